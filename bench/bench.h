@@ -44,7 +44,7 @@ void bench_print_machine(void);
  *     bench_row_end(&report);
  *
  * A table's head is printed whenever the columns change. */
-#define BENCH_MAX_CELLS 16
+#define BENCH_MAX_CELLS 18
 
 struct bench_report {
     bool is_json;

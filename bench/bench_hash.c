@@ -62,7 +62,7 @@ static struct payloads payloads_make(size_t size, size_t bytes)
         p.bufs[i]->len = size;
         struct sluice_wire_sample_reply reply = {.request_id = i, .payload = p.bufs[i]};
         struct sluice_message message = {0};
-        sluice_wire_seal_sample_reply(&reply, &key);
+        sluice_wire_seal_sample_reply(&reply, &key, 0);
         must(sluice_wire_put_sample_reply(&reply, &message, &err), &err);
         must(sluice_wire_put_load(&(struct sluice_wire_load){.queue_depth = 1}, &message, &err),
              &err);
@@ -91,14 +91,14 @@ static void payloads_clear(struct payloads *p)
 
 static void check_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
 {
-    *(bool *)ctx = sluice_wire_sample_reply_is_whole(reply, &key);
+    *(bool *)ctx = sluice_wire_sample_reply_is_whole(reply, &key, 0);
 }
 
 static void work(const struct payloads *p, size_t i, bool is_check)
 {
     if (!is_check) {
         struct sluice_wire_sample_reply reply = {.request_id = i, .payload = p->bufs[i]};
-        sluice_wire_seal_sample_reply(&reply, &key);
+        sluice_wire_seal_sample_reply(&reply, &key, 0);
         __asm__ volatile("" : : "r"(reply.hash) : "memory");
         return;
     }

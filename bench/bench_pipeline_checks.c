@@ -148,7 +148,8 @@ static bool send_as(struct routes *r, const struct check *check, const struct be
     struct sluice_err err = {0};
     sluice_status status = SLUICE_OK;
     if (check->way == AS_JPEG_CROP) {
-        status = sluice_pipeline_crop_jpeg(pipeline, r->scratch, sample, check->is_optimal, &err);
+        status =
+            sluice_pipeline_crop_jpeg(pipeline, r->scratch, sample, check->is_optimal, 0, &err);
         if (status == SLUICE_E_AGAIN || status == SLUICE_E_UNSUPPORTED ||
             status == SLUICE_E_CORRUPT)
             return false;

@@ -307,7 +307,7 @@ static void cut(struct routes *r, const struct bench_task *task, struct sluice_s
 {
     struct sluice_err err = {0};
     const sluice_status status =
-        sluice_pipeline_crop_jpeg(r->train, r->scratch, sample, false, &err);
+        sluice_pipeline_crop_jpeg(r->train, r->scratch, sample, false, 0, &err);
     if (status != SLUICE_E_AGAIN && status != SLUICE_E_UNSUPPORTED && status != SLUICE_E_CORRUPT)
         bench_must(status, task, &err);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-/* Plans made-up samples with eight choices that differ on all seven resources, and with a GPU that
+/* Plans made-up samples with ten choices that differ on all seven resources, and with a GPU that
  * none of them spares: time, memory and gap.  `bytes` is the highest resident memory so far, so the
  * streamed row comes first. */
 
@@ -41,6 +41,8 @@ static void make_menu(uint64_t index, struct sluice_menu *menu)
         {disk_s, all_s + tensor_s, f32, 99, 0, f32, 45e-6},
         {disk_s * 1.1, 1e-9 * file, file * (0.25 + 0.5 * crop), 104, 0.5 * all_s, u8, 50e-6},
         {disk_s * 0.9, 0, file, 96, 20e-6, file, 90e-6},
+        {disk_s * 1.1, 1.2e-9 * file, file * (0.26 + 0.5 * crop), 105, 25e-6, file * crop, 58e-6},
+        {disk_s, 0, file, 96, 2e-9 * file, file * crop, 58e-6},
     };
     sluice_menu_set(menu, SLUICE_MENU_CHOICES, cost);
 }

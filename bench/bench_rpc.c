@@ -29,6 +29,7 @@ static const char *const transport_names[NUM_TRANSPORTS] = {
     [TRANSPORT_STREAM] = "stream",
     [TRANSPORT_COALESCED] = "coalesced",
     [TRANSPORT_FETCH] = "fetch",
+    [TRANSPORT_FETCH_TLS] = "fetch_tls",
 };
 
 #define TCP_SETTINGS "/proc/sys/net/ipv4/tcp_"
@@ -50,6 +51,11 @@ struct world {
     pid_t children[2 * NUM_TRANSPORTS + 1];
     size_t num_children;
 };
+
+static bool is_there(const struct bench_setup *setup, int transport)
+{
+    return transport != TRANSPORT_FETCH_TLS || setup->tls;
+}
 
 static void make_files(struct bench_setup *setup)
 {
@@ -92,9 +98,11 @@ static void remove_files(const struct bench_setup *setup)
 static void start_world(struct world *world, struct bench_setup *setup, double delay_ms)
 {
     *world = (struct world){.setup = setup, .relay = -1};
-    struct bench_ports ports;
+    struct bench_ports ports = {{0}};
     make_files(setup);
     for (int t = 0; t < NUM_TRANSPORTS; t++) {
+        if (!is_there(setup, t))
+            continue;
         if ((world->children[world->num_children++] = bench_fork(&world->servers[t])) == 0)
             bench_rpc_serve(setup, (enum transport)t, world->servers[t]);
         if (!bench_read_all(world->servers[t], &ports.of[t], sizeof(ports.of[t])))
@@ -109,7 +117,8 @@ static void start_world(struct world *world, struct bench_setup *setup, double d
             bench_die("the relay did not start");
     }
     for (int t = 0; t < NUM_TRANSPORTS; t++) {
-        if ((world->children[world->num_children++] = bench_fork(&world->clients[t])) == 0)
+        if (is_there(setup, t) &&
+            (world->children[world->num_children++] = bench_fork(&world->clients[t])) == 0)
             bench_rpc_ask(setup, (enum transport)t, ports.of[t], world->clients[t]);
     }
 }
@@ -118,6 +127,8 @@ static void start_world(struct world *world, struct bench_setup *setup, double d
 static void stop_world(struct world *world)
 {
     for (int t = 0; t < NUM_TRANSPORTS; t++) {
+        if (!is_there(world->setup, t))
+            continue;
         close(world->clients[t]);
         close(world->servers[t]);
     }
@@ -202,6 +213,8 @@ static void print_row(struct bench_report *report, const struct world *world, co
         bench_row_number(report, "goodput_mbit", 1, bytes * 8 / us);
     bench_row_number(report, "server_cpu_us", 2, OF_RUNS(runs, server.us));
     bench_row_number(report, "client_cpu_us", 2, OF_RUNS(runs, client.us));
+    bench_row_number(report, "server_cpu_s_per_gb", 3, OF_RUNS(runs, server.us) * 1e3 / bytes);
+    bench_row_number(report, "client_cpu_s_per_gb", 3, OF_RUNS(runs, client.us) * 1e3 / bytes);
     if (!is_limited) {
         bench_row_number(report, "server_faults", 2, OF_RUNS(runs, server.faults));
         bench_row_number(report, "client_faults", 2, OF_RUNS(runs, client.faults));
@@ -220,9 +233,10 @@ static void print_row(struct bench_report *report, const struct world *world, co
     bench_row_end(report);
 }
 
-static bool is_wanted(int transport, const char *only)
+static bool is_wanted(const struct bench_setup *setup, int transport, const char *only)
 {
-    return transport == TRANSPORT_TCP || strstr(transport_names[transport], only);
+    return is_there(setup, transport) &&
+           (transport == TRANSPORT_TCP || strstr(transport_names[transport], only));
 }
 
 /* A row for each size and transport; `link` is the end of its name. */
@@ -236,20 +250,20 @@ static void measure(struct bench_report *report, const struct world *world, size
         ask.count = (uint64_t)ceil(run_bytes / bytes);
         for (int t = 0; t < NUM_TRANSPORTS; t++) {
             const struct bench_ask warm_up = {(uint32_t)t, (uint32_t)s, ask.count / 4 + 1};
-            if (is_wanted(t, only))
+            if (is_wanted(world->setup, t, only))
                 (void)run_once(world, &warm_up);
         }
         for (size_t r = 0; r < repeats; r++) {
             for (int t = 0; t < NUM_TRANSPORTS; t++) {
                 ask.transport = (uint32_t)t;
-                if (is_wanted(t, only))
+                if (is_wanted(world->setup, t, only))
                     runs[t][r] = run_once(world, &ask);
             }
         }
         for (int t = 0; t < NUM_TRANSPORTS; t++) {
             char name[96];
             snprintf(name, sizeof(name), "%s %.0f kB%s", transport_names[t], bytes / 1000, link);
-            if (is_wanted(t, only))
+            if (is_wanted(world->setup, t, only))
                 print_row(report, world, name, bytes, runs[t], runs[TRANSPORT_TCP], repeats);
         }
     }
@@ -315,7 +329,7 @@ int main(int argc, char **argv)
     struct sluice_option_strings given_delays = {{0}, 0}, delays = {{"0", "1", "10"}, 3};
     uint64_t repeats = 7, run_bytes = 512 << 20;
     double limit = 500e6 / 8, limit_seconds = 0.5, work_us = 0;
-    const char *only = "", *congestion = "";
+    const char *only = "", *congestion = "", *tls = NULL;
     const struct sluice_option options[] = {
         {.name = "size",
          .type = SLUICE_OPTION_STRINGS,
@@ -342,6 +356,13 @@ int main(int argc, char **argv)
          .value = &only,
          .arg = "TEXT",
          .help = "Beside tcp only the transports whose name holds this."},
+        {.name = "tls",
+         .type = SLUICE_OPTION_STRING,
+         .value = &tls,
+         .arg = "DIR",
+         .help = "Measure fetch_tls, too: fetch over TLS, with the certificates that "
+                 "scripts/dev-certs makes in DIR.",
+         .default_text = "no TLS"},
         {.name = "work-us",
          .type = SLUICE_OPTION_DOUBLE,
          .value = &work_us,
@@ -384,8 +405,8 @@ int main(int argc, char **argv)
     if (args.should_exit)
         return args.exit_code;
 
-    struct bench_setup setup = {.work_ns = (uint64_t)(work_us * 1e3)};
-    struct bench_setup limited = {.work_ns = setup.work_ns, .limit_bytes_per_s = limit};
+    struct bench_setup setup = {.work_ns = (uint64_t)(work_us * 1e3), .tls = tls};
+    struct bench_setup limited = {.work_ns = setup.work_ns, .limit_bytes_per_s = limit, .tls = tls};
     parse_sizes(&cli, given.num_items ? &given : &sizes, &setup);
     parse_sizes(&cli, given.num_items ? &given : &limited_sizes, &limited);
     if (given_delays.num_items)

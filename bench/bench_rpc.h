@@ -16,6 +16,7 @@ enum transport {
     TRANSPORT_STREAM,    /* lib/rpc: one sample a message, as the wire codes it */
     TRANSPORT_COALESCED, /* lib/rpc: as many samples a message as make 512 kB */
     TRANSPORT_FETCH,     /* the whole server, a raw file for each sample, from memory */
+    TRANSPORT_FETCH_TLS, /* the same over TLS; only with bench_setup.tls */
     NUM_TRANSPORTS,
 };
 
@@ -33,6 +34,7 @@ struct bench_setup {
     size_t num_sizes;
     double limit_bytes_per_s; /* 0: none */
     uint64_t work_ns;         /* what a client does with each sample, on the thread that reads */
+    const char *tls;          /* a folder of scripts/dev-certs; NULL: none */
     char root[64];            /* a folder with a file for every payload */
 };
 

@@ -160,7 +160,7 @@ static uint64_t ask_rpc(struct sluice_rpc_channel *channel, const struct bench_a
         .size = size,
         .work_ns = work_ns,
         .want = ask->count,
-        .is_fetch = ask->transport == TRANSPORT_FETCH,
+        .is_fetch = ask->transport == TRANSPORT_FETCH || ask->transport == TRANSPORT_FETCH_TLS,
     };
     pthread_mutex_init(&run.lock, NULL);
     pthread_cond_init(&run.changed, NULL);
@@ -213,7 +213,13 @@ void bench_rpc_ask(const struct bench_setup *setup, enum transport transport, in
     } else {
         char target[32];
         snprintf(target, sizeof(target), "127.0.0.1:%d", port);
-        const struct sluice_rpc_channel_options options = {.target = target};
+        char ca[4096];
+        snprintf(ca, sizeof(ca), "%s/ca.pem", setup->tls ? setup->tls : "");
+        const struct sluice_rpc_client_tls tls = {.ca = ca};
+        const struct sluice_rpc_channel_options options = {
+            .target = target,
+            .tls = transport == TRANSPORT_FETCH_TLS ? &tls : NULL,
+        };
         if (sluice_rpc_channel_create(&options, &channel, &err))
             bench_die("%s", err.text);
     }

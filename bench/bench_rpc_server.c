@@ -272,6 +272,7 @@ void bench_rpc_serve(const struct bench_setup *setup, enum transport transport, 
     make_payloads(setup);
     sluice_rate_limit_init(&limit, setup->limit_bytes_per_s, sluice_clock_ns());
 
+    static char cert[4096], key[4096]; /* as long as the server */
     int port = 0, listener;
     pthread_t thread;
     struct sluice_err err = {0};
@@ -283,14 +284,23 @@ void bench_rpc_serve(const struct bench_setup *setup, enum transport transport, 
         if (pthread_create(&thread, NULL, serve_tcp, &listener))
             bench_die("cannot start a thread");
         break;
-    case TRANSPORT_FETCH: {
+    case TRANSPORT_FETCH:
+    case TRANSPORT_FETCH_TLS: {
         struct sluice_server_options options = sluice_server_options_init();
         options.root = setup->root;
         options.listen = "127.0.0.1:0";
         options.grpc_workers = 1;
         options.prep_workers = 1;
         options.io_workers = 1;
+        /* A reply's memory counts until its payload goes, and these payloads stay. */
+        options.memory_limit = (uint64_t)1 << 50;
         options.link_bytes_per_s = setup->limit_bytes_per_s;
+        if (transport == TRANSPORT_FETCH_TLS) {
+            snprintf(cert, sizeof(cert), "%s/server.pem", setup->tls);
+            snprintf(key, sizeof(key), "%s/server-key.pem", setup->tls);
+            options.tls_cert = cert;
+            options.tls_key = key;
+        }
         if (sluice_storage_server_create(&options, &memory_store, &server, &err))
             bench_die("%s", err.text);
         port = sluice_storage_server_port(server);

@@ -53,7 +53,8 @@ static void run(const struct bench *b, bool is_json)
     for (size_t i = 0; i < b->batch_size; i++)
         labels[i] = (uint32_t)(i % b->num_classes);
 
-    const struct sluice_train_batch batch = {pixels, labels, (unsigned)b->batch_size};
+    const struct sluice_train_batch batch = {
+        .pixels = pixels, .labels = labels, .n = (unsigned)b->batch_size};
     struct sluice_train_totals totals = {0};
     for (uint64_t round = 0; round <= b->rounds; round++) { /* the first one warms up */
         const uint64_t start = sluice_clock_ns();

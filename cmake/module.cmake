@@ -13,7 +13,8 @@ function(sluice_module name)
 endfunction()
 
 # sluice_program(<name> SOURCES main.c ... LINK libs... [DESTINATION folder])
-# A program in <build>/bin, installed to bin or that folder.
+# A program in <build>/bin, installed to bin or that folder; one of bin is in the wheel, too, and has
+# a man page and completions, which it prints itself.
 function(sluice_program name)
   cmake_parse_arguments(ARG "" "DESTINATION" "SOURCES;LINK" ${ARGN})
   if(NOT ARG_DESTINATION)
@@ -22,6 +23,46 @@ function(sluice_program name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE sluice::options ${ARG_LINK})
   install(TARGETS ${name} RUNTIME DESTINATION ${ARG_DESTINATION})
+  if(ARG_DESTINATION STREQUAL "bin")
+    if(NOT SLUICE_DEB)
+      install(TARGETS ${name} RUNTIME DESTINATION sluice/_bin COMPONENT python EXCLUDE_FROM_ALL)
+    endif()
+    sluice_texts_of_program(${name})
+  endif()
+endfunction()
+
+# Where zsh of the system looks for completions: Debian's packages have share/zsh/vendor-completions.
+set(SLUICE_ZSH_DIR "share/zsh/site-functions" CACHE STRING "Where zsh's completions are installed")
+
+add_custom_target(texts ALL)
+
+function(sluice_texts_of_program name)
+  if(CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  set(folder "${PROJECT_BINARY_DIR}/texts")
+  add_custom_command(OUTPUT "${folder}/${name}.1.gz" "${folder}/${name}" "${folder}/_${name}"
+    COMMAND ${CMAKE_COMMAND} -E make_directory "${folder}"
+    COMMAND ${name} --help-man > "${folder}/${name}.1"
+    COMMAND gzip -9nf "${folder}/${name}.1"
+    COMMAND ${name} --completion=bash > "${folder}/${name}"
+    COMMAND ${name} --completion=zsh > "${folder}/_${name}"
+    DEPENDS ${name} VERBATIM)
+  add_custom_target(texts_${name} DEPENDS "${folder}/${name}.1.gz")
+  add_dependencies(texts texts_${name})
+  install(FILES "${folder}/${name}.1.gz" DESTINATION share/man/man1 OPTIONAL)
+  install(FILES "${folder}/${name}" DESTINATION share/bash-completion/completions OPTIONAL)
+  install(FILES "${folder}/_${name}" DESTINATION ${SLUICE_ZSH_DIR} OPTIONAL)
+endfunction()
+
+# sluice_format_page(<name>): the man page <name>.5 from <name>.5.in.
+function(sluice_format_page name)
+  set(page "${PROJECT_BINARY_DIR}/texts/${name}.5")
+  configure_file("${name}.5.in" "${page}" @ONLY)
+  add_custom_command(OUTPUT "${page}.gz" COMMAND gzip -9nkf "${page}" DEPENDS "${page}" VERBATIM)
+  add_custom_target(texts_${name} DEPENDS "${page}.gz")
+  add_dependencies(texts texts_${name})
+  install(FILES "${page}.gz" DESTINATION share/man/man5 OPTIONAL)
 endfunction()
 
 # sluice_test(<name> SOURCES test_x.c ... LINK libs... [LABELS ...])
@@ -36,7 +77,13 @@ function(sluice_test name)
   set_tests_properties(${name} PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT ${SLUICE_TEST_TIMEOUT} LABELS "${ARG_LABELS}")
   sluice_test_suppressions(${name})
+  if("threaded" IN_LIST ARG_LABELS)
+    add_dependencies(threaded_tests ${target})
+  endif()
 endfunction()
+
+# The programs of the tests with the label "threaded".
+add_custom_target(threaded_tests)
 
 # What ThreadSanitizer cannot know about libraries that are not built for it.
 function(sluice_test_suppressions name)
@@ -52,7 +99,7 @@ function(sluice_script_test name)
   cmake_parse_arguments(ARG "" "" "COMMAND;LABELS" ${ARGN})
   add_test(NAME ${name} COMMAND ${ARG_COMMAND})
   set(environment "SLUICE_BIN=${PROJECT_BINARY_DIR}/bin" "SLUICE_SOURCE=${PROJECT_SOURCE_DIR}"
-    "SLUICE_SANITIZE=${SLUICE_SANITIZE}")
+    "SLUICE_SANITIZE=${SLUICE_SANITIZE}" PYTHONFAULTHANDLER=1)
   set_tests_properties(${name} PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT ${SLUICE_TEST_TIMEOUT} LABELS "${ARG_LABELS}"
     ENVIRONMENT "${environment}")

@@ -19,7 +19,7 @@ target_compile_definitions(sluice_options INTERFACE
 # (docs/NUMERICS.md), so contraction is off everywhere.
 target_compile_options(sluice_options INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
-    -Wpointer-arith -Wvla -Wundef -Wformat=2 -Wno-format-nonliteral -fno-strict-aliasing
+    -Werror=implicit-function-declaration -Wpointer-arith -Wvla -Wundef -Wformat=2 -Wno-format-nonliteral -fno-strict-aliasing
     -ffp-contract=off -fvisibility=hidden>)
 target_compile_options(sluice_options INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)

@@ -4,8 +4,10 @@
 #include "base/cli.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "datasets/manifest_layout.h"
 #include "datasets/npy.h"
-#include "image/codec.h"
+#include "image/image.h"
+#include "image/orientation.h"
 #include "pipeline/pipeline.h"
 
 #include <jansson.h>
@@ -77,7 +79,7 @@ static sluice_status add_folder(struct paths *paths, const char *folder, struct 
     sluice_status status = SLUICE_OK;
     const struct dirent *entry;
     while (status == SLUICE_OK && (entry = readdir(dir))) {
-        const char *name = entry->d_name, *suffix = strrchr(name, '.');
+        const char *name = entry->d_name;
         if (name[0] == '.')
             continue;
         if (entry->d_type == DT_DIR) { /* not through links, which may form cycles */
@@ -88,8 +90,7 @@ static sluice_status add_folder(struct paths *paths, const char *folder, struct 
             }
             status = add_folder(paths, below, err);
             free(below);
-        } else if (suffix && (strcasecmp(suffix, ".jpg") == 0 || strcasecmp(suffix, ".jpeg") == 0 ||
-                              strcasecmp(suffix, ".png") == 0)) {
+        } else if (sluice_layout_is_read(name)) {
             status = paths_add(paths, folder, name, err);
         }
     }
@@ -146,6 +147,9 @@ static sluice_status run_one(const struct tensor *tensor, const char *image,
     sluice_status status = sluice_file_read(image, MAX_FILE_BYTES, NULL, &sample.data, err);
     if (status == SLUICE_OK)
         status = sluice_image_probe(sample.data->data, sample.data->len, &info, err);
+    const bool is_turned = status == SLUICE_OK && sluice_pipeline_is_upright(tensor->pipeline) &&
+                           sluice_orientation_swaps(sluice_image_orientation(
+                               &info, sample.data->data, sample.data->len));
     if (status == SLUICE_OK)
         status =
             sluice_pipeline_run(tensor->pipeline, tensor->scratch, &sample, tensor->split, err);
@@ -160,7 +164,8 @@ static sluice_status run_one(const struct tensor *tensor, const char *image,
         status = write_sample(path, &sample, err);
     if (status == SLUICE_OK) {
         const struct sluice_draws draws =
-            sluice_pipeline_draws(tensor->pipeline, key, info.width, info.height);
+            sluice_pipeline_draws(tensor->pipeline, key, is_turned ? info.height : info.width,
+                                  is_turned ? info.width : info.height);
         print_draws(image, path, &sample, &draws, &info);
     }
     free(path);

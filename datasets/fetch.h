@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* Downloads the images of a list file over HTTP, many at a time (libcurl's multi interface).

@@ -18,11 +18,12 @@
  * together, where no other folder in the root holds an image.  A root in which no folder holds an
  * image has one class, "".
  *
- * A sample is a regular file whose name ends in .jpg, .jpeg or .png in any case.  Links are
- * followed as long as they stay beneath the root, are relative, and do not lead to a folder that
- * they lie in. Names that begin with a dot are passed over, except for class folders that hold
- * images, as is lost+found at the top.  Samples are ordered by path, bytewise; a sample's id is its
- * place in that order.
+ * A sample is a regular file whose name ends in .jpg, .jpeg, .png, .webp, .tif, .tiff, .bmp,
+ * .gif, .ppm or .pgm in any case (ImageFolder does not look at .gif).  Links are followed as long
+ * as they stay beneath the root, are relative, and do not lead to a folder that they lie in. Names
+ * that begin with a dot are passed over, except for class folders that hold images, as is
+ * lost+found at the top.  Samples are ordered by path, bytewise; a sample's id is its place in that
+ * order.
  *
  * Threads: immutable once made. */
 
@@ -37,7 +38,7 @@ struct sluice_manifest_entry {
     bool has_hash;             /* of the content, if indexed */
     struct sluice_hash128 hash;
     uint32_t width, height; /* 0: not known */
-    uint8_t coding;         /* image/coding.h; PNG by the name alone unless indexed */
+    uint8_t coding;         /* image/coding.h; the format by the name alone unless indexed */
 };
 
 struct sluice_manifest {

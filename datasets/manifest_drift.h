@@ -6,8 +6,6 @@
 #include "datasets/manifest.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* Whether a manifest file still describes its folder, at a bounded cost: a manifest that was made

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "image/coding.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,21 +33,39 @@ struct layout {
     size_t num_classes;
 };
 
+/* What a name says of how a file is coded; it does not tell of a JPEG. */
+static const struct {
+    const char *suffix;
+    enum sluice_coding coding;
+} read_suffixes[] = {
+    {".jpg", SLUICE_CODING_UNKNOWN}, {".jpeg", SLUICE_CODING_UNKNOWN},
+    {".png", SLUICE_CODING_PNG},     {".webp", SLUICE_CODING_WEBP},
+    {".tif", SLUICE_CODING_TIFF},    {".tiff", SLUICE_CODING_TIFF},
+    {".bmp", SLUICE_CODING_BMP},     {".gif", SLUICE_CODING_GIF},
+    {".ppm", SLUICE_CODING_PNM},     {".pgm", SLUICE_CODING_PNM},
+};
+
 bool sluice_layout_is_read(const char *name)
 {
-    return sluice_has_suffix(name, ".png") || sluice_has_suffix(name, ".jpg") ||
-           sluice_has_suffix(name, ".jpeg");
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(read_suffixes); i++) {
+        if (sluice_has_suffix(name, read_suffixes[i].suffix))
+            return true;
+    }
+    return false;
+}
+
+uint8_t sluice_layout_coding(const char *name)
+{
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(read_suffixes); i++) {
+        if (sluice_has_suffix(name, read_suffixes[i].suffix))
+            return (uint8_t)read_suffixes[i].coding;
+    }
+    return SLUICE_CODING_UNKNOWN;
 }
 
 bool sluice_layout_is_image(const char *name)
 {
-    static const char *const suffixes[] = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
-                                           ".pgm", ".tif",  ".tiff", ".webp"};
-    for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
-        if (sluice_has_suffix(name, suffixes[i]))
-            return true;
-    }
-    return false;
+    return sluice_layout_is_read(name); /* more than ImageFolder's: .gif */
 }
 
 bool sluice_layout_is_hidden(const char *name)

@@ -19,11 +19,16 @@ struct sluice_layout_folder {
     bool holds_image; /* it, or a folder in it, has a file that ImageFolder would take */
 };
 
-/* Whether torchvision's ImageFolder takes a file of this name for an image (its IMG_EXTENSIONS). */
+/* Whether a file of this name makes its folder a class: what is read, and what torchvision's
+ * ImageFolder takes for an image (its IMG_EXTENSIONS). */
 bool sluice_layout_is_image(const char *name);
 
-/* Whether a file of this name is read: a JPEG or PNG, by its suffix. */
+/* Whether a file of this name is read, by its suffix, in any case of its letters. */
 bool sluice_layout_is_read(const char *name);
+#define SLUICE_LAYOUT_READ ".jpg, .jpeg, .png, .webp, .tif, .tiff, .bmp, .gif, .ppm and .pgm"
+
+/* What the suffix says of the coding (image/coding.h): the format, but for JPEGs. */
+uint8_t sluice_layout_coding(const char *name);
 
 /* Whether a name at the place of a class is one that is passed over unless it holds an image. */
 bool sluice_layout_is_hidden(const char *name);

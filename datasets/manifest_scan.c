@@ -22,11 +22,6 @@
 #define NONE SIZE_MAX
 #define MAX_TOLD 10 /* lines of the log about single names */
 
-static bool is_png(const char *name)
-{
-    return sluice_has_suffix(name, ".png");
-}
-
 /* Files that our own programs write beside the images. */
 static bool is_our_own(const char *path)
 {
@@ -257,12 +252,11 @@ static sluice_status walk_file(struct walk *walk, const char *name, size_t len,
         pass_over(walk, true, "the name is not UTF-8");
         return SLUICE_OK;
     }
-    /* The name tells a PNG from a JPEG, whose costs differ; it does not tell how a JPEG is coded.
-     */
+    /* The name tells formats, whose costs differ; it does not tell how a JPEG is coded. */
     const struct sluice_manifest_entry row = {
         .bytes = (uint64_t)st->st_size,
         .mtime_ns = sluice_file_mtime_ns(st),
-        .coding = is_png(name) ? SLUICE_CODING_PNG : SLUICE_CODING_UNKNOWN,
+        .coding = sluice_layout_coding(name),
     };
     return sluice_manifest_add_entry(walk->builder, &row, walk->path, len, err);
 }
@@ -402,10 +396,10 @@ sluice_status sluice_manifest_scan(const char *root, struct sluice_manifest **ma
     if (status == SLUICE_OK && made->num_entries == 0) {
         char text[256];
         const size_t len = sluice_passed_over_text(made->passed_over, text, sizeof(text));
-        status =
-            sluice_fail(err, SLUICE_E_NOT_FOUND, "%s: no .jpg, .jpeg or .png file %s%s%s", root,
-                        made->passed_over->num_images ? "where one is read" : "in it or below",
-                        len ? "; passed over: " : "", text);
+        status = sluice_fail(err, SLUICE_E_NOT_FOUND,
+                             "%s: no image file %s (" SLUICE_LAYOUT_READ ")%s%s", root,
+                             made->passed_over->num_images ? "where one is read" : "in it or below",
+                             len ? "; passed over: " : "", text);
     }
     if (status != SLUICE_OK)
         goto fail;
@@ -424,7 +418,7 @@ static void tell_passed_over(const char *root, const char *text, uint64_t num_un
 {
     if (text[0])
         sluice_log(num_unread ? SLUICE_LOG_WARN : SLUICE_LOG_INFO,
-                   "%s: passed over%s: %s; only .jpg, .jpeg and .png are read", root, when, text);
+                   "%s: passed over%s: %s; only " SLUICE_LAYOUT_READ " are read", root, when, text);
 }
 
 sluice_status sluice_manifest_check_passed_over(const struct sluice_manifest *manifest,

@@ -12,13 +12,12 @@ bool sluice_has_suffix(const char *name, const char *suffix)
     return dot && strcasecmp(dot, suffix) == 0;
 }
 
-/* What image formats are called, beside .jpg, .jpeg and .png. */
+/* What image formats are called, beside those that are read. */
 static bool is_image_suffix(const char *suffix)
 {
     static const char *const known[] = {
-        ".webp", ".bmp",  ".dib",  ".tif",  ".tiff", ".gif", ".jp2", ".j2k",
-        ".jxl",  ".heic", ".heif", ".avif", ".ppm",  ".pgm", ".pbm", ".pnm",
-        ".jpe",  ".jif",  ".jfif", ".apng", ".tga",  ".ico", ".dng",
+        ".dib", ".jp2", ".j2k", ".jxl",  ".heic", ".heif", ".avif", ".pbm",
+        ".pnm", ".jpe", ".jif", ".jfif", ".apng", ".tga",  ".ico",  ".dng",
     };
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strcmp(suffix, known[i]) == 0)

@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* A labelled set of photo-like pictures, made and not downloaded.

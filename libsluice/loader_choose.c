@@ -2,7 +2,7 @@
 
 #include "base/cgroup.h"
 #include "base/log.h"
-#include "compute_client/load/choice_words.h"
+#include "pipeline/form_words.h"
 #include "plan/cost_folder.h"
 #include "plan/model_file.h"
 
@@ -20,7 +20,7 @@ static double profiled_link(const struct sluice_loader *loader)
 {
     const struct sluice_choices choices = sluice_choices_of(loader->train.pipeline);
     struct sluice_model_file file;
-    const char *folder = loader->options->profile_folder;
+    const char *folder = loader->options.profile_folder;
     return folder && sluice_model_file_read(folder, &choices, &file, NULL) == SLUICE_OK
                ? file.link_bytes_per_s
                : 0;
@@ -30,7 +30,7 @@ static double profiled_link(const struct sluice_loader *loader)
 static sluice_status first_rates(struct sluice_loader *loader, struct sluice_rates *rates,
                                  struct sluice_transport_cost *transport, struct sluice_err *err)
 {
-    const struct sluice_options *options = loader->options;
+    const struct sluice_options *options = &loader->options;
     const double storage =
         options->remote_cpus ? (double)options->remote_cpus : loader->info.prep_cores;
     const double cores = sluice_cgroup_cores();
@@ -55,7 +55,7 @@ static sluice_status first_rates(struct sluice_loader *loader, struct sluice_rat
     struct sluice_client_probed probed;
     struct sluice_err cause = {0};
     const sluice_status status =
-        sluice_client_probe(loader->client, MAX_PROBE_BYTES, &probed, &cause);
+        sluice_servers_probe(loader->servers, MAX_PROBE_BYTES, &probed, &cause);
     if (status == SLUICE_E_CLOSED)
         return sluice_fail(err, status, "%s", cause.text);
     if (status != SLUICE_OK) {
@@ -67,9 +67,14 @@ static sluice_status first_rates(struct sluice_loader *loader, struct sluice_rat
         return SLUICE_OK;
     }
     rates->link_bytes_per_s = probed.link_bytes_per_s;
-    sluice_transport_cost_set_receive(transport, probed.receive_s_per_byte);
+    if (options->has_tls) {
+        sluice_transport_cost_set_receive_tls(transport, probed.receive_s_per_byte);
+        sluice_transport_cost_add_tls(transport, probed.receive_s_per_byte);
+    } else {
+        sluice_transport_cost_set_receive(transport, probed.receive_s_per_byte);
+    }
     sluice_log(SLUICE_LOG_INFO, "the link to %s moves %.0f Mbit/s",
-               sluice_client_target(loader->client), rates->link_bytes_per_s * 8e-6);
+               sluice_servers_target(loader->servers), rates->link_bytes_per_s * 8e-6);
     return SLUICE_OK;
 }
 
@@ -90,7 +95,7 @@ static void tell_plan(const struct part *part)
     char text[160];
     for (size_t i = 0; i < part->num_ids; i++)
         forms[part->choices[i].form]++;
-    sluice_choice_words(forms, SLUICE_CHOICES_LONG, text, sizeof(text));
+    sluice_form_shares(forms, SLUICE_FORMS_LONG, text, sizeof(text));
     sluice_log(SLUICE_LOG_INFO, "plan: %s, by SOPHON's rule", text);
 }
 
@@ -98,12 +103,12 @@ static void tell_plan(const struct part *part)
 static sluice_status plan_greedily(struct sluice_loader *loader, struct sluice_err *err)
 {
     struct sluice_choice_request request = {
-        .folder = loader->options->profile_folder,
+        .folder = loader->options.profile_folder,
         .use = use_of_profile(loader),
     };
     struct sluice_transport_cost transport = {0}; /* not used by SOPHON's rule */
     sluice_status status = first_rates(loader, &request.rates, &transport, err);
-    request.rates.compute_cores = (double)loader->options->workers;
+    request.rates.compute_cores = (double)loader->options.workers;
     if (status == SLUICE_OK)
         status = sluice_choice_plan(&request, loader->train.choices, err);
     if (status == SLUICE_OK)
@@ -124,7 +129,7 @@ static double speed_of(const struct sluice_loader *loader, const struct sluice_c
         if (row->bytes[last] != sluice_pipeline_u8_bytes(train->pipeline))
             continue;
         const struct sluice_draw_key key = {
-            .seed = loader->options->seed,
+            .seed = loader->options.seed,
             .sample_id = train->ids[i],
         };
         const struct sluice_sample_facts facts = sluice_sample_facts_of(
@@ -168,7 +173,7 @@ static sluice_status read_model(const struct sluice_loader *loader,
                                 struct sluice_transport_cost *transport, double *disk_bytes_per_s,
                                 struct sluice_err *err)
 {
-    const char *folder = loader->options->profile_folder;
+    const char *folder = loader->options.profile_folder;
     struct sluice_cost_table table = {0};
     struct sluice_model_file file;
     struct sluice_err cause = {0};
@@ -206,6 +211,14 @@ static void take_upload(const struct sluice_loader *loader, struct sluice_rates 
                    rates->pcie_bytes_per_s * 1e-9);
 }
 
+struct sluice_choices loader_choices_of(const struct sluice_loader *loader, const struct part *part)
+{
+    struct sluice_choices choices = sluice_choices_of(part->pipeline);
+    if (loader_decodes_on_gpu(loader, part))
+        sluice_choices_add_gpu(&choices, part->pipeline, loader->info.has_jpeg_crop_restart);
+    return choices;
+}
+
 /* The plan of the val subset, made once, at the rates that training begins with.  It has no
  * profile: its ops are others. */
 static sluice_status plan_val(struct sluice_loader *loader,
@@ -215,7 +228,7 @@ static sluice_status plan_val(struct sluice_loader *loader,
     const struct part *val = &loader->val;
     if (val->num_ids == 0)
         return SLUICE_OK;
-    const struct sluice_choices choices = sluice_choices_of(val->pipeline);
+    const struct sluice_choices choices = loader_choices_of(loader, val);
     struct sluice_controller_options options = *of_train;
     options.model = sluice_choice_model_default(&choices);
     options.model.has_jpeg_index = loader->info.has_jpeg_index;
@@ -230,7 +243,7 @@ static sluice_status plan_val(struct sluice_loader *loader,
         .pipeline = val->pipeline,
         .manifest = loader->manifest,
         .ids = val->ids,
-        .seed = loader->options->seed,
+        .seed = loader->options.seed,
         .items = items,
         .num_items = val->num_ids,
     };
@@ -247,10 +260,11 @@ static sluice_status plan_val(struct sluice_loader *loader,
 }
 
 /* Creates remote_auto's running plan, which an evaluation alone does not need, and plans val. */
-static sluice_status make_chooser(struct sluice_loader *loader, struct sluice_err *err)
+static sluice_status make_chooser(struct sluice_loader *loader, bool for_training,
+                                  struct sluice_err *err)
 {
-    const struct sluice_options *o = loader->options;
-    const struct sluice_choices choices = sluice_choices_of(loader->train.pipeline);
+    const struct sluice_options *o = &loader->options;
+    const struct sluice_choices choices = loader_choices_of(loader, &loader->train);
     struct sluice_controller_options options = {
         .model = sluice_choice_model_default(&choices),
         .transport = sluice_transport_cost_default(),
@@ -260,7 +274,7 @@ static sluice_status make_chooser(struct sluice_loader *loader, struct sluice_er
     sluice_status status = first_rates(loader, &options.rates, &options.transport, err);
     if (status == SLUICE_OK)
         take_upload(loader, &options.rates);
-    if (status == SLUICE_OK && o->profile_folder && !o->is_evaluate)
+    if (status == SLUICE_OK && o->profile_folder && for_training)
         status = read_model(loader, &options.model, &options.transport,
                             &options.rates.disk_bytes_per_s, err);
     if (status != SLUICE_OK)
@@ -279,7 +293,7 @@ static sluice_status make_chooser(struct sluice_loader *loader, struct sluice_er
     if (o->gpu_rate <= 0)
         options.most.gpu_samples_per_s = INFINITY;
     status = plan_val(loader, &options, err);
-    if (status == SLUICE_OK && !o->is_evaluate)
+    if (status == SLUICE_OK && for_training)
         status = sluice_replan_create(&options, &loader->replan, err);
     return status;
 }
@@ -297,10 +311,10 @@ static struct sluice_choice least_bytes(const struct sluice_pipeline *pipeline, 
  * replace a file only if no plan chose it. */
 static void choose_form(const struct sluice_loader *loader, const struct part *part)
 {
-    const enum sluice_form form = loader->options->remote_form;
+    const enum sluice_form form = loader->options.remote_form;
     if (!(loader->info.forms >> form & 1))
         return;
-    const bool is_planned = sluice_mode_is_planned(loader->options->mode);
+    const bool is_planned = sluice_mode_is_planned(loader->options.mode);
     for (size_t i = 0; i < part->num_ids; i++) {
         struct sluice_choice *choice = &part->choices[i];
         if (form == SLUICE_FORM_JPEG_CROP)
@@ -310,20 +324,38 @@ static void choose_form(const struct sluice_loader *loader, const struct part *p
     }
 }
 
-sluice_status loader_choose(struct sluice_loader *loader, struct sluice_err *err)
+/* Files, whole or cut, go to the GPU; cut ones only if the server puts restart markers where the
+ * GPU needs them.  A profile measures op by op what the CPU does with them. */
+static void choose_gpu(const struct sluice_loader *loader, const struct part *part)
 {
-    const enum sluice_mode mode = loader->options->mode;
+    if (!loader_decodes_on_gpu(loader, part) || loader->options.is_profiling)
+        return;
+    for (size_t i = 0; i < part->num_ids; i++) {
+        struct sluice_choice *choice = &part->choices[i];
+        choice->on_gpu = choice->split == 0 &&
+                         (choice->form == SLUICE_FORM_RAW || loader->info.has_jpeg_crop_restart);
+    }
+}
+
+sluice_status loader_choose(struct sluice_loader *loader, bool for_training, struct sluice_err *err)
+{
+    const enum sluice_mode mode = loader->options.mode;
     const bool is_planned = sluice_mode_is_planned(mode);
-    const bool is_greedy = mode == SLUICE_MODE_SOPHON || loader->options->is_greedy;
+    const bool is_greedy = mode == SLUICE_MODE_SOPHON || loader->options.is_greedy;
+    if (is_planned && is_greedy && for_training && !loader->options.profile_folder)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%s plans by a profile: set profile-folder (a run with profiling and "
+                           "write-profile-folder makes one)",
+                           sluice_mode_name(mode));
     if (is_planned && !is_greedy) /* forms, too */
-        return make_chooser(loader, err);
+        return make_chooser(loader, for_training, err);
     for (size_t i = 0; i < loader->val.num_ids; i++) {
         loader->val.choices[i] =
             is_planned ? least_bytes(loader->val.pipeline,
                                      loader->manifest->entries[loader->val.ids[i]].bytes)
                        : sluice_choice_fixed(mode, loader->val.pipeline);
     }
-    if (is_planned && !loader->options->is_evaluate) {
+    if (is_planned && for_training) {
         const sluice_status status = plan_greedily(loader, err);
         if (status != SLUICE_OK)
             return status;
@@ -333,5 +365,7 @@ sluice_status loader_choose(struct sluice_loader *loader, struct sluice_err *err
     }
     choose_form(loader, &loader->train);
     choose_form(loader, &loader->val);
+    choose_gpu(loader, &loader->train);
+    choose_gpu(loader, &loader->val);
     return SLUICE_OK;
 }

@@ -1,7 +1,5 @@
 #include "libsluice/loader_state.h"
 
-#include "base/log.h"
-#include "compute_client/load/fetcher.h"
 #include "compute_client/load/local_source.h"
 #include "datasets/manifest_drift.h"
 #include "pipeline/op.h"
@@ -44,7 +42,7 @@ static sluice_status make_val_pipeline(const char *given, unsigned side,
 
 sluice_status loader_make_pipelines(struct sluice_loader *loader, struct sluice_err *err)
 {
-    const struct sluice_options *options = loader->options;
+    const struct sluice_options *options = &loader->options;
     char text[256];
     snprintf(text, sizeof(text),
              "decode,random_resized_crop=%u,hflip=0.5,to_tensor,normalize=imagenet",
@@ -93,25 +91,34 @@ static size_t largest_message(const struct sluice_loader *loader)
 
 static sluice_status open_remote(struct sluice_loader *loader, struct sluice_err *err)
 {
-    const struct sluice_client_options options = {
-        .target = loader->options->target,
-        .advice = loader->options->has_host
-                      ? NULL
-                      : "--host HOST[:PORT] names a server, a folder as DIR needs none",
-        .retry_for_s = loader->options->retry_for_s,
-        .live = &loader->live,
+    const struct sluice_options *o = &loader->options;
+    const struct sluice_rpc_client_tls tls = {
+        .ca = o->ca, .cert = o->cert, .key = o->key, .server_name = o->server_name};
+    const struct sluice_servers_options options = {
+        .shards = o->hosts.items,
+        .num_shards = o->hosts.num_items,
+        .hedges = o->hedges,
+        .client =
+            {
+                .tls = o->has_tls ? &tls : NULL,
+                .token_file = o->token_file,
+                .advice = o->has_host
+                              ? NULL
+                              : "--host HOST[:PORT] names a server, a folder as DIR needs none",
+                .retry_for_s = o->retry_for_s,
+                .live = &loader->live,
+            },
     };
-    struct sluice_client *client = NULL;
-    sluice_status status = sluice_client_create(&options, &client, err);
+    struct sluice_servers *servers = NULL;
+    sluice_status status = sluice_servers_create(&options, &servers, err);
     if (status != SLUICE_OK)
         return status;
-    loader_set_client(loader, client);
-    status = sluice_client_hello(client, loader->train.pipeline, "", &loader->info, err);
-    if (status == SLUICE_OK)
-        status = sluice_client_list(client, &loader->info, &loader->manifest, err);
-    if (status == SLUICE_OK)
-        status = sluice_client_bound_messages(client, largest_message(loader), err);
-    return status;
+    loader_set_servers(loader, servers);
+    status =
+        sluice_servers_open(servers, loader->train.pipeline, &loader->info, &loader->manifest, err);
+    if (status != SLUICE_OK)
+        return status;
+    return sluice_servers_bound_messages(servers, largest_message(loader), err);
 }
 
 static sluice_status pick_subset(const struct sluice_loader *loader, struct part *part,
@@ -128,29 +135,14 @@ static sluice_status pick_subset(const struct sluice_loader *loader, struct part
             part->ids[part->num_total++] = (uint32_t)i;
     }
     part->num_ids = part->num_total;
-    if (loader->options->limit_samples && loader->options->limit_samples < part->num_ids)
-        part->num_ids = (size_t)loader->options->limit_samples;
+    if (loader->options.limit_samples && loader->options.limit_samples < part->num_ids)
+        part->num_ids = (size_t)loader->options.limit_samples;
     return SLUICE_OK;
-}
-
-/* Where samples come from, if the command line leaves that in doubt. */
-static void tell_where_from(const struct sluice_options *o)
-{
-    if (o->is_mode_derived)
-        sluice_log(SLUICE_LOG_INFO,
-                   "%s is read here, without a server (--dataset-mode local): no --host is given",
-                   o->dir);
-    else if (o->mode != SLUICE_MODE_LOCAL && o->dir)
-        sluice_log(SLUICE_LOG_INFO, "%s is not read: the server at %s lists its samples (mode %s)",
-                   o->dir, o->target, sluice_mode_name(o->mode));
-    else if (o->mode == SLUICE_MODE_LOCAL && o->has_host)
-        sluice_log(SLUICE_LOG_INFO, "no server is asked, whatever --host says: mode local reads %s",
-                   o->dir);
 }
 
 static sluice_status open_local(struct sluice_loader *loader, struct sluice_err *err)
 {
-    const struct sluice_options *o = loader->options;
+    const struct sluice_options *o = &loader->options;
     struct stat st;
     const char *advice = o->is_mode_derived ? "; a server is named by --host" : "";
     if (stat(o->dir, &st) != 0)
@@ -168,9 +160,8 @@ static sluice_status open_local(struct sluice_loader *loader, struct sluice_err 
 
 sluice_status loader_open_data(struct sluice_loader *loader, struct sluice_err *err)
 {
-    tell_where_from(loader->options);
-    sluice_status status = loader->options->mode == SLUICE_MODE_LOCAL ? open_local(loader, err)
-                                                                      : open_remote(loader, err);
+    sluice_status status = loader->options.mode == SLUICE_MODE_LOCAL ? open_local(loader, err)
+                                                                     : open_remote(loader, err);
     if (status != SLUICE_OK)
         return status;
     if (loader->manifest->num_entries > UINT32_MAX)
@@ -180,13 +171,7 @@ sluice_status loader_open_data(struct sluice_loader *loader, struct sluice_err *
     status = pick_subset(loader, &loader->train, SLUICE_SUBSET_TRAIN, err);
     if (status == SLUICE_OK)
         status = pick_subset(loader, &loader->val, SLUICE_SUBSET_VAL, err);
-    if (status != SLUICE_OK)
-        return status;
-    if (loader->options->is_evaluate && loader->val.num_ids == 0)
-        return sluice_fail(err, SLUICE_E_NOT_FOUND, "--evaluate: the dataset has no val subset");
-    if (!loader->options->is_evaluate && loader->train.num_ids == 0)
-        return sluice_fail(err, SLUICE_E_NOT_FOUND, "the dataset has no training samples");
-    return SLUICE_OK;
+    return status;
 }
 
 /* --- prefetcher, sources --- */
@@ -201,7 +186,7 @@ static unsigned slots_in(size_t batches, uint64_t batch_size)
 
 sluice_status loader_make_prefetcher(struct sluice_loader *loader, struct sluice_err *err)
 {
-    const struct sluice_options *o = loader->options;
+    const struct sluice_options *o = &loader->options;
     const size_t row_bytes = sluice_pipeline_u8_bytes(loader->train.pipeline);
     const size_t half = (size_t)(o->prefetch_bytes / 2);
     const size_t batch_bytes = row_bytes * (size_t)o->batch_size;
@@ -223,16 +208,20 @@ sluice_status loader_make_prefetcher(struct sluice_loader *loader, struct sluice
         .measures_ops = o->is_profiling,
         .max_image_pixels = loader->info.max_image_pixels,
         .pool = loader->pool,
+        .gpu = loader->place,
         .live = &loader->live,
+        .tracer = loader->tracer,
         .alloc = loader->memory.alloc,
         .free = loader->memory.free,
         .memory_ctx = loader->memory.ctx,
     };
     struct sluice_prefetcher *prefetcher = NULL;
     const sluice_status status = sluice_prefetcher_create(&options, &prefetcher, err);
-    if (status == SLUICE_OK)
-        loader_set_prefetcher(loader, prefetcher);
-    return status;
+    if (status != SLUICE_OK)
+        return status;
+    loader->place = NULL;
+    loader_set_prefetcher(loader, prefetcher);
+    return SLUICE_OK;
 }
 
 sluice_status loader_make_source(struct sluice_loader *loader, struct part *part,
@@ -240,8 +229,8 @@ sluice_status loader_make_source(struct sluice_loader *loader, struct part *part
 {
     if (part->source)
         return SLUICE_OK;
-    const struct sluice_options *o = loader->options;
-    if (!loader->client) {
+    const struct sluice_options *o = &loader->options;
+    if (!loader->servers) {
         const struct sluice_local_source_options options = {
             .root = o->dir,
             .pool = loader->pool,
@@ -258,9 +247,7 @@ sluice_status loader_make_source(struct sluice_loader *loader, struct part *part
     }
     const uint64_t half = o->prefetch_bytes / 2;
     const struct sluice_fetcher_options options = {
-        .client = loader->client,
         .pipeline = part->pipeline,
-        .dataset_id = loader->dataset_id,
         .max_items = sluice_prefetcher_max_items(loader->prefetcher),
         .window_bytes = half < MIN_WINDOW_BYTES ? MIN_WINDOW_BYTES : half,
         .sample_timeout_s = o->sample_timeout_s,
@@ -269,5 +256,5 @@ sluice_status loader_make_source(struct sluice_loader *loader, struct part *part
         .live = &loader->live,
         .events = sluice_prefetcher_events(loader->prefetcher),
     };
-    return sluice_fetcher_create(&options, &part->source, err);
+    return sluice_servers_source(loader->servers, &options, &part->source, err);
 }

@@ -2,24 +2,32 @@
 #define SLUICE_LIBSLUICE_LOADER_STATE_H
 
 #include "base/buf.h"
-#include "compute_client/load/client.h"
+#include "base/cli_set.h"
+#include "compute_client/fetch/servers.h"
 #include "compute_client/load/live.h"
 #include "compute_client/load/prefetcher.h"
+#include "compute_client/load/state.h"
+#include "compute_client/options/options.h"
 #include "compute_client/replan/replan.h"
-#include "libsluice/options.h"
+#include "gpu/place.h"
+#include "libsluice/report.h"
 
 #include <pthread.h>
+#include <sys/types.h>
 
 /* Private to the files behind struct sluice_loader.
  *
+ *     loader.c          its beginning and end, and a stop
  *     loader_open.c     pipelines, data, prefetcher, sources
+ *     loader_gpu.c      a GPU as the place of its batches
  *     loader_choose.c   the plan: each sample's choice
- *     loader_state.c    its beginning and end, and a stop
- *     loader_epoch.c    begins an epoch
- *     loader_profile.c  what --profiling writes
- *     profile_forms.c   what --profiling measures after its epoch
+ *     loader_epoch.c    an epoch, batch by batch, and the place in it
+ *     loader_stats.c    what an epoch came to, and counters
+ *     loader_profile.c  what the setting profiling writes
+ *     profile_forms.c   what it measures after its epoch
+ *     profile_phase.c   one run over samples for that
  *
- * Threads: as sluice.h says; loader_stop() from any. */
+ * Threads: as sluice.h says. */
 
 /* One subset of the dataset, with its pipeline and its source. */
 struct part {
@@ -31,59 +39,86 @@ struct part {
     struct sluice_source *source;
 };
 
-/* What somebody who looks on is shown of a pass over samples. */
-struct loader_shown {
-    char what[64], what_brief[32], detail[48]; /* "epoch 0"; for narrow terminals, "": the same */
-    uint64_t first, total; /* samples: those before the first that comes, and all */
-    uint64_t more;         /* samples that come after these; for the time that is left */
-    bool continues;        /* the pass before: its rates still hold */
+/* An epoch that has ended. */
+struct ended {
+    bool has, is_whole;
+    struct sluice_epoch_stats stats;
+    struct sluice_plan_stats plan;
+    struct sluice_epoch_report report; /* points to both */
+    uint64_t ended_ns;
 };
 
 struct sluice_loader {
-    pthread_mutex_t lock; /* client, prefetcher and what follows, for whoever stops them */
-    struct sluice_client *client;
+    pthread_mutex_t lock;           /* what follows, for other threads */
+    struct sluice_servers *servers; /* NULL: mode local */
     struct sluice_prefetcher *prefetcher;
     bool is_stopped;
+    struct sluice_loader_pass shown;
+    struct ended ended[2]; /* by part */
 
-    const struct sluice_options *options; /* borrowed */
+    pid_t owner;
+    struct sluice_options options;
+    struct sluice_cli_texts texts; /* that the options point to */
+    struct sluice_order_options order;
     struct sluice_host_memory memory;
-    /* Shows a part of a profile; NULL: nobody looks on. */
-    void (*show)(void *ctx, const struct loader_shown *shown);
-    void *show_ctx;
+    bool has_memory;                /* of the caller's */
+    struct sluice_gpu_place *place; /* until the prefetcher takes it; NULL: there is none */
+    bool has_place;
+    int device; /* where batches are; -1: in the host's memory */
+    bool is_open;
+    bool is_planned[2]; /* by part */
 
     struct sluice_server_info info;
     struct sluice_manifest *manifest;
     char dataset_id[33];
+    struct sluice_dataset_info dataset;
     struct part train, val;
     struct sluice_buf_pool *pool;
     struct sluice_replan *replan; /* NULL: the parts' choices hold for all epochs */
     struct sluice_cost_table profile;
     struct sluice_live live;
+    struct sluice_tracer *tracer; /* NULL: nothing is traced */
 
-    /* The epoch under way. */
-    struct sluice_sampler_item *items; /* this rank's, from the cursor on */
+    /* The epoch under way, or the last one. */
+    bool is_running;
+    bool has_lost_source;
+    struct part *part;
+    struct sluice_state start;         /* where it began */
+    struct sluice_state now;           /* after the batch that was given last */
+    struct sluice_sampler_item *items; /* this rank's, from the start on */
     size_t num_items;
-    uint64_t total;      /* of the whole epoch, of all ranks; of an external order: its own */
-    uint32_t num_padded; /* repeats at the end of the last batch */
+    uint64_t num_batches; /* of them */
+    uint64_t total;       /* of the whole epoch, of all ranks; of an external order: its own */
+    uint32_t num_padded;  /* repeats at the end of the last batch */
+    uint64_t started_ns, started_cpu_ns;
+    uint64_t lost_streams, hash_errors; /* before it */
+    uint64_t given_ns;                  /* when a batch was given; 0: the next one is asked for */
 };
 
-void loader_init(struct sluice_loader *loader, const struct sluice_options *options);
-/* Closes the sources first, so that no event comes any more.  loader_stop() stays harmless. */
-void loader_clear(struct sluice_loader *loader);
+struct part *loader_part(struct sluice_loader *loader, enum sluice_part part);
 
-/* Register the client and the prefetcher, so that a stop finds them. */
-void loader_set_client(struct sluice_loader *loader, struct sluice_client *client);
+/* Register the servers and the prefetcher, so that a stop finds them. */
+void loader_set_servers(struct sluice_loader *loader, struct sluice_servers *servers);
 void loader_set_prefetcher(struct sluice_loader *loader, struct sluice_prefetcher *prefetcher);
-/* Every wait ends with SLUICE_E_CLOSED, now and later.  Any thread. */
-void loader_stop(struct sluice_loader *loader);
 bool loader_is_stopped(struct sluice_loader *loader);
+
+/* A GPU, if the settings ask for one and there is one.  After the pipelines are made. */
+SLUICE_MUST_USE sluice_status loader_open_gpu(struct sluice_loader *loader, struct sluice_err *err);
+/* Whether the GPU can do what the part's pipeline does up to u8. */
+bool loader_decodes_on_gpu(const struct sluice_loader *loader, const struct part *part);
+/* What the part's samples can be asked for: with a GPU that decodes also for that; cut files only
+ * if the server puts restart markers where the GPU needs them. */
+struct sluice_choices loader_choices_of(const struct sluice_loader *loader,
+                                        const struct part *part);
 
 /* Call these in this order, before the first epoch. */
 SLUICE_MUST_USE sluice_status loader_make_pipelines(struct sluice_loader *loader,
                                                     struct sluice_err *err);
 SLUICE_MUST_USE sluice_status loader_open_data(struct sluice_loader *loader,
                                                struct sluice_err *err);
-SLUICE_MUST_USE sluice_status loader_choose(struct sluice_loader *loader, struct sluice_err *err);
+/* For val alone, or for both parts. */
+SLUICE_MUST_USE sluice_status loader_choose(struct sluice_loader *loader, bool for_training,
+                                            struct sluice_err *err);
 /* With the memory that loader->memory says. */
 SLUICE_MUST_USE sluice_status loader_make_prefetcher(struct sluice_loader *loader,
                                                      struct sluice_err *err);
@@ -92,30 +127,25 @@ SLUICE_MUST_USE sluice_status loader_make_prefetcher(struct sluice_loader *loade
 SLUICE_MUST_USE sluice_status loader_make_source(struct sluice_loader *loader, struct part *part,
                                                  struct sluice_err *err);
 
-/* Begins an epoch of the part at a cursor (order.h); `errors` counts the samples before it that
- * failed, by status. */
-struct loader_pass {
-    struct part *part;
-    bool is_training;
-    uint64_t epoch, cursor;
-    uint64_t errors[SLUICE_NUM_STATUS];
-    const uint64_t *order; /* in place of the loader's own; borrowed for the call.  NULL: none */
-    size_t num_order;
-};
-SLUICE_MUST_USE sluice_status loader_begin(struct sluice_loader *loader,
-                                           const struct loader_pass *pass, struct sluice_err *err);
+/* The place at the beginning of an epoch, in the loader's own order. */
+struct sluice_state loader_state_at(const struct sluice_loader *loader, enum sluice_part part,
+                                    uint64_t epoch);
+
+/* Counts from here; fills loader->ended[] from what was counted. */
+void loader_stats_begin(struct sluice_loader *loader);
+void loader_stats_end(struct sluice_loader *loader, const struct sluice_epoch_stats *stats,
+                      bool is_whole);
+
+/* What sluice_loader_pass() tells from now on, but for its number. */
+void loader_show(struct sluice_loader *loader, const struct sluice_loader_pass *pass);
 
 /* Keeps those of an epoch's items that are to be profiled; returns their number. */
 size_t loader_profile_pick(const struct sluice_loader *loader, struct sluice_sampler_item *items,
                            size_t count);
-/* Begins --profiling, before its epoch. */
+/* Before the epoch that fills loader->profile. */
 SLUICE_MUST_USE sluice_status loader_profile_begin(struct sluice_loader *loader,
                                                    struct sluice_err *err);
-/* Shows that epoch, as the first part of the profile. */
+/* That epoch, as the first part of the profile. */
 void loader_profile_show(struct sluice_loader *loader, uint64_t num_samples);
-/* After the epoch that filled loader->profile: measures its samples in every form, and writes the
- * profile. */
-SLUICE_MUST_USE sluice_status loader_profile_write(struct sluice_loader *loader, bool *is_stopped,
-                                                   struct sluice_err *err);
 
 #endif

@@ -1,16 +1,13 @@
 #include "libsluice/process.h"
 
-#include "rpc/rpc.h"
-
 #include <pthread.h>
 #include <unistd.h>
 
-static pid_t first; /* the process that gRPC was set up in */
+static pid_t first; /* the process that has gRPC's threads */
 
 static void begin(void)
 {
     first = getpid();
-    sluice_rpc_process_init();
 }
 
 sluice_status process_begin(struct sluice_err *err)

@@ -9,8 +9,8 @@
  *
  * Threads: any. */
 
-/* Before the first object of a process is made: sets up gRPC, once.  SLUICE_E_INVALID in a process
- * that was forked from one which had objects: gRPC's threads are not there. */
+/* Before an object is made.  SLUICE_E_INVALID in a process that was forked from one which had
+ * objects: gRPC's threads are not there. */
 SLUICE_MUST_USE sluice_status process_begin(struct sluice_err *err);
 
 /* SLUICE_E_INVALID if `owner`, the process that made an object, is not this one.  `what`: "server".

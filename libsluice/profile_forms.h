@@ -14,6 +14,9 @@ struct profile_forms {
     struct sluice_transport_seen *seen; /* one for each phase: one choice, or two by turns */
     size_t num_seen;
     double read_s; /* CPU time of reading a file on the storage node */
+    /* The GPU's, for all samples that it decoded. */
+    double decode_s;
+    size_t num_decoded;
 };
 
 /* After the epoch that filled loader->profile.  *forms is {0} before, and the caller's to clear,

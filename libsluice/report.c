@@ -1,15 +1,17 @@
 #include "libsluice/report.h"
 
 #include "base/compiler.h"
+#include "base/fit.h"
 #include "base/noted_alloc.h"
 #include "base/show.h"
-#include "compute_client/load/choice_words.h"
-#include "libsluice/fit.h"
+#include "pipeline/form_words.h"
 
 #include <jansson.h>
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 static double per(double amount, double count)
 {
@@ -22,17 +24,22 @@ static double share(const struct sluice_epoch_report *report, int stall)
     return part < 1 ? part : 1;
 }
 
+static void set_choice(json_t *choices, unsigned split, int form, const char *where, uint64_t count)
+{
+    char name[40];
+    snprintf(name, sizeof(name), "%s@%u%s", sluice_form_name((enum sluice_form)form), split, where);
+    if (count > 0)
+        json_object_set_new(choices, name, json_integer((json_int_t)count));
+}
+
 static json_t *choices_json(const struct sluice_epoch_stats *stats)
 {
     json_t *choices = json_object();
     for (unsigned split = 0; split <= SLUICE_MAX_OPS; split++) {
         for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
-            if (stats->choices[split][form] == 0)
-                continue;
-            char name[32];
-            snprintf(name, sizeof(name), "%s@%u", sluice_form_name((enum sluice_form)form), split);
-            json_object_set_new(choices, name,
-                                json_integer((json_int_t)stats->choices[split][form]));
+            const uint64_t on_gpu = split == 0 ? stats->on_gpu[form] : 0;
+            set_choice(choices, split, form, "", stats->choices[split][form] - on_gpu);
+            set_choice(choices, split, form, "+gpu", on_gpu);
         }
     }
     return choices;
@@ -89,7 +96,23 @@ static json_t *rates_json(const struct sluice_rates *rates)
     return o;
 }
 
-sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE *out,
+/* In memory of malloc(), whatever jansson's own is. */
+static char *dump(const json_t *o)
+{
+    const size_t flags = JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12);
+    const size_t len = json_dumpb(o, NULL, 0, flags);
+    char *text = len > 0 ? malloc(len + 1) : NULL;
+    if (!text)
+        return NULL;
+    if (json_dumpb(o, text, len, flags) != len) {
+        free(text);
+        return NULL;
+    }
+    text[len] = '\0';
+    return text;
+}
+
+sluice_status sluice_report_json(const struct sluice_epoch_report *report, char **json,
                                  struct sluice_err *err)
 {
     const struct sluice_epoch_stats *stats = report->stats;
@@ -124,8 +147,9 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE 
     json_object_set_new(o, "digest", stats->digest[0] ? json_string(stats->digest) : json_null());
 
     json_object_set_new(o, "deterministic",
-                        report->has_loss ? json_boolean(report->is_deterministic) : json_null());
-    json_object_set_new(o, "lr", json_real(report->lr));
+                        report->has_loss ? json_boolean(report->totals.is_deterministic)
+                                         : json_null());
+    json_object_set_new(o, "lr", json_real(report->totals.lr));
     json_object_set_new(o, "first_sample", json_integer((json_int_t)report->first_sample));
     json_object_set_new(o, "evaluate", json_boolean(report->is_evaluation));
     json_object_set_new(o, "reduced", json_integer((json_int_t)stats->reduced));
@@ -157,15 +181,14 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE 
         json_object_set_new(o, "val_seconds", json_real(report->val_seconds));
         json_object_set_new(o, "val_errors", json_integer((json_int_t)report->val_errors));
     }
-    const int failed =
-        json_dumpf(o, out, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12));
+    char *text = dump(o);
     json_decref(o);
-    if (sluice_noted_is_short())
+    if (!text || sluice_noted_is_short()) {
+        free(text);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the report of epoch %llu",
                            (unsigned long long)report->epoch);
-    if (failed || fputc('\n', out) == EOF || fflush(out) != 0)
-        return sluice_fail(err, SLUICE_E_IO, "cannot write the report of epoch %llu",
-                           (unsigned long long)report->epoch);
+    }
+    *json = text;
     return SLUICE_OK;
 }
 
@@ -242,6 +265,19 @@ static void first_line(const struct sluice_epoch_report *report, char *out)
     (void)sluice_fit_line(part, NUM_1, SLUICE_REPORT_COLUMNS, out, SLUICE_REPORT_COLUMNS + 1);
 }
 
+static void put_choices(const struct sluice_epoch_stats *stats, char *out, size_t size)
+{
+    uint64_t forms[SLUICE_NUM_FORMS] = {0}, total = 0, on_gpu = 0;
+    for (int f = 0; f < SLUICE_NUM_FORMS; f++) {
+        for (unsigned split = 0; split <= SLUICE_MAX_OPS; split++)
+            forms[f] += stats->choices[split][f];
+        total += forms[f];
+        on_gpu += stats->on_gpu[f];
+    }
+    sluice_form_shares(forms, SLUICE_FORMS_SHORT, out, size);
+    sluice_form_add_gpu(on_gpu, total, out, size);
+}
+
 enum second_line { INDENT, LOSS, VAL, CHOICES, DIGEST, NUM_2 };
 
 static void second_line(const struct sluice_epoch_report *report, char *out)
@@ -270,13 +306,7 @@ static void second_line(const struct sluice_epoch_report *report, char *out)
         sluice_fit_put(&part[VAL], 0, "val loss %.4f, top1 %.2f%%", loss, top1);
         sluice_fit_put(&part[VAL], 1, "val %.3f, top1 %.1f%%", loss, top1);
     }
-    uint64_t forms[SLUICE_NUM_FORMS] = {0};
-    for (unsigned split = 0; split <= SLUICE_MAX_OPS; split++) {
-        for (int f = 0; f < SLUICE_NUM_FORMS; f++)
-            forms[f] += stats->choices[split][f];
-    }
-    sluice_choice_words(forms, SLUICE_CHOICES_SHORT, part[CHOICES].form[0],
-                        sizeof(part[CHOICES].form[0]));
+    put_choices(stats, part[CHOICES].form[0], sizeof(part[CHOICES].form[0]));
     if (stats->digest[0])
         sluice_fit_put(&part[DIGEST], 0, "digest %s", stats->digest);
     (void)sluice_fit_line(part, NUM_2, SLUICE_REPORT_COLUMNS, out, SLUICE_REPORT_COLUMNS + 1);
@@ -304,9 +334,13 @@ void sluice_report_text(const struct sluice_epoch_report *report, char *text, si
            per((double)stats->wire_bytes, (double)stats->samples));
     for (unsigned split = 0; split <= SLUICE_MAX_OPS; split++) {
         for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
-            if (stats->choices[split][form])
-                append(text, capacity, ", %s@%u %llu", sluice_form_name((enum sluice_form)form),
-                       split, (unsigned long long)stats->choices[split][form]);
+            const uint64_t on_gpu = split == 0 ? stats->on_gpu[form] : 0;
+            const char *name = sluice_form_name((enum sluice_form)form);
+            const unsigned long long on_cpu = stats->choices[split][form] - on_gpu;
+            if (on_cpu)
+                append(text, capacity, ", %s@%u %llu", name, split, on_cpu);
+            if (on_gpu)
+                append(text, capacity, ", %s@0+gpu %llu", name, (unsigned long long)on_gpu);
         }
     }
     append(text, capacity, ", bound by %s, stalls",

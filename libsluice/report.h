@@ -9,18 +9,10 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 /* The report at the end of an epoch: two lines for a person, or one JSON object.
  *
  * Threads: pure functions. */
-
-/* Sums of what a trainer learned in an epoch. */
-struct sluice_learned {
-    uint64_t samples;
-    double loss_sum; /* cross-entropy, natural log, summed over samples */
-    uint64_t top1, top5;
-};
 
 struct sluice_epoch_report {
     uint64_t epoch;
@@ -36,9 +28,6 @@ struct sluice_epoch_report {
     /* The device trains, so there is a loss. */
     bool has_loss;
     struct sluice_learned totals;
-    /* sluice_trainer_is_deterministic(). */
-    bool is_deterministic;
-    double lr;
     /* Streams that were lost and opened again. */
     uint64_t retries;
     /* Replies that were damaged on their way and asked for again. */
@@ -54,9 +43,9 @@ struct sluice_epoch_report {
     uint64_t val_errors;
 };
 
-/* Writes one line of JSON; docs/OPERATIONS.md has its keys. */
+/* One line of JSON, without a newline, to free(); docs/operations/trainer.md has its keys. */
 SLUICE_MUST_USE sluice_status sluice_report_json(const struct sluice_epoch_report *report,
-                                                 FILE *out, struct sluice_err *err);
+                                                 char **json, struct sluice_err *err);
 
 /* For a person: two lines, without newlines, of at most SLUICE_REPORT_COLUMNS.  What matters less
  * gives way. */

@@ -5,10 +5,8 @@
 #include "libsluice/process.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/descriptors.h"
-#include "storage_server/disk_gate.h"
 #include "storage_server/options.h"
-#include "storage_server/prep_limits.h"
-#include "storage_server/self_watch.h"
+#include "storage_server/serving.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +18,7 @@ struct sluice_server {
     pid_t owner;
     struct sluice_cli_texts texts; /* what the options point to */
     struct sluice_server_options options;
-    struct sluice_storage_server *storage;
-    struct sluice_metrics_server *metrics;
-    struct sluice_self_watch *self;
-    char address[SLUICE_HOST_PORT_BYTES];
+    struct sluice_serving serving;
 };
 
 /* --- settings --- */
@@ -36,6 +31,13 @@ static sluice_status check_keys(const struct sluice_setting *settings, size_t nu
         if (key && strcmp(key, "root") == 0)
             return sluice_fail(err, SLUICE_E_INVALID,
                                "root: the folder is the first argument, not a setting");
+        if (key && strcmp(key, "sandbox") == 0)
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "sandbox: for offload_server alone; this process stays as it is");
+        if (key && strcmp(key, "isolate-decoders") == 0)
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "isolate-decoders: for offload_server alone, which starts its "
+                               "decoders before it has threads and secrets");
         if (key && strncmp(key, "max-connections", 15) == 0 && !sluice_rpc_server_can_limit())
             return sluice_fail(err, SLUICE_E_UNSUPPORTED,
                                "%.64s: this library has gRPC from another one (libgrpc.so), where "
@@ -66,65 +68,17 @@ static sluice_status read_settings(struct sluice_server *server, const char *roo
 
 /* --- start --- */
 
-/* NULL: not asked for, or not possible here; then the reads have their I/O class only. */
-static struct sluice_disk_gate *open_gate(const struct sluice_server_options *options)
-{
-    struct sluice_disk_gate *gate = NULL;
-    struct sluice_err err = {0};
-    if (strcmp(options->prep_io, "idle") == 0 &&
-        sluice_disk_gate_open("", options->root, &gate, &err) != SLUICE_OK)
-        sluice_log(SLUICE_LOG_WARN, "prep-io idle: %s; other programs' reads are not seen",
-                   err.text);
-    return gate;
-}
-
-static sluice_status open_limits(struct sluice_server_options *options, struct sluice_err *err)
-{
-    options->disk_gate = open_gate(options);
-    const struct sluice_prep_limits_options limits = {
-        .has_nice = options->has_prep_nice,
-        .nice = (int)options->prep_nice,
-        .policy = options->prep_sched,
-        .io_class = options->disk_gate ? "low" : options->prep_io, /* as in main.c */
-        .cgroup = options->prep_cgroup,
-        .cpu_max = options->prep_cpu_max,
-    };
-    return sluice_prep_limits_open(&limits, &options->prep_limits, err);
-}
-
-static sluice_status check_itself(void *ctx, unsigned timeout_ms, struct sluice_err *err)
-{
-    const struct sluice_server *server = ctx;
-    return sluice_storage_server_check(server->storage, timeout_ms, err);
-}
-
 /* The process is not ours to end. */
 static void tell_deaf(void *ctx)
 {
-    const struct sluice_server *server = ctx;
+    const struct sluice_serving *serving = ctx;
     sluice_log(SLUICE_LOG_ERROR, "nobody can connect to the server at %s any more",
-               server->address);
+               serving->address);
 }
 
-static sluice_status watch_itself(struct sluice_server *server, struct sluice_err *err)
-{
-    const struct sluice_self_watch_options self = {
-        .check = check_itself,
-        .on_deaf = tell_deaf,
-        .ctx = server,
-        .interval_ms = (unsigned)(server->options.self_check_s * 1000 + 0.5),
-    };
-    return self.interval_ms > 0 ? sluice_self_watch_open(&self, &server->self, err) : SLUICE_OK;
-}
-
-/* What serves goes before what it borrows. */
 static void free_server(struct sluice_server *server)
 {
-    sluice_self_watch_close(server->self);
-    sluice_metrics_server_destroy(server->metrics);
-    sluice_storage_server_destroy(server->storage);
-    sluice_prep_limits_close(server->options.prep_limits);
-    sluice_disk_gate_close(server->options.disk_gate);
+    sluice_serving_close(&server->serving);
     sluice_cli_texts_clear(&server->texts);
     free(server);
 }
@@ -140,26 +94,17 @@ sluice_status sluice_server_start(const char *root, const struct sluice_setting 
     if (!made)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server");
     made->owner = getpid();
+    made->serving = (struct sluice_serving){
+        .options = &made->options, .on_deaf = tell_deaf, .ctx = &made->serving};
     status = read_settings(made, root, settings, num_settings, err);
     if (status == SLUICE_OK)
-        status = open_limits(&made->options, err);
+        status = sluice_serving_limit(&made->serving, err);
     if (status == SLUICE_OK)
-        status = sluice_storage_server_create(&made->options, NULL, &made->storage, err);
-    if (status == SLUICE_OK)
-        sluice_storage_server_address(made->storage, made->options.listen, made->address);
-    if (status == SLUICE_OK && made->options.metrics)
-        status = sluice_storage_server_serve_metrics(made->storage, made->options.metrics,
-                                                     &made->metrics, err);
-    if (status == SLUICE_OK)
-        status = watch_itself(made, err);
+        status = sluice_serving_open(&made->serving, err);
     if (status != SLUICE_OK) {
         free_server(made);
         return status;
     }
-    if (made->metrics)
-        sluice_log(SLUICE_LOG_INFO, "metrics at port %d",
-                   sluice_metrics_server_port(made->metrics));
-    sluice_storage_server_introduce(made->storage, &made->options);
     *server = made;
     return SLUICE_OK;
 }
@@ -168,13 +113,13 @@ sluice_status sluice_server_start(const char *root, const struct sluice_setting 
 
 const char *sluice_server_address(const struct sluice_server *server)
 {
-    return server->address;
+    return server->serving.address;
 }
 
 sluice_status sluice_server_stats(struct sluice_server *server, char **json, struct sluice_err *err)
 {
     const sluice_status status = process_check(server->owner, "server", err);
-    return status == SLUICE_OK ? sluice_storage_server_stats_json(server->storage, json, err)
+    return status == SLUICE_OK ? sluice_storage_server_stats_json(server->serving.server, json, err)
                                : status;
 }
 
@@ -182,7 +127,7 @@ void sluice_server_reread(struct sluice_server *server)
 {
     struct sluice_err err = {0};
     if (process_check(server->owner, "server", &err) == SLUICE_OK)
-        sluice_storage_server_reread(server->storage);
+        sluice_storage_server_reread(server->serving.server);
     else
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
 }
@@ -192,18 +137,14 @@ void sluice_server_stop(struct sluice_server *server)
     /* A child has the memory, but none of the threads that would have to end: it stays. */
     if (!server || server->owner != getpid())
         return;
-    sluice_log(SLUICE_LOG_INFO, "stopping: answering what was accepted");
-    sluice_self_watch_close(server->self);
-    server->self = NULL;
-    sluice_storage_server_stop(server->storage);
-    const uint64_t num_unanswered = sluice_storage_server_num_unanswered(server->storage);
+    const uint64_t num_unanswered = sluice_serving_stop(&server->serving);
     if (num_unanswered)
         sluice_log(SLUICE_LOG_ERROR, "%llu requests were not answered within the grace period",
                    (unsigned long long)num_unanswered);
-    if (sluice_storage_server_num_hanging(server->storage)) {
+    if (sluice_storage_server_num_hanging(server->serving.server)) {
         /* To free it is to wait for them, perhaps for ever. */
         sluice_log(SLUICE_LOG_WARN, "workers of the server at %s hang: its memory is not freed",
-                   server->address);
+                   server->serving.address);
         return;
     }
     free_server(server);

@@ -11,10 +11,10 @@
  * before the sample is fetched.
  *
  * A cost is a weighted sum of the features below, with one set of weights for each choice, each of
- * storage CPU, compute CPU and bytes, and each class of files: those that the window decoder covers
- * take another way through the machine than other JPEGs, and PNGs a third.  No weight is negative,
- * so no cost is, and more of anything never costs less.  Bytes that follow from the sizes alone
- * (files, plain pixels, floats) are exact.
+ * storage CPU, compute CPU, bytes and GPU, and each class of files: those that the window decoder
+ * covers take another way through the machine than other JPEGs, and other formats, called PNGs, a
+ * third.  No weight is negative, so no cost is, and more of anything never costs less.  Bytes that
+ * follow from the sizes alone (files, plain pixels, floats) are exact.
  *
  * Storage and compute CPU seconds are of one core of the machine that runs it.
  *
@@ -39,13 +39,16 @@ enum sluice_choice_feature {
 enum sluice_file_class {
     SLUICE_CLASS_WINDOW, /* JPEGs that image/jpeg_window.h covers, and what is not known */
     SLUICE_CLASS_JPEG,   /* other JPEGs: progressive, four components, unusual sampling */
-    SLUICE_CLASS_PNG,
+    SLUICE_CLASS_PNG,    /* PNGs, and other formats: all pixels, whatever the crop */
     SLUICE_NUM_FILE_CLASSES,
 };
 
-/* What a model has weights for: seconds of either CPU, and bytes of payload on the network. */
-#define SLUICE_MODELLED (1u << SLUICE_STORAGE_CPU | 1u << SLUICE_COMPUTE_CPU | 1u << SLUICE_NETWORK)
-/* "storage_cpu", "compute_cpu", "bytes"; NULL: not modelled. */
+/* What a model has weights for: seconds of either CPU and of decoding on the GPU, and bytes of
+ * payload on the network.  All but the GPU's are known of each sample that arrives. */
+#define SLUICE_MODELLED (SLUICE_MODELLED_BY_SAMPLE | 1u << SLUICE_GPU)
+#define SLUICE_MODELLED_BY_SAMPLE                                                                  \
+    (1u << SLUICE_STORAGE_CPU | 1u << SLUICE_COMPUTE_CPU | 1u << SLUICE_NETWORK)
+/* "storage_cpu", "compute_cpu", "bytes", "gpu"; NULL: not modelled. */
 const char *sluice_modelled_name(enum sluice_resource resource);
 const char *sluice_file_class_name(enum sluice_file_class file_class);
 const char *sluice_choice_feature_name(enum sluice_choice_feature feature);
@@ -65,6 +68,9 @@ struct sluice_choice_model {
 /* For the choices of a pipeline, as measured by one core of an AMD EPYC (Zen 4); the .c says how.
  */
 struct sluice_choice_model sluice_choice_model_default(const struct sluice_choices *choices);
+/* Gives the choices with +gpu those weights that follow from the model's others: what is usual
+ * where nothing was measured of a GPU. */
+void sluice_choice_model_set_gpu(struct sluice_choice_model *model);
 
 enum sluice_file_class sluice_file_class_of(const struct sluice_sample_facts *facts);
 void sluice_choice_features(const struct sluice_sample_facts *facts,
@@ -87,8 +93,10 @@ double sluice_choice_read_bytes(const struct sluice_choice_model *model,
 /* What a reply has on the wire beside its payload. */
 #define SLUICE_REPLY_BYTES 40
 
-/* Fills the cost of every choice of the model: finite, at least 0, in the units of menu.h (the GPU
- * in samples). A choice that a file cannot be asked for (a cut PNG) costs what its file does. */
+/* Fills the cost of every choice of the model: finite, at least 0, in the units of resource.h; the
+ * GPU's is decoding alone, to which a plan adds the training step.  A choice that a file cannot be
+ * asked for (a cut PNG) costs what its file does; one that the GPU does not decode (PNGs, JPEGs of
+ * four components or unusual sampling, whole progressive files), what it does where CPUs decode. */
 void sluice_choice_model_costs(const struct sluice_choice_model *model,
                                const struct sluice_sample_facts *facts,
                                double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES]);

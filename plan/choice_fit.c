@@ -23,8 +23,10 @@ static double measured_of(const struct sluice_form_row *row, enum sluice_resourc
         return row->storage_s;
     case SLUICE_COMPUTE_CPU:
         return row->compute_s;
-    default:
+    case SLUICE_NETWORK:
         return (double)row->bytes;
+    default:
+        return 0;
     }
 }
 
@@ -141,7 +143,7 @@ sluice_status sluice_choice_model_fit(const struct sluice_form_table *table, con
         double feature[F];
         sluice_choice_features(&row->facts, feature);
         struct sluice_weights_fit *of = fits->of[sluice_file_class_of(&row->facts)][row->choice];
-        SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
+        SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED_BY_SAMPLE) {
             if (side != SLUICE_NETWORK ||
                 !sluice_choice_has_exact_bytes(prior->choices.at[row->choice]))
                 sluice_weights_fit_add(&of[side], feature, measured_of(row, side));
@@ -174,6 +176,28 @@ void sluice_choice_model_set_disk(struct sluice_choice_model *model,
         return;
     model->disk_s_per_sample *= seconds / expected;
     model->disk_s_per_byte *= seconds / expected;
+}
+
+void sluice_choice_model_set_decode(struct sluice_choice_model *model,
+                                    const struct sluice_form_table *table, double decode_s)
+{
+    double expected_s = 0, num_decoded = 0;
+    for (size_t i = 0; i < table->num_rows; i++) {
+        const struct sluice_form_row *row = &table->rows[i];
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+        sluice_choice_model_costs(model, &row->facts, cost);
+        expected_s += cost[row->choice][SLUICE_GPU];
+        num_decoded += cost[row->choice][SLUICE_GPU] > 0;
+    }
+    if (!(decode_s > 0) || !(expected_s > 0))
+        return;
+    const double factor = decode_s * num_decoded / expected_s;
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
+        for (unsigned c = 0; c < model->choices.num; c++) {
+            for (int f = 0; f < F; f++)
+                model->weights[file_class][c][SLUICE_GPU].per[f] *= factor;
+        }
+    }
 }
 
 /* --- how good it is --- */

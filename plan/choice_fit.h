@@ -50,6 +50,11 @@ SLUICE_MUST_USE sluice_status sluice_choice_model_fit(const struct sluice_form_t
 void sluice_choice_model_set_disk(struct sluice_choice_model *model,
                                   const struct sluice_cost_table *table, uint64_t num_samples);
 
+/* Brings the GPU's time to `decode_s` for each sample that it decoded, which were those of the
+ * table's rows that were asked for so.  No such rows, or a time that is none: it stays. */
+void sluice_choice_model_set_decode(struct sluice_choice_model *model,
+                                    const struct sluice_form_table *table, double decode_s);
+
 /* Errors of a model on one choice and side, over the rows whose is_used equals `used`. */
 struct sluice_choice_quality {
     size_t num_rows;

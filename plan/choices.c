@@ -7,21 +7,26 @@
 
 _Static_assert(SLUICE_MAX_OPS == 8, "the names have another split");
 
-#define NAMES(form)                                                                                \
+#define NAMES(form, place)                                                                         \
     {                                                                                              \
-        form "@0", form "@1", form "@2", form "@3", form "@4", form "@5", form "@6", form "@7",    \
-            form "@8"                                                                              \
+        form "@0" place, form "@1" place, form "@2" place, form "@3" place, form "@4" place,       \
+            form "@5" place, form "@6" place, form "@7" place, form "@8" place                     \
+    }
+#define NAMES_AT(place)                                                                            \
+    {                                                                                              \
+        [SLUICE_FORM_RAW] = NAMES("raw", place),                                                   \
+        [SLUICE_FORM_JPEG_CROP] = NAMES("jpeg_crop", place),                                       \
+        [SLUICE_FORM_U8] = NAMES("u8", place),                                                     \
+        [SLUICE_FORM_U8_PACKED] = NAMES("u8_packed", place),                                       \
+        [SLUICE_FORM_F32] = NAMES("f32", place),                                                   \
     }
 
 const char *sluice_choice_name(struct sluice_choice choice)
 {
-    static const char *const names[SLUICE_NUM_FORMS][SLUICE_MAX_OPS + 1] = {
-        [SLUICE_FORM_RAW] = NAMES("raw"), [SLUICE_FORM_JPEG_CROP] = NAMES("jpeg_crop"),
-        [SLUICE_FORM_U8] = NAMES("u8"),   [SLUICE_FORM_U8_PACKED] = NAMES("u8_packed"),
-        [SLUICE_FORM_F32] = NAMES("f32"),
-    };
+    static const char *const names[2][SLUICE_NUM_FORMS][SLUICE_MAX_OPS + 1] = {NAMES_AT(""),
+                                                                               NAMES_AT("+gpu")};
     assert(choice.form < SLUICE_NUM_FORMS && choice.split <= SLUICE_MAX_OPS);
-    return names[choice.form][choice.split];
+    return names[choice.on_gpu][choice.form][choice.split];
 }
 
 struct sluice_choice sluice_choice_at(const struct sluice_pipeline *pipeline, unsigned split)
@@ -34,10 +39,26 @@ struct sluice_choice sluice_choice_at(const struct sluice_pipeline *pipeline, un
     return (struct sluice_choice){.split = (uint8_t)split, .form = (uint8_t)form};
 }
 
-bool sluice_choice_is_plain(struct sluice_choice choice)
+static bool has_plain_form(struct sluice_choice choice)
 {
     return choice.form == SLUICE_FORM_RAW || choice.form == SLUICE_FORM_U8 ||
            choice.form == SLUICE_FORM_F32;
+}
+
+bool sluice_choice_is_plain(struct sluice_choice choice)
+{
+    return has_plain_form(choice) && !choice.on_gpu;
+}
+
+bool sluice_choice_is_offered(struct sluice_choice choice, uint32_t forms)
+{
+    return has_plain_form(choice) || (forms >> choice.form & 1);
+}
+
+struct sluice_choice sluice_choice_cpu_twin(struct sluice_choice choice)
+{
+    choice.on_gpu = false;
+    return choice;
 }
 
 /* Whether a split's payload has the kind and the size of the next one's, whatever the image. */
@@ -96,23 +117,35 @@ struct sluice_choices sluice_choices_of(const struct sluice_pipeline *pipeline)
     };
     const unsigned num_wanted = num_ops + 1 + can_cut + 1;
     bool is_dropped[SLUICE_MAX_OPS + 1] = {false};
-    if (num_wanted > SLUICE_MAX_CHOICES)
-        drop_splits(pipeline, num_wanted - SLUICE_MAX_CHOICES, is_dropped);
+    if (num_wanted > SLUICE_CPU_CHOICES)
+        drop_splits(pipeline, num_wanted - SLUICE_CPU_CHOICES, is_dropped);
     for (unsigned split = 0; split <= num_ops; split++) {
         if (!is_dropped[split])
             add(&choices, pipeline, sluice_choice_at(pipeline, split));
     }
     if (can_cut)
-        add(&choices, pipeline, (struct sluice_choice){0, SLUICE_FORM_JPEG_CROP});
+        add(&choices, pipeline, (struct sluice_choice){.form = SLUICE_FORM_JPEG_CROP});
     add(&choices, pipeline,
-        (struct sluice_choice){(uint8_t)choices.u8_split, SLUICE_FORM_U8_PACKED});
+        (struct sluice_choice){.split = (uint8_t)choices.u8_split, .form = SLUICE_FORM_U8_PACKED});
     return choices;
+}
+
+void sluice_choices_add_gpu(struct sluice_choices *choices, const struct sluice_pipeline *pipeline,
+                            bool has_cut)
+{
+    if (!sluice_pipeline_can_crop_jpeg(pipeline))
+        return;
+    if (has_cut)
+        add(choices, pipeline,
+            (struct sluice_choice){.form = SLUICE_FORM_JPEG_CROP, .on_gpu = true});
+    add(choices, pipeline, (struct sluice_choice){.form = SLUICE_FORM_RAW, .on_gpu = true});
 }
 
 int sluice_choices_find(const struct sluice_choices *choices, struct sluice_choice choice)
 {
     for (unsigned c = 0; c < choices->num; c++) {
-        if (choices->at[c].split == choice.split && choices->at[c].form == choice.form)
+        if (choices->at[c].split == choice.split && choices->at[c].form == choice.form &&
+            choices->at[c].on_gpu == choice.on_gpu)
             return (int)c;
     }
     return -1;

@@ -7,8 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a sample can be asked for: a split, and the form in which it crosses the wire.  Its name in
- * files, reports and logs is "form@split".
+/* What a sample can be asked for: a split, the form in which it crosses the wire, and whether the
+ * compute node's GPU decodes it.  Its name in files, reports and logs is "form@split", with "+gpu"
+ * of the GPU.
  *
  * The choices of a pipeline are, in this order: the plain form of every split (the file, then
  * pixels, then floats); jpeg_crop@0 where files can be cut; u8_packed at the u8 split.  For the
@@ -16,19 +17,25 @@
  *
  *     raw@0 u8@1 u8@2 u8@3 f32@4 f32@5 jpeg_crop@0 u8_packed@3
  *
- * A menu has room for SLUICE_MAX_CHOICES.  Where a pipeline has more, splits give way that carry as
- * many bytes as the next one and leave the compute node no less work: first to_tensor before
- * normalize (floats go back through one table from either), then what stands before a flip or a
- * crop that keeps the size, the last such split first.  The file, the u8 split and the last split
- * always stay.  No pipeline needs more room than that (the test tries them all).
+ * Where the compute node has a GPU that decodes, and files can be cut, jpeg_crop@0+gpu and
+ * raw@0+gpu come after these.
+ *
+ * A menu has room for SLUICE_CPU_CHOICES and these two.  Where a pipeline has more, splits give way
+ * that carry as many bytes as the next one and leave the compute node no less work: first to_tensor
+ * before normalize (floats go back through one table from either), then what stands before a flip
+ * or a crop that keeps the size, the last such split first.  The file, the u8 split and the last
+ * split always stay.  No pipeline needs more room than that (the test tries them all).
  *
  * Threads: pure functions; values. */
 
 #define SLUICE_MAX_CHOICES SLUICE_MENU_CHOICES
+#define SLUICE_CPU_CHOICES (SLUICE_MAX_CHOICES - 2)
 
 struct sluice_choice {
     uint8_t split;
     uint8_t form; /* enum sluice_form */
+    /* Decoded by the GPU, which takes cut files: whole files are cut on the compute node for it. */
+    bool on_gpu;
 };
 
 /* What the cost of a choice follows from, beside the sample. */
@@ -47,18 +54,28 @@ struct sluice_choices {
     uint32_t output_size;
 };
 
-/* Every choice that makes sense for this pipeline. */
+/* Every choice that makes sense for this pipeline where CPUs decode. */
 struct sluice_choices sluice_choices_of(const struct sluice_pipeline *pipeline);
 
-/* "u8@3"; a string that lives for ever. */
+/* Adds those of a GPU that decodes to the pipeline's choices, which have none of them; nothing
+ * where its files cannot be cut.  has_cut: files arrive cut as the GPU needs them, if asked for. */
+void sluice_choices_add_gpu(struct sluice_choices *choices, const struct sluice_pipeline *pipeline,
+                            bool has_cut);
+
+/* "u8@3", "raw@0+gpu"; a string that lives for ever. */
 const char *sluice_choice_name(struct sluice_choice choice);
 
 /* The plain form of what a sample is at a split: raw, u8 or f32. */
 struct sluice_choice sluice_choice_at(const struct sluice_pipeline *pipeline, unsigned split);
-/* Whether the form is the plain one of its split, which every server offers. */
+/* Whether it is the plain form of its split, and CPUs decode. */
 bool sluice_choice_is_plain(struct sluice_choice choice);
+/* Whether a server has it that offers, beside the plain forms, these: bits 1 << enum sluice_form.
+ */
+bool sluice_choice_is_offered(struct sluice_choice choice, uint32_t forms);
+/* The same split and form where CPUs decode. */
+struct sluice_choice sluice_choice_cpu_twin(struct sluice_choice choice);
 
-/* The place of a choice in the list, by its pair or by its name; -1: it is not in the list. */
+/* The place of a choice in the list, by itself or by its name; -1: it is not in the list. */
 int sluice_choices_find(const struct sluice_choices *choices, struct sluice_choice choice);
 int sluice_choices_find_name(const struct sluice_choices *choices, const char *name);
 

@@ -9,7 +9,7 @@
 /* The crops of random_resized_crop have 0.42 of ImageNet's pixels in the mean. */
 #define TYPICAL_CROP_SHARE 0.42
 
-/* 37 MB of them. */
+/* 44 MB of them. */
 #define MOST_MENUS_KEPT (1u << 18)
 
 struct sluice_form_menu sluice_form_menu_init(const struct sluice_cost_table *table,
@@ -60,7 +60,6 @@ static void cost_by_row(const struct sluice_choices *choices, const struct sluic
     cost[SLUICE_DISK] = row->op_s[0];
     cost[SLUICE_NETWORK] = (double)row->bytes[split];
     cost[SLUICE_PCIE] = (double)row->bytes[choices->u8_split];
-    cost[SLUICE_GPU] = 1;
 }
 
 /* The time that a row's pixels took says how fast the machine is. */
@@ -95,13 +94,34 @@ static void adapt(const double model[SLUICE_NUM_RESOURCES],
 struct cost_maker {
     const struct sluice_form_menu *menu;
     struct sluice_choice_model model; /* the menu's, or the usual one beside the rows */
+    double step_s;
+    /* Of the choices that the server has, in order. */
+    uint8_t offered[SLUICE_MAX_CHOICES];
+    unsigned num_offered;
 };
 
-static struct cost_maker cost_maker_init(const struct sluice_form_menu *menu)
+/* True: some of them are the GPU's.  Without with_gpu these are left out. */
+static bool offer(struct cost_maker *maker, bool with_gpu)
+{
+    const struct sluice_form_menu *menu = maker->menu;
+    bool has_gpu = false;
+    maker->num_offered = 0;
+    for (unsigned c = 0; c < menu->choices.num; c++) {
+        const bool on_gpu = menu->choices.at[c].on_gpu;
+        has_gpu |= menu->has_choice[c] && on_gpu;
+        if (menu->has_choice[c] && (with_gpu || !on_gpu))
+            maker->offered[maker->num_offered++] = (uint8_t)c;
+    }
+    return has_gpu;
+}
+
+static struct cost_maker cost_maker_init(const struct sluice_form_menu *menu,
+                                         const struct sluice_rates *rates)
 {
     struct cost_maker maker = {
         .menu = menu,
         .model = menu->model ? *menu->model : sluice_choice_model_default(&menu->choices),
+        .step_s = sluice_rates_step_s(rates),
     };
     maker.model.has_jpeg_index = menu->has_jpeg_index;
     return maker;
@@ -125,6 +145,10 @@ static void costs_by_row(const struct cost_maker *maker, const struct sluice_sam
             adapt(model[c], model[plain], speed, cost[c]);
         else if (choice.form == SLUICE_FORM_F32 && maker->menu->transport)
             cost[c][SLUICE_COMPUTE_CPU] += speed * model[c][SLUICE_COMPUTE_CPU];
+        if (choice.on_gpu) {
+            cost[c][SLUICE_PCIE] = model[c][SLUICE_PCIE];
+            cost[c][SLUICE_GPU] = model[c][SLUICE_GPU];
+        }
     }
 }
 
@@ -149,13 +173,34 @@ static void costs_of(const struct cost_maker *maker, size_t i,
     }
     for (unsigned c = 0; menu->transport && c < choices->num; c++)
         sluice_transport_cost_add(menu->transport, choices->at[c].form != SLUICE_FORM_RAW, cost[c]);
+    const double decode_factor = menu->decode_factor > 0 ? menu->decode_factor : 1;
+    for (unsigned c = 0; c < choices->num; c++)
+        cost[c][SLUICE_GPU] = maker->step_s + decode_factor * cost[c][SLUICE_GPU];
+}
+
+double sluice_form_menu_decode_s(const struct sluice_form_menu *menu)
+{
+    const struct sluice_rates no_steps = {.gpu_samples_per_s = INFINITY};
+    const struct cost_maker maker = cost_maker_init(menu, &no_steps);
+    double sum_s = 0;
+    size_t num_decoded = 0;
+    for (size_t i = 0; i < menu->table->num_rows; i++) {
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES], most_s = 0;
+        costs_of(&maker, i, cost);
+        for (unsigned c = 0; c < menu->choices.num; c++)
+            most_s = fmax(most_s, cost[c][SLUICE_GPU]);
+        sum_s += most_s;
+        num_decoded += most_s > 0;
+    }
+    return num_decoded > 0 ? sum_s / (double)num_decoded : 0;
 }
 
 /* A table has the disk's seconds, whatever is known of its rate. */
 static struct sluice_capacities capacities_of(const struct sluice_rates *rates)
 {
     struct sluice_rates of_table = *rates;
-    of_table.disk_bytes_per_s = 0;
+    if (isfinite(of_table.disk_bytes_per_s))
+        of_table.disk_bytes_per_s = 0;
     return sluice_capacities_of(&of_table);
 }
 
@@ -166,7 +211,7 @@ struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form
     const struct sluice_capacities capacities = capacities_of(rates);
     struct sluice_choice_forecast forecast = {0};
     double sum[SLUICE_NUM_RESOURCES] = {0};
-    const struct cost_maker maker = cost_maker_init(menu);
+    const struct cost_maker maker = cost_maker_init(menu, rates);
     for (size_t i = 0; i < menu->table->num_rows; i++) {
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         costs_of(&maker, i, cost);
@@ -196,30 +241,17 @@ double sluice_choice_forecast_fill_s(const struct sluice_choice_forecast *foreca
     return fmin(fed_s, forecast->busy_s[SLUICE_GPU]) / batches;
 }
 
-/* Of the choices that the server offers, in order; *num_offered of them. */
-static void list_offered(const struct sluice_form_menu *menu, uint8_t offered[SLUICE_MAX_CHOICES],
-                         unsigned *num_offered)
-{
-    *num_offered = 0;
-    for (unsigned c = 0; c < menu->choices.num; c++) {
-        if (menu->has_choice[c])
-            offered[(*num_offered)++] = (uint8_t)c;
-    }
-}
-
 static const struct sluice_menu *get_menus(void *context, uint64_t first, size_t count,
                                            struct sluice_menu *scratch)
 {
     const struct cost_maker *maker = context;
-    uint8_t offered[SLUICE_MAX_CHOICES];
-    unsigned num_offered;
-    list_offered(maker->menu, offered, &num_offered);
     for (size_t i = 0; i < count; i++) {
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         costs_of(maker, (size_t)first + i, cost);
-        for (unsigned c = 0; c < num_offered; c++) /* offered[c] >= c */
-            memmove(cost[c], cost[offered[c]], sizeof(cost[c]));
-        sluice_menu_set(&scratch[i], num_offered, (const double(*)[SLUICE_NUM_RESOURCES])cost);
+        for (unsigned c = 0; c < maker->num_offered; c++) /* offered[c] >= c */
+            memmove(cost[c], cost[maker->offered[c]], sizeof(cost[c]));
+        sluice_menu_set(&scratch[i], maker->num_offered,
+                        (const double(*)[SLUICE_NUM_RESOURCES])cost);
     }
     return scratch;
 }
@@ -243,15 +275,12 @@ static struct sluice_menu *make_menus(const struct sluice_menu_source *source)
 static double bound_at(const struct cost_maker *maker, const struct sluice_capacities *capacities,
                        const double dual[SLUICE_NUM_RESOURCES])
 {
-    uint8_t offered[SLUICE_MAX_CHOICES];
-    unsigned num_offered;
-    list_offered(maker->menu, offered, &num_offered);
     double bound_s = 0;
     for (size_t i = 0; i < maker->menu->table->num_rows; i++) {
         double costs[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES], least = INFINITY;
         costs_of(maker, i, costs);
-        for (unsigned c = 0; c < num_offered; c++) {
-            const double *cost = costs[offered[c]];
+        for (unsigned c = 0; c < maker->num_offered; c++) {
+            const double *cost = costs[maker->offered[c]];
             double sum = 0;
             for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
                 sum += dual[r] * (cost[r] / capacities->per_s[r]) +
@@ -263,30 +292,43 @@ static double bound_at(const struct cost_maker *maker, const struct sluice_capac
     return bound_s * (1 - 1e-9); /* more than the sums can be off */
 }
 
+/* Among the choices on offer; choice[] counts those. */
+static sluice_status plan_offered(struct cost_maker *maker,
+                                  const struct sluice_capacities *capacities, uint8_t *choice,
+                                  struct sluice_lp_result *result, struct sluice_err *err)
+{
+    struct sluice_menu_source source = {
+        .num_samples = maker->menu->table->num_rows,
+        .get = get_menus,
+        .context = maker,
+    };
+    struct sluice_menu *menus = make_menus(&source);
+    if (menus)
+        source = sluice_menu_array(menus, source.num_samples);
+    const sluice_status status = sluice_plan_lp(&source, capacities, choice, result, err);
+    free(menus);
+    return status;
+}
+
 sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
                                     const struct sluice_rates *rates, uint8_t *choice,
                                     double *bound_s, struct sluice_err *err)
 {
     const struct sluice_capacities capacities = capacities_of(rates);
-    struct cost_maker maker = cost_maker_init(menu);
-    struct sluice_menu_source source = {
-        .num_samples = menu->table->num_rows,
-        .get = get_menus,
-        .context = &maker,
-    };
-    struct sluice_menu *menus = make_menus(&source);
-    if (menus)
-        source = sluice_menu_array(menus, source.num_samples);
+    struct cost_maker maker = cost_maker_init(menu, rates);
     struct sluice_lp_result result;
-    const sluice_status status = sluice_plan_lp(&source, &capacities, choice, &result, err);
-    free(menus);
+    const bool has_gpu = offer(&maker, false);
+    sluice_status status = plan_offered(&maker, &capacities, choice, &result, err);
+    /* Where the training step is the limit, nothing is won by decoding beside it. */
+    if (status == SLUICE_OK && has_gpu && result.slowest != SLUICE_GPU) {
+        (void)offer(&maker, true);
+        status = plan_offered(&maker, &capacities, choice, &result, err);
+    }
     if (status != SLUICE_OK)
         return status;
-    uint8_t offered[SLUICE_MAX_CHOICES];
-    unsigned num_offered;
-    list_offered(menu, offered, &num_offered);
     for (size_t i = 0; i < menu->table->num_rows; i++)
-        choice[i] = offered[choice[i]];
+        choice[i] = maker.offered[choice[i]];
+    (void)offer(&maker, true);
     *bound_s = bound_at(&maker, &capacities, result.dual);
     return SLUICE_OK;
 }

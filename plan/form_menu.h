@@ -17,7 +17,8 @@
  *
  * Costs are either a model's (choice_cost.h), or the rows' own; those do not know of cut files and
  * packed pixels, which then cost as much more or less than the row's decoding as they do by the
- * default model.  A sample that was never decoded is asked for as its file.
+ * default model; decoding on the GPU costs what it does by that model.  A sample that was never
+ * decoded is asked for as its file.
  *
  * Threads: pure functions; a menu is read-only once made. */
 
@@ -38,6 +39,8 @@ struct sluice_form_menu {
     /* The storage node has an index of its JPEGs, whatever the model says of that.  A row's time of
      * the disk is that of the whole file; a part takes as much of it as by the usual model. */
     bool has_jpeg_index;
+    /* By which the GPU's time to decode is multiplied; 0 counts as 1. */
+    double decode_factor;
 };
 
 /* The plain forms alone, at the rows' own costs, the ops alone. */
@@ -52,6 +55,9 @@ struct sluice_choice_forecast {
     uint64_t choices[SLUICE_MAX_CHOICES];
 };
 
+/* The mean time that the GPU takes to decode a sample, of those that it can decode; 0: none. */
+double sluice_form_menu_decode_s(const struct sluice_form_menu *menu);
+
 /* What the model says of any plan.  Cannot fail. */
 struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form_menu *menu,
                                                         const struct sluice_rates *rates,
@@ -64,9 +70,9 @@ double sluice_choice_forecast_fill_s(const struct sluice_choice_forecast *foreca
                                      uint64_t num_samples, uint64_t batch_size);
 
 /* Fills choice[0 .. num_rows) by sluice_plan_lp(); *bound_s is what no plan among these choices
- * can go below (its duals, applied to the table's own numbers).  Memory beside `choice` is
- * at most 40 MB.  SLUICE_E_INVALID, with the reason in err, if a rate is not positive;
- * SLUICE_E_NO_MEMORY. */
+ * can go below (its duals, applied to the table's own numbers).  Where the training step is the
+ * limit and CPUs keep up with it, they decode all.  Memory beside `choice` is at most 48 MB.
+ * SLUICE_E_INVALID, with the reason in err, if a rate is not positive; SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
                                                     const struct sluice_rates *rates,
                                                     uint8_t *choice, double *bound_s,

@@ -28,6 +28,11 @@ static json_t *weights_to_json(const struct sluice_choice_weights *weights)
     return json;
 }
 
+static unsigned sides_of(struct sluice_choice choice)
+{
+    return choice.on_gpu ? SLUICE_MODELLED : SLUICE_MODELLED_BY_SAMPLE;
+}
+
 static json_t *model_to_json(const struct sluice_choice_model *model)
 {
     json_t *classes = json_object();
@@ -35,7 +40,7 @@ static json_t *model_to_json(const struct sluice_choice_model *model)
         json_t *choices = json_object();
         for (unsigned c = 0; c < model->choices.num; c++) {
             json_t *sides = json_object();
-            SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED)
+            SLUICE_EACH_RESOURCE (side, sides_of(model->choices.at[c]))
                 json_object_set_new(sides, sluice_modelled_name((enum sluice_resource)side),
                                     weights_to_json(&model->weights[file_class][c][side]));
             json_object_set_new(choices, sluice_choice_name(model->choices.at[c]), sides);
@@ -59,7 +64,7 @@ sluice_status sluice_model_file_write(const char *folder, const struct sluice_pi
     sluice_noted_begin();
     json_t *json = json_pack(
         "{s:i, s:I, s:f, s:f, s:f, s:s, s:s, s:I, s:b, s:{s:f, s:f}, s:{s:f, s:f, s:f, s:f, s:f, "
-        "s:f, s:f, s:f}, "
+        "s:f, s:f, s:f, s:f, s:f}, "
         "s:o}",
         "sluice_cost_model", VERSION, "samples", (json_int_t)file->num_samples, "link_bytes_per_s",
         file->link_bytes_per_s, "storage_cores", file->storage_cores, "compute_cores",
@@ -71,7 +76,8 @@ sluice_status sluice_model_file_write(const char *folder, const struct sluice_pi
         "compute_sample", transport->compute_s_per_sample, "compute_byte",
         transport->compute_s_per_byte, "compute_job", transport->compute_s_per_job,
         "receive_sample", transport->receive_s_per_sample, "receive_byte",
-        transport->receive_s_per_byte, "weights", model_to_json(&file->model));
+        transport->receive_s_per_byte, "batch_sample", transport->batch_s_per_sample, "batch_byte",
+        transport->batch_s_per_byte, "weights", model_to_json(&file->model));
     if (file->dataset_id[0])
         json_object_set_new(json, "dataset", json_string(file->dataset_id));
     char *text = json ? json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
@@ -125,27 +131,49 @@ static uint64_t count_of(struct reader *reader, const json_t *json, const char *
     return number < 1e15 ? (uint64_t)number : (uint64_t)1e15;
 }
 
-static void read_model(struct reader *reader, const json_t *weights,
-                       struct sluice_choice_model *model)
+static void read_weights(struct reader *reader, const json_t *json,
+                         struct sluice_choice_weights *weights)
 {
+    for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++)
+        weights->per[f] =
+            number_of(reader, json, sluice_choice_feature_name((enum sluice_choice_feature)f));
+}
+
+static void read_choice(struct reader *reader, const json_t *weights,
+                        struct sluice_choice_model *model, unsigned c)
+{
+    const struct sluice_choice choice = model->choices.at[c];
     for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
-        const json_t *choices = json_object_get(weights, sluice_file_class_name(file_class));
-        for (unsigned c = 0; c < model->choices.num; c++) {
-            const json_t *sides =
-                json_object_get(choices, sluice_choice_name(model->choices.at[c]));
-            SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
-                const json_t *per =
-                    json_object_get(sides, sluice_modelled_name((enum sluice_resource)side));
-                for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++)
-                    model->weights[file_class][c][side].per[f] =
-                        number_of(reader, per, sluice_choice_feature_name(f));
-            }
-        }
+        const json_t *sides = json_object_get(
+            json_object_get(weights, sluice_file_class_name((enum sluice_file_class)file_class)),
+            sluice_choice_name(choice));
+        if (!sides && choice.on_gpu)
+            continue;
+        SLUICE_EACH_RESOURCE (side, sides_of(choice))
+            read_weights(reader,
+                         json_object_get(sides, sluice_modelled_name((enum sluice_resource)side)),
+                         &model->weights[file_class][c][side]);
     }
 }
 
+/* The GPU's choices come last, and have weights that follow from the others' where the file has
+ * none. */
+static void read_model(struct reader *reader, const json_t *weights,
+                       struct sluice_choice_model *model)
+{
+    unsigned c = 0;
+    for (; c < model->choices.num && !model->choices.at[c].on_gpu; c++)
+        read_choice(reader, weights, model, c);
+    sluice_choice_model_set_gpu(model);
+    for (; c < model->choices.num; c++)
+        read_choice(reader, weights, model, c);
+}
+
+/* Of files of before a GPU's batches these are as usual. */
 static struct sluice_transport_cost read_transport(struct reader *reader, const json_t *json)
 {
+    const struct sluice_transport_cost usual = sluice_transport_cost_default();
+    const bool has_batch = json_object_get(json, "batch_sample");
     return (struct sluice_transport_cost){
         .storage_s_per_sample = number_of(reader, json, "storage_sample"),
         .storage_s_per_job = number_of(reader, json, "storage_job"),
@@ -155,6 +183,10 @@ static struct sluice_transport_cost read_transport(struct reader *reader, const 
         .compute_s_per_byte = number_of(reader, json, "compute_byte"),
         .receive_s_per_sample = number_of(reader, json, "receive_sample"),
         .receive_s_per_byte = number_of(reader, json, "receive_byte"),
+        .batch_s_per_sample =
+            has_batch ? number_of(reader, json, "batch_sample") : usual.batch_s_per_sample,
+        .batch_s_per_byte =
+            has_batch ? number_of(reader, json, "batch_byte") : usual.batch_s_per_byte,
     };
 }
 

@@ -13,13 +13,14 @@
  *      "output_size": 224, "dataset": "00112233445566778899aabbccddeeff", "jpeg_index": false,
  * "disk": {"sample": .., "file_byte": ..}, "transport": {"storage_sample": .., "storage_job": ..,
  * "storage_byte": .., "compute_sample": .., "compute_job": .., "compute_byte": ..,
- *                    "receive_sample": .., "receive_byte": ..},
- *      "weights": {"window": {"raw@0": {"storage_cpu": {"sample": ..}, "compute_cpu": {..}}, ..}}}
+ *                    "receive_sample": .., "receive_byte": .., "batch_sample": .., "batch_byte":
+ * ..}, "weights": {"window": {"raw@0": {"storage_cpu": {"sample": ..}, "compute_cpu": {..}}, ..}}}
  *
- * A weight that is not there is 0; without "transport" it is the usual one, without "jpeg_index"
- * there is none.  "pipeline" is the canonical text of the ops that were profiled; files of before
- * lack it (cost_folder.h).  "dataset" is the id of the dataset (datasets/manifest.h); files of
- * before lack that, too.
+ * A weight that is not there is 0; those of a choice with +gpu, which have "gpu" as well, are the
+ * usual ones where the file has none of it (sluice_choice_model_set_gpu()).  Without "transport" it
+ * is the usual one, without "jpeg_index" there is none.  "pipeline" is the canonical text of the
+ * ops that were profiled; files of before lack it (cost_folder.h).  "dataset" is the id of the
+ * dataset (datasets/manifest.h); files of before lack that, too.
  *
  * Threads: pure but for the file. */
 

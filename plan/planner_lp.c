@@ -20,8 +20,8 @@
 #define WHOLE_TOLERANCE 3e-5
 #define ROUNDED_TOLERANCE 1e-4 /* nothing to repair */
 
-/* A sum of seven products in float is off by at most 11 half-units of 2^-24, and the last three
- * bits are not compared, so the choice that looks cheapest costs at most 38 of them (2.3e-6) more
+/* A sum of seven products in float is off by at most 11 half-units of 2^-24, and the last four
+ * bits are not compared, so the choice that looks cheapest costs at most 54 of them (3.2e-6) more
  * than the cheapest. */
 #define BOUND_SLACK 4e-6
 
@@ -36,7 +36,7 @@ struct sluice_capacities sluice_capacities_of(const struct sluice_rates *rates)
                 [SLUICE_RECEIVE] = 1,
                 [SLUICE_COMPUTE_CPU] = rates->compute_cores,
                 [SLUICE_PCIE] = rates->pcie_bytes_per_s > 0 ? rates->pcie_bytes_per_s : INFINITY,
-                [SLUICE_GPU] = rates->gpu_samples_per_s,
+                [SLUICE_GPU] = rates->gpu_samples_per_s > 0 ? 1 : rates->gpu_samples_per_s,
             },
     };
 }
@@ -57,14 +57,13 @@ struct given {
     unsigned char load[NUM_LOADS];
 };
 
-/* Keeps those of which all eight choices of each menu load the same. */
+/* Keeps those of which all choices of each menu load the same. */
 static void keep_given(struct given *given, const struct sluice_menu *menus, size_t num_menus)
 {
     for (size_t i = 0; i < num_menus; i++) {
         for (unsigned k = 0; k < given->num_loads; k++) {
-            uint64_t shares[2];
-            memcpy(shares, menus[i].share[given->load[k]], sizeof(shares));
-            if (shares[0] != shares[1] || shares[0] != (shares[0] & 0xffff) * 0x1000100010001u)
+            const uint16_t *share = menus[i].share[given->load[k]];
+            if (memcmp(share, share + 1, (SLUICE_MENU_CHOICES - 1) * sizeof(*share)) != 0)
                 given->load[k--] = given->load[--given->num_loads];
         }
     }
@@ -97,36 +96,49 @@ static void weights_at(const struct problem *problem, const double dual[NUM_LOAD
         weight[r] = most > 0 ? (float)(w[r] / most) : 0;
 }
 
-/* Two times four lanes, in whatever registers the machine has; the same operations on all. */
-typedef uint16_t shares_x8 __attribute__((vector_size(16)));
-typedef int32_t ints_x8 __attribute__((vector_size(32)));
+/* Three times four lanes, in whatever registers the machine has; the same operations on all.  The
+ * last four begin at LAST_FOUR, so that they end where the choices do: some of them are twice. */
+typedef uint16_t shares_x4 __attribute__((vector_size(8)));
 typedef int32_t ints_x4 __attribute__((vector_size(16)));
 typedef float floats_x4 __attribute__((vector_size(16)));
 
-/* Floats that are not negative order like their bits.  The last three bits of each sum give way to
+enum { LAST_FOUR = SLUICE_MENU_CHOICES - 4, CHOICE_BITS = 15 };
+_Static_assert(LAST_FOUR >= 4 && LAST_FOUR <= 8, "three times four lanes");
+
+static inline floats_x4 four_shares(const uint16_t *share)
+{
+    shares_x4 shares;
+    memcpy(&shares, share, sizeof(shares));
+    return __builtin_convertvector(__builtin_convertvector(shares, ints_x4), floats_x4);
+}
+
+static inline ints_x4 less_of(ints_x4 a, ints_x4 b)
+{
+    const ints_x4 is_less = a < b;
+    return (a & is_less) | (b & ~is_less);
+}
+
+/* Floats that are not negative order like their bits.  The last four bits of each sum give way to
  * the choice, so one minimum finds both; of sums that are equal in the others, the first wins. */
 static inline unsigned cheapest(const struct sluice_menu *menu, const float weight[NUM_LOADS],
                                 const unsigned char *active, unsigned num_active)
 {
-    floats_x4 low_sum = {0}, high_sum = {0};
+    floats_x4 low_sum = {0}, mid_sum = {0}, high_sum = {0};
     for (unsigned a = 0; a < num_active; a++) {
         const unsigned r = active[a];
         const float per_share = weight[r] * menu->unit[r];
-        shares_x8 packed;
-        memcpy(&packed, menu->share[r], sizeof(packed));
-        const ints_x8 shares = __builtin_convertvector(packed, ints_x8);
-        low_sum += per_share * __builtin_convertvector(
-                                   __builtin_shufflevector(shares, shares, 0, 1, 2, 3), floats_x4);
-        high_sum += per_share * __builtin_convertvector(
-                                    __builtin_shufflevector(shares, shares, 4, 5, 6, 7), floats_x4);
+        low_sum += per_share * four_shares(&menu->share[r][0]);
+        mid_sum += per_share * four_shares(&menu->share[r][4]);
+        high_sum += per_share * four_shares(&menu->share[r][LAST_FOUR]);
     }
-    const ints_x4 low = ((ints_x4)low_sum & ~7) | (ints_x4){0, 1, 2, 3};
-    const ints_x4 high = ((ints_x4)high_sum & ~7) | (ints_x4){4, 5, 6, 7};
-    const ints_x4 is_low = low < high;
-    const ints_x4 four = (low & is_low) | (high & ~is_low);
+    const ints_x4 low = ((ints_x4)low_sum & ~CHOICE_BITS) | (ints_x4){0, 1, 2, 3};
+    const ints_x4 mid = ((ints_x4)mid_sum & ~CHOICE_BITS) | (ints_x4){4, 5, 6, 7};
+    const ints_x4 high = ((ints_x4)high_sum & ~CHOICE_BITS) |
+                         (ints_x4){LAST_FOUR, LAST_FOUR + 1, LAST_FOUR + 2, LAST_FOUR + 3};
+    const ints_x4 four = less_of(less_of(low, mid), high);
     const int32_t even = four[0] < four[2] ? four[0] : four[2];
     const int32_t odd = four[1] < four[3] ? four[1] : four[3];
-    return (unsigned)(even < odd ? even : odd) & 7;
+    return (unsigned)(even < odd ? even : odd) & CHOICE_BITS;
 }
 
 static unsigned find_active(const float weight[NUM_LOADS], unsigned char active[NUM_LOADS])
@@ -241,13 +253,112 @@ struct mixture {
  *
  * and the multipliers are dual / v.  Seven rows, so a dense tableau; y = 0 is where it starts.
  * Dantzig's rule, Bland's after a while so that it must end. */
+#define MAX_PIVOTS 2000
+#define PIVOTS_BEFORE_BLAND 500
+
+struct tableau {
+    double row[NUM_LOADS + 1][MAX_CUTS + NUM_LOADS + 1]; /* the last: reduced costs */
+    unsigned basis[NUM_LOADS];
+    unsigned num_cuts, num_columns; /* cuts, then slacks; after the last column the right side */
+    bool is_out[MAX_CUTS];          /* a cut that may not be in the mixture */
+};
+
+static void tableau_init(struct tableau *t, const struct cut *cuts, unsigned num_cuts,
+                         bool has_estimates, double scale)
+{
+    memset(t, 0, sizeof(*t));
+    t->num_cuts = num_cuts;
+    t->num_columns = num_cuts + NUM_LOADS;
+    for (int r = 0; r < NUM_LOADS; r++) {
+        for (unsigned k = 0; k < num_cuts; k++)
+            t->row[r][k] = cuts[k].load_s[r] / scale;
+        t->row[r][num_cuts + r] = 1;
+        t->row[r][t->num_columns] = 1;
+        t->basis[r] = num_cuts + r;
+    }
+    for (unsigned k = 0; k < num_cuts; k++) {
+        t->is_out[k] = !has_estimates && cuts[k].is_estimate;
+        t->row[NUM_LOADS][k] = t->is_out[k] ? -1 : 1;
+    }
+}
+
+/* The column that enters; num_columns: this is the optimum. */
+static unsigned entering(const struct tableau *t, bool is_bland)
+{
+    unsigned in = t->num_columns;
+    double steepest = 1e-11;
+    for (unsigned k = 0; k < t->num_columns; k++) {
+        if (t->row[NUM_LOADS][k] > steepest && !(k < t->num_cuts && t->is_out[k])) {
+            in = k;
+            if (is_bland)
+                break;
+            steepest = t->row[NUM_LOADS][k];
+        }
+    }
+    return in;
+}
+
+/* The row that leaves; < 0: none bounds the column. */
+static int leaving(const struct tableau *t, unsigned in)
+{
+    int out = -1;
+    double least = 0;
+    for (int r = 0; r < NUM_LOADS; r++) {
+        if (t->row[r][in] <= 1e-12)
+            continue;
+        const double ratio = t->row[r][t->num_columns] / t->row[r][in];
+        if (out < 0 || ratio < least || (ratio == least && t->basis[r] < t->basis[out])) {
+            least = ratio;
+            out = r;
+        }
+    }
+    return out;
+}
+
+static void pivot(struct tableau *t, unsigned in, int out)
+{
+    const double divisor = t->row[out][in];
+    for (unsigned k = 0; k <= t->num_columns; k++)
+        t->row[out][k] /= divisor;
+    for (int r = 0; r <= NUM_LOADS; r++) {
+        const double factor = t->row[r][in];
+        if (r == out || factor == 0)
+            continue;
+        for (unsigned k = 0; k <= t->num_columns; k++)
+            t->row[r][k] -= factor * t->row[out][k];
+    }
+    t->basis[out] = in;
+}
+
+/* The solution, scaled so that parts and duals sum to 1 each. */
+static void read_mixture(const struct tableau *t, const struct cut *cuts, struct mixture *mixture)
+{
+    double sum_part = 0, sum_dual = 0;
+    for (int r = 0; r < NUM_LOADS; r++) {
+        const double value = t->row[r][t->num_columns];
+        if (t->basis[r] < t->num_cuts && value > 0) {
+            mixture->part[t->basis[r]] = value;
+            sum_part += value;
+        }
+        const double multiplier = -t->row[NUM_LOADS][t->num_cuts + r];
+        mixture->dual[r] = multiplier > 0 ? multiplier : 0;
+        sum_dual += mixture->dual[r];
+    }
+    double mixed_s[NUM_LOADS] = {0};
+    for (unsigned k = 0; k < t->num_cuts; k++) {
+        mixture->part[k] /= sum_part;
+        for (int r = 0; r < NUM_LOADS; r++)
+            mixed_s[r] += mixture->part[k] * cuts[k].load_s[r];
+    }
+    for (int r = 0; r < NUM_LOADS; r++) {
+        mixture->dual[r] /= sum_dual;
+        mixture->worst_s = mixed_s[r] > mixture->worst_s ? mixed_s[r] : mixture->worst_s;
+    }
+}
+
 static void solve_mixture(const struct cut *cuts, unsigned num_cuts, bool has_estimates,
                           struct mixture *mixture)
 {
-    enum { MAX_COLUMNS = MAX_CUTS + NUM_LOADS + 1 };
-    double row[NUM_LOADS + 1][MAX_COLUMNS]; /* the last: reduced costs */
-    const unsigned num_columns = num_cuts + NUM_LOADS, rhs = num_columns;
-    unsigned basis[NUM_LOADS];
     memset(mixture, 0, sizeof(*mixture));
     double scale = INFINITY; /* the best single plan, so that what matters is near 1 */
     for (unsigned k = 0; k < num_cuts; k++) {
@@ -261,77 +372,16 @@ static void solve_mixture(const struct cut *cuts, unsigned num_cuts, bool has_es
         }
         scale = slowest_s < scale ? slowest_s : scale;
     }
-    memset(row, 0, sizeof(row));
-    for (int r = 0; r < NUM_LOADS; r++) {
-        for (unsigned k = 0; k < num_cuts; k++)
-            row[r][k] = cuts[k].load_s[r] / scale;
-        row[r][num_cuts + r] = 1;
-        row[r][rhs] = 1;
-        basis[r] = num_cuts + r;
-    }
-    for (unsigned k = 0; k < num_cuts; k++)
-        row[NUM_LOADS][k] = !has_estimates && cuts[k].is_estimate ? -1 : 1;
-
-    for (int pivots = 0; pivots < 2000; pivots++) {
-        unsigned in = num_columns;
-        double steepest = 1e-11;
-        for (unsigned k = 0; k < num_columns; k++) {
-            if (row[NUM_LOADS][k] > steepest &&
-                !(k < num_cuts && !has_estimates && cuts[k].is_estimate)) {
-                in = k;
-                if (pivots > 500)
-                    break;
-                steepest = row[NUM_LOADS][k];
-            }
-        }
-        if (in == num_columns)
+    struct tableau tableau;
+    tableau_init(&tableau, cuts, num_cuts, has_estimates, scale);
+    for (int pivots = 0; pivots < MAX_PIVOTS; pivots++) {
+        const unsigned in = entering(&tableau, pivots > PIVOTS_BEFORE_BLAND);
+        const int out = in < tableau.num_columns ? leaving(&tableau, in) : -1;
+        if (out < 0) /* the optimum; or rounding, as every plan loads something */
             break;
-        int out = -1;
-        double least = 0;
-        for (int r = 0; r < NUM_LOADS; r++) {
-            if (row[r][in] <= 1e-12)
-                continue;
-            const double ratio = row[r][rhs] / row[r][in];
-            if (out < 0 || ratio < least || (ratio == least && basis[r] < basis[out])) {
-                least = ratio;
-                out = r;
-            }
-        }
-        if (out < 0)
-            break; /* every plan loads something, so this is rounding */
-        const double pivot = row[out][in];
-        for (unsigned k = 0; k <= num_columns; k++)
-            row[out][k] /= pivot;
-        for (int r = 0; r <= NUM_LOADS; r++) {
-            const double factor = row[r][in];
-            if (r == out || factor == 0)
-                continue;
-            for (unsigned k = 0; k <= num_columns; k++)
-                row[r][k] -= factor * row[out][k];
-        }
-        basis[out] = in;
+        pivot(&tableau, in, out);
     }
-
-    double sum_part = 0, sum_dual = 0;
-    for (int r = 0; r < NUM_LOADS; r++) {
-        if (basis[r] < num_cuts && row[r][rhs] > 0) {
-            mixture->part[basis[r]] = row[r][rhs];
-            sum_part += row[r][rhs];
-        }
-        const double multiplier = -row[NUM_LOADS][num_cuts + r];
-        mixture->dual[r] = multiplier > 0 ? multiplier : 0;
-        sum_dual += mixture->dual[r];
-    }
-    double mixed_s[NUM_LOADS] = {0};
-    for (unsigned k = 0; k < num_cuts; k++) {
-        mixture->part[k] /= sum_part;
-        for (int r = 0; r < NUM_LOADS; r++)
-            mixed_s[r] += mixture->part[k] * cuts[k].load_s[r];
-    }
-    for (int r = 0; r < NUM_LOADS; r++) {
-        mixture->dual[r] /= sum_dual;
-        mixture->worst_s = mixed_s[r] > mixture->worst_s ? mixed_s[r] : mixture->worst_s;
-    }
+    read_mixture(&tableau, cuts, mixture);
 }
 
 /* --- the search for the duals --- */

@@ -27,10 +27,10 @@
  *
  *     D(p) = sum_i  min_c  sum_r  (p[r] / b[r] + q[r]) a[i][c][r].
  *
- * A resource that every choice of each sample loads the same (PCIe; the GPU; the disk, where all of
- * them read the whole file) has a part in T that no plan changes.  Without external costs, T
- * is minimised over the others by themselves: where such a resource is the limit, and all plans
- * below it as fast, the one is taken whose slowest other resource is the fastest.
+ * A resource that every choice of each sample loads the same (PCIe and the GPU, where CPUs decode;
+ * the disk, where all of them read the whole file) has a part in T that no plan changes.  Without
+ * external costs, T is minimised over the others by themselves: where such a resource is the limit,
+ * and all plans below it as fast, the one is taken whose slowest other resource is the fastest.
  *
  * Pure: no I/O, clock, randomness or threads, and only IEEE operations: equal
  * input gives the equal plan on every machine. */
@@ -42,8 +42,10 @@ struct sluice_capacities {
     double external_cost_s[SLUICE_NUM_RESOURCES];
 };
 
-/* Where costs are in seconds of the disk, or, if disk_bytes_per_s is above 0, bytes of files, and
- * in samples of the GPU; nothing has an external cost. */
+/* Where costs are in seconds of the disk, or, if disk_bytes_per_s is above 0, bytes of files;
+ * nothing has an external cost.  The GPU's seconds are one a second: what it takes to train is in
+ * the costs (sluice_rates_step_s()), and a rate that is not above 0 stands here as it is, to be
+ * refused. */
 struct sluice_capacities sluice_capacities_of(const struct sluice_rates *rates);
 
 /* A plan in a few hundred bytes: duals, each with its share of the samples on

@@ -24,3 +24,23 @@ const char *sluice_resource_words(enum sluice_resource resource)
         return sluice_resource_name(resource);
     }
 }
+
+const char *sluice_stall_name(enum sluice_resource resource)
+{
+    return resource == SLUICE_GPU ? "trainer" : sluice_resource_name(resource);
+}
+
+const char *sluice_stall_words(enum sluice_resource resource)
+{
+    return resource == SLUICE_GPU ? "trainer" : sluice_resource_words(resource);
+}
+
+enum sluice_resource sluice_stall_largest(const uint64_t ns[SLUICE_NUM_RESOURCES])
+{
+    int largest = 0;
+    for (int i = 1; i < SLUICE_NUM_RESOURCES; i++) {
+        if (ns[i] > ns[largest])
+            largest = i;
+    }
+    return (enum sluice_resource)largest;
+}

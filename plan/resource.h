@@ -1,25 +1,20 @@
 #ifndef SLUICE_PLAN_RESOURCE_H
 #define SLUICE_PLAN_RESOURCE_H
 
-#include <stdbool.h>
+#include "sluice/sluice.h"
 
-/* What a sample needs on its way from the file to the model.  Costs, capacities, duals and stalls
- * are arrays over these; where only some apply, a mask of 1 << resource says which.
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a sample needs on its way from the file to the model: enum sluice_resource of sluice.h.
+ * Costs, capacities, duals and stalls are arrays over these; where only some apply, a mask of
+ * 1 << resource says which.
+ *
+ * Costs are seconds (disk, CPUs of one core, receive, GPU) or bytes (network: storage to compute;
+ * PCIe: host to device; disk: of files, where it is said so).
  *
  * Threads: pure functions. */
 
-enum sluice_resource {
-    SLUICE_DISK,        /* seconds, or bytes of files */
-    SLUICE_STORAGE_CPU, /* seconds of one core */
-    SLUICE_NETWORK,     /* bytes, storage to compute */
-    SLUICE_RECEIVE,     /* seconds of the thread that receives on the compute node */
-    SLUICE_COMPUTE_CPU, /* seconds of one core */
-    SLUICE_PCIE,        /* bytes, host to device */
-    SLUICE_GPU,         /* seconds, or samples */
-    SLUICE_NUM_RESOURCES,
-};
-
-const char *sluice_resource_name(enum sluice_resource resource);  /* "disk", "storage_cpu", ... */
 const char *sluice_resource_words(enum sluice_resource resource); /* "disk", "storage CPU", ... */
 
 static inline bool sluice_resource_is_in(unsigned mask, int resource)
@@ -32,16 +27,36 @@ static inline bool sluice_resource_is_in(unsigned mask, int resource)
     for (int resource = 0; resource < SLUICE_NUM_RESOURCES; resource++)                            \
         if (sluice_resource_is_in(mask, resource))
 
+/* The resources that a wait is attributed to.  SLUICE_GPU is the trainer itself, on any device. */
+#define SLUICE_STALLS                                                                              \
+    (1u << SLUICE_DISK | 1u << SLUICE_STORAGE_CPU | 1u << SLUICE_NETWORK |                         \
+     1u << SLUICE_COMPUTE_CPU | 1u << SLUICE_GPU)
+/* "disk", "storage_cpu", "network", "compute_cpu", "trainer". */
+const char *sluice_stall_name(enum sluice_resource resource);
+
+/* The same in words: "storage CPU". */
+const char *sluice_stall_words(enum sluice_resource resource);
+
+/* The resource with the largest ns; the first of several equal ones. */
+enum sluice_resource sluice_stall_largest(const uint64_t ns[SLUICE_NUM_RESOURCES]);
+
 /* What each resource can do.  All > 0; INFINITY: never the limit. */
 struct sluice_rates {
     double link_bytes_per_s;
     double storage_cores;
     double compute_cores;
-    double gpu_samples_per_s;
+    double gpu_samples_per_s; /* trained on */
     /* 0: never the limit. */
     double pcie_bytes_per_s;
-    /* Of files; 0: never the limit.  Cost tables have the disk's seconds instead. */
+    /* Of files; 0: never the limit.  Cost tables have the disk's seconds instead, which only
+     * INFINITY keeps from being the limit. */
     double disk_bytes_per_s;
 };
+
+/* A training step's part for one sample, in seconds of the GPU, which it shares with decoding. */
+static inline double sluice_rates_step_s(const struct sluice_rates *rates)
+{
+    return rates->gpu_samples_per_s > 1e-9 ? 1 / rates->gpu_samples_per_s : 1e9;
+}
 
 #endif

@@ -14,6 +14,23 @@
 /* Of any image that can be decoded; lists come from outside. */
 #define MAX_SIDE 65535
 
+static double pixels_per_byte(uint8_t coding)
+{
+    switch (sluice_coding_kind(coding)) {
+    case SLUICE_CODING_PNG:
+    case SLUICE_CODING_GIF:
+    case SLUICE_CODING_TIFF: /* compressed losslessly, or less well */
+        return PIXELS_PER_PNG_BYTE;
+    case SLUICE_CODING_BMP:
+    case SLUICE_CODING_PNM:
+        return 1.0 / 3;
+    case SLUICE_CODING_WEBP: /* most are lossy, and smaller than a JPEG */
+        return 2 * PIXELS_PER_FILE_BYTE;
+    default:
+        return PIXELS_PER_FILE_BYTE;
+    }
+}
+
 static uint32_t guess_side(double side)
 {
     return side < 1 ? 1 : side > MAX_SIDE ? MAX_SIDE : (uint32_t)side;
@@ -32,9 +49,7 @@ struct sluice_sample_facts sluice_sample_facts_make(const struct sluice_pipeline
         .output_size = sluice_pipeline_output_size(pipeline),
     };
     if (width == 0 || height == 0 || width > MAX_SIDE || height > MAX_SIDE) {
-        const bool is_png = sluice_coding_kind(coding) == SLUICE_CODING_PNG;
-        const double pixels =
-            (is_png ? PIXELS_PER_PNG_BYTE : PIXELS_PER_FILE_BYTE) * (double)file_bytes;
+        const double pixels = pixels_per_byte(coding) * (double)file_bytes;
         facts.width = guess_side(sqrt(pixels * GUESSED_SHAPE));
         facts.height = guess_side(sqrt(pixels / GUESSED_SHAPE));
         facts.is_size_guessed = true;

@@ -18,7 +18,8 @@
  *   f32@5        602,112          351          230   storage CPU
  *
  * What a node spends where it is not the limit is more than it must.  The lines below are between
- * what is fitted to profiles there, through network namespaces there, and on an Intel Xeon. */
+ * what is fitted to profiles there, through network namespaces there, and on an Intel Xeon; a GPU's
+ * batch is of the latter, where bench_gpu_decode takes 18 to 32 us for files of 50 kB. */
 struct sluice_transport_cost sluice_transport_cost_default(void)
 {
     return (struct sluice_transport_cost){
@@ -30,6 +31,8 @@ struct sluice_transport_cost sluice_transport_cost_default(void)
         .compute_s_per_byte = 0.35e-9,
         .receive_s_per_sample = 15e-6,
         .receive_s_per_byte = 0.13e-9,
+        .batch_s_per_sample = 15e-6,
+        .batch_s_per_byte = 0.25e-9,
     };
 }
 
@@ -40,6 +43,28 @@ void sluice_transport_cost_set_receive(struct sluice_transport_cost *transport,
     const double factor = fmin(fmax(probed_s_per_byte / PROBED_S_PER_BYTE, 0.25), 4);
     transport->receive_s_per_sample = factor * usual.receive_s_per_sample;
     transport->receive_s_per_byte = factor * usual.receive_s_per_byte;
+}
+
+static double cipher_s_per_byte(double probed_s_per_byte)
+{
+    return fmin(fmax(probed_s_per_byte, PROBED_S_PER_BYTE), 4 * PROBED_S_PER_BYTE) -
+           PROBED_S_PER_BYTE;
+}
+
+void sluice_transport_cost_set_receive_tls(struct sluice_transport_cost *transport,
+                                           double probed_s_per_byte)
+{
+    const struct sluice_transport_cost usual = sluice_transport_cost_default();
+    transport->receive_s_per_sample = usual.receive_s_per_sample;
+    transport->receive_s_per_byte = usual.receive_s_per_byte + cipher_s_per_byte(probed_s_per_byte);
+}
+
+void sluice_transport_cost_add_tls(struct sluice_transport_cost *transport,
+                                   double probed_s_per_byte)
+{
+    const double cipher = cipher_s_per_byte(probed_s_per_byte);
+    transport->storage_s_per_byte += cipher;
+    transport->compute_s_per_byte += cipher;
 }
 
 /* --- the fit --- */
@@ -100,7 +125,8 @@ static void fit_side(double *const cost[NUM_COSTS], bool is_storage, double read
         const double n = (double)seen[i].num_samples;
         const double seconds = is_storage ? seen[i].storage_s : seen[i].compute_s;
         const double share = is_storage ? seen[i].storage_share : seen[i].compute_share;
-        if (!(n > 0) || !isfinite(seconds) || !(share > 0))
+        if (!(n > 0) || !isfinite(seconds) || !(share > 0) ||
+            (!is_storage && seen[i].num_decoded > 0))
             continue;
         const double weight = pow(fmin(share, 1), 4);
         const double feature[NUM_COSTS] = {
@@ -120,6 +146,27 @@ static void fit_side(double *const cost[NUM_COSTS], bool is_storage, double read
         *cost[f] *= w[f];
 }
 
+/* Of whole files that were cut for it nobody knows how many bytes the GPU got. */
+static void fit_batches(struct sluice_transport_cost *transport,
+                        const struct sluice_transport_seen *seen, size_t num_seen)
+{
+    double beside_s = 0, expected_s = 0;
+    for (size_t i = 0; i < num_seen; i++) {
+        const double n = (double)seen[i].num_samples, jobs = (double)seen[i].num_jobs;
+        if (seen[i].num_decoded == 0 || jobs < n || !isfinite(seen[i].compute_s))
+            continue;
+        const double decoded = (double)seen[i].num_decoded;
+        beside_s += seen[i].compute_s - n * transport->compute_s_per_sample -
+                    jobs * transport->compute_s_per_job -
+                    seen[i].bytes * transport->compute_s_per_byte;
+        expected_s += decoded * (transport->batch_s_per_sample +
+                                 transport->batch_s_per_byte * seen[i].bytes / n);
+    }
+    const double factor = expected_s > 0 ? fmin(fmax(beside_s / expected_s, 0.25), 4) : 1;
+    transport->batch_s_per_sample *= factor;
+    transport->batch_s_per_byte *= factor;
+}
+
 void sluice_transport_cost_fit(struct sluice_transport_cost *transport, double read_s,
                                const struct sluice_transport_seen *seen, size_t num_seen)
 {
@@ -135,6 +182,7 @@ void sluice_transport_cost_fit(struct sluice_transport_cost *transport, double r
     };
     fit_side(storage, true, read_s, seen, num_seen);
     fit_side(compute, false, 0, seen, num_seen);
+    fit_batches(transport, seen, num_seen);
 }
 
 void sluice_transport_cost_add(const struct sluice_transport_cost *transport, bool is_job,
@@ -147,5 +195,8 @@ void sluice_transport_cost_add(const struct sluice_transport_cost *transport, bo
     cost[SLUICE_COMPUTE_CPU] += transport->compute_s_per_sample +
                                 (is_job ? transport->compute_s_per_job : 0) +
                                 transport->compute_s_per_byte * bytes;
+    if (cost[SLUICE_GPU] > 0)
+        cost[SLUICE_COMPUTE_CPU] +=
+            transport->batch_s_per_sample + transport->batch_s_per_byte * cost[SLUICE_PCIE];
     cost[SLUICE_RECEIVE] += transport->receive_s_per_sample + transport->receive_s_per_byte * bytes;
 }

@@ -28,6 +28,9 @@ struct sluice_transport_cost {
     double compute_s_per_byte;
     /* Of these, the receiving thread's while there is always more. */
     double receive_s_per_sample, receive_s_per_byte;
+    /* More of the compute node's for what its GPU decodes: to put a cut file, whose bytes count
+     * here, into a batch. */
+    double batch_s_per_sample, batch_s_per_byte;
 };
 
 /* Of one core of an AMD EPYC (Zen 4); the .c says how it was measured. */
@@ -39,10 +42,21 @@ struct sluice_transport_cost sluice_transport_cost_default(void);
 void sluice_transport_cost_set_receive(struct sluice_transport_cost *transport,
                                        double probed_s_per_byte);
 
+/* The same where what is received is encrypted: what the probe took beside the usual is the
+ * cipher's and goes with the bytes alone.  No more than four times the usual is believed. */
+void sluice_transport_cost_set_receive_tls(struct sluice_transport_cost *transport,
+                                           double probed_s_per_byte);
+
+/* Adds the cipher's part of such a probe to what a byte costs either node: a cipher of TLS takes as
+ * long to encrypt as to decrypt.  Not for costs that were fitted to what was seen over TLS. */
+void sluice_transport_cost_add_tls(struct sluice_transport_cost *transport,
+                                   double probed_s_per_byte);
+
 /* What the processes of both nodes took beside the work on a number of samples, and how busy these
  * kept their CPUs meanwhile. */
 struct sluice_transport_seen {
     size_t num_samples, num_jobs; /* a job: for a prep worker */
+    size_t num_decoded;           /* by the compute node's GPU */
     double bytes;                 /* of payload */
     double storage_s, compute_s;  /* CPU time, that of reading files included; NAN: not known */
     /* Of the node's cores that its process kept busy: 0 to 1. */
@@ -55,12 +69,15 @@ struct sluice_transport_seen {
  * Non-negative least squares (nnls.h) of what a sample takes, each phase weighted by the square of
  * how busy the node was: messages that come one by one cost more than those that wait in a row, and
  * what matters is what they cost where that node's CPU is the limit.  The usual costs, brought to
- * these by one factor (a quarter to four), decide where little was seen. */
+ * these by one factor (a quarter to four), decide where little was seen.  Making a GPU's batches is
+ * what a phase of cut files that it decodes takes the compute node beyond that, as a factor again.
+ */
 void sluice_transport_cost_fit(struct sluice_transport_cost *transport, double read_s,
                                const struct sluice_transport_seen *seen, size_t num_seen);
 
 /* Adds to the cost of a choice, whose payload is cost[SLUICE_NETWORK]; is_job: a prep worker has
- * it, as in every choice but the plain file. */
+ * it, as in every choice but the whole file.  What has a cost[SLUICE_GPU] is put into a batch of
+ * cost[SLUICE_PCIE] bytes. */
 void sluice_transport_cost_add(const struct sluice_transport_cost *transport, bool is_job,
                                double cost[SLUICE_NUM_RESOURCES]);
 

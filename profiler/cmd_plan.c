@@ -145,7 +145,13 @@ static void print_question(const struct request *request, const struct results *
            compute);
     if (request->gpu_rate > 0)
         printf(", GPU %s samples/s", sluice_show_number(request->gpu_rate, gpu));
-    printf("; costs: %s\n\n", results->costs);
+    printf("; costs: %s\n", results->costs);
+    if (strcmp(request->source.gpu_decode, "on") == 0 && request->source.gpu_decode_rate > 0)
+        printf("the GPU decodes %s samples/s, with nothing else to do\n",
+               sluice_show_number(request->source.gpu_decode_rate, gpu));
+    else if (strcmp(request->source.gpu_decode, "on") == 0)
+        printf("the GPU decodes\n");
+    printf("\n");
 }
 
 /* "jpeg_crop@0 51%, u8_packed@3 48%", the most frequent first. */
@@ -262,9 +268,10 @@ static sluice_status make_results(const struct request *request,
     results->costs = costs->name;
     results->choices = profile->choices;
     struct sluice_form_menu menu = sluice_profile_menu(profile, costs);
-    for (unsigned c = 0; c < menu.choices.num; c++)
-        menu.has_choice[c] |=
-            offers(request, sluice_form_name((enum sluice_form)menu.choices.at[c].form));
+    for (unsigned c = 0; c < menu.choices.num; c++) {
+        if (offers(request, sluice_form_name((enum sluice_form)menu.choices.at[c].form)))
+            sluice_profile_offer(&menu, costs, c);
+    }
     uint8_t *choice = malloc(table->num_rows ? table->num_rows : 1);
     if (!choice)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan of %zu samples",
@@ -351,6 +358,7 @@ static const struct sluice_option options[] = {
      .min = 0,
      .max = 1e12,
      .help = "Samples per second that the GPU trains; 0: never the limit."},
+    SLUICE_PROFILE_GPU_OPTIONS(MACHINES, given.source),
     {.name = "batch-size",
      .short_name = 'b',
      .group = MACHINES,
@@ -427,25 +435,28 @@ static const struct sluice_option options[] = {
              "others: the same split for every sample. The word after remote_ is enough."},
 };
 
-/* 0, or the exit code of a usage error. */
-static int check_request(const struct sluice_cli *cli, const struct request *request)
+static sluice_status check_given(const struct sluice_cli_result *parsed, struct sluice_err *err)
 {
-    if (!request->source.folder && !request->source.sizes_path)
-        return sluice_cli_usage_error(cli, "--profile-folder or --sizes is needed");
-    for (size_t i = 0; i < request->forms.num_items; i++) {
-        const char *form = request->forms.items[i];
-        if (strcmp(form, "none") == 0 && request->forms.num_items > 1)
-            return sluice_cli_usage_error(cli, "--form: none and other forms exclude each other");
+    (void)parsed;
+    if (!given.source.folder && !given.source.sizes_path)
+        return sluice_fail(err, SLUICE_E_INVALID, "--profile-folder or --sizes is needed");
+    if (given.source.gpu_decode_rate > 0 && strcmp(given.source.gpu_decode, "on") != 0)
+        return sluice_fail(err, SLUICE_E_INVALID, "--gpu-decode-rate is of --gpu-decode on");
+    for (size_t i = 0; i < given.forms.num_items; i++) {
+        const char *form = given.forms.items[i];
+        if (strcmp(form, "none") == 0 && given.forms.num_items > 1)
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "--form: none and other forms exclude each other");
         if (strcmp(form, "jpeg_crop") != 0 && strcmp(form, "u8_packed") != 0 &&
             strcmp(form, "none") != 0) {
             static const char *const known[] = {"jpeg_crop", "u8_packed", "none", NULL};
             char near[100];
             sluice_suggest(form, known, near, sizeof(near));
-            return sluice_cli_usage_error(
-                cli, "--form: '%s' is none of jpeg_crop, u8_packed, none%s", form, near);
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "--form: '%s' is none of jpeg_crop, u8_packed, none%s", form, near);
         }
     }
-    return 0;
+    return SLUICE_OK;
 }
 
 /* True: *request is what was asked for.  False: end with *exit_code; everything is printed. */
@@ -464,10 +475,11 @@ static bool parse_request(int argc, char **argv, const char *summary, bool has_p
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options) - !has_planner,
         .groups = groups,
+        .check = check_given,
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
-    *exit_code = parsed.should_exit ? parsed.exit_code : check_request(&cli, &given);
-    if (parsed.should_exit || *exit_code != 0)
+    *exit_code = parsed.exit_code;
+    if (parsed.should_exit)
         return false;
     given.is_json = parsed.is_json;
     *request = given;

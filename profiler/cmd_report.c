@@ -80,6 +80,7 @@ static const struct sluice_option options[] = {
      .min = 1,
      .max = 1e9,
      .help = "Compute cores."},
+    SLUICE_PROFILE_GPU_OPTIONS(MACHINES, given.source),
 };
 
 /* The profile's folder and the files of runs, whichever way they were named. */
@@ -129,6 +130,8 @@ static int sort_inputs(const struct sluice_cli *cli, const struct sluice_cli_res
             cli, "a FOLDER of a profile or a RUN.jsonl is needed (or --sizes)");
     if (!given.out_folder && !given.source.folder && inputs->num_runs == 0)
         return sluice_cli_usage_error(cli, "--out is needed where there is no folder");
+    if (given.source.gpu_decode_rate > 0 && strcmp(given.source.gpu_decode, "on") != 0)
+        return sluice_cli_usage_error(cli, "--gpu-decode-rate is of --gpu-decode on");
     return choose_out(inputs) ? 0 : sluice_cli_usage_error(cli, "the path is too long");
 }
 

@@ -17,6 +17,7 @@
 int sluice_profile_cmd_run(int argc, char **argv);
 int sluice_profile_cmd_plan(int argc, char **argv);
 int sluice_profile_cmd_whatif(int argc, char **argv);
+int sluice_profile_cmd_size(int argc, char **argv);
 int sluice_profile_cmd_fit(int argc, char **argv);
 int sluice_profile_cmd_report(int argc, char **argv);
 
@@ -28,6 +29,8 @@ struct sluice_profile_source {
     bool has_modelled_times; /* no times file is read */
     const char *costs;       /* of sluice_profile_costs_names */
     const char *jpeg_index;  /* of sluice_profile_index_names */
+    const char *gpu_decode;  /* of sluice_profile_gpu_names: whether the compute node's decodes */
+    double gpu_decode_rate;  /* samples a second; 0: as the costs say */
     /* With seed and epoch: whose crops the rows have.  NULL: the folder's, else the default. */
     const char *pipeline;
     uint64_t seed, epoch;
@@ -40,6 +43,23 @@ extern const char *const sluice_profile_costs_names[];
 
 /* Whether the storage node has an index of its JPEGs: "auto" is as the folder's model says. */
 extern const char *const sluice_profile_index_names[];
+
+extern const char *const sluice_profile_gpu_names[]; /* "off", "on" */
+
+#define SLUICE_PROFILE_GPU_OPTIONS(heading, source)                                                \
+    {.name = "gpu-decode",                                                                         \
+     .group = (heading),                                                                           \
+     .type = SLUICE_OPTION_CHOICE,                                                                 \
+     .value = &(source).gpu_decode,                                                                \
+     .arg = "NAME",                                                                                \
+     .choices = sluice_profile_gpu_names,                                                          \
+     .help = "Whether the compute node's GPU decodes cut JPEGs, beside the training."},            \
+    {                                                                                              \
+        .name = "gpu-decode-rate", .group = (heading), .type = SLUICE_OPTION_DOUBLE,               \
+        .value = &(source).gpu_decode_rate, .arg = "SAMPLES/S", .min = 0, .max = 1e12,             \
+        .help = "Samples per second that the GPU decodes while it does nothing else; 0: as the "   \
+                "cost model says, else as an NVIDIA H200."                                         \
+    }
 
 #define SLUICE_PROFILE_COSTS_HELP                                                                  \
     "Costs to plan with. model: the weights in the folder's cost_model.json; rows: the times in "  \
@@ -69,7 +89,7 @@ extern const char *const sluice_profile_index_names[];
 /* A pipeline and what was measured of it. */
 struct sluice_profile {
     struct sluice_pipeline *pipeline;
-    struct sluice_choices choices;
+    struct sluice_choices choices; /* a GPU's among them */
     struct sluice_cost_table table;
 };
 /* Clear it, whatever this returns. */
@@ -99,6 +119,8 @@ struct sluice_profile_costs {
     struct sluice_sample_facts *facts; /* of every row */
     struct sluice_transport_cost transport;
     bool has_jpeg_index;
+    bool decodes_on_gpu;
+    double gpu_decode_rate; /* 0: as the costs say */
 };
 SLUICE_MUST_USE sluice_status sluice_profile_load_costs(const struct sluice_profile_source *source,
                                                         const struct sluice_profile *profile,
@@ -106,9 +128,14 @@ SLUICE_MUST_USE sluice_status sluice_profile_load_costs(const struct sluice_prof
                                                         struct sluice_err *err);
 void sluice_profile_costs_clear(struct sluice_profile_costs *costs);
 
-/* The plain forms of a profile at these costs, the transport's among them; borrows both. */
+/* The plain forms of a profile at these costs, the transport's among them, and with a GPU that
+ * decodes whole files for it; borrows both. */
 struct sluice_form_menu sluice_profile_menu(const struct sluice_profile *profile,
                                             const struct sluice_profile_costs *costs);
+
+/* Offers the choice as well, if it is none of a GPU that does not decode. */
+void sluice_profile_offer(struct sluice_form_menu *menu, const struct sluice_profile_costs *costs,
+                          unsigned choice);
 
 /* The plans that can be asked for, by the names of their modes; NULL ends the list. */
 extern const char *const sluice_profile_planners[];

@@ -49,7 +49,7 @@ static sluice_status make_payload(const struct sluice_form_meter *meter,
     *is_refused = false;
     switch ((enum sluice_form)choice.form) {
     case SLUICE_FORM_JPEG_CROP:
-        status = sluice_pipeline_crop_jpeg(meter->pipeline, meter->storage, sample, false, NULL);
+        status = sluice_pipeline_crop_jpeg(meter->pipeline, meter->storage, sample, false, 0, NULL);
         *is_refused = status != SLUICE_OK;
         return SLUICE_OK;
     case SLUICE_FORM_U8_PACKED:

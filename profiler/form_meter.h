@@ -6,7 +6,6 @@
 #include "plan/choices.h"
 #include "plan/form_table.h"
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* Takes a sample's file through every choice of its pipeline as two machines would, both sides on

@@ -13,6 +13,7 @@ int main(int argc, char **argv)
         {"run", sluice_profile_cmd_run, "measure sizes and op times of a folder of images"},
         {"plan", sluice_profile_cmd_plan, "plan an epoch from cost tables, without running"},
         {"whatif", sluice_profile_cmd_whatif, "forecast an epoch on other machines, by mode"},
+        {"size", sluice_profile_cmd_size, "what machines a number of GPUs needs"},
         {"fit", sluice_profile_cmd_fit, "fit op times to what is known before a fetch"},
         {"report", sluice_profile_cmd_report, "draw figures of cost tables and of runs"},
     };

@@ -14,11 +14,14 @@ const char *const sluice_profile_costs_names[] = {"auto", "model", "rows", "defa
 
 const char *const sluice_profile_index_names[] = {"auto", "yes", "no", NULL};
 
+const char *const sluice_profile_gpu_names[] = {"off", "on", NULL};
+
 struct sluice_profile_source sluice_profile_source_init(void)
 {
     return (struct sluice_profile_source){
         .costs = "auto",
         .jpeg_index = "auto",
+        .gpu_decode = "off",
     };
 }
 
@@ -76,6 +79,7 @@ sluice_status sluice_profile_load(const struct sluice_profile_source *source,
     if (status != SLUICE_OK)
         return status;
     profile->choices = sluice_choices_of(profile->pipeline);
+    sluice_choices_add_gpu(&profile->choices, profile->pipeline, true);
     status = load_table(source, profile->pipeline, &profile->table, err);
     if (status == SLUICE_OK)
         status =
@@ -184,6 +188,8 @@ sluice_status sluice_profile_load_costs(const struct sluice_profile_source *sour
     costs->has_jpeg_index = strcmp(source->jpeg_index, "auto") == 0
                                 ? costs->model.has_jpeg_index
                                 : strcmp(source->jpeg_index, "yes") == 0;
+    costs->decodes_on_gpu = strcmp(source->gpu_decode, "on") == 0;
+    costs->gpu_decode_rate = source->gpu_decode_rate;
     if (status == SLUICE_OK)
         status = sluice_profile_load_forms(source, profile, &forms, err);
     if (status == SLUICE_OK)
@@ -202,5 +208,18 @@ struct sluice_form_menu sluice_profile_menu(const struct sluice_profile *profile
     menu.model = costs->has_model ? &costs->model : NULL;
     menu.transport = &costs->transport;
     menu.has_jpeg_index = costs->has_jpeg_index;
+    const double usual_s = costs->gpu_decode_rate > 0 ? sluice_form_menu_decode_s(&menu) : 0;
+    if (usual_s > 0)
+        menu.decode_factor = 1 / costs->gpu_decode_rate / usual_s;
+    for (unsigned c = 0; c < menu.choices.num; c++) {
+        if (menu.choices.at[c].form == SLUICE_FORM_RAW)
+            sluice_profile_offer(&menu, costs, c);
+    }
     return menu;
+}
+
+void sluice_profile_offer(struct sluice_form_menu *menu, const struct sluice_profile_costs *costs,
+                          unsigned choice)
+{
+    menu->has_choice[choice] |= !menu->choices.at[choice].on_gpu || costs->decodes_on_gpu;
 }

@@ -4,8 +4,6 @@
 
 #include <math.h>
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Points of longer lines would touch. */
 #define MAX_POINTS 60

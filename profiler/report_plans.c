@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* local reads no files over the link, so nothing is planned for it. */
 static const enum sluice_mode plans[] = {SLUICE_MODE_NOOFF, SLUICE_MODE_ALLOFF, SLUICE_MODE_PILOFF,
@@ -263,7 +262,7 @@ sluice_status sluice_report_plans(const struct sluice_profile *profile,
         .page = page,
     };
     for (unsigned c = 0; c < subject.menu.choices.num; c++)
-        subject.menu.has_choice[c] = true;
+        sluice_profile_offer(&subject.menu, costs, c);
     char title[200], rate[SLUICE_SHOW_BYTES];
     struct sluice_choice_forecast at[NUM_PLANS];
     if (profile->table.num_rows == 0)

@@ -22,6 +22,12 @@ jobs() {
     echo $((cpus < memory_gib ? cpus : memory_gib))
 }
 
+# With ccache, what another clone or an earlier run compiled is not compiled again.
+if command -v ccache >/dev/null; then
+    export CMAKE_C_COMPILER_LAUNCHER=${CMAKE_C_COMPILER_LAUNCHER-ccache}
+    export CCACHE_BASEDIR=${CCACHE_BASEDIR-$top} CCACHE_NOHASHDIR=1
+fi
+
 # build PRESET [cmake option...] [-- target...]
 build() {
     local preset=$1 log options=()
@@ -39,11 +45,15 @@ build() {
     rm -f "$log"
 }
 
-# Says what the CUDA presets lack on this machine; nothing if it is all there.  As
-# cmake/dependencies.cmake looks for it.
+# nvcc, as cmake/dependencies.cmake looks for it; fails if there is none.
+cuda_compiler() {
+    echo "${CUDACXX-$(PATH=${CUDA_PATH-}/bin:${CUDA_HOME-}/bin:$PATH:/usr/local/cuda/bin command -v nvcc)}" |
+        grep .
+}
+
+# Says what the CUDA presets lack on this machine; nothing if it is all there.
 lacks_for_cuda() {
     local nvcc
-    nvcc=${CUDACXX-$(PATH=${CUDA_PATH-}/bin:${CUDA_HOME-}/bin:$PATH:/usr/local/cuda/bin command -v nvcc)} ||
-        { echo "nvcc not found"; return; }
+    nvcc=$(cuda_compiler) || { echo "nvcc not found"; return; }
     echo '#include <cudnn.h>' | "$nvcc" -x cu -E - >/dev/null 2>&1 || echo "cudnn.h not found"
 }

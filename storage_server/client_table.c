@@ -2,6 +2,7 @@
 
 #include "metrics/exposition.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,8 +47,8 @@ static void give_to_others(struct sluice_client_table *table, struct sluice_clie
     *row = (struct sluice_client_row){0};
 }
 
-size_t sluice_client_table_join(struct sluice_client_table *table, const char *name,
-                                const char *address)
+static size_t join(struct sluice_client_table *table, const char *name, bool has_token,
+                   const char *address)
 {
     /* Made valid before they are compared: two rows never have the same labels. */
     struct sluice_client_row wanted;
@@ -63,11 +64,24 @@ size_t sluice_client_table_join(struct sluice_client_table *table, const char *n
         give_to_others(table, row);
         memcpy(row->name, wanted.name, sizeof(row->name));
         memcpy(row->address, wanted.address, sizeof(row->address));
+        row->has_token = has_token;
     }
     row->streams++;
     row->used = ++table->uses;
     pthread_mutex_unlock(&table->lock);
     return found;
+}
+
+size_t sluice_client_table_join(struct sluice_client_table *table, const char *name,
+                                const char *address)
+{
+    return join(table, name, false, address);
+}
+
+size_t sluice_client_table_join_token(struct sluice_client_table *table, const char *token,
+                                      const char *address)
+{
+    return join(table, token, true, address);
 }
 
 void sluice_client_table_leave(struct sluice_client_table *table, size_t row)

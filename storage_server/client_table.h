@@ -29,6 +29,7 @@
 struct sluice_client_row {
     char name[CLIENT_TABLE_NAME]; /* valid UTF-8 */
     char address[SLUICE_PEER_HOST];
+    bool has_token; /* the name is its token's */
     uint64_t samples, payload_bytes, errors;
     unsigned streams;
     uint64_t used; /* private: when it was served last, by a count of such events; 0: free */
@@ -47,6 +48,9 @@ void sluice_client_table_clear(struct sluice_client_table *table);
  * its name.  Returns its row, which is its own until as many streams have ended. */
 size_t sluice_client_table_join(struct sluice_client_table *table, const char *name,
                                 const char *address);
+/* The same of one that uses the token of this name, which is the name of its row. */
+size_t sluice_client_table_join_token(struct sluice_client_table *table, const char *token,
+                                      const char *address);
 void sluice_client_table_leave(struct sluice_client_table *table, size_t row);
 
 /* So many samples were sent, so many answered with an error. */

@@ -16,18 +16,20 @@
  *     sluice_fetch.lock  ->  sluice_fetch_stream.lock          (fetch_stream.h)
  *     sluice_fetch_stream.lock  ->  sluice_memory_budget.lock  (memory_budget.h)
  *     sluice_workers.lock  ->  the lock of a base/worker_pool  (workers.c)
+ *     sluice_security.lock  ->  sluice_grant.lock              (security.c)
  *
  * Each of these is a leaf and taken alone: sluice_watchdog.lock, sluice_root_watch.lock,
  * sluice_core_watch.lock, sluice_sample_lists.lock, sluice_relist.lock, sluice_stats.lock,
  * sluice_client_table.lock, sluice_health.lock, sluice_rate_limit.lock, sluice_probes.lock,
- * sluice_disk_gate.lock, and those of base/disk_clock and the pool of base/buf.
- * lib/rpc has locks of its own, of which it holds none during a callback, and none of ours is held
- * while it is called.
+ * sluice_disk_gate.lock, sluice_decoders.fork_lock, sluice_decoders.lock, sluice_tracer.lock, and
+ * those of base/disk_clock and the pool of base/buf.  lib/rpc has locks of its own, of which it
+ * holds none during a callback, and none of ours is held while it is called.
  *
  * Threads: constant while serving, except for what locks itself. */
 
 struct sluice_buf_pool;
 struct sluice_client_table;
+struct sluice_decoders;
 struct sluice_disk_clock;
 struct sluice_fetch;
 struct sluice_health;
@@ -35,8 +37,10 @@ struct sluice_memory_budget;
 struct sluice_probes;
 struct sluice_rate_limit;
 struct sluice_sample_lists;
+struct sluice_security;
 struct sluice_stats;
 struct sluice_store;
+struct sluice_tracer;
 struct sluice_watchdog;
 struct sluice_workers;
 
@@ -54,9 +58,14 @@ struct sluice_context {
     struct sluice_fetch *fetch;
     struct sluice_probes *probes;
     struct sluice_health *health;
+    struct sluice_security *security; /* NULL: whoever connects may call */
+    struct sluice_tracer *tracer;     /* NULL: nothing is traced */
+    struct sluice_decoders *decoders; /* NULL: images are decoded in this process */
     size_t max_in_flight;
     uint64_t max_image_pixels, max_file_bytes;
-    bool has_optimal_crops; /* Huffman tables made for each JPEG crop */
+    bool has_data_transfer;    /* the original's service is there, too */
+    bool has_optimal_crops;    /* Huffman tables made for each JPEG crop */
+    uint32_t min_crop_restart; /* MCUs; 0: no restart markers but one for each row of a crop */
 
     /* NULL until it is known, when calls may come already. */
     struct sluice_rpc_server *_Atomic rpc;

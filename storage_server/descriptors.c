@@ -9,6 +9,9 @@
 /* Standard streams, gRPC's own, root and lists: 16 of an idle server, and as many again. */
 #define FOR_THE_PROCESS 32
 
+/* The socket to their fork server, and two that come with a new decoder; each keeps one. */
+#define FOR_DECODERS 3
+
 /* A worker has the file of its sample open, and on the way there a folder. */
 #define FOR_A_WORKER 2
 
@@ -47,6 +50,7 @@ sluice_status sluice_descriptors_share(uint64_t limit, struct sluice_server_opti
                           : cores > 0           ? (uint64_t)cores
                                                 : 1;
     const uint64_t others = FOR_THE_PROCESS + FOR_A_WORKER * (prep + options->io_workers) +
+                            (options->isolates_decoders ? FOR_DECODERS + prep : 0) +
                             (options->metrics ? SLUICE_METRICS_CONNECTIONS + 2 : 0);
     const uint64_t left = limit > others ? limit - others : 0;
     const uint64_t wanted = options->max_connections ? options->max_connections : LEAST;

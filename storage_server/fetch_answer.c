@@ -4,8 +4,10 @@
 #include "base/disk_clock.h"
 #include "datasets/indexed_file.h"
 #include "datasets/manifest.h"
+#include "image/jpeg_crop.h"
 #include "pipeline/pipeline.h"
 #include "storage_server/context.h"
+#include "storage_server/preparer.h"
 #include "storage_server/sample_file.h"
 #include "storage_server/sample_list.h"
 #include "storage_server/stats.h"
@@ -55,24 +57,42 @@ static bool is_wanted(struct sluice_fetch_stream *s)
     return !is_over;
 }
 
-/* Does the job's work on the sample.  SLUICE_E_AGAIN: the sample goes out as it is now. */
-static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_scratch *scratch,
-                                struct sluice_sample *sample, struct sluice_err *err)
+/* What a client gets that asks for a restart marker every so many MCUs. */
+static uint32_t restart_interval(const struct sluice_context *context, uint32_t asked)
+{
+    const uint32_t least = context->min_crop_restart, most = SLUICE_JPEG_MAX_RESTART_INTERVAL;
+    if (asked == 0 || least == 0)
+        return 0;
+    return asked < least ? least : asked > most ? most : asked;
+}
+
+/* Does the job's work on the sample.  SLUICE_E_AGAIN: the sample goes out as it is now.
+ * *has_ended: as of struct sluice_decoder_work. */
+static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_preparer *preparer,
+                                const char *path, struct sluice_sample *sample, bool *has_ended,
+                                struct sluice_err *err)
 {
     struct sluice_fetch_stream *s = job->stream;
-    if ((job->split || job->is_cut) && !is_wanted(s)) /* cancelled while the file was read */
-        return sluice_fail(err, SLUICE_E_CLOSED, "cancelled");
-    if (job->split && job->request.form == SLUICE_FORM_U8_PACKED &&
-        sluice_pipeline_kind(s->pipeline, job->split) == SLUICE_KIND_U8)
-        return sluice_pipeline_pack(s->pipeline, scratch, sample, job->split, err);
-    if (job->split)
-        return sluice_pipeline_run(s->pipeline, scratch, sample, job->split, err);
-    if (!job->is_cut)
+    if (!job->split && !job->is_cut)
         return SLUICE_OK;
-    const sluice_status status = sluice_pipeline_crop_jpeg(s->pipeline, scratch, sample,
-                                                           s->context->has_optimal_crops, NULL);
+    if (!is_wanted(s)) /* cancelled while the file was read */
+        return sluice_fail(err, SLUICE_E_CLOSED, "cancelled");
+    const bool is_packed = job->split && job->request.form == SLUICE_FORM_U8_PACKED &&
+                           sluice_pipeline_kind(s->pipeline, job->split) == SLUICE_KIND_U8;
+    struct sluice_decoder_work work = {
+        .task = is_packed    ? SLUICE_DECODER_PACK
+                : job->split ? SLUICE_DECODER_RUN
+                             : SLUICE_DECODER_CUT,
+        .end = job->split,
+        .has_optimal_huffman = s->context->has_optimal_crops,
+        .restart_interval = restart_interval(s->context, job->request.jpeg_crop_restart),
+        .path = path,
+    };
+    const sluice_status status = sluice_preparer_run(preparer, s->pipeline, &work, sample, err);
+    *has_ended = work.has_ended;
     /* A JPEG that cannot be cut goes as it is; the client finds what is wrong with it. */
-    return status == SLUICE_OK || sluice_indexed_file_has_holes(sample) ? status : SLUICE_E_AGAIN;
+    const bool is_left = job->is_cut && !work.has_ended && !sluice_indexed_file_has_holes(sample);
+    return status != SLUICE_OK && is_left ? SLUICE_E_AGAIN : status;
 }
 
 static uint32_t add_capped(uint32_t sum, uint64_t bytes)
@@ -102,18 +122,19 @@ static sluice_status read_sample(struct sluice_fetch_job *job,
 void sluice_fetch_fail(struct sluice_fetch_job *job, sluice_status status, const char *text)
 {
     const struct sluice_manifest *manifest = job->stream->list->manifest;
-    fail_reply(&job->reply, status, manifest->entries[job->request.key.sample_id].path, text);
+    fail_reply(&job->reply, status, manifest->entries[sluice_wire_listed_id(&job->request)].path,
+               text);
 }
 
-void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch)
+void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_preparer *preparer)
 {
     struct sluice_fetch_stream *s = job->stream;
     const struct sluice_manifest_entry *entry =
-        &s->list->manifest->entries[job->request.key.sample_id];
+        &s->list->manifest->entries[sluice_wire_listed_id(&job->request)];
     struct sluice_sample_list *list = sluice_sample_lists_newest(s->context->lists, s->list);
     struct sluice_sample_want want = {
         .list = list,
-        .sample = job->request.key.sample_id,
+        .sample = sluice_wire_listed_id(&job->request),
         .path = entry->path,
         .key = job->request.key,
         .pipeline = s->pipeline,
@@ -122,16 +143,17 @@ void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *sc
     };
     struct sluice_err err = {0};
     struct sluice_sample sample = {0};
+    bool has_ended = false;
     sluice_status status = read_sample(job, &want, false, &sample, &err);
     if (status == SLUICE_OK)
-        status = preprocess(job, scratch, &sample, &err);
-    if (sluice_indexed_file_has_holes(&sample)) {
+        status = preprocess(job, preparer, want.path, &sample, &has_ended, &err);
+    if (sluice_indexed_file_has_holes(&sample) && !has_ended) {
         const bool has_tried = status == SLUICE_E_AGAIN;
         sluice_sample_clear(&sample);
         err = (struct sluice_err){0};
         status = read_sample(job, &want, true, &sample, &err);
         if (status == SLUICE_OK && !has_tried)
-            status = preprocess(job, scratch, &sample, &err);
+            status = preprocess(job, preparer, want.path, &sample, &has_ended, &err);
     }
     if (status == SLUICE_E_AGAIN)
         status = SLUICE_OK;

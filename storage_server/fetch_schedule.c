@@ -6,6 +6,7 @@
 #include "pipeline/pipeline.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
+#include "storage_server/grant.h"
 #include "storage_server/memory_budget.h"
 #include "storage_server/sample_list.h"
 
@@ -69,7 +70,7 @@ static struct sluice_late_answer *make_answer(struct sluice_watched *watched, co
 
 static const char *path_of(const struct sluice_fetch_job *job)
 {
-    return job->stream->list->manifest->entries[job->request.key.sample_id].path;
+    return job->stream->list->manifest->entries[sluice_wire_listed_id(&job->request)].path;
 }
 
 /* What the job and its reply take of the memory budget if its payload is a buffer for so many
@@ -110,13 +111,13 @@ static void drop_payload(struct sluice_wire_sample_reply *reply)
 }
 
 /* Makes the reply, watched.  False: the watchdog has answered the request. */
-static bool make_reply(struct sluice_fetch_job *job, struct sluice_scratch *scratch)
+static bool make_reply(struct sluice_fetch_job *job, struct sluice_preparer *preparer)
 {
     struct sluice_context *context = job->stream->context;
     struct sluice_err err = {0};
     job->watched = (struct sluice_watched){
         .path = path_of(job),
-        .group = scratch ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO,
+        .group = preparer ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO,
         .answer = make_answer,
     };
     const sluice_status status = sluice_watchdog_begin(context->watchdog, &job->watched, &err);
@@ -124,15 +125,15 @@ static bool make_reply(struct sluice_fetch_job *job, struct sluice_scratch *scra
         sluice_fetch_fail(job, status, err.text);
         return true;
     }
-    sluice_fetch_answer(job, scratch);
+    sluice_fetch_answer(job, preparer);
     return sluice_watchdog_end(context->watchdog, &job->watched);
 }
 
 /* Answers, or where the reply is too large for the memory that is left, with the file.  False: the
  * watchdog has answered. */
-static bool answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch)
+static bool answer(struct sluice_fetch_job *job, struct sluice_preparer *preparer)
 {
-    if (!make_reply(job, scratch))
+    if (!make_reply(job, preparer))
         return false;
     const bool is_short = job->reply.status == SLUICE_E_NO_MEMORY;
     if (!is_short && settle(job))
@@ -145,7 +146,7 @@ static bool answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch)
         job->reply.error[0] = '\0';
         job->reply.ops_done = 0;
         job->reply.width = job->reply.height = job->reply.channels = 0;
-        if (!make_reply(job, scratch))
+        if (!make_reply(job, preparer))
             return false;
         if (settle(job))
             return true;
@@ -165,7 +166,10 @@ static bool work(struct sluice_fetch_job *job, void *worker)
     const uint64_t start_ns = sluice_clock_ns();
     job->reply.queue_us = sluice_fetch_to_us(start_ns - job->accepted_ns);
     const bool is_ours = answer(job, worker);
-    job->reply.cpu_us = sluice_fetch_to_us(sluice_workers_job_cpu_ns());
+    const uint64_t cpu_ns = sluice_workers_job_cpu_ns();
+    sluice_grant_settle_cpu(job->stream->grant, job->reserved_ns, cpu_ns);
+    job->reserved_ns = 0;
+    job->reply.cpu_us = sluice_fetch_to_us(cpu_ns);
     job->reply.work_us = sluice_fetch_to_us(sluice_clock_ns() - start_ns);
     return is_ours;
 }
@@ -224,9 +228,10 @@ static uint64_t expected_bytes(const struct sluice_fetch_stream *s,
                                const struct sluice_fetch_job *job)
 {
     const struct sluice_manifest *manifest = s->list->manifest;
-    if (job->request.key.sample_id >= manifest->num_entries)
+    if (sluice_wire_listed_id(&job->request) >= manifest->num_entries)
         return 0;
-    const struct sluice_manifest_entry *entry = &manifest->entries[job->request.key.sample_id];
+    const struct sluice_manifest_entry *entry =
+        &manifest->entries[sluice_wire_listed_id(&job->request)];
     const enum sluice_kind kind =
         job->split ? sluice_pipeline_kind(s->pipeline, job->split) : SLUICE_KIND_FILE;
     uint64_t bytes = 0;
@@ -297,19 +302,35 @@ static struct sluice_fetch_job *take_request(struct sluice_fetch_stream *s)
 static sluice_status hand_over(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
     struct sluice_workers *workers = s->context->workers;
-    if (job->request.key.sample_id >= s->list->manifest->num_entries) {
+    if (sluice_wire_listed_id(&job->request) >= s->list->manifest->num_entries) {
         job->reply.status = SLUICE_E_INVALID;
         snprintf(job->reply.error, sizeof(job->reply.error), "sample %llu of %zu",
-                 (unsigned long long)job->request.key.sample_id, s->list->manifest->num_entries);
+                 (unsigned long long)sluice_wire_listed_id(&job->request),
+                 s->list->manifest->num_entries);
         sluice_fetch_make_ready(job);
         sluice_fetch_flush(s);
         return SLUICE_OK;
     }
-    if (job->split || job->is_cut) {
+    const enum sluice_subset subset =
+        s->list->manifest->entries[sluice_wire_listed_id(&job->request)].subset;
+    if (!sluice_grant_may_read(s->grant, subset)) {
+        job->reply.status = SLUICE_E_INVALID;
+        snprintf(job->reply.error, sizeof(job->reply.error), "the token %s may not read %s",
+                 sluice_grant_name(s->grant), subset == SLUICE_SUBSET_VAL ? "val" : "train");
+        sluice_fetch_make_ready(job);
+        sluice_fetch_flush(s);
+        return SLUICE_OK;
+    }
+    uint64_t reserved_ns = 0;
+    if ((job->split || job->is_cut) &&
+        sluice_grant_take_cpu(s->grant, sluice_clock_ns(), &reserved_ns)) {
+        job->reserved_ns = reserved_ns;
         const sluice_status status =
             sluice_workers_try(workers, s->client, SLUICE_GROUP_PREP, &job->job);
         if (status != SLUICE_E_AGAIN)
             return status;
+        sluice_grant_settle_cpu(s->grant, reserved_ns, 0);
+        job->reserved_ns = 0;
     }
     /* Set before it is submitted, as it belongs to another thread then. */
     job->split = 0;

@@ -72,6 +72,8 @@ static void count_batch(struct sluice_fetch_stream *s, const struct sluice_fetch
         const struct sluice_wire_sample_reply *reply = &job->reply;
         sluice_stats_count(s->context->stats, reply, reply->ops_done < job->request.split,
                            now_ns - job->accepted_ns + reply->backlog_us * UINT64_C(1000));
+        if (job->request.trace.span && s->context->tracer)
+            sluice_fetch_trace(job, now_ns);
         samples += reply->status == SLUICE_OK;
         errors += reply->status != SLUICE_OK;
         payload_bytes += reply->payload ? reply->payload->len : 0;
@@ -157,7 +159,7 @@ void sluice_fetch_flush(struct sluice_fetch_stream *s)
 void sluice_fetch_make_ready(struct sluice_fetch_job *job)
 {
     struct sluice_fetch_stream *s = job->stream;
-    sluice_wire_seal_sample_reply(&job->reply, &job->request.key);
+    sluice_wire_seal_sample_reply(&job->reply, &job->request.key, job->request.listed_id);
     pthread_mutex_lock(&s->lock);
     if (!s->ready)
         s->ready_since_ns = sluice_clock_ns();

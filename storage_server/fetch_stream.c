@@ -5,7 +5,9 @@
 #include "rpc/rpc_server.h"
 #include "storage_server/client_table.h"
 #include "storage_server/context.h"
+#include "storage_server/grant.h"
 #include "storage_server/memory_budget.h"
+#include "storage_server/peer.h"
 #include "storage_server/sample_list.h"
 
 #include <stdlib.h>
@@ -27,6 +29,7 @@ void sluice_fetch_stream_unref(struct sluice_fetch_stream *s)
     sluice_sample_list_unref(s->list);
     sluice_workers_leave(s->context->workers, s->client);
     sluice_memory_close(s->memory);
+    sluice_grant_unref(s->grant);
     sluice_rpc_call_unref(s->call);
     pthread_mutex_destroy(&s->lock);
 #ifndef __clang_analyzer__ /* it does not understand reference counts and reports later uses */
@@ -43,9 +46,11 @@ void sluice_fetch_stream_end(struct sluice_fetch_stream *s, enum sluice_rpc_code
     pthread_mutex_unlock(&s->lock);
     if (!is_first)
         return;
-    if (code != SLUICE_RPC_OK && code != SLUICE_RPC_UNAVAILABLE)
-        sluice_log(SLUICE_LOG_WARN, "fetch stream of %s refused: %s", sluice_rpc_call_peer(s->call),
-                   text);
+    if (code != SLUICE_RPC_OK && code != SLUICE_RPC_UNAVAILABLE) {
+        char peer[SLUICE_PEER_TEXT];
+        sluice_peer_text(sluice_rpc_call_peer(s->call), peer);
+        sluice_log(SLUICE_LOG_WARN, "fetch stream of %s refused: %s", peer, text);
+    }
     sluice_rpc_call_finish(s->call, code, text);
 }
 

@@ -25,6 +25,8 @@
  *         |
  *     fetch_hold.c          a timer thread for replies that wait for others
  *         |
+ *     fetch_trace.c         the spans of samples that are traced
+ *         |
  *     fetch_stream.c        how long a stream lives, and how it ends
  *
  * What comes back up is a callback that the upper file passed down, without a lock: the workers run
@@ -37,11 +39,12 @@
  * Threads: any. */
 
 struct sluice_context;
+struct sluice_grant;
 struct sluice_memory_holder;
 struct sluice_pipeline;
 struct sluice_rpc_call;
 struct sluice_sample_list;
-struct sluice_scratch;
+struct sluice_preparer;
 
 /* The requests of one message that wait to be scheduled. */
 struct sluice_fetch_backlog {
@@ -58,6 +61,7 @@ struct sluice_fetch_job {
     struct sluice_fetch_stream *stream;        /* a reference */
     struct sluice_wire_sample_request request; /* its split at most num_ops */
     unsigned split;                            /* ops to run: what was asked for, or none */
+    uint64_t reserved_ns;                      /* CPU time of the grant */
     bool is_cut;                               /* no ops, but the JPEG cut to its crop's MCUs */
     size_t estimated_bytes;                    /* of the reply; when it is made, its own */
     size_t charged;                            /* bytes of the memory budget; 0: not yet */
@@ -91,6 +95,7 @@ struct sluice_fetch_stream {
     struct sluice_context *context;    /* constant from here */
     struct sluice_rpc_call *call;      /* a reference */
     struct sluice_work_client *client; /* joined */
+    struct sluice_grant *grant;        /* a reference; NULL: everything */
     struct sluice_waiter waiter;
     struct sluice_memory_holder *memory;
     struct sluice_sample_list
@@ -155,10 +160,15 @@ void sluice_fetch_job_free(struct sluice_fetch_job *job);
  *   - while other requests of the stream are worked on, for hold_ns at most. */
 void sluice_fetch_flush(struct sluice_fetch_stream *s);
 
+/* --- fetch_trace.c --- */
+
+/* Writes the spans of a job whose reply goes now; its request is traced, and there is a tracer. */
+void sluice_fetch_trace(const struct sluice_fetch_job *job, uint64_t now_ns);
+
 /* --- fetch_answer.c --- */
 
 /* Makes the reply to the job's request, whatever happens. */
-void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch);
+void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_preparer *preparer);
 /* Makes the reply an error; `text` has no path. */
 void sluice_fetch_fail(struct sluice_fetch_job *job, sluice_status status, const char *text);
 uint32_t sluice_fetch_to_us(uint64_t ns); /* at most UINT32_MAX */

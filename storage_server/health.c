@@ -100,6 +100,14 @@ bool sluice_health_read(struct sluice_health *health, char *reason, size_t room)
     return false;
 }
 
+bool sluice_health_has(struct sluice_health *health, enum sluice_health_cause cause)
+{
+    pthread_mutex_lock(&health->lock);
+    const bool has = health->causes & 1u << cause;
+    pthread_mutex_unlock(&health->lock);
+    return has;
+}
+
 void sluice_health_set(struct sluice_health *health, enum sluice_health_cause cause, bool is_well)
 {
     struct watcher *told = NULL;
@@ -141,15 +149,15 @@ void sluice_health_stop(struct sluice_health *health)
     }
 }
 
-static bool is_known(const char *service)
+static bool is_known(const struct sluice_context *context, const char *service)
 {
     return !service[0] || strcmp(service, "sluice.v1.Offload") == 0 ||
-           strcmp(service, "DataTransfer") == 0;
+           (context->has_data_transfer && strcmp(service, "DataTransfer") == 0);
 }
 
 /* False: the call is finished already. */
-static bool get_service(struct sluice_rpc_call *call, const struct sluice_message *message,
-                        bool *known)
+static bool get_service(const struct sluice_context *context, struct sluice_rpc_call *call,
+                        const struct sluice_message *message, bool *known)
 {
     char *service;
     struct sluice_err err = {0};
@@ -158,7 +166,7 @@ static bool get_service(struct sluice_rpc_call *call, const struct sluice_messag
         sluice_rpc_call_finish(call, sluice_rpc_code_of_request(status), err.text);
         return false;
     }
-    *known = is_known(service);
+    *known = is_known(context, service);
     free(service);
     return true;
 }
@@ -167,7 +175,7 @@ static void on_check(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
 {
     struct sluice_health *health = ((struct sluice_context *)ctx)->health;
     bool known;
-    if (!get_service(call, message, &known))
+    if (!get_service(ctx, call, message, &known))
         return;
     if (!known) {
         sluice_rpc_call_finish(call, SLUICE_RPC_NOT_FOUND, "no such service");
@@ -184,7 +192,7 @@ static void on_watch(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
 {
     struct sluice_health *health = ((struct sluice_context *)ctx)->health;
     bool known;
-    if (sluice_rpc_call_state(call) || !get_service(call, message, &known))
+    if (sluice_rpc_call_state(call) || !get_service(ctx, call, message, &known))
         return;
 
     struct watcher *watcher = malloc(sizeof(*watcher));

@@ -36,6 +36,8 @@ enum sluice_health_cause {
  * so that the last word is the last state. */
 void sluice_health_set(struct sluice_health *health, enum sluice_health_cause cause, bool is_well);
 
+bool sluice_health_has(struct sluice_health *health, enum sluice_health_cause cause);
+
 /* False: NOT_SERVING, and reason[room] says why. */
 bool sluice_health_read(struct sluice_health *health, char *reason, size_t room);
 

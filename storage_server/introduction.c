@@ -3,7 +3,6 @@
 #include "base/host_port.h"
 #include "base/log.h"
 #include "base/show.h"
-#include "base/text.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "storage_server/context.h"
@@ -46,31 +45,36 @@ static void tell_work(const struct sluice_introduction *facts)
     }
     sluice_log(
         SLUICE_LOG_INFO,
-        "sends %s; %.3g cores to preprocess with (%u threads), %u threads that read files, %s "
+        "sends %s; %.3g cores to preprocess with (%u threads%s), %u threads that read files, %s "
         "of memory for clients and their work",
-        forms, facts->prep_cores, facts->prep_workers, facts->io_workers,
+        forms, facts->prep_cores, facts->prep_workers,
+        facts->has_decoders ? ", each with a decoder process" : "", facts->io_workers,
         sluice_show_bytes((double)facts->memory_limit, memory));
-}
-
-bool sluice_is_loopback(const char *listen)
-{
-    struct sluice_host_port address;
-    if (sluice_host_port_parse(listen, -1, &address, NULL) != SLUICE_OK)
-        return true; /* "unix:" */
-    return strcmp(address.host, "localhost") == 0 || strcmp(address.host, "::1") == 0 ||
-           sluice_starts_with(address.host, "127.");
 }
 
 static void tell_access(const struct sluice_introduction *facts)
 {
-    if (sluice_is_loopback(facts->listen))
+    const char *cipher = facts->access.has_tls ? "TLS" : "no TLS";
+    const bool is_asked = facts->access.has_client_ca || facts->access.has_tokens;
+    const char *who =
+        facts->access.has_client_ca
+            ? (facts->access.has_tokens ? "a certificate and a token" : "a certificate")
+            : "a token";
+    if (sluice_is_loopback(facts->listen) && !is_asked)
         sluice_log(SLUICE_LOG_INFO,
                    "%s is this machine's own: programs of other machines cannot connect",
                    facts->listen);
+    else if (is_asked)
+        sluice_log(SLUICE_LOG_INFO, "%s, %s: clients need %s", facts->listen, cipher, who);
+    else if (facts->access.has_tls)
+        sluice_log(SLUICE_LOG_WARN,
+                   "anyone who reaches %s may read every sample beneath %s, encrypted on its way: "
+                   "neither --tls-client-ca nor --tokens is given",
+                   facts->listen, facts->root);
     else
-        sluice_log(SLUICE_LOG_INFO,
-                   "anyone who reaches %s may read every image beneath %s: there is no TLS and no "
-                   "password (docs/OPERATIONS.md, Security)",
+        sluice_log(SLUICE_LOG_WARN,
+                   "--insecure: anyone who reaches %s may read every sample beneath %s, and anyone "
+                   "on the way sees them pass (docs/operations/security.md)",
                    facts->listen, facts->root);
 }
 

@@ -16,13 +16,14 @@ struct sluice_introduction {
     const struct sluice_sample_list *list;
     double prep_cores; /* that preprocessing may use */
     unsigned prep_workers, io_workers;
+    bool has_decoders; /* --isolate-decoders */
     uint64_t memory_limit;
+    struct {
+        bool has_tls, has_client_ca, has_tokens;
+    } access;
 };
 
 /* Three lines of the log. */
 void sluice_introduce(const struct sluice_introduction *facts);
-
-/* Whether a server that listens there can be reached from this machine alone. */
-bool sluice_is_loopback(const char *listen);
 
 #endif

@@ -1,15 +1,18 @@
 #include "base/clock.h"
-#include "base/host_port.h"
 #include "base/log.h"
 #include "base/quit.h"
+#include "crypto/secret.h"
 #include "rpc/rpc.h"
+#include "storage_server/decoder_process.h"
+#include "storage_server/decoders.h"
 #include "storage_server/descriptors.h"
-#include "storage_server/disk_gate.h"
 #include "storage_server/last_words.h"
+#include "storage_server/notify.h"
 #include "storage_server/options.h"
-#include "storage_server/prep_limits.h"
-#include "storage_server/self_watch.h"
+#include "storage_server/sandbox.h"
 #include "storage_server/server.h"
+#include "storage_server/serving.h"
+#include "storage_server/token_file.h"
 #include "storage_server/tuning.h"
 
 #include <pthread.h>
@@ -33,25 +36,6 @@ static void end_deaf(void *ctx)
     sluice_log(SLUICE_LOG_ERROR, "nobody can connect to the server any more: it ends");
     atomic_store(&is_deaf, true);
     sluice_quit_request();
-}
-
-static sluice_status check_itself(void *ctx, unsigned timeout_ms, struct sluice_err *err)
-{
-    return sluice_storage_server_check(ctx, timeout_ms, err);
-}
-
-/* NULL: not asked for. */
-static sluice_status watch_itself(const struct sluice_server_options *options,
-                                  struct sluice_storage_server *server,
-                                  struct sluice_self_watch **watch, struct sluice_err *err)
-{
-    const struct sluice_self_watch_options self = {
-        .check = check_itself,
-        .on_deaf = end_deaf,
-        .ctx = server,
-        .interval_ms = (unsigned)(options->self_check_s * 1000 + 0.5),
-    };
-    return self.interval_ms > 0 ? sluice_self_watch_open(&self, watch, err) : SLUICE_OK;
 }
 
 static void print_stats(struct sluice_storage_server *server)
@@ -120,38 +104,56 @@ static int speak(void *ctx)
 
 /* Stops the server within the grace period and prints its counters. */
 static void stop(struct ending *ending, struct sluice_last_words *words,
-                 struct sluice_self_watch *self, double grace_s)
+                 struct sluice_serving *serving)
 {
-    struct sluice_storage_server *server = ending->server;
+    const double grace_s = serving->options->grace_s;
     sluice_last_words_at(words, sluice_clock_ns() + (uint64_t)(grace_s * 1e9) + END_NS);
-    sluice_self_watch_close(self);
-    sluice_log(SLUICE_LOG_INFO, "stopping: answering what was accepted");
-    sluice_storage_server_stop(server);
+    const uint64_t num_unanswered = sluice_serving_stop(serving);
     pthread_mutex_lock(&ending->lock);
-    ending->num_unanswered = sluice_storage_server_num_unanswered(server);
+    ending->num_unanswered = num_unanswered;
     ending->has_stats = true;
     ending->server = NULL;
     pthread_mutex_unlock(&ending->lock);
-    tell_unanswered(ending->num_unanswered);
-    print_stats(server);
-    if (sluice_storage_server_num_hanging(server))
+    tell_unanswered(num_unanswered);
+    print_stats(serving->server);
+    if (sluice_storage_server_num_hanging(serving->server))
         sluice_last_words_at(words, sluice_clock_ns() + LEAVE_NS);
 }
 
-/* NULL: not asked for, or not possible here; then the reads have their I/O class only. */
-static struct sluice_disk_gate *open_gate(const struct sluice_server_options *options)
+/* Until one of them asks for the end. */
+static void answer_signals(const struct sluice_serving *serving, const struct sluice_notify *notify)
 {
-    struct sluice_disk_gate *gate = NULL;
+    for (;;) {
+        sluice_notify_alive(notify);
+        const enum sluice_quit_event event = sluice_quit_wait(notify->interval_ms);
+        if (event == SLUICE_QUIT_REPORT)
+            print_stats(serving->server);
+        else if (event == SLUICE_QUIT_REREAD)
+            sluice_storage_server_reread(serving->server);
+        else if (event == SLUICE_QUIT_STOP)
+            return;
+    }
+}
+
+/* offload_server --hash-token NAME */
+static int hash_token(int argc, char **argv)
+{
     struct sluice_err err = {0};
-    if (strcmp(options->prep_io, "idle") == 0 &&
-        sluice_disk_gate_open("", options->root, &gate, &err) != SLUICE_OK)
-        sluice_log(SLUICE_LOG_WARN, "--prep-io idle: %s; other programs' reads are not seen",
-                   err.text);
-    return gate;
+    if (argc != 3) {
+        sluice_log(SLUICE_LOG_ERROR, "--hash-token takes a name and nothing else; the token comes "
+                                     "from standard input");
+        return 2;
+    }
+    if (sluice_token_print_line(argv[2], &err) == SLUICE_OK)
+        return 0;
+    sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
+    return 1;
 }
 
 int main(int argc, char **argv)
 {
+    if (argc >= 2 && strcmp(argv[1], "--hash-token") == 0)
+        return hash_token(argc, argv);
     struct sluice_server_options options = sluice_server_options_init();
     const struct sluice_cli_result parsed = sluice_server_options_parse(&options, argc, argv);
     if (parsed.should_exit)
@@ -159,72 +161,49 @@ int main(int argc, char **argv)
 
     sluice_log_set_program("offload_server");
     sluice_rpc_process_init();
+    options.owns_process = true;
+    if (options.tls_key || options.tokens)
+        sluice_secret_keep_from_core_dumps();
     struct sluice_err err = {0};
-    struct sluice_storage_server *server = NULL;
     sluice_quit_on_hangup(SLUICE_QUIT_REREAD);
-    sluice_status status = sluice_quit_init(&err);
-    options.disk_gate = open_gate(&options);
-    const struct sluice_prep_limits_options limits = {
-        .has_nice = options.has_prep_nice,
-        .nice = (int)options.prep_nice,
-        .policy = options.prep_sched,
-        /* The scheduler bfq gives the idle class little even while nobody else reads.  With a gate
-         * the class is not needed. */
-        .io_class = options.disk_gate ? "low" : options.prep_io,
-        .cgroup = options.prep_cgroup,
-        .cpu_max = options.prep_cpu_max,
-    };
+    sluice_status status = sluice_sandbox_begin(&err);
+    if (status == SLUICE_OK && options.isolates_decoders)
+        status = sluice_decoder_process_open(sluice_decoder_process_serve, &options.decoders, &err);
+    if (status == SLUICE_OK)
+        status = sluice_quit_init(&err);
+    struct sluice_serving serving = {.options = &options, .on_deaf = end_deaf};
+    struct sluice_notify notify;
+    sluice_notify_open(&notify);
     if (status == SLUICE_OK &&
         (sluice_descriptors_share(sluice_descriptors_raise(), &options, &err) != SLUICE_OK ||
-         sluice_prep_limits_open(&limits, &options.prep_limits, &err) != SLUICE_OK)) {
+         sluice_serving_limit(&serving, &err) != SLUICE_OK ||
+         sluice_sandbox_enter(&options, &err) != SLUICE_OK)) {
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
-        sluice_disk_gate_close(options.disk_gate);
+        sluice_serving_close(&serving);
         return 2; /* a flag that cannot be honoured here */
     }
     if (status == SLUICE_OK)
-        status = sluice_storage_server_create(&options, NULL, &server, &err);
-    struct ending ending = {.lock = PTHREAD_MUTEX_INITIALIZER, .server = server};
+        status = sluice_serving_open(&serving, &err);
+    struct ending ending = {.lock = PTHREAD_MUTEX_INITIALIZER, .server = serving.server};
     struct sluice_last_words *words = NULL;
     if (status == SLUICE_OK)
         status = sluice_last_words_open(speak, &ending, &words, &err);
-    struct sluice_metrics_server *metrics = NULL;
-    if (status == SLUICE_OK && options.metrics)
-        status = sluice_storage_server_serve_metrics(server, options.metrics, &metrics, &err);
-    struct sluice_self_watch *self = NULL;
-    if (status == SLUICE_OK)
-        status = watch_itself(&options, server, &self, &err);
     if (status != SLUICE_OK) {
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
-        sluice_last_words_close(words);
-        sluice_metrics_server_destroy(metrics);
-        sluice_storage_server_destroy(server);
-        sluice_prep_limits_close(options.prep_limits);
-        sluice_disk_gate_close(options.disk_gate);
+        sluice_serving_close(&serving);
         return 1;
     }
-    if (metrics)
-        sluice_log(SLUICE_LOG_INFO, "metrics at port %d", sluice_metrics_server_port(metrics));
-
-    sluice_storage_server_introduce(server, &options);
-    char address[SLUICE_HOST_PORT_BYTES];
-    sluice_storage_server_address(server, options.listen, address);
-    printf("listening on %s\n", address);
+    sluice_sandbox_introduce();
+    printf("listening on %s\n", serving.address);
     fflush(stdout);
+    sluice_notify_ready(&notify, serving.address);
 
-    for (;;) {
-        const enum sluice_quit_event event = sluice_quit_wait(-1);
-        if (event == SLUICE_QUIT_REPORT)
-            print_stats(server);
-        else if (event == SLUICE_QUIT_REREAD)
-            sluice_storage_server_reread(server);
-        else if (event == SLUICE_QUIT_STOP)
-            break;
-    }
-    stop(&ending, words, self, options.grace_s);
-    sluice_metrics_server_destroy(metrics);
-    sluice_storage_server_destroy(server);
-    sluice_prep_limits_close(options.prep_limits);
-    sluice_disk_gate_close(options.disk_gate);
+    answer_signals(&serving, &notify);
+    sluice_notify_stopping(&notify);
+    stop(&ending, words, &serving);
+    sluice_notify_close(&notify);
+    sluice_serving_close(&serving);
+    sluice_decoders_close(options.decoders);
     sluice_last_words_close(words);
     return exit_code(ending.num_unanswered);
 }

@@ -143,6 +143,7 @@ static void *thread_main(void *ctx)
 {
     struct sluice_memory_budget *budget = ctx;
     uint64_t measured_ns = 0;
+    pthread_setname_np(pthread_self(), "memory");
     pthread_mutex_lock(&budget->lock);
     while (!budget->is_closed) {
         const uint64_t due_ns = measured_ns + MEMORY_MEASURE_NS;
@@ -183,7 +184,6 @@ sluice_status sluice_memory_budget_create(const struct sluice_memory_options *op
         return sluice_fail(err, SLUICE_E_IO, "cannot start the thread of the memory budget: %s",
                            strerror(failed));
     }
-    pthread_setname_np(b->thread, "memory");
     b->has_thread = true;
     *budget = b;
     return SLUICE_OK;

@@ -1,5 +1,7 @@
 #include "storage_server/metrics.h"
 
+#include "storage_server/workers.h"
+
 #include <stdio.h>
 
 static void put_choices(struct sluice_exposition *page, const struct sluice_wire_stats *stats,
@@ -110,6 +112,8 @@ static void put_queues(struct sluice_exposition *page, const struct sluice_serve
                               "Samples answered with an error after --sample-timeout.");
     sluice_exposition_gauge(page, "sluice_serving", counts->is_serving,
                             "1 while the health is SERVING, else 0; /healthz says why.");
+    sluice_exposition_gauge(page, "sluice_root_available", counts->has_root,
+                            "1 while the root is where it was, else 0.");
 }
 
 static void put_files(struct sluice_exposition *page, const struct sluice_wire_stats *stats)
@@ -152,15 +156,49 @@ static void put_dataset(struct sluice_exposition *page, const struct sluice_serv
                             "Length of their files.");
 }
 
+static void put_reasons(struct sluice_exposition *page, const char *const *reasons,
+                        size_t num_reasons, const uint64_t *values)
+{
+    for (size_t i = 0; i < num_reasons; i++) {
+        const struct sluice_label label = {"reason", reasons[i]};
+        sluice_exposition_count(page, &label, 1, values[i]);
+    }
+}
+
 static void put_connections(struct sluice_exposition *page,
                             const struct sluice_server_counts *counts)
 {
+    static const char *const connection_reasons[SLUICE_RPC_NUM_REFUSALS] = {
+        [SLUICE_RPC_REFUSED_FULL] = "connections",
+        [SLUICE_RPC_REFUSED_HOST_FULL] = "host",
+        [SLUICE_RPC_REFUSED_PAUSED] = "paused",
+        [SLUICE_RPC_REFUSED_NO_DESCRIPTOR] = "descriptors",
+    };
+    static const char *const call_reasons[SLUICE_NUM_REFUSALS] = {
+        [SLUICE_REFUSED_NO_TOKEN] = "no_token",
+        [SLUICE_REFUSED_UNKNOWN_TOKEN] = "unknown_token",
+        [SLUICE_REFUSED_OTHER_DATA] = "other_data",
+        [SLUICE_REFUSED_CONNECTIONS] = "connections",
+    };
+    if (counts->certificate_end)
+        sluice_exposition_gauge(page, "sluice_certificate_expiry_timestamp_seconds",
+                                (double)counts->certificate_end,
+                                "When the certificate that is served ends, in Unix time; absent "
+                                "without TLS.");
     sluice_exposition_gauge(page, "sluice_streams", counts->stats.streams,
                             "Fetch streams that are open.");
     sluice_exposition_gauge(page, "sluice_connections", counts->connections.open,
                             "Connections that are open.");
-    sluice_exposition_counter(page, "sluice_refused_connections_total", counts->connections.refused,
-                              "Connections closed as they came: above a limit.");
+    sluice_exposition_family(page, "sluice_refused_connections_total", SLUICE_COUNTER,
+                             "Connections closed as they came, by reason: connections and host (as "
+                             "many as may be are there), paused (one of the host was cut just "
+                             "before), descriptors (none is left).");
+    put_reasons(page, connection_reasons, SLUICE_RPC_NUM_REFUSALS, counts->connections.refused);
+    sluice_exposition_family(page, "sluice_refused_calls_total", SLUICE_COUNTER,
+                             "Calls that no token allowed, by reason: no_token, unknown_token, "
+                             "other_data (the token is for another root), connections (it has as "
+                             "many as it may have).");
+    put_reasons(page, call_reasons, SLUICE_NUM_REFUSALS, counts->refused_calls.calls);
     sluice_exposition_counter(page, "sluice_cut_connections_total", counts->connections.cut,
                               "Connections cut because of a flood of HTTP/2 frames.");
     sluice_exposition_counter(page, "sluice_damaged_requests_total",
@@ -185,6 +223,26 @@ static void put_memory(struct sluice_exposition *page, const struct sluice_serve
     if (counts->resident_bytes)
         sluice_exposition_gauge(page, "sluice_process_resident_bytes",
                                 (double)counts->resident_bytes, "Memory of the whole server.");
+}
+
+static void put_decoders(struct sluice_exposition *page, const struct sluice_decoder_counts *counts)
+{
+    static const char *const causes[SLUICE_NUM_DECODER_ENDS] = {
+        [SLUICE_DECODER_CRASHED] = "crashed",
+        [SLUICE_DECODER_KILLED] = "killed",
+        [SLUICE_DECODER_HUNG] = "hung",
+        [SLUICE_DECODER_LIED] = "bad_answer",
+    };
+    sluice_exposition_gauge(page, "sluice_decoders", (double)counts->running,
+                            "Decoder processes (--isolate-decoders).");
+    sluice_exposition_family(page, "sluice_decoder_ends_total", SLUICE_COUNTER,
+                             "Decoder processes that ended at a sample, by how.");
+    for (size_t i = 0; i < SLUICE_NUM_DECODER_ENDS; i++) {
+        const struct sluice_label label = {"cause", causes[i]};
+        sluice_exposition_count(page, &label, 1, counts->ends[i]);
+    }
+    sluice_exposition_counter(page, "sluice_decoder_misses_total", counts->missed,
+                              "Samples sent as files because a worker had no decoder.");
 }
 
 enum client_count { SAMPLES, BYTES, ERRORS, STREAMS };
@@ -214,6 +272,8 @@ void sluice_metrics_write(const struct sluice_server_counts *counts, struct slui
     put_dataset(page, counts);
     put_connections(page, counts);
     put_memory(page, counts);
+    if (counts->has_decoders)
+        put_decoders(page, &counts->decoders);
     put_clients(page, counts, SAMPLES, "sluice_client_samples_total",
                 "Samples sent, by client (the name that it gave itself, or its address) and "
                 "address; the 64 most recent, the rest is client other.");

@@ -1,20 +1,22 @@
 #ifndef SLUICE_STORAGE_SERVER_METRICS_H
 #define SLUICE_STORAGE_SERVER_METRICS_H
 
+#include "base/worker_pool.h"
 #include "metrics/exposition.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/client_table.h"
+#include "storage_server/decoders.h"
 #include "storage_server/memory_budget.h"
+#include "storage_server/security.h"
 #include "storage_server/stats.h"
-#include "storage_server/workers.h"
 #include "wire/wire.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The server's page for monitoring systems (metrics/metrics_server.h).  docs/OPERATIONS.md lists
- * the series; their names are a promise to dashboards.
+/* The server's page for monitoring systems (metrics/metrics_server.h).  docs/operations/server.md
+ * lists the series; their names are a promise to dashboards.
  *
  * Threads: pure functions. */
 
@@ -34,8 +36,12 @@ struct sluice_server_counts {
     struct sluice_worker_pool_stats groups[2]; /* by enum sluice_worker_group */
     uint64_t unanswered;                       /* requests that were accepted */
     uint64_t timeouts;                         /* --sample-timeout */
-    unsigned hanging;                          /* workers */
-    bool is_serving;
+    struct sluice_refusals refused_calls;
+    int64_t certificate_end; /* seconds of Unix time; 0: no TLS */
+    unsigned hanging;        /* workers */
+    bool has_decoders;       /* --isolate-decoders, and these are theirs: */
+    struct sluice_decoder_counts decoders;
+    bool is_serving, has_root; /* has_root: the data is where it was */
 };
 
 void sluice_metrics_write(const struct sluice_server_counts *counts,

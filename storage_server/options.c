@@ -4,18 +4,22 @@
 #include "base/text.h"
 #include "datasets/jpeg_index_file.h"
 #include "datasets/manifest.h"
+#include "image/jpeg_crop.h"
 #include "metrics/metrics_server.h"
+#include "storage_server/security.h"
 
 #include <string.h>
 
 static const char *const huffman_choices[] = {"fast", "optimal", NULL};
 static const char *const sched_choices[] = {"normal", "idle", NULL};
+static const char *const sandbox_choices[] = {"auto", "on", "off", NULL};
 static const char *const io_choices[] = {"normal", "low", "idle", NULL};
 
-enum { DATA, NET, WORK, OTHERS, WATCH };
+enum { DATA, NET, ACCESS, WORK, OTHERS, WATCH };
 static const char *const groups[] = {
     [DATA] = "data",
     [NET] = "network",
+    [ACCESS] = "who may connect",
     [WORK] = "workers",
     [OTHERS] = "other programs of this node come first",
     [WATCH] = "monitoring and shutdown",
@@ -39,8 +43,50 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.listen,
      .arg = "HOST:PORT",
-     .help = "Address to serve on. Without a HOST (\":50051\") all of this machine; port 0 takes a "
-             "free one."},
+     .help = "Address to serve on. Without a HOST (\":50051\") all of this machine's, which needs "
+             "--tls-cert or --insecure, as does any but this machine's own 127.0.0.1; port 0 takes "
+             "a free one."},
+    {.name = "insecure",
+     .group = ACCESS,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.is_insecure,
+     .help = "Listen at an address of other machines without TLS: whoever reaches it reads every "
+             "sample. For a network that you trust."},
+    {.name = "tls-cert",
+     .group = ACCESS,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.tls_cert,
+     .arg = "FILE",
+     .help = "Encrypt with TLS 1.2 or newer: this server's certificate in PEM, followed by those "
+             "between it and its CA. Read again when it changes, and at SIGHUP.",
+     .default_text = "no TLS"},
+    {.name = "tls-key",
+     .group = ACCESS,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.tls_key,
+     .arg = "FILE",
+     .help = "The key of --tls-cert, in PEM, without a passphrase."},
+    {.name = "tls-client-ca",
+     .group = ACCESS,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.tls_client_ca,
+     .arg = "FILE",
+     .help = "Take only clients that show a certificate of this CA (mutual TLS).",
+     .default_text = "clients need no certificate"},
+    {.name = "tokens",
+     .group = ACCESS,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.tokens,
+     .arg = "FILE",
+     .help = "Take only calls with a token of this file, which has a line for each: its name, its "
+             "hash ('offload_server --hash-token NAME' prints the line for a token on standard "
+             "input), and what it may take. SIGHUP reads it again.",
+     .default_text = "no token is needed"},
+    {.name = "data-transfer",
+     .group = ACCESS,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.has_data_transfer,
+     .help = "Serve the DataTransfer service of the original implementation, too, to its clients."},
     {.name = "max-connections",
      .group = NET,
      .type = SLUICE_OPTION_UINT,
@@ -60,6 +106,14 @@ static const struct sluice_option table[] = {
      .help = "The same for each host: an IPv4 address, or an IPv6 network of 64 bits. Behind a "
              "proxy all clients are one host.",
      .default_text = "half of --max-connections"},
+    {.name = "trace",
+     .group = WATCH,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.trace,
+     .arg = "FILE",
+     .help = "Append the route of the samples that a client wants traced (its --trace-sample) to "
+             "this file, as OpenTelemetry's spans in lines of JSON, 1000 a second at most.",
+     .default_text = "nothing is traced"},
     {.name = "metrics",
      .group = WATCH,
      .type = SLUICE_OPTION_STRING,
@@ -205,6 +259,15 @@ static const struct sluice_option table[] = {
      .choices = huffman_choices,
      .help = "Huffman tables of the JPEG crops that are sent. fast: those of the file; optimal: "
              "made for each crop, which is smaller and slower."},
+    {.name = "jpeg-crop-restart",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.jpeg_crop_restart,
+     .arg = "N",
+     .max = SLUICE_JPEG_MAX_RESTART_INTERVAL,
+     .help = "The fewest JPEG blocks (MCUs) between two restart markers of a JPEG crop. A client "
+             "that decodes with many threads asks for such markers; one that asks for a shorter "
+             "interval gets this one. 0: none for anybody, but one for each row of blocks."},
     {.name = "manifest",
      .group = DATA,
      .type = SLUICE_OPTION_STRING,
@@ -239,6 +302,23 @@ static const struct sluice_option table[] = {
      .help = "Time that a thread may take to read and preprocess one sample, as when a disk "
              "hangs. Then the sample is answered with an error, which the client tries again. "
              "After half of it the server says that it is not healthy."},
+    {.name = "sandbox",
+     .group = DATA,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &given.sandbox,
+     .arg = "MODE",
+     .choices = sandbox_choices,
+     .help = "Give up, before anything is read, what serving does not need: other files, other "
+             "ports, other programs. auto: as far as this kernel can, and the folder around the "
+             "root stays readable, for a root that is replaced; on: all of it, or an error; off: "
+             "nothing."},
+    {.name = "isolate-decoders",
+     .group = DATA,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.isolates_decoders,
+     .help = "Parse images in processes of their own, one for each preprocessing thread, which may "
+             "open no file and no connection. A file that makes one crash, hang or take too much "
+             "memory costs that sample, and the server goes on."},
     {.name = "verify",
      .group = DATA,
      .type = SLUICE_OPTION_FLAG,
@@ -261,24 +341,30 @@ static const struct sluice_option table[] = {
      .help = "Time after SIGTERM in which accepted requests are still answered."},
 };
 
+static sluice_status check_given(const struct sluice_cli_result *parsed, struct sluice_err *err);
+
 static const struct sluice_cli cli = {
     .program = "offload_server",
+    .check = check_given,
     .summary = "Serves images, preprocessed as far as each request asks, over gRPC.",
     .options = table,
     .num_options = SLUICE_ARRAY_LEN(table),
     .groups = groups,
     .epilog =
         "Prints 'listening on HOST:PORT' when it is ready, and its counters as a line of JSON "
-        "on SIGUSR1 and at the end. SIGHUP reads the list of samples again. SIGTERM stops it: what "
+        "on SIGUSR1 and at the end. SIGHUP reads the list of samples, the certificates and the "
+        "tokens again. SIGTERM stops it: what "
         "was accepted is answered within "
         "--grace, and a second later the process has ended, with exit code 3 if requests were "
-        "left without an answer; a second SIGTERM ends it at once.",
+        "left without an answer; a second SIGTERM ends it at once. 'offload_server --hash-token "
+        "NAME' "
+        "prints the line of --tokens for a token that it reads from standard input.",
 };
 
 struct sluice_server_options sluice_server_options_init(void)
 {
     return (struct sluice_server_options){
-        .listen = "0.0.0.0:50051",
+        .listen = "127.0.0.1:50051",
         .grpc_workers = 4,
         .io_workers = 2,
         /* Above what a few clients have in flight, so that a burst waits and only
@@ -289,12 +375,14 @@ struct sluice_server_options sluice_server_options_init(void)
         .max_image_pixels = 178956970, /* Pillow's limit against decompression bombs */
         .max_file_bytes = 32u << 20,
         .jpeg_crop_huffman = "fast",
+        .jpeg_crop_restart = 1,
         .jpeg_index = "auto",
         .self_check_s = 10,
         .grace_s = 10,
         .sample_timeout_s = 60,
         .prep_sched = "normal",
         .prep_io = "normal",
+        .sandbox = "auto",
     };
 }
 
@@ -322,19 +410,20 @@ static sluice_status check(const struct sluice_server_options *options, const ch
         return sluice_fail(err, SLUICE_E_INVALID, "%slisten: %s", dashes, why.text);
     if (check_metrics(options->metrics, &why) != SLUICE_OK)
         return sluice_fail(err, SLUICE_E_INVALID, "%smetrics: %s", dashes, why.text);
-    return SLUICE_OK;
+    return sluice_security_check(options, dashes, err);
+}
+
+static sluice_status check_given(const struct sluice_cli_result *parsed, struct sluice_err *err)
+{
+    (void)parsed;
+    return check(&given, "--", err);
 }
 
 struct sluice_cli_result sluice_server_options_parse(struct sluice_server_options *options,
                                                      int argc, char **argv)
 {
     given = *options;
-    struct sluice_cli_result result = sluice_cli_parse(&cli, argc, argv);
-    struct sluice_err err = {0};
-    if (!result.should_exit && check(&given, "--", &err) != SLUICE_OK) {
-        result.should_exit = true;
-        result.exit_code = sluice_cli_usage_error(&cli, "%s", err.text);
-    }
+    const struct sluice_cli_result result = sluice_cli_parse(&cli, argc, argv);
     *options = given;
     return result;
 }

@@ -12,12 +12,17 @@
  *
  * Threads: parse at start, on the main thread; init and set on any. */
 
+struct sluice_decoders;
 struct sluice_disk_gate;
 struct sluice_prep_limits;
 
 struct sluice_server_options {
     const char *root;                                   /* folder of the images; required */
-    const char *listen;                                 /* "0.0.0.0:50051"; port 0: a free one */
+    const char *listen;                                 /* "127.0.0.1:50051"; port 0: a free one */
+    bool is_insecure;                                   /* other machines may connect without TLS */
+    const char *tls_cert, *tls_key, *tls_client_ca;     /* PEM files; NULL: none */
+    const char *tokens;                                 /* token_file.h; NULL: no token is needed */
+    bool has_data_transfer;                             /* the original's service, too */
     uint64_t max_connections, max_connections_per_host; /* 0: by the descriptors (descriptors.h) */
     uint64_t grpc_workers;
     uint64_t prep_workers;   /* 0: one for each core this process may use */
@@ -30,14 +35,18 @@ struct sluice_server_options {
     uint64_t max_file_bytes;
     uint64_t memory_limit;         /* bytes; 0: as memory_limit.h finds it */
     const char *jpeg_crop_huffman; /* "fast" or "optimal" */
+    uint64_t jpeg_crop_restart;    /* the fewest MCUs between markers; 0: as if none were asked */
     const char *manifest;          /* a file; NULL: the root's, or a scan */
     const char *jpeg_index;        /* "auto", "off" or a file */
     bool should_verify;            /* hash the content of every file that is read */
     bool is_strict;                /* an image that is passed over is an error */
+    const char *trace;             /* a file; NULL: nothing is traced */
     const char *metrics;           /* "127.0.0.1:9464"; NULL: no metrics are served */
     double self_check_s;           /* between two connections of the server to itself; 0: none */
     double grace_s;                /* for accepted requests, after a stop was asked for */
     double sample_timeout_s;       /* for a worker's job (watchdog.h) */
+    const char *sandbox;           /* "auto", "on" or "off" (sandbox.h); of offload_server alone */
+    bool isolates_decoders;        /* decoders.h; of offload_server alone */
 
     /* prep_limits.h says what these mean. */
     uint64_t prep_nice; /* if has_prep_nice */
@@ -48,6 +57,9 @@ struct sluice_server_options {
      */
     struct sluice_prep_limits *prep_limits;
     struct sluice_disk_gate *disk_gate;
+    struct sluice_tracer *tracer;
+    struct sluice_decoders *decoders; /* if isolates_decoders */
+    bool owns_process;                /* not a flag: malloc may be tuned for it (memory_limit.h) */
 };
 
 /* The defaults. */

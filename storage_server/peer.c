@@ -30,23 +30,58 @@ static bool take_address(const char *start, char *address, size_t room)
     return true;
 }
 
-void sluice_peer_host(const char *peer, char host[static SLUICE_PEER_HOST])
+/* What an address of "ipv4:" or "ipv6:" is, one of a mapped IPv4 address being that one. */
+enum family { NEITHER, IPV4, IPV6 };
+
+static enum family parse(const char *peer, struct in_addr *four, struct in6_addr *six)
 {
     char address[SLUICE_PEER_HOST];
-    struct in6_addr six;
-    struct in_addr four;
     const bool is_ip = (strncmp(peer, "ipv4:", 5) == 0 || strncmp(peer, "ipv6:", 5) == 0) &&
                        take_address(peer + 5, address, sizeof(address));
-    if (is_ip && inet_pton(AF_INET, address, &four) == 1) {
+    if (is_ip && inet_pton(AF_INET, address, four) == 1)
+        return IPV4;
+    if (!is_ip || inet_pton(AF_INET6, address, six) != 1)
+        return NEITHER;
+    if (!IN6_IS_ADDR_V4MAPPED(six))
+        return IPV6;
+    memcpy(four, &six->s6_addr[12], sizeof(*four));
+    return IPV4;
+}
+
+void sluice_peer_host(const char *peer, char host[static SLUICE_PEER_HOST])
+{
+    struct in6_addr six;
+    struct in_addr four;
+    switch (parse(peer, &four, &six)) {
+    case IPV4:
         (void)inet_ntop(AF_INET, &four, host, SLUICE_PEER_HOST);
-    } else if (is_ip && inet_pton(AF_INET6, address, &six) == 1) {
-        if (IN6_IS_ADDR_V4MAPPED(&six)) {
-            (void)inet_ntop(AF_INET, &six.s6_addr[12], host, SLUICE_PEER_HOST);
-        } else {
-            memset(&six.s6_addr[8], 0, 8);
-            (void)inet_ntop(AF_INET6, &six, host, SLUICE_PEER_HOST);
-        }
-    } else {
+        break;
+    case IPV6:
+        memset(&six.s6_addr[8], 0, 8);
+        (void)inet_ntop(AF_INET6, &six, host, SLUICE_PEER_HOST);
+        break;
+    case NEITHER:
         snprintf(host, SLUICE_PEER_HOST, "%s", peer);
+        break;
+    }
+}
+
+void sluice_peer_text(const char *peer, char text[static SLUICE_PEER_TEXT])
+{
+    struct in6_addr six;
+    struct in_addr four;
+    char address[INET6_ADDRSTRLEN];
+    switch (parse(peer, &four, &six)) {
+    case IPV4:
+        (void)inet_ntop(AF_INET, &four, address, sizeof(address));
+        snprintf(text, SLUICE_PEER_TEXT, "%s%s", address, strrchr(peer, ':'));
+        break;
+    case IPV6:
+        (void)inet_ntop(AF_INET6, &six, address, sizeof(address));
+        snprintf(text, SLUICE_PEER_TEXT, "[%s]%s", address, strrchr(peer, ':'));
+        break;
+    case NEITHER:
+        snprintf(text, SLUICE_PEER_TEXT, "%s", peer);
+        break;
     }
 }

@@ -16,4 +16,9 @@
  * IPv4 address.  Any other text is returned as it is, cut to the room. */
 void sluice_peer_host(const char *peer, char host[static SLUICE_PEER_HOST]);
 
+/* For people: the address with its port, "10.0.0.1:4242" or "[2001:db8::1]:4242".  Any other text
+ * is returned as it is, cut to the room. */
+#define SLUICE_PEER_TEXT 80
+void sluice_peer_text(const char *peer, char text[static SLUICE_PEER_TEXT]);
+
 #endif

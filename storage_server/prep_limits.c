@@ -117,11 +117,11 @@ static const char *threads_file(const struct group *group)
 }
 
 static sluice_status move(const struct sluice_prep_limits *limits, const struct group *group,
-                          const char *folder, struct sluice_err *err)
+                          const char *folder, pid_t tid, struct sluice_err *err)
 {
-    char tid[24];
-    snprintf(tid, sizeof(tid), "%ld", (long)gettid());
-    const int error = write_file(limits, folder, threads_file(group), tid);
+    char text[24];
+    snprintf(text, sizeof(text), "%ld", (long)tid);
+    const int error = write_file(limits, folder, threads_file(group), text);
     if (!error)
         return SLUICE_OK;
     const char *hint = "";
@@ -145,21 +145,22 @@ static void leave_first(struct sluice_prep_limits *limits, size_t num_groups, bo
         const struct group *group = &limits->groups[i];
         struct sluice_err err = {0};
         if ((is_preprocessing || group->is_for_all) &&
-            move(limits, group, group->home, &err) != SLUICE_OK)
+            move(limits, group, group->home, gettid(), &err) != SLUICE_OK)
             warn_once(limits, HOME, err.text);
     }
 }
 
 static sluice_status join_groups(struct sluice_prep_limits *limits, bool is_preprocessing,
-                                 struct sluice_err *err)
+                                 pid_t tid, struct sluice_err *err)
 {
     for (size_t i = 0; i < limits->num_groups; i++) {
         const struct group *group = &limits->groups[i];
         if (!is_preprocessing && !group->is_for_all)
             continue;
-        const sluice_status status = move(limits, group, group->folder, err);
+        const sluice_status status = move(limits, group, group->folder, tid, err);
         if (status != SLUICE_OK) {
-            leave_first(limits, i, is_preprocessing);
+            if (tid == gettid())
+                leave_first(limits, i, is_preprocessing);
             return status;
         }
     }
@@ -386,14 +387,32 @@ static bool has_children(const char *folder)
     return is_found;
 }
 
+static void folder_above(const struct group *group, path_text above)
+{
+    memcpy(above, group->folder, sizeof(path_text));
+    *strrchr(above, '/') = '\0';
+}
+
+void sluice_prep_limits_folders(const struct sluice_prep_limits *limits,
+                                void (*visit)(void *ctx, const char *folder, bool is_above),
+                                void *ctx)
+{
+    for (size_t i = 0; limits && i < limits->num_groups; i++) {
+        path_text above;
+        folder_above(&limits->groups[i], above);
+        visit(ctx, limits->groups[i].folder, false);
+        visit(ctx, limits->groups[i].home, false);
+        visit(ctx, above, true);
+    }
+}
+
 /* Takes back what open did, as far as it came. */
 static void undo(struct sluice_prep_limits *limits)
 {
     for (size_t i = limits->num_groups; i-- > 0;) {
         const struct group *group = &limits->groups[i];
         path_text above;
-        memcpy(above, group->folder, sizeof(above));
-        *strrchr(above, '/') = '\0';
+        folder_above(group, above);
         int error = 0;
         const char *what = "";
         for (size_t k = limits->num_found; i == 0 && !error && k-- > 0;) {
@@ -426,7 +445,7 @@ static sluice_status set_up(struct sluice_prep_limits *limits, struct sluice_err
     set_weight(limits, &limits->groups[0]);
 
     /* Whether threads may join shows only if one tries: better now than when workers start. */
-    status = join_groups(limits, true, err);
+    status = join_groups(limits, true, gettid(), err);
     if (status == SLUICE_OK)
         leave_first(limits, limits->num_groups, true);
     return status;
@@ -489,12 +508,11 @@ void sluice_prep_limits_close(struct sluice_prep_limits *limits)
 
 /* --- on workers --- */
 
-sluice_status sluice_prep_limits_enter(struct sluice_prep_limits *limits, bool is_preprocessing,
-                                       struct sluice_err *err)
+static sluice_status enter(struct sluice_prep_limits *limits, bool is_preprocessing, pid_t tid,
+                           struct sluice_err *err)
 {
     if (!limits)
         return SLUICE_OK;
-    const pid_t tid = gettid();
     char text[128];
     if (limits->options.has_nice &&
         setpriority(PRIO_PROCESS, (id_t)tid, limits->options.nice) != 0) {
@@ -519,7 +537,19 @@ sluice_status sluice_prep_limits_enter(struct sluice_prep_limits *limits, bool i
                  strerror(errno));
         warn_once(limits, IO_CLASS, text);
     }
-    return join_groups(limits, is_preprocessing, err);
+    return join_groups(limits, is_preprocessing, tid, err);
+}
+
+sluice_status sluice_prep_limits_enter(struct sluice_prep_limits *limits, bool is_preprocessing,
+                                       struct sluice_err *err)
+{
+    return enter(limits, is_preprocessing, gettid(), err);
+}
+
+sluice_status sluice_prep_limits_enter_decoder(struct sluice_prep_limits *limits, pid_t pid,
+                                               struct sluice_err *err)
+{
+    return enter(limits, true, pid, err);
 }
 
 void sluice_prep_limits_leave(struct sluice_prep_limits *limits, bool is_preprocessing)

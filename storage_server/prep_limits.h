@@ -4,7 +4,6 @@
 #include "base/error.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <sys/types.h>
 
 /* Limits of the worker threads, so that other programs of the storage node come first: nice value,
@@ -67,9 +66,20 @@ void sluice_prep_limits_close(struct sluice_prep_limits *limits);
 SLUICE_MUST_USE sluice_status sluice_prep_limits_enter(struct sluice_prep_limits *limits,
                                                        bool is_preprocessing,
                                                        struct sluice_err *err);
+/* The same for another process of one thread, a worker's decoder, from its parent's groups.  It
+ * leaves the groups by ending. */
+SLUICE_MUST_USE sluice_status sluice_prep_limits_enter_decoder(struct sluice_prep_limits *limits,
+                                                               pid_t pid, struct sluice_err *err);
 /* Called by a worker that entered, before it ends: only an empty group can be removed, and a thread
  * may stay in it for a moment after it was joined.  Nice value, policy and class stay. */
 void sluice_prep_limits_leave(struct sluice_prep_limits *limits, bool is_preprocessing);
+
+/* Calls `visit` with each folder of which enter, leave and close write files: the groups, those
+ * that threads come from, and (is_above) those from which groups are removed.  NULL limits: none.
+ */
+void sluice_prep_limits_folders(const struct sluice_prep_limits *limits,
+                                void (*visit)(void *ctx, const char *folder, bool is_above),
+                                void *ctx);
 
 /* The cores that threads like `tid` may use together, now: the least of the CPUs it may run on, the
  * quotas of its group and of those above, and cpu_max.  Above 0; may be a fraction.  tid 0: the

@@ -111,7 +111,7 @@ sluice_status sluice_sample_file_read_whole(struct sluice_context *context,
                                             struct sluice_err *err)
 {
     struct reading reading = {
-        .freshness = sample == SLUICE_NO_SAMPLE ? NULL : list->freshness,
+        .freshness = list->freshness,
         .sample = sample,
     };
     return read_file(context, path, &reading, file, err);

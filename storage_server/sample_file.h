@@ -18,8 +18,6 @@ struct sluice_context;
 struct sluice_file_reading;
 struct sluice_sample_list;
 
-#define SLUICE_NO_SAMPLE SIZE_MAX
-
 struct sluice_sample_want {
     const struct sluice_sample_list *list; /* borrowed */
     size_t sample; /* index into its manifest, whose row the file is compared with (freshness.h) */
@@ -40,8 +38,7 @@ SLUICE_MUST_USE sluice_status sluice_sample_file_read(struct sluice_context *con
                                                       struct sluice_file_reading *seen,
                                                       struct sluice_err *err);
 
-/* Reads a file whole and counts nothing.  `sample` may be SLUICE_NO_SAMPLE: then it is not compared
- * with the manifest. */
+/* Reads a file whole and counts nothing.  */
 SLUICE_MUST_USE sluice_status sluice_sample_file_read_whole(struct sluice_context *context,
                                                             const struct sluice_sample_list *list,
                                                             size_t sample, const char *path,

@@ -5,7 +5,6 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* The list of samples that the server has, as an immutable snapshot with a reference count: it may

@@ -3,9 +3,6 @@
 
 #include "base/error.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 /* Does the server still answer?  A thread connects to it through its own address at intervals.
  *
  * Threads: open and close on one. */

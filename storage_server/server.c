@@ -10,19 +10,23 @@
 #include "rpc/rpc_server.h"
 #include "storage_server/client_table.h"
 #include "storage_server/context.h"
+#include "storage_server/grant.h"
 #include "storage_server/health.h"
 #include "storage_server/introduction.h"
 #include "storage_server/memory_budget.h"
 #include "storage_server/memory_limit.h"
 #include "storage_server/metrics.h"
 #include "storage_server/peer.h"
+#include "storage_server/preparer.h"
 #include "storage_server/rate_limit.h"
 #include "storage_server/relist.h"
 #include "storage_server/root_watch.h"
 #include "storage_server/sample_list.h"
+#include "storage_server/security.h"
 #include "storage_server/service.h"
 #include "storage_server/stats.h"
 #include "storage_server/store.h"
+#include "storage_server/tuning.h"
 #include "storage_server/watchdog.h"
 #include "storage_server/workers.h"
 #include "wire/wire.h"
@@ -52,10 +56,25 @@ struct sluice_storage_server {
     bool is_stopped;
 };
 
+/* Who shares the link, and who has a share of its own that it may not exceed. */
+struct pacer {
+    struct sluice_rate_client *client;
+    struct sluice_grant *grant; /* a reference */
+};
+
 static uint64_t pace(void *ctx, void *client, size_t bytes)
 {
     struct sluice_context *context = ctx;
-    return sluice_rate_limit_take(context->link, client, bytes, sluice_clock_ns());
+    const struct pacer *pacer = client;
+    struct sluice_grant *grant = pacer ? pacer->grant : NULL;
+    const uint64_t now_ns = sluice_clock_ns();
+    uint64_t wait_ns = sluice_grant_wait_ns(grant, now_ns);
+    if (!wait_ns)
+        wait_ns =
+            sluice_rate_limit_take(context->link, pacer ? pacer->client : NULL, bytes, now_ns);
+    if (!wait_ns)
+        sluice_grant_spend(grant, bytes);
+    return wait_ns;
 }
 
 /* Freed memory goes back to the system: the process comes near its limit. */
@@ -66,25 +85,55 @@ static void trim(void *ctx)
     malloc_trim(0);
 }
 
-static void *join_link(void *ctx, const char *peer)
+static void *join_link(void *ctx, const char *peer, void *grant)
 {
     struct sluice_context *context = ctx;
     char host[SLUICE_PEER_HOST];
+    struct pacer *pacer = malloc(sizeof(*pacer));
+    if (!pacer)
+        return NULL;
     sluice_peer_host(peer, host);
-    return sluice_rate_limit_join(context->link, host);
+    pacer->client = sluice_rate_limit_join(context->link, host);
+    pacer->grant = sluice_grant_ref(grant);
+    return pacer;
 }
 
 static void leave_link(void *ctx, void *client)
 {
     struct sluice_context *context = ctx;
-    sluice_rate_limit_leave(context->link, client);
+    struct pacer *pacer = client;
+    sluice_rate_limit_leave(context->link, pacer->client);
+    sluice_grant_unref(pacer->grant);
+    free(pacer);
 }
 
-static size_t gather_methods(struct sluice_rpc_method *methods)
+static enum sluice_rpc_code admit(void *ctx, const struct sluice_rpc_caller *caller, void **grant,
+                                  struct sluice_err *why)
+{
+    struct sluice_context *context = ctx;
+    struct sluice_grant *given = NULL;
+    const enum sluice_rpc_code code = sluice_security_admit(context->security, caller, &given, why);
+    *grant = given;
+    return code;
+}
+
+static void release(void *ctx, void *grant, const char *peer)
+{
+    (void)ctx;
+    sluice_security_release(grant, peer);
+}
+
+static size_t gather_methods(const struct sluice_server_options *options,
+                             struct sluice_rpc_method *methods)
 {
     const struct sluice_method_list lists[] = {
-        sluice_offload_methods(), sluice_list_methods(),          sluice_probe_methods(),
-        sluice_fetch_methods(),   sluice_data_transfer_methods(), sluice_health_methods(),
+        sluice_offload_methods(),
+        sluice_list_methods(),
+        sluice_probe_methods(),
+        sluice_fetch_methods(),
+        sluice_health_methods(),
+        options->has_data_transfer ? sluice_data_transfer_methods()
+                                   : (struct sluice_method_list){.num_methods = 0},
     };
     size_t count = 0;
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(lists); i++) {
@@ -110,49 +159,196 @@ static unsigned count_threads(const struct sluice_server_options *options)
     return prep + (unsigned)options->io_workers + (unsigned)options->grpc_workers;
 }
 
+/* --- its parts, in the order in which they need each other --- */
+
+/* The limit that memory_limit.h finds where none is given. */
+static sluice_status find_memory_limit(const struct sluice_server_options *options, uint64_t *limit,
+                                       struct sluice_err *err)
+{
+    if (options->memory_limit) {
+        *limit = options->memory_limit;
+        return SLUICE_OK;
+    }
+    return sluice_memory_limit_default("", count_threads(options), limit, err);
+}
+
+/* What cannot fail.  Takes the store. */
+static void init_context(struct sluice_storage_server *server,
+                         const struct sluice_server_options *options, struct sluice_store *store)
+{
+    const uint64_t now_ns = sluice_clock_ns();
+    sluice_stats_init(&server->stats, now_ns);
+    sluice_client_table_init(&server->clients);
+    server->disk = (struct sluice_disk_clock)SLUICE_DISK_CLOCK_INITIALIZER;
+    sluice_rate_limit_init(&server->link, options->link_bytes_per_s, now_ns);
+    server->grace_ms = (unsigned)(options->grace_s * 1000);
+    server->context = (struct sluice_context){
+        .store = store,
+        .stats = &server->stats,
+        .clients = &server->clients,
+        .disk = &server->disk,
+        .link = &server->link,
+        .tracer = options->tracer,
+        .max_in_flight = (size_t)options->max_in_flight,
+        .max_image_pixels = options->max_image_pixels,
+        .max_file_bytes = options->max_file_bytes,
+        .has_data_transfer = options->has_data_transfer,
+        .has_optimal_crops = strcmp(options->jpeg_crop_huffman, "optimal") == 0,
+        .min_crop_restart = (uint32_t)options->jpeg_crop_restart,
+        .decoders = options->decoders,
+        .transfer_seed = fresh_seed(),
+    };
+}
+
+/* The files, unless there is a store, and their list. */
+static sluice_status open_samples(struct sluice_context *context,
+                                  const struct sluice_server_options *options,
+                                  const struct sluice_sample_list_source *source,
+                                  struct sluice_err *err)
+{
+    sluice_status status = SLUICE_OK;
+    if (!context->store) {
+        const struct sluice_store_file_options file_options = {
+            .root = options->root,
+            .max_file_bytes = options->max_file_bytes,
+            .gate = options->disk_gate,
+        };
+        status = sluice_store_file_open(&file_options, &context->store, err);
+    }
+    struct sluice_sample_list *list = NULL;
+    if (status == SLUICE_OK)
+        status = sluice_sample_list_read(source, &list, err);
+    if (status == SLUICE_OK)
+        status = sluice_sample_lists_create(list, &context->lists, err);
+    return status;
+}
+
+static sluice_status create_buffers(struct sluice_context *context,
+                                    const struct sluice_memory_parts *memory,
+                                    struct sluice_err *err)
+{
+    const sluice_status status = sluice_buf_pool_create(memory->cached, &context->buffers, err);
+    if (status == SLUICE_OK)
+        sluice_buf_pool_limit(context->buffers, memory->live);
+    return status;
+}
+
+/* The workers, and who watches them and the root. */
+static sluice_status create_workers(struct sluice_storage_server *server,
+                                    const struct sluice_server_options *options,
+                                    const struct sluice_memory_parts *memory,
+                                    struct sluice_err *err)
+{
+    struct sluice_context *context = &server->context;
+    const uint64_t timeout_ns = (uint64_t)(options->sample_timeout_s * 1e9);
+    const struct sluice_preparer_options preparer = {
+        .max_image_pixels = options->max_image_pixels,
+        .buffers = context->buffers,
+        .decoders = options->decoders,
+        .limits = sluice_decoder_limits_for(options->max_image_pixels, options->max_file_bytes,
+                                            memory->live),
+        .timeout_ns = timeout_ns / 8 * DECODER_TIME_8THS,
+        .worker = options->prep_limits,
+    };
+    const struct sluice_workers_options workers = {
+        .prep_workers = (unsigned)options->prep_workers,
+        .io_workers = (unsigned)options->io_workers,
+        .queue = (size_t)options->queue,
+        .limits = options->prep_limits,
+        .preparer = &preparer,
+    };
+    sluice_status status = sluice_workers_create(&workers, &context->workers, err);
+    if (status == SLUICE_OK && context->store->look)
+        status = sluice_root_watch_open(context->store, context->lists, &server->root, err);
+    if (status != SLUICE_OK)
+        return status;
+    const struct sluice_watchdog_options watchdog = {
+        .timeout_ns = timeout_ns,
+        .workers = context->workers,
+        .health = context->health,
+        .root = server->root,
+    };
+    return sluice_watchdog_create(&watchdog, &context->watchdog, err);
+}
+
+/* What the process has by now is what it is made of, and not its clients'. */
+static sluice_status create_memory_budget(struct sluice_storage_server *server,
+                                          const struct sluice_memory_parts *memory,
+                                          struct sluice_err *err)
+{
+    const uint64_t resident = sluice_memory_resident();
+    const struct sluice_memory_options budget = {
+        .bytes = memory->budget,
+        .most_resident = resident + server->memory_limit,
+        .resident = resident ? sluice_memory_resident : NULL,
+        .trim = trim,
+        .ctx = &server->context,
+    };
+    const sluice_status status = sluice_memory_budget_create(&budget, &server->context.memory, err);
+    if (status == SLUICE_OK)
+        sluice_log(
+            SLUICE_LOG_DEBUG,
+            "memory limit %llu MB beside the %llu MB at the start: %llu MB for clients, %llu MB "
+            "for running work, %llu MB of unused buffers, %llu MB for connections",
+            (unsigned long long)(server->memory_limit >> 20), (unsigned long long)(resident >> 20),
+            (unsigned long long)(memory->budget >> 20),
+            (unsigned long long)((memory->live - memory->budget) >> 20),
+            (unsigned long long)(memory->cached >> 20), (unsigned long long)(memory->grpc >> 20));
+    return status;
+}
+
+/* From here on clients come. */
+static sluice_status listen_to_clients(struct sluice_storage_server *server,
+                                       const struct sluice_server_options *options,
+                                       uint64_t memory_bytes, struct sluice_err *err)
+{
+    const struct sluice_rpc_server_tls tls = {
+        .cert = options->tls_cert, .key = options->tls_key, .client_ca = options->tls_client_ca};
+    const bool has_tokens = server->context.security != NULL;
+    const struct sluice_rpc_server_options rpc = {
+        .listen = options->listen,
+        .num_threads = (unsigned)options->grpc_workers,
+        .methods = server->methods,
+        .num_methods = gather_methods(options, server->methods),
+        .ctx = &server->context,
+        .max_receive_bytes = MAX_REQUEST_BYTES,
+        .max_connections = (unsigned)options->max_connections,
+        .max_connections_per_host = (unsigned)options->max_connections_per_host,
+        .memory_bytes = memory_bytes,
+        .tls = options->tls_cert ? &tls : NULL,
+        .admit = has_tokens ? admit : NULL,
+        .release = release,
+        .pace = options->link_bytes_per_s > 0 || has_tokens ? pace : NULL,
+        .pace_join = join_link,
+        .pace_leave = leave_link,
+    };
+    const sluice_status status = sluice_rpc_server_create(&rpc, &server->rpc, err);
+    if (status == SLUICE_OK)
+        atomic_store(&server->context.rpc, server->rpc);
+    return status;
+}
+
+/* --- the whole --- */
+
 sluice_status sluice_storage_server_create(const struct sluice_server_options *options,
                                            struct sluice_store *store,
                                            struct sluice_storage_server **server,
                                            struct sluice_err *err)
 {
     struct sluice_storage_server *s = calloc(1, sizeof(*s));
-    if (!s) {
-        if (store)
-            store->destroy(store);
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server");
-    }
-    uint64_t memory_limit = options->memory_limit;
-    sluice_status status = SLUICE_OK;
-    if (!memory_limit)
-        status = sluice_memory_limit_default("", count_threads(options), &memory_limit, err);
+    sluice_status status = s ? find_memory_limit(options, &s->memory_limit, err)
+                             : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server");
     if (status != SLUICE_OK) {
         if (store)
             store->destroy(store);
         free(s);
         return status;
     }
-    sluice_memory_limit_apply(memory_limit);
-    const struct sluice_memory_parts memory = sluice_memory_limit_part(memory_limit);
-    s->memory_limit = memory_limit;
-    const uint64_t now_ns = sluice_clock_ns();
-    sluice_stats_init(&s->stats, now_ns);
-    sluice_client_table_init(&s->clients);
-    s->disk = (struct sluice_disk_clock)SLUICE_DISK_CLOCK_INITIALIZER;
-    sluice_rate_limit_init(&s->link, options->link_bytes_per_s, now_ns);
-    s->grace_ms = (unsigned)(options->grace_s * 1000);
-    s->context = (struct sluice_context){
-        .store = store,
-        .stats = &s->stats,
-        .clients = &s->clients,
-        .disk = &s->disk,
-        .link = &s->link,
-        .max_in_flight = (size_t)options->max_in_flight,
-        .max_image_pixels = options->max_image_pixels,
-        .max_file_bytes = options->max_file_bytes,
-        .has_optimal_crops = strcmp(options->jpeg_crop_huffman, "optimal") == 0,
-        .transfer_seed = fresh_seed(),
-    };
-
+    if (options->owns_process)
+        sluice_memory_limit_apply(s->memory_limit);
+    const struct sluice_memory_parts memory = sluice_memory_limit_part(s->memory_limit);
+    init_context(s, options, store);
+    struct sluice_context *context = &s->context;
     const struct sluice_sample_list_source source = {
         .root = options->root,
         .manifest = options->manifest,
@@ -160,112 +356,38 @@ sluice_status sluice_storage_server_create(const struct sluice_server_options *o
         .should_verify = options->should_verify,
         .is_strict = options->is_strict,
     };
-    struct sluice_sample_list *list = NULL;
-    if (!store) {
-        const struct sluice_store_file_options file_options = {
-            .root = options->root,
-            .max_file_bytes = options->max_file_bytes,
-            .gate = options->disk_gate,
-        };
-        status = sluice_store_file_open(&file_options, &s->context.store, err);
-    }
+    status = sluice_security_open(options, &context->security, err);
     if (status == SLUICE_OK)
-        status = sluice_sample_list_read(&source, &list, err);
+        status = open_samples(context, options, &source, err);
     if (status == SLUICE_OK)
-        status = sluice_sample_lists_create(list, &s->context.lists, err);
-    if (status != SLUICE_OK)
-        goto fail;
-    status = sluice_buf_pool_create(memory.cached, &s->context.buffers, err);
-    if (status != SLUICE_OK)
-        goto fail;
-    sluice_buf_pool_limit(s->context.buffers, memory.live);
+        status = create_buffers(context, &memory, err);
     if (status == SLUICE_OK)
         status =
-            sluice_fetch_create((uint64_t)(options->reply_wait_ms * 1e6), &s->context.fetch, err);
+            sluice_fetch_create((uint64_t)(options->reply_wait_ms * 1e6), &context->fetch, err);
     if (status == SLUICE_OK)
-        status = sluice_probes_create(&s->context.probes, err);
+        status = sluice_probes_create(&context->probes, err);
     if (status == SLUICE_OK)
-        status = sluice_health_create(&s->context.health, err);
-    if (status != SLUICE_OK)
-        goto fail;
-
-    const struct sluice_workers_options workers = {
-        .prep_workers = (unsigned)options->prep_workers,
-        .io_workers = (unsigned)options->io_workers,
-        .queue = (size_t)options->queue,
-        .max_image_pixels = options->max_image_pixels,
-        .buffers = s->context.buffers,
-        .limits = options->prep_limits,
-    };
-    status = sluice_workers_create(&workers, &s->context.workers, err);
-    if (status != SLUICE_OK)
-        goto fail;
-
-    if (s->context.store->look)
-        status = sluice_root_watch_open(s->context.store, s->context.lists, &s->root, err);
-    const struct sluice_watchdog_options watchdog = {
-        .timeout_ns = (uint64_t)(options->sample_timeout_s * 1e9),
-        .workers = s->context.workers,
-        .health = s->context.health,
-        .root = s->root,
-    };
+        status = sluice_health_create(&context->health, err);
     if (status == SLUICE_OK)
-        status = sluice_watchdog_create(&watchdog, &s->context.watchdog, err);
-    if (status != SLUICE_OK)
-        goto fail;
-
-    /* What the process has by now is what it is made of, and not its clients'. */
-    const uint64_t resident = sluice_memory_resident();
-    const struct sluice_memory_options budget = {
-        .bytes = memory.budget,
-        .most_resident = resident + memory_limit,
-        .resident = resident ? sluice_memory_resident : NULL,
-        .trim = trim,
-        .ctx = &s->context,
-    };
-    status = sluice_memory_budget_create(&budget, &s->context.memory, err);
-    if (status != SLUICE_OK)
-        goto fail;
-    sluice_log(SLUICE_LOG_DEBUG,
-               "memory limit %llu MB beside the %llu MB at the start: %llu MB for clients, %llu MB "
-               "for running work, %llu MB of unused buffers, %llu MB for connections",
-               (unsigned long long)(memory_limit >> 20), (unsigned long long)(resident >> 20),
-               (unsigned long long)(memory.budget >> 20),
-               (unsigned long long)((memory.live - memory.budget) >> 20),
-               (unsigned long long)(memory.cached >> 20), (unsigned long long)(memory.grpc >> 20));
-
-    const struct sluice_rpc_server_options rpc = {
-        .listen = options->listen,
-        .num_threads = (unsigned)options->grpc_workers,
-        .methods = s->methods,
-        .num_methods = gather_methods(s->methods),
-        .ctx = &s->context,
-        .max_receive_bytes = MAX_REQUEST_BYTES,
-        .max_connections = (unsigned)options->max_connections,
-        .max_connections_per_host = (unsigned)options->max_connections_per_host,
-        .memory_bytes = memory.grpc,
-        .pace = options->link_bytes_per_s > 0 ? pace : NULL,
-        .pace_join = join_link,
-        .pace_leave = leave_link,
-    };
-    status = sluice_rpc_server_create(&rpc, &s->rpc, err);
-    if (status != SLUICE_OK)
-        goto fail;
-    atomic_store(&s->context.rpc, s->rpc);
-    const struct sluice_relist_options relist = {
-        .source = source,
-        .lists = s->context.lists,
-        .memory = s->context.memory,
-    };
-    status = sluice_relist_open(&relist, &s->relist, err);
-    if (status != SLUICE_OK)
-        goto fail;
+        status = create_workers(s, options, &memory, err);
+    if (status == SLUICE_OK)
+        status = create_memory_budget(s, &memory, err);
+    if (status == SLUICE_OK)
+        status = listen_to_clients(s, options, memory.grpc, err);
+    if (status == SLUICE_OK) {
+        const struct sluice_relist_options relist = {
+            .source = source,
+            .lists = context->lists,
+            .memory = context->memory,
+        };
+        status = sluice_relist_open(&relist, &s->relist, err);
+    }
+    if (status != SLUICE_OK) {
+        sluice_storage_server_destroy(s);
+        return status;
+    }
     *server = s;
     return SLUICE_OK;
-
-fail:
-    sluice_storage_server_destroy(s);
-    return status;
 }
 
 int sluice_storage_server_port(const struct sluice_storage_server *server)
@@ -299,7 +421,11 @@ void sluice_storage_server_introduce(struct sluice_storage_server *server,
         .prep_cores = sluice_workers_prep_cores(server->context.workers),
         .prep_workers = sluice_workers_num_prep(server->context.workers),
         .io_workers = (unsigned)options->io_workers,
+        .has_decoders = options->decoders != NULL,
         .memory_limit = server->memory_limit,
+        .access = {.has_tls = options->tls_cert != NULL,
+                   .has_client_ca = options->tls_client_ca != NULL,
+                   .has_tokens = options->tokens != NULL},
     };
     sluice_introduce(&facts);
     sluice_sample_list_unref(list);
@@ -313,7 +439,13 @@ sluice_status sluice_storage_server_check(struct sluice_storage_server *server, 
 
 void sluice_storage_server_reread(struct sluice_storage_server *server)
 {
+    struct sluice_err certificates = {0}, tokens = {0};
     sluice_relist_request(server->relist);
+    if (sluice_rpc_server_reload(server->rpc, &certificates) != SLUICE_OK)
+        sluice_log(SLUICE_LOG_ERROR, "the certificate stays the one of before: %s",
+                   certificates.text);
+    if (sluice_security_reload(server->context.security, &tokens) != SLUICE_OK)
+        sluice_log(SLUICE_LOG_ERROR, "the tokens stay those of before: %s", tokens.text);
 }
 
 struct sluice_wire_stats sluice_storage_server_stats(struct sluice_storage_server *server)
@@ -349,8 +481,15 @@ static void write_metrics(void *ctx, struct sluice_exposition *page)
         .unanswered = sluice_storage_server_num_unanswered(server),
         .timeouts = sluice_watchdog_num_timeouts(context->watchdog),
         .hanging = sluice_storage_server_num_hanging(server),
+        .refused_calls = sluice_security_refusals(context->security),
+        .certificate_end = sluice_rpc_server_certificate_end(server->rpc),
+        .has_root = !sluice_health_has(context->health, SLUICE_HEALTH_ROOT),
         .is_serving = sluice_health_read(context->health, reason, sizeof(reason)),
     };
+    if (context->decoders) {
+        counts.has_decoders = true;
+        counts.decoders = sluice_decoders_count(context->decoders);
+    }
     counts.num_clients = sluice_client_table_read(&server->clients, counts.clients);
     sluice_metrics_write(&counts, page);
     sluice_sample_list_unref(list);
@@ -422,6 +561,7 @@ void sluice_storage_server_destroy(struct sluice_storage_server *server)
     if (context->store)
         context->store->destroy(context->store);
     sluice_sample_lists_destroy(context->lists);
+    sluice_security_close(context->security);
     sluice_rate_limit_clear(&server->link);
     sluice_client_table_clear(&server->clients);
     sluice_stats_clear(&server->stats);

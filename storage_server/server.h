@@ -37,7 +37,8 @@ SLUICE_MUST_USE sluice_status sluice_storage_server_check(struct sluice_storage_
                                                           unsigned timeout_ms,
                                                           struct sluice_err *err);
 
-/* The list of samples is read again, on another thread; returns at once (relist.h). */
+/* The list of samples is read again, on another thread (relist.h); certificates and tokens are read
+ * again before it returns. */
 void sluice_storage_server_reread(struct sluice_storage_server *server);
 
 struct sluice_wire_stats sluice_storage_server_stats(struct sluice_storage_server *server);

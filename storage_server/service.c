@@ -2,17 +2,29 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
+#include "rpc/rpc_server.h"
+#include "storage_server/client_table.h"
 #include "storage_server/context.h"
+#include "storage_server/grant.h"
+#include "storage_server/health.h"
+#include "storage_server/memory_budget.h"
+#include "storage_server/peer.h"
 #include "storage_server/sample_list.h"
+#include "storage_server/security.h"
 #include "storage_server/stats.h"
 #include "storage_server/store.h"
+#include "storage_server/watchdog.h"
 #include "storage_server/workers.h"
 #include "wire/wire.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define OUR_NAME "offload_server " SLUICE_VERSION
 
 static void finish_with(struct sluice_rpc_call *call, sluice_status status,
                         const struct sluice_err *err)
@@ -54,7 +66,9 @@ enum sluice_rpc_code sluice_service_agree(const struct sluice_sample_list *list,
         return SLUICE_RPC_FAILED_PRECONDITION;
     }
     if (dataset_id[0] && strcmp(dataset_id, list->dataset_id) != 0) {
-        sluice_fail(err, SLUICE_E_INVALID, "other data: the client has dataset %s, the server %s",
+        sluice_fail(err, SLUICE_E_INVALID,
+                    "other data: the client has dataset %s, the server %s; if its list was read "
+                    "again, start the client anew",
                     dataset_id, list->dataset_id);
         return SLUICE_RPC_FAILED_PRECONDITION;
     }
@@ -95,18 +109,26 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
 
     struct sluice_sample_list *list = sluice_sample_lists_now(context->lists);
     struct sluice_pipeline *pipeline = NULL;
+    char peer[SLUICE_PEER_TEXT];
+    sluice_peer_text(sluice_rpc_call_peer(call), peer);
     const enum sluice_rpc_code code =
         sluice_service_agree(list, hello.protocol_version, hello.pipeline,
                              hello.pipeline_fingerprint, hello.dataset_id, &pipeline, &err);
     if (code != SLUICE_RPC_OK) {
         sluice_log(SLUICE_LOG_WARN, "refused %.100s (%s): %s", hello.peer ? hello.peer : "a client",
-                   sluice_rpc_call_peer(call), err.text);
+                   peer, err.text);
         sluice_rpc_call_finish(call, code, err.text);
     } else {
-        const double cores = sluice_workers_prep_cores(context->workers);
+        struct sluice_grant *grant = sluice_rpc_call_grant(call);
+        double cores = sluice_workers_prep_cores(context->workers);
+        if (sluice_grant_cores(grant) > 0 && sluice_grant_cores(grant) < cores)
+            cores = sluice_grant_cores(grant);
+        if (grant)
+            sluice_log(SLUICE_LOG_INFO, "token %s: %.100s at %s", sluice_grant_name(grant),
+                       hello.peer ? hello.peer : "a client", peer);
         struct sluice_wire_hello answer = {
             .protocol_version = SLUICE_WIRE_PROTOCOL_VERSION,
-            .peer = (char[]){"offload_server " SLUICE_VERSION},
+            .peer = (char[]){OUR_NAME},
             .pipeline_fingerprint = pipeline ? sluice_pipeline_fingerprint(pipeline) : 0,
             .num_samples = list->manifest->num_entries,
             .prep_cores = cores,
@@ -116,6 +138,8 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
             .max_file_bytes = context->max_file_bytes,
             .has_jpeg_index = list->jpeg_indexes != NULL,
             .has_hashes = true,
+            .has_jpeg_crop_restart = context->min_crop_restart > 0,
+            .has_listed_id = true,
             .forms = SLUICE_SERVER_FORMS,
         };
         memcpy(answer.dataset_id, list->dataset_id, sizeof(answer.dataset_id));
@@ -148,10 +172,55 @@ struct sluice_wire_stats sluice_context_stats(struct sluice_context *context)
     return stats;
 }
 
+_Static_assert(CLIENT_TABLE_NAME <= SLUICE_WIRE_CLIENT_NAME &&
+                   SLUICE_PEER_HOST <= SLUICE_WIRE_CLIENT_NAME,
+               "a row's texts fit");
+_Static_assert(CLIENT_TABLE_ROWS + 1 <= SLUICE_WIRE_MAX_CLIENTS, "so do the rows");
+
+static void add_clients(struct sluice_context *context, struct sluice_wire_stats *stats,
+                        struct sluice_wire_client clients[CLIENT_TABLE_ROWS + 1])
+{
+    struct sluice_client_row rows[CLIENT_TABLE_ROWS + 1];
+    stats->num_clients = sluice_client_table_read(context->clients, rows);
+    stats->clients = clients;
+    for (size_t i = 0; i < stats->num_clients; i++) {
+        struct sluice_wire_client *client = &clients[i];
+        *client = (struct sluice_wire_client){.samples = rows[i].samples,
+                                              .payload_bytes = rows[i].payload_bytes,
+                                              .errors = rows[i].errors,
+                                              .streams = rows[i].streams};
+        memcpy(client->name, rows[i].name, sizeof(rows[i].name));
+        memcpy(client->address, rows[i].address, sizeof(rows[i].address));
+        if (rows[i].has_token)
+            memcpy(client->token, rows[i].name, sizeof(rows[i].name));
+    }
+}
+
+/* What only the Stats call shows, and not the JSON line. */
+static void add_state(struct sluice_context *context, struct sluice_wire_stats *stats)
+{
+    char reason[64];
+    struct sluice_rpc_server *rpc = atomic_load(&context->rpc);
+    const struct sluice_memory_stats memory = sluice_memory_stats(context->memory);
+    const struct sluice_refusals refusals = sluice_security_refusals(context->security);
+    (void)sluice_print(stats->server, sizeof(stats->server), "%s", OUR_NAME);
+    stats->is_not_serving = !sluice_health_read(context->health, reason, sizeof(reason));
+    stats->hanging_workers = sluice_watchdog_num_stuck(context->watchdog);
+    stats->refused_connections = rpc ? sluice_rpc_server_num_refused(rpc) : 0;
+    for (int i = 0; i < SLUICE_NUM_REFUSALS; i++)
+        stats->refused_calls += refusals.calls[i];
+    stats->memory_limit = memory.bytes;
+    stats->memory_used = memory.used;
+}
+
 static void on_stats(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
 {
     (void)message; /* StatsRequest has no fields */
-    const struct sluice_wire_stats stats = sluice_context_stats(ctx);
+    struct sluice_context *context = ctx;
+    struct sluice_wire_stats stats = sluice_context_stats(context);
+    struct sluice_wire_client clients[CLIENT_TABLE_ROWS + 1];
+    add_clients(context, &stats, clients);
+    add_state(context, &stats);
     struct sluice_err err = {0};
     struct sluice_message reply = {0};
     const sluice_status status = sluice_wire_put_stats_reply(&stats, &reply, &err);

@@ -2,13 +2,14 @@
  * with new random draws each time.  protos/data_transfer.proto. */
 
 #include "base/buf.h"
-#include "base/log.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "storage_server/client_table.h"
 #include "storage_server/context.h"
+#include "storage_server/grant.h"
 #include "storage_server/memory_budget.h"
 #include "storage_server/peer.h"
+#include "storage_server/preparer.h"
 #include "storage_server/sample_file.h"
 #include "storage_server/sample_list.h"
 #include "storage_server/stats.h"
@@ -27,10 +28,10 @@ enum { PPROC_FILE = -1, PPROC_FLIPPED = 2, PPROC_NORMALIZED = 4 };
 #define DEFAULT_SIZE 224
 #define MAX_SIZE 4096
 
-/* Bytes of a file that is not in the manifest, and of pixels for each byte of an image's file,
- * until they are known. */
-#define UNKNOWN_FILE_BYTES (1u << 20)
+/* Bytes of pixels for each byte of an image's file, until they are known. */
 #define PIXELS_PER_FILE_BYTE 16
+
+#define NO_SAMPLE SIZE_MAX
 
 enum method { NOOFF, ALLOFF, PILOFF, SOPHON };
 
@@ -45,8 +46,8 @@ struct transfer {
     struct sluice_memory_holder *memory;
     size_t charged; /* bytes of the memory budget; 0: not yet */
     struct sluice_wire_data_request request;
-    const char *path; /* relative to the root; within request.fname */
-    size_t sample;    /* or SLUICE_NO_SAMPLE */
+    const char *path; /* relative to the root; the list's */
+    size_t sample;
     unsigned split;
     atomic_uint refs;
     atomic_bool is_over;           /* the call is: nobody waits for the answer */
@@ -79,7 +80,7 @@ static void unref_transfer(struct transfer *t)
 #endif
 }
 
-/* The sample that the file is; SLUICE_NO_SAMPLE: none. */
+/* The sample that the file is; NO_SAMPLE: none. */
 static size_t sample_of(const struct sluice_manifest *manifest, const char *path)
 {
     size_t low = 0, high = manifest->num_entries;
@@ -92,32 +93,21 @@ static size_t sample_of(const struct sluice_manifest *manifest, const char *path
     }
     const bool is_found =
         low < manifest->num_entries && strcmp(manifest->entries[low].path, path) == 0;
-    return is_found ? low : SLUICE_NO_SAMPLE;
-}
-
-/* The index of the file's class as decimal text; -1 for a file that is no sample. */
-static void label_of(const struct sluice_manifest *manifest, size_t sample, char *label,
-                     size_t size)
-{
-    if (sample != SLUICE_NO_SAMPLE)
-        snprintf(label, size, "%u", manifest->entries[sample].label);
-    else
-        snprintf(label, size, "-1");
+    return is_found ? low : NO_SAMPLE;
 }
 
 /* What the call will hold, as far as is known: its file, and what becomes of it. */
 static size_t expected_charge(const struct transfer *t)
 {
     const struct sluice_manifest *manifest = t->list->manifest;
-    const struct sluice_manifest_entry *entry =
-        t->sample == SLUICE_NO_SAMPLE ? NULL : &manifest->entries[t->sample];
-    const uint64_t file = entry ? entry->bytes : UNKNOWN_FILE_BYTES;
+    const struct sluice_manifest_entry *entry = &manifest->entries[t->sample];
+    const uint64_t file = entry->bytes;
     const uint64_t side = (uint64_t)(t->request.size ? t->request.size : DEFAULT_SIZE);
     const uint64_t pixels = side * side * 3;
     uint64_t bytes = file;
     if (t->split == 1)
-        bytes = entry && entry->width ? (uint64_t)entry->width * entry->height * 3
-                                      : file * PIXELS_PER_FILE_BYTE;
+        bytes =
+            entry->width ? (uint64_t)entry->width * entry->height * 3 : file * PIXELS_PER_FILE_BYTE;
     else if (t->split)
         bytes = t->split > PPROC_FLIPPED + 1 ? pixels * sizeof(float) : pixels;
     return sizeof(*t) + sluice_buf_footprint(bytes > file ? bytes : file);
@@ -130,7 +120,7 @@ static enum sluice_rpc_code code_of(sluice_status status)
                                       : sluice_rpc_code_from_status(status);
 }
 
-static sluice_status preprocess(struct transfer *t, struct sluice_scratch *scratch,
+static sluice_status preprocess(struct transfer *t, struct sluice_preparer *preparer,
                                 struct sluice_sample *sample, struct sluice_err *err)
 {
     char spec[128];
@@ -145,7 +135,9 @@ static sluice_status preprocess(struct transfer *t, struct sluice_scratch *scrat
         .seed = t->context->transfer_seed,
         .sample_id = atomic_fetch_add_explicit(&t->context->transfers, 1, memory_order_relaxed),
     };
-    status = sluice_pipeline_run(pipeline, scratch, sample, t->split, err);
+    struct sluice_decoder_work work = {
+        .task = SLUICE_DECODER_RUN, .end = t->split, .path = t->path};
+    status = sluice_preparer_run(preparer, pipeline, &work, sample, err);
     sluice_pipeline_destroy(pipeline);
     return status;
 }
@@ -165,8 +157,8 @@ static void count(struct sluice_context *context, struct sluice_rpc_call *call,
 static sluice_status send_response(struct transfer *t, const struct sluice_sample *sample,
                                    struct sluice_err *err)
 {
-    char label[16];
-    label_of(t->list->manifest, t->sample, label, sizeof(label));
+    char label[16]; /* the index of the class */
+    snprintf(label, sizeof(label), "%u", t->list->manifest->entries[t->sample].label);
     struct sluice_wire_data_response response = {
         .image = sample->data,
         .label = label,
@@ -376,6 +368,34 @@ static bool choose_split(struct sluice_rpc_call *call, enum method method,
     return true;
 }
 
+/* The sample of this path; false: refused, and the call is finished.  Whether there is another file
+ * is not told. */
+static bool find_sample(struct sluice_context *context, struct sluice_rpc_call *call,
+                        const struct sluice_sample_list *list, const char *fname, size_t *sample)
+{
+    struct sluice_err err = {0};
+    struct sluice_grant *grant = sluice_rpc_call_grant(call);
+    const char *path = context->store->relative(context->store, fname);
+    const size_t found = path ? sample_of(list->manifest, path) : NO_SAMPLE;
+    enum sluice_rpc_code code = SLUICE_RPC_OK;
+    if (!path) {
+        sluice_fail(&err, SLUICE_E_INVALID, "%.200s: not under the server's root", fname);
+        code = SLUICE_RPC_PERMISSION_DENIED;
+    } else if (found == NO_SAMPLE) {
+        sluice_fail(&err, SLUICE_E_NOT_FOUND, "%.200s: no sample of this server", fname);
+        code = SLUICE_RPC_NOT_FOUND;
+    } else if (!sluice_grant_may_read(grant, list->manifest->entries[found].subset)) {
+        sluice_fail(&err, SLUICE_E_INVALID, "%.200s: not for the token %s", fname,
+                    sluice_grant_name(grant));
+        code = SLUICE_RPC_PERMISSION_DENIED;
+    }
+    *sample = found;
+    if (code == SLUICE_RPC_OK)
+        return true;
+    sluice_rpc_call_finish(call, code, err.text);
+    return false;
+}
+
 static void on_request(struct sluice_context *context, struct sluice_rpc_call *call,
                        const struct sluice_message *message, enum method method)
 {
@@ -393,10 +413,10 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         sluice_wire_data_request_clear(&request);
         return;
     }
-    const char *path = context->store->relative(context->store, request.fname);
-    if (!path) {
-        sluice_fail(&err, SLUICE_E_INVALID, "%.200s: not under the server's root", request.fname);
-        sluice_rpc_call_finish(call, SLUICE_RPC_PERMISSION_DENIED, err.text);
+    struct sluice_sample_list *list = sluice_sample_lists_now(context->lists);
+    size_t sample = 0;
+    if (!find_sample(context, call, list, request.fname, &sample)) {
+        sluice_sample_list_unref(list);
         sluice_wire_data_request_clear(&request);
         return;
     }
@@ -410,6 +430,7 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
     if (!memory) {
         sluice_workers_leave(context->workers, client);
         free(t);
+        sluice_sample_list_unref(list);
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a request");
         sluice_wire_data_request_clear(&request);
         return;
@@ -420,13 +441,13 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         .context = context,
         .call = sluice_rpc_call_ref(call),
         .client = client,
-        .list = sluice_sample_lists_now(context->lists),
+        .list = list,
         .memory = memory,
         .request = request,
-        .path = path,
+        .path = list->manifest->entries[sample].path,
+        .sample = sample,
         .split = split,
     };
-    t->sample = sample_of(t->list->manifest, path);
     atomic_init(&t->refs, 2);
     atomic_init(&t->is_over, false);
     atomic_init(&t->is_done, false);

@@ -7,9 +7,11 @@
 #include "storage_server/client_table.h"
 #include "storage_server/context.h"
 #include "storage_server/fetch_stream.h"
+#include "storage_server/grant.h"
 #include "storage_server/memory_budget.h"
 #include "storage_server/peer.h"
 #include "storage_server/sample_list.h"
+#include "storage_server/security.h"
 #include "storage_server/stats.h"
 
 #include <stdlib.h>
@@ -72,6 +74,7 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
     s->context = context;
     s->call = sluice_rpc_call_ref(call);
     s->client = client;
+    s->grant = sluice_grant_ref(sluice_rpc_call_grant(call));
     s->memory = memory;
     s->waiter.fn = sluice_fetch_on_room;
     atomic_init(&s->refs, 1);
@@ -115,7 +118,10 @@ static bool open_stream(struct sluice_fetch_stream *s, const struct sluice_wire_
     s->num_ops = pipeline ? sluice_pipeline_num_ops(pipeline) : 0;
     char host[SLUICE_PEER_HOST];
     sluice_peer_host(sluice_rpc_call_peer(s->call), host);
-    s->client_row = sluice_client_table_join(s->context->clients, open->client, host);
+    /* A token's name is to be relied on; a client's own is not. */
+    s->client_row = s->grant ? sluice_client_table_join_token(s->context->clients,
+                                                              sluice_grant_name(s->grant), host)
+                             : sluice_client_table_join(s->context->clients, open->client, host);
     pthread_mutex_lock(&s->lock);
     s->is_open = true;
     s->has_credit = open->window_bytes > 0;
@@ -131,6 +137,10 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
     struct sluice_fetch_stream *s = sluice_rpc_call_state(call);
     if (!s)
         return;
+    if (sluice_grant_is_revoked(s->grant)) {
+        sluice_fetch_stream_end(s, SLUICE_RPC_UNAUTHENTICATED, SLUICE_TOKEN_REVOKED);
+        return;
+    }
     struct sluice_err err = {0};
     struct sluice_wire_fetch_request request = {0};
     const sluice_status read = sluice_wire_get_fetch_request(message, &request, &err);
@@ -246,9 +256,11 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
     pthread_mutex_unlock(&s->lock);
     if (is_lost && sluice_clock_ns() >= atomic_load(&context->fetch->cut_ns))
         atomic_fetch_add(&context->fetch->num_cut, unanswered);
-    if (is_lost && unanswered)
-        sluice_log(SLUICE_LOG_WARN, "lost %s with %zu samples unanswered",
-                   sluice_rpc_call_peer(call), unanswered);
+    if (is_lost && unanswered) {
+        char peer[SLUICE_PEER_TEXT];
+        sluice_peer_text(sluice_rpc_call_peer(call), peer);
+        sluice_log(SLUICE_LOG_WARN, "lost %s with %zu samples unanswered", peer, unanswered);
+    }
     sluice_stats_stream_closed(context->stats);
     sluice_fetch_cancel(s);
     if (sluice_memory_forget(s->memory))

@@ -62,7 +62,7 @@ struct sluice_store {
 
     /* The part of `path` beneath the root: `path` itself if it is relative, what
      * follows the root if it is absolute.  NULL, counted as refused, if it is absolute
-     * and elsewhere.  Looks at the text alone. */
+     * and elsewhere, or has a part "..".  Looks at the text alone. */
     const char *(*relative)(struct sluice_store *store, const char *path);
 
     uint64_t (*refused)(struct sluice_store *store); /* paths refused so far */

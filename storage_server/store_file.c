@@ -407,6 +407,16 @@ static const char *strip(const char *path, const char *root)
     return path + len + strspn(path + len, "/");
 }
 
+static bool has_parent_part(const char *path)
+{
+    for (const char *part = path; part; part = strchr(part, '/')) {
+        part += strspn(part, "/");
+        if (strncmp(part, "..", 2) == 0 && (part[2] == '/' || part[2] == '\0'))
+            return true;
+    }
+    return false;
+}
+
 static const char *store_file_relative(struct sluice_store *store, const char *path)
 {
     struct store_file *s = from_store(store);
@@ -416,7 +426,7 @@ static const char *store_file_relative(struct sluice_store *store, const char *p
         if (!rest || s->root[0] != '/')
             rest = strip(path, s->real_root);
     }
-    if (!rest) {
+    if (!rest || has_parent_part(rest)) {
         atomic_fetch_add_explicit(&s->refused, 1, memory_order_relaxed);
         return NULL;
     }

@@ -148,6 +148,51 @@
  * and, in PREP, the memory of one decoder.  Chosen, not measured. */
 #define WATCHDOG_MAX_STAND_INS 8
 
+/* --- suspects.c, decoders.c --- */
+
+/* Decoders that end at a sample until it is answered as corrupt: one may end by chance, and two,
+ * when memory is short.  2: a shortage may cost good samples; 6: twice the time until a bad one is
+ * given up, about a second of the client's retries. */
+#define SUSPECTS_DEATHS 3u
+
+/* ns after its last death at which a sample has another chance.  Half and twice: so much more or
+ * less often a bad sample costs SUSPECTS_DEATHS decoders.  Chosen, not measured. */
+#define SUSPECTS_FORGET_NS 600000000000u
+
+/* Of --sample-timeout, in eighths: what a decoder may take.  Below half, at which the watchdog says
+ * that the server is not healthy, with an eighth for the read before it. */
+#define DECODER_TIME_8THS 3u
+
+/* Bytes of a decoder's result: what a message to our clients holds. */
+#define DECODER_OUT_BYTES ((size_t)63 << 20)
+
+/* Bytes of a file's index that are sent to a decoder: that of an image of 60 megapixels with points
+ * every 8 blocks.  A larger one is left out, and the whole file is read. */
+#define DECODER_INDEX_BYTES ((size_t)4 << 20)
+
+/* Bytes that file and result may take of the shared memory until it is given back after the job:
+ * most photographs and all crops stay below.  Half: large files cost page faults, 0.25 us for each
+ * 4 kB; twice: every worker may keep 16 MiB for good. */
+#define DECODER_KEPT_BYTES ((size_t)8 << 20)
+
+/* Bytes that a decoder may allocate, for each pixel of --max-image-pixels: the coefficients of a
+ * progressive JPEG take 6 (8 with four components), its pixels 3, what is made of them 3. */
+#define DECODER_BYTES_PER_PIXEL 16u
+/* And beside that: its tables and its own unused buffers. */
+#define DECODER_BASE_BYTES ((size_t)64 << 20)
+#define DECODER_CACHED_BYTES ((size_t)32 << 20)
+
+/* ns until a worker whose decoders end one after the other gets the next: doubled with each from
+ * the second on, up to the most.  Its samples go as files meanwhile. */
+#define DECODER_FIRST_WAIT_NS 10000000u
+#define DECODER_MOST_WAIT_NS 1000000000u
+
+/* ns between two lines of the log about decoders that ended. */
+#define DECODER_LOG_NS 1000000000u
+
+/* s that the fork server may take for an answer: far above a fork or an end of a process. */
+#define DECODER_FORK_S 20
+
 /* --- main.c, last_words.c --- */
 
 /* ns after --grace at which the process ends, whatever it does: what cancelling and joining take on
@@ -170,5 +215,29 @@
 /* ns.  A look that takes longer counts as a root that is gone: far above what a busy file server
  * takes for a stat. */
 #define ROOT_HANGS_NS 5000000000u
+
+/* --- serving.c --- */
+
+/* Lines a second of --trace.  A client says which of its samples are traced, so this is what it can
+ * make the server write: 2.2 MB/s, and 5% of a core.  At the usual --trace-sample of 0.001 it is
+ * enough for a million samples a second.  Half or twice: half or twice of both. */
+#define TUNING_TRACES_PER_S 1000u
+
+/* --- grant.c --- */
+
+/* s of its rate that a token saves up while its clients ask for less, as --link-limit does
+ * (rate_limit.h).  Half: more waits for messages larger than the burst, the same rate; twice: a
+ * longer rush after a pause. */
+#define GRANT_BURST_S 0.02
+
+/* Gain of the EWMA of what a piece of work takes.  It only decides how far the cores' bucket is
+ * right while work is under way, and what is under way is settled when it ends.  Half and twice:
+ * the same rate over a second. */
+#define GRANT_CPU_GAIN 0.05
+
+/* s that a piece of work is taken for before any was seen: a photograph of 110 kB, decoded and
+ * cropped, takes 2 to 4 ms of a core.  Half and twice: so much more or less work begins in the
+ * first moment of a token. */
+#define GRANT_FIRST_CPU_S 0.003
 
 #endif

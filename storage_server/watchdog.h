@@ -6,7 +6,6 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* Looks after workers that hang, as in a read of a disk that never answers.

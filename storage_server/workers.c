@@ -2,12 +2,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "pipeline/pipeline.h"
 #include "storage_server/core_watch.h"
 #include "storage_server/cpu_market.h"
 #include "storage_server/fair_queue.h"
 #include "storage_server/peer.h"
 #include "storage_server/prep_limits.h"
+#include "storage_server/preparer.h"
 #include "storage_server/tuning.h"
 
 #include <assert.h>
@@ -69,7 +69,7 @@ struct sluice_workers {
     pid_t prep_tid;                  /* of the first of PREP, which stands for all */
     struct sluice_core_watch *cores; /* that PREP may use */
     struct sluice_prep_limits *limits;
-    struct sluice_scratch_options scratch;
+    struct sluice_preparer_options preparer;
 };
 
 static sluice_status enter(const struct sluice_workers *workers, bool is_preprocessing)
@@ -84,23 +84,26 @@ static sluice_status enter(const struct sluice_workers *workers, bool is_preproc
 static sluice_status start_prep(void *ctx, unsigned index, void **worker)
 {
     struct sluice_workers *workers = ctx;
-    struct sluice_scratch *scratch;
-    sluice_status status = sluice_scratch_create(&workers->scratch, &scratch, NULL);
+    struct sluice_preparer *preparer;
+    struct sluice_err err = {0};
+    sluice_status status = sluice_preparer_create(&workers->preparer, &preparer, &err);
+    if (status != SLUICE_OK) /* the pool passes on the status only */
+        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
     if (status == SLUICE_OK && (status = enter(workers, true)) != SLUICE_OK)
-        sluice_scratch_destroy(scratch);
+        sluice_preparer_destroy(preparer);
     if (status != SLUICE_OK)
         return status;
     if (index == 0)
         workers->prep_tid = gettid();
-    *worker = scratch;
+    *worker = preparer;
     return SLUICE_OK;
 }
 
 static void stop_prep(void *ctx, void *worker)
 {
     const struct sluice_workers *workers = ctx;
+    sluice_preparer_destroy(worker); /* its decoder is in the groups, too */
     sluice_prep_limits_leave(workers->limits, true);
-    sluice_scratch_destroy(worker);
 }
 
 static sluice_status start_io(void *ctx, unsigned index, void **worker)
@@ -172,10 +175,8 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
                       ? options->prep_workers
                       : (unsigned)ceil(sluice_prep_limits_cores(options->limits, 0));
     w->market = sluice_cpu_market_init(sluice_clock_ns(), w->num_prep);
-    w->scratch = (struct sluice_scratch_options){
-        .pool = options->buffers,
-        .max_image_pixels = options->max_image_pixels,
-    };
+    if (options->preparer)
+        w->preparer = *options->preparer;
 
     const struct sluice_worker_pool_options prep = {
         .name = "prep",

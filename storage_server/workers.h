@@ -25,22 +25,21 @@
  * Threads: any. */
 
 struct sluice_workers;
-struct sluice_buf_pool;
 struct sluice_prep_limits;
+struct sluice_preparer_options;
 
 enum sluice_worker_group { SLUICE_GROUP_PREP, SLUICE_GROUP_IO };
 
 struct sluice_workers_options {
     unsigned prep_workers; /* 0: one for each core that they may use */
     unsigned io_workers;
-    size_t queue; /* jobs that may wait for each group */
-    uint64_t max_image_pixels;
-    struct sluice_buf_pool *buffers;   /* borrowed */
-    struct sluice_prep_limits *limits; /* of all workers; borrowed; NULL: none */
+    size_t queue;                                   /* jobs that may wait for each group */
+    struct sluice_prep_limits *limits;              /* of all workers; borrowed; NULL: none */
+    const struct sluice_preparer_options *preparer; /* of each of PREP's; copied; NULL: {0} */
 };
 
 /* If prep_workers is above the cores that there are, a warning says so, and why.  PREP's jobs get
- * their thread's struct sluice_scratch as `worker`, IO's get NULL. */
+ * their thread's struct sluice_preparer as `worker`, IO's get NULL. */
 SLUICE_MUST_USE sluice_status sluice_workers_create(const struct sluice_workers_options *options,
                                                     struct sluice_workers **workers,
                                                     struct sluice_err *err);

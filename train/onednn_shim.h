@@ -4,8 +4,6 @@
 #include "base/error.h"
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 /* The few operations of oneDNN that the CPU trainer needs, over plain float32 arrays, the same for
  * oneDNN 2 and 3.  Images are N x H x W x C, convolution weights O x I x H x W, matrices row by

@@ -24,6 +24,7 @@ struct sluice_train_batch {
     const uint8_t *pixels;  /* n x size x size x 3 */
     const uint32_t *labels; /* n, each < num_classes */
     unsigned n;             /* 1 .. batch_size; the last of an epoch may be short */
+    bool is_on_device;      /* `pixels` is memory of sluice_trainer_device() */
 };
 
 struct sluice_train_options {
@@ -66,8 +67,16 @@ struct sluice_train_totals {
     uint64_t top1, top5;
 };
 
-/* One SGD step.  Returns when the caller may reuse the batch's memory; a GPU may still compute the
- * step then.  Device none counts samples and leaves loss 0. */
+/* The CUDA device whose rows it takes too, by its number in this process; -1: only the host's.
+ * Device none takes any: it does not look at them. */
+int sluice_trainer_device(const struct sluice_trainer *trainer);
+/* The stream (a cudaStream_t) on which rows on a device are read; NULL: they are not. */
+void *sluice_trainer_stream(const struct sluice_trainer *trainer);
+
+/* One SGD step.  Returns when the caller may reuse the batch's memory of the host; a GPU may still
+ * compute the step then, and read rows that are on it: they are free when what is on
+ * sluice_trainer_stream() now is done, also after a failure.  SLUICE_E_INVALID: rows on a device
+ * that this one cannot read.  Device none counts samples and leaves loss 0. */
 SLUICE_MUST_USE sluice_status sluice_trainer_step(struct sluice_trainer *trainer,
                                                   const struct sluice_train_batch *batch,
                                                   struct sluice_err *err);

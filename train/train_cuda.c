@@ -9,14 +9,19 @@
  *     compute stream              |--- step 0 ---|--- step 1 ---|--- step 2 ---|
  *     staging slot         0          1           0 once step 0 has read it
  *
- * A step returns when its upload is done, so the host runs ahead by two batches at most.
+ * A step returns when its upload is done, so the host runs ahead by two batches at most.  Rows that
+ * are on the device stay where they are: a slot holds their labels alone.
  *
  * As on the CPU, tensors share memory where the earlier one is not needed again (relu, dropout),
  * and gradients where a layer's backward pass works in place.  A relu is done by the layer before
  * it where that is one of ours.  Images are N x H x W x C, and filters O x H x W x I; the average
  * pool writes N x C x H x W. */
 
-/* Queues the upload into the next slot and makes the compute stream wait for it. */
+/* By its number in this process. */
+#define CUDA_DEVICE 0
+
+/* Queues the upload into the slot, of rows on the device the labels alone, and makes the compute
+ * stream wait for it. */
 static sluice_status upload(struct cuda_trainer *cuda, const struct sluice_train_batch *batch,
                             struct slot *slot, struct sluice_err *err)
 {
@@ -25,7 +30,7 @@ static sluice_status upload(struct cuda_trainer *cuda, const struct sluice_train
     memcpy(slot->pinned_labels, batch->labels, label_bytes);
     sluice_status status = cuda_check(cudaStreamWaitEvent(cuda->copies, slot->consumed, 0),
                                       "cudaStreamWaitEvent", err);
-    if (!status)
+    if (!status && !batch->is_on_device)
         status = cuda_check(cudaMemcpyAsync(slot->pixels, batch->pixels, bytes,
                                             cudaMemcpyHostToDevice, cuda->copies),
                             "cudaMemcpy", err);
@@ -41,12 +46,13 @@ static sluice_status upload(struct cuda_trainer *cuda, const struct sluice_train
     return status;
 }
 
-static sluice_status forward(struct cuda_trainer *cuda, struct plan *plan, const struct slot *slot,
-                             bool is_training, struct sluice_err *err)
+/* From the pixels, which are on the device, and the slot's labels. */
+static sluice_status forward(struct cuda_trainer *cuda, struct plan *plan, const uint8_t *pixels,
+                             const struct slot *slot, bool is_training, struct sluice_err *err)
 {
     const struct sluice_net *net = &cuda->base.net;
     sluice_status status =
-        cuda_check(sluice_cuda_input(cuda->compute, slot->pixels, cuda->table, cuda->tensors[0],
+        cuda_check(sluice_cuda_input(cuda->compute, pixels, cuda->table, cuda->tensors[0],
                                      plan->n * cuda_elements(net->layers[0].in)),
                    "the input", err);
     for (unsigned i = 0; !status && i < net->num_layers; i++)
@@ -84,7 +90,8 @@ static sluice_status run(struct cuda_trainer *cuda, const struct sluice_train_ba
         return status;
     status = upload(cuda, batch, slot, err);
     if (!status)
-        status = forward(cuda, plan, slot, is_training, err);
+        status = forward(cuda, plan, batch->is_on_device ? batch->pixels : slot->pixels, slot,
+                         is_training, err);
     bool has_diff[SLUICE_NET_MAX_LAYERS + 1] = {false};
     for (unsigned i = cuda->base.net.num_layers; !status && is_training && i > 0; i--)
         status = cuda_backward_layer(cuda, plan, i - 1, has_diff, err);
@@ -149,7 +156,7 @@ static sluice_status open_device(struct cuda_trainer *cuda, struct sluice_err *e
     if (error || count < 1)
         return no_device(error, err);
     const bool tf32 = cuda->base.options.allow_tf32;
-    sluice_status status = cuda_check(cudaSetDevice(0), "cudaSetDevice", err);
+    sluice_status status = cuda_check(cudaSetDevice(CUDA_DEVICE), "cudaSetDevice", err);
     if (!status)
         status = cuda_check(cudaStreamCreateWithFlags(&cuda->copies, cudaStreamNonBlocking),
                             "cudaStreamCreate", err);
@@ -215,6 +222,8 @@ static sluice_status cuda_init(struct sluice_trainer *trainer, struct sluice_err
 {
     struct cuda_trainer *cuda = (struct cuda_trainer *)trainer;
     sluice_status status = open_device(cuda, err);
+    trainer->rows_device = CUDA_DEVICE;
+    trainer->rows_stream = cuda->compute;
     if (!status)
         status = cuda_make_params(cuda, err);
     if (!status)

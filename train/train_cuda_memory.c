@@ -1,5 +1,7 @@
 #include "train/train_cuda_state.h"
 
+#include "gpu/cuda_error.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,28 +16,7 @@
 
 sluice_status cuda_check(cudaError_t error, const char *what, struct sluice_err *err)
 {
-    sluice_status status;
-    switch (error) {
-    case cudaSuccess:
-        return SLUICE_OK;
-    case cudaErrorMemoryAllocation:
-        status = SLUICE_E_NO_MEMORY;
-        break;
-    case cudaErrorNoDevice:
-    case cudaErrorInsufficientDriver:
-    case cudaErrorSystemDriverMismatch:
-    case cudaErrorSystemNotReady:
-    case cudaErrorCompatNotSupportedOnDevice:
-    case cudaErrorDevicesUnavailable:
-    case cudaErrorNoKernelImageForDevice:
-    case cudaErrorUnsupportedPtxVersion:
-        status = SLUICE_E_UNSUPPORTED;
-        break;
-    default:
-        status = SLUICE_E_INTERNAL;
-        break;
-    }
-    return sluice_fail(err, status, "device cuda: %s: %s", what, cudaGetErrorString(error));
+    return sluice_cuda_check(error, "device cuda", what, err);
 }
 
 sluice_status cuda_check_cudnn(cudnnStatus_t error, const char *what, struct sluice_err *err)

@@ -63,7 +63,8 @@ struct plan {
     struct conv_plan layers[SLUICE_NET_MAX_LAYERS];
 };
 
-/* Device memory of a batch.  Pixels go up from the caller's memory, which is pinned.  Labels are
+/* Device memory of a batch.  Pixels go up from the caller's memory, which is pinned, unless they
+ * are on the device: then they are read where they are.  Labels are
  * few and the caller's may be pageable, from where a copy would stop the host: they go by
  * `pinned_labels`, which is free again at `uploaded`, that is before the step returns. */
 struct slot {

@@ -89,6 +89,7 @@ sluice_status sluice_trainer_create(const struct sluice_train_options *options,
     t->options.device = device->name;
     t->options.model = "none";
     t->lr = options->lr;
+    t->rows_device = -1;
     if (learns) {
         status = sluice_net_build(options->model, options->image_size, options->num_classes,
                                   options->dropout, &t->net, err);
@@ -115,12 +116,27 @@ void sluice_trainer_destroy(struct sluice_trainer *trainer)
     free(trainer);
 }
 
+int sluice_trainer_device(const struct sluice_trainer *trainer)
+{
+    return trainer->rows_device;
+}
+
+void *sluice_trainer_stream(const struct sluice_trainer *trainer)
+{
+    return trainer->rows_stream;
+}
+
 static sluice_status check_batch(const struct sluice_trainer *trainer,
                                  const struct sluice_train_batch *batch, struct sluice_err *err)
 {
     if (batch->n < 1 || batch->n > trainer->options.batch_size)
         return sluice_fail(err, SLUICE_E_INVALID, "a batch of %u samples; 1 to %u fit", batch->n,
                            trainer->options.batch_size);
+    const bool learns = trainer->net.num_layers > 0;
+    if (batch->is_on_device && learns && trainer->rows_device < 0)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "rows on a device, but device %s reads the host's",
+                           trainer->options.device);
     for (unsigned i = 0; i < batch->n; i++) {
         if (batch->labels[i] >= trainer->options.num_classes)
             return sluice_fail(err, SLUICE_E_INVALID,

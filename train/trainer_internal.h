@@ -24,8 +24,8 @@ struct sluice_trainer_ops {
     sluice_status (*init)(struct sluice_trainer *trainer, struct sluice_err *err);
     void (*clear)(struct sluice_trainer *trainer); /* also after a failed init */
 
-    /* The batch is checked: n, labels.  `trainer->steps` numbers this step (from 0) and
-     * `trainer->lr` is its rate.  Sums may stay on the device until collect. */
+    /* The batch is checked: n, labels, where its pixels are.  `trainer->steps` numbers this step
+     * (from 0) and `trainer->lr` is its rate.  Sums may stay on the device until collect. */
     sluice_status (*step)(struct sluice_trainer *trainer, const struct sluice_train_batch *batch,
                           struct sluice_err *err);
     sluice_status (*evaluate)(struct sluice_trainer *trainer,
@@ -61,6 +61,11 @@ struct sluice_trainer {
     /* Device none: no layers, no parameters. */
     struct sluice_net net;
     double lr;
+    /* sluice_trainer_device() and sluice_trainer_stream(); init says so if they are not -1 and
+     * NULL.
+     */
+    int rows_device;
+    void *rows_stream;
     /* Taken since the initial weights, also before a load. */
     uint64_t steps;
     /* Since the last collect: all samples and steps; loss and hits of the portions that progress

@@ -1,14 +1,21 @@
 #!/usr/bin/env python3
-"""One data loader over a folder of images, timed; what bench/peers starts for each measurement.
+"""One data loader over a folder of images, timed.
+
+What bench/peers and bench/python/link start for each measurement.
 
 usage: one.py NAME --images DIR --workers N --seconds S [options]
 
 Prints one JSON object: samples, seconds, samples_per_s, samples_per_cpu_s, version.  The loader
 runs endlessly over the shuffled images; it is timed from a batch that comes after --warm-up seconds
-to one that comes --seconds later.  Exit code 77, with the reason on stderr, where the loader cannot
-be imported; --check ends after that.
+and --warm-up-samples to one that comes --seconds later.  Exit code 77, with the reason on stderr,
+where the loader cannot be imported; --check ends after that.
+
+From another host: torchvision from a web server (--http), sluice.torch from an offload_server
+(--server).
 """
 import argparse
+import http.client
+import io
 import itertools
 import json
 import multiprocessing
@@ -17,6 +24,7 @@ import pathlib
 import random
 import sys
 import time
+import urllib.parse
 
 SKIPPED = 77
 SUFFIXES = (".jpg", ".jpeg", ".png")
@@ -57,23 +65,45 @@ def torch_transform(options):
     return T.Compose(steps)
 
 
+class Site:
+    """A web server of this folder, over one connection that is kept."""
+
+    def __init__(self, address):
+        self.connection = http.client.HTTPConnection(address, timeout=60)
+
+    def get(self, path):
+        self.connection.request("GET", "/" + urllib.parse.quote(path))
+        answer = self.connection.getresponse()
+        data = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"GET {path}: {answer.status} {answer.reason}")
+        return data
+
+
 def torchvision(options):
     try:
         import torch
         import torchvision as tv
+        from PIL import Image
         from torchvision.datasets.folder import default_loader
     except ImportError as error:
         raise Missing(error) from error
     yield f"torch {torch.__version__}, torchvision {tv.__version__}"
     paths, labels = samples_of(options)
     transform = torch_transform(options)
+    if options.http:
+        site = Site(options.http)
+        paths = [os.path.relpath(path, options.images) for path in paths]
 
     class Images(torch.utils.data.Dataset):
         def __len__(self):
             return len(paths)
 
         def __getitem__(self, index):
-            return transform(default_loader(paths[index])), labels[index]
+            # In a worker, of which each has a copy of the site.
+            image = (Image.open(io.BytesIO(site.get(paths[index]))).convert("RGB")
+                     if options.http else default_loader(paths[index]))
+            return transform(image), labels[index]
 
     loader = torch.utils.data.DataLoader(
         Images(), options.batch, sampler=endless_sampler(torch, len(paths), options.seed),
@@ -287,13 +317,15 @@ def sluice_torch(options):
         raise Missing(error) from error
     yield f"sluice {sluice.__version__}, torch {torch.__version__}"
     loader = sluice.torch.Loader(
-        options.images, options.batch, seed=options.seed, workers=options.workers, drop_last=True,
-        normalize=options.output == "f32", image_size=options.size, repeat=options.repeat,
-        jpeg_index="off", digest=False)
+        options.server or options.images, options.batch, seed=options.seed, mode=options.mode,
+        workers=options.workers, drop_last=True, normalize=options.output == "f32",
+        image_size=options.size, repeat=options.repeat, jpeg_index="off", digest=options.digest)
     for epoch in itertools.count():
         loader.set_epoch(epoch)
         for pixels, _ in loader:
             yield pixels
+        if options.digest:
+            options.digests.append(loader.stats()["digest"])
 
 
 # Each yields its version, then batches without end: of --output, in its own layout.
@@ -311,13 +343,26 @@ def cpu_seconds():
     return seconds
 
 
+def received_bytes(interface):
+    """By a network interface of this network namespace, with all headers."""
+    with open("/proc/net/dev", encoding="ascii") as file:
+        for line in file:
+            name, _, counters = line.partition(":")
+            if name.strip() == interface:
+                return int(counters.split()[0])
+    raise SystemExit(f"--interface: there is no {interface} here")
+
+
 def time_batches(batches, options):
-    """Samples, seconds and CPU seconds of the batches after the warm-up, and the last of them."""
-    next(batches)
+    """Of the batches after the warm-up: samples, seconds, CPU seconds, bytes that --interface
+    received; and the last of them."""
+    num_samples = len(next(batches))
     start = time.perf_counter()
-    while time.perf_counter() - start < options.warm_up:
-        next(batches)
+    while (time.perf_counter() - start < options.warm_up
+           or num_samples < options.warm_up_samples):
+        num_samples += len(next(batches))
     start, cpu_start = time.perf_counter(), cpu_seconds()
+    bytes_start = received_bytes(options.interface) if options.interface else 0
     num_samples = 0
     seconds = 0
     while seconds < options.seconds:
@@ -325,7 +370,8 @@ def time_batches(batches, options):
             batch = next(batches)
             num_samples += len(batch)
         seconds = time.perf_counter() - start
-    return num_samples, seconds, cpu_seconds() - cpu_start, batch
+    num_bytes = received_bytes(options.interface) - bytes_start if options.interface else None
+    return num_samples, seconds, cpu_seconds() - cpu_start, num_bytes, batch
 
 
 def check_batch(batch, options):
@@ -351,17 +397,26 @@ def parse(arguments):
                         help="pixels, or normalised floats")
     parser.add_argument("--seconds", type=float, default=4, help="least time that is measured")
     parser.add_argument("--warm-up", type=float, default=1, help="seconds before that")
+    parser.add_argument("--warm-up-samples", type=int, default=0, help="and least samples")
     parser.add_argument("--batch", type=int, default=64, help="samples in a batch")
     parser.add_argument("--size", type=int, default=224, help="side of the crop, in pixels")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeat", type=int, default=100,
                         help="how often each image comes in an epoch, where an epoch has an end")
     parser.add_argument("--scratch", type=pathlib.Path, help="folder for copies of the images")
+    parser.add_argument("--http", metavar="HOST:PORT",
+                        help="of torchvision: a web server to read the images from")
+    parser.add_argument("--server", metavar="HOST:PORT", help="of sluice.torch: an offload_server")
+    parser.add_argument("--mode", help="of sluice.torch: as --dataset-mode of offload_train")
+    parser.add_argument("--digest", action="store_true",
+                        help="of sluice.torch: hash all samples, and say the epochs' digests")
+    parser.add_argument("--interface", help="network interface whose bytes are to be counted")
     parser.add_argument("--check", action="store_true",
                         help="only say whether it can be imported, and its version")
     options = parser.parse_args(arguments)
     if not options.check and options.images is None:
         parser.error("--images is needed")
+    options.digests = []
     return options
 
 
@@ -375,10 +430,11 @@ def main():
         return SKIPPED
     report = {"name": options.name, "version": version}
     if not options.check:
-        num_samples, seconds, cpu_s, batch = time_batches(batches, options)
+        num_samples, seconds, cpu_s, num_bytes, batch = time_batches(batches, options)
         report |= {"output": check_batch(batch, options), "samples": num_samples,
                    "seconds": seconds, "samples_per_s": num_samples / seconds,
-                   "samples_per_cpu_s": num_samples / max(cpu_s, 0.01)}
+                   "samples_per_cpu_s": num_samples / max(cpu_s, 0.01),
+                   "received_bytes": num_bytes, "digests": options.digests}
     print(json.dumps(report), flush=True)
     # Neither workers nor a pipeline that still decodes are of use any more; some libraries take
     # seconds to end them, or crash.

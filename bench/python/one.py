@@ -32,10 +32,12 @@ def loader_class(array):
 
 
 def make(options):
-    size = {} if options.image_size is None else {"image_size": options.image_size}
+    more = {} if options.image_size is None else {"image_size": options.image_size}
+    if options.fixed_link is not None:
+        more |= {"replan": False, "net_bw": options.fixed_link}
     return loader_class(options.array)(
         options.source, options.batch, seed=0, mode=options.mode, workers=options.workers,
-        repeat=options.repeat, jpeg_index="off", digest=False, **size)
+        repeat=options.repeat, jpeg_index="off", digest=False, **more)
 
 
 def epochs(options):
@@ -118,6 +120,8 @@ def main():
     parser.add_argument("source", help="folder, or HOST:PORT")
     parser.add_argument("--array", choices=("torch", "numpy"), default="torch")
     parser.add_argument("--mode", help="as --dataset-mode of offload_train")
+    parser.add_argument("--fixed-link", metavar="RATE",
+                        help="plan for a link of this rate, and never again")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--repeat", type=int, default=1)

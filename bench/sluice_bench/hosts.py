@@ -267,7 +267,7 @@ class Server:
     def __init__(self, program, root, link, cores, storage_cores, jpeg_index, log_path):
         self.process = None
         command = [*link.storage_prefix, *cores.storage_prefix, program, "--root", root,
-                   "--listen", f"{link.storage_address}:0", "--prep-workers",
+                   "--listen", f"{link.storage_address}:0", "--insecure", "--prep-workers",
                    quota.cpus_for(storage_cores),
                    "--jpeg-index", jpeg_index, *link.server_flags]
         self.command = " ".join(map(str, command))

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 
-from . import hosts, image_files
+from . import hosts, image_files, package
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 ONE = SOURCE / "bench/peers/one.py"
@@ -262,6 +262,7 @@ def parse():
     parser.add_argument("--bin", type=pathlib.Path, default=programs_folder(),
                         help="folder of offload_train. Default: $SLUICE_BIN, or where it is on "
                         "PATH, or build/release/bin")
+    package.add_option(parser)
     parser.add_argument("--python", action="append",
                         help="interpreter to look for loaders in, for example that of a venv; may "
                         "be given several times. Default: the one that runs this")
@@ -292,6 +293,7 @@ def parse():
 def main():
     options = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the shards are removed
+    package.use(options)
     if not image_files.warm(options.images):
         print("peers: skipped: the images take over half of the memory", file=sys.stderr)
         return SKIPPED

@@ -4,14 +4,17 @@ usage: loop DIR [options]
 
 Each measurement is a process: offload_train --device none, or python/one.py.  rate: both on DIR
 with as many workers, without a transform; in local mode and, with an offload_server on this
-machine, in --modes.  They take turns, each of --rounds beginning with the other.  ready and memory:
-on tiny images made for it, so that the pipeline is not the limit.
+machine, in --modes; remote_auto_fixed is remote_auto with the same plan in every run.  They take
+turns, each of --rounds beginning with the other; images repeat until an epoch takes --seconds, as
+both clocks hold an epoch's start and end.  ready and memory: on tiny images made for it, so that
+the pipeline is not the limit.
 
 Exit codes: 0; 1 if a measurement failed; 77 if the package cannot be imported or the images do not
 fit into the page cache.
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import random
@@ -22,12 +25,15 @@ import sys
 import tempfile
 import zlib
 
-from . import hosts, image_files
+from . import hosts, image_files, package, peers
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 ONE = SOURCE / "bench/python/one.py"
 SKIPPED = 77
-MODES = ("local", "remote_nooff", "remote_auto")
+FIXED = "remote_auto_fixed"  # remote_auto with one plan, that of FIXED_LINK, for all runs
+FIXED_LINK = "10gbit"
+MODES = ("local", "remote_nooff", "remote_auto", FIXED)
+KINDS = ("rate", "ready", "memory")
 NUM_TINY, TINY_SIZE = 256, 32
 
 
@@ -39,11 +45,11 @@ class Skipped(Exception):
     pass
 
 
-def run(command, timeout_s, env=None):
+def run(command, timeout_s):
     """The last JSON line of its standard output."""
     command = list(map(str, command))
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env,
+        done = subprocess.run(command, capture_output=True, text=True, check=False,
                               timeout=timeout_s)
     except subprocess.TimeoutExpired:
         raise Failed(f"{' '.join(command)}: not done in {timeout_s} s") from None
@@ -55,25 +61,34 @@ def run(command, timeout_s, env=None):
 
 
 def one(options, what, source, array, *arguments):
-    env = {**os.environ}
-    if options.package:
-        env["PYTHONPATH"] = os.pathsep.join(
-            filter(None, (str(options.package), env.get("PYTHONPATH"))))
     return run([options.python, ONE, what, source, "--array", array, "--workers", options.workers,
-                *arguments], options.timeout, env)
+                *arguments], options.timeout)
 
 
-def in_c(options, mode, place):
+def in_c(options, mode, place, repeat):
     place = [place] if mode == "local" else ["--host", place]
-    return run([options.bin / "offload_train", *place, "--dataset-mode", mode, "--device", "none",
-                "--json", "--epochs", 2, "--repeat", options.repeat, "-j", options.workers, "-b",
+    plan = ["remote_auto", "--no-replan", "--net-bw", FIXED_LINK] if mode == FIXED else [mode]
+    return run([options.bin / "offload_train", *place, "--dataset-mode", *plan, "--device", "none",
+                "--json", "--epochs", 2, "--repeat", repeat, "-j", options.workers, "-b",
                 options.batch, "--seed", 0, "-p", 0, "--no-val", "--jpeg-index", "off",
                 "--no-digest", "--log-level", "error"], options.timeout)
 
 
-def in_python(options, array, mode, place):
-    return one(options, "epochs", place, array, "--mode", mode, "--batch", options.batch,
-               "--repeat", options.repeat)
+def in_python(options, array, mode, place, repeat):
+    plan = ["remote_auto", "--fixed-link", FIXED_LINK] if mode == FIXED else [mode]
+    return one(options, "epochs", place, array, "--mode", *plan, "--batch", options.batch,
+               "--repeat", repeat)
+
+
+def repeat_for(options):
+    """How often each image has to come for an epoch in local mode to take --seconds; from epochs
+    that grow, as a short one says little."""
+    repeat = 1
+    while True:
+        seconds = in_c(options, "local", options.images, repeat)["seconds"]
+        if seconds >= options.seconds / 4:
+            return math.ceil(repeat * options.seconds / seconds)
+        repeat = math.ceil(repeat * min(20, options.seconds / 2 / seconds))
 
 
 def spread(values):
@@ -83,14 +98,16 @@ def spread(values):
 def measure_rate(options, array, address):
     """A row for each mode; the ratio is of the two of one round."""
     rows = []
+    repeat = options.repeat or repeat_for(options)
     for mode in options.modes:
         place = options.images if mode == "local" else address
-        rates, inside = {"c": [], "python": []}, []
+        rates, inside, lengths = {"c": [], "python": []}, [], []
         for number in range(options.rounds):
             for kind in ("c", "python") if number % 2 == 0 else ("python", "c"):
-                report = (in_c(options, mode, place) if kind == "c" else
-                          in_python(options, array, mode, place))
+                report = (in_c(options, mode, place, repeat) if kind == "c" else
+                          in_python(options, array, mode, place, repeat))
                 rates[kind].append(report["samples_per_s"])
+                lengths.append(report["seconds"])
                 if kind == "python":
                     inside.append(report["inside"])
             print(f"round {number + 1}, {mode}: C {rates['c'][-1]:.0f}/s, "
@@ -101,8 +118,8 @@ def measure_rate(options, array, address):
                      "reference_us": 1e6 / c["median"], "ratio": ratio["median"],
                      "ratio_min": ratio["min"], "ratio_max": ratio["max"],
                      "samples_per_s": python, "offload_train_per_s": c,
-                     "inside_per_s": spread(inside), "rounds": options.rounds,
-                     "array": array})
+                     "inside_per_s": spread(inside), "epoch_s": spread(lengths),
+                     "repeat": repeat, "rounds": options.rounds, "array": array})
     return rows
 
 
@@ -186,15 +203,17 @@ def measure(options):
     arrays = arrays_of(options)
     server, address = None, None
     try:
-        if set(options.modes) - {"local"}:
+        if "rate" in options.kinds and set(options.modes) - {"local"}:
             server, address = start_server(options)
-        rows += measure_rate(options, arrays[0], address)
+        if "rate" in options.kinds:
+            rows += measure_rate(options, arrays[0], address)
     finally:
         hosts.end(server)
     with tempfile.TemporaryDirectory(prefix="loop-") as tiny:
         make_tiny(tiny)
-        rows += measure_ready(options, arrays, tiny)
-        for array in arrays:
+        if "ready" in options.kinds:
+            rows += measure_ready(options, arrays, tiny)
+        for array in arrays if "memory" in options.kinds else []:
             rows += measure_memory(options, array, tiny)
     return rows
 
@@ -207,7 +226,8 @@ def print_table(rows):
             print(f"{row['name']:20} Python {python['median']:.0f}/s ({python['min']:.0f} to "
                   f"{python['max']:.0f}), offload_train {c['median']:.0f}/s ({c['min']:.0f} to "
                   f"{c['max']:.0f}), ratio {row['ratio']:.3f} ({row['ratio_min']:.3f} to "
-                  f"{row['ratio_max']:.3f})")
+                  f"{row['ratio_max']:.3f}), epochs of {row['epoch_s']['min']:.1f} to "
+                  f"{row['epoch_s']['max']:.1f} s")
         elif kind == "ready":
             over = row["over_cpu_us"]
             print(f"{row['name']:20} wall {row['loop_wall_us']:.0f} us a batch, next() alone "
@@ -221,13 +241,6 @@ def print_table(rows):
                   f"{row['slope']:.1f} bytes a batch in the second half")
 
 
-def modes(text):
-    found = text.split(",")
-    if not set(found) <= set(MODES):
-        raise argparse.ArgumentTypeError(f"{text}: words of {', '.join(MODES)}")
-    return found
-
-
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0],
                                      epilog="See docs/BENCHMARKING.md.")
@@ -235,17 +248,20 @@ def parse():
                         help="folder with a folder of images for each class")
     parser.add_argument("--bin", type=pathlib.Path, default=SOURCE / "build/release/bin",
                         help="folder of the programs. Default: build/release/bin")
-    parser.add_argument("--package", type=pathlib.Path,
-                        help="folder that holds the package sluice. Default: python beside --bin, "
-                        "if there")
+    package.add_option(parser)
     parser.add_argument("--python", default=sys.executable, help="interpreter to measure in")
-    parser.add_argument("--modes", type=modes, default=list(MODES),
-                        help=f"of {', '.join(MODES)}. Default: all")
+    parser.add_argument("--rows", type=peers.words(KINDS), default=list(KINDS), dest="kinds",
+                        help=f"of {', '.join(KINDS)}. Default: all")
+    parser.add_argument("--modes", type=peers.words(MODES), default=list(MODES),
+                        help=f"of rate: of {', '.join(MODES)}. Default: all")
     parser.add_argument("-j", "--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch", type=int, default=256, help="samples in a batch")
-    parser.add_argument("--repeat", type=int, default=10,
-                        help="how often each image comes in an epoch of rate")
+    parser.add_argument("--seconds", type=float, default=3,
+                        help="of rate: of an epoch in local mode, about. Default: 3")
+    parser.add_argument("--repeat", type=int,
+                        help="of rate: how often each image comes in an epoch, in place of "
+                        "--seconds")
     parser.add_argument("--groups", type=int, default=10,
                         help="of ready: groups of 16 batches in a round")
     parser.add_argument("--batches", type=int, default=10000, help="of memory")
@@ -254,9 +270,8 @@ def parse():
     parser.add_argument("--json", action="store_true", help="an object for each row")
     options = parser.parse_args()
     options.images, options.bin = options.images.resolve(), options.bin.resolve()
-    if options.package is None and (options.bin.parent / "python").is_dir():
-        options.package = options.bin.parent / "python"
-    if min(options.rounds, options.groups, options.batches, options.repeat, options.batch) < 1:
+    if min(options.rounds, options.groups, options.batches, options.batch) < 1 or \
+            options.seconds <= 0 or (options.repeat is not None and options.repeat < 1):
         parser.error("numbers are above 0")
     if options.batches < 4:
         parser.error("--batches: a slope takes 4 at least")
@@ -265,6 +280,7 @@ def parse():
 
 def main():
     options = parse()
+    package.use(options)
     if not image_files.warm(options.images):
         print("loop: skipped: the images take over half of the memory", file=sys.stderr)
         return SKIPPED

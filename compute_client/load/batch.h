@@ -2,7 +2,6 @@
 #define SLUICE_COMPUTE_CLIENT_LOAD_BATCH_H
 
 #include "base/error.h"
-#include "base/hash.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,7 +24,7 @@ enum sluice_on_error {
 };
 
 struct sluice_rows {
-    uint8_t *pixels; /* borrowed memory: capacity x row_bytes */
+    uint8_t *pixels; /* borrowed memory: capacity x row_bytes; or NULL: not here */
     size_t row_bytes;
     unsigned capacity, n;
 
@@ -35,12 +34,17 @@ struct sluice_rows {
     uint32_t *draw_epochs; /* of the random crops and flips */
     sluice_status *status;
     struct sluice_hash128 *hashes; /* by digest.h */
+    uint32_t *from;                /* settle's own */
 };
 
 SLUICE_MUST_USE sluice_status sluice_rows_init(struct sluice_rows *batch, unsigned capacity,
                                                size_t row_bytes, uint8_t *pixels,
                                                struct sluice_err *err);
 void sluice_rows_clear(struct sluice_rows *batch); /* idempotent; fine on {0} */
+
+/* What settle makes: row i of n, the result, is what is in row from[i] now. */
+unsigned sluice_rows_plan(const struct sluice_rows *batch, enum sluice_on_error on_error,
+                          uint32_t *from);
 
 /* Applies `on_error` (not FAIL) to the rows whose status is not SLUICE_OK.  Afterwards rows
  * [0, n) are good; n is 0 if no row was good.  The result depends on the statuses alone, so it is

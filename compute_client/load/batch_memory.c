@@ -1,6 +1,7 @@
 #include "compute_client/load/batch_memory.h"
 
 #include "base/pages.h"
+#include "compute_client/load/tuning.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -84,7 +85,7 @@ bool sluice_batch_memory_return(struct sluice_batch_memory *memory, void *lent)
 {
     assert(memory->num_lent > 0);
     memory->num_lent--;
-    if (num_spare(memory) > SLUICE_BATCH_MEMORY_SPARE) {
+    if (num_spare(memory) > TUNING_SPARE_BATCHES) {
         memory->num_blocks--;
         return false;
     }

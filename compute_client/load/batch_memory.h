@@ -11,11 +11,10 @@
  * ever written to as batches are filled at once, however many may be ahead.
  *
  * A taken block can be lent: then another one takes its place, and `count` blocks can be taken
- * again.  Of blocks that came in addition, SLUICE_BATCH_MEMORY_SPARE stay when they are returned.
+ * again.  Of blocks that came in addition, TUNING_SPARE_BATCHES (tuning.h) stay when they are
+ * returned.
  *
  * Threads: one at a time. */
-
-#define SLUICE_BATCH_MEMORY_SPARE 2
 
 struct sluice_batch_memory_options {
     unsigned count; /* of blocks that can be taken, lent ones not counted */

@@ -1,7 +1,8 @@
 #include "compute_client/load/choice.h"
 
+#include "plan/sophon.h"
+
 #include <stdlib.h>
-#include <string.h>
 
 bool sluice_mode_is_planned(enum sluice_mode mode)
 {

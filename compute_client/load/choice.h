@@ -2,16 +2,13 @@
 #define SLUICE_COMPUTE_CLIENT_LOAD_CHOICE_H
 
 #include "base/error.h"
-#include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "plan/choices.h"
 #include "plan/cost_folder.h"
 #include "plan/mode.h"
-#include "plan/sophon.h"
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 /* Which split and form each sample is asked for, by mode.
  *

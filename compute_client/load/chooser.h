@@ -2,14 +2,14 @@
 #define SLUICE_COMPUTE_CLIENT_LOAD_CHOOSER_H
 
 #include "base/error.h"
-#include "compute_client/load/choice.h"
 #include "compute_client/load/sampler.h"
+#include "plan/choices.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* A chooser decides the choice (split and form) of each sample at the moment the loader requests
- * it, and is told how the request went.  A loader has one chooser for each epoch.
+/* A chooser decides the choice (split and form) of each sample at the moment the prefetcher
+ * requests it, and is told how the request went.  A prefetcher has one chooser for each epoch.
  *
  * Threads: see each function.  None is called with a lock held. */
 
@@ -21,12 +21,15 @@ struct sluice_expected {
 /* How one item is requested. */
 struct sluice_ask {
     struct sluice_choice choice;
-    /* The loader delays the request while this many items were requested and have not arrived, or
-     * are not in their batch.  Low bounds keep the queues short, so that a new plan takes effect
-     * soon.  0 counts as 1. */
+    /* The prefetcher delays the request while this many items were requested and have not
+     * arrived, or are not in their batch.  Low bounds keep the queues short, so that a new plan
+     * takes effect soon.  0 counts as 1. */
     uint32_t max_away, max_unfinished;
     double storage_worth; /* source.h */
     struct sluice_expected expected;
+    /* The prices that the choice was made by (plan/planner_lp.h), by resource; borrowed until the
+     * next choice; NULL: it was not made by prices. */
+    const double *prices;
 };
 
 /* The times of one item, from the request to its row in the batch.
@@ -50,7 +53,7 @@ struct sluice_row_seen {
 };
 
 struct sluice_chooser {
-    /* Called once per item, in the order of the items, on the loader's thread.  *under_way sums
+    /* Called once per item, in the order of the items, on the prefetcher's thread.  *under_way sums
      * what items are expected to use: storage CPU and bytes of the items that have not arrived,
      * compute CPU of the items that are not in their batch. */
     struct sluice_ask (*choose)(void *ctx, size_t index, const struct sluice_sampler_item *item,
@@ -60,6 +63,9 @@ struct sluice_chooser {
     /* Called when the trainer gets a batch of n samples at now_ns, after it waited waited_ns for
      * the batch; on the trainer's thread.  NULL is allowed. */
     void (*on_batch)(void *ctx, unsigned n, uint64_t waited_ns, uint64_t now_ns);
+    /* Called when the device has decoded n samples of the epoch in device_s, on a lane's thread.
+     * NULL is allowed. */
+    void (*on_decoded)(void *ctx, unsigned n, double device_s);
     void *ctx;
 };
 

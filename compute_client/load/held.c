@@ -1,5 +1,7 @@
 #include "compute_client/load/held.h"
 
+#include "gpu/place.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@ struct sluice_held_home {
 
     /* Constant. */
     struct sluice_held_home_options options;
+    struct sluice_gpu_place *place; /* or NULL */
 };
 
 sluice_status sluice_held_home_create(const struct sluice_held_home_options *options,
@@ -35,8 +38,10 @@ static void free_header(struct sluice_held *held)
     free(held);
 }
 
-static void unref(struct sluice_held_home *home)
+void sluice_held_home_unref(struct sluice_held_home *home)
 {
+    if (!home)
+        return;
     pthread_mutex_lock(&home->lock);
     const bool is_last = --home->num_refs == 0;
     pthread_mutex_unlock(&home->lock);
@@ -48,7 +53,13 @@ static void unref(struct sluice_held_home *home)
         free_header(held);
     }
     pthread_mutex_destroy(&home->lock);
+    sluice_gpu_place_destroy(home->place);
     free(home);
+}
+
+void sluice_held_home_take_place(struct sluice_held_home *home, struct sluice_gpu_place *place)
+{
+    home->place = place;
 }
 
 void sluice_held_home_close(struct sluice_held_home *home)
@@ -58,7 +69,6 @@ void sluice_held_home_close(struct sluice_held_home *home)
     pthread_mutex_lock(&home->lock);
     home->is_closed = true;
     pthread_mutex_unlock(&home->lock);
-    unref(home);
 }
 
 static struct sluice_held *make_header(struct sluice_held_home *home)
@@ -96,25 +106,44 @@ sluice_status sluice_held_create(struct sluice_held_home *home, struct sluice_he
         pthread_mutex_unlock(&home->lock);
     }
     held->pixels = NULL;
+    held->block = NULL;
     held->num_rows = 0;
     *out = held;
     return SLUICE_OK;
+}
+
+/* Of a header, whose block of a device is with its place already. */
+static void release(struct sluice_held *held)
+{
+    struct sluice_held_home *home = held->home;
+    const bool is_on_host = !held->block;
+    pthread_mutex_lock(&home->lock);
+    void *memory = held->pixels;
+    /* The lock keeps the prefetcher alive meanwhile. */
+    if (memory && !home->is_closed)
+        memory = home->options.take_back(home->options.ctx, held);
+    held->next = home->free;
+    home->free = held;
+    pthread_mutex_unlock(&home->lock);
+    if (memory && is_on_host)
+        home->options.free(home->options.memory_ctx, memory, home->options.bytes);
+    sluice_held_home_unref(home);
 }
 
 void sluice_held_release(struct sluice_held *held)
 {
     if (!held)
         return;
-    struct sluice_held_home *home = held->home;
-    pthread_mutex_lock(&home->lock);
-    void *block = held->pixels;
-    /* The lock keeps the prefetcher alive meanwhile. */
-    if (block && !home->is_closed)
-        block = home->options.take_back(home->options.ctx, held);
-    held->next = home->free;
-    home->free = held;
-    pthread_mutex_unlock(&home->lock);
-    if (block)
-        home->options.free(home->options.memory_ctx, block, home->options.bytes);
-    unref(home);
+    if (held->block)
+        sluice_gpu_block_give(held->block);
+    release(held);
+}
+
+void sluice_held_release_after(struct sluice_held *held, void *stream)
+{
+    if (!held)
+        return;
+    if (held->block)
+        sluice_gpu_block_give_after(held->block, stream);
+    release(held);
 }

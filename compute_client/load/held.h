@@ -12,16 +12,20 @@
  *
  * A held batch is a header from its prefetcher's home and a block of the prefetcher's memory for
  * pixels.  The home keeps the headers, so that a batch needs no allocation of its own, and lives
- * until the prefetcher is destroyed and the last batch is released.
+ * until the prefetcher is destroyed and the last batch is released.  A batch on a device has a
+ * block of the device's place (gpu/place.h) instead, and the home keeps the place as long.
  *
  * Threads: a held batch belongs to one thread at a time; release may be called from any thread,
  * several at once. */
 
+struct sluice_gpu_block; /* gpu/place.h */
+struct sluice_gpu_place;
 struct sluice_held_home;
 
 struct sluice_held {
     /* num_rows good rows. */
-    uint8_t *pixels; /* num_rows x row_bytes; the holder may write to it */
+    uint8_t *pixels;                /* num_rows x row_bytes; the holder may write to it */
+    struct sluice_gpu_block *block; /* whose rows the pixels are; NULL: the host's memory */
     int64_t *labels;
     uint64_t *ids;         /* sample ids */
     uint32_t *draw_epochs; /* of the random crops and flips */
@@ -43,14 +47,17 @@ struct sluice_held {
 
 /* Gives the batch back.  NULL is allowed.  May call the prefetcher's `free`. */
 void sluice_held_release(struct sluice_held *held);
+/* The same for a batch on a device that work on `stream` may still use
+ * (sluice_gpu_block_give_after()). */
+void sluice_held_release_after(struct sluice_held *held, void *stream);
 
 /* --- the prefetcher's side --- */
 
 struct sluice_held_home_options {
     unsigned batch_size;
     size_t bytes; /* of a block */
-    /* Takes the batch's block back; returns it if it is to be freed, or else NULL.  Called with the
-     * home's lock held, never after close. */
+    /* Takes the batch's block back; returns it if it is to be freed, or else NULL.  A block of a
+     * device is with its place already.  Called with the home's lock held, never after close. */
     void *(*take_back)(void *ctx, const struct sluice_held *held);
     void *ctx; /* borrowed until close */
     /* Called without a lock, until the last batch is released. */
@@ -61,9 +68,13 @@ struct sluice_held_home_options {
 SLUICE_MUST_USE sluice_status
 sluice_held_home_create(const struct sluice_held_home_options *options,
                         struct sluice_held_home **home, struct sluice_err *err);
-/* Releases of batches free their blocks from now on.  The home is freed with the last of them.
- * NULL is allowed. */
+/* Releases of batches free their blocks from now on.  NULL is allowed. */
 void sluice_held_home_close(struct sluice_held_home *home);
+/* The end of the prefetcher, after close: the home is freed with the last batch.  NULL is
+ * allowed. */
+void sluice_held_home_unref(struct sluice_held_home *home);
+/* Takes the place, and destroys it when the home is freed. */
+void sluice_held_home_take_place(struct sluice_held_home *home, struct sluice_gpu_place *place);
 
 /* A header without pixels, which is released as a batch is. */
 SLUICE_MUST_USE sluice_status sluice_held_create(struct sluice_held_home *home,

@@ -10,7 +10,7 @@
 /* What a run does right now, for whoever looks on: the line on a terminal, the page of metrics.
  * Counters only grow, from the program's start, over all epochs and both subsets.
  *
- * Loader, fetcher, client and the loop over batches write; a pointer to it may be NULL in their
+ * Prefetcher, fetcher, client and the loop over batches write; a pointer to it may be NULL in their
  * options.  Relaxed atomics: each value stands by itself, and nothing is published through it.
  *
  * Threads: any; reading takes no lock and waits for nobody. */
@@ -26,19 +26,20 @@ struct sluice_live {
         taken; /* of these, in batches that the trainer got, or that were skipped or thrown away */
     _Atomic uint64_t wire_bytes;                                    /* of the messages received */
     _Atomic uint64_t choices[SLUICE_MAX_OPS + 1][SLUICE_NUM_FORMS]; /* what arrived */
+    _Atomic uint64_t on_gpu[SLUICE_NUM_FORMS]; /* of those, what was decoded on the device */
     /* The trainer's waits for batches, by the resource that they waited for; [SLUICE_GPU]: the
      * time that it did not wait. */
     _Atomic uint64_t stall_ns[SLUICE_NUM_RESOURCES];
-    _Atomic uint64_t outages; /* times that the server was lost */
+    /* Times that the server was lost; of several: that no replica of some shard was there. */
+    _Atomic uint64_t outages;
     /* As in fetcher.h's stats, of all fetchers. */
     _Atomic uint64_t lost_streams, repeated, hash_errors;
+    /* As in replicas.h's stats. */
+    _Atomic uint64_t failed_over, hedged;
 
     /* States. */
     _Atomic uint64_t waits_since_ns; /* the trainer waits for a batch; 0: it does not */
-    _Atomic uint64_t lost_since_ns;  /* the server is lost; 0: it is not */
-    _Atomic uint64_t epoch;
-    /* Of this epoch so far; NaN: nothing was learned yet. */
-    _Atomic double loss, top1;
+    _Atomic uint64_t lost_since_ns;  /* the same: it is lost; 0: it is not */
 };
 
 static inline void sluice_live_add(_Atomic uint64_t *counter, uint64_t amount)

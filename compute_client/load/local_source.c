@@ -408,8 +408,8 @@ static void *warden_main(void *ctx)
 
 /* --- struct sluice_source --- */
 
-/* NULL: memory stayed short for retry_for_s, or close() came.  The caller is the loader's own
- * thread, which has nothing else to do. */
+/* NULL: memory stayed short for retry_for_s, or close() came.  The caller is the prefetcher's
+ * own thread, which has nothing else to do. */
 static struct read_job *make_job(struct local *local, const struct sluice_source_item *item)
 {
     struct sluice_retry retry = sluice_retry_init(local->retry_for_s, item->ticket);
@@ -465,9 +465,9 @@ static sluice_status local_request(struct sluice_source *source,
     return SLUICE_OK;
 }
 
-static void local_consumed(struct sluice_source *source, size_t payload_bytes)
+static void local_consumed(struct sluice_source *source, uint32_t origin, size_t payload_bytes)
 {
-    (void)source, (void)payload_bytes;
+    (void)source, (void)origin, (void)payload_bytes;
 }
 
 static uint64_t local_wire_bytes(struct sluice_source *source)

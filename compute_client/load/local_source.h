@@ -7,7 +7,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 /* The source that reads files of this machine, on its own threads, so that a slow disk never blocks
  * the workers.  It ignores split and form: every sample arrives as the whole file, with its JPEG

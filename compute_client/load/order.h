@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "compute_client/load/sampler.h"
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* What one rank of a data-parallel training gets of an epoch.

@@ -2,7 +2,10 @@
 
 #include "base/clock.h"
 #include "base/cond.h"
+#include "compute_client/load/choice.h"
 #include "compute_client/load/prefetcher_state.h"
+#include "compute_client/load/tuning.h"
+#include "trace/tracer.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -58,11 +61,13 @@ static void on_result(void *ctx, struct sluice_source_result *result)
         sluice_source_result_clear(&row->result);
 }
 
-static void fail(struct sluice_prefetcher *prefetcher, sluice_status status, const char *text)
+void prefetcher_fail(struct sluice_prefetcher *prefetcher, sluice_status status, const char *text,
+                     bool is_source)
 {
     pthread_mutex_lock(&prefetcher->lock);
     if (!prefetcher->has_failed) {
         prefetcher->has_failed = true;
+        prefetcher->has_failed_source = is_source;
         prefetcher->failure = status;
         snprintf(prefetcher->failure_text, sizeof(prefetcher->failure_text), "%s", text);
     }
@@ -73,7 +78,7 @@ static void fail(struct sluice_prefetcher *prefetcher, sluice_status status, con
 
 static void on_failed(void *ctx, sluice_status status, const char *text)
 {
-    fail(ctx, status, text);
+    prefetcher_fail(ctx, status, text, true);
 }
 
 struct sluice_source_events sluice_prefetcher_events(struct sluice_prefetcher *prefetcher)
@@ -119,8 +124,30 @@ static bool has_room(const struct sluice_prefetcher *prefetcher)
         return false;
     const double bytes =
         (double)prefetcher->options.payload_bytes * (double)depth / (double)prefetcher->depth.most;
-    return prefetcher->charged_bytes == 0 ||
-           (double)(prefetcher->charged_bytes + expected_bytes(prefetcher)) <= bytes;
+    /* Cut files are let go once their batch is made, so that one has to become complete. */
+    const bool is_next =
+        prefetcher->next_item / prefetcher->options.batch_size <= prefetcher->num_begun;
+    const size_t taken = prefetcher->charged_bytes + (is_next ? 0 : prefetcher->kept_bytes);
+    return taken == 0 || (double)(taken + expected_bytes(prefetcher)) <= bytes;
+}
+
+/* Under the lock.  Without memory the item is not traced. */
+static void begin_trace(struct row *row, uint32_t draw_epoch)
+{
+    const struct sluice_prefetcher *prefetcher = row->prefetcher;
+    const struct sluice_ask *ask = &prefetcher->ask;
+    const struct sluice_trace_context context = sluice_tracer_pick(
+        prefetcher->options.tracer, prefetcher->epoch.seed, draw_epoch, row->sample_id);
+    row->trace = context.span ? calloc(1, sizeof(*row->trace)) : NULL;
+    if (!row->trace)
+        return;
+    *row->trace = (struct row_trace){.context = context,
+                                     .seed = prefetcher->epoch.seed,
+                                     .epoch = draw_epoch,
+                                     .storage_worth = ask->storage_worth,
+                                     .has_prices = ask->prices != NULL};
+    if (ask->prices)
+        memcpy(row->trace->prices, ask->prices, sizeof(row->trace->prices));
 }
 
 /* Under the lock: prepares the next item's row, and returns the request for it. */
@@ -148,6 +175,11 @@ static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher,
     row->charged = expected_bytes(prefetcher);
     row->expected = prefetcher->ask.expected;
     row->error[0] = '\0';
+    row->is_for_gpu = false;
+    free(row->trace);
+    row->trace = NULL;
+    if (prefetcher->options.tracer)
+        begin_trace(row, drawn->draw_epoch);
     row->slot->batch.labels[row->index] = epoch->manifest->entries[row->sample_id].label;
     row->slot->batch.ids[row->index] = row->sample_id;
     row->slot->batch.draw_epochs[row->index] = drawn->draw_epoch;
@@ -167,7 +199,11 @@ static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher,
         .file_bytes = epoch->manifest->entries[row->sample_id].bytes,
         .split = row->choice.split,
         .form = (enum sluice_form)row->choice.form,
+        .jpeg_crop_restart = row->choice.on_gpu && row->choice.form == SLUICE_FORM_JPEG_CROP
+                                 ? TUNING_GPU_RESTART
+                                 : 0,
         .storage_worth = prefetcher->ask.storage_worth,
+        .trace = row->trace ? row->trace->context : (struct sluice_trace_context){{0}, 0},
     };
 }
 
@@ -214,11 +250,19 @@ static void *prefetcher_main(void *ctx)
             return NULL;
         const sluice_status status = source->request(source, items, count);
         if (status != SLUICE_OK)
-            fail(prefetcher, status, "the source of samples is closed");
+            prefetcher_fail(prefetcher, status, "the source of samples is closed", true);
     }
 }
 
 /* --- epochs --- */
+
+static void set_running(struct sluice_prefetcher *prefetcher, bool is_running)
+{
+    pthread_mutex_lock(&prefetcher->lock);
+    prefetcher->is_running = is_running;
+    pthread_cond_broadcast(&prefetcher->room);
+    pthread_mutex_unlock(&prefetcher->lock);
+}
 
 sluice_status sluice_prefetcher_start(struct sluice_prefetcher *prefetcher,
                                       const struct sluice_epoch *epoch, struct sluice_err *err)
@@ -234,7 +278,9 @@ sluice_status sluice_prefetcher_start(struct sluice_prefetcher *prefetcher,
     prefetcher->waited_ns = prefetcher->outside_since_ns = 0;
     memcpy(prefetcher->errors, epoch->errors_before, sizeof(prefetcher->errors));
     prefetcher->has_lost_source = false;
+    prefetcher->needs_release = false;
     prefetcher->next_item = prefetcher->num_taken = prefetcher->num_released = 0;
+    prefetcher->num_begun = prefetcher->kept_bytes = 0;
     prefetcher->num_away = prefetcher->num_unfinished = prefetcher->charged_bytes = 0;
     prefetcher->under_way = prefetcher->seen_under_way = (struct sluice_expected){0};
     prefetcher->has_ask = false;
@@ -244,10 +290,10 @@ sluice_status sluice_prefetcher_start(struct sluice_prefetcher *prefetcher,
     for (unsigned i = 0; i < prefetcher->options.num_slots; i++)
         prefetcher->slots[i].num_missing = 1;
     sluice_hasher_reset(prefetcher->chain);
-    prefetcher->is_running = true;
+    set_running(prefetcher, true);
     const int failed = pthread_create(&prefetcher->thread, NULL, prefetcher_main, prefetcher);
     if (failed) {
-        prefetcher->is_running = false;
+        set_running(prefetcher, false);
         return sluice_fail(err, SLUICE_E_IO, "cannot start the loader's thread: %s",
                            strerror(failed));
     }
@@ -257,10 +303,7 @@ sluice_status sluice_prefetcher_start(struct sluice_prefetcher *prefetcher,
 struct sluice_epoch_stats sluice_prefetcher_finish(struct sluice_prefetcher *prefetcher)
 {
     prefetcher_end_outside(prefetcher);
-    pthread_mutex_lock(&prefetcher->lock);
-    prefetcher->is_running = false;
-    pthread_cond_broadcast(&prefetcher->room);
-    pthread_mutex_unlock(&prefetcher->lock);
+    set_running(prefetcher, false);
     pthread_join(prefetcher->thread, NULL);
 
     pthread_mutex_lock(&prefetcher->lock);
@@ -273,7 +316,8 @@ struct sluice_epoch_stats sluice_prefetcher_finish(struct sluice_prefetcher *pre
     return stats;
 }
 
-/* What an epoch left behind that did not reach its end. */
+/* What an epoch left behind that did not reach its end.  Under the lock, or when nobody else is
+ * left. */
 static void clear_slots(struct sluice_prefetcher *prefetcher)
 {
     for (unsigned i = 0; prefetcher->slots && i < prefetcher->options.num_slots; i++) {
@@ -281,14 +325,20 @@ static void clear_slots(struct sluice_prefetcher *prefetcher)
         for (unsigned k = 0; slot->rows && k < prefetcher->options.batch_size; k++)
             sluice_source_result_clear(&slot->rows[k].result);
         prefetcher_give_memory_back(prefetcher, slot);
+        if (slot->block)
+            sluice_gpu_block_give(slot->block);
+        slot->block = NULL;
+        slot->is_made = false;
+        slot->kept_bytes = 0;
     }
+    prefetcher_see_block(prefetcher);
 }
 
 void sluice_prefetcher_abandon(struct sluice_prefetcher *prefetcher)
 {
     pthread_mutex_lock(&prefetcher->lock);
     assert(!prefetcher->is_running);
-    while (prefetcher->num_rows_working > 0)
+    while (prefetcher->num_rows_working > 0 || prefetcher->num_making > 0)
         pthread_cond_wait(&prefetcher->idle, &prefetcher->lock);
     clear_slots(prefetcher);
     prefetcher->has_failed = false;
@@ -338,6 +388,7 @@ sluice_status sluice_prefetcher_create(const struct sluice_prefetcher_options *o
     sluice_cond_init(&prefetcher->ready);
     pthread_cond_init(&prefetcher->room, NULL);
     pthread_cond_init(&prefetcher->idle, NULL);
+    pthread_cond_init(&prefetcher->makeable, NULL);
     const size_t usual_slots = options->usual_slots ? options->usual_slots : options->num_slots;
     const size_t usual_items = usual_slots * options->batch_size;
     prefetcher->depth.least = usual_items;
@@ -350,9 +401,12 @@ sluice_status sluice_prefetcher_create(const struct sluice_prefetcher_options *o
     const struct sluice_batch_memory_options memory = {
         .count = options->num_slots,
         .bytes = options->batch_size * options->row_bytes,
-        /* So that the first epoch spends no more on page faults than later ones. */
-        .bytes_ahead = options->row_bytes *
-                       (options->num_items < usual_items ? options->num_items : usual_items),
+        /* So that the first epoch spends no more on page faults than later ones.  With a device few
+         * rows may come here. */
+        .bytes_ahead = options->gpu ? 0
+                                    : options->row_bytes * (options->num_items < usual_items
+                                                                ? options->num_items
+                                                                : usual_items),
         .alloc = options->alloc,
         .free = options->free,
         .ctx = options->memory_ctx,
@@ -382,10 +436,13 @@ sluice_status sluice_prefetcher_create(const struct sluice_prefetcher_options *o
         };
         status = sluice_worker_pool_create(&workers, &prefetcher->workers, err);
     }
+    if (status == SLUICE_OK && options->gpu)
+        status = prefetcher_start_lanes(prefetcher, err);
     if (status != SLUICE_OK) {
         sluice_prefetcher_destroy(prefetcher);
         return status;
     }
+    sluice_held_home_take_place(prefetcher->home, options->gpu);
     *out = prefetcher;
     return SLUICE_OK;
 }
@@ -396,15 +453,20 @@ void sluice_prefetcher_destroy(struct sluice_prefetcher *prefetcher)
         return;
     sluice_held_home_close(prefetcher->home);
     sluice_held_release(prefetcher->spare);
+    prefetcher_stop_lanes(prefetcher);
     sluice_worker_pool_destroy(prefetcher->workers, SLUICE_POOL_ABANDON);
     clear_slots(prefetcher);
     for (unsigned i = 0; prefetcher->slots && i < prefetcher->options.num_slots; i++) {
         sluice_rows_clear(&prefetcher->slots[i].batch);
+        for (unsigned k = 0; prefetcher->slots[i].rows && k < prefetcher->options.batch_size; k++)
+            free(prefetcher->slots[i].rows[k].trace);
         free(prefetcher->slots[i].rows);
     }
     sluice_batch_memory_clear(&prefetcher->memory);
     free(prefetcher->slots);
     sluice_hasher_destroy(prefetcher->chain);
+    sluice_held_home_unref(prefetcher->home);
+    pthread_cond_destroy(&prefetcher->makeable);
     pthread_cond_destroy(&prefetcher->idle);
     pthread_cond_destroy(&prefetcher->room);
     pthread_cond_destroy(&prefetcher->ready);

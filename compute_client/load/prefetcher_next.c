@@ -3,7 +3,9 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
+#include "compute_client/load/digest.h"
 #include "compute_client/load/retry.h"
+#include "compute_client/load/stall.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,14 +15,16 @@
 /* Samples that are named when too many failed: so many fit a line. */
 #define MAX_NAMES 4
 
-/* Attributes the wait [from, to) for the batch; `row` is the row that made it ready. */
+/* Attributes the wait [from, to) for the batch to what its last row waited for.  What a device does
+ * after that counts as this node's CPU: it is the compute node's work. */
 static void attribute_wait(struct sluice_prefetcher *prefetcher, struct sluice_held *batch,
-                           const struct row *row, uint64_t from, uint64_t to)
+                           const struct slot *slot, uint64_t from, uint64_t to)
 {
+    const struct row *row = slot->last;
     const struct sluice_sample_times times = {
         .requested_ns = row->requested_ns,
         .arrived_ns = row->arrived_ns,
-        .done_ns = row->done_ns,
+        .done_ns = prefetcher->num_lanes > 0 ? slot->made_ns : row->done_ns,
         .backlog_ns = row->result.backlog_ns,
         .disk_ns = row->result.disk_ns,
         .storage_ns = row->result.storage_ns,
@@ -118,7 +122,13 @@ static void free_slot(struct sluice_prefetcher *prefetcher)
 {
     struct slot *slot = prefetcher_slot_of(prefetcher, prefetcher->num_released);
     slot->num_missing = 1; /* not ready until it is filled */
+    slot->is_made = false;
     prefetcher_give_memory_back(prefetcher, slot);
+    if (slot->block) {
+        sluice_gpu_block_give(slot->block);
+        slot->block = NULL;
+        prefetcher_see_block(prefetcher);
+    }
     prefetcher->current = NULL;
     prefetcher->num_released++;
     sluice_prefetch_depth_see(&prefetcher->depth, prefetcher->options.batch_size,
@@ -131,7 +141,10 @@ void *prefetcher_take_back(void *ctx, const struct sluice_held *held)
     struct sluice_prefetcher *prefetcher = ctx;
     void *unneeded = NULL;
     pthread_mutex_lock(&prefetcher->lock);
-    if (held == prefetcher->current) {
+    if (held->block) {
+        prefetcher->num_lent--;
+        prefetcher_see_block(prefetcher);
+    } else if (held == prefetcher->current) {
         sluice_batch_memory_give(&prefetcher->memory, held->pixels);
         free_slot(prefetcher);
     } else if (!sluice_batch_memory_return(&prefetcher->memory, held->pixels)) {
@@ -168,15 +181,33 @@ sluice_status prefetcher_lend_current(struct sluice_prefetcher *prefetcher, stru
     }
 }
 
+/* Under the lock.  A slot in which no row has begun also has num_missing > 0: free_slot() sets it.
+ */
+static bool is_ready(const struct sluice_prefetcher *prefetcher, const struct slot *slot)
+{
+    return prefetcher->num_lanes > 0 ? slot->is_made : slot->num_missing == 0;
+}
+
+/* Under the lock: the next batch is complete and has no block, as the trainer holds all of them. */
+static bool lacks_release(const struct sluice_prefetcher *prefetcher)
+{
+    return prefetcher->lacks_block && prefetcher->num_begun == prefetcher->num_taken;
+}
+
+/* Under the lock: nothing is left to wait for. */
+static bool is_over(const struct sluice_prefetcher *prefetcher, const struct slot *slot)
+{
+    return is_ready(prefetcher, slot) || prefetcher->is_stopped || prefetcher->has_failed ||
+           lacks_release(prefetcher);
+}
+
 /* Waits until the slot is ready, the epoch is over or the deadline has passed.  False: it has. */
 static bool wait_ready(struct sluice_prefetcher *prefetcher, const struct slot *slot,
                        uint64_t from_ns, uint64_t until_ns, bool *has_waited)
 {
     bool is_in_time = true;
     *has_waited = false;
-    /* A slot in which no row has begun also has num_missing > 0: free_slot() sets it. */
-    while (slot->num_missing > 0 && !prefetcher->is_stopped && !prefetcher->has_failed &&
-           is_in_time) {
+    while (!is_over(prefetcher, slot) && is_in_time) {
         if (!*has_waited)
             show_wait(prefetcher, from_ns);
         *has_waited = true;
@@ -184,7 +215,7 @@ static bool wait_ready(struct sluice_prefetcher *prefetcher, const struct slot *
     }
     if (*has_waited)
         show_wait(prefetcher, 0);
-    return slot->num_missing == 0 || prefetcher->is_stopped || prefetcher->has_failed;
+    return is_over(prefetcher, slot);
 }
 
 /* Moves the settled batch of the slot into the spare header, and returns that. */
@@ -203,9 +234,17 @@ static struct sluice_held *hand_out(struct sluice_prefetcher *prefetcher, struct
         prefetcher->epoch.first_item / prefetcher->options.batch_size + prefetcher->num_taken - 1;
     memcpy(held->errors, prefetcher->errors, sizeof(held->errors));
     pthread_mutex_lock(&prefetcher->lock);
-    held->pixels = rows->pixels;
-    slot->batch.pixels = NULL;
-    prefetcher->current = held;
+    if (slot->block) {
+        held->block = slot->block;
+        held->pixels = sluice_gpu_block_rows(slot->block);
+        slot->block = NULL;
+        prefetcher->num_lent++;
+        free_slot(prefetcher);
+    } else {
+        held->pixels = rows->pixels;
+        slot->batch.pixels = NULL;
+        prefetcher->current = held;
+    }
     pthread_mutex_unlock(&prefetcher->lock);
     return held;
 }
@@ -229,8 +268,9 @@ static sluice_status take_batch(struct sluice_prefetcher *prefetcher, struct slo
 
     pthread_mutex_lock(&prefetcher->lock);
     const bool is_in_time = wait_ready(prefetcher, slot, from, until_ns, &has_waited);
-    const bool is_ready = slot->num_missing == 0;
-    const bool is_stopped = prefetcher->is_stopped;
+    const bool has_batch = is_ready(prefetcher, slot);
+    const bool is_stopped = prefetcher->is_stopped, has_failed = prefetcher->has_failed;
+    const unsigned num_lent = prefetcher->num_lent;
     pthread_mutex_unlock(&prefetcher->lock);
 
     if (is_stopped)
@@ -240,15 +280,20 @@ static sluice_status take_batch(struct sluice_prefetcher *prefetcher, struct slo
         prefetcher->waited_ns += now - from;
     if (!is_in_time)
         return sluice_fail(err, SLUICE_E_AGAIN, "no batch is ready yet");
-    if (!is_ready) {
-        prefetcher->has_lost_source = true;
+    if (!has_batch && has_failed) {
+        prefetcher->has_lost_source = prefetcher->has_failed_source;
         return sluice_fail(err, prefetcher->failure, "%s", prefetcher->failure_text);
     }
+    prefetcher->needs_release = !has_batch;
+    if (!has_batch)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY,
+                           "every one of the %u batches on the device is held: release one",
+                           num_lent);
     const uint64_t waited_ns = prefetcher->waited_ns;
     prefetcher->waited_ns = 0;
     memset(prefetcher->spare->stall_ns, 0, sizeof(prefetcher->spare->stall_ns));
     if (waited_ns > 0)
-        attribute_wait(prefetcher, prefetcher->spare, slot->last, now - waited_ns, now);
+        attribute_wait(prefetcher, prefetcher->spare, slot, now - waited_ns, now);
     const struct sluice_chooser *chooser = &prefetcher->epoch.chooser;
     if (chooser->on_batch)
         chooser->on_batch(chooser->ctx, slot->batch.n, waited_ns, now);
@@ -259,6 +304,8 @@ static sluice_status take_batch(struct sluice_prefetcher *prefetcher, struct slo
         return status;
     }
     prefetcher_see_taken(prefetcher, slot->batch.n);
+    if (prefetcher->options.tracer)
+        prefetcher_trace_batch(prefetcher, slot);
     sluice_rows_settle(&slot->batch, prefetcher->options.on_error);
     return SLUICE_OK;
 }
@@ -309,11 +356,12 @@ sluice_status sluice_prefetcher_next(struct sluice_prefetcher *prefetcher, int t
                                      struct sluice_held **batch, struct sluice_err *err)
 {
     prefetcher_end_outside(prefetcher);
+    prefetcher->needs_release = false;
     const uint64_t until_ns =
         timeout_ms < 0 ? UINT64_MAX : sluice_clock_ns() + (uint64_t)timeout_ms * 1000000;
     struct sluice_held *held = NULL;
     const sluice_status status = next_held(prefetcher, until_ns, &held, err);
-    if (held || status == SLUICE_E_AGAIN)
+    if (held || status == SLUICE_E_AGAIN || prefetcher->needs_release)
         prefetcher->outside_since_ns = sluice_clock_ns();
     if (status == SLUICE_OK)
         *batch = held;
@@ -328,6 +376,11 @@ size_t sluice_prefetcher_position(const struct sluice_prefetcher *prefetcher)
 const uint64_t *sluice_prefetcher_errors(const struct sluice_prefetcher *prefetcher)
 {
     return prefetcher->errors;
+}
+
+bool sluice_prefetcher_needs_release(const struct sluice_prefetcher *prefetcher)
+{
+    return prefetcher->needs_release;
 }
 
 bool sluice_prefetcher_has_lost_source(const struct sluice_prefetcher *prefetcher)

@@ -1,9 +1,9 @@
 #include "compute_client/load/prefetcher_state.h"
 
-#include "base/buf.h"
 #include "base/clock.h"
+#include "compute_client/load/digest.h"
 #include "compute_client/load/retry.h"
-#include "plan/op_meter.h"
+#include "compute_client/load/tuning.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +15,6 @@
 /* One row of a batch: a worker's job runs the remaining ops on its sample, and the row is reported
  * done. */
 
-struct worker {
-    struct sluice_scratch *scratch;
-    struct sluice_op_meter meter; /* only if the loader measures ops */
-    struct sluice_hasher *hasher;
-};
-
 /* --- its end --- */
 
 static void tell_chooser(const struct row *row, sluice_status status, uint64_t item)
@@ -29,7 +23,9 @@ static void tell_chooser(const struct row *row, sluice_status status, uint64_t i
     const struct sluice_row_seen seen = {
         .index = epoch->first_item + (size_t)item,
         .asked = row->choice,
-        .got = {.split = (uint8_t)row->ops_done, .form = (uint8_t)row->result.form},
+        .got = {.split = (uint8_t)row->ops_done,
+                .form = (uint8_t)row->result.form,
+                .on_gpu = row->is_for_gpu},
         .status = status,
         .payload_bytes = row->result.payload_bytes,
         .requested_ns = row->requested_ns,
@@ -68,13 +64,28 @@ static void drop_row(struct row *row)
     pthread_mutex_unlock(&prefetcher->lock);
 }
 
+void prefetcher_count_row(struct sluice_prefetcher *prefetcher, const struct row *row)
+{
+    struct sluice_live *live = prefetcher->options.live;
+    const unsigned form = row->result.form;
+    prefetcher->stats.choices[row->ops_done][form]++;
+    prefetcher->stats.on_gpu[form] += row->is_for_gpu;
+    prefetcher->stats.reduced += row->ops_done < row->choice.split;
+    if (live) {
+        sluice_live_add(&live->choices[row->ops_done][form], 1);
+        sluice_live_add(&live->on_gpu[form], row->is_for_gpu);
+    }
+}
+
 void prefetcher_complete_row(struct row *row, sluice_status status)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
     struct slot *slot = row->slot;
     const size_t payload_bytes = row->result.payload_bytes;
+    const uint32_t origin = row->result.origin;
 
-    sluice_source_result_clear(&row->result);
+    if (!row->is_for_gpu)
+        sluice_source_result_clear(&row->result);
     row->done_ns = sluice_clock_ns();
     slot->batch.status[row->index] = status;
     if (prefetcher->epoch.chooser.on_row)
@@ -88,16 +99,13 @@ void prefetcher_complete_row(struct row *row, sluice_status status)
     row->charged = 0;
     prefetcher->stats.payload_bytes += payload_bytes;
     prefetcher->num_rows_ready++;
-    struct sluice_live *live = prefetcher->options.live;
-    if (live) {
-        sluice_live_add(&live->rows, 1);
-        if (status == SLUICE_OK)
-            sluice_live_add(&live->choices[row->ops_done][row->result.form], 1);
-    }
-    if (status == SLUICE_OK) {
-        prefetcher->stats.choices[row->ops_done][row->result.form]++;
-        if (row->ops_done < row->choice.split)
-            prefetcher->stats.reduced++;
+    if (prefetcher->options.live)
+        sluice_live_add(&prefetcher->options.live->rows, 1);
+    if (row->is_for_gpu) {
+        slot->kept_bytes += row->result.sample.data->len;
+        prefetcher->kept_bytes += row->result.sample.data->len;
+    } else if (status == SLUICE_OK) {
+        prefetcher_count_row(prefetcher, row);
     }
     pthread_cond_signal(&prefetcher->room);
     pthread_mutex_unlock(&prefetcher->lock);
@@ -105,12 +113,13 @@ void prefetcher_complete_row(struct row *row, sluice_status status)
     /* Before num_missing is decremented: when it reaches 0, the epoch may end and the source may be
      * destroyed. */
     if (payload_bytes)
-        source->consumed(source, payload_bytes);
+        source->consumed(source, origin, payload_bytes);
 
     pthread_mutex_lock(&prefetcher->lock);
     if (--slot->num_missing == 0) {
         slot->last = row;
         pthread_cond_signal(&prefetcher->ready);
+        pthread_cond_broadcast(&prefetcher->makeable);
     }
     leave_row(prefetcher);
     pthread_mutex_unlock(&prefetcher->lock);
@@ -121,11 +130,11 @@ void prefetcher_complete_row(struct row *row, sluice_status status)
 void prefetcher_worker_stop(void *ctx, void *state)
 {
     (void)ctx;
-    struct worker *worker = state;
-    sluice_scratch_destroy(worker->scratch);
-    sluice_op_meter_clear(&worker->meter);
-    sluice_hasher_destroy(worker->hasher);
-    free(worker);
+    struct maker *maker = state;
+    sluice_scratch_destroy(maker->scratch);
+    sluice_op_meter_clear(&maker->meter);
+    sluice_hasher_destroy(maker->hasher);
+    free(maker);
 }
 
 sluice_status prefetcher_worker_start(void *ctx, unsigned index, void **state)
@@ -136,36 +145,62 @@ sluice_status prefetcher_worker_start(void *ctx, unsigned index, void **state)
         .pool = prefetcher->options.pool,
         .max_image_pixels = prefetcher->options.max_image_pixels,
     };
-    struct worker *worker = calloc(1, sizeof(*worker));
-    if (!worker)
+    struct maker *maker = calloc(1, sizeof(*maker));
+    if (!maker)
         return SLUICE_E_NO_MEMORY;
-    sluice_status status = sluice_scratch_create(&options, &worker->scratch, NULL);
+    sluice_status status = sluice_scratch_create(&options, &maker->scratch, NULL);
     if (status == SLUICE_OK)
-        status = sluice_hasher_create(&worker->hasher, NULL);
+        status = sluice_hasher_create(&maker->hasher, NULL);
     if (status == SLUICE_OK && prefetcher->options.measures_ops)
-        status = sluice_op_meter_init(&worker->meter, prefetcher->options.pool,
+        status = sluice_op_meter_init(&maker->meter, prefetcher->options.pool,
                                       prefetcher->options.max_image_pixels, NULL);
     if (status != SLUICE_OK) {
-        prefetcher_worker_stop(ctx, worker);
+        prefetcher_worker_stop(ctx, maker);
         return status;
     }
-    *state = worker;
+    *state = maker;
     return SLUICE_OK;
 }
 
 /* Measures the ops of the row's sample, and writes its u8 image to `out`. */
-static sluice_status profile_row(struct row *row, struct worker *worker, uint8_t *out,
+static sluice_status profile_row(struct row *row, struct maker *maker, uint8_t *out,
                                  struct sluice_err *err)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
     struct sluice_sample_cost *cost = &prefetcher->epoch.profile->rows[row->position];
     cost->op_s[0] = (double)row->result.disk_busy_ns * 1e-9;
-    return sluice_op_meter_measure(&worker->meter, prefetcher->epoch.pipeline, &row->result.sample,
+    return sluice_op_meter_measure(&maker->meter, prefetcher->epoch.pipeline, &row->result.sample,
                                    out, prefetcher->options.row_bytes, cost, err);
 }
 
+/* Whether the file goes to the device as it is: the source has cut it, or has an index of it. */
+static bool is_ready_for_gpu(const struct sluice_sample *sample)
+{
+    return sample->is_jpeg_crop ||
+           sluice_gpu_index_serves(sample->jpeg_index, sample->data->data, sample->data->len);
+}
+
+/* Leaves the row's sample to the device, if it is meant for that; without an index, as a cut file,
+ * which the source or this thread cuts.  What cannot be cut is the CPU's. */
+static bool keep_for_gpu(struct row *row, struct maker *maker)
+{
+    const struct sluice_prefetcher *prefetcher = row->prefetcher;
+    const struct sluice_pipeline *pipeline = prefetcher->epoch.pipeline;
+    struct sluice_sample *sample = &row->result.sample;
+    if (prefetcher->num_lanes == 0 || !row->choice.on_gpu || row->ops_done > 0 ||
+        sluice_source_gather(&row->result, prefetcher->options.pool, NULL) != SLUICE_OK)
+        return false;
+    if (!is_ready_for_gpu(sample) &&
+        sluice_pipeline_cut_for_gpu(pipeline, maker->scratch, sample, TUNING_GPU_RESTART, NULL) !=
+            SLUICE_OK)
+        return false;
+    row->request.row = row->index;
+    return sluice_pipeline_crop_and_resize(pipeline, maker->scratch, sample, &row->request.box,
+                                           &row->request.part, &row->request.is_flipped);
+}
+
 /* Writes the u8 image of the row's sample to `out`. */
-static sluice_status finish_row(struct row *row, struct worker *worker, uint8_t *out,
+static sluice_status finish_row(struct row *row, struct maker *maker, uint8_t *out,
                                 struct sluice_err *err)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
@@ -184,8 +219,8 @@ static sluice_status finish_row(struct row *row, struct worker *worker, uint8_t 
     if (status != SLUICE_OK)
         return status;
     if (prefetcher->epoch.profile && row->ops_done == 0)
-        return profile_row(row, worker, out, err);
-    return sluice_pipeline_finish_u8(pipeline, worker->scratch, &result->sample, out, row_bytes,
+        return profile_row(row, maker, out, err);
+    return sluice_pipeline_finish_u8(pipeline, maker->scratch, &result->sample, out, row_bytes,
                                      err);
 }
 
@@ -206,7 +241,7 @@ static bool wait_for_memory(struct sluice_prefetcher *prefetcher, uint64_t wait_
 }
 
 /* finish_row(), again while memory is short: a failed sample stands at a whole op. */
-static sluice_status finish_row_patiently(struct row *row, struct worker *worker, uint8_t *out,
+static sluice_status finish_row_patiently(struct row *row, struct maker *maker, uint8_t *out,
                                           struct sluice_err *err)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
@@ -215,7 +250,7 @@ static sluice_status finish_row_patiently(struct row *row, struct worker *worker
     uint64_t wait_ns;
     for (;;) {
         *err = (struct sluice_err){0};
-        const sluice_status status = finish_row(row, worker, out, err);
+        const sluice_status status = finish_row(row, maker, out, err);
         if (status != SLUICE_E_NO_MEMORY ||
             !sluice_retry_failed(&retry, sluice_clock_ns(), &wait_ns) ||
             !wait_for_memory(prefetcher, wait_ns))
@@ -238,6 +273,23 @@ static uint8_t *row_pixels(struct row *row)
     return is_running ? pixels + row->index * batch->row_bytes : NULL;
 }
 
+sluice_status prefetcher_make_row(struct row *row, struct maker *maker)
+{
+    const struct sluice_prefetcher *prefetcher = row->prefetcher;
+    struct sluice_rows *batch = &row->slot->batch;
+    uint8_t *out = row_pixels(row);
+    if (!out)
+        return SLUICE_E_CLOSED;
+    struct sluice_err err = {0};
+    const sluice_status status = finish_row_patiently(row, maker, out, &err);
+    if (status == SLUICE_OK && prefetcher->options.has_digest)
+        batch->hashes[row->index] =
+            sluice_digest_sample(maker->hasher, out, batch->row_bytes, batch->labels[row->index]);
+    if (status != SLUICE_OK)
+        memcpy(row->error, err.text, sizeof(row->error) - 1);
+    return status;
+}
+
 void prefetcher_row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state)
 {
     struct row *row = SLUICE_CONTAINER_OF(job, struct row, job);
@@ -246,23 +298,16 @@ void prefetcher_row_job(struct sluice_job *job, enum sluice_job_fate fate, void 
         sluice_source_result_clear(&row->result);
         return;
     }
-    struct worker *worker = state;
+    struct maker *maker = state;
     const bool is_watched = prefetcher->epoch.chooser.on_row;
     row->started_ns = sluice_clock_ns();
     const uint64_t cpu_start = is_watched ? sluice_thread_cpu_ns() : 0;
-    struct sluice_rows *batch = &row->slot->batch;
-    uint8_t *out = row_pixels(row);
-    if (!out) {
+    row->is_for_gpu = keep_for_gpu(row, maker);
+    const sluice_status status = row->is_for_gpu ? SLUICE_OK : prefetcher_make_row(row, maker);
+    if (status == SLUICE_E_CLOSED) {
         drop_row(row);
         return;
     }
-    struct sluice_err err = {0};
-    const sluice_status status = finish_row_patiently(row, worker, out, &err);
-    if (status == SLUICE_OK && prefetcher->options.has_digest)
-        batch->hashes[row->index] =
-            sluice_digest_sample(worker->hasher, out, batch->row_bytes, batch->labels[row->index]);
-    if (status != SLUICE_OK)
-        memcpy(row->error, err.text, sizeof(row->error) - 1);
     if (is_watched)
         row->cpu_ns = sluice_thread_cpu_ns() - cpu_start;
     prefetcher_complete_row(row, status);

@@ -3,13 +3,14 @@
 
 #include "base/error.h"
 #include "base/message.h"
+#include "base/trace_context.h"
 #include "pipeline/pipeline.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where a loader's samples come from: a storage server (fetcher.h) or files of this machine
+/* Where a prefetcher's samples come from: a storage server (fetcher.h) or files of this machine
  * (local_source.h).
  *
  * The promise: every item of an accepted request is answered by exactly one on_result, in any
@@ -22,17 +23,25 @@
 struct sluice_source_item {
     uint64_t ticket; /* chosen by the caller, unique among the unanswered; the result has it */
     struct sluice_draw_key key;
+    /* The server's list has it under another number than the key, which is of the whole. */
+    bool has_listed_id;
+    uint32_t listed_id;
     const char *path;    /* borrowed until the answer */
     uint64_t file_bytes; /* its length by the list of samples; 0: not known */
     unsigned split;      /* a wish: the source may do fewer ops */
     enum sluice_form form;
+    /* A wish, too: a JPEG crop with a restart marker every so many MCUs; 0: one for each row. */
+    uint32_t jpeg_crop_restart;
     /* What one more storage core is worth to this client (replan/cpu_share.h); 0: not said. */
     double storage_worth;
+    struct sluice_trace_context trace; /* for the server */
 };
 
 struct sluice_source_result {
     uint64_t ticket;
+    uint32_t origin;      /* which of the source's servers it came from, for consumed() */
     sluice_status status; /* SLUICE_OK: there is a sample */
+    bool is_overdue;      /* it failed as no answer came in time */
     char error[200];
     struct sluice_sample sample; /* checked against the pipeline; the receiver takes it */
     /* If the sample came in a message: its bytes there, and a reference to the message, until
@@ -40,7 +49,7 @@ struct sluice_source_result {
     struct sluice_cursor arrived;
     struct sluice_shared_message *message;
     enum sluice_form form;
-    /* Bytes to pass to consumed() when the receiver needs them no longer. */
+    /* Bytes to pass to consumed(), with the origin, when the receiver needs them no longer. */
     size_t payload_bytes;
     /* Waiting behind other items, before the storage node queued this one. */
     uint64_t backlog_ns;
@@ -77,7 +86,7 @@ struct sluice_source {
     /* SLUICE_E_CLOSED after close or on_failed. */
     sluice_status (*request)(struct sluice_source *source, const struct sluice_source_item *items,
                              size_t num_items);
-    void (*consumed)(struct sluice_source *source, size_t payload_bytes);
+    void (*consumed)(struct sluice_source *source, uint32_t origin, size_t payload_bytes);
     /* Bytes of all messages received so far. */
     uint64_t (*wire_bytes)(struct sluice_source *source);
     /* When it returns, no event runs or will run; the other functions stay harmless.  Idempotent.

@@ -1,25 +1,5 @@
 #include "compute_client/load/stall.h"
 
-const char *sluice_stall_name(enum sluice_resource resource)
-{
-    return resource == SLUICE_GPU ? "trainer" : sluice_resource_name(resource);
-}
-
-const char *sluice_stall_words(enum sluice_resource resource)
-{
-    return resource == SLUICE_GPU ? "trainer" : sluice_resource_words(resource);
-}
-
-enum sluice_resource sluice_stall_largest(const uint64_t ns[SLUICE_NUM_RESOURCES])
-{
-    int largest = 0;
-    for (int i = 1; i < SLUICE_NUM_RESOURCES; i++) {
-        if (ns[i] > ns[largest])
-            largest = i;
-    }
-    return (enum sluice_resource)largest;
-}
-
 static uint64_t overlap(uint64_t from_a, uint64_t to_a, uint64_t from_b, uint64_t to_b)
 {
     const uint64_t from = from_a > from_b ? from_a : from_b;

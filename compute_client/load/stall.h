@@ -10,19 +10,6 @@
  *
  * Threads: pure functions. */
 
-/* The resources that a wait is attributed to.  SLUICE_GPU is the trainer itself, on any device. */
-#define SLUICE_STALLS                                                                              \
-    (1u << SLUICE_DISK | 1u << SLUICE_STORAGE_CPU | 1u << SLUICE_NETWORK |                         \
-     1u << SLUICE_COMPUTE_CPU | 1u << SLUICE_GPU)
-/* "disk", "storage_cpu", "network", "compute_cpu", "trainer". */
-const char *sluice_stall_name(enum sluice_resource resource);
-
-/* The same in words: "storage CPU". */
-const char *sluice_stall_words(enum sluice_resource resource);
-
-/* The resource with the largest ns; the first of several equal ones. */
-enum sluice_resource sluice_stall_largest(const uint64_t ns[SLUICE_NUM_RESOURCES]);
-
 /* The times of one sample.  The durations that the storage node reports are cut to what fits
  * between request and arrival. */
 struct sluice_sample_times {

@@ -1,5 +1,7 @@
 #include "compute_client/replan/backpressure.h"
 
+#include "plan/choice_cost.h"
+
 #include <math.h>
 
 struct weighted {
@@ -60,7 +62,7 @@ void sluice_backpressure_factors(const struct sluice_backpressure *backpressure,
     unsigned limits = 0;
     int num_limits = 0;
     double sum_s = 0;
-    SLUICE_EACH_RESOURCE (r, SLUICE_MODELLED) {
+    SLUICE_EACH_RESOURCE (r, SLUICE_MODELLED_BY_SAMPLE) {
         if (dual[r] < backpressure->tuning->limit_dual)
             continue;
         limits |= 1u << r;

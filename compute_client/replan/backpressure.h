@@ -3,7 +3,7 @@
 
 #include "compute_client/load/chooser.h"
 #include "compute_client/load/tuning.h"
-#include "plan/choice_cost.h"
+#include "plan/resource.h"
 
 #include <stdbool.h>
 #include <stddef.h>

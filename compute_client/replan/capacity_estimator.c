@@ -135,6 +135,8 @@ static bool work_of(const struct sluice_capacity_estimator *estimator,
                  transport->compute_s_per_byte * bytes;
         if (is_preprocessed(row))
             *units += transport->compute_s_per_job;
+        if (row->asked.on_gpu) /* as if a whole file were not cut for it */
+            *units += transport->batch_s_per_sample + transport->batch_s_per_byte * bytes;
         return true;
     }
 }
@@ -183,6 +185,16 @@ static void see_reads(const struct sluice_capacity_estimator *estimator,
         interval->waited[SLUICE_STORAGE_CPU] = 0;
 }
 
+/* Samples per second of the trainer's own time; 0: not known. */
+static double trained_per_s(const struct sluice_trainer_seen *trainer)
+{
+    if (trainer->busy_ns == 0)
+        return 0;
+    const double busy_s = 1e-9 * (double)trainer->busy_ns;
+    const double decoding = trainer->decode_s / (busy_s + 1e-9 * (double)trainer->waited_ns);
+    return (double)trainer->samples / (busy_s * fmax(1 - decoding, TUNING_LEAST_TRAINER_SHARE));
+}
+
 struct sluice_interval sluice_capacity_estimator_see(struct sluice_capacity_estimator *estimator,
                                                      const struct sluice_row_seen *rows,
                                                      size_t num_rows,
@@ -190,8 +202,7 @@ struct sluice_interval sluice_capacity_estimator_see(struct sluice_capacity_esti
                                                      struct sluice_wait_span *spans)
 {
     struct sluice_interval interval = {0};
-    if (trainer->busy_ns > 0)
-        interval.used_per_s[SLUICE_GPU] = (double)trainer->samples * 1e9 / (double)trainer->busy_ns;
+    interval.used_per_s[SLUICE_GPU] = trained_per_s(trainer);
     see_rows(estimator, rows, num_rows, &interval);
     SLUICE_EACH_RESOURCE (r, SLUICE_ESTIMATED & ~(1u << SLUICE_GPU)) {
         uint64_t end_ns = estimator->last_ns[r];
@@ -306,9 +317,9 @@ void sluice_capacity_estimator_learn(struct sluice_capacity_estimator *estimator
 void sluice_capacity_estimator_learn_trainer(struct sluice_capacity_estimator *estimator,
                                              const struct sluice_trainer_seen *rest, double part)
 {
-    if (rest->samples == 0 || rest->busy_ns == 0)
+    const double seen = trained_per_s(rest);
+    if (!(seen > 0))
         return;
-    const double seen = (double)rest->samples * 1e9 / (double)rest->busy_ns;
     const double per_s = estimator->per_s[SLUICE_GPU];
     const double believed = isfinite(per_s) && per_s > 0 ? per_s : seen;
     set(estimator, SLUICE_GPU, believed * pow(seen / believed, part));

@@ -6,7 +6,6 @@
 #include "plan/resource.h"
 #include "plan/transport_cost.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,7 +29,10 @@
  *   takes all of them to be there.
  * - The disk's rate is what was read over the time it was busy with it, which the storage node
  *   tells (0 for files in memory), or over the whole interval where it was waited for all of it.
- * - The trainer's rate is its samples over its time between two waits for a batch.
+ * - The trainer's rate is its samples over its time between two waits for a batch, less the share
+ *   in which its device decoded: the two take turns, as far as anybody can tell, and each of them
+ *   counts once, so that steps and decoding never add up to more than the time there was.  Assumed:
+ *   decoding is spread evenly, and the trainer waits for its device between two batches.
  * - The CPU time of transport, which rows do not report, counts as done by the cores.
  *
  * Pure: the times come with the rows.  Threads: one at a time; a plain value. */
@@ -61,10 +63,13 @@ struct sluice_interval {
     double storage_cores, storage_price; /* as the last row heard them; 0: not said */
 };
 
-/* What the trainer did: the samples that it took, and its time beside waiting for them. */
+/* What the trainer did: the samples that it took, its time beside waiting for them, and that wait;
+ * and what its device decoded meanwhile. */
 struct sluice_trainer_seen {
     uint64_t samples;
-    uint64_t busy_ns;
+    uint64_t busy_ns, waited_ns;
+    uint64_t decoded; /* samples */
+    double decode_s;
 };
 
 /* Scratch for one row. */

@@ -1,12 +1,11 @@
 #include "compute_client/replan/controller.h"
 
-#include "base/compiler.h"
 #include "base/rng.h"
 #include "base/show.h"
-#include "compute_client/load/stall.h"
 #include "compute_client/replan/backpressure.h"
 #include "compute_client/replan/cost_correction.h"
 #include "compute_client/replan/cpu_share.h"
+#include "plan/resource.h"
 
 #include <assert.h>
 #include <math.h>
@@ -32,6 +31,7 @@ struct sluice_controller {
     struct sluice_plan_epoch epoch;
     uint8_t offered[SLUICE_MAX_CHOICES];
     unsigned num_offered;
+    bool has_gpu; /* some choices that may be offered are a GPU's */
 
     bool has_plan;
     struct sluice_dual_plan prices;
@@ -83,22 +83,30 @@ static void learn_costs(struct sluice_controller *c, const struct sluice_row_see
                                  (double)row->read_bytes);
 }
 
+/* A training step's part for one sample, by the estimate of now. */
+static double step_s(const struct sluice_controller *c)
+{
+    const struct sluice_rates rates = {.gpu_samples_per_s = c->capacity.per_s[SLUICE_GPU]};
+    return sluice_rates_step_s(&rates);
+}
+
 static void fill_menu(const struct sluice_controller *c, size_t index, struct sluice_menu *menu)
 {
     double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     double offered[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     const struct sluice_sample_facts facts = facts_of(c, index);
     sluice_cost_correction_costs(&c->costs, &facts, cost);
-    for (unsigned k = 0; k < c->num_offered; k++)
+    for (unsigned k = 0; k < c->num_offered; k++) {
         memcpy(offered[k], cost[c->offered[k]], sizeof(offered[k]));
+        offered[k][SLUICE_GPU] += step_s(c);
+    }
     sluice_menu_set(menu, c->num_offered, (const double(*)[SLUICE_NUM_RESOURCES])offered);
 }
 
-/* Menus of at most max_menus items from `next` on, spread evenly, each at random in its part. */
-static size_t fill_menus(struct sluice_controller *c, size_t next, size_t max_menus)
+/* Menus of `count` items from `next` on, spread evenly, each at random in its part. */
+static void fill_menus(struct sluice_controller *c, size_t next, size_t count)
 {
     const size_t left = c->epoch.num_items - next;
-    const size_t count = left < max_menus ? left : max_menus;
     struct sluice_rng rng = sluice_rng_init(c->epoch.seed, 0, next, 0);
     for (size_t k = 0; k < count; k++) {
         const size_t from = (size_t)((double)left * (double)k / (double)count);
@@ -107,7 +115,6 @@ static size_t fill_menus(struct sluice_controller *c, size_t next, size_t max_me
         const size_t at = from + (count < left ? sluice_rng_below(&rng, (uint32_t)width) : 0);
         fill_menu(c, next + (at < left ? at : left - 1), &c->menus[k]);
     }
-    return count;
 }
 
 double sluice_controller_correction(const struct sluice_controller *c, unsigned choice,
@@ -132,11 +139,41 @@ static struct basis basis_of(const struct sluice_controller *c)
     return basis;
 }
 
-/* Solves the LP over the first `count` menus and puts its prices in force.  Where storage CPU has a
- * price the plan is for the share of the cores that it leaves. */
-static sluice_status solve(struct sluice_controller *c, size_t count, uint64_t now_ns,
-                           struct sluice_lp_result *result, struct sluice_err *err)
+/* The plain forms, and of the others those that may be asked for. */
+static void offer(struct sluice_controller *c, bool with_gpu)
 {
+    const struct sluice_choices *choices = &c->options.model.choices;
+    c->num_offered = 0;
+    c->has_gpu = false;
+    for (unsigned k = 0; k < choices->num; k++) {
+        if (!sluice_choice_is_offered(choices->at[k], c->options.forms))
+            continue;
+        c->has_gpu |= choices->at[k].on_gpu;
+        if (with_gpu || !choices->at[k].on_gpu)
+            c->offered[c->num_offered++] = (uint8_t)k;
+    }
+}
+
+/* The LP over `count` items from `next` on. */
+static sluice_status solve_offered(struct sluice_controller *c, size_t next, size_t count,
+                                   const struct sluice_capacities *capacities, bool with_gpu,
+                                   struct sluice_lp_result *result, struct sluice_err *err)
+{
+    offer(c, with_gpu);
+    fill_menus(c, next, count);
+    const struct sluice_menu_source source = sluice_menu_array(c->menus, count);
+    c->num_solves++;
+    return sluice_plan_lp(&source, capacities, NULL, result, err);
+}
+
+/* Solves the LP over at most max_menus of the items from `next` on, *count of them, and puts its
+ * prices in force.  Where storage CPU has a price the plan is for the share of the cores that it
+ * leaves.  Where the training step is the limit, nothing is won by decoding beside it. */
+static sluice_status solve(struct sluice_controller *c, size_t next, size_t max_menus,
+                           uint64_t now_ns, size_t *num_looked_at, struct sluice_lp_result *result,
+                           struct sluice_err *err)
+{
+    const size_t left = c->epoch.num_items - next, count = left < max_menus ? left : max_menus;
     struct sluice_capacities capacities = capacities_of(c);
     double *cores = &capacities.per_s[SLUICE_STORAGE_CPU];
     const double share = sluice_cpu_share_next(&c->share, now_ns, *cores);
@@ -145,11 +182,12 @@ static sluice_status solve(struct sluice_controller *c, size_t count, uint64_t n
         SLUICE_EACH_RESOURCE (r, SLUICE_MODELLED)
             capacities.external_cost_s[r] = c->tuning->thrift / capacities.per_s[r];
     }
-    const struct sluice_menu_source source = sluice_menu_array(c->menus, count);
-    c->num_solves++;
-    const sluice_status status = sluice_plan_lp(&source, &capacities, NULL, result, err);
+    sluice_status status = solve_offered(c, next, count, &capacities, false, result, err);
+    if (status == SLUICE_OK && c->has_gpu && result->slowest != SLUICE_GPU)
+        status = solve_offered(c, next, count, &capacities, true, result, err);
     if (status != SLUICE_OK)
         return status;
+    *num_looked_at = count;
     sluice_cpu_share_planned(&c->share, *cores, result, count);
     const double slowest_s = result->primal_s - result->external_s;
     c->prices = result->plan;
@@ -179,19 +217,9 @@ static struct sluice_plan_forecast forecast_of(const struct sluice_controller *c
     for (size_t i = 0; i < count; i++) {
         const unsigned k = sluice_dual_plan_choose(&result->plan, &balance, &c->menus[i]);
         forecast.forms[c->options.model.choices.at[c->offered[k]].form]++;
+        forecast.on_gpu += c->options.model.choices.at[c->offered[k]].on_gpu;
     }
     return forecast;
-}
-
-/* The plain forms, and of the others those that may be asked for. */
-static void list_offered(struct sluice_controller *c)
-{
-    const struct sluice_choices *choices = &c->options.model.choices;
-    c->num_offered = 0;
-    for (unsigned k = 0; k < choices->num; k++) {
-        if (sluice_choice_is_plain(choices->at[k]) || (c->options.forms >> choices->at[k].form & 1))
-            c->offered[c->num_offered++] = (uint8_t)k;
-    }
 }
 
 sluice_status sluice_controller_begin(struct sluice_controller *c,
@@ -199,13 +227,13 @@ sluice_status sluice_controller_begin(struct sluice_controller *c,
                                       struct sluice_plan_forecast *forecast, struct sluice_err *err)
 {
     c->epoch = *epoch;
-    list_offered(c);
     sluice_capacity_estimator_begin(&c->capacity, now_ns);
     c->seen_per_s = 0;
     c->num_solves = 0;
-    const size_t count = fill_menus(c, epoch->first_item, c->max_menus);
+    size_t count;
     struct sluice_lp_result result;
-    const sluice_status status = solve(c, count, now_ns, &result, err);
+    const sluice_status status =
+        solve(c, epoch->first_item, c->max_menus, now_ns, &count, &result, err);
     if (status != SLUICE_OK)
         return status;
     c->told_cores = c->share.cores;
@@ -285,6 +313,7 @@ static void learn(struct sluice_controller *c, const struct sluice_row_seen *row
 {
     for (size_t i = 0; i < num_rows; i++)
         learn_costs(c, &rows[i]);
+    sluice_cost_correction_learn_decoded(&c->costs, trainer->decoded, trainer->decode_s);
     sluice_cost_correction_settle(&c->costs);
     const struct sluice_interval interval =
         sluice_capacity_estimator_see(&c->capacity, rows, num_rows, trainer, c->spans);
@@ -317,23 +346,32 @@ static const char *show_estimate(double value, char out[SLUICE_SHOW_BYTES])
     return out;
 }
 
+/* The change of what the step makes of an item's time: the trainer's rate is in no choice but the
+ * GPU's, and there its part in the GPU's time counts. */
+static double change_of_step(const struct sluice_controller *c)
+{
+    const struct sluice_rates was = {.gpu_samples_per_s = c->basis.per_s[SLUICE_GPU]};
+    const double item_s = 1 / c->forecast_per_s;
+    return c->has_gpu ? change_of(item_s + sluice_rates_step_s(&was), item_s + step_s(c)) : 0;
+}
+
 /* The largest change since the plan in force was made, of what a plan goes by, in words in reason.
- * The trainer's rate is in no choice. */
+ */
 static double find_change(const struct sluice_controller *c, char *reason, size_t size)
 {
     static const struct {
         double scale;
         const char *name;
     } units[SLUICE_NUM_RESOURCES] = {
-        [SLUICE_DISK] = {1e-6, "MB/s"},
-        [SLUICE_NETWORK] = {8e-6, "Mbit/s"},
-        [SLUICE_STORAGE_CPU] = {1, "cores"},
-        [SLUICE_COMPUTE_CPU] = {1, "cores"},
+        [SLUICE_DISK] = {1e-6, "MB/s"},      [SLUICE_NETWORK] = {8e-6, "Mbit/s"},
+        [SLUICE_STORAGE_CPU] = {1, "cores"}, [SLUICE_COMPUTE_CPU] = {1, "cores"},
+        [SLUICE_GPU] = {1, "samples/s"},
     };
     const struct basis *was = &c->basis, is = basis_of(c);
     double most = 0;
-    SLUICE_EACH_RESOURCE (r, SLUICE_ESTIMATED & ~(1u << SLUICE_GPU)) {
-        const double change = change_of(was->per_s[r], is.per_s[r]);
+    SLUICE_EACH_RESOURCE (r, SLUICE_ESTIMATED) {
+        const double change =
+            r == SLUICE_GPU ? change_of_step(c) : change_of(was->per_s[r], is.per_s[r]);
         if (change <= most)
             continue;
         most = change;
@@ -385,10 +423,12 @@ bool sluice_controller_update(struct sluice_controller *c, uint64_t now_ns, size
     const bool is_shared = c->share.cores > 0 || c->share.price > 0;
     if (next_item >= c->epoch.num_items || (!is_shared && change < log1p(c->tuning->solve_change)))
         return false;
-    const size_t count = fill_menus(c, next_item, (size_t)c->tuning->samples);
+    size_t count;
     struct sluice_lp_result result;
     /* Out of memory: the old prices are still good for something. */
-    if (solve(c, count, now_ns, &result, NULL) != SLUICE_OK || is_told(c))
+    if (solve(c, next_item, (size_t)c->tuning->samples, now_ns, &count, &result, NULL) !=
+            SLUICE_OK ||
+        is_told(c))
         return false;
     c->told_cores = c->share.cores;
     *forecast = forecast_of(c, &result, count, c->epoch.num_items - next_item);
@@ -458,6 +498,11 @@ double sluice_controller_storage_worth(const struct sluice_controller *c)
 double sluice_controller_storage_price(const struct sluice_controller *c)
 {
     return c->share.price;
+}
+
+const double *sluice_controller_prices(const struct sluice_controller *controller)
+{
+    return controller->dual;
 }
 
 uint64_t sluice_controller_solves(const struct sluice_controller *c)

@@ -6,7 +6,7 @@
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "plan/choice_cost.h"
-#include "plan/planner_lp.h"
+#include "plan/resource.h"
 #include "plan/transport_cost.h"
 
 #include <stdbool.h>
@@ -28,6 +28,8 @@
  *   grows with the queue before its resource.
  * - update() learns from an interval's rows, and solves the LP anew once an estimate has moved by
  *   solve_change: model predictive control with a receding horizon.
+ * - Where the model has choices of a GPU that decodes, its time is shared: each sample's training
+ *   step, at the trainer's rate, and decoding.  Where the step alone is the limit CPUs decode.
  * - The storage node's cores are shared.  While they have a price, the plan is for so many of them
  *   as cpu_share.h says, and is made anew at every interval; there is no backpressure then, as it
  *   would use the cores that are left to others.
@@ -62,6 +64,7 @@ struct sluice_plan_epoch {
     uint64_t seed;
     const struct sluice_sampler_item *items;
     size_t num_items, first_item;
+    bool is_brief; /* one of very many: its plan is told in the debug log */
 };
 
 /* A plan that is in force from now on. */
@@ -74,6 +77,7 @@ struct sluice_plan_forecast {
     enum sluice_resource slowest;
     struct sluice_rates rates;
     uint64_t forms[SLUICE_NUM_FORMS]; /* of the items that were looked at, by their choice's form */
+    uint64_t on_gpu;                  /* of them, to be decoded by the GPU */
     char reason[160]; /* the estimate that moved most, from what to what; "" for the first plan */
     char words[160];  /* the same for a person, without prices */
 };
@@ -91,9 +95,9 @@ unsigned sluice_controller_choose(struct sluice_controller *controller, size_t i
                                   const struct sluice_expected *under_way,
                                   struct sluice_expected *expected);
 
-/* Learns from rows[0 .. num_rows) and the trainer; true: there is a new plan for the items from
- * `next_item` on, and *forecast tells of it.  While a price is followed, one that uses about as
- * much of the storage cores as the last that was told is not told. */
+/* Learns from rows[0 .. num_rows), the trainer and what decodes beside it; true: there is a new
+ * plan for the items from `next_item` on, and *forecast tells of it.  While a price is followed,
+ * one that uses about as much of the storage cores as the last that was told is not told. */
 bool sluice_controller_update(struct sluice_controller *controller, uint64_t now_ns,
                               size_t next_item, const struct sluice_row_seen *rows, size_t num_rows,
                               const struct sluice_trainer_seen *trainer,
@@ -118,6 +122,10 @@ struct sluice_plan_bounds sluice_controller_bounds(const struct sluice_controlle
  * has the unit. */
 double sluice_controller_storage_worth(const struct sluice_controller *controller);
 double sluice_controller_storage_price(const struct sluice_controller *controller);
+
+/* The dual prices of the plan in force, by resource: s an epoch for each s of the resource; as long
+ * as the controller, and changed by begin and update. */
+const double *sluice_controller_prices(const struct sluice_controller *controller);
 
 /* How often the LP was solved in this epoch. */
 uint64_t sluice_controller_solves(const struct sluice_controller *controller);

@@ -40,7 +40,9 @@ void sluice_cost_correction_learn(struct sluice_cost_correction *costs, unsigned
     }
     double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(&costs->model, facts, cost);
-    SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED) {
+    costs->to_decode.expected += cost[choice][SLUICE_GPU];
+    costs->to_decode.rows += cost[choice][SLUICE_GPU] > 0;
+    SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED_BY_SAMPLE) {
         const double expected = cost[choice][s];
         if (!(expected > (s == SLUICE_NETWORK ? 0 : costs->tuning->least_work_s)))
             continue;
@@ -54,6 +56,19 @@ void sluice_cost_correction_learn(struct sluice_cost_correction *costs, unsigned
         ratio->expected += expected;
         ratio->rows++;
     }
+}
+
+void sluice_cost_correction_learn_decoded(struct sluice_cost_correction *costs,
+                                          uint64_t num_samples, double device_s)
+{
+    const struct sluice_cost_ratio *to_decode = &costs->to_decode;
+    if (!(to_decode->rows > 0) || num_samples == 0 || !(device_s >= 0))
+        return;
+    const double rows = (double)num_samples;
+    const double expected = rows * to_decode->expected / to_decode->rows;
+    costs->decoded.seen += fmin(device_s, costs->tuning->max_row_factor * expected);
+    costs->decoded.expected += expected;
+    costs->decoded.rows += rows;
 }
 
 /* As if prior_rows more of what was expected had come out at `factor`. */
@@ -80,7 +95,15 @@ void sluice_cost_correction_settle(struct sluice_cost_correction *costs)
     const struct sluice_tuning *tuning = costs->tuning;
     costs->read_factor = with_prior(&costs->read, 1, tuning->prior_rows);
     forget(tuning, &costs->read);
-    SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED) {
+    const double gpu_factor = with_prior(&costs->decoded, 1, tuning->prior_rows);
+    costs->resource_factor[SLUICE_GPU] = gpu_factor;
+    for (unsigned c = 0; c < costs->model.choices.num; c++) {
+        costs->factor[c][SLUICE_GPU] = gpu_factor;
+        costs->ratios[c][SLUICE_GPU] = costs->decoded;
+    }
+    forget(tuning, &costs->decoded);
+    forget(tuning, &costs->to_decode);
+    SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED_BY_SAMPLE) {
         struct sluice_cost_ratio all = {0};
         for (unsigned c = 0; c < costs->model.choices.num; c++) {
             all.seen += costs->ratios[c][s].seen;

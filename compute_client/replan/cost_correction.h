@@ -17,6 +17,10 @@
  * Where only a part of a file is expected to be read (sluice_choice_read_bytes()), a factor of its
  * own says how far that is right, as an index may be missing or of other files.
  *
+ * The GPU's time is told for many samples at once (chooser.h), so its factor is one for all
+ * choices: what was seen for each sample that it decoded over what the model said of those that
+ * were asked for so.
+ *
  * - Work that the model takes for less than least_work_s (handing out a file, copying pixels) is
  *   all transport and teaches nothing.
  * - No row counts for more than max_factor times what its resource's factor lets expect, nor for
@@ -33,7 +37,9 @@ struct sluice_cost_correction {
     struct sluice_choice_model model;
     struct sluice_transport_cost transport;
     struct sluice_cost_ratio ratios[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
-    struct sluice_cost_ratio read; /* bytes of files of which a part is expected to be read */
+    struct sluice_cost_ratio read;      /* bytes of files of which a part is expected to be read */
+    struct sluice_cost_ratio decoded;   /* on the GPU */
+    struct sluice_cost_ratio to_decode; /* what rows let expect of it; nothing is seen */
     /* As of the last settle; those of resources that are not modelled mean nothing. */
     double read_factor;
     double resource_factor[SLUICE_NUM_RESOURCES];
@@ -56,6 +62,9 @@ void sluice_cost_correction_costs(const struct sluice_cost_correction *costs,
 void sluice_cost_correction_learn(struct sluice_cost_correction *costs, unsigned choice,
                                   const struct sluice_sample_facts *facts,
                                   const double seen[SLUICE_NUM_RESOURCES], double read_bytes);
+/* The GPU decoded so many samples of late, in device_s of its time.  Counts as the rows do. */
+void sluice_cost_correction_learn_decoded(struct sluice_cost_correction *costs,
+                                          uint64_t num_samples, double device_s);
 void sluice_cost_correction_settle(struct sluice_cost_correction *costs);
 
 #endif

@@ -4,7 +4,6 @@
 #include "compute_client/load/tuning.h"
 #include "plan/planner_lp.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -4,9 +4,9 @@
 #include "base/compiler.h"
 #include "base/log.h"
 #include "base/show.h"
-#include "compute_client/load/choice_words.h"
-#include "compute_client/load/stall.h"
 #include "compute_client/load/tuning.h"
+#include "pipeline/form_words.h"
+#include "plan/resource.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -31,7 +31,7 @@ struct sluice_replan {
     uint64_t last_batch_ns;             /* the trainer took one; 0: none in this epoch */
     unsigned last_batch_n;
 
-    /* The loader thread's, while an epoch runs. */
+    /* The prefetcher's thread's, while an epoch runs. */
     const struct sluice_tuning *tuning;
     uint64_t interval_ns;
     struct sluice_choices choices;
@@ -88,18 +88,36 @@ static struct text rates_text(const struct sluice_rates *rates)
     return text;
 }
 
-/* "93% JPEG crops, 7% files; limited by the network (500 Mbit/s)" */
+static uint64_t num_looked_at(const struct sluice_plan_forecast *forecast)
+{
+    uint64_t sum = 0;
+    for (int f = 0; f < SLUICE_NUM_FORMS; f++)
+        sum += forecast->forms[f];
+    return sum;
+}
+
+static double gpu_share(const struct sluice_plan_forecast *forecast)
+{
+    const uint64_t num = num_looked_at(forecast);
+    return num > 0 ? (double)forecast->on_gpu / (double)num : 0;
+}
+
+/* "93% JPEG crops, 7% files, 80% decoded on the GPU; limited by the network (500 Mbit/s)" */
 static struct text plan_text(const struct sluice_plan_forecast *forecast)
 {
     struct text text = {0};
     char choices[160], number[SLUICE_SHOW_BYTES];
-    sluice_choice_words(forecast->forms, SLUICE_CHOICES_LONG, choices, sizeof(choices));
-    append(&text, "%s; limited by %s%s", choices,
+    sluice_form_shares(forecast->forms, SLUICE_FORMS_LONG, choices, sizeof(choices));
+    append(&text, "%s", choices);
+    if (forecast->on_gpu > 0)
+        append(&text, ", %.0f%% decoded on the GPU", 100 * gpu_share(forecast));
+    append(&text, "; limited by %s%s",
            forecast->slowest == SLUICE_STORAGE_CPU || forecast->slowest == SLUICE_COMPUTE_CPU ||
                    forecast->slowest == SLUICE_PCIE
                ? ""
                : "the ",
-           sluice_stall_words(forecast->slowest));
+           forecast->on_gpu > 0 ? sluice_resource_words(forecast->slowest)
+                                : sluice_stall_words(forecast->slowest));
     const struct sluice_rates *rates = &forecast->rates;
     if (forecast->slowest == SLUICE_NETWORK)
         append(&text, " (%s)", sluice_show_rate(rates->link_bytes_per_s, number));
@@ -107,7 +125,7 @@ static struct text plan_text(const struct sluice_plan_forecast *forecast)
         append(&text, " (%s cores)", sluice_show_number(rates->storage_cores, number));
     else if (forecast->slowest == SLUICE_COMPUTE_CPU)
         append(&text, " (%s cores)", sluice_show_number(rates->compute_cores, number));
-    else if (forecast->slowest == SLUICE_GPU)
+    else if (forecast->slowest == SLUICE_GPU && forecast->on_gpu == 0)
         append(&text, " (%s samples/s)", sluice_show_number(rates->gpu_samples_per_s, number));
     return text;
 }
@@ -122,7 +140,7 @@ static struct text time_text(double seconds)
 }
 
 /* " raw@0 x0.00 x1.02 x1.00" for what was asked for since the last look: by what the model's
- * storage CPU, compute CPU and bytes are multiplied. */
+ * storage CPU, compute CPU and bytes, and the GPU's decoding, are multiplied. */
 static struct text corrections_text(const struct sluice_replan *replan)
 {
     struct text text = {0};
@@ -134,25 +152,26 @@ static struct text corrections_text(const struct sluice_replan *replan)
                sluice_controller_correction(replan->controller, c, SLUICE_STORAGE_CPU),
                sluice_controller_correction(replan->controller, c, SLUICE_COMPUTE_CPU),
                sluice_controller_correction(replan->controller, c, SLUICE_NETWORK));
+        if (replan->choices.at[c].on_gpu)
+            append(&text, " x%.3f",
+                   sluice_controller_correction(replan->controller, c, SLUICE_GPU));
     }
     return text;
 }
 
-/* --- what the loader asks and tells --- */
+/* --- what the prefetcher asks and tells --- */
 
 /* Whether a person wants to know of the new plan. */
 static bool is_news(struct sluice_replan *replan, const struct sluice_plan_forecast *forecast,
                     uint64_t now)
 {
     const struct sluice_plan_forecast *told = &replan->told;
-    double moved = 0, sums[2] = {0};
-    for (int f = 0; f < SLUICE_NUM_FORMS; f++) {
-        sums[0] += (double)told->forms[f];
-        sums[1] += (double)forecast->forms[f];
-    }
+    double moved = 0;
+    const double sums[2] = {(double)num_looked_at(told), (double)num_looked_at(forecast)};
     for (int f = 0; f < SLUICE_NUM_FORMS && sums[0] > 0 && sums[1] > 0; f++)
         moved +=
             0.5 * fabs((double)told->forms[f] / sums[0] - (double)forecast->forms[f] / sums[1]);
+    moved = fmax(moved, fabs(gpu_share(told) - gpu_share(forecast)));
     if ((told->slowest == forecast->slowest && moved < TUNING_TELL_PLAN_SHARE) ||
         now - replan->told_ns < TUNING_TELL_PLAN_NS)
         return false;
@@ -258,6 +277,7 @@ static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sam
         .max_unfinished = bounds.max_unfinished,
         .storage_worth = sluice_controller_storage_worth(replan->controller),
         .expected = expected,
+        .prices = sluice_controller_prices(replan->controller),
     };
 }
 
@@ -281,10 +301,20 @@ static void on_batch(void *ctx, unsigned n, uint64_t waited_ns, uint64_t now_ns)
         replan->trainer.samples += replan->last_batch_n;
         const uint64_t busy_ns = now_ns - replan->last_batch_ns - waited_ns;
         replan->trainer.busy_ns += busy_ns;
+        replan->trainer.waited_ns += waited_ns;
         replan->trained_ns += busy_ns;
     }
     replan->last_batch_ns = now_ns;
     replan->last_batch_n = n;
+    pthread_mutex_unlock(&replan->lock);
+}
+
+static void on_decoded(void *ctx, unsigned n, double device_s)
+{
+    struct sluice_replan *replan = ctx;
+    pthread_mutex_lock(&replan->lock);
+    replan->trainer.decoded += n;
+    replan->trainer.decode_s += device_s;
     pthread_mutex_unlock(&replan->lock);
 }
 
@@ -305,8 +335,8 @@ sluice_status sluice_replan_begin(struct sluice_replan *replan,
         return status;
     /* Before its first batch nothing tells how fast it is. */
     const bool knows_trainer = forecast.rates.gpu_samples_per_s < INFINITY;
-    sluice_log(SLUICE_LOG_INFO, "plan: %s; %s an epoch %s", plan_text(&forecast).chars,
-               time_text(forecast.rest_s).chars,
+    sluice_log(epoch->is_brief ? SLUICE_LOG_DEBUG : SLUICE_LOG_INFO, "plan: %s; %s an epoch %s",
+               plan_text(&forecast).chars, time_text(forecast.rest_s).chars,
                knows_trainer ? "expected" : "if the trainer keeps up");
     replan->told = forecast;
     replan->told_ns = now;
@@ -331,6 +361,7 @@ sluice_status sluice_replan_begin(struct sluice_replan *replan,
         .choose = choose,
         .on_row = on_row,
         .on_batch = on_batch,
+        .on_decoded = on_decoded,
         .ctx = replan,
     };
     return SLUICE_OK;

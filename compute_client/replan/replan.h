@@ -8,8 +8,8 @@
 
 /* remote_auto's chooser: the controller (controller.h) with a clock and a lock.
  *
- * Workers leave what they saw; the loader's thread hands it to the controller at every interval,
- * before it asks for an item, and says in the log what the plan changed and why.
+ * Workers leave what they saw; the prefetcher's thread hands it to the controller at every
+ * interval, before it asks for an item, and says in the log what the plan changed and why.
  *
  * Threads: begin and the counters belong to the thread that starts epochs, between them; the
  * chooser's functions as chooser.h says. */
@@ -20,10 +20,10 @@ SLUICE_MUST_USE sluice_status sluice_replan_create(const struct sluice_controlle
                                                    struct sluice_replan **replan,
                                                    struct sluice_err *err);
 
-/* After the loader's last epoch is finished.  NULL is allowed. */
+/* After the prefetcher's last epoch is finished.  NULL is allowed. */
 void sluice_replan_destroy(struct sluice_replan *replan);
 
-/* Plans for an epoch (borrowed until the next begins), logs the plan, and gives what the loader
+/* Plans for an epoch (borrowed until the next begins), logs the plan, and gives what the prefetcher
  * asks. */
 SLUICE_MUST_USE sluice_status sluice_replan_begin(struct sluice_replan *replan,
                                                   const struct sluice_plan_epoch *epoch,

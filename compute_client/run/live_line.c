@@ -1,11 +1,11 @@
 #include "compute_client/run/live_line.h"
 
 #include "base/compiler.h"
+#include "base/fit.h"
 #include "base/show.h"
-#include "compute_client/load/choice_words.h"
-#include "compute_client/load/stall.h"
 #include "compute_client/run/tuning.h"
-#include "libsluice/fit.h"
+#include "pipeline/form_words.h"
+#include "plan/resource.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,34 +13,44 @@
 
 /* --- recent rates --- */
 
-static void count_forms(const struct sluice_live *live, uint64_t forms[SLUICE_NUM_FORMS])
+static void count_forms(const struct sluice_counters *live, uint64_t forms[SLUICE_NUM_FORMS])
 {
     memset(forms, 0, SLUICE_NUM_FORMS * sizeof(*forms));
     for (int split = 0; split <= SLUICE_MAX_OPS; split++) {
         for (int f = 0; f < SLUICE_NUM_FORMS; f++)
-            forms[f] += sluice_live_get(&live->choices[split][f]);
+            forms[f] += live->choices[split][f];
     }
 }
 
-void sluice_live_meter_start(struct sluice_live_meter *meter, const struct sluice_live *live,
+static uint64_t count_on_gpu(const struct sluice_counters *live)
+{
+    uint64_t sum = 0;
+    for (int f = 0; f < SLUICE_NUM_FORMS; f++)
+        sum += live->on_gpu[f];
+    return sum;
+}
+
+void sluice_live_meter_start(struct sluice_live_meter *meter, const struct sluice_counters *live,
                              uint64_t now_ns)
 {
     *meter = (struct sluice_live_meter){
         .start_ns = now_ns,
         .seen_ns = now_ns,
         .stepped_ns = now_ns,
-        .first_samples = sluice_live_get(&live->samples),
-        .last_samples = sluice_live_get(&live->samples),
-        .last_bytes = sluice_live_get(&live->wire_bytes),
+        .first_samples = live->samples,
+        .last_samples = live->samples,
+        .last_bytes = live->wire_bytes,
+        .first_on_gpu = count_on_gpu(live),
     };
     count_forms(live, meter->first_forms);
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
-        meter->last_stall_ns[r] = sluice_live_get(&live->stall_ns[r]);
+        meter->last_stall_ns[r] = live->wait_ns[r];
 }
 
-void sluice_live_meter_go_on(struct sluice_live_meter *meter, const struct sluice_live *live)
+void sluice_live_meter_go_on(struct sluice_live_meter *meter, const struct sluice_counters *live)
 {
-    meter->first_samples = sluice_live_get(&live->samples);
+    meter->first_samples = live->samples;
+    meter->first_on_gpu = count_on_gpu(live);
     count_forms(live, meter->first_forms);
 }
 
@@ -51,14 +61,14 @@ static void decay(double *sum, double *time_s, double seconds, double memory_s, 
     *time_s = *time_s * kept + seconds;
 }
 
-void sluice_live_meter_see(struct sluice_live_meter *meter, const struct sluice_live *live,
+void sluice_live_meter_see(struct sluice_live_meter *meter, const struct sluice_counters *live,
                            uint64_t now_ns)
 {
     if (now_ns <= meter->seen_ns)
         return;
     const double seconds = (double)(now_ns - meter->seen_ns) * 1e-9;
     meter->seen_ns = now_ns;
-    const uint64_t samples = sluice_live_get(&live->samples);
+    const uint64_t samples = live->samples;
     if (samples > meter->last_samples) {
         const double step_s = (double)(now_ns - meter->stepped_ns) * 1e-9;
         meter->last_step = samples - meter->last_samples;
@@ -69,12 +79,12 @@ void sluice_live_meter_see(struct sluice_live_meter *meter, const struct sluice_
         meter->last_samples = samples;
         meter->stepped_ns = now_ns;
     }
-    const uint64_t bytes = sluice_live_get(&live->wire_bytes);
+    const uint64_t bytes = live->wire_bytes;
     decay(&meter->bytes, &meter->bytes_s, seconds, TUNING_SHOW_MEMORY_S,
           (double)(bytes - meter->last_bytes));
     meter->last_bytes = bytes;
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
-        const uint64_t stall_ns = sluice_live_get(&live->stall_ns[r]);
+        const uint64_t stall_ns = live->wait_ns[r];
         double unused = 0;
         decay(&meter->stall_s[r], &unused, seconds, TUNING_SHOW_MEMORY_S,
               (double)(stall_ns - meter->last_stall_ns[r]) * 1e-9);
@@ -105,8 +115,21 @@ static const char *limit_of(const struct sluice_live_meter *meter)
     return meter->stall_s[largest] > 0 ? sluice_stall_words((enum sluice_resource)largest) : "";
 }
 
+static void put_choices(const struct sluice_live_meter *meter, const struct sluice_counters *live,
+                        char *out, size_t size)
+{
+    uint64_t forms[SLUICE_NUM_FORMS], total = 0;
+    count_forms(live, forms);
+    for (int f = 0; f < SLUICE_NUM_FORMS; f++) {
+        forms[f] -= meter->first_forms[f];
+        total += forms[f];
+    }
+    sluice_form_shares(forms, SLUICE_FORMS_SHORT, out, size);
+    sluice_form_add_gpu(count_on_gpu(live) - meter->first_on_gpu, total, out, size);
+}
+
 struct sluice_live_view sluice_live_view_of(const struct sluice_live_meter *meter,
-                                            const struct sluice_live *live, uint64_t first,
+                                            const struct sluice_counters *live, uint64_t first,
                                             uint64_t total, uint64_t more, bool has_network,
                                             uint64_t now_ns)
 {
@@ -121,24 +144,19 @@ struct sluice_live_view sluice_live_view_of(const struct sluice_live_meter *mete
         .total = total,
         .samples_per_s = per_s,
         .left_s = NAN,
-        .loss = atomic_load_explicit(&live->loss, memory_order_relaxed),
+        .loss = NAN,
         .wire_bytes_per_s = has_network && meter->bytes_s > 0 ? meter->bytes / meter->bytes_s : NAN,
         .limit = limit_of(meter),
-        .lost_s = sluice_live_seconds_since(sluice_live_get(&live->lost_since_ns), now_ns),
+        .lost_s = live->lost_s,
     };
     if (long_per_s > 0)
         view.left_s = (double)(total - view.done + more) / long_per_s;
-    const double waits_s =
-        sluice_live_seconds_since(sluice_live_get(&live->waits_since_ns), now_ns);
     const double usual_s = /* between two batches that came */
         meter->samples > 0 ? (double)meter->last_step * meter->samples_s / meter->samples : 0;
-    if (waits_s > TUNING_SHOW_LONG_WAIT_S && waits_s > TUNING_SHOW_LONG_WAIT_STEPS * usual_s)
-        view.waits_s = waits_s;
-    uint64_t forms[SLUICE_NUM_FORMS];
-    count_forms(live, forms);
-    for (int f = 0; f < SLUICE_NUM_FORMS; f++)
-        forms[f] -= meter->first_forms[f];
-    sluice_choice_words(forms, SLUICE_CHOICES_SHORT, view.choices, sizeof(view.choices));
+    if (live->waits_s > TUNING_SHOW_LONG_WAIT_S &&
+        live->waits_s > TUNING_SHOW_LONG_WAIT_STEPS * usual_s)
+        view.waits_s = live->waits_s;
+    put_choices(meter, live, view.choices, sizeof(view.choices));
     return view;
 }
 

@@ -1,14 +1,13 @@
 #ifndef SLUICE_COMPUTE_CLIENT_RUN_LIVE_LINE_H
 #define SLUICE_COMPUTE_CLIENT_RUN_LIVE_LINE_H
 
-#include "compute_client/load/live.h"
-#include "plan/resource.h"
+#include "sluice/sluice.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The line that shows how an epoch goes, from the counters of live.h:
+/* The line that shows how an epoch goes, from the counters of a loader:
  *
  *     live counters -> meter: recent rates -> view: what there is to say -> text of a width
  *
@@ -25,6 +24,7 @@ struct sluice_live_meter {
     uint64_t start_ns, seen_ns;
     uint64_t first_samples;                       /* at the start */
     uint64_t first_forms[SLUICE_NUM_FORMS];       /* the same */
+    uint64_t first_on_gpu;                        /* the same */
     uint64_t last_samples, last_step, stepped_ns; /* the trainer takes them batch by batch */
     double samples, samples_s;                    /* of the last seconds */
     double many_samples, many_samples_s;          /* of ten times as many, for what is left */
@@ -34,12 +34,12 @@ struct sluice_live_meter {
     double stall_s[SLUICE_NUM_RESOURCES];
 };
 
-void sluice_live_meter_start(struct sluice_live_meter *meter, const struct sluice_live *live,
+void sluice_live_meter_start(struct sluice_live_meter *meter, const struct sluice_counters *live,
                              uint64_t now_ns);
 /* Something else begins, which is counted from 0; the rates go on. */
-void sluice_live_meter_go_on(struct sluice_live_meter *meter, const struct sluice_live *live);
+void sluice_live_meter_go_on(struct sluice_live_meter *meter, const struct sluice_counters *live);
 /* As often as it is shown. */
-void sluice_live_meter_see(struct sluice_live_meter *meter, const struct sluice_live *live,
+void sluice_live_meter_see(struct sluice_live_meter *meter, const struct sluice_counters *live,
                            uint64_t now_ns);
 
 /* --- what there is to say --- */
@@ -51,18 +51,18 @@ struct sluice_live_view {
     uint64_t done, total;    /* samples */
     double samples_per_s;    /* NaN: not known yet */
     double left_s;           /* the same */
-    double loss;             /* NaN: there is none */
+    double loss;             /* NaN: there is none; the caller's to set */
     double wire_bytes_per_s; /* NaN: there is no network */
     const char *limit;       /* "network"; "": not known yet */
-    char choices[64];        /* "crop 93% raw 7%", the most frequent first */
+    char choices[64];        /* "crop 93% raw 7% +gpu 98%", the most frequent first */
     double lost_s;           /* the server is lost since so long; 0: it is not */
     double waits_s;          /* the trainer waits unusually long; 0: it does not */
 };
 
 /* What is done of `total`, of which `first` were done before the meter's start; then come
- * `more`, at the same rate.  The names and has_network are the caller's. */
+ * `more`, at the same rate.  The names, the loss and has_network are the caller's. */
 struct sluice_live_view sluice_live_view_of(const struct sluice_live_meter *meter,
-                                            const struct sluice_live *live, uint64_t first,
+                                            const struct sluice_counters *live, uint64_t first,
                                             uint64_t total, uint64_t more, bool has_network,
                                             uint64_t now_ns);
 

@@ -2,8 +2,9 @@
 #include "base/log.h"
 #include "base/noted_alloc.h"
 #include "base/quit.h"
+#include "compute_client/options/options.h"
 #include "compute_client/run/run.h"
-#include "libsluice/options.h"
+#include "crypto/secret.h"
 #include "rpc/rpc.h"
 
 #include <jansson.h>
@@ -13,13 +14,17 @@
 int main(int argc, char **argv)
 {
     struct sluice_options options;
+    struct sluice_loader_settings settings;
     int exit_code = 0;
-    if (!sluice_options_parse(argc, argv, &options, &exit_code))
+    if (!sluice_options_parse(argc, argv, &options, &settings, &exit_code))
         return exit_code;
     sluice_log_set_program("offload_train");
     sluice_rpc_process_init();
     json_set_alloc_funcs(sluice_noted_malloc, free);
+    if (options.key || options.token_file || getenv("SLUICE_TOKEN"))
+        sluice_secret_keep_from_core_dumps();
     struct sluice_err err = {0};
     const sluice_status status = sluice_quit_init(&err);
-    return status == SLUICE_OK ? sluice_run(&options) : sluice_cli_exit_code(status, &err);
+    return status == SLUICE_OK ? sluice_run(&options, &settings)
+                               : sluice_cli_exit_code(status, &err);
 }

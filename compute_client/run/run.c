@@ -5,6 +5,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/quit.h"
+#include "plan/mode.h"
 
 #include <math.h>
 #include <signal.h>
@@ -15,11 +16,12 @@ static sluice_status profile(struct run *run, struct place *place, bool *is_stop
                              struct sluice_err *err)
 {
     bool has_lost_source = false;
-    sluice_status status = loader_profile_begin(run->loader, err);
-    if (status == SLUICE_OK)
-        status = run_one_epoch(run, place, is_stopped, &has_lost_source, err);
-    if (status == SLUICE_OK && !*is_stopped)
-        status = loader_profile_write(run->loader, is_stopped, err);
+    sluice_status status = run_one_epoch(run, place, is_stopped, &has_lost_source, err);
+    if (status != SLUICE_OK || *is_stopped)
+        return status;
+    run_show(run, "profile", "");
+    status = sluice_loader_write_profile(run->loader, err);
+    run_show_end(run);
     return status;
 }
 
@@ -57,28 +59,48 @@ static sluice_status train(struct run *run, struct place *place, bool *is_stoppe
     return status;
 }
 
+/* Where samples come from, if the command line leaves that in doubt. */
+static void tell_where_from(const struct sluice_options *o)
+{
+    if (o->is_mode_derived)
+        sluice_log(SLUICE_LOG_INFO,
+                   "%s is read here, without a server (--dataset-mode local): no --host is given",
+                   o->dir);
+    else if (o->mode != SLUICE_MODE_LOCAL && o->dir)
+        sluice_log(SLUICE_LOG_INFO, "%s is not read: the server at %s lists its samples (mode %s)",
+                   o->dir, o->target, sluice_mode_name(o->mode));
+    else if (o->mode == SLUICE_MODE_LOCAL && o->has_host)
+        sluice_log(SLUICE_LOG_INFO, "no server is asked, whatever --host says: mode local reads %s",
+                   o->dir);
+}
+
+static sluice_status check_parts(struct run *run, struct sluice_err *err)
+{
+    const uint64_t *num_samples = run->dataset->num_samples;
+    if (run->options->is_evaluate && num_samples[SLUICE_VAL] == 0)
+        return sluice_fail(err, SLUICE_E_NOT_FOUND, "--evaluate: the dataset has no val subset");
+    if (!run->options->is_evaluate && num_samples[SLUICE_TRAIN] == 0)
+        return sluice_fail(err, SLUICE_E_NOT_FOUND, "the dataset has no training samples");
+    return SLUICE_OK;
+}
+
 static sluice_status run_all(struct run *run, bool *is_stopped, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
     struct place place = {.epoch = o->start_epoch};
     run->saved = place; /* what a new run begins with */
-    sluice_status status = loader_make_pipelines(run->loader, err);
+    tell_where_from(o);
+    sluice_status status = run_try_checkpoints(run, err);
     if (status == SLUICE_OK)
-        status = run_try_checkpoints(run, err);
+        status = sluice_loader_open(run->loader, err);
     if (status == SLUICE_OK)
-        status = loader_open_data(run->loader, err);
+        status = check_parts(run, err);
     if (status == SLUICE_OK)
         status = run_make_trainer(run, err);
     if (status == SLUICE_OK)
         status = run_lend_memory(run, err);
-    if (status == SLUICE_OK)
-        status = loader_choose(run->loader, err);
     if (status == SLUICE_OK && o->resume)
         status = run_resume(run, &place, err);
-    if (status == SLUICE_OK)
-        status = sluice_buf_pool_create((size_t)o->prefetch_bytes / 2, &run->loader->pool, err);
-    if (status == SLUICE_OK)
-        status = loader_make_prefetcher(run->loader, err);
     if (status == SLUICE_OK)
         status = sluice_line_writer_open(NULL, STDOUT_FILENO, "the standard output", NULL,
                                          &run->out, err);
@@ -86,7 +108,6 @@ static sluice_status run_all(struct run *run, bool *is_stopped, struct sluice_er
         status = sluice_batch_log_open(o->batch_log, &run->batch_log, err);
     if (status != SLUICE_OK)
         return status;
-    run_enter(run, TRAINING, 0);
     if (o->is_evaluate)
         return run_evaluation(run, place.epoch, is_stopped, err);
     return o->is_profiling ? profile(run, &place, is_stopped, err)
@@ -119,24 +140,37 @@ static int end_of(struct run *run, sluice_status status, bool is_stopped, struct
     return exit_code == 0 && is_stopped ? 128 + number : exit_code;
 }
 
-int sluice_run(const struct sluice_options *options)
+/* So that the watcher, which sees to it that this run comes to its end, does not stop it any more.
+ */
+static struct sluice_loader *take_loader(struct run *run)
+{
+    pthread_mutex_lock(&run->lock);
+    struct sluice_loader *loader = run->loader;
+    run->loader = NULL;
+    pthread_mutex_unlock(&run->lock);
+    return loader;
+}
+
+int sluice_run(const struct sluice_options *options, const struct sluice_loader_settings *settings)
 {
     struct run run = {
         .options = options,
         .lock = PTHREAD_MUTEX_INITIALIZER,
         .times.lock = PTHREAD_MUTEX_INITIALIZER,
         .started_ns = sluice_clock_ns(),
+        .loss_now = NAN,
+        .top1_now = NAN,
     };
-    struct sluice_loader loader;
-    loader_init(&loader, options);
-    loader.show = run_show_part;
-    loader.show_ctx = &run;
-    run.loader = &loader;
+    struct sluice_err err = {0};
+    sluice_status status =
+        sluice_loader_create(settings->items, settings->num_items, &run.loader, &err);
+    if (status != SLUICE_OK)
+        return sluice_cli_exit_code(status, &err);
+    run.dataset = sluice_loader_info(run.loader);
     sluice_cond_init(&run.staged);
     run_show_init(&run);
-    struct sluice_err err = {0};
     bool is_stopped = false;
-    sluice_status status = run_start_watcher(&run, &err);
+    status = run_start_watcher(&run, &err);
     if (status == SLUICE_OK)
         status = run_serve_metrics(&run, &err);
     if (status == SLUICE_OK)
@@ -144,10 +178,10 @@ int sluice_run(const struct sluice_options *options)
     const int exit_code = end_of(&run, status, is_stopped, &err);
     run_enter(&run, CLOSING, exit_code);
     sluice_metrics_server_destroy(run.metrics);
-    loader_clear(&loader);
+    run_show_clear(&run);
+    sluice_loader_close(take_loader(&run));
     sluice_trainer_destroy(run.trainer);
     run_stop_watcher(&run);
-    run_show_clear(&run);
     pthread_cond_destroy(&run.staged);
     pthread_mutex_destroy(&run.times.lock);
     pthread_mutex_destroy(&run.lock);

@@ -1,7 +1,7 @@
 #ifndef SLUICE_COMPUTE_CLIENT_RUN_RUN_H
 #define SLUICE_COMPUTE_CLIENT_RUN_RUN_H
 
-#include "libsluice/options.h"
+#include "compute_client/options/options.h"
 
 /* The program behind the command line: connect, plan, train, evaluate, report.
  *
@@ -12,6 +12,6 @@
  * is missing at the end; 128 and the number of the signal, stopped by it before the end.
  *
  * Threads: once, on the main thread. */
-int sluice_run(const struct sluice_options *options);
+int sluice_run(const struct sluice_options *options, const struct sluice_loader_settings *settings);
 
 #endif

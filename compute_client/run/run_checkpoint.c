@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "compute_client/load/state.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,26 +13,6 @@
 /* Nanoseconds after which a checkpoint that could not be written is tried again in mid-epoch. */
 #define RETRY_NS 30000000000u
 
-/* The place as a loader's state; the checkpoint's text is that. */
-static struct sluice_state state_of(const struct run *run, const struct place *place)
-{
-    const struct sluice_options *o = run->options;
-    const struct sluice_loader *loader = run->loader;
-    struct sluice_state state = {
-        .seed = o->seed,
-        .epoch = place->epoch,
-        .cursor = run_cursor(run, &loader->train, true, place->batch),
-        .global_batch = o->batch_size * o->world_size,
-        .repeat = o->repeat,
-        .num_samples = loader->train.num_ids,
-        .part = SLUICE_TRAIN,
-        .pipeline = sluice_pipeline_fingerprint(loader->train.pipeline),
-    };
-    memcpy(state.dataset_id, loader->dataset_id, sizeof(state.dataset_id));
-    memcpy(state.errors, place->errors, sizeof(state.errors));
-    return state;
-}
-
 static sluice_status write_checkpoint(struct run *run, const struct place *place,
                                       struct sluice_err *err)
 {
@@ -43,10 +22,7 @@ static sluice_status write_checkpoint(struct run *run, const struct place *place
     sluice_status status = sluice_trainer_progress(run->trainer, &totals, err);
     if (status != SLUICE_OK)
         return status;
-    const struct sluice_state state = state_of(run, place);
-    char text[SLUICE_MAX_STATE];
-    sluice_state_write(&state, text);
-    return sluice_trainer_save(run->trainer, o->checkpoint, text, err);
+    return sluice_trainer_save(run->trainer, o->checkpoint, place->state, err);
 }
 
 sluice_status run_try_checkpoints(struct run *run, struct sluice_err *err)
@@ -99,6 +75,20 @@ void run_save_in_epoch(struct run *run, const struct place *place)
         run_save(run, place);
 }
 
+/* The text of a checkpoint as a place. */
+static sluice_status read_place(const char *text, struct place *place, struct sluice_err *err)
+{
+    if (strlen(text) >= sizeof(place->state))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%zu bytes are too many", strlen(text));
+    struct sluice_place at;
+    const sluice_status status = sluice_state_place(text, &at, err);
+    if (status != SLUICE_OK)
+        return status;
+    *place = (struct place){.epoch = at.epoch, .batch = at.batch};
+    snprintf(place->state, sizeof(place->state), "%s", text);
+    return SLUICE_OK;
+}
+
 sluice_status run_resume(struct run *run, struct place *place, struct sluice_err *err)
 {
     const char *path = run->options->resume;
@@ -106,32 +96,21 @@ sluice_status run_resume(struct run *run, struct place *place, struct sluice_err
     sluice_status status = sluice_trainer_load(run->trainer, path, &text, err);
     if (status != SLUICE_OK)
         return status;
-    struct sluice_state saved;
     struct sluice_err cause = {0};
-    status = sluice_state_read(text ? text : "", &saved, &cause);
+    status = read_place(text ? text : "", place, &cause);
     free(text);
     if (status != SLUICE_OK)
         return sluice_fail(err, status, "%s does not say where its run stood: %s", path,
                            cause.text);
-    /* An evaluation needs only the weights. */
-    const struct sluice_state now = state_of(run, &(struct place){0});
-    if (!run->options->is_evaluate) {
-        status = sluice_state_check(&saved, &now, (uint32_t)run->options->world_size, &cause);
-        if (status != SLUICE_OK)
-            return sluice_fail(err, status, "%s: %s", path, cause.text);
-    }
-    const uint64_t global_batch = now.global_batch;
-    *place = (struct place){
-        .epoch = saved.epoch,
-        .batch = (saved.cursor + global_batch - 1) / global_batch,
-    };
-    memcpy(place->errors, saved.errors, sizeof(place->errors));
+    if (!run->options->is_evaluate) /* which needs only the weights, of any dataset */
+        status = sluice_loader_check_state(run->loader, place->state, &cause);
+    if (status != SLUICE_OK)
+        return sluice_fail(err, status, "%s: %s", path, cause.text);
     run->saved = *place;
     /* Another file lacks everything. */
     if (!run->options->checkpoint || strcmp(path, run->options->checkpoint) != 0)
         run->saved.epoch = UINT64_MAX;
-    if (status == SLUICE_OK)
-        sluice_log(SLUICE_LOG_INFO, "%s: going on at epoch %llu, batch %llu", path,
-                   (unsigned long long)place->epoch, (unsigned long long)place->batch);
-    return status;
+    sluice_log(SLUICE_LOG_INFO, "%s: going on at epoch %llu, batch %llu", path,
+               (unsigned long long)place->epoch, (unsigned long long)place->batch);
+    return SLUICE_OK;
 }

@@ -15,23 +15,23 @@ void run_note_batch(struct run *run, uint64_t wait_ns, uint64_t step_ns)
     pthread_mutex_unlock(&run->times.lock);
 }
 
-static void put_progress(const struct run *run, struct sluice_exposition *page)
+static void put_progress(const struct run *run, const struct sluice_counters *counters,
+                         struct sluice_exposition *page)
 {
     const struct sluice_options *o = run->options;
-    const struct sluice_live *live = &run->loader->live;
     const struct sluice_label label[] = {{"mode", sluice_mode_name(o->mode)}, {"model", o->arch}};
     sluice_exposition_family(page, "sluice_trainer_info", SLUICE_GAUGE,
                              "Always 1; the labels say what the run is.");
     sluice_exposition_count(page, label, 2, 1);
-    sluice_exposition_counter(page, "sluice_trainer_samples_total", sluice_live_get(&live->samples),
+    sluice_exposition_counter(page, "sluice_trainer_samples_total", counters->samples,
                               "Samples that the trainer got, train and val.");
-    sluice_exposition_counter(page, "sluice_trainer_batches_total", sluice_live_get(&live->batches),
+    sluice_exposition_counter(page, "sluice_trainer_batches_total", counters->batches,
                               "Batches that it is done with.");
-    sluice_exposition_gauge(page, "sluice_trainer_epoch", (double)sluice_live_get(&live->epoch),
+    sluice_exposition_gauge(page, "sluice_trainer_epoch", (double)run->epoch_now,
                             "The epoch under way, from 0.");
     sluice_exposition_gauge(page, "sluice_trainer_epochs", (double)o->epochs,
                             "Epochs to train (--epochs).");
-    const double loss = live->loss, top1 = live->top1;
+    const double loss = run->loss_now, top1 = run->top1_now;
     if (!isnan(loss))
         sluice_exposition_gauge(page, "sluice_trainer_loss", loss,
                                 "Mean loss of this epoch so far.");
@@ -39,17 +39,16 @@ static void put_progress(const struct run *run, struct sluice_exposition *page)
         sluice_exposition_gauge(page, "sluice_trainer_top1_ratio", top1,
                                 "Share of this epoch's samples so far whose class was found.");
     sluice_exposition_gauge(page, "sluice_trainer_uptime_seconds",
-                            sluice_live_seconds_since(run->started_ns, sluice_clock_ns()),
+                            (double)(sluice_clock_ns() - run->started_ns) / 1e9,
                             "Since the program's start.");
     sluice_exposition_seconds(page, "sluice_trainer_process_cpu_seconds_total",
                               (double)sluice_process_cpu_ns() / 1e9,
                               "CPU time of the whole program.");
 }
 
-static void put_arrivals(const struct sluice_live *live, struct sluice_exposition *page)
+static void put_arrivals(const struct sluice_counters *counters, struct sluice_exposition *page)
 {
-    sluice_exposition_counter(page, "sluice_trainer_wire_bytes_total",
-                              sluice_live_get(&live->wire_bytes),
+    sluice_exposition_counter(page, "sluice_trainer_wire_bytes_total", counters->wire_bytes,
                               "Messages received, payload and fields, in bytes.");
     sluice_exposition_family(page, "sluice_trainer_choices_total", SLUICE_COUNTER,
                              "Samples that arrived, by split and form.");
@@ -57,28 +56,33 @@ static void put_arrivals(const struct sluice_live *live, struct sluice_expositio
         char split_text[16];
         snprintf(split_text, sizeof(split_text), "%u", split);
         for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
-            const uint64_t count = sluice_live_get(&live->choices[split][form]);
+            const uint64_t count = counters->choices[split][form];
             const struct sluice_label labels[] = {
                 {"split", split_text}, {"form", sluice_form_name((enum sluice_form)form)}};
             if (count)
                 sluice_exposition_count(page, labels, 2, count);
         }
     }
+    sluice_exposition_family(page, "sluice_trainer_gpu_decoded_samples_total", SLUICE_COUNTER,
+                             "Of these, what the GPU decoded, by form.");
+    for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
+        const struct sluice_label label = {"form", sluice_form_name((enum sluice_form)form)};
+        if (counters->on_gpu[form])
+            sluice_exposition_count(page, &label, 1, counters->on_gpu[form]);
+    }
     sluice_exposition_family(page, "sluice_trainer_errors_total", SLUICE_COUNTER,
                              "Samples that failed, in delivered batches, by status.");
     for (int status = 1; status < SLUICE_NUM_STATUS; status++) {
         const struct sluice_label label = {"status", sluice_status_name((sluice_status)status)};
-        sluice_exposition_count(page, &label, 1, sluice_live_get(&live->failed[status]));
+        sluice_exposition_count(page, &label, 1, counters->failed[status]);
     }
-    const uint64_t taken = sluice_live_get(&live->taken), rows = sluice_live_get(&live->rows);
-    sluice_exposition_gauge(page, "sluice_trainer_prefetched_samples",
-                            rows > taken ? (double)(rows - taken) : 0,
+    sluice_exposition_gauge(page, "sluice_trainer_prefetched_samples", (double)counters->prefetched,
                             "Samples that are ready before the trainer asks for them.");
 }
 
-static void put_waits(struct run *run, struct sluice_exposition *page)
+static void put_waits(struct run *run, const struct sluice_counters *counters,
+                      struct sluice_exposition *page)
 {
-    const struct sluice_live *live = &run->loader->live;
     pthread_mutex_lock(&run->times.lock);
     const struct sluice_histogram wait = run->times.wait, step = run->times.step;
     pthread_mutex_unlock(&run->times.lock);
@@ -93,52 +97,52 @@ static void put_waits(struct run *run, struct sluice_exposition *page)
     for (int i = 0; i < SLUICE_NUM_RESOURCES; i++) {
         const struct sluice_label label = {"cause", sluice_stall_name((enum sluice_resource)i)};
         if (i != SLUICE_GPU && SLUICE_STALLS & 1u << i)
-            sluice_exposition_value(page, &label, 1,
-                                    (double)sluice_live_get(&live->stall_ns[i]) / 1e9);
+            sluice_exposition_value(page, &label, 1, (double)counters->wait_ns[i] / 1e9);
     }
-    sluice_exposition_gauge(
-        page, "sluice_trainer_waiting_seconds",
-        sluice_live_seconds_since(sluice_live_get(&live->waits_since_ns), sluice_clock_ns()),
-        "How long it has been waiting for the next batch; 0: it is not.");
+    sluice_exposition_gauge(page, "sluice_trainer_waiting_seconds", counters->waits_s,
+                            "How long it has been waiting for the next batch; 0: it is not.");
 }
 
-static void put_connection(const struct sluice_live *live, struct sluice_exposition *page)
+static void put_connection(const struct sluice_counters *counters, struct sluice_exposition *page)
 {
-    sluice_exposition_gauge(
-        page, "sluice_trainer_server_lost_seconds",
-        sluice_live_seconds_since(sluice_live_get(&live->lost_since_ns), sluice_clock_ns()),
-        "How long the server has been lost; 0: it is not.");
-    sluice_exposition_counter(page, "sluice_trainer_outages_total", sluice_live_get(&live->outages),
+    sluice_exposition_gauge(page, "sluice_trainer_server_lost_seconds", counters->lost_s,
+                            "How long the server has been lost; 0: it is not.");
+    sluice_exposition_counter(page, "sluice_trainer_outages_total", counters->outages,
                               "Times that the server was lost.");
-    sluice_exposition_counter(page, "sluice_trainer_lost_streams_total",
-                              sluice_live_get(&live->lost_streams),
+    sluice_exposition_counter(page, "sluice_trainer_lost_streams_total", counters->lost_streams,
                               "Fetch streams that ended before their time.");
     sluice_exposition_counter(page, "sluice_trainer_repeated_requests_total",
-                              sluice_live_get(&live->repeated),
+                              counters->repeated_requests,
                               "Requests that were sent again, for any reason.");
-    sluice_exposition_counter(page, "sluice_trainer_hash_errors_total",
-                              sluice_live_get(&live->hash_errors),
+    sluice_exposition_counter(page, "sluice_trainer_hash_errors_total", counters->hash_errors,
                               "Replies that were damaged on their way.");
+    sluice_exposition_counter(page, "sluice_trainer_failed_over_total", counters->failed_over,
+                              "Samples that another replica was asked for after a loss.");
+    sluice_exposition_counter(page, "sluice_trainer_hedged_total", counters->hedged,
+                              "Samples that two replicas were asked for because they were late.");
 }
 
 static void write_page(void *ctx, struct sluice_exposition *page)
 {
     struct run *run = ctx;
-    put_progress(run, page);
-    put_arrivals(&run->loader->live, page);
-    put_waits(run, page);
+    struct sluice_counters counters;
+    sluice_loader_counters(run->loader, &counters);
+    put_progress(run, &counters, page);
+    put_arrivals(&counters, page);
+    put_waits(run, &counters, page);
     if (run->options->mode != SLUICE_MODE_LOCAL)
-        put_connection(&run->loader->live, page);
+        put_connection(&counters, page);
 }
 
 static bool is_well(void *ctx, char *reason)
 {
     const struct run *run = ctx;
-    const uint64_t lost_ns = sluice_live_get(&run->loader->live.lost_since_ns);
-    if (!lost_ns)
+    struct sluice_counters counters;
+    sluice_loader_counters(run->loader, &counters);
+    if (counters.lost_s <= 0)
         return true;
     snprintf(reason, SLUICE_HEALTH_REASON, "the server %.100s has been out of reach for %.1f s",
-             run->options->target, sluice_live_seconds_since(lost_ns, sluice_clock_ns()));
+             run->options->target, counters.lost_s);
     return false;
 }
 

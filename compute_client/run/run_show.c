@@ -12,16 +12,30 @@
 /* The thread that shows how a pass goes.  It is none of those that work, so a stall shows, whoever
  * it is that hangs; it only reads counters, so nobody waits for it. */
 
-/* Under the lock. */
-static struct sluice_live_view view_of(struct run *run, uint64_t now)
+/* Under the lock.  A pass that has begun since the last look is measured from here. */
+static struct sluice_live_view look(struct run *run, uint64_t now)
 {
-    const struct loader_shown *shown = &run->show.shown;
-    struct sluice_live_view view =
-        sluice_live_view_of(&run->show.meter, &run->loader->live, shown->first, shown->total,
-                            shown->more, run->loader->client != NULL, now);
-    snprintf(view.what, sizeof(view.what), "%s", shown->what);
-    snprintf(view.what_brief, sizeof(view.what_brief), "%s", shown->what_brief);
-    snprintf(view.detail, sizeof(view.detail), "%s", shown->detail);
+    struct run_show *show = &run->show;
+    struct sluice_counters counters;
+    struct sluice_loader_pass pass;
+    sluice_loader_counters(run->loader, &counters);
+    sluice_loader_pass(run->loader, &pass);
+    if (pass.number != show->number) {
+        show->number = pass.number;
+        if (pass.continues)
+            sluice_live_meter_go_on(&show->meter, &counters);
+        else
+            sluice_live_meter_start(&show->meter, &counters, now);
+    }
+    sluice_live_meter_see(&show->meter, &counters, now);
+    const bool has_network = run->options->mode != SLUICE_MODE_LOCAL;
+    struct sluice_live_view view = sluice_live_view_of(&show->meter, &counters, pass.first,
+                                                       pass.total, pass.more, has_network, now);
+    view.loss = run->loss_now;
+    const bool has_name = pass.name[0];
+    snprintf(view.what, sizeof(view.what), "%s", has_name ? pass.name : show->what);
+    snprintf(view.what_brief, sizeof(view.what_brief), "%s", has_name ? "" : show->what_brief);
+    snprintf(view.detail, sizeof(view.detail), "%s", pass.detail);
     return view;
 }
 
@@ -43,8 +57,7 @@ static void *show_main(void *ctx)
             continue;
         }
         next_ns = now + look_ns;
-        sluice_live_meter_see(&show->meter, &run->loader->live, now);
-        const struct sluice_live_view view = view_of(run, now);
+        const struct sluice_live_view view = look(run, now);
         pthread_mutex_unlock(&show->lock); /* a terminal may take its time */
         if (is_terminal) {
             /* The last column stays free: a cursor behind it may be on the next line. */
@@ -90,28 +103,21 @@ void run_show_clear(struct run *run)
     pthread_mutex_destroy(&run->show.lock);
 }
 
-void run_show(struct run *run, const struct loader_shown *shown)
+void run_show(struct run *run, const char *what, const char *what_brief)
 {
     struct run_show *show = &run->show;
     if (!is_wanted(run))
         return;
     pthread_mutex_lock(&show->lock);
-    show->shown = *shown;
-    if (shown->continues)
-        sluice_live_meter_go_on(&show->meter, &run->loader->live);
-    else
-        sluice_live_meter_start(&show->meter, &run->loader->live, sluice_clock_ns());
+    snprintf(show->what, sizeof(show->what), "%s", what);
+    snprintf(show->what_brief, sizeof(show->what_brief), "%s", what_brief);
+    (void)look(run, sluice_clock_ns());
     pthread_mutex_unlock(&show->lock);
     if (show->has_thread)
         return;
     show->is_over = false;
     /* Without it the run goes on unseen. */
     show->has_thread = pthread_create(&show->thread, NULL, show_main, run) == 0;
-}
-
-void run_show_part(void *ctx, const struct loader_shown *shown)
-{
-    run_show(ctx, shown);
 }
 
 void run_show_end(struct run *run)

@@ -1,13 +1,12 @@
 #ifndef SLUICE_COMPUTE_CLIENT_RUN_RUN_STATE_H
 #define SLUICE_COMPUTE_CLIENT_RUN_RUN_STATE_H
 
-#include "compute_client/run/run.h"
-
 #include "base/line_writer.h"
-#include "compute_client/load/batch_log.h"
+#include "compute_client/run/batch_log.h"
 #include "compute_client/run/live_line.h"
-#include "libsluice/loader_state.h"
+#include "compute_client/run/run.h"
 #include "metrics/metrics_server.h"
+#include "sluice/sluice.h"
 #include "train/train.h"
 
 #include <pthread.h>
@@ -16,8 +15,7 @@
  *
  *     run.c             the steps of a run, in order
  *     run_watch.c       the thread that waits for signals
- *     run_open.c        pipelines, data, trainer, prefetcher, sources
- *     run_choose.c      the plan: each sample's choice
+ *     run_trainer.c     the trainer, and its memory for batches
  *     run_checkpoint.c  writes and reads checkpoints
  *     run_epoch.c       the batches of an epoch, and its report
  *     run_show.c        the thread that shows how an epoch goes
@@ -30,13 +28,14 @@ enum stage { STARTING, TRAINING, CLOSING };
 
 /* How far a run is, as stored in its checkpoint. */
 struct place {
-    uint64_t epoch, batch;              /* the next to train */
-    uint64_t errors[SLUICE_NUM_STATUS]; /* samples of this epoch that failed so far */
+    uint64_t epoch, batch;        /* the next to train */
+    char state[SLUICE_MAX_STATE]; /* the loader's; "": a new run's beginning */
 };
 
 struct run_show {
     pthread_mutex_t lock;
-    struct loader_shown shown;
+    char what[96], what_brief[32]; /* "evaluation of epoch 0"; for narrow terminals */
+    uint64_t number;               /* of the loader's pass that the meter measures */
     struct sluice_live_meter meter;
     bool is_over;
     pthread_cond_t changed; /* is_over */
@@ -45,7 +44,7 @@ struct run_show {
     bool has_thread;
 };
 
-/* What --metrics serves, beside sluice_live. */
+/* What --metrics serves, beside the loader's counters. */
 struct run_times {
     pthread_mutex_t lock;               /* a leaf; taken once for each batch */
     struct sluice_histogram wait, step; /* of a batch: the trainer's wait for it, and its work */
@@ -53,7 +52,9 @@ struct run_times {
 
 struct run {
     const struct sluice_options *options;
-    struct sluice_loader *loader;
+    const struct sluice_loader_settings *settings;
+    struct sluice_loader *loader;              /* the watcher looks at it under the lock below */
+    const struct sluice_dataset_info *dataset; /* the loader's */
     struct sluice_trainer *trainer;
     bool learns;
     struct sluice_batch_log *batch_log; /* NULL: not asked for */
@@ -65,8 +66,10 @@ struct run {
 
     pthread_t watcher;
     bool has_watcher;
-    _Atomic uint64_t batch_now; /* of the epoch that live tells; for SIGUSR1 */
-    pthread_mutex_t lock;       /* what follows, for the watcher */
+    /* For other threads that look on; of the epoch so far, NaN: nothing was learned yet. */
+    _Atomic uint64_t epoch_now, batch_now;
+    _Atomic double loss_now, top1_now;
+    pthread_mutex_t lock; /* what follows, for the watcher */
     enum stage stage;
     int exit_code;         /* in stage CLOSING */
     bool is_over;          /* the watcher has to end */
@@ -90,10 +93,6 @@ SLUICE_MUST_USE sluice_status run_make_trainer(struct run *run, struct sluice_er
 /* Batches live in the trainer's memory. */
 SLUICE_MUST_USE sluice_status run_lend_memory(struct run *run, struct sluice_err *err);
 
-/* Where so many batches of this rank lead to, in items of all ranks (order.h). */
-uint64_t run_cursor(const struct run *run, const struct part *part, bool is_training,
-                    uint64_t batch);
-
 /* Before a server is waited for: whether --resume's file can be read, and --checkpoint's be written
  * where it is. */
 SLUICE_MUST_USE sluice_status run_try_checkpoints(struct run *run, struct sluice_err *err);
@@ -110,12 +109,11 @@ SLUICE_MUST_USE sluice_status run_serve_metrics(struct run *run, struct sluice_e
 /* The trainer waited for a batch so long, and worked on it so long. */
 void run_note_batch(struct run *run, uint64_t wait_ns, uint64_t step_ns);
 
-/* Shows the progress of what comes now, as one live line on a terminal, as a line every few seconds
- * elsewhere; nothing if nobody wants it (--print-freq, --log-level). */
+/* Shows the progress of the loader's passes from now on, as one live line on a terminal, as a line
+ * every few seconds elsewhere; nothing if nobody wants it (--print-freq, --log-level).  `what` is
+ * for passes without a name of their own. */
 void run_show_init(struct run *run);
-void run_show(struct run *run, const struct loader_shown *shown);
-/* The same of a part of a profile; ctx is the run. */
-void run_show_part(void *ctx, const struct loader_shown *shown);
+void run_show(struct run *run, const char *what, const char *what_brief);
 void run_show_end(struct run *run); /* before anything else goes to the terminal's stdout */
 void run_show_clear(struct run *run);
 

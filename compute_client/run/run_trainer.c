@@ -4,28 +4,47 @@
 
 #include <string.h>
 
+/* Whether the trainer can read the loader's batches where they are. */
+static sluice_status check_place(const struct run *run, const char *device, struct sluice_err *err)
+{
+    const int rows = sluice_loader_device(run->loader);
+    const int trainer = sluice_trainer_device(run->trainer);
+    if (rows < 0 || !run->learns || rows == trainer)
+        return SLUICE_OK;
+    if (trainer < 0)
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "batches are on CUDA device %d, but device %s trains on the host's: give "
+            "--device cuda, or --gpu-decode off",
+            rows, device);
+    return sluice_fail(
+        err, SLUICE_E_INVALID,
+        "batches are on CUDA device %d, but the model is on %d: give --gpu-device %d, "
+        "or --gpu-decode off",
+        rows, trainer, trainer);
+}
+
 sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
     struct sluice_train_options options = {
         .model = o->arch,
-        .num_classes =
-            (unsigned)(o->num_classes ? o->num_classes : run->loader->manifest->num_classes),
-        .image_size = sluice_pipeline_output_size(run->loader->train.pipeline),
+        .num_classes = (unsigned)(o->num_classes ? o->num_classes : run->dataset->num_classes),
+        .image_size = run->dataset->height,
         .batch_size = (unsigned)o->batch_size,
         .lr = o->lr,
         .momentum = o->momentum,
         .weight_decay = o->weight_decay,
         .seed = o->seed,
-        .table = *sluice_pipeline_tail_table(run->loader->train.pipeline),
+        .table = run->dataset->table,
         .consume_rate = o->consume_rate,
         .num_threads = (unsigned)o->train_threads,
         .allow_tf32 = o->allow_tf32,
         .dropout = o->dropout,
     };
-    if (options.num_classes < run->loader->manifest->num_classes)
-        return sluice_fail(err, SLUICE_E_INVALID, "--num-classes %u: the dataset has %zu",
-                           options.num_classes, run->loader->manifest->num_classes);
+    if (options.num_classes < run->dataset->num_classes)
+        return sluice_fail(err, SLUICE_E_INVALID, "--num-classes %u: the dataset has %llu",
+                           options.num_classes, (unsigned long long)run->dataset->num_classes);
     static const char *const all[] = {"cuda", "cpu", "none"};
     const bool is_auto = strcmp(o->device, "auto") == 0;
     const char *const *devices = is_auto ? all : &o->device;
@@ -43,8 +62,7 @@ sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
         sluice_log(SLUICE_LOG_DEBUG, "%s", cause.text);
     }
     run->learns = strcmp(options.device, "none") != 0;
-    if (run->learns && sluice_pipeline_num_ops(run->loader->train.pipeline) ==
-                           sluice_pipeline_u8_split(run->loader->train.pipeline))
+    if (run->learns && !run->dataset->has_normalization)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "a model needs a pipeline that ends in to_tensor or normalize");
     if (!run->learns && (o->checkpoint || o->resume))
@@ -52,7 +70,7 @@ sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
                            o->checkpoint ? "--checkpoint" : "--resume");
     if (is_auto)
         sluice_log(SLUICE_LOG_INFO, "device %s", options.device);
-    return SLUICE_OK;
+    return check_place(run, options.device, err);
 }
 
 static sluice_status alloc_pinned(void *ctx, size_t bytes, void **memory, struct sluice_err *err)
@@ -69,6 +87,8 @@ static void free_pinned(void *ctx, void *memory, size_t bytes)
 sluice_status run_lend_memory(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
+    if (sluice_loader_device(run->loader) >= 0 && sluice_trainer_device(run->trainer) < 0)
+        return SLUICE_OK; /* the loader's own is page-locked, and this trainer's is not */
     struct sluice_host_memory memory = {
         .alloc = alloc_pinned,
         .free = free_pinned,
@@ -82,6 +102,6 @@ sluice_status run_lend_memory(struct run *run, struct sluice_err *err)
         is_asked ? sluice_trainer_measure_upload(run->trainer, &memory.upload_bytes_per_s, err)
                  : SLUICE_OK;
     if (status == SLUICE_OK)
-        run->loader->memory = memory;
+        sluice_loader_set_memory(run->loader, &memory);
     return status;
 }

@@ -41,21 +41,38 @@ static void watch_the_end(struct run *run, int number)
     pthread_mutex_unlock(&run->lock);
 }
 
+static void stop_loader(struct run *run)
+{
+    pthread_mutex_lock(&run->lock);
+    if (run->loader)
+        sluice_loader_stop(run->loader);
+    pthread_mutex_unlock(&run->lock);
+}
+
+static void tell_progress(struct run *run)
+{
+    struct sluice_counters counters = {0};
+    pthread_mutex_lock(&run->lock);
+    if (run->loader)
+        sluice_loader_counters(run->loader, &counters);
+    pthread_mutex_unlock(&run->lock);
+    sluice_log(SLUICE_LOG_INFO, "in epoch %llu after batch %llu, %llu samples so far",
+               (unsigned long long)run->epoch_now, (unsigned long long)run->batch_now,
+               (unsigned long long)counters.samples);
+}
+
 static void *watcher_main(void *ctx)
 {
     struct run *run = ctx;
     for (;;) {
         const enum sluice_quit_event event = sluice_quit_wait(-1);
         if (event == SLUICE_QUIT_STOP) {
-            loader_stop(run->loader);
+            stop_loader(run);
             watch_the_end(run, sluice_quit_signal());
             return NULL;
         }
         if (event == SLUICE_QUIT_REPORT)
-            sluice_log(SLUICE_LOG_INFO, "in epoch %llu after batch %llu, %llu samples so far",
-                       (unsigned long long)sluice_live_get(&run->loader->live.epoch),
-                       (unsigned long long)run->batch_now,
-                       (unsigned long long)sluice_live_get(&run->loader->live.samples));
+            tell_progress(run);
     }
 }
 

@@ -26,12 +26,20 @@
  * OWNERSHIP  Settings and texts that are passed in are copied.  A batch is the caller's until it
  *            releases it: its memory is not written to meanwhile.  What sluice_..._text() and the
  *            like return is freed with sluice_free().
- * THREADS    create, open, start, next, finish and close: one thread at a time for each loader, and
- *            no two at once.  stop, counters and release: any thread, at any time before close.
- *            Different loaders are independent.  No thread of the library calls back, but for the
- *            log.
+ * THREADS    What takes a loader: one thread at a time for each, and no two calls at once.  stop,
+ *            counters, pass, stats and summary: any thread, at any time before close.  Release of
+ *            a batch: any thread, also after.  Different loaders are independent.  No thread of
+ *            the library calls back, but for the log.
  * FORK       A loader or server does not survive fork(): in the child every call but close fails
  *            with SLUICE_E_INVALID, and says so.
+ * PROCESS    The process is its host's.  No signal handler is installed, no limit, locale or
+ *            working directory changed, no setting of malloc or of jansson's allocator, nothing
+ *            written to stdout; to stderr, log lines only.  Threads have the signal mask of the
+ *            thread that made the call, and end with their object; those of gRPC, which starts with
+ *            the first server or connection, stay.  gRPC's log lines come with ours, unless
+ *            GRPC_VERBOSITY or GRPC_TRACE is set.  While gRPC 1.51 starts, GRPC_EXPERIMENTS is in
+ *            the environment, unless it is set already; and absl's search for deadlocks is turned
+ *            off where Debian 12's is loaded.
  *
  * C11 and C++. */
 
@@ -70,7 +78,7 @@ struct sluice_err {
 };
 
 SLUICE_API const char *sluice_status_name(sluice_status status); /* "not found" */
-SLUICE_API const char *sluice_version(void);                     /* "0.1.0" */
+SLUICE_API const char *sluice_version(void);                     /* "MAJOR.MINOR.PATCH" */
 SLUICE_API void sluice_free(void *memory);                       /* NULL is allowed */
 
 /* --- log --- */
@@ -90,19 +98,47 @@ SLUICE_API void sluice_set_log(sluice_log_fn *log, void *ctx, enum sluice_log_le
 /* --- settings --- */
 
 /* An option by its name: that of a flag of offload_train or offload_server, without dashes.  Units
- * are the flag's ("1GiB", "500mbit", "2m"); of a switch the value is "true" or "false".
+ * are the flag's ("1GiB", "500mbit", "2m"); of a switch the value is "true" or "false".  A setting
+ * twice has the last value, but "host" adds a shard each time.
  * `offload_train --help` lists them. */
 struct sluice_setting {
     const char *key, *value;
 };
 
+/* --- words that counters and statistics share --- */
+
+/* What a sample needs on its way from the file to the model, and what a wait for it was for. */
+enum sluice_resource {
+    SLUICE_DISK,
+    SLUICE_STORAGE_CPU,
+    SLUICE_NETWORK,
+    SLUICE_RECEIVE, /* the thread that receives on the compute node */
+    SLUICE_COMPUTE_CPU,
+    SLUICE_PCIE,
+    SLUICE_GPU, /* of waits: the caller's own time, on any device */
+    SLUICE_NUM_RESOURCES,
+};
+SLUICE_API const char *sluice_resource_name(enum sluice_resource resource); /* "storage_cpu" */
+
+/* How a sample crosses the wire; its split says how many ops of the pipeline were done before. */
+enum sluice_form {
+    SLUICE_FORM_RAW,       /* split 0: the file's bytes */
+    SLUICE_FORM_JPEG_CROP, /* split 0: a JPEG of the MCUs that the coming crop needs */
+    SLUICE_FORM_U8,        /* u8 splits: height x width x channels */
+    SLUICE_FORM_U8_PACKED, /* u8 splits: the same pixels, losslessly coded */
+    SLUICE_FORM_F32,       /* f32 splits: channels x height x width, little endian */
+    SLUICE_NUM_FORMS,
+};
+SLUICE_API const char *sluice_form_name(enum sluice_form form); /* "jpeg_crop" */
+#define SLUICE_MAX_OPS 8                                        /* of a pipeline */
+
 /* --- loader --- */
 
 struct sluice_loader;
 
-/* Takes the flags of offload_train about data, place and planning, batch-size, seed and digest;
- * "dir" is the folder for mode local.  Others are refused.  SLUICE_E_INVALID names the setting, and
- * what is near to a name that is unknown. */
+/* Takes the flags of offload_train about data, place, planning and profiling, batch-size, seed and
+ * digest; "dir" is the folder for mode local.  Others are refused.  SLUICE_E_INVALID names the
+ * setting, and what is near to a name that is unknown. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_create(const struct sluice_setting *settings,
                                                               size_t num_settings,
                                                               struct sluice_loader **loader,
@@ -144,6 +180,13 @@ SLUICE_API const struct sluice_dataset_info *sluice_loader_info(const struct slu
 /* The path of a sample within its dataset, or of a class; NULL: there is none such. */
 SLUICE_API const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id);
 
+/* Where the batches of an open loader are: a CUDA device, by its number in this process, or -1: in
+ * the host's memory.  They are on a device with the setting gpu-decode "on", and with "auto" where
+ * there is one that can be used; "off" is the default here.  The device's memory that the loader
+ * takes is bounded by gpu-memory.  next() fails with SLUICE_E_NO_MEMORY if the caller holds every
+ * batch that there is memory for, and goes on when one is released. */
+SLUICE_API int sluice_loader_device(const struct sluice_loader *loader);
+
 /* What an epoch is to deliver. */
 struct sluice_epoch_start {
     enum sluice_part part;
@@ -168,30 +211,66 @@ SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_start(struct sluice_loade
  * Global batch g of an epoch is items [g * G, (g + 1) * G) of the global order, G = world size *
  * batch size; rank r has rows [r * batch size, (r + 1) * batch size) of it. */
 struct sluice_batch {
-    uint8_t *pixels;       /* num_rows x height x width x 3; the caller may write to it */
+    /* num_rows x height x width x 3; the caller may write to it.  Of the memory that
+     * sluice_loader_device() says: the host, or a CUDA device, where all of it is there for work on
+     * any stream. */
+    uint8_t *pixels;
     int64_t *labels;       /* num_rows, and so on */
     uint64_t *ids;         /* sample ids: places in the dataset's list */
     uint32_t *draw_epochs; /* of the random crops and flips: differs with --repeat */
     uint32_t num_rows, height, width;
     uint32_t num_padded; /* of these, the last so many repeat others, so that ranks have as many */
     uint64_t epoch, index; /* index: of the global batch in its epoch */
+    /* ns that next() waited for this batch, by what its slowest sample waited for; [SLUICE_GPU]: 0.
+     */
+    uint64_t wait_ns[SLUICE_NUM_RESOURCES];
 };
 
 /* Waits for timeout_ms at most; < 0: for ever.  *batch is NULL at the epoch's end.
- * SLUICE_E_AGAIN: none is ready yet.  SLUICE_E_CLOSED: stopped.  Other failures end the epoch. */
+ * SLUICE_E_AGAIN: none is ready yet.  SLUICE_E_CLOSED: stopped.  Other failures end the epoch, but
+ * for that of sluice_loader_device(); SLUICE_E_NOT_FOUND: not one of its samples came. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_next(struct sluice_loader *loader,
                                                             int timeout_ms,
                                                             const struct sluice_batch **batch,
                                                             struct sluice_err *err);
 
+/* Whether next() failed because the server or the folder was out of reach for longer than
+ * retry-for: the batches before are good, and sluice_loader_state() goes on after them. */
+SLUICE_API bool sluice_loader_has_lost_source(const struct sluice_loader *loader);
+
 /* Any number of batches may be held, in any order; more than the loader's own memory has room for
- * takes more.  Any thread, also after close.  NULL is allowed. */
+ * takes more, of the host's.  Any thread, also after close.  NULL is allowed. */
 SLUICE_API void sluice_batch_release(const struct sluice_batch *batch);
+
+/* As release, of a batch on a device: work that was put on `stream` (a cudaStream_t; NULL: the
+ * legacy default stream) until now may still use the rows, and their next use waits for it on the
+ * device. sluice_batch_release() says that nothing uses them any more. */
+SLUICE_API void sluice_batch_release_after(const struct sluice_batch *batch, void *stream);
 
 /* The place after this batch, for sluice_epoch_start.state: JSON, at most SLUICE_MAX_STATE bytes
  * with the NUL.  The batch must be held, its loader may be closed. */
 #define SLUICE_MAX_STATE 1024
 SLUICE_API void sluice_batch_state(const struct sluice_batch *batch, char state[SLUICE_MAX_STATE]);
+
+/* The same after the batch that next() gave last; before the first, the place where the epoch was
+ * started; after its end, the beginning of the next one.  Of an open loader. */
+SLUICE_API void sluice_loader_state(const struct sluice_loader *loader,
+                                    char state[SLUICE_MAX_STATE]);
+
+/* Whether start() takes a state that the library gave; of an open loader. */
+SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_check_state(
+    const struct sluice_loader *loader, const char *state, struct sluice_err *err);
+
+/* What a state says.  SLUICE_E_CORRUPT or SLUICE_E_UNSUPPORTED: it is none, or of a later version.
+ */
+struct sluice_place {
+    enum sluice_part part;
+    uint64_t epoch;
+    uint64_t batch; /* the next global batch of the epoch; its end is after the last, partial one */
+};
+SLUICE_API SLUICE_MUST_USE sluice_status sluice_state_place(const char *state,
+                                                            struct sluice_place *place,
+                                                            struct sluice_err *err);
 
 /* Batches that this rank gets in an epoch of the part, from its start. */
 SLUICE_API uint64_t sluice_loader_num_batches(const struct sluice_loader *loader,
@@ -207,10 +286,79 @@ SLUICE_API void sluice_loader_stop(struct sluice_loader *loader);
 /* Frees the loader.  NULL is allowed. */
 SLUICE_API void sluice_loader_close(struct sluice_loader *loader);
 
-/* The last epoch that ended, by its last batch or by finish, as offload_train --json prints it: one
- * JSON object; loss and top1 are null.  sluice_free() it.  SLUICE_E_INVALID: none has ended. */
+/* --- what an epoch came to --- */
+
+/* What a model learned in the epoch of the part that ended last, so that its statistics have a
+ * loss.  Called when the device is done with the last batch: the epoch's time ends there.  Of val
+ * after train, it goes into the statistics of that training epoch, too. */
+struct sluice_learned {
+    uint64_t samples;
+    double loss_sum; /* cross-entropy, natural log, summed over samples */
+    uint64_t top1, top5;
+    double lr;
+    bool is_deterministic; /* the same seed gives the same weights */
+};
+SLUICE_API void sluice_loader_learned(struct sluice_loader *loader, enum sluice_part part,
+                                      const struct sluice_learned *learned);
+
+/* The epoch of the part that ended last, by its last batch, a failure or finish, as offload_train
+ * --json prints it: one JSON object; loss and top1 are null if nothing was learned.  sluice_free()
+ * it.  SLUICE_E_INVALID: none has ended. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_stats(struct sluice_loader *loader,
-                                                             char **json, struct sluice_err *err);
+                                                             enum sluice_part part, char **json,
+                                                             struct sluice_err *err);
+
+/* The same for a person: two lines of at most 80 columns, each with a newline, or all there is to
+ * say in one long line without. */
+#define SLUICE_MAX_SUMMARY 1024
+SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_summary(struct sluice_loader *loader,
+                                                               enum sluice_part part, bool is_long,
+                                                               char text[SLUICE_MAX_SUMMARY],
+                                                               struct sluice_err *err);
+
+/* --- while it runs --- */
+
+/* From the loader's creation on, over all epochs and both parts.  Each value stands by itself. */
+struct sluice_counters {
+    uint64_t samples;                   /* that next() gave */
+    uint64_t batches;                   /* that the caller has asked for the next one since */
+    uint64_t failed[SLUICE_NUM_STATUS]; /* samples, by status, in the batches given */
+    uint64_t prefetched;                /* samples that are ready now */
+    uint64_t wire_bytes;                /* of messages received, payload and fields */
+    uint64_t choices[SLUICE_MAX_OPS + 1][SLUICE_NUM_FORMS]; /* what arrived, by split and form */
+    uint64_t on_gpu[SLUICE_NUM_FORMS]; /* of those with split 0, what was decoded on the device */
+    /* next()'s waits by what they were for; [SLUICE_GPU]: the caller's time between its calls. */
+    uint64_t wait_ns[SLUICE_NUM_RESOURCES];
+    uint64_t outages; /* times that the server was lost */
+    uint64_t lost_streams, repeated_requests, hash_errors;
+    /* Samples that another replica was asked for: after a loss or a silence, and to be sure. */
+    uint64_t failed_over, hedged;
+    /* What is so now, in s; 0: it is not. */
+    double waits_s, lost_s; /* next() waits for a batch; the server is lost */
+};
+/* Any thread; waits for nobody. */
+SLUICE_API void sluice_loader_counters(const struct sluice_loader *loader,
+                                       struct sluice_counters *counters);
+
+/* What the counters run through at the moment: an epoch, or a part of a profile. */
+struct sluice_loader_pass {
+    uint64_t number; /* of passes so far; 0: none has begun */
+    enum sluice_part part;
+    uint64_t epoch;
+    uint64_t first, total;     /* this rank's samples: before the first that comes, and all */
+    uint64_t more;             /* samples of passes that follow, as far as that is known */
+    bool continues;            /* the pass before: rates that were measured still hold */
+    char name[32], detail[48]; /* of a profile: "part 2 of 9", "(JPEG crops)"; else "" */
+};
+/* Any thread; waits for nobody. */
+SLUICE_API void sluice_loader_pass(struct sluice_loader *loader, struct sluice_loader_pass *pass);
+
+/* With the settings profiling and write-profile-folder: the epoch of the train part is measured op
+ * by op; after its end this measures its samples in every form that can be asked for, and writes
+ * the profile that the setting profile-folder reads.  Takes several times as long as the epoch.
+ * SLUICE_E_INVALID: no such epoch has ended.  SLUICE_E_CLOSED: stopped. */
+SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_write_profile(struct sluice_loader *loader,
+                                                                     struct sluice_err *err);
 
 /* --- from u8 to a model's input --- */
 
@@ -244,7 +392,8 @@ SLUICE_API const char *sluice_server_address(const struct sluice_server *server)
 /* The counters, as offload_server prints them at its end; sluice_free() it.  Any thread. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_server_stats(struct sluice_server *server,
                                                              char **json, struct sluice_err *err);
-/* Reads the list of samples again, in the background.  Any thread. */
+/* Reads the list of samples again, in the background, and certificates and tokens at once.  Any
+ * thread. */
 SLUICE_API void sluice_server_reread(struct sluice_server *server);
 /* Answers what was accepted, within --grace, and frees the server.  NULL is allowed. */
 SLUICE_API void sluice_server_stop(struct sluice_server *server);

@@ -209,6 +209,12 @@ sluice_status sluice_buf_create(struct sluice_buf_pool *pool, size_t capacity,
     return SLUICE_OK;
 }
 
+void sluice_buf_lend(struct sluice_buf *buf, uint8_t *data, size_t len)
+{
+    *buf = (struct sluice_buf){.data = data, .len = len, .capacity = len, .size_class = UNPOOLED};
+    atomic_init(&buf->refs, 1);
+}
+
 void sluice_buf_on_last(struct sluice_buf *buf, void (*on_last)(void *owner, size_t bytes),
                         void *owner, size_t bytes)
 {

@@ -56,6 +56,11 @@ size_t sluice_buf_pool_live_bytes(struct sluice_buf_pool *pool);
 SLUICE_MUST_USE sluice_status sluice_buf_create(struct sluice_buf_pool *pool, size_t capacity,
                                                 struct sluice_buf **buf, struct sluice_err *err);
 
+/* Makes *buf, in the caller's memory, a buffer of `len` bytes that are the caller's, too:
+ * references to it come and go, and none is the last.  `data` is aligned and has its slack, as
+ * above. */
+void sluice_buf_lend(struct sluice_buf *buf, uint8_t *data, size_t len);
+
 /* on_last(owner, bytes) is called once, with the last unref; by whom holds the only reference.  It
  * may be called from any thread. */
 void sluice_buf_on_last(struct sluice_buf *buf, void (*on_last)(void *owner, size_t bytes),

@@ -46,7 +46,7 @@ struct parser {
     int argc, next; /* next: the argument to look at */
     char **argv;
     /* By index in the table: what was given last, and what before where that was another value. */
-    const char *given[128], *given_before[128];
+    const char *given[SLUICE_CLI_MAX_OPTIONS], *given_before[SLUICE_CLI_MAX_OPTIONS];
     bool is_far_off;                  /* an option is unknown, and near to no other */
     const struct sluice_option *flag; /* the argument before was this flag, without a value */
 };
@@ -55,14 +55,11 @@ static void note_given(struct parser *parser, const struct sluice_option *option
 {
     if (option->is_given)
         *option->is_given = true;
-    for (size_t i = 0; i < cli_table_len(&parser->table); i++) {
-        if (option != cli_table_at(&parser->table, i))
-            continue;
-        const char *before = parser->given[i];
-        if (before && option->type != SLUICE_OPTION_STRINGS && strcmp(before, value) != 0)
-            parser->given_before[i] = before;
-        parser->given[i] = value;
-    }
+    const size_t i = cli_table_index(&parser->table, option);
+    const char *before = parser->given[i];
+    if (before && option->type != SLUICE_OPTION_STRINGS && strcmp(before, value) != 0)
+        parser->given_before[i] = before;
+    parser->given[i] = value;
 }
 
 static void log_repeated(const struct parser *parser)
@@ -293,17 +290,39 @@ static sluice_status parse_args(struct parser *parser, struct sluice_cli_result 
         if (table->is_help || table->is_version)
             return SLUICE_OK;
     }
-    if (table->is_print_config)
-        return SLUICE_OK;
+    return SLUICE_OK;
+}
 
+/* What must be there, and what the program itself checks. */
+static sluice_status check_all(const struct parser *parser, const struct sluice_cli_result *result,
+                               struct sluice_err *err)
+{
+    const struct sluice_cli *cli = parser->table.cli;
     for (size_t i = 0; i < cli->num_options; i++) {
         if (cli->options[i].is_required && !parser->given[i])
             return sluice_fail(err, SLUICE_E_INVALID, "--%s %s is required", cli->options[i].name,
                                cli->options[i].arg ? cli->options[i].arg : "VALUE");
     }
-    if (result->num_positional < taken.least)
+    if (result->num_positional < count_taken(cli->positional).least)
         return sluice_fail(err, SLUICE_E_INVALID, "%s is missing", cli->positional);
-    return SLUICE_OK;
+    return cli->check ? cli->check(result, err) : SLUICE_OK;
+}
+
+/* The command line, then the file that it names. */
+static sluice_status parse_all(struct parser *parser, struct sluice_cli_result *result,
+                               struct sluice_err *err)
+{
+    const struct cli_table *table = &parser->table;
+    sluice_status status = parse_args(parser, result, err);
+    if (status != SLUICE_OK || table->is_help || table->is_version)
+        return status;
+    if (table->config)
+        status = cli_read_config(table, table->config, parser->given, err);
+    result->is_json = table->is_json;
+    memcpy(result->given, parser->given, sizeof(result->given));
+    if (status == SLUICE_OK && !table->is_print_config)
+        status = check_all(parser, result, err);
+    return status;
 }
 
 static void list_options(const struct sluice_cli *cli, char *out, size_t room)
@@ -314,6 +333,27 @@ static void list_options(const struct sluice_cli *cli, char *out, size_t room)
                                 cli->options[i].name);
 }
 
+static bool print_for_build(const struct cli_table *table, const char *arg)
+{
+    if (strcmp(arg, "--help-man") == 0)
+        cli_print_man(table);
+    else if (strcmp(arg, "--completion=bash") == 0)
+        cli_print_completion(table, CLI_BASH);
+    else if (strcmp(arg, "--completion=zsh") == 0)
+        cli_print_completion(table, CLI_ZSH);
+    else
+        return false;
+    return true;
+}
+
+static int flush_stdout(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return 0;
+    sluice_log(SLUICE_LOG_ERROR, "cannot write to standard output");
+    return 1;
+}
+
 struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc, char **argv)
 {
     struct sluice_cli_result result = {0};
@@ -321,9 +361,14 @@ struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc
     cli_table_init(&parser.table, cli);
     assert(cli_table_len(&parser.table) <= SLUICE_ARRAY_LEN(parser.given));
     sluice_log_set_program(cli->program);
+    if (argc == 2 && print_for_build(&parser.table, argv[1])) {
+        result.should_exit = true;
+        result.exit_code = flush_stdout();
+        return result;
+    }
 
     struct sluice_err err = {0};
-    if (parse_args(&parser, &result, &err) != SLUICE_OK) {
+    if (parse_all(&parser, &result, &err) != SLUICE_OK) {
         result.should_exit = true;
         char known[2000] = "";
         if (parser.is_far_off)
@@ -338,7 +383,6 @@ struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc
     enum sluice_log_format format = SLUICE_LOG_TEXT;
     if (sluice_log_format_parse(parser.table.log_format, &format, NULL) == SLUICE_OK)
         sluice_log_set_format(format);
-    result.is_json = parser.table.is_json;
     log_repeated(&parser);
 
     if (parser.table.is_help) {
@@ -348,13 +392,10 @@ struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc
         printf("%s %s\n", cli->program, SLUICE_VERSION);
     } else if (parser.table.is_print_config) {
         cli_print_config(&parser.table);
-    } else {
+    } else if (!parser.table.is_check_config) {
         return result;
     }
     result.should_exit = true;
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        sluice_log(SLUICE_LOG_ERROR, "cannot write to standard output");
-        result.exit_code = 1;
-    }
+    result.exit_code = flush_stdout();
     return result;
 }

@@ -5,17 +5,24 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 /* Command lines from one table, which also makes --help (in 80 columns) and --print-config.
  *
  * Every program has --help (-h, unless the table uses it), --version,
- * --print-config, --json, --log-level and --log-format beside its own options.  "--name value",
+ * --print-config, --check-config, --config, --json, --log-level and --log-format beside its own
+ * options.  "--name value",
  * "--name=value", "-x value" and "-xvalue" are the same; "--" ends the options;
  * a value that itself begins with "--" must be given as "--name=value".  Of an
  * option given twice the last counts, and a log line says so if they differ.  A usage error is one
  * line on stderr and exit 2; it names the flag, what was wrong with its value and, of a word that
  * is not known, those that are near it.
+ *
+ * --help-man, --completion=bash and --completion=zsh alone print a man page and what shells
+ * complete, for the build, and no help speaks of them.
+ *
+ * --config FILE reads more options from a file (config_lines.h), a name without its dashes as the
+ * key; of a flag the value is true or false.  What the command line has counts, not the file's.  An
+ * error names file, line and key.  --check-config ends after all checks.
  *
  * Threads: at start, on the main thread. */
 
@@ -33,8 +40,9 @@ enum sluice_option_type {
     SLUICE_OPTION_STRINGS, /* struct sluice_option_strings *; may be given many times */
 };
 
+#define SLUICE_MAX_STRINGS 64
 struct sluice_option_strings {
-    const char *items[64];
+    const char *items[SLUICE_MAX_STRINGS];
     size_t num_items;
 };
 
@@ -65,11 +73,13 @@ struct sluice_option {
     double min, max;
     /* Not checked with --print-config. */
     bool is_required;
-    /* Set if the option was on the command line; may be NULL. */
+    /* Set if the option was on the command line or in the file; may be NULL. */
     bool *is_given;
     /* Another long name for the same option; may be NULL. */
     const char *alias;
 };
+
+struct sluice_cli_result;
 
 struct sluice_cli {
     const char *program; /* "offload_server" */
@@ -83,22 +93,29 @@ struct sluice_cli {
     /* The headings of --help in their order, NULL-terminated; the options of every program come
      * last.  NULL: one heading for all. */
     const char *const *groups;
+    /* What no single value shows; called once all are set and required ones are there, so for
+     * --check-config, too.  SLUICE_E_INVALID is a usage error.  May be NULL. */
+    sluice_status (*check)(const struct sluice_cli_result *parsed, struct sluice_err *err);
     const char *epilog; /* printed under the options in --help; may be NULL */
 };
+
+#define SLUICE_CLI_MAX_OPTIONS 128
 
 struct sluice_cli_result {
     bool is_json; /* --json */
     const char *positional[16];
     size_t num_positional;
-    /* After --help, --version, --print-config or a usage error: everything is printed already, and
-     * the program ends with exit_code. */
+    /* By index in the table: the value as it was given last; NULL: it was not given. */
+    const char *given[SLUICE_CLI_MAX_OPTIONS];
+    /* After --help, --version, --print-config, --check-config or a usage error: everything is
+     * printed already, and the program ends with exit_code. */
     bool should_exit;
     int exit_code;
 };
 
 /* Parses argv[1..argc).  --print-config prints "name = value" lines, with every option's final
- * value as --name=value takes it, and asks for exit 0.  No value: it was not given, and what
- * happens then has no value of its own. */
+ * value as --name=value and --config take it, and asks for exit 0.  No value: it was not given, and
+ * what happens then has no value of its own. */
 struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc, char **argv);
 
 /* A usage error found after parsing (two options that exclude each other, say):

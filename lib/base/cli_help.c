@@ -89,11 +89,12 @@ static void print_list(const struct sluice_option *option)
     }
 }
 
-static void print_option_help(const struct sluice_option *option)
+void cli_option_text(const struct sluice_option *option, char text[1024])
 {
-    char text[1024] = "", value[400];
+    char value[400];
     /* Cuts what is too long; the last byte stays 0. */
-    FILE *out = fmemopen(text, sizeof(text) - 1, "w");
+    memset(text, 0, 1024);
+    FILE *out = fmemopen(text, 1023, "w");
     if (!out)
         return;
     fprintf(out, "%s", option->help ? option->help : "");
@@ -106,6 +107,12 @@ static void print_option_help(const struct sluice_option *option)
     else if (shown && shown[0])
         fprintf(out, " Default: %s.", shown);
     fclose(out);
+}
+
+static void print_option_help(const struct sluice_option *option)
+{
+    char text[1024];
+    cli_option_text(option, text);
     print_option_head(option);
     print_wrapped(text, HELP_COLUMN, HELP_COLUMN);
     if (option->list)
@@ -170,7 +177,12 @@ void cli_print_help(const struct cli_table *table)
 
 static void print_config_line(const char *name, const char *value)
 {
-    printf("%s =%s%s\n", name, value[0] ? " " : "", value);
+    /* Quotes where --config would take something off. */
+    const size_t len = strlen(value);
+    const bool has_ends = len > 0 && (strchr(" \t\r", value[0]) || strchr(" \t\r", value[len - 1]));
+    const bool is_quoted = len > 1 && value[0] == '"' && value[len - 1] == '"';
+    const char *quote = has_ends || is_quoted ? "\"" : "";
+    printf("%s =%s%s%s%s\n", name, len ? " " : "", quote, value, quote);
 }
 
 /* False for a default that cannot be written, such as a number out of the limits: then what

@@ -30,10 +30,20 @@ void cli_table_init(struct cli_table *table, const struct sluice_cli *cli)
          .help = "Format of these messages; json: one object a line, with time, level, program and "
                  "message.",
          .choices = log_formats},
+        {.name = "config",
+         .type = SLUICE_OPTION_STRING,
+         .value = &table->config,
+         .arg = "FILE",
+         .help = "Read options from FILE: lines 'name = value' with the names from here without "
+                 "their dashes. An option of the command line counts more."},
+        {.name = "check-config",
+         .type = SLUICE_OPTION_FLAG,
+         .value = &table->is_check_config,
+         .help = "Check options and their FILE and exit: 0, or 2 after a line with what is wrong."},
         {.name = "print-config",
          .type = SLUICE_OPTION_FLAG,
          .value = &table->is_print_config,
-         .help = "Print the final value of every option and exit."},
+         .help = "Print the final value of every option, as --config reads it, and exit."},
         {.name = "version",
          .type = SLUICE_OPTION_FLAG,
          .value = &table->is_version,
@@ -59,10 +69,19 @@ const struct sluice_option *cli_table_at(const struct cli_table *table, size_t i
                                        : &table->common[i - table->cli->num_options];
 }
 
+size_t cli_table_index(const struct cli_table *table, const struct sluice_option *option)
+{
+    size_t i = 0;
+    while (cli_table_at(table, i) != option)
+        i++;
+    return i;
+}
+
 bool cli_is_request(const struct cli_table *table, const struct sluice_option *option)
 {
     return option->value == &table->is_help || option->value == &table->is_version ||
-           option->value == &table->is_print_config;
+           option->value == &table->is_print_config || option->value == &table->is_check_config ||
+           option->value == &table->config;
 }
 
 static bool is_name(const char *name, const char *text, size_t len)

@@ -1,5 +1,6 @@
 #include "base/command.h"
 
+#include "base/cli_internal.h"
 #include "base/suggest.h"
 #include "base/text.h"
 
@@ -22,6 +23,36 @@ static void list_commands(const struct sluice_program *program, char *out, size_
                                 program->commands[i].name);
 }
 
+struct build_text {
+    const struct sluice_program *program;
+    char *arg; /* what each command is asked for */
+};
+
+static void print_commands(void *ctx)
+{
+    const struct build_text *text = ctx;
+    for (size_t i = 0; i < text->program->num_commands; i++) {
+        char name[128];
+        snprintf(name, sizeof(name), "%s %s", text->program->name, text->program->commands[i].name);
+        char *argv[] = {name, text->arg, NULL};
+        (void)text->program->commands[i].run(2, argv);
+    }
+}
+
+static bool print_for_build(const struct sluice_program *program, char *arg)
+{
+    struct build_text text = {program, arg};
+    if (strcmp(arg, "--help-man") == 0)
+        cli_print_program_man(program, print_commands, &text);
+    else if (strcmp(arg, "--completion=bash") == 0)
+        cli_print_program_completion(program, CLI_BASH, print_commands, &text);
+    else if (strcmp(arg, "--completion=zsh") == 0)
+        cli_print_program_completion(program, CLI_ZSH, print_commands, &text);
+    else
+        return false;
+    return true;
+}
+
 int sluice_program_run(const struct sluice_program *program, int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : NULL;
@@ -39,6 +70,8 @@ int sluice_program_run(const struct sluice_program *program, int argc, char **ar
         printf("%s %s\n", program->name, SLUICE_VERSION);
         return 0;
     }
+    if (argc == 2 && print_for_build(program, argv[1]))
+        return fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;
     for (size_t i = 0; i < program->num_commands; i++) {
         if (strcmp(word, program->commands[i].name) == 0) {
             char full_name[128];

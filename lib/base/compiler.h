@@ -31,4 +31,13 @@
 /* Seen by shared libraries, too: a program's function in the place of theirs. */
 #define SLUICE_EXPORTED __attribute__((visibility("default")))
 
+/* A function and a table of a header that is C11 and CUDA. */
+#ifdef __CUDACC__
+#define SLUICE_KERNEL_INLINE static __device__ __forceinline__
+#define SLUICE_KERNEL_CONST static __device__ const
+#else
+#define SLUICE_KERNEL_INLINE static inline
+#define SLUICE_KERNEL_CONST static const
+#endif
+
 #endif

@@ -181,9 +181,30 @@ static bool sync_folder_of(const char *path)
     return is_synced;
 }
 
+/* Nothing takes the place of a device or a pipe: for root it would be gone for everybody. */
+static bool is_device(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+static sluice_status write_to_device(const char *path, const void *data, size_t len,
+                                     struct sluice_err *err)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return fail_errno(err, path, "open");
+    const sluice_status status =
+        write_all(fd, data, len) ? SLUICE_OK : fail_errno(err, path, "write");
+    close(fd);
+    return status;
+}
+
 sluice_status sluice_file_write_atomic(const char *path, const void *data, size_t len,
                                        struct sluice_err *err)
 {
+    if (is_device(path))
+        return write_to_device(path, data, len, err);
     /* Process and count make the name ours alone; O_EXCL makes sure. */
     static atomic_uint count;
     char beside[PATH_MAX];

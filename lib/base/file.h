@@ -63,7 +63,8 @@ sluice_file_read_parts(int fd, size_t len, const struct sluice_file_part *parts,
 /* Replaces the file `path` atomically and durably: writes a temporary file beside it, syncs it and
  * renames it to `path`.  A reader sees the old file or the new one.  After a failure the old file
  * is there and no temporary file is left; but if only the sync of the folder failed, the new file
- * is there.  A symbolic link is replaced, not followed.  The mode is 0666 less the umask. */
+ * is there.  A symbolic link is replaced, not followed.  The mode is 0666 less the umask.  What is
+ * no file but a device or a pipe (/dev/null, /dev/stdout) stays, and is written to. */
 SLUICE_MUST_USE sluice_status sluice_file_write_atomic(const char *path, const void *data,
                                                        size_t len, struct sluice_err *err);
 

@@ -1,10 +1,12 @@
 #include "base/host_port.h"
 
 #include "base/parse.h"
+#include "base/text.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
-#include <stdbool.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -109,4 +111,20 @@ sluice_status sluice_host_port_try_listen(const struct sluice_host_port *address
     default:
         return sluice_fail(err, SLUICE_E_IO, "cannot listen on %s: %s", text, strerror(error));
     }
+}
+
+bool sluice_is_loopback(const char *address)
+{
+    struct sluice_host_port parsed;
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (sluice_starts_with(address, "unix:") || sluice_starts_with(address, "unix-abstract:"))
+        return true;
+    if (sluice_host_port_parse(address, -1, &parsed, NULL) != SLUICE_OK)
+        return false;
+    if (inet_pton(AF_INET, parsed.host, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == 127;
+    if (inet_pton(AF_INET6, parsed.host, &v6) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&v6);
+    return strcmp(parsed.host, "localhost") == 0;
 }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Addresses as people write them: "host:50051", "10.0.0.1:50051", "[::1]:50051", ":50051".
@@ -25,6 +26,11 @@ SLUICE_MUST_USE sluice_status sluice_host_port_parse(const char *text, int defau
 #define SLUICE_HOST_PORT_BYTES 272
 void sluice_host_port_format(const struct sluice_host_port *address, const char *any_host,
                              char out[SLUICE_HOST_PORT_BYTES]);
+
+/* Whether what listens there ("HOST:PORT", "unix:PATH", "unix-abstract:NAME") is reached from this
+ * machine alone: 127.0.0.0/8, ::1, "localhost" or a Unix socket.  A text that is no address is not.
+ */
+bool sluice_is_loopback(const char *address);
 
 /* Whether a server can listen there: resolves the name, binds a socket and lets go of it.
  * SLUICE_E_IO says in one line, with the address, what is in the way: a name that does not resolve,

@@ -9,7 +9,8 @@
  *     if (sluice_noted_is_short())
  *         the result lacks something
  *
- * Notes are by thread. */
+ * Notes are by thread.  Only a program gives this to json_set_alloc_funcs(), as it holds for the
+ * whole process: in libsluice, whose host may use jansson too, nothing is noted. */
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -4,7 +4,6 @@
 #include "base/error.h"
 
 #include <stdbool.h>
-#include <stdint.h>
 
 /* Signals as plain events: a handler writes one byte to a pipe, and one thread
  * of the program waits on it where it is safe to act.

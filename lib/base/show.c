@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 /* Digits behind the point that make three significant ones, after the rounding that they bring. */
 static int decimals_of(double number)

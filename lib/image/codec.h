@@ -9,10 +9,12 @@
 
 /* Image files to RGB pixels and back, as Pillow's convert("RGB") gives them.
  *
- * EXIF orientation is ignored, as torchvision does.  Every size is checked before it is used to
- * allocate; bytes from outside can make a call fail, never more.  A decode takes at most 11 bytes
- * of memory for each pixel that the file declares (3 as RGB, 2 for each coefficient of up to 4
- * components), and 32 MB for the padding of images that are thin.
+ * EXIF orientation is ignored, as torchvision does (image/orientation.h reads it); TIFFs come
+ * upright, as Pillow has them.  Every size is checked before it is used to allocate; bytes from
+ * outside can make a call fail, never more.  A decode takes at most 11 bytes of memory for each
+ * pixel that the file declares (3 as RGB, 2 for each coefficient of up to 4 components; of TIFFs 2
+ * for each sample), and 32 MB for the padding of images that are thin.  Not counted are the tables
+ * of libwebp for lossless files (docs/OPERATIONS.md).
  *
  * Threads: a codec belongs to one thread at a time; the rest is pure. */
 

@@ -3,9 +3,9 @@
 
 #include "image/codec.h"
 #include "image/image_internal.h"
-#include "image/jpeg_crop_plan.h"
+#include "image/jpeg_crop.h"
 
-/* What codec.c calls in codec_jpeg.c and codec_png.c, the doors to the foreign libraries.
+/* What codec.c calls in codec_*.c, one for each format; some are doors to foreign libraries.
  *
  * Threads: one at a time for each codec; nothing else is shared. */
 
@@ -32,12 +32,39 @@ bool sluice_jpeg_decode_region(const struct sluice_image_info *info, const uint8
                                size_t len, const struct sluice_box *box,
                                struct sluice_buf_pool *pool, struct sluice_rgb *rgb);
 
-/* Crops through libjpeg-turbo's coefficients, for sluice_jpeg_crop(), with Huffman tables made for
- * the crop or not.  max_pixels is not 0.  The crop may be larger than the file. */
-SLUICE_MUST_USE sluice_status sluice_jpeg_crop_libjpeg(
-    const uint8_t *bytes, size_t len, const struct sluice_box *box, bool has_best_tables,
-    uint64_t max_pixels, struct sluice_buf_pool *pool, struct sluice_buf **crop,
-    struct sluice_jpeg_crop_box *window, struct sluice_err *err);
+/* Crops through libjpeg-turbo's coefficients, for sluice_jpeg_crop(), with the tables and restart
+ * interval of `options`.  max_pixels is not 0.  The crop may be larger than the file. */
+SLUICE_MUST_USE sluice_status
+sluice_jpeg_crop_libjpeg(const uint8_t *bytes, size_t len, const struct sluice_box *box,
+                         const struct sluice_jpeg_crop_options *options, uint64_t max_pixels,
+                         struct sluice_buf_pool *pool, struct sluice_buf **crop,
+                         struct sluice_jpeg_crop_box *window, struct sluice_err *err);
+
+/* The rest decodes the image of the header, whose sizes have been checked. */
+SLUICE_MUST_USE sluice_status sluice_bmp_decode(const struct sluice_image_info *info,
+                                                const uint8_t *bytes, size_t len,
+                                                struct sluice_buf_pool *pool,
+                                                struct sluice_rgb *rgb, struct sluice_err *err);
+
+SLUICE_MUST_USE sluice_status sluice_gif_decode(const struct sluice_image_info *info,
+                                                const uint8_t *bytes, size_t len,
+                                                struct sluice_buf_pool *pool,
+                                                struct sluice_rgb *rgb, struct sluice_err *err);
+
+SLUICE_MUST_USE sluice_status sluice_pnm_decode(const struct sluice_image_info *info,
+                                                const uint8_t *bytes, size_t len,
+                                                struct sluice_buf_pool *pool,
+                                                struct sluice_rgb *rgb, struct sluice_err *err);
+
+SLUICE_MUST_USE sluice_status sluice_tiff_decode(const struct sluice_image_info *info,
+                                                 const uint8_t *bytes, size_t len,
+                                                 struct sluice_buf_pool *pool,
+                                                 struct sluice_rgb *rgb, struct sluice_err *err);
+
+SLUICE_MUST_USE sluice_status sluice_webp_decode(const struct sluice_image_info *info,
+                                                 const uint8_t *bytes, size_t len,
+                                                 struct sluice_buf_pool *pool,
+                                                 struct sluice_rgb *rgb, struct sluice_err *err);
 
 SLUICE_MUST_USE sluice_status sluice_png_decode(const struct sluice_image_info *info,
                                                 const uint8_t *bytes, size_t len,

@@ -704,7 +704,8 @@ static jvirt_barray_ptr cut_component(struct crop_job *job, int c, jvirt_barray_
 }
 
 static sluice_status crop_job_run(struct crop_job *job, const struct sluice_box *box,
-                                  bool has_best_tables, uint64_t max_pixels, struct sluice_err *err)
+                                  const struct sluice_jpeg_crop_options *options,
+                                  uint64_t max_pixels, struct sluice_err *err)
 {
     struct jpeg_decompress_struct *in = &job->in;
     struct jpeg_compress_struct *out = &job->out.cinfo;
@@ -751,8 +752,9 @@ static sluice_status crop_job_run(struct crop_job *job, const struct sluice_box 
     jpeg_copy_critical_parameters(in, out);
     out->image_width = job->window.width;
     out->image_height = job->window.height;
-    out->restart_in_rows = 1;
-    out->optimize_coding = has_best_tables ? TRUE : FALSE;
+    out->restart_in_rows = options->restart_interval ? 0 : 1;
+    out->restart_interval = options->restart_interval;
+    out->optimize_coding = options->optimal_huffman ? TRUE : FALSE;
     jvirt_barray_ptr to[MAX_COMPONENTS];
     for (int c = 0; c < in->num_components; c++)
         to[c] = cut_component(job, c, from[c]);
@@ -765,7 +767,8 @@ static sluice_status crop_job_run(struct crop_job *job, const struct sluice_box 
 }
 
 sluice_status sluice_jpeg_crop_libjpeg(const uint8_t *bytes, size_t len,
-                                       const struct sluice_box *box, bool has_best_tables,
+                                       const struct sluice_box *box,
+                                       const struct sluice_jpeg_crop_options *options,
                                        uint64_t max_pixels, struct sluice_buf_pool *pool,
                                        struct sluice_buf **crop,
                                        struct sluice_jpeg_crop_box *window, struct sluice_err *err)
@@ -786,7 +789,7 @@ sluice_status sluice_jpeg_crop_libjpeg(const uint8_t *bytes, size_t len,
     error_manager_init(&job.errors);
     job.errors.base.emit_message = count_warning;
     job.in.err = job.out.cinfo.err = &job.errors.base;
-    sluice_status status = crop_job_run(&job, box, has_best_tables, max_pixels, err);
+    sluice_status status = crop_job_run(&job, box, options, max_pixels, err);
     jpeg_destroy_compress(&job.out.cinfo);
     jpeg_destroy_decompress(&job.in);
     const struct sluice_buf *file = job.out.writer.file;

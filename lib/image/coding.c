@@ -11,6 +11,11 @@ static const char *const names[SLUICE_NUM_CODINGS][2] = {
     [SLUICE_CODING_JPEG_GRAY] = {"jpeg-gray", "jpeg-gray-progressive"},
     [SLUICE_CODING_JPEG_OTHER] = {"jpeg-other", "jpeg-other-progressive"},
     [SLUICE_CODING_PNG] = {"png", "png-progressive"},
+    [SLUICE_CODING_WEBP] = {"webp", "webp-progressive"},
+    [SLUICE_CODING_BMP] = {"bmp", "bmp-progressive"},
+    [SLUICE_CODING_GIF] = {"gif", "gif-progressive"},
+    [SLUICE_CODING_TIFF] = {"tiff", "tiff-progressive"},
+    [SLUICE_CODING_PNM] = {"pnm", "pnm-progressive"},
 };
 
 static enum sluice_coding jpeg_kind(const struct sluice_image_info *info)
@@ -35,8 +40,13 @@ static enum sluice_coding jpeg_kind(const struct sluice_image_info *info)
 
 uint8_t sluice_coding_of(const struct sluice_image_info *info)
 {
+    static const enum sluice_coding others[] = {
+        [SLUICE_IMAGE_PNG] = SLUICE_CODING_PNG,   [SLUICE_IMAGE_WEBP] = SLUICE_CODING_WEBP,
+        [SLUICE_IMAGE_BMP] = SLUICE_CODING_BMP,   [SLUICE_IMAGE_GIF] = SLUICE_CODING_GIF,
+        [SLUICE_IMAGE_TIFF] = SLUICE_CODING_TIFF, [SLUICE_IMAGE_PNM] = SLUICE_CODING_PNM,
+    };
     const enum sluice_coding kind =
-        info->format == SLUICE_IMAGE_PNG ? SLUICE_CODING_PNG : jpeg_kind(info);
+        info->format == SLUICE_IMAGE_JPEG ? jpeg_kind(info) : others[info->format];
     return (uint8_t)(kind | (info->is_progressive ? SLUICE_CODING_PROGRESSIVE : 0));
 }
 

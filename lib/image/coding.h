@@ -1,7 +1,7 @@
 #ifndef SLUICE_IMAGE_CODING_H
 #define SLUICE_IMAGE_CODING_H
 
-#include "image/codec.h"
+#include "image/image.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,6 +22,11 @@ enum sluice_coding {
     SLUICE_CODING_JPEG_GRAY,
     SLUICE_CODING_JPEG_OTHER, /* four components, or sampled in another way */
     SLUICE_CODING_PNG,
+    SLUICE_CODING_WEBP,
+    SLUICE_CODING_BMP,
+    SLUICE_CODING_GIF,
+    SLUICE_CODING_TIFF,
+    SLUICE_CODING_PNM,
     SLUICE_NUM_CODINGS,
     SLUICE_CODING_PROGRESSIVE = 0x80, /* added to one of the above; PNG: interlaced */
 };

@@ -13,7 +13,7 @@ static bool starts_with(const uint8_t *bytes, size_t len, const void *magic, siz
     return len >= magic_len && memcmp(bytes, magic, magic_len) == 0;
 }
 
-/* Guesses the format of a file that is neither JPEG nor PNG, for the message. */
+/* Guesses the format of a file that is not decoded, for the message. */
 static const char *guess_format(const uint8_t *bytes, size_t len)
 {
     static const struct {
@@ -21,9 +21,8 @@ static const char *guess_format(const uint8_t *bytes, size_t len)
         uint8_t len, offset;
         const char *name;
     } known[] = {
-        {"GIF8", 4, 0, "a GIF"},         {"BM", 2, 0, "a BMP"},
-        {"WEBP", 4, 8, "a WebP"},        {"II*\0", 4, 0, "a TIFF"},
-        {"MM\0*", 4, 0, "a TIFF"},       {"ftypheic", 8, 4, "a HEIF"},
+        {"WEBP", 4, 8, "a WebP"},        {"II+\0", 4, 0, "a BigTIFF"},
+        {"MM\0+", 4, 0, "a BigTIFF"},    {"ftypheic", 8, 4, "a HEIF"},
         {"ftypavif", 8, 4, "an AVIF"},   {"\0\0\0\x0CjP  ", 8, 0, "a JPEG 2000"},
         {"\xFF\x0A", 2, 0, "a JPEG XL"}, {"\0\0\0\x0CJXL ", 8, 0, "a JPEG XL"},
         {"\x1F\x8B", 2, 0, "a gzip"},    {"PK\3\4", 4, 0, "a ZIP"},
@@ -187,15 +186,60 @@ sluice_status sluice_image_probe(const uint8_t *bytes, size_t len, struct sluice
         return probe_jpeg(bytes, len, info, err);
     if (starts_with(bytes, len, png_signature, sizeof(png_signature)))
         return probe_png(bytes, len, info, err);
+    if (starts_with(bytes, len, "RIFF", 4) && len >= 15 && memcmp(bytes + 8, "WEBPVP8", 7) == 0)
+        return sluice_webp_probe(bytes, len, info, err);
+    if (starts_with(bytes, len, "GIF87a", 6) || starts_with(bytes, len, "GIF89a", 6))
+        return sluice_gif_probe(bytes, len, info, err);
+    if (starts_with(bytes, len, "II*\0", 4) || starts_with(bytes, len, "MM\0*", 4))
+        return sluice_tiff_probe(bytes, len, info, err);
+    if (len >= 3 && bytes[0] == 'P' && (bytes[1] == '5' || bytes[1] == '6') &&
+        (bytes[2] == ' ' || (bytes[2] >= '\t' && bytes[2] <= '\r')))
+        return sluice_pnm_probe(bytes, len, info, err);
+    if (starts_with(bytes, len, "BM", 2))
+        return sluice_bmp_probe(bytes, len, info, err);
     if (len < 3 && memcmp(bytes, "\xFF\xD8", len) == 0)
         return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG cut at %zu bytes", len);
     if (len < 8 && memcmp(bytes, png_signature, len) == 0)
         return sluice_fail(err, SLUICE_E_CORRUPT, "PNG cut at %zu bytes", len);
     const char *guess = guess_format(bytes, len);
     if (guess)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "neither JPEG nor PNG but %s file", guess);
-    return sluice_fail(err, SLUICE_E_UNSUPPORTED, "neither JPEG nor PNG (begins with %02x %02x)",
-                       bytes[0], len > 1 ? bytes[1] : 0);
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s file, a format that is not read", guess);
+    return sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                       "no image of a known format (begins with %02x %02x)", bytes[0],
+                       len > 1 ? bytes[1] : 0);
+}
+
+bool sluice_image_format_is_decoded(enum sluice_image_format format)
+{
+#ifndef SLUICE_HAVE_WEBP
+    if (format == SLUICE_IMAGE_WEBP)
+        return false;
+#endif
+#ifndef SLUICE_HAVE_TIFF
+    if (format == SLUICE_IMAGE_TIFF)
+        return false;
+#endif
+    (void)format;
+    return true;
+}
+
+void sluice_image_widen_indices(uint8_t *rgb, size_t num_pixels, const uint8_t (*lut)[3])
+{
+    const uint8_t *indices = rgb + 2 * num_pixels;
+    for (size_t i = 0; i < num_pixels; i++)
+        memcpy(rgb + 3 * i, lut[indices[i]], 3);
+}
+
+void sluice_image_flip_rows(uint8_t *rows, size_t row_bytes, uint32_t height)
+{
+    for (uint32_t y = 0; y < height / 2; y++) {
+        uint8_t *a = rows + y * row_bytes, *b = rows + (height - 1 - y) * row_bytes;
+        for (size_t i = 0; i < row_bytes; i++) {
+            const uint8_t kept = a[i];
+            a[i] = b[i];
+            b[i] = kept;
+        }
+    }
 }
 
 sluice_status sluice_image_check_size(uint32_t width, uint32_t height, uint64_t max_pixels,

@@ -18,19 +18,27 @@ struct sluice_buf;
 enum sluice_image_format {
     SLUICE_IMAGE_JPEG,
     SLUICE_IMAGE_PNG,
+    SLUICE_IMAGE_WEBP,
+    SLUICE_IMAGE_BMP,
+    SLUICE_IMAGE_GIF,
+    SLUICE_IMAGE_TIFF,
+    SLUICE_IMAGE_PNM,
 };
+
+/* Whether this build decodes the format: some need a library that a build may be without. */
+bool sluice_image_format_is_decoded(enum sluice_image_format format);
 
 /* What a file's header says, without decoding. */
 struct sluice_image_info {
     enum sluice_image_format format;
     uint32_t width, height;
-    uint8_t num_components; /* JPEG: 1, 3 or 4; PNG: of its colour type (palette: 1) */
+    uint8_t num_components; /* JPEG: 1, 3 or 4; else as stored (palette: 1) */
     uint8_t h_samp, v_samp; /* JPEG: luma sampling over chroma's where whole (1 .. 4); else 1 */
     bool is_progressive;    /* JPEG: SOF2; PNG: interlaced */
 };
 
-/* SLUICE_E_UNSUPPORTED: neither JPEG nor PNG (says what it looks like where that
- * is known); SLUICE_E_CORRUPT: the header is cut or contradicts itself. */
+/* SLUICE_E_UNSUPPORTED: none of the formats (says what it looks like where that is known), or a
+ * kind of one that is not decoded; SLUICE_E_CORRUPT: the header is cut or contradicts itself. */
 SLUICE_MUST_USE sluice_status sluice_image_probe(const uint8_t *bytes, size_t len,
                                                  struct sluice_image_info *info,
                                                  struct sluice_err *err);

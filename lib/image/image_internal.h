@@ -42,6 +42,39 @@ struct sluice_image_writer {
 SLUICE_MUST_USE sluice_status sluice_image_writer_reserve(struct sluice_image_writer *writer,
                                                           size_t extra, struct sluice_err *err);
 
+/* Turns indices, which fill the last third of `rgb`, into colours. */
+void sluice_image_widen_indices(uint8_t *rgb, size_t num_pixels, const uint8_t (*lut)[3]);
+
+/* Turns rows upside down, in place. */
+void sluice_image_flip_rows(uint8_t *rows, size_t row_bytes, uint32_t height);
+
+/* The headers of formats, for sluice_image_probe(), which has seen their first bytes. */
+SLUICE_MUST_USE sluice_status sluice_bmp_probe(const uint8_t *bytes, size_t len,
+                                               struct sluice_image_info *info,
+                                               struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_gif_probe(const uint8_t *bytes, size_t len,
+                                               struct sluice_image_info *info,
+                                               struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_pnm_probe(const uint8_t *bytes, size_t len,
+                                               struct sluice_image_info *info,
+                                               struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_tiff_probe(const uint8_t *bytes, size_t len,
+                                                struct sluice_image_info *info,
+                                                struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_webp_probe(const uint8_t *bytes, size_t len,
+                                                struct sluice_image_info *info,
+                                                struct sluice_err *err);
+
+static inline uint32_t sluice_le16(const uint8_t *p)
+{
+    return (uint32_t)p[1] << 8 | p[0];
+}
+
+static inline uint32_t sluice_le32(const uint8_t *p)
+{
+    return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0];
+}
+
 static inline uint32_t sluice_be16(const uint8_t *p)
 {
     return (uint32_t)p[0] << 8 | p[1];

@@ -7,8 +7,6 @@
 #include "image/jpeg_index.h"
 #include "image/jpeg_recode.h"
 
-#include <stdlib.h>
-
 /* Chooses the route to a crop.  The work is done in jpeg_crop_plan.c, jpeg_crop_cut.c and
  * jpeg_crop_write.c, or through libjpeg-turbo's coefficients in codec_jpeg.c. */
 
@@ -50,7 +48,7 @@ static bool is_partial(const struct sluice_jpeg_crop_options *options)
 
 /* Cuts with the index if possible, else by reading the whole scan. */
 static sluice_status cut(struct job *job, const uint8_t *bytes, size_t len,
-                         const struct sluice_box *box,
+                         const struct sluice_box *box, uint32_t restart_interval,
                          const struct sluice_jpeg_crop_options *options,
                          struct sluice_buf_pool *pool, struct sluice_err *err)
 {
@@ -59,6 +57,7 @@ static sluice_status cut(struct job *job, const uint8_t *bytes, size_t len,
         .bytes = bytes,
         .window = &job->window,
         .box = box,
+        .restart_interval = restart_interval,
     };
     if (options->index && sluice_jpeg_index_fits(options->index, &job->jpeg, bytes, len)) {
         const struct sluice_jpeg original = job->jpeg; /* the crop's tables replace its own */
@@ -147,12 +146,14 @@ static sluice_status crop_ourselves(struct job *job, const uint8_t *bytes, size_
         return sluice_fail(err, SLUICE_E_AGAIN, "the crop needs the whole image");
     if (may_overflow(jpeg))
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG whose DC values may overflow");
-    status = cut(job, bytes, len, box, options, pool, err);
     const uint32_t mcus_in_row = sluice_divide_up(job->window.width, jpeg->mcu_width);
+    const uint32_t num_rows = sluice_divide_up(job->window.height, jpeg->mcu_height);
+    const uint32_t interval = options->restart_interval ? options->restart_interval : mcus_in_row;
+    status = cut(job, bytes, len, box, interval, options, pool, err);
+    jpeg->restart_interval = interval;
     if (status == SLUICE_OK && options->optimal_huffman)
-        status =
-            sluice_jpeg_recode_optimal(jpeg, &job->kept, mcus_in_row, pool, &job->recoded, err);
-    jpeg->restart_interval = mcus_in_row;
+        status = sluice_jpeg_recode_optimal(jpeg, &job->kept, (size_t)num_rows * mcus_in_row, pool,
+                                            &job->recoded, err);
     if (status == SLUICE_OK)
         status = assemble(job, len, options->allow_larger, pool, err);
     return status;
@@ -166,6 +167,9 @@ sluice_status sluice_jpeg_crop(const uint8_t *bytes, size_t len, const struct sl
     static const struct sluice_jpeg_crop_options defaults = {0};
     if (!options)
         options = &defaults;
+    if (options->restart_interval > SLUICE_JPEG_MAX_RESTART_INTERVAL)
+        return sluice_fail(err, SLUICE_E_INVALID, "a restart interval of %u MCUs is over %u",
+                           options->restart_interval, SLUICE_JPEG_MAX_RESTART_INTERVAL);
     const uint64_t max_pixels = options->max_pixels ? options->max_pixels : SLUICE_IMAGE_MAX_PIXELS;
     struct job job = {0};
     struct sluice_err why = {{0}};
@@ -175,8 +179,8 @@ sluice_status sluice_jpeg_crop(const uint8_t *bytes, size_t len, const struct sl
     if (options->route != SLUICE_JPEG_CROP_BY_OURS && !is_partial(options) &&
         (status == SLUICE_E_UNSUPPORTED || status == SLUICE_E_CORRUPT)) {
         why.text[0] = 0;
-        status = sluice_jpeg_crop_libjpeg(bytes, len, box, options->optimal_huffman, max_pixels,
-                                          pool, &job.crop, &job.window, &why);
+        status = sluice_jpeg_crop_libjpeg(bytes, len, box, options, max_pixels, pool, &job.crop,
+                                          &job.window, &why);
         if (status == SLUICE_OK && job.crop->len >= len && !options->allow_larger)
             status = sluice_fail(&why, SLUICE_E_AGAIN, "a crop would not be smaller");
     }

@@ -25,6 +25,8 @@ struct sluice_buf;
 struct sluice_buf_pool;
 struct sluice_jpeg_index;
 
+#define SLUICE_JPEG_MAX_RESTART_INTERVAL 65535
+
 /* Which code cuts.  The two single routes are for tests and for measuring. */
 enum sluice_jpeg_crop_route {
     SLUICE_JPEG_CROP_BY_ANY, /* our entropy layer, else libjpeg-turbo's coefficients */
@@ -35,6 +37,10 @@ enum sluice_jpeg_crop_route {
 struct sluice_jpeg_crop_options {
     /* Huffman tables made for the crop: some 2 % smaller, for one more pass over it. */
     bool optimal_huffman;
+    /* MCUs from one restart marker to the next, whatever their row, so that a decoder with many
+     * threads can begin at each; at most SLUICE_JPEG_MAX_RESTART_INTERVAL, else SLUICE_E_INVALID.
+     * 0: a row of the crop's MCUs. */
+    uint32_t restart_interval;
     uint64_t max_pixels; /* of the whole image; 0: the codec's limit */
     bool allow_larger;   /* a crop even if it is not smaller than the file (for tests) */
     enum sluice_jpeg_crop_route route;

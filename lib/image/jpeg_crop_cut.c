@@ -11,7 +11,7 @@
 /* A lossless crop: the coded bits of the window's MCUs are copied.
  *
  * Only DC differences change, and only where a kept MCU gets another predecessor: at the start of
- * each kept row, which is a segment of the crop, and where the file restarts.  With subsampling an
+ * each kept row and of each segment of the crop, and where the file restarts.  With subsampling an
  * MCU at the window's edge may have blocks that the box does not touch: these become blank.
  *
  *     rows above     skipped
@@ -56,11 +56,13 @@ struct walker {
     /* Whether any block may become blank; and where in the current row some do. */
     bool has_blanks;
     bool has_blanks_in_row, has_blank_left, has_blank_right;
-    const struct sluice_jpeg_mark *marks; /* of the current row */
-    unsigned num_marks;
+    const struct sluice_jpeg_mark *marks; /* of the current row, by column; those not passed yet */
+    size_t num_marks;
     struct sluice_jpeg_scan *kept;
     struct sluice_jpeg_bit_writer out;
-    uint32_t kept_dc[4]; /* of the last kept block */
+    uint32_t kept_dc[4]; /* of the last kept block of the segment */
+    uint32_t kept_interval;
+    uint32_t kept_left; /* MCUs that the crop's segment still takes */
 };
 
 /* Appends the DC categories that an optimised table lacks, as the DC differences of kept blocks may
@@ -303,71 +305,94 @@ static bool jump(struct walker *walker, uint32_t *column, uint32_t end)
 {
     const uint8_t *const base = walker->scan->data->data;
     const size_t from = reader_position(&walker->in, base);
-    for (unsigned i = walker->num_marks; i-- > 0;) {
-        const struct sluice_jpeg_mark *mark = &walker->marks[i];
-        if (mark->column <= *column || mark->column > end || mark->bit < from ||
-            mark->bit > walker->end_bits)
-            continue;
-        copy_bits(&walker->out, base, from, mark->bit);
-        start_reader(&walker->in, base, mark->bit);
-        for (unsigned c = 0; c < walker->jpeg->num_components; c++)
-            walker->dc[c] = walker->kept_dc[c] = (uint32_t)mark->dc[c];
-        *column = mark->column;
-        return true;
+    const struct sluice_jpeg_mark *last = NULL;
+    for (; walker->num_marks > 0 && walker->marks->column <= end; walker->marks++) {
+        walker->num_marks--;
+        const struct sluice_jpeg_mark *mark = walker->marks;
+        if (mark->column > *column && mark->bit >= from && mark->bit <= walker->end_bits)
+            last = mark;
     }
-    return false;
+    if (!last)
+        return false;
+    copy_bits(&walker->out, base, from, last->bit);
+    start_reader(&walker->in, base, last->bit);
+    for (unsigned c = 0; c < walker->jpeg->num_components; c++)
+        walker->dc[c] = walker->kept_dc[c] = (uint32_t)last->dc[c];
+    *column = last->column;
+    return true;
 }
 
-/* Keeps MCUs of one segment and one row.  While the DC predictors of file and crop are the same,
- * all bits are copied as they are. */
-static sluice_status keep_mcus(struct walker *walker, uint32_t row, uint32_t column,
-                               uint32_t num_mcus, struct sluice_err *err)
-{
-    const uint8_t *const base = walker->scan->data->data;
-    const uint32_t end = column + num_mcus;
-    const bool has_blank_end = walker->has_blank_right && end == walker->end_column;
-    sluice_status status = SLUICE_OK;
-    while (column < end && status == SLUICE_OK) {
-        const bool has_blanks = walker->has_blanks_in_row ||
-                                (walker->has_blank_left && column == walker->first_column) ||
-                                (has_blank_end && column == end - 1);
-        if (has_blanks || memcmp(walker->kept_dc, walker->dc, sizeof(walker->dc)) != 0) {
-            status = keep_mcu(walker, row, column++, err);
-            continue;
-        }
-        if (jump(walker, &column, has_blank_end ? end - 1 : end))
-            continue;
-        const uint32_t run = end - column - (has_blank_end ? 1 : 0);
-        const size_t from = reader_position(&walker->in, base);
-        status = pass_mcus(walker, run, err);
-        if (status != SLUICE_OK)
-            return status;
-        copy_bits(&walker->out, base, from, reader_position(&walker->in, base));
-        memcpy(walker->kept_dc, walker->dc, sizeof(walker->dc));
-        column += run;
-    }
-    return status;
-}
-
-/* Begins a row, which is a segment of the crop: its DC predictors are zero.  Finds out where in it
- * blocks become blank. */
-static void begin_row(struct walker *walker, uint32_t row)
+/* Begins a segment of the crop: its DC predictors are zero. */
+static void begin_kept_segment(struct walker *walker)
 {
     memset(walker->kept_dc, 0, sizeof(walker->kept_dc));
-    if (!walker->has_blanks)
-        return;
-    walker->has_blanks_in_row = has_blank_row(walker, row);
-    walker->has_blank_left = has_blank_column(walker, walker->first_column);
-    walker->has_blank_right = has_blank_column(walker, walker->end_column - 1);
+    walker->kept_left = walker->kept_interval;
 }
 
-static void end_row(struct walker *walker)
+static void end_kept_segment(struct walker *walker)
 {
     struct sluice_jpeg_bit_writer *out = &walker->out;
     if (out->count > 0)
         sluice_jpeg_put_bits(out, (1u << (8 - out->count)) - 1, 8 - out->count);
     struct sluice_jpeg_scan *kept = walker->kept;
     kept->segment_ends[kept->num_segments++] = (size_t)(out->next - kept->data->data);
+}
+
+/* Copies MCUs up to column `end` as they are. */
+static sluice_status copy_mcus(struct walker *walker, uint32_t *column, uint32_t end,
+                               struct sluice_err *err)
+{
+    const uint8_t *const base = walker->scan->data->data;
+    const size_t from = reader_position(&walker->in, base);
+    const sluice_status status = pass_mcus(walker, end - *column, err);
+    if (status != SLUICE_OK)
+        return status;
+    copy_bits(&walker->out, base, from, reader_position(&walker->in, base));
+    memcpy(walker->kept_dc, walker->dc, sizeof(walker->dc));
+    *column = end;
+    return SLUICE_OK;
+}
+
+/* Keeps MCUs of one segment of the file and one row.  While the DC predictors of file and crop are
+ * the same, all bits are copied as they are. */
+static sluice_status keep_mcus(struct walker *walker, uint32_t row, uint32_t column,
+                               uint32_t num_mcus, struct sluice_err *err)
+{
+    const uint32_t end = column + num_mcus;
+    const uint32_t blank_from =
+        walker->has_blank_right && end == walker->end_column ? end - 1 : end;
+    while (column < end) {
+        const uint32_t from = column;
+        const uint32_t segment_end =
+            walker->kept_left < end - column ? column + walker->kept_left : end;
+        const uint32_t stop = segment_end < blank_from ? segment_end : blank_from;
+        const bool has_blanks = walker->has_blanks_in_row ||
+                                (walker->has_blank_left && column == walker->first_column) ||
+                                column == blank_from;
+        sluice_status status = SLUICE_OK;
+        if (has_blanks || memcmp(walker->kept_dc, walker->dc, sizeof(walker->dc)) != 0)
+            status = keep_mcu(walker, row, column++, err);
+        else if (!jump(walker, &column, stop))
+            status = copy_mcus(walker, &column, stop, err);
+        if (status != SLUICE_OK)
+            return status;
+        walker->kept_left -= column - from;
+        if (walker->kept_left == 0) {
+            end_kept_segment(walker);
+            begin_kept_segment(walker);
+        }
+    }
+    return SLUICE_OK;
+}
+
+/* Begins a row: finds out where in it blocks become blank. */
+static void begin_row(struct walker *walker, uint32_t row)
+{
+    if (!walker->has_blanks)
+        return;
+    walker->has_blanks_in_row = has_blank_row(walker, row);
+    walker->has_blank_left = has_blank_column(walker, walker->first_column);
+    walker->has_blank_right = has_blank_column(walker, walker->end_column - 1);
 }
 
 static sluice_status next_segment(struct walker *walker, struct sluice_err *err)
@@ -420,7 +445,6 @@ static sluice_status walk_segments(struct walker *walker, struct sluice_err *err
     for (uint32_t row = walker->first_row; row < walker->end_row && status == SLUICE_OK; row++) {
         begin_row(walker, row);
         status = walk(walker, row, walker->first_column, num_columns, true, err);
-        end_row(walker);
         if (status == SLUICE_OK && row + 1 < walker->end_row)
             status = walk(walker, row, walker->end_column, across - num_columns, false, err);
     }
@@ -437,7 +461,7 @@ struct start {
 
 /* Reads one row. */
 static sluice_status walk_row(struct walker *walker, uint32_t row, const struct start *start,
-                              const struct sluice_jpeg_mark *marks, unsigned num_marks,
+                              const struct sluice_jpeg_mark *marks, size_t num_marks,
                               struct sluice_err *err)
 {
     const uint32_t first = walker->first_column;
@@ -454,7 +478,6 @@ static sluice_status walk_row(struct walker *walker, uint32_t row, const struct 
     sluice_status status = walk(walker, row, start->column, first - start->column, false, err);
     if (status == SLUICE_OK)
         status = walk(walker, row, first, walker->end_column - first, true, err);
-    end_row(walker);
     return status;
 }
 
@@ -472,43 +495,83 @@ static sluice_status walk_indexed(struct walker *walker, const struct sluice_jpe
                                     .column = stretch->column,
                                     .mcus_left = stretch->mcus_left,
                                     .dc = stretch->dc};
-        status = walk_row(walker, row, &start, stretch->marks, SLUICE_JPEG_STRETCH_MARKS, err);
+        status = walk_row(walker, row, &start, stretch->marks, stretch->num_marks, err);
     }
     return status;
+}
+
+/* A shorter segment is parsed whole: most of it is coded again, and points would take memory. */
+#define LEAST_INTERVAL_TO_AIM_AT 4
+
+/* Puts the aims of one row, in which the crop's segment still takes `kept_left` MCUs: where the row
+ * is read from, the ends of segments, and the end of what is copied.  Returns their number. */
+static size_t aim_at_row(const struct walker *walker, uint32_t row, uint32_t kept_left,
+                         struct sluice_jpeg_sync_scan_aim *aims)
+{
+    uint32_t column = walker->first_column, end = walker->end_column;
+    /* A column with unneeded blocks must be parsed, so the last point comes before it. */
+    if (end - 1 > column && has_blank_column(walker, end - 1))
+        end--;
+    size_t num_aims = 0;
+    aims[num_aims++] = (struct sluice_jpeg_sync_scan_aim){row, 0, column};
+    if (walker->kept_interval >= LEAST_INTERVAL_TO_AIM_AT) {
+        for (; end - column > kept_left; kept_left = walker->kept_interval) {
+            column += kept_left;
+            aims[num_aims++] = (struct sluice_jpeg_sync_scan_aim){row, column, column};
+        }
+    }
+    aims[num_aims++] = (struct sluice_jpeg_sync_scan_aim){row, column + 1, end};
+    return num_aims;
+}
+
+/* How many MCUs the segment still takes after so many. */
+static uint32_t kept_left_after(const struct walker *walker, uint64_t num_mcus)
+{
+    return walker->kept_interval - (uint32_t)(num_mcus % walker->kept_interval);
 }
 
 /* Reads from points that a sync scan found. */
 static sluice_status walk_by_sync_scan(struct walker *walker, const struct sluice_jpeg_scan *scan,
                                        struct sluice_buf_pool *pool, struct sluice_err *err)
 {
-    struct sluice_buf *memory = NULL;
     const uint32_t num_rows = walker->end_row - walker->first_row;
+    const uint32_t num_columns = walker->end_column - walker->first_column;
+    size_t in_row = 2;
+    if (walker->kept_interval >= LEAST_INTERVAL_TO_AIM_AT)
+        in_row += num_columns / walker->kept_interval + 1;
+    struct sluice_buf *memory = NULL;
+    struct sluice_jpeg_point *points;
+    struct sluice_jpeg_mark *marks;
+    struct sluice_jpeg_sync_scan_aim *aims;
+    const size_t most = num_rows * in_row;
     sluice_status status = sluice_buf_create(
-        pool, (size_t)num_rows * 2 * sizeof(struct sluice_jpeg_point), &memory, err);
+        pool, most * (sizeof(*points) + sizeof(*aims)) + in_row * sizeof(*marks), &memory, err);
     if (status != SLUICE_OK)
         return status;
-    struct sluice_jpeg_point *points = (struct sluice_jpeg_point *)(void *)memory->data;
-    struct sluice_jpeg_sync_scan_aim aim = {
-        .first_row = walker->first_row,
-        .end_row = walker->end_row,
-        .first_column = walker->first_column,
-        .end_column = walker->end_column,
-    };
-    /* A column with unneeded blocks must be parsed, so the second point comes before it. */
-    if (aim.end_column - 1 > aim.first_column && has_blank_column(walker, aim.end_column - 1))
-        aim.end_column--;
-    if (!sluice_jpeg_sync_scan(walker->lanes, walker->jpeg, scan, &aim, pool, points))
+    points = (struct sluice_jpeg_point *)(void *)memory->data;
+    marks = (struct sluice_jpeg_mark *)(void *)(points + most);
+    aims = (struct sluice_jpeg_sync_scan_aim *)(void *)(marks + in_row);
+    size_t num_aims = 0;
+    for (uint32_t i = 0; i < num_rows; i++)
+        num_aims += aim_at_row(walker, walker->first_row + i,
+                               kept_left_after(walker, (uint64_t)i * num_columns), aims + num_aims);
+    if (!sluice_jpeg_sync_scan(walker->lanes, walker->jpeg, scan, aims, num_aims, pool, points))
         status = fail_damaged(err);
-    for (uint32_t i = 0; i < num_rows && status == SLUICE_OK; i++) {
-        const struct sluice_jpeg_point *from = &points[2 * i], *to = &points[2 * i + 1];
+    for (size_t p = 0; p < num_aims && status == SLUICE_OK;) {
+        const uint32_t row = aims[p].row;
+        const struct sluice_jpeg_point *from = &points[p++];
         const struct start start = {.scan = scan,
                                     .bit = from->bit,
                                     .column = from->column,
                                     .mcus_left = from->mcus_left,
                                     .dc = from->dc};
-        struct sluice_jpeg_mark mark = {.column = to->column, .bit = to->bit};
-        memcpy(mark.dc, to->dc, sizeof(mark.dc));
-        status = walk_row(walker, walker->first_row + i, &start, &mark, 1, err);
+        size_t num_marks = 0;
+        for (; p < num_aims && aims[p].row == row; p++) {
+            struct sluice_jpeg_mark *mark = &marks[num_marks++];
+            *mark = (struct sluice_jpeg_mark){.column = points[p].column, .bit = points[p].bit};
+            memcpy(mark->dc, points[p].dc, sizeof(mark->dc));
+        }
+        status = walk_row(walker, row, &start, marks, num_marks, err);
     }
     sluice_buf_unref(memory);
     return status;
@@ -531,12 +594,12 @@ static size_t kept_room(const struct sluice_jpeg_cut *cut, const struct sluice_j
 }
 
 /* Allocates an empty scan. */
-static sluice_status make_room(struct sluice_jpeg_scan *kept, size_t bytes, uint32_t num_rows,
+static sluice_status make_room(struct sluice_jpeg_scan *kept, size_t bytes, size_t num_segments,
                                struct sluice_buf_pool *pool, struct sluice_err *err)
 {
-    kept->segment_ends = malloc(num_rows * sizeof(*kept->segment_ends));
+    kept->segment_ends = malloc(num_segments * sizeof(*kept->segment_ends));
     if (!kept->segment_ends)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %u rows", num_rows);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu segments", num_segments);
     return sluice_buf_create(pool, bytes + SLUICE_JPEG_SCAN_SLACK, &kept->data, err);
 }
 
@@ -560,12 +623,15 @@ sluice_status sluice_jpeg_cut_mcus(const struct sluice_jpeg_cut *cut, struct slu
     if (status != SLUICE_OK)
         goto done;
     /* A block that is coded again may grow by the longest DC code and its value, 27 bits; and a
-     * row's last byte is filled up. */
+     * segment's last byte is filled up. */
     size_t num_segments;
     const size_t room = kept_room(cut, &scan, first_row, first_row + num_rows, &num_segments);
+    const size_t num_kept =
+        1 + ((size_t)num_rows * num_columns - 1) / cut->restart_interval; /* segments */
     const size_t num_again =
-        (2 * (size_t)num_columns + 3 * (size_t)num_rows + num_segments) * jpeg->blocks_in_mcu;
-    status = make_room(&kept, room + num_again * 4 + num_rows + 16, num_rows, pool, err);
+        (2 * (size_t)num_columns + 3 * (size_t)num_rows + num_segments + num_kept) *
+        jpeg->blocks_in_mcu;
+    status = make_room(&kept, room + num_again * 4 + num_kept + 16, num_kept, pool, err);
     if (status == SLUICE_OK)
         status = walker_init(&walker, jpeg, &scan, (struct tables *)(void *)tables->data, err);
     if (status != SLUICE_OK)
@@ -577,6 +643,9 @@ sluice_status sluice_jpeg_cut_mcus(const struct sluice_jpeg_cut *cut, struct slu
     walker.end_row = first_row + num_rows;
     walker.first_column = first_column;
     walker.end_column = first_column + num_columns;
+    walker.kept_interval = cut->restart_interval;
+    begin_kept_segment(&walker);
+    stretch.has_all_marks = cut->restart_interval < num_columns;
     if (cut->index)
         status = walk_indexed(&walker, cut, &stretch, pool, err);
     else if (jpeg->restart_interval)
@@ -585,6 +654,8 @@ sluice_status sluice_jpeg_cut_mcus(const struct sluice_jpeg_cut *cut, struct slu
         status = walk_by_sync_scan(&walker, &scan, pool, err);
     if (status != SLUICE_OK)
         goto done;
+    if (walker.kept_left < walker.kept_interval)
+        end_kept_segment(&walker);
     kept.data->len = (size_t)(walker.out.next - kept.data->data);
     *out = kept;
     kept = (struct sluice_jpeg_scan){0};

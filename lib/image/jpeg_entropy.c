@@ -275,9 +275,7 @@ static sluice_status push_segment(struct sluice_jpeg_scan *scan, size_t *capacit
     return SLUICE_OK;
 }
 
-/* Copies what comes before the next 0xFF, and perhaps as many bytes behind it as a vector has.
- * Returns how many these are; all of them: there is none. */
-static size_t copy_before_ff(uint8_t *out, const uint8_t *in, size_t len)
+size_t sluice_jpeg_copy_before_ff(uint8_t *out, const uint8_t *in, size_t len)
 {
     size_t i = 0;
 #ifdef __SSE2__
@@ -311,7 +309,7 @@ static sluice_status unstuff(const struct sluice_jpeg *jpeg, struct sluice_jpeg_
      * image has MCUs. */
     const uint64_t num_mcus = (uint64_t)jpeg->mcus_across * jpeg->mcus_down;
     for (;;) {
-        const size_t run = copy_before_ff(out, in, (size_t)(end - in));
+        const size_t run = sluice_jpeg_copy_before_ff(out, in, (size_t)(end - in));
         in += run;
         out += run;
         if (end - in < 2)

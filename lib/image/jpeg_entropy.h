@@ -161,6 +161,12 @@ static inline unsigned sluice_jpeg_bytes_before_ff(const uint8_t *bytes)
     return zeros ? (unsigned)__builtin_clzll(zeros) >> 3 : 8;
 }
 
+/* Copies what comes before the next 0xFF among `len` bytes, and perhaps up to
+ * SLUICE_JPEG_COPY_SLACK bytes behind it, but no more than len in all.  Returns how many come
+ * before it; len: there is none. */
+#define SLUICE_JPEG_COPY_SLACK 16
+size_t sluice_jpeg_copy_before_ff(uint8_t *out, const uint8_t *in, size_t len);
+
 /* At least 56 bits may be taken afterwards. */
 static inline void sluice_jpeg_bits_refill(struct sluice_jpeg_bits *in)
 {

@@ -532,18 +532,12 @@ static bool unstuff(struct sluice_jpeg_stretch *stretch, const struct sluice_jpe
 {
     uint8_t *const start = stretch->scan.data->data, *out = start + stretch->scan.data->len;
     while (in < end) {
-        /* Eight bytes at a time; excess bytes are overwritten by the next. */
-        if (end - in >= 8) {
-            const unsigned run = sluice_jpeg_bytes_before_ff(in);
-            memcpy(out, in, 8);
-            in += run;
-            out += run;
-            if (run == 8)
-                continue;
-        } else if (*in != 0xFF) {
-            *out++ = *in++;
-            continue;
-        }
+        /* Excess bytes are overwritten by the next. */
+        const size_t run = sluice_jpeg_copy_before_ff(out, in, (size_t)(end - in));
+        in += run;
+        out += run;
+        if (in == end)
+            break;
         const uint8_t *mark = in++;
         while (in < end && *in == 0xFF)
             in++;
@@ -563,14 +557,26 @@ static bool unstuff(struct sluice_jpeg_stretch *stretch, const struct sluice_jpe
     return true;
 }
 
-static struct sluice_jpeg_mark mark_at(const struct sluice_jpeg_index *index,
-                                       const struct sluice_jpeg_index_point *point, uint32_t column,
-                                       size_t bit)
+/* There must be room for it. */
+static void push_mark(struct sluice_jpeg_stretch *stretch, const struct sluice_jpeg_index *index,
+                      const struct sluice_jpeg_index_point *point, uint32_t column, size_t bit)
 {
-    struct sluice_jpeg_mark mark = {.column = column, .bit = bit};
+    struct sluice_jpeg_mark *mark = &stretch->marks[stretch->num_marks++];
+    *mark = (struct sluice_jpeg_mark){.column = column, .bit = bit};
     for (unsigned c = 0; c < index->num_components; c++)
-        mark.dc[c] = point->dc[c];
-    return mark;
+        mark->dc[c] = point->dc[c];
+}
+
+static bool reserve_marks(struct sluice_jpeg_stretch *stretch, unsigned num_marks)
+{
+    if (stretch->mark_capacity >= num_marks)
+        return true;
+    struct sluice_jpeg_mark *larger = realloc(stretch->marks, num_marks * sizeof(*larger));
+    if (!larger)
+        return false;
+    stretch->marks = larger;
+    stretch->mark_capacity = num_marks;
+    return true;
 }
 
 /* Unstuffs a row from point `first` up to point `last`, and sets the marks. */
@@ -583,11 +589,14 @@ static bool unstuff_marked(struct sluice_jpeg_stretch *stretch,
         &index->points[(size_t)row * index->points_across];
     const size_t *len = &stretch->scan.data->len;
     const uint8_t *from = bytes + points[first].offset;
-    if (last - 1 > first) {
-        const struct sluice_jpeg_index_point *inner = &points[last - 1];
+    uint32_t inside = stretch->has_all_marks || last - 1 == first ? first + 1 : last - 1;
+    if (!reserve_marks(stretch, last - inside + 1))
+        return false;
+    for (; inside < last; inside++) {
+        const struct sluice_jpeg_index_point *inner = &points[inside];
         if (!unstuff(stretch, jpeg, from, bytes + inner->offset, 0))
             return false;
-        stretch->marks[0] = mark_at(index, inner, (last - 1) * index->step, *len * 8 + inner->bit);
+        push_mark(stretch, index, inner, inside * index->step, *len * 8 + inner->bit);
         from = bytes + inner->offset;
     }
     if (!unstuff(stretch, jpeg, from, end, 0))
@@ -597,8 +606,7 @@ static bool unstuff_marked(struct sluice_jpeg_stretch *stretch,
         const struct sluice_jpeg_index_point *behind = &points[last];
         const uint32_t column =
             last < index->points_across ? last * index->step : index->mcus_across;
-        stretch->marks[1] =
-            mark_at(index, behind, column, *len * 8 - (behind->bit ? 8u - behind->bit : 0));
+        push_mark(stretch, index, behind, column, *len * 8 - (behind->bit ? 8u - behind->bit : 0));
     }
     return true;
 }
@@ -633,7 +641,7 @@ bool sluice_jpeg_stretch_read(struct sluice_jpeg_stretch *stretch,
     stretch->mcus_left = interval ? interval - mcu % interval : UINT32_MAX;
     stretch->scan.num_segments = 0;
     stretch->scan.data->len = 0;
-    memset(stretch->marks, 0, sizeof(stretch->marks));
+    stretch->num_marks = 0;
     if (interval ? !unstuff(stretch, jpeg, bytes + point->offset, bytes + end, mcu / interval)
                  : !unstuff_marked(stretch, index, jpeg, bytes, bytes + end, row, first, last))
         return false;
@@ -644,5 +652,6 @@ void sluice_jpeg_stretch_clear(struct sluice_jpeg_stretch *stretch)
 {
     sluice_buf_unref(stretch->scan.data);
     free(stretch->scan.segment_ends);
+    free(stretch->marks);
     *stretch = (struct sluice_jpeg_stretch){0};
 }

@@ -93,13 +93,12 @@ unsigned sluice_jpeg_index_parts(const struct sluice_jpeg_index *index,
 
 /* A point within a stretch, or at its end. */
 struct sluice_jpeg_mark {
-    uint32_t column; /* 0: no mark */
-    size_t bit;      /* from the start of the stretch's data */
+    uint32_t column;
+    size_t bit; /* from the start of the stretch's data */
     int32_t dc[SLUICE_JPEG_MAX_COMPONENTS];
 };
 
 /* A part of an MCU row, unstuffed. */
-#define SLUICE_JPEG_STRETCH_MARKS 2
 struct sluice_jpeg_stretch {
     /* The bits of this part alone; they begin in the middle of a segment.  Bytes of an earlier
      * part, not zeroes, may follow the data: a reader of sound data does not get there. */
@@ -109,9 +108,12 @@ struct sluice_jpeg_stretch {
     uint32_t mcus_left; /* in its first segment; UINT32_MAX: no restart interval */
     unsigned bit;       /* of the first byte */
     int32_t dc[SLUICE_JPEG_MAX_COMPONENTS];
-    /* The last point within the part, and the first after it; only without restart intervals.  A
-     * wrong index may put a mark before or after its column's first bit. */
-    struct sluice_jpeg_mark marks[SLUICE_JPEG_STRETCH_MARKS];
+    /* By column: the last point within the part, and the first after it; with has_all_marks every
+     * point within it.  Only without restart intervals.  A wrong index may put a mark before or
+     * after its column's first bit. */
+    struct sluice_jpeg_mark *marks; /* owned */
+    unsigned num_marks, mark_capacity;
+    bool has_all_marks; /* a wish of the caller's, before it reads */
 };
 
 /* Unstuffs MCUs [first_column, end_column) of a row, beginning at the last point up to

@@ -114,7 +114,7 @@ struct sluice_jpeg_lane {
     struct sluice_jpeg_point at; /* all but `bit` and `column` are up to date */
     const uint8_t *segment_start, *segment_end;
     struct sluice_jpeg_stretch stretch; /* used with an index */
-    char padding[832];
+    char padding[872];
 };
 
 /* The tables and the lanes for the scan of one file. */

@@ -144,6 +144,13 @@ static sluice_status count_symbols(struct recoder *recoder, const struct sluice_
     return SLUICE_OK;
 }
 
+/* How many of the MCUs a segment has. */
+static size_t mcus_of(const struct sluice_jpeg *jpeg, size_t segment, size_t num_mcus)
+{
+    const size_t interval = jpeg->restart_interval, before = segment * interval;
+    return num_mcus - before < interval ? num_mcus - before : interval;
+}
+
 /* Reads a segment like count_symbols(), and writes it with the new tables. */
 static sluice_status write_symbols(const struct recoder *recoder, const struct sluice_jpeg *jpeg,
                                    size_t num_mcus, const uint8_t *bytes,
@@ -179,15 +186,15 @@ static sluice_status write_symbols(const struct recoder *recoder, const struct s
 }
 
 static sluice_status write_segments(const struct recoder *recoder, const struct sluice_jpeg *jpeg,
-                                    const struct sluice_jpeg_scan *in, size_t mcus_in_segment,
+                                    const struct sluice_jpeg_scan *in, size_t num_mcus,
                                     struct sluice_jpeg_scan *out, size_t room,
                                     struct sluice_err *err)
 {
     struct sluice_jpeg_bit_writer writer = {.next = out->data->data};
     for (size_t i = 0; i < in->num_segments; i++) {
         const sluice_status status =
-            write_symbols(recoder, jpeg, mcus_in_segment, sluice_jpeg_segment_start(in, i), &writer,
-                          out->data->data + room, err);
+            write_symbols(recoder, jpeg, mcus_of(jpeg, i, num_mcus),
+                          sluice_jpeg_segment_start(in, i), &writer, out->data->data + room, err);
         if (status != SLUICE_OK)
             return status;
         if (writer.count > 0)
@@ -199,7 +206,7 @@ static sluice_status write_segments(const struct recoder *recoder, const struct 
 }
 
 sluice_status sluice_jpeg_recode_optimal(struct sluice_jpeg *jpeg,
-                                         const struct sluice_jpeg_scan *in, size_t mcus_in_segment,
+                                         const struct sluice_jpeg_scan *in, size_t num_mcus,
                                          struct sluice_buf_pool *pool, struct sluice_jpeg_scan *out,
                                          struct sluice_err *err)
 {
@@ -220,8 +227,8 @@ sluice_status sluice_jpeg_recode_optimal(struct sluice_jpeg *jpeg,
         sluice_jpeg_lookup_init(&recoder->ac[ac], &jpeg->ac[ac]);
     }
     for (size_t i = 0; i < in->num_segments && status == SLUICE_OK; i++)
-        status =
-            count_symbols(recoder, jpeg, mcus_in_segment, sluice_jpeg_segment_start(in, i), err);
+        status = count_symbols(recoder, jpeg, mcus_of(jpeg, i, num_mcus),
+                               sluice_jpeg_segment_start(in, i), err);
     if (status != SLUICE_OK)
         goto done;
     for (unsigned c = 0; c < jpeg->num_components; c++) {
@@ -231,7 +238,7 @@ sluice_status sluice_jpeg_recode_optimal(struct sluice_jpeg *jpeg,
         sluice_jpeg_codes_init(&recoder->dc_codes[dc], &jpeg->dc[dc]);
         sluice_jpeg_codes_init(&recoder->ac_codes[ac], &jpeg->ac[ac]);
     }
-    status = write_segments(recoder, jpeg, in, mcus_in_segment, &made, room, err);
+    status = write_segments(recoder, jpeg, in, num_mcus, &made, room, err);
     if (status != SLUICE_OK)
         goto done;
     *out = made;

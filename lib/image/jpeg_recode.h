@@ -7,11 +7,12 @@
  *
  * Threads: pure functions. */
 
-/* Codes the scan `in` again and replaces the tables of `jpeg` with optimal ones.  Each segment has
- * mcus_in_segment MCUs and must be sound by jpeg's tables; SLUICE_JPEG_SCAN_SLACK bytes of any
- * value must follow the data.  *out is untouched on failure. */
+/* Codes the scan `in` again and replaces the tables of `jpeg` with optimal ones.  Its num_mcus MCUs
+ * are in segments of jpeg->restart_interval, the last of which may have fewer, and must be sound by
+ * jpeg's tables; SLUICE_JPEG_SCAN_SLACK bytes of any value must follow the data.  *out is untouched
+ * on failure. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_recode_optimal(
-    struct sluice_jpeg *jpeg, const struct sluice_jpeg_scan *in, size_t mcus_in_segment,
+    struct sluice_jpeg *jpeg, const struct sluice_jpeg_scan *in, size_t num_mcus,
     struct sluice_buf_pool *pool, struct sluice_jpeg_scan *out, struct sluice_err *err);
 
 /* An optimal code of at most 16 bits for symbols with these frequencies, which leaves the code of

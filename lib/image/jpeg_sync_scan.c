@@ -115,9 +115,9 @@ struct search {
     struct sluice_jpeg_lanes *lanes;
     const struct sluice_jpeg *jpeg;
     const struct sluice_jpeg_scan *scan;
-    const struct sluice_jpeg_sync_scan_aim *aim;
-    struct sluice_jpeg_point *points;
-    unsigned num_points, points_in_row;
+    const struct sluice_jpeg_sync_scan_aim *aims;
+    struct sluice_jpeg_point *points; /* as many */
+    size_t num_points;
     const uint8_t *bytes;
     size_t num_bits;
     struct sluice_buf *marks;
@@ -168,14 +168,11 @@ struct range {
     uint64_t first, last;
 };
 
-static struct range range_of(const struct search *search, unsigned point)
+static struct range range_of(const struct search *search, size_t point)
 {
-    const struct sluice_jpeg_sync_scan_aim *aim = search->aim;
-    const uint32_t row = aim->first_row + point / search->points_in_row;
-    const uint64_t start = (uint64_t)row * search->jpeg->mcus_across;
-    if (point % search->points_in_row == 0)
-        return (struct range){start, start + aim->first_column};
-    return (struct range){start + aim->first_column + 1, start + aim->end_column};
+    const struct sluice_jpeg_sync_scan_aim *aim = &search->aims[point];
+    const uint64_t start = (uint64_t)aim->row * search->jpeg->mcus_across;
+    return (struct range){start + aim->first_column, start + aim->last_column};
 }
 
 /* A scanner synchronises with the codes first; it finds out which block of an MCU it is in only if
@@ -280,7 +277,7 @@ struct tracker {
     uint64_t mcu;
     size_t bit;
     uint32_t dc[SLUICE_JPEG_MAX_COMPONENTS];
-    unsigned point;
+    size_t point;
 };
 
 static bool skip_one(struct tracker *at)
@@ -304,7 +301,7 @@ static bool put_point(struct tracker *at)
         if (!skip_one(at))
             return false;
     }
-    const uint32_t row = search->aim->first_row + at->point / search->points_in_row;
+    const uint32_t row = search->aims[at->point].row;
     struct sluice_jpeg_point *point = &search->points[at->point++];
     *point = (struct sluice_jpeg_point){
         .scan = search->scan,
@@ -324,7 +321,7 @@ static bool go_to(struct tracker *at, const struct tracker *next)
         if (!put_point(at))
             return false;
     }
-    const unsigned point = at->point;
+    const size_t point = at->point;
     *at = *next;
     at->point = point;
     return true;
@@ -393,18 +390,16 @@ static bool put_points(const struct search *search, unsigned num_scanners)
 
 bool sluice_jpeg_sync_scan(struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg,
                            const struct sluice_jpeg_scan *scan,
-                           const struct sluice_jpeg_sync_scan_aim *aim,
+                           const struct sluice_jpeg_sync_scan_aim *aims, size_t num_aims,
                            struct sluice_buf_pool *pool, struct sluice_jpeg_point *points)
 {
-    const unsigned points_in_row = aim->end_column ? 2 : 1;
     struct search search = {
         .lanes = lanes,
         .jpeg = jpeg,
         .scan = scan,
-        .aim = aim,
+        .aims = aims,
         .points = points,
-        .num_points = (aim->end_row - aim->first_row) * points_in_row,
-        .points_in_row = points_in_row,
+        .num_points = num_aims,
         .bytes = scan->data->data,
         .num_bits = scan->data->len * 8,
     };

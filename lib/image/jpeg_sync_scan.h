@@ -19,18 +19,18 @@ bool sluice_jpeg_skip_mcu(const struct sluice_jpeg_lanes *lanes, const struct sl
 bool sluice_jpeg_skip_block(const struct sluice_jpeg_coding *coding, struct sluice_jpeg_reader *in,
                             uint32_t *dc);
 
-/* What to find in each row of MCUs from first_row up to end_row, exclusive: a point at
- * `first_column` or before it.  If `end_column` is not 0, it is larger than first_column, and a
- * second point is found after first_column, at end_column at the latest. */
+/* What to find: a point in this row of MCUs, in one of these columns, both included.  The column
+ * behind the last is the row's end. */
 struct sluice_jpeg_sync_scan_aim {
-    uint32_t first_row, end_row, first_column, end_column;
+    uint32_t row, first_column, last_column;
 };
 
-/* Fills `points` in the order of the scan, which must have no restart interval.  False: the bits
- * are faulty before the last point, or memory is short. */
+/* Fills points[i] for aims[i], of which there is at least one.  The last MCU of no aim lies before
+ * that of the aim before it.  The scan must have no restart interval.  False: the bits are faulty
+ * before the last point, or memory is short. */
 bool sluice_jpeg_sync_scan(struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg,
                            const struct sluice_jpeg_scan *scan,
-                           const struct sluice_jpeg_sync_scan_aim *aim,
+                           const struct sluice_jpeg_sync_scan_aim *aims, size_t num_aims,
                            struct sluice_buf_pool *pool, struct sluice_jpeg_point *points);
 
 #endif

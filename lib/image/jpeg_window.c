@@ -1,7 +1,6 @@
 #include "image/jpeg_window.h"
 
 #include "base/buf.h"
-#include "base/checked.h"
 #include "image/image_internal.h"
 #include "image/jpeg_window_internal.h"
 #include "image/tuning.h"
@@ -11,12 +10,6 @@
 
 /* libjpeg refuses larger images. */
 #define MAX_SIDE 65500u
-
-static const uint8_t natural_order[64] = {
-    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
-    41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
-    30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
-};
 
 sluice_status sluice_jpeg_window_create(struct sluice_jpeg_window **out, struct sluice_err *err)
 {
@@ -35,7 +28,7 @@ static void set_kernels(struct sluice_jpeg_window *window,
         return;
     window->kernels = kernels;
     for (unsigned k = 0; k < 64; k++)
-        window->lanes.place[k + 1] = kernels->place[natural_order[k]];
+        window->lanes.place[k + 1] = kernels->place[sluice_jpeg_natural_order[k]];
 #ifdef SLUICE_HAVE_X86_KERNELS
     window->lanes.has_bmi2 =
         kernels != &sluice_jpeg_window_kernels_c && __builtin_cpu_supports("bmi2");
@@ -60,7 +53,7 @@ static bool is_ycc(const struct sluice_jpeg *jpeg)
     return components[0].id != 'R' || components[1].id != 'G' || components[2].id != 'B';
 }
 
-static bool is_covered(const struct sluice_jpeg *jpeg)
+bool sluice_jpeg_window_can_transform(const struct sluice_jpeg *jpeg)
 {
     if (jpeg->width > MAX_SIDE || jpeg->height > MAX_SIDE)
         return false;
@@ -77,14 +70,20 @@ static bool is_covered(const struct sluice_jpeg *jpeg)
     }
     if (jpeg->num_components == 1)
         return true;
-    if (jpeg->num_components != 3 || !is_ycc(jpeg))
-        return false;
     const struct sluice_jpeg_component *components = jpeg->components;
-    if (components[0].h > 2 || components[0].v > 2 || components[1].h != 1 ||
-        components[1].v != 1 || components[2].h != 1 || components[2].v != 1)
+    return jpeg->num_components == 3 && is_ycc(jpeg) && components[1].h == 1 &&
+           components[1].v == 1 && components[2].h == 1 && components[2].v == 1;
+}
+
+static bool is_covered(const struct sluice_jpeg *jpeg)
+{
+    if (!sluice_jpeg_window_can_transform(jpeg))
         return false;
+    if (jpeg->num_components == 1)
+        return true;
+    const struct sluice_jpeg_component *luma = &jpeg->components[0];
     /* Chroma of one or two columns is not upsampled by the triangle filter. */
-    return components[0].h == 1 || (jpeg->width + 1) / 2 > 2;
+    return luma->h <= 2 && luma->v <= 2 && (luma->h == 1 || (jpeg->width + 1) / 2 > 2);
 }
 
 /* The samples [first, end) of one axis that pixels [from, from + len) need. */

@@ -17,6 +17,7 @@
  * Threads: one at a time for each window. */
 
 struct sluice_buf_pool;
+struct sluice_jpeg; /* jpeg_entropy.h */
 struct sluice_jpeg_index;
 struct sluice_jpeg_window; /* tables and planes, kept from one image to the next */
 
@@ -34,5 +35,10 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_window_decode(
     const uint8_t *bytes, size_t len, const struct sluice_box *box,
     const struct sluice_jpeg_index *index, struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
     struct sluice_err *err);
+
+/* Whether the inverse DCT and the conversion of colours here give libjpeg's results, whatever the
+ * sampling of luma: sizes, sums of DC and quantisers are in the range for that, and the file is
+ * gray or YCbCr with chroma sampled 1x1.  For other decoders to the same pixels. */
+bool sluice_jpeg_window_can_transform(const struct sluice_jpeg *jpeg);
 
 #endif

@@ -19,37 +19,6 @@ const uint8_t sluice_jpeg_place_in_zigzag[64] = {
     46, 51, 55, 60, 21, 34, 37, 47, 50, 56, 59, 61, 35, 36, 48, 49, 57, 58, 62, 63,
 };
 
-/* One 8-point inverse DCT (Loeffler, Ligtenberg and Moschytz); in[k] is the k-th frequency.  Gives
- * the sums before the rounding shift. */
-static void transform_8(const int32_t in[8], int32_t out[8])
-{
-    const int32_t z1 = (in[2] + in[6]) * SLUICE_DCT_0_541196100;
-    const int32_t even2 = z1 - in[6] * SLUICE_DCT_1_847759065;
-    const int32_t even3 = z1 + in[2] * SLUICE_DCT_0_765366865;
-    const int32_t even0 = (in[0] + in[4]) * 8192, even1 = (in[0] - in[4]) * 8192;
-    const int32_t t10 = even0 + even3, t13 = even0 - even3;
-    const int32_t t11 = even1 + even2, t12 = even1 - even2;
-
-    const int32_t z5 = (in[7] + in[3] + in[5] + in[1]) * SLUICE_DCT_1_175875602;
-    const int32_t z3 = z5 - (in[7] + in[3]) * SLUICE_DCT_1_961570560;
-    const int32_t z4 = z5 - (in[5] + in[1]) * SLUICE_DCT_0_390180644;
-    const int32_t a = -(in[7] + in[1]) * SLUICE_DCT_0_899976223;
-    const int32_t b = -(in[5] + in[3]) * SLUICE_DCT_2_562915447;
-    const int32_t odd0 = in[7] * SLUICE_DCT_0_298631336 + a + z3;
-    const int32_t odd1 = in[5] * SLUICE_DCT_2_053119869 + b + z4;
-    const int32_t odd2 = in[3] * SLUICE_DCT_3_072711026 + b + z3;
-    const int32_t odd3 = in[1] * SLUICE_DCT_1_501321110 + a + z4;
-
-    out[0] = t10 + odd3;
-    out[7] = t10 - odd3;
-    out[1] = t11 + odd2;
-    out[6] = t11 - odd2;
-    out[2] = t12 + odd1;
-    out[5] = t12 - odd1;
-    out[3] = t13 + odd0;
-    out[4] = t13 - odd0;
-}
-
 /* Columns, then rows, as in jidctint.c.  Between the passes values have 2 more fraction bits than
  * the samples; they stay within 15 bits, so that the sum of two fits 16. */
 static bool transform_block(const struct sluice_jpeg_block *block)
@@ -65,7 +34,7 @@ static bool transform_block(const struct sluice_jpeg_block *block)
         }
         if (!is_in_range)
             return false;
-        transform_8(in, sums);
+        sluice_jpeg_transform_8(in, sums);
         for (unsigned y = 0; y < 8; y++) {
             const int32_t value = (sums[y] + (1 << 10)) >> 11;
             is_in_range &= value >= -16384 && value <= 16383;
@@ -75,7 +44,7 @@ static bool transform_block(const struct sluice_jpeg_block *block)
     if (!is_in_range)
         return false;
     for (unsigned y = 0; y < 8; y++) {
-        transform_8(work[y], sums);
+        sluice_jpeg_transform_8(work[y], sums);
         for (unsigned x = 0; x < 8; x++) {
             const int32_t value = (sums[x] + (1 << 17)) >> 18;
             is_in_range &= value >= -512 && value <= 511;

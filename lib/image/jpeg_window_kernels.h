@@ -2,6 +2,7 @@
 #define SLUICE_IMAGE_JPEG_WINDOW_KERNELS_H
 
 #include "base/cpu.h"
+#include "image/jpeg_arithmetic.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,26 +68,5 @@ extern const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_avx512
 #ifdef SLUICE_HAVE_NEON_KERNELS
 extern const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_neon;
 #endif
-
-/* 2^16 times the weights of the colour conversion, rounded: 1.402 - 1, 1.772 - 2,
- * -0.34414, 1 - 0.71414. */
-#define SLUICE_JPEG_CR_TO_R 26345
-#define SLUICE_JPEG_CB_TO_B (-14942)
-#define SLUICE_JPEG_CB_TO_G (-22554)
-#define SLUICE_JPEG_CR_TO_G 18734
-
-/* 2^13 times the constants of the transform, as Loeffler, Ligtenberg and Moschytz name them. */
-#define SLUICE_DCT_0_298631336 2446
-#define SLUICE_DCT_0_390180644 3196
-#define SLUICE_DCT_0_541196100 4433
-#define SLUICE_DCT_0_765366865 6270
-#define SLUICE_DCT_0_899976223 7373
-#define SLUICE_DCT_1_175875602 9633
-#define SLUICE_DCT_1_501321110 12299
-#define SLUICE_DCT_1_847759065 15137
-#define SLUICE_DCT_1_961570560 16069
-#define SLUICE_DCT_2_053119869 16819
-#define SLUICE_DCT_2_562915447 20995
-#define SLUICE_DCT_3_072711026 25172
 
 #endif

@@ -59,12 +59,19 @@ bool sluice_jpeg_window_find_points(struct sluice_jpeg_window *window,
 {
     if (source->jpeg->restart_interval)
         return find_from_segments(window, source);
-    const struct sluice_jpeg_sync_scan_aim aim = {
-        .first_row = source->wanted.first_row,
-        .end_row = source->wanted.end_row,
-        .first_column = source->wanted.first_column,
-    };
+    const struct sluice_jpeg_mcu_range *wanted = &source->wanted;
+    const uint32_t num_rows = wanted->end_row - wanted->first_row;
+    struct sluice_jpeg_sync_scan_aim *aims = NULL;
+    struct sluice_buf *memory = NULL;
+    if (sluice_buf_create(source->pool, num_rows * sizeof(*aims), &memory, NULL) != SLUICE_OK)
+        return false;
+    aims = (struct sluice_jpeg_sync_scan_aim *)(void *)memory->data;
+    for (uint32_t i = 0; i < num_rows; i++)
+        aims[i] = (struct sluice_jpeg_sync_scan_aim){.row = wanted->first_row + i,
+                                                     .last_column = wanted->first_column};
     sluice_jpeg_lanes_make_skips(&window->lanes, source->jpeg);
-    return sluice_jpeg_sync_scan(&window->lanes, source->jpeg, source->scan, &aim, source->pool,
-                                 window->points);
+    const bool is_good = sluice_jpeg_sync_scan(&window->lanes, source->jpeg, source->scan, aims,
+                                               num_rows, source->pool, window->points);
+    sluice_buf_unref(memory);
+    return is_good;
 }

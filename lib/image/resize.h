@@ -3,7 +3,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "image/codec.h"
+#include "image/image.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 #define SLUICE_IMAGE_TUNING_H
 
 /* What a decode may cost.  Measured on one Zen 5 core of a shared machine with libjpeg-turbo 2.1.5
- * and libpng 1.6.39; docs/OPERATIONS.md says what that comes to.
+ * and libpng 1.6.39; docs/operations/server.md says what that comes to.
  *
  * Nearly all real progressive JPEGs have 10 scans or so: jpegtran and Pillow write 10, mozjpeg up
  * to 13 or so. */
@@ -33,5 +33,15 @@
 /* Bytes of working memory that a thread keeps for the next image: the planes of a picture of 10
  * megapixels.  Half: larger photos allocate anew; twice: every thread may keep 64 MiB for good. */
 #define SLUICE_IMAGE_KEPT_BYTES ((size_t)32 << 20)
+
+/* Bytes of a strip or tile of a TIFF for each pixel of the picture: four samples of 16 bits, the
+ * most that is read.  Half: such pictures in one strip are refused; twice: tiles much larger than
+ * their picture are read. */
+#define SLUICE_TIFF_BYTES_PER_PIXEL 8u
+
+/* And besides: the rest of a tile that lies beyond a small picture (256 x 256 pixels of 8 bytes are
+ * 512 KiB), and what one allocation of libtiff's own may take: lists of strips.  Half: tiles of 512
+ * x 256 are the limit; twice: a file of some bytes takes 2 MiB. */
+#define SLUICE_TIFF_OTHER_BYTES ((size_t)1 << 20)
 
 #endif

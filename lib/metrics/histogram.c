@@ -1,5 +1,7 @@
 #include "metrics/histogram.h"
 
+#include <stddef.h>
+
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
 #define S UINT64_C(1000000000)

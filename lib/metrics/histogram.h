@@ -1,7 +1,6 @@
 #ifndef SLUICE_METRICS_HISTOGRAM_H
 #define SLUICE_METRICS_HISTOGRAM_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* How long things took, counted in fixed buckets from 100 us to a minute, 2 to 2.5 times apart:

@@ -3,7 +3,6 @@
 #include <microhttpd.h>
 
 #include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 #include "metrics/exposition.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 
 /* A program's state over HTTP, for monitoring systems:
  *

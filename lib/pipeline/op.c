@@ -8,8 +8,9 @@
 #include <string.h>
 
 static const struct sluice_op_type *const types[] = {
-    &sluice_op_decode, &sluice_op_random_resized_crop, &sluice_op_resize,    &sluice_op_center_crop,
-    &sluice_op_hflip,  &sluice_op_to_tensor,           &sluice_op_normalize,
+    &sluice_op_decode,    &sluice_op_exif_transpose, &sluice_op_random_resized_crop,
+    &sluice_op_resize,    &sluice_op_center_crop,    &sluice_op_hflip,
+    &sluice_op_to_tensor, &sluice_op_normalize,
 };
 
 const struct sluice_op_type *sluice_op_type_find(const char *name, size_t len)

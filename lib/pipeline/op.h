@@ -6,7 +6,8 @@
 
 /* What an op is to the pipeline: a row of functions and its constants.
  *
- * There are three families.  decode makes the first image.  An image op maps one
+ * There are three families.  decode makes the first image; exif_transpose, which is of its family,
+ * may follow and says that decode turns it upright.  An image op maps one
  * u8 image to another, whose size follows from the input's size and the draws
  * alone; it writes to memory that the pipeline chooses, so that the last one
  * can write straight into a batch.  A tensor op maps values and ends as one
@@ -74,6 +75,7 @@ struct sluice_op {
 };
 
 extern const struct sluice_op_type sluice_op_decode;
+extern const struct sluice_op_type sluice_op_exif_transpose;
 extern const struct sluice_op_type sluice_op_random_resized_crop;
 extern const struct sluice_op_type sluice_op_resize;
 extern const struct sluice_op_type sluice_op_center_crop;

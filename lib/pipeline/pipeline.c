@@ -49,6 +49,8 @@ static sluice_status check_order(const struct sluice_pipeline *pipeline,
         return sluice_spec_fail(text, err, "a pipeline has at most %d ops", SLUICE_MAX_OPS);
     if ((n == 0) != (type == &sluice_op_decode))
         return sluice_spec_fail(text, err, "decode stands first, and only there");
+    if (type == &sluice_op_exif_transpose && n != 1)
+        return sluice_spec_fail(text, err, "it must follow decode");
     for (unsigned i = 0; i < n; i++) {
         if (pipeline->ops[i].type == type)
             return sluice_spec_fail(text, err, "an op may stand only once");
@@ -206,6 +208,11 @@ enum sluice_kind sluice_pipeline_kind(const struct sluice_pipeline *pipeline, un
     if (split == 0)
         return SLUICE_KIND_FILE;
     return split <= pipeline->u8_split ? SLUICE_KIND_U8 : SLUICE_KIND_F32;
+}
+
+bool sluice_pipeline_is_upright(const struct sluice_pipeline *pipeline)
+{
+    return pipeline->num_ops > 1 && pipeline->ops[1].type == &sluice_op_exif_transpose;
 }
 
 unsigned sluice_pipeline_u8_split(const struct sluice_pipeline *pipeline)

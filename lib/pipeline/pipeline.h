@@ -26,33 +26,22 @@
  * Threads: a pipeline is immutable once made and may be shared.  A scratch and
  * a sample belong to one thread at a time. */
 
-#define SLUICE_MAX_OPS 8
-
 struct sluice_buf; /* base/buf.h: a pooled, reference-counted byte buffer */
 struct sluice_buf_pool;
 struct sluice_box;
-struct sluice_jpeg_index; /* image/jpeg_index.h */
-struct sluice_scratch;    /* decompressor state and row memory for one thread */
+struct sluice_resize_part; /* image/resize.h */
+struct sluice_jpeg_index;  /* image/jpeg_index.h */
+struct sluice_scratch;     /* decompressor state and row memory for one thread */
 struct sluice_pipeline;
 
 enum sluice_kind {
-    SLUICE_KIND_FILE, /* bytes as stored: JPEG or PNG */
+    SLUICE_KIND_FILE, /* bytes as stored (image/image.h has the formats) */
     SLUICE_KIND_U8,   /* height x width x channels */
     SLUICE_KIND_F32,  /* channels x height x width, little endian on the wire */
 };
 
-/* How a sample crosses the wire at one split.  The same kind of data can travel
- * in several forms; the names are part of the reports ("jpeg_crop@0"). */
-enum sluice_form {
-    SLUICE_FORM_RAW,       /* split 0: the file's bytes */
-    SLUICE_FORM_JPEG_CROP, /* split 0: a JPEG of the MCUs that the coming crop needs */
-    SLUICE_FORM_U8,        /* u8 splits: height x width x channels */
-    SLUICE_FORM_U8_PACKED, /* u8 splits: the same pixels, losslessly coded */
-    SLUICE_FORM_F32,       /* f32 splits: channels x height x width, little endian */
-    SLUICE_NUM_FORMS,
-};
-
-const char *sluice_form_name(enum sluice_form form); /* "raw", "jpeg_crop", "u8", ... */
+/* How a sample crosses the wire at one split: enum sluice_form of sluice.h.  The same kind of data
+ * can travel in several forms; the names are part of the reports ("jpeg_crop@0"). */
 
 /* Names the random draws of one sample in one epoch.  Both nodes derive the
  * same crop and flip from it, so no draw is ever sent. */
@@ -82,11 +71,12 @@ void sluice_sample_clear(struct sluice_sample *sample); /* idempotent; fine on {
 /* Builds a pipeline from text such as
  *     "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"
  *     "decode,resize=256,center_crop=224,to_tensor,normalize=imagenet"
- * random_resized_crop=SIZE[:scale=MIN-MAX][:ratio=MIN-MAX] (0.08-1, 3/4-4/3),
+ * exif_transpose, random_resized_crop=SIZE[:scale=MIN-MAX][:ratio=MIN-MAX] (0.08-1, 3/4-4/3),
  * resize=SHORTER_SIDE, center_crop=SIZE, hflip[=P] (0.5),
  * normalize=imagenet or normalize=R:G:B/R:G:B (means / standard deviations).
- * decode stands first; to_tensor comes after every u8 op, normalize after it;
- * an op stands at most once.  A bound of a ratio may be a fraction.
+ * decode stands first, and right after it exif_transpose if images are to be turned upright (what
+ * decode gives is upright then, and exif_transpose does no more); to_tensor comes after every u8
+ * op, normalize after it; an op stands at most once.  A bound of a ratio may be a fraction.
  * SLUICE_E_INVALID names the op and the position in err, and what may have been meant.  Destroy the
  * result. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_parse(const char *spec,
@@ -122,6 +112,11 @@ uint32_t sluice_pipeline_output_size(const struct sluice_pipeline *pipeline);
 /* Bytes of one finished sample (f32) and of its u8 image; 0 as above. */
 size_t sluice_pipeline_output_bytes(const struct sluice_pipeline *pipeline);
 size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline);
+
+/* Whether images are turned upright by their EXIF.  Then only a look at the file tells which of its
+ * pixels a crop needs, and sizes in a dataset's list may be those of the image before it is turned.
+ */
+bool sluice_pipeline_is_upright(const struct sluice_pipeline *pipeline);
 
 /* What is known of an image's size at a split, without the image. */
 struct sluice_known_size {
@@ -201,17 +196,39 @@ bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
                               unsigned end, enum sluice_form form, struct sluice_box *box);
 
 /* Cuts the file of a sample at split 0 down to the MCUs that its coming crop needs, without
- * decoding it.  What run() and finish() make of the result is what they make of the
- * file, except that it cannot be decoded alone: run() to a split before the crop's is
- * SLUICE_E_INVALID.
- * SLUICE_E_INVALID: there is no such crop, or the sample is no whole file; SLUICE_E_AGAIN: it
- * would not be smaller; SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT: not a file that can be cut with
- * certainty.  The sample is as it was then, and may be sent as it is. */
+ * decoding it.  With a restart_interval it has a restart marker every so many MCUs, at most
+ * SLUICE_JPEG_MAX_RESTART_INTERVAL; 0: one for each row of them (image/jpeg_crop.h).  What run()
+ * and finish() make of the result is what they make of the file, except that it cannot be decoded
+ * alone: run() to a split before the crop's is SLUICE_E_INVALID. SLUICE_E_INVALID: there is no such
+ * crop, or the sample is no whole file; SLUICE_E_AGAIN: it would not be smaller;
+ * SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT: not a file that can be cut with certainty.  The sample
+ * is as it was then, and may be sent as it is. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
                                                         struct sluice_scratch *scratch,
                                                         struct sluice_sample *sample,
                                                         bool optimal_huffman,
+                                                        uint32_t restart_interval,
                                                         struct sluice_err *err);
+
+/* The same for a decoder beside this CPU: also where the result is not smaller, and only files that
+ * our own entropy layer covers, as libjpeg-turbo's takes as long to cut as to decode. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_cut_for_gpu(const struct sluice_pipeline *pipeline,
+                                                          struct sluice_scratch *scratch,
+                                                          struct sluice_sample *sample,
+                                                          uint32_t restart_interval,
+                                                          struct sluice_err *err);
+
+/* Whether the ops up to the u8 split are no more than a box of the file's image, a resize of it and
+ * a flip. */
+bool sluice_pipeline_is_crop_and_resize(const struct sluice_pipeline *pipeline);
+
+/* That box, in the pixels of the file, that resize and whether it is mirrored, for a sample at
+ * split 0.  False: the pipeline does more; or run() must say what is wrong with the file, or pad
+ * what is smaller than a center_crop. */
+bool sluice_pipeline_crop_and_resize(const struct sluice_pipeline *pipeline,
+                                     const struct sluice_scratch *scratch,
+                                     const struct sluice_sample *sample, struct sluice_box *box,
+                                     struct sluice_resize_part *part, bool *is_flipped);
 
 /* Runs ops up to `end`, a u8 split, and packs the pixels losslessly (image/pack.h).  What
  * run() and finish() make of the result is what they make of the plain sample.

@@ -34,6 +34,12 @@ struct sluice_scratch {
     const struct sluice_jpeg_index *jpeg_index; /* borrowed, or NULL */
 };
 
+/* The op after decode, and exif_transpose where it stands. */
+static inline unsigned sluice_first_op(const struct sluice_pipeline *pipeline)
+{
+    return sluice_pipeline_is_upright(pipeline) ? 2 : 1;
+}
+
 /* The sample's own, or the scratch's. */
 static inline const struct sluice_jpeg_index *
 sluice_scratch_index(const struct sluice_scratch *scratch, const struct sluice_sample *sample)

@@ -162,14 +162,19 @@ static struct sluice_group next_group(const struct sluice_pipeline *pipeline,
         group.is_nothing = !group.flip;
         return group;
     }
+    if (ops[op].type == &sluice_op_exif_transpose) { /* decode has done it */
+        group.is_nothing = true;
+        return group;
+    }
     const bool has_fused = sample->is_jpeg_crop || !scratch->measure_ops;
-    if (op == 0 && end > 1 && sluice_file_crop_end(pipeline) == 2 && has_fused) {
+    const unsigned first = sluice_first_op(pipeline);
+    if (op == 0 && end > first && sluice_file_crop_end(pipeline) == first + 1 && has_fused) {
         group.is_region = true;
-        group.next = 2;
+        group.next = first + 1;
     }
     if (sample->is_packed && is_packed_as_box(pipeline, op))
         group.is_region = true;
-    const unsigned first_image_op = op == 0 ? 1 : op;
+    const unsigned first_image_op = op == 0 ? first : op;
     if (sluice_has_part(pipeline, first_image_op, end) && has_fused) {
         group.is_part = true;
         group.next = first_image_op + 2;
@@ -290,7 +295,7 @@ static sluice_status run_group(const struct sluice_pipeline *pipeline,
     else if (group->is_part)
         status = sluice_run_part(pipeline, scratch, sample, group, out, err);
     else if (op == 0)
-        status = sluice_run_decode(scratch, sample, err);
+        status = sluice_run_decode(pipeline, scratch, sample, err);
     else if (op < pipeline->u8_split)
         status = run_image_op(pipeline, scratch, sample, group, out, err);
     else
@@ -365,7 +370,7 @@ static sluice_status finish_pixels(const struct sluice_pipeline *pipeline,
     const unsigned end = pipeline->u8_split;
     while (sample->ops_done < end) {
         const struct sluice_group group = next_group(pipeline, scratch, sample, end);
-        const bool is_last = group.next > 1 && !group.is_nothing &&
+        const bool is_last = group.next > sluice_first_op(pipeline) && !group.is_nothing &&
                              is_last_change(pipeline, &sample->key, group.next, end);
         const sluice_status status =
             run_group(pipeline, scratch, sample, &group, is_last ? out : NULL, err);
@@ -527,10 +532,10 @@ bool sluice_pipeline_packs_box(const struct sluice_pipeline *pipeline)
     return pipeline->num_ops > 1 && pipeline->ops[1].type == &sluice_op_random_resized_crop;
 }
 
-sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
-                                        struct sluice_scratch *scratch,
-                                        struct sluice_sample *sample, bool optimal_huffman,
-                                        struct sluice_err *err)
+/* Cuts the sample's file; the options without what the sample and the scratch say. */
+static sluice_status cut_jpeg(const struct sluice_pipeline *pipeline,
+                              struct sluice_scratch *scratch, struct sluice_sample *sample,
+                              struct sluice_jpeg_crop_options options, struct sluice_err *err)
 {
     if (!sluice_pipeline_can_crop_jpeg(pipeline))
         return sluice_fail(err, SLUICE_E_INVALID, "this pipeline does not crop what it decodes");
@@ -543,6 +548,8 @@ sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
         return status;
     if (info.format != SLUICE_IMAGE_JPEG)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "only a JPEG can be cut");
+    if (sluice_file_orientation(pipeline, file->data, file->len) != 1)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "a JPEG that has to be turned is not cut");
     struct sluice_box box;
     const struct sluice_size size = {info.width, info.height};
     if (!sluice_file_crop_box(pipeline, &sample->key, size, &box))
@@ -550,11 +557,8 @@ sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
                            "the crop of an image of %u x %u pixels is "
                            "over the limit",
                            size.width, size.height);
-    const struct sluice_jpeg_crop_options options = {
-        .optimal_huffman = optimal_huffman,
-        .max_pixels = scratch->max_pixels,
-        .index = sluice_scratch_index(scratch, sample),
-    };
+    options.max_pixels = scratch->max_pixels;
+    options.index = sluice_scratch_index(scratch, sample);
     struct sluice_buf *crop;
     status =
         sluice_jpeg_crop(file->data, file->len, &box, &options, scratch->pool, &crop, NULL, err);
@@ -564,4 +568,29 @@ sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
     sample->data = crop;
     sample->is_jpeg_crop = true;
     return SLUICE_OK;
+}
+
+sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
+                                        struct sluice_scratch *scratch,
+                                        struct sluice_sample *sample, bool optimal_huffman,
+                                        uint32_t restart_interval, struct sluice_err *err)
+{
+    const struct sluice_jpeg_crop_options options = {
+        .optimal_huffman = optimal_huffman,
+        .restart_interval = restart_interval,
+    };
+    return cut_jpeg(pipeline, scratch, sample, options, err);
+}
+
+sluice_status sluice_pipeline_cut_for_gpu(const struct sluice_pipeline *pipeline,
+                                          struct sluice_scratch *scratch,
+                                          struct sluice_sample *sample, uint32_t restart_interval,
+                                          struct sluice_err *err)
+{
+    const struct sluice_jpeg_crop_options options = {
+        .restart_interval = restart_interval,
+        .allow_larger = true,
+        .route = SLUICE_JPEG_CROP_BY_OURS,
+    };
+    return cut_jpeg(pipeline, scratch, sample, options, err);
 }

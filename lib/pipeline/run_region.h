@@ -24,7 +24,13 @@ SLUICE_MUST_USE sluice_status sluice_make_result(const struct sluice_op *op,
                                                  struct sluice_size size, uint8_t **out,
                                                  struct sluice_buf **data, struct sluice_err *err);
 
-SLUICE_MUST_USE sluice_status sluice_run_decode(struct sluice_scratch *scratch,
+/* How a file has to be turned (image/orientation.h) if the pipeline makes images upright; else 1.
+ */
+uint32_t sluice_file_orientation(const struct sluice_pipeline *pipeline, const uint8_t *bytes,
+                                 size_t len);
+
+SLUICE_MUST_USE sluice_status sluice_run_decode(const struct sluice_pipeline *pipeline,
+                                                struct sluice_scratch *scratch,
                                                 struct sluice_sample *sample,
                                                 struct sluice_err *err);
 

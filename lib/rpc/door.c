@@ -59,7 +59,7 @@ struct door {
     unsigned num_open; /* no less than there are: some may have ended since the last look */
     uint64_t looked_ns;
     struct paused_host paused[MAX_PAUSED];
-    uint64_t refused, cut;
+    uint64_t refused[SLUICE_RPC_NUM_REFUSALS], cut;
     uint64_t logged_ns, logged_refused, logged_cut;
     struct host last_host; /* that was refused or cut, and why */
     const char *last_why;
@@ -118,11 +118,22 @@ static void find_next_once(void)
 
 /* --- all of the following under the lock --- */
 
+/* A number that tells a connection from the next one with its descriptor.  False: not a socket. */
+static bool inode_of(int fd, ino_t *inode)
+{
+    struct statx st;
+    /* Not fstat(), which ThreadSanitizer takes for a use of the descriptor: whoever has the number
+     * next, since gRPC closed it unseen, would seem to race with it. */
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &st) != 0 || !S_ISSOCK(st.stx_mode))
+        return false;
+    *inode = (ino_t)st.stx_ino;
+    return true;
+}
+
 static bool is_alive(int fd, const struct connection *connection)
 {
-    struct stat st;
-    return connection->door && fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode) &&
-           st.st_ino == connection->inode;
+    ino_t inode;
+    return connection->door && inode_of(fd, &inode) && inode == connection->inode;
 }
 
 static void forget(struct connection *connection)
@@ -190,24 +201,37 @@ static void pause_host(struct door *door, const struct host *host, uint64_t now_
     place->cut_ns = now_ns;
 }
 
-/* NULL: let in; else why not. */
-static const char *why_not(struct door *door, const struct host *host, uint64_t now_ns)
+/* In the place of a refusal. */
+#define LET_IN SLUICE_RPC_NUM_REFUSALS
+
+static const char *refusal_text(enum sluice_rpc_refusal refusal)
+{
+    static const char *const texts[] = {
+        [SLUICE_RPC_REFUSED_FULL] = "as many as --max-connections are there",
+        [SLUICE_RPC_REFUSED_HOST_FULL] =
+            "as many of this host as --max-connections-per-host are there",
+        [SLUICE_RPC_REFUSED_PAUSED] = "a connection of this host was cut just before",
+        [SLUICE_RPC_REFUSED_NO_DESCRIPTOR] = "no descriptor is left for it (ulimit -n)",
+    };
+    return texts[refusal];
+}
+
+static enum sluice_rpc_refusal why_not(struct door *door, const struct host *host, uint64_t now_ns)
 {
     if (is_paused(door, host, now_ns))
-        return "a connection of this host was cut just before";
+        return SLUICE_RPC_REFUSED_PAUSED;
     const struct door_limits *limits = &door->limits;
     for (int i = 0; i < 2; i++) {
         const bool is_full = limits->max_connections && door->num_open >= limits->max_connections;
         const bool is_host_full =
             limits->max_per_host && count_of(door, host) >= limits->max_per_host;
         if (!is_full && !is_host_full)
-            return NULL;
+            return LET_IN;
         if (i == 1 || now_ns - door->looked_ns < LOOK_NS)
-            return is_full ? "as many as --max-connections are there"
-                           : "as many of this host as --max-connections-per-host are there";
+            return is_full ? SLUICE_RPC_REFUSED_FULL : SLUICE_RPC_REFUSED_HOST_FULL;
         look(door, now_ns);
     }
-    return NULL;
+    return LET_IN;
 }
 
 /* --- what the log is told --- */
@@ -218,13 +242,22 @@ struct report {
     const char *why;
 };
 
+static uint64_t sum_refused(const struct door *door)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < SLUICE_RPC_NUM_REFUSALS; i++)
+        sum += door->refused[i];
+    return sum;
+}
+
 /* What the log has not been told yet. */
 static struct report take_report(struct door *door, uint64_t now_ns)
 {
-    const struct report report = {door->refused - door->logged_refused,
-                                  door->cut - door->logged_cut, door->last_host, door->last_why};
+    const uint64_t refused = sum_refused(door);
+    const struct report report = {refused - door->logged_refused, door->cut - door->logged_cut,
+                                  door->last_host, door->last_why};
     door->logged_ns = now_ns;
-    door->logged_refused = door->refused;
+    door->logged_refused = refused;
     door->logged_cut = door->cut;
     return report;
 }
@@ -321,27 +354,28 @@ static struct door *door_of(int fd)
 /* --- accept4 --- */
 
 /* Lets a new connection in, or says why not. */
-static const char *admit(struct door *door, int fd, const union address *peer, uint64_t now_ns)
+static enum sluice_rpc_refusal admit(struct door *door, int fd, const union address *peer,
+                                     uint64_t now_ns)
 {
     const struct host host = host_of(peer);
-    struct stat st;
-    if (fd >= (int)DOOR_MAX_DESCRIPTORS || fstat(fd, &st) != 0)
-        return "no descriptor is left for it";
+    ino_t inode;
+    if (fd >= (int)DOOR_MAX_DESCRIPTORS || !inode_of(fd, &inode))
+        return SLUICE_RPC_REFUSED_NO_DESCRIPTOR;
     struct connection *connection = &connections[fd];
     if (connection->door) /* the one that had this descriptor before has ended */
         forget(connection);
     const bool is_expected = door->expected_port && port_of(peer) == door->expected_port;
-    const char *why = is_expected ? NULL : why_not(door, &host, now_ns);
-    if (why)
+    const enum sluice_rpc_refusal why = is_expected ? LET_IN : why_not(door, &host, now_ns);
+    if (why != LET_IN)
         return why;
     if (is_expected)
         door->expected_port = 0;
-    *connection = (struct connection){.door = door, .inode = st.st_ino, .host = host};
+    *connection = (struct connection){.door = door, .inode = inode, .host = host};
     frame_watch_init(&connection->frames, now_ns);
     door->num_open++;
     if (end_of_known <= (unsigned)fd)
         end_of_known = (unsigned)fd + 1;
-    return NULL;
+    return LET_IN;
 }
 
 /* True if the connection was one of a server's and was refused. */
@@ -349,17 +383,17 @@ static bool is_refused(int fd, const union address *peer)
 {
     const uint64_t now_ns = sluice_clock_ns();
     struct report report = {0};
-    const char *why = NULL;
+    enum sluice_rpc_refusal why = LET_IN;
     pthread_mutex_lock(&lock);
     struct door *door = door_of(fd);
     if (door)
         why = admit(door, fd, peer, now_ns);
-    if (why) {
+    if (why != LET_IN) {
         const struct host host = host_of(peer);
-        report = note(door, &door->refused, &host, why, now_ns);
+        report = note(door, &door->refused[why], &host, refusal_text(why), now_ns);
     }
     pthread_mutex_unlock(&lock);
-    if (!why)
+    if (why == LET_IN)
         return false;
     log_report(&report);
     close(fd);
@@ -383,7 +417,8 @@ static bool refuse_with_reserve(int listener)
         close(fd);
         const struct host host = host_of(&peer);
         if (door)
-            report = note(door, &door->refused, &host, "no descriptor is left (ulimit -n)", now_ns);
+            report = note(door, &door->refused[SLUICE_RPC_REFUSED_NO_DESCRIPTOR], &host,
+                          refusal_text(SLUICE_RPC_REFUSED_NO_DESCRIPTOR), now_ns);
     }
     reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     pthread_mutex_unlock(&lock);
@@ -455,7 +490,7 @@ static bool is_flood(int fd, const struct msghdr *message, size_t len)
     struct report report = {0};
     pthread_mutex_lock(&lock);
     struct connection *connection = connections ? &connections[fd] : NULL;
-    if (connection && connection->door) {
+    if (connection && connection->door && !connection->door->limits.has_tls) {
         for (size_t i = 0; verdict == FRAMES_FINE && len > 0 && i < message->msg_iovlen; i++) {
             const struct iovec *part = &message->msg_iov[i];
             const size_t n = part->iov_len < len ? part->iov_len : len;
@@ -577,11 +612,20 @@ bool door_has_seen_expected(struct door *door)
     return has_seen;
 }
 
-struct door_counts door_read(struct door *door)
+struct sluice_rpc_connections door_read(struct door *door)
 {
     pthread_mutex_lock(&lock);
     look(door, sluice_clock_ns());
-    const struct door_counts counts = {door->num_open, door->refused, door->cut};
+    struct sluice_rpc_connections counts = {.open = door->num_open, .cut = door->cut};
+    memcpy(counts.refused, door->refused, sizeof(counts.refused));
     pthread_mutex_unlock(&lock);
     return counts;
+}
+
+uint64_t door_num_refused(struct door *door)
+{
+    pthread_mutex_lock(&lock);
+    const uint64_t refused = sum_refused(door);
+    pthread_mutex_unlock(&lock);
+    return refused;
 }

@@ -2,6 +2,7 @@
 #define SLUICE_RPC_DOOR_H
 
 #include "base/error.h"
+#include "rpc/rpc_server.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +17,7 @@
  *
  *     accept4   refuses connections above a limit (in all, of one address, out of descriptors), and
  *               never fails but for want of a connection or at the listener's end
- *     recvmsg   cuts connections that flood (frame_watch.h)
+ *     recvmsg   cuts connections that flood (frame_watch.h), unless they are encrypted
  *
  * Sockets of others pass through.  A connection is known by its descriptor and its socket's inode,
  * so that nobody needs to say when it ends.
@@ -27,6 +28,7 @@ struct door;
 
 struct door_limits {
     unsigned max_connections, max_per_host; /* 0: no limit; a host: an IPv4 address, an IPv6 /64 */
+    bool has_tls; /* what comes is encrypted: floods of frames cannot be told */
 };
 
 /* Does gRPC call these functions at all?  It does where they are the program's, and where gRPC is
@@ -55,10 +57,7 @@ bool door_has_seen_expected(struct door *door);
 /* Tells the log what it has not been told: of many refusals it hears at most once a second. */
 void door_report(struct door *door);
 
-struct door_counts {
-    unsigned open;         /* now */
-    uint64_t refused, cut; /* since the start */
-};
-struct door_counts door_read(struct door *door);
+struct sluice_rpc_connections door_read(struct door *door); /* looks at each connection */
+uint64_t door_num_refused(struct door *door);
 
 #endif

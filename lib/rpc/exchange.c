@@ -7,6 +7,7 @@
 #include <grpc/slice.h>
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,10 +186,19 @@ static void *run_queue(void *arg)
     return NULL;
 }
 
+/* A thread names itself: to name another one is to write a file of /proc. */
+static void *queue_main(void *arg)
+{
+    const struct rpc_queue *queue = arg;
+    pthread_setname_np(pthread_self(), queue->name);
+    return run_queue(arg);
+}
+
 sluice_status rpc_queue_start(struct rpc_queue *queue, const char *name, struct sluice_err *err)
 {
     queue->cq = grpc_completion_queue_create_for_next(NULL);
-    const int error = pthread_create(&queue->thread, NULL, run_queue, queue);
+    (void)snprintf(queue->name, sizeof(queue->name), "%s", name);
+    const int error = pthread_create(&queue->thread, NULL, queue_main, queue);
     if (error) {
         grpc_completion_queue_shutdown(queue->cq);
         run_queue(queue);
@@ -196,7 +206,6 @@ sluice_status rpc_queue_start(struct rpc_queue *queue, const char *name, struct 
         queue->cq = NULL;
         return sluice_fail(err, SLUICE_E_IO, "cannot start a thread: %s", strerror(error));
     }
-    pthread_setname_np(queue->thread, name);
     return SLUICE_OK;
 }
 

@@ -39,6 +39,7 @@ struct rpc_tag {
 struct rpc_queue {
     grpc_completion_queue *cq;
     pthread_t thread;
+    char name[16]; /* of the thread */
 
     /* See rpc_server.h.  Set before the thread starts. */
     uint64_t (*pace)(void *ctx, void *client, size_t bytes);

@@ -2,11 +2,14 @@
 
 #include "base/log.h"
 
+#include <grpc/grpc.h>
 #include <grpc/slice.h>
 #include <grpc/slice_buffer.h>
 #include <grpc/support/log.h>
 
+#include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,9 +38,41 @@ static void take_log_line(gpr_log_func_args *args)
     }
 }
 
+/* By default gRPC 1.51 doubles what it reads at once whenever a read was full, without a limit,
+ * into slices of 64 kB: once it fell behind, it takes in megabytes before it hands anything on, and
+ * by then no cache holds their beginning.  With this gRPC experiment off,
+ * GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE limits a read.  Only the environment says so, which it reads in
+ * its first grpc_init(); a child of this process, or another gRPC in it, is not to have it from us.
+ * Other versions have other experiments. */
+static void start_without_read_chunks(void)
+{
+    static const char name[] = "GRPC_EXPERIMENTS", measured_core[] = "29.";
+    const bool is_ours =
+        !getenv(name) && strncmp(grpc_version_string(), measured_core, strlen(measured_core)) == 0;
+    if (is_ours)
+        setenv(name, "-tcp_read_chunks", 0);
+    grpc_init();
+    if (is_ours)
+        unsetenv(name);
+}
+
+/* absl::SetMutexDeadlockDetectionMode(kIgnore), by the name that it has in Debian 12.  Built
+ * without NDEBUG there, gRPC's mutexes otherwise enter every lock in one graph of the process, 5 %
+ * of the CPU time of receiving.  With another absl the symbol is not found. */
+static void do_not_look_for_deadlocks(void)
+{
+    void (*set_detection)(int mode);
+    void *found = dlsym(RTLD_DEFAULT,
+                        "_ZN4absl7debian329SetMutexDeadlockDetectionModeENS0_15OnDeadlockCycleE");
+    memcpy(&set_detection, &found, sizeof(found)); /* C has no cast between the two */
+    if (set_detection)
+        set_detection(0);
+}
+
 static void init(void)
 {
-    grpc_init();
+    do_not_look_for_deadlocks();
+    start_without_read_chunks();
     /* If the user asked the library for its log, it is left as it is. */
     if (!getenv("GRPC_VERBOSITY") && !getenv("GRPC_TRACE"))
         gpr_set_log_function(take_log_line);

@@ -14,8 +14,10 @@
  *
  * Threads: any. */
 
-/* Starts the library once per process.  It is never stopped: received bytes, which are the
- * library's, may outlive every channel and server. */
+/* Starts the library once per process, for its time alone with GRPC_EXPERIMENTS in the environment
+ * where that is unset; and turns off what its mutexes do in search of deadlocks, where it can.  It
+ * is never stopped: received bytes, which are the library's, may outlive every channel and server.
+ */
 void rpc_library_init(void);
 
 /* Returns and clears the library's last error message on this thread; "" if there is none. */
@@ -25,7 +27,7 @@ const char *rpc_library_complaint(void);
 #define RPC_WRITE_BUFFER_BYTES (512 << 10)
 
 /* For GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE: how much one read of the socket takes, into one slice;
- * needs sluice_rpc_process_init().  Less costs more system calls; with more, the beginning has left
+ * needs rpc_library_init().  Less costs more system calls; with more, the beginning has left
  * the core's cache before the payload is gathered from it. */
 #define RPC_READ_BYTES (256 << 10)
 

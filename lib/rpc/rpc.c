@@ -1,10 +1,6 @@
 #include "rpc/rpc.h"
 
-#include <grpc/grpc.h>
-
-#include <dlfcn.h>
 #include <malloc.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *sluice_rpc_code_name(enum sluice_rpc_code code)
@@ -107,6 +103,11 @@ enum sluice_rpc_code sluice_rpc_code_from_status(sluice_status status)
     return SLUICE_RPC_INTERNAL;
 }
 
+/* A server of TLS closes a connection without, or without a certificate that it trusts. */
+#define CLOSED_AT_ONCE                                                                             \
+    "the connection is closed at once: it wants TLS (--tls), or another certificate than this "    \
+    "client's (--cert, --key), or takes no more connections; or it is another program"
+
 const char *sluice_rpc_why_unreachable(enum sluice_rpc_code code, const char *text)
 {
     /* What the gRPC C core writes (1.51); the first that is found counts. */
@@ -114,6 +115,17 @@ const char *sluice_rpc_why_unreachable(enum sluice_rpc_code code, const char *te
         const char *mark, *why;
     } reasons[] = {
         {"DNS resolution failed", "the name does not resolve"},
+        {"certificate verify failed",
+         "its certificate is not of a CA that is known here, or has expired: check --ca FILE, both "
+         "machines' clocks, and that this is your server"},
+        {"is not in peer certificate",
+         "its certificate is for another name: check --host, or say with --server-name which name "
+         "the certificate has"},
+        {"wrong version number", "it does not speak TLS: leave --tls out, or give offload_server "
+                                 "--tls-cert and --tls-key"},
+        {"Could not get default pem root certs", "this system has no CAs: give --ca FILE"},
+        {"Ssl handshake failed", "the TLS handshake failed: check that both sides have TLS 1.2 or "
+                                 "newer, and --cert and --key if the server wants them"},
         {"Connection refused", "connection refused: is offload_server running there?"},
         {"is unreachable", "no route leads to this address"},
         {"No route to host", "no route leads to this address"},
@@ -124,10 +136,8 @@ const char *sluice_rpc_why_unreachable(enum sluice_rpc_code code, const char *te
         {"imed out", "no answer: is that host up, and the port open to this one?"},
         {"handshaker shutdown", "no answer: is that host up, and the port open to this one?"},
         {"Timeout occurred", "no answer: is that host up, and the port open to this one?"},
-        {"Socket closed", "the connection is closed at once: another program (TLS?), or a server "
-                          "that takes no more connections"},
-        {"Connection reset", "the connection is closed at once: another program (TLS?), or a "
-                             "server that takes no more connections"},
+        {"Socket closed", CLOSED_AT_ONCE},
+        {"Connection reset", CLOSED_AT_ONCE},
     };
     /* The name's resolution counts, too. */
     if (code == SLUICE_RPC_DEADLINE_EXCEEDED)
@@ -147,24 +157,6 @@ void sluice_rpc_process_init(void)
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     mallopt(M_TOP_PAD, 16 << 20);
-
-    /* By default gRPC 1.51 doubles what it reads at once whenever a read was full, without a
-     * limit, into slices of 64 kB: once it fell behind, it takes in megabytes before it hands
-     * anything on, and by then no cache holds their beginning.  With this gRPC experiment off,
-     * GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE limits a read.  Other versions have other experiments. */
-    static const char measured_core[] = "29.";
-    if (strncmp(grpc_version_string(), measured_core, strlen(measured_core)) == 0)
-        setenv("GRPC_EXPERIMENTS", "-tcp_read_chunks", 0);
-
-    /* absl::SetMutexDeadlockDetectionMode(kIgnore), by the name that it has in Debian 12.  Built
-     * without NDEBUG there, gRPC's mutexes otherwise enter every lock in one graph of the process,
-     * 5 % of the CPU time of receiving.  With another absl the symbol is not found. */
-    void (*set_detection)(int mode);
-    void *found = dlsym(RTLD_DEFAULT,
-                        "_ZN4absl7debian329SetMutexDeadlockDetectionModeENS0_15OnDeadlockCycleE");
-    memcpy(&set_detection, &found, sizeof(found)); /* C has no cast between the two */
-    if (set_detection)
-        set_detection(0);
 }
 
 enum sluice_rpc_code sluice_rpc_code_of_request(sluice_status status)

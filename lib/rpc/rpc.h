@@ -3,8 +3,6 @@
 
 #include "base/error.h"
 
-#include <stdint.h>
-
 /* What client and server share of the gRPC C core, without its headers: the
  * library's start and stop, status codes, and how they map to ours.
  *
@@ -49,11 +47,20 @@ enum sluice_rpc_code sluice_rpc_code_of_request(sluice_status status);
  * that can be said.  Lives for ever. */
 const char *sluice_rpc_why_unreachable(enum sluice_rpc_code code, const char *text);
 
-/* Once per process, before threads start and before the library does.  Tunes malloc for megabyte
- * messages that come and go (M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD): without it glibc
- * gives the heap back and faults it in again all the time.  And bounds what gRPC reads at once,
- * for which gRPC 1.51 takes an environment variable (GRPC_EXPERIMENTS; one that is set stays),
- * and turns off what its mutexes do in search of deadlocks, where it can. */
+/* Files in PEM; borrowed as long as what they were given to. */
+struct sluice_rpc_server_tls {
+    const char *cert, *key;
+    const char *client_ca; /* clients must show a certificate of it; NULL: they need none */
+};
+struct sluice_rpc_client_tls {
+    const char *ca;          /* NULL: those of the system */
+    const char *cert, *key;  /* for a server that wants one; NULL: none */
+    const char *server_name; /* of the server's certificate; NULL: the host of the target */
+};
+
+/* For a program's main, before threads start: tunes malloc for megabyte messages that come and go
+ * (M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD).  Without it glibc gives the heap back and faults
+ * it in again.  Not for libsluice, whose process belongs to others. */
 void sluice_rpc_process_init(void);
 
 #endif

@@ -1,5 +1,9 @@
 #include "rpc/rpc_client.h"
 
+#include "base/host_port.h"
+#include "base/log.h"
+#include "crypto/secret.h"
+#include "rpc/credentials.h"
 #include "rpc/exchange.h"
 #include "rpc/grpc_library.h"
 
@@ -10,6 +14,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,11 +37,14 @@ struct live_call {
 struct sluice_rpc_channel {
     pthread_mutex_t lock;
     grpc_channel *channel;
+    struct sluice_secret *token; /* NULL: none */
     struct live_call *live;
     bool is_stopped;
 
     struct rpc_queue queue; /* constant from here */
-    char *target;
+    char *target, *token_file;
+    struct sluice_rpc_client_tls tls; /* its texts owned */
+    bool has_tls;
     int max_receive_bytes, keepalive_ms;
 };
 
@@ -97,7 +105,68 @@ static grpc_call *create_call(struct sluice_rpc_channel *channel, const char *pa
     return call;
 }
 
-static grpc_channel *create_channel(const struct sluice_rpc_channel *channel)
+/* What a call says of who makes it. */
+struct caller {
+    grpc_metadata field;
+    size_t count; /* 0: nothing */
+};
+
+static void caller_init(struct sluice_rpc_channel *channel, struct caller *caller)
+{
+    char text[sizeof("Bearer ") + SLUICE_TOKEN_MAX];
+    memset(caller, 0, sizeof(*caller));
+    pthread_mutex_lock(&channel->lock);
+    const bool has_token = channel->token != NULL;
+    if (has_token)
+        snprintf(text, sizeof(text), "Bearer %s", channel->token->text);
+    pthread_mutex_unlock(&channel->lock);
+    if (!has_token)
+        return;
+    caller->field.key = grpc_slice_from_static_string("authorization");
+    caller->field.value = grpc_slice_from_copied_string(text);
+    caller->count = 1;
+    sluice_secret_wipe(text, sizeof(text));
+}
+
+static void caller_clear(struct caller *caller)
+{
+    if (caller->count)
+        grpc_slice_unref(caller->field.value);
+    caller->count = 0;
+}
+
+static sluice_status read_token(const struct sluice_rpc_channel *channel,
+                                struct sluice_secret **token, struct sluice_err *err)
+{
+    static const char variable[] = "SLUICE_TOKEN";
+    const char *given = channel->token_file ? NULL : getenv(variable);
+    struct sluice_secret *read = NULL;
+    sluice_status status = SLUICE_OK;
+    if (channel->token_file) {
+        status = sluice_secret_read(channel->token_file, 2 * (size_t)SLUICE_TOKEN_MAX, &read, err);
+    } else if (given && given[0]) {
+        status = sluice_secret_create(strlen(given), &read, err);
+        if (status == SLUICE_OK)
+            memcpy(read->text, given, read->len);
+    }
+    struct sluice_err why = {0};
+    if (status == SLUICE_OK && read && sluice_secret_trim_token(read, &why) != SLUICE_OK)
+        status = sluice_fail(err, SLUICE_E_INVALID, "%s: %s",
+                             channel->token_file ? channel->token_file : variable, why.text);
+    if (status == SLUICE_OK && read && !channel->has_tls && !sluice_is_loopback(channel->target))
+        status = sluice_fail(err, SLUICE_E_INVALID,
+                             "the token is not sent to %s: anybody on the way could read it "
+                             "without TLS (--tls)",
+                             channel->target);
+    if (status == SLUICE_OK)
+        *token = read;
+    else
+        sluice_secret_destroy(read);
+    return status;
+}
+
+static sluice_status create_channel(struct sluice_rpc_channel *channel, grpc_channel **made,
+                                    struct sluice_secret **token, struct sluice_err *err)
 {
     grpc_arg args[] = {
         {.type = GRPC_ARG_STRING,
@@ -123,12 +192,60 @@ static grpc_channel *create_channel(const struct sluice_rpc_channel *channel)
         rpc_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
         rpc_arg(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1),
         rpc_arg(GRPC_ARG_ENABLE_RETRIES, 0),
+        {.type = GRPC_ARG_STRING,
+         .key = (char *)GRPC_SSL_TARGET_NAME_OVERRIDE_ARG,
+         .value.string = (char *)channel->tls.server_name},
     };
-    const grpc_channel_args channel_args = {SLUICE_ARRAY_LEN(args), args};
-    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
-    grpc_channel *made = grpc_channel_create(channel->target, credentials, &channel_args);
+    const size_t num_args = SLUICE_ARRAY_LEN(args) - (channel->tls.server_name ? 0 : 1);
+    const grpc_channel_args channel_args = {num_args, args};
+    grpc_channel_credentials *credentials = NULL;
+    sluice_status status = read_token(channel, token, err);
+    if (status == SLUICE_OK)
+        status = rpc_client_credentials(channel->has_tls ? &channel->tls : NULL, &credentials, err);
+    if (status != SLUICE_OK) {
+        sluice_secret_destroy(*token);
+        *token = NULL;
+        return status;
+    }
+    *made = grpc_channel_create(channel->target, credentials, &channel_args);
     grpc_channel_credentials_release(credentials);
-    return made;
+    return SLUICE_OK;
+}
+
+/* NULL stays NULL; false: no memory. */
+static bool copy_text(const char *text, char **copy)
+{
+    *copy = text ? strdup(text) : NULL;
+    return *copy || !text;
+}
+
+static bool copy_texts(struct sluice_rpc_channel *channel,
+                       const struct sluice_rpc_channel_options *options)
+{
+    static const struct sluice_rpc_client_tls none;
+    const struct sluice_rpc_client_tls *tls = options->tls ? options->tls : &none;
+    channel->has_tls = options->tls != NULL;
+    return copy_text(options->target, &channel->target) &&
+           copy_text(options->token_file, &channel->token_file) &&
+           copy_text(tls->ca, (char **)&channel->tls.ca) &&
+           copy_text(tls->cert, (char **)&channel->tls.cert) &&
+           copy_text(tls->key, (char **)&channel->tls.key) &&
+           copy_text(tls->server_name, (char **)&channel->tls.server_name);
+}
+
+/* What is there, of a channel whose library part is gone. */
+static void free_channel(struct sluice_rpc_channel *channel)
+{
+    rpc_queue_stop(&channel->queue);
+    sluice_secret_destroy(channel->token);
+    pthread_mutex_destroy(&channel->lock);
+    free((char *)channel->tls.ca);
+    free((char *)channel->tls.cert);
+    free((char *)channel->tls.key);
+    free((char *)channel->tls.server_name);
+    free(channel->token_file);
+    free(channel->target);
+    free(channel);
 }
 
 sluice_status sluice_rpc_channel_create(const struct sluice_rpc_channel_options *options,
@@ -140,16 +257,7 @@ sluice_status sluice_rpc_channel_create(const struct sluice_rpc_channel_options 
     struct sluice_rpc_channel *channel = calloc(1, sizeof(*channel));
     if (!channel)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a channel");
-    channel->target = strdup(options->target);
-    const sluice_status status =
-        channel->target ? rpc_queue_start(&channel->queue, "rpc-client", err)
-                        : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a channel");
-    if (status != SLUICE_OK) {
-        free(channel->target);
-        free(channel);
-        return status;
-    }
-
+    pthread_mutex_init(&channel->lock, NULL);
     const size_t max_receive = options->max_receive_bytes ? options->max_receive_bytes : 64u << 20;
     unsigned keepalive_ms = options->keepalive_ms ? options->keepalive_ms : KEEPALIVE_MS;
     if (keepalive_ms < MIN_KEEPALIVE_MS)
@@ -158,10 +266,18 @@ sluice_status sluice_rpc_channel_create(const struct sluice_rpc_channel_options 
         keepalive_ms = INT32_MAX;
     channel->max_receive_bytes = max_receive > INT32_MAX ? INT32_MAX : (int)max_receive;
     channel->keepalive_ms = (int)keepalive_ms;
-    pthread_mutex_init(&channel->lock, NULL);
-    channel->channel = create_channel(channel);
-    *out = channel;
-    return SLUICE_OK;
+    sluice_status status = copy_texts(channel, options)
+                               ? SLUICE_OK
+                               : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a channel");
+    if (status == SLUICE_OK)
+        status = rpc_queue_start(&channel->queue, "rpc-client", err);
+    if (status == SLUICE_OK)
+        status = create_channel(channel, &channel->channel, &channel->token, err);
+    if (status == SLUICE_OK)
+        *out = channel;
+    else
+        free_channel(channel);
+    return status;
 }
 
 void sluice_rpc_channel_destroy(struct sluice_rpc_channel *channel)
@@ -170,20 +286,26 @@ void sluice_rpc_channel_destroy(struct sluice_rpc_channel *channel)
         return;
     assert(!rpc_queue_is_current(&channel->queue));
     grpc_channel_destroy(channel->channel);
-    rpc_queue_stop(&channel->queue);
-    pthread_mutex_destroy(&channel->lock);
-    free(channel->target);
-    free(channel);
+    free_channel(channel);
 }
 
 void sluice_rpc_channel_renew(struct sluice_rpc_channel *channel)
 {
-    grpc_channel *made = create_channel(channel);
+    grpc_channel *made = NULL;
+    struct sluice_secret *token = NULL;
+    struct sluice_err err = {0};
+    if (create_channel(channel, &made, &token, &err) != SLUICE_OK) {
+        sluice_log(SLUICE_LOG_WARN, "certificates and token stay those of before: %s", err.text);
+        return;
+    }
     pthread_mutex_lock(&channel->lock);
     grpc_channel *old = channel->channel;
+    struct sluice_secret *old_token = channel->token;
     channel->channel = made;
+    channel->token = token;
     pthread_mutex_unlock(&channel->lock);
     grpc_channel_destroy(old);
+    sluice_secret_destroy(old_token);
 }
 
 /* --- unary --- */
@@ -222,9 +344,13 @@ sluice_status sluice_rpc_unary(struct sluice_rpc_channel *channel, const char *p
     grpc_status_code status_code = GRPC_STATUS_UNKNOWN;
     grpc_slice details = grpc_empty_slice();
 
+    struct caller caller;
+    caller_init(channel, &caller);
     grpc_op ops[6];
     memset(ops, 0, sizeof(ops));
     ops[0].op = GRPC_OP_SEND_INITIAL_METADATA;
+    ops[0].data.send_initial_metadata.count = caller.count;
+    ops[0].data.send_initial_metadata.metadata = &caller.field;
     ops[1].op = GRPC_OP_SEND_MESSAGE;
     ops[1].data.send_message.send_message = out;
     ops[2].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;
@@ -270,6 +396,7 @@ sluice_status sluice_rpc_unary(struct sluice_rpc_channel *channel, const char *p
 
     remove_live(channel, &live);
     grpc_call_unref(call);
+    caller_clear(&caller);
     grpc_slice_unref(details);
     grpc_metadata_array_destroy(&initial);
     grpc_metadata_array_destroy(&trailing);
@@ -289,6 +416,7 @@ struct sluice_rpc_stream {
     struct live_call live;
     struct sluice_rpc_stream_events events;
     struct rpc_tag open_tag, status_tag;
+    struct caller caller;
     grpc_metadata_array initial, trailing;
     grpc_status_code status_code;
     grpc_slice details;
@@ -311,6 +439,7 @@ static void unref_stream(struct sluice_rpc_stream *stream)
     remove_live(stream->channel, &stream->live);
     exchange_release(&stream->exchange);
     exchange_clear(&stream->exchange);
+    caller_clear(&stream->caller);
     grpc_slice_unref(stream->details);
     grpc_metadata_array_destroy(&stream->initial);
     grpc_metadata_array_destroy(&stream->trailing);
@@ -332,6 +461,8 @@ static void begin_stream(struct exchange *x)
 
     memset(ops, 0, sizeof(ops));
     ops[0].op = GRPC_OP_SEND_INITIAL_METADATA;
+    ops[0].data.send_initial_metadata.count = stream->caller.count;
+    ops[0].data.send_initial_metadata.metadata = &stream->caller.field;
     ops[1].op = GRPC_OP_RECV_INITIAL_METADATA;
     ops[1].data.recv_initial_metadata.recv_initial_metadata = &stream->initial;
     exchange_start(x, ops, 2, &stream->open_tag);
@@ -400,6 +531,7 @@ sluice_status sluice_rpc_stream_open(struct sluice_rpc_channel *channel, const c
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a stream");
     exchange_init(&stream->exchange, &client_side, &channel->queue);
     stream->exchange.call = create_call(channel, path, timeout_ms);
+    caller_init(channel, &stream->caller);
     stream->events = *events;
     stream->open_tag.fn = on_opened;
     stream->status_tag.fn = on_status;

@@ -6,7 +6,6 @@
 #include "rpc/rpc.h"
 
 #include <stddef.h>
-#include <stdint.h>
 
 /* The client of rpc_server: a channel to one address, unary calls that block, streams with
  * callbacks.
@@ -28,7 +27,15 @@ struct sluice_rpc_channel_options {
     const char *target;       /* "host:port" */
     size_t max_receive_bytes; /* 0: 64 MiB */
     unsigned keepalive_ms;    /* ping when idle this long; 0: 20,000; at least 1,000 */
+    const struct sluice_rpc_client_tls *tls; /* NULL: not encrypted; copied, with its texts */
+    /* Every call carries the token that is in this file; NULL: that of the variable SLUICE_TOKEN,
+     * or none.  Copied. */
+    const char *token_file;
 };
+
+/* The certificates and the token are read here and at each renewal.  SLUICE_E_INVALID: among
+ * others, for a token that would go to another machine in the clear: it goes over TLS, or to this
+ * machine's own addresses. */
 
 SLUICE_MUST_USE sluice_status
 sluice_rpc_channel_create(const struct sluice_rpc_channel_options *options,
@@ -38,7 +45,8 @@ void sluice_rpc_channel_destroy(struct sluice_rpc_channel *channel);
 
 /* Calls from now on get a new connection; those under way go on with theirs.  For a client whose
  * call failed: a bit that flips in the headers of a call stays in the connection's table of headers
- * (HPACK, RFC 7541) and spoils each later call in the same way. */
+ * (HPACK, RFC 7541) and spoils each later call in the same way.  Certificates and the token are
+ * read again; if they do not do any more, a line in the log says so, and those of before stay. */
 void sluice_rpc_channel_renew(struct sluice_rpc_channel *channel);
 /* Ends every call on the channel with CANCELLED, those under way and all later ones.  Waits for
  * nothing. */

@@ -4,6 +4,7 @@
 #include "base/cond.h"
 #include "base/host_port.h"
 #include "base/log.h"
+#include "rpc/credentials.h"
 #include "rpc/door.h"
 #include "rpc/exchange.h"
 #include "rpc/grpc_library.h"
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Before the listener closes, new calls are answered UNAVAILABLE for this long.  Afterwards the
  * library cancels them, and the client cannot tell why. */
@@ -61,6 +63,7 @@ struct sluice_rpc_call {
     char *peer;
     int is_cancelled;
     bool is_refused;
+    void *grant;          /* of admit() */
     bool is_last_of_kind; /* no memory for its successor: it is used again */
 
     void *state;
@@ -76,8 +79,12 @@ struct sluice_rpc_server {
     size_t num_methods;
     void *ctx;
     char *listen;
-    void *(*pace_join)(void *ctx, const char *peer);
+    void *(*pace_join)(void *ctx, const char *peer, void *grant);
     void (*pace_leave)(void *ctx, void *client);
+    enum sluice_rpc_code (*admit)(void *ctx, const struct sluice_rpc_caller *caller, void **grant,
+                                  struct sluice_err *why);
+    void (*release)(void *ctx, void *grant, const char *peer);
+    struct rpc_identity *identity; /* NULL: no TLS */
     int port;
     struct door *door;
 
@@ -187,6 +194,54 @@ static void on_new(struct rpc_tag *tag, bool ok)
     exchange_begin(&call->exchange);
 }
 
+/* The one `authorization: Bearer ...`; two of them are as good as none. */
+static void find_token(const grpc_metadata_array *metadata, struct sluice_rpc_caller *caller)
+{
+    static const char scheme[] = "Bearer ";
+    const size_t skipped = sizeof(scheme) - 1;
+    unsigned count = 0;
+    for (size_t i = 0; i < metadata->count; i++) {
+        const grpc_slice *value = &metadata->metadata[i].value;
+        if (grpc_slice_str_cmp(metadata->metadata[i].key, "authorization") != 0)
+            continue;
+        count++;
+        if (GRPC_SLICE_LENGTH(*value) < skipped ||
+            strncasecmp((const char *)GRPC_SLICE_START_PTR(*value), scheme, skipped) != 0)
+            continue;
+        caller->token = GRPC_SLICE_START_PTR(*value) + skipped;
+        caller->token_len = GRPC_SLICE_LENGTH(*value) - skipped;
+    }
+    if (count != 1)
+        caller->token = NULL;
+}
+
+static void find_certificate(const grpc_call *call, char *name, size_t room)
+{
+    grpc_auth_context *context = grpc_call_auth_context((grpc_call *)call);
+    grpc_auth_property_iterator names =
+        grpc_auth_context_find_properties_by_name(context, GRPC_X509_CN_PROPERTY_NAME);
+    const grpc_auth_property *found = grpc_auth_property_iterator_next(&names);
+    if (found)
+        snprintf(name, room, "%.*s", (int)found->value_length, found->value);
+    grpc_auth_context_release(context);
+}
+
+/* Ends the call unless its caller may make it. */
+static void ask_to_admit(struct sluice_rpc_call *call)
+{
+    const struct sluice_rpc_server *server = call->server;
+    char certificate[128] = "";
+    struct sluice_rpc_caller caller = {
+        .path = call->method->path, .peer = call->peer, .certificate = certificate};
+    find_token(&call->metadata, &caller);
+    if (server->identity)
+        find_certificate(call->exchange.call, certificate, sizeof(certificate));
+    struct sluice_err why = {0};
+    const enum sluice_rpc_code code = server->admit(server->ctx, &caller, &call->grant, &why);
+    if (code != SLUICE_RPC_OK)
+        refuse(call, code, why.text);
+}
+
 static void begin_call(struct exchange *x)
 {
     struct sluice_rpc_call *call = call_of(x);
@@ -201,8 +256,12 @@ static void begin_call(struct exchange *x)
     const struct sluice_rpc_method *method = call->method;
     void *ctx = call->server->ctx;
     call->peer = grpc_call_get_peer(x->call);
+    if (call->server->admit)
+        ask_to_admit(call);
+    if (call->is_refused)
+        return;
     if (call->server->pace_join)
-        x->pace_client = call->server->pace_join(ctx, call->peer);
+        x->pace_client = call->server->pace_join(ctx, call->peer, call->grant);
     if (method->on_open)
         method->on_open(ctx, call);
     if (!method->is_unary)
@@ -271,6 +330,9 @@ static void end_call(struct exchange *x)
     if (x->pace_client && server->pace_leave)
         server->pace_leave(server->ctx, x->pace_client);
     x->pace_client = NULL;
+    if (call->grant)
+        server->release(server->ctx, call->grant, call->peer);
+    call->grant = NULL;
     struct rpc_queue *queue = x->queue;
     if (call->is_last_of_kind) {
         /* It was refused, so no handler has seen it. */
@@ -312,6 +374,11 @@ void *sluice_rpc_call_state(struct sluice_rpc_call *call)
 const char *sluice_rpc_call_peer(struct sluice_rpc_call *call)
 {
     return call->peer ? call->peer : "";
+}
+
+void *sluice_rpc_call_grant(struct sluice_rpc_call *call)
+{
+    return call->grant;
 }
 
 struct sluice_rpc_call *sluice_rpc_call_ref(struct sluice_rpc_call *call)
@@ -469,6 +536,7 @@ static void free_server(struct sluice_rpc_server *server)
         grpc_server_destroy(server->server);
     for (unsigned i = 0; server->queues && i < server->num_queues; i++)
         rpc_queue_stop(&server->queues[i]);
+    rpc_identity_destroy(server->identity);
     door_close(server->door);
     free(server->listen);
     free(server->queues);
@@ -501,7 +569,9 @@ static sluice_status listen_on(struct sluice_rpc_server *server, const char *giv
         address = written;
     }
     (void)rpc_library_complaint();
-    grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
+    grpc_server_credentials *credentials = server->identity
+                                               ? rpc_identity_credentials(server->identity)
+                                               : grpc_insecure_server_credentials_create();
     server->port = grpc_server_add_http2_port(server->server, address, credentials);
     grpc_server_credentials_release(credentials);
     if (server->port > 0) {
@@ -532,6 +602,8 @@ sluice_status sluice_rpc_server_create(const struct sluice_rpc_server_options *o
     server->ctx = options->ctx;
     server->pace_join = options->pace_join;
     server->pace_leave = options->pace_leave;
+    server->admit = options->admit;
+    server->release = options->release;
     server->stop_tag.fn = on_stopped;
     server->num_queues = options->num_threads;
     server->queues = calloc(server->num_queues, sizeof(*server->queues));
@@ -541,7 +613,13 @@ sluice_status sluice_rpc_server_create(const struct sluice_rpc_server_options *o
     sluice_status status = SLUICE_OK;
     if (!server->queues || !server->handles || !server->listen)
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server");
-    const struct door_limits limits = {options->max_connections, options->max_connections_per_host};
+    if (status == SLUICE_OK && options->tls) {
+        const struct sluice_tls_files files = {
+            .cert = options->tls->cert, .key = options->tls->key, .ca = options->tls->client_ca};
+        status = rpc_identity_create(&files, &server->identity, err);
+    }
+    const struct door_limits limits = {options->max_connections, options->max_connections_per_host,
+                                       options->tls != NULL};
     if (status == SLUICE_OK)
         status = door_open(&limits, &server->door, err);
     for (unsigned i = 0; status == SLUICE_OK && i < server->num_queues; i++) {
@@ -617,12 +695,32 @@ bool sluice_rpc_server_can_limit(void)
 
 struct sluice_rpc_connections sluice_rpc_server_connections(struct sluice_rpc_server *server)
 {
-    const struct door_counts counts = door_read(server->door);
-    return (struct sluice_rpc_connections){counts.open, counts.refused, counts.cut};
+    return door_read(server->door);
+}
+
+uint64_t sluice_rpc_server_num_refused(struct sluice_rpc_server *server)
+{
+    return door_num_refused(server->door);
 }
 
 sluice_status sluice_rpc_server_check(struct sluice_rpc_server *server, unsigned timeout_ms,
                                       struct sluice_err *err)
 {
-    return self_check(server->listen, server->port, server->door, timeout_ms, err);
+    const struct self_check_target target = {
+        .listen = server->listen,
+        .port = server->port,
+        .has_tls = server->identity != NULL,
+        .door = server->door,
+    };
+    return self_check(&target, timeout_ms, err);
+}
+
+int64_t sluice_rpc_server_certificate_end(struct sluice_rpc_server *server)
+{
+    return server->identity ? rpc_identity_certificate_end(server->identity) : 0;
+}
+
+sluice_status sluice_rpc_server_reload(struct sluice_rpc_server *server, struct sluice_err *err)
+{
+    return server->identity ? rpc_identity_reload(server->identity, err) : SLUICE_OK;
 }

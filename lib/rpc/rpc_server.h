@@ -46,6 +46,16 @@ struct sluice_rpc_method {
     void (*on_done)(void *ctx, struct sluice_rpc_call *call);
 };
 
+/* Who calls, before the call's handler sees it; borrowed for the time of the callback. */
+struct sluice_rpc_caller {
+    const char *path;        /* the method */
+    const char *peer;        /* as sluice_rpc_call_peer() */
+    const char *certificate; /* common name in the client's certificate; "": it has shown none */
+    /* What stands after "Bearer " in the call's only `authorization` field; NULL: no such thing. */
+    const void *token;
+    size_t token_len;
+};
+
 struct sluice_rpc_server_options {
     /* base/host_port.h, or "unix:PATH"; port 0: a free one */
     const char *listen;
@@ -56,6 +66,16 @@ struct sluice_rpc_server_options {
 
     size_t max_receive_bytes;        /* 0: 4 MiB */
     unsigned max_concurrent_streams; /* 0: 128 */
+
+    /* NULL: connections are not encrypted.  The files are read again when they have changed. */
+    const struct sluice_rpc_server_tls *tls;
+
+    /* Who may call: asked on the completion thread as a call begins.  Anything but OK ends the call
+     * with that code and the text, and no handler sees it.  Otherwise *grant is the call's
+     * (sluice_rpc_call_grant()) until release() gets it, with the call's peer.  NULL: everybody. */
+    enum sluice_rpc_code (*admit)(void *ctx, const struct sluice_rpc_caller *caller, void **grant,
+                                  struct sluice_err *why);
+    void (*release)(void *ctx, void *grant, const char *peer);
 
     /* Connections beyond these are closed as they come, with a line in the log; 0: as many as there
      * are descriptors.  A host is an IPv4 address or an IPv6 /64. */
@@ -73,7 +93,7 @@ struct sluice_rpc_server_options {
      * `client` is what pace_join() returned for the call's peer when it began; pace_leave() gets it
      * back when the call has ended.  Both may be NULL, and so may what pace_join() returns. */
     uint64_t (*pace)(void *ctx, void *client, size_t bytes);
-    void *(*pace_join)(void *ctx, const char *peer);
+    void *(*pace_join)(void *ctx, const char *peer, void *grant);
     void (*pace_leave)(void *ctx, void *client);
 };
 
@@ -92,17 +112,37 @@ uint64_t sluice_rpc_server_bytes_sent(const struct sluice_rpc_server *server);
  * not in a shared library that has gRPC from another one. */
 bool sluice_rpc_server_can_limit(void);
 
-struct sluice_rpc_connections {
-    unsigned open;         /* now */
-    uint64_t refused, cut; /* since the start: above a limit; because they flooded */
+/* Why a connection was closed as it came. */
+enum sluice_rpc_refusal {
+    SLUICE_RPC_REFUSED_FULL,      /* max_connections */
+    SLUICE_RPC_REFUSED_HOST_FULL, /* max_connections_per_host */
+    SLUICE_RPC_REFUSED_PAUSED,    /* one of this host was cut just before */
+    SLUICE_RPC_REFUSED_NO_DESCRIPTOR,
+    SLUICE_RPC_NUM_REFUSALS,
 };
+struct sluice_rpc_connections {
+    unsigned open; /* now */
+    /* Since the start: closed as they came; cut because they flooded. */
+    uint64_t refused[SLUICE_RPC_NUM_REFUSALS], cut;
+};
+/* Looks at each connection: for the operator, and not for whoever asks. */
 struct sluice_rpc_connections sluice_rpc_server_connections(struct sluice_rpc_server *server);
+/* The sum of `refused` alone, at no cost. */
+uint64_t sluice_rpc_server_num_refused(struct sluice_rpc_server *server);
 
 /* Connects to the server through the address that it listens on, beyond the limits above, and waits
- * for the answer to an HTTP/2 PING.  SLUICE_E_IO with what went wrong if there was none within
- * timeout_ms.  One thread at a time. */
+ * for the answer to an HTTP/2 PING; with TLS for its part of the handshake.  SLUICE_E_IO with what
+ * went wrong if there was none within timeout_ms.  One thread at a time. */
 SLUICE_MUST_USE sluice_status sluice_rpc_server_check(struct sluice_rpc_server *server,
                                                       unsigned timeout_ms, struct sluice_err *err);
+
+/* When the first certificate of the server's chain ends, in seconds of Unix time; 0: no TLS. */
+int64_t sluice_rpc_server_certificate_end(struct sluice_rpc_server *server);
+
+/* Reads the certificates again.  Errors name the file; those of before stay then.  Nothing to do
+ * without TLS. */
+SLUICE_MUST_USE sluice_status sluice_rpc_server_reload(struct sluice_rpc_server *server,
+                                                       struct sluice_err *err);
 
 /* Refuses new calls with UNAVAILABLE (a call that took more than a tenth of a second to arrive may
  * be cancelled instead), waits up to grace_ms for the calls in flight (tell them to finish first),
@@ -116,6 +156,8 @@ void sluice_rpc_server_destroy(struct sluice_rpc_server *server);
 void sluice_rpc_call_set_state(struct sluice_rpc_call *call, void *state);
 void *sluice_rpc_call_state(struct sluice_rpc_call *call);
 const char *sluice_rpc_call_peer(struct sluice_rpc_call *call); /* "ipv4:10.0.0.1:4242" */
+/* What admit() made; valid until on_done has returned.  NULL: everybody may call. */
+void *sluice_rpc_call_grant(struct sluice_rpc_call *call);
 
 /* Keeps the struct valid (not the connection) beyond on_done, for workers. */
 struct sluice_rpc_call *sluice_rpc_call_ref(struct sluice_rpc_call *call);

@@ -4,6 +4,7 @@
 #include "base/host_port.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "crypto/certificates.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -159,6 +160,7 @@ static sluice_status read_some(int fd, uint8_t *data, size_t size, uint64_t dead
 #define FRAME_BYTES 9
 #define PING_TYPE 6
 #define ACK_FLAG 1
+#define TLS_HANDSHAKE 22
 
 /* Frames are skipped until one is the answer to the PING. */
 static sluice_status wait_for_pong(int fd, uint64_t deadline_ns, struct sluice_err *err)
@@ -184,32 +186,55 @@ static sluice_status wait_for_pong(int fd, uint64_t deadline_ns, struct sluice_e
     }
 }
 
-sluice_status self_check(const char *listen, int port, struct door *door, unsigned timeout_ms,
-                         struct sluice_err *err)
+/* The server's hello is a record of the type 22 (RFC 8446, section 5.1). */
+static sluice_status shake_hands(int fd, uint64_t deadline_ns, struct sluice_err *err)
+{
+    uint8_t hello[SLUICE_CLIENT_HELLO_BYTES], type = 0;
+    const size_t len = sluice_tls_client_hello(hello);
+    size_t got = 0;
+    if (len == 0)
+        return sluice_fail(err, SLUICE_E_IO, "no TLS to ask with");
+    if (send(fd, hello, len, MSG_NOSIGNAL) < 0)
+        return sluice_fail(err, SLUICE_E_IO, "the connection was lost: %s", strerror(errno));
+    const sluice_status status = read_some(fd, &type, 1, deadline_ns, &got, err);
+    if (status != SLUICE_OK || type == TLS_HANDSHAKE)
+        return status;
+    return sluice_fail(err, SLUICE_E_IO, "the TLS handshake is refused");
+}
+
+static sluice_status exchange_pings(int fd, uint64_t deadline_ns, struct sluice_err *err)
 {
     static const char hello[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
                                 "\0\0\0\4\0\0\0\0\0"           /* SETTINGS, none */
                                 "\0\0\10\6\0\0\0\0\0sluice-?"; /* PING */
+    if (send(fd, hello, sizeof(hello) - 1, MSG_NOSIGNAL) < 0)
+        return sluice_fail(err, SLUICE_E_IO, "the connection was lost: %s", strerror(errno));
+    return wait_for_pong(fd, deadline_ns, err);
+}
+
+sluice_status self_check(const struct self_check_target *of, unsigned timeout_ms,
+                         struct sluice_err *err)
+{
     const uint64_t deadline_ns = sluice_clock_ns() + timeout_ms * 1000000ull;
-    door_report(door);
+    door_report(of->door);
     struct target target = {.len = 0};
-    sluice_status status = self_check_is_unix(listen) ? find_unix(listen, &target, err)
-                                                      : find_host(listen, port, &target, err);
+    sluice_status status = self_check_is_unix(of->listen)
+                               ? find_unix(of->listen, &target, err)
+                               : find_host(of->listen, of->port, &target, err);
     if (status != SLUICE_OK)
         return status;
     const int fd =
         socket(target.address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return sluice_fail(err, SLUICE_E_IO, "no socket: %s", strerror(errno));
-    status = announce(fd, &target, door, err);
+    status = announce(fd, &target, of->door, err);
     if (status == SLUICE_OK)
         status = connect_to(fd, &target, deadline_ns, err);
-    if (status == SLUICE_OK && send(fd, hello, sizeof(hello) - 1, MSG_NOSIGNAL) < 0)
-        status = sluice_fail(err, SLUICE_E_IO, "the connection was lost: %s", strerror(errno));
     if (status == SLUICE_OK)
-        status = wait_for_pong(fd, deadline_ns, err);
+        status =
+            of->has_tls ? shake_hands(fd, deadline_ns, err) : exchange_pings(fd, deadline_ns, err);
     close(fd);
-    if (status == SLUICE_OK && !door_has_seen_expected(door)) {
+    if (status == SLUICE_OK && !door_has_seen_expected(of->door)) {
         static atomic_flag is_told = ATOMIC_FLAG_INIT;
         if (!atomic_flag_test_and_set(&is_told))
             sluice_log(SLUICE_LOG_WARN, "this gRPC accepts connections by a way of its own: no "

@@ -11,9 +11,17 @@
  *
  * Threads: one at a time for each door. */
 
-/* Connects to what listens at `listen` (as in rpc_server.h) with the port that was
- * bound, and waits for the answer to a PING.  SLUICE_E_IO says what went wrong. */
-SLUICE_MUST_USE sluice_status self_check(const char *listen, int port, struct door *door,
+struct self_check_target {
+    const char *listen; /* as in rpc_server.h */
+    int port;           /* that was bound */
+    bool has_tls;
+    struct door *door;
+};
+
+/* Connects to what listens there, and waits for the answer to a PING; with TLS, whose certificate
+ * it need not know, for the server's first part of the handshake.  SLUICE_E_IO says what went
+ * wrong. */
+SLUICE_MUST_USE sluice_status self_check(const struct self_check_target *target,
                                          unsigned timeout_ms, struct sluice_err *err);
 
 bool self_check_is_unix(const char *listen); /* "unix:PATH" or "unix-abstract:NAME"? */

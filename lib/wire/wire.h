@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/message.h"
+#include "base/trace_context.h"
 #include "pipeline/pipeline.h"
 
 #include <stdbool.h>
@@ -64,7 +65,9 @@ struct sluice_wire_hello {
     uint64_t max_image_pixels, max_file_bytes;
     uint32_t forms; /* bit (1 << enum sluice_form) */
     bool has_jpeg_index;
-    bool has_hashes; /* this reply too, and what else the server sends */
+    bool has_hashes;            /* this reply too, and what else the server sends */
+    bool has_jpeg_crop_restart; /* it goes by jpeg_crop_restart of a request */
+    bool has_listed_id;         /* and by listed_id */
 };
 void sluice_wire_hello_clear(struct sluice_wire_hello *hello);
 
@@ -139,7 +142,16 @@ struct sluice_wire_sample_request {
     struct sluice_draw_key key; /* sample id, seed, epoch */
     uint32_t split;             /* a form that this version does not know is got as split 0, raw */
     enum sluice_form form;
+    uint32_t jpeg_crop_restart; /* MCUs, any number; 0: a row of them */
+    /* Its number in the server's list and 1 more; 0: key.sample_id.  Draws go by the key. */
+    uint64_t listed_id;
+    struct sluice_trace_context trace;
 };
+/* Its number in the server's list. */
+static inline uint64_t sluice_wire_listed_id(const struct sluice_wire_sample_request *request)
+{
+    return request->listed_id ? request->listed_id - 1 : request->key.sample_id;
+}
 
 struct sluice_wire_fetch_request {
     struct sluice_wire_fetch_open open;
@@ -174,13 +186,13 @@ struct sluice_wire_sample_reply {
 void sluice_wire_sample_reply_clear(struct sluice_wire_sample_reply *reply);
 
 /* Sets the hash of a reply that is complete, by reading its payload: best while a cache holds it.
- * `key` is the request's, as it was understood. */
+ * `key` and `listed_id` are the request's, as it was understood. */
 void sluice_wire_seal_sample_reply(struct sluice_wire_sample_reply *reply,
-                                   const struct sluice_draw_key *key);
+                                   const struct sluice_draw_key *key, uint64_t listed_id);
 /* Of a reply that was got, while its message lives: whether it has the payload with which it was
- * sealed, and that for `key`.  Its other fields are the FetchReply's to check. */
+ * sealed, and that for `key` and `listed_id`.  Its other fields are the FetchReply's to check. */
 bool sluice_wire_sample_reply_is_whole(const struct sluice_wire_sample_reply *reply,
-                                       const struct sluice_draw_key *key);
+                                       const struct sluice_draw_key *key, uint64_t listed_id);
 
 /* Appends one sample to a FetchReply under construction.  The payload travels by
  * reference: the message takes a reference of its own. */
@@ -230,6 +242,19 @@ SLUICE_MUST_USE sluice_status sluice_wire_put_probe_reply(struct sluice_buf *pay
 #define SLUICE_WIRE_MAX_SPLITS (SLUICE_MAX_OPS + 1)
 #define SLUICE_WIRE_NUM_STATUS SLUICE_NUM_STATUS
 
+/* What one client was sent. */
+#define SLUICE_WIRE_CLIENT_NAME 64
+struct sluice_wire_client {
+    /* Cut to the room; what is got is UTF-8, and may hold control characters. */
+    char name[SLUICE_WIRE_CLIENT_NAME], address[SLUICE_WIRE_CLIENT_NAME];
+    char token[SLUICE_WIRE_CLIENT_NAME]; /* its name; "": none */
+    uint64_t samples, payload_bytes, errors;
+    uint32_t streams;
+};
+
+/* The most that are read of a message. */
+#define SLUICE_WIRE_MAX_CLIENTS 256
+
 struct sluice_wire_stats {
     double uptime_s;
     struct {
@@ -245,7 +270,14 @@ struct sluice_wire_stats {
     struct {
         uint64_t hits, stale, missing, again;
     } jpeg_index;
+    char server[64]; /* program and version; "": not said, and nothing below is */
+    bool is_not_serving;
+    uint32_t hanging_workers;
+    uint64_t refused_connections, refused_calls, memory_limit, memory_used;
+    struct sluice_wire_client *clients; /* owned where it was got, borrowed where it is put */
+    size_t num_clients;
 };
+void sluice_wire_stats_clear(struct sluice_wire_stats *stats); /* of what was got; twice is fine */
 
 SLUICE_MUST_USE sluice_status sluice_wire_put_stats_request(struct sluice_message *message,
                                                             struct sluice_err *err);

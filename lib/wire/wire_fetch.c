@@ -21,6 +21,14 @@ void sluice_wire_fetch_request_clear(struct sluice_wire_fetch_request *request)
     *request = (struct sluice_wire_fetch_request){0};
 }
 
+static size_t count_traced(const struct sluice_wire_fetch_request *request)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < request->num_samples; i++)
+        count += request->samples[i].trace.span != 0;
+    return count;
+}
+
 sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_request *request,
                                             struct sluice_message *message, struct sluice_err *err)
 {
@@ -28,8 +36,13 @@ sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_reque
     Sluice__V1__SampleRequest *rows = calloc(num_samples + 1, sizeof(*rows));
     Sluice__V1__SampleRequest **samples =
         calloc(num_samples + 1, sizeof(*samples)); /* NOLINT(bugprone-sizeof-expression) */
+    uint8_t(*traces)[SLUICE_TRACE_CONTEXT_BYTES] = NULL;
+    const size_t num_traced = count_traced(request);
+    if (num_traced)
+        traces = calloc(num_traced, sizeof(*traces));
+    uint8_t(*trace)[SLUICE_TRACE_CONTEXT_BYTES] = traces;
     sluice_status status;
-    if (rows && samples) {
+    if (rows && samples && (traces || !num_traced)) {
         for (size_t i = 0; i < num_samples; i++) {
             const struct sluice_wire_sample_request *sample = &request->samples[i];
             sluice__v1__sample_request__init(&rows[i]);
@@ -39,6 +52,14 @@ sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_reque
             rows[i].epoch = sample->key.epoch;
             rows[i].split = sample->split;
             rows[i].form = (Sluice__V1__Form)sample->form;
+            rows[i].jpeg_crop_restart = sample->jpeg_crop_restart;
+            rows[i].listed_id = sample->listed_id;
+            if (sample->trace.span) {
+                sluice_trace_context_put(&sample->trace, *trace);
+                rows[i].trace_context =
+                    (ProtobufCBinaryData){.len = sizeof(*trace), .data = *trace};
+                trace++;
+            }
             samples[i] = &rows[i];
         }
         Sluice__V1__FetchOpen open = SLUICE__V1__FETCH_OPEN__INIT;
@@ -63,6 +84,7 @@ sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_reque
     }
     free(rows);
     free(samples);
+    free(traces);
     return status;
 }
 
@@ -102,6 +124,10 @@ static sluice_status get_request(const Sluice__V1__FetchRequest *wire,
             .key = {.seed = sample->seed, .epoch = sample->epoch, .sample_id = sample->sample_id},
             .split = is_known ? sample->split : 0,
             .form = is_known ? (enum sluice_form)sample->form : SLUICE_FORM_RAW,
+            .jpeg_crop_restart = sample->jpeg_crop_restart,
+            .listed_id = sample->listed_id,
+            .trace =
+                sluice_trace_context_get(sample->trace_context.data, sample->trace_context.len),
         };
     }
     return SLUICE_OK;

@@ -136,26 +136,28 @@ sluice_status sluice_wire_damaged(const char *name, struct sluice_err *err)
 /* --- of a sample --- */
 
 static uint64_t sample_hash(uint64_t request_id, const struct sluice_draw_key *key,
-                            uint64_t payload_hash)
+                            uint64_t listed_id, uint64_t payload_hash)
 {
-    const uint64_t numbers[] = {request_id, key->sample_id, key->seed, key->epoch, payload_hash};
+    const uint64_t numbers[] = {request_id, key->sample_id, key->seed,
+                                key->epoch, payload_hash,   listed_id};
     uint8_t bytes[sizeof(numbers)];
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(numbers); i++)
         put_u64(bytes + 8 * i, numbers[i]);
-    return sluice_hash64(bytes, sizeof(bytes));
+    /* Without a listed_id as it was before there was one. */
+    return sluice_hash64(bytes, listed_id ? sizeof(bytes) : sizeof(bytes) - 8);
 }
 
 void sluice_wire_seal_sample_reply(struct sluice_wire_sample_reply *reply,
-                                   const struct sluice_draw_key *key)
+                                   const struct sluice_draw_key *key, uint64_t listed_id)
 {
     const struct sluice_buf *payload = reply->payload;
     reply->hash =
-        sample_hash(reply->request_id, key,
+        sample_hash(reply->request_id, key, listed_id,
                     payload ? sluice_hash64(payload->data, payload->len) : sluice_hash64("", 0));
 }
 
 bool sluice_wire_sample_reply_is_whole(const struct sluice_wire_sample_reply *reply,
-                                       const struct sluice_draw_key *key)
+                                       const struct sluice_draw_key *key, uint64_t listed_id)
 {
-    return reply->hash == sample_hash(reply->request_id, key, hash_bytes(reply->hashed));
+    return reply->hash == sample_hash(reply->request_id, key, listed_id, hash_bytes(reply->hashed));
 }

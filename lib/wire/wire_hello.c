@@ -63,7 +63,7 @@ sluice_status sluice_wire_get_hello_request(const struct sluice_message *message
 sluice_status sluice_wire_put_hello_reply(const struct sluice_wire_hello *hello,
                                           struct sluice_message *message, struct sluice_err *err)
 {
-    Sluice__V1__Form forms[SLUICE_NUM_FORMS];
+    Sluice__V1__Form forms[SLUICE_NUM_FORMS + 2];
     Sluice__V1__HelloReply wire = SLUICE__V1__HELLO_REPLY__INIT;
     wire.protocol_version = hello->protocol_version;
     wire.server = hello->peer;
@@ -82,6 +82,10 @@ sluice_status sluice_wire_put_hello_reply(const struct sluice_wire_hello *hello,
         if (hello->forms & (1u << form))
             forms[wire.n_forms++] = (Sluice__V1__Form)form;
     }
+    if (hello->has_jpeg_crop_restart)
+        forms[wire.n_forms++] = SLUICE__V1__FORM__FORM_JPEG_CROP_RESTART;
+    if (hello->has_listed_id)
+        forms[wire.n_forms++] = SLUICE__V1__FORM__FORM_LISTED_ID;
     if (hello->has_hashes)
         return sluice_wire_pack_hashed(&wire.base, HELLO_REPLY_HASH, message, err);
     return sluice_wire_pack(&wire.base, NULL, message, err);
@@ -113,6 +117,8 @@ sluice_status sluice_wire_get_hello_reply(const struct sluice_message *message,
         /* A newer server may offer forms that we never ask for. */
         if (wire->forms[i] >= 0 && wire->forms[i] < (int)SLUICE_NUM_FORMS)
             got.forms |= 1u << wire->forms[i];
+        got.has_jpeg_crop_restart |= wire->forms[i] == SLUICE__V1__FORM__FORM_JPEG_CROP_RESTART;
+        got.has_listed_id |= wire->forms[i] == SLUICE__V1__FORM__FORM_LISTED_ID;
     }
     status = SLUICE_OK;
     /* Either both or none: whichever of them one flipped bit hits, the other is still there. */

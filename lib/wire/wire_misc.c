@@ -5,7 +5,9 @@
 
 #include "health.pb-c.h"
 
+#include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 
 /* --- Probe --- */
 
@@ -49,9 +51,58 @@ sluice_status sluice_wire_put_stats_request(struct sluice_message *message, stru
     return sluice_wire_pack(&wire.base, NULL, message, err);
 }
 
+void sluice_wire_stats_clear(struct sluice_wire_stats *stats)
+{
+    free(stats->clients);
+    stats->clients = NULL;
+    stats->num_clients = 0;
+}
+
+/* Their texts are valid UTF-8. */
+static void put_clients(struct sluice_wire_client *clients, size_t num_clients,
+                        Sluice__V1__ClientStats *rows, Sluice__V1__ClientStats **row_pointers)
+{
+    for (size_t i = 0; i < num_clients; i++) {
+        sluice__v1__client_stats__init(&rows[i]);
+        rows[i].name = clients[i].name;
+        rows[i].address = clients[i].address;
+        rows[i].token = clients[i].token;
+        rows[i].samples = clients[i].samples;
+        rows[i].payload_bytes = clients[i].payload_bytes;
+        rows[i].errors = clients[i].errors;
+        rows[i].streams = clients[i].streams;
+        row_pointers[i] = &rows[i];
+    }
+}
+
+static sluice_status get_clients(const Sluice__V1__StatsReply *wire, struct sluice_wire_stats *got,
+                                 struct sluice_err *err)
+{
+    const size_t count =
+        wire->n_clients < SLUICE_WIRE_MAX_CLIENTS ? wire->n_clients : SLUICE_WIRE_MAX_CLIENTS;
+    got->clients = calloc(count + 1, sizeof(*got->clients));
+    if (!got->clients)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a list of clients");
+    got->num_clients = count;
+    for (size_t i = 0; i < count; i++) {
+        const Sluice__V1__ClientStats *row = wire->clients[i];
+        struct sluice_wire_client *client = &got->clients[i];
+        sluice_wire_copy_utf8(row->name, client->name, sizeof(client->name));
+        sluice_wire_copy_utf8(row->address, client->address, sizeof(client->address));
+        sluice_wire_copy_utf8(row->token, client->token, sizeof(client->token));
+        client->samples = row->samples;
+        client->payload_bytes = row->payload_bytes;
+        client->errors = row->errors;
+        client->streams = row->streams;
+    }
+    return SLUICE_OK;
+}
+
 sluice_status sluice_wire_put_stats_reply(const struct sluice_wire_stats *stats,
                                           struct sluice_message *message, struct sluice_err *err)
 {
+    Sluice__V1__ClientStats clients[SLUICE_WIRE_MAX_CLIENTS], *client_rows[SLUICE_WIRE_MAX_CLIENTS];
+    assert(stats->num_clients <= SLUICE_WIRE_MAX_CLIENTS);
     Sluice__V1__CountByChoice choices[SLUICE_WIRE_MAX_SPLITS * SLUICE_NUM_FORMS];
     Sluice__V1__CountByChoice *choice_rows[SLUICE_ARRAY_LEN(choices)];
     Sluice__V1__CountByError errors[SLUICE_WIRE_NUM_STATUS];
@@ -104,6 +155,16 @@ sluice_status sluice_wire_put_stats_reply(const struct sluice_wire_stats *stats,
     wire.index_stale = stats->jpeg_index.stale;
     wire.index_missing = stats->jpeg_index.missing;
     wire.index_again = stats->jpeg_index.again;
+    wire.server = (char *)(uintptr_t)stats->server;
+    wire.is_not_serving = stats->is_not_serving;
+    wire.hanging_workers = stats->hanging_workers;
+    wire.refused_connections = stats->refused_connections;
+    wire.refused_calls = stats->refused_calls;
+    wire.memory_limit = stats->memory_limit;
+    wire.memory_used = stats->memory_used;
+    put_clients(stats->clients, stats->num_clients, clients, client_rows);
+    wire.clients = client_rows;
+    wire.n_clients = stats->num_clients;
     return sluice_wire_pack(&wire.base, NULL, message, err);
 }
 
@@ -134,7 +195,14 @@ sluice_status sluice_wire_get_stats_reply(const struct sluice_message *message,
         .process_cpu_s = wire->process_cpu_s,
         .files = {wire->file_reads, wire->file_bytes, wire->file_read_bytes},
         .jpeg_index = {wire->index_hits, wire->index_stale, wire->index_missing, wire->index_again},
+        .is_not_serving = wire->is_not_serving,
+        .hanging_workers = wire->hanging_workers,
+        .refused_connections = wire->refused_connections,
+        .refused_calls = wire->refused_calls,
+        .memory_limit = wire->memory_limit,
+        .memory_used = wire->memory_used,
     };
+    sluice_wire_copy_utf8(wire->server, got.server, sizeof(got.server));
     /* Counts by numbers that a newer server knows and we do not are left out. */
     for (size_t i = 0; i < wire->n_choices; i++) {
         const Sluice__V1__CountByChoice *row = wire->choices[i];
@@ -149,12 +217,15 @@ sluice_status sluice_wire_get_stats_reply(const struct sluice_message *message,
         if (sluice_wire_status_from_wire(wire->errors[i]->status, &kind))
             got.errors[kind] = wire->errors[i]->samples;
     }
-    protobuf_c_message_free_unpacked(unpacked, NULL);
     if (!isfinite(got.uptime_s) || !isfinite(got.busy_cores) || !isfinite(got.cpu_price) ||
         !isfinite(got.cpu_s) || !isfinite(got.prep_cores) || !isfinite(got.process_cpu_s))
-        return sluice_fail(err, SLUICE_E_CORRUPT, "a StatsReply with a number that is none");
-    *stats = got;
-    return SLUICE_OK;
+        status = sluice_fail(err, SLUICE_E_CORRUPT, "a StatsReply with a number that is none");
+    if (status == SLUICE_OK)
+        status = get_clients(wire, &got, err);
+    protobuf_c_message_free_unpacked(unpacked, NULL);
+    if (status == SLUICE_OK)
+        *stats = got;
+    return status;
 }
 
 /* --- health --- */

@@ -6,7 +6,7 @@ process.  docs/PYTHON.md tells more.
 """
 import json as _json
 
-from sluice import _sluice
+from sluice import _log, _sluice
 from sluice._sluice import (
     AgainError, ClosedError, CorruptError, Error, InternalError, InvalidError, IoError,
     NoMemoryError, NotFoundError, StaleError, UnsupportedError)
@@ -47,6 +47,7 @@ class Server:
     """
 
     def __init__(self, root, **options):
+        _log.begin()
         self._server = _sluice.Server(root, settings(**options))
 
     @property

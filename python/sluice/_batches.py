@@ -5,25 +5,39 @@ import operator
 import os
 import pathlib
 
-from sluice import _sluice, settings
+from sluice import _log, _sluice, settings
 
 PARTS = {"train": _sluice.TRAIN, "val": _sluice.VAL}
 
 
 def place(source):
-    """The settings of a folder, or of HOST:PORT.  A folder that there is, or anything with a slash,
-    is a folder; what else has a port is a server."""
+    """The settings of a folder, or of servers.  A folder that there is, or anything with a slash,
+    is a folder; what else has a port or a comma, or begins with dns:, names a server or replicas; a
+    list of such texts names shards."""
+    if isinstance(source, (list, tuple)):
+        if not source or not all(isinstance(text, str) for text in source):
+            raise _sluice.InvalidError(
+                f"{source!r} names no shards: a text such as HOST:PORT or 'HOST,HOST' for each")
+        return {"host": list(source)}
     text = os.fspath(source)
     if isinstance(source, pathlib.PurePath) or os.path.isdir(text) or "/" in text:
         return {"dir": text, "dataset-mode": "local"}
     host, colon, port = text.rpartition(":")
-    if colon and port.isdigit():
+    if (colon and port.isdigit()) or "," in text or text.startswith("dns:"):
         return {"host": text}
     raise _sluice.InvalidError(f"{text!r} is no folder, and no server: HOST:PORT")
 
 
+def servers(source):
+    """The texts of offload_train's --host, one for each shard; none for a folder."""
+    host = place(source).get("host", [])
+    return [host] if isinstance(host, str) else host
+
+
 class Batches:
     """Epochs of batches.  A subclass turns a _sluice.Batch into what it yields: _made_of(batch)."""
+
+    _takes_device = False  # whether rows may be on a CUDA device
 
     def __init__(self, source, batch_size, *, seed=0, mode=None, pipeline=None, rank=None,
                  world_size=None, drop_last=False, shuffle=True, part="train", sampler=None,
@@ -34,21 +48,27 @@ class Batches:
             raise _sluice.InvalidError("rank and world_size come together")
         self._part = PARTS[part]
         self._batch_size = operator.index(batch_size)
-        self._sampler = sampler
+        self._sampler, self._drop_last = sampler, drop_last
 
         chosen = place(source)
         chosen.update(settings(
             batch_size=self._batch_size, seed=seed, dataset_mode=mode, pipeline=pipeline, rank=rank,
             world_size=world_size, on_error=on_error, workers=workers,
             shuffle=None if shuffle else False, tail="drop" if drop_last else None, **options))
+        _log.begin()
         self._loader = _sluice.Loader(chosen, pinned_device)
         try:
             self._loader.open()
             self.info = self._loader.info()
+            if self._loader.device() >= 0 and not self._takes_device:
+                raise _sluice.InvalidError(
+                    "gpu_decode: these batches are for the host; leave it out, or take "
+                    "sluice.torch.Loader(device='cuda') or sluice.jax.Loader")
         except BaseException:
             self._loader.close()
             raise
 
+        self._num_threads = int(workers or 0) or len(os.sched_getaffinity(0))
         self._epoch = 0          # of the next iter()
         self._at = {"epoch": 0}  # the place after the batch yielded last
         self._resume = None      # of load_state_dict(), for the next iter()
@@ -58,13 +78,24 @@ class Batches:
     def _made_of(self, batch):
         raise NotImplementedError
 
+    def _take_back(self):
+        """Called before a batch is waited for."""
+
     def _order(self, epoch):
         """The positions as bytes of uint64, or None: the library's own order."""
         if self._sampler is None:
             return None
         if hasattr(self._sampler, "set_epoch"):
             self._sampler.set_epoch(epoch)
-        return array.array("Q", map(operator.index, self._sampler)).tobytes()
+        try:
+            order = array.array("Q", map(operator.index, self._sampler))
+        except (TypeError, OverflowError) as error:
+            raise _sluice.InvalidError(
+                f"sampler: it is to give positions one by one, integers from 0 on: {error}"
+            ) from error
+        if self._drop_last:
+            del order[len(order) // self._batch_size * self._batch_size:]
+        return order.tobytes()
 
     def set_epoch(self, epoch):
         """The epoch of the next iter(); without this each iter() takes the one after the last."""
@@ -73,6 +104,8 @@ class Batches:
         self._at = {"epoch": self._epoch}
 
     def __iter__(self):
+        # A generator: an iterator that is never asked for a batch, as Lightning makes to look
+        # whether it can, takes no epoch.
         resume, self._resume = self._resume, None
         epoch = self._epoch
         state = None
@@ -82,22 +115,22 @@ class Batches:
         self._at = resume or {"epoch": epoch}
         self._turn += 1
         self._loader.start(epoch, self._part, self._order(epoch), state)
-        return self._yield(self._turn, epoch)
+        yield from self._yield(self._turn, epoch)
 
     def _yield(self, turn, epoch):
         is_done = False
         try:
             while True:
                 self._check_turn(turn)
+                self._take_back()
                 batch = self._loader.next()
                 if batch is None:
                     is_done = True
                     self._at = {"epoch": epoch + 1}
                     return
-                at = {"epoch": epoch, "batch": batch.state()}
+                at, num_padded = {"epoch": epoch, "batch": batch.state()}, batch.num_padded
                 made = self._made_of(batch)
-                self._at = at
-                self.num_padded = batch.num_padded
+                self._at, self.num_padded = at, num_padded
                 del batch  # what was made of it holds its memory
                 yield made
                 del made
@@ -115,7 +148,8 @@ class Batches:
 
     def __len__(self):
         if self._sampler is not None:
-            return -(-len(self._sampler) // self._batch_size)
+            whole, rest = divmod(len(self._sampler), self._batch_size)
+            return whole + (rest > 0 and not self._drop_last)
         return self._loader.num_batches(self._part)
 
     def state_dict(self):
@@ -132,6 +166,15 @@ class Batches:
     def stats(self):
         """The last epoch that ended, as a dict; keys as of offload_train --json."""
         return json.loads(self._loader.stats())
+
+    def counters(self):
+        """Since the loader was made, at any time and from any thread, as a dict: samples, batches,
+        errors, prefetched (samples that are ready now), wire_bytes, choices by form@split, on_gpu by
+        form (what of split 0 was decoded on the GPU), wait_s by what was waited for ("trainer": the
+        loop's own time), outages, lost_streams, repeated_requests, hash_errors, failed_over and
+        hedged (of replicas); waits_s and lost_s: for how long a batch is waited for now, and the
+        server has been lost."""
+        return self._loader.counters()
 
     def path(self, sample_id):
         """Of a sample, within the dataset."""

@@ -8,35 +8,146 @@
 
 images is uint8 [rows, height, width, 3], of the host and without a copy where JAX takes the memory
 as it is; labels int32 [rows], as JAX has no int64 unless it is told to.
+
+With gpu_decode="on" images lies on the GPU that decoded it.
+
+With `devices` or `sharding` the rows are shared among devices, and what is yielded lies there:
+
+    loader = sluice.jax.Loader("storage:50051", 256, devices=jax.local_devices())
 """
+import collections
 import json
 
 import jax
 import numpy
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from sluice import _sluice
 from sluice._batches import Batches
+from sluice.numpy import normalization
+
+__all__ = ["Iterator", "Loader", "normalization", "normalize"]
 
 
 class Loader(Batches):
-    """Of a folder or HOST:PORT; options as of sluice.torch.Loader, without devices."""
+    """Of a folder or HOST:PORT; options as of sluice.torch.Loader, without its devices, and
 
-    def __init__(self, source, batch_size, *, sample_ids=False, **options):
+    gpu_decode      "on" or "auto", as of sluice.torch.Loader: what is better decoded on the GPU is,
+                    and images are there; with one device at most.  "off" if left out
+    gpu_memory      of the GPU that the loader takes at most, "2GiB" say
+    devices         of this process, that share the rows: images and labels are sharded along rows
+    sharding        a jax.sharding.NamedSharding whose axis 0 is the rows, in place of devices.  In
+                    a program of several processes it is of global arrays: each process gives its
+                    batch_size rows of them
+    rank, world_size  left out: jax.process_index() and jax.process_count() where there are several
+                    processes, else those of the launcher
+    """
+
+    _takes_device = True
+
+    def __init__(self, source, batch_size, *, sample_ids=False, devices=None, sharding=None,
+                 rank=None, world_size=None, gpu_decode=None, gpu_memory=None, **options):
+        if devices is not None and sharding is not None:
+            raise _sluice.InvalidError("devices and sharding: one of them")
+        if devices is not None:
+            devices = list(devices)
+            if not devices:
+                raise _sluice.InvalidError("devices: none is given")
+            sharding = NamedSharding(Mesh(numpy.array(devices), ("rows",)), PartitionSpec("rows"))
+        if sharding is not None and (not isinstance(sharding, NamedSharding)
+                                     or any(axis is not None for axis in sharding.spec[1:])):
+            raise _sluice.InvalidError(
+                f"sharding {sharding}: a NamedSharding with rows alone split, P('rows')")
+        if rank is None and world_size is None and jax.process_count() > 1:
+            rank, world_size = jax.process_index(), jax.process_count()
         self._sample_ids = sample_ids
-        super().__init__(source, batch_size, **options)
+        self._sharding = sharding
+        self._num_added = 0  # rows of the batch made last that repeat others, to share them evenly
+        self._num_shares = 1
+        if sharding is not None:
+            # Of the rows [0, number of devices), each share has some; of several processes, this
+            # one's shares count.
+            shares = sharding.addressable_devices_indices_map((sharding.num_devices,)).values()
+            self._num_shares = len({share[0].start or 0 for share in shares})
+            if batch_size % self._num_shares:
+                raise _sluice.InvalidError(f"batch_size {batch_size}: not a multiple of the "
+                                           f"{self._num_shares} shares that devices have of it")
+        self._copying = collections.deque()  # (mark, batch): in use until the mark is ready
+        if gpu_decode not in (None, "off") and self._gpu() is not None:
+            options.setdefault("gpu_device", self._gpu().local_hardware_id)
+        super().__init__(source, batch_size, rank=rank, world_size=world_size,
+                         gpu_decode=gpu_decode, gpu_memory=gpu_memory, **options)
+        if self._loader.device() >= 0 and self._gpu() is None:
+            self.close()
+            raise _sluice.InvalidError(f"gpu_decode={gpu_decode!r}: JAX uses no GPU here")
+
+    def _gpu(self):
+        """The one that decodes; None: there is none."""
+        devices = [jax.numpy.zeros(()).devices().pop()]  # JAX's default
+        if self._sharding is not None:
+            devices = list(self._sharding.device_set)
+        if len(devices) > 1:
+            raise _sluice.InvalidError("gpu_decode: for one device; let each process have its own, "
+                                       "or leave it out")
+        return devices[0] if devices[0].platform == "gpu" else None
+
+    def _copied(self, batch):
+        """Images on the GPU that decoded them, in memory of JAX's own: which of its streams would
+        use the batch's memory last, JAX does not tell."""
+        while self._copying and (len(self._copying) > 1 or self._copying[0][0].is_ready()):
+            mark, copied = self._copying.popleft()
+            mark.block_until_ready()
+            copied.release()
+        images, mark = _copy(jax.dlpack.from_dlpack(batch.pixels))
+        self._copying.append((mark, batch))
+        return images
+
+    def _placed(self, array):
+        """On the devices, or on the host without a copy of its memory."""
+        if self._sharding is None:
+            return jax.numpy.asarray(array)
+        return jax.make_array_from_process_local_data(self._sharding, array)
 
     def _made_of(self, batch):
-        images = jax.dlpack.from_dlpack(batch.pixels)
-        labels = jax.numpy.asarray(numpy.asarray(batch.labels).astype(numpy.int32))
-        if not self._sample_ids:
-            return images, labels
-        return images, labels, numpy.array(batch.ids)  # NumPy's, as they have 64 bits
+        if batch.device >= 0:
+            images, ids = self._copied(batch), numpy.array(batch.ids)
+            place = self._sharding or images.devices().pop()
+            images, labels = jax.device_put(
+                (images, numpy.asarray(batch.labels).astype(numpy.int32)), place)
+            return (images, labels, ids) if self._sample_ids else (images, labels)
+        images, labels = numpy.asarray(batch.pixels), numpy.asarray(batch.labels)
+        ids = numpy.array(batch.ids)  # NumPy's, as they have 64 bits
+        self._num_added = -batch.num_rows % self._num_shares
+        if self._num_added:
+            rows = numpy.arange(batch.num_rows + self._num_added) % batch.num_rows
+            images, labels, ids = images[rows], labels[rows], ids[rows]
+        labels = self._placed(labels.astype(numpy.int32))
+        images = (jax.dlpack.from_dlpack(batch.pixels) if self._sharding is None
+                  else self._placed(images))
+        return (images, labels, ids) if self._sample_ids else (images, labels)
 
     def __iter__(self):
         return Iterator(self)
 
+    def close(self):
+        while self._copying:
+            self._copying.popleft()[0].block_until_ready()
+        super().close()
+
     def batches(self):
         """The batches of an epoch, as a plain generator."""
-        return super().__iter__()
+        return self._counted(super().__iter__())
+
+    def _counted(self, batches):
+        for made in batches:
+            self.num_padded += self._num_added
+            yield made
+
+
+@jax.jit
+def _copy(images):
+    """A copy, and what is ready with it; the copy may be given away to a step."""
+    return jax.numpy.copy(images), images[:1, :1, :1, :1]
 
 
 class Iterator:
@@ -53,8 +164,22 @@ class Iterator:
         return next(self._batches)
 
     def get_state(self):
+        """The place after the batch that was yielded last, as bytes of JSON."""
         return json.dumps(self._loader.state_dict()).encode()
 
     def set_state(self, state):
+        """next() goes on after the batch of that state."""
         self._loader.load_state_dict(json.loads(state))
         self._batches = self._loader.batches()
+
+    def start_prefetch(self):
+        """Grain's checkpoints call it; the library reads ahead from iter() and set_state() on."""
+
+
+def normalize(images, table, dtype=jax.numpy.float32):
+    """dtype [rows, height, width, 3] of uint8 [rows, height, width, 3], by the table [3, 256] that
+    normalization(loader) gives: for a step under jax.jit.  As no arithmetic takes place, float32
+    is bit for bit what torchvision's ToTensor and Normalize give, and others are that rounded to
+    nearest even."""
+    table = jax.numpy.asarray(table).astype(dtype)
+    return jax.numpy.stack([table[c][images[..., c]] for c in range(3)], axis=-1)

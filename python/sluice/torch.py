@@ -25,7 +25,15 @@ class Loader(Batches):
     give, rounded to nearest even for float16 and bfloat16; contiguous, or channels_last if asked
     for.
 
-    source          folder, or "HOST:PORT"
+    With a CUDA device, images are decoded there where it pays (gpu_decode).  Each loader has a fixed
+    number of blocks of the device's memory, one for the uint8 rows of a batch.  Normalised images
+    are the caller's own memory, and the block is used anew; with normalize=False images is a view of
+    the block, which is in use until the last tensor of it has gone.  Then its next use waits, on the
+    device, for what is on the stream that was current when it was yielded and on the one that is
+    current at the next batch.  MemoryError: every block is held; the epoch ends, and state_dict()
+    is the place after the last batch.
+
+    source          folder, or "HOST:PORT"; "A,B" or "dns:NAME:PORT": replicas; a list of these: shards
     seed            of order, crops and flips
     mode            where the steps run, as --dataset-mode; a server's default is "remote_auto"
     pipeline        "decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet", say
@@ -37,7 +45,11 @@ class Loader(Batches):
     part            "train" or "val"
     sampler         positions in the part for this rank, anew in each epoch, in place of all that
     device          where tensors are to be; "cuda" uploads u8 from page-locked memory on a stream
-                    of its own, and normalises there
+                    of its own, or decodes there, and normalises there
+    gpu_decode      "auto": decode on the GPU what is better done there, as far as there is one that
+                    can be used (with a CUDA device the default); "on": fail where there is none;
+                    "off"
+    gpu_memory      of the GPU that the loader takes at most, "2GiB" say
     dtype           of normalised images: float32 (the default), float16, bfloat16
     channels_last   lay normalised images out so
     normalize       whether to; left out: if there is a device
@@ -48,9 +60,12 @@ class Loader(Batches):
     **options       any other flag of offload_train about data, place and planning, with _ for -
     """
 
+    _takes_device = True
+
     def __init__(self, source, batch_size, *, sample_ids=False, paths=False, rank=None,
                  world_size=None, device=None, dtype=None, channels_last=False, normalize=None,
-                 transform=None, target_transform=None, pin_memory=False, **options):
+                 transform=None, target_transform=None, pin_memory=False, gpu_decode=None,
+                 gpu_memory=None, **options):
         self._device = torch.device(device) if device is not None else None
         is_cuda = self._device is not None and self._device.type == "cuda"
         self._normalize = device is not None if normalize is None else normalize
@@ -65,18 +80,35 @@ class Loader(Batches):
                 and torch.distributed.is_initialized():
             rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
 
+        if (is_cuda or pin_memory) and not torch.cuda.is_available():
+            raise _sluice.InvalidError(
+                f"{f'device={device!r}' if is_cuda else 'pin_memory=True'}: torch finds no GPU "
+                "with CUDA here; leave it out")
         pinned_device = -1
         if is_cuda and self._device.index is None:
             self._device = torch.device("cuda", torch.cuda.current_device())
         if is_cuda:
             pinned_device = self._device.index
+            gpu_decode = gpu_decode or "auto"
+            if gpu_decode != "off":
+                options.setdefault("gpu_device", self._device.index)
         elif pin_memory:
             pinned_device = torch.cuda.current_device()
         super().__init__(source, batch_size, rank=rank, world_size=world_size,
-                         pinned_device=pinned_device, **options)
+                         pinned_device=pinned_device, gpu_decode=gpu_decode, gpu_memory=gpu_memory,
+                         **options)
+        index = self._loader.device()
+        self._is_on_device = index >= 0
+        if self._is_on_device and (not is_cuda or index != self._device.index):
+            self.close()
+            raise _sluice.InvalidError(
+                f"gpu_decode={gpu_decode!r}: device='cuda:{index}' goes with it, "
+                f"not {device!r}")
 
         self._stream = torch.cuda.Stream(self._device) if is_cuda else None
         self._uploading = collections.deque()  # (event, batch): held until the device has them
+        self._lent = []  # (batch, stream): on the device, and in use there
+        self._after = None  # a stream for what follows several
         self._table = None
         if self._normalize:
             table = self.info["table"]
@@ -85,18 +117,29 @@ class Loader(Batches):
                 raise _sluice.InvalidError("normalize: the pipeline ends at u8; "
                                            "let it end with to_tensor and normalize")
             if is_cuda:
-                host = torch.frombuffer(bytearray(table), dtype=torch.float32).view(3, 256)
-                self._table = host.to(self._device).to(self._dtype)
+                host = torch.frombuffer(bytearray(table), dtype=torch.float32)
+                self._table = host.to(self._dtype).to(self._device)
+                self._row_of_channel = torch.tensor(
+                    [0, 256, 512], dtype=torch.int32, device=self._device).view(3, 1, 1)
+            else:
+                self._finisher = _sluice.Finisher(
+                    table, DTYPES[self._dtype],
+                    _sluice.NHWC if channels_last else _sluice.NCHW, self._batch_size,
+                    self.info["height"], self.info["width"], self._num_threads)
+
+    def __getitem__(self, index):
+        raise TypeError("sluice.torch.Loader takes the place of a DataLoader: iterate over it")
 
     def _made_of(self, batch):
-        rows = torch.from_dlpack(batch.pixels)
-        labels = torch.from_dlpack(batch.labels)
         ids = torch.from_dlpack(batch.ids.signed()) if self._sample_ids or self._paths else None
         made_paths = [self.path(i) for i in ids.tolist()] if self._paths else None
 
-        if self._stream is not None:
-            images, labels, ids = self._upload(batch, rows, labels, ids)
+        if self._is_on_device:
+            images, labels, ids = self._taken(batch)
+        elif self._stream is not None:
+            images, labels, ids = self._upload(batch)
         else:
+            rows, labels = torch.from_dlpack(batch.pixels), torch.from_dlpack(batch.labels)
             images = self._finish(batch) if self._normalize else rows.permute(0, 3, 1, 2)
             if self._device is not None:
                 images, labels = images.to(self._device), labels.to(self._device)
@@ -105,6 +148,7 @@ class Loader(Batches):
             images = self._transform(images)
         if self._target_transform is not None:
             labels = self._target_transform(labels)
+        self._take_back()  # a transform may have let go of the rows
         made = (images, labels)
         if self._sample_ids:
             made += (ids,)
@@ -112,49 +156,99 @@ class Loader(Batches):
             made += (made_paths,)
         return made
 
-    def _empty(self, batch, device=None):
+    def _empty(self, batch, dtype, device=None):
         layout = torch.channels_last if self._channels_last else torch.contiguous_format
-        return torch.empty((batch.num_rows, 3, batch.height, batch.width), dtype=self._dtype,
+        return torch.empty((batch.num_rows, 3, batch.height, batch.width), dtype=dtype,
                            device=device, memory_format=layout)
 
     def _finish(self, batch):
         """Normalised on the host, by the library."""
-        images = self._empty(batch)
-        _sluice.finish(batch.pixels.address, batch.num_rows, batch.height, batch.width,
-                       self.info["table"], DTYPES[self._dtype],
-                       _sluice.NHWC if self._channels_last else _sluice.NCHW, images.data_ptr())
-        return images
+        images = torch.from_dlpack(self._finisher.finish(batch))
+        return images.permute(0, 3, 1, 2) if self._channels_last else images
 
-    def _upload(self, batch, rows, labels, ids):
+    def _upload(self, batch):
+        """Images, labels and ids (or None) on the device; the current stream waits for them."""
         while self._uploading and self._uploading[0][0].query():
             self._uploading.popleft()
         current = torch.cuda.current_stream(self._device)
         with torch.cuda.stream(self._stream):
-            uploaded = [rows.to(self._device, non_blocking=True),
-                        labels.to(self._device, non_blocking=True)]
-            if self._sample_ids:
-                uploaded.append(ids.to(self._device, non_blocking=True))
+            # Not page-locked: they would wait for the pixels if those went first.
+            labels = self._sent(batch.labels)
+            ids = self._sent(batch.ids.signed()) if self._sample_ids else None
+            rows = self._sent(batch.pixels)
             event = torch.cuda.Event()
             event.record(self._stream)
             self._uploading.append((event, batch))
-            uploaded[0] = (self._normalized(batch, uploaded[0]) if self._normalize
-                           else uploaded[0].permute(0, 3, 1, 2))
+            images = self._normalized(batch, rows) if self._normalize else rows.permute(0, 3, 1, 2)
         current.wait_stream(self._stream)
-        for tensor in uploaded:
-            tensor.record_stream(current)  # its memory is of the other stream
-        return uploaded[0], uploaded[1], uploaded[2] if self._sample_ids else None
+        for tensor in (images, labels, ids):
+            if tensor is not None:
+                tensor.record_stream(current)  # its memory is of the other stream
+        return images, labels, ids
+
+    def _taken(self, batch):
+        """Images, labels and ids (or None) of a batch whose rows are on the device; nothing but the
+        normalisation is put on the current stream, which waits for the labels."""
+        current = torch.cuda.current_stream(self._device)
+        with torch.cuda.stream(self._stream):
+            labels = self._copied(batch.labels)
+            ids = self._copied(batch.ids.signed()) if self._sample_ids else None
+        current.wait_stream(self._stream)
+        for tensor in (labels, ids):
+            if tensor is not None:
+                tensor.record_stream(current)
+        rows = torch.from_dlpack(batch.pixels)  # for the current stream
+        images = self._normalized(batch, rows) if self._normalize else rows.permute(0, 3, 1, 2)
+        self._lent.append((batch, current))
+        return images, labels, ids
+
+    def _copied(self, array):
+        """On the device; the batch's own memory may be written to at once."""
+        return torch.from_dlpack(array).clone().to(self._device, non_blocking=True)
+
+    def _take_back(self):
+        """Gives back the batches on the device that nobody holds any more."""
+        lent, self._lent = self._lent, []
+        for batch, stream in lent:
+            current = torch.cuda.current_stream(self._device)
+            if batch.is_shared or _is_capturing(current) or _is_capturing(stream):
+                self._lent.append((batch, stream))
+                continue
+            if stream != current:  # one that follows both
+                if self._after is None:
+                    self._after = torch.cuda.Stream(self._device)
+                self._after.wait_stream(stream)
+                self._after.wait_stream(current)
+                stream = self._after
+            batch.release_after(stream.cuda_stream)
+
+    def _sent(self, array):
+        return torch.from_dlpack(array).to(self._device, non_blocking=True)
 
     def _normalized(self, batch, rows):
-        """table[c][u8] for each channel: exact, as no arithmetic takes place."""
-        images = self._empty(batch, self._device)
-        shape = (batch.num_rows, batch.height, batch.width)
-        for c in range(3):
-            u8 = rows[..., c].reshape(-1).to(torch.int32)
-            images[:, c] = torch.index_select(self._table[c], 0, u8).view(shape)
-        return images
+        """table[256 * channel + u8]: exact, as no arithmetic takes place."""
+        index = self._empty(batch, torch.int32, self._device)
+        torch.add(rows.permute(0, 3, 1, 2), self._row_of_channel, out=index)
+        if self._channels_last:
+            index = index.permute(0, 2, 3, 1)  # flat in the order of its memory
+        images = self._table.index_select(0, index.reshape(-1)).view(index.shape)
+        return images.permute(0, 3, 1, 2) if self._channels_last else images
 
     def close(self):
         if getattr(self, "_uploading", None):
             self._uploading[-1][0].synchronize()
             self._uploading.clear()
+        if getattr(self, "_lent", None):
+            self._take_back()
+            self._lent.clear()  # what is held goes by the stream that it was yielded on
+        self._finisher = None
         super().close()
+
+
+def _is_capturing(stream):
+    """Whether the stream's work goes into a CUDA graph, in which no event of ours may be."""
+    with torch.cuda.stream(stream):
+        return torch.cuda.is_current_stream_capturing()
+
+
+from sluice._dataset import Dataset, IterableDataset  # noqa: E402,F401  their Loader is above

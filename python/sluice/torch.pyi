@@ -4,6 +4,7 @@ from typing import Any, Callable, Optional, Union
 import torch
 
 from sluice._batches import Batches
+from sluice._dataset import Dataset as Dataset, IterableDataset as IterableDataset
 
 class Loader(Batches[tuple[Any, ...]]):
     def __init__(self, source: Union[str, os.PathLike[str]], batch_size: int, *,
@@ -14,4 +15,5 @@ class Loader(Batches[tuple[Any, ...]]):
                  normalize: Optional[bool] = None,
                  transform: Optional[Callable[[torch.Tensor], Any]] = None,
                  target_transform: Optional[Callable[[torch.Tensor], Any]] = None,
-                 pin_memory: bool = False, **options: Any) -> None: ...
+                 pin_memory: bool = False, gpu_decode: Optional[str] = None,
+                 gpu_memory: Union[None, str, int] = None, **options: Any) -> None: ...

@@ -2,10 +2,17 @@
  *
  * MEMORY     A batch is released when the last of these has gone: its Batch, its Arrays, and what
  *            consumers made of their DLPack capsules.  These count references in C (struct held),
- * as a consumer may drop its tensor on any thread, without the GIL, after the interpreter. GIL
- * Given up around every call that can wait.  open() and start() run on a thread of their own, so
- * that the caller can look for signals meanwhile; next() waits in slices. THREADS    What the
- * header allows to one thread at a time is refused to a second one in words. */
+ *            as a consumer may drop its tensor on any thread, without the GIL, after the
+ *            interpreter.
+ *
+ * STREAMS    Rows on a CUDA device are complete when they are given, for work on any stream.  A
+ *            capsule is asked for with the stream that its consumer works on; the rows' next use
+ *            waits for that stream, on the device.  The host waits for none.
+ *
+ * GIL        Given up around every call that can wait.  open() and start() run on a thread of their
+ *            own, so that the caller can look for signals meanwhile; next() waits in slices.
+ *
+ * THREADS    What the header allows to one thread at a time is refused to a second one in words. */
 
 #define PY_SSIZE_T_CLEAN
 #ifndef Py_LIMITED_API
@@ -15,6 +22,8 @@
 
 #include "cuda_memory.h"
 #include "dlpack.h"
+#include "log_queue.h"
+#include "outputs.h"
 #include <sluice/sluice.h>
 
 #include <errno.h>
@@ -118,19 +127,65 @@ static void free_object(PyObject *self)
 struct settings {
     struct sluice_setting *list;
     PyObject **held; /* the strings that the list points into */
-    Py_ssize_t count;
+    Py_ssize_t count, num_held;
 };
 
 static void settings_clear(struct settings *s)
 {
-    for (Py_ssize_t i = 0; i < 2 * s->count; i++)
-        Py_XDECREF(s->held[i]);
+    for (Py_ssize_t i = 0; i < s->num_held; i++)
+        Py_DECREF(s->held[i]);
     PyMem_Free(s->held);
     PyMem_Free(s->list);
     *s = (struct settings){0};
 }
 
-/* A dict of strings.  Returns -1 with an exception set. */
+/* Room for one more; -1 with an exception set. */
+static int settings_grow(struct settings *s)
+{
+    const size_t count = (size_t)s->count + 1;
+    struct sluice_setting *list = PyMem_Realloc(s->list, count * sizeof(*list));
+    if (list)
+        s->list = list;
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression) */
+    PyObject **held = PyMem_Realloc(s->held, 2 * count * sizeof(*held));
+    if (held)
+        s->held = held;
+    if (list && held)
+        return 0;
+    PyErr_NoMemory();
+    return -1;
+}
+
+/* The text of a string, which the settings hold; NULL with an exception set. */
+static const char *settings_text(struct settings *s, PyObject *string)
+{
+    PyObject *bytes = PyUnicode_EncodeFSDefault(string);
+    char *text = NULL;
+    if (!bytes)
+        return NULL;
+    s->held[s->num_held++] = bytes;
+    /* With a NULL for the length a NUL within is a ValueError. */
+    return PyBytes_AsStringAndSize(bytes, &text, NULL) ? NULL : text;
+}
+
+static int settings_add(struct settings *s, PyObject *key, PyObject *value)
+{
+    if (!PyUnicode_Check(key) || !PyUnicode_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "setting %R: key and value are strings, not %R", key, value);
+        return -1;
+    }
+    if (settings_grow(s))
+        return -1;
+    const char *key_text = settings_text(s, key);
+    const char *value_text = key_text ? settings_text(s, value) : NULL;
+    if (!value_text)
+        return -1;
+    s->list[s->count++] = (struct sluice_setting){key_text, value_text};
+    return 0;
+}
+
+/* A dict of strings; a list of strings is the setting given several times.  Returns -1 with an
+ * exception set. */
 static int settings_from(PyObject *dict, struct settings *s)
 {
     *s = (struct settings){0};
@@ -140,46 +195,34 @@ static int settings_from(PyObject *dict, struct settings *s)
         PyErr_SetString(PyExc_TypeError, "settings are a dict of strings");
         return -1;
     }
-    const Py_ssize_t count = PyDict_Size(dict);
-    s->list = PyMem_Calloc((size_t)count + 1, sizeof(*s->list));
-    /* NOLINTNEXTLINE(bugprone-sizeof-expression) */
-    s->held = PyMem_Calloc(2 * (size_t)count + 1, sizeof(*s->held));
-    if (!s->list || !s->held) {
-        PyErr_NoMemory();
-        goto fail;
-    }
-    s->count = count;
     Py_ssize_t at = 0;
     PyObject *key, *value;
-    for (Py_ssize_t i = 0; i < count && PyDict_Next(dict, &at, &key, &value); i++) {
-        if (!PyUnicode_Check(key) || !PyUnicode_Check(value)) {
-            PyErr_Format(PyExc_TypeError, "setting %R: key and value are strings, not %R", key,
-                         value);
-            goto fail;
-        }
-        s->held[2 * i] = PyUnicode_EncodeFSDefault(key);
-        s->held[2 * i + 1] = PyUnicode_EncodeFSDefault(value);
-        if (!s->held[2 * i] || !s->held[2 * i + 1])
-            goto fail;
-        /* With a NULL for the length a NUL within is a ValueError. */
-        char *key_text, *value_text;
-        if (PyBytes_AsStringAndSize(s->held[2 * i], &key_text, NULL) ||
-            PyBytes_AsStringAndSize(s->held[2 * i + 1], &value_text, NULL))
-            goto fail;
-        s->list[i] = (struct sluice_setting){key_text, value_text};
+    int failed = 0;
+    while (!failed && PyDict_Next(dict, &at, &key, &value)) {
+        const Py_ssize_t num_items = PyList_Check(value) ? PyList_Size(value) : 0;
+        if (!PyList_Check(value))
+            failed = settings_add(s, key, value);
+        for (Py_ssize_t i = 0; !failed && i < num_items; i++)
+            failed = settings_add(s, key, PyList_GetItem(value, i));
     }
-    return 0;
-
-fail:
-    settings_clear(s);
-    return -1;
+    if (failed)
+        settings_clear(s);
+    return failed;
 }
 
-/* --- a batch that several hold --- */
+/* --- a batch, or what was made of one, that several hold --- */
 
 struct held {
-    atomic_size_t num_refs; /* consumers of DLPack drop theirs on any thread */
-    const struct sluice_batch *batch;
+    atomic_size_t num_refs;           /* consumers of DLPack drop theirs on any thread */
+    const struct sluice_batch *batch; /* NULL: a block of outputs */
+    struct outputs *outputs;
+    void *block;
+    int device; /* where the rows are; -1: the host */
+    /* On a device, what may still work on the rows when the last reference goes.  Written with the
+     * GIL, by who has a reference. */
+    bool is_lent;    /* something was told the rows' address */
+    bool has_stream; /* and this is the stream that it uses them on */
+    void *stream;
 };
 
 static struct held *held_ref(struct held *held)
@@ -190,10 +233,40 @@ static struct held *held_ref(struct held *held)
 
 static void held_unref(struct held *held)
 {
-    if (held && atomic_fetch_sub_explicit(&held->num_refs, 1, memory_order_acq_rel) == 1) {
+    if (!held || atomic_fetch_sub_explicit(&held->num_refs, 1, memory_order_acq_rel) != 1)
+        return;
+    /* NULL, the legacy default stream, where no stream was named: it follows all that do not say
+     * that they have nothing to do with it. */
+    if (held->is_lent)
+        sluice_batch_release_after(held->batch, held->stream);
+    else
         sluice_batch_release(held->batch);
-        free(held);
+    if (held->outputs)
+        outputs_give(held->outputs, held->block);
+    free(held);
+}
+
+/* DLPack's word for a stream of CUDA: 1 and 2 are the default streams.  The one of each thread
+ * becomes the legacy one, which follows it and means the same on the thread that releases. */
+static void *stream_of(unsigned long long number)
+{
+    return number <= 2 ? NULL : (void *)(uintptr_t)number;
+}
+
+/* False with an exception set: the rows are for another stream. */
+static bool held_lend(struct held *held, void *stream)
+{
+    if (held->has_stream && held->stream != stream) {
+        PyErr_Format(PyExc_BufferError,
+                     "these rows are in use on stream %p, and are to be used on stream %p: a batch "
+                     "is for one stream",
+                     held->stream, stream);
+        return false;
     }
+    held->is_lent = true;
+    held->has_stream = true;
+    held->stream = stream;
+    return true;
 }
 
 /* --- Array: one of the arrays of a batch --- */
@@ -201,13 +274,14 @@ static void held_unref(struct held *held)
 struct array {
     PyObject_HEAD struct held *held;
     void *data;
+    int device; /* -1: the host */
     uint8_t dl_code, bits;
     int ndim;
     int64_t shape[4];
 };
 
-static PyObject *array_new(struct held *held, void *data, uint8_t dl_code, uint8_t bits, int ndim,
-                           const int64_t *shape)
+static PyObject *array_new(struct held *held, void *data, int device, uint8_t dl_code, uint8_t bits,
+                           int ndim, const int64_t *shape)
 {
     allocfunc alloc = (allocfunc)PyType_GetSlot(array_type, Py_tp_alloc);
     struct array *a = (struct array *)alloc(array_type, 0);
@@ -215,6 +289,7 @@ static PyObject *array_new(struct held *held, void *data, uint8_t dl_code, uint8
         return NULL;
     a->held = held_ref(held);
     a->data = data;
+    a->device = device;
     a->dl_code = dl_code;
     a->bits = bits;
     a->ndim = ndim;
@@ -248,11 +323,12 @@ static PyObject *array_typestr(PyObject *self, void *closure)
     (void)closure;
     const struct array *a = (struct array *)self;
     const bool is_big_endian = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__;
+    const char kind[] = {[DL_INT] = 'i', [DL_UINT] = 'u', [DL_FLOAT] = 'f', [DL_BFLOAT] = 'V'};
     return PyUnicode_FromFormat("%c%c%d",
                                 a->bits == 8    ? '|'
                                 : is_big_endian ? '>'
                                                 : '<',
-                                a->dl_code == DL_INT ? 'i' : 'u', a->bits / 8);
+                                kind[a->dl_code], a->bits / 8);
 }
 
 static PyObject *array_address(PyObject *self, void *closure)
@@ -271,8 +347,9 @@ static PyObject *array_nbytes(PyObject *self, void *closure)
     return PyLong_FromLongLong(bytes);
 }
 
-/* NumPy's protocol: its array holds this object, and can be written to. */
-static PyObject *array_interface(PyObject *self, void *closure)
+/* NumPy's protocol, and what Numba made of it for CUDA, which adds "stream": None, as there is
+ * nothing to wait for.  The consumer holds this object, and may write to it. */
+static PyObject *interface_of(PyObject *self, void *closure)
 {
     PyObject *shape = array_shape(self, closure), *typestr = array_typestr(self, closure);
     PyObject *address = array_address(self, closure), *result = NULL;
@@ -285,11 +362,36 @@ static PyObject *array_interface(PyObject *self, void *closure)
     return result;
 }
 
+/* A TypeError on a device: at an AttributeError NumPy would make an array of this one object. */
+static PyObject *array_interface(PyObject *self, void *closure)
+{
+    const struct array *a = (struct array *)self;
+    if (a->device >= 0)
+        return PyErr_Format(PyExc_TypeError, "these rows are on CUDA device %d, not on the host",
+                            a->device);
+    return interface_of(self, closure);
+}
+
+static PyObject *array_cuda_interface(PyObject *self, void *closure)
+{
+    struct array *a = (struct array *)self;
+    if (a->device < 0)
+        return PyErr_Format(PyExc_AttributeError, "these rows are on the host");
+    PyObject *interface = interface_of(self, closure);
+    if (interface && PyDict_SetItemString(interface, "stream", Py_None))
+        Py_CLEAR(interface);
+    if (interface)
+        a->held->is_lent = true;
+    return interface;
+}
+
 static PyObject *array_signed(PyObject *self, PyObject *unused)
 {
     (void)unused;
     const struct array *a = (struct array *)self;
-    return array_new(a->held, a->data, DL_INT, a->bits, a->ndim, a->shape);
+    if (a->dl_code != DL_UINT)
+        return PyErr_Format(PyExc_TypeError, "signed() is for unsigned integers");
+    return array_new(a->held, a->data, a->device, DL_INT, a->bits, a->ndim, a->shape);
 }
 
 struct exported {
@@ -315,29 +417,59 @@ static void capsule_destroy(PyObject *capsule)
     }
 }
 
-static PyObject *array_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
+/* Whether the consumer wants the array where it is; false with an exception set. */
+static bool is_wanted_there(const struct array *a, PyObject *dl_device, PyObject *copy)
 {
-    static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
-    PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None, *copy = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO", names, &stream, &max_version, &device,
-                                     &copy))
-        return NULL;
-    if (stream != Py_None)
-        return PyErr_Format(PyExc_BufferError, "memory of the host has no stream, not %R", stream);
-    if (copy == Py_True)
-        return PyErr_Format(PyExc_BufferError, "a batch is exported without a copy");
-    if (device != Py_None) {
-        int kind, id;
-        if (!PyTuple_Check(device) || !PyArg_ParseTuple(device, "ii", &kind, &id))
-            return PyErr_Format(PyExc_BufferError, "dl_device is (type, id), not %R", device);
-        if (kind != DL_CPU)
-            return PyErr_Format(PyExc_BufferError, "a batch is in memory of the host");
+    if (copy == Py_True) {
+        PyErr_Format(PyExc_BufferError, "a batch is exported without a copy");
+        return false;
     }
+    if (dl_device == Py_None)
+        return true;
+    int kind, id;
+    if (!PyTuple_Check(dl_device) || !PyArg_ParseTuple(dl_device, "ii", &kind, &id)) {
+        PyErr_Format(PyExc_BufferError, "dl_device is (type, id), not %R", dl_device);
+        return false;
+    }
+    if (a->device < 0 ? kind == DL_CPU : kind == DL_CUDA && id == a->device)
+        return true;
+    if (a->device < 0)
+        PyErr_Format(PyExc_BufferError, "a batch is in memory of the host");
+    else
+        PyErr_Format(PyExc_BufferError, "these rows are on CUDA device %d", a->device);
+    return false;
+}
 
-    const struct array *a = (struct array *)self;
+/* Notes the stream that a consumer is going to use the array on; false with an exception set. */
+static bool is_lent_for(struct array *a, PyObject *stream)
+{
+    if (a->device < 0 && stream != Py_None) {
+        PyErr_Format(PyExc_BufferError, "memory of the host has no stream, not %R", stream);
+        return false;
+    }
+    if (a->device < 0)
+        return true;
+    /* None is the legacy default stream; -1: the consumer looks after all of it by itself. */
+    long long number = stream == Py_None ? 1 : PyLong_AsLongLong(stream);
+    if (number == -1 && PyErr_Occurred())
+        return false;
+    if (number == 0 || number < -1) {
+        PyErr_Format(PyExc_BufferError,
+                     "stream %R: 1 is the legacy default stream, 2 that of each thread", stream);
+        return false;
+    }
+    if (number == -1) {
+        a->held->is_lent = true;
+        return true;
+    }
+    return held_lend(a->held, stream_of((unsigned long long)number));
+}
+
+static struct dl_managed_tensor *exported_create(const struct array *a)
+{
     struct exported *e = calloc(1, sizeof(*e));
     if (!e)
-        return PyErr_NoMemory();
+        return NULL;
     int64_t stride = 1;
     for (int i = a->ndim; i-- > 0;) {
         e->shape[i] = a->shape[i];
@@ -346,7 +478,8 @@ static PyObject *array_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
     }
     e->tensor = (struct dl_managed_tensor){
         .tensor = {.data = a->data,
-                   .device = {.type = DL_CPU},
+                   .device = {.type = a->device < 0 ? DL_CPU : DL_CUDA,
+                              .id = a->device < 0 ? 0 : a->device},
                    .ndim = a->ndim,
                    .dtype = {.code = a->dl_code, .bits = a->bits, .lanes = 1},
                    .shape = e->shape,
@@ -354,32 +487,59 @@ static PyObject *array_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
         .deleter = exported_delete,
     };
     e->held = held_ref(a->held);
-    PyObject *capsule = PyCapsule_New(&e->tensor, "dltensor", capsule_destroy);
+    return &e->tensor;
+}
+
+static PyObject *array_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
+    PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO", names, &stream, &max_version, &device,
+                                     &copy))
+        return NULL;
+    struct array *a = (struct array *)self;
+    if (!is_wanted_there(a, device, copy) || !is_lent_for(a, stream))
+        return NULL;
+    struct dl_managed_tensor *tensor = exported_create(a);
+    if (!tensor)
+        return PyErr_NoMemory();
+    PyObject *capsule = PyCapsule_New(tensor, "dltensor", capsule_destroy);
     if (!capsule)
-        exported_delete(&e->tensor);
+        exported_delete(tensor);
     return capsule;
 }
 
 static PyObject *array_dlpack_device(PyObject *self, PyObject *unused)
 {
-    (void)self, (void)unused;
-    return Py_BuildValue("(ii)", DL_CPU, 0);
+    (void)unused;
+    const struct array *a = (struct array *)self;
+    return a->device < 0 ? Py_BuildValue("(ii)", DL_CPU, 0)
+                         : Py_BuildValue("(ii)", DL_CUDA, a->device);
 }
 
 static PyMethodDef array_methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))array_dlpack, METH_VARARGS | METH_KEYWORDS,
-     "A DLPack capsule of the same memory."},
-    {"__dlpack_device__", array_dlpack_device, METH_NOARGS, "(1, 0): the host."},
+     "A DLPack capsule of the same memory.  On a CUDA device stream is the one that the consumer "
+     "is going to use it on: there is nothing to wait for, and the memory's next use waits for it. "
+     " BufferError: another stream was named for this batch before."},
+    {"__dlpack_device__", array_dlpack_device, METH_NOARGS,
+     "(1, 0): the host; (2, number): a CUDA device."},
     {"signed", array_signed, METH_NOARGS, "The same memory as signed integers."},
     {0},
 };
 
 static PyGetSetDef array_getset[] = {
     {"shape", array_shape, NULL, "Lengths, outermost first; rows follow each other.", NULL},
-    {"typestr", array_typestr, NULL, "'|u1', '<i8' and so on, as NumPy writes it.", NULL},
+    {"typestr", array_typestr, NULL,
+     "'|u1', '<i8' and so on, as NumPy writes it; bfloat16, which it lacks, is '<V2'.", NULL},
     {"address", array_address, NULL, "Of the first element.", NULL},
     {"nbytes", array_nbytes, NULL, "Of all elements.", NULL},
-    {"__array_interface__", array_interface, NULL, "For numpy.asarray(), without a copy.", NULL},
+    {"__array_interface__", array_interface, NULL,
+     "For numpy.asarray(), without a copy.  TypeError: it is on a device.", NULL},
+    {"__cuda_array_interface__", array_cuda_interface, NULL,
+     "Of an array on a CUDA device; who works on it with a stream that does not follow the legacy "
+     "default stream calls Batch.release_after().",
+     NULL},
     {0},
 };
 
@@ -405,7 +565,7 @@ struct batch {
 };
 
 /* Takes the batch, also on failure. */
-static PyObject *batch_new(const struct sluice_batch *taken)
+static PyObject *batch_new(const struct sluice_batch *taken, int device)
 {
     allocfunc alloc = (allocfunc)PyType_GetSlot(batch_type, Py_tp_alloc);
     struct held *held = malloc(sizeof(*held));
@@ -415,8 +575,7 @@ static PyObject *batch_new(const struct sluice_batch *taken)
         sluice_batch_release(taken);
         return held ? NULL : PyErr_NoMemory();
     }
-    atomic_init(&held->num_refs, 1);
-    held->batch = taken;
+    *held = (struct held){.num_refs = 1, .batch = taken, .device = device};
     b->held = held;
     return (PyObject *)b;
 }
@@ -447,6 +606,8 @@ enum batch_field {
     NUM_PADDED,
     EPOCH,
     INDEX,
+    DEVICE,
+    IS_SHARED,
 };
 
 static PyObject *batch_get(PyObject *self, void *closure)
@@ -458,13 +619,13 @@ static PyObject *batch_get(PyObject *self, void *closure)
     const int64_t shape[4] = {b->num_rows, b->height, b->width, 3};
     switch ((enum batch_field)(uintptr_t)closure) {
     case PIXELS:
-        return array_new(held, b->pixels, DL_UINT, 8, 4, shape);
+        return array_new(held, b->pixels, held->device, DL_UINT, 8, 4, shape);
     case LABELS:
-        return array_new(held, b->labels, DL_INT, 64, 1, shape);
+        return array_new(held, b->labels, -1, DL_INT, 64, 1, shape);
     case IDS:
-        return array_new(held, b->ids, DL_UINT, 64, 1, shape);
+        return array_new(held, b->ids, -1, DL_UINT, 64, 1, shape);
     case DRAW_EPOCHS:
-        return array_new(held, b->draw_epochs, DL_UINT, 32, 1, shape);
+        return array_new(held, b->draw_epochs, -1, DL_UINT, 32, 1, shape);
     case NUM_ROWS:
         return PyLong_FromUnsignedLong(b->num_rows);
     case HEIGHT:
@@ -477,6 +638,10 @@ static PyObject *batch_get(PyObject *self, void *closure)
         return PyLong_FromUnsignedLongLong(b->epoch);
     case INDEX:
         return PyLong_FromUnsignedLongLong(b->index);
+    case DEVICE:
+        return PyLong_FromLong(held->device);
+    case IS_SHARED:
+        return PyBool_FromLong(atomic_load_explicit(&held->num_refs, memory_order_acquire) > 1);
     }
     return raise_text(SLUICE_E_INTERNAL, "no such field");
 }
@@ -500,10 +665,27 @@ static PyObject *batch_release(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+static PyObject *batch_release_after(PyObject *self, PyObject *arg)
+{
+    const unsigned long long stream = PyLong_AsUnsignedLongLong(arg);
+    if (stream == (unsigned long long)-1 && PyErr_Occurred())
+        return NULL;
+    struct held *held = ((struct batch *)self)->held;
+    if (held && held->device >= 0) {
+        held->is_lent = true;
+        held->has_stream = true;
+        held->stream = stream_of(stream);
+    }
+    return batch_release(self, NULL);
+}
+
 static PyMethodDef batch_methods[] = {
     {"state", batch_state, METH_NOARGS, "The place after this batch, as JSON; for start(state=)."},
     {"release", batch_release, METH_NOARGS,
      "Gives up this reference; arrays that were taken from it stay.  Twice is fine."},
+    {"release_after", batch_release_after, METH_O,
+     "release_after(stream): as release(); work that is on this stream (a cudaStream_t as an int; "
+     "0: the legacy default stream) when the last array goes may still use the rows."},
     {0},
 };
 
@@ -521,6 +703,10 @@ static PyGetSetDef batch_getset[] = {
      BATCH_FIELD(NUM_PADDED)},
     {"epoch", batch_get, NULL, NULL, BATCH_FIELD(EPOCH)},
     {"index", batch_get, NULL, "Of the global batch in its epoch.", BATCH_FIELD(INDEX)},
+    {"device", batch_get, NULL, "Where pixels is: a CUDA device, or -1: the host.",
+     BATCH_FIELD(DEVICE)},
+    {"is_shared", batch_get, NULL, "Whether arrays of it, or what was made of them, are held.",
+     BATCH_FIELD(IS_SHARED)},
     {0},
 };
 
@@ -539,10 +725,138 @@ static PyType_Spec batch_spec = {
     .slots = batch_slots,
 };
 
+/* --- Finisher --- */
+
+struct finisher {
+    PyObject_HEAD struct outputs *outputs;
+    enum sluice_dtype dtype;
+    enum sluice_layout layout;
+    unsigned num_threads;
+    float table[3][256];
+};
+
+static PyObject *finisher_create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"table",  "dtype", "layout",  "num_rows",
+                            "height", "width", "threads", NULL};
+    const char *table;
+    Py_ssize_t table_size;
+    int dtype, layout;
+    unsigned num_rows, height, width, num_threads = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y#iiIII|I", names, &table, &table_size, &dtype,
+                                     &layout, &num_rows, &height, &width, &num_threads))
+        return NULL;
+    float values[3][256];
+    if (table_size != (Py_ssize_t)sizeof(values))
+        return PyErr_Format(PyExc_ValueError, "table is %zu bytes, 3 x 256 float32, not %zd",
+                            sizeof(values), table_size);
+    if (dtype != SLUICE_F32 && dtype != SLUICE_F16 && dtype != SLUICE_BF16)
+        return PyErr_Format(PyExc_ValueError, "dtype is F32, F16 or BF16, not %d", dtype);
+    if (layout != SLUICE_NCHW && layout != SLUICE_NHWC)
+        return PyErr_Format(PyExc_ValueError, "layout is NCHW or NHWC, not %d", layout);
+    size_t bytes = dtype == SLUICE_F32 ? 3 * sizeof(float) : 3 * sizeof(uint16_t);
+    if (__builtin_mul_overflow(bytes, num_rows, &bytes) ||
+        __builtin_mul_overflow(bytes, height, &bytes) ||
+        __builtin_mul_overflow(bytes, width, &bytes) || bytes == 0)
+        return PyErr_Format(PyExc_ValueError, "%u rows of %u x %u pixels are no batch", num_rows,
+                            height, width);
+
+    struct outputs *outputs = outputs_create(bytes);
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    struct finisher *f = outputs ? (struct finisher *)alloc(type, 0) : NULL;
+    if (!f) {
+        outputs_close(outputs);
+        return outputs ? NULL : PyErr_NoMemory();
+    }
+    f->outputs = outputs;
+    f->dtype = (enum sluice_dtype)dtype;
+    f->layout = (enum sluice_layout)layout;
+    f->num_threads = num_threads;
+    memcpy(f->table, table, sizeof(f->table));
+    return (PyObject *)f;
+}
+
+static void finisher_dealloc(PyObject *self)
+{
+    outputs_close(((struct finisher *)self)->outputs);
+    free_object(self);
+}
+
+static PyObject *finisher_finish(PyObject *self, PyObject *arg)
+{
+    const struct finisher *f = (struct finisher *)self;
+    if (!PyObject_TypeCheck(arg, batch_type))
+        return PyErr_Format(PyExc_TypeError, "finish() takes a Batch, not %R", arg);
+    struct held *from = batch_held(arg);
+    if (!from)
+        return NULL;
+    if (from->device >= 0)
+        return PyErr_Format(PyExc_TypeError,
+                            "finish() is for rows on the host; these are on CUDA device %d",
+                            from->device);
+    const struct sluice_batch *b = from->batch;
+    const uint8_t bits = f->dtype == SLUICE_F32 ? 32 : 16;
+    if ((size_t)b->num_rows * b->height * b->width * 3 * (bits / 8) > outputs_bytes(f->outputs))
+        return PyErr_Format(PyExc_ValueError, "a batch of %u rows of %u x %u pixels is too large",
+                            b->num_rows, b->height, b->width);
+
+    struct held *held = calloc(1, sizeof(*held));
+    void *block = held ? outputs_take(f->outputs) : NULL;
+    if (!block) {
+        free(held);
+        return PyErr_NoMemory();
+    }
+    *held = (struct held){.num_refs = 1, .outputs = f->outputs, .block = block, .device = -1};
+    held_ref(from); /* another thread may release() it meanwhile */
+    struct sluice_err err = {0};
+    sluice_status status;
+    Py_BEGIN_ALLOW_THREADS status = finish_rows(b, (const float(*)[256])f->table, f->dtype,
+                                                f->layout, block, f->num_threads, &err);
+    Py_END_ALLOW_THREADS
+
+        PyObject *result = NULL;
+    if (status == SLUICE_OK) {
+        const bool is_planar = f->layout == SLUICE_NCHW;
+        const int64_t planar[4] = {b->num_rows, 3, b->height, b->width};
+        const int64_t packed[4] = {b->num_rows, b->height, b->width, 3};
+        result = array_new(held, block, -1, f->dtype == SLUICE_BF16 ? DL_BFLOAT : DL_FLOAT, bits, 4,
+                           is_planar ? planar : packed);
+    } else {
+        raise_status(status, &err);
+    }
+    held_unref(held);
+    held_unref(from);
+    return result;
+}
+
+static PyMethodDef finisher_methods[] = {
+    {"finish", finisher_finish, METH_O,
+     "finish(batch): its pixels as a model's input; an Array of dtype, in memory of its own."},
+    {0},
+};
+
+static PyType_Slot finisher_slots[] = {
+    {Py_tp_doc, "Finisher(table, dtype, layout, num_rows, height, width, threads=1): makes a "
+                "model's input of batches of at most so many rows.  Memory is used anew once "
+                "nobody holds it; it and the arrays may go in any order."},
+    {Py_tp_new, finisher_create},
+    {Py_tp_dealloc, finisher_dealloc},
+    {Py_tp_methods, finisher_methods},
+    {0, NULL},
+};
+
+static PyType_Spec finisher_spec = {
+    .name = "sluice._sluice.Finisher",
+    .basicsize = sizeof(struct finisher),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = finisher_slots,
+};
+
 /* --- Loader --- */
 
 struct loader {
     PyObject_HEAD struct sluice_loader *loader; /* NULL: closed */
+    enum sluice_part part;                      /* of the last start */
     bool is_busy;                               /* a thread is in a call that only one may be in */
     bool is_open;
     unsigned num_readers; /* threads in calls that any may be in */
@@ -755,6 +1069,7 @@ static PyObject *loader_start(PyObject *self, PyObject *args, PyObject *kwargs)
     }
 
     struct loader *l = (struct loader *)self;
+    l->part = start.part;
     PyObject *result = NULL;
     if (loader_enter_open(l)) {
         result = call_and_wait(l, &start);
@@ -812,7 +1127,7 @@ static PyObject *loader_next(PyObject *self, PyObject *args, PyObject *kwargs)
         return raise_status(status, &err);
     if (!batch)
         Py_RETURN_NONE;
-    return batch_new(batch);
+    return batch_new(batch, sluice_loader_device(l->loader));
 }
 
 static PyObject *loader_finish(PyObject *self, PyObject *unused)
@@ -874,7 +1189,7 @@ static PyObject *loader_stats(PyObject *self, PyObject *unused)
     struct sluice_err err = {0};
     sluice_status status;
     l->num_readers++;
-    Py_BEGIN_ALLOW_THREADS status = sluice_loader_stats(l->loader, &json, &err);
+    Py_BEGIN_ALLOW_THREADS status = sluice_loader_stats(l->loader, l->part, &json, &err);
     Py_END_ALLOW_THREADS l->num_readers--;
     return take_text(status, json, &err);
 }
@@ -911,6 +1226,105 @@ static PyObject *loader_info(PyObject *self, PyObject *unused)
                          (unsigned long long)info->pipeline_fingerprint[1], "mode", info->mode);
 }
 
+static bool set_count(PyObject *dict, const char *key, uint64_t count)
+{
+    PyObject *value = PyLong_FromUnsignedLongLong(count);
+    const bool is_set = value && PyDict_SetItemString(dict, key, value) == 0;
+    Py_XDECREF(value);
+    return is_set;
+}
+
+static bool set_seconds(PyObject *dict, const char *key, double seconds)
+{
+    PyObject *value = PyFloat_FromDouble(seconds);
+    const bool is_set = value && PyDict_SetItemString(dict, key, value) == 0;
+    Py_XDECREF(value);
+    return is_set;
+}
+
+/* Of those that are not 0. */
+static bool set_choices(PyObject *dict, const struct sluice_counters *counters)
+{
+    PyObject *choices = PyDict_New();
+    bool is_set = choices && PyDict_SetItemString(dict, "choices", choices) == 0;
+    for (int split = 0; is_set && split <= SLUICE_MAX_OPS; split++) {
+        for (int form = 0; is_set && form < SLUICE_NUM_FORMS; form++) {
+            char name[32];
+            snprintf(name, sizeof(name), "%s@%d", sluice_form_name((enum sluice_form)form), split);
+            if (counters->choices[split][form])
+                is_set = set_count(choices, name, counters->choices[split][form]);
+        }
+    }
+    Py_XDECREF(choices);
+    return is_set;
+}
+
+/* Of those that are not 0. */
+static bool set_on_gpu(PyObject *dict, const struct sluice_counters *counters)
+{
+    PyObject *forms = PyDict_New();
+    bool is_set = forms && PyDict_SetItemString(dict, "on_gpu", forms) == 0;
+    for (int form = 0; is_set && form < SLUICE_NUM_FORMS; form++)
+        if (counters->on_gpu[form])
+            is_set =
+                set_count(forms, sluice_form_name((enum sluice_form)form), counters->on_gpu[form]);
+    Py_XDECREF(forms);
+    return is_set;
+}
+
+static bool set_waits(PyObject *dict, const struct sluice_counters *counters)
+{
+    PyObject *waits = PyDict_New();
+    bool is_set = waits && PyDict_SetItemString(dict, "wait_s", waits) == 0;
+    for (int i = 0; is_set && i < SLUICE_NUM_RESOURCES; i++) {
+        const char *name =
+            i == SLUICE_GPU ? "trainer" : sluice_resource_name((enum sluice_resource)i);
+        if (counters->wait_ns[i])
+            is_set = set_seconds(waits, name, (double)counters->wait_ns[i] * 1e-9);
+    }
+    Py_XDECREF(waits);
+    return is_set;
+}
+
+static PyObject *loader_counters(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    const struct loader *l = (struct loader *)self;
+    if (!loader_is_usable(l))
+        return NULL;
+    struct sluice_counters counters;
+    sluice_loader_counters(l->loader, &counters);
+    uint64_t failed = 0;
+    for (int status = 0; status < SLUICE_NUM_STATUS; status++)
+        failed += counters.failed[status];
+    const struct {
+        const char *key;
+        uint64_t count;
+    } counts[] = {
+        {"samples", counters.samples},
+        {"batches", counters.batches},
+        {"errors", failed},
+        {"prefetched", counters.prefetched},
+        {"wire_bytes", counters.wire_bytes},
+        {"outages", counters.outages},
+        {"lost_streams", counters.lost_streams},
+        {"repeated_requests", counters.repeated_requests},
+        {"hash_errors", counters.hash_errors},
+        {"failed_over", counters.failed_over},
+        {"hedged", counters.hedged},
+    };
+    PyObject *dict = PyDict_New();
+    bool is_set = dict != NULL;
+    for (size_t i = 0; is_set && i < sizeof(counts) / sizeof(counts[0]); i++)
+        is_set = set_count(dict, counts[i].key, counts[i].count);
+    is_set = is_set && set_choices(dict, &counters) && set_on_gpu(dict, &counters) &&
+             set_waits(dict, &counters) && set_seconds(dict, "waits_s", counters.waits_s) &&
+             set_seconds(dict, "lost_s", counters.lost_s);
+    if (!is_set)
+        Py_CLEAR(dict);
+    return dict;
+}
+
 static PyObject *loader_path(PyObject *self, PyObject *id)
 {
     const struct loader *l = (struct loader *)self;
@@ -936,6 +1350,15 @@ static PyObject *loader_num_batches(PyObject *self, PyObject *arg)
         sluice_loader_num_batches(l->loader, (enum sluice_part)part));
 }
 
+static PyObject *loader_device(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    const struct loader *l = (struct loader *)self;
+    if (!loader_must_be_open(l))
+        return NULL;
+    return PyLong_FromLong(sluice_loader_device(l->loader));
+}
+
 static PyMethodDef loader_methods[] = {
     {"open", loader_open, METH_NOARGS, "Connects and lists the samples.  Once."},
     {"start", (PyCFunction)(void (*)(void))loader_start, METH_VARARGS | METH_KEYWORDS,
@@ -946,14 +1369,19 @@ static PyMethodDef loader_methods[] = {
     {"stop", loader_stop, METH_NOARGS, "Any thread: open, start and next fail, now and later."},
     {"close", loader_close, METH_NOARGS, "Frees the loader; batches stay.  Twice is fine."},
     {"stats", loader_stats, METH_NOARGS, "The last epoch that ended, as JSON."},
+    {"counters", loader_counters, METH_NOARGS, "Since the loader was made, as a dict."},
     {"info", loader_info, METH_NOARGS, "The dataset, as a dict."},
     {"path", loader_path, METH_O, "path(id): of a sample, or None."},
+    {"device", loader_device, METH_NOARGS,
+     "Where the rows of batches are: a CUDA device by its number here, or -1: the host."},
     {"num_batches", loader_num_batches, METH_O, "num_batches(part): that this rank gets."},
     {0},
 };
 
 static PyType_Slot loader_slots[] = {
-    {Py_tp_doc, "Loader(settings, pinned_device=-1): settings is a dict of strings."},
+    {Py_tp_doc,
+     "Loader(settings, pinned_device=-1): settings is a dict of strings; a list of strings as a "
+     "value gives the setting several times."},
     {Py_tp_new, loader_create},
     {Py_tp_dealloc, loader_dealloc},
     {Py_tp_methods, loader_methods},
@@ -1140,7 +1568,64 @@ static PyObject *module_set_log_level(PyObject *module, PyObject *level)
         return NULL;
     if (least < SLUICE_LOG_ERROR || least > SLUICE_LOG_DEBUG)
         return PyErr_Format(PyExc_ValueError, "a level is LOG_ERROR to LOG_DEBUG, not %ld", least);
-    sluice_set_log(NULL, NULL, (enum sluice_log_level)least);
+    log_queue_set_level((enum sluice_log_level)least);
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_log_open(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    log_queue_open();
+    Py_RETURN_NONE;
+}
+
+/* Frees the line; -1 with an exception set. */
+static int append_line(PyObject *lines, struct log_line *line)
+{
+    PyObject *text =
+        PyUnicode_DecodeUTF8(line->text, (Py_ssize_t)strlen(line->text), "backslashreplace");
+    PyObject *item = text ? Py_BuildValue("(iN)", (int)line->level, text) : NULL;
+    free(line);
+    const int rc = item ? PyList_Append(lines, item) : -1;
+    Py_XDECREF(item);
+    return rc;
+}
+
+static PyObject *module_log_take(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    PyObject *lines = PyList_New(0);
+    if (!lines)
+        return NULL;
+    bool is_end = false;
+    struct log_line *line;
+    Py_BEGIN_ALLOW_THREADS line = log_queue_take(&is_end);
+    Py_END_ALLOW_THREADS int rc = 0;
+    for (struct log_line *next; line; line = next) {
+        next = line->next;
+        if (rc == 0)
+            rc = append_line(lines, line);
+        else
+            free(line);
+    }
+    PyObject *result =
+        rc == 0 ? Py_BuildValue("(OIN)", lines, log_queue_num_lost(), PyBool_FromLong(is_end))
+                : NULL;
+    Py_DECREF(lines);
+    return result;
+}
+
+static PyObject *module_log_close(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    log_queue_close();
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_log_forget(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    log_queue_forget();
     Py_RETURN_NONE;
 }
 
@@ -1148,9 +1633,15 @@ static PyMethodDef module_methods[] = {
     {"finish", (PyCFunction)(void (*)(void))module_finish, METH_VARARGS | METH_KEYWORDS,
      "finish(pixels, num_rows, height, width, table, dtype, layout, out): u8 to a model's input, "
      "from one address to another."},
-    {"version", module_version, METH_NOARGS, "Of the library: '0.1.0'."},
+    {"version", module_version, METH_NOARGS, "Of the library, as 'MAJOR.MINOR.PATCH'."},
     {"set_log_level", module_set_log_level, METH_O,
-     "The least severe lines that the library writes to stderr: LOG_INFO at first."},
+     "The least severe lines that the library writes: LOG_INFO at first."},
+    {"log_open", module_log_open, METH_NOARGS,
+     "The library's lines wait for log_take(), in place of going to stderr."},
+    {"log_take", module_log_take, METH_NOARGS,
+     "Waits: ([(level, text)], how many were left out, whether that was the end)."},
+    {"log_close", module_log_close, METH_NOARGS, "Lines go to stderr again; log_take() ends."},
+    {"log_forget", module_log_forget, METH_NOARGS, "In a child of fork: drops the parent's lines."},
     {0},
 };
 
@@ -1199,12 +1690,16 @@ PyMODINIT_FUNC PyInit__sluice(void)
     batch_type = array_type ? add_type(module, &batch_spec, "Batch") : NULL;
     if (!batch_type)
         goto fail;
-    PyTypeObject *loader = add_type(module, &loader_spec, "Loader");
-    PyTypeObject *server = add_type(module, &server_spec, "Server");
-    Py_XDECREF((PyObject *)loader);
-    Py_XDECREF((PyObject *)server);
-    if (!loader || !server)
-        goto fail;
+    static struct {
+        PyType_Spec *spec;
+        const char *name;
+    } types[] = {{&finisher_spec, "Finisher"}, {&loader_spec, "Loader"}, {&server_spec, "Server"}};
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        PyTypeObject *type = add_type(module, types[i].spec, types[i].name);
+        if (!type)
+            goto fail;
+        Py_DECREF((PyObject *)type);
+    }
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value))
             goto fail;

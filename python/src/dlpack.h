@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DL_CPU = 1 };              /* DLDeviceType */
-enum { DL_INT = 0, DL_UINT = 1 }; /* DLDataTypeCode */
+enum { DL_CPU = 1, DL_CUDA = 2 };                              /* DLDeviceType */
+enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4 }; /* DLDataTypeCode */
 
 struct dl_tensor {
     void *data;

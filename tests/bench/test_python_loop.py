@@ -36,12 +36,14 @@ class LoopTest(unittest.TestCase):
                     "--batches", 50, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = {row["name"]: row for row in map(json.loads, done.stdout.splitlines())}
-        for mode in ("local", "remote_nooff", "remote_auto"):
+        for mode in ("local", "remote_nooff", "remote_auto", "remote_auto_fixed"):
             row = rows.pop(f"rate, {mode}")
             self.assertEqual(row["rounds"], 1)
             self.assertAlmostEqual(row["ratio"], row["samples_per_s"]["median"]
                                    / row["offload_train_per_s"]["median"])
             self.assertGreater(row["inside_per_s"]["median"], 0)
+            self.assertEqual(row["repeat"], 2)
+            self.assertGreater(row["epoch_s"]["min"], 0)
         arrays = {name.split(", ")[1] for name in rows}
         self.assertIn("numpy", arrays)
         self.assertEqual(set(rows), {f"{kind}, {array}" for kind in ("ready", "memory")
@@ -54,6 +56,14 @@ class LoopTest(unittest.TestCase):
             self.assertLess(0, memory["first"])
             self.assertLessEqual(max(memory["first"], memory["last"]), memory["max"])
             self.assertIsNotNone(memory["slope"])
+
+    def test_images_repeat_until_an_epoch_takes_long_enough(self):
+        done = loop(self.images, "--rows", "rate", "--modes", "local", "--rounds", 1, "--batch", 4,
+                    "--seconds", 0.5, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([row["name"] for row in rows], ["rate, local"])
+        self.assertGreater(rows[0]["repeat"], 1)  # twelve small images take no half second
 
     def test_what_cannot_be_imported_is_skipped_and_what_fails_fails(self):
         with tempfile.TemporaryDirectory() as empty:

@@ -2,7 +2,7 @@
 
 #include "base/buf.h"
 #include "base/message.h"
-#include "compute_client/load/fetcher_state.h"
+#include "compute_client/fetch/fetcher_state.h"
 #include "pipeline/pipeline.h"
 
 #include <stdint.h>

@@ -1,9 +1,11 @@
-/* Crops: four bytes choose a box, the rest is a file.  Whoever cuts, and whatever the
- * bytes, a crop that is made gives the pixels of the whole file inside its box. */
+/* Crops: four bytes choose a box, and the restart interval; the rest is a file.  Whoever cuts, and
+ * whatever the bytes, a crop that is made gives the pixels of the whole file inside its box, and
+ * has the restart markers that it says it has. */
 
 #include "base/buf.h"
 #include "image/codec.h"
 #include "image/jpeg_crop.h"
+#include "image/jpeg_entropy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +31,16 @@ static void check_crop(const uint8_t *data, size_t size, const struct sluice_box
     if (sluice_jpeg_crop(data, size, box, options, NULL, &crop, &window, &err) != SLUICE_OK) {
         REQUIRE(err.text[0] && !crop);
         return;
+    }
+    struct sluice_jpeg jpeg;
+    if (options->restart_interval > 0 &&
+        sluice_jpeg_parse(crop->data, crop->len, &jpeg, NULL) == SLUICE_OK) {
+        struct sluice_jpeg_scan scan;
+        REQUIRE(jpeg.restart_interval == options->restart_interval);
+        REQUIRE(sluice_jpeg_scan_read(&jpeg, NULL, &scan, NULL) == SLUICE_OK);
+        REQUIRE(scan.num_segments ==
+                (jpeg.mcus_across * jpeg.mcus_down - 1) / jpeg.restart_interval + 1);
+        sluice_jpeg_scan_clear(&scan);
     }
     struct sluice_rgb all, part;
     REQUIRE(sluice_jpeg_crop_window(crop->data, crop->len, &told, NULL) == SLUICE_OK);
@@ -68,11 +80,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     };
     box.width = 1 + (info.width - box.left - 1) * data[2] / 256;
     box.height = 1 + (info.height - box.top - 1) * data[3] / 256;
+    /* None for half of the inputs; a few MCUs, or many. */
+    const uint32_t interval =
+        data[0] & 1 ? 1 + (data[1] & 15) + (data[2] & 1 ? data[3] * 8u : 0) : 0;
     for (int i = 0; i < 4; i++) {
         const struct sluice_jpeg_crop_options options = {
             .allow_larger = true,
             .max_pixels = MAX_PIXELS,
             .optimal_huffman = i & 1,
+            .restart_interval = interval,
             .route = i & 2 ? SLUICE_JPEG_CROP_BY_LIBJPEG : SLUICE_JPEG_CROP_BY_OURS,
         };
         check_crop(data + 4, size - 4, &box, &options);

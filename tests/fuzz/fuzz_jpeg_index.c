@@ -70,7 +70,8 @@ static void check_parts(struct sluice_jpeg_index *index, const uint8_t *file, si
     bool is_decoded[2], is_cut[2];
     index->is_partial = true;
     for (int k = 0; k < 2; k++) {
-        const struct sluice_jpeg_crop_options options = {.allow_larger = true, .index = index};
+        const struct sluice_jpeg_crop_options options = {
+            .allow_larger = true, .restart_interval = box->left % 12, .index = index};
         is_decoded[k] = decode(holed[k], len, box, index, &rgb[k]);
         is_cut[k] =
             sluice_jpeg_crop(holed[k], len, box, &options, NULL, &cut[k], NULL, NULL) == SLUICE_OK;

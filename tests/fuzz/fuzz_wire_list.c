@@ -1,5 +1,6 @@
 #include "fuzz_wire.h"
 
+#include "base/text.h"
 #include "wire/wire.h"
 
 #include <string.h>
@@ -39,6 +40,12 @@ static void others(const struct sluice_message *message)
     struct sluice_wire_stats stats;
     const sluice_status status = sluice_wire_get_stats_reply(message, &stats, NULL);
     FUZZ_CHECK(status == SLUICE_OK || status == SLUICE_E_CORRUPT);
+    if (status != SLUICE_OK)
+        return;
+    FUZZ_CHECK(stats.num_clients <= SLUICE_WIRE_MAX_CLIENTS);
+    for (size_t i = 0; i < stats.num_clients; i++)
+        FUZZ_CHECK(sluice_is_utf8(stats.clients[i].name) && sluice_is_utf8(stats.clients[i].token));
+    sluice_wire_stats_clear(&stats);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

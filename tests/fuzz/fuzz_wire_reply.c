@@ -38,7 +38,7 @@ static void keep(void *ctx, const struct sluice_wire_sample_reply *reply)
 static void check(void *ctx, const struct sluice_wire_sample_reply *got)
 {
     ++*(unsigned *)ctx;
-    (void)sluice_wire_sample_reply_is_whole(got, &(struct sluice_draw_key){.seed = 1});
+    (void)sluice_wire_sample_reply_is_whole(got, &(struct sluice_draw_key){.seed = 1}, 0);
     struct sluice_wire_sample_reply kept = gathered(got);
     const struct sluice_wire_sample_reply *reply = &kept;
     FUZZ_CHECK(!reply->payload || reply->payload->len <= MAX_PAYLOAD);

@@ -25,7 +25,9 @@ static void fetch(const struct sluice_message *message)
     for (size_t i = 0; i < got.num_samples; i++) {
         FUZZ_CHECK(got.samples[i].form < SLUICE_NUM_FORMS);
         FUZZ_CHECK(again.samples[i].key.sample_id == got.samples[i].key.sample_id);
+        FUZZ_CHECK(again.samples[i].listed_id == got.samples[i].listed_id);
         FUZZ_CHECK(again.samples[i].split == got.samples[i].split);
+        FUZZ_CHECK(again.samples[i].jpeg_crop_restart == got.samples[i].jpeg_crop_restart);
     }
     sluice_wire_fetch_request_clear(&got);
     sluice_wire_fetch_request_clear(&again);

@@ -68,7 +68,7 @@ int main(int argc, char **argv)
     uint8_t *pixels = calloc((size_t)n * size * size, 3);
     uint32_t *labels = calloc(n, sizeof(*labels));
     train_test_fill_batch(n, size, options.num_classes, 0, pixels, labels);
-    const struct sluice_train_batch batch = {pixels, labels, n};
+    const struct sluice_train_batch batch = {.pixels = pixels, .labels = labels, .n = n};
     for (int step = 0; step < atoi(argv[3]); step++) {
         struct sluice_err err = {{0}};
         struct sluice_train_totals totals;

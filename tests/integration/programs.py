@@ -1,6 +1,8 @@
 """What the tests that start our programs share."""
 import os
 import pathlib
+import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -45,6 +47,71 @@ class Port:
 
     def close(self):
         self.socket.close()
+
+
+class Node:
+    """offload_server on a port of its own, which dies, stops and comes back as it is told to."""
+
+    def __init__(self, root, *flags):
+        self.port = Port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.argv = [str(BIN / "offload_server"), "--root", str(root), "--listen", self.address,
+                     "--prep-workers", "1", "--grpc-workers", "1", "--grace", "1",
+                     *map(str, flags)]
+        self.process = None
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.argv, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True)
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on "):
+            raise AssertionError(f"offload_server at {self.address} says {line!r}")
+
+    def kill(self):
+        """As by a crash, also where it is stopped."""
+        self.process.kill()
+        self.process.communicate()
+
+    def pause(self):
+        """It keeps its connections and answers nothing."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def restart(self):
+        """In order: what it has taken is answered."""
+        self.process.terminate()
+        self.process.communicate()
+        self.start()
+
+    def replace(self):
+        """Another process at once, which knows nothing of what this one was asked for."""
+        self.kill()
+        self.start()
+
+    def close(self):
+        if self.process.poll() is None:
+            self.kill()
+        self.port.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+
+def split(root, into, num_parts):
+    """Copies of the files of a dataset, every class in each part: the folders into/0, into/1, ..."""
+    parts = [pathlib.Path(into, str(i)) for i in range(num_parts)]
+    files = sorted(path for path in pathlib.Path(root).rglob("*") if path.is_file())
+    for i, path in enumerate(files):
+        copy = parts[i % num_parts] / path.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, copy)
+    return parts
 
 
 class SynthTest(unittest.TestCase):

@@ -51,7 +51,7 @@ class DataTransfer(unittest.TestCase):
         os.symlink(cls.outside / "secret.png", cls.root / "train/cat/link_out.png")
         os.symlink("cat_0.jpg", cls.root / "train/cat/link_in.jpg")
         (cls.root / "train/cat/broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 no image")
-        cls.server = harness.Server(cls.root)
+        cls.server = harness.Server(cls.root, "--data-transfer")
         cls.channel = cls.server.channel()
         cls.stub = wire_grpc.DataTransferStub(cls.channel)
         cls.ramp = "train/cat/ramp.png"
@@ -174,13 +174,14 @@ class DataTransfer(unittest.TestCase):
         paths = (secret, f"../{self.outside.name}/secret.png",
                  f"train/../../{self.outside.name}/secret.png",
                  f"{self.root}/../{self.outside.name}/secret.png",
-                 "train/cat/link_out.png", "/etc/passwd")
+                 "/etc/passwd")
         for path in paths:
             for method in ("nooff", "piloff"):
                 self.assertEqual(self.fails(method, path), grpc.StatusCode.PERMISSION_DENIED, path)
         after = stats.Stats(offload.StatsRequest(), timeout=T).refused_paths
         self.assertEqual(after - before, 2 * len(paths))
-        # A link that stays inside is a file like any other.
+        # A link that leads out is no sample, and one that stays inside is a file like any other.
+        self.assertEqual(self.fails("nooff", "train/cat/link_out.png"), grpc.StatusCode.NOT_FOUND)
         self.assertEqual(self.call("nooff", "train/cat/link_in.jpg").image,
                          (self.root / "train/cat/cat_0.jpg").read_bytes())
 

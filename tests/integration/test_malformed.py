@@ -136,7 +136,8 @@ class MalformedTest(unittest.TestCase):
                    "--retry-for", "2", *options]
         if mode != "local":
             command += ["--host", self.address]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "SLUICE_GPU": "host"})
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
         self.assertNotIn("Sanitizer", done.stderr)
         return json.loads(done.stdout), done.stderr
@@ -144,8 +145,13 @@ class MalformedTest(unittest.TestCase):
     def test_every_file_is_a_named_error_in_every_mode(self):
         digests = set()
         errors = set()
-        for mode in ("remote_nooff", "remote_piloff", "remote_alloff", "local"):
-            report, log = self.train(mode, *([self.root] if mode == "local" else []))
+        for mode, gpu in (("remote_nooff", "off"), ("remote_piloff", "off"),
+                          ("remote_alloff", "off"), ("local", "off"), ("local", "on"),
+                          ("remote_nooff", "on")):
+            report, log = self.train(mode, *([self.root] if mode == "local" else []),
+                                     "--gpu-decode", gpu)
+            choices = " ".join(report["choices"])
+            self.assertEqual("+gpu" in choices, gpu == "on", choices)
             named = set(re.findall(r"train/bad/\w+\.jpg", log))
             missing = set(self.bad) - named
             self.assertEqual(missing, set(), f"{mode}: not named")
@@ -167,8 +173,8 @@ class MalformedTest(unittest.TestCase):
         self.assertEqual(self.server.returncode, 0, log[-2000:])
         self.assertNotIn("Sanitizer", log)
         stats = json.loads(out.splitlines()[-1])
-        self.assertGreaterEqual(sum(stats["errors"].values()), 3 * 20)
-        self.assertEqual(stats["refused_paths"], 3 * 10)
+        self.assertGreaterEqual(sum(stats["errors"].values()), 4 * 20)
+        self.assertEqual(stats["refused_paths"], 4 * 10)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The pages of --metrics, by the rules of Prometheus, while the programs work."""
 import http.client
+import os
 import pathlib
 import re
 import shutil
@@ -170,9 +171,11 @@ class ServerPages(Pages):
                 break
         self.assertEqual((status, body), (503, b"the root is gone\n"))
         self.assertEqual(self.value(exposition.scrape(port), "sluice_serving"), 0)
+        self.assertEqual(self.value(exposition.scrape(port), "sluice_root_available"), 0)
         moved.rename(self.root)
         while exposition.get(port, "/healthz")[0] != 200:
             pass
+        self.assertEqual(self.value(exposition.scrape(port), "sluice_root_available"), 1)
 
     def test_the_dataset_is_that_of_the_list_read_last(self):
         server, port = self.serve()
@@ -224,7 +227,8 @@ class TrainerPages(Pages):
             [str(harness.BIN / "offload_train"), *where, "-b", "4", "--device", "none",
              "--epochs", "1000000", "--metrics", f"127.0.0.1:{port}", "--no-digest",
              "--retry-for", str(T), "-p", "0", *flags],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env={**os.environ, "SLUICE_GPU": "host"})
         self.addCleanup(run.wait)
         self.addCleanup(run.kill)
         return run, port.number
@@ -271,6 +275,16 @@ class TrainerPages(Pages):
         # The server knows the trainer by its host's name.
         clients = exposition.scrape(server_port)["sluice_client_samples_total"].values()
         self.assertEqual({dict(labels)["client"] for labels in clients}, {socket.gethostname()})
+
+    def test_what_the_gpu_decoded_is_counted(self):
+        _, port = self.train(None, "--dataset-mode", "local", "--gpu-decode", "on")
+        page = self.await_page(
+            port, lambda page: self.value(page, "sluice_trainer_samples_total") >= 40)
+        decoded = page["sluice_trainer_gpu_decoded_samples_total"].values()
+        self.assertEqual(set(decoded), {frozenset({("form", "raw")})})
+        files = self.value(page, "sluice_trainer_choices_total", split="0", form="raw")
+        self.assertLess(sum(decoded.values()), files)  # there are PNGs, too
+        self.assertGreater(sum(decoded.values()), files / 3)
 
     def test_health_says_that_the_server_is_lost(self):
         server, _ = self.serve()

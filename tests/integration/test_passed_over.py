@@ -10,8 +10,8 @@ import tempfile
 import unittest
 
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
-LINE = "passed over: 2 .webp, 1 .tif, 1 without suffix, 1 .csv; only .jpg, .jpeg and .png are read"
-ERROR = "--strict: 4 files of {} may be images and are not read: cat/1.webp, cat/2.WEBP, cat/3.tif, ..."
+LINE = "passed over: 2 .jxl, 1 .jp2, 1 without suffix, 1 .csv; only .jpg, .jpeg, .png, .webp, .tif, .tiff, .bmp, .gif, .ppm and .pgm are read"
+ERROR = "--strict: 4 files of {} may be images and are not read: cat/1.jxl, cat/2.JXL, cat/3.jp2, ..."
 
 
 class PassedOver(unittest.TestCase):
@@ -31,7 +31,7 @@ class PassedOver(unittest.TestCase):
             (self.root / name).write_bytes(b"x")
 
     def add_unread(self):
-        self.put("cat/1.webp", "cat/2.WEBP", "cat/3.tif", "dog/no_suffix", "labels.csv", ".hidden",
+        self.put("cat/1.jxl", "cat/2.JXL", "cat/3.jp2", "dog/no_suffix", "labels.csv", ".hidden",
                  "cat/4.jpg.part")
 
     def run_program(self, *command, code=0):
@@ -71,7 +71,7 @@ class PassedOver(unittest.TestCase):
         self.check_warns(self.train().stderr)
         self.check_warns(self.index().stderr)
         # A list says what it was when the list was made.
-        self.put("cat/3.webp")
+        self.put("cat/3.jxl")
         for log in (self.serve(), self.train().stderr):
             self.assertIn(f" warning: {self.root}: " +
                           LINE.replace("over:", "over when its list was made:"), log)
@@ -118,8 +118,8 @@ class PassedOver(unittest.TestCase):
         shutil.rmtree(self.root)
         self.root.mkdir()
         (self.root / "cat").mkdir()
-        self.put("cat/1.webp", "cat/2.webp")
-        self.assertIn("no .jpg, .jpeg or .png file where one is read; passed over: 2 .webp",
+        self.put("cat/1.jxl", "cat/2.jxl")
+        self.assertIn("where one is read (.jpg, .jpeg, .png, .webp, .tif, .tiff, .bmp, .gif, .ppm and .pgm); passed over: 2 .jxl",
                       self.index(code=1).stderr)
 
     def test_class_folders_that_are_links_are_read_here_and_by_the_server(self):

@@ -1,4 +1,5 @@
 """Every method of sluice.v1.Offload and grpc.health.v1.Health, called by a stock grpcio client."""
+import io
 import queue
 import random
 import subprocess
@@ -52,6 +53,31 @@ class FetchStream:
         return found
 
 
+class Jpeg:
+    """What a sequential JPEG's markers say, and Pillow's pixels."""
+
+    def __init__(self, data):
+        from PIL import Image
+        self.interval, at = 0, 2
+        while True:
+            marker, length = data[at + 1], int.from_bytes(data[at + 2:at + 4], "big")
+            body = data[at + 4:at + 2 + length]
+            at += 2 + length
+            if marker in (0xC0, 0xC1):
+                height, width = (int.from_bytes(body[k:k + 2], "big") for k in (1, 3))
+                sampling = [(body[k] >> 4, body[k] & 15) for k in range(7, len(body), 3)]
+                self.mcu = [8 * max(column) if len(sampling) > 1 else 8
+                            for column in zip(*sampling)]
+                self.across, self.down = -(-width // self.mcu[0]), -(-height // self.mcu[1])
+            elif marker == 0xDD:
+                self.interval = int.from_bytes(body, "big")
+            elif marker == 0xDA:
+                break
+        scan = data[at:]
+        self.num_restarts = sum(scan.count(bytes([0xFF, 0xD0 + k])) for k in range(8))
+        self.pixels = np.asarray(Image.open(io.BytesIO(data)))
+
+
 class StockClient(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -62,7 +88,7 @@ class StockClient(unittest.TestCase):
         cls.paths = sorted(str(p.relative_to(cls.root)) for p in cls.root.rglob("*.*"))
         cls.broken = cls.paths.index("train/cat/broken.jpg")
         cls.whole = [i for i in range(len(cls.paths)) if i != cls.broken]
-        cls.server = harness.Server(cls.root)
+        cls.server = harness.Server(cls.root, "--data-transfer")
         cls.channel = cls.server.channel()
         cls.stub = offload_grpc.OffloadStub(cls.channel)
         cls.health = health_grpc.HealthStub(cls.channel)
@@ -314,6 +340,31 @@ class StockClient(unittest.TestCase):
         self.assertIn("dog_0.jpg", missing.error)
         self.assertEqual(no_such.status, offload.SAMPLE_INVALID)
         self.assertEqual(fine.status, offload.SAMPLE_OK)
+
+    def crops(self, **fields):
+        """The crops of every whole sample, by sample id; files that are not cut are left out."""
+        replies = self.fetch(*({"sample_id": i, "seed": 3, "epoch": 1,
+                                "form": offload.FORM_JPEG_CROP, **fields} for i in self.whole))
+        return {i: reply.payload for i, reply in zip(self.whole, replies)
+                if reply.form == offload.FORM_JPEG_CROP}
+
+    def test_a_crop_restarts_every_so_many_mcus_where_that_is_asked(self):
+        self.assertIn(offload.FORM_JPEG_CROP_RESTART, self.hello().forms)
+        rows = self.crops()
+        self.assertGreater(len(rows), 4)
+        self.assertEqual(rows, self.crops(jpeg_crop_restart=0))
+        for interval in 3, 8, 65535:
+            crops = self.crops(jpeg_crop_restart=interval)
+            self.assertGreater(len(crops), 4)
+            for i, crop in crops.items():
+                jpeg, as_rows = Jpeg(crop), Jpeg(rows[i])
+                self.assertEqual(as_rows.interval, as_rows.across)
+                self.assertEqual(jpeg.interval, interval)
+                self.assertEqual(jpeg.num_restarts, (jpeg.across * jpeg.down - 1) // interval)
+                # In an MCU at the edge a block may be blank that the box does not need.
+                inner = np.s_[jpeg.mcu[1]:-jpeg.mcu[1], jpeg.mcu[0]:-jpeg.mcu[0]]
+                self.assertEqual(jpeg.pixels.shape, as_rows.pixels.shape)
+                np.testing.assert_array_equal(jpeg.pixels[inner], as_rows.pixels[inner])
 
     def test_fetch_refuses_what_hello_refuses(self):
         ours = self.hello().pipeline_fingerprint

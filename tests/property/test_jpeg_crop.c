@@ -43,6 +43,13 @@ static void check_index(const struct sluice_buf *file, const struct sluice_box *
     sluice_jpeg_index_clear(&index);
 }
 
+/* Half of them none: a segment for each row. */
+static uint32_t random_interval(void)
+{
+    const uint32_t kind = sluice_rng_below(&rng, 4);
+    return kind < 2 ? 0 : 1 + sluice_rng_below(&rng, kind == 2 ? 16 : 1000);
+}
+
 /* What our own transcoder covers must not need the other. */
 static sluice_status crop_by(enum way way, bool is_progressive, const struct sluice_buf *file,
                              const struct sluice_box *box, struct sluice_buf **crop,
@@ -50,6 +57,7 @@ static sluice_status crop_by(enum way way, bool is_progressive, const struct slu
 {
     const struct sluice_jpeg_crop_options options = {
         .optimal_huffman = way == OPTIMAL || way == LIBJPEG_OPTIMAL,
+        .restart_interval = random_interval(),
         .route = way >= LIBJPEG   ? SLUICE_JPEG_CROP_BY_LIBJPEG
                  : is_progressive ? SLUICE_JPEG_CROP_BY_ANY
                                   : SLUICE_JPEG_CROP_BY_OURS,
@@ -246,7 +254,7 @@ static void check_pipeline(size_t which, const struct sluice_pipeline *pipeline,
     for (int k = 0; k < 2; k++) {
         struct sluice_sample cut = {.key = {.seed = 1, .sample_id = id},
                                     .data = sluice_buf_ref(file)};
-        if (sluice_pipeline_crop_jpeg(pipeline, fused, &cut, k == 1, NULL) == SLUICE_OK) {
+        if (sluice_pipeline_crop_jpeg(pipeline, fused, &cut, k == 1, 0, NULL) == SLUICE_OK) {
             CU_ASSERT(cut.is_jpeg_crop && cut.data->len < file->len);
             CU_ASSERT_EQUAL(sluice_pipeline_finish_u8(pipeline, scratches[k], &cut, got, len, NULL),
                             SLUICE_OK);

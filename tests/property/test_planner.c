@@ -50,7 +50,9 @@ static void primal_is_the_plan_and_dual_is_below_it(void)
         /* No plan is below the bound, so none of a hundred others is. */
         for (int other = 0; other < 100; other++) {
             for (size_t i = 0; i < n; i++)
-                choice[i] = (uint8_t)(other < 8 ? (unsigned)other : sluice_rng_below(&rng, 8));
+                choice[i] = (uint8_t)(other < SLUICE_MENU_CHOICES
+                                          ? (unsigned)other
+                                          : sluice_rng_below(&rng, SLUICE_MENU_CHOICES));
             CU_ASSERT(result.dual_s <= planner_cost_of(menus, n, &capacities, choice));
         }
         double sum = 0;
@@ -96,16 +98,18 @@ static void is_close_to_the_best_of_all_plans(void)
     double sum_excess = 0;
     int num_cases = 0;
     for (int round = 0; round < 20 * PLANNER_NUM_KINDS; round++) {
-        const size_t n = 1 + sluice_rng_below(&rng, 5);
-        struct sluice_menu menus[5];
+        const size_t n = 1 + sluice_rng_below(&rng, 4);
+        struct sluice_menu menus[4];
         struct sluice_capacities capacities;
         make_case(&rng, round, n, menus, &capacities);
-        uint8_t choice[5];
+        uint8_t choice[4];
         const struct sluice_lp_result result = plan(menus, n, &capacities, choice);
         double best_s = INFINITY;
-        for (unsigned code = 0; code < 1u << 3 * n; code++) {
-            for (size_t i = 0; i < n; i++)
-                choice[i] = code >> 3 * i & 7;
+        const unsigned num_plans = (unsigned)pow(SLUICE_MENU_CHOICES, (double)n);
+        for (unsigned code = 0; code < num_plans; code++) {
+            unsigned digits = code;
+            for (size_t i = 0; i < n; i++, digits /= SLUICE_MENU_CHOICES)
+                choice[i] = (uint8_t)(digits % SLUICE_MENU_CHOICES);
             best_s = fmin(best_s, planner_cost_of(menus, n, &capacities, choice));
         }
         CU_ASSERT(result.dual_s <= best_s);
@@ -156,7 +160,7 @@ static void more_capacity_or_more_choice_is_never_worse(void)
         /* Without the last choice of every sample. */
         for (size_t i = 0; i < N; i++) {
             for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
-                menus[i].share[r][7] = menus[i].share[r][0];
+                menus[i].share[r][SLUICE_MENU_CHOICES - 1] = menus[i].share[r][0];
         }
         const struct sluice_lp_result fewer = plan(menus, N, &capacities, choice);
         CU_ASSERT(before.dual_s <= fewer.dual_s * (1 + 5e-5));
@@ -259,7 +263,7 @@ static void one_sample_with_a_choice_is_seen(void)
     capacities.per_s[PLANNER_GIVEN] = 1;
     const struct sluice_lp_result before = plan(menus, N, &capacities, choice);
     struct sluice_menu *odd = &menus[N - 1 - sluice_rng_below(&rng, N / 2)];
-    const unsigned free_choice = choice[odd - menus] == 5 ? 6 : 5;
+    const unsigned free_choice = choice[odd - menus] == 9 ? 8 : 9;
     odd->share[PLANNER_GIVEN][free_choice] = 0;
     const struct sluice_lp_result after = plan(menus, N, &capacities, choice);
     CU_ASSERT_EQUAL(choice[odd - menus], free_choice);

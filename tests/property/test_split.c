@@ -32,6 +32,10 @@ static const char *const specs[] = {
     "decode,center_crop=33,hflip=1,resize=21,to_tensor,normalize=imagenet",
     "decode,center_crop=16,to_tensor",
     "decode,resize=30",
+    "decode,exif_transpose,random_resized_crop=28,hflip,to_tensor,normalize=imagenet",
+    "decode,exif_transpose,resize=40,center_crop=32,hflip=1,to_tensor",
+    "decode,exif_transpose,center_crop=30",
+    "decode,exif_transpose",
     "decode,hflip=1,to_tensor,normalize=imagenet",
     "decode,to_tensor",
     "decode",
@@ -42,26 +46,36 @@ enum { JPEG_420, JPEG_444, JPEG_GRAY, JPEG_PROGRESSIVE, PNG, JPEG_422, JPEG_440_
 static const struct {
     uint32_t width, height;
     int coding;
+    uint8_t orientation; /* of a JPEG's EXIF; 0: none */
 } images[] = {
-    {1, 1, PNG},
-    {1, 1, JPEG_420},
-    {3, 500, JPEG_420},
-    {500, 3, PNG},
-    {17, 9, JPEG_444},
-    {9, 17, JPEG_GRAY},
-    {17, 9, JPEG_420},
-    {2, 2, JPEG_PROGRESSIVE},
-    {64, 48, PNG},
-    {97, 61, JPEG_420},
-    {61, 97, JPEG_444},
-    {130, 90, JPEG_PROGRESSIVE},
-    {32, 32, PNG},
-    {33, 21, JPEG_420},
-    {224, 224, JPEG_420},
-    {320, 240, JPEG_422},
-    {241, 319, JPEG_440_RESTARTS},
-    {301, 203, JPEG_444},
-    {199, 305, JPEG_GRAY},
+    {1, 1, PNG, 0},
+    {1, 1, JPEG_420, 0},
+    {3, 500, JPEG_420, 0},
+    {500, 3, PNG, 0},
+    {17, 9, JPEG_444, 0},
+    {9, 17, JPEG_GRAY, 0},
+    {17, 9, JPEG_420, 0},
+    {2, 2, JPEG_PROGRESSIVE, 0},
+    {64, 48, PNG, 0},
+    {97, 61, JPEG_420, 0},
+    {61, 97, JPEG_444, 0},
+    {130, 90, JPEG_PROGRESSIVE, 0},
+    {32, 32, PNG, 0},
+    {33, 21, JPEG_420, 0},
+    {224, 224, JPEG_420, 0},
+    {320, 240, JPEG_422, 0},
+    {241, 319, JPEG_440_RESTARTS, 0},
+    {301, 203, JPEG_444, 0},
+    {199, 305, JPEG_GRAY, 0},
+    {97, 61, JPEG_420, 1},
+    {131, 93, JPEG_420, 2},
+    {97, 61, JPEG_444, 3},
+    {130, 90, JPEG_PROGRESSIVE, 4},
+    {97, 161, JPEG_422, 5},
+    {241, 119, JPEG_420, 6},
+    {97, 61, JPEG_GRAY, 7},
+    {161, 201, JPEG_440_RESTARTS, 8},
+    {17, 9, JPEG_420, 6},
 };
 #define NUM_IMAGES SLUICE_ARRAY_LEN(images)
 
@@ -69,6 +83,24 @@ static void die(const char *what, const struct sluice_err *err)
 {
     fprintf(stderr, "%s: %s\n", what, err->text);
     exit(1);
+}
+
+/* Behind the first marker, the EXIF of an image that has to be turned. */
+static void add_orientation(struct sluice_buf **file, uint8_t orientation)
+{
+    const uint8_t exif[] = {0xFF, 0xE1, 0, 34, 'E', 'x',         'i', 'f', 0, 0,  'M', 'M',
+                            0,    '*',  0, 0,  0,   8,           0,   1,   1, 18, 0,   3,
+                            0,    0,    0, 1,  0,   orientation, 0,   0,   0, 0,  0,   0};
+    struct sluice_buf *longer = NULL;
+    struct sluice_err err = {{0}};
+    if (sluice_buf_create(NULL, (*file)->len + sizeof(exif), &longer, &err))
+        die("buffer", &err);
+    memcpy(longer->data, (*file)->data, 2);
+    memcpy(longer->data + 2, exif, sizeof(exif));
+    memcpy(longer->data + 2 + sizeof(exif), (*file)->data + 2, (*file)->len - 2);
+    longer->len = (*file)->len + sizeof(exif);
+    sluice_buf_unref(*file);
+    *file = longer;
 }
 
 /* Smooth colours with noise on top, so that both tables and resampling have work. */
@@ -102,6 +134,8 @@ static struct sluice_buf *make_image(size_t index)
     free(pixels);
     if (status)
         die("encode", &err);
+    if (images[index].orientation)
+        add_orientation(&file, images[index].orientation);
     return file;
 }
 
@@ -206,13 +240,14 @@ static void check_cut_file(const struct sluice_pipeline *pipeline, struct nodes 
     struct sluice_scratch *const scratches[] = {nodes->compute, nodes->measured};
     num_images_to_cut += sluice_pipeline_can_crop_jpeg(pipeline);
     /* A resize is cut with the center_crop after it. */
+    const unsigned op = sluice_pipeline_is_upright(pipeline) ? 2 : 1;
     const bool is_resized =
-        num_ops > 2 && strcmp(sluice_pipeline_op_name(pipeline, 1), "resize") == 0;
-    const unsigned first = is_resized ? 3 : 2;
+        num_ops > op + 1 && strcmp(sluice_pipeline_op_name(pipeline, op), "resize") == 0;
+    const unsigned first = is_resized ? op + 2 : op + 1;
     for (unsigned end = first; end <= num_ops; end += num_ops > first ? num_ops - first : 1) {
         for (size_t s = 0; s < SLUICE_ARRAY_LEN(scratches); s++) {
             struct sluice_sample sample = start(file, id);
-            if (sluice_pipeline_crop_jpeg(pipeline, nodes->storage, &sample, s == 1, NULL)) {
+            if (sluice_pipeline_crop_jpeg(pipeline, nodes->storage, &sample, s == 1, 0, NULL)) {
                 CU_ASSERT(!sample.is_jpeg_crop && sample.data == file);
                 sluice_sample_clear(&sample);
                 continue;

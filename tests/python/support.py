@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 PIPELINE = "decode,random_resized_crop=64,hflip,to_tensor,normalize=imagenet"
@@ -49,6 +50,14 @@ def offload_server(root, *flags):
 
 
 @contextlib.contextmanager
+def the_cpu_stands_in():
+    """For the GPU of loaders that are made meanwhile, with the kernels' source; rows are on the
+    host."""
+    with unittest.mock.patch.dict(os.environ, {"SLUICE_GPU": "host"}):
+        yield
+
+
+@contextlib.contextmanager
 def signal_after(seconds):
     """SIGINT to this process, as Ctrl-C sends it; yields a function: seconds since it was sent."""
     sent = []
@@ -77,9 +86,25 @@ class SetTest(unittest.TestCase):
         subprocess.run([BIN / "offload_dataset", "synth", cls.root,
                         "--num", str(NUM_TRAIN), "--num-val", str(NUM_VAL), "--classes", "3"],
                        check=True, capture_output=True)
+        cls.change_set()
         server = contextlib.ExitStack()
         cls.addClassCleanup(server.close)
         cls.address = server.enter_context(offload_server(cls.root)).address
+
+
+    @classmethod
+    def change_set(cls):
+        """The files beneath cls.root, before the server lists them."""
+
+
+class CorruptSetTest(SetTest):
+    """One image of the set, cls.corrupt, is cut off."""
+    corrupt = "train/class000/00000030.jpg"
+
+    @classmethod
+    def change_set(cls):
+        path = pathlib.Path(cls.root, cls.corrupt)
+        path.write_bytes(path.read_bytes()[:150])
 
 
 def main():

@@ -1,36 +1,217 @@
 #!/usr/bin/env python3
-"""sluice.jax: arrays by DLPack, and iterators that are put back."""
+"""sluice.jax: arrays by DLPack, sharded over devices, and iterators that are put back."""
+import gc
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+
 import support
 
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 support.require("numpy", "jax")
 
+import jax
 import numpy
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
+import sluice
 import sluice.jax
 import sluice.numpy
 
+OPTIONS = {"pipeline": support.PIPELINE, "workers": 2, "seed": 3, "sample_ids": True}
+
+# One of two processes, with two devices each: what it has of each global batch.
+PROCESS = """
+import sys
+import jax
+rank, port, root = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+out = open(sys.argv[4], "w")  # as Gloo writes to standard output
+jax.config.update("jax_cpu_collectives_implementation", "gloo")
+jax.distributed.initialize(f"127.0.0.1:{port}", 2, rank)
+import numpy, sluice.jax, test_jax
+mesh = jax.sharding.Mesh(numpy.array(jax.devices()), ("rows",))
+sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows"))
+for images, labels, ids in sluice.jax.Loader(root, 4, sharding=sharding, drop_last=True,
+                                             **test_jax.OPTIONS):
+    assert images.shape == (8, 64, 64, 3), images.shape
+    mine = numpy.concatenate([shard.data for shard in labels.addressable_shards])
+    print(*ids, *mine, jax.jit(lambda x: x.sum())(labels), file=out)
+"""
+
 
 class JaxTest(support.SetTest):
-    OPTIONS = {"pipeline": support.PIPELINE, "workers": 2, "seed": 3, "sample_ids": True}
+    def expected(self, **options):
+        with sluice.numpy.Loader(self.root, 8, **OPTIONS, **options) as loader:
+            return [tuple(array.copy() for array in batch) for batch in loader]
 
-    def test_batches_are_those_of_numpy(self):
-        with sluice.numpy.Loader(self.root, 8, **self.OPTIONS) as loader:
-            expected = [tuple(array.copy() for array in batch) for batch in loader]
-        with sluice.jax.Loader(self.root, 8, **self.OPTIONS) as loader:
-            batches = list(loader)
-        self.assertEqual(len(batches), len(expected))
-        for batch, wanted in zip(batches, expected):
-            for array, other in zip(batch, wanted):
+    def assert_same(self, batches, wanted):
+        self.assertEqual(len(batches), len(wanted))
+        for batch, others in zip(batches, wanted):
+            for array, other in zip(batch, others):
                 self.assertTrue(numpy.array_equal(numpy.asarray(array), other))
 
+    def test_batches_are_those_of_numpy(self):
+        with sluice.jax.Loader(self.root, 8, **OPTIONS) as loader:
+            self.assert_same(list(loader), self.expected())
+
+    def test_images_of_a_gpu_are_copies_made_there(self):
+        """With batches of the host in the place of a device's."""
+        released = []
+
+        class Batch:
+            device = 0
+
+            def __init__(self, batch):
+                self.batch = batch
+
+            def __getattr__(self, name):
+                return getattr(self.batch, name)
+
+            def release(self):
+                released.append(self.batch.index)
+                numpy.asarray(self.batch.pixels)[:] = 7  # as the next batch would
+                self.batch.release()
+
+        step = jax.jit(lambda images: images + 1, donate_argnums=0)
+        for devices in (None, jax.devices()[1:2]):
+            released.clear()
+            with sluice.jax.Loader(self.root, 8, devices=devices, **OPTIONS) as loader:
+                made_of = loader._made_of
+                loader._made_of = lambda batch: made_of(Batch(batch))
+                batches = []
+                for images, labels, ids in loader:
+                    kept = numpy.array(images)
+                    step(images)  # which has its memory
+                    batches.append((kept, labels, ids))
+                    self.assertLessEqual(len(batches) - len(released), 2)
+            self.assert_same(batches, self.expected())
+            if devices:
+                self.assertEqual(labels.devices(), set(devices))
+
+    def test_the_cpu_stands_in_for_a_gpu(self):
+        with support.the_cpu_stands_in(), \
+                sluice.jax.Loader(self.root, 8, gpu_decode="on", **OPTIONS) as loader:
+            batches = [tuple(numpy.array(array) for array in batch) for batch in loader]
+            self.assertGreater(sum(loader.counters()["on_gpu"].values()), 0)
+        self.assert_same(batches, self.expected())
+
+    def test_a_gpu_is_for_one_device(self):
+        with self.assertRaisesRegex(sluice.InvalidError, "gpu_decode: for one device"):
+            sluice.jax.Loader(self.root, 8, devices=jax.local_devices(), gpu_decode="on", **OPTIONS)
+
     def test_an_iterator_is_put_back(self):
-        with sluice.jax.Loader(self.root, 8, **self.OPTIONS) as loader:
+        with sluice.jax.Loader(self.root, 8, **OPTIONS) as loader:
             batches = iter(loader)
             next(batches)
             state = batches.get_state()
+            self.assertIsInstance(state, bytes)
             rest = [ids.tolist() for _, _, ids in batches]
             batches.set_state(state)
             self.assertEqual([ids.tolist() for _, _, ids in batches], rest)
+
+    def test_a_step_normalises_bit_for_bit(self):
+        with sluice.jax.Loader(self.root, 8, **OPTIONS) as loader:
+            table = sluice.jax.normalization(loader)
+            images, _, _ = next(iter(loader))
+        rows = numpy.asarray(images)
+        wanted = numpy.stack([table[c][rows[..., c]] for c in range(3)], axis=-1)
+        got = jax.jit(sluice.jax.normalize)(images, table)
+        self.assertEqual(numpy.asarray(got).tobytes(), wanted.tobytes())
+        half = sluice.jax.normalize(images, table, jax.numpy.float16)
+        self.assertEqual(numpy.asarray(half).tobytes(), wanted.astype(numpy.float16).tobytes())
+
+    def test_devices_share_the_rows(self):
+        devices = jax.local_devices()
+        self.assertEqual(len(devices), 4)
+        with sluice.jax.Loader(self.root, 8, devices=devices, drop_last=True, **OPTIONS) as loader:
+            batches = list(loader)
+        gc.collect()
+        wanted = self.expected(drop_last=True)
+        self.assert_same(batches, wanted)
+        for (images, labels, _), (rows, row_labels, _) in zip(batches, wanted):
+            for array, whole in ((images, rows), (labels, row_labels)):
+                self.assertEqual([shard.device for shard in array.addressable_shards], devices)
+                for at, shard in enumerate(array.addressable_shards):
+                    self.assertTrue(numpy.array_equal(shard.data, whole[2 * at:2 * at + 2]))
+
+    def test_the_last_rows_are_repeated_to_share_them_evenly(self):
+        wanted = self.expected()
+        self.assertEqual(len(wanted[-1][1]), 2)  # of 50, 8 at a time
+        with sluice.jax.Loader(self.root, 8, devices=jax.local_devices(), **OPTIONS) as loader:
+            padded = []
+            batches = []
+            for batch in loader:
+                batches.append(batch)
+                padded.append(loader.num_padded)
+        self.assertEqual(padded, [0] * 6 + [2])
+        self.assert_same(batches[:-1], wanted[:-1])
+        self.assert_same(batches[-1:], [[numpy.concatenate([array, array])
+                                         for array in wanted[-1]]])
+
+    def test_a_sharding_may_repeat_rows_on_devices(self):
+        mesh = Mesh(numpy.array(jax.devices()).reshape(2, 2), ("data", "model"))
+        sharding = NamedSharding(mesh, P("data"))
+        with sluice.jax.Loader(self.address, 8, sharding=sharding, **OPTIONS) as loader:
+            batches = list(loader)
+        self.assert_same(batches, self.expected())
+        for images, labels, _ in batches:
+            self.assertEqual(images.sharding, sharding)
+            self.assertEqual(len({str(shard.index) for shard in labels.addressable_shards}), 2)
+
+    def test_processes_have_their_rows_of_global_arrays(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        here = os.path.dirname(os.path.abspath(__file__))
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)]),
+               "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+        with tempfile.TemporaryDirectory() as folder:
+            files = [os.path.join(folder, str(rank)) for rank in range(2)]
+            ranks = [subprocess.Popen([sys.executable, "-c", PROCESS, str(rank), str(port),
+                                       self.root, files[rank]], env=env) for rank in range(2)]
+            self.assertEqual([rank.wait(timeout=300) for rank in ranks], [0, 0])
+            outputs = [pathlib.Path(file).read_text().splitlines() for file in files]
+        wanted = self.expected(drop_last=True)
+        for rank, lines in enumerate(outputs):
+            mine = slice(4 * rank, 4 * rank + 4)
+            self.assertEqual([[int(word) for word in line.split()] for line in lines],
+                             [[*ids[mine], *labels[mine], sum(labels)]
+                              for _, labels, ids in wanted])
+
+    def test_bad_shardings_are_refused(self):
+        columns, rows = (NamedSharding(Mesh(numpy.array(jax.devices()), ("x",)), spec)
+                         for spec in (P(None, "x"), P("x")))
+        for words, options in (
+                ("batch_size 6", {"devices": jax.devices()}),
+                ("devices: none", {"devices": []}),
+                ("one of them", {"devices": jax.devices(), "sharding": rows}),
+                ("rows alone", {"sharding": columns}),
+                ("rows alone", {"sharding": "x"})):
+            with self.subTest(words), self.assertRaisesRegex(sluice.InvalidError, words):
+                sluice.jax.Loader(self.root, 6, **options)
+
+
+class GrainTest(support.SetTest):
+    """As Grain's own checkpoints use its iterators."""
+
+    def test_a_checkpoint_of_grain_puts_it_back(self):
+        try:
+            import grain.checkpoint
+        except ImportError as error:
+            self.skipTest(f"grain is missing ({error})")
+        with sluice.jax.Loader(self.root, 8, **OPTIONS) as loader, \
+                tempfile.TemporaryDirectory() as folder:
+            batches = iter(loader)
+            next(batches)
+            handler = grain.checkpoint.CheckpointHandler()
+            handler.save(pathlib.Path(folder), batches)
+            rest = [ids.tolist() for _, _, ids in batches]
+            restored = handler.restore(pathlib.Path(folder), iter(loader))
+            self.assertEqual([ids.tolist() for _, _, ids in restored], rest)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,26 @@
 #!/usr/bin/env python3
 """sluice._sluice, sluice.numpy and sluice.Server: the same bytes from a folder and a server,
 places, batches that are held, errors in words, and Ctrl-C."""
+import contextlib
 import gc
 import hashlib
 import json
 import os
+import queue
 import signal
 import socket
+import subprocess
+import sys
+import tempfile
 import threading
+import time
 import unittest
+import unittest.mock
 
 import support
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "../integration"))
+import programs
 
 support.require("numpy")
 
@@ -18,7 +28,7 @@ import numpy
 
 import sluice
 import sluice.numpy
-from sluice import _sluice
+from sluice import _batches, _sluice
 
 BATCH = 8
 
@@ -102,7 +112,16 @@ class LoaderTest(support.SetTest):
         with load(self.root, seed=4) as loader:
             loader.load_state_dict(state)
             with self.assertRaisesRegex(sluice.InvalidError, "seed"):
-                iter(loader)
+                next(iter(loader))
+
+    def test_an_epoch_is_that_which_was_set(self):
+        with load(self.root) as loader:
+            in_turn = [digest(loader) for _ in range(3)]
+            self.assertEqual(len(set(in_turn)), 3)
+            loader.set_epoch(1)
+            self.assertEqual([digest(loader), digest(loader)], in_turn[1:])
+            with self.assertRaises(TypeError):
+                loader.set_epoch("1")
 
     def test_an_order_is_delivered_as_given(self):
         positions = [7, 3, 3, 40, 0, 11, 12, 13, 14]
@@ -116,9 +135,12 @@ class LoaderTest(support.SetTest):
         self.assertEqual(ids.tolist(), in_turn[positions].tolist())
 
     def test_the_last_batch_can_be_dropped(self):
-        with load(self.root, drop_last=True) as loader:
-            self.assertEqual([len(labels) for _, labels, _ in loader],
-                             [BATCH] * (support.NUM_TRAIN // BATCH))
+        for sampler, whole in ((None, support.NUM_TRAIN // BATCH), (range(20), 20 // BATCH),
+                               (range(BATCH), 1), (range(BATCH - 1), 0)):
+            with self.subTest(sampler=sampler), \
+                    load(self.root, drop_last=True, sampler=sampler) as loader:
+                self.assertEqual(len(loader), whole)
+                self.assertEqual([len(labels) for _, labels, _ in loader], [BATCH] * whole)
 
     def test_ranks_share_global_batches(self):
         with load(self.root) as loader:
@@ -136,9 +158,19 @@ class LoaderTest(support.SetTest):
             first = iter(loader)
             next(first)
             second = iter(loader)
+            rows = len(next(second)[1])
             with self.assertRaisesRegex(sluice.InvalidError, "later iter"):
                 next(first)
-            self.assertEqual(sum(len(batch[1]) for batch in second), support.NUM_TRAIN)
+            self.assertEqual(rows + sum(len(batch[1]) for batch in second), support.NUM_TRAIN)
+
+    def test_an_iterator_that_is_not_used_takes_no_epoch(self):
+        with load(self.root) as loader:
+            expected = [digest(loader), digest(loader)]
+            loader.set_epoch(0)
+            iter(loader)
+            self.assertEqual(digest(loader), expected[0])
+            iter(loader)
+            self.assertEqual(digest(loader), expected[1])
 
     def test_stats_are_those_of_the_epoch(self):
         with load(self.root) as loader:
@@ -147,6 +179,19 @@ class LoaderTest(support.SetTest):
             list(loader)
             self.assertEqual(loader.stats()["epoch"], 0)
 
+    def test_counters_are_there_at_any_time(self):
+        with load(self.root) as loader:
+            self.assertEqual(loader.counters()["samples"], 0)
+            batches = iter(loader)
+            next(batches), next(batches)
+            before = loader.counters()
+            self.assertEqual((before["samples"], before["batches"]), (2 * BATCH, 1))
+            self.assertGreaterEqual(before["choices"]["raw@0"], 2 * BATCH)
+            self.assertGreater(before["wait_s"]["trainer"], 0)
+            self.assertEqual((before["errors"], before["lost_s"]), (0, 0))
+            list(batches)
+            self.assertEqual(loader.counters()["samples"], loader.stats()["samples"])
+
     def test_normalization_is_that_of_the_pipeline(self):
         with load(self.root) as loader:
             table = sluice.numpy.normalization(loader)
@@ -154,6 +199,87 @@ class LoaderTest(support.SetTest):
         for c, (mean, std) in enumerate(zip((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))):
             expected = (u8 - numpy.float32(mean)) / numpy.float32(std)
             self.assertEqual(table[c].tolist(), expected.tolist())
+
+
+def finisher(loader, dtype=_sluice.F32, layout=_sluice.NCHW, rows=support.NUM_TRAIN, threads=1):
+    info = loader.info
+    return _sluice.Finisher(info["table"], dtype, layout, rows, info["height"], info["width"],
+                            threads)
+
+
+def one_batch(loader):
+    loader._loader.start()
+    return loader._loader.next()
+
+
+class FinisherTest(support.SetTest):
+    LARGE = "decode,random_resized_crop=256,hflip,to_tensor,normalize=imagenet"  # 38 MB in float32
+
+    def test_any_number_of_threads_gives_the_bytes_of_the_table(self):
+        with sluice.numpy.Loader(self.root, support.NUM_TRAIN, pipeline=self.LARGE) as loader:
+            batch = one_batch(loader)
+            table = sluice.numpy.normalization(loader)
+            u8 = numpy.asarray(batch.pixels)
+            expected = numpy.stack([table[c][u8[..., c]] for c in range(3)], axis=-1)
+            for threads in (1, 2, 7, 1000):
+                with self.subTest(threads=threads):
+                    made = finisher(loader, layout=_sluice.NHWC, threads=threads).finish(batch)
+                    self.assertTrue((numpy.asarray(made) == expected).all())
+                    made = finisher(loader, threads=threads).finish(batch)
+                    self.assertTrue((numpy.asarray(made) == expected.transpose(0, 3, 1, 2)).all())
+                    half = finisher(loader, _sluice.F16, threads=threads).finish(batch)
+                    self.assertTrue((numpy.asarray(half) ==
+                                     expected.transpose(0, 3, 1, 2).astype(numpy.float16)).all())
+
+    def test_no_thread_stays(self):
+        with sluice.numpy.Loader(self.root, support.NUM_TRAIN, pipeline=self.LARGE) as loader:
+            batch = one_batch(loader)
+            for _ in loader:  # its threads are there now
+                pass
+            before = len(os.listdir("/proc/self/task"))
+            finisher(loader, threads=8).finish(batch)
+            ends = time.monotonic() + 10  # the kernel takes a joined one off the list a bit later
+            while len(os.listdir("/proc/self/task")) > before and time.monotonic() < ends:
+                pass
+            self.assertLessEqual(len(os.listdir("/proc/self/task")), before)
+
+    def test_memory_is_used_anew_once_nobody_holds_it(self):
+        with load(self.root) as loader:
+            batch = one_batch(loader)
+            finish = finisher(loader).finish
+            first = numpy.asarray(finish(batch))
+            expected, address = first.copy(), first.ctypes.data
+            row = first[3]
+            del first
+            held = [numpy.asarray(finish(batch)) for _ in range(5)]
+            self.assertEqual(len({address, *(array.ctypes.data for array in held)}), 6)
+            self.assertTrue((row == expected[3]).all())
+            del row
+            self.assertEqual(finish(batch).address, address)
+            del finish  # arrays outlive it
+            batch.release()
+        for array in held:
+            self.assertTrue((array == expected).all())
+            array[:] = 7
+
+    def test_what_does_not_fit_is_refused(self):
+        with load(self.root) as loader:
+            batch = one_batch(loader)
+            with self.assertRaisesRegex(ValueError, "8 rows of 64 x 64 pixels is too large"):
+                finisher(loader, rows=BATCH - 1).finish(batch)
+            with self.assertRaisesRegex(ValueError, "0 rows"):
+                finisher(loader, rows=0)
+            with self.assertRaisesRegex(ValueError, "dtype"):
+                finisher(loader, dtype=9)
+            with self.assertRaisesRegex(ValueError, "layout"):
+                finisher(loader, layout=9)
+            with self.assertRaisesRegex(ValueError, "3072 bytes"):
+                _sluice.Finisher(b"", _sluice.F32, _sluice.NCHW, 1, 1, 1)
+            with self.assertRaisesRegex(TypeError, "Batch"):
+                finisher(loader).finish(None)
+            batch.release()
+            with self.assertRaisesRegex(sluice.InvalidError, "released"):
+                finisher(loader).finish(batch)
 
 
 class ErrorTest(support.SetTest):
@@ -169,6 +295,26 @@ class ErrorTest(support.SetTest):
         with self.assertRaises(sluice.Error):
             load("/no/such/folder")
 
+    def test_an_order_has_positions_of_the_part(self):
+        for sampler, words in (([1, support.NUM_TRAIN], "place 1 .* is 50: train has .* 0 to 49"),
+                               ([1, -1], "sampler: .* from 0 on"),
+                               ([[1, 2]], "sampler: .* one by one"),
+                               (7, "sampler: .* 'int' object is not iterable")):
+            with self.subTest(sampler=sampler), load(self.root, sampler=sampler) as loader:
+                with self.assertRaisesRegex(sluice.InvalidError, words):
+                    next(iter(loader))
+
+    def test_half_of_what_a_launcher_says_is_refused(self):
+        for half, other in (("SLURM_NTASKS", "SLURM_PROCID"),  # salloc without srun
+                            ("WORLD_SIZE", "RANK")):
+            with self.subTest(half), unittest.mock.patch.dict(os.environ, {half: "4"}):
+                os.environ.pop(other, None)
+                with self.assertRaisesRegex(sluice.InvalidError,
+                                            f"{half} .* {other} is not: .*rank and .*world-size"):
+                    load(self.root)
+                with sluice.numpy.Loader(self.root, BATCH, rank=0, world_size=1) as loader:
+                    self.assertEqual(len(loader), -(-support.NUM_TRAIN // BATCH))
+
     def test_settings_are_strings(self):
         with self.assertRaisesRegex(TypeError, "'batch-size'"):
             _sluice.Loader({"batch-size": 8})
@@ -179,7 +325,7 @@ class ErrorTest(support.SetTest):
         loader = load(self.root)
         loader.close()
         loader.close()
-        for call in (loader.stats, loader.__len__, lambda: iter(loader)):
+        for call in (loader.stats, loader.__len__, lambda: next(iter(loader))):
             with self.assertRaisesRegex(sluice.ClosedError, "closed"):
                 call()
 
@@ -189,15 +335,18 @@ class ErrorTest(support.SetTest):
             with self.assertRaisesRegex(sluice.InvalidError, "open"):
                 call()
 
+    @unittest.skipIf("thread" in os.environ.get("SLUICE_SANITIZE", ""),
+                     "ThreadSanitizer ends a child of fork that starts a thread")
     def test_a_child_of_fork_is_refused(self):
         with load(self.root) as loader:
             child = os.fork()
             if child == 0:
                 try:
-                    loader._loader.start()
+                    next(iter(loader))
                     os._exit(1)
-                except sluice.InvalidError:
-                    os._exit(0)
+                except sluice.InvalidError as error:
+                    loader.close()  # does nothing there, and does not wait
+                    os._exit(0 if "fork" in str(error) else 3)
                 finally:
                     os._exit(2)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
@@ -230,6 +379,92 @@ class ErrorTest(support.SetTest):
             self.assertIsInstance(caught.exception, sluice.AgainError)
             self.assertTrue(loader._loader.next())  # nothing was wrong
             loader.close()
+
+
+class BadSampleTest(support.CorruptSetTest):
+    def sources(self):
+        yield self.root, None
+        for mode in ("remote_nooff", "remote_alloff", "remote_auto"):
+            yield self.address, mode
+
+    def test_an_error_names_the_sample_and_its_file(self):
+        for source, mode in self.sources():
+            with self.subTest(mode=mode), load(source, mode=mode, on_error="fail") as loader:
+                with self.assertRaisesRegex(sluice.CorruptError, rf"sample 10 \({self.corrupt}\)"):
+                    for _ in loader:
+                        pass
+
+    def test_what_comes_without_it_is_what_offload_train_gets(self):
+        for on_error, rows in (("skip", support.NUM_TRAIN - 1), ("substitute", support.NUM_TRAIN)):
+            done = subprocess.run(
+                [support.BIN / "offload_train", self.root, "--dataset-mode", "local", "--device",
+                 "none", "--batch-size", str(BATCH), "--seed", "3", "--pipeline", support.PIPELINE,
+                 "--on-error", on_error, "--epochs", "1", "--no-val", "--json"],
+                stdout=subprocess.PIPE, check=True)
+            expected = json.loads(done.stdout.splitlines()[0])
+            self.assertEqual((expected["samples"], expected["errors"]), (rows, 1))
+            seen = set()
+            for source, mode in self.sources():
+                with self.subTest(on_error, mode=mode), \
+                        load(source, mode=mode, on_error=on_error) as loader:
+                    seen.add(digest(loader))
+                    stats = loader.stats()
+                    self.assertEqual(stats["digest"], expected["digest"])
+                    self.assertEqual(stats["error_samples"][0]["path"], self.corrupt)
+            self.assertEqual(len(seen), 1)
+
+
+class StandInTest(support.SetTest):
+    """Batches that are made on the GPU, for which the CPU stands in."""
+
+    def test_every_mode_gives_the_same_bytes(self):
+        with load(self.root) as loader:
+            expected = digest(loader)
+        for source, mode in ((self.root, None), (self.address, "remote_nooff"),
+                             (self.address, "remote_alloff"), (self.address, "remote_auto")):
+            with self.subTest(mode), support.the_cpu_stands_in(), \
+                    load(source, mode=mode, gpu_decode="on") as loader:
+                self.assertEqual(digest(loader), expected)
+
+    def test_batches_go_back_on_any_thread_and_after_the_loader(self):
+        with load(self.root, repeat=4) as loader:
+            wanted = [digest([batch]) for batch in loader]
+        given = queue.Queue(maxsize=1)
+
+        def take():
+            while (item := given.get()) is not None:
+                seen.append(digest([item]))
+                del item
+
+        seen = []
+        thread = threading.Thread(target=take)
+        thread.start()
+        with support.the_cpu_stands_in(), load(self.root, repeat=4, gpu_decode="on") as loader:
+            for batch in loader:
+                given.put(batch)
+            last = batch
+        given.put(None)
+        thread.join()
+        self.assertEqual(seen, wanted)
+        self.assertEqual(digest([last]), wanted[-1])
+
+    def test_a_loader_goes_on_when_one_of_all_batches_goes_back(self):
+        with support.the_cpu_stands_in(), load(self.root, gpu_decode="on") as loader:
+            inner = loader._loader
+            inner.start()
+            held = []
+            with self.assertRaisesRegex(sluice.NoMemoryError, "held: release one") as caught:
+                while True:
+                    held.append(inner.next())
+            self.assertIsInstance(caught.exception, MemoryError)
+            indices = [batch.index for batch in held]
+            while held:
+                held.pop(0).release()
+                if (batch := inner.next()) is not None:
+                    held.append(batch)
+                    indices.append(batch.index)
+            self.assertEqual(indices, list(range(len(loader))))
+            inner.finish()
 
 
 class SignalTest(support.SetTest):
@@ -284,6 +519,66 @@ class ServerTest(support.SetTest):
     def test_a_folder_that_is_not_there_is_an_error(self):
         with self.assertRaises(sluice.Error):
             sluice.Server("/no/such/folder")
+
+
+class SeveralServersTest(support.SetTest):
+    def test_replicas_and_shards_give_the_same_bytes_and_go_on_for_each_other(self):
+        with contextlib.ExitStack() as stack:
+            with load(self.root) as loader:
+                batches = [digest([batch]) for batch in loader]
+            copies = [stack.enter_context(sluice.Server(self.root)).address for _ in range(2)]
+            halves = programs.split(self.root, stack.enter_context(tempfile.TemporaryDirectory()), 2)
+            shards = [stack.enter_context(sluice.Server(half)).address for half in halves]
+            spreads = [",".join(copies), shards, tuple(shards[::-1]), copies[:1]]
+            state = None
+            for spread in spreads:
+                with self.subTest(spread), load(spread, retry_for="20s") as loader:
+                    self.assertEqual([digest([batch]) for batch in loader], batches)
+                    loader.set_epoch(0)
+                    if state:
+                        loader.load_state_dict(state)
+                        self.assertEqual([digest([batch]) for batch in loader], batches[3:])
+                        loader.set_epoch(0)
+                    epoch = iter(loader)
+                    for _ in range(3):
+                        next(epoch)
+                    state = loader.state_dict()
+                    epoch.close()
+
+    def test_counters_tell_of_replicas_that_are_lost(self):
+        with programs.Node(self.root) as first, programs.Node(self.root) as second, \
+                load(f"{first.address},{second.address}", mode="remote_piloff",
+                     retry_for="20s", repeat=20) as loader:
+            self.assertEqual((loader.counters()["failed_over"], loader.counters()["hedged"]), (0, 0))
+            epoch = iter(loader)
+            next(epoch)
+            first.pause()  # it owes what it was asked for, and is not heard of again
+            for _ in epoch:
+                pass
+            self.assertGreater(loader.counters()["failed_over"], 0)
+            self.assertEqual(loader.counters()["errors"], 0)
+
+    def test_what_names_servers_is_told_from_folders(self):
+        place = _batches.place
+        self.assertEqual(place("a:1"), {"host": "a:1"})
+        self.assertEqual(place("a,b"), {"host": "a,b"})
+        self.assertEqual(place("dns:name"), {"host": "dns:name"})
+        self.assertEqual(place(["a", "b,c"]), {"host": ["a", "b,c"]})
+        self.assertEqual(place(("a",)), {"host": ["a"]})
+        self.assertEqual(place("/a,b")["dir"], "/a,b")
+        self.assertEqual(_batches.servers(["a", "b,c"]), ["a", "b,c"])
+        self.assertEqual(_batches.servers("a,b"), ["a,b"])
+        self.assertEqual(_batches.servers("/a"), [])
+        for wrong in ([], ["a", 7], "a"):
+            with self.assertRaises(sluice.InvalidError):
+                place(wrong)
+
+    def test_servers_that_do_not_fit_are_refused(self):
+        with self.assertRaisesRegex(sluice.InvalidError, "--host: 'a,,b'"):
+            load("a,,b")
+        with sluice.Server(self.root) as other, \
+                self.assertRaisesRegex(sluice.InvalidError, "shards share no file"):
+            load([self.address, other.address])
 
 
 class PureTest(unittest.TestCase):

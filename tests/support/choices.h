@@ -5,13 +5,21 @@
 
 #include <stdlib.h>
 
-/* The choices of the default pipeline.  Choice k < 6 is split k; then come the forms.
+/* The choices of the default pipeline.  Choice k < 6 is split k; then come the forms, and those of
+ * a GPU that decodes, where it is asked for them.
  *
  * Threads: the first call is made by one thread alone. */
 
 #define SLUICE_TEST_PIPELINE "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"
 
-enum { SLUICE_TEST_SPLITS = 6, SLUICE_TEST_JPEG_CROP = 6, SLUICE_TEST_U8_PACKED = 7 };
+enum {
+    SLUICE_TEST_SPLITS = 6,
+    SLUICE_TEST_JPEG_CROP = 6,
+    SLUICE_TEST_U8_PACKED = 7,
+    SLUICE_TEST_CHOICES = 8, /* of CPUs; then those of the GPU */
+    SLUICE_TEST_CUT_ON_GPU = 8,
+    SLUICE_TEST_RAW_ON_GPU = 9,
+};
 
 static inline struct sluice_choices sluice_test_choices_of(const char *spec)
 {
@@ -36,6 +44,16 @@ static inline const struct sluice_choices *sluice_test_choices(void)
     static struct sluice_choices choices;
     if (choices.num == 0)
         choices = sluice_test_choices_of(SLUICE_TEST_PIPELINE);
+    return &choices;
+}
+
+static inline const struct sluice_choices *sluice_test_gpu_choices(void)
+{
+    static struct sluice_choices choices;
+    if (choices.num == 0) {
+        choices = *sluice_test_choices();
+        sluice_choices_add_gpu(&choices, sluice_test_pipeline(), true);
+    }
     return &choices;
 }
 

@@ -3,6 +3,7 @@
 #include "base/compiler.h"
 #include "base/rng.h"
 #include "image/coding.h"
+#include "plan/planner_lp.h"
 #include "storage_server/cpu_market.h"
 #include "storage_server/fair_queue.h"
 #include "support/choices.h"
@@ -114,7 +115,7 @@ void sim_true_costs(const struct sim_scenario *scenario, size_t index,
         sluice_sample_facts_of(set.pipeline, &set.manifest->entries[key.sample_id], &key);
     const struct sluice_transport_cost transport = sim_transport();
     sluice_choice_model_costs(&model, &facts, cost);
-    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
+    for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
         cost[c][SLUICE_STORAGE_CPU] *= or_one(scenario->storage_factor);
         cost[c][SLUICE_COMPUTE_CPU] *= or_one(scenario->compute_factor);
         if (c == SLUICE_TEST_JPEG_CROP)
@@ -159,7 +160,7 @@ static double optimum(const struct sim_scenario *scenario, const struct sluice_r
         for (size_t i = 0; i < OPTIMUM_ITEMS; i++) {
             double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
             sim_true_costs(scenario, i, cost);
-            sluice_menu_set(&menus[i], SLUICE_MAX_CHOICES,
+            sluice_menu_set(&menus[i], SLUICE_TEST_CHOICES,
                             (const double(*)[SLUICE_NUM_RESOURCES])cost);
         }
         made_for = *scenario;

@@ -24,7 +24,7 @@ class Attacked:
     def __init__(self, root, *flags, nofile=None, env=None):
         self.log_file = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            [str(BIN / "offload_server"), "--root", str(root), "--listen", "0.0.0.0:0",
+            [str(BIN / "offload_server"), "--root", str(root), "--listen", "0.0.0.0:0", "--insecure",
              "--prep-workers", "2", "--grpc-workers", "2", *map(str, flags)],
             stdout=subprocess.PIPE, stderr=self.log_file, text=True, env=env,
             preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, nofile)) if nofile

@@ -22,7 +22,7 @@ class CancelledCalls(unittest.TestCase):
         folder.mkdir(parents=True)
         Image.linear_gradient("L").resize((1600, 1600)).convert("RGB").save(folder / "a.jpg")
         # One worker, so that all but a few calls still wait when they are cancelled.
-        self.server = harness.Server(root, "--prep-workers", "1")
+        self.server = harness.Server(root, "--data-transfer", "--prep-workers", "1")
         self.channel = self.server.channel()
         self.stub = offload_grpc.OffloadStub(self.channel)
         self.addCleanup(self.server.process.wait)

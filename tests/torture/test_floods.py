@@ -70,7 +70,7 @@ class Connections(unittest.TestCase):
                 for connection in flood:
                     connection.close()
                 self.assertTrue(server.serves())
-            self.assertIn("no descriptor is left (ulimit -n)", server.log())
+            self.assertIn("no descriptor is left for it (ulimit -n)", server.log())
 
     def test_the_soft_limit_is_raised(self):
         with Attacked(torture.make_dataset("soft"), nofile=(64, 4096)) as server:

@@ -13,9 +13,16 @@ NUM_IDLE = 16
 
 class MetricsIdle(unittest.TestCase):
     def setUp(self):
-        self.port = Port()
-        self.server = Attacked(torture.make_dataset(self.id().split(".")[-1]), "--metrics",
-                               f"0.0.0.0:{self.port}")
+        root = torture.make_dataset(self.id().split(".")[-1])
+        while True:
+            self.port = Port()  # of 127.0.0.1: another test may have it at every address
+            try:
+                self.server = Attacked(root, "--metrics", f"0.0.0.0:{self.port}")
+                break
+            except AssertionError as error:
+                self.port.close()
+                if "another program listens there already" not in str(error):
+                    raise
 
     def tearDown(self):
         self.server.close()

@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 def configurations():
     """{name of the file: text} of the nginx blocks in the docs."""
-    text = (SOURCE / "docs" / "OPERATIONS.md").read_text()
+    text = (SOURCE / "docs" / "operations" / "security.md").read_text()
     blocks = re.findall(r"^```nginx\n(# \S+/(\S+)\n.*?)^```$", text, re.M | re.S)
     return {name: block for block, name in blocks}
 

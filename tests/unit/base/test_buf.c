@@ -289,6 +289,22 @@ static void hands_out_no_more_than_its_limit(void)
 
 static size_t given;
 
+static void lent_memory_is_never_freed(void)
+{
+    static _Alignas(64) uint8_t memory[100 + SLUICE_BUF_SLACK];
+    struct sluice_buf buf;
+    sluice_buf_lend(&buf, memory, 100);
+    CU_ASSERT_PTR_EQUAL(buf.data, memory);
+    CU_ASSERT_EQUAL(buf.len, 100);
+    for (int i = 0; i < 3; i++) {
+        struct sluice_buf *again = sluice_buf_ref(&buf);
+        CU_ASSERT_PTR_EQUAL(again, &buf);
+        sluice_buf_unref(again); /* free() would end the program */
+    }
+    memory[99] = 1;
+    CU_ASSERT_EQUAL(buf.data[99], 1);
+}
+
 static void note_given(void *owner, size_t bytes)
 {
     CU_ASSERT_PTR_EQUAL(owner, &given);
@@ -325,6 +341,7 @@ int main(void)
         SLUICE_TEST(references_may_be_dropped_from_any_thread),
         SLUICE_TEST(the_last_buffers_may_come_back_while_the_pool_is_destroyed),
         SLUICE_TEST(hands_out_no_more_than_its_limit),
+        SLUICE_TEST(lent_memory_is_never_freed),
         SLUICE_TEST(the_last_unref_calls_the_hook_once),
     };
     return sluice_test_run("buf", tests, SLUICE_TEST_COUNT(tests));

@@ -658,6 +658,116 @@ static void print_config_round_trips_exactly(void)
     }
 }
 
+/* ---- --config and --check-config ---- */
+
+static char config_flag[4200];
+
+/* A file of this text; returns "--config=PATH", which the next call writes again. */
+static const char *config_of(const char *text)
+{
+    char path[4100];
+    snprintf(path, sizeof(path), "%s/prog.conf", sluice_test_dir());
+    sluice_test_write_file(path, text, strlen(text));
+    snprintf(config_flag, sizeof(config_flag), "--config=%s", path);
+    return config_flag;
+}
+
+static void a_config_file_sets_options_of_every_type(void)
+{
+    const char *config = config_of("# comment\n[prog]\nroot = /a b\nworkers=9\nlr = 0.5\n"
+                                   "digest = false\nquiet = true\ncache = 2MiB\n"
+                                   "link-limit = 8Mbit/s\nmode = auto\npatience = 2s\n"
+                                   "host = a\nhost = b\nseed =\nlog-level = error\njson = true\n");
+    const struct sluice_cli_result result = PARSE(config, "--", "dir");
+    EXPECT_GOES_ON(result);
+    CU_ASSERT_STRING_EQUAL(values.root, "/a b");
+    CU_ASSERT_TRUE(values.is_root_given && values.is_lr_given && values.quiet && !values.digest);
+    CU_ASSERT_EQUAL(values.workers, 9);
+    CU_ASSERT_EQUAL(values.lr, 0.5);
+    CU_ASSERT_EQUAL(values.cache, 2 << 20);
+    CU_ASSERT_EQUAL(values.link, 1e6);
+    CU_ASSERT_STRING_EQUAL(values.mode, "auto");
+    CU_ASSERT_EQUAL(values.patience, 2);
+    CU_ASSERT_EQUAL_FATAL(values.hosts.num_items, 2);
+    CU_ASSERT_STRING_EQUAL(values.hosts.items[1], "b");
+    CU_ASSERT_TRUE(result.is_json);
+    CU_ASSERT_STRING_EQUAL(result.given[0], "/a b");
+    CU_ASSERT_PTR_NULL(result.given[3]); /* "seed =" */
+}
+
+static void the_command_line_counts_more_than_the_file(void)
+{
+    const char *config = config_of("root = /a\nworkers = 9\ndigest = true\nhost = a\nhost = b\n");
+    EXPECT_GOES_ON(PARSE("--workers=3", config, "--no-digest", "--host=c"));
+    CU_ASSERT_STRING_EQUAL(values.root, "/a");
+    CU_ASSERT_EQUAL(values.workers, 3);
+    CU_ASSERT_FALSE(values.digest);
+    CU_ASSERT_EQUAL_FATAL(values.hosts.num_items, 1);
+    CU_ASSERT_STRING_EQUAL(values.hosts.items[0], "c");
+}
+
+static void errors_of_a_file_name_line_and_key(void)
+{
+    expect_usage_error(PARSE(config_of("root = x\nworkrs = 3\n")),
+                       "prog.conf:2: ", "unknown key 'workrs'; did you mean workers?");
+    expect_usage_error(PARSE(config_of("log_level = info\n")),
+                       "prog.conf:1: ", "unknown key 'log_level'; did you mean log-level?");
+    expect_usage_error(PARSE(config_of("\nworkers = 0\n")), "prog.conf:2: workers: ", "'0'");
+    expect_usage_error(PARSE(config_of("mode = remot_auto\n")),
+                       "prog.conf:1: mode: ", "did you mean remote_auto");
+    expect_usage_error(PARSE(config_of("no-digest = true\n")),
+                       "prog.conf:1: ", "write 'digest = false'");
+    expect_usage_error(PARSE(config_of("digest = yes\n")), "prog.conf:1: digest: ", "true, false");
+    expect_usage_error(PARSE(config_of("lr = 1\n\nlearning-rate = 2\n")),
+                       "prog.conf:3: learning-rate: ", "line 1 has it, too");
+    expect_usage_error(PARSE(config_of("root\n")), "prog.conf:1: ", "no line 'key = value'");
+    expect_usage_error(PARSE(config_of("config = x\n")), "prog.conf:1: ", "command line");
+    expect_usage_error(PARSE(config_of("workers = 2\n")), "--root", "is required");
+    expect_usage_error(PARSE("--config=/nowhere/x.conf"), "/nowhere/x.conf", "No such file");
+}
+
+static int num_checks;
+
+static sluice_status check_seed(const struct sluice_cli_result *parsed, struct sluice_err *err)
+{
+    num_checks++;
+    CU_ASSERT_PTR_NOT_NULL(parsed->given[0]);
+    return values.seed == 7 ? sluice_fail(err, SLUICE_E_INVALID, "--seed: not 7") : SLUICE_OK;
+}
+
+static void check_config_checks_all_and_ends(void)
+{
+    struct sluice_cli checked = cli;
+    checked.check = check_seed;
+    num_checks = 0;
+    const char *good[] = {config_of("root = x\n"), "--check-config"};
+    const struct sluice_cli_result result = parse_words(&checked, good, 2);
+    CU_ASSERT_TRUE(result.should_exit);
+    CU_ASSERT_EQUAL(result.exit_code, 0);
+    CU_ASSERT_STRING_EQUAL(output.out, "");
+    CU_ASSERT_STRING_EQUAL(output.err, "");
+    CU_ASSERT_EQUAL(num_checks, 1);
+    const char *bad[] = {"--check-config", config_of("root = x\nseed = 7\n")};
+    expect_usage_error(parse_words(&checked, bad, 2), "--seed", "not 7");
+    expect_usage_error(parse_words(&checked, bad + 1, 1), "--seed", "not 7");
+    expect_usage_error(PARSE("--check-config"), "--root", "is required");
+    const char *only_shown[] = {"--print-config", config_of("seed = 7\n")};
+    CU_ASSERT_EQUAL(parse_words(&checked, only_shown, 2).exit_code, 0);
+}
+
+static void config_reads_what_print_config_writes(void)
+{
+    PARSE("--print-config", "--root= a \"", "--even=\"\"", "--host=x;y", "--host=# z", "-q",
+          "--lr=0.25", "--no-digest");
+    static char first[sizeof(output.out)];
+    snprintf(first, sizeof(first), "%s", output.out);
+    CU_ASSERT_PTR_NOT_NULL(strstr(first, "root = \" a \"\"\n"));
+    PARSE(config_of(first), "--print-config");
+    CU_ASSERT_STRING_EQUAL(output.out, first);
+    CU_ASSERT_STRING_EQUAL(values.root, " a \"");
+    CU_ASSERT_STRING_EQUAL(values.even, "\"\"");
+}
+
 static int print_to_a_full_disk(void *ctx)
 {
     (void)ctx;
@@ -705,6 +815,11 @@ int main(void)
         SLUICE_TEST(what_was_not_given_and_has_no_value_is_left_empty),
         SLUICE_TEST(print_config_checks_like_a_real_run),
         SLUICE_TEST(print_config_round_trips_exactly),
+        SLUICE_TEST(a_config_file_sets_options_of_every_type),
+        SLUICE_TEST(the_command_line_counts_more_than_the_file),
+        SLUICE_TEST(errors_of_a_file_name_line_and_key),
+        SLUICE_TEST(check_config_checks_all_and_ends),
+        SLUICE_TEST(config_reads_what_print_config_writes),
         SLUICE_TEST(help_that_cannot_be_written_is_a_failure),
     };
     return sluice_test_run("cli", tests, SLUICE_TEST_COUNT(tests));

@@ -60,6 +60,19 @@ static void process_time_counts_every_thread(void)
     CU_ASSERT(sluice_process_cpu_ns() - before >= theirs);
 }
 
+static void work_of_other_processes_counts(void)
+{
+    const uint64_t thread_ns = sluice_thread_cpu_ns(), process_ns = sluice_process_cpu_ns();
+    sluice_clock_add_cpu_ns(UINT64_C(5000000000000));
+    CU_ASSERT(sluice_thread_cpu_ns() - thread_ns >= UINT64_C(5000000000000));
+    CU_ASSERT(sluice_process_cpu_ns() - process_ns >= UINT64_C(5000000000000));
+    uint64_t theirs = 0;
+    pthread_t thread; /* of the calling thread alone */
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, burn, &theirs), 0);
+    pthread_join(thread, NULL);
+    CU_ASSERT(theirs < UINT64_C(5000000000000));
+}
+
 static void sleeps_until_a_moment_and_not_for_one_that_is_past(void)
 {
     const uint64_t until_ns = sluice_clock_ns() + 2000000u;
@@ -83,6 +96,7 @@ int main(void)
         SLUICE_TEST(thread_time_counts_the_calling_thread_alone),
         SLUICE_TEST(thread_time_is_the_systems),
         SLUICE_TEST(process_time_counts_every_thread),
+        SLUICE_TEST(work_of_other_processes_counts),
         SLUICE_TEST(sleeps_until_a_moment_and_not_for_one_that_is_past),
         SLUICE_TEST(a_moment_has_seconds_and_the_rest),
     };

@@ -439,6 +439,21 @@ static void try_tells_what_a_write_would_meet(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/nonexist/x"));
 }
 
+static void what_is_no_file_stays_and_is_written_to(void)
+{
+    char path[1024], got[8] = "";
+    snprintf(path, sizeof(path), "%s/pipe", sluice_test_dir());
+    CU_ASSERT_EQUAL_FATAL(mkfifo(path, 0600), 0);
+    const int fd = open(path, O_RDONLY | O_NONBLOCK);
+    CU_ASSERT_FATAL(fd >= 0);
+    CU_ASSERT_EQUAL(sluice_file_write_atomic(path, "text", 4, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(read(fd, got, sizeof(got)), 4);
+    CU_ASSERT_STRING_EQUAL(got, "text");
+    struct stat st;
+    CU_ASSERT(stat(path, &st) == 0 && S_ISFIFO(st.st_mode));
+    close(fd);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -454,6 +469,7 @@ int main(void)
         SLUICE_TEST(a_failed_write_leaves_the_old_file_and_nothing_beside),
         SLUICE_TEST(write_replaces_a_link_and_not_what_it_points_to),
         SLUICE_TEST(a_reader_sees_one_whole_version_or_another),
+        SLUICE_TEST(what_is_no_file_stays_and_is_written_to),
         SLUICE_TEST(try_tells_what_a_write_would_meet),
         SLUICE_TEST(mkdirs_makes_what_is_missing),
         SLUICE_TEST(mkdirs_names_what_is_in_the_way),

@@ -122,6 +122,21 @@ static void says_that_a_port_is_roots(void)
         CU_ASSERT_PTR_NOT_NULL(strstr(complaint("127.0.0.1", 1, &err), "may not take port 1 "));
 }
 
+static void knows_addresses_of_this_machine_alone(void)
+{
+    static const char *const alone[] = {"127.0.0.1:1", "127.1.2.3:1",      "localhost:1",
+                                        "[::1]:1",     "unix:/run/sluice", "unix-abstract:x"};
+    static const char *const others[] = {"0.0.0.0:1",   ":1",
+                                         "[::]:1",      "storage:1",
+                                         "10.0.0.1:1",  "127.evil.example:1",
+                                         "127.0.0.1",   "localhost.example:1",
+                                         "128.0.0.1:1", "[::ffff:10.0.0.1]:1"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(alone); i++)
+        CU_ASSERT(sluice_is_loopback(alone[i]));
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++)
+        CU_ASSERT_FALSE(sluice_is_loopback(others[i]));
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -130,6 +145,7 @@ int main(void)
         SLUICE_TEST(says_what_is_in_the_way_of_listening),
         SLUICE_TEST(says_that_another_program_has_the_port),
         SLUICE_TEST(says_that_a_port_is_roots),
+        SLUICE_TEST(knows_addresses_of_this_machine_alone),
     };
     return sluice_test_run("host_port", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -127,7 +127,8 @@ static void parts_give_what_the_whole_gives(void)
             for (int k = 0; k < 2; k++) {
                 sluice_status status = SLUICE_OK;
                 if (want.form == SLUICE_FORM_JPEG_CROP)
-                    status = sluice_pipeline_crop_jpeg(pipeline, scratch, &samples[k], false, NULL);
+                    status =
+                        sluice_pipeline_crop_jpeg(pipeline, scratch, &samples[k], false, 0, NULL);
                 else if (want.form == SLUICE_FORM_U8_PACKED)
                     status = sluice_pipeline_pack(pipeline, scratch, &samples[k], want.end, NULL);
                 else

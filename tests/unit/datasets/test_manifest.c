@@ -161,17 +161,17 @@ static void counts_what_it_passes_over_and_strict_refuses_images(void)
                     SLUICE_OK);
     sluice_manifest_destroy(manifest);
 
-    make_file("formats/cat/3.webp", 4);
+    make_file("formats/cat/3.jxl", 4);
     make_file("formats/stray.jpg", 4);
     manifest = scan("formats");
     sluice_passed_over_text(manifest->passed_over, text, sizeof(text));
-    CU_ASSERT_STRING_EQUAL(text, "1 .webp, 1 .txt");
+    CU_ASSERT_STRING_EQUAL(text, "1 .jxl, 1 .txt");
     CU_ASSERT_EQUAL(manifest->passed_over->num_images, 2);
     CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), false, &err),
                     SLUICE_OK);
     CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, &err),
                     SLUICE_E_UNSUPPORTED);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cat/3.webp, stray.jpg"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cat/3.jxl, stray.jpg"));
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("formats.tsv"), NULL), SLUICE_OK);
     sluice_manifest_destroy(manifest);
 
@@ -180,7 +180,7 @@ static void counts_what_it_passes_over_and_strict_refuses_images(void)
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("formats.tsv"), &manifest, &err), SLUICE_OK);
     CU_ASSERT_PTR_NULL(manifest->passed_over);
     CU_ASSERT_PTR_NOT_NULL_FATAL(manifest->passed_text);
-    CU_ASSERT_STRING_EQUAL(manifest->passed_text, "1 .webp, 1 .txt");
+    CU_ASSERT_STRING_EQUAL(manifest->passed_text, "1 .jxl, 1 .txt");
     CU_ASSERT_EQUAL(manifest->passed_unread, 1);
     CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), false, &err),
                     SLUICE_OK);

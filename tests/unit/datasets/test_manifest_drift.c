@@ -143,7 +143,7 @@ static void what_is_no_sample_is_not_counted(void)
     struct sluice_manifest *manifest = index_root();
     write_file("class0/readme.txt", "x");
     write_file("class0/.hidden.jpg", "x");
-    write_file("class0/photo.webp", "x");
+    write_file("class0/photo.jxl", "x");
     write_file("class0/bad\xff.jpg", "x");
     write_file("beside.jpg", "x"); /* beside the class folders */
     write_file("sluice-jpeg-index.bin", "x");

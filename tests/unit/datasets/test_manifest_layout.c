@@ -102,7 +102,7 @@ static void knows_the_suffixes_that_image_folder_takes(void)
 {
     CU_ASSERT(sluice_layout_is_image("a.WebP"));
     CU_ASSERT(sluice_layout_is_image(".jpg"));
-    CU_ASSERT_FALSE(sluice_layout_is_image("a.gif"));
+    CU_ASSERT_FALSE(sluice_layout_is_image("a.heic"));
     CU_ASSERT_FALSE(sluice_layout_is_image("jpg"));
     CU_ASSERT(sluice_layout_is_hidden(".git"));
     CU_ASSERT_FALSE(sluice_layout_is_hidden("git"));

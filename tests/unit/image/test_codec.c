@@ -92,10 +92,8 @@ static void other_formats_are_named(void)
         size_t len;
         const char *word;
     } files[] = {
-        {"GIF89a..........", 16, "GIF"},
-        {"BM..............", 16, "BMP"},
-        {"RIFF....WEBPVP8 ", 16, "WebP"},
-        {"II*\0............", 16, "TIFF"},
+        {"RIFF....WEBPVP9 ", 16, "WebP"},
+        {"BM..................", 20, "BMP"},
         {"....ftypheic....", 16, "HEIF"},
         {"<!DOCTYPE html>.", 16, "HTML"},
         {"%PDF-1.7........", 16, "PDF"},

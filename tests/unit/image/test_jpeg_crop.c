@@ -4,11 +4,14 @@
 #include "image/jpeg_crop.h"
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "image/jpeg_entropy.h"
+#include "image/jpeg_index.h"
 
 #include "jpeg_support.h"
 #include "support/test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -205,6 +208,243 @@ static void each_row_is_a_segment(void)
     }
 }
 
+/* Without a restart interval a crop has the bytes that it has had since before there was one; the
+ * hashes are of then. */
+static void crops_without_restart_interval_stay_the_same(void)
+{
+    static const struct {
+        const char *name;
+        uint64_t hash;
+    } files[] = {
+        {"gray.jpg", 0x4196d3b0514dee4},     {"narrow.jpg", 0x1d2dac1f7d6bb75c},
+        {"odd.jpg", 0x44aeee781b38cdde},     {"restart_2x2.jpg", 0x751cdb37440e720e},
+        {"ycc_1x1.jpg", 0x51ba9b385472436f}, {"ycc_1x2.jpg", 0xa200ec1de75fd63d},
+        {"ycc_2x2.jpg", 0x751cdb37440e720e}, {"ycc_4x1.jpg", 0x41fc50c91c140336},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(files); i++) {
+        char path[1024];
+        snprintf(path, sizeof(path), "%s/tests/golden/image/%s", sluice_test_source_dir(),
+                 files[i].name);
+        size_t len, crops_len = 0;
+        uint8_t *bytes = sluice_test_read_file(path, &len), crops[1 << 14];
+        struct sluice_image_info info;
+        CU_ASSERT_EQUAL_FATAL(sluice_image_probe(bytes, len, &info, NULL), SLUICE_OK);
+        for (unsigned n = 0; n < 4; n++) {
+            const struct sluice_box box = {.left = n & 1 ? info.width / 2 : 0,
+                                           .top = n & 2 ? info.height / 2 : 0,
+                                           .width = (info.width + 1) / 2,
+                                           .height = (info.height + 1) / 2};
+            const struct sluice_jpeg_crop_options options = {.optimal_huffman = n % 3 == 0,
+                                                             .allow_larger = true,
+                                                             .route = SLUICE_JPEG_CROP_BY_OURS};
+            struct sluice_buf *out = NULL;
+            CU_ASSERT_EQUAL_FATAL(
+                sluice_jpeg_crop(bytes, len, &box, &options, NULL, &out, NULL, NULL), SLUICE_OK);
+            CU_ASSERT_FATAL(crops_len + out->len <= sizeof(crops));
+            memcpy(crops + crops_len, out->data, out->len);
+            crops_len += out->len;
+            sluice_buf_unref(out);
+        }
+        const uint64_t hash = sluice_hash64(crops, crops_len);
+        CU_ASSERT_EQUAL(hash, files[i].hash);
+        if (hash != files[i].hash)
+            printf("\n%s: %#llx\n", files[i].name, (unsigned long long)hash);
+        free(bytes);
+    }
+}
+
+/* --- restart intervals --- */
+
+static bool is_same_box(const struct sluice_rgb *a, const struct sluice_jpeg_crop_box *a_window,
+                        const struct sluice_rgb *b, const struct sluice_jpeg_crop_box *b_window,
+                        const struct sluice_box *box)
+{
+    for (uint32_t y = box->top; y < box->top + box->height; y++) {
+        const size_t from = (size_t)(y - a_window->top) * a->width + (box->left - a_window->left);
+        const size_t to = (size_t)(y - b_window->top) * b->width + (box->left - b_window->left);
+        if (memcmp(a->pixels->data + 3 * from, b->pixels->data + 3 * to, (size_t)box->width * 3) !=
+            0)
+            return false;
+    }
+    return true;
+}
+
+/* What is checked at each interval. */
+struct restart_check {
+    struct sluice_codec *codec;
+    const struct sluice_buf *file;
+    struct sluice_rgb all; /* its pixels */
+    struct sluice_box box;
+    struct sluice_jpeg_crop_options options;
+};
+
+/* The crop has a segment for each so many MCUs, and libjpeg-turbo finds in it, without a warning,
+ * the pixels of the file. */
+static void check_interval(const struct restart_check *check, uint32_t interval)
+{
+    struct sluice_jpeg_crop_options options = check->options;
+    options.restart_interval = interval;
+    struct sluice_buf *out = NULL;
+    struct sluice_jpeg_crop_box window;
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_crop(check->file->data, check->file->len, &check->box,
+                                           &options, NULL, &out, &window, NULL),
+                          SLUICE_OK);
+    struct sluice_jpeg jpeg;
+    struct sluice_jpeg_scan scan = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_parse(out->data, out->len, &jpeg, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_scan_read(&jpeg, NULL, &scan, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(jpeg.restart_interval, interval ? interval : jpeg.mcus_across);
+    CU_ASSERT_EQUAL(scan.num_segments,
+                    (jpeg.mcus_across * jpeg.mcus_down - 1) / jpeg.restart_interval + 1);
+    sluice_jpeg_scan_clear(&scan);
+    struct jpeg_test_coefficients coefficients;
+    CU_ASSERT_FATAL(jpeg_test_read_coefficients(out->data, out->len, &coefficients));
+    CU_ASSERT_EQUAL(coefficients.num_warnings, 0);
+    jpeg_test_free_coefficients(&coefficients);
+    const struct sluice_jpeg_crop_box whole = {0};
+    struct sluice_rgb part;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_codec_decode(check->codec, out->data, out->len, 0, NULL, &part, NULL), SLUICE_OK);
+    const bool is_same = is_same_box(&check->all, &whole, &part, &window, &check->box);
+    CU_ASSERT(is_same);
+    if (!is_same)
+        printf("\ninterval %u, box %u x %u at %u, %u\n", interval, check->box.width,
+               check->box.height, check->box.left, check->box.top);
+    sluice_buf_unref(part.pixels);
+    sluice_buf_unref(out);
+}
+
+/* At each edge and corner, in the middle, and all. */
+static const struct sluice_box edge_boxes[] = {
+    {0, 0, 30, 25},  {75, 0, 58, 20},  {0, 50, 20, 37}, {100, 60, 33, 27}, {0, 33, 133, 9},
+    {45, 0, 11, 87}, {41, 25, 56, 31}, {132, 86, 1, 1}, {0, 0, 133, 87},
+};
+
+static void check_intervals(struct restart_check *check, bool is_progressive, unsigned *turn)
+{
+    static const uint32_t intervals[] = {0,  1,  2,  3,  4,  5,  6,  7,   8,    9,
+                                         10, 11, 12, 13, 14, 15, 16, 100, 65535};
+    CU_ASSERT_EQUAL_FATAL(sluice_codec_decode(check->codec, check->file->data, check->file->len, 0,
+                                              NULL, &check->all, NULL),
+                          SLUICE_OK);
+    struct sluice_jpeg_index index = {0};
+    if (!is_progressive)
+        CU_ASSERT_EQUAL_FATAL(
+            sluice_jpeg_index_build(check->file->data, check->file->len, 0, 4, &index, NULL),
+            SLUICE_OK);
+    index.is_partial = true; /* so that nothing but the index will do */
+    for (size_t b = 0; b < SLUICE_TEST_COUNT(edge_boxes); b++) {
+        for (size_t i = 0; i < SLUICE_TEST_COUNT(intervals); i++) {
+            const unsigned way = (*turn)++ % 5;
+            check->box = edge_boxes[b];
+            check->options = (struct sluice_jpeg_crop_options){
+                .optimal_huffman = way & 1,
+                .allow_larger = true,
+                .route = way == 4         ? SLUICE_JPEG_CROP_BY_LIBJPEG
+                         : is_progressive ? SLUICE_JPEG_CROP_BY_ANY
+                                          : SLUICE_JPEG_CROP_BY_OURS,
+                .index = way >= 2 && way < 4 && !is_progressive ? &index : NULL,
+            };
+            check_interval(check, intervals[i]);
+        }
+    }
+    sluice_jpeg_index_clear(&index);
+    sluice_buf_unref(check->all.pixels);
+}
+
+/* Of every sampling, from files with restart markers of their own and without, with an index and
+ * without, by every route; where the boxes and the intervals do not go together with the rows. */
+static void restart_markers_come_every_so_many_mcus(void)
+{
+    struct restart_check check = {0};
+    unsigned turn = 0;
+    CU_ASSERT_EQUAL_FATAL(sluice_codec_create(&check.codec, NULL), SLUICE_OK);
+    for (size_t i = 0; i < jpeg_test_num_options; i++) {
+        const bool is_progressive = jpeg_test_options[i].is_progressive;
+        struct sluice_buf *file = jpeg_test_file(133, 87, i, &jpeg_test_options[i]);
+        check.file = file;
+        check_intervals(&check, is_progressive, &turn);
+        if (!is_progressive) {
+            struct sluice_buf *restarting = jpeg_test_with_restarts(file, 1 + (unsigned)i % 7);
+            check.file = restarting;
+            check_intervals(&check, false, &turn);
+            sluice_buf_unref(restarting);
+        }
+        sluice_buf_unref(file);
+    }
+    sluice_codec_destroy(check.codec);
+}
+
+static void an_interval_of_a_row_is_none(void)
+{
+    struct sluice_buf *file = small_file(NULL);
+    const struct sluice_box box = {20, 18, 50, 40};
+    for (int way = 0; way < 4; way++) {
+        struct sluice_jpeg_crop_options options = {
+            .allow_larger = true,
+            .optimal_huffman = way & 1,
+            .route = way & 2 ? SLUICE_JPEG_CROP_BY_LIBJPEG : SLUICE_JPEG_CROP_BY_OURS,
+        };
+        struct sluice_buf *out = NULL, *same = NULL;
+        struct sluice_jpeg jpeg;
+        CU_ASSERT_EQUAL_FATAL(crop(file, &box, &options, &out), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_parse(out->data, out->len, &jpeg, NULL), SLUICE_OK);
+        options.restart_interval = jpeg.mcus_across;
+        CU_ASSERT_EQUAL_FATAL(crop(file, &box, &options, &same), SLUICE_OK);
+        CU_ASSERT(same->len == out->len && memcmp(same->data, out->data, out->len) == 0);
+        sluice_buf_unref(same);
+        sluice_buf_unref(out);
+    }
+    sluice_buf_unref(file);
+}
+
+static void rejects_an_interval_of_more_than_16_bits(void)
+{
+    struct sluice_buf *file = small_file(NULL), *out = NULL;
+    const struct sluice_box box = {0, 0, 8, 8};
+    for (int route = SLUICE_JPEG_CROP_BY_ANY; route <= SLUICE_JPEG_CROP_BY_LIBJPEG; route++) {
+        const struct sluice_jpeg_crop_options options = {
+            .allow_larger = true,
+            .route = (enum sluice_jpeg_crop_route)route,
+            .restart_interval = SLUICE_JPEG_MAX_RESTART_INTERVAL + 1};
+        CU_ASSERT_EQUAL(crop(file, &box, &options, &out), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NULL(out);
+    }
+    sluice_buf_unref(file);
+}
+
+/* Markers count when it is said that a crop would not be smaller. */
+static void markers_may_make_a_crop_too_large(void)
+{
+    const struct sluice_jpeg_encode_options small = {
+        .is_gray = true, .quality = 10, .optimize = true};
+    struct sluice_buf *file = small_file(&small), *dense = NULL;
+    const struct sluice_box box = {0, 0, 96, 72}; /* all but the last row of MCUs */
+    struct sluice_jpeg_crop_options options = {.restart_interval = 1, .allow_larger = true};
+    CU_ASSERT_EQUAL_FATAL(crop(file, &box, &options, &dense), SLUICE_OK);
+    CU_ASSERT_FATAL(dense->len > file->len + 8);
+    options.allow_larger = false;
+    /* A comment makes the file as long as its crop, and up to 2 bytes shorter or longer. */
+    for (long more = -2; more <= 2; more++) {
+        const size_t comment = (size_t)((long)(dense->len - file->len) + more);
+        uint8_t *bytes = calloc(1, comment);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
+        bytes[0] = 0xFF;
+        bytes[1] = 0xFE;
+        bytes[2] = (uint8_t)((comment - 2) >> 8);
+        bytes[3] = (uint8_t)(comment - 2);
+        struct sluice_buf *padded = insert(file, 2, bytes, comment), *out = NULL;
+        CU_ASSERT_EQUAL(crop(padded, &box, &options, &out), more > 0 ? SLUICE_OK : SLUICE_E_AGAIN);
+        if (out)
+            CU_ASSERT(out->len == dense->len && memcmp(out->data, dense->data, out->len) == 0);
+        sluice_buf_unref(out);
+        sluice_buf_unref(padded);
+        free(bytes);
+    }
+    sluice_buf_unref(dense);
+    sluice_buf_unref(file);
+}
+
 static void truncated_and_damaged_files_are_refused(void)
 {
     const struct sluice_box box = {0, 0, 8, 8};
@@ -375,6 +615,11 @@ int main(void)
         SLUICE_TEST(component_ids_that_mean_rgb_are_kept),
         SLUICE_TEST(optimal_tables_are_smaller),
         SLUICE_TEST(each_row_is_a_segment),
+        SLUICE_TEST(crops_without_restart_interval_stay_the_same),
+        SLUICE_TEST(restart_markers_come_every_so_many_mcus),
+        SLUICE_TEST(an_interval_of_a_row_is_none),
+        SLUICE_TEST(rejects_an_interval_of_more_than_16_bits),
+        SLUICE_TEST(markers_may_make_a_crop_too_large),
         SLUICE_TEST(truncated_and_damaged_files_are_refused),
         SLUICE_TEST(an_unfinished_progression_is_refused),
         SLUICE_TEST(too_many_pixels_are_refused_by_the_header),

@@ -72,17 +72,29 @@ static void prepare(const struct sluice_buf *file, struct sluice_jpeg *jpeg,
     sluice_jpeg_lanes_make_skips(lanes, jpeg);
 }
 
-static struct sluice_jpeg_sync_scan_aim random_aim(const struct sluice_jpeg *jpeg)
+/* Up to four points a row: before a column, then at or between others.  Malloc'ed. */
+#define MAX_IN_ROW 4
+
+static struct sluice_jpeg_sync_scan_aim *random_aims(const struct sluice_jpeg *jpeg,
+                                                     size_t *num_aims)
 {
-    struct sluice_jpeg_sync_scan_aim aim = {
-        .first_row = sluice_rng_below(&rng, jpeg->mcus_down),
-        .first_column = sluice_rng_below(&rng, jpeg->mcus_across),
-    };
-    aim.end_row = aim.first_row + 1 + sluice_rng_below(&rng, jpeg->mcus_down - aim.first_row);
-    if (sluice_rng_below(&rng, 3) > 0)
-        aim.end_column =
-            aim.first_column + 1 + sluice_rng_below(&rng, jpeg->mcus_across - aim.first_column);
-    return aim;
+    const uint32_t first_row = sluice_rng_below(&rng, jpeg->mcus_down);
+    const uint32_t num_rows = 1 + sluice_rng_below(&rng, jpeg->mcus_down - first_row);
+    const uint32_t num_in_row = 1 + sluice_rng_below(&rng, MAX_IN_ROW);
+    struct sluice_jpeg_sync_scan_aim *aims = malloc((size_t)num_rows * MAX_IN_ROW * sizeof(*aims));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(aims);
+    *num_aims = 0;
+    for (uint32_t row = first_row; row < first_row + num_rows; row++) {
+        uint32_t last = sluice_rng_below(&rng, jpeg->mcus_across);
+        aims[(*num_aims)++] = (struct sluice_jpeg_sync_scan_aim){row, 0, last};
+        for (uint32_t i = 1; i < num_in_row && last < jpeg->mcus_across; i++) {
+            const uint32_t first = last + 1;
+            last = first + sluice_rng_below(&rng, jpeg->mcus_across - first + 1);
+            aims[(*num_aims)++] = (struct sluice_jpeg_sync_scan_aim){
+                row, sluice_rng_below(&rng, 2) ? first : last, last};
+        }
+    }
+    return aims;
 }
 
 static void check_point(const struct sluice_jpeg *jpeg, const struct truth *truth, uint32_t row,
@@ -94,21 +106,17 @@ static void check_point(const struct sluice_jpeg *jpeg, const struct truth *trut
     CU_ASSERT(point->segment == 0 && point->mcus_left == UINT32_MAX);
 }
 
-static void check_aim(const struct sluice_jpeg *jpeg, const struct sluice_jpeg_scan *scan,
-                      const struct truth *truth, const struct sluice_jpeg_sync_scan_aim *aim)
+static void check_aims(const struct sluice_jpeg *jpeg, const struct sluice_jpeg_scan *scan,
+                       const struct truth *truth, const struct sluice_jpeg_sync_scan_aim *aims,
+                       size_t num_aims)
 {
-    const unsigned in_row = aim->end_column ? 2 : 1;
-    struct sluice_jpeg_point *points =
-        calloc((aim->end_row - aim->first_row) * in_row, sizeof(*points));
-    CU_ASSERT_TRUE_FATAL(sluice_jpeg_sync_scan(lanes, jpeg, scan, aim, NULL, points));
-    for (uint32_t row = aim->first_row; row < aim->end_row; row++) {
-        const struct sluice_jpeg_point *first = &points[(row - aim->first_row) * in_row];
-        CU_ASSERT(first->column <= aim->first_column && first->scan == scan);
-        check_point(jpeg, truth, row, first);
-        if (aim->end_column) {
-            CU_ASSERT(first[1].column > aim->first_column && first[1].column <= aim->end_column);
-            check_point(jpeg, truth, row, &first[1]);
-        }
+    struct sluice_jpeg_point *points = calloc(num_aims + 1, sizeof(*points));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(points);
+    CU_ASSERT_TRUE_FATAL(sluice_jpeg_sync_scan(lanes, jpeg, scan, aims, num_aims, NULL, points));
+    for (size_t i = 0; i < num_aims; i++) {
+        CU_ASSERT(points[i].column >= aims[i].first_column &&
+                  points[i].column <= aims[i].last_column && points[i].scan == scan);
+        check_point(jpeg, truth, aims[i].row, &points[i]);
     }
     free(points);
 }
@@ -128,14 +136,15 @@ static void points_are_where_they_are(void)
             prepare(file, &jpeg, &scan);
             struct truth *truth = read_all(&jpeg, &scan);
             for (int n = 0; n < 12; n++) {
-                const struct sluice_jpeg_sync_scan_aim aim = random_aim(&jpeg);
-                check_aim(&jpeg, &scan, truth, &aim);
+                size_t num_aims;
+                struct sluice_jpeg_sync_scan_aim *aims = random_aims(&jpeg, &num_aims);
+                check_aims(&jpeg, &scan, truth, aims, num_aims);
+                free(aims);
             }
             /* Behind the last MCU is a point as well. */
-            const struct sluice_jpeg_sync_scan_aim all = {.end_row = jpeg.mcus_down,
-                                                          .first_column = jpeg.mcus_across - 1,
-                                                          .end_column = jpeg.mcus_across};
-            check_aim(&jpeg, &scan, truth, &all);
+            const struct sluice_jpeg_sync_scan_aim end = {jpeg.mcus_down - 1, jpeg.mcus_across,
+                                                          jpeg.mcus_across};
+            check_aims(&jpeg, &scan, truth, &end, 1);
             free(truth);
             sluice_jpeg_scan_clear(&scan);
             sluice_buf_unref(file);
@@ -185,28 +194,30 @@ static void faults_before_the_last_point_are_found(void)
     struct truth *truth = read_all(&jpeg, &scan);
     struct sluice_jpeg_point *points = calloc(jpeg.mcus_down, sizeof(*points));
     const uint32_t last_row = jpeg.mcus_down / 2;
-    const struct sluice_jpeg_sync_scan_aim aim = {.first_row = last_row - 3, .end_row = last_row};
+    struct sluice_jpeg_sync_scan_aim aims[3];
+    for (uint32_t i = 0; i < 3; i++)
+        aims[i] = (struct sluice_jpeg_sync_scan_aim){.row = last_row - 3 + i};
     const size_t needed = truth[(size_t)(last_row - 1) * jpeg.mcus_across].bit / 8;
-    CU_ASSERT_TRUE(sluice_jpeg_sync_scan(lanes, &jpeg, &scan, &aim, NULL, points));
+    CU_ASSERT_TRUE(sluice_jpeg_sync_scan(lanes, &jpeg, &scan, aims, 3, NULL, points));
     const size_t len = scan.data->len;
     uint8_t *bytes = scan.data->data, *rest = malloc(len);
     memcpy(rest, bytes, len);
     for (size_t cut = needed / 2; cut < needed; cut += needed / 16) {
         scan.data->len = cut;
         memset(bytes + cut, 0, len - cut);
-        CU_ASSERT_FALSE(sluice_jpeg_sync_scan(lanes, &jpeg, &scan, &aim, NULL, points));
+        CU_ASSERT_FALSE(sluice_jpeg_sync_scan(lanes, &jpeg, &scan, aims, 3, NULL, points));
         memcpy(bytes, rest, len);
     }
     scan.data->len = len;
     for (size_t at = 0; at + 4 < needed; at += needed / 9) {
         memset(bytes + at, 0xFF, 4); /* the code of all ones */
-        CU_ASSERT_FALSE(sluice_jpeg_sync_scan(lanes, &jpeg, &scan, &aim, NULL, points));
+        CU_ASSERT_FALSE(sluice_jpeg_sync_scan(lanes, &jpeg, &scan, aims, 3, NULL, points));
         memcpy(bytes, rest, len);
     }
     /* What is wrong behind it does no harm. */
     CU_ASSERT_FATAL(needed + 100 < len);
     memset(bytes + needed + 100, 0xFF, len - needed - 100);
-    CU_ASSERT_TRUE(sluice_jpeg_sync_scan(lanes, &jpeg, &scan, &aim, NULL, points));
+    CU_ASSERT_TRUE(sluice_jpeg_sync_scan(lanes, &jpeg, &scan, aims, 3, NULL, points));
     free(rest);
     free(points);
     free(truth);

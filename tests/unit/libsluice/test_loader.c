@@ -2,11 +2,14 @@
 
 #include "base/hash.h"
 #include "fixture.h"
+#include "support/capture.h"
 #include "support/test.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Twelve images, so most epochs here repeat them: 12 x 5 items. */
 #define REPEAT 5
@@ -27,6 +30,8 @@ static struct sluice_loader *make(const char *const *settings, struct sluice_err
     struct sluice_setting all[32] = {{"pipeline", PIPELINE}, {"repeat", "5"}, {"tail", "pad"},
                                      {"workers", "2"},       {"rank", "0"},   {"world-size", "1"}};
     size_t num = 6;
+    if (getenv("SLUICE_GPU"))
+        all[num++] = (struct sluice_setting){"gpu-decode", "on"};
     for (size_t i = 0; settings[i]; i += 2)
         all[num++] = (struct sluice_setting){settings[i], settings[i + 1]};
     struct sluice_loader *loader = NULL;
@@ -145,10 +150,10 @@ static void ranks_share_one_global_order(void)
     for (size_t w = 0; w < SLUICE_ARRAY_LEN(worlds); w++) {
         const unsigned size = (unsigned)atoi(worlds[w]), part = 12 / size;
         struct sluice_loader *loaders[6];
-        char batch_size[8];
+        char batch_size[12];
         snprintf(batch_size, sizeof(batch_size), "%u", part);
         for (unsigned rank = 0; rank < size; rank++) {
-            char number[8];
+            char number[12];
             snprintf(number, sizeof(number), "%u", rank);
             const char *const settings[] = {"dir",  image_root(), "batch-size", batch_size, "rank",
                                             number, "world-size", worlds[w],    NULL};
@@ -197,6 +202,51 @@ static void goes_on_from_a_state_of_any_batch(void)
     }
 }
 
+static uint64_t num_on_gpu(struct sluice_loader *loader)
+{
+    struct sluice_counters counters;
+    uint64_t sum = 0;
+    sluice_loader_counters(loader, &counters);
+    for (int form = 0; form < SLUICE_NUM_FORMS; form++)
+        sum += counters.on_gpu[form];
+    return sum;
+}
+
+/* The kernels run on the CPU here, so the rows are in the host's memory. */
+static void a_state_goes_on_with_the_gpu_and_without(void)
+{
+    const struct rows all = whole(local(), 1);
+    const bool is_set = getenv("SLUICE_GPU");
+    setenv("SLUICE_GPU", "host", 1);
+    for (int first = 0; first < 2; first++) {
+        const char *settings[8] = {"dir", image_root(), "batch-size",
+                                   "8",   "gpu-decode", first ? "on" : "off"};
+        struct sluice_loader *loader = opened(settings);
+        CU_ASSERT_EQUAL(sluice_loader_device(loader), -1);
+        begin(loader, 1, NULL);
+        struct rows rows = {.num = 0};
+        char state[SLUICE_MAX_STATE];
+        for (unsigned i = 0; i < 3; i++) {
+            const struct sluice_batch *batch = next(loader);
+            CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
+            add(&rows, batch);
+            sluice_batch_state(batch, state);
+            sluice_batch_release(batch);
+        }
+        CU_ASSERT_EQUAL(num_on_gpu(loader) > 0, first);
+        sluice_loader_close(loader);
+        settings[5] = first ? "off" : "on";
+        loader = opened(settings);
+        begin(loader, 0, state);
+        drain(loader, &rows);
+        CU_ASSERT_EQUAL(num_on_gpu(loader) > 0, !first);
+        sluice_loader_close(loader);
+        check_same(&rows, &all, 0);
+    }
+    if (!is_set)
+        unsetenv("SLUICE_GPU");
+}
+
 static void an_epoch_may_be_left_in_the_middle(void)
 {
     const struct rows all = whole(local(), 0);
@@ -218,12 +268,13 @@ static void batches_that_are_held_stay_as_they_are(void)
     const struct sluice_batch *held[16];
     uint64_t hashes[16][8];
     unsigned num = 0;
+    const unsigned most = getenv("SLUICE_GPU") ? 5 : 8; /* a GPU's batches are so many */
     begin(loader, 0, NULL);
-    for (; (held[num] = next(loader)); num++) {
+    for (; num < most && (held[num] = next(loader)); num++) {
         for (unsigned i = 0; i < held[num]->num_rows; i++)
             hashes[num][i] = hash_row(held[num], i);
     }
-    CU_ASSERT_EQUAL(num, 8);
+    CU_ASSERT_EQUAL(num, most);
     sluice_loader_close(loader);
     for (unsigned k = num; k-- > 0;) {
         for (unsigned i = 0; i < held[k]->num_rows; i++)
@@ -264,11 +315,11 @@ static void tells_what_an_epoch_came_to(void)
 {
     struct sluice_loader *loader = opened(local());
     char *json = NULL;
-    CU_ASSERT_EQUAL(sluice_loader_stats(loader, &json, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_loader_stats(loader, SLUICE_TRAIN, &json, NULL), SLUICE_E_INVALID);
     struct rows rows = {.num = 0};
     begin(loader, 2, NULL);
     drain(loader, &rows);
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_stats(loader, &json, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_loader_stats(loader, SLUICE_TRAIN, &json, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "{\"epoch\":2,\"mode\":\"local\",\"samples\":60,"));
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"loss\":null"));
     CU_ASSERT_PTR_NULL(strchr(json, '\n'));
@@ -278,6 +329,139 @@ static void tells_what_an_epoch_came_to(void)
     CU_ASSERT_STRING_EQUAL(sluice_loader_path(loader, 0), image_name(0));
     CU_ASSERT_PTR_NULL(sluice_loader_path(loader, NUM_IMAGES));
     sluice_loader_close(loader);
+}
+
+static void the_place_is_that_after_the_batch_given_last(void)
+{
+    struct sluice_loader *loader = opened(local());
+    char state[SLUICE_MAX_STATE], of_batch[SLUICE_MAX_STATE];
+    struct sluice_place place;
+    begin(loader, 2, NULL);
+    sluice_loader_state(loader, state);
+    CU_ASSERT_EQUAL_FATAL(sluice_state_place(state, &place, NULL), SLUICE_OK);
+    CU_ASSERT(place.part == SLUICE_TRAIN && place.epoch == 2 && place.batch == 0);
+    uint64_t num = 0;
+    for (const struct sluice_batch *batch; (batch = next(loader));) {
+        sluice_batch_state(batch, of_batch);
+        sluice_batch_release(batch);
+        sluice_loader_state(loader, state);
+        CU_ASSERT_STRING_EQUAL(state, of_batch);
+        CU_ASSERT_EQUAL_FATAL(sluice_state_place(state, &place, NULL), SLUICE_OK);
+        CU_ASSERT(place.epoch == 2 && place.batch == ++num);
+    }
+    CU_ASSERT_EQUAL(num, sluice_loader_num_batches(loader, SLUICE_TRAIN));
+    sluice_loader_state(loader, state);
+    CU_ASSERT_EQUAL_FATAL(sluice_state_place(state, &place, NULL), SLUICE_OK);
+    CU_ASSERT(place.epoch == 3 && place.batch == 0);
+    CU_ASSERT_EQUAL(sluice_loader_check_state(loader, state, NULL), SLUICE_OK);
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_state_place("{}", &place, &err), SLUICE_E_CORRUPT);
+    CU_ASSERT(place.epoch == 3 && err.text[0]);
+    sluice_loader_close(loader);
+    const char *const other[] = {"dir", image_root(), "repeat", "4", NULL};
+    loader = opened(other);
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(sluice_loader_check_state(loader, state, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "repeat"));
+    sluice_loader_close(loader);
+}
+
+static void what_was_learned_is_in_the_statistics(void)
+{
+    struct sluice_loader *loader = opened(local());
+    struct rows rows = {.num = 0};
+    const struct sluice_learned learned = {
+        .samples = NUM_ITEMS, .loss_sum = 30, .top1 = 15, .top5 = 45, .lr = 0.25};
+    sluice_loader_learned(loader, SLUICE_TRAIN, &learned); /* no epoch has ended: nothing */
+    char text[SLUICE_MAX_SUMMARY], *json = NULL;
+    CU_ASSERT_EQUAL(sluice_loader_summary(loader, SLUICE_TRAIN, false, text, NULL),
+                    SLUICE_E_INVALID);
+    begin(loader, 0, NULL);
+    drain(loader, &rows);
+    sluice_loader_learned(loader, SLUICE_TRAIN, &learned);
+    CU_ASSERT_EQUAL_FATAL(sluice_loader_stats(loader, SLUICE_TRAIN, &json, NULL), SLUICE_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"loss\":0.5,\"top1\":0.25,\"top5\":0.75"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"lr\":0.25"));
+    sluice_free(json);
+    CU_ASSERT_EQUAL(sluice_loader_summary(loader, SLUICE_TRAIN, false, text, NULL), SLUICE_OK);
+    const size_t first = strcspn(text, "\n");
+    CU_ASSERT(first <= 80 && strcspn(text + first + 1, "\n") <= 80);
+    CU_ASSERT_STRING_EQUAL(strrchr(text, '\n'), "\n");
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "loss 0.500"));
+    CU_ASSERT_EQUAL(sluice_loader_summary(loader, SLUICE_TRAIN, true, text, NULL), SLUICE_OK);
+    CU_ASSERT_PTR_NULL(strchr(text, '\n'));
+    CU_ASSERT_EQUAL(sluice_loader_stats(loader, SLUICE_VAL, &json, NULL), SLUICE_E_INVALID);
+    sluice_loader_close(loader);
+}
+
+static void counters_and_the_pass_follow_the_batches(void)
+{
+    struct sluice_loader *loader = opened(local());
+    struct sluice_counters counters;
+    struct sluice_loader_pass pass;
+    sluice_loader_counters(loader, &counters);
+    sluice_loader_pass(loader, &pass);
+    CU_ASSERT(counters.samples == 0 && counters.batches == 0 && pass.number == 0);
+    char state[SLUICE_MAX_STATE];
+    begin(loader, 1, NULL);
+    const struct sluice_batch *batch = next(loader);
+    sluice_batch_state(batch, state);
+    sluice_batch_release(batch);
+    sluice_loader_counters(loader, &counters);
+    CU_ASSERT(counters.samples == 8 && counters.batches == 0);
+    sluice_batch_release(next(loader));
+    sluice_loader_counters(loader, &counters);
+    sluice_loader_pass(loader, &pass);
+    CU_ASSERT(counters.samples == 16 && counters.batches == 1);
+    CU_ASSERT(counters.wait_ns[SLUICE_GPU] > 0 && counters.lost_s == 0);
+    CU_ASSERT(counters.choices[0][SLUICE_FORM_RAW] >= 16);
+    CU_ASSERT(pass.number == 1 && pass.epoch == 1 && pass.first == 0 && pass.total == NUM_ITEMS);
+    CU_ASSERT_STRING_EQUAL(pass.name, "");
+    begin(loader, 0, state); /* after the first batch */
+    sluice_loader_pass(loader, &pass);
+    CU_ASSERT(pass.number == 2 && pass.first == 8 && pass.total == NUM_ITEMS);
+    sluice_loader_close(loader);
+}
+
+static void writes_a_profile(void)
+{
+    char folder[] = "/tmp/sluice-profile-XXXXXX", path[64];
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(folder));
+    const char *const settings[] = {
+        "dir", image_root(),           "repeat", "1", "profiling", "true", "batch-size",
+        "4",   "write-profile-folder", folder,   NULL};
+    struct sluice_loader *loader = opened(settings);
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_loader_write_profile(loader, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "profiling"));
+    struct rows rows = {.num = 0};
+    begin(loader, 0, NULL);
+    drain(loader, &rows);
+    struct sluice_loader_pass pass;
+    sluice_loader_pass(loader, &pass);
+    CU_ASSERT_PTR_NOT_NULL(strstr(pass.name, "part 1 of"));
+    const uint64_t before = pass.number;
+    CU_ASSERT_EQUAL(sluice_loader_write_profile(loader, NULL), SLUICE_OK);
+    sluice_loader_pass(loader, &pass);
+    CU_ASSERT(pass.number > before + 1 && pass.continues && pass.detail[0] == '(');
+    static const char *const files[] = {"prep_sizes.csv", "prep_times.csv"};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(files); i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, files[i]);
+        FILE *file = fopen(path, "r");
+        CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+        unsigned lines = 0;
+        for (int c; (c = getc(file)) != EOF;)
+            lines += c == '\n';
+        fclose(file);
+        CU_ASSERT_EQUAL(lines, NUM_IMAGES + 1);
+    }
+    sluice_loader_close(loader);
+    DIR *dir = opendir(folder);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(dir);
+    for (const struct dirent *entry; (entry = readdir(dir));)
+        (void)unlinkat(dirfd(dir), entry->d_name, 0);
+    closedir(dir);
+    CU_ASSERT_EQUAL(rmdir(folder), 0);
 }
 
 static void refuses_in_words(void)
@@ -326,18 +510,60 @@ static void a_stop_ends_every_wait(void)
     sluice_loader_close(loader);
 }
 
+/* The number of the call that was not refused with words about fork(); 0: all were. */
+static int use_in_child(void *ctx)
+{
+    struct sluice_loader *loader = ctx, *another = NULL;
+    const struct sluice_epoch_start start = {.epoch = 1};
+    const struct sluice_batch *batch = NULL;
+    struct sluice_err err[4] = {0};
+    char *json = NULL;
+    const sluice_status statuses[] = {
+        sluice_loader_next(loader, -1, &batch, &err[0]),
+        sluice_loader_start(loader, &start, &err[1]),
+        sluice_loader_stats(loader, SLUICE_TRAIN, &json, &err[2]),
+        sluice_loader_create(NULL, 0, &another, &err[3]),
+    };
+    sluice_loader_finish(loader); /* waits for nobody */
+    sluice_loader_close(loader);
+    for (int i = 0; i < (int)SLUICE_ARRAY_LEN(statuses); i++) {
+        if (statuses[i] != SLUICE_E_INVALID || !strstr(err[i].text, "fork"))
+            return i + 1;
+    }
+    return 0;
+}
+
+static void a_forked_child_is_told(void)
+{
+    struct sluice_loader *loader = opened(local());
+    begin(loader, 0, NULL);
+    sluice_batch_release(next(loader));
+    static struct sluice_test_output output;
+    CU_ASSERT_EQUAL(sluice_test_child(use_in_child, loader, &output), 0);
+    struct rows rows = {.num = 0};
+    drain(loader, &rows);
+    CU_ASSERT_EQUAL(rows.num, NUM_ITEMS - 8);
+    sluice_loader_close(loader);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(every_mode_gives_the_same_rows),
         SLUICE_TEST(ranks_share_one_global_order),
         SLUICE_TEST(goes_on_from_a_state_of_any_batch),
+        SLUICE_TEST(a_state_goes_on_with_the_gpu_and_without),
         SLUICE_TEST(an_epoch_may_be_left_in_the_middle),
         SLUICE_TEST(batches_that_are_held_stay_as_they_are),
         SLUICE_TEST(takes_an_order_of_the_callers),
         SLUICE_TEST(tells_what_an_epoch_came_to),
+        SLUICE_TEST(the_place_is_that_after_the_batch_given_last),
+        SLUICE_TEST(what_was_learned_is_in_the_statistics),
+        SLUICE_TEST(counters_and_the_pass_follow_the_batches),
+        SLUICE_TEST(writes_a_profile),
         SLUICE_TEST(refuses_in_words),
         SLUICE_TEST(a_stop_ends_every_wait),
+        SLUICE_TEST(a_forked_child_is_told),
     };
     return sluice_test_run("loader", tests, SLUICE_TEST_COUNT(tests));
 }

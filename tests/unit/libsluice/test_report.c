@@ -13,13 +13,8 @@ static struct sluice_manifest *manifest;
 static json_t *to_json(const struct sluice_epoch_report *report)
 {
     char *text = NULL;
-    size_t len = 0;
-    FILE *out = open_memstream(&text, &len);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(out);
-    CU_ASSERT_EQUAL(sluice_report_json(report, out, NULL), SLUICE_OK);
-    fclose(out);
-    CU_ASSERT_EQUAL(text[len - 1], '\n');
-    CU_ASSERT_PTR_EQUAL(strchr(text, '\n'), text + len - 1); /* one line */
+    CU_ASSERT_EQUAL_FATAL(sluice_report_json(report, &text, NULL), SLUICE_OK);
+    CU_ASSERT_PTR_NULL(strchr(text, '\n'));
     json_t *object = json_loads(text, 0, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(object);
     free(text);
@@ -64,8 +59,8 @@ static void the_json_has_the_keys_that_checks_read(void)
         .stats = &stats,
         .manifest = manifest,
         .has_loss = true,
-        .totals = {.samples = 400, .loss_sum = 600, .top1 = 100, .top5 = 300},
-        .is_deterministic = true,
+        .totals =
+            {.samples = 400, .loss_sum = 600, .top1 = 100, .top5 = 300, .is_deterministic = true},
         .has_val = true,
         .val = {.samples = 10, .loss_sum = 5, .top1 = 4, .top5 = 8},
     };
@@ -209,6 +204,25 @@ static void the_text_is_one_line_of_what_matters(void)
     CU_ASSERT_EQUAL(text[20], 'x');
 }
 
+static void says_what_the_gpu_decoded(void)
+{
+    struct sluice_epoch_stats stats = sample_stats();
+    stats.on_gpu[SLUICE_FORM_RAW] = 20;
+    const struct sluice_epoch_report report = {
+        .mode = SLUICE_MODE_PILOFF, .seconds = 2, .stats = &stats, .manifest = manifest};
+    json_t *o = to_json(&report);
+    const json_t *choices = json_object_get(o, "choices");
+    CU_ASSERT_EQUAL(number(choices, "raw@0"), 1);
+    CU_ASSERT_EQUAL(number(choices, "raw@0+gpu"), 20);
+    CU_ASSERT_EQUAL(number(choices, "u8@3"), 379);
+    json_decref(o);
+    char text[1024];
+    sluice_report_text(&report, text, sizeof(text));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, ", raw@0 1, raw@0+gpu 20, u8@3 379,"));
+    CU_ASSERT_STRING_EQUAL(sluice_report_summary(&report).line[1],
+                           "   pixels 95% raw 5% +gpu 5%  digest 00112233445566778899aabbccddeeff");
+}
+
 static struct sluice_report_summary summary_of(const struct sluice_epoch_report *report)
 {
     const struct sluice_report_summary summary = sluice_report_summary(report);
@@ -286,6 +300,7 @@ int main(void)
         SLUICE_TEST(what_there_is_not_is_null),
         SLUICE_TEST(the_json_names_the_mode_as_it_was_typed),
         SLUICE_TEST(a_plan_says_what_it_took),
+        SLUICE_TEST(says_what_the_gpu_decoded),
         SLUICE_TEST(the_summary_is_two_lines_of_what_matters),
         SLUICE_TEST(the_digest_and_the_val_loss_stay_whatever_else_there_is),
         SLUICE_TEST(a_summary_of_nothing_has_no_numbers_that_are_none),

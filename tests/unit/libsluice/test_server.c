@@ -1,7 +1,7 @@
 #include "sluice/sluice.h"
 
 #include "base/clock.h"
-#include "compute_client/load/client.h"
+#include "compute_client/fetch/client.h"
 #include "fixture.h"
 #include "support/capture.h"
 #include "support/test.h"
@@ -162,6 +162,8 @@ static void settings_are_checked_as_flags_are(void)
         {{"metrics", "127.0.0.1:99999"}, "metrics: "},
         {{"strict", "yes"}, "strict: 'yes' is none of true, false"},
         {{"root", "/"}, "root: the folder is the first argument"},
+        {{"sandbox", "on"}, "sandbox: for offload_server alone"},
+        {{"isolate-decoders", "true"}, "isolate-decoders: for offload_server alone"},
         {{"max-connections", "50000"}, "50000 connections need "},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -13,8 +13,9 @@ static struct sluice_spec_text text_at(const char *text)
 
 static void finds_each_op_by_its_whole_name(void)
 {
-    static const char *const names[] = {"decode", "random_resized_crop", "resize",   "center_crop",
-                                        "hflip",  "to_tensor",           "normalize"};
+    static const char *const names[] = {
+        "decode", "random_resized_crop", "resize",    "center_crop",
+        "hflip",  "to_tensor",           "normalize", "exif_transpose"};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(names); i++) {
         const size_t len = strlen(names[i]);
         const struct sluice_op_type *type = sluice_op_type_find(names[i], len);

@@ -154,6 +154,9 @@ static void a_bad_text_names_the_op_and_the_position(void)
         {"hflip", "op 1 (hflip) at character 1: decode stands first"},
         {"decode,decode", "op 2 (decode) at character 8"},
         {"decode=1", "op 1 (decode) at character 8: decode takes no value"},
+        {"decode,exif_transpose=6", "op 2 (exif_transpose) at character 23: exif_transpose takes"},
+        {"exif_transpose", "op 1 (exif_transpose) at character 1: decode stands first"},
+        {"decode,hflip,exif_transpose", "op 3 (exif_transpose) at character 14: it must follow"},
         {"decode,rotate=3", "op 2 (rotate) at character 8: there is no such op"},
         {"decode,hflip,hflip", "op 3 (hflip) at character 14: an op may stand only once"},
         {"decode,hflip=1.5", "op 2 (hflip) at character 14: a probability is at most 1"},
@@ -208,7 +211,7 @@ static void an_unknown_word_comes_with_what_is_near_and_all_ops(void)
     } cases[] = {
         {"decode,random_resize_crop=224",
          "no such op; did you mean random_resized_crop? The ops are "
-         "decode, random_resized_crop, resize, center_crop, hflip, "
+         "decode, exif_transpose, random_resized_crop, resize, center_crop, hflip, "
          "to_tensor, normalize"},
         {"decode,RandomResizedCrop(224)", "did you mean random_resized_crop?"},
         {"decode,crop=224", "did you mean random_resized_crop or center_crop?"},
@@ -243,7 +246,7 @@ static void the_list_has_every_op_with_an_example_that_parses(void)
         CU_ASSERT_EQUAL(sluice_pipeline_check(spec, NULL), SLUICE_OK);
         num_ops++;
     }
-    CU_ASSERT_EQUAL(num_ops, 7);
+    CU_ASSERT_EQUAL(num_ops, 8);
 }
 
 /* v / 255 and the rest with a rounding to float after every step. */

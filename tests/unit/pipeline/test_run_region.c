@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 #include "image/codec.h"
 #include "image/jpeg_index.h"
+#include "image/resize.h"
 #include "run_support.h"
 #include "support/test.h"
 
@@ -31,7 +32,7 @@ static struct sluice_sample cut_sample(const struct sluice_pipeline *p,
         struct sluice_sample sample = run_test_sample(file, id);
         const struct sluice_draws draws = sluice_pipeline_draws(p, &sample.key, 400, 300);
         if (draws.width < 200 && draws.height < 150 && draws.left > 64 && draws.top > 64 &&
-            sluice_pipeline_crop_jpeg(p, scratch, &sample, false, NULL) == SLUICE_OK)
+            sluice_pipeline_crop_jpeg(p, scratch, &sample, false, 0, NULL) == SLUICE_OK)
             return sample;
         sluice_sample_clear(&sample);
     }
@@ -49,7 +50,8 @@ static void a_cut_file_is_decoded_with_its_crop_only(void)
     CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 0, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 1, NULL), SLUICE_E_INVALID);
-    CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(p, scratch, &sample, false, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(p, scratch, &sample, false, 0, NULL),
+                    SLUICE_E_INVALID);
     CU_ASSERT(sample.is_jpeg_crop);
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, NULL), SLUICE_OK);
     CU_ASSERT(!sample.is_jpeg_crop && sample.ops_done == 2 && sample.width == 24);
@@ -77,7 +79,7 @@ static void an_index_spares_the_rows_above(void)
            index.points[1].offset - index.points[0].offset);
 
     sluice_scratch_set_jpeg_index(scratch, &index);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_crop_jpeg(p, scratch, &cut, false, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_crop_jpeg(p, scratch, &cut, false, 0, NULL), SLUICE_OK);
     CU_ASSERT(cut.data->len == want.data->len &&
               memcmp(cut.data->data, want.data->data, cut.data->len) == 0);
     /* Without SIMD the decoder is libjpeg-turbo, which knows of no index. */
@@ -191,7 +193,7 @@ static void a_sample_brings_its_own_index(void)
            index->points[1].offset - index->points[0].offset);
     index->is_partial = true;
     cut.jpeg_index = index;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_crop_jpeg(p, scratch, &cut, false, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_crop_jpeg(p, scratch, &cut, false, 0, NULL), SLUICE_OK);
     CU_ASSERT(cut.data->len == want.data->len &&
               memcmp(cut.data->data, want.data->data, cut.data->len) == 0);
     /* The cut file is another than the index was made for. */
@@ -227,7 +229,7 @@ static void files_are_cut_wherever_the_ops_begin_with_a_crop(void)
         struct sluice_pipeline *p = run_test_parse(cases[i].spec);
         struct sluice_sample sample = run_test_sample(file, 1);
         CU_ASSERT_EQUAL(sluice_pipeline_can_crop_jpeg(p), cases[i].crop_end > 0);
-        CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(p, scratch, &sample, false, NULL),
+        CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(p, scratch, &sample, false, 0, NULL),
                         cases[i].crop_end ? SLUICE_OK : SLUICE_E_INVALID);
         for (unsigned end = 1; end < cases[i].crop_end; end++)
             CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, end, NULL), SLUICE_E_INVALID);
@@ -266,8 +268,9 @@ static void what_cannot_be_cut_stays_as_it_is(void)
         const size_t whole_len = cases[i].file->len;
         struct sluice_err err = {{0}};
         cases[i].file->len = cases[i].len;
-        CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(cases[i].pipeline, scratch, &sample, false, &err),
-                        cases[i].status);
+        CU_ASSERT_EQUAL(
+            sluice_pipeline_crop_jpeg(cases[i].pipeline, scratch, &sample, false, 0, &err),
+            cases[i].status);
         CU_ASSERT(err.text[0] != 0);
         CU_ASSERT(sample.data == cases[i].file && !sample.is_jpeg_crop && sample.ops_done == 0);
         cases[i].file->len = whole_len;
@@ -500,6 +503,117 @@ static void packed_pixels_that_contradict_the_sample_are_corrupt(void)
     sluice_pipeline_destroy(free_size);
 }
 
+/* Decodes the box and resizes it, as a decoder that is told of no op would. */
+static void crop_and_resize(const struct sluice_pipeline *p, const struct sluice_scratch *scratch,
+                            const struct sluice_sample *sample, uint8_t *out)
+{
+    struct sluice_box box;
+    struct sluice_resize_part part;
+    bool is_flipped;
+    struct sluice_codec *codec = NULL;
+    struct sluice_resizer *resizer = NULL;
+    struct sluice_rgb rgb;
+    CU_ASSERT_FATAL(sluice_pipeline_crop_and_resize(p, scratch, sample, &box, &part, &is_flipped));
+    CU_ASSERT_EQUAL_FATAL(sluice_codec_create(&codec, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_resizer_create(&resizer, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_codec_decode_region(codec, sample->data->data, sample->data->len,
+                                                     &box, 1 << 20, NULL, &rgb, NULL),
+                          SLUICE_OK);
+    const struct sluice_box input = sluice_resize_part_input(&part);
+    CU_ASSERT(input.width == box.width && input.height == box.height);
+    CU_ASSERT(part.out.width == 24 && part.out.height == 24);
+    const struct sluice_image_view view = {rgb.pixels->data, (size_t)rgb.width * 3, rgb.width,
+                                           rgb.height};
+    CU_ASSERT_EQUAL(sluice_resize_rgb_part(resizer, &part, &view, is_flipped, out, NULL),
+                    SLUICE_OK);
+    sluice_buf_unref(rgb.pixels);
+    sluice_resizer_destroy(resizer);
+    sluice_codec_destroy(codec);
+}
+
+static void a_crop_a_resize_and_a_flip_are_told_for_another_decoder(void)
+{
+    static const char *const specs[] = {
+        TRAIN,
+        "decode,random_resized_crop=24",
+        "decode,resize=30,center_crop=24,hflip=0.5,to_tensor",
+        "decode,resize=24,center_crop=24,to_tensor",
+        "decode,center_crop=24,hflip,to_tensor",
+    };
+    struct sluice_buf *file = make_jpeg(200, 150);
+    struct sluice_scratch *scratch = run_test_scratch(NULL);
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(specs); i++) {
+        struct sluice_pipeline *p = run_test_parse(specs[i]);
+        CU_ASSERT(sluice_pipeline_is_crop_and_resize(p));
+        for (uint64_t id = 0; id < 40; id++) {
+            uint8_t want[24 * 24 * 3], whole[24 * 24 * 3], cut[24 * 24 * 3];
+            struct sluice_sample sample = run_test_sample(file, id);
+            crop_and_resize(p, scratch, &sample, whole);
+            /* Whatever part of the file it is. */
+            CU_ASSERT_EQUAL_FATAL(sluice_pipeline_cut_for_gpu(p, scratch, &sample, 8, NULL),
+                                  SLUICE_OK);
+            CU_ASSERT(sample.is_jpeg_crop);
+            crop_and_resize(p, scratch, &sample, cut);
+            sluice_sample_clear(&sample);
+            sample = run_test_sample(file, id);
+            CU_ASSERT_EQUAL(
+                sluice_pipeline_finish_u8(p, scratch, &sample, want, sizeof(want), NULL),
+                SLUICE_OK);
+            CU_ASSERT_EQUAL(memcmp(whole, want, sizeof(want)), 0);
+            CU_ASSERT_EQUAL(memcmp(cut, want, sizeof(want)), 0);
+        }
+        sluice_pipeline_destroy(p);
+    }
+    sluice_scratch_destroy(scratch);
+    sluice_buf_unref(file);
+}
+
+static void what_is_more_than_a_crop_and_a_resize_is_not_told(void)
+{
+    static const char *const specs[] = {
+        "decode,hflip,center_crop=24,to_tensor",
+        "decode,random_resized_crop=40,center_crop=24,to_tensor",
+        "decode,resize=20,center_crop=24,to_tensor",
+        "decode,resize=24",
+        "decode,to_tensor",
+    };
+    struct sluice_buf *file = make_jpeg(200, 150);
+    struct sluice_scratch *scratch = run_test_scratch(NULL);
+    struct sluice_box box;
+    struct sluice_resize_part part;
+    bool is_flipped;
+    struct sluice_sample sample = run_test_sample(file, 1);
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(specs); i++) {
+        struct sluice_pipeline *p = run_test_parse(specs[i]);
+        CU_ASSERT_FALSE(sluice_pipeline_is_crop_and_resize(p));
+        CU_ASSERT_FALSE(
+            sluice_pipeline_crop_and_resize(p, scratch, &sample, &box, &part, &is_flipped));
+        sluice_pipeline_destroy(p);
+    }
+    /* Of more pixels than there may be; a crop of more than there is pads; a file that is none has
+     * no size. */
+    struct sluice_pipeline *train = run_test_parse(TRAIN);
+    struct sluice_scratch *little =
+        run_test_scratch(&(struct sluice_scratch_options){.max_image_pixels = 100});
+    CU_ASSERT(sluice_pipeline_crop_and_resize(train, scratch, &sample, &box, &part, &is_flipped));
+    CU_ASSERT_FALSE(
+        sluice_pipeline_crop_and_resize(train, little, &sample, &box, &part, &is_flipped));
+    sluice_scratch_destroy(little);
+    sluice_pipeline_destroy(train);
+    struct sluice_pipeline *padded = run_test_parse("decode,center_crop=160,to_tensor");
+    CU_ASSERT(sluice_pipeline_is_crop_and_resize(padded));
+    CU_ASSERT_FALSE(
+        sluice_pipeline_crop_and_resize(padded, scratch, &sample, &box, &part, &is_flipped));
+    struct sluice_pipeline *p = run_test_parse(TRAIN);
+    file->data[0] = 0;
+    CU_ASSERT_FALSE(sluice_pipeline_crop_and_resize(p, scratch, &sample, &box, &part, &is_flipped));
+    sluice_pipeline_destroy(p);
+    sluice_pipeline_destroy(padded);
+    sluice_sample_clear(&sample);
+    sluice_scratch_destroy(scratch);
+    sluice_buf_unref(file);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -511,6 +625,8 @@ int main(void)
         SLUICE_TEST(a_sample_brings_its_own_index),
         SLUICE_TEST(files_are_cut_wherever_the_ops_begin_with_a_crop),
         SLUICE_TEST(what_cannot_be_cut_stays_as_it_is),
+        SLUICE_TEST(a_crop_a_resize_and_a_flip_are_told_for_another_decoder),
+        SLUICE_TEST(what_is_more_than_a_crop_and_a_resize_is_not_told),
         SLUICE_TEST(a_cut_file_that_contradicts_the_draws_is_corrupt),
         SLUICE_TEST(packed_pixels_stand_at_a_u8_split),
         SLUICE_TEST(a_packed_box_goes_on_with_its_crop),

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/rng.h"
 #include "datasets/indexed_file.h"
+#include "image/codec.h"
 #include "image/coding.h"
 #include "image/jpeg_index.h"
 #include "support/choices.h"
@@ -85,6 +86,11 @@ static void files_go_by_the_decoder_that_takes_them(void)
         {SLUICE_CODING_JPEG_420 | SLUICE_CODING_PROGRESSIVE, SLUICE_CLASS_JPEG},
         {SLUICE_CODING_JPEG_OTHER, SLUICE_CLASS_JPEG},
         {SLUICE_CODING_PNG, SLUICE_CLASS_PNG},
+        {SLUICE_CODING_WEBP, SLUICE_CLASS_PNG},
+        {SLUICE_CODING_BMP, SLUICE_CLASS_PNG},
+        {SLUICE_CODING_GIF, SLUICE_CLASS_PNG},
+        {SLUICE_CODING_TIFF, SLUICE_CLASS_PNG},
+        {SLUICE_CODING_PNM, SLUICE_CLASS_PNG},
         {SLUICE_CODING_PNG | SLUICE_CODING_PROGRESSIVE, SLUICE_CLASS_PNG},
     };
     for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
@@ -163,7 +169,7 @@ static void what_is_read_is_what_the_index_leaves_to_be_read(void)
         const struct sluice_draw_key key = {.seed = 3, .sample_id = id};
         const struct sluice_sample_facts facts = sluice_sample_facts_make(
             pipeline, file->len, WIDTH, HEIGHT, SLUICE_CODING_JPEG_420, &key);
-        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
+        for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
             const struct sluice_choice choice = model.choices.at[c];
             uint64_t bytes = file->len;
             struct sluice_box box;
@@ -181,7 +187,7 @@ static void what_is_read_is_what_the_index_leaves_to_be_read(void)
             foretold[c] += sluice_choice_read_bytes(&model, &facts, c);
         }
     }
-    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++)
+    for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++)
         CU_ASSERT_DOUBLE_EQUAL(foretold[c], read[c], 0.03 * read[c]);
     CU_ASSERT_EQUAL(read[0], CROPS * (double)file->len);
     CU_ASSERT_EQUAL(read[1], read[0]);
@@ -201,7 +207,7 @@ static void the_disk_counts_what_is_read(void)
     for (int has_index = 0; has_index < 2; has_index++) {
         model.has_jpeg_index = has_index;
         sluice_choice_model_costs(&model, &facts, cost);
-        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
+        for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
             /* 19 of 24 MCU rows are under the crop. */
             const bool is_part = has_index && c > 1;
             CU_ASSERT_DOUBLE_EQUAL(cost[c][SLUICE_DISK], is_part ? 91 : 111, is_part ? 1 : 0);
@@ -228,7 +234,7 @@ static void costs_are_finite_and_not_negative(void)
         const struct sluice_sample_facts facts = random_facts(&rng);
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(&model, &facts, cost);
-        for (int c = 0; c < SLUICE_MAX_CHOICES; c++) {
+        for (int c = 0; c < SLUICE_TEST_CHOICES; c++) {
             for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
                 CU_ASSERT(cost[c][r] >= 0 && cost[c][r] < 1e30);
             CU_ASSERT(cost[c][STORAGE] > 0 && cost[c][COMPUTE] > 0);
@@ -250,7 +256,7 @@ static void more_never_costs_less(void)
         sluice_choice_model_costs(&model, &facts, less);
         facts.file_bytes += 1000;
         sluice_choice_model_costs(&model, &facts, more);
-        for (int c = 0; c < SLUICE_MAX_CHOICES; c++) {
+        for (int c = 0; c < SLUICE_TEST_CHOICES; c++) {
             for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
                 CU_ASSERT(more[c][r] >= less[c][r]);
         }
@@ -266,6 +272,92 @@ static void a_png_is_never_cut(void)
     sluice_choice_model_costs(&model, &facts, cost);
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
         CU_ASSERT_EQUAL(cost[SLUICE_TEST_JPEG_CROP][r], cost[0][r]);
+}
+
+static void expect_same(const double a[SLUICE_NUM_RESOURCES], const double b[SLUICE_NUM_RESOURCES])
+{
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+        CU_ASSERT_EQUAL(a[r], b[r]);
+}
+
+/* What the GPU does not decode, CPUs do. */
+static void the_gpu_decodes_what_it_covers(void)
+{
+    const struct sluice_choice_model model = sluice_choice_model_default(sluice_test_gpu_choices());
+    static const uint8_t codings[] = {SLUICE_CODING_JPEG_420, SLUICE_CODING_UNKNOWN,
+                                      SLUICE_CODING_JPEG_420 | SLUICE_CODING_PROGRESSIVE,
+                                      SLUICE_CODING_JPEG_OTHER, SLUICE_CODING_PNG};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(codings); i++) {
+        struct sluice_sample_facts facts = photograph();
+        facts.coding = codings[i];
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+        sluice_choice_model_costs(&model, &facts, cost);
+        const double *cut = cost[SLUICE_TEST_JPEG_CROP], *cut_gpu = cost[SLUICE_TEST_CUT_ON_GPU];
+        const double *raw = cost[0], *raw_gpu = cost[SLUICE_TEST_RAW_ON_GPU];
+        if (i >= 2)
+            expect_same(raw_gpu, raw);
+        if (i == 2) /* its cut is sequential */
+            CU_ASSERT(cut_gpu[SLUICE_GPU] > 5e-6 && cut_gpu[COMPUTE] == 0);
+        if (i > 2)
+            expect_same(cut_gpu, cut);
+        if (i >= 2)
+            continue;
+        /* Markers: as on one Xeon core. */
+        CU_ASSERT_DOUBLE_EQUAL(cut_gpu[STORAGE], 1.16 * cut[STORAGE], 1e-9);
+        CU_ASSERT_DOUBLE_EQUAL(cut_gpu[SLUICE_NETWORK] - SLUICE_REPLY_BYTES,
+                               1.0084 * (cut[SLUICE_NETWORK] - SLUICE_REPLY_BYTES), 1e-6);
+        CU_ASSERT_EQUAL(cut_gpu[COMPUTE], 0);
+        /* A whole file is cut here. */
+        CU_ASSERT_EQUAL(raw_gpu[STORAGE], raw[STORAGE]);
+        CU_ASSERT_EQUAL(raw_gpu[SLUICE_NETWORK], raw[SLUICE_NETWORK]);
+        CU_ASSERT_EQUAL(raw_gpu[COMPUTE], cut_gpu[STORAGE]);
+        /* The cut file goes to the device instead of pixels, and takes some microseconds there. */
+        CU_ASSERT_EQUAL(cut[SLUICE_PCIE], 150528);
+        CU_ASSERT_DOUBLE_EQUAL(cut_gpu[SLUICE_PCIE], cut_gpu[SLUICE_NETWORK] - SLUICE_REPLY_BYTES,
+                               1e-6);
+        CU_ASSERT_EQUAL(raw_gpu[SLUICE_PCIE], cut_gpu[SLUICE_PCIE]);
+        CU_ASSERT(cut_gpu[SLUICE_GPU] > 5e-6 && cut_gpu[SLUICE_GPU] < 12e-6);
+        CU_ASSERT_EQUAL(raw_gpu[SLUICE_GPU], cut_gpu[SLUICE_GPU]);
+        CU_ASSERT(raw[SLUICE_GPU] == 0 && cut[SLUICE_GPU] == 0);
+    }
+}
+
+/* Where a server cannot put markers into what it cuts, whole files are left. */
+static void whole_files_alone_can_be_the_gpus(void)
+{
+    const struct sluice_choice_model both = sluice_choice_model_default(sluice_test_gpu_choices());
+    struct sluice_choices choices = *sluice_test_gpu_choices();
+    choices.at[SLUICE_TEST_CUT_ON_GPU] = choices.at[SLUICE_TEST_RAW_ON_GPU];
+    choices.traits[SLUICE_TEST_CUT_ON_GPU] = choices.traits[SLUICE_TEST_RAW_ON_GPU];
+    choices.num--;
+    const struct sluice_choice_model model = sluice_choice_model_default(&choices);
+    const struct sluice_sample_facts facts = photograph();
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES],
+        expected[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+    sluice_choice_model_costs(&both, &facts, expected);
+    sluice_choice_model_costs(&model, &facts, cost);
+    expect_same(cost[SLUICE_TEST_CUT_ON_GPU], expected[SLUICE_TEST_RAW_ON_GPU]);
+}
+
+/* The other choices have the costs that they have without it. */
+static void a_gpu_changes_no_other_choice(void)
+{
+    const struct sluice_choice_model with = sluice_choice_model_default(sluice_test_gpu_choices());
+    const struct sluice_choice_model without = sluice_test_model();
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 2);
+    for (int i = 0; i < 500; i++) {
+        const struct sluice_sample_facts facts = random_facts(&rng);
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES],
+            expected[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+        sluice_choice_model_costs(&with, &facts, cost);
+        sluice_choice_model_costs(&without, &facts, expected);
+        for (int c = 0; c < SLUICE_TEST_CHOICES; c++)
+            expect_same(cost[c], expected[c]);
+        for (int c = SLUICE_TEST_CHOICES; c < SLUICE_MAX_CHOICES; c++) {
+            for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+                CU_ASSERT(cost[c][r] >= 0 && cost[c][r] < 1e30);
+        }
+    }
 }
 
 static void the_default_knows_what_moves_where(void)
@@ -294,6 +386,9 @@ int main(void)
         SLUICE_TEST(costs_are_finite_and_not_negative),
         SLUICE_TEST(more_never_costs_less),
         SLUICE_TEST(a_png_is_never_cut),
+        SLUICE_TEST(the_gpu_decodes_what_it_covers),
+        SLUICE_TEST(whole_files_alone_can_be_the_gpus),
+        SLUICE_TEST(a_gpu_changes_no_other_choice),
         SLUICE_TEST(the_default_knows_what_moves_where),
     };
     return sluice_test_run("choice_cost", tests, SLUICE_TEST_COUNT(tests));

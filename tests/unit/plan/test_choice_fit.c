@@ -37,7 +37,7 @@ static struct sluice_form_table measure(struct sluice_rng *rng, size_t num_sampl
         const struct sluice_sample_facts facts = random_facts(rng, coding);
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(&truth, &facts, cost);
-        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
+        for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
             const double off = 1 + noise * (2 * sluice_rng_double(rng) - 1);
             const struct sluice_form_row row = {
                 .index = i,
@@ -128,8 +128,8 @@ static void learns_a_machine_from_many_samples(void)
         CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&table, NULL, &prior, &model, &err),
                               SLUICE_OK);
         struct sluice_form_table others = measure(&rng, 200, codings[i], 2.5, 0);
-        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
-            SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
+        for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
+            SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED_BY_SAMPLE) {
                 const struct sluice_choice_quality quality = try_on(&others, &model, c, side);
                 CU_ASSERT_EQUAL(quality.num_rows, 200);
                 CU_ASSERT(quality.median < 0.04);
@@ -159,8 +159,8 @@ static void few_samples_move_the_prior_to_the_machines_speed(void)
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&few, NULL, &prior, &model, &err), SLUICE_OK);
     struct sluice_form_table pngs = measure(&rng, 100, SLUICE_CODING_PNG, 3, 0);
-    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
-        SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED & ~(1u << SLUICE_NETWORK)) {
+    for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
+        SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED_BY_SAMPLE & ~(1u << SLUICE_NETWORK)) {
             CU_ASSERT(try_on(&others, &model, c, side).median < 0.1);
             CU_ASSERT(try_on(&pngs, &model, c, side).median < 0.1);
         }
@@ -182,12 +182,57 @@ static void a_side_that_was_not_measured_keeps_the_prior(void)
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&table, NULL, &prior, &model, &err), SLUICE_OK);
     for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
-        for (int c = 0; c < SLUICE_MAX_CHOICES; c++) {
+        for (int c = 0; c < SLUICE_TEST_CHOICES; c++) {
             for (int f = 0; f < F; f++)
                 CU_ASSERT_EQUAL(model.weights[file_class][c][SLUICE_STORAGE_CPU].per[f],
                                 prior.weights[file_class][c][SLUICE_STORAGE_CPU].per[f]);
         }
     }
+    sluice_form_table_clear(&table);
+}
+
+/* By one factor, for what the GPU decodes of the rows: cut files of those that it covers. */
+static void the_gpus_time_is_brought_to_what_was_measured(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 5);
+    const struct sluice_choice_model before =
+        sluice_choice_model_default(sluice_test_gpu_choices());
+    struct sluice_choice_model model = before;
+    struct sluice_form_table table = {0};
+    double sum_s = 0, num_decoded = 0;
+    for (size_t i = 0; i < 60; i++) {
+        const bool is_covered = i % 3 > 0;
+        const struct sluice_form_row row = {
+            .facts = random_facts(&rng, is_covered ? SLUICE_CODING_JPEG_420 : SLUICE_CODING_PNG),
+            .choice = (uint8_t)(sluice_rng_below(&rng, SLUICE_MAX_CHOICES)),
+        };
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+        sluice_choice_model_costs(&before, &row.facts, cost);
+        sum_s += cost[row.choice][SLUICE_GPU];
+        num_decoded += is_covered && row.choice >= SLUICE_TEST_CHOICES;
+        CU_ASSERT_EQUAL_FATAL(sluice_form_table_add(&table, &row, NULL), SLUICE_OK);
+    }
+    CU_ASSERT_FATAL(num_decoded > 0);
+    sluice_choice_model_set_decode(&model, &table, 5 * sum_s / num_decoded);
+    for (int k = 0; k < SLUICE_NUM_FILE_CLASSES; k++) {
+        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
+            SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
+                for (int f = 0; f < F; f++) {
+                    const double was = before.weights[k][c][side].per[f];
+                    CU_ASSERT_DOUBLE_EQUAL(model.weights[k][c][side].per[f],
+                                           side == SLUICE_GPU ? 5 * was : was, 1e-9 * was);
+                }
+            }
+        }
+    }
+    const double set =
+        model.weights[0][SLUICE_TEST_RAW_ON_GPU][SLUICE_GPU].per[SLUICE_CHOICE_PER_CROP_BYTE];
+    sluice_choice_model_set_decode(&model, &table, NAN);
+    sluice_choice_model_set_decode(&model, &table, 0);
+    table.num_rows = 0;
+    sluice_choice_model_set_decode(&model, &table, 1);
+    CU_ASSERT_EQUAL(
+        model.weights[0][SLUICE_TEST_RAW_ON_GPU][SLUICE_GPU].per[SLUICE_CHOICE_PER_CROP_BYTE], set);
     sluice_form_table_clear(&table);
 }
 
@@ -232,7 +277,7 @@ static void fits_to_those_rows_alone_that_are_named(void)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 5);
     struct sluice_form_table table = measure(&rng, 40, SLUICE_CODING_JPEG_420, 1, 0);
-    bool is_used[40 * SLUICE_MAX_CHOICES];
+    bool is_used[40 * SLUICE_TEST_CHOICES];
     for (size_t i = 0; i < table.num_rows; i++) {
         is_used[i] = i < table.num_rows / 2;
         if (!is_used[i])
@@ -270,6 +315,7 @@ int main(void)
         SLUICE_TEST(learns_a_machine_from_many_samples),
         SLUICE_TEST(few_samples_move_the_prior_to_the_machines_speed),
         SLUICE_TEST(a_side_that_was_not_measured_keeps_the_prior),
+        SLUICE_TEST(the_gpus_time_is_brought_to_what_was_measured),
         SLUICE_TEST(disk_time_is_brought_to_what_was_measured),
         SLUICE_TEST(fits_to_those_rows_alone_that_are_named),
     };

@@ -42,6 +42,45 @@ static void other_pipelines_have_what_they_can_be_asked_for(void)
         CU_ASSERT_STRING_EQUAL(names_of(cases[i].spec), cases[i].names);
 }
 
+static void a_gpu_adds_its_choices_where_files_can_be_cut(void)
+{
+    const struct sluice_choices *choices = sluice_test_gpu_choices();
+    CU_ASSERT_EQUAL(choices->num, sluice_test_choices()->num + 2);
+    CU_ASSERT_EQUAL(memcmp(choices->at, sluice_test_choices()->at,
+                           SLUICE_TEST_CHOICES * sizeof(choices->at[0])),
+                    0);
+    CU_ASSERT_STRING_EQUAL(sluice_choice_name(choices->at[SLUICE_TEST_CUT_ON_GPU]),
+                           "jpeg_crop@0+gpu");
+    CU_ASSERT_STRING_EQUAL(sluice_choice_name(choices->at[SLUICE_TEST_RAW_ON_GPU]), "raw@0+gpu");
+    CU_ASSERT(choices->traits[SLUICE_TEST_CUT_ON_GPU].needs_box_alone);
+    CU_ASSERT(!choices->traits[SLUICE_TEST_RAW_ON_GPU].needs_box_alone);
+    for (unsigned c = 0; c < choices->num; c++) {
+        const struct sluice_choice choice = choices->at[c];
+        const bool on_gpu = c >= SLUICE_TEST_CHOICES;
+        CU_ASSERT_EQUAL(choice.on_gpu, on_gpu);
+        CU_ASSERT_EQUAL(sluice_choices_find(choices, choice), (int)c);
+        CU_ASSERT_EQUAL(sluice_choices_find_name(choices, sluice_choice_name(choice)), (int)c);
+        CU_ASSERT(!on_gpu || !sluice_choice_is_plain(choice));
+        const int twin = sluice_choices_find(choices, sluice_choice_cpu_twin(choice));
+        CU_ASSERT_EQUAL(twin, !on_gpu                       ? (int)c
+                              : c == SLUICE_TEST_RAW_ON_GPU ? 0
+                                                            : SLUICE_TEST_JPEG_CROP);
+        /* Whole files need nothing of the server. */
+        CU_ASSERT_EQUAL(sluice_choice_is_offered(choice, 0),
+                        sluice_choice_is_plain(choice) || c == SLUICE_TEST_RAW_ON_GPU);
+        CU_ASSERT(sluice_choice_is_offered(choice, 1u << choice.form));
+    }
+    CU_ASSERT_EQUAL(sluice_choices_find_split(choices, 0), 0);
+
+    struct sluice_pipeline *uncut = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse("decode", &uncut, NULL), SLUICE_OK);
+    struct sluice_choices none = sluice_choices_of(uncut);
+    const unsigned num = none.num;
+    sluice_choices_add_gpu(&none, uncut, true);
+    CU_ASSERT_EQUAL(none.num, num);
+    sluice_pipeline_destroy(uncut);
+}
+
 static void splits_give_way_that_carry_as_many_bytes_as_the_next(void)
 {
     /* to_tensor for normalize, then what stands before the flip. */
@@ -80,9 +119,13 @@ static void every_pipeline_has_room(void)
             CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(text, &pipeline, NULL), SLUICE_OK);
             const struct sluice_choices choices = sluice_choices_of(pipeline);
             num_pipelines++;
-            CU_ASSERT(choices.num <= SLUICE_MAX_CHOICES);
+            CU_ASSERT(choices.num <= SLUICE_CPU_CHOICES);
+            struct sluice_choices with_gpu = choices;
+            sluice_choices_add_gpu(&with_gpu, pipeline, true);
+            CU_ASSERT(with_gpu.num <= SLUICE_MAX_CHOICES);
             /* Packed pixels, whatever op makes the last ones. */
-            const struct sluice_choice packed = {(uint8_t)choices.u8_split, SLUICE_FORM_U8_PACKED};
+            const struct sluice_choice packed = {.split = (uint8_t)choices.u8_split,
+                                                 .form = SLUICE_FORM_U8_PACKED};
             CU_ASSERT(sluice_choices_find(&choices, packed) >= 0);
             for (unsigned split = 0; split <= choices.num_ops; split++) {
                 const struct sluice_choice plain = sluice_choice_at(pipeline, split);
@@ -110,10 +153,12 @@ static void a_choice_is_found_by_pair_and_by_name(void)
         CU_ASSERT_EQUAL(sluice_choices_find_name(choices, sluice_choice_name(choices->at[c])),
                         (int)c);
     }
-    CU_ASSERT_EQUAL(sluice_choices_find(choices, (struct sluice_choice){1, SLUICE_FORM_U8_PACKED}),
+    CU_ASSERT_EQUAL(sluice_choices_find(
+                        choices, (struct sluice_choice){.split = 1, .form = SLUICE_FORM_U8_PACKED}),
                     -1);
     CU_ASSERT_EQUAL(sluice_choices_find_name(choices, "u8@33"), -1);
-    CU_ASSERT_STRING_EQUAL(sluice_choice_name((struct sluice_choice){8, SLUICE_FORM_F32}), "f32@8");
+    CU_ASSERT_STRING_EQUAL(
+        sluice_choice_name((struct sluice_choice){.split = 8, .form = SLUICE_FORM_F32}), "f32@8");
 }
 
 static void traits_are_what_the_pipeline_says(void)
@@ -136,6 +181,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_default_pipeline_has_the_names_that_files_know),
         SLUICE_TEST(other_pipelines_have_what_they_can_be_asked_for),
+        SLUICE_TEST(a_gpu_adds_its_choices_where_files_can_be_cut),
         SLUICE_TEST(splits_give_way_that_carry_as_many_bytes_as_the_next),
         SLUICE_TEST(every_pipeline_has_room),
         SLUICE_TEST(a_choice_is_found_by_pair_and_by_name),

@@ -73,7 +73,7 @@ static void add_up(const struct sluice_cost_table *table, const uint8_t *split,
             sum[op <= split[i] ? SLUICE_STORAGE_CPU : SLUICE_COMPUTE_CPU] += row->op_s[op];
         sum[SLUICE_DISK] += row->op_s[0];
         sum[SLUICE_NETWORK] += (double)row->bytes[split[i]];
-        sum[SLUICE_GPU]++;
+        sum[SLUICE_GPU]++; /* a step */
     }
 }
 
@@ -125,11 +125,11 @@ static void plan_is_near_its_bound_and_no_worse_than_any_other(void)
                 sluice_form_menu_forecast(&menu, rates, choice);
             CU_ASSERT(plan.primal_s >= bound_s);
             CU_ASSERT(plan.primal_s <= bound_s * 1.001);
-            for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++)
+            for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++)
                 CU_ASSERT(menu.has_choice[c] || plan.choices[c] == 0);
             CU_ASSERT_EQUAL(sluice_plan_sophon(&table, rates, choice, &err), SLUICE_OK);
             CU_ASSERT(bound_s <= sluice_form_menu_forecast(&menu, rates, choice).primal_s);
-            for (int c = 0; c < SLUICE_MAX_CHOICES; c++) {
+            for (int c = 0; c < SLUICE_TEST_CHOICES; c++) {
                 if (!menu.has_choice[c])
                     continue;
                 memset(choice, c, N);
@@ -271,14 +271,14 @@ static void with_an_index_the_disk_reads_what_the_crop_needs(void)
     const struct sluice_cost_table table = {&row, 1, SLUICE_TEST_SPLITS};
     for (int has_model = 0; has_model < 2; has_model++) {
         struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
-        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++)
+        for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++)
             menu.has_choice[c] = true;
         menu.facts = &facts;
         menu.model = has_model ? &model : NULL;
         double disk_s[2][SLUICE_MAX_CHOICES];
         for (int has_index = 0; has_index < 2; has_index++) {
             menu.has_jpeg_index = has_index;
-            for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
+            for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
                 const uint8_t choice = (uint8_t)c;
                 disk_s[has_index][c] = sluice_form_menu_forecast(&menu, &one, &choice).busy_s[0];
             }
@@ -286,7 +286,7 @@ static void with_an_index_the_disk_reads_what_the_crop_needs(void)
         /* A disk takes as long for a byte of any file, and for finding it. */
         model.has_jpeg_index = true;
         const double per_byte = model.disk_s_per_byte, whole_s = model.disk_s_per_sample;
-        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
+        for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
             const double read = sluice_choice_read_bytes(&model, &facts, c);
             const double share = (whole_s + per_byte * read) / (whole_s + per_byte * 110000);
             CU_ASSERT(c > 1 ? share < 0.7 : share == 1);
@@ -321,7 +321,7 @@ static void a_sample_that_was_never_decoded_is_its_file(void)
     for (int with_model = 0; with_model < 2; with_model++) {
         struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
         menu.model = with_model ? &model : NULL;
-        for (unsigned c = SLUICE_TEST_SPLITS; c < SLUICE_MAX_CHOICES; c++) {
+        for (unsigned c = SLUICE_TEST_SPLITS; c < SLUICE_TEST_CHOICES; c++) {
             const uint8_t choice = (uint8_t)c;
             const struct sluice_choice_forecast forecast =
                 sluice_form_menu_forecast(&menu, &one, &choice);
@@ -369,7 +369,7 @@ static void adds_the_transport_and_floats_where_asked_to(void)
         struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
         menu.facts = &facts;
         menu.model = with_model ? &preset : NULL;
-        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
+        for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
             const uint8_t choice = (uint8_t)c;
             menu.transport = NULL;
             const struct sluice_choice_forecast ops =
@@ -421,6 +421,135 @@ static void a_plan_sends_less_where_the_receiving_thread_is_the_limit(void)
     sluice_cost_table_clear(&table);
 }
 
+/* A GPU is used as far as it makes the slowest resource faster, its own training step counted. */
+static void the_gpu_decodes_what_its_step_leaves_it(void)
+{
+    struct sluice_cost_table table = make_table();
+    struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_gpu_choices());
+    const struct sluice_choice_model model = sluice_choice_model_default(sluice_test_gpu_choices());
+    const struct sluice_transport_cost transport = sluice_transport_cost_default();
+    menu.has_choice[SLUICE_TEST_JPEG_CROP] = true;
+    menu.transport = &transport;
+    uint8_t *choice = malloc(N), *by_cpu = malloc(N);
+    const uint64_t decodable = N - N / 100;
+    for (int has_model = 0; has_model < 2; has_model++) {
+        menu.model = has_model ? &model : NULL;
+        double step_s = 0, cpu_s = 0;
+        /* Which the GPU could decode all of, has no time for, and could decode a part of. */
+        for (int k = 0; k < 3; k++) {
+            struct sluice_rates rates = {.link_bytes_per_s = 3e9,
+                                         .storage_cores = 2,
+                                         .compute_cores = 0.5,
+                                         .gpu_samples_per_s = k == 0 ? INFINITY : 1 / step_s};
+            double bound_s = 0, cpu_bound_s = 0;
+            menu.has_choice[SLUICE_TEST_CUT_ON_GPU] = menu.has_choice[SLUICE_TEST_RAW_ON_GPU] =
+                false;
+            CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&menu, &rates, by_cpu, &cpu_bound_s, NULL),
+                                  SLUICE_OK);
+            const struct sluice_choice_forecast cpu =
+                sluice_form_menu_forecast(&menu, &rates, by_cpu);
+            menu.has_choice[SLUICE_TEST_CUT_ON_GPU] = menu.has_choice[SLUICE_TEST_RAW_ON_GPU] =
+                true;
+            CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&menu, &rates, choice, &bound_s, NULL),
+                                  SLUICE_OK);
+            const struct sluice_choice_forecast plan =
+                sluice_form_menu_forecast(&menu, &rates, choice);
+            const uint64_t on_gpu =
+                plan.choices[SLUICE_TEST_CUT_ON_GPU] + plan.choices[SLUICE_TEST_RAW_ON_GPU];
+            CU_ASSERT(bound_s <= plan.primal_s && plan.primal_s <= 1.001 * bound_s);
+            CU_ASSERT(bound_s <= cpu.primal_s && bound_s <= cpu_bound_s * (1 + 1e-6));
+            if (k == 0) { /* of no step: all that is cheapest here */
+                CU_ASSERT(plan.primal_s < 0.8 * cpu.primal_s);
+                CU_ASSERT(on_gpu > 0.95 * decodable);
+                cpu_s = cpu.primal_s;
+                step_s = 1.01 * cpu_s / N; /* CPUs just keep up */
+            } else if (k == 1) {
+                CU_ASSERT(cpu.slowest == SLUICE_GPU && plan.slowest == SLUICE_GPU);
+                CU_ASSERT_EQUAL(on_gpu, 0);
+                CU_ASSERT_EQUAL(memcmp(choice, by_cpu, N), 0);
+                CU_ASSERT_DOUBLE_EQUAL(plan.primal_s, N * step_s, 1e-9);
+                step_s = 0.97 * cpu_s / N; /* just not */
+            } else {
+                CU_ASSERT(cpu.slowest != SLUICE_GPU && plan.primal_s < cpu.primal_s);
+                CU_ASSERT(on_gpu > 0 && on_gpu < decodable / 4);
+                CU_ASSERT_DOUBLE_EQUAL(plan.busy_s[SLUICE_GPU], plan.primal_s,
+                                       0.002 * plan.primal_s);
+            }
+        }
+    }
+    free(choice);
+    free(by_cpu);
+    sluice_cost_table_clear(&table);
+}
+
+static void the_time_to_decode_can_be_anothers(void)
+{
+    struct sluice_cost_table table = make_table();
+    struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_gpu_choices());
+    const double usual_s = sluice_form_menu_decode_s(&menu);
+    CU_ASSERT(usual_s > 1e-6 && usual_s < 30e-6);
+    uint8_t *choice = malloc(N);
+    memset(choice, SLUICE_TEST_RAW_ON_GPU, N);
+    struct sluice_rates rates = {.link_bytes_per_s = 1e12,
+                                 .storage_cores = 1e3,
+                                 .compute_cores = 1e3,
+                                 .gpu_samples_per_s = INFINITY};
+    double busy_s = sluice_form_menu_forecast(&menu, &rates, choice).busy_s[SLUICE_GPU];
+    /* Every hundredth is none that can be decoded. */
+    CU_ASSERT_DOUBLE_EQUAL(busy_s, usual_s * 0.99 * N, 1e-9);
+    menu.decode_factor = 3;
+    rates.gpu_samples_per_s = 1000;
+    CU_ASSERT_DOUBLE_EQUAL(sluice_form_menu_decode_s(&menu), 3 * usual_s, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(sluice_form_menu_forecast(&menu, &rates, choice).busy_s[SLUICE_GPU],
+                           3 * busy_s + N / 1000., 1e-9);
+    menu.choices = *sluice_test_choices();
+    CU_ASSERT_EQUAL(sluice_form_menu_decode_s(&menu), 0);
+    free(choice);
+    sluice_cost_table_clear(&table);
+}
+
+/* Few samples, all plans there are. */
+static void with_a_gpu_it_is_close_to_the_best_of_all_plans(void)
+{
+    enum { FEW = 4 };
+    struct sluice_cost_table table = make_table();
+    table.num_rows = FEW;
+    struct sluice_sample_cost *first = table.rows;
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 2);
+    double sum_excess = 0;
+    enum { ROUNDS = 40 };
+    for (int round = 0; round < ROUNDS; round++) {
+        table.rows = first + 1 + FEW * round;
+        struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_gpu_choices());
+        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++)
+            menu.has_choice[c] = true;
+        const struct sluice_rates rates = {
+            .link_bytes_per_s = 1e7 * exp2(6 * sluice_rng_double(&rng)),
+            .storage_cores = exp2(4 * sluice_rng_double(&rng) - 3),
+            .compute_cores = exp2(4 * sluice_rng_double(&rng) - 3),
+            .gpu_samples_per_s = round % 4 ? 300 * exp2(6 * sluice_rng_double(&rng)) : INFINITY,
+            .pcie_bytes_per_s = round % 3 ? 0 : 1e8 * exp2(4 * sluice_rng_double(&rng)),
+        };
+        uint8_t choice[FEW];
+        double bound_s, best_s = INFINITY;
+        CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&menu, &rates, choice, &bound_s, NULL),
+                              SLUICE_OK);
+        const double plan_s = sluice_form_menu_forecast(&menu, &rates, choice).primal_s;
+        for (unsigned code = 0; code < 10000; code++) {
+            unsigned digits = code;
+            for (size_t i = 0; i < FEW; i++, digits /= SLUICE_MAX_CHOICES)
+                choice[i] = (uint8_t)(digits % SLUICE_MAX_CHOICES);
+            best_s = fmin(best_s, sluice_form_menu_forecast(&menu, &rates, choice).primal_s);
+        }
+        CU_ASSERT(bound_s <= best_s);
+        CU_ASSERT(plan_s >= best_s * (1 - 1e-9));
+        sum_excess += plan_s / best_s - 1;
+    }
+    CU_ASSERT(sum_excess / ROUNDS < 0.1);
+    table.rows = first;
+    sluice_cost_table_clear(&table);
+}
+
 static void refuses_a_rate_that_is_not_positive(void)
 {
     struct sluice_sample_cost row = {.bytes = {1, 1, 1, 1, 1, 1}};
@@ -435,6 +564,12 @@ static void refuses_a_rate_that_is_not_positive(void)
                     SLUICE_E_INVALID);
     CU_ASSERT(strstr(err.text, "storage_cpu") != NULL);
     CU_ASSERT(choice == 9 && bound_s == 7);
+    const struct sluice_rates stopped = {
+        .link_bytes_per_s = 1, .storage_cores = 1, .compute_cores = 1, .gpu_samples_per_s = 0};
+    memset(&err, 0, sizeof(err));
+    CU_ASSERT_EQUAL(sluice_form_menu_plan(&menu, &stopped, &choice, &bound_s, &err),
+                    SLUICE_E_INVALID);
+    CU_ASSERT(strstr(err.text, "gpu") != NULL);
 }
 
 int main(void)
@@ -450,6 +585,9 @@ int main(void)
         SLUICE_TEST(pcie_is_the_limit_where_it_is_slowest),
         SLUICE_TEST(adds_the_transport_and_floats_where_asked_to),
         SLUICE_TEST(a_plan_sends_less_where_the_receiving_thread_is_the_limit),
+        SLUICE_TEST(the_gpu_decodes_what_its_step_leaves_it),
+        SLUICE_TEST(the_time_to_decode_can_be_anothers),
+        SLUICE_TEST(with_a_gpu_it_is_close_to_the_best_of_all_plans),
         SLUICE_TEST(refuses_a_rate_that_is_not_positive),
     };
     return sluice_test_run("form_menu", tests, SLUICE_TEST_COUNT(tests));

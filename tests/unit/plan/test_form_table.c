@@ -25,9 +25,9 @@ static struct sluice_form_table some_rows(void)
         .storage_s = 0.000123456,
         .compute_s = 2,
     };
-    for (uint8_t c = 0; c < SLUICE_MAX_CHOICES; c++) {
-        row.choice = c;
-        row.bytes = 1000u * c;
+    for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
+        row.choice = (uint8_t)c;
+        row.bytes = (uint64_t)1000 * c;
         CU_ASSERT_EQUAL_FATAL(sluice_form_table_add(&table, &row, &err), SLUICE_OK);
         row.storage_s = c % 2 ? NAN : 1;
         row.compute_s = c % 3 ? NAN : 1;

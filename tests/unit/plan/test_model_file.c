@@ -30,7 +30,7 @@ static void what_is_written_is_read(void)
 {
     struct sluice_model_file file = {
         .model = sluice_test_model(),
-        .transport = {1e-6, 2e-6, 3e-10, 4e-6, 8e-6, 5e-10, 6e-6, 7e-10},
+        .transport = {1e-6, 2e-6, 3e-10, 4e-6, 8e-6, 5e-10, 6e-6, 7e-10, 9e-6, 8e-10},
         .num_samples = 12345,
         .link_bytes_per_s = 1.25e9,
         .storage_cores = 4,
@@ -52,6 +52,8 @@ static void what_is_written_is_read(void)
     CU_ASSERT_EQUAL(read.transport.compute_s_per_byte, 5e-10);
     CU_ASSERT_EQUAL(read.transport.receive_s_per_sample, 6e-6);
     CU_ASSERT_EQUAL(read.transport.receive_s_per_byte, 7e-10);
+    CU_ASSERT_EQUAL(read.transport.batch_s_per_sample, 9e-6);
+    CU_ASSERT_EQUAL(read.transport.batch_s_per_byte, 8e-10);
     CU_ASSERT_EQUAL(read.link_bytes_per_s, 1.25e9);
     CU_ASSERT_EQUAL(read.storage_cores, 4);
     CU_ASSERT_EQUAL(read.compute_cores, 8);
@@ -59,7 +61,7 @@ static void what_is_written_is_read(void)
     CU_ASSERT_EQUAL(read.model.disk_s_per_byte, file.model.disk_s_per_byte);
     CU_ASSERT(read.model.has_jpeg_index);
     for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
-        for (int c = 0; c < SLUICE_MAX_CHOICES; c++) {
+        for (int c = 0; c < SLUICE_TEST_CHOICES; c++) {
             SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
                 for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++) {
                     const double expected = file.model.weights[file_class][c][side].per[f];
@@ -69,6 +71,58 @@ static void what_is_written_is_read(void)
             }
         }
     }
+}
+
+static void expect_weights(const struct sluice_choice_model *read,
+                           const struct sluice_choice_model *expected, unsigned from, unsigned to)
+{
+    for (int k = 0; k < SLUICE_NUM_FILE_CLASSES; k++) {
+        for (unsigned c = from; c < to; c++) {
+            SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
+                for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++)
+                    CU_ASSERT_DOUBLE_EQUAL(read->weights[k][c][side].per[f],
+                                           expected->weights[k][c][side].per[f],
+                                           1e-8 * expected->weights[k][c][side].per[f]);
+            }
+        }
+    }
+}
+
+/* A file without the GPU's choices, as older ones are, has the weights for them that follow from
+ * its others; one with them keeps what was measured, and tells nothing to who has no GPU. */
+static void the_gpu_is_read_where_the_file_has_it(void)
+{
+    struct sluice_model_file file = {.model = sluice_test_model()}, read;
+    struct sluice_err err = {0};
+    file.model.weights[SLUICE_CLASS_WINDOW][SLUICE_TEST_JPEG_CROP][SLUICE_STORAGE_CPU].per[0] *= 2;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_model_file_read(sluice_test_dir(), sluice_test_gpu_choices(), &read, &err),
+        SLUICE_OK);
+    struct sluice_choice_model expected = file.model;
+    expected.choices = *sluice_test_gpu_choices();
+    sluice_choice_model_set_gpu(&expected);
+    expect_weights(&read.model, &expected, 0, SLUICE_MAX_CHOICES);
+    CU_ASSERT_DOUBLE_EQUAL(
+        read.model.weights[0][SLUICE_TEST_CUT_ON_GPU][SLUICE_STORAGE_CPU].per[0],
+        1.16 * file.model.weights[0][SLUICE_TEST_JPEG_CROP][SLUICE_STORAGE_CPU].per[0], 1e-12);
+
+    file.model = expected;
+    for (unsigned c = SLUICE_TEST_CHOICES; c < SLUICE_MAX_CHOICES; c++) {
+        SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED)
+            file.model.weights[SLUICE_CLASS_WINDOW][c][side].per[1] = 1e-9 * (c + (unsigned)side);
+    }
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_model_file_read(sluice_test_dir(), sluice_test_gpu_choices(), &read, &err),
+        SLUICE_OK);
+    expect_weights(&read.model, &file.model, 0, SLUICE_MAX_CHOICES);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &read, &err), SLUICE_OK);
+    expect_weights(&read.model, &file.model, 0, SLUICE_TEST_CHOICES);
+    CU_ASSERT_EQUAL(read.model.choices.num, SLUICE_TEST_CHOICES);
 }
 
 static void says_of_which_pipeline_and_dataset_it_is(void)
@@ -147,6 +201,12 @@ static void refuses_what_is_no_model(void)
                     SLUICE_OK);
     CU_ASSERT_EQUAL(file.transport.compute_s_per_sample,
                     sluice_transport_cost_default().compute_s_per_sample);
+    CU_ASSERT_EQUAL(read_text("{\"sluice_cost_model\": 1, \"transport\": {}}", &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &file, &err),
+                    SLUICE_OK);
+    CU_ASSERT_EQUAL(file.transport.compute_s_per_sample, 0);
+    CU_ASSERT_EQUAL(file.transport.batch_s_per_sample,
+                    sluice_transport_cost_default().batch_s_per_sample);
     CU_ASSERT_EQUAL(sluice_model_file_read("/no/such/folder", sluice_test_choices(), &file, &err),
                     SLUICE_E_NOT_FOUND);
 }
@@ -155,6 +215,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(what_is_written_is_read),
+        SLUICE_TEST(the_gpu_is_read_where_the_file_has_it),
         SLUICE_TEST(says_of_which_pipeline_and_dataset_it_is),
         SLUICE_TEST(refuses_what_is_no_model),
     };

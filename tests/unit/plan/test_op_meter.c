@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "image/codec.h"
 #include "image/coding.h"
 #include "image/jpeg_index.h"
 #include "support/choices.h"

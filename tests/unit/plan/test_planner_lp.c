@@ -198,13 +198,19 @@ static void capacities_are_what_the_rates_say(void)
     struct sluice_rates rates = {
         .link_bytes_per_s = 1e6, .storage_cores = 2, .compute_cores = 3, .gpu_samples_per_s = 400};
     struct sluice_capacities capacities = sluice_capacities_of(&rates);
-    const double expected[SLUICE_NUM_RESOURCES] = {1, 2, 1e6, 1, 3, INFINITY, 400};
+    const double expected[SLUICE_NUM_RESOURCES] = {1, 2, 1e6, 1, 3, INFINITY, 1};
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
         CU_ASSERT(capacities.per_s[r] == expected[r] && capacities.external_cost_s[r] == 0);
     rates.disk_bytes_per_s = 5e7;
     rates.pcie_bytes_per_s = 6e9;
     capacities = sluice_capacities_of(&rates);
     CU_ASSERT(capacities.per_s[SLUICE_DISK] == 5e7 && capacities.per_s[SLUICE_PCIE] == 6e9);
+    CU_ASSERT_EQUAL(sluice_rates_step_s(&rates), 0.0025);
+    rates.gpu_samples_per_s = INFINITY;
+    CU_ASSERT_EQUAL(sluice_rates_step_s(&rates), 0);
+    rates.gpu_samples_per_s = 0;
+    CU_ASSERT_EQUAL(sluice_capacities_of(&rates).per_s[SLUICE_GPU], 0);
+    CU_ASSERT_EQUAL(sluice_rates_step_s(&rates), 1e9);
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 #include "plan/transport_cost.h"
 
 #include "plan/form_menu.h"
+#include "plan/planner_lp.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -41,6 +42,19 @@ static void a_file_needs_no_prep_worker(void)
         sluice_transport_cost_add(&some, choice, cost);
         CU_ASSERT_DOUBLE_EQUAL(cost[SLUICE_STORAGE_CPU], choice ? 12 : 2, 1e-9);
         CU_ASSERT_DOUBLE_EQUAL(cost[SLUICE_COMPUTE_CPU], choice ? 150.5 : 100.5, 1e-9);
+    }
+}
+
+static void what_the_gpu_decodes_is_put_into_a_batch(void)
+{
+    const struct sluice_transport_cost transport = {.batch_s_per_sample = 5,
+                                                    .batch_s_per_byte = 0.25};
+    for (int on_gpu = 0; on_gpu < 2; on_gpu++) {
+        double cost[SLUICE_NUM_RESOURCES] = {
+            [SLUICE_NETWORK] = 2, [SLUICE_PCIE] = 8, [SLUICE_GPU] = on_gpu ? 1e-6 : 0};
+        sluice_transport_cost_add(&transport, false, cost);
+        CU_ASSERT_EQUAL(cost[SLUICE_COMPUTE_CPU], on_gpu ? 7 : 0);
+        CU_ASSERT_EQUAL(cost[SLUICE_STORAGE_CPU], 0);
     }
 }
 
@@ -111,6 +125,33 @@ static void follows_what_a_profile_saw(void)
     CU_ASSERT(error_of(&fitted, 0, 110e3, false) < 0.02);
     CU_ASSERT(error_of(&fitted, 1, 44e3, false) < 0.02);
     CU_ASSERT_EQUAL(fitted.receive_s_per_byte, receive);
+}
+
+/* Phases of what a GPU decodes say what its batches take, and nothing of the rest. */
+static void batches_follow_what_a_gpus_phases_took_beyond_the_rest(void)
+{
+    struct sluice_transport_seen seen[8];
+    struct sluice_transport_cost fitted = sluice_transport_cost_default(), without = fitted;
+    const struct sluice_transport_cost usual = fitted;
+    const size_t num_seen = see(&other_machine, 0, 0, seen);
+    sluice_transport_cost_fit(&without, 20e-6, seen, num_seen);
+    CU_ASSERT_EQUAL(without.batch_s_per_sample, usual.batch_s_per_sample);
+    seen[num_seen] = seen[3]; /* cut there: twice what is usual */
+    seen[num_seen].num_decoded = 150;
+    seen[num_seen].compute_s +=
+        2 * 150 * (usual.batch_s_per_sample + usual.batch_s_per_byte * 44e3);
+    seen[num_seen + 1] = seen[0]; /* cut here */
+    seen[num_seen + 1].num_decoded = 200;
+    seen[num_seen + 1].compute_s = 1;
+    sluice_transport_cost_fit(&fitted, 20e-6, seen, num_seen + 2);
+    CU_ASSERT_EQUAL(fitted.compute_s_per_sample, without.compute_s_per_sample);
+    CU_ASSERT_EQUAL(fitted.compute_s_per_byte, without.compute_s_per_byte);
+    CU_ASSERT_DOUBLE_EQUAL(fitted.batch_s_per_sample, 2 * usual.batch_s_per_sample, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(fitted.batch_s_per_byte, 2 * usual.batch_s_per_byte, 2e-11);
+    seen[num_seen].compute_s = 1e3; /* no more than four times */
+    fitted = usual;
+    sluice_transport_cost_fit(&fitted, 20e-6, seen, num_seen + 1);
+    CU_ASSERT_DOUBLE_EQUAL(fitted.batch_s_per_sample, 4 * usual.batch_s_per_sample, 1e-12);
 }
 
 static void what_a_node_takes_while_it_is_idle_counts_little(void)
@@ -184,13 +225,79 @@ static void the_receiving_thread_is_as_fast_as_a_probe_was(void)
     CU_ASSERT_EQUAL(slower.compute_s_per_byte, usual.compute_s_per_byte);
 }
 
+static void a_cipher_makes_bytes_dearer_and_nothing_else(void)
+{
+    const struct sluice_transport_cost usual = sluice_transport_cost_default();
+    struct sluice_transport_cost tls = usual, absurd = usual, none = usual;
+    sluice_transport_cost_set_receive_tls(&tls, 0.5e-9);
+    sluice_transport_cost_add_tls(&tls, 0.5e-9);
+    const double cipher = 0.3e-9; /* beside the 0.2 ns of a byte without it */
+    CU_ASSERT_DOUBLE_EQUAL(tls.receive_s_per_byte, usual.receive_s_per_byte + cipher, 1e-15);
+    CU_ASSERT_DOUBLE_EQUAL(tls.storage_s_per_byte, usual.storage_s_per_byte + cipher, 1e-15);
+    CU_ASSERT_DOUBLE_EQUAL(tls.compute_s_per_byte, usual.compute_s_per_byte + cipher, 1e-15);
+    CU_ASSERT_EQUAL(tls.receive_s_per_sample, usual.receive_s_per_sample);
+    CU_ASSERT_EQUAL(tls.storage_s_per_sample, usual.storage_s_per_sample);
+    CU_ASSERT_EQUAL(tls.storage_s_per_job, usual.storage_s_per_job);
+    sluice_transport_cost_add_tls(&none, 0.1e-9); /* faster than usual: what the cipher takes is
+                                                     not to be seen */
+    CU_ASSERT_EQUAL(none.storage_s_per_byte, usual.storage_s_per_byte);
+    sluice_transport_cost_add_tls(&absurd, 1);
+    CU_ASSERT_DOUBLE_EQUAL(absurd.storage_s_per_byte, usual.storage_s_per_byte + 0.6e-9, 1e-15);
+}
+
+/* Bytes that a plan moves for 100 photographs between two nodes of one core each. */
+static double planned_bytes(const struct sluice_transport_cost *transport)
+{
+    /* Pixels as they are, or packed, which takes 60 us more. */
+    static const double ops[2][SLUICE_NUM_RESOURCES] = {
+        {[SLUICE_NETWORK] = 150e3, [SLUICE_STORAGE_CPU] = 1e-3},
+        {[SLUICE_NETWORK] = 64e3, [SLUICE_STORAGE_CPU] = 1.06e-3},
+    };
+    double cost[2][SLUICE_NUM_RESOURCES];
+    struct sluice_menu menus[100];
+    for (unsigned c = 0; c < 2; c++) {
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+            cost[c][r] = ops[c][r];
+        sluice_transport_cost_add(transport, true, cost[c]);
+    }
+    for (int i = 0; i < 100; i++)
+        sluice_menu_set(&menus[i], 2, cost);
+    struct sluice_capacities capacities = {
+        .per_s = {INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY}};
+    capacities.per_s[SLUICE_STORAGE_CPU] = 1;
+    capacities.per_s[SLUICE_COMPUTE_CPU] = 1;
+    capacities.per_s[SLUICE_RECEIVE] = 1;
+    capacities.per_s[SLUICE_NETWORK] = 1.25e9;
+    const struct sluice_menu_source source = sluice_menu_array(menus, 100);
+    uint8_t choice[100];
+    struct sluice_lp_result result;
+    CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, choice, &result, NULL), SLUICE_OK);
+    double bytes = 0;
+    for (int i = 0; i < 100; i++)
+        bytes += cost[choice[i]][SLUICE_NETWORK];
+    return bytes;
+}
+
+static void less_is_moved_where_a_byte_is_dearer(void)
+{
+    struct sluice_transport_cost plain = sluice_transport_cost_default(), tls = plain;
+    sluice_transport_cost_set_receive(&plain, 0.2e-9);
+    sluice_transport_cost_set_receive_tls(&tls, 0.68e-9);
+    sluice_transport_cost_add_tls(&tls, 0.68e-9);
+    CU_ASSERT(planned_bytes(&tls) < 0.6 * planned_bytes(&plain));
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(adds_to_both_cpus_and_the_receiving_thread_alone),
         SLUICE_TEST(a_file_needs_no_prep_worker),
+        SLUICE_TEST(what_the_gpu_decodes_is_put_into_a_batch),
         SLUICE_TEST(the_receiving_thread_is_as_fast_as_a_probe_was),
+        SLUICE_TEST(a_cipher_makes_bytes_dearer_and_nothing_else),
+        SLUICE_TEST(less_is_moved_where_a_byte_is_dearer),
         SLUICE_TEST(follows_what_a_profile_saw),
+        SLUICE_TEST(batches_follow_what_a_gpus_phases_took_beyond_the_rest),
         SLUICE_TEST(what_a_node_takes_while_it_is_idle_counts_little),
         SLUICE_TEST(a_sample_takes_no_less_than_reading_its_file),
         SLUICE_TEST(without_anything_seen_it_stays_as_it_is),

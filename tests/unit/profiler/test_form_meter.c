@@ -1,6 +1,7 @@
 #include "profiler/form_meter.h"
 
 #include "base/buf.h"
+#include "image/codec.h"
 #include "image/coding.h"
 #include "plan/form_menu.h"
 #include "support/choices.h"
@@ -41,11 +42,11 @@ static void measures_every_choice_of_a_jpeg(void)
     CU_ASSERT_EQUAL_FATAL(sluice_form_meter_init(&meter, pipeline, NULL, 0, &err), SLUICE_OK);
     const struct sluice_draw_key key = {.seed = 5, .epoch = 2, .sample_id = 9};
     CU_ASSERT_EQUAL_FATAL(sluice_form_meter_add(&meter, file, 4, &key, &table, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(table.num_rows, SLUICE_MAX_CHOICES);
+    CU_ASSERT_EQUAL_FATAL(table.num_rows, SLUICE_TEST_CHOICES);
     const uint64_t bytes[] = {file->len,   120 * 90 * 3, 32 * 32 * 3,
                               32 * 32 * 3, 32 * 32 * 12, 32 * 32 * 12};
     const struct sluice_draws draws = sluice_pipeline_draws(pipeline, &key, 120, 90);
-    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
+    for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
         const struct sluice_form_row *row = &table.rows[c];
         CU_ASSERT_EQUAL(row->choice, c);
         CU_ASSERT_EQUAL(row->index, 4);
@@ -78,7 +79,7 @@ static void a_png_has_no_row_for_being_cut(void)
     CU_ASSERT_EQUAL_FATAL(sluice_form_meter_init(&meter, pipeline, NULL, 0, &err), SLUICE_OK);
     const struct sluice_draw_key key = {.seed = 5};
     CU_ASSERT_EQUAL_FATAL(sluice_form_meter_add(&meter, file, 0, &key, &table, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL(table.num_rows, SLUICE_MAX_CHOICES - 1);
+    CU_ASSERT_EQUAL(table.num_rows, SLUICE_TEST_CHOICES - 1);
     for (size_t i = 0; i < table.num_rows; i++)
         CU_ASSERT_NOT_EQUAL(table.rows[i].choice, SLUICE_TEST_JPEG_CROP);
     sluice_form_table_clear(&table);

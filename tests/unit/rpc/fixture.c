@@ -360,6 +360,9 @@ void server_start(struct server *server, const struct server_options *options)
                 .num_methods = SLUICE_ARRAY_LEN(methods),
                 .ctx = server,
                 .max_receive_bytes = options->max_receive_bytes,
+                .tls = options->tls,
+                .admit = options->admit,
+                .release = options->release,
                 .pace = options->pace ? pace : NULL},
             &server->rpc, &err);
     if (status != SLUICE_OK) {

@@ -77,6 +77,10 @@ struct server_options {
     const char *listen;
     unsigned num_threads; /* 0: 2 */
     size_t max_receive_bytes;
+    const struct sluice_rpc_server_tls *tls;
+    enum sluice_rpc_code (*admit)(void *server, const struct sluice_rpc_caller *caller,
+                                  void **grant, struct sluice_err *why);
+    void (*release)(void *server, void *grant, const char *peer);
     uint64_t (*pace)(struct server *server, size_t bytes);
     void *pace_ctx;
 };

@@ -82,8 +82,10 @@ static void connections_above_the_limit_are_closed(void)
     }
     const struct sluice_rpc_connections counts = sluice_rpc_server_connections(server);
     CU_ASSERT_EQUAL(counts.open, 3);
-    CU_ASSERT_EQUAL(counts.refused, 2);
+    CU_ASSERT_EQUAL(counts.refused[SLUICE_RPC_REFUSED_FULL], 2);
+    CU_ASSERT_EQUAL(counts.refused[SLUICE_RPC_REFUSED_HOST_FULL], 0);
     CU_ASSERT_EQUAL(counts.cut, 0);
+    CU_ASSERT_EQUAL(sluice_rpc_server_num_refused(server), 2);
     for (unsigned i = 0; i < 5; i++)
         close(fds[i]);
     stop(server);
@@ -97,6 +99,9 @@ static void a_host_has_its_own_limit(void)
         fds[i] = connect_from(1 + i / 3, server);
         CU_ASSERT_EQUAL(is_let_in(fds[i]), i % 3 < 2);
     }
+    const struct sluice_rpc_connections counts = sluice_rpc_server_connections(server);
+    CU_ASSERT_EQUAL(counts.refused[SLUICE_RPC_REFUSED_FULL], 0);
+    CU_ASSERT_EQUAL(counts.refused[SLUICE_RPC_REFUSED_HOST_FULL], 2);
     for (unsigned i = 0; i < 6; i++)
         close(fds[i]);
     stop(server);
@@ -112,7 +117,7 @@ static void an_ended_connection_makes_room(void)
         while (sluice_rpc_server_connections(server).open > 0)
             sched_yield(); /* until the library has closed its end */
     }
-    CU_ASSERT_EQUAL(sluice_rpc_server_connections(server).refused, 0);
+    CU_ASSERT_EQUAL(sluice_rpc_server_connections(server).refused[SLUICE_RPC_REFUSED_FULL], 0);
     stop(server);
 }
 
@@ -140,7 +145,7 @@ static void a_server_reaches_itself_beyond_its_limits(void)
         CU_ASSERT_EQUAL(sluice_rpc_server_check(server, WAIT_MS, &err), SLUICE_OK);
         CU_ASSERT_STRING_EQUAL(err.text, "");
     }
-    CU_ASSERT_EQUAL(sluice_rpc_server_connections(server).refused, 0);
+    CU_ASSERT_EQUAL(sluice_rpc_server_connections(server).refused[SLUICE_RPC_REFUSED_FULL], 0);
     close(guest);
     stop(server);
 }

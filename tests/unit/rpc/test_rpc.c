@@ -1,9 +1,14 @@
 #include "rpc/rpc.h"
+
+#include "base/compiler.h"
+#include "rpc/grpc_library.h"
 #include "support/test.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void codes_have_their_names(void)
 {
@@ -104,23 +109,40 @@ static void why_nobody_was_reached_is_said_in_our_words(void)
     CU_ASSERT_PTR_NULL(sluice_rpc_why_unreachable(SLUICE_RPC_INVALID_ARGUMENT, "op 3 is unknown"));
 }
 
-static void a_users_choice_for_grpc_stays(void)
+/* In a process of its own, as gRPC starts once. */
+static int start_grpc(const char *experiments)
 {
-    setenv("GRPC_EXPERIMENTS", "tcp_rcv_lowat", 1);
-    sluice_rpc_process_init();
-    CU_ASSERT_STRING_EQUAL(getenv("GRPC_EXPERIMENTS"), "tcp_rcv_lowat");
+    if (experiments)
+        setenv("GRPC_EXPERIMENTS", experiments, 1);
+    else
+        unsetenv("GRPC_EXPERIMENTS");
+    rpc_library_init();
+    const char *now = getenv("GRPC_EXPERIMENTS");
+    return experiments ? !now || strcmp(now, experiments) != 0 : now != NULL;
+}
+
+static void the_environment_stays_as_it_is(void)
+{
+    static const char *const cases[] = {NULL, "tcp_rcv_lowat"};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        const pid_t child = fork();
+        if (child == 0)
+            _exit(start_grpc(cases[i]));
+        int status = -1;
+        CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
+        CU_ASSERT_EQUAL(status, 0);
+    }
 }
 
 int main(void)
 {
-    sluice_rpc_process_init();
     static const struct sluice_test tests[] = {
         SLUICE_TEST(codes_have_their_names),
         SLUICE_TEST(only_ok_is_ok),
         SLUICE_TEST(what_is_worth_a_retry_is_io),
         SLUICE_TEST(a_status_keeps_its_meaning_there_and_back),
         SLUICE_TEST(why_nobody_was_reached_is_said_in_our_words),
-        SLUICE_TEST(a_users_choice_for_grpc_stays),
+        SLUICE_TEST(the_environment_stays_as_it_is),
     };
     return sluice_test_run("rpc", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -223,6 +223,7 @@ struct fixture fixture_init(void)
     struct fixture fixture = {.options = sluice_server_options_init()};
     fixture.options.root = image_root();
     fixture.options.listen = "127.0.0.1:0";
+    fixture.options.has_data_transfer = true;
     fixture.options.grpc_workers = 2;
     fixture.options.prep_workers = 2;
     fixture.options.max_file_bytes = 1 << 20;

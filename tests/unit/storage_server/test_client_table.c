@@ -130,6 +130,20 @@ static void names_become_valid_and_are_cut_and_no_two_rows_are_alike(void)
     sluice_client_table_clear(&table);
 }
 
+static void a_row_says_whether_its_name_is_a_tokens(void)
+{
+    sluice_client_table_init(&table);
+    const size_t a = sluice_client_table_join_token(&table, "team", "10.0.0.1");
+    const size_t b = sluice_client_table_join(&table, "mine", "10.0.0.1");
+    CU_ASSERT_NOT_EQUAL(a, b);
+    CU_ASSERT_EQUAL(sluice_client_table_join_token(&table, "team", "10.0.0.1"), a);
+    struct sluice_client_row read[CLIENT_TABLE_ROWS + 1];
+    CU_ASSERT_EQUAL_FATAL(sluice_client_table_read(&table, read), 2);
+    CU_ASSERT_TRUE(read[0].has_token);
+    CU_ASSERT_FALSE(read[1].has_token);
+    sluice_client_table_clear(&table);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -138,6 +152,7 @@ int main(void)
         SLUICE_TEST(who_comes_while_all_have_streams_is_one_of_the_others),
         SLUICE_TEST(a_client_called_other_is_not_the_others),
         SLUICE_TEST(names_become_valid_and_are_cut_and_no_two_rows_are_alike),
+        SLUICE_TEST(a_row_says_whether_its_name_is_a_tokens),
     };
     return sluice_test_run("client_table", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -29,7 +29,9 @@ static struct sluice_server_counts some_counts(void)
                      .errors = 18,
                      .streams = 19},
                     {.name = "other", .samples = 20}},
-        .connections = {.open = 21, .refused = 22, .cut = 23},
+        .connections = {.open = 21, .refused = {22, 40, 41, 42}, .cut = 23},
+        .refused_calls = {{43, 44, 45, 46}},
+        .certificate_end = 1893456000,
         .memory = {.bytes = 24, .used = 25, .peak = 26, .refused = 27, .num_waiting = 28},
         .resident_bytes = 29,
         .dataset = {.id = "00ff", .samples = 30, .classes = 31, .bytes = 32},
@@ -98,7 +100,16 @@ static void the_page_has_every_counter(void)
         "\nsluice_client_streams{client=\"gpu \\\"1\\\"\",address=\"10.0.0.1\"} 19\n",
         "\nsluice_client_samples_total{client=\"other\",address=\"\"} 20\n",
         "\nsluice_connections 21\n",
-        "\nsluice_refused_connections_total 22\n",
+        "\nsluice_refused_connections_total{reason=\"connections\"} 22\n",
+        "\nsluice_refused_connections_total{reason=\"host\"} 40\n",
+        "\nsluice_refused_connections_total{reason=\"paused\"} 41\n",
+        "\nsluice_refused_connections_total{reason=\"descriptors\"} 42\n",
+        "\nsluice_refused_calls_total{reason=\"no_token\"} 43\n",
+        "\nsluice_refused_calls_total{reason=\"unknown_token\"} 44\n",
+        "\nsluice_refused_calls_total{reason=\"other_data\"} 45\n",
+        "\nsluice_refused_calls_total{reason=\"connections\"} 46\n",
+        "\nsluice_certificate_expiry_timestamp_seconds 1893456000\n",
+        "\nsluice_root_available 0\n",
         "\nsluice_cut_connections_total 23\n",
         "\nsluice_memory_limit_bytes 24\n",
         "\nsluice_memory_used_bytes 25\n",
@@ -127,6 +138,29 @@ static void the_page_has_every_counter(void)
     free(text);
 }
 
+static void decoders_are_told_of_where_there_are_some(void)
+{
+    struct sluice_server_counts counts = some_counts();
+    counts.decoders =
+        (struct sluice_decoder_counts){.running = 2, .ends = {3, 4, 5, 6}, .missed = 7};
+    char *text = make_page(&counts);
+    CU_ASSERT_PTR_NULL(strstr(text, "sluice_decoder"));
+    free(text);
+    counts.has_decoders = true;
+    text = make_page(&counts);
+    static const char *const lines[] = {
+        "\nsluice_decoders 2\n",
+        "\nsluice_decoder_ends_total{cause=\"crashed\"} 3\n",
+        "\nsluice_decoder_ends_total{cause=\"killed\"} 4\n",
+        "\nsluice_decoder_ends_total{cause=\"hung\"} 5\n",
+        "\nsluice_decoder_ends_total{cause=\"bad_answer\"} 6\n",
+        "\nsluice_decoder_misses_total 7\n",
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        CU_ASSERT_PTR_NOT_NULL(strstr(text, lines[i]));
+    free(text);
+}
+
 static void a_server_that_did_nothing_has_a_page_too(void)
 {
     const struct sluice_server_counts counts = {.dataset.id = ""};
@@ -142,6 +176,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_page_has_every_counter),
+        SLUICE_TEST(decoders_are_told_of_where_there_are_some),
         SLUICE_TEST(a_server_that_did_nothing_has_a_page_too),
     };
     return sluice_test_run("metrics", tests, SLUICE_TEST_COUNT(tests));

@@ -22,7 +22,7 @@ static void the_root_alone_is_enough(void)
     const struct sluice_cli_result result = PARSE(&options, "--root", "/data");
     CU_ASSERT_FALSE(result.should_exit);
     CU_ASSERT_STRING_EQUAL(options.root, "/data");
-    CU_ASSERT_STRING_EQUAL(options.listen, "0.0.0.0:50051");
+    CU_ASSERT_STRING_EQUAL(options.listen, "127.0.0.1:50051");
     CU_ASSERT_EQUAL(options.grpc_workers, 4);
     CU_ASSERT_EQUAL(options.prep_workers, 0);
     CU_ASSERT_EQUAL(options.io_workers, 2);
@@ -77,6 +77,8 @@ static void refuses_what_no_server_can_be(void)
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--max-file-bytes", "0").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--link-limit", "fast").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--jpeg-crop-huffman", "best").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--jpeg-crop-restart", "65536").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--jpeg-crop-restart", "-1").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--prep-nice", "20").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--prep-nice", "-1").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--prep-sched", "fifo").exit_code, 2);
@@ -84,6 +86,32 @@ static void refuses_what_no_server_can_be(void)
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--prep-cpu-max", "0").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--prep-cpu-max", "nan").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "surplus").exit_code, 2);
+}
+
+static void is_open_to_others_only_if_told(void)
+{
+    struct sluice_server_options options;
+    static const char *const far[] = {"0.0.0.0:1", ":1", "[::]:1", "10.0.0.1:1", "storage:1"};
+    static const char *const near[] = {"127.0.0.1:1", "localhost:1", "[::1]:1", "unix:/run/x"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(far); i++) {
+        CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--listen", far[i]).exit_code, 2);
+        CU_ASSERT_FALSE(
+            PARSE(&options, "--root", "/d", "--listen", far[i], "--insecure").should_exit);
+        CU_ASSERT_FALSE(
+            PARSE(&options, "--root", "/d", "--listen", far[i], "--tls-cert", "c", "--tls-key", "k")
+                .should_exit);
+        /* No client sends a token in the clear. */
+        CU_ASSERT_EQUAL(
+            PARSE(&options, "--root", "/d", "--listen", far[i], "--insecure", "--tokens", "t")
+                .exit_code,
+            2);
+    }
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(near); i++)
+        CU_ASSERT_FALSE(
+            PARSE(&options, "--root", "/d", "--listen", near[i], "--tokens", "t").should_exit);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--tls-cert", "c").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--tls-key", "k").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--tls-client-ca", "ca").exit_code, 2);
 }
 
 static sluice_status set(struct sluice_server_options *options, struct sluice_cli_texts *texts,
@@ -104,7 +132,7 @@ static void settings_go_over_what_is_there(void)
     CU_ASSERT_EQUAL(sluice_server_options_set(&options, settings, 5, &texts, NULL), SLUICE_OK);
     memset(root, 'x', sizeof(root) - 1);
     CU_ASSERT_STRING_EQUAL(options.root, "/data");
-    CU_ASSERT_STRING_EQUAL(options.listen, "0.0.0.0:50051");
+    CU_ASSERT_STRING_EQUAL(options.listen, "127.0.0.1:50051");
     CU_ASSERT_EQUAL(options.queue, 7);
     CU_ASSERT_EQUAL(options.link_bytes_per_s, 1e6);
     CU_ASSERT(options.has_prep_nice);
@@ -146,9 +174,9 @@ static void settings_are_refused_as_flags_are(void)
 int main(void)
 {
     static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_root_alone_is_enough),          SLUICE_TEST(every_flag_reaches_its_field),
-        SLUICE_TEST(refuses_what_no_server_can_be),     SLUICE_TEST(settings_go_over_what_is_there),
-        SLUICE_TEST(settings_are_refused_as_flags_are),
+        SLUICE_TEST(the_root_alone_is_enough),       SLUICE_TEST(is_open_to_others_only_if_told),
+        SLUICE_TEST(every_flag_reaches_its_field),   SLUICE_TEST(refuses_what_no_server_can_be),
+        SLUICE_TEST(settings_go_over_what_is_there), SLUICE_TEST(settings_are_refused_as_flags_are),
     };
     return sluice_test_run("options", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -46,6 +46,33 @@ static void other_texts_stay_as_they_are(void)
     CU_ASSERT_EQUAL(strlen(host), SLUICE_PEER_HOST - 1);
 }
 
+static void check_text(const char *peer, const char *expected)
+{
+    char text[SLUICE_PEER_TEXT];
+    sluice_peer_text(peer, text);
+    CU_ASSERT_STRING_EQUAL(text, expected);
+}
+
+static void people_read_an_address_and_a_port(void)
+{
+    check_text("ipv4:10.0.0.1:4242", "10.0.0.1:4242");
+    check_text("ipv6:%5B::1%5D:4242", "[::1]:4242");
+    check_text("ipv6:[2001:db8:1:2:3:4:5:6]:80", "[2001:db8:1:2:3:4:5:6]:80");
+    check_text("ipv6:%5B::ffff:10.0.0.1%5D:4242", "10.0.0.1:4242");
+    check_text("unix:/run/sluice", "unix:/run/sluice");
+    check_text("ipv6:%5B%5D:", "ipv6:%5B%5D:");
+    check_text("", "");
+    char longer[200];
+    memset(longer, 'x', sizeof(longer));
+    longer[199] = '\0';
+    char text[SLUICE_PEER_TEXT];
+    sluice_peer_text(longer, text);
+    CU_ASSERT_EQUAL(strlen(text), SLUICE_PEER_TEXT - 1);
+    memcpy(longer, "ipv4:10.0.0.1:", 14); /* a port as long as that is none, but no harm */
+    sluice_peer_text(longer, text);
+    CU_ASSERT_EQUAL(strlen(text), SLUICE_PEER_TEXT - 1);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -53,6 +80,7 @@ int main(void)
         SLUICE_TEST(an_ipv6_client_is_its_network),
         SLUICE_TEST(an_ipv4_client_is_the_same_over_ipv6),
         SLUICE_TEST(other_texts_stay_as_they_are),
+        SLUICE_TEST(people_read_an_address_and_a_port),
     };
     return sluice_test_run("peer", tests, SLUICE_TEST_COUNT(tests));
 }

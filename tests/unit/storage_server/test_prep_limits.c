@@ -15,6 +15,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Linked with --wrap: a kernel that refuses. */
@@ -117,6 +118,8 @@ static int remove_group(const char *folder)
     return system(command) == 0 ? 0 : EIO;
 }
 
+static pid_t expected_tid; /* 0: the caller's */
+
 static int write_text(const char *path, const char *text)
 {
     const size_t len = strlen(path), refused_len = strlen(refused);
@@ -134,7 +137,7 @@ static int write_text(const char *path, const char *text)
     if (are_threads) {
         fseek(file, 0, SEEK_END);
         fprintf(file, "tid %s\n", text);
-        CU_ASSERT_EQUAL(atol(text), (long)gettid());
+        CU_ASSERT_EQUAL(atol(text), (long)(expected_tid ? expected_tid : gettid()));
     } else if (is_control) {
         fputs(strcmp(text, "+cpu") == 0 ? "cpu\n" : "\n", file);
     } else if (strstr(path, "cpu.max")) {
@@ -599,6 +602,42 @@ static void nice_policy_and_class_are_of_the_thread_alone(void)
     sluice_prep_limits_close(NULL);
 }
 
+static void a_decoder_has_its_workers_limits(void)
+{
+    int ends[2];
+    CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
+    const pid_t pid = fork();
+    if (pid == 0) { /* until it is let go */
+        char byte;
+        close(ends[1]);
+        _exit(read(ends[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    const int ours = getpriority(PRIO_PROCESS, 0);
+    struct sluice_prep_limits *limits = must_open(
+        (struct sluice_prep_limits_options){.has_nice = true, .nice = 17, .policy = "idle"});
+    CU_ASSERT_EQUAL(sluice_prep_limits_enter_decoder(limits, pid, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(getpriority(PRIO_PROCESS, (id_t)pid), 17);
+    CU_ASSERT_EQUAL(sched_getscheduler(pid), SCHED_IDLE);
+    CU_ASSERT_EQUAL(getpriority(PRIO_PROCESS, 0), ours);
+    CU_ASSERT_EQUAL(sched_getscheduler(0), SCHED_OTHER);
+    CU_ASSERT_EQUAL(sluice_prep_limits_enter_decoder(NULL, pid, NULL), SLUICE_OK);
+    sluice_prep_limits_close(limits);
+
+    new_v1();
+    limits = must_open((struct sluice_prep_limits_options){.cgroup = "prep"});
+    expected_tid = pid;
+    CU_ASSERT_EQUAL(sluice_prep_limits_enter_decoder(limits, pid, NULL), SLUICE_OK);
+    expected_tid = 0;
+    char line[32];
+    snprintf(line, sizeof(line), "tid %ld\n", (long)pid);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text_of("/sys/fs/cgroup/cpu/own/prep/tasks"), line));
+    sluice_prep_limits_close(limits);
+    close(ends[0]);
+    close(ends[1]);
+    int status;
+    CU_ASSERT_EQUAL(waitpid(pid, &status, 0), pid);
+}
+
 static void a_nice_value_that_is_refused_is_one_warning(void)
 {
     static struct sluice_test_output output;
@@ -712,6 +751,7 @@ int main(void)
         SLUICE_TEST(a_path_that_names_no_group_is_an_error),
         SLUICE_TEST(what_is_refused_later_is_said),
         SLUICE_TEST(nice_policy_and_class_are_of_the_thread_alone),
+        SLUICE_TEST(a_decoder_has_its_workers_limits),
         SLUICE_TEST(a_nice_value_that_is_refused_is_one_warning),
         SLUICE_TEST(cores_are_the_least_of_cpus_quotas_and_our_own),
         SLUICE_TEST(the_kernel_takes_what_is_written),

@@ -51,6 +51,7 @@ static void hello_tells_limits_and_compares_pipeline_and_data(void)
     CU_ASSERT_EQUAL(answer.forms, (1 << SLUICE_NUM_FORMS) - 1);
     CU_ASSERT_EQUAL(strlen(answer.dataset_id), 32);
     CU_ASSERT_FALSE(answer.has_jpeg_index);
+    CU_ASSERT(answer.has_jpeg_crop_restart && answer.has_listed_id);
     CU_ASSERT(answer.peer && strncmp(answer.peer, "offload_server ", 15) == 0);
 
     memcpy(hello.dataset_id, answer.dataset_id, sizeof(hello.dataset_id));

@@ -227,8 +227,14 @@ static void errors_are_a_status_with_a_text(void)
 {
     struct fixture f = fixture_init();
     fixture_start(&f);
-    char outside[600];
+    char outside[600], hidden[600];
     snprintf(outside, sizeof(outside), "%s/../outside.jpg", image_root());
+    /* A file that is there and no sample. */
+    snprintf(hidden, sizeof(hidden), "%s/.secret", image_root());
+    FILE *secret = fopen(hidden, "w");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(secret);
+    fputs("secret", secret);
+    fclose(secret);
     const struct {
         const char *method, *fname;
         int pproc, size;
@@ -236,6 +242,9 @@ static void errors_are_a_status_with_a_text(void)
     } cases[] = {
         {SLUICE_METHOD_DT_NOOFF, "ant/none.jpg", 0, 0, SLUICE_RPC_NOT_FOUND},
         {SLUICE_METHOD_DT_NOOFF, "", 0, 0, SLUICE_RPC_NOT_FOUND},
+        {SLUICE_METHOD_DT_NOOFF, ".secret", 0, 0, SLUICE_RPC_NOT_FOUND},
+        {SLUICE_METHOD_DT_NOOFF, hidden, 0, 0, SLUICE_RPC_NOT_FOUND},
+        {SLUICE_METHOD_DT_SOPHON, ".secret", -1, 0, SLUICE_RPC_NOT_FOUND},
         {SLUICE_METHOD_DT_PILOFF, "../outside.jpg", 0, 0, SLUICE_RPC_PERMISSION_DENIED},
         {SLUICE_METHOD_DT_NOOFF, "/etc/passwd", 0, 0, SLUICE_RPC_PERMISSION_DENIED},
         {SLUICE_METHOD_DT_NOOFF, outside, 0, 0, SLUICE_RPC_PERMISSION_DENIED},
@@ -257,6 +266,18 @@ static void errors_are_a_status_with_a_text(void)
     CU_ASSERT_EQUAL(sluice_storage_server_stats_json(f.server, &json, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"refused_paths\":3"));
     free(json);
+    fixture_end(&f);
+    CU_ASSERT_EQUAL(remove(hidden), 0);
+}
+
+static void is_not_there_unless_it_was_asked_for(void)
+{
+    struct fixture f = fixture_init();
+    f.options.has_data_transfer = false;
+    fixture_start(&f);
+    struct response r;
+    CU_ASSERT_EQUAL(transfer(&f, SLUICE_METHOD_DT_NOOFF, image_name(3), 0, 0, &r, NULL),
+                    SLUICE_RPC_UNIMPLEMENTED);
     fixture_end(&f);
 }
 
@@ -298,6 +319,7 @@ int main(void)
         SLUICE_TEST(sophon_stops_at_the_stage_that_pproc_names),
         SLUICE_TEST(every_call_draws_afresh),
         SLUICE_TEST(errors_are_a_status_with_a_text),
+        SLUICE_TEST(is_not_there_unless_it_was_asked_for),
         SLUICE_TEST(calls_wait_for_room_rather_than_fail),
     };
     return sluice_test_run("service_data_transfer", tests, SLUICE_TEST_COUNT(tests));

@@ -1,9 +1,11 @@
 #include "storage_server/service.h"
 
 #include "base/buf.h"
+#include "base/text.h"
 #include "datasets/jpeg_index_file.h"
 #include "fixture.h"
 #include "image/codec.h"
+#include "image/jpeg_crop.h"
 #include "image/jpeg_index.h"
 #include "pipeline/pipeline.h"
 #include "support/test.h"
@@ -72,7 +74,7 @@ static void expect_local_bytes(const struct sluice_wire_sample_reply *reply, uin
         CU_ASSERT_EQUAL(sluice_pipeline_pack(pipeline, scratch, &sample, reply->ops_done, NULL),
                         SLUICE_OK);
     if (reply->form == SLUICE_FORM_JPEG_CROP)
-        CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(pipeline, scratch, &sample, false, NULL),
+        CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(pipeline, scratch, &sample, false, 0, NULL),
                         SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(reply->payload->len, sample.data->len);
     CU_ASSERT(memcmp(reply->payload->data, sample.data->data, sample.data->len) == 0);
@@ -158,7 +160,7 @@ static void files_are_cut_where_that_saves_bytes(void)
         const struct sluice_wire_sample_reply *reply = fetch_reply_to(client, id);
         struct sluice_sample sample = run_locally(id, 0);
         const bool can_cut =
-            sluice_pipeline_crop_jpeg(pipeline, scratch, &sample, false, NULL) == SLUICE_OK;
+            sluice_pipeline_crop_jpeg(pipeline, scratch, &sample, false, 0, NULL) == SLUICE_OK;
         sluice_sample_clear(&sample);
         CU_ASSERT_EQUAL(reply->form, can_cut ? SLUICE_FORM_JPEG_CROP : SLUICE_FORM_RAW);
         num_expected += can_cut;
@@ -185,6 +187,80 @@ static void optimal_tables_make_smaller_crops(void)
         fixture_end(&f);
     }
     CU_ASSERT(bytes[1] < bytes[0]);
+}
+
+/* As asked, but no shorter than the server's own interval, and no longer than a JPEG can say. */
+static void crops_restart_as_often_as_is_asked_and_allowed(void)
+{
+    static const uint32_t least[] = {1, 4, 0}, asked[] = {0, 1, 3, 4, 8, UINT32_MAX};
+    for (size_t l = 0; l < SLUICE_TEST_COUNT(least); l++) {
+        struct fixture f = fixture_init();
+        CU_ASSERT_EQUAL(f.options.jpeg_crop_restart, 1);
+        f.options.jpeg_crop_restart = least[l];
+        struct client *client = start(&f);
+        size_t num_replies = 0, num_cut = 0;
+        for (size_t a = 0; a < SLUICE_TEST_COUNT(asked); a++) {
+            uint32_t want = asked[a] && least[l] ? asked[a] : 0;
+            if (want && want < least[l])
+                want = least[l];
+            if (want > SLUICE_JPEG_MAX_RESTART_INTERVAL)
+                want = SLUICE_JPEG_MAX_RESTART_INTERVAL;
+            for (uint64_t id = 0; id < NUM_IMAGES; id++) {
+                const struct sluice_wire_sample_request request = {
+                    .request_id = num_replies,
+                    .key = {.seed = 5, .epoch = 1, .sample_id = id},
+                    .form = SLUICE_FORM_JPEG_CROP,
+                    .jpeg_crop_restart = asked[a],
+                };
+                fetch_send(client, &request, 1, 0);
+                fetch_await(client, ++num_replies);
+                const struct sluice_wire_sample_reply *reply =
+                    fetch_reply_to(client, request.request_id);
+                struct sluice_sample sample = run_locally(id, 0);
+                const bool can_cut = sluice_pipeline_crop_jpeg(pipeline, scratch, &sample, false,
+                                                               want, NULL) == SLUICE_OK;
+                CU_ASSERT_EQUAL(reply->form, can_cut ? SLUICE_FORM_JPEG_CROP : SLUICE_FORM_RAW);
+                CU_ASSERT_EQUAL_FATAL(reply->payload->len, sample.data->len);
+                CU_ASSERT(memcmp(reply->payload->data, sample.data->data, sample.data->len) == 0);
+                sluice_sample_clear(&sample);
+                num_cut += can_cut;
+            }
+        }
+        CU_ASSERT(num_cut > SLUICE_TEST_COUNT(asked) * NUM_IMAGES / 2);
+        end(&f, client);
+    }
+}
+
+/* As of a shard: the file by its number here, the draws by its number in the whole. */
+static void a_listed_id_names_the_file_and_the_key_the_draws(void)
+{
+    struct fixture f = fixture_init();
+    struct client *client = start(&f);
+    const unsigned split = sluice_pipeline_u8_split(pipeline);
+    for (uint64_t id = 0; id <= NUM_IMAGES; id++) { /* the last one is not there */
+        const struct sluice_wire_sample_request request = {
+            .request_id = id,
+            .key = {.seed = 5, .epoch = 1, .sample_id = 1000 + id},
+            .split = split,
+            .form = SLUICE_FORM_U8,
+            .listed_id = id + 1,
+        };
+        fetch_send(client, &request, 1, 0);
+    }
+    fetch_await(client, NUM_IMAGES + 1);
+    for (uint64_t id = 0; id < NUM_IMAGES; id++) {
+        const struct sluice_wire_sample_reply *reply = fetch_reply_to(client, id);
+        struct sluice_sample sample = run_locally(id, 0);
+        sample.key.sample_id = 1000 + id;
+        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &sample, split, NULL),
+                              SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(reply->status, SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(reply->payload->len, sample.data->len);
+        CU_ASSERT(memcmp(reply->payload->data, sample.data->data, sample.data->len) == 0);
+        sluice_sample_clear(&sample);
+    }
+    CU_ASSERT_EQUAL(fetch_reply_to(client, NUM_IMAGES)->status, SLUICE_E_INVALID);
+    end(&f, client);
 }
 
 /* At every u8 split, with no more bytes than the plain form has; at split 1 than the file. */
@@ -299,6 +375,14 @@ static void a_full_prep_queue_costs_ops_and_two_full_queues_cost_time(void)
     CU_ASSERT(stats.wire_bytes > stats.payload_bytes);
     CU_ASSERT(stats.busy_cores > 0);
     CU_ASSERT(stats.process_cpu_s > stats.cpu_s);
+    CU_ASSERT(sluice_starts_with(stats.server, "offload_server "));
+    CU_ASSERT(stats.memory_used > 0 || stats.memory_limit > 0);
+    CU_ASSERT_FALSE(stats.is_not_serving);
+    CU_ASSERT_EQUAL_FATAL(stats.num_clients, 1);
+    CU_ASSERT_EQUAL(stats.clients[0].samples, 30);
+    CU_ASSERT_EQUAL(stats.clients[0].streams, 1);
+    CU_ASSERT_STRING_EQUAL(stats.clients[0].token, "");
+    sluice_wire_stats_clear(&stats);
     end(&f, client);
 }
 
@@ -821,6 +905,8 @@ int main(void)
         SLUICE_TEST(a_stream_without_a_pipeline_gets_files),
         SLUICE_TEST(files_are_cut_where_that_saves_bytes),
         SLUICE_TEST(optimal_tables_make_smaller_crops),
+        SLUICE_TEST(crops_restart_as_often_as_is_asked_and_allowed),
+        SLUICE_TEST(a_listed_id_names_the_file_and_the_key_the_draws),
         SLUICE_TEST(pixels_come_packed_where_that_saves_bytes),
         SLUICE_TEST(no_room_to_cut_gives_the_file),
         SLUICE_TEST(a_full_prep_queue_costs_ops_and_two_full_queues_cost_time),

@@ -3,6 +3,7 @@
 #include "support/test.h"
 #include "train_support.h"
 
+#include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static void step(struct sluice_trainer *trainer, uint64_t offset, unsigned n)
 {
     struct sluice_err err = {{0}};
     train_test_fill_batch(n, SIZE, CLASSES, offset, pixels, labels);
-    const struct sluice_train_batch batch = {pixels, labels, n};
+    const struct sluice_train_batch batch = {.pixels = pixels, .labels = labels, .n = n};
     train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
 }
 
@@ -76,7 +77,7 @@ static void the_batch_is_the_callers_again_after_a_step(void)
         CU_ASSERT_EQUAL((uintptr_t)pinned % 64, 0);
         for (uint64_t i = 0; i < 6; i++) {
             train_test_fill_batch(N, SIZE, CLASSES, i * 1000, pinned, labels);
-            const struct sluice_train_batch batch = {pinned, labels, N};
+            const struct sluice_train_batch batch = {.pixels = pinned, .labels = labels, .n = N};
             train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
             if (k == 1) {
                 memset(pinned, 255, sizeof(pixels));
@@ -94,6 +95,108 @@ static void the_batch_is_the_callers_again_after_a_step(void)
     for (int i = 0; i < 6; i++)
         mean += losses[0][i] / 6;
     CU_ASSERT_DOUBLE_EQUAL(losses[1][0], mean, 1e-6);
+}
+
+/* Two blocks of rows on the device, which take turns, filled on a stream of their own. */
+struct device_rows {
+    cudaStream_t stream;
+    uint8_t *blocks[2];
+    cudaEvent_t read[2];
+    unsigned next;
+};
+
+static void make_rows(struct device_rows *rows)
+{
+    *rows = (struct device_rows){0};
+    CU_ASSERT_EQUAL_FATAL(cudaStreamCreateWithFlags(&rows->stream, cudaStreamNonBlocking), 0);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL_FATAL(cudaMalloc((void **)&rows->blocks[i], sizeof(pixels)), 0);
+        CU_ASSERT_EQUAL_FATAL(cudaEventCreate(&rows->read[i]), 0);
+    }
+}
+
+static void clear_rows(struct device_rows *rows)
+{
+    CU_ASSERT_EQUAL(cudaStreamSynchronize(rows->stream), 0);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(cudaEventDestroy(rows->read[i]), 0);
+        CU_ASSERT_EQUAL(cudaFree(rows->blocks[i]), 0);
+    }
+    CU_ASSERT_EQUAL(cudaStreamDestroy(rows->stream), 0);
+}
+
+/* Overwrites the rows as soon as an event on the trainer's stream says that they were read. */
+static void step_on_device_rows(struct sluice_trainer *trainer, struct device_rows *rows,
+                                unsigned n, bool is_training)
+{
+    struct sluice_err err = {{0}};
+    const unsigned block = rows->next++ % 2;
+    CU_ASSERT_EQUAL(cudaMemcpyAsync(rows->blocks[block], pixels, sizeof(pixels),
+                                    cudaMemcpyHostToDevice, rows->stream),
+                    0);
+    CU_ASSERT_EQUAL(cudaStreamSynchronize(rows->stream), 0);
+    const struct sluice_train_batch batch = {
+        .pixels = rows->blocks[block], .labels = labels, .n = n, .is_on_device = true};
+    train_test_require(is_training ? sluice_trainer_step(trainer, &batch, &err)
+                                   : sluice_trainer_evaluate(trainer, &batch, &err),
+                       &err);
+    memset(labels, 0, sizeof(labels));
+    cudaStream_t compute = sluice_trainer_stream(trainer);
+    CU_ASSERT_EQUAL(cudaEventRecord(rows->read[block], compute), 0);
+    CU_ASSERT_EQUAL(cudaStreamWaitEvent(rows->stream, rows->read[block], 0), 0);
+    CU_ASSERT_EQUAL(cudaMemsetAsync(rows->blocks[block], 255, sizeof(pixels), rows->stream), 0);
+}
+
+enum where { HOST, DEVICE, IN_TURNS };
+
+/* Eight steps, of which the third is short and the sixth an evaluation. */
+static float *run_on(const char *model, enum where where, double *loss, size_t *count)
+{
+    const struct sluice_train_options options = options_of(model);
+    struct sluice_trainer *trainer = train_test_create(&options);
+    int device = -1;
+    CU_ASSERT_EQUAL(cudaGetDevice(&device), 0);
+    CU_ASSERT_EQUAL(sluice_trainer_device(trainer), device);
+    struct device_rows rows;
+    make_rows(&rows);
+    for (uint64_t i = 0; i < 8; i++) {
+        const bool is_training = i != 5;
+        const unsigned n = i == 2 ? N - 3 : N;
+        train_test_fill_batch(N, SIZE, CLASSES, i * 1000, pixels, labels);
+        if (where == DEVICE || (where == IN_TURNS && i % 3)) {
+            step_on_device_rows(trainer, &rows, n, is_training);
+            continue;
+        }
+        struct sluice_err err = {{0}};
+        const struct sluice_train_batch batch = {.pixels = pixels, .labels = labels, .n = n};
+        train_test_require(is_training ? sluice_trainer_step(trainer, &batch, &err)
+                                       : sluice_trainer_evaluate(trainer, &batch, &err),
+                           &err);
+    }
+    *loss = mean_loss(trainer);
+    float *values = params_of(trainer, count);
+    clear_rows(&rows);
+    sluice_trainer_destroy(trainer);
+    return values;
+}
+
+static void rows_on_the_device_train_as_the_hosts_do(void)
+{
+    static const char *const models[] = {"alexnet", "resnet18", "small_cnn"};
+    for (size_t m = 0; m < SLUICE_ARRAY_LEN(models); m++) {
+        double wanted_loss;
+        size_t count;
+        float *wanted = run_on(models[m], HOST, &wanted_loss, &count);
+        CU_ASSERT(isfinite(wanted_loss));
+        for (enum where where = DEVICE; where <= IN_TURNS; where++) {
+            double loss;
+            float *values = run_on(models[m], where, &loss, &count);
+            CU_ASSERT_EQUAL(loss, wanted_loss);
+            CU_ASSERT(train_test_same_bits(values, wanted, count * sizeof(*values)));
+            free(values);
+        }
+        free(wanted);
+    }
 }
 
 static void the_upload_is_measured_and_leaves_training_as_it_was(void)
@@ -157,7 +260,7 @@ static void a_single_value_can_be_normalised(void)
     options.batch_size = 1;
     struct sluice_trainer *trainer = train_test_create(&options);
     train_test_fill_batch(1, 16, CLASSES, 0, pixels, labels);
-    const struct sluice_train_batch batch = {pixels, labels, 1};
+    const struct sluice_train_batch batch = {.pixels = pixels, .labels = labels, .n = 1};
     struct sluice_err err = {{0}};
     for (int i = 0; i < 3; i++)
         train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
@@ -215,6 +318,7 @@ int main(void)
     sluice_trainer_destroy(train_test_create(&options)); /* or the end: skipped */
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_batch_is_the_callers_again_after_a_step),
+        SLUICE_TEST(rows_on_the_device_train_as_the_hosts_do),
         SLUICE_TEST(the_upload_is_measured_and_leaves_training_as_it_was),
         SLUICE_TEST(a_run_from_a_checkpoint_goes_on_as_if_never_stopped),
         SLUICE_TEST(a_single_value_can_be_normalised),

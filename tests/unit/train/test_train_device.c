@@ -18,7 +18,7 @@ enum { SIZE = 16, BATCH = 6, CLASSES = 5 };
 
 static uint8_t pixels[BATCH * SIZE * SIZE * 3];
 static uint32_t labels[BATCH];
-static const struct sluice_train_batch batch = {pixels, labels, BATCH};
+static const struct sluice_train_batch batch = {.pixels = pixels, .labels = labels, .n = BATCH};
 static struct sluice_err err;
 
 static struct sluice_train_options small_options(void)
@@ -239,7 +239,7 @@ static void a_short_batch_is_a_batch_of_its_size(void)
     struct sluice_trainer *large = create(&options);
     options.batch_size = 2;
     struct sluice_trainer *small = create(&options);
-    const struct sluice_train_batch two = {pixels, labels, 2};
+    const struct sluice_train_batch two = {.pixels = pixels, .labels = labels, .n = 2};
     double losses[2][3];
     for (int i = 0; i < 3; i++) {
         train_test_require(sluice_trainer_step(large, &two, &err), &err);
@@ -259,7 +259,7 @@ static void every_batch_size_works(void)
     struct sluice_trainer *trainer = create(&options);
     for (int round = 0; round < 2; round++) {
         for (unsigned n = 1; n <= BATCH; n++) {
-            const struct sluice_train_batch some = {pixels, labels, n};
+            const struct sluice_train_batch some = {.pixels = pixels, .labels = labels, .n = n};
             train_test_require(sluice_trainer_step(trainer, &some, &err), &err);
             const struct sluice_train_totals totals = collect(trainer);
             CU_ASSERT_EQUAL(totals.samples, n);
@@ -300,7 +300,8 @@ static void progress_changes_no_sum_that_is_collected(void)
     struct sluice_train_totals last = {0}, sum = {0};
     progress(asked);
     for (int i = 0; i < 12; i++) {
-        const struct sluice_train_batch some = {pixels, labels, i % 3 ? BATCH : BATCH - 1};
+        const struct sluice_train_batch some = {
+            .pixels = pixels, .labels = labels, .n = i % 3 ? BATCH : BATCH - 1};
         train_test_require(sluice_trainer_step(asked, &some, &err), &err);
         train_test_require(sluice_trainer_step(collected, &some, &err), &err);
         if (i % 4 == 1 || i > 8) {
@@ -481,6 +482,24 @@ static void a_checkpoint_of_another_model_is_refused_and_changes_nothing(void)
     sluice_trainer_destroy(fresh);
 }
 
+static void rows_on_a_device_are_refused_without_one(void)
+{
+    const struct sluice_train_options options = small_options();
+    struct sluice_trainer *trainer = create(&options);
+    struct sluice_train_batch rows = batch;
+    rows.is_on_device = true;
+    if (sluice_trainer_device(trainer) >= 0) {
+        CU_ASSERT_PTR_NOT_NULL(sluice_trainer_stream(trainer));
+    } else {
+        CU_ASSERT_PTR_NULL(sluice_trainer_stream(trainer));
+        CU_ASSERT_EQUAL(sluice_trainer_step(trainer, &rows, &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "rows on a device"));
+        CU_ASSERT_EQUAL(sluice_trainer_evaluate(trainer, &rows, NULL), SLUICE_E_INVALID);
+        CU_ASSERT_EQUAL(collect(trainer).samples, 0);
+    }
+    sluice_trainer_destroy(trainer);
+}
+
 static void refuses_options_that_make_no_sense(void)
 {
     static const char *const words[] = {"lr",    "momentum",   "weight_decay", "dropout",
@@ -523,6 +542,7 @@ int main(int argc, char **argv)
         SLUICE_TEST(parameters_come_back_as_they_were_set),
         SLUICE_TEST(a_resumed_run_is_the_uninterrupted_one),
         SLUICE_TEST(a_checkpoint_of_another_model_is_refused_and_changes_nothing),
+        SLUICE_TEST(rows_on_a_device_are_refused_without_one),
         SLUICE_TEST(refuses_options_that_make_no_sense),
     };
     return sluice_test_run("train_device", tests, SLUICE_TEST_COUNT(tests));

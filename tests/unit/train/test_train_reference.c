@@ -181,7 +181,7 @@ static void run_case(const char *model)
     uint8_t *pixels = malloc((size_t)n * size * size * 3);
     uint32_t *labels = malloc(n * sizeof(*labels));
     train_test_fill_batch(n, size, options.num_classes, 0, pixels, labels);
-    const struct sluice_train_batch batch = {pixels, labels, n};
+    const struct sluice_train_batch batch = {.pixels = pixels, .labels = labels, .n = n};
 
     unsigned num_steps = 0, num_grads = 0, num_afters = 0, num_evaluations = 0;
     double loss = 0;

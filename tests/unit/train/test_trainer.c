@@ -68,7 +68,7 @@ static void counts_samples_and_steps_until_collected(void)
 {
     const struct sluice_train_options options = none_options();
     struct sluice_trainer *trainer = train_test_create(&options);
-    struct sluice_train_batch batch = {pixels, labels, 20};
+    struct sluice_train_batch batch = {.pixels = pixels, .labels = labels, .n = 20};
     struct sluice_train_totals totals;
     struct sluice_err err = {{0}};
     train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
@@ -90,7 +90,7 @@ static void refuses_a_label_out_of_range_and_names_the_sample(void)
     const struct sluice_train_options options = none_options();
     struct sluice_trainer *trainer = train_test_create(&options);
     const uint32_t bad[3] = {0, 9, 10};
-    const struct sluice_train_batch batch = {pixels, bad, 3};
+    const struct sluice_train_batch batch = {.pixels = pixels, .labels = bad, .n = 3};
     struct sluice_err err = {{0}};
     CU_ASSERT_EQUAL(sluice_trainer_step(trainer, &batch, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "sample 2"));
@@ -106,7 +106,7 @@ static void refuses_an_empty_and_an_oversized_batch(void)
 {
     const struct sluice_train_options options = none_options();
     struct sluice_trainer *trainer = train_test_create(&options);
-    struct sluice_train_batch batch = {pixels, labels, 0};
+    struct sluice_train_batch batch = {.pixels = pixels, .labels = labels, .n = 0};
     CU_ASSERT_EQUAL(sluice_trainer_step(trainer, &batch, NULL), SLUICE_E_INVALID);
     batch.n = 21;
     CU_ASSERT_EQUAL(sluice_trainer_step(trainer, &batch, NULL), SLUICE_E_INVALID);
@@ -119,7 +119,7 @@ static void none_consumes_at_its_rate(void)
     struct sluice_train_options options = none_options();
     options.consume_rate = 1000;
     struct sluice_trainer *trainer = train_test_create(&options);
-    const struct sluice_train_batch batch = {pixels, labels, 20};
+    const struct sluice_train_batch batch = {.pixels = pixels, .labels = labels, .n = 20};
     struct sluice_train_totals totals;
     struct sluice_err err = {{0}};
     const uint64_t start_ns = sluice_clock_ns();
@@ -138,7 +138,7 @@ static void none_returns_before_its_step_is_done(void)
     struct sluice_train_options options = none_options();
     options.consume_rate = 0.02;
     struct sluice_trainer *trainer = train_test_create(&options);
-    const struct sluice_train_batch batch = {pixels, labels, 20};
+    const struct sluice_train_batch batch = {.pixels = pixels, .labels = labels, .n = 20};
     struct sluice_err err = {{0}};
     train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
     struct sluice_train_totals totals = {0};
@@ -171,6 +171,23 @@ static void nothing_is_uploaded_to_no_device(void)
     sluice_trainer_destroy(trainer);
 }
 
+static void none_takes_rows_anywhere_and_does_not_look(void)
+{
+    const struct sluice_train_options options = none_options();
+    struct sluice_trainer *trainer = train_test_create(&options);
+    CU_ASSERT_EQUAL(sluice_trainer_device(trainer), -1);
+    CU_ASSERT_PTR_NULL(sluice_trainer_stream(trainer));
+    const struct sluice_train_batch batch = {
+        .pixels = NULL, .labels = labels, .n = 20, .is_on_device = true};
+    struct sluice_err err = {{0}};
+    train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
+    train_test_require(sluice_trainer_evaluate(trainer, &batch, &err), &err);
+    struct sluice_train_totals totals = {0};
+    train_test_require(sluice_trainer_collect(trainer, &totals, &err), &err);
+    CU_ASSERT_EQUAL(totals.samples, 40);
+    sluice_trainer_destroy(trainer);
+}
+
 static void none_has_no_model_to_save_or_load(void)
 {
     const struct sluice_train_options options = none_options();
@@ -195,6 +212,7 @@ int main(void)
         SLUICE_TEST(none_returns_before_its_step_is_done),
         SLUICE_TEST(host_memory_is_aligned_to_64_bytes),
         SLUICE_TEST(nothing_is_uploaded_to_no_device),
+        SLUICE_TEST(none_takes_rows_anywhere_and_does_not_look),
         SLUICE_TEST(none_has_no_model_to_save_or_load),
     };
     return sluice_test_run("trainer", tests, SLUICE_TEST_COUNT(tests));

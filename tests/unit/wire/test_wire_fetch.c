@@ -35,6 +35,11 @@ static struct sluice_wire_fetch_request random_request(void)
             .key = {.seed = random_u64(), .epoch = random_u32(), .sample_id = random_u64()},
             .split = random_u32(),
             .form = random_u32() % SLUICE_NUM_FORMS,
+            .jpeg_crop_restart = random_bool() ? random_u32() : 0,
+            .listed_id = random_bool() ? random_u64() : 0,
+            .trace = random_bool() ? (struct sluice_trace_context){{random_u64() | 1, random_u64()},
+                                                                   random_u64() | 1}
+                                   : (struct sluice_trace_context){{0}, 0},
         };
     return request;
 }
@@ -67,11 +72,69 @@ static void requests_come_back_as_they_were_put(void)
             CU_ASSERT_EQUAL(got.samples[k].key.sample_id, request.samples[k].key.sample_id);
             CU_ASSERT_EQUAL(got.samples[k].split, request.samples[k].split);
             CU_ASSERT_EQUAL(got.samples[k].form, request.samples[k].form);
+            CU_ASSERT_EQUAL(got.samples[k].jpeg_crop_restart, request.samples[k].jpeg_crop_restart);
+            CU_ASSERT_EQUAL(got.samples[k].listed_id, request.samples[k].listed_id);
+            CU_ASSERT(memcmp(&got.samples[k].trace, &request.samples[k].trace,
+                             sizeof(got.samples[k].trace)) == 0);
         }
         sluice_wire_fetch_request_clear(&request);
         sluice_wire_fetch_request_clear(&got);
         sluice_message_clear(&message);
     }
+}
+
+/* A request that asks for no restart interval has the bytes that it had before there was one. */
+static void a_request_without_restart_interval_stays_the_same(void)
+{
+    static const uint8_t before[] = {0x12, 13, 0x08, 9, 0x10, 0xAC, 2,    0x18, 7,
+                                     0x20, 2,  0x28, 3, 0x30, 1,    0x18, 0x80, 0x20};
+    static const uint8_t asking[] = {0x12, 15,   0x08, 9,    0x10, 0xAC, 2, 0x18, 7,    0x20,
+                                     2,    0x28, 3,    0x30, 1,    0x38, 8, 0x18, 0x80, 0x20};
+    for (int asks = 0; asks < 2; asks++) {
+        struct sluice_wire_sample_request sample = {
+            .request_id = 9,
+            .key = {.sample_id = 300, .seed = 7, .epoch = 2},
+            .split = 3,
+            .form = SLUICE_FORM_JPEG_CROP,
+            .jpeg_crop_restart = asks ? 8 : 0,
+        };
+        const struct sluice_wire_fetch_request request = {
+            .samples = &sample, .num_samples = 1, .grant_bytes = 4096};
+        const uint8_t *want = asks ? asking : before;
+        const size_t len = asks ? sizeof(asking) : sizeof(before);
+        struct sluice_message message = {0};
+        CU_ASSERT_EQUAL_FATAL(sluice_wire_put_fetch_request(&request, &message, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(message.len, len + 9); /* and the hash */
+        uint8_t *flat = message_flatten(&message);
+        CU_ASSERT_EQUAL(memcmp(flat, want, len), 0);
+        free(flat);
+        sluice_message_clear(&message);
+    }
+}
+
+static void a_listed_id_is_the_number_in_the_servers_list(void)
+{
+    struct sluice_wire_sample_request request = {.key = {.sample_id = 300}};
+    CU_ASSERT_EQUAL(sluice_wire_listed_id(&request), 300);
+    request.listed_id = 1;
+    CU_ASSERT_EQUAL(sluice_wire_listed_id(&request), 0);
+    request.listed_id = UINT64_MAX;
+    CU_ASSERT_EQUAL(sluice_wire_listed_id(&request), UINT64_MAX - 1);
+}
+
+/* As a server that knows no jpeg_crop_restart reads it. */
+static void fields_of_a_sample_request_that_are_not_known_are_passed_over(void)
+{
+    static const uint8_t bytes[] = {0x12, 10, 0x08, 9, 0x28, 3, 0x78, 8, 0x30, 1, 0x10, 5};
+    struct sluice_message message = message_cut(bytes, sizeof(bytes));
+    struct sluice_wire_fetch_request got;
+    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_fetch_request(&message, &got, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(got.num_samples, 1);
+    CU_ASSERT(got.samples[0].request_id == 9 && got.samples[0].key.sample_id == 5 &&
+              got.samples[0].split == 3 && got.samples[0].form == SLUICE_FORM_JPEG_CROP &&
+              got.samples[0].jpeg_crop_restart == 0);
+    sluice_wire_fetch_request_clear(&got);
+    sluice_message_clear(&message);
 }
 
 static void a_form_of_a_later_version_asks_for_the_file(void)
@@ -594,6 +657,9 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(requests_come_back_as_they_were_put),
+        SLUICE_TEST(a_request_without_restart_interval_stays_the_same),
+        SLUICE_TEST(a_listed_id_is_the_number_in_the_servers_list),
+        SLUICE_TEST(fields_of_a_sample_request_that_are_not_known_are_passed_over),
         SLUICE_TEST(a_form_of_a_later_version_asks_for_the_file),
         SLUICE_TEST(replies_come_back_as_they_were_put),
         SLUICE_TEST(every_status_and_form_survives),

@@ -16,6 +16,8 @@ static const struct sluice_draw_key asked[NUM_SAMPLES] = {
     {.seed = 7, .epoch = 2, .sample_id = 41},
     {.seed = 7, .epoch = 2, .sample_id = 300},
 };
+/* As on the wire: one of them has none. */
+static const uint64_t listed[NUM_SAMPLES] = {5, 0, 77};
 
 static struct sluice_message whole(const uint8_t *data, size_t len)
 {
@@ -64,7 +66,7 @@ static struct sluice_message make_message(struct sluice_wire_sample_reply replie
     struct sluice_message message = {0};
     for (unsigned i = 0; i < NUM_SAMPLES; i++) {
         replies[i] = make_reply(i);
-        sluice_wire_seal_sample_reply(&replies[i], &asked[i]);
+        sluice_wire_seal_sample_reply(&replies[i], &asked[i], listed[i]);
         CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&replies[i], &message, NULL), SLUICE_OK);
     }
     const struct sluice_wire_load load = {.queue_depth = 3, .cpu_price = 2.5, .prep_cores = 4};
@@ -81,7 +83,7 @@ static void arrive(void *ctx, const struct sluice_wire_sample_reply *got)
 {
     struct arrival *arrival = ctx;
     const uint64_t i = got->request_id - 100;
-    if (i >= NUM_SAMPLES || !sluice_wire_sample_reply_is_whole(got, &asked[i])) {
+    if (i >= NUM_SAMPLES || !sluice_wire_sample_reply_is_whole(got, &asked[i], listed[i])) {
         arrival->refused++;
         return;
     }
@@ -175,14 +177,18 @@ static void hashes_are_what_the_protocol_says(void)
     reply.payload = random_buf(7);
     memcpy(reply.payload->data, payload, 7);
     const struct sluice_draw_key key = {.seed = 5, .epoch = 6, .sample_id = 0xFF00};
-    sluice_wire_seal_sample_reply(&reply, &key);
-    uint8_t numbers[40] = {8, 7, 6, 5, 4, 3, 2, 1, 0, 0xFF};
+    sluice_wire_seal_sample_reply(&reply, &key, 0);
+    uint8_t numbers[48] = {8, 7, 6, 5, 4, 3, 2, 1, 0, 0xFF};
     numbers[16] = 5;
     numbers[24] = 6;
     const uint64_t of_payload = sluice_hash64(payload, 7);
     for (int i = 0; i < 8; i++)
         numbers[32 + i] = (uint8_t)(of_payload >> 8 * i);
-    CU_ASSERT_EQUAL(reply.hash, sluice_hash64(numbers, sizeof(numbers)));
+    CU_ASSERT_EQUAL(reply.hash, sluice_hash64(numbers, 40));
+    sluice_wire_seal_sample_reply(&reply, &key, 0x0203);
+    numbers[40] = 3;
+    numbers[41] = 2;
+    CU_ASSERT_EQUAL(reply.hash, sluice_hash64(numbers, 48));
 
     /* One sample: SampleReply up to its payload's content, what is behind it, the load. */
     struct sluice_message message = {0};
@@ -213,8 +219,12 @@ static struct sluice_message make_request(bool has_hash)
 {
     struct sluice_wire_sample_request samples[NUM_SAMPLES];
     for (unsigned i = 0; i < NUM_SAMPLES; i++)
-        samples[i] = (struct sluice_wire_sample_request){
-            .request_id = 100 + i, .key = asked[i], .split = 3, .form = SLUICE_FORM_U8};
+        samples[i] = (struct sluice_wire_sample_request){.request_id = 100 + i,
+                                                         .key = asked[i],
+                                                         .split = 3,
+                                                         .form = SLUICE_FORM_U8,
+                                                         .jpeg_crop_restart = 8,
+                                                         .listed_id = listed[i]};
     const struct sluice_wire_fetch_request request = {
         .open = {.is_present = true,
                  .protocol_version = 1,
@@ -258,6 +268,8 @@ static void read_flipped_request(const struct sluice_message *message, void *ctx
         CU_ASSERT_EQUAL(got.samples[i].request_id, 100 + i);
         CU_ASSERT_EQUAL(got.samples[i].key.sample_id, asked[i].sample_id);
         CU_ASSERT_EQUAL(got.samples[i].split, 3);
+        CU_ASSERT_EQUAL(got.samples[i].jpeg_crop_restart, 8);
+        CU_ASSERT_EQUAL(got.samples[i].listed_id, listed[i]);
     }
     sluice_wire_fetch_request_clear(&got);
 }
@@ -282,7 +294,7 @@ static void answer_flipped_request(const struct sluice_message *message, void *c
     for (size_t i = 0; i < got.num_samples; i++) {
         struct sluice_wire_sample_reply reply = {.request_id = got.samples[i].request_id};
         reply.payload = random_buf(12);
-        sluice_wire_seal_sample_reply(&reply, &got.samples[i].key);
+        sluice_wire_seal_sample_reply(&reply, &got.samples[i].key, got.samples[i].listed_id);
         struct sluice_message answer = {0};
         struct sluice_wire_sample_reply arrived = {0};
         CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&reply, &answer, NULL), SLUICE_OK);
@@ -292,9 +304,9 @@ static void answer_flipped_request(const struct sluice_message *message, void *c
         const uint64_t index = arrived.request_id - 100;
         if (index < NUM_SAMPLES) {
             const struct sluice_draw_key *a = &asked[index], *b = &got.samples[i].key;
-            const bool is_same =
-                a->sample_id == b->sample_id && a->seed == b->seed && a->epoch == b->epoch;
-            CU_ASSERT_EQUAL(sluice_wire_sample_reply_is_whole(&arrived, a), is_same);
+            const bool is_same = a->sample_id == b->sample_id && a->seed == b->seed &&
+                                 a->epoch == b->epoch && listed[index] == got.samples[i].listed_id;
+            CU_ASSERT_EQUAL(sluice_wire_sample_reply_is_whole(&arrived, a, listed[index]), is_same);
             *refused += !is_same;
         }
         sluice_message_clear(&answer);
@@ -327,6 +339,7 @@ static void no_flipped_bit_of_a_hello_turns_the_check_off(void)
                                       .peer = (char[]){"server"},
                                       .num_samples = 1000,
                                       .prep_workers = 2,
+                                      .has_jpeg_crop_restart = true,
                                       .forms = 0x1F,
                                       .has_hashes = true},
                              got;

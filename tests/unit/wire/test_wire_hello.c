@@ -21,6 +21,9 @@ static struct sluice_wire_hello random_hello(bool is_request)
         hello.prep_workers = random_u32();
         hello.prep_cores = random_u32() / 7.0;
         hello.has_jpeg_index = random_bool();
+        hello.has_jpeg_crop_restart = random_bool();
+        hello.has_listed_id = random_bool();
+        hello.has_hashes = random_bool();
         hello.max_in_flight = random_u32();
         hello.max_image_pixels = random_u64();
         hello.max_file_bytes = random_u64();
@@ -40,6 +43,9 @@ static void assert_equal(const struct sluice_wire_hello *a, const struct sluice_
     CU_ASSERT_EQUAL(a->prep_workers, b->prep_workers);
     CU_ASSERT_EQUAL(a->prep_cores, b->prep_cores);
     CU_ASSERT_EQUAL(a->has_jpeg_index, b->has_jpeg_index);
+    CU_ASSERT_EQUAL(a->has_jpeg_crop_restart, b->has_jpeg_crop_restart);
+    CU_ASSERT_EQUAL(a->has_listed_id, b->has_listed_id);
+    CU_ASSERT_EQUAL(a->has_hashes, b->has_hashes);
     CU_ASSERT_EQUAL(a->max_in_flight, b->max_in_flight);
     CU_ASSERT_EQUAL(a->max_image_pixels, b->max_image_pixels);
     CU_ASSERT_EQUAL(a->max_file_bytes, b->max_file_bytes);
@@ -67,10 +73,38 @@ static void what_is_put_is_what_is_got(void)
     }
 }
 
+/* As forms, which a client that does not know it passes over, and before the hash. */
+static void abilities_are_more_forms(void)
+{
+    struct sluice_wire_hello hello = random_hello(false);
+    hello.has_hashes = true;
+    hello.forms = 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_JPEG_CROP;
+    hello.has_jpeg_crop_restart = hello.has_listed_id = true;
+    struct sluice_message message = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_wire_put_hello_reply(&hello, &message, NULL), SLUICE_OK);
+    uint8_t *flat = message_flatten(&message);
+    Sluice__V1__HelloReply *wire = sluice__v1__hello_reply__unpack(NULL, message.len, flat);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(wire);
+    CU_ASSERT_EQUAL_FATAL(wire->n_forms, 4);
+    CU_ASSERT_EQUAL((int)wire->forms[2], SLUICE_NUM_FORMS);
+    CU_ASSERT_EQUAL((int)wire->forms[3], SLUICE_NUM_FORMS + 1);
+    CU_ASSERT(message.len > 9 && flat[message.len - 9] == (14 << 3 | 1)); /* the hash is last */
+    struct sluice_wire_hello got = {0};
+    CU_ASSERT_EQUAL(sluice_wire_get_hello_reply(&message, &got, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(got.forms, hello.forms);
+    CU_ASSERT(got.has_jpeg_crop_restart && got.has_listed_id);
+    sluice__v1__hello_reply__free_unpacked(wire, NULL);
+    free(flat);
+    sluice_message_clear(&message);
+    sluice_wire_hello_clear(&got);
+    sluice_wire_hello_clear(&hello);
+}
+
 static void protobuf_c_reads_what_is_put(void)
 {
     struct sluice_wire_hello hello = random_hello(false);
     hello.forms = 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_U8;
+    hello.has_jpeg_crop_restart = hello.has_listed_id = false;
     struct sluice_message message = {0};
     CU_ASSERT_EQUAL_FATAL(sluice_wire_put_hello_reply(&hello, &message, NULL), SLUICE_OK);
     uint8_t *flat = message_flatten(&message);
@@ -183,6 +217,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(what_is_put_is_what_is_got),
+        SLUICE_TEST(abilities_are_more_forms),
         SLUICE_TEST(protobuf_c_reads_what_is_put),
         SLUICE_TEST(an_empty_message_is_all_defaults),
         SLUICE_TEST(fields_of_later_versions_are_passed_over),

@@ -6,6 +6,7 @@
 #include "wire_random.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,6 +84,26 @@ static void stats_come_back_as_they_were_put(void)
         stats.jpeg_index.stale = random_u64();
         stats.jpeg_index.missing = random_u64();
         stats.jpeg_index.again = random_u64();
+        struct sluice_wire_client clients[3];
+        memset(clients, 0, sizeof(clients));
+        stats.clients = clients;
+        stats.num_clients = (size_t)i % 4;
+        for (size_t k = 0; k < stats.num_clients; k++) {
+            snprintf(clients[k].name, sizeof(clients[k].name), "client %u", random_u32());
+            snprintf(clients[k].address, sizeof(clients[k].address), "10.0.0.%zu", k);
+            snprintf(clients[k].token, sizeof(clients[k].token), "%s", k ? "team" : "");
+            clients[k].samples = random_u64();
+            clients[k].payload_bytes = random_u64();
+            clients[k].errors = random_u64();
+            clients[k].streams = random_u32();
+        }
+        snprintf(stats.server, sizeof(stats.server), "server %u", random_u32());
+        stats.is_not_serving = random_bool();
+        stats.hanging_workers = random_u32();
+        stats.refused_connections = random_u64();
+        stats.refused_calls = random_u64();
+        stats.memory_limit = random_u64();
+        stats.memory_used = random_u64();
         struct sluice_message message = {0};
         CU_ASSERT_EQUAL(sluice_wire_put_stats_reply(&stats, &message, NULL), SLUICE_OK);
         message_recut(&message);
@@ -106,6 +127,17 @@ static void stats_come_back_as_they_were_put(void)
         CU_ASSERT_EQUAL(got.prep_workers, stats.prep_workers);
         CU_ASSERT_EQUAL(got.prep_cores, stats.prep_cores);
         CU_ASSERT_EQUAL(got.streams, stats.streams);
+        CU_ASSERT_STRING_EQUAL(got.server, stats.server);
+        CU_ASSERT_EQUAL(got.is_not_serving, stats.is_not_serving);
+        CU_ASSERT_EQUAL(got.hanging_workers, stats.hanging_workers);
+        CU_ASSERT_EQUAL(got.refused_connections, stats.refused_connections);
+        CU_ASSERT_EQUAL(got.refused_calls, stats.refused_calls);
+        CU_ASSERT_EQUAL(got.memory_limit, stats.memory_limit);
+        CU_ASSERT_EQUAL(got.memory_used, stats.memory_used);
+        CU_ASSERT_EQUAL_FATAL(got.num_clients, stats.num_clients);
+        CU_ASSERT(memcmp(got.clients, clients, got.num_clients * sizeof(clients[0])) == 0);
+        sluice_wire_stats_clear(&got);
+        sluice_wire_stats_clear(&got);
         sluice_message_clear(&message);
     }
 }
@@ -144,7 +176,38 @@ static void stats_of_a_later_version_lose_only_what_is_unknown(void)
     CU_ASSERT_EQUAL(got.choices[0][SLUICE_FORM_RAW].samples, 0);
     CU_ASSERT_EQUAL(got.errors[SLUICE_E_IO], 9);
     CU_ASSERT_EQUAL(got.errors[SLUICE_E_INTERNAL], 0);
+    CU_ASSERT_STRING_EQUAL(got.server, "");
+    CU_ASSERT_EQUAL(got.num_clients, 0);
+    sluice_wire_stats_clear(&got);
     sluice_message_clear(&message);
+}
+
+static void a_list_of_clients_has_a_bound(void)
+{
+    enum { MANY = SLUICE_WIRE_MAX_CLIENTS + 50 };
+    char longer[300];
+    memset(longer, 'x', sizeof(longer) - 1);
+    longer[sizeof(longer) - 1] = '\0';
+    Sluice__V1__ClientStats rows[MANY], *pointers[MANY];
+    for (size_t i = 0; i < MANY; i++) {
+        sluice__v1__client_stats__init(&rows[i]);
+        rows[i].name = longer;
+        pointers[i] = &rows[i];
+    }
+    Sluice__V1__StatsReply wire = SLUICE__V1__STATS_REPLY__INIT;
+    wire.clients = pointers;
+    wire.n_clients = MANY;
+    uint8_t *packed = malloc(sluice__v1__stats_reply__get_packed_size(&wire));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(packed);
+    struct sluice_message message =
+        message_cut(packed, sluice__v1__stats_reply__pack(&wire, packed));
+    struct sluice_wire_stats got;
+    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_stats_reply(&message, &got, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(got.num_clients, SLUICE_WIRE_MAX_CLIENTS);
+    CU_ASSERT_EQUAL(strlen(got.clients[0].name), SLUICE_WIRE_CLIENT_NAME - 1);
+    sluice_wire_stats_clear(&got);
+    sluice_message_clear(&message);
+    free(packed);
 }
 
 static void rejects_stats_that_are_no_numbers(void)
@@ -206,6 +269,7 @@ int main(void)
         SLUICE_TEST(probe_payloads_travel_by_reference),
         SLUICE_TEST(stats_come_back_as_they_were_put),
         SLUICE_TEST(stats_of_a_later_version_lose_only_what_is_unknown),
+        SLUICE_TEST(a_list_of_clients_has_a_bound),
         SLUICE_TEST(rejects_stats_that_are_no_numbers),
         SLUICE_TEST(a_stats_request_is_empty),
         SLUICE_TEST(health_speaks_with_protobuf_c),

@@ -1,5 +1,6 @@
 #include "compute_client/load/batch.h"
 
+#include "base/hash.h"
 #include "support/test.h"
 
 #include <string.h>

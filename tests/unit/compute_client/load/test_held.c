@@ -71,6 +71,8 @@ static void a_released_header_serves_again(void)
     sluice_held_release(NULL);
     sluice_held_home_close(home);
     sluice_held_home_close(NULL);
+    sluice_held_home_unref(home);
+    sluice_held_home_unref(NULL);
 }
 
 static void the_owner_gets_the_pixels_back_and_may_not_want_them(void)
@@ -90,6 +92,7 @@ static void the_owner_gets_the_pixels_back_and_may_not_want_them(void)
     CU_ASSERT_EQUAL(owner.num_freed, 1);
     free(wanted);
     sluice_held_home_close(home);
+    sluice_held_home_unref(home);
 }
 
 static void after_close_a_release_frees_the_pixels(void)
@@ -100,6 +103,7 @@ static void after_close_a_release_frees_the_pixels(void)
     a->pixels = malloc(BYTES);
     b->pixels = malloc(BYTES);
     sluice_held_home_close(home);
+    sluice_held_home_unref(home);
     sluice_held_release(a);
     CU_ASSERT_EQUAL(owner.num_freed, 1);
     CU_ASSERT_EQUAL(b->labels[BATCH - 1], -1); /* it is still there */

@@ -3,14 +3,18 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "compute_client/load/batch_memory.h"
+#include "compute_client/fetch/fetcher.h"
 #include "compute_client/load/digest.h"
-#include "compute_client/load/fetcher.h"
+#include "compute_client/load/local_source.h"
+#include "compute_client/load/tuning.h"
 #include "fake_server.h"
+#include "image/codec.h"
 #include "support/capture.h"
 #include "support/test.h"
+#include "trace/tracer.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -290,6 +294,51 @@ static void whoever_looks_on_sees_the_same_sums_as_the_epoch(void)
     net_close(&net);
 }
 
+/* Lines of the file with the word. */
+static unsigned count_lines(const char *path, const char *word)
+{
+    static char line[16384];
+    unsigned count = 0;
+    FILE *file = fopen(path, "r");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+    while (fgets(line, sizeof(line), file))
+        count += strstr(line, word) != NULL;
+    fclose(file);
+    return count;
+}
+
+static void a_sample_that_is_traced_has_a_line_once_it_is_delivered(void)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/trace", sluice_test_dir());
+    const struct sluice_tracer_options tracer_options = {
+        .path = path, .service = "test", .sample = 1};
+    struct sluice_tracer *tracer = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_tracer_open(&tracer_options, &tracer, NULL), SLUICE_OK);
+    struct reference reference;
+    const struct drawn drawn = draw(1, 3);
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){.again_every = 11},
+             (struct sluice_prefetcher_options){.tracer = tracer});
+    start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+    check_batches(net.prefetcher, &reference, 0);
+    (void)sluice_prefetcher_finish(net.prefetcher);
+    CU_ASSERT_EQUAL(count_lines(path, "\"sample\""), NUM_SAMPLES);
+    CU_ASSERT_EQUAL(count_lines(path, "{\"stringValue\":\"u8@3\"}"), NUM_SAMPLES);
+    CU_ASSERT_EQUAL(count_lines(path, "\"status\""), 0);
+
+    /* Of an epoch that is broken off, those of the batches that came. */
+    start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+    struct sluice_held *batch = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(net.prefetcher, -1, &batch, NULL), SLUICE_OK);
+    sluice_held_release(batch);
+    (void)sluice_prefetcher_finish(net.prefetcher);
+    net_close(&net);
+    CU_ASSERT_EQUAL(count_lines(path, "\"sample\""), NUM_SAMPLES + BATCH);
+    sluice_tracer_close(tracer);
+}
+
 static void lost_streams_and_reversed_repeated_answers_change_nothing(void)
 {
     struct reference reference;
@@ -456,9 +505,9 @@ static sluice_status held_request(struct sluice_source *source,
     return SLUICE_OK;
 }
 
-static void held_consumed(struct sluice_source *source, size_t payload_bytes)
+static void held_consumed(struct sluice_source *source, uint32_t origin, size_t payload_bytes)
 {
-    (void)source, (void)payload_bytes;
+    (void)source, (void)origin, (void)payload_bytes;
 }
 
 static uint64_t held_wire_bytes(struct sluice_source *source)
@@ -1040,7 +1089,7 @@ static void held_batches_stay_as_they_are_and_are_released_in_any_order(void)
             sluice_held_release(held[mine]);
             held[mine] = NULL;
         }
-        CU_ASSERT_EQUAL(blocks.num_made - blocks.num_freed, 3 + SLUICE_BATCH_MEMORY_SPARE);
+        CU_ASSERT_EQUAL(blocks.num_made - blocks.num_freed, 3 + TUNING_SPARE_BATCHES);
     }
     sluice_held_release(NULL);
     net_close(&net);
@@ -1351,11 +1400,57 @@ static void a_substitute_has_the_id_of_the_row_that_it_copies(void)
     net_close(&net);
 }
 
+/* --- what is asked for, for a GPU --- */
+
+/* On the server's thread. */
+struct asked {
+    _Atomic unsigned num_crops, num_others, num_wrong;
+};
+
+static enum fake_action count_asked(void *ctx, const struct sluice_wire_sample_request *request,
+                                    struct sluice_wire_sample_reply *reply)
+{
+    (void)reply;
+    struct asked *asked = ctx;
+    const bool is_for_gpu =
+        request->form == SLUICE_FORM_JPEG_CROP && request->key.sample_id % 2 == 0;
+    *(is_for_gpu ? &asked->num_crops : &asked->num_others) += 1;
+    asked->num_wrong += request->jpeg_crop_restart != (is_for_gpu ? TUNING_GPU_RESTART : 0);
+    return FAKE_SEND;
+}
+
+static void crops_for_a_gpu_are_asked_for_with_restart_markers_and_nothing_else_is(void)
+{
+    struct asked asked = {0};
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){.meddle = count_asked, .meddle_ctx = &asked},
+             (struct sluice_prefetcher_options){0});
+    static const unsigned splits[] = {0, 3};
+    struct drawn drawn = draw_by_turns(0, splits, 2);
+    unsigned num_for_gpu = 0;
+    for (size_t i = 0; i < NUM_SAMPLES; i += 2) { /* by position, which is the id */
+        drawn.choices[i].form = i % 4 ? SLUICE_FORM_RAW : SLUICE_FORM_JPEG_CROP;
+        drawn.choices[i].on_gpu = true;
+        num_for_gpu += i % 4 == 0;
+    }
+    drawn.choices[1] = (struct sluice_choice){.form = SLUICE_FORM_JPEG_CROP};
+    struct reference reference;
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+    start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+    check_batches(net.prefetcher, &reference, 0);
+    (void)sluice_prefetcher_finish(net.prefetcher);
+    net_close(&net);
+    CU_ASSERT_EQUAL(asked.num_crops, num_for_gpu);
+    CU_ASSERT_EQUAL(asked.num_others, NUM_SAMPLES - num_for_gpu);
+    CU_ASSERT_EQUAL(asked.num_wrong, 0);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(every_choice_delivers_the_same_bytes_in_the_samplers_order),
         SLUICE_TEST(whoever_looks_on_sees_the_same_sums_as_the_epoch),
+        SLUICE_TEST(a_sample_that_is_traced_has_a_line_once_it_is_delivered),
         SLUICE_TEST(lost_streams_and_reversed_repeated_answers_change_nothing),
         SLUICE_TEST(a_broken_off_epoch_goes_on_at_its_batch),
         SLUICE_TEST(a_bad_sample_is_counted_named_and_the_same_in_every_mode),
@@ -1382,6 +1477,7 @@ int main(void)
         SLUICE_TEST(an_abandoned_epoch_leaves_the_next_one_right),
         SLUICE_TEST(a_source_that_gave_up_is_forgotten_after_abandon),
         SLUICE_TEST(a_substitute_has_the_id_of_the_row_that_it_copies),
+        SLUICE_TEST(crops_for_a_gpu_are_asked_for_with_restart_markers_and_nothing_else_is),
     };
     sluice_log_set_level(SLUICE_LOG_ERROR);
     fake_dataset_make(&good, NUM_SAMPLES, SIZE_MAX);

@@ -34,6 +34,7 @@ static struct sluice_capacity_estimator create(const struct sluice_rates *rates,
  * waited for so long at each station. */
 struct waits {
     uint64_t queue_ns, off_cpu_ns, link_ns, worker_ns;
+    bool on_gpu;
 };
 
 static void fill(struct sluice_row_seen *rows, uint64_t start_ns, struct waits waits)
@@ -44,7 +45,7 @@ static void fill(struct sluice_row_seen *rows, uint64_t start_ns, struct waits w
         const uint64_t arrived = requested + storage + 1 * MS + waits.link_ns;
         rows[i] = (struct sluice_row_seen){
             .index = i,
-            .asked = {.split = 0, .form = SLUICE_FORM_JPEG_CROP},
+            .asked = {.split = 0, .form = SLUICE_FORM_JPEG_CROP, .on_gpu = waits.on_gpu},
             .got = {.split = 0, .form = SLUICE_FORM_JPEG_CROP},
             .payload_bytes = 100000,
             .requested_ns = requested,
@@ -342,6 +343,27 @@ static void the_trainers_rate_is_its_samples_over_its_time(void)
     CU_ASSERT_EQUAL(sluice_capacity_estimator_rates(&estimator).link_bytes_per_s, 100e6);
 }
 
+/* Of a second, half was training and decoding both, and a fifth of all was decoding: a fifth of the
+ * trainer's time was not its own. */
+static void decoding_beside_the_trainer_is_not_its_own_time(void)
+{
+    static const struct {
+        double decode_s, per_s;
+    } cases[] = {{0, 1000}, {0.2, 1250}, {0.5, 2000}, {7, 10000}};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_capacity_estimator estimator = create(&believed, &most);
+        const struct sluice_trainer_seen seen = {.samples = 500,
+                                                 .busy_ns = 500 * MS,
+                                                 .waited_ns = 500 * MS,
+                                                 .decode_s = cases[i].decode_s};
+        const struct sluice_interval interval =
+            sluice_capacity_estimator_see(&estimator, NULL, 0, &seen, NULL);
+        CU_ASSERT_DOUBLE_EQUAL(interval.used_per_s[SLUICE_GPU], cases[i].per_s, 1e-6);
+        sluice_capacity_estimator_learn_trainer(&estimator, &seen, 1);
+        CU_ASSERT_DOUBLE_EQUAL(estimator.per_s[SLUICE_GPU], cases[i].per_s, 1e-6);
+    }
+}
+
 static double trainer_rate(const struct sluice_capacity_estimator *estimator)
 {
     return sluice_capacity_estimator_rates(estimator).gpu_samples_per_s;
@@ -476,8 +498,12 @@ static void transport_counts_as_done_by_the_cores(void)
         .storage_s_per_byte = 1e-9,
         .compute_s_per_sample = 0.4e-3,
         .compute_s_per_byte = 2e-9,
+        .batch_s_per_sample = 0.1e-3,
+        .batch_s_per_byte = 1e-9,
     };
-    const struct sluice_interval interval = see(&estimator, (struct waits){0});
+    struct sluice_interval interval = see(&estimator, (struct waits){.on_gpu = true});
+    CU_ASSERT_DOUBLE_EQUAL(interval.used_per_s[SLUICE_COMPUTE_CPU], 0.5 * 1.8, 1e-9);
+    interval = see(&estimator, (struct waits){0});
     CU_ASSERT_DOUBLE_EQUAL(interval.used_per_s[SLUICE_STORAGE_CPU], 0.5 * 1.3, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(interval.used_per_s[SLUICE_COMPUTE_CPU], 0.5 * 1.6, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(interval.used_per_s[SLUICE_NETWORK], 50e6, 1);
@@ -500,6 +526,7 @@ int main(void)
         SLUICE_TEST(while_there_is_a_price_all_cores_that_are_heard_of_are_believed),
         SLUICE_TEST(more_use_than_believed_is_a_lower_bound_up_to_the_most),
         SLUICE_TEST(the_trainers_rate_is_its_samples_over_its_time),
+        SLUICE_TEST(decoding_beside_the_trainer_is_not_its_own_time),
         SLUICE_TEST(the_rest_of_an_epoch_counts_by_its_part),
         SLUICE_TEST(the_disk_does_what_was_read_over_what_it_was_busy),
         SLUICE_TEST(of_a_disk_that_others_have_too_a_part_is_left),

@@ -68,13 +68,13 @@ static double share_of_files(const struct outcome *outcome, size_t phase)
 }
 
 /* A plan that a test drives by hand. */
-static struct sluice_controller *make_plan(const struct sluice_rates *rates, uint32_t forms,
-                                           const struct sluice_plan_epoch *epoch,
-                                           struct sluice_plan_forecast *forecast)
+static struct sluice_controller *make_plan_of(const struct sluice_choices *choices,
+                                              const struct sluice_rates *rates, uint32_t forms,
+                                              const struct sluice_plan_epoch *epoch,
+                                              struct sluice_plan_forecast *forecast)
 {
-    const struct sluice_choices choices = sluice_choices_of(epoch->pipeline);
     const struct sluice_controller_options options = {
-        .model = sluice_choice_model_default(&choices),
+        .model = sluice_choice_model_default(choices),
         .transport = sim_transport(),
         .forms = forms,
         .rates = *rates,
@@ -87,6 +87,14 @@ static struct sluice_controller *make_plan(const struct sluice_rates *rates, uin
     CU_ASSERT_EQUAL_FATAL(sluice_controller_create(&options, &plan, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(sluice_controller_begin(plan, epoch, 0, forecast, NULL), SLUICE_OK);
     return plan;
+}
+
+static struct sluice_controller *make_plan(const struct sluice_rates *rates, uint32_t forms,
+                                           const struct sluice_plan_epoch *epoch,
+                                           struct sluice_plan_forecast *forecast)
+{
+    const struct sluice_choices choices = sluice_choices_of(epoch->pipeline);
+    return make_plan_of(&choices, rates, forms, epoch, forecast);
 }
 
 static void the_first_plan_says_what_it_takes_and_a_right_one_stays(void)
@@ -299,7 +307,7 @@ static void a_slow_trainer_leaves_the_plan_as_it_is(void)
             counts[k][sluice_controller_choose(plan, i, NULL, NULL)]++;
         sluice_controller_destroy(plan);
     }
-    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
+    for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
         CU_ASSERT_EQUAL(counts[0][c], counts[1][c]);
         CU_ASSERT_DOUBLE_EQUAL((double)counts[1][c], (double)counts[2][c], 0.05 * 4000);
     }
@@ -412,6 +420,155 @@ static void only_forms_that_are_offered_and_fit_the_pipeline_are_chosen(void)
     sluice_pipeline_destroy(other);
 }
 
+/* --- a GPU that decodes --- */
+
+/* Fills choice[]; how many of them are a GPU's. */
+static size_t choose_all(struct sluice_controller *plan, const struct sluice_plan_epoch *epoch,
+                         unsigned *choice)
+{
+    size_t on_gpu = 0;
+    for (size_t i = 0; i < epoch->num_items; i++) {
+        choice[i] = sluice_controller_choose(plan, i, NULL, NULL);
+        on_gpu += choice[i] >= SLUICE_TEST_CHOICES;
+    }
+    return on_gpu;
+}
+
+static void a_short_compute_cpu_leaves_decoding_to_a_gpu_that_has_the_time(void)
+{
+    enum { ITEMS = 2000 };
+    static unsigned choice[ITEMS], plain_choice[ITEMS];
+    const struct sluice_plan_epoch epoch = sim_epoch(ITEMS);
+    for (int k = 0; k < 4; k++) {
+        struct sluice_rates rates = RATES(20000, 0.7);
+        rates.compute_cores = 0.25;
+        /* Not known yet; steps that leave it time; steps that are the limit by far; and a server
+         * that does not cut. */
+        static const double trainer[] = {INFINITY, 100000, 200, INFINITY};
+        rates.gpu_samples_per_s = trainer[k];
+        struct sluice_plan_forecast forecast;
+        struct sluice_controller *plan =
+            make_plan_of(sluice_test_gpu_choices(), &rates, k == 3 ? 0 : FORMS, &epoch, &forecast);
+        const size_t on_gpu = choose_all(plan, &epoch, choice);
+        CU_ASSERT_EQUAL(forecast.on_gpu, on_gpu);
+        CU_ASSERT_EQUAL(forecast.slowest == SLUICE_GPU, k == 2);
+        if (k < 2)
+            CU_ASSERT_EQUAL(on_gpu, ITEMS);
+        if (k == 3) { /* whole files, cut here */
+            CU_ASSERT(on_gpu > 0);
+            for (size_t i = 0; i < ITEMS; i++)
+                CU_ASSERT(choice[i] != SLUICE_TEST_CUT_ON_GPU);
+        }
+        if (k == 2) { /* the plan is the one that there is without a place */
+            struct sluice_plan_forecast plain_forecast;
+            struct sluice_controller *plain = make_plan(&rates, FORMS, &epoch, &plain_forecast);
+            CU_ASSERT_EQUAL(plain_forecast.rest_s, forecast.rest_s);
+            CU_ASSERT_EQUAL(on_gpu, 0);
+            (void)choose_all(plain, &epoch, plain_choice);
+            CU_ASSERT_EQUAL(memcmp(choice, plain_choice, sizeof(choice)), 0);
+            sluice_controller_destroy(plain);
+        }
+        sluice_controller_destroy(plan);
+    }
+}
+
+/* Rows that cost what the model says, and a device that takes `slower` times as long to decode. */
+static void see_decoding(struct sluice_controller *plan, const struct sluice_plan_epoch *epoch,
+                         unsigned interval, double slower, struct sluice_plan_forecast *last)
+{
+    enum { ROWS = 200 };
+    static struct sluice_row_seen rows[ROWS];
+    const struct sluice_choice_model model = sluice_choice_model_default(sluice_test_gpu_choices());
+    struct sluice_trainer_seen trainer = {0};
+    for (size_t i = 0; i < ROWS; i++) {
+        const size_t index = interval * ROWS + i;
+        const unsigned choice = sluice_controller_choose(plan, index, NULL, NULL);
+        const struct sluice_sampler_item *item = &epoch->items[index];
+        const struct sluice_draw_key key = {.seed = epoch->seed,
+                                            .epoch = item->draw_epoch,
+                                            .sample_id = epoch->ids[item->position]};
+        const struct sluice_sample_facts facts =
+            sluice_sample_facts_of(epoch->pipeline, &epoch->manifest->entries[key.sample_id], &key);
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+        sluice_choice_model_costs(&model, &facts, cost);
+        const uint64_t at_ns = (interval + 1) * (uint64_t)250000000 - (ROWS - i) * 1000;
+        rows[i] = (struct sluice_row_seen){
+            .index = index,
+            .asked = model.choices.at[choice],
+            .got = model.choices.at[choice],
+            .payload_bytes = (size_t)cost[choice][SLUICE_NETWORK],
+            .read_bytes = facts.file_bytes,
+            .requested_ns = at_ns - 500,
+            .arrived_ns = at_ns,
+            .started_ns = at_ns,
+            .done_ns = at_ns,
+            .storage_cpu_ns = (uint64_t)(1e9 * cost[choice][SLUICE_STORAGE_CPU]) + 20000,
+            .compute_cpu_ns = (uint64_t)(1e9 * cost[choice][SLUICE_COMPUTE_CPU]),
+        };
+        trainer.decoded += choice >= SLUICE_TEST_CHOICES;
+        trainer.decode_s += slower * cost[choice][SLUICE_GPU];
+    }
+    (void)sluice_controller_update(plan, (interval + 1) * (uint64_t)250000000,
+                                   (interval + 1) * ROWS, rows, ROWS, &trainer, last);
+}
+
+static void a_gpu_that_decodes_ten_times_slower_gets_less_to_decode(void)
+{
+    enum { INTERVALS = 8 };
+    const struct sluice_plan_epoch epoch = sim_epoch(4000);
+    struct sluice_rates rates = RATES(20000, 4);
+    rates.compute_cores = 8;
+    rates.gpu_samples_per_s = 25000; /* a step takes 40 us */
+    for (int k = 0; k < 2; k++) {
+        struct sluice_plan_forecast first, last = {0};
+        struct sluice_controller *plan =
+            make_plan_of(sluice_test_gpu_choices(), &rates, FORMS, &epoch, &first);
+        CU_ASSERT(first.on_gpu > 0.5 * (double)epoch.num_items);
+        for (unsigned i = 0; i < INTERVALS; i++)
+            see_decoding(plan, &epoch, i, k ? 10 : 1, &last);
+        const double factor =
+            sluice_controller_correction(plan, SLUICE_TEST_CUT_ON_GPU, SLUICE_GPU);
+        if (k == 0) {
+            CU_ASSERT_DOUBLE_EQUAL(factor, 1, 0.05);
+            CU_ASSERT_EQUAL(sluice_controller_solves(plan), 2); /* without the GPU, and with it */
+        } else {
+            CU_ASSERT_DOUBLE_EQUAL(factor, 10, 1.5);
+            CU_ASSERT(last.on_gpu > 0);
+            uint64_t looked_at = 0;
+            for (int f = 0; f < SLUICE_NUM_FORMS; f++)
+                looked_at += last.forms[f];
+            CU_ASSERT((double)last.on_gpu / (double)looked_at <
+                      0.6 * (double)first.on_gpu / (double)epoch.num_items);
+            CU_ASSERT(last.bound_s <= last.rest_s);
+        }
+        sluice_controller_destroy(plan);
+    }
+}
+
+/* It is in the choices where the GPU decodes, too. */
+static void the_trainers_rate_counts_where_its_device_decodes(void)
+{
+    struct sluice_rates rates = RATES(20000, 1);
+    rates.compute_cores = 0.5;
+    const struct sluice_plan_epoch epoch = sim_epoch(2000);
+    struct sluice_plan_forecast forecast;
+    struct sluice_controller *plan =
+        make_plan_of(sluice_test_gpu_choices(), &rates, FORMS, &epoch, &forecast);
+    CU_ASSERT(forecast.on_gpu == epoch.num_items);
+    /* Quick steps hide behind the rest and are no reason to plan anew. */
+    struct sluice_trainer_seen trainer = {.samples = 100, .busy_ns = 100};
+    CU_ASSERT_FALSE(sluice_controller_update(plan, 250000000, 10, NULL, 0, &trainer, &forecast));
+    trainer.busy_ns = 1000000000;
+    bool is_planned = false;
+    for (unsigned i = 2; i < 30 && !is_planned; i++)
+        is_planned = sluice_controller_update(plan, i * (uint64_t)250000000, 10 * i, NULL, 0,
+                                              &trainer, &forecast);
+    CU_ASSERT(is_planned);
+    CU_ASSERT_PTR_NOT_NULL(strstr(forecast.reason, "trainer"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(forecast.reason, "samples/s"));
+    sluice_controller_destroy(plan);
+}
+
 static void a_rate_that_is_no_rate_is_refused(void)
 {
     for (int k = 0; k < 4; k++) {
@@ -452,6 +609,9 @@ int main(void)
         SLUICE_TEST(a_price_of_storage_cpu_keeps_work_away_from_it),
         SLUICE_TEST(the_end_of_a_price_is_told),
         SLUICE_TEST(only_forms_that_are_offered_and_fit_the_pipeline_are_chosen),
+        SLUICE_TEST(a_short_compute_cpu_leaves_decoding_to_a_gpu_that_has_the_time),
+        SLUICE_TEST(a_gpu_that_decodes_ten_times_slower_gets_less_to_decode),
+        SLUICE_TEST(the_trainers_rate_counts_where_its_device_decodes),
         SLUICE_TEST(a_rate_that_is_no_rate_is_refused),
     };
     return sluice_test_run("controller", tests, SLUICE_TEST_COUNT(tests));

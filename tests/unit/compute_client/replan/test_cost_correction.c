@@ -42,7 +42,7 @@ static void nothing_seen_is_the_model_and_the_transport(void)
         sluice_cost_correction_init(&model, &transport, tuning);
     double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_cost_correction_costs(&costs, &facts, cost);
-    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
+    for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
         const double bytes = plain[c][SLUICE_NETWORK];
         CU_ASSERT_EQUAL(cost[c][SLUICE_NETWORK], bytes);
         CU_ASSERT_DOUBLE_EQUAL(cost[c][SLUICE_STORAGE_CPU],
@@ -114,7 +114,7 @@ static void what_is_no_work_teaches_nothing(void)
     struct sluice_cost_correction costs =
         sluice_cost_correction_init(&model, &no_transport, tuning);
     learn(&costs, 0, 5000, 40, 1, 1);
-    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++)
+    for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++)
         CU_ASSERT_EQUAL(costs.factor[c][STORAGE], 1);
 }
 
@@ -188,6 +188,46 @@ static void what_is_read_follows_what_was(void)
     CU_ASSERT_EQUAL(costs.read_factor, 1);
 }
 
+/* What is told of many samples at once is one factor for all that the GPU decodes. */
+static void the_gpu_has_one_factor_from_what_it_decoded(void)
+{
+    const struct sluice_choice_model with_gpu =
+        sluice_choice_model_default(sluice_test_gpu_choices());
+    struct sluice_cost_correction costs =
+        sluice_cost_correction_init(&with_gpu, &no_transport, tuning);
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+    sluice_choice_model_costs(&with_gpu, &facts, cost);
+    const double decode_s = cost[SLUICE_TEST_CUT_ON_GPU][SLUICE_GPU];
+    /* Before a row says what was to be decoded, seconds say nothing. */
+    sluice_cost_correction_learn_decoded(&costs, 1000, 1);
+    sluice_cost_correction_settle(&costs);
+    CU_ASSERT_EQUAL(costs.factor[SLUICE_TEST_CUT_ON_GPU][SLUICE_GPU], 1);
+    for (int i = 0; i < 20; i++) {
+        for (int k = 0; k < 100; k++) {
+            sluice_cost_correction_learn(&costs, SLUICE_TEST_CUT_ON_GPU, &facts,
+                                         cost[SLUICE_TEST_CUT_ON_GPU], 110000);
+            /* A row that CPUs decode is none of it. */
+            sluice_cost_correction_learn(&costs, CROP, &facts, cost[CROP], 110000);
+        }
+        sluice_cost_correction_learn_decoded(&costs, 100, 100 * 10 * decode_s);
+        sluice_cost_correction_settle(&costs);
+    }
+    CU_ASSERT_DOUBLE_EQUAL(costs.factor[SLUICE_TEST_CUT_ON_GPU][SLUICE_GPU], 10, 0.3);
+    CU_ASSERT_EQUAL(costs.factor[SLUICE_TEST_RAW_ON_GPU][SLUICE_GPU],
+                    costs.factor[SLUICE_TEST_CUT_ON_GPU][SLUICE_GPU]);
+    CU_ASSERT_DOUBLE_EQUAL(costs.factor[SLUICE_TEST_CUT_ON_GPU][SLUICE_COMPUTE_CPU], 1, 0.01);
+    double corrected[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+    sluice_cost_correction_costs(&costs, &facts, corrected);
+    CU_ASSERT_DOUBLE_EQUAL(corrected[SLUICE_TEST_RAW_ON_GPU][SLUICE_GPU], 10 * decode_s,
+                           0.3 * decode_s);
+    CU_ASSERT_EQUAL(corrected[CROP][SLUICE_GPU], 0);
+    for (int i = 0; i < 200; i++) { /* and goes back, from whatever was said of it */
+        sluice_cost_correction_learn_decoded(&costs, 100, i ? 100 * decode_s : INFINITY);
+        sluice_cost_correction_settle(&costs);
+    }
+    CU_ASSERT_DOUBLE_EQUAL(costs.factor[SLUICE_TEST_CUT_ON_GPU][SLUICE_GPU], 1, 0.05);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -198,6 +238,7 @@ int main(void)
         SLUICE_TEST(what_is_no_work_teaches_nothing),
         SLUICE_TEST(reading_is_not_counted_twice),
         SLUICE_TEST(what_is_read_follows_what_was),
+        SLUICE_TEST(the_gpu_has_one_factor_from_what_it_decoded),
         SLUICE_TEST(neither_one_outlier_nor_many_carry_a_factor_away),
     };
     struct sluice_pipeline *pipeline = NULL;

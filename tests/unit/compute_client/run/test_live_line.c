@@ -12,9 +12,9 @@
 
 /* A trainer that takes a batch of n every step_s, with a look each 0.1 s; returns the view after
  * `seconds` of it. */
-static struct sluice_live_view run_for(struct sluice_live_meter *meter, struct sluice_live *live,
-                                       uint64_t *now, double seconds, double step_s, uint64_t n,
-                                       uint64_t total)
+static struct sluice_live_view run_for(struct sluice_live_meter *meter,
+                                       struct sluice_counters *live, uint64_t *now, double seconds,
+                                       double step_s, uint64_t n, uint64_t total)
 {
     const uint64_t begin = *now;
     uint64_t steps = 0;
@@ -26,8 +26,8 @@ static struct sluice_live_view run_for(struct sluice_live_meter *meter, struct s
             live->samples += n;
             live->wire_bytes += n * 1000;
             live->choices[0][SLUICE_FORM_RAW] += n;
-            live->stall_ns[SLUICE_NETWORK] += (uint64_t)(step_s * 0.8e9);
-            live->stall_ns[SLUICE_GPU] += (uint64_t)(step_s * 0.2e9);
+            live->wait_ns[SLUICE_NETWORK] += (uint64_t)(step_s * 0.8e9);
+            live->wait_ns[SLUICE_GPU] += (uint64_t)(step_s * 0.2e9);
         }
         sluice_live_meter_see(meter, live, *now);
     }
@@ -36,7 +36,7 @@ static struct sluice_live_view run_for(struct sluice_live_meter *meter, struct s
 
 static void rates_are_of_the_last_seconds(void)
 {
-    struct sluice_live live = {.loss = NAN};
+    struct sluice_counters live = {0};
     struct sluice_live_meter meter;
     uint64_t now = SECOND;
     sluice_live_meter_start(&meter, &live, now);
@@ -57,7 +57,7 @@ static void rates_are_of_the_last_seconds(void)
 
 static void batches_that_come_seldom_make_no_ripple(void)
 {
-    struct sluice_live live = {.loss = NAN};
+    struct sluice_counters live = {0};
     struct sluice_live_meter meter;
     uint64_t now = SECOND;
     sluice_live_meter_start(&meter, &live, now);
@@ -78,27 +78,28 @@ static void batches_that_come_seldom_make_no_ripple(void)
 
 static void a_stall_shows_while_it_lasts(void)
 {
-    struct sluice_live live = {.loss = NAN};
+    struct sluice_counters live = {0};
     struct sluice_live_meter meter;
     uint64_t now = SECOND;
     sluice_live_meter_start(&meter, &live, now);
     (void)run_for(&meter, &live, &now, 20, 0.5, 100, 100000);
-    live.waits_since_ns = now;
     now += 20 * SECOND;
+    live.waits_s = 20;
     sluice_live_meter_see(&meter, &live, now);
     struct sluice_live_view view = sluice_live_view_of(&meter, &live, 0, 100000, 0, true, now);
     CU_ASSERT(view.samples_per_s < 20);
     CU_ASSERT_DOUBLE_EQUAL(view.waits_s, 20, 1e-6);
     CU_ASSERT_EQUAL(view.lost_s, 0);
-    live.lost_since_ns = now - 3 * SECOND;
+    live.lost_s = 3;
     view = sluice_live_view_of(&meter, &live, 0, 100000, 0, true, now);
     CU_ASSERT_DOUBLE_EQUAL(view.lost_s, 3, 1e-6);
 }
 
 static void what_was_before_counts_as_done_and_what_comes_after_as_left(void)
 {
-    struct sluice_live live = {.loss = NAN, .samples = 777, .wire_bytes = 99999999};
+    struct sluice_counters live = {.samples = 777, .wire_bytes = 99999999};
     live.choices[3][SLUICE_FORM_U8] = 777;
+    live.on_gpu[SLUICE_FORM_RAW] = 55;
     struct sluice_live_meter meter;
     uint64_t now = SECOND;
     sluice_live_meter_start(&meter, &live, now);
@@ -107,6 +108,9 @@ static void what_was_before_counts_as_done_and_what_comes_after_as_left(void)
     CU_ASSERT_EQUAL(view.done, 700);
     CU_ASSERT_DOUBLE_EQUAL(view.left_s, (300 + 400) / 20.0, 1);
     CU_ASSERT_STRING_EQUAL(view.choices, "raw 100%");
+    live.on_gpu[SLUICE_FORM_RAW] += 150;
+    view = sluice_live_view_of(&meter, &live, 500, 1000, 400, true, now);
+    CU_ASSERT_STRING_EQUAL(view.choices, "raw 100% +gpu 75%");
     /* Another part: counted from 0, and the rate goes on. */
     sluice_live_meter_go_on(&meter, &live);
     view = sluice_live_view_of(&meter, &live, 0, 1000, 0, false, now);

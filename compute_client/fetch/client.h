@@ -1,0 +1,143 @@
+#ifndef SLUICE_COMPUTE_CLIENT_FETCH_CLIENT_H
+#define SLUICE_COMPUTE_CLIENT_FETCH_CLIENT_H
+
+#include "base/error.h"
+#include "compute_client/load/live.h"
+#include "datasets/manifest.h"
+#include "pipeline/pipeline.h"
+#include "rpc/rpc.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The connection to one storage server, and all calls to it but Fetch: Hello, ListSamples, Stats
+ * and Probe.
+ *
+ * If the server cannot be reached, a call is retried with exponential backoff (retry.h) for
+ * `retry_for_s` seconds.  The first failure is a warning at once, another reason for it another
+ * one, and a line says if it answers after all.  What keeps Hello from it is said in words of
+ * ours (sluice_rpc_why_unreachable()), the library's are debug lines.  If the server answers but
+ * does not fit (another protocol, pipeline or dataset), the call is made SLUICE_CLIENT_REFUSALS
+ * times in all, as a flipped bit of the request has the same answer; then it fails, and the error
+ * gives both sides' values.
+ *
+ * Threads: all functions from any thread. */
+
+/* So many refusals in a row are believed. */
+#define SLUICE_CLIENT_REFUSALS 3
+
+struct sluice_client;
+struct sluice_wire_stats;
+
+struct sluice_client_options {
+    const char *target;                      /* "host:port"; copied, like the other texts */
+    double retry_for_s;                      /* 0: never try again */
+    const struct sluice_rpc_client_tls *tls; /* files and names; NULL: not encrypted; copied */
+    const char *token_file;                  /* NULL: the variable SLUICE_TOKEN, or none */
+    const char *advice; /* what to do if it cannot be reached, for the first warning; NULL: none */
+    struct sluice_live *live; /* borrowed; or NULL: nobody looks on */
+};
+
+/* What the server says of itself. */
+struct sluice_server_info {
+    char name[64];
+    char dataset_id[33];
+    uint64_t num_samples;
+    double prep_cores;      /* cores that preprocessing may use; 0: unknown */
+    uint32_t max_in_flight; /* >= 1 */
+    uint64_t max_image_pixels, max_file_bytes;
+    uint32_t forms; /* bit (1 << enum sluice_form): the server can send this form */
+    /* The server has an index of its JPEGs, and decodes no more of an indexed JPEG than the ops
+     * need. */
+    bool has_jpeg_index;
+    bool has_hashes;            /* of lists, replies and samples: they are checked */
+    bool has_jpeg_crop_restart; /* JPEG crops have restart markers where they are asked for */
+    bool has_listed_id;         /* a sample may be asked for by its number in the server's list */
+};
+
+SLUICE_MUST_USE sluice_status sluice_client_create(const struct sluice_client_options *options,
+                                                   struct sluice_client **client,
+                                                   struct sluice_err *err);
+/* Destroy every stream on its channel first.  NULL is allowed. */
+void sluice_client_destroy(struct sluice_client *client);
+
+/* Ends every wait and every call with SLUICE_E_CLOSED, now and later.  A stream on its channel
+ * ends, too. */
+void sluice_client_stop(struct sluice_client *client);
+bool sluice_client_is_stopped(struct sluice_client *client);
+
+/* From here on messages of at most max_bytes are taken; a larger one ends its call before its bytes
+ * are read.  Until then they are at most 8 MiB: enough for every call but Fetch.  It connects anew,
+ * as gRPC fixes the bound with the channel, so no call may be under way. */
+SLUICE_MUST_USE sluice_status sluice_client_bound_messages(struct sluice_client *client,
+                                                           size_t max_bytes,
+                                                           struct sluice_err *err);
+
+struct sluice_rpc_channel *sluice_client_channel(struct sluice_client *client); /* borrowed */
+const char *sluice_client_target(const struct sluice_client *client);
+double sluice_client_retry_for_s(const struct sluice_client *client);
+
+/* The server is away since at_ns, by `cause`, which names it; or it is back.  What is worth a line
+ * is said in the log (outage.h), and sluice_live shows it.  A stopped client says nothing.
+ * is_replica: it is tried for ever. */
+void sluice_client_tell_lost(struct sluice_client *client, uint64_t at_ns, const char *cause,
+                             bool is_replica);
+void sluice_client_tell_back(struct sluice_client *client);
+
+/* Whether the failure is transient: the same call may succeed later. */
+bool sluice_client_is_passing(enum sluice_rpc_code code);
+
+/* Calls Hello, once.  dataset_id "" accepts any dataset.  `pipeline` is compared by fingerprint.
+ * *is_passing: the failure is transient. */
+SLUICE_MUST_USE sluice_status sluice_client_hello_once(struct sluice_client *client,
+                                                       const struct sluice_pipeline *pipeline,
+                                                       const char *dataset_id,
+                                                       struct sluice_server_info *info,
+                                                       bool *is_passing, struct sluice_err *err);
+
+/* SLUICE_E_INVALID if the server does not know a sample's number in its own list, and so cannot
+ * have a part of a dataset. */
+SLUICE_MUST_USE sluice_status sluice_client_check_listed_id(struct sluice_client *client,
+                                                            const struct sluice_server_info *info,
+                                                            struct sluice_err *err);
+
+/* The same as hello_once, with retries. */
+SLUICE_MUST_USE sluice_status sluice_client_hello(struct sluice_client *client,
+                                                  const struct sluice_pipeline *pipeline,
+                                                  const char *dataset_id,
+                                                  struct sluice_server_info *info,
+                                                  struct sluice_err *err);
+
+/* Lists the dataset of the server that Hello told of, with retries.  A list that breaks off goes on
+ * from the row that it has reached, and each row renews retry_for_s.  The rows must be numbered
+ * without a gap, as many as Hello said, and make the dataset id that it said: another id, or more
+ * rows, end the list at once, with both sides' values.  SLUICE_E_STALE: the server has another list
+ * since Hello. */
+SLUICE_MUST_USE sluice_status sluice_client_list(struct sluice_client *client,
+                                                 const struct sluice_server_info *server,
+                                                 struct sluice_manifest **manifest,
+                                                 struct sluice_err *err);
+
+struct sluice_client_probed {
+    double link_bytes_per_s;
+    double receive_s_per_byte; /* CPU time of the thread that received them */
+};
+
+/* Measures the link: the server sends more and more bytes, up to max_bytes at a time, until they
+ * take 60 ms.  On a link that breaks off again and again the rate is of what came; it fails if that
+ * was too little, after two seconds at most. */
+SLUICE_MUST_USE sluice_status sluice_client_probe(struct sluice_client *client, uint64_t max_bytes,
+                                                  struct sluice_client_probed *probed,
+                                                  struct sluice_err *err);
+
+/* The server's counters, once, whatever retry_for_s says; *stats is the caller's to clear. */
+SLUICE_MUST_USE sluice_status sluice_client_stats(struct sluice_client *client, unsigned timeout_ms,
+                                                  struct sluice_wire_stats *stats,
+                                                  struct sluice_err *err);
+
+/* CPU time of the server's process since its start; 0 if the server does not report it. */
+SLUICE_MUST_USE sluice_status sluice_client_server_cpu(struct sluice_client *client, double *cpu_s,
+                                                       struct sluice_err *err);
+
+#endif

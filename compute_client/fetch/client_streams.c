@@ -1,0 +1,463 @@
+#include "base/clock.h"
+#include "base/cond.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "compute_client/fetch/client.h"
+#include "compute_client/fetch/client_call.h"
+#include "rpc/rpc_client.h"
+#include "wire/wire.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROBE_TIMEOUT_MS 10000
+
+/* A list may take any time, as long as messages come: one of 64 kB does so from 9 kbit/s. */
+#define LIST_QUIET_NS 60000000000ull
+
+/* Sample ids have 32 bits on this side. */
+#define MAX_LIST_ROWS UINT32_MAX
+
+/* The calls of client.h that the server answers with a stream of messages: ListSamples, Probe. */
+
+struct gathering {
+    pthread_mutex_t lock;
+    pthread_cond_t is_done_cond;
+    bool is_done, is_broken;
+    uint64_t last_ns; /* a message came */
+    enum sluice_rpc_code code;
+    char text[200];
+
+    uint64_t quiet_ns; /* the longest wait for the next message; 0: any.  Constant */
+
+    /* On the completion thread only. */
+    void (*on_message)(struct gathering *gathering, struct sluice_message *message);
+    sluice_status status;
+    bool is_passing; /* a failure of on_message is worth another try */
+    struct sluice_err err;
+};
+
+static void gathering_message(void *ctx, struct sluice_message *message)
+{
+    struct gathering *gathering = ctx;
+    if (gathering->status == SLUICE_OK)
+        gathering->on_message(gathering, message);
+    pthread_mutex_lock(&gathering->lock);
+    gathering->last_ns = sluice_clock_ns();
+    if (gathering->status != SLUICE_OK) {
+        gathering->is_broken = true;
+        pthread_cond_signal(&gathering->is_done_cond);
+    }
+    pthread_mutex_unlock(&gathering->lock);
+}
+
+static void gathering_done(void *ctx, enum sluice_rpc_code code, const char *text)
+{
+    struct gathering *gathering = ctx;
+    pthread_mutex_lock(&gathering->lock);
+    gathering->is_done = true;
+    gathering->code = code;
+    snprintf(gathering->text, sizeof(gathering->text), "%s", text ? text : "");
+    pthread_cond_signal(&gathering->is_done_cond);
+    pthread_mutex_unlock(&gathering->lock);
+}
+
+/* Waits for the call's end, or for a reason to cancel it.  False: nothing came for quiet_ns. */
+static bool wait_for_end(struct gathering *gathering)
+{
+    bool is_quiet = false;
+    pthread_mutex_lock(&gathering->lock);
+    gathering->last_ns = sluice_clock_ns();
+    while (!gathering->is_done && !gathering->is_broken && !is_quiet) {
+        const uint64_t until_ns =
+            gathering->quiet_ns ? gathering->last_ns + gathering->quiet_ns : UINT64_MAX;
+        if (!sluice_cond_wait_until(&gathering->is_done_cond, &gathering->lock, until_ns))
+            is_quiet = sluice_clock_ns() >= gathering->last_ns + gathering->quiet_ns;
+    }
+    pthread_mutex_unlock(&gathering->lock);
+    return !is_quiet;
+}
+
+/* Sends `request` (takes it) and passes each message of the reply to gathering->on_message until
+ * the call ends or on_message sets gathering->status. */
+static sluice_status gather(struct sluice_client *client, const char *path, unsigned timeout_ms,
+                            struct sluice_message *request, struct gathering *gathering,
+                            bool *is_passing, struct sluice_err *err)
+{
+    *is_passing = false;
+    const struct sluice_rpc_stream_events events = {
+        .on_message = gathering_message,
+        .on_done = gathering_done,
+        .ctx = gathering,
+    };
+    struct sluice_rpc_stream *stream = NULL;
+    pthread_mutex_init(&gathering->lock, NULL);
+    sluice_cond_init(&gathering->is_done_cond);
+    sluice_status status = sluice_rpc_stream_open(sluice_client_channel(client), path, timeout_ms,
+                                                  &events, &stream, err);
+    if (status == SLUICE_OK) {
+        (void)sluice_rpc_stream_send(stream, request); /* a lost stream says so in on_done */
+        sluice_rpc_stream_half_close(stream);
+        const bool has_ended = wait_for_end(gathering);
+        sluice_rpc_stream_destroy(stream);
+        if (!has_ended && gathering->status == SLUICE_OK && gathering->code != SLUICE_RPC_OK) {
+            *is_passing = true;
+            status = sluice_fail(err, SLUICE_E_IO, "%s sent nothing for %.0f s",
+                                 sluice_client_target(client), (double)gathering->quiet_ns * 1e-9);
+        } else if (gathering->status != SLUICE_OK) {
+            *is_passing = gathering->is_passing;
+            status = sluice_fail(err, gathering->status, "%s: %s", sluice_client_target(client),
+                                 gathering->err.text);
+        } else if (gathering->code != SLUICE_RPC_OK) {
+            *is_passing = sluice_client_is_passing(gathering->code);
+            status = sluice_fail(err, sluice_rpc_code_to_status(gathering->code), "%s: %s",
+                                 sluice_client_target(client), gathering->text);
+        }
+    }
+    sluice_message_clear(request);
+    pthread_cond_destroy(&gathering->is_done_cond);
+    pthread_mutex_destroy(&gathering->lock);
+    return status;
+}
+
+/* --- ListSamples --- */
+
+struct listing {
+    struct gathering gathering;              /* of the call under way */
+    const struct sluice_server_info *server; /* constant */
+    const char *target;
+
+    char **classes;
+    size_t num_classes;
+    struct sluice_wire_sample_info *rows;
+    size_t num_rows, capacity;
+    bool can_resume; /* the server lists from any row, and says from which */
+    bool is_first;   /* of this call's messages */
+    bool is_complete;
+};
+
+/* Forgets the rows. */
+static void listing_clear(struct listing *listing)
+{
+    /* The wire code allocated the strings, so its clear function frees them. */
+    struct sluice_wire_list all = {.samples = listing->rows,
+                                   .num_samples_here = listing->num_rows,
+                                   .classes = listing->classes,
+                                   .num_classes = listing->num_classes};
+    sluice_wire_list_clear(&all);
+    listing->rows = NULL;
+    listing->classes = NULL;
+    listing->num_rows = listing->capacity = listing->num_classes = 0;
+}
+
+/* What the first message of each call says of the whole. */
+static sluice_status check_first(struct listing *listing, struct sluice_wire_list *part,
+                                 struct sluice_err *err)
+{
+    const struct sluice_server_info *server = listing->server;
+    if (strcmp(part->dataset_id, server->dataset_id) != 0)
+        return sluice_fail(err, SLUICE_E_STALE,
+                           "it lists dataset %s, and said before that it has %s: its list was read "
+                           "again meanwhile; try again",
+                           part->dataset_id, server->dataset_id);
+    if (part->num_samples != server->num_samples || part->num_samples > MAX_LIST_ROWS)
+        return sluice_fail(err, SLUICE_E_CORRUPT,
+                           "it lists %llu samples, and said before that it has %llu; at most %llu "
+                           "are taken",
+                           (unsigned long long)part->num_samples,
+                           (unsigned long long)server->num_samples,
+                           (unsigned long long)MAX_LIST_ROWS);
+    if (!part->has_hash) /* it knows no rows: it begins anew each time */
+        listing_clear(listing);
+    listing->can_resume = part->has_hash;
+    if (!listing->classes) {
+        listing->classes = part->classes;
+        listing->num_classes = part->num_classes;
+        part->classes = NULL;
+        part->num_classes = 0;
+    }
+    return SLUICE_OK;
+}
+
+static sluice_status check_rows(const struct listing *listing, const struct sluice_wire_list *part,
+                                struct sluice_err *err)
+{
+    if (part->num_samples_here > listing->server->num_samples - listing->num_rows)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "it lists more than the %llu samples that it has",
+                           (unsigned long long)listing->server->num_samples);
+    if (part->has_hash && part->first_row != listing->num_rows)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "it lists row %llu where row %zu is due",
+                           (unsigned long long)part->first_row, listing->num_rows);
+    for (size_t i = 0; i < part->num_samples_here; i++) {
+        const struct sluice_wire_sample_info *row = &part->samples[i];
+        if (row->sample_id != listing->num_rows + i)
+            return sluice_fail(err, SLUICE_E_CORRUPT, "it lists sample %llu as number %zu",
+                               (unsigned long long)row->sample_id, listing->num_rows + i);
+        if (strlen(row->path) >= SLUICE_MAX_PATH_BYTES)
+            return sluice_fail(err, SLUICE_E_CORRUPT, "it lists a path of %zu bytes",
+                               strlen(row->path));
+    }
+    return SLUICE_OK;
+}
+
+/* Moves the rows here.  Room grows with them, and never beyond what Hello said. */
+static sluice_status take_rows(struct listing *listing, struct sluice_wire_list *part,
+                               struct sluice_err *err)
+{
+    const size_t total = listing->num_rows + part->num_samples_here;
+    if (total > listing->capacity) {
+        size_t capacity = total > 2 * listing->capacity ? total : 2 * listing->capacity;
+        if (capacity > listing->server->num_samples)
+            capacity = (size_t)listing->server->num_samples;
+        struct sluice_wire_sample_info *rows =
+            realloc(listing->rows, capacity * sizeof(*listing->rows));
+        if (!rows)
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu rows", total);
+        listing->rows = rows;
+        listing->capacity = capacity;
+    }
+    if (part->num_samples_here)
+        memcpy(listing->rows + listing->num_rows, part->samples,
+               part->num_samples_here * sizeof(*part->samples));
+    listing->num_rows = total;
+    part->num_samples_here = 0; /* the strings moved with the rows */
+    return SLUICE_OK;
+}
+
+static void listing_message(struct gathering *gathering, struct sluice_message *message)
+{
+    struct listing *listing = SLUICE_CONTAINER_OF(gathering, struct listing, gathering);
+    struct sluice_err *err = &gathering->err;
+    struct sluice_wire_list part = {0};
+    sluice_status status = sluice_wire_get_list_reply(message, &part, err);
+    if (status == SLUICE_OK && listing->server->has_hashes && !part.has_hash)
+        status = sluice_fail(err, SLUICE_E_IO, "a message of a list lacks its hash");
+    /* What cannot be read, of a server with hashes, was damaged on its way. */
+    gathering->is_passing =
+        status == SLUICE_E_IO || (status == SLUICE_E_CORRUPT && listing->server->has_hashes);
+    if (status == SLUICE_OK && listing->is_first)
+        status = check_first(listing, &part, err);
+    listing->is_first = listing->is_first && status != SLUICE_OK;
+    if (status == SLUICE_OK)
+        status = check_rows(listing, &part, err);
+    if (status == SLUICE_OK)
+        status = take_rows(listing, &part, err);
+    gathering->status = status;
+    sluice_wire_list_clear(&part);
+}
+
+static sluice_status listing_manifest(const struct listing *listing,
+                                      struct sluice_manifest **manifest, struct sluice_err *err)
+{
+    if (listing->num_rows == 0)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s has no samples", listing->target);
+    struct sluice_manifest_entry *entries = calloc(listing->num_rows, sizeof(*entries));
+    if (!entries)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu samples", listing->num_rows);
+    for (size_t i = 0; i < listing->num_rows; i++) {
+        const struct sluice_wire_sample_info *row = &listing->rows[i];
+        entries[i] = (struct sluice_manifest_entry){
+            .path = row->path,
+            .bytes = row->bytes,
+            .label = row->label,
+            .subset = row->is_val ? SLUICE_SUBSET_VAL : SLUICE_SUBSET_TRAIN,
+            .has_hash = row->has_hash,
+            .width = row->width,
+            .height = row->height,
+            .coding = row->coding,
+        };
+        for (int k = 0; k < 8 && row->has_hash; k++) {
+            entries[i].hash.high = entries[i].hash.high << 8 | row->hash[k];
+            entries[i].hash.low = entries[i].hash.low << 8 | row->hash[8 + k];
+        }
+    }
+    struct sluice_manifest *made = NULL;
+    const sluice_status status = sluice_manifest_create(
+        entries, listing->num_rows, (const char *const *)(const void *)listing->classes,
+        listing->num_classes, &made, err);
+    free(entries);
+    if (status != SLUICE_OK)
+        return status;
+    char id[33];
+    sluice_hash128_hex(sluice_manifest_id(made), id);
+    if (strcmp(id, listing->server->dataset_id) != 0) {
+        sluice_manifest_destroy(made);
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s calls its dataset %s, but its rows make %s",
+                           listing->target, listing->server->dataset_id, id);
+    }
+    *manifest = made;
+    return SLUICE_OK;
+}
+
+/* SLUICE_OK: the list is complete, or has more rows than before. */
+static sluice_status try_list(struct sluice_client *client, void *ctx, bool *is_passing,
+                              struct sluice_err *err)
+{
+    struct listing *listing = ctx;
+    if (!listing->can_resume)
+        listing_clear(listing);
+    const size_t before = listing->num_rows;
+    const unsigned long long promised = listing->server->num_samples;
+    listing->gathering =
+        (struct gathering){.on_message = listing_message, .quiet_ns = LIST_QUIET_NS};
+    listing->is_first = true;
+    struct sluice_message request = {0};
+    struct sluice_err cause = {0};
+    sluice_status status = sluice_wire_put_list_request("", before, &request, &cause);
+    if (status == SLUICE_OK)
+        status = gather(client, SLUICE_METHOD_LIST_SAMPLES, 0, &request, &listing->gathering,
+                        is_passing, &cause);
+    sluice_message_clear(&request);
+    const bool has_all = !listing->is_first && listing->num_rows == promised;
+    if (has_all && (status == SLUICE_OK || (*is_passing && listing->can_resume))) {
+        listing->is_complete = true;
+        return SLUICE_OK;
+    }
+    if (status == SLUICE_OK) {
+        *is_passing = true;
+        status = sluice_fail(&cause, SLUICE_E_CORRUPT, "%s listed %zu of %llu samples",
+                             listing->target, listing->num_rows, promised);
+    }
+    if (*is_passing && listing->can_resume && listing->num_rows > before) {
+        sluice_log(SLUICE_LOG_DEBUG, "%s; the list goes on from row %zu of %llu", cause.text,
+                   listing->num_rows, promised);
+        return SLUICE_OK;
+    }
+    return sluice_fail(err, status, "%s", cause.text);
+}
+
+sluice_status sluice_client_list(struct sluice_client *client,
+                                 const struct sluice_server_info *server,
+                                 struct sluice_manifest **manifest, struct sluice_err *err)
+{
+    struct listing listing = {.server = server, .target = sluice_client_target(client)};
+    sluice_status status = SLUICE_OK;
+    while (status == SLUICE_OK && !listing.is_complete)
+        status = sluice_client_call(client, try_list, &listing, err);
+    if (status == SLUICE_OK)
+        status = listing_manifest(&listing, manifest, err);
+    listing_clear(&listing);
+    return status;
+}
+
+/* --- Probe --- */
+
+/* The size of a probe grows until it takes so long that the scheduling of threads hardly matters.
+ */
+#define FIRST_PROBE_BYTES (64u << 10)
+#define PROBE_GROWTH 4
+#define PROBE_LONG_NS 60000000u
+
+/* A link with a token bucket sends at full speed what it saved up while it was idle.  What arrives
+ * within this time counts as that burst. */
+#define PROBE_BURST_NS 10000000u
+
+/* Seconds in which a link that breaks off is tried again.  A connection takes a tenth of a second,
+ * so that some ten are tried. */
+#define PROBE_PATIENCE_S 2.0
+
+struct probing {
+    struct gathering gathering;
+    uint64_t asked_bytes;
+    uint64_t first_ns, last_ns;         /* arrivals */
+    uint64_t bytes;                     /* after the first message */
+    uint64_t from_ns;                   /* the last arrival within the burst */
+    uint64_t burst_bytes;               /* up to it, after the first message */
+    uint64_t first_cpu_ns, last_cpu_ns; /* of this thread, at the arrivals */
+};
+
+static void probing_message(struct gathering *gathering, struct sluice_message *message)
+{
+    struct probing *probing = SLUICE_CONTAINER_OF(gathering, struct probing, gathering);
+    probing->last_ns = sluice_clock_ns();
+    probing->last_cpu_ns = sluice_thread_cpu_ns();
+    if (probing->first_ns == 0) {
+        probing->first_ns = probing->last_ns;
+        probing->first_cpu_ns = probing->last_cpu_ns;
+    } else {
+        probing->bytes += message->len;
+    }
+    if (probing->last_ns - probing->first_ns <= PROBE_BURST_NS) {
+        probing->from_ns = probing->last_ns;
+        probing->burst_bytes = probing->bytes;
+    }
+}
+
+static sluice_status try_probe(struct sluice_client *client, void *ctx, bool *is_passing,
+                               struct sluice_err *err)
+{
+    struct probing *probing = ctx;
+    const uint64_t asked = probing->asked_bytes;
+    *probing = (struct probing){.gathering.on_message = probing_message, .asked_bytes = asked};
+    /* Some 16 messages or more, so that the arrival times show the rate. */
+    const uint64_t part = asked / 16;
+    const uint32_t message_bytes = part < 4096 ? 4096 : part > 262144 ? 262144 : (uint32_t)part;
+    struct sluice_message request = {0};
+    sluice_status status = sluice_wire_put_probe_request(asked, message_bytes, &request, err);
+    if (status == SLUICE_OK)
+        status = gather(client, SLUICE_METHOD_PROBE, PROBE_TIMEOUT_MS, &request,
+                        &probing->gathering, is_passing, err);
+    sluice_message_clear(&request);
+    return status;
+}
+
+/* Bytes per second from the first arrival to the last, so latency and set-up do not count.  If more
+ * came after the burst than in it, the burst does not count either. */
+static double probed_rate(const struct probing *probing)
+{
+    if (probing->last_ns > probing->from_ns && probing->bytes > 2 * probing->burst_bytes)
+        return (double)(probing->bytes - probing->burst_bytes) * 1e9 /
+               (double)(probing->last_ns - probing->from_ns);
+    if (probing->last_ns > probing->first_ns)
+        return (double)probing->bytes * 1e9 / (double)(probing->last_ns - probing->first_ns);
+    return 0;
+}
+
+static bool is_long(const struct probing *probing)
+{
+    return probing->last_ns - probing->first_ns >= PROBE_LONG_NS;
+}
+
+/* A probe that broke off counts if what came before was more than a burst. */
+static bool has_rate(const struct probing *probing, sluice_status status)
+{
+    return probed_rate(probing) > 0 &&
+           (status == SLUICE_OK || probing->last_ns - probing->first_ns > 2 * PROBE_BURST_NS);
+}
+
+sluice_status sluice_client_probe(struct sluice_client *client, uint64_t max_bytes,
+                                  struct sluice_client_probed *probed, struct sluice_err *err)
+{
+    const uint64_t start_ns = sluice_clock_ns();
+    uint64_t bytes = FIRST_PROBE_BYTES < max_bytes ? FIRST_PROBE_BYTES : max_bytes;
+    struct probing best = {0};
+    sluice_status status = SLUICE_OK;
+    struct sluice_err cause = {0};
+    for (;;) {
+        struct probing probing = {.asked_bytes = bytes};
+        const double spent_s = (double)(sluice_clock_ns() - start_ns) * 1e-9;
+        const double patience_s = spent_s < PROBE_PATIENCE_S ? PROBE_PATIENCE_S - spent_s : 0;
+        status = sluice_client_call_for(client, patience_s, try_probe, &probing, &cause);
+        if (status == SLUICE_E_CLOSED)
+            return sluice_fail(err, status, "%s", cause.text);
+        if (has_rate(&probing, status))
+            best = probing;
+        if (status != SLUICE_OK || is_long(&probing) || bytes >= max_bytes)
+            break;
+        bytes = bytes * PROBE_GROWTH < max_bytes ? bytes * PROBE_GROWTH : max_bytes;
+    }
+    if (best.bytes == 0 && status != SLUICE_OK)
+        return sluice_fail(err, status, "%s", cause.text);
+    if (best.bytes == 0)
+        return sluice_fail(err, SLUICE_E_INTERNAL,
+                           "the probe of %s came in too few messages to measure",
+                           sluice_client_target(client));
+    *probed = (struct sluice_client_probed){
+        .link_bytes_per_s = probed_rate(&best),
+        .receive_s_per_byte =
+            (double)(best.last_cpu_ns - best.first_cpu_ns) * 1e-9 / (double)best.bytes,
+    };
+    return SLUICE_OK;
+}

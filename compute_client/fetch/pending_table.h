@@ -1,0 +1,118 @@
+#ifndef SLUICE_COMPUTE_CLIENT_FETCH_PENDING_TABLE_H
+#define SLUICE_COMPUTE_CLIENT_FETCH_PENDING_TABLE_H
+
+#include "base/error.h"
+#include "compute_client/load/retry.h"
+#include "compute_client/load/source.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The requests of a fetcher that have no answer yet.
+ *
+ *     accept --> UNSENT --send--> SENT --finish--> FREE
+ *                  ^                |
+ *                  +-- wake -- DELAYED    after a failure that is worth another try
+ *                  +-------- lose --+     after a lost stream
+ *
+ * Each attempt has its own request id, so a late or repeated reply matches no request.
+ *
+ * The sent requests are in the order of sending.  A request is passed when one that was sent later
+ * is answered first.  If its reply was ready by then, it stands behind those of requests that were
+ * under way as well; once as many replies have come, it is late: it was not ready.  What is passed
+ * stands before all that is not, and what is late before the rest of it.
+ *
+ * Threads: the fetcher's lock guards all of it. */
+
+/* request_id = attempt number << INDEX_BITS | index in the table. */
+#define SLUICE_PENDING_INDEX_BITS 20
+
+enum sluice_pending_state {
+    SLUICE_PENDING_FREE,
+    SLUICE_PENDING_UNSENT,
+    SLUICE_PENDING_SENT,
+    SLUICE_PENDING_DELAYED
+};
+
+struct sluice_pending {
+    enum sluice_pending_state state;
+    uint64_t request_id; /* of the attempt under way; SENT only */
+    struct sluice_source_item item;
+    uint64_t bytes;                /* that its payload may have */
+    uint32_t prev, next;           /* in the free (next only), the unsent or the sent list */
+    uint64_t due_ns;               /* DELAYED */
+    uint64_t accepted_ns, sent_ns; /* sent_ns: of the first attempt; 0 before it */
+    bool is_passed;                /* SENT */
+    uint64_t late_at;              /* passed: late once the table has had so many replies */
+    uint64_t late_ns;              /* SENT: since when it is late; 0: it is not */
+    unsigned num_blamed;           /* streams that ended while it alone was under way */
+    bool asks_raw;                 /* the file is asked for, whatever the item says */
+    bool has_failed;               /* at least once */
+    struct sluice_retry retry;
+};
+
+struct sluice_pending_list {
+    uint32_t head, tail;
+};
+
+struct sluice_pending_table {
+    struct sluice_pending *rows;
+    size_t max_items;
+    uint32_t free_head;
+    struct sluice_pending_list unsent, sent;
+    size_t num_sent, num_delayed;
+    size_t num_failing;              /* that have failed and are not answered */
+    uint64_t sent_bytes, most_bytes; /* of those sent; of the largest ever */
+    uint64_t attempts;
+    uint64_t num_replies; /* to sent requests */
+};
+
+/* max_items < 2^SLUICE_PENDING_INDEX_BITS. */
+SLUICE_MUST_USE sluice_status sluice_pending_init(struct sluice_pending_table *table,
+                                                  size_t max_items, struct sluice_err *err);
+void sluice_pending_clear(struct sluice_pending_table *table);
+
+/* Takes a request, as the last of the unsent.  The caller keeps to max_items. */
+void sluice_pending_accept(struct sluice_pending_table *table,
+                           const struct sluice_source_item *item, uint64_t bytes, double patience_s,
+                           uint64_t now_ns);
+
+/* The first of the unsent becomes sent, under a new request id; NULL if there is none. */
+struct sluice_pending *sluice_pending_send(struct sluice_pending_table *table, uint64_t now_ns);
+
+/* The request that was sent under this id and has no answer, or NULL. */
+struct sluice_pending *sluice_pending_find(struct sluice_pending_table *table, uint64_t request_id);
+
+/* The request that was sent first, or NULL. */
+struct sluice_pending *sluice_pending_oldest(struct sluice_pending_table *table);
+
+/* A sent request, which is still among the sent, has a reply: those that were sent before it are
+ * passed. */
+void sluice_pending_pass(struct sluice_pending_table *table, const struct sluice_pending *pending,
+                         uint64_t now_ns);
+
+/* A sent request is answered. */
+void sluice_pending_finish(struct sluice_pending_table *table, struct sluice_pending *pending);
+
+/* A sent request is to be sent again, not before due_ns. */
+void sluice_pending_delay(struct sluice_pending_table *table, struct sluice_pending *pending,
+                          uint64_t due_ns);
+
+/* The delayed requests that are due become unsent.  Returns when the next one is due, or 0. */
+uint64_t sluice_pending_wake(struct sluice_pending_table *table, uint64_t now_ns);
+
+/* Takes one out that is sent, the first first, or else one that is unsent.  False: there is none.
+ */
+bool sluice_pending_take(struct sluice_pending_table *table, uint64_t *ticket, bool *was_sent);
+
+/* Takes out the one of this ticket that is sent or unsent.  False: there is none. */
+bool sluice_pending_cancel(struct sluice_pending_table *table, uint64_t ticket);
+
+/* After a lost stream: every sent request is unsent again, ordered by ticket, since the trainer
+ * waits for the lowest ticket.  Returns how many had been sent. */
+size_t sluice_pending_lose(struct sluice_pending_table *table);
+
+bool sluice_pending_has_unsent(const struct sluice_pending_table *table);
+bool sluice_pending_is_empty(const struct sluice_pending_table *table);
+
+#endif

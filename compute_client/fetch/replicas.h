@@ -1,0 +1,110 @@
+#ifndef SLUICE_COMPUTE_CLIENT_FETCH_REPLICAS_H
+#define SLUICE_COMPUTE_CLIENT_FETCH_REPLICAS_H
+
+#include "base/error.h"
+#include "compute_client/fetch/fetcher.h"
+#include "compute_client/load/source.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The source over several servers: a fetcher for each, one answer for each item.
+ *
+ * The servers of one shard have the same list of samples (replicas); an item may go to any of them.
+ * Shards have different samples; an item goes to the shard that has it.
+ *
+ * - Shortest expected delay.  An item goes to the replica of its shard where it is expected to wait
+ *   least: by what that owes, the rate at which it answered of late, and its round trip
+ *   (replica_load.h).  So the queue of a slow one stays as short as its rate.
+ * - Late binding.  Where a shard has several replicas, each is asked for what it answers in
+ *   TUNING_REPLICA_AHEAD_S or so; what is left waits for whichever is free first.
+ * - Failover.  What a lost replica owes goes to others of its shard.  It is tried again for ever,
+ *   and used again once it answers Hello.
+ * - Doubt.  A replica that owes answers and is silent for TUNING_FAILOVER_NS longer than is usual
+ *   for it is asked nothing more, and others are asked for what it owes as well.  The first answer
+ *   counts.  After TUNING_CUT_NS more it counts as lost.  So a doubt that was wrong costs work, but
+ *   no time; it doubles the time until the next one.  The only one of its shard is not doubted: its
+ *   silence is sample_timeout's (fetcher.h).
+ * - Refusal.  A replica that refuses us (another dataset, another pipeline, no token) is left out,
+ *   and asked again now and then, while another one of its shard serves.
+ * - A failure that may pass is asked of another replica, with backoff, until retry_for_s after its
+ *   first failure.  A replica that fails again and again is asked for one item at a time.
+ * - A shard of which no replica is there waits for one for retry_for_s, as for a single server;
+ *   then, or as soon as all refuse, on_failed comes, in the words of a single server's failure.
+ * - Hedging, by option: an item that takes longer than nearly all of late (TUNING_HEDGE_QUANTILE)
+ *   is asked of a second replica as well, if that is expected to answer sooner; at most
+ *   TUNING_HEDGE_SHARE of all items.  The first answer counts, the other one is dropped.
+ * - An item that was under way when servers were lost, twice, is a suspect.  Suspects go to one
+ *   replica of the shard, which is asked for nothing else meanwhile: one at a time, then 2, 4 and
+ *   so on as they are answered (slow start).  So one that ends servers is soon alone, blamed, asked
+ *   for as a file, and named, as in fetcher.h.
+ *
+ * Which replica answers never shows in what is delivered: a sample depends on its draw key alone.
+ *
+ * Rows say storage_cores and storage_price of the whole: the sum of the cores of the servers that
+ * are there, and the mean price, weighted with their cores.
+ *
+ * Its clients are made without `live`: here an outage is that no replica of some shard is there.
+ *
+ *     request() --> items that wait, by shard --ask--> fetcher of a replica ==> server
+ *                        ^                                |          |
+ *                        +---- lost, failed: give back ---+          +-- result --> on_result
+ *                                         [ watch: doubts, hedges, ends of patience ]
+ *
+ * Threads: as a source's, and one of its own, the watch. */
+
+/* Where a sample of the whole list is. */
+struct sluice_shard_place {
+    uint32_t shard;
+    uint32_t listed_id; /* its number in that shard's own list */
+};
+
+struct sluice_replica {
+    struct sluice_client *client; /* borrowed, outlives the source or its removal */
+    uint32_t shard;               /* 0 .. num_shards - 1 */
+    const char *dataset_id;       /* of its shard: what its Hello must say; copied */
+};
+
+struct sluice_replicas_options {
+    const struct sluice_replica *replicas; /* at least one of each shard; more may be added */
+    size_t num_replicas;
+    uint32_t num_shards;
+    /* By sample id of the whole list, borrowed, outlives the source; NULL: one shard, whose list it
+     * is. */
+    const struct sluice_shard_place *places;
+    /* What each fetcher is made with; client, dataset_id, events and replica are not used.
+     * window_bytes is the whole source's: its fetchers share it evenly.  max_items is of all. */
+    struct sluice_fetcher_options fetcher;
+    bool hedges;
+    struct sluice_source_events events;
+};
+
+/* retry_for_s is the first client's.  SLUICE_E_INVALID: a shard without a replica. */
+SLUICE_MUST_USE sluice_status sluice_replicas_create(const struct sluice_replicas_options *options,
+                                                     struct sluice_source **source,
+                                                     struct sluice_err *err);
+
+/* `source` must come from sluice_replicas_create() in what follows.  add and remove: not at the
+ * same time as close. */
+
+/* One more replica, from now on: it gets items once it has answered Hello. */
+SLUICE_MUST_USE sluice_status sluice_replicas_add(struct sluice_source *source,
+                                                  const struct sluice_replica *replica,
+                                                  struct sluice_err *err);
+/* The replica with this client gets no more items; what it owes goes to others.  When it returns
+ * the client is not used any more, which takes as long as a Hello under way; sluice_client_stop()
+ * before it ends that at once. */
+void sluice_replicas_remove(struct sluice_source *source, const struct sluice_client *client);
+
+struct sluice_replicas_stats {
+    /* Sums, of those that are gone, too; `repeated` also has what was asked of another after a
+     * failure. */
+    struct sluice_fetcher_stats fetchers;
+    uint64_t failed_over;        /* items that others were asked for after a loss or in a doubt */
+    uint64_t hedged, hedges_won; /* asked twice; the second answer came first */
+};
+
+struct sluice_replicas_stats sluice_replicas_stats(struct sluice_source *source);
+
+#endif

@@ -1,0 +1,172 @@
+#ifndef SLUICE_COMPUTE_CLIENT_FETCH_REPLICAS_STATE_H
+#define SLUICE_COMPUTE_CLIENT_FETCH_REPLICAS_STATE_H
+
+#include "compute_client/fetch/replicas.h"
+
+#include "compute_client/fetch/replica_load.h"
+#include "compute_client/load/again_log.h"
+#include "compute_client/load/retry.h"
+
+#include <pthread.h>
+
+/* Private to replicas.c (the source), replicas_ask.c (which server is asked for what) and
+ * replicas_watch.c (what time brings about). */
+
+#define REPLICAS_NOBODY UINT32_MAX
+
+/* Requests that are handed to a fetcher at once. */
+#define REPLICAS_MAX_AT_ONCE 64
+
+/* Round trips that are remembered, and fewer of which say nothing. */
+#define REPLICAS_TRIPS 256
+#define REPLICAS_LEAST_TRIPS 32
+
+enum replicas_item_state { ITEM_FREE, ITEM_WAITING, ITEM_ASKED };
+
+/* A request for a sample that has no answer yet. */
+struct replicas_item {
+    enum replicas_item_state state;
+    uint32_t generation;           /* of the row: tells this item's replies from its forerunner's */
+    struct sluice_source_item ask; /* with the caller's ticket */
+    uint32_t shard;
+    uint32_t prev, next; /* among the free (next only), or the waiting of the shard */
+    uint64_t accepted_ns, first_asked_ns; /* 0: not yet asked for */
+    uint64_t due_ns;                      /* WAITING: not to be asked before */
+    unsigned num_at;                      /* ASKED: 1 or 2 servers */
+    uint32_t at[2];                       /* they: indices of replicas; the first was asked first */
+    uint64_t asked_ns[2];
+    uint32_t avoid;      /* the replica at which it failed last */
+    unsigned num_lost;   /* streams that ended with it */
+    unsigned num_blamed; /* streams that ended while it alone was under way there */
+    bool is_suspect;     /* num_lost says so */
+    bool is_hedged;
+    bool goes_alone; /* ASKED: as a suspect */
+    bool asks_raw;   /* the file is asked for, whatever the caller says */
+    bool has_failed; /* at least once */
+    struct sluice_retry retry;
+};
+
+struct replica {
+    struct replicas *all;
+    uint32_t index;
+    uint32_t shard;
+    struct sluice_client *client;
+    struct sluice_source *fetcher;
+    bool is_removed;
+    bool is_closed;  /* removed, and its fetcher is closed: goes when nothing of it is held */
+    bool is_there;   /* takes requests */
+    bool has_failed; /* it was lost, or could not be reached, since it was there last */
+    bool is_refusing;
+    uint64_t doubted_ns; /* since when it is doubted, for its silence; 0: it is not */
+    unsigned alarms;     /* doubts that were wrong, of late: each doubles its time */
+    uint64_t alarm_ns;   /* the last one */
+    unsigned failures;   /* answers in a row that were failures which may pass */
+    uint64_t failed_ns;  /* the last one */
+    uint64_t held_bytes; /* handed on and not yet consumed */
+    struct sluice_replica_load load;
+    double cores, price;                                   /* as last heard; 0: never */
+    struct sluice_source_item batch[REPLICAS_MAX_AT_ONCE]; /* to be handed to the fetcher */
+    size_t num_batch;
+};
+
+struct shard {
+    uint32_t head, tail; /* items that wait, by ticket */
+    size_t num_waiting;
+    size_t num_there; /* replicas */
+    bool is_away;     /* no replica is there, and all were tried */
+    /* The first failure since an item was answered, while somebody waits; 0: none. */
+    uint64_t failing_since_ns;
+    sluice_status status; /* of the last failure; and its text */
+    char text[320];
+    /* Slow start of the suspects. */
+    size_t num_suspects, num_alone; /* not answered; asked as such */
+    size_t may_go_alone;
+    uint32_t suspects_at; /* the replica that they are asked of, and nobody else */
+};
+
+struct replicas {
+    struct sluice_source source;
+
+    /* fetcher.lock may be taken while it is held; no event is called under it. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* for the watch */
+    pthread_cond_t quiet;   /* no event is being delivered */
+    struct replicas_item *items;
+    uint32_t free_head;
+    size_t num_asked;          /* items in ITEM_ASKED */
+    size_t num_failing;        /* that have failed and are not answered */
+    struct replica **replicas; /* NULL: the index is free */
+    size_t num_replicas, max_replicas;
+    struct shard *shards;
+    size_t num_shards_away;
+    uint64_t num_accepted;
+    float trips_s[REPLICAS_TRIPS]; /* from asking to the answer, of late: a ring */
+    size_t num_trips;
+    size_t next_first;   /* where the next look for a replica begins */
+    unsigned num_events; /* being delivered */
+    bool is_closed;
+    bool is_failing; /* the watch is to say so */
+    sluice_status failure;
+    char failure_text[400];
+    struct sluice_again_log again;
+    char again_place[128];
+    struct sluice_replicas_stats stats; /* of fetchers: of those that are gone, and `repeated` */
+
+    /* Constant. */
+    size_t max_items;
+    uint32_t num_shards;
+    const struct sluice_shard_place *places;
+    struct sluice_fetcher_options options; /* of a fetcher */
+    double retry_for_s;
+    bool hedges;
+    struct sluice_source_events events;
+    struct sluice_live *live;
+    pthread_t watch;
+    bool is_watch_started;
+};
+
+/* --- replicas_ask.c; all under the lock --- */
+
+/* Takes a request.  The caller keeps to max_items. */
+void replicas_accept(struct replicas *s, const struct sluice_source_item *ask, uint64_t now);
+
+/* The item of a fetcher's ticket, if it still waits for this replica's answer; else NULL. */
+struct replicas_item *replicas_find(struct replicas *s, uint64_t ticket,
+                                    const struct replica *replica);
+
+bool replicas_is_asked_of(const struct replicas_item *item, const struct replica *replica);
+
+/* The item does not wait for this replica any more, as it has answered or not. */
+void replicas_leave(struct replicas *s, struct replicas_item *item, struct replica *replica,
+                    bool has_answered, uint64_t now);
+/* The same, and the fetcher forgets it. */
+void replicas_cancel(struct replicas *s, struct replicas_item *item, struct replica *replica,
+                     uint64_t now);
+
+/* An item that is asked of nobody waits again. */
+void replicas_wait(struct replicas *s, struct replicas_item *item, uint64_t due_ns);
+/* An item that is asked of nobody and does not wait is over. */
+void replicas_free(struct replicas *s, struct replicas_item *item);
+
+void replicas_suspect(struct replicas *s, struct replicas_item *item);
+
+/* Asks for all that waits and can be asked for.  Returns when the next item is due; UINT64_MAX: at
+ * no known time. */
+uint64_t replicas_ask(struct replicas *s, struct shard *shard, uint64_t now);
+
+/* Asks a second server for an item that is asked of one, if another one of its shard is there, not
+ * doubted, and expected to answer within max_wait_s.  False: there is none. */
+bool replicas_ask_another(struct replicas *s, struct replicas_item *item, double max_wait_s,
+                          uint64_t now);
+
+/* It answered after all. */
+void replicas_trust(struct replica *replica, uint64_t now);
+
+/* The replica is there, or it is not. */
+void replicas_set_there(struct replicas *s, struct replica *replica, bool is_there);
+
+/* --- replicas_watch.c --- */
+
+void *replicas_watch_main(void *ctx);
+
+#endif

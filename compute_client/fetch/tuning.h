@@ -1,0 +1,60 @@
+#ifndef SLUICE_COMPUTE_CLIENT_FETCH_TUNING_H
+#define SLUICE_COMPUTE_CLIENT_FETCH_TUNING_H
+
+/* The tuned constants of several servers (replicas.h, servers.h); those that a single server has,
+ * too, are in load/tuning.h.  Chosen by reasoning, but for what docs/results says. */
+
+/* ns over which the rate of a server's answers is a mean, and in which what is known of a server
+ * that is asked nothing counts half as much.  MEMORY: longer than a burst of replies.  Half: the
+ * rate is noisier; twice: one that becomes slow gets too many requests for longer.  FORGET, half: a
+ * slow server gets twice as many single requests to show that it still is; twice: one that is fast
+ * again stands idle for longer. */
+#define TUNING_REPLICA_MEMORY_NS 500000000.0
+#define TUNING_REPLICA_FORGET_NS 500000000.0
+
+/* ns: a replica that owes answers is doubted after so long a silence, beside what is usual for it:
+ * others are asked for the same; looked at so often in that time.  After CUT more its connection is
+ * ended.  Long enough that a busy server's scheduling or a lost packet (200 ms) does not count;
+ * short against what a trainer has ready.  Half: more is asked for twice; twice: a server that
+ * hangs holds an epoch up for longer.  A doubt that was wrong doubles both; that is forgotten after
+ * ALARM_FORGET. */
+#define TUNING_FAILOVER_NS 400000000ull
+#define TUNING_LOOKS_IN_FAILOVER 8
+#define TUNING_CUT_NS 2000000000ull
+#define TUNING_ALARM_FORGET_NS 60000000000ull
+
+/* Hedging (Dean and Barroso, The Tail at Scale, 2013): an item is asked for twice if it takes
+ * longer than QUANTILE of the round trips of late, and FACTOR times their median, so that nothing
+ * is where all take about as long; at most SHARE of all items.  Half the share: half of what is
+ * slow waits; twice: up to a tenth more work for the servers. */
+#define TUNING_HEDGE_QUANTILE 0.95
+#define TUNING_HEDGE_FACTOR 2
+#define TUNING_HEDGE_SHARE 0.05
+
+/* Late binding: a replica is asked for what it answers in AHEAD seconds, or in AHEAD_TRIPS round
+ * trips if that is longer, and for LEAST items at least; what is left waits for whoever is free
+ * first.  Without a bound all of a burst is bound to the replicas that are there when it begins, by
+ * their rates of that moment.  Half: a replica on a long way, or one that sends few large messages,
+ * may have nothing to do for a moment; twice: a burst ends later where rates change. */
+#define TUNING_REPLICA_AHEAD_S 0.25
+#define TUNING_REPLICA_AHEAD_TRIPS 2
+#define TUNING_REPLICA_LEAST_AHEAD 8
+
+/* ns: a replica that cannot be reached is tried again after so long at the latest, one that refused
+ * us after so long.  A server that is back is used within 5 s.  Half: twice as many connections of
+ * every client while a server is away; twice: a server that is back stands idle for longer. */
+#define TUNING_REPLICA_WAIT_NS 1000000000ull
+#define TUNING_REPLICA_REFUSED_NS 2000000000ull
+
+/* s between two look-ups of a name of which every address is a replica.  A new replica is used
+ * within 5 s: a look-up, a connection, and one more look-up where the name server is slow.  Half:
+ * twice as many questions for the name server; twice: later. */
+#define TUNING_LOOKUP_S 2
+
+/* s for which the start of a run waits for further replicas once each shard has one.  A connection
+ * to a server that is there takes some ms, one to a machine that is not takes for ever.  Half: a
+ * replica that is busy is left out at first; twice: one that is dead delays each start by so long.
+ */
+#define TUNING_REPLICA_GRACE_S 1
+
+#endif

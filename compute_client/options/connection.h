@@ -1,0 +1,67 @@
+#ifndef SLUICE_COMPUTE_CLIENT_OPTIONS_CONNECTION_H
+#define SLUICE_COMPUTE_CLIENT_OPTIONS_CONNECTION_H
+
+#include "base/cli.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+
+/* The options that say how a client's connection is guarded, the same for each program that has
+ * one.
+ *
+ * Threads: pure functions. */
+
+struct sluice_connection_options {
+    bool has_tls;
+    const char *ca, *cert, *key, *server_name; /* NULL: not given */
+    const char *token_file;
+};
+
+/* Rows of a table of options (base/cli.h) that set the fields of `target`, a struct with these
+ * names. */
+#define SLUICE_CONNECTION_ROWS(target, in_group)                                                   \
+    {.name = "tls",                                                                                \
+     .group = (in_group),                                                                          \
+     .type = SLUICE_OPTION_FLAG,                                                                   \
+     .value = &(target).has_tls,                                                                   \
+     .help = "Encrypt the connection to the server, and check its certificate."},                  \
+        {.name = "ca",                                                                             \
+         .group = (in_group),                                                                      \
+         .type = SLUICE_OPTION_STRING,                                                             \
+         .value = &(target).ca,                                                                    \
+         .arg = "FILE",                                                                            \
+         .help = "For --tls: the CA of the server's certificate, in PEM.",                         \
+         .default_text = "the system's CAs"},                                                      \
+        {.name = "cert",                                                                           \
+         .group = (in_group),                                                                      \
+         .type = SLUICE_OPTION_STRING,                                                             \
+         .value = &(target).cert,                                                                  \
+         .arg = "FILE",                                                                            \
+         .help = "For --tls: this client's certificate in PEM, for a server that wants one.",      \
+         .default_text = "none is shown"},                                                         \
+        {.name = "key",                                                                            \
+         .group = (in_group),                                                                      \
+         .type = SLUICE_OPTION_STRING,                                                             \
+         .value = &(target).key,                                                                   \
+         .arg = "FILE",                                                                            \
+         .help = "The key of --cert, in PEM, without a passphrase."},                              \
+        {.name = "server-name",                                                                    \
+         .group = (in_group),                                                                      \
+         .type = SLUICE_OPTION_STRING,                                                             \
+         .value = &(target).server_name,                                                           \
+         .arg = "NAME",                                                                            \
+         .help = "For --tls: the name that the server's certificate must have.",                   \
+         .default_text = "the server's host, as it was given"},                                    \
+    {                                                                                              \
+        .name = "token-file", .group = (in_group), .type = SLUICE_OPTION_STRING,                   \
+        .value = &(target).token_file, .arg = "FILE",                                              \
+        .help = "File with the token that the server wants. It is sent with --tls or to this "     \
+                "machine alone.",                                                                  \
+        .default_text = "the variable SLUICE_TOKEN, or none"                                       \
+    }
+
+/* What needs --tls, and what goes together; no name of a file is empty. */
+SLUICE_MUST_USE sluice_status
+sluice_connection_check(const struct sluice_connection_options *options, struct sluice_err *err);
+
+#endif

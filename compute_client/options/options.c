@@ -1,0 +1,357 @@
+#include "compute_client/options/options.h"
+
+#include "base/host_port.h"
+#include "base/parse.h"
+#include "compute_client/options/connection.h"
+#include "compute_client/options/options_table.h"
+#include "metrics/metrics_server.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static enum sluice_on_error parse_on_error(const char *word)
+{
+    if (strcmp(word, "fail") == 0)
+        return SLUICE_ON_ERROR_FAIL;
+    return strcmp(word, "skip") == 0 ? SLUICE_ON_ERROR_SKIP : SLUICE_ON_ERROR_SUBSTITUTE;
+}
+
+/* The form that may be requested beside the plain ones. */
+static enum sluice_form parse_remote_form(const char *word, const struct sluice_options *o)
+{
+    if (o->is_profiling) /* a profile is of whole files */
+        return SLUICE_FORM_RAW;
+    if (strcmp(word, "jpeg_crop") == 0 ||
+        (strcmp(word, "auto") == 0 && o->mode == SLUICE_MODE_AUTO))
+        return SLUICE_FORM_JPEG_CROP;
+    return strcmp(word, "u8_packed") == 0 ? SLUICE_FORM_U8_PACKED : SLUICE_FORM_RAW;
+}
+
+/* "7", "1%", "0.5%". */
+static bool parse_max_errors(const char *word, struct sluice_options *o)
+{
+    char number[32];
+    const size_t len = strlen(word);
+    if (len == 0 || len >= sizeof(number))
+        return false;
+    memcpy(number, word, len + 1);
+    o->is_max_errors_share = number[len - 1] == '%';
+    if (o->is_max_errors_share) {
+        number[len - 1] = '\0';
+        if (sluice_parse_double(number, &o->max_errors, NULL) != SLUICE_OK)
+            return false;
+        o->max_errors /= 100;
+        return o->max_errors >= 0 && o->max_errors <= 1;
+    }
+    uint64_t count;
+    if (sluice_parse_uint(number, &count, NULL) != SLUICE_OK || count > UINT32_MAX)
+        return false;
+    o->max_errors = (double)count;
+    return true;
+}
+
+uint64_t sluice_options_max_errors(const struct sluice_options *options, uint64_t num_samples)
+{
+    const double most = options->is_max_errors_share
+                            /* 7 % of 100 are 7, whatever binary fractions make of it. */
+                            ? ceil(options->max_errors * (double)num_samples - 1e-9)
+                            : options->max_errors;
+    return most > 0 ? (uint64_t)most : 0;
+}
+
+/* "1000" batches; "300s", "5m", "1.5h". */
+static bool parse_checkpoint_every(const char *word, struct sluice_options *o)
+{
+    if (sluice_parse_uint(word, &o->checkpoint_batches, NULL) == SLUICE_OK)
+        return o->checkpoint_batches > 0;
+    const bool has_unit = strspn(word, "0123456789.") < strlen(word);
+    return has_unit && sluice_parse_time(word, 1, &o->checkpoint_s, NULL) == SLUICE_OK &&
+           o->checkpoint_s > 0 && o->checkpoint_s <= 1e6;
+}
+
+/* What stands where the dataset should, and is likely to be something else. */
+static sluice_status check_dir(const struct sluice_options *o, struct sluice_err *err)
+{
+    struct sluice_host_port address;
+    struct stat info;
+    enum sluice_mode mode;
+    if (!o->dir || stat(o->dir, &info) == 0)
+        return SLUICE_OK;
+    if (sluice_mode_parse(o->dir, &mode))
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "'%s' is a mode and no folder; did you mean --dataset-mode %s?", o->dir,
+                           o->dir);
+    if (sluice_host_port_parse(o->dir, -1, &address, NULL) == SLUICE_OK)
+        return sluice_fail(err, SLUICE_E_INVALID, "'%s' is no folder; did you mean --host %s?",
+                           o->dir, o->dir);
+    return SLUICE_OK;
+}
+
+/* What was typed, if that is what runs. */
+static const char *find_mode_name(const struct sluice_given_options *given)
+{
+    enum sluice_mode mode;
+    const bool is_typed = sluice_mode_parse(given->mode, &mode) && mode == given->options.mode;
+    return is_typed ? given->mode : sluice_mode_name(given->options.mode);
+}
+
+static sluice_status read_hosts(struct sluice_options *o, struct sluice_err *err)
+{
+    struct sluice_host_items items = {0};
+    struct sluice_err cause = {0};
+    if (o->hosts.num_items == 0)
+        o->hosts.items[o->hosts.num_items++] = SLUICE_DEFAULT_HOST;
+    const sluice_status status =
+        sluice_host_items_parse(o->hosts.items, o->hosts.num_items, &items, &cause);
+    if (status != SLUICE_OK)
+        return sluice_fail(err, status, "--host: %s", cause.text);
+    sluice_host_items_format(&items, o->target);
+    const bool is_one = items.num == 1 && !items.at[0].is_dns;
+    sluice_host_items_clear(&items);
+    if (o->hedges && is_one)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--hedge: %s is one server; it is for replicas: --host A,B", o->target);
+    return SLUICE_OK;
+}
+
+/* Parses the words that the table stores as text.  Returns 0, or the exit code of a usage error. */
+static sluice_status interpret(struct sluice_given_options *given, struct sluice_err *err)
+{
+    struct sluice_options *o = &given->options;
+    if (!sluice_mode_parse(given->mode, &o->mode))
+        return sluice_fail(err, SLUICE_E_INVALID, "--dataset-mode: no mode is called %s",
+                           given->mode);
+    o->is_mode_derived = o->dir && !o->has_host && !given->has_mode;
+    if (o->is_mode_derived)
+        o->mode = SLUICE_MODE_LOCAL;
+    const sluice_status status = read_hosts(o, err);
+    if (status != SLUICE_OK)
+        return status;
+    struct sluice_host_port address;
+    struct sluice_err cause = {0};
+    if (o->metrics && sluice_metrics_listen_parse(o->metrics, &address, &cause) != SLUICE_OK)
+        return sluice_fail(err, SLUICE_E_INVALID, "--metrics: %s", cause.text);
+    if (o->mode == SLUICE_MODE_LOCAL && !o->dir)
+        return sluice_fail(err, SLUICE_E_INVALID, "--dataset-mode local needs DIR, the dataset");
+    /* Profiling offloads nothing, whatever the mode, so modes with a plan need no plan for it. */
+    if (o->is_profiling && o->mode != SLUICE_MODE_LOCAL)
+        o->mode = SLUICE_MODE_NOOFF;
+    o->on_error = parse_on_error(given->on_error);
+    o->has_any_form = strcmp(given->remote_form, "auto") == 0 && o->mode == SLUICE_MODE_AUTO;
+    o->remote_form = parse_remote_form(given->remote_form, o);
+    o->mode_name = find_mode_name(given);
+    o->is_greedy = strcmp(sluice_mode_canonical(given->planner), "remote_sophon") == 0;
+    if (!parse_max_errors(given->max_errors, o))
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--max-errors: \"%s\" is neither a number of samples nor 0%% to 100%%",
+                           given->max_errors);
+    if (given->checkpoint_every && !parse_checkpoint_every(given->checkpoint_every, o))
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "--checkpoint-every: \"%s\" is neither a number of batches nor a time (300s, 5m, 1h)",
+            given->checkpoint_every);
+    if (given->has_trace_sample && !o->trace)
+        return sluice_fail(err, SLUICE_E_INVALID, "--trace-sample is for --trace FILE");
+    if (given->checkpoint_every && !o->checkpoint)
+        return sluice_fail(err, SLUICE_E_INVALID, "--checkpoint-every needs --checkpoint FILE");
+    return SLUICE_OK;
+}
+
+/* Options that exclude or need each other. */
+static sluice_status check_profiling(const struct sluice_options *o, struct sluice_err *err)
+{
+    if (o->is_profiling && !o->write_profile_folder)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--profiling needs --write-profile-folder DIR, where the profile goes");
+    if (o->write_profile_folder && !o->is_profiling)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--write-profile-folder is for --profiling, which is not given");
+    if (o->profile_samples && !o->is_profiling)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--profile-samples is for --profiling, which is not given");
+    if (o->is_profiling && (o->repeat != 1 || o->is_evaluate || o->resume))
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "--profiling measures each training sample once: it goes with none of --repeat, "
+            "--evaluate and --resume");
+    return SLUICE_OK;
+}
+
+/* What is not set in a script ("$CKPT") is no name of a file. */
+static sluice_status check_files(const struct sluice_options *o, struct sluice_err *err)
+{
+    const struct {
+        const char *option, *file;
+    } given[] = {
+        {"checkpoint", o->checkpoint},
+        {"resume", o->resume},
+        {"batch-log", o->batch_log},
+        {"trace", o->trace},
+        {"profile-folder", o->profile_folder},
+        {"write-profile-folder", o->write_profile_folder},
+        {"DIR", o->dir},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(given); i++) {
+        if (given[i].file && !given[i].file[0])
+            return sluice_fail(err, SLUICE_E_INVALID, "%s%s: an empty name",
+                               given[i].option[0] == 'D' ? "" : "--", given[i].option);
+    }
+    return SLUICE_OK;
+}
+
+static sluice_status check_tls(const struct sluice_options *o, struct sluice_err *err)
+{
+    const struct sluice_connection_options connection = {.has_tls = o->has_tls,
+                                                         .ca = o->ca,
+                                                         .cert = o->cert,
+                                                         .key = o->key,
+                                                         .server_name = o->server_name,
+                                                         .token_file = o->token_file};
+    return sluice_connection_check(&connection, err);
+}
+
+/* --pipeline says the size, so --image-size may only agree. */
+static sluice_status check_image_size(const struct sluice_given_options *given,
+                                      struct sluice_err *err)
+{
+    const struct sluice_options *o = &given->options;
+    struct sluice_pipeline *pipeline = NULL;
+    if (!o->pipeline || !given->has_image_size ||
+        sluice_pipeline_parse(o->pipeline, &pipeline, NULL) != SLUICE_OK)
+        return SLUICE_OK;
+    const uint32_t size = sluice_pipeline_output_size(pipeline);
+    sluice_pipeline_destroy(pipeline);
+    if (size == 0 || size == o->image_size)
+        return SLUICE_OK;
+    return sluice_fail(err, SLUICE_E_INVALID,
+                       "--image-size %llu: --pipeline ends at %u x %u; leave one out",
+                       (unsigned long long)o->image_size, size, size);
+}
+
+/* A loader finds this out when it plans, as an evaluation needs no plan. */
+static sluice_status check_plan(const struct sluice_given_options *given, struct sluice_err *err)
+{
+    const struct sluice_options *o = &given->options;
+    const bool needs_profile =
+        o->mode == SLUICE_MODE_SOPHON || (o->mode == SLUICE_MODE_AUTO && o->is_greedy);
+    if (needs_profile && !o->is_evaluate && !o->profile_folder)
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "--dataset-mode %s%s needs --profile-folder DIR; make one with --profiling "
+            "--write-profile-folder DIR",
+            given->mode, o->mode == SLUICE_MODE_AUTO ? " --planner remote_sophon" : "");
+    return SLUICE_OK;
+}
+
+static sluice_status check_run(const struct sluice_given_options *given, struct sluice_err *err)
+{
+    const struct sluice_options *o = &given->options;
+    if (o->resume && given->has_start_epoch)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--start-epoch: the checkpoint of --resume holds it");
+    if (!o->resume && o->start_epoch >= o->epochs)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--start-epoch %llu: --epochs %llu ends before it",
+                           (unsigned long long)o->start_epoch, (unsigned long long)o->epochs);
+    return SLUICE_OK;
+}
+
+struct sluice_order_options sluice_options_order(const struct sluice_options *options)
+{
+    return (struct sluice_order_options){
+        .batch_size = (uint32_t)options->batch_size,
+        .rank = (uint32_t)options->rank,
+        .world_size = (uint32_t)options->world_size,
+        .tail = options->tail,
+    };
+}
+
+/* Whose rows: as given, or as the launcher of the process says. */
+static sluice_status find_rank(struct sluice_given_options *given, struct sluice_err *err)
+{
+    struct sluice_options *o = &given->options;
+    o->tail = strcmp(given->tail, "drop") == 0 ? SLUICE_TAIL_DROP : SLUICE_TAIL_PAD;
+    if (given->has_rank != given->has_world_size)
+        return sluice_fail(err, SLUICE_E_INVALID, "--rank and --world-size go together");
+    if (!given->has_rank) {
+        struct sluice_rank found;
+        const sluice_status status = sluice_rank_from_env(getenv, &found, err);
+        if (status != SLUICE_OK)
+            return status;
+        o->rank = found.rank;
+        o->world_size = found.world_size;
+    }
+    const struct sluice_order_options order = sluice_options_order(o);
+    return sluice_order_check(&order, err);
+}
+
+sluice_status sluice_options_check(struct sluice_given_options *given, struct sluice_err *err)
+{
+    sluice_status status = check_dir(&given->options, err);
+    if (status == SLUICE_OK)
+        status = interpret(given, err);
+    if (status == SLUICE_OK)
+        status = check_profiling(&given->options, err);
+    if (status == SLUICE_OK)
+        status = check_files(&given->options, err);
+    if (status == SLUICE_OK)
+        status = check_tls(&given->options, err);
+    if (status == SLUICE_OK)
+        status = check_image_size(given, err);
+    if (status == SLUICE_OK)
+        status = check_run(given, err);
+    if (status == SLUICE_OK)
+        status = find_rank(given, err);
+    return status;
+}
+
+/* Rows on a GPU are for a trainer that is there, or for none that looks at them. */
+static sluice_status check_place(const struct sluice_options *o, struct sluice_err *err)
+{
+    if (strcmp(o->gpu_decode, "on") == 0 && strcmp(o->device, "cpu") == 0)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--gpu-decode on: --device cpu trains on rows in the host's memory");
+    return SLUICE_OK;
+}
+
+sluice_status sluice_options_check_run(struct sluice_given_options *given, struct sluice_err *err)
+{
+    sluice_status status = sluice_options_check(given, err);
+    if (status == SLUICE_OK)
+        status = check_plan(given, err);
+    return status == SLUICE_OK ? check_place(&given->options, err) : status;
+}
+
+/* What the loader is told of --gpu-decode. */
+static void place_rows(const struct sluice_options *o, struct sluice_loader_settings *settings)
+{
+    const char *when = o->gpu_decode;
+    if (strcmp(when, "auto") == 0 &&
+        (strcmp(o->device, "none") == 0 || strcmp(o->device, "cpu") == 0))
+        when = "off";
+    struct sluice_setting *item = settings->items;
+    const struct sluice_setting *end = item + settings->num_items;
+    while (item < end && strcmp(item->key, "gpu-decode") != 0)
+        item++;
+    if (item == end)
+        settings->num_items++;
+    *item = (struct sluice_setting){"gpu-decode", when};
+}
+
+bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
+                          struct sluice_loader_settings *settings, int *exit_code)
+{
+    struct sluice_given_options given;
+    const struct sluice_cli_result parsed = sluice_options_read(argc, argv, &given);
+    if (parsed.should_exit) {
+        *exit_code = parsed.exit_code;
+        return false;
+    }
+    sluice_options_for_loader(&parsed, &given, settings);
+    place_rows(&given.options, settings);
+    *options = given.options;
+    return true;
+}

@@ -1,0 +1,89 @@
+#ifndef SLUICE_COMPUTE_CLIENT_OPTIONS_OPTIONS_H
+#define SLUICE_COMPUTE_CLIENT_OPTIONS_OPTIONS_H
+
+#include "base/cli.h"
+#include "compute_client/fetch/host_text.h"
+#include "compute_client/load/batch.h"
+#include "compute_client/load/choice.h"
+#include "compute_client/load/order.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The command line of offload_train, and the settings of a loader, which are a part of it, checked.
+ *
+ * Threads: at start, on the main thread. */
+
+struct sluice_options {
+    const char *dir;                      /* the dataset, for mode local; NULL: none */
+    const char *arch;                     /* "alexnet", ... */
+    const char *device;                   /* "auto", "none", "cpu", "cuda" */
+    struct sluice_option_strings hosts;   /* one text for each shard, as given or by default */
+    char target[SLUICE_HOST_ITEMS_BYTES]; /* of these, for lines of the log */
+    bool hedges;                          /* a late item is asked of another replica, too */
+    bool has_tls;                         /* the connections are encrypted */
+    const char *ca, *cert, *key;          /* PEM files; NULL: none */
+    const char *server_name;              /* of the servers' certificates; NULL: each host's */
+    const char *token_file;
+    enum sluice_mode mode;
+    const char *mode_name;        /* as typed: an older name stays what it is in the JSON */
+    bool has_host;                /* was given */
+    bool is_mode_derived;         /* local, as DIR was given and neither a host nor a mode */
+    const char *gpu_decode;       /* "off", "auto", "on" */
+    uint64_t gpu_device;          /* of CUDA's count */
+    uint64_t gpu_memory;          /* 0: as much as serves */
+    const char *jpeg_index;       /* "auto", "off" or a file; for mode local */
+    bool should_verify;           /* for mode local: hash the content of every file */
+    bool is_strict;               /* for mode local: an image that is passed over is an error */
+    enum sluice_form remote_form; /* jpeg_crop or u8_packed; raw: plain forms only */
+    bool has_any_form;            /* remote_auto may request every form that the server has */
+    bool is_greedy;               /* remote_auto plans by SOPHON's greedy rule */
+    bool has_replan;              /* remote_auto updates its plan by what it measures */
+    enum sluice_on_error on_error;
+
+    uint64_t batch_size, workers, epochs, start_epoch, seed, print_freq;
+    uint64_t image_size, num_classes, repeat, limit_samples, train_threads;
+    uint64_t rank, world_size;
+    enum sluice_tail tail;
+    uint64_t remote_cpus; /* 0: as many as the server reports */
+    uint64_t prefetch_bytes;
+    uint64_t lr_step;
+    double lr, momentum, weight_decay, lr_gamma, dropout;
+    double net_bw;            /* bytes per second; 0: measured */
+    double gpu_rate, pcie_bw; /* for the plan; 0: as measured, and never the bottleneck */
+    double consume_rate, retry_for_s, sample_timeout_s;
+
+    const char *pipeline, *val_pipeline; /* NULL: from image_size */
+    uint64_t profile_samples;            /* 0: all */
+    const char *profile_folder, *write_profile_folder;
+    const char *resume, *checkpoint, *batch_log;
+    const char *trace;           /* a file; NULL: nothing is traced */
+    double trace_sample;         /* share of the samples */
+    const char *metrics;         /* "127.0.0.1:9464"; NULL: none are served */
+    uint64_t checkpoint_batches; /* 0: not by batches */
+    double checkpoint_s;         /* 0: not by time */
+    double max_errors;           /* samples, or a share of an epoch's samples */
+    bool is_max_errors_share;
+    bool has_print_freq; /* given: lines by batches, not by time */
+    bool is_profiling, is_evaluate, is_shuffled, has_val, has_digest, allow_tf32;
+    bool is_json;
+};
+
+/* Which rows of the epochs are this process's. */
+struct sluice_order_options sluice_options_order(const struct sluice_options *options);
+
+/* --max-errors of an epoch of so many samples; a share is rounded up. */
+uint64_t sluice_options_max_errors(const struct sluice_options *options, uint64_t num_samples);
+
+/* What a loader takes of a command line, as it was given there, and gpu-decode as it is with the
+ * trainer's device. */
+struct sluice_loader_settings {
+    struct sluice_setting items[SLUICE_CLI_MAX_OPTIONS + SLUICE_MAX_STRINGS + 1];
+    size_t num_items;
+};
+
+/* False: the program ends with *exit_code, and everything is printed already.  Borrows argv. */
+bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
+                          struct sluice_loader_settings *settings, int *exit_code);
+
+#endif

@@ -1,0 +1,701 @@
+#include "compute_client/options/options_table.h"
+
+#include "base/cgroup.h"
+#include "compute_client/options/connection.h"
+#include "datasets/jpeg_index_file.h"
+
+#include <assert.h>
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+static const char *const arch_choices[] = {"alexnet", "resnet18", "small_cnn", NULL};
+static const char *const device_choices[] = {"auto", "none", "cpu", "cuda", NULL};
+static const char *const planner_choices[] = {"remote_auto", "remote_sophon", NULL};
+static const char *const planner_aliases[] = {"auto", "lp", "sophon", "smartoff", "greedy", NULL};
+static const char *const form_choices[] = {"auto", "raw", "jpeg_crop", "u8_packed", NULL};
+static const char *const tail_choices[] = {"pad", "drop", NULL};
+static const char *const gpu_decode_choices[] = {"off", "auto", "on", NULL};
+static const char *const on_error_choices[] = {"fail", "skip", "substitute", NULL};
+
+enum { DATA, PLACE, PLANNING, PROFILING, TRAINING, OUTPUT };
+static const char *const groups[] = {
+    [DATA] = "data",
+    [PLACE] = "where the work runs",
+    [PLANNING] = "planning",
+    [PROFILING] = "profiling",
+    [TRAINING] = "training",
+    [OUTPUT] = "output",
+    NULL,
+};
+
+/* The table stores its values here.  Only sluice_options_read() uses it. */
+static struct sluice_given_options given;
+
+/* On a command line it is the argument that is no option. */
+static const struct sluice_option dir = {
+    .name = "dir",
+    .type = SLUICE_OPTION_STRING,
+    .value = &given.options.dir,
+};
+
+static const struct sluice_option table[] = {
+    {.name = "arch",
+     .short_name = 'a',
+     .group = TRAINING,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &given.options.arch,
+     .arg = "MODEL",
+     .choices = arch_choices,
+     .help = "Model to train."},
+    {.name = "batch-size",
+     .short_name = 'b',
+     .group = TRAINING,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.batch_size,
+     .arg = "N",
+     .min = 1,
+     .max = 65536,
+     .help = "Samples in a batch."},
+    {.name = "workers",
+     .short_name = 'j',
+     .group = PLACE,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.workers,
+     .arg = "N",
+     .min = 1,
+     .max = 1024,
+     .help =
+         "Threads of this node that preprocess: they run the steps that the server left undone.",
+     .default_text = "one for each CPU that this process may use"},
+    {.name = "epochs",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.epochs,
+     .arg = "N",
+     .min = 1,
+     .max = 1000000,
+     .help = "Stop before this epoch, counted from 0: the total number of epochs of a run and its "
+             "continuations."},
+    {.name = "start-epoch",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.start_epoch,
+     .arg = "N",
+     .min = 0,
+     .max = 1000000,
+     .is_given = &given.has_start_epoch,
+     .help = "First epoch, counted from 0. Not with --resume: the checkpoint holds it."},
+    {.name = "seed",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.seed,
+     .arg = "N",
+     .help = "Seed of every random choice: shuffling, crops, flips, initial weights, dropout."},
+    {.name = "lr",
+     .alias = "learning-rate",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.options.lr,
+     .arg = "X",
+     .min = 0,
+     .max = 1e6,
+     .help = "Initial learning rate of SGD."},
+    {.name = "momentum",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.options.momentum,
+     .arg = "X",
+     .min = 0,
+     .max = 1,
+     .help = "Momentum of SGD, 0 to 1."},
+    {.name = "weight-decay",
+     .alias = "wd",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.options.weight_decay,
+     .arg = "X",
+     .min = 0,
+     .max = 1e6,
+     .help = "Weight decay of SGD (L2 penalty)."},
+    {.name = "lr-step",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.lr_step,
+     .arg = "N",
+     .min = 1,
+     .max = 1000000,
+     .help = "Epochs after which the learning rate decays, again and again."},
+    {.name = "lr-gamma",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.options.lr_gamma,
+     .arg = "X",
+     .min = 0,
+     .max = 1,
+     .help = "Factor by which each decay multiplies the learning rate."},
+    {.name = "dropout",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.options.dropout,
+     .arg = "P",
+     .min = -1,
+     .max = 0.99,
+     .help = "Share of units that dropout sets to 0, from 0 to 0.99; below 0: as the model defines "
+             "it."},
+    {.name = "print-freq",
+     .short_name = 'p',
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.print_freq,
+     .arg = "N",
+     .is_given = &given.options.has_print_freq,
+     .default_text = "a live line on a terminal, a line every 5 s elsewhere",
+     .help = "A progress line every N batches; 0: no progress is shown."},
+    {.name = "batch-log",
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.options.batch_log,
+     .arg = "FILE",
+     .help = "Write what the trainer waited for before each batch to this CSV file."},
+    {.name = "trace",
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.options.trace,
+     .arg = "FILE",
+     .help = "Append the route of samples to this file, as OpenTelemetry's spans in lines of JSON. "
+             "The server writes its part with a --trace of its own. The variable TRACEPARENT is "
+             "their parent.",
+     .default_text = "nothing is traced"},
+    {.name = "trace-sample",
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.options.trace_sample,
+     .arg = "SHARE",
+     .min = 0,
+     .max = 1,
+     .is_given = &given.has_trace_sample,
+     .help = "For --trace: the share of the samples, from 0 to 1, that are traced. Each run with "
+             "the same seed picks the same ones."},
+    {.name = "metrics",
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.options.metrics,
+     .arg = "HOST:PORT",
+     .help =
+         "Serve the run's counters to Prometheus at http://HOST:PORT/metrics, and the health at "
+         "/healthz. :PORT: at every address; PORT: to this machine alone.",
+     .default_text = "not served"},
+    {.name = "image-size",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.image_size,
+     .is_given = &given.has_image_size,
+     .arg = "N",
+     .min = 8,
+     .max = 4096,
+     .help = "Side of the square images that the model gets, in pixels.",
+     .default_text = "224, or where --pipeline ends"},
+    {.name = "num-classes",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.num_classes,
+     .arg = "N",
+     .min = 0,
+     .max = 1000000,
+     .help = "Outputs of the model; 0: as many as the dataset has classes."},
+    {.name = "device",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &given.options.device,
+     .arg = "NAME",
+     .choices = device_choices,
+     .help = "Where the model trains. none: batches are received and thrown away; auto: the first "
+             "that works of cuda, cpu and none."},
+    {.name = "consume-rate",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.options.consume_rate,
+     .arg = "N",
+     .min = 0,
+     .max = 1e9,
+     .help = "Samples per second that --device none takes, to stand in for a trainer; 0: as fast "
+             "as they come."},
+    {.name = "train-threads",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.train_threads,
+     .arg = "N",
+     .min = 0,
+     .max = 1024,
+     .help = "Threads of --device cpu; 0: one for each CPU."},
+    {.name = "tf32",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.options.allow_tf32,
+     .help = "Do not use TF32 (10-bit mantissas, faster) on --device cuda: multiply in full "
+             "float32."},
+    {.name = "evaluate",
+     .short_name = 'e',
+     .group = TRAINING,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.options.is_evaluate,
+     .help = "Do not train: evaluate once on the val subset."},
+    {.name = "val",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.options.has_val,
+     .help = "Do not evaluate on the val subset after each epoch, as happens if there are such a "
+             "subset and a device."},
+    {.name = "resume",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.options.resume,
+     .arg = "FILE",
+     .help = "Continue from this checkpoint."},
+    {.name = "checkpoint",
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.options.checkpoint,
+     .arg = "FILE",
+     .help = "Write a checkpoint to this file after each epoch, when stopped, and when the server "
+             "is gone for longer than --retry-for."},
+    {.name = "checkpoint-every",
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.checkpoint_every,
+     .arg = "BATCHES|TIME",
+     .help = "Write the checkpoint during an epoch, too: after so many batches (1000), or after so "
+             "much time, with a unit (300s, 5m, 1h). So much work at most is done again after a "
+             "crash.",
+     .default_text = "after each epoch alone"},
+    {.name = "dataset-mode",
+     .group = PLACE,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &given.mode,
+     .arg = "MODE",
+     .choices = sluice_mode_names,
+     .aliases = sluice_mode_aliases,
+     .is_given = &given.has_mode,
+     .default_text = "local for a DIR without --host, else remote_auto",
+     .help =
+         "Which preprocessing steps run on the storage server. local: no server, DIR is read; "
+         "remote_nooff: none; remote_alloff: all; remote_piloff: decode, crop and flip; "
+         "remote_sophon: per sample, by SOPHON's plan; remote_auto: per sample, by our plan, which "
+         "follows the machines. The word after remote_ is enough."},
+    {.name = "host",
+     .group = PLACE,
+     .type = SLUICE_OPTION_STRINGS,
+     .value = &given.options.hosts,
+     .arg = "HOST[:PORT],...",
+     .is_given = &given.options.has_host,
+     .default_text = SLUICE_DEFAULT_HOST,
+     .help = "Address of the storage server; port 50051 if left out, this machine for :PORT. "
+             "Several between commas are replicas, which have the same files: each sample comes "
+             "from one that is there, and soonest. dns:NAME[:PORT]: every address of the name is a "
+             "replica, also those that it gets later. Given several times: shards, each with a "
+             "part of the files."},
+    {.name = "hedge",
+     .group = PLACE,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.options.hedges,
+     .help = "With replicas: ask another one, too, for a sample that takes longer than nearly all "
+             "others, at most one in twenty. The first answer counts."},
+    SLUICE_CONNECTION_ROWS(given.options, PLACE),
+    {.name = "jpeg-index",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.options.jpeg_index,
+     .arg = "auto|off|FILE",
+     .help = "For --dataset-mode local: index of the JPEGs, with which only the rows that a crop "
+             "needs are decoded. auto: DIR/" SLUICE_JPEG_INDEX_FILE " if that exists."},
+    {.name = "verify",
+     .group = DATA,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.options.should_verify,
+     .help = "For --dataset-mode local: compare the content of every file that is read with the "
+             "hash that offload_dataset index wrote. Without: length and time, and the content "
+             "if the time differs."},
+    {.name = "strict",
+     .group = DATA,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.options.is_strict,
+     .help = "For --dataset-mode local: End with an error if files may be images and are not read, "
+             "as .webp, "
+             "instead of a warning that counts them."},
+    {.name = "remote-form",
+     .group = PLACE,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &given.remote_form,
+     .arg = "FORM",
+     .choices = form_choices,
+     .help = "Form in which samples cross the network. raw: whole files and plain pixels; "
+             "jpeg_crop: of a file only the JPEG blocks that the crop needs; u8_packed: pixels, "
+             "losslessly packed (in remote_nooff those of the crop); auto: remote_auto plans it "
+             "for each sample, the other modes use raw."},
+    {.name = "gpu-decode",
+     .group = PLACE,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &given.options.gpu_decode,
+     .arg = "WHEN",
+     .choices = gpu_decode_choices,
+     .help = "Whether the GPU decodes JPEGs, to the same pixels, and batches are made in its "
+             "memory. auto: where there is one that can. What it does not decode, the workers "
+             "do.",
+     .default_text = "auto with --device cuda, else off"},
+    {.name = "gpu-device",
+     .group = PLACE,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.gpu_device,
+     .arg = "N",
+     .max = 1023,
+     .help = "The GPU of --gpu-decode, by CUDA's number in this process."},
+    {.name = "gpu-memory",
+     .group = PLACE,
+     .type = SLUICE_OPTION_BYTES,
+     .value = &given.options.gpu_memory,
+     .arg = "BYTES",
+     .max = 1e12,
+     .help = "Upper limit of the GPU's memory for --gpu-decode; 0: what a batch of usual files "
+             "needs, and at most a quarter of what is free."},
+    {.name = "remote-cpus",
+     .group = PLANNING,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.remote_cpus,
+     .arg = "N",
+     .min = 0,
+     .max = 65536,
+     .help = "Cores of the storage node to plan with; 0: as many as the server reports."},
+    {.name = "net-bw",
+     .group = PLANNING,
+     .type = SLUICE_OPTION_RATE,
+     .value = &given.options.net_bw,
+     .arg = "RATE",
+     .help = "Bandwidth of the link to plan with, in Mbit/s or with a unit (1Gbps, 60MB/s); none: "
+             "it is measured."},
+    {.name = "gpu-rate",
+     .group = PLANNING,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.options.gpu_rate,
+     .arg = "N",
+     .min = 0,
+     .max = 1e9,
+     .help = "Samples per second that the trainer takes, to plan with; 0: as observed."},
+    {.name = "pcie-bw",
+     .group = PLANNING,
+     .type = SLUICE_OPTION_RATE,
+     .value = &given.options.pcie_bw,
+     .arg = "RATE",
+     .help = "Bandwidth from memory to the device, to plan with, in Mbit/s or with a unit; none: "
+             "measured with --device cuda, else never the limit."},
+    {.name = "planner",
+     .group = PLANNING,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &given.planner,
+     .arg = "NAME",
+     .choices = planner_choices,
+     .aliases = planner_aliases,
+     .help = "Planner of --dataset-mode remote_auto. remote_auto: the shortest epoch over all "
+             "resources, a linear program; remote_sophon: SOPHON's rule, which needs "
+             "--profile-folder."},
+    {.name = "replan",
+     .group = PLANNING,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.options.has_replan,
+     .help = "Do not follow what the machines and the network are observed to do: keep the first "
+             "plan of remote_auto."},
+    {.name = "profile-folder",
+     .group = PLANNING,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.options.profile_folder,
+     .arg = "DIR",
+     .help = "Folder of the profile to plan from (prep_sizes.csv, prep_times.csv). Without one "
+             "remote_auto starts from costs that fit most machines."},
+    {.name = "profiling",
+     .group = PROFILING,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.options.is_profiling,
+     .help = "Run one epoch without offload and measure it; then ask for samples in every form and "
+             "measure the cost on both nodes."},
+    {.name = "profile-samples",
+     .group = PROFILING,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.profile_samples,
+     .arg = "N",
+     .help = "Measure only N samples, spread evenly, and predict the rest from them; 0: all."},
+    {.name = "write-profile-folder",
+     .group = PROFILING,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.options.write_profile_folder,
+     .arg = "DIR",
+     .help = "Folder to write the profile to; needed with --profiling."},
+    {.name = "prefetch-bytes",
+     .group = PLACE,
+     .type = SLUICE_OPTION_BYTES,
+     .value = &given.options.prefetch_bytes,
+     .arg = "BYTES",
+     .min = 1 << 16,
+     .max = 1e12,
+     .help = "Upper limit of the memory for reading ahead, half for samples under way, half for "
+             "batches. More than a quarter of it is used only if the trainer takes more within "
+             "0.25 s."},
+    {.name = "retry-for",
+     .group = PLACE,
+     .type = SLUICE_OPTION_SECONDS,
+     .value = &given.options.retry_for_s,
+     .arg = "SECONDS",
+     .min = 0,
+     .max = 1e6,
+     .help =
+         "How long to keep trying: to reach a server that is gone, and to get a sample that the "
+         "storage fails to read. A sample that fails for longer is an error (--on-error)."},
+    {.name = "sample-timeout",
+     .group = PLACE,
+     .type = SLUICE_OPTION_SECONDS,
+     .value = &given.options.sample_timeout_s,
+     .arg = "SECONDS",
+     .min = 0.1,
+     .max = 1e6,
+     .help = "How long to wait for a sample before it is asked for again, for up to --retry-for "
+             "more: a read may never return. The time that samples need on a slow link does not "
+             "count. A read of a local file that takes longer is that sample's error."},
+    {.name = "on-error",
+     .group = DATA,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &given.on_error,
+     .arg = "ACTION",
+     .choices = on_error_choices,
+     .help = "What to do about a sample that cannot be read. fail: end the run; skip: leave it "
+             "out; substitute: put another sample in its place. More than --max-errors end the run "
+             "in any case."},
+    {.name = "max-errors",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.max_errors,
+     .arg = "N|N%",
+     .help = "How many samples of an epoch may fail for one reason (missing, broken, ...), with "
+             "--on-error skip or substitute: a number, or a part of the epoch's samples, rounded "
+             "up to whole samples. With one more the run ends with exit code 1, and the last "
+             "checkpoint stays as it is."},
+    {.name = "digest",
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.options.has_digest,
+     .help = "Do not compute the digest, the hash over all samples delivered in an epoch."},
+    {.name = "pipeline",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.options.pipeline,
+     .arg = "TEXT",
+     .check = sluice_pipeline_check,
+     .list = sluice_pipeline_list_ops,
+     .help = "Preprocessing steps of the training subset: ops from the list below, with commas "
+             "between, such as decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet.",
+     .default_text = "these steps at --image-size"},
+    {.name = "val-pipeline",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.options.val_pipeline,
+     .arg = "TEXT",
+     .check = sluice_pipeline_check,
+     .help = "Preprocessing steps of the val subset, of the same ops.",
+     .default_text = "resize, center_crop, to_tensor and normalize, to the size of training"},
+    {.name = "repeat",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.repeat,
+     .arg = "N",
+     .min = 1,
+     .max = 1000000,
+     .help =
+         "How often each training sample comes in an epoch, each time with another crop and flip."},
+    {.name = "rank",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.rank,
+     .arg = "N",
+     .min = 0,
+     .max = UINT32_MAX,
+     .is_given = &given.has_rank,
+     .help = "This process's place among --world-size, from 0: it gets its rows of each global "
+             "batch of world size x batch size samples.",
+     .default_text = "as torchrun, Slurm or Open MPI set it, else 0"},
+    {.name = "world-size",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.world_size,
+     .arg = "N",
+     .min = 1,
+     .max = UINT32_MAX,
+     .is_given = &given.has_world_size,
+     .help = "Processes that share each epoch's samples.",
+     .default_text = "as torchrun, Slurm or Open MPI set it, else 1"},
+    {.name = "tail",
+     .group = DATA,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &given.tail,
+     .arg = "ACTION",
+     .choices = tail_choices,
+     .help = "What becomes of the last global batch of an epoch if it is partial. pad: samples of "
+             "the epoch's beginning come again, so that every rank has as many; drop: it is left "
+             "out."},
+    {.name = "shuffle",
+     .group = DATA,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.options.is_shuffled,
+     .help = "Do not shuffle the training samples: they come in the dataset's order."},
+    {.name = "limit-samples",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.limit_samples,
+     .arg = "N",
+     .help = "Use only the first N samples of each subset; 0: all."},
+};
+
+static sluice_status check_given(const struct sluice_cli_result *parsed, struct sluice_err *err)
+{
+    given.options.is_json = parsed->is_json;
+    given.options.dir = parsed->num_positional ? parsed->positional[0] : NULL;
+    return sluice_options_check_run(&given, err);
+}
+
+static const struct sluice_cli cli = {
+    .program = "offload_train",
+    .check = check_given,
+    .summary = "Trains on images that a storage server preprocesses, as far as that pays.",
+    .positional = "[DIR]",
+    .options = table,
+    .num_options = SLUICE_ARRAY_LEN(table),
+    .groups = groups,
+    .epilog = "DIR is the dataset, read without a server unless --host or a remote mode is given: "
+              "then the server lists its samples, and DIR is not read. Each epoch prints two lines "
+              "on standard output, with --json one "
+              "JSON object.",
+};
+
+static struct sluice_given_options defaults(void)
+{
+    return (struct sluice_given_options){
+        .options =
+            {
+                .arch = "resnet18",
+                .device = "auto",
+                .batch_size = 256,
+                .workers = (uint64_t)ceil(sluice_cgroup_cores()),
+                .epochs = 1,
+                .image_size = 224,
+                .repeat = 1,
+                .gpu_decode = "auto",
+                .jpeg_index = "auto",
+                .prefetch_bytes = 1u << 30,
+                .lr_step = 30,
+                .lr = 0.1,
+                .momentum = 0.9,
+                .weight_decay = 1e-4,
+                .lr_gamma = 0.1,
+                .dropout = -1,
+                .retry_for_s = 60,
+                .trace_sample = 0.001,
+                .sample_timeout_s = 60,
+                .has_val = true,
+                .allow_tf32 = true,
+                .has_digest = true,
+                .has_replan = true,
+                .is_shuffled = true,
+                .world_size = 1,
+            },
+        .mode = "remote_auto",
+        .remote_form = "auto",
+        .on_error = "skip",
+        .tail = "pad",
+        .max_errors = "1%",
+        .planner = "remote_auto",
+    };
+}
+
+/* The table points into one struct, which is nobody's for long. */
+static pthread_mutex_t given_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static const struct sluice_option *find(const char *key)
+{
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(table); i++) {
+        if (strcmp(table[i].name, key) == 0)
+            return &table[i];
+    }
+    return NULL;
+}
+
+/* The rest is about training, and what offload_train itself writes and serves. */
+static bool is_for_loader(const struct sluice_option *option)
+{
+    static const char *const others[] = {"batch-size",   "seed",  "digest",
+                                         "consume-rate", "trace", "trace-sample"};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++) {
+        if (strcmp(option->name, others[i]) == 0)
+            return true;
+    }
+    return option->group == DATA || option->group == PLACE || option->group == PLANNING ||
+           option->group == PROFILING;
+}
+
+static void add_setting(struct sluice_loader_settings *settings, const char *key, const char *value)
+{
+    assert(settings->num_items < SLUICE_ARRAY_LEN(settings->items));
+    settings->items[settings->num_items++] = (struct sluice_setting){key, value};
+}
+
+void sluice_options_for_loader(const struct sluice_cli_result *parsed,
+                               const struct sluice_given_options *options,
+                               struct sluice_loader_settings *settings)
+{
+    const struct sluice_option_strings *hosts = &options->options.hosts;
+    settings->num_items = 0;
+    if (parsed->num_positional)
+        add_setting(settings, dir.name, parsed->positional[0]);
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(table); i++) {
+        if (!parsed->given[i] || !is_for_loader(&table[i]))
+            continue;
+        if (table[i].type != SLUICE_OPTION_STRINGS)
+            add_setting(settings, table[i].name, parsed->given[i]);
+        for (size_t k = 0; table[i].value == &given.options.hosts && k < hosts->num_items; k++)
+            add_setting(settings, table[i].name, hosts->items[k]);
+    }
+}
+
+sluice_status sluice_options_set(const struct sluice_setting *settings, size_t num_settings,
+                                 struct sluice_cli_texts *texts, struct sluice_options *options,
+                                 struct sluice_err *err)
+{
+    pthread_mutex_lock(&given_lock);
+    given = defaults();
+    given.options.device = "none";
+    given.options.gpu_decode = "off";
+    sluice_status status = SLUICE_OK;
+    for (size_t i = 0; status == SLUICE_OK && i < num_settings; i++) {
+        const char *key = settings[i].key, *value = settings[i].value;
+        const struct sluice_option *option = find(key);
+        if (strcmp(key, "dir") == 0)
+            status = sluice_cli_set(&dir, 1, 0, texts, key, value, err);
+        else if (option && !is_for_loader(option))
+            status = sluice_fail(err, SLUICE_E_INVALID,
+                                 "%s is for offload_train, and not for a loader", key);
+        else
+            status = sluice_cli_set(table, SLUICE_ARRAY_LEN(table), 0, texts, key, value, err);
+    }
+    if (status == SLUICE_OK)
+        status = sluice_options_check(&given, err);
+    if (status == SLUICE_OK)
+        *options = given.options;
+    pthread_mutex_unlock(&given_lock);
+    return status;
+}
+
+struct sluice_cli_result sluice_options_read(int argc, char **argv,
+                                             struct sluice_given_options *out)
+{
+    given = defaults();
+    const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
+    if (!parsed.should_exit)
+        *out = given;
+    return parsed;
+}

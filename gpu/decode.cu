@@ -1,0 +1,136 @@
+#include "gpu/decode_cuda.h"
+#include "gpu/decode_kernels.h"
+
+namespace
+{
+
+constexpr uint32_t TRANSFORM_THREADS = SLUICE_GPU_BLOCKS_IN_TASK * 8;
+
+uint32_t blocks_for(uint64_t count, uint32_t threads)
+{
+    return (uint32_t)((count + threads - 1) / threads);
+}
+
+__global__ void __launch_bounds__(SLUICE_GPU_WEIGH_THREADS)
+    weigh(const sluice_gpu_memory memory, uint32_t blocks_of_sample)
+{
+    const sluice_gpu_sample *sample = sluice_gpu_sample_of(&memory, blockIdx.x / blocks_of_sample);
+    uint32_t o = blockIdx.x % blocks_of_sample * SLUICE_GPU_WEIGH_THREADS + threadIdx.x;
+    if (o < memory.out_width) {
+        sluice_gpu_weigh(&memory, &sample->across, sample->is_flipped, o);
+        return;
+    }
+    o -= memory.out_width;
+    if (o < memory.out_height)
+        sluice_gpu_weigh(&memory, &sample->down, 0, o);
+}
+
+__global__ void __launch_bounds__(SLUICE_GPU_SEGMENTS_IN_TASK)
+    decode(const sluice_gpu_memory memory)
+{
+    __shared__ sluice_gpu_decode_shared shared;
+    uint32_t number, task = blockIdx.x;
+    SLUICE_GPU_FIND(&memory, task, decode_tasks, number);
+    const sluice_gpu_sample *sample = sluice_gpu_sample_of(&memory, number);
+    sluice_gpu_decode_prepare(&shared, sample, threadIdx.x, SLUICE_GPU_SEGMENTS_IN_TASK);
+    __syncthreads();
+    sluice_gpu_decode_fill(&shared, sample->num_huffman, threadIdx.x, SLUICE_GPU_SEGMENTS_IN_TASK);
+    __syncthreads();
+    const uint32_t segment = task * SLUICE_GPU_SEGMENTS_IN_TASK + threadIdx.x;
+    if (segment < sample->num_segments &&
+        !sluice_gpu_decode_segment(&memory, sample, &shared, segment))
+        memory.faults[number] = 1; /* whoever finds a fault writes the same */
+}
+
+__global__ void __launch_bounds__(TRANSFORM_THREADS) transform(const sluice_gpu_memory memory)
+{
+    __shared__ sluice_gpu_transform_shared shared;
+    uint32_t number, task = blockIdx.x;
+    SLUICE_GPU_FIND(&memory, task, transform_tasks, number);
+    const sluice_gpu_sample *sample = sluice_gpu_sample_of(&memory, number);
+    const sluice_gpu_line line = sluice_gpu_transform_line(sample, task, threadIdx.x);
+    int is_good = 1;
+    if (line.plane)
+        is_good = sluice_gpu_transform_columns(&memory, &shared, &line);
+    __syncwarp(); /* the eight threads of a block are of one warp */
+    if (line.plane)
+        is_good &= sluice_gpu_transform_rows(&memory, &shared, &line);
+    if (!is_good)
+        memory.faults[number] = 1;
+}
+
+__global__ void __launch_bounds__(SLUICE_GPU_ACROSS_THREADS) across(const sluice_gpu_memory memory)
+{
+    __shared__ sluice_gpu_across_shared shared;
+    uint32_t number, task = blockIdx.x;
+    SLUICE_GPU_FIND(&memory, task, across_tasks, number);
+    const sluice_gpu_sample *sample = sluice_gpu_sample_of(&memory, number);
+    const sluice_gpu_across work = sluice_gpu_across_task(&memory, sample, task);
+    sluice_gpu_across_load(&memory, sample, &work, &shared, threadIdx.x);
+    __syncthreads();
+    sluice_gpu_across_sum(&memory, sample, &work, &shared, threadIdx.x);
+}
+
+__global__ void __launch_bounds__(SLUICE_GPU_DOWN_THREADS)
+    down(const sluice_gpu_memory memory, uint32_t blocks_of_sample, uint32_t threads_of_row)
+{
+    const sluice_gpu_sample *sample = sluice_gpu_sample_of(&memory, blockIdx.x / blocks_of_sample);
+    const uint32_t i = blockIdx.x % blocks_of_sample * SLUICE_GPU_DOWN_THREADS + threadIdx.x;
+    const uint32_t y = i / threads_of_row, x = i % threads_of_row * SLUICE_GPU_DOWN_PIXELS;
+    if (y < memory.out_height)
+        sluice_gpu_down(&memory, sample, x, y);
+}
+
+} // namespace
+
+cudaError_t sluice_gpu_load_decode(void)
+{
+    cudaFuncAttributes attributes;
+    cudaError_t error = cudaFuncGetAttributes(&attributes, weigh);
+    if (error == cudaSuccess)
+        error = cudaFuncGetAttributes(&attributes, decode);
+    if (error == cudaSuccess)
+        error = cudaFuncGetAttributes(&attributes, transform);
+    if (error == cudaSuccess)
+        error = cudaFuncGetAttributes(&attributes, across);
+    return error == cudaSuccess ? cudaFuncGetAttributes(&attributes, down) : error;
+}
+
+cudaError_t sluice_gpu_launch_weigh(cudaStream_t stream, const sluice_gpu_memory *memory)
+{
+    const uint32_t blocks =
+        blocks_for((uint64_t)memory->out_width + memory->out_height, SLUICE_GPU_WEIGH_THREADS);
+    weigh<<<blocks * memory->num_samples, SLUICE_GPU_WEIGH_THREADS, 0, stream>>>(*memory, blocks);
+    return cudaGetLastError();
+}
+
+cudaError_t sluice_gpu_launch_decode(cudaStream_t stream, const sluice_gpu_memory *memory,
+                                     uint32_t num_tasks)
+{
+    decode<<<num_tasks, SLUICE_GPU_SEGMENTS_IN_TASK, 0, stream>>>(*memory);
+    return cudaGetLastError();
+}
+
+cudaError_t sluice_gpu_launch_transform(cudaStream_t stream, const sluice_gpu_memory *memory,
+                                        uint32_t num_tasks)
+{
+    transform<<<num_tasks, TRANSFORM_THREADS, 0, stream>>>(*memory);
+    return cudaGetLastError();
+}
+
+cudaError_t sluice_gpu_launch_across(cudaStream_t stream, const sluice_gpu_memory *memory,
+                                     uint32_t num_tasks)
+{
+    across<<<num_tasks, SLUICE_GPU_ACROSS_THREADS, 0, stream>>>(*memory);
+    return cudaGetLastError();
+}
+
+cudaError_t sluice_gpu_launch_down(cudaStream_t stream, const sluice_gpu_memory *memory)
+{
+    const uint32_t threads_of_row = blocks_for(memory->out_width, SLUICE_GPU_DOWN_PIXELS);
+    const uint32_t blocks =
+        blocks_for((uint64_t)threads_of_row * memory->out_height, SLUICE_GPU_DOWN_THREADS);
+    down<<<blocks * memory->num_samples, SLUICE_GPU_DOWN_THREADS, 0, stream>>>(*memory, blocks,
+                                                                               threads_of_row);
+    return cudaGetLastError();
+}

@@ -1,0 +1,44 @@
+#ifndef SLUICE_GPU_DECODE_CUDA_H
+#define SLUICE_GPU_DECODE_CUDA_H
+
+#include "gpu/layout.h"
+
+#include <cuda_runtime_api.h>
+
+/* The kernels of decode.cu and hash.cu, in the order in which a batch needs them.
+ *
+ * Each function puts one kernel on `stream` and returns what the launch returned.  `memory` is of
+ * the device; num_tasks comes from the batch's index.
+ *
+ * Threads: any, one per stream. */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct sluice_gpu_memory;
+
+/* Loads the kernels of each file, which their first launch does otherwise. */
+cudaError_t sluice_gpu_load_decode(void);
+cudaError_t sluice_gpu_load_hash(void);
+
+cudaError_t sluice_gpu_launch_weigh(cudaStream_t stream, const struct sluice_gpu_memory *memory);
+cudaError_t sluice_gpu_launch_decode(cudaStream_t stream, const struct sluice_gpu_memory *memory,
+                                     uint32_t num_tasks);
+cudaError_t sluice_gpu_launch_transform(cudaStream_t stream, const struct sluice_gpu_memory *memory,
+                                        uint32_t num_tasks);
+cudaError_t sluice_gpu_launch_across(cudaStream_t stream, const struct sluice_gpu_memory *memory,
+                                     uint32_t num_tasks);
+cudaError_t sluice_gpu_launch_down(cudaStream_t stream, const struct sluice_gpu_memory *memory);
+
+/* hashes[i] is of items[i]; both are in memory that the device reaches, and so is `rows`, which is
+ * 8-byte aligned and may be read up to a multiple of 8 bytes. */
+cudaError_t sluice_gpu_launch_hash(cudaStream_t stream, const uint8_t *rows, uint64_t row_bytes,
+                                   const struct sluice_gpu_hash_item *items, uint32_t num_items,
+                                   struct sluice_gpu_hash *hashes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

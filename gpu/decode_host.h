@@ -1,0 +1,23 @@
+#ifndef SLUICE_GPU_DECODE_HOST_H
+#define SLUICE_GPU_DECODE_HOST_H
+
+#include "gpu/batch.h"
+
+/* Does on the CPU what decoder.h does on the device, with the same source: for tests.  It is
+ * slower than the CPU's own decoder.
+ *
+ * Threads: pure functions. */
+
+/* Makes each sample's row of `rows` (max_samples x out_height x out_width x 3, 16-byte aligned);
+ * statuses[i] is that of sample i, as sluice_gpu_decoder_wait() gives it.  SLUICE_E_NO_MEMORY. */
+SLUICE_MUST_USE sluice_status sluice_gpu_decode_host(const struct sluice_gpu_batch *batch,
+                                                     uint8_t *rows, sluice_status *statuses,
+                                                     struct sluice_err *err);
+
+/* XXH3-128 of rows and their labels, as hash_kernels.h says.  `rows` is 8-byte aligned, and may be
+ * read up to a multiple of 8 bytes; a row has more than 232. */
+void sluice_gpu_hash_host(const uint8_t *rows, size_t row_bytes,
+                          const struct sluice_gpu_hash_item *items, uint32_t num_items,
+                          struct sluice_gpu_hash *hashes);
+
+#endif

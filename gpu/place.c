@@ -1,0 +1,533 @@
+#include "gpu/place_device.h"
+#include "gpu/tuning.h"
+#include "image/image_internal.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Multiples of this are what the device gives: CUDA's unit is 2 MiB. */
+#define ALLOCATION ((uint64_t)2 << 20)
+#define ROWS_ALIGNMENT 256
+
+/* With the label, more than 240 bytes: XXH3 hashes fewer in another way. */
+#define MIN_ROW_BYTES 233
+
+/* Rows one after the other, which follow each other in the host's memory, too. */
+struct run {
+    const uint8_t *pixels; /* NULL: none */
+    uint32_t row, num_rows;
+};
+
+struct sluice_gpu_lane {
+    struct sluice_gpu_place *place;
+    struct sluice_gpu_engine *engine;
+    struct sluice_gpu_block *block;
+    bool is_behind;              /* what is put on the engine comes after the block's last use */
+    bool is_begun;               /* something was added that is not finished */
+    struct sluice_gpu_work work; /* since begin, or the last finish; so are the samples */
+    struct run uploads;          /* that are not yet put on the engine */
+    uint32_t num_samples, first_of_round;
+    uint32_t *rows;          /* of each sample */
+    sluice_status *statuses; /* of each sample before first_of_round */
+    struct sluice_gpu_hash_item *items;
+    struct sluice_gpu_hash *hashes;
+};
+
+struct sluice_gpu_place {
+    pthread_mutex_t lock;
+    struct sluice_gpu_block *first_free, *last_free; /* the one that was given first is first */
+
+    struct sluice_gpu_device *device;
+    struct sluice_gpu_limits limits; /* of a lane */
+    uint32_t max_rows;
+    size_t row_bytes;
+    uint64_t block_bytes, bytes;
+    unsigned num_blocks, num_lanes;
+    uint8_t *memory; /* of all blocks */
+    struct sluice_gpu_block *blocks;
+    struct sluice_gpu_lane *lanes;
+};
+
+/* --- memory --- */
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* The limits of a lane with room for so many usual files, and what it takes then. */
+static sluice_status size_lane(const struct sluice_gpu_place_options *options, uint32_t num_files,
+                               struct sluice_gpu_limits *limits, uint64_t *bytes,
+                               struct sluice_err *err)
+{
+    *limits = (struct sluice_gpu_limits){
+        .max_samples = options->max_rows,
+        .out_width = options->width,
+        .out_height = options->height,
+        .max_file_bytes = (uint64_t)num_files * SLUICE_GPU_USUAL_FILE_BYTES,
+        .max_pixels = (uint64_t)num_files * SLUICE_GPU_USUAL_PIXELS,
+        .max_segment_bytes = SLUICE_GPU_MAX_SEGMENT_BYTES,
+    };
+    struct sluice_gpu_sizes capacity;
+    const sluice_status status = sluice_gpu_limits_check(limits, &capacity, err);
+    if (status == SLUICE_OK)
+        *bytes = round_up(sluice_gpu_parts_of(limits, &capacity).end, ALLOCATION);
+    return status;
+}
+
+/* Room for the files of a batch, as far as there is memory: batches may take several rounds. */
+static sluice_status size_lanes(struct sluice_gpu_place *place,
+                                const struct sluice_gpu_place_options *options,
+                                struct sluice_err *err)
+{
+    const uint64_t free_bytes = place->device->free_bytes;
+    uint64_t most =
+        options->memory_bytes ? options->memory_bytes : free_bytes / SLUICE_GPU_FREE_MEMORY_SHARE;
+    most = most < free_bytes ? most : free_bytes;
+    const uint64_t blocks = round_up(place->block_bytes * place->num_blocks, ALLOCATION);
+    uint64_t lane = 0;
+    const sluice_status status =
+        size_lane(options, SLUICE_GPU_MIN_USUAL_FILES, &place->limits, &lane, err);
+    if (status != SLUICE_OK)
+        return status;
+    const uint64_t least = blocks + place->num_lanes * lane;
+    if (least > most)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY,
+                           "batches on the GPU need %llu MB of its memory; there are %llu MB free, "
+                           "of which they may take %llu MB",
+                           (unsigned long long)(least / 1000000 + 1),
+                           (unsigned long long)(free_bytes / 1000000),
+                           (unsigned long long)(most / 1000000));
+    uint32_t low = SLUICE_GPU_MIN_USUAL_FILES;
+    uint32_t end = (options->max_rows > low ? options->max_rows : low) + 1;
+    place->bytes = least;
+    while (end - low > 1) {
+        const uint32_t middle = low + (end - low) / 2;
+        struct sluice_gpu_limits limits;
+        const bool is_possible = size_lane(options, middle, &limits, &lane, NULL) == SLUICE_OK;
+        if (is_possible && lane <= (most - blocks) / place->num_lanes) {
+            low = middle;
+            place->limits = limits;
+            place->bytes = blocks + place->num_lanes * lane;
+        } else {
+            end = middle;
+        }
+    }
+    return SLUICE_OK;
+}
+
+static sluice_status open_blocks(struct sluice_gpu_place *place, struct sluice_err *err)
+{
+    struct sluice_gpu_device *device = place->device;
+    place->blocks = calloc(place->num_blocks, sizeof(*place->blocks));
+    if (!place->blocks)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %u blocks", place->num_blocks);
+    void *memory;
+    sluice_status status =
+        device->ops->alloc(device, false, place->block_bytes * place->num_blocks, &memory, err);
+    if (status != SLUICE_OK)
+        return status;
+    place->memory = memory;
+    for (unsigned i = 0; i < place->num_blocks && status == SLUICE_OK; i++) {
+        struct sluice_gpu_block *block = &place->blocks[i];
+        block->place = place;
+        block->rows = place->memory + i * place->block_bytes;
+        status = device->ops->mark_open(device, &block->mark, err);
+        if (status == SLUICE_OK)
+            sluice_gpu_block_give(block);
+    }
+    return status;
+}
+
+static sluice_status open_lanes(struct sluice_gpu_place *place, struct sluice_err *err)
+{
+    struct sluice_gpu_device *device = place->device;
+    struct sluice_gpu_sizes capacity;
+    sluice_status status = sluice_gpu_limits_check(&place->limits, &capacity, err);
+    place->lanes = calloc(place->num_lanes, sizeof(*place->lanes));
+    for (unsigned i = 0; place->lanes && i < place->num_lanes && status == SLUICE_OK; i++) {
+        struct sluice_gpu_lane *lane = &place->lanes[i];
+        lane->place = place;
+        lane->rows = calloc(place->max_rows, sizeof(*lane->rows));
+        lane->statuses = calloc(place->max_rows, sizeof(*lane->statuses));
+        lane->items = calloc(place->max_rows, sizeof(*lane->items));
+        lane->hashes = calloc(place->max_rows, sizeof(*lane->hashes));
+        if (!lane->rows || !lane->statuses || !lane->items || !lane->hashes)
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a lane");
+        status = device->ops->engine_open(device, &place->limits, &capacity, &lane->engine, err);
+    }
+    return place->lanes ? status : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for lanes");
+}
+
+/* --- the place --- */
+
+static sluice_status open_device(const struct sluice_gpu_place_options *options,
+                                 struct sluice_gpu_device **device, struct sluice_err *err)
+{
+    if (options->is_host)
+        return sluice_gpu_device_host(device, err);
+#ifdef SLUICE_HAVE_CUDA
+    return sluice_gpu_device_cuda(options->device, device, err);
+#else
+    return sluice_fail(err, SLUICE_E_UNSUPPORTED, "this build has no CUDA (SLUICE_CUDA)");
+#endif
+}
+
+static struct sluice_gpu_scope enter(const struct sluice_gpu_place *place)
+{
+    return place->device->ops->enter(place->device);
+}
+
+static void leave(const struct sluice_gpu_place *place, struct sluice_gpu_scope scope)
+{
+    place->device->ops->leave(place->device, scope);
+}
+
+static sluice_status open_all(struct sluice_gpu_place *place,
+                              const struct sluice_gpu_place_options *options,
+                              struct sluice_err *err)
+{
+    sluice_status status = open_device(options, &place->device, err);
+    if (status == SLUICE_OK)
+        status = size_lanes(place, options, err);
+    if (status != SLUICE_OK)
+        return status;
+    const struct sluice_gpu_scope scope = enter(place);
+    status = open_blocks(place, err);
+    if (status == SLUICE_OK)
+        status = open_lanes(place, err);
+    leave(place, scope);
+    return status;
+}
+
+static sluice_status check_options(const struct sluice_gpu_place_options *options,
+                                   struct sluice_err *err)
+{
+    if (!options->max_rows || !options->height || !options->width || !options->num_blocks ||
+        !options->num_lanes || options->num_blocks > 1u << 10 || options->num_lanes > 1u << 10)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "sizes of a GPU's batches that are 0 or too large");
+    /* So that products stay within 64 bits; what a lane can count is less. */
+    if (options->max_rows > 1u << 20 || options->height > SLUICE_IMAGE_MAX_SIDE ||
+        options->width > SLUICE_IMAGE_MAX_SIDE)
+        return sluice_fail(err, SLUICE_E_INVALID, "a batch of %u x %u x %u pixels is too large",
+                           options->max_rows, options->height, options->width);
+    const uint64_t row_bytes = (uint64_t)options->height * options->width * 3;
+    if (row_bytes < MIN_ROW_BYTES)
+        return sluice_fail(err, SLUICE_E_INVALID, "rows of %u x %u pixels are too small for a GPU",
+                           options->height, options->width);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_gpu_place_create(const struct sluice_gpu_place_options *options,
+                                      struct sluice_gpu_place **out, struct sluice_err *err)
+{
+    sluice_status status = check_options(options, err);
+    if (status != SLUICE_OK)
+        return status;
+    struct sluice_gpu_place *place = calloc(1, sizeof(*place));
+    if (!place)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a GPU's place");
+    pthread_mutex_init(&place->lock, NULL);
+    place->max_rows = options->max_rows;
+    place->row_bytes = (size_t)options->height * options->width * 3;
+    place->block_bytes = round_up(place->max_rows * (uint64_t)place->row_bytes, ROWS_ALIGNMENT);
+    place->num_blocks = options->num_blocks;
+    place->num_lanes = options->num_lanes;
+    status = open_all(place, options, err);
+    if (status != SLUICE_OK) {
+        sluice_gpu_place_destroy(place);
+        return status;
+    }
+    *out = place;
+    return SLUICE_OK;
+}
+
+static void close_all(struct sluice_gpu_place *place)
+{
+    struct sluice_gpu_device *device = place->device;
+    const struct sluice_gpu_scope scope = enter(place);
+    for (unsigned i = 0; place->lanes && i < place->num_lanes; i++) {
+        struct sluice_gpu_lane *lane = &place->lanes[i];
+        device->ops->engine_close(lane->engine);
+        free(lane->rows);
+        free(lane->statuses);
+        free(lane->items);
+        free(lane->hashes);
+    }
+    for (unsigned i = 0; place->blocks && i < place->num_blocks; i++)
+        device->ops->mark_close(device, place->blocks[i].mark);
+    device->ops->free(device, false, place->memory);
+    leave(place, scope);
+    device->ops->close(device);
+}
+
+void sluice_gpu_place_destroy(struct sluice_gpu_place *place)
+{
+    if (!place)
+        return;
+    if (place->device)
+        close_all(place);
+    free(place->lanes);
+    free(place->blocks);
+    pthread_mutex_destroy(&place->lock);
+    free(place);
+}
+
+int sluice_gpu_place_device(const struct sluice_gpu_place *place)
+{
+    return place->device->number;
+}
+
+uint64_t sluice_gpu_place_bytes(const struct sluice_gpu_place *place)
+{
+    return place->bytes;
+}
+
+unsigned sluice_gpu_place_num_lanes(const struct sluice_gpu_place *place)
+{
+    return place->num_lanes;
+}
+
+struct sluice_gpu_lane *sluice_gpu_place_lane(struct sluice_gpu_place *place, unsigned lane)
+{
+    return &place->lanes[lane];
+}
+
+sluice_status sluice_gpu_host_alloc(struct sluice_gpu_place *place, size_t bytes, void **memory,
+                                    struct sluice_err *err)
+{
+    const struct sluice_gpu_scope scope = enter(place);
+    const sluice_status status = place->device->ops->alloc(place->device, true, bytes, memory, err);
+    leave(place, scope);
+    return status;
+}
+
+void sluice_gpu_host_free(struct sluice_gpu_place *place, void *memory)
+{
+    const struct sluice_gpu_scope scope = enter(place);
+    place->device->ops->free(place->device, true, memory);
+    leave(place, scope);
+}
+
+/* --- blocks --- */
+
+struct sluice_gpu_block *sluice_gpu_place_take(struct sluice_gpu_place *place)
+{
+    pthread_mutex_lock(&place->lock);
+    struct sluice_gpu_block *block = place->first_free;
+    if (block)
+        place->first_free = block->next;
+    pthread_mutex_unlock(&place->lock);
+    return block;
+}
+
+uint8_t *sluice_gpu_block_rows(const struct sluice_gpu_block *block)
+{
+    return block->rows;
+}
+
+void sluice_gpu_block_give(struct sluice_gpu_block *block)
+{
+    struct sluice_gpu_place *place = block->place;
+    pthread_mutex_lock(&place->lock);
+    block->next = NULL;
+    if (place->first_free)
+        place->last_free->next = block;
+    else
+        place->first_free = block;
+    place->last_free = block;
+    pthread_mutex_unlock(&place->lock);
+}
+
+void sluice_gpu_block_give_after(struct sluice_gpu_block *block, void *stream)
+{
+    struct sluice_gpu_device *device = block->place->device;
+    const struct sluice_gpu_scope scope = enter(block->place);
+    device->ops->mark_set(device, block->mark, stream);
+    leave(block->place, scope);
+    sluice_gpu_block_give(block);
+}
+
+/* --- lanes --- */
+
+static const struct sluice_gpu_device_ops *ops_of(const struct sluice_gpu_lane *lane)
+{
+    return lane->place->device->ops;
+}
+
+static void forget(struct sluice_gpu_lane *lane)
+{
+    lane->num_samples = lane->first_of_round = 0;
+    lane->uploads = (struct run){NULL, 0, 0};
+    lane->work = (struct sluice_gpu_work){0, 0, 0};
+    lane->is_begun = false;
+}
+
+void sluice_gpu_lane_drop(struct sluice_gpu_lane *lane)
+{
+    const struct sluice_gpu_scope scope = enter(lane->place);
+    ops_of(lane)->drop(lane->engine);
+    leave(lane->place, scope);
+    forget(lane);
+}
+
+void sluice_gpu_lane_begin(struct sluice_gpu_lane *lane, struct sluice_gpu_block *block)
+{
+    if (lane->is_begun)
+        sluice_gpu_lane_drop(lane);
+    lane->block = block;
+    lane->is_behind = false;
+}
+
+/* Before anything is put on the engine. */
+static sluice_status follow(struct sluice_gpu_lane *lane, struct sluice_err *err)
+{
+    if (lane->is_behind)
+        return SLUICE_OK;
+    lane->is_behind = true;
+    return ops_of(lane)->follow(lane->engine, lane->block->mark, err);
+}
+
+/* Starts the round's samples, if there are any. */
+static sluice_status start_round(struct sluice_gpu_lane *lane, struct sluice_err *err)
+{
+    if (lane->num_samples == lane->first_of_round)
+        return SLUICE_OK;
+    lane->work.upload_bytes += lane->engine->batch->used.upload_bytes;
+    const sluice_status status = follow(lane, err);
+    return status == SLUICE_OK ? ops_of(lane)->start(lane->engine, lane->block->rows, err) : status;
+}
+
+static sluice_status wait_for_round(struct sluice_gpu_lane *lane, struct sluice_err *err)
+{
+    if (lane->num_samples == lane->first_of_round)
+        return SLUICE_OK;
+    const sluice_status status =
+        ops_of(lane)->wait(lane->engine, lane->statuses + lane->first_of_round, err);
+    lane->first_of_round = lane->num_samples;
+    return status;
+}
+
+/* Adds the file; a full batch is decoded first. */
+static sluice_status add(struct sluice_gpu_lane *lane, const uint8_t *bytes, size_t len,
+                         const struct sluice_jpeg_index *index,
+                         const struct sluice_gpu_request *request, struct sluice_err *err)
+{
+    struct sluice_err first = {{0}};
+    struct sluice_gpu_batch *batch = lane->engine->batch;
+    sluice_status status = sluice_gpu_batch_add(batch, bytes, len, index, request, &first);
+    if (status == SLUICE_OK)
+        return status;
+    if (status != SLUICE_E_AGAIN)
+        return sluice_fail(err, status, "%s", first.text);
+    const struct sluice_gpu_scope scope = enter(lane->place);
+    status = start_round(lane, err);
+    if (status == SLUICE_OK)
+        status = wait_for_round(lane, err);
+    leave(lane->place, scope);
+    return status == SLUICE_OK ? sluice_gpu_batch_add(batch, bytes, len, index, request, err)
+                               : status;
+}
+
+sluice_status sluice_gpu_lane_decode(struct sluice_gpu_lane *lane, const uint8_t *bytes, size_t len,
+                                     const struct sluice_jpeg_index *index,
+                                     const struct sluice_gpu_request *request,
+                                     struct sluice_err *err)
+{
+    if (lane->num_samples == lane->place->max_rows)
+        return sluice_fail(err, SLUICE_E_INVALID, "more files than a batch has rows: %u",
+                           lane->num_samples);
+    lane->is_begun = true;
+    const sluice_status status = add(lane, bytes, len, index, request, err);
+    if (status == SLUICE_OK)
+        lane->rows[lane->num_samples++] = request->row;
+    return status;
+}
+
+static sluice_status flush_uploads(struct sluice_gpu_lane *lane, struct sluice_err *err)
+{
+    const struct run run = lane->uploads;
+    if (!run.pixels)
+        return SLUICE_OK;
+    const size_t row_bytes = lane->place->row_bytes, bytes = run.num_rows * row_bytes;
+    lane->uploads.pixels = NULL;
+    lane->work.upload_bytes += bytes;
+    const sluice_status status = follow(lane, err);
+    return status == SLUICE_OK
+               ? ops_of(lane)->upload(lane->engine, lane->block->rows + run.row * row_bytes,
+                                      run.pixels, bytes, err)
+               : status;
+}
+
+sluice_status sluice_gpu_lane_upload(struct sluice_gpu_lane *lane, uint32_t row,
+                                     const uint8_t *pixels, struct sluice_err *err)
+{
+    const struct sluice_gpu_place *place = lane->place;
+    struct run *run = &lane->uploads;
+    if (row >= place->max_rows)
+        return sluice_fail(err, SLUICE_E_INVALID, "row %u of a batch of %u", row, place->max_rows);
+    lane->is_begun = true;
+    if (run->pixels && row == run->row + run->num_rows &&
+        pixels == run->pixels + run->num_rows * place->row_bytes) {
+        run->num_rows++;
+        return SLUICE_OK;
+    }
+    const struct sluice_gpu_scope scope = enter(place);
+    const sluice_status status = flush_uploads(lane, err);
+    leave(place, scope);
+    if (status == SLUICE_OK)
+        *run = (struct run){pixels, row, 1};
+    return status;
+}
+
+static sluice_status start_hashes(struct sluice_gpu_lane *lane, const uint32_t *labels,
+                                  struct sluice_err *err)
+{
+    if (lane->num_samples == 0)
+        return SLUICE_OK;
+    for (uint32_t i = 0; i < lane->num_samples; i++)
+        lane->items[i] = (struct sluice_gpu_hash_item){lane->rows[i], labels[lane->rows[i]]};
+    return ops_of(lane)->hash(lane->engine, lane->block->rows, lane->items, lane->num_samples, err);
+}
+
+static sluice_status finish(struct sluice_gpu_lane *lane, const uint32_t *labels, bool is_hashed,
+                            struct sluice_err *err)
+{
+    const struct sluice_gpu_scope scope = enter(lane->place);
+    sluice_status status = flush_uploads(lane, err);
+    if (status == SLUICE_OK)
+        status = start_round(lane, err);
+    /* Behind the decoder; the hash of a row with a fault is of no use. */
+    if (status == SLUICE_OK && is_hashed)
+        status = start_hashes(lane, labels, err);
+    if (status == SLUICE_OK)
+        status = wait_for_round(lane, err);
+    if (status == SLUICE_OK)
+        status = ops_of(lane)->sync(lane->engine, lane->hashes, &lane->work.device_s, err);
+    leave(lane->place, scope);
+    return status;
+}
+
+sluice_status sluice_gpu_lane_finish(struct sluice_gpu_lane *lane, const uint32_t *labels,
+                                     sluice_status *statuses, struct sluice_hash128 *hashes,
+                                     struct sluice_gpu_work *work, struct sluice_err *err)
+{
+    const sluice_status status = finish(lane, labels, hashes != NULL, err);
+    if (status != SLUICE_OK) {
+        sluice_gpu_lane_drop(lane);
+        return status;
+    }
+    for (uint32_t i = 0; i < lane->num_samples; i++) {
+        const uint32_t row = lane->rows[i];
+        const bool is_good = lane->statuses[i] == SLUICE_OK;
+        statuses[row] = lane->statuses[i];
+        if (is_good && hashes)
+            hashes[row] = (struct sluice_hash128){lane->hashes[i].high, lane->hashes[i].low};
+        lane->work.decoded += is_good;
+    }
+    *work = lane->work;
+    forget(lane);
+    return SLUICE_OK;
+}

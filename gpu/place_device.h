@@ -1,0 +1,86 @@
+#ifndef SLUICE_GPU_PLACE_DEVICE_H
+#define SLUICE_GPU_PLACE_DEVICE_H
+
+#include "gpu/place.h"
+
+/* What place.c asks of a device: CUDA's (place_cuda.c), or the host (place_host.c).
+ *
+ * An engine is a lane's part of the device: a stream, a decoder and what they need.  What is put on
+ * an engine is done in order, behind the caller's back, until wait or sync.
+ *
+ * Threads: as place.h says.  All functions but close are called between enter and leave. */
+
+/* What was current in a thread, and is so again (cuda_context.h). */
+struct sluice_gpu_scope {
+    void *context;
+    int capture_mode;
+};
+
+/* Each implementation begins its own with this. */
+struct sluice_gpu_device {
+    const struct sluice_gpu_device_ops *ops;
+    int number;          /* -1: the host */
+    uint64_t free_bytes; /* of its memory, when it was opened */
+};
+struct sluice_gpu_engine {
+    struct sluice_gpu_device *device;
+    struct sluice_gpu_batch *batch; /* to add to, but between start and wait */
+};
+
+struct sluice_gpu_block {
+    struct sluice_gpu_place *place;
+    uint8_t *rows;
+    void *mark; /* the device's: when the block is free of work that was put on a stream */
+    struct sluice_gpu_block *next; /* of the free ones */
+};
+
+struct sluice_gpu_device_ops {
+    /* The device is the calling thread's until leave. */
+    struct sluice_gpu_scope (*enter)(const struct sluice_gpu_device *device);
+    void (*leave)(const struct sluice_gpu_device *device, struct sluice_gpu_scope scope);
+    void (*close)(struct sluice_gpu_device *device);
+
+    /* Of the device, 256-byte aligned, or of the host, page-locked and 64-byte aligned. */
+    sluice_status (*alloc)(struct sluice_gpu_device *device, bool is_host, size_t bytes,
+                           void **memory, struct sluice_err *err);
+    void (*free)(struct sluice_gpu_device *device, bool is_host, void *memory);
+
+    sluice_status (*mark_open)(struct sluice_gpu_device *device, void **mark,
+                               struct sluice_err *err);
+    void (*mark_close)(struct sluice_gpu_device *device, void *mark); /* NULL is allowed */
+    /* To be free of what is on the stream now. */
+    void (*mark_set)(struct sluice_gpu_device *device, void *mark, void *stream);
+
+    sluice_status (*engine_open)(struct sluice_gpu_device *device,
+                                 const struct sluice_gpu_limits *limits,
+                                 const struct sluice_gpu_sizes *capacity,
+                                 struct sluice_gpu_engine **engine, struct sluice_err *err);
+    void (*engine_close)(struct sluice_gpu_engine *engine); /* NULL is allowed */
+
+    /* What follows is done once the mark's work is. */
+    sluice_status (*follow)(struct sluice_gpu_engine *engine, void *mark, struct sluice_err *err);
+    /* `from` is borrowed until sync or drop. */
+    sluice_status (*upload)(struct sluice_gpu_engine *engine, uint8_t *to, const uint8_t *from,
+                            size_t bytes, struct sluice_err *err);
+    /* Decodes the batch, which is not empty, into the rows of a block. */
+    sluice_status (*start)(struct sluice_gpu_engine *engine, uint8_t *rows, struct sluice_err *err);
+    /* Waits for that; as sluice_gpu_decoder_wait(). */
+    sluice_status (*wait)(struct sluice_gpu_engine *engine, sluice_status *statuses,
+                          struct sluice_err *err);
+    /* Hashes so many rows, at most max_samples; once between two calls of sync. */
+    sluice_status (*hash)(struct sluice_gpu_engine *engine, const uint8_t *rows,
+                          const struct sluice_gpu_hash_item *items, uint32_t num_items,
+                          struct sluice_err *err);
+    /* Waits for all.  Hash i is of item i; *device_s: of the kernels since the last sync. */
+    sluice_status (*sync)(struct sluice_gpu_engine *engine, struct sluice_gpu_hash *hashes,
+                          double *device_s, struct sluice_err *err);
+    /* Empties the batch, and waits for what was put on the engine, whatever became of it. */
+    void (*drop)(struct sluice_gpu_engine *engine);
+};
+
+sluice_status sluice_gpu_device_host(struct sluice_gpu_device **device, struct sluice_err *err);
+/* With SLUICE_CUDA only. */
+sluice_status sluice_gpu_device_cuda(int number, struct sluice_gpu_device **device,
+                                     struct sluice_err *err);
+
+#endif

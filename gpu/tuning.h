@@ -1,0 +1,80 @@
+#ifndef SLUICE_GPU_TUNING_H
+#define SLUICE_GPU_TUNING_H
+
+/* Constants of the decoder on the device, that time and memory decide.  Times: one H200, batches of
+ * 256 crops of ImageNet photographs of 50 kB and 212,000 coefficients each (docs/BENCHMARKING.md,
+ * bench_gpu_decode).  What names no time was chosen by what fits, and has not been measured. */
+
+/* Restart segments of a task, a thread each.  The tables in shared memory are 15 KiB for a task,
+ * and a photograph's crop has 30 to 250 segments.  Half: twice the time to fill tables; twice:
+ * photographs of few segments leave threads idle. */
+#define SLUICE_GPU_SEGMENTS_IN_TASK 64
+
+/* Blocks of coefficients of a task, eight threads and 300 bytes of shared memory each.  Half: tasks
+ * of four warps; twice: of sixteen, of which fewer fit a multiprocessor. */
+#define SLUICE_GPU_BLOCKS_IN_TASK 32
+
+/* Threads of the pass across, and pixels that a task of it holds in shared memory, 4 bytes each:
+ * as many rows as fit, of as many columns.  Half: tasks of half the rows, which load the weights
+ * anew; twice: 32 KiB, so fewer tasks at a time.  An axis with a scale above a third of it is
+ * the CPU's. */
+#define SLUICE_GPU_ACROSS_THREADS 256
+#define SLUICE_GPU_ACROSS_PIXELS 4096
+#define SLUICE_GPU_MAX_ROWS_AT_ONCE 8
+
+/* Pixels of the result that a thread of the pass down makes: four are three whole words.  Half:
+ * bytes are written one by one; twice: half the threads, of which a batch of 224 x 224 has 3.2
+ * million pixels' worth. */
+#define SLUICE_GPU_DOWN_PIXELS 4
+
+/* Threads in a block where each works alone. */
+#define SLUICE_GPU_WEIGH_THREADS 128
+#define SLUICE_GPU_DOWN_THREADS 256
+
+/* Room for the weights of the resize: words for each column and row of a result, as a scale of 6
+ * takes, and for larger ones a word for so many pixels.  Half the room: batches of large crops take
+ * two rounds; twice: 0.1 MB more for a row of 224 x 224. */
+#define SLUICE_GPU_WEIGHTS_PER_OUTPUT 16
+#define SLUICE_GPU_PIXELS_PER_WEIGHT 16
+
+/* Bytes and pixels (of its box, in whole MCUs) of a file that a lane counts with.  Twice what such
+ * a crop has; larger ones take the room of several.  Half: a batch of large crops takes two rounds,
+ * which wait for each other; twice: 5 MB more of the device's memory for each row of each lane. */
+#define SLUICE_GPU_USUAL_FILE_BYTES 98304u
+#define SLUICE_GPU_USUAL_PIXELS 360000u
+
+/* Such files that any lane has room for: of all of it one file may take, or the CPU decodes it.
+ * Half: crops above 1.4 megapixels go to the CPU where memory is short; twice: a lane takes at
+ * least 80 MB. */
+#define SLUICE_GPU_MIN_USUAL_FILES 8u
+
+/* Bytes of a segment.  One thread decodes it, at about 1 byte in 1 us, and the batch waits
+ * for the last thread.  Half: a row of MCUs of a wide, sharp photograph goes to the CPU; twice: one
+ * file may hold a batch up for 30 ms. */
+#define SLUICE_GPU_MAX_SEGMENT_BYTES 16384u
+
+/* Bytes between points of an index, in the mean of the file: with more, a worker cuts the file with
+ * restart markers instead.  Half: photographs of 10 megapixels are cut; twice: a thread decodes for
+ * twice the time. */
+#define SLUICE_GPU_MAX_POINT_BYTES 4096u
+
+/* The part of the device's free memory that a place takes at most, unless it is told: the trainer
+ * needs most of it.  Half: batches in several rounds, next to a large model; twice: a trainer that
+ * allocates later may find too little. */
+#define SLUICE_GPU_FREE_MEMORY_SHARE 4u
+
+/* Blocks of 1,024 bytes whose sums are in a thread block's shared memory at a time, 64 bytes each.
+ * A row of 224 x 224 has 147.  Half: twice as many times most threads wait for eight; twice: 16 KiB
+ * of shared memory. */
+#define SLUICE_GPU_HASH_BLOCKS_AT_ONCE 128
+
+/* Threads that hash a row: eight find the sum of a block of 1,024 bytes.  Half: twice as many loads
+ * for each; twice: most wait longer for eight. */
+#define SLUICE_GPU_HASH_THREADS 256
+
+/* Priority of the lanes' streams, in steps above the device's lowest: batches are made ahead, and
+ * the trainer's kernels are waited for.  1: the lanes' kernels go before those of a trainer whose
+ * streams have the usual priority, which is the lowest; 2: the same. */
+#define SLUICE_GPU_PRIORITY 0
+
+#endif

@@ -1,0 +1,30 @@
+#ifndef SLUICE_PIPELINE_FORM_WORDS_H
+#define SLUICE_PIPELINE_FORM_WORDS_H
+
+#include "pipeline/pipeline.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Forms in words: the shares of many samples in each, the most frequent first.
+ *
+ * Threads: pure functions. */
+
+enum sluice_form_style {
+    SLUICE_FORMS_SHORT, /* "crop 93% raw 7%" */
+    SLUICE_FORMS_LONG,  /* "93% JPEG crops, 7% files" */
+};
+
+/* "JPEG crops", "files", ...: of a form, for a person. */
+const char *sluice_form_words(enum sluice_form form);
+
+/* Of so many samples in each form; what is below half a percent is left out, and what does not
+ * fit.  "" of no samples. */
+void sluice_form_shares(const uint64_t count[SLUICE_NUM_FORMS], enum sluice_form_style style,
+                        char *out, size_t size);
+
+/* Adds to the short style what share of them a GPU decoded, "crop 93% raw 7% +gpu 98%", by the same
+ * rule. */
+void sluice_form_add_gpu(uint64_t on_gpu, uint64_t total, char *out, size_t size);
+
+#endif

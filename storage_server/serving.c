@@ -1,0 +1,113 @@
+#include "storage_server/serving.h"
+
+#include "base/log.h"
+#include "metrics/metrics_server.h"
+#include "storage_server/disk_gate.h"
+#include "storage_server/prep_limits.h"
+#include "storage_server/self_watch.h"
+#include "storage_server/server.h"
+#include "storage_server/tuning.h"
+#include "trace/tracer.h"
+
+#include <string.h>
+
+/* NULL: not asked for, or not possible here; then the reads have their I/O class only. */
+static struct sluice_disk_gate *open_gate(const struct sluice_server_options *options)
+{
+    struct sluice_disk_gate *gate = NULL;
+    struct sluice_err err = {0};
+    if (strcmp(options->prep_io, "idle") == 0 &&
+        sluice_disk_gate_open("", options->root, &gate, &err) != SLUICE_OK)
+        sluice_log(SLUICE_LOG_WARN, "prep-io idle: %s; other programs' reads are not seen",
+                   err.text);
+    return gate;
+}
+
+sluice_status sluice_serving_limit(struct sluice_serving *serving, struct sluice_err *err)
+{
+    struct sluice_server_options *options = serving->options;
+    if (options->trace) {
+        const struct sluice_tracer_options trace = {.path = options->trace,
+                                                    .service = "offload_server",
+                                                    .max_lines_per_s = TUNING_TRACES_PER_S};
+        const sluice_status status = sluice_tracer_open(&trace, &options->tracer, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
+    options->disk_gate = open_gate(options);
+    const struct sluice_prep_limits_options limits = {
+        .has_nice = options->has_prep_nice,
+        .nice = (int)options->prep_nice,
+        .policy = options->prep_sched,
+        /* The scheduler bfq gives the idle class little even while nobody else reads.  With a gate
+         * the class is not needed. */
+        .io_class = options->disk_gate ? "low" : options->prep_io,
+        .cgroup = options->prep_cgroup,
+        .cpu_max = options->prep_cpu_max,
+    };
+    return sluice_prep_limits_open(&limits, &options->prep_limits, err);
+}
+
+static sluice_status check_itself(void *ctx, unsigned timeout_ms, struct sluice_err *err)
+{
+    const struct sluice_serving *serving = ctx;
+    return sluice_storage_server_check(serving->server, timeout_ms, err);
+}
+
+static void tell_deaf(void *ctx)
+{
+    const struct sluice_serving *serving = ctx;
+    serving->on_deaf(serving->ctx);
+}
+
+static sluice_status watch_itself(struct sluice_serving *serving, struct sluice_err *err)
+{
+    const struct sluice_self_watch_options self = {
+        .check = check_itself,
+        .on_deaf = tell_deaf,
+        .ctx = serving,
+        .interval_ms = (unsigned)(serving->options->self_check_s * 1000 + 0.5),
+    };
+    return self.interval_ms > 0 ? sluice_self_watch_open(&self, &serving->watch, err) : SLUICE_OK;
+}
+
+sluice_status sluice_serving_open(struct sluice_serving *serving, struct sluice_err *err)
+{
+    const struct sluice_server_options *options = serving->options;
+    sluice_status status = sluice_storage_server_create(options, NULL, &serving->server, err);
+    if (status != SLUICE_OK)
+        return status;
+    sluice_storage_server_address(serving->server, options->listen, serving->address);
+    if (options->metrics)
+        status = sluice_storage_server_serve_metrics(serving->server, options->metrics,
+                                                     &serving->metrics, err);
+    if (status == SLUICE_OK)
+        status = watch_itself(serving, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (serving->metrics)
+        sluice_log(SLUICE_LOG_INFO, "metrics at port %d",
+                   sluice_metrics_server_port(serving->metrics));
+    sluice_storage_server_introduce(serving->server, options);
+    return SLUICE_OK;
+}
+
+uint64_t sluice_serving_stop(struct sluice_serving *serving)
+{
+    sluice_log(SLUICE_LOG_INFO, "stopping: answering what was accepted");
+    sluice_self_watch_close(serving->watch);
+    serving->watch = NULL;
+    sluice_storage_server_stop(serving->server);
+    return sluice_storage_server_num_unanswered(serving->server);
+}
+
+/* What serves goes before what it borrows. */
+void sluice_serving_close(struct sluice_serving *serving)
+{
+    sluice_self_watch_close(serving->watch);
+    sluice_metrics_server_destroy(serving->metrics);
+    sluice_storage_server_destroy(serving->server);
+    sluice_prep_limits_close(serving->options->prep_limits);
+    sluice_disk_gate_close(serving->options->disk_gate);
+    sluice_tracer_close(serving->options->tracer);
+}

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""With JPEGs decoded on the GPU (here its kernels run on the CPU: SLUICE_GPU=host), half of an epoch
+so, and without: one digest, whatever happens to the files and to the server."""
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import unittest
+
+from programs import BIN, Port, SynthTest
+from test_modes import MODES, Server
+
+NUM_TRAIN = 40
+TIMEOUT_S = 120
+HOST = {**os.environ, "SLUICE_GPU": "host"}
+# Files that cross the wire as they are, or as a JPEG of the crop; the planners may choose neither.
+FILES = ("local", "remote_nooff")
+
+
+def command(mode, where, *flags):
+    return [str(part) for part in (
+        BIN / "offload_train", "--dataset-mode", mode, "--device", "none", "--json", "-b", 8,
+        "-p", 0, "--no-val", "--image-size", 64, *where, *flags)]
+
+
+def train(mode, where, *flags, code=0):
+    """The reports of its epochs, and its log."""
+    done = subprocess.run(command(mode, where, *flags), capture_output=True, text=True, env=HOST,
+                          timeout=TIMEOUT_S, check=False)
+    if done.returncode != code or "Sanitizer" in done.stderr:
+        raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def on_gpu(report):
+    return sum(count for choice, count in report["choices"].items() if choice.endswith("+gpu"))
+
+
+class GpuDecodeTest(SynthTest):
+    SYNTH = ("-n", NUM_TRAIN, "--num-val", 8, "--classes", 3)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.profile = pathlib.Path(cls.folder.name, "profile")
+        train("local", [cls.root], "--profiling", "--write-profile-folder", cls.profile)
+
+    def serve(self, *arguments):
+        server = Server(*arguments)
+        self.addCleanup(server.kill)
+        return server
+
+    def test_one_digest(self):
+        (wanted,), _ = train("local", [self.root], "--gpu-decode", "off")
+        self.assertEqual(on_gpu(wanted), 0)
+        server = self.serve(self.root, 0, 2)
+        for mode in MODES:
+            where = [self.root] if mode == "local" else ["--host", server.address]
+            if mode == "remote_sophon":
+                where += ["--profile-folder", self.profile]
+            for workers in (1, 4):
+                (report,), _ = train(mode, where, "-j", workers, "--gpu-decode", "on")
+                with self.subTest(mode=mode, workers=workers):
+                    self.assertEqual(report["digest"], wanted["digest"])
+                    self.assertEqual((report["samples"], report["errors"]), (NUM_TRAIN, 0))
+                    self.assertEqual(sum(report["choices"].values()), NUM_TRAIN)
+                    if mode in FILES:  # all but PNGs and progressive JPEGs
+                        self.assertGreater(on_gpu(report), NUM_TRAIN // 2)
+                        self.assertGreater(report["choices"]["raw@0+gpu"], 0)
+        (report,), log = train("remote_nooff", ["--host", server.address], "--remote-form",
+                               "jpeg_crop", "--gpu-decode", "on")
+        self.assertRegex(log, r"crop \d+% raw \d+% \+gpu \d+%")
+        self.assertEqual(report["digest"], wanted["digest"])
+        self.assertGreater(report["choices"]["jpeg_crop@0+gpu"], NUM_TRAIN // 2)
+
+    def test_epochs_and_val(self):
+        flags = ("--epochs", 3, "--repeat", 2, "--val")
+        wanted, _ = train("local", [self.root], *flags, "--gpu-decode", "off")
+        reports, _ = train("local", [self.root], *flags, "--gpu-decode", "on")
+        self.assertEqual([report["digest"] for report in reports],
+                         [report["digest"] for report in wanted])
+        self.assertEqual(len({report["digest"] for report in reports}), 3)
+        (wanted,), _ = train("local", [self.root], "--evaluate", "--gpu-decode", "off")
+        (report,), _ = train("local", [self.root], "--evaluate", "--gpu-decode", "on")
+        self.assertEqual(report["digest"], wanted["digest"])
+        self.assertGreater(on_gpu(report), 0)
+
+    def test_broken_files_are_the_same_errors(self):
+        root = pathlib.Path(self.folder.name, "broken")
+        shutil.copytree(self.root, root)
+        rng = random.Random(17)
+        jpegs = sorted(root.glob("train/**/*.jpg"))
+        self.assertGreater(len(jpegs), 12)
+        for number, path in enumerate(jpegs[:12]):
+            data = bytearray(path.read_bytes())
+            if number < 3:
+                data = data[:len(data) // 2]  # truncated
+            elif number < 6:
+                data[2:4] = b"\0\0"  # no markers
+            elif number < 9:
+                data = data[:600] + b"\xff\xd9"
+            else:
+                data[rng.randrange(700, len(data))] ^= 0x55
+            path.write_bytes(bytes(data))
+        server = self.serve(root, 0, 2)
+        for policy in ("skip", "substitute"):
+            seen = set()
+            for mode in (*FILES, "remote_auto"):
+                where = [root] if mode == "local" else ["--host", server.address]
+                texts = []
+                for gpu in ("off", "on"):
+                    (report,), _ = train(mode, where, "--on-error", policy, "--max-errors", "100%",
+                                         "--gpu-decode", gpu)
+                    self.assertGreaterEqual(report["errors"], 9)
+                    errors = sorted(report["error_samples"], key=lambda error: error["sample"])
+                    texts.append([error.pop("error") for error in errors])
+                    seen.add((report["digest"], report["samples"], json.dumps(errors)))
+                if mode in FILES:  # the planner may have the server decode
+                    self.assertEqual(texts[0], texts[1])
+            self.assertEqual(len(seen), 1, (policy, seen))
+        _, log = train("local", [root], "--gpu-decode", "on", code=1)
+        self.assertRegex(log, r"train/\S+\.jpg")
+
+    def test_a_server_killed_twice_costs_time_only(self):
+        (wanted,), _ = train("local", [self.root], "-b", 4, "--repeat", 3, "--gpu-decode", "off")
+        with Port() as port:
+            server = Server(self.root, port)
+            # Little read-ahead, so that each kill falls in mid-epoch.
+            process = subprocess.Popen(
+                command("remote_nooff", ["--host", f"127.0.0.1:{port}"], "-b", 4, "-p", 1,
+                        "--consume-rate", 60, "--prefetch-bytes", "256k", "--retry-for", 60,
+                        "--repeat", 3, "--gpu-decode", "on"),
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=HOST)
+            log, kills = [], 0
+            for line in process.stderr:
+                log.append(line)
+                if kills < 2 and f"[{4 + 12 * kills}/" in line:
+                    server.kill()
+                    server = Server(self.root, port)
+                    kills += 1
+            report = json.loads(process.stdout.read())
+            process.stdout.close()
+            process.stderr.close()
+            self.assertEqual(process.wait(), 0, "".join(log)[-3000:])
+            server.kill()
+        self.assertEqual((kills, report["retries"]), (2, 2))
+        self.assertEqual(report["digest"], wanted["digest"])
+        self.assertGreater(on_gpu(report), NUM_TRAIN)
+
+    def test_a_trainer_that_cannot_take_them_gets_none(self):
+        for device, flags in (("none", ()), ("none", ("--gpu-decode", "auto"))):
+            (report,), _ = train("local", [self.root], "--device", device, *flags)
+            self.assertEqual(on_gpu(report), 0)
+        _, log = train("local", [self.root], "--device", "cpu", "--gpu-decode", "on", code=2)
+        self.assertRegex(log, r"(?s)--gpu-decode.*--device")
+
+    def test_without_a_gpu_on_is_an_error_that_says_so(self):
+        done = subprocess.run(
+            command("local", [self.root], "--gpu-decode", "on"), capture_output=True, text=True,
+            env={**os.environ, "SLUICE_GPU": "", "CUDA_VISIBLE_DEVICES": ""}, timeout=TIMEOUT_S,
+            check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertTrue(re.search(r"gpu-decode|CUDA", done.stderr), done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,253 @@
+#include "compute_client/fetch/shard_merge.h"
+
+#include "base/rng.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* The reference is what sluice_manifest_scan() makes of all files in one folder. */
+
+#define MAX_PARTS 4
+
+enum split { BY_CLASS, WITHIN_CLASSES };
+
+struct tree {
+    char whole[300], parts[MAX_PARTS][300];
+    size_t num_parts;
+};
+
+static unsigned num_trees;
+
+static struct tree make_tree(size_t num_parts)
+{
+    struct tree tree = {.num_parts = num_parts};
+    snprintf(tree.whole, sizeof(tree.whole), "%.200s/t%u-whole", sluice_test_dir(), num_trees);
+    (void)mkdir(tree.whole, 0777);
+    for (size_t i = 0; i < num_parts; i++) {
+        snprintf(tree.parts[i], sizeof(tree.parts[i]), "%.200s/t%u-part%zu", sluice_test_dir(),
+                 num_trees, i);
+        (void)mkdir(tree.parts[i], 0777);
+    }
+    num_trees++;
+    return tree;
+}
+
+/* A file of the whole and of one part; its length tells it from others. */
+static void put(const struct tree *tree, size_t part, const char *path)
+{
+    static unsigned count;
+    char text[512];
+    memset(text, 'x', sizeof(text));
+    text[1 + count++ % 500] = '\0';
+    sluice_test_put_text(tree->whole, path, text);
+    sluice_test_put_text(tree->parts[part], path, text);
+}
+
+static struct sluice_manifest *scan(const char *root)
+{
+    struct sluice_manifest *manifest = NULL;
+    struct sluice_err err = {0};
+    if (sluice_manifest_scan(root, &manifest, &err) != SLUICE_OK)
+        CU_FAIL_FATAL(err.text);
+    return manifest;
+}
+
+static sluice_status merge(const struct tree *tree, struct sluice_manifest **merged,
+                           struct sluice_shard_place **places, struct sluice_err *err)
+{
+    static const char *const names[] = {"one:1", "two:2", "three:3", "four:4"};
+    struct sluice_manifest *manifests[MAX_PARTS];
+    struct sluice_shard_list lists[MAX_PARTS];
+    for (size_t i = 0; i < tree->num_parts; i++) {
+        manifests[i] = scan(tree->parts[i]);
+        lists[i] = (struct sluice_shard_list){manifests[i], names[i]};
+    }
+    const sluice_status status = sluice_shard_merge(lists, tree->num_parts, merged, places, err);
+    for (size_t row = 0; status == SLUICE_OK && row < (*merged)->num_entries; row++) {
+        const struct sluice_shard_place place = (*places)[row];
+        CU_ASSERT_FATAL(place.shard < tree->num_parts &&
+                        place.listed_id < manifests[place.shard]->num_entries);
+        CU_ASSERT_STRING_EQUAL(manifests[place.shard]->entries[place.listed_id].path,
+                               (*merged)->entries[row].path);
+    }
+    for (size_t i = 0; i < tree->num_parts; i++)
+        sluice_manifest_destroy(manifests[i]);
+    return status;
+}
+
+static void expect_whole(const struct tree *tree)
+{
+    struct sluice_manifest *want = scan(tree->whole), *got = NULL;
+    struct sluice_shard_place *places = NULL;
+    struct sluice_err err = {0};
+    if (merge(tree, &got, &places, &err) != SLUICE_OK)
+        CU_FAIL_FATAL(err.text);
+    const struct sluice_hash128 a = sluice_manifest_id(want), b = sluice_manifest_id(got);
+    CU_ASSERT(a.high == b.high && a.low == b.low);
+    CU_ASSERT_EQUAL_FATAL(got->num_classes, want->num_classes);
+    for (size_t i = 0; i < want->num_classes; i++)
+        CU_ASSERT_STRING_EQUAL(got->classes[i], want->classes[i]);
+    CU_ASSERT_EQUAL_FATAL(got->num_entries, want->num_entries);
+    for (size_t i = 0; i < want->num_entries; i++) {
+        const struct sluice_manifest_entry *x = &want->entries[i], *y = &got->entries[i];
+        CU_ASSERT_STRING_EQUAL(y->path, x->path);
+        CU_ASSERT(y->bytes == x->bytes && y->label == x->label && y->subset == x->subset);
+    }
+    sluice_manifest_destroy(want);
+    sluice_manifest_destroy(got);
+    free(places);
+}
+
+static void expect_error(const struct tree *tree, const char *const words[3])
+{
+    struct sluice_manifest *got = NULL;
+    struct sluice_shard_place *places = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(merge(tree, &got, &places, &err), SLUICE_E_INVALID);
+    for (int i = 0; i < 3; i++) {
+        if (!strstr(err.text, words[i]))
+            CU_FAIL_FATAL(err.text);
+    }
+    CU_ASSERT(!got && !places);
+}
+
+/* num_classes classes in the root, or in train/ and val/; some rows of each. */
+static void fill(const struct tree *tree, enum split split, bool has_subsets, uint64_t seed)
+{
+    struct sluice_rng rng = sluice_rng_init(seed, 0, 0, 0);
+    for (unsigned class = 0; class < 9; class ++) {
+        /* Every part has a file, so that each is a dataset. */
+        for (unsigned i = 0; i < 8; i++) {
+            const size_t part = split == BY_CLASS ? class % tree->num_parts
+                                : i < MAX_PARTS   ? i % tree->num_parts
+                                                  : sluice_rng_u32(&rng) % tree->num_parts;
+            char path[80];
+            snprintf(path, sizeof(path), "%sc%u/%s%u.jpg",
+                     has_subsets ? (i % 3 == 1 ? "val/" : "train/") : "", class * 7 % 9,
+                     i % 4 == 3 ? "deep/" : "", sluice_rng_u32(&rng) % 1000000);
+            put(tree, part, path);
+        }
+    }
+}
+
+static void parts_of_a_folder_make_the_list_of_the_whole(void)
+{
+    for (size_t num_parts = 1; num_parts <= MAX_PARTS; num_parts++) {
+        for (int split = BY_CLASS; split <= WITHIN_CLASSES; split++) {
+            for (int has_subsets = 0; has_subsets < 2; has_subsets++) {
+                const struct tree tree = make_tree(num_parts);
+                fill(&tree, (enum split)split, has_subsets, sluice_test_seed() + num_trees);
+                expect_whole(&tree);
+            }
+        }
+    }
+}
+
+static void images_without_classes_are_spread_too(void)
+{
+    const struct tree tree = make_tree(3);
+    for (unsigned i = 0; i < 30; i++) {
+        char path[32];
+        snprintf(path, sizeof(path), "%02u.jpg", i * 7 % 30);
+        put(&tree, i % 3, path);
+    }
+    expect_whole(&tree);
+}
+
+/* As one server would: a class without samples keeps its label. */
+static void an_empty_class_keeps_its_label(void)
+{
+    const struct tree tree = make_tree(2);
+    put(&tree, 0, "a/1.jpg");
+    put(&tree, 1, "c/1.jpg");
+    char path[400];
+    snprintf(path, sizeof(path), "%s/b", tree.whole);
+    CU_ASSERT_EQUAL(mkdir(path, 0777), 0);
+    snprintf(path, sizeof(path), "%s/b", tree.parts[1]);
+    CU_ASSERT_EQUAL(mkdir(path, 0777), 0);
+    expect_whole(&tree);
+}
+
+static void a_subset_may_lie_on_one_shard(void)
+{
+    const struct tree tree = make_tree(2);
+    put(&tree, 0, "train/a/1.jpg");
+    put(&tree, 0, "train/b/1.jpg");
+    put(&tree, 1, "val/a/1.jpg");
+    put(&tree, 1, "val/c/1.jpg");
+    expect_whole(&tree);
+}
+
+static void a_path_of_two_shards_is_an_error_with_both_hosts(void)
+{
+    const struct tree tree = make_tree(3);
+    put(&tree, 0, "a/1.jpg");
+    put(&tree, 1, "a/2.jpg");
+    put(&tree, 2, "a/3.jpg");
+    sluice_test_put_text(tree.parts[1], "b/x.jpg", "x");
+    sluice_test_put_text(tree.parts[2], "b/x.jpg", "x");
+    expect_error(&tree, (const char *const[]){"two:2", "three:3", "'b/x.jpg'"});
+}
+
+static void shards_of_two_layouts_are_an_error_with_both_hosts(void)
+{
+    const struct tree tree = make_tree(2);
+    put(&tree, 0, "train/a/1.jpg");
+    put(&tree, 1, "b/1.jpg");
+    expect_error(&tree, (const char *const[]){"one:1 has train/", "two:2 has folders", "layout"});
+    const struct tree flat = make_tree(2);
+    put(&flat, 0, "1.jpg");
+    put(&flat, 1, "b/1.jpg");
+    expect_error(&flat, (const char *const[]){"one:1 has images", "two:2 has folders", "layout"});
+}
+
+/* What a list says of its files beside their names. */
+static void hashes_and_sizes_stay(void)
+{
+    struct sluice_manifest_entry rows[2][1] = {
+        {{.path = "b/1.png",
+          .bytes = 10,
+          .has_hash = true,
+          .hash = {1, 2},
+          .width = 30,
+          .height = 40,
+          .coding = 3}},
+        {{.path = "a/1.png", .bytes = 11, .width = 50, .height = 60}},
+    };
+    static const char *const classes[] = {"b", "a"};
+    struct sluice_manifest *parts[2] = {NULL}, *merged = NULL;
+    struct sluice_shard_list lists[2];
+    for (size_t i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(rows[i], 1, &classes[i], 1, &parts[i], NULL),
+                              SLUICE_OK);
+        lists[i] = (struct sluice_shard_list){parts[i], classes[i]};
+    }
+    struct sluice_shard_place *places = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_shard_merge(lists, 2, &merged, &places, NULL), SLUICE_OK);
+    const struct sluice_manifest_entry *e = &merged->entries[1];
+    CU_ASSERT(e->has_hash && e->hash.high == 1 && e->hash.low == 2 && e->width == 30 &&
+              e->height == 40 && e->coding == 3 && e->bytes == 10 && e->label == 1);
+    CU_ASSERT(!merged->entries[0].has_hash && merged->entries[0].width == 50);
+    CU_ASSERT(places[0].shard == 1 && places[1].shard == 0);
+    free(places);
+    sluice_manifest_destroy(merged);
+    for (size_t i = 0; i < 2; i++)
+        sluice_manifest_destroy(parts[i]);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(parts_of_a_folder_make_the_list_of_the_whole),
+        SLUICE_TEST(images_without_classes_are_spread_too),
+        SLUICE_TEST(an_empty_class_keeps_its_label),
+        SLUICE_TEST(a_subset_may_lie_on_one_shard),
+        SLUICE_TEST(a_path_of_two_shards_is_an_error_with_both_hosts),
+        SLUICE_TEST(shards_of_two_layouts_are_an_error_with_both_hosts),
+        SLUICE_TEST(hashes_and_sizes_stay),
+    };
+    return sluice_test_run("shard_merge", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,395 @@
+#include "compute_client/options/options.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_ARGS 32
+
+/* Splits at spaces; the text must live on. */
+static bool parse_all(char *line, struct sluice_options *options,
+                      struct sluice_loader_settings *settings, int *exit_code)
+{
+    char *argv[MAX_ARGS] = {(char *)(uintptr_t) "offload_train"};
+    int argc = 1;
+    for (char *word = strtok(line, " "); word && argc < MAX_ARGS - 1; word = strtok(NULL, " "))
+        argv[argc++] = word;
+    return sluice_options_parse(argc, argv, options, settings, exit_code);
+}
+
+static bool parse(char *line, struct sluice_options *options, int *exit_code)
+{
+    struct sluice_loader_settings settings;
+    return parse_all(line, options, &settings, exit_code);
+}
+
+static void rows_on_a_gpu_are_for_a_trainer_that_takes_them(void)
+{
+    static const struct {
+        const char *flags, *wanted; /* NULL: a usage error */
+    } cases[] = {
+        {"", "auto"},
+        {"--device cuda", "auto"},
+        {"--device cuda --gpu-decode off", "off"},
+        {"--device cuda --gpu-decode on", "on"},
+        {"--device none", "off"},
+        {"--device none --gpu-decode auto", "off"},
+        {"--device none --gpu-decode on", "on"},
+        {"--device cpu", "off"},
+        {"--device cpu --gpu-decode on", NULL},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        char line[128];
+        snprintf(line, sizeof(line), "set -j 3 %s --seed 7", cases[i].flags);
+        struct sluice_options o;
+        struct sluice_loader_settings settings;
+        int exit_code = -1;
+        if (!parse_all(line, &o, &settings, &exit_code)) {
+            CU_ASSERT_PTR_NULL(cases[i].wanted);
+            CU_ASSERT_EQUAL(exit_code, 2);
+            continue;
+        }
+        CU_ASSERT_PTR_NOT_NULL_FATAL(cases[i].wanted);
+        unsigned found = 0;
+        for (size_t k = 0; k < settings.num_items; k++) {
+            if (strcmp(settings.items[k].key, "gpu-decode") != 0)
+                continue;
+            found++;
+            CU_ASSERT_STRING_EQUAL(settings.items[k].value, cases[i].wanted);
+        }
+        CU_ASSERT_EQUAL(found, 1);
+    }
+}
+
+static void the_originals_flags_keep_their_names(void)
+{
+    char line[] = "set -a alexnet -b 32 -j 3 --epochs 7 --lr 0.5 --momentum 0.8 --wd 0.01 -p 5 "
+                  "--dataset-mode=local";
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    CU_ASSERT_STRING_EQUAL(o.dir, "set");
+    CU_ASSERT_STRING_EQUAL(o.arch, "alexnet");
+    CU_ASSERT_EQUAL(o.batch_size, 32);
+    CU_ASSERT_EQUAL(o.workers, 3);
+    CU_ASSERT_EQUAL(o.epochs, 7);
+    CU_ASSERT_EQUAL(o.lr, 0.5);
+    CU_ASSERT_EQUAL(o.momentum, 0.8);
+    CU_ASSERT_EQUAL(o.weight_decay, 0.01);
+    CU_ASSERT_TRUE(o.has_print_freq);
+    CU_ASSERT_EQUAL(o.print_freq, 5);
+    CU_ASSERT_EQUAL(o.mode, SLUICE_MODE_LOCAL);
+    CU_ASSERT_EQUAL(o.on_error, SLUICE_ON_ERROR_SKIP);
+    CU_ASSERT_TRUE(o.has_digest && o.has_val && o.allow_tf32 && !o.is_json);
+    CU_ASSERT_TRUE(o.has_replan && !o.is_greedy);
+
+    char more[] = "--dataset-mode remote_smartoff --host h:1 --remote-cpus 4 --net-bw 500 "
+                  "--profile-folder p --no-digest --no-val --no-tf32 --json --on-error substitute "
+                  "--no-replan --planner greedy";
+    CU_ASSERT_TRUE_FATAL(parse(more, &o, &exit_code));
+    CU_ASSERT_FALSE(o.has_print_freq); /* progress goes by time */
+    CU_ASSERT_EQUAL(o.mode, SLUICE_MODE_SOPHON);
+    CU_ASSERT_EQUAL(o.remote_cpus, 4);
+    CU_ASSERT_DOUBLE_EQUAL(o.net_bw, 62.5e6, 1);
+    CU_ASSERT_EQUAL(o.on_error, SLUICE_ON_ERROR_SUBSTITUTE);
+    CU_ASSERT_TRUE(!o.has_digest && !o.has_val && !o.allow_tf32 && o.is_json);
+    CU_ASSERT_TRUE(!o.has_replan && o.is_greedy);
+}
+
+static void a_mode_keeps_the_name_that_was_typed(void)
+{
+    static const struct {
+        const char *flags, *name;
+        enum sluice_mode mode;
+    } cases[] = {
+        {"--dataset-mode auto", "auto", SLUICE_MODE_AUTO},
+        {"--dataset-mode remote_auto", "remote_auto", SLUICE_MODE_AUTO},
+        {"--dataset-mode resize-off", "resize-off", SLUICE_MODE_PILOFF},
+        {"--dataset-mode remote_smartoff --profile-folder p", "remote_smartoff",
+         SLUICE_MODE_SOPHON},
+        {"set", "local", SLUICE_MODE_LOCAL},
+        /* What runs is another mode. */
+        {"--dataset-mode auto --profiling --write-profile-folder p", "remote_nooff",
+         SLUICE_MODE_NOOFF},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        char line[100];
+        snprintf(line, sizeof(line), "%s", cases[i].flags);
+        struct sluice_options o;
+        int exit_code = -1;
+        CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+        CU_ASSERT_EQUAL(o.mode, cases[i].mode);
+        CU_ASSERT_STRING_EQUAL(o.mode_name, cases[i].name);
+    }
+    static const char *const greedy[] = {"greedy", "sophon", "remote_sophon"};
+    static const char *const lp[] = {"lp", "auto", "remote_auto"};
+    for (int i = 0; i < 3; i++) {
+        char line[100];
+        struct sluice_options o;
+        int exit_code = -1;
+        snprintf(line, sizeof(line), "--profile-folder p --planner %s", greedy[i]);
+        CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+        CU_ASSERT_TRUE(o.is_greedy);
+        snprintf(line, sizeof(line), "--planner %s", lp[i]);
+        CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+        CU_ASSERT_FALSE(o.is_greedy);
+    }
+}
+
+static void sizes_rates_and_times_take_units(void)
+{
+    char line[] = "--prefetch-bytes 1.5GiB --net-bw 1Gbps --pcie-bw 62.5MB/s --retry-for 2m "
+                  "--sample-timeout 500ms";
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    CU_ASSERT_EQUAL(o.prefetch_bytes, 3ull << 29);
+    CU_ASSERT_EQUAL(o.net_bw, 125e6);
+    CU_ASSERT_EQUAL(o.pcie_bw, 62.5e6);
+    CU_ASSERT_EQUAL(o.retry_for_s, 120);
+    CU_ASSERT_EQUAL(o.sample_timeout_s, 0.5);
+}
+
+static void errors_may_be_a_number_or_a_share(void)
+{
+    static const struct {
+        const char *text;
+        uint64_t samples, most;
+    } cases[] = {
+        {"0", 1000, 0}, {"7", 1000, 7}, {"1%", 1000, 10},  {"1%", 40, 1},        {"1%", 1001, 11},
+        {"7%", 100, 7}, {"0%", 40, 0},  {"0.1%", 5000, 5}, {"100%", 1000, 1000}, {"2.5%", 40, 1},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        char line[100];
+        snprintf(line, sizeof(line), "--max-errors %s", cases[i].text);
+        struct sluice_options o;
+        int exit_code = -1;
+        CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+        CU_ASSERT_EQUAL(sluice_options_max_errors(&o, cases[i].samples), cases[i].most);
+    }
+    char line[] = "--dataset-mode remote_nooff";
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    CU_ASSERT_EQUAL(sluice_options_max_errors(&o, 1281167), 12812); /* the default: 1 % */
+}
+
+static void checkpoints_come_after_batches_or_time(void)
+{
+    static const struct {
+        const char *text;
+        uint64_t batches;
+        double seconds;
+    } cases[] = {
+        {"1000", 1000, 0}, {"300s", 0, 300}, {"5m", 0, 300}, {"1.5h", 0, 5400}, {"0.5s", 0, 0.5},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        char line[100];
+        snprintf(line, sizeof(line), "--checkpoint f --checkpoint-every %s", cases[i].text);
+        struct sluice_options o;
+        int exit_code = -1;
+        CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+        CU_ASSERT_EQUAL(o.checkpoint_batches, cases[i].batches);
+        CU_ASSERT_EQUAL(o.checkpoint_s, cases[i].seconds);
+    }
+}
+
+static void a_host_without_a_port_gets_the_default(void)
+{
+    static const struct {
+        const char *host, *target;
+    } cases[] = {
+        {"node", "node:50051"}, {"node:7", "node:7"},  {"[::1]", "[::1]:50051"},
+        {"[::1]:7", "[::1]:7"}, {":7", "127.0.0.1:7"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char line[100];
+        snprintf(line, sizeof(line), "--dataset-mode remote_nooff --host %s", cases[i].host);
+        struct sluice_options o;
+        int exit_code = -1;
+        CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+        CU_ASSERT_STRING_EQUAL(o.target, cases[i].target);
+    }
+}
+
+static struct sluice_options options_of(const char *flags)
+{
+    char line[200];
+    snprintf(line, sizeof(line), "%s", flags);
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    return o;
+}
+
+static void a_host_may_be_many(void)
+{
+    char line[] = "--host a1,a2 --host dns:b:7 --hedge";
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    CU_ASSERT_STRING_EQUAL(o.target, "a1:50051 and 2 more");
+    CU_ASSERT_EQUAL_FATAL(o.hosts.num_items, 2);
+    CU_ASSERT_STRING_EQUAL(o.hosts.items[0], "a1,a2");
+    CU_ASSERT_STRING_EQUAL(o.hosts.items[1], "dns:b:7");
+    CU_ASSERT(o.hedges);
+}
+
+static void a_dir_without_a_host_is_local(void)
+{
+    CU_ASSERT_EQUAL(options_of("set").mode, SLUICE_MODE_LOCAL);
+    CU_ASSERT_TRUE(options_of("set").is_mode_derived);
+    CU_ASSERT_EQUAL(options_of("set --profiling --write-profile-folder p").mode, SLUICE_MODE_LOCAL);
+    CU_ASSERT_EQUAL(options_of("set --host h").mode, SLUICE_MODE_AUTO);
+    CU_ASSERT_EQUAL(options_of("set --dataset-mode remote_nooff").mode, SLUICE_MODE_NOOFF);
+    CU_ASSERT_EQUAL(options_of("--host h").mode, SLUICE_MODE_AUTO);
+    CU_ASSERT_EQUAL(options_of("--lr 1").mode, SLUICE_MODE_AUTO);
+    CU_ASSERT_STRING_EQUAL(options_of("--lr 1").target, "127.0.0.1:50051");
+    CU_ASSERT_FALSE(options_of("set --dataset-mode local").is_mode_derived);
+    CU_ASSERT_FALSE(options_of("--lr 1").has_host);
+}
+
+static void the_size_may_be_said_twice_if_it_is_one(void)
+{
+    CU_ASSERT_EQUAL(options_of("--image-size 96").image_size, 96);
+    CU_ASSERT_EQUAL(
+        options_of("--image-size 96 --pipeline decode,random_resized_crop=96").image_size, 96);
+}
+
+static enum sluice_form form_of(const char *flags)
+{
+    char line[200];
+    snprintf(line, sizeof(line), "--host h %s", flags);
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    return o.remote_form;
+}
+
+static void only_remote_auto_asks_for_crops_by_itself(void)
+{
+    CU_ASSERT_EQUAL(form_of(""), SLUICE_FORM_JPEG_CROP);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_auto --profile-folder p"),
+                    SLUICE_FORM_JPEG_CROP);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_auto --profile-folder p --remote-form raw"),
+                    SLUICE_FORM_RAW);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_sophon --profile-folder p"), SLUICE_FORM_RAW);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_nooff"), SLUICE_FORM_RAW);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_nooff --remote-form jpeg_crop"),
+                    SLUICE_FORM_JPEG_CROP);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_piloff --remote-form u8_packed"),
+                    SLUICE_FORM_U8_PACKED);
+    CU_ASSERT_EQUAL(form_of("--profiling --write-profile-folder p --remote-form u8_packed"),
+                    SLUICE_FORM_RAW);
+    CU_ASSERT_EQUAL(form_of("--profiling --write-profile-folder p --remote-form jpeg_crop"),
+                    SLUICE_FORM_RAW);
+}
+
+static void profiling_is_without_offload(void)
+{
+    char line[] = "--profiling --write-profile-folder p";
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    CU_ASSERT_EQUAL(o.mode, SLUICE_MODE_NOOFF);
+}
+
+/* Every usage error is exit 2; that its line names the flag is for tests/cli to see. */
+static void tls_and_a_token_are_of_files(void)
+{
+    char line[] = "--host h --tls --ca a --cert b --key c --server-name d --token-file e";
+    char plain[] = "--host h --token-file e";
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    CU_ASSERT(o.has_tls);
+    CU_ASSERT_STRING_EQUAL(o.ca, "a");
+    CU_ASSERT_STRING_EQUAL(o.cert, "b");
+    CU_ASSERT_STRING_EQUAL(o.key, "c");
+    CU_ASSERT_STRING_EQUAL(o.server_name, "d");
+    CU_ASSERT_STRING_EQUAL(o.token_file, "e");
+    CU_ASSERT_TRUE_FATAL(parse(plain, &o, &exit_code));
+    CU_ASSERT_FALSE(o.has_tls);
+    CU_ASSERT_PTR_NULL(o.ca);
+}
+
+static void what_does_not_fit_is_a_usage_error(void)
+{
+    static const char *const lines[] = {
+        "--dataset-mode local",
+        "--dataset-mode remote_sophon",
+        "--planner greedy",
+        "--planner other",
+        "--profiling",
+        "--write-profile-folder p --dataset-mode remote_nooff",
+        "--profiling --write-profile-folder p --repeat 2",
+        "--profiling --write-profile-folder p --evaluate",
+        "--dataset-mode remote_nooff --host :",
+        "--dataset-mode remote_nooff --host h:",
+        "--metrics 99999",
+        "--metrics h",
+        "--host h:99999",
+        "--host h:0",
+        "--host h:-1",
+        "--host ::1",
+        "--host http://h:1",
+        "--host h,",
+        "--host h --host h",
+        "--host dns:",
+        "--host h --hedge",
+        "--dataset-mode nowhere",
+        "--planner remote_nooff",
+        "--pipeline decode,hflp",
+        "--image-size 64 --pipeline decode,random_resized_crop=96",
+        "--max-errors many",
+        "--max-errors -1",
+        "--max-errors 101%",
+        "--max-errors %",
+        "--checkpoint-every 5",
+        "--checkpoint f --checkpoint-every 0",
+        "--checkpoint f --checkpoint-every 5x",
+        "--checkpoint f --checkpoint-every 0s",
+        "--checkpoint f --checkpoint-every s",
+        "--dataset-mode remote_nooff --start-epoch 3 --epochs 3",
+        "--dataset-mode remote_nooff --resume f --start-epoch 0",
+        "--dataset-mode remote_nooff -b 0",
+        "a b --dataset-mode local",
+        "--ca f",
+        "--cert f --key f",
+        "--server-name n",
+        "--tls --cert f",
+        "--tls --key f",
+        "--tls --ca=",
+        "--token-file=",
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        char line[200];
+        snprintf(line, sizeof(line), "%s", lines[i]);
+        struct sluice_options o;
+        int exit_code = -1;
+        CU_ASSERT_FALSE(parse(line, &o, &exit_code));
+        CU_ASSERT_EQUAL(exit_code, 2);
+    }
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(rows_on_a_gpu_are_for_a_trainer_that_takes_them),
+        SLUICE_TEST(the_originals_flags_keep_their_names),
+        SLUICE_TEST(a_mode_keeps_the_name_that_was_typed),
+        SLUICE_TEST(sizes_rates_and_times_take_units),
+        SLUICE_TEST(errors_may_be_a_number_or_a_share),
+        SLUICE_TEST(checkpoints_come_after_batches_or_time),
+        SLUICE_TEST(a_host_without_a_port_gets_the_default),
+        SLUICE_TEST(a_host_may_be_many),
+        SLUICE_TEST(a_dir_without_a_host_is_local),
+        SLUICE_TEST(tls_and_a_token_are_of_files),
+        SLUICE_TEST(the_size_may_be_said_twice_if_it_is_one),
+        SLUICE_TEST(only_remote_auto_asks_for_crops_by_itself),
+        SLUICE_TEST(profiling_is_without_offload),
+        SLUICE_TEST(what_does_not_fit_is_a_usage_error),
+    };
+    return sluice_test_run("options", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,70 @@
+#include "compute_client/run/batch_log.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void a_line_for_each_batch(void)
+{
+    char path[300];
+    snprintf(path, sizeof(path), "%s/log.csv", sluice_test_dir());
+    struct sluice_batch_log *log = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_batch_log_open(path, &log, NULL), SLUICE_OK);
+    struct sluice_batch_entry entry = {.epoch = 2, .batch = 7, .samples = 32};
+    entry.stall_ns[SLUICE_NETWORK] = 1500000000;
+    entry.stall_ns[SLUICE_GPU] = 2000;
+    sluice_batch_log_add(log, &entry);
+    entry = (struct sluice_batch_entry){.is_evaluation = true, .samples = 5};
+    entry.stall_ns[SLUICE_GPU] = 1000000;
+    sluice_batch_log_add(log, &entry);
+    CU_ASSERT_EQUAL(sluice_batch_log_close(log, NULL), SLUICE_OK);
+
+    size_t len;
+    char *text = (char *)sluice_test_read_file(path, &len);
+    static const char expected[] =
+        "epoch,batch,phase,samples,disk_s,storage_cpu_s,network_s,compute_cpu_s,trainer_s,bound_"
+        "by\n"
+        "2,7,train,32,0.000000,0.000000,1.500000,0.000000,0.000002,network\n"
+        "0,0,val,5,0.000000,0.000000,0.000000,0.000000,0.001000,trainer\n";
+    CU_ASSERT_EQUAL_FATAL(len, strlen(expected));
+    CU_ASSERT_EQUAL(memcmp(text, expected, len), 0);
+    free(text);
+}
+
+static void no_log_is_no_error(void)
+{
+    const struct sluice_batch_entry entry = {.samples = 1};
+    sluice_batch_log_add(NULL, &entry);
+    CU_ASSERT_EQUAL(sluice_batch_log_close(NULL, NULL), SLUICE_OK);
+}
+
+static void a_file_that_cannot_be_written_is_named(void)
+{
+    struct sluice_batch_log *log = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_batch_log_open("/nowhere/log.csv", &log, &err), SLUICE_E_IO);
+    CU_ASSERT_PTR_NULL(log);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/nowhere/log.csv"));
+
+    /* A full disk ends nothing before the file is closed. */
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL_FATAL(sluice_batch_log_open("/dev/full", &log, NULL), SLUICE_OK);
+    const struct sluice_batch_entry entry = {.samples = 1};
+    for (int i = 0; i < 100000; i++)
+        sluice_batch_log_add(log, &entry);
+    CU_ASSERT_EQUAL(sluice_batch_log_close(log, &err), SLUICE_E_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/dev/full"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "100001 lines are missing"));
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(a_line_for_each_batch),
+        SLUICE_TEST(no_log_is_no_error),
+        SLUICE_TEST(a_file_that_cannot_be_written_is_named),
+    };
+    return sluice_test_run("batch_log", tests, SLUICE_TEST_COUNT(tests));
+}

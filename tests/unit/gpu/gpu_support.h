@@ -1,0 +1,55 @@
+#ifndef SLUICE_TESTS_GPU_SUPPORT_H
+#define SLUICE_TESTS_GPU_SUPPORT_H
+
+#include "base/rng.h"
+#include "gpu/batch.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Files and boxes for the decoder on the device, and what the CPU makes of them. */
+
+struct gpu_test_sample {
+    struct sluice_buf *file;
+    struct sluice_buf *given; /* to the batch: the file, or the parts of it that are needed */
+    struct sluice_jpeg_index *index; /* or NULL */
+    uint32_t width, height;
+    struct sluice_gpu_request request; /* its row is the sample's number */
+};
+
+/* A file of a kind that the device decodes, of any size up to 160 x 160 (often thin ones), with
+ * restart markers or without. */
+struct sluice_buf *gpu_test_file(struct sluice_rng *rng, uint32_t *width, uint32_t *height);
+
+/* The file's index with points far apart or close, or NULL. */
+struct sluice_jpeg_index *gpu_test_index(struct sluice_rng *rng, const struct sluice_buf *file);
+
+/* Changes, removes or repeats some bytes, mostly of the scan, which is most of a file. */
+void gpu_test_damage(struct sluice_rng *rng, struct sluice_buf *file);
+
+/* A box anywhere in the image, often at an edge, and a resize to the size of the batch or a part of
+ * one. */
+struct sluice_gpu_request gpu_test_request(struct sluice_rng *rng,
+                                           const struct sluice_gpu_limits *limits, uint32_t width,
+                                           uint32_t height, uint32_t row);
+
+/* The row by image/codec.h and image/resize.h; its status. */
+sluice_status gpu_test_reference(const uint8_t *bytes, size_t len,
+                                 const struct sluice_gpu_request *request, uint8_t *row);
+
+/* Decodes a batch: sluice_gpu_decode_host(), or the device. */
+typedef void gpu_test_decode_fn(struct sluice_gpu_batch *batch, uint8_t *rows,
+                                sluice_status *statuses);
+
+/* Batches of random samples, with and without an index, each compared with the CPU's row.  `batch`
+ * is empty. */
+void gpu_test_random_batches(struct sluice_gpu_batch *batch, gpu_test_decode_fn *decode,
+                             unsigned num_batches, uint64_t seed);
+
+/* The same with damage in some samples: where the device gives a row, it is the CPU's, and no other
+ * sample changes.  Returns how many damaged samples the device declined. */
+unsigned gpu_test_damaged_batches(struct sluice_gpu_batch *batch, gpu_test_decode_fn *decode,
+                                  unsigned num_batches, uint64_t seed);
+
+#endif

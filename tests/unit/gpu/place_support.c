@@ -1,0 +1,224 @@
+#include "place_support.h"
+
+#include "base/buf.h"
+#include "base/hash.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sluice_gpu_place_options place_test_options(uint32_t width, uint32_t height)
+{
+    return (struct sluice_gpu_place_options){
+        .is_host = place_test_is_host,
+        .max_rows = PLACE_TEST_ROWS,
+        .height = height,
+        .width = width,
+        .num_blocks = 2,
+        .num_lanes = 1,
+        .memory_bytes = (uint64_t)256 << 20,
+    };
+}
+
+struct sluice_gpu_place *place_test_open(const struct sluice_gpu_place_options *options)
+{
+    struct sluice_err err = {{0}};
+    struct sluice_gpu_place *place = NULL;
+    const sluice_status status = sluice_gpu_place_create(options, &place, &err);
+    if (status != SLUICE_OK)
+        fprintf(stderr, "%s\n", err.text);
+    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_gpu_place_device(place), options->is_host ? -1 : options->device);
+    CU_ASSERT(sluice_gpu_place_bytes(place) <= options->memory_bytes);
+    CU_ASSERT_EQUAL(sluice_gpu_place_num_lanes(place), options->num_lanes);
+    return place;
+}
+
+struct place_test_batch *place_test_batch_create(struct sluice_gpu_place *place,
+                                                 const struct sluice_gpu_place_options *options)
+{
+    struct place_test_batch *batch = calloc(1, sizeof(*batch));
+    void *pixels;
+    if (!batch)
+        abort();
+    batch->options = *options;
+    batch->place = place;
+    batch->row_bytes = (size_t)options->width * options->height * 3;
+    batch->want = malloc(PLACE_TEST_ROWS * batch->row_bytes);
+    batch->rows = malloc(PLACE_TEST_ROWS * batch->row_bytes);
+    if (!batch->want || !batch->rows)
+        abort();
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_gpu_host_alloc(place, PLACE_TEST_ROWS * batch->row_bytes, &pixels, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL((uintptr_t)pixels % 64, 0);
+    batch->pixels = pixels;
+    return batch;
+}
+
+void place_test_drop_files(struct place_test_batch *batch)
+{
+    for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++) {
+        sluice_buf_unref(batch->files[row]);
+        sluice_jpeg_index_destroy(batch->indexes[row]);
+        batch->files[row] = NULL;
+        batch->indexes[row] = NULL;
+    }
+}
+
+void place_test_batch_destroy(struct place_test_batch *batch)
+{
+    place_test_drop_files(batch);
+    sluice_gpu_host_free(batch->place, batch->pixels);
+    free(batch->want);
+    free(batch->rows);
+    free(batch);
+}
+
+static void make_row(struct place_test_batch *batch, uint32_t row)
+{
+    const struct sluice_buf *file = batch->files[row];
+    CU_ASSERT_EQUAL_FATAL(gpu_test_reference(file->data, file->len, &batch->requests[row],
+                                             batch->want + row * batch->row_bytes),
+                          SLUICE_OK);
+}
+
+void place_test_make_files(struct place_test_batch *batch, struct sluice_rng *rng)
+{
+    const struct sluice_gpu_limits limits = {.out_width = batch->options.width,
+                                             .out_height = batch->options.height};
+    for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++) {
+        uint32_t width, height;
+        batch->files[row] = gpu_test_file(rng, &width, &height);
+        batch->indexes[row] = gpu_test_index(rng, batch->files[row]);
+        batch->requests[row] = gpu_test_request(rng, &limits, width, height, row);
+        batch->labels[row] = sluice_rng_u32(rng);
+        make_row(batch, row);
+    }
+}
+
+void place_test_upload(struct place_test_batch *batch, struct sluice_gpu_lane *lane, uint32_t row)
+{
+    uint8_t *pixels = batch->pixels + row * batch->row_bytes;
+    memcpy(pixels, batch->want + row * batch->row_bytes, batch->row_bytes);
+    CU_ASSERT_EQUAL_FATAL(sluice_gpu_lane_upload(lane, row, pixels, NULL), SLUICE_OK);
+}
+
+void place_test_add(struct place_test_batch *batch, struct sluice_gpu_lane *lane, uint32_t row,
+                    bool is_uploaded)
+{
+    const struct sluice_buf *file = batch->files[row];
+    sluice_status status = SLUICE_E_UNSUPPORTED;
+    if (!is_uploaded)
+        status = sluice_gpu_lane_decode(lane, file->data, file->len, batch->indexes[row],
+                                        &batch->requests[row], NULL);
+    batch->is_decoded[row] = status == SLUICE_OK;
+    if (status == SLUICE_OK)
+        return;
+    CU_ASSERT_FATAL(status == SLUICE_E_UNSUPPORTED || status == SLUICE_E_CORRUPT);
+    place_test_upload(batch, lane, row);
+}
+
+void place_test_finish(struct place_test_batch *batch, struct sluice_gpu_lane *lane)
+{
+    struct sluice_err err = {{0}};
+    memset(batch->hashes, 0xA5, sizeof(batch->hashes));
+    for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++)
+        batch->statuses[row] = PLACE_TEST_UNTOUCHED;
+    const sluice_status status = sluice_gpu_lane_finish(lane, batch->labels, batch->statuses,
+                                                        batch->hashes, &batch->work, &err);
+    if (status != SLUICE_OK)
+        fprintf(stderr, "%s\n", err.text);
+    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+}
+
+static struct sluice_hash128 hash_of(const uint8_t *row, size_t row_bytes, uint32_t label)
+{
+    const uint8_t tail[8] = {(uint8_t)label, (uint8_t)(label >> 8), (uint8_t)(label >> 16),
+                             (uint8_t)(label >> 24)};
+    struct sluice_hasher *hasher;
+    if (sluice_hasher_create(&hasher, NULL) != SLUICE_OK)
+        abort();
+    sluice_hasher_update(hasher, row, row_bytes);
+    sluice_hasher_update(hasher, tail, sizeof(tail));
+    const struct sluice_hash128 hash = sluice_hasher_digest(hasher);
+    sluice_hasher_destroy(hasher);
+    return hash;
+}
+
+void place_test_check(struct place_test_batch *batch, const struct sluice_gpu_block *block)
+{
+    place_test_read(block, PLACE_TEST_ROWS * batch->row_bytes, batch->rows);
+    struct sluice_hash128 untouched;
+    memset(&untouched, 0xA5, sizeof(untouched));
+    uint32_t num_decoded = 0;
+    for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++) {
+        const uint8_t *want = batch->want + row * batch->row_bytes;
+        CU_ASSERT_FATAL(memcmp(batch->rows + row * batch->row_bytes, want, batch->row_bytes) == 0);
+        CU_ASSERT_EQUAL_FATAL(batch->statuses[row],
+                              batch->is_decoded[row] ? SLUICE_OK : PLACE_TEST_UNTOUCHED);
+        const struct sluice_hash128 hash = batch->is_decoded[row]
+                                               ? hash_of(want, batch->row_bytes, batch->labels[row])
+                                               : untouched;
+        CU_ASSERT_FATAL(hash.high == batch->hashes[row].high && hash.low == batch->hashes[row].low);
+        num_decoded += batch->is_decoded[row];
+    }
+    CU_ASSERT_EQUAL(batch->work.decoded, num_decoded);
+    CU_ASSERT(num_decoded == 0 || batch->work.device_s > 0);
+}
+
+void place_test_run(struct sluice_gpu_place *place, const struct sluice_gpu_place_options *options,
+                    unsigned lane_number, unsigned num_batches, uint32_t num_uploaded,
+                    uint64_t seed)
+{
+    struct sluice_rng rng = sluice_rng_init(seed, lane_number, 0, 0);
+    struct sluice_gpu_lane *lane = sluice_gpu_place_lane(place, lane_number);
+    struct place_test_batch *batch = place_test_batch_create(place, options);
+    for (unsigned b = 0; b < num_batches; b++) {
+        struct sluice_gpu_block *block = sluice_gpu_place_take(place);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(block);
+        CU_ASSERT_EQUAL((uintptr_t)sluice_gpu_block_rows(block) % 256, 0);
+        place_test_make_files(batch, &rng);
+        sluice_gpu_lane_begin(lane, block);
+        for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++)
+            place_test_add(batch, lane, row, sluice_rng_below(&rng, 8) < num_uploaded);
+        place_test_finish(batch, lane);
+        place_test_check(batch, block);
+        CU_ASSERT(batch->work.upload_bytes >=
+                  (PLACE_TEST_ROWS - batch->work.decoded) * batch->row_bytes);
+        sluice_gpu_block_give(block);
+        place_test_drop_files(batch);
+    }
+    place_test_batch_destroy(batch);
+}
+
+struct sluice_gpu_request place_test_whole(const struct sluice_gpu_place_options *options,
+                                           uint32_t width, uint32_t height, uint32_t row)
+{
+    return (struct sluice_gpu_request){
+        .box = {0, 0, width, height},
+        .part = {width,
+                 height,
+                 options->width,
+                 options->height,
+                 {0, 0, options->width, options->height}},
+        .row = row,
+    };
+}
+
+void place_test_use_file(struct place_test_batch *batch, const struct sluice_buf *file,
+                         uint32_t width, uint32_t height)
+{
+    for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++) {
+        struct sluice_buf *copy;
+        if (sluice_buf_create(NULL, file->len, &copy, NULL) != SLUICE_OK)
+            abort();
+        memcpy(copy->data, file->data, file->len);
+        copy->len = file->len;
+        batch->files[row] = copy;
+        batch->requests[row] = place_test_whole(&batch->options, width, height, row);
+        batch->requests[row].is_flipped = row % 2;
+        batch->labels[row] = row * 1000;
+        make_row(batch, row);
+    }
+}

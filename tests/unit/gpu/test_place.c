@@ -1,0 +1,327 @@
+/* Rows made on a device, or by its kernels' source on the host, against the CPU's decoder, resize
+ * and hash. */
+
+#include "gpu/place.h"
+
+#include "base/buf.h"
+#include "jpeg_support.h"
+#include "place_support.h"
+#include "support/test.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint32_t out_sizes[][2] = {{32, 32}, {9, 9}, {37, 20}, {64, 9}, {3, 150}};
+
+static void rows_and_hashes_are_the_cpus(void)
+{
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(out_sizes); i++) {
+        const struct sluice_gpu_place_options options =
+            place_test_options(out_sizes[i][0], out_sizes[i][1]);
+        struct sluice_gpu_place *place = place_test_open(&options);
+        place_test_run(place, &options, 0, 4, 0, sluice_test_seed() + i);
+        sluice_gpu_place_destroy(place);
+    }
+}
+
+static void uploads_and_decodes_make_a_batch_together(void)
+{
+    const struct sluice_gpu_place_options options = place_test_options(32, 24);
+    struct sluice_gpu_place *place = place_test_open(&options);
+    for (uint32_t num_uploaded = 2; num_uploaded <= 8; num_uploaded += 2)
+        place_test_run(place, &options, 0, 3, num_uploaded, sluice_test_seed() + num_uploaded);
+    sluice_gpu_place_destroy(place);
+}
+
+/* Makes a file of some restart segments a bad one: the last bits of its scan are 1s, and no code
+ * has 16 of these. */
+static void damage(struct sluice_buf *file)
+{
+    CU_ASSERT_FATAL(file->len > 40);
+    for (size_t i = file->len - 12; i < file->len - 2; i++)
+        file->data[i] = i % 2 ? 0x00 : 0xFF;
+}
+
+static struct sluice_buf *plain_file(uint32_t width, uint32_t height, unsigned interval)
+{
+    static const struct sluice_jpeg_encode_options options = {.quality = 85};
+    struct sluice_buf *plain = jpeg_test_file(width, height, 7, &options);
+    if (interval == 0)
+        return plain;
+    struct sluice_buf *file = jpeg_test_with_restarts(plain, interval);
+    sluice_buf_unref(plain);
+    return file;
+}
+
+/* Rows 3, 8, 13, 18, 23. */
+#define NUM_DAMAGED 5
+
+static bool is_damaged(uint32_t row)
+{
+    return row % 5 == 3;
+}
+
+static void a_fault_is_its_rows_alone_and_an_upload_mends_it(void)
+{
+    const struct sluice_gpu_place_options options = place_test_options(32, 32);
+    struct sluice_gpu_place *place = place_test_open(&options);
+    struct sluice_gpu_lane *lane = sluice_gpu_place_lane(place, 0);
+    struct sluice_gpu_block *block = sluice_gpu_place_take(place);
+    struct place_test_batch *batch = place_test_batch_create(place, &options);
+    struct sluice_buf *file = plain_file(100, 80, 4);
+    place_test_use_file(batch, file, 100, 80);
+    sluice_gpu_lane_begin(lane, block);
+    for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++) {
+        if (is_damaged(row))
+            damage(batch->files[row]);
+        place_test_add(batch, lane, row, false);
+        CU_ASSERT_FATAL(batch->is_decoded[row]);
+    }
+    place_test_finish(batch, lane);
+    for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++)
+        CU_ASSERT_EQUAL_FATAL(batch->statuses[row], is_damaged(row) ? SLUICE_E_CORRUPT : SLUICE_OK);
+    CU_ASSERT_EQUAL(batch->work.decoded, PLACE_TEST_ROWS - NUM_DAMAGED);
+    for (uint32_t row = 3; row < PLACE_TEST_ROWS; row += 5)
+        place_test_upload(batch, lane, row);
+    /* Only what was added since is reported. */
+    place_test_finish(batch, lane);
+    memset(batch->is_decoded, 0, sizeof(batch->is_decoded));
+    CU_ASSERT_EQUAL(batch->work.upload_bytes, NUM_DAMAGED * batch->row_bytes);
+    place_test_check(batch, block);
+    sluice_gpu_block_give(block);
+    sluice_buf_unref(file);
+    place_test_batch_destroy(batch);
+    sluice_gpu_place_destroy(place);
+}
+
+static void more_files_than_memory_take_several_rounds(void)
+{
+    struct sluice_gpu_place_options options = place_test_options(24, 24);
+    options.memory_bytes = (uint64_t)48 << 20;
+    struct sluice_gpu_place *place = place_test_open(&options);
+    struct sluice_gpu_lane *lane = sluice_gpu_place_lane(place, 0);
+    struct sluice_gpu_block *block = sluice_gpu_place_take(place);
+    struct place_test_batch *batch = place_test_batch_create(place, &options);
+    struct sluice_buf *file = plain_file(800, 600, 10);
+    place_test_use_file(batch, file, 800, 600);
+    /* Coefficients of all files, luma's alone. */
+    CU_ASSERT_FATAL(sluice_gpu_place_bytes(place) < (uint64_t)PLACE_TEST_ROWS * 800 * 600 * 2 * 3);
+    sluice_gpu_lane_begin(lane, block);
+    for (uint32_t row = PLACE_TEST_ROWS; row > 0; row--)
+        place_test_add(batch, lane, row - 1, row == 5);
+    place_test_finish(batch, lane);
+    CU_ASSERT(batch->work.decoded >= PLACE_TEST_ROWS - 1);
+    place_test_check(batch, block);
+    sluice_gpu_block_give(block);
+    sluice_buf_unref(file);
+    place_test_batch_destroy(batch);
+    sluice_gpu_place_destroy(place);
+}
+
+static void a_file_of_one_long_segment_is_the_cpus(void)
+{
+    const struct sluice_gpu_place_options options = place_test_options(24, 24);
+    struct sluice_gpu_place *place = place_test_open(&options);
+    struct sluice_gpu_lane *lane = sluice_gpu_place_lane(place, 0);
+    struct sluice_gpu_block *block = sluice_gpu_place_take(place);
+    sluice_gpu_lane_begin(lane, block);
+    const struct sluice_gpu_request request = place_test_whole(&options, 500, 400, 0);
+    struct sluice_err err = {{0}};
+    struct sluice_buf *file = plain_file(500, 400, 0);
+    CU_ASSERT_EQUAL(sluice_gpu_lane_decode(lane, file->data, file->len, NULL, &request, &err),
+                    SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "restart segment"));
+    sluice_buf_unref(file);
+    file = plain_file(500, 400, 32);
+    CU_ASSERT_EQUAL(sluice_gpu_lane_decode(lane, file->data, file->len, NULL, &request, NULL),
+                    SLUICE_OK);
+    sluice_buf_unref(file);
+    sluice_gpu_lane_drop(lane);
+    sluice_gpu_block_give(block);
+    sluice_gpu_place_destroy(place);
+}
+
+static void a_wrong_call_is_refused_and_the_lane_goes_on(void)
+{
+    const struct sluice_gpu_place_options options = place_test_options(32, 32);
+    struct sluice_gpu_place *place = place_test_open(&options);
+    struct sluice_gpu_lane *lane = sluice_gpu_place_lane(place, 0);
+    struct sluice_gpu_block *block = sluice_gpu_place_take(place);
+    struct place_test_batch *batch = place_test_batch_create(place, &options);
+    struct sluice_buf *file = plain_file(60, 50, 4);
+    place_test_use_file(batch, file, 60, 50);
+    sluice_gpu_lane_begin(lane, block);
+    struct sluice_gpu_request request = place_test_whole(&options, 60, 50, PLACE_TEST_ROWS);
+    CU_ASSERT_EQUAL(sluice_gpu_lane_decode(lane, file->data, file->len, NULL, &request, NULL),
+                    SLUICE_E_INVALID);
+    request = place_test_whole(&options, 61, 50, 0);
+    CU_ASSERT_EQUAL(sluice_gpu_lane_decode(lane, file->data, file->len, NULL, &request, NULL),
+                    SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_gpu_lane_upload(lane, PLACE_TEST_ROWS, batch->pixels, NULL),
+                    SLUICE_E_INVALID);
+    for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++)
+        place_test_add(batch, lane, row, false);
+    CU_ASSERT_EQUAL(
+        sluice_gpu_lane_decode(lane, file->data, file->len, NULL, &batch->requests[0], NULL),
+        SLUICE_E_INVALID);
+    place_test_finish(batch, lane);
+    place_test_check(batch, block);
+    sluice_gpu_block_give(block);
+    sluice_buf_unref(file);
+    place_test_batch_destroy(batch);
+    sluice_gpu_place_destroy(place);
+}
+
+static void what_is_dropped_leaves_no_trace(void)
+{
+    const struct sluice_gpu_place_options options = place_test_options(32, 32);
+    struct sluice_gpu_place *place = place_test_open(&options);
+    struct sluice_gpu_lane *lane = sluice_gpu_place_lane(place, 0);
+    struct place_test_batch *batch = place_test_batch_create(place, &options);
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 9, 0, 0);
+    place_test_make_files(batch, &rng);
+    for (unsigned is_dropped = 0; is_dropped < 2; is_dropped++) {
+        struct sluice_gpu_block *block = sluice_gpu_place_take(place);
+        sluice_gpu_lane_begin(lane, block);
+        for (uint32_t row = 0; row < PLACE_TEST_ROWS / 2; row++)
+            place_test_add(batch, lane, row, row % 3 == 0);
+        if (is_dropped) /* else begin does */
+            sluice_gpu_lane_drop(lane);
+        sluice_gpu_block_give_after(block, NULL);
+    }
+    place_test_run(place, &options, 0, 2, 2, sluice_test_seed());
+    place_test_batch_destroy(batch);
+    sluice_gpu_place_destroy(place);
+}
+
+static void an_empty_batch_is_nothing_to_do(void)
+{
+    const struct sluice_gpu_place_options options = place_test_options(32, 32);
+    struct sluice_gpu_place *place = place_test_open(&options);
+    struct sluice_gpu_block *block = sluice_gpu_place_take(place);
+    struct sluice_gpu_work work = {1, 1, 1};
+    sluice_gpu_lane_begin(sluice_gpu_place_lane(place, 0), block);
+    CU_ASSERT_EQUAL(
+        sluice_gpu_lane_finish(sluice_gpu_place_lane(place, 0), NULL, NULL, NULL, &work, NULL),
+        SLUICE_OK);
+    CU_ASSERT(work.decoded == 0 && work.upload_bytes == 0 && work.device_s == 0);
+    sluice_gpu_block_give(block);
+    sluice_gpu_place_destroy(place);
+}
+
+static void blocks_run_out_and_come_back(void)
+{
+    struct sluice_gpu_place_options options = place_test_options(32, 32);
+    options.num_blocks = 3;
+    struct sluice_gpu_place *place = place_test_open(&options);
+    struct sluice_gpu_block *blocks[3];
+    for (unsigned i = 0; i < 3; i++) {
+        blocks[i] = sluice_gpu_place_take(place);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(blocks[i]);
+    }
+    CU_ASSERT_PTR_NULL(sluice_gpu_place_take(place));
+    sluice_gpu_block_give(blocks[1]);
+    sluice_gpu_block_give_after(blocks[0], NULL);
+    /* The one that was given first has rested most. */
+    CU_ASSERT_PTR_EQUAL(sluice_gpu_place_take(place), blocks[1]);
+    CU_ASSERT_PTR_EQUAL(sluice_gpu_place_take(place), blocks[0]);
+    CU_ASSERT_PTR_NULL(sluice_gpu_place_take(place));
+    sluice_gpu_block_give(blocks[2]);
+    CU_ASSERT_PTR_EQUAL(sluice_gpu_place_take(place), blocks[2]);
+    for (unsigned i = 0; i < 3; i++)
+        sluice_gpu_block_give(blocks[i]);
+    sluice_gpu_place_destroy(place);
+}
+
+struct worker {
+    pthread_t thread;
+    struct sluice_gpu_place *place;
+    const struct sluice_gpu_place_options *options;
+    unsigned lane;
+};
+
+static void *work(void *arg)
+{
+    const struct worker *worker = arg;
+    place_test_run(worker->place, worker->options, worker->lane, 3, 3, sluice_test_seed());
+    return NULL;
+}
+
+static void lanes_work_side_by_side(void)
+{
+    struct sluice_gpu_place_options options = place_test_options(32, 32);
+    options.num_lanes = 3;
+    options.num_blocks = 3;
+    struct sluice_gpu_place *place = place_test_open(&options);
+    struct worker workers[3];
+    for (unsigned i = 0; i < 3; i++) {
+        workers[i] = (struct worker){.place = place, .options = &options, .lane = i};
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    for (unsigned i = 0; i < 3; i++)
+        pthread_join(workers[i].thread, NULL);
+    sluice_gpu_place_destroy(place);
+}
+
+static void too_little_memory_is_said_with_sizes(void)
+{
+    struct sluice_gpu_place *place = NULL;
+    struct sluice_gpu_place_options options = place_test_options(32, 32);
+    struct sluice_err err = {{0}};
+    options.memory_bytes = 20000000;
+    CU_ASSERT_EQUAL(sluice_gpu_place_create(&options, &place, &err), SLUICE_E_NO_MEMORY);
+    CU_ASSERT_PTR_NULL(place);
+    unsigned needed = 0;
+    CU_ASSERT_EQUAL(sscanf(err.text, "batches on the GPU need %u MB", &needed), 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "may take 20 MB"));
+    options.memory_bytes = needed * (uint64_t)1000000;
+    CU_ASSERT_EQUAL(sluice_gpu_place_create(&options, &place, NULL), SLUICE_OK);
+    sluice_gpu_place_destroy(place);
+}
+
+static void options_that_cannot_be_are_invalid(void)
+{
+    struct sluice_gpu_place *place = NULL;
+    struct sluice_gpu_place_options options[6];
+    for (unsigned i = 0; i < 6; i++)
+        options[i] = place_test_options(32, 32);
+    options[0].max_rows = 0;
+    options[1].width = 0;
+    options[2].height = 100000;
+    options[3].num_blocks = 0;
+    options[4].num_lanes = 0;
+    options[5].width = 2;
+    for (unsigned i = 0; i < 6; i++) {
+        CU_ASSERT_EQUAL(sluice_gpu_place_create(&options[i], &place, NULL), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NULL(place);
+    }
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(rows_and_hashes_are_the_cpus),
+        SLUICE_TEST(uploads_and_decodes_make_a_batch_together),
+        SLUICE_TEST(a_fault_is_its_rows_alone_and_an_upload_mends_it),
+        SLUICE_TEST(more_files_than_memory_take_several_rounds),
+        SLUICE_TEST(a_file_of_one_long_segment_is_the_cpus),
+        SLUICE_TEST(a_wrong_call_is_refused_and_the_lane_goes_on),
+        SLUICE_TEST(what_is_dropped_leaves_no_trace),
+        SLUICE_TEST(an_empty_batch_is_nothing_to_do),
+        SLUICE_TEST(blocks_run_out_and_come_back),
+        SLUICE_TEST(lanes_work_side_by_side),
+        SLUICE_TEST(too_little_memory_is_said_with_sizes),
+        SLUICE_TEST(options_that_cannot_be_are_invalid),
+    };
+    struct sluice_test all[SLUICE_TEST_COUNT(tests) + PLACE_TEST_MAX_MORE];
+    size_t num = 0;
+    if (place_test_skip())
+        sluice_test_skip(place_test_skip());
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(tests); i++)
+        all[num++] = tests[i];
+    for (size_t i = 0; i < PLACE_TEST_MAX_MORE && place_test_more[i].name; i++)
+        all[num++] = place_test_more[i];
+    return sluice_test_run("place", all, num);
+}

@@ -1,0 +1,46 @@
+#include "format_support.h"
+
+#include "support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void every_cut_is_corrupt(void)
+{
+    test_every_cut("palette4_made.bmp", 2, 3); /* the padding of the last row may be missing */
+    test_every_cut("rgb24.bmp", 2, 1);
+    test_every_cut("rle8.bmp", 2, 4); /* the ends of the last row and of the picture */
+}
+
+static void damage_is_a_status(void)
+{
+    test_every_byte_wrong("rle4_odd.bmp");
+    test_every_byte_wrong("masks565_v4.bmp");
+    test_every_byte_wrong("palette1_os2.bmp");
+}
+
+static void a_huge_header_is_refused_before_any_memory_is_taken(void)
+{
+    size_t len;
+    uint8_t *bytes = test_read_format("rgb24.bmp", &len);
+    struct sluice_err err;
+    bytes[19] = 0xFF; /* 65,281 pixels wide */
+    CU_ASSERT_EQUAL(test_decode_format(bytes, len, &err), SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "more than the limit"));
+    /* Within the limit, and more than the file can hold. */
+    bytes[19] = 1;
+    bytes[23] = 8;
+    CU_ASSERT_EQUAL(test_decode_format(bytes, len, &err), SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cut in its pixels"));
+    free(bytes);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(every_cut_is_corrupt),
+        SLUICE_TEST(damage_is_a_status),
+        SLUICE_TEST(a_huge_header_is_refused_before_any_memory_is_taken),
+    };
+    return sluice_test_run("codec_bmp", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,67 @@
+#include "storage_server/serving.h"
+
+#include "fixture.h"
+#include "storage_server/server.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct sluice_server_options options_here(void)
+{
+    struct sluice_server_options options = sluice_server_options_init();
+    options.root = image_root();
+    options.listen = "127.0.0.1:0";
+    return options;
+}
+
+static void opens_what_the_options_ask_for(void)
+{
+    char metrics[32];
+    snprintf(metrics, sizeof(metrics), "127.0.0.1:%d", sluice_test_port());
+    for (int asked = 0; asked < 2; asked++) {
+        struct sluice_server_options options = options_here();
+        options.metrics = asked ? metrics : NULL;
+        options.self_check_s = asked ? 10 : 0;
+        struct sluice_serving serving = {.options = &options};
+        CU_ASSERT_EQUAL_FATAL(sluice_serving_limit(&serving, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_serving_open(&serving, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(serving.metrics != NULL, asked);
+        CU_ASSERT_EQUAL(serving.watch != NULL, asked);
+        char address[SLUICE_HOST_PORT_BYTES];
+        snprintf(address, sizeof(address), "127.0.0.1:%d",
+                 sluice_storage_server_port(serving.server));
+        CU_ASSERT_STRING_EQUAL(serving.address, address);
+        CU_ASSERT_EQUAL(sluice_serving_stop(&serving), 0);
+        sluice_serving_close(&serving);
+    }
+}
+
+static void what_cannot_be_opened_is_named_and_freed(void)
+{
+    struct sluice_err err = {0};
+    struct sluice_server_options options = options_here();
+    struct sluice_serving serving = {.options = &options};
+    options.prep_cgroup = "/no/such/cgroup";
+    CU_ASSERT_NOT_EQUAL(sluice_serving_limit(&serving, &err), SLUICE_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/no/such/cgroup"));
+    sluice_serving_close(&serving);
+
+    err = (struct sluice_err){0};
+    options = options_here();
+    options.metrics = "127.0.0.1:99999";
+    serving = (struct sluice_serving){.options = &options};
+    CU_ASSERT_EQUAL_FATAL(sluice_serving_limit(&serving, NULL), SLUICE_OK);
+    CU_ASSERT_NOT_EQUAL(sluice_serving_open(&serving, &err), SLUICE_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "99999"));
+    sluice_serving_close(&serving);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(opens_what_the_options_ask_for),
+        SLUICE_TEST(what_cannot_be_opened_is_named_and_freed),
+    };
+    return sluice_test_run("serving", tests, SLUICE_TEST_COUNT(tests));
+}
