@@ -19,9 +19,16 @@
 #define NUM_ITEMS (NUM_IMAGES * REPEAT)
 #define BATCH 8
 #define NUM_BATCHES ((NUM_ITEMS + BATCH - 1) / BATCH)
-#define NUM_STOPS 100 /* with a server, and as often with a folder */
 
 /* --- a loader, and what an epoch came to --- */
+
+/* How many loaders are stopped, with a server and as often with a folder; more with
+ * SLUICE_TORTURE=long. */
+static unsigned num_stops(void)
+{
+    const char *form = getenv("SLUICE_TORTURE");
+    return form && strcmp(form, "long") == 0 ? 300 : 30;
+}
 
 /* ctest runs all this again with batches on a GPU that the CPU stands in for. */
 static bool is_on_gpu(void)
@@ -254,9 +261,10 @@ static sluice_status use(struct stopper *stopper)
 
 static void stop_at_any_moment(const char *host, const char *mode)
 {
-    for (unsigned round = 0; round < NUM_STOPS; round++) {
+    const unsigned num_rounds = num_stops();
+    for (unsigned round = 0; round < num_rounds; round++) {
         struct stopper stopper = {
-            .loader = make(host, mode), .at = 1 + round % 5, .spins = round / 2};
+            .loader = make(host, mode), .at = 1 + round % 5, .spins = round * 50 / num_rounds};
         CU_ASSERT_EQUAL_FATAL(sem_init(&stopper.steps, 0, 0), 0);
         pthread_t thread;
         CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, stopper_main, &stopper), 0);
