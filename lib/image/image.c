@@ -94,40 +94,53 @@ static sluice_status read_sof(const uint8_t *segment, size_t len, unsigned marke
     return SLUICE_OK;
 }
 
-/* Walks the marker segments up to the frame header.  Skips junk between segments, as Pillow and
- * libjpeg do. */
+bool sluice_jpeg_next_segment(const uint8_t *bytes, size_t len, size_t *pos,
+                              struct sluice_jpeg_segment *segment)
+{
+    size_t at = *pos;
+    unsigned marker = 0;
+    /* A stuffed 0xFF, RSTn, SOI and EOI stand alone. */
+    while (marker == 0 || (marker >= 0xD0 && marker <= 0xD9)) {
+        while (at < len && bytes[at] != 0xFF)
+            at++;
+        while (at < len && bytes[at] == 0xFF)
+            at++;
+        if (at >= len)
+            return false;
+        marker = bytes[at++];
+    }
+    *segment = (struct sluice_jpeg_segment){.marker = marker, .is_whole = false};
+    if (len - at >= 2) {
+        const size_t segment_len = sluice_be16(bytes + at);
+        segment->body = bytes + at + 2;
+        segment->len = segment_len >= 2 ? segment_len - 2 : 0;
+        segment->is_whole = segment->len <= len - at - 2;
+        *pos = at + 2 + (segment->is_whole ? segment->len : 0);
+    }
+    return true;
+}
+
+static bool is_frame_header(unsigned marker)
+{
+    return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
+}
+
+/* Looks for the frame header. */
 static sluice_status probe_jpeg(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
                                 struct sluice_err *err)
 {
     size_t pos = 2;
-    while (pos < len) {
-        if (bytes[pos] != 0xFF) {
-            pos++;
-            continue;
-        }
-        while (pos < len && bytes[pos] == 0xFF)
-            pos++;
-        if (pos >= len)
-            break;
-        const unsigned marker = bytes[pos++];
-        /* A stuffed 0xFF, RSTn, SOI and EOI stand alone. */
-        if (marker == 0 || (marker >= 0xD0 && marker <= 0xD9))
-            continue;
-        if (marker < 0xC0)
+    struct sluice_jpeg_segment segment;
+    while (sluice_jpeg_next_segment(bytes, len, &pos, &segment)) {
+        if (segment.marker < 0xC0)
             return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG with the unknown marker 0x%02x",
-                               marker);
-        if (len - pos < 2)
-            break;
-        const size_t segment_len = sluice_be16(bytes + pos);
-        const size_t body_len = segment_len >= 2 ? segment_len - 2 : 0;
-        pos += 2;
-        if (marker == 0xDA)
+                               segment.marker);
+        if (segment.body && segment.marker == 0xDA)
             return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG scan before any frame header");
-        if (body_len > len - pos)
+        if (!segment.is_whole)
             break;
-        if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC)
-            return read_sof(bytes + pos, body_len, marker, info, err);
-        pos += body_len;
+        if (is_frame_header(segment.marker))
+            return read_sof(segment.body, segment.len, segment.marker, info, err);
     }
     return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG cut before its frame header, at %zu bytes",
                        len);

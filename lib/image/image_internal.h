@@ -28,6 +28,19 @@ SLUICE_MUST_USE sluice_status sluice_image_alloc_rgb(struct sluice_buf_pool *poo
 SLUICE_MUST_USE sluice_status sluice_jpeg_check_frame(const uint8_t *body, size_t len,
                                                       struct sluice_err *err);
 
+/* A marker segment of a JPEG before its scan. */
+struct sluice_jpeg_segment {
+    unsigned marker;     /* the byte after 0xFF */
+    const uint8_t *body; /* after its length; NULL: the file ends before it */
+    size_t len;          /* of the body, as the file says */
+    bool is_whole;       /* the file has all of it */
+};
+
+/* The next segment from *pos on, 2 at first, which goes behind it.  Skips junk between segments, as
+ * Pillow and libjpeg do.  False: there is none. */
+bool sluice_jpeg_next_segment(const uint8_t *bytes, size_t len, size_t *pos,
+                              struct sluice_jpeg_segment *segment);
+
 static inline bool sluice_box_is_within(const struct sluice_box *box, uint32_t width,
                                         uint32_t height)
 {

@@ -29,28 +29,12 @@ static uint32_t orientation_in(const uint8_t *exif, size_t len)
 static uint32_t in_jpeg(const uint8_t *bytes, size_t len)
 {
     size_t pos = 2;
-    while (pos < len) {
-        if (bytes[pos] != 0xFF) {
-            pos++;
-            continue;
-        }
-        while (pos < len && bytes[pos] == 0xFF)
-            pos++;
-        if (pos >= len)
+    struct sluice_jpeg_segment segment;
+    while (sluice_jpeg_next_segment(bytes, len, &pos, &segment)) {
+        if (segment.marker == 0xDA || !segment.is_whole)
             break;
-        const unsigned marker = bytes[pos++];
-        if (marker == 0 || (marker >= 0xD0 && marker <= 0xD9)) /* they stand alone */
-            continue;
-        if (marker == 0xDA || len - pos < 2)
-            break;
-        const size_t segment_len = sluice_be16(bytes + pos);
-        const size_t body_len = segment_len >= 2 ? segment_len - 2 : 0;
-        pos += 2;
-        if (body_len > len - pos)
-            break;
-        if (marker == 0xE1 && body_len >= 6 && memcmp(bytes + pos, "Exif\0", 5) == 0)
-            return orientation_in(bytes + pos, body_len);
-        pos += body_len;
+        if (segment.marker == 0xE1 && segment.len >= 6 && memcmp(segment.body, "Exif\0", 5) == 0)
+            return orientation_in(segment.body, segment.len);
     }
     return 1;
 }
