@@ -59,11 +59,11 @@ boot() {
     die "it does not boot"
 }
 
-# booted SCRIPT: by bash as root of the booted system
+# booted SCRIPT [ARGUMENT0...]: by bash as root of the booted system
 booted() {
     nsenter --target "$init" --mount --uts --ipc --net --pid --cgroup \
         env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive HOME=/root \
-        bash -euo pipefail -c "$1"
+        bash -euo pipefail -c "$@"
 }
 
 # copy_tree DIR: this tree as git has it, with what is changed and new; all but builds where it is no clone.  What was
