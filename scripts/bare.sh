@@ -90,3 +90,24 @@ packages_for() {
     done
     die "no packages in dist: scripts/deb makes them"
 }
+
+# For a script that runs in such a system: fail TEXT, and one_epoch FLAG..., of a server and a trainer on PATH.
+# shellcheck disable=SC2016,SC2034 # the inner shell's; who sources this
+one_epoch='fail() { echo "FAILED: $1" >&2; exit 1; }
+one_epoch() {
+    rm -rf /tmp/set /tmp/server.out
+    offload_dataset synth /tmp/set -n 40 >/tmp/log 2>&1 || { cat /tmp/log; fail "synth"; }
+    printf "root = /tmp/set\nlisten = 127.0.0.1:0\n" >/tmp/server.conf
+    offload_server --config /tmp/server.conf --check-config || fail "--check-config"
+    offload_server --config /tmp/server.conf >/tmp/server.out 2>/tmp/server.log &
+    server=$!
+    for i in $(seq 100); do grep -qs listening /tmp/server.out && break; sleep 0.1; done
+    port=$(sed -n "s/^listening on .*:\([0-9]*\)$/\1/p" /tmp/server.out)
+    [ "$port" ] || { cat /tmp/server.log; fail "no server"; }
+    offload_train --host 127.0.0.1:$port --epochs 1 --json "$@" >/tmp/epoch 2>/tmp/log ||
+        { cat /tmp/log; fail "an epoch"; }
+    grep -q "\"errors\":0" /tmp/epoch || fail "errors in $(cat /tmp/epoch)"
+    kill $server
+    wait $server
+}
+'
