@@ -8,9 +8,10 @@ usage: several_servers DIR [options]
     links   four shards against one server over all files, in remote_nooff, each server behind a link
             of its own of --link: as root a network namespace for each, and a veth pair shaped by tc,
             else (--no-root) its --link-limit.
-    kill    two replicas, --hedge, a trainer that takes --rate samples per second: in each run one of
-            them is killed (SIGKILL) at a drawn batch.  gap is the longest wait for a batch of that
-            run; of the runs the median, the 99th percentile and the greatest.
+    kill    two replicas, --hedge, a trainer that takes --rate samples per second and has no more ready
+            than --prefetch-bytes (8 MiB of pixels are 55 samples): in each run one of them is killed
+            (SIGKILL) at a drawn batch.  gap is the longest wait for a batch of that run; of the runs
+            the median, the 99th percentile and the greatest.
     rolling three replicas and the same trainer: after each quarter of an epoch one of them is ended in
             order (SIGTERM) and started again, against the same epoch without.  lost is how much longer
             it took.
@@ -162,6 +163,13 @@ def longest_wait(log):
     return max(sum(float(row[name]) for name in WAITS if name in row) for row in rows[2:])
 
 
+def steady(options, nodes):
+    """The flags of a trainer that takes samples at a rate, and reads little ahead: else it would have
+    all of a small set before anything happens."""
+    return ["--dataset-mode", options.kill_mode, "--host", ",".join(node.address for node in nodes),
+            "--consume-rate", options.rate, "--prefetch-bytes", options.prefetch_bytes]
+
+
 def run_kill(options, folder):
     rng = random.Random(options.seed)
     log = pathlib.Path(folder, "batches.csv")
@@ -174,9 +182,8 @@ def run_kill(options, folder):
             def kill(batch, total, at=at, victim=victim):
                 if batch >= at * total and victim.poll() is None:
                     victim.send_signal(signal.SIGKILL)
-            epoch = train(options, "--dataset-mode", options.kill_mode, "--hedge", "--host",
-                          ",".join(node.address for node in nodes), "--consume-rate",
-                          options.rate, "--batch-log", log, on_line=kill)
+            epoch = train(options, *steady(options, nodes), "--hedge", "--batch-log", log,
+                          on_line=kill)
         gaps.append(longest_wait(log))
         digests.add(epoch["digest"])
     gaps.sort()
@@ -235,9 +242,8 @@ def run_rolling(options, folder):
                 def roll(batch, total, left=left):
                     while left and batch >= total * (REPLICAS + 1 - len(left)) / (REPLICAS + 1):
                         left.pop(0).restart()
-                epoch = train(options, "--dataset-mode", options.kill_mode, "--host",
-                              ",".join(node.address for node in nodes), "--consume-rate",
-                              options.rate, "--repeat", options.repeat, "--batch-log", log,
+                epoch = train(options, *steady(options, nodes), "--repeat", options.repeat,
+                              "--batch-log", log,
                               on_line=roll if rolls else None)
                 if rolls and left:
                     sys.exit(f"rolling: the epoch is too short for {REPLICAS} restarts: --repeat")
@@ -286,6 +292,7 @@ def main():
     parser.add_argument("--kills", type=int, default=100, help="runs of the case kill")
     parser.add_argument("--kill-mode", default="remote_piloff")
     parser.add_argument("--rate", type=float, default=200, help="samples/s in the cases kill and rolling")
+    parser.add_argument("--prefetch-bytes", default="8MiB", help="the same's read-ahead (8MiB)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--storage-cpus", type=hosts.cpu_list, default=cpus)
     parser.add_argument("--client-cpus", type=hosts.cpu_list, default=cpus)
