@@ -13,13 +13,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ns between two lines about refusals. */
+/* ns between two lines about refusals of one client; and how many clients have lines of their own
+ * in that time, so that one who has many addresses does not fill the log. */
 #define AUDIT_NS 1000000000u
+#define AUDIT_HOSTS 32
 
 struct token {
     uint8_t hash[SLUICE_SHA256_BYTES];
     bool is_for_root; /* of this server */
     struct sluice_grant *grant;
+};
+
+struct audited {
+    char host[SLUICE_PEER_HOST];
+    uint64_t told_ns; /* 0: none */
 };
 
 struct sluice_security {
@@ -30,7 +37,8 @@ struct sluice_security {
     struct token *tokens;
     size_t num_tokens;
     struct sluice_refusals refused;
-    uint64_t num_refused, told, told_ns; /* told: of the refused, how many the log knows */
+    uint64_t num_refused, told; /* told: of the refused, how many the log knows */
+    struct audited audited[AUDIT_HOSTS];
 };
 
 /* --- options --- */
@@ -206,6 +214,28 @@ void sluice_security_close(struct sluice_security *security)
 
 /* --- calls --- */
 
+/* Under the lock: whether the log hears of this client now. */
+static bool must_tell(struct sluice_security *security, const char *peer, uint64_t now_ns)
+{
+    char host[SLUICE_PEER_HOST];
+    sluice_peer_host(peer, host);
+    struct audited *mine = &security->audited[0];
+    for (size_t i = 0; i < AUDIT_HOSTS; i++) {
+        struct audited *one = &security->audited[i];
+        if (one->told_ns && strcmp(one->host, host) == 0) {
+            mine = one;
+            break;
+        }
+        if (one->told_ns < mine->told_ns)
+            mine = one; /* the one of the longest silence, should there be no line of this host */
+    }
+    if (mine->told_ns && now_ns - mine->told_ns < AUDIT_NS)
+        return false;
+    snprintf(mine->host, sizeof(mine->host), "%s", host);
+    mine->told_ns = now_ns;
+    return true;
+}
+
 static void tell_refused(struct sluice_security *security, const struct sluice_rpc_caller *caller,
                          enum sluice_refusal refusal, const char *why)
 {
@@ -213,14 +243,12 @@ static void tell_refused(struct sluice_security *security, const struct sluice_r
     pthread_mutex_lock(&security->lock);
     security->refused.calls[refusal]++;
     security->num_refused++;
-    const bool must_tell = !security->told_ns || now_ns - security->told_ns >= AUDIT_NS;
+    const bool tells = must_tell(security, caller->peer, now_ns);
     const uint64_t others = security->num_refused - security->told - 1;
-    if (must_tell) {
+    if (tells)
         security->told = security->num_refused;
-        security->told_ns = now_ns;
-    }
     pthread_mutex_unlock(&security->lock);
-    if (!must_tell)
+    if (!tells)
         return;
     char more[64] = "";
     if (others)

@@ -13,8 +13,8 @@
  * Every method asks, so who has no token learns nothing from any of them.  A token is compared by
  * its SHA-256, with each of the file, in a time that does not depend on the bytes.
  *
- * Refusals are a line of the log with the peer and the reason, at most one a second; it counts
- * those between.
+ * Refusals are a line of the log with the peer and the reason, at most one a second of each client
+ * (peer.h), of up to 32 of them; it counts those between.
  *
  * Threads: any. */
 

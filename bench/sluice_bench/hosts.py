@@ -15,7 +15,7 @@ import time
 
 from . import quota
 
-STORAGE_ADDRESS, COMPUTE_ADDRESS = "10.213.7.1", "10.213.7.2"
+NETWORK = "10.213.7."  # four addresses of it for each storage node
 # Of an Ethernet frame of 1514 bytes, 1448 are TCP's payload (IPv4, timestamps); tbf counts frames.
 PAYLOAD_SHARE = 1448 / 1514
 PR_SET_PDEATHSIG = 1
@@ -162,26 +162,33 @@ class LinkLimit:
 
 
 class Namespaces:
-    """A veth pair between two network namespaces, each end shaped by tbf."""
+    """A network namespace for the compute node, and one for each storage node, with a veth pair
+    between the two whose ends are shaped by tbf: each storage node has a link of its own.  What is
+    about one of them is about the first."""
     name = "netns"
     text = ("two network namespaces, a veth pair with tc tbf on both ends (bytes of Ethernet "
             f"frames: a plan gets {PAYLOAD_SHARE:.3f} of the rate)")
-    storage_address = STORAGE_ADDRESS
     server_flags = ()
 
-    def __init__(self):
-        self.holders = []
+    def __init__(self, num_storage=1):
+        self.holders, self.ends = [], []
+        self.storage_prefixes, self.storage_addresses = [], []
         try:
-            self.storage_prefix = self._hold()
             self.compute_prefix = self._hold()
-            pids = [str(holder.pid) for holder in self.holders]
-            _run("ip", "link", "add", "storage0", "netns", pids[0], "type", "veth",
-                 "peer", "name", "compute0", "netns", pids[1])
-            for prefix, device, address in (
-                    (self.storage_prefix, "storage0", STORAGE_ADDRESS),
-                    (self.compute_prefix, "compute0", COMPUTE_ADDRESS)):
-                _run(*prefix, "ip", "addr", "add", f"{address}/30", "dev", device)
-                _run(*prefix, "ip", "link", "set", device, "up")
+            compute = str(self.holders[0].pid)
+            for i in range(num_storage):
+                prefix = self._hold()
+                address = f"{NETWORK}{4 * i + 1}"
+                _run("ip", "link", "add", "storage0", "netns", str(self.holders[-1].pid), "type", "veth",
+                     "peer", "name", f"compute{i}", "netns", compute)
+                for end, device, own in ((prefix, "storage0", address),
+                                         (self.compute_prefix, f"compute{i}", f"{NETWORK}{4 * i + 2}")):
+                    _run(*end, "ip", "addr", "add", f"{own}/30", "dev", device)
+                    _run(*end, "ip", "link", "set", device, "up")
+                    self.ends.append((end, device))
+                self.storage_prefixes.append(prefix)
+                self.storage_addresses.append(address)
+            self.storage_prefix, self.storage_address = self.storage_prefixes[0], self.storage_addresses[0]
         except BaseException:
             self.close()
             raise
@@ -200,8 +207,7 @@ class Namespaces:
     def set_rate(self, mbit):
         # A burst of 2 ms, and no less than TCP hands down at once.
         burst = max(int(mbit * 1e6 / 8 * 0.002), 128 * 1024)
-        for prefix, device in ((self.storage_prefix, "storage0"),
-                               (self.compute_prefix, "compute0")):
+        for prefix, device in self.ends:
             _run(*prefix, "tc", "qdisc", "replace", "dev", device, "root", "tbf",
                  "rate", f"{mbit * 1000:.0f}kbit", "burst", str(burst), "latency", "50ms")
 
@@ -222,8 +228,8 @@ def _run(*command):
         raise HostError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
-def make_link(is_root_allowed):
-    """The link and why it is of that kind."""
+def make_link(is_root_allowed, num_storage=1):
+    """The link, or links of so many storage nodes, and why it is of that kind."""
     if not is_root_allowed:
         return LinkLimit(), "--no-root"
     if os.geteuid() != 0:
@@ -232,7 +238,7 @@ def make_link(is_root_allowed):
     if missing:
         return LinkLimit(), f"no {' and no '.join(missing)} (iproute2, util-linux)"
     try:
-        link = Namespaces()
+        link = Namespaces(num_storage)
         link.set_rate(1000)
         return link, "root, ip and tc"
     except HostError as error:

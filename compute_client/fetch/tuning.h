@@ -25,11 +25,11 @@
 
 /* Hedging (Dean and Barroso, The Tail at Scale, 2013): an item is asked for twice if it takes
  * longer than QUANTILE of the round trips of late, and FACTOR times their median, so that nothing
- * is where all take about as long; at most SHARE of all items.  Half the share: half of what is
- * slow waits; twice: up to a tenth more work for the servers. */
-#define TUNING_HEDGE_QUANTILE 0.95
+ * is where all take about as long; at most SHARE of all items: the slowest in a hundred.  Half the
+ * share: half of what is slow waits; twice: up to a fiftieth more work for the servers. */
+#define TUNING_HEDGE_QUANTILE 0.99
 #define TUNING_HEDGE_FACTOR 2
-#define TUNING_HEDGE_SHARE 0.05
+#define TUNING_HEDGE_SHARE 0.01
 
 /* Late binding: a replica is asked for what it answers in AHEAD seconds, or in AHEAD_TRIPS round
  * trips if that is longer, and for LEAST items at least; what is left waits for whoever is free

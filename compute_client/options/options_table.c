@@ -300,7 +300,7 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_FLAG,
      .value = &given.options.hedges,
      .help = "With replicas: ask another one, too, for a sample that takes longer than nearly all "
-             "others, at most one in twenty. The first answer counts."},
+             "others, at most one in a hundred. The first answer counts."},
     SLUICE_CONNECTION_ROWS(given.options, PLACE),
     {.name = "jpeg-index",
      .group = DATA,

@@ -144,6 +144,38 @@ class Tls(Base):
         self.fails(plain.address, "does not speak TLS", *self.client_tls)
         self.assertEqual(server.stop()["samples"], 2 * NUM)
 
+    def test_replicas_over_tls_have_the_same_digest(self):
+        servers = [self.serve(*self.tls) for _ in range(2)]
+        deadline, sent = time.monotonic() + T, [0, 0]
+        while not all(sent):  # one may be too busy to say hello before the other has done all
+            self.assertLess(time.monotonic(), deadline, sent)
+            self.works(",".join(server.address for server in servers), *self.client_tls,
+                       "--dataset-mode", "remote_alloff")
+            sent = [json.loads(run(harness.BIN / "offload_top", "--json", server.address,
+                                   *self.client_tls).stdout)["servers"][0]["samples"]
+                    for server in servers]
+        plain = self.serve()  # one of them without TLS is left out, and named
+        done = self.works(f"{self.serve(*self.tls).address},{plain.address}", *self.client_tls)
+        self.assertIn("does not speak TLS", done.stderr)
+        self.assertEqual(plain.stop()["samples"], 0)
+
+    def test_offload_top_asks_over_tls(self):
+        server = self.serve(*self.tls)
+        self.works(server.address, *self.client_tls)
+
+        def top(*flags):
+            return run(harness.BIN / "offload_top", "--json", server.address, *flags)
+        done = top(*self.client_tls)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f'"samples":{2 * NUM}', done.stdout)
+        for flags, words in (((), "wants TLS (--tls)"),
+                             (("--tls", "--ca", self.other / "ca.pem"), "not of a CA"),
+                             ((*self.client_tls, "--server-name", "storage.example"),
+                              "certificate is for another name")):
+            done = top(*flags)
+            self.assertEqual(done.returncode, 1, flags)
+            self.assertIn(words, done.stdout + done.stderr)
+
     def test_addresses_of_a_name_have_its_certificate(self):
         folder = self.folder / "named"
         folder.mkdir()
@@ -502,6 +534,140 @@ class Tokens(Base):
         self.assertEqual(json.loads((self.certs / "tokens").read_text())["sha256"],
                          hashlib.sha256((self.certs / "token").read_bytes().strip()).hexdigest())
         self.assertEqual(run(harness.BIN / "offload_server", "--hash-token").returncode, 2)
+
+
+class Attacks(Base):
+    """Stock clients that may not read, at a server that wants a certificate and a token: none gets a byte of data, and
+    the server goes on.  (Certificates of servers that ended: Tls.)"""
+    PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # By the CA that the server knows, but it has ended.
+        cls.expired = cls.folder / "expired"
+        shutil.copytree(cls.certs, cls.expired)
+        (cls.expired / "client.pem").unlink()
+        dev_certs(cls.expired, days=-1)
+
+    def setUp(self):
+        self.token, self.val_token = ("t" + os.urandom(16).hex() for _ in range(2))
+        tokens = self.folder / "tokens-attacks"
+        tokens.write_text(token_line("all", self.token) +
+                          token_line("val", self.val_token, subsets=["val"]))
+        self.server = self.serve(*self.tls, "--tls-client-ca", self.certs / "ca.pem", "--tokens",
+                                 tokens, "--data-transfer")
+        self.allowed = (self.certs, self.certs, self.token)
+        self.clients = {  # whose CA is trusted, whose certificate is shown, the token, the name that is looked for
+            "another CA": (self.other, self.certs, self.token),
+            "no certificate": (self.certs, None, self.token),
+            "a certificate of another CA": (self.certs, self.other, self.token),
+            "an expired certificate": (self.certs, self.expired, self.token),
+            "the server's name is another": (self.certs, self.certs, self.token, "storage.example"),
+            "no token": (self.certs, self.certs, None),
+            "an unknown token": (self.certs, self.certs, self.token[::-1]),
+        }
+
+    def connect(self, trusts, shows, token, name="localhost"):
+        """A channel of Python's grpcio, and what its calls take."""
+        files = [None, None] if shows is None else [
+            (shows / file).read_bytes() for file in ("client-key.pem", "client.pem")]
+        channel = grpc.secure_channel(
+            self.server.address,
+            grpc.ssl_channel_credentials((trusts / "ca.pem").read_bytes(), *files),
+            options=(("grpc.ssl_target_name_override", name), ("grpc.use_local_subchannel_pool", 1)))
+        metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+        return channel, {"timeout": T, "metadata": metadata}
+
+    def sent(self):
+        """The samples and payload bytes that were sent, as an allowed client is told."""
+        self.assertIsNone(self.server.process.poll())
+        channel, how = self.connect(*self.allowed)
+        with channel:
+            stats = offload_grpc.OffloadStub(channel).Stats(offload.StatsRequest(), **how)
+        return stats.samples, stats.payload_bytes
+
+    def rows(self):
+        channel, how = self.connect(*self.allowed)
+        with channel:
+            return [row for part in offload_grpc.OffloadStub(channel).ListSamples(
+                offload.ListSamplesRequest(), **how) for row in part.samples]
+
+    @staticmethod
+    def fetch(sample_id):
+        return iter([offload.FetchRequest(
+            open=offload.FetchOpen(protocol_version=1),
+            samples=[offload.SampleRequest(request_id=1, sample_id=sample_id)])])
+
+    def test_grpcio_clients_that_may_not_read_get_nothing(self):
+        row = self.rows()[0]
+        for who, client in self.clients.items():
+            channel, how = self.connect(*client)
+            with channel:
+                stub = offload_grpc.OffloadStub(channel)
+                old = transfer_grpc.DataTransferStub(channel)
+                for call in (
+                        lambda: stub.Hello(offload.HelloRequest(protocol_version=1), **how),
+                        lambda: stub.Stats(offload.StatsRequest(), **how),
+                        lambda: list(stub.Probe(offload.ProbeRequest(bytes=1000), **how)),
+                        lambda: list(stub.ListSamples(offload.ListSamplesRequest(), **how)),
+                        lambda: list(stub.Fetch(self.fetch(row.sample_id), **how)),
+                        lambda: old.get_data_nooff(transfer.DataRequest(fname=row.path), **how)):
+                    with self.assertRaises(grpc.RpcError, msg=who) as caught:
+                        call()
+                    self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAUTHENTICATED
+                                     if "token" in who else grpc.StatusCode.UNAVAILABLE, who)
+            self.assertEqual(self.sent(), (0, 0), who)
+        # The same from a client that may.
+        channel, how = self.connect(*self.allowed)
+        with channel:
+            reply = next(offload_grpc.OffloadStub(channel).Fetch(self.fetch(row.sample_id), **how))
+        self.assertGreater(len(reply.samples[0].payload), 100)
+
+    def test_somebody_else_s_token_reads_his_subset_alone(self):
+        rows = {row.path.split("/")[0]: row for row in self.rows()}
+        channel, how = self.connect(self.certs, self.certs, self.val_token)
+        with channel:
+            stub, old = offload_grpc.OffloadStub(channel), transfer_grpc.DataTransferStub(channel)
+            reply = next(stub.Fetch(self.fetch(rows["train"].sample_id), **how)).samples[0]
+            self.assertEqual((reply.payload, "may not read train" in reply.error), (b"", True))
+            with self.assertRaises(grpc.RpcError) as caught:
+                old.get_data_nooff(transfer.DataRequest(fname=rows["train"].path), **how)
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.PERMISSION_DENIED)
+            self.assertEqual(self.sent()[1], 0)
+            reply = next(stub.Fetch(self.fetch(rows["val"].sample_id), **how)).samples[0]
+            self.assertGreater(len(reply.payload), 100)
+
+    def s_client(self, *flags):
+        """What the server says first to stock `openssl s_client` that begins as an HTTP/2 client does."""
+        with subprocess.Popen(
+                ["openssl", "s_client", "-connect", self.server.address, "-alpn", "h2", "-quiet",
+                 "-verify_quiet", "-CAfile", str(self.certs / "ca.pem"), *map(str, flags)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            try:
+                process.stdin.write(self.PREFACE)
+                process.stdin.flush()
+            except BrokenPipeError:
+                pass  # it was refused before
+            first = process.stdout.read(9)
+            process.kill()
+            return first
+
+    def test_openssl_s_client_gets_not_a_byte(self):
+        def shows(folder):
+            return "-cert", folder / "client.pem", "-key", folder / "client-key.pem"
+        weak = ("-cipher", "ALL:@SECLEVEL=0")
+        for flags in ((), ("-tls1_2",), shows(self.other), shows(self.expired),
+                      (*shows(self.other), "-tls1_2"), (*shows(self.expired), "-tls1_2"),
+                      (*shows(self.certs), *weak, "-tls1_1"), (*shows(self.certs), *weak, "-tls1")):
+            self.assertEqual(self.s_client(*flags), b"", flags)
+            self.assertEqual(self.sent(), (0, 0), flags)
+        for flags in ((), ("-tls1_2",)):  # and to one that may it speaks
+            self.assertEqual(self.s_client(*shows(self.certs), *flags)[3], 4)  # a frame SETTINGS
+        self.assertEqual(self.sent(), (0, 0))
+        token = self.folder / "attacks.token"
+        token.write_text(self.token)
+        self.works(self.server.address, *self.client_tls, *self.client_cert, "--token-file", token)
 
 
 class Closed(Base):

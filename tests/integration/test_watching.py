@@ -37,8 +37,8 @@ class Pages(unittest.TestCase):
         certs = folder / "certs"
         subprocess.run([harness.SOURCE / "scripts/dev-certs", certs], check=True, capture_output=True)
         with Port() as server_port, Port() as trainer_port:
-            server = harness.Server(root, "--metrics", f"127.0.0.1:{server_port}", "--tls-cert", certs / "server.pem",
-                                    "--tls-key", certs / "server-key.pem")
+            server = harness.Server(root, "--isolate-decoders", "--metrics", f"127.0.0.1:{server_port}",
+                                    "--tls-cert", certs / "server.pem", "--tls-key", certs / "server-key.pem")
             run = subprocess.Popen(
                 [harness.BIN / "offload_train", "--host", server.address, "--tls", "--ca", certs / "ca.pem",
                  "--dataset-mode", "piloff", "-a", "small_cnn", "--image-size", "32", "-b", "8", "-p", "0",

@@ -6,7 +6,9 @@ import gc
 import hashlib
 import json
 import os
+import pathlib
 import queue
+import shutil
 import signal
 import socket
 import subprocess
@@ -519,6 +521,35 @@ class ServerTest(support.SetTest):
     def test_a_folder_that_is_not_there_is_an_error(self):
         with self.assertRaises(sluice.Error):
             sluice.Server("/no/such/folder")
+
+
+@unittest.skipUnless(shutil.which("openssl"), "openssl is missing")
+class TlsTest(support.SetTest):
+    def test_a_server_with_tls_and_a_token_gives_the_same_bytes(self):
+        with tempfile.TemporaryDirectory() as certs:
+            subprocess.run([pathlib.Path(__file__).parents[2] / "scripts/dev-certs", certs], check=True,
+                           capture_output=True)
+
+            def file(name):
+                return os.path.join(certs, name)
+            tls = {"tls": True, "ca": file("ca.pem"), "cert": file("client.pem"), "key": file("client-key.pem"),
+                   "token_file": file("token")}
+            with load(self.root) as loader:
+                expected = digest(loader)
+            with support.offload_server(
+                    self.root, "--tls-cert", file("server.pem"), "--tls-key", file("server-key.pem"),
+                    "--tls-client-ca", file("ca.pem"), "--tokens", file("tokens")) as server:
+                with load(server.address, **tls) as loader:
+                    self.assertEqual(digest(loader), expected)
+                for without, words in (("token_file", "this server wants a token"),
+                                       ("cert", "certificate"), ("tls", "wants TLS")):
+                    less = {name: value for name, value in tls.items() if name != without}
+                    if without == "cert":
+                        del less["key"]
+                    if without == "tls":
+                        less = {}
+                    with self.assertRaisesRegex(sluice.Error, words):
+                        load(server.address, retry_for=0, **less)
 
 
 class SeveralServersTest(support.SetTest):

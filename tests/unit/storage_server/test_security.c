@@ -217,6 +217,36 @@ static void the_log_hears_of_refusals_now_and_then(void)
     sluice_security_close(security);
 }
 
+static int refuse_from_many(void *ctx)
+{
+    struct sluice_grant *grant;
+    char peer[64];
+    for (int i = 0; i < 1000; i++) {
+        snprintf(peer, sizeof(peer), "ipv4:10.0.%d.%d:4242", i / 100, i % 100);
+        (void)ask(ctx, NULL, "ipv4:10.9.9.9:4242", &grant, NULL); /* one who makes noise */
+        (void)ask(ctx, NULL, peer, &grant, NULL);
+    }
+    return num_refused(ctx) == 2000 ? 0 : 1;
+}
+
+static void the_noise_of_one_client_hides_no_other(void)
+{
+    char text[1024];
+    LINES(text, "a", "token-of-a-000000", "");
+    struct sluice_security *security = open_with(text);
+    CU_ASSERT_EQUAL(sluice_test_child(refuse_from_many, security, &output), 0);
+    for (int i = 0; i < 31; i++) {
+        char words[64];
+        snprintf(words, sizeof(words), "refused 10.0.0.%d:4242 at ", i);
+        CU_ASSERT_PTR_NOT_NULL(strstr(output.err, words));
+    }
+    unsigned lines = 0;
+    for (const char *at = output.err; (at = strstr(at, "refused")) != NULL; at++)
+        lines++;
+    CU_ASSERT(lines >= 32 && lines < 400); /* 32 a second */
+    sluice_security_close(security);
+}
+
 struct asker {
     struct sluice_security *security;
     unsigned num_ok;
@@ -273,6 +303,7 @@ int main(void)
         SLUICE_TEST(a_reload_revokes_keeps_and_changes),
         SLUICE_TEST(a_limit_that_cannot_be_kept_is_refused),
         SLUICE_TEST(the_log_hears_of_refusals_now_and_then),
+        SLUICE_TEST(the_noise_of_one_client_hides_no_other),
         SLUICE_TEST(a_reload_goes_beside_calls),
     };
     return sluice_test_run("security", tests, SLUICE_TEST_COUNT(tests));

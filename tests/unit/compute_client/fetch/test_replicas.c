@@ -704,7 +704,7 @@ static void what_takes_longer_than_nearly_all_is_asked_for_twice(void)
     }
     /* On a busy machine all round trips may be so long that failover comes first. */
     CU_ASSERT(stats.hedges_won > 0 || stats.failed_over > 0);
-    CU_ASSERT(stats.hedges_won <= stats.hedged && stats.hedged <= done / 20);
+    CU_ASSERT(stats.hedges_won <= stats.hedged && stats.hedged <= done / 100);
     b.source->close(b.source);
     check_each_once(&b, done);
     CU_ASSERT_EQUAL(b.record.num_good, done);
