@@ -47,8 +47,15 @@ typedef void gpu_test_decode_fn(struct sluice_gpu_batch *batch, uint8_t *rows,
 void gpu_test_random_batches(struct sluice_gpu_batch *batch, gpu_test_decode_fn *decode,
                              unsigned num_batches, uint64_t seed);
 
-/* The same with damage in some samples: where the device gives a row, it is the CPU's, and no other
- * sample changes.  Returns how many damaged samples the device declined. */
+/* Batches of files with random tables (support/random_jpeg.h), with and without an index, each
+ * compared with what libjpeg-turbo and image/resize.h make of it, and with the CPU's row.  Enough
+ * of them must have every sampling, codes of 16 bits, quantisers of 16, and the rest of what the
+ * header names. */
+void gpu_test_random_tables(struct sluice_gpu_batch *batch, gpu_test_decode_fn *decode,
+                            unsigned num_batches, uint64_t seed);
+
+/* As gpu_test_random_batches() with damage in some samples: where the device gives a row, it is the
+ * CPU's, and no other sample changes.  Returns how many damaged samples the device declined. */
 unsigned gpu_test_damaged_batches(struct sluice_gpu_batch *batch, gpu_test_decode_fn *decode,
                                   unsigned num_batches, uint64_t seed);
 
