@@ -407,15 +407,34 @@ static bool window_takes(const struct gpu_test_sample *sample)
     return status == SLUICE_OK;
 }
 
+unsigned gpu_test_num_damaged_batches(void)
+{
+    return sluice_test_is_long() ? 10000 / GPU_TEST_NUM_DAMAGED + 1 : 60;
+}
+
+/* A sample whose file has random tables. */
+static void make_random_sample(struct run *run, uint32_t number, struct sluice_rng *rng)
+{
+    struct gpu_test_sample *sample = &run->samples[number];
+    const struct random_jpeg jpeg = random_jpeg_make(rng);
+    sluice_buf_unref(sample->file);
+    sample->file = jpeg.file;
+    sample->width = jpeg.width;
+    sample->height = jpeg.height;
+    sample->request = gpu_test_request(rng, &run->batch->limits, jpeg.width, jpeg.height, number);
+}
+
 unsigned gpu_test_damaged_batches(struct sluice_gpu_batch *batch, gpu_test_decode_fn *decode,
                                   unsigned num_batches, uint64_t seed)
 {
-    struct sluice_rng rng = sluice_rng_init(seed, 1, 0, 0);
     struct run run;
     unsigned num_declined = 0, num_taken = 0, num_stricter = 0;
     run_init(&run, batch, decode);
     for (unsigned b = 0; b < num_batches; b++) {
+        struct sluice_rng rng = sluice_rng_init(seed, 1, b, 0);
         make_samples(&run, &rng);
+        for (uint32_t i = b % 2; i < SAMPLES; i += 2)
+            make_random_sample(&run, i, &rng);
         bool is_damaged[SAMPLES], is_added[SAMPLES];
         for (uint32_t i = 0; i < SAMPLES; i++) {
             struct sluice_buf *file = run.samples[i].file;

@@ -62,7 +62,8 @@ static void damage_is_declined_or_decoded_as_the_cpu_does(void)
 {
     struct sluice_gpu_batch batch;
     batch_create(&batch, 24, 24);
-    CU_ASSERT(gpu_test_damaged_batches(&batch, decode, 60, sluice_test_seed()) > 0);
+    CU_ASSERT(gpu_test_damaged_batches(&batch, decode, gpu_test_num_damaged_batches(),
+                                       sluice_test_seed()) > 0);
     free(batch.upload);
 }
 

@@ -106,8 +106,8 @@ static void random_tables_are_libjpegs(void)
 static void damage_is_declined_or_decoded_as_the_cpu_does(void)
 {
     open_decoder(24, 24);
-    CU_ASSERT(gpu_test_damaged_batches(sluice_gpu_decoder_batch(decoder), decode, 60,
-                                       sluice_test_seed()) > 0);
+    CU_ASSERT(gpu_test_damaged_batches(sluice_gpu_decoder_batch(decoder), decode,
+                                       gpu_test_num_damaged_batches(), sluice_test_seed()) > 0);
     close_decoder();
 }
 

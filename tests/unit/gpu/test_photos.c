@@ -238,9 +238,7 @@ static void add_sample(struct run *run, const char *path, struct sluice_buf *fil
 
 static void check_photos(const struct paths *paths, const char *pipeline)
 {
-    const char *torture = getenv("SLUICE_TORTURE");
-    const bool is_long = torture && strcmp(torture, "long") == 0;
-    const size_t step = is_host && !is_long ? SHORT_STEP : 1;
+    const size_t step = is_host && !sluice_test_is_long() ? SHORT_STEP : 1;
     struct run run;
     run_open(&run, pipeline);
     for (size_t i = 0; i < paths->num; i++) {
