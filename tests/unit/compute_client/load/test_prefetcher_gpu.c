@@ -371,6 +371,8 @@ static void files_of_every_kind_give_the_hosts_batches(void)
     for (unsigned num_held = 1; num_held < BLOCKS; num_held++) {
         const struct outcome gpu = run(make_place(SIDE), SLUICE_ON_ERROR_FAIL, num_held);
         check_same(&gpu, &host);
+        CU_ASSERT(gpu.stats.stall_ns[SLUICE_STALL_GPU] > 0);
+        CU_ASSERT_EQUAL(host.stats.stall_ns[SLUICE_STALL_GPU], 0);
         /* Of eight kinds those that are neither PNG, CMYK nor progressive. */
         CU_ASSERT(gpu.stats.on_gpu[SLUICE_FORM_JPEG_CROP] > NUM / 8);
         CU_ASSERT(gpu.stats.on_gpu[SLUICE_FORM_RAW] > NUM / 4);
