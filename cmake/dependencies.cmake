@@ -121,6 +121,21 @@ if(SLUICE_CUDA)
   find_package(CUDAToolkit REQUIRED)
 endif()
 
+# nvJPEG, for a benchmark alone; NVJPEG_ROOT: where it is if not with the toolkit (NVIDIA's Python
+# package nvidia-nvjpeg has include/ and lib/).
+if(SLUICE_CUDA)
+  find_path(NVJPEG_INCLUDE_DIR NAMES nvjpeg.h HINTS ENV NVJPEG_ROOT ${CUDAToolkit_INCLUDE_DIRS}
+    PATH_SUFFIXES include)
+  find_library(NVJPEG_LIBRARY NAMES nvjpeg libnvjpeg.so.13 libnvjpeg.so.12
+    HINTS ENV NVJPEG_ROOT ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib)
+  if(NVJPEG_INCLUDE_DIR AND NVJPEG_LIBRARY)
+    add_library(sluice_nvjpeg INTERFACE)
+    target_include_directories(sluice_nvjpeg SYSTEM INTERFACE "${NVJPEG_INCLUDE_DIR}")
+    target_link_libraries(sluice_nvjpeg INTERFACE "${NVJPEG_LIBRARY}")
+    add_library(sluice::nvjpeg ALIAS sluice_nvjpeg)
+  endif()
+endif()
+
 if(SLUICE_CUDA AND SLUICE_CUDNN)
   find_path(CUDNN_INCLUDE_DIR NAMES cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR})

@@ -1,7 +1,9 @@
+#include "base/clock.h"
 #include "gpu/place_device.h"
 #include "gpu/tuning.h"
 #include "image/image_internal.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +11,10 @@
 /* Multiples of this are what the device gives: CUDA's unit is 2 MiB. */
 #define ALLOCATION ((uint64_t)2 << 20)
 #define ROWS_ALIGNMENT 256
+
+/* What an upload's rate is measured with. */
+#define NUM_UPLOADS 16
+#define MAX_UPLOAD_BYTES ((uint64_t)16 << 20)
 
 /* With the label, more than 240 bytes: XXH3 hashes fewer in another way. */
 #define MIN_ROW_BYTES 233
@@ -309,6 +315,50 @@ void sluice_gpu_host_free(struct sluice_gpu_place *place, void *memory)
     const struct sluice_gpu_scope scope = enter(place);
     place->device->ops->free(place->device, true, memory);
     leave(place, scope);
+}
+
+/* So many uploads of the same bytes, and the wait for them. */
+static sluice_status upload_times(struct sluice_gpu_place *place, const void *from, size_t bytes,
+                                  unsigned num, double *seconds, struct sluice_err *err)
+{
+    const struct sluice_gpu_device_ops *ops = place->device->ops;
+    struct sluice_gpu_lane *lane = &place->lanes[0];
+    double device_s = 0;
+    const uint64_t start_ns = sluice_clock_ns();
+    sluice_status status = SLUICE_OK;
+    for (unsigned i = 0; status == SLUICE_OK && i < num; i++)
+        status = ops->upload(lane->engine, place->memory, from, bytes, err);
+    if (status == SLUICE_OK)
+        status = ops->sync(lane->engine, lane->hashes, &device_s, err);
+    else
+        ops->drop(lane->engine); /* `from` is borrowed until then */
+    *seconds = (double)(sluice_clock_ns() - start_ns) * 1e-9;
+    return status;
+}
+
+sluice_status sluice_gpu_place_measure_upload(struct sluice_gpu_place *place, double *bytes_per_s,
+                                              struct sluice_err *err)
+{
+    if (place->device->number < 0) {
+        *bytes_per_s = INFINITY;
+        return SLUICE_OK;
+    }
+    const uint64_t all = place->block_bytes * place->num_blocks;
+    const size_t bytes = (size_t)(all < MAX_UPLOAD_BYTES ? all : MAX_UPLOAD_BYTES);
+    void *from = NULL;
+    double seconds = 0;
+    const struct sluice_gpu_scope scope = enter(place);
+    sluice_status status = place->device->ops->alloc(place->device, true, bytes, &from, err);
+    if (status == SLUICE_OK) /* the first one touches what is cold */
+        status = upload_times(place, from, bytes, 1, &seconds, err);
+    if (status == SLUICE_OK)
+        status = upload_times(place, from, bytes, NUM_UPLOADS, &seconds, err);
+    if (from)
+        place->device->ops->free(place->device, true, from);
+    leave(place, scope);
+    if (status == SLUICE_OK) /* 0: too fast for the clock */
+        *bytes_per_s = seconds > 0 ? NUM_UPLOADS * (double)bytes / seconds : INFINITY;
+    return status;
 }
 
 /* --- blocks --- */

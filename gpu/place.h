@@ -56,6 +56,13 @@ uint64_t sluice_gpu_place_bytes(const struct sluice_gpu_place *place); /* of the
 unsigned sluice_gpu_place_num_lanes(const struct sluice_gpu_place *place);
 struct sluice_gpu_lane *sluice_gpu_place_lane(struct sluice_gpu_place *place, unsigned lane);
 
+/* The rate of uploads from memory of sluice_gpu_host_alloc(), for a plan: a few of 16 MB at most,
+ * which take some 10 ms.  Once all blocks are free and all lanes are idle; what the blocks hold is
+ * lost.  INFINITY where the CPU stands in for the device (is_host), which uploads nothing. */
+SLUICE_MUST_USE sluice_status sluice_gpu_place_measure_upload(struct sluice_gpu_place *place,
+                                                              double *bytes_per_s,
+                                                              struct sluice_err *err);
+
 /* Memory of the host from which uploads are fastest (page-locked); 64-byte aligned. */
 SLUICE_MUST_USE sluice_status sluice_gpu_host_alloc(struct sluice_gpu_place *place, size_t bytes,
                                                     void **memory, struct sluice_err *err);

@@ -199,12 +199,14 @@ static sluice_status read_model(const struct sluice_loader *loader,
     return status;
 }
 
-/* PCIe, unless it was given: as whoever allocates the batches measured it. */
+/* PCIe, unless it was given: as it was measured when the GPU was opened that makes the batches,
+ * else by whoever allocates their memory. */
 static void take_upload(const struct sluice_loader *loader, struct sluice_rates *rates)
 {
     if (rates->pcie_bytes_per_s > 0)
         return;
-    const double measured = loader->memory.upload_bytes_per_s;
+    const double measured =
+        loader->device >= 0 ? loader->place_upload_bytes_per_s : loader->memory.upload_bytes_per_s;
     rates->pcie_bytes_per_s = measured > 0 ? measured : INFINITY;
     if (rates->pcie_bytes_per_s < INFINITY)
         sluice_log(SLUICE_LOG_INFO, "PCIe takes %.1f GB/s to the device",

@@ -28,7 +28,16 @@ static sluice_status create(struct sluice_loader *loader, struct sluice_err *err
         .num_lanes = TUNING_GPU_LANES,
         .memory_bytes = o->gpu_memory,
     };
-    return sluice_gpu_place_create(&options, &loader->place, err);
+    sluice_status status = sluice_gpu_place_create(&options, &loader->place, err);
+    /* While nobody holds a batch. */
+    if (status == SLUICE_OK)
+        status =
+            sluice_gpu_place_measure_upload(loader->place, &loader->place_upload_bytes_per_s, err);
+    if (status != SLUICE_OK) {
+        sluice_gpu_place_destroy(loader->place);
+        loader->place = NULL;
+    }
+    return status;
 }
 
 static sluice_status alloc_locked(void *ctx, size_t bytes, void **memory, struct sluice_err *err)

@@ -61,8 +61,9 @@ struct sluice_loader {
     struct sluice_cli_texts texts; /* that the options point to */
     struct sluice_order_options order;
     struct sluice_host_memory memory;
-    bool has_memory;                /* of the caller's */
-    struct sluice_gpu_place *place; /* until the prefetcher takes it; NULL: there is none */
+    bool has_memory;                 /* of the caller's */
+    struct sluice_gpu_place *place;  /* until the prefetcher takes it; NULL: there is none */
+    double place_upload_bytes_per_s; /* to it; INFINITY: never the limit */
     bool has_place;
     int device; /* where batches are; -1: in the host's memory */
     bool is_open;

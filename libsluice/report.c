@@ -345,9 +345,12 @@ void sluice_report_text(const struct sluice_epoch_report *report, char *text, si
     }
     append(text, capacity, ", bound by %s, stalls",
            sluice_stall_name(sluice_stall_largest(stats->stall_ns)));
-    SLUICE_EACH_RESOURCE (i, SLUICE_STALLS)
+    SLUICE_EACH_RESOURCE (i, SLUICE_STALLS) {
+        if (i == SLUICE_STALL_GPU && stats->stall_ns[i] == 0)
+            continue;
         append(text, capacity, " %s %.0f%%", sluice_stall_name((enum sluice_resource)i),
                100 * share(report, i));
+    }
     if (report->plan && report->plan->replans)
         append(text, capacity, ", re-plans %llu", (unsigned long long)report->plan->replans);
     if (stats->errors)

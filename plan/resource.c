@@ -27,11 +27,15 @@ const char *sluice_resource_words(enum sluice_resource resource)
 
 const char *sluice_stall_name(enum sluice_resource resource)
 {
+    if (resource == SLUICE_STALL_GPU)
+        return "gpu";
     return resource == SLUICE_GPU ? "trainer" : sluice_resource_name(resource);
 }
 
 const char *sluice_stall_words(enum sluice_resource resource)
 {
+    if (resource == SLUICE_STALL_GPU)
+        return "GPU decoder";
     return resource == SLUICE_GPU ? "trainer" : sluice_resource_words(resource);
 }
 

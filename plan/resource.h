@@ -27,14 +27,17 @@ static inline bool sluice_resource_is_in(unsigned mask, int resource)
     for (int resource = 0; resource < SLUICE_NUM_RESOURCES; resource++)                            \
         if (sluice_resource_is_in(mask, resource))
 
+/* Of waits: the GPU where it makes batches, with the copies to it; 0 where it does not. */
+#define SLUICE_STALL_GPU SLUICE_PCIE
+
 /* The resources that a wait is attributed to.  SLUICE_GPU is the trainer itself, on any device. */
 #define SLUICE_STALLS                                                                              \
     (1u << SLUICE_DISK | 1u << SLUICE_STORAGE_CPU | 1u << SLUICE_NETWORK |                         \
-     1u << SLUICE_COMPUTE_CPU | 1u << SLUICE_GPU)
-/* "disk", "storage_cpu", "network", "compute_cpu", "trainer". */
+     1u << SLUICE_COMPUTE_CPU | 1u << SLUICE_STALL_GPU | 1u << SLUICE_GPU)
+/* "disk", "storage_cpu", "network", "compute_cpu", "gpu", "trainer". */
 const char *sluice_stall_name(enum sluice_resource resource);
 
-/* The same in words: "storage CPU". */
+/* The same in words: "storage CPU", "GPU decoder". */
 const char *sluice_stall_words(enum sluice_resource resource);
 
 /* The resource with the largest ns; the first of several equal ones. */

@@ -182,8 +182,8 @@ static sluice_status draw_stalls(const struct sluice_runs *runs, size_t run, con
                                  struct sluice_err *err)
 {
     static const char *const colours[SLUICE_RUN_STALLS] = {SLUICE_AREA_VIOLET, SLUICE_AREA_ORANGE,
-                                                           SLUICE_AREA_BLUE, SLUICE_AREA_GREEN,
-                                                           SLUICE_AREA_YELLOW};
+                                                           SLUICE_AREA_BLUE,   SLUICE_AREA_GREEN,
+                                                           SLUICE_AREA_PINK,   SLUICE_AREA_YELLOW};
     char title[120], caption[200];
     snprintf(title, sizeof(title), "What each epoch waited for\nrun %zu, %s", run + 1,
              mode_of(runs, run));

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const sluice_run_stall_names[SLUICE_RUN_STALLS] = {"disk", "storage_cpu", "network",
-                                                               "compute_cpu", "trainer"};
-const char *const sluice_run_stall_titles[SLUICE_RUN_STALLS] = {"disk", "storage CPU", "network",
-                                                                "compute CPU", "trainer"};
+const char *const sluice_run_stall_names[SLUICE_RUN_STALLS] = {
+    "disk", "storage_cpu", "network", "compute_cpu", "gpu", "trainer"};
+const char *const sluice_run_stall_titles[SLUICE_RUN_STALLS] = {
+    "disk", "storage CPU", "network", "compute CPU", "GPU decoder", "trainer"};
 
 /* More lines than these are counted and not named. */
 #define MAX_WARNINGS 5

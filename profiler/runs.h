@@ -15,7 +15,7 @@
  * Threads: one. */
 
 /* The resources of "stalls", in the order of the route of a sample. */
-enum { SLUICE_RUN_STALLS = 5 };
+enum { SLUICE_RUN_STALLS = 6 };
 extern const char *const sluice_run_stall_names[SLUICE_RUN_STALLS];  /* as the JSON has them */
 extern const char *const sluice_run_stall_titles[SLUICE_RUN_STALLS]; /* as people read them */
 

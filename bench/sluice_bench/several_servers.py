@@ -43,7 +43,7 @@ CASES = ("cpu", "links", "kill", "rolling")
 SHARDS, REPLICAS = 4, 3
 BATCH = 16
 PROGRESS = re.compile(r"train epoch \d+ \[(\d+)/(\d+)\]")
-WAITS = ("disk_s", "storage_cpu_s", "network_s", "receive_s", "compute_cpu_s", "pcie_s")
+WAITS = ("disk_s", "storage_cpu_s", "network_s", "receive_s", "compute_cpu_s", "gpu_s")
 
 
 @contextlib.contextmanager

@@ -50,6 +50,18 @@ static sluice_status add_row(struct lane *lane, const struct row *row, unsigned 
     return status == SLUICE_OK ? status : gpu_failed(&cause, status, err);
 }
 
+/* sluice_gpu_lane_finish(), timed. */
+static sluice_status wait_for_gpu(struct lane *lane, const struct slot *slot,
+                                  sluice_status *statuses, struct sluice_hash128 *hashes,
+                                  struct sluice_gpu_work *work, struct sluice_err *err)
+{
+    const uint64_t from = sluice_clock_ns();
+    const sluice_status status =
+        sluice_gpu_lane_finish(lane->gpu, slot->batch.labels, statuses, hashes, work, err);
+    lane->gpu_ns += sluice_clock_ns() - from;
+    return status;
+}
+
 /* Waits for the rows that were added. */
 static sluice_status finish(struct lane *lane, const struct slot *slot, sluice_status *statuses,
                             struct sluice_hash128 *hashes, struct sluice_gpu_work *sum,
@@ -57,8 +69,7 @@ static sluice_status finish(struct lane *lane, const struct slot *slot, sluice_s
 {
     struct sluice_err cause = {0};
     struct sluice_gpu_work work = {0};
-    const sluice_status status =
-        sluice_gpu_lane_finish(lane->gpu, slot->batch.labels, statuses, hashes, &work, &cause);
+    const sluice_status status = wait_for_gpu(lane, slot, statuses, hashes, &work, &cause);
     sum->decoded += work.decoded;
     sum->upload_bytes += work.upload_bytes;
     sum->device_s += work.device_s;
@@ -135,7 +146,7 @@ static sluice_status settle(struct lane *lane, struct slot *slot, struct sluice_
     struct sluice_err cause = {0};
     struct sluice_gpu_work work = {0};
     if (status == SLUICE_OK)
-        status = sluice_gpu_lane_finish(lane->gpu, batch->labels, statuses, NULL, &work, &cause);
+        status = wait_for_gpu(lane, slot, statuses, NULL, &work, &cause);
     for (unsigned i = 0; status == SLUICE_OK && i < num_rows; i++)
         status = statuses[i];
     sum->upload_bytes += work.upload_bytes;
@@ -159,7 +170,7 @@ static sluice_status make(struct lane *lane, struct slot *slot, struct sluice_gp
 
 /* Hands the slot to next(), or the block back. */
 static void leave_slot(struct lane *lane, struct slot *slot, struct sluice_gpu_block *block,
-                       bool is_made)
+                       bool is_made, uint64_t begun_ns)
 {
     struct sluice_prefetcher *prefetcher = lane->prefetcher;
     pthread_mutex_lock(&prefetcher->lock);
@@ -169,6 +180,8 @@ static void leave_slot(struct lane *lane, struct slot *slot, struct sluice_gpu_b
     }
     prefetcher_give_memory_back(prefetcher, slot);
     slot->made_ns = sluice_clock_ns();
+    slot->lane_ns = slot->made_ns - begun_ns;
+    slot->gpu_ns = lane->gpu_ns;
     slot->block = block;
     slot->is_made = is_made;
     prefetcher->kept_bytes -= slot->kept_bytes;
@@ -226,6 +239,8 @@ static void *lane_main(void *ctx)
     struct slot *slot;
     while ((slot = take_slot(lane, &block)) != NULL) {
         struct sluice_err err = {0};
+        const uint64_t begun_ns = sluice_clock_ns();
+        lane->gpu_ns = 0;
         const sluice_status status = make(lane, slot, block, &err);
         if (status != SLUICE_OK) {
             sluice_gpu_lane_drop(lane->gpu);
@@ -233,7 +248,7 @@ static void *lane_main(void *ctx)
         }
         for (unsigned i = 0; i < slot->batch.n; i++)
             sluice_source_result_clear(&slot->rows[i].result);
-        leave_slot(lane, slot, block, status == SLUICE_OK);
+        leave_slot(lane, slot, block, status == SLUICE_OK, begun_ns);
     }
     return NULL;
 }

@@ -15,8 +15,8 @@
 /* Samples that are named when too many failed: so many fit a line. */
 #define MAX_NAMES 4
 
-/* Attributes the wait [from, to) for the batch to what its last row waited for.  What a device does
- * after that counts as this node's CPU: it is the compute node's work. */
+/* Attributes the wait [from, to) for the batch to what its last row waited for, and then to the
+ * device that makes it. */
 static void attribute_wait(struct sluice_prefetcher *prefetcher, struct sluice_held *batch,
                            const struct slot *slot, uint64_t from, uint64_t to)
 {
@@ -24,7 +24,10 @@ static void attribute_wait(struct sluice_prefetcher *prefetcher, struct sluice_h
     const struct sluice_sample_times times = {
         .requested_ns = row->requested_ns,
         .arrived_ns = row->arrived_ns,
-        .done_ns = prefetcher->num_lanes > 0 ? slot->made_ns : row->done_ns,
+        .done_ns = row->done_ns,
+        .made_ns = prefetcher->num_lanes > 0 ? slot->made_ns : row->done_ns,
+        .lane_ns = prefetcher->num_lanes > 0 ? slot->lane_ns : 0,
+        .gpu_ns = prefetcher->num_lanes > 0 ? slot->gpu_ns : 0,
         .backlog_ns = row->result.backlog_ns,
         .disk_ns = row->result.disk_ns,
         .storage_ns = row->result.storage_ns,

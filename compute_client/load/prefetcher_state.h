@@ -46,7 +46,8 @@ struct slot {
     /* With a device, under the lock: the batch is made, in this block. */
     bool is_made;
     uint64_t made_ns;
-    size_t kept_bytes; /* of its cut files; also before it is made */
+    uint64_t lane_ns, gpu_ns; /* how long a lane had it, and waited for the device of that */
+    size_t kept_bytes;        /* of its cut files; also before it is made */
     struct sluice_gpu_block *block;
 };
 
@@ -62,6 +63,7 @@ struct lane {
     struct sluice_prefetcher *prefetcher;
     struct sluice_gpu_lane *gpu;
     struct maker *maker;
+    uint64_t gpu_ns; /* waited for the device, since the batch was begun */
     pthread_t thread;
     bool is_started;
 };

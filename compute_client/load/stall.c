@@ -31,14 +31,22 @@ void sluice_stall_attribute(const struct sluice_sample_times *times, uint64_t fr
     const uint64_t worked = at_most((uint64_t)((double)storage * stretch), away);
     const uint64_t read = at_most((uint64_t)((double)disk * stretch), away - worked);
 
-    const uint64_t step[] = {times->requested_ns, times->requested_ns + worked,
-                             times->requested_ns + worked + read, times->arrived_ns,
-                             times->done_ns};
+    const uint64_t making = times->made_ns - times->done_ns;
+    const uint64_t lane_cpu_ns = times->lane_ns - at_most(times->gpu_ns, times->lane_ns);
+    const uint64_t prepared =
+        times->lane_ns > 0
+            ? at_most((uint64_t)((double)making * (double)lane_cpu_ns / (double)times->lane_ns),
+                      making)
+            : 0;
+
+    const uint64_t step[] = {
+        times->requested_ns, times->requested_ns + worked, times->requested_ns + worked + read,
+        times->arrived_ns,   times->done_ns + prepared,    times->made_ns};
     const enum sluice_resource cause[] = {SLUICE_STORAGE_CPU, SLUICE_DISK,
                                           times->is_local ? SLUICE_COMPUTE_CPU : SLUICE_NETWORK,
-                                          SLUICE_COMPUTE_CPU};
+                                          SLUICE_COMPUTE_CPU, SLUICE_STALL_GPU};
     uint64_t spent[SLUICE_NUM_RESOURCES] = {0}, named = 0;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         const uint64_t waited = overlap(from, to, step[i], step[i + 1]);
         spent[cause[i]] += step[i + 1] - step[i];
         ns[cause[i]] += waited;

@@ -387,7 +387,8 @@ static const struct sluice_option table[] = {
      .value = &given.options.pcie_bw,
      .arg = "RATE",
      .help = "Bandwidth from memory to the device, to plan with, in Mbit/s or with a unit; none: "
-             "measured with --device cuda, else never the limit."},
+             "measured where batches are made on a GPU and with --device cuda, else never the "
+             "limit."},
     {.name = "planner",
      .group = PLANNING,
      .type = SLUICE_OPTION_CHOICE,

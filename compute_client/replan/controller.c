@@ -376,7 +376,8 @@ static double find_change(const struct sluice_controller *c, char *reason, size_
             continue;
         most = change;
         char from[SLUICE_SHOW_BYTES], to[SLUICE_SHOW_BYTES];
-        snprintf(reason, size, "%s %s -> %s%s%s", sluice_stall_words((enum sluice_resource)r),
+        snprintf(reason, size, "%s %s -> %s%s%s",
+                 r == SLUICE_GPU ? "trainer" : sluice_resource_words((enum sluice_resource)r),
                  show_estimate(was->per_s[r] * units[r].scale, from),
                  show_estimate(is.per_s[r] * units[r].scale, to), isfinite(is.per_s[r]) ? " " : "",
                  isfinite(is.per_s[r]) ? units[r].name : "");

@@ -116,8 +116,9 @@ static struct text plan_text(const struct sluice_plan_forecast *forecast)
                    forecast->slowest == SLUICE_PCIE
                ? ""
                : "the ",
-           forecast->on_gpu > 0 ? sluice_resource_words(forecast->slowest)
-                                : sluice_stall_words(forecast->slowest));
+           forecast->slowest == SLUICE_GPU && forecast->on_gpu == 0
+               ? "trainer"
+               : sluice_resource_words(forecast->slowest));
     const struct sluice_rates *rates = &forecast->rates;
     if (forecast->slowest == SLUICE_NETWORK)
         append(&text, " (%s)", sluice_show_rate(rates->link_bytes_per_s, number));

@@ -95,9 +95,9 @@ sluice_status run_lend_memory(struct run *run, struct sluice_err *err)
         .ctx = run->trainer,
     };
     /* Before the run, since during it uploads overlap with training, and nothing shows their rate.
-     */
+     * A loader that makes its batches on a GPU measures by itself. */
     const bool is_asked = sluice_mode_is_planned(o->mode) && o->mode != SLUICE_MODE_SOPHON &&
-                          !o->is_greedy && o->pcie_bw <= 0;
+                          !o->is_greedy && o->pcie_bw <= 0 && sluice_loader_device(run->loader) < 0;
     const sluice_status status =
         is_asked ? sluice_trainer_measure_upload(run->trainer, &memory.upload_bytes_per_s, err)
                  : SLUICE_OK;

@@ -114,8 +114,8 @@ enum sluice_resource {
     SLUICE_NETWORK,
     SLUICE_RECEIVE, /* the thread that receives on the compute node */
     SLUICE_COMPUTE_CPU,
-    SLUICE_PCIE,
-    SLUICE_GPU, /* of waits: the caller's own time, on any device */
+    SLUICE_PCIE, /* of waits: the GPU as a maker of batches: copies to it, and its decoding */
+    SLUICE_GPU,  /* of waits: the caller's own time, on any device */
     SLUICE_NUM_RESOURCES,
 };
 SLUICE_API const char *sluice_resource_name(enum sluice_resource resource); /* "storage_cpu" */

@@ -170,8 +170,8 @@ class Batches:
     def counters(self):
         """Since the loader was made, at any time and from any thread, as a dict: samples, batches,
         errors, prefetched (samples that are ready now), wire_bytes, choices by form@split, on_gpu by
-        form (what of split 0 was decoded on the GPU), wait_s by what was waited for ("trainer": the
-        loop's own time), outages, lost_streams, repeated_requests, hash_errors, failed_over and
+        form (what of split 0 was decoded on the GPU), wait_s by what was waited for ("gpu": its
+        decoder; "trainer": the loop's own time), outages, lost_streams, repeated_requests, hash_errors, failed_over and
         hedged (of replicas); waits_s and lost_s: for how long a batch is waited for now, and the
         server has been lost."""
         return self._loader.counters()

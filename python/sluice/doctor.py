@@ -35,6 +35,7 @@ _WIDTH = 80
 _NAMES = {"disk": "disk", "storage_cpu": "storage CPU", "network": "network",
           "compute_cpu": "compute CPU", "receive": "receiving", "pcie": "PCIe", "gpu": "step",
           "trainer": "step"}
+_WAITS = {**_NAMES, "gpu": "GPU decoder"}  # of an epoch's stalls
 _PENDING = 64  # steps whose events are not looked at yet; more are waited for
 
 
@@ -230,7 +231,7 @@ class Report:
             return "step"
         if found["stalls"]:
             waits = {name: found["stalls"][name] for name in found["stalls"] if name != "trainer"}
-            return _NAMES[max(waits, key=waits.get)]
+            return _WAITS[max(waits, key=waits.get)]
         if max(own + children, found["machine_cores"]) >= _BUSY * found["cores"]:
             return "compute CPU"
         if not found["workers"] and _BUSY <= own < 2 - _BUSY:
@@ -438,7 +439,7 @@ def _advise(found, step_rate, loop):
     rate = best["samples_per_s"]
     limit = best["bound_by"]
     said = [f"Sluice from {_source_text(source)}: {_number(rate)} samples/s ({best['mode']}, measured without a "
-            f"step). The {_NAMES[limit]} limits it: {_percent(best['stalls'][limit])} of the time "
+            f"step). The {_WAITS[limit]} limits it: {_percent(best['stalls'][limit])} of the time "
             f"went to waiting for it."]
     others = best["machine_cores"] - best["own_cores"]
     if others >= 0.25 * best["cores"]:
@@ -504,11 +505,12 @@ def _examined_lines(found, step_rate, loop):
     yield "mode           measured  forecast  limited by    network   storage   compute"
     for mode in dict.fromkeys([*measured, *forecasts]):
         run = measured.get(mode, forecasts.get(mode))
+        names = _WAITS if mode in measured else _NAMES
         costs = [(_bytes, run["bytes_per_sample"])]
         if mode in forecasts:
             costs += [(_time, forecasts[mode][node]) for node in ("storage_cpu_s", "compute_cpu_s")]
         yield (f"{mode:13}  {_cell(measured, mode):>8}  {_cell(forecasts, mode):>8}  "
-               f"{_NAMES[run['bound_by']]:11}" +
+               f"{names[run['bound_by']]:11}" +
                "".join(f"  {words(cost) if cost else '-':>8}" for words, cost in costs))
     yield ""
     if found["no_forecast"]:

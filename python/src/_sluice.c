@@ -1277,8 +1277,9 @@ static bool set_waits(PyObject *dict, const struct sluice_counters *counters)
     PyObject *waits = PyDict_New();
     bool is_set = waits && PyDict_SetItemString(dict, "wait_s", waits) == 0;
     for (int i = 0; is_set && i < SLUICE_NUM_RESOURCES; i++) {
-        const char *name =
-            i == SLUICE_GPU ? "trainer" : sluice_resource_name((enum sluice_resource)i);
+        const char *name = i == SLUICE_GPU    ? "trainer"
+                           : i == SLUICE_PCIE ? "gpu"
+                                              : sluice_resource_name((enum sluice_resource)i);
         if (counters->wait_ns[i])
             is_set = set_seconds(waits, name, (double)counters->wait_ns[i] * 1e-9);
     }

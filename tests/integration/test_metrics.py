@@ -267,7 +267,7 @@ class TrainerPages(Pages):
         self.assertGreaterEqual(waits.values("_count")[frozenset()] + 1, batches)
         stalls = families["sluice_trainer_stall_seconds_total"].values()
         self.assertEqual({dict(labels)["cause"] for labels in stalls},
-                         {"disk", "storage_cpu", "network", "compute_cpu"})
+                         {"disk", "storage_cpu", "network", "compute_cpu", "gpu"})
         self.assertLessEqual(abs(sum(stalls.values()) - waits.values("_sum")[frozenset()]), 0.2)
         self.assertEqual(dict(*families["sluice_trainer_info"].values())["mode"], "remote_piloff")
         self.assertEqual(dict(*families["sluice_build_info"].values())["program"], "offload_train")

@@ -49,6 +49,12 @@ uint64_t sluice_test_seed(void)
     return seed;
 }
 
+bool sluice_test_is_long(void)
+{
+    const char *form = getenv("SLUICE_TORTURE");
+    return form && strcmp(form, "long") == 0;
+}
+
 static char test_dir[512];
 
 static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *ftw)

@@ -3,6 +3,7 @@
 
 #include <CUnit/CUnit.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -46,6 +47,10 @@ void sluice_test_skip(const char *reason) __attribute__((noreturn));
 
 /* The seed for this run's random inputs: SLUICE_TEST_SEED if set, else fixed; printed once. */
 uint64_t sluice_test_seed(void);
+
+/* Whether the environment asks for the long form of the test, as scripts/torture does
+ * (SLUICE_TORTURE=long): of tests with the label torture. */
+bool sluice_test_is_long(void);
 
 /* A new empty folder under TMPDIR, removed with all it holds when the program ends. */
 const char *sluice_test_dir(void);

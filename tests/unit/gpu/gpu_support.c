@@ -6,6 +6,7 @@
 #include "image/jpeg_window.h"
 #include "image/resize.h"
 #include "jpeg_support.h"
+#include "support/random_jpeg.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -267,6 +268,30 @@ static bool is_untouched(const struct run *run, uint32_t row)
     return true;
 }
 
+/* Adds all samples, decodes them, and compares each row with the CPU's. */
+static void decode_all(struct run *run)
+{
+    for (uint32_t i = 0; i < SAMPLES; i++) {
+        struct sluice_err err = {{0}};
+        const struct gpu_test_sample *sample = &run->samples[i];
+        const sluice_status status =
+            sluice_gpu_batch_add(run->batch, sample->given->data, sample->given->len, sample->index,
+                                 &sample->request, &err);
+        if (status != SLUICE_OK)
+            describe(sample, err.text);
+        CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    }
+    run->decode(run->batch, run->rows, run->statuses);
+    for (uint32_t i = 0; i < SAMPLES; i++) {
+        const bool is_equal = run->statuses[i] == SLUICE_OK && is_reference(run, &run->samples[i]);
+        if (!is_equal)
+            describe(&run->samples[i], sluice_status_name(run->statuses[i]));
+        CU_ASSERT_FATAL(is_equal);
+    }
+    for (uint32_t row = SAMPLES; row < run->batch->limits.max_samples; row++)
+        CU_ASSERT_FATAL(is_untouched(run, row));
+}
+
 void gpu_test_random_batches(struct sluice_gpu_batch *batch, gpu_test_decode_fn *decode,
                              unsigned num_batches, uint64_t seed)
 {
@@ -275,30 +300,95 @@ void gpu_test_random_batches(struct sluice_gpu_batch *batch, gpu_test_decode_fn 
     run_init(&run, batch, decode);
     for (unsigned b = 0; b < num_batches; b++) {
         make_samples(&run, &rng);
-        for (uint32_t i = 0; i < SAMPLES; i++) {
-            struct sluice_err err = {{0}};
-            struct gpu_test_sample *sample = &run.samples[i];
-            index_sample(sample, &rng);
-            const sluice_status status =
-                sluice_gpu_batch_add(batch, sample->given->data, sample->given->len, sample->index,
-                                     &sample->request, &err);
-            if (status != SLUICE_OK)
-                describe(&run.samples[i], err.text);
-            CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
-        }
-        decode(batch, run.rows, run.statuses);
-        for (uint32_t i = 0; i < SAMPLES; i++) {
-            const bool is_equal =
-                run.statuses[i] == SLUICE_OK && is_reference(&run, &run.samples[i]);
-            if (!is_equal)
-                describe(&run.samples[i], sluice_status_name(run.statuses[i]));
-            CU_ASSERT_FATAL(is_equal);
-        }
-        for (uint32_t row = SAMPLES; row < batch->limits.max_samples; row++)
-            CU_ASSERT_FATAL(is_untouched(&run, row));
+        for (uint32_t i = 0; i < SAMPLES; i++)
+            index_sample(&run.samples[i], &rng);
+        decode_all(&run);
         drop_samples(&run);
     }
     run_clear(&run);
+}
+
+/* What files with random tables had, to see that nothing is missing. */
+struct seen {
+    unsigned samplings, intervals; /* bits */
+    unsigned baseline, extended, wide_quantisers, longest_codes, thin, most_huffman;
+};
+
+static void see(struct seen *seen, const struct random_jpeg *jpeg)
+{
+    seen->samplings |= 1u << (jpeg->num_components == 1 ? 0 : jpeg->h * 2 + jpeg->v);
+    seen->intervals |= 1u << jpeg->interval;
+    seen->baseline += !jpeg->is_extended;
+    seen->extended += jpeg->is_extended;
+    seen->wide_quantisers += jpeg->has_wide_quantisers;
+    seen->longest_codes += jpeg->longest_code == 16;
+    seen->thin += jpeg->width == 1 || jpeg->height == 1;
+    if (jpeg->num_huffman > seen->most_huffman)
+        seen->most_huffman = jpeg->num_huffman;
+}
+
+/* The row that libjpeg-turbo's pixels of the whole image give. */
+static void read_by_libjpeg(const struct gpu_test_sample *sample, uint8_t *row)
+{
+    const struct sluice_box *box = &sample->request.box;
+    uint32_t width = 0, height = 0;
+    uint8_t *pixels = jpeg_test_read_pixels(sample->file->data, sample->file->len, &width, &height);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(pixels);
+    CU_ASSERT_FATAL(width == sample->width && height == sample->height);
+    const struct sluice_image_view view = {
+        .pixels = pixels + ((size_t)box->top * width + box->left) * 3,
+        .stride = (size_t)width * 3,
+        .width = box->width,
+        .height = box->height,
+    };
+    struct sluice_resizer *resizer;
+    if (sluice_resizer_create_at(SLUICE_CPU_C, &resizer, NULL) != SLUICE_OK)
+        abort();
+    CU_ASSERT_EQUAL(sluice_resize_rgb_part(resizer, &sample->request.part, &view,
+                                           sample->request.is_flipped, row, NULL),
+                    SLUICE_OK);
+    sluice_resizer_destroy(resizer);
+    free(pixels);
+}
+
+void gpu_test_random_tables(struct sluice_gpu_batch *batch, gpu_test_decode_fn *decode,
+                            unsigned num_batches, uint64_t seed)
+{
+    struct run run;
+    struct seen seen = {0};
+    run_init(&run, batch, decode);
+    for (unsigned b = 0; b < num_batches; b++) {
+        for (uint32_t i = 0; i < SAMPLES; i++) {
+            struct gpu_test_sample *sample = &run.samples[i];
+            struct sluice_rng rng = sluice_rng_init(seed, 2, (uint64_t)b * SAMPLES + i, 0);
+            const struct random_jpeg jpeg = random_jpeg_make(&rng);
+            see(&seen, &jpeg);
+            sample->file = jpeg.file;
+            sample->width = jpeg.width;
+            sample->height = jpeg.height;
+            sample->request = gpu_test_request(&rng, &batch->limits, jpeg.width, jpeg.height, i);
+            index_sample(sample, &rng);
+        }
+        memset(run.rows, UNTOUCHED, batch->limits.max_samples * run.row_bytes);
+        decode_all(&run);
+        for (uint32_t i = 0; i < SAMPLES; i++) {
+            read_by_libjpeg(&run.samples[i], run.reference);
+            const bool is_equal =
+                memcmp(run.reference, run.rows + i * run.row_bytes, run.row_bytes) == 0;
+            if (!is_equal)
+                describe(&run.samples[i], "not libjpeg-turbo's");
+            CU_ASSERT_FATAL(is_equal);
+        }
+        drop_samples(&run);
+    }
+    run_clear(&run);
+    printf("(%u files, %u with 16-bit codes, %u with 16-bit quantisers) ", num_batches * SAMPLES,
+           seen.longest_codes, seen.wide_quantisers);
+    CU_ASSERT_EQUAL(seen.samplings, 1u << 0 | 1u << 3 | 1u << 5 | 1u << 4 | 1u << 6 | 1u << 9);
+    CU_ASSERT_EQUAL(seen.intervals, (1u << 17) - 1);
+    CU_ASSERT(seen.baseline > 0 && seen.extended > 0 && seen.wide_quantisers > 0);
+    CU_ASSERT(seen.longest_codes > 0 && seen.thin > 0);
+    CU_ASSERT_EQUAL(seen.most_huffman, SLUICE_GPU_MAX_HUFFMAN);
 }
 
 /* Whether the CPU's own decoder takes the box, as far as it covers the file. */
@@ -317,15 +407,34 @@ static bool window_takes(const struct gpu_test_sample *sample)
     return status == SLUICE_OK;
 }
 
+unsigned gpu_test_num_damaged_batches(void)
+{
+    return sluice_test_is_long() ? 10000 / GPU_TEST_NUM_DAMAGED + 1 : 60;
+}
+
+/* A sample whose file has random tables. */
+static void make_random_sample(struct run *run, uint32_t number, struct sluice_rng *rng)
+{
+    struct gpu_test_sample *sample = &run->samples[number];
+    const struct random_jpeg jpeg = random_jpeg_make(rng);
+    sluice_buf_unref(sample->file);
+    sample->file = jpeg.file;
+    sample->width = jpeg.width;
+    sample->height = jpeg.height;
+    sample->request = gpu_test_request(rng, &run->batch->limits, jpeg.width, jpeg.height, number);
+}
+
 unsigned gpu_test_damaged_batches(struct sluice_gpu_batch *batch, gpu_test_decode_fn *decode,
                                   unsigned num_batches, uint64_t seed)
 {
-    struct sluice_rng rng = sluice_rng_init(seed, 1, 0, 0);
     struct run run;
     unsigned num_declined = 0, num_taken = 0, num_stricter = 0;
     run_init(&run, batch, decode);
     for (unsigned b = 0; b < num_batches; b++) {
+        struct sluice_rng rng = sluice_rng_init(seed, 1, b, 0);
         make_samples(&run, &rng);
+        for (uint32_t i = b % 2; i < SAMPLES; i += 2)
+            make_random_sample(&run, i, &rng);
         bool is_damaged[SAMPLES], is_added[SAMPLES];
         for (uint32_t i = 0; i < SAMPLES; i++) {
             struct sluice_buf *file = run.samples[i].file;

@@ -47,9 +47,22 @@ typedef void gpu_test_decode_fn(struct sluice_gpu_batch *batch, uint8_t *rows,
 void gpu_test_random_batches(struct sluice_gpu_batch *batch, gpu_test_decode_fn *decode,
                              unsigned num_batches, uint64_t seed);
 
-/* The same with damage in some samples: where the device gives a row, it is the CPU's, and no other
- * sample changes.  Returns how many damaged samples the device declined. */
+/* Batches of files with random tables (support/random_jpeg.h), with and without an index, each
+ * compared with what libjpeg-turbo and image/resize.h make of it, and with the CPU's row.  Enough
+ * of them must have every sampling, codes of 16 bits, quantisers of 16, and the rest of what the
+ * header names. */
+void gpu_test_random_tables(struct sluice_gpu_batch *batch, gpu_test_decode_fn *decode,
+                            unsigned num_batches, uint64_t seed);
+
+/* Batches of such files and of those that usual encoders write, three of four of them damaged:
+ * where the device gives a row, it is the CPU's; what it declines is left to the CPU, whose status
+ * counts; and no other sample changes.  Returns how many damaged samples the device declined. */
 unsigned gpu_test_damaged_batches(struct sluice_gpu_batch *batch, gpu_test_decode_fn *decode,
                                   unsigned num_batches, uint64_t seed);
+
+/* Damaged samples in a batch of these; and how many batches a test takes: 540 damaged samples, or
+ * in the long form 10,000. */
+#define GPU_TEST_NUM_DAMAGED 9
+unsigned gpu_test_num_damaged_batches(void);
 
 #endif

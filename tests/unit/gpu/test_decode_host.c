@@ -49,11 +49,21 @@ static void every_kind_and_box_is_the_cpus(void)
     }
 }
 
+static void random_tables_are_libjpegs(void)
+{
+    struct sluice_gpu_batch batch;
+    batch_create(&batch, 40, 31);
+    gpu_test_random_tables(&batch, decode, 40, sluice_test_seed());
+    sluice_gpu_batch_destroy(&batch);
+    free(batch.upload);
+}
+
 static void damage_is_declined_or_decoded_as_the_cpu_does(void)
 {
     struct sluice_gpu_batch batch;
     batch_create(&batch, 24, 24);
-    CU_ASSERT(gpu_test_damaged_batches(&batch, decode, 60, sluice_test_seed()) > 0);
+    CU_ASSERT(gpu_test_damaged_batches(&batch, decode, gpu_test_num_damaged_batches(),
+                                       sluice_test_seed()) > 0);
     free(batch.upload);
 }
 
@@ -248,6 +258,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(every_kind_and_box_is_the_cpus),
+        SLUICE_TEST(random_tables_are_libjpegs),
         SLUICE_TEST(damage_is_declined_or_decoded_as_the_cpu_does),
         SLUICE_TEST(damage_that_the_index_does_not_know_is_declined),
         SLUICE_TEST(a_forged_index_harms_only_its_own_row),

@@ -96,11 +96,18 @@ static void every_kind_and_box_is_the_cpus(void)
     }
 }
 
+static void random_tables_are_libjpegs(void)
+{
+    open_decoder(40, 31);
+    gpu_test_random_tables(sluice_gpu_decoder_batch(decoder), decode, 40, sluice_test_seed());
+    close_decoder();
+}
+
 static void damage_is_declined_or_decoded_as_the_cpu_does(void)
 {
     open_decoder(24, 24);
-    CU_ASSERT(gpu_test_damaged_batches(sluice_gpu_decoder_batch(decoder), decode, 60,
-                                       sluice_test_seed()) > 0);
+    CU_ASSERT(gpu_test_damaged_batches(sluice_gpu_decoder_batch(decoder), decode,
+                                       gpu_test_num_damaged_batches(), sluice_test_seed()) > 0);
     close_decoder();
 }
 
@@ -133,6 +140,7 @@ int main(void)
     must(cudaStreamCreate(&stream));
     static const struct sluice_test tests[] = {
         SLUICE_TEST(every_kind_and_box_is_the_cpus),
+        SLUICE_TEST(random_tables_are_libjpegs),
         SLUICE_TEST(damage_is_declined_or_decoded_as_the_cpu_does),
         SLUICE_TEST(an_empty_batch_is_nothing_to_do),
         SLUICE_TEST(limits_that_are_0_are_invalid),

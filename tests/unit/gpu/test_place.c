@@ -8,6 +8,7 @@
 #include "place_support.h"
 #include "support/test.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,6 +212,19 @@ static void an_empty_batch_is_nothing_to_do(void)
     sluice_gpu_place_destroy(place);
 }
 
+static void uploads_have_a_rate_and_leave_the_place_as_it_was(void)
+{
+    const struct sluice_gpu_place_options options = place_test_options(32, 24);
+    struct sluice_gpu_place *place = place_test_open(&options);
+    struct sluice_err err = {{0}};
+    double bytes_per_s = 0;
+    CU_ASSERT_EQUAL(sluice_gpu_place_measure_upload(place, &bytes_per_s, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(isinf(bytes_per_s), place_test_is_host);
+    CU_ASSERT(bytes_per_s > 1e8);
+    place_test_run(place, &options, 0, 2, 4, sluice_test_seed());
+    sluice_gpu_place_destroy(place);
+}
+
 static void blocks_run_out_and_come_back(void)
 {
     struct sluice_gpu_place_options options = place_test_options(32, 32);
@@ -310,6 +324,7 @@ int main(void)
         SLUICE_TEST(a_wrong_call_is_refused_and_the_lane_goes_on),
         SLUICE_TEST(what_is_dropped_leaves_no_trace),
         SLUICE_TEST(an_empty_batch_is_nothing_to_do),
+        SLUICE_TEST(uploads_have_a_rate_and_leave_the_place_as_it_was),
         SLUICE_TEST(blocks_run_out_and_come_back),
         SLUICE_TEST(lanes_work_side_by_side),
         SLUICE_TEST(too_little_memory_is_said_with_sizes),

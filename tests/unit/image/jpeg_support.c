@@ -144,6 +144,43 @@ void jpeg_test_free_coefficients(struct jpeg_test_coefficients *coefficients)
     memset(coefficients, 0, sizeof(*coefficients));
 }
 
+uint8_t *jpeg_test_read_pixels(const uint8_t *bytes, size_t len, uint32_t *width, uint32_t *height)
+{
+    struct jpeg_decompress_struct cinfo;
+    struct error_manager errors;
+    uint8_t *volatile pixels = NULL;
+    cinfo.err = jpeg_std_error(&errors.base);
+    errors.base.error_exit = jump_out;
+    errors.base.emit_message = count_warning;
+    if (setjmp(errors.on_error)) {
+        jpeg_destroy_decompress(&cinfo);
+        free(pixels);
+        return NULL;
+    }
+    jpeg_create_decompress(&cinfo);
+    jpeg_mem_src(&cinfo, bytes, len);
+    jpeg_read_header(&cinfo, TRUE);
+    cinfo.out_color_space = JCS_RGB;
+    jpeg_start_decompress(&cinfo);
+    const size_t stride = (size_t)cinfo.output_width * 3;
+    pixels = malloc(stride * cinfo.output_height);
+    if (!pixels)
+        abort();
+    while (cinfo.output_scanline < cinfo.output_height) {
+        JSAMPROW row = pixels + cinfo.output_scanline * stride;
+        jpeg_read_scanlines(&cinfo, &row, 1);
+    }
+    *width = cinfo.output_width;
+    *height = cinfo.output_height;
+    jpeg_finish_decompress(&cinfo);
+    const bool is_clean = errors.base.num_warnings == 0;
+    jpeg_destroy_decompress(&cinfo);
+    if (is_clean)
+        return pixels;
+    free(pixels);
+    return NULL;
+}
+
 struct sluice_buf *jpeg_test_with_restarts(const struct sluice_buf *file, unsigned interval)
 {
     struct jpeg_decompress_struct in;

@@ -25,6 +25,10 @@ bool jpeg_test_read_coefficients(const uint8_t *bytes, size_t len,
                                  struct jpeg_test_coefficients *coefficients);
 void jpeg_test_free_coefficients(struct jpeg_test_coefficients *coefficients);
 
+/* The pixels by libjpeg-turbo with its default settings, RGB; malloc'ed.  NULL where it fails or
+ * warns. */
+uint8_t *jpeg_test_read_pixels(const uint8_t *bytes, size_t len, uint32_t *width, uint32_t *height);
+
 /* A picture with smooth parts, edges and noise, from a seed; malloc'ed. */
 uint8_t *jpeg_test_picture(uint32_t width, uint32_t height, uint64_t seed);
 

@@ -49,6 +49,24 @@ static struct sluice_epoch_stats sample_stats(void)
     return stats;
 }
 
+static void waits_for_the_gpus_decoder_are_told_where_there_are_some(void)
+{
+    struct sluice_epoch_stats stats = sample_stats();
+    const struct sluice_epoch_report report = {
+        .mode = SLUICE_MODE_AUTO, .seconds = 2, .stats = &stats, .manifest = manifest};
+    char text[1000];
+    sluice_report_text(&report, text, sizeof(text));
+    CU_ASSERT_PTR_NULL(strstr(text, " gpu "));
+    stats.stall_ns[SLUICE_STALL_GPU] = 800000000;
+    sluice_report_text(&report, text, sizeof(text));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "bound by gpu,"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, " gpu 40%"));
+    json_t *o = to_json(&report);
+    CU_ASSERT_DOUBLE_EQUAL(number(json_object_get(o, "stalls"), "gpu"), 0.4, 1e-9);
+    CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(o, "bound_by")), "gpu");
+    json_decref(o);
+}
+
 static void the_json_has_the_keys_that_checks_read(void)
 {
     const struct sluice_epoch_stats stats = sample_stats();
@@ -81,6 +99,7 @@ static void the_json_has_the_keys_that_checks_read(void)
     CU_ASSERT_DOUBLE_EQUAL(number(stalls, "storage_cpu"), 0.1, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(number(stalls, "network"), 0.2, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(number(stalls, "compute_cpu"), 0.05, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(number(stalls, "gpu"), 0, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(number(stalls, "trainer"), 0.15, 1e-9);
     CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(o, "bound_by")), "network");
     CU_ASSERT_DOUBLE_EQUAL(number(o, "loss"), 1.5, 1e-9);
@@ -301,6 +320,7 @@ int main(void)
         SLUICE_TEST(the_json_names_the_mode_as_it_was_typed),
         SLUICE_TEST(a_plan_says_what_it_took),
         SLUICE_TEST(says_what_the_gpu_decoded),
+        SLUICE_TEST(waits_for_the_gpus_decoder_are_told_where_there_are_some),
         SLUICE_TEST(the_summary_is_two_lines_of_what_matters),
         SLUICE_TEST(the_digest_and_the_val_loss_stay_whatever_else_there_is),
         SLUICE_TEST(a_summary_of_nothing_has_no_numbers_that_are_none),

@@ -140,14 +140,15 @@ static void epochs_are_compared_with_those_of_the_same_samples(void)
 static void waits_are_seconds(void)
 {
     struct sluice_runs runs = {0};
-    read_text(EPOCH("local", 0, ",\"stalls\":{\"disk\":0.25,\"trainer\":0.5}")
+    read_text(EPOCH("local", 0, ",\"stalls\":{\"disk\":0.25,\"gpu\":0.125,\"trainer\":0.5}")
                   EPOCH("local", 1, ""),
               &runs);
     double waits[SLUICE_RUN_STALLS] = {0};
     CU_ASSERT_DOUBLE_EQUAL(sluice_run_add_waits(&runs.items[0], waits), 2, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(sluice_run_add_waits(&runs.items[1], waits), 0, 0);
     CU_ASSERT_DOUBLE_EQUAL(waits[0], 0.5, 1e-9);
-    CU_ASSERT_DOUBLE_EQUAL(waits[4], 1, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(waits[4], 0.25, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(waits[5], 1, 1e-9);
     sluice_runs_clear(&runs);
 }
 

@@ -371,6 +371,8 @@ static void files_of_every_kind_give_the_hosts_batches(void)
     for (unsigned num_held = 1; num_held < BLOCKS; num_held++) {
         const struct outcome gpu = run(make_place(SIDE), SLUICE_ON_ERROR_FAIL, num_held);
         check_same(&gpu, &host);
+        CU_ASSERT(gpu.stats.stall_ns[SLUICE_STALL_GPU] > 0);
+        CU_ASSERT_EQUAL(host.stats.stall_ns[SLUICE_STALL_GPU], 0);
         /* Of eight kinds those that are neither PNG, CMYK nor progressive. */
         CU_ASSERT(gpu.stats.on_gpu[SLUICE_FORM_JPEG_CROP] > NUM / 8);
         CU_ASSERT(gpu.stats.on_gpu[SLUICE_FORM_RAW] > NUM / 4);
@@ -401,6 +403,62 @@ static void damage_is_told_skipped_and_replaced_as_on_the_host(void)
         CU_ASSERT_EQUAL(gpu.stats.choices[0][SLUICE_FORM_JPEG_CROP],
                         host.stats.choices[0][SLUICE_FORM_JPEG_CROP]);
     }
+}
+
+/* Seven of eight files, and the cut ones once more when they are cut.  With an index no files with
+ * inks: the CPU reads all of such a file, and a cut only the rows that it needs, so that damage in
+ * the others is the end of the one and nothing to the other. */
+static unsigned damage_files(uint64_t round)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 1, round, 0);
+    unsigned num_damaged = 0;
+    make_files(false);
+    for (size_t i = 0; i < NUM; i++) {
+        if (i % 8 == round % 8 || (has_index && i % 8 == 4))
+            continue;
+        struct sluice_buf *file = files[i];
+        is_damaged[i] = is_cut[i];
+        num_damaged++;
+        for (uint32_t n = 1 + sluice_rng_below(&rng, 3); n > 0; n--) {
+            const size_t at = sluice_rng_below(&rng, (uint32_t)file->len);
+            switch (sluice_rng_below(&rng, 8)) {
+            case 0:
+                file->len = at + 1;
+                break;
+            case 1:
+                file->data[at] = 0xFF;
+                break;
+            case 2:
+                memmove(file->data + at, file->data + at + 1, file->len - at - 1);
+                break;
+            default:
+                file->data[at] ^= (uint8_t)(1u << sluice_rng_below(&rng, 8));
+                break;
+            }
+        }
+    }
+    return num_damaged;
+}
+
+/* Its status and what is said of it, and no other sample's row, with an index and without. */
+static void any_damage_ends_as_on_the_host(void)
+{
+    const uint64_t num_rounds = sluice_test_is_long() ? 132 : 4;
+    unsigned num_damaged = 0, num_decoded = 0, num_failed = 0;
+    for (uint64_t round = 0; round < num_rounds; round++) {
+        has_index = round % 2;
+        num_damaged += damage_files(round);
+        const struct outcome host = run(NULL, SLUICE_ON_ERROR_SKIP, 1);
+        const struct outcome gpu = run(make_place(SIDE), SLUICE_ON_ERROR_SKIP, 1);
+        check_same(&gpu, &host);
+        num_failed += (unsigned)host.stats.errors;
+        for (int form = 0; form < SLUICE_NUM_FORMS; form++)
+            num_decoded += (unsigned)gpu.stats.on_gpu[form];
+    }
+    has_index = false;
+    printf("(%u damaged files: %u samples fail, %u are decoded on the device) ", num_damaged,
+           num_failed, num_decoded);
+    CU_ASSERT(num_failed > num_damaged / 8 && num_decoded > 0);
 }
 
 /* A marker within the scan, so that no worker can cut the file; it does no harm to an indexed file
@@ -655,6 +713,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(files_of_every_kind_give_the_hosts_batches),
         SLUICE_TEST(damage_is_told_skipped_and_replaced_as_on_the_host),
+        SLUICE_TEST(any_damage_ends_as_on_the_host),
         SLUICE_TEST(files_with_an_index_are_the_devices_without_a_cut),
         SLUICE_TEST(a_batch_of_bad_samples_alone_is_passed_over),
         SLUICE_TEST(whoever_holds_every_batch_is_told_and_goes_on_after_a_release),

@@ -12,6 +12,7 @@ static struct sluice_sample_times times(uint64_t backlog, uint64_t storage, uint
         .requested_ns = 1000,
         .arrived_ns = 2000,
         .done_ns = 2200,
+        .made_ns = 2200,
         .backlog_ns = backlog,
         .storage_ns = storage,
         .disk_ns = disk,
@@ -31,6 +32,7 @@ static void expect(const struct sluice_sample_times *t, uint64_t from, uint64_t 
 #define S SLUICE_STORAGE_CPU
 #define N SLUICE_NETWORK
 #define C SLUICE_COMPUTE_CPU
+#define G SLUICE_STALL_GPU
 
 static void a_whole_wait_is_split_as_the_sample_spent_it(void)
 {
@@ -97,15 +99,38 @@ static void a_local_sample_waits_for_no_network_and_no_storage_cpu(void)
     expect(&t, 1000, 2000, (uint64_t[SLUICE_NUM_RESOURCES]){[C] = 1000});
     /* 500 from request to arrival, 450 of them the disk's, and 480 of work: the CPU had most. */
     t = (struct sluice_sample_times){
-        .arrived_ns = 500, .done_ns = 980, .disk_ns = 450, .is_local = true};
+        .arrived_ns = 500, .done_ns = 980, .made_ns = 980, .disk_ns = 450, .is_local = true};
     expect(&t, 980, 1080, (uint64_t[SLUICE_NUM_RESOURCES]){[C] = 100});
+}
+
+/* Done at 2200, made at 3200. */
+static void a_batch_that_the_gpu_makes_waits_for_the_gpu_and_for_what_prepares_it(void)
+{
+    struct sluice_sample_times t = times(0, 300, 100);
+    t.made_ns = 3200;
+    t.lane_ns = 400;
+    t.gpu_ns = 300;
+    expect(&t, 1000, 3200,
+           (uint64_t[SLUICE_NUM_RESOURCES]){[S] = 300, [D] = 100, [N] = 600, [C] = 450, [G] = 750});
+    expect(&t, 2300, 3000, (uint64_t[SLUICE_NUM_RESOURCES]){[C] = 150, [G] = 550});
+    /* The GPU had most. */
+    expect(&t, 0, 1000, (uint64_t[SLUICE_NUM_RESOURCES]){[G] = 1000});
+    t.gpu_ns = 0;
+    expect(&t, 2200, 3200, (uint64_t[SLUICE_NUM_RESOURCES]){[C] = 1000});
+    t.gpu_ns = UINT64_MAX;
+    expect(&t, 2200, 3200, (uint64_t[SLUICE_NUM_RESOURCES]){[G] = 1000});
+    t.lane_ns = 0;
+    expect(&t, 2200, 3200, (uint64_t[SLUICE_NUM_RESOURCES]){[G] = 1000});
 }
 
 static void every_resource_has_words_that_a_person_reads(void)
 {
     CU_ASSERT_STRING_EQUAL(sluice_stall_words(SLUICE_STORAGE_CPU), "storage CPU");
     CU_ASSERT_STRING_EQUAL(sluice_stall_words(SLUICE_COMPUTE_CPU), "compute CPU");
+    CU_ASSERT_STRING_EQUAL(sluice_stall_words(SLUICE_STALL_GPU), "GPU decoder");
     CU_ASSERT_STRING_EQUAL(sluice_stall_words(SLUICE_GPU), "trainer");
+    CU_ASSERT_STRING_EQUAL(sluice_stall_name(SLUICE_STALL_GPU), "gpu");
+    CU_ASSERT_STRING_EQUAL(sluice_stall_name(SLUICE_GPU), "trainer");
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
         CU_ASSERT_PTR_NULL(strchr(sluice_stall_words((enum sluice_resource)r), '_'));
 }
@@ -117,6 +142,9 @@ static void nothing_is_added_twice_or_lost(void)
         struct sluice_sample_times t = {.requested_ns = sluice_rng_below(&rng, 1000)};
         t.arrived_ns = t.requested_ns + sluice_rng_below(&rng, 1000);
         t.done_ns = t.arrived_ns + sluice_rng_below(&rng, 1000);
+        t.made_ns = t.done_ns + sluice_rng_below(&rng, 1000);
+        t.lane_ns = sluice_rng_below(&rng, 3) * sluice_rng_below(&rng, 1000);
+        t.gpu_ns = sluice_rng_below(&rng, 1000);
         t.backlog_ns = sluice_rng_below(&rng, 1200);
         t.storage_ns = sluice_rng_below(&rng, 1200);
         t.disk_ns = sluice_rng_below(&rng, 1200);
@@ -154,6 +182,7 @@ int main(void)
         SLUICE_TEST(time_before_the_request_goes_to_where_the_sample_spent_most),
         SLUICE_TEST(what_a_server_claims_is_taken_up_to_what_fits),
         SLUICE_TEST(a_local_sample_waits_for_no_network_and_no_storage_cpu),
+        SLUICE_TEST(a_batch_that_the_gpu_makes_waits_for_the_gpu_and_for_what_prepares_it),
         SLUICE_TEST(every_resource_has_words_that_a_person_reads),
         SLUICE_TEST(nothing_is_added_twice_or_lost),
         SLUICE_TEST(the_largest_of_equals_is_the_first),

@@ -14,6 +14,7 @@ static void a_line_for_each_batch(void)
     CU_ASSERT_EQUAL_FATAL(sluice_batch_log_open(path, &log, NULL), SLUICE_OK);
     struct sluice_batch_entry entry = {.epoch = 2, .batch = 7, .samples = 32};
     entry.stall_ns[SLUICE_NETWORK] = 1500000000;
+    entry.stall_ns[SLUICE_STALL_GPU] = 250000;
     entry.stall_ns[SLUICE_GPU] = 2000;
     sluice_batch_log_add(log, &entry);
     entry = (struct sluice_batch_entry){.is_evaluation = true, .samples = 5};
@@ -24,10 +25,10 @@ static void a_line_for_each_batch(void)
     size_t len;
     char *text = (char *)sluice_test_read_file(path, &len);
     static const char expected[] =
-        "epoch,batch,phase,samples,disk_s,storage_cpu_s,network_s,compute_cpu_s,trainer_s,bound_"
-        "by\n"
-        "2,7,train,32,0.000000,0.000000,1.500000,0.000000,0.000002,network\n"
-        "0,0,val,5,0.000000,0.000000,0.000000,0.000000,0.001000,trainer\n";
+        "epoch,batch,phase,samples,disk_s,storage_cpu_s,network_s,compute_cpu_s,gpu_s,trainer_s,"
+        "bound_by\n"
+        "2,7,train,32,0.000000,0.000000,1.500000,0.000000,0.000250,0.000002,network\n"
+        "0,0,val,5,0.000000,0.000000,0.000000,0.000000,0.000000,0.001000,trainer\n";
     CU_ASSERT_EQUAL_FATAL(len, strlen(expected));
     CU_ASSERT_EQUAL(memcmp(text, expected, len), 0);
     free(text);
