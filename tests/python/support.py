@@ -6,6 +6,7 @@ the reason on standard output.
 import contextlib
 import dataclasses
 import importlib
+import json
 import os
 import pathlib
 import runpy
@@ -34,6 +35,36 @@ def require(*modules):
             importlib.import_module(name)
         except ImportError as error:
             skip(f"python3-{name} is missing ({error})")
+
+
+def row_hash(pixels, label):
+    """Of a sample, as in compute_client/load/digest.h: its u8 pixels [height, width, 3], then its
+    label."""
+    import numpy
+    import xxhash
+    total = xxhash.xxh3_128(numpy.ascontiguousarray(pixels))
+    total.update(int(label).to_bytes(8, "little"))
+    return total.digest()
+
+
+def digest_of(hashes):
+    """Of an epoch, as offload_train prints it: a chain over its samples' hashes, in order."""
+    import xxhash
+    return xxhash.xxh3_128_hexdigest(b"".join(hashes))
+
+
+def train(root, *flags):
+    """The lines of JSON of an offload_train from a folder."""
+    done = subprocess.run(
+        [BIN / "offload_train", root, "--dataset-mode", "local", "--device", "none", "--no-val",
+         "--log-level", "warn", "--json", *flags], stdout=subprocess.PIPE, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def sophon(root, profile, *flags):
+    """The options of a loader in mode remote_sophon, by a profile that is made in that folder."""
+    train(root, "--profiling", "--write-profile-folder", profile, *flags)
+    return {"mode": "remote_sophon", "profile_folder": profile, "net_bw": 100, "remote_cpus": 2}
 
 
 def mend_torch():
