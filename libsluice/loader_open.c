@@ -203,7 +203,7 @@ sluice_status loader_make_prefetcher(struct sluice_loader *loader, struct sluice
         .row_bytes = row_bytes,
         .num_items = num_items,
         .payload_bytes = half,
-        .on_error = o->on_error,
+        .on_error = sluice_options_on_error(o),
         .has_digest = o->has_digest,
         .measures_ops = o->is_profiling,
         .max_image_pixels = loader->info.max_image_pixels,

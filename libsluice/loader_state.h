@@ -7,7 +7,7 @@
 #include "compute_client/load/live.h"
 #include "compute_client/load/prefetcher.h"
 #include "compute_client/load/state.h"
-#include "compute_client/options/options.h"
+#include "compute_client/options/loader_options.h"
 #include "compute_client/replan/replan.h"
 #include "gpu/place.h"
 #include "libsluice/report.h"
