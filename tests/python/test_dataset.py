@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import unittest
 
 import support
 
@@ -122,6 +123,7 @@ class DatasetTest(SampleTest):
             dataset[0]
 
 
+@unittest.skipIf(os.environ.get("SLUICE_SANITIZE"), "with a sanitizer workers take half a minute")
 class WorkerTest(SampleTest):
     """Each in a process of its own, which has not used the library before."""
 
@@ -192,6 +194,7 @@ class IterableDatasetTest(support.SetTest):
         return subprocess.run([sys.executable, "-c", run], env=env, capture_output=True, text=True,
                               timeout=300)
 
+    @unittest.skipIf(os.environ.get("SLUICE_SANITIZE"), "a worker, as above")
     def test_a_worker_gives_each_epoch(self):
         with sluice.torch.Loader(self.root, 8, sample_ids=True, **OPTIONS) as loader:
             wanted = [self.ids(loader) for epoch in range(2)]
