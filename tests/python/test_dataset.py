@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """sluice.torch.Dataset and IterableDataset: the samples of the Loader, also in workers."""
+import contextlib
 import os
 import pickle
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import support
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "../integration"))
+import programs
 
 support.require("numpy", "torch")
 
@@ -58,6 +63,18 @@ class DatasetTest(SampleTest):
                 self.assertEqual(len(dataset), support.NUM_TRAIN)
                 self.assert_same([dataset[i] for i in range(len(dataset))],
                                  expected(self.root, epoch))
+
+    def test_samples_are_those_of_replicas_and_shards(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            shards = [stack.enter_context(support.offload_server(half)).address
+                      for half in programs.split(self.root, folder, 2)]
+            other = stack.enter_context(support.offload_server(self.root)).address
+            wanted = expected(self.root, 0)
+            for source in (f"{self.address},{other}", shards, tuple(shards)):
+                with self.subTest(source):
+                    dataset = sluice.torch.Dataset(source, **OPTIONS)
+                    self.assertEqual(len(dataset), support.NUM_TRAIN)
+                    self.assert_same(dataset.__getitems__(range(0, 50, 7)), wanted[::7])
 
     def test_epochs_differ(self):
         dataset = sluice.torch.Dataset(self.root, **OPTIONS)
