@@ -5,6 +5,11 @@ _Source = Union[str, os.PathLike[str], list[str], tuple[str, ...]]  # a list: sh
 _T = TypeVar("_T")
 _Self = TypeVar("_Self", bound="Batches[Any]")
 
+PARTS: dict[str, int]
+
+def place(source: _Source) -> dict[str, Any]: ...
+def servers(source: _Source) -> list[str]: ...
+
 class Batches(Generic[_T]):
     info: dict[str, Any]
     num_padded: int
