@@ -9,6 +9,7 @@ import os
 import queue
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -30,6 +31,13 @@ import sluice.numpy
 from sluice import _batches, _sluice
 
 BATCH = 8
+WALK = """
+import sys, sluice.numpy
+try:
+    sluice.numpy.Loader(sys.argv[1], 8)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
 
 
 def load(source, **options):
@@ -510,6 +518,27 @@ class SignalTest(support.SetTest):
                 with self.assertRaises(KeyboardInterrupt):
                     load(f"127.0.0.1:{port.getsockname()[1]}", retry_for="2m")
                 self.assertLess(since(), 1)
+
+    @unittest.skipIf(os.environ.get("SLUICE_SANITIZE"), "a sanitizer's library is loaded first")
+    def test_ctrl_c_leaves_a_walk_over_a_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            walked = os.path.join(folder, "calls")  # how many, as 8 bytes
+
+            def num_walked():
+                with contextlib.suppress(FileNotFoundError), open(walked, "rb") as file:
+                    return int.from_bytes(file.read(), "little")
+                return 0
+
+            with subprocess.Popen(
+                    [sys.executable, "-c", WALK, self.root], stdout=subprocess.PIPE,
+                    env=programs.bad_disk(
+                        f"call=readdir,path={self.root},count={walked},do=delay:100000")) as process:
+                while num_walked() < 3:
+                    self.assertIsNone(process.poll())
+                process.send_signal(signal.SIGINT)
+                self.assertEqual(process.communicate()[0], b"interrupted\n")
+            # The rest of the walk would be as many calls as there are files, and more.
+            self.assertLess(num_walked(), support.NUM_TRAIN / 2)
 
     def test_ctrl_c_leaves_next(self):
         with support.offload_server(self.root) as server:
