@@ -28,7 +28,7 @@ struct bench_image *bench_images_load(const char *root, size_t max_images, size_
 {
     struct sluice_err err = {0};
     struct sluice_manifest *manifest;
-    if (sluice_manifest_scan(root, &manifest, &err))
+    if (sluice_manifest_scan(root, NULL, &manifest, &err))
         bench_die("%s", err.text);
     const size_t all = manifest->num_entries;
     const size_t want = max_images && max_images < all ? max_images : all;

@@ -186,10 +186,10 @@ static sluice_status make_index(struct index *index, const struct index_options 
     char jpegs_path[SLUICE_MAX_PATH_BYTES];
     sluice_status status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
     if (status == SLUICE_OK)
-        status = sluice_manifest_scan(index->root, &index->manifest, err);
+        status = sluice_manifest_scan(index->root, NULL, &index->manifest, err);
     if (status == SLUICE_OK)
         status = sluice_manifest_check_passed_over(index->manifest, index->root, options->is_strict,
-                                                   err);
+                                                   NULL, err);
     if (status == SLUICE_OK && options->has_jpeg_index) {
         status = index_path(options->out_path, jpegs_path, err);
         if (status == SLUICE_OK)
@@ -343,7 +343,7 @@ static sluice_status verify_one(void *ctx, size_t i, struct sluice_err *err)
 static sluice_status count_unlisted(struct index *index, struct sluice_err *err)
 {
     struct sluice_manifest *found = NULL;
-    const sluice_status status = sluice_manifest_scan(index->root, &found, err);
+    const sluice_status status = sluice_manifest_scan(index->root, NULL, &found, err);
     if (status != SLUICE_OK)
         return status;
     size_t listed = 0;

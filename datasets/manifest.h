@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "datasets/passed_over.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,8 +56,10 @@ struct sluice_manifest {
 /* Walks the root without following links out of it.  What is no sample by its name or kind is
  * passed over, with a line in the log where that may surprise.  Whatever cannot be read is an error
  * that names it, so a list is whole or there is none: SLUICE_E_IO, SLUICE_E_NO_MEMORY,
- * SLUICE_E_UNSUPPORTED (nested too deep).  An empty result is SLUICE_E_NOT_FOUND. */
+ * SLUICE_E_UNSUPPORTED (nested too deep).  An empty result is SLUICE_E_NOT_FOUND.  SLUICE_E_CLOSED:
+ * `is_cancelled` (may be NULL), which any thread may set, was true on the way. */
 SLUICE_MUST_USE sluice_status sluice_manifest_scan(const char *root,
+                                                   const atomic_bool *is_cancelled,
                                                    struct sluice_manifest **manifest,
                                                    struct sluice_err *err);
 
@@ -85,13 +88,14 @@ SLUICE_MUST_USE sluice_status sluice_manifest_read(const char *path,
  * warning if some may be images, info if all are side files, nothing if there are none.  With
  * is_strict, SLUICE_E_UNSUPPORTED if anything was passed over that may be an image; err names the
  * first.  A file says what it was when it was made; with is_strict the folder is walked then, with
- * what that returns. */
-SLUICE_MUST_USE sluice_status
-sluice_manifest_check_passed_over(const struct sluice_manifest *manifest, const char *root,
-                                  bool is_strict, struct sluice_err *err);
+ * what sluice_manifest_scan() returns. */
+SLUICE_MUST_USE sluice_status sluice_manifest_check_passed_over(
+    const struct sluice_manifest *manifest, const char *root, bool is_strict,
+    const atomic_bool *is_cancelled, struct sluice_err *err);
 
 /* Reads ROOT/sluice-manifest.tsv if it is there and whole, else scans. */
 SLUICE_MUST_USE sluice_status sluice_manifest_open(const char *root,
+                                                   const atomic_bool *is_cancelled,
                                                    struct sluice_manifest **manifest,
                                                    struct sluice_err *err);
 

@@ -369,8 +369,8 @@ sluice_status sluice_manifest_read(const char *path, struct sluice_manifest **ma
     return SLUICE_OK;
 }
 
-sluice_status sluice_manifest_open(const char *root, struct sluice_manifest **manifest,
-                                   struct sluice_err *err)
+sluice_status sluice_manifest_open(const char *root, const atomic_bool *is_cancelled,
+                                   struct sluice_manifest **manifest, struct sluice_err *err)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     sluice_status status = sluice_path_in(root, SLUICE_MANIFEST_FILE, path, err);
@@ -382,5 +382,5 @@ sluice_status sluice_manifest_open(const char *root, struct sluice_manifest **ma
         return SLUICE_OK;
     if (status != SLUICE_E_NOT_FOUND)
         sluice_log(SLUICE_LOG_WARN, "%s; walking the folder instead", why.text);
-    return sluice_manifest_scan(root, manifest, err);
+    return sluice_manifest_scan(root, is_cancelled, manifest, err);
 }

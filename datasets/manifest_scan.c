@@ -61,6 +61,7 @@ struct walk {
     struct sluice_manifest_builder *builder;
     struct sluice_passed_over *passed;
     const char *root;
+    const atomic_bool *is_cancelled; /* or NULL */
     int root_fd;
     char path[SLUICE_MAX_PATH_BYTES]; /* of the folder or file at hand, relative to the root */
     struct {
@@ -316,6 +317,10 @@ static sluice_status walk_folder(struct walk *walk, int fd, size_t len, unsigned
     walk->above[depth].dev = st.st_dev;
     walk->above[depth].ino = st.st_ino;
     while (status == SLUICE_OK && !(walk->is_search && walk->has_found)) {
+        if (walk->is_cancelled && atomic_load_explicit(walk->is_cancelled, memory_order_relaxed)) {
+            status = sluice_fail(err, SLUICE_E_CLOSED, "stopped while %s was listed", walk->root);
+            break;
+        }
         errno = 0; /* readdir() says by it alone whether NULL is the end */
         const struct dirent *entry = readdir(folder);
         if (!entry) {
@@ -354,8 +359,8 @@ static void walk_destroy(struct walk *walk)
     free(walk);
 }
 
-sluice_status sluice_manifest_scan(const char *root, struct sluice_manifest **manifest,
-                                   struct sluice_err *err)
+sluice_status sluice_manifest_scan(const char *root, const atomic_bool *is_cancelled,
+                                   struct sluice_manifest **manifest, struct sluice_err *err)
 {
     struct sluice_manifest_builder builder;
     sluice_status status = sluice_manifest_builder_init(&builder, err);
@@ -372,6 +377,7 @@ sluice_status sluice_manifest_scan(const char *root, struct sluice_manifest **ma
     walk->builder = &builder;
     walk->passed = made->passed_over;
     walk->root = root;
+    walk->is_cancelled = is_cancelled;
     for (size_t i = 0; i < CLASS_DEPTHS; i++)
         walk->at_hand[i] = NONE;
     walk->root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -423,6 +429,7 @@ static void tell_passed_over(const char *root, const char *text, uint64_t num_un
 
 sluice_status sluice_manifest_check_passed_over(const struct sluice_manifest *manifest,
                                                 const char *root, bool is_strict,
+                                                const atomic_bool *is_cancelled,
                                                 struct sluice_err *err)
 {
     struct sluice_manifest *walked = NULL;
@@ -432,7 +439,7 @@ sluice_status sluice_manifest_check_passed_over(const struct sluice_manifest *ma
                              manifest->passed_unread, " when its list was made");
             return SLUICE_OK;
         }
-        const sluice_status status = sluice_manifest_scan(root, &walked, err);
+        const sluice_status status = sluice_manifest_scan(root, is_cancelled, &walked, err);
         if (status != SLUICE_OK)
             return status;
         manifest = walked;

@@ -150,11 +150,14 @@ static sluice_status open_local(struct sluice_loader *loader, struct sluice_err 
                            o->dir, strerror(errno), advice);
     if (!S_ISDIR(st.st_mode))
         return sluice_fail(err, SLUICE_E_INVALID, "DIR %s is no folder%s", o->dir, advice);
-    sluice_status status = sluice_manifest_open(o->dir, &loader->manifest, err);
+    sluice_status status =
+        sluice_manifest_open(o->dir, &loader->is_stopped, &loader->manifest, err);
     if (status == SLUICE_OK)
-        status = sluice_manifest_check_passed_over(loader->manifest, o->dir, o->is_strict, err);
+        status = sluice_manifest_check_passed_over(loader->manifest, o->dir, o->is_strict,
+                                                   &loader->is_stopped, err);
     if (status == SLUICE_OK)
-        sluice_manifest_tell_drift(loader->manifest, o->dir, NULL, "start again", NULL);
+        sluice_manifest_tell_drift(loader->manifest, o->dir, NULL, "start again",
+                                   &loader->is_stopped);
     return status;
 }
 
@@ -203,7 +206,7 @@ sluice_status loader_make_prefetcher(struct sluice_loader *loader, struct sluice
         .row_bytes = row_bytes,
         .num_items = num_items,
         .payload_bytes = half,
-        .on_error = o->on_error,
+        .on_error = sluice_options_on_error(o),
         .has_digest = o->has_digest,
         .measures_ops = o->is_profiling,
         .max_image_pixels = loader->info.max_image_pixels,

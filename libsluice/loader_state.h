@@ -7,12 +7,13 @@
 #include "compute_client/load/live.h"
 #include "compute_client/load/prefetcher.h"
 #include "compute_client/load/state.h"
-#include "compute_client/options/options.h"
+#include "compute_client/options/loader_options.h"
 #include "compute_client/replan/replan.h"
 #include "gpu/place.h"
 #include "libsluice/report.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 /* Private to the files behind struct sluice_loader.
@@ -52,7 +53,7 @@ struct sluice_loader {
     pthread_mutex_t lock;           /* what follows, for other threads */
     struct sluice_servers *servers; /* NULL: mode local */
     struct sluice_prefetcher *prefetcher;
-    bool is_stopped;
+    atomic_bool is_stopped; /* set under it; a walk over the folder looks without */
     struct sluice_loader_pass shown;
     struct ended ended[2]; /* by part */
 

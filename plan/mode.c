@@ -48,6 +48,11 @@ const char *sluice_mode_words(enum sluice_mode mode)
     return words[mode];
 }
 
+bool sluice_mode_is_planned(enum sluice_mode mode)
+{
+    return mode == SLUICE_MODE_SOPHON || mode == SLUICE_MODE_AUTO;
+}
+
 bool sluice_mode_parse(const char *text, enum sluice_mode *mode)
 {
     for (int m = 0; m < SLUICE_NUM_MODES; m++) {

@@ -30,6 +30,9 @@ const char *sluice_mode_words(enum sluice_mode mode);
  * "resize-off", "smartoff", "remote_smartoff", "greedy", "lp".  False: no mode is called that. */
 bool sluice_mode_parse(const char *text, enum sluice_mode *mode);
 
+/* Whether a plan decides the choices: true for remote_sophon and remote_auto. */
+bool sluice_mode_is_planned(enum sluice_mode mode);
+
 /* The name of the mode that is called `text`; `text` itself if none is. */
 const char *sluice_mode_canonical(const char *text);
 

@@ -112,9 +112,9 @@ static sluice_status profile(const struct run_options *options, struct sluice_er
     if (status != SLUICE_OK)
         return status;
     table.num_stages = sluice_pipeline_num_ops(run.pipeline) + 1;
-    status = sluice_manifest_open(options->root, &manifest, err);
+    status = sluice_manifest_open(options->root, NULL, &manifest, err);
     if (status == SLUICE_OK)
-        status = sluice_manifest_check_passed_over(manifest, options->root, false, err);
+        status = sluice_manifest_check_passed_over(manifest, options->root, false, NULL, err);
     if (status == SLUICE_OK)
         sluice_manifest_tell_drift(manifest, options->root, NULL, "start again", NULL);
     if (status == SLUICE_OK) {

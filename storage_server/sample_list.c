@@ -84,9 +84,10 @@ sluice_status sluice_sample_list_read(const struct sluice_sample_list_source *so
     if (status == SLUICE_OK)
         status = source->manifest || (source->needs_whole && access(path, F_OK) == 0)
                      ? sluice_manifest_read(path, &manifest, err)
-                     : sluice_manifest_open(source->root, &manifest, err);
+                     : sluice_manifest_open(source->root, NULL, &manifest, err);
     if (status == SLUICE_OK)
-        status = sluice_manifest_check_passed_over(manifest, source->root, source->is_strict, err);
+        status =
+            sluice_manifest_check_passed_over(manifest, source->root, source->is_strict, NULL, err);
     if (status == SLUICE_OK)
         status =
             sluice_jpeg_index_file_choose(source->jpeg_index, source->root, &jpeg_indexes, err);

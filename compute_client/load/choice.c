@@ -4,11 +4,6 @@
 
 #include <stdlib.h>
 
-bool sluice_mode_is_planned(enum sluice_mode mode)
-{
-    return mode == SLUICE_MODE_SOPHON || mode == SLUICE_MODE_AUTO;
-}
-
 struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,
                                          const struct sluice_pipeline *pipeline)
 {

@@ -14,9 +14,6 @@
  *
  * Threads: pure functions. */
 
-/* Whether a plan decides the choices: true for remote_sophon and remote_auto. */
-bool sluice_mode_is_planned(enum sluice_mode mode);
-
 /* The one choice for all samples in a mode that is not planned. */
 struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,
                                          const struct sluice_pipeline *pipeline);

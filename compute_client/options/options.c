@@ -2,9 +2,12 @@
 
 #include "base/host_port.h"
 #include "base/parse.h"
+#include "compute_client/fetch/host_text.h"
 #include "compute_client/options/connection.h"
+#include "compute_client/options/loader_options.h"
 #include "compute_client/options/options_table.h"
 #include "metrics/metrics_server.h"
+#include "pipeline/pipeline.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,11 +15,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static enum sluice_on_error parse_on_error(const char *word)
+_Static_assert(SLUICE_TARGET_BYTES == SLUICE_HOST_ITEMS_BYTES, "what read_hosts() writes");
+
+enum sluice_on_error sluice_options_on_error(const struct sluice_options *options)
 {
-    if (strcmp(word, "fail") == 0)
+    if (strcmp(options->on_error, "fail") == 0)
         return SLUICE_ON_ERROR_FAIL;
-    return strcmp(word, "skip") == 0 ? SLUICE_ON_ERROR_SKIP : SLUICE_ON_ERROR_SUBSTITUTE;
+    return strcmp(options->on_error, "skip") == 0 ? SLUICE_ON_ERROR_SKIP
+                                                  : SLUICE_ON_ERROR_SUBSTITUTE;
 }
 
 /* The form that may be requested beside the plain ones. */
@@ -139,7 +145,7 @@ static sluice_status interpret(struct sluice_given_options *given, struct sluice
     /* Profiling offloads nothing, whatever the mode, so modes with a plan need no plan for it. */
     if (o->is_profiling && o->mode != SLUICE_MODE_LOCAL)
         o->mode = SLUICE_MODE_NOOFF;
-    o->on_error = parse_on_error(given->on_error);
+    o->on_error = given->on_error;
     o->has_any_form = strcmp(given->remote_form, "auto") == 0 && o->mode == SLUICE_MODE_AUTO;
     o->remote_form = parse_remote_form(given->remote_form, o);
     o->mode_name = find_mode_name(given);
@@ -265,7 +271,7 @@ struct sluice_order_options sluice_options_order(const struct sluice_options *op
         .batch_size = (uint32_t)options->batch_size,
         .rank = (uint32_t)options->rank,
         .world_size = (uint32_t)options->world_size,
-        .tail = options->tail,
+        .tail = options->drops_tail ? SLUICE_TAIL_DROP : SLUICE_TAIL_PAD,
     };
 }
 
@@ -273,7 +279,7 @@ struct sluice_order_options sluice_options_order(const struct sluice_options *op
 static sluice_status find_rank(struct sluice_given_options *given, struct sluice_err *err)
 {
     struct sluice_options *o = &given->options;
-    o->tail = strcmp(given->tail, "drop") == 0 ? SLUICE_TAIL_DROP : SLUICE_TAIL_PAD;
+    o->drops_tail = strcmp(given->tail, "drop") == 0;
     if (given->has_rank != given->has_world_size)
         return sluice_fail(err, SLUICE_E_INVALID, "--rank and --world-size go together");
     if (!given->has_rank) {

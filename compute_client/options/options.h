@@ -2,10 +2,8 @@
 #define SLUICE_COMPUTE_CLIENT_OPTIONS_OPTIONS_H
 
 #include "base/cli.h"
-#include "compute_client/fetch/host_text.h"
-#include "compute_client/load/batch.h"
-#include "compute_client/load/choice.h"
-#include "compute_client/load/order.h"
+#include "plan/mode.h"
+#include "sluice/sluice.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,16 +12,18 @@
  *
  * Threads: at start, on the main thread. */
 
+#define SLUICE_TARGET_BYTES 308
+
 struct sluice_options {
-    const char *dir;                      /* the dataset, for mode local; NULL: none */
-    const char *arch;                     /* "alexnet", ... */
-    const char *device;                   /* "auto", "none", "cpu", "cuda" */
-    struct sluice_option_strings hosts;   /* one text for each shard, as given or by default */
-    char target[SLUICE_HOST_ITEMS_BYTES]; /* of these, for lines of the log */
-    bool hedges;                          /* a late item is asked of another replica, too */
-    bool has_tls;                         /* the connections are encrypted */
-    const char *ca, *cert, *key;          /* PEM files; NULL: none */
-    const char *server_name;              /* of the servers' certificates; NULL: each host's */
+    const char *dir;                    /* the dataset, for mode local; NULL: none */
+    const char *arch;                   /* "alexnet", ... */
+    const char *device;                 /* "auto", "none", "cpu", "cuda" */
+    struct sluice_option_strings hosts; /* one text for each shard, as given or by default */
+    char target[SLUICE_TARGET_BYTES];   /* of these, for lines of the log */
+    bool hedges;                        /* a late item is asked of another replica, too */
+    bool has_tls;                       /* the connections are encrypted */
+    const char *ca, *cert, *key;        /* PEM files; NULL: none */
+    const char *server_name;            /* of the servers' certificates; NULL: each host's */
     const char *token_file;
     enum sluice_mode mode;
     const char *mode_name;        /* as typed: an older name stays what it is in the JSON */
@@ -39,12 +39,12 @@ struct sluice_options {
     bool has_any_form;            /* remote_auto may request every form that the server has */
     bool is_greedy;               /* remote_auto plans by SOPHON's greedy rule */
     bool has_replan;              /* remote_auto updates its plan by what it measures */
-    enum sluice_on_error on_error;
+    const char *on_error;         /* "fail", "skip", "substitute" */
 
     uint64_t batch_size, workers, epochs, start_epoch, seed, print_freq;
     uint64_t image_size, num_classes, repeat, limit_samples, train_threads;
     uint64_t rank, world_size;
-    enum sluice_tail tail;
+    bool drops_tail;      /* a partial global batch at an epoch's end is left out */
     uint64_t remote_cpus; /* 0: as many as the server reports */
     uint64_t prefetch_bytes;
     uint64_t lr_step;
@@ -68,9 +68,6 @@ struct sluice_options {
     bool is_profiling, is_evaluate, is_shuffled, has_val, has_digest, allow_tf32;
     bool is_json;
 };
-
-/* Which rows of the epochs are this process's. */
-struct sluice_order_options sluice_options_order(const struct sluice_options *options);
 
 /* --max-errors of an epoch of so many samples; a share is rounded up. */
 uint64_t sluice_options_max_errors(const struct sluice_options *options, uint64_t num_samples);

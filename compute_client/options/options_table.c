@@ -3,6 +3,7 @@
 #include "base/cgroup.h"
 #include "compute_client/options/connection.h"
 #include "datasets/jpeg_index_file.h"
+#include "pipeline/pipeline.h"
 
 #include <assert.h>
 #include <math.h>

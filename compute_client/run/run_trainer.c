@@ -1,6 +1,7 @@
 #include "compute_client/run/run_state.h"
 
 #include "base/log.h"
+#include "plan/mode.h"
 
 #include <string.h>
 

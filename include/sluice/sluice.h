@@ -157,8 +157,8 @@ struct sluice_host_memory {
 SLUICE_API void sluice_loader_set_memory(struct sluice_loader *loader,
                                          const struct sluice_host_memory *memory);
 
-/* Connects and lists the samples, or reads the folder.  Blocks, for --retry-for at most;
- * SLUICE_E_CLOSED after stop.  Once. */
+/* Connects and lists the samples, for --retry-for at most, or walks over the folder.  Blocks;
+ * SLUICE_E_CLOSED after stop, which ends either.  Once. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_open(struct sluice_loader *loader,
                                                             struct sluice_err *err);
 
@@ -380,7 +380,8 @@ SLUICE_API SLUICE_MUST_USE sluice_status sluice_finish(
 struct sluice_server;
 
 /* Serves the images beneath `root` from this process, as offload_server does; settings are its
- * flags ("listen": "127.0.0.1:0" by default here).  Blocks until it listens.  Limits on connections
+ * flags ("listen": "127.0.0.1:0" by default here).  Blocks until it listens, and so for a walk over
+ * the folder, which nothing interrupts.  Limits on connections
  * (max-connections) hold where gRPC is linked into this library, else they are refused. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_server_start(const char *root,
                                                              const struct sluice_setting *settings,

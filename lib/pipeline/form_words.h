@@ -1,7 +1,7 @@
 #ifndef SLUICE_PIPELINE_FORM_WORDS_H
 #define SLUICE_PIPELINE_FORM_WORDS_H
 
-#include "pipeline/pipeline.h"
+#include "sluice/sluice.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,13 +1,19 @@
 import os
 from typing import Any, Generic, Iterable, Iterator, Optional, TypeVar, Union
 
+_Source = Union[str, os.PathLike[str], list[str], tuple[str, ...]]  # a list: shards
 _T = TypeVar("_T")
 _Self = TypeVar("_Self", bound="Batches[Any]")
+
+PARTS: dict[str, int]
+
+def place(source: _Source) -> dict[str, Any]: ...
+def servers(source: _Source) -> list[str]: ...
 
 class Batches(Generic[_T]):
     info: dict[str, Any]
     num_padded: int
-    def __init__(self, source: Union[str, os.PathLike[str]], batch_size: int, *, seed: int = 0,
+    def __init__(self, source: _Source, batch_size: int, *, seed: int = 0,
                  mode: Optional[str] = None, pipeline: Optional[str] = None,
                  rank: Optional[int] = None, world_size: Optional[int] = None,
                  drop_last: bool = False, shuffle: bool = True, part: str = "train",

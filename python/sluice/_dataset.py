@@ -65,7 +65,7 @@ class Dataset(torch.utils.data.Dataset):
 
     A sluice.torch.Loader is the faster one: this asks anew for each batch and reads nothing ahead.
 
-    source          folder, or "HOST:PORT"
+    source          as of sluice.torch.Loader: a folder, a server, replicas, or a list of shards
     seed            of crops and flips
     part            "train" or "val"
     rows            samples that are fetched together, at most, by __getitems__
@@ -87,7 +87,8 @@ class Dataset(torch.utils.data.Dataset):
         if on_error == "skip":
             raise _sluice.InvalidError("on_error 'skip': a Dataset gives every sample that it is "
                                        "asked for; 'fail' or 'substitute'")
-        self._source = os.fspath(source)
+        self._source = (list(source) if isinstance(source, (list, tuple))  # of shards
+                        else os.fspath(source))
         self._part = part
         self._rows = operator.index(rows)
         self._options = {"seed": seed, "part": part, "on_error": on_error, "rank": 0,

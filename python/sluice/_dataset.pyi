@@ -1,13 +1,13 @@
-import os
-from typing import Any, Callable, Iterable, Iterator, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, Optional
 
 import torch
 import torch.utils.data
 
+from sluice._batches import _Source
 from sluice.torch import Loader
 
 class Dataset(torch.utils.data.Dataset[tuple[Any, Any]]):
-    def __init__(self, source: Union[str, os.PathLike[str]], *, seed: int = 0, part: str = "train",
+    def __init__(self, source: _Source, *, seed: int = 0, part: str = "train",
                  rows: int = 64, transform: Optional[Callable[[torch.Tensor], Any]] = None,
                  target_transform: Optional[Callable[[int], Any]] = None, on_error: str = "fail",
                  normalize: bool = False, dtype: Optional[torch.dtype] = None,
@@ -20,7 +20,7 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, Any]]):
     def __getitems__(self, indices: Iterable[int]) -> list[tuple[Any, Any]]: ...
 
 class IterableDataset(torch.utils.data.IterableDataset[tuple[Any, ...]]):
-    def __init__(self, source: Union[str, os.PathLike[str]], batch_size: int,
+    def __init__(self, source: _Source, batch_size: int,
                  **options: Any) -> None: ...
     @property
     def loader(self) -> Loader: ...

@@ -14,7 +14,9 @@ import warnings
 from sluice import _sluice
 
 SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val"}
-SUFFIXES = {b"\xff\xd8\xff": ".jpg", b"\x89PNG\r\n\x1a\n": ".png"}
+# How files begin that Sluice reads as they are, to Pillow's pixels; of TIFF it reads some kinds.
+SUFFIXES = {rb"\xff\xd8\xff": ".jpg", rb"\x89PNG\r\n\x1a\n": ".png", rb"RIFF....WEBPVP8": ".webp",
+            rb"GIF8[79]a": ".gif", rb"BM": ".bmp", rb"P5\s": ".pgm", rb"P6\s": ".ppm"}
 
 
 def to_sluice(dataset, folder, image="image", label="label"):
@@ -26,8 +28,8 @@ def to_sluice(dataset, folder, image="image", label="label"):
     image       the column of images
     label       the column of labels: a ClassLabel, or integers from 0 on
 
-    JPEG and PNG are written byte for byte.  Other formats, and images that have no bytes, become
-    PNG in RGB: a warning says how many.  Class folders are named by number and name
+    JPEG, PNG, WebP, GIF, BMP, PPM, PGM and common kinds of TIFF are written byte for byte.  Other
+    formats, and images that have no bytes, become PNG in RGB: a warning says how many.  Class folders are named by number and name
     ("007_sushi"), so that labels are those of the ClassLabel.
 
     Files are written to FOLDER.partial, which takes the folder's name when all are there.  After an
@@ -68,8 +70,8 @@ def to_sluice(dataset, folder, image="image", label="label"):
         raise
     if encoded:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(encoded.items()))
-        warnings.warn(f"{sum(encoded.values())} of {num_samples} images were no JPEG or PNG and "
-                      f"are written as PNG: {kinds}", stacklevel=2)
+        warnings.warn(f"{sum(encoded.values())} of {num_samples} images are of a kind that is not "
+                      f"read as it is and are written as PNG: {kinds}", stacklevel=2)
     return num_samples
 
 
@@ -131,6 +133,17 @@ def _write(dataset, folder, names, width, image, label):
     return found
 
 
+def _is_read(tags):
+    """Whether these tags are of a TIFF of a kind that Sluice reads: the common ones, of 8 bits."""
+    compression, colors, num_samples = (tags.get(tag, default) for tag, default in (
+        (259, 1), (262, 0), (277, 1)))
+    # Of gray, RGB (each with alpha, too), palette, CMYK, YCbCr.
+    wanted = {0: (1, 2), 1: (1, 2), 2: (3, 4), 3: (1,), 5: (4,), 6: (3,)}.get(colors, ())
+    return (compression in (1, 5, 7, 8, 32773, 32946) and (colors == 6) <= (compression == 7)
+            and num_samples in wanted and set(tags.get(258, (1,))) == {8}
+            and tags.get(284, 1) == 1 and set(tags.get(339, (1,))) == {1})
+
+
 def _encoded(value, row):
     """(bytes, suffix, what it was if it is encoded anew)"""
     if isinstance(value, dict):
@@ -141,7 +154,7 @@ def _encoded(value, row):
         if data is None:
             raise _sluice.InvalidError(f"the image of row {row} has neither bytes nor a path")
         for start, suffix in SUFFIXES.items():
-            if data.startswith(start):
+            if re.match(start, data, re.DOTALL):
                 return data, suffix, None
         from PIL import Image, UnidentifiedImageError
         try:
@@ -149,6 +162,8 @@ def _encoded(value, row):
             picture.load()
         except (UnidentifiedImageError, OSError) as error:
             raise _sluice.CorruptError(f"the image of row {row}: {error}") from None
+        if picture.format == "TIFF" and _is_read(picture.tag_v2):
+            return data, ".tif", None
     elif hasattr(value, "convert") and hasattr(value, "save"):  # PIL.Image
         picture = value
     else:

@@ -67,8 +67,8 @@ class Loader(Batches):
         if sharding is not None:
             # Of the rows [0, number of devices), each share has some; of several processes, this
             # one's shares count.
-            shares = sharding.addressable_devices_indices_map((sharding.num_devices,)).values()
-            self._num_shares = len({share[0].start or 0 for share in shares})
+            shares = sharding.addressable_devices_indices_map((len(sharding.device_set),))
+            self._num_shares = len({share[0].start or 0 for share in shares.values()})
             if batch_size % self._num_shares:
                 raise _sluice.InvalidError(f"batch_size {batch_size}: not a multiple of the "
                                            f"{self._num_shares} shares that devices have of it")

@@ -1,13 +1,12 @@
-import os
 from typing import Any, Iterator as TypingIterator, Optional, Sequence, Union
 
 import jax
 
-from sluice._batches import Batches
+from sluice._batches import Batches, _Source
 from sluice.numpy import normalization as normalization
 
 class Loader(Batches[tuple[Any, ...]]):
-    def __init__(self, source: Union[str, os.PathLike[str]], batch_size: int, *,
+    def __init__(self, source: _Source, batch_size: int, *,
                  sample_ids: bool = False, devices: Optional[Sequence[jax.Device]] = None,
                  sharding: Optional[jax.sharding.NamedSharding] = None,
                  rank: Optional[int] = None, world_size: Optional[int] = None,

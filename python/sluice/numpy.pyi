@@ -1,13 +1,12 @@
-import os
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 import numpy
 import numpy.typing
 
-from sluice._batches import Batches
+from sluice._batches import Batches, _Source
 
 class Loader(Batches[tuple[numpy.typing.NDArray[Any], ...]]):
-    def __init__(self, source: Union[str, os.PathLike[str]], batch_size: int, *,
+    def __init__(self, source: _Source, batch_size: int, *,
                  sample_ids: bool = False, **options: Any) -> None: ...
 
 def normalization(loader: Batches[Any]) -> Optional[numpy.typing.NDArray[numpy.float32]]: ...

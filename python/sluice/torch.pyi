@@ -1,13 +1,12 @@
-import os
 from typing import Any, Callable, Optional, Union
 
 import torch
 
-from sluice._batches import Batches
+from sluice._batches import Batches, _Source
 from sluice._dataset import Dataset as Dataset, IterableDataset as IterableDataset
 
 class Loader(Batches[tuple[Any, ...]]):
-    def __init__(self, source: Union[str, os.PathLike[str]], batch_size: int, *,
+    def __init__(self, source: _Source, batch_size: int, *,
                  sample_ids: bool = False, paths: bool = False, rank: Optional[int] = None,
                  world_size: Optional[int] = None,
                  device: Union[None, str, int, torch.device] = None,

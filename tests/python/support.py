@@ -4,10 +4,14 @@ A test program here is a unittest module that ends with support.main(); exit 77 
 the reason on standard output.
 """
 import contextlib
+import dataclasses
 import importlib
+import json
 import os
 import pathlib
+import runpy
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -31,6 +35,81 @@ def require(*modules):
             importlib.import_module(name)
         except ImportError as error:
             skip(f"python3-{name} is missing ({error})")
+
+
+def row_hash(pixels, label):
+    """Of a sample, as in compute_client/load/digest.h: its u8 pixels [height, width, 3], then its
+    label."""
+    import numpy
+    import xxhash
+    total = xxhash.xxh3_128(numpy.ascontiguousarray(pixels))
+    total.update(int(label).to_bytes(8, "little"))
+    return total.digest()
+
+
+def digest_of(hashes):
+    """Of an epoch, as offload_train prints it: a chain over its samples' hashes, in order."""
+    import xxhash
+    return xxhash.xxh3_128_hexdigest(b"".join(hashes))
+
+
+def train(root, *flags):
+    """The lines of JSON of an offload_train from a folder."""
+    done = subprocess.run(
+        [BIN / "offload_train", root, "--dataset-mode", "local", "--device", "none", "--no-val",
+         "--log-level", "warn", "--json", *flags], stdout=subprocess.PIPE, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def sophon(root, profile, *flags):
+    """The options of a loader in mode remote_sophon, by a profile that is made in that folder."""
+    train(root, "--profiling", "--write-profile-folder", profile, *flags)
+    return {"mode": "remote_sophon", "profile_folder": profile, "net_bw": 100, "remote_cpus": 2}
+
+
+def mend_torch():
+    """PyTorch 1.13, Debian 12's, has a module that the dataclasses of its Python 3.11 refuse, for a
+    default that cannot be hashed; Lightning needs it."""
+    import torch
+    original = dataclasses.dataclass
+
+    def hashable(cls=None, **options):
+        if cls is None:
+            return lambda cls: hashable(cls, **options)
+        return original(cls, unsafe_hash="__hash__" not in vars(cls), **options)
+
+    if torch.__version__.startswith("1."):
+        with unittest.mock.patch("dataclasses.dataclass", hashable):
+            importlib.import_module("torch.distributed._shard")
+
+
+def run_mended():
+    """The program that is named first, with the arguments after it, in this process."""
+    mend_torch()
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def run_ranks(command, num_ranks, timeout, **env):
+    """[(standard output, standard error)] of processes with torchrun's environment, which all end
+    well.  The torchrun of Debian 12 does not start with its Python."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+           "WORLD_SIZE": str(num_ranks), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **env}
+    processes = [subprocess.Popen(command, env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                 for rank in range(num_ranks)]
+    try:
+        printed = [process.communicate(timeout=timeout) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    codes = [process.returncode for process in processes]
+    assert codes == [0] * num_ranks, f"{codes}: " + "".join(errors for _, errors in printed)
+    return printed
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ rank, and a saved state goes on in mid-epoch."""
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -71,13 +70,11 @@ class AccelerateTest(support.SetTest):
                "with open(f'{sys.argv[2]}/{accelerator.process_index}', 'w') as file:\n"
                "    json.dump(ids, file)\n")
         here = os.path.dirname(os.path.abspath(__file__))
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *filter(None, sys.path)])}
         with tempfile.TemporaryDirectory() as folder:
             script = pathlib.Path(folder, "run.py")
             script.write_text(run)
-            subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone",
-                            "--nproc-per-node=2", script, self.root, folder], env=env, check=True,
-                           timeout=300)
+            support.run_ranks([sys.executable, script, self.root, folder], 2, timeout=300,
+                              PYTHONPATH=os.pathsep.join([here, *filter(None, sys.path)]))
             ranks = [json.loads(pathlib.Path(folder, str(rank)).read_text()) for rank in range(2)]
         with sluice.torch.Loader(self.root, 8, **OPTIONS) as loader:
             whole = [ids.tolist() for _, _, ids in loader]

@@ -1,11 +1,17 @@
 #!/usr/bin/env python3
 """sluice.torch.Dataset and IterableDataset: the samples of the Loader, also in workers."""
+import contextlib
 import os
 import pickle
 import subprocess
 import sys
+import tempfile
+import unittest
 
 import support
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "../integration"))
+import programs
 
 support.require("numpy", "torch")
 
@@ -57,6 +63,18 @@ class DatasetTest(SampleTest):
                 self.assertEqual(len(dataset), support.NUM_TRAIN)
                 self.assert_same([dataset[i] for i in range(len(dataset))],
                                  expected(self.root, epoch))
+
+    def test_samples_are_those_of_replicas_and_shards(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            shards = [stack.enter_context(support.offload_server(half)).address
+                      for half in programs.split(self.root, folder, 2)]
+            other = stack.enter_context(support.offload_server(self.root)).address
+            wanted = expected(self.root, 0)
+            for source in (f"{self.address},{other}", shards, tuple(shards)):
+                with self.subTest(source):
+                    dataset = sluice.torch.Dataset(source, **OPTIONS)
+                    self.assertEqual(len(dataset), support.NUM_TRAIN)
+                    self.assert_same(dataset.__getitems__(range(0, 50, 7)), wanted[::7])
 
     def test_epochs_differ(self):
         dataset = sluice.torch.Dataset(self.root, **OPTIONS)
@@ -122,6 +140,7 @@ class DatasetTest(SampleTest):
             dataset[0]
 
 
+@unittest.skipIf(os.environ.get("SLUICE_SANITIZE"), "with a sanitizer workers take half a minute")
 class WorkerTest(SampleTest):
     """Each in a process of its own, which has not used the library before."""
 
@@ -192,6 +211,7 @@ class IterableDatasetTest(support.SetTest):
         return subprocess.run([sys.executable, "-c", run], env=env, capture_output=True, text=True,
                               timeout=300)
 
+    @unittest.skipIf(os.environ.get("SLUICE_SANITIZE"), "a worker, as above")
     def test_a_worker_gives_each_epoch(self):
         with sluice.torch.Loader(self.root, 8, sample_ids=True, **OPTIONS) as loader:
             wanted = [self.ids(loader) for epoch in range(2)]

@@ -3,8 +3,6 @@
 import os
 import pathlib
 import re
-import socket
-import subprocess
 import sys
 
 import support
@@ -17,28 +15,10 @@ RANKS = 2
 
 class DdpTest(support.SetTest):
     def train(self, source, epochs, checkpoint):
-        """The losses that are printed, by the number of epochs.  The environment is torchrun's; the
-        torchrun of Debian 12 does not start with its Python."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-               "WORLD_SIZE": str(RANKS), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        processes = [
-            subprocess.Popen([sys.executable, EXAMPLE, source, "--epochs", str(epochs),
-                              "--batch-size", "16", "--image-size", "32", "--checkpoint",
-                              checkpoint],
-                             env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            for rank in range(RANKS)]
-        try:
-            printed = [process.communicate(timeout=100) for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
-        self.assertEqual([process.returncode for process in processes], [0] * RANKS,
-                         "".join(errors for _, errors in printed))
+        """The losses that are printed, by the number of epochs."""
+        printed = support.run_ranks(
+            [sys.executable, EXAMPLE, source, "--epochs", str(epochs), "--batch-size", "16",
+             "--image-size", "32", "--checkpoint", checkpoint], RANKS, timeout=100)
         self.assertEqual(printed[1][0], "")
         return dict(re.findall(r"^(\d+) epochs: loss (\d+\.\d+)$", printed[0][0], re.MULTILINE))
 

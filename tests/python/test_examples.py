@@ -14,18 +14,23 @@ import tempfile
 
 import support
 
-support.require("numpy", "torch", "torchvision")
+support.require("numpy")
 
-EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+HERE = pathlib.Path(__file__).resolve().parent
+EXAMPLES = HERE.parents[1] / "examples"
 
 
 class ExampleTest(support.SetTest):
-    def run_example(self, name, *arguments, needs=(), folder=None, **env):
+    def run_example(self, name, *arguments, needs, folder=None, **env):
         for module in needs:
             if importlib.util.find_spec(module) is None:
                 self.skipTest(f"{module} is missing")
+        start = [sys.executable]
+        if "lightning" in needs:
+            start += ["-c", f"import sys; sys.path.append({str(HERE)!r}); import support; "
+                            "support.run_mended()"]
         done = subprocess.run(
-            [sys.executable, EXAMPLES / name, *arguments, "--batch-size", "8"], cwd=folder,
+            [*start, EXAMPLES / name, *arguments, "--batch-size", "8"], cwd=folder,
             env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **env},
             text=True, timeout=150, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.assertEqual(done.returncode, 0, done.stderr[-4000:])
@@ -54,14 +59,16 @@ class ExampleTest(support.SetTest):
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, copy)
             for name in ("imagefolder_before.py", "imagefolder_after.py"):
-                self.assert_trained(self.run_example(name, folder, "--epochs", "1"), 1)
+                self.assert_trained(self.run_example(name, folder, "--epochs", "1",
+                                                     needs=["torch", "torchvision"]), 1)
 
     def test_lightning_and_its_checkpoint(self):
         with tempfile.TemporaryDirectory() as folder:
             run = ("train_lightning.py", self.address, "--epochs")
-            self.run_example(*run, "1", needs=["lightning"], folder=folder)
+            needs = ["torch", "lightning"]
+            self.run_example(*run, "1", needs=needs, folder=folder)
             written, = glob.glob(folder + "/checkpoints/*.ckpt")
-            self.run_example(*run, "2", "--checkpoint", written, folder=folder)
+            self.run_example(*run, "2", "--checkpoint", written, needs=needs, folder=folder)
             self.assertEqual(sorted(re.findall(r"epoch=\d+", " ".join(
                 glob.glob(folder + "/checkpoints/*.ckpt")))), ["epoch=0", "epoch=1"])
 
@@ -74,7 +81,7 @@ class ExampleTest(support.SetTest):
 
     def test_timm_is_fine_tuned(self):
         output = self.run_example("finetune_timm.py", self.address, "--epochs", "1",
-                                  "--model", "test_resnet", needs=["timm"])
+                                  "--model", "test_resnet", needs=["torch", "timm"])
         self.assert_trained(output, 1)
 
 

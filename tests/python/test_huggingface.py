@@ -55,10 +55,10 @@ class Standing:
             yield {**row, "image": image}
 
 
-def encoded(seed, kind="JPEG", mode="RGB"):
+def encoded(seed, kind="JPEG", mode="RGB", **options):
     pixels = numpy.random.default_rng(seed).integers(0, 256, (40, 48, 3), numpy.uint8)
     out = io.BytesIO()
-    Picture.fromarray(pixels).convert(mode).save(out, kind)
+    Picture.fromarray(pixels).convert(mode).save(out, kind, **options)
     return out.getvalue()
 
 
@@ -133,16 +133,39 @@ class StandingTest(FolderTest):
             self.write(made([{"image": {"bytes": None, "path": file.name}, "label": 0}]))
         self.assertEqual(list(files_of(self.folder).values()), [encoded(3)])
 
+    def test_formats_that_are_read_keep_their_bytes(self):
+        kinds = [("WebP", "RGB", {"lossless": True}), ("GIF", "P", {}), ("BMP", "RGB", {}),
+                 ("PPM", "RGB", {}), ("PPM", "L", {}), ("TIFF", "L", {}),
+                 ("TIFF", "RGB", {"compression": "tiff_lzw"}), ("TIFF", "P", {}),
+                 ("TIFF", "RGB", {"compression": "jpeg"}), ("TIFF", "RGBA", {}),
+                 ("TIFF", "CMYK", {"compression": "packbits"}), ("TIFF", "LA", {})]
+        values = [encoded(i, kind, mode, **options) for i, (kind, mode, options) in enumerate(kinds)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.write(made([{"image": {"bytes": value, "path": None}, "label": 0}
+                             for value in values]))
+        files = files_of(self.folder)
+        self.assertEqual([files[name] for name in sorted(files)], values)
+        self.assertEqual([os.path.splitext(name)[1] for name in sorted(files)],
+                         [".webp", ".gif", ".bmp", ".ppm", ".pgm", *7 * [".tif"]])
+        with sluice.numpy.Loader(self.folder, len(values), shuffle=False, workers=1,
+                                 pipeline="decode,center_crop=40", on_error="fail") as loader:
+            images, = (images.copy() for images, _ in loader)
+        for image, value in zip(images, values):
+            wanted = numpy.asarray(Picture.open(io.BytesIO(value)).convert("RGB"))[:, 4:44]
+            self.assertTrue((image == wanted).all())
+
     def test_other_formats_become_png_of_the_same_pixels(self):
-        values = [{"bytes": encoded(1, "BMP"), "path": None},
-                  {"bytes": encoded(2, "TIFF", "L"), "path": None},
-                  Picture.open(io.BytesIO(encoded(3, "PNG"))).copy()]
-        with self.assertWarnsRegex(UserWarning, "3 of 4 .* 1 BMP, 1 TIFF, 1 image without"):
+        values = [{"bytes": encoded(1, "TGA"), "path": None},
+                  {"bytes": encoded(2, "TIFF", "L", compression="zstd"), "path": None},
+                  Picture.open(io.BytesIO(encoded(3, "PNG"))).copy(),
+                  {"bytes": encoded(4, "TIFF", "F"), "path": None}]
+        with self.assertWarnsRegex(UserWarning, "4 of 5 .* 1 TGA, 2 TIFF, 1 image without"):
             self.write(made([{"image": value, "label": 0} for value in values] + some(1)))
         files = files_of(self.folder)
-        for row, (seed, mode) in enumerate(((1, "RGB"), (2, "L"), (3, "RGB"))):
+        for row, (seed, mode) in enumerate(((1, "RGB"), (2, "L"), (3, "RGB"), (4, "F"))):
             got = Picture.open(io.BytesIO(files[f"00_zebra/{row:08d}.png"]))
-            wanted = Picture.open(io.BytesIO(encoded(seed, "PNG", mode))).convert("RGB")
+            wanted = Picture.open(io.BytesIO(encoded(seed, "TIFF", mode))).convert("RGB")
             self.assertEqual((got.mode, got.tobytes()), ("RGB", wanted.tobytes()))
 
     def test_jpeg_and_png_are_written_without_a_warning(self):
@@ -174,7 +197,7 @@ class RefusalTest(FolderTest):
         self.assertFalse(os.path.exists(self.folder))
 
     def test_an_image_that_is_none_is_corrupt(self):
-        self.assert_refused("image of row 0", made([{"image": {"bytes": b"GIF89a", "path": None},
+        self.assert_refused("image of row 0", made([{"image": {"bytes": b"GIF88a", "path": None},
                                                      "label": 0}]), sluice.CorruptError)
 
     def test_a_folder_that_is_not_empty_stays(self):

@@ -17,6 +17,7 @@ import torch
 
 import sluice.torch
 
+support.mend_torch()
 OPTIONS = {"pipeline": support.PIPELINE, "workers": 2, "seed": 3, "sample_ids": True}
 warnings.filterwarnings("ignore")
 

@@ -33,6 +33,13 @@ import sluice.numpy
 from sluice import _batches, _sluice
 
 BATCH = 8
+WALK = """
+import sys, sluice.numpy
+try:
+    sluice.numpy.Loader(sys.argv[1], 8)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
 
 
 def load(source, **options):
@@ -201,6 +208,45 @@ class LoaderTest(support.SetTest):
         for c, (mean, std) in enumerate(zip((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))):
             expected = (u8 - numpy.float32(mean)) / numpy.float32(std)
             self.assertEqual(table[c].tolist(), expected.tolist())
+
+
+class DigestTest(support.SetTest):
+    """The digest over what Python received, of all ranks in global order."""
+    MODES = ("local", "remote_nooff", "remote_alloff", "remote_piloff", "remote_sophon",
+             "remote_auto")
+    EPOCH = 1
+
+    def received(self, source, world_size, **options):
+        """Hashes of the rows: of each global batch rank after rank, without what repeats others."""
+        ranks = []
+        for rank in range(world_size):
+            with sluice.numpy.Loader(source, BATCH // world_size, seed=3, rank=rank,
+                                     world_size=world_size, pipeline=support.PIPELINE, workers=2,
+                                     **options) as loader:
+                loader.set_epoch(self.EPOCH)
+                ranks.append([
+                    [support.row_hash(*row) for row in zip(images, labels)]
+                    [:len(labels) - loader.num_padded] for images, labels in loader])
+        self.assertEqual(len({len(batches) for batches in ranks}), 1)
+        return [row for shares in zip(*ranks) for rows in shares for row in rows]
+
+    def test_it_is_that_of_offload_train(self):
+        support.require("xxhash")
+        flags = ("--batch-size", str(BATCH), "--seed", "3", "--pipeline", support.PIPELINE)
+        expected = support.train(self.root, "--epochs", str(self.EPOCH + 1),
+                                 *flags)[self.EPOCH]["digest"]
+        sophon = support.sophon(self.root, os.path.join(os.path.dirname(self.root), "profile"),
+                                *flags)
+        # With a sanitizer a loader takes seconds.
+        worlds = (1, 4) if os.environ.get("SLUICE_SANITIZE") else (1, 2, 4, 8)
+        for mode in self.MODES:
+            source = self.root if mode == "local" else self.address
+            options = sophon if mode == "remote_sophon" else {"mode": mode}
+            for world_size in worlds:
+                with self.subTest(mode, world_size=world_size):
+                    hashes = self.received(source, world_size, **options)
+                    self.assertEqual(len(hashes), support.NUM_TRAIN)
+                    self.assertEqual(support.digest_of(hashes), expected)
 
 
 def finisher(loader, dtype=_sluice.F32, layout=_sluice.NCHW, rows=support.NUM_TRAIN, threads=1):
@@ -398,12 +444,9 @@ class BadSampleTest(support.CorruptSetTest):
 
     def test_what_comes_without_it_is_what_offload_train_gets(self):
         for on_error, rows in (("skip", support.NUM_TRAIN - 1), ("substitute", support.NUM_TRAIN)):
-            done = subprocess.run(
-                [support.BIN / "offload_train", self.root, "--dataset-mode", "local", "--device",
-                 "none", "--batch-size", str(BATCH), "--seed", "3", "--pipeline", support.PIPELINE,
-                 "--on-error", on_error, "--epochs", "1", "--no-val", "--json"],
-                stdout=subprocess.PIPE, check=True)
-            expected = json.loads(done.stdout.splitlines()[0])
+            expected = support.train(
+                self.root, "--batch-size", str(BATCH), "--seed", "3", "--pipeline",
+                support.PIPELINE, "--on-error", on_error, "--epochs", "1")[0]
             self.assertEqual((expected["samples"], expected["errors"]), (rows, 1))
             seen = set()
             for source, mode in self.sources():
@@ -477,6 +520,27 @@ class SignalTest(support.SetTest):
                 with self.assertRaises(KeyboardInterrupt):
                     load(f"127.0.0.1:{port.getsockname()[1]}", retry_for="2m")
                 self.assertLess(since(), 1)
+
+    @unittest.skipIf(os.environ.get("SLUICE_SANITIZE"), "a sanitizer's library is loaded first")
+    def test_ctrl_c_leaves_a_walk_over_a_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            walked = os.path.join(folder, "calls")  # how many, as 8 bytes
+
+            def num_walked():
+                with contextlib.suppress(FileNotFoundError), open(walked, "rb") as file:
+                    return int.from_bytes(file.read(), "little")
+                return 0
+
+            with subprocess.Popen(
+                    [sys.executable, "-c", WALK, self.root], stdout=subprocess.PIPE,
+                    env=programs.bad_disk(
+                        f"call=readdir,path={self.root},count={walked},do=delay:100000")) as process:
+                while num_walked() < 3:
+                    self.assertIsNone(process.poll())
+                process.send_signal(signal.SIGINT)
+                self.assertEqual(process.communicate()[0], b"interrupted\n")
+            # The rest of the walk would be as many calls as there are files, and more.
+            self.assertLess(num_walked(), support.NUM_TRAIN / 2)
 
     def test_ctrl_c_leaves_next(self):
         with support.offload_server(self.root) as server:

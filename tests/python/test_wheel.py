@@ -9,6 +9,7 @@ import importlib.util
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -141,8 +142,9 @@ class WheelTest(support.SetTest):
         subprocess.run([cls.python, "-m", "pip", "install", "-q", "--no-index", "--find-links",
                         wheel.parent, "--disable-pip-version-check", f"{wheel}{extra}"],
                        check=True, env=clean_environment())
+        cls.install_s = time.monotonic() - began
         print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, "
-              f"installed in {time.monotonic() - began:.1f} s")
+              f"installed in {cls.install_s:.1f} s")
         support.BIN = cls.venv / "bin"
         super().setUpClass()
 
@@ -196,6 +198,19 @@ class WheelTest(support.SetTest):
                                "none", "--epochs", "1", "--batch-size", "8"],
                               env=clean_environment(), capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_is_small_and_there_soon_without_a_compiler(self):
+        if not self.is_whole:
+            self.skipTest("this wheel was packed from a build with its debugging symbols")
+        installed = int(self.run_python(
+            "from importlib.metadata import files; "
+            "print(sum(file.locate().stat().st_size for file in files('sluice')))"))
+        print(f"{installed / 1e6:.1f} MB installed")
+        self.assertLess(installed, 60e6)
+        self.assertLess(self.install_s, 30)  # ten times what it takes
+        if os.environ.get("SLUICE_BARE"):
+            self.assertEqual([name for name in ("cc", "c++", "gcc", "g++", "clang", "make", "ninja")
+                              if shutil.which(name)], [])
 
     def test_needs_no_library_of_the_machine(self):
         if not self.is_whole:

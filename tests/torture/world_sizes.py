@@ -2,17 +2,19 @@
 """An epoch shared by rounds of ranks: each round with a world size and a mode of its own, half of
 them ended by SIGKILL; the next goes on from a state that a rank of the last one wrote.
 
-    PYTHONPATH=build/dev/python:tests/integration tests/torture/world_sizes.py --rounds 200
+    PYTHONPATH=build/dev/python:tests/integration:tests/python \\
+        tests/torture/world_sizes.py --rounds 200
 
 Each rank is a process of its own.  It writes each batch's rows and the state after it to a file; of
 a round that is killed, what counts are the batches that all ranks wrote.  All ranks together are to
 deliver what one local rank with a large batch does: each sample as often as the epoch has it, the
-same order, the same bytes; rows of padding repeat the epoch's beginning.  At the end the longest
+same order, the same bytes; rows of padding repeat the epoch's beginning.  An epoch's digest over what was
+received is the library's, and the first one's offload_train's.  There are two servers: a round is
+from either, or from both as replicas.  At the end the longest
 resumes are printed: making the loader, load_state_dict() and iter(), without the process's start.
 """
 import argparse
 import collections
-import hashlib
 import json
 import multiprocessing
 import os
@@ -21,12 +23,14 @@ import sys
 import time
 import traceback
 
+import support
+
 if __name__ == "__main__":  # not in a rank, which imports this file, too: it makes a folder
     import torture
 
 NUM_IMAGES = 150
 PIPELINE = "decode,random_resized_crop=32,hflip,to_tensor,normalize=imagenet"
-MODES = ("local", "remote_auto", "remote_nooff", "remote_piloff", "remote_alloff")
+MODES = ("local", "remote_auto", "remote_sophon", "remote_nooff", "remote_piloff", "remote_alloff")
 GLOBAL_BATCHES = (120, 168, 840)  # an epoch has one of them; together they have 1 to 8 as divisors
 REFERENCE_BATCH = 500
 UNTIL_THE_END = 1 << 30
@@ -34,7 +38,7 @@ TIMEOUT_S = 120  # of a round: a hang is a failure with a name
 
 
 def row_list(images, labels, ids):
-    return [[int(i), int(label), hashlib.sha256(pixels.tobytes()).hexdigest()]
+    return [[int(i), int(label), support.row_hash(pixels, label).hex()]
             for pixels, label, i in zip(images, labels, ids)]
 
 
@@ -79,10 +83,10 @@ def deliver(folder, rank, source, options, state, num_batches, is_killed):
 
 
 class Run:
-    def __init__(self, options, address, root):
+    def __init__(self, options, addresses, root):
         import sluice.numpy
         self.random = random.Random(options.seed)
-        self.address, self.root = address, str(root)
+        self.addresses, self.root = addresses, str(root)
         self.common = {"seed": options.seed, "pipeline": PIPELINE, "repeat": options.repeat,
                        "workers": 1, "on_error": "fail"}
         self.context = multiprocessing.get_context("forkserver")
@@ -93,6 +97,14 @@ class Run:
         self.counts = collections.Counter()
         self.slowest = {}  # mode: (seconds, what round)
         self.begin_epoch({"epoch": 0})
+        flags = ("--batch-size", str(REFERENCE_BATCH), "--seed", str(options.seed),
+                 "--pipeline", PIPELINE)
+        trained = support.train(self.root, "--epochs", "1", "--repeat", str(options.repeat),
+                                *flags)[0]["digest"]
+        assert trained == self.digest, f"{self.digest}, and offload_train has {trained}"
+        self.sophon = support.sophon(self.root, torture.temporary_folder("profile") / "made",
+                                     *flags)
+        self.sophon["profile_folder"] = str(self.sophon["profile_folder"])
 
     def begin_epoch(self, state):
         self.state = state
@@ -100,6 +112,7 @@ class Run:
         self.rows = []
         self.reference_loader.set_epoch(state["epoch"])
         self.reference = [row for batch in self.reference_loader for row in row_list(*batch)]
+        self.digest = self.reference_loader.stats()["digest"]
         times = collections.Counter(row[0] for row in self.reference)
         assert set(times.values()) == {self.repeat} and len(times) == \
             self.reference_loader.info["num_samples"][0], "the reference is no epoch"
@@ -108,20 +121,23 @@ class Run:
         """Ranks deliver; then the rows of all are compared."""
         world_size = self.random.choice([w for w in range(1, 9) if self.global_batch % w == 0])
         mode = self.random.choice(MODES)
+        source = (self.root if mode == "local" else
+                  self.random.choice([*self.addresses, ",".join(self.addresses)]))
         is_killed = most_batches != UNTIL_THE_END and self.random.random() < 0.5
         is_torn = is_killed and self.random.random() < 0.5  # the first rank to be done is enough
         num_batches = (most_batches if most_batches == UNTIL_THE_END
                        else self.random.randint(1, most_batches))
         what = (f"round {number}: epoch {self.state['epoch']}, global batch {self.global_batch}, "
-                f"from row {len(self.rows)}: {world_size} x {mode}, "
+                f"from row {len(self.rows)}: {world_size} x {mode}{self.from_words(source)}, "
                 + (f"killed when {'one has' if is_torn else 'all have'} " if is_killed else "")
                 + ("all" if num_batches == UNTIL_THE_END else f"{num_batches} batches"))
         folder = torture.temporary_folder(f"round-{number}")
         options = {**self.common, "batch_size": self.global_batch // world_size,
                    "world_size": world_size}
-        source = self.root
-        if mode != "local":
-            source, options["mode"] = self.address, mode
+        if mode == "remote_sophon":
+            options.update(self.sophon)
+        elif mode != "local":
+            options["mode"] = mode
         ranks = [self.context.Process(target=deliver, args=(
             str(folder), rank, source, options, self.state, num_batches, is_killed))
             for rank in range(world_size)]
@@ -136,7 +152,14 @@ class Run:
                 process.join()
         self.take(folder, world_size, mode, what)
         self.counts.update([mode, f"{world_size} ranks"])
+        self.counts.update(["both replicas"] * ("," in source))
         self.counts.update(["killed"] * is_killed + ["torn"] * is_torn)
+
+    def from_words(self, source):
+        """Of the two servers, which."""
+        if source in self.addresses:
+            return f" of server {self.addresses.index(source)}"
+        return " of both servers" if "," in source else ""
 
     def wait(self, ranks, folder, num_batches, is_killed, is_torn, what):
         """Until the ranks ended, or are to be killed."""
@@ -192,6 +215,8 @@ class Run:
         print(f"{what}: {count} batches{', the end' if is_end else ''}", flush=True)
         if is_end:
             assert self.rows == self.reference, f"{what}: an epoch of {len(self.rows)} rows"
+            digest = support.digest_of(bytes.fromhex(row[2]) for row in self.rows)
+            assert digest == self.digest, f"{what}: {digest}, not {self.digest}"
             self.counts["epochs"] += 1
             self.counts["empty resumes at an end"] += count == 0
             self.begin_epoch(read(folder / f"{from_rank}.end")["state"])
@@ -206,18 +231,21 @@ def main():
     parser.add_argument("--root", help="of a dataset; left out: small images are made")
     options = parser.parse_args()
     torture.harness.require()
+    support.require("xxhash")
     print(f"seed {options.seed}, {options.rounds} rounds", flush=True)
     start = time.monotonic()
     root = options.root or torture.make_dataset("set", NUM_IMAGES)
-    server = torture.Server(root)
+    servers = []
     try:
-        run = Run(options, server.address, root)
+        servers += [torture.Server(root), torture.Server(root)]
+        run = Run(options, [server.address for server in servers], root)
         for number in range(options.rounds):
             run.round(number)
         run.round(options.rounds, UNTIL_THE_END)  # so that the last epoch is whole, too
         run.reference_loader.close()
     finally:
-        server.stop()
+        for server in servers:
+            server.stop()
     print(f"seed {options.seed}: {options.rounds + 1} rounds in {time.monotonic() - start:.0f} s: "
           + ", ".join(f"{key}: {run.counts[key]}" for key in sorted(run.counts)))
     for seconds, what in sorted(run.slowest.values(), reverse=True):

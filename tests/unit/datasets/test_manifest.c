@@ -35,7 +35,7 @@ static struct sluice_manifest *scan(const char *name)
 {
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {0};
-    const sluice_status status = sluice_manifest_scan(in_dir(name), &manifest, &err);
+    const sluice_status status = sluice_manifest_scan(in_dir(name), NULL, &manifest, &err);
     CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
     return manifest;
 }
@@ -157,8 +157,9 @@ static void counts_what_it_passes_over_and_strict_refuses_images(void)
     struct sluice_err err = {0};
     sluice_passed_over_text(manifest->passed_over, text, sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "1 .txt");
-    CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, &err),
-                    SLUICE_OK);
+    CU_ASSERT_EQUAL(
+        sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, NULL, &err),
+        SLUICE_OK);
     sluice_manifest_destroy(manifest);
 
     make_file("formats/cat/3.jxl", 4);
@@ -167,10 +168,12 @@ static void counts_what_it_passes_over_and_strict_refuses_images(void)
     sluice_passed_over_text(manifest->passed_over, text, sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "1 .jxl, 1 .txt");
     CU_ASSERT_EQUAL(manifest->passed_over->num_images, 2);
-    CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), false, &err),
-                    SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, &err),
-                    SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_EQUAL(
+        sluice_manifest_check_passed_over(manifest, in_dir("formats"), false, NULL, &err),
+        SLUICE_OK);
+    CU_ASSERT_EQUAL(
+        sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, NULL, &err),
+        SLUICE_E_UNSUPPORTED);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cat/3.jxl, stray.jpg"));
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("formats.tsv"), NULL), SLUICE_OK);
     sluice_manifest_destroy(manifest);
@@ -182,10 +185,12 @@ static void counts_what_it_passes_over_and_strict_refuses_images(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(manifest->passed_text);
     CU_ASSERT_STRING_EQUAL(manifest->passed_text, "1 .jxl, 1 .txt");
     CU_ASSERT_EQUAL(manifest->passed_unread, 1);
-    CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), false, &err),
-                    SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, &err),
-                    SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_EQUAL(
+        sluice_manifest_check_passed_over(manifest, in_dir("formats"), false, NULL, &err),
+        SLUICE_OK);
+    CU_ASSERT_EQUAL(
+        sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, NULL, &err),
+        SLUICE_E_UNSUPPORTED);
     sluice_manifest_destroy(manifest);
 }
 
@@ -200,7 +205,8 @@ static void a_folder_nested_too_deep_is_an_error(void)
     }
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("deep"), &manifest, &err), SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("deep"), NULL, &manifest, &err),
+                    SLUICE_E_UNSUPPORTED);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/x/x: nested"));
     CU_ASSERT_PTR_NULL(manifest);
 }
@@ -219,15 +225,37 @@ static void a_file_systems_own_folder_is_passed_over(void)
     sluice_manifest_destroy(manifest);
 }
 
+static void a_walk_that_is_cancelled_is_closed(void)
+{
+    make_folder("stopped");
+    make_file("stopped/1.jpg", 1);
+    atomic_bool is_cancelled = false;
+    struct sluice_manifest *manifest = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("stopped"), &is_cancelled, &manifest, NULL),
+                          SLUICE_OK);
+    sluice_manifest_destroy(manifest);
+    manifest = NULL;
+    is_cancelled = true;
+    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("stopped"), &is_cancelled, &manifest, &err),
+                    SLUICE_E_CLOSED);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "stopped was listed"));
+    CU_ASSERT_EQUAL(sluice_manifest_open(in_dir("stopped"), &is_cancelled, &manifest, NULL),
+                    SLUICE_E_CLOSED);
+    CU_ASSERT_PTR_NULL(manifest);
+}
+
 static void refuses_an_empty_or_missing_root(void)
 {
     make_folder("empty");
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("empty"), &manifest, &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("empty"), NULL, &manifest, &err),
+                    SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "empty"));
     err.text[0] = '\0';
-    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("none"), &manifest, &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("none"), NULL, &manifest, &err),
+                    SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NULL(manifest);
 }
 
@@ -395,19 +423,19 @@ static void open_prefers_the_file_and_falls_back_to_walking(void)
 {
     struct sluice_manifest *walked = scan("split"), *opened = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("split"), &opened, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("split"), NULL, &opened, &err), SLUICE_OK);
     CU_ASSERT(ids_are_equal(walked, opened));
     sluice_manifest_destroy(opened);
 
     walked->entries[0].bytes = 99; /* so that we can tell which one was opened */
     CU_ASSERT_EQUAL_FATAL(
         sluice_manifest_write(walked, in_dir("split/" SLUICE_MANIFEST_FILE), &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("split"), &opened, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("split"), NULL, &opened, &err), SLUICE_OK);
     CU_ASSERT_EQUAL(opened->entries[0].bytes, 99);
     sluice_manifest_destroy(opened);
 
     sluice_test_write_file(in_dir("split/" SLUICE_MANIFEST_FILE), "junk\n", 5);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("split"), &opened, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("split"), NULL, &opened, &err), SLUICE_OK);
     CU_ASSERT_EQUAL(opened->entries[0].bytes, 1);
     sluice_manifest_destroy(opened);
     sluice_manifest_destroy(walked);
@@ -463,6 +491,7 @@ int main(void)
         SLUICE_TEST(counts_what_it_passes_over_and_strict_refuses_images),
         SLUICE_TEST(a_folder_nested_too_deep_is_an_error),
         SLUICE_TEST(a_file_systems_own_folder_is_passed_over),
+        SLUICE_TEST(a_walk_that_is_cancelled_is_closed),
         SLUICE_TEST(refuses_an_empty_or_missing_root),
         SLUICE_TEST(write_and_read_give_the_same_manifest),
         SLUICE_TEST(a_damaged_file_is_refused_by_line),

@@ -67,7 +67,7 @@ static void make_root(const char *prefix)
 static struct sluice_manifest *index_root(void)
 {
     struct sluice_manifest *manifest = NULL, *read = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_scan(root, &manifest, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_scan(root, NULL, &manifest, NULL), SLUICE_OK);
     for (size_t i = 0; i < manifest->num_entries; i++) {
         size_t len;
         uint8_t *bytes = sluice_test_read_file(in_root(manifest->entries[i].path), &len);

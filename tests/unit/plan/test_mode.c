@@ -54,6 +54,13 @@ static void other_words_are_no_mode(void)
     }
 }
 
+static void plans_decide_in_sophon_and_auto(void)
+{
+    for (int m = 0; m < SLUICE_NUM_MODES; m++)
+        CU_ASSERT_EQUAL(sluice_mode_is_planned((enum sluice_mode)m),
+                        m == SLUICE_MODE_SOPHON || m == SLUICE_MODE_AUTO);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -61,6 +68,7 @@ int main(void)
         SLUICE_TEST(the_part_after_remote_is_a_name_too),
         SLUICE_TEST(older_names_are_read),
         SLUICE_TEST(other_words_are_no_mode),
+        SLUICE_TEST(plans_decide_in_sophon_and_auto),
     };
     return sluice_test_run("mode", tests, SLUICE_TEST_COUNT(tests));
 }

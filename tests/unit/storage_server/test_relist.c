@@ -27,7 +27,7 @@ static const char *list_path(void)
 static void write_list(size_t num_samples, char id[33])
 {
     struct sluice_manifest *all = NULL, *some = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_scan(image_root(), &all, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_scan(image_root(), NULL, &all, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(all->entries, num_samples, all->classes,
                                                  all->num_classes, &some, NULL),
                           SLUICE_OK);

@@ -50,7 +50,7 @@ static struct sluice_manifest *scan(const char *root)
 {
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {0};
-    if (sluice_manifest_scan(root, &manifest, &err) != SLUICE_OK)
+    if (sluice_manifest_scan(root, NULL, &manifest, &err) != SLUICE_OK)
         CU_FAIL_FATAL(err.text);
     return manifest;
 }

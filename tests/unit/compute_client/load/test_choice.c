@@ -16,12 +16,6 @@ static struct sluice_pipeline *parse(const char *text)
     return pipeline;
 }
 
-static void plans_decide_in_sophon_and_auto(void)
-{
-    CU_ASSERT_TRUE(sluice_mode_is_planned(SLUICE_MODE_AUTO));
-    CU_ASSERT_FALSE(sluice_mode_is_planned(SLUICE_MODE_PILOFF));
-}
-
 static void fixed_modes_ask_for_what_their_name_says(void)
 {
     struct sluice_pipeline *pipeline = parse(PIPELINE);
@@ -181,7 +175,6 @@ static void a_profile_of_other_data_or_ops_is_refused(void)
 int main(void)
 {
     static const struct sluice_test tests[] = {
-        SLUICE_TEST(plans_decide_in_sophon_and_auto),
         SLUICE_TEST(fixed_modes_ask_for_what_their_name_says),
         SLUICE_TEST(only_files_before_a_crop_are_asked_for_cut),
         SLUICE_TEST(packed_pixels_are_asked_for_where_pixels_come),

@@ -1,4 +1,4 @@
-#include "compute_client/options/options.h"
+#include "compute_client/options/loader_options.h"
 
 #include "support/test.h"
 
@@ -80,7 +80,7 @@ static void the_originals_flags_keep_their_names(void)
     CU_ASSERT_TRUE(o.has_print_freq);
     CU_ASSERT_EQUAL(o.print_freq, 5);
     CU_ASSERT_EQUAL(o.mode, SLUICE_MODE_LOCAL);
-    CU_ASSERT_EQUAL(o.on_error, SLUICE_ON_ERROR_SKIP);
+    CU_ASSERT_EQUAL(sluice_options_on_error(&o), SLUICE_ON_ERROR_SKIP);
     CU_ASSERT_TRUE(o.has_digest && o.has_val && o.allow_tf32 && !o.is_json);
     CU_ASSERT_TRUE(o.has_replan && !o.is_greedy);
 
@@ -92,7 +92,7 @@ static void the_originals_flags_keep_their_names(void)
     CU_ASSERT_EQUAL(o.mode, SLUICE_MODE_SOPHON);
     CU_ASSERT_EQUAL(o.remote_cpus, 4);
     CU_ASSERT_DOUBLE_EQUAL(o.net_bw, 62.5e6, 1);
-    CU_ASSERT_EQUAL(o.on_error, SLUICE_ON_ERROR_SUBSTITUTE);
+    CU_ASSERT_EQUAL(sluice_options_on_error(&o), SLUICE_ON_ERROR_SUBSTITUTE);
     CU_ASSERT_TRUE(!o.has_digest && !o.has_val && !o.allow_tf32 && o.is_json);
     CU_ASSERT_TRUE(!o.has_replan && o.is_greedy);
 }
