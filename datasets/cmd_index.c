@@ -9,6 +9,7 @@
 #include "datasets/jpeg_indexer.h"
 #include "datasets/manifest.h"
 #include "datasets/parallel.h"
+#include "datasets/shard.h"
 #include "image/codec.h"
 #include "image/coding.h"
 
@@ -34,16 +35,17 @@ struct index {
     _Atomic uint64_t num_unreadable; /* index only */
 };
 
-/* Reads a sample's file; *st is its state as it was opened. */
+/* Reads a sample's file; *st is its state, or its shard's, as it was opened. */
 static sluice_status read_sample(const struct index *index, size_t i, struct stat *st,
                                  struct sluice_buf **file, struct sluice_err *err)
 {
-    char path[SLUICE_MAX_PATH_BYTES];
+    const struct sluice_manifest_entry *entry = &index->manifest->entries[i];
     const sluice_status status =
-        sluice_path_in(index->root, index->manifest->entries[i].path, path, err);
-    if (status != SLUICE_OK)
-        return status;
-    return sluice_file_read_stat(path, MAX_FILE_BYTES, index->pool, file, st, err);
+        sluice_shard_read(index->root, entry->path, entry->offset, entry->bytes, MAX_FILE_BYTES,
+                          index->pool, file, st, err);
+    if (status == SLUICE_OK)
+        st->st_size = (off_t)(*file)->len; /* of a member, its own length */
+    return status;
 }
 
 /* --- index --- */

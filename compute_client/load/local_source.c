@@ -106,16 +106,9 @@ static sluice_status read_file(struct local *local, const struct read_job *job,
                                struct sluice_err *err)
 {
     struct sluice_err why = {0};
-    char shard[SLUICE_MAX_PATH_BYTES], *full = NULL;
-    const bool is_member = job->offset && sluice_shard_split(job->path, shard);
-    if (asprintf(&full, "%s/%s", local->root, is_member ? shard : job->path) < 0)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a path");
     const sluice_status status =
-        is_member ? sluice_file_read_range(full, job->offset, job->bytes, local->max_file_bytes,
-                                           local->pool, &sample->data, st, &why)
-                  : sluice_file_read_stat(full, local->max_file_bytes, local->pool, &sample->data,
-                                          st, &why);
-    free(full);
+        sluice_shard_read(local->root, job->path, job->offset, job->bytes, local->max_file_bytes,
+                          local->pool, &sample->data, st, &why);
     if (status == SLUICE_E_NOT_FOUND && !is_root_here(local))
         return sluice_fail(err, SLUICE_E_IO, "%s: the folder is gone, or another one", local->root);
     if (status != SLUICE_OK)

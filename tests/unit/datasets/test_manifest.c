@@ -283,6 +283,55 @@ static void write_and_read_give_the_same_manifest(void)
     sluice_manifest_destroy(read);
 }
 
+static void offsets_of_members_are_kept_in_version_4_and_leave_the_id(void)
+{
+    const char *classes[] = {"cat"};
+    struct sluice_manifest_entry entries[] = {
+        {.path = "plain.jpg", .bytes = 7, .mtime_ns = 5},
+        {.path = "x.tar/a.jpg", .offset = 512, .bytes = 9},
+        {.path = "x.tar/b.jpg", .offset = 1536, .bytes = 10, .has_hash = true},
+    };
+    struct sluice_manifest *manifest = NULL, *read = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, 3, classes, 1, &manifest, NULL),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("o.tsv"), NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("o.tsv"), &read, NULL), SLUICE_OK);
+    for (size_t i = 0; i < 3; i++) {
+        CU_ASSERT_EQUAL(read->entries[i].offset, entries[i].offset);
+        CU_ASSERT_EQUAL(read->entries[i].bytes, entries[i].bytes);
+        CU_ASSERT_EQUAL(read->entries[i].mtime_ns, entries[i].mtime_ns);
+        manifest->entries[i].offset = 0;
+    }
+    CU_ASSERT(ids_are_equal(manifest, read));
+    sluice_manifest_destroy(read);
+    size_t len;
+    char *text = (char *)sluice_test_read_file(in_dir("o.tsv"), &len);
+    CU_ASSERT_EQUAL(strncmp(text, "# sluice manifest 4\n", 20), 0);
+    /* Another offset is another file, and one without a shard in the path is none. */
+    char *number = strstr(text, "\t1536\n");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(number);
+    number[4] = '7';
+    struct sluice_err err = {0};
+    sluice_test_write_file(in_dir("o.tsv"), text, len);
+    CU_ASSERT_EQUAL(sluice_manifest_read(in_dir("o.tsv"), &read, &err), SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "its hash is wrong"));
+    char *none = strstr(text, "\t5\t0\n");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(none);
+    none[3] = '9';
+    err = (struct sluice_err){0};
+    sluice_test_write_file(in_dir("o.tsv"), text, len);
+    CU_ASSERT_EQUAL(sluice_manifest_read(in_dir("o.tsv"), &read, &err), SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no shard in the path"));
+    free(text);
+
+    /* Without members it is a file of version 3. */
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("o.tsv"), NULL), SLUICE_OK);
+    text = (char *)sluice_test_read_file(in_dir("o.tsv"), &len);
+    CU_ASSERT_EQUAL(strncmp(text, "# sluice manifest 3\n", 20), 0);
+    free(text);
+    sluice_manifest_destroy(manifest);
+}
+
 static void a_damaged_file_is_refused_by_line(void)
 {
     struct sluice_manifest *manifest = scan("split");
@@ -465,6 +514,7 @@ int main(void)
         SLUICE_TEST(a_file_systems_own_folder_is_passed_over),
         SLUICE_TEST(refuses_an_empty_or_missing_root),
         SLUICE_TEST(write_and_read_give_the_same_manifest),
+        SLUICE_TEST(offsets_of_members_are_kept_in_version_4_and_leave_the_id),
         SLUICE_TEST(a_damaged_file_is_refused_by_line),
         SLUICE_TEST(reads_files_of_versions_1_and_2_that_know_less),
         SLUICE_TEST(no_flipped_bit_of_the_file_is_taken),
