@@ -23,8 +23,7 @@
 #define NUM_FIELDS 9 /* of version 3 */
 #define MOST_FIELDS (NUM_FIELDS + 1)
 
-/* Tab, newline and backslash in a name are written \t, \n and \\. */
-static void write_escaped(FILE *file, const char *text)
+void sluice_manifest_write_escaped(FILE *file, const char *text)
 {
     for (; *text; text++) {
         if (*text == '\t')
@@ -38,8 +37,7 @@ static void write_escaped(FILE *file, const char *text)
     }
 }
 
-/* In place; false if a backslash is followed by anything else. */
-static bool unescape(char *text)
+bool sluice_manifest_unescape(char *text)
 {
     char *out = text;
     for (; *text; text++) {
@@ -128,7 +126,7 @@ static void write_rows(FILE *file, const void *ctx)
     write_passed_over(file, manifest);
     for (size_t i = 0; i < manifest->num_classes; i++) {
         fputs("class\t", file);
-        write_escaped(file, manifest->classes[i]);
+        sluice_manifest_write_escaped(file, manifest->classes[i]);
         fputc('\n', file);
     }
     for (size_t i = 0; i < manifest->num_entries; i++) {
@@ -136,7 +134,7 @@ static void write_rows(FILE *file, const void *ctx)
         char hash[33] = "-";
         if (entry->has_hash)
             sluice_hash128_hex(entry->hash, hash);
-        write_escaped(file, entry->path);
+        sluice_manifest_write_escaped(file, entry->path);
         fprintf(file, "\t%llu\t%u\t%s\t%u\t%u\t%s\t%s\t%lld", (unsigned long long)entry->bytes,
                 entry->label, entry->subset == SLUICE_SUBSET_VAL ? "val" : "train", entry->width,
                 entry->height, hash, sluice_coding_name(entry->coding), (long long)entry->mtime_ns);
@@ -261,7 +259,7 @@ static sluice_status read_entry(struct reader *reader, struct sluice_manifest_bu
     uint64_t label, width, height, mtime_ns;
     const bool is_val = strcmp(fields[3], "val") == 0;
     row.has_hash = strcmp(fields[6], "-") != 0;
-    if (!unescape(fields[0]) || !fields[0][0] || !sluice_is_utf8(fields[0]))
+    if (!sluice_manifest_unescape(fields[0]) || !fields[0][0] || !sluice_is_utf8(fields[0]))
         return corrupt(reader, "the path is not escaped UTF-8", err);
     if (!parse_number(fields[1], INT64_MAX, &row.bytes))
         return corrupt(reader, "'bytes' is no number", err);
@@ -346,7 +344,8 @@ static sluice_status read_all(struct reader *reader, struct sluice_manifest_buil
         status = next_line(reader, err);
         if (status != SLUICE_OK)
             break;
-        if (!sluice_starts_with(reader->line, "class\t") || !unescape(reader->line + 6))
+        if (!sluice_starts_with(reader->line, "class\t") ||
+            !sluice_manifest_unescape(reader->line + 6))
             return corrupt(reader, "a class is expected here", err);
         status =
             sluice_manifest_add_class(builder, reader->line + 6, strlen(reader->line + 6), err);
