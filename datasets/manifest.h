@@ -18,6 +18,10 @@
  * together, where no other folder in the root holds an image.  A root in which no folder holds an
  * image has one class, "".
  *
+ * A folder may hold other labels: sluice-classes.txt (class_list.h) fixes the numbers, a table
+ * (labels.h) gives labels to the images.  Tars are shards of a dataset where their members are
+ * listed (shard_list.h), which a plain walk does not do.
+ *
  * A sample is a regular file whose name ends in .jpg, .jpeg, .png, .webp, .tif, .tiff, .bmp,
  * .gif, .ppm or .pgm in any case (ImageFolder does not look at .gif).  Links are followed as long
  * as they stay beneath the root, are relative, and do not lead to a folder that they lie in. Names
@@ -59,6 +63,26 @@ struct sluice_manifest {
  * SLUICE_E_UNSUPPORTED (nested too deep).  An empty result is SLUICE_E_NOT_FOUND. */
 SLUICE_MUST_USE sluice_status sluice_manifest_scan(const char *root,
                                                    struct sluice_manifest **manifest,
+                                                   struct sluice_err *err);
+
+/* The same, and more of it. */
+struct sluice_manifest_options {
+    bool with_shards;     /* lists the members of tars; else tars are counted (passed_over.h) */
+    unsigned num_threads; /* that read tars; 0: one for each CPU */
+    const char *labels;   /* a table, as sluice_labels_read() takes it; NULL: the root's, if any */
+    const char *classes;  /* a list of classes; NULL: the root's sluice-classes.txt, if any */
+};
+
+struct sluice_manifest_summary {
+    size_t num_shards, num_damaged_shards; /* shard_list.h */
+};
+
+/* Further statuses: SLUICE_E_INVALID: a table, a list or a .cls is wrong, or an image has no label
+ * where others have; err names file and line, or image.  `summary` may be NULL. */
+SLUICE_MUST_USE sluice_status sluice_manifest_list(const char *root,
+                                                   const struct sluice_manifest_options *options,
+                                                   struct sluice_manifest **manifest,
+                                                   struct sluice_manifest_summary *summary,
                                                    struct sluice_err *err);
 
 /* Builds one from rows that came from elsewhere (the wire): copies all of it.
