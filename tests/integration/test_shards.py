@@ -96,6 +96,36 @@ class ShardsTest(unittest.TestCase):
         self.assertNotIn("not up to date", log)
         return stats
 
+    def test_packed_tars_and_back(self):
+        tars = pathlib.Path(self.folder.name, "packed")
+        packed = json.loads(dataset("pack", "--json", "--shard-bytes", "500kB", self.root,
+                                    tars).stdout)
+        self.assertEqual(packed["samples"], NUM_TRAIN + NUM_VAL)
+        self.assertGreater(packed["shards"], 3)
+        summary = index(tars, "--jpeg-index")
+        self.assertEqual((summary["samples"], summary["shards"], summary["damaged_shards"]),
+                         (NUM_TRAIN + NUM_VAL, packed["shards"], 0))
+        self.check_modes(tars)
+        # Each key is a sample for webdataset: its members follow each other, image and .cls.
+        keys = []
+        for path in sorted(tars.rglob("*.tar")):
+            with tarfile.open(path) as tar:
+                members = tar.getmembers()
+            self.assertEqual({(m.mtime, m.mode, m.uid, m.gid, m.isreg()) for m in members},
+                             {(0, 0o644, 0, 0, True)})
+            for image, label in zip(members[::2], members[1::2], strict=True):
+                key, suffix = image.name.rsplit(".", 1)
+                self.assertIn(suffix, ("jpg", "png"))
+                self.assertEqual(label.name, f"{key}.cls")
+                keys.append(key)
+        self.assertEqual(len(set(keys)), NUM_TRAIN + NUM_VAL)
+        back = pathlib.Path(self.folder.name, "unpacked")
+        dataset("unpack", tars, back)
+        difference = subprocess.run(["diff", "-r", self.root, back], capture_output=True, text=True)
+        self.assertEqual(difference.stdout.splitlines(),
+                         [f"Only in {back}: labels.csv", f"Only in {back}: sluice-classes.txt"])
+        self.assertEqual(self.train("local", back)["digest"], self.digest)
+
     def write_like_webdataset(self, tars):
         """As TarWriter: user, group and mode of its own, KEY.ext by sorted extensions, shards cut by
         count; keys of one folder without folders, labels in .cls."""
