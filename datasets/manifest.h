@@ -94,6 +94,9 @@ SLUICE_MUST_USE sluice_status sluice_manifest_create(const struct sluice_manifes
                                                      struct sluice_err *err);
 void sluice_manifest_destroy(struct sluice_manifest *manifest); /* NULL is allowed */
 
+/* Whether a sample is a member of a shard. */
+bool sluice_manifest_has_members(const struct sluice_manifest *manifest);
+
 /* Names the data: XXH3-128 over every path, size and label.  Two nodes with the
  * same id deliver the same samples under the same ids. */
 struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest);
@@ -109,8 +112,9 @@ SLUICE_MUST_USE sluice_status sluice_manifest_read(const char *path,
 /* Says in one line of the log which files in `root` are no samples because of their suffix: a
  * warning if some may be images, info if all are side files, nothing if there are none.  With
  * is_strict, SLUICE_E_UNSUPPORTED if anything was passed over that may be an image; err names the
- * first.  A file says what it was when it was made; with is_strict the folder is walked then, with
- * what that returns. */
+ * first.  Tars that were not looked into are a warning of their own, and an error with is_strict. A
+ * file says what it was when it was made; with is_strict the folder is walked then, and the headers
+ * in its tars are read if the manifest has members, with what that returns. */
 SLUICE_MUST_USE sluice_status
 sluice_manifest_check_passed_over(const struct sluice_manifest *manifest, const char *root,
                                   bool is_strict, struct sluice_err *err);

@@ -102,20 +102,11 @@ static void write_passed_over(FILE *file, const struct sluice_manifest *manifest
     fputc('\n', file);
 }
 
-static bool has_members(const struct sluice_manifest *manifest)
-{
-    for (size_t i = 0; i < manifest->num_entries; i++) {
-        if (manifest->entries[i].offset)
-            return true;
-    }
-    return false;
-}
-
 /* Of version 3 unless there are offsets to write, so that programs that know no shards read it. */
 static void write_rows(FILE *file, const void *ctx)
 {
     const struct sluice_manifest *manifest = ctx;
-    const bool has_offsets = has_members(manifest);
+    const bool has_offsets = sluice_manifest_has_members(manifest);
     char id[33];
     sluice_hash128_hex(sluice_manifest_id(manifest), id);
     fprintf(file,

@@ -634,7 +634,10 @@ sluice_status sluice_manifest_check_passed_over(const struct sluice_manifest *ma
                              manifest->passed_unread, " when its list was made");
             return SLUICE_OK;
         }
-        const sluice_status status = sluice_manifest_scan(root, &walked, err);
+        const struct sluice_manifest_options options = {
+            .with_shards = sluice_manifest_has_members(manifest),
+        };
+        const sluice_status status = sluice_manifest_list(root, &options, &walked, NULL, err);
         if (status != SLUICE_OK)
             return status;
         manifest = walked;

@@ -165,6 +165,7 @@ class ShardsTest(unittest.TestCase):
         self.assertLess(stats["files"]["read_bytes"], stats["files"]["bytes"])
         done = dataset("verify", "--jpeg-index", "--decode", "--json", tars)
         self.assertEqual(json.loads(done.stdout)["bad"], 0)
+        Server(tars, "--strict").stop()  # what is listed is read
 
     def test_tars_by_tar_in_each_format(self):
         names = sorted(str(p.relative_to(self.root)) for p in self.root.rglob("*") if p.is_file())
@@ -186,6 +187,8 @@ class ShardsTest(unittest.TestCase):
             tarfile.open(tars / name, "w").close()
         server = Server(tars)
         _, log = server.stop()
+        self.assertIn("--strict: 2 .tar of", run("offload_server", "--root", tars, "--listen",
+                                                 "127.0.0.1:0", "--strict", code=1).stderr)
         lines = [line for line in log.splitlines() if ".tar" in line]
         self.assertEqual(len(lines), 1, log)
         self.assertTrue(lines[0].endswith(f"warning: {tars}: 2 .tar: run offload_dataset index"),
