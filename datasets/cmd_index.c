@@ -5,10 +5,12 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/show.h"
+#include "datasets/class_list.h"
 #include "datasets/jpeg_index_file.h"
 #include "datasets/jpeg_indexer.h"
 #include "datasets/manifest.h"
 #include "datasets/parallel.h"
+#include "datasets/shard.h"
 #include "image/codec.h"
 #include "image/coding.h"
 
@@ -29,21 +31,23 @@ struct index {
     struct sluice_jpeg_indexer *indexer;    /* index only; or NULL */
     struct sluice_jpeg_index_file *indexes; /* verify only; or NULL */
     struct sluice_jpeg_indexer_summary jpegs;
+    struct sluice_manifest_summary shards;
     bool should_decode;              /* verify only */
     _Atomic uint64_t num_bad;        /* sums only, like the next */
     _Atomic uint64_t num_unreadable; /* index only */
 };
 
-/* Reads a sample's file; *st is its state as it was opened. */
+/* Reads a sample's file; *st is its state, or its shard's, as it was opened. */
 static sluice_status read_sample(const struct index *index, size_t i, struct stat *st,
                                  struct sluice_buf **file, struct sluice_err *err)
 {
-    char path[SLUICE_MAX_PATH_BYTES];
+    const struct sluice_manifest_entry *entry = &index->manifest->entries[i];
     const sluice_status status =
-        sluice_path_in(index->root, index->manifest->entries[i].path, path, err);
-    if (status != SLUICE_OK)
-        return status;
-    return sluice_file_read_stat(path, MAX_FILE_BYTES, index->pool, file, st, err);
+        sluice_shard_read(index->root, entry->path, entry->offset, entry->bytes, MAX_FILE_BYTES,
+                          index->pool, file, st, err);
+    if (status == SLUICE_OK)
+        st->st_size = (off_t)(*file)->len; /* of a member, its own length */
+    return status;
 }
 
 /* --- index --- */
@@ -123,6 +127,11 @@ static void print_summary(const char *root, const struct index *index, bool is_v
             json_object_set_new(json, "unreadable", json_integer((json_int_t)num_unreadable));
         if (index->indexer)
             json_object_set_new(json, "jpeg_index", summary_json(&index->jpegs));
+        if (index->shards.num_shards) {
+            json_object_set_new(json, "shards", json_integer((json_int_t)index->shards.num_shards));
+            json_object_set_new(json, "damaged_shards",
+                                json_integer((json_int_t)index->shards.num_damaged_shards));
+        }
         json_dumpf(json, stdout, JSON_COMPACT);
         printf("\n");
         json_decref(json);
@@ -138,6 +147,9 @@ static void print_summary(const char *root, const struct index *index, bool is_v
            samples == 1 ? "" : "s", classes, classes == 1 ? "" : "es",
            sluice_show_bytes((double)total_bytes(index->manifest), bytes),
            (unsigned long long)num_bad, unreadable, id);
+    if (index->shards.num_shards)
+        printf("%zu tar%s, %zu damaged\n", index->shards.num_shards,
+               index->shards.num_shards == 1 ? "" : "s", index->shards.num_damaged_shards);
     const struct sluice_jpeg_indexer_summary *jpegs = &index->jpegs;
     if (index->indexer)
         printf("index of JPEGs: %llu made, %llu kept, %llu %s without, %s\n",
@@ -161,7 +173,7 @@ static sluice_status index_path(const char *manifest_path, char path[SLUICE_MAX_
 
 /* The options of `index`. */
 struct index_options {
-    const char *out_path;
+    const char *out_path, *labels, *classes;
     uint64_t num_threads, jpeg_step;
     bool has_jpeg_index;
     bool is_strict;
@@ -180,13 +192,32 @@ static sluice_status check_unreadable(const struct index *index, bool is_strict,
     return SLUICE_OK;
 }
 
+/* What the root holds now, its tars included. */
+static sluice_status list_samples(struct index *index, const char *labels, const char *classes,
+                                  unsigned num_threads, struct sluice_manifest **manifest,
+                                  struct sluice_err *err)
+{
+    const struct sluice_manifest_options options = {
+        .with_shards = true,
+        .num_threads = num_threads,
+        .labels = labels,
+        .classes = classes,
+    };
+    return sluice_manifest_list(index->root, &options, manifest, &index->shards, err);
+}
+
 static sluice_status make_index(struct index *index, const struct index_options *options,
                                 struct sluice_err *err)
 {
     char jpegs_path[SLUICE_MAX_PATH_BYTES];
     sluice_status status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
     if (status == SLUICE_OK)
-        status = sluice_manifest_scan(index->root, NULL, &index->manifest, err);
+        status = list_samples(index, options->labels, options->classes,
+                              (unsigned)options->num_threads, &index->manifest, err);
+    if (status == SLUICE_OK && options->is_strict && index->shards.num_damaged_shards)
+        status =
+            sluice_fail(err, SLUICE_E_CORRUPT, "--strict: %zu of %zu tars of %s are damaged",
+                        index->shards.num_damaged_shards, index->shards.num_shards, index->root);
     if (status == SLUICE_OK)
         status = sluice_manifest_check_passed_over(index->manifest, index->root, options->is_strict,
                                                    NULL, err);
@@ -228,8 +259,26 @@ static sluice_status choose_manifest(const char **chosen, const char *root,
 
 static struct index_options index_given;
 
-enum { WHAT, WORK };
-static const char *const index_groups[] = {[WHAT] = "output", [WORK] = "work", NULL};
+enum { WHAT, LABELS, WORK };
+static const char *const index_groups[] = {
+    [WHAT] = "output", [LABELS] = "labels", [WORK] = "work", NULL};
+
+/* The options that say where labels come from. */
+#define LABELS_OPTION(target)                                                                      \
+    {                                                                                              \
+        .name = "labels", .group = LABELS, .type = SLUICE_OPTION_STRING, .value = (target),        \
+        .arg = "FILE",                                                                             \
+        .help = "Table of labels, .csv or .jsonl, with columns file_name (relative to DIR) and "   \
+                "label (integers, or names of classes), and maybe split (train, val).",            \
+        .default_text = "DIR/metadata.jsonl, metadata.csv or labels.csv if it has these columns, " \
+                        "in DIR or in its train/ and val/; else .cls in tars, else the folders"    \
+    }
+#define CLASSES_OPTION(target)                                                                     \
+    {                                                                                              \
+        .name = "classes", .group = LABELS, .type = SLUICE_OPTION_STRING, .value = (target),       \
+        .arg = "FILE", .help = "List of classes, one name a line: the first is label 0.",          \
+        .default_text = "DIR/" SLUICE_CLASS_LIST_FILE " if it is there"                            \
+    }
 
 static const struct sluice_option index_table[] = {
     {.name = "out",
@@ -261,6 +310,8 @@ static const struct sluice_option index_table[] = {
      .value = &index_given.is_strict,
      .help = "End with an error if files may be images and are not read, as .webp, or cannot be "
              "read, instead of a warning that counts them."},
+    LABELS_OPTION(&index_given.labels),
+    CLASSES_OPTION(&index_given.classes),
     SLUICE_DATASET_WORKERS_OPTION(WORK, &index_given.num_threads),
 };
 
@@ -269,7 +320,8 @@ int sluice_dataset_cmd_index(int argc, char **argv)
     index_given = (struct index_options){0};
     const struct sluice_cli cli = {
         .program = argv[0],
-        .summary = "Write a manifest of a folder of images: order, labels, sizes, content hashes.",
+        .summary = "Write a manifest of a folder of images, or of tars of images: order, labels, "
+                   "sizes, content hashes.",
         .positional = "DIR",
         .options = index_table,
         .num_options = SLUICE_ARRAY_LEN(index_table),
@@ -339,11 +391,20 @@ static sluice_status verify_one(void *ctx, size_t i, struct sluice_err *err)
     return SLUICE_OK;
 }
 
+/* What `verify` may be told. */
+struct verify_options {
+    const char *manifest, *labels, *classes;
+    uint64_t num_threads;
+    bool should_decode, has_jpeg_index;
+};
+
 /* Counts files that were added after the manifest was written, and those of another label now. */
-static sluice_status count_unlisted(struct index *index, struct sluice_err *err)
+static sluice_status count_unlisted(struct index *index, const struct verify_options *options,
+                                    struct sluice_err *err)
 {
     struct sluice_manifest *found = NULL;
-    const sluice_status status = sluice_manifest_scan(index->root, NULL, &found, err);
+    const sluice_status status = list_samples(index, options->labels, options->classes,
+                                              (unsigned)options->num_threads, &found, err);
     if (status != SLUICE_OK)
         return status;
     size_t listed = 0;
@@ -378,13 +439,6 @@ static void note_without_hash(const struct index *index)
                    num == 1 ? "file" : "files");
 }
 
-/* What `verify` may be told. */
-struct verify_options {
-    const char *manifest;
-    uint64_t num_threads;
-    bool should_decode, has_jpeg_index;
-};
-
 static sluice_status verify(struct index *index, const struct verify_options *options,
                             struct sluice_err *err)
 {
@@ -401,7 +455,9 @@ static sluice_status verify(struct index *index, const struct verify_options *op
         status = sluice_parallel_for(index->manifest->num_entries, (unsigned)options->num_threads,
                                      "verifying", verify_one, index, err);
     if (status == SLUICE_OK)
-        status = count_unlisted(index, err);
+        status = count_unlisted(index, options, err);
+    if (status == SLUICE_OK)
+        index->num_bad += index->shards.num_damaged_shards;
     if (status == SLUICE_OK)
         note_without_hash(index);
     return status;
@@ -409,7 +465,8 @@ static sluice_status verify(struct index *index, const struct verify_options *op
 
 static struct verify_options verify_given;
 
-static const char *const verify_groups[] = {[WHAT] = "what is compared", [WORK] = "work", NULL};
+static const char *const verify_groups[] = {
+    [WHAT] = "what is compared", [LABELS] = "labels", [WORK] = "work", NULL};
 
 static const struct sluice_option verify_table[] = {
     {.name = "manifest",
@@ -429,6 +486,8 @@ static const struct sluice_option verify_table[] = {
      .type = SLUICE_OPTION_FLAG,
      .value = &verify_given.has_jpeg_index,
      .help = "Also compare every entry of the JPEG index with its file."},
+    LABELS_OPTION(&verify_given.labels),
+    CLASSES_OPTION(&verify_given.classes),
     SLUICE_DATASET_WORKERS_OPTION(WORK, &verify_given.num_threads),
 };
 

@@ -10,6 +10,8 @@ int sluice_dataset_cmd_index(int argc, char **argv);
 int sluice_dataset_cmd_verify(int argc, char **argv);
 int sluice_dataset_cmd_tensor(int argc, char **argv);
 int sluice_dataset_cmd_fetch(int argc, char **argv);
+int sluice_dataset_cmd_pack(int argc, char **argv);
+int sluice_dataset_cmd_unpack(int argc, char **argv);
 
 /* The option of those that work with several threads. */
 #define SLUICE_DATASET_WORKERS_OPTION(heading, num_threads)                                        \

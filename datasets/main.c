@@ -9,11 +9,13 @@ int main(int argc, char **argv)
         {"index", sluice_dataset_cmd_index, "write a manifest with content hashes"},
         {"fetch", sluice_dataset_cmd_fetch, "download the images of a list"},
         {"verify", sluice_dataset_cmd_verify, "compare a folder with its manifest"},
+        {"pack", sluice_dataset_cmd_pack, "make tars of a folder"},
+        {"unpack", sluice_dataset_cmd_unpack, "make a folder of tars"},
         {"tensor", sluice_dataset_cmd_tensor, "run images through a pipeline, write .npy"},
     };
     static const struct sluice_program program = {
         .name = "offload_dataset",
-        .summary = "Make, index, check and look into folders of images.",
+        .summary = "Make, index, check, pack and look into folders of images.",
         .commands = commands,
         .num_commands = SLUICE_ARRAY_LEN(commands),
     };

@@ -144,6 +144,15 @@ sluice_status sluice_manifest_create(const struct sluice_manifest_entry *entries
     return SLUICE_OK;
 }
 
+bool sluice_manifest_has_members(const struct sluice_manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        if (manifest->entries[i].offset)
+            return true;
+    }
+    return false;
+}
+
 struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest)
 {
     /* Hash the hashes of the rows: no state to allocate, so nothing can fail. */

@@ -19,6 +19,10 @@
  * together, where no other folder in the root holds an image.  A root in which no folder holds an
  * image has one class, "".
  *
+ * A folder may hold other labels: sluice-classes.txt (class_list.h) fixes the numbers, a table
+ * (labels.h) gives labels to the images.  Tars are shards of a dataset where their members are
+ * listed (shard_list.h), which a plain walk does not do.
+ *
  * A sample is a regular file whose name ends in .jpg, .jpeg, .png, .webp, .tif, .tiff, .bmp,
  * .gif, .ppm or .pgm in any case (ImageFolder does not look at .gif).  Links are followed as long
  * as they stay beneath the root, are relative, and do not lead to a folder that they lie in. Names
@@ -32,9 +36,10 @@ enum sluice_subset { SLUICE_SUBSET_TRAIN, SLUICE_SUBSET_VAL };
 
 struct sluice_manifest_entry {
     const char *path; /* relative to the root, '/' between parts; owned by the manifest */
+    uint64_t offset;  /* of the member of a shard (shard.h), in it; 0: the sample is a whole file */
     uint64_t bytes;
-    int64_t mtime_ns;          /* when the content was last changed, since 1970; 0: not known */
-    uint32_t label;            /* index of the class */
+    int64_t mtime_ns; /* when the file or shard was last changed, since 1970; 0: not known */
+    uint32_t label;   /* index of the class */
     enum sluice_subset subset; /* TRAIN unless it lies under val/ */
     bool has_hash;             /* of the content, if indexed */
     struct sluice_hash128 hash;
@@ -63,6 +68,27 @@ SLUICE_MUST_USE sluice_status sluice_manifest_scan(const char *root,
                                                    struct sluice_manifest **manifest,
                                                    struct sluice_err *err);
 
+/* The same, and more of it. */
+struct sluice_manifest_options {
+    bool with_shards;     /* lists the members of tars; else tars are counted (passed_over.h) */
+    unsigned num_threads; /* that read tars; 0: one for each CPU */
+    const char *labels;   /* a table, as sluice_labels_read() takes it; NULL: the root's, if any */
+    const char *classes;  /* a list of classes; NULL: the root's sluice-classes.txt, if any */
+    const atomic_bool *is_cancelled; /* as sluice_manifest_scan()'s */
+};
+
+struct sluice_manifest_summary {
+    size_t num_shards, num_damaged_shards; /* shard_list.h */
+};
+
+/* Further statuses: SLUICE_E_INVALID: a table, a list or a .cls is wrong, or an image has no label
+ * where others have; err names file and line, or image.  `summary` may be NULL. */
+SLUICE_MUST_USE sluice_status sluice_manifest_list(const char *root,
+                                                   const struct sluice_manifest_options *options,
+                                                   struct sluice_manifest **manifest,
+                                                   struct sluice_manifest_summary *summary,
+                                                   struct sluice_err *err);
+
 /* Builds one from rows that came from elsewhere (the wire): copies all of it.
  * SLUICE_E_INVALID: a label without a class, or paths out of order. */
 SLUICE_MUST_USE sluice_status sluice_manifest_create(const struct sluice_manifest_entry *entries,
@@ -71,6 +97,9 @@ SLUICE_MUST_USE sluice_status sluice_manifest_create(const struct sluice_manifes
                                                      struct sluice_manifest **manifest,
                                                      struct sluice_err *err);
 void sluice_manifest_destroy(struct sluice_manifest *manifest); /* NULL is allowed */
+
+/* Whether a sample is a member of a shard. */
+bool sluice_manifest_has_members(const struct sluice_manifest *manifest);
 
 /* Names the data: XXH3-128 over every path, size and label.  Two nodes with the
  * same id deliver the same samples under the same ids. */
@@ -87,8 +116,9 @@ SLUICE_MUST_USE sluice_status sluice_manifest_read(const char *path,
 /* Says in one line of the log which files in `root` are no samples because of their suffix: a
  * warning if some may be images, info if all are side files, nothing if there are none.  With
  * is_strict, SLUICE_E_UNSUPPORTED if anything was passed over that may be an image; err names the
- * first.  A file says what it was when it was made; with is_strict the folder is walked then, with
- * what sluice_manifest_scan() returns. */
+ * first.  Tars that were not looked into are a warning of their own, and an error with is_strict. A
+ * file says what it was when it was made; with is_strict the folder is walked then, and the headers
+ * in its tars are read if the manifest has members, with what that returns. */
 SLUICE_MUST_USE sluice_status sluice_manifest_check_passed_over(
     const struct sluice_manifest *manifest, const char *root, bool is_strict,
     const atomic_bool *is_cancelled, struct sluice_err *err);

@@ -3,6 +3,8 @@
 
 #include "datasets/manifest.h"
 
+#include <stdio.h>
+
 /* A manifest that grows.  manifest.c fills it from rows, manifest_scan.c from a folder,
  * manifest_file.c from a file.  The caller destroys the manifest, also after a failure. */
 struct sluice_manifest_builder {
@@ -25,5 +27,11 @@ SLUICE_MUST_USE sluice_status sluice_manifest_add_class(struct sluice_manifest_b
 /* Whether entry i has a class, and comes after entry i - 1: SLUICE_E_INVALID. */
 SLUICE_MUST_USE sluice_status sluice_manifest_check_entry(const struct sluice_manifest *manifest,
                                                           size_t i, struct sluice_err *err);
+
+/* Text in a field of a line: tab, newline and backslash are written \t, \n and \\. */
+void sluice_manifest_write_escaped(FILE *file, const char *text);
+
+/* The way back, in place; false if a backslash is followed by anything else. */
+bool sluice_manifest_unescape(char *text);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "datasets/jpeg_index_file.h"
 #include "datasets/manifest_layout.h"
+#include "datasets/shard.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -26,6 +27,7 @@
 struct folder {
     const char *path;
     size_t len;
+    bool is_shard; /* a tar, whose members are rows */
     bool is_listed;
 };
 
@@ -38,6 +40,7 @@ struct search {
     struct folder *folders; /* in the order of their paths */
     size_t num_folders, capacity;
     bool has_subsets; /* all samples lie in train/ and val/ */
+    bool has_shards;  /* so that a tar that is not listed is new */
     unsigned num_hashed;
     struct sluice_manifest_drift *drift;
 };
@@ -55,7 +58,7 @@ static void count(uint64_t *number, char example[SLUICE_MAX_PATH_BYTES], const c
 
 /* --- the folders of the manifest --- */
 
-static bool add_folder(struct search *search, const char *path, size_t len)
+static bool add_folder(struct search *search, const char *path, size_t len, bool is_shard)
 {
     if (search->num_folders == search->capacity) {
         const size_t capacity = search->capacity ? 2 * search->capacity : 256;
@@ -65,7 +68,8 @@ static bool add_folder(struct search *search, const char *path, size_t len)
         search->folders = moved;
         search->capacity = capacity;
     }
-    search->folders[search->num_folders++] = (struct folder){.path = path, .len = len};
+    search->folders[search->num_folders++] =
+        (struct folder){.path = path, .len = len, .is_shard = is_shard};
     return true;
 }
 
@@ -85,21 +89,29 @@ static bool leads_to(const char *path, size_t len, const struct folder *of)
 
 static sluice_status find_folders(struct search *search, struct sluice_err *err)
 {
-    bool is_whole = add_folder(search, "", 0);
+    bool is_whole = add_folder(search, "", 0, false);
     struct folder last = {.path = ""};
     search->has_subsets = true;
     for (size_t i = 0; i < search->manifest->num_entries && is_whole; i++) {
         const char *path = search->manifest->entries[i].path;
+        char shard[SLUICE_MAX_PATH_BYTES];
+        const bool is_member =
+            search->manifest->entries[i].offset && sluice_shard_split(path, shard);
+        const size_t file_len = strlen(is_member ? shard : path);
         if (!sluice_starts_with(path, "train/") && !sluice_starts_with(path, "val/"))
             search->has_subsets = false;
-        const char *slash = strchr(path, '/');
-        for (; slash && is_whole; slash = strchr(slash + 1, '/')) {
+        search->has_shards = search->has_shards || is_member;
+        size_t last_len = 0;
+        for (const char *slash = strchr(path, '/'); slash && is_whole;
+             slash = strchr(slash + 1, '/')) {
             const size_t len = (size_t)(slash - path);
+            if (len > file_len) /* folders in the shard */
+                break;
             if (!leads_to(path, len, &last))
-                is_whole = add_folder(search, path, len);
+                is_whole = add_folder(search, path, len, is_member && len == file_len);
+            last_len = len;
         }
-        slash = strrchr(path, '/');
-        last = (struct folder){.path = path, .len = slash ? (size_t)(slash - path) : 0};
+        last = (struct folder){.path = path, .len = last_len};
     }
     if (!is_whole)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu folders",
@@ -260,6 +272,12 @@ static bool takes_images(const struct search *search, const char *path, size_t n
     return !is_beside || num_direct > 0;
 }
 
+static bool is_shard_name(const char *name)
+{
+    const size_t len = strlen(name);
+    return len > 4 && strcmp(name + len - 4, ".tar") == 0;
+}
+
 static sluice_status list_folder(struct search *search, char path[SLUICE_MAX_PATH_BYTES],
                                  size_t len, struct sluice_err *err)
 {
@@ -288,6 +306,9 @@ static sluice_status list_folder(struct search *search, char path[SLUICE_MAX_PAT
             else if (kind == DT_DIR && !is_image && !find_folder(search, path, longer))
                 count_new(search, path, longer, 0);
             else if (kind == DT_REG && is_image && has_images && sluice_is_utf8(path))
+                count(&search->drift->num_added, search->drift->added, path);
+            else if (kind == DT_REG && search->has_shards && is_shard_name(entry->d_name) &&
+                     !find_folder(search, path, longer))
                 count(&search->drift->num_added, search->drift->added, path);
         }
         path[len] = '\0';
@@ -325,12 +346,15 @@ static sluice_status look_at_folder(struct search *search, size_t i, bool is_of_
     memcpy(path, folder->path, folder->len);
     path[folder->len] = '\0';
     search->drift->num_folders++;
-    if (fstatat(search->root_fd, path[0] ? path : ".", &st, 0) != 0 || !S_ISDIR(st.st_mode)) {
-        if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+    const bool is_found = fstatat(search->root_fd, path[0] ? path : ".", &st, 0) == 0;
+    if (is_found && folder->is_shard && S_ISREG(st.st_mode))
+        return SLUICE_OK;
+    if (!is_found || folder->is_shard || !S_ISDIR(st.st_mode)) {
+        if (!is_found && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
             return fail_at(search, path, err);
         const struct rows rows = rows_of(search->manifest, path, folder->len);
         for (size_t row = rows.first; row < rows.end; row++) {
-            if (is_direct(search->manifest, &rows, row))
+            if (folder->is_shard || is_direct(search->manifest, &rows, row))
                 count(&search->drift->num_gone, search->drift->gone,
                       search->manifest->entries[row].path);
         }
@@ -362,11 +386,10 @@ static sluice_status look_at_folders(struct search *search, struct sluice_err *e
 
 static bool has_other_content(struct search *search, const struct sluice_manifest_entry *entry)
 {
-    char path[SLUICE_MAX_PATH_BYTES];
     struct sluice_buf *file = NULL;
     if (!entry->has_hash || search->num_hashed == DRIFT_HASHES ||
-        sluice_path_in(search->root, entry->path, path, NULL) != SLUICE_OK ||
-        sluice_file_read(path, MAX_HASHED_BYTES, NULL, &file, NULL) != SLUICE_OK)
+        sluice_shard_read(search->root, entry->path, entry->offset, entry->bytes, MAX_HASHED_BYTES,
+                          NULL, &file, NULL, NULL) != SLUICE_OK)
         return false;
     search->num_hashed++;
     const struct sluice_hash128 hash = sluice_hash128(file->data, file->len);
@@ -378,9 +401,11 @@ static void look_at_file(struct search *search, const struct sluice_manifest_ent
 {
     struct sluice_manifest_drift *drift = search->drift;
     struct stat st;
-    if (fstatat(search->root_fd, entry->path, &st, 0) != 0) {
+    char shard[SLUICE_MAX_PATH_BYTES];
+    const bool is_member = entry->offset && sluice_shard_split(entry->path, shard);
+    if (fstatat(search->root_fd, is_member ? shard : entry->path, &st, 0) != 0) {
         const char *slash = strrchr(entry->path, '/');
-        const size_t len = slash ? (size_t)(slash - entry->path) : 0;
+        const size_t len = is_member ? strlen(shard) : slash ? (size_t)(slash - entry->path) : 0;
         const struct folder *folder = find_folder(search, entry->path, len);
         if ((errno == ENOENT || errno == ENOTDIR) && !(folder && folder->is_listed))
             count(&drift->num_gone, drift->gone, entry->path);
@@ -390,8 +415,11 @@ static void look_at_file(struct search *search, const struct sluice_manifest_ent
     const int64_t off_ns = sluice_file_mtime_ns(&st) - entry->mtime_ns;
     const bool has_other_time =
         entry->mtime_ns && (off_ns >= TIME_SLACK_NS || off_ns <= -TIME_SLACK_NS);
-    if ((uint64_t)st.st_size != entry->bytes ||
-        (has_other_time && has_other_content(search, entry)))
+    const uint64_t size = (uint64_t)st.st_size;
+    const bool has_other_size = is_member
+                                    ? size < entry->offset || size - entry->offset < entry->bytes
+                                    : size != entry->bytes;
+    if (has_other_size || (has_other_time && has_other_content(search, entry)))
         count(&drift->num_changed, drift->changed, entry->path);
 }
 

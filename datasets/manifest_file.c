@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "datasets/shard.h"
 #include "image/coding.h"
 
 #include <assert.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FIRST_LINE_4 "# sluice manifest 4" /* version 3 and the column `offset` */
 #define FIRST_LINE "# sluice manifest 3"
 #define FIRST_LINE_2 "# sluice manifest 2" /* the same without the column `mtime_ns` */
 #define LAST_LINE "# xxh3_128 of all\t"
@@ -18,10 +20,10 @@
 
 #define PASSED_OVER "\tpassed over\t"
 
-#define NUM_FIELDS 9
+#define NUM_FIELDS 9 /* of version 3 */
+#define MOST_FIELDS (NUM_FIELDS + 1)
 
-/* Tab, newline and backslash in a name are written \t, \n and \\. */
-static void write_escaped(FILE *file, const char *text)
+void sluice_manifest_write_escaped(FILE *file, const char *text)
 {
     for (; *text; text++) {
         if (*text == '\t')
@@ -35,8 +37,7 @@ static void write_escaped(FILE *file, const char *text)
     }
 }
 
-/* In place; false if a backslash is followed by anything else. */
-static bool unescape(char *text)
+bool sluice_manifest_unescape(char *text)
 {
     char *out = text;
     for (; *text; text++) {
@@ -60,7 +61,7 @@ static bool unescape(char *text)
 
 /* XXH3-128 over all that the file says, of which the id knows paths, sizes and labels alone.  As
  * the id, a chain of hashes. */
-static struct sluice_hash128 hash_all(const struct sluice_manifest *manifest)
+static struct sluice_hash128 hash_all(const struct sluice_manifest *manifest, bool has_offsets)
 {
     struct sluice_hash128 all = sluice_manifest_id(manifest);
     for (size_t i = 0; i < manifest->num_classes; i++) {
@@ -79,8 +80,9 @@ static struct sluice_hash128 hash_all(const struct sluice_manifest *manifest)
                                 entry->coding,
                                 entry->has_hash ? entry->hash.high : 0,
                                 entry->has_hash ? entry->hash.low : 0,
-                                (uint64_t)entry->mtime_ns};
-        all = sluice_hash128(row, sizeof(row));
+                                (uint64_t)entry->mtime_ns,
+                                entry->offset};
+        all = sluice_hash128(row, sizeof(row) - (has_offsets ? 0 : sizeof(row[0])));
     }
     return all;
 }
@@ -100,19 +102,22 @@ static void write_passed_over(FILE *file, const struct sluice_manifest *manifest
     fputc('\n', file);
 }
 
+/* Of version 3 unless there are offsets to write, so that programs that know no shards read it. */
 static void write_rows(FILE *file, const void *ctx)
 {
     const struct sluice_manifest *manifest = ctx;
+    const bool has_offsets = sluice_manifest_has_members(manifest);
     char id[33];
     sluice_hash128_hex(sluice_manifest_id(manifest), id);
     fprintf(file,
-            FIRST_LINE "\n# id\t%s\n# classes\t%zu\n# samples\t%zu\n"
-                       "# path\tbytes\tlabel\tsubset\twidth\theight\txxh3_128\tcoding\tmtime_ns",
-            id, manifest->num_classes, manifest->num_entries);
+            "%s\n# id\t%s\n# classes\t%zu\n# samples\t%zu\n"
+            "# path\tbytes\tlabel\tsubset\twidth\theight\txxh3_128\tcoding\tmtime_ns%s",
+            has_offsets ? FIRST_LINE_4 : FIRST_LINE, id, manifest->num_classes,
+            manifest->num_entries, has_offsets ? "\toffset" : "");
     write_passed_over(file, manifest);
     for (size_t i = 0; i < manifest->num_classes; i++) {
         fputs("class\t", file);
-        write_escaped(file, manifest->classes[i]);
+        sluice_manifest_write_escaped(file, manifest->classes[i]);
         fputc('\n', file);
     }
     for (size_t i = 0; i < manifest->num_entries; i++) {
@@ -120,12 +125,15 @@ static void write_rows(FILE *file, const void *ctx)
         char hash[33] = "-";
         if (entry->has_hash)
             sluice_hash128_hex(entry->hash, hash);
-        write_escaped(file, entry->path);
-        fprintf(file, "\t%llu\t%u\t%s\t%u\t%u\t%s\t%s\t%lld\n", (unsigned long long)entry->bytes,
+        sluice_manifest_write_escaped(file, entry->path);
+        fprintf(file, "\t%llu\t%u\t%s\t%u\t%u\t%s\t%s\t%lld", (unsigned long long)entry->bytes,
                 entry->label, entry->subset == SLUICE_SUBSET_VAL ? "val" : "train", entry->width,
                 entry->height, hash, sluice_coding_name(entry->coding), (long long)entry->mtime_ns);
+        if (has_offsets)
+            fprintf(file, "\t%llu", (unsigned long long)entry->offset);
+        fputc('\n', file);
     }
-    sluice_hash128_hex(hash_all(manifest), id);
+    sluice_hash128_hex(hash_all(manifest, has_offsets), id);
     fprintf(file, LAST_LINE "%s\n", id);
 }
 
@@ -224,7 +232,7 @@ static sluice_status read_entry(struct reader *reader, struct sluice_manifest_bu
     const sluice_status status = next_line(reader, err);
     if (status != SLUICE_OK)
         return status;
-    char *fields[NUM_FIELDS] = {NULL};
+    char *fields[MOST_FIELDS] = {NULL};
     size_t num_fields = 0;
     for (char *at = reader->line; at && num_fields < reader->num_fields; num_fields++) {
         fields[num_fields] = at;
@@ -242,7 +250,7 @@ static sluice_status read_entry(struct reader *reader, struct sluice_manifest_bu
     uint64_t label, width, height, mtime_ns;
     const bool is_val = strcmp(fields[3], "val") == 0;
     row.has_hash = strcmp(fields[6], "-") != 0;
-    if (!unescape(fields[0]) || !fields[0][0] || !sluice_is_utf8(fields[0]))
+    if (!sluice_manifest_unescape(fields[0]) || !fields[0][0] || !sluice_is_utf8(fields[0]))
         return corrupt(reader, "the path is not escaped UTF-8", err);
     if (!parse_number(fields[1], INT64_MAX, &row.bytes))
         return corrupt(reader, "'bytes' is no number", err);
@@ -267,6 +275,13 @@ static sluice_status read_entry(struct reader *reader, struct sluice_manifest_bu
             return corrupt(reader, "'mtime_ns' is no number", err);
         row.mtime_ns = is_negative ? -(int64_t)mtime_ns : (int64_t)mtime_ns;
     }
+    char shard[SLUICE_MAX_PATH_BYTES];
+    if (fields[9]) {
+        if (!parse_number(fields[9], INT64_MAX, &row.offset) || row.bytes > INT64_MAX - row.offset)
+            return corrupt(reader, "'offset' is no number, or too large", err);
+        if (row.offset && !sluice_shard_split(fields[0], shard))
+            return corrupt(reader, "an offset, but no shard in the path", err);
+    }
     return sluice_manifest_add_entry(builder, &row, fields[0], strlen(fields[0]), err);
 }
 
@@ -279,7 +294,7 @@ static sluice_status check_last_line(struct reader *reader, const struct sluice_
         return status;
     if (!sluice_starts_with(reader->line, LAST_LINE))
         return corrupt(reader, "more lines than '# samples' says", err);
-    const struct sluice_hash128 found = hash_all(manifest);
+    const struct sluice_hash128 found = hash_all(manifest, reader->num_fields > NUM_FIELDS);
     if (!parse_hash(reader->line + strlen(LAST_LINE), &said) || said.high != found.high ||
         said.low != found.low)
         return corrupt(reader, "the file was damaged: its hash is wrong", err);
@@ -294,14 +309,16 @@ static sluice_status read_all(struct reader *reader, struct sluice_manifest_buil
     sluice_status status = next_line(reader, err);
     if (status != SLUICE_OK)
         return status;
-    if (strcmp(reader->line, FIRST_LINE) == 0)
+    if (strcmp(reader->line, FIRST_LINE_4) == 0)
+        reader->num_fields = MOST_FIELDS;
+    else if (strcmp(reader->line, FIRST_LINE) == 0)
         reader->num_fields = NUM_FIELDS;
     else if (strcmp(reader->line, FIRST_LINE_2) == 0)
         reader->num_fields = NUM_FIELDS - 1;
     else if (strcmp(reader->line, FIRST_LINE_1) == 0)
         reader->num_fields = NUM_FIELDS - 2;
     else
-        return corrupt(reader, "not a manifest of version 1 to 3", err);
+        return corrupt(reader, "not a manifest of version 1 to 4", err);
     status = next_line(reader, err);
     if (status != SLUICE_OK)
         return status;
@@ -318,7 +335,8 @@ static sluice_status read_all(struct reader *reader, struct sluice_manifest_buil
         status = next_line(reader, err);
         if (status != SLUICE_OK)
             break;
-        if (!sluice_starts_with(reader->line, "class\t") || !unescape(reader->line + 6))
+        if (!sluice_starts_with(reader->line, "class\t") ||
+            !sluice_manifest_unescape(reader->line + 6))
             return corrupt(reader, "a class is expected here", err);
         status =
             sluice_manifest_add_class(builder, reader->line + 6, strlen(reader->line + 6), err);
@@ -333,7 +351,7 @@ static sluice_status read_all(struct reader *reader, struct sluice_manifest_buil
     const struct sluice_hash128 found = sluice_manifest_id(builder->manifest);
     if (found.high != id.high || found.low != id.low)
         return corrupt(reader, "the rows do not have the id that line 2 says", err);
-    if (reader->num_fields == NUM_FIELDS) { /* older files have no such line */
+    if (reader->num_fields >= NUM_FIELDS) { /* older files have no such line */
         status = check_last_line(reader, builder->manifest, err);
         if (status != SLUICE_OK)
             return status;

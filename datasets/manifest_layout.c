@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "datasets/shard.h"
 #include "image/coding.h"
 
 #include <stdio.h>
@@ -94,8 +95,7 @@ static uint32_t next_code_point(const char **at)
     }
 }
 
-/* As Python sorts names: by code point. */
-static int compare_names(const char *a, const char *b)
+int sluice_layout_compare_names(const char *a, const char *b)
 {
     while (*a && *b) {
         const uint32_t x = next_code_point(&a), y = next_code_point(&b);
@@ -108,7 +108,7 @@ static int compare_names(const char *a, const char *b)
 static int compare_classes(const void *a, const void *b)
 {
     const struct class *x = a, *y = b;
-    return compare_names(x->name, y->name);
+    return sluice_layout_compare_names(x->name, y->name);
 }
 
 /* --- which folders are classes --- */
@@ -223,7 +223,9 @@ static void assign_entries(const struct layout *layout, struct sluice_passed_ove
     char first[200] = "";
     for (size_t i = 0; i < manifest->num_entries; i++) {
         struct sluice_manifest_entry *entry = &manifest->entries[i];
-        struct class *class = class_of(layout, entry->path);
+        char room[SLUICE_MAX_PATH_BYTES];
+        const char *path = sluice_shard_unpacked(entry->path, entry->offset, room);
+        struct class *class = class_of(layout, path);
         if (!class) {
             if (num_strays++ == 0)
                 snprintf(first, sizeof(first), "%s", entry->path);
@@ -233,7 +235,7 @@ static void assign_entries(const struct layout *layout, struct sluice_passed_ove
         class->num_samples++;
         entry->label = (uint32_t)(class - layout->classes);
         if (layout->has_subsets)
-            entry->subset = (enum sluice_subset)subset_of(entry->path);
+            entry->subset = (enum sluice_subset)subset_of(path);
         manifest->entries[num_kept++] = *entry;
     }
     manifest->num_entries = num_kept;
@@ -355,4 +357,18 @@ sluice_status sluice_layout_assign(struct sluice_manifest_builder *builder, cons
     }
     free(layout.classes);
     return status;
+}
+
+void sluice_layout_assign_subsets(struct sluice_manifest_builder *builder, const char *root,
+                                  const struct sluice_layout_folder *folders, size_t num_folders)
+{
+    const struct layout layout = {.root = root, .builder = builder};
+    const bool has_subsets = find_subsets(&layout, folders, num_folders);
+    for (size_t i = 0; i < builder->manifest->num_entries; i++) {
+        struct sluice_manifest_entry *entry = &builder->manifest->entries[i];
+        char room[SLUICE_MAX_PATH_BYTES];
+        const int subset = subset_of(sluice_shard_unpacked(entry->path, entry->offset, room));
+        if (has_subsets && subset >= 0)
+            entry->subset = (enum sluice_subset)subset;
+    }
 }

@@ -34,13 +34,22 @@ uint8_t sluice_layout_coding(const char *name);
 bool sluice_layout_is_hidden(const char *name);
 
 /* Sets the classes, and subset and label of every entry; the entries are in the order of their
- * paths.  Entries that lie beside the class folders are taken out and go to `passed`.  What may
- * surprise is said in the log, with the name `root`.  SLUICE_E_NO_MEMORY. */
+ * paths.  A member of a shard lies where it would if the shard were unpacked in its folder. Entries
+ * that lie beside the class folders are taken out and go to `passed`.  What may surprise is said in
+ * the log, with the name `root`.  SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_layout_assign(struct sluice_manifest_builder *builder,
                                                    const char *root,
                                                    const struct sluice_layout_folder *folders,
                                                    size_t num_folders,
                                                    struct sluice_passed_over *passed,
                                                    struct sluice_err *err);
+
+/* The same without classes, for samples whose labels come from elsewhere: none is taken out, and
+ * subset alone is set. */
+void sluice_layout_assign_subsets(struct sluice_manifest_builder *builder, const char *root,
+                                  const struct sluice_layout_folder *folders, size_t num_folders);
+
+/* As Python sorts the names of classes: by code point. */
+int sluice_layout_compare_names(const char *a, const char *b);
 
 #endif

@@ -3,6 +3,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "datasets/class_list.h"
+#include "datasets/labels.h"
+#include "datasets/shard.h"
+#include "datasets/shard_list.h"
 #include "image/coding.h"
 
 #include <dirent.h>
@@ -26,6 +30,7 @@
 static bool is_our_own(const char *path)
 {
     return sluice_starts_with(path, SLUICE_MANIFEST_FILE) ||
+           strcmp(path, SLUICE_CLASS_LIST_FILE) == 0 ||
            sluice_starts_with(path, "sluice-jpeg-index") || sluice_has_suffix(path, ".part");
 }
 
@@ -73,6 +78,11 @@ struct walk {
     struct sluice_layout_folder *folders;
     size_t num_folders, folder_capacity;
     size_t at_hand[CLASS_DEPTHS]; /* of these the one that it lies in, by depth; -1: none */
+
+    const struct sluice_labels *labels; /* borrowed; NULL: there are none */
+    bool with_shards;
+    struct sluice_shard_file *shards; /* the tars that were met */
+    size_t num_shards, shard_capacity;
 
     /* The walk only asks whether the folder holds an image, as ImageFolder would see it. */
     bool is_search, has_found;
@@ -233,6 +243,42 @@ static sluice_status pass_over_link(struct walk *walk, int folder_fd, const char
     return status;
 }
 
+static bool is_shard_name(const char *name)
+{
+    const size_t len = strlen(name);
+    return len > 4 && strcmp(name + len - 4, ".tar") == 0;
+}
+
+/* A tar: its members are listed after the walk, or it is counted. */
+static sluice_status walk_shard(struct walk *walk, const struct stat *st, struct sluice_err *err)
+{
+    if (!walk->with_shards) {
+        walk->passed->num_shards++;
+        return SLUICE_OK;
+    }
+    if (!sluice_is_utf8(walk->path) || strstr(walk->path, ".tar/")) {
+        pass_over(walk, true, "a tar whose path is not UTF-8, or in a folder called .tar");
+        return SLUICE_OK;
+    }
+    if (walk->num_shards == walk->shard_capacity) {
+        const size_t capacity = walk->shard_capacity ? 2 * walk->shard_capacity : 64;
+        void *moved = realloc(walk->shards, capacity * sizeof(*walk->shards));
+        if (!moved)
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu tars", capacity);
+        walk->shards = moved;
+        walk->shard_capacity = capacity;
+    }
+    char *path = strdup(walk->path);
+    if (!path)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a tar's name");
+    walk->shards[walk->num_shards++] = (struct sluice_shard_file){
+        .path = path,
+        .bytes = (uint64_t)st->st_size,
+        .mtime_ns = sluice_file_mtime_ns(st),
+    };
+    return SLUICE_OK;
+}
+
 static sluice_status walk_file(struct walk *walk, const char *name, size_t len,
                                const struct stat *st, struct sluice_err *err)
 {
@@ -240,8 +286,11 @@ static sluice_status walk_file(struct walk *walk, const char *name, size_t len,
         note_image(walk);
     if (walk->is_search || sluice_layout_is_hidden(name))
         return SLUICE_OK;
+    if (S_ISREG(st->st_mode) && is_shard_name(name))
+        return walk_shard(walk, st, err);
     if (!sluice_layout_is_read(name)) {
-        if (S_ISREG(st->st_mode) && !is_our_own(walk->path))
+        if (S_ISREG(st->st_mode) && !is_our_own(walk->path) &&
+            !sluice_labels_has_file(walk->labels, walk->path))
             sluice_passed_over_add(walk->passed, walk->path);
         return SLUICE_OK;
     }
@@ -257,6 +306,7 @@ static sluice_status walk_file(struct walk *walk, const char *name, size_t len,
     const struct sluice_manifest_entry row = {
         .bytes = (uint64_t)st->st_size,
         .mtime_ns = sluice_file_mtime_ns(st),
+        .label = SLUICE_NO_LABEL,
         .coding = sluice_layout_coding(name),
     };
     return sluice_manifest_add_entry(walk->builder, &row, walk->path, len, err);
@@ -350,38 +400,24 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
-static void walk_destroy(struct walk *walk)
+static void walk_clear(struct walk *walk)
 {
-    for (size_t i = 0; walk && i < walk->num_folders; i++)
+    for (size_t i = 0; i < walk->num_folders; i++)
         free(walk->folders[i].path);
-    if (walk)
-        free(walk->folders);
-    free(walk);
+    free(walk->folders);
+    for (size_t i = 0; i < walk->num_shards; i++)
+        free(walk->shards[i].path);
+    free(walk->shards);
 }
 
-sluice_status sluice_manifest_scan(const char *root, const atomic_bool *is_cancelled,
-                                   struct sluice_manifest **manifest, struct sluice_err *err)
+static sluice_status walk_root(struct walk *walk, struct sluice_err *err)
 {
-    struct sluice_manifest_builder builder;
-    sluice_status status = sluice_manifest_builder_init(&builder, err);
-    if (status != SLUICE_OK)
-        return status;
-
-    struct sluice_manifest *made = builder.manifest;
-    struct walk *walk = calloc(1, sizeof(*walk));
-    made->passed_over = calloc(1, sizeof(*made->passed_over));
-    if (!walk || !made->passed_over) {
-        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a manifest");
-        goto fail;
-    }
-    walk->builder = &builder;
-    walk->passed = made->passed_over;
-    walk->root = root;
-    walk->is_cancelled = is_cancelled;
+    const char *root = walk->root;
     for (size_t i = 0; i < CLASS_DEPTHS; i++)
         walk->at_hand[i] = NONE;
     walk->root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const int fd = walk->root_fd < 0 ? -1 : fcntl(walk->root_fd, F_DUPFD_CLOEXEC, 0);
+    sluice_status status;
     if (fd < 0)
         status = sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s",
                              root, strerror(errno));
@@ -389,34 +425,201 @@ sluice_status sluice_manifest_scan(const char *root, const atomic_bool *is_cance
         status = walk_folder(walk, fd, 0, 0, err);
     if (walk->root_fd >= 0)
         close(walk->root_fd);
-    if (status != SLUICE_OK)
-        goto fail;
-    if (walk->num_told > MAX_TOLD)
+    if (status == SLUICE_OK && walk->num_told > MAX_TOLD)
         sluice_log(SLUICE_LOG_WARN, "%s: passed over: %llu more such links and files", root,
                    (unsigned long long)(walk->num_told - MAX_TOLD));
-    if (made->num_entries > 0) {
-        qsort(made->entries, made->num_entries, sizeof(*made->entries), compare_paths);
-        status = sluice_layout_assign(&builder, root, walk->folders, walk->num_folders,
-                                      made->passed_over, err);
+    return status;
+}
+
+/* --- labels --- */
+
+/* Folders at the place of a class that lie in shards: sorted, so that one comes once in a row. */
+static sluice_status add_folders_in_shards(struct walk *walk, struct sluice_err *err)
+{
+    const struct sluice_manifest *manifest = walk->builder->manifest;
+    char last[CLASS_DEPTHS][SLUICE_MAX_PATH_BYTES] = {"", ""};
+    sluice_status status = SLUICE_OK;
+    for (size_t i = 0; i < manifest->num_entries && status == SLUICE_OK; i++) {
+        const struct sluice_manifest_entry *entry = &manifest->entries[i];
+        if (!entry->offset)
+            continue;
+        const char *path = sluice_shard_unpacked(entry->path, entry->offset, walk->path);
+        const char *slash = strchr(path, '/');
+        for (unsigned depth = 0; depth < CLASS_DEPTHS && slash && status == SLUICE_OK; depth++) {
+            if (depth == 1 && !sluice_starts_with(path, "train/") &&
+                !sluice_starts_with(path, "val/"))
+                break;
+            const size_t len = (size_t)(slash - path);
+            slash = strchr(slash + 1, '/');
+            if (strncmp(last[depth], path, len) == 0 && !last[depth][len])
+                continue;
+            memcpy(last[depth], path, len);
+            last[depth][len] = '\0';
+            char whole[SLUICE_MAX_PATH_BYTES];
+            memcpy(whole, walk->path, sizeof(whole));
+            strcpy(walk->path, last[depth]);
+            status = add_folder(walk, depth, err);
+            memcpy(walk->path, whole, sizeof(whole));
+            if (status == SLUICE_OK)
+                walk->folders[walk->num_folders - 1].holds_image = true;
+        }
     }
-    if (status == SLUICE_OK && made->num_entries == 0) {
-        char text[256];
-        const size_t len = sluice_passed_over_text(made->passed_over, text, sizeof(text));
-        status = sluice_fail(err, SLUICE_E_NOT_FOUND,
-                             "%s: no image file %s (" SLUICE_LAYOUT_READ ")%s%s", root,
-                             made->passed_over->num_images ? "where one is read" : "in it or below",
-                             len ? "; passed over: " : "", text);
+    return status;
+}
+
+/* All samples have a .cls, or none has. */
+static sluice_status check_all_labelled(const struct sluice_manifest *manifest, const char *root,
+                                        struct sluice_err *err)
+{
+    size_t num_without = 0, first = 0;
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        if (manifest->entries[i].label == SLUICE_NO_LABEL && num_without++ == 0)
+            first = i;
+    }
+    if (num_without)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%s: %zu of %zu images have no .cls, as others have (%.200s%s)", root,
+                           num_without, manifest->num_entries, manifest->entries[first].path,
+                           num_without > 1 ? ", ..." : "");
+    return SLUICE_OK;
+}
+
+/* *are_numbers: the manifest has no classes yet, and labels are integers. */
+static sluice_status assign_labels(struct walk *walk, struct sluice_labels *labels,
+                                   size_t num_labelled, bool *are_numbers, struct sluice_err *err)
+{
+    struct sluice_manifest_builder *builder = walk->builder;
+    *are_numbers = false;
+    if (!labels && !num_labelled)
+        return sluice_layout_assign(builder, walk->root, walk->folders, walk->num_folders,
+                                    walk->passed, err);
+    sluice_layout_assign_subsets(builder, walk->root, walk->folders, walk->num_folders);
+    if (!labels) {
+        *are_numbers = true;
+        return check_all_labelled(builder->manifest, walk->root, err);
+    }
+    bool are_names = false;
+    const sluice_status status = sluice_labels_assign(labels, builder, &are_names, err);
+    *are_numbers = !are_names;
+    return status;
+}
+
+/* The list of classes that was named or lies in the root; *has_list. */
+static sluice_status read_class_list(const char *root, const char *path,
+                                     struct sluice_class_list *list, bool *has_list,
+                                     struct sluice_err *err)
+{
+    char in_root[SLUICE_MAX_PATH_BYTES];
+    struct sluice_err why = {0};
+    sluice_status status = SLUICE_OK;
+    const bool is_named = path != NULL;
+    if (!is_named) {
+        status = sluice_path_in(root, SLUICE_CLASS_LIST_FILE, in_root, err);
+        path = in_root;
     }
     if (status != SLUICE_OK)
-        goto fail;
-    walk_destroy(walk);
-    *manifest = made;
-    return SLUICE_OK;
+        return status;
+    status = sluice_class_list_read(path, list, &why);
+    *has_list = status == SLUICE_OK;
+    if (status == SLUICE_OK || (status == SLUICE_E_NOT_FOUND && !is_named))
+        return SLUICE_OK;
+    return sluice_fail(err, status, "%s", why.text);
+}
 
-fail:
-    walk_destroy(walk);
-    sluice_manifest_destroy(made);
+static sluice_status assign(struct walk *walk, struct sluice_labels *labels, size_t num_labelled,
+                            const char *classes, struct sluice_err *err)
+{
+    struct sluice_class_list list = {0};
+    bool has_list = false, are_numbers = false;
+    sluice_status status = read_class_list(walk->root, classes, &list, &has_list, err);
+    if (status == SLUICE_OK)
+        status = assign_labels(walk, labels, num_labelled, &are_numbers, err);
+    if (status == SLUICE_OK && are_numbers)
+        status = sluice_class_list_number(has_list ? &list : NULL, walk->builder, err);
+    else if (status == SLUICE_OK && has_list)
+        status = sluice_class_list_apply(&list, walk->builder, err);
+    sluice_class_list_clear(&list);
     return status;
+}
+
+/* --- the whole --- */
+
+static sluice_status no_image(const struct walk *walk, struct sluice_err *err)
+{
+    char text[256], shards[80] = "";
+    const struct sluice_passed_over *passed = walk->passed;
+    const size_t len = sluice_passed_over_text(passed, text, sizeof(text));
+    if (passed->num_shards)
+        snprintf(shards, sizeof(shards), "; %llu .tar: run offload_dataset index",
+                 (unsigned long long)passed->num_shards);
+    return sluice_fail(err, SLUICE_E_NOT_FOUND,
+                       "%s: no image file %s (" SLUICE_LAYOUT_READ ")%s%s%s", walk->root,
+                       passed->num_images ? "where one is read" : "in it or below",
+                       len ? "; passed over: " : "", text, shards);
+}
+
+static sluice_status list(struct walk *walk, const struct sluice_manifest_options *options,
+                          struct sluice_manifest_summary *summary, struct sluice_err *err)
+{
+    struct sluice_manifest *made = walk->builder->manifest;
+    struct sluice_labels *labels = NULL;
+    struct sluice_shard_summary shards = {0};
+    sluice_status status = sluice_labels_read(walk->root, options->labels, &labels, err);
+    walk->labels = labels;
+    if (status == SLUICE_OK)
+        status = walk_root(walk, err);
+    if (status == SLUICE_OK && walk->num_shards)
+        status = sluice_shards_list(walk->root, walk->shards, walk->num_shards,
+                                    options->num_threads, walk->builder, &shards, err);
+    if (status == SLUICE_OK && made->num_entries > 0) {
+        qsort(made->entries, made->num_entries, sizeof(*made->entries), compare_paths);
+        status = add_folders_in_shards(walk, err);
+        if (status == SLUICE_OK)
+            status = assign(walk, labels, shards.num_labelled, options->classes, err);
+    }
+    sluice_labels_destroy(labels);
+    if (status == SLUICE_OK && made->num_entries == 0)
+        status = no_image(walk, err);
+    if (status == SLUICE_OK && summary)
+        *summary = (struct sluice_manifest_summary){shards.num_shards, shards.num_damaged};
+    return status;
+}
+
+sluice_status sluice_manifest_list(const char *root, const struct sluice_manifest_options *options,
+                                   struct sluice_manifest **manifest,
+                                   struct sluice_manifest_summary *summary, struct sluice_err *err)
+{
+    struct sluice_manifest_builder builder;
+    sluice_status status = sluice_manifest_builder_init(&builder, err);
+    if (status != SLUICE_OK)
+        return status;
+    struct sluice_manifest *made = builder.manifest;
+    struct walk *walk = calloc(1, sizeof(*walk));
+    made->passed_over = calloc(1, sizeof(*made->passed_over));
+    if (walk && made->passed_over) {
+        walk->builder = &builder;
+        walk->passed = made->passed_over;
+        walk->root = root;
+        walk->with_shards = options->with_shards;
+        walk->is_cancelled = options->is_cancelled;
+        status = list(walk, options, summary, err);
+        walk_clear(walk);
+    } else {
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a manifest");
+    }
+    free(walk);
+    if (status != SLUICE_OK)
+        sluice_manifest_destroy(made);
+    else
+        *manifest = made;
+    return status;
+}
+
+sluice_status sluice_manifest_scan(const char *root, const atomic_bool *is_cancelled,
+                                   struct sluice_manifest **manifest, struct sluice_err *err)
+{
+    const struct sluice_manifest_options options = {.is_cancelled = is_cancelled};
+    return sluice_manifest_list(root, &options, manifest, NULL, err);
 }
 
 static void tell_passed_over(const char *root, const char *text, uint64_t num_unread,
@@ -439,7 +642,11 @@ sluice_status sluice_manifest_check_passed_over(const struct sluice_manifest *ma
                              manifest->passed_unread, " when its list was made");
             return SLUICE_OK;
         }
-        const sluice_status status = sluice_manifest_scan(root, is_cancelled, &walked, err);
+        const struct sluice_manifest_options options = {
+            .with_shards = sluice_manifest_has_members(manifest),
+            .is_cancelled = is_cancelled,
+        };
+        const sluice_status status = sluice_manifest_list(root, &options, &walked, NULL, err);
         if (status != SLUICE_OK)
             return status;
         manifest = walked;
@@ -448,7 +655,14 @@ sluice_status sluice_manifest_check_passed_over(const struct sluice_manifest *ma
     char text[400];
     sluice_passed_over_text(passed, text, sizeof(text));
     tell_passed_over(root, text, sluice_passed_over_num_unread(passed), "");
+    if (passed->num_shards)
+        sluice_log(SLUICE_LOG_WARN, "%s: %llu .tar: run offload_dataset index", root,
+                   (unsigned long long)passed->num_shards);
     sluice_status status = SLUICE_OK;
+    if (is_strict && passed->num_shards)
+        status = sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                             "--strict: %llu .tar of %s are not read: run offload_dataset index",
+                             (unsigned long long)passed->num_shards, root);
     if (is_strict && passed->num_images)
         status = sluice_fail(
             err, SLUICE_E_UNSUPPORTED,

@@ -30,6 +30,8 @@ struct sluice_passed_over {
     size_t num_suffixes;
     uint64_t num_rest; /* files of yet other suffixes */
 
+    uint64_t num_shards; /* tars that nobody looked into */
+
     /* What may be an image and is not read, whatever the reason; and the first by path. */
     uint64_t num_images;
     char images[SLUICE_PASSED_NAMES][SLUICE_MAX_PATH_BYTES]; /* "": there are not as many */

@@ -3,11 +3,11 @@
 #include "base/buf.h"
 #include "base/cli.h"
 #include "base/disk_clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "datasets/manifest.h"
 #include "datasets/manifest_drift.h"
+#include "datasets/shard.h"
 #include "pipeline/pipeline.h"
 #include "plan/choice_fit.h"
 #include "plan/cost_folder.h"
@@ -62,19 +62,17 @@ static sluice_status run_init(struct run *run, const struct run_options *options
 }
 
 /* Sizes and times of one image. */
-static sluice_status measure(struct run *run, const char *root, const char *name, uint64_t index,
+static sluice_status measure(struct run *run, const char *root,
+                             const struct sluice_manifest_entry *entry, uint64_t index,
                              const struct sluice_draw_key *key, struct sluice_sample_cost *row,
                              struct sluice_err *err)
 {
-    char path[SLUICE_MAX_PATH_BYTES];
-    sluice_status status = sluice_path_in(root, name, path, err);
-    if (status != SLUICE_OK)
-        return status;
     struct sluice_sample sample = {.key = *key};
     struct sluice_disk_clock disk = SLUICE_DISK_CLOCK_INITIALIZER; /* one read at a time */
     struct sluice_disk_read read;
     sluice_disk_clock_start(&disk, &read);
-    status = sluice_file_read(path, MAX_FILE_BYTES, run->pool, &sample.data, err);
+    sluice_status status = sluice_shard_read(root, entry->path, entry->offset, entry->bytes,
+                                             MAX_FILE_BYTES, run->pool, &sample.data, NULL, err);
     row->op_s[0] = (double)sluice_disk_clock_stop(&disk, &read).busy_ns * 1e-9;
     if (status != SLUICE_OK)
         return status;
@@ -133,13 +131,13 @@ static sluice_status profile(const struct run_options *options, struct sluice_er
                 continue;
             if (options->limit && table.num_rows == options->limit)
                 break;
-            const char *name = manifest->entries[i].path;
+            const struct sluice_manifest_entry *entry = &manifest->entries[i];
             const struct sluice_draw_key key = {.seed = options->seed, .sample_id = i};
             const size_t index = table.num_rows++;
             struct sluice_sample_cost *row = &table.rows[index];
             struct sluice_err why = {0};
-            if (measure(&run, options->root, name, index, &key, row, &why) != SLUICE_OK) {
-                sluice_log(SLUICE_LOG_WARN, "%s/%s: %s", options->root, name, why.text);
+            if (measure(&run, options->root, entry, index, &key, row, &why) != SLUICE_OK) {
+                sluice_log(SLUICE_LOG_WARN, "%s/%s: %s", options->root, entry->path, why.text);
                 num_failed++;
             }
             sluice_progress_update(&progress, i + 1, NULL);

@@ -53,6 +53,11 @@ bool sluice_is_utf8(const char *text)
     return true;
 }
 
+size_t sluice_byte_order_mark(const char *text, size_t len)
+{
+    return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 /* C1 control characters, which terminals obey as they do ESC sequences, are C2 80 to C2 9F. */
 static bool is_control(const char *text)
 {

@@ -20,6 +20,9 @@ bool sluice_starts_with(const char *text, const char *prefix);
 size_t sluice_utf8_len(const char *text);
 bool sluice_is_utf8(const char *text);
 
+/* 3 if the text begins with the byte order mark that some programs write before UTF-8, else 0. */
+size_t sluice_byte_order_mark(const char *text, size_t len);
+
 /* Writes `text` to out[room] (room > 0) as one line that a terminal shows and does not obey:
  * control characters (also U+0080 to U+009F) and bytes that are no UTF-8 become \n, \r, \t or \x1b
  * for each byte, all else stays.  What has no room is cut, never within a character.  Returns the

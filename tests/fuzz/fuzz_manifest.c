@@ -35,6 +35,7 @@ static void check_same(const struct sluice_manifest *a, const struct sluice_mani
         FUZZ_CHECK(strcmp(x->path, y->path) == 0 && x->bytes == y->bytes && x->label == y->label);
         FUZZ_CHECK(x->subset == y->subset && x->width == y->width && x->height == y->height);
         FUZZ_CHECK(x->has_hash == y->has_hash && x->coding == y->coding);
+        FUZZ_CHECK(x->offset == y->offset && x->mtime_ns == y->mtime_ns);
         FUZZ_CHECK(memcmp(&x->hash, &y->hash, sizeof(x->hash)) == 0);
     }
 }

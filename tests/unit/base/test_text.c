@@ -61,6 +61,16 @@ static void utf8_is_what_rfc_3629_says(void)
     CU_ASSERT(sluice_is_utf8(""));
 }
 
+static void finds_the_byte_order_mark(void)
+{
+    CU_ASSERT_EQUAL(sluice_byte_order_mark("\xef\xbb\xbf"
+                                           "a",
+                                           4),
+                    3);
+    CU_ASSERT_EQUAL(sluice_byte_order_mark("\xef\xbb\xbf", 2), 0);
+    CU_ASSERT_EQUAL(sluice_byte_order_mark("abc", 3), 0);
+}
+
 static void escapes_what_is_no_visible_character(void)
 {
     static const struct {
@@ -107,6 +117,7 @@ int main(void)
         SLUICE_TEST(says_whether_it_was_cut),
         SLUICE_TEST(starts_with_compares_no_more_than_the_prefix),
         SLUICE_TEST(utf8_is_what_rfc_3629_says),
+        SLUICE_TEST(finds_the_byte_order_mark),
         SLUICE_TEST(escapes_what_is_no_visible_character),
         SLUICE_TEST(an_escaped_line_is_cut_between_characters),
     };

@@ -1,6 +1,7 @@
 #include "datasets/manifest.h"
 
 #include "base/file.h"
+#include "datasets/tar.h"
 #include "image/coding.h"
 #include "support/capture.h"
 #include "support/test.h"
@@ -311,6 +312,55 @@ static void write_and_read_give_the_same_manifest(void)
     sluice_manifest_destroy(read);
 }
 
+static void offsets_of_members_are_kept_in_version_4_and_leave_the_id(void)
+{
+    const char *classes[] = {"cat"};
+    struct sluice_manifest_entry entries[] = {
+        {.path = "plain.jpg", .bytes = 7, .mtime_ns = 5},
+        {.path = "x.tar/a.jpg", .offset = 512, .bytes = 9},
+        {.path = "x.tar/b.jpg", .offset = 1536, .bytes = 10, .has_hash = true},
+    };
+    struct sluice_manifest *manifest = NULL, *read = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, 3, classes, 1, &manifest, NULL),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("o.tsv"), NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("o.tsv"), &read, NULL), SLUICE_OK);
+    for (size_t i = 0; i < 3; i++) {
+        CU_ASSERT_EQUAL(read->entries[i].offset, entries[i].offset);
+        CU_ASSERT_EQUAL(read->entries[i].bytes, entries[i].bytes);
+        CU_ASSERT_EQUAL(read->entries[i].mtime_ns, entries[i].mtime_ns);
+        manifest->entries[i].offset = 0;
+    }
+    CU_ASSERT(ids_are_equal(manifest, read));
+    sluice_manifest_destroy(read);
+    size_t len;
+    char *text = (char *)sluice_test_read_file(in_dir("o.tsv"), &len);
+    CU_ASSERT_EQUAL(strncmp(text, "# sluice manifest 4\n", 20), 0);
+    /* Another offset is another file, and one without a shard in the path is none. */
+    char *number = strstr(text, "\t1536\n");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(number);
+    number[4] = '7';
+    struct sluice_err err = {0};
+    sluice_test_write_file(in_dir("o.tsv"), text, len);
+    CU_ASSERT_EQUAL(sluice_manifest_read(in_dir("o.tsv"), &read, &err), SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "its hash is wrong"));
+    char *none = strstr(text, "\t5\t0\n");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(none);
+    none[3] = '9';
+    err = (struct sluice_err){0};
+    sluice_test_write_file(in_dir("o.tsv"), text, len);
+    CU_ASSERT_EQUAL(sluice_manifest_read(in_dir("o.tsv"), &read, &err), SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no shard in the path"));
+    free(text);
+
+    /* Without members it is a file of version 3. */
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("o.tsv"), NULL), SLUICE_OK);
+    text = (char *)sluice_test_read_file(in_dir("o.tsv"), &len);
+    CU_ASSERT_EQUAL(strncmp(text, "# sluice manifest 3\n", 20), 0);
+    free(text);
+    sluice_manifest_destroy(manifest);
+}
+
 static void a_damaged_file_is_refused_by_line(void)
 {
     struct sluice_manifest *manifest = scan("split");
@@ -481,6 +531,162 @@ static void create_refuses_bad_rows(void)
     CU_ASSERT_PTR_NULL(manifest);
 }
 
+/* --- shards, tables and lists of classes --- */
+
+static void put_text(const char *name, const char *text)
+{
+    sluice_test_write_file(in_dir(name), text, strlen(text));
+}
+
+/* A tar of files of one byte, or with content, "NAME" or "NAME=CONTENT". */
+static void put_tar(const char *path, const char *const *members, size_t num)
+{
+    static uint8_t bytes[1 << 16];
+    size_t len = 0;
+    memset(bytes, 0, sizeof(bytes));
+    for (size_t i = 0; i < num; i++) {
+        char name[200];
+        const char *equals = strchr(members[i], '=');
+        const char *content = equals ? equals + 1 : "x";
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(members[i], "="), members[i]);
+        len += sluice_tar_header(name, strlen(content), bytes + len);
+        memcpy(bytes + len, content, strlen(content));
+        len += strlen(content) + sluice_tar_padding(strlen(content));
+    }
+    sluice_test_write_file(in_dir(path), bytes, len + 1024);
+}
+
+static struct sluice_manifest *list_with(const char *name, struct sluice_manifest_options options,
+                                         struct sluice_err *err)
+{
+    struct sluice_manifest *manifest = NULL;
+    options.with_shards = true;
+    (void)!sluice_manifest_list(in_dir(name), &options, &manifest, NULL, err);
+    return manifest;
+}
+
+static void expect_rows(const struct sluice_manifest *manifest, const char *const *rows, size_t num)
+{
+    CU_ASSERT_PTR_NOT_NULL_FATAL(manifest);
+    CU_ASSERT_EQUAL_FATAL(manifest->num_entries, num);
+    for (size_t i = 0; i < num; i++) {
+        const struct sluice_manifest_entry *entry = &manifest->entries[i];
+        char text[600];
+        snprintf(text, sizeof(text), "%s %s %s", entry->path, manifest->classes[entry->label],
+                 entry->subset == SLUICE_SUBSET_VAL ? "val" : "train");
+        CU_ASSERT_STRING_EQUAL(text, rows[i]);
+    }
+}
+
+static void members_of_tars_have_the_classes_that_they_would_have_unpacked(void)
+{
+    static const char *const train[] = {"dog/1.jpg", "cat/2.jpg"};
+    static const char *const val[] = {"val/cat/3.jpg"};
+    static const char *const cat[] = {"4.jpg"};
+    mkdir(in_dir("tars"), 0700);
+    mkdir(in_dir("tars/train"), 0700);
+    mkdir(in_dir("tars/train/cat"), 0700);
+    put_tar("tars/train/a.tar", train, 2);
+    put_tar("tars/b.tar", val, 1);
+    put_tar("tars/train/cat/c.tar", cat, 1);
+    put_text("tars/train/cat/5.jpg", "x");
+    static const char *const rows[] = {
+        "b.tar/val/cat/3.jpg cat val",     "train/a.tar/cat/2.jpg cat train",
+        "train/a.tar/dog/1.jpg dog train", "train/cat/5.jpg cat train",
+        "train/cat/c.tar/4.jpg cat train",
+    };
+    struct sluice_err err = {0};
+    struct sluice_manifest *manifest = list_with("tars", (struct sluice_manifest_options){0}, &err);
+    expect_rows(manifest, rows, 5);
+    CU_ASSERT_EQUAL(manifest->num_classes, 2);
+    CU_ASSERT_EQUAL(manifest->passed_over->num_shards, 0);
+    sluice_manifest_destroy(manifest);
+
+    /* A plain walk counts them. */
+    manifest = scan("tars");
+    CU_ASSERT_EQUAL(manifest->num_entries, 1);
+    CU_ASSERT_EQUAL(manifest->passed_over->num_shards, 3);
+    CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, "tars", true, NULL, &err),
+                    SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_STRING_EQUAL(err.text,
+                           "--strict: 3 .tar of tars are not read: run offload_dataset index");
+    sluice_manifest_destroy(manifest);
+    unlink(in_dir("tars/train/cat/5.jpg"));
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("tars"), NULL, &manifest, &err),
+                    SLUICE_E_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "; 3 .tar: run offload_dataset index"));
+}
+
+static void the_cls_of_members_are_the_labels_if_all_have_one(void)
+{
+    static const char *const a[] = {"cat/1.jpg", "cat/1.cls=2", "2.jpg", "2.cls=0"};
+    static const char *const b[] = {"3.jpg"};
+    mkdir(in_dir("cls"), 0700);
+    put_tar("cls/a.tar", a, 4);
+    struct sluice_err err = {0};
+    struct sluice_manifest *manifest = list_with("cls", (struct sluice_manifest_options){0}, &err);
+    static const char *const rows[] = {"a.tar/2.jpg 0 train", "a.tar/cat/1.jpg 2 train"};
+    expect_rows(manifest, rows, 2);
+    CU_ASSERT_EQUAL(manifest->num_classes, 3);
+    sluice_manifest_destroy(manifest);
+
+    put_text("cls/sluice-classes.txt", "zero\none\ntwo\n");
+    static const char *const named[] = {"a.tar/2.jpg zero train", "a.tar/cat/1.jpg two train"};
+    manifest = list_with("cls", (struct sluice_manifest_options){0}, &err);
+    expect_rows(manifest, named, 2);
+    sluice_manifest_destroy(manifest);
+
+    put_tar("cls/b.tar", b, 1);
+    CU_ASSERT_PTR_NULL(list_with("cls", (struct sluice_manifest_options){0}, &err));
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(err.text, "1 of 3 images have no .cls, as others have (b.tar/3.jpg)"));
+}
+
+static void a_table_gives_labels_also_beside_class_folders_and_in_tars(void)
+{
+    static const char *const a[] = {"1.jpg", "1.cls=5"};
+    mkdir(in_dir("table"), 0700);
+    mkdir(in_dir("table/cat"), 0700);
+    put_tar("table/a.tar", a, 2);
+    put_text("table/cat/1.jpg", "x");
+    put_text("table/2.jpg", "x");
+    put_text("table/labels.csv", "path,label\ncat/1.jpg,b\n2.jpg,a\na.tar/1.jpg,c\n");
+    static const char *const rows[] = {"2.jpg a train", "a.tar/1.jpg c train", "cat/1.jpg b train"};
+    struct sluice_err err = {0};
+    struct sluice_manifest *manifest =
+        list_with("table", (struct sluice_manifest_options){0}, &err);
+    expect_rows(manifest, rows, 3);
+    char text[100];
+    CU_ASSERT_EQUAL(sluice_passed_over_text(manifest->passed_over, text, sizeof(text)), 0);
+    const struct sluice_hash128 id = sluice_manifest_id(manifest);
+    sluice_manifest_destroy(manifest);
+
+    /* The list fixes the numbers, and with them the id. */
+    put_text("classes.txt", "c\nb\na\n");
+    char classes[1024];
+    snprintf(classes, sizeof(classes), "%s", in_dir("classes.txt"));
+    const struct sluice_manifest_options options = {.classes = classes};
+    manifest = list_with("table", options, &err);
+    expect_rows(manifest, rows, 3);
+    CU_ASSERT_EQUAL(manifest->entries[0].label, 2);
+    CU_ASSERT_NOT_EQUAL(sluice_manifest_id(manifest).low, id.low);
+    sluice_manifest_destroy(manifest);
+    put_text("classes.txt", "c\nb\n");
+    CU_ASSERT_PTR_NULL(list_with("table", options, &err));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "its class 'a' is not in the list"));
+
+    /* And so it does for folders. */
+    put_text("classes.txt", "dog\ncat\n");
+    put_text("table/labels.csv", "nothing of that kind\n");
+    unlink(in_dir("table/a.tar"));
+    manifest = list_with("table", options, &err);
+    static const char *const folders[] = {"cat/1.jpg cat train"};
+    expect_rows(manifest, folders, 1);
+    CU_ASSERT_EQUAL(manifest->entries[0].label, 1);
+    sluice_manifest_destroy(manifest);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -494,12 +700,16 @@ int main(void)
         SLUICE_TEST(a_walk_that_is_cancelled_is_closed),
         SLUICE_TEST(refuses_an_empty_or_missing_root),
         SLUICE_TEST(write_and_read_give_the_same_manifest),
+        SLUICE_TEST(offsets_of_members_are_kept_in_version_4_and_leave_the_id),
         SLUICE_TEST(a_damaged_file_is_refused_by_line),
         SLUICE_TEST(reads_files_of_versions_1_and_2_that_know_less),
         SLUICE_TEST(no_flipped_bit_of_the_file_is_taken),
         SLUICE_TEST(open_prefers_the_file_and_falls_back_to_walking),
         SLUICE_TEST(a_list_with_a_nameless_class_among_others_is_warned_of),
         SLUICE_TEST(create_refuses_bad_rows),
+        SLUICE_TEST(members_of_tars_have_the_classes_that_they_would_have_unpacked),
+        SLUICE_TEST(the_cls_of_members_are_the_labels_if_all_have_one),
+        SLUICE_TEST(a_table_gives_labels_also_beside_class_folders_and_in_tars),
     };
     return sluice_test_run("manifest", tests, SLUICE_TEST_COUNT(tests));
 }

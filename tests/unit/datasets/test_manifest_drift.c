@@ -226,6 +226,61 @@ static void a_search_that_is_cancelled_ends(void)
     sluice_manifest_destroy(manifest);
 }
 
+/* make_root() and two rows for members of a tar. */
+static struct sluice_manifest *index_sharded(void)
+{
+    make_root("");
+    write_file("x.tar",
+               "................the content of a picture................the content of a picture");
+    struct sluice_manifest *folder = index_root(), *manifest = NULL;
+    const size_t n = folder->num_entries;
+    struct sluice_manifest_entry *entries = calloc(n + 2, sizeof(*entries));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(entries);
+    memcpy(entries, folder->entries, n * sizeof(*entries));
+    for (size_t i = 0; i < 2; i++) {
+        entries[n + i] = entries[0];
+        entries[n + i].path = i ? "x.tar/class0/b.jpg" : "x.tar/class0/a.jpg";
+        entries[n + i].offset = 16 + 40 * i;
+        entries[n + i].mtime_ns = 1;
+    }
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, n + 2,
+                                                 (const char *const *)folder->classes,
+                                                 folder->num_classes, &manifest, NULL),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_root(SLUICE_MANIFEST_FILE), NULL),
+                          SLUICE_OK);
+    free(entries);
+    sluice_manifest_destroy(folder);
+    return manifest;
+}
+
+static void shards_that_come_go_shrink_or_change_are_seen(void)
+{
+    struct sluice_manifest *manifest = index_sharded();
+    expect(manifest, 0, 0, 0); /* of another time, but the content is as listed */
+    write_file("y.tar", "a tar");
+    expect(manifest, 1, 0, 0);
+    CU_ASSERT_STRING_EQUAL(drift.added, "y.tar");
+    CU_ASSERT_EQUAL(unlink(in_root("y.tar")), 0);
+    write_file("x.tar",
+               "................the content of a picture................the content of A picture");
+    expect(manifest, 0, 0, 1);
+    CU_ASSERT_STRING_EQUAL(drift.changed, "x.tar/class0/b.jpg");
+    write_file("x.tar", "................the content of a picture..............");
+    expect(manifest, 0, 0, 1);
+    CU_ASSERT_EQUAL(unlink(in_root("x.tar")), 0);
+    expect(manifest, 0, 2, 0);
+    CU_ASSERT_STRING_EQUAL(drift.gone, "x.tar/class0/a.jpg");
+    sluice_manifest_destroy(manifest);
+
+    /* A folder without rows in shards may have tars of its own. */
+    make_root("");
+    manifest = index_root();
+    write_file("y.tar", "a tar");
+    expect(manifest, 0, 0, 0);
+    sluice_manifest_destroy(manifest);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -237,6 +292,7 @@ int main(void)
         SLUICE_TEST(an_old_time_does_not_hide_a_file_that_was_added),
         SLUICE_TEST(an_empty_root_has_lost_everything_and_one_that_is_gone_is_an_error),
         SLUICE_TEST(a_search_that_is_cancelled_ends),
+        SLUICE_TEST(shards_that_come_go_shrink_or_change_are_seen),
     };
     return sluice_test_run("manifest_drift", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -1,0 +1,325 @@
+#include "datasets/label_table.h"
+
+#include "base/text.h"
+#include "datasets/passed_over.h"
+
+#include <jansson.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a table is looked for. */
+enum field { PATH, LABEL, SPLIT, NUM_FIELDS };
+
+static const char *const field_names[NUM_FIELDS] = {"file_name", "label", "split"};
+
+static int field_of(const char *name)
+{
+    if (strcmp(name, "path") == 0)
+        return PATH;
+    for (int i = 0; i < NUM_FIELDS; i++) {
+        if (strcmp(name, field_names[i]) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static sluice_status wrong(const struct sluice_label_table *table, size_t line, const char *what,
+                           struct sluice_err *err)
+{
+    return sluice_fail(err, SLUICE_E_INVALID, "%s:%zu: %s", table->name, line, what);
+}
+
+static sluice_status wrong_field(const struct sluice_label_table *table, size_t line,
+                                 enum field field, const char *value, const char *what,
+                                 struct sluice_err *err)
+{
+    char shown[100];
+    sluice_escape_line(shown, sizeof(shown), value);
+    return sluice_fail(err, SLUICE_E_INVALID, "%s:%zu: field '%s': '%s' %s", table->name, line,
+                       field_names[field], shown, what);
+}
+
+/* --- rows --- */
+
+static bool is_integer(const char *text)
+{
+    return text[0] && strspn(text, "0123456789") == strlen(text);
+}
+
+static int parse_split(const char *text)
+{
+    if (strcmp(text, "train") == 0)
+        return SLUICE_SUBSET_TRAIN;
+    if (strcmp(text, "val") == 0 || strcmp(text, "validation") == 0)
+        return SLUICE_SUBSET_VAL;
+    return -1;
+}
+
+/* `is_name`: the label is one for sure, whatever it looks like. */
+static sluice_status add_row(struct sluice_label_table *table, char *const values[NUM_FIELDS],
+                             bool is_name, size_t line, struct sluice_err *err)
+{
+    const char *path = values[PATH], *label = values[LABEL];
+    for (int i = 0; i < NUM_FIELDS; i++) {
+        if (!values[i])
+            continue;
+        if (!values[i][0])
+            return wrong_field(table, line, (enum field)i, "", "is empty", err);
+        if (!sluice_is_utf8(values[i]))
+            return wrong_field(table, line, (enum field)i, values[i], "is not UTF-8", err);
+    }
+    struct sluice_label_row row = {.label = label, .line = line, .subset = -1};
+    while (path[0] == '.' && path[1] == '/')
+        path += 2;
+    row.path = path;
+    if (values[SPLIT] && (row.subset = parse_split(values[SPLIT])) < 0)
+        return wrong_field(table, line, SPLIT, values[SPLIT],
+                           "is none of train, val and validation", err);
+    is_name = is_name || !is_integer(label);
+    if (table->num_rows == 0)
+        table->are_names = is_name;
+    else if (table->are_names != is_name)
+        return wrong_field(table, line, LABEL, label,
+                           is_name ? "is a name, but the rows before have integers"
+                                   : "is an integer, but the rows before have names",
+                           err);
+    if (!is_name && strlen(label) > 9)
+        return wrong_field(table, line, LABEL, label, "is too large", err);
+    if (table->num_rows == table->capacity) {
+        const size_t capacity = table->capacity ? 2 * table->capacity : 256;
+        void *moved = realloc(table->rows, capacity * sizeof(*table->rows));
+        if (!moved)
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu labels", capacity);
+        table->rows = moved;
+        table->capacity = capacity;
+    }
+    table->rows[table->num_rows++] = row;
+    return SLUICE_OK;
+}
+
+/* --- CSV (RFC 4180) --- */
+
+struct csv {
+    const struct sluice_label_table *table;
+    char *at, *end;
+    size_t line; /* of `at` */
+};
+
+/* What stands in quotes, in place; leaves `at` behind them. */
+static sluice_status take_quoted(struct csv *csv, char **out, struct sluice_err *err)
+{
+    const size_t first_line = csv->line;
+    for (csv->at++; csv->at < csv->end; csv->at++) {
+        if (*csv->at == '"' && (csv->at + 1 == csv->end || csv->at[1] != '"')) {
+            csv->at++;
+            return SLUICE_OK;
+        }
+        csv->at += *csv->at == '"'; /* of two quotes, the second */
+        csv->line += *csv->at == '\n';
+        *(*out)++ = *csv->at;
+    }
+    return wrong(csv->table, first_line, "a quote that is not closed", err);
+}
+
+/* The next field, in place and terminated.  *is_last: of its row. */
+static sluice_status take_field(struct csv *csv, char **field, bool *is_last,
+                                struct sluice_err *err)
+{
+    char *out = csv->at;
+    *field = out;
+    if (csv->at < csv->end && *csv->at == '"') {
+        const sluice_status status = take_quoted(csv, &out, err);
+        if (status != SLUICE_OK)
+            return status;
+    } else {
+        while (csv->at < csv->end && *csv->at != ',' && *csv->at != '\n' && *csv->at != '"')
+            csv->at++;
+        out = csv->at;
+        if (out > *field && out[-1] == '\r' && (csv->at == csv->end || *csv->at == '\n'))
+            out--;
+    }
+    if (csv->end - csv->at >= 2 && csv->at[0] == '\r' && csv->at[1] == '\n')
+        csv->at++;
+    *is_last = csv->at == csv->end || *csv->at == '\n';
+    if (!*is_last && *csv->at != ',')
+        return wrong(csv->table, csv->line,
+                     *csv->at == '"' ? "a quote within a field" : "text behind a quoted field",
+                     err);
+    if (csv->at < csv->end) {
+        csv->line += *csv->at == '\n';
+        csv->at++;
+    }
+    *out = '\0';
+    return SLUICE_OK;
+}
+
+/* Which column has which field, -1: none; fields[NUM_FIELDS] of them are found. */
+static sluice_status take_header(struct csv *csv, int columns[NUM_FIELDS], int *num_columns,
+                                 struct sluice_err *err)
+{
+    bool is_last = csv->at == csv->end;
+    for (int i = 0; i < NUM_FIELDS; i++)
+        columns[i] = -1;
+    for (*num_columns = 0; !is_last; ++*num_columns) {
+        char *name;
+        const sluice_status status = take_field(csv, &name, &is_last, err);
+        if (status != SLUICE_OK)
+            return status;
+        const int field = field_of(name);
+        if (field >= 0 && columns[field] >= 0)
+            return wrong_field(csv->table, 1, (enum field)field, name, "is a column twice", err);
+        if (field >= 0)
+            columns[field] = *num_columns;
+    }
+    return SLUICE_OK;
+}
+
+static sluice_status take_row(struct sluice_label_table *table, struct csv *csv,
+                              const int columns[NUM_FIELDS], int num_columns,
+                              struct sluice_err *err)
+{
+    char *values[NUM_FIELDS] = {NULL};
+    const size_t line = csv->line;
+    int column = 0;
+    for (bool is_last = false; !is_last; column++) {
+        char *text;
+        const sluice_status status = take_field(csv, &text, &is_last, err);
+        if (status != SLUICE_OK)
+            return status;
+        for (int i = 0; i < NUM_FIELDS; i++) {
+            if (columns[i] == column)
+                values[i] = text;
+        }
+        if (column == 0 && is_last && num_columns > 1 && !text[0])
+            return SLUICE_OK; /* an empty line */
+    }
+    if (column != num_columns)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s:%zu: %d fields, but line 1 names %d",
+                           table->name, line, column, num_columns);
+    return add_row(table, values, false, line, err);
+}
+
+static sluice_status parse_csv(struct sluice_label_table *table, char *text, size_t len,
+                               bool *is_table, struct sluice_err *err)
+{
+    struct csv csv = {.table = table, .at = text, .end = text + len, .line = 1};
+    int columns[NUM_FIELDS], num_columns;
+    const char *newline = memchr(text, '\n', len);
+    const char *stop = newline ? newline : text + len;
+    *is_table = false;
+    if (memchr(text, '\0', (size_t)(stop - text)))
+        return SLUICE_OK;
+    struct sluice_err why = {0};
+    if (take_header(&csv, columns, &num_columns, &why) != SLUICE_OK)
+        return columns[PATH] >= 0 && columns[LABEL] >= 0
+                   ? sluice_fail(err, SLUICE_E_INVALID, "%s", why.text)
+                   : SLUICE_OK;
+    *is_table = columns[PATH] >= 0 && columns[LABEL] >= 0;
+    sluice_status status = SLUICE_OK;
+    if (*is_table && memchr(csv.at, '\0', (size_t)(csv.end - csv.at)))
+        status = sluice_fail(err, SLUICE_E_INVALID, "%s: a NUL byte", table->name);
+    while (*is_table && status == SLUICE_OK && csv.at < csv.end)
+        status = take_row(table, &csv, columns, num_columns, err);
+    return status;
+}
+
+/* --- JSON lines --- */
+
+/* A value's text where the line was, which is longer than what it says. */
+static char *keep(char **room, const char *text)
+{
+    const size_t len = strlen(text);
+    char *kept = *room;
+    memcpy(kept, text, len + 1);
+    *room += len + 1;
+    return kept;
+}
+
+/* What an object says of a field; NULL: nothing. */
+static const json_t *value_of(const json_t *object, enum field field)
+{
+    const json_t *value = json_object_get(object, field_names[field]);
+    return value || field != PATH ? value : json_object_get(object, "path");
+}
+
+static sluice_status take_object(struct sluice_label_table *table, const json_t *object, char *room,
+                                 size_t line, struct sluice_err *err)
+{
+    char *values[NUM_FIELDS] = {NULL};
+    for (int i = 0; i < NUM_FIELDS; i++) {
+        const json_t *value = value_of(object, (enum field)i);
+        char number[24];
+        if (!value && i == SPLIT)
+            continue;
+        if (!value)
+            return wrong_field(table, line, (enum field)i, "", "is missing", err);
+        if (json_is_string(value)) {
+            values[i] = keep(&room, json_string_value(value));
+        } else if (i == LABEL && json_is_integer(value) && json_integer_value(value) >= 0) {
+            snprintf(number, sizeof(number), "%lld", (long long)json_integer_value(value));
+            values[i] = keep(&room, number);
+        } else {
+            return wrong_field(
+                table, line, (enum field)i, "its value",
+                i == LABEL ? "is neither a name nor an integer from 0" : "is no text", err);
+        }
+    }
+    return add_row(table, values, json_is_string(value_of(object, LABEL)), line, err);
+}
+
+static sluice_status parse_lines(struct sluice_label_table *table, char *text, size_t len,
+                                 bool *is_table, struct sluice_err *err)
+{
+    sluice_status status = SLUICE_OK;
+    size_t line = 0;
+    *is_table = false;
+    for (char *at = text, *end = text + len; at < end && status == SLUICE_OK;) {
+        char *newline = memchr(at, '\n', (size_t)(end - at));
+        char *stop = newline ? newline : end;
+        const size_t bytes = (size_t)(stop - at);
+        line++;
+        json_error_t why;
+        json_t *object = NULL;
+        bool is_empty = true;
+        for (size_t i = 0; i < bytes && is_empty; i++)
+            is_empty = at[i] == ' ' || at[i] == '\t' || at[i] == '\r';
+        if (!is_empty) {
+            object = json_loadb(at, bytes, JSON_REJECT_DUPLICATES, &why);
+            /* The first one tells whether it is a table of labels. */
+            if (!*is_table && !(value_of(object, PATH) && value_of(object, LABEL))) {
+                json_decref(object);
+                return SLUICE_OK;
+            }
+            *is_table = true;
+            if (!json_is_object(object))
+                status = wrong(table, line, object ? "no JSON object" : why.text, err);
+            else
+                status = take_object(table, object, at, line, err);
+            json_decref(object);
+        }
+        at = newline ? newline + 1 : end;
+    }
+    return status;
+}
+
+/* --- */
+
+void sluice_label_table_clear(struct sluice_label_table *table)
+{
+    free(table->rows);
+    free(table->text);
+    *table = (struct sluice_label_table){0};
+}
+
+sluice_status sluice_label_table_parse(struct sluice_label_table *table, const char *name,
+                                       char *text, size_t len, bool *is_table,
+                                       struct sluice_err *err)
+{
+    *table = (struct sluice_label_table){.name = name, .text = text};
+    const size_t mark = sluice_byte_order_mark(text, len);
+    return sluice_has_suffix(name, ".jsonl")
+               ? parse_lines(table, text + mark, len - mark, is_table, err)
+               : parse_csv(table, text + mark, len - mark, is_table, err);
+}

@@ -1,0 +1,38 @@
+#ifndef SLUICE_DATASETS_LABEL_TABLE_H
+#define SLUICE_DATASETS_LABEL_TABLE_H
+
+#include "base/error.h"
+#include "datasets/manifest.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The rows of one table of labels, as labels.h describes it: parsing alone.
+ *
+ * Threads: none of its own. */
+
+struct sluice_label_row {
+    const char *path;  /* in the table's text, like the next */
+    const char *label; /* digits, or a name */
+    size_t line;
+    int subset; /* enum sluice_subset; -1: the table does not say */
+};
+
+struct sluice_label_table {
+    const char *name; /* in messages; borrowed */
+    char *text;       /* owned; the rows point into it */
+    struct sluice_label_row *rows;
+    size_t num_rows, capacity;
+    bool are_names; /* of the labels: else all are integers */
+};
+
+/* Takes text[0 .. len), which has room for one byte more and was allocated by malloc().  A name
+ * that ends in .jsonl is a table of JSON lines, any other one is CSV.  *is_table: it has the
+ * columns; if not, there are no rows, and that is no failure.  Clear it in any case.
+ * SLUICE_E_INVALID: err names table, line and field. */
+SLUICE_MUST_USE sluice_status sluice_label_table_parse(struct sluice_label_table *table,
+                                                       const char *name, char *text, size_t len,
+                                                       bool *is_table, struct sluice_err *err);
+void sluice_label_table_clear(struct sluice_label_table *table);
+
+#endif

@@ -1,0 +1,52 @@
+#ifndef SLUICE_DATASETS_LABELS_H
+#define SLUICE_DATASETS_LABELS_H
+
+#include "base/error.h"
+#include "datasets/manifest_builder.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Labels from a table beside the images, in place of the names of their folders: metadata.jsonl,
+ * metadata.csv (as Hugging Face's imagefolder has them) or labels.csv.
+ *
+ *     file_name,label,split          {"file_name": "a/1.jpg", "label": 3}
+ *     "a/1.jpg",3,train              {"file_name": "a/2.jpg", "label": "cat"}
+ *
+ * `file_name` (or `path`) is relative to the table's folder, `label` an integer or the name of a
+ * class, alike in all rows; `split`, train, val or validation, may be missing, as may rows of other
+ * columns.  Names get numbers in the order in which Python sorts them.  CSV is RFC 4180's: quoted
+ * fields, quotes doubled, newlines in quotes; with one line of names.
+ *
+ * The table lies in the root, or one in each of train/ and val/.  One that has not both columns is
+ * no table of labels, and is left alone.
+ *
+ * Threads: a table may be used by one at a time. */
+
+struct sluice_labels;
+
+/* Reads the tables of a root, or `file` (NULL: those of the root; file names in it are relative to
+ * the root), which must be one.  *labels stays NULL if there is none.
+ * SLUICE_E_INVALID: err names file, line and field. */
+SLUICE_MUST_USE sluice_status sluice_labels_read(const char *root, const char *file,
+                                                 struct sluice_labels **labels,
+                                                 struct sluice_err *err);
+void sluice_labels_destroy(struct sluice_labels *labels); /* NULL is allowed */
+
+/* Whether a file of the root is one of these tables. */
+bool sluice_labels_has_file(const struct sluice_labels *labels, const char *path);
+
+/* Sets the labels of all entries, and their subsets where there is a column `split`.  *are_names:
+ * the manifest, which must have no classes, has got them; else labels are numbers, for
+ * sluice_class_list_number().  A row without an image is a warning that counts them;
+ * SLUICE_E_INVALID: an image without a row, or a row that comes twice. */
+SLUICE_MUST_USE sluice_status sluice_labels_assign(struct sluice_labels *labels,
+                                                   struct sluice_manifest_builder *builder,
+                                                   bool *are_names, struct sluice_err *err);
+
+/* Parses one table; for tests and the fuzz target.  `text` is not changed. */
+SLUICE_MUST_USE sluice_status sluice_labels_parse(const char *name, const char *text, size_t len,
+                                                  struct sluice_labels **labels,
+                                                  struct sluice_err *err);
+
+#endif

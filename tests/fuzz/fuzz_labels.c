@@ -1,0 +1,80 @@
+/* Tables of labels from bytes, as CSV and as JSON lines: what is read has sound rows, and gives a
+ * label to every image that it names. */
+
+#include "datasets/labels.h"
+
+#include "base/text.h"
+#include "datasets/label_table.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(bool is_true)
+{
+    if (!is_true)
+        abort();
+}
+
+static void assign(const char *name, const uint8_t *data, size_t size,
+                   const struct sluice_label_table *table)
+{
+    struct sluice_labels *labels = NULL;
+    struct sluice_manifest_builder builder;
+    bool are_names = false;
+    if (sluice_labels_parse(name, (const char *)data, size, &labels, NULL) != SLUICE_OK)
+        return; /* a path that comes twice */
+    check(sluice_manifest_builder_init(&builder, NULL) == SLUICE_OK);
+    for (size_t i = 0; i < table->num_rows && i < 100; i++) {
+        const char *path = table->rows[i].path;
+        check(sluice_manifest_add_entry(&builder, &(struct sluice_manifest_entry){0}, path,
+                                        strlen(path), NULL) == SLUICE_OK);
+    }
+    check(sluice_labels_assign(labels, &builder, &are_names, NULL) == SLUICE_OK);
+    check(are_names == table->are_names || table->num_rows == 0);
+    for (size_t i = 0; i < builder.manifest->num_entries; i++) {
+        const uint32_t label = builder.manifest->entries[i].label;
+        if (are_names)
+            check(strcmp(builder.manifest->classes[label], table->rows[i].label) == 0);
+        else
+            check(label == strtoul(table->rows[i].label, NULL, 10));
+    }
+    sluice_manifest_destroy(builder.manifest);
+    sluice_labels_destroy(labels);
+}
+
+static void read_as(const char *name, const uint8_t *data, size_t size)
+{
+    struct sluice_label_table table;
+    struct sluice_err err = {{0}};
+    bool is_table = false;
+    char *text = malloc(size + 1);
+    if (!text)
+        return;
+    memcpy(text, data, size);
+    const sluice_status status =
+        sluice_label_table_parse(&table, name, text, size, &is_table, &err);
+    if (status == SLUICE_OK) {
+        check(is_table || table.num_rows == 0);
+        for (size_t i = 0; i < table.num_rows; i++) {
+            const struct sluice_label_row *row = &table.rows[i];
+            check(sluice_is_utf8(row->path) && row->label[0] && sluice_is_utf8(row->label));
+            check(row->subset >= -1 && row->subset <= SLUICE_SUBSET_VAL && row->line > 0);
+            check(i == 0 || row->line > table.rows[i - 1].line);
+        }
+        if (is_table)
+            assign(name, data, size, &table);
+    } else {
+        check(status == SLUICE_E_INVALID && strncmp(err.text, name, strlen(name)) == 0);
+    }
+    sluice_label_table_clear(&table);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    read_as("t.csv", data, size);
+    read_as("t.jsonl", data, size);
+    return 0;
+}

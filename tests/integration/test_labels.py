@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Labels from tables: the digest of the same images in class folders, and errors that name their line."""
+import csv
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+NUM_TRAIN = 18
+TIMEOUT_S = 120
+
+
+def run(program, *arguments, code=0):
+    done = subprocess.run([BIN / program, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=TIMEOUT_S)
+    if done.returncode != code or "Sanitizer" in done.stderr:
+        raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    return done
+
+
+def train(*flags, code=0):
+    return run("offload_train", "--device", "none", "--json", "-b", "4", "-p", "0",
+               "--image-size", "32", "--no-val", *flags, code=code)
+
+
+class LabelsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="sluice-labels-")
+        cls.addClassCleanup(cls.folder.cleanup)
+        made = pathlib.Path(cls.folder.name, "made")
+        run("offload_dataset", "synth", made, "-n", NUM_TRAIN, "--num-val", 0, "--classes", 3)
+        # The same names in one folder, in the order of the class folders' paths.
+        cls.classes = pathlib.Path(cls.folder.name, "classes")
+        shutil.copytree(made / "train", cls.classes)
+        cls.rows = [(path.parent.name, path) for path in sorted(cls.classes.rglob("*.*"))]
+        cls.names = sorted({name for name, _ in cls.rows})
+        cls.digest = json.loads(train(cls.classes, "--dataset-mode", "local").stdout)["digest"]
+
+    def flat(self):
+        root = pathlib.Path(tempfile.mkdtemp(dir=self.folder.name), "flat")
+        root.mkdir()
+        files = []
+        for number, (name, path) in enumerate(self.rows):
+            files.append((f'{number:03d}, "{name}"{path.suffix}', name))
+            shutil.copy(path, root / files[-1][0])
+        return root, files
+
+    def check(self, root, has_index):
+        if has_index:
+            run("offload_dataset", "index", root)
+        self.assertEqual(json.loads(train(root, "--dataset-mode", "local").stdout)["digest"],
+                         self.digest)
+        server = subprocess.Popen([BIN / "offload_server", "--root", root, "--listen",
+                                   "127.0.0.1:0"], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True)
+        try:
+            address = server.stdout.readline().split()[-1]
+            report = json.loads(train("--host", address, "--dataset-mode", "remote_piloff").stdout)
+            self.assertEqual(report["digest"], self.digest)
+        finally:
+            server.terminate()
+            server.communicate(timeout=TIMEOUT_S)
+
+    @staticmethod
+    def write_csv(path, header, rows):
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(header)
+            writer.writerows(rows)
+
+    def test_csv_of_names_and_of_integers(self):
+        for has_index in (False, True):
+            root, files = self.flat()
+            self.write_csv(root / "metadata.csv", ("file_name", "text", "label"),
+                           [(name, "a, \"b\"\nc", label) for name, label in files])
+            self.check(root, has_index)
+            (root / "metadata.csv").unlink()
+            self.write_csv(root / "labels.csv", ("label", "path"),
+                           [(self.names.index(label), name) for name, label in reversed(files)])
+            self.check(root, has_index)
+
+    def test_json_lines(self):
+        root, files = self.flat()
+        (root / "metadata.jsonl").write_text("".join(
+            json.dumps({"file_name": name, "label": label, "text": "\u00e4\n"}) + "\n"
+            for name, label in files))
+        self.check(root, False)
+
+    def test_a_list_of_classes_fixes_the_numbers(self):
+        root, files = self.flat()
+        aliases = dict(zip(self.names, ("zebra", "dog", "cat")))
+        table = pathlib.Path(self.folder.name, "table.csv")
+        self.write_csv(table, ("file_name", "label"),
+                       [(name, aliases[label]) for name, label in files])
+        classes = pathlib.Path(self.folder.name, "list.txt")
+        classes.write_text("zebra\ndog\ncat\n")
+        flags = ("--labels", table, "--classes", classes)
+        run("offload_dataset", "index", root, *flags)
+        self.assertEqual(json.loads(train(root, "--dataset-mode", "local").stdout)["digest"],
+                         self.digest)
+        run("offload_dataset", "verify", root, *flags)
+        # Without the list they are sorted, which is another dataset.
+        run("offload_dataset", "index", root, "--labels", table)
+        self.assertNotEqual(json.loads(train(root, "--dataset-mode", "local").stdout)["digest"],
+                            self.digest)
+        run("offload_dataset", "verify", root, *flags, code=1)
+        classes.write_text("zebra\ndog\n")
+        done = run("offload_dataset", "index", root, *flags, code=1)
+        self.assertIn("its class 'cat' is not in the list of classes", done.stderr)
+
+    def test_errors_name_file_line_and_field(self):
+        root, files = self.flat()
+        rows = [(name, self.names.index(label)) for name, label in files]
+        rows[5] = (rows[5][0], "cat")
+        self.write_csv(root / "labels.csv", ("path", "label"), rows)
+        said = f"{root}/labels.csv:7: field 'label': 'cat' is a name, but the rows before have integers"
+        for done in (run("offload_dataset", "index", root, code=1),
+                     run("offload_server", "--root", root, "--listen", "127.0.0.1:0", code=1),
+                     train(root, "--dataset-mode", "local", code=1)):
+            self.assertIn(said, done.stderr)
+        self.write_csv(root / "labels.csv", ("path", "label"), rows[:5])
+        done = run("offload_dataset", "index", root, code=1)
+        self.assertIn(f"{root}/labels.csv: {NUM_TRAIN - 5} of {NUM_TRAIN} images have no row in it",
+                      done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

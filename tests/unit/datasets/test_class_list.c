@@ -1,0 +1,149 @@
+#include "datasets/class_list.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *list_path(void)
+{
+    static char path[700];
+    snprintf(path, sizeof(path), "%s/classes.txt", sluice_test_dir());
+    return path;
+}
+
+static sluice_status read_text(const char *text, size_t len, struct sluice_class_list *list,
+                               struct sluice_err *err)
+{
+    sluice_test_write_file(list_path(), text, len);
+    return sluice_class_list_read(list_path(), list, err);
+}
+
+static void lines_are_names_in_the_order_of_labels(void)
+{
+    struct sluice_class_list list = {0};
+    static const char text[] = "\xef\xbb\xbf"
+                               "dog\r\ncat\na\\tb\\\\c\nlast";
+    CU_ASSERT_EQUAL_FATAL(read_text(text, sizeof(text) - 1, &list, NULL), SLUICE_OK);
+    static const char *const expected[] = {"dog", "cat", "a\tb\\c", "last"};
+    CU_ASSERT_EQUAL_FATAL(list.num, 4);
+    for (size_t i = 0; i < 4; i++)
+        CU_ASSERT_STRING_EQUAL(list.names[i], expected[i]);
+    sluice_class_list_clear(&list);
+    sluice_class_list_clear(&list);
+    CU_ASSERT_EQUAL_FATAL(read_text("\n", 1, &list, NULL), SLUICE_OK);
+    CU_ASSERT(list.num == 1 && list.names[0][0] == '\0');
+    sluice_class_list_clear(&list);
+}
+
+static void a_wrong_line_is_named(void)
+{
+    static const struct {
+        const char *text;
+        size_t len;
+        const char *says;
+    } wrong[] = {
+        {"", 0, "classes.txt: no class"},
+        {"a\n\nb\n", 5, "classes.txt:2: a class without a name"},
+        {"a\nb\n\n", 5, "classes.txt:3: a class without a name"},
+        {"\na\n", 3, "classes.txt:1: a class without a name"},
+        {"a\nb\nc\nb\n", 8, "classes.txt:4: the class 'b' is in line 2"},
+        {"a\nb\\x\n", 6, "classes.txt:2: not a class's name"},
+        {"a\n\xff\n", 4, "classes.txt:2: not a class's name"},
+        {"a\nb\0c\n", 6, "classes.txt:2: not a class's name"},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+        struct sluice_class_list list = {0};
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(read_text(wrong[i].text, wrong[i].len, &list, &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, wrong[i].says));
+        CU_ASSERT_PTR_NULL(list.names);
+    }
+    struct sluice_class_list list = {0};
+    CU_ASSERT_EQUAL(sluice_class_list_read("/no/such", &list, NULL), SLUICE_E_NOT_FOUND);
+}
+
+/* Three images with these labels, of classes "cat" and "dog" unless they are numbers. */
+static struct sluice_manifest_builder images(const uint32_t labels[3], bool are_numbers)
+{
+    static const char *const paths[] = {"1.jpg", "2.jpg", "3.jpg"};
+    struct sluice_manifest_builder builder;
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
+    for (size_t i = 0; i < 3; i++) {
+        const struct sluice_manifest_entry row = {.label = labels[i]};
+        CU_ASSERT_EQUAL_FATAL(sluice_manifest_add_entry(&builder, &row, paths[i], 5, NULL),
+                              SLUICE_OK);
+    }
+    if (!are_numbers) {
+        CU_ASSERT_EQUAL_FATAL(sluice_manifest_add_class(&builder, "cat", 3, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_manifest_add_class(&builder, "dog", 3, NULL), SLUICE_OK);
+    }
+    return builder;
+}
+
+static void the_list_gives_the_labels_and_what_it_lacks_is_an_error(void)
+{
+    struct sluice_class_list list = {0};
+    struct sluice_manifest_builder builder = images((const uint32_t[]){0, 1, 0}, false);
+    CU_ASSERT_EQUAL_FATAL(read_text("dog\nbird\ncat\n", 13, &list, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_class_list_apply(&list, &builder, NULL), SLUICE_OK);
+    static const uint32_t expected[] = {2, 0, 2};
+    for (size_t i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL(builder.manifest->entries[i].label, expected[i]);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_classes, 3);
+    CU_ASSERT_STRING_EQUAL(builder.manifest->classes[1], "bird");
+
+    /* What is written is the list again. */
+    struct sluice_class_list again = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_class_list_write(builder.manifest, list_path(), NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_class_list_read(list_path(), &again, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(again.num, list.num);
+    for (size_t i = 0; i < list.num; i++)
+        CU_ASSERT_STRING_EQUAL(again.names[i], list.names[i]);
+    sluice_class_list_clear(&again);
+    sluice_class_list_clear(&list);
+    sluice_manifest_destroy(builder.manifest);
+
+    struct sluice_err err = {0};
+    builder = images((const uint32_t[]){0, 1, 0}, false);
+    CU_ASSERT_EQUAL_FATAL(read_text("cat\n", 4, &list, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_class_list_apply(&list, &builder, &err), SLUICE_E_INVALID);
+    CU_ASSERT_STRING_EQUAL(err.text, "2.jpg: its class 'dog' is not in the list of classes");
+    sluice_class_list_clear(&list);
+    sluice_manifest_destroy(builder.manifest);
+}
+
+static void numbers_get_names_from_the_list_or_are_their_own(void)
+{
+    struct sluice_manifest_builder builder = images((const uint32_t[]){0, 11, 0}, true);
+    CU_ASSERT_EQUAL_FATAL(sluice_class_list_number(NULL, &builder, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_classes, 12);
+    CU_ASSERT_STRING_EQUAL(builder.manifest->classes[11], "11");
+    sluice_manifest_destroy(builder.manifest);
+
+    struct sluice_class_list list = {0};
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(read_text("cat\ndog\n", 8, &list, NULL), SLUICE_OK);
+    builder = images((const uint32_t[]){0, 1, 2}, true);
+    CU_ASSERT_EQUAL(sluice_class_list_number(&list, &builder, &err), SLUICE_E_INVALID);
+    CU_ASSERT_STRING_EQUAL(err.text, "3.jpg: label 2 of 2 in the list of classes");
+    builder.manifest->entries[2].label = 1;
+    CU_ASSERT_EQUAL_FATAL(sluice_class_list_number(&list, &builder, NULL), SLUICE_OK);
+    CU_ASSERT_STRING_EQUAL(builder.manifest->classes[1], "dog");
+    builder.manifest->entries[2].label = SLUICE_MAX_CLASSES;
+    CU_ASSERT_EQUAL(sluice_class_list_number(NULL, &builder, NULL), SLUICE_E_INVALID);
+    sluice_class_list_clear(&list);
+    sluice_manifest_destroy(builder.manifest);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(lines_are_names_in_the_order_of_labels),
+        SLUICE_TEST(a_wrong_line_is_named),
+        SLUICE_TEST(the_list_gives_the_labels_and_what_it_lacks_is_an_error),
+        SLUICE_TEST(numbers_get_names_from_the_list_or_are_their_own),
+    };
+    return sluice_test_run("class_list", tests, SLUICE_TEST_COUNT(tests));
+}

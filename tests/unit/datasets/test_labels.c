@@ -1,0 +1,200 @@
+#include "datasets/labels.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The root of this test. */
+static char root[600];
+
+static const char *in_root(const char *name)
+{
+    static char path[1024];
+    snprintf(path, sizeof(path), "%s/%s", root, name);
+    return path;
+}
+
+static void make_root(void)
+{
+    static unsigned number;
+    snprintf(root, sizeof(root), "%s/%u", sluice_test_dir(), number++);
+    CU_ASSERT_EQUAL_FATAL(mkdir(root, 0700), 0);
+    CU_ASSERT_EQUAL_FATAL(mkdir(in_root("train"), 0700), 0);
+    CU_ASSERT_EQUAL_FATAL(mkdir(in_root("val"), 0700), 0);
+}
+
+static void put(const char *name, const char *text)
+{
+    sluice_test_write_file(in_root(name), text, strlen(text));
+}
+
+static struct sluice_manifest_builder images(const char *const *paths, size_t num)
+{
+    struct sluice_manifest_builder builder;
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
+    for (size_t i = 0; i < num; i++) {
+        const struct sluice_manifest_entry row = {.label = 99};
+        CU_ASSERT_EQUAL_FATAL(
+            sluice_manifest_add_entry(&builder, &row, paths[i], strlen(paths[i]), NULL), SLUICE_OK);
+    }
+    return builder;
+}
+
+static struct sluice_labels *read_labels(const char *file)
+{
+    struct sluice_labels *labels = NULL;
+    struct sluice_err err = {0};
+    if (sluice_labels_read(root, file, &labels, &err) != SLUICE_OK)
+        printf("%s\n", err.text);
+    return labels;
+}
+
+static void integers_stay_and_names_get_numbers_as_python_sorts_them(void)
+{
+    static const char *const paths[] = {"1.jpg", "a/2.jpg", "a/3.jpg"};
+    make_root();
+    put("labels.csv", "path,label\na/2.jpg,7\na/3.jpg,0\n1.jpg,12\n");
+    struct sluice_labels *labels = read_labels(NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
+    CU_ASSERT(sluice_labels_has_file(labels, "labels.csv"));
+    CU_ASSERT_FALSE(sluice_labels_has_file(labels, "metadata.csv"));
+    struct sluice_manifest_builder builder = images(paths, 3);
+    bool are_names = true;
+    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    CU_ASSERT_FALSE(are_names);
+    static const uint32_t numbers[] = {12, 7, 0};
+    for (size_t i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL(builder.manifest->entries[i].label, numbers[i]);
+    CU_ASSERT_EQUAL(builder.manifest->num_classes, 0);
+    sluice_manifest_destroy(builder.manifest);
+    sluice_labels_destroy(labels);
+
+    /* U+FFFD comes before U+1F600, other than in UTF-16. */
+    put("labels.csv", "path,label\na/2.jpg,\xf0\x9f\x98\x80\na/3.jpg,\xef\xbf\xbd\n1.jpg,b\n");
+    labels = read_labels(NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
+    builder = images(paths, 3);
+    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    CU_ASSERT(are_names);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_classes, 3);
+    CU_ASSERT_STRING_EQUAL(builder.manifest->classes[0], "b");
+    static const uint32_t sorted[] = {0, 2, 1};
+    for (size_t i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL(builder.manifest->entries[i].label, sorted[i]);
+    sluice_manifest_destroy(builder.manifest);
+    sluice_labels_destroy(labels);
+}
+
+static void each_subset_may_have_its_own_table(void)
+{
+    static const char *const paths[] = {"train/1.jpg", "train/a/2.jpg", "val/1.jpg"};
+    make_root();
+    put("train/metadata.jsonl", "{\"file_name\": \"1.jpg\", \"label\": 1}\n"
+                                "{\"file_name\": \"a/2.jpg\", \"label\": 2}\n");
+    put("val/metadata.csv", "file_name,label\n1.jpg,3\n");
+    struct sluice_labels *labels = read_labels(NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
+    CU_ASSERT(sluice_labels_has_file(labels, "train/metadata.jsonl"));
+    CU_ASSERT(sluice_labels_has_file(labels, "val/metadata.csv"));
+    struct sluice_manifest_builder builder = images(paths, 3);
+    bool are_names;
+    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    for (uint32_t i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL(builder.manifest->entries[i].label, i + 1);
+    sluice_manifest_destroy(builder.manifest);
+    sluice_labels_destroy(labels);
+
+    struct sluice_err err = {0};
+    put("val/metadata.csv", "file_name,label\n1.jpg,cat\n");
+    labels = NULL;
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, &labels, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "one has names of classes, the other integers"));
+    CU_ASSERT_PTR_NULL(labels);
+}
+
+static void the_column_split_sets_the_subset(void)
+{
+    static const char *const paths[] = {"1.jpg", "2.jpg"};
+    make_root();
+    put("metadata.csv", "file_name,label,split\n1.jpg,0,val\n2.jpg,0,train\n");
+    struct sluice_labels *labels = read_labels(NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
+    struct sluice_manifest_builder builder = images(paths, 2);
+    bool are_names;
+    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(builder.manifest->entries[0].subset, SLUICE_SUBSET_VAL);
+    CU_ASSERT_EQUAL(builder.manifest->entries[1].subset, SLUICE_SUBSET_TRAIN);
+    sluice_manifest_destroy(builder.manifest);
+    sluice_labels_destroy(labels);
+}
+
+static void an_image_without_a_row_is_an_error_and_a_row_without_an_image_is_not(void)
+{
+    static const char *const paths[] = {"1.jpg", "2.jpg", "3.jpg"};
+    make_root();
+    put("labels.csv", "path,label\n1.jpg,7\n4.jpg,0\n");
+    struct sluice_labels *labels = read_labels(NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
+    struct sluice_manifest_builder builder = images(paths, 3);
+    struct sluice_err err = {0};
+    bool are_names;
+    CU_ASSERT_EQUAL(sluice_labels_assign(labels, &builder, &are_names, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(err.text, "labels.csv: 2 of 3 images have no row in it (2.jpg, ...)"));
+    builder.manifest->num_entries = 1;
+    CU_ASSERT_EQUAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    sluice_manifest_destroy(builder.manifest);
+    sluice_labels_destroy(labels);
+}
+
+static void what_is_ambiguous_is_refused_and_other_tables_are_left_alone(void)
+{
+    struct sluice_labels *labels = NULL;
+    struct sluice_err err = {0};
+    make_root();
+    put("labels.csv", "n01440764,tench\n");
+    put("metadata.csv", "file_name,text\n1.jpg,a cat\n");
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, &labels, &err), SLUICE_OK);
+    CU_ASSERT_PTR_NULL(labels);
+    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("labels.csv"), &labels, &err),
+                    SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no table of labels"));
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("none.csv"), &labels, &err),
+                    SLUICE_E_NOT_FOUND);
+
+    put("labels.csv", "path,label\n1.jpg,1\n");
+    put("metadata.jsonl", "{\"path\": \"1.jpg\", \"label\": 1}\n");
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, &labels, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "metadata.jsonl is a table of labels, too"));
+    labels = read_labels(in_root("labels.csv")); /* which one is meant is said */
+    CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
+    CU_ASSERT(sluice_labels_has_file(labels, "labels.csv"));
+    sluice_labels_destroy(labels);
+
+    static const char twice[] = "path,label\n1.jpg,1\n2.jpg,1\n./1.jpg,1\n";
+    err = (struct sluice_err){0};
+    labels = NULL;
+    CU_ASSERT_EQUAL(sluice_labels_parse("t.csv", twice, sizeof(twice) - 1, &labels, &err),
+                    SLUICE_E_INVALID);
+    CU_ASSERT_STRING_EQUAL(err.text, "t.csv:4: field 'file_name': '1.jpg' is in line 2, too");
+    CU_ASSERT_PTR_NULL(labels);
+    sluice_labels_destroy(NULL);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(integers_stay_and_names_get_numbers_as_python_sorts_them),
+        SLUICE_TEST(each_subset_may_have_its_own_table),
+        SLUICE_TEST(the_column_split_sets_the_subset),
+        SLUICE_TEST(an_image_without_a_row_is_an_error_and_a_row_without_an_image_is_not),
+        SLUICE_TEST(what_is_ambiguous_is_refused_and_other_tables_are_left_alone),
+    };
+    return sluice_test_run("labels", tests, SLUICE_TEST_COUNT(tests));
+}

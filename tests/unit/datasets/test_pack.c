@@ -1,0 +1,239 @@
+#include "datasets/pack.h"
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "datasets/shard.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *in_dir(const char *name)
+{
+    static char paths[4][1024];
+    static unsigned turn;
+    char *path = paths[turn++ % 4];
+    snprintf(path, sizeof(paths[0]), "%s/%s", sluice_test_dir(), name);
+    return path;
+}
+
+static void put(const char *name, const char *content)
+{
+    char folder[1024];
+    snprintf(folder, sizeof(folder), "%s", in_dir(name));
+    *strrchr(folder, '/') = '\0';
+    CU_ASSERT_EQUAL_FATAL(sluice_mkdirs(folder, NULL), SLUICE_OK);
+    sluice_test_write_file(in_dir(name), content, strlen(content));
+}
+
+static struct sluice_manifest *list(const char *name)
+{
+    const struct sluice_manifest_options options = {.with_shards = true};
+    struct sluice_manifest *manifest = NULL;
+    struct sluice_err err = {0};
+    const sluice_status status =
+        sluice_manifest_list(in_dir(name), &options, &manifest, NULL, &err);
+    if (status != SLUICE_OK)
+        printf("%s\n", err.text);
+    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    return manifest;
+}
+
+/* The same samples in the same order: content, label, subset, names of the classes. */
+static void expect_same(const char *a_root, const char *b_root)
+{
+    struct sluice_manifest *a = list(a_root), *b = list(b_root);
+    CU_ASSERT_EQUAL_FATAL(a->num_entries, b->num_entries);
+    CU_ASSERT_EQUAL_FATAL(a->num_classes, b->num_classes);
+    for (size_t i = 0; i < a->num_classes; i++)
+        CU_ASSERT_STRING_EQUAL(a->classes[i], b->classes[i]);
+    for (size_t i = 0; i < a->num_entries; i++) {
+        const struct sluice_manifest_entry *x = &a->entries[i], *y = &b->entries[i];
+        struct sluice_buf *x_file, *y_file;
+        CU_ASSERT_EQUAL(x->label, y->label);
+        CU_ASSERT_EQUAL(x->subset, y->subset);
+        CU_ASSERT_EQUAL_FATAL(sluice_shard_read(in_dir(a_root), x->path, x->offset, x->bytes, 1000,
+                                                NULL, &x_file, NULL, NULL),
+                              SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_shard_read(in_dir(b_root), y->path, y->offset, y->bytes, 1000,
+                                                NULL, &y_file, NULL, NULL),
+                              SLUICE_OK);
+        CU_ASSERT(x_file->len == y_file->len &&
+                  memcmp(x_file->data, y_file->data, x_file->len) == 0);
+        sluice_buf_unref(x_file);
+        sluice_buf_unref(y_file);
+    }
+    sluice_manifest_destroy(a);
+    sluice_manifest_destroy(b);
+}
+
+static sluice_status pack(const char *from, const char *to, uint64_t shard_bytes,
+                          struct sluice_pack_summary *summary, struct sluice_err *err)
+{
+    struct sluice_manifest *manifest = list(from);
+    const sluice_status status =
+        sluice_pack(in_dir(from), manifest, in_dir(to), shard_bytes, summary, err);
+    sluice_manifest_destroy(manifest);
+    return status;
+}
+
+static sluice_status unpack(const char *from, const char *to, struct sluice_err *err)
+{
+    struct sluice_manifest *manifest = list(from);
+    struct sluice_pack_summary summary;
+    const sluice_status status = sluice_unpack(in_dir(from), manifest, in_dir(to), &summary, err);
+    if (status == SLUICE_OK)
+        CU_ASSERT_EQUAL(summary.num_samples, manifest->num_entries);
+    sluice_manifest_destroy(manifest);
+    return status;
+}
+
+static bool has_file(const char *name)
+{
+    return access(in_dir(name), F_OK) == 0;
+}
+
+/* Two subsets, a key of two images, names that only extended headers hold, a class without images.
+ */
+static void make_set(void)
+{
+    char name[400];
+    for (int i = 0; i < 7; i++) {
+        char content[32];
+        snprintf(content, sizeof(content), "train dog %d", i);
+        snprintf(name, sizeof(name), "set/train/dog/%d.jpg", i);
+        put(name, content);
+        snprintf(name, sizeof(name), "set/val/cat/%d.png", i);
+        put(name, content + 6);
+    }
+    put("set/train/dog/3.b.webp", "a second one of the key");
+    snprintf(name, sizeof(name), "set/train/cat/%0150d.jpg", 1);
+    put(name, "of a long name");
+    put("set/train/empty/note.txt", "no image");
+}
+
+static void a_packed_folder_has_the_same_samples_in_the_same_order(void)
+{
+    static const struct {
+        uint64_t shard_bytes;
+        size_t num_shards;
+    } cases[] = {{1, 15}, {5000, 6}, {1 << 20, 2}};
+    make_set();
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        char out[40], again[40];
+        struct sluice_pack_summary summary;
+        snprintf(out, sizeof(out), "tars%zu", i);
+        snprintf(again, sizeof(again), "again%zu", i);
+        CU_ASSERT_EQUAL_FATAL(pack("set", out, cases[i].shard_bytes, &summary, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(summary.num_samples, 16);
+        if (summary.num_shards != cases[i].num_shards)
+            printf("%zu tars of %llu\n", summary.num_shards,
+                   (unsigned long long)cases[i].shard_bytes);
+        CU_ASSERT_EQUAL(summary.num_shards, cases[i].num_shards);
+        expect_same("set", out);
+
+        /* The same bytes, whenever it is packed. */
+        CU_ASSERT_EQUAL_FATAL(pack("set", again, cases[i].shard_bytes, &summary, NULL), SLUICE_OK);
+        char command[3000];
+        snprintf(command, sizeof(command), "diff -r '%s' '%s'", in_dir(out), in_dir(again));
+        CU_ASSERT_EQUAL(system(command), 0);
+
+        /* And back. */
+        snprintf(again, sizeof(again), "back%zu", i);
+        CU_ASSERT_EQUAL_FATAL(unpack(out, again, NULL), SLUICE_OK);
+        expect_same("set", again);
+        snprintf(command, sizeof(command),
+                 "diff -r -x labels.csv -x sluice-classes.txt -x empty '%s' '%s'", in_dir("set"),
+                 in_dir(again));
+        CU_ASSERT_EQUAL(system(command), 0);
+    }
+    CU_ASSERT(has_file("tars0/train/shard-000007.tar") && has_file("tars0/val/shard-000006.tar"));
+}
+
+static void labels_of_a_table_are_kept(void)
+{
+    put("table/1.jpg", "one");
+    put("table/a, \"b\"/2.jpg", "two");
+    put("table/labels.csv", "path,label\n1.jpg,5\n\"a, \"\"b\"\"/2.jpg\",0\n");
+    struct sluice_pack_summary summary;
+    CU_ASSERT_EQUAL_FATAL(pack("table", "table-tars", 1, &summary, NULL), SLUICE_OK);
+    expect_same("table", "table-tars");
+    CU_ASSERT_EQUAL_FATAL(unpack("table-tars", "table-back", NULL), SLUICE_OK);
+    expect_same("table", "table-back");
+    /* One class without a name is one, too. */
+    put("flat/1.jpg", "one");
+    CU_ASSERT_EQUAL_FATAL(pack("flat", "flat-tars", 1, &summary, NULL), SLUICE_OK);
+    expect_same("flat", "flat-tars");
+}
+
+static void what_tars_cannot_keep_is_refused(void)
+{
+    struct sluice_pack_summary summary;
+    struct sluice_err err = {0};
+    put("keys/1.a.jpg", "one");
+    put("keys/1.b.jpg", "two");
+    put("keys/labels.csv", "path,label\n1.a.jpg,0\n1.b.jpg,1\n");
+    CU_ASSERT_EQUAL(pack("keys", "keys-tars", 1000, &summary, &err), SLUICE_E_INVALID);
+    CU_ASSERT_STRING_EQUAL(err.text, "1.a.jpg and 1.b.jpg: one key, and labels 0 and 1");
+
+    err = (struct sluice_err){0};
+    put("keys/labels.csv", "path,label,split\n1.a.jpg,0,train\n1.b.jpg,0,val\n");
+    CU_ASSERT_EQUAL(pack("keys", "split-tars", 1000, &summary, &err), SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "1.a.jpg: of train/ by a table"));
+
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(pack("tars0", "tars-of-tars", 1000, &summary, &err), SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "a member of a tar already"));
+
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(pack("set", "tars0", 1000, &summary, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "is not empty"));
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(unpack("tars0", "set", &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "is not empty"));
+}
+
+static void a_file_that_is_not_as_listed_ends_it_and_leaves_no_half_tar(void)
+{
+    struct sluice_pack_summary summary;
+    struct sluice_err err = {0};
+    put("changed/1.jpg", "one");
+    put("changed/2.jpg", "two");
+    struct sluice_manifest *manifest = list("changed");
+    put("changed/2.jpg", "three");
+    CU_ASSERT_EQUAL(
+        sluice_pack(in_dir("changed"), manifest, in_dir("changed-tars"), 1 << 20, &summary, &err),
+        SLUICE_E_STALE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "changed/2.jpg: not what the manifest says"));
+    CU_ASSERT_FALSE(has_file("changed-tars/shard-000000.tar"));
+    CU_ASSERT_FALSE(has_file("changed-tars/shard-000000.tar.part"));
+    sluice_manifest_destroy(manifest);
+}
+
+static void samples_that_would_be_one_file_are_named_before_anything_is_written(void)
+{
+    struct sluice_pack_summary summary;
+    struct sluice_err err = {0};
+    put("one/a/1.jpg", "one");
+    CU_ASSERT_EQUAL_FATAL(pack("one", "both", 1 << 20, &summary, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(rename(in_dir("both/shard-000000.tar"), in_dir("both/other.tar")), 0);
+    CU_ASSERT_EQUAL_FATAL(link(in_dir("both/other.tar"), in_dir("both/same.tar")), 0);
+    CU_ASSERT_EQUAL(unpack("both", "both-back", &err), SLUICE_E_INVALID);
+    CU_ASSERT_STRING_EQUAL(err.text, "other.tar/a/1.jpg and same.tar/a/1.jpg would be one file");
+    CU_ASSERT_FALSE(has_file("both-back"));
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(a_packed_folder_has_the_same_samples_in_the_same_order),
+        SLUICE_TEST(labels_of_a_table_are_kept),
+        SLUICE_TEST(what_tars_cannot_keep_is_refused),
+        SLUICE_TEST(a_file_that_is_not_as_listed_ends_it_and_leaves_no_half_tar),
+        SLUICE_TEST(samples_that_would_be_one_file_are_named_before_anything_is_written),
+    };
+    return sluice_test_run("pack", tests, SLUICE_TEST_COUNT(tests));
+}

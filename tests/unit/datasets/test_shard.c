@@ -1,0 +1,82 @@
+#include "datasets/shard.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void splits_at_the_first_tar_before_a_slash(void)
+{
+    static const char *const cases[][2] = {
+        {"a/x-000.tar/cat/1.jpg", "a/x-000.tar"}, {"x.tar/1.jpg", "x.tar"},
+        {"x.tar/y.tar/1.jpg", "x.tar"},           {".tar/1.jpg", ".tar"},
+        {"x.tar.d/y.tar/1.tar", "x.tar.d/y.tar"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char object[SLUICE_MAX_PATH_BYTES] = "";
+        CU_ASSERT(sluice_shard_split(cases[i][0], object));
+        CU_ASSERT_STRING_EQUAL(object, cases[i][1]);
+    }
+}
+
+static void tells_paths_without_a_shard(void)
+{
+    static const char *const paths[] = {"", "a/b.jpg", "x.tar", "x.tar.gz/1.jpg", "x.TAR/1.jpg"};
+    char object[SLUICE_MAX_PATH_BYTES] = "as it was";
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+        CU_ASSERT_FALSE(sluice_shard_split(paths[i], object));
+    char deep[SLUICE_MAX_PATH_BYTES + 16];
+    memset(deep, 'x', sizeof(deep));
+    memcpy(deep + SLUICE_MAX_PATH_BYTES - 4, ".tar/1", 7);
+    CU_ASSERT_FALSE(sluice_shard_split(deep, object));
+    CU_ASSERT_STRING_EQUAL(object, "as it was");
+}
+
+static void the_unpacked_path_lacks_the_shard_alone(void)
+{
+    static const char *const cases[][2] = {
+        {"train/x-000.tar/cat/1.jpg", "train/cat/1.jpg"},
+        {"x.tar/1.jpg", "1.jpg"},
+        {"x.tar/y.tar/1.jpg", "y.tar/1.jpg"},
+        {"no/shard.jpg", "no/shard.jpg"},
+    };
+    char room[SLUICE_MAX_PATH_BYTES];
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        CU_ASSERT_STRING_EQUAL(sluice_shard_unpacked(cases[i][0], 512, room), cases[i][1]);
+        CU_ASSERT_PTR_EQUAL(sluice_shard_unpacked(cases[i][0], 0, room), cases[i][0]);
+    }
+}
+
+static void reads_members_and_plain_files(void)
+{
+    char path[700];
+    snprintf(path, sizeof(path), "%s/x.tar", sluice_test_dir());
+    sluice_test_write_file(path, "0123456789", 10);
+    struct sluice_buf *file = NULL;
+    struct stat st;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_shard_read(sluice_test_dir(), "x.tar/a.jpg", 4, 3, 5, NULL, &file, &st, NULL),
+        SLUICE_OK);
+    CU_ASSERT(file->len == 3 && memcmp(file->data, "456", 3) == 0 && st.st_size == 10);
+    sluice_buf_unref(file);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_shard_read(sluice_test_dir(), "x.tar", 0, 0, 10, NULL, &file, &st, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(file->len, 10);
+    sluice_buf_unref(file);
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(
+        sluice_shard_read(sluice_test_dir(), "y.tar/a.jpg", 4, 3, 5, NULL, &file, &st, &err),
+        SLUICE_E_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "y.tar"));
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(splits_at_the_first_tar_before_a_slash),
+        SLUICE_TEST(tells_paths_without_a_shard),
+        SLUICE_TEST(the_unpacked_path_lacks_the_shard_alone),
+        SLUICE_TEST(reads_members_and_plain_files),
+    };
+    return sluice_test_run("shard", tests, SLUICE_TEST_COUNT(tests));
+}

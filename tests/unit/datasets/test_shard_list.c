@@ -1,0 +1,244 @@
+#include "datasets/shard_list.h"
+
+#include "datasets/class_list.h"
+#include "datasets/tar.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *in_dir(const char *name)
+{
+    static char path[1024];
+    snprintf(path, sizeof(path), "%s/%s", sluice_test_dir(), name);
+    return path;
+}
+
+/* A tar that grows. */
+static uint8_t bytes[1 << 16];
+static size_t len;
+
+static void begin(void)
+{
+    memset(bytes, 0, sizeof(bytes));
+    len = 0;
+}
+
+/* Returns where the content lies. */
+static size_t add(const char *name, const char *content)
+{
+    const size_t size = strlen(content);
+    len += sluice_tar_header(name, size, bytes + len);
+    const size_t at = len;
+    memcpy(bytes + at, content, size);
+    len += size + sluice_tar_padding(size);
+    return at;
+}
+
+static struct sluice_shard_file end(char *name, size_t len_on_disk)
+{
+    sluice_test_write_file(in_dir(name), bytes, len_on_disk);
+    return (struct sluice_shard_file){.path = name, .bytes = len_on_disk, .mtime_ns = 77};
+}
+
+static struct sluice_shard_file end_whole(char *name)
+{
+    return end(name, len + 1024);
+}
+
+static struct sluice_manifest_builder builder;
+static struct sluice_shard_summary summary;
+
+static int compare_entries(const void *a, const void *b)
+{
+    const struct sluice_manifest_entry *x = a, *y = b;
+    return strcmp(x->path, y->path);
+}
+
+/* Lists into `builder`, in the order of the paths. */
+static sluice_status list(const struct sluice_shard_file *shards, size_t num,
+                          struct sluice_err *err)
+{
+    sluice_manifest_destroy(builder.manifest);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
+    const sluice_status status =
+        sluice_shards_list(sluice_test_dir(), shards, num, 2, &builder, &summary, err);
+    if (builder.manifest->num_entries > 1)
+        qsort(builder.manifest->entries, builder.manifest->num_entries,
+              sizeof(*builder.manifest->entries), compare_entries);
+    return status;
+}
+
+static void expect(size_t i, const char *path, size_t offset, size_t size, uint32_t label)
+{
+    CU_ASSERT_FATAL(i < builder.manifest->num_entries);
+    const struct sluice_manifest_entry *entry = &builder.manifest->entries[i];
+    CU_ASSERT_STRING_EQUAL(entry->path, path);
+    CU_ASSERT_EQUAL(entry->offset, offset);
+    CU_ASSERT_EQUAL(entry->bytes, size);
+    CU_ASSERT_EQUAL(entry->label, label);
+    CU_ASSERT_EQUAL(entry->mtime_ns, 77);
+}
+
+static void keys_end_at_the_first_dot_of_the_last_part(void)
+{
+    CU_ASSERT_EQUAL(sluice_shard_key_len("a.b/c.d.jpg"), 5);
+    CU_ASSERT_EQUAL(sluice_shard_key_len("000017.jpg"), 6);
+    CU_ASSERT_EQUAL(sluice_shard_key_len("none"), 4);
+    CU_ASSERT_EQUAL(sluice_shard_key_len("a/.hidden"), 2);
+}
+
+static void images_are_samples_and_cls_their_labels_wherever_it_stands(void)
+{
+    begin();
+    add("a/1.cls", "7");
+    const size_t one = add("a/1.jpg", "image one");
+    add("a/1.json", "{}");
+    const size_t left = add("a/2.left.PNG", "left");
+    const size_t right = add("a/2.right.webp", "right one");
+    add("a/2.CLS", " 12\n");
+    add("a/2.txt", "a caption");
+    struct sluice_shard_file shards[2] = {end_whole("x.tar")};
+    begin();
+    const size_t other = add("./a/1.jpg", "of another shard");
+    shards[1] = end_whole("y.tar");
+    CU_ASSERT_EQUAL_FATAL(list(shards, 2, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 4);
+    expect(0, "x.tar/a/1.jpg", one, 9, 7);
+    expect(1, "x.tar/a/2.left.PNG", left, 4, 12);
+    expect(2, "x.tar/a/2.right.webp", right, 9, 12);
+    expect(3, "y.tar/a/1.jpg", other, 16, SLUICE_NO_LABEL);
+    CU_ASSERT_EQUAL(summary.num_shards, 2);
+    CU_ASSERT_EQUAL(summary.num_damaged, 0);
+    CU_ASSERT_EQUAL(summary.num_labelled, 3);
+}
+
+static void names_that_are_no_paths_of_a_dataset_are_passed_over(void)
+{
+    begin();
+    add("../up.jpg", "x");
+    add("a/../up.jpg", "x");
+    add("/root.jpg", "x");
+    add("a//b.jpg", "x");
+    add("a/./b.jpg", "x");
+    add("\xff.jpg", "x");
+    add("._1.jpg", "x");
+    add(".hidden/1.jpg", "x");
+    add("..jpg/1.jpg", "x");
+    const size_t sound = add("a..b/1..jpg", "sound");
+    struct sluice_shard_file shard = end_whole("names.tar");
+    CU_ASSERT_EQUAL_FATAL(list(&shard, 1, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 1);
+    expect(0, "names.tar/a..b/1..jpg", sound, 5, SLUICE_NO_LABEL);
+}
+
+static void of_two_members_of_one_name_the_later_one_counts(void)
+{
+    begin();
+    add("1.jpg", "first");
+    add("1.cls", "1");
+    const size_t second = add("1.jpg", "the second");
+    add("1.cls", "2");
+    struct sluice_shard_file shard = end_whole("twice.tar");
+    CU_ASSERT_EQUAL_FATAL(list(&shard, 1, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 1);
+    expect(0, "twice.tar/1.jpg", second, 10, 2);
+}
+
+static void a_damaged_or_missing_tar_leaves_the_rest(void)
+{
+    begin();
+    const size_t first = add("1.jpg", "first");
+    add("2.jpg", "second");
+    struct sluice_shard_file shards[4] = {end("cut.tar", len - 1)};
+    bytes[1024 + 3] ^= 1;
+    shards[1] = end_whole("damaged.tar");
+    bytes[1024 + 3] ^= 1;
+    shards[2] = end_whole("whole.tar");
+    shards[3] = (struct sluice_shard_file){.path = "missing.tar", .bytes = 2048};
+    CU_ASSERT_EQUAL_FATAL(list(shards, 4, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 4);
+    expect(0, "cut.tar/1.jpg", first, 5, SLUICE_NO_LABEL);
+    expect(1, "damaged.tar/1.jpg", first, 5, SLUICE_NO_LABEL);
+    CU_ASSERT_STRING_EQUAL(builder.manifest->entries[3].path, "whole.tar/2.jpg");
+    CU_ASSERT_EQUAL(summary.num_damaged, 3);
+
+    /* One that is shorter than the walk saw it. */
+    shards[0] = end_whole("shrunk.tar");
+    shards[0].bytes += 4 << 20;
+    CU_ASSERT_EQUAL_FATAL(truncate(in_dir("shrunk.tar"), 1024), 0);
+    CU_ASSERT_EQUAL_FATAL(list(shards, 1, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(summary.num_damaged, 1);
+}
+
+static void a_cls_that_is_no_label_is_named(void)
+{
+    static const char *const wrong[] = {"",
+                                        "cat",
+                                        "-1",
+                                        "1.5",
+                                        "1 2",
+                                        "0x1",
+                                        "1000000",
+                                        "99999999999999999999",
+                                        "                                        1"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+        begin();
+        add("1.jpg", "image");
+        const size_t at = add("a/1.cls", wrong[i]);
+        struct sluice_shard_file shard = end_whole("label.tar");
+        struct sluice_err err = {0};
+        char says[100];
+        CU_ASSERT_EQUAL(list(&shard, 1, &err), SLUICE_E_INVALID);
+        snprintf(says, sizeof(says), "label.tar: byte %zu: a/1.cls: '", at);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, says));
+    }
+    begin();
+    add("1.jpg", "image");
+    add("1.cls", "999999");
+    struct sluice_shard_file shard = end_whole("label.tar");
+    CU_ASSERT_EQUAL(list(&shard, 1, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(builder.manifest->entries[0].label, SLUICE_MAX_CLASSES - 1);
+}
+
+static void large_members_are_passed_without_reading_them(void)
+{
+    /* 1 GiB of hole between two members; the content would take long to read. */
+    begin();
+    const size_t header = sluice_tar_header("hole.jpg", 1u << 30, bytes);
+    sluice_test_write_file(in_dir("large.tar"), bytes, header);
+    CU_ASSERT_EQUAL_FATAL(truncate(in_dir("large.tar"), (off_t)header + (1 << 30)), 0);
+    begin();
+    add("last.jpg", "last");
+    FILE *file = fopen(in_dir("large.tar"), "ab");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+    CU_ASSERT_EQUAL(fwrite(bytes, 1, len + 1024, file), len + 1024);
+    fclose(file);
+    struct stat st;
+    CU_ASSERT_EQUAL_FATAL(stat(in_dir("large.tar"), &st), 0);
+    struct sluice_shard_file shard = {"large.tar", (uint64_t)st.st_size, 77};
+    CU_ASSERT_EQUAL_FATAL(list(&shard, 1, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
+    expect(0, "large.tar/hole.jpg", header, 1u << 30, SLUICE_NO_LABEL);
+    expect(1, "large.tar/last.jpg", header + (1u << 30) + 512, 4, SLUICE_NO_LABEL);
+    unlink(in_dir("large.tar"));
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(keys_end_at_the_first_dot_of_the_last_part),
+        SLUICE_TEST(images_are_samples_and_cls_their_labels_wherever_it_stands),
+        SLUICE_TEST(names_that_are_no_paths_of_a_dataset_are_passed_over),
+        SLUICE_TEST(of_two_members_of_one_name_the_later_one_counts),
+        SLUICE_TEST(a_damaged_or_missing_tar_leaves_the_rest),
+        SLUICE_TEST(a_cls_that_is_no_label_is_named),
+        SLUICE_TEST(large_members_are_passed_without_reading_them),
+    };
+    const int code = sluice_test_run("shard_list", tests, SLUICE_TEST_COUNT(tests));
+    sluice_manifest_destroy(builder.manifest);
+    return code;
+}
