@@ -202,37 +202,25 @@ static unsigned digit(char c)
     return (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10);
 }
 
-static sluice_status read_payload(struct sluice_store *store, const char *path,
-                                  struct sluice_buf_pool *pool, struct sluice_buf **file,
-                                  struct sluice_err *err)
+/* All of it, whatever is chosen: it is in memory. */
+static sluice_status read_payload(struct sluice_store *store, const struct sluice_store_read *read,
+                                  struct sluice_buf **file, struct sluice_err *err)
 {
-    (void)store, (void)pool;
+    (void)store;
+    const char *path = read->key;
     /* As bench_payload_path() makes them; there are no others. */
     const unsigned size = (unsigned)(path[2] - '0');
     const unsigned payload = digit(path[4]) * 16 + digit(path[5]);
     if (size >= MAX_SIZES || payload >= NUM_PAYLOADS || !payloads[size][payload])
         return sluice_fail(err, SLUICE_E_NOT_FOUND, "no such payload");
-    *file = sluice_buf_ref(payloads[size][payload]);
-    return SLUICE_OK;
-}
-
-/* All of it, whatever is chosen: it is in memory. */
-static sluice_status read_parts(struct sluice_store *store, const char *path,
-                                sluice_store_choose_fn *choose, void *ctx,
-                                struct sluice_buf_pool *pool, struct sluice_buf **file,
-                                struct sluice_err *err)
-{
-    struct sluice_buf *payload;
     struct sluice_file_part parts[SLUICE_STORE_MAX_PARTS];
     unsigned num_parts;
-    sluice_status status = read_payload(store, path, pool, &payload, err);
-    if (status != SLUICE_OK)
-        return status;
-    status = choose(ctx, payload->len, 0, parts, &num_parts, err);
+    const sluice_status status =
+        read->choose
+            ? read->choose(read->ctx, payloads[size][payload]->len, 0, parts, &num_parts, err)
+            : SLUICE_OK;
     if (status == SLUICE_OK)
-        *file = payload;
-    else
-        sluice_buf_unref(payload);
+        *file = sluice_buf_ref(payloads[size][payload]);
     return status;
 }
 
@@ -253,11 +241,8 @@ static void destroy(struct sluice_store *store)
     (void)store;
 }
 
-static struct sluice_store memory_store = {.read = read_payload,
-                                           .read_parts = read_parts,
-                                           .relative = relative,
-                                           .refused = refused,
-                                           .destroy = destroy};
+static struct sluice_store memory_store = {
+    .read = read_payload, .relative = relative, .refused = refused, .destroy = destroy};
 
 void bench_rpc_serve(const struct bench_setup *setup, enum transport transport, int control)
 {

@@ -31,9 +31,10 @@ enum sluice_subset { SLUICE_SUBSET_TRAIN, SLUICE_SUBSET_VAL };
 
 struct sluice_manifest_entry {
     const char *path; /* relative to the root, '/' between parts; owned by the manifest */
+    uint64_t offset;  /* of the member of a shard (shard.h), in it; 0: the sample is a whole file */
     uint64_t bytes;
-    int64_t mtime_ns;          /* when the content was last changed, since 1970; 0: not known */
-    uint32_t label;            /* index of the class */
+    int64_t mtime_ns; /* when the file or shard was last changed, since 1970; 0: not known */
+    uint32_t label;   /* index of the class */
     enum sluice_subset subset; /* TRAIN unless it lies under val/ */
     bool has_hash;             /* of the content, if indexed */
     struct sluice_hash128 hash;

@@ -4,6 +4,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "datasets/manifest.h"
+#include "datasets/shard.h"
 #include "storage_server/sample_list.h"
 #include "storage_server/store.h"
 #include "storage_server/tuning.h"
@@ -31,9 +32,16 @@ static sluice_status look(struct sluice_root_watch *watch, struct sluice_err *wr
 {
     struct sluice_sample_list *list = sluice_sample_lists_now(watch->lists);
     struct sluice_store_known known = {.path = "."};
-    if (list->manifest->num_entries > 0)
-        known = (struct sluice_store_known){list->manifest->entries[0].path,
-                                            list->manifest->entries[0].bytes};
+    char shard[SLUICE_MAX_PATH_BYTES];
+    if (list->manifest->num_entries > 0) {
+        const struct sluice_manifest_entry *first = &list->manifest->entries[0];
+        const bool is_member = first->offset && sluice_shard_split(first->path, shard);
+        known = (struct sluice_store_known){
+            .path = is_member ? shard : first->path,
+            .offset = first->offset,
+            .bytes = first->bytes,
+        };
+    }
     const sluice_status status = watch->store->look(watch->store, &known, wrong);
     sluice_sample_list_unref(list);
     return status;

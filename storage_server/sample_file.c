@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "datasets/freshness.h"
 #include "datasets/indexed_file.h"
+#include "datasets/shard.h"
 #include "storage_server/context.h"
 #include "storage_server/sample_list.h"
 #include "storage_server/stats.h"
@@ -47,14 +48,26 @@ static sluice_status choose(void *ctx, uint64_t len, int64_t mtime_ns,
     return SLUICE_OK;
 }
 
-static sluice_status read_file(struct sluice_context *context, const char *path,
+static sluice_status read_file(struct sluice_context *context,
+                               const struct sluice_sample_list *list, const char *path,
                                struct reading *reading, struct sluice_buf **file,
                                struct sluice_err *err)
 {
     struct sluice_store *store = context->store;
+    const struct sluice_manifest_entry *entry = &list->manifest->entries[reading->sample];
+    struct sluice_store_read read = {
+        .key = path,
+        .offset = entry->offset,
+        .bytes = entry->bytes,
+        .choose = choose,
+        .ctx = reading,
+        .pool = context->buffers,
+    };
+    char shard[SLUICE_MAX_PATH_BYTES];
+    if (read.offset && sluice_shard_split(path, shard))
+        read.key = shard;
     struct sluice_buf *buf;
-    sluice_status status =
-        store->read_parts(store, path, choose, reading, context->buffers, &buf, err);
+    sluice_status status = store->read(store, &read, &buf, err);
     if (status != SLUICE_OK)
         return status;
     if (reading->needs_content)
@@ -89,7 +102,7 @@ sluice_status sluice_sample_file_read(struct sluice_context *context,
         .seen = {.is_again = is_again},
     };
     struct sluice_buf *file;
-    const sluice_status status = read_file(context, want->path, &reading, &file, err);
+    const sluice_status status = read_file(context, want->list, want->path, &reading, &file, err);
     if (status != SLUICE_OK) {
         sluice_jpeg_index_destroy(reading.index);
         return status;
@@ -114,5 +127,5 @@ sluice_status sluice_sample_file_read_whole(struct sluice_context *context,
         .freshness = list->freshness,
         .sample = sample,
     };
-    return read_file(context, path, &reading, file, err);
+    return read_file(context, list, path, &reading, file, err);
 }

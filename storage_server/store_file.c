@@ -237,13 +237,6 @@ static sluice_status open_failed(struct store_file *s, int error, struct sluice_
     }
 }
 
-/* What to read of the file, and into buffers of which pool. */
-struct request {
-    sluice_store_choose_fn *choose;
-    void *ctx;
-    struct sluice_buf_pool *pool;
-};
-
 static size_t take_turn(void *gate)
 {
     return sluice_disk_gate_take(gate);
@@ -255,19 +248,20 @@ static void give_turn(void *gate)
 }
 
 /* The turns that reading these parts needs, or NULL if they are cached. */
-static const struct sluice_file_turns *turns_for(const struct store_file *s, int fd,
+static const struct sluice_file_turns *turns_for(const struct store_file *s, int fd, uint64_t base,
                                                  const struct sluice_file_part *parts,
                                                  unsigned num_parts)
 {
     for (unsigned i = 0; s->turns.take && i < num_parts; i++) {
-        if (!sluice_disk_is_cached(fd, parts[i].from, parts[i].to))
+        if (!sluice_disk_is_cached(fd, base + parts[i].from, base + parts[i].to))
             return &s->turns;
     }
     return NULL;
 }
 
-static sluice_status read_file(const struct store_file *s, int fd, const struct request *request,
-                               struct sluice_buf **file, struct sluice_err *err)
+static sluice_status read_file(const struct store_file *s, int fd,
+                               const struct sluice_store_read *request, struct sluice_buf **file,
+                               struct sluice_err *err)
 {
     const uint64_t max_bytes = s->max_file_bytes;
     struct stat st, after;
@@ -276,7 +270,10 @@ static sluice_status read_file(const struct store_file *s, int fd, const struct 
     if (!S_ISREG(st.st_mode))
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "not a regular file%s",
                            S_ISDIR(st.st_mode) ? " but a folder" : "");
-    const size_t size = (size_t)st.st_size;
+    const uint64_t base = request->offset, file_size = (uint64_t)st.st_size;
+    const uint64_t size = base ? request->bytes : file_size;
+    if (base > file_size || size > file_size - base)
+        return sluice_fail(err, SLUICE_E_STALE, "the shard ends before this member does");
     struct sluice_file_part parts[SLUICE_STORE_MAX_PARTS] = {{0, size}};
     unsigned num_parts = 1;
     sluice_status status = SLUICE_OK;
@@ -285,17 +282,18 @@ static sluice_status read_file(const struct store_file *s, int fd, const struct 
             request->choose(request->ctx, size, sluice_file_mtime_ns(&st), parts, &num_parts, err);
     if (status != SLUICE_OK)
         return status;
-    if ((uint64_t)st.st_size > max_bytes)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%lld bytes, more than the limit of %llu",
-                           (long long)st.st_size, (unsigned long long)max_bytes);
+    if (size > max_bytes)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%llu bytes, more than the limit of %llu",
+                           (unsigned long long)size, (unsigned long long)max_bytes);
     if (size == 0)
         return sluice_fail(err, SLUICE_E_CORRUPT, "the file is empty");
-    const struct sluice_file_turns *turns = turns_for(s, fd, parts, num_parts);
+    const struct sluice_file_turns *turns = turns_for(s, fd, base, parts, num_parts);
     /* The kernel's read-ahead would read what nobody wants, or before its turn. */
-    if (turns || num_parts != 1 || parts[0].to - parts[0].from < size)
+    if (turns || num_parts != 1 || parts[0].to - parts[0].from < file_size)
         (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
     struct sluice_buf *buf;
-    status = sluice_file_read_parts(fd, size, parts, num_parts, turns, request->pool, &buf, err);
+    status = sluice_file_read_parts(fd, base, (size_t)size, parts, num_parts, turns, request->pool,
+                                    &buf, err);
     if (status != SLUICE_OK)
         return status;
     if (fstat(fd, &after) != 0 || after.st_size != st.st_size ||
@@ -337,32 +335,17 @@ static int open_in_turn(struct store_file *s, const char *path)
     return fd;
 }
 
-static sluice_status open_and_read(struct store_file *s, const char *path,
-                                   const struct request *request, struct sluice_buf **file,
-                                   struct sluice_err *err)
-{
-    const int fd = open_in_turn(s, path);
-    if (fd < 0)
-        return open_failed(s, errno, err);
-    const sluice_status status = read_file(s, fd, request, file, err);
-    close(fd);
-    return status;
-}
-
-static sluice_status store_file_read(struct sluice_store *store, const char *path,
-                                     struct sluice_buf_pool *pool, struct sluice_buf **file,
+static sluice_status store_file_read(struct sluice_store *store,
+                                     const struct sluice_store_read *read, struct sluice_buf **file,
                                      struct sluice_err *err)
 {
-    return open_and_read(from_store(store), path, &(struct request){.pool = pool}, file, err);
-}
-
-static sluice_status store_file_read_parts(struct sluice_store *store, const char *path,
-                                           sluice_store_choose_fn *choose, void *ctx,
-                                           struct sluice_buf_pool *pool, struct sluice_buf **file,
-                                           struct sluice_err *err)
-{
-    const struct request request = {.choose = choose, .ctx = ctx, .pool = pool};
-    return open_and_read(from_store(store), path, &request, file, err);
+    struct store_file *s = from_store(store);
+    const int fd = open_in_turn(s, read->key);
+    if (fd < 0)
+        return open_failed(s, errno, err);
+    const sluice_status status = read_file(s, fd, read, file, err);
+    close(fd);
+    return status;
 }
 
 /* Whether the sample lies beneath a folder, as long as it should be. */
@@ -372,8 +355,11 @@ static bool has_known(int folder_fd, const struct sluice_store_known *known)
     const int fd = openat(folder_fd, known->path, OPEN_FLAGS);
     if (fd < 0)
         return false;
+    const bool is_file = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    const uint64_t size = is_file ? (uint64_t)st.st_size : 0;
     const bool is_same =
-        fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == known->bytes;
+        is_file && (known->offset ? size >= known->offset && size - known->offset >= known->bytes
+                                  : size == known->bytes);
     close(fd);
     return is_same;
 }
@@ -461,7 +447,6 @@ sluice_status sluice_store_file_open(const struct sluice_store_file_options *opt
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a store");
     s->store = (struct sluice_store){
         .read = store_file_read,
-        .read_parts = store_file_read_parts,
         .look = store_file_look,
         .relative = store_file_relative,
         .refused = store_file_refused,

@@ -13,6 +13,7 @@
 #include "datasets/freshness.h"
 #include "datasets/indexed_file.h"
 #include "datasets/jpeg_index_file.h"
+#include "datasets/shard.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -44,8 +45,9 @@ struct read_job {
     bool is_given_up; /* running, and nobody waits for it any more */
     struct sluice_retry retry;
     struct sluice_disk_read reading;
-    atomic_bool is_timed; /* the disk clock runs for it; whoever clears this stops the clock */
-    char path[];          /* a stuck read outlives the item's */
+    uint64_t offset, bytes; /* the row's: a stuck read outlives the manifest, too */
+    atomic_bool is_timed;   /* the disk clock runs for it; whoever clears this stops the clock */
+    char path[];            /* a stuck read outlives the item's */
 };
 
 struct job_list {
@@ -78,6 +80,7 @@ struct local {
     struct sluice_source_events events;
     struct sluice_jpeg_index_file *indexes; /* or NULL */
     struct sluice_freshness *freshness;     /* or NULL; not for stuck readers, as it borrows */
+    const struct sluice_manifest *manifest; /* or NULL; likewise */
     struct stat root_st;                    /* the folder that the root was */
 
     struct sluice_disk_clock disk;
@@ -98,15 +101,20 @@ static bool is_root_here(const struct local *local)
 }
 
 /* *st: the file as it was opened. */
-static sluice_status read_file(struct local *local, const char *path, struct sluice_sample *sample,
-                               struct stat *st, struct sluice_err *err)
+static sluice_status read_file(struct local *local, const struct read_job *job,
+                               struct sluice_sample *sample, struct stat *st,
+                               struct sluice_err *err)
 {
     struct sluice_err why = {0};
-    char *full = NULL;
-    if (asprintf(&full, "%s/%s", local->root, path) < 0)
+    char shard[SLUICE_MAX_PATH_BYTES], *full = NULL;
+    const bool is_member = job->offset && sluice_shard_split(job->path, shard);
+    if (asprintf(&full, "%s/%s", local->root, is_member ? shard : job->path) < 0)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a path");
     const sluice_status status =
-        sluice_file_read_stat(full, local->max_file_bytes, local->pool, &sample->data, st, &why);
+        is_member ? sluice_file_read_range(full, job->offset, job->bytes, local->max_file_bytes,
+                                           local->pool, &sample->data, st, &why)
+                  : sluice_file_read_stat(full, local->max_file_bytes, local->pool, &sample->data,
+                                          st, &why);
     free(full);
     if (status == SLUICE_E_NOT_FOUND && !is_root_here(local))
         return sluice_fail(err, SLUICE_E_IO, "%s: the folder is gone, or another one", local->root);
@@ -114,7 +122,7 @@ static sluice_status read_file(struct local *local, const char *path, struct slu
         return sluice_fail(err, status, "%s", why.text);
     if (local->indexes) {
         const enum sluice_index_use use =
-            sluice_indexed_file_find(local->indexes, path, (uint64_t)st->st_size,
+            sluice_indexed_file_find(local->indexes, job->path, sample->data->len,
                                      sluice_file_mtime_ns(st), local->pool, &sample->jpeg_index);
         atomic_fetch_add_explicit(&local->uses[use], 1, memory_order_relaxed);
     }
@@ -205,7 +213,7 @@ static void read_job_run(struct local *local, struct read_job *job,
                          struct sluice_source_result *result, struct stat *st)
 {
     struct sluice_err err = {0};
-    result->status = read_file(local, job->path, &result->sample, st, &err);
+    result->status = read_file(local, job, &result->sample, st, &err);
     if (result->status == SLUICE_OK)
         result->payload_bytes = result->sample.data->len;
     snprintf(result->error, sizeof(result->error), "%.*s", (int)sizeof(result->error) - 1,
@@ -432,6 +440,11 @@ static struct read_job *make_job(struct local *local, const struct sluice_source
     *job = (struct read_job){.item = *item, .requested_ns = now, .retry = retry};
     sluice_retry_succeeded(&job->retry);
     memcpy(job->path, item->path, path_size);
+    if (local->manifest) {
+        const struct sluice_manifest_entry *entry = &local->manifest->entries[item->key.sample_id];
+        job->offset = entry->offset;
+        job->bytes = entry->bytes;
+    }
     return job;
 }
 
@@ -563,6 +576,7 @@ sluice_status sluice_local_source_create(const struct sluice_local_source_option
         .destroy = local_destroy,
     };
     local->pool = options->pool;
+    local->manifest = options->manifest;
     local->max_file_bytes =
         options->max_file_bytes ? options->max_file_bytes : DEFAULT_MAX_FILE_BYTES;
     local->events = options->events;

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -62,25 +63,33 @@ sluice_status sluice_file_read(const char *path, size_t max_bytes, struct sluice
     return sluice_file_read_stat(path, max_bytes, pool, out, NULL, err);
 }
 
+static sluice_status open_regular(const char *path, int *fd, struct stat *st,
+                                  struct sluice_err *err)
+{
+    /* Not blocking, or opening a FIFO would wait for its writer. */
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*fd < 0)
+        return fail_errno(err, path, "open");
+    sluice_status status = SLUICE_OK;
+    if (fstat(*fd, st) != 0)
+        status = fail_errno(err, path, "stat");
+    else if (!S_ISREG(st->st_mode))
+        status = sluice_fail(err, SLUICE_E_INVALID, "%s: not a regular file", path);
+    if (status != SLUICE_OK)
+        close(*fd);
+    return status;
+}
+
 sluice_status sluice_file_read_stat(const char *path, size_t max_bytes,
                                     struct sluice_buf_pool *pool, struct sluice_buf **out,
                                     struct stat *seen, struct sluice_err *err)
 {
     struct sluice_buf *buf = NULL;
-    sluice_status status;
     struct stat st;
-    /* Not blocking, or opening a FIFO would wait for its writer. */
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
-        return fail_errno(err, path, "open");
-    if (fstat(fd, &st) != 0) {
-        status = fail_errno(err, path, "stat");
-        goto fail;
-    }
-    if (!S_ISREG(st.st_mode)) {
-        status = sluice_fail(err, SLUICE_E_INVALID, "%s: not a regular file", path);
-        goto fail;
-    }
+    int fd;
+    sluice_status status = open_regular(path, &fd, &st, err);
+    if (status != SLUICE_OK)
+        return status;
     if ((uintmax_t)st.st_size > max_bytes || (uintmax_t)st.st_size >= SIZE_MAX) {
         status =
             sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s: %lld bytes are more than the limit %zu",
@@ -105,11 +114,13 @@ fail:
     return status;
 }
 
-sluice_status sluice_file_read_parts(int fd, size_t len, const struct sluice_file_part *parts,
-                                     size_t num_parts, const struct sluice_file_turns *turns,
+sluice_status sluice_file_read_parts(int fd, uint64_t base_offset, size_t len,
+                                     const struct sluice_file_part *parts, size_t num_parts,
+                                     const struct sluice_file_turns *turns,
                                      struct sluice_buf_pool *pool, struct sluice_buf **out,
                                      struct sluice_err *err)
 {
+    assert(base_offset <= INT64_MAX - (uint64_t)len);
     for (size_t i = 0; i < num_parts; i++) {
         if (parts[i].from > parts[i].to || parts[i].to > len)
             return sluice_fail(err, SLUICE_E_INVALID, "bytes %zu to %zu of %zu", parts[i].from,
@@ -123,7 +134,8 @@ sluice_status sluice_file_read_parts(int fd, size_t len, const struct sluice_fil
         for (size_t at = parts[i].from; at < parts[i].to;) {
             const size_t most = turns ? turns->take(turns->ctx) : SIZE_MAX;
             const size_t left = parts[i].to - at;
-            const ssize_t got = pread(fd, buf->data + at, left < most ? left : most, (off_t)at);
+            const ssize_t got =
+                pread(fd, buf->data + at, left < most ? left : most, (off_t)(base_offset + at));
             const int error = errno;
             if (turns)
                 turns->give(turns->ctx);
@@ -139,6 +151,45 @@ sluice_status sluice_file_read_parts(int fd, size_t len, const struct sluice_fil
     }
     buf->len = len;
     *out = buf;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_file_read_range(const char *path, uint64_t offset, uint64_t len,
+                                     size_t max_bytes, struct sluice_buf_pool *pool,
+                                     struct sluice_buf **out, struct stat *seen,
+                                     struct sluice_err *err)
+{
+    struct sluice_err why = {0};
+    struct sluice_buf *buf = NULL;
+    struct stat st, after;
+    int fd;
+    if (len > max_bytes)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s: %llu bytes are more than the limit %zu",
+                           path, (unsigned long long)len, max_bytes);
+    sluice_status status = open_regular(path, &fd, &st, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (offset > (uint64_t)st.st_size || len > (uint64_t)st.st_size - offset) {
+        status =
+            sluice_fail(err, SLUICE_E_STALE, "%s: ends before byte %llu, where %llu are listed",
+                        path, (unsigned long long)offset, (unsigned long long)len);
+    } else {
+        const struct sluice_file_part whole = {0, (size_t)len};
+        status = sluice_file_read_parts(fd, offset, (size_t)len, &whole, 1, NULL, pool, &buf, &why);
+        if (status != SLUICE_OK)
+            sluice_fail(err, status, "%s: %s", path, why.text);
+    }
+    if (status == SLUICE_OK && (fstat(fd, &after) != 0 || after.st_size != st.st_size ||
+                                sluice_file_mtime_ns(&after) != sluice_file_mtime_ns(&st))) {
+        sluice_buf_unref(buf);
+        status = sluice_fail(err, SLUICE_E_IO, "%s: changed while it was read", path);
+    }
+    close(fd);
+    if (status != SLUICE_OK)
+        return status;
+    *out = buf;
+    if (seen)
+        *seen = st;
     return SLUICE_OK;
 }
 

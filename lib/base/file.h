@@ -36,6 +36,14 @@ SLUICE_MUST_USE sluice_status sluice_file_read_stat(const char *path, size_t max
                                                     struct sluice_buf **buf, struct stat *st,
                                                     struct sluice_err *err);
 
+/* Reads the bytes [offset, offset + len) of a regular file; *st as above.  Statuses as above;
+ * SLUICE_E_UNSUPPORTED: len is larger than max_bytes; SLUICE_E_STALE: the file ends before. */
+SLUICE_MUST_USE sluice_status sluice_file_read_range(const char *path, uint64_t offset,
+                                                     uint64_t len, size_t max_bytes,
+                                                     struct sluice_buf_pool *pool,
+                                                     struct sluice_buf **buf, struct stat *st,
+                                                     struct sluice_err *err);
+
 /* When the content was last changed: ns since 1970. */
 int64_t sluice_file_mtime_ns(const struct stat *st);
 
@@ -52,13 +60,14 @@ struct sluice_file_turns {
     void *ctx;
 };
 
-/* Reads parts of an open file of `len` bytes to their places in a new buffer of `len` bytes; the
- * bytes between the parts are undefined.  Each read takes a turn of `turns`; NULL: no turns.  The
- * error text does not name the file.  SLUICE_E_INVALID: a part is not within the file. */
-SLUICE_MUST_USE sluice_status
-sluice_file_read_parts(int fd, size_t len, const struct sluice_file_part *parts, size_t num_parts,
-                       const struct sluice_file_turns *turns, struct sluice_buf_pool *pool,
-                       struct sluice_buf **buf, struct sluice_err *err);
+/* Reads parts of the `len` bytes of an open file that begin at base_offset (0: the file's own
+ * begin) to their places in a new buffer of `len` bytes; parts count from base_offset, and the
+ * bytes between them are undefined.  Each read takes a turn of `turns`; NULL: no turns.  The
+ * error text does not name the file.  SLUICE_E_INVALID: a part is not within these bytes. */
+SLUICE_MUST_USE sluice_status sluice_file_read_parts(
+    int fd, uint64_t base_offset, size_t len, const struct sluice_file_part *parts,
+    size_t num_parts, const struct sluice_file_turns *turns, struct sluice_buf_pool *pool,
+    struct sluice_buf **buf, struct sluice_err *err);
 
 /* Replaces the file `path` atomically and durably: writes a temporary file beside it, syncs it and
  * renames it to `path`.  A reader sees the old file or the new one.  After a failure the old file

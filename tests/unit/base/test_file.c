@@ -336,21 +336,62 @@ static void reads_parts_to_their_places(void)
     CU_ASSERT_FATAL(fd >= 0);
     struct sluice_buf *buf = NULL;
     const struct sluice_file_part parts[] = {{0, 2}, {4, 4}, {7, 10}};
-    CU_ASSERT_EQUAL_FATAL(sluice_file_read_parts(fd, 10, parts, 3, NULL, NULL, &buf, NULL),
+    CU_ASSERT_EQUAL_FATAL(sluice_file_read_parts(fd, 0, 10, parts, 3, NULL, NULL, &buf, NULL),
                           SLUICE_OK);
     CU_ASSERT_EQUAL(buf->len, 10);
     CU_ASSERT(memcmp(buf->data, "01", 2) == 0 && memcmp(buf->data + 7, "789", 3) == 0);
+    sluice_buf_unref(buf);
+    const struct sluice_file_part inner[] = {{0, 1}, {3, 4}};
+    CU_ASSERT_EQUAL_FATAL(sluice_file_read_parts(fd, 5, 4, inner, 2, NULL, NULL, &buf, NULL),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL(buf->len, 4);
+    CU_ASSERT(buf->data[0] == '5' && buf->data[3] == '8');
     sluice_buf_unref(buf);
     /* Outside, backwards, and behind the end of a file that is shorter than was said. */
     const struct sluice_file_part wrong[] = {{0, 11}, {5, 4}, {0, 12}};
     for (int i = 0; i < 3; i++) {
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL(
-            sluice_file_read_parts(fd, i < 2 ? 10 : 12, &wrong[i], 1, NULL, NULL, &buf, &err),
+            sluice_file_read_parts(fd, 0, i < 2 ? 10 : 12, &wrong[i], 1, NULL, NULL, &buf, &err),
             i < 2 ? SLUICE_E_INVALID : SLUICE_E_IO);
         CU_ASSERT(err.text[0] != '\0');
     }
     close(fd);
+}
+
+static void read_range_reads_its_bytes_alone(void)
+{
+    char path[1024];
+    snprintf(path, sizeof(path), "%s/range.bin", sluice_test_dir());
+    sluice_test_write_file(path, "0123456789", 10);
+    struct sluice_buf *buf = NULL;
+    struct stat st = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_file_read_range(path, 6, 4, 4, NULL, &buf, &st, NULL), SLUICE_OK);
+    CU_ASSERT(buf->len == 4 && memcmp(buf->data, "6789", 4) == 0);
+    CU_ASSERT_EQUAL(st.st_size, 10);
+    sluice_buf_unref(buf);
+    buf = NULL;
+    static const struct {
+        uint64_t offset, len;
+        sluice_status status;
+    } wrong[] = {
+        {7, 4, SLUICE_E_STALE},
+        {11, 0, SLUICE_E_STALE},
+        {UINT64_MAX, 2, SLUICE_E_STALE},
+        {0, 5, SLUICE_E_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(
+            sluice_file_read_range(path, wrong[i].offset, wrong[i].len, 4, NULL, &buf, NULL, &err),
+            wrong[i].status);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "range.bin"));
+        CU_ASSERT_PTR_NULL(buf);
+    }
+    CU_ASSERT_EQUAL(sluice_file_read_range(sluice_test_dir(), 0, 1, 4, NULL, &buf, NULL, NULL),
+                    SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_file_read_range("/no/such", 0, 1, 4, NULL, &buf, NULL, NULL),
+                    SLUICE_E_NOT_FOUND);
 }
 
 struct turns {
@@ -381,14 +422,14 @@ static void every_read_of_a_part_is_a_turn(void)
     struct turns seen = {0};
     const struct sluice_file_turns turns = {take, give, &seen};
     const struct sluice_file_part parts[] = {{0, 2}, {4, 4}, {5, 10}};
-    CU_ASSERT_EQUAL_FATAL(sluice_file_read_parts(fd, 10, parts, 3, &turns, NULL, &buf, NULL),
+    CU_ASSERT_EQUAL_FATAL(sluice_file_read_parts(fd, 0, 10, parts, 3, &turns, NULL, &buf, NULL),
                           SLUICE_OK);
     CU_ASSERT_EQUAL(seen.num_takes, 3); /* of 2, 3 and 2 bytes */
     CU_ASSERT(memcmp(buf->data, "01", 2) == 0 && memcmp(buf->data + 5, "56789", 5) == 0);
     sluice_buf_unref(buf);
     /* One that fails gives its turn back too. */
     const struct sluice_file_part behind = {10, 12};
-    CU_ASSERT_EQUAL(sluice_file_read_parts(fd, 12, &behind, 1, &turns, NULL, &buf, NULL),
+    CU_ASSERT_EQUAL(sluice_file_read_parts(fd, 0, 12, &behind, 1, &turns, NULL, &buf, NULL),
                     SLUICE_E_IO);
     CU_ASSERT_EQUAL(seen.num_gives, 4);
     close(fd);
@@ -459,6 +500,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(path_in_joins_and_refuses_what_is_too_long),
         SLUICE_TEST(reads_parts_to_their_places),
+        SLUICE_TEST(read_range_reads_its_bytes_alone),
         SLUICE_TEST(every_read_of_a_part_is_a_turn),
         SLUICE_TEST(print_atomic_writes_what_was_printed),
         SLUICE_TEST(reads_a_whole_file_of_any_size_up_to_the_limit),

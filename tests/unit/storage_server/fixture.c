@@ -121,26 +121,12 @@ static void leave_gate(struct gate *gate)
     pthread_mutex_unlock(&gate->lock);
 }
 
-static sluice_status gate_read(struct sluice_store *store, const char *path,
-                               struct sluice_buf_pool *pool, struct sluice_buf **file,
-                               struct sluice_err *err)
+static sluice_status gate_read(struct sluice_store *store, const struct sluice_store_read *read,
+                               struct sluice_buf **file, struct sluice_err *err)
 {
     struct gate *gate = SLUICE_CONTAINER_OF(store, struct gate, store);
     pass_gate(gate);
-    const sluice_status status = gate->files->read(gate->files, path, pool, file, err);
-    leave_gate(gate);
-    return status;
-}
-
-static sluice_status gate_read_parts(struct sluice_store *store, const char *path,
-                                     sluice_store_choose_fn *choose, void *ctx,
-                                     struct sluice_buf_pool *pool, struct sluice_buf **file,
-                                     struct sluice_err *err)
-{
-    struct gate *gate = SLUICE_CONTAINER_OF(store, struct gate, store);
-    pass_gate(gate);
-    const sluice_status status =
-        gate->files->read_parts(gate->files, path, choose, ctx, pool, file, err);
+    const sluice_status status = gate->files->read(gate->files, read, file, err);
     leave_gate(gate);
     return status;
 }
@@ -173,7 +159,6 @@ struct gate *gate_create(struct sluice_store **store)
     init_waiting(&gate->lock, &gate->changed);
     gate->store = (struct sluice_store){
         .read = gate_read,
-        .read_parts = gate_read_parts,
         .relative = gate_relative,
         .refused = gate_refused,
         .destroy = gate_destroy,

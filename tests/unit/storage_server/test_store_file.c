@@ -92,11 +92,17 @@ static struct sluice_store *open_store(void)
     return store;
 }
 
+static sluice_status read_key(struct sluice_store *store, const char *key, struct sluice_buf **file,
+                              struct sluice_err *err)
+{
+    return store->read(store, &(struct sluice_store_read){.key = key}, file, err);
+}
+
 static void expect_bytes(struct sluice_store *store, const char *path, const char *bytes)
 {
     struct sluice_buf *file = NULL;
     struct sluice_err err = {0};
-    const sluice_status status = store->read(store, path, NULL, &file, &err);
+    const sluice_status status = read_key(store, path, &file, &err);
     if (status != SLUICE_OK)
         printf("%s: %s\n", path, err.text);
     CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
@@ -109,7 +115,7 @@ static void expect_failure(struct sluice_store *store, const char *path, sluice_
 {
     struct sluice_buf *file = NULL;
     struct sluice_err err = {0};
-    const sluice_status status = store->read(store, path, NULL, &file, &err);
+    const sluice_status status = read_key(store, path, &file, &err);
     if (status != expected)
         printf("%s: %s (%s)\n", path, sluice_status_name(status), err.text);
     CU_ASSERT_EQUAL(status, expected);
@@ -241,14 +247,20 @@ static sluice_status choose(void *ctx, uint64_t len, int64_t mtime_ns,
     return SLUICE_OK;
 }
 
+static sluice_status read_chosen(struct sluice_store *store, const char *key, struct choice *choice,
+                                 struct sluice_buf **file, struct sluice_err *err)
+{
+    const struct sluice_store_read read = {.key = key, .choose = choose, .ctx = choice};
+    return store->read(store, &read, file, err);
+}
+
 static void reads_the_parts_that_are_chosen_by_length_and_time(void)
 {
     struct sluice_store *store = open_store();
     struct choice choice = {.num_parts = 2, .parts = {{0, 1}, {2, 4}}};
     struct sluice_buf *file = NULL;
     struct stat st;
-    CU_ASSERT_EQUAL_FATAL(
-        store->read_parts(store, "a/b/two.jpg", choose, &choice, NULL, &file, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(read_chosen(store, "a/b/two.jpg", &choice, &file, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(stat(outer("root/a/b/two.jpg"), &st), 0);
     CU_ASSERT_EQUAL(choice.num_calls, 1);
     CU_ASSERT_EQUAL(choice.len, 4);
@@ -258,20 +270,54 @@ static void reads_the_parts_that_are_chosen_by_length_and_time(void)
     sluice_buf_unref(file);
     /* Refused before anybody is asked, and a part that is none. */
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(store->read_parts(store, "out.jpg", choose, &choice, NULL, &file, &err),
-                    SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(read_chosen(store, "out.jpg", &choice, &file, &err), SLUICE_E_INVALID);
     CU_ASSERT_EQUAL(choice.num_calls, 1);
-    CU_ASSERT_EQUAL(store->read_parts(store, "empty.jpg", choose, &choice, NULL, &file, &err),
-                    SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(read_chosen(store, "empty.jpg", &choice, &file, &err), SLUICE_E_CORRUPT);
     choice.parts[1].to = 5;
-    CU_ASSERT_EQUAL(store->read_parts(store, "a/b/two.jpg", choose, &choice, NULL, &file, &err),
-                    SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(read_chosen(store, "a/b/two.jpg", &choice, &file, &err), SLUICE_E_INVALID);
     /* Whoever chooses may refuse, also a file that is empty. */
     choice.status = SLUICE_E_STALE;
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(store->read_parts(store, "empty.jpg", choose, &choice, NULL, &file, &err),
-                    SLUICE_E_STALE);
+    CU_ASSERT_EQUAL(read_chosen(store, "empty.jpg", &choice, &file, &err), SLUICE_E_STALE);
     CU_ASSERT_STRING_EQUAL(err.text, "not that one");
+    store->destroy(store);
+}
+
+static void reads_a_range_as_if_it_were_the_file(void)
+{
+    struct sluice_store *store = open_store();
+    sluice_test_write_file(outer("root/shard.tar"), "0123456789abcdefghijklmnopqrst", 30);
+    struct choice choice = {.num_parts = 2, .parts = {{0, 1}, {9, 10}}};
+    struct sluice_store_read read = {.key = "shard.tar", .offset = 20, .bytes = 10};
+    struct sluice_buf *file = NULL;
+    /* The limit of 16 bytes is the range's, not the shard's. */
+    CU_ASSERT_EQUAL_FATAL(store->read(store, &read, &file, NULL), SLUICE_OK);
+    CU_ASSERT(file->len == 10 && memcmp(file->data, "klmnopqrst", 10) == 0);
+    sluice_buf_unref(file);
+    read.choose = choose;
+    read.ctx = &choice;
+    CU_ASSERT_EQUAL_FATAL(store->read(store, &read, &file, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(choice.len, 10);
+    CU_ASSERT(file->len == 10 && file->data[0] == 'k' && file->data[9] == 't');
+    sluice_buf_unref(file);
+
+    file = NULL;
+    read.choose = NULL;
+    static const struct {
+        uint64_t offset, bytes;
+        sluice_status status;
+    } wrong[] = {
+        {20, 11, SLUICE_E_STALE},      {31, 0, SLUICE_E_STALE},  {UINT64_MAX, 2, SLUICE_E_STALE},
+        {2, 17, SLUICE_E_UNSUPPORTED}, {2, 0, SLUICE_E_CORRUPT},
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        struct sluice_err err = {0};
+        read.offset = wrong[i].offset;
+        read.bytes = wrong[i].bytes;
+        CU_ASSERT_EQUAL(store->read(store, &read, &file, &err), wrong[i].status);
+        CU_ASSERT(err.text[0] != '\0');
+        CU_ASSERT_PTR_NULL(file);
+    }
     store->destroy(store);
 }
 
@@ -290,7 +336,7 @@ static void files_that_are_not_cached_are_read_in_turns(void)
     CU_ASSERT_EQUAL_FATAL(sluice_store_file_open(&options, &store, NULL), SLUICE_OK);
     num_takes = num_gives = 0;
     struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(store->read(store, "hole.jpg", NULL, &file, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(read_key(store, "hole.jpg", &file, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(file->len, 13);
     CU_ASSERT_EQUAL(memcmp(file->data, (const char[13]){0}, 13), 0);
     sluice_buf_unref(file);
@@ -299,7 +345,7 @@ static void files_that_are_not_cached_are_read_in_turns(void)
     CU_ASSERT_EQUAL(num_gives, num_takes);
     num_takes = num_gives = 0;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(store->read(store, "out.jpg", NULL, &file, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(read_key(store, "out.jpg", &file, &err), SLUICE_E_INVALID);
     CU_ASSERT_EQUAL(store->refused(store), 1);
     CU_ASSERT_EQUAL(num_gives, num_takes);
     store->destroy(store);
@@ -317,7 +363,7 @@ static void a_missing_root_is_named(void)
 
 /* --- a root that goes --- */
 
-static const struct sluice_store_known known = {"a/one.jpg", 3};
+static const struct sluice_store_known known = {.path = "a/one.jpg", .bytes = 3};
 
 static sluice_status look(struct sluice_store *store)
 {
@@ -382,6 +428,27 @@ static void a_folder_with_the_known_sample_takes_the_place_of_one_that_is_gone(v
     store->destroy(store);
 }
 
+static void a_known_member_of_a_shard_must_fit_in_it(void)
+{
+    struct sluice_store *store = open_store();
+    sluice_test_write_file(outer("root/known.tar"), "0123456789", 10);
+    CU_ASSERT_EQUAL_FATAL(rename(outer("root"), outer("held")), 0);
+    mkdir(outer("root"), 0700);
+    sluice_test_write_file(outer("root/known.tar"), "0123456789", 10);
+    const struct sluice_store_known fits = {.path = "known.tar", .offset = 4, .bytes = 6};
+    const struct sluice_store_known sticks_out = {.path = "known.tar", .offset = 5, .bytes = 6};
+    /* The held folder has it: the other one is another dataset.  Once it has not, the other is. */
+    CU_ASSERT_EQUAL(store->look(store, &fits, NULL), SLUICE_E_IO);
+    CU_ASSERT_EQUAL_FATAL(unlink(outer("held/known.tar")), 0);
+    CU_ASSERT_EQUAL(store->look(store, &sticks_out, NULL), SLUICE_E_IO);
+    CU_ASSERT_EQUAL(store->look(store, &fits, NULL), SLUICE_OK);
+    expect_bytes(store, "known.tar", "0123456789");
+    store->destroy(store);
+    CU_ASSERT_EQUAL_FATAL(unlink(outer("root/known.tar")), 0);
+    CU_ASSERT_EQUAL_FATAL(rmdir(outer("root")), 0);
+    CU_ASSERT_EQUAL_FATAL(rename(outer("held"), outer("root")), 0);
+}
+
 int main(int argc, char **argv)
 {
     avoid_openat2 = argc > 1 && strcmp(argv[1], "walk") == 0;
@@ -393,10 +460,12 @@ int main(int argc, char **argv)
         SLUICE_TEST(names_missing_empty_and_large_files),
         SLUICE_TEST(relative_strips_the_root_and_refuses_other_absolute_paths),
         SLUICE_TEST(reads_the_parts_that_are_chosen_by_length_and_time),
+        SLUICE_TEST(reads_a_range_as_if_it_were_the_file),
         SLUICE_TEST(files_that_are_not_cached_are_read_in_turns),
         SLUICE_TEST(a_missing_root_is_named),
         SLUICE_TEST(a_root_that_was_moved_is_read_and_looked_for),
         SLUICE_TEST(a_folder_with_the_known_sample_takes_the_place_of_one_that_is_gone),
+        SLUICE_TEST(a_known_member_of_a_shard_must_fit_in_it),
     };
     return sluice_test_run("store_file", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -182,11 +182,52 @@ static void a_replaced_file_is_stale_and_a_lost_root_is_no_missing_file(void)
     sluice_manifest_destroy(manifest);
 }
 
+static void a_member_of_a_shard_is_read_where_its_row_says(void)
+{
+    static struct record r = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                              .changed = PTHREAD_COND_INITIALIZER};
+    char root[600], path[700];
+    snprintf(root, sizeof(root), "%s/sharded", sluice_test_dir());
+    snprintf(path, sizeof(path), "%s/x.tar", root);
+    mkdir(root, 0700);
+    sluice_test_write_file(path, "...content of 0content of 1", 27);
+    const char *classes[] = {""};
+    const struct sluice_manifest_entry entries[] = {
+        {.path = "x.tar/0.jpg", .offset = 3, .bytes = 12},
+        {.path = "x.tar/1.jpg", .offset = 15, .bytes = 12},
+        {.path = "x.tar/2.jpg", .offset = 16, .bytes = 12}, /* behind the end */
+    };
+    struct sluice_manifest *manifest = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, 3, classes, 1, &manifest, NULL),
+                          SLUICE_OK);
+    const struct sluice_local_source_options options = {
+        .root = root,
+        .num_threads = 2,
+        .max_items = 3,
+        .max_file_bytes = 12, /* of the member: the shard is larger */
+        .manifest = manifest,
+        .events = {.on_result = on_result, .on_failed = on_failed, .ctx = &r},
+    };
+    struct sluice_source *source = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_local_source_create(&options, &source, NULL), SLUICE_OK);
+    for (uint64_t i = 0; i < 3; i++) {
+        struct sluice_source_item item = {
+            .ticket = i, .key = {.sample_id = i}, .path = entries[i].path};
+        ask(&r, source, &item);
+        CU_ASSERT_EQUAL(r.status[i], i < 2 ? SLUICE_OK : SLUICE_E_STALE);
+    }
+    CU_ASSERT_EQUAL(r.num_wrong, 0);
+    CU_ASSERT_PTR_NOT_NULL(strstr(r.error[2], "x.tar"));
+    source->destroy(source);
+    sluice_manifest_destroy(manifest);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(every_file_is_read_once_and_a_bad_one_is_its_own_error),
         SLUICE_TEST(a_replaced_file_is_stale_and_a_lost_root_is_no_missing_file),
+        SLUICE_TEST(a_member_of_a_shard_is_read_where_its_row_says),
     };
     return sluice_test_run("local_source", tests, SLUICE_TEST_COUNT(tests));
 }
