@@ -6,7 +6,7 @@
 #include "datasets/manifest.h"
 #include "datasets/shard.h"
 #include "storage_server/sample_list.h"
-#include "storage_server/store.h"
+#include "store/store.h"
 #include "storage_server/tuning.h"
 
 #include <pthread.h>

@@ -7,7 +7,7 @@
 #include "storage_server/context.h"
 #include "storage_server/sample_list.h"
 #include "storage_server/stats.h"
-#include "storage_server/store.h"
+#include "store/store.h"
 
 struct reading {
     struct sluice_freshness *freshness; /* NULL: the file is no sample */

@@ -10,6 +10,8 @@
 #include "rpc/rpc_server.h"
 #include "storage_server/client_table.h"
 #include "storage_server/context.h"
+#include "storage_server/disk_gate.h"
+#include "storage_server/disk_watch.h"
 #include "storage_server/grant.h"
 #include "storage_server/health.h"
 #include "storage_server/introduction.h"
@@ -25,10 +27,10 @@
 #include "storage_server/security.h"
 #include "storage_server/service.h"
 #include "storage_server/stats.h"
-#include "storage_server/store.h"
 #include "storage_server/tuning.h"
 #include "storage_server/watchdog.h"
 #include "storage_server/workers.h"
+#include "store/store.h"
 #include "wire/wire.h"
 
 #include <malloc.h>
@@ -200,6 +202,16 @@ static void init_context(struct sluice_storage_server *server,
     };
 }
 
+static size_t take_turn(void *gate)
+{
+    return sluice_disk_gate_take(gate);
+}
+
+static void give_turn(void *gate)
+{
+    sluice_disk_gate_give(gate);
+}
+
 /* The files, unless there is a store, and their list. */
 static sluice_status open_samples(struct sluice_context *context,
                                   const struct sluice_server_options *options,
@@ -208,11 +220,14 @@ static sluice_status open_samples(struct sluice_context *context,
 {
     sluice_status status = SLUICE_OK;
     if (!context->store) {
-        const struct sluice_store_file_options file_options = {
+        struct sluice_store_file_options file_options = {
             .root = options->root,
             .max_file_bytes = options->max_file_bytes,
-            .gate = options->disk_gate,
+            .is_cached = sluice_disk_is_cached,
         };
+        if (options->disk_gate)
+            file_options.turns =
+                (struct sluice_file_turns){take_turn, give_turn, options->disk_gate};
         status = sluice_store_file_open(&file_options, &context->store, err);
     }
     struct sluice_sample_list *list = NULL;

@@ -131,6 +131,18 @@ static sluice_status gate_read(struct sluice_store *store, const struct sluice_s
     return status;
 }
 
+static void gate_cancel(struct sluice_store *store, const void *owner)
+{
+    struct gate *gate = SLUICE_CONTAINER_OF(store, struct gate, store);
+    gate->files->cancel(gate->files, owner);
+}
+
+static void gate_limits(struct sluice_store *store, struct sluice_store_limits *limits)
+{
+    struct gate *gate = SLUICE_CONTAINER_OF(store, struct gate, store);
+    gate->files->limits(gate->files, limits);
+}
+
 static const char *gate_relative(struct sluice_store *store, const char *path)
 {
     struct gate *gate = SLUICE_CONTAINER_OF(store, struct gate, store);
@@ -159,6 +171,8 @@ struct gate *gate_create(struct sluice_store **store)
     init_waiting(&gate->lock, &gate->changed);
     gate->store = (struct sluice_store){
         .read = gate_read,
+        .cancel = gate_cancel,
+        .limits = gate_limits,
         .relative = gate_relative,
         .refused = gate_refused,
         .destroy = gate_destroy,

@@ -3,7 +3,7 @@
 
 #include "rpc/rpc_client.h"
 #include "storage_server/server.h"
-#include "storage_server/store.h"
+#include "store/store.h"
 #include "wire/wire.h"
 
 #include <stdbool.h>
