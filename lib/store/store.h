@@ -15,6 +15,10 @@
  * error and never a mixture.
  *
  *     store_file.c     a folder
+ *     store_remote.c   what object stores and web servers have in common
+ *         s3.c             buckets: URLs, signatures, listings (s3_list.c), credentials
+ *         web.c            a list file, and objects beside it (web_list.c)
+ *         http.c           the transfers, by libcurl
  *
  * Threads: open and destroy on one; all else from any.  Reads, list and describe block. */
 
@@ -57,6 +61,7 @@ struct sluice_store_read {
     /* The range.  offset 0: the whole object, of so many bytes if `version` is a remote object's;
      * else `bytes` is not looked at. */
     uint64_t offset, bytes;
+    bool is_range;   /* a range also from offset 0 */
     int64_t version; /* as listed; a remote object of another one is SLUICE_E_STALE.  Others than a
                         remote object's are not looked at */
     sluice_store_choose_fn *choose; /* NULL: all of it.  Called once, or not at all if the file is

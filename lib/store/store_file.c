@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "store/object_list.h"
+#include "store/tuning.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -262,7 +263,7 @@ static sluice_status read_file(const struct store_file *s, int fd,
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "not a regular file%s",
                            S_ISDIR(st.st_mode) ? " but a folder" : "");
     const uint64_t base = request->offset, file_size = (uint64_t)st.st_size;
-    const uint64_t size = base ? request->bytes : file_size;
+    const uint64_t size = base || request->is_range ? request->bytes : file_size;
     if (base > file_size || size > file_size - base)
         return sluice_fail(err, SLUICE_E_STALE, "the shard ends before this member does");
     struct sluice_file_part parts[SLUICE_STORE_MAX_PARTS] = {{0, size}};
@@ -364,7 +365,7 @@ static void store_file_limits(struct sluice_store *store, struct sluice_store_li
 {
     *limits = (struct sluice_store_limits){
         .max_object_bytes = from_store(store)->max_file_bytes,
-        .parallel_reads = 2,
+        .parallel_reads = STORE_PARALLEL_READS_OF_DISKS,
     };
 }
 
