@@ -61,9 +61,12 @@ struct sluice_store_read {
     /* The range.  offset 0: the whole object, of so many bytes if `version` is a remote object's;
      * else `bytes` is not looked at. */
     uint64_t offset, bytes;
-    bool is_range;   /* a range also from offset 0 */
-    int64_t version; /* as listed; a remote object of another one is SLUICE_E_STALE.  Others than a
-                        remote object's are not looked at */
+    bool is_range; /* a range also from offset 0 */
+    /* As listed.  A remote object's: one of another version is SLUICE_E_STALE.  A file's: a remote
+     * object is asked once for its version, and later reads of this store stick to that; when it
+     * has another one is SLUICE_E_STALE, and the next read asks again.  0: it is asked each time. A
+     * folder does not look at it. */
+    int64_t version;
     sluice_store_choose_fn *choose; /* NULL: all of it.  Called once, or not at all if the file is
                                        refused */
     void *ctx;                      /* choose's */

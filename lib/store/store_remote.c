@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "store/known_versions.h"
 #include "store/tuning.h"
 
 #include <assert.h>
@@ -18,6 +19,7 @@ struct store_remote {
     void *ctx;
     char *root; /* without trailing slashes */
     uint64_t max_object_bytes, patience_ns;
+    struct sluice_known_versions *known;
     atomic_uint_fast64_t refused; /* relaxed: a counter */
 };
 
@@ -139,9 +141,18 @@ static sluice_status look_up(struct store_remote *r, const char *key, const void
                              struct sluice_err *err)
 {
     struct sluice_http_transfer head = {.is_head = true};
-    const sluice_status status = run(r, key, owner, until_ns, &head, 1, err);
+    struct sluice_err why = {0};
+    sluice_status status = run(r, key, owner, until_ns, &head, 1, &why);
+    if (status != SLUICE_OK && is_refusal(&head)) {
+        /* Only the answer to a GET has a body, which says why. */
+        uint8_t byte;
+        struct sluice_err reason = {0};
+        struct sluice_http_transfer get = {.has_range = true, .to = 1, .data = &byte, .room = 1};
+        if (run(r, key, owner, until_ns, &get, 1, &reason) != SLUICE_OK)
+            why = reason;
+    }
     if (status != SLUICE_OK)
-        return status;
+        return sluice_fail(err, status, "%s", why.text);
     if (head.total == UINT64_MAX)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "the server does not say how long it is");
     *object = (struct sluice_object){key, head.total, sluice_remote_version(head.tag)};
@@ -204,6 +215,20 @@ static bool is_range(const struct sluice_store_read *read)
     return read->offset || read->is_range;
 }
 
+/* Length and version of what is to be read, unless they are listed. */
+static sluice_status find(struct store_remote *r, const struct sluice_store_read *read,
+                          uint64_t until_ns, struct sluice_object *object, struct sluice_err *err)
+{
+    if (read->version < 0 ||
+        (read->version > 0 &&
+         sluice_known_versions_get(r->known, read->key, &object->bytes, &object->version)))
+        return SLUICE_OK;
+    const sluice_status status = look_up(r, read->key, read->owner, until_ns, object, err);
+    if (status == SLUICE_OK && read->version > 0)
+        sluice_known_versions_put(r->known, read->key, object->bytes, object->version);
+    return status;
+}
+
 static sluice_status remote_read(struct sluice_store *store, const struct sluice_store_read *read,
                                  struct sluice_buf **out, struct sluice_err *err)
 {
@@ -211,9 +236,7 @@ static sluice_status remote_read(struct sluice_store *store, const struct sluice
     const uint64_t until_ns = sluice_clock_ns() + r->patience_ns;
     struct sluice_object object = {read->key, is_range(read) ? UINT64_MAX : read->bytes,
                                    read->version};
-    sluice_status status = SLUICE_OK;
-    if (read->version >= 0)
-        status = look_up(r, read->key, read->owner, until_ns, &object, err);
+    sluice_status status = find(r, read, until_ns, &object, err);
     if (status != SLUICE_OK)
         return status;
     const uint64_t len = is_range(read) ? read->bytes : object.bytes;
@@ -247,6 +270,8 @@ static sluice_status remote_read(struct sluice_store *store, const struct sluice
         return status;
     buf->len = (size_t)len;
     status = read_parts(r, read, &object, until_ns, parts, num_parts, buf, err);
+    if (status == SLUICE_E_STALE && read->version > 0)
+        sluice_known_versions_put(r->known, read->key, 0, 0);
     if (status != SLUICE_OK)
         sluice_buf_unref(buf);
     else
@@ -304,6 +329,7 @@ static void remote_destroy(struct sluice_store *store)
     struct store_remote *r = from_store(store);
     sluice_http_close(r->http);
     r->kind->destroy(r->ctx);
+    sluice_known_versions_destroy(r->known);
     free(r->root);
     free(r);
 }
@@ -313,7 +339,8 @@ sluice_status sluice_remote_open(const struct sluice_remote_options *options,
 {
     struct store_remote *r = calloc(1, sizeof(*r));
     char *root = strdup(options->root);
-    if (!r || !root) {
+    struct sluice_known_versions *known = NULL;
+    if (!r || !root || sluice_known_versions_create(&known, NULL) != SLUICE_OK) {
         sluice_http_close(options->http);
         options->kind->destroy(options->ctx);
         free(root);
@@ -335,6 +362,7 @@ sluice_status sluice_remote_open(const struct sluice_remote_options *options,
         .kind = options->kind,
         .ctx = options->ctx,
         .root = root,
+        .known = known,
         .max_object_bytes = options->max_object_bytes,
         .patience_ns = options->patience_ms * UINT64_C(1000000),
     };
