@@ -18,6 +18,8 @@
 void sluice_fetch_job_free(struct sluice_fetch_job *job)
 {
     sluice_wire_sample_reply_clear(&job->reply);
+    if (job->has_sample)
+        sluice_sample_clear(&job->sample);
     sluice_memory_give(job->stream->memory, job->charged);
     sluice_fetch_stream_unref(job->stream);
     free(job);
