@@ -7,7 +7,7 @@
 #include "rpc/rpc_server.h"
 #include "storage_server/rate_limit.h"
 #include "storage_server/server.h"
-#include "storage_server/store.h"
+#include "store/store.h"
 #include "wire/wire.h"
 
 #include <errno.h>
@@ -224,6 +224,17 @@ static sluice_status read_payload(struct sluice_store *store, const struct sluic
     return status;
 }
 
+static void cancel(struct sluice_store *store, const void *owner)
+{
+    (void)store, (void)owner;
+}
+
+static void limits(struct sluice_store *store, struct sluice_store_limits *out)
+{
+    (void)store;
+    *out = (struct sluice_store_limits){.max_object_bytes = SIZE_MAX, .parallel_reads = 1};
+}
+
 static const char *relative(struct sluice_store *store, const char *path)
 {
     (void)store;
@@ -241,8 +252,12 @@ static void destroy(struct sluice_store *store)
     (void)store;
 }
 
-static struct sluice_store memory_store = {
-    .read = read_payload, .relative = relative, .refused = refused, .destroy = destroy};
+static struct sluice_store memory_store = {.read = read_payload,
+                                           .cancel = cancel,
+                                           .limits = limits,
+                                           .relative = relative,
+                                           .refused = refused,
+                                           .destroy = destroy};
 
 void bench_rpc_serve(const struct bench_setup *setup, enum transport transport, int control)
 {

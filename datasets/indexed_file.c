@@ -22,7 +22,7 @@ enum sluice_index_use sluice_indexed_file_find(const struct sluice_jpeg_index_fi
     struct sluice_jpeg_index *index = calloc(1, sizeof(*index));
     const bool is_sound =
         index && sluice_jpeg_index_parse(entry->data, entry->len, index, NULL) == SLUICE_OK &&
-        index->file_len == len && index->mtime_ns == mtime_ns;
+        index->file_len == len && (index->mtime_ns == mtime_ns || mtime_ns < 0);
     sluice_buf_unref(entry);
     if (!is_sound) {
         sluice_jpeg_index_destroy(index);

@@ -25,8 +25,10 @@ enum sluice_index_use {
     SLUICE_INDEX_MISSING, /* the file is not indexed, or cannot be */
 };
 
-/* Finds the index of a file of this length and time.  On SLUICE_INDEX_HIT *out is a new index, to
- * be destroyed; else it is untouched.  `pool` (may be NULL) gives temporary memory. */
+/* Finds the index of a file of this length and time.  A time below 0 is the version of a remote
+ * object (store/store.h), of which no index knows: the hashes within decide when it is used.  On
+ * SLUICE_INDEX_HIT *out is a new index, to be destroyed; else it is untouched.  `pool` (may be
+ * NULL) gives temporary memory. */
 enum sluice_index_use sluice_indexed_file_find(const struct sluice_jpeg_index_file *indexes,
                                                const char *path, uint64_t len, int64_t mtime_ns,
                                                struct sluice_buf_pool *pool,

@@ -49,7 +49,8 @@ sluice_status sluice_descriptors_share(uint64_t limit, struct sluice_server_opti
     const uint64_t prep = options->prep_workers ? options->prep_workers
                           : cores > 0           ? (uint64_t)cores
                                                 : 1;
-    const uint64_t others = FOR_THE_PROCESS + FOR_A_WORKER * (prep + options->io_workers) +
+    const uint64_t others = FOR_THE_PROCESS +
+                            FOR_A_WORKER * (prep + sluice_server_io_workers(options)) +
                             (options->isolates_decoders ? FOR_DECODERS + prep : 0) +
                             (options->metrics ? SLUICE_METRICS_CONNECTIONS + 2 : 0);
     const uint64_t left = limit > others ? limit - others : 0;

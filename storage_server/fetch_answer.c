@@ -126,25 +126,54 @@ void sluice_fetch_fail(struct sluice_fetch_job *job, sluice_status status, const
                text);
 }
 
+static struct sluice_sample_want want_of(const struct sluice_fetch_job *job,
+                                         const struct sluice_sample_list *list)
+{
+    const struct sluice_fetch_stream *s = job->stream;
+    const size_t sample = sluice_wire_listed_id(&job->request);
+    return (struct sluice_sample_want){
+        .list = list,
+        .sample = sample,
+        .path = s->list->manifest->entries[sample].path,
+        .key = job->request.key,
+        .pipeline = s->pipeline,
+        .split = job->split,
+        .form = job->split || job->is_cut ? job->request.form : SLUICE_FORM_RAW,
+        .owner = s,
+    };
+}
+
+bool sluice_fetch_read(struct sluice_fetch_job *job)
+{
+    struct sluice_fetch_stream *s = job->stream;
+    struct sluice_sample_list *list = sluice_sample_lists_newest(s->context->lists, s->list);
+    const struct sluice_sample_want want = want_of(job, list);
+    struct sluice_err err = {0};
+    const sluice_status status = read_sample(job, &want, false, &job->sample, &err);
+    job->has_sample = status == SLUICE_OK;
+    if (status != SLUICE_OK)
+        fail_reply(&job->reply, status, want.path, err.text);
+    sluice_sample_list_unref(list);
+    return status == SLUICE_OK;
+}
+
 void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_preparer *preparer)
 {
     struct sluice_fetch_stream *s = job->stream;
     const struct sluice_manifest_entry *entry =
         &s->list->manifest->entries[sluice_wire_listed_id(&job->request)];
     struct sluice_sample_list *list = sluice_sample_lists_newest(s->context->lists, s->list);
-    struct sluice_sample_want want = {
-        .list = list,
-        .sample = sluice_wire_listed_id(&job->request),
-        .path = entry->path,
-        .key = job->request.key,
-        .pipeline = s->pipeline,
-        .split = job->split,
-        .form = job->split || job->is_cut ? job->request.form : SLUICE_FORM_RAW,
-    };
+    struct sluice_sample_want want = want_of(job, list);
     struct sluice_err err = {0};
     struct sluice_sample sample = {0};
     bool has_ended = false;
-    sluice_status status = read_sample(job, &want, false, &sample, &err);
+    sluice_status status = SLUICE_OK;
+    if (job->has_sample) {
+        sample = job->sample;
+        job->has_sample = false;
+    } else {
+        status = read_sample(job, &want, false, &sample, &err);
+    }
     if (status == SLUICE_OK)
         status = preprocess(job, preparer, want.path, &sample, &has_ended, &err);
     if (sluice_indexed_file_has_holes(&sample) && !has_ended) {

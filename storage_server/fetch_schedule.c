@@ -9,6 +9,7 @@
 #include "storage_server/grant.h"
 #include "storage_server/memory_budget.h"
 #include "storage_server/sample_list.h"
+#include "store/store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,14 +165,58 @@ static bool answer(struct sluice_fetch_job *job, struct sluice_preparer *prepare
 static bool work(struct sluice_fetch_job *job, void *worker)
 {
     const uint64_t start_ns = sluice_clock_ns();
-    job->reply.queue_us = sluice_fetch_to_us(start_ns - job->accepted_ns);
+    job->reply.queue_us = sluice_fetch_to_us(start_ns - job->accepted_ns - job->io_work_ns);
     const bool is_ours = answer(job, worker);
-    const uint64_t cpu_ns = sluice_workers_job_cpu_ns();
+    const uint64_t cpu_ns = job->io_cpu_ns + sluice_workers_job_cpu_ns();
     sluice_grant_settle_cpu(job->stream->grant, job->reserved_ns, cpu_ns);
     job->reserved_ns = 0;
     job->reply.cpu_us = sluice_fetch_to_us(cpu_ns);
-    job->reply.work_us = sluice_fetch_to_us(sluice_clock_ns() - start_ns);
+    job->reply.work_us = sluice_fetch_to_us(sluice_clock_ns() - start_ns + job->io_work_ns);
     return is_ours;
+}
+
+enum stage_end { IS_ANSWERED, IS_HANDED_ON, IS_LOST /* the watchdog has answered */ };
+
+/* The first of two stages, where files come over a network: a worker of IO reads, so that those of
+ * PREP never wait for a round trip.  Where PREP is full by then the file is sent. */
+static enum stage_end read_first(struct sluice_fetch_job *job)
+{
+    struct sluice_fetch_stream *s = job->stream;
+    struct sluice_context *context = s->context;
+    const uint64_t start_ns = sluice_clock_ns();
+    struct sluice_err err = {0};
+    job->watched = (struct sluice_watched){
+        .path = path_of(job),
+        .group = SLUICE_GROUP_IO,
+        .answer = make_answer,
+    };
+    const sluice_status watched = sluice_watchdog_begin(context->watchdog, &job->watched, &err);
+    bool is_read = false;
+    if (watched == SLUICE_OK) {
+        is_read = sluice_fetch_read(job);
+        if (!sluice_watchdog_end(context->watchdog, &job->watched))
+            return IS_LOST;
+    } else {
+        sluice_fetch_fail(job, watched, err.text);
+    }
+    job->io_cpu_ns = sluice_workers_job_cpu_ns();
+    job->io_work_ns = sluice_clock_ns() - start_ns;
+    if (is_read) {
+        const sluice_status status =
+            sluice_workers_try(context->workers, s->client, SLUICE_GROUP_PREP, &job->job);
+        if (status == SLUICE_OK)
+            return IS_HANDED_ON;
+        job->split = 0;
+        job->is_cut = false;
+        return work(job, NULL) ? IS_ANSWERED : IS_LOST;
+    }
+    sluice_grant_settle_cpu(s->grant, job->reserved_ns, job->io_cpu_ns);
+    job->reserved_ns = 0;
+    job->reply.cpu_us = sluice_fetch_to_us(job->io_cpu_ns);
+    job->reply.work_us = sluice_fetch_to_us(job->io_work_ns);
+    job->reply.queue_us = sluice_fetch_to_us(start_ns - job->accepted_ns);
+    (void)settle(job);
+    return IS_ANSWERED;
 }
 
 static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *worker)
@@ -184,16 +229,18 @@ static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *wo
     pthread_mutex_lock(&s->lock);
     const bool is_over = s->is_over;
     pthread_mutex_unlock(&s->lock);
-    bool is_ours = true; /* to answer */
+    enum stage_end end = IS_ANSWERED;
     if (is_over)
         job->reply.status = SLUICE_E_CLOSED;
-    else if (fate == SLUICE_JOB_RUN)
-        is_ours = work(job, worker);
-    else
+    else if (fate != SLUICE_JOB_RUN)
         sluice_fetch_fail(job, SLUICE_E_IO, "not read: every worker hangs at another file");
-    if (is_ours)
-        sluice_fetch_make_ready(job);
+    else if (job->reads_first && !job->has_sample)
+        end = read_first(job);
     else
+        end = work(job, worker) ? IS_ANSWERED : IS_LOST;
+    if (end == IS_ANSWERED)
+        sluice_fetch_make_ready(job);
+    else if (end == IS_LOST)
         sluice_fetch_job_free(job);
     sluice_fetch_stream_advance(s);
     sluice_fetch_stream_unref(s);
@@ -210,6 +257,7 @@ void sluice_fetch_cancel(struct sluice_fetch_stream *s)
     struct sluice_workers *workers = s->context->workers;
     (void)sluice_workers_cancel(workers, s->client, SLUICE_GROUP_PREP, is_of_stream, s);
     (void)sluice_workers_cancel(workers, s->client, SLUICE_GROUP_IO, is_of_stream, s);
+    s->context->store->cancel(s->context->store, s);
 }
 
 /* --- from the backlog to the workers --- */
@@ -325,12 +373,14 @@ static sluice_status hand_over(struct sluice_fetch_stream *s, struct sluice_fetc
     if ((job->split || job->is_cut) &&
         sluice_grant_take_cpu(s->grant, sluice_clock_ns(), &reserved_ns)) {
         job->reserved_ns = reserved_ns;
-        const sluice_status status =
-            sluice_workers_try(workers, s->client, SLUICE_GROUP_PREP, &job->job);
+        job->reads_first = s->context->reads_first;
+        const sluice_status status = sluice_workers_try(
+            workers, s->client, job->reads_first ? SLUICE_GROUP_IO : SLUICE_GROUP_PREP, &job->job);
         if (status != SLUICE_E_AGAIN)
             return status;
         sluice_grant_settle_cpu(s->grant, reserved_ns, 0);
         job->reserved_ns = 0;
+        job->reads_first = false;
     }
     /* Set before it is submitted, as it belongs to another thread then. */
     job->split = 0;

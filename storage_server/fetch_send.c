@@ -18,6 +18,8 @@
 void sluice_fetch_job_free(struct sluice_fetch_job *job)
 {
     sluice_wire_sample_reply_clear(&job->reply);
+    if (job->has_sample)
+        sluice_sample_clear(&job->sample);
     sluice_memory_give(job->stream->memory, job->charged);
     sluice_fetch_stream_unref(job->stream);
     free(job);
@@ -42,6 +44,7 @@ static struct sluice_fetch_job *take_batch(struct sluice_fetch_stream *s)
         s->ready_bytes -= len;
         s->credit_bytes -= s->has_credit ? (int64_t)len : 0;
         bytes += len;
+        s->sending++;
         job->next = NULL;
         *end = job;
         end = &job->next;
@@ -146,6 +149,7 @@ void sluice_fetch_flush(struct sluice_fetch_stream *s)
         }
         pthread_mutex_lock(&s->lock);
         s->in_flight -= count;
+        s->sending -= is_over ? 0 : count;
         s->in_flight_bytes -= bytes;
         pthread_mutex_unlock(&s->lock);
         while (batch) {

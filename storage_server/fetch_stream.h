@@ -1,6 +1,7 @@
 #ifndef SLUICE_STORAGE_SERVER_FETCH_STREAM_H
 #define SLUICE_STORAGE_SERVER_FETCH_STREAM_H
 
+#include "pipeline/pipeline.h"
 #include "rpc/rpc.h"
 #include "storage_server/watchdog.h"
 #include "storage_server/workers.h"
@@ -41,7 +42,6 @@
 struct sluice_context;
 struct sluice_grant;
 struct sluice_memory_holder;
-struct sluice_pipeline;
 struct sluice_rpc_call;
 struct sluice_sample_list;
 struct sluice_preparer;
@@ -63,8 +63,12 @@ struct sluice_fetch_job {
     unsigned split;                            /* ops to run: what was asked for, or none */
     uint64_t reserved_ns;                      /* CPU time of the grant */
     bool is_cut;                               /* no ops, but the JPEG cut to its crop's MCUs */
-    size_t estimated_bytes;                    /* of the reply; when it is made, its own */
-    size_t charged;                            /* bytes of the memory budget; 0: not yet */
+    bool reads_first;               /* a worker of IO reads the file, then one of PREP goes on */
+    bool has_sample;                /* it is read */
+    struct sluice_sample sample;    /* if has_sample */
+    uint64_t io_cpu_ns, io_work_ns; /* what the reading took */
+    size_t estimated_bytes;         /* of the reply; when it is made, its own */
+    size_t charged;                 /* bytes of the memory budget; 0: not yet */
     uint64_t accepted_ns;
     struct sluice_wire_sample_reply reply;
     struct sluice_watched watched;    /* while a worker has it */
@@ -82,6 +86,7 @@ struct sluice_fetch_stream {
     bool is_held;                      /* they wait for others */
     size_t num_working;                /* taken from the backlog and not yet answered */
     size_t in_flight, in_flight_bytes; /* taken from the backlog and not yet sent */
+    size_t sending;                    /* of these, with the thread that sends them now */
     int64_t credit_bytes;              /* payload bytes that may still go; < 0: overdrawn */
     bool has_credit;                   /* the client limits them (FetchOpen's window_bytes) */
     bool is_open;                      /* FetchOpen came */
@@ -167,7 +172,9 @@ void sluice_fetch_trace(const struct sluice_fetch_job *job, uint64_t now_ns);
 
 /* --- fetch_answer.c --- */
 
-/* Makes the reply to the job's request, whatever happens. */
+/* Reads the job's file into job->sample.  False: it cannot be read, and the reply is an error. */
+bool sluice_fetch_read(struct sluice_fetch_job *job);
+/* Makes the reply to the job's request, whatever happens; of the file that was read, if it was. */
 void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_preparer *preparer);
 /* Makes the reply an error; `text` has no path. */
 void sluice_fetch_fail(struct sluice_fetch_job *job, sluice_status status, const char *text);

@@ -8,6 +8,7 @@
 #include "storage_server/context.h"
 #include "storage_server/sample_list.h"
 #include "storage_server/subset_rows.h"
+#include "store/open.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,16 +22,18 @@ static void tell_data(const struct sluice_introduction *facts)
     if (num_val)
         snprintf(subsets, sizeof(subsets), " (%zu train, %zu val)", manifest->num_entries - num_val,
                  num_val);
-    const char *from = manifest->passed_over ? "the folder itself"
-                       : facts->manifest     ? facts->manifest
-                                             : SLUICE_MANIFEST_FILE;
+    const bool is_remote = sluice_store_is_remote(facts->root);
+    const char *from = manifest->passed_over
+                           ? (is_remote ? "the store itself" : "the folder itself")
+                       : facts->manifest ? facts->manifest
+                                         : SLUICE_MANIFEST_FILE;
     sluice_log(
         SLUICE_LOG_INFO,
         "%s: %zu samples%s in %zu class%s, %s, dataset %s; listed by %s%s; %s index of JPEGs",
         facts->root, manifest->num_entries, subsets, manifest->num_classes,
         manifest->num_classes == 1 ? "" : "es",
         sluice_show_bytes((double)list->dataset_bytes, bytes), list->dataset_id, from,
-        manifest->passed_over ? " ('offload_dataset index' makes a list)" : "",
+        manifest->passed_over && !is_remote ? " ('offload_dataset index' makes a list)" : "",
         list->jpeg_indexes ? "with an" : "no");
 }
 

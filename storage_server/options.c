@@ -13,6 +13,7 @@
 static const char *const huffman_choices[] = {"fast", "optimal", NULL};
 static const char *const sched_choices[] = {"normal", "idle", NULL};
 static const char *const sandbox_choices[] = {"auto", "on", "off", NULL};
+static const char *const s3_styles[] = {"path", "virtual", NULL};
 static const char *const io_choices[] = {"normal", "low", "idle", NULL};
 
 enum { DATA, NET, ACCESS, WORK, OTHERS, WATCH };
@@ -35,9 +36,27 @@ static const struct sluice_option table[] = {
      .group = DATA,
      .type = SLUICE_OPTION_STRING,
      .value = &given.root,
-     .arg = "DIR",
-     .help = "Folder of the images. Nothing outside of it is ever read.",
+     .arg = "DIR|URL",
+     .help = "Folder of the images; or s3://BUCKET/PREFIX, a bucket of S3 or of what speaks as it "
+             "does; or http(s)://HOST/FOLDER/LIST, a web server's folder, and in it a file that "
+             "lists the images. Nothing outside of it is ever read.",
      .is_required = true},
+    {.name = "s3-endpoint",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.s3_endpoint,
+     .arg = "URL",
+     .help = "Where the bucket of --root s3://... is, as https://HOST:PORT. Credentials come from "
+             "the environment or the files of ~/.aws, as with AWS's own tools.",
+     .default_text = "AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, or AWS itself"},
+    {.name = "s3-style",
+     .group = DATA,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &given.s3_style,
+     .arg = "STYLE",
+     .choices = s3_styles,
+     .help = "How a URL names the bucket. path: https://HOST/BUCKET; virtual: https://BUCKET.HOST.",
+     .default_text = "path with an endpoint, virtual at AWS"},
     {.name = "listen",
      .group = NET,
      .type = SLUICE_OPTION_STRING,
@@ -188,9 +207,11 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_UINT,
      .value = &given.io_workers,
      .arg = "N",
-     .min = 1,
+     .min = 0,
      .max = 1024,
-     .help = "Threads that read files for replies without preprocessing."},
+     .help = "Threads that read files for replies without preprocessing, and from a bucket or web "
+             "server all files; 0: 2 for a folder, 64 for the others.",
+     .default_text = "0"},
     {.name = "queue",
      .group = WORK,
      .type = SLUICE_OPTION_UINT,
@@ -366,7 +387,6 @@ struct sluice_server_options sluice_server_options_init(void)
     return (struct sluice_server_options){
         .listen = "127.0.0.1:50051",
         .grpc_workers = 4,
-        .io_workers = 2,
         /* Above what a few clients have in flight, so that a burst waits and only
          * overload is answered with fewer ops. */
         .queue = 2048,
@@ -401,11 +421,32 @@ static sluice_status check_listen(const char *text, struct sluice_err *err)
     return sluice_host_port_parse(text, -1, &address, err);
 }
 
+unsigned sluice_server_io_workers(const struct sluice_server_options *options)
+{
+    return options->io_workers ? (unsigned)options->io_workers
+                               : sluice_store_parallel_reads(options->root);
+}
+
+struct sluice_store_options sluice_server_store_options(const struct sluice_server_options *options)
+{
+    return (struct sluice_store_options){
+        .root = options->root,
+        .max_object_bytes = options->max_file_bytes,
+        /* Less than half: the watchdog does not call a worker hanging for it. */
+        .patience_ms = (unsigned)(options->sample_timeout_s * 450) + 1,
+        .s3_endpoint = options->s3_endpoint,
+        .s3_style = options->s3_style,
+    };
+}
+
 /* What no single value shows.  `dashes` stand before a name. */
 static sluice_status check(const struct sluice_server_options *options, const char *dashes,
                            struct sluice_err *err)
 {
     struct sluice_err why = {0};
+    const struct sluice_store_options store = sluice_server_store_options(options);
+    if (options->root && sluice_store_check(&store, &why) != SLUICE_OK)
+        return sluice_fail(err, SLUICE_E_INVALID, "%sroot: %s", dashes, why.text);
     if (check_listen(options->listen, &why) != SLUICE_OK)
         return sluice_fail(err, SLUICE_E_INVALID, "%slisten: %s", dashes, why.text);
     if (check_metrics(options->metrics, &why) != SLUICE_OK)

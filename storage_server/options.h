@@ -3,6 +3,7 @@
 
 #include "base/cli.h"
 #include "base/cli_set.h"
+#include "store/open.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,7 +18,8 @@ struct sluice_disk_gate;
 struct sluice_prep_limits;
 
 struct sluice_server_options {
-    const char *root;                                   /* folder of the images; required */
+    const char *root;                                   /* store/open.h; required */
+    const char *s3_endpoint, *s3_style;                 /* the same; NULL: not given */
     const char *listen;                                 /* "127.0.0.1:50051"; port 0: a free one */
     bool is_insecure;                                   /* other machines may connect without TLS */
     const char *tls_cert, *tls_key, *tls_client_ca;     /* PEM files; NULL: none */
@@ -26,7 +28,7 @@ struct sluice_server_options {
     uint64_t max_connections, max_connections_per_host; /* 0: by the descriptors (descriptors.h) */
     uint64_t grpc_workers;
     uint64_t prep_workers;   /* 0: one for each core this process may use */
-    uint64_t io_workers;     /* threads that only read files */
+    uint64_t io_workers;     /* threads that only read files; 0: as the store serves well */
     uint64_t queue;          /* jobs that may wait in front of each of the two groups */
     uint64_t max_in_flight;  /* samples of one stream between request and reply */
     double reply_wait_ms;    /* how long a reply waits for others to share a message */
@@ -61,6 +63,13 @@ struct sluice_server_options {
     struct sluice_decoders *decoders; /* if isolates_decoders */
     bool owns_process;                /* not a flag: malloc may be tuned for it (memory_limit.h) */
 };
+
+/* io_workers, or what the root asks for. */
+unsigned sluice_server_io_workers(const struct sluice_server_options *options);
+
+/* What they say of the store. */
+struct sluice_store_options
+sluice_server_store_options(const struct sluice_server_options *options);
 
 /* The defaults. */
 struct sluice_server_options sluice_server_options_init(void);

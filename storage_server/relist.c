@@ -74,7 +74,8 @@ static void *relist_main(void *ctx)
 {
     struct sluice_relist *relist = ctx;
     pthread_setname_np(pthread_self(), "relist");
-    look(relist);
+    if (!relist->options.source.store)
+        look(relist);
     pthread_mutex_lock(&relist->lock);
     for (;;) {
         while (!relist->is_wanted && !relist->is_closed)
@@ -84,7 +85,8 @@ static void *relist_main(void *ctx)
         relist->is_wanted = false;
         pthread_mutex_unlock(&relist->lock);
         read_again(relist);
-        look(relist);
+        if (!relist->options.source.store)
+            look(relist);
         pthread_mutex_lock(&relist->lock);
     }
     pthread_mutex_unlock(&relist->lock);

@@ -6,8 +6,8 @@
 #include "datasets/manifest.h"
 #include "datasets/shard.h"
 #include "storage_server/sample_list.h"
-#include "storage_server/store.h"
 #include "storage_server/tuning.h"
+#include "store/store.h"
 
 #include <pthread.h>
 #include <stdio.h>

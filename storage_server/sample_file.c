@@ -7,9 +7,10 @@
 #include "storage_server/context.h"
 #include "storage_server/sample_list.h"
 #include "storage_server/stats.h"
-#include "storage_server/store.h"
+#include "store/store.h"
 
 struct reading {
+    uint64_t merge_gap_bytes;           /* the store's */
     struct sluice_freshness *freshness; /* NULL: the file is no sample */
     size_t sample;
     int64_t mtime_ns;
@@ -17,7 +18,22 @@ struct reading {
     const struct sluice_indexed_want *want; /* NULL: the whole file */
     struct sluice_jpeg_index *index;        /* owned */
     struct sluice_file_reading seen;
+    const void *owner;
 };
+
+/* Parts that lie close become one, which costs less than a request more. */
+static void merge_parts(struct sluice_file_part *parts, unsigned *num_parts, uint64_t gap_bytes)
+{
+    unsigned num = 0;
+    for (unsigned i = 1; i < *num_parts; i++) {
+        if (parts[i].from >= parts[num].to && parts[i].from - parts[num].to <= gap_bytes)
+            parts[num].to = parts[i].to;
+        else
+            parts[++num] = parts[i];
+    }
+    if (*num_parts)
+        *num_parts = num + 1;
+}
 
 static sluice_status choose(void *ctx, uint64_t len, int64_t mtime_ns,
                             struct sluice_file_part parts[SLUICE_STORE_MAX_PARTS],
@@ -42,6 +58,8 @@ static sluice_status choose(void *ctx, uint64_t len, int64_t mtime_ns,
             *num_parts = 1;
         }
     }
+    if (reading->merge_gap_bytes)
+        merge_parts(parts, num_parts, reading->merge_gap_bytes);
     reading->seen.file_bytes = len;
     for (unsigned i = 0; i < *num_parts; i++)
         reading->seen.read_bytes += parts[i].to - parts[i].from;
@@ -55,13 +73,18 @@ static sluice_status read_file(struct sluice_context *context,
 {
     struct sluice_store *store = context->store;
     const struct sluice_manifest_entry *entry = &list->manifest->entries[reading->sample];
+    struct sluice_store_limits limits;
+    store->limits(store, &limits);
+    reading->merge_gap_bytes = limits.merge_gap_bytes;
     struct sluice_store_read read = {
         .key = path,
         .offset = entry->offset,
         .bytes = entry->bytes,
+        .version = entry->mtime_ns,
         .choose = choose,
         .ctx = reading,
         .pool = context->buffers,
+        .owner = reading->owner,
     };
     char shard[SLUICE_MAX_PATH_BYTES];
     if (read.offset && sluice_shard_split(path, shard))
@@ -99,6 +122,7 @@ sluice_status sluice_sample_file_read(struct sluice_context *context,
         .freshness = want->list->freshness,
         .sample = want->sample,
         .want = &indexed,
+        .owner = want->owner,
         .seen = {.is_again = is_again},
     };
     struct sluice_buf *file;

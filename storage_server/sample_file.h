@@ -26,6 +26,7 @@ struct sluice_sample_want {
     const struct sluice_pipeline *pipeline; /* NULL if no ops are to run */
     unsigned split;                         /* ops to run */
     enum sluice_form form;                  /* to leave in */
+    const void *owner; /* whose cancelling ends a read over a network (store->cancel); or NULL */
 };
 
 /* *sample is a file at split 0, to be cleared; *seen gets what was read.  `is_again`: reads it in

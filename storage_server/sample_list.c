@@ -2,14 +2,20 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "datasets/freshness.h"
 #include "datasets/jpeg_index_file.h"
 #include "datasets/manifest.h"
+#include "datasets/manifest_of_store.h"
 #include "storage_server/subset_rows.h"
+#include "store/store_copy.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* Of a sample beside its manifest entry and path: its state in freshness.c, and its row of the
@@ -69,9 +75,97 @@ sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
     return SLUICE_OK;
 }
 
+/* --- from a store that is no folder --- */
+
+/* Copies an object of the root into memory; *path names it, for those who read files, until the
+ * descriptor is closed.  SLUICE_E_NOT_FOUND: there is none. */
+static sluice_status copy_to_memory(const struct sluice_sample_list_source *source,
+                                    const char *name, int *out, char path[32],
+                                    struct sluice_err *err)
+{
+    struct sluice_err why = {0};
+    uint64_t bytes;
+    const int fd = memfd_create(name, MFD_CLOEXEC);
+    if (fd < 0)
+        return sluice_fail(err, SLUICE_E_IO, "%s/%s: cannot keep a copy: %s", source->root, name,
+                           strerror(errno));
+    const sluice_status status = sluice_store_copy(source->store, name, fd, &bytes, &why);
+    if (status != SLUICE_OK) {
+        close(fd);
+        return sluice_fail(err, status, "%s/%s: %s", source->root, name, why.text);
+    }
+    sluice_log(SLUICE_LOG_INFO, "%s: %s of %llu bytes is kept in memory", source->root, name,
+               (unsigned long long)bytes);
+    snprintf(path, 32, "/proc/self/fd/%d", fd);
+    *out = fd;
+    return SLUICE_OK;
+}
+
+/* A file, the bucket's manifest, or else its list. */
+static sluice_status read_remote_manifest(const struct sluice_sample_list_source *source,
+                                          struct sluice_manifest **manifest, struct sluice_err *err)
+{
+    int fd;
+    char path[32];
+    struct sluice_err why = {0};
+    if (source->manifest)
+        return sluice_manifest_read(source->manifest, manifest, err);
+    sluice_status status = copy_to_memory(source, SLUICE_MANIFEST_FILE, &fd, path, &why);
+    if (status == SLUICE_E_NOT_FOUND)
+        return sluice_manifest_of_store(source->store, source->root, manifest, err);
+    if (status != SLUICE_OK)
+        return sluice_fail(err, status, "%s", why.text);
+    status = sluice_manifest_read(path, manifest, &why);
+    close(fd);
+    return status == SLUICE_OK ? status
+                               : sluice_fail(err, status, "%s/" SLUICE_MANIFEST_FILE ": %s",
+                                             source->root, why.text);
+}
+
+/* A file, or the bucket's. */
+static sluice_status read_remote_index(const struct sluice_sample_list_source *source,
+                                       struct sluice_jpeg_index_file **file, struct sluice_err *err)
+{
+    int fd;
+    char path[32];
+    struct sluice_err why = {0};
+    if (strcmp(source->jpeg_index, "auto") != 0)
+        return sluice_jpeg_index_file_choose(source->jpeg_index, "", file, err);
+    sluice_status status = copy_to_memory(source, SLUICE_JPEG_INDEX_FILE, &fd, path, &why);
+    if (status != SLUICE_OK) { /* without permission to list, a missing one looks like a secret */
+        if (status != SLUICE_E_NOT_FOUND)
+            sluice_log(SLUICE_LOG_WARN, "%s; going on without this index of JPEGs", why.text);
+        return SLUICE_OK;
+    }
+    status = sluice_jpeg_index_file_choose(path, "", file, err);
+    close(fd);
+    return status;
+}
+
+static sluice_status read_remote(const struct sluice_sample_list_source *source,
+                                 struct sluice_sample_list **list, struct sluice_err *err)
+{
+    struct sluice_manifest *manifest = NULL;
+    struct sluice_jpeg_index_file *jpeg_indexes = NULL;
+    sluice_status status = read_remote_manifest(source, &manifest, err);
+    /* A manifest that is a file says what it knows; nobody walks over a bucket for it. */
+    if (status == SLUICE_OK)
+        status = sluice_manifest_check_passed_over(
+            manifest, source->root, source->is_strict && manifest->passed_over, NULL, err);
+    if (status == SLUICE_OK)
+        status = read_remote_index(source, &jpeg_indexes, err);
+    if (status != SLUICE_OK) {
+        sluice_manifest_destroy(manifest);
+        return status;
+    }
+    return sluice_sample_list_create(manifest, jpeg_indexes, source->should_verify, list, err);
+}
+
 sluice_status sluice_sample_list_read(const struct sluice_sample_list_source *source,
                                       struct sluice_sample_list **list, struct sluice_err *err)
 {
+    if (source->store)
+        return read_remote(source, list, err);
     char in_root[SLUICE_MAX_PATH_BYTES];
     const char *path = source->manifest;
     struct sluice_manifest *manifest = NULL;

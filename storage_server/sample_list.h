@@ -21,6 +21,7 @@
 struct sluice_freshness;
 struct sluice_jpeg_index_file;
 struct sluice_manifest;
+struct sluice_store;
 struct sluice_subset_rows;
 
 struct sluice_sample_list {
@@ -41,10 +42,11 @@ struct sluice_sample_list {
 /* Where it comes from.  Borrows the texts. */
 struct sluice_sample_list_source {
     const char *root;
-    const char *manifest;   /* a file that must be there; NULL: the root's, or else a scan */
-    const char *jpeg_index; /* sluice_jpeg_index_file_choose() */
-    bool should_verify;     /* sluice_freshness_create() */
-    bool is_strict;         /* sluice_manifest_check_passed_over() */
+    struct sluice_store *store; /* of a root that is remote; NULL: a folder */
+    const char *manifest;       /* a file that must be there; NULL: the root's, or else a scan */
+    const char *jpeg_index;     /* sluice_jpeg_index_file_choose() */
+    bool should_verify;         /* sluice_freshness_create() */
+    bool is_strict;             /* sluice_manifest_check_passed_over() */
     bool
         needs_whole; /* a manifest of the root that is damaged is an error, and no reason to scan */
 };

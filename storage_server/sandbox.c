@@ -84,7 +84,7 @@ static const struct sluice_landlock_path of_machine[] = {
     {"/sys/fs/cgroup", READ},
 };
 
-#define MAX_OF_OPTIONS 32
+#define MAX_OF_OPTIONS 64
 
 struct paths {
     struct sluice_landlock_path list[SLUICE_ARRAY_LEN(of_machine) + MAX_OF_OPTIONS];
@@ -156,13 +156,17 @@ static bool is_unix_path(const char *listen)
     return sluice_starts_with(listen, "unix:");
 }
 
-static void gather_paths(const struct sluice_server_options *options, struct paths *paths)
+static void gather_paths(const struct sluice_server_options *options,
+                         const struct sluice_store_needs *needs, struct paths *paths)
 {
     memcpy(paths->list, of_machine, sizeof(of_machine));
     paths->count = SLUICE_ARRAY_LEN(of_machine);
-    if (is_on(options))
+    for (size_t i = 0; i < needs->num_files; i++)
+        add_replaceable(paths, needs->files[i]);
+    const bool is_folder = !sluice_store_is_remote(options->root);
+    if (is_folder && is_on(options))
         add(paths, options->root, READ);
-    else
+    else if (is_folder)
         add_replaceable(paths, options->root);
     /* Files that are read again while it serves. */
     const char *const files[] = {
@@ -196,15 +200,18 @@ static bool is_name(const char *host)
 }
 
 struct ports {
-    uint16_t bind[3], connect[1];
+    uint16_t bind[3], connect[1 + SLUICE_ARRAY_LEN(((struct sluice_store_needs *)0)->ports)];
     size_t num_bind, num_connect;
     bool has_names;   /* to be looked up */
     bool may_connect; /* the own port is not known yet */
 };
 
-static struct ports gather_ports(const struct sluice_server_options *options)
+static struct ports gather_ports(const struct sluice_server_options *options,
+                                 const struct sluice_store_needs *needs)
 {
-    struct ports ports = {.num_bind = 0};
+    struct ports ports = {.has_names = needs->has_names};
+    for (size_t i = 0; i < needs->num_ports; i++)
+        ports.connect[ports.num_connect++] = needs->ports[i];
     struct sluice_host_port address;
     const bool checks = options->self_check_s > 0;
     if (checks)
@@ -213,7 +220,7 @@ static struct ports gather_ports(const struct sluice_server_options *options)
         ports.bind[ports.num_bind++] = address.port;
         ports.connect[ports.num_connect++] = address.port;
         ports.may_connect = checks && address.port == 0;
-        ports.has_names = is_name(address.host);
+        ports.has_names |= is_name(address.host);
     }
     if (options->metrics &&
         sluice_metrics_listen_parse(options->metrics, &address, NULL) == SLUICE_OK) {
@@ -266,15 +273,21 @@ sluice_status sluice_sandbox_enter(const struct sluice_server_options *options,
 {
     if (strcmp(options->sandbox, "off") == 0)
         return SLUICE_OK;
-    const struct ports ports = gather_ports(options);
+    struct sluice_store_needs *needs = calloc(1, sizeof(*needs));
+    const struct sluice_store_options store = sluice_server_store_options(options);
+    if (!needs)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a sandbox");
+    sluice_status status = sluice_store_needs_of(&store, needs, err);
+    const struct ports ports = gather_ports(options, needs);
     const unsigned abi = sluice_landlock_abi();
     const bool has_filter = sluice_syscall_filter_is_possible();
-    sluice_status status = check_wish(options, &ports, abi, has_filter, err);
+    if (status == SLUICE_OK)
+        status = check_wish(options, &ports, abi, has_filter, err);
     struct paths *paths = calloc(1, sizeof(*paths));
-    if (!paths)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a sandbox");
+    if (!paths && status == SLUICE_OK)
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a sandbox");
     if (status == SLUICE_OK && abi > 0) {
-        gather_paths(options, paths);
+        gather_paths(options, needs, paths);
         const struct sluice_landlock_rules rules = {
             .paths = paths->list,
             .num_paths = paths->count,
@@ -287,7 +300,11 @@ sluice_status sluice_sandbox_enter(const struct sluice_server_options *options,
         status = sluice_landlock_restrict(&rules, abi, err);
     }
     free(paths);
-    const struct sluice_syscall_filter filter = {.may_use_udp = ports.has_names};
+    free(needs);
+    const struct sluice_syscall_filter filter = {
+        .may_use_udp = ports.has_names,
+        .may_make_memory_files = sluice_store_is_remote(options->root),
+    };
     if (status == SLUICE_OK && has_filter)
         status = sluice_syscall_filter_install(&filter, err);
     if (status == SLUICE_OK)

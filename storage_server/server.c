@@ -10,6 +10,8 @@
 #include "rpc/rpc_server.h"
 #include "storage_server/client_table.h"
 #include "storage_server/context.h"
+#include "storage_server/disk_gate.h"
+#include "storage_server/disk_watch.h"
 #include "storage_server/grant.h"
 #include "storage_server/health.h"
 #include "storage_server/introduction.h"
@@ -25,10 +27,10 @@
 #include "storage_server/security.h"
 #include "storage_server/service.h"
 #include "storage_server/stats.h"
-#include "storage_server/store.h"
 #include "storage_server/tuning.h"
 #include "storage_server/watchdog.h"
 #include "storage_server/workers.h"
+#include "store/open.h"
 #include "wire/wire.h"
 
 #include <malloc.h>
@@ -52,6 +54,7 @@ struct sluice_storage_server {
     struct sluice_root_watch *root;
     struct sluice_relist *relist;
     uint64_t memory_limit;
+    unsigned io_workers;
     unsigned grace_ms;
     bool is_stopped;
 };
@@ -152,24 +155,24 @@ static uint64_t fresh_seed(void)
     return seed;
 }
 
-static unsigned count_threads(const struct sluice_server_options *options)
+static unsigned count_threads(const struct sluice_server_options *options, unsigned io_workers)
 {
     const unsigned prep =
         options->prep_workers ? (unsigned)options->prep_workers : sluice_cpu_count();
-    return prep + (unsigned)options->io_workers + (unsigned)options->grpc_workers;
+    return prep + io_workers + (unsigned)options->grpc_workers;
 }
 
 /* --- its parts, in the order in which they need each other --- */
 
 /* The limit that memory_limit.h finds where none is given. */
-static sluice_status find_memory_limit(const struct sluice_server_options *options, uint64_t *limit,
-                                       struct sluice_err *err)
+static sluice_status find_memory_limit(const struct sluice_server_options *options,
+                                       unsigned io_workers, uint64_t *limit, struct sluice_err *err)
 {
     if (options->memory_limit) {
         *limit = options->memory_limit;
         return SLUICE_OK;
     }
-    return sluice_memory_limit_default("", count_threads(options), limit, err);
+    return sluice_memory_limit_default("", count_threads(options, io_workers), limit, err);
 }
 
 /* What cannot fail.  Takes the store. */
@@ -200,24 +203,33 @@ static void init_context(struct sluice_storage_server *server,
     };
 }
 
-/* The files, unless there is a store, and their list. */
+static size_t take_turn(void *gate)
+{
+    return sluice_disk_gate_take(gate);
+}
+
+static void give_turn(void *gate)
+{
+    sluice_disk_gate_give(gate);
+}
+
+/* Where the samples come from. */
+static sluice_status open_store(const struct sluice_server_options *options,
+                                struct sluice_store **store, struct sluice_err *err)
+{
+    struct sluice_store_options store_options = sluice_server_store_options(options);
+    store_options.is_cached = sluice_disk_is_cached;
+    if (options->disk_gate)
+        store_options.turns = (struct sluice_file_turns){take_turn, give_turn, options->disk_gate};
+    return sluice_store_open(&store_options, store, err);
+}
+
 static sluice_status open_samples(struct sluice_context *context,
-                                  const struct sluice_server_options *options,
                                   const struct sluice_sample_list_source *source,
                                   struct sluice_err *err)
 {
-    sluice_status status = SLUICE_OK;
-    if (!context->store) {
-        const struct sluice_store_file_options file_options = {
-            .root = options->root,
-            .max_file_bytes = options->max_file_bytes,
-            .gate = options->disk_gate,
-        };
-        status = sluice_store_file_open(&file_options, &context->store, err);
-    }
     struct sluice_sample_list *list = NULL;
-    if (status == SLUICE_OK)
-        status = sluice_sample_list_read(source, &list, err);
+    sluice_status status = sluice_sample_list_read(source, &list, err);
     if (status == SLUICE_OK)
         status = sluice_sample_lists_create(list, &context->lists, err);
     return status;
@@ -252,7 +264,7 @@ static sluice_status create_workers(struct sluice_storage_server *server,
     };
     const struct sluice_workers_options workers = {
         .prep_workers = (unsigned)options->prep_workers,
-        .io_workers = (unsigned)options->io_workers,
+        .io_workers = server->io_workers,
         .queue = (size_t)options->queue,
         .limits = options->prep_limits,
         .preparer = &preparer,
@@ -336,8 +348,16 @@ sluice_status sluice_storage_server_create(const struct sluice_server_options *o
                                            struct sluice_err *err)
 {
     struct sluice_storage_server *s = calloc(1, sizeof(*s));
-    sluice_status status = s ? find_memory_limit(options, &s->memory_limit, err)
-                             : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server");
+    sluice_status status =
+        s ? SLUICE_OK : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server");
+    if (status == SLUICE_OK && !store)
+        status = open_store(options, &store, err);
+    struct sluice_store_limits limits = {0};
+    if (status == SLUICE_OK) {
+        store->limits(store, &limits);
+        s->io_workers = sluice_server_io_workers(options);
+        status = find_memory_limit(options, s->io_workers, &s->memory_limit, err);
+    }
     if (status != SLUICE_OK) {
         if (store)
             store->destroy(store);
@@ -349,8 +369,10 @@ sluice_status sluice_storage_server_create(const struct sluice_server_options *o
     const struct sluice_memory_parts memory = sluice_memory_limit_part(s->memory_limit);
     init_context(s, options, store);
     struct sluice_context *context = &s->context;
+    context->reads_first = limits.is_remote;
     const struct sluice_sample_list_source source = {
         .root = options->root,
+        .store = limits.is_remote ? store : NULL,
         .manifest = options->manifest,
         .jpeg_index = options->jpeg_index,
         .should_verify = options->should_verify,
@@ -358,7 +380,7 @@ sluice_status sluice_storage_server_create(const struct sluice_server_options *o
     };
     status = sluice_security_open(options, &context->security, err);
     if (status == SLUICE_OK)
-        status = open_samples(context, options, &source, err);
+        status = open_samples(context, &source, err);
     if (status == SLUICE_OK)
         status = create_buffers(context, &memory, err);
     if (status == SLUICE_OK)
@@ -420,7 +442,7 @@ void sluice_storage_server_introduce(struct sluice_storage_server *server,
         .list = list,
         .prep_cores = sluice_workers_prep_cores(server->context.workers),
         .prep_workers = sluice_workers_num_prep(server->context.workers),
-        .io_workers = (unsigned)options->io_workers,
+        .io_workers = server->io_workers,
         .has_decoders = options->decoders != NULL,
         .memory_limit = server->memory_limit,
         .access = {.has_tls = options->tls_cert != NULL,

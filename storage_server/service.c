@@ -15,9 +15,9 @@
 #include "storage_server/sample_list.h"
 #include "storage_server/security.h"
 #include "storage_server/stats.h"
-#include "storage_server/store.h"
 #include "storage_server/watchdog.h"
 #include "storage_server/workers.h"
+#include "store/store.h"
 #include "wire/wire.h"
 
 #include <stdatomic.h>

@@ -215,10 +215,11 @@ static void on_writable(void *ctx, struct sluice_rpc_call *call)
         sluice_fetch_stream_advance(s);
 }
 
-/* Under the stream's lock. */
+/* Under the stream's lock.  What is being sent counts as answered: the client may have it, and end
+ * the call, before the thread that sends comes to note it. */
 static size_t count_unanswered(const struct sluice_fetch_stream *s)
 {
-    size_t count = s->in_flight;
+    size_t count = s->in_flight - s->sending;
     for (const struct sluice_fetch_backlog *b = s->backlog_first; b; b = b->next)
         count += b->num_requests - b->taken;
     return count;

@@ -7,6 +7,7 @@
 #include "storage_server/self_watch.h"
 #include "storage_server/server.h"
 #include "storage_server/tuning.h"
+#include "store/open.h"
 #include "trace/tracer.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ static struct sluice_disk_gate *open_gate(const struct sluice_server_options *op
 {
     struct sluice_disk_gate *gate = NULL;
     struct sluice_err err = {0};
-    if (strcmp(options->prep_io, "idle") == 0 &&
+    if (strcmp(options->prep_io, "idle") == 0 && !sluice_store_is_remote(options->root) &&
         sluice_disk_gate_open("", options->root, &gate, &err) != SLUICE_OK)
         sluice_log(SLUICE_LOG_WARN, "prep-io idle: %s; other programs' reads are not seen",
                    err.text);

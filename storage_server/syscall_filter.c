@@ -177,6 +177,8 @@ sluice_status sluice_syscall_filter_install(const struct sluice_syscall_filter *
     allow_memory(&b);
     allow_sockets(&b, filter->may_use_udp);
     allow_controls(&b);
+    if (filter->may_make_memory_files)
+        allow(&b, "memfd_create", 0, NULL);
     if (HAS_SANITIZER)
         allow_all(&b, for_sanitizers, SLUICE_ARRAY_LEN(for_sanitizers));
     hide_clone3(&b);

@@ -17,7 +17,8 @@
  * Threads: any; it holds for all threads of the process, and those to come. */
 
 struct sluice_syscall_filter {
-    bool may_use_udp; /* names are looked up */
+    bool may_use_udp;           /* names are looked up */
+    bool may_make_memory_files; /* memfd_create: what a remote root has beside its images */
 };
 
 /* Has this kernel, or the container around, seccomp filters? */

@@ -131,6 +131,35 @@ static sluice_status gate_read(struct sluice_store *store, const struct sluice_s
     return status;
 }
 
+static void gate_cancel(struct sluice_store *store, const void *owner)
+{
+    struct gate *gate = SLUICE_CONTAINER_OF(store, struct gate, store);
+    gate->files->cancel(gate->files, owner);
+}
+
+bool gate_is_remote;
+
+static void gate_limits(struct sluice_store *store, struct sluice_store_limits *limits)
+{
+    struct gate *gate = SLUICE_CONTAINER_OF(store, struct gate, store);
+    gate->files->limits(gate->files, limits);
+    limits->is_remote = gate_is_remote;
+}
+
+static sluice_status gate_list(struct sluice_store *store, const char *prefix, sluice_object_fn *fn,
+                               void *ctx, struct sluice_err *err)
+{
+    struct gate *gate = SLUICE_CONTAINER_OF(store, struct gate, store);
+    return gate->files->list(gate->files, prefix, fn, ctx, err);
+}
+
+static sluice_status gate_describe(struct sluice_store *store, const char *key,
+                                   struct sluice_object *object, struct sluice_err *err)
+{
+    struct gate *gate = SLUICE_CONTAINER_OF(store, struct gate, store);
+    return gate->files->describe(gate->files, key, object, err);
+}
+
 static const char *gate_relative(struct sluice_store *store, const char *path)
 {
     struct gate *gate = SLUICE_CONTAINER_OF(store, struct gate, store);
@@ -158,7 +187,11 @@ struct gate *gate_create(struct sluice_store **store)
     must(gate != NULL, "no memory");
     init_waiting(&gate->lock, &gate->changed);
     gate->store = (struct sluice_store){
+        .list = gate_list,
+        .describe = gate_describe,
         .read = gate_read,
+        .cancel = gate_cancel,
+        .limits = gate_limits,
         .relative = gate_relative,
         .refused = gate_refused,
         .destroy = gate_destroy,

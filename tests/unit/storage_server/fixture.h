@@ -3,7 +3,7 @@
 
 #include "rpc/rpc_client.h"
 #include "storage_server/server.h"
-#include "storage_server/store.h"
+#include "store/store.h"
 #include "wire/wire.h"
 
 #include <stdbool.h>
@@ -31,6 +31,9 @@ const char *image_path(unsigned id);
 /* --- the gate --- */
 
 struct gate;
+/* The store says that it is reached over a network: IO reads, then PREP works. */
+extern bool gate_is_remote;
+
 /* Takes the place of the server's own store; the server destroys it. */
 struct gate *gate_create(struct sluice_store **store);
 /* Any thread. */

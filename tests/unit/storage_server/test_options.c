@@ -25,7 +25,7 @@ static void the_root_alone_is_enough(void)
     CU_ASSERT_STRING_EQUAL(options.listen, "127.0.0.1:50051");
     CU_ASSERT_EQUAL(options.grpc_workers, 4);
     CU_ASSERT_EQUAL(options.prep_workers, 0);
-    CU_ASSERT_EQUAL(options.io_workers, 2);
+    CU_ASSERT_EQUAL(options.io_workers, 0);
     CU_ASSERT_EQUAL(options.max_in_flight, 512);
     CU_ASSERT_EQUAL(options.link_bytes_per_s, 0);
     CU_ASSERT_EQUAL(options.max_file_bytes, 32 << 20);
@@ -71,7 +71,7 @@ static void refuses_what_no_server_can_be(void)
     CU_ASSERT_EQUAL(PARSE(&options, "--queue", "4").exit_code, 2); /* no root */
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--grpc-workers", "0").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--queue", "0").exit_code, 2);
-    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--io-workers", "0").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--io-workers", "1025").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--grace", "-1").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--reply-wait", "-1").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--max-file-bytes", "0").exit_code, 2);
@@ -86,6 +86,32 @@ static void refuses_what_no_server_can_be(void)
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--prep-cpu-max", "0").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--prep-cpu-max", "nan").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "surplus").exit_code, 2);
+}
+
+static void a_root_may_be_a_bucket_or_a_web_server(void)
+{
+    struct sluice_server_options options;
+    CU_ASSERT_FALSE(PARSE(&options, "--root", "s3://bucket/a", "--s3-endpoint", "http://ceph:7480",
+                          "--s3-style", "virtual", "--max-file-bytes", "2M", "--sample-timeout",
+                          "10")
+                        .should_exit);
+    const struct sluice_store_options store = sluice_server_store_options(&options);
+    CU_ASSERT_STRING_EQUAL(store.root, "s3://bucket/a");
+    CU_ASSERT_STRING_EQUAL(store.s3_endpoint, "http://ceph:7480");
+    CU_ASSERT_STRING_EQUAL(store.s3_style, "virtual");
+    CU_ASSERT_EQUAL(store.max_object_bytes, 2 << 20);
+    CU_ASSERT(store.patience_ms > 0 && store.patience_ms < 5000);
+    CU_ASSERT(sluice_server_io_workers(&options) > 2);
+    CU_ASSERT_FALSE(PARSE(&options, "--root", "https://host/a/list.txt").should_exit);
+    CU_ASSERT_FALSE(PARSE(&options, "--root", "/d").should_exit);
+    CU_ASSERT_EQUAL(sluice_server_io_workers(&options), 2);
+    options.io_workers = 5;
+    CU_ASSERT_EQUAL(sluice_server_io_workers(&options), 5);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "s3://").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "https://host").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "https://user:secret@host/l").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "s3://bucket", "--s3-endpoint", "h").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "s3://bucket", "--s3-style", "x").exit_code, 2);
 }
 
 static void is_open_to_others_only_if_told(void)
@@ -174,9 +200,13 @@ static void settings_are_refused_as_flags_are(void)
 int main(void)
 {
     static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_root_alone_is_enough),       SLUICE_TEST(is_open_to_others_only_if_told),
-        SLUICE_TEST(every_flag_reaches_its_field),   SLUICE_TEST(refuses_what_no_server_can_be),
-        SLUICE_TEST(settings_go_over_what_is_there), SLUICE_TEST(settings_are_refused_as_flags_are),
+        SLUICE_TEST(the_root_alone_is_enough),
+        SLUICE_TEST(a_root_may_be_a_bucket_or_a_web_server),
+        SLUICE_TEST(is_open_to_others_only_if_told),
+        SLUICE_TEST(every_flag_reaches_its_field),
+        SLUICE_TEST(refuses_what_no_server_can_be),
+        SLUICE_TEST(settings_go_over_what_is_there),
+        SLUICE_TEST(settings_are_refused_as_flags_are),
     };
     return sluice_test_run("options", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "datasets/manifest.h"
 #include "storage_server/sample_list.h"
-#include "storage_server/store.h"
+#include "store/store.h"
 #include "storage_server/tuning.h"
 #include "support/test.h"
 

@@ -894,11 +894,69 @@ static void a_stop_waits_no_longer_than_the_grace(void)
     end(&f, client);
 }
 
-int main(void)
+/* In two stages: what is read and finds PREP full goes as the file. */
+static void what_is_read_is_worked_on_or_goes_as_it_is(void)
 {
-    if (sluice_pipeline_parse(PIPELINE, &pipeline, NULL) != SLUICE_OK ||
-        sluice_scratch_create(NULL, &scratch, NULL) != SLUICE_OK)
-        return 1;
+    struct fixture f = fixture_init();
+    f.options.prep_workers = 1;
+    f.options.io_workers = 4;
+    f.options.queue = 1;
+    struct client *client = start(&f);
+    const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
+    fetch_ask(client, 0, 10 * NUM_IMAGES, num_ops, SLUICE_FORM_F32);
+    fetch_await(client, 10 * NUM_IMAGES);
+    for (uint64_t id = 0; id < 10 * NUM_IMAGES; id++) {
+        const unsigned done = fetch_reply_to(client, id)->ops_done;
+        CU_ASSERT(done == 0 || done == num_ops);
+        expect_local_bytes(fetch_reply_to(client, id), id % NUM_IMAGES);
+    }
+    end(&f, client);
+}
+
+/* While files are read over a network no thread of PREP waits for them. */
+static void reads_take_threads_of_io_alone(void)
+{
+    struct fixture f = fixture_init();
+    f.options.prep_workers = 1;
+    f.options.io_workers = 4;
+    struct client *client = start_held(&f);
+    fetch_ask(client, 0, 4, 2, SLUICE_FORM_U8);
+    gate_await_held(f.gate, 4); /* one thread of PREP could not */
+    gate_open(f.gate);
+    fetch_await(client, 4);
+    for (uint64_t id = 0; id < 4; id++) {
+        CU_ASSERT_EQUAL(fetch_reply_to(client, id)->ops_done, 2);
+        expect_local_bytes(fetch_reply_to(client, id), id);
+    }
+    end(&f, client);
+}
+
+static int run_remote(void)
+{
+    gate_is_remote = true;
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(every_split_equals_the_local_pipeline),
+        SLUICE_TEST(a_hint_that_does_not_fit_gets_what_does),
+        SLUICE_TEST(a_stream_without_a_pipeline_gets_files),
+        SLUICE_TEST(files_are_cut_where_that_saves_bytes),
+        SLUICE_TEST(optimal_tables_make_smaller_crops),
+        SLUICE_TEST(crops_restart_as_often_as_is_asked_and_allowed),
+        SLUICE_TEST(a_listed_id_names_the_file_and_the_key_the_draws),
+        SLUICE_TEST(pixels_come_packed_where_that_saves_bytes),
+        SLUICE_TEST(what_is_read_is_worked_on_or_goes_as_it_is),
+        SLUICE_TEST(reads_take_threads_of_io_alone),
+        SLUICE_TEST(a_reply_says_how_much_of_the_file_was_read),
+        SLUICE_TEST(a_bad_file_is_an_error_of_its_own),
+        SLUICE_TEST(too_many_pixels_are_refused_by_the_header),
+        SLUICE_TEST(refuses_streams_that_do_not_agree),
+        SLUICE_TEST(a_client_that_goes_away_takes_nothing_with_it),
+        SLUICE_TEST(a_stop_waits_no_longer_than_the_grace),
+    };
+    return sluice_test_run("service_fetch remote", tests, SLUICE_TEST_COUNT(tests));
+}
+
+static int run_local(void)
+{
     static const struct sluice_test tests[] = {
         SLUICE_TEST(every_split_equals_the_local_pipeline),
         SLUICE_TEST(a_hint_that_does_not_fit_gets_what_does),
@@ -926,7 +984,16 @@ int main(void)
         SLUICE_TEST(a_stop_answers_what_was_accepted),
         SLUICE_TEST(a_stop_waits_no_longer_than_the_grace),
     };
-    const int failed = sluice_test_run("service_fetch", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_run("service_fetch", tests, SLUICE_TEST_COUNT(tests));
+}
+
+/* With "remote": in two stages, as where files come over a network. */
+int main(int argc, char **argv)
+{
+    if (sluice_pipeline_parse(PIPELINE, &pipeline, NULL) != SLUICE_OK ||
+        sluice_scratch_create(NULL, &scratch, NULL) != SLUICE_OK)
+        return 1;
+    const int failed = argc > 1 && strcmp(argv[1], "remote") == 0 ? run_remote() : run_local();
     sluice_scratch_destroy(scratch);
     sluice_pipeline_destroy(pipeline);
     return failed;

@@ -1,9 +1,10 @@
-#include "storage_server/store.h"
+#include "store/store.h"
 
 #include "base/buf.h"
-#include "storage_server/disk_gate.h"
+#include "conformance.h"
 #include "support/test.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,22 +13,26 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Linked with --wrap: a gate that counts. */
-size_t __wrap_sluice_disk_gate_take(struct sluice_disk_gate *gate);
-void __wrap_sluice_disk_gate_give(struct sluice_disk_gate *gate);
+/* A gate that counts. */
 static unsigned num_takes, num_gives;
 
-size_t __wrap_sluice_disk_gate_take(struct sluice_disk_gate *gate)
+static size_t take_turn(void *ctx)
 {
-    (void)gate;
+    (void)ctx;
     CU_ASSERT_EQUAL(num_takes++, num_gives);
     return 5;
 }
 
-void __wrap_sluice_disk_gate_give(struct sluice_disk_gate *gate)
+static void give_turn(void *ctx)
 {
-    (void)gate;
+    (void)ctx;
     CU_ASSERT_EQUAL(++num_gives, num_takes);
+}
+
+static bool is_never_cached(int fd, uint64_t from, uint64_t to)
+{
+    CU_ASSERT(fd >= 0 && from <= to);
+    return false;
 }
 
 /* Every test runs twice: with openat2, and with the walk of systems that lack it. */
@@ -325,11 +330,11 @@ static void files_that_are_not_cached_are_read_in_turns(void)
 {
     sluice_test_write_file(outer("root/hole.jpg"), "", 0);
     CU_ASSERT_EQUAL_FATAL(truncate(outer("root/hole.jpg"), 13), 0); /* never read */
-    int gate; /* its address is all that matters */
     const struct sluice_store_file_options options = {
         .root = outer("root"),
         .max_file_bytes = 16,
-        .gate = (void *)&gate,
+        .turns = {take_turn, give_turn, NULL},
+        .is_cached = is_never_cached,
         .avoid_openat2 = avoid_openat2,
     };
     struct sluice_store *store = NULL;
@@ -449,8 +454,78 @@ static void a_known_member_of_a_shard_must_fit_in_it(void)
     CU_ASSERT_EQUAL_FATAL(rename(outer("held"), outer("root")), 0);
 }
 
+/* --- what every store promises --- */
+
+static unsigned world_number;
+static bool is_slow;
+
+static const char *in_world(const char *key)
+{
+    static char path[1024];
+    snprintf(path, sizeof(path), "%s/world%u/%s", sluice_test_dir(), world_number, key);
+    return path;
+}
+
+static size_t take_one(void *ctx)
+{
+    (void)ctx;
+    return is_slow ? 1 : SIZE_MAX;
+}
+
+static void give_one(void *ctx)
+{
+    (void)ctx;
+}
+
+static struct sluice_store *open_world(void)
+{
+    world_number++;
+    is_slow = false;
+    mkdir(in_world(""), 0700);
+    const char *root = in_world("");
+    const struct sluice_store_file_options options = {
+        .root = root,
+        .max_file_bytes = CONFORMANCE_MAX_BYTES,
+        .turns = {take_one, give_one, NULL},
+        .avoid_openat2 = avoid_openat2,
+    };
+    struct sluice_store *store = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_store_file_open(&options, &store, NULL), SLUICE_OK);
+    return store;
+}
+
+/* In place, as the descriptor that is open is to see it; the time of change always moves on. */
+static void put_file(const char *key, const void *data, size_t len)
+{
+    static int64_t seconds = 1000000000;
+    for (const char *slash = key; (slash = strchr(slash, '/')); slash++) {
+        char folder[256];
+        snprintf(folder, sizeof(folder), "%.*s", (int)(slash - key), key);
+        mkdir(in_world(folder), 0700);
+    }
+    sluice_test_write_file(in_world(key), data, len);
+    const struct timespec times[2] = {{.tv_sec = seconds}, {.tv_sec = seconds}};
+    seconds++;
+    CU_ASSERT_EQUAL(utimensat(AT_FDCWD, in_world(key), times, 0), 0);
+}
+
+static void remove_file(const char *key)
+{
+    CU_ASSERT_EQUAL(unlink(in_world(key)), 0);
+}
+
+static void slow_down(const char *key)
+{
+    (void)key;
+    is_slow = true;
+}
+
+static const struct conformance_world folder = {
+    .open = open_world, .put = put_file, .remove = remove_file, .slow_down = slow_down};
+
 int main(int argc, char **argv)
 {
+    conformance_use(&folder);
     avoid_openat2 = argc > 1 && strcmp(argv[1], "walk") == 0;
     make_tree();
     static const struct sluice_test tests[] = {
@@ -465,6 +540,7 @@ int main(int argc, char **argv)
         SLUICE_TEST(a_missing_root_is_named),
         SLUICE_TEST(a_root_that_was_moved_is_read_and_looked_for),
         SLUICE_TEST(a_folder_with_the_known_sample_takes_the_place_of_one_that_is_gone),
+        CONFORMANCE_TESTS,
         SLUICE_TEST(a_known_member_of_a_shard_must_fit_in_it),
     };
     return sluice_test_run("store_file", tests, SLUICE_TEST_COUNT(tests));

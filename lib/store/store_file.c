@@ -1,9 +1,10 @@
-#include "storage_server/store.h"
+#include "store/store.h"
 
 #include "base/buf.h"
-#include "storage_server/disk_gate.h"
-#include "storage_server/disk_watch.h"
+#include "store/object_list.h"
+#include "store/tuning.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -26,7 +27,8 @@ struct store_file {
     char *given_root; /* as given */
     char *real_root;  /* with links resolved */
     uint64_t max_file_bytes;
-    struct sluice_file_turns turns; /* at the disk; take is NULL without a gate */
+    struct sluice_file_turns turns; /* as in the options, like the next */
+    bool (*is_cached)(int fd, uint64_t from, uint64_t to);
     /* Set once the system has shown that it lacks openat2; relaxed, a hint. */
     atomic_bool lacks_openat2;
     atomic_uint_fast64_t refused; /* relaxed: a counter */
@@ -237,23 +239,13 @@ static sluice_status open_failed(struct store_file *s, int error, struct sluice_
     }
 }
 
-static size_t take_turn(void *gate)
-{
-    return sluice_disk_gate_take(gate);
-}
-
-static void give_turn(void *gate)
-{
-    sluice_disk_gate_give(gate);
-}
-
 /* The turns that reading these parts needs, or NULL if they are cached. */
 static const struct sluice_file_turns *turns_for(const struct store_file *s, int fd, uint64_t base,
                                                  const struct sluice_file_part *parts,
                                                  unsigned num_parts)
 {
     for (unsigned i = 0; s->turns.take && i < num_parts; i++) {
-        if (!sluice_disk_is_cached(fd, base + parts[i].from, base + parts[i].to))
+        if (!s->is_cached || !s->is_cached(fd, base + parts[i].from, base + parts[i].to))
             return &s->turns;
     }
     return NULL;
@@ -271,7 +263,7 @@ static sluice_status read_file(const struct store_file *s, int fd,
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "not a regular file%s",
                            S_ISDIR(st.st_mode) ? " but a folder" : "");
     const uint64_t base = request->offset, file_size = (uint64_t)st.st_size;
-    const uint64_t size = base ? request->bytes : file_size;
+    const uint64_t size = base || request->is_range ? request->bytes : file_size;
     if (base > file_size || size > file_size - base)
         return sluice_fail(err, SLUICE_E_STALE, "the shard ends before this member does");
     struct sluice_file_part parts[SLUICE_STORE_MAX_PARTS] = {{0, size}};
@@ -345,6 +337,120 @@ static sluice_status store_file_read(struct sluice_store *store,
         return open_failed(s, errno, err);
     const sluice_status status = read_file(s, fd, read, file, err);
     close(fd);
+    return status;
+}
+
+static sluice_status store_file_describe(struct sluice_store *store, const char *key,
+                                         struct sluice_object *object, struct sluice_err *err)
+{
+    struct store_file *s = from_store(store);
+    struct stat st;
+    const int fd = open_in_turn(s, key);
+    if (fd < 0)
+        return open_failed(s, errno, err);
+    sluice_status status = SLUICE_OK;
+    if (fstat(fd, &st) != 0)
+        status = sluice_fail(err, SLUICE_E_IO, "cannot stat: %s", strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        status = sluice_fail(err, SLUICE_E_UNSUPPORTED, "not a regular file");
+    else
+        *object = (struct sluice_object){key, (uint64_t)st.st_size, sluice_file_mtime_ns(&st)};
+    close(fd);
+    return status;
+}
+
+/* Disks are read by some threads at a time; a read is not cut into parts that lie close, as the
+ * page cache has them already. */
+static void store_file_limits(struct sluice_store *store, struct sluice_store_limits *limits)
+{
+    *limits = (struct sluice_store_limits){
+        .max_object_bytes = from_store(store)->max_file_bytes,
+        .parallel_reads = STORE_PARALLEL_READS_OF_DISKS,
+    };
+}
+
+static void store_file_cancel(struct sluice_store *store, const void *owner)
+{
+    (void)store, (void)owner;
+}
+
+/* --- the list --- */
+
+#define MAX_FOLDERS_DEEP 64
+
+static sluice_status list_folder(int folder_fd, char path[SLUICE_MAX_PATH_BYTES], size_t len,
+                                 unsigned depth, struct sluice_object_list *list,
+                                 struct sluice_err *err);
+
+static sluice_status list_failed(const char *path, const char *what, struct sluice_err *err)
+{
+    return sluice_fail(err, SLUICE_E_IO, "%s: %s: %s; the list would not be whole",
+                       path[0] ? path : ".", what, strerror(errno));
+}
+
+static sluice_status list_entry(int folder_fd, const char *name, char path[SLUICE_MAX_PATH_BYTES],
+                                size_t len, unsigned depth, struct sluice_object_list *list,
+                                struct sluice_err *err)
+{
+    struct stat st;
+    const size_t name_len = strlen(name);
+    if (len + name_len + 2 > SLUICE_MAX_PATH_BYTES)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s: a path in it is too long", path);
+    memcpy(path + len, name, name_len + 1);
+    if (fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? SLUICE_OK : list_failed(path, "stat", err);
+    if (S_ISREG(st.st_mode)) {
+        const struct sluice_object object = {path, (uint64_t)st.st_size, sluice_file_mtime_ns(&st)};
+        return sluice_object_list_add(list, &object, err);
+    }
+    if (!S_ISDIR(st.st_mode))
+        return SLUICE_OK;
+    if (depth == MAX_FOLDERS_DEEP)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s: nested too deep", path);
+    const int fd = openat(folder_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? SLUICE_OK : list_failed(path, "open", err);
+    path[len + name_len] = '/';
+    path[len + name_len + 1] = '\0';
+    return list_folder(fd, path, len + name_len + 1, depth + 1, list, err);
+}
+
+/* Takes the descriptor. */
+static sluice_status list_folder(int folder_fd, char path[SLUICE_MAX_PATH_BYTES], size_t len,
+                                 unsigned depth, struct sluice_object_list *list,
+                                 struct sluice_err *err)
+{
+    DIR *folder = fdopendir(folder_fd);
+    if (!folder) {
+        const sluice_status status = list_failed(path, "open", err);
+        close(folder_fd);
+        return status;
+    }
+    sluice_status status = SLUICE_OK;
+    errno = 0;
+    for (const struct dirent *entry; status == SLUICE_OK && (entry = readdir(folder)); errno = 0) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            status = list_entry(folder_fd, entry->d_name, path, len, depth, list, err);
+        path[len] = '\0';
+    }
+    if (status == SLUICE_OK && errno != 0)
+        status = list_failed(path, "read the folder", err);
+    closedir(folder);
+    return status;
+}
+
+static sluice_status store_file_list(struct sluice_store *store, const char *prefix,
+                                     sluice_object_fn *fn, void *ctx, struct sluice_err *err)
+{
+    struct store_file *s = from_store(store);
+    struct sluice_object_list list = {.num_objects = 0};
+    char path[SLUICE_MAX_PATH_BYTES] = "";
+    const int fd = openat(s->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    sluice_status status =
+        fd < 0 ? list_failed(path, "open", err) : list_folder(fd, path, 0, 0, &list, err);
+    if (status == SLUICE_OK)
+        status = sluice_object_list_tell(&list, prefix, fn, ctx, err);
+    sluice_object_list_clear(&list);
     return status;
 }
 
@@ -446,15 +552,19 @@ sluice_status sluice_store_file_open(const struct sluice_store_file_options *opt
     if (!s)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a store");
     s->store = (struct sluice_store){
+        .list = store_file_list,
+        .describe = store_file_describe,
         .read = store_file_read,
+        .cancel = store_file_cancel,
+        .limits = store_file_limits,
         .look = store_file_look,
         .relative = store_file_relative,
         .refused = store_file_refused,
         .destroy = store_file_destroy,
     };
     s->max_file_bytes = options->max_file_bytes;
-    if (options->gate)
-        s->turns = (struct sluice_file_turns){take_turn, give_turn, options->gate};
+    s->turns = options->turns;
+    s->is_cached = options->is_cached;
     atomic_init(&s->lacks_openat2, options->avoid_openat2);
     atomic_init(&s->refused, 0);
 

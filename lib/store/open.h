@@ -1,0 +1,57 @@
+#ifndef SLUICE_STORE_OPEN_H
+#define SLUICE_STORE_OPEN_H
+
+#include "store/store.h"
+
+/* The store that a root names:
+ *
+ *     /a/folder                     files
+ *     s3://BUCKET[/PREFIX]          objects of a bucket
+ *     http://HOST/a/LIST            objects in a/ of a web server, as its file LIST lists them
+ *     https://HOST/a/LIST           (web_list.h)
+ *
+ * Threads: one. */
+
+#define SLUICE_STORE_URL_BYTES 1024
+
+struct sluice_store_options {
+    const char *root;
+    uint64_t max_object_bytes;
+    unsigned patience_ms;    /* for a remote read with all its tries; 0: 30 s */
+    const char *s3_endpoint; /* "https://HOST[:PORT]"; NULL: the environment's, or AWS's */
+    const char *s3_style;    /* "path": HOST/BUCKET; "virtual": BUCKET.HOST; NULL: path with an
+                                endpoint, virtual at AWS */
+    struct sluice_file_turns turns; /* of a folder, as in sluice_store_file_options */
+    bool (*is_cached)(int fd, uint64_t from, uint64_t to);
+};
+
+/* Whether the root is reached over a network. */
+bool sluice_store_is_remote(const char *root);
+
+/* How many reads at once such a root serves well (limits). */
+unsigned sluice_store_parallel_reads(const char *root);
+
+/* What is wrong with the options by themselves: SLUICE_E_INVALID.  Nothing is read. */
+SLUICE_MUST_USE sluice_status sluice_store_check(const struct sluice_store_options *options,
+                                                 struct sluice_err *err);
+
+/* A folder is there; a remote root is not asked for anything. */
+SLUICE_MUST_USE sluice_status sluice_store_open(const struct sluice_store_options *options,
+                                                struct sluice_store **store,
+                                                struct sluice_err *err);
+
+/* What a remote root needs of this machine, for a sandbox. */
+#define SLUICE_STORE_MAX_NEEDS 8
+struct sluice_store_needs {
+    uint16_t ports[2]; /* to connect to */
+    size_t num_ports;
+    bool has_names;                           /* to be looked up */
+    char files[SLUICE_STORE_MAX_NEEDS][1024]; /* and folders, to read */
+    size_t num_files;
+};
+/* Of a folder: none.  Reads the environment and profiles. */
+SLUICE_MUST_USE sluice_status sluice_store_needs_of(const struct sluice_store_options *options,
+                                                    struct sluice_store_needs *needs,
+                                                    struct sluice_err *err);
+
+#endif

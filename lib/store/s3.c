@@ -1,0 +1,368 @@
+#include "store/s3.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "store/s3_list.h"
+#include "store/store_remote.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* A page of a list: 1000 objects of 1 kB of key, each byte of which may be an entity of 6. */
+#define MAX_PAGE_BYTES (8u << 20)
+
+/* s; credentials are looked for again so long before they end. */
+#define RENEW_BEFORE_S 300
+
+struct s3 {
+    pthread_mutex_t lock;
+    struct sluice_s3_credentials credentials; /* under the lock, like the next */
+    unsigned generation;                      /* of the credentials; 0: there are none yet */
+
+    struct sluice_http *http; /* constant from here; borrowed */
+    struct sluice_s3_places places;
+    char root[SLUICE_STORE_URL_BYTES];
+    char base[SLUICE_STORE_URL_BYTES];  /* of the bucket: "https://host/bucket" */
+    char prefix[SLUICE_S3_MAX_KEY + 1]; /* "" or with a slash at its end */
+    uint64_t patience_ns;
+};
+
+/* --- credentials --- */
+
+/* Under the lock. */
+static sluice_status find_credentials(struct s3 *s3, struct sluice_err *err)
+{
+    struct sluice_s3_credentials *found = malloc(sizeof(*found));
+    if (!found)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for credentials");
+    const sluice_status status = sluice_s3_credentials_find(
+        &s3->places, s3->http, sluice_clock_ns() + s3->patience_ns, found, err);
+    if (status == SLUICE_OK) {
+        if (!s3->generation)
+            sluice_log(SLUICE_LOG_INFO, "%s: credentials from %s", s3->root, found->from);
+        s3->credentials = *found;
+        s3->generation++;
+    }
+    explicit_bzero(found, sizeof(*found));
+    free(found);
+    return status;
+}
+
+static bool is_due(const struct s3 *s3)
+{
+    const int64_t expires_s = s3->credentials.expires_s;
+    return !s3->generation || (expires_s && time(NULL) > expires_s - RENEW_BEFORE_S);
+}
+
+/* Signs the request, whose URL is there. */
+static sluice_status sign(struct s3 *s3, struct sluice_remote_request *request,
+                          struct sluice_err *err)
+{
+    sluice_status status = SLUICE_OK;
+    pthread_mutex_lock(&s3->lock);
+    if (is_due(s3)) {
+        struct sluice_err why = {0};
+        status = find_credentials(s3, &why);
+        /* Those of before may hold for some minutes more. */
+        if (status != SLUICE_OK && s3->generation)
+            status = SLUICE_OK;
+        else if (status != SLUICE_OK)
+            sluice_fail(err, status, "%s", why.text);
+    }
+    const struct sluice_s3_credentials *credentials = &s3->credentials;
+    if (status == SLUICE_OK) {
+        request->generation = s3->generation;
+        request->is_signed = !credentials->is_anonymous;
+        request->token_header[0] = '\0';
+        memcpy(request->key_id, credentials->key_id, sizeof(request->key_id));
+        memcpy(request->secret, credentials->secret, sizeof(request->secret));
+        snprintf(request->scope, sizeof(request->scope), "aws:amz:%s:s3", s3->places.region);
+        if (credentials->token[0])
+            snprintf(request->token_header, sizeof(request->token_header),
+                     "x-amz-security-token: %s", credentials->token);
+    }
+    pthread_mutex_unlock(&s3->lock);
+    return status;
+}
+
+static bool is_same(const struct sluice_s3_credentials *a, const struct sluice_s3_credentials *b)
+{
+    return strcmp(a->key_id, b->key_id) == 0 && strcmp(a->secret, b->secret) == 0 &&
+           strcmp(a->token, b->token) == 0;
+}
+
+static bool renew(void *ctx, const struct sluice_remote_request *request)
+{
+    struct s3 *s3 = ctx;
+    bool has_changed = true;
+    struct sluice_s3_credentials *before = malloc(sizeof(*before));
+    if (!before)
+        return false;
+    pthread_mutex_lock(&s3->lock);
+    if (request->generation == s3->generation) { /* nobody else has looked meanwhile */
+        *before = s3->credentials;
+        has_changed = find_credentials(s3, NULL) == SLUICE_OK && !is_same(before, &s3->credentials);
+        if (!has_changed)
+            s3->generation = request->generation;
+        explicit_bzero(before, sizeof(*before));
+    }
+    pthread_mutex_unlock(&s3->lock);
+    free(before);
+    return has_changed;
+}
+
+/* --- objects --- */
+
+static sluice_status ask(void *ctx, const char *key, struct sluice_remote_request *request,
+                         struct sluice_err *err)
+{
+    struct s3 *s3 = ctx;
+    char whole[2 * SLUICE_S3_MAX_KEY], encoded[6 * SLUICE_S3_MAX_KEY];
+    if (!sluice_print(whole, sizeof(whole), "%s%s", s3->prefix, key) ||
+        strlen(whole) > SLUICE_S3_MAX_KEY)
+        return sluice_fail(err, SLUICE_E_NOT_FOUND, "no such object: the key is too long");
+    if (!sluice_http_encode(whole, true, encoded, sizeof(encoded)) ||
+        !sluice_print(request->url, sizeof(request->url), "%s/%s", s3->base, encoded))
+        return sluice_fail(err, SLUICE_E_INVALID, "the key is too long");
+    return sign(s3, request, err);
+}
+
+static sluice_status explain(void *ctx, const struct sluice_http_transfer *transfer,
+                             struct sluice_err *err)
+{
+    struct s3 *s3 = ctx;
+    char code[SLUICE_S3_CODE_BYTES], message[SLUICE_S3_MESSAGE_BYTES];
+    char from[sizeof(s3->credentials.from)];
+    sluice_s3_error_parse(transfer->text, code, message);
+    if (transfer->code == 404 && strcmp(code, "NoSuchBucket") != 0)
+        return sluice_fail(err, SLUICE_E_NOT_FOUND, "no such object");
+    const sluice_status status = transfer->code == 404 ? SLUICE_E_IO : transfer->status;
+    if (transfer->code == 403 || transfer->code == 401) {
+        pthread_mutex_lock(&s3->lock);
+        memcpy(from, s3->credentials.from, sizeof(from));
+        pthread_mutex_unlock(&s3->lock);
+        return sluice_fail(err, status, "denied (%s%s%s; credentials from %s)",
+                           code[0] ? code : "HTTP 403", message[0] ? ": " : "", message, from);
+    }
+    return sluice_fail(err, status, "%s%s%s%s%s", transfer->err.text, code[0] ? ", " : "", code,
+                       message[0] ? ": " : "", message);
+}
+
+/* --- lists --- */
+
+struct listing {
+    struct s3 *s3;
+    sluice_object_fn *fn;
+    void *ctx;
+};
+
+static sluice_status on_object(void *ctx, const struct sluice_s3_object *object,
+                               struct sluice_err *err)
+{
+    const struct listing *listing = ctx;
+    const size_t prefix_len = strlen(listing->s3->prefix), len = strlen(object->key);
+    /* What consoles make as folders ends in a slash. */
+    if (!sluice_starts_with(object->key, listing->s3->prefix) || len == prefix_len ||
+        object->key[len - 1] == '/')
+        return SLUICE_OK;
+    const struct sluice_object found = {object->key + prefix_len, object->bytes,
+                                        sluice_remote_version(object->etag)};
+    return listing->fn(listing->ctx, &found, err);
+}
+
+/* The query's names are in order and all have a value: so libcurl signs it as it is. */
+static sluice_status ask_page(struct s3 *s3, const char *prefix, const char *continuation,
+                              struct sluice_remote_request *request, struct sluice_err *err)
+{
+    char whole[2 * SLUICE_S3_MAX_KEY], encoded[6 * SLUICE_S3_MAX_KEY];
+    char token[3 * SLUICE_S3_CONTINUE_BYTES];
+    if (!sluice_print(whole, sizeof(whole), "%s%s", s3->prefix, prefix) ||
+        !sluice_http_encode(whole, false, encoded, sizeof(encoded)) ||
+        !sluice_http_encode(continuation, false, token, sizeof(token)) ||
+        !sluice_print(request->url, sizeof(request->url), "%s/?%s%s%slist-type=2&prefix=%s",
+                      s3->base, token[0] ? "continuation-token=" : "", token, token[0] ? "&" : "",
+                      encoded))
+        return sluice_fail(err, SLUICE_E_INVALID, "the prefix is too long");
+    return sign(s3, request, err);
+}
+
+/* The body of a page, in `data` of MAX_PAGE_BYTES. */
+static sluice_status get_page(struct s3 *s3, const char *prefix, const char *continuation,
+                              uint8_t *data, size_t *len, struct sluice_err *err)
+{
+    struct sluice_http_signature signature;
+    struct sluice_remote_request *request = malloc(sizeof(*request));
+    if (!request)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a request");
+    sluice_status status = SLUICE_OK;
+    for (bool is_again = false; status == SLUICE_OK; is_again = true) {
+        struct sluice_http_transfer transfer = {.data = data, .room = MAX_PAGE_BYTES};
+        status = ask_page(s3, prefix, continuation, request, err);
+        if (status != SLUICE_OK)
+            break;
+        sluice_remote_fill(request, &transfer, &signature);
+        sluice_http_run(s3->http, &transfer, 1, sluice_clock_ns() + s3->patience_ns, NULL);
+        if (transfer.status == SLUICE_OK && transfer.is_longer) {
+            status = sluice_fail(err, SLUICE_E_UNSUPPORTED, "a page of the list is too long");
+        } else if (transfer.status == SLUICE_OK) {
+            *len = transfer.len;
+            break;
+        } else if (is_again || transfer.code < 400 || transfer.code > 403 || !renew(s3, request)) {
+            status = explain(s3, &transfer, err);
+        }
+    }
+    explicit_bzero(request, sizeof(*request));
+    free(request);
+    return status;
+}
+
+static sluice_status list(void *ctx, const char *prefix, sluice_object_fn *fn, void *fn_ctx,
+                          struct sluice_err *err)
+{
+    struct listing listing = {ctx, fn, fn_ctx};
+    struct sluice_s3_page page = {.is_truncated = true};
+    struct sluice_err why = {0};
+    uint8_t *data = malloc(MAX_PAGE_BYTES);
+    if (!data)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a list of objects");
+    sluice_status status = SLUICE_OK;
+    while (page.is_truncated && status == SLUICE_OK) {
+        size_t len = 0;
+        status = get_page(listing.s3, prefix, page.continuation, data, &len, &why);
+        if (status == SLUICE_OK)
+            status =
+                sluice_s3_list_parse((const char *)data, len, on_object, &listing, &page, &why);
+    }
+    free(data);
+    if (status == SLUICE_OK)
+        return status;
+    return sluice_fail(err, status == SLUICE_E_NOT_FOUND ? SLUICE_E_IO : status, "%s: %s",
+                       listing.s3->root, why.text);
+}
+
+/* --- the whole --- */
+
+static void destroy(void *ctx)
+{
+    struct s3 *s3 = ctx;
+    pthread_mutex_destroy(&s3->lock);
+    explicit_bzero(s3, sizeof(*s3));
+    free(s3);
+}
+
+static const struct sluice_remote_kind kind = {
+    .ask = ask, .renew = renew, .explain = explain, .list = list, .destroy = destroy};
+
+/* "BUCKET" and what follows it in s3://BUCKET/PREFIX. */
+static sluice_status split_root(const char *root, char bucket[64], const char **prefix,
+                                struct sluice_err *err)
+{
+    const char *at = root + strlen("s3://");
+    const size_t len = strcspn(at, "/");
+    bool is_name = len >= 3 && len < 64;
+    for (size_t i = 0; i < len && is_name; i++)
+        is_name = isalnum((unsigned char)at[i]) || strchr("-._", at[i]);
+    if (!is_name)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s: no bucket's name (s3://BUCKET/PREFIX)",
+                           root);
+    memcpy(bucket, at, len);
+    bucket[len] = '\0';
+    *prefix = at + len + strspn(at + len, "/");
+    return SLUICE_OK;
+}
+
+static const char *given_endpoint(const struct sluice_store_options *options,
+                                  const struct sluice_s3_places *places)
+{
+    return options->s3_endpoint  ? options->s3_endpoint
+           : places->endpoint[0] ? places->endpoint
+                                 : NULL;
+}
+
+/* "https://host[/bucket]". */
+static sluice_status find_base(const struct sluice_store_options *options,
+                               const struct sluice_s3_places *places, const char *bucket,
+                               char url[SLUICE_STORE_URL_BYTES], struct sluice_err *err)
+{
+    const char *endpoint = given_endpoint(options, places);
+    /* A certificate of *.s3... does not hold for a name with dots. */
+    const bool is_virtual = options->s3_style ? strcmp(options->s3_style, "virtual") == 0
+                                              : !endpoint && !strchr(bucket, '.');
+    char host[SLUICE_STORE_URL_BYTES];
+    if (!endpoint && !sluice_print(host, sizeof(host), "s3.%s.amazonaws.com", places->region))
+        return sluice_fail(err, SLUICE_E_INVALID, "the region's name is too long");
+    const char *scheme = "https://";
+    if (endpoint) {
+        struct sluice_http_address address;
+        struct sluice_err why = {0};
+        if (sluice_http_parse_address(endpoint, &address, &why) != SLUICE_OK)
+            return sluice_fail(err, SLUICE_E_INVALID, "the S3 endpoint: %s", why.text);
+        scheme = address.is_tls ? "https://" : "http://";
+        const char *at = endpoint + strlen(scheme);
+        const size_t len = strcspn(at, "/?#");
+        if (strspn(at + len, "/") != strlen(at + len) ||
+            !sluice_print(host, sizeof(host), "%.*s", (int)len, at))
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "the S3 endpoint has a host and a port, and no path");
+        if (is_virtual && !address.is_name)
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "the S3 endpoint is an address: its buckets have no names of their "
+                               "own (style path)");
+    }
+    if (!sluice_print(url, SLUICE_STORE_URL_BYTES, "%s%s%s%s%s%s", scheme, is_virtual ? bucket : "",
+                      is_virtual ? "." : "", host, is_virtual ? "" : "/", is_virtual ? "" : bucket))
+        return sluice_fail(err, SLUICE_E_INVALID, "the S3 endpoint is too long");
+    return SLUICE_OK;
+}
+
+sluice_status sluice_s3_endpoint(const struct sluice_store_options *options,
+                                 const struct sluice_s3_places *places,
+                                 char url[SLUICE_STORE_URL_BYTES], struct sluice_err *err)
+{
+    char bucket[64];
+    const char *prefix;
+    const sluice_status status = split_root(options->root, bucket, &prefix, err);
+    return status == SLUICE_OK ? find_base(options, places, bucket, url, err) : status;
+}
+
+sluice_status sluice_store_s3_open(const struct sluice_store_options *options,
+                                   const struct sluice_s3_places *places, struct sluice_http *http,
+                                   struct sluice_store **store, struct sluice_err *err)
+{
+    char bucket[64];
+    const char *prefix;
+    struct s3 *s3 = calloc(1, sizeof(*s3));
+    sluice_status status = s3 ? split_root(options->root, bucket, &prefix, err)
+                              : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a store");
+    if (status == SLUICE_OK)
+        status = find_base(options, places, bucket, s3->base, err);
+    if (status == SLUICE_OK && (!sluice_print(s3->root, sizeof(s3->root), "%s", options->root) ||
+                                !sluice_print(s3->prefix, sizeof(s3->prefix), "%s", prefix)))
+        status = sluice_fail(err, SLUICE_E_INVALID, "the root is too long");
+    if (status != SLUICE_OK) {
+        sluice_http_close(http);
+        free(s3);
+        return status;
+    }
+    const size_t len = strlen(s3->prefix);
+    if (len && s3->prefix[len - 1] != '/' && len + 1 < sizeof(s3->prefix))
+        memcpy(s3->prefix + len, "/", 2);
+    pthread_mutex_init(&s3->lock, NULL);
+    s3->http = http;
+    s3->places = *places;
+    s3->patience_ns = options->patience_ms * UINT64_C(1000000);
+    const struct sluice_remote_options remote = {
+        .root = options->root,
+        .max_object_bytes = options->max_object_bytes,
+        .patience_ms = options->patience_ms,
+        .http = http,
+        .kind = &kind,
+        .ctx = s3,
+    };
+    return sluice_remote_open(&remote, store, err);
+}

@@ -1,0 +1,53 @@
+#ifndef SLUICE_STORE_S3_LIST_H
+#define SLUICE_STORE_S3_LIST_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What S3 and STS answer, in XML (expat).  Documents with a DTD, and so with entities of their own,
+ * are refused.
+ *
+ * Threads: pure functions. */
+
+#define SLUICE_S3_MAX_KEY 1024 /* bytes, as S3 has it */
+#define SLUICE_S3_CONTINUE_BYTES 2048
+
+struct sluice_s3_object {
+    const char *key; /* not empty; UTF-8 */
+    uint64_t bytes;
+    const char *etag; /* "": not said */
+};
+
+struct sluice_s3_page {
+    bool is_truncated;                           /* there are more */
+    char continuation[SLUICE_S3_CONTINUE_BYTES]; /* to ask for them; not "" if is_truncated */
+};
+
+/* A page of ListObjectsV2: calls `fn` for each object, in its order.  SLUICE_E_CORRUPT: it is none;
+ * `fn` may have been called by then. */
+SLUICE_MUST_USE sluice_status sluice_s3_list_parse(
+    const char *xml, size_t len,
+    sluice_status (*fn)(void *ctx, const struct sluice_s3_object *object, struct sluice_err *err),
+    void *ctx, struct sluice_s3_page *page, struct sluice_err *err);
+
+/* The text of elements, wherever they stand; the first of a name counts. */
+struct sluice_s3_field {
+    const char *name;
+    char *text; /* "" if there is none, or it does not fit */
+    size_t room;
+};
+/* SLUICE_E_CORRUPT: no XML; fields that come before the fault are set. */
+SLUICE_MUST_USE sluice_status sluice_s3_fields_parse(const char *xml, size_t len,
+                                                     const struct sluice_s3_field *fields,
+                                                     size_t num_fields, struct sluice_err *err);
+
+/* What an error's body says of itself, which may be cut: "" where it does not. */
+#define SLUICE_S3_CODE_BYTES 128
+#define SLUICE_S3_MESSAGE_BYTES 256
+void sluice_s3_error_parse(const char *xml, char code[SLUICE_S3_CODE_BYTES],
+                           char message[SLUICE_S3_MESSAGE_BYTES]);
+
+#endif

@@ -1,0 +1,63 @@
+#ifndef SLUICE_STORE_STORE_REMOTE_H
+#define SLUICE_STORE_STORE_REMOTE_H
+
+#include "store/http.h"
+#include "store/store.h"
+
+/* Private to lib/store: a store over HTTP.  A kind (s3.c, web.c) says how objects are asked for and
+ * listed; the rest is here: ranges, versions, statuses.
+ *
+ * A version is a hash of the ETag, or where a server has none of Last-Modified.  Every answer of a
+ * read has to have the version that is listed, or that a request for the headers found before, so
+ * parts of a read never mix two. */
+
+#define SLUICE_REMOTE_URL_BYTES 16384
+#define SLUICE_REMOTE_TOKEN_BYTES 8192
+
+/* How to ask for an object. */
+struct sluice_remote_request {
+    char url[SLUICE_REMOTE_URL_BYTES];
+    bool is_signed;
+    char scope[96], key_id[256], secret[256];
+    char token_header[SLUICE_REMOTE_TOKEN_BYTES + 32]; /* "": none */
+    unsigned generation;                               /* of the credentials */
+};
+
+struct sluice_remote_kind {
+    /* SLUICE_E_INVALID: no key of this store. */
+    sluice_status (*ask)(void *ctx, const char *key, struct sluice_remote_request *request,
+                         struct sluice_err *err);
+    /* The request was refused (401, 403): whether there are other credentials now.  May be NULL. */
+    bool (*renew)(void *ctx, const struct sluice_remote_request *request);
+    /* Puts the error's body into words, and says what status it is.  May be NULL. */
+    sluice_status (*explain)(void *ctx, const struct sluice_http_transfer *transfer,
+                             struct sluice_err *err);
+    /* As the store's. */
+    sluice_status (*list)(void *ctx, const char *prefix, sluice_object_fn *fn, void *fn_ctx,
+                          struct sluice_err *err);
+    void (*destroy)(void *ctx);
+};
+
+struct sluice_remote_options {
+    const char *root; /* as given, for store->relative */
+    uint64_t max_object_bytes;
+    unsigned patience_ms;
+    struct sluice_http *http;              /* taken */
+    const struct sluice_remote_kind *kind; /* its ctx is taken, too */
+    void *ctx;
+};
+
+/* Takes what it says, whatever it returns. */
+SLUICE_MUST_USE sluice_status sluice_remote_open(const struct sluice_remote_options *options,
+                                                 struct sluice_store **store,
+                                                 struct sluice_err *err);
+
+/* 0 if there is no tag.  Quotes and the mark of a weak ETag do not count. */
+int64_t sluice_remote_version(const char *tag);
+
+/* Makes the transfer one of this request; borrows both. */
+void sluice_remote_fill(const struct sluice_remote_request *request,
+                        struct sluice_http_transfer *transfer,
+                        struct sluice_http_signature *signature);
+
+#endif

@@ -1,0 +1,18 @@
+#ifndef SLUICE_STORE_WEB_H
+#define SLUICE_STORE_WEB_H
+
+#include "store/http.h"
+#include "store/open.h"
+
+/* Private to lib/store: objects of a web server, by a list file (web_list.h) that lies above them.
+ *
+ * Takes `http`, whatever it returns.  SLUICE_E_INVALID: a root that is no URL of a file. */
+SLUICE_MUST_USE sluice_status sluice_store_web_open(const struct sluice_store_options *options,
+                                                    struct sluice_http *http,
+                                                    struct sluice_store **store,
+                                                    struct sluice_err *err);
+
+/* What is wrong with the root. */
+SLUICE_MUST_USE sluice_status sluice_web_check_root(const char *root, struct sluice_err *err);
+
+#endif

@@ -1,0 +1,352 @@
+#!/usr/bin/env python3
+"""Buckets and web servers as the root of offload_server: one digest, the folder's, in every mode;
+with an index, over TLS, under faults, within the sandbox; and what changes or is refused is named.
+
+moto's server is the bucket, behind a gateway that checks each signature (s3_gateway.py); nginx, or
+Python's own, is the web server."""
+import http.server
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import urllib.parse
+import urllib.request
+
+try:
+    import boto3
+    import moto.server  # noqa: F401
+    import s3_gateway
+except ImportError as error:
+    print(f"SKIPPED: moto[server] of PyPI is missing for {sys.executable} ({error})")
+    sys.exit(77)
+
+BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+TIMEOUT_S = 120
+KEY, SECRET = "AKIDEXAMPLE", "wJalr/XUtnFEMI+K7MDENG"
+MODES = ("remote_nooff", "remote_alloff", "remote_piloff", "remote_auto")
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def environment(**more):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    return {**clean, "HOME": "/nonexistent", "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET, **more}
+
+
+class Server:
+    """offload_server over a remote root."""
+
+    def __init__(self, root, *options, env=None):
+        self.log_file = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            [BIN / "offload_server", "--root", root, "--listen", f"127.0.0.1:{free_port()}",
+             "--prep-workers", "2", *map(str, options)],
+            stdout=subprocess.PIPE, stderr=self.log_file, text=True, env=env or environment())
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on "):
+            self.process.wait(TIMEOUT_S)
+            text = self.log()
+            self.__exit__()
+            raise RuntimeError(text)
+        self.address = line.split()[-1]
+
+    def log(self):
+        self.log_file.seek(0)
+        return self.log_file.read()
+
+    def stop(self):
+        self.process.terminate()
+        out, _ = self.process.communicate(timeout=TIMEOUT_S)
+        assert self.process.returncode == 0, self.log()
+        return json.loads(out.splitlines()[-1])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        self.log_file.close()
+
+
+def train(*where, options=()):
+    """The epoch as JSON, and the log."""
+    done = subprocess.run(
+        [BIN / "offload_train", *map(str, where), "--device", "none", "--epochs", "1", "-b", "8",
+         "-j", "1", "--json", "--retry-for", "10", *options],
+        capture_output=True, text=True, timeout=TIMEOUT_S)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+    return json.loads(done.stdout.splitlines()[0]), done.stderr
+
+
+class WithImages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="sluice-s3-")
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.path = pathlib.Path(cls.folder.name)
+        cls.images = cls.path / "set"
+        subprocess.run([BIN / "offload_dataset", "synth", cls.images, "-n", "48", "--num-val", "8",
+                        "--classes", "3"], check=True, capture_output=True)
+        cls.digest = train("--dataset-mode", "local", cls.images)[0]["digest"]
+
+    def check_modes(self, server, modes=MODES):
+        for mode in modes:
+            epoch, log = train("--host", server.address, "--dataset-mode", mode)
+            self.assertEqual(epoch["digest"], self.digest, f"{mode}: {log}{server.log()}")
+
+
+class Buckets(WithImages):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        port = free_port()
+        cls.moto = subprocess.Popen([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p",
+                                     str(port)], stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.DEVNULL)
+        cls.addClassCleanup(cls.end_moto)
+        cls.moto_url = f"http://127.0.0.1:{port}"
+        until = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                urllib.request.urlopen(cls.moto_url, timeout=10).close()
+                break
+            except OSError:
+                if cls.moto.poll() is not None or time.monotonic() > until:
+                    raise
+        cls.client = boto3.client("s3", endpoint_url=cls.moto_url, aws_access_key_id=KEY,
+                                  aws_secret_access_key=SECRET, region_name="us-east-1")
+        cls.client.create_bucket(Bucket="photos")
+        cls.upload(cls.images, "listed/a b+c")
+
+    @classmethod
+    def end_moto(cls):
+        cls.moto.kill()
+        cls.moto.wait()
+
+    @classmethod
+    def upload(cls, folder, prefix):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                cls.client.upload_file(str(path), "photos",
+                                       f"{prefix}/{path.relative_to(folder)}")
+
+    def gateway(self, **options):
+        return s3_gateway.Gateway(self.moto_url, {KEY: SECRET}, **options)
+
+    def test_a_listed_bucket_is_its_folder(self):
+        with self.gateway() as gateway:
+            with Server("s3://photos/listed/a b+c", "--s3-endpoint", gateway.url) as server:
+                self.assertIn("56 samples (48 train, 8 val) in 3 classes", server.log())
+                self.check_modes(server)
+                counters = server.stop()
+                self.assertEqual(counters["errors"], {})
+                self.assertNotIn(SECRET, server.log())
+            # Connections are kept.
+            self.assertGreater(gateway.num_requests, 4 * 48)
+            self.assertLessEqual(gateway.num_connections, 64)
+            self.assertFalse([seen for seen in gateway.seen if seen.startswith("HEAD /photos/l")
+                              and "sluice-" not in seen])
+
+    def test_a_bucket_with_manifest_and_index_reads_less(self):
+        indexed = self.path / "indexed"
+        shutil.copytree(self.images, indexed)
+        subprocess.run([BIN / "offload_dataset", "index", indexed, "--jpeg-index"], check=True,
+                       capture_output=True)
+        self.upload(indexed, "indexed")
+        with self.gateway() as gateway, \
+                Server("s3://photos/indexed", "--s3-endpoint", gateway.url, "--verify") as server:
+            self.check_modes(server)
+            self.assertRegex(server.log(), r"index of \d+ JPEGs")
+            server.stop()
+        # Versions are not the manifest's times: content is compared once, then parts are read.
+        with self.gateway() as gateway, \
+                Server("s3://photos/indexed", "--s3-endpoint", gateway.url) as server:
+            self.check_modes(server, ("remote_alloff",))
+            whole = gateway.num_bytes
+            self.check_modes(server, ("remote_alloff",))
+            files = server.stop()["files"]
+            heads = [seen for seen in gateway.seen if seen.startswith("HEAD ") and
+                     "sluice-" not in seen]
+            self.assertEqual(len(heads), len(set(heads)))
+            self.assertLess(gateway.num_bytes - whole, 0.9 * whole)
+            self.assertLess(files["read_bytes"], files["bytes"])
+
+    def test_a_manifest_may_be_a_file_here(self):
+        manifest = self.path / "manifest.tsv"
+        subprocess.run([BIN / "offload_dataset", "index", self.images, "--out", manifest],
+                       check=True, capture_output=True)
+        with self.gateway() as gateway, \
+                Server("s3://photos/listed/a b+c", "--s3-endpoint", gateway.url, "--manifest",
+                       manifest) as server:
+            self.check_modes(server, ("remote_nooff",))
+            self.assertFalse([seen for seen in gateway.seen if "list-type" in seen])
+
+    def test_one_digest_under_faults(self):
+        with self.gateway(seed=7) as gateway:
+            with Server("s3://photos/listed/a b+c", "--s3-endpoint", gateway.url) as server:
+                gateway.faults = {"503": 0.06, "reset": 0.04, "cut": 0.04, "delay": 0.1}
+                self.check_modes(server)
+                gateway.faults = {}
+                server.stop()
+            self.assertEqual(sorted(gateway.num_faults), ["503", "cut", "delay", "reset"])
+
+    def test_an_object_that_changes_is_named(self):
+        self.upload(self.images, "changing")
+        changed = next((self.images / "train").rglob("*.jpg")).relative_to(self.images)
+        with self.gateway() as gateway, \
+                Server("s3://photos/changing", "--s3-endpoint", gateway.url) as server:
+            self.check_modes(server, ("remote_alloff",))
+            other = bytearray((self.images / changed).read_bytes())
+            other[-3] ^= 1
+            self.client.put_object(Bucket="photos", Key=f"changing/{changed}", Body=bytes(other))
+            epoch, log = train("--host", server.address, "--dataset-mode", "remote_alloff",
+                               options=("--on-error", "skip"))
+            self.assertNotEqual(epoch["digest"], self.digest)
+            self.assertRegex(log, f"{changed}.*the object changed since it was listed")
+            self.assertEqual(list(server.stop()["errors"]), ["stale"])
+
+    def test_what_is_refused_is_one_clear_line(self):
+        cases = (
+            ({"AWS_ACCESS_KEY_ID": "AKOTHER"}, "denied (InvalidAccessKeyId"),
+            ({"AWS_SECRET_ACCESS_KEY": "wrong/secret"}, "denied (SignatureDoesNotMatch"),
+            ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "requests are not signed"),
+        )
+        with self.gateway() as gateway:
+            for variables, expected in cases:
+                with self.assertRaises(RuntimeError) as raised:
+                    Server("s3://photos/listed", "--s3-endpoint", gateway.url,
+                           env=environment(**variables))
+                errors = [line for line in str(raised.exception).splitlines()
+                          if " error: " in line]
+                self.assertEqual(len(errors), 1, raised.exception)
+                self.assertIn(expected, errors[0])
+                self.assertIn("s3://photos/listed", errors[0])
+                self.assertNotIn("wrong/secret", str(raised.exception))
+            with self.assertRaises(RuntimeError) as raised:
+                Server("s3://no-such-bucket", "--s3-endpoint", gateway.url)
+            self.assertIn("NoSuchBucket", str(raised.exception))
+            with self.assertRaises(RuntimeError) as raised:
+                Server("s3://photos/nothing", "--s3-endpoint", gateway.url)
+            self.assertIn("no image", str(raised.exception))
+
+    def test_tls_needs_a_certificate_that_is_trusted(self):
+        certificate, key = self.path / "cert.pem", self.path / "key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                        "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+                        "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key,
+                        "-out", certificate], check=True, capture_output=True)
+        with self.gateway(certificate=certificate, key=key) as gateway:
+            with Server("s3://photos/listed/a b+c", "--s3-endpoint", gateway.url,
+                        env=environment(AWS_CA_BUNDLE=str(certificate))) as server:
+                self.check_modes(server, ("remote_nooff", "remote_alloff"))
+            with self.assertRaises(RuntimeError) as raised:
+                Server("s3://photos/listed", "--s3-endpoint", gateway.url, "--sample-timeout", "2")
+            self.assertRegex(str(raised.exception), "(?i)certificate")
+
+    def test_the_sandbox_leaves_the_way_to_the_bucket(self):
+        profile = self.path / "credentials"
+        profile.write_text(f"[work]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n")
+        variables = environment(AWS_PROFILE="work", AWS_SHARED_CREDENTIALS_FILE=str(profile))
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            del variables[name]
+        with self.gateway() as gateway:
+            for mode in ("off", "auto", "on"):
+                try:
+                    server = Server("s3://photos/listed/a b+c", "--s3-endpoint", gateway.url,
+                                    "--sandbox", mode, env=variables)
+                except RuntimeError as error:
+                    if mode == "on" and "--sandbox on: this kernel" in str(error):
+                        continue
+                    raise
+                with server:
+                    self.check_modes(server, ("remote_nooff",))
+                    self.assertIn("the profile work", server.log())
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *unused):
+        pass
+
+
+class WebServers(WithImages):
+    def write_list(self, url, has_tags):
+        lines = ["# PATH BYTES ETAG"]
+        for path in self.images.rglob("*.*"):
+            name = str(path.relative_to(self.images))
+            if not path.is_file() or path.suffix not in (".jpg", ".png"):
+                continue
+            tag = "-"
+            if has_tags:
+                with urllib.request.urlopen(f"{url}/{urllib.parse.quote(name)}") as answer:
+                    tag = answer.headers["ETag"]
+            lines.append(f"{name} {path.stat().st_size} {tag}")
+        (self.images / "list.txt").write_text("\n".join(lines) + "\n")
+        self.addCleanup((self.images / "list.txt").unlink)
+
+    def check(self, url):
+        with Server(f"{url}/list.txt") as server:
+            self.check_modes(server, ("remote_nooff", "remote_auto"))
+            self.assertEqual(server.stop()["errors"], {})
+
+    def test_pythons_own_without_etags_and_ranges(self):
+        class Files(Handler):
+            def __init__(handler, *args):
+                super().__init__(*args, directory=str(self.images))
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Files) as web:
+            web.daemon_threads = True
+            threading.Thread(target=web.serve_forever, daemon=True).start()
+            url = f"http://127.0.0.1:{web.server_port}"
+            self.write_list(url, has_tags=False)
+            self.check(url)
+            web.shutdown()
+
+    def test_nginx_with_etags(self):
+        nginx = shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+        if not nginx:
+            self.skipTest("no nginx (nginx-light)")
+        port = free_port()
+        config = self.path / "nginx.conf"
+        config.write_text(
+            f"daemon off; pid {self.path}/nginx.pid; error_log {self.path}/nginx.log;"
+            f"{'user root;' if os.geteuid() == 0 else ''}"
+            "events {} http { access_log off; "
+            + "".join(f"{name}_temp_path {self.path}/{name};" for name in
+                      ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+            + f"server {{ listen 127.0.0.1:{port}; root {self.images}; }} }}")
+        with subprocess.Popen([nginx, "-c", config, "-e", self.path / "nginx.log"]) as process:
+            try:
+                url, until = f"http://127.0.0.1:{port}", time.monotonic() + TIMEOUT_S
+                while True:
+                    try:
+                        urllib.request.urlopen(url, timeout=10).close()
+                    except urllib.error.HTTPError:
+                        break
+                    except OSError:
+                        if process.poll() is not None or time.monotonic() > until:
+                            raise
+                self.write_list(url, has_tags=True)
+                self.check(url)
+            finally:
+                process.terminate()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,286 @@
+#include "store/http.h"
+
+#include "base/clock.h"
+#include "store/tuning.h"
+#include "support/test.h"
+#include "web_server.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static int port;
+static struct sluice_http *http;
+static uint8_t data[8192];
+
+static const char *url_of(const char *key)
+{
+    static char url[256];
+    snprintf(url, sizeof(url), "http://127.0.0.1:%d/folder/%s", port, key);
+    return url;
+}
+
+static uint64_t in_ms(unsigned ms)
+{
+    return sluice_clock_ns() + ms * UINT64_C(1000000);
+}
+
+static struct sluice_http_transfer get(const char *key)
+{
+    return (struct sluice_http_transfer){.url = url_of(key), .data = data, .room = sizeof(data)};
+}
+
+static void run(struct sluice_http_transfer *transfer)
+{
+    sluice_http_run(http, transfer, 1, in_ms(60000), NULL);
+    CU_ASSERT_EQUAL(transfer->status == SLUICE_OK, transfer->err.text[0] == '\0');
+    CU_ASSERT_PTR_NULL(strstr(transfer->err.text, "http://"));
+}
+
+static void put_digits(const char *key)
+{
+    web_put(key, "0123456789", 10);
+}
+
+static void bodies_ranges_and_heads(void)
+{
+    web_clear();
+    put_digits("a");
+    struct sluice_http_transfer t = get("a");
+    run(&t);
+    CU_ASSERT(t.status == SLUICE_OK && t.code == 200 && t.len == 10 && t.total == 10);
+    CU_ASSERT(t.is_etag && t.tag[0] == '"');
+    CU_ASSERT_EQUAL(memcmp(data, "0123456789", 10), 0);
+    t = get("a");
+    t.has_range = true;
+    t.from = 3;
+    t.to = 7;
+    run(&t);
+    CU_ASSERT(t.status == SLUICE_OK && t.code == 206 && t.len == 4 && t.total == 10);
+    CU_ASSERT_EQUAL(memcmp(data, "3456", 4), 0);
+    t = get("a");
+    t.is_head = true;
+    run(&t);
+    CU_ASSERT(t.status == SLUICE_OK && t.len == 0 && t.total == 10);
+    t = get("a");
+    t.room = 4;
+    run(&t);
+    CU_ASSERT(t.status == SLUICE_OK && t.is_longer && t.len == 4);
+}
+
+static void statuses_say_what_is_wrong(void)
+{
+    web_clear();
+    put_digits("a");
+    struct sluice_http_transfer t = get("none");
+    run(&t);
+    CU_ASSERT(t.status == SLUICE_E_NOT_FOUND && t.code == 404);
+    CU_ASSERT_PTR_NOT_NULL(strstr(t.text, "<Code>NoSuchKey</Code>"));
+    t = get("a");
+    t.headers[0] = "If-Match: \"other\"";
+    run(&t);
+    CU_ASSERT(t.status == SLUICE_E_STALE && t.code == 412);
+    t = get("a");
+    t.has_range = true;
+    t.from = 10;
+    t.to = 11;
+    run(&t);
+    CU_ASSERT(t.status == SLUICE_E_STALE && t.code == 416);
+    web_fail(403, "no", 1);
+    t = get("a");
+    run(&t);
+    CU_ASSERT(t.status == SLUICE_E_IO && t.code == 403);
+    CU_ASSERT_EQUAL(web_count().requests, 4);
+}
+
+static void redirects_are_not_followed(void)
+{
+    web_clear();
+    put_digits("elsewhere");
+    web_fail(307, "", 1);
+    struct sluice_http_transfer t = get("a");
+    run(&t);
+    CU_ASSERT(t.status == SLUICE_E_IO && t.code == 307);
+    CU_ASSERT_EQUAL(web_count().requests, 1);
+}
+
+static void what_may_pass_is_tried_again(void)
+{
+    static const unsigned codes[] = {500, 502, 503, 429, 408};
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        web_clear();
+        put_digits("a");
+        web_fail(codes[i], "SlowDown", 2);
+        struct sluice_http_transfer t = get("a");
+        run(&t);
+        CU_ASSERT(t.status == SLUICE_OK && t.len == 10 && t.text[0] == '\0');
+        CU_ASSERT_EQUAL(web_count().requests, 3);
+    }
+    web_clear();
+    web_fail(503, "SlowDown", 1000);
+    struct sluice_http_transfer t = get("a");
+    run(&t);
+    CU_ASSERT(t.status == SLUICE_E_IO && t.code == 503);
+    CU_ASSERT_PTR_NOT_NULL(strstr(t.err.text, "5 tries"));
+    CU_ASSERT_STRING_EQUAL(t.text, "SlowDown");
+    CU_ASSERT_EQUAL(web_count().requests, STORE_MAX_TRIES);
+}
+
+static void a_retry_asks_for_the_version_that_it_began_with(void)
+{
+    web_clear();
+    put_digits("a");
+    web_break_off("a", 1);
+    struct sluice_http_transfer t = get("a");
+    run(&t);
+    CU_ASSERT(t.status == SLUICE_OK && t.len == 10);
+    CU_ASSERT_STRING_EQUAL(web_count().match, t.tag);
+    web_change_amid("a", "abcdefghij", 10);
+    t = get("a");
+    run(&t);
+    CU_ASSERT(t.status == SLUICE_E_STALE && t.code == 412);
+}
+
+static void connections_are_kept(void)
+{
+    web_clear();
+    put_digits("a");
+    for (int i = 0; i < 20; i++) {
+        struct sluice_http_transfer t = get("a");
+        run(&t);
+        CU_ASSERT_EQUAL(t.status, SLUICE_OK);
+    }
+    CU_ASSERT_EQUAL(web_count().requests, 20);
+    CU_ASSERT(web_count().connections <= 1);
+}
+
+static void a_server_that_is_not_there_is_an_error_in_time(void)
+{
+    char url[64];
+    snprintf(url, sizeof(url), "http://127.0.0.1:%d/a", sluice_test_port());
+    struct sluice_http_transfer t = {.url = url, .data = data, .room = sizeof(data)};
+    run(&t);
+    CU_ASSERT(t.status == SLUICE_E_IO && t.code == 0);
+    t = (struct sluice_http_transfer){
+        .url = "http://no-such-host.invalid/a", .data = data, .room = sizeof(data)};
+    sluice_http_run(http, &t, 1, in_ms(2000), NULL);
+    CU_ASSERT_EQUAL(t.status, SLUICE_E_IO);
+}
+
+static void a_body_that_stops_ends_with_the_time(void)
+{
+    web_clear();
+    put_digits("a");
+    web_hang("a");
+    struct sluice_http_transfer t = get("a");
+    sluice_http_run(http, &t, 1, in_ms(300), NULL);
+    CU_ASSERT_EQUAL(t.status, SLUICE_E_IO);
+    web_hang(NULL);
+}
+
+static void *run_hanging(void *ctx)
+{
+    struct sluice_http_transfer *t = ctx;
+    sluice_http_run(http, t, 1, in_ms(60000), &port);
+    return NULL;
+}
+
+static void closing_ends_what_runs(void)
+{
+    struct sluice_http *kept = http;
+    const struct sluice_http_options options = {.num_parallel = 4};
+    pthread_t thread;
+    web_clear();
+    put_digits("a");
+    web_hang("a");
+    CU_ASSERT_EQUAL_FATAL(sluice_http_open(&options, &http, NULL), SLUICE_OK);
+    struct sluice_http_transfer t = get("a");
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, run_hanging, &t), 0);
+    web_wait_for_hang();
+    sluice_http_cancel(http, &thread); /* not its owner */
+    sluice_http_cancel(http, &port);
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(t.status, SLUICE_E_CLOSED);
+    sluice_http_close(http);
+    sluice_http_close(NULL);
+    web_hang(NULL);
+    http = kept;
+}
+
+/* After all others, as it leaves nothing of the budget. */
+static void retries_have_a_budget(void)
+{
+    unsigned num_requests = 0;
+    web_clear();
+    web_fail(503, "SlowDown", 100000);
+    for (int i = 0; i < 60; i++) {
+        struct sluice_http_transfer ts[4];
+        for (int k = 0; k < 4; k++) {
+            static char url[256];
+            snprintf(url, sizeof(url), "%s", url_of("a"));
+            ts[k] = (struct sluice_http_transfer){.url = url, .data = data, .room = sizeof(data)};
+        }
+        sluice_http_run(http, ts, 4, in_ms(60000), NULL);
+        num_requests += 4;
+    }
+    const unsigned retries = web_count().requests - num_requests;
+    CU_ASSERT(retries <= STORE_MAX_RETRIES_SAVED + num_requests * STORE_RETRY_RATIO + 1);
+    CU_ASSERT(retries > 0);
+    web_clear();
+}
+
+static void encodes_all_but_the_unreserved(void)
+{
+    char out[64];
+    CU_ASSERT(sluice_http_encode("aZ9-_.~/ +%\xc3\xa4?&=", true, out, sizeof(out)));
+    CU_ASSERT_STRING_EQUAL(out, "aZ9-_.~/%20%2B%25%C3%A4%3F%26%3D");
+    CU_ASSERT(sluice_http_encode("a/b", false, out, sizeof(out)));
+    CU_ASSERT_STRING_EQUAL(out, "a%2Fb");
+    CU_ASSERT(sluice_http_encode("", true, out, 1));
+    CU_ASSERT(!sluice_http_encode("ab", true, out, 2));
+    CU_ASSERT(!sluice_http_encode(" ", true, out, 3));
+    CU_ASSERT(sluice_http_encode(" ", true, out, 4));
+}
+
+static void parses_addresses_and_refuses_passwords(void)
+{
+    struct sluice_http_address a;
+    CU_ASSERT_EQUAL(sluice_http_parse_address("http://host/a", &a, NULL), SLUICE_OK);
+    CU_ASSERT(!a.is_tls && a.port == 80 && a.is_name && strcmp(a.host, "host") == 0);
+    CU_ASSERT_EQUAL(sluice_http_parse_address("https://[::1]/", &a, NULL), SLUICE_OK);
+    CU_ASSERT(a.is_tls && a.port == 443 && !a.is_name && strcmp(a.host, "::1") == 0);
+    CU_ASSERT_EQUAL(sluice_http_parse_address("https://10.1.2.3:9000", &a, NULL), SLUICE_OK);
+    CU_ASSERT(a.port == 9000 && !a.is_name);
+    static const char *const bad[] = {
+        "", "host", "ftp://host", "http://", "http://u:secret@h/", "http://h:x/", "http://h:0/"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_http_parse_address(bad[i], &a, &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NULL(strstr(err.text, "secret"));
+    }
+}
+
+int main(void)
+{
+    const struct sluice_http_options options = {.num_parallel = 8};
+    port = web_open();
+    if (sluice_http_open(&options, &http, NULL) != SLUICE_OK)
+        return 1;
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(bodies_ranges_and_heads),
+        SLUICE_TEST(statuses_say_what_is_wrong),
+        SLUICE_TEST(redirects_are_not_followed),
+        SLUICE_TEST(what_may_pass_is_tried_again),
+        SLUICE_TEST(a_retry_asks_for_the_version_that_it_began_with),
+        SLUICE_TEST(connections_are_kept),
+        SLUICE_TEST(a_server_that_is_not_there_is_an_error_in_time),
+        SLUICE_TEST(a_body_that_stops_ends_with_the_time),
+        SLUICE_TEST(closing_ends_what_runs),
+        SLUICE_TEST(retries_have_a_budget),
+        SLUICE_TEST(encodes_all_but_the_unreserved),
+        SLUICE_TEST(parses_addresses_and_refuses_passwords),
+    };
+    const int failed = sluice_test_run("http", tests, SLUICE_TEST_COUNT(tests));
+    sluice_http_close(http);
+    return failed;
+}

@@ -1,0 +1,127 @@
+#include "store/web.h"
+
+#include "base/buf.h"
+#include "conformance.h"
+#include "web_server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int port;
+
+static struct sluice_store_options options_for(const char *name)
+{
+    static char root[128];
+    snprintf(root, sizeof(root), "http://127.0.0.1:%d/folder/%s", port, name);
+    return (struct sluice_store_options){
+        .root = root, .max_object_bytes = CONFORMANCE_MAX_BYTES, .patience_ms = 20000};
+}
+
+static struct sluice_store *open_list(const char *name)
+{
+    struct sluice_store *store = NULL;
+    const struct sluice_store_options options = options_for(name);
+    CU_ASSERT_EQUAL_FATAL(sluice_store_open(&options, &store, NULL), SLUICE_OK);
+    return store;
+}
+
+static struct sluice_store *open_world(void)
+{
+    web_clear();
+    return open_list("list.txt");
+}
+
+static const struct conformance_world world = {
+    .open = open_world,
+    .put = web_put,
+    .remove = web_remove,
+    .slow_down = web_slow_down,
+    .break_off = web_break_off,
+    .hang = web_hang,
+    .wait_for_hang = web_wait_for_hang,
+};
+
+static sluice_status refuse(void *ctx, const struct sluice_object *object, struct sluice_err *err)
+{
+    (void)ctx, (void)object;
+    return sluice_fail(err, SLUICE_E_INTERNAL, "called");
+}
+
+static void a_missing_or_bad_list_is_named(void)
+{
+    static const char bad[] = "a.jpg 10 -\nb.jpg ten -\n";
+    struct sluice_err err = {0};
+    web_clear();
+    struct sluice_store *store = open_list("none.txt");
+    CU_ASSERT_EQUAL(store->list(store, "", refuse, NULL, &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/folder/none.txt"));
+    store->destroy(store);
+    web_put("bad.txt", bad, sizeof(bad) - 1);
+    store = open_list("bad.txt");
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(store->list(store, "", refuse, NULL, &err), SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "bad.txt: line 2"));
+    store->destroy(store);
+}
+
+static void servers_without_etags_have_the_time_of_change(void)
+{
+    struct sluice_store *store = open_world();
+    struct sluice_object object;
+    web_forget_etags(true);
+    web_put("a.jpg", "0123456789", 10);
+    CU_ASSERT_EQUAL_FATAL(store->describe(store, "a.jpg", &object, NULL), SLUICE_OK);
+    CU_ASSERT(object.version < 0);
+    struct sluice_store_read read = {.key = "a.jpg", .bytes = 10, .version = object.version};
+    struct sluice_buf *buf = NULL;
+    CU_ASSERT_EQUAL_FATAL(store->read(store, &read, &buf, NULL), SLUICE_OK);
+    sluice_buf_unref(buf);
+    web_put("a.jpg", "9876543210", 10);
+    CU_ASSERT_EQUAL(store->read(store, &read, &buf, NULL), SLUICE_E_STALE);
+    store->destroy(store);
+}
+
+static void servers_without_ranges_send_it_all(void)
+{
+    struct sluice_store *store = open_world();
+    web_ignore_ranges(true);
+    web_put("x.tar", "0123456789", 10);
+    const struct sluice_store_read read = {.key = "x.tar", .offset = 3, .bytes = 4};
+    struct sluice_buf *buf = NULL;
+    CU_ASSERT_EQUAL_FATAL(store->read(store, &read, &buf, NULL), SLUICE_OK);
+    CU_ASSERT(buf->len == 4 && memcmp(buf->data, "3456", 4) == 0);
+    sluice_buf_unref(buf);
+    store->destroy(store);
+}
+
+static void refuses_roots_that_are_no_urls_of_files(void)
+{
+    static const char *const roots[] = {"http://",
+                                        "http://host",
+                                        "http://host/",
+                                        "http://host/a/",
+                                        "http://user:secret@host/list",
+                                        "http://host/list?a=b",
+                                        "ftp://host/list"};
+    for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_web_check_root(roots[i], &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NULL(strstr(err.text, "secret"));
+    }
+    CU_ASSERT_EQUAL(sluice_web_check_root("https://host/list", NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_web_check_root("http://[::1]:80/a/list.txt", NULL), SLUICE_OK);
+}
+
+int main(void)
+{
+    port = web_open();
+    conformance_use(&world);
+    static const struct sluice_test tests[] = {
+        CONFORMANCE_TESTS,
+        SLUICE_TEST(a_missing_or_bad_list_is_named),
+        SLUICE_TEST(servers_without_etags_have_the_time_of_change),
+        SLUICE_TEST(servers_without_ranges_send_it_all),
+        SLUICE_TEST(refuses_roots_that_are_no_urls_of_files),
+    };
+    return sluice_test_run("web", tests, SLUICE_TEST_COUNT(tests));
+}
