@@ -47,41 +47,44 @@ static void *alloc(size_t count, size_t size)
 
 /* The files that are decoded, batch after batch. */
 struct files {
-    const struct bench_image **images;
+    const struct bench_image *all;
+    size_t *numbers; /* of all: those that are decoded */
     size_t batch, num_batches;
     uint64_t max_pixels, max_bytes; /* of a batch */
     double mean_bytes;
-    uint64_t repeats;
 };
 
-static const struct bench_image *const *batch_of(const struct files *files, size_t number)
+/* The i-th image of a run's batch. */
+static const struct bench_image *image_of(const struct files *files, size_t run, size_t i)
 {
-    return files->images + number % files->num_batches * files->batch;
+    return &files->all[files->numbers[run % files->num_batches * files->batch + i]];
 }
 
-/* Baseline JPEGs that `is_taken` takes, as many as fill batches. */
+/* Those JPEGs that `is_taken` takes, as many as fill batches. */
 static struct files choose(const struct bench_image *images, size_t num_images, size_t batch,
                            bool (*is_taken)(const struct bench_image *, void *), void *ctx)
 {
-    struct files files = {.images = alloc(num_images, sizeof(*files.images)), .batch = batch};
+    struct files files = {
+        .all = images, .numbers = alloc(num_images, sizeof(size_t)), .batch = batch};
+    uint64_t pixels = 0, bytes = 0, all_bytes = 0;
     size_t num = 0;
     for (size_t i = 0; i < num_images; i++) {
-        if (images[i].info.format == SLUICE_IMAGE_JPEG && is_taken(&images[i], ctx))
-            files.images[num++] = &images[i];
-    }
-    files.num_batches = num / batch;
-    for (size_t b = 0; b < files.num_batches; b++) {
-        uint64_t pixels = 0, bytes = 0;
-        for (size_t i = 0; i < batch; i++) {
-            const struct bench_image *image = files.images[b * batch + i];
-            /* In whole MCUs, of 32 pixels at most. */
-            pixels += (uint64_t)(image->info.width + 32) * (image->info.height + 32);
-            bytes += image->file->len;
-        }
+        const struct bench_image *image = &images[i];
+        if (image->info.format != SLUICE_IMAGE_JPEG || !is_taken(image, ctx))
+            continue;
+        files.numbers[num++] = i;
+        /* In whole MCUs, of 32 pixels at most. */
+        pixels += (uint64_t)(image->info.width + 32) * (image->info.height + 32);
+        bytes += image->file->len;
+        if (num % batch != 0)
+            continue;
+        files.num_batches++;
         files.max_pixels = pixels > files.max_pixels ? pixels : files.max_pixels;
         files.max_bytes = bytes > files.max_bytes ? bytes : files.max_bytes;
-        files.mean_bytes += (double)bytes / (double)batch / (double)files.num_batches;
+        all_bytes += bytes;
+        pixels = bytes = 0;
     }
+    files.mean_bytes = (double)all_bytes / (double)batch / (double)files.num_batches;
     return files;
 }
 
@@ -145,14 +148,14 @@ static void run_nvjpeg(struct nvjpeg *nvjpeg, const struct files *files, double 
                                               NVJPEG_OUTPUT_RGBI),
                 "nvjpegDecodeBatchedInitialize");
     for (size_t r = 0; r < num_runs + files->num_batches; r++) { /* each batch once unmeasured */
-        const struct bench_image *const *batch = batch_of(files, r);
         uint64_t at = 0;
         for (size_t i = 0; i < files->batch; i++) {
-            data[i] = batch[i]->file->data;
-            lens[i] = batch[i]->file->len;
+            const struct bench_image *image = image_of(files, r, i);
+            data[i] = image->file->data;
+            lens[i] = image->file->len;
             images[i] = (nvjpegImage_t){.channel = {pixels + at * 3},
-                                        .pitch = {(size_t)batch[i]->info.width * 3}};
-            at += (uint64_t)batch[i]->info.width * batch[i]->info.height;
+                                        .pitch = {(size_t)image->info.width * 3}};
+            at += (uint64_t)image->info.width * image->info.height;
         }
         must_cuda(cudaStreamSynchronize(nvjpeg->work));
         const uint64_t begin_ns = sluice_clock_ns();
@@ -199,7 +202,7 @@ static void measure_nvjpeg(const char *name, nvjpegBackend_t backend, const stru
     } else {
         report_nothing(name, "takes too few of them", report);
     }
-    free(files.images);
+    free(files.numbers);
     must_cuda(cudaStreamDestroy(nvjpeg.work));
     nvjpegJpegStreamDestroy(nvjpeg.stream);
     nvjpegJpegStateDestroy(nvjpeg.state);
@@ -262,10 +265,9 @@ static void run_ours(const struct files *files, uint32_t size, double *us, size_
     must_cuda(cudaMalloc((void **)&rows, files->batch * size * size * 3));
     must_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     for (size_t r = 0; r < num_runs + files->num_batches; r++) {
-        const struct bench_image *const *images = batch_of(files, r);
         const uint64_t begin_ns = sluice_clock_ns();
         for (size_t i = 0; i < files->batch; i++) {
-            const struct bench_image *image = images[i];
+            const struct bench_image *image = image_of(files, r, i);
             const struct sluice_box box = {.width = image->info.width,
                                            .height = image->info.height};
             const struct sluice_gpu_request request =
@@ -279,7 +281,7 @@ static void run_ours(const struct files *files, uint32_t size, double *us, size_
             us[r - files->num_batches] = (double)(sluice_clock_ns() - begin_ns) * 1e-3;
         for (size_t i = 0; i < files->batch; i++) {
             if (statuses[i] != SLUICE_OK)
-                bench_die("%s: %s", images[i]->path, sluice_status_name(statuses[i]));
+                bench_die("%s: %s", image_of(files, r, i)->path, sluice_status_name(statuses[i]));
         }
     }
     sluice_gpu_decoder_destroy(decoder);
@@ -301,7 +303,7 @@ static void measure_ours(const struct bench_image *images, size_t num_images, si
     run_ours(&files, size, us, num_runs);
     report_row("ours", &files, us, num_runs, makes, report);
     free(us);
-    free(files.images);
+    free(files.numbers);
 }
 
 int main(int argc, char **argv)
