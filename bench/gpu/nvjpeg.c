@@ -118,6 +118,7 @@ static void report_nothing(const char *name, const char *why, struct bench_repor
 /* --- nvJPEG --- */
 
 struct nvjpeg {
+    bool is_hardware;
     nvjpegHandle_t handle;
     nvjpegJpegState_t state;
     nvjpegJpegStream_t stream; /* of one file's markers */
@@ -128,11 +129,14 @@ static bool is_supported(const struct bench_image *image, void *ctx)
 {
     struct nvjpeg *nvjpeg = ctx;
     int is_not_supported = 1; /* "is_supported": 0 if it is */
-    return nvjpegJpegStreamParse(nvjpeg->handle, image->file->data, image->file->len, 0, 0,
-                                 nvjpeg->stream) == NVJPEG_STATUS_SUCCESS &&
-           nvjpegDecodeBatchedSupported(nvjpeg->handle, nvjpeg->stream, &is_not_supported) ==
-               NVJPEG_STATUS_SUCCESS &&
-           is_not_supported == 0;
+    if (nvjpegJpegStreamParse(nvjpeg->handle, image->file->data, image->file->len, 0, 0,
+                              nvjpeg->stream) != NVJPEG_STATUS_SUCCESS)
+        return false;
+    /* The question is about the hardware. */
+    return !nvjpeg->is_hardware ||
+           (nvjpegDecodeBatchedSupported(nvjpeg->handle, nvjpeg->stream, &is_not_supported) ==
+                NVJPEG_STATUS_SUCCESS &&
+            is_not_supported == 0);
 }
 
 /* The time of each batch, in microseconds: to pixels, each image in its own size. */
@@ -176,7 +180,7 @@ static void measure_nvjpeg(const char *name, nvjpegBackend_t backend, const stru
                            size_t num_images, size_t batch, uint64_t repeats,
                            struct bench_report *report)
 {
-    struct nvjpeg nvjpeg = {0};
+    struct nvjpeg nvjpeg = {.is_hardware = backend == NVJPEG_BACKEND_HARDWARE};
     const nvjpegStatus_t status = nvjpegCreateEx(backend, NULL, NULL, 0, &nvjpeg.handle);
     if (status != NVJPEG_STATUS_SUCCESS) {
         char why[64];
@@ -188,9 +192,8 @@ static void measure_nvjpeg(const char *name, nvjpegBackend_t backend, const stru
     must_nvjpeg(nvjpegJpegStreamCreate(nvjpeg.handle, &nvjpeg.stream), "nvjpegJpegStreamCreate");
     must_cuda(cudaStreamCreateWithFlags(&nvjpeg.work, cudaStreamNonBlocking));
     unsigned num_engines = 0, num_cores = 0;
-    if (backend == NVJPEG_BACKEND_HARDWARE &&
-        nvjpegGetHardwareDecoderInfo(nvjpeg.handle, &num_engines, &num_cores) ==
-            NVJPEG_STATUS_SUCCESS)
+    if (nvjpeg.is_hardware && nvjpegGetHardwareDecoderInfo(nvjpeg.handle, &num_engines,
+                                                           &num_cores) == NVJPEG_STATUS_SUCCESS)
         fprintf(stderr, "hardware decoders: %u of %u cores\n", num_engines, num_cores);
     struct files files = choose(all, num_images, batch, is_supported, &nvjpeg);
     if (files.num_batches > 0) {
