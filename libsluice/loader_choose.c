@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Most bytes of one probe of the link; a slow link is measured with fewer. */
 #define MAX_PROBE_BYTES (32u << 20)
@@ -327,16 +328,22 @@ static void choose_form(const struct sluice_loader *loader, const struct part *p
 }
 
 /* Files, whole or cut, go to the GPU; cut ones only if the server puts restart markers where the
- * GPU needs them.  A profile measures op by op what the CPU does with them. */
-static void choose_gpu(const struct sluice_loader *loader, const struct part *part)
+ * GPU needs them.  A profile measures op by op what the CPU does with them.  In mode local, which
+ * has no other plan, gpu-decode auto makes one. */
+static sluice_status choose_gpu(struct sluice_loader *loader, struct part *part,
+                                struct sluice_err *err)
 {
     if (!loader_decodes_on_gpu(loader, part) || loader->options.is_profiling)
-        return;
+        return SLUICE_OK;
+    if (loader->options.mode == SLUICE_MODE_LOCAL &&
+        strcmp(loader->options.gpu_decode, "auto") == 0)
+        return loader_plan_local_gpu(loader, part, err);
     for (size_t i = 0; i < part->num_ids; i++) {
         struct sluice_choice *choice = &part->choices[i];
         choice->on_gpu = choice->split == 0 &&
                          (choice->form == SLUICE_FORM_RAW || loader->info.has_jpeg_crop_restart);
     }
+    return SLUICE_OK;
 }
 
 sluice_status loader_choose(struct sluice_loader *loader, bool for_training, struct sluice_err *err)
@@ -367,7 +374,6 @@ sluice_status loader_choose(struct sluice_loader *loader, bool for_training, str
     }
     choose_form(loader, &loader->train);
     choose_form(loader, &loader->val);
-    choose_gpu(loader, &loader->train);
-    choose_gpu(loader, &loader->val);
-    return SLUICE_OK;
+    const sluice_status status = choose_gpu(loader, &loader->train, err);
+    return status == SLUICE_OK ? choose_gpu(loader, &loader->val, err) : status;
 }

@@ -47,41 +47,44 @@ static void *alloc(size_t count, size_t size)
 
 /* The files that are decoded, batch after batch. */
 struct files {
-    const struct bench_image **images;
+    const struct bench_image *all;
+    size_t *numbers; /* of all: those that are decoded */
     size_t batch, num_batches;
     uint64_t max_pixels, max_bytes; /* of a batch */
     double mean_bytes;
-    uint64_t repeats;
 };
 
-static const struct bench_image *const *batch_of(const struct files *files, size_t number)
+/* The i-th image of a run's batch. */
+static const struct bench_image *image_of(const struct files *files, size_t run, size_t i)
 {
-    return files->images + number % files->num_batches * files->batch;
+    return &files->all[files->numbers[run % files->num_batches * files->batch + i]];
 }
 
-/* Baseline JPEGs that `is_taken` takes, as many as fill batches. */
+/* Those JPEGs that `is_taken` takes, as many as fill batches. */
 static struct files choose(const struct bench_image *images, size_t num_images, size_t batch,
                            bool (*is_taken)(const struct bench_image *, void *), void *ctx)
 {
-    struct files files = {.images = alloc(num_images, sizeof(*files.images)), .batch = batch};
+    struct files files = {
+        .all = images, .numbers = alloc(num_images, sizeof(size_t)), .batch = batch};
+    uint64_t pixels = 0, bytes = 0, all_bytes = 0;
     size_t num = 0;
     for (size_t i = 0; i < num_images; i++) {
-        if (images[i].info.format == SLUICE_IMAGE_JPEG && is_taken(&images[i], ctx))
-            files.images[num++] = &images[i];
-    }
-    files.num_batches = num / batch;
-    for (size_t b = 0; b < files.num_batches; b++) {
-        uint64_t pixels = 0, bytes = 0;
-        for (size_t i = 0; i < batch; i++) {
-            const struct bench_image *image = files.images[b * batch + i];
-            /* In whole MCUs, of 32 pixels at most. */
-            pixels += (uint64_t)(image->info.width + 32) * (image->info.height + 32);
-            bytes += image->file->len;
-        }
+        const struct bench_image *image = &images[i];
+        if (image->info.format != SLUICE_IMAGE_JPEG || !is_taken(image, ctx))
+            continue;
+        files.numbers[num++] = i;
+        /* In whole MCUs, of 32 pixels at most. */
+        pixels += (uint64_t)(image->info.width + 32) * (image->info.height + 32);
+        bytes += image->file->len;
+        if (num % batch != 0)
+            continue;
+        files.num_batches++;
         files.max_pixels = pixels > files.max_pixels ? pixels : files.max_pixels;
         files.max_bytes = bytes > files.max_bytes ? bytes : files.max_bytes;
-        files.mean_bytes += (double)bytes / (double)batch / (double)files.num_batches;
+        all_bytes += bytes;
+        pixels = bytes = 0;
     }
+    files.mean_bytes = (double)all_bytes / (double)batch / (double)files.num_batches;
     return files;
 }
 
@@ -115,6 +118,7 @@ static void report_nothing(const char *name, const char *why, struct bench_repor
 /* --- nvJPEG --- */
 
 struct nvjpeg {
+    bool is_hardware;
     nvjpegHandle_t handle;
     nvjpegJpegState_t state;
     nvjpegJpegStream_t stream; /* of one file's markers */
@@ -125,11 +129,14 @@ static bool is_supported(const struct bench_image *image, void *ctx)
 {
     struct nvjpeg *nvjpeg = ctx;
     int is_not_supported = 1; /* "is_supported": 0 if it is */
-    return nvjpegJpegStreamParse(nvjpeg->handle, image->file->data, image->file->len, 0, 0,
-                                 nvjpeg->stream) == NVJPEG_STATUS_SUCCESS &&
-           nvjpegDecodeBatchedSupported(nvjpeg->handle, nvjpeg->stream, &is_not_supported) ==
-               NVJPEG_STATUS_SUCCESS &&
-           is_not_supported == 0;
+    if (nvjpegJpegStreamParse(nvjpeg->handle, image->file->data, image->file->len, 0, 0,
+                              nvjpeg->stream) != NVJPEG_STATUS_SUCCESS)
+        return false;
+    /* The question is about the hardware. */
+    return !nvjpeg->is_hardware ||
+           (nvjpegDecodeBatchedSupported(nvjpeg->handle, nvjpeg->stream, &is_not_supported) ==
+                NVJPEG_STATUS_SUCCESS &&
+            is_not_supported == 0);
 }
 
 /* The time of each batch, in microseconds: to pixels, each image in its own size. */
@@ -145,14 +152,14 @@ static void run_nvjpeg(struct nvjpeg *nvjpeg, const struct files *files, double 
                                               NVJPEG_OUTPUT_RGBI),
                 "nvjpegDecodeBatchedInitialize");
     for (size_t r = 0; r < num_runs + files->num_batches; r++) { /* each batch once unmeasured */
-        const struct bench_image *const *batch = batch_of(files, r);
         uint64_t at = 0;
         for (size_t i = 0; i < files->batch; i++) {
-            data[i] = batch[i]->file->data;
-            lens[i] = batch[i]->file->len;
+            const struct bench_image *image = image_of(files, r, i);
+            data[i] = image->file->data;
+            lens[i] = image->file->len;
             images[i] = (nvjpegImage_t){.channel = {pixels + at * 3},
-                                        .pitch = {(size_t)batch[i]->info.width * 3}};
-            at += (uint64_t)batch[i]->info.width * batch[i]->info.height;
+                                        .pitch = {(size_t)image->info.width * 3}};
+            at += (uint64_t)image->info.width * image->info.height;
         }
         must_cuda(cudaStreamSynchronize(nvjpeg->work));
         const uint64_t begin_ns = sluice_clock_ns();
@@ -173,7 +180,7 @@ static void measure_nvjpeg(const char *name, nvjpegBackend_t backend, const stru
                            size_t num_images, size_t batch, uint64_t repeats,
                            struct bench_report *report)
 {
-    struct nvjpeg nvjpeg = {0};
+    struct nvjpeg nvjpeg = {.is_hardware = backend == NVJPEG_BACKEND_HARDWARE};
     const nvjpegStatus_t status = nvjpegCreateEx(backend, NULL, NULL, 0, &nvjpeg.handle);
     if (status != NVJPEG_STATUS_SUCCESS) {
         char why[64];
@@ -185,9 +192,8 @@ static void measure_nvjpeg(const char *name, nvjpegBackend_t backend, const stru
     must_nvjpeg(nvjpegJpegStreamCreate(nvjpeg.handle, &nvjpeg.stream), "nvjpegJpegStreamCreate");
     must_cuda(cudaStreamCreateWithFlags(&nvjpeg.work, cudaStreamNonBlocking));
     unsigned num_engines = 0, num_cores = 0;
-    if (backend == NVJPEG_BACKEND_HARDWARE &&
-        nvjpegGetHardwareDecoderInfo(nvjpeg.handle, &num_engines, &num_cores) ==
-            NVJPEG_STATUS_SUCCESS)
+    if (nvjpeg.is_hardware && nvjpegGetHardwareDecoderInfo(nvjpeg.handle, &num_engines,
+                                                           &num_cores) == NVJPEG_STATUS_SUCCESS)
         fprintf(stderr, "hardware decoders: %u of %u cores\n", num_engines, num_cores);
     struct files files = choose(all, num_images, batch, is_supported, &nvjpeg);
     if (files.num_batches > 0) {
@@ -199,7 +205,7 @@ static void measure_nvjpeg(const char *name, nvjpegBackend_t backend, const stru
     } else {
         report_nothing(name, "takes too few of them", report);
     }
-    free(files.images);
+    free(files.numbers);
     must_cuda(cudaStreamDestroy(nvjpeg.work));
     nvjpegJpegStreamDestroy(nvjpeg.stream);
     nvjpegJpegStateDestroy(nvjpeg.state);
@@ -262,10 +268,9 @@ static void run_ours(const struct files *files, uint32_t size, double *us, size_
     must_cuda(cudaMalloc((void **)&rows, files->batch * size * size * 3));
     must_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     for (size_t r = 0; r < num_runs + files->num_batches; r++) {
-        const struct bench_image *const *images = batch_of(files, r);
         const uint64_t begin_ns = sluice_clock_ns();
         for (size_t i = 0; i < files->batch; i++) {
-            const struct bench_image *image = images[i];
+            const struct bench_image *image = image_of(files, r, i);
             const struct sluice_box box = {.width = image->info.width,
                                            .height = image->info.height};
             const struct sluice_gpu_request request =
@@ -279,7 +284,7 @@ static void run_ours(const struct files *files, uint32_t size, double *us, size_
             us[r - files->num_batches] = (double)(sluice_clock_ns() - begin_ns) * 1e-3;
         for (size_t i = 0; i < files->batch; i++) {
             if (statuses[i] != SLUICE_OK)
-                bench_die("%s: %s", images[i]->path, sluice_status_name(statuses[i]));
+                bench_die("%s: %s", image_of(files, r, i)->path, sluice_status_name(statuses[i]));
         }
     }
     sluice_gpu_decoder_destroy(decoder);
@@ -301,7 +306,7 @@ static void measure_ours(const struct bench_image *images, size_t num_images, si
     run_ours(&files, size, us, num_runs);
     report_row("ours", &files, us, num_runs, makes, report);
     free(us);
-    free(files.images);
+    free(files.numbers);
 }
 
 int main(int argc, char **argv)

@@ -56,6 +56,7 @@ class GpuDecodeTest(SynthTest):
     def test_one_digest(self):
         (wanted,), _ = train("local", [self.root], "--gpu-decode", "off")
         self.assertEqual(on_gpu(wanted), 0)
+        self.assertEqual(wanted["stalls"]["gpu"], 0)
         server = self.serve(self.root, 0, 2)
         for mode in MODES:
             where = [self.root] if mode == "local" else ["--host", server.address]
@@ -70,6 +71,7 @@ class GpuDecodeTest(SynthTest):
                     if mode in FILES:  # all but PNGs and progressive JPEGs
                         self.assertGreater(on_gpu(report), NUM_TRAIN // 2)
                         self.assertGreater(report["choices"]["raw@0+gpu"], 0)
+                        self.assertGreater(report["stalls"]["gpu"], 0)
         (report,), log = train("remote_nooff", ["--host", server.address], "--remote-form",
                                "jpeg_crop", "--gpu-decode", "on")
         self.assertRegex(log, r"crop \d+% raw \d+% \+gpu \d+%")

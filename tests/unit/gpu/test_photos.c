@@ -285,6 +285,7 @@ static void check_all(const char *pipeline)
         if (folder)
             add_folder(&paths, folder);
     }
+    CU_ASSERT_PTR_NOT_NULL_FATAL(paths.names);
     qsort(paths.names, paths.num, sizeof(*paths.names), compare_paths);
     check_photos(&paths, pipeline);
     free_paths(&paths);

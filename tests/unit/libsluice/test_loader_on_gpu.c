@@ -58,6 +58,29 @@ static const char *folder(void)
     return root;
 }
 
+/* A folder of files large enough that decoding one takes longer than cutting it. */
+static const char *folder_of_photographs(void)
+{
+    static char path[600];
+    if (path[0])
+        return path;
+    snprintf(path, sizeof(path), "%s/photographs", sluice_test_dir());
+    for (unsigned i = 0; i < 3; i++) {
+        static const char *const parts[] = {"", "/train", "/train/bee"};
+        char name[700];
+        snprintf(name, sizeof(name), "%s%s", path, parts[i]);
+        (void)mkdir(name, 0700);
+    }
+    for (unsigned i = 0; i < NUM_TRAIN; i++) {
+        char name[700];
+        struct sluice_buf *file = image_test_file(IMAGE_TEST_BASELINE, 500 + i, 375);
+        snprintf(name, sizeof(name), "%s/train/bee/%02u.jpg", path, i);
+        sluice_test_write_file(name, file->data, file->len);
+        sluice_buf_unref(file);
+    }
+    return path;
+}
+
 /* --- loaders --- */
 
 /* more: pairs of key and value, NULL at the end. */
@@ -349,11 +372,38 @@ static void what_cannot_be_is_an_error_or_the_hosts(void)
     CU_ASSERT_EQUAL(num_on_gpu(loader), 0);
     sluice_loader_close(loader);
     const char *const local[] = {"dir", folder(), NULL};
-    loader = opened(local, "auto");
+    loader = opened(local, "on");
     const struct outcome on_gpu = whole(loader, SLUICE_TRAIN);
     CU_ASSERT(num_on_gpu(loader) > 0);
     sluice_loader_close(loader);
     CU_ASSERT_STRING_EQUAL(with_auto.digest, on_gpu.digest);
+}
+
+/* A step that is slower than the workers leaves the GPU no time to decode; a fast one does.  Where
+ * the workers decode a file sooner than they cut it, they do. */
+static void a_folder_is_planned_between_workers_and_gpu(void)
+{
+    static const char *const rates[] = {"0.01", "1000000", "0"};
+    struct outcome outcomes[SLUICE_TEST_COUNT(rates)];
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(rates); i++) {
+        const char *const settings[] = {"dir", folder_of_photographs(), "gpu-rate", rates[i], NULL};
+        struct sluice_loader *loader = opened(settings, "auto");
+        outcomes[i] = whole(loader, SLUICE_TRAIN);
+        CU_ASSERT_EQUAL(num_on_gpu(loader) > NUM_TRAIN / 2, i > 0);
+        CU_ASSERT(i > 0 || num_on_gpu(loader) == 0);
+        CU_ASSERT_STRING_EQUAL(outcomes[i].digest, outcomes[0].digest);
+        sluice_loader_close(loader);
+        /* Whoever says on wants no plan. */
+        loader = opened(settings, "on");
+        (void)whole(loader, SLUICE_TRAIN);
+        CU_ASSERT(num_on_gpu(loader) >= NUM_TRAIN);
+        sluice_loader_close(loader);
+    }
+    const char *const small[] = {"dir", folder(), NULL};
+    struct sluice_loader *loader = opened(small, "auto");
+    (void)whole(loader, SLUICE_TRAIN);
+    CU_ASSERT_EQUAL(num_on_gpu(loader), 0);
+    sluice_loader_close(loader);
 }
 
 static void a_pipeline_that_a_gpu_cannot_do_is_the_workers(void)
@@ -446,6 +496,7 @@ int main(void)
         SLUICE_TEST(only_crops_with_restart_markers_go_to_the_gpu),
         SLUICE_TEST(next_refuses_while_every_batch_is_held_and_goes_on),
         SLUICE_TEST(what_cannot_be_is_an_error_or_the_hosts),
+        SLUICE_TEST(a_folder_is_planned_between_workers_and_gpu),
         SLUICE_TEST(a_profile_measures_what_the_gpu_decodes),
         SLUICE_TEST(a_pipeline_that_a_gpu_cannot_do_is_the_workers),
     };
