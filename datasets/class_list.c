@@ -139,12 +139,18 @@ sluice_status sluice_class_list_read(const char *path, struct sluice_class_list 
     return status;
 }
 
+/* Reading takes a byte order mark off the file, and a \r off each line: one more of each is written
+ * where a name has its own. */
 static void write_names(FILE *file, const void *ctx)
 {
     const struct sluice_manifest *manifest = ctx;
     for (size_t i = 0; i < manifest->num_classes; i++) {
-        sluice_manifest_write_escaped(file, manifest->classes[i]);
-        fputc('\n', file);
+        const char *name = manifest->classes[i];
+        const size_t len = strlen(name);
+        if (i == 0)
+            fwrite(name, 1, sluice_byte_order_mark(name, len), file);
+        sluice_manifest_write_escaped(file, name);
+        fputs(len > 0 && name[len - 1] == '\r' ? "\r\n" : "\n", file);
     }
 }
 

@@ -202,14 +202,13 @@ static sluice_status pack_one(struct packer *packer, const char *root,
                               struct sluice_buf_pool *pool, struct sluice_err *err)
 {
     const struct sluice_manifest_entry *entry = &manifest->entries[i];
-    const struct sluice_manifest_entry *next = i + 1 < manifest->num_entries ? entry + 1 : NULL;
     const bool is_first = i == 0 || !is_same_key(entry - 1, entry);
-    const bool is_last = !next || !is_same_key(entry, next);
+    const bool is_last = i + 1 == manifest->num_entries || !is_same_key(entry, entry + 1);
     const char *name = entry->path + strlen(prefix);
-    if (!is_last && next->label != entry->label)
+    if (!is_last && entry[1].label != entry->label)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "%.100s and %.100s: one key, and labels %u and %u", entry->path,
-                           next->path, entry->label, next->label);
+                           entry[1].path, entry->label, entry[1].label);
     sluice_status status = SLUICE_OK;
     if (packer->file &&
         (packer->prefix != prefix || (is_first && packer->bytes >= packer->shard_bytes)))

@@ -114,6 +114,24 @@ static void the_list_gives_the_labels_and_what_it_lacks_is_an_error(void)
     sluice_manifest_destroy(builder.manifest);
 }
 
+static void what_is_written_reads_back_whatever_a_name_has(void)
+{
+    static const char *const names[] = {"\xef\xbb\xbf-a", "b\r", "c\td\ne\\", "\xc3\xa4"};
+    struct sluice_manifest_builder builder;
+    struct sluice_class_list list = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
+    for (size_t i = 0; i < 4; i++)
+        CU_ASSERT_EQUAL_FATAL(sluice_manifest_add_class(&builder, names[i], strlen(names[i]), NULL),
+                              SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_class_list_write(builder.manifest, list_path(), NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_class_list_read(list_path(), &list, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(list.num, 4);
+    for (size_t i = 0; i < 4; i++)
+        CU_ASSERT_STRING_EQUAL(list.names[i], names[i]);
+    sluice_class_list_clear(&list);
+    sluice_manifest_destroy(builder.manifest);
+}
+
 static void numbers_get_names_from_the_list_or_are_their_own(void)
 {
     struct sluice_manifest_builder builder = images((const uint32_t[]){0, 11, 0}, true);
@@ -143,6 +161,7 @@ int main(void)
         SLUICE_TEST(lines_are_names_in_the_order_of_labels),
         SLUICE_TEST(a_wrong_line_is_named),
         SLUICE_TEST(the_list_gives_the_labels_and_what_it_lacks_is_an_error),
+        SLUICE_TEST(what_is_written_reads_back_whatever_a_name_has),
         SLUICE_TEST(numbers_get_names_from_the_list_or_are_their_own),
     };
     return sluice_test_run("class_list", tests, SLUICE_TEST_COUNT(tests));
