@@ -223,6 +223,13 @@ static uint64_t inputs_of(const struct sluice_gpu_axis *axis, uint32_t num_outpu
     return inputs < axis->in_count ? inputs : axis->in_count;
 }
 
+/* Whether a task of the pass across has room for what so many columns take. */
+static bool fit_across(const struct sluice_gpu_axis *axis, uint32_t num_columns)
+{
+    return inputs_of(axis, num_columns) <= SLUICE_GPU_ACROSS_PIXELS &&
+           SLUICE_GPU_TASK_WEIGHTS(axis, num_columns) <= SLUICE_GPU_ACROSS_PIXELS;
+}
+
 static sluice_status plan_resize(struct plan *plan, const struct sluice_gpu_request *request,
                                  struct sluice_err *err)
 {
@@ -237,12 +244,12 @@ static sluice_status plan_resize(struct plan *plan, const struct sluice_gpu_requ
     sample->down =
         make_axis(part->in_height, in.top, in.height, part->out_height, out->top, out->height);
     uint32_t columns = out->width;
-    while (columns > 1 && inputs_of(&sample->across, columns) > SLUICE_GPU_ACROSS_PIXELS)
+    while (columns > 1 && !fit_across(&sample->across, columns))
         columns = (columns + 1) / 2;
-    const uint64_t inputs = inputs_of(&sample->across, columns);
-    if (inputs > SLUICE_GPU_ACROSS_PIXELS)
+    if (!fit_across(&sample->across, columns))
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%u columns from %u are too few",
                            part->out_width, part->in_width);
+    const uint64_t inputs = inputs_of(&sample->across, columns);
     uint32_t rows = SLUICE_GPU_MAX_ROWS_AT_ONCE;
     while (rows > 1 && rows * inputs > SLUICE_GPU_ACROSS_PIXELS)
         rows /= 2;
