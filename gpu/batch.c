@@ -85,6 +85,7 @@ void sluice_gpu_batch_clear(struct sluice_gpu_batch *batch)
     const uint64_t index_bytes =
         (batch->limits.max_samples + (uint64_t)1) * sizeof(struct sluice_gpu_index);
     batch->num_samples = 0;
+    batch->max_huffman = 0;
     batch->used = (struct sluice_gpu_sizes){.upload_bytes = align(index_bytes, ALIGNMENT)};
     index_of(batch)[0] = (struct sluice_gpu_index){.at = (uint32_t)batch->used.upload_bytes};
 }
@@ -214,13 +215,13 @@ static struct sluice_gpu_axis make_axis(uint32_t in, uint32_t in_from, uint32_t 
     };
 }
 
-/* At least the inputs that so many neighbouring outputs depend on. */
+/* At least the inputs that so many neighbouring outputs depend on, with what makes them fours. */
 static uint64_t inputs_of(const struct sluice_gpu_axis *axis, uint32_t num_outputs)
 {
     const double scale = (double)axis->in / axis->out;
     const double support = scale < 1.0 ? 1.0 : scale;
     const uint64_t inputs = (uint64_t)ceil(num_outputs * scale) + 2 * (uint64_t)ceil(support) + 3;
-    return inputs < axis->in_count ? inputs : axis->in_count;
+    return (inputs < axis->in_count ? inputs : axis->in_count) + 6;
 }
 
 /* Whether a task of the pass across has room for what so many columns take. */
@@ -582,6 +583,8 @@ static sluice_status add(struct sluice_gpu_batch *batch, const struct plan *plan
         .across_tasks = index->across_tasks + (uint32_t)across_tasks,
     };
     batch->num_samples++;
+    if (sample.num_huffman > batch->max_huffman)
+        batch->max_huffman = sample.num_huffman;
     return SLUICE_OK;
 }
 

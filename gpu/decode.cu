@@ -28,7 +28,8 @@ __global__ void __launch_bounds__(SLUICE_GPU_WEIGH_THREADS)
 
 __global__ void __launch_bounds__(DECODE_THREADS) decode(const sluice_gpu_memory memory)
 {
-    __shared__ sluice_gpu_decode_shared shared;
+    extern __shared__ uint4 dynamic_memory[];
+    sluice_gpu_decode_shared &shared = *(sluice_gpu_decode_shared *)dynamic_memory;
     uint32_t number, task = blockIdx.x;
     SLUICE_GPU_FIND(&memory, task, decode_tasks, number);
     const sluice_gpu_sample *sample = sluice_gpu_sample_of(&memory, number);
@@ -111,9 +112,12 @@ cudaError_t sluice_gpu_launch_weigh(cudaStream_t stream, const sluice_gpu_memory
 }
 
 cudaError_t sluice_gpu_launch_decode(cudaStream_t stream, const sluice_gpu_memory *memory,
-                                     uint32_t num_tasks)
+                                     uint32_t num_tasks, uint32_t num_tables)
 {
-    decode<<<num_tasks, DECODE_THREADS, 0, stream>>>(*memory);
+    static_assert(sizeof(sluice_gpu_decode_shared) <= 48 << 10, "what every device has");
+    const size_t bytes =
+        offsetof(sluice_gpu_decode_shared, lookups) + num_tables * sizeof(sluice_gpu_lookup);
+    decode<<<num_tasks, DECODE_THREADS, bytes, stream>>>(*memory);
     return cudaGetLastError();
 }
 

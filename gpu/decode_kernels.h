@@ -77,8 +77,6 @@ SLUICE_KERNEL_INLINE uint32_t sluice_gpu_min(uint32_t a, uint32_t b)
 
 /* --- bits to coefficients --- */
 
-#define SLUICE_GPU_LOOKUP_BITS 10
-
 /* A Huffman table, as struct sluice_jpeg_lookup.  A code with what follows it is a word: its bits
  * with the value's | the value's << 5 | the zeros before it << 9; SLUICE_GPU_END in place of the
  * zeros: the block's end. */
@@ -109,8 +107,8 @@ struct sluice_gpu_mcu_block {
 struct sluice_gpu_decode_shared {
     SLUICE_ALIGNED(16) uint32_t rings[SLUICE_GPU_SEGMENTS_IN_TASK * SLUICE_GPU_RING_STRIDE];
     struct sluice_gpu_mcu_block blocks[SLUICE_GPU_MAX_BLOCKS_IN_MCU]; /* in the order of the scan */
-    struct sluice_gpu_lookup lookups[SLUICE_GPU_MAX_HUFFMAN];
     uint8_t place[64]; /* of the coefficients in the order of the file */
+    struct sluice_gpu_lookup lookups[SLUICE_GPU_MAX_HUFFMAN]; /* only those of the batch's files */
 };
 
 /* First, the tables' limits and the rest. */
@@ -157,15 +155,17 @@ SLUICE_KERNEL_INLINE void sluice_gpu_decode_prepare(struct sluice_gpu_decode_sha
     }
 }
 
-/* The word of the code that begins with these 16 bits and has at least `length` bits; 0: none. */
+/* The word of the code that begins with these 16 bits and has `shortest` to `longest` bits; 0:
+ * none. */
 SLUICE_KERNEL_INLINE uint32_t sluice_gpu_find_code(const struct sluice_gpu_lookup *lookup,
-                                                   uint32_t next16, uint32_t length, int is_dc)
+                                                   uint32_t next16, uint32_t shortest,
+                                                   uint32_t longest, int is_dc)
 {
     /* Limits grow with the length, and reading them all takes less time than one by one. */
-    const uint32_t shortest = length;
-    for (uint32_t i = shortest; i <= 16; i++)
+    uint32_t length = shortest;
+    for (uint32_t i = shortest; i <= longest; i++)
         length += next16 >= lookup->limit[i];
-    if (length > 16)
+    if (length > longest)
         return 0;
     const int32_t number = (int32_t)(next16 >> (16 - length)) + lookup->offset[length];
     const uint32_t symbol = lookup->symbols[number & 255];
@@ -191,10 +191,8 @@ SLUICE_KERNEL_INLINE void sluice_gpu_decode_fill(struct sluice_gpu_decode_shared
         struct sluice_gpu_lookup *lookup = &shared->lookups[table];
         const uint32_t bits = i & ((1u << SLUICE_GPU_LOOKUP_BITS) - 1);
         const uint32_t next16 = bits << (16 - SLUICE_GPU_LOOKUP_BITS);
-        const int is_short = next16 < lookup->limit[SLUICE_GPU_LOOKUP_BITS];
-        lookup->fast[bits] =
-            (uint16_t)(is_short ? sluice_gpu_find_code(lookup, next16, 1, dc_tables >> table & 1)
-                                : 0);
+        lookup->fast[bits] = (uint16_t)sluice_gpu_find_code(
+            lookup, next16, 1, SLUICE_GPU_LOOKUP_BITS, dc_tables >> table & 1);
     }
 }
 
@@ -377,7 +375,7 @@ SLUICE_KERNEL_INLINE int sluice_gpu_decode_segment(const struct sluice_gpu_memor
             at.out[place] = (int16_t)value;
         if (code == 0) {
             code = sluice_gpu_find_code(lookup, (uint32_t)(in.bits >> 48),
-                                        SLUICE_GPU_LOOKUP_BITS + 1, k == 0);
+                                        SLUICE_GPU_LOOKUP_BITS + 1, 16, k == 0);
             if (code == 0)
                 return 0;
         }
@@ -592,30 +590,33 @@ SLUICE_KERNEL_INLINE void sluice_gpu_weigh(const struct sluice_gpu_memory *memor
 
 /* --- samples to pixels, and the pass across --- */
 
+/* Neighbours in a row; samples are read by fours, too. */
+struct sluice_gpu_four {
+    SLUICE_ALIGNED(16) uint32_t words[4];
+};
+
 /* SLUICE_GPU_SHARED. */
 struct sluice_gpu_across_shared {
-    uint32_t pixels[SLUICE_GPU_ACROSS_PIXELS];
+    struct sluice_gpu_four pixels[SLUICE_GPU_ACROSS_PIXELS / 4];
     union {
-        uint32_t chroma[SLUICE_GPU_ACROSS_PIXELS]; /* blue | red << 16 */
+        struct sluice_gpu_four chroma[SLUICE_GPU_ACROSS_PIXELS / 4]; /* blue | red << 16 */
         int32_t weights[SLUICE_GPU_ACROSS_PIXELS]; /* of the columns; as an axis has them */
     } side;
 };
 
-/* Reads from memory that a thread begins before it needs the first. */
-#define SLUICE_GPU_READS_AT_ONCE 2
-
 /* What a task makes: rows [row, row + num_rows) and columns [column, column + num_columns) of its
- * result, from the inputs [first, first + num_inputs) of each row.  They take `num_chroma` columns
- * of chroma; pixel x of the image is in number (x >> wide_bits) - first_chroma.  Each row has
- * 1 << thread_bits threads. */
+ * result, from the inputs of each row from `first` on.  These are in the pixels [x, x + 4 * fours)
+ * of the image, which need the columns [chroma, chroma + 4 * chroma_fours) of chroma up to
+ * last_chroma.  Each row has 1 << thread_bits threads. */
 struct sluice_gpu_across {
-    uint32_t row, num_rows, column, num_columns, first, num_inputs;
-    uint32_t first_chroma, num_chroma, wide_bits; /* the first may be -1, wrapping */
+    uint32_t row, num_rows, column, num_columns, first;
+    uint32_t x, fours;
+    uint32_t chroma, chroma_fours, last_chroma;
     uint32_t thread_bits;
 };
 
 /* Whether a column of chroma depends on the next one. */
-SLUICE_KERNEL_INLINE int sluice_gpu_is_smooth_across(const struct sluice_gpu_plane *plane)
+SLUICE_KERNEL_INLINE uint32_t sluice_gpu_is_smooth_across(const struct sluice_gpu_plane *plane)
 {
     return plane->upsampling == SLUICE_GPU_SMOOTH && plane->wide == 2;
 }
@@ -627,7 +628,7 @@ sluice_gpu_across_task(const struct sluice_gpu_memory *memory,
     const struct sluice_gpu_axis *axis = &sample->across;
     const uint32_t num_tiles =
         (axis->count + sample->columns_at_once - 1) / sample->columns_at_once;
-    struct sluice_gpu_across work = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    struct sluice_gpu_across work = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     work.row = task / num_tiles * sample->rows_at_once;
     work.num_rows = sluice_gpu_min(sample->rows_at_once, sample->down.in_count - work.row);
     work.column = task % num_tiles * sample->columns_at_once;
@@ -638,17 +639,16 @@ sluice_gpu_across_task(const struct sluice_gpu_memory *memory,
     const uint32_t low = sample->is_flipped ? last_column : work.column;
     const uint32_t high = sample->is_flipped ? work.column : last_column;
     work.first = (uint32_t)spans[low];
-    work.num_inputs = (uint32_t)(spans[high] + spans[axis->count + high]) - work.first;
+    const uint32_t last = sample->left + (uint32_t)(spans[high] + spans[axis->count + high]) - 1;
+    work.x = (sample->left + work.first) / 4 * 4;
+    work.fours = last / 4 - work.x / 4 + 1;
     if (sample->num_planes > 1) {
         const struct sluice_gpu_plane *plane = &sample->planes[1];
-        const uint32_t first = sample->left + work.first, last = first + work.num_inputs - 1;
-        work.wide_bits = plane->wide / 2; /* of 1, 2 or 4 */
-        work.first_chroma = first >> work.wide_bits;
-        work.num_chroma = (last >> work.wide_bits) - work.first_chroma + 1;
-        if (sluice_gpu_is_smooth_across(plane)) {
-            work.first_chroma--;
-            work.num_chroma += 2;
-        }
+        const uint32_t is_smooth = sluice_gpu_is_smooth_across(plane);
+        const uint32_t first_chroma = (sample->left + work.first) / plane->wide;
+        work.chroma = (first_chroma - (is_smooth && first_chroma > 0)) / 4 * 4;
+        work.last_chroma = sluice_gpu_min(last / plane->wide + is_smooth, plane->width - 1);
+        work.chroma_fours = work.last_chroma / 4 - work.chroma / 4 + 1;
     }
     work.thread_bits = 8; /* SLUICE_GPU_ACROSS_THREADS */
     for (uint32_t rows = sample->rows_at_once; rows > 1; rows /= 2)
@@ -656,13 +656,21 @@ sluice_gpu_across_task(const struct sluice_gpu_memory *memory,
     return work;
 }
 
-/* Row y of a plane; its first sample is number first_column * 8 of the image. */
-SLUICE_KERNEL_INLINE const uint8_t *sluice_gpu_plane_row(const struct sluice_gpu_memory *memory,
-                                                         const struct sluice_gpu_plane *plane,
-                                                         uint32_t y)
+/* Row y of a plane from column x on, which is a multiple of 4. */
+SLUICE_KERNEL_INLINE const uint32_t *sluice_gpu_plane_row(const struct sluice_gpu_memory *memory,
+                                                          const struct sluice_gpu_plane *plane,
+                                                          uint32_t x, uint32_t y)
 {
-    return memory->samples + (uint64_t)plane->first_block * 64 +
-           (uint64_t)(y - plane->first_row * 8) * plane->columns * 8;
+    return (const uint32_t *)(const void *)(memory->samples + (uint64_t)plane->first_block * 64 +
+                                            (uint64_t)(y - plane->first_row * 8) * plane->columns *
+                                                8 +
+                                            (x - plane->first_column * 8));
+}
+
+/* Byte i of each. */
+SLUICE_KERNEL_INLINE uint32_t sluice_gpu_both(uint32_t blue, uint32_t red, uint32_t i)
+{
+    return (blue >> 8 * i & 255) | (red >> 8 * i & 255) << 16;
 }
 
 /* First, the chroma of the task's rows: upsample_row() of jpeg_window_pixels.c as far as it goes
@@ -676,7 +684,7 @@ SLUICE_KERNEL_INLINE void sluice_gpu_across_chroma(const struct sluice_gpu_memor
     const uint32_t row = thread >> work->thread_bits, step = 1u << work->thread_bits;
     if (row >= work->num_rows || sample->num_planes == 1)
         return;
-    const struct sluice_gpu_plane *plane = &sample->planes[1];
+    const struct sluice_gpu_plane *plane = &sample->planes[1], *red_plane = &sample->planes[2];
     const uint32_t y = sample->top + work->row + row;
     const uint32_t near_y = y / plane->high;
     /* The second-nearest sample is before even pixels and after odd ones; the edge repeats. */
@@ -685,32 +693,24 @@ SLUICE_KERNEL_INLINE void sluice_gpu_across_chroma(const struct sluice_gpu_memor
     uint32_t next_y = near_y;
     if (is_smooth)
         next_y = y % 2 ? sluice_gpu_min(near_y + 1, plane->height - 1) : near_y - (near_y > 0);
-    const uint8_t *blue = sluice_gpu_plane_row(memory, plane, near_y);
-    const uint8_t *next_blue = sluice_gpu_plane_row(memory, plane, next_y);
-    const uint8_t *red = sluice_gpu_plane_row(memory, &sample->planes[2], near_y);
-    const uint8_t *next_red = sluice_gpu_plane_row(memory, &sample->planes[2], next_y);
+    const uint32_t *blue = sluice_gpu_plane_row(memory, plane, work->chroma, near_y);
+    const uint32_t *next_blue = sluice_gpu_plane_row(memory, plane, work->chroma, next_y);
+    const uint32_t *red = sluice_gpu_plane_row(memory, red_plane, work->chroma, near_y);
+    const uint32_t *next_red = sluice_gpu_plane_row(memory, red_plane, work->chroma, next_y);
     const uint32_t near_weight = is_smooth ? 3 : 1, next_weight = is_smooth ? 1 : 0;
     const uint32_t bias = !is_rounded ? 0 : y % 2 ? 0x00020002 : 0x00010001;
     const uint32_t shift = is_rounded ? 2 : 0, mask = is_rounded ? 0x00FF00FF : 0xFFFFFFFF;
-    const int32_t last = (int32_t)plane->width - 1, first = (int32_t)plane->first_column * 8;
-    uint32_t *chroma = shared->side.chroma + row * work->num_chroma;
-    for (uint32_t i = thread & (step - 1); i < work->num_chroma;
-         i += step * SLUICE_GPU_READS_AT_ONCE) {
-        uint32_t both[SLUICE_GPU_READS_AT_ONCE];
-        for (uint32_t j = 0; j < SLUICE_GPU_READS_AT_ONCE; j++) {
-            const uint32_t at = sluice_gpu_min(i + j * step, work->num_chroma - 1);
-            int32_t x = (int32_t)(work->first_chroma + at);
-            x = (x < 0 ? 0 : x > last ? last : x) - first;
-            both[j] =
-                (SLUICE_GPU_READ(blue + x) | (uint32_t)SLUICE_GPU_READ(red + x) << 16) *
-                    near_weight +
-                (SLUICE_GPU_READ(next_blue + x) | (uint32_t)SLUICE_GPU_READ(next_red + x) << 16) *
-                    next_weight;
-        }
-        for (uint32_t j = 0; j < SLUICE_GPU_READS_AT_ONCE; j++) {
-            if (i + j * step < work->num_chroma)
-                chroma[i + j * step] = (both[j] + bias) >> shift & mask;
-        }
+    struct sluice_gpu_four *chroma = shared->side.chroma + row * work->chroma_fours;
+    for (uint32_t i = thread & (step - 1); i < work->chroma_fours; i += step) {
+        const uint32_t b = SLUICE_GPU_READ(blue + i), next_b = SLUICE_GPU_READ(next_blue + i);
+        const uint32_t r = SLUICE_GPU_READ(red + i), next_r = SLUICE_GPU_READ(next_red + i);
+        struct sluice_gpu_four four;
+        for (uint32_t j = 0; j < 4; j++)
+            four.words[j] = (sluice_gpu_both(b, r, j) * near_weight +
+                             sluice_gpu_both(next_b, next_r, j) * next_weight + bias) >>
+                                shift &
+                            mask;
+        chroma[i] = four;
     }
 }
 
@@ -736,41 +736,41 @@ SLUICE_KERNEL_INLINE void sluice_gpu_across_load(const struct sluice_gpu_memory 
     const uint32_t row = thread >> work->thread_bits, step = 1u << work->thread_bits;
     if (row >= work->num_rows)
         return;
-    const uint32_t from = sample->left + work->first, begin = thread & (step - 1);
-    const uint8_t *luma =
-        sluice_gpu_plane_row(memory, &sample->planes[0], sample->top + work->row + row) + from -
-        sample->planes[0].first_column * 8;
-    uint32_t *pixels = shared->pixels + row * work->num_inputs;
-    if (sample->num_planes == 1) {
-        for (uint32_t x = begin; x < work->num_inputs; x += step)
-            pixels[x] = SLUICE_GPU_READ(luma + x) * 0x010101u;
-        return;
-    }
-    const uint32_t *chroma = shared->side.chroma + row * work->num_chroma;
-    /* All of a thread's pixels are even, or all odd. */
-    const int is_odd = (from + begin) % 2 != 0;
-    const int is_smooth = sluice_gpu_is_smooth_across(&sample->planes[1]);
-    const uint32_t near_weight = is_smooth ? 3 : 1, next_weight = is_smooth ? 1 : 0;
-    const uint32_t next = !is_smooth ? 0 : is_odd ? 1 : (uint32_t)-1;
-    uint32_t shift = 0, bias = 0;
-    if (is_smooth) {
-        shift = sample->planes[1].high == 2 ? 4 : 2;
-        bias = shift == 4 ? (is_odd ? 0x00070007 : 0x00080008) : (is_odd ? 0x00020002 : 0x00010001);
-    }
-    for (uint32_t x = begin; x < work->num_inputs; x += step * SLUICE_GPU_READS_AT_ONCE) {
-        int32_t y[SLUICE_GPU_READS_AT_ONCE];
-        for (uint32_t j = 0; j < SLUICE_GPU_READS_AT_ONCE; j++)
-            y[j] = SLUICE_GPU_READ(luma + sluice_gpu_min(x + j * step, work->num_inputs - 1));
-        for (uint32_t j = 0; j < SLUICE_GPU_READS_AT_ONCE; j++) {
-            const uint32_t at = x + j * step;
-            if (at >= work->num_inputs)
-                break;
-            const uint32_t column = ((from + at) >> work->wide_bits) - work->first_chroma;
-            const uint32_t both =
-                (chroma[column] * near_weight + chroma[column + next] * next_weight + bias) >>
-                shift;
-            pixels[at] = sluice_gpu_rgb(y[j], (int32_t)(both & 255), (int32_t)(both >> 16 & 255));
+    const uint32_t *luma =
+        sluice_gpu_plane_row(memory, &sample->planes[0], work->x, sample->top + work->row + row);
+    struct sluice_gpu_four *pixels = shared->pixels + row * work->fours;
+    const int is_gray = sample->num_planes == 1;
+    const uint32_t wide_bits = is_gray ? 0 : sample->planes[1].wide / 2; /* of 1, 2 or 4 */
+    const int is_smooth = !is_gray && sluice_gpu_is_smooth_across(&sample->planes[1]);
+    const int is_smooth_down = sample->planes[1].high == 2; /* of use if is_smooth */
+    const uint32_t shift = is_smooth_down ? 4 : 2;
+    const uint32_t even_bias = is_smooth_down ? 0x00080008 : 0x00010001;
+    const uint32_t odd_bias = is_smooth_down ? 0x00070007 : 0x00020002;
+    const uint32_t *chroma = shared->side.chroma[row * work->chroma_fours].words;
+    const uint32_t last = work->last_chroma - work->chroma;
+    for (uint32_t i = thread & (step - 1); i < work->fours; i += step) {
+        const uint32_t y = SLUICE_GPU_READ(luma + i), x = work->x + 4 * i;
+        const uint32_t at = (x >> wide_bits) - work->chroma;
+        uint32_t both[4];
+        if (is_smooth) {
+            const uint32_t before = chroma[at - (at > 0)], first = chroma[at];
+            const uint32_t second = chroma[sluice_gpu_min(at + 1, last)];
+            const uint32_t after = chroma[sluice_gpu_min(at + 2, last)];
+            both[0] = (3 * first + before + even_bias) >> shift;
+            both[1] = (3 * first + second + odd_bias) >> shift;
+            both[2] = (3 * second + first + even_bias) >> shift;
+            both[3] = (3 * second + after + odd_bias) >> shift;
+        } else {
+            for (uint32_t j = 0; j < 4; j++)
+                both[j] = is_gray
+                              ? 0x00800080
+                              : chroma[sluice_gpu_min(((x + j) >> wide_bits) - work->chroma, last)];
         }
+        struct sluice_gpu_four four;
+        for (uint32_t j = 0; j < 4; j++)
+            four.words[j] = sluice_gpu_rgb((int32_t)(y >> 8 * j & 255), (int32_t)(both[j] & 255),
+                                           (int32_t)(both[j] >> 16 & 255));
+        pixels[i] = four;
     }
 }
 
@@ -827,11 +827,11 @@ SLUICE_KERNEL_INLINE void sluice_gpu_across_sum(const struct sluice_gpu_memory *
         memory->pixels + sample->first_pixel + (uint64_t)work->row * stride + work->column;
     for (uint32_t row = thread / half * 2; row < work->num_rows; row += 4) {
         const int has_two = row + 1 < work->num_rows;
-        const uint32_t *rows = shared->pixels + row * work->num_inputs;
-        const uint32_t second = has_two ? work->num_inputs : 0;
+        const uint32_t *rows = shared->pixels[row * work->fours].words;
+        const uint32_t second = has_two ? work->fours * 4 : 0;
         for (uint32_t o = thread % half; o < num_columns; o += half) {
             const int32_t *weights = shared->side.weights + o;
-            const uint32_t *pixels = rows + (uint32_t)weights[0] - work->first;
+            const uint32_t *pixels = rows + (sample->left + (uint32_t)weights[0] - work->x);
             const uint32_t count = (uint32_t)weights[num_columns];
             struct sluice_gpu_sums sums = {0, 0, 0}, second_sums = {0, 0, 0};
             weights += 2 * num_columns;

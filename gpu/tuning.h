@@ -6,9 +6,10 @@
  * each 8 MCUs (docs/BENCHMARKING.md, bench_gpu_decode).  What names no time was chosen by what
  * fits, and has not been measured. */
 
-/* Restart segments of a task, a thread each.  The tables in shared memory are 15 KiB for a task,
- * and a photograph's crop has 30 to 250 segments.  Half: entropy decoding takes 1.22 times as long,
- * as it fills twice the tables; twice: 1.01, and photographs of few segments leave threads idle. */
+/* Restart segments of a task, a thread each.  The tables in shared memory are 18 KiB for a task of
+ * four tables, and a photograph's crop has 30 to 250 segments.  Half: entropy decoding takes 1.22
+ * times as long, as it fills twice the tables; twice: 1.01, and photographs of few segments leave
+ * threads idle. */
 #define SLUICE_GPU_SEGMENTS_IN_TASK 16
 
 /* Threads of a warp to one that decodes a segment; the others help with the tables alone.  All
@@ -20,6 +21,11 @@
 /* Chunks of 16 bytes that are asked for ahead of a segment's reader, a power of 2: 144 bytes of
  * shared memory for each segment.  Half, twice: entropy decoding takes 1.00, 1.01 times as long. */
 #define SLUICE_GPU_RING_CHUNKS 8
+
+/* Bits of a code that a table in shared memory is looked up by, 2 bytes for each value; a longer
+ * code takes several reads one after another, and its warp waits.  One less: entropy decoding
+ * takes 1.04 to 1.09 times as long; one more: six tables do not fit the 48 KiB of any device. */
+#define SLUICE_GPU_LOOKUP_BITS 11
 
 /* Blocks of coefficients of a task, eight threads and 300 bytes of shared memory each.  Half,
  * twice: the inverse DCT takes 0.99, 1.04 times as long. */
