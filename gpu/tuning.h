@@ -8,18 +8,19 @@
 
 /* Restart segments of a task, a thread each.  The tables in shared memory are 18 KiB for a task of
  * four tables, and a photograph's crop has 30 to 250 segments.  Half: entropy decoding takes 1.22
- * times as long, as it fills twice the tables; twice: 1.01, and photographs of few segments leave
- * threads idle. */
+ * times as long, as it fills twice the tables; twice: 1.01 to 1.09, and photographs of few segments
+ * leave threads idle. */
 #define SLUICE_GPU_SEGMENTS_IN_TASK 16
 
 /* Threads of a warp to one that decodes a segment; the others help with the tables alone.  All
  * threads of a warp wait where one refills, ends a block or has a long code; there are few segments
- * for the many warps of a device.  Half: entropy decoding takes 1.02 times as long; twice: 1.33, as
- * warps then wait for the multiprocessor. */
+ * for the many warps of a device.  Half: entropy decoding takes 0.98 to 1.02 times as long;
+ * twice: 1.33, as warps then wait for the multiprocessor. */
 #define SLUICE_GPU_THREADS_OF_SEGMENT 4
 
 /* Chunks of 16 bytes that are asked for ahead of a segment's reader, a power of 2: 144 bytes of
- * shared memory for each segment.  Half, twice: entropy decoding takes 1.00, 1.01 times as long. */
+ * shared memory for each segment.  Half: entropy decoding takes 1.00 times as long; twice: 0.94
+ * to 1.01. */
 #define SLUICE_GPU_RING_CHUNKS 8
 
 /* Bits of a code that a table in shared memory is looked up by, 2 bytes for each value; a longer
