@@ -404,10 +404,17 @@ static double memory_rate(void)
     return 2e3 * khz * bits / 8;
 }
 
+static double clock_mhz(void)
+{
+    int khz;
+    must_cuda(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, 0));
+    return khz * 1e-3;
+}
+
 int main(int argc, char **argv)
 {
     uint64_t batch = 256, num_batches = 4, repeats = 20, size = 224;
-    const char *folder = NULL;
+    const char *folder = NULL, *only = NULL;
     const struct sluice_option table[] = {
         {.name = "batch",
          .type = SLUICE_OPTION_UINT,
@@ -437,6 +444,11 @@ int main(int argc, char **argv)
          .help = "width and height of the rows",
          .min = 9, /* hash_kernels.h: more than 232 bytes */
          .max = 2048},
+        {.name = "only",
+         .type = SLUICE_OPTION_STRING,
+         .value = &only,
+         .arg = "NAME",
+         .help = "measure one row, 'each 8 MCUs' for example"},
         {.name = "write-crops",
          .type = SLUICE_OPTION_STRING,
          .value = &folder,
@@ -457,7 +469,8 @@ int main(int argc, char **argv)
     bench_print_machine();
     struct cudaDeviceProp device;
     must_cuda(cudaGetDeviceProperties(&device, 0));
-    fprintf(stderr, "device: %s, memory of %.0f GB/s\n", device.name, memory_rate() * 1e-9);
+    fprintf(stderr, "device: %s, %d multiprocessors at %.0f MHz at most, memory of %.0f GB/s\n",
+            device.name, device.multiProcessorCount, clock_mhz(), memory_rate() * 1e-9);
     size_t num_images;
     struct bench_image *images = bench_images_load(args.positional[0], 0, &num_images);
     char spec[128];
@@ -495,9 +508,11 @@ int main(int argc, char **argv)
     };
     struct bench_report report = {.is_json = args.is_json};
     for (size_t w = 0; w < SLUICE_ARRAY_LEN(works); w++) {
+        if (only && strcmp(only, works[w].name) != 0)
+            continue;
         struct crops all = {.batch = batch, .num_batches = num_batches};
         cut_all(&all, images, num_images, pipeline, &works[w]);
-        if (folder && w == 0)
+        if (folder && works[w].interval == 0 && !works[w].is_indexed)
             write_crops(&all, folder);
         measure(&bench, &all, works[w].name, repeats, &report);
         drop_all(&all);

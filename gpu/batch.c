@@ -85,6 +85,7 @@ void sluice_gpu_batch_clear(struct sluice_gpu_batch *batch)
     const uint64_t index_bytes =
         (batch->limits.max_samples + (uint64_t)1) * sizeof(struct sluice_gpu_index);
     batch->num_samples = 0;
+    batch->max_huffman = 0;
     batch->used = (struct sluice_gpu_sizes){.upload_bytes = align(index_bytes, ALIGNMENT)};
     index_of(batch)[0] = (struct sluice_gpu_index){.at = (uint32_t)batch->used.upload_bytes};
 }
@@ -214,13 +215,20 @@ static struct sluice_gpu_axis make_axis(uint32_t in, uint32_t in_from, uint32_t 
     };
 }
 
-/* At least the inputs that so many neighbouring outputs depend on. */
+/* At least the inputs that so many neighbouring outputs depend on, with what makes them fours. */
 static uint64_t inputs_of(const struct sluice_gpu_axis *axis, uint32_t num_outputs)
 {
     const double scale = (double)axis->in / axis->out;
     const double support = scale < 1.0 ? 1.0 : scale;
     const uint64_t inputs = (uint64_t)ceil(num_outputs * scale) + 2 * (uint64_t)ceil(support) + 3;
-    return inputs < axis->in_count ? inputs : axis->in_count;
+    return (inputs < axis->in_count ? inputs : axis->in_count) + 6;
+}
+
+/* Whether a task of the pass across has room for what so many columns take. */
+static bool fit_across(const struct sluice_gpu_axis *axis, uint32_t num_columns)
+{
+    return inputs_of(axis, num_columns) <= SLUICE_GPU_ACROSS_PIXELS &&
+           SLUICE_GPU_TASK_WEIGHTS(axis, num_columns) <= SLUICE_GPU_ACROSS_PIXELS;
 }
 
 static sluice_status plan_resize(struct plan *plan, const struct sluice_gpu_request *request,
@@ -237,12 +245,12 @@ static sluice_status plan_resize(struct plan *plan, const struct sluice_gpu_requ
     sample->down =
         make_axis(part->in_height, in.top, in.height, part->out_height, out->top, out->height);
     uint32_t columns = out->width;
-    while (columns > 1 && inputs_of(&sample->across, columns) > SLUICE_GPU_ACROSS_PIXELS)
+    while (columns > 1 && !fit_across(&sample->across, columns))
         columns = (columns + 1) / 2;
-    const uint64_t inputs = inputs_of(&sample->across, columns);
-    if (inputs > SLUICE_GPU_ACROSS_PIXELS)
+    if (!fit_across(&sample->across, columns))
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%u columns from %u are too few",
                            part->out_width, part->in_width);
+    const uint64_t inputs = inputs_of(&sample->across, columns);
     uint32_t rows = SLUICE_GPU_MAX_ROWS_AT_ONCE;
     while (rows > 1 && rows * inputs > SLUICE_GPU_ACROSS_PIXELS)
         rows /= 2;
@@ -575,6 +583,8 @@ static sluice_status add(struct sluice_gpu_batch *batch, const struct plan *plan
         .across_tasks = index->across_tasks + (uint32_t)across_tasks,
     };
     batch->num_samples++;
+    if (sample.num_huffman > batch->max_huffman)
+        batch->max_huffman = sample.num_huffman;
     return SLUICE_OK;
 }
 

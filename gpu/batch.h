@@ -61,6 +61,7 @@ struct sluice_gpu_batch {
     struct sluice_gpu_sizes capacity, used;
     uint8_t *upload; /* borrowed; see layout.h */
     uint32_t num_samples;
+    uint32_t max_huffman;               /* tables of a sample, at most */
     struct sluice_jpeg_stretch stretch; /* memory that add() uses again */
 };
 

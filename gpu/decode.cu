@@ -4,6 +4,7 @@
 namespace
 {
 
+constexpr uint32_t DECODE_THREADS = SLUICE_GPU_SEGMENTS_IN_TASK * SLUICE_GPU_THREADS_OF_SEGMENT;
 constexpr uint32_t TRANSFORM_THREADS = SLUICE_GPU_BLOCKS_IN_TASK * 8;
 
 uint32_t blocks_for(uint64_t count, uint32_t threads)
@@ -25,20 +26,22 @@ __global__ void __launch_bounds__(SLUICE_GPU_WEIGH_THREADS)
         sluice_gpu_weigh(&memory, &sample->down, 0, o);
 }
 
-__global__ void __launch_bounds__(SLUICE_GPU_SEGMENTS_IN_TASK)
-    decode(const sluice_gpu_memory memory)
+__global__ void __launch_bounds__(DECODE_THREADS) decode(const sluice_gpu_memory memory)
 {
-    __shared__ sluice_gpu_decode_shared shared;
+    extern __shared__ uint4 dynamic_memory[];
+    sluice_gpu_decode_shared &shared = *(sluice_gpu_decode_shared *)dynamic_memory;
     uint32_t number, task = blockIdx.x;
     SLUICE_GPU_FIND(&memory, task, decode_tasks, number);
     const sluice_gpu_sample *sample = sluice_gpu_sample_of(&memory, number);
-    sluice_gpu_decode_prepare(&shared, sample, threadIdx.x, SLUICE_GPU_SEGMENTS_IN_TASK);
+    sluice_gpu_decode_prepare(&shared, sample, threadIdx.x, DECODE_THREADS);
     __syncthreads();
-    sluice_gpu_decode_fill(&shared, sample->num_huffman, threadIdx.x, SLUICE_GPU_SEGMENTS_IN_TASK);
+    sluice_gpu_decode_fill(&shared, sample, threadIdx.x, DECODE_THREADS);
     __syncthreads();
-    const uint32_t segment = task * SLUICE_GPU_SEGMENTS_IN_TASK + threadIdx.x;
-    if (segment < sample->num_segments &&
-        !sluice_gpu_decode_segment(&memory, sample, &shared, segment))
+    /* The threads of a warp wait for each other at each symbol: few of them decode. */
+    const uint32_t slot = threadIdx.x / SLUICE_GPU_THREADS_OF_SEGMENT;
+    const uint32_t segment = task * SLUICE_GPU_SEGMENTS_IN_TASK + slot;
+    if (threadIdx.x % SLUICE_GPU_THREADS_OF_SEGMENT == 0 && segment < sample->num_segments &&
+        !sluice_gpu_decode_segment(&memory, sample, &shared, segment, slot))
         memory.faults[number] = 1; /* whoever finds a fault writes the same */
 }
 
@@ -66,7 +69,11 @@ __global__ void __launch_bounds__(SLUICE_GPU_ACROSS_THREADS) across(const sluice
     SLUICE_GPU_FIND(&memory, task, across_tasks, number);
     const sluice_gpu_sample *sample = sluice_gpu_sample_of(&memory, number);
     const sluice_gpu_across work = sluice_gpu_across_task(&memory, sample, task);
+    sluice_gpu_across_chroma(&memory, sample, &work, &shared, threadIdx.x);
+    __syncthreads();
     sluice_gpu_across_load(&memory, sample, &work, &shared, threadIdx.x);
+    __syncthreads();
+    sluice_gpu_across_weights(&memory, sample, &work, &shared, threadIdx.x);
     __syncthreads();
     sluice_gpu_across_sum(&memory, sample, &work, &shared, threadIdx.x);
 }
@@ -105,9 +112,12 @@ cudaError_t sluice_gpu_launch_weigh(cudaStream_t stream, const sluice_gpu_memory
 }
 
 cudaError_t sluice_gpu_launch_decode(cudaStream_t stream, const sluice_gpu_memory *memory,
-                                     uint32_t num_tasks)
+                                     uint32_t num_tasks, uint32_t num_tables)
 {
-    decode<<<num_tasks, SLUICE_GPU_SEGMENTS_IN_TASK, 0, stream>>>(*memory);
+    static_assert(sizeof(sluice_gpu_decode_shared) <= 48 << 10, "what every device has");
+    const size_t bytes =
+        offsetof(sluice_gpu_decode_shared, lookups) + num_tables * sizeof(sluice_gpu_lookup);
+    decode<<<num_tasks, DECODE_THREADS, bytes, stream>>>(*memory);
     return cudaGetLastError();
 }
 

@@ -8,7 +8,7 @@
 /* The kernels of decode.cu and hash.cu, in the order in which a batch needs them.
  *
  * Each function puts one kernel on `stream` and returns what the launch returned.  `memory` is of
- * the device; num_tasks comes from the batch's index.
+ * the device; num_tasks comes from the batch's index, and num_tables is its max_huffman.
  *
  * Threads: any, one per stream. */
 
@@ -24,7 +24,7 @@ cudaError_t sluice_gpu_load_hash(void);
 
 cudaError_t sluice_gpu_launch_weigh(cudaStream_t stream, const struct sluice_gpu_memory *memory);
 cudaError_t sluice_gpu_launch_decode(cudaStream_t stream, const struct sluice_gpu_memory *memory,
-                                     uint32_t num_tasks);
+                                     uint32_t num_tasks, uint32_t num_tables);
 cudaError_t sluice_gpu_launch_transform(cudaStream_t stream, const struct sluice_gpu_memory *memory,
                                         uint32_t num_tasks);
 cudaError_t sluice_gpu_launch_across(cudaStream_t stream, const struct sluice_gpu_memory *memory,

@@ -24,11 +24,11 @@ static void decode(const struct sluice_gpu_memory *memory, struct sluice_gpu_dec
         SLUICE_GPU_FIND(memory, task, decode_tasks, number);
         const struct sluice_gpu_sample *sample = sluice_gpu_sample_of(memory, number);
         sluice_gpu_decode_prepare(shared, sample, 0, 1);
-        sluice_gpu_decode_fill(shared, sample->num_huffman, 0, 1);
+        sluice_gpu_decode_fill(shared, sample, 0, 1);
         for (uint32_t t = 0; t < SLUICE_GPU_SEGMENTS_IN_TASK; t++) {
             const uint32_t segment = task * SLUICE_GPU_SEGMENTS_IN_TASK + t;
             if (segment < sample->num_segments &&
-                !sluice_gpu_decode_segment(memory, sample, shared, segment))
+                !sluice_gpu_decode_segment(memory, sample, shared, segment, t))
                 memory->faults[number] = 1;
         }
     }
@@ -73,7 +73,11 @@ static void across(const struct sluice_gpu_memory *memory, struct sluice_gpu_acr
         const struct sluice_gpu_sample *sample = sluice_gpu_sample_of(memory, number);
         const struct sluice_gpu_across work = sluice_gpu_across_task(memory, sample, task);
         for (uint32_t t = 0; t < SLUICE_GPU_ACROSS_THREADS; t++)
+            sluice_gpu_across_chroma(memory, sample, &work, shared, t);
+        for (uint32_t t = 0; t < SLUICE_GPU_ACROSS_THREADS; t++)
             sluice_gpu_across_load(memory, sample, &work, shared, t);
+        for (uint32_t t = 0; t < SLUICE_GPU_ACROSS_THREADS; t++)
+            sluice_gpu_across_weights(memory, sample, &work, shared, t);
         for (uint32_t t = 0; t < SLUICE_GPU_ACROSS_THREADS; t++)
             sluice_gpu_across_sum(memory, sample, &work, shared, t);
     }

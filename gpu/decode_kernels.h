@@ -6,6 +6,8 @@
 #include "gpu/tuning.h"
 #include "image/jpeg_arithmetic.h"
 
+#include <string.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -44,6 +46,18 @@ sluice_gpu_sample_of(const struct sluice_gpu_memory *memory, uint32_t number)
     return (const struct sluice_gpu_sample *)(const void *)(memory->upload + index[number].at);
 }
 
+SLUICE_KERNEL_INLINE uint32_t sluice_gpu_min(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Reads what no thread of this launch writes, so that the compiler may read it early. */
+#ifdef __CUDACC__
+#define SLUICE_GPU_READ(address) __ldg(address)
+#else
+#define SLUICE_GPU_READ(address) (*(address))
+#endif
+
 /* The sample whose task is number `task` of its kind: the last with no more tasks before it. */
 #define SLUICE_GPU_FIND(memory, task, tasks, number)                                               \
     do {                                                                                           \
@@ -63,24 +77,38 @@ sluice_gpu_sample_of(const struct sluice_gpu_memory *memory, uint32_t number)
 
 /* --- bits to coefficients --- */
 
-#define SLUICE_GPU_LOOKUP_BITS 10
-
-/* A Huffman table, as struct sluice_jpeg_lookup. */
+/* A Huffman table, as struct sluice_jpeg_lookup.  A code with what follows it is a word: its bits
+ * with the value's | the value's << 5 | the zeros before it << 9; SLUICE_GPU_END in place of the
+ * zeros: the block's end. */
 struct sluice_gpu_lookup {
-    uint16_t
-        fast[1 << SLUICE_GPU_LOOKUP_BITS]; /* length << 8 | symbol; 0: a longer code, or none */
-    uint32_t limit[18];
+    uint16_t fast[1 << SLUICE_GPU_LOOKUP_BITS]; /* 0: a longer code, or none */
+    uint32_t limit[17];
     int32_t offset[17];
     uint8_t symbols[256];
 };
+#define SLUICE_GPU_END 64u
+
+/* A block of the MCU: where it is in its plane's window. */
+struct sluice_gpu_mcu_block {
+    uint32_t h, column, columns; /* is at MCU * h + column, wrapping */
+    uint32_t v, row, rows;
+    uint32_t first_block;
+    uint8_t plane, dc, ac, unused;
+};
+
+/* Words that a segment's thread has in shared memory: a ring of chunks, each of which is asked for
+ * when the one before its place has been read. */
+#define SLUICE_GPU_CHUNK_WORDS 4 /* what is copied at once: 16 bytes */
+#define SLUICE_GPU_RING_WORDS (SLUICE_GPU_RING_CHUNKS * SLUICE_GPU_CHUNK_WORDS)
+/* The spare chunk keeps threads off each other's banks of memory. */
+#define SLUICE_GPU_RING_STRIDE (SLUICE_GPU_RING_WORDS + SLUICE_GPU_CHUNK_WORDS)
 
 /* SLUICE_GPU_SHARED.  What decoding a sample's segments looks at. */
 struct sluice_gpu_decode_shared {
-    struct sluice_gpu_lookup lookups[SLUICE_GPU_MAX_HUFFMAN];
-    struct sluice_gpu_plane planes[SLUICE_GPU_MAX_PLANES];
-    uint8_t block_plane[SLUICE_GPU_MAX_BLOCKS_IN_MCU]; /* as the sample's */
-    uint8_t block_x[SLUICE_GPU_MAX_BLOCKS_IN_MCU], block_y[SLUICE_GPU_MAX_BLOCKS_IN_MCU];
+    SLUICE_ALIGNED(16) uint32_t rings[SLUICE_GPU_SEGMENTS_IN_TASK * SLUICE_GPU_RING_STRIDE];
+    struct sluice_gpu_mcu_block blocks[SLUICE_GPU_MAX_BLOCKS_IN_MCU]; /* in the order of the scan */
     uint8_t place[64]; /* of the coefficients in the order of the file */
+    struct sluice_gpu_lookup lookups[SLUICE_GPU_MAX_HUFFMAN]; /* only those of the batch's files */
 };
 
 /* First, the tables' limits and the rest. */
@@ -104,16 +132,22 @@ SLUICE_KERNEL_INLINE void sluice_gpu_decode_prepare(struct sluice_gpu_decode_sha
             lookup->limit[length] = (uint32_t)code << (16 - length);
             code <<= 1;
         }
-        lookup->limit[17] = UINT32_MAX;
     }
     for (uint32_t i = thread; i < sample->num_huffman * 256; i += num_threads)
         shared->lookups[i / 256].symbols[i % 256] = huffman[i / 256].symbols[i % 256];
-    for (uint32_t c = thread; c < sample->num_planes; c += num_threads)
-        shared->planes[c] = sample->planes[c];
-    for (uint32_t b = thread; b < SLUICE_GPU_MAX_BLOCKS_IN_MCU; b += num_threads) {
-        shared->block_plane[b] = sample->block_plane[b];
-        shared->block_x[b] = sample->block_x[b];
-        shared->block_y[b] = sample->block_y[b];
+    for (uint32_t b = thread; b < sample->blocks_in_mcu; b += num_threads) {
+        const struct sluice_gpu_plane *plane = &sample->planes[sample->block_plane[b]];
+        struct sluice_gpu_mcu_block *block = &shared->blocks[b];
+        block->h = plane->h;
+        block->column = sample->block_x[b] - plane->first_column;
+        block->columns = plane->columns;
+        block->v = plane->v;
+        block->row = sample->block_y[b] - plane->first_row;
+        block->rows = plane->rows;
+        block->first_block = plane->first_block;
+        block->plane = sample->block_plane[b];
+        block->dc = plane->dc;
+        block->ac = plane->ac;
     }
     for (uint32_t k = thread; k < 64; k += num_threads) {
         const uint32_t natural = sluice_jpeg_natural_order[k];
@@ -121,30 +155,44 @@ SLUICE_KERNEL_INLINE void sluice_gpu_decode_prepare(struct sluice_gpu_decode_sha
     }
 }
 
-/* length << 8 | symbol of the code that begins with these 16 bits and has at least `length` bits;
- * 0: none. */
+/* The word of the code that begins with these 16 bits and has `shortest` to `longest` bits; 0:
+ * none. */
 SLUICE_KERNEL_INLINE uint32_t sluice_gpu_find_code(const struct sluice_gpu_lookup *lookup,
-                                                   uint32_t next16, uint32_t length)
+                                                   uint32_t next16, uint32_t shortest,
+                                                   uint32_t longest, int is_dc)
 {
-    while (next16 >= lookup->limit[length])
-        length++;
-    if (length > 16)
+    /* Limits grow with the length, and reading them all takes less time than one by one. */
+    uint32_t length = shortest;
+    for (uint32_t i = shortest; i <= longest; i++)
+        length += next16 >= lookup->limit[i];
+    if (length > longest)
         return 0;
     const int32_t number = (int32_t)(next16 >> (16 - length)) + lookup->offset[length];
-    return length << 8 | lookup->symbols[number & 255];
+    const uint32_t symbol = lookup->symbols[number & 255];
+    const uint32_t size = symbol & 15;
+    uint32_t zeros = symbol >> 4;
+    if (is_dc)
+        zeros = 0;
+    else if (size == 0 && zeros != 15)
+        zeros = SLUICE_GPU_END;
+    return (length + size) | size << 5 | zeros << 9;
 }
 
 /* Then the lookups. */
 SLUICE_KERNEL_INLINE void sluice_gpu_decode_fill(struct sluice_gpu_decode_shared *shared,
-                                                 uint32_t num_huffman, uint32_t thread,
-                                                 uint32_t num_threads)
+                                                 const struct sluice_gpu_sample *sample,
+                                                 uint32_t thread, uint32_t num_threads)
 {
-    for (uint32_t i = thread; i < num_huffman << SLUICE_GPU_LOOKUP_BITS; i += num_threads) {
-        struct sluice_gpu_lookup *lookup = &shared->lookups[i >> SLUICE_GPU_LOOKUP_BITS];
+    uint32_t dc_tables = 0;
+    for (uint32_t c = 0; c < sample->num_planes; c++)
+        dc_tables |= 1u << sample->planes[c].dc;
+    for (uint32_t i = thread; i < sample->num_huffman << SLUICE_GPU_LOOKUP_BITS; i += num_threads) {
+        const uint32_t table = i >> SLUICE_GPU_LOOKUP_BITS;
+        struct sluice_gpu_lookup *lookup = &shared->lookups[table];
         const uint32_t bits = i & ((1u << SLUICE_GPU_LOOKUP_BITS) - 1);
-        const uint32_t found =
-            sluice_gpu_find_code(lookup, bits << (16 - SLUICE_GPU_LOOKUP_BITS), 1);
-        lookup->fast[bits] = (uint16_t)(found >> 8 <= SLUICE_GPU_LOOKUP_BITS ? found : 0);
+        const uint32_t next16 = bits << (16 - SLUICE_GPU_LOOKUP_BITS);
+        lookup->fast[bits] = (uint16_t)sluice_gpu_find_code(
+            lookup, next16, 1, SLUICE_GPU_LOOKUP_BITS, dc_tables >> table & 1);
     }
 }
 
@@ -159,42 +207,118 @@ SLUICE_KERNEL_INLINE uint32_t sluice_gpu_swap_bytes(uint32_t word)
 #endif
 }
 
+/* Begins to copy the first `num_bytes` bytes of a chunk, and zeros after them. */
+SLUICE_KERNEL_INLINE void sluice_gpu_copy_chunk(uint32_t *to, const uint8_t *from,
+                                                uint32_t num_bytes)
+{
+#ifdef __CUDACC__
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n\t"
+                 "cp.async.commit_group;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(num_bytes)
+                 : "memory");
+#else
+    memset(to, 0, 4 * SLUICE_GPU_CHUNK_WORDS);
+    memcpy(to, from, num_bytes);
+#endif
+}
+
+/* All copies of this thread but the last SLUICE_GPU_RING_CHUNKS - 1 are done. */
+SLUICE_KERNEL_INLINE void sluice_gpu_await_chunk(void)
+{
+#ifdef __CUDACC__
+    asm volatile("cp.async.wait_group %0;" ::"n"(SLUICE_GPU_RING_CHUNKS - 1) : "memory");
+#endif
+}
+
 /* Bits of a segment; zeros follow its last word. */
 struct sluice_gpu_reader {
     uint64_t bits; /* the next one is the top one */
     uint32_t count;
-    uint32_t ahead; /* the word before `next`, read early because memory is slow */
-    const uint32_t *next, *end;
+    uint32_t ahead;        /* word number `next`, read early */
+    uint32_t next;         /* of the words from the chunk of the first on */
+    const uint8_t *chunks; /* 16-byte aligned */
+    uint32_t num_bits;     /* from there on */
+    uint32_t ring;         /* its number in the task's words */
 };
 
-SLUICE_KERNEL_INLINE uint32_t sluice_gpu_next_word(struct sluice_gpu_reader *in)
+SLUICE_KERNEL_INLINE void sluice_gpu_ask_for_chunk(const struct sluice_gpu_reader *in,
+                                                   struct sluice_gpu_decode_shared *shared,
+                                                   uint32_t chunk)
 {
-    const uint32_t word = in->next < in->end ? *in->next : 0;
+    const uint32_t at = chunk * 4 * SLUICE_GPU_CHUNK_WORDS;
+    const uint32_t num_bytes = (in->num_bits + 31) / 32 * 4;
+    const uint32_t left = sluice_gpu_min(num_bytes > at ? num_bytes - at : 0, 16);
+    sluice_gpu_copy_chunk(&shared->rings[in->ring + chunk % SLUICE_GPU_RING_CHUNKS * 4],
+                          in->chunks + (left ? at : 0), left);
+}
+
+/* Word number `next` becomes the one ahead; `has_moved`: it was another before. */
+SLUICE_KERNEL_INLINE void sluice_gpu_look_ahead(struct sluice_gpu_reader *in,
+                                                struct sluice_gpu_decode_shared *shared,
+                                                uint32_t has_moved)
+{
+    if (has_moved && in->next % SLUICE_GPU_CHUNK_WORDS == 0) {
+        sluice_gpu_ask_for_chunk(in, shared,
+                                 in->next / SLUICE_GPU_CHUNK_WORDS + SLUICE_GPU_RING_CHUNKS - 1);
+        sluice_gpu_await_chunk();
+    }
+    in->ahead = shared->rings[in->ring + in->next % SLUICE_GPU_RING_WORDS];
+}
+
+/* At least 32 bits may be taken afterwards: a code and what follows it have 31.  Hardly a branch:
+ * some thread of a warp needs bits at nearly each symbol. */
+SLUICE_KERNEL_INLINE void sluice_gpu_refill(struct sluice_gpu_reader *in,
+                                            struct sluice_gpu_decode_shared *shared)
+{
+    const uint32_t is_needed = in->count <= 32;
+    const uint32_t word = is_needed ? sluice_gpu_swap_bytes(in->ahead) : 0;
+    in->bits |= (uint64_t)word << ((32 - in->count) & 31); /* the count is not 0 */
+    in->count += is_needed * 32;
+    in->next += is_needed;
+    sluice_gpu_look_ahead(in, shared, is_needed);
+}
+
+/* Begins at word number `first_word` of `words`, in the task's ring number `slot`. */
+SLUICE_KERNEL_INLINE void sluice_gpu_reader_init(struct sluice_gpu_reader *in, const uint8_t *words,
+                                                 const struct sluice_gpu_segment *segment,
+                                                 struct sluice_gpu_decode_shared *shared,
+                                                 uint32_t slot)
+{
+    const uint8_t *first = words + (uint64_t)segment->first_word * 4;
+    const uint32_t before = (uint32_t)((uintptr_t)first % (4 * SLUICE_GPU_CHUNK_WORDS));
+    in->chunks = first - before;
+    in->num_bits = before * 8 + segment->num_bits;
+    in->ring = slot * SLUICE_GPU_RING_STRIDE;
+#ifdef __CUDACC__
+    asm volatile("" : "+r"(in->ring)); /* a register, not what it was computed from */
+#endif
+    for (uint32_t chunk = 0; chunk < SLUICE_GPU_RING_CHUNKS - 1; chunk++)
+        sluice_gpu_ask_for_chunk(in, shared, chunk);
+    in->next = 0;
+    sluice_gpu_look_ahead(in, shared, 1);
+    in->next = before / 4;
+    sluice_gpu_look_ahead(in, shared, 0);
+    in->bits = (uint64_t)sluice_gpu_swap_bytes(in->ahead) << 32;
+    in->count = 32;
     in->next++;
-    return word;
+    sluice_gpu_look_ahead(in, shared, 1);
+    in->bits <<= segment->skip;
+    in->count -= segment->skip;
 }
 
-/* At least 32 bits may be taken afterwards: a code and what follows it have 31. */
-SLUICE_KERNEL_INLINE void sluice_gpu_refill(struct sluice_gpu_reader *in)
+/* The value at the end of a code that the bits begin with (T.81, F.2.2.1); 0 if it has none. */
+SLUICE_KERNEL_INLINE int32_t sluice_gpu_value(uint64_t bits, uint32_t code)
 {
-    if (in->count > 32)
-        return;
-    in->bits |= (uint64_t)sluice_gpu_swap_bytes(in->ahead) << (32 - in->count);
-    in->count += 32;
-    in->ahead = sluice_gpu_next_word(in);
-}
-
-/* The value of `size` bits (0 .. 15) at the top of `bits` (T.81, F.2.2.1). */
-SLUICE_KERNEL_INLINE int32_t sluice_gpu_extend(uint64_t bits, uint32_t size)
-{
-    const int32_t value = (int32_t)(bits >> 1 >> (63 - size));
-    return value - ((int64_t)bits < 0 ? 0 : (int32_t)((1u << size) - 1));
+    const uint32_t mask = (1u << (code >> 5 & 15)) - 1;
+    const uint32_t value = (uint32_t)(bits >> 32) >> (32 - (code & 31)) & mask;
+    return (int32_t)(value > mask >> 1 ? value : value - mask);
 }
 
 /* The block at which a segment's reader is. */
 struct sluice_gpu_cursor {
     uint32_t mcu_row, mcu_column, block; /* `block` counts within the MCU */
     uint32_t plane;
+    const struct sluice_gpu_lookup *dc, *ac;
     int16_t *out; /* NULL: the window does not need it */
 };
 
@@ -202,38 +326,31 @@ SLUICE_KERNEL_INLINE void sluice_gpu_cursor_set(struct sluice_gpu_cursor *at,
                                                 const struct sluice_gpu_memory *memory,
                                                 const struct sluice_gpu_decode_shared *shared)
 {
-    at->plane = shared->block_plane[at->block];
-    const struct sluice_gpu_plane *plane = &shared->planes[at->plane];
-    const uint32_t column =
-        at->mcu_column * plane->h + shared->block_x[at->block] - plane->first_column;
-    const uint32_t row = at->mcu_row * plane->v + shared->block_y[at->block] - plane->first_row;
+    const struct sluice_gpu_mcu_block *block = &shared->blocks[at->block];
+    const uint32_t column = at->mcu_column * block->h + block->column;
+    const uint32_t row = at->mcu_row * block->v + block->row;
+    at->plane = block->plane;
+    at->dc = &shared->lookups[block->dc];
+    at->ac = &shared->lookups[block->ac];
     at->out = 0;
-    if (column < plane->columns && row < plane->rows)
+    if (column < block->columns && row < block->rows)
         at->out = memory->coefficients +
-                  ((uint64_t)plane->first_block + (uint64_t)row * plane->columns + column) * 64;
+                  (uint64_t)(block->first_block + row * block->columns + column) * 64;
 }
 
-/* Then segment number `number`.  Returns whether it is faultless: where image/jpeg_window.h would
- * decline it, it is not. */
+/* Then segment number `number`, as the task's number `slot`.  Returns whether it is faultless:
+ * where image/jpeg_window.h would decline it, it is not. */
 SLUICE_KERNEL_INLINE int sluice_gpu_decode_segment(const struct sluice_gpu_memory *memory,
                                                    const struct sluice_gpu_sample *sample,
-                                                   const struct sluice_gpu_decode_shared *shared,
-                                                   uint32_t number)
+                                                   struct sluice_gpu_decode_shared *shared,
+                                                   uint32_t number, uint32_t slot)
 {
     const uint8_t *base = (const uint8_t *)sample;
     const struct sluice_gpu_segment segment =
         ((const struct sluice_gpu_segment *)(const void *)(base + sample->segments_at))[number];
-    const uint32_t *first =
-        (const uint32_t *)(const void *)(base + sample->words_at) + segment.first_word;
     struct sluice_gpu_reader in;
-    in.bits = 0;
-    in.count = 0;
-    in.next = first;
-    in.end = first + (segment.num_bits + 31) / 32;
-    in.ahead = sluice_gpu_next_word(&in);
-    sluice_gpu_refill(&in);
-    in.bits <<= segment.skip;
-    in.count -= segment.skip;
+    sluice_gpu_reader_init(&in, base + sample->words_at, &segment, shared, slot);
+    const uint32_t most_words = (in.num_bits + 31) / 32 + 2;
 
     struct sluice_gpu_cursor at;
     at.mcu_row = segment.first_mcu / sample->mcus_across;
@@ -245,52 +362,47 @@ SLUICE_KERNEL_INLINE int sluice_gpu_decode_segment(const struct sluice_gpu_memor
     /* Of the planes; in registers, which have no index.  The first block is of the first plane. */
     int32_t dc0 = segment.dc[0], dc1 = segment.dc[1], dc2 = segment.dc[2];
     int32_t dc = dc0;
-    uint32_t k = 0;
-    const struct sluice_gpu_lookup *lookup = &shared->lookups[shared->planes[at.plane].dc];
-    const struct sluice_gpu_lookup *ac = &shared->lookups[shared->planes[at.plane].ac];
+    uint32_t k = 0, place = 0;
+    int32_t value = 0; /* to be written to `place` */
+    uint32_t fault = 0;
+    const struct sluice_gpu_lookup *lookup = at.dc;
     /* One symbol each time: threads whose blocks end at different times stay together. */
     for (;;) {
-        sluice_gpu_refill(&in);
-        uint32_t found = lookup->fast[in.bits >> (64 - SLUICE_GPU_LOOKUP_BITS)];
-        if (found == 0) {
-            found =
-                sluice_gpu_find_code(lookup, (uint32_t)(in.bits >> 48), SLUICE_GPU_LOOKUP_BITS + 1);
-            if (found == 0)
+        sluice_gpu_refill(&in, shared);
+        uint32_t code = lookup->fast[in.bits >> (64 - SLUICE_GPU_LOOKUP_BITS)];
+        /* What was read is written while the next is looked up. */
+        if (value != 0 && at.out)
+            at.out[place] = (int16_t)value;
+        if (code == 0) {
+            code = sluice_gpu_find_code(lookup, (uint32_t)(in.bits >> 48),
+                                        SLUICE_GPU_LOOKUP_BITS + 1, 16, k == 0);
+            if (code == 0)
                 return 0;
         }
-        const uint32_t length = found >> 8, run = found >> 4 & 15, size = found & 15;
-        in.bits <<= length;
-        const int32_t value = sluice_gpu_extend(in.bits, size);
-        in.bits <<= size;
-        in.count -= length + size;
+        value = sluice_gpu_value(in.bits, code);
+        in.bits <<= code & 31;
+        in.count -= code & 31;
         if (k == 0) {
             dc += value;
-            if (dc != (int16_t)dc)
-                return 0;
-            if (at.out)
-                at.out[0] = (int16_t)dc;
-            k = 1;
-            lookup = ac;
-            continue;
+            value = dc;
+            lookup = at.ac;
         }
-        if (size != 0 || run == 15) {
-            k += run;
-            if (k > 63)
-                return 0;
-            if (size != 0 && at.out)
-                at.out[shared->place[k]] = (int16_t)value;
-            k++;
-        } else {
-            k = 64;
-        }
-        if (k < 64)
+        const uint32_t zeros = code >> 9;
+        k += zeros;
+        fault |= k & ~zeros; /* in bit 6: zeros past the block's last */
+        place = shared->place[k & 63];
+        if (++k < 64)
             continue;
 
+        if (value != 0 && at.out)
+            at.out[place] = (int16_t)value;
+        value = 0;
+        fault |= dc != (int16_t)dc ? 64 : 0;
         const uint32_t plane = at.plane;
         if (++at.block == blocks_in_mcu) {
             if (--mcus_left == 0)
                 break;
-            if (in.next > in.end + 2)
+            if ((fault & 64) != 0 || in.next > most_words)
                 return 0;
             at.block = 0;
             if (++at.mcu_column == mcus_across) {
@@ -305,12 +417,20 @@ SLUICE_KERNEL_INLINE int sluice_gpu_decode_segment(const struct sluice_gpu_memor
             dc2 = plane == 2 ? dc : dc2;
             dc = at.plane == 0 ? dc0 : at.plane == 1 ? dc1 : dc2;
         }
-        lookup = &shared->lookups[shared->planes[at.plane].dc];
-        ac = &shared->lookups[shared->planes[at.plane].ac];
+        lookup = at.dc;
         k = 0;
     }
-    /* `ahead` is a word that has not been taken. */
-    return (uint64_t)(in.next - 1 - first) * 32 - in.count <= segment.num_bits;
+    return (fault & 64) == 0 && (uint64_t)in.next * 32 - in.count <= in.num_bits;
+}
+
+/* To 0 .. 255. */
+SLUICE_KERNEL_INLINE uint32_t sluice_gpu_clip(int32_t value)
+{
+#ifdef __CUDACC__
+    return (uint32_t)__vimin_s32_relu(value, 255);
+#else
+    return (uint32_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+#endif
 }
 
 /* --- coefficients to samples --- */
@@ -367,21 +487,25 @@ SLUICE_KERNEL_INLINE int sluice_gpu_transform_columns(const struct sluice_gpu_me
     const int16_t *quantisers = line->plane->quantisers + line->line * 8;
     const uint64_t low = coefficients[0], high = coefficients[1];
     int32_t in[8], sums[8];
-    int is_in_range = 1;
+    uint32_t above_0 = 0; /* the bits of all values, each with what makes the least one 0 */
     for (uint32_t v = 0; v < 8; v++) {
         in[v] = sluice_gpu_part(v < 4 ? low : high, v % 4) * quantisers[v];
-        is_in_range &= in[v] >= -16384 && in[v] <= 16383;
+        above_0 |= (uint32_t)(in[v] + 16384);
     }
-    int32_t *work = shared->work[line->slot] + line->line;
+    int is_in_range = above_0 <= 32767;
     /* Where the range is left, wrapping sums could depend on the compiler. */
     for (uint32_t v = 0; v < 8; v++)
         in[v] = is_in_range ? in[v] : 0;
     sluice_jpeg_transform_8(in, sums);
+    above_0 = 0;
     for (uint32_t y = 0; y < 8; y++) {
-        const int32_t value = (sums[y] + (1 << 10)) >> 11;
-        is_in_range &= value >= -16384 && value <= 16383;
-        work[y * SLUICE_GPU_WORK_STRIDE] = value;
+        sums[y] = (sums[y] + (1 << 10)) >> 11;
+        above_0 |= (uint32_t)(sums[y] + 16384);
     }
+    is_in_range &= above_0 <= 32767;
+    int32_t *work = shared->work[line->slot] + line->line;
+    for (uint32_t y = 0; y < 8; y++)
+        work[y * SLUICE_GPU_WORK_STRIDE] = is_in_range ? sums[y] : 0;
     return is_in_range;
 }
 
@@ -392,27 +516,22 @@ SLUICE_KERNEL_INLINE int sluice_gpu_transform_rows(const struct sluice_gpu_memor
 {
     const int32_t *work = shared->work[line->slot] + line->line * SLUICE_GPU_WORK_STRIDE;
     int32_t in[8], sums[8];
-    int is_in_range = 1;
-    for (uint32_t x = 0; x < 8; x++) {
-        is_in_range &= work[x] >= -16384 && work[x] <= 16383;
-        in[x] = work[x];
-    }
     for (uint32_t x = 0; x < 8; x++)
-        in[x] = is_in_range ? in[x] : 0;
+        in[x] = work[x];
     sluice_jpeg_transform_8(in, sums);
     uint64_t samples = 0;
+    uint32_t above_0 = 0;
     for (uint32_t x = 0; x < 8; x++) {
         const int32_t value = (sums[x] + (1 << 17)) >> 18;
-        is_in_range &= value >= -512 && value <= 511;
-        const int32_t sample = value + 128;
-        samples |= (uint64_t)(sample < 0 ? 0 : sample > 255 ? 255 : sample) << 8 * x;
+        above_0 |= (uint32_t)(value + 512);
+        samples |= (uint64_t)sluice_gpu_clip(value + 128) << 8 * x;
     }
     const uint32_t columns = line->plane->columns;
     const uint32_t row = line->block / columns, column = line->block % columns;
     uint8_t *out = memory->samples + (uint64_t)line->plane->first_block * 64 +
                    ((uint64_t)row * 8 + line->line) * columns * 8 + column * 8;
     *(uint64_t *)(void *)out = samples; /* the lowest byte is the first: little endian */
-    return is_in_range;
+    return above_0 <= 1023;
 }
 
 /* --- weights of the resize --- */
@@ -461,6 +580,8 @@ SLUICE_KERNEL_INLINE void sluice_gpu_weigh(const struct sluice_gpu_memory *memor
         weights[(uint64_t)k * axis->count] = (int32_t)SLUICE_GPU_ADD(
             0.5, SLUICE_GPU_MUL(normalized, (double)(1 << SLUICE_RESIZE_BITS)));
     }
+    for (int32_t k = count; k < (int32_t)axis->max_taps; k++)
+        weights[(uint64_t)k * axis->count] = 0;
     /* Where the size does not change, a span may end with a tap of weight 0 past the input. */
     const int32_t from = first - (int32_t)axis->in_from, left = (int32_t)axis->in_count - from;
     spans[i] = from;
@@ -469,22 +590,35 @@ SLUICE_KERNEL_INLINE void sluice_gpu_weigh(const struct sluice_gpu_memory *memor
 
 /* --- samples to pixels, and the pass across --- */
 
+/* Neighbours in a row; samples are read by fours, too. */
+struct sluice_gpu_four {
+    SLUICE_ALIGNED(16) uint32_t words[4];
+};
+
 /* SLUICE_GPU_SHARED. */
 struct sluice_gpu_across_shared {
-    uint32_t pixels[SLUICE_GPU_ACROSS_PIXELS];
+    struct sluice_gpu_four pixels[SLUICE_GPU_ACROSS_PIXELS / 4];
+    union {
+        struct sluice_gpu_four chroma[SLUICE_GPU_ACROSS_PIXELS / 4]; /* blue | red << 16 */
+        int32_t weights[SLUICE_GPU_ACROSS_PIXELS]; /* of the columns; as an axis has them */
+    } side;
 };
 
 /* What a task makes: rows [row, row + num_rows) and columns [column, column + num_columns) of its
- * result, from the inputs [first, first + num_inputs) of each row.  Each row has
- * 1 << thread_bits threads. */
+ * result, from the inputs of each row from `first` on.  These are in the pixels [x, x + 4 * fours)
+ * of the image, which need the columns [chroma, chroma + 4 * chroma_fours) of chroma up to
+ * last_chroma.  Each row has 1 << thread_bits threads. */
 struct sluice_gpu_across {
-    uint32_t row, num_rows, column, num_columns, first, num_inputs;
+    uint32_t row, num_rows, column, num_columns, first;
+    uint32_t x, fours;
+    uint32_t chroma, chroma_fours, last_chroma;
     uint32_t thread_bits;
 };
 
-SLUICE_KERNEL_INLINE uint32_t sluice_gpu_min(uint32_t a, uint32_t b)
+/* Whether a column of chroma depends on the next one. */
+SLUICE_KERNEL_INLINE uint32_t sluice_gpu_is_smooth_across(const struct sluice_gpu_plane *plane)
 {
-    return a < b ? a : b;
+    return plane->upsampling == SLUICE_GPU_SMOOTH && plane->wide == 2;
 }
 
 SLUICE_KERNEL_INLINE struct sluice_gpu_across
@@ -494,7 +628,7 @@ sluice_gpu_across_task(const struct sluice_gpu_memory *memory,
     const struct sluice_gpu_axis *axis = &sample->across;
     const uint32_t num_tiles =
         (axis->count + sample->columns_at_once - 1) / sample->columns_at_once;
-    struct sluice_gpu_across work;
+    struct sluice_gpu_across work = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     work.row = task / num_tiles * sample->rows_at_once;
     work.num_rows = sluice_gpu_min(sample->rows_at_once, sample->down.in_count - work.row);
     work.column = task % num_tiles * sample->columns_at_once;
@@ -505,83 +639,155 @@ sluice_gpu_across_task(const struct sluice_gpu_memory *memory,
     const uint32_t low = sample->is_flipped ? last_column : work.column;
     const uint32_t high = sample->is_flipped ? work.column : last_column;
     work.first = (uint32_t)spans[low];
-    work.num_inputs = (uint32_t)(spans[high] + spans[axis->count + high]) - work.first;
+    const uint32_t last = sample->left + (uint32_t)(spans[high] + spans[axis->count + high]) - 1;
+    work.x = (sample->left + work.first) / 4 * 4;
+    work.fours = last / 4 - work.x / 4 + 1;
+    if (sample->num_planes > 1) {
+        const struct sluice_gpu_plane *plane = &sample->planes[1];
+        const uint32_t is_smooth = sluice_gpu_is_smooth_across(plane);
+        const uint32_t first_chroma = (sample->left + work.first) / plane->wide;
+        work.chroma = (first_chroma - (is_smooth && first_chroma > 0)) / 4 * 4;
+        work.last_chroma = sluice_gpu_min(last / plane->wide + is_smooth, plane->width - 1);
+        work.chroma_fours = work.last_chroma / 4 - work.chroma / 4 + 1;
+    }
     work.thread_bits = 8; /* SLUICE_GPU_ACROSS_THREADS */
     for (uint32_t rows = sample->rows_at_once; rows > 1; rows /= 2)
         work.thread_bits--;
     return work;
 }
 
-/* A sample of a plane by its place in the image. */
-SLUICE_KERNEL_INLINE int32_t sluice_gpu_sample_at(const struct sluice_gpu_memory *memory,
-                                                  const struct sluice_gpu_plane *plane, uint32_t x,
-                                                  uint32_t y)
+/* Row y of a plane from column x on, which is a multiple of 4. */
+SLUICE_KERNEL_INLINE const uint32_t *sluice_gpu_plane_row(const struct sluice_gpu_memory *memory,
+                                                          const struct sluice_gpu_plane *plane,
+                                                          uint32_t x, uint32_t y)
 {
-    return memory->samples[(uint64_t)plane->first_block * 64 +
-                           (uint64_t)(y - plane->first_row * 8) * plane->columns * 8 +
-                           (x - plane->first_column * 8)];
+    return (const uint32_t *)(const void *)(memory->samples + (uint64_t)plane->first_block * 64 +
+                                            (uint64_t)(y - plane->first_row * 8) * plane->columns *
+                                                8 +
+                                            (x - plane->first_column * 8));
 }
 
-/* Chroma at a pixel of the image, as upsample_row() of jpeg_window_pixels.c makes it. */
-SLUICE_KERNEL_INLINE int32_t sluice_gpu_chroma(const struct sluice_gpu_memory *memory,
-                                               const struct sluice_gpu_plane *plane, uint32_t x,
-                                               uint32_t y)
+/* Byte i of each. */
+SLUICE_KERNEL_INLINE uint32_t sluice_gpu_both(uint32_t blue, uint32_t red, uint32_t i)
 {
-    if (plane->upsampling == SLUICE_GPU_REPEAT)
-        return sluice_gpu_sample_at(memory, plane, x / plane->wide, y / plane->high);
-    const uint32_t column = plane->wide == 2 ? x / 2 : x, row = plane->high == 2 ? y / 2 : y;
+    return (blue >> 8 * i & 255) | (red >> 8 * i & 255) << 16;
+}
+
+/* First, the chroma of the task's rows: upsample_row() of jpeg_window_pixels.c as far as it goes
+ * down a column. */
+SLUICE_KERNEL_INLINE void sluice_gpu_across_chroma(const struct sluice_gpu_memory *memory,
+                                                   const struct sluice_gpu_sample *sample,
+                                                   const struct sluice_gpu_across *work,
+                                                   struct sluice_gpu_across_shared *shared,
+                                                   uint32_t thread)
+{
+    const uint32_t row = thread >> work->thread_bits, step = 1u << work->thread_bits;
+    if (row >= work->num_rows || sample->num_planes == 1)
+        return;
+    const struct sluice_gpu_plane *plane = &sample->planes[1], *red_plane = &sample->planes[2];
+    const uint32_t y = sample->top + work->row + row;
+    const uint32_t near_y = y / plane->high;
     /* The second-nearest sample is before even pixels and after odd ones; the edge repeats. */
-    uint32_t beside = column, above = row;
-    if (plane->wide == 2)
-        beside = x % 2 ? sluice_gpu_min(column + 1, plane->width - 1) : column - (column > 0);
-    if (plane->high == 2)
-        above = y % 2 ? sluice_gpu_min(row + 1, plane->height - 1) : row - (row > 0);
-    const int32_t near = sluice_gpu_sample_at(memory, plane, column, row);
-    if (plane->wide == 1)
-        return (3 * near + sluice_gpu_sample_at(memory, plane, column, above) + (y % 2 ? 2 : 1)) >>
-               2;
-    const int32_t next = sluice_gpu_sample_at(memory, plane, beside, row);
-    if (plane->high == 1)
-        return (3 * near + next + (x % 2 ? 2 : 1)) >> 2;
-    const int32_t near_sum = 3 * near + sluice_gpu_sample_at(memory, plane, column, above);
-    const int32_t next_sum = 3 * next + sluice_gpu_sample_at(memory, plane, beside, above);
-    return (3 * near_sum + next_sum + (x % 2 ? 7 : 8)) >> 4;
+    const int is_smooth = plane->upsampling == SLUICE_GPU_SMOOTH && plane->high == 2;
+    const int is_rounded = is_smooth && plane->wide == 1;
+    uint32_t next_y = near_y;
+    if (is_smooth)
+        next_y = y % 2 ? sluice_gpu_min(near_y + 1, plane->height - 1) : near_y - (near_y > 0);
+    const uint32_t *blue = sluice_gpu_plane_row(memory, plane, work->chroma, near_y);
+    const uint32_t *next_blue = sluice_gpu_plane_row(memory, plane, work->chroma, next_y);
+    const uint32_t *red = sluice_gpu_plane_row(memory, red_plane, work->chroma, near_y);
+    const uint32_t *next_red = sluice_gpu_plane_row(memory, red_plane, work->chroma, next_y);
+    const uint32_t near_weight = is_smooth ? 3 : 1, next_weight = is_smooth ? 1 : 0;
+    const uint32_t bias = !is_rounded ? 0 : y % 2 ? 0x00020002 : 0x00010001;
+    const uint32_t shift = is_rounded ? 2 : 0, mask = is_rounded ? 0x00FF00FF : 0xFFFFFFFF;
+    struct sluice_gpu_four *chroma = shared->side.chroma + row * work->chroma_fours;
+    for (uint32_t i = thread & (step - 1); i < work->chroma_fours; i += step) {
+        const uint32_t b = SLUICE_GPU_READ(blue + i), next_b = SLUICE_GPU_READ(next_blue + i);
+        const uint32_t r = SLUICE_GPU_READ(red + i), next_r = SLUICE_GPU_READ(next_red + i);
+        struct sluice_gpu_four four;
+        for (uint32_t j = 0; j < 4; j++)
+            four.words[j] = (sluice_gpu_both(b, r, j) * near_weight +
+                             sluice_gpu_both(next_b, next_r, j) * next_weight + bias) >>
+                                shift &
+                            mask;
+        chroma[i] = four;
+    }
 }
 
-SLUICE_KERNEL_INLINE uint32_t sluice_gpu_clip(int32_t value)
+SLUICE_KERNEL_INLINE uint32_t sluice_gpu_rgb(int32_t luma, int32_t b, int32_t r)
 {
-    return (uint32_t)(value < 0 ? 0 : value > 255 ? 255 : value);
-}
-
-SLUICE_KERNEL_INLINE uint32_t sluice_gpu_pixel(const struct sluice_gpu_memory *memory,
-                                               const struct sluice_gpu_sample *sample, uint32_t x,
-                                               uint32_t y)
-{
-    const int32_t luma = sluice_gpu_sample_at(memory, &sample->planes[0], x, y);
-    if (sample->num_planes == 1)
-        return (uint32_t)luma * 0x010101;
-    const int32_t b = sluice_gpu_chroma(memory, &sample->planes[1], x, y) - 128;
-    const int32_t r = sluice_gpu_chroma(memory, &sample->planes[2], x, y) - 128;
-    const uint32_t red = sluice_gpu_clip(luma + r + ((SLUICE_JPEG_CR_TO_R * r + 32768) >> 16));
-    const uint32_t green = sluice_gpu_clip(
-        luma - r + ((SLUICE_JPEG_CB_TO_G * b + SLUICE_JPEG_CR_TO_G * r + 32768) >> 16));
-    const uint32_t blue = sluice_gpu_clip(luma + 2 * b + ((SLUICE_JPEG_CB_TO_B * b + 32768) >> 16));
+    const int32_t base = luma * 65536 + 32768;
+    b -= 128;
+    r -= 128;
+    const uint32_t red = sluice_gpu_clip((base + (65536 + SLUICE_JPEG_CR_TO_R) * r) >> 16);
+    const uint32_t green =
+        sluice_gpu_clip((base + SLUICE_JPEG_CB_TO_G * b + (SLUICE_JPEG_CR_TO_G - 65536) * r) >> 16);
+    const uint32_t blue = sluice_gpu_clip((base + (2 * 65536 + SLUICE_JPEG_CB_TO_B) * b) >> 16);
     return red | green << 8 | blue << 16;
 }
 
-/* First, the pixels of the task's inputs. */
+/* Then the pixels of its inputs. */
 SLUICE_KERNEL_INLINE void sluice_gpu_across_load(const struct sluice_gpu_memory *memory,
                                                  const struct sluice_gpu_sample *sample,
                                                  const struct sluice_gpu_across *work,
                                                  struct sluice_gpu_across_shared *shared,
                                                  uint32_t thread)
 {
-    const uint32_t y = thread >> work->thread_bits, step = 1u << work->thread_bits;
-    if (y >= work->num_rows)
+    const uint32_t row = thread >> work->thread_bits, step = 1u << work->thread_bits;
+    if (row >= work->num_rows)
         return;
-    for (uint32_t x = thread & (step - 1); x < work->num_inputs; x += step)
-        shared->pixels[y * work->num_inputs + x] = sluice_gpu_pixel(
-            memory, sample, sample->left + work->first + x, sample->top + work->row + y);
+    const uint32_t *luma =
+        sluice_gpu_plane_row(memory, &sample->planes[0], work->x, sample->top + work->row + row);
+    struct sluice_gpu_four *pixels = shared->pixels + row * work->fours;
+    const int is_gray = sample->num_planes == 1;
+    const uint32_t wide_bits = is_gray ? 0 : sample->planes[1].wide / 2; /* of 1, 2 or 4 */
+    const int is_smooth = !is_gray && sluice_gpu_is_smooth_across(&sample->planes[1]);
+    const int is_smooth_down = sample->planes[1].high == 2; /* of use if is_smooth */
+    const uint32_t shift = is_smooth_down ? 4 : 2;
+    const uint32_t even_bias = is_smooth_down ? 0x00080008 : 0x00010001;
+    const uint32_t odd_bias = is_smooth_down ? 0x00070007 : 0x00020002;
+    const uint32_t *chroma = shared->side.chroma[row * work->chroma_fours].words;
+    const uint32_t last = work->last_chroma - work->chroma;
+    for (uint32_t i = thread & (step - 1); i < work->fours; i += step) {
+        const uint32_t y = SLUICE_GPU_READ(luma + i), x = work->x + 4 * i;
+        const uint32_t at = (x >> wide_bits) - work->chroma;
+        uint32_t both[4];
+        if (is_smooth) {
+            const uint32_t before = chroma[at - (at > 0)], first = chroma[at];
+            const uint32_t second = chroma[sluice_gpu_min(at + 1, last)];
+            const uint32_t after = chroma[sluice_gpu_min(at + 2, last)];
+            both[0] = (3 * first + before + even_bias) >> shift;
+            both[1] = (3 * first + second + odd_bias) >> shift;
+            both[2] = (3 * second + first + even_bias) >> shift;
+            both[3] = (3 * second + after + odd_bias) >> shift;
+        } else {
+            for (uint32_t j = 0; j < 4; j++)
+                both[j] = is_gray
+                              ? 0x00800080
+                              : chroma[sluice_gpu_min(((x + j) >> wide_bits) - work->chroma, last)];
+        }
+        struct sluice_gpu_four four;
+        for (uint32_t j = 0; j < 4; j++)
+            four.words[j] = sluice_gpu_rgb((int32_t)(y >> 8 * j & 255), (int32_t)(both[j] & 255),
+                                           (int32_t)(both[j] >> 16 & 255));
+        pixels[i] = four;
+    }
+}
+
+/* Then the weights of its columns, in place of the chroma. */
+SLUICE_KERNEL_INLINE void sluice_gpu_across_weights(const struct sluice_gpu_memory *memory,
+                                                    const struct sluice_gpu_sample *sample,
+                                                    const struct sluice_gpu_across *work,
+                                                    struct sluice_gpu_across_shared *shared,
+                                                    uint32_t thread)
+{
+    const struct sluice_gpu_axis *axis = &sample->across;
+    const uint32_t stride = axis->count;
+    const uint32_t num = (uint32_t)SLUICE_GPU_TASK_WEIGHTS(axis, work->num_columns);
+    const int32_t *weights = memory->weights + axis->first_weight + work->column;
+    for (uint32_t i = thread; i < num; i += SLUICE_GPU_ACROSS_THREADS)
+        shared->side.weights[i] =
+            SLUICE_GPU_READ(weights + i / work->num_columns * stride + i % work->num_columns);
 }
 
 SLUICE_KERNEL_INLINE uint32_t sluice_gpu_round(int32_t sum)
@@ -608,29 +814,35 @@ SLUICE_KERNEL_INLINE uint32_t sluice_gpu_sums_round(const struct sluice_gpu_sums
            sluice_gpu_round(sums->blue) << 16;
 }
 
-/* Then their sums. */
+/* Then their sums: half of the threads make two of four rows, and a thread a column of them. */
 SLUICE_KERNEL_INLINE void sluice_gpu_across_sum(const struct sluice_gpu_memory *memory,
                                                 const struct sluice_gpu_sample *sample,
                                                 const struct sluice_gpu_across *work,
                                                 const struct sluice_gpu_across_shared *shared,
                                                 uint32_t thread)
 {
-    const uint32_t y = thread >> work->thread_bits, step = 1u << work->thread_bits;
-    if (y >= work->num_rows)
-        return;
-    const struct sluice_gpu_axis *axis = &sample->across;
-    const int32_t *spans = memory->weights + axis->first_weight;
-    const int32_t *weights = spans + 2 * (uint64_t)axis->count;
-    const uint32_t *pixels = shared->pixels + y * work->num_inputs;
-    uint32_t *out = memory->pixels + sample->first_pixel + (uint64_t)(work->row + y) * axis->count;
-    const uint32_t end = work->column + work->num_columns;
-    for (uint32_t o = work->column + (thread & (step - 1)); o < end; o += step) {
-        const uint32_t first = (uint32_t)spans[o] - work->first;
-        const uint32_t count = (uint32_t)spans[axis->count + o];
-        struct sluice_gpu_sums sums = {0, 0, 0};
-        for (uint32_t k = 0; k < count; k++)
-            sluice_gpu_sums_add(&sums, pixels[first + k], weights[(uint64_t)k * axis->count + o]);
-        out[o] = sluice_gpu_sums_round(&sums);
+    const uint32_t half = SLUICE_GPU_ACROSS_THREADS / 2, stride = sample->across.count;
+    const uint32_t num_columns = work->num_columns;
+    uint32_t *out =
+        memory->pixels + sample->first_pixel + (uint64_t)work->row * stride + work->column;
+    for (uint32_t row = thread / half * 2; row < work->num_rows; row += 4) {
+        const int has_two = row + 1 < work->num_rows;
+        const uint32_t *rows = shared->pixels[row * work->fours].words;
+        const uint32_t second = has_two ? work->fours * 4 : 0;
+        for (uint32_t o = thread % half; o < num_columns; o += half) {
+            const int32_t *weights = shared->side.weights + o;
+            const uint32_t *pixels = rows + (sample->left + (uint32_t)weights[0] - work->x);
+            const uint32_t count = (uint32_t)weights[num_columns];
+            struct sluice_gpu_sums sums = {0, 0, 0}, second_sums = {0, 0, 0};
+            weights += 2 * num_columns;
+            for (uint32_t k = 0; k < count; k++, weights += num_columns) {
+                sluice_gpu_sums_add(&sums, pixels[k], *weights);
+                sluice_gpu_sums_add(&second_sums, pixels[k + second], *weights);
+            }
+            out[row * stride + o] = sluice_gpu_sums_round(&sums);
+            if (has_two)
+                out[(row + 1) * stride + o] = sluice_gpu_sums_round(&second_sums);
+        }
     }
 }
 

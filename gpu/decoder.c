@@ -140,7 +140,8 @@ static cudaError_t run_stage(struct sluice_gpu_decoder *decoder, enum sluice_gpu
     case SLUICE_GPU_WEIGH:
         return sluice_gpu_launch_weigh(stream, memory);
     case SLUICE_GPU_DECODE:
-        return sluice_gpu_launch_decode(stream, memory, sums->decode_tasks);
+        return sluice_gpu_launch_decode(stream, memory, sums->decode_tasks,
+                                        decoder->batch.max_huffman);
     case SLUICE_GPU_TRANSFORM:
         return sluice_gpu_launch_transform(stream, memory, sums->transform_tasks);
     case SLUICE_GPU_PASS_ACROSS:

@@ -104,4 +104,9 @@ struct sluice_gpu_hash {
  * then the weights, tap after tap. */
 #define SLUICE_GPU_WEIGHTS_LEN(axis) ((uint64_t)(axis)->count * (2 + (uint64_t)(axis)->max_taps))
 
+/* Those that a task of so many outputs looks at. */
+#define SLUICE_GPU_TASK_WEIGHTS(axis, num_outputs)                                                 \
+    ((uint64_t)(num_outputs) *                                                                     \
+     (2 + (uint64_t)((axis)->max_taps < (axis)->in_count ? (axis)->max_taps : (axis)->in_count)))
+
 #endif

@@ -2,21 +2,40 @@
 #define SLUICE_GPU_TUNING_H
 
 /* Constants of the decoder on the device, that time and memory decide.  Times: one H200, batches of
- * 256 crops of ImageNet photographs of 50 kB and 212,000 coefficients each (docs/BENCHMARKING.md,
- * bench_gpu_decode).  What names no time was chosen by what fits, and has not been measured. */
+ * 256 crops of ImageNet photographs of 50 kB and 212,000 coefficients each, with a restart marker
+ * each 8 MCUs (docs/BENCHMARKING.md, bench_gpu_decode).  What names no time was chosen by what
+ * fits, and has not been measured. */
 
-/* Restart segments of a task, a thread each.  The tables in shared memory are 15 KiB for a task,
- * and a photograph's crop has 30 to 250 segments.  Half: twice the time to fill tables; twice:
- * photographs of few segments leave threads idle. */
-#define SLUICE_GPU_SEGMENTS_IN_TASK 64
+/* Restart segments of a task, a thread each.  The tables in shared memory are 18 KiB for a task of
+ * four tables, and a photograph's crop has 30 to 250 segments.  Half: entropy decoding takes 1.22
+ * times as long, as it fills twice the tables; twice: 1.01 to 1.09, and photographs of few segments
+ * leave threads idle. */
+#define SLUICE_GPU_SEGMENTS_IN_TASK 16
 
-/* Blocks of coefficients of a task, eight threads and 300 bytes of shared memory each.  Half: tasks
- * of four warps; twice: of sixteen, of which fewer fit a multiprocessor. */
+/* Threads of a warp to one that decodes a segment; the others help with the tables alone.  All
+ * threads of a warp wait where one refills, ends a block or has a long code; there are few segments
+ * for the many warps of a device.  Half: entropy decoding takes 0.98 to 1.02 times as long;
+ * twice: 1.33, as warps then wait for the multiprocessor. */
+#define SLUICE_GPU_THREADS_OF_SEGMENT 4
+
+/* Chunks of 16 bytes that are asked for ahead of a segment's reader, a power of 2: 144 bytes of
+ * shared memory for each segment.  Half: entropy decoding takes 1.00 times as long; twice: 0.94
+ * to 1.01. */
+#define SLUICE_GPU_RING_CHUNKS 8
+
+/* Bits of a code that a table in shared memory is looked up by, 2 bytes for each value; a longer
+ * code takes several reads one after another, and its warp waits.  One less: entropy decoding
+ * takes 1.04 to 1.09 times as long; one more: six tables do not fit the 48 KiB of any device. */
+#define SLUICE_GPU_LOOKUP_BITS 11
+
+/* Blocks of coefficients of a task, eight threads and 300 bytes of shared memory each.  Half,
+ * twice: the inverse DCT takes 0.99, 1.04 times as long. */
 #define SLUICE_GPU_BLOCKS_IN_TASK 32
 
 /* Threads of the pass across, and pixels that a task of it holds in shared memory, 4 bytes each:
- * as many rows as fit, of as many columns.  Half: tasks of half the rows, which load the weights
- * anew; twice: 32 KiB, so fewer tasks at a time.  An axis with a scale above a third of it is
+ * as many rows as fit, of as many columns; as much again for their chroma, and then for the
+ * weights. Half: tasks of half the rows, which load the weights anew, and the pass takes 1.21 times
+ * as long; twice: more than the 48 KiB of any device.  An axis with a scale above a third of it is
  * the CPU's. */
 #define SLUICE_GPU_ACROSS_THREADS 256
 #define SLUICE_GPU_ACROSS_PIXELS 4096
@@ -48,9 +67,9 @@
  * least 80 MB. */
 #define SLUICE_GPU_MIN_USUAL_FILES 8u
 
-/* Bytes of a segment.  One thread decodes it, at about 1 byte in 1 us, and the batch waits
+/* Bytes of a segment.  One thread decodes it, at about 3 bytes in 1 us, and the batch waits
  * for the last thread.  Half: a row of MCUs of a wide, sharp photograph goes to the CPU; twice: one
- * file may hold a batch up for 30 ms. */
+ * file may hold a batch up for 10 ms. */
 #define SLUICE_GPU_MAX_SEGMENT_BYTES 16384u
 
 /* Bytes between points of an index, in the mean of the file: with more, a worker cuts the file with

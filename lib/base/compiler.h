@@ -8,6 +8,7 @@
 #endif
 #define SLUICE_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define SLUICE_UNUSED __attribute__((unused))
+#define SLUICE_ALIGNED(bytes) __attribute__((aligned(bytes)))
 /* For the body of a loop that is specialised by constant arguments: `static SLUICE_ALWAYS_INLINE`.
  */
 #define SLUICE_ALWAYS_INLINE inline __attribute__((always_inline))

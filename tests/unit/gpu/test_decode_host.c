@@ -183,29 +183,40 @@ static void a_forged_index_harms_only_its_own_row(void)
 }
 
 /* A row of more pixels than a task holds is resized in several tasks. */
-static void a_wide_image_is_resized_in_parts(void)
+static void check_wide(uint32_t width, uint32_t out_width)
 {
     static const struct sluice_jpeg_encode_options options = {.quality = 80};
-    struct sluice_buf *plain = jpeg_test_file(20001, 24, 1, &options);
+    struct sluice_buf *plain = jpeg_test_file(width, 24, 1, &options);
     struct sluice_buf *file = jpeg_test_with_restarts(plain, 5);
+    const size_t row_bytes = (size_t)out_width * 12 * 3;
+    uint8_t *rows = malloc(3 * row_bytes), *const reference = rows + 2 * row_bytes;
     struct sluice_gpu_batch batch;
-    batch_create(&batch, 48, 12);
+    CU_ASSERT_FATAL(rows != NULL);
+    batch_create(&batch, out_width, 12);
     for (unsigned is_flipped = 0; is_flipped < 2; is_flipped++) {
-        const struct sluice_box box = {7, 1, 19990, 21};
+        const struct sluice_box box = {7, 1, width - 11, 21};
         const struct sluice_gpu_request request =
             sluice_gpu_request_whole(&batch, &box, is_flipped, 1);
-        uint8_t rows[2][48 * 12 * 3], reference[48 * 12 * 3];
         sluice_status status;
         CU_ASSERT_EQUAL_FATAL(
             sluice_gpu_batch_add(&batch, file->data, file->len, NULL, &request, NULL), SLUICE_OK);
-        decode(&batch, rows[0], &status);
+        decode(&batch, rows, &status);
         CU_ASSERT_EQUAL(status, SLUICE_OK);
         CU_ASSERT_EQUAL(gpu_test_reference(file->data, file->len, &request, reference), SLUICE_OK);
-        CU_ASSERT_EQUAL(memcmp(rows[1], reference, sizeof(reference)), 0);
+        CU_ASSERT_EQUAL(memcmp(rows + row_bytes, reference, row_bytes), 0);
     }
     free(batch.upload);
+    free(rows);
     sluice_buf_unref(file);
     sluice_buf_unref(plain);
+}
+
+/* Where its pixels or its weights are too many for a task's memory, and where they just fit. */
+static void a_wide_image_is_resized_in_parts(void)
+{
+    check_wide(20001, 48);
+    check_wide(1711, 2000);
+    check_wide(4100, 1);
 }
 
 static void an_empty_batch_is_nothing_to_do(void)
