@@ -499,7 +499,7 @@ void sluice_http_close(struct sluice_http *http)
         curl_multi_wakeup(http->multi);
         pthread_join(http->thread, NULL);
     }
-    for (size_t i = 0; i < http->num_idle; i++)
+    for (size_t i = 0; http->idle && i < http->num_idle; i++)
         curl_easy_cleanup(http->idle[i]);
     if (http->multi)
         curl_multi_cleanup(http->multi);

@@ -36,7 +36,7 @@ static struct span section_name(struct span line, bool is_config)
         return name;
     if (name.len <= sizeof(word) || memcmp(name.at, word, sizeof(word) - 1) != 0 ||
         !isspace((unsigned char)name.at[sizeof(word) - 1]))
-        return (struct span){.len = 0};
+        return (struct span){line.at, 0};
     return trim((struct span){name.at + sizeof(word) - 1, name.len - (sizeof(word) - 1)});
 }
 

@@ -104,6 +104,15 @@ class WithImages(unittest.TestCase):
                         "--classes", "3"], check=True, capture_output=True)
         cls.digest = train("--dataset-mode", "local", cls.images)[0]["digest"]
 
+    def make_certificate(self):
+        """Of localhost, signed by itself: two files."""
+        certificate, key = self.path / "cert.pem", self.path / "key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                        "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+                        "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key,
+                        "-out", certificate], check=True, capture_output=True)
+        return certificate, key
+
     def check_modes(self, server, modes=MODES):
         for mode in modes:
             epoch, log = train("--host", server.address, "--dataset-mode", mode)
@@ -245,11 +254,7 @@ class Buckets(WithImages):
             self.assertIn("no image", str(raised.exception))
 
     def test_tls_needs_a_certificate_that_is_trusted(self):
-        certificate, key = self.path / "cert.pem", self.path / "key.pem"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
-                        "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
-                        "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key,
-                        "-out", certificate], check=True, capture_output=True)
+        certificate, key = self.make_certificate()
         with self.gateway(certificate=certificate, key=key) as gateway:
             with Server("s3://photos/listed/a b+c", "--s3-endpoint", gateway.url,
                         env=environment(AWS_CA_BUNDLE=str(certificate))) as server:
@@ -318,34 +323,50 @@ class WebServers(WithImages):
             self.check(url)
             web.shutdown()
 
-    def test_nginx_with_etags(self):
+    def serve_by_nginx(self, listen, more=""):
+        """Starts nginx over the images; ends with the test."""
         nginx = shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
         if not nginx:
             self.skipTest("no nginx (nginx-light)")
-        port = free_port()
         config = self.path / "nginx.conf"
         config.write_text(
             f"daemon off; pid {self.path}/nginx.pid; error_log {self.path}/nginx.log;"
             f"{'user root;' if os.geteuid() == 0 else ''}"
-            "events {} http { access_log off; "
+            "events {} http { log_format short '$server_protocol'; "
+            f"access_log {self.path}/access.log short; "
             + "".join(f"{name}_temp_path {self.path}/{name};" for name in
                       ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-            + f"server {{ listen 127.0.0.1:{port}; root {self.images}; }} }}")
-        with subprocess.Popen([nginx, "-c", config, "-e", self.path / "nginx.log"]) as process:
+            + f"server {{ listen {listen}; root {self.images}; {more} }} }}")
+        process = subprocess.Popen([nginx, "-c", config, "-e", self.path / "nginx.log"])
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+        host, port = listen.split()[0].split(":")
+        until = time.monotonic() + TIMEOUT_S
+        while True:
             try:
-                url, until = f"http://127.0.0.1:{port}", time.monotonic() + TIMEOUT_S
-                while True:
-                    try:
-                        urllib.request.urlopen(url, timeout=10).close()
-                    except urllib.error.HTTPError:
-                        break
-                    except OSError:
-                        if process.poll() is not None or time.monotonic() > until:
-                            raise
-                self.write_list(url, has_tags=True)
-                self.check(url)
-            finally:
-                process.terminate()
+                socket.create_connection((host, int(port)), timeout=10).close()
+                return
+            except OSError:
+                if process.poll() is not None or time.monotonic() > until:
+                    raise
+
+    def test_nginx_with_etags(self):
+        port = free_port()
+        self.serve_by_nginx(f"127.0.0.1:{port}")
+        self.write_list(f"http://127.0.0.1:{port}", has_tags=True)
+        self.check(f"http://127.0.0.1:{port}")
+
+    def test_nginx_over_tls_and_http2(self):
+        certificate, key = self.make_certificate()
+        port = free_port()
+        self.serve_by_nginx(f"127.0.0.1:{port} ssl http2",
+                            f"ssl_certificate {certificate}; ssl_certificate_key {key};")
+        self.write_list("", has_tags=False)
+        with Server(f"https://localhost:{port}/list.txt",
+                    env=environment(AWS_CA_BUNDLE=str(certificate))) as server:
+            self.check_modes(server, ("remote_nooff", "remote_auto"))
+            self.assertEqual(server.stop()["errors"], {})
+        self.assertIn("HTTP/2.0", (self.path / "access.log").read_text().splitlines())
 
 
 if __name__ == "__main__":

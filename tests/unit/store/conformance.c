@@ -10,9 +10,9 @@
 
 static const struct conformance_world *world;
 
-void conformance_use(const struct conformance_world *used)
+void conformance_use(const struct conformance_world *used_world)
 {
-    world = used;
+    world = used_world;
 }
 
 /* Bytes that differ from place to place and from seed to seed. */

@@ -21,7 +21,7 @@ struct conformance_world {
 };
 
 /* For the tests that follow; borrowed. */
-void conformance_use(const struct conformance_world *world);
+void conformance_use(const struct conformance_world *used_world);
 
 void conformance_lists_keys_in_order_with_lengths_and_versions(void);
 void conformance_lists_by_prefix_and_nothing(void);

@@ -237,7 +237,7 @@ static size_t sort(struct object *sorted[MAX_OBJECTS])
         if (web.objects[i].key[0])
             sorted[num++] = &web.objects[i];
     }
-    qsort(sorted, num, sizeof(sorted[0]), compare);
+    qsort(sorted, num, sizeof(struct object *), compare); /* NOLINT(bugprone-sizeof-expression) */
     return num;
 }
 
@@ -279,8 +279,7 @@ static bool answer_s3_list(int fd, const struct request *request)
     }
     if (i < num)
         at += sprintf(at, "<NextContinuationToken>/%zu</NextContinuationToken>", i);
-    at +=
-        sprintf(at, "<IsTruncated>%s</IsTruncated></ListBucketResult>", i < num ? "true" : "false");
+    sprintf(at, "<IsTruncated>%s</IsTruncated></ListBucketResult>", i < num ? "true" : "false");
     pthread_mutex_unlock(&web.lock);
     const bool is_sent = send_text(fd, "200 OK", "", xml, true);
     free(xml);
