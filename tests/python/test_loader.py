@@ -230,8 +230,6 @@ class DigestTest(support.SetTest):
         self.assertEqual(len({len(batches) for batches in ranks}), 1)
         return [row for shares in zip(*ranks) for rows in shares for row in rows]
 
-    @unittest.skipIf("thread" in os.environ.get("SLUICE_SANITIZE", ""),
-                     "with ThreadSanitizer this takes minutes, and other tests have such loaders")
     def test_it_is_that_of_offload_train(self):
         support.require("xxhash")
         flags = ("--batch-size", str(BATCH), "--seed", "3", "--pipeline", support.PIPELINE)
