@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "datasets/manifest.h"
 #include "storage_server/sample_list.h"
-#include "store/store.h"
 #include "storage_server/tuning.h"
+#include "store/store.h"
 #include "support/test.h"
 
 #include <pthread.h>
