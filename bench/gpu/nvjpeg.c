@@ -194,7 +194,7 @@ static void measure_nvjpeg(const char *name, nvjpegBackend_t backend, const stru
     unsigned num_engines = 0, num_cores = 0;
     if (nvjpeg.is_hardware && nvjpegGetHardwareDecoderInfo(nvjpeg.handle, &num_engines,
                                                            &num_cores) == NVJPEG_STATUS_SUCCESS)
-        fprintf(stderr, "hardware decoders: %u of %u cores\n", num_engines, num_cores);
+        fprintf(stderr, "hardware decoders: %u, each of %u cores\n", num_engines, num_cores);
     struct files files = choose(all, num_images, batch, is_supported, &nvjpeg);
     if (files.num_batches > 0) {
         const size_t num_runs = files.num_batches * repeats;

@@ -160,8 +160,9 @@ double *sluice_tuning_field(struct sluice_tuning *tuning, size_t index);
 
 /* MCUs from one restart marker of a cut file to the next.  One thread of the device decodes what is
  * between two, and the longest segment of a batch decides.  256 crops of ImageNet photographs on an
- * H200: 174,000 images/s for 1.4 % more bytes.  Half: 190,000, 2.4 %; one a row of MCUs, some 30:
- * 52,000, none. */
+ * H200: 187,000 images/s for 0.9 % more bytes than one marker a row of MCUs, some 30, takes, which
+ * gives 125,000.  Half: 197,000 for 1.9 %, and 23 us of a core to put an image into a batch, not
+ * 17; twice: 157,000, 0.3 %. */
 #define TUNING_GPU_RESTART 8
 
 /* Batches that are made at once: one uploads while others decode.  2 lanes of 5 ms a batch give

@@ -308,7 +308,8 @@ class CudaTest(support.SetTest):
         with load(self.root, sample_ids=True) as loader:
             expected = [(images.clone(), labels.clone(), ids.clone())
                         for images, labels, ids in loader]
-        with load(self.address, sample_ids=True, device="cuda", normalize=False) as loader:
+        with load(self.address, sample_ids=True, device="cuda", normalize=False,
+                  gpu_decode="off") as loader:
             batches = list(loader)
         self.assertEqual(len(batches), len(expected))
         for batch, wanted in zip(batches, expected):
