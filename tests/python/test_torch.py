@@ -520,19 +520,19 @@ class DecodeCudaTest(support.SetTest):
         self.assertLess(before - torch.cuda.mem_get_info()[0], 32 << 20)
 
     def test_who_holds_every_block_is_told_and_goes_on(self):
-        wanted = self.expected()
-        with self.on(normalize=False) as loader:
+        wanted = self.expected(repeat=2)
+        with self.on(normalize=False, repeat=2) as loader:
             held = []
             with self.assertRaisesRegex(MemoryError, "held"):
                 for batch in loader:
                     held.append(batch)
-            self.assertEqual(len(held), 5)
-            self.assert_same(held, wanted[:5])
+            self.assertEqual(len(held), 7)
+            self.assert_same(held, wanted[:7])
             state = loader.state_dict()
             held.clear()
             del batch
             loader.load_state_dict(state)
-            self.assert_same([(images.clone(), labels) for images, labels in loader], wanted[5:])
+            self.assert_same([(images.clone(), labels) for images, labels in loader], wanted[7:])
 
     def test_a_graph_is_recorded_while_loaders_work(self):
         wanted = self.expected(repeat=8)
@@ -668,25 +668,26 @@ class StandInTest(support.SetTest):
                     at = draw.choice(list(held))
                     self.assertTrue(torch.equal(held.pop(at), wanted[at][0]))
         self.assertEqual(len(wanted), 25)
-        self.assertLessEqual(len(seen), 5)
+        self.assertLessEqual(len(seen), 7)
         gc.collect()
         for at, images in held.items():  # past the loader
             self.assertTrue(torch.equal(images, wanted[at][0]))
 
     def test_who_holds_every_block_is_told_and_goes_on(self):
-        wanted, _ = self.expected(self.root)
-        with support.the_cpu_stands_in(), load(self.root, sample_ids=True, gpu_decode="on") as loader:
+        wanted, _ = self.expected(self.root, repeat=2)
+        with support.the_cpu_stands_in(), load(self.root, repeat=2, sample_ids=True,
+                                               gpu_decode="on") as loader:
             held = []
             with self.assertRaisesRegex(MemoryError, "held.*release one"):
                 for batch in loader:
                     held.append(batch)
-            self.assertEqual(len(held), 5)
-            self.assert_same(held, wanted[:5])
+            self.assertEqual(len(held), 7)
+            self.assert_same(held, wanted[:7])
             state = loader.state_dict()
             held.clear()
             del batch
             loader.load_state_dict(state)
-            self.assert_same(list(loader), wanted[5:])
+            self.assert_same(list(loader), wanted[7:])
 
     def test_a_state_fits_either_place(self):
         wanted, _ = self.expected(self.root)

@@ -268,7 +268,7 @@ static void batches_that_are_held_stay_as_they_are(void)
     const struct sluice_batch *held[16];
     uint64_t hashes[16][8];
     unsigned num = 0;
-    const unsigned most = getenv("SLUICE_GPU") ? 5 : 8; /* a GPU's batches are so many */
+    const unsigned most = getenv("SLUICE_GPU") ? 7 : 8; /* a GPU's batches are so many */
     begin(loader, 0, NULL);
     for (; num < most && (held[num] = next(loader)); num++) {
         for (unsigned i = 0; i < held[num]->num_rows; i++)
