@@ -233,7 +233,7 @@ class ShardsTest(unittest.TestCase):
         try:
             done = run("offload_train", "--host", server.address, "--dataset-mode", "remote_nooff",
                        "--device", "none", "-b", "8", "-p", "0", "--image-size", "64", "--json",
-                       "--on-error", "skip")
+                       "--on-error", "skip", "--retry-for", "1")
         finally:
             server.stop()
         self.assertEqual(json.loads(done.stdout)["errors"], 1)
