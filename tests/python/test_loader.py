@@ -494,13 +494,13 @@ class StandInTest(support.SetTest):
         self.assertEqual(digest([last]), wanted[-1])
 
     def test_a_loader_goes_on_when_one_of_all_batches_goes_back(self):
-        with support.the_cpu_stands_in(), load(self.root, gpu_decode="on") as loader:
+        with support.the_cpu_stands_in(), load(self.root, repeat=2, gpu_decode="on") as loader:
             inner = loader._loader
             inner.start()
             held = []
             with self.assertRaisesRegex(sluice.NoMemoryError, "held: release one") as caught:
-                while True:
-                    held.append(inner.next())
+                while (batch := inner.next()) is not None:
+                    held.append(batch)
             self.assertIsInstance(caught.exception, MemoryError)
             indices = [batch.index for batch in held]
             while held:
