@@ -241,9 +241,9 @@ static void blame(struct fetcher *f)
     if (f->pending.num_sent != 1)
         return;
     pending->num_blamed++;
-    if (pending->num_blamed >= FETCHER_BLAMES_BEFORE_RAW)
+    if (pending->num_blamed >= TUNING_BLAMES_BEFORE_RAW)
         pending->asks_raw = true;
-    if (pending->num_blamed < FETCHER_BLAMES_BEFORE_END)
+    if (pending->num_blamed < TUNING_BLAMES_BEFORE_END)
         return;
     char text[64];
     snprintf(text, sizeof(text), "its answer ended the connection %u times", pending->num_blamed);

@@ -90,13 +90,6 @@ struct sluice_fetcher_replica_events {
     void *ctx;
 };
 
-/* How often a sample is blamed for the end of a stream until it is asked for as a file, and until
- * it is given up.  With a link that is cut within one in seven of its replies, as where it is cut
- * every 4 MB and a sample has 600 kB, five times in a row hit one lone sample in 17,000; where the
- * last three are files of 100 kB, one in 3,000,000. */
-#define FETCHER_BLAMES_BEFORE_RAW 2
-#define FETCHER_BLAMES_BEFORE_END 5
-
 struct sluice_fetcher_options {
     struct sluice_client *client;           /* borrowed, outlives the fetcher */
     const struct sluice_pipeline *pipeline; /* borrowed */

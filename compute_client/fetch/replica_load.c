@@ -5,9 +5,6 @@
 #include <assert.h>
 #include <math.h>
 
-/* Replies that come closer together are of one burst: of one message, as a rule. */
-#define BURST_S 0.001
-
 static double seconds(uint64_t from_ns, uint64_t to_ns)
 {
     return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-9 : 0;
@@ -31,7 +28,7 @@ void sluice_replica_load_answered(struct sluice_replica_load *load, uint64_t ask
     if (!(load->pause_s > 0) && gap_s > 0) {
         load->pause_s = gap_s;
         load->deviation_s = gap_s / 2;
-    } else if (gap_s > BURST_S) {
+    } else if (gap_s > TUNING_REPLY_BURST_S) {
         load->deviation_s += (fabs(gap_s - load->pause_s) - load->deviation_s) / 4;
         load->pause_s += (gap_s - load->pause_s) / 8;
     }

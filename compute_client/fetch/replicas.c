@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "compute_client/fetch/replicas_state.h"
+#include "compute_client/fetch/tuning.h"
 #include "compute_client/load/tuning.h"
 
 #include <assert.h>
@@ -197,10 +198,10 @@ static void take_back(struct replicas *s, struct replica *replica,
     if (owed->was_sent)
         replicas_suspect(s, item);
     item->num_blamed += owed->was_sent && is_alone;
-    item->asks_raw = item->asks_raw || item->num_blamed >= FETCHER_BLAMES_BEFORE_RAW;
+    item->asks_raw = item->asks_raw || item->num_blamed >= TUNING_BLAMES_BEFORE_RAW;
     if (item->num_at > 0)
         return;
-    if (item->num_blamed >= FETCHER_BLAMES_BEFORE_END) {
+    if (item->num_blamed >= TUNING_BLAMES_BEFORE_END) {
         answer_blamed(s, item);
         return;
     }

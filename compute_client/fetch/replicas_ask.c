@@ -7,19 +7,6 @@
 
 /* Which server is asked for what. */
 
-/* An item that was lost with so many streams is a suspect (replicas.h). */
-#define LOSSES_BEFORE_SUSPECT 2
-
-/* Until items are looked at that wait behind one for which all replicas have enough to do. */
-#define BUSY_LOOK_NS 20000000ull
-
-/* The time until a doubt doubles so often. */
-#define MOST_ALARMS 3
-
-/* A replica with so many failures in a row fails: as errors are made fast, it would soon get all
- * items. */
-#define FAILURES_IN_A_ROW 2
-
 /* --- the table of items --- */
 
 static uint32_t index_of(const struct replicas *s, const struct replicas_item *item)
@@ -136,7 +123,7 @@ void replicas_leave(struct replicas *s, struct replicas_item *item, struct repli
     assert(at < item->num_at && item->at[at] == replica->index);
     if (has_answered) {
         sluice_replica_load_answered(&replica->load, item->asked_ns[at], now);
-        s->trips_s[s->num_trips++ % REPLICAS_TRIPS] = (float)(now - item->asked_ns[at]) * 1e-9f;
+        s->trips_s[s->num_trips++ % TUNING_TRIPS] = (float)(now - item->asked_ns[at]) * 1e-9f;
     } else {
         sluice_replica_load_forgot(&replica->load);
     }
@@ -161,7 +148,7 @@ void replicas_suspect(struct replicas *s, struct replicas_item *item)
 {
     struct shard *shard = &s->shards[item->shard];
     item->num_lost++;
-    if (item->num_lost < LOSSES_BEFORE_SUSPECT)
+    if (item->num_lost < TUNING_LOSSES_BEFORE_SUSPECT)
         return;
     shard->num_suspects += !item->is_suspect;
     item->is_suspect = true;
@@ -196,7 +183,7 @@ static double usual_gap_s(const struct replicas *s, const struct shard *shard)
 static bool is_in_trouble(const struct replica *replica, uint64_t now)
 {
     return replica->doubted_ns ||
-           (replica->failures >= FAILURES_IN_A_ROW &&
+           (replica->failures >= TUNING_FAILURES_IN_A_ROW &&
             (replica->load.num_owed > 0 || now - replica->failed_ns < TUNING_REPLICA_WAIT_NS));
 }
 
@@ -334,7 +321,7 @@ static uint64_t ask_once(struct replicas *s, struct shard *shard, uint64_t now, 
             replica = place_of_suspects(s, shard);
         if (!replica && is_late && !item->is_suspect && item->avoid == REPLICAS_NOBODY) {
             /* All have enough to do, so an answer is the next event, or the end of a wait. */
-            next_ns = next_ns < now + BUSY_LOOK_NS ? next_ns : now + BUSY_LOOK_NS;
+            next_ns = next_ns < now + TUNING_BUSY_LOOK_NS ? next_ns : now + TUNING_BUSY_LOOK_NS;
             if (shard->num_suspects == 0)
                 break;
         }
@@ -377,7 +364,7 @@ void replicas_trust(struct replica *replica, uint64_t now)
     if (!replica->doubted_ns)
         return;
     replica->doubted_ns = 0;
-    replica->alarms += replica->alarms < MOST_ALARMS;
+    replica->alarms += replica->alarms < TUNING_MOST_ALARMS;
     replica->alarm_ns = now;
 }
 

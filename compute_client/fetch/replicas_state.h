@@ -4,6 +4,7 @@
 #include "compute_client/fetch/replicas.h"
 
 #include "compute_client/fetch/replica_load.h"
+#include "compute_client/fetch/tuning.h"
 #include "compute_client/load/again_log.h"
 #include "compute_client/load/retry.h"
 
@@ -16,10 +17,6 @@
 
 /* Requests that are handed to a fetcher at once. */
 #define REPLICAS_MAX_AT_ONCE 64
-
-/* Round trips that are remembered, and fewer of which say nothing. */
-#define REPLICAS_TRIPS 256
-#define REPLICAS_LEAST_TRIPS 32
 
 enum replicas_item_state { ITEM_FREE, ITEM_WAITING, ITEM_ASKED };
 
@@ -100,7 +97,7 @@ struct replicas {
     struct shard *shards;
     size_t num_shards_away;
     uint64_t num_accepted;
-    float trips_s[REPLICAS_TRIPS]; /* from asking to the answer, of late: a ring */
+    float trips_s[TUNING_TRIPS]; /* from asking to the answer, of late: a ring */
     size_t num_trips;
     size_t next_first;   /* where the next look for a replica begins */
     unsigned num_events; /* being delivered */

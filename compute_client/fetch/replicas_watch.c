@@ -150,9 +150,9 @@ static int by_value(const void *a, const void *b)
  * most by far.  0: not known. */
 static double long_trip_s(const struct replicas *s)
 {
-    float sorted[REPLICAS_TRIPS];
-    const size_t count = s->num_trips < REPLICAS_TRIPS ? s->num_trips : REPLICAS_TRIPS;
-    if (count < REPLICAS_LEAST_TRIPS)
+    float sorted[TUNING_TRIPS];
+    const size_t count = s->num_trips < TUNING_TRIPS ? s->num_trips : TUNING_TRIPS;
+    if (count < TUNING_LEAST_TRIPS)
         return 0;
     memcpy(sorted, s->trips_s, count * sizeof(*sorted));
     qsort(sorted, count, sizeof(*sorted), by_value);

@@ -1,8 +1,17 @@
 #ifndef SLUICE_COMPUTE_CLIENT_FETCH_TUNING_H
 #define SLUICE_COMPUTE_CLIENT_FETCH_TUNING_H
 
-/* The tuned constants of several servers (replicas.h, servers.h); those that a single server has,
- * too, are in load/tuning.h.  Chosen by reasoning, but for what docs/results says. */
+/* The tuned constants of fetching, from one server (fetcher.h) and from several (replicas.h,
+ * servers.h); those of all loaders are in load/tuning.h.  Chosen by reasoning, but for what
+ * docs/results says. */
+
+/* How often a sample is blamed for the end of a stream until it is asked for as a file, and until
+ * it is given up.  With a link that is cut within one in seven of its replies, as where it is cut
+ * every 4 MB and a sample has 600 kB, five times in a row hit one lone sample in 17,000; where the
+ * last three are files of 100 kB, one in 3,000,000.  Half: such a link costs samples that are good;
+ * twice: a sample that ends servers ends twice as many streams. */
+#define TUNING_BLAMES_BEFORE_RAW 2
+#define TUNING_BLAMES_BEFORE_END 5
 
 /* ns over which the rate of a server's answers is a mean, and in which what is known of a server
  * that is asked nothing counts half as much.  MEMORY: longer than a burst of replies.  Half: the
@@ -22,6 +31,35 @@
 #define TUNING_LOOKS_IN_FAILOVER 8
 #define TUNING_CUT_NS 2000000000ull
 #define TUNING_ALARM_FORGET_NS 60000000000ull
+
+/* A wrong doubt doubles the two times above, so often at most: to 3.2 s and 16 s.  Half: a server
+ * that is slow for long is doubted again and again; twice: one that hangs holds an epoch up for up
+ * to 25 s. */
+#define TUNING_MOST_ALARMS 3
+
+/* An item that was lost with so many streams is a suspect (replicas.h).  Half: each lost stream
+ * makes suspects of all that was asked, which go one by one; twice: an item that ends servers ends
+ * twice as many before it is found. */
+#define TUNING_LOSSES_BEFORE_SUSPECT 2
+
+/* A replica with so many failures in a row fails: as errors are made fast, it would soon get all
+ * items.  Half: one bad sample sends the others elsewhere; twice: more items are asked for twice.
+ */
+#define TUNING_FAILURES_IN_A_ROW 2
+
+/* Round trips that are remembered, and fewer of which say nothing of what is usual.  Half: the
+ * quantile of hedging is that of a moment; twice: it follows a change after more than 500 items. */
+#define TUNING_TRIPS 256
+#define TUNING_LEAST_TRIPS 32
+
+/* s: replies that come closer together are of one burst: of one message, as a rule.  Half: a
+ * message whose replies are handed on slowly counts as two; twice: small replies of a fast server
+ * run together. */
+#define TUNING_REPLY_BURST_S 0.001
+
+/* ns until items are looked at that wait behind one for which all replicas have enough to do.
+ * Half: the table is walked twice as often; twice: a free replica may wait 40 ms. */
+#define TUNING_BUSY_LOOK_NS 20000000ull
 
 /* Hedging (Dean and Barroso, The Tail at Scale, 2013): an item is asked for twice if it takes
  * longer than QUANTILE of the round trips of late, and FACTOR times their median, so that nothing
