@@ -9,7 +9,6 @@
 
 #include <jansson.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -60,15 +59,7 @@ static sluice_status make_one(void *ctx, size_t i, struct sluice_err *err)
  */
 static sluice_status check_empty(const char *root, struct sluice_err *err)
 {
-    DIR *folder = opendir(root);
-    if (!folder)
-        return SLUICE_OK; /* a missing folder is fine; other errors show when it is made */
-    const struct dirent *entry;
-    while ((entry = readdir(folder)) && entry->d_name[0] == '.')
-        ;
-    const bool is_empty = !entry;
-    closedir(folder);
-    if (!is_empty)
+    if (sluice_folder_has_files(root))
         return sluice_fail(err, SLUICE_E_INVALID,
                            "%s is not empty: give a new folder, or --force to write into it", root);
     return SLUICE_OK;

@@ -10,7 +10,6 @@
 #include "datasets/shard_list.h"
 #include "datasets/tar.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -24,16 +23,9 @@
 
 static sluice_status check_empty(const char *out, struct sluice_err *err)
 {
-    DIR *folder = opendir(out);
-    if (!folder)
-        return SLUICE_OK; /* a missing folder is fine; other errors show when it is made */
-    const struct dirent *entry;
-    while ((entry = readdir(folder)) && entry->d_name[0] == '.')
-        ;
-    const bool is_empty = !entry;
-    closedir(folder);
-    return is_empty ? SLUICE_OK
-                    : sluice_fail(err, SLUICE_E_INVALID, "%s is not empty: give a new folder", out);
+    if (sluice_folder_has_files(out))
+        return sluice_fail(err, SLUICE_E_INVALID, "%s is not empty: give a new folder", out);
+    return SLUICE_OK;
 }
 
 /* A sample's file, if it is what the manifest says. */

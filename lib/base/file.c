@@ -322,6 +322,18 @@ sluice_status sluice_file_try_atomic(const char *path, struct sluice_err *err)
     return SLUICE_OK;
 }
 
+bool sluice_folder_has_files(const char *path)
+{
+    DIR *folder = opendir(path);
+    if (!folder)
+        return false;
+    const struct dirent *entry;
+    while ((entry = readdir(folder)) && entry->d_name[0] == '.')
+        ;
+    closedir(folder);
+    return entry;
+}
+
 sluice_status sluice_mkdirs(const char *path, struct sluice_err *err)
 {
     char part[PATH_MAX];

@@ -87,6 +87,10 @@ SLUICE_MUST_USE sluice_status sluice_file_print_atomic(const char *path,
                                                        void (*print)(FILE *out, const void *ctx),
                                                        const void *ctx, struct sluice_err *err);
 
+/* Whether a folder is there with anything in it whose name does not begin with a dot.  One that
+ * cannot be opened has nothing: the error shows when it is written to. */
+bool sluice_folder_has_files(const char *path);
+
 /* Makes the folder and all missing folders above it. */
 SLUICE_MUST_USE sluice_status sluice_mkdirs(const char *path, struct sluice_err *err);
 

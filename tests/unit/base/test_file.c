@@ -495,9 +495,25 @@ static void what_is_no_file_stays_and_is_written_to(void)
     close(fd);
 }
 
+static void a_folder_has_files_unless_all_are_hidden(void)
+{
+    char folder[900], path[1000];
+    snprintf(folder, sizeof(folder), "%s/new", sluice_test_dir());
+    CU_ASSERT_FALSE(sluice_folder_has_files(folder));
+    CU_ASSERT_EQUAL_FATAL(sluice_mkdirs(folder, NULL), SLUICE_OK);
+    CU_ASSERT_FALSE(sluice_folder_has_files(folder));
+    snprintf(path, sizeof(path), "%s/.hidden", folder);
+    sluice_test_write_file(path, "a", 1);
+    CU_ASSERT_FALSE(sluice_folder_has_files(folder));
+    snprintf(path, sizeof(path), "%s/seen", folder);
+    sluice_test_write_file(path, "a", 1);
+    CU_ASSERT_TRUE(sluice_folder_has_files(folder));
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
+        SLUICE_TEST(a_folder_has_files_unless_all_are_hidden),
         SLUICE_TEST(path_in_joins_and_refuses_what_is_too_long),
         SLUICE_TEST(reads_parts_to_their_places),
         SLUICE_TEST(read_range_reads_its_bytes_alone),
