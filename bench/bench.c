@@ -64,6 +64,20 @@ void bench_die(const char *fmt, ...)
     exit(1);
 }
 
+void bench_check(sluice_status status, const struct sluice_err *err)
+{
+    if (status != SLUICE_OK)
+        bench_die("%s", err->text);
+}
+
+void *bench_alloc(size_t count, size_t size)
+{
+    void *memory = calloc(count ? count : 1, size);
+    if (!memory)
+        bench_die("no memory");
+    return memory;
+}
+
 pid_t bench_fork(int *control)
 {
     int ends[2];

@@ -2,6 +2,7 @@
 #define SLUICE_BENCH_BENCH_H
 
 #include "base/cpu.h"
+#include "base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,6 +26,10 @@ pid_t bench_fork(int *control);
 
 /* Ends the program with a message. */
 _Noreturn void bench_die(const char *fmt, ...);
+/* The same with the error's text, unless the status is OK. */
+void bench_check(sluice_status status, const struct sluice_err *err);
+/* As calloc(), and `count` may be 0; ends the program without memory. */
+void *bench_alloc(size_t count, size_t size);
 
 /* All of `len` bytes, or the program ends; false if the other end is closed at the first. */
 bool bench_read_all(int fd, void *out, size_t len);

@@ -45,8 +45,7 @@ static struct sluice_err err;
 
 static void must(sluice_status status)
 {
-    if (status != SLUICE_OK)
-        bench_die("%s", err.text);
+    bench_check(status, &err);
 }
 
 static void must_cuda(cudaError_t error)
@@ -55,20 +54,12 @@ static void must_cuda(cudaError_t error)
         bench_die("%s", cudaGetErrorString(error));
 }
 
-static void *alloc(size_t count, size_t size)
-{
-    void *memory = calloc(count ? count : 1, size);
-    if (!memory)
-        bench_die("no memory");
-    return memory;
-}
-
 /* Makes the crop a cut file, and the box one in it; or the whole file.  False: that cannot be. */
 static bool cut(const struct bench_image *image, const struct work *work, struct sluice_box *box,
                 struct crop *crop)
 {
     if (work->is_indexed) {
-        crop->index = alloc(1, sizeof(*crop->index));
+        crop->index = bench_alloc(1, sizeof(*crop->index));
         if (sluice_jpeg_index_build(image->file->data, image->file->len, 0,
                                     SLUICE_JPEG_INDEX_AUTO_STEP, crop->index, NULL) == SLUICE_OK) {
             crop->file = sluice_buf_ref(image->file);
@@ -124,7 +115,7 @@ static void cut_all(struct crops *all, const struct bench_image *images, size_t 
     const size_t num = all->batch * all->num_batches;
     size_t next = 0;
     all->mean_bytes = 0;
-    all->crops = alloc(num, sizeof(*all->crops));
+    all->crops = bench_alloc(num, sizeof(*all->crops));
     for (size_t i = 0; i < num; i++) {
         cut_next(images, num_images, &next, pipeline, work, &all->crops[i]);
         all->crops[i].request.row = (uint32_t)(i % all->batch);
@@ -241,7 +232,7 @@ static float hash(struct bench *bench, size_t num_rows)
 static bool is_hash(const struct bench *bench, const uint8_t *row, uint64_t label,
                     const struct sluice_gpu_hash *hash)
 {
-    uint8_t *input = alloc(1, bench->row_bytes + sizeof(label));
+    uint8_t *input = bench_alloc(1, bench->row_bytes + sizeof(label));
     memcpy(input, row, bench->row_bytes);
     memcpy(input + bench->row_bytes, &label, sizeof(label)); /* little endian */
     const struct sluice_hash128 want = sluice_hash128(input, bench->row_bytes + sizeof(label));
@@ -253,7 +244,7 @@ static bool is_hash(const struct bench *bench, const uint8_t *row, uint64_t labe
 static size_t compare(struct bench *bench, struct crops *all)
 {
     size_t num_made = 0;
-    uint8_t *want = alloc(1, bench->row_bytes);
+    uint8_t *want = bench_alloc(1, bench->row_bytes);
     for (size_t b = 0; b < all->num_batches; b++) {
         const size_t num = fill(bench, all, b);
         decode(bench);
@@ -349,7 +340,7 @@ static void report_stages(const struct bench *bench, const char *name, const str
 static double reference_us(const struct crops *crops)
 {
     const size_t num = crops->batch * crops->num_batches;
-    double *cpu_us = alloc(num, sizeof(double));
+    double *cpu_us = bench_alloc(num, sizeof(double));
     size_t num_cpu = 0;
     for (size_t i = 0; i < num; i++) {
         if (crops->crops[i].cpu_ns)
@@ -366,11 +357,11 @@ static void measure(struct bench *bench, struct crops *crops, const char *name, 
     const size_t num_made = compare(bench, crops);
     const size_t num_runs = crops->num_batches * repeats;
     struct measures all = {.num_runs = num_runs};
-    all.add_us = alloc(num_runs, sizeof(double));
-    all.device_us = alloc(num_runs, sizeof(double));
-    all.wall_us = alloc(num_runs, sizeof(double));
+    all.add_us = bench_alloc(num_runs, sizeof(double));
+    all.device_us = bench_alloc(num_runs, sizeof(double));
+    all.wall_us = bench_alloc(num_runs, sizeof(double));
     for (unsigned s = 0; s < NUM_STAGES; s++)
-        all.stages[s] = alloc(num_runs, sizeof(double));
+        all.stages[s] = bench_alloc(num_runs, sizeof(double));
     for (size_t r = 0; r < num_runs; r++)
         run(bench, crops, r, &all);
     const double us = bench_quantile(all.device_us, num_runs, 0.5);
@@ -498,9 +489,9 @@ int main(int argc, char **argv)
     must_cuda(cudaMallocHost((void **)&bench.hashes, batch * sizeof(*bench.hashes)));
     must_cuda(cudaEventCreate(&bench.hash_start));
     must_cuda(cudaEventCreate(&bench.hash_end));
-    bench.rows = alloc(batch, bench.row_bytes);
-    bench.statuses = alloc(batch, sizeof(*bench.statuses));
-    bench.numbers = alloc(batch, sizeof(*bench.numbers));
+    bench.rows = bench_alloc(batch, bench.row_bytes);
+    bench.statuses = bench_alloc(batch, sizeof(*bench.statuses));
+    bench.numbers = bench_alloc(batch, sizeof(*bench.numbers));
 
     static const struct work works[] = {
         {"a marker each row", false, 0}, {"each 16 MCUs", false, 16}, {"each 8 MCUs", false, 8},

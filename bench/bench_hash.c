@@ -31,19 +31,13 @@ struct payloads {
 
 static const struct sluice_draw_key key = {.seed = 1, .epoch = 2, .sample_id = 3};
 
-static void must(sluice_status status, const struct sluice_err *err)
-{
-    if (status != SLUICE_OK)
-        bench_die("%s", err->text);
-}
-
 static struct sluice_message received(const uint8_t *data, size_t len)
 {
     struct sluice_message message = {0};
     struct sluice_err err = {0};
     for (size_t at = 0; at < len; at += PIECE_BYTES) {
         const size_t piece = len - at < PIECE_BYTES ? len - at : PIECE_BYTES;
-        must(sluice_message_append_ref(&message, data + at, piece, NULL, NULL, &err), &err);
+        bench_check(sluice_message_append_ref(&message, data + at, piece, NULL, NULL, &err), &err);
     }
     return message;
 }
@@ -57,15 +51,16 @@ static struct payloads payloads_make(size_t size, size_t bytes)
     if (!p.bufs || !p.messages)
         bench_die("no memory");
     for (size_t i = 0; i < p.count; i++) {
-        must(sluice_buf_create(NULL, size, &p.bufs[i], &err), &err);
+        bench_check(sluice_buf_create(NULL, size, &p.bufs[i], &err), &err);
         memset(p.bufs[i]->data, (int)i, size);
         p.bufs[i]->len = size;
         struct sluice_wire_sample_reply reply = {.request_id = i, .payload = p.bufs[i]};
         struct sluice_message message = {0};
         sluice_wire_seal_sample_reply(&reply, &key, 0);
-        must(sluice_wire_put_sample_reply(&reply, &message, &err), &err);
-        must(sluice_wire_put_load(&(struct sluice_wire_load){.queue_depth = 1}, &message, &err),
-             &err);
+        bench_check(sluice_wire_put_sample_reply(&reply, &message, &err), &err);
+        bench_check(
+            sluice_wire_put_load(&(struct sluice_wire_load){.queue_depth = 1}, &message, &err),
+            &err);
         uint8_t *flat = malloc(message.len);
         struct sluice_cursor cursor = sluice_cursor_init(&message);
         if (!flat || !sluice_cursor_read(&cursor, flat, message.len))

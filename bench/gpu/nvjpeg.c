@@ -21,8 +21,7 @@ static struct sluice_err err;
 
 static void must(sluice_status status)
 {
-    if (status != SLUICE_OK)
-        bench_die("%s", err.text);
+    bench_check(status, &err);
 }
 
 static void must_cuda(cudaError_t error)
@@ -35,14 +34,6 @@ static void must_nvjpeg(nvjpegStatus_t status, const char *what)
 {
     if (status != NVJPEG_STATUS_SUCCESS)
         bench_die("%s: nvJPEG's status %d", what, (int)status);
-}
-
-static void *alloc(size_t count, size_t size)
-{
-    void *memory = calloc(count ? count : 1, size);
-    if (!memory)
-        bench_die("no memory");
-    return memory;
 }
 
 /* The files that are decoded, batch after batch. */
@@ -65,7 +56,7 @@ static struct files choose(const struct bench_image *images, size_t num_images, 
                            bool (*is_taken)(const struct bench_image *, void *), void *ctx)
 {
     struct files files = {
-        .all = images, .numbers = alloc(num_images, sizeof(size_t)), .batch = batch};
+        .all = images, .numbers = bench_alloc(num_images, sizeof(size_t)), .batch = batch};
     uint64_t pixels = 0, bytes = 0, all_bytes = 0;
     size_t num = 0;
     for (size_t i = 0; i < num_images; i++) {
@@ -145,9 +136,9 @@ static void run_nvjpeg(struct nvjpeg *nvjpeg, const struct files *files, double 
 {
     uint8_t *pixels;
     must_cuda(cudaMalloc((void **)&pixels, files->max_pixels * 3));
-    const unsigned char **data = alloc(files->batch, sizeof(*data));
-    size_t *lens = alloc(files->batch, sizeof(*lens));
-    nvjpegImage_t *images = alloc(files->batch, sizeof(*images));
+    const unsigned char **data = bench_alloc(files->batch, sizeof(*data));
+    size_t *lens = bench_alloc(files->batch, sizeof(*lens));
+    nvjpegImage_t *images = bench_alloc(files->batch, sizeof(*images));
     must_nvjpeg(nvjpegDecodeBatchedInitialize(nvjpeg->handle, nvjpeg->state, (int)files->batch, 1,
                                               NVJPEG_OUTPUT_RGBI),
                 "nvjpegDecodeBatchedInitialize");
@@ -198,7 +189,7 @@ static void measure_nvjpeg(const char *name, nvjpegBackend_t backend, const stru
     struct files files = choose(all, num_images, batch, is_supported, &nvjpeg);
     if (files.num_batches > 0) {
         const size_t num_runs = files.num_batches * repeats;
-        double *us = alloc(num_runs, sizeof(*us));
+        double *us = bench_alloc(num_runs, sizeof(*us));
         run_nvjpeg(&nvjpeg, &files, us, num_runs);
         report_row(name, &files, us, num_runs, "pixels", report);
         free(us);
@@ -262,7 +253,7 @@ static void run_ours(const struct files *files, uint32_t size, double *us, size_
     struct sluice_gpu_decoder *decoder;
     must(sluice_gpu_decoder_create(&limits, &decoder, &err));
     struct sluice_gpu_batch *batch = sluice_gpu_decoder_batch(decoder);
-    sluice_status *statuses = alloc(files->batch, sizeof(*statuses));
+    sluice_status *statuses = bench_alloc(files->batch, sizeof(*statuses));
     uint8_t *rows;
     cudaStream_t stream;
     must_cuda(cudaMalloc((void **)&rows, files->batch * size * size * 3));
@@ -300,7 +291,7 @@ static void measure_ours(const struct bench_image *images, size_t num_images, si
     if (files.num_batches == 0)
         bench_die("fewer files than a batch has, of those that ours decodes: %zu", batch);
     const size_t num_runs = files.num_batches * repeats;
-    double *us = alloc(num_runs, sizeof(*us));
+    double *us = bench_alloc(num_runs, sizeof(*us));
     char makes[40];
     snprintf(makes, sizeof(makes), "rows of %u x %u", size, size);
     run_ours(&files, size, us, num_runs);
