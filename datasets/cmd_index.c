@@ -41,9 +41,9 @@ struct index {
 static sluice_status read_sample(const struct index *index, size_t i, struct stat *st,
                                  struct sluice_buf **file, struct sluice_err *err)
 {
-    const struct sluice_manifest_entry *entry = &index->manifest->entries[i];
+    const struct sluice_manifest_entry entry = sluice_manifest_at(index->manifest, i);
     const sluice_status status =
-        sluice_shard_read(index->root, entry->path, entry->offset, entry->bytes, MAX_FILE_BYTES,
+        sluice_shard_read(index->root, entry.path, entry.offset, entry.bytes, MAX_FILE_BYTES,
                           index->pool, file, st, err);
     if (status == SLUICE_OK)
         st->st_size = (off_t)(*file)->len; /* of a member, its own length */
@@ -65,7 +65,7 @@ static void note_file(_Atomic uint64_t *count, const char *text)
 static sluice_status index_one(void *ctx, size_t i, struct sluice_err *err)
 {
     struct index *index = ctx;
-    struct sluice_manifest_entry *entry = &index->manifest->entries[i];
+    struct sluice_manifest_entry *entry = &index->manifest->rows[i];
     struct sluice_buf *file = NULL;
     struct stat st;
     struct sluice_err why = {0};
@@ -100,7 +100,7 @@ static uint64_t total_bytes(const struct sluice_manifest *manifest)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < manifest->num_entries; i++)
-        bytes += manifest->entries[i].bytes;
+        bytes += sluice_manifest_at(manifest, i).bytes;
     return bytes;
 }
 
@@ -346,21 +346,21 @@ int sluice_dataset_cmd_index(int argc, char **argv)
 
 static sluice_status check_one(struct index *index, size_t i, struct sluice_err *err)
 {
-    const struct sluice_manifest_entry *entry = &index->manifest->entries[i];
+    const struct sluice_manifest_entry entry = sluice_manifest_at(index->manifest, i);
     struct sluice_buf *file = NULL;
     struct stat st;
     sluice_status status = read_sample(index, i, &st, &file, err);
     if (status != SLUICE_OK)
         return status;
     const struct sluice_hash128 hash = sluice_hash128(file->data, file->len);
-    if (file->len != entry->bytes)
+    if (file->len != entry.bytes)
         status = sluice_fail(err, SLUICE_E_CORRUPT, "%s: %zu bytes, but the manifest says %llu",
-                             entry->path, file->len, (unsigned long long)entry->bytes);
-    else if (entry->has_hash && (hash.high != entry->hash.high || hash.low != entry->hash.low))
+                             entry.path, file->len, (unsigned long long)entry.bytes);
+    else if (entry.has_hash && (hash.high != entry.hash.high || hash.low != entry.hash.low))
         status = sluice_fail(err, SLUICE_E_CORRUPT, "%s: the content is not what was indexed",
-                             entry->path);
+                             entry.path);
     if (status == SLUICE_OK && index->indexes)
-        status = sluice_jpeg_indexer_check(index->indexes, entry->path, &st, file, err);
+        status = sluice_jpeg_indexer_check(index->indexes, entry.path, &st, file, err);
     if (status == SLUICE_OK && index->should_decode) {
         struct sluice_codec *codec = NULL;
         struct sluice_rgb rgb = {0};
@@ -369,7 +369,7 @@ static sluice_status check_one(struct index *index, size_t i, struct sluice_err 
         if (status == SLUICE_OK)
             status = sluice_codec_decode(codec, file->data, file->len, 0, index->pool, &rgb, &why);
         if (status != SLUICE_OK)
-            status = sluice_fail(err, status, "%s: %s", entry->path, why.text);
+            status = sluice_fail(err, status, "%s: %s", entry.path, why.text);
         else
             sluice_buf_unref(rgb.pixels);
         sluice_codec_destroy(codec);
@@ -409,17 +409,19 @@ static sluice_status count_unlisted(struct index *index, const struct verify_opt
         return status;
     size_t listed = 0;
     for (size_t i = 0; i < found->num_entries; i++) {
-        const char *path = found->entries[i].path;
+        const char *path = sluice_manifest_at(found, i).path;
         while (listed < index->manifest->num_entries &&
-               strcmp(index->manifest->entries[listed].path, path) < 0)
+               strcmp(sluice_manifest_at(index->manifest, listed).path, path) < 0)
             listed++;
         if (listed == index->manifest->num_entries ||
-            strcmp(index->manifest->entries[listed].path, path) != 0) {
+            strcmp(sluice_manifest_at(index->manifest, listed).path, path) != 0) {
             sluice_log(SLUICE_LOG_ERROR, "%s: not in the manifest", path);
             atomic_fetch_add(&index->num_bad, 1);
-        } else if (index->manifest->entries[listed].label != found->entries[i].label) {
+        } else if (sluice_manifest_at(index->manifest, listed).label !=
+                   sluice_manifest_at(found, i).label) {
             sluice_log(SLUICE_LOG_ERROR, "%s: label %u, but the manifest says %u", path,
-                       found->entries[i].label, index->manifest->entries[listed].label);
+                       sluice_manifest_at(found, i).label,
+                       sluice_manifest_at(index->manifest, listed).label);
             atomic_fetch_add(&index->num_bad, 1);
         }
     }
@@ -432,7 +434,7 @@ static void note_without_hash(const struct index *index)
 {
     size_t num = 0;
     for (size_t i = 0; i < index->manifest->num_entries; i++)
-        num += !index->manifest->entries[i].has_hash;
+        num += !sluice_manifest_at(index->manifest, i).has_hash;
     if (num)
         sluice_log(SLUICE_LOG_WARN,
                    "the manifest has no hash of %zu %s: only the length was compared", num,

@@ -44,7 +44,7 @@ void sluice_manifest_destroy(struct sluice_manifest *manifest)
         free(chunk);
         chunk = next;
     }
-    free(manifest->entries);
+    free(manifest->rows);
     free(manifest->classes);
     free(manifest->passed_over);
     free(manifest->passed_text);
@@ -79,15 +79,15 @@ sluice_status sluice_manifest_add_entry(struct sluice_manifest_builder *builder,
                                         size_t path_len, struct sluice_err *err)
 {
     struct sluice_manifest *manifest = builder->manifest;
-    void *entries = manifest->entries;
+    void *entries = manifest->rows;
     const bool has_room = make_room(&entries, &builder->entry_capacity, manifest->num_entries,
-                                    sizeof(*manifest->entries));
-    manifest->entries = entries;
+                                    sizeof(*manifest->rows));
+    manifest->rows = entries;
     const char *copy = has_room ? store_string(manifest, path, path_len) : NULL;
     if (!copy)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a manifest of %zu samples",
                            manifest->num_entries + 1);
-    struct sluice_manifest_entry *entry = &manifest->entries[manifest->num_entries++];
+    struct sluice_manifest_entry *entry = &manifest->rows[manifest->num_entries++];
     *entry = *row;
     entry->path = copy;
     return SLUICE_OK;
@@ -111,11 +111,11 @@ sluice_status sluice_manifest_add_class(struct sluice_manifest_builder *builder,
 sluice_status sluice_manifest_check_entry(const struct sluice_manifest *manifest, size_t i,
                                           struct sluice_err *err)
 {
-    const struct sluice_manifest_entry *entry = &manifest->entries[i];
+    const struct sluice_manifest_entry *entry = &manifest->rows[i];
     if (entry->label >= manifest->num_classes)
         return sluice_fail(err, SLUICE_E_INVALID, "sample %zu ('%.100s') has label %u of %zu", i,
                            entry->path, entry->label, manifest->num_classes);
-    if (i > 0 && strcmp(manifest->entries[i - 1].path, entry->path) >= 0)
+    if (i > 0 && strcmp(manifest->rows[i - 1].path, entry->path) >= 0)
         return sluice_fail(err, SLUICE_E_INVALID, "sample %zu ('%.100s') is out of order", i,
                            entry->path);
     return SLUICE_OK;
@@ -147,7 +147,7 @@ sluice_status sluice_manifest_create(const struct sluice_manifest_entry *entries
 bool sluice_manifest_has_members(const struct sluice_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        if (manifest->entries[i].offset)
+        if (manifest->rows[i].offset)
             return true;
     }
     return false;
@@ -158,7 +158,7 @@ struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest)
     /* Hash the hashes of the rows: no state to allocate, so nothing can fail. */
     struct sluice_hash128 id = {0, 0};
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[i];
+        const struct sluice_manifest_entry *entry = &manifest->rows[i];
         uint8_t row[16 + 16 + 12] = {0};
         sluice_hash128_bytes(id, row);
         sluice_hash128_bytes(sluice_hash128(entry->path, strlen(entry->path)), row + 16);

@@ -48,15 +48,22 @@ struct sluice_manifest_entry {
 };
 
 struct sluice_manifest {
-    struct sluice_manifest_entry *entries;
-    size_t num_entries;
+    size_t num_entries; /* sluice_manifest_at() */
     const char **classes;
     size_t num_classes;
     struct sluice_passed_over *passed_over; /* by the walk that made this; NULL: none did */
     char *passed_text;      /* what a file says of that, as sluice_passed_over_text(); or NULL */
     uint64_t passed_unread; /* the same, as sluice_passed_over_num_unread() */
-    void *storage;          /* private: the memory behind the strings */
+    struct sluice_manifest_entry *rows; /* private to those who build one */
+    void *storage;                      /* private: the memory behind the strings */
 };
+
+/* Sample i of num_entries.  By value: what is not looked at is not read. */
+static inline struct sluice_manifest_entry
+sluice_manifest_at(const struct sluice_manifest *manifest, size_t i)
+{
+    return manifest->rows[i];
+}
 
 /* Walks the root without following links out of it.  What is no sample by its name or kind is
  * passed over, with a line in the log where that may surprise.  Whatever cannot be read is an error

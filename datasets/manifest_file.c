@@ -70,18 +70,18 @@ static struct sluice_hash128 hash_all(const struct sluice_manifest *manifest, bo
         all = sluice_hash128(links, sizeof(links));
     }
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[i];
+        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
         const uint64_t row[] = {all.high,
                                 all.low,
-                                entry->subset,
-                                entry->width,
-                                entry->height,
-                                entry->has_hash,
-                                entry->coding,
-                                entry->has_hash ? entry->hash.high : 0,
-                                entry->has_hash ? entry->hash.low : 0,
-                                (uint64_t)entry->mtime_ns,
-                                entry->offset};
+                                entry.subset,
+                                entry.width,
+                                entry.height,
+                                entry.has_hash,
+                                entry.coding,
+                                entry.has_hash ? entry.hash.high : 0,
+                                entry.has_hash ? entry.hash.low : 0,
+                                (uint64_t)entry.mtime_ns,
+                                entry.offset};
         all = sluice_hash128(row, sizeof(row) - (has_offsets ? 0 : sizeof(row[0])));
     }
     return all;
@@ -121,16 +121,16 @@ static void write_rows(FILE *file, const void *ctx)
         fputc('\n', file);
     }
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[i];
+        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
         char hash[33] = "-";
-        if (entry->has_hash)
-            sluice_hash128_hex(entry->hash, hash);
-        sluice_manifest_write_escaped(file, entry->path);
-        fprintf(file, "\t%llu\t%u\t%s\t%u\t%u\t%s\t%s\t%lld", (unsigned long long)entry->bytes,
-                entry->label, entry->subset == SLUICE_SUBSET_VAL ? "val" : "train", entry->width,
-                entry->height, hash, sluice_coding_name(entry->coding), (long long)entry->mtime_ns);
+        if (entry.has_hash)
+            sluice_hash128_hex(entry.hash, hash);
+        sluice_manifest_write_escaped(file, entry.path);
+        fprintf(file, "\t%llu\t%u\t%s\t%u\t%u\t%s\t%s\t%lld", (unsigned long long)entry.bytes,
+                entry.label, entry.subset == SLUICE_SUBSET_VAL ? "val" : "train", entry.width,
+                entry.height, hash, sluice_coding_name(entry.coding), (long long)entry.mtime_ns);
         if (has_offsets)
-            fprintf(file, "\t%llu", (unsigned long long)entry->offset);
+            fprintf(file, "\t%llu", (unsigned long long)entry.offset);
         fputc('\n', file);
     }
     sluice_hash128_hex(hash_all(manifest, has_offsets), id);

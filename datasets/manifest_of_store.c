@@ -137,7 +137,7 @@ static sluice_status finish(struct listing *listing, const char *root, struct sl
     struct sluice_manifest *made = listing->builder.manifest;
     sluice_status status = SLUICE_OK;
     if (made->num_entries > 0) {
-        qsort(made->entries, made->num_entries, sizeof(made->entries[0]), compare_paths);
+        qsort(made->rows, made->num_entries, sizeof(made->rows[0]), compare_paths);
         status = sluice_layout_assign(&listing->builder, root, listing->folders,
                                       listing->num_folders, made->passed_over, err);
     }
@@ -149,9 +149,9 @@ static sluice_status finish(struct listing *listing, const char *root, struct sl
                              len ? "; passed over: " : "", text);
     }
     for (size_t i = 1; i < made->num_entries && status == SLUICE_OK; i++) {
-        if (strcmp(made->entries[i - 1].path, made->entries[i].path) == 0)
+        if (strcmp(made->rows[i - 1].path, made->rows[i].path) == 0)
             status = sluice_fail(err, SLUICE_E_CORRUPT, "%s: %s is listed twice", root,
-                                 made->entries[i].path);
+                                 made->rows[i].path);
     }
     return status;
 }

@@ -440,7 +440,7 @@ static sluice_status add_folders_in_shards(struct walk *walk, struct sluice_err 
     char last[CLASS_DEPTHS][SLUICE_MAX_PATH_BYTES] = {"", ""};
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; i < manifest->num_entries && status == SLUICE_OK; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[i];
+        const struct sluice_manifest_entry *entry = &manifest->rows[i];
         if (!entry->offset)
             continue;
         const char *path = sluice_shard_unpacked(entry->path, entry->offset, walk->path);
@@ -473,13 +473,13 @@ static sluice_status check_all_labelled(const struct sluice_manifest *manifest, 
 {
     size_t num_without = 0, first = 0;
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        if (manifest->entries[i].label == SLUICE_NO_LABEL && num_without++ == 0)
+        if (manifest->rows[i].label == SLUICE_NO_LABEL && num_without++ == 0)
             first = i;
     }
     if (num_without)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "%s: %zu of %zu images have no .cls, as others have (%.200s%s)", root,
-                           num_without, manifest->num_entries, manifest->entries[first].path,
+                           num_without, manifest->num_entries, manifest->rows[first].path,
                            num_without > 1 ? ", ..." : "");
     return SLUICE_OK;
 }
@@ -572,7 +572,7 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
         status = sluice_shards_list(walk->root, walk->shards, walk->num_shards,
                                     options->num_threads, walk->builder, &shards, err);
     if (status == SLUICE_OK && made->num_entries > 0) {
-        qsort(made->entries, made->num_entries, sizeof(*made->entries), compare_paths);
+        qsort(made->rows, made->num_entries, sizeof(*made->rows), compare_paths);
         status = add_folders_in_shards(walk, err);
         if (status == SLUICE_OK)
             status = assign(walk, labels, shards.num_labelled, options->classes, err);

@@ -133,8 +133,10 @@ static double speed_of(const struct sluice_loader *loader, const struct sluice_c
             .seed = loader->options.seed,
             .sample_id = train->ids[i],
         };
-        const struct sluice_sample_facts facts = sluice_sample_facts_of(
-            train->pipeline, &loader->manifest->entries[train->ids[i]], &key);
+        const struct sluice_manifest_entry entry =
+            sluice_manifest_at(loader->manifest, train->ids[i]);
+        const struct sluice_sample_facts facts =
+            sluice_sample_facts_of(train->pipeline, &entry, &key);
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(model, &facts, cost);
         expected_s += cost[0][SLUICE_COMPUTE_CPU];
@@ -161,7 +163,7 @@ static double disk_rate(const struct sluice_loader *loader, const struct sluice_
 {
     double bytes = 0;
     for (size_t i = 0; i < loader->train.num_ids; i++)
-        bytes += (double)loader->manifest->entries[loader->train.ids[i]].bytes;
+        bytes += (double)sluice_manifest_at(loader->manifest, loader->train.ids[i]).bytes;
     const double seconds =
         model->disk_s_per_sample * (double)loader->train.num_ids + model->disk_s_per_byte * bytes;
     return seconds > 0 ? bytes / seconds : INFINITY;
@@ -361,7 +363,7 @@ sluice_status loader_choose(struct sluice_loader *loader, bool for_training, str
     for (size_t i = 0; i < loader->val.num_ids; i++) {
         loader->val.choices[i] =
             is_planned ? least_bytes(loader->val.pipeline,
-                                     loader->manifest->entries[loader->val.ids[i]].bytes)
+                                     sluice_manifest_at(loader->manifest, loader->val.ids[i]).bytes)
                        : sluice_choice_fixed(mode, loader->val.pipeline);
     }
     if (is_planned && for_training) {

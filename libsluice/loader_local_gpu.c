@@ -30,8 +30,9 @@ static const struct sluice_menu *make_menus(void *context, uint64_t first, size_
     for (size_t i = 0; i < count; i++) {
         const uint32_t id = part->ids[first + i];
         const struct sluice_draw_key key = {.seed = places->loader->options.seed, .sample_id = id};
+        const struct sluice_manifest_entry entry = sluice_manifest_at(places->loader->manifest, id);
         const struct sluice_sample_facts facts =
-            sluice_sample_facts_of(part->pipeline, &places->loader->manifest->entries[id], &key);
+            sluice_sample_facts_of(part->pipeline, &entry, &key);
         double all[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         double cost[NUM_PLACES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(&places->model, &facts, all);

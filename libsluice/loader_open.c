@@ -81,8 +81,9 @@ static size_t largest_message(const struct sluice_loader *loader)
             bytes = sluice_pipeline_output_bytes(parts[i]->pipeline);
     }
     for (size_t i = 0; i < loader->manifest->num_entries; i++) {
-        if (loader->manifest->entries[i].bytes > bytes)
-            bytes = loader->manifest->entries[i].bytes;
+        const uint64_t of_this = sluice_manifest_at(loader->manifest, i).bytes;
+        if (of_this > bytes)
+            bytes = of_this;
     }
     if (bytes > MAX_MESSAGE_BYTES)
         bytes = MAX_MESSAGE_BYTES;
@@ -131,7 +132,7 @@ static sluice_status pick_subset(const struct sluice_loader *loader, struct part
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu samples",
                            manifest->num_entries);
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        if (manifest->entries[i].subset == subset)
+        if (sluice_manifest_at(manifest, i).subset == subset)
             part->ids[part->num_total++] = (uint32_t)i;
     }
     part->num_ids = part->num_total;

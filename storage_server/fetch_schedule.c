@@ -71,7 +71,8 @@ static struct sluice_late_answer *make_answer(struct sluice_watched *watched, co
 
 static const char *path_of(const struct sluice_fetch_job *job)
 {
-    return job->stream->list->manifest->entries[sluice_wire_listed_id(&job->request)].path;
+    return sluice_manifest_at(job->stream->list->manifest, sluice_wire_listed_id(&job->request))
+        .path;
 }
 
 /* What the job and its reply take of the memory budget if its payload is a buffer for so many
@@ -278,8 +279,8 @@ static uint64_t expected_bytes(const struct sluice_fetch_stream *s,
     const struct sluice_manifest *manifest = s->list->manifest;
     if (sluice_wire_listed_id(&job->request) >= manifest->num_entries)
         return 0;
-    const struct sluice_manifest_entry *entry =
-        &manifest->entries[sluice_wire_listed_id(&job->request)];
+    const struct sluice_manifest_entry entry =
+        sluice_manifest_at(manifest, sluice_wire_listed_id(&job->request));
     const enum sluice_kind kind =
         job->split ? sluice_pipeline_kind(s->pipeline, job->split) : SLUICE_KIND_FILE;
     uint64_t bytes = 0;
@@ -288,9 +289,9 @@ static uint64_t expected_bytes(const struct sluice_fetch_stream *s,
     else if (kind == SLUICE_KIND_U8 && job->split > 1)
         bytes = sluice_pipeline_u8_bytes(s->pipeline);
     else if (kind == SLUICE_KIND_U8) /* the whole image */
-        bytes = entry->width ? (uint64_t)entry->width * entry->height * 3
-                             : entry->bytes * PIXELS_PER_FILE_BYTE;
-    return bytes > entry->bytes ? bytes : entry->bytes;
+        bytes = entry.width ? (uint64_t)entry.width * entry.height * 3
+                            : entry.bytes * PIXELS_PER_FILE_BYTE;
+    return bytes > entry.bytes ? bytes : entry.bytes;
 }
 
 /* Takes memory for the job's work, or without its ops for the file.  False: there is neither. */
@@ -360,7 +361,7 @@ static sluice_status hand_over(struct sluice_fetch_stream *s, struct sluice_fetc
         return SLUICE_OK;
     }
     const enum sluice_subset subset =
-        s->list->manifest->entries[sluice_wire_listed_id(&job->request)].subset;
+        sluice_manifest_at(s->list->manifest, sluice_wire_listed_id(&job->request)).subset;
     if (!sluice_grant_may_read(s->grant, subset)) {
         job->reply.status = SLUICE_E_INVALID;
         snprintf(job->reply.error, sizeof(job->reply.error), "the token %s may not read %s",

@@ -72,15 +72,15 @@ static sluice_status read_file(struct sluice_context *context,
                                struct sluice_err *err)
 {
     struct sluice_store *store = context->store;
-    const struct sluice_manifest_entry *entry = &list->manifest->entries[reading->sample];
+    const struct sluice_manifest_entry entry = sluice_manifest_at(list->manifest, reading->sample);
     struct sluice_store_limits limits;
     store->limits(store, &limits);
     reading->merge_gap_bytes = limits.merge_gap_bytes;
     struct sluice_store_read read = {
         .key = path,
-        .offset = entry->offset,
-        .bytes = entry->bytes,
-        .version = entry->mtime_ns,
+        .offset = entry.offset,
+        .bytes = entry.bytes,
+        .version = entry.mtime_ns,
         .choose = choose,
         .ctx = reading,
         .pool = context->buffers,

@@ -38,9 +38,9 @@ static void destroy(struct sluice_sample_list *list)
 
 static uint64_t bytes_of(const struct sluice_manifest *manifest)
 {
-    uint64_t bytes = manifest->num_entries * (sizeof(manifest->entries[0]) + OTHER_BYTES);
+    uint64_t bytes = manifest->num_entries * (sizeof(struct sluice_manifest_entry) + OTHER_BYTES);
     for (size_t i = 0; i < manifest->num_entries; i++)
-        bytes += strlen(manifest->entries[i].path) + 1;
+        bytes += strlen(sluice_manifest_at(manifest, i).path) + 1;
     return bytes;
 }
 
@@ -59,7 +59,7 @@ sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
     made->jpeg_indexes = jpeg_indexes;
     made->bytes = bytes_of(manifest);
     for (size_t i = 0; i < manifest->num_entries; i++)
-        made->dataset_bytes += manifest->entries[i].bytes;
+        made->dataset_bytes += sluice_manifest_at(manifest, i).bytes;
     atomic_init(&made->refs, 1);
     sluice_hash128_hex(sluice_manifest_id(manifest), made->dataset_id);
     struct sluice_subset_rows *rows = NULL;

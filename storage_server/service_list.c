@@ -31,20 +31,20 @@ static bool has_more(const struct listing *listing)
 
 static struct sluice_wire_sample_info row_of(const struct sluice_manifest *manifest, size_t id)
 {
-    const struct sluice_manifest_entry *entry = &manifest->entries[id];
+    const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, id);
     struct sluice_wire_sample_info row = {
         .sample_id = id,
-        .path = (char *)entry->path,
-        .bytes = entry->bytes,
-        .label = entry->label,
-        .is_val = entry->subset == SLUICE_SUBSET_VAL,
-        .width = entry->width,
-        .height = entry->height,
-        .coding = entry->coding,
-        .has_hash = entry->has_hash,
+        .path = (char *)entry.path,
+        .bytes = entry.bytes,
+        .label = entry.label,
+        .is_val = entry.subset == SLUICE_SUBSET_VAL,
+        .width = entry.width,
+        .height = entry.height,
+        .coding = entry.coding,
+        .has_hash = entry.has_hash,
     };
-    if (entry->has_hash)
-        sluice_hash128_bytes(entry->hash, row.hash);
+    if (entry.has_hash)
+        sluice_hash128_bytes(entry.hash, row.hash);
     return row;
 }
 

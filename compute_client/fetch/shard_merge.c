@@ -29,12 +29,12 @@ static bool pass_folder(const char **at, const char *name, size_t len)
 
 static enum layout layout_of_row(const struct sluice_manifest *manifest, size_t row)
 {
-    const struct sluice_manifest_entry *entry = &manifest->entries[row];
-    const char *name = manifest->classes[entry->label];
+    const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, row);
+    const char *name = manifest->classes[entry.label];
     const size_t len = strlen(name);
     if (len == 0)
         return NO_CLASSES;
-    const char *as_class = entry->path, *as_subset = entry->path;
+    const char *as_class = entry.path, *as_subset = entry.path;
     const bool is_class = pass_folder(&as_class, name, len);
     const bool is_subset =
         (pass_folder(&as_subset, "train", 5) || pass_folder(&as_subset, "val", 3)) &&
@@ -126,7 +126,7 @@ static size_t find_first(const struct merging *m)
         const struct sluice_manifest *manifest = m->lists[i].manifest;
         if (m->next[i] == manifest->num_entries)
             continue;
-        const char *candidate = manifest->entries[m->next[i]].path;
+        const char *candidate = sluice_manifest_at(manifest, m->next[i]).path;
         if (!path || strcmp(candidate, path) < 0) {
             first = i;
             path = candidate;
@@ -140,7 +140,7 @@ static sluice_status merge_rows(struct merging *m, struct sluice_err *err)
     for (size_t row = 0; row < m->num_rows; row++) {
         const size_t from = find_first(m);
         const size_t listed = m->next[from]++;
-        m->entries[row] = m->lists[from].manifest->entries[listed];
+        m->entries[row] = sluice_manifest_at(m->lists[from].manifest, listed);
         m->entries[row].label = m->labels[from][m->entries[row].label];
         m->places[row] =
             (struct sluice_shard_place){.shard = (uint32_t)from, .listed_id = (uint32_t)listed};

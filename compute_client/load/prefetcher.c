@@ -108,7 +108,7 @@ static size_t expected_bytes(const struct sluice_prefetcher *prefetcher)
     const struct sluice_epoch *epoch = &prefetcher->epoch;
     const uint32_t sample_id = epoch->ids[next_drawn(prefetcher)->position];
     return sluice_choice_bytes(epoch->pipeline, prefetcher->ask.choice,
-                               (size_t)epoch->manifest->entries[sample_id].bytes);
+                               (size_t)sluice_manifest_at(epoch->manifest, sample_id).bytes);
 }
 
 /* Under the lock: whether the next item may be requested. */
@@ -180,7 +180,7 @@ static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher,
     row->trace = NULL;
     if (prefetcher->options.tracer)
         begin_trace(row, drawn->draw_epoch);
-    row->slot->batch.labels[row->index] = epoch->manifest->entries[row->sample_id].label;
+    row->slot->batch.labels[row->index] = sluice_manifest_at(epoch->manifest, row->sample_id).label;
     row->slot->batch.ids[row->index] = row->sample_id;
     row->slot->batch.draw_epochs[row->index] = drawn->draw_epoch;
     prefetcher->charged_bytes += row->charged;
@@ -195,8 +195,8 @@ static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher,
     return (struct sluice_source_item){
         .ticket = item,
         .key = {.seed = epoch->seed, .epoch = drawn->draw_epoch, .sample_id = row->sample_id},
-        .path = epoch->manifest->entries[row->sample_id].path,
-        .file_bytes = epoch->manifest->entries[row->sample_id].bytes,
+        .path = sluice_manifest_at(epoch->manifest, row->sample_id).path,
+        .file_bytes = sluice_manifest_at(epoch->manifest, row->sample_id).bytes,
         .split = row->choice.split,
         .form = (enum sluice_form)row->choice.form,
         .jpeg_crop_restart = row->choice.on_gpu && row->choice.form == SLUICE_FORM_JPEG_CROP

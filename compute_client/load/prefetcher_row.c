@@ -37,8 +37,9 @@ static void tell_chooser(const struct row *row, sluice_status status, uint64_t i
         .backlog_ns = row->result.backlog_ns,
         .disk_ns = row->result.disk_ns,
         .disk_busy_ns = row->result.disk_busy_ns,
-        .read_bytes = row->result.read_bytes ? row->result.read_bytes
-                                             : epoch->manifest->entries[row->sample_id].bytes,
+        .read_bytes = row->result.read_bytes
+                          ? row->result.read_bytes
+                          : sluice_manifest_at(epoch->manifest, row->sample_id).bytes,
         .storage_price = row->result.storage_price,
         .storage_cores = row->result.storage_cores,
         .storage_cpu_ns = row->result.storage_cpu_ns,

@@ -64,7 +64,8 @@ static struct sluice_sample_facts facts_of(const struct sluice_controller *c, si
         .epoch = item->draw_epoch,
         .sample_id = sample_id,
     };
-    return sluice_sample_facts_of(epoch->pipeline, &epoch->manifest->entries[sample_id], &key);
+    const struct sluice_manifest_entry entry = sluice_manifest_at(epoch->manifest, sample_id);
+    return sluice_sample_facts_of(epoch->pipeline, &entry, &key);
 }
 
 /* Costs are learnt under what was asked for: that is what is chosen, whatever comes of it. */

@@ -35,7 +35,7 @@ static void assign(const char *name, const uint8_t *data, size_t size,
     check(sluice_labels_assign(labels, &builder, &are_names, NULL) == SLUICE_OK);
     check(are_names == table->are_names || table->num_rows == 0);
     for (size_t i = 0; i < builder.manifest->num_entries; i++) {
-        const uint32_t label = builder.manifest->entries[i].label;
+        const uint32_t label = sluice_manifest_at(builder.manifest, i).label;
         if (are_names)
             check(strcmp(builder.manifest->classes[label], table->rows[i].label) == 0);
         else

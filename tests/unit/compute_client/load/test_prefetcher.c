@@ -55,7 +55,7 @@ static void make_reference(const struct fake_dataset *dataset,
         CU_ASSERT_EQUAL_FATAL(sluice_pipeline_finish_u8(pipeline, scratch, &sample,
                                                         reference->pixels[i], FAKE_ROW_BYTES, NULL),
                               SLUICE_OK);
-        reference->labels[i] = dataset->manifest->entries[id].label;
+        reference->labels[i] = sluice_manifest_at(dataset->manifest, id).label;
         sluice_digest_chain(chain, sluice_digest_sample(hasher, reference->pixels[i],
                                                         FAKE_ROW_BYTES, reference->labels[i]));
     }
@@ -444,7 +444,7 @@ static void on_error_fail_ends_with_the_samples_name(void)
         }
     }
     CU_ASSERT_EQUAL(status, SLUICE_E_CORRUPT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, bad.manifest->entries[bad_id].path));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, sluice_manifest_at(bad.manifest, bad_id).path));
     (void)sluice_prefetcher_finish(net.prefetcher);
     net_close(&net);
 }
@@ -613,8 +613,9 @@ static void reads_ahead_as_far_as_the_slots_and_no_further(void)
         CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
         CU_ASSERT_EQUAL(num_asked(&held), ahead); /* the slot is not free before it is released */
         for (unsigned i = 0; i < batch->num_rows; i++)
-            CU_ASSERT_EQUAL(batch->labels[i],
-                            good.manifest->entries[ids[drawn.items[taken + i].position]].label);
+            CU_ASSERT_EQUAL(
+                batch->labels[i],
+                sluice_manifest_at(good.manifest, ids[drawn.items[taken + i].position]).label);
         sluice_held_release(batch);
     }
     end(prefetcher);
@@ -915,7 +916,7 @@ static void more_errors_of_a_kind_than_allowed_end_the_epoch_at_once(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "1 corrupt, 2 not found, where 1 of a kind may"));
     const struct drawn drawn = draw(0, 0);
     CU_ASSERT_PTR_NOT_NULL(
-        strstr(err.text, good.manifest->entries[ids[drawn.items[0].position]].path));
+        strstr(err.text, sluice_manifest_at(good.manifest, ids[drawn.items[0].position]).path));
 
     /* Those of the epoch's part before a resume count, too. */
     err = (struct sluice_err){0};

@@ -28,7 +28,7 @@
 
 static struct sluice_pipeline *pipeline;
 static struct sluice_manifest_entry entries[NUM];
-static struct sluice_manifest manifest = {.entries = entries, .num_entries = NUM, .num_classes = 9};
+static struct sluice_manifest manifest = {.rows = entries, .num_entries = NUM, .num_classes = 9};
 static struct sluice_sampler_item items[NUM];
 static struct sluice_choice choices[NUM];
 static uint32_t ids[NUM];

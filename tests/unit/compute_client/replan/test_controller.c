@@ -487,8 +487,10 @@ static void see_decoding(struct sluice_controller *plan, const struct sluice_pla
         const struct sluice_draw_key key = {.seed = epoch->seed,
                                             .epoch = item->draw_epoch,
                                             .sample_id = epoch->ids[item->position]};
+        const struct sluice_manifest_entry entry =
+            sluice_manifest_at(epoch->manifest, key.sample_id);
         const struct sluice_sample_facts facts =
-            sluice_sample_facts_of(epoch->pipeline, &epoch->manifest->entries[key.sample_id], &key);
+            sluice_sample_facts_of(epoch->pipeline, &entry, &key);
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(&model, &facts, cost);
         const uint64_t at_ns = (interval + 1) * (uint64_t)250000000 - (ROWS - i) * 1000;
