@@ -9,6 +9,7 @@
 #include "datasets/jpeg_index_file.h"
 #include "datasets/jpeg_indexer.h"
 #include "datasets/manifest.h"
+#include "datasets/manifest_binary.h"
 #include "datasets/parallel.h"
 #include "datasets/shard.h"
 #include "image/codec.h"
@@ -206,6 +207,17 @@ static sluice_status list_samples(struct index *index, const char *labels, const
     return sluice_manifest_list(index->root, &options, manifest, &index->shards, err);
 }
 
+/* The text, and beside a file of it the same in binary. */
+static sluice_status write_manifest(const struct index *index, const char *path,
+                                    struct sluice_err *err)
+{
+    struct stat st;
+    const sluice_status status = sluice_manifest_write(index->manifest, path, err);
+    if (status != SLUICE_OK || stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return status;
+    return sluice_manifest_write_binary(index->manifest, path, err);
+}
+
 static sluice_status make_index(struct index *index, const struct index_options *options,
                                 struct sluice_err *err)
 {
@@ -233,7 +245,7 @@ static sluice_status make_index(struct index *index, const struct index_options 
     if (status == SLUICE_OK)
         status = check_unreadable(index, options->is_strict, err);
     if (status == SLUICE_OK)
-        status = sluice_manifest_write(index->manifest, options->out_path, err);
+        status = write_manifest(index, options->out_path, err);
     if (status == SLUICE_OK && index->indexer)
         status = sluice_jpeg_indexer_commit(index->indexer, &index->jpegs, err);
     return status;

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define CHUNK_BYTES (256 * 1024)
 
@@ -44,6 +45,8 @@ void sluice_manifest_destroy(struct sluice_manifest *manifest)
         free(chunk);
         chunk = next;
     }
+    if (manifest->map)
+        munmap(manifest->map, manifest->map_bytes);
     free(manifest->rows);
     free(manifest->classes);
     free(manifest->passed_over);
@@ -146,27 +149,47 @@ sluice_status sluice_manifest_create(const struct sluice_manifest_entry *entries
 
 bool sluice_manifest_has_members(const struct sluice_manifest *manifest)
 {
+    if (!manifest->rows && !manifest->columns.offsets)
+        return false;
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        if (manifest->rows[i].offset)
+        if (sluice_manifest_at(manifest, i).offset)
             return true;
     }
     return false;
 }
 
+/* A chain of hashes of rows: no state to allocate, so nothing can fail. */
+struct sluice_hash128 sluice_manifest_id_add(struct sluice_hash128 id,
+                                             const struct sluice_manifest_entry *entry,
+                                             size_t path_len)
+{
+    uint8_t row[16 + 16 + 12] = {0};
+    sluice_hash128_bytes(id, row);
+    sluice_hash128_bytes(sluice_hash128(entry->path, path_len), row + 16);
+    for (int k = 0; k < 8; k++)
+        row[32 + k] = (uint8_t)(entry->bytes >> (8 * k));
+    for (int k = 0; k < 4; k++)
+        row[40 + k] = (uint8_t)(entry->label >> (8 * k));
+    return sluice_hash128(row, sizeof(row));
+}
+
 struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest)
 {
-    /* Hash the hashes of the rows: no state to allocate, so nothing can fail. */
+    if (manifest->map)
+        return manifest->id;
     struct sluice_hash128 id = {0, 0};
-    for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->rows[i];
-        uint8_t row[16 + 16 + 12] = {0};
-        sluice_hash128_bytes(id, row);
-        sluice_hash128_bytes(sluice_hash128(entry->path, strlen(entry->path)), row + 16);
-        for (int k = 0; k < 8; k++)
-            row[32 + k] = (uint8_t)(entry->bytes >> (8 * k));
-        for (int k = 0; k < 4; k++)
-            row[40 + k] = (uint8_t)(entry->label >> (8 * k));
-        id = sluice_hash128(row, sizeof(row));
-    }
+    for (size_t i = 0; i < manifest->num_entries; i++)
+        id = sluice_manifest_id_add(id, &manifest->rows[i], strlen(manifest->rows[i].path));
     return id;
+}
+
+uint64_t sluice_manifest_memory(const struct sluice_manifest *manifest)
+{
+    uint64_t bytes = sizeof(*manifest) + manifest->num_classes * sizeof(manifest->classes[0]);
+    if (!manifest->rows)
+        return bytes;
+    bytes += manifest->num_entries * sizeof(manifest->rows[0]);
+    for (size_t i = 0; i < manifest->num_entries; i++)
+        bytes += strlen(manifest->rows[i].path) + 1;
+    return bytes;
 }

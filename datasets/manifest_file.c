@@ -3,14 +3,18 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "datasets/manifest_binary.h"
 #include "datasets/shard.h"
 #include "image/coding.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define FIRST_LINE_4 "# sluice manifest 4" /* version 3 and the column `offset` */
 #define FIRST_LINE "# sluice manifest 3"
@@ -87,18 +91,26 @@ static struct sluice_hash128 hash_all(const struct sluice_manifest *manifest, bo
     return all;
 }
 
+const char *sluice_manifest_passed_over(const struct sluice_manifest *manifest,
+                                        char room[SLUICE_PASSED_TEXT_BYTES], uint64_t *num_unread)
+{
+    const struct sluice_passed_over *passed = manifest->passed_over;
+    *num_unread = passed ? sluice_passed_over_num_unread(passed) : 0;
+    if (*num_unread && sluice_passed_over_text(passed, room, SLUICE_PASSED_TEXT_BYTES))
+        return room;
+    *num_unread = manifest->passed_unread;
+    return manifest->passed_text;
+}
+
 /* At the end of the names of the columns, which readers of all versions take as they come:
  * "passed over", how many of the files may be images, if any may, and the files by suffix. */
 static void write_passed_over(FILE *file, const struct sluice_manifest *manifest)
 {
-    char text[400];
-    const struct sluice_passed_over *passed = manifest->passed_over;
-    const uint64_t num_unread = passed ? sluice_passed_over_num_unread(passed) : 0;
-    if (num_unread && sluice_passed_over_text(passed, text, sizeof(text)))
+    char room[SLUICE_PASSED_TEXT_BYTES];
+    uint64_t num_unread;
+    const char *text = sluice_manifest_passed_over(manifest, room, &num_unread);
+    if (text)
         fprintf(file, PASSED_OVER "%llu\t%s", (unsigned long long)num_unread, text);
-    else if (manifest->passed_text)
-        fprintf(file, PASSED_OVER "%llu\t%s", (unsigned long long)manifest->passed_unread,
-                manifest->passed_text);
     fputc('\n', file);
 }
 
@@ -361,8 +373,8 @@ static sluice_status read_all(struct reader *reader, struct sluice_manifest_buil
     return SLUICE_OK;
 }
 
-sluice_status sluice_manifest_read(const char *path, struct sluice_manifest **manifest,
-                                   struct sluice_err *err)
+static sluice_status read_text(const char *path, struct sluice_manifest **manifest,
+                               struct sluice_err *err)
 {
     struct reader reader = {.path = path, .file = fopen(path, "re")};
     if (!reader.file)
@@ -374,16 +386,64 @@ sluice_status sluice_manifest_read(const char *path, struct sluice_manifest **ma
         status = read_all(&reader, &builder, err);
     free(reader.line);
     fclose(reader.file);
-    if (status != SLUICE_OK) {
+    if (status == SLUICE_OK)
+        *manifest = builder.manifest;
+    else
         sluice_manifest_destroy(builder.manifest);
+    return status;
+}
+
+sluice_status sluice_manifest_text_hash(const char *text_path, struct sluice_hash128 *hash,
+                                        struct sluice_err *err)
+{
+    char line[1 + sizeof(LAST_LINE) - 1 + 32 + 1 + 1] = "";
+    struct stat st;
+    const size_t len = sizeof(line) - 1;
+    const int fd = open(text_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const bool is_read = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+                         st.st_size >= (off_t)len &&
+                         pread(fd, line, len, st.st_size - (off_t)len) == (ssize_t)len;
+    if (fd >= 0)
+        close(fd);
+    if (is_read && line[len - 1] == '\n')
+        line[len - 1] = '\0';
+    if (!is_read || !sluice_starts_with(line, "\n" LAST_LINE) ||
+        !parse_hash(line + strlen("\n" LAST_LINE), hash))
+        return sluice_fail(err, SLUICE_E_NOT_FOUND, "%s: no file whose last line is a hash",
+                           text_path);
+    return SLUICE_OK;
+}
+
+/* The binary manifest beside it, if it belongs to it. */
+static bool read_binary(const char *text_path, struct sluice_manifest **manifest)
+{
+    char path[SLUICE_MAX_PATH_BYTES];
+    struct sluice_hash128 text_hash;
+    struct sluice_err why = {0};
+    if (sluice_manifest_text_hash(text_path, &text_hash, NULL) != SLUICE_OK ||
+        sluice_manifest_binary_path(text_path, path, NULL) != SLUICE_OK)
+        return false;
+    const struct sluice_manifest_expected expected = {.text_hash = &text_hash};
+    const sluice_status status = sluice_manifest_map(path, &expected, manifest, &why);
+    if (status != SLUICE_OK && status != SLUICE_E_NOT_FOUND)
+        sluice_log(SLUICE_LOG_WARN, "%s; reading %s instead, which takes longer", why.text,
+                   text_path);
+    return status == SLUICE_OK;
+}
+
+sluice_status sluice_manifest_read(const char *path, struct sluice_manifest **manifest,
+                                   struct sluice_err *err)
+{
+    struct sluice_manifest *read = NULL;
+    const sluice_status status = read_binary(path, &read) ? SLUICE_OK : read_text(path, &read, err);
+    if (status != SLUICE_OK)
         return status;
-    }
-    if (builder.manifest->num_classes > 1 && !builder.manifest->classes[0][0])
+    if (read->num_classes > 1 && !read->classes[0][0])
         sluice_log(SLUICE_LOG_WARN,
                    "%s: images beside the class folders are a class of their own here, as no list "
                    "made now has it; make it anew with offload_dataset index",
                    path);
-    *manifest = builder.manifest;
+    *manifest = read;
     return SLUICE_OK;
 }
 

@@ -20,7 +20,7 @@ struct listing {
 
 static bool is_our_own(const char *path)
 {
-    return sluice_starts_with(path, SLUICE_MANIFEST_FILE) ||
+    return sluice_starts_with(path, "sluice-manifest.") ||
            sluice_starts_with(path, "sluice-jpeg-index") || sluice_has_suffix(path, ".part");
 }
 

@@ -29,7 +29,7 @@
 /* Files that our own programs write beside the images. */
 static bool is_our_own(const char *path)
 {
-    return sluice_starts_with(path, SLUICE_MANIFEST_FILE) ||
+    return sluice_starts_with(path, "sluice-manifest.") ||
            strcmp(path, SLUICE_CLASS_LIST_FILE) == 0 ||
            sluice_starts_with(path, "sluice-jpeg-index") || sluice_has_suffix(path, ".part");
 }

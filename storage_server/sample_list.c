@@ -36,14 +36,6 @@ static void destroy(struct sluice_sample_list *list)
     free(list);
 }
 
-static uint64_t bytes_of(const struct sluice_manifest *manifest)
-{
-    uint64_t bytes = manifest->num_entries * (sizeof(struct sluice_manifest_entry) + OTHER_BYTES);
-    for (size_t i = 0; i < manifest->num_entries; i++)
-        bytes += strlen(sluice_manifest_at(manifest, i).path) + 1;
-    return bytes;
-}
-
 sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
                                         struct sluice_jpeg_index_file *jpeg_indexes,
                                         bool should_verify, struct sluice_sample_list **list,
@@ -57,7 +49,7 @@ sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
     }
     made->manifest = manifest;
     made->jpeg_indexes = jpeg_indexes;
-    made->bytes = bytes_of(manifest);
+    made->bytes = sluice_manifest_memory(manifest) + manifest->num_entries * OTHER_BYTES;
     for (size_t i = 0; i < manifest->num_entries; i++)
         made->dataset_bytes += sluice_manifest_at(manifest, i).bytes;
     atomic_init(&made->refs, 1);
