@@ -405,7 +405,7 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_FLAG,
      .value = &given.options.has_replan,
      .help = "Do not follow what the machines and the network are observed to do: keep the first "
-             "plan of remote_auto."},
+             "plan of remote_auto, or of local with --gpu-decode auto."},
     {.name = "profile-folder",
      .group = PLANNING,
      .type = SLUICE_OPTION_STRING,

@@ -304,9 +304,10 @@ void sluice_capacity_estimator_learn(struct sluice_capacity_estimator *estimator
     learn_disk(estimator, interval);
     const bool shows_cores = learn_cores(estimator, interval);
     if (interval->seconds > 0) {
-        learn(estimator, SLUICE_NETWORK, interval);
         learn(estimator, SLUICE_COMPUTE_CPU, interval);
-        if (shows_cores)
+        if (!estimator->is_local)
+            learn(estimator, SLUICE_NETWORK, interval);
+        if (!estimator->is_local && shows_cores)
             learn(estimator, SLUICE_STORAGE_CPU, interval);
     }
     const double trained = interval->used_per_s[SLUICE_GPU];

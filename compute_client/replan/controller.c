@@ -140,6 +140,13 @@ static struct basis basis_of(const struct sluice_controller *c)
     return basis;
 }
 
+static bool is_offered(const struct sluice_controller *c, struct sluice_choice choice)
+{
+    if (c->options.is_local)
+        return choice.split == 0 && choice.form == SLUICE_FORM_RAW;
+    return sluice_choice_is_offered(choice, c->options.forms);
+}
+
 /* The plain forms, and of the others those that may be asked for. */
 static void offer(struct sluice_controller *c, bool with_gpu)
 {
@@ -147,7 +154,7 @@ static void offer(struct sluice_controller *c, bool with_gpu)
     c->num_offered = 0;
     c->has_gpu = false;
     for (unsigned k = 0; k < choices->num; k++) {
-        if (!sluice_choice_is_offered(choices->at[k], c->options.forms))
+        if (!is_offered(c, choices->at[k]))
             continue;
         c->has_gpu |= choices->at[k].on_gpu;
         if (with_gpu || !choices->at[k].on_gpu)
@@ -524,8 +531,9 @@ sluice_status sluice_controller_create(const struct sluice_controller_options *o
 {
     const struct sluice_tuning *tuning =
         options->tuning ? options->tuning : sluice_tuning_default();
-    const struct sluice_capacity_estimator capacity = sluice_capacity_estimator_init(
+    struct sluice_capacity_estimator capacity = sluice_capacity_estimator_init(
         &options->rates, &options->most, &options->transport, tuning);
+    capacity.is_local = options->is_local;
     SLUICE_EACH_RESOURCE (r, SLUICE_ESTIMATED) {
         if (!(capacity.per_s[r] > 0))
             return sluice_fail(err, SLUICE_E_INVALID, "the rate of %s is %g",
