@@ -147,6 +147,11 @@ double *sluice_tuning_field(struct sluice_tuning *tuning, size_t index);
  */
 #define TUNING_LEAST_TRAINER_SHARE 0.1
 
+/* Batches of a trainer, the first of all, whose time says nothing of its rate: its device loads its
+ * kernels then.  One took 387 ms of AlexNet's in CUDA, and the next ones 8 ms.  By that, not swept.
+ * 0: the plan believes in a slow trainer for the first 2 s; 2: it knows the rate a batch later. */
+#define TUNING_WARM_UP_BATCHES 1
+
 /* --- memory of batches --- */
 
 /* Blocks beyond the prefetcher's own that stay when they are returned: a trainer works with one

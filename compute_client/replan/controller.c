@@ -216,7 +216,9 @@ static struct sluice_plan_forecast forecast_of(const struct sluice_controller *c
         .rest_s = scale * (result->primal_s - result->external_s),
         .bound_s = scale * (result->dual_s - result->external_s),
         .gap = result->gap,
-        .wire_bytes = scale * result->busy_s[SLUICE_NETWORK] * c->capacity.per_s[SLUICE_NETWORK],
+        .wire_bytes = c->options.is_local ? 0
+                                          : scale * result->busy_s[SLUICE_NETWORK] *
+                                                c->capacity.per_s[SLUICE_NETWORK],
         .slowest = result->slowest,
         .rates = sluice_controller_rates(c),
     };
