@@ -34,4 +34,10 @@
 #define STORE_RETRY_RATIO 0.1
 #define STORE_MAX_RETRIES_SAVED 100.0
 
+/* A full cache takes one miss of so many in the place of something else.  Of a dataset twice as
+ * large as the cache, of which it has half, an epoch so changes a 32nd; the next one hits 48 %
+ * rather than the none of LRU.  Half: 46 %; twice: 49 %, and what is read no more goes half as fast.
+ */
+#define STORE_CACHE_ADMIT_ONE_OF 16
+
 #endif
