@@ -214,6 +214,82 @@ class Buckets(WithImages):
                 server.stop()
             self.assertEqual(sorted(gateway.num_faults), ["503", "cut", "delay", "reset"])
 
+    def test_a_cache_spares_the_bucket_and_outlives_the_server(self):
+        cache = self.path / "cache"
+        options = ("--cache", cache, "--cache-bytes", "64M")
+        with self.gateway() as gateway:
+            def epoch(*more):
+                """Bytes that the bucket sent for an epoch, and the server's counters of its cache."""
+                before = gateway.num_bytes
+                with Server("s3://photos/listed/a b+c", "--s3-endpoint", gateway.url, *options,
+                            *more) as server:
+                    self.check_modes(server, ("remote_alloff",))
+                    self.assertRegex(server.log(), "what the store sends is kept in .*cache")
+                    listed = gateway.num_bytes
+                    with self.assertRaises(RuntimeError) as raised:
+                        Server("s3://photos/listed/a b+c", "--s3-endpoint", gateway.url, *options)
+                    self.assertIn("another server uses this cache", str(raised.exception))
+                    counters = server.stop()
+                    self.assertEqual(counters["errors"], {})
+                    return listed - before, counters["cache"]
+            cold, counts = epoch()
+            self.assertEqual((counts["hits"], counts["misses"]), (0, 48))
+            self.assertGreaterEqual(cold, counts["miss_bytes"])
+            warm, counts = epoch()
+            self.assertEqual((counts["hits"], counts["misses"], counts["miss_bytes"]), (48, 0, 0))
+            self.assertLess(warm, cold / 4)  # the list alone
+            try:
+                warm, counts = epoch("--sandbox", "on")
+                self.assertEqual((counts["hits"], counts["misses"]), (48, 0))
+                shutil.rmtree(cache)
+                cold, counts = epoch("--sandbox", "on")
+                self.assertEqual((counts["hits"], counts["misses"]), (0, 48))
+                self.assertEqual(counts["errors"], 0)
+            except RuntimeError as error:
+                if "--sandbox on: this kernel" not in str(error):
+                    raise
+
+    def test_a_cache_never_gives_an_object_that_changed(self):
+        self.upload(self.images, "cached")
+        changed = next((self.images / "train").rglob("*.jpg")).relative_to(self.images)
+        options = ("--cache", self.path / "cache-of-changes", "--cache-bytes", "64M")
+        with self.gateway() as gateway:
+            with Server("s3://photos/cached", "--s3-endpoint", gateway.url, *options) as server:
+                self.check_modes(server, ("remote_alloff",))
+            other = (self.images / changed).read_bytes() + b"\0"
+            self.client.put_object(Bucket="photos", Key=f"cached/{changed}", Body=other)
+            with Server("s3://photos/cached", "--s3-endpoint", gateway.url, *options) as server:
+                train("--host", server.address, "--dataset-mode", "remote_alloff")
+                counts = server.stop()["cache"]
+            self.assertEqual((counts["hits"], counts["misses"]), (47, 1))
+            self.assertEqual(counts["miss_bytes"], len(other))
+
+    def test_a_cache_with_an_index_fetches_no_more_and_other_crops_hit(self):
+        indexed = self.path / "indexed-cached"
+        shutil.copytree(self.images, indexed)
+        subprocess.run([BIN / "offload_dataset", "index", indexed, "--jpeg-index"], check=True,
+                       capture_output=True)
+        self.upload(indexed, "indexed-cached")
+
+        def epochs(*options):
+            """Bytes of three epochs with crops of their own, after one of whole files."""
+            with self.gateway() as gateway:
+                with Server("s3://photos/indexed-cached", "--s3-endpoint", gateway.url,
+                            *options) as server:
+                    spent = []
+                    for seed in range(4):
+                        before = gateway.num_bytes
+                        train("--host", server.address, "--dataset-mode", "remote_alloff",
+                              options=("--seed", str(seed)))
+                        spent.append(gateway.num_bytes - before)
+                    server.stop()
+                    return spent
+        plain = epochs()
+        cached = epochs("--cache", self.path / "cache-of-index", "--cache-bytes", "64M")
+        self.assertLessEqual(cached[0], plain[0])
+        self.assertGreater(min(plain[1:]), 0)
+        self.assertEqual(cached[1:], [0, 0, 0])
+
     def test_an_object_that_changes_is_named(self):
         self.upload(self.images, "changing")
         changed = next((self.images / "train").rglob("*.jpg")).relative_to(self.images)
