@@ -2,19 +2,18 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "base/host_port.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "store/hedging.h"
+#include "store/http_text.h"
 #include "store/tuning.h"
 
-#include <arpa/inet.h>
 #include <curl/curl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/random.h>
 
 #define MS UINT64_C(1000000) /* ns */
@@ -44,9 +43,20 @@ struct sluice_http_flight {
     struct curl_slist *headers;
     uint64_t not_before_ns;
     unsigned tries;
+    uint64_t sent_ns; /* of this try; 0: there is no connection yet */
+    /* The same request once more; or, of that one, the flight that it was sent for. */
+    struct sluice_http_flight *hedge, *hedged;
+    bool has_hedged;  /* in this try */
     uint64_t skip;    /* bytes of a body that come before the range, from a server without ranges */
     bool is_complete; /* all that was asked for is there; the rest is not read */
     char reason[CURL_ERROR_SIZE];
+};
+
+/* A second request, with its own body until it has come first.  Of the owner thread alone. */
+struct hedge {
+    struct sluice_http_flight flight;
+    struct sluice_http_transfer transfer;
+    uint8_t data[];
 };
 
 struct sluice_http {
@@ -63,6 +73,7 @@ struct sluice_http {
     CURL **idle; /* the owner thread's from here: handles to be used again */
     size_t num_idle, max_idle;
     double retries_saved;
+    struct sluice_hedging hedging;
     struct sluice_rng rng;
 };
 
@@ -101,24 +112,6 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *ctx)
     return 0;
 }
 
-/* The value of the header `name` in a line of `len` bytes, into `out`; false: another header. */
-static bool header_value(const char *line, size_t len, const char *name, char *out, size_t room)
-{
-    const size_t name_len = strlen(name);
-    if (len <= name_len || strncasecmp(line, name, name_len) != 0 || line[name_len] != ':')
-        return false;
-    size_t from = name_len + 1, to = len;
-    while (from < to && (line[from] == ' ' || line[from] == '\t'))
-        from++;
-    while (to > from && (line[to - 1] == '\r' || line[to - 1] == '\n' || line[to - 1] == ' '))
-        to--;
-    if (to - from >= room || memchr(line + from, '\0', to - from))
-        return false;
-    memcpy(out, line + from, to - from);
-    out[to - from] = '\0';
-    return true;
-}
-
 static size_t on_header(char *line, size_t size, size_t count, void *ctx)
 {
     struct sluice_http_flight *flight = ctx;
@@ -134,16 +127,18 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx)
         t->tag[0] = '\0';
         t->is_etag = false;
         flight->skip = t->has_range && code == 200 ? t->from : 0;
-    } else if (header_value(line, len, "ETag", value, sizeof(value))) {
+    } else if (sluice_http_header_value(line, len, "ETag", value, sizeof(value))) {
         memcpy(t->tag, value, sizeof(value));
         t->is_etag = value[0] != '\0';
-    } else if (!t->is_etag && header_value(line, len, "Last-Modified", value, sizeof(value))) {
+    } else if (!t->is_etag &&
+               sluice_http_header_value(line, len, "Last-Modified", value, sizeof(value))) {
         memcpy(t->tag, value, sizeof(value));
-    } else if (header_value(line, len, "Content-Range", value, sizeof(value))) {
+    } else if (sluice_http_header_value(line, len, "Content-Range", value, sizeof(value))) {
         const char *slash = strchr(value, '/');
         if (slash && sscanf(slash, "/%llu", &number) == 1)
             t->total = number;
-    } else if (t->code == 200 && header_value(line, len, "Content-Length", value, sizeof(value))) {
+    } else if (t->code == 200 &&
+               sluice_http_header_value(line, len, "Content-Length", value, sizeof(value))) {
         if (sscanf(value, "%llu", &number) == 1)
             t->total = number;
     }
@@ -182,6 +177,15 @@ static bool set_headers(struct sluice_http_flight *flight)
     return is_good;
 }
 
+/* Before the request is sent. */
+static int on_sent(void *ctx, char *to, char *from, int to_port, int from_port)
+{
+    struct sluice_http_flight *flight = ctx;
+    (void)to, (void)from, (void)to_port, (void)from_port;
+    flight->sent_ns = sluice_clock_ns();
+    return CURL_PREREQFUNC_OK;
+}
+
 static CURL *take_easy(struct sluice_http *http)
 {
     if (http->num_idle == 0)
@@ -202,6 +206,8 @@ static void set_options(struct sluice_http *http, struct sluice_http_flight *fli
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, flight);
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, flight);
+    curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, on_sent);
+    curl_easy_setopt(easy, CURLOPT_PREREQDATA, flight);
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, flight->headers);
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(easy, CURLOPT_PROXY, "");
@@ -248,6 +254,8 @@ static bool start_try(struct sluice_http *http, struct sluice_http_flight *fligh
     t->is_longer = false;
     t->text[0] = '\0';
     t->err = (struct sluice_err){0};
+    flight->sent_ns = 0;
+    flight->has_hedged = false;
     flight->skip = 0;
     flight->is_complete = false;
     flight->reason[0] = '\0';
@@ -270,11 +278,23 @@ static void end_try(struct sluice_http *http, struct sluice_http_flight *flight)
     flight->headers = NULL;
 }
 
+/* Ends the second request of a flight, if there is one. */
+static void drop_hedge(struct sluice_http *http, struct sluice_http_flight *flight)
+{
+    struct sluice_http_flight *hedge = flight->hedge;
+    flight->hedge = NULL;
+    if (!hedge)
+        return;
+    end_try(http, hedge);
+    free(SLUICE_CONTAINER_OF(hedge, struct hedge, flight));
+}
+
 /* The flight is the caller's again. */
 static void end_flight(struct sluice_http *http, struct sluice_http_flight *flight,
                        sluice_status status)
 {
     struct waiting *waiting = flight->waiting;
+    drop_hedge(http, flight);
     end_try(http, flight);
     flight->transfer->status = status;
     if (status == SLUICE_E_CLOSED)
@@ -289,6 +309,66 @@ static void end_flight(struct sluice_http *http, struct sluice_http_flight *flig
     if (--waiting->num_left == 0)
         pthread_cond_signal(&waiting->done);
     pthread_mutex_unlock(&http->lock);
+}
+
+/* --- a second request for one that takes long --- */
+
+static size_t body_bytes(const struct sluice_http_transfer *t)
+{
+    return t->has_range ? (size_t)(t->to - t->from) : t->room;
+}
+
+static bool may_hedge(const struct sluice_http_transfer *t)
+{
+    return !t->is_head && !t->body && body_bytes(t) <= STORE_MAX_HEDGED_BYTES;
+}
+
+/* Where there is no memory there is no second request. */
+static void start_hedge(struct sluice_http *http, struct sluice_http_flight *flight,
+                        uint64_t now_ns)
+{
+    const struct sluice_http_transfer *t = flight->transfer;
+    struct hedge *hedge = malloc(sizeof(*hedge) + body_bytes(t));
+    flight->has_hedged = true;
+    if (!hedge)
+        return;
+    hedge->transfer = *t;
+    hedge->transfer.data = hedge->data;
+    hedge->flight = (struct sluice_http_flight){
+        .transfer = &hedge->transfer,
+        .until_ns = flight->until_ns,
+        .hedged = flight,
+        .tries = is_strong(t), /* asks for the version that the first one began with */
+    };
+    flight->hedge = &hedge->flight;
+    if (start_try(http, &hedge->flight, now_ns))
+        sluice_hedging_spend(&http->hedging);
+    else
+        drop_hedge(http, flight);
+}
+
+/* When the flight is to be sent again; UINT64_MAX: it is not. */
+static uint64_t hedge_at_ns(const struct sluice_http *http, const struct sluice_http_flight *flight)
+{
+    const uint64_t after_ns = sluice_hedging_after_ns(&http->hedging);
+    if (flight->state != IS_RUNNING || !flight->sent_ns || flight->has_hedged ||
+        after_ns > UINT64_MAX / 2 || !may_hedge(flight->transfer))
+        return UINT64_MAX;
+    return flight->sent_ns + after_ns;
+}
+
+/* The second request has come first: what it has is the flight's. */
+static void take_hedge(const struct sluice_http_flight *hedge)
+{
+    const struct sluice_http_transfer *from = hedge->transfer;
+    struct sluice_http_transfer *to = hedge->hedged->transfer;
+    memcpy(to->data, from->data, from->len);
+    to->code = from->code;
+    to->is_longer = from->is_longer;
+    to->len = from->len;
+    to->total = from->total;
+    memcpy(to->tag, from->tag, sizeof(to->tag));
+    to->is_etag = from->is_etag;
 }
 
 /* --- how a try ended --- */
@@ -366,6 +446,20 @@ static void finish_try(struct sluice_http *http, struct sluice_http_flight *flig
     const bool is_ours = code == CURLE_WRITE_ERROR && (flight->is_complete || t->is_longer);
     if (is_ours)
         code = CURLE_OK;
+    if (flight->hedged) {
+        struct sluice_http_flight *first = flight->hedged;
+        const bool is_good = code == CURLE_OK && status_of(t) == SLUICE_OK;
+        if (!is_good) {
+            drop_hedge(http, first); /* the first one decides */
+            return;
+        }
+        take_hedge(flight);
+        flight = first;
+        t = first->transfer;
+    }
+    drop_hedge(http, flight);
+    if (code == CURLE_OK && status_of(t) == SLUICE_OK && flight->sent_ns && may_hedge(t))
+        sluice_hedging_note(&http->hedging, sluice_clock_ns() - flight->sent_ns);
     if (is_worth_a_retry(code, t->code) && retry(http, flight))
         return;
     sluice_status status = code == CURLE_OK ? status_of(t) : SLUICE_E_IO;
@@ -387,6 +481,8 @@ static bool take_arrived(struct sluice_http *http, bool *is_closing)
         http->flights = flight;
         if (http->retries_saved < STORE_MAX_RETRIES_SAVED)
             http->retries_saved += STORE_RETRY_RATIO;
+        if (may_hedge(flight->transfer))
+            sluice_hedging_count(&http->hedging);
     }
     *is_closing = http->is_closing;
     const bool has_flights = http->flights != NULL;
@@ -401,6 +497,7 @@ static uint64_t move_flights(struct sluice_http *http, bool is_closing)
     uint64_t next_ns = UINT64_MAX;
     for (struct sluice_http_flight *flight = http->flights, *next; flight; flight = next) {
         next = flight->next;
+        const uint64_t hedge_ns = hedge_at_ns(http, flight);
         const bool is_due = flight->state == IS_NEW ||
                             (flight->state == IS_WAITING && flight->not_before_ns <= now_ns);
         if (is_closing || atomic_load_explicit(&flight->is_cancelled, memory_order_relaxed))
@@ -409,6 +506,10 @@ static uint64_t move_flights(struct sluice_http *http, bool is_closing)
             end_flight(http, flight, SLUICE_E_NO_MEMORY);
         else if (flight->state == IS_WAITING && flight->not_before_ns < next_ns)
             next_ns = flight->not_before_ns;
+        else if (hedge_ns <= now_ns)
+            start_hedge(http, flight, now_ns);
+        else if (hedge_ns < next_ns)
+            next_ns = hedge_ns;
     }
     return next_ns;
 }
@@ -466,7 +567,10 @@ sluice_status sluice_http_open(const struct sluice_http_options *options, struct
         seed = sluice_clock_ns();
     http->rng = sluice_rng_init(seed, 0, 0, 0);
     http->retries_saved = STORE_MAX_RETRIES_SAVED;
-    http->max_idle = options->num_parallel;
+    http->hedging = sluice_hedging_init();
+    /* And for second requests, which are not to wait behind what is slow. */
+    const unsigned num_parallel = options->num_parallel + (options->num_parallel + 7) / 8;
+    http->max_idle = num_parallel;
     http->idle = calloc(http->max_idle + 1, sizeof(http->idle[0]));
     http->multi = curl_multi_init();
     http->ca_bundle = options->ca_bundle ? strdup(options->ca_bundle) : NULL;
@@ -475,8 +579,8 @@ sluice_status sluice_http_open(const struct sluice_http_options *options, struct
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for transfers");
     }
     curl_multi_setopt(http->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_MULTIPLEX);
-    curl_multi_setopt(http->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)options->num_parallel);
-    curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long)options->num_parallel);
+    curl_multi_setopt(http->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)num_parallel);
+    curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long)num_parallel);
     const int failed = pthread_create(&http->thread, NULL, own, http);
     if (failed) {
         sluice_http_close(http);
@@ -563,58 +667,4 @@ void sluice_http_cancel(struct sluice_http *http, const void *owner)
     cancel_in(http->flights, owner);
     pthread_mutex_unlock(&http->lock);
     curl_multi_wakeup(http->multi);
-}
-
-/* --- URLs --- */
-
-bool sluice_http_encode(const char *text, bool keep_slash, char *out, size_t room)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    size_t len = 0;
-    for (; *text; text++) {
-        const unsigned char c = (unsigned char)*text;
-        const bool is_plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-                              (c >= '0' && c <= '9') || strchr("-_.~", c) ||
-                              (c == '/' && keep_slash);
-        if (len + (is_plain ? 1 : 3) >= room)
-            return false;
-        if (is_plain) {
-            out[len++] = (char)c;
-        } else {
-            out[len++] = '%';
-            out[len++] = digits[c >> 4];
-            out[len++] = digits[c & 15];
-        }
-    }
-    if (len >= room)
-        return false;
-    out[len] = '\0';
-    return true;
-}
-
-sluice_status sluice_http_parse_address(const char *url, struct sluice_http_address *address,
-                                        struct sluice_err *err)
-{
-    const bool is_tls = sluice_starts_with(url, "https://");
-    if (!is_tls && !sluice_starts_with(url, "http://"))
-        return sluice_fail(err, SLUICE_E_INVALID, "no http:// or https:// URL");
-    const char *at = url + (is_tls ? 8 : 7);
-    const size_t len = strcspn(at, "/?#");
-    if (memchr(at, '@', len))
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "a URL with a user's name and password would show them in every log");
-    char text[sizeof(address->host) + 8];
-    struct sluice_host_port parsed;
-    struct sluice_err why = {0};
-    if (len == 0 || !sluice_print(text, sizeof(text), "%.*s", (int)len, at) ||
-        sluice_host_port_parse(text, is_tls ? 443 : 80, &parsed, &why) != SLUICE_OK ||
-        !parsed.host[0] || parsed.port == 0)
-        return sluice_fail(err, SLUICE_E_INVALID, "no host in the URL%s%s", why.text[0] ? ": " : "",
-                           why.text);
-    unsigned char binary[16];
-    *address = (struct sluice_http_address){.is_tls = is_tls, .port = parsed.port};
-    memcpy(address->host, parsed.host, sizeof(address->host));
-    address->is_name = inet_pton(AF_INET, parsed.host, binary) != 1 &&
-                       inet_pton(AF_INET6, parsed.host, binary) != 1;
-    return SLUICE_OK;
 }
