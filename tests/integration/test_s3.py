@@ -2,8 +2,9 @@
 """Buckets and web servers as the root of offload_server: one digest, the folder's, in every mode;
 with an index, over TLS, under faults, within the sandbox; and what changes or is refused is named.
 
-moto's server is the bucket, behind a gateway that checks each signature (s3_gateway.py); nginx, or
-Python's own, is the web server."""
+moto's server is the bucket, or with SLUICE_S3_BACKEND=radosgw a Ceph of this test (rados_gateway.py),
+behind a gateway that checks each signature (s3_gateway.py); nginx, or Python's own, is the web
+server."""
 import http.server
 import json
 import os
@@ -22,6 +23,7 @@ import urllib.request
 try:
     import boto3
     import moto.server  # noqa: F401
+    import rados_gateway
     import s3_gateway
 except ImportError as error:
     print(f"SKIPPED: moto[server] of PyPI is missing for {sys.executable} ({error})")
@@ -119,28 +121,48 @@ class WithImages(unittest.TestCase):
             self.assertEqual(epoch["digest"], self.digest, f"{mode}: {log}{server.log()}")
 
 
-class Buckets(WithImages):
+class WithBucket(WithImages):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        if os.environ.get("SLUICE_S3_BACKEND") == "radosgw":
+            cls.start_ceph()
+        else:
+            cls.start_moto()
+        cls.client = boto3.client("s3", endpoint_url=cls.bucket_url, aws_access_key_id=KEY,
+                                  aws_secret_access_key=SECRET, region_name="us-east-1")
+        cls.client.create_bucket(Bucket="photos")
+        cls.upload(cls.images, "listed/a b+c")
+
+    @classmethod
+    def start_ceph(cls):
+        folder = cls.path / "ceph"
+        folder.mkdir()
+        try:
+            gateway = rados_gateway.RadosGateway(folder, KEY, SECRET)
+            cls.bucket_url = gateway.__enter__().url
+        except rados_gateway.Unavailable as error:
+            print(f"SKIPPED: {error}", flush=True)
+            cls.folder.cleanup()
+            os._exit(77)
+        cls.addClassCleanup(gateway.__exit__)
+
+    @classmethod
+    def start_moto(cls):
         port = free_port()
         cls.moto = subprocess.Popen([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p",
                                      str(port)], stdout=subprocess.DEVNULL,
                                     stderr=subprocess.DEVNULL)
         cls.addClassCleanup(cls.end_moto)
-        cls.moto_url = f"http://127.0.0.1:{port}"
+        cls.bucket_url = f"http://127.0.0.1:{port}"
         until = time.monotonic() + TIMEOUT_S
         while True:
             try:
-                urllib.request.urlopen(cls.moto_url, timeout=10).close()
+                urllib.request.urlopen(cls.bucket_url, timeout=10).close()
                 break
             except OSError:
                 if cls.moto.poll() is not None or time.monotonic() > until:
                     raise
-        cls.client = boto3.client("s3", endpoint_url=cls.moto_url, aws_access_key_id=KEY,
-                                  aws_secret_access_key=SECRET, region_name="us-east-1")
-        cls.client.create_bucket(Bucket="photos")
-        cls.upload(cls.images, "listed/a b+c")
 
     @classmethod
     def end_moto(cls):
@@ -155,8 +177,10 @@ class Buckets(WithImages):
                                        f"{prefix}/{path.relative_to(folder)}")
 
     def gateway(self, **options):
-        return s3_gateway.Gateway(self.moto_url, {KEY: SECRET}, **options)
+        return s3_gateway.Gateway(self.bucket_url, {KEY: SECRET}, **options)
 
+
+class Buckets(WithBucket):
     def test_a_listed_bucket_is_its_folder(self):
         with self.gateway() as gateway:
             with Server("s3://photos/listed/a b+c", "--s3-endpoint", gateway.url) as server:
