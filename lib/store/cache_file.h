@@ -36,11 +36,13 @@ bool sluice_cache_name_parse(const char *folder, const char *name,
                              struct sluice_cache_piece *piece);
 
 void sluice_cache_header_put(struct sluice_hash128 identity, const struct sluice_cache_piece *piece,
-                             const void *data, uint8_t header[SLUICE_CACHE_HEADER_BYTES]);
+                             const void *data, uint8_t out[SLUICE_CACHE_HEADER_BYTES]);
 /* Whether the header is this piece's.  SLUICE_E_CORRUPT: it is damaged, or another's.  *data_hash:
  * what sluice_hash64() of the bytes has to be. */
-SLUICE_MUST_USE sluice_status sluice_cache_header_check(
-    const uint8_t header[SLUICE_CACHE_HEADER_BYTES], struct sluice_hash128 identity,
-    const struct sluice_cache_piece *piece, uint64_t *data_hash, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_cache_header_check(const uint8_t in[SLUICE_CACHE_HEADER_BYTES],
+                                                        struct sluice_hash128 identity,
+                                                        const struct sluice_cache_piece *piece,
+                                                        uint64_t *data_hash,
+                                                        struct sluice_err *err);
 
 #endif

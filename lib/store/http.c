@@ -1,56 +1,16 @@
-#include "store/http.h"
+#include "store/http_flight.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "base/rng.h"
 #include "base/text.h"
-#include "store/hedging.h"
-#include "store/http_text.h"
 #include "store/tuning.h"
 
-#include <curl/curl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #define MS UINT64_C(1000000) /* ns */
-
-#define MAX_CONNECT_MS 5000 /* a SYN that is lost twice comes again after 1 and 3 s */
-
-/* Whoever waits for some transfers. */
-struct waiting {
-    pthread_cond_t done;
-    size_t num_left; /* under the lock */
-};
-
-enum flight_state { IS_NEW, IS_RUNNING, IS_WAITING };
-
-/* A transfer on its way.  In a list that the lock guards, and only the owner thread takes out of;
- * all else is the owner thread's. */
-struct sluice_http_flight {
-    struct sluice_http_flight *next;
-    struct sluice_http_transfer *transfer;
-    struct waiting *waiting;
-    const void *owner;
-    uint64_t until_ns;
-    atomic_bool is_cancelled; /* set by others; relaxed: the wakeup orders it */
-
-    enum flight_state state;
-    CURL *easy;
-    struct curl_slist *headers;
-    uint64_t not_before_ns;
-    unsigned tries;
-    uint64_t sent_ns; /* of this try; 0: there is no connection yet */
-    /* The same request once more; or, of that one, the flight that it was sent for. */
-    struct sluice_http_flight *hedge, *hedged;
-    bool has_hedged;  /* in this try */
-    uint64_t skip;    /* bytes of a body that come before the range, from a server without ranges */
-    bool is_complete; /* all that was asked for is there; the rest is not read */
-    char reason[CURL_ERROR_SIZE];
-};
 
 /* A second request, with its own body until it has come first.  Of the owner thread alone. */
 struct hedge {
@@ -59,225 +19,6 @@ struct hedge {
     uint8_t data[];
 };
 
-struct sluice_http {
-    pthread_mutex_t lock;
-    struct sluice_http_flight *arrived; /* not yet seen by the owner thread */
-    struct sluice_http_flight *flights; /* read by the owner thread without the lock */
-    bool is_closing;
-
-    CURLM *multi; /* constant from here */
-    pthread_t thread;
-    bool has_thread;
-    char *ca_bundle;
-
-    CURL **idle; /* the owner thread's from here: handles to be used again */
-    size_t num_idle, max_idle;
-    double retries_saved;
-    struct sluice_hedging hedging;
-    struct sluice_rng rng;
-};
-
-/* --- what comes from the network --- */
-
-static size_t on_body(char *bytes, size_t size, size_t count, void *ctx)
-{
-    struct sluice_http_flight *flight = ctx;
-    struct sluice_http_transfer *t = flight->transfer;
-    const size_t got = size * count;
-    size_t len = got;
-    if (t->code != 200 && t->code != 206) {
-        size_t at = strlen(t->text);
-        for (; len > 0 && at + 1 < sizeof(t->text); len--)
-            t->text[at++] = *bytes++;
-        t->text[at] = '\0';
-        return got;
-    }
-    if (flight->skip) {
-        const size_t skipped = flight->skip < len ? (size_t)flight->skip : len;
-        flight->skip -= skipped;
-        bytes += skipped;
-        len -= skipped;
-    }
-    const size_t room = (t->has_range ? (size_t)(t->to - t->from) : t->room) - t->len;
-    const size_t kept = len < room ? len : room;
-    if (kept)
-        memcpy(t->data + t->len, bytes, kept);
-    t->len += kept;
-    if (kept == len)
-        return got;
-    if (t->has_range)
-        flight->is_complete = true;
-    else
-        t->is_longer = true;
-    return 0;
-}
-
-static size_t on_header(char *line, size_t size, size_t count, void *ctx)
-{
-    struct sluice_http_flight *flight = ctx;
-    struct sluice_http_transfer *t = flight->transfer;
-    const size_t len = size * count;
-    char value[SLUICE_HTTP_TAG_BYTES];
-    unsigned long long number;
-    if (len > 5 && strncmp(line, "HTTP/", 5) == 0) { /* the first line, also after a 100 */
-        long code = 0;
-        curl_easy_getinfo(flight->easy, CURLINFO_RESPONSE_CODE, &code);
-        t->code = code;
-        t->total = UINT64_MAX;
-        t->tag[0] = '\0';
-        t->is_etag = false;
-        flight->skip = t->has_range && code == 200 ? t->from : 0;
-    } else if (sluice_http_header_value(line, len, "ETag", value, sizeof(value))) {
-        memcpy(t->tag, value, sizeof(value));
-        t->is_etag = value[0] != '\0';
-    } else if (!t->is_etag &&
-               sluice_http_header_value(line, len, "Last-Modified", value, sizeof(value))) {
-        memcpy(t->tag, value, sizeof(value));
-    } else if (sluice_http_header_value(line, len, "Content-Range", value, sizeof(value))) {
-        const char *slash = strchr(value, '/');
-        if (slash && sscanf(slash, "/%llu", &number) == 1)
-            t->total = number;
-    } else if (t->code == 200 &&
-               sluice_http_header_value(line, len, "Content-Length", value, sizeof(value))) {
-        if (sscanf(value, "%llu", &number) == 1)
-            t->total = number;
-    }
-    return len;
-}
-
-/* --- one try --- */
-
-static bool add_header(struct sluice_http_flight *flight, const char *header)
-{
-    struct curl_slist *longer = curl_slist_append(flight->headers, header);
-    if (longer)
-        flight->headers = longer;
-    return longer != NULL;
-}
-
-/* A weak tag never matches (RFC 9110, 13.1.1). */
-static bool is_strong(const struct sluice_http_transfer *t)
-{
-    return t->is_etag && !sluice_starts_with(t->tag, "W/");
-}
-
-static bool set_headers(struct sluice_http_flight *flight)
-{
-    const struct sluice_http_transfer *t = flight->transfer;
-    char match[SLUICE_HTTP_TAG_BYTES + 16];
-    bool is_good = true, has_match = false;
-    for (size_t i = 0; i < SLUICE_HTTP_MAX_HEADERS && t->headers[i] && is_good; i++) {
-        has_match |= sluice_starts_with(t->headers[i], "If-Match:");
-        is_good = add_header(flight, t->headers[i]);
-    }
-    /* What an earlier try began with. */
-    if (is_good && !has_match && flight->tries > 1 && is_strong(t) &&
-        sluice_print(match, sizeof(match), "If-Match: %s", t->tag))
-        is_good = add_header(flight, match);
-    return is_good;
-}
-
-/* Before the request is sent. */
-static int on_sent(void *ctx, char *to, char *from, int to_port, int from_port)
-{
-    struct sluice_http_flight *flight = ctx;
-    (void)to, (void)from, (void)to_port, (void)from_port;
-    flight->sent_ns = sluice_clock_ns();
-    return CURL_PREREQFUNC_OK;
-}
-
-static CURL *take_easy(struct sluice_http *http)
-{
-    if (http->num_idle == 0)
-        return curl_easy_init();
-    CURL *easy = http->idle[--http->num_idle];
-    curl_easy_reset(easy); /* connections are the multi's */
-    return easy;
-}
-
-static void set_options(struct sluice_http *http, struct sluice_http_flight *flight, long left_ms)
-{
-    const struct sluice_http_transfer *t = flight->transfer;
-    CURL *easy = flight->easy;
-    curl_easy_setopt(easy, CURLOPT_URL, t->url);
-    curl_easy_setopt(easy, CURLOPT_PRIVATE, flight);
-    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, flight->reason);
-    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(easy, CURLOPT_WRITEDATA, flight);
-    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
-    curl_easy_setopt(easy, CURLOPT_HEADERDATA, flight);
-    curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, on_sent);
-    curl_easy_setopt(easy, CURLOPT_PREREQDATA, flight);
-    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, flight->headers);
-    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(easy, CURLOPT_PROXY, "");
-    curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
-    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
-    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 256L << 10);
-    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
-    curl_easy_setopt(easy, CURLOPT_USERAGENT, "sluice/" SLUICE_VERSION);
-    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, left_ms);
-    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
-                     left_ms / 2 < MAX_CONNECT_MS ? left_ms / 2 + 1 : MAX_CONNECT_MS);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, left_ms / 3000 + 1);
-    if (http->ca_bundle)
-        curl_easy_setopt(easy, CURLOPT_CAINFO, http->ca_bundle);
-    if (t->is_head)
-        curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
-    if (t->body)
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, t->body);
-    if (t->has_range) {
-        char range[48];
-        snprintf(range, sizeof(range), "%llu-%llu", (unsigned long long)t->from,
-                 (unsigned long long)t->to - 1);
-        curl_easy_setopt(easy, CURLOPT_RANGE, range);
-    }
-    if (t->signature) {
-        curl_easy_setopt(easy, CURLOPT_AWS_SIGV4, t->signature->scope);
-        curl_easy_setopt(easy, CURLOPT_USERNAME, t->signature->key_id);
-        curl_easy_setopt(easy, CURLOPT_PASSWORD, t->signature->secret);
-    }
-}
-
-/* False: no memory. */
-static bool start_try(struct sluice_http *http, struct sluice_http_flight *flight, uint64_t now_ns)
-{
-    struct sluice_http_transfer *t = flight->transfer;
-    flight->tries++;
-    flight->easy = take_easy(http);
-    if (!flight->easy || !set_headers(flight))
-        return false;
-    t->code = 0;
-    t->len = 0;
-    t->is_longer = false;
-    t->text[0] = '\0';
-    t->err = (struct sluice_err){0};
-    flight->sent_ns = 0;
-    flight->has_hedged = false;
-    flight->skip = 0;
-    flight->is_complete = false;
-    flight->reason[0] = '\0';
-    const uint64_t left_ns = flight->until_ns > now_ns ? flight->until_ns - now_ns : 0;
-    set_options(http, flight, (long)(left_ns / MS) + 1);
-    flight->state = IS_RUNNING;
-    return curl_multi_add_handle(http->multi, flight->easy) == CURLM_OK;
-}
-
-static void end_try(struct sluice_http *http, struct sluice_http_flight *flight)
-{
-    if (flight->easy && flight->state == IS_RUNNING)
-        curl_multi_remove_handle(http->multi, flight->easy);
-    if (flight->easy && http->num_idle < http->max_idle)
-        http->idle[http->num_idle++] = flight->easy;
-    else if (flight->easy)
-        curl_easy_cleanup(flight->easy);
-    flight->easy = NULL;
-    curl_slist_free_all(flight->headers);
-    flight->headers = NULL;
-}
-
 /* Ends the second request of a flight, if there is one. */
 static void drop_hedge(struct sluice_http *http, struct sluice_http_flight *flight)
 {
@@ -285,7 +26,7 @@ static void drop_hedge(struct sluice_http *http, struct sluice_http_flight *flig
     flight->hedge = NULL;
     if (!hedge)
         return;
-    end_try(http, hedge);
+    sluice_http_end_try(http, hedge);
     free(SLUICE_CONTAINER_OF(hedge, struct hedge, flight));
 }
 
@@ -293,9 +34,9 @@ static void drop_hedge(struct sluice_http *http, struct sluice_http_flight *flig
 static void end_flight(struct sluice_http *http, struct sluice_http_flight *flight,
                        sluice_status status)
 {
-    struct waiting *waiting = flight->waiting;
+    struct sluice_http_waiting *waiting = flight->waiting;
     drop_hedge(http, flight);
-    end_try(http, flight);
+    sluice_http_end_try(http, flight);
     flight->transfer->status = status;
     if (status == SLUICE_E_CLOSED)
         sluice_fail(&flight->transfer->err, status, "cancelled");
@@ -338,10 +79,10 @@ static void start_hedge(struct sluice_http *http, struct sluice_http_flight *fli
         .transfer = &hedge->transfer,
         .until_ns = flight->until_ns,
         .hedged = flight,
-        .tries = is_strong(t), /* asks for the version that the first one began with */
+        .tries = sluice_http_is_strong(t), /* asks for the version that the first one began with */
     };
     flight->hedge = &hedge->flight;
-    if (start_try(http, &hedge->flight, now_ns))
+    if (sluice_http_start_try(http, &hedge->flight, now_ns))
         sluice_hedging_spend(&http->hedging);
     else
         drop_hedge(http, flight);
@@ -351,7 +92,7 @@ static void start_hedge(struct sluice_http *http, struct sluice_http_flight *fli
 static uint64_t hedge_at_ns(const struct sluice_http *http, const struct sluice_http_flight *flight)
 {
     const uint64_t after_ns = sluice_hedging_after_ns(&http->hedging);
-    if (flight->state != IS_RUNNING || !flight->sent_ns || flight->has_hedged ||
+    if (flight->state != SLUICE_HTTP_RUNNING || !flight->sent_ns || flight->has_hedged ||
         after_ns > UINT64_MAX / 2 || !may_hedge(flight->transfer))
         return UINT64_MAX;
     return flight->sent_ns + after_ns;
@@ -407,9 +148,9 @@ static bool retry(struct sluice_http *http, struct sluice_http_flight *flight)
     if (next_ns >= flight->until_ns)
         return false;
     http->retries_saved -= 1;
-    end_try(http, flight);
+    sluice_http_end_try(http, flight);
     flight->not_before_ns = next_ns;
-    flight->state = IS_WAITING;
+    flight->state = SLUICE_HTTP_WAITING;
     return true;
 }
 
@@ -498,13 +239,14 @@ static uint64_t move_flights(struct sluice_http *http, bool is_closing)
     for (struct sluice_http_flight *flight = http->flights, *next; flight; flight = next) {
         next = flight->next;
         const uint64_t hedge_ns = hedge_at_ns(http, flight);
-        const bool is_due = flight->state == IS_NEW ||
-                            (flight->state == IS_WAITING && flight->not_before_ns <= now_ns);
+        const bool is_due =
+            flight->state == SLUICE_HTTP_NEW ||
+            (flight->state == SLUICE_HTTP_WAITING && flight->not_before_ns <= now_ns);
         if (is_closing || atomic_load_explicit(&flight->is_cancelled, memory_order_relaxed))
             end_flight(http, flight, SLUICE_E_CLOSED);
-        else if (is_due && !start_try(http, flight, now_ns))
+        else if (is_due && !sluice_http_start_try(http, flight, now_ns))
             end_flight(http, flight, SLUICE_E_NO_MEMORY);
-        else if (flight->state == IS_WAITING && flight->not_before_ns < next_ns)
+        else if (flight->state == SLUICE_HTTP_WAITING && flight->not_before_ns < next_ns)
             next_ns = flight->not_before_ns;
         else if (hedge_ns <= now_ns)
             start_hedge(http, flight, now_ns);
@@ -616,7 +358,7 @@ void sluice_http_close(struct sluice_http *http)
 void sluice_http_run(struct sluice_http *http, struct sluice_http_transfer *transfers, size_t count,
                      uint64_t until_ns, const void *owner)
 {
-    struct waiting waiting = {.num_left = count};
+    struct sluice_http_waiting waiting = {.num_left = count};
     struct sluice_http_flight *flights = calloc(count ? count : 1, sizeof(*flights));
     if (!flights) {
         for (size_t i = 0; i < count; i++) {

@@ -1,3 +1,4 @@
+/* Of http.c, and of http_try.c beneath it. */
 #include "store/http.h"
 
 #include "base/clock.h"

@@ -108,13 +108,45 @@ static void fake_destroy(struct sluice_store *store)
 
 static char folder[SLUICE_MAX_PATH_BYTES];
 
+/* Bytes of all files beneath the folder, in blocks, and how many there are. */
+static uint64_t files_of(const char *path, unsigned *num, char *last)
+{
+    uint64_t bytes = 0;
+    DIR *dir = opendir(path);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(dir);
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        char inner[SLUICE_MAX_PATH_BYTES];
+        struct stat st;
+        if (entry->d_name[0] == '.' ||
+            !sluice_print(inner, sizeof(inner), "%s/%s", path, entry->d_name) ||
+            stat(inner, &st) != 0)
+            continue;
+        if (S_ISDIR(st.st_mode)) {
+            bytes += files_of(inner, num, last);
+        } else if (st.st_size) {
+            bytes += ((uint64_t)st.st_size + 4095) / 4096 * 4096;
+            ++*num;
+            if (last)
+                memcpy(last, inner, sizeof(inner));
+        }
+    }
+    closedir(dir);
+    return bytes;
+}
+
+static void empty_cache(void)
+{
+    char file[SLUICE_MAX_PATH_BYTES];
+    for (unsigned num = 0; files_of(folder, &num, file) > 0; num = 0)
+        unlink(file);
+}
+
+/* One for all tests, as its 256 folders take a disk a while. */
 static void name_folder(void)
 {
-    static unsigned count;
-    char name[32];
-    snprintf(name, sizeof(name), "cache-%u", count++);
-    CU_ASSERT_EQUAL_FATAL(sluice_path_in(sluice_test_dir(), name, folder, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_path_in(sluice_test_dir(), "cache", folder, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(sluice_store_cache_prepare(folder, NULL), SLUICE_OK);
+    empty_cache();
 }
 
 static struct sluice_store *open_over(struct sluice_store *under, uint64_t max_bytes)
@@ -271,32 +303,6 @@ static void another_version_is_never_taken_from_the_cache(void)
     CU_ASSERT_EQUAL(fake.bytes, 4 * LEN);
     CU_ASSERT_EQUAL(sluice_store_cache_count(store).misses, 4);
     store->destroy(store);
-}
-
-/* Bytes of all files beneath the folder, in blocks, and how many there are. */
-static uint64_t files_of(const char *path, unsigned *num, char *last)
-{
-    uint64_t bytes = 0;
-    DIR *dir = opendir(path);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(dir);
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        char inner[SLUICE_MAX_PATH_BYTES];
-        struct stat st;
-        if (entry->d_name[0] == '.' ||
-            !sluice_print(inner, sizeof(inner), "%s/%s", path, entry->d_name) ||
-            stat(inner, &st) != 0)
-            continue;
-        if (S_ISDIR(st.st_mode)) {
-            bytes += files_of(inner, num, last);
-        } else if (st.st_size) {
-            bytes += ((uint64_t)st.st_size + 4095) / 4096 * 4096;
-            ++*num;
-            if (last)
-                memcpy(last, inner, sizeof(inner));
-        }
-    }
-    closedir(dir);
-    return bytes;
 }
 
 static void shuffle(unsigned order[NUM_OBJECTS], struct sluice_rng *rng)
@@ -574,13 +580,6 @@ static struct sluice_store *open_world(void)
 }
 
 /* What is in the cache already meets no fault of the network. */
-static void empty_cache(void)
-{
-    char file[SLUICE_MAX_PATH_BYTES];
-    for (unsigned num = 0; files_of(folder, &num, file) > 0; num = 0)
-        unlink(file);
-}
-
 static void slow_down(const char *key)
 {
     empty_cache();
