@@ -35,8 +35,8 @@
 #define STORE_MAX_RETRIES_SAVED 100.0
 
 /* A second request for one that takes long (hedging.h): each one adds RATIO of a second one, up to
- * MAX.  So the store gets 1.02 times the requests at most, and 10 more in a moment.  Half: of a tail
- * of 2 % half is cut; twice: of one of 4 % all. */
+ * MAX.  So the store gets 1.02 times the requests at most, and 10 more in a moment.  Half: of a
+ * tail of 2 % half is cut; twice: of one of 4 % all. */
 #define STORE_HEDGE_RATIO 0.02
 #define STORE_MAX_HEDGES_SAVED 10.0
 
@@ -49,8 +49,9 @@
 #define STORE_MAX_HEDGED_BYTES (4u << 20)
 
 /* A full cache takes one miss of so many in the place of something else.  Of a dataset twice as
- * large as the cache, of which it has half, an epoch so changes a 32nd; the next one hits 48 %
- * rather than the none of LRU.  Half: 46 %; twice: 49 %, and what is read no more goes half as fast.
+ * large as the cache, of which it has half, an epoch so changes a 32nd; the next one hits 47 %
+ * rather than the none of LRU (test_store_cache.c).  Half: 44 %; twice: 49 %, and what is read no
+ * more goes half as fast.
  */
 #define STORE_CACHE_ADMIT_ONE_OF 16
 
