@@ -47,6 +47,7 @@ struct sluice_workers;
 struct sluice_context {
     struct sluice_sample_lists *lists;
     struct sluice_store *store;
+    struct sluice_store *cache; /* the same, if it is a store_cache.h; NULL: it is none */
     struct sluice_workers *workers;
     struct sluice_watchdog *watchdog; /* of the workers */
     struct sluice_stats *stats;

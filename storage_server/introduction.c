@@ -37,6 +37,14 @@ static void tell_data(const struct sluice_introduction *facts)
         list->jpeg_indexes ? "with an" : "no");
 }
 
+static void tell_cache(const struct sluice_introduction *facts)
+{
+    char bytes[SLUICE_SHOW_BYTES], most[SLUICE_SHOW_BYTES];
+    sluice_log(SLUICE_LOG_INFO, "what the store sends is kept in %s: %s of %s", facts->cache,
+               sluice_show_bytes((double)facts->cache_counts.bytes, bytes),
+               sluice_show_bytes((double)facts->cache_counts.max_bytes, most));
+}
+
 static void tell_work(const struct sluice_introduction *facts)
 {
     char forms[128] = "", memory[SLUICE_SHOW_BYTES];
@@ -84,6 +92,8 @@ static void tell_access(const struct sluice_introduction *facts)
 void sluice_introduce(const struct sluice_introduction *facts)
 {
     tell_data(facts);
+    if (facts->cache)
+        tell_cache(facts);
     tell_work(facts);
     tell_access(facts);
 }
