@@ -477,7 +477,7 @@ int main(int argc, char **argv)
         .max_pixels = batch * 400000,
     };
     struct bench bench = {.row_bytes = size * size * 3, .memory_bytes_per_s = memory_rate()};
-    must(sluice_gpu_decoder_create(&limits, &bench.decoder, &err));
+    must(sluice_gpu_decoder_create(&limits, NULL, &bench.decoder, &err));
     fprintf(stderr, "memory of the device: %.0f MB\n",
             (double)sluice_gpu_decoder_bytes(bench.decoder) * 1e-6);
     must(sluice_codec_create(&bench.codec, &err));

@@ -26,6 +26,7 @@ static sluice_status create(struct sluice_loader *loader, struct sluice_err *err
         .width = size,
         .num_blocks = TUNING_GPU_LANES + TUNING_GPU_READY,
         .num_lanes = TUNING_GPU_LANES,
+        .num_stagings = TUNING_GPU_STAGINGS,
         .memory_bytes = o->gpu_memory,
     };
     sluice_status status = sluice_gpu_place_create(&options, &loader->place, err);
@@ -47,8 +48,7 @@ static sluice_status alloc_locked(void *ctx, size_t bytes, void **memory, struct
 
 static void free_locked(void *ctx, void *memory, size_t bytes)
 {
-    (void)bytes;
-    sluice_gpu_host_free(ctx, memory);
+    sluice_gpu_host_free(ctx, memory, bytes);
 }
 
 sluice_status loader_open_gpu(struct sluice_loader *loader, struct sluice_err *err)

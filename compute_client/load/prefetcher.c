@@ -323,8 +323,11 @@ static void clear_slots(struct sluice_prefetcher *prefetcher)
     for (unsigned i = 0; prefetcher->slots && i < prefetcher->options.num_slots; i++) {
         struct slot *slot = &prefetcher->slots[i];
         for (unsigned k = 0; slot->rows && k < prefetcher->options.batch_size; k++)
-            sluice_source_result_clear(&slot->rows[k].result);
+            prefetcher_forget_file(&slot->rows[k]);
         prefetcher_give_memory_back(prefetcher, slot);
+        if (slot->staging)
+            sluice_gpu_staging_give(slot->staging);
+        slot->staging = NULL;
         if (slot->block)
             sluice_gpu_block_give(slot->block);
         slot->block = NULL;
