@@ -175,8 +175,9 @@ static uint64_t part_bytes(const struct sluice_gpu_place *place)
     return bytes / SLUICE_GPU_SAMPLE_ALIGNMENT * SLUICE_GPU_SAMPLE_ALIGNMENT;
 }
 
-/* Takes so many bytes of the staging buffer; false: they are not there.  Relaxed: who has got a
- * part of the memory is alone there, and hands it on with what says where it is. */
+/* Takes so many bytes of the staging buffer; false: they are not there.  Acquire: they may be what
+ * another thread has written to and given back.  Who has got a part of the memory is alone there,
+ * and hands it on with what says where it is. */
 static bool reserve(struct sluice_gpu_staging *staging, uint64_t bytes, uint64_t *at)
 {
     const uint64_t end = sluice_gpu_index_bytes(&staging->place->limits) +
@@ -186,14 +187,14 @@ static bool reserve(struct sluice_gpu_staging *staging, uint64_t bytes, uint64_t
         if (bytes > end - *at)
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&staging->used, at, *at + bytes,
-                                                    memory_order_relaxed, memory_order_relaxed));
+                                                    memory_order_acquire, memory_order_relaxed));
     return true;
 }
 
 /* Gives back what was reserved from `kept` to `end`, if nobody has reserved more. */
 static void unreserve(struct sluice_gpu_staging *staging, uint64_t kept, uint64_t end)
 {
-    (void)atomic_compare_exchange_strong_explicit(&staging->used, &end, kept, memory_order_relaxed,
+    (void)atomic_compare_exchange_strong_explicit(&staging->used, &end, kept, memory_order_release,
                                                   memory_order_relaxed);
 }
 
