@@ -349,11 +349,13 @@ static uint64_t get_fixed(struct reader *in, unsigned len)
 static uint64_t get_varint(struct reader *in, uint64_t most)
 {
     uint64_t value = 0;
-    for (unsigned shift = 0; shift < 63; shift += 7) {
-        const uint64_t byte = get_fixed(in, 1);
+    const uint8_t *at = in->at;
+    for (unsigned shift = 0; shift < 63 && at < in->end && !in->is_bad; shift += 7) {
+        const uint64_t byte = *at++;
         value |= (byte & 127) << shift;
         if (byte < 128) {
-            in->is_bad = in->is_bad || value > most;
+            in->at = at;
+            in->is_bad = value > most;
             return in->is_bad ? 0 : value;
         }
     }
