@@ -103,7 +103,12 @@ void prefetcher_complete_row(struct row *row, sluice_status status)
     if (prefetcher->epoch.chooser.on_row)
         tell_chooser(row, status, row->result.ticket);
 
+    /* Before num_missing is decremented: when it reaches 0, the epoch may end and the source may be
+     * destroyed. */
     struct sluice_source *source = prefetcher->epoch.source;
+    if (payload_bytes)
+        source->consumed(source, origin, payload_bytes);
+
     pthread_mutex_lock(&prefetcher->lock);
     prefetcher->num_unfinished--;
     prefetcher->under_way.compute_s -= row->expected.compute_s;
@@ -119,15 +124,7 @@ void prefetcher_complete_row(struct row *row, sluice_status status)
     } else if (status == SLUICE_OK) {
         prefetcher_count_row(prefetcher, row);
     }
-    pthread_cond_signal(&prefetcher->room);
-    pthread_mutex_unlock(&prefetcher->lock);
-
-    /* Before num_missing is decremented: when it reaches 0, the epoch may end and the source may be
-     * destroyed. */
-    if (payload_bytes)
-        source->consumed(source, origin, payload_bytes);
-
-    pthread_mutex_lock(&prefetcher->lock);
+    prefetcher_see_room(prefetcher);
     if (--slot->num_missing == 0) {
         slot->last = row;
         pthread_cond_signal(&prefetcher->ready);
@@ -193,19 +190,6 @@ static bool is_ready_for_gpu(const struct sluice_sample *sample)
            sluice_gpu_index_serves(sample->jpeg_index, sample->data->data, sample->data->len);
 }
 
-/* The slot's staging buffer, if one is free by now: what has none is prepared apart. */
-static struct sluice_gpu_staging *staging_of(struct row *row)
-{
-    struct sluice_prefetcher *prefetcher = row->prefetcher;
-    struct slot *slot = row->slot;
-    pthread_mutex_lock(&prefetcher->lock);
-    if (!slot->staging && prefetcher->is_running)
-        slot->staging = sluice_gpu_place_take_staging(prefetcher->options.gpu);
-    struct sluice_gpu_staging *const staging = slot->staging;
-    pthread_mutex_unlock(&prefetcher->lock);
-    return staging;
-}
-
 /* Writes what the device needs of the row's file.  False: the CPU must take it. */
 static bool prepare(struct row *row, struct maker *maker, const struct sluice_gpu_request *request)
 {
@@ -218,8 +202,8 @@ static bool prepare(struct row *row, struct maker *maker, const struct sluice_gp
     };
     struct sluice_err cause = {0};
     const sluice_status status =
-        sluice_gpu_prepare(prefetcher->options.gpu, staging_of(row), &file, request,
-                           &maker->stretch, prefetcher->options.pool, &row->prepared, &cause);
+        sluice_gpu_prepare(prefetcher->options.gpu, row->staging, &file, request, &maker->stretch,
+                           prefetcher->options.pool, &row->prepared, &cause);
     if (status == SLUICE_E_INVALID) {
         struct sluice_err err = {0};
         (void)sluice_fail(&err, status, "the GPU cannot make a batch: %s", cause.text);

@@ -36,6 +36,7 @@ struct row {
      * What the device needs of it, in the slot's staging buffer or apart. */
     bool is_for_gpu;
     struct sluice_gpu_prepared prepared;
+    struct sluice_gpu_staging *staging; /* the slot's when the sample arrived; NULL: it had none */
 };
 
 struct slot {
@@ -150,6 +151,8 @@ void prefetcher_trace_batch(struct sluice_prefetcher *prefetcher, const struct s
 
 /* The row's file is of use no longer. */
 void prefetcher_forget_file(struct row *row);
+/* Under the lock: wakes `thread` if there may be room for the next item. */
+void prefetcher_see_room(struct sluice_prefetcher *prefetcher);
 /* Finishes a row, on any thread. */
 void prefetcher_complete_row(struct row *row, sluice_status status);
 /* Makes the row's pixels and hash in the slot's memory; row->error says what is wrong.
