@@ -47,7 +47,8 @@ struct sluice_gpu_place_options {
     int device;                       /* of CUDA's count in this process, from 0 */
     uint32_t max_rows, height, width; /* of a batch */
     unsigned num_blocks, num_lanes;   /* >= 1 */
-    unsigned num_stagings;            /* beside those that lanes have; may be 0 */
+    /* Beside those that lanes have; may be 0.  Where there is no memory for all there are fewer. */
+    unsigned num_stagings;
     /* That all of it may take of the device's memory; 0: as much as serves `max_rows` usual files,
      * and at most a quarter of what is free. */
     uint64_t memory_bytes;

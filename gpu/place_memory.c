@@ -1,5 +1,6 @@
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "gpu/place_state.h"
 #include "gpu/tuning.h"
 
@@ -122,10 +123,17 @@ sluice_status place_open_stagings(struct sluice_gpu_place *place, struct sluice_
     for (unsigned i = 0; i < num; i++) {
         struct sluice_gpu_staging *staging = &place->stagings[i];
         void *memory;
+        struct sluice_err cause = {{0}};
         const sluice_status status =
-            place_alloc_locked(place, place->capacity.upload_bytes, &memory, err);
+            place_alloc_locked(place, place->capacity.upload_bytes, &memory, &cause);
+        if (status == SLUICE_E_NO_MEMORY && i >= place->num_lanes) {
+            sluice_log(SLUICE_LOG_WARN, "%u of %u batches gather for the GPU: %s",
+                       i - place->num_lanes, place->num_stagings, cause.text);
+            place->num_stagings = i - place->num_lanes;
+            return SLUICE_OK;
+        }
         if (status != SLUICE_OK)
-            return status;
+            return sluice_fail(err, status, "%s", cause.text);
         staging->place = place;
         staging->memory = memory;
         if (i < place->num_lanes)

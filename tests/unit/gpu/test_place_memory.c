@@ -4,12 +4,16 @@
 #include "gpu/place.h"
 
 #include "base/buf.h"
+#include "base/log.h"
 #include "jpeg_support.h"
 #include "place_support.h"
 #include "support/test.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static void staging_buffers_run_out_and_come_back(void)
 {
@@ -229,6 +233,42 @@ static void a_failure_says_what_was_asked_for(void)
     CU_ASSERT_EQUAL(sluice_gpu_place_locked_bytes(place), before);
     sluice_gpu_place_destroy(place);
 }
+
+static uint64_t address_space_bytes(void)
+{
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+    CU_ASSERT_EQUAL_FATAL(fscanf(file, "%llu", &pages), 1);
+    fclose(file);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* CUDA takes more address space than there is memory. */
+static void where_memory_is_short_fewer_batches_gather(void)
+{
+    struct sluice_gpu_place_options options = place_test_options(24, 24);
+    struct rlimit before;
+    if (!place_test_is_host)
+        return;
+    options.num_stagings = 300;
+    CU_ASSERT_EQUAL_FATAL(getrlimit(RLIMIT_AS, &before), 0);
+    const struct rlimit little = {address_space_bytes() + ((uint64_t)256 << 20), before.rlim_max};
+    CU_ASSERT_EQUAL_FATAL(setrlimit(RLIMIT_AS, &little), 0);
+    sluice_log_set_level(SLUICE_LOG_ERROR);
+    struct sluice_gpu_place *place = place_test_open(&options);
+    sluice_log_set_level(SLUICE_LOG_INFO);
+    CU_ASSERT_EQUAL_FATAL(setrlimit(RLIMIT_AS, &before), 0);
+    unsigned num = 0;
+    struct sluice_gpu_staging *taken[300];
+    while ((taken[num] = sluice_gpu_place_take_staging(place)) != NULL)
+        num++;
+    CU_ASSERT(num > 20 && num < 100);
+    while (num > 0)
+        sluice_gpu_staging_give(taken[--num]);
+    place_test_run(place, &options, 0, 3, 2, sluice_test_seed());
+    sluice_gpu_place_destroy(place);
+}
 #endif
 
 int main(void)
@@ -242,6 +282,7 @@ int main(void)
         SLUICE_TEST(page_locked_memory_is_counted),
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
         SLUICE_TEST(a_failure_says_what_was_asked_for),
+        SLUICE_TEST(where_memory_is_short_fewer_batches_gather),
 #endif
     };
     if (place_test_skip())
