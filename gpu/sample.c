@@ -340,7 +340,7 @@ static bool write_row(const struct sluice_gpu_plan *plan, const struct sluice_jp
                       uint32_t row, uint64_t words_bit, struct sluice_gpu_segment *segments,
                       uint32_t num_segments)
 {
-    const size_t num_bits = stretch->scan.data->len * 8;
+    const size_t num_bits = stretch->len * 8;
     struct sluice_jpeg_mark from = {.column = stretch->column, .bit = stretch->bit};
     memcpy(from.dc, stretch->dc, sizeof(from.dc));
     for (uint32_t i = 0; i < num_segments; i++) {
@@ -376,6 +376,7 @@ static sluice_status copy_rows(const struct sluice_gpu_plan *plan,
     uint8_t *out = words;
     stretch->has_all_marks = true;
     for (uint32_t row = plan->first_row; row < plan->end_row; row++, segments += in_row) {
+        stretch->into = out;
         if (!sluice_jpeg_stretch_read(stretch, plan->index, &plan->jpeg, plan->bytes, row,
                                       plan->first_column, plan->end_column, NULL) ||
             !write_row(plan, stretch, row, (uint64_t)(out - words) * 8, segments, in_row))
@@ -386,9 +387,7 @@ static sluice_status copy_rows(const struct sluice_gpu_plan *plan,
                                    "JPEG with %u bytes between points of its index",
                                    segments[i].num_bits / 8);
         }
-        const struct sluice_buf *data = stretch->scan.data;
-        memcpy(out, data->data, data->len);
-        out += data->len;
+        out += stretch->len;
         while ((out - words) % 4 != 0)
             *out++ = 0;
     }
