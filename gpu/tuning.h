@@ -69,7 +69,8 @@
 #define SLUICE_GPU_USUAL_FILE_BYTES 98304u
 #define SLUICE_GPU_USUAL_PIXELS 360000u
 
-/* Such files that any lane has room for: of all of it one file may take, or the CPU decodes it.
+/* Such files that any lane has room for.  Of its pixels one file may take all, and of its bytes a
+ * quarter (place_memory.c), or the CPU decodes it.
  * Half: crops above 1.4 megapixels go to the CPU where memory is short; twice: a lane takes at
  * least 80 MB. */
 #define SLUICE_GPU_MIN_USUAL_FILES 8u

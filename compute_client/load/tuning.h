@@ -173,7 +173,7 @@ double *sluice_tuning_field(struct sluice_tuning *tuning, size_t index);
 #define TUNING_GPU_LANES 5
 
 /* Batches whose files workers prepare in page-locked memory, beside those that are made: what comes
- * of a batch when none is free is copied by a lane, 5 us for 50 kB.  Samples arrive nearly in
+ * of a batch when none is free is copied by a lane, 6 us for 56 kB.  Samples arrive nearly in
  * order, so two batches gather at once.  Half: the first samples of each batch are copied; twice:
  * 35 MB more page-locked memory for each of 256 rows. */
 #define TUNING_GPU_STAGINGS 2
