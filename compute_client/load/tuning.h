@@ -175,7 +175,7 @@ double *sluice_tuning_field(struct sluice_tuning *tuning, size_t index);
 /* Batches whose files workers prepare in page-locked memory, beside those that are made: what comes
  * of a batch when none is free is copied by a lane, 6 us for 56 kB.  Samples arrive nearly in
  * order, so two batches gather at once.  Half: the first samples of each batch are copied; twice:
- * 35 MB more page-locked memory for each of 256 rows. */
+ * 70 MB more page-locked memory for batches of 256. */
 #define TUNING_GPU_STAGINGS 2
 
 /* Batches on the device beside those that are made: the trainer's, and one that is ready for it.
