@@ -1,5 +1,6 @@
 #include "libsluice/loader_state.h"
 
+#include "base/log.h"
 #include "compute_client/load/local_source.h"
 #include "datasets/manifest_drift.h"
 #include "pipeline/op.h"
@@ -223,6 +224,10 @@ sluice_status loader_make_prefetcher(struct sluice_loader *loader, struct sluice
     const sluice_status status = sluice_prefetcher_create(&options, &prefetcher, err);
     if (status != SLUICE_OK)
         return status;
+    if (loader->place)
+        sluice_log(SLUICE_LOG_INFO,
+                   "%u times %.1f MB of page-locked memory for rows that the CPU makes", num_slots,
+                   (double)batch_bytes * 1e-6);
     loader->place = NULL;
     loader_set_prefetcher(loader, prefetcher);
     return SLUICE_OK;

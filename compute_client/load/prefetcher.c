@@ -26,6 +26,28 @@ static struct row *row_of(struct sluice_prefetcher *prefetcher, size_t item)
     return &prefetcher_slot_of(prefetcher, batch)->rows[item % prefetcher->options.batch_size];
 }
 
+/* Under the lock: whether the slots that are used have room for the next item. */
+static bool has_slot(const struct sluice_prefetcher *prefetcher)
+{
+    return prefetcher->next_item < prefetcher->num_released * prefetcher->options.batch_size +
+                                       sluice_prefetch_depth_items(&prefetcher->depth);
+}
+
+void prefetcher_see_room(struct sluice_prefetcher *prefetcher)
+{
+    if (has_slot(prefetcher)) /* else a wake-up for each row would be in vain */
+        pthread_cond_signal(&prefetcher->room);
+}
+
+/* Under the lock: the slot's staging buffer, if one is free by now. */
+static struct sluice_gpu_staging *staging_of(struct sluice_prefetcher *prefetcher,
+                                             struct slot *slot)
+{
+    if (!slot->staging && prefetcher->is_running)
+        slot->staging = sluice_gpu_place_take_staging(prefetcher->options.gpu);
+    return slot->staging;
+}
+
 /* --- the source's events --- */
 
 static void on_result(void *ctx, struct sluice_source_result *result)
@@ -48,7 +70,9 @@ static void on_result(void *ctx, struct sluice_source_result *result)
         prefetcher->charged_bytes += row->result.payload_bytes - row->charged;
         row->charged = row->result.payload_bytes;
     }
-    pthread_cond_signal(&prefetcher->room);
+    if (is_good && prefetcher->num_lanes > 0 && row->choice.on_gpu)
+        row->staging = staging_of(prefetcher, row->slot);
+    prefetcher_see_room(prefetcher);
     pthread_mutex_unlock(&prefetcher->lock);
     if (!is_good) {
         memcpy(row->error, row->result.error, sizeof(row->error) - 1);
@@ -115,7 +139,7 @@ static size_t expected_bytes(const struct sluice_prefetcher *prefetcher)
 static bool has_room(const struct sluice_prefetcher *prefetcher)
 {
     const size_t depth = sluice_prefetch_depth_items(&prefetcher->depth);
-    if (prefetcher->next_item >= prefetcher->num_released * prefetcher->options.batch_size + depth)
+    if (!has_slot(prefetcher))
         return false;
     if (prefetcher->num_away > 0 && prefetcher->num_away >= prefetcher->ask.max_away)
         return false;
@@ -323,8 +347,11 @@ static void clear_slots(struct sluice_prefetcher *prefetcher)
     for (unsigned i = 0; prefetcher->slots && i < prefetcher->options.num_slots; i++) {
         struct slot *slot = &prefetcher->slots[i];
         for (unsigned k = 0; slot->rows && k < prefetcher->options.batch_size; k++)
-            sluice_source_result_clear(&slot->rows[k].result);
+            prefetcher_forget_file(&slot->rows[k]);
         prefetcher_give_memory_back(prefetcher, slot);
+        if (slot->staging)
+            sluice_gpu_staging_give(slot->staging);
+        slot->staging = NULL;
         if (slot->block)
             sluice_gpu_block_give(slot->block);
         slot->block = NULL;

@@ -32,10 +32,11 @@ struct row {
     struct sluice_expected expected;
     struct row_trace *trace; /* owned; NULL: the item is not traced */
     char error[200];
-    /* The device is to decode the result's sample, a cut file, which stays until the batch is
-     * made. */
+    /* The device is to decode the result's sample, a file, which stays until the batch is made.
+     * What the device needs of it, in the slot's staging buffer or apart. */
     bool is_for_gpu;
-    struct sluice_gpu_request request;
+    struct sluice_gpu_prepared prepared;
+    struct sluice_gpu_staging *staging; /* the slot's when the sample arrived; NULL: it had none */
 };
 
 struct slot {
@@ -47,8 +48,10 @@ struct slot {
     bool is_made;
     uint64_t made_ns;
     uint64_t lane_ns, gpu_ns; /* how long a lane had it, and waited for the device of that */
-    size_t kept_bytes;        /* of its cut files; also before it is made */
+    size_t kept_bytes;        /* of its files, and what is prepared apart; also before it is made */
     struct sluice_gpu_block *block;
+    struct sluice_gpu_staging
+        *staging; /* until a lane takes the slot; NULL: none was free so far */
 };
 
 /* What a thread needs to make rows. */
@@ -56,6 +59,7 @@ struct maker {
     struct sluice_scratch *scratch;
     struct sluice_op_meter meter; /* only if the prefetcher measures ops */
     struct sluice_hasher *hasher;
+    struct sluice_jpeg_stretch stretch;
 };
 
 /* A thread that makes batches on the device. */
@@ -94,7 +98,7 @@ struct sluice_prefetcher {
     size_t num_begun;    /* batches that a lane has taken */
     unsigned num_making; /* of these, those that are not made */
     unsigned num_lent;   /* blocks that the trainer has */
-    size_t kept_bytes;   /* of cut files whose batch is not made */
+    size_t kept_bytes;   /* of slots whose batch is not made */
     bool lacks_block;    /* a lane waits for one */
     /* choices, on_gpu, reduced and payload_bytes: under the lock.  The rest: the trainer's thread
      * alone. */
@@ -145,6 +149,10 @@ struct row_trace {
 /* Writes the spans of the batch's rows that are traced, before it is settled. */
 void prefetcher_trace_batch(struct sluice_prefetcher *prefetcher, const struct slot *slot);
 
+/* The row's file is of use no longer. */
+void prefetcher_forget_file(struct row *row);
+/* Under the lock: wakes `thread` if there may be room for the next item. */
+void prefetcher_see_room(struct sluice_prefetcher *prefetcher);
 /* Finishes a row, on any thread. */
 void prefetcher_complete_row(struct row *row, sluice_status status);
 /* Makes the row's pixels and hash in the slot's memory; row->error says what is wrong.

@@ -170,11 +170,18 @@ double *sluice_tuning_field(struct sluice_tuning *tuning, size_t index);
  * 17; twice: 157,000, 0.3 %. */
 #define TUNING_GPU_RESTART 8
 
-/* Batches that are made at once: a lane's thread puts files into one, 17 to 38 us each, while the
- * device decodes others.  Local files with an index, 16 cores and an H200: 56,000 images/s with 3
- * lanes, 90,000 with 5, 92,000 with 6 and 88,000 with 8, which take 4.1, 6.9, 8.2 and 10.9 GB of
- * the device's memory for batches of 256; the same for all where less than 50,000 arrive. */
+/* Batches that are made at once: one is uploaded while the device decodes others.  Each takes 1.3
+ * GB of the device's memory for batches of 256.  Half: the device may wait for an upload; twice:
+ * that much more memory.  An H200, local files with an index, 16 cores, where the lanes' threads
+ * read the files' markers, too: 56,000 images/s with 3, 90,000 with 5, 92,000 with 6 and 88,000
+ * with 8; not measured with lanes that do not. */
 #define TUNING_GPU_LANES 5
+
+/* Batches whose files workers prepare in page-locked memory, beside those that are made: what comes
+ * of a batch when none is free is copied by a lane, 6 us for 56 kB.  Samples arrive nearly in
+ * order, so two batches gather at once.  Half: the first samples of each batch are copied; twice:
+ * 70 MB more page-locked memory for batches of 256. */
+#define TUNING_GPU_STAGINGS 2
 
 /* Batches on the device beside those that are made: the trainer's, and one that is ready for it.
  * Half: the trainer waits while a lane finishes; twice: two batches more of the device's memory. */

@@ -349,11 +349,13 @@ static uint64_t get_fixed(struct reader *in, unsigned len)
 static uint64_t get_varint(struct reader *in, uint64_t most)
 {
     uint64_t value = 0;
-    for (unsigned shift = 0; shift < 63; shift += 7) {
-        const uint64_t byte = get_fixed(in, 1);
+    const uint8_t *at = in->at;
+    for (unsigned shift = 0; shift < 63 && at < in->end && !in->is_bad; shift += 7) {
+        const uint64_t byte = *at++;
         value |= (byte & 127) << shift;
         if (byte < 128) {
-            in->is_bad = in->is_bad || value > most;
+            in->at = at;
+            in->is_bad = value > most;
             return in->is_bad ? 0 : value;
         }
     }
@@ -530,7 +532,7 @@ static bool push_segment(struct sluice_jpeg_stretch *stretch, size_t end)
 static bool unstuff(struct sluice_jpeg_stretch *stretch, const struct sluice_jpeg *jpeg,
                     const uint8_t *in, const uint8_t *end, uint32_t segment)
 {
-    uint8_t *const start = stretch->scan.data->data, *out = start + stretch->scan.data->len;
+    uint8_t *const start = stretch->data, *out = start + stretch->len;
     while (in < end) {
         /* Excess bytes are overwritten by the next. */
         const size_t run = sluice_jpeg_copy_before_ff(out, in, (size_t)(end - in));
@@ -553,7 +555,7 @@ static bool unstuff(struct sluice_jpeg_stretch *stretch, const struct sluice_jpe
         }
         in++;
     }
-    stretch->scan.data->len = (size_t)(out - start);
+    stretch->len = (size_t)(out - start);
     return true;
 }
 
@@ -587,7 +589,7 @@ static bool unstuff_marked(struct sluice_jpeg_stretch *stretch,
 {
     const struct sluice_jpeg_index_point *points =
         &index->points[(size_t)row * index->points_across];
-    const size_t *len = &stretch->scan.data->len;
+    const size_t *len = &stretch->len;
     const uint8_t *from = bytes + points[first].offset;
     uint32_t inside = stretch->has_all_marks || last - 1 == first ? first + 1 : last - 1;
     if (!reserve_marks(stretch, last - inside + 1))
@@ -611,6 +613,21 @@ static bool unstuff_marked(struct sluice_jpeg_stretch *stretch,
     return true;
 }
 
+/* Room for so many bytes in the stretch's own memory. */
+static bool reserve_data(struct sluice_jpeg_stretch *stretch, size_t bytes,
+                         struct sluice_buf_pool *pool)
+{
+    const size_t room = bytes + SLUICE_JPEG_SCAN_SLACK;
+    if (stretch->scan.data && stretch->scan.data->capacity >= room)
+        return true;
+    sluice_buf_unref(stretch->scan.data);
+    stretch->scan.data = NULL;
+    if (sluice_buf_create(pool, room + room / 2, &stretch->scan.data, NULL) != SLUICE_OK)
+        return false;
+    memset(stretch->scan.data->data, 0, stretch->scan.data->capacity);
+    return true;
+}
+
 bool sluice_jpeg_stretch_read(struct sluice_jpeg_stretch *stretch,
                               const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
                               const uint8_t *bytes, uint32_t row, uint32_t first_column,
@@ -624,14 +641,10 @@ bool sluice_jpeg_stretch_read(struct sluice_jpeg_stretch *stretch,
     if (end > index->scan_end || end_before(index, bytes, row + 1, 0) > index->scan_end ||
         hash_row(index, bytes, row) != index->row_hashes[row])
         return false;
-    const size_t room = end - point->offset + SLUICE_JPEG_SCAN_SLACK;
-    if (!stretch->scan.data || stretch->scan.data->capacity < room) {
-        sluice_buf_unref(stretch->scan.data);
-        stretch->scan.data = NULL;
-        if (sluice_buf_create(pool, room + room / 2, &stretch->scan.data, NULL) != SLUICE_OK)
-            return false;
-        memset(stretch->scan.data->data, 0, stretch->scan.data->capacity);
-    }
+    if (!stretch->into && !reserve_data(stretch, end - point->offset, pool))
+        return false;
+    stretch->data = stretch->into ? stretch->into : stretch->scan.data->data;
+    stretch->len = 0;
     stretch->column = first * index->step;
     stretch->bit = point->bit;
     for (unsigned c = 0; c < index->num_components; c++)
@@ -640,12 +653,13 @@ bool sluice_jpeg_stretch_read(struct sluice_jpeg_stretch *stretch,
     const uint32_t mcu = row * index->mcus_across + stretch->column;
     stretch->mcus_left = interval ? interval - mcu % interval : UINT32_MAX;
     stretch->scan.num_segments = 0;
-    stretch->scan.data->len = 0;
     stretch->num_marks = 0;
     if (interval ? !unstuff(stretch, jpeg, bytes + point->offset, bytes + end, mcu / interval)
                  : !unstuff_marked(stretch, index, jpeg, bytes, bytes + end, row, first, last))
         return false;
-    return push_segment(stretch, stretch->scan.data->len);
+    if (!stretch->into)
+        stretch->scan.data->len = stretch->len;
+    return push_segment(stretch, stretch->len);
 }
 
 void sluice_jpeg_stretch_clear(struct sluice_jpeg_stretch *stretch)

@@ -103,6 +103,10 @@ struct sluice_jpeg_stretch {
     /* The bits of this part alone; they begin in the middle of a segment.  Bytes of an earlier
      * part, not zeroes, may follow the data: a reader of sound data does not get there. */
     struct sluice_jpeg_scan scan;
+    uint8_t *into; /* a wish of the caller's: to go there, where there is room for as many bytes as
+                    * the file has of the part; scan has no data then.  Borrowed */
+    uint8_t *data; /* where it is: `into`, or scan's */
+    size_t len;
     size_t segment_capacity;
     uint32_t column;    /* the MCU that it begins with */
     uint32_t mcus_left; /* in its first segment; UINT32_MAX: no restart interval */

@@ -25,6 +25,7 @@
 #define SEED 5
 #define LANES 3
 #define BLOCKS 5
+#define STAGINGS 1
 
 static struct sluice_pipeline *pipeline;
 static struct sluice_manifest_entry entries[NUM];
@@ -161,8 +162,7 @@ static sluice_status alloc_locked(void *ctx, size_t bytes, void **memory, struct
 
 static void free_locked(void *ctx, void *memory, size_t bytes)
 {
-    (void)bytes;
-    sluice_gpu_host_free(ctx, memory);
+    sluice_gpu_host_free(ctx, memory, bytes);
 }
 
 static struct sluice_gpu_place *make_place(uint32_t side)
@@ -174,6 +174,7 @@ static struct sluice_gpu_place *make_place(uint32_t side)
         .width = side,
         .num_blocks = BLOCKS,
         .num_lanes = LANES,
+        .num_stagings = STAGINGS,
         .memory_bytes = 256 << 20,
     };
     struct sluice_gpu_place *place = NULL;
@@ -495,7 +496,8 @@ static void files_with_an_index_are_the_devices_without_a_cut(void)
         const struct outcome bad_host = run(NULL, SLUICE_ON_ERROR_SKIP, 1);
         const struct outcome bad = run_kept(make_place(SIDE), SLUICE_ON_ERROR_SKIP, 1, &num_kept);
         check_same(&bad, &bad_host);
-        CU_ASSERT_EQUAL(num_kept, is_indexed ? wanted : 0);
+        /* But not where the crop lies there. */
+        CU_ASSERT(is_indexed ? num_kept > 0 && num_kept <= wanted : num_kept == 0);
     }
     has_index = false;
 }
