@@ -88,42 +88,58 @@ static sluice_status write_points(const struct rows *rows, struct sluice_buf **e
     return SLUICE_OK;
 }
 
-sluice_status sluice_jpeg_rows_pack(const struct sluice_jpeg_index *index,
-                                    const struct sluice_box *box, unsigned max_percent,
-                                    struct sluice_buf *file, struct sluice_err *err)
+/* Puts the parts and the points side by side in `out`, which may be the file: nothing moves up. */
+static void put_together(const struct rows *rows, const uint8_t *bytes,
+                         const struct sluice_buf *entry, uint8_t *out)
 {
-    if (index->file_len != file->len)
+    const struct sluice_jpeg_index *index = rows->index;
+    const size_t rows_len = rows->to - rows->from;
+    const size_t tail_len = sluice_jpeg_index_tail_end(index) - index->scan_end;
+    memmove(out, bytes, index->scan_start);
+    out += index->scan_start;
+    memmove(out, bytes + rows->from, rows_len);
+    out += rows_len;
+    memmove(out, bytes + index->scan_end, tail_len);
+    out += tail_len;
+    memcpy(out, entry->data, entry->len);
+    (void)sluice_index_put_fixed(out + entry->len, entry->len, LEN_BYTES);
+}
+
+sluice_status sluice_jpeg_rows_pack(const struct sluice_jpeg_index *index,
+                                    const struct sluice_box *box, struct sluice_buf_pool *pool,
+                                    struct sluice_buf **file, struct sluice_err *err)
+{
+    struct sluice_buf *in = *file, *out = in, *entry = NULL;
+    if (index->file_len != in->len)
         return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG of another length than its index says");
     if (!is_covered(index))
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG of a sampling that goes as it is");
     struct rows rows = {.index = index};
     sluice_jpeg_index_rows(index, box, &rows.first, &rows.end);
     sluice_jpeg_index_range(index, rows.first, rows.end, &rows.from, &rows.to);
-    struct sluice_buf *entry = NULL;
-    sluice_status status = check_rows(&rows, file->data, err);
+    sluice_status status = check_rows(&rows, in->data, err);
     if (status == SLUICE_OK)
         status = write_points(&rows, &entry, err);
     if (status != SLUICE_OK)
         return status;
-    const size_t rows_len = rows.to - rows.from;
-    const size_t tail_len = sluice_jpeg_index_tail_end(index) - index->scan_end;
-    const size_t len = index->scan_start + rows_len + tail_len + entry->len + LEN_BYTES;
-    if (len > file->capacity || (uint64_t)len * 100 > (uint64_t)file->len * max_percent ||
-        !has_room(num_points_of(index), len)) {
-        sluice_buf_unref(entry);
-        return sluice_fail(err, SLUICE_E_AGAIN, "%zu of %zu bytes of a JPEG are as good as all",
-                           len, file->len);
+    const size_t len = index->scan_start + (rows.to - rows.from) +
+                       (sluice_jpeg_index_tail_end(index) - index->scan_end) + entry->len +
+                       LEN_BYTES;
+    if ((uint64_t)len * 100 > (uint64_t)in->len * SLUICE_JPEG_ROWS_MAX_PERCENT ||
+        !has_room(num_points_of(index), len))
+        status =
+            sluice_fail(err, SLUICE_E_AGAIN, "rows of a JPEG and their points have %zu bytes", len);
+    else if (len > in->capacity)
+        status = sluice_buf_create(pool, len, &out, err);
+    if (status == SLUICE_OK) {
+        put_together(&rows, in->data, entry, out->data);
+        out->len = len;
+        if (out != in)
+            sluice_buf_unref(in);
+        *file = out;
     }
-    uint8_t *out = file->data + index->scan_start;
-    memmove(out, file->data + rows.from, rows_len);
-    out += rows_len;
-    memmove(out, file->data + index->scan_end, tail_len);
-    out += tail_len;
-    memcpy(out, entry->data, entry->len);
-    (void)sluice_index_put_fixed(out + entry->len, entry->len, LEN_BYTES);
-    file->len = len;
     sluice_buf_unref(entry);
-    return SLUICE_OK;
+    return status;
 }
 
 /* --- and back --- */

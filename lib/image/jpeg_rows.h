@@ -26,20 +26,27 @@
  * Threads: pure functions. */
 
 struct sluice_buf;
+struct sluice_buf_pool;
+
+/* Of the file: what is packed has at most so much.  More than all of it where the box needs nearly
+ * all rows, as their points spare the receiver more than they cost: a search in the whole scan. */
+#define SLUICE_JPEG_ROWS_MAX_PERCENT 106
 
 /* What the points of all rows of the image take, those included that did not come, at 16 bytes
  * each: so many more bytes at most than came. */
 #define SLUICE_JPEG_ROWS_MAX_POINT_BYTES (64u << 10)
 
-/* Turns a file, or the parts of it that sluice_jpeg_index_parts() says, into what `box` needs.  The
- * box is within the image; the caller has the only reference.
+/* Turns *file, all of it or the parts that sluice_jpeg_index_parts() says, into what `box` needs:
+ * in place, or where that has no room in a new buffer from `pool` (may be NULL).  The box is within
+ * the image; the caller has the only reference.
  *
- * SLUICE_E_AGAIN: that would be more than max_percent of the file.  SLUICE_E_UNSUPPORTED: not a
+ * SLUICE_E_AGAIN: that would be larger than it may be.  SLUICE_E_UNSUPPORTED: not a
  * kind of file that is sent so.  SLUICE_E_CORRUPT: the bytes are not those that were indexed.  The
  * file is as it was then. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_rows_pack(const struct sluice_jpeg_index *index,
                                                     const struct sluice_box *box,
-                                                    unsigned max_percent, struct sluice_buf *file,
+                                                    struct sluice_buf_pool *pool,
+                                                    struct sluice_buf **file,
                                                     struct sluice_err *err);
 
 /* Reads the points of what was packed: the first *file_len bytes are the JPEG, and *index is its

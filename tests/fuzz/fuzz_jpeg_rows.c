@@ -81,7 +81,7 @@ static void check_packed(const uint8_t choice[4], uint32_t step, const uint8_t *
         abort();
     memcpy(file->data, bytes, len);
     file->len = len;
-    if (sluice_jpeg_rows_pack(&index, &box, 100, file, NULL) == SLUICE_OK) {
+    if (sluice_jpeg_rows_pack(&index, &box, NULL, &file, NULL) == SLUICE_OK) {
         struct sluice_rgb want = {0}, rgb = {0};
         size_t file_len;
         if (sluice_jpeg_rows_open(file->data, file->len, &file_len, &opened, NULL) != SLUICE_OK)

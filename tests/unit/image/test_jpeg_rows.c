@@ -18,8 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALL 1000 /* percent: whatever it saves */
-
 static struct sluice_jpeg_window *window;
 
 static struct sluice_buf *copy_of(const struct sluice_buf *file)
@@ -64,8 +62,8 @@ static bool compare(struct sluice_rng *rng, const struct sluice_buf *file, uint3
         return false;
     const struct sluice_box box = random_box(rng, width, height);
     struct sluice_buf *packed = copy_of(file);
-    const sluice_status status = sluice_jpeg_rows_pack(&index, &box, ALL, packed, NULL);
-    CU_ASSERT(status == SLUICE_OK || status == SLUICE_E_UNSUPPORTED);
+    const sluice_status status = sluice_jpeg_rows_pack(&index, &box, NULL, &packed, NULL);
+    CU_ASSERT(status == SLUICE_OK || status == SLUICE_E_UNSUPPORTED || status == SLUICE_E_AGAIN);
     CU_ASSERT(status == SLUICE_OK || is_same(packed, file));
     sluice_jpeg_index_clear(&index);
     size_t len = 0;
@@ -110,7 +108,7 @@ static void a_box_of_the_rows_is_the_files(void)
         num_packed += compare(&rng, jpeg.file, jpeg.width, jpeg.height);
         sluice_buf_unref(jpeg.file);
     }
-    CU_ASSERT(num_packed > 1000);
+    CU_ASSERT(num_packed > 800);
     num_packed = 0;
     static const enum image_test_kind kinds[] = {IMAGE_TEST_BASELINE, IMAGE_TEST_GRAY,
                                                  IMAGE_TEST_RESTARTS, IMAGE_TEST_PROGRESSIVE};
@@ -120,7 +118,7 @@ static void a_box_of_the_rows_is_the_files(void)
             num_packed += compare(&rng, file, 213, 187);
         sluice_buf_unref(file);
     }
-    CU_ASSERT_EQUAL(num_packed, 75);
+    CU_ASSERT(num_packed > 50 && num_packed <= 75);
 }
 
 static struct sluice_buf *file;
@@ -165,28 +163,59 @@ static void only_what_was_indexed_is_packed(void)
         struct sluice_buf *other = copy_of(file);
         other->data[cases[i].at] ^= 0x55;
         struct sluice_buf *packed = copy_of(other);
-        CU_ASSERT_EQUAL(sluice_jpeg_rows_pack(&whole, &middle, 85, packed, NULL), cases[i].want);
+        CU_ASSERT_EQUAL(sluice_jpeg_rows_pack(&whole, &middle, NULL, &packed, NULL), cases[i].want);
         CU_ASSERT(cases[i].want == SLUICE_OK || is_same(packed, other));
         sluice_buf_unref(packed);
         sluice_buf_unref(other);
     }
     struct sluice_buf *cut = copy_of(file);
     cut->len--;
-    CU_ASSERT_EQUAL(sluice_jpeg_rows_pack(&whole, &middle, 85, cut, NULL), SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(sluice_jpeg_rows_pack(&whole, &middle, NULL, &cut, NULL), SLUICE_E_CORRUPT);
     sluice_buf_unref(cut);
     clear_file();
 }
 
-static void what_is_nearly_all_is_left_as_it_is(void)
+/* All rows, with their points, in a buffer that has room for the file alone. */
+static void the_points_may_need_more_room_than_the_file_has(void)
 {
     make_file();
-    struct sluice_buf *packed = copy_of(file);
-    const struct sluice_box tall = {.top = 10, .width = 300, .height = 380};
-    CU_ASSERT_EQUAL(sluice_jpeg_rows_pack(&whole, &tall, 85, packed, NULL), SLUICE_E_AGAIN);
-    CU_ASSERT(is_same(packed, file));
-    CU_ASSERT_EQUAL(sluice_jpeg_rows_pack(&whole, &middle, 85, packed, NULL), SLUICE_OK);
-    CU_ASSERT(packed->len * 100 <= file->len * 85);
+    const struct sluice_box all = {.width = 300, .height = 400};
+    struct sluice_buf *packed;
+    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, file->len, &packed, NULL), SLUICE_OK);
+    memcpy(packed->data, file->data, file->len);
+    packed->len = packed->capacity = file->len;
+    CU_ASSERT_EQUAL(sluice_jpeg_rows_pack(&whole, &all, NULL, &packed, NULL), SLUICE_OK);
+    CU_ASSERT(packed->len > file->len &&
+              packed->len * 100 <= file->len * SLUICE_JPEG_ROWS_MAX_PERCENT);
+    struct sluice_jpeg_index opened;
+    struct sluice_rgb want, rgb;
+    size_t len;
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_rows_open(packed->data, packed->len, &len, &opened, NULL),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(decode(packed->data, len, &all, &opened, &rgb), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(decode(file->data, file->len, &all, NULL, &want), SLUICE_OK);
+    CU_ASSERT(is_same(rgb.pixels, want.pixels));
+    sluice_buf_unref(want.pixels);
+    sluice_buf_unref(rgb.pixels);
+    sluice_jpeg_index_clear(&opened);
     sluice_buf_unref(packed);
+    clear_file();
+}
+
+static void what_would_be_much_larger_is_left_as_it_is(void)
+{
+    make_file();
+    struct sluice_jpeg_index dense;
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 7, 1, &dense, NULL),
+                          SLUICE_OK);
+    const struct sluice_box all = {.width = 300, .height = 400};
+    struct sluice_buf *packed = copy_of(file), *const same = packed;
+    CU_ASSERT_EQUAL(sluice_jpeg_rows_pack(&dense, &all, NULL, &packed, NULL), SLUICE_E_AGAIN);
+    CU_ASSERT(packed == same && is_same(packed, file));
+    CU_ASSERT_EQUAL(sluice_jpeg_rows_pack(&dense, &middle, NULL, &packed, NULL), SLUICE_OK);
+    CU_ASSERT(packed == same && packed->len < file->len);
+    sluice_buf_unref(packed);
+    sluice_jpeg_index_clear(&dense);
     clear_file();
 }
 
@@ -194,7 +223,7 @@ static void rows_that_did_not_come_are_not_found(void)
 {
     make_file();
     struct sluice_buf *packed = copy_of(file);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_rows_pack(&whole, &middle, 85, packed, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_rows_pack(&whole, &middle, NULL, &packed, NULL), SLUICE_OK);
     struct sluice_jpeg_index opened;
     size_t len;
     CU_ASSERT_EQUAL_FATAL(sluice_jpeg_rows_open(packed->data, packed->len, &len, &opened, NULL),
@@ -225,12 +254,12 @@ static void wide_sampling_goes_as_it_is(void)
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     unsigned num_wide = 0;
     while (num_wide < 10) {
-        const struct random_jpeg jpeg = random_jpeg_make(&rng);
+        struct random_jpeg jpeg = random_jpeg_make(&rng);
         struct sluice_jpeg_index index;
         if (jpeg.h == 4 && sluice_jpeg_index_build(jpeg.file->data, jpeg.file->len, 0, 0, &index,
                                                    NULL) == SLUICE_OK) {
             const struct sluice_box box = {.width = 1, .height = 1};
-            CU_ASSERT_EQUAL(sluice_jpeg_rows_pack(&index, &box, ALL, jpeg.file, NULL),
+            CU_ASSERT_EQUAL(sluice_jpeg_rows_pack(&index, &box, NULL, &jpeg.file, NULL),
                             SLUICE_E_UNSUPPORTED);
             sluice_jpeg_index_clear(&index);
             num_wide++;
@@ -271,7 +300,7 @@ static void what_was_not_packed_is_refused(void)
 {
     make_file();
     struct sluice_buf *packed = copy_of(file);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_rows_pack(&whole, &middle, 85, packed, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_rows_pack(&whole, &middle, NULL, &packed, NULL), SLUICE_OK);
     size_t len;
     struct sluice_jpeg_index opened;
     CU_ASSERT_EQUAL_FATAL(sluice_jpeg_rows_open(packed->data, packed->len, &len, &opened, NULL),
@@ -339,7 +368,8 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(a_box_of_the_rows_is_the_files),
         SLUICE_TEST(only_what_was_indexed_is_packed),
-        SLUICE_TEST(what_is_nearly_all_is_left_as_it_is),
+        SLUICE_TEST(the_points_may_need_more_room_than_the_file_has),
+        SLUICE_TEST(what_would_be_much_larger_is_left_as_it_is),
         SLUICE_TEST(rows_that_did_not_come_are_not_found),
         SLUICE_TEST(wide_sampling_goes_as_it_is),
         SLUICE_TEST(what_was_not_packed_is_refused),
