@@ -36,6 +36,9 @@ struct row {
      * made. */
     bool is_for_gpu;
     struct sluice_gpu_request request;
+    /* Rows of its file came and did not do: the file is asked for. */
+    bool asks_file;
+    struct row *next_again;
 };
 
 struct slot {
@@ -73,6 +76,7 @@ struct sluice_prefetcher {
     pthread_cond_t ready;              /* for the trainer: a slot is ready, or the epoch is over */
     pthread_cond_t room;               /* for `thread`: it may request another item */
     size_t next_item;                  /* to request; written by `thread` alone */
+    struct row *again;                 /* to request once more, before that */
     size_t num_away, num_unfinished;   /* requested and not arrived; and not in their batch */
     struct sluice_expected under_way;  /* chooser.h */
     size_t num_taken;                  /* batches that next() has returned or skipped */
@@ -144,6 +148,9 @@ struct row_trace {
 };
 /* Writes the spans of the batch's rows that are traced, before it is settled. */
 void prefetcher_trace_batch(struct sluice_prefetcher *prefetcher, const struct slot *slot);
+
+/* Has `thread` ask for the file of a row of which rows came.  False: the epoch has ended. */
+bool prefetcher_ask_file(struct row *row);
 
 /* Finishes a row, on any thread. */
 void prefetcher_complete_row(struct row *row, sluice_status status);
