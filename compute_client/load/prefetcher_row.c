@@ -306,7 +306,7 @@ void prefetcher_row_job(struct sluice_job *job, enum sluice_job_fate fate, void 
     row->is_for_gpu = keep_for_gpu(row, maker);
     const sluice_status status = row->is_for_gpu ? SLUICE_OK : prefetcher_make_row(row, maker);
     /* What may be wrong with rows alone. */
-    const bool may_be_rows = row->result.form == SLUICE_FORM_JPEG_ROWS &&
+    const bool may_be_rows = row->result.form == SLUICE_FORM_JPEG_ROWS && !row->asks_file &&
                              (status == SLUICE_E_CORRUPT || status == SLUICE_E_UNSUPPORTED);
     if (may_be_rows && prefetcher_ask_file(row))
         return;
