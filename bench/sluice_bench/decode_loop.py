@@ -354,7 +354,8 @@ def parse_options():
     parser.add_argument("--parts", type=listed(str, PARTS), default=list(PARTS[:3]),
                         help=f"of {', '.join(PARTS)}. Default: all but cells")
     parser.add_argument("--modes", type=listed(str, MODES), default=list(MODES),
-                        help=f"of {', '.join(MODES)}; train leaves out crop and rows, cells is remote_auto. "
+                        help=f"of {', '.join(MODES)}; train leaves out crop and rows, cells is "
+                        "remote_auto. "
                         "Default: all")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
                         help="where models train")

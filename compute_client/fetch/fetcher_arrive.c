@@ -1,6 +1,5 @@
 #include "base/clock.h"
 #include "compute_client/fetch/fetcher_state.h"
-#include "image/jpeg_rows.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -36,7 +35,7 @@ static sluice_status make_sample(const struct fetcher *f, const struct sluice_so
         if (reply->form == SLUICE_FORM_JPEG_CROP)
             most += CUT_MARGIN_BYTES;
         else if (reply->form == SLUICE_FORM_JPEG_ROWS)
-            most = most / 100 * SLUICE_JPEG_ROWS_MAX_PERCENT + CUT_MARGIN_BYTES;
+            most = most / 100 * SLUICE_PIPELINE_ROWS_PERCENT + CUT_MARGIN_BYTES;
         if (sluice_cursor_left(&reply->arrived) > most)
             return sluice_fail(err, SLUICE_E_CORRUPT,
                                "a file of %zu bytes came; it has at most %llu",

@@ -6,6 +6,9 @@
 
 #include <stdlib.h>
 
+_Static_assert(SLUICE_PIPELINE_ROWS_PERCENT == SLUICE_JPEG_ROWS_MAX_PERCENT,
+               "pipeline.h says what image/jpeg_rows.h keeps to");
+
 bool sluice_pipeline_can_take_rows(const struct sluice_pipeline *pipeline)
 {
     return sluice_pipeline_can_crop_jpeg(pipeline) && !sluice_pipeline_is_upright(pipeline);

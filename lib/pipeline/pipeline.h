@@ -223,6 +223,9 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_cut_for_gpu(const struct sluice_pi
                                                           uint32_t restart_interval,
                                                           struct sluice_err *err);
 
+/* What take_rows() makes of a file has at most so much of it. */
+#define SLUICE_PIPELINE_ROWS_PERCENT 106
+
 /* Takes from the file of a sample at split 0, which has its index and may have been read in part,
  * what its coming crop needs, and lets go of the index (image/jpeg_rows.h).  What run() and
  * finish() make of the result is what they make of the file, if the crop's op is among those they
