@@ -357,7 +357,8 @@ static struct sluice_choice least_bytes(const struct sluice_pipeline *pipeline, 
 }
 
 /* Replaces a plain form by --remote-form.  A JPEG crop replaces a file even if a plan chose the
- * file: it costs the server less than a third of a decode and halves the bytes.  Packed pixels
+ * file: it costs the server less than a third of a decode and halves the bytes.  So do rows, which
+ * cost it next to nothing.  Packed pixels
  * replace a file only if no plan chose it. */
 static void choose_form(const struct sluice_loader *loader, const struct part *part)
 {
@@ -369,21 +370,23 @@ static void choose_form(const struct sluice_loader *loader, const struct part *p
         struct sluice_choice *choice = &part->choices[i];
         if (form == SLUICE_FORM_JPEG_CROP)
             *choice = sluice_choice_cut(part->pipeline, *choice);
+        else if (form == SLUICE_FORM_JPEG_ROWS)
+            *choice = sluice_choice_rows(part->pipeline, *choice);
         else if (form == SLUICE_FORM_U8_PACKED && !(is_planned && choice->split == 0))
             *choice = sluice_choice_packed(part->pipeline, *choice);
     }
 }
 
-/* Files, whole or cut, go to the GPU; cut ones only if the server puts restart markers where the
- * GPU needs them.  A profile measures op by op what the CPU does with them. */
+/* Files, whole, cut or in rows, go to the GPU; cut ones only if the server puts restart markers
+ * where the GPU needs them.  A profile measures op by op what the CPU does with them. */
 static void choose_gpu(const struct sluice_loader *loader, struct part *part)
 {
     if (!loader_decodes_on_gpu(loader, part) || loader->options.is_profiling)
         return;
     for (size_t i = 0; i < part->num_ids; i++) {
         struct sluice_choice *choice = &part->choices[i];
-        choice->on_gpu = choice->split == 0 &&
-                         (choice->form == SLUICE_FORM_RAW || loader->info.has_jpeg_crop_restart);
+        choice->on_gpu = choice->split == 0 && (choice->form != SLUICE_FORM_JPEG_CROP ||
+                                                loader->info.has_jpeg_crop_restart);
     }
 }
 

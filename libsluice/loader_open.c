@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "compute_client/load/local_source.h"
 #include "datasets/manifest_drift.h"
+#include "image/codec.h"
 #include "pipeline/op.h"
 
 #include <errno.h>
@@ -120,6 +121,8 @@ static sluice_status open_remote(struct sluice_loader *loader, struct sluice_err
         sluice_servers_open(servers, loader->train.pipeline, &loader->info, &loader->manifest, err);
     if (status != SLUICE_OK)
         return status;
+    if (!sluice_codec_uses_index()) /* this CPU would ask for the file of all rows that come */
+        loader->info.forms &= ~(1u << SLUICE_FORM_JPEG_ROWS);
     return sluice_servers_bound_messages(servers, largest_message(loader), err);
 }
 

@@ -39,6 +39,7 @@ static void set_payload(struct sluice_wire_sample_reply *reply, const struct slu
     reply->status = SLUICE_OK;
     reply->ops_done = sample->ops_done;
     reply->form = sample->is_jpeg_crop               ? SLUICE_FORM_JPEG_CROP
+                  : sample->is_jpeg_rows             ? SLUICE_FORM_JPEG_ROWS
                   : sample->kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
                   : sample->is_packed                ? SLUICE_FORM_U8_PACKED
                   : sample->kind == SLUICE_KIND_U8   ? SLUICE_FORM_U8
@@ -73,6 +74,8 @@ static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_prep
                                 struct sluice_err *err)
 {
     struct sluice_fetch_stream *s = job->stream;
+    if (job->is_rows && sample->jpeg_index) /* else the file goes, once it is read whole */
+        (void)!sluice_pipeline_take_rows(s->pipeline, s->context->buffers, sample, NULL);
     if (!job->split && !job->is_cut)
         return SLUICE_OK;
     if (!is_wanted(s)) /* cancelled while the file was read */
@@ -138,7 +141,7 @@ static struct sluice_sample_want want_of(const struct sluice_fetch_job *job,
         .key = job->request.key,
         .pipeline = s->pipeline,
         .split = job->split,
-        .form = job->split || job->is_cut ? job->request.form : SLUICE_FORM_RAW,
+        .form = job->split || job->is_cut || job->is_rows ? job->request.form : SLUICE_FORM_RAW,
         .owner = s,
     };
 }

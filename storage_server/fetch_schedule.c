@@ -141,9 +141,9 @@ static bool answer(struct sluice_fetch_job *job, struct sluice_preparer *prepare
     if (!is_short && settle(job))
         return true;
     drop_payload(&job->reply);
-    if (job->split || job->is_cut) {
+    if (job->split || job->is_cut || job->is_rows) {
         job->split = 0;
-        job->is_cut = false;
+        job->is_cut = job->is_rows = false;
         job->reply.status = SLUICE_OK;
         job->reply.error[0] = '\0';
         job->reply.ops_done = 0;
@@ -263,12 +263,15 @@ void sluice_fetch_cancel(struct sluice_fetch_stream *s)
 
 /* --- from the backlog to the workers --- */
 
-/* The work that the client asked for, if PREP has room for it. */
+/* The work that the client asked for, if PREP has room for it.  Rows of a file are no work: a
+ * worker of IO reads them as it reads files. */
 static void plan_work(const struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
     job->split = job->request.split;
     job->is_cut = job->split == 0 && job->request.form == SLUICE_FORM_JPEG_CROP && s->pipeline &&
                   sluice_pipeline_can_crop_jpeg(s->pipeline);
+    job->is_rows = job->split == 0 && job->request.form == SLUICE_FORM_JPEG_ROWS && s->pipeline &&
+                   sluice_pipeline_can_take_rows(s->pipeline);
 }
 
 /* How large the payload of the job's reply will be, as far as is known: at least its file's length,

@@ -50,7 +50,7 @@ static void tell_work(const struct sluice_introduction *facts)
     char forms[128] = "", memory[SLUICE_SHOW_BYTES];
     for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
         const size_t len = strlen(forms);
-        if (SLUICE_SERVER_FORMS & 1u << form)
+        if (sluice_server_forms(facts->list->jpeg_indexes != NULL) & 1u << form)
             snprintf(forms + len, sizeof(forms) - len, "%s%s", len ? ", " : "",
                      sluice_form_name((enum sluice_form)form));
     }

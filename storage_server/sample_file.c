@@ -108,7 +108,8 @@ sluice_status sluice_sample_file_read(struct sluice_context *context,
                                       struct sluice_sample *sample,
                                       struct sluice_file_reading *seen, struct sluice_err *err)
 {
-    const bool has_work = want->split > 0 || want->form == SLUICE_FORM_JPEG_CROP;
+    const bool has_work = want->split > 0 || want->form == SLUICE_FORM_JPEG_CROP ||
+                          want->form == SLUICE_FORM_JPEG_ROWS;
     const struct sluice_indexed_want indexed = {
         .indexes = has_work && !is_again ? want->list->jpeg_indexes : NULL,
         .path = want->path,

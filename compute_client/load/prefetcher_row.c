@@ -222,7 +222,8 @@ static bool keep_for_gpu(struct row *row, struct maker *maker)
     struct sluice_sample *sample = &row->result.sample;
     struct sluice_gpu_request request = {.row = row->index};
     if (prefetcher->num_lanes == 0 || !row->choice.on_gpu || row->ops_done > 0 ||
-        sluice_source_gather(&row->result, prefetcher->options.pool, NULL) != SLUICE_OK)
+        sluice_source_gather(&row->result, prefetcher->options.pool, NULL) != SLUICE_OK ||
+        sluice_sample_open_rows(sample, NULL) != SLUICE_OK)
         return false;
     if (!is_ready_for_gpu(sample) &&
         sluice_pipeline_cut_for_gpu(pipeline, maker->scratch, sample, TUNING_GPU_RESTART, NULL) !=
@@ -338,7 +339,12 @@ void prefetcher_row_job(struct sluice_job *job, enum sluice_job_fate fate, void 
     const uint64_t cpu_start = is_watched ? sluice_thread_cpu_ns() : 0;
     row->is_for_gpu = keep_for_gpu(row, maker);
     const sluice_status status = row->is_for_gpu ? SLUICE_OK : prefetcher_make_row(row, maker);
-    if (status == SLUICE_E_CLOSED) {
+    /* What may be wrong with rows alone. */
+    const bool may_be_rows = row->result.form == SLUICE_FORM_JPEG_ROWS && !row->asks_file &&
+                             (status == SLUICE_E_CORRUPT || status == SLUICE_E_UNSUPPORTED);
+    if (may_be_rows && prefetcher_ask_file(row))
+        return;
+    if (status == SLUICE_E_CLOSED || may_be_rows) {
         drop_row(row);
         return;
     }

@@ -37,6 +37,9 @@ struct row {
     bool is_for_gpu;
     struct sluice_gpu_prepared prepared;
     struct sluice_gpu_staging *staging; /* the slot's when the sample arrived; NULL: it had none */
+    /* Rows of its file came and did not do: the file is asked for. */
+    bool asks_file;
+    struct row *next_again;
 };
 
 struct slot {
@@ -77,6 +80,7 @@ struct sluice_prefetcher {
     pthread_cond_t ready;              /* for the trainer: a slot is ready, or the epoch is over */
     pthread_cond_t room;               /* for `thread`: it may request another item */
     size_t next_item;                  /* to request; written by `thread` alone */
+    struct row *again;                 /* to request once more, before that */
     size_t num_away, num_unfinished;   /* requested and not arrived; and not in their batch */
     struct sluice_expected under_way;  /* chooser.h */
     size_t num_taken;                  /* batches that next() has returned or skipped */
@@ -148,6 +152,9 @@ struct row_trace {
 };
 /* Writes the spans of the batch's rows that are traced, before it is settled. */
 void prefetcher_trace_batch(struct sluice_prefetcher *prefetcher, const struct slot *slot);
+
+/* Has `thread` ask for the file of a row of which rows came.  False: the epoch has ended. */
+bool prefetcher_ask_file(struct row *row);
 
 /* The row's file is of use no longer. */
 void prefetcher_forget_file(struct row *row);

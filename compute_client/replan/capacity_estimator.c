@@ -73,7 +73,7 @@ static uint64_t link_ns(const struct sluice_row_seen *row)
 
 static bool is_preprocessed(const struct sluice_row_seen *row)
 {
-    return row->asked.form != SLUICE_FORM_RAW;
+    return sluice_choice_is_preprocessed(row->asked);
 }
 
 /* When the row waited for the resource; false: never to speak of. */

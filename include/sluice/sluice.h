@@ -127,6 +127,8 @@ enum sluice_form {
     SLUICE_FORM_U8,        /* u8 splits: height x width x channels */
     SLUICE_FORM_U8_PACKED, /* u8 splits: the same pixels, losslessly coded */
     SLUICE_FORM_F32,       /* f32 splits: channels x height x width, little endian */
+    SLUICE_FORM_JPEG_ROWS, /* split 0: of an indexed JPEG's bytes those that the coming crop needs
+                            */
     SLUICE_NUM_FORMS,
 };
 SLUICE_API const char *sluice_form_name(enum sluice_form form); /* "jpeg_crop" */

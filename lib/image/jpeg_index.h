@@ -78,6 +78,19 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_index_parse(const uint8_t *entry, size
 bool sluice_jpeg_index_fits(const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
                             const uint8_t *bytes, size_t len);
 
+/* The same of the end alone: EOI is where the index has it, maybe after fill bytes; and where these
+ * end at the latest.  `bytes` are the file, or its parts. */
+bool sluice_jpeg_index_has_end(const struct sluice_jpeg_index *index, const uint8_t *bytes);
+size_t sluice_jpeg_index_tail_end(const struct sluice_jpeg_index *index);
+
+/* Whether a row's bytes are those that were indexed. */
+bool sluice_jpeg_index_has_row(const struct sluice_jpeg_index *index, const uint8_t *bytes,
+                               uint32_t row);
+
+/* The rows of MCUs that decoding or cutting this box needs.  The box is within the image. */
+void sluice_jpeg_index_rows(const struct sluice_jpeg_index *index, const struct sluice_box *box,
+                            uint32_t *first_row, uint32_t *end_row);
+
 /* The bytes [*from, *to) of the file that MCU rows [first_row, end_row) need, in addition to those
  * before scan_start and from scan_end on.  end_row is within the image. */
 void sluice_jpeg_index_range(const struct sluice_jpeg_index *index, uint32_t first_row,

@@ -1446,6 +1446,66 @@ static void crops_for_a_gpu_are_asked_for_with_restart_markers_and_nothing_else_
     CU_ASSERT_EQUAL(asked.num_wrong, 0);
 }
 
+/* --- rows that do not do --- */
+
+/* On the server's thread: files as rows, which they are not. */
+static enum fake_action call_it_rows(void *ctx, const struct sluice_wire_sample_request *request,
+                                     struct sluice_wire_sample_reply *reply)
+{
+    _Atomic unsigned *num_asked = ctx;
+    if (request->form == SLUICE_FORM_JPEG_ROWS)
+        reply->form = SLUICE_FORM_JPEG_ROWS;
+    num_asked[request->form]++;
+    return FAKE_SEND;
+}
+
+static void where_rows_do_not_do_the_file_is_asked_for(void)
+{
+    _Atomic unsigned num_asked[SLUICE_NUM_FORMS] = {0};
+    struct sluice_live live = {0};
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){.meddle = call_it_rows, .meddle_ctx = num_asked},
+             (struct sluice_prefetcher_options){.has_digest = true, .live = &live});
+    struct reference reference;
+    for (uint32_t epoch = 0; epoch < 3; epoch++) {
+        struct drawn drawn = draw(epoch, 0);
+        for (size_t i = 0; i < NUM_SAMPLES; i += epoch + 1)
+            drawn.choices[i].form = SLUICE_FORM_JPEG_ROWS;
+        const unsigned num_rows = (NUM_SAMPLES + epoch) / (epoch + 1);
+        make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+        start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+        check_batches(net.prefetcher, &reference, 0);
+        const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
+        CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
+        CU_ASSERT_EQUAL(stats.errors, 0);
+        CU_ASSERT_EQUAL(stats.choices[0][SLUICE_FORM_RAW], NUM_SAMPLES);
+        CU_ASSERT_EQUAL(num_asked[SLUICE_FORM_JPEG_ROWS], num_rows);
+        CU_ASSERT_EQUAL(num_asked[SLUICE_FORM_RAW], NUM_SAMPLES);
+        num_asked[SLUICE_FORM_RAW] = num_asked[SLUICE_FORM_JPEG_ROWS] = 0;
+    }
+    CU_ASSERT_EQUAL(sluice_live_get(&live.errors), 0);
+    net_close(&net);
+}
+
+static void an_epoch_is_broken_off_while_files_are_asked_for(void)
+{
+    _Atomic unsigned num_asked[SLUICE_NUM_FORMS] = {0};
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){.meddle = call_it_rows, .meddle_ctx = num_asked},
+             (struct sluice_prefetcher_options){.has_digest = true});
+    struct reference reference;
+    struct drawn drawn = draw(0, 0);
+    for (size_t i = 0; i < NUM_SAMPLES; i++)
+        drawn.choices[i].form = SLUICE_FORM_JPEG_ROWS;
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+    start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+    struct sluice_held *batch = NULL;
+    CU_ASSERT_EQUAL(sluice_prefetcher_next(net.prefetcher, -1, &batch, NULL), SLUICE_OK);
+    sluice_held_release(batch);
+    (void)sluice_prefetcher_finish(net.prefetcher);
+    net_close(&net);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -1479,6 +1539,8 @@ int main(void)
         SLUICE_TEST(a_source_that_gave_up_is_forgotten_after_abandon),
         SLUICE_TEST(a_substitute_has_the_id_of_the_row_that_it_copies),
         SLUICE_TEST(crops_for_a_gpu_are_asked_for_with_restart_markers_and_nothing_else_is),
+        SLUICE_TEST(where_rows_do_not_do_the_file_is_asked_for),
+        SLUICE_TEST(an_epoch_is_broken_off_while_files_are_asked_for),
     };
     sluice_log_set_level(SLUICE_LOG_ERROR);
     fake_dataset_make(&good, NUM_SAMPLES, SIZE_MAX);
