@@ -152,6 +152,10 @@ bool sluice_manifest_has_members(const struct sluice_manifest *manifest);
  * same id deliver the same samples under the same ids. */
 struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest);
 
+/* Over what a list of the samples says beside what the id names: subsets, sizes in pixels, codings,
+ * and the names of classes.  XXH3-64, never 0. */
+uint64_t sluice_manifest_list_hash(const struct sluice_manifest *manifest);
+
 /* The file that `offload_dataset index` writes: ROOT/sluice-manifest.tsv.  Beside it lies the same
  * in binary (manifest_binary.h), which is read in its place where it belongs to it: memory that
  * others share, and a tenth of the time.  Where that is damaged a warning says so. */
