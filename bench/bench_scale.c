@@ -27,7 +27,8 @@
 
 /* Of one process, in bytes. */
 struct memory {
-    double dirty, clean; /* private: its own, and pages of files that no other process maps */
+    double anonymous; /* its own */
+    double files;     /* pages of files that it alone maps, which the kernel may drop */
     double rss, peak;
 };
 
@@ -41,6 +42,7 @@ struct scale {
     char folder[256];
     size_t num_samples;
     const char *mode;
+    bool should_keep; /* the data */
     struct bench_report report;
 };
 
@@ -103,6 +105,10 @@ static void make_data(const struct scale *scale)
 
 static void remove_data(const struct scale *scale)
 {
+    if (scale->should_keep) {
+        fprintf(stderr, "%s is kept\n", scale->folder);
+        return;
+    }
     static const char *const names[] = {"all.tar", SLUICE_MANIFEST_FILE, "sluice-manifest.bin"};
     char path[300];
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(names); i++) {
@@ -123,7 +129,7 @@ static double kilobytes(const char *file, const char *key)
     double sum = 0;
     while (in && fgets(line, sizeof(line), in)) {
         if (strncmp(line, key, strlen(key)) == 0)
-            sum += atof(line + strlen(key)) * 1024;
+            sum += atof(line + strcspn(line, " ")) * 1024;
     }
     if (in)
         (void)fclose(in);
@@ -132,10 +138,11 @@ static double kilobytes(const char *file, const char *key)
 
 static struct memory memory_now(void)
 {
+    static const char rollup[] = "/proc/self/smaps_rollup";
     return (struct memory){
-        .dirty = kilobytes("/proc/self/smaps_rollup", "Private_Dirty:"),
-        .clean = kilobytes("/proc/self/smaps_rollup", "Private_Clean:"),
-        .rss = kilobytes("/proc/self/smaps_rollup", "Rss:"),
+        .anonymous = kilobytes(rollup, "Anonymous:"),
+        .files = kilobytes(rollup, "Private_") - kilobytes(rollup, "Anonymous:"),
+        .rss = kilobytes(rollup, "Rss:"),
         .peak = kilobytes("/proc/self/status", "VmHWM:"),
     };
 }
@@ -192,9 +199,10 @@ static void tell(struct scale *scale, const char *who, const struct seen *seen)
     snprintf(name, sizeof(name), "%s, %zu samples", who, scale->num_samples);
     bench_row_begin(&scale->report, name);
     bench_row_number(&scale->report, "us", 0, seen->seconds * 1e6);
-    bench_row_number(&scale->report, "bytes", 0, m->dirty);
-    bench_row_number(&scale->report, "dirty_per_sample", 1, m->dirty / (double)scale->num_samples);
-    bench_row_number(&scale->report, "clean_per_sample", 1, m->clean / (double)scale->num_samples);
+    bench_row_number(&scale->report, "bytes", 0, m->anonymous);
+    bench_row_number(&scale->report, "own_per_sample", 1,
+                     m->anonymous / (double)scale->num_samples);
+    bench_row_number(&scale->report, "files_per_sample", 1, m->files / (double)scale->num_samples);
     bench_row_number(&scale->report, "rss_mb", 0, m->rss * 1e-6);
     bench_row_number(&scale->report, "peak_mb", 0, m->peak * 1e-6);
     bench_row_number(&scale->report, "reference_us", 0, NAN);
@@ -222,7 +230,16 @@ static void measure(struct scale *scale)
 {
     int control;
     struct seen seen;
-    make_data(scale);
+    int maker;
+    const pid_t made_by = bench_fork(&maker); /* so that its memory is not the others' */
+    if (made_by == 0) {
+        make_data(scale);
+        exit(0);
+    }
+    int exit_status = -1;
+    if (waitpid(made_by, &exit_status, 0) != made_by || exit_status != 0)
+        bench_die("the data could not be made");
+    (void)close(maker);
     const pid_t pid = bench_fork(&control);
     if (pid == 0) {
         serve(scale, control);
@@ -246,7 +263,7 @@ int main(int argc, char **argv)
 {
     uint64_t num_samples = 1000000;
     const char *folder = "/tmp", *mode = "remote_auto";
-    bool is_json = false;
+    bool is_json = false, should_keep = false;
     const struct sluice_option table[] = {
         {.name = "samples",
          .type = SLUICE_OPTION_UINT,
@@ -265,6 +282,10 @@ int main(int argc, char **argv)
          .value = &mode,
          .arg = "MODE",
          .help = "the client's --dataset-mode"},
+        {.name = "keep",
+         .type = SLUICE_OPTION_FLAG,
+         .value = &should_keep,
+         .help = "leave the data where it is"},
         {.name = "json",
          .type = SLUICE_OPTION_FLAG,
          .value = &is_json,
@@ -279,8 +300,10 @@ int main(int argc, char **argv)
     const struct sluice_cli_result args = sluice_cli_parse(&cli, argc, argv);
     if (args.should_exit)
         return args.exit_code;
-    struct scale scale = {
-        .num_samples = (size_t)num_samples, .mode = mode, .report = {.is_json = is_json}};
+    struct scale scale = {.num_samples = (size_t)num_samples,
+                          .mode = mode,
+                          .should_keep = should_keep,
+                          .report = {.is_json = is_json}};
     char cache[300];
     snprintf(scale.folder, sizeof(scale.folder), "%.200s/sluice-scale-XXXXXX", folder);
     if (!mkdtemp(scale.folder))

@@ -212,6 +212,12 @@ uint64_t sluice_manifest_list_hash(const struct sluice_manifest *manifest)
     return sluice_manifest_list_hash_end(&hasher, manifest->classes, manifest->num_classes);
 }
 
+void sluice_manifest_rest(const struct sluice_manifest *manifest)
+{
+    if (manifest->map)
+        (void)madvise(manifest->map, manifest->map_bytes, MADV_DONTNEED);
+}
+
 uint64_t sluice_manifest_memory(const struct sluice_manifest *manifest)
 {
     uint64_t bytes = sizeof(*manifest) + manifest->num_classes * sizeof(manifest->classes[0]);

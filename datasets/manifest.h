@@ -145,6 +145,10 @@ void sluice_manifest_destroy(struct sluice_manifest *manifest); /* NULL is allow
 /* Bytes of memory that are this process's own, about: a mapped file's are not. */
 uint64_t sluice_manifest_memory(const struct sluice_manifest *manifest);
 
+/* The pages of a mapped file are not this process's any more, until they are looked at again.
+ * Others may read it meanwhile. */
+void sluice_manifest_rest(const struct sluice_manifest *manifest);
+
 /* Whether a sample is a member of a shard. */
 bool sluice_manifest_has_members(const struct sluice_manifest *manifest);
 

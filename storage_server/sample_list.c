@@ -64,6 +64,7 @@ sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
         destroy(made);
         return status;
     }
+    sluice_manifest_rest(manifest);
     *list = made;
     return SLUICE_OK;
 }

@@ -208,8 +208,10 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
 {
     (void)ctx;
     struct listing *listing = sluice_rpc_call_state(call);
-    if (listing)
+    if (listing) {
+        sluice_manifest_rest(listing->list->manifest);
         sluice_sample_list_unref(listing->list);
+    }
     free(listing);
 }
 
