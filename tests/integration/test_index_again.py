@@ -10,6 +10,8 @@ import tempfile
 import time
 import unittest
 
+import programs
+
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 NUM = 4000
 
@@ -76,6 +78,18 @@ class IndexAgain(unittest.TestCase):
         self.assertEqual(again["dataset_id"], want["dataset_id"])
         self.assertEqual(self.rows(), rows)
         self.assertFalse(progress.exists())
+
+    def test_threads_look_at_files_at_once(self):
+        slow = programs.bad_disk("call=stat,path=.ppm,do=delay:1000")
+        seconds = []
+        for threads in "1", "16":
+            begin = time.monotonic()
+            done = subprocess.run(self.command("--no-hash", "-j", threads), capture_output=True,
+                                  text=True, env=slow, check=True)
+            seconds.append(time.monotonic() - begin)
+            self.assertEqual(json.loads(done.stdout)["samples"], NUM)
+        self.assertGreater(seconds[0], NUM * 1e-3)
+        self.assertLess(seconds[1], seconds[0] / 2)
 
     def test_lists_without_reading(self):
         os.chmod(self.root / "c0" / "0.ppm", 0)
