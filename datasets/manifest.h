@@ -115,7 +115,7 @@ SLUICE_MUST_USE sluice_status sluice_manifest_scan(const char *root,
 /* The same, and more of it. */
 struct sluice_manifest_options {
     bool with_shards;     /* lists the members of tars; else tars are counted (passed_over.h) */
-    unsigned num_threads; /* that read tars; 0: one for each CPU */
+    unsigned num_threads; /* that look at files and read tars; 0: one for each CPU */
     const char *labels;   /* a table, as sluice_labels_read() takes it; NULL: the root's, if any */
     const char *classes;  /* a list of classes; NULL: the root's sluice-classes.txt, if any */
     const atomic_bool *is_cancelled; /* as sluice_manifest_scan()'s */
@@ -145,12 +145,20 @@ void sluice_manifest_destroy(struct sluice_manifest *manifest); /* NULL is allow
 /* Bytes of memory that are this process's own, about: a mapped file's are not. */
 uint64_t sluice_manifest_memory(const struct sluice_manifest *manifest);
 
+/* The pages of a mapped file are not this process's any more, until they are looked at again.
+ * Others may read it meanwhile. */
+void sluice_manifest_rest(const struct sluice_manifest *manifest);
+
 /* Whether a sample is a member of a shard. */
 bool sluice_manifest_has_members(const struct sluice_manifest *manifest);
 
 /* Names the data: XXH3-128 over every path, size and label.  Two nodes with the
  * same id deliver the same samples under the same ids. */
 struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest);
+
+/* Over what a list of the samples says beside what the id names: subsets, sizes in pixels, codings,
+ * and the names of classes.  XXH3-64, never 0. */
+uint64_t sluice_manifest_list_hash(const struct sluice_manifest *manifest);
 
 /* The file that `offload_dataset index` writes: ROOT/sluice-manifest.tsv.  Beside it lies the same
  * in binary (manifest_binary.h), which is read in its place where it belongs to it: memory that

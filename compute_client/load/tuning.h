@@ -171,11 +171,10 @@ double *sluice_tuning_field(struct sluice_tuning *tuning, size_t index);
 #define TUNING_GPU_RESTART 8
 
 /* Batches that are made at once: one is uploaded while the device decodes others.  Each takes 1.3
- * GB of the device's memory for batches of 256.  Half: the device may wait for an upload; twice:
- * that much more memory.  An H200, local files with an index, 16 cores, where the lanes' threads
- * read the files' markers, too: 56,000 images/s with 3, 90,000 with 5, 92,000 with 6 and 88,000
- * with 8; not measured with lanes that do not. */
-#define TUNING_GPU_LANES 5
+ * GB of the device's memory for batches of 256.  By an H200 and local files with an index, two
+ * rounds with 16 workers: 96,000 and 98,000 images/s with 2 lanes, 123,000 and 134,000 with 3,
+ * 123,000 and 124,000 with 5. */
+#define TUNING_GPU_LANES 3
 
 /* Batches whose files workers prepare in page-locked memory, beside those that are made: what comes
  * of a batch when none is free is copied by a lane, 6 us for 56 kB.  Samples arrive nearly in
