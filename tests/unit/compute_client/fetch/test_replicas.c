@@ -154,7 +154,7 @@ struct bench {
     struct sluice_source *source;
     struct record record;
     struct sluice_live live;
-    struct sluice_shard_place places[NUM_SAMPLES];
+    struct sluice_manifest_place places[NUM_SAMPLES];
 };
 
 /* Of the next bench. */
@@ -219,7 +219,7 @@ static void bench_open(struct bench *b, size_t num_servers)
         replicas[i] = replica_of(b, i);
     }
     for (uint32_t i = 0; i < NUM_SAMPLES && set.num_shards; i++)
-        b->places[i] = (struct sluice_shard_place){i % set.num_shards, i / set.num_shards};
+        b->places[i] = (struct sluice_manifest_place){i % set.num_shards, i / set.num_shards};
     pthread_mutex_init(&b->record.lock, NULL);
     pthread_cond_init(&b->record.changed, NULL);
     const struct sluice_replicas_options options = {
