@@ -1,6 +1,7 @@
 #include "datasets/manifest_join.h"
 
 #include "base/file.h"
+#include "base/roots.h"
 #include "base/text.h"
 #include "datasets/manifest_builder.h"
 
@@ -243,5 +244,26 @@ sluice_status sluice_manifest_join(const struct sluice_manifest_part *parts, siz
         }
     }
     free_all(&j);
+    return status;
+}
+
+sluice_status sluice_manifest_of_root(const struct sluice_manifest *whole, const char *root,
+                                      struct sluice_manifest **manifest, struct sluice_err *err)
+{
+    struct sluice_manifest_builder builder;
+    sluice_status status = sluice_manifest_builder_init(&builder, err);
+    for (size_t i = 0; status == SLUICE_OK && i < whole->num_classes; i++)
+        status =
+            sluice_manifest_add_class(&builder, whole->classes[i], strlen(whole->classes[i]), err);
+    for (size_t i = 0; status == SLUICE_OK && i < whole->num_entries; i++) {
+        const struct sluice_manifest_entry row = whole->entries[i];
+        const char *path = sluice_root_rest(root, row.path);
+        if (path)
+            status = sluice_manifest_add_entry(&builder, &row, path, strlen(path), err);
+    }
+    if (status == SLUICE_OK)
+        *manifest = builder.manifest;
+    else
+        sluice_manifest_destroy(builder.manifest);
     return status;
 }

@@ -38,4 +38,11 @@ SLUICE_MUST_USE sluice_status sluice_manifest_join(const struct sluice_manifest_
                                                    struct sluice_manifest_place **places,
                                                    struct sluice_err *err);
 
+/* The way back: a new manifest of the rows that came from this root, without its name in their
+ * paths, and with all classes.  SLUICE_E_NO_MEMORY. */
+SLUICE_MUST_USE sluice_status sluice_manifest_of_root(const struct sluice_manifest *whole,
+                                                      const char *root,
+                                                      struct sluice_manifest **manifest,
+                                                      struct sluice_err *err);
+
 #endif

@@ -8,10 +8,12 @@
  *
  * Threads: any. */
 
+struct sluice_roots;
 struct sluice_sample_list;
 
 struct sluice_introduction {
-    const char *root, *listen;
+    const struct sluice_roots *roots;
+    const char *listen;
     const char *manifest; /* --manifest; NULL: the root's own, or a scan */
     const struct sluice_sample_list *list;
     double prep_cores; /* that preprocessing may use */

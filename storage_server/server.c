@@ -31,6 +31,7 @@
 #include "storage_server/watchdog.h"
 #include "storage_server/workers.h"
 #include "store/open.h"
+#include "store/store_roots.h"
 #include "wire/wire.h"
 
 #include <malloc.h>
@@ -51,6 +52,7 @@ struct sluice_storage_server {
     struct sluice_rate_limit link;
     struct sluice_rpc_method methods[MAX_METHODS];
     struct sluice_rpc_server *rpc;
+    struct sluice_roots roots;
     struct sluice_root_watch *root;
     struct sluice_relist *relist;
     uint64_t memory_limit;
@@ -217,11 +219,36 @@ static void give_turn(void *gate)
 static sluice_status open_store(const struct sluice_server_options *options,
                                 struct sluice_store **store, struct sluice_err *err)
 {
-    struct sluice_store_options store_options = sluice_server_store_options(options);
+    struct sluice_store_options store_options = sluice_server_store_options(options, NULL);
+    struct sluice_file_turns turns[SLUICE_MAX_ROOTS] = {{NULL, NULL, NULL}};
     store_options.is_cached = sluice_disk_is_cached;
-    if (options->disk_gate)
-        store_options.turns = (struct sluice_file_turns){take_turn, give_turn, options->disk_gate};
-    return sluice_store_open(&store_options, store, err);
+    for (size_t i = 0; i < options->roots.num; i++) {
+        if (options->disk_gates[i])
+            turns[i] = (struct sluice_file_turns){take_turn, give_turn, options->disk_gates[i]};
+    }
+    return sluice_store_open_roots(&store_options, &options->roots, turns, store, err);
+}
+
+static struct sluice_sample_list_source source_of(const struct sluice_server_options *options,
+                                                  const struct sluice_roots *roots,
+                                                  struct sluice_store *store)
+{
+    struct sluice_sample_list_source source = {
+        .roots = roots,
+        .manifest = options->manifest,
+        .jpeg_index = options->jpeg_index,
+        .should_verify = options->should_verify,
+        .is_strict = options->is_strict,
+    };
+    for (size_t i = 0; i < roots->num; i++) {
+        const char *name = roots->at[i].name;
+        struct sluice_store *one = name[0] ? sluice_store_roots_member(store, name) : store;
+        struct sluice_store_limits limits;
+        one->limits(one, &limits);
+        if (limits.is_remote)
+            source.stores[i] = one;
+    }
+    return source;
 }
 
 static sluice_status open_samples(struct sluice_context *context,
@@ -271,7 +298,8 @@ static sluice_status create_workers(struct sluice_storage_server *server,
     };
     sluice_status status = sluice_workers_create(&workers, &context->workers, err);
     if (status == SLUICE_OK && context->store->look)
-        status = sluice_root_watch_open(context->store, context->lists, &server->root, err);
+        status = sluice_root_watch_open(context->store, &server->roots, context->lists,
+                                        &server->root, err);
     if (status != SLUICE_OK)
         return status;
     const struct sluice_watchdog_options watchdog = {
@@ -370,14 +398,8 @@ sluice_status sluice_storage_server_create(const struct sluice_server_options *o
     init_context(s, options, store);
     struct sluice_context *context = &s->context;
     context->reads_first = limits.is_remote;
-    const struct sluice_sample_list_source source = {
-        .root = options->root,
-        .store = limits.is_remote ? store : NULL,
-        .manifest = options->manifest,
-        .jpeg_index = options->jpeg_index,
-        .should_verify = options->should_verify,
-        .is_strict = options->is_strict,
-    };
+    s->roots = options->roots;
+    const struct sluice_sample_list_source source = source_of(options, &s->roots, store);
     status = sluice_security_open(options, &context->security, err);
     if (status == SLUICE_OK)
         status = open_samples(context, &source, err);
@@ -436,7 +458,7 @@ void sluice_storage_server_introduce(struct sluice_storage_server *server,
     char address[SLUICE_HOST_PORT_BYTES];
     sluice_storage_server_address(server, options->listen, address);
     const struct sluice_introduction facts = {
-        .root = options->root,
+        .roots = &options->roots,
         .listen = address,
         .manifest = options->manifest,
         .list = list,

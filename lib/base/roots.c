@@ -78,6 +78,11 @@ sluice_status sluice_roots_parse(const char *const *texts, size_t num_texts,
     return SLUICE_OK;
 }
 
+struct sluice_roots sluice_roots_one(const char *place)
+{
+    return (struct sluice_roots){.num = 1, .at = {{.place = place}}};
+}
+
 const struct sluice_root *sluice_roots_find(const struct sluice_roots *roots, const char *path,
                                             const char **rest)
 {
@@ -95,6 +100,7 @@ const struct sluice_root *sluice_roots_find(const struct sluice_roots *roots, co
 void sluice_roots_format(const struct sluice_roots *roots, char text[SLUICE_ROOTS_TEXT])
 {
     size_t len = 0;
+    text[0] = '\0';
     for (size_t i = 0; i < roots->num && len < SLUICE_ROOTS_TEXT; i++) {
         const struct sluice_root *root = &roots->at[i];
         len += (size_t)snprintf(text + len, SLUICE_ROOTS_TEXT - len, "%s%s%s%s", i ? " " : "",

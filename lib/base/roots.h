@@ -33,6 +33,9 @@ SLUICE_MUST_USE sluice_status sluice_roots_parse(const char *const *texts, size_
                                                  struct sluice_roots *roots,
                                                  struct sluice_err *err);
 
+/* The one root, without a name. */
+struct sluice_roots sluice_roots_one(const char *place);
+
 /* The root that a sample's path lies in; *rest is its path there.  NULL: in none. */
 const struct sluice_root *sluice_roots_find(const struct sluice_roots *roots, const char *path,
                                             const char **rest);

@@ -292,6 +292,14 @@ static void paths_of_roots_get_their_names_and_classes_are_united(void)
     const struct sluice_hash128 x = sluice_manifest_id(whole), y = sluice_manifest_id(again);
     CU_ASSERT(x.high == y.high && x.low == y.low);
     sluice_manifest_destroy(again);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_of_root(whole, "a", &again, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(again->num_entries, 3);
+    for (size_t i = 0; i < 3; i++) {
+        CU_ASSERT_STRING_EQUAL(again->entries[i].path, first[i].path);
+        CU_ASSERT(again->entries[i].bytes == first[i].bytes &&
+                  again->entries[i].offset == first[i].offset);
+    }
+    sluice_manifest_destroy(again);
     sluice_manifest_destroy(whole);
     sluice_manifest_destroy(b);
     sluice_manifest_destroy(a);
