@@ -197,6 +197,11 @@ sluice_status loader_open_data(struct sluice_loader *loader, struct sluice_err *
     status = pick_subset(loader, &loader->train, SLUICE_SUBSET_TRAIN, err);
     if (status == SLUICE_OK)
         status = pick_subset(loader, &loader->val, SLUICE_SUBSET_VAL, err);
+    if (status == SLUICE_OK && loader->options.mix)
+        status = sluice_mix_parse(loader->options.mix, &loader->mix, err);
+    if (status == SLUICE_OK)
+        status = sluice_mix_ranges(&loader->mix, loader->manifest, loader->train.ids,
+                                   loader->train.num_ids, loader->ranges, &loader->num_ranges, err);
     return status;
 }
 
@@ -219,7 +224,7 @@ sluice_status loader_make_prefetcher(struct sluice_loader *loader, struct sluice
     const unsigned num_slots = slots_in(half / batch_bytes, o->batch_size);
     /* A profile requests its samples many times, so all slots are filled. */
     const size_t num_items = o->is_profiling ? (size_t)num_slots * o->batch_size
-                                             : loader->train.num_ids * (size_t)o->repeat;
+                                             : (size_t)loader_total(loader, SLUICE_TRAIN);
     const struct sluice_prefetcher_options options = {
         .retry_for_s = o->retry_for_s,
         .num_workers = (unsigned)o->workers,

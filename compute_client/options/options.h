@@ -31,6 +31,7 @@ struct sluice_options {
     const char *mode_name;        /* as typed: an older name stays what it is in the JSON */
     bool has_host;                /* was given */
     bool is_mode_derived;         /* local, as DIR was given and neither a host nor a mode */
+    const char *mix;              /* load/mix.h; NULL: none */
     const char *gpu_decode;       /* "off", "auto", "on" */
     uint64_t gpu_device;          /* of CUDA's count */
     uint64_t gpu_memory;          /* 0: as much as serves */

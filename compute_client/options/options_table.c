@@ -1,6 +1,7 @@
 #include "compute_client/options/options_table.h"
 
 #include "base/cgroup.h"
+#include "compute_client/load/mix.h"
 #include "compute_client/options/connection.h"
 #include "datasets/jpeg_index_file.h"
 #include "pipeline/pipeline.h"
@@ -511,6 +512,17 @@ static const struct sluice_option table[] = {
      .max = 1000000,
      .help =
          "How often each training sample comes in an epoch, each time with another crop and flip."},
+    {.name = "mix",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.options.mix,
+     .arg = "NAME=WEIGHT,...",
+     .check = sluice_mix_check,
+     .help = "How much of each root a training epoch takes, for data of several roots: with "
+             "a=1,b=0.5 all samples whose paths begin with a/ and half of those under b/, other "
+             "ones in each epoch until all have come. Above 1 samples come again, each time with "
+             "another crop and flip. 0 leaves a root out.",
+     .default_text = "1 for each root"},
     {.name = "rank",
      .group = DATA,
      .type = SLUICE_OPTION_UINT,
