@@ -632,7 +632,7 @@ class RootsTest(support.SetTest):
                     for name in "ab":  # walked through evenly
                         self.assertLessEqual(max(by_root[name]) - min(by_root[name]), 1)
                     self.assertEqual(sum(by_root["b"]), 90)
-            with load(server.address, mix=self.mix) as loader:  # and by ranks, from the middle on
+            with load(server.address, mix=self.mix) as loader:  # and from the middle on
                 loader.set_epoch(1)
                 epoch = iter(loader)
                 first = [next(epoch) for _ in range(2)]
@@ -645,6 +645,37 @@ class RootsTest(support.SetTest):
                 loader.load_state_dict(state)
                 with self.assertRaisesRegex(sluice.InvalidError, "of --mix a=0.75,b=1.5, and this"):
                     next(iter(loader))
+
+    def ids_of_ranks(self, source, world_size, state=None):
+        """Of epoch 1, in the global order, from the state on; and the state after two batches."""
+        by_rank, middle = [], None
+        for rank in range(world_size):
+            with sluice.numpy.Loader(source, BATCH // world_size, seed=3, sample_ids=True, rank=rank,
+                                     world_size=world_size, mix=self.mix,
+                                     pipeline=support.PIPELINE) as loader:
+                if state:
+                    loader.load_state_dict(state)
+                else:
+                    loader.set_epoch(1)
+                batches = []
+                for _, _, ids in loader:
+                    batches.append([int(i) for i in ids])
+                    if len(batches) == 2:
+                        middle = loader.state_dict()
+                by_rank.append(batches)
+        self.assertEqual(len({len(batches) for batches in by_rank}), 1)
+        ids = [i for batches in zip(*by_rank) for rows in batches for i in rows]
+        return ids[:self.num_mixed - (2 * BATCH if state else 0)], middle  # without what was padded
+
+    def test_a_mix_is_the_same_for_any_number_of_ranks_and_from_the_middle_on(self):
+        with sluice.Server(self.roots) as server:
+            expected, middle = self.ids_of_ranks(self.roots, 1)
+            self.assertEqual(len(expected), self.num_mixed)
+            for world_size, source in ((2, server.address), (4, self.roots), (4, server.address)):
+                with self.subTest(world_size=world_size, source=source):
+                    self.assertEqual(self.ids_of_ranks(source, world_size)[0], expected)
+                    self.assertEqual(self.ids_of_ranks(source, world_size, middle)[0],
+                                     expected[2 * BATCH:])
 
     def test_what_is_wrong_is_said(self):
         for wrong in ({}, {7: self.root}):
