@@ -304,7 +304,7 @@ static sluice_status check_last_line(struct reader *reader, const struct sluice_
 static sluice_status read_all(struct reader *reader, struct sluice_manifest_builder *builder,
                               struct sluice_err *err)
 {
-    uint64_t num_classes, num_entries;
+    uint64_t num_classes = 0, num_entries = 0;
     struct sluice_hash128 id;
     sluice_status status = next_line(reader, err);
     if (status != SLUICE_OK)
