@@ -16,12 +16,11 @@ import programs
 MODES = ("remote_nooff", "remote_alloff", "remote_piloff", "remote_sophon", "remote_auto")
 MIXES = ("a=0.7,b=1.5", "b=2,c=0.25", "a=0,c=3")
 NUM = {"a": 30, "b": 21, "c": 16}  # of train
-TIMEOUT_S = 120
 
 
 def run(program, *arguments, code=0):
     done = subprocess.run([programs.BIN / program, *map(str, arguments)], capture_output=True,
-                          text=True, timeout=TIMEOUT_S)
+                          text=True, timeout=programs.TIMEOUT_S)
     if done.returncode != code or "Sanitizer" in done.stderr:
         raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stderr[-3000:]}")
     return done
@@ -35,18 +34,11 @@ def train(*flags, epochs=1):
     return [(r["digest"], r["samples"], r["errors"]) for r in reports]
 
 
-class Server:
-    """offload_server over these roots; its log is read line by line."""
+class Server(programs.Server):
+    """Its log is read line by line."""
 
-    def __init__(self, *roots, flags=()):
-        given = [word for root in roots for word in ("--root", root)]
-        self.process = subprocess.Popen(
-            [programs.BIN / "offload_server", *given, "--listen", "127.0.0.1:0", "--prep-workers",
-             "2", *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on "):
-            raise RuntimeError(f"offload_server said {line!r} {self.process.communicate()[1]}")
-        self.address = line.split()[-1]
+    def __init__(self, *roots):
+        super().__init__(roots, stderr=subprocess.PIPE)
         self.said = ""
 
     def wait_for(self, words):
@@ -56,15 +48,14 @@ class Server:
                 raise AssertionError(f"{words!r} is not in:\n{self.said}")
             self.said += line
 
-    def __enter__(self):
-        return self
-
     def __exit__(self, *error):
-        self.process.terminate()
-        out, err = self.process.communicate(timeout=TIMEOUT_S)
-        if error == (None, None, None) and (self.process.returncode or "Sanitizer" in err):
-            raise AssertionError(f"offload_server ended with {self.process.returncode}:\n{err}")
-        self.stats = json.loads(out.splitlines()[-1])
+        if error == (None, None, None):
+            self.process.terminate()
+            out, err = self.process.communicate(timeout=programs.TIMEOUT_S)
+            if self.process.returncode or "Sanitizer" in err:
+                raise AssertionError(f"offload_server: {self.process.returncode}:\n{err}")
+            self.stats = json.loads(out.splitlines()[-1])
+        super().__exit__(*error)
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
