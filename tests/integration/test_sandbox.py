@@ -79,6 +79,19 @@ class Sandbox(unittest.TestCase):
                 self.assertEqual((code, counters["errors"]), (0, {}), server.log())
         self.assertEqual(len(digests), 1)
 
+    def test_several_roots_may_be_read(self):
+        other = pathlib.Path(self.folder.name, "elsewhere", "root")
+        shutil.copytree(self.root, other)
+        roots = [f"a={self.root}", f"b={other}"]
+        digests = set()
+        for sandbox in self.modes:
+            with Server(roots, "--sandbox", sandbox) as server:
+                digests.add(self.train(server.listen, "remote_nooff"))
+                code, counters = server.stop()
+                self.assertEqual((code, counters["errors"], counters["samples"]), (0, {}, 48),
+                                 server.log())
+        self.assertEqual(len(digests), 1)
+
     def test_all_threads_have_it(self):
         for sandbox in self.modes:
             with Server(self.root, "--sandbox", sandbox, "--metrics", "127.0.0.1:0") as server:
