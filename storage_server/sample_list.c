@@ -10,6 +10,7 @@
 #include "datasets/manifest_of_store.h"
 #include "storage_server/subset_rows.h"
 #include "store/store_copy.h"
+#include "store/store_roots.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -75,6 +76,18 @@ sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
     }
     *list = made;
     return SLUICE_OK;
+}
+
+void sluice_sample_list_source_find(struct sluice_sample_list_source *source,
+                                    struct sluice_store *store)
+{
+    for (size_t i = 0; i < source->roots->num; i++) {
+        const char *name = source->roots->at[i].name;
+        struct sluice_store *one = name[0] ? sluice_store_roots_member(store, name) : store;
+        struct sluice_store_limits limits;
+        one->limits(one, &limits);
+        source->stores[i] = limits.is_remote ? one : NULL;
+    }
 }
 
 /* --- one root --- */

@@ -56,6 +56,10 @@ struct sluice_sample_list_source {
         needs_whole; /* a manifest of the root that is damaged is an error, and no reason to scan */
 };
 
+/* Fills in source->stores from the server's store over source->roots. */
+void sluice_sample_list_source_find(struct sluice_sample_list_source *source,
+                                    struct sluice_store *store);
+
 /* Reads or scans each root, and joins what they have (manifest_join.h).  A new one, with one
  * reference. */
 SLUICE_MUST_USE sluice_status

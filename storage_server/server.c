@@ -31,7 +31,6 @@
 #include "storage_server/watchdog.h"
 #include "storage_server/workers.h"
 #include "store/open.h"
-#include "store/store_roots.h"
 #include "wire/wire.h"
 
 #include <malloc.h>
@@ -229,28 +228,6 @@ static sluice_status open_store(const struct sluice_server_options *options,
     return sluice_store_open_roots(&store_options, &options->roots, turns, store, err);
 }
 
-static struct sluice_sample_list_source source_of(const struct sluice_server_options *options,
-                                                  const struct sluice_roots *roots,
-                                                  struct sluice_store *store)
-{
-    struct sluice_sample_list_source source = {
-        .roots = roots,
-        .manifest = options->manifest,
-        .jpeg_index = options->jpeg_index,
-        .should_verify = options->should_verify,
-        .is_strict = options->is_strict,
-    };
-    for (size_t i = 0; i < roots->num; i++) {
-        const char *name = roots->at[i].name;
-        struct sluice_store *one = name[0] ? sluice_store_roots_member(store, name) : store;
-        struct sluice_store_limits limits;
-        one->limits(one, &limits);
-        if (limits.is_remote)
-            source.stores[i] = one;
-    }
-    return source;
-}
-
 static sluice_status open_samples(struct sluice_context *context,
                                   const struct sluice_sample_list_source *source,
                                   struct sluice_err *err)
@@ -399,7 +376,14 @@ sluice_status sluice_storage_server_create(const struct sluice_server_options *o
     struct sluice_context *context = &s->context;
     context->reads_first = limits.is_remote;
     s->roots = options->roots;
-    const struct sluice_sample_list_source source = source_of(options, &s->roots, store);
+    struct sluice_sample_list_source source = {
+        .roots = &s->roots,
+        .manifest = options->manifest,
+        .jpeg_index = options->jpeg_index,
+        .should_verify = options->should_verify,
+        .is_strict = options->is_strict,
+    };
+    sluice_sample_list_source_find(&source, store);
     status = sluice_security_open(options, &context->security, err);
     if (status == SLUICE_OK)
         status = open_samples(context, &source, err);

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "datasets/manifest.h"
+#include "store/store_roots.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -190,6 +191,42 @@ static void roots_with_names_are_one_list(void)
     CU_ASSERT(!list && strstr(err.text, "/right/"));
 }
 
+static bool is_remote;
+
+static void tell_limits(struct sluice_store *store, struct sluice_store_limits *limits)
+{
+    (void)store;
+    *limits = (struct sluice_store_limits){.is_remote = is_remote};
+}
+
+static void destroy_nothing(struct sluice_store *store)
+{
+    (void)store;
+}
+
+static void remote_roots_are_read_through_their_stores(void)
+{
+    struct sluice_roots roots = sluice_roots_one("s3://bucket");
+    struct sluice_sample_list_source source = {.roots = &roots};
+    struct sluice_store one = {.limits = tell_limits, .destroy = destroy_nothing};
+    is_remote = true;
+    sluice_sample_list_source_find(&source, &one);
+    CU_ASSERT_PTR_EQUAL(source.stores[0], &one);
+    is_remote = false;
+    sluice_sample_list_source_find(&source, &one);
+    CU_ASSERT_PTR_NULL(source.stores[0]);
+    roots = (struct sluice_roots){.num = 1, .at = {{"a", "s3://bucket"}}};
+    struct sluice_store *store = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_store_roots_create((const char *const[]){"a"},
+                                                    (struct sluice_store *const[]){&one}, 1, &store,
+                                                    NULL),
+                          SLUICE_OK);
+    is_remote = true;
+    sluice_sample_list_source_find(&source, store);
+    CU_ASSERT_PTR_EQUAL(source.stores[0], &one); /* not that over all roots */
+    store->destroy(store);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -198,6 +235,7 @@ int main(void)
         SLUICE_TEST(a_named_file_must_be_there_and_whole),
         SLUICE_TEST(a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_whole),
         SLUICE_TEST(roots_with_names_are_one_list),
+        SLUICE_TEST(remote_roots_are_read_through_their_stores),
     };
     return sluice_test_run("sample_list", tests, SLUICE_TEST_COUNT(tests));
 }
