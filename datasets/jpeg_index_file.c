@@ -3,8 +3,8 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/roots.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -191,7 +191,7 @@ sluice_status sluice_jpeg_index_file_join(const char *const *names,
                                           struct sluice_err *err)
 {
     struct sluice_jpeg_index_file *joined = calloc(1, sizeof(*joined));
-    struct member *members = calloc(num_files, sizeof(*members));
+    struct member *members = calloc(num_files + 1, sizeof(*members));
     size_t num_members = 0;
     for (size_t i = 0; i < num_files; i++) {
         if (!files[i] || !joined || !members) {
@@ -240,6 +240,28 @@ sluice_status sluice_jpeg_index_file_choose(const char *choice, const char *root
     }
     *out = file;
     return SLUICE_OK;
+}
+
+sluice_status sluice_jpeg_index_file_choose_for(const char *choice,
+                                                const struct sluice_roots *roots,
+                                                struct sluice_jpeg_index_file **out,
+                                                struct sluice_err *err)
+{
+    struct sluice_jpeg_index_file *of_roots[SLUICE_MAX_ROOTS] = {NULL};
+    const char *names[SLUICE_MAX_ROOTS];
+    sluice_status status = SLUICE_OK;
+    assert(roots->num == 1 || (roots->num > 1 && roots->at[0].name[0]));
+    for (size_t i = 0; status == SLUICE_OK && i < roots->num; i++) {
+        names[i] = roots->at[i].name;
+        status = sluice_jpeg_index_file_choose(choice, roots->at[i].place, &of_roots[i], err);
+    }
+    if (status == SLUICE_OK && roots->at[0].name[0])
+        return sluice_jpeg_index_file_join(names, of_roots, roots->num, out, err);
+    if (status == SLUICE_OK)
+        *out = of_roots[0];
+    for (size_t i = 0; status != SLUICE_OK && i < roots->num; i++)
+        sluice_jpeg_index_file_close(of_roots[i]);
+    return status;
 }
 
 uint32_t sluice_jpeg_index_file_step(const struct sluice_jpeg_index_file *file)

@@ -2,6 +2,7 @@
 #define SLUICE_DATASETS_JPEG_INDEX_FILE_H
 
 #include "base/error.h"
+#include "base/roots.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -51,6 +52,11 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_index_file_choose(const char *choice, 
 SLUICE_MUST_USE sluice_status sluice_jpeg_index_file_join(
     const char *const *names, struct sluice_jpeg_index_file *const *files, size_t num_files,
     struct sluice_jpeg_index_file **file, struct sluice_err *err);
+
+/* The index of these folders: choose() for each, joined if they have names. */
+SLUICE_MUST_USE sluice_status
+sluice_jpeg_index_file_choose_for(const char *choice, const struct sluice_roots *roots,
+                                  struct sluice_jpeg_index_file **file, struct sluice_err *err);
 
 /* Of one file. */
 uint32_t sluice_jpeg_index_file_step(const struct sluice_jpeg_index_file *file);

@@ -574,24 +574,6 @@ static sluice_status take_root(struct local *local, const struct sluice_root *ro
     return SLUICE_OK;
 }
 
-static sluice_status choose_indexes(struct local *local, const char *choice, struct sluice_err *err)
-{
-    const struct sluice_roots *roots = &local->roots;
-    struct sluice_jpeg_index_file *of_roots[SLUICE_MAX_ROOTS] = {NULL};
-    const char *names[SLUICE_MAX_ROOTS];
-    sluice_status status = SLUICE_OK;
-    for (size_t i = 0; status == SLUICE_OK && i < roots->num; i++) {
-        names[i] = roots->at[i].name;
-        status = sluice_jpeg_index_file_choose(choice, roots->at[i].place, &of_roots[i], err);
-    }
-    if (status == SLUICE_OK && roots->at[0].name[0])
-        return sluice_jpeg_index_file_join(names, of_roots, roots->num, &local->indexes, err);
-    local->indexes = of_roots[0];
-    for (size_t i = 1; i < roots->num; i++)
-        sluice_jpeg_index_file_close(of_roots[i]);
-    return status;
-}
-
 sluice_status sluice_local_source_create(const struct sluice_local_source_options *options,
                                          struct sluice_source **source, struct sluice_err *err)
 {
@@ -627,7 +609,8 @@ sluice_status sluice_local_source_create(const struct sluice_local_source_option
         status = sluice_freshness_create(options->manifest, options->should_verify,
                                          &local->freshness, err);
     if (status == SLUICE_OK && options->jpeg_index)
-        status = choose_indexes(local, options->jpeg_index, err);
+        status = sluice_jpeg_index_file_choose_for(options->jpeg_index, options->roots,
+                                                   &local->indexes, err);
     if (status == SLUICE_OK)
         status = start_threads(local, options->num_threads, err);
     if (status != SLUICE_OK) {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NUM_PATHS 200
@@ -129,6 +130,33 @@ static void indexes_of_several_roots_are_found_by_their_names(void)
         sluice_buf_unref(want);
     }
     sluice_jpeg_index_file_close(joined);
+    /* The same of folders: one has an index. */
+    char left[600], right[600], index[700];
+    snprintf(left, sizeof(left), "%s/left", sluice_test_dir());
+    snprintf(right, sizeof(right), "%s/right", sluice_test_dir());
+    CU_ASSERT_FATAL(mkdir(left, 0700) == 0 && mkdir(right, 0700) == 0);
+    snprintf(index, sizeof(index), "%s/" SLUICE_JPEG_INDEX_FILE, right);
+    make_file(index);
+    const struct sluice_roots roots = {.num = 2, .at = {{"l", left}, {"r", right}}};
+    const struct sluice_roots alone = sluice_roots_one(right);
+    const struct {
+        const struct sluice_roots *roots;
+        const char *begin;
+    } folders[] = {{&roots, "r/"}, {&alone, ""}};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(folders); i++) {
+        char name[32], of_root[64];
+        struct sluice_buf *got = NULL;
+        name_of(7, name);
+        snprintf(of_root, sizeof(of_root), "%s%s", folders[i].begin, name);
+        CU_ASSERT_EQUAL_FATAL(
+            sluice_jpeg_index_file_choose_for("auto", folders[i].roots, &joined, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_find(joined, of_root, NULL, &got, NULL),
+                              SLUICE_OK);
+        sluice_buf_unref(got);
+        sluice_jpeg_index_file_close(joined);
+    }
+    CU_ASSERT_EQUAL_FATAL(remove(index), 0);
+    CU_ASSERT_FATAL(rmdir(left) == 0 && rmdir(right) == 0);
     struct sluice_jpeg_index_file *none[2] = {NULL};
     CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_join(names, none, 2, &joined, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NULL(joined);
