@@ -5,7 +5,7 @@ import operator
 import os
 import pathlib
 
-from sluice import _log, _sluice, settings
+from sluice import _log, _sluice, _named_roots, settings
 
 PARTS = {"train": _sluice.TRAIN, "val": _sluice.VAL}
 
@@ -13,7 +13,9 @@ PARTS = {"train": _sluice.TRAIN, "val": _sluice.VAL}
 def place(source):
     """The settings of a folder, or of servers.  A folder that there is, or anything with a slash,
     is a folder; what else has a port or a comma, or begins with dns:, names a server or replicas; a
-    list of such texts names shards."""
+    list of such texts names shards; a dict of folders by name is one dataset of them all."""
+    if isinstance(source, dict):
+        return {"dir": _named_roots(source), "dataset-mode": "local"}
     if isinstance(source, (list, tuple)):
         if not source or not all(isinstance(text, str) for text in source):
             raise _sluice.InvalidError(

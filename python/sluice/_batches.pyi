@@ -1,7 +1,9 @@
 import os
 from typing import Any, Generic, Iterable, Iterator, Optional, TypeVar, Union
 
-_Source = Union[str, os.PathLike[str], list[str], tuple[str, ...]]  # a list: shards
+# A list: shards; a dict: folders by name.
+_Source = Union[str, os.PathLike[str], list[str], tuple[str, ...],
+                dict[str, Union[str, os.PathLike[str]]]]
 _T = TypeVar("_T")
 _Self = TypeVar("_Self", bound="Batches[Any]")
 

@@ -1407,24 +1407,24 @@ struct server {
 static PyObject *server_create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"root", "settings", NULL};
-    PyObject *root = NULL, *dict = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|O", names, PyUnicode_FSConverter, &root,
-                                     &dict))
+    PyObject *given = NULL, *root = NULL, *dict = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O", names, &given, &dict) ||
+        (given != Py_None && !PyUnicode_FSConverter(given, &root)))
         return NULL;
     struct settings settings;
     if (settings_from(dict, &settings)) {
-        Py_DECREF(root);
+        Py_XDECREF(root);
         return NULL;
     }
 
     struct sluice_err err = {0};
     struct sluice_server *server = NULL;
     sluice_status status;
-    const char *path = PyBytes_AsString(root);
+    const char *path = root ? PyBytes_AsString(root) : NULL; /* None: the settings have roots */
     Py_BEGIN_ALLOW_THREADS status =
         sluice_server_start(path, settings.list, (size_t)settings.count, &server, &err);
     Py_END_ALLOW_THREADS settings_clear(&settings);
-    Py_DECREF(root);
+    Py_XDECREF(root);
     if (status != SLUICE_OK)
         return raise_status(status, &err);
 

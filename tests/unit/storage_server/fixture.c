@@ -239,7 +239,7 @@ unsigned gate_peak(struct gate *gate)
 struct fixture fixture_init(void)
 {
     struct fixture fixture = {.options = sluice_server_options_init()};
-    fixture.options.root = image_root();
+    fixture.options.roots = sluice_roots_one(image_root());
     fixture.options.listen = "127.0.0.1:0";
     fixture.options.has_data_transfer = true;
     fixture.options.grpc_workers = 2;
