@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "datasets/passed_over.h"
+#include "datasets/target.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -45,6 +46,8 @@ struct sluice_manifest_entry {
     struct sluice_hash128 hash;
     uint32_t width, height; /* 0: not known */
     uint8_t coding;         /* image/coding.h; the format by the name alone unless indexed */
+    uint32_t target_bytes;
+    const void *target; /* of target_type, a vector at a multiple of 4; NULL: none */
 };
 
 /* Private: the columns of a file that is mapped (manifest_binary.h). */
@@ -58,7 +61,9 @@ struct sluice_manifest_columns {
     const uint32_t *labels;
     const uint32_t (*sizes)[2]; /* width, height */
     const uint8_t *codings;
-    const uint8_t *marks; /* SLUICE_MARK_... */
+    const uint8_t *marks;        /* SLUICE_MARK_... */
+    const char *targets;         /* one after the other */
+    const uint64_t *target_ends; /* in `targets`; NULL: all are vectors */
 };
 
 #define SLUICE_MARK_VAL 1u  /* of subset val */
@@ -68,6 +73,7 @@ struct sluice_manifest {
     size_t num_entries; /* sluice_manifest_at() */
     const char **classes;
     size_t num_classes;
+    struct sluice_target_type target_type;  /* of all samples, or of none */
     struct sluice_passed_over *passed_over; /* by the walk that made this; NULL: none did */
     char *passed_text;      /* what a file says of that, as sluice_passed_over_text(); or NULL */
     uint64_t passed_unread; /* the same, as sluice_passed_over_num_unread() */
@@ -87,6 +93,9 @@ sluice_manifest_at(const struct sluice_manifest *manifest, size_t i)
         return manifest->rows[i];
     const struct sluice_manifest_columns *columns = &manifest->columns;
     const uint8_t marks = columns->marks[i];
+    const size_t vector_bytes = manifest->target_type.dim * sizeof(float);
+    const uint64_t *ends = columns->target_ends;
+    const uint64_t target = ends && i > 0 ? ends[i - 1] : i * vector_bytes;
     return (struct sluice_manifest_entry){
         .path = columns->paths + columns->path_starts[i],
         .offset = columns->offsets ? columns->offsets[i] : 0,
@@ -99,6 +108,8 @@ sluice_manifest_at(const struct sluice_manifest *manifest, size_t i)
         .width = columns->sizes[i][0],
         .height = columns->sizes[i][1],
         .coding = columns->codings[i],
+        .target_bytes = (uint32_t)(ends ? ends[i] - target : vector_bytes),
+        .target = columns->targets ? columns->targets + target : NULL,
     };
 }
 
@@ -145,10 +156,13 @@ void sluice_manifest_destroy(struct sluice_manifest *manifest); /* NULL is allow
 /* Bytes of memory that are this process's own, about: a mapped file's are not. */
 uint64_t sluice_manifest_memory(const struct sluice_manifest *manifest);
 
+/* Bytes of all targets. */
+uint64_t sluice_manifest_target_bytes(const struct sluice_manifest *manifest);
+
 /* Whether a sample is a member of a shard. */
 bool sluice_manifest_has_members(const struct sluice_manifest *manifest);
 
-/* Names the data: XXH3-128 over every path, size and label.  Two nodes with the
+/* Names the data: XXH3-128 over every path, size, label and target.  Two nodes with the
  * same id deliver the same samples under the same ids. */
 struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest);
 

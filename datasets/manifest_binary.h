@@ -15,12 +15,15 @@
  *
  *     header    "SLUICEMF", version (4 bytes), length of the header (4), number of samples (8), of
  *               classes (8), of files passed over that may be images (8), id of the dataset (16),
- *               hash in the last line of the text manifest that this is of (16; 0: of none), of
+ *               hash in the last line of the text manifest that this is of (16; 0: of none), kind
+ *               of the targets (4; 0: none, 1: vectors, 2: bytes) and their dimension (4), of
  *               each section its offset, length and XXH3-64 (3 * 8), XXH3-64 of all before (8)
  *     columns   bytes (8), offset (8), mtime_ns (8), hash (2 * 8, high word first), label (4),
- * width and height (2 * 4), coding (1), marks (1: val 1, has a hash 2), where its path begins (8).
- * Offsets, times and hashes may be missing. strings   paths, classes, and what was passed over,
- * each with its NUL
+ *               width and height (2 * 4), coding (1), marks (1: val 1, has a hash 2), where
+ *               its target ends (8), where its path begins (8); offsets, times and hashes may be
+ *               missing, as may the ends where targets are not bytes
+ *     targets   one after the other
+ *     strings   paths, classes, and what was passed over, each with its NUL
  *
  * Opening checks the whole file, hashes and what they say, by read(): a disk that fails is an
  * error, and no page of it is the process's then.  What goes wrong with a mapped page later ends
@@ -64,6 +67,8 @@ struct sluice_manifest_writer_options {
     const char *path; /* replaced at the end, by renaming; NULL: memory, which is then mapped */
     size_t num_entries;
     size_t num_classes; /* labels are less */
+    struct sluice_target_type target_type;
+    uint64_t target_bytes; /* of all targets */
     bool has_offsets, has_mtimes, has_hashes;
 };
 
@@ -72,8 +77,9 @@ SLUICE_MUST_USE sluice_status
 sluice_manifest_writer_create(const struct sluice_manifest_writer_options *options,
                               struct sluice_manifest_writer **writer, struct sluice_err *err);
 
-/* The next row.  SLUICE_E_INVALID: no label of a class, or its path is empty, too long, no UTF-8 or
- * not after the one before; more rows than were said.  SLUICE_E_IO. */
+/* The next row.  SLUICE_E_INVALID: no label of a class, a target that is not as was said, or its
+ * path is empty, too long, no UTF-8 or not after the one before; more rows or bytes of targets than
+ * were said.  SLUICE_E_IO. */
 SLUICE_MUST_USE sluice_status sluice_manifest_writer_add(struct sluice_manifest_writer *writer,
                                                          const struct sluice_manifest_entry *entry,
                                                          struct sluice_err *err);

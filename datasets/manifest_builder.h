@@ -15,7 +15,7 @@ struct sluice_manifest_builder {
 SLUICE_MUST_USE sluice_status sluice_manifest_builder_init(struct sluice_manifest_builder *builder,
                                                            struct sluice_err *err);
 
-/* Copies the row; its path is path[0 .. path_len). */
+/* Copies the row, also its target; its path is path[0 .. path_len). */
 SLUICE_MUST_USE sluice_status sluice_manifest_add_entry(struct sluice_manifest_builder *builder,
                                                         const struct sluice_manifest_entry *row,
                                                         const char *path, size_t path_len,
@@ -24,11 +24,18 @@ SLUICE_MUST_USE sluice_status sluice_manifest_add_class(struct sluice_manifest_b
                                                         const char *name, size_t len,
                                                         struct sluice_err *err);
 
-/* Whether entry i has a class, and comes after entry i - 1: SLUICE_E_INVALID. */
+/* Sets the target of a row, which it copies. */
+SLUICE_MUST_USE sluice_status sluice_manifest_set_target(struct sluice_manifest_builder *builder,
+                                                         size_t i, const void *target, size_t bytes,
+                                                         struct sluice_err *err);
+
+/* Whether entry i has a class, comes after entry i - 1, and has a target as the manifest's
+ * target_type says: SLUICE_E_INVALID. */
 SLUICE_MUST_USE sluice_status sluice_manifest_check_entry(const struct sluice_manifest *manifest,
                                                           size_t i, struct sluice_err *err);
 
-/* The id of the rows before, from {0, 0} on, and one more. */
+/* The id of no rows yet; of the rows before and one more. */
+struct sluice_hash128 sluice_manifest_id_begin(struct sluice_target_type type);
 struct sluice_hash128 sluice_manifest_id_add(struct sluice_hash128 id,
                                              const struct sluice_manifest_entry *entry,
                                              size_t path_len);

@@ -132,6 +132,13 @@ enum sluice_form {
 SLUICE_API const char *sluice_form_name(enum sluice_form form); /* "jpeg_crop" */
 #define SLUICE_MAX_OPS 8                                        /* of a pipeline */
 
+/* What a dataset says of each sample beside its label (`offload_dataset index --target`). */
+enum sluice_target_kind {
+    SLUICE_TARGETS_NONE,
+    SLUICE_TARGETS_VECTOR, /* of so many float32 */
+    SLUICE_TARGETS_BYTES,  /* of any length */
+};
+
 /* --- loader --- */
 
 struct sluice_loader;
