@@ -235,6 +235,41 @@ struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest)
     return id;
 }
 
+void sluice_manifest_list_hash_add(struct sluice_hasher64 *hasher,
+                                   const struct sluice_manifest_entry *entry)
+{
+    const uint32_t row[] = {entry->width, entry->height,
+                            (uint32_t)entry->subset << 8 | entry->coding};
+    sluice_hasher64_update(hasher, row, sizeof(row));
+}
+
+uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,
+                                       const char *const *classes, size_t num_classes)
+{
+    struct sluice_hasher64 all = *hasher;
+    for (size_t i = 0; i < num_classes; i++)
+        sluice_hasher64_update(&all, classes[i], strlen(classes[i]) + 1);
+    const uint64_t hash = sluice_hasher64_digest(&all);
+    return hash ? hash : 1;
+}
+
+uint64_t sluice_manifest_list_hash(const struct sluice_manifest *manifest)
+{
+    struct sluice_hasher64 hasher;
+    sluice_hasher64_init(&hasher);
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
+        sluice_manifest_list_hash_add(&hasher, &entry);
+    }
+    return sluice_manifest_list_hash_end(&hasher, manifest->classes, manifest->num_classes);
+}
+
+void sluice_manifest_rest(const struct sluice_manifest *manifest)
+{
+    if (manifest->map)
+        (void)madvise(manifest->map, manifest->map_bytes, MADV_DONTNEED);
+}
+
 uint64_t sluice_manifest_memory(const struct sluice_manifest *manifest)
 {
     uint64_t bytes = sizeof(*manifest) + manifest->num_classes * sizeof(manifest->classes[0]);

@@ -15,9 +15,10 @@
  *
  *     header    "SLUICEMF", version (4 bytes), length of the header (4), number of samples (8), of
  *               classes (8), of files passed over that may be images (8), id of the dataset (16),
- *               hash in the last line of the text manifest that this is of (16; 0: of none), kind
- *               of the targets (4; 0: none, 1: vectors, 2: bytes) and their dimension (4), of
- *               each section its offset, length and XXH3-64 (3 * 8), XXH3-64 of all before (8)
+ *               hash of what it was made of (16: of a text manifest, that in its last line; of a
+ *               server's list, 8 bytes of 0 and its list_hash), kind of the targets (4; 0: none, 1:
+ *               vectors, 2: bytes) and their dimension (4), of each section its offset, length and
+ *               XXH3-64 (3 * 8), XXH3-64 of all before (8)
  *     columns   bytes (8), offset (8), mtime_ns (8), hash (2 * 8, high word first), label (4),
  *               width and height (2 * 4), coding (1), marks (1: val 1, has a hash 2), where
  *               its target ends (8), where its path begins (8); offsets, times and hashes may be
@@ -37,11 +38,11 @@ SLUICE_MUST_USE sluice_status sluice_manifest_binary_path(const char *text_path,
                                                           struct sluice_err *err);
 
 /* SLUICE_E_NOT_FOUND; SLUICE_E_CORRUPT: no such file, cut or damaged; SLUICE_E_UNSUPPORTED: of
- * another version; SLUICE_E_STALE: of another text manifest than the one whose last line has
- * *text_hash (NULL: any will do), or of another dataset than *id (NULL: the same); SLUICE_E_IO.
+ * another version; SLUICE_E_STALE: made of something else than *source_hash says (NULL: anything
+ * will do), or of another dataset than *id (NULL: the same); SLUICE_E_IO.
  * Error texts name the path. */
 struct sluice_manifest_expected {
-    const struct sluice_hash128 *text_hash, *id;
+    const struct sluice_hash128 *source_hash, *id;
 };
 SLUICE_MUST_USE sluice_status sluice_manifest_map(const char *path,
                                                   const struct sluice_manifest_expected *expected,
@@ -72,7 +73,12 @@ struct sluice_manifest_writer_options {
     bool has_offsets, has_mtimes, has_hashes;
 };
 
-/* Memory: some 100 kB, whatever the number of samples. */
+/* Adds the columns that the manifest has, and as many bytes of targets; all have targets of one type.
+ */
+void sluice_manifest_writer_want(struct sluice_manifest_writer_options *options,
+                                 const struct sluice_manifest *manifest);
+
+/* Memory: some 200 kB, whatever the number of samples. */
 SLUICE_MUST_USE sluice_status
 sluice_manifest_writer_create(const struct sluice_manifest_writer_options *options,
                               struct sluice_manifest_writer **writer, struct sluice_err *err);
@@ -86,12 +92,15 @@ SLUICE_MUST_USE sluice_status sluice_manifest_writer_add(struct sluice_manifest_
 
 /* Of the rows so far. */
 struct sluice_hash128 sluice_manifest_writer_id(const struct sluice_manifest_writer *writer);
+/* As sluice_manifest_list_hash(); `classes` are as many as were said. */
+uint64_t sluice_manifest_writer_list_hash(const struct sluice_manifest_writer *writer,
+                                          const char *const *classes);
 size_t sluice_manifest_writer_count(const struct sluice_manifest_writer *writer);
 
 struct sluice_manifest_ending {
-    const char *const *classes;             /* as many as were said */
-    const struct sluice_hash128 *text_hash; /* NULL: none */
-    const char *passed_text;                /* as in struct sluice_manifest; may be NULL */
+    const char *const *classes;               /* as many as were said */
+    const struct sluice_hash128 *source_hash; /* NULL: 0 */
+    const char *passed_text;                  /* as in struct sluice_manifest; may be NULL */
     uint64_t passed_unread;
 };
 

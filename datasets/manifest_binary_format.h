@@ -37,7 +37,7 @@ struct sluice_binary_header {
     char magic[8];
     uint32_t version, header_bytes;
     uint64_t num_entries, num_classes, passed_unread;
-    uint8_t id[16], text_hash[16];
+    uint8_t id[16], source_hash[16];
     uint32_t target_kind, target_dim;
     struct {
         uint64_t at, bytes, hash;

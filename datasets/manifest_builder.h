@@ -40,6 +40,12 @@ struct sluice_hash128 sluice_manifest_id_add(struct sluice_hash128 id,
                                              const struct sluice_manifest_entry *entry,
                                              size_t path_len);
 
+/* sluice_manifest_list_hash(), row by row; `hasher` may go on after the end. */
+void sluice_manifest_list_hash_add(struct sluice_hasher64 *hasher,
+                                   const struct sluice_manifest_entry *entry);
+uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,
+                                       const char *const *classes, size_t num_classes);
+
 #define SLUICE_PASSED_TEXT_BYTES 400
 
 /* What a file says of what was passed over, maybe in `room`, and how many may be images; NULL: it

@@ -363,7 +363,7 @@ static sluice_status check_last_line(struct reader *reader, const struct sluice_
 static sluice_status read_all(struct reader *reader, struct sluice_manifest_builder *builder,
                               struct sluice_err *err)
 {
-    uint64_t num_classes, num_entries;
+    uint64_t num_classes = 0, num_entries = 0;
     struct sluice_hash128 id;
     sluice_status status = next_line(reader, err);
     if (status != SLUICE_OK)
@@ -475,7 +475,7 @@ static bool read_binary(const char *text_path, struct sluice_manifest **manifest
     if (sluice_manifest_text_hash(text_path, &text_hash, NULL) != SLUICE_OK ||
         sluice_manifest_binary_path(text_path, path, NULL) != SLUICE_OK)
         return false;
-    const struct sluice_manifest_expected expected = {.text_hash = &text_hash};
+    const struct sluice_manifest_expected expected = {.source_hash = &text_hash};
     const sluice_status status = sluice_manifest_map(path, &expected, manifest, &why);
     if (status != SLUICE_OK && status != SLUICE_E_NOT_FOUND)
         sluice_log(SLUICE_LOG_WARN, "%s; reading %s instead, which takes longer", why.text,

@@ -128,6 +128,12 @@ static sluice_status check_layout(const struct checking *c, struct sluice_err *e
     return SLUICE_OK;
 }
 
+static bool is_same(const uint8_t bytes[16], const struct sluice_hash128 *hash)
+{
+    const struct sluice_hash128 found = sluice_binary_hash(bytes);
+    return found.high == hash->high && found.low == hash->low;
+}
+
 static sluice_status check_header(struct checking *c,
                                   const struct sluice_manifest_expected *expected,
                                   struct sluice_err *err)
@@ -146,13 +152,11 @@ static sluice_status check_header(struct checking *c,
                            h->version, SLUICE_BINARY_VERSION);
     if (h->hash != sluice_hash64(h, sizeof(*h) - sizeof(h->hash)))
         return damaged(c, "the hash of its header is wrong", err);
-    const struct sluice_hash128 text = sluice_binary_hash(h->text_hash),
-                                id = sluice_binary_hash(h->id);
-    if (expected->text_hash &&
-        (text.high != expected->text_hash->high || text.low != expected->text_hash->low))
-        return sluice_fail(err, SLUICE_E_STALE, "%s: of another text manifest than lies beside it",
+    const struct sluice_hash128 *source = expected->source_hash, *id = expected->id;
+    if (source && !is_same(h->source_hash, source))
+        return sluice_fail(err, SLUICE_E_STALE, "%s: made of another list than is there now",
                            c->path);
-    if (expected->id && (id.high != expected->id->high || id.low != expected->id->low))
+    if (id && !is_same(h->id, id))
         return sluice_fail(err, SLUICE_E_STALE, "%s: of another dataset", c->path);
     if (h->num_entries == 0 || h->num_entries > UINT32_MAX || h->num_classes > UINT32_MAX)
         return damaged(c, "its counts are out of range", err);

@@ -28,6 +28,7 @@ struct sluice_manifest_writer {
     char *path, *temporary; /* NULL: memory */
     size_t num_entries, num_classes, num_added;
     struct sluice_hash128 id;
+    struct sluice_hasher64 list_hasher;
     char last[SLUICE_MAX_PATH_BYTES]; /* path */
     uint64_t path_start, target_end, target_bytes;
     struct sluice_target_type target_type;
@@ -126,6 +127,22 @@ static sluice_status open_file(struct sluice_manifest_writer *writer, struct slu
     return SLUICE_OK;
 }
 
+void sluice_manifest_writer_want(struct sluice_manifest_writer_options *options,
+                                 const struct sluice_manifest *manifest)
+{
+    const struct sluice_manifest_columns *columns = &manifest->columns;
+    options->has_offsets |= columns->offsets != NULL;
+    options->has_mtimes |= columns->mtimes_ns != NULL;
+    options->has_hashes |= columns->hashes != NULL;
+    options->target_type = manifest->target_type;
+    options->target_bytes += sluice_manifest_target_bytes(manifest);
+    for (size_t i = 0; manifest->rows && i < manifest->num_entries; i++) {
+        options->has_offsets |= manifest->rows[i].offset != 0;
+        options->has_mtimes |= manifest->rows[i].mtime_ns != 0;
+        options->has_hashes |= manifest->rows[i].has_hash;
+    }
+}
+
 sluice_status sluice_manifest_writer_create(const struct sluice_manifest_writer_options *options,
                                             struct sluice_manifest_writer **out,
                                             struct sluice_err *err)
@@ -149,6 +166,7 @@ sluice_status sluice_manifest_writer_create(const struct sluice_manifest_writer_
         has_memory = writer->path && writer->temporary;
     }
     place_columns(writer, options);
+    sluice_hasher64_init(&writer->list_hasher);
     const sluice_status status =
         has_memory ? open_file(writer, err)
                    : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to write a manifest");
@@ -257,6 +275,7 @@ sluice_status sluice_manifest_writer_add(struct sluice_manifest_writer *writer,
     if (put_status != SLUICE_OK)
         return put_status;
     writer->id = sluice_manifest_id_add(writer->id, entry, len);
+    sluice_manifest_list_hash_add(&writer->list_hasher, entry);
     memcpy(writer->last, entry->path, len + 1);
     writer->path_start += len + 1;
     writer->target_end = target_end;
@@ -267,6 +286,12 @@ sluice_status sluice_manifest_writer_add(struct sluice_manifest_writer *writer,
 struct sluice_hash128 sluice_manifest_writer_id(const struct sluice_manifest_writer *writer)
 {
     return writer->id;
+}
+
+uint64_t sluice_manifest_writer_list_hash(const struct sluice_manifest_writer *writer,
+                                          const char *const *classes)
+{
+    return sluice_manifest_list_hash_end(&writer->list_hasher, classes, writer->num_classes);
 }
 
 size_t sluice_manifest_writer_count(const struct sluice_manifest_writer *writer)
@@ -318,8 +343,8 @@ static sluice_status write_header(struct sluice_manifest_writer *writer,
     h->target_kind = writer->target_type.kind;
     h->target_dim = writer->target_type.dim;
     sluice_hash128_bytes(writer->id, h->id);
-    if (ending->text_hash)
-        sluice_hash128_bytes(*ending->text_hash, h->text_hash);
+    if (ending->source_hash)
+        sluice_hash128_bytes(*ending->source_hash, h->source_hash);
     for (int i = 0; i < SLUICE_BINARY_SECTIONS; i++) {
         h->sections[i].bytes = writer->sections[i].at - h->sections[i].at;
         h->sections[i].hash = sluice_hasher64_digest(&writer->sections[i].hasher);
@@ -388,16 +413,10 @@ sluice_status sluice_manifest_write_binary(const struct sluice_manifest *manifes
         .path = path,
         .num_entries = manifest->num_entries,
         .num_classes = manifest->num_classes,
-        .target_type = manifest->target_type,
-        .target_bytes = sluice_manifest_target_bytes(manifest),
     };
-    for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
-        options.has_offsets |= entry.offset != 0;
-        options.has_mtimes |= entry.mtime_ns != 0;
-        options.has_hashes |= entry.has_hash;
-    }
-    struct sluice_manifest_ending ending = {.classes = manifest->classes, .text_hash = &text_hash};
+    sluice_manifest_writer_want(&options, manifest);
+    struct sluice_manifest_ending ending = {.classes = manifest->classes,
+                                            .source_hash = &text_hash};
     ending.passed_text = sluice_manifest_passed_over(manifest, passed, &ending.passed_unread);
     struct sluice_manifest_writer *writer = NULL;
     status = sluice_manifest_writer_create(&options, &writer, err);

@@ -54,6 +54,7 @@ sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
         made->dataset_bytes += sluice_manifest_at(manifest, i).bytes;
     atomic_init(&made->refs, 1);
     sluice_hash128_hex(sluice_manifest_id(manifest), made->dataset_id);
+    made->list_hash = sluice_manifest_list_hash(manifest);
     struct sluice_subset_rows *rows = NULL;
     sluice_status status = sluice_subset_rows_create(manifest, &rows, err);
     made->rows = rows;
@@ -63,6 +64,7 @@ sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
         destroy(made);
         return status;
     }
+    sluice_manifest_rest(manifest);
     *list = made;
     return SLUICE_OK;
 }

@@ -140,6 +140,7 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
             .has_hashes = true,
             .has_jpeg_crop_restart = context->min_crop_restart > 0,
             .has_listed_id = true,
+            .list_hash = list->list_hash,
             .forms = SLUICE_SERVER_FORMS,
         };
         memcpy(answer.dataset_id, list->dataset_id, sizeof(answer.dataset_id));

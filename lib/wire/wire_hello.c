@@ -77,6 +77,7 @@ sluice_status sluice_wire_put_hello_reply(const struct sluice_wire_hello *hello,
     wire.max_file_bytes = hello->max_file_bytes;
     wire.has_jpeg_index = hello->has_jpeg_index;
     wire.has_hashes = hello->has_hashes;
+    wire.list_hash = hello->list_hash;
     wire.forms = forms;
     for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
         if (hello->forms & (1u << form))
@@ -112,6 +113,7 @@ sluice_status sluice_wire_get_hello_reply(const struct sluice_message *message,
         .max_file_bytes = wire->max_file_bytes,
         .has_jpeg_index = wire->has_jpeg_index,
         .has_hashes = wire->has_hashes,
+        .list_hash = wire->list_hash,
     };
     for (size_t i = 0; i < wire->n_forms; i++) {
         /* A newer server may offer forms that we never ask for. */

@@ -89,8 +89,10 @@ static void reads_its_list(void)
     struct sluice_message message = received("list_request");
     char *subset;
     uint64_t first_row;
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_request(&message, &subset, &first_row, NULL),
-                          SLUICE_OK);
+    bool is_packed;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_wire_get_list_request(&message, &subset, &first_row, &is_packed, NULL), SLUICE_OK);
+    CU_ASSERT(!is_packed);
     CU_ASSERT_STRING_EQUAL(subset, "train");
     CU_ASSERT_EQUAL(first_row, 2000);
     free(subset);

@@ -38,7 +38,7 @@ static sluice_status put_hello_reply(struct sluice_message *message, struct slui
 
 static sluice_status put_list_request(struct sluice_message *message, struct sluice_err *err)
 {
-    return sluice_wire_put_list_request("train", 2000, message, err);
+    return sluice_wire_put_list_request("train", 2000, false, message, err);
 }
 
 static sluice_status put_list_reply(struct sluice_message *message, struct sluice_err *err)

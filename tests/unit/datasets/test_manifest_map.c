@@ -194,7 +194,7 @@ static void belongs_to_the_text_beside_it_alone(void)
     manifest->rows[0].bytes = 7;
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, test_path("t.tsv"), NULL), SLUICE_OK);
     sluice_manifest_destroy(manifest);
-    expect_text("t.tsv", "of another text manifest");
+    expect_text("t.tsv", "made of another list");
     CU_ASSERT_EQUAL(unlink(test_path("t.bin")), 0);
     expect_text("t.tsv", NULL);
 }

@@ -88,7 +88,8 @@ static enum sluice_rpc_code list_from(struct fixture *f, const char *subset, uin
                                       struct client **client)
 {
     struct sluice_message request = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_list_request(subset, first_row, &request, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_wire_put_list_request(subset, first_row, false, &request, NULL),
+                    SLUICE_OK);
     *client = client_open(f, SLUICE_METHOD_LIST_SAMPLES);
     client_send(*client, &request);
     client_half_close(*client);

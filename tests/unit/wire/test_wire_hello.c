@@ -24,6 +24,7 @@ static struct sluice_wire_hello random_hello(bool is_request)
         hello.has_jpeg_crop_restart = random_bool();
         hello.has_listed_id = random_bool();
         hello.has_hashes = random_bool();
+        hello.list_hash = random_u64();
         hello.max_in_flight = random_u32();
         hello.max_image_pixels = random_u64();
         hello.max_file_bytes = random_u64();
@@ -50,6 +51,7 @@ static void assert_equal(const struct sluice_wire_hello *a, const struct sluice_
     CU_ASSERT_EQUAL(a->max_image_pixels, b->max_image_pixels);
     CU_ASSERT_EQUAL(a->max_file_bytes, b->max_file_bytes);
     CU_ASSERT_EQUAL(a->forms, b->forms);
+    CU_ASSERT_EQUAL(a->list_hash, b->list_hash);
 }
 
 static void what_is_put_is_what_is_got(void)

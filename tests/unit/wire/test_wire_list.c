@@ -99,11 +99,13 @@ static void subsets_come_back_as_they_were_put(void)
         struct sluice_message message = {0};
         char *got = NULL;
         uint64_t first_row = 0, wanted = random_u64();
-        CU_ASSERT_EQUAL(sluice_wire_put_list_request(subsets[i], wanted, &message, NULL),
+        bool is_packed = false;
+        CU_ASSERT_EQUAL(sluice_wire_put_list_request(subsets[i], wanted, i == 1, &message, NULL),
                         SLUICE_OK);
         message_recut(&message);
-        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_request(&message, &got, &first_row, NULL),
-                              SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(
+            sluice_wire_get_list_request(&message, &got, &first_row, &is_packed, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(is_packed, i == 1);
         CU_ASSERT_EQUAL(first_row, wanted);
         CU_ASSERT_STRING_EQUAL(got, subsets[i]);
         free(got);

@@ -174,7 +174,8 @@ static void list_message(void *ctx, struct sluice_rpc_call *call, struct sluice_
     const size_t num_rows = o->dataset->manifest->num_entries + 3 * (size_t)o->list_extra;
     char *subset = NULL;
     uint64_t first = 0;
-    REQUIRE(sluice_wire_get_list_request(message, &subset, &first, NULL));
+    bool is_packed = false;
+    REQUIRE(sluice_wire_get_list_request(message, &subset, &first, &is_packed, NULL));
     free(subset);
     if (!o->has_hashes)
         first = 0; /* as a server that does not know the field */
