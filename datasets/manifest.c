@@ -200,28 +200,18 @@ bool sluice_manifest_has_members(const struct sluice_manifest *manifest)
     return false;
 }
 
-struct sluice_hash128 sluice_manifest_id_begin(struct sluice_target_type type)
-{
-    const uint32_t said[] = {type.kind, type.dim};
-    return type.kind == SLUICE_TARGETS_NONE ? (struct sluice_hash128){0, 0}
-                                            : sluice_hash128(said, sizeof(said));
-}
-
 /* A chain of hashes of rows: no state to allocate, so nothing can fail. */
 struct sluice_hash128 sluice_manifest_id_add(struct sluice_hash128 id,
                                              const struct sluice_manifest_entry *entry,
                                              size_t path_len)
 {
-    uint8_t row[16 + 16 + 12 + 16] = {0};
+    uint8_t row[16 + 16 + 12] = {0};
     sluice_hash128_bytes(id, row);
     sluice_hash128_bytes(sluice_hash128(entry->path, path_len), row + 16);
     for (int k = 0; k < 8; k++)
         row[32 + k] = (uint8_t)(entry->bytes >> (8 * k));
     for (int k = 0; k < 4; k++)
         row[40 + k] = (uint8_t)(entry->label >> (8 * k));
-    if (!entry->target)
-        return sluice_hash128(row, 44);
-    sluice_hash128_bytes(sluice_hash128(entry->target, entry->target_bytes), row + 44);
     return sluice_hash128(row, sizeof(row));
 }
 
@@ -229,10 +219,18 @@ struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest)
 {
     if (manifest->map)
         return manifest->id;
-    struct sluice_hash128 id = sluice_manifest_id_begin(manifest->target_type);
+    struct sluice_hash128 id = {0, 0};
     for (size_t i = 0; i < manifest->num_entries; i++)
         id = sluice_manifest_id_add(id, &manifest->rows[i], strlen(manifest->rows[i].path));
     return id;
+}
+
+void sluice_manifest_list_hash_begin(struct sluice_hasher64 *hasher, struct sluice_target_type type)
+{
+    const uint32_t said[] = {type.kind, type.dim};
+    sluice_hasher64_init(hasher);
+    if (type.kind != SLUICE_TARGETS_NONE)
+        sluice_hasher64_update(hasher, said, sizeof(said));
 }
 
 void sluice_manifest_list_hash_add(struct sluice_hasher64 *hasher,
@@ -241,6 +239,10 @@ void sluice_manifest_list_hash_add(struct sluice_hasher64 *hasher,
     const uint32_t row[] = {entry->width, entry->height,
                             (uint32_t)entry->subset << 8 | entry->coding};
     sluice_hasher64_update(hasher, row, sizeof(row));
+    if (!entry->target)
+        return;
+    sluice_hasher64_update(hasher, &entry->target_bytes, sizeof(entry->target_bytes));
+    sluice_hasher64_update(hasher, entry->target, entry->target_bytes);
 }
 
 uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,
@@ -256,7 +258,7 @@ uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,
 uint64_t sluice_manifest_list_hash(const struct sluice_manifest *manifest)
 {
     struct sluice_hasher64 hasher;
-    sluice_hasher64_init(&hasher);
+    sluice_manifest_list_hash_begin(&hasher, manifest->target_type);
     for (size_t i = 0; i < manifest->num_entries; i++) {
         const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
         sluice_manifest_list_hash_add(&hasher, &entry);

@@ -166,12 +166,13 @@ void sluice_manifest_rest(const struct sluice_manifest *manifest);
 /* Whether a sample is a member of a shard. */
 bool sluice_manifest_has_members(const struct sluice_manifest *manifest);
 
-/* Names the data: XXH3-128 over every path, size, label and target.  Two nodes with the
- * same id deliver the same samples under the same ids. */
+/* Names the data: XXH3-128 over every path, size and label.  Two nodes with the
+ * same id deliver the same samples under the same ids.  Targets are not of it, so that what they
+ * say may change beside pixels and labels that stay. */
 struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest);
 
 /* Over what a list of the samples says beside what the id names: subsets, sizes in pixels, codings,
- * and the names of classes.  XXH3-64, never 0. */
+ * targets, and the names of classes.  XXH3-64, never 0. */
 uint64_t sluice_manifest_list_hash(const struct sluice_manifest *manifest);
 
 /* The file that `offload_dataset index` writes: ROOT/sluice-manifest.tsv.  Beside it lies the same

@@ -34,13 +34,14 @@ SLUICE_MUST_USE sluice_status sluice_manifest_set_target(struct sluice_manifest_
 SLUICE_MUST_USE sluice_status sluice_manifest_check_entry(const struct sluice_manifest *manifest,
                                                           size_t i, struct sluice_err *err);
 
-/* The id of no rows yet; of the rows before and one more. */
-struct sluice_hash128 sluice_manifest_id_begin(struct sluice_target_type type);
+/* The id of the rows before, from {0, 0} on, and one more. */
 struct sluice_hash128 sluice_manifest_id_add(struct sluice_hash128 id,
                                              const struct sluice_manifest_entry *entry,
                                              size_t path_len);
 
 /* sluice_manifest_list_hash(), row by row; `hasher` may go on after the end. */
+void sluice_manifest_list_hash_begin(struct sluice_hasher64 *hasher,
+                                     struct sluice_target_type type);
 void sluice_manifest_list_hash_add(struct sluice_hasher64 *hasher,
                                    const struct sluice_manifest_entry *entry);
 uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,

@@ -92,6 +92,11 @@ static struct sluice_hash128 hash_all(const struct sluice_manifest *manifest, bo
                                 (uint64_t)entry.mtime_ns,
                                 entry.offset};
         all = sluice_hash128(row, sizeof(row) - (has_offsets ? 0 : sizeof(row[0])));
+        if (!entry.target)
+            continue;
+        const struct sluice_hash128 links[] = {all,
+                                               sluice_hash128(entry.target, entry.target_bytes)};
+        all = sluice_hash128(links, sizeof(links));
     }
     return all;
 }

@@ -156,7 +156,6 @@ sluice_status sluice_manifest_writer_create(const struct sluice_manifest_writer_
     writer->num_classes = options->num_classes;
     writer->target_type = options->target_type;
     writer->target_bytes = options->target_bytes;
-    writer->id = sluice_manifest_id_begin(options->target_type);
     bool has_memory = true;
     if (options->path) {
         writer->path = strdup(options->path);
@@ -166,7 +165,7 @@ sluice_status sluice_manifest_writer_create(const struct sluice_manifest_writer_
         has_memory = writer->path && writer->temporary;
     }
     place_columns(writer, options);
-    sluice_hasher64_init(&writer->list_hasher);
+    sluice_manifest_list_hash_begin(&writer->list_hasher, options->target_type);
     const sluice_status status =
         has_memory ? open_file(writer, err)
                    : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to write a manifest");

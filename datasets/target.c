@@ -19,6 +19,14 @@ const char *sluice_target_type_flaw(struct sluice_target_type type)
     return NULL;
 }
 
+const char *sluice_target_type_words(struct sluice_target_type type, char room[SLUICE_TARGET_WORDS])
+{
+    if (type.kind != SLUICE_TARGETS_VECTOR)
+        return type.kind == SLUICE_TARGETS_NONE ? "no targets" : "bytes";
+    snprintf(room, SLUICE_TARGET_WORDS, "vectors of %u float32", type.dim);
+    return room;
+}
+
 const char *sluice_target_flaw(struct sluice_target_type type, const void *target, size_t bytes)
 {
     if (type.kind == SLUICE_TARGETS_NONE)

@@ -26,6 +26,11 @@ struct sluice_target_type {
 const char *sluice_target_type_flaw(struct sluice_target_type type);
 const char *sluice_target_flaw(struct sluice_target_type type, const void *target, size_t bytes);
 
+/* "no targets", "vectors of 3 float32" or "bytes". */
+#define SLUICE_TARGET_WORDS 40
+const char *sluice_target_type_words(struct sluice_target_type type,
+                                     char room[SLUICE_TARGET_WORDS]);
+
 /* Numbers between blanks or single commas, all of them maybe in [ ]: "0.5", "1, 2e-3", "[1 2]".
  * Writes the first `room` of them to `to`, rounded to float32, and returns how many there are; 0:
  * it is something else.  *is_finite: none is nan, inf or beyond float32. */

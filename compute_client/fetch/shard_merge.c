@@ -74,6 +74,24 @@ static sluice_status check_layouts(const struct sluice_shard_list *lists, size_t
     return SLUICE_OK;
 }
 
+/* Shards have targets of one kind, or none has any. */
+static sluice_status check_targets(const struct sluice_shard_list *lists, size_t num_lists,
+                                   struct sluice_err *err)
+{
+    const struct sluice_target_type first = lists[0].manifest->target_type;
+    for (size_t i = 1; i < num_lists; i++) {
+        const struct sluice_target_type type = lists[i].manifest->target_type;
+        char words[2][SLUICE_TARGET_WORDS];
+        if (type.kind != first.kind || type.dim != first.dim)
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "shards of one dataset have targets of one kind: %s has %s, and %s "
+                               "has %s; index them with one --target and --target-type",
+                               lists[0].name, sluice_target_type_words(first, words[0]),
+                               lists[i].name, sluice_target_type_words(type, words[1]));
+    }
+    return SLUICE_OK;
+}
+
 /* --- classes --- */
 
 static int compare_names(const void *a, const void *b)
@@ -184,6 +202,8 @@ sluice_status sluice_shard_merge(const struct sluice_shard_list *lists, size_t n
 {
     struct merging m = {.lists = lists, .num_lists = num_lists};
     sluice_status status = check_layouts(lists, num_lists, err);
+    if (status == SLUICE_OK)
+        status = check_targets(lists, num_lists, err);
     if (status != SLUICE_OK)
         return status;
     if (!allocate(&m))
