@@ -23,7 +23,7 @@ static bool find_folder(char folder[SLUICE_MAX_PATH_BYTES])
            sluice_print(folder, SLUICE_MAX_PATH_BYTES, "%s/.cache/sluice", home);
 }
 
-static bool name_file(const char dataset_id[33], char path[SLUICE_MAX_PATH_BYTES])
+static bool name_file(const char *dataset_id, char path[SLUICE_MAX_PATH_BYTES])
 {
     char folder[SLUICE_MAX_PATH_BYTES];
     return strlen(dataset_id) == 32 && strspn(dataset_id, "0123456789abcdef") == 32 &&
@@ -36,7 +36,7 @@ struct sluice_hash128 sluice_list_cache_source(uint64_t list_hash)
     return (struct sluice_hash128){.high = 0, .low = list_hash};
 }
 
-static struct sluice_hash128 parse_id(const char dataset_id[33])
+static struct sluice_hash128 parse_id(const char *dataset_id)
 {
     char high[17] = "";
     memcpy(high, dataset_id, 16);
@@ -44,7 +44,7 @@ static struct sluice_hash128 parse_id(const char dataset_id[33])
                                    .low = strtoull(dataset_id + 16, NULL, 16)};
 }
 
-struct sluice_manifest *sluice_list_cache_find(const char dataset_id[33], uint64_t list_hash)
+struct sluice_manifest *sluice_list_cache_find(const char *dataset_id, uint64_t list_hash)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     struct sluice_manifest *manifest = NULL;
@@ -66,7 +66,7 @@ struct sluice_manifest *sluice_list_cache_find(const char dataset_id[33], uint64
     return NULL;
 }
 
-bool sluice_list_cache_path(const char dataset_id[33], char path[SLUICE_MAX_PATH_BYTES])
+bool sluice_list_cache_path(const char *dataset_id, char path[SLUICE_MAX_PATH_BYTES])
 {
     char folder[SLUICE_MAX_PATH_BYTES];
     struct sluice_err why = {0};

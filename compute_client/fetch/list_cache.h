@@ -19,10 +19,10 @@
 #define SLUICE_LIST_CACHE_FILES 8
 
 /* The list, mapped; NULL: there is none.  list_hash 0 is none, too. */
-struct sluice_manifest *sluice_list_cache_find(const char dataset_id[33], uint64_t list_hash);
+struct sluice_manifest *sluice_list_cache_find(const char *dataset_id, uint64_t list_hash);
 
 /* Where it is to be written, with its folder made; false: there is no place to keep it. */
-bool sluice_list_cache_path(const char dataset_id[33], char path[SLUICE_MAX_PATH_BYTES]);
+bool sluice_list_cache_path(const char *dataset_id, char path[SLUICE_MAX_PATH_BYTES]);
 
 /* Removes all but the SLUICE_LIST_CACHE_FILES that were used last, and what killed processes left
  * behind more than an hour ago. */

@@ -44,6 +44,44 @@ static void keeps_columns_that_were_asked_for_alone(void)
     sluice_manifest_destroy(whole);
 }
 
+static uint64_t list_hash_with(size_t row, const struct sluice_manifest_entry *other,
+                               const char *const *classes)
+{
+    struct sluice_manifest_entry rows[TEST_ROWS];
+    struct sluice_manifest *manifest = NULL;
+    memcpy(rows, test_rows, sizeof(rows));
+    if (other)
+        rows[row] = *other;
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(rows, TEST_ROWS, classes, 3, &manifest, NULL),
+                          SLUICE_OK);
+    const uint64_t hash = sluice_manifest_list_hash(manifest);
+    sluice_manifest_destroy(manifest);
+    return hash;
+}
+
+static void the_list_hash_covers_what_the_id_does_not(void)
+{
+    const char *const others[] = {"z", "a\tb", "other"};
+    const uint64_t hash = list_hash_with(0, NULL, test_classes);
+    struct sluice_manifest_entry row = test_rows[1];
+    CU_ASSERT_NOT_EQUAL(hash, 0);
+    CU_ASSERT_NOT_EQUAL(list_hash_with(0, NULL, others), hash);
+    row.subset = SLUICE_SUBSET_TRAIN;
+    CU_ASSERT_NOT_EQUAL(list_hash_with(1, &row, test_classes), hash);
+    row = test_rows[1];
+    row.height = 3;
+    CU_ASSERT_NOT_EQUAL(list_hash_with(1, &row, test_classes), hash);
+    row = test_rows[1];
+    row.mtime_ns = 8; /* what no list says */
+    row.has_hash = false;
+    CU_ASSERT_EQUAL(list_hash_with(1, &row, test_classes), hash);
+    struct sluice_manifest_writer *writer = begin(NULL, TEST_ROWS);
+    for (size_t i = 0; i < TEST_ROWS; i++)
+        CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &test_rows[i], NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_manifest_writer_list_hash(writer, test_classes), hash);
+    sluice_manifest_writer_destroy(writer);
+}
+
 static void expect_refused(struct sluice_manifest_entry row, const char *text)
 {
     struct sluice_manifest_writer *writer = begin(NULL, 2);
@@ -149,6 +187,7 @@ int main(void)
         {"keeps_columns_that_were_asked_for_alone", keeps_columns_that_were_asked_for_alone},
         {"refuses_rows_that_a_reader_would_refuse", refuses_rows_that_a_reader_would_refuse},
         {"targets_must_be_as_was_said", targets_must_be_as_was_said},
+        {"the_list_hash_covers_what_the_id_does_not", the_list_hash_covers_what_the_id_does_not},
         {"many_rows_come_back", many_rows_come_back},
         {"names_the_file_beside_the_text", names_the_file_beside_the_text},
         {"leaves_nothing_without_a_commit_and_needs_all_rows",
