@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "datasets/passed_over.h"
-#include "datasets/target.h"
+#include "datasets/target_values.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -129,7 +129,8 @@ struct sluice_manifest_options {
     unsigned num_threads; /* that read tars; 0: one for each CPU */
     const char *labels;   /* a table, as sluice_labels_read() takes it; NULL: the root's, if any */
     const char *classes;  /* a list of classes; NULL: the root's sluice-classes.txt, if any */
-    const atomic_bool *is_cancelled; /* as sluice_manifest_scan()'s */
+    struct sluice_target_column target; /* of a table, or ".txt": of members of tars */
+    const atomic_bool *is_cancelled;    /* as sluice_manifest_scan()'s */
 };
 
 struct sluice_manifest_summary {
@@ -137,7 +138,8 @@ struct sluice_manifest_summary {
 };
 
 /* Further statuses: SLUICE_E_INVALID: a table, a list or a .cls is wrong, or an image has no label
- * where others have; err names file and line, or image.  `summary` may be NULL. */
+ * where others have; err names file and line, or image; the same if an image has no target of those
+ * asked for.  `summary` may be NULL. */
 SLUICE_MUST_USE sluice_status sluice_manifest_list(const char *root,
                                                    const struct sluice_manifest_options *options,
                                                    struct sluice_manifest **manifest,
