@@ -178,6 +178,23 @@ static sluice_status index_path(const char *manifest_path, char path[SLUICE_MAX_
     return SLUICE_OK;
 }
 
+const char *const sluice_dataset_target_types[] = {"vector", "bytes", NULL};
+
+struct sluice_target_column sluice_dataset_target(const char *name, const char *type)
+{
+    const enum sluice_target_kind kind = !type                        ? SLUICE_TARGETS_NONE
+                                         : strcmp(type, "bytes") == 0 ? SLUICE_TARGETS_BYTES
+                                                                      : SLUICE_TARGETS_VECTOR;
+    return (struct sluice_target_column){name, kind};
+}
+
+sluice_status sluice_dataset_check_target(const char *name, const char *type,
+                                          struct sluice_err *err)
+{
+    return type && !name ? sluice_fail(err, SLUICE_E_INVALID, "--target-type without --target")
+                         : SLUICE_OK;
+}
+
 /* Where labels and targets come from: options of both commands. */
 struct source_options {
     const char *labels, *classes, *target, *target_type;
@@ -208,15 +225,12 @@ static sluice_status check_unreadable(const struct index *index, bool is_strict,
 
 static struct sluice_manifest_options list_options(const struct source_options *source)
 {
-    const char *type = source->target_type ? source->target_type : "";
     return (struct sluice_manifest_options){
         .with_shards = true,
         .num_threads = (unsigned)source->num_threads,
         .labels = source->labels,
         .classes = source->classes,
-        .target = {source->target, strcmp(type, "vector") == 0  ? SLUICE_TARGETS_VECTOR
-                                   : strcmp(type, "bytes") == 0 ? SLUICE_TARGETS_BYTES
-                                                                : SLUICE_TARGETS_NONE},
+        .target = sluice_dataset_target(source->target, source->target_type),
     };
 }
 
@@ -225,8 +239,10 @@ static sluice_status list_samples(struct index *index, const struct source_optio
                                   struct sluice_manifest **manifest, struct sluice_err *err)
 {
     const struct sluice_manifest_options options = list_options(source);
-    if (source->target_type && !source->target)
-        return sluice_fail(err, SLUICE_E_INVALID, "--target-type without --target");
+    const sluice_status status =
+        sluice_dataset_check_target(source->target, source->target_type, err);
+    if (status != SLUICE_OK)
+        return status;
     return sluice_manifest_list(index->root, &options, manifest, &index->shards, err);
 }
 
@@ -315,25 +331,6 @@ static const char *const index_groups[] = {
         .default_text = "DIR/" SLUICE_CLASS_LIST_FILE " if it is there"                            \
     }
 
-#define TARGET_OPTION(to)                                                                          \
-    {                                                                                              \
-        .name = "target", .group = LABELS, .type = SLUICE_OPTION_STRING, .value = (to),            \
-        .arg = "NAME",                                                                             \
-        .help = "What else is known of each image, for the program that trains: numbers, text or " \
-                "other bytes. A column of the table of labels, which may then have no labels; or " \
-                ".txt, .json or another suffix: of members of tars, beside the images.",           \
-        .default_text = "none"                                                                     \
-    }
-#define TARGET_TYPE_OPTION(to)                                                                     \
-    {                                                                                              \
-        .name = "target-type", .group = LABELS, .type = SLUICE_OPTION_CHOICE, .value = (to),       \
-        .arg = "TYPE", .choices = target_types,                                                    \
-        .help = "vector: as many numbers in each row, read as float32; bytes: whatever they are.", \
-        .default_text = "of a table, vector if the first row has numbers alone, else bytes; of "   \
-                        "tars, bytes"                                                              \
-    }
-static const char *const target_types[] = {"vector", "bytes", NULL};
-
 static const struct sluice_option index_table[] = {
     {.name = "out",
      .short_name = 'o',
@@ -366,8 +363,8 @@ static const struct sluice_option index_table[] = {
              "read, instead of a warning that counts them."},
     LABELS_OPTION(&index_given.source.labels),
     CLASSES_OPTION(&index_given.source.classes),
-    TARGET_OPTION(&index_given.source.target),
-    TARGET_TYPE_OPTION(&index_given.source.target_type),
+    SLUICE_DATASET_TARGET_OPTION(LABELS, &index_given.source.target),
+    SLUICE_DATASET_TARGET_TYPE_OPTION(LABELS, &index_given.source.target_type),
     SLUICE_DATASET_WORKERS_OPTION(WORK, &index_given.source.num_threads),
 };
 
@@ -560,8 +557,8 @@ static const struct sluice_option verify_table[] = {
      .help = "Also compare every entry of the JPEG index with its file."},
     LABELS_OPTION(&verify_given.source.labels),
     CLASSES_OPTION(&verify_given.source.classes),
-    TARGET_OPTION(&verify_given.source.target),
-    TARGET_TYPE_OPTION(&verify_given.source.target_type),
+    SLUICE_DATASET_TARGET_OPTION(LABELS, &verify_given.source.target),
+    SLUICE_DATASET_TARGET_TYPE_OPTION(LABELS, &verify_given.source.target_type),
     SLUICE_DATASET_WORKERS_OPTION(WORK, &verify_given.source.num_threads),
 };
 

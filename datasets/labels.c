@@ -136,9 +136,11 @@ static sluice_status look_for_table(struct sluice_labels *labels, const char *ro
         if (status != SLUICE_OK)
             return sluice_fail(err, status, "%s", why.text);
         if (!is_table)
-            sluice_log(SLUICE_LOG_INFO,
-                       "%s has not both columns file_name and label; labels are not taken from it",
-                       named.name);
+            sluice_log(
+                SLUICE_LOG_INFO,
+                "%s has not both columns file_name and label%s%s; labels are not taken from it",
+                named.name, labels->column.name ? ", or " : "",
+                labels->column.name ? labels->column.name : "");
     }
     return SLUICE_OK;
 }
@@ -155,9 +157,10 @@ static sluice_status read_file(struct sluice_labels *labels, const char *root, c
         (void)sluice_print(named.path, sizeof(named.path), "%s", file + root_len + 1);
     const sluice_status status = read_table(labels, &named, file, &is_table, err);
     if (status == SLUICE_OK && !is_table)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "%s: no table of labels: it has not both columns file_name and label",
-                           file);
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "%s: no table of labels: it has not both columns file_name and label%s%s", file,
+            labels->column.name ? ", or " : "", labels->column.name ? labels->column.name : "");
     return status;
 }
 
