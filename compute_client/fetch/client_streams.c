@@ -313,10 +313,11 @@ static sluice_status listing_manifest(struct listing *listing, struct sluice_man
                            listing->target, server->dataset_id, id);
     if (server->list_hash &&
         server->list_hash != sluice_manifest_writer_list_hash(listing->writer, classes))
-        return sluice_fail(err, SLUICE_E_STALE,
-                           "%s lists other subsets, sizes or classes than it said before: its list "
-                           "was read again meanwhile; try again",
-                           listing->target);
+        return sluice_fail(
+            err, SLUICE_E_STALE,
+            "%s lists other subsets, sizes, targets or classes than it said before: its list "
+            "was read again meanwhile; try again",
+            listing->target);
     const struct sluice_hash128 source = sluice_list_cache_source(server->list_hash);
     const struct sluice_manifest_ending ending = {.classes = classes, .source_hash = &source};
     const sluice_status status =
