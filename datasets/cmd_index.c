@@ -459,8 +459,8 @@ static bool is_same_target(const struct index *index, size_t listed,
     const struct sluice_target_type x = index->manifest->target_type, y = found->target_type;
     const struct sluice_manifest_entry a = sluice_manifest_at(index->manifest, listed),
                                        b = sluice_manifest_at(found, i);
-    return x.kind == y.kind && x.dim == y.dim && a.target_bytes == b.target_bytes &&
-           (!a.target || memcmp(a.target, b.target, a.target_bytes) == 0);
+    return x.kind == y.kind && x.dim == y.dim &&
+           sluice_target_is_same(a.target, a.target_bytes, b.target, b.target_bytes);
 }
 
 static sluice_status count_unlisted(struct index *index, const struct verify_options *options,

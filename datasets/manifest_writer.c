@@ -267,8 +267,10 @@ sluice_status sluice_manifest_writer_add(struct sluice_manifest_writer *writer,
         {SLUICE_BINARY_PATH_STARTS, &writer->path_start, 8},
         {SLUICE_BINARY_PATHS, entry->path, len + 1},
     };
-    sluice_status put_status =
-        put_long(writer, SLUICE_BINARY_TARGETS, entry->target, entry->target_bytes, err);
+    sluice_status put_status = SLUICE_OK;
+    if (entry->target)
+        put_status =
+            put_long(writer, SLUICE_BINARY_TARGETS, entry->target, entry->target_bytes, err);
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cells) && put_status == SLUICE_OK; i++)
         put_status = put(writer, cells[i].section, cells[i].from, cells[i].len, err);
     if (put_status != SLUICE_OK)

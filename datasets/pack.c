@@ -210,13 +210,6 @@ static sluice_status write_target(struct packer *packer, const char *name,
     return status;
 }
 
-static bool is_same_target(const struct sluice_manifest_entry *a,
-                           const struct sluice_manifest_entry *b)
-{
-    return a->target_bytes == b->target_bytes &&
-           (!a->target || memcmp(a->target, b->target, a->target_bytes) == 0);
-}
-
 /* Sample i, and behind the last one of its key label and target. */
 static sluice_status pack_one(struct packer *packer, const char *root,
                               const struct sluice_manifest *manifest, size_t i, const char *prefix,
@@ -235,7 +228,8 @@ static sluice_status pack_one(struct packer *packer, const char *root,
         return sluice_fail(err, SLUICE_E_INVALID,
                            "%.100s and %.100s: one key, and labels %u and %u", entry.path,
                            next.path, entry.label, next.label);
-    if (!is_last && !is_same_target(&entry, &next))
+    if (!is_last &&
+        !sluice_target_is_same(entry.target, entry.target_bytes, next.target, next.target_bytes))
         return sluice_fail(err, SLUICE_E_INVALID, "%.100s and %.100s: one key, and two targets",
                            entry.path, next.path);
     sluice_status status = SLUICE_OK;
@@ -399,7 +393,7 @@ static sluice_status check_targets(const struct sluice_manifest *manifest, struc
     const bool are_bytes = manifest->target_type.kind == SLUICE_TARGETS_BYTES;
     for (size_t i = 0; are_bytes && i < manifest->num_entries; i++) {
         const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
-        if (memchr(entry.target, '\0', entry.target_bytes))
+        if (entry.target && memchr(entry.target, '\0', entry.target_bytes))
             return sluice_fail(err, SLUICE_E_UNSUPPORTED,
                                "%.200s: its target has a NUL byte, which no table can hold",
                                entry.path);

@@ -48,6 +48,11 @@ const char *sluice_target_flaw(struct sluice_target_type type, const void *targe
     return NULL;
 }
 
+bool sluice_target_is_same(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+    return a && b ? a_bytes == b_bytes && memcmp(a, b, a_bytes) == 0 : a == b;
+}
+
 /* --- numbers --- */
 
 /* The length of a decimal number, nan or inf; 0: none. */

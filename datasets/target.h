@@ -26,6 +26,9 @@ struct sluice_target_type {
 const char *sluice_target_type_flaw(struct sluice_target_type type);
 const char *sluice_target_flaw(struct sluice_target_type type, const void *target, size_t bytes);
 
+/* Whether two targets of one type are alike. */
+bool sluice_target_is_same(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
+
 /* "no targets", "vectors of 3 float32" or "bytes". */
 #define SLUICE_TARGET_WORDS 40
 const char *sluice_target_type_words(struct sluice_target_type type,

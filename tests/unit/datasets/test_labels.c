@@ -208,7 +208,7 @@ static void targets_go_to_their_images_with_labels_or_without(void)
         const struct sluice_manifest_entry entry = sluice_manifest_at(builder.manifest, i);
         CU_ASSERT_EQUAL(entry.label, 99);
         CU_ASSERT_EQUAL_FATAL(entry.target_bytes, 8);
-        CU_ASSERT(memcmp(entry.target, numbers + 2 * i, 8) == 0);
+        CU_ASSERT(sluice_target_is_same(entry.target, 8, numbers + 2 * i, 8));
     }
     sluice_manifest_destroy(builder.manifest);
     sluice_labels_destroy(labels);

@@ -115,7 +115,8 @@ static void vectors_are_read_where_they_are_asked_for(void)
     CU_ASSERT_EQUAL_FATAL(sluice_shard_targets_read(sluice_test_dir(), column, &builder, NULL),
                           SLUICE_OK);
     CU_ASSERT_EQUAL(builder.manifest->target_type.dim, 2);
-    CU_ASSERT(memcmp(builder.manifest->rows[0].target, (const float[]){0.5f, -1}, 8) == 0);
+    CU_ASSERT(
+        sluice_target_is_same(builder.manifest->rows[0].target, 8, (const float[]){0.5f, -1}, 8));
     sluice_manifest_destroy(builder.manifest);
     write_tar("x.tar", members, SLUICE_TEST_COUNT(members), 0);
     expect_error(paths, 4, column, "x.tar/a/1.txt is no number");

@@ -153,6 +153,16 @@ static void tells_flaws_of_types_and_targets(void)
     CU_ASSERT_PTR_NOT_NULL(sluice_target_flaw(two, numbers, 8));
 }
 
+static void targets_are_compared(void)
+{
+    CU_ASSERT(sluice_target_is_same("ab", 2, "abc", 2));
+    CU_ASSERT(!sluice_target_is_same("ab", 2, "abc", 3));
+    CU_ASSERT(!sluice_target_is_same("ab", 2, "ac", 2));
+    CU_ASSERT(sluice_target_is_same("", 0, "x", 0));
+    CU_ASSERT(sluice_target_is_same(NULL, 0, NULL, 0));
+    CU_ASSERT(!sluice_target_is_same("", 0, NULL, 0));
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -163,6 +173,7 @@ int main(void)
         {"any_bytes_come_back", any_bytes_come_back},
         {"text_stays_readable", text_stays_readable},
         {"refuses_wrong_fields", refuses_wrong_fields},
+        {"targets_are_compared", targets_are_compared},
         {"tells_flaws_of_types_and_targets", tells_flaws_of_types_and_targets},
     };
     return sluice_test_run("target", tests, SLUICE_TEST_COUNT(tests));

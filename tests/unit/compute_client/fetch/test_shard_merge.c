@@ -267,7 +267,7 @@ static void targets_stay_and_are_of_one_kind(void)
     const struct sluice_manifest_entry first = sluice_manifest_at(merged, 0),
                                        second = sluice_manifest_at(merged, 1);
     CU_ASSERT(first.target && first.target_bytes == 0);
-    CU_ASSERT(second.target_bytes == 3 && memcmp(second.target, "two", 3) == 0);
+    CU_ASSERT(sluice_target_is_same(second.target, second.target_bytes, "two", 3));
     sluice_manifest_destroy(merged);
     free(places);
     sluice_manifest_destroy((struct sluice_manifest *)(uintptr_t)lists[1].manifest);
