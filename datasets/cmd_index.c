@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/show.h"
 #include "datasets/class_list.h"
+#include "datasets/index_known.h"
 #include "datasets/jpeg_index_file.h"
 #include "datasets/jpeg_indexer.h"
 #include "datasets/manifest.h"
@@ -30,12 +31,15 @@ struct index {
     struct sluice_manifest *manifest;
     struct sluice_buf_pool *pool;
     struct sluice_jpeg_indexer *indexer;    /* index only; or NULL */
+    struct sluice_index_known *known;       /* index only */
     struct sluice_jpeg_index_file *indexes; /* verify only; or NULL */
     struct sluice_jpeg_indexer_summary jpegs;
     struct sluice_manifest_summary shards;
     bool should_decode;              /* verify only */
+    bool has_no_hashes;              /* index only: files are not read */
     _Atomic uint64_t num_bad;        /* sums only, like the next */
-    _Atomic uint64_t num_unreadable; /* index only */
+    _Atomic uint64_t num_unreadable; /* index only, like the next */
+    _Atomic uint64_t num_kept;       /* rows that were known */
 };
 
 /* Reads a sample's file; *st is its state, or its shard's, as it was opened. */
@@ -63,10 +67,34 @@ static void note_file(_Atomic uint64_t *count, const char *text)
         sluice_log(SLUICE_LOG_WARN, "and more such files, which the summary counts");
 }
 
+/* Whether the row is known as it is, so that its file need not be read. */
+static sluice_status keep_row(struct index *index, struct sluice_manifest_entry *entry,
+                              bool *is_kept, struct sluice_err *err)
+{
+    struct sluice_manifest_entry row = *entry;
+    sluice_status status = SLUICE_OK;
+    *is_kept = sluice_index_known_find(index->known, &row);
+    if (*is_kept && index->indexer) {
+        struct stat st = {.st_size = (off_t)row.bytes};
+        st.st_mtim.tv_sec = (time_t)(row.mtime_ns / 1000000000);
+        st.st_mtim.tv_nsec = (long)(row.mtime_ns % 1000000000);
+        status = sluice_jpeg_indexer_keep(index->indexer, row.path, &st, row.coding, is_kept, err);
+    }
+    if (!*is_kept || status != SLUICE_OK)
+        return status;
+    *entry = row;
+    atomic_fetch_add_explicit(&index->num_kept, 1, memory_order_relaxed);
+    return SLUICE_OK;
+}
+
 static sluice_status index_one(void *ctx, size_t i, struct sluice_err *err)
 {
     struct index *index = ctx;
     struct sluice_manifest_entry *entry = &index->manifest->rows[i];
+    bool is_kept;
+    const sluice_status kept_status = keep_row(index, entry, &is_kept, err);
+    if (is_kept || kept_status != SLUICE_OK || index->has_no_hashes)
+        return kept_status;
     struct sluice_buf *file = NULL;
     struct stat st;
     struct sluice_err why = {0};
@@ -91,6 +119,7 @@ static sluice_status index_one(void *ctx, size_t i, struct sluice_err *err)
         snprintf(text, sizeof(text), "%s/%s: %s", index->root, entry->path, why.text);
         note_file(&index->num_bad, text);
     }
+    sluice_index_known_add(index->known, entry);
     if (index->indexer)
         status = sluice_jpeg_indexer_add(index->indexer, entry->path, &st, file, err);
     sluice_buf_unref(file);
@@ -130,6 +159,8 @@ static void print_summary(const char *root, const struct index *index, bool is_v
             json_object_set_new(json, "targets", json_string(targets));
         if (!is_verify)
             json_object_set_new(json, "unreadable", json_integer((json_int_t)num_unreadable));
+        if (!is_verify)
+            json_object_set_new(json, "kept", json_integer((json_int_t)index->num_kept));
         if (index->indexer)
             json_object_set_new(json, "jpeg_index", summary_json(&index->jpegs));
         if (index->shards.num_shards) {
@@ -152,6 +183,9 @@ static void print_summary(const char *root, const struct index *index, bool is_v
            samples == 1 ? "" : "s", classes, classes == 1 ? "" : "es",
            sluice_show_bytes((double)total_bytes(index->manifest), bytes),
            (unsigned long long)num_bad, unreadable, id);
+    if (index->num_kept)
+        printf("kept %llu of them, whose length and time are as before\n",
+               (unsigned long long)index->num_kept);
     if (index->shards.num_shards)
         printf("%zu tar%s, %zu damaged\n", index->shards.num_shards,
                index->shards.num_shards == 1 ? "" : "s", index->shards.num_damaged_shards);
@@ -207,7 +241,7 @@ struct index_options {
     const char *out_path;
     uint64_t jpeg_step;
     bool has_jpeg_index;
-    bool is_strict;
+    bool is_strict, is_anew, has_no_hashes;
 };
 
 /* Files that cannot be read are in the list without a hash, unless that is all there is. */
@@ -261,7 +295,14 @@ static sluice_status make_index(struct index *index, const struct index_options 
                                 struct sluice_err *err)
 {
     char jpegs_path[SLUICE_MAX_PATH_BYTES];
-    sluice_status status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
+    sluice_status status = SLUICE_OK;
+    index->has_no_hashes = options->has_no_hashes;
+    if (options->has_no_hashes && options->has_jpeg_index)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--no-hash reads no file, and --jpeg-index has to read all");
+    status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
+    if (status == SLUICE_OK)
+        status = sluice_index_known_open(options->out_path, options->is_anew, &index->known, err);
     if (status == SLUICE_OK)
         status = list_samples(index, &options->source, &index->manifest, err);
     if (status == SLUICE_OK && options->is_strict && index->shards.num_damaged_shards)
@@ -287,12 +328,15 @@ static sluice_status make_index(struct index *index, const struct index_options 
         status = write_manifest(index, options->out_path, err);
     if (status == SLUICE_OK && index->indexer)
         status = sluice_jpeg_indexer_commit(index->indexer, &index->jpegs, err);
+    if (status == SLUICE_OK)
+        sluice_index_known_remove(index->known);
     return status;
 }
 
 static void index_clear(struct index *index)
 {
     sluice_jpeg_indexer_destroy(index->indexer);
+    sluice_index_known_close(index->known);
     sluice_jpeg_index_file_close(index->indexes);
     sluice_manifest_destroy(index->manifest);
     sluice_buf_pool_destroy(index->pool);
@@ -361,6 +405,18 @@ static const struct sluice_option index_table[] = {
      .value = &index_given.is_strict,
      .help = "End with an error if files may be images and are not read, as .webp, or cannot be "
              "read, instead of a warning that counts them."},
+    {.name = "anew",
+     .group = WORK,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &index_given.is_anew,
+     .help = "Read every file, also those that have the length and time of the manifest before, or "
+             "that a run read that was ended."},
+    {.name = "no-hash",
+     .group = WORK,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &index_given.has_no_hashes,
+     .help = "Read no file: list paths, lengths, times and labels alone. What is known from before "
+             "is kept."},
     LABELS_OPTION(&index_given.source.labels),
     CLASSES_OPTION(&index_given.source.classes),
     SLUICE_DATASET_TARGET_OPTION(LABELS, &index_given.source.target),

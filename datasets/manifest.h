@@ -126,7 +126,7 @@ SLUICE_MUST_USE sluice_status sluice_manifest_scan(const char *root,
 /* The same, and more of it. */
 struct sluice_manifest_options {
     bool with_shards;     /* lists the members of tars; else tars are counted (passed_over.h) */
-    unsigned num_threads; /* that read tars; 0: one for each CPU */
+    unsigned num_threads; /* that look at files and read tars; 0: one for each CPU */
     const char *labels;   /* a table, as sluice_labels_read() takes it; NULL: the root's, if any */
     const char *classes;  /* a list of classes; NULL: the root's sluice-classes.txt, if any */
     struct sluice_target_column target; /* of a table, or ".txt": of members of tars */

@@ -82,7 +82,7 @@ static void names_that_are_no_ids_lead_nowhere(void)
 
 static void follows_the_environment(void)
 {
-    char path[SLUICE_MAX_PATH_BYTES], home[1024], *before = strdup(getenv("XDG_CACHE_HOME"));
+    char path[SLUICE_MAX_PATH_BYTES], home[1024], *before = strdup(sluice_test_dir());
     snprintf(home, sizeof(home), "%s/home", sluice_test_dir());
     setenv("HOME", home, 1);
     setenv("XDG_CACHE_HOME", "relative", 1);
