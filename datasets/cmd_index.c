@@ -146,6 +146,8 @@ static void print_summary(const char *root, const struct index *index, bool is_v
 {
     char id[33];
     sluice_hash128_hex(sluice_manifest_id(index->manifest), id);
+    char words[SLUICE_TARGET_WORDS];
+    const char *targets = sluice_target_type_words(index->manifest->target_type, words);
     const uint64_t num_bad = index->num_bad, num_unreadable = index->num_unreadable;
     if (is_json) {
         json_t *json = json_pack("{s:s, s:I, s:I, s:I, s:I, s:s}", "root", root, "samples",
@@ -153,6 +155,8 @@ static void print_summary(const char *root, const struct index *index, bool is_v
                                  (json_int_t)index->manifest->num_classes, "bytes",
                                  (json_int_t)total_bytes(index->manifest), "bad",
                                  (json_int_t)num_bad, "dataset_id", id);
+        if (index->manifest->target_type.kind)
+            json_object_set_new(json, "targets", json_string(targets));
         if (!is_verify)
             json_object_set_new(json, "unreadable", json_integer((json_int_t)num_unreadable));
         if (!is_verify)
@@ -185,6 +189,8 @@ static void print_summary(const char *root, const struct index *index, bool is_v
     if (index->shards.num_shards)
         printf("%zu tar%s, %zu damaged\n", index->shards.num_shards,
                index->shards.num_shards == 1 ? "" : "s", index->shards.num_damaged_shards);
+    if (index->manifest->target_type.kind)
+        printf("targets: %s\n", targets);
     const struct sluice_jpeg_indexer_summary *jpegs = &index->jpegs;
     if (index->indexer)
         printf("index of JPEGs: %llu made, %llu kept, %llu %s without, %s\n",
@@ -206,10 +212,34 @@ static sluice_status index_path(const char *manifest_path, char path[SLUICE_MAX_
     return SLUICE_OK;
 }
 
+const char *const sluice_dataset_target_types[] = {"vector", "bytes", NULL};
+
+struct sluice_target_column sluice_dataset_target(const char *name, const char *type)
+{
+    const enum sluice_target_kind kind = !type                        ? SLUICE_TARGETS_NONE
+                                         : strcmp(type, "bytes") == 0 ? SLUICE_TARGETS_BYTES
+                                                                      : SLUICE_TARGETS_VECTOR;
+    return (struct sluice_target_column){name, kind};
+}
+
+sluice_status sluice_dataset_check_target(const char *name, const char *type,
+                                          struct sluice_err *err)
+{
+    return type && !name ? sluice_fail(err, SLUICE_E_INVALID, "--target-type without --target")
+                         : SLUICE_OK;
+}
+
+/* Where labels and targets come from: options of both commands. */
+struct source_options {
+    const char *labels, *classes, *target, *target_type;
+    uint64_t num_threads;
+};
+
 /* The options of `index`. */
 struct index_options {
-    const char *out_path, *labels, *classes;
-    uint64_t num_threads, jpeg_step;
+    struct source_options source;
+    const char *out_path;
+    uint64_t jpeg_step;
     bool has_jpeg_index;
     bool is_strict, is_anew, has_no_hashes;
 };
@@ -227,17 +257,26 @@ static sluice_status check_unreadable(const struct index *index, bool is_strict,
     return SLUICE_OK;
 }
 
-/* What the root holds now, its tars included. */
-static sluice_status list_samples(struct index *index, const char *labels, const char *classes,
-                                  unsigned num_threads, struct sluice_manifest **manifest,
-                                  struct sluice_err *err)
+static struct sluice_manifest_options list_options(const struct source_options *source)
 {
-    const struct sluice_manifest_options options = {
+    return (struct sluice_manifest_options){
         .with_shards = true,
-        .num_threads = num_threads,
-        .labels = labels,
-        .classes = classes,
+        .num_threads = (unsigned)source->num_threads,
+        .labels = source->labels,
+        .classes = source->classes,
+        .target = sluice_dataset_target(source->target, source->target_type),
     };
+}
+
+/* What the root holds now, its tars included. */
+static sluice_status list_samples(struct index *index, const struct source_options *source,
+                                  struct sluice_manifest **manifest, struct sluice_err *err)
+{
+    const struct sluice_manifest_options options = list_options(source);
+    const sluice_status status =
+        sluice_dataset_check_target(source->target, source->target_type, err);
+    if (status != SLUICE_OK)
+        return status;
     return sluice_manifest_list(index->root, &options, manifest, &index->shards, err);
 }
 
@@ -265,8 +304,7 @@ static sluice_status make_index(struct index *index, const struct index_options 
     if (status == SLUICE_OK)
         status = sluice_index_known_open(options->out_path, options->is_anew, &index->known, err);
     if (status == SLUICE_OK)
-        status = list_samples(index, options->labels, options->classes,
-                              (unsigned)options->num_threads, &index->manifest, err);
+        status = list_samples(index, &options->source, &index->manifest, err);
     if (status == SLUICE_OK && options->is_strict && index->shards.num_damaged_shards)
         status =
             sluice_fail(err, SLUICE_E_CORRUPT, "--strict: %zu of %zu tars of %s are damaged",
@@ -281,8 +319,9 @@ static sluice_status make_index(struct index *index, const struct index_options 
                                                 index->manifest->num_entries, &index->indexer, err);
     }
     if (status == SLUICE_OK)
-        status = sluice_parallel_for(index->manifest->num_entries, (unsigned)options->num_threads,
-                                     "indexing", index_one, index, err);
+        status =
+            sluice_parallel_for(index->manifest->num_entries, (unsigned)options->source.num_threads,
+                                "indexing", index_one, index, err);
     if (status == SLUICE_OK)
         status = check_unreadable(index, options->is_strict, err);
     if (status == SLUICE_OK)
@@ -378,9 +417,11 @@ static const struct sluice_option index_table[] = {
      .value = &index_given.has_no_hashes,
      .help = "Read no file: list paths, lengths, times and labels alone. What is known from before "
              "is kept."},
-    LABELS_OPTION(&index_given.labels),
-    CLASSES_OPTION(&index_given.classes),
-    SLUICE_DATASET_WORKERS_OPTION(WORK, &index_given.num_threads),
+    LABELS_OPTION(&index_given.source.labels),
+    CLASSES_OPTION(&index_given.source.classes),
+    SLUICE_DATASET_TARGET_OPTION(LABELS, &index_given.source.target),
+    SLUICE_DATASET_TARGET_TYPE_OPTION(LABELS, &index_given.source.target_type),
+    SLUICE_DATASET_WORKERS_OPTION(WORK, &index_given.source.num_threads),
 };
 
 int sluice_dataset_cmd_index(int argc, char **argv)
@@ -461,18 +502,28 @@ static sluice_status verify_one(void *ctx, size_t i, struct sluice_err *err)
 
 /* What `verify` may be told. */
 struct verify_options {
-    const char *manifest, *labels, *classes;
-    uint64_t num_threads;
+    struct source_options source;
+    const char *manifest;
     bool should_decode, has_jpeg_index;
 };
 
 /* Counts files that were added after the manifest was written, and those of another label now. */
+/* Of two lists whose targets were both asked for. */
+static bool is_same_target(const struct index *index, size_t listed,
+                           const struct sluice_manifest *found, size_t i)
+{
+    const struct sluice_target_type x = index->manifest->target_type, y = found->target_type;
+    const struct sluice_manifest_entry a = sluice_manifest_at(index->manifest, listed),
+                                       b = sluice_manifest_at(found, i);
+    return x.kind == y.kind && x.dim == y.dim &&
+           sluice_target_is_same(a.target, a.target_bytes, b.target, b.target_bytes);
+}
+
 static sluice_status count_unlisted(struct index *index, const struct verify_options *options,
                                     struct sluice_err *err)
 {
     struct sluice_manifest *found = NULL;
-    const sluice_status status = list_samples(index, options->labels, options->classes,
-                                              (unsigned)options->num_threads, &found, err);
+    const sluice_status status = list_samples(index, &options->source, &found, err);
     if (status != SLUICE_OK)
         return status;
     size_t listed = 0;
@@ -490,6 +541,9 @@ static sluice_status count_unlisted(struct index *index, const struct verify_opt
             sluice_log(SLUICE_LOG_ERROR, "%s: label %u, but the manifest says %u", path,
                        sluice_manifest_at(found, i).label,
                        sluice_manifest_at(index->manifest, listed).label);
+            atomic_fetch_add(&index->num_bad, 1);
+        } else if (options->source.target && !is_same_target(index, listed, found, i)) {
+            sluice_log(SLUICE_LOG_ERROR, "%s: another target than the manifest says", path);
             atomic_fetch_add(&index->num_bad, 1);
         }
     }
@@ -522,8 +576,9 @@ static sluice_status verify(struct index *index, const struct verify_options *op
             status = sluice_jpeg_index_file_open(jpegs_path, &index->indexes, err);
     }
     if (status == SLUICE_OK)
-        status = sluice_parallel_for(index->manifest->num_entries, (unsigned)options->num_threads,
-                                     "verifying", verify_one, index, err);
+        status =
+            sluice_parallel_for(index->manifest->num_entries, (unsigned)options->source.num_threads,
+                                "verifying", verify_one, index, err);
     if (status == SLUICE_OK)
         status = count_unlisted(index, options, err);
     if (status == SLUICE_OK)
@@ -556,9 +611,11 @@ static const struct sluice_option verify_table[] = {
      .type = SLUICE_OPTION_FLAG,
      .value = &verify_given.has_jpeg_index,
      .help = "Also compare every entry of the JPEG index with its file."},
-    LABELS_OPTION(&verify_given.labels),
-    CLASSES_OPTION(&verify_given.classes),
-    SLUICE_DATASET_WORKERS_OPTION(WORK, &verify_given.num_threads),
+    LABELS_OPTION(&verify_given.source.labels),
+    CLASSES_OPTION(&verify_given.source.classes),
+    SLUICE_DATASET_TARGET_OPTION(LABELS, &verify_given.source.target),
+    SLUICE_DATASET_TARGET_TYPE_OPTION(LABELS, &verify_given.source.target_type),
+    SLUICE_DATASET_WORKERS_OPTION(WORK, &verify_given.source.num_threads),
 };
 
 int sluice_dataset_cmd_verify(int argc, char **argv)

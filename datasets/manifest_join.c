@@ -78,6 +78,24 @@ static sluice_status check_layouts(const struct sluice_manifest_part *parts, siz
     return SLUICE_OK;
 }
 
+/* All parts have targets of one kind, or none has any. */
+static sluice_status check_targets(const struct sluice_manifest_part *parts, size_t num_parts,
+                                   struct sluice_err *err)
+{
+    const struct sluice_target_type first = parts[0].manifest->target_type;
+    for (size_t i = 1; i < num_parts; i++) {
+        const struct sluice_target_type type = parts[i].manifest->target_type;
+        char words[2][SLUICE_TARGET_WORDS];
+        if (type.kind != first.kind || type.dim != first.dim)
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "parts of one dataset have targets of one kind: %s has %s, and %s "
+                               "has %s; index them with one --target and --target-type",
+                               parts[0].name, sluice_target_type_words(first, words[0]),
+                               parts[i].name, sluice_target_type_words(type, words[1]));
+    }
+    return SLUICE_OK;
+}
+
 /* --- classes --- */
 
 static int compare_names(const void *a, const void *b)
@@ -220,6 +238,8 @@ sluice_status sluice_manifest_join(const struct sluice_manifest_part *parts, siz
 {
     struct joining j = {.parts = parts, .num_parts = num_parts};
     sluice_status status = check_layouts(parts, num_parts, err);
+    if (status == SLUICE_OK)
+        status = check_targets(parts, num_parts, err);
     if (status == SLUICE_OK && !allocate(&j, places != NULL))
         status =
             sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a list of %zu samples", j.num_rows);

@@ -8,6 +8,7 @@
 #include "datasets/labels.h"
 #include "datasets/shard.h"
 #include "datasets/shard_list.h"
+#include "datasets/shard_targets.h"
 #include "datasets/stat_pool.h"
 #include "image/coding.h"
 
@@ -544,18 +545,21 @@ static sluice_status assign_labels(struct walk *walk, struct sluice_labels *labe
                                    size_t num_labelled, bool *are_numbers, struct sluice_err *err)
 {
     struct sluice_manifest_builder *builder = walk->builder;
-    *are_numbers = false;
-    if (!labels && !num_labelled)
-        return sluice_layout_assign(builder, walk->root, walk->folders, walk->num_folders,
-                                    walk->passed, err);
-    sluice_layout_assign_subsets(builder, walk->root, walk->folders, walk->num_folders);
-    if (!labels) {
-        *are_numbers = true;
-        return check_all_labelled(builder->manifest, walk->root, err);
-    }
+    const bool has_labels = labels && sluice_labels_have_labels(labels);
+    sluice_status status = SLUICE_OK;
+    *are_numbers = !has_labels && num_labelled;
+    if (!has_labels && !num_labelled)
+        status = sluice_layout_assign(builder, walk->root, walk->folders, walk->num_folders,
+                                      walk->passed, err);
+    else
+        sluice_layout_assign_subsets(builder, walk->root, walk->folders, walk->num_folders);
+    if (*are_numbers)
+        status = check_all_labelled(builder->manifest, walk->root, err);
+    if (status != SLUICE_OK || !labels)
+        return status;
     bool are_names = false;
-    const sluice_status status = sluice_labels_assign(labels, builder, &are_names, err);
-    *are_numbers = !are_names;
+    status = sluice_labels_assign(labels, builder, &are_names, err);
+    *are_numbers = has_labels ? !are_names : *are_numbers;
     return status;
 }
 
@@ -619,7 +623,11 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
     struct sluice_manifest *made = walk->builder->manifest;
     struct sluice_labels *labels = NULL;
     struct sluice_shard_summary shards = {0};
-    sluice_status status = sluice_labels_read(walk->root, options->labels, &labels, err);
+    const struct sluice_target_column *target = &options->target;
+    const bool is_of_tars = target->name && target->name[0] == '.';
+    sluice_status status =
+        sluice_labels_read(walk->root, options->labels,
+                           is_of_tars ? (struct sluice_target_column){0} : *target, &labels, err);
     walk->labels = labels;
     const unsigned num_threads = options->num_threads ? options->num_threads : sluice_cpu_count();
     if (status == SLUICE_OK && options->with_shards && num_threads > 1)
@@ -636,6 +644,12 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
         status = add_folders_in_shards(walk, err);
         if (status == SLUICE_OK)
             status = assign(walk, labels, shards.num_labelled, options->classes, err);
+        if (status == SLUICE_OK && is_of_tars)
+            status = sluice_shard_targets_read(walk->root, *target, walk->builder, err);
+        if (status == SLUICE_OK && target->name && !made->target_type.kind)
+            status = sluice_fail(err, SLUICE_E_INVALID,
+                                 "--target %s: no table of %s has this column beside file_name",
+                                 target->name, walk->root);
     }
     sluice_labels_destroy(labels);
     if (status == SLUICE_OK && made->num_entries == 0)

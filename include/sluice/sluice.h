@@ -134,6 +134,13 @@ enum sluice_form {
 SLUICE_API const char *sluice_form_name(enum sluice_form form); /* "jpeg_crop" */
 #define SLUICE_MAX_OPS 8                                        /* of a pipeline */
 
+/* What a dataset says of each sample beside its label (`offload_dataset index --target`). */
+enum sluice_target_kind {
+    SLUICE_TARGETS_NONE,
+    SLUICE_TARGETS_VECTOR, /* of so many float32 */
+    SLUICE_TARGETS_BYTES,  /* of any length */
+};
+
 /* --- loader --- */
 
 struct sluice_loader;
@@ -176,11 +183,19 @@ struct sluice_dataset_info {
     float table[3][256];              /* its value for each u8 of a channel: exact float32 */
     uint64_t pipeline_fingerprint[2]; /* by part */
     const char *mode;                 /* "remote_auto" */
+    enum sluice_target_kind target_kind;
+    uint32_t target_dim; /* of vectors */
 };
 SLUICE_API const struct sluice_dataset_info *sluice_loader_info(const struct sluice_loader *loader);
 
 /* The path of a sample within its dataset, or of a class; NULL: there is none such. */
 SLUICE_API const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id);
+
+/* What an open loader's dataset says of a sample beside its label: target_dim float32s, at an
+ * address that is a multiple of 4, or bytes that may be anywhere; *bytes says how many.  They stay
+ * until the loader is closed.  NULL: there is no such sample, or the dataset has no targets. */
+SLUICE_API const void *sluice_loader_target(const struct sluice_loader *loader, uint64_t sample_id,
+                                            size_t *bytes);
 
 /* Where the batches of an open loader are: a CUDA device, by its number in this process, or -1: in
  * the host's memory.  They are on a device with the setting gpu-decode "on", and with "auto" where

@@ -10,6 +10,7 @@
 
 /* The root of this test. */
 static char root[600];
+static struct sluice_target_column column; /* that is asked for */
 
 static const char *in_root(const char *name)
 {
@@ -48,7 +49,7 @@ static struct sluice_labels *read_labels(const char *file)
 {
     struct sluice_labels *labels = NULL;
     struct sluice_err err = {0};
-    if (sluice_labels_read(root, file, &labels, &err) != SLUICE_OK)
+    if (sluice_labels_read(root, file, column, &labels, &err) != SLUICE_OK)
         printf("%s\n", err.text);
     return labels;
 }
@@ -111,7 +112,7 @@ static void each_subset_may_have_its_own_table(void)
     struct sluice_err err = {0};
     put("val/metadata.csv", "file_name,label\n1.jpg,cat\n");
     labels = NULL;
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, &labels, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, column, &labels, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "one has names of classes, the other integers"));
     CU_ASSERT_PTR_NULL(labels);
 }
@@ -158,19 +159,19 @@ static void what_is_ambiguous_is_refused_and_other_tables_are_left_alone(void)
     make_root();
     put("labels.csv", "n01440764,tench\n");
     put("metadata.csv", "file_name,text\n1.jpg,a cat\n");
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, &labels, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, column, &labels, &err), SLUICE_OK);
     CU_ASSERT_PTR_NULL(labels);
-    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("labels.csv"), &labels, &err),
+    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("labels.csv"), column, &labels, &err),
                     SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no table of labels"));
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("none.csv"), &labels, &err),
+    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("none.csv"), column, &labels, &err),
                     SLUICE_E_NOT_FOUND);
 
     put("labels.csv", "path,label\n1.jpg,1\n");
     put("metadata.jsonl", "{\"path\": \"1.jpg\", \"label\": 1}\n");
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, &labels, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, column, &labels, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "metadata.jsonl is a table of labels, too"));
     labels = read_labels(in_root("labels.csv")); /* which one is meant is said */
     CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
@@ -180,11 +181,47 @@ static void what_is_ambiguous_is_refused_and_other_tables_are_left_alone(void)
     static const char twice[] = "path,label\n1.jpg,1\n2.jpg,1\n./1.jpg,1\n";
     err = (struct sluice_err){0};
     labels = NULL;
-    CU_ASSERT_EQUAL(sluice_labels_parse("t.csv", twice, sizeof(twice) - 1, &labels, &err),
+    CU_ASSERT_EQUAL(sluice_labels_parse("t.csv", twice, sizeof(twice) - 1, column, &labels, &err),
                     SLUICE_E_INVALID);
     CU_ASSERT_STRING_EQUAL(err.text, "t.csv:4: field 'file_name': '1.jpg' is in line 2, too");
     CU_ASSERT_PTR_NULL(labels);
     sluice_labels_destroy(NULL);
+}
+
+static void targets_go_to_their_images_with_labels_or_without(void)
+{
+    static const char *const paths[] = {"train/a.jpg", "val/b.jpg"};
+    static const float numbers[] = {1, 2, 3, 4};
+    struct sluice_err err = {0};
+    make_root();
+    column = (struct sluice_target_column){"y", SLUICE_TARGETS_NONE};
+    put("train/metadata.csv", "path,y\na.jpg,1 2\n");
+    put("val/metadata.csv", "path,y\nb.jpg,3 4\n");
+    struct sluice_labels *labels = read_labels(NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
+    CU_ASSERT(!sluice_labels_have_labels(labels));
+    struct sluice_manifest_builder builder = images(paths, 2);
+    bool are_names = true;
+    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(builder.manifest->target_type.dim, 2);
+    for (size_t i = 0; i < 2; i++) {
+        const struct sluice_manifest_entry entry = sluice_manifest_at(builder.manifest, i);
+        CU_ASSERT_EQUAL(entry.label, 99);
+        CU_ASSERT_EQUAL_FATAL(entry.target_bytes, 8);
+        CU_ASSERT(sluice_target_is_same(entry.target, 8, numbers + 2 * i, 8));
+    }
+    sluice_manifest_destroy(builder.manifest);
+    sluice_labels_destroy(labels);
+    labels = NULL;
+    put("val/metadata.csv", "path,y\nb.jpg,3\n");
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, column, &labels, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "has vectors of 2 float32, and "));
+    put("val/metadata.csv", "path,y,label\nb.jpg,3 4,1\n");
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, column, &labels, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "one has labels, the other has none"));
+    CU_ASSERT_PTR_NULL(labels);
+    column = (struct sluice_target_column){0};
 }
 
 int main(void)
@@ -195,6 +232,8 @@ int main(void)
         SLUICE_TEST(the_column_split_sets_the_subset),
         SLUICE_TEST(an_image_without_a_row_is_an_error_and_a_row_without_an_image_is_not),
         SLUICE_TEST(what_is_ambiguous_is_refused_and_other_tables_are_left_alone),
+        {"targets_go_to_their_images_with_labels_or_without",
+         targets_go_to_their_images_with_labels_or_without},
     };
     return sluice_test_run("labels", tests, SLUICE_TEST_COUNT(tests));
 }

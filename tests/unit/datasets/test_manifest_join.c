@@ -1,6 +1,7 @@
 #include "datasets/manifest_join.h"
 
 #include "base/rng.h"
+#include "datasets/manifest_builder.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -323,6 +324,44 @@ static void a_path_that_becomes_too_long_is_named(void)
     sluice_manifest_destroy(a);
 }
 
+static struct sluice_manifest *one_with_target(const char *path, struct sluice_target_type type,
+                                               const void *target, size_t bytes)
+{
+    static const char *const classes[] = {""};
+    const struct sluice_manifest_entry row = {.path = path};
+    struct sluice_manifest_builder builder = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(&row, 1, classes, 1, &builder.manifest, NULL),
+                          SLUICE_OK);
+    builder.manifest->target_type = type;
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_set_target(&builder, 0, target, bytes, NULL), SLUICE_OK);
+    return builder.manifest;
+}
+
+static void targets_stay_and_are_of_one_kind(void)
+{
+    const struct sluice_target_type bytes = {SLUICE_TARGETS_BYTES, 0},
+                                    vector = {SLUICE_TARGETS_VECTOR, 1};
+    struct sluice_manifest *merged = NULL;
+    struct sluice_manifest_place *places = NULL;
+    struct sluice_err err = {0};
+    struct sluice_manifest_part lists[2] = {{one_with_target("2.png", bytes, "two", 3), "", "two"},
+                                            {one_with_target("1.png", bytes, "", 0), "", "one"}};
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_join(lists, 2, &merged, &places, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(merged->target_type.kind, SLUICE_TARGETS_BYTES);
+    const struct sluice_manifest_entry first = sluice_manifest_at(merged, 0),
+                                       second = sluice_manifest_at(merged, 1);
+    CU_ASSERT(first.target && first.target_bytes == 0);
+    CU_ASSERT(sluice_target_is_same(second.target, second.target_bytes, "two", 3));
+    sluice_manifest_destroy(merged);
+    free(places);
+    sluice_manifest_destroy((struct sluice_manifest *)(uintptr_t)lists[1].manifest);
+    lists[1].manifest = one_with_target("1.png", vector, &(float){1}, sizeof(float));
+    CU_ASSERT_EQUAL(sluice_manifest_join(lists, 2, &merged, &places, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "two has bytes, and one has vectors of 1 float32"));
+    for (size_t i = 0; i < 2; i++)
+        sluice_manifest_destroy((struct sluice_manifest *)(uintptr_t)lists[i].manifest);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -335,6 +374,7 @@ int main(void)
         SLUICE_TEST(hashes_and_sizes_stay),
         SLUICE_TEST(paths_of_roots_get_their_names_and_classes_are_united),
         SLUICE_TEST(a_path_that_becomes_too_long_is_named),
+        SLUICE_TEST(targets_stay_and_are_of_one_kind),
     };
     return sluice_test_run("manifest_join", tests, SLUICE_TEST_COUNT(tests));
 }
