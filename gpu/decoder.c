@@ -151,10 +151,8 @@ static cudaError_t run_stage(struct sluice_gpu_decoder *decoder, enum sluice_gpu
     case SLUICE_GPU_UPLOAD:
         return upload(decoder, stream);
     case SLUICE_GPU_CLEAR:
-        return SLUICE_GPU_DECODE_CLEARS
-                   ? cudaSuccess
-                   : cudaMemsetAsync(memory->coefficients, 0, used->blocks * 64 * sizeof(int16_t),
-                                     stream);
+        return cudaMemsetAsync(memory->coefficients, 0, used->blocks * 64 * sizeof(int16_t),
+                               stream);
     case SLUICE_GPU_WEIGH:
         return sluice_gpu_launch_weigh(stream, memory);
     case SLUICE_GPU_DECODE:
