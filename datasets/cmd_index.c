@@ -148,7 +148,7 @@ static void print_summary(const char *root, const struct index *index, bool is_v
            sluice_show_bytes((double)total_bytes(index->manifest), bytes),
            (unsigned long long)num_bad, unreadable, id);
     if (index->shards.num_shards)
-        printf("%zu tar%s, %zu damaged\n", index->shards.num_shards,
+        printf("%zu shard%s, %zu damaged\n", index->shards.num_shards,
                index->shards.num_shards == 1 ? "" : "s", index->shards.num_damaged_shards);
     const struct sluice_jpeg_indexer_summary *jpegs = &index->jpegs;
     if (index->indexer)
@@ -171,10 +171,17 @@ static sluice_status index_path(const char *manifest_path, char path[SLUICE_MAX_
     return SLUICE_OK;
 }
 
+/* What is listed, and where labels come from: options of both commands. */
+struct source_options {
+    const char *shards, *labels, *label_key, *classes;
+    uint64_t num_threads;
+};
+
 /* The options of `index`. */
 struct index_options {
-    const char *out_path, *labels, *classes;
-    uint64_t num_threads, jpeg_step;
+    struct source_options source;
+    const char *out_path;
+    uint64_t jpeg_step;
     bool has_jpeg_index;
     bool is_strict;
 };
@@ -192,16 +199,17 @@ static sluice_status check_unreadable(const struct index *index, bool is_strict,
     return SLUICE_OK;
 }
 
-/* What the root holds now, its tars included. */
-static sluice_status list_samples(struct index *index, const char *labels, const char *classes,
-                                  unsigned num_threads, struct sluice_manifest **manifest,
-                                  struct sluice_err *err)
+/* What the root holds now, its shards included. */
+static sluice_status list_samples(struct index *index, const struct source_options *source,
+                                  struct sluice_manifest **manifest, struct sluice_err *err)
 {
     const struct sluice_manifest_options options = {
         .with_shards = true,
-        .num_threads = num_threads,
-        .labels = labels,
-        .classes = classes,
+        .shards = source->shards,
+        .num_threads = (unsigned)source->num_threads,
+        .labels = source->labels,
+        .label_key = source->label_key,
+        .classes = source->classes,
     };
     return sluice_manifest_list(index->root, &options, manifest, &index->shards, err);
 }
@@ -212,11 +220,10 @@ static sluice_status make_index(struct index *index, const struct index_options 
     char jpegs_path[SLUICE_MAX_PATH_BYTES];
     sluice_status status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
     if (status == SLUICE_OK)
-        status = list_samples(index, options->labels, options->classes,
-                              (unsigned)options->num_threads, &index->manifest, err);
+        status = list_samples(index, &options->source, &index->manifest, err);
     if (status == SLUICE_OK && options->is_strict && index->shards.num_damaged_shards)
         status =
-            sluice_fail(err, SLUICE_E_CORRUPT, "--strict: %zu of %zu tars of %s are damaged",
+            sluice_fail(err, SLUICE_E_CORRUPT, "--strict: %zu of %zu shards of %s are damaged",
                         index->shards.num_damaged_shards, index->shards.num_shards, index->root);
     if (status == SLUICE_OK)
         status = sluice_manifest_check_passed_over(index->manifest, index->root, options->is_strict,
@@ -228,8 +235,9 @@ static sluice_status make_index(struct index *index, const struct index_options 
                                                 index->manifest->num_entries, &index->indexer, err);
     }
     if (status == SLUICE_OK)
-        status = sluice_parallel_for(index->manifest->num_entries, (unsigned)options->num_threads,
-                                     "indexing", index_one, index, err);
+        status =
+            sluice_parallel_for(index->manifest->num_entries, (unsigned)options->source.num_threads,
+                                "indexing", index_one, index, err);
     if (status == SLUICE_OK)
         status = check_unreadable(index, options->is_strict, err);
     if (status == SLUICE_OK)
@@ -259,9 +267,19 @@ static sluice_status choose_manifest(const char **chosen, const char *root,
 
 static struct index_options index_given;
 
-enum { WHAT, LABELS, WORK };
+enum { WHAT, SAMPLES, LABELS, WORK };
 static const char *const index_groups[] = {
-    [WHAT] = "output", [LABELS] = "labels", [WORK] = "work", NULL};
+    [WHAT] = "output", [SAMPLES] = "samples", [LABELS] = "labels", [WORK] = "work", NULL};
+
+/* The options that say what is a sample. */
+#define SHARDS_OPTION(target)                                                                      \
+    {                                                                                              \
+        .name = "shards", .group = SAMPLES, .type = SLUICE_OPTION_STRING, .value = (target),       \
+        .arg = "LIST",                                                                             \
+        .help = "List these shards of DIR alone, .tar or .mds, in bash's braces as WebDataset "    \
+                "has them: 'train-{000000..001023}.tar', with :: between lists.",                  \
+        .default_text = "all images and shards in DIR"                                             \
+    }
 
 /* The options that say where labels come from. */
 #define LABELS_OPTION(target)                                                                      \
@@ -271,7 +289,17 @@ static const char *const index_groups[] = {
         .help = "Table of labels, .csv or .jsonl, with columns file_name (relative to DIR) and "   \
                 "label (integers, or names of classes), and maybe split (train, val).",            \
         .default_text = "DIR/metadata.jsonl, metadata.csv or labels.csv if it has these columns, " \
-                        "in DIR or in its train/ and val/; else .cls in tars, else the folders"    \
+                        "in DIR or in its train/ and val/; else .cls in tars and the label of "    \
+                        "MDS shards and LitData's chunks, else the folders"                        \
+    }
+#define LABEL_KEY_OPTION(target)                                                                   \
+    {                                                                                              \
+        .name = "label-key", .group = LABELS, .type = SLUICE_OPTION_STRING, .value = (target),     \
+        .arg = "NAME",                                                                             \
+        .help = "Where the label is: in tars the key in the .json beside an image, in MDS shards " \
+                "and LitData's chunks the column; an integer.",                                    \
+        .default_text = "in tars .cls; else the column label, cls or class, or the first of "      \
+                        "integers"                                                                 \
     }
 #define CLASSES_OPTION(target)                                                                     \
     {                                                                                              \
@@ -310,9 +338,11 @@ static const struct sluice_option index_table[] = {
      .value = &index_given.is_strict,
      .help = "End with an error if files may be images and are not read, as .webp, or cannot be "
              "read, instead of a warning that counts them."},
-    LABELS_OPTION(&index_given.labels),
-    CLASSES_OPTION(&index_given.classes),
-    SLUICE_DATASET_WORKERS_OPTION(WORK, &index_given.num_threads),
+    SHARDS_OPTION(&index_given.source.shards),
+    LABELS_OPTION(&index_given.source.labels),
+    LABEL_KEY_OPTION(&index_given.source.label_key),
+    CLASSES_OPTION(&index_given.source.classes),
+    SLUICE_DATASET_WORKERS_OPTION(WORK, &index_given.source.num_threads),
 };
 
 int sluice_dataset_cmd_index(int argc, char **argv)
@@ -320,7 +350,7 @@ int sluice_dataset_cmd_index(int argc, char **argv)
     index_given = (struct index_options){0};
     const struct sluice_cli cli = {
         .program = argv[0],
-        .summary = "Write a manifest of a folder of images, or of tars of images: order, labels, "
+        .summary = "Write a manifest of a folder of images, or of shards of images: order, labels, "
                    "sizes, content hashes.",
         .positional = "DIR",
         .options = index_table,
@@ -393,8 +423,8 @@ static sluice_status verify_one(void *ctx, size_t i, struct sluice_err *err)
 
 /* What `verify` may be told. */
 struct verify_options {
-    const char *manifest, *labels, *classes;
-    uint64_t num_threads;
+    struct source_options source;
+    const char *manifest;
     bool should_decode, has_jpeg_index;
 };
 
@@ -403,8 +433,7 @@ static sluice_status count_unlisted(struct index *index, const struct verify_opt
                                     struct sluice_err *err)
 {
     struct sluice_manifest *found = NULL;
-    const sluice_status status = list_samples(index, options->labels, options->classes,
-                                              (unsigned)options->num_threads, &found, err);
+    const sluice_status status = list_samples(index, &options->source, &found, err);
     if (status != SLUICE_OK)
         return status;
     size_t listed = 0;
@@ -452,8 +481,9 @@ static sluice_status verify(struct index *index, const struct verify_options *op
             status = sluice_jpeg_index_file_open(jpegs_path, &index->indexes, err);
     }
     if (status == SLUICE_OK)
-        status = sluice_parallel_for(index->manifest->num_entries, (unsigned)options->num_threads,
-                                     "verifying", verify_one, index, err);
+        status =
+            sluice_parallel_for(index->manifest->num_entries, (unsigned)options->source.num_threads,
+                                "verifying", verify_one, index, err);
     if (status == SLUICE_OK)
         status = count_unlisted(index, options, err);
     if (status == SLUICE_OK)
@@ -466,7 +496,7 @@ static sluice_status verify(struct index *index, const struct verify_options *op
 static struct verify_options verify_given;
 
 static const char *const verify_groups[] = {
-    [WHAT] = "what is compared", [LABELS] = "labels", [WORK] = "work", NULL};
+    [WHAT] = "what is compared", [SAMPLES] = "samples", [LABELS] = "labels", [WORK] = "work", NULL};
 
 static const struct sluice_option verify_table[] = {
     {.name = "manifest",
@@ -486,9 +516,11 @@ static const struct sluice_option verify_table[] = {
      .type = SLUICE_OPTION_FLAG,
      .value = &verify_given.has_jpeg_index,
      .help = "Also compare every entry of the JPEG index with its file."},
-    LABELS_OPTION(&verify_given.labels),
-    CLASSES_OPTION(&verify_given.classes),
-    SLUICE_DATASET_WORKERS_OPTION(WORK, &verify_given.num_threads),
+    SHARDS_OPTION(&verify_given.source.shards),
+    LABELS_OPTION(&verify_given.source.labels),
+    LABEL_KEY_OPTION(&verify_given.source.label_key),
+    CLASSES_OPTION(&verify_given.source.classes),
+    SLUICE_DATASET_WORKERS_OPTION(WORK, &verify_given.source.num_threads),
 };
 
 int sluice_dataset_cmd_verify(int argc, char **argv)

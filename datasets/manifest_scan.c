@@ -3,25 +3,26 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "datasets/beneath.h"
 #include "datasets/class_list.h"
 #include "datasets/labels.h"
 #include "datasets/shard.h"
 #include "datasets/shard_list.h"
+#include "datasets/shard_set.h"
 #include "image/coding.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Walking a root: which files it has, in which order, of which classes. */
 
+#define SHARDS ".tar or .mds"
 #define CLASS_DEPTHS 2 /* ROOT/class, ROOT/train/class */
 #define NONE SIZE_MAX
 #define MAX_TOLD 10 /* lines of the log about single names */
@@ -32,34 +33,6 @@ static bool is_our_own(const char *path)
     return sluice_starts_with(path, SLUICE_MANIFEST_FILE) ||
            strcmp(path, SLUICE_CLASS_LIST_FILE) == 0 ||
            sluice_starts_with(path, "sluice-jpeg-index") || sluice_has_suffix(path, ".part");
-}
-
-/* Opens what lies beneath the root, by links too as long as they do; -1: errno says why not. */
-static int open_beneath(int root_fd, const char *path, uint64_t flags)
-{
-    struct open_how how = {
-        .flags = flags | O_CLOEXEC,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
-    };
-    long fd;
-    int tries = 0; /* EAGAIN: something was renamed while the kernel walked over a ".." */
-    do
-        fd = syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
-    while (fd < 0 && errno == EAGAIN && ++tries < 8);
-    return (int)fd;
-}
-
-/* Stats the target of a symbolic link, if it lies beneath the root; else errno says why not. */
-static bool stat_link_beneath(int root_fd, const char *path, struct stat *st)
-{
-    const int fd = open_beneath(root_fd, path, O_PATH);
-    if (fd < 0)
-        return false;
-    const bool is_found = fstat(fd, st) == 0;
-    const int saved = errno;
-    close(fd);
-    errno = saved;
-    return is_found;
 }
 
 struct walk {
@@ -81,8 +54,8 @@ struct walk {
 
     const struct sluice_labels *labels; /* borrowed; NULL: there are none */
     bool with_shards;
-    struct sluice_shard_file *shards; /* the tars that were met */
-    size_t num_shards, shard_capacity;
+    struct sluice_shard_set shards;
+    size_t num_mds; /* that were met */
 
     /* The walk only asks whether the folder holds an image, as ImageFolder would see it. */
     bool is_search, has_found;
@@ -170,7 +143,7 @@ static sluice_status walk_folder(struct walk *walk, int fd, size_t len, unsigned
 
 static int open_folder(const struct walk *walk, int folder_fd, const char *name, bool is_link)
 {
-    return is_link ? open_beneath(walk->root_fd, walk->path, O_RDONLY | O_DIRECTORY)
+    return is_link ? sluice_open_beneath(walk->root_fd, walk->path, O_RDONLY | O_DIRECTORY)
                    : openat(folder_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
@@ -243,40 +216,35 @@ static sluice_status pass_over_link(struct walk *walk, int folder_fd, const char
     return status;
 }
 
-static bool is_shard_name(const char *name)
+/* A shard: its members are listed after the walk, or it is counted. */
+static sluice_status walk_shard(struct walk *walk, const char *name, const struct stat *st,
+                                struct sluice_err *err)
 {
-    const size_t len = strlen(name);
-    return len > 4 && strcmp(name + len - 4, ".tar") == 0;
-}
-
-/* A tar: its members are listed after the walk, or it is counted. */
-static sluice_status walk_shard(struct walk *walk, const struct stat *st, struct sluice_err *err)
-{
+    char shard[SLUICE_MAX_PATH_BYTES];
     if (!walk->with_shards) {
         walk->passed->num_shards++;
         return SLUICE_OK;
     }
-    if (!sluice_is_utf8(walk->path) || strstr(walk->path, ".tar/")) {
+    if (sluice_has_suffix(name, ".mds")) {
+        walk->num_mds++;
+        return SLUICE_OK;
+    }
+    if (!sluice_is_utf8(walk->path) || sluice_shard_split(walk->path, shard)) {
         pass_over(walk, true, "a tar whose path is not UTF-8, or in a folder called .tar");
         return SLUICE_OK;
     }
-    if (walk->num_shards == walk->shard_capacity) {
-        const size_t capacity = walk->shard_capacity ? 2 * walk->shard_capacity : 64;
-        void *moved = realloc(walk->shards, capacity * sizeof(*walk->shards));
-        if (!moved)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu tars", capacity);
-        walk->shards = moved;
-        walk->shard_capacity = capacity;
-    }
-    char *path = strdup(walk->path);
-    if (!path)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a tar's name");
-    walk->shards[walk->num_shards++] = (struct sluice_shard_file){
-        .path = path,
-        .bytes = (uint64_t)st->st_size,
-        .mtime_ns = sluice_file_mtime_ns(st),
-    };
-    return SLUICE_OK;
+    return sluice_shard_set_add(&walk->shards, walk->path, st, NULL, err);
+}
+
+/* An index.json of shards of records; *is_index: it is one. */
+static sluice_status walk_index(struct walk *walk, bool *is_index, struct sluice_err *err)
+{
+    char shard[SLUICE_MAX_PATH_BYTES];
+    *is_index = false;
+    if (!walk->with_shards || !sluice_is_utf8(walk->path) || sluice_shard_split(walk->path, shard))
+        return SLUICE_OK;
+    return sluice_shard_set_add_index(&walk->shards, walk->root, walk->root_fd, walk->path,
+                                      is_index, err);
 }
 
 static sluice_status walk_file(struct walk *walk, const char *name, size_t len,
@@ -286,8 +254,14 @@ static sluice_status walk_file(struct walk *walk, const char *name, size_t len,
         note_image(walk);
     if (walk->is_search || sluice_layout_is_hidden(name))
         return SLUICE_OK;
-    if (S_ISREG(st->st_mode) && is_shard_name(name))
-        return walk_shard(walk, st, err);
+    if (S_ISREG(st->st_mode) && sluice_is_shard_name(name))
+        return walk_shard(walk, name, st, err);
+    if (S_ISREG(st->st_mode) && strcmp(name, SLUICE_RECORDS_INDEX_FILE) == 0) {
+        bool is_index;
+        const sluice_status status = walk_index(walk, &is_index, err);
+        if (status != SLUICE_OK || is_index)
+            return status;
+    }
     if (!sluice_layout_is_read(name)) {
         if (S_ISREG(st->st_mode) && !is_our_own(walk->path) &&
             !sluice_labels_has_file(walk->labels, walk->path))
@@ -322,7 +296,7 @@ static sluice_status walk_entry(struct walk *walk, int folder_fd, const char *na
         return SLUICE_OK;
     }
     const bool is_link = S_ISLNK(st.st_mode);
-    if (is_link && !stat_link_beneath(walk->root_fd, walk->path, &st)) {
+    if (is_link && !sluice_stat_beneath(walk->root_fd, walk->path, &st)) {
         if (!is_the_links_own(errno))
             return fail_here(walk, "where the link leads", errno, err);
         return pass_over_link(walk, folder_fd, name, depth, err);
@@ -405,29 +379,42 @@ static void walk_clear(struct walk *walk)
     for (size_t i = 0; i < walk->num_folders; i++)
         free(walk->folders[i].path);
     free(walk->folders);
-    for (size_t i = 0; i < walk->num_shards; i++)
-        free(walk->shards[i].path);
-    free(walk->shards);
+    sluice_shard_set_clear(&walk->shards);
+}
+
+static sluice_status open_root(struct walk *walk, struct sluice_err *err)
+{
+    walk->root_fd = open(walk->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (walk->root_fd < 0)
+        return sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s",
+                           walk->root, strerror(errno));
+    return SLUICE_OK;
 }
 
 static sluice_status walk_root(struct walk *walk, struct sluice_err *err)
 {
-    const char *root = walk->root;
     for (size_t i = 0; i < CLASS_DEPTHS; i++)
         walk->at_hand[i] = NONE;
-    walk->root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int fd = walk->root_fd < 0 ? -1 : fcntl(walk->root_fd, F_DUPFD_CLOEXEC, 0);
-    sluice_status status;
-    if (fd < 0)
-        status = sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s",
-                             root, strerror(errno));
-    else
-        status = walk_folder(walk, fd, 0, 0, err);
-    if (walk->root_fd >= 0)
-        close(walk->root_fd);
+    const int fd = fcntl(walk->root_fd, F_DUPFD_CLOEXEC, 0);
+    const sluice_status status =
+        fd < 0 ? sluice_fail(err, SLUICE_E_IO, "%s: %s", walk->root, strerror(errno))
+               : walk_folder(walk, fd, 0, 0, err);
     if (status == SLUICE_OK && walk->num_told > MAX_TOLD)
-        sluice_log(SLUICE_LOG_WARN, "%s: passed over: %llu more such links and files", root,
+        sluice_log(SLUICE_LOG_WARN, "%s: passed over: %llu more such links and files", walk->root,
                    (unsigned long long)(walk->num_told - MAX_TOLD));
+    return status;
+}
+
+/* The files and shards of the root: all, or the shards that `shards` names. */
+static sluice_status find_files(struct walk *walk, const char *shards, struct sluice_err *err)
+{
+    sluice_status status = open_root(walk, err);
+    if (status != SLUICE_OK)
+        return status;
+    status = shards ? sluice_shard_set_add_patterns(&walk->shards, walk->root, walk->root_fd,
+                                                    shards, err)
+                    : walk_root(walk, err);
+    close(walk->root_fd);
     return status;
 }
 
@@ -478,8 +465,9 @@ static sluice_status check_all_labelled(const struct sluice_manifest *manifest, 
     }
     if (num_without)
         return sluice_fail(err, SLUICE_E_INVALID,
-                           "%s: %zu of %zu images have no .cls, as others have (%.200s%s)", root,
-                           num_without, manifest->num_entries, manifest->entries[first].path,
+                           "%s: %zu of %zu images have no label, as others have by .cls, .json or "
+                           "column (%.200s%s)",
+                           root, num_without, manifest->num_entries, manifest->entries[first].path,
                            num_without > 1 ? ", ..." : "");
     return SLUICE_OK;
 }
@@ -550,12 +538,46 @@ static sluice_status no_image(const struct walk *walk, struct sluice_err *err)
     const struct sluice_passed_over *passed = walk->passed;
     const size_t len = sluice_passed_over_text(passed, text, sizeof(text));
     if (passed->num_shards)
-        snprintf(shards, sizeof(shards), "; %llu .tar: run offload_dataset index",
+        snprintf(shards, sizeof(shards), "; %llu " SHARDS ": run offload_dataset index",
                  (unsigned long long)passed->num_shards);
     return sluice_fail(err, SLUICE_E_NOT_FOUND,
                        "%s: no image file %s (" SLUICE_LAYOUT_READ ")%s%s%s", walk->root,
                        passed->num_images ? "where one is read" : "in it or below",
                        len ? "; passed over: " : "", text, shards);
+}
+
+/* MDS shards that were met and no index.json names. */
+static void tell_unnamed(const struct walk *walk)
+{
+    size_t num_named = 0;
+    for (size_t i = 0; i < walk->shards.num; i++)
+        num_named += sluice_has_suffix(walk->shards.files[i].path, ".mds");
+    if (num_named < walk->num_mds)
+        sluice_log(SLUICE_LOG_WARN,
+                   "%s: passed over: %zu of %zu .mds, which no " SLUICE_RECORDS_INDEX_FILE " names",
+                   walk->root, walk->num_mds - num_named, walk->num_mds);
+}
+
+static sluice_status list_shards(struct walk *walk, const struct sluice_manifest_options *options,
+                                 struct sluice_shard_summary *summary, struct sluice_err *err)
+{
+    const struct sluice_shard_options how = {
+        .root = walk->root,
+        .num_threads = options->num_threads,
+        .label_key = options->label_key,
+        .passed = walk->passed,
+    };
+    (void)sluice_shard_set_sort(&walk->shards);
+    tell_unnamed(walk);
+    for (size_t i = 0; i < walk->shards.num; i++) {
+        if (!sluice_is_shard_name(
+                walk->shards.files[i].path)) /* the walk did not know it for one */
+            sluice_passed_over_take_back(walk->passed, walk->shards.files[i].path);
+    }
+    if (walk->shards.num == 0)
+        return SLUICE_OK;
+    return sluice_shards_list(&how, walk->shards.files, walk->shards.num, walk->builder, summary,
+                              err);
 }
 
 static sluice_status list(struct walk *walk, const struct sluice_manifest_options *options,
@@ -567,10 +589,9 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
     sluice_status status = sluice_labels_read(walk->root, options->labels, &labels, err);
     walk->labels = labels;
     if (status == SLUICE_OK)
-        status = walk_root(walk, err);
-    if (status == SLUICE_OK && walk->num_shards)
-        status = sluice_shards_list(walk->root, walk->shards, walk->num_shards,
-                                    options->num_threads, walk->builder, &shards, err);
+        status = find_files(walk, options->shards, err);
+    if (status == SLUICE_OK)
+        status = list_shards(walk, options, &shards, err);
     if (status == SLUICE_OK && made->num_entries > 0) {
         qsort(made->entries, made->num_entries, sizeof(*made->entries), compare_paths);
         status = add_folders_in_shards(walk, err);
@@ -656,13 +677,14 @@ sluice_status sluice_manifest_check_passed_over(const struct sluice_manifest *ma
     sluice_passed_over_text(passed, text, sizeof(text));
     tell_passed_over(root, text, sluice_passed_over_num_unread(passed), "");
     if (passed->num_shards)
-        sluice_log(SLUICE_LOG_WARN, "%s: %llu .tar: run offload_dataset index", root,
+        sluice_log(SLUICE_LOG_WARN, "%s: %llu " SHARDS ": run offload_dataset index", root,
                    (unsigned long long)passed->num_shards);
     sluice_status status = SLUICE_OK;
     if (is_strict && passed->num_shards)
-        status = sluice_fail(err, SLUICE_E_UNSUPPORTED,
-                             "--strict: %llu .tar of %s are not read: run offload_dataset index",
-                             (unsigned long long)passed->num_shards, root);
+        status =
+            sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                        "--strict: %llu " SHARDS " of %s are not read: run offload_dataset index",
+                        (unsigned long long)passed->num_shards, root);
     if (is_strict && passed->num_images)
         status = sluice_fail(
             err, SLUICE_E_UNSUPPORTED,
