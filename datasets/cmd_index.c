@@ -173,7 +173,7 @@ static sluice_status index_path(const char *manifest_path, char path[SLUICE_MAX_
 
 /* What is listed, and where labels come from: options of both commands. */
 struct source_options {
-    const char *shards, *labels, *label_key, *classes;
+    const char *shards, *train_list, *val_list, *labels, *label_key, *classes;
     uint64_t num_threads;
 };
 
@@ -209,6 +209,8 @@ static sluice_status list_samples(struct index *index, const struct source_optio
         .num_threads = (unsigned)source->num_threads,
         .labels = source->labels,
         .label_key = source->label_key,
+        .train_list = source->train_list,
+        .val_list = source->val_list,
         .classes = source->classes,
     };
     return sluice_manifest_list(index->root, &options, manifest, &index->shards, err);
@@ -280,6 +282,14 @@ static const char *const index_groups[] = {
                 "has them: 'train-{000000..001023}.tar', with :: between lists.",                  \
         .default_text = "all images and shards in DIR"                                             \
     }
+#define SPLIT_OPTION(split, target)                                                                \
+    {                                                                                              \
+        .name = split "-list", .group = SAMPLES, .type = SLUICE_OPTION_STRING, .value = (target),  \
+        .arg = "FILE",                                                                             \
+        .help = "File with a line for each image of " split ": its path relative to DIR, and "     \
+                "maybe a label behind it. Images in neither list are no samples.",                 \
+        .default_text = "column split of the table, else the folders train/ and val/"              \
+    }
 
 /* The options that say where labels come from. */
 #define LABELS_OPTION(target)                                                                      \
@@ -287,7 +297,7 @@ static const char *const index_groups[] = {
         .name = "labels", .group = LABELS, .type = SLUICE_OPTION_STRING, .value = (target),        \
         .arg = "FILE",                                                                             \
         .help = "Table of labels, .csv or .jsonl, with columns file_name (relative to DIR) and "   \
-                "label (integers, or names of classes), and maybe split (train, val).",            \
+                "label (integers, or names of classes), and maybe split (train, val, test).",      \
         .default_text = "DIR/metadata.jsonl, metadata.csv or labels.csv if it has these columns, " \
                         "in DIR or in its train/ and val/; else .cls in tars and the label of "    \
                         "MDS shards and LitData's chunks, else the folders"                        \
@@ -339,6 +349,8 @@ static const struct sluice_option index_table[] = {
      .help = "End with an error if files may be images and are not read, as .webp, or cannot be "
              "read, instead of a warning that counts them."},
     SHARDS_OPTION(&index_given.source.shards),
+    SPLIT_OPTION("train", &index_given.source.train_list),
+    SPLIT_OPTION("val", &index_given.source.val_list),
     LABELS_OPTION(&index_given.source.labels),
     LABEL_KEY_OPTION(&index_given.source.label_key),
     CLASSES_OPTION(&index_given.source.classes),
@@ -517,6 +529,8 @@ static const struct sluice_option verify_table[] = {
      .value = &verify_given.has_jpeg_index,
      .help = "Also compare every entry of the JPEG index with its file."},
     SHARDS_OPTION(&verify_given.source.shards),
+    SPLIT_OPTION("train", &verify_given.source.train_list),
+    SPLIT_OPTION("val", &verify_given.source.val_list),
     LABELS_OPTION(&verify_given.source.labels),
     LABEL_KEY_OPTION(&verify_given.source.label_key),
     CLASSES_OPTION(&verify_given.source.classes),

@@ -15,8 +15,11 @@ struct sluice_label_row {
     const char *path;  /* in the table's text, like the next */
     const char *label; /* digits, or a name */
     size_t line;
-    int subset; /* enum sluice_subset; -1: the table does not say */
+    int subset; /* enum sluice_subset, or SLUICE_LABEL_TEST; -1: the table does not say */
 };
+
+/* Of split test: in no subset. */
+#define SLUICE_LABEL_TEST 2
 
 struct sluice_label_table {
     const char *name; /* in messages; borrowed */

@@ -267,10 +267,11 @@ static sluice_status assign_entries(struct sluice_labels *labels, struct sluice_
                                     const char *const *names, size_t num_names,
                                     struct sluice_err *err)
 {
-    uint64_t num_without = 0;
+    uint64_t num_without = 0, num_kept = 0;
     const char *first = "";
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        struct sluice_manifest_entry *entry = &manifest->entries[i];
+        struct sluice_manifest_entry *entry = &manifest->entries[num_kept];
+        *entry = manifest->entries[i];
         struct table *table = table_of(labels, entry->path);
         const struct sluice_label_row *row = table ? find_row(table, entry->path) : NULL;
         if (!row) {
@@ -279,6 +280,8 @@ static sluice_status assign_entries(struct sluice_labels *labels, struct sluice_
             continue;
         }
         table->num_used++;
+        if (row->subset == SLUICE_LABEL_TEST)
+            continue;
         if (row->subset >= 0)
             entry->subset = (enum sluice_subset)row->subset;
         if (names) {
@@ -288,12 +291,18 @@ static sluice_status assign_entries(struct sluice_labels *labels, struct sluice_
         } else {
             entry->label = (uint32_t)strtoul(row->label, NULL, 10);
         }
+        num_kept++;
     }
     if (num_without)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "%s: %llu of %zu images have no row in it (%.200s%s)",
                            labels->tables[0].name, (unsigned long long)num_without,
                            manifest->num_entries, first, num_without > 1 ? ", ..." : "");
+    if (num_kept < manifest->num_entries)
+        sluice_log(SLUICE_LOG_INFO, "%s: %llu of %zu images are of split test, and are no samples",
+                   labels->tables[0].name, (unsigned long long)(manifest->num_entries - num_kept),
+                   manifest->num_entries);
+    manifest->num_entries = num_kept;
     return SLUICE_OK;
 }
 

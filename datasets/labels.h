@@ -14,9 +14,10 @@
  *     "a/1.jpg",3,train              {"file_name": "a/2.jpg", "label": "cat"}
  *
  * `file_name` (or `path`) is relative to the table's folder, `label` an integer or the name of a
- * class, alike in all rows; `split`, train, val or validation, may be missing, as may rows of other
- * columns.  Names get numbers in the order in which Python sorts them.  CSV is RFC 4180's: quoted
- * fields, quotes doubled, newlines in quotes; with one line of names.
+ * class, alike in all rows; `split`, train, val (or valid, validation, dev) or test, may be
+ * missing, as may rows of other columns.  Names get numbers in the order in which Python sorts
+ * them.  CSV is RFC 4180's: quoted fields, quotes doubled, newlines in quotes; with one line of
+ * names.
  *
  * The table lies in the root, or one in each of train/ and val/.  One that has not both columns is
  * no table of labels, and is left alone.
@@ -36,8 +37,9 @@ void sluice_labels_destroy(struct sluice_labels *labels); /* NULL is allowed */
 /* Whether a file of the root is one of these tables. */
 bool sluice_labels_has_file(const struct sluice_labels *labels, const char *path);
 
-/* Sets the labels of all entries, and their subsets where there is a column `split`.  *are_names:
- * the manifest, which must have no classes, has got them; else labels are numbers, for
+/* Sets the labels of all entries, and their subsets where there is a column `split`; entries of
+ * split test are taken out, with a line in the log that counts them.  *are_names: the manifest,
+ * which must have no classes, has got them; else labels are numbers, for
  * sluice_class_list_number().  A row without an image is a warning that counts them;
  * SLUICE_E_INVALID: an image without a row, or a row that comes twice. */
 SLUICE_MUST_USE sluice_status sluice_labels_assign(struct sluice_labels *labels,

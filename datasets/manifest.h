@@ -75,7 +75,9 @@ struct sluice_manifest_options {
     unsigned num_threads;  /* that read shards; 0: one for each CPU */
     const char *label_key; /* as in sluice_shard_options (shard_list.h); may be NULL */
     const char *labels;    /* a table, as sluice_labels_read() takes it; NULL: the root's, if any */
-    const char *classes;   /* a list of classes; NULL: the root's sluice-classes.txt, if any */
+    const char *train_list, *val_list; /* files of paths (split_lists.h), which alone are samples;
+                                          NULL: no such list */
+    const char *classes; /* a list of classes; NULL: the root's sluice-classes.txt, if any */
     const atomic_bool *is_cancelled; /* as sluice_manifest_scan()'s */
 };
 

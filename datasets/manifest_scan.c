@@ -9,6 +9,7 @@
 #include "datasets/shard.h"
 #include "datasets/shard_list.h"
 #include "datasets/shard_set.h"
+#include "datasets/split_lists.h"
 #include "image/coding.h"
 
 #include <dirent.h>
@@ -54,6 +55,7 @@ struct walk {
 
     const struct sluice_labels *labels; /* borrowed; NULL: there are none */
     bool with_shards;
+    struct sluice_split_lists *splits; /* NULL: there are none */
     struct sluice_shard_set shards;
     size_t num_mds; /* that were met */
 
@@ -380,6 +382,7 @@ static void walk_clear(struct walk *walk)
         free(walk->folders[i].path);
     free(walk->folders);
     sluice_shard_set_clear(&walk->shards);
+    sluice_split_lists_destroy(walk->splits);
 }
 
 static sluice_status open_root(struct walk *walk, struct sluice_err *err)
@@ -518,15 +521,33 @@ static sluice_status assign(struct walk *walk, struct sluice_labels *labels, siz
                             const char *classes, struct sluice_err *err)
 {
     struct sluice_class_list list = {0};
-    bool has_list = false, are_numbers = false;
+    bool has_list = false;
+    bool are_numbers = walk->splits && sluice_split_lists_have_labels(walk->splits);
     sluice_status status = read_class_list(walk->root, classes, &list, &has_list, err);
-    if (status == SLUICE_OK)
+    if (status == SLUICE_OK && !are_numbers)
         status = assign_labels(walk, labels, num_labelled, &are_numbers, err);
     if (status == SLUICE_OK && are_numbers)
         status = sluice_class_list_number(has_list ? &list : NULL, walk->builder, err);
     else if (status == SLUICE_OK && has_list)
         status = sluice_class_list_apply(&list, walk->builder, err);
     sluice_class_list_clear(&list);
+    if (status == SLUICE_OK && walk->splits)
+        sluice_split_lists_assign(walk->splits, walk->builder->manifest);
+    return status;
+}
+
+/* The lists of splits that were named; walk->splits stays NULL if none was. */
+static sluice_status read_splits(struct walk *walk, const struct sluice_manifest_options *options,
+                                 struct sluice_err *err)
+{
+    if (!options->train_list && !options->val_list)
+        return SLUICE_OK;
+    sluice_status status = sluice_split_lists_create(&walk->splits, err);
+    if (status == SLUICE_OK && options->train_list)
+        status =
+            sluice_split_lists_read(walk->splits, options->train_list, SLUICE_SUBSET_TRAIN, err);
+    if (status == SLUICE_OK && options->val_list)
+        status = sluice_split_lists_read(walk->splits, options->val_list, SLUICE_SUBSET_VAL, err);
     return status;
 }
 
@@ -589,12 +610,17 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
     sluice_status status = sluice_labels_read(walk->root, options->labels, &labels, err);
     walk->labels = labels;
     if (status == SLUICE_OK)
+        status = read_splits(walk, options, err);
+    if (status == SLUICE_OK)
         status = find_files(walk, options->shards, err);
     if (status == SLUICE_OK)
         status = list_shards(walk, options, &shards, err);
     if (status == SLUICE_OK && made->num_entries > 0) {
         qsort(made->entries, made->num_entries, sizeof(*made->entries), compare_paths);
-        status = add_folders_in_shards(walk, err);
+        if (walk->splits)
+            status = sluice_split_lists_select(walk->splits, made, walk->root, err);
+        if (status == SLUICE_OK)
+            status = add_folders_in_shards(walk, err);
         if (status == SLUICE_OK)
             status = assign(walk, labels, shards.num_labelled, options->classes, err);
     }

@@ -64,7 +64,7 @@ static sluice_status add_named(struct sluice_shard_set *set, const char *root, i
 static const struct sluice_columns *keep_columns(struct sluice_shard_set *set,
                                                  const struct sluice_columns *columns)
 {
-    void *moved = realloc(set->columns, (set->num_columns + 1) * sizeof(*set->columns));
+    void *moved = realloc(set->columns, (set->num_columns + 1) * sizeof(set->columns[0]));
     struct sluice_columns *kept = malloc(sizeof(*kept));
     if (moved)
         set->columns = moved;

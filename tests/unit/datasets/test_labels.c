@@ -132,6 +132,27 @@ static void the_column_split_sets_the_subset(void)
     sluice_labels_destroy(labels);
 }
 
+static void images_of_split_test_are_no_samples_and_their_classes_stay(void)
+{
+    static const char *const paths[] = {"1.jpg", "2.jpg", "3.jpg", "4.jpg"};
+    make_root();
+    put("metadata.csv", "file_name,label,split\n1.jpg,ape,test\n2.jpg,bee,train\n3.jpg,cat,test\n"
+                        "4.jpg,dog,dev\n");
+    struct sluice_labels *labels = read_labels(NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
+    struct sluice_manifest_builder builder = images(paths, 4);
+    bool are_names;
+    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(builder.manifest->num_classes, 4);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
+    CU_ASSERT_STRING_EQUAL(builder.manifest->entries[0].path, "2.jpg");
+    CU_ASSERT_EQUAL(builder.manifest->entries[0].label, 1);
+    CU_ASSERT_EQUAL(builder.manifest->entries[1].label, 3);
+    CU_ASSERT_EQUAL(builder.manifest->entries[1].subset, SLUICE_SUBSET_VAL);
+    sluice_manifest_destroy(builder.manifest);
+    sluice_labels_destroy(labels);
+}
+
 static void an_image_without_a_row_is_an_error_and_a_row_without_an_image_is_not(void)
 {
     static const char *const paths[] = {"1.jpg", "2.jpg", "3.jpg"};
@@ -193,6 +214,7 @@ int main(void)
         SLUICE_TEST(integers_stay_and_names_get_numbers_as_python_sorts_them),
         SLUICE_TEST(each_subset_may_have_its_own_table),
         SLUICE_TEST(the_column_split_sets_the_subset),
+        SLUICE_TEST(images_of_split_test_are_no_samples_and_their_classes_stay),
         SLUICE_TEST(an_image_without_a_row_is_an_error_and_a_row_without_an_image_is_not),
         SLUICE_TEST(what_is_ambiguous_is_refused_and_other_tables_are_left_alone),
     };

@@ -163,8 +163,8 @@ static void columns_that_are_none_are_no_shard(void)
         "{\"column_names\": [1], \"column_encodings\": [\"int\"], \"column_sizes\": [1]}",
         "{\"column_names\": [\"a\"], \"column_encodings\": [\"int\"], \"column_sizes\": [-1]}",
         "{\"column_names\": [\"a\"], \"column_encodings\": [\"int\"], \"column_sizes\": [1.5]}",
-        "{\"column_names\": [\"a\"], \"column_encodings\": [\"int\"], \"column_sizes\": "
-        "[4294967296]}",
+        ("{\"column_names\": [\"a\"], \"column_encodings\": [\"int\"], "
+         "\"column_sizes\": [4294967296]}"),
     };
     for (size_t i = 0; i < SLUICE_TEST_COUNT(configs); i++) {
         static struct sluice_test_shard shard;
