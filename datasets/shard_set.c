@@ -60,21 +60,22 @@ static sluice_status add_named(struct sluice_shard_set *set, const char *root, i
 
 /* --- index.json --- */
 
+struct sluice_shard_columns {
+    struct sluice_shard_columns *next;
+    struct sluice_columns columns;
+};
+
 /* The columns, owned by the set; NULL: no memory. */
 static const struct sluice_columns *keep_columns(struct sluice_shard_set *set,
                                                  const struct sluice_columns *columns)
 {
-    void *moved = realloc(set->columns, (set->num_columns + 1) * sizeof(set->columns[0]));
-    struct sluice_columns *kept = malloc(sizeof(*kept));
-    if (moved)
-        set->columns = moved;
-    if (!moved || !kept) {
-        free(kept);
+    struct sluice_shard_columns *kept = malloc(sizeof(*kept));
+    if (!kept)
         return NULL;
-    }
-    *kept = *columns;
-    set->columns[set->num_columns++] = kept;
-    return kept;
+    kept->next = set->columns;
+    kept->columns = *columns;
+    set->columns = kept;
+    return &kept->columns;
 }
 
 /* Whether a shard that was compressed lies there as it was before, too. */
@@ -201,9 +202,11 @@ void sluice_shard_set_clear(struct sluice_shard_set *set)
 {
     for (size_t i = 0; i < set->num; i++)
         free(set->files[i].path);
-    for (size_t i = 0; i < set->num_columns; i++)
-        free(set->columns[i]);
+    while (set->columns) {
+        struct sluice_shard_columns *first = set->columns;
+        set->columns = first->next;
+        free(first);
+    }
     free(set->files);
-    free(set->columns);
     *set = (struct sluice_shard_set){0};
 }

@@ -14,8 +14,7 @@
 struct sluice_shard_set {
     struct sluice_shard_file *files;
     size_t num, capacity;
-    struct sluice_columns **columns; /* of the chunks, one for each index.json */
-    size_t num_columns;
+    struct sluice_shard_columns *columns; /* of chunks, one for each index.json; private */
 };
 
 SLUICE_MUST_USE sluice_status sluice_shard_set_add(struct sluice_shard_set *set, const char *path,
