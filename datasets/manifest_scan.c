@@ -1,4 +1,4 @@
-#include "datasets/manifest_layout.h"
+#include "datasets/manifest_assign.h"
 
 #include "base/file.h"
 #include "base/log.h"
@@ -9,7 +9,6 @@
 #include "datasets/shard.h"
 #include "datasets/shard_list.h"
 #include "datasets/shard_set.h"
-#include "datasets/split_lists.h"
 #include "image/coding.h"
 
 #include <dirent.h>
@@ -49,13 +48,11 @@ struct walk {
     } above[SLUICE_LAYOUT_MAX_DEPTH + 1]; /* the folders that it lies in, by depth */
     uint64_t num_told;                    /* by pass_over() */
 
-    struct sluice_layout_folder *folders;
-    size_t num_folders, folder_capacity;
+    struct sluice_layout_folders folders;
     size_t at_hand[CLASS_DEPTHS]; /* of these the one that it lies in, by depth; -1: none */
 
     const struct sluice_labels *labels; /* borrowed; NULL: there are none */
     bool with_shards;
-    struct sluice_split_lists *splits; /* NULL: there are none */
     struct sluice_shard_set shards;
     size_t num_mds; /* that were met */
 
@@ -106,7 +103,7 @@ static void note_image(struct walk *walk)
     walk->has_found = true;
     for (size_t i = 0; i < CLASS_DEPTHS; i++) {
         if (walk->at_hand[i] != NONE)
-            walk->folders[walk->at_hand[i]].holds_image = true;
+            walk->folders.all[walk->at_hand[i]].holds_image = true;
     }
 }
 
@@ -122,20 +119,11 @@ static bool is_class_place(const struct walk *walk, unsigned depth)
 
 static sluice_status add_folder(struct walk *walk, unsigned depth, struct sluice_err *err)
 {
-    if (walk->num_folders == walk->folder_capacity) {
-        const size_t capacity = walk->folder_capacity ? 2 * walk->folder_capacity : 64;
-        void *moved = realloc(walk->folders, capacity * sizeof(*walk->folders));
-        if (!moved)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu folders", capacity);
-        walk->folders = moved;
-        walk->folder_capacity = capacity;
-    }
-    char *path = strdup(walk->path);
-    if (!path)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a folder's name");
-    walk->folders[walk->num_folders] = (struct sluice_layout_folder){.path = path};
-    walk->at_hand[depth] = walk->num_folders++;
-    return SLUICE_OK;
+    const sluice_status status =
+        sluice_layout_folders_add(&walk->folders, walk->path, strlen(walk->path), err);
+    if (status == SLUICE_OK)
+        walk->at_hand[depth] = walk->folders.num - 1;
+    return status;
 }
 
 /* --- the walk --- */
@@ -370,19 +358,10 @@ static sluice_status walk_folder(struct walk *walk, int fd, size_t len, unsigned
     return status;
 }
 
-static int compare_paths(const void *a, const void *b)
-{
-    const struct sluice_manifest_entry *x = a, *y = b;
-    return strcmp(x->path, y->path);
-}
-
 static void walk_clear(struct walk *walk)
 {
-    for (size_t i = 0; i < walk->num_folders; i++)
-        free(walk->folders[i].path);
-    free(walk->folders);
+    sluice_layout_folders_clear(&walk->folders);
     sluice_shard_set_clear(&walk->shards);
-    sluice_split_lists_destroy(walk->splits);
 }
 
 static sluice_status open_root(struct walk *walk, struct sluice_err *err)
@@ -418,136 +397,6 @@ static sluice_status find_files(struct walk *walk, const char *shards, struct sl
                                                     shards, err)
                     : walk_root(walk, err);
     close(walk->root_fd);
-    return status;
-}
-
-/* --- labels --- */
-
-/* Folders at the place of a class that lie in shards: sorted, so that one comes once in a row. */
-static sluice_status add_folders_in_shards(struct walk *walk, struct sluice_err *err)
-{
-    const struct sluice_manifest *manifest = walk->builder->manifest;
-    char last[CLASS_DEPTHS][SLUICE_MAX_PATH_BYTES] = {"", ""};
-    sluice_status status = SLUICE_OK;
-    for (size_t i = 0; i < manifest->num_entries && status == SLUICE_OK; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[i];
-        if (!entry->offset)
-            continue;
-        const char *path = sluice_shard_unpacked(entry->path, entry->offset, walk->path);
-        const char *slash = strchr(path, '/');
-        for (unsigned depth = 0; depth < CLASS_DEPTHS && slash && status == SLUICE_OK; depth++) {
-            if (depth == 1 && !sluice_starts_with(path, "train/") &&
-                !sluice_starts_with(path, "val/"))
-                break;
-            const size_t len = (size_t)(slash - path);
-            slash = strchr(slash + 1, '/');
-            if (strncmp(last[depth], path, len) == 0 && !last[depth][len])
-                continue;
-            memcpy(last[depth], path, len);
-            last[depth][len] = '\0';
-            char whole[SLUICE_MAX_PATH_BYTES];
-            memcpy(whole, walk->path, sizeof(whole));
-            strcpy(walk->path, last[depth]);
-            status = add_folder(walk, depth, err);
-            memcpy(walk->path, whole, sizeof(whole));
-            if (status == SLUICE_OK)
-                walk->folders[walk->num_folders - 1].holds_image = true;
-        }
-    }
-    return status;
-}
-
-/* All samples have a .cls, or none has. */
-static sluice_status check_all_labelled(const struct sluice_manifest *manifest, const char *root,
-                                        struct sluice_err *err)
-{
-    size_t num_without = 0, first = 0;
-    for (size_t i = 0; i < manifest->num_entries; i++) {
-        if (manifest->entries[i].label == SLUICE_NO_LABEL && num_without++ == 0)
-            first = i;
-    }
-    if (num_without)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "%s: %zu of %zu images have no label, as others have by .cls, .json or "
-                           "column (%.200s%s)",
-                           root, num_without, manifest->num_entries, manifest->entries[first].path,
-                           num_without > 1 ? ", ..." : "");
-    return SLUICE_OK;
-}
-
-/* *are_numbers: the manifest has no classes yet, and labels are integers. */
-static sluice_status assign_labels(struct walk *walk, struct sluice_labels *labels,
-                                   size_t num_labelled, bool *are_numbers, struct sluice_err *err)
-{
-    struct sluice_manifest_builder *builder = walk->builder;
-    *are_numbers = false;
-    if (!labels && !num_labelled)
-        return sluice_layout_assign(builder, walk->root, walk->folders, walk->num_folders,
-                                    walk->passed, err);
-    sluice_layout_assign_subsets(builder, walk->root, walk->folders, walk->num_folders);
-    if (!labels) {
-        *are_numbers = true;
-        return check_all_labelled(builder->manifest, walk->root, err);
-    }
-    bool are_names = false;
-    const sluice_status status = sluice_labels_assign(labels, builder, &are_names, err);
-    *are_numbers = !are_names;
-    return status;
-}
-
-/* The list of classes that was named or lies in the root; *has_list. */
-static sluice_status read_class_list(const char *root, const char *path,
-                                     struct sluice_class_list *list, bool *has_list,
-                                     struct sluice_err *err)
-{
-    char in_root[SLUICE_MAX_PATH_BYTES];
-    struct sluice_err why = {0};
-    sluice_status status = SLUICE_OK;
-    const bool is_named = path != NULL;
-    if (!is_named) {
-        status = sluice_path_in(root, SLUICE_CLASS_LIST_FILE, in_root, err);
-        path = in_root;
-    }
-    if (status != SLUICE_OK)
-        return status;
-    status = sluice_class_list_read(path, list, &why);
-    *has_list = status == SLUICE_OK;
-    if (status == SLUICE_OK || (status == SLUICE_E_NOT_FOUND && !is_named))
-        return SLUICE_OK;
-    return sluice_fail(err, status, "%s", why.text);
-}
-
-static sluice_status assign(struct walk *walk, struct sluice_labels *labels, size_t num_labelled,
-                            const char *classes, struct sluice_err *err)
-{
-    struct sluice_class_list list = {0};
-    bool has_list = false;
-    bool are_numbers = walk->splits && sluice_split_lists_have_labels(walk->splits);
-    sluice_status status = read_class_list(walk->root, classes, &list, &has_list, err);
-    if (status == SLUICE_OK && !are_numbers)
-        status = assign_labels(walk, labels, num_labelled, &are_numbers, err);
-    if (status == SLUICE_OK && are_numbers)
-        status = sluice_class_list_number(has_list ? &list : NULL, walk->builder, err);
-    else if (status == SLUICE_OK && has_list)
-        status = sluice_class_list_apply(&list, walk->builder, err);
-    sluice_class_list_clear(&list);
-    if (status == SLUICE_OK && walk->splits)
-        sluice_split_lists_assign(walk->splits, walk->builder->manifest);
-    return status;
-}
-
-/* The lists of splits that were named; walk->splits stays NULL if none was. */
-static sluice_status read_splits(struct walk *walk, const struct sluice_manifest_options *options,
-                                 struct sluice_err *err)
-{
-    if (!options->train_list && !options->val_list)
-        return SLUICE_OK;
-    sluice_status status = sluice_split_lists_create(&walk->splits, err);
-    if (status == SLUICE_OK && options->train_list)
-        status =
-            sluice_split_lists_read(walk->splits, options->train_list, SLUICE_SUBSET_TRAIN, err);
-    if (status == SLUICE_OK && options->val_list)
-        status = sluice_split_lists_read(walk->splits, options->val_list, SLUICE_SUBSET_VAL, err);
     return status;
 }
 
@@ -610,20 +459,20 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
     sluice_status status = sluice_labels_read(walk->root, options->labels, &labels, err);
     walk->labels = labels;
     if (status == SLUICE_OK)
-        status = read_splits(walk, options, err);
-    if (status == SLUICE_OK)
         status = find_files(walk, options->shards, err);
     if (status == SLUICE_OK)
         status = list_shards(walk, options, &shards, err);
-    if (status == SLUICE_OK && made->num_entries > 0) {
-        qsort(made->entries, made->num_entries, sizeof(*made->entries), compare_paths);
-        if (walk->splits)
-            status = sluice_split_lists_select(walk->splits, made, walk->root, err);
-        if (status == SLUICE_OK)
-            status = add_folders_in_shards(walk, err);
-        if (status == SLUICE_OK)
-            status = assign(walk, labels, shards.num_labelled, options->classes, err);
-    }
+    const struct sluice_manifest_parts parts = {
+        .builder = walk->builder,
+        .root = walk->root,
+        .folder = walk->root,
+        .options = options,
+        .folders = &walk->folders,
+        .passed = walk->passed,
+        .num_labelled = shards.num_labelled,
+    };
+    if (status == SLUICE_OK && made->num_entries > 0)
+        status = sluice_manifest_assign(&parts, labels, err);
     sluice_labels_destroy(labels);
     if (status == SLUICE_OK && made->num_entries == 0)
         status = no_image(walk, err);
