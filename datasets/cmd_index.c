@@ -9,10 +9,12 @@
 #include "datasets/jpeg_index_file.h"
 #include "datasets/jpeg_indexer.h"
 #include "datasets/manifest.h"
+#include "datasets/manifest_of_store.h"
 #include "datasets/parallel.h"
 #include "datasets/shard.h"
 #include "image/codec.h"
 #include "image/coding.h"
+#include "store/open.h"
 
 #include <jansson.h>
 
@@ -180,7 +182,7 @@ struct source_options {
 /* The options of `index`. */
 struct index_options {
     struct source_options source;
-    const char *out_path;
+    const char *out_path, *s3_endpoint, *s3_style;
     uint64_t jpeg_step;
     bool has_jpeg_index;
     bool is_strict;
@@ -199,11 +201,9 @@ static sluice_status check_unreadable(const struct index *index, bool is_strict,
     return SLUICE_OK;
 }
 
-/* What the root holds now, its shards included. */
-static sluice_status list_samples(struct index *index, const struct source_options *source,
-                                  struct sluice_manifest **manifest, struct sluice_err *err)
+static struct sluice_manifest_options list_options(const struct source_options *source)
 {
-    const struct sluice_manifest_options options = {
+    return (struct sluice_manifest_options){
         .with_shards = true,
         .shards = source->shards,
         .num_threads = (unsigned)source->num_threads,
@@ -213,7 +213,59 @@ static sluice_status list_samples(struct index *index, const struct source_optio
         .val_list = source->val_list,
         .classes = source->classes,
     };
+}
+
+/* What the root holds now, its shards included. */
+static sluice_status list_samples(struct index *index, const struct source_options *source,
+                                  struct sluice_manifest **manifest, struct sluice_err *err)
+{
+    const struct sluice_manifest_options options = list_options(source);
     return sluice_manifest_list(index->root, &options, manifest, &index->shards, err);
+}
+
+static sluice_status check_damaged(const struct index *index, bool is_strict,
+                                   struct sluice_err *err)
+{
+    if (!is_strict || !index->shards.num_damaged_shards)
+        return SLUICE_OK;
+    return sluice_fail(err, SLUICE_E_CORRUPT, "--strict: %zu of %zu shards of %s are damaged",
+                       index->shards.num_damaged_shards, index->shards.num_shards, index->root);
+}
+
+/* A root that is reached over a network: the list, and of shards what they say of their members.
+ * Images are not read, so there are no hashes. */
+static sluice_status make_remote_index(struct index *index, const struct index_options *options,
+                                       struct sluice_err *err)
+{
+    const struct sluice_manifest_options listed = list_options(&options->source);
+    const struct sluice_store_options where = {
+        .root = index->root,
+        .max_object_bytes = MAX_FILE_BYTES,
+        .s3_endpoint = options->s3_endpoint,
+        .s3_style = options->s3_style,
+    };
+    struct sluice_store *store = NULL;
+    if (!options->out_path || options->has_jpeg_index)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s: of what is not a folder here %s",
+                           index->root,
+                           options->out_path ? "there is no --jpeg-index"
+                                             : "the list needs a file: give --out FILE");
+    sluice_status status = sluice_store_check(&where, err);
+    if (status == SLUICE_OK)
+        status = sluice_store_open(&where, &store, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_list_store(store, index->root, &listed, &index->manifest,
+                                            &index->shards, err);
+    if (status == SLUICE_OK)
+        status = check_damaged(index, options->is_strict, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_check_passed_over(index->manifest, index->root, options->is_strict,
+                                                   NULL, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_write(index->manifest, options->out_path, err);
+    if (store)
+        store->destroy(store);
+    return status;
 }
 
 static sluice_status make_index(struct index *index, const struct index_options *options,
@@ -223,10 +275,8 @@ static sluice_status make_index(struct index *index, const struct index_options 
     sluice_status status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
     if (status == SLUICE_OK)
         status = list_samples(index, &options->source, &index->manifest, err);
-    if (status == SLUICE_OK && options->is_strict && index->shards.num_damaged_shards)
-        status =
-            sluice_fail(err, SLUICE_E_CORRUPT, "--strict: %zu of %zu shards of %s are damaged",
-                        index->shards.num_damaged_shards, index->shards.num_shards, index->root);
+    if (status == SLUICE_OK)
+        status = check_damaged(index, options->is_strict, err);
     if (status == SLUICE_OK)
         status = sluice_manifest_check_passed_over(index->manifest, index->root, options->is_strict,
                                                    NULL, err);
@@ -318,6 +368,8 @@ static const char *const index_groups[] = {
         .default_text = "DIR/" SLUICE_CLASS_LIST_FILE " if it is there"                            \
     }
 
+static const char *const s3_styles[] = {"path", "virtual", NULL};
+
 static const struct sluice_option index_table[] = {
     {.name = "out",
      .short_name = 'o',
@@ -354,6 +406,21 @@ static const struct sluice_option index_table[] = {
     LABELS_OPTION(&index_given.source.labels),
     LABEL_KEY_OPTION(&index_given.source.label_key),
     CLASSES_OPTION(&index_given.source.classes),
+    {.name = "s3-endpoint",
+     .group = WORK,
+     .type = SLUICE_OPTION_STRING,
+     .value = &index_given.s3_endpoint,
+     .arg = "URL",
+     .help = "Where the bucket of s3://... is, as https://HOST:PORT.",
+     .default_text = "AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, or AWS itself"},
+    {.name = "s3-style",
+     .group = WORK,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &index_given.s3_style,
+     .arg = "STYLE",
+     .choices = s3_styles,
+     .help = "How a URL names the bucket. path: https://HOST/BUCKET; virtual: https://BUCKET.HOST.",
+     .default_text = "path with an endpoint, virtual at AWS"},
     SLUICE_DATASET_WORKERS_OPTION(WORK, &index_given.source.num_threads),
 };
 
@@ -363,7 +430,8 @@ int sluice_dataset_cmd_index(int argc, char **argv)
     const struct sluice_cli cli = {
         .program = argv[0],
         .summary = "Write a manifest of a folder of images, or of shards of images: order, labels, "
-                   "sizes, content hashes.",
+                   "sizes, content hashes. DIR may be s3://BUCKET/PREFIX, or a list of a web "
+                   "server, as for offload_server: without hashes, then.",
         .positional = "DIR",
         .options = index_table,
         .num_options = SLUICE_ARRAY_LEN(index_table),
@@ -375,9 +443,12 @@ int sluice_dataset_cmd_index(int argc, char **argv)
     struct index index = {.root = parsed.positional[0]};
     struct sluice_err err = {0};
     char in_root[SLUICE_MAX_PATH_BYTES];
-    sluice_status status = choose_manifest(&index_given.out_path, index.root, in_root, &err);
+    const bool is_remote = sluice_store_is_remote(index.root);
+    sluice_status status =
+        is_remote ? SLUICE_OK : choose_manifest(&index_given.out_path, index.root, in_root, &err);
     if (status == SLUICE_OK)
-        status = make_index(&index, &index_given, &err);
+        status = is_remote ? make_remote_index(&index, &index_given, &err)
+                           : make_index(&index, &index_given, &err);
     if (status == SLUICE_OK)
         print_summary(index.root, &index, false, parsed.is_json);
     index_clear(&index);

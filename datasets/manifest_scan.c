@@ -223,7 +223,12 @@ static sluice_status walk_shard(struct walk *walk, const char *name, const struc
         pass_over(walk, true, "a tar whose path is not UTF-8, or in a folder called .tar");
         return SLUICE_OK;
     }
-    return sluice_shard_set_add(&walk->shards, walk->path, st, NULL, err);
+    const struct sluice_shard_file file = {
+        .path = walk->path,
+        .bytes = (uint64_t)st->st_size,
+        .mtime_ns = sluice_file_mtime_ns(st),
+    };
+    return sluice_shard_set_add(&walk->shards, &file, err);
 }
 
 /* An index.json of shards of records; *is_index: it is one. */
@@ -233,8 +238,9 @@ static sluice_status walk_index(struct walk *walk, bool *is_index, struct sluice
     *is_index = false;
     if (!walk->with_shards || !sluice_is_utf8(walk->path) || sluice_shard_split(walk->path, shard))
         return SLUICE_OK;
-    return sluice_shard_set_add_index(&walk->shards, walk->root, walk->root_fd, walk->path,
-                                      is_index, err);
+    struct sluice_shard_folder folder = {walk->root, walk->root_fd};
+    const struct sluice_shard_place place = sluice_shard_place_of_folder(&folder);
+    return sluice_shard_set_add_index(&walk->shards, &place, walk->path, is_index, err);
 }
 
 static sluice_status walk_file(struct walk *walk, const char *name, size_t len,
@@ -393,8 +399,9 @@ static sluice_status find_files(struct walk *walk, const char *shards, struct sl
     sluice_status status = open_root(walk, err);
     if (status != SLUICE_OK)
         return status;
-    status = shards ? sluice_shard_set_add_patterns(&walk->shards, walk->root, walk->root_fd,
-                                                    shards, err)
+    struct sluice_shard_folder folder = {walk->root, walk->root_fd};
+    const struct sluice_shard_place place = sluice_shard_place_of_folder(&folder);
+    status = shards ? sluice_shard_set_add_patterns(&walk->shards, &place, shards, err)
                     : walk_root(walk, err);
     close(walk->root_fd);
     return status;
@@ -416,52 +423,25 @@ static sluice_status no_image(const struct walk *walk, struct sluice_err *err)
                        len ? "; passed over: " : "", text, shards);
 }
 
-/* MDS shards that were met and no index.json names. */
-static void tell_unnamed(const struct walk *walk)
-{
-    size_t num_named = 0;
-    for (size_t i = 0; i < walk->shards.num; i++)
-        num_named += sluice_has_suffix(walk->shards.files[i].path, ".mds");
-    if (num_named < walk->num_mds)
-        sluice_log(SLUICE_LOG_WARN,
-                   "%s: passed over: %zu of %zu .mds, which no " SLUICE_RECORDS_INDEX_FILE " names",
-                   walk->root, walk->num_mds - num_named, walk->num_mds);
-}
-
-static sluice_status list_shards(struct walk *walk, const struct sluice_manifest_options *options,
-                                 struct sluice_shard_summary *summary, struct sluice_err *err)
-{
-    const struct sluice_shard_options how = {
-        .root = walk->root,
-        .num_threads = options->num_threads,
-        .label_key = options->label_key,
-        .passed = walk->passed,
-    };
-    (void)sluice_shard_set_sort(&walk->shards);
-    tell_unnamed(walk);
-    for (size_t i = 0; i < walk->shards.num; i++) {
-        if (!sluice_is_shard_name(
-                walk->shards.files[i].path)) /* the walk did not know it for one */
-            sluice_passed_over_take_back(walk->passed, walk->shards.files[i].path);
-    }
-    if (walk->shards.num == 0)
-        return SLUICE_OK;
-    return sluice_shards_list(&how, walk->shards.files, walk->shards.num, walk->builder, summary,
-                              err);
-}
-
 static sluice_status list(struct walk *walk, const struct sluice_manifest_options *options,
                           struct sluice_manifest_summary *summary, struct sluice_err *err)
 {
     struct sluice_manifest *made = walk->builder->manifest;
     struct sluice_labels *labels = NULL;
     struct sluice_shard_summary shards = {0};
+    const struct sluice_shard_options how = {
+        .root = walk->root,
+        .num_threads = options->num_threads,
+        .label_key = options->label_key,
+        .passed = walk->passed,
+    };
     sluice_status status = sluice_labels_read(walk->root, options->labels, &labels, err);
     walk->labels = labels;
     if (status == SLUICE_OK)
         status = find_files(walk, options->shards, err);
     if (status == SLUICE_OK)
-        status = list_shards(walk, options, &shards, err);
+        status =
+            sluice_shard_set_list(&walk->shards, &how, walk->num_mds, walk->builder, &shards, err);
     const struct sluice_manifest_parts parts = {
         .builder = walk->builder,
         .root = walk->root,

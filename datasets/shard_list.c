@@ -1,10 +1,12 @@
 #include "datasets/shard_list.h"
 
+#include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "datasets/parallel.h"
 #include "datasets/shard_members.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,17 +49,47 @@ static sluice_status read_fully(int fd, uint64_t at, uint8_t *to, size_t len,
     return SLUICE_OK;
 }
 
+/* A range of an object, of the version that was listed. */
+static sluice_status fetch(const struct sluice_shard *shard, uint64_t at, uint8_t *to, size_t len,
+                           struct sluice_err *err)
+{
+    struct sluice_store *store = shard->options->store;
+    const struct sluice_store_read read = {
+        .key = shard->file->path,
+        .offset = at,
+        .bytes = len,
+        .is_range = true,
+        .version = shard->file->mtime_ns,
+    };
+    struct sluice_buf *buf = NULL;
+    struct sluice_err why = {0};
+    const sluice_status status = store->read(store, &read, &buf, &why);
+    if (status != SLUICE_OK)
+        return sluice_fail(err, status == SLUICE_E_NO_MEMORY ? status : SLUICE_E_IO,
+                           "byte %llu: cannot read: %s", (unsigned long long)at, why.text);
+    memcpy(to, buf->data, len);
+    sluice_buf_unref(buf);
+    return SLUICE_OK;
+}
+
+static sluice_status fill(const struct sluice_shard *shard, uint64_t at, uint8_t *to, size_t len,
+                          struct sluice_err *err)
+{
+    return shard->options->store ? fetch(shard, at, to, len, err)
+                                 : read_fully(shard->fd, at, to, len, err);
+}
+
 sluice_status sluice_shard_read_at(void *ctx, uint64_t at, void *to, size_t len,
                                    struct sluice_err *err)
 {
     struct sluice_shard *shard = ctx;
     if (len > WINDOW_BYTES)
-        return read_fully(shard->fd, at, to, len, err);
+        return fill(shard, at, to, len, err);
     if (at < shard->window_at || at + len > shard->window_at + shard->window_len) {
         const uint64_t left = shard->file->bytes - at;
         const size_t window_len = left < WINDOW_BYTES ? (size_t)left : WINDOW_BYTES;
         shard->window_len = 0;
-        const sluice_status status = read_fully(shard->fd, at, shard->window, window_len, err);
+        const sluice_status status = fill(shard, at, shard->window, window_len, err);
         if (status != SLUICE_OK)
             return status;
         shard->window_at = at;
@@ -173,8 +205,8 @@ static sluice_status list_members(struct sluice_shard *shard, struct sluice_err 
 static sluice_status list_shard(struct sluice_shard *shard, const char *path,
                                 struct sluice_err *err)
 {
-    shard->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (shard->fd < 0) {
+    shard->fd = shard->options->store ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    if (shard->fd < 0 && !shard->options->store) {
         shard->is_damaged = true;
         sluice_log(SLUICE_LOG_ERROR, "%s: %s", path, strerror(errno));
         return SLUICE_OK;
@@ -184,7 +216,8 @@ static sluice_status list_shard(struct sluice_shard *shard, const char *path,
         shard->window ? list_members(shard, err)
                       : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to read a shard");
     free(shard->window);
-    close(shard->fd);
+    if (shard->fd >= 0)
+        close(shard->fd);
     if (status != SLUICE_OK)
         return status;
     const size_t num_twice = sort_entries(shard->images.manifest);
@@ -216,13 +249,18 @@ static sluice_status list_one(void *ctx, size_t i, struct sluice_err *err)
     struct listing *listing = ctx;
     struct sluice_shard shard = {
         .file = &listing->files[i],
+        .options = listing->options,
         .root = listing->options->root,
         .label_key = listing->options->label_key,
         .lock = &listing->lock,
         .passed = listing->options->passed,
     };
     char path[SLUICE_MAX_PATH_BYTES];
-    sluice_status status = sluice_path_in(shard.root, shard.file->path, path, err);
+    sluice_status status = SLUICE_OK;
+    if (shard.options->store)
+        (void)sluice_print(path, sizeof(path), "%s/%s", shard.root, shard.file->path);
+    else
+        status = sluice_path_in(shard.root, shard.file->path, path, err);
     if (status == SLUICE_OK)
         status = sluice_manifest_builder_init(&shard.images, err);
     if (status == SLUICE_OK)

@@ -27,17 +27,19 @@
 #define SLUICE_NO_LABEL UINT32_MAX
 
 struct sluice_columns;
+struct sluice_store;
 
 struct sluice_shard_file {
     char *path; /* relative to the root; .tar is a tar, anything else has records */
     uint64_t bytes;
-    int64_t mtime_ns;
+    int64_t mtime_ns;                     /* or the version that a store lists */
     const struct sluice_columns *columns; /* of its records; NULL: the shard says */
 };
 
 struct sluice_shard_options {
     const char *root;
-    unsigned num_threads; /* 0: one for each CPU */
+    struct sluice_store *store; /* which reads them, by ranges; NULL: they are files in `root` */
+    unsigned num_threads;       /* 0: one for each CPU */
     /* Where labels are: in tars the key of an object in KEY.json, in place of KEY.cls; in records a
      * column.  NULL: as above. */
     const char *label_key;

@@ -12,8 +12,9 @@
  * Threads: a shard belongs to one; the lock guards what all of them share. */
 struct sluice_shard {
     const struct sluice_shard_file *file;
-    const char *root;
-    const char *label_key; /* of sluice_shard_options */
+    const struct sluice_shard_options *options;
+    const char *root; /* the options', like the next */
+    const char *label_key;
     pthread_mutex_t *lock;
     struct sluice_passed_over *passed; /* guarded by the lock; may be NULL */
 

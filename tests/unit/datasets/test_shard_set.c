@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int root_fd;
+static struct sluice_shard_folder folder;
 static struct sluice_shard_set set;
 
 #define SHARD(name, compression)                                                                   \
@@ -19,7 +19,8 @@ static sluice_status add_index(const char *path, const char *text, bool *is_inde
 {
     sluice_shard_set_clear(&set);
     sluice_test_put_text(sluice_test_dir(), path, text);
-    return sluice_shard_set_add_index(&set, sluice_test_dir(), root_fd, path, is_index, err);
+    const struct sluice_shard_place place = sluice_shard_place_of_folder(&folder);
+    return sluice_shard_set_add_index(&set, &place, path, is_index, err);
 }
 
 static void adds_what_an_index_names_sorted_and_once(void)
@@ -87,7 +88,8 @@ static void what_cannot_be_read_is_named(void)
 static sluice_status add_patterns(const char *patterns, struct sluice_err *err)
 {
     sluice_shard_set_clear(&set);
-    return sluice_shard_set_add_patterns(&set, sluice_test_dir(), root_fd, patterns, err);
+    const struct sluice_shard_place place = sluice_shard_place_of_folder(&folder);
+    return sluice_shard_set_add_patterns(&set, &place, patterns, err);
 }
 
 static void patterns_name_shards_and_no_others(void)
@@ -122,13 +124,14 @@ int main(void)
         SLUICE_TEST(what_cannot_be_read_is_named),
         SLUICE_TEST(patterns_name_shards_and_no_others),
     };
-    root_fd = open(sluice_test_dir(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    folder.root = sluice_test_dir();
+    folder.root_fd = open(sluice_test_dir(), O_PATH | O_DIRECTORY | O_CLOEXEC);
     sluice_test_put_text(sluice_test_dir(), "a/1.mds", "one");
     sluice_test_put_text(sluice_test_dir(), "a/2.mds", "two!");
     sluice_test_put_text(sluice_test_dir(), "b/c.bin", "chunk");
     sluice_test_put_text(sluice_test_dir(), "b/1.tar", "tar");
     const int code = sluice_test_run("shard_set", tests, SLUICE_TEST_COUNT(tests));
     sluice_shard_set_clear(&set);
-    close(root_fd);
+    close(folder.root_fd);
     return code;
 }
