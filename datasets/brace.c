@@ -108,8 +108,8 @@ static bool parse_range(struct text inner, struct range *range)
         return false;
     range->are_letters = is_letter(parts[0]) && is_letter(parts[1]);
     if (range->are_letters) {
-        range->from = parts[0].at[0];
-        range->to = parts[1].at[0];
+        range->from = (unsigned char)parts[0].at[0];
+        range->to = (unsigned char)parts[1].at[0];
     } else if (!parse_number(parts[0], &range->from, &is_padded[0]) ||
                !parse_number(parts[1], &range->to, &is_padded[1])) {
         return false;
