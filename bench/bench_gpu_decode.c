@@ -172,6 +172,7 @@ struct bench {
     uint8_t *device_rows, *rows;
     sluice_status *statuses;
     uint32_t *numbers; /* of the samples that the device took, in their order */
+    uint64_t *ends;    /* of these, in the batch's memory */
     struct sluice_codec *codec;
     struct sluice_resizer *resizer;
     struct sluice_buf_pool *pool;
@@ -190,22 +191,35 @@ static const char *stage_name(unsigned stage)
     return stage == HASH ? "hash" : sluice_gpu_stage_names[stage];
 }
 
-/* Adds a batch; returns how many the device takes. */
+/* Writes the samples of a batch; returns how many the device takes. */
 static size_t fill(struct bench *bench, const struct crops *all, size_t number)
 {
     struct sluice_gpu_batch *batch = sluice_gpu_decoder_batch(bench->decoder);
     size_t num_added = 0;
+    sluice_gpu_batch_use(batch, batch->upload, sluice_gpu_index_bytes(&batch->limits));
     for (size_t i = 0; i < all->batch; i++) {
         const struct crop *crop = &all->crops[number * all->batch + i];
         const sluice_status status = sluice_gpu_batch_add(batch, crop->file->data, crop->file->len,
                                                           crop->index, &crop->request, &err);
         if (status == SLUICE_E_AGAIN)
             bench_die("a batch has no room for its samples");
-        if (status == SLUICE_OK)
-            bench->numbers[num_added++] = (uint32_t)i;
+        if (status != SLUICE_OK)
+            continue;
+        bench->ends[num_added] = batch->used.upload_bytes;
+        bench->numbers[num_added++] = (uint32_t)i;
     }
     err = (struct sluice_err){{0}};
     return num_added;
+}
+
+/* Gives the samples that are written their places, which is all that a lane of a loader does. */
+static void place(struct bench *bench, size_t num_rows)
+{
+    struct sluice_gpu_batch *batch = sluice_gpu_decoder_batch(bench->decoder);
+    uint64_t at = sluice_gpu_index_bytes(&batch->limits);
+    sluice_gpu_batch_use(batch, batch->upload, batch->used.upload_bytes);
+    for (size_t i = 0; i < num_rows; at = bench->ends[i++])
+        must(sluice_gpu_batch_place(batch, at, bench->ends[i] - at, bench->numbers[i], &err));
 }
 
 static void decode(struct bench *bench)
@@ -247,6 +261,7 @@ static size_t compare(struct bench *bench, struct crops *all)
     uint8_t *want = bench_alloc(1, bench->row_bytes);
     for (size_t b = 0; b < all->num_batches; b++) {
         const size_t num = fill(bench, all, b);
+        place(bench, num);
         decode(bench);
         hash(bench, num);
         must_cuda(cudaMemcpy(bench->rows, bench->device_rows, all->batch * bench->row_bytes,
@@ -273,7 +288,7 @@ static size_t compare(struct bench *bench, struct crops *all)
 /* Of each run, in the order of the runs. */
 struct measures {
     double *stages[NUM_STAGES]; /* microseconds of a batch */
-    double *add_us, *device_us, *wall_us;
+    double *add_us, *place_us, *device_us, *wall_us;
     double bytes[NUM_STAGES]; /* of a batch, mean */
     size_t num_runs;
 };
@@ -306,6 +321,9 @@ static void run(struct bench *bench, const struct crops *crops, size_t r, struct
     const uint64_t start_ns = sluice_thread_cpu_ns();
     const size_t num_rows = fill(bench, crops, r % crops->num_batches);
     all->add_us[r] = (double)(sluice_thread_cpu_ns() - start_ns) * 1e-3 / batch;
+    const uint64_t place_ns = sluice_thread_cpu_ns();
+    place(bench, num_rows);
+    all->place_us[r] = (double)(sluice_thread_cpu_ns() - place_ns) * 1e-3 / batch;
     add_bytes(bench, num_rows, all);
     const uint64_t begin_ns = sluice_clock_ns();
     decode(bench);
@@ -358,6 +376,7 @@ static void measure(struct bench *bench, struct crops *crops, const char *name, 
     const size_t num_runs = crops->num_batches * repeats;
     struct measures all = {.num_runs = num_runs};
     all.add_us = bench_alloc(num_runs, sizeof(double));
+    all.place_us = bench_alloc(num_runs, sizeof(double));
     all.device_us = bench_alloc(num_runs, sizeof(double));
     all.wall_us = bench_alloc(num_runs, sizeof(double));
     for (unsigned s = 0; s < NUM_STAGES; s++)
@@ -371,6 +390,7 @@ static void measure(struct bench *bench, struct crops *crops, const char *name, 
     bench_row_number(report, "per_s", 0, 1e6 / us);
     bench_row_number(report, "wall_us", 3, bench_quantile(all.wall_us, num_runs, 0.5));
     bench_row_number(report, "add_us", 2, bench_quantile(all.add_us, num_runs, 0.5));
+    bench_row_number(report, "place_us", 2, bench_quantile(all.place_us, num_runs, 0.5));
     bench_row_number(report, "bytes", 0, crops->mean_bytes);
     bench_row_number(report, "made", 0, (double)num_made);
     for (unsigned s = 0; s < NUM_STAGES; s++)
@@ -382,6 +402,7 @@ static void measure(struct bench *bench, struct crops *crops, const char *name, 
     for (unsigned s = 0; s < NUM_STAGES; s++)
         free(all.stages[s]);
     free(all.add_us);
+    free(all.place_us);
     free(all.device_us);
     free(all.wall_us);
 }
@@ -448,8 +469,8 @@ int main(int argc, char **argv)
     };
     const struct sluice_cli cli = {
         .program = "bench_gpu_decode",
-        .summary = "JPEG crops to rows of a batch on the device; microseconds an image, and those "
-                   "of a batch for each stage.",
+        .summary = "JPEG crops to rows of a batch on the device; microseconds an image (add_us and "
+                   "place_us: a worker's and a lane's CPU), and those of a batch for each stage.",
         .positional = "DIR",
         .options = table,
         .num_options = SLUICE_ARRAY_LEN(table),
@@ -477,7 +498,7 @@ int main(int argc, char **argv)
         .max_pixels = batch * 400000,
     };
     struct bench bench = {.row_bytes = size * size * 3, .memory_bytes_per_s = memory_rate()};
-    must(sluice_gpu_decoder_create(&limits, &bench.decoder, &err));
+    must(sluice_gpu_decoder_create(&limits, NULL, &bench.decoder, &err));
     fprintf(stderr, "memory of the device: %.0f MB\n",
             (double)sluice_gpu_decoder_bytes(bench.decoder) * 1e-6);
     must(sluice_codec_create(&bench.codec, &err));
@@ -492,6 +513,7 @@ int main(int argc, char **argv)
     bench.rows = bench_alloc(batch, bench.row_bytes);
     bench.statuses = bench_alloc(batch, sizeof(*bench.statuses));
     bench.numbers = bench_alloc(batch, sizeof(*bench.numbers));
+    bench.ends = bench_alloc(batch, sizeof(*bench.ends));
 
     static const struct work works[] = {
         {"a marker each row", false, 0}, {"each 16 MCUs", false, 16}, {"each 8 MCUs", false, 8},
@@ -524,5 +546,6 @@ int main(int argc, char **argv)
     free(bench.rows);
     free(bench.statuses);
     free(bench.numbers);
+    free(bench.ends);
     return 0;
 }

@@ -38,7 +38,8 @@ struct bench_image *bench_images_load(const char *root, size_t max_images, size_
     *num_images = 0;
     /* Spread over the folder, whose order is that of its classes. */
     for (size_t i = 0; i < want; i++)
-        *num_images += load(root, manifest->entries[i * all / want].path, &images[*num_images]);
+        *num_images +=
+            load(root, sluice_manifest_at(manifest, i * all / want).path, &images[*num_images]);
     sluice_manifest_destroy(manifest);
     if (*num_images == 0)
         bench_die("%s has no images", root);

@@ -25,7 +25,7 @@
  * "rate MBIT"; its end ends the program. */
 
 #define NUM_CHUNKS 64
-#define MAX_WAYS 64
+#define MAX_WAYS 256
 
 /* What may wait for the wire, in its own time; at least one chunk may. */
 #define QUEUE_S 0.01

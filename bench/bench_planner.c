@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-/* Plans made-up samples with ten choices that differ on all seven resources, and with a GPU that
+/* Plans made-up samples with twelve choices that differ on all seven resources, and with a GPU that
  * none of them spares: time, memory and gap.  `bytes` is the highest resident memory so far, so the
  * streamed row comes first. */
 

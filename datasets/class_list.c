@@ -186,7 +186,7 @@ sluice_status sluice_class_list_apply(const struct sluice_class_list *list,
         labels[i] = found ? found->label : SIZE_MAX;
     }
     for (size_t i = 0; status == SLUICE_OK && i < manifest->num_entries; i++) {
-        struct sluice_manifest_entry *entry = &manifest->entries[i];
+        struct sluice_manifest_entry *entry = &manifest->rows[i];
         const size_t label = labels[entry->label];
         if (label == SIZE_MAX)
             status = sluice_fail(err, SLUICE_E_INVALID,
@@ -208,7 +208,7 @@ sluice_status sluice_class_list_number(const struct sluice_class_list *list,
     const size_t limit = list ? list->num : SLUICE_MAX_CLASSES;
     size_t num = 0;
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[i];
+        const struct sluice_manifest_entry *entry = &manifest->rows[i];
         if (entry->label >= limit)
             return sluice_fail(err, SLUICE_E_INVALID, "%.200s: label %u of %zu%s", entry->path,
                                entry->label, limit, list ? " in the list of classes" : " at most");

@@ -6,9 +6,11 @@
 #include "base/log.h"
 #include "base/show.h"
 #include "datasets/class_list.h"
+#include "datasets/index_known.h"
 #include "datasets/jpeg_index_file.h"
 #include "datasets/jpeg_indexer.h"
 #include "datasets/manifest.h"
+#include "datasets/manifest_binary.h"
 #include "datasets/manifest_of_store.h"
 #include "datasets/parallel.h"
 #include "datasets/shard.h"
@@ -31,21 +33,24 @@ struct index {
     struct sluice_manifest *manifest;
     struct sluice_buf_pool *pool;
     struct sluice_jpeg_indexer *indexer;    /* index only; or NULL */
+    struct sluice_index_known *known;       /* index only */
     struct sluice_jpeg_index_file *indexes; /* verify only; or NULL */
     struct sluice_jpeg_indexer_summary jpegs;
     struct sluice_manifest_summary shards;
     bool should_decode;              /* verify only */
+    bool has_no_hashes;              /* index only: files are not read */
     _Atomic uint64_t num_bad;        /* sums only, like the next */
-    _Atomic uint64_t num_unreadable; /* index only */
+    _Atomic uint64_t num_unreadable; /* index only, like the next */
+    _Atomic uint64_t num_kept;       /* rows that were known */
 };
 
 /* Reads a sample's file; *st is its state, or its shard's, as it was opened. */
 static sluice_status read_sample(const struct index *index, size_t i, struct stat *st,
                                  struct sluice_buf **file, struct sluice_err *err)
 {
-    const struct sluice_manifest_entry *entry = &index->manifest->entries[i];
+    const struct sluice_manifest_entry entry = sluice_manifest_at(index->manifest, i);
     const sluice_status status =
-        sluice_shard_read(index->root, entry->path, entry->offset, entry->bytes, MAX_FILE_BYTES,
+        sluice_shard_read(index->root, entry.path, entry.offset, entry.bytes, MAX_FILE_BYTES,
                           index->pool, file, st, err);
     if (status == SLUICE_OK)
         st->st_size = (off_t)(*file)->len; /* of a member, its own length */
@@ -64,10 +69,34 @@ static void note_file(_Atomic uint64_t *count, const char *text)
         sluice_log(SLUICE_LOG_WARN, "and more such files, which the summary counts");
 }
 
+/* Whether the row is known as it is, so that its file need not be read. */
+static sluice_status keep_row(struct index *index, struct sluice_manifest_entry *entry,
+                              bool *is_kept, struct sluice_err *err)
+{
+    struct sluice_manifest_entry row = *entry;
+    sluice_status status = SLUICE_OK;
+    *is_kept = sluice_index_known_find(index->known, &row);
+    if (*is_kept && index->indexer) {
+        struct stat st = {.st_size = (off_t)row.bytes};
+        st.st_mtim.tv_sec = (time_t)(row.mtime_ns / 1000000000);
+        st.st_mtim.tv_nsec = (long)(row.mtime_ns % 1000000000);
+        status = sluice_jpeg_indexer_keep(index->indexer, row.path, &st, row.coding, is_kept, err);
+    }
+    if (!*is_kept || status != SLUICE_OK)
+        return status;
+    *entry = row;
+    atomic_fetch_add_explicit(&index->num_kept, 1, memory_order_relaxed);
+    return SLUICE_OK;
+}
+
 static sluice_status index_one(void *ctx, size_t i, struct sluice_err *err)
 {
     struct index *index = ctx;
-    struct sluice_manifest_entry *entry = &index->manifest->entries[i];
+    struct sluice_manifest_entry *entry = &index->manifest->rows[i];
+    bool is_kept;
+    const sluice_status kept_status = keep_row(index, entry, &is_kept, err);
+    if (is_kept || kept_status != SLUICE_OK || index->has_no_hashes)
+        return kept_status;
     struct sluice_buf *file = NULL;
     struct stat st;
     struct sluice_err why = {0};
@@ -92,6 +121,7 @@ static sluice_status index_one(void *ctx, size_t i, struct sluice_err *err)
         snprintf(text, sizeof(text), "%s/%s: %s", index->root, entry->path, why.text);
         note_file(&index->num_bad, text);
     }
+    sluice_index_known_add(index->known, entry);
     if (index->indexer)
         status = sluice_jpeg_indexer_add(index->indexer, entry->path, &st, file, err);
     sluice_buf_unref(file);
@@ -102,7 +132,7 @@ static uint64_t total_bytes(const struct sluice_manifest *manifest)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < manifest->num_entries; i++)
-        bytes += manifest->entries[i].bytes;
+        bytes += sluice_manifest_at(manifest, i).bytes;
     return bytes;
 }
 
@@ -127,6 +157,8 @@ static void print_summary(const char *root, const struct index *index, bool is_v
                                  (json_int_t)num_bad, "dataset_id", id);
         if (!is_verify)
             json_object_set_new(json, "unreadable", json_integer((json_int_t)num_unreadable));
+        if (!is_verify)
+            json_object_set_new(json, "kept", json_integer((json_int_t)index->num_kept));
         if (index->indexer)
             json_object_set_new(json, "jpeg_index", summary_json(&index->jpegs));
         if (index->shards.num_shards) {
@@ -149,6 +181,9 @@ static void print_summary(const char *root, const struct index *index, bool is_v
            samples == 1 ? "" : "s", classes, classes == 1 ? "" : "es",
            sluice_show_bytes((double)total_bytes(index->manifest), bytes),
            (unsigned long long)num_bad, unreadable, id);
+    if (index->num_kept)
+        printf("kept %llu of them, whose length and time are as before\n",
+               (unsigned long long)index->num_kept);
     if (index->shards.num_shards)
         printf("%zu shard%s, %zu damaged\n", index->shards.num_shards,
                index->shards.num_shards == 1 ? "" : "s", index->shards.num_damaged_shards);
@@ -185,7 +220,7 @@ struct index_options {
     const char *out_path, *s3_endpoint, *s3_style;
     uint64_t jpeg_step;
     bool has_jpeg_index;
-    bool is_strict;
+    bool is_strict, is_anew, has_no_hashes;
 };
 
 /* Files that cannot be read are in the list without a hash, unless that is all there is. */
@@ -221,6 +256,17 @@ static sluice_status list_samples(struct index *index, const struct source_optio
 {
     const struct sluice_manifest_options options = list_options(source);
     return sluice_manifest_list(index->root, &options, manifest, &index->shards, err);
+}
+
+/* The text, and beside a file of it the same in binary. */
+static sluice_status write_manifest(const struct index *index, const char *path,
+                                    struct sluice_err *err)
+{
+    struct stat st;
+    const sluice_status status = sluice_manifest_write(index->manifest, path, err);
+    if (status != SLUICE_OK || stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return status;
+    return sluice_manifest_write_binary(index->manifest, path, err);
 }
 
 static sluice_status check_damaged(const struct index *index, bool is_strict,
@@ -262,7 +308,7 @@ static sluice_status make_remote_index(struct index *index, const struct index_o
         status = sluice_manifest_check_passed_over(index->manifest, index->root, options->is_strict,
                                                    NULL, err);
     if (status == SLUICE_OK)
-        status = sluice_manifest_write(index->manifest, options->out_path, err);
+        status = write_manifest(index, options->out_path, err);
     if (store)
         store->destroy(store);
     return status;
@@ -272,7 +318,14 @@ static sluice_status make_index(struct index *index, const struct index_options 
                                 struct sluice_err *err)
 {
     char jpegs_path[SLUICE_MAX_PATH_BYTES];
-    sluice_status status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
+    sluice_status status = SLUICE_OK;
+    index->has_no_hashes = options->has_no_hashes;
+    if (options->has_no_hashes && options->has_jpeg_index)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--no-hash reads no file, and --jpeg-index has to read all");
+    status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
+    if (status == SLUICE_OK)
+        status = sluice_index_known_open(options->out_path, options->is_anew, &index->known, err);
     if (status == SLUICE_OK)
         status = list_samples(index, &options->source, &index->manifest, err);
     if (status == SLUICE_OK)
@@ -293,15 +346,18 @@ static sluice_status make_index(struct index *index, const struct index_options 
     if (status == SLUICE_OK)
         status = check_unreadable(index, options->is_strict, err);
     if (status == SLUICE_OK)
-        status = sluice_manifest_write(index->manifest, options->out_path, err);
+        status = write_manifest(index, options->out_path, err);
     if (status == SLUICE_OK && index->indexer)
         status = sluice_jpeg_indexer_commit(index->indexer, &index->jpegs, err);
+    if (status == SLUICE_OK)
+        sluice_index_known_remove(index->known);
     return status;
 }
 
 static void index_clear(struct index *index)
 {
     sluice_jpeg_indexer_destroy(index->indexer);
+    sluice_index_known_close(index->known);
     sluice_jpeg_index_file_close(index->indexes);
     sluice_manifest_destroy(index->manifest);
     sluice_buf_pool_destroy(index->pool);
@@ -421,6 +477,18 @@ static const struct sluice_option index_table[] = {
      .choices = s3_styles,
      .help = "How a URL names the bucket. path: https://HOST/BUCKET; virtual: https://BUCKET.HOST.",
      .default_text = "path with an endpoint, virtual at AWS"},
+    {.name = "anew",
+     .group = WORK,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &index_given.is_anew,
+     .help = "Read every file, also those that have the length and time of the manifest before, or "
+             "that a run read that was ended."},
+    {.name = "no-hash",
+     .group = WORK,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &index_given.has_no_hashes,
+     .help = "Read no file: list paths, lengths, times and labels alone. What is known from before "
+             "is kept."},
     SLUICE_DATASET_WORKERS_OPTION(WORK, &index_given.source.num_threads),
 };
 
@@ -459,21 +527,21 @@ int sluice_dataset_cmd_index(int argc, char **argv)
 
 static sluice_status check_one(struct index *index, size_t i, struct sluice_err *err)
 {
-    const struct sluice_manifest_entry *entry = &index->manifest->entries[i];
+    const struct sluice_manifest_entry entry = sluice_manifest_at(index->manifest, i);
     struct sluice_buf *file = NULL;
     struct stat st;
     sluice_status status = read_sample(index, i, &st, &file, err);
     if (status != SLUICE_OK)
         return status;
     const struct sluice_hash128 hash = sluice_hash128(file->data, file->len);
-    if (file->len != entry->bytes)
+    if (file->len != entry.bytes)
         status = sluice_fail(err, SLUICE_E_CORRUPT, "%s: %zu bytes, but the manifest says %llu",
-                             entry->path, file->len, (unsigned long long)entry->bytes);
-    else if (entry->has_hash && (hash.high != entry->hash.high || hash.low != entry->hash.low))
+                             entry.path, file->len, (unsigned long long)entry.bytes);
+    else if (entry.has_hash && (hash.high != entry.hash.high || hash.low != entry.hash.low))
         status = sluice_fail(err, SLUICE_E_CORRUPT, "%s: the content is not what was indexed",
-                             entry->path);
+                             entry.path);
     if (status == SLUICE_OK && index->indexes)
-        status = sluice_jpeg_indexer_check(index->indexes, entry->path, &st, file, err);
+        status = sluice_jpeg_indexer_check(index->indexes, entry.path, &st, file, err);
     if (status == SLUICE_OK && index->should_decode) {
         struct sluice_codec *codec = NULL;
         struct sluice_rgb rgb = {0};
@@ -482,7 +550,7 @@ static sluice_status check_one(struct index *index, size_t i, struct sluice_err 
         if (status == SLUICE_OK)
             status = sluice_codec_decode(codec, file->data, file->len, 0, index->pool, &rgb, &why);
         if (status != SLUICE_OK)
-            status = sluice_fail(err, status, "%s: %s", entry->path, why.text);
+            status = sluice_fail(err, status, "%s: %s", entry.path, why.text);
         else
             sluice_buf_unref(rgb.pixels);
         sluice_codec_destroy(codec);
@@ -521,17 +589,19 @@ static sluice_status count_unlisted(struct index *index, const struct verify_opt
         return status;
     size_t listed = 0;
     for (size_t i = 0; i < found->num_entries; i++) {
-        const char *path = found->entries[i].path;
+        const char *path = sluice_manifest_at(found, i).path;
         while (listed < index->manifest->num_entries &&
-               strcmp(index->manifest->entries[listed].path, path) < 0)
+               strcmp(sluice_manifest_at(index->manifest, listed).path, path) < 0)
             listed++;
         if (listed == index->manifest->num_entries ||
-            strcmp(index->manifest->entries[listed].path, path) != 0) {
+            strcmp(sluice_manifest_at(index->manifest, listed).path, path) != 0) {
             sluice_log(SLUICE_LOG_ERROR, "%s: not in the manifest", path);
             atomic_fetch_add(&index->num_bad, 1);
-        } else if (index->manifest->entries[listed].label != found->entries[i].label) {
+        } else if (sluice_manifest_at(index->manifest, listed).label !=
+                   sluice_manifest_at(found, i).label) {
             sluice_log(SLUICE_LOG_ERROR, "%s: label %u, but the manifest says %u", path,
-                       found->entries[i].label, index->manifest->entries[listed].label);
+                       sluice_manifest_at(found, i).label,
+                       sluice_manifest_at(index->manifest, listed).label);
             atomic_fetch_add(&index->num_bad, 1);
         }
     }
@@ -544,7 +614,7 @@ static void note_without_hash(const struct index *index)
 {
     size_t num = 0;
     for (size_t i = 0; i < index->manifest->num_entries; i++)
-        num += !index->manifest->entries[i].has_hash;
+        num += !sluice_manifest_at(index->manifest, i).has_hash;
     if (num)
         sluice_log(SLUICE_LOG_WARN,
                    "the manifest has no hash of %zu %s: only the length was compared", num,

@@ -32,7 +32,7 @@ sluice_status sluice_freshness_create(const struct sluice_manifest *manifest, bo
     atomic_flag_clear(&f->is_warned);
     size_t num_hashes = 0;
     for (size_t i = 0; verify && i < manifest->num_entries; i++)
-        num_hashes += manifest->entries[i].has_hash;
+        num_hashes += sluice_manifest_at(manifest, i).has_hash;
     if (verify && num_hashes < manifest->num_entries)
         sluice_log(SLUICE_LOG_WARN,
                    "--verify: the list of samples has the content hashes of %zu of %zu files; "
@@ -51,23 +51,23 @@ sluice_status sluice_freshness_look(struct sluice_freshness *f, size_t sample, u
                                     int64_t mtime_ns, bool *needs_content, struct sluice_err *err)
 {
     assert(sample < f->manifest->num_entries);
-    const struct sluice_manifest_entry *entry = &f->manifest->entries[sample];
+    const struct sluice_manifest_entry entry = sluice_manifest_at(f->manifest, sample);
     *needs_content = false;
-    if (len != entry->bytes)
+    if (len != entry.bytes)
         return sluice_fail(err, SLUICE_E_STALE,
                            "%llu bytes, but %llu in the list of samples: " WHAT_TO_DO,
-                           (unsigned long long)len, (unsigned long long)entry->bytes);
+                           (unsigned long long)len, (unsigned long long)entry.bytes);
     const bool is_known =
-        mtime_ns == entry->mtime_ns ||
+        mtime_ns == entry.mtime_ns ||
         mtime_ns == atomic_load_explicit(&f->verified_ns[sample], memory_order_relaxed);
-    if (entry->has_hash)
+    if (entry.has_hash)
         *needs_content = f->verify || !is_known;
-    else if (!is_known && entry->mtime_ns && !atomic_flag_test_and_set(&f->is_warned))
+    else if (!is_known && entry.mtime_ns && !atomic_flag_test_and_set(&f->is_warned))
         sluice_log(SLUICE_LOG_WARN,
                    "%s was changed after the list of samples was made; its length is the same, and "
                    "there is no hash of its content to compare ('offload_dataset index' writes "
                    "them): it is used as it is",
-                   entry->path);
+                   entry.path);
     return SLUICE_OK;
 }
 
@@ -75,13 +75,13 @@ sluice_status sluice_freshness_read(struct sluice_freshness *f, size_t sample, i
                                     const void *data, size_t len, struct sluice_err *err)
 {
     assert(sample < f->manifest->num_entries);
-    const struct sluice_manifest_entry *entry = &f->manifest->entries[sample];
-    if (!entry->has_hash)
+    const struct sluice_manifest_entry entry = sluice_manifest_at(f->manifest, sample);
+    if (!entry.has_hash)
         return SLUICE_OK;
     const struct sluice_hash128 hash = sluice_hash128(data, len);
-    if (hash.high != entry->hash.high || hash.low != entry->hash.low)
+    if (hash.high != entry.hash.high || hash.low != entry.hash.low)
         return sluice_fail(err, SLUICE_E_STALE, "other content than was indexed: " WHAT_TO_DO);
-    if (mtime_ns != entry->mtime_ns)
+    if (mtime_ns != entry.mtime_ns)
         atomic_store_explicit(&f->verified_ns[sample], mtime_ns, memory_order_relaxed);
     return SLUICE_OK;
 }

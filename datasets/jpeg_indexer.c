@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "datasets/jpeg_index_file.h"
+#include "image/coding.h"
 #include "image/jpeg_index.h"
 
 #include <stdatomic.h>
@@ -80,22 +81,47 @@ static sluice_status make_entry(const struct stat *st, uint32_t step, const stru
     return status;
 }
 
+static sluice_status copy_entry(struct sluice_jpeg_indexer *indexer, const char *path,
+                                const struct stat *st, bool *is_kept, struct sluice_err *err)
+{
+    struct sluice_buf *entry = NULL;
+    sluice_status status = SLUICE_OK;
+    *is_kept = false;
+    if (!indexer->old ||
+        sluice_jpeg_index_file_find(indexer->old, path, NULL, &entry, NULL) != SLUICE_OK)
+        return SLUICE_OK;
+    if (is_current(entry, st)) {
+        status = sluice_jpeg_index_writer_add(indexer->writer, path, entry, err);
+        atomic_fetch_add(&indexer->kept, 1);
+        *is_kept = true;
+    }
+    sluice_buf_unref(entry);
+    return status;
+}
+
+sluice_status sluice_jpeg_indexer_keep(struct sluice_jpeg_indexer *indexer, const char *path,
+                                       const struct stat *st, uint8_t coding, bool *is_kept,
+                                       struct sluice_err *err)
+{
+    const enum sluice_coding kind = sluice_coding_kind(coding);
+    const bool is_jpeg = kind >= SLUICE_CODING_JPEG_444 && kind <= SLUICE_CODING_JPEG_OTHER;
+    if (kind != SLUICE_CODING_UNKNOWN && (!is_jpeg || sluice_coding_is_progressive(coding))) {
+        atomic_fetch_add(&indexer->without, 1);
+        *is_kept = true;
+        return SLUICE_OK;
+    }
+    return copy_entry(indexer, path, st, is_kept, err);
+}
+
 sluice_status sluice_jpeg_indexer_add(struct sluice_jpeg_indexer *indexer, const char *path,
                                       const struct stat *st, const struct sluice_buf *file,
                                       struct sluice_err *err)
 {
     struct sluice_buf *entry = NULL;
-    if (indexer->old &&
-        sluice_jpeg_index_file_find(indexer->old, path, NULL, &entry, NULL) == SLUICE_OK) {
-        if (is_current(entry, st)) {
-            const sluice_status status =
-                sluice_jpeg_index_writer_add(indexer->writer, path, entry, err);
-            sluice_buf_unref(entry);
-            atomic_fetch_add(&indexer->kept, 1);
-            return status;
-        }
-        sluice_buf_unref(entry);
-    }
+    bool is_kept;
+    const sluice_status kept_status = copy_entry(indexer, path, st, &is_kept, err);
+    if (is_kept)
+        return kept_status;
     struct sluice_err why = {0};
     sluice_status status = make_entry(st, indexer->step, file, &entry, &why);
     if (status == SLUICE_E_NO_MEMORY)

@@ -31,6 +31,13 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_indexer_add(struct sluice_jpeg_indexer
                                                       const struct sluice_buf *file,
                                                       struct sluice_err *err);
 
+/* The same without the file, which is known not to have changed: true if an older entry was copied,
+ * or there is none to be had of a file that is `coded` so (image/coding.h). */
+SLUICE_MUST_USE sluice_status sluice_jpeg_indexer_keep(struct sluice_jpeg_indexer *indexer,
+                                                       const char *path, const struct stat *st,
+                                                       uint8_t coding, bool *is_kept,
+                                                       struct sluice_err *err);
+
 struct sluice_jpeg_indexer_summary {
     uint64_t made, kept;
     uint64_t without; /* files that cannot be indexed: progressive, PNG, damaged */

@@ -270,8 +270,8 @@ static sluice_status assign_entries(struct sluice_labels *labels, struct sluice_
     uint64_t num_without = 0, num_kept = 0;
     const char *first = "";
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        struct sluice_manifest_entry *entry = &manifest->entries[num_kept];
-        *entry = manifest->entries[i];
+        struct sluice_manifest_entry *entry = &manifest->rows[num_kept];
+        *entry = manifest->rows[i];
         struct table *table = table_of(labels, entry->path);
         const struct sluice_label_row *row = table ? find_row(table, entry->path) : NULL;
         if (!row) {

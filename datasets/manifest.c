@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define CHUNK_BYTES (256 * 1024)
 
@@ -44,7 +45,9 @@ void sluice_manifest_destroy(struct sluice_manifest *manifest)
         free(chunk);
         chunk = next;
     }
-    free(manifest->entries);
+    if (manifest->map)
+        munmap(manifest->map, manifest->map_bytes);
+    free(manifest->rows);
     free(manifest->classes);
     free(manifest->passed_over);
     free(manifest->passed_text);
@@ -79,15 +82,15 @@ sluice_status sluice_manifest_add_entry(struct sluice_manifest_builder *builder,
                                         size_t path_len, struct sluice_err *err)
 {
     struct sluice_manifest *manifest = builder->manifest;
-    void *entries = manifest->entries;
+    void *entries = manifest->rows;
     const bool has_room = make_room(&entries, &builder->entry_capacity, manifest->num_entries,
-                                    sizeof(*manifest->entries));
-    manifest->entries = entries;
+                                    sizeof(*manifest->rows));
+    manifest->rows = entries;
     const char *copy = has_room ? store_string(manifest, path, path_len) : NULL;
     if (!copy)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a manifest of %zu samples",
                            manifest->num_entries + 1);
-    struct sluice_manifest_entry *entry = &manifest->entries[manifest->num_entries++];
+    struct sluice_manifest_entry *entry = &manifest->rows[manifest->num_entries++];
     *entry = *row;
     entry->path = copy;
     return SLUICE_OK;
@@ -111,11 +114,11 @@ sluice_status sluice_manifest_add_class(struct sluice_manifest_builder *builder,
 sluice_status sluice_manifest_check_entry(const struct sluice_manifest *manifest, size_t i,
                                           struct sluice_err *err)
 {
-    const struct sluice_manifest_entry *entry = &manifest->entries[i];
+    const struct sluice_manifest_entry *entry = &manifest->rows[i];
     if (entry->label >= manifest->num_classes)
         return sluice_fail(err, SLUICE_E_INVALID, "sample %zu ('%.100s') has label %u of %zu", i,
                            entry->path, entry->label, manifest->num_classes);
-    if (i > 0 && strcmp(manifest->entries[i - 1].path, entry->path) >= 0)
+    if (i > 0 && strcmp(manifest->rows[i - 1].path, entry->path) >= 0)
         return sluice_fail(err, SLUICE_E_INVALID, "sample %zu ('%.100s') is out of order", i,
                            entry->path);
     return SLUICE_OK;
@@ -146,27 +149,82 @@ sluice_status sluice_manifest_create(const struct sluice_manifest_entry *entries
 
 bool sluice_manifest_has_members(const struct sluice_manifest *manifest)
 {
+    if (!manifest->rows && !manifest->columns.offsets)
+        return false;
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        if (manifest->entries[i].offset)
+        if (sluice_manifest_at(manifest, i).offset)
             return true;
     }
     return false;
 }
 
+/* A chain of hashes of rows: no state to allocate, so nothing can fail. */
+struct sluice_hash128 sluice_manifest_id_add(struct sluice_hash128 id,
+                                             const struct sluice_manifest_entry *entry,
+                                             size_t path_len)
+{
+    uint8_t row[16 + 16 + 12] = {0};
+    sluice_hash128_bytes(id, row);
+    sluice_hash128_bytes(sluice_hash128(entry->path, path_len), row + 16);
+    for (int k = 0; k < 8; k++)
+        row[32 + k] = (uint8_t)(entry->bytes >> (8 * k));
+    for (int k = 0; k < 4; k++)
+        row[40 + k] = (uint8_t)(entry->label >> (8 * k));
+    return sluice_hash128(row, sizeof(row));
+}
+
 struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest)
 {
-    /* Hash the hashes of the rows: no state to allocate, so nothing can fail. */
+    if (manifest->map)
+        return manifest->id;
     struct sluice_hash128 id = {0, 0};
-    for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[i];
-        uint8_t row[16 + 16 + 12] = {0};
-        sluice_hash128_bytes(id, row);
-        sluice_hash128_bytes(sluice_hash128(entry->path, strlen(entry->path)), row + 16);
-        for (int k = 0; k < 8; k++)
-            row[32 + k] = (uint8_t)(entry->bytes >> (8 * k));
-        for (int k = 0; k < 4; k++)
-            row[40 + k] = (uint8_t)(entry->label >> (8 * k));
-        id = sluice_hash128(row, sizeof(row));
-    }
+    for (size_t i = 0; i < manifest->num_entries; i++)
+        id = sluice_manifest_id_add(id, &manifest->rows[i], strlen(manifest->rows[i].path));
     return id;
+}
+
+void sluice_manifest_list_hash_add(struct sluice_hasher64 *hasher,
+                                   const struct sluice_manifest_entry *entry)
+{
+    const uint32_t row[] = {entry->width, entry->height,
+                            (uint32_t)entry->subset << 8 | entry->coding};
+    sluice_hasher64_update(hasher, row, sizeof(row));
+}
+
+uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,
+                                       const char *const *classes, size_t num_classes)
+{
+    struct sluice_hasher64 all = *hasher;
+    for (size_t i = 0; i < num_classes; i++)
+        sluice_hasher64_update(&all, classes[i], strlen(classes[i]) + 1);
+    const uint64_t hash = sluice_hasher64_digest(&all);
+    return hash ? hash : 1;
+}
+
+uint64_t sluice_manifest_list_hash(const struct sluice_manifest *manifest)
+{
+    struct sluice_hasher64 hasher;
+    sluice_hasher64_init(&hasher);
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
+        sluice_manifest_list_hash_add(&hasher, &entry);
+    }
+    return sluice_manifest_list_hash_end(&hasher, manifest->classes, manifest->num_classes);
+}
+
+void sluice_manifest_rest(const struct sluice_manifest *manifest)
+{
+    if (manifest->map)
+        (void)madvise(manifest->map, manifest->map_bytes, MADV_DONTNEED);
+}
+
+uint64_t sluice_manifest_memory(const struct sluice_manifest *manifest)
+{
+    uint64_t bytes = sizeof(*manifest) + manifest->num_classes * sizeof(manifest->classes[0]);
+    if (!manifest->rows)
+        return bytes;
+    bytes += manifest->num_entries * sizeof(manifest->rows[0]);
+    for (size_t i = 0; i < manifest->num_entries; i++)
+        bytes += strlen(manifest->rows[i].path) + 1;
+    return bytes;
 }

@@ -47,16 +47,60 @@ struct sluice_manifest_entry {
     uint8_t coding;         /* image/coding.h; the format by the name alone unless indexed */
 };
 
+/* Private: the columns of a file that is mapped (manifest_binary.h). */
+struct sluice_manifest_columns {
+    const char *paths;           /* one after the other, each with its NUL */
+    const uint64_t *path_starts; /* in `paths` */
+    const uint64_t *bytes;
+    const uint64_t *offsets;             /* NULL: all 0 */
+    const int64_t *mtimes_ns;            /* NULL: all 0 */
+    const struct sluice_hash128 *hashes; /* NULL: none */
+    const uint32_t *labels;
+    const uint32_t (*sizes)[2]; /* width, height */
+    const uint8_t *codings;
+    const uint8_t *marks; /* SLUICE_MARK_... */
+};
+
+#define SLUICE_MARK_VAL 1u  /* of subset val */
+#define SLUICE_MARK_HASH 2u /* has a hash */
+
 struct sluice_manifest {
-    struct sluice_manifest_entry *entries;
-    size_t num_entries;
+    size_t num_entries; /* sluice_manifest_at() */
     const char **classes;
     size_t num_classes;
     struct sluice_passed_over *passed_over; /* by the walk that made this; NULL: none did */
     char *passed_text;      /* what a file says of that, as sluice_passed_over_text(); or NULL */
     uint64_t passed_unread; /* the same, as sluice_passed_over_num_unread() */
-    void *storage;          /* private: the memory behind the strings */
+    struct sluice_manifest_entry *rows; /* private to those who build one; NULL: columns */
+    void *storage;                      /* private: the memory behind the strings */
+    struct sluice_manifest_columns columns;
+    struct sluice_hash128 id; /* private: of columns */
+    void *map;                /* private: the memory behind columns */
+    size_t map_bytes;
 };
+
+/* Sample i of num_entries.  By value: what is not looked at is not read. */
+static inline struct sluice_manifest_entry
+sluice_manifest_at(const struct sluice_manifest *manifest, size_t i)
+{
+    if (manifest->rows)
+        return manifest->rows[i];
+    const struct sluice_manifest_columns *columns = &manifest->columns;
+    const uint8_t marks = columns->marks[i];
+    return (struct sluice_manifest_entry){
+        .path = columns->paths + columns->path_starts[i],
+        .offset = columns->offsets ? columns->offsets[i] : 0,
+        .bytes = columns->bytes[i],
+        .mtime_ns = columns->mtimes_ns ? columns->mtimes_ns[i] : 0,
+        .label = columns->labels[i],
+        .subset = marks & SLUICE_MARK_VAL ? SLUICE_SUBSET_VAL : SLUICE_SUBSET_TRAIN,
+        .has_hash = marks & SLUICE_MARK_HASH,
+        .hash = columns->hashes ? columns->hashes[i] : (struct sluice_hash128){0, 0},
+        .width = columns->sizes[i][0],
+        .height = columns->sizes[i][1],
+        .coding = columns->codings[i],
+    };
+}
 
 /* Walks the root without following links out of it.  What is no sample by its name or kind is
  * passed over, with a line in the log where that may surprise.  Whatever cannot be read is an error
@@ -72,7 +116,7 @@ SLUICE_MUST_USE sluice_status sluice_manifest_scan(const char *root,
 struct sluice_manifest_options {
     bool with_shards;      /* lists the members of shards; else they are counted (passed_over.h) */
     const char *shards;    /* lists only these (shard_set.h); NULL: whatever is there */
-    unsigned num_threads;  /* that read shards; 0: one for each CPU */
+    unsigned num_threads;  /* that look at files and read shards; 0: one for each CPU */
     const char *label_key; /* as in sluice_shard_options (shard_list.h); may be NULL */
     const char *labels;    /* a table, as sluice_labels_read() takes it; NULL: the root's, if any */
     const char *train_list, *val_list; /* files of paths (split_lists.h), which alone are samples;
@@ -102,6 +146,13 @@ SLUICE_MUST_USE sluice_status sluice_manifest_create(const struct sluice_manifes
                                                      struct sluice_err *err);
 void sluice_manifest_destroy(struct sluice_manifest *manifest); /* NULL is allowed */
 
+/* Bytes of memory that are this process's own, about: a mapped file's are not. */
+uint64_t sluice_manifest_memory(const struct sluice_manifest *manifest);
+
+/* The pages of a mapped file are not this process's any more, until they are looked at again.
+ * Others may read it meanwhile. */
+void sluice_manifest_rest(const struct sluice_manifest *manifest);
+
 /* Whether a sample is a member of a shard. */
 bool sluice_manifest_has_members(const struct sluice_manifest *manifest);
 
@@ -109,7 +160,13 @@ bool sluice_manifest_has_members(const struct sluice_manifest *manifest);
  * same id deliver the same samples under the same ids. */
 struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest);
 
-/* The file that `offload_dataset index` writes: ROOT/sluice-manifest.tsv. */
+/* Over what a list of the samples says beside what the id names: subsets, sizes in pixels, codings,
+ * and the names of classes.  XXH3-64, never 0. */
+uint64_t sluice_manifest_list_hash(const struct sluice_manifest *manifest);
+
+/* The file that `offload_dataset index` writes: ROOT/sluice-manifest.tsv.  Beside it lies the same
+ * in binary (manifest_binary.h), which is read in its place where it belongs to it: memory that
+ * others share, and a tenth of the time.  Where that is damaged a warning says so. */
 #define SLUICE_MANIFEST_FILE "sluice-manifest.tsv"
 SLUICE_MUST_USE sluice_status sluice_manifest_write(const struct sluice_manifest *manifest,
                                                     const char *path, struct sluice_err *err);

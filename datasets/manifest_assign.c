@@ -20,7 +20,7 @@ static sluice_status add_folders_in_shards(const struct sluice_manifest_parts *p
     char room[SLUICE_MAX_PATH_BYTES];
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; i < manifest->num_entries && status == SLUICE_OK; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[i];
+        const struct sluice_manifest_entry *entry = &manifest->rows[i];
         if (!entry->offset)
             continue;
         const char *path = sluice_shard_unpacked(entry->path, entry->offset, room);
@@ -49,14 +49,14 @@ static sluice_status check_all_labelled(const struct sluice_manifest *manifest, 
 {
     size_t num_without = 0, first = 0;
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        if (manifest->entries[i].label == SLUICE_NO_LABEL && num_without++ == 0)
+        if (manifest->rows[i].label == SLUICE_NO_LABEL && num_without++ == 0)
             first = i;
     }
     if (num_without)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "%s: %zu of %zu images have no label, as others have by .cls, .json or "
                            "column (%.200s%s)",
-                           root, num_without, manifest->num_entries, manifest->entries[first].path,
+                           root, num_without, manifest->num_entries, manifest->rows[first].path,
                            num_without > 1 ? ", ..." : "");
     return SLUICE_OK;
 }
@@ -153,7 +153,7 @@ sluice_status sluice_manifest_assign(const struct sluice_manifest_parts *parts,
     struct sluice_split_lists *splits = NULL;
     sluice_status status = read_splits(parts->options, &splits, err);
     if (status == SLUICE_OK && made->num_entries > 1)
-        qsort(made->entries, made->num_entries, sizeof(*made->entries), compare_paths);
+        qsort(made->rows, made->num_entries, sizeof(*made->rows), compare_paths);
     if (status == SLUICE_OK && splits)
         status = sluice_split_lists_select(splits, made, parts->root, err);
     if (status == SLUICE_OK)

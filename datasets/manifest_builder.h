@@ -28,6 +28,24 @@ SLUICE_MUST_USE sluice_status sluice_manifest_add_class(struct sluice_manifest_b
 SLUICE_MUST_USE sluice_status sluice_manifest_check_entry(const struct sluice_manifest *manifest,
                                                           size_t i, struct sluice_err *err);
 
+/* The id of the rows before, from {0, 0} on, and one more. */
+struct sluice_hash128 sluice_manifest_id_add(struct sluice_hash128 id,
+                                             const struct sluice_manifest_entry *entry,
+                                             size_t path_len);
+
+/* sluice_manifest_list_hash(), row by row; `hasher` may go on after the end. */
+void sluice_manifest_list_hash_add(struct sluice_hasher64 *hasher,
+                                   const struct sluice_manifest_entry *entry);
+uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,
+                                       const char *const *classes, size_t num_classes);
+
+#define SLUICE_PASSED_TEXT_BYTES 400
+
+/* What a file says of what was passed over, maybe in `room`, and how many may be images; NULL: it
+ * says nothing. */
+const char *sluice_manifest_passed_over(const struct sluice_manifest *manifest,
+                                        char room[SLUICE_PASSED_TEXT_BYTES], uint64_t *num_unread);
+
 /* Text in a field of a line: tab, newline and backslash are written \t, \n and \\. */
 void sluice_manifest_write_escaped(FILE *file, const char *text);
 

@@ -93,10 +93,10 @@ static sluice_status find_folders(struct search *search, struct sluice_err *err)
     struct folder last = {.path = ""};
     search->has_subsets = true;
     for (size_t i = 0; i < search->manifest->num_entries && is_whole; i++) {
-        const char *path = search->manifest->entries[i].path;
+        const char *path = sluice_manifest_at(search->manifest, i).path;
         char shard[SLUICE_MAX_PATH_BYTES];
         const bool is_member =
-            search->manifest->entries[i].offset && sluice_shard_split(path, shard);
+            sluice_manifest_at(search->manifest, i).offset && sluice_shard_split(path, shard);
         const size_t file_len = strlen(is_member ? shard : path);
         if (!sluice_starts_with(path, "train/") && !sluice_starts_with(path, "val/"))
             search->has_subsets = false;
@@ -148,7 +148,7 @@ static size_t find_bound(const struct sluice_manifest *manifest, const char *pre
     size_t high = manifest->num_entries;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        const int order = strncmp(manifest->entries[middle].path, prefix, len);
+        const int order = strncmp(sluice_manifest_at(manifest, middle).path, prefix, len);
         if (order < 0 || (is_behind && order == 0))
             low = middle + 1;
         else
@@ -178,18 +178,19 @@ static size_t find_row(const struct sluice_manifest *manifest, const struct rows
     size_t low = rows->first, high = rows->end;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (strcmp(manifest->entries[middle].path, path) < 0)
+        if (strcmp(sluice_manifest_at(manifest, middle).path, path) < 0)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < rows->end && strcmp(manifest->entries[low].path, path) == 0 ? low : rows->end;
+    return low < rows->end && strcmp(sluice_manifest_at(manifest, low).path, path) == 0 ? low
+                                                                                        : rows->end;
 }
 
 /* A file of the folder itself, not of one in it. */
 static bool is_direct(const struct sluice_manifest *manifest, const struct rows *rows, size_t row)
 {
-    return !strchr(manifest->entries[row].path + rows->prefix_len, '/');
+    return !strchr(sluice_manifest_at(manifest, row).path + rows->prefix_len, '/');
 }
 
 /* --- listing --- */
@@ -310,7 +311,8 @@ static sluice_status list_folder(struct search *search, char path[SLUICE_MAX_PAT
     closedir(folder);
     for (size_t row = rows.first; row < rows.end; row++) {
         if (!is_seen[row - rows.first] && is_direct(manifest, &rows, row))
-            count(&search->drift->num_gone, search->drift->gone, manifest->entries[row].path);
+            count(&search->drift->num_gone, search->drift->gone,
+                  sluice_manifest_at(manifest, row).path);
     }
     free(is_seen);
     return SLUICE_OK;
@@ -350,7 +352,7 @@ static sluice_status look_at_folder(struct search *search, size_t i, bool is_of_
         for (size_t row = rows.first; row < rows.end; row++) {
             if (folder->is_shard || is_direct(search->manifest, &rows, row))
                 count(&search->drift->num_gone, search->drift->gone,
-                      search->manifest->entries[row].path);
+                      sluice_manifest_at(search->manifest, row).path);
         }
         folder->is_listed = true;
         return SLUICE_OK;
@@ -421,8 +423,11 @@ static void look_at_files(struct search *search)
 {
     const size_t n = search->manifest->num_entries;
     const size_t num_files = n < DRIFT_FILES ? n : DRIFT_FILES;
-    for (size_t i = 0; i < num_files && !is_cancelled(search); i++)
-        look_at_file(search, &search->manifest->entries[i * n / num_files]);
+    for (size_t i = 0; i < num_files && !is_cancelled(search); i++) {
+        const struct sluice_manifest_entry entry =
+            sluice_manifest_at(search->manifest, i * n / num_files);
+        look_at_file(search, &entry);
+    }
 }
 
 sluice_status sluice_manifest_find_drift(const struct sluice_manifest *manifest, const char *root,

@@ -3,14 +3,18 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "datasets/manifest_binary.h"
 #include "datasets/shard.h"
 #include "image/coding.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define FIRST_LINE_4 "# sluice manifest 4" /* version 3 and the column `offset` */
 #define FIRST_LINE "# sluice manifest 3"
@@ -70,35 +74,43 @@ static struct sluice_hash128 hash_all(const struct sluice_manifest *manifest, bo
         all = sluice_hash128(links, sizeof(links));
     }
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[i];
+        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
         const uint64_t row[] = {all.high,
                                 all.low,
-                                entry->subset,
-                                entry->width,
-                                entry->height,
-                                entry->has_hash,
-                                entry->coding,
-                                entry->has_hash ? entry->hash.high : 0,
-                                entry->has_hash ? entry->hash.low : 0,
-                                (uint64_t)entry->mtime_ns,
-                                entry->offset};
+                                entry.subset,
+                                entry.width,
+                                entry.height,
+                                entry.has_hash,
+                                entry.coding,
+                                entry.has_hash ? entry.hash.high : 0,
+                                entry.has_hash ? entry.hash.low : 0,
+                                (uint64_t)entry.mtime_ns,
+                                entry.offset};
         all = sluice_hash128(row, sizeof(row) - (has_offsets ? 0 : sizeof(row[0])));
     }
     return all;
+}
+
+const char *sluice_manifest_passed_over(const struct sluice_manifest *manifest,
+                                        char room[SLUICE_PASSED_TEXT_BYTES], uint64_t *num_unread)
+{
+    const struct sluice_passed_over *passed = manifest->passed_over;
+    *num_unread = passed ? sluice_passed_over_num_unread(passed) : 0;
+    if (*num_unread && sluice_passed_over_text(passed, room, SLUICE_PASSED_TEXT_BYTES))
+        return room;
+    *num_unread = manifest->passed_unread;
+    return manifest->passed_text;
 }
 
 /* At the end of the names of the columns, which readers of all versions take as they come:
  * "passed over", how many of the files may be images, if any may, and the files by suffix. */
 static void write_passed_over(FILE *file, const struct sluice_manifest *manifest)
 {
-    char text[400];
-    const struct sluice_passed_over *passed = manifest->passed_over;
-    const uint64_t num_unread = passed ? sluice_passed_over_num_unread(passed) : 0;
-    if (num_unread && sluice_passed_over_text(passed, text, sizeof(text)))
+    char room[SLUICE_PASSED_TEXT_BYTES];
+    uint64_t num_unread;
+    const char *text = sluice_manifest_passed_over(manifest, room, &num_unread);
+    if (text)
         fprintf(file, PASSED_OVER "%llu\t%s", (unsigned long long)num_unread, text);
-    else if (manifest->passed_text)
-        fprintf(file, PASSED_OVER "%llu\t%s", (unsigned long long)manifest->passed_unread,
-                manifest->passed_text);
     fputc('\n', file);
 }
 
@@ -121,16 +133,16 @@ static void write_rows(FILE *file, const void *ctx)
         fputc('\n', file);
     }
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[i];
+        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
         char hash[33] = "-";
-        if (entry->has_hash)
-            sluice_hash128_hex(entry->hash, hash);
-        sluice_manifest_write_escaped(file, entry->path);
-        fprintf(file, "\t%llu\t%u\t%s\t%u\t%u\t%s\t%s\t%lld", (unsigned long long)entry->bytes,
-                entry->label, entry->subset == SLUICE_SUBSET_VAL ? "val" : "train", entry->width,
-                entry->height, hash, sluice_coding_name(entry->coding), (long long)entry->mtime_ns);
+        if (entry.has_hash)
+            sluice_hash128_hex(entry.hash, hash);
+        sluice_manifest_write_escaped(file, entry.path);
+        fprintf(file, "\t%llu\t%u\t%s\t%u\t%u\t%s\t%s\t%lld", (unsigned long long)entry.bytes,
+                entry.label, entry.subset == SLUICE_SUBSET_VAL ? "val" : "train", entry.width,
+                entry.height, hash, sluice_coding_name(entry.coding), (long long)entry.mtime_ns);
         if (has_offsets)
-            fprintf(file, "\t%llu", (unsigned long long)entry->offset);
+            fprintf(file, "\t%llu", (unsigned long long)entry.offset);
         fputc('\n', file);
     }
     sluice_hash128_hex(hash_all(manifest, has_offsets), id);
@@ -304,7 +316,7 @@ static sluice_status check_last_line(struct reader *reader, const struct sluice_
 static sluice_status read_all(struct reader *reader, struct sluice_manifest_builder *builder,
                               struct sluice_err *err)
 {
-    uint64_t num_classes, num_entries;
+    uint64_t num_classes = 0, num_entries = 0;
     struct sluice_hash128 id;
     sluice_status status = next_line(reader, err);
     if (status != SLUICE_OK)
@@ -361,8 +373,8 @@ static sluice_status read_all(struct reader *reader, struct sluice_manifest_buil
     return SLUICE_OK;
 }
 
-sluice_status sluice_manifest_read(const char *path, struct sluice_manifest **manifest,
-                                   struct sluice_err *err)
+static sluice_status read_text(const char *path, struct sluice_manifest **manifest,
+                               struct sluice_err *err)
 {
     struct reader reader = {.path = path, .file = fopen(path, "re")};
     if (!reader.file)
@@ -374,16 +386,64 @@ sluice_status sluice_manifest_read(const char *path, struct sluice_manifest **ma
         status = read_all(&reader, &builder, err);
     free(reader.line);
     fclose(reader.file);
-    if (status != SLUICE_OK) {
+    if (status == SLUICE_OK)
+        *manifest = builder.manifest;
+    else
         sluice_manifest_destroy(builder.manifest);
+    return status;
+}
+
+sluice_status sluice_manifest_text_hash(const char *text_path, struct sluice_hash128 *hash,
+                                        struct sluice_err *err)
+{
+    char line[1 + sizeof(LAST_LINE) - 1 + 32 + 1 + 1] = "";
+    struct stat st;
+    const size_t len = sizeof(line) - 1;
+    const int fd = open(text_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const bool is_read = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+                         st.st_size >= (off_t)len &&
+                         pread(fd, line, len, st.st_size - (off_t)len) == (ssize_t)len;
+    if (fd >= 0)
+        close(fd);
+    if (is_read && line[len - 1] == '\n')
+        line[len - 1] = '\0';
+    if (!is_read || !sluice_starts_with(line, "\n" LAST_LINE) ||
+        !parse_hash(line + strlen("\n" LAST_LINE), hash))
+        return sluice_fail(err, SLUICE_E_NOT_FOUND, "%s: no file whose last line is a hash",
+                           text_path);
+    return SLUICE_OK;
+}
+
+/* The binary manifest beside it, if it belongs to it. */
+static bool read_binary(const char *text_path, struct sluice_manifest **manifest)
+{
+    char path[SLUICE_MAX_PATH_BYTES];
+    struct sluice_hash128 text_hash;
+    struct sluice_err why = {0};
+    if (sluice_manifest_text_hash(text_path, &text_hash, NULL) != SLUICE_OK ||
+        sluice_manifest_binary_path(text_path, path, NULL) != SLUICE_OK)
+        return false;
+    const struct sluice_manifest_expected expected = {.source_hash = &text_hash};
+    const sluice_status status = sluice_manifest_map(path, &expected, manifest, &why);
+    if (status != SLUICE_OK && status != SLUICE_E_NOT_FOUND)
+        sluice_log(SLUICE_LOG_WARN, "%s; reading %s instead, which takes longer", why.text,
+                   text_path);
+    return status == SLUICE_OK;
+}
+
+sluice_status sluice_manifest_read(const char *path, struct sluice_manifest **manifest,
+                                   struct sluice_err *err)
+{
+    struct sluice_manifest *read = NULL;
+    const sluice_status status = read_binary(path, &read) ? SLUICE_OK : read_text(path, &read, err);
+    if (status != SLUICE_OK)
         return status;
-    }
-    if (builder.manifest->num_classes > 1 && !builder.manifest->classes[0][0])
+    if (read->num_classes > 1 && !read->classes[0][0])
         sluice_log(SLUICE_LOG_WARN,
                    "%s: images beside the class folders are a class of their own here, as no list "
                    "made now has it; make it anew with offload_dataset index",
                    path);
-    *manifest = builder.manifest;
+    *manifest = read;
     return SLUICE_OK;
 }
 

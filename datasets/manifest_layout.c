@@ -248,7 +248,7 @@ static void assign_entries(const struct layout *layout, struct sluice_passed_ove
     size_t num_kept = 0, num_strays = 0;
     char first[200] = "";
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        struct sluice_manifest_entry *entry = &manifest->entries[i];
+        struct sluice_manifest_entry *entry = &manifest->rows[i];
         char room[SLUICE_MAX_PATH_BYTES];
         const char *path = sluice_shard_unpacked(entry->path, entry->offset, room);
         struct class *class = class_of(layout, path);
@@ -262,7 +262,7 @@ static void assign_entries(const struct layout *layout, struct sluice_passed_ove
         entry->label = (uint32_t)(class - layout->classes);
         if (layout->has_subsets)
             entry->subset = (enum sluice_subset)subset_of(path);
-        manifest->entries[num_kept++] = *entry;
+        manifest->rows[num_kept++] = *entry;
     }
     manifest->num_entries = num_kept;
     if (num_strays)
@@ -391,7 +391,7 @@ void sluice_layout_assign_subsets(struct sluice_manifest_builder *builder, const
     const struct layout layout = {.root = root, .builder = builder};
     const bool has_subsets = find_subsets(&layout, folders, num_folders);
     for (size_t i = 0; i < builder->manifest->num_entries; i++) {
-        struct sluice_manifest_entry *entry = &builder->manifest->entries[i];
+        struct sluice_manifest_entry *entry = &builder->manifest->rows[i];
         char room[SLUICE_MAX_PATH_BYTES];
         const int subset = subset_of(sluice_shard_unpacked(entry->path, entry->offset, room));
         if (has_subsets && subset >= 0)

@@ -30,7 +30,7 @@ struct listing {
 
 static bool is_our_own(const char *path)
 {
-    return sluice_starts_with(path, SLUICE_MANIFEST_FILE) ||
+    return sluice_starts_with(path, "sluice-manifest.") ||
            sluice_starts_with(path, "sluice-jpeg-index") || sluice_has_suffix(path, ".part");
 }
 
@@ -254,9 +254,9 @@ static sluice_status check_once(const struct sluice_manifest *made, const char *
                                 struct sluice_err *err)
 {
     for (size_t i = 1; i < made->num_entries; i++) {
-        if (strcmp(made->entries[i - 1].path, made->entries[i].path) == 0)
+        if (strcmp(made->rows[i - 1].path, made->rows[i].path) == 0)
             return sluice_fail(err, SLUICE_E_CORRUPT, "%s: %s is listed twice", root,
-                               made->entries[i].path);
+                               made->rows[i].path);
     }
     return SLUICE_OK;
 }

@@ -1,5 +1,6 @@
 #include "datasets/manifest_assign.h"
 
+#include "base/cpu.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -9,11 +10,13 @@
 #include "datasets/shard.h"
 #include "datasets/shard_list.h"
 #include "datasets/shard_set.h"
+#include "datasets/stat_pool.h"
 #include "image/coding.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +33,7 @@
 /* Files that our own programs write beside the images. */
 static bool is_our_own(const char *path)
 {
-    return sluice_starts_with(path, SLUICE_MANIFEST_FILE) ||
+    return sluice_starts_with(path, "sluice-manifest.") ||
            strcmp(path, SLUICE_CLASS_LIST_FILE) == 0 ||
            sluice_starts_with(path, "sluice-jpeg-index") || sluice_has_suffix(path, ".part");
 }
@@ -52,6 +55,7 @@ struct walk {
     size_t at_hand[CLASS_DEPTHS]; /* of these the one that it lies in, by depth; -1: none */
 
     const struct sluice_labels *labels; /* borrowed; NULL: there are none */
+    struct sluice_stat_pool *stats;     /* NULL: files are looked at one after the other */
     bool with_shards;
     struct sluice_shard_set shards;
     size_t num_mds; /* that were met */
@@ -282,13 +286,14 @@ static sluice_status walk_file(struct walk *walk, const char *name, size_t len,
     return sluice_manifest_add_entry(walk->builder, &row, walk->path, len, err);
 }
 
-static sluice_status walk_entry(struct walk *walk, int folder_fd, const char *name, size_t len,
-                                unsigned depth, struct sluice_err *err)
+static sluice_status walk_entry(struct walk *walk, int folder_fd, const struct sluice_stat *file,
+                                size_t len, unsigned depth, struct sluice_err *err)
 {
-    struct stat st;
-    if (fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        if (errno != ENOENT) /* deleted since the folder was read */
-            return fail_here(walk, "stat", errno, err);
+    const char *name = file->name;
+    struct stat st = file->st;
+    if (file->error) {
+        if (file->error != ENOENT) /* deleted since the folder was read */
+            return fail_here(walk, "stat", file->error, err);
         return SLUICE_OK;
     }
     const bool is_link = S_ISLNK(st.st_mode);
@@ -316,6 +321,79 @@ static bool is_ignored(struct walk *walk, const char *name, unsigned depth)
     return true;
 }
 
+/* Names of a folder, and what they are. */
+#define PAGE_NAMES 1024
+
+struct page {
+    size_t num;
+    struct sluice_stat files[PAGE_NAMES];
+    char names[PAGE_NAMES][NAME_MAX + 1];
+};
+
+/* The next names that are looked at, none at the end.  A search ends with the first image, and so
+ * takes one name after the other. */
+static sluice_status read_page(struct walk *walk, DIR *folder, size_t len, unsigned depth,
+                               struct page *page, struct sluice_err *err)
+{
+    const size_t most = walk->is_search ? 1 : PAGE_NAMES;
+    page->num = 0;
+    while (page->num < most) {
+        if (walk->is_cancelled && atomic_load_explicit(walk->is_cancelled, memory_order_relaxed))
+            return sluice_fail(err, SLUICE_E_CLOSED, "stopped while %s was listed", walk->root);
+        errno = 0; /* readdir() says by it alone whether NULL is the end */
+        const struct dirent *entry = readdir(folder);
+        if (!entry && errno)
+            return fail_here(walk, "read the folder", errno, err);
+        if (!entry)
+            break;
+        (void)snprintf(walk->path + len, sizeof(walk->path) - len, "%s%s", len ? "/" : "",
+                       entry->d_name);
+        const bool is_out = is_ignored(walk, entry->d_name, depth);
+        walk->path[len] = '\0';
+        if (is_out)
+            continue;
+        char *name = page->names[page->num];
+        (void)snprintf(name, sizeof(page->names[0]), "%s", entry->d_name);
+        page->files[page->num++].name = name;
+    }
+    sluice_stat_pool_run(walk->stats, dirfd(folder), page->files, page->num);
+    return SLUICE_OK;
+}
+
+static sluice_status walk_page(struct walk *walk, DIR *folder, size_t len, unsigned depth,
+                               const struct page *page, struct sluice_err *err)
+{
+    sluice_status status = SLUICE_OK;
+    for (size_t i = 0; i < page->num && status == SLUICE_OK; i++) {
+        const struct sluice_stat *file = &page->files[i];
+        const int added = snprintf(walk->path + len, sizeof(walk->path) - len, "%s%s",
+                                   len ? "/" : "", file->name);
+        if (added < 0 || (size_t)added >= sizeof(walk->path) - len)
+            status = sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s/%.200s...: a path too long",
+                                 walk->root, walk->path);
+        else
+            status = walk_entry(walk, dirfd(folder), file, len + (size_t)added, depth, err);
+        walk->path[len] = '\0';
+    }
+    return status;
+}
+
+static sluice_status walk_pages(struct walk *walk, DIR *folder, size_t len, unsigned depth,
+                                struct sluice_err *err)
+{
+    struct page *page = malloc(sizeof(*page));
+    if (!page)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to list %s", walk->root);
+    sluice_status status = SLUICE_OK;
+    do {
+        status = read_page(walk, folder, len, depth, page, err);
+        if (status == SLUICE_OK)
+            status = walk_page(walk, folder, len, depth, page, err);
+    } while (status == SLUICE_OK && page->num > 0 && !(walk->is_search && walk->has_found));
+    free(page);
+    return status;
+}
+
 /* The folder `fd`, of this depth, whose path is walk->path[0 .. len).  Takes fd. */
 static sluice_status walk_folder(struct walk *walk, int fd, size_t len, unsigned depth,
                                  struct sluice_err *err)
@@ -336,30 +414,7 @@ static sluice_status walk_folder(struct walk *walk, int fd, size_t len, unsigned
     }
     walk->above[depth].dev = st.st_dev;
     walk->above[depth].ino = st.st_ino;
-    while (status == SLUICE_OK && !(walk->is_search && walk->has_found)) {
-        if (walk->is_cancelled && atomic_load_explicit(walk->is_cancelled, memory_order_relaxed)) {
-            status = sluice_fail(err, SLUICE_E_CLOSED, "stopped while %s was listed", walk->root);
-            break;
-        }
-        errno = 0; /* readdir() says by it alone whether NULL is the end */
-        const struct dirent *entry = readdir(folder);
-        if (!entry) {
-            if (errno)
-                status = fail_here(walk, "read the folder", errno, err);
-            break;
-        }
-        const int added = snprintf(walk->path + len, sizeof(walk->path) - len, "%s%s",
-                                   len ? "/" : "", entry->d_name);
-        if (is_ignored(walk, entry->d_name, depth))
-            ; /* nothing to do */
-        else if (added < 0 || (size_t)added >= sizeof(walk->path) - len)
-            status = sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s/%.200s...: a path too long",
-                                 walk->root, walk->path);
-        else
-            status =
-                walk_entry(walk, dirfd(folder), entry->d_name, len + (size_t)added, depth, err);
-        walk->path[len] = '\0';
-    }
+    status = walk_pages(walk, folder, len, depth, err);
     closedir(folder);
     return status;
 }
@@ -437,8 +492,13 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
     };
     sluice_status status = sluice_labels_read(walk->root, options->labels, &labels, err);
     walk->labels = labels;
+    const unsigned num_threads = options->num_threads ? options->num_threads : sluice_cpu_count();
+    if (status == SLUICE_OK && options->with_shards && num_threads > 1)
+        status = sluice_stat_pool_create(num_threads, &walk->stats, err);
     if (status == SLUICE_OK)
         status = find_files(walk, options->shards, err);
+    sluice_stat_pool_destroy(walk->stats);
+    walk->stats = NULL;
     if (status == SLUICE_OK)
         status =
             sluice_shard_set_list(&walk->shards, &how, walk->num_mds, walk->builder, &shards, err);

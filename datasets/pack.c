@@ -151,18 +151,18 @@ static sluice_status check_packable(const struct sluice_manifest *manifest, bool
 {
     *has_subsets = false;
     for (size_t i = 0; i < manifest->num_entries; i++)
-        *has_subsets = *has_subsets || manifest->entries[i].subset == SLUICE_SUBSET_VAL;
+        *has_subsets = *has_subsets || sluice_manifest_at(manifest, i).subset == SLUICE_SUBSET_VAL;
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[i];
-        const char *folder = entry->subset == SLUICE_SUBSET_VAL ? "val/" : "train/";
-        if (entry->offset)
+        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
+        const char *folder = entry.subset == SLUICE_SUBSET_VAL ? "val/" : "train/";
+        if (entry.offset)
             return sluice_fail(err, SLUICE_E_UNSUPPORTED,
-                               "%.200s: a member of a tar already; unpack first", entry->path);
-        if (*has_subsets && !sluice_starts_with(entry->path, folder))
+                               "%.200s: a member of a tar already; unpack first", entry.path);
+        if (*has_subsets && !sluice_starts_with(entry.path, folder))
             return sluice_fail(err, SLUICE_E_UNSUPPORTED,
                                "%.200s: of %s by a table, and tars keep only the folders train/ "
                                "and val/",
-                               entry->path, folder);
+                               entry.path, folder);
     }
     for (size_t i = 0; i < manifest->num_classes; i++) {
         if (!manifest->classes[i][0] && manifest->num_classes > 1)
@@ -193,14 +193,19 @@ static sluice_status pack_one(struct packer *packer, const char *root,
                               const struct sluice_manifest *manifest, size_t i, const char *prefix,
                               struct sluice_buf_pool *pool, struct sluice_err *err)
 {
-    const struct sluice_manifest_entry *entry = &manifest->entries[i];
-    const bool is_first = i == 0 || !is_same_key(entry - 1, entry);
-    const bool is_last = i + 1 == manifest->num_entries || !is_same_key(entry, entry + 1);
-    const char *name = entry->path + strlen(prefix);
-    if (!is_last && entry[1].label != entry->label)
+    const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
+    struct sluice_manifest_entry before = {0}, next = {0};
+    if (i > 0)
+        before = sluice_manifest_at(manifest, i - 1);
+    if (i + 1 < manifest->num_entries)
+        next = sluice_manifest_at(manifest, i + 1);
+    const bool is_first = !before.path || !is_same_key(&before, &entry);
+    const bool is_last = !next.path || !is_same_key(&entry, &next);
+    const char *name = entry.path + strlen(prefix);
+    if (!is_last && next.label != entry.label)
         return sluice_fail(err, SLUICE_E_INVALID,
-                           "%.100s and %.100s: one key, and labels %u and %u", entry->path,
-                           entry[1].path, entry->label, entry[1].label);
+                           "%.100s and %.100s: one key, and labels %u and %u", entry.path,
+                           next.path, entry.label, next.label);
     sluice_status status = SLUICE_OK;
     if (packer->file &&
         (packer->prefix != prefix || (is_first && packer->bytes >= packer->shard_bytes)))
@@ -209,12 +214,12 @@ static sluice_status pack_one(struct packer *packer, const char *root,
         status = open_shard(packer, prefix, err);
     struct sluice_buf *file = NULL;
     if (status == SLUICE_OK)
-        status = read_sample(root, entry, pool, &file, err);
+        status = read_sample(root, &entry, pool, &file, err);
     if (status == SLUICE_OK)
         status = write_member(packer, name, file->data, file->len, err);
     sluice_buf_unref(file);
     if (status == SLUICE_OK && is_last)
-        status = write_label(packer, name, entry->label, err);
+        status = write_label(packer, name, entry.label, err);
     return status;
 }
 
@@ -239,7 +244,7 @@ sluice_status sluice_pack(const char *root, const struct sluice_manifest *manife
         sluice_progress_start(&progress, "packing", manifest->num_entries);
     size_t done = 0;
     for (; done < manifest->num_entries && status == SLUICE_OK; done++) {
-        const char *prefix = has_subsets ? prefixes[manifest->entries[done].subset] : "";
+        const char *prefix = has_subsets ? prefixes[sluice_manifest_at(manifest, done).subset] : "";
         status = pack_one(&packer, root, manifest, done, prefix, pool, err);
         sluice_progress_update(&progress, done + 1, NULL);
     }
@@ -300,8 +305,8 @@ static sluice_status find_paths(const struct sluice_manifest *manifest, struct u
     *num = 0;
     *paths = calloc(manifest->num_entries + 1, sizeof(**paths));
     for (size_t i = 0; *paths && i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[i];
-        const char *path = unpacked_path(entry, room);
+        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
+        const char *path = unpacked_path(&entry, room);
         (*paths)[i] = (struct unpacked){strdup(path), i};
         if (!(*paths)[i].path)
             break;
@@ -319,8 +324,8 @@ static sluice_status find_paths(const struct sluice_manifest *manifest, struct u
         const struct unpacked *last = &(*paths)[i - 1], *at = &(*paths)[i];
         if (strcmp(last->path, at->path) == 0)
             return sluice_fail(err, SLUICE_E_INVALID, "%.150s and %.150s would be one file",
-                               manifest->entries[last->sample].path,
-                               manifest->entries[at->sample].path);
+                               sluice_manifest_at(manifest, last->sample).path,
+                               sluice_manifest_at(manifest, at->sample).path);
     }
     if (!is_in_order)
         sluice_log(SLUICE_LOG_WARN,
@@ -384,7 +389,7 @@ static sluice_status write_labels(const struct sluice_manifest *manifest, const 
     fputs("file_name,label\n", out);
     for (size_t i = 0; i < manifest->num_entries; i++) {
         write_quoted(out, paths[i].path);
-        fprintf(out, ",%u\n", manifest->entries[paths[i].sample].label);
+        fprintf(out, ",%u\n", sluice_manifest_at(manifest, paths[i].sample).label);
     }
     const bool is_written = !ferror(out);
     if (fclose(out) != 0 || !is_written)
@@ -430,9 +435,9 @@ sluice_status sluice_unpack(const char *root, const struct sluice_manifest *mani
     if (is_begun)
         sluice_progress_start(&progress, "unpacking", num);
     for (; done < num && status == SLUICE_OK; done++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[paths[done].sample];
-        status = unpack_one(root, entry, out, paths[done].path, pool, last_folder, err);
-        bytes += entry->bytes;
+        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, paths[done].sample);
+        status = unpack_one(root, &entry, out, paths[done].path, pool, last_folder, err);
+        bytes += entry.bytes;
         sluice_progress_update(&progress, done + 1, NULL);
     }
     if (is_begun)

@@ -148,7 +148,7 @@ static int compare_entries(const void *a, const void *b)
 /* Sorts by path, and keeps the last of those that have the same one. */
 static size_t sort_entries(struct sluice_manifest *manifest)
 {
-    struct sluice_manifest_entry *entries = manifest->entries;
+    struct sluice_manifest_entry *entries = manifest->rows;
     size_t num_kept = 0;
     if (manifest->num_entries > 1)
         qsort(entries, manifest->num_entries, sizeof(*entries), compare_entries);
@@ -168,19 +168,19 @@ static void join_labels(struct sluice_shard *shard)
     struct sluice_manifest *images = shard->images.manifest;
     for (size_t i = 0; i < images->num_entries && labels->num_entries > 0; i++) {
         char key[SLUICE_MAX_PATH_BYTES];
-        const size_t len = sluice_shard_key_len(images->entries[i].path);
-        memcpy(key, images->entries[i].path, len);
+        const size_t len = sluice_shard_key_len(images->rows[i].path);
+        memcpy(key, images->rows[i].path, len);
         key[len] = '\0';
         size_t low = 0, high = labels->num_entries;
         while (low < high) {
             const size_t middle = low + (high - low) / 2;
-            if (strcmp(labels->entries[middle].path, key) < 0)
+            if (strcmp(labels->rows[middle].path, key) < 0)
                 low = middle + 1;
             else
                 high = middle;
         }
-        if (low < labels->num_entries && strcmp(labels->entries[low].path, key) == 0) {
-            images->entries[i].label = labels->entries[low].label;
+        if (low < labels->num_entries && strcmp(labels->rows[low].path, key) == 0) {
+            images->rows[i].label = labels->rows[low].label;
             shard->num_labelled++;
         }
     }
@@ -238,7 +238,7 @@ static sluice_status take_rows(struct sluice_manifest_builder *builder,
     const struct sluice_manifest *images = shard->images.manifest;
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; i < images->num_entries && status == SLUICE_OK; i++) {
-        const struct sluice_manifest_entry *entry = &images->entries[i];
+        const struct sluice_manifest_entry *entry = &images->rows[i];
         status = sluice_manifest_add_entry(builder, entry, entry->path, strlen(entry->path), err);
     }
     return status;

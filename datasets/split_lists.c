@@ -241,13 +241,13 @@ sluice_status sluice_split_lists_select(struct sluice_split_lists *lists,
     if (status != SLUICE_OK)
         return status;
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        struct line *line = find_line(lists, manifest->entries[i].path);
+        struct line *line = find_line(lists, manifest->rows[i].path);
         if (!line)
             continue;
         line->is_found = true;
         if (lists->have_labels)
-            manifest->entries[i].label = line->label;
-        manifest->entries[num_kept++] = manifest->entries[i];
+            manifest->rows[i].label = line->label;
+        manifest->rows[num_kept++] = manifest->rows[i];
     }
     if (num_kept < manifest->num_entries)
         sluice_log(SLUICE_LOG_INFO, "%s: %zu of %zu images are in no list, and are no samples",
@@ -260,8 +260,8 @@ void sluice_split_lists_assign(const struct sluice_split_lists *lists,
                                struct sluice_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct line *line = find_line(lists, manifest->entries[i].path);
+        const struct line *line = find_line(lists, manifest->rows[i].path);
         if (line)
-            manifest->entries[i].subset = lists->files[line->file].subset;
+            manifest->rows[i].subset = lists->files[line->file].subset;
     }
 }

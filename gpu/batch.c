@@ -2,15 +2,10 @@
 
 #include "gpu/tuning.h"
 #include "image/image_internal.h"
-#include "image/jpeg_arithmetic.h"
-#include "image/jpeg_entropy.h"
-#include "image/jpeg_window.h"
-#include "image/kernels.h"
 
-#include <math.h>
+#include <assert.h>
 #include <string.h>
 
-#define ALIGNMENT 16
 #define PART_ALIGNMENT 256
 
 static uint64_t divide_up(uint64_t a, uint64_t b)
@@ -35,12 +30,12 @@ sluice_status sluice_gpu_limits_check(const struct sluice_gpu_limits *limits,
         return sluice_fail(err, SLUICE_E_INVALID, "limits of a batch that are 0 or too large");
     const uint64_t samples = limits->max_samples;
     const struct sluice_gpu_sizes sizes = {
-        .upload_bytes =
-            align((samples + 1) * sizeof(struct sluice_gpu_index), ALIGNMENT) +
-            samples * (sizeof(struct sluice_gpu_sample) +
-                       SLUICE_GPU_MAX_HUFFMAN * sizeof(struct sluice_gpu_huffman) + 4 * ALIGNMENT) +
-            /* 28 bytes for each segment of at least 75 */
-            limits->max_file_bytes + limits->max_file_bytes * 3 / 8,
+        .upload_bytes = sluice_gpu_index_bytes(limits) +
+                        samples * (sizeof(struct sluice_gpu_sample) +
+                                   SLUICE_GPU_MAX_HUFFMAN * sizeof(struct sluice_gpu_huffman) +
+                                   4 * SLUICE_GPU_SAMPLE_ALIGNMENT) +
+                        /* 28 bytes for each segment of at least 75 */
+                        limits->max_file_bytes + limits->max_file_bytes * 3 / 8,
         .blocks = divide_up(limits->max_pixels, 64) * SLUICE_GPU_MAX_PLANES,
         .weights = samples * SLUICE_GPU_WEIGHTS_PER_OUTPUT *
                        (limits->out_width + (uint64_t)limits->out_height) +
@@ -68,11 +63,10 @@ struct sluice_gpu_parts sluice_gpu_parts_of(const struct sluice_gpu_limits *limi
     return parts;
 }
 
-void sluice_gpu_batch_init(struct sluice_gpu_batch *batch, const struct sluice_gpu_limits *limits,
-                           const struct sluice_gpu_sizes *capacity, void *upload)
+uint64_t sluice_gpu_index_bytes(const struct sluice_gpu_limits *limits)
 {
-    *batch = (struct sluice_gpu_batch){.limits = *limits, .capacity = *capacity, .upload = upload};
-    sluice_gpu_batch_clear(batch);
+    return align((limits->max_samples + (uint64_t)1) * sizeof(struct sluice_gpu_index),
+                 SLUICE_GPU_SAMPLE_ALIGNMENT);
 }
 
 static struct sluice_gpu_index *index_of(const struct sluice_gpu_batch *batch)
@@ -80,14 +74,38 @@ static struct sluice_gpu_index *index_of(const struct sluice_gpu_batch *batch)
     return (struct sluice_gpu_index *)(void *)batch->upload;
 }
 
+void sluice_gpu_batch_init(struct sluice_gpu_batch *batch, const struct sluice_gpu_limits *limits,
+                           const struct sluice_gpu_sizes *capacity, void *upload)
+{
+    *batch = (struct sluice_gpu_batch){.limits = *limits, .capacity = *capacity};
+    sluice_gpu_batch_use(batch, upload, sluice_gpu_index_bytes(limits));
+}
+
+static struct sluice_gpu_sample *sample_at(const struct sluice_gpu_batch *batch, uint64_t at)
+{
+    return (struct sluice_gpu_sample *)(void *)(batch->upload + at);
+}
+
+void sluice_gpu_batch_use(struct sluice_gpu_batch *batch, void *upload, uint64_t written)
+{
+    assert(written >= sluice_gpu_index_bytes(&batch->limits) &&
+           written <= batch->capacity.upload_bytes);
+    if (batch->upload)
+        sluice_gpu_batch_clear(batch);
+    batch->upload = upload;
+    batch->written = written;
+    sluice_gpu_batch_clear(batch);
+}
+
 void sluice_gpu_batch_clear(struct sluice_gpu_batch *batch)
 {
-    const uint64_t index_bytes =
-        (batch->limits.max_samples + (uint64_t)1) * sizeof(struct sluice_gpu_index);
+    for (uint32_t i = 0; i < batch->num_samples; i++)
+        sample_at(batch, index_of(batch)[i].at)->is_placed = 0;
     batch->num_samples = 0;
     batch->max_huffman = 0;
-    batch->used = (struct sluice_gpu_sizes){.upload_bytes = align(index_bytes, ALIGNMENT)};
-    index_of(batch)[0] = (struct sluice_gpu_index){.at = (uint32_t)batch->used.upload_bytes};
+    batch->used = (struct sluice_gpu_sizes){.upload_bytes = batch->written};
+    batch->from = batch->end = sluice_gpu_index_bytes(&batch->limits);
+    index_of(batch)[0] = (struct sluice_gpu_index){.at = 0};
 }
 
 void sluice_gpu_batch_destroy(struct sluice_gpu_batch *batch)
@@ -108,272 +126,10 @@ struct sluice_gpu_request sluice_gpu_request_whole(const struct sluice_gpu_batch
     };
 }
 
-static bool is_covered(const struct sluice_jpeg *jpeg)
-{
-    if (!sluice_jpeg_window_can_transform(jpeg))
-        return false;
-    const struct sluice_jpeg_component *luma = &jpeg->components[0];
-    return jpeg->num_components == 1 || (luma->h != 3 && luma->v != 3 && luma->h * luma->v <= 4);
-}
-
-/* The blocks of one axis that pixels [from, from + len) need. */
-static void needed_blocks(uint32_t from, uint32_t len, unsigned factor, uint32_t num_samples,
-                          uint32_t *first_block, uint32_t *num_blocks)
-{
-    uint32_t first = from / factor, end = (from + len - 1) / factor + 1;
-    if (factor > 1) {
-        first -= first > 0;
-        end += end < num_samples;
-    }
-    *first_block = first / 8;
-    *num_blocks = (end - 1) / 8 + 1 - first / 8;
-}
-
-/* What a sample will need, before anything is written. */
-struct plan {
-    const uint8_t *bytes;
-    const struct sluice_jpeg *jpeg;
-    const struct sluice_jpeg_index *index; /* NULL: segments are those of restart markers */
-    uint64_t num_mcus, interval;           /* a file without restarts has one interval */
-    /* MCUs that hold a block of any plane */
-    uint32_t first_row, end_row, first_column, end_column;
-    uint64_t first_segment, end_segment; /* some between them may not be needed */
-    uint64_t segment_bytes;              /* at most, without what aligns them */
-    struct sluice_gpu_sample sample;
-    struct sluice_gpu_sizes sizes;
-    const struct sluice_jpeg_huffman *huffman[SLUICE_GPU_MAX_HUFFMAN];
-};
-
-/* The number of a Huffman table among the sample's. */
-static uint8_t add_huffman(struct plan *plan, const struct sluice_jpeg_huffman *huffman)
-{
-    for (uint32_t i = 0; i < plan->sample.num_huffman; i++) {
-        if (plan->huffman[i] == huffman)
-            return (uint8_t)i;
-    }
-    plan->huffman[plan->sample.num_huffman] = huffman;
-    return (uint8_t)plan->sample.num_huffman++;
-}
-
-static void plan_plane(struct plan *plan, unsigned c, const struct sluice_box *box)
-{
-    const struct sluice_jpeg *jpeg = plan->jpeg;
-    const struct sluice_jpeg_component *component = &jpeg->components[c];
-    struct sluice_gpu_sample *sample = &plan->sample;
-    struct sluice_gpu_plane *plane = &sample->planes[c];
-    const bool is_single = jpeg->num_components == 1;
-    plane->h = is_single ? 1 : component->h;
-    plane->v = is_single ? 1 : component->v;
-    const unsigned wide = is_single ? 1 : jpeg->max_h / component->h;
-    const unsigned high = is_single ? 1 : jpeg->max_v / component->v;
-    plane->wide = (uint8_t)wide;
-    plane->high = (uint8_t)high;
-    plane->width = (jpeg->width + wide - 1) / wide;
-    plane->height = (jpeg->height + high - 1) / high;
-    /* As in libjpeg's jdsample.c: chroma of one or two columns is repeated. */
-    const bool is_smooth = (wide == 2 && high <= 2 && plane->width > 2) || (wide == 1 && high == 2);
-    plane->upsampling = is_smooth ? SLUICE_GPU_SMOOTH : SLUICE_GPU_REPEAT;
-    needed_blocks(box->left, box->width, wide, plane->width, &plane->first_column, &plane->columns);
-    needed_blocks(box->top, box->height, high, plane->height, &plane->first_row, &plane->rows);
-    plane->dc = add_huffman(plan, &jpeg->dc[component->dc]);
-    plane->ac = add_huffman(plan, &jpeg->ac[component->ac]);
-    for (unsigned k = 0; k < 64; k++) {
-        const unsigned v = sluice_jpeg_natural_order[k] / 8, u = sluice_jpeg_natural_order[k] % 8;
-        plane->quantisers[u * 8 + v] = (int16_t)jpeg->quant[component->quant][k];
-    }
-    plan->sizes.blocks += (uint64_t)plane->columns * plane->rows;
-
-    const uint32_t end_row = (plane->first_row + plane->rows - 1) / plane->v + 1;
-    const uint32_t end_column = (plane->first_column + plane->columns - 1) / plane->h + 1;
-    const uint32_t first_row = plane->first_row / plane->v;
-    const uint32_t first_column = plane->first_column / plane->h;
-    plan->first_row = first_row < plan->first_row ? first_row : plan->first_row;
-    plan->end_row = end_row > plan->end_row ? end_row : plan->end_row;
-    plan->first_column = first_column < plan->first_column ? first_column : plan->first_column;
-    plan->end_column = end_column > plan->end_column ? end_column : plan->end_column;
-    for (unsigned y = 0; y < plane->v; y++) {
-        for (unsigned x = 0; x < plane->h; x++) {
-            sample->block_plane[sample->blocks_in_mcu] = (uint8_t)c;
-            sample->block_x[sample->blocks_in_mcu] = (uint8_t)x;
-            sample->block_y[sample->blocks_in_mcu] = (uint8_t)y;
-            sample->blocks_in_mcu++;
-        }
-    }
-}
-
-static struct sluice_gpu_axis make_axis(uint32_t in, uint32_t in_from, uint32_t in_count,
-                                        uint32_t out, uint32_t from, uint32_t count)
-{
-    return (struct sluice_gpu_axis){
-        .in = in,
-        .in_from = in_from,
-        .in_count = in_count,
-        .out = out,
-        .from = from,
-        .count = count,
-        .max_taps = sluice_max_taps(in, out),
-    };
-}
-
-/* At least the inputs that so many neighbouring outputs depend on, with what makes them fours. */
-static uint64_t inputs_of(const struct sluice_gpu_axis *axis, uint32_t num_outputs)
-{
-    const double scale = (double)axis->in / axis->out;
-    const double support = scale < 1.0 ? 1.0 : scale;
-    const uint64_t inputs = (uint64_t)ceil(num_outputs * scale) + 2 * (uint64_t)ceil(support) + 3;
-    return (inputs < axis->in_count ? inputs : axis->in_count) + 6;
-}
-
-/* Whether a task of the pass across has room for what so many columns take. */
-static bool fit_across(const struct sluice_gpu_axis *axis, uint32_t num_columns)
-{
-    return inputs_of(axis, num_columns) <= SLUICE_GPU_ACROSS_PIXELS &&
-           SLUICE_GPU_TASK_WEIGHTS(axis, num_columns) <= SLUICE_GPU_ACROSS_PIXELS;
-}
-
-static sluice_status plan_resize(struct plan *plan, const struct sluice_gpu_request *request,
-                                 struct sluice_err *err)
-{
-    const struct sluice_resize_part *part = &request->part;
-    const struct sluice_box *out = &part->out, in = sluice_resize_part_input(part);
-    struct sluice_gpu_sample *sample = &plan->sample;
-    if (in.width != request->box.width || in.height != request->box.height)
-        return sluice_fail(err, SLUICE_E_INVALID, "a box of %u x %u pixels for a part of %u x %u",
-                           request->box.width, request->box.height, in.width, in.height);
-    sample->across =
-        make_axis(part->in_width, in.left, in.width, part->out_width, out->left, out->width);
-    sample->down =
-        make_axis(part->in_height, in.top, in.height, part->out_height, out->top, out->height);
-    uint32_t columns = out->width;
-    while (columns > 1 && !fit_across(&sample->across, columns))
-        columns = (columns + 1) / 2;
-    if (!fit_across(&sample->across, columns))
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%u columns from %u are too few",
-                           part->out_width, part->in_width);
-    const uint64_t inputs = inputs_of(&sample->across, columns);
-    uint32_t rows = SLUICE_GPU_MAX_ROWS_AT_ONCE;
-    while (rows > 1 && rows * inputs > SLUICE_GPU_ACROSS_PIXELS)
-        rows /= 2;
-    sample->columns_at_once = columns;
-    sample->rows_at_once = rows;
-    sample->is_flipped = request->is_flipped;
-    plan->sizes.weights =
-        SLUICE_GPU_WEIGHTS_LEN(&sample->across) + SLUICE_GPU_WEIGHTS_LEN(&sample->down);
-    plan->sizes.pixels = (uint64_t)sample->across.count * sample->down.in_count;
-    return SLUICE_OK;
-}
-
-/* The MCUs of a segment up to the last that is needed; false: none is. */
-static bool find_mcus(const struct plan *plan, uint64_t segment, uint32_t *first, uint32_t *num)
-{
-    const uint64_t across = plan->jpeg->mcus_across;
-    const uint64_t begin = segment * plan->interval;
-    uint64_t end = begin + plan->interval;
-    end = end < plan->num_mcus ? end : plan->num_mcus;
-    if (end <= begin)
-        return false;
-    /* From the last row on upwards: at most two rows lie beside the window. */
-    uint64_t row = (end - 1) / across;
-    row = row < plan->end_row ? row : plan->end_row - 1;
-    for (; row >= plan->first_row && row * across + plan->end_column > begin; row--) {
-        const uint64_t last = row * across + plan->end_column;
-        const uint64_t from = row * across + plan->first_column;
-        if (from < end) {
-            *first = (uint32_t)begin;
-            *num = (uint32_t)((last < end ? last : end) - begin);
-            return true;
-        }
-        if (row == 0)
-            break;
-    }
-    return false;
-}
-
-/* The number of the index's point of a row and column, and of the first from that column on. */
-static uint32_t point_before(const struct sluice_jpeg_index *index, uint32_t column)
-{
-    return column / index->step;
-}
-static uint32_t point_after(const struct sluice_jpeg_index *index, uint32_t column)
-{
-    return (column - 1) / index->step + 1;
-}
-
-/* Counts the parts between points that are needed. */
-static void plan_points(struct plan *plan)
-{
-    const struct sluice_jpeg_index *index = plan->index;
-    const uint32_t first = point_before(index, plan->first_column);
-    const uint32_t last = point_after(index, plan->end_column);
-    const size_t num_points = (size_t)index->mcus_down * index->points_across;
-    plan->sample.num_segments = (plan->end_row - plan->first_row) * (last - first);
-    for (uint32_t row = plan->first_row; row < plan->end_row; row++) {
-        const size_t at = (size_t)row * index->points_across;
-        /* A row may share its last byte, which may be stuffed, with what follows. */
-        const uint64_t end = at + last < num_points ? (uint64_t)index->points[at + last].offset + 2
-                                                    : index->scan_end;
-        plan->segment_bytes += end - index->points[at + first].offset;
-    }
-}
-
-/* Counts the segments that are needed. */
-static sluice_status plan_segments(struct plan *plan, struct sluice_err *err)
-{
-    const struct sluice_jpeg *jpeg = plan->jpeg;
-    if (plan->index) {
-        plan_points(plan);
-        return SLUICE_OK;
-    }
-    plan->segment_bytes = jpeg->scan_len;
-    plan->num_mcus = (uint64_t)jpeg->mcus_across * jpeg->mcus_down;
-    plan->interval = jpeg->restart_interval ? jpeg->restart_interval : plan->num_mcus;
-    const uint64_t across = jpeg->mcus_across;
-    plan->first_segment = (plan->first_row * across + plan->first_column) / plan->interval;
-    plan->end_segment = ((plan->end_row - 1) * across + plan->end_column - 1) / plan->interval + 1;
-    /* A marker before each but the first. */
-    if (plan->end_segment - 1 > jpeg->scan_len / 2)
-        return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG that lacks restart markers");
-    uint32_t first, num;
-    for (uint64_t i = plan->first_segment; i < plan->end_segment; i++)
-        plan->sample.num_segments += find_mcus(plan, i, &first, &num);
-    return SLUICE_OK;
-}
-
-static sluice_status make_plan(struct plan *plan, const struct sluice_gpu_request *request,
-                               struct sluice_err *err)
-{
-    plan->first_row = plan->first_column = UINT32_MAX;
-    for (unsigned c = 0; c < plan->jpeg->num_components; c++)
-        plan_plane(plan, c, &request->box);
-    struct sluice_gpu_sample *sample = &plan->sample;
-    sample->num_planes = plan->jpeg->num_components;
-    sample->mcus_across = plan->jpeg->mcus_across;
-    sample->left = request->box.left;
-    sample->top = request->box.top;
-    sample->row = request->row;
-    sluice_status status = plan_resize(plan, request, err);
-    if (status == SLUICE_OK)
-        status = plan_segments(plan, err);
-    if (status != SLUICE_OK)
-        return status;
-    sample->huffman_at = sizeof(*sample);
-    sample->segments_at =
-        sample->huffman_at + sample->num_huffman * (uint32_t)sizeof(struct sluice_gpu_huffman);
-    const uint64_t words_at =
-        sample->segments_at + (uint64_t)sample->num_segments * sizeof(struct sluice_gpu_segment);
-    plan->sizes.upload_bytes =
-        align(words_at + plan->segment_bytes + (uint64_t)sample->num_segments * 4 +
-                  SLUICE_JPEG_COPY_SLACK,
-              ALIGNMENT);
-    sample->words_at = (uint32_t)words_at; /* of use only if it is below the capacity */
-    return SLUICE_OK;
-}
-
-static sluice_status check_room(const struct sluice_gpu_batch *batch, const struct plan *plan,
-                                struct sluice_err *err)
+static sluice_status check_room(const struct sluice_gpu_batch *batch,
+                                const struct sluice_gpu_sizes *more, struct sluice_err *err)
 {
     const struct sluice_gpu_sizes *capacity = &batch->capacity, *used = &batch->used;
-    const struct sluice_gpu_sizes *more = &plan->sizes;
     if (batch->num_samples < batch->limits.max_samples &&
         more->upload_bytes <= capacity->upload_bytes - used->upload_bytes &&
         more->blocks <= capacity->blocks - used->blocks &&
@@ -385,146 +141,17 @@ static sluice_status check_room(const struct sluice_gpu_batch *batch, const stru
     return sluice_fail(err, SLUICE_E_AGAIN, "no room in the batch");
 }
 
-static size_t skip_before_ff(const uint8_t *in, size_t len)
+static sluice_status check_row(const struct sluice_gpu_batch *batch, uint32_t row,
+                               struct sluice_err *err)
 {
-    const uint8_t *ff = len ? memchr(in, 0xFF, len) : NULL;
-    return ff ? (size_t)(ff - in) : len;
-}
-
-enum marker {
-    MARKER_RST0 = 0xD0,
-    MARKER_RST7 = 0xD7,
-    MARKER_SOI = 0xD8,
-    MARKER_EOI = 0xD9,
-};
-
-/* Goes over the scan to its EOI, as jpeg_entropy.c does, and copies the segments that are needed.
- * *words_end: after the last. */
-static sluice_status copy_segments(const struct plan *plan, uint64_t max_segment_bytes,
-                                   struct sluice_gpu_segment *segments, uint8_t *words,
-                                   uint8_t **words_end, struct sluice_err *err)
-{
-    const struct sluice_jpeg *jpeg = plan->jpeg;
-    const uint8_t *in = jpeg->scan, *const end = jpeg->scan + jpeg->scan_len;
-    uint8_t *out = words, *start = words;
-    uint64_t segment = 0;
-    uint32_t num_segments = 0, first = 0, num = 0;
-    bool is_needed = find_mcus(plan, segment, &first, &num);
-    for (;;) {
-        const size_t left = (size_t)(end - in);
-        const size_t run =
-            is_needed ? sluice_jpeg_copy_before_ff(out, in, left) : skip_before_ff(in, left);
-        in += run;
-        out += is_needed ? run : 0;
-        if (end - in < 2)
-            return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG cut in its scan");
-        if (in[1] == 0) {
-            if (is_needed)
-                *out++ = 0xFF;
-            in += 2;
-            continue;
-        }
-        in++;
-        while (in < end && *in == 0xFF)
-            in++;
-        if (in == end)
-            return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG cut in its scan");
-        const unsigned marker = *in++;
-        if (is_needed) {
-            const size_t bytes = (size_t)(out - start);
-            if (max_segment_bytes && bytes > max_segment_bytes)
-                return sluice_fail(err, SLUICE_E_UNSUPPORTED,
-                                   "JPEG with a restart segment of %zu bytes", bytes);
-            segments[num_segments++] = (struct sluice_gpu_segment){
-                .first_mcu = first,
-                .num_mcus = num,
-                .first_word = (uint32_t)((size_t)(start - words) / 4),
-                .num_bits = (uint32_t)(bytes * 8),
-            };
-            while ((out - words) % 4 != 0)
-                *out++ = 0;
-            start = out;
-        }
-        if (marker == MARKER_EOI)
-            break;
-        if (marker < MARKER_RST0 || marker > MARKER_RST7 || jpeg->restart_interval == 0)
-            return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG with marker 0x%02x in its scan",
-                               marker);
-        if (marker != MARKER_RST0 + segment % 8)
-            return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG restart markers are out of order");
-        if (++segment >= plan->num_mcus)
-            return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG of more restart markers than MCUs");
-        is_needed = segment < plan->end_segment && find_mcus(plan, segment, &first, &num);
-    }
-    if (num_segments != plan->sample.num_segments)
-        return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG that lacks restart markers");
-    *words_end = out;
-    return SLUICE_OK;
-}
-
-/* Makes a row's segments of what the stretch has, which will be at `words_bit`; false: they are not
- * what they should be. */
-static bool write_row(const struct plan *plan, const struct sluice_jpeg_stretch *stretch,
-                      uint32_t row, uint64_t words_bit, struct sluice_gpu_segment *segments,
-                      uint32_t num_segments)
-{
-    const size_t num_bits = stretch->scan.data->len * 8;
-    struct sluice_jpeg_mark from = {.column = stretch->column, .bit = stretch->bit};
-    memcpy(from.dc, stretch->dc, sizeof(from.dc));
-    for (uint32_t i = 0; i < num_segments; i++) {
-        struct sluice_jpeg_mark to = {.column = plan->end_column, .bit = num_bits};
-        if (i < stretch->num_marks)
-            to = stretch->marks[i];
-        to.column = to.column < plan->end_column ? to.column : plan->end_column;
-        if (to.column <= from.column || to.bit <= from.bit || to.bit > num_bits)
-            return false;
-        const uint64_t first_word = (words_bit + from.bit) / 32;
-        struct sluice_gpu_segment segment = {
-            .first_mcu = row * plan->jpeg->mcus_across + from.column,
-            .num_mcus = to.column - from.column,
-            .first_word = (uint32_t)first_word,
-            .num_bits = (uint32_t)(words_bit + to.bit - first_word * 32),
-            .skip = (uint16_t)((words_bit + from.bit) % 32),
-        };
-        for (unsigned c = 0; c < SLUICE_GPU_MAX_PLANES; c++)
-            segment.dc[c] = (int16_t)from.dc[c];
-        segments[i] = segment;
-        from = to;
-    }
-    return true;
-}
-
-/* Copies the rows that are needed from the index's points on. */
-static sluice_status copy_rows(const struct plan *plan, struct sluice_jpeg_stretch *stretch,
-                               uint64_t max_segment_bytes, struct sluice_gpu_segment *segments,
-                               uint8_t *words, uint8_t **words_end, struct sluice_err *err)
-{
-    const uint32_t in_row = plan->sample.num_segments / (plan->end_row - plan->first_row);
-    uint8_t *out = words;
-    stretch->has_all_marks = true;
-    for (uint32_t row = plan->first_row; row < plan->end_row; row++, segments += in_row) {
-        if (!sluice_jpeg_stretch_read(stretch, plan->index, plan->jpeg, plan->bytes, row,
-                                      plan->first_column, plan->end_column, NULL) ||
-            !write_row(plan, stretch, row, (uint64_t)(out - words) * 8, segments, in_row))
-            return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG whose row %u is not that indexed", row);
-        for (uint32_t i = 0; max_segment_bytes && i < in_row; i++) {
-            if (segments[i].num_bits / 8 > max_segment_bytes)
-                return sluice_fail(err, SLUICE_E_UNSUPPORTED,
-                                   "JPEG with %u bytes between points of its index",
-                                   segments[i].num_bits / 8);
-        }
-        const struct sluice_buf *data = stretch->scan.data;
-        memcpy(out, data->data, data->len);
-        out += data->len;
-        while ((out - words) % 4 != 0)
-            *out++ = 0;
-    }
-    *words_end = out;
-    return SLUICE_OK;
+    return row < batch->limits.max_samples
+               ? SLUICE_OK
+               : sluice_fail(err, SLUICE_E_INVALID, "row %u of a batch of %u", row,
+                             batch->limits.max_samples);
 }
 
 /* Gives the sample its places in the device's memory. */
-static void place(struct sluice_gpu_sample *sample, const struct sluice_gpu_sizes *used)
+static void set_places(struct sluice_gpu_sample *sample, const struct sluice_gpu_sizes *used)
 {
     uint64_t block = used->blocks;
     for (uint32_t c = 0; c < sample->num_planes; c++) {
@@ -532,123 +159,90 @@ static void place(struct sluice_gpu_sample *sample, const struct sluice_gpu_size
         plane->first_block = (uint32_t)block;
         block += (uint64_t)plane->columns * plane->rows;
     }
-    sample->num_blocks = (uint32_t)(block - used->blocks);
     sample->first_pixel = (uint32_t)used->pixels;
     sample->across.first_weight = (uint32_t)used->weights;
     sample->down.first_weight = (uint32_t)(used->weights + SLUICE_GPU_WEIGHTS_LEN(&sample->across));
 }
 
-static void write_huffman(const struct plan *plan, struct sluice_gpu_huffman *tables)
+/* Adds a sample that is written and for which there is room. */
+static void place(struct sluice_gpu_batch *batch, uint64_t at, uint64_t bytes, uint32_t row)
 {
-    for (uint32_t i = 0; i < plan->sample.num_huffman; i++) {
-        memcpy(tables[i].counts, plan->huffman[i]->counts + 1, sizeof(tables[i].counts));
-        memcpy(tables[i].symbols, plan->huffman[i]->symbols, sizeof(tables[i].symbols));
-    }
-}
-
-static sluice_status add(struct sluice_gpu_batch *batch, const struct plan *plan,
-                         struct sluice_err *err)
-{
-    struct sluice_gpu_sample sample = plan->sample;
+    struct sluice_gpu_sample *sample = sample_at(batch, at);
     struct sluice_gpu_index *index = index_of(batch) + batch->num_samples;
-    uint8_t *const at = batch->upload + index->at;
-    uint8_t *end = at;
-    struct sluice_gpu_segment *segments =
-        (struct sluice_gpu_segment *)(void *)(at + sample.segments_at);
-    const uint64_t max_bytes = batch->limits.max_segment_bytes;
-    uint8_t *words = at + sample.words_at;
-    const sluice_status status =
-        plan->index ? copy_rows(plan, &batch->stretch, max_bytes, segments, words, &end, err)
-                    : copy_segments(plan, max_bytes, segments, words, &end, err);
-    if (status != SLUICE_OK)
-        return status;
-    place(&sample, &batch->used);
-    memcpy(at, &sample, sizeof(sample));
-    write_huffman(plan, (struct sluice_gpu_huffman *)(void *)(at + sample.huffman_at));
-    while ((end - at) % ALIGNMENT != 0)
-        *end++ = 0;
     struct sluice_gpu_sizes *used = &batch->used;
-    used->upload_bytes = (uint64_t)(end - batch->upload);
-    used->blocks += plan->sizes.blocks;
-    used->weights += plan->sizes.weights;
-    used->pixels += plan->sizes.pixels;
-    const uint64_t across_tasks = divide_up(sample.down.in_count, sample.rows_at_once) *
-                                  divide_up(sample.across.count, sample.columns_at_once);
+    set_places(sample, used);
+    sample->row = row;
+    sample->is_placed = 1;
+    const struct sluice_gpu_sizes sizes = sluice_gpu_sample_sizes(sample);
+    used->blocks += sizes.blocks;
+    used->weights += sizes.weights;
+    used->pixels += sizes.pixels;
+    const uint64_t end = at + bytes;
+    batch->from = batch->num_samples == 0 || at < batch->from ? at : batch->from;
+    batch->end = end > batch->end ? end : batch->end;
+    used->upload_bytes = end > used->upload_bytes ? end : used->upload_bytes;
+    const uint64_t across_tasks = divide_up(sample->down.in_count, sample->rows_at_once) *
+                                  divide_up(sample->across.count, sample->columns_at_once);
+    index[0].at = (uint32_t)at;
     index[1] = (struct sluice_gpu_index){
-        .at = (uint32_t)used->upload_bytes,
         .decode_tasks = index->decode_tasks +
-                        (uint32_t)divide_up(sample.num_segments, SLUICE_GPU_SEGMENTS_IN_TASK),
+                        (uint32_t)divide_up(sample->num_segments, SLUICE_GPU_SEGMENTS_IN_TASK),
         .transform_tasks = index->transform_tasks +
-                           (uint32_t)divide_up(sample.num_blocks, SLUICE_GPU_BLOCKS_IN_TASK),
+                           (uint32_t)divide_up(sample->num_blocks, SLUICE_GPU_BLOCKS_IN_TASK),
         .across_tasks = index->across_tasks + (uint32_t)across_tasks,
     };
     batch->num_samples++;
-    if (sample.num_huffman > batch->max_huffman)
-        batch->max_huffman = sample.num_huffman;
+    if (sample->num_huffman > batch->max_huffman)
+        batch->max_huffman = sample->num_huffman;
+}
+
+sluice_status sluice_gpu_batch_place(struct sluice_gpu_batch *batch, uint64_t at, uint64_t bytes,
+                                     uint32_t row, struct sluice_err *err)
+{
+    assert(at >= sluice_gpu_index_bytes(&batch->limits) && at + bytes <= batch->written);
+    const struct sluice_gpu_sample *sample = sample_at(batch, at);
+    if (sample->is_placed) /* it has one place */
+        return sluice_gpu_batch_append(batch, sample, bytes, row, err);
+    const struct sluice_gpu_sizes sizes = sluice_gpu_sample_sizes(sample);
+    sluice_status status = check_row(batch, row, err);
+    if (status == SLUICE_OK)
+        status = check_room(batch, &sizes, err);
+    if (status == SLUICE_OK)
+        place(batch, at, bytes, row);
+    return status;
+}
+
+sluice_status sluice_gpu_batch_append(struct sluice_gpu_batch *batch, const void *sample,
+                                      uint64_t bytes, uint32_t row, struct sluice_err *err)
+{
+    struct sluice_gpu_sizes sizes = sluice_gpu_sample_sizes(sample);
+    sizes.upload_bytes = bytes;
+    sluice_status status = check_row(batch, row, err);
+    if (status == SLUICE_OK)
+        status = check_room(batch, &sizes, err);
+    if (status != SLUICE_OK)
+        return status;
+    const uint64_t at = batch->used.upload_bytes;
+    memcpy(batch->upload + at, sample, bytes);
+    place(batch, at, bytes, row);
     return SLUICE_OK;
-}
-
-static sluice_status check_request(const struct sluice_gpu_batch *batch,
-                                   const struct sluice_gpu_request *request, struct sluice_err *err)
-{
-    const struct sluice_resize_part *part = &request->part;
-    const struct sluice_gpu_limits *limits = &batch->limits;
-    const bool is_size = part->in_width >= 1 && part->in_width <= SLUICE_IMAGE_MAX_SIDE &&
-                         part->in_height >= 1 && part->in_height <= SLUICE_IMAGE_MAX_SIDE &&
-                         part->out_width <= SLUICE_IMAGE_MAX_SIDE &&
-                         part->out_height <= SLUICE_IMAGE_MAX_SIDE;
-    if (!is_size || part->out.width != limits->out_width ||
-        part->out.height != limits->out_height ||
-        !sluice_box_is_within(&part->out, part->out_width, part->out_height))
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "a resize to %u x %u pixels in a batch of %u x %u", part->out.width,
-                           part->out.height, limits->out_width, limits->out_height);
-    if (request->row >= limits->max_samples)
-        return sluice_fail(err, SLUICE_E_INVALID, "row %u of a batch of %u", request->row,
-                           limits->max_samples);
-    return SLUICE_OK;
-}
-
-static bool can_use(const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
-                    const uint8_t *bytes, size_t len)
-{
-    return index && jpeg->restart_interval == 0 && sluice_jpeg_index_fits(index, jpeg, bytes, len);
-}
-
-bool sluice_gpu_index_serves(const struct sluice_jpeg_index *index, const uint8_t *bytes,
-                             size_t len)
-{
-    struct sluice_jpeg jpeg;
-    return index && sluice_jpeg_parse(bytes, len, &jpeg, NULL) == SLUICE_OK && is_covered(&jpeg) &&
-           can_use(index, &jpeg, bytes, len) &&
-           index->scan_end - index->scan_start <=
-               (uint64_t)index->mcus_down * index->points_across * SLUICE_GPU_MAX_POINT_BYTES;
 }
 
 sluice_status sluice_gpu_batch_add(struct sluice_gpu_batch *batch, const uint8_t *bytes, size_t len,
                                    const struct sluice_jpeg_index *index,
                                    const struct sluice_gpu_request *request, struct sluice_err *err)
 {
-    sluice_status status = check_request(batch, request, err);
-    if (status != SLUICE_OK)
-        return status;
-    if (len < 2 || bytes[0] != 0xFF || bytes[1] != MARKER_SOI)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "not a JPEG");
-    struct sluice_jpeg jpeg;
-    status = sluice_jpeg_parse(bytes, len, &jpeg, err);
-    if (status != SLUICE_OK)
-        return status;
-    if (!is_covered(&jpeg) || len > INT32_MAX / 8)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG that the CPU must decode");
-    if (!sluice_box_is_within(&request->box, jpeg.width, jpeg.height))
-        return sluice_fail(err, SLUICE_E_INVALID, "a box outside the image");
-    struct plan plan = {.bytes = bytes, .jpeg = &jpeg};
-    if (can_use(index, &jpeg, bytes, len))
-        plan.index = index;
-    else if (index && index->is_partial)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG of which only parts were read");
-    status = make_plan(&plan, request, err);
+    struct sluice_gpu_plan plan;
+    const uint64_t at = batch->used.upload_bytes;
+    uint64_t written = 0;
+    sluice_status status = check_row(batch, request->row, err);
     if (status == SLUICE_OK)
-        status = check_room(batch, &plan, err);
-    return status == SLUICE_OK ? add(batch, &plan, err) : status;
+        status = sluice_gpu_plan_make(&plan, &batch->limits, bytes, len, index, request, err);
+    if (status == SLUICE_OK)
+        status = check_room(batch, &plan.sizes, err);
+    if (status == SLUICE_OK)
+        status = sluice_gpu_plan_write(&plan, &batch->stretch, batch->upload + at, &written, err);
+    if (status == SLUICE_OK)
+        place(batch, at, written, request->row);
+    return status;
 }

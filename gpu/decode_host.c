@@ -104,7 +104,7 @@ sluice_status sluice_gpu_decode_host(const struct sluice_gpu_batch *batch, uint8
     } *shared = malloc(sizeof(*shared));
     struct sluice_gpu_memory memory = {
         .upload = batch->upload,
-        .coefficients = alloc(batch->used.blocks, 64 * sizeof(int16_t), true),
+        .coefficients = alloc(batch->used.blocks, 64 * sizeof(int16_t), !SLUICE_GPU_DECODE_CLEARS),
         .samples = alloc(batch->used.blocks, 64, false),
         .weights = alloc(batch->used.weights, sizeof(int32_t), false),
         .pixels = alloc(batch->used.pixels, sizeof(uint32_t), false),

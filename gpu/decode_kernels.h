@@ -29,7 +29,7 @@ extern "C" {
 /* The memory of a batch. */
 struct sluice_gpu_memory {
     const uint8_t *upload;
-    int16_t *coefficients; /* 64 of each block: zero before the decoding */
+    int16_t *coefficients; /* 64 of each block; zero before unless SLUICE_GPU_DECODE_CLEARS */
     uint8_t *samples;      /* 64 of each block; each plane is rows of columns * 8 */
     int32_t *weights;
     uint32_t *pixels; /* red, green, blue in a word's low bytes, after the pass across */
@@ -322,6 +322,19 @@ struct sluice_gpu_cursor {
     int16_t *out; /* NULL: the window does not need it */
 };
 
+/* Makes a block's coefficients 0. */
+SLUICE_KERNEL_INLINE void sluice_gpu_clear_block(int16_t *block)
+{
+#ifdef __CUDACC__
+    uint4 *parts = (uint4 *)block;
+    for (uint32_t i = 0; i < 8; i++)
+        parts[i] = make_uint4(0, 0, 0, 0);
+#else
+    for (uint32_t i = 0; i < 64; i++)
+        block[i] = 0;
+#endif
+}
+
 SLUICE_KERNEL_INLINE void sluice_gpu_cursor_set(struct sluice_gpu_cursor *at,
                                                 const struct sluice_gpu_memory *memory,
                                                 const struct sluice_gpu_decode_shared *shared)
@@ -336,6 +349,8 @@ SLUICE_KERNEL_INLINE void sluice_gpu_cursor_set(struct sluice_gpu_cursor *at,
     if (column < block->columns && row < block->rows)
         at->out = memory->coefficients +
                   (uint64_t)(block->first_block + row * block->columns + column) * 64;
+    if (SLUICE_GPU_DECODE_CLEARS && at->out)
+        sluice_gpu_clear_block(at->out);
 }
 
 /* Then segment number `number`, as the task's number `slot`.  Returns whether it is faultless:

@@ -11,7 +11,7 @@ struct sluice_gpu_decoder {
     struct sluice_gpu_batch batch;
     struct sluice_gpu_memory memory; /* of the device */
     uint64_t device_bytes;
-    void *upload;      /* page-locked: what the batch writes */
+    void *own_upload;  /* page-locked; NULL: the batch was given its memory */
     uint8_t *uploaded; /* the same on the device, at the start of all of its memory */
     uint32_t *faults;  /* page-locked */
     cudaEvent_t marks[SLUICE_GPU_NUM_STAGES + 1]; /* stage s is from mark s to mark s + 1 */
@@ -51,12 +51,13 @@ static sluice_status alloc_device(struct sluice_gpu_decoder *decoder,
 
 static sluice_status alloc_all(struct sluice_gpu_decoder *decoder,
                                const struct sluice_gpu_limits *limits,
-                               const struct sluice_gpu_sizes *capacity, struct sluice_err *err)
+                               const struct sluice_gpu_sizes *capacity, bool has_upload,
+                               struct sluice_err *err)
 {
     sluice_status status = alloc_device(decoder, limits, capacity, err);
-    if (status == SLUICE_OK)
-        status =
-            check(cudaMallocHost(&decoder->upload, capacity->upload_bytes), "cudaMallocHost", err);
+    if (status == SLUICE_OK && !has_upload)
+        status = check(cudaMallocHost(&decoder->own_upload, capacity->upload_bytes),
+                       "cudaMallocHost", err);
     if (status == SLUICE_OK)
         status =
             check(cudaMallocHost((void **)&decoder->faults, limits->max_samples * sizeof(uint32_t)),
@@ -70,7 +71,7 @@ static sluice_status alloc_all(struct sluice_gpu_decoder *decoder,
     return status;
 }
 
-sluice_status sluice_gpu_decoder_create(const struct sluice_gpu_limits *limits,
+sluice_status sluice_gpu_decoder_create(const struct sluice_gpu_limits *limits, void *upload,
                                         struct sluice_gpu_decoder **out, struct sluice_err *err)
 {
     struct sluice_gpu_sizes capacity;
@@ -82,12 +83,13 @@ sluice_status sluice_gpu_decoder_create(const struct sluice_gpu_limits *limits,
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a GPU decoder");
     decoder->memory.out_width = limits->out_width;
     decoder->memory.out_height = limits->out_height;
-    status = alloc_all(decoder, limits, &capacity, err);
+    status = alloc_all(decoder, limits, &capacity, upload != NULL, err);
     if (status != SLUICE_OK) {
         sluice_gpu_decoder_destroy(decoder);
         return status;
     }
-    sluice_gpu_batch_init(&decoder->batch, limits, &capacity, decoder->upload);
+    sluice_gpu_batch_init(&decoder->batch, limits, &capacity,
+                          upload ? upload : decoder->own_upload);
     *out = decoder;
     return SLUICE_OK;
 }
@@ -104,7 +106,7 @@ void sluice_gpu_decoder_destroy(struct sluice_gpu_decoder *decoder)
     }
     if (decoder->done)
         cudaEventDestroy(decoder->done);
-    cudaFreeHost(decoder->upload);
+    cudaFreeHost(decoder->own_upload);
     cudaFreeHost(decoder->faults);
     cudaFree(decoder->uploaded);
     sluice_gpu_batch_destroy(&decoder->batch);
@@ -122,6 +124,21 @@ struct sluice_gpu_batch *sluice_gpu_decoder_batch(struct sluice_gpu_decoder *dec
     return &decoder->batch;
 }
 
+/* The index and the batch's samples, at once if they follow each other. */
+static cudaError_t upload(struct sluice_gpu_decoder *decoder, cudaStream_t stream)
+{
+    const struct sluice_gpu_batch *batch = &decoder->batch;
+    const uint64_t index_bytes = sluice_gpu_index_bytes(&batch->limits);
+    const bool is_one = batch->from == index_bytes;
+    const cudaError_t error =
+        cudaMemcpyAsync(decoder->uploaded, batch->upload, is_one ? batch->end : index_bytes,
+                        cudaMemcpyHostToDevice, stream);
+    if (error != cudaSuccess || is_one)
+        return error;
+    return cudaMemcpyAsync(decoder->uploaded + batch->from, batch->upload + batch->from,
+                           batch->end - batch->from, cudaMemcpyHostToDevice, stream);
+}
+
 /* Stage s of the batch. */
 static cudaError_t run_stage(struct sluice_gpu_decoder *decoder, enum sluice_gpu_stage stage,
                              cudaStream_t stream)
@@ -129,14 +146,15 @@ static cudaError_t run_stage(struct sluice_gpu_decoder *decoder, enum sluice_gpu
     const struct sluice_gpu_memory *memory = &decoder->memory;
     const struct sluice_gpu_sizes *used = &decoder->batch.used;
     const struct sluice_gpu_index *sums =
-        (const struct sluice_gpu_index *)decoder->upload + memory->num_samples;
+        (const struct sluice_gpu_index *)(const void *)decoder->batch.upload + memory->num_samples;
     switch (stage) {
     case SLUICE_GPU_UPLOAD:
-        return cudaMemcpyAsync(decoder->uploaded, decoder->upload, used->upload_bytes,
-                               cudaMemcpyHostToDevice, stream);
+        return upload(decoder, stream);
     case SLUICE_GPU_CLEAR:
-        return cudaMemsetAsync(memory->coefficients, 0, used->blocks * 64 * sizeof(int16_t),
-                               stream);
+        return SLUICE_GPU_DECODE_CLEARS
+                   ? cudaSuccess
+                   : cudaMemsetAsync(memory->coefficients, 0, used->blocks * 64 * sizeof(int16_t),
+                                     stream);
     case SLUICE_GPU_WEIGH:
         return sluice_gpu_launch_weigh(stream, memory);
     case SLUICE_GPU_DECODE:

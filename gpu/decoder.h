@@ -5,7 +5,7 @@
 
 /* Decodes batches of JPEG files on a CUDA device, to the very pixels of the CPU's decoder.
  *
- *     sluice_gpu_decoder_create(&limits, &decoder, &err);
+ *     sluice_gpu_decoder_create(&limits, NULL, &decoder, &err);
  *     struct sluice_gpu_batch *batch = sluice_gpu_decoder_batch(decoder);
  *     for each sample: sluice_gpu_batch_add(batch, file, len, index, &request, &err);
  *     sluice_gpu_decoder_start(decoder, rows, stream, &err);       returns at once
@@ -19,9 +19,12 @@
 
 struct sluice_gpu_decoder;
 
-/* SLUICE_E_INVALID: as sluice_gpu_limits_check(); SLUICE_E_NO_MEMORY, on either side;
+/* `upload`: page-locked memory for the batch to begin with, borrowed; it may be given other memory
+ * between wait and start (sluice_gpu_batch_use()).  NULL: the decoder's own.
+ * SLUICE_E_INVALID: as sluice_gpu_limits_check(); SLUICE_E_NO_MEMORY, on either side;
  * SLUICE_E_UNSUPPORTED: no device that can be used. */
 SLUICE_MUST_USE sluice_status sluice_gpu_decoder_create(const struct sluice_gpu_limits *limits,
+                                                        void *upload,
                                                         struct sluice_gpu_decoder **decoder,
                                                         struct sluice_err *err);
 void sluice_gpu_decoder_destroy(struct sluice_gpu_decoder *decoder); /* waits; NULL is allowed */

@@ -83,7 +83,8 @@ struct sluice_gpu_sample {
     uint32_t blocks_in_mcu;
     uint8_t block_plane[SLUICE_GPU_MAX_BLOCKS_IN_MCU]; /* in the order of the scan */
     uint8_t block_x[SLUICE_GPU_MAX_BLOCKS_IN_MCU], block_y[SLUICE_GPU_MAX_BLOCKS_IN_MCU];
-    uint8_t is_flipped, unused;
+    uint8_t is_flipped;
+    uint8_t is_placed;    /* batch.c's: it is in the batch that its memory is of */
     uint32_t left, top;   /* of the box */
     uint32_t first_pixel; /* of the batch's, after the pass across */
     uint32_t row;         /* of the batch that is made */

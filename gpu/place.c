@@ -1,10 +1,8 @@
-#include "base/clock.h"
-#include "gpu/place_device.h"
+#include "base/buf.h"
+#include "gpu/place_state.h"
 #include "gpu/tuning.h"
 #include "image/image_internal.h"
 
-#include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,48 +10,8 @@
 #define ALLOCATION ((uint64_t)2 << 20)
 #define ROWS_ALIGNMENT 256
 
-/* What an upload's rate is measured with. */
-#define NUM_UPLOADS 16
-#define MAX_UPLOAD_BYTES ((uint64_t)16 << 20)
-
 /* With the label, more than 240 bytes: XXH3 hashes fewer in another way. */
 #define MIN_ROW_BYTES 233
-
-/* Rows one after the other, which follow each other in the host's memory, too. */
-struct run {
-    const uint8_t *pixels; /* NULL: none */
-    uint32_t row, num_rows;
-};
-
-struct sluice_gpu_lane {
-    struct sluice_gpu_place *place;
-    struct sluice_gpu_engine *engine;
-    struct sluice_gpu_block *block;
-    bool is_behind;              /* what is put on the engine comes after the block's last use */
-    bool is_begun;               /* something was added that is not finished */
-    struct sluice_gpu_work work; /* since begin, or the last finish; so are the samples */
-    struct run uploads;          /* that are not yet put on the engine */
-    uint32_t num_samples, first_of_round;
-    uint32_t *rows;          /* of each sample */
-    sluice_status *statuses; /* of each sample before first_of_round */
-    struct sluice_gpu_hash_item *items;
-    struct sluice_gpu_hash *hashes;
-};
-
-struct sluice_gpu_place {
-    pthread_mutex_t lock;
-    struct sluice_gpu_block *first_free, *last_free; /* the one that was given first is first */
-
-    struct sluice_gpu_device *device;
-    struct sluice_gpu_limits limits; /* of a lane */
-    uint32_t max_rows;
-    size_t row_bytes;
-    uint64_t block_bytes, bytes;
-    unsigned num_blocks, num_lanes;
-    uint8_t *memory; /* of all blocks */
-    struct sluice_gpu_block *blocks;
-    struct sluice_gpu_lane *lanes;
-};
 
 /* --- memory --- */
 
@@ -149,10 +107,13 @@ static sluice_status open_blocks(struct sluice_gpu_place *place, struct sluice_e
 static sluice_status open_lanes(struct sluice_gpu_place *place, struct sluice_err *err)
 {
     struct sluice_gpu_device *device = place->device;
-    struct sluice_gpu_sizes capacity;
-    sluice_status status = sluice_gpu_limits_check(&place->limits, &capacity, err);
+    sluice_status status = sluice_gpu_limits_check(&place->limits, &place->capacity, err);
     place->lanes = calloc(place->num_lanes, sizeof(*place->lanes));
-    for (unsigned i = 0; place->lanes && i < place->num_lanes && status == SLUICE_OK; i++) {
+    if (!place->lanes)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for lanes");
+    if (status == SLUICE_OK)
+        status = place_open_stagings(place, err);
+    for (unsigned i = 0; i < place->num_lanes && status == SLUICE_OK; i++) {
         struct sluice_gpu_lane *lane = &place->lanes[i];
         lane->place = place;
         lane->rows = calloc(place->max_rows, sizeof(*lane->rows));
@@ -161,9 +122,10 @@ static sluice_status open_lanes(struct sluice_gpu_place *place, struct sluice_er
         lane->hashes = calloc(place->max_rows, sizeof(*lane->hashes));
         if (!lane->rows || !lane->statuses || !lane->items || !lane->hashes)
             return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a lane");
-        status = device->ops->engine_open(device, &place->limits, &capacity, &lane->engine, err);
+        status = device->ops->engine_open(device, &place->limits, &place->capacity,
+                                          lane->staging->memory, &lane->engine, err);
     }
-    return place->lanes ? status : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for lanes");
+    return status;
 }
 
 /* --- the place --- */
@@ -180,16 +142,6 @@ static sluice_status open_device(const struct sluice_gpu_place_options *options,
 #endif
 }
 
-static struct sluice_gpu_scope enter(const struct sluice_gpu_place *place)
-{
-    return place->device->ops->enter(place->device);
-}
-
-static void leave(const struct sluice_gpu_place *place, struct sluice_gpu_scope scope)
-{
-    place->device->ops->leave(place->device, scope);
-}
-
 static sluice_status open_all(struct sluice_gpu_place *place,
                               const struct sluice_gpu_place_options *options,
                               struct sluice_err *err)
@@ -199,11 +151,11 @@ static sluice_status open_all(struct sluice_gpu_place *place,
         status = size_lanes(place, options, err);
     if (status != SLUICE_OK)
         return status;
-    const struct sluice_gpu_scope scope = enter(place);
+    const struct sluice_gpu_scope scope = place_enter(place);
     status = open_blocks(place, err);
     if (status == SLUICE_OK)
         status = open_lanes(place, err);
-    leave(place, scope);
+    place_leave(place, scope);
     return status;
 }
 
@@ -211,7 +163,8 @@ static sluice_status check_options(const struct sluice_gpu_place_options *option
                                    struct sluice_err *err)
 {
     if (!options->max_rows || !options->height || !options->width || !options->num_blocks ||
-        !options->num_lanes || options->num_blocks > 1u << 10 || options->num_lanes > 1u << 10)
+        !options->num_lanes || options->num_blocks > 1u << 10 || options->num_lanes > 1u << 10 ||
+        options->num_stagings > 1u << 10)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "sizes of a GPU's batches that are 0 or too large");
     /* So that products stay within 64 bits; what a lane can count is less. */
@@ -241,6 +194,7 @@ sluice_status sluice_gpu_place_create(const struct sluice_gpu_place_options *opt
     place->block_bytes = round_up(place->max_rows * (uint64_t)place->row_bytes, ROWS_ALIGNMENT);
     place->num_blocks = options->num_blocks;
     place->num_lanes = options->num_lanes;
+    place->num_stagings = options->num_stagings;
     status = open_all(place, options, err);
     if (status != SLUICE_OK) {
         sluice_gpu_place_destroy(place);
@@ -253,7 +207,7 @@ sluice_status sluice_gpu_place_create(const struct sluice_gpu_place_options *opt
 static void close_all(struct sluice_gpu_place *place)
 {
     struct sluice_gpu_device *device = place->device;
-    const struct sluice_gpu_scope scope = enter(place);
+    const struct sluice_gpu_scope scope = place_enter(place);
     for (unsigned i = 0; place->lanes && i < place->num_lanes; i++) {
         struct sluice_gpu_lane *lane = &place->lanes[i];
         device->ops->engine_close(lane->engine);
@@ -265,7 +219,8 @@ static void close_all(struct sluice_gpu_place *place)
     for (unsigned i = 0; place->blocks && i < place->num_blocks; i++)
         device->ops->mark_close(device, place->blocks[i].mark);
     device->ops->free(device, false, place->memory);
-    leave(place, scope);
+    place_close_stagings(place);
+    place_leave(place, scope);
     device->ops->close(device);
 }
 
@@ -301,66 +256,6 @@ struct sluice_gpu_lane *sluice_gpu_place_lane(struct sluice_gpu_place *place, un
     return &place->lanes[lane];
 }
 
-sluice_status sluice_gpu_host_alloc(struct sluice_gpu_place *place, size_t bytes, void **memory,
-                                    struct sluice_err *err)
-{
-    const struct sluice_gpu_scope scope = enter(place);
-    const sluice_status status = place->device->ops->alloc(place->device, true, bytes, memory, err);
-    leave(place, scope);
-    return status;
-}
-
-void sluice_gpu_host_free(struct sluice_gpu_place *place, void *memory)
-{
-    const struct sluice_gpu_scope scope = enter(place);
-    place->device->ops->free(place->device, true, memory);
-    leave(place, scope);
-}
-
-/* So many uploads of the same bytes, and the wait for them. */
-static sluice_status upload_times(struct sluice_gpu_place *place, const void *from, size_t bytes,
-                                  unsigned num, double *seconds, struct sluice_err *err)
-{
-    const struct sluice_gpu_device_ops *ops = place->device->ops;
-    struct sluice_gpu_lane *lane = &place->lanes[0];
-    double device_s = 0;
-    const uint64_t start_ns = sluice_clock_ns();
-    sluice_status status = SLUICE_OK;
-    for (unsigned i = 0; status == SLUICE_OK && i < num; i++)
-        status = ops->upload(lane->engine, place->memory, from, bytes, err);
-    if (status == SLUICE_OK)
-        status = ops->sync(lane->engine, lane->hashes, &device_s, err);
-    else
-        ops->drop(lane->engine); /* `from` is borrowed until then */
-    *seconds = (double)(sluice_clock_ns() - start_ns) * 1e-9;
-    return status;
-}
-
-sluice_status sluice_gpu_place_measure_upload(struct sluice_gpu_place *place, double *bytes_per_s,
-                                              struct sluice_err *err)
-{
-    if (place->device->number < 0) {
-        *bytes_per_s = INFINITY;
-        return SLUICE_OK;
-    }
-    const uint64_t all = place->block_bytes * place->num_blocks;
-    const size_t bytes = (size_t)(all < MAX_UPLOAD_BYTES ? all : MAX_UPLOAD_BYTES);
-    void *from = NULL;
-    double seconds = 0;
-    const struct sluice_gpu_scope scope = enter(place);
-    sluice_status status = place->device->ops->alloc(place->device, true, bytes, &from, err);
-    if (status == SLUICE_OK) /* the first one touches what is cold */
-        status = upload_times(place, from, bytes, 1, &seconds, err);
-    if (status == SLUICE_OK)
-        status = upload_times(place, from, bytes, NUM_UPLOADS, &seconds, err);
-    if (from)
-        place->device->ops->free(place->device, true, from);
-    leave(place, scope);
-    if (status == SLUICE_OK) /* 0: too fast for the clock */
-        *bytes_per_s = seconds > 0 ? NUM_UPLOADS * (double)bytes / seconds : INFINITY;
-    return status;
-}
-
 /* --- blocks --- */
 
 struct sluice_gpu_block *sluice_gpu_place_take(struct sluice_gpu_place *place)
@@ -394,9 +289,9 @@ void sluice_gpu_block_give(struct sluice_gpu_block *block)
 void sluice_gpu_block_give_after(struct sluice_gpu_block *block, void *stream)
 {
     struct sluice_gpu_device *device = block->place->device;
-    const struct sluice_gpu_scope scope = enter(block->place);
+    const struct sluice_gpu_scope scope = place_enter(block->place);
     device->ops->mark_set(device, block->mark, stream);
-    leave(block->place, scope);
+    place_leave(block->place, scope);
     sluice_gpu_block_give(block);
 }
 
@@ -410,25 +305,45 @@ static const struct sluice_gpu_device_ops *ops_of(const struct sluice_gpu_lane *
 static void forget(struct sluice_gpu_lane *lane)
 {
     lane->num_samples = lane->first_of_round = 0;
-    lane->uploads = (struct run){NULL, 0, 0};
+    lane->uploads = (struct sluice_gpu_run){NULL, 0, 0};
     lane->work = (struct sluice_gpu_work){0, 0, 0};
     lane->is_begun = false;
 }
 
 void sluice_gpu_lane_drop(struct sluice_gpu_lane *lane)
 {
-    const struct sluice_gpu_scope scope = enter(lane->place);
+    const struct sluice_gpu_scope scope = place_enter(lane->place);
     ops_of(lane)->drop(lane->engine);
-    leave(lane->place, scope);
+    place_leave(lane->place, scope);
     forget(lane);
 }
 
-void sluice_gpu_lane_begin(struct sluice_gpu_lane *lane, struct sluice_gpu_block *block)
+static void begin(struct sluice_gpu_lane *lane)
 {
     if (lane->is_begun)
         sluice_gpu_lane_drop(lane);
-    lane->block = block;
     lane->is_behind = false;
+}
+
+void sluice_gpu_lane_begin(struct sluice_gpu_lane *lane, struct sluice_gpu_block *block,
+                           struct sluice_gpu_staging *staging)
+{
+    begin(lane);
+    lane->block = block;
+    uint64_t written = sluice_gpu_index_bytes(&lane->place->limits);
+    struct sluice_gpu_staging *const before = lane->staging;
+    if (staging) {
+        written = atomic_load_explicit(&staging->used, memory_order_relaxed);
+        lane->staging = staging;
+    }
+    sluice_gpu_batch_use(lane->engine->batch, lane->staging->memory, written);
+    if (staging)
+        sluice_gpu_staging_give(before);
+}
+
+void sluice_gpu_lane_begin_again(struct sluice_gpu_lane *lane)
+{
+    begin(lane);
 }
 
 /* Before anything is put on the engine. */
@@ -445,7 +360,8 @@ static sluice_status start_round(struct sluice_gpu_lane *lane, struct sluice_err
 {
     if (lane->num_samples == lane->first_of_round)
         return SLUICE_OK;
-    lane->work.upload_bytes += lane->engine->batch->used.upload_bytes;
+    const struct sluice_gpu_batch *batch = lane->engine->batch;
+    lane->work.upload_bytes += sluice_gpu_index_bytes(&batch->limits) + (batch->end - batch->from);
     const sluice_status status = follow(lane, err);
     return status == SLUICE_OK ? ops_of(lane)->start(lane->engine, lane->block->rows, err) : status;
 }
@@ -460,45 +376,51 @@ static sluice_status wait_for_round(struct sluice_gpu_lane *lane, struct sluice_
     return status;
 }
 
-/* Adds the file; a full batch is decoded first. */
-static sluice_status add(struct sluice_gpu_lane *lane, const uint8_t *bytes, size_t len,
-                         const struct sluice_jpeg_index *index,
-                         const struct sluice_gpu_request *request, struct sluice_err *err)
+static sluice_status add_to_batch(struct sluice_gpu_lane *lane,
+                                  const struct sluice_gpu_prepared *sample, uint32_t row,
+                                  struct sluice_err *err)
+{
+    struct sluice_gpu_batch *batch = lane->engine->batch;
+    return sample->data
+               ? sluice_gpu_batch_append(batch, sample->data->data, sample->bytes, row, err)
+               : sluice_gpu_batch_place(batch, sample->at, sample->bytes, row, err);
+}
+
+/* A full batch is decoded first. */
+static sluice_status add(struct sluice_gpu_lane *lane, const struct sluice_gpu_prepared *sample,
+                         uint32_t row, struct sluice_err *err)
 {
     struct sluice_err first = {{0}};
-    struct sluice_gpu_batch *batch = lane->engine->batch;
-    sluice_status status = sluice_gpu_batch_add(batch, bytes, len, index, request, &first);
+    sluice_status status = add_to_batch(lane, sample, row, &first);
     if (status == SLUICE_OK)
         return status;
     if (status != SLUICE_E_AGAIN)
         return sluice_fail(err, status, "%s", first.text);
-    const struct sluice_gpu_scope scope = enter(lane->place);
+    const struct sluice_gpu_scope scope = place_enter(lane->place);
     status = start_round(lane, err);
     if (status == SLUICE_OK)
         status = wait_for_round(lane, err);
-    leave(lane->place, scope);
-    return status == SLUICE_OK ? sluice_gpu_batch_add(batch, bytes, len, index, request, err)
-                               : status;
+    place_leave(lane->place, scope);
+    return status == SLUICE_OK ? add_to_batch(lane, sample, row, err) : status;
 }
 
-sluice_status sluice_gpu_lane_decode(struct sluice_gpu_lane *lane, const uint8_t *bytes, size_t len,
-                                     const struct sluice_jpeg_index *index,
-                                     const struct sluice_gpu_request *request,
+sluice_status sluice_gpu_lane_decode(struct sluice_gpu_lane *lane,
+                                     const struct sluice_gpu_prepared *sample, uint32_t row,
                                      struct sluice_err *err)
 {
     if (lane->num_samples == lane->place->max_rows)
         return sluice_fail(err, SLUICE_E_INVALID, "more files than a batch has rows: %u",
                            lane->num_samples);
     lane->is_begun = true;
-    const sluice_status status = add(lane, bytes, len, index, request, err);
+    const sluice_status status = add(lane, sample, row, err);
     if (status == SLUICE_OK)
-        lane->rows[lane->num_samples++] = request->row;
+        lane->rows[lane->num_samples++] = row;
     return status;
 }
 
 static sluice_status flush_uploads(struct sluice_gpu_lane *lane, struct sluice_err *err)
 {
-    const struct run run = lane->uploads;
+    const struct sluice_gpu_run run = lane->uploads;
     if (!run.pixels)
         return SLUICE_OK;
     const size_t row_bytes = lane->place->row_bytes, bytes = run.num_rows * row_bytes;
@@ -515,7 +437,7 @@ sluice_status sluice_gpu_lane_upload(struct sluice_gpu_lane *lane, uint32_t row,
                                      const uint8_t *pixels, struct sluice_err *err)
 {
     const struct sluice_gpu_place *place = lane->place;
-    struct run *run = &lane->uploads;
+    struct sluice_gpu_run *run = &lane->uploads;
     if (row >= place->max_rows)
         return sluice_fail(err, SLUICE_E_INVALID, "row %u of a batch of %u", row, place->max_rows);
     lane->is_begun = true;
@@ -524,11 +446,11 @@ sluice_status sluice_gpu_lane_upload(struct sluice_gpu_lane *lane, uint32_t row,
         run->num_rows++;
         return SLUICE_OK;
     }
-    const struct sluice_gpu_scope scope = enter(place);
+    const struct sluice_gpu_scope scope = place_enter(place);
     const sluice_status status = flush_uploads(lane, err);
-    leave(place, scope);
+    place_leave(place, scope);
     if (status == SLUICE_OK)
-        *run = (struct run){pixels, row, 1};
+        *run = (struct sluice_gpu_run){pixels, row, 1};
     return status;
 }
 
@@ -545,7 +467,7 @@ static sluice_status start_hashes(struct sluice_gpu_lane *lane, const uint32_t *
 static sluice_status finish(struct sluice_gpu_lane *lane, const uint32_t *labels, bool is_hashed,
                             struct sluice_err *err)
 {
-    const struct sluice_gpu_scope scope = enter(lane->place);
+    const struct sluice_gpu_scope scope = place_enter(lane->place);
     sluice_status status = flush_uploads(lane, err);
     if (status == SLUICE_OK)
         status = start_round(lane, err);
@@ -556,7 +478,7 @@ static sluice_status finish(struct sluice_gpu_lane *lane, const uint32_t *labels
         status = wait_for_round(lane, err);
     if (status == SLUICE_OK)
         status = ops_of(lane)->sync(lane->engine, lane->hashes, &lane->work.device_s, err);
-    leave(lane->place, scope);
+    place_leave(lane->place, scope);
     return status;
 }
 

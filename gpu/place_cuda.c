@@ -154,7 +154,7 @@ static sluice_status open_stream(struct cuda_engine *engine, struct sluice_err *
 
 static sluice_status cuda_engine_open(struct sluice_gpu_device *device,
                                       const struct sluice_gpu_limits *limits,
-                                      const struct sluice_gpu_sizes *capacity,
+                                      const struct sluice_gpu_sizes *capacity, void *upload,
                                       struct sluice_gpu_engine **out, struct sluice_err *err)
 {
     (void)capacity;
@@ -165,7 +165,7 @@ static sluice_status cuda_engine_open(struct sluice_gpu_device *device,
     engine->row_bytes = (size_t)limits->out_width * limits->out_height * 3;
     sluice_status status = open_stream(engine, err);
     if (status == SLUICE_OK)
-        status = sluice_gpu_decoder_create(limits, &engine->decoder, err);
+        status = sluice_gpu_decoder_create(limits, upload, &engine->decoder, err);
     if (status == SLUICE_OK)
         status = check(
             cudaMallocHost((void **)&engine->items, limits->max_samples * sizeof(*engine->items)),

@@ -3,6 +3,8 @@
 
 #include "gpu/place.h"
 
+#include <stdatomic.h>
+
 /* What place.c asks of a device: CUDA's (place_cuda.c), or the host (place_host.c).
  *
  * An engine is a lane's part of the device: a stream, a decoder and what they need.  What is put on
@@ -34,6 +36,14 @@ struct sluice_gpu_block {
     struct sluice_gpu_block *next; /* of the free ones */
 };
 
+/* Page-locked memory for the upload of a batch. */
+struct sluice_gpu_staging {
+    struct sluice_gpu_place *place;
+    uint8_t *memory;
+    _Atomic uint64_t used; /* bytes, the index among them; adding reserves its part of the rest */
+    struct sluice_gpu_staging *next; /* of the free ones */
+};
+
 struct sluice_gpu_device_ops {
     /* The device is the calling thread's until leave. */
     struct sluice_gpu_scope (*enter)(const struct sluice_gpu_device *device);
@@ -51,9 +61,10 @@ struct sluice_gpu_device_ops {
     /* To be free of what is on the stream now. */
     void (*mark_set)(struct sluice_gpu_device *device, void *mark, void *stream);
 
+    /* `upload`: the batch's memory to begin with, page-locked, borrowed. */
     sluice_status (*engine_open)(struct sluice_gpu_device *device,
                                  const struct sluice_gpu_limits *limits,
-                                 const struct sluice_gpu_sizes *capacity,
+                                 const struct sluice_gpu_sizes *capacity, void *upload,
                                  struct sluice_gpu_engine **engine, struct sluice_err *err);
     void (*engine_close)(struct sluice_gpu_engine *engine); /* NULL is allowed */
 

@@ -91,7 +91,6 @@ static void host_engine_close(struct sluice_gpu_engine *base)
     if (!base)
         return;
     struct host_engine *engine = (struct host_engine *)base;
-    free(engine->batch.upload);
     sluice_gpu_batch_destroy(&engine->batch);
     free(engine->statuses);
     free(engine->hashes);
@@ -100,18 +99,15 @@ static void host_engine_close(struct sluice_gpu_engine *base)
 
 static sluice_status host_engine_open(struct sluice_gpu_device *device,
                                       const struct sluice_gpu_limits *limits,
-                                      const struct sluice_gpu_sizes *capacity,
+                                      const struct sluice_gpu_sizes *capacity, void *upload,
                                       struct sluice_gpu_engine **out, struct sluice_err *err)
 {
     struct host_engine *engine = calloc(1, sizeof(*engine));
     if (!engine)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a lane");
-    void *upload = NULL;
-    sluice_status status = host_alloc(device, true, capacity->upload_bytes, &upload, err);
     engine->statuses = calloc(limits->max_samples, sizeof(*engine->statuses));
     engine->hashes = calloc(limits->max_samples, sizeof(*engine->hashes));
-    if (status != SLUICE_OK || !engine->statuses || !engine->hashes) {
-        free(upload);
+    if (!engine->statuses || !engine->hashes) {
         host_engine_close(&engine->base);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a lane");
     }

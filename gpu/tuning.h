@@ -28,6 +28,13 @@
  * takes 1.04 to 1.09 times as long; one more: six tables do not fit the 48 KiB of any device. */
 #define SLUICE_GPU_LOOKUP_BITS 11
 
+/* 1: the thread that decodes a block makes its 64 coefficients 0 first; 0: all are made 0 before
+ * the decoding, which takes 33 us.  Of a segment with a fault blocks then stay as they were, and
+ * the sample is of no use either way.  Not measured with 1. */
+#ifndef SLUICE_GPU_DECODE_CLEARS
+#define SLUICE_GPU_DECODE_CLEARS 0
+#endif
+
 /* Blocks of coefficients of a task, eight threads and 300 bytes of shared memory each.  Half,
  * twice: the inverse DCT takes 0.99, 1.04 times as long. */
 #define SLUICE_GPU_BLOCKS_IN_TASK 32
@@ -62,7 +69,8 @@
 #define SLUICE_GPU_USUAL_FILE_BYTES 98304u
 #define SLUICE_GPU_USUAL_PIXELS 360000u
 
-/* Such files that any lane has room for: of all of it one file may take, or the CPU decodes it.
+/* Such files that any lane has room for.  Of its pixels one file may take all, and of its bytes a
+ * quarter (place_memory.c), or the CPU decodes it.
  * Half: crops above 1.4 megapixels go to the CPU where memory is short; twice: a lane takes at
  * least 80 MB. */
 #define SLUICE_GPU_MIN_USUAL_FILES 8u

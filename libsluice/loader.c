@@ -128,7 +128,9 @@ const struct sluice_dataset_info *sluice_loader_info(const struct sluice_loader 
 const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id)
 {
     const struct sluice_manifest *manifest = loader->manifest;
-    return manifest && sample_id < manifest->num_entries ? manifest->entries[sample_id].path : NULL;
+    return manifest && sample_id < manifest->num_entries
+               ? sluice_manifest_at(manifest, sample_id).path
+               : NULL;
 }
 
 /* --- stop --- */

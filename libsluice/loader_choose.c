@@ -27,6 +27,26 @@ static double profiled_link(const struct sluice_loader *loader)
                : 0;
 }
 
+/* How fast the trainer is, as far as the settings say it. */
+static double trainer_rate(const struct sluice_options *options)
+{
+    if (options->gpu_rate > 0)
+        return options->gpu_rate;
+    return options->consume_rate > 0 ? options->consume_rate : INFINITY;
+}
+
+/* Those of a folder: no server and no link. */
+static struct sluice_rates local_rates(const struct sluice_options *options)
+{
+    return (struct sluice_rates){
+        .link_bytes_per_s = INFINITY,
+        .storage_cores = INFINITY,
+        .compute_cores = fmin((double)options->workers, sluice_cgroup_cores()),
+        .gpu_samples_per_s = trainer_rate(options),
+        .pcie_bytes_per_s = options->pcie_bw,
+    };
+}
+
 /* The capacities that the plan begins with, before any sample has arrived. */
 static sluice_status first_rates(struct sluice_loader *loader, struct sluice_rates *rates,
                                  struct sluice_transport_cost *transport, struct sluice_err *err)
@@ -46,9 +66,7 @@ static sluice_status first_rates(struct sluice_loader *loader, struct sluice_rat
         .link_bytes_per_s = options->net_bw,
         .storage_cores = storage > 0 ? storage : 1,
         .compute_cores = fmin((double)options->workers, cores),
-        .gpu_samples_per_s = options->gpu_rate > 0       ? options->gpu_rate
-                             : options->consume_rate > 0 ? options->consume_rate
-                                                         : INFINITY,
+        .gpu_samples_per_s = trainer_rate(options),
         .pcie_bytes_per_s = options->pcie_bw,
     };
     if (rates->link_bytes_per_s > 0)
@@ -133,8 +151,10 @@ static double speed_of(const struct sluice_loader *loader, const struct sluice_c
             .seed = loader->options.seed,
             .sample_id = train->ids[i],
         };
-        const struct sluice_sample_facts facts = sluice_sample_facts_of(
-            train->pipeline, &loader->manifest->entries[train->ids[i]], &key);
+        const struct sluice_manifest_entry entry =
+            sluice_manifest_at(loader->manifest, train->ids[i]);
+        const struct sluice_sample_facts facts =
+            sluice_sample_facts_of(train->pipeline, &entry, &key);
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(model, &facts, cost);
         expected_s += cost[0][SLUICE_COMPUTE_CPU];
@@ -161,7 +181,7 @@ static double disk_rate(const struct sluice_loader *loader, const struct sluice_
 {
     double bytes = 0;
     for (size_t i = 0; i < loader->train.num_ids; i++)
-        bytes += (double)loader->manifest->entries[loader->train.ids[i]].bytes;
+        bytes += (double)sluice_manifest_at(loader->manifest, loader->train.ids[i]).bytes;
     const double seconds =
         model->disk_s_per_sample * (double)loader->train.num_ids + model->disk_s_per_byte * bytes;
     return seconds > 0 ? bytes / seconds : INFINITY;
@@ -262,7 +282,27 @@ static sluice_status plan_val(struct sluice_loader *loader,
     return status;
 }
 
-/* Creates remote_auto's running plan, which an evaluation alone does not need, and plans val. */
+/* What a sample of a folder takes beside its ops: a file for the GPU is put into a batch. */
+static struct sluice_transport_cost local_transport(void)
+{
+    const struct sluice_transport_cost usual = sluice_transport_cost_default();
+    return (struct sluice_transport_cost){
+        .batch_s_per_sample = usual.batch_s_per_sample,
+        .batch_s_per_byte = usual.batch_s_per_byte,
+    };
+}
+
+/* Mode local has a choice only where a GPU decodes what is better decoded there. */
+static bool is_planned_locally(const struct sluice_loader *loader)
+{
+    return loader->options.mode == SLUICE_MODE_LOCAL && !loader->options.is_profiling &&
+           strcmp(loader->options.gpu_decode, "auto") == 0 &&
+           (loader_decodes_on_gpu(loader, &loader->train) ||
+            loader_decodes_on_gpu(loader, &loader->val));
+}
+
+/* Creates the running plan of remote_auto, or of a folder, which an evaluation alone does not need,
+ * and plans val. */
 static sluice_status make_chooser(struct sluice_loader *loader, bool for_training,
                                   struct sluice_err *err)
 {
@@ -270,14 +310,21 @@ static sluice_status make_chooser(struct sluice_loader *loader, bool for_trainin
     const struct sluice_choices choices = loader_choices_of(loader, &loader->train);
     struct sluice_controller_options options = {
         .model = sluice_choice_model_default(&choices),
-        .transport = sluice_transport_cost_default(),
+        .is_local = o->mode == SLUICE_MODE_LOCAL,
         .forms = loader->info.forms & (o->has_any_form ? ~0u : 1u << o->remote_form),
         .is_fixed = !o->has_replan,
     };
-    sluice_status status = first_rates(loader, &options.rates, &options.transport, err);
+    sluice_status status = SLUICE_OK;
+    if (options.is_local) {
+        options.rates = local_rates(o);
+        options.transport = local_transport();
+    } else {
+        options.transport = sluice_transport_cost_default();
+        status = first_rates(loader, &options.rates, &options.transport, err);
+    }
     if (status == SLUICE_OK)
         take_upload(loader, &options.rates);
-    if (status == SLUICE_OK && o->profile_folder && for_training)
+    if (status == SLUICE_OK && o->profile_folder && for_training && !options.is_local)
         status = read_model(loader, &options.model, &options.transport,
                             &options.rates.disk_bytes_per_s, err);
     if (status != SLUICE_OK)
@@ -310,7 +357,8 @@ static struct sluice_choice least_bytes(const struct sluice_pipeline *pipeline, 
 }
 
 /* Replaces a plain form by --remote-form.  A JPEG crop replaces a file even if a plan chose the
- * file: it costs the server less than a third of a decode and halves the bytes.  Packed pixels
+ * file: it costs the server less than a third of a decode and halves the bytes.  So do rows, which
+ * cost it next to nothing.  Packed pixels
  * replace a file only if no plan chose it. */
 static void choose_form(const struct sluice_loader *loader, const struct part *part)
 {
@@ -322,28 +370,24 @@ static void choose_form(const struct sluice_loader *loader, const struct part *p
         struct sluice_choice *choice = &part->choices[i];
         if (form == SLUICE_FORM_JPEG_CROP)
             *choice = sluice_choice_cut(part->pipeline, *choice);
+        else if (form == SLUICE_FORM_JPEG_ROWS)
+            *choice = sluice_choice_rows(part->pipeline, *choice);
         else if (form == SLUICE_FORM_U8_PACKED && !(is_planned && choice->split == 0))
             *choice = sluice_choice_packed(part->pipeline, *choice);
     }
 }
 
-/* Files, whole or cut, go to the GPU; cut ones only if the server puts restart markers where the
- * GPU needs them.  A profile measures op by op what the CPU does with them.  In mode local, which
- * has no other plan, gpu-decode auto makes one. */
-static sluice_status choose_gpu(struct sluice_loader *loader, struct part *part,
-                                struct sluice_err *err)
+/* Files, whole, cut or in rows, go to the GPU; cut ones only if the server puts restart markers
+ * where the GPU needs them.  A profile measures op by op what the CPU does with them. */
+static void choose_gpu(const struct sluice_loader *loader, struct part *part)
 {
     if (!loader_decodes_on_gpu(loader, part) || loader->options.is_profiling)
-        return SLUICE_OK;
-    if (loader->options.mode == SLUICE_MODE_LOCAL &&
-        strcmp(loader->options.gpu_decode, "auto") == 0)
-        return loader_plan_local_gpu(loader, part, err);
+        return;
     for (size_t i = 0; i < part->num_ids; i++) {
         struct sluice_choice *choice = &part->choices[i];
-        choice->on_gpu = choice->split == 0 &&
-                         (choice->form == SLUICE_FORM_RAW || loader->info.has_jpeg_crop_restart);
+        choice->on_gpu = choice->split == 0 && (choice->form != SLUICE_FORM_JPEG_CROP ||
+                                                loader->info.has_jpeg_crop_restart);
     }
-    return SLUICE_OK;
 }
 
 sluice_status loader_choose(struct sluice_loader *loader, bool for_training, struct sluice_err *err)
@@ -356,12 +400,12 @@ sluice_status loader_choose(struct sluice_loader *loader, bool for_training, str
                            "%s plans by a profile: set profile-folder (a run with profiling and "
                            "write-profile-folder makes one)",
                            sluice_mode_name(mode));
-    if (is_planned && !is_greedy) /* forms, too */
+    if ((is_planned && !is_greedy) || is_planned_locally(loader)) /* forms, too */
         return make_chooser(loader, for_training, err);
     for (size_t i = 0; i < loader->val.num_ids; i++) {
         loader->val.choices[i] =
             is_planned ? least_bytes(loader->val.pipeline,
-                                     loader->manifest->entries[loader->val.ids[i]].bytes)
+                                     sluice_manifest_at(loader->manifest, loader->val.ids[i]).bytes)
                        : sluice_choice_fixed(mode, loader->val.pipeline);
     }
     if (is_planned && for_training) {
@@ -374,6 +418,7 @@ sluice_status loader_choose(struct sluice_loader *loader, bool for_training, str
     }
     choose_form(loader, &loader->train);
     choose_form(loader, &loader->val);
-    const sluice_status status = choose_gpu(loader, &loader->train, err);
-    return status == SLUICE_OK ? choose_gpu(loader, &loader->val, err) : status;
+    choose_gpu(loader, &loader->train);
+    choose_gpu(loader, &loader->val);
+    return SLUICE_OK;
 }

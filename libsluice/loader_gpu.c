@@ -26,6 +26,7 @@ static sluice_status create(struct sluice_loader *loader, struct sluice_err *err
         .width = size,
         .num_blocks = TUNING_GPU_LANES + TUNING_GPU_READY,
         .num_lanes = TUNING_GPU_LANES,
+        .num_stagings = TUNING_GPU_STAGINGS,
         .memory_bytes = o->gpu_memory,
     };
     sluice_status status = sluice_gpu_place_create(&options, &loader->place, err);
@@ -47,8 +48,7 @@ static sluice_status alloc_locked(void *ctx, size_t bytes, void **memory, struct
 
 static void free_locked(void *ctx, void *memory, size_t bytes)
 {
-    (void)bytes;
-    sluice_gpu_host_free(ctx, memory);
+    sluice_gpu_host_free(ctx, memory, bytes);
 }
 
 sluice_status loader_open_gpu(struct sluice_loader *loader, struct sluice_err *err)
@@ -71,9 +71,12 @@ sluice_status loader_open_gpu(struct sluice_loader *loader, struct sluice_err *e
     if (!loader->has_memory)
         loader->memory = (struct sluice_host_memory){
             .alloc = alloc_locked, .free = free_locked, .ctx = loader->place};
-    sluice_log(SLUICE_LOG_INFO, "batches are made on %s, with %.0f MB of its memory",
+    sluice_log(SLUICE_LOG_INFO,
+               "batches are made on %s, with %.0f MB of its memory and %.0f MB of the host's, "
+               "page-locked",
                loader->device < 0 ? "the GPU that the CPU stands in for" : "the GPU",
-               (double)sluice_gpu_place_bytes(loader->place) * 1e-6);
+               (double)sluice_gpu_place_bytes(loader->place) * 1e-6,
+               (double)sluice_gpu_place_locked_bytes(loader->place) * 1e-6);
     return SLUICE_OK;
 }
 

@@ -1,7 +1,9 @@
 #include "libsluice/loader_state.h"
 
+#include "base/log.h"
 #include "compute_client/load/local_source.h"
 #include "datasets/manifest_drift.h"
+#include "image/codec.h"
 #include "pipeline/op.h"
 
 #include <errno.h>
@@ -81,8 +83,9 @@ static size_t largest_message(const struct sluice_loader *loader)
             bytes = sluice_pipeline_output_bytes(parts[i]->pipeline);
     }
     for (size_t i = 0; i < loader->manifest->num_entries; i++) {
-        if (loader->manifest->entries[i].bytes > bytes)
-            bytes = loader->manifest->entries[i].bytes;
+        const uint64_t of_this = sluice_manifest_at(loader->manifest, i).bytes;
+        if (of_this > bytes)
+            bytes = of_this;
     }
     if (bytes > MAX_MESSAGE_BYTES)
         bytes = MAX_MESSAGE_BYTES;
@@ -118,6 +121,8 @@ static sluice_status open_remote(struct sluice_loader *loader, struct sluice_err
         sluice_servers_open(servers, loader->train.pipeline, &loader->info, &loader->manifest, err);
     if (status != SLUICE_OK)
         return status;
+    if (!sluice_codec_uses_index()) /* this CPU would ask for the file of all rows that come */
+        loader->info.forms &= ~(1u << SLUICE_FORM_JPEG_ROWS);
     return sluice_servers_bound_messages(servers, largest_message(loader), err);
 }
 
@@ -131,7 +136,7 @@ static sluice_status pick_subset(const struct sluice_loader *loader, struct part
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu samples",
                            manifest->num_entries);
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        if (manifest->entries[i].subset == subset)
+        if (sluice_manifest_at(manifest, i).subset == subset)
             part->ids[part->num_total++] = (uint32_t)i;
     }
     part->num_ids = part->num_total;
@@ -222,6 +227,10 @@ sluice_status loader_make_prefetcher(struct sluice_loader *loader, struct sluice
     const sluice_status status = sluice_prefetcher_create(&options, &prefetcher, err);
     if (status != SLUICE_OK)
         return status;
+    if (loader->place)
+        sluice_log(SLUICE_LOG_INFO,
+                   "%u times %.1f MB of page-locked memory for rows that the CPU makes", num_slots,
+                   (double)batch_bytes * 1e-6);
     loader->place = NULL;
     loader_set_prefetcher(loader, prefetcher);
     return SLUICE_OK;

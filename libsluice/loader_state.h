@@ -22,7 +22,6 @@
  *     loader_open.c     pipelines, data, prefetcher, sources
  *     loader_gpu.c      a GPU as the place of its batches
  *     loader_choose.c   the plan: each sample's choice
- *     loader_local_gpu.c  that of a folder's samples, between CPU and GPU
  *     loader_epoch.c    an epoch, batch by batch, and the place in it
  *     loader_stats.c    what an epoch came to, and counters
  *     loader_profile.c  what the setting profiling writes
@@ -113,9 +112,6 @@ bool loader_decodes_on_gpu(const struct sluice_loader *loader, const struct part
  * if the server puts restart markers where the GPU needs them. */
 struct sluice_choices loader_choices_of(const struct sluice_loader *loader,
                                         const struct part *part);
-/* Decides for each sample of a folder whether the GPU decodes it. */
-SLUICE_MUST_USE sluice_status loader_plan_local_gpu(struct sluice_loader *loader, struct part *part,
-                                                    struct sluice_err *err);
 
 /* Call these in this order, before the first epoch. */
 SLUICE_MUST_USE sluice_status loader_make_pipelines(struct sluice_loader *loader,

@@ -28,7 +28,7 @@ struct sluice_sample_facts loader_profile_facts(const struct sluice_loader *load
     const uint32_t id = loader->train.ids[position];
     const struct sluice_draw_key key = {
         .seed = loader->options.seed, .epoch = (uint32_t)loader->start.epoch, .sample_id = id};
-    struct sluice_manifest_entry entry = loader->manifest->entries[id];
+    struct sluice_manifest_entry entry = sluice_manifest_at(loader->manifest, id);
     const struct sluice_sample_cost *row = &loader->profile.rows[position];
     if (row->width > 0) { /* it was decoded, so its row is better than the manifest */
         entry.bytes = row->bytes[0];

@@ -42,7 +42,7 @@ static void on_row(void *ctx, const struct sluice_row_seen *row)
     measuring->seen->num_samples++;
     measuring->seen->bytes += (double)row->payload_bytes;
     measuring->seen->compute_s -= compute_s;
-    if (row->asked.form != SLUICE_FORM_RAW) {
+    if (sluice_choice_is_preprocessed(row->asked)) {
         measuring->seen->num_jobs++;
         measuring->seen->storage_s -= storage_s;
     }
@@ -176,6 +176,7 @@ void profile_find_mixes(struct measuring *measuring)
     const int packed = find_offered(measuring, u8_split, SLUICE_FORM_U8_PACKED);
     const int pixels = find_offered(measuring, u8_split, SLUICE_FORM_U8);
     const int cut = find_offered(measuring, 0, SLUICE_FORM_JPEG_CROP);
+    const int rows = find_offered(measuring, 0, SLUICE_FORM_JPEG_ROWS);
     add_mix(mixes, 0, -1, false);
     if (!measuring->is_remote)
         return;
@@ -186,6 +187,9 @@ void profile_find_mixes(struct measuring *measuring)
         add_mix(mixes, cut, -1, false);
     add_on_gpu(measuring, SLUICE_FORM_JPEG_CROP);
     add_on_gpu(measuring, SLUICE_FORM_RAW);
+    if (rows >= 0)
+        add_mix(mixes, rows, -1, false);
+    add_on_gpu(measuring, SLUICE_FORM_JPEG_ROWS);
     add_mix(mixes, 0, pixels, false); /* as in a plan where both CPUs are bottlenecks */
     for (unsigned split = u8_split; split-- > 1;) {
         const int c = find_offered(measuring, split, SLUICE_FORM_U8);

@@ -167,7 +167,7 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, char 
         json_t *one = json_object();
         json_object_set_new(one, "sample", json_integer(error->sample_id));
         /* A path that is not UTF-8 becomes null; the id still names the sample. */
-        json_t *path = json_string(report->manifest->entries[error->sample_id].path);
+        json_t *path = json_string(sluice_manifest_at(report->manifest, error->sample_id).path);
         json_object_set_new(one, "path", path ? path : json_null());
         json_object_set_new(one, "status", json_string(sluice_status_name(error->status)));
         json_t *text = json_string(error->text);

@@ -2,6 +2,7 @@
 
 #include "datasets/indexed_file.h"
 #include "image/coding.h"
+#include "image/jpeg_rows.h"
 
 #include <math.h>
 #include <string.h>
@@ -119,17 +120,50 @@ void sluice_choice_features(const struct sluice_sample_facts *facts,
 /* Before the rows and behind them: the mean over 200 photographs of ImageNet. */
 #define HEAD_BYTES 1800.0
 
+static bool is_indexed(const struct sluice_choice_model *model,
+                       const struct sluice_sample_facts *facts)
+{
+    return model->has_jpeg_index && sluice_file_class_of(facts) == SLUICE_CLASS_WINDOW;
+}
+
+/* Pixels of the MCU rows under the crop, of one column. */
+static double rows_under(const struct sluice_sample_facts *facts)
+{
+    return covered(facts->crop.top, facts->crop.height, facts->height,
+                   grid_of(facts->coding).mcu_height);
+}
+
+static double part_bytes(const struct sluice_sample_facts *facts)
+{
+    const double bytes = (double)facts->file_bytes;
+    return HEAD_BYTES + (bytes - HEAD_BYTES) * rows_under(facts) / facts->height;
+}
+
 double sluice_choice_read_bytes(const struct sluice_choice_model *model,
                                 const struct sluice_sample_facts *facts, unsigned choice)
 {
     const double bytes = (double)facts->file_bytes;
-    if (!model->has_jpeg_index || !model->choices.traits[choice].needs_box_alone ||
-        sluice_file_class_of(facts) != SLUICE_CLASS_WINDOW)
+    if (!is_indexed(model, facts) || !model->choices.traits[choice].needs_box_alone)
         return bytes;
-    const double rows = covered(facts->crop.top, facts->crop.height, facts->height,
-                                grid_of(facts->coding).mcu_height);
-    const double read = HEAD_BYTES + (bytes - HEAD_BYTES) * rows / facts->height;
+    const double read = part_bytes(facts);
     return read * 100 < bytes * SLUICE_INDEXED_MAX_PARTIAL_PERCENT ? read : bytes;
+}
+
+/* What travels with rows of a file: 7 bytes for each of their points, at most 8 of a row of MCUs
+ * (SLUICE_JPEG_INDEX_AUTO_STEP), and 4 for each row. */
+static double rows_bytes(const struct sluice_sample_facts *facts)
+{
+    const struct grid grid = grid_of(facts->coding);
+    const double points = fmin(ceil((double)facts->width / grid.mcu_width / 8), 8);
+    return part_bytes(facts) + rows_under(facts) / grid.mcu_height * (4 + 7 * points);
+}
+
+/* Whether rows come that were asked for. */
+static bool has_rows(const struct sluice_choice_model *model,
+                     const struct sluice_sample_facts *facts)
+{
+    return is_indexed(model, facts) &&
+           rows_bytes(facts) * 100 <= (double)facts->file_bytes * SLUICE_JPEG_ROWS_MAX_PERCENT;
 }
 
 /* --- the default --- */
@@ -228,6 +262,10 @@ static const struct sluice_choice_weights take_over = {{PER_SAMPLE(3e-6), OUTPUT
 static const struct sluice_choice_weights flip = {{OUTPUT_PIXEL(0.2e-9)}}; /* of every other */
 static const struct sluice_choice_weights to_float = {{OUTPUT_PIXEL(0.4e-9)}};
 static const struct sluice_choice_weights from_float = {{OUTPUT_PIXEL(6e-9)}};
+/* An estimate, not measured: a look-up and some kB of points, two hashes and a move of the rows;
+ * and on the other side these points. */
+static const struct sluice_choice_weights take_rows = {{PER_SAMPLE(10e-6), CROP_BYTE(0.2e-9)}};
+static const struct sluice_choice_weights open_rows = {{PER_SAMPLE(6e-6)}};
 static const struct sluice_choice_weights serve = {{PER_SAMPLE(1e-6)}};
 
 static bool is_whole_image(const struct sluice_choice_traits *traits)
@@ -275,6 +313,11 @@ static void set_class(const struct sluice_choices *choices,
             add(compute, &unpack);
             add(bytes, &step[PACKED_BYTES]);
             break;
+        case SLUICE_FORM_JPEG_ROWS: /* decoded as what was cut is, by the index */
+            add(storage, &take_rows);
+            add(compute, &open_rows);
+            add(compute, &step[CUT_TO_PIXELS]);
+            break;
         case SLUICE_NUM_FORMS:
             break;
         }
@@ -317,8 +360,18 @@ void sluice_choice_model_set_gpu(struct sluice_choice_model *model)
 {
     const int cut =
         sluice_choices_find(&model->choices, (struct sluice_choice){.form = SLUICE_FORM_JPEG_CROP});
+    const int rows =
+        sluice_choices_find(&model->choices, (struct sluice_choice){.form = SLUICE_FORM_JPEG_ROWS});
     for (unsigned c = 0; cut >= 0 && c < model->choices.num; c++) {
         if (!model->choices.at[c].on_gpu)
+            continue;
+        const bool are_rows = model->choices.at[c].form == SLUICE_FORM_JPEG_ROWS;
+        for (int k = 0; are_rows && rows >= 0 && k < SLUICE_NUM_FILE_CLASSES; k++) {
+            model->weights[k][c][SLUICE_STORAGE_CPU] = model->weights[k][rows][SLUICE_STORAGE_CPU];
+            model->weights[k][c][SLUICE_COMPUTE_CPU] = open_rows;
+            model->weights[k][c][SLUICE_GPU] = decode_on_gpu;
+        }
+        if (are_rows)
             continue;
         const bool is_cut_here = model->choices.at[c].form == SLUICE_FORM_RAW;
         for (int k = 0; k < SLUICE_NUM_FILE_CLASSES; k++) {
@@ -347,7 +400,8 @@ double sluice_choice_predict(const struct sluice_choice_weights *weights,
 
 bool sluice_choice_has_exact_bytes(struct sluice_choice choice)
 {
-    return sluice_choice_is_plain(sluice_choice_cpu_twin(choice));
+    return choice.form == SLUICE_FORM_JPEG_ROWS ||
+           sluice_choice_is_plain(sluice_choice_cpu_twin(choice));
 }
 
 /* Pixels of the image that a choice's payload holds. */
@@ -378,6 +432,8 @@ static double bytes_of(const struct sluice_choice_model *model, unsigned choice,
     /* No form is sent that is larger than what it stands for. */
     case SLUICE_FORM_JPEG_CROP:
         return fmin(sluice_choice_predict(weights, feature), file);
+    case SLUICE_FORM_JPEG_ROWS:
+        return rows_bytes(facts);
     default:
         return fmin(sluice_choice_predict(weights, feature), pixels);
     }
@@ -407,6 +463,15 @@ static void place_on_gpu(const struct sluice_choices *choices, unsigned choice,
             MARKED_CUT_BYTES * (cost[cut][SLUICE_NETWORK] - SLUICE_REPLY_BYTES);
 }
 
+/* The whole file, decoded at the same place. */
+static unsigned file_choice(const struct sluice_choices *choices, unsigned choice)
+{
+    const int c =
+        sluice_choices_find(choices, (struct sluice_choice){.form = SLUICE_FORM_RAW,
+                                                            .on_gpu = choices->at[choice].on_gpu});
+    return c < 0 ? 0 : (unsigned)c;
+}
+
 void sluice_choice_model_costs(const struct sluice_choice_model *model,
                                const struct sluice_sample_facts *facts,
                                double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
@@ -429,6 +494,8 @@ void sluice_choice_model_costs(const struct sluice_choice_model *model,
     for (unsigned c = 0; c < model->choices.num; c++) {
         if (model->choices.at[c].form == SLUICE_FORM_JPEG_CROP && file_class == SLUICE_CLASS_PNG)
             memcpy(cost[c], cost[0], sizeof(cost[0]));
+        else if (model->choices.at[c].form == SLUICE_FORM_JPEG_ROWS && !has_rows(model, facts))
+            memcpy(cost[c], cost[file_choice(&model->choices, c)], sizeof(cost[0]));
         else if (model->choices.at[c].on_gpu)
             place_on_gpu(&model->choices, c, facts, cost);
     }

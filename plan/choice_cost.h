@@ -80,7 +80,8 @@ void sluice_choice_features(const struct sluice_sample_facts *facts,
 double sluice_choice_predict(const struct sluice_choice_weights *weights,
                              const double feature[SLUICE_NUM_CHOICE_FEATURES]);
 
-/* Whether the bytes of a choice follow from sizes alone, whatever its weights say. */
+/* Whether the bytes of a choice follow from sizes alone, whatever its weights say: those of plain
+ * forms, and by the share of the file that they are those of rows. */
 bool sluice_choice_has_exact_bytes(struct sluice_choice choice);
 
 /* What the storage node reads of the file for a choice: all of it, but with an index of its JPEGs
@@ -95,7 +96,8 @@ double sluice_choice_read_bytes(const struct sluice_choice_model *model,
 
 /* Fills the cost of every choice of the model: finite, at least 0, in the units of resource.h; the
  * GPU's is decoding alone, to which a plan adds the training step.  A choice that a file cannot be
- * asked for (a cut PNG) costs what its file does; one that the GPU does not decode (PNGs, JPEGs of
+ * asked for (a cut PNG, rows where there is no index) costs what its file
+ * does; one that the GPU does not decode (PNGs, JPEGs of
  * four components or unusual sampling, whole progressive files), what it does where CPUs decode. */
 void sluice_choice_model_costs(const struct sluice_choice_model *model,
                                const struct sluice_sample_facts *facts,

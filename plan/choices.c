@@ -19,6 +19,7 @@ _Static_assert(SLUICE_MAX_OPS == 8, "the names have another split");
         [SLUICE_FORM_U8] = NAMES("u8", place),                                                     \
         [SLUICE_FORM_U8_PACKED] = NAMES("u8_packed", place),                                       \
         [SLUICE_FORM_F32] = NAMES("f32", place),                                                   \
+        [SLUICE_FORM_JPEG_ROWS] = NAMES("jpeg_rows", place),                                       \
     }
 
 const char *sluice_choice_name(struct sluice_choice choice)
@@ -53,6 +54,11 @@ bool sluice_choice_is_plain(struct sluice_choice choice)
 bool sluice_choice_is_offered(struct sluice_choice choice, uint32_t forms)
 {
     return has_plain_form(choice) || (forms >> choice.form & 1);
+}
+
+bool sluice_choice_is_preprocessed(struct sluice_choice choice)
+{
+    return choice.form != SLUICE_FORM_RAW && choice.form != SLUICE_FORM_JPEG_ROWS;
 }
 
 struct sluice_choice sluice_choice_cpu_twin(struct sluice_choice choice)
@@ -110,12 +116,13 @@ struct sluice_choices sluice_choices_of(const struct sluice_pipeline *pipeline)
 {
     const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
     const bool can_cut = sluice_pipeline_can_crop_jpeg(pipeline);
+    const bool has_rows = sluice_pipeline_can_take_rows(pipeline);
     struct sluice_choices choices = {
         .num_ops = num_ops,
         .u8_split = sluice_pipeline_u8_split(pipeline),
         .output_size = sluice_pipeline_output_size(pipeline),
     };
-    const unsigned num_wanted = num_ops + 1 + can_cut + 1;
+    const unsigned num_wanted = num_ops + 1 + can_cut + 1 + has_rows;
     bool is_dropped[SLUICE_MAX_OPS + 1] = {false};
     if (num_wanted > SLUICE_CPU_CHOICES)
         drop_splits(pipeline, num_wanted - SLUICE_CPU_CHOICES, is_dropped);
@@ -127,6 +134,8 @@ struct sluice_choices sluice_choices_of(const struct sluice_pipeline *pipeline)
         add(&choices, pipeline, (struct sluice_choice){.form = SLUICE_FORM_JPEG_CROP});
     add(&choices, pipeline,
         (struct sluice_choice){.split = (uint8_t)choices.u8_split, .form = SLUICE_FORM_U8_PACKED});
+    if (has_rows)
+        add(&choices, pipeline, (struct sluice_choice){.form = SLUICE_FORM_JPEG_ROWS});
     return choices;
 }
 
@@ -139,6 +148,9 @@ void sluice_choices_add_gpu(struct sluice_choices *choices, const struct sluice_
         add(choices, pipeline,
             (struct sluice_choice){.form = SLUICE_FORM_JPEG_CROP, .on_gpu = true});
     add(choices, pipeline, (struct sluice_choice){.form = SLUICE_FORM_RAW, .on_gpu = true});
+    if (sluice_pipeline_can_take_rows(pipeline))
+        add(choices, pipeline,
+            (struct sluice_choice){.form = SLUICE_FORM_JPEG_ROWS, .on_gpu = true});
 }
 
 int sluice_choices_find(const struct sluice_choices *choices, struct sluice_choice choice)

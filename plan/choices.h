@@ -12,29 +12,30 @@
  * of the GPU.
  *
  * The choices of a pipeline are, in this order: the plain form of every split (the file, then
- * pixels, then floats); jpeg_crop@0 where files can be cut; u8_packed at the u8 split.  For the
- * default pipeline:
+ * pixels, then floats); jpeg_crop@0 where files can be cut; u8_packed at the u8 split; jpeg_rows@0
+ * where files can be cut and stay as they are turned.  For the default pipeline:
  *
- *     raw@0 u8@1 u8@2 u8@3 f32@4 f32@5 jpeg_crop@0 u8_packed@3
+ *     raw@0 u8@1 u8@2 u8@3 f32@4 f32@5 jpeg_crop@0 u8_packed@3 jpeg_rows@0
  *
- * Where the compute node has a GPU that decodes, and files can be cut, jpeg_crop@0+gpu and
- * raw@0+gpu come after these.
+ * Where the compute node has a GPU that decodes, and files can be cut, jpeg_crop@0+gpu, raw@0+gpu
+ * and jpeg_rows@0+gpu come after these.
  *
- * A menu has room for SLUICE_CPU_CHOICES and these two.  Where a pipeline has more, splits give way
- * that carry as many bytes as the next one and leave the compute node no less work: first to_tensor
- * before normalize (floats go back through one table from either), then what stands before a flip
- * or a crop that keeps the size, the last such split first.  The file, the u8 split and the last
- * split always stay.  No pipeline needs more room than that (the test tries them all).
+ * A menu has room for SLUICE_CPU_CHOICES and these three.  Where a pipeline has more, splits give
+ * way that carry as many bytes as the next one and leave the compute node no less work: first
+ * to_tensor before normalize (floats go back through one table from either), then what stands
+ * before a flip or a crop that keeps the size, the last such split first.  The file, the u8 split
+ * and the last split always stay.  No pipeline needs more room than that (the test tries them all).
  *
  * Threads: pure functions; values. */
 
 #define SLUICE_MAX_CHOICES SLUICE_MENU_CHOICES
-#define SLUICE_CPU_CHOICES (SLUICE_MAX_CHOICES - 2)
+#define SLUICE_CPU_CHOICES (SLUICE_MAX_CHOICES - 3)
 
 struct sluice_choice {
     uint8_t split;
     uint8_t form; /* enum sluice_form */
-    /* Decoded by the GPU, which takes cut files: whole files are cut on the compute node for it. */
+    /* Decoded by the GPU, which takes cut files and rows with their index: whole files are cut on
+     * the compute node for it. */
     bool on_gpu;
 };
 
@@ -72,6 +73,8 @@ bool sluice_choice_is_plain(struct sluice_choice choice);
 /* Whether a server has it that offers, beside the plain forms, these: bits 1 << enum sluice_form.
  */
 bool sluice_choice_is_offered(struct sluice_choice choice, uint32_t forms);
+/* Whether the storage node preprocesses it, rather than read what is sent. */
+bool sluice_choice_is_preprocessed(struct sluice_choice choice);
 /* The same split and form where CPUs decode. */
 struct sluice_choice sluice_choice_cpu_twin(struct sluice_choice choice);
 

@@ -172,14 +172,14 @@ static sluice_status check_files(const char *folder, const struct sluice_cost_fo
                                  const struct sluice_cost_table *table, struct sluice_err *err)
 {
     for (size_t i = 0; use->manifest && i < table->num_rows; i++) {
-        const struct sluice_manifest_entry *entry = &use->manifest->entries[use->ids[i]];
-        if (!is_about(table->rows[i].bytes[0], entry->bytes))
+        const struct sluice_manifest_entry entry = sluice_manifest_at(use->manifest, use->ids[i]);
+        if (!is_about(table->rows[i].bytes[0], entry.bytes))
             return sluice_fail(
                 err, SLUICE_E_INVALID,
                 "the profile in %s has %llu bytes for sample %zu, and %s has %llu: it "
                 "was made for other data",
-                folder, (unsigned long long)table->rows[i].bytes[0], i, entry->path,
-                (unsigned long long)entry->bytes);
+                folder, (unsigned long long)table->rows[i].bytes[0], i, entry.path,
+                (unsigned long long)entry.bytes);
     }
     return SLUICE_OK;
 }

@@ -9,7 +9,7 @@
 /* The crops of random_resized_crop have 0.42 of ImageNet's pixels in the mean. */
 #define TYPICAL_CROP_SHARE 0.42
 
-/* 44 MB of them. */
+/* 51 MB of them. */
 #define MOST_MENUS_KEPT (1u << 18)
 
 struct sluice_form_menu sluice_form_menu_init(const struct sluice_cost_table *table,
@@ -172,7 +172,8 @@ static void costs_of(const struct cost_maker *maker, size_t i,
             costs_by_row(maker, row, &facts, cost);
     }
     for (unsigned c = 0; menu->transport && c < choices->num; c++)
-        sluice_transport_cost_add(menu->transport, choices->at[c].form != SLUICE_FORM_RAW, cost[c]);
+        sluice_transport_cost_add(menu->transport, sluice_choice_is_preprocessed(choices->at[c]),
+                                  cost[c]);
     const double decode_factor = menu->decode_factor > 0 ? menu->decode_factor : 1;
     for (unsigned c = 0; c < choices->num; c++)
         cost[c][SLUICE_GPU] = maker->step_s + decode_factor * cost[c][SLUICE_GPU];

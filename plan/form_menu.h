@@ -71,7 +71,7 @@ double sluice_choice_forecast_fill_s(const struct sluice_choice_forecast *foreca
 
 /* Fills choice[0 .. num_rows) by sluice_plan_lp(); *bound_s is what no plan among these choices
  * can go below (its duals, applied to the table's own numbers).  Where the training step is the
- * limit and CPUs keep up with it, they decode all.  Memory beside `choice` is at most 48 MB.
+ * limit and CPUs keep up with it, they decode all.  Memory beside `choice` is at most 56 MB.
  * SLUICE_E_INVALID, with the reason in err, if a rate is not positive; SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
                                                     const struct sluice_rates *rates,

@@ -8,15 +8,15 @@
 
 /* What one sample may be asked for, and what each way costs.
  *
- * A menu is up to ten choices (a split, a form and a place each; which is which is the
+ * A menu is up to twelve choices (a split, a form and a place each; which is which is the
  * caller's business), each with a cost on every resource.  A cost is kept as a
  * 16-bit share of the sample's highest cost on that resource, so that a menu
- * takes 168 bytes and a million of them fit in memory: each is off by at most
+ * takes 196 bytes and a million of them fit in memory: each is off by at most
  * 1/131,070 of that highest cost, and by nothing to speak of if all are equal.
  *
  * Threads: values; pure functions. */
 
-#define SLUICE_MENU_CHOICES 10
+#define SLUICE_MENU_CHOICES 12
 
 struct sluice_menu {
     float unit[SLUICE_NUM_RESOURCES]; /* 1/65535 of the highest cost */

@@ -418,9 +418,9 @@ static const struct sluice_option options[] = {
      .type = SLUICE_OPTION_STRINGS,
      .value = &given.forms,
      .arg = "FORM",
-     .help = "A form that the server offers beside raw, u8 and f32: jpeg_crop or u8_packed. May be "
-             "given twice; none: only those three.",
-     .default_text = "both"},
+     .help = "A form that the server offers beside raw, u8 and f32: jpeg_crop, u8_packed or "
+             "jpeg_rows. May be given again; none: only those three.",
+     .default_text = "all"},
     /* The last: `whatif` prints all planners and takes none. */
     {.name = "planner",
      .group = CHOICES,
@@ -448,12 +448,15 @@ static sluice_status check_given(const struct sluice_cli_result *parsed, struct 
             return sluice_fail(err, SLUICE_E_INVALID,
                                "--form: none and other forms exclude each other");
         if (strcmp(form, "jpeg_crop") != 0 && strcmp(form, "u8_packed") != 0 &&
-            strcmp(form, "none") != 0) {
-            static const char *const known[] = {"jpeg_crop", "u8_packed", "none", NULL};
+            strcmp(form, "jpeg_rows") != 0 && strcmp(form, "none") != 0) {
+            static const char *const known[] = {"jpeg_crop", "u8_packed", "jpeg_rows", "none",
+                                                NULL};
             char near[100];
             sluice_suggest(form, known, near, sizeof(near));
             return sluice_fail(err, SLUICE_E_INVALID,
-                               "--form: '%s' is none of jpeg_crop, u8_packed, none%s", form, near);
+                               "--form: '%s' is none of jpeg_crop, u8_packed, jpeg_rows, "
+                               "none%s",
+                               form, near);
         }
     }
     return SLUICE_OK;

@@ -127,17 +127,17 @@ static sluice_status profile(const struct run_options *options, struct sluice_er
     if (status == SLUICE_OK) {
         sluice_progress_start(&progress, "profiling", manifest->num_entries);
         for (size_t i = 0; i < manifest->num_entries; i++) {
-            if (manifest->entries[i].subset != SLUICE_SUBSET_TRAIN)
+            if (sluice_manifest_at(manifest, i).subset != SLUICE_SUBSET_TRAIN)
                 continue;
             if (options->limit && table.num_rows == options->limit)
                 break;
-            const struct sluice_manifest_entry *entry = &manifest->entries[i];
+            const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
             const struct sluice_draw_key key = {.seed = options->seed, .sample_id = i};
             const size_t index = table.num_rows++;
             struct sluice_sample_cost *row = &table.rows[index];
             struct sluice_err why = {0};
-            if (measure(&run, options->root, entry, index, &key, row, &why) != SLUICE_OK) {
-                sluice_log(SLUICE_LOG_WARN, "%s/%s: %s", options->root, entry->path, why.text);
+            if (measure(&run, options->root, &entry, index, &key, row, &why) != SLUICE_OK) {
+                sluice_log(SLUICE_LOG_WARN, "%s/%s: %s", options->root, entry.path, why.text);
                 num_failed++;
             }
             sluice_progress_update(&progress, i + 1, NULL);

@@ -3,8 +3,10 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "image/coding.h"
+#include "image/jpeg_index.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 sluice_status sluice_form_meter_init(struct sluice_form_meter *meter,
                                      const struct sluice_pipeline *pipeline,
@@ -40,6 +42,31 @@ void sluice_form_meter_clear(struct sluice_form_meter *meter)
     *meter = (struct sluice_form_meter){0};
 }
 
+/* As a storage node with an index of its JPEGs has read it: rows are taken from a copy.  Without
+ * one it has none of a file that cannot be indexed. */
+static sluice_status index_sample(struct sluice_sample *sample, struct sluice_err *err)
+{
+    const struct sluice_buf *file = sample->data;
+    struct sluice_buf *copy;
+    struct sluice_jpeg_index *index = calloc(1, sizeof(*index));
+    if (!index)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for an index");
+    if (sluice_jpeg_index_build(file->data, file->len, 0, SLUICE_JPEG_INDEX_AUTO_STEP, index,
+                                NULL) != SLUICE_OK) {
+        free(index);
+        return SLUICE_OK;
+    }
+    sample->jpeg_index = index;
+    const sluice_status status = sluice_buf_create(NULL, file->len, &copy, err);
+    if (status != SLUICE_OK)
+        return status;
+    memcpy(copy->data, file->data, file->len);
+    copy->len = file->len;
+    sluice_buf_unref(sample->data);
+    sample->data = copy;
+    return SLUICE_OK;
+}
+
 /* What the storage side does.  A form that it would not send is *is_refused. */
 static sluice_status make_payload(const struct sluice_form_meter *meter,
                                   struct sluice_choice choice, struct sluice_sample *sample,
@@ -50,6 +77,10 @@ static sluice_status make_payload(const struct sluice_form_meter *meter,
     switch ((enum sluice_form)choice.form) {
     case SLUICE_FORM_JPEG_CROP:
         status = sluice_pipeline_crop_jpeg(meter->pipeline, meter->storage, sample, false, 0, NULL);
+        *is_refused = status != SLUICE_OK;
+        return SLUICE_OK;
+    case SLUICE_FORM_JPEG_ROWS:
+        status = sluice_pipeline_take_rows(meter->pipeline, NULL, sample, NULL);
         *is_refused = status != SLUICE_OK;
         return SLUICE_OK;
     case SLUICE_FORM_U8_PACKED:
@@ -96,7 +127,10 @@ sluice_status sluice_form_meter_add(struct sluice_form_meter *meter, struct slui
         struct sluice_sample sample = {.key = *key, .data = sluice_buf_ref(file)};
         bool is_refused;
         row.choice = choice;
-        status = measure(meter, &sample, &row, &is_refused, err);
+        if (meter->choices.at[choice].form == SLUICE_FORM_JPEG_ROWS)
+            status = index_sample(&sample, err);
+        if (status == SLUICE_OK)
+            status = measure(meter, &sample, &row, &is_refused, err);
         sluice_sample_clear(&sample);
         if (status == SLUICE_OK && !is_refused)
             status = sluice_form_table_add(table, &row, err);

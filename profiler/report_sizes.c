@@ -84,6 +84,7 @@ sluice_status report_draw_sizes(const struct report_subject *subject,
     } lines[] = {
         {{"file", SLUICE_BLUE, 1}, 0, SLUICE_FORM_RAW, true},
         {{"file, cut to the crop", SLUICE_BLUE, 2}, 0, SLUICE_FORM_JPEG_CROP, true},
+        {{"rows under the crop", SLUICE_BLUE, 3}, 0, SLUICE_FORM_JPEG_ROWS, true},
         {{"decoded", SLUICE_VERMILION, 1}, 1, SLUICE_FORM_RAW, true},
         {{"cropped pixels", SLUICE_GREEN, 1},
          choices->u8_split,

@@ -47,6 +47,7 @@ struct sluice_workers;
 struct sluice_context {
     struct sluice_sample_lists *lists;
     struct sluice_store *store;
+    struct sluice_store *cache; /* the same, if it is a store_cache.h; NULL: it is none */
     struct sluice_workers *workers;
     struct sluice_watchdog *watchdog; /* of the workers */
     struct sluice_stats *stats;
@@ -77,10 +78,14 @@ struct sluice_context {
     atomic_uint_fast64_t open_transfers; /* calls of DataTransfer whose job is not done */
 };
 
-/* What a sample can be sent as, as Hello says it: a bit for each enum sluice_form. */
-#define SLUICE_SERVER_FORMS                                                                        \
-    (1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_JPEG_CROP | 1u << SLUICE_FORM_U8 |                  \
-     1u << SLUICE_FORM_U8_PACKED | 1u << SLUICE_FORM_F32)
+/* What a sample can be sent as, as Hello says it: a bit for each enum sluice_form.  Rows need an
+ * index of the JPEGs. */
+static inline uint32_t sluice_server_forms(bool has_jpeg_index)
+{
+    return 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_JPEG_CROP | 1u << SLUICE_FORM_U8 |
+           1u << SLUICE_FORM_U8_PACKED | 1u << SLUICE_FORM_F32 |
+           (has_jpeg_index ? 1u << SLUICE_FORM_JPEG_ROWS : 0);
+}
 
 /* The methods of each service, for the server's table. */
 struct sluice_method_list {

@@ -39,6 +39,7 @@ static void set_payload(struct sluice_wire_sample_reply *reply, const struct slu
     reply->status = SLUICE_OK;
     reply->ops_done = sample->ops_done;
     reply->form = sample->is_jpeg_crop               ? SLUICE_FORM_JPEG_CROP
+                  : sample->is_jpeg_rows             ? SLUICE_FORM_JPEG_ROWS
                   : sample->kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
                   : sample->is_packed                ? SLUICE_FORM_U8_PACKED
                   : sample->kind == SLUICE_KIND_U8   ? SLUICE_FORM_U8
@@ -73,6 +74,8 @@ static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_prep
                                 struct sluice_err *err)
 {
     struct sluice_fetch_stream *s = job->stream;
+    if (job->is_rows && sample->jpeg_index) /* else the file goes, once it is read whole */
+        (void)!sluice_pipeline_take_rows(s->pipeline, s->context->buffers, sample, NULL);
     if (!job->split && !job->is_cut)
         return SLUICE_OK;
     if (!is_wanted(s)) /* cancelled while the file was read */
@@ -122,8 +125,8 @@ static sluice_status read_sample(struct sluice_fetch_job *job,
 void sluice_fetch_fail(struct sluice_fetch_job *job, sluice_status status, const char *text)
 {
     const struct sluice_manifest *manifest = job->stream->list->manifest;
-    fail_reply(&job->reply, status, manifest->entries[sluice_wire_listed_id(&job->request)].path,
-               text);
+    fail_reply(&job->reply, status,
+               sluice_manifest_at(manifest, sluice_wire_listed_id(&job->request)).path, text);
 }
 
 static struct sluice_sample_want want_of(const struct sluice_fetch_job *job,
@@ -134,11 +137,11 @@ static struct sluice_sample_want want_of(const struct sluice_fetch_job *job,
     return (struct sluice_sample_want){
         .list = list,
         .sample = sample,
-        .path = s->list->manifest->entries[sample].path,
+        .path = sluice_manifest_at(s->list->manifest, sample).path,
         .key = job->request.key,
         .pipeline = s->pipeline,
         .split = job->split,
-        .form = job->split || job->is_cut ? job->request.form : SLUICE_FORM_RAW,
+        .form = job->split || job->is_cut || job->is_rows ? job->request.form : SLUICE_FORM_RAW,
         .owner = s,
     };
 }
@@ -160,8 +163,8 @@ bool sluice_fetch_read(struct sluice_fetch_job *job)
 void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_preparer *preparer)
 {
     struct sluice_fetch_stream *s = job->stream;
-    const struct sluice_manifest_entry *entry =
-        &s->list->manifest->entries[sluice_wire_listed_id(&job->request)];
+    const struct sluice_manifest_entry entry =
+        sluice_manifest_at(s->list->manifest, sluice_wire_listed_id(&job->request));
     struct sluice_sample_list *list = sluice_sample_lists_newest(s->context->lists, s->list);
     struct sluice_sample_want want = want_of(job, list);
     struct sluice_err err = {0};
@@ -192,7 +195,7 @@ void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_preparer *p
         want.form = SLUICE_FORM_RAW;
         status = read_sample(job, &want, true, &sample, &err);
     }
-    if (job->reply.read_bytes == entry->bytes)
+    if (job->reply.read_bytes == entry.bytes)
         job->reply.read_bytes = 0;
     if (status == SLUICE_OK)
         set_payload(&job->reply, &sample);

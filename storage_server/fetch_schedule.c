@@ -71,7 +71,8 @@ static struct sluice_late_answer *make_answer(struct sluice_watched *watched, co
 
 static const char *path_of(const struct sluice_fetch_job *job)
 {
-    return job->stream->list->manifest->entries[sluice_wire_listed_id(&job->request)].path;
+    return sluice_manifest_at(job->stream->list->manifest, sluice_wire_listed_id(&job->request))
+        .path;
 }
 
 /* What the job and its reply take of the memory budget if its payload is a buffer for so many
@@ -140,9 +141,9 @@ static bool answer(struct sluice_fetch_job *job, struct sluice_preparer *prepare
     if (!is_short && settle(job))
         return true;
     drop_payload(&job->reply);
-    if (job->split || job->is_cut) {
+    if (job->split || job->is_cut || job->is_rows) {
         job->split = 0;
-        job->is_cut = false;
+        job->is_cut = job->is_rows = false;
         job->reply.status = SLUICE_OK;
         job->reply.error[0] = '\0';
         job->reply.ops_done = 0;
@@ -262,12 +263,15 @@ void sluice_fetch_cancel(struct sluice_fetch_stream *s)
 
 /* --- from the backlog to the workers --- */
 
-/* The work that the client asked for, if PREP has room for it. */
+/* The work that the client asked for, if PREP has room for it.  Rows of a file are no work: a
+ * worker of IO reads them as it reads files. */
 static void plan_work(const struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
     job->split = job->request.split;
     job->is_cut = job->split == 0 && job->request.form == SLUICE_FORM_JPEG_CROP && s->pipeline &&
                   sluice_pipeline_can_crop_jpeg(s->pipeline);
+    job->is_rows = job->split == 0 && job->request.form == SLUICE_FORM_JPEG_ROWS && s->pipeline &&
+                   sluice_pipeline_can_take_rows(s->pipeline);
 }
 
 /* How large the payload of the job's reply will be, as far as is known: at least its file's length,
@@ -278,8 +282,8 @@ static uint64_t expected_bytes(const struct sluice_fetch_stream *s,
     const struct sluice_manifest *manifest = s->list->manifest;
     if (sluice_wire_listed_id(&job->request) >= manifest->num_entries)
         return 0;
-    const struct sluice_manifest_entry *entry =
-        &manifest->entries[sluice_wire_listed_id(&job->request)];
+    const struct sluice_manifest_entry entry =
+        sluice_manifest_at(manifest, sluice_wire_listed_id(&job->request));
     const enum sluice_kind kind =
         job->split ? sluice_pipeline_kind(s->pipeline, job->split) : SLUICE_KIND_FILE;
     uint64_t bytes = 0;
@@ -288,9 +292,9 @@ static uint64_t expected_bytes(const struct sluice_fetch_stream *s,
     else if (kind == SLUICE_KIND_U8 && job->split > 1)
         bytes = sluice_pipeline_u8_bytes(s->pipeline);
     else if (kind == SLUICE_KIND_U8) /* the whole image */
-        bytes = entry->width ? (uint64_t)entry->width * entry->height * 3
-                             : entry->bytes * PIXELS_PER_FILE_BYTE;
-    return bytes > entry->bytes ? bytes : entry->bytes;
+        bytes = entry.width ? (uint64_t)entry.width * entry.height * 3
+                            : entry.bytes * PIXELS_PER_FILE_BYTE;
+    return bytes > entry.bytes ? bytes : entry.bytes;
 }
 
 /* Takes memory for the job's work, or without its ops for the file.  False: there is neither. */
@@ -360,7 +364,7 @@ static sluice_status hand_over(struct sluice_fetch_stream *s, struct sluice_fetc
         return SLUICE_OK;
     }
     const enum sluice_subset subset =
-        s->list->manifest->entries[sluice_wire_listed_id(&job->request)].subset;
+        sluice_manifest_at(s->list->manifest, sluice_wire_listed_id(&job->request)).subset;
     if (!sluice_grant_may_read(s->grant, subset)) {
         job->reply.status = SLUICE_E_INVALID;
         snprintf(job->reply.error, sizeof(job->reply.error), "the token %s may not read %s",

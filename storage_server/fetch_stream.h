@@ -63,6 +63,7 @@ struct sluice_fetch_job {
     unsigned split;                            /* ops to run: what was asked for, or none */
     uint64_t reserved_ns;                      /* CPU time of the grant */
     bool is_cut;                               /* no ops, but the JPEG cut to its crop's MCUs */
+    bool is_rows;                              /* nor that: of an indexed JPEG the rows it needs */
     bool reads_first;               /* a worker of IO reads the file, then one of PREP goes on */
     bool has_sample;                /* it is read */
     struct sluice_sample sample;    /* if has_sample */

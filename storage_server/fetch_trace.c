@@ -33,7 +33,7 @@ static const char *path_of(const struct sluice_fetch_job *job)
 {
     const struct sluice_manifest *manifest = job->stream->list->manifest;
     const uint64_t sample = job->request.key.sample_id;
-    return sample < manifest->num_entries ? manifest->entries[sample].path : "";
+    return sample < manifest->num_entries ? sluice_manifest_at(manifest, sample).path : "";
 }
 
 /* One after the other, as the reply has them:

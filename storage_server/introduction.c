@@ -37,12 +37,20 @@ static void tell_data(const struct sluice_introduction *facts)
         list->jpeg_indexes ? "with an" : "no");
 }
 
+static void tell_cache(const struct sluice_introduction *facts)
+{
+    char bytes[SLUICE_SHOW_BYTES], most[SLUICE_SHOW_BYTES];
+    sluice_log(SLUICE_LOG_INFO, "what the store sends is kept in %s: %s of %s", facts->cache,
+               sluice_show_bytes((double)facts->cache_counts.bytes, bytes),
+               sluice_show_bytes((double)facts->cache_counts.max_bytes, most));
+}
+
 static void tell_work(const struct sluice_introduction *facts)
 {
     char forms[128] = "", memory[SLUICE_SHOW_BYTES];
     for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
         const size_t len = strlen(forms);
-        if (SLUICE_SERVER_FORMS & 1u << form)
+        if (sluice_server_forms(facts->list->jpeg_indexes != NULL) & 1u << form)
             snprintf(forms + len, sizeof(forms) - len, "%s%s", len ? ", " : "",
                      sluice_form_name((enum sluice_form)form));
     }
@@ -84,6 +92,8 @@ static void tell_access(const struct sluice_introduction *facts)
 void sluice_introduce(const struct sluice_introduction *facts)
 {
     tell_data(facts);
+    if (facts->cache)
+        tell_cache(facts);
     tell_work(facts);
     tell_access(facts);
 }

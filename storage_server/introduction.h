@@ -1,6 +1,8 @@
 #ifndef SLUICE_STORAGE_SERVER_INTRODUCTION_H
 #define SLUICE_STORAGE_SERVER_INTRODUCTION_H
 
+#include "store/store_cache.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,6 +15,8 @@ struct sluice_sample_list;
 struct sluice_introduction {
     const char *root, *listen;
     const char *manifest; /* --manifest; NULL: the root's own, or a scan */
+    const char *cache;    /* --cache; NULL: none; else its counts: */
+    struct sluice_store_cache_counts cache_counts;
     const struct sluice_sample_list *list;
     double prep_cores; /* that preprocessing may use */
     unsigned prep_workers, io_workers;
@@ -23,7 +27,7 @@ struct sluice_introduction {
     } access;
 };
 
-/* Three lines of the log. */
+/* Three lines of the log, and one of the cache. */
 void sluice_introduce(const struct sluice_introduction *facts);
 
 #endif

@@ -81,6 +81,8 @@ static uint64_t rights_of(unsigned may)
         rights |= FS_REMOVE_DIR;
     if (may & SLUICE_LANDLOCK_CREATE)
         rights |= FS_MAKE_REG;
+    if (may & SLUICE_LANDLOCK_UNLINK)
+        rights |= FS_REMOVE_FILE;
     return rights;
 }
 

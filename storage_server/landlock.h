@@ -22,6 +22,7 @@
 #define SLUICE_LANDLOCK_SOCKET 4u  /* make Unix sockets in this folder, and remove files */
 #define SLUICE_LANDLOCK_REMOVE 8u  /* folders in this one */
 #define SLUICE_LANDLOCK_CREATE 16u /* files in this folder */
+#define SLUICE_LANDLOCK_UNLINK 32u /* remove files of this folder; with CREATE: rename them */
 
 struct sluice_landlock_path {
     const char *path; /* NULL, or nothing of this name: left out */

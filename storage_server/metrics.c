@@ -245,6 +245,28 @@ static void put_decoders(struct sluice_exposition *page, const struct sluice_dec
                               "Samples sent as files because a worker had no decoder.");
 }
 
+static void put_cache(struct sluice_exposition *page, const struct sluice_store_cache_counts *cache)
+{
+    const struct sluice_label hit = {"result", "hit"}, miss = {"result", "miss"};
+    sluice_exposition_family(page, "sluice_cache_reads_total", SLUICE_COUNTER,
+                             "Reads, by whether all of them came from --cache.");
+    sluice_exposition_count(page, &hit, 1, cache->hits);
+    sluice_exposition_count(page, &miss, 1, cache->misses);
+    sluice_exposition_family(page, "sluice_cache_read_bytes_total", SLUICE_COUNTER,
+                             "Bytes, by whether they came from --cache or were asked of the "
+                             "store.");
+    sluice_exposition_count(page, &hit, 1, cache->hit_bytes);
+    sluice_exposition_count(page, &miss, 1, cache->miss_bytes);
+    sluice_exposition_counter(page, "sluice_cache_evictions_total", cache->evictions,
+                              "Pieces of objects that made room for others.");
+    sluice_exposition_counter(page, "sluice_cache_errors_total", cache->errors,
+                              "Pieces that could not be read or written, or were damaged.");
+    sluice_exposition_gauge(page, "sluice_cache_bytes", (double)cache->bytes,
+                            "What the files of --cache take.");
+    sluice_exposition_gauge(page, "sluice_cache_limit_bytes", (double)cache->max_bytes,
+                            "What they may take.");
+}
+
 enum client_count { SAMPLES, BYTES, ERRORS, STREAMS };
 
 static void put_clients(struct sluice_exposition *page, const struct sluice_server_counts *counts,
@@ -274,6 +296,8 @@ void sluice_metrics_write(const struct sluice_server_counts *counts, struct slui
     put_memory(page, counts);
     if (counts->has_decoders)
         put_decoders(page, &counts->decoders);
+    if (counts->has_cache)
+        put_cache(page, &counts->cache);
     put_clients(page, counts, SAMPLES, "sluice_client_samples_total",
                 "Samples sent, by client (the name that it gave itself, or its address) and "
                 "address; the 64 most recent, the rest is client other.");

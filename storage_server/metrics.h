@@ -9,6 +9,7 @@
 #include "storage_server/memory_budget.h"
 #include "storage_server/security.h"
 #include "storage_server/stats.h"
+#include "store/store_cache.h"
 #include "wire/wire.h"
 
 #include <stdbool.h>
@@ -41,6 +42,8 @@ struct sluice_server_counts {
     unsigned hanging;        /* workers */
     bool has_decoders;       /* --isolate-decoders, and these are theirs: */
     struct sluice_decoder_counts decoders;
+    bool has_cache; /* --cache, and these are its: */
+    struct sluice_store_cache_counts cache;
     bool is_serving, has_root; /* has_root: the data is where it was */
 };
 

@@ -57,6 +57,23 @@ static const struct sluice_option table[] = {
      .choices = s3_styles,
      .help = "How a URL names the bucket. path: https://HOST/BUCKET; virtual: https://BUCKET.HOST.",
      .default_text = "path with an endpoint, virtual at AWS"},
+    {.name = "cache",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.cache,
+     .arg = "DIR",
+     .help = "Keep what a bucket or web server sent in this folder of a local disk, which is made "
+             "if it is missing, and belongs to this server alone. It may be lost at any time.",
+     .default_text = "nothing is kept"},
+    {.name = "cache-bytes",
+     .group = DATA,
+     .type = SLUICE_OPTION_BYTES,
+     .value = &given.cache_bytes,
+     .arg = "SIZE",
+     .min = 1u << 20,
+     .max = 1e15,
+     .help = "The most that the files of --cache take.",
+     .default_text = "--cache needs it"},
     {.name = "listen",
      .group = NET,
      .type = SLUICE_OPTION_STRING,
@@ -447,6 +464,17 @@ static sluice_status check(const struct sluice_server_options *options, const ch
     const struct sluice_store_options store = sluice_server_store_options(options);
     if (options->root && sluice_store_check(&store, &why) != SLUICE_OK)
         return sluice_fail(err, SLUICE_E_INVALID, "%sroot: %s", dashes, why.text);
+    if (options->cache && !options->cache_bytes)
+        return sluice_fail(err, SLUICE_E_INVALID, "%scache: say how much with %scache-bytes SIZE",
+                           dashes, dashes);
+    if (options->cache_bytes && !options->cache)
+        return sluice_fail(err, SLUICE_E_INVALID, "%scache-bytes: name a folder with %scache DIR",
+                           dashes, dashes);
+    if (options->cache && options->root && !sluice_store_is_remote(options->root))
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%scache: the root is a folder, which needs none: it is for buckets and "
+                           "web servers",
+                           dashes);
     if (check_listen(options->listen, &why) != SLUICE_OK)
         return sluice_fail(err, SLUICE_E_INVALID, "%slisten: %s", dashes, why.text);
     if (check_metrics(options->metrics, &why) != SLUICE_OK)

@@ -18,8 +18,10 @@ struct sluice_disk_gate;
 struct sluice_prep_limits;
 
 struct sluice_server_options {
-    const char *root;                                   /* store/open.h; required */
-    const char *s3_endpoint, *s3_style;                 /* the same; NULL: not given */
+    const char *root;                   /* store/open.h; required */
+    const char *s3_endpoint, *s3_style; /* the same; NULL: not given */
+    const char *cache; /* a folder, for what a remote root sent (store_cache.h); NULL: none */
+    uint64_t cache_bytes;
     const char *listen;                                 /* "127.0.0.1:50051"; port 0: a free one */
     bool is_insecure;                                   /* other machines may connect without TLS */
     const char *tls_cert, *tls_key, *tls_client_ca;     /* PEM files; NULL: none */

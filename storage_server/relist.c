@@ -67,6 +67,7 @@ static void look(struct sluice_relist *relist)
     snprintf(then, sizeof(then), "send SIGHUP to this server (kill -HUP %d)", (int)getpid());
     sluice_manifest_tell_drift(list->manifest, o->source.root, o->source.manifest, then,
                                &relist->is_closed);
+    sluice_manifest_rest(list->manifest);
     sluice_sample_list_unref(list);
 }
 

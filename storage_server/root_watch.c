@@ -34,12 +34,12 @@ static sluice_status look(struct sluice_root_watch *watch, struct sluice_err *wr
     struct sluice_store_known known = {.path = "."};
     char shard[SLUICE_MAX_PATH_BYTES];
     if (list->manifest->num_entries > 0) {
-        const struct sluice_manifest_entry *first = &list->manifest->entries[0];
-        const bool is_member = first->offset && sluice_shard_split(first->path, shard);
+        const struct sluice_manifest_entry first = sluice_manifest_at(list->manifest, 0);
+        const bool is_member = first.offset && sluice_shard_split(first.path, shard);
         known = (struct sluice_store_known){
-            .path = is_member ? shard : first->path,
-            .offset = first->offset,
-            .bytes = first->bytes,
+            .path = is_member ? shard : first.path,
+            .offset = first.offset,
+            .bytes = first.bytes,
         };
     }
     const sluice_status status = watch->store->look(watch->store, &known, wrong);

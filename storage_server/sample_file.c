@@ -72,15 +72,15 @@ static sluice_status read_file(struct sluice_context *context,
                                struct sluice_err *err)
 {
     struct sluice_store *store = context->store;
-    const struct sluice_manifest_entry *entry = &list->manifest->entries[reading->sample];
+    const struct sluice_manifest_entry entry = sluice_manifest_at(list->manifest, reading->sample);
     struct sluice_store_limits limits;
     store->limits(store, &limits);
     reading->merge_gap_bytes = limits.merge_gap_bytes;
     struct sluice_store_read read = {
         .key = path,
-        .offset = entry->offset,
-        .bytes = entry->bytes,
-        .version = entry->mtime_ns,
+        .offset = entry.offset,
+        .bytes = entry.bytes,
+        .version = entry.mtime_ns,
         .choose = choose,
         .ctx = reading,
         .pool = context->buffers,
@@ -108,7 +108,8 @@ sluice_status sluice_sample_file_read(struct sluice_context *context,
                                       struct sluice_sample *sample,
                                       struct sluice_file_reading *seen, struct sluice_err *err)
 {
-    const bool has_work = want->split > 0 || want->form == SLUICE_FORM_JPEG_CROP;
+    const bool has_work = want->split > 0 || want->form == SLUICE_FORM_JPEG_CROP ||
+                          want->form == SLUICE_FORM_JPEG_ROWS;
     const struct sluice_indexed_want indexed = {
         .indexes = has_work && !is_again ? want->list->jpeg_indexes : NULL,
         .path = want->path,

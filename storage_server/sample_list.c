@@ -36,14 +36,6 @@ static void destroy(struct sluice_sample_list *list)
     free(list);
 }
 
-static uint64_t bytes_of(const struct sluice_manifest *manifest)
-{
-    uint64_t bytes = manifest->num_entries * (sizeof(manifest->entries[0]) + OTHER_BYTES);
-    for (size_t i = 0; i < manifest->num_entries; i++)
-        bytes += strlen(manifest->entries[i].path) + 1;
-    return bytes;
-}
-
 sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
                                         struct sluice_jpeg_index_file *jpeg_indexes,
                                         bool should_verify, struct sluice_sample_list **list,
@@ -57,11 +49,12 @@ sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
     }
     made->manifest = manifest;
     made->jpeg_indexes = jpeg_indexes;
-    made->bytes = bytes_of(manifest);
+    made->bytes = sluice_manifest_memory(manifest) + manifest->num_entries * OTHER_BYTES;
     for (size_t i = 0; i < manifest->num_entries; i++)
-        made->dataset_bytes += manifest->entries[i].bytes;
+        made->dataset_bytes += sluice_manifest_at(manifest, i).bytes;
     atomic_init(&made->refs, 1);
     sluice_hash128_hex(sluice_manifest_id(manifest), made->dataset_id);
+    made->list_hash = sluice_manifest_list_hash(manifest);
     struct sluice_subset_rows *rows = NULL;
     sluice_status status = sluice_subset_rows_create(manifest, &rows, err);
     made->rows = rows;
@@ -71,6 +64,7 @@ sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
         destroy(made);
         return status;
     }
+    sluice_manifest_rest(manifest);
     *list = made;
     return SLUICE_OK;
 }

@@ -30,6 +30,7 @@ struct sluice_sample_list {
     struct sluice_freshness *freshness;          /* of the manifest's files */
     struct sluice_jpeg_index_file *jpeg_indexes; /* NULL: none */
     char dataset_id[33];
+    uint64_t list_hash;     /* sluice_manifest_list_hash() */
     uint64_t dataset_bytes; /* of all files */
     uint64_t bytes;         /* of memory, about */
 

@@ -181,6 +181,7 @@ static void gather_paths(const struct sluice_server_options *options,
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(files); i++)
         add_replaceable(paths, files[i]);
+    add(paths, options->cache, READ | WRITE | SLUICE_LANDLOCK_CREATE | SLUICE_LANDLOCK_UNLINK);
     if (is_unix_path(options->listen))
         add_above(paths, options->listen + strlen("unix:"), SLUICE_LANDLOCK_SOCKET);
     sluice_prep_limits_folders(options->prep_limits, add_group, paths);
@@ -304,6 +305,7 @@ sluice_status sluice_sandbox_enter(const struct sluice_server_options *options,
     const struct sluice_syscall_filter filter = {
         .may_use_udp = ports.has_names,
         .may_make_memory_files = sluice_store_is_remote(options->root),
+        .may_rename = options->cache != NULL,
     };
     if (status == SLUICE_OK && has_filter)
         status = sluice_syscall_filter_install(&filter, err);

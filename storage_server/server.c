@@ -31,6 +31,7 @@
 #include "storage_server/watchdog.h"
 #include "storage_server/workers.h"
 #include "store/open.h"
+#include "store/store_cache.h"
 #include "wire/wire.h"
 
 #include <malloc.h>
@@ -177,7 +178,8 @@ static sluice_status find_memory_limit(const struct sluice_server_options *optio
 
 /* What cannot fail.  Takes the store. */
 static void init_context(struct sluice_storage_server *server,
-                         const struct sluice_server_options *options, struct sluice_store *store)
+                         const struct sluice_server_options *options, struct sluice_store *store,
+                         struct sluice_store *cache)
 {
     const uint64_t now_ns = sluice_clock_ns();
     sluice_stats_init(&server->stats, now_ns);
@@ -187,6 +189,7 @@ static void init_context(struct sluice_storage_server *server,
     server->grace_ms = (unsigned)(options->grace_s * 1000);
     server->context = (struct sluice_context){
         .store = store,
+        .cache = cache,
         .stats = &server->stats,
         .clients = &server->clients,
         .disk = &server->disk,
@@ -213,15 +216,24 @@ static void give_turn(void *gate)
     sluice_disk_gate_give(gate);
 }
 
-/* Where the samples come from. */
+/* Where the samples come from; with --cache that is *cache, too. */
 static sluice_status open_store(const struct sluice_server_options *options,
-                                struct sluice_store **store, struct sluice_err *err)
+                                struct sluice_store **store, struct sluice_store **cache,
+                                struct sluice_err *err)
 {
     struct sluice_store_options store_options = sluice_server_store_options(options);
     store_options.is_cached = sluice_disk_is_cached;
     if (options->disk_gate)
         store_options.turns = (struct sluice_file_turns){take_turn, give_turn, options->disk_gate};
-    return sluice_store_open(&store_options, store, err);
+    sluice_status status = sluice_store_open(&store_options, store, err);
+    if (status != SLUICE_OK || !options->cache)
+        return status;
+    const struct sluice_store_cache_options kept = {options->cache, options->cache_bytes};
+    struct sluice_store *under = *store;
+    *store = NULL;
+    status = sluice_store_cache_open(&kept, under, store, err);
+    *cache = *store;
+    return status;
 }
 
 static sluice_status open_samples(struct sluice_context *context,
@@ -350,8 +362,9 @@ sluice_status sluice_storage_server_create(const struct sluice_server_options *o
     struct sluice_storage_server *s = calloc(1, sizeof(*s));
     sluice_status status =
         s ? SLUICE_OK : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server");
+    struct sluice_store *cache = NULL;
     if (status == SLUICE_OK && !store)
-        status = open_store(options, &store, err);
+        status = open_store(options, &store, &cache, err);
     struct sluice_store_limits limits = {0};
     if (status == SLUICE_OK) {
         store->limits(store, &limits);
@@ -367,7 +380,7 @@ sluice_status sluice_storage_server_create(const struct sluice_server_options *o
     if (options->owns_process)
         sluice_memory_limit_apply(s->memory_limit);
     const struct sluice_memory_parts memory = sluice_memory_limit_part(s->memory_limit);
-    init_context(s, options, store);
+    init_context(s, options, store, cache);
     struct sluice_context *context = &s->context;
     context->reads_first = limits.is_remote;
     const struct sluice_sample_list_source source = {
@@ -435,10 +448,11 @@ void sluice_storage_server_introduce(struct sluice_storage_server *server,
     struct sluice_sample_list *list = sluice_sample_lists_now(server->context.lists);
     char address[SLUICE_HOST_PORT_BYTES];
     sluice_storage_server_address(server, options->listen, address);
-    const struct sluice_introduction facts = {
+    struct sluice_introduction facts = {
         .root = options->root,
         .listen = address,
         .manifest = options->manifest,
+        .cache = options->cache,
         .list = list,
         .prep_cores = sluice_workers_prep_cores(server->context.workers),
         .prep_workers = sluice_workers_num_prep(server->context.workers),
@@ -449,6 +463,8 @@ void sluice_storage_server_introduce(struct sluice_storage_server *server,
                    .has_client_ca = options->tls_client_ca != NULL,
                    .has_tokens = options->tokens != NULL},
     };
+    if (server->context.cache)
+        facts.cache_counts = sluice_store_cache_count(server->context.cache);
     sluice_introduce(&facts);
     sluice_sample_list_unref(list);
 }
@@ -479,7 +495,11 @@ sluice_status sluice_storage_server_stats_json(struct sluice_storage_server *ser
                                                struct sluice_err *err)
 {
     const struct sluice_wire_stats stats = sluice_storage_server_stats(server);
-    return sluice_stats_json(&stats, json, err);
+    struct sluice_store *cache = server->context.cache;
+    struct sluice_store_cache_counts counts;
+    if (cache)
+        counts = sluice_store_cache_count(cache);
+    return sluice_stats_json(&stats, cache ? &counts : NULL, json, err);
 }
 
 static void write_metrics(void *ctx, struct sluice_exposition *page)
@@ -511,6 +531,10 @@ static void write_metrics(void *ctx, struct sluice_exposition *page)
     if (context->decoders) {
         counts.has_decoders = true;
         counts.decoders = sluice_decoders_count(context->decoders);
+    }
+    if (context->cache) {
+        counts.has_cache = true;
+        counts.cache = sluice_store_cache_count(context->cache);
     }
     counts.num_clients = sluice_client_table_read(&server->clients, counts.clients);
     sluice_metrics_write(&counts, page);

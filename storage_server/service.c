@@ -140,7 +140,8 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
             .has_hashes = true,
             .has_jpeg_crop_restart = context->min_crop_restart > 0,
             .has_listed_id = true,
-            .forms = SLUICE_SERVER_FORMS,
+            .forms = sluice_server_forms(list->jpeg_indexes != NULL),
+            .list_hash = list->list_hash,
         };
         memcpy(answer.dataset_id, list->dataset_id, sizeof(answer.dataset_id));
         struct sluice_message reply = {0};

@@ -86,13 +86,13 @@ static size_t sample_of(const struct sluice_manifest *manifest, const char *path
     size_t low = 0, high = manifest->num_entries;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (strcmp(manifest->entries[middle].path, path) < 0)
+        if (strcmp(sluice_manifest_at(manifest, middle).path, path) < 0)
             low = middle + 1;
         else
             high = middle;
     }
     const bool is_found =
-        low < manifest->num_entries && strcmp(manifest->entries[low].path, path) == 0;
+        low < manifest->num_entries && strcmp(sluice_manifest_at(manifest, low).path, path) == 0;
     return is_found ? low : NO_SAMPLE;
 }
 
@@ -100,14 +100,14 @@ static size_t sample_of(const struct sluice_manifest *manifest, const char *path
 static size_t expected_charge(const struct transfer *t)
 {
     const struct sluice_manifest *manifest = t->list->manifest;
-    const struct sluice_manifest_entry *entry = &manifest->entries[t->sample];
-    const uint64_t file = entry->bytes;
+    const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, t->sample);
+    const uint64_t file = entry.bytes;
     const uint64_t side = (uint64_t)(t->request.size ? t->request.size : DEFAULT_SIZE);
     const uint64_t pixels = side * side * 3;
     uint64_t bytes = file;
     if (t->split == 1)
         bytes =
-            entry->width ? (uint64_t)entry->width * entry->height * 3 : file * PIXELS_PER_FILE_BYTE;
+            entry.width ? (uint64_t)entry.width * entry.height * 3 : file * PIXELS_PER_FILE_BYTE;
     else if (t->split)
         bytes = t->split > PPROC_FLIPPED + 1 ? pixels * sizeof(float) : pixels;
     return sizeof(*t) + sluice_buf_footprint(bytes > file ? bytes : file);
@@ -158,7 +158,7 @@ static sluice_status send_response(struct transfer *t, const struct sluice_sampl
                                    struct sluice_err *err)
 {
     char label[16]; /* the index of the class */
-    snprintf(label, sizeof(label), "%u", t->list->manifest->entries[t->sample].label);
+    snprintf(label, sizeof(label), "%u", sluice_manifest_at(t->list->manifest, t->sample).label);
     struct sluice_wire_data_response response = {
         .image = sample->data,
         .label = label,
@@ -384,7 +384,7 @@ static bool find_sample(struct sluice_context *context, struct sluice_rpc_call *
     } else if (found == NO_SAMPLE) {
         sluice_fail(&err, SLUICE_E_NOT_FOUND, "%.200s: no sample of this server", fname);
         code = SLUICE_RPC_NOT_FOUND;
-    } else if (!sluice_grant_may_read(grant, list->manifest->entries[found].subset)) {
+    } else if (!sluice_grant_may_read(grant, sluice_manifest_at(list->manifest, found).subset)) {
         sluice_fail(&err, SLUICE_E_INVALID, "%.200s: not for the token %s", fname,
                     sluice_grant_name(grant));
         code = SLUICE_RPC_PERMISSION_DENIED;
@@ -444,7 +444,7 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         .list = list,
         .memory = memory,
         .request = request,
-        .path = list->manifest->entries[sample].path,
+        .path = sluice_manifest_at(list->manifest, sample).path,
         .sample = sample,
         .split = split,
     };

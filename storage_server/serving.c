@@ -8,6 +8,7 @@
 #include "storage_server/server.h"
 #include "storage_server/tuning.h"
 #include "store/open.h"
+#include "store/store_cache.h"
 #include "trace/tracer.h"
 
 #include <string.h>
@@ -32,6 +33,11 @@ sluice_status sluice_serving_limit(struct sluice_serving *serving, struct sluice
                                                     .service = "offload_server",
                                                     .max_lines_per_s = TUNING_TRACES_PER_S};
         const sluice_status status = sluice_tracer_open(&trace, &options->tracer, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
+    if (options->cache) {
+        const sluice_status status = sluice_store_cache_prepare(options->cache, err);
         if (status != SLUICE_OK)
             return status;
     }

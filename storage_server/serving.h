@@ -28,7 +28,7 @@ struct sluice_serving {
     char address[SLUICE_HOST_PORT_BYTES];  /* that it listens on */
 };
 
-/* First: the disk gate and the limits on workers, into the options. */
+/* First: the disk gate and the limits on workers, into the options; and the cache's folder. */
 SLUICE_MUST_USE sluice_status sluice_serving_limit(struct sluice_serving *serving,
                                                    struct sluice_err *err);
 

@@ -142,7 +142,20 @@ static json_t *counts_json(const struct named_count *counts, size_t num_counts)
     return NULL;
 }
 
-sluice_status sluice_stats_json(const struct sluice_wire_stats *stats, char **json,
+/* NULL: no memory. */
+static json_t *cache_json(const struct sluice_store_cache_counts *cache)
+{
+    const struct named_count counts[] = {
+        {"hits", cache->hits},           {"misses", cache->misses},
+        {"hit_bytes", cache->hit_bytes}, {"miss_bytes", cache->miss_bytes},
+        {"evictions", cache->evictions}, {"errors", cache->errors},
+        {"bytes", cache->bytes},
+    };
+    return counts_json(counts, SLUICE_ARRAY_LEN(counts));
+}
+
+sluice_status sluice_stats_json(const struct sluice_wire_stats *stats,
+                                const struct sluice_store_cache_counts *cache, char **json,
                                 struct sluice_err *err)
 {
     json_t *choices = json_object();
@@ -207,6 +220,8 @@ sluice_status sluice_stats_json(const struct sluice_wire_stats *stats, char **js
     /* Takes the value also where it fails, and fails on NULL. */
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(members); i++)
         failed |= json_object_set_new(root, members[i].name, members[i].value);
+    if (cache)
+        failed |= json_object_set_new(root, "cache", cache_json(cache));
 
     char *text = failed ? NULL : json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(root);

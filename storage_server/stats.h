@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "datasets/indexed_file.h"
 #include "metrics/histogram.h"
+#include "store/store_cache.h"
 #include "wire/wire.h"
 
 #include <pthread.h>
@@ -70,15 +71,18 @@ void sluice_stats_stream_closed(struct sluice_stats *stats);
 struct sluice_wire_stats sluice_stats_read(struct sluice_stats *stats, uint64_t now_ns);
 struct sluice_service_stats sluice_stats_read_service(struct sluice_stats *stats);
 
-/* One line of JSON, no newline in it; free() it.
+/* One line of JSON, no newline in it; free() it.  `cache`: NULL: there is none.
  * {"uptime_s":..,"samples":..,"payload_bytes":..,"wire_bytes":..,"choices":{"raw@0":21},
  *  "choice_bytes":{"raw@0":..},"errors":{"corrupt":1},"reduced":..,"queue_depth":..,
  *  "queue_peak":..,"prep_workers":..,"prep_cores":..,"busy_cores":..,"cpu_price":..,
  *  "streams":..,"refused_paths":..,
  *  "files":{"reads":..,"bytes":..,"read_bytes":..},"cpu_s":..,"process_cpu_s":..,
- *  "jpeg_index":{"hits":..,"stale":..,"missing":..,"again":..}}
+ *  "jpeg_index":{"hits":..,"stale":..,"missing":..,"again":..},
+ *  "cache":{"hits":..,"misses":..,"hit_bytes":..,"miss_bytes":..,"evictions":..,"errors":..,
+ *  "bytes":..}}
  * Choices and errors that did not occur are left out. */
-SLUICE_MUST_USE sluice_status sluice_stats_json(const struct sluice_wire_stats *stats, char **json,
-                                                struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_stats_json(const struct sluice_wire_stats *stats,
+                                                const struct sluice_store_cache_counts *cache,
+                                                char **json, struct sluice_err *err);
 
 #endif

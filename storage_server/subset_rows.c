@@ -46,7 +46,7 @@ sluice_status sluice_subset_rows_create(const struct sluice_manifest *manifest,
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the rows of a subset");
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; i < manifest->num_entries && status == SLUICE_OK; i++) {
-        const bool is_val = manifest->entries[i].subset == SLUICE_SUBSET_VAL;
+        const bool is_val = sluice_manifest_at(manifest, i).subset == SLUICE_SUBSET_VAL;
         status = add_entry(&made->subsets[SLUICE_ROWS_ALL], i, err);
         if (status == SLUICE_OK)
             status =

@@ -179,6 +179,10 @@ sluice_status sluice_syscall_filter_install(const struct sluice_syscall_filter *
     allow_controls(&b);
     if (filter->may_make_memory_files)
         allow(&b, "memfd_create", 0, NULL);
+    if (filter->may_rename) {
+        static const char *const renames[] = {"rename", "renameat", "renameat2"};
+        allow_all(&b, renames, SLUICE_ARRAY_LEN(renames));
+    }
     if (HAS_SANITIZER)
         allow_all(&b, for_sanitizers, SLUICE_ARRAY_LEN(for_sanitizers));
     hide_clone3(&b);

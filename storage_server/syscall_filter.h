@@ -19,6 +19,7 @@
 struct sluice_syscall_filter {
     bool may_use_udp;           /* names are looked up */
     bool may_make_memory_files; /* memfd_create: what a remote root has beside its images */
+    bool may_rename;            /* files of a cache, as far as Landlock lets */
 };
 
 /* Has this kernel, or the container around, seccomp filters? */

@@ -251,7 +251,7 @@ static void run_ours(const struct files *files, uint32_t size, double *us, size_
     const struct sluice_gpu_limits limits =
         limits_of(files->batch, size, files->max_bytes, files->max_pixels);
     struct sluice_gpu_decoder *decoder;
-    must(sluice_gpu_decoder_create(&limits, &decoder, &err));
+    must(sluice_gpu_decoder_create(&limits, NULL, &decoder, &err));
     struct sluice_gpu_batch *batch = sluice_gpu_decoder_batch(decoder);
     sluice_status *statuses = bench_alloc(files->batch, sizeof(*statuses));
     uint8_t *rows;

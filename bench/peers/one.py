@@ -10,8 +10,8 @@ runs endlessly over the shuffled images; it is timed from a batch that comes aft
 and --warm-up-samples to one that comes --seconds later.  Exit code 77, with the reason on stderr,
 where the loader cannot be imported; --check ends after that.
 
-From another host: torchvision from a web server (--http), sluice.torch from an offload_server
-(--server).
+From another host: torchvision, webdataset and mosaicml-streaming from a web server (--http),
+sluice.torch from an offload_server (--server).
 """
 import argparse
 import http.client
@@ -31,6 +31,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png")
 SCALE, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 NUM_SHARDS = 8
+NUM_STREAMED = 4000  # samples of an epoch of mosaicml-streaming, at least
 
 
 class Missing(Exception):
@@ -124,6 +125,7 @@ def endless_sampler(torch, length, seed):
 
 
 def write_shards(folder, paths, labels):
+    """Tars as webdataset reads them, unless they are there."""
     import tarfile
     folder.mkdir(parents=True, exist_ok=True)
     shards = [folder / f"{shard:03}.tar" for shard in range(NUM_SHARDS)]
@@ -157,13 +159,72 @@ def webdataset(options):
            f"torchvision {tv.__version__}")
     if options.scratch is None:
         raise SystemExit("webdataset needs --scratch")
-    shards = write_shards(options.scratch / "webdataset", *samples_of(options))
+    began = time.perf_counter()
+    paths, labels = samples_of(options)
+    shards = write_shards(options.scratch / "webdataset", paths, labels)
+    options.converted_s = time.perf_counter() - began
+    if options.http:
+        shards = [f"http://{options.http}/{options.scratch.name}/webdataset/{shard.name}"
+                  for shard in shards]
     dataset = (wds.WebDataset([str(shard) for shard in shards], resampled=True, shardshuffle=False)
-               .shuffle(1000).decode("pilrgb").to_tuple("jpg;jpeg;png", "cls")
+               .shuffle(min(1000, len(paths))).decode("pilrgb").to_tuple("jpg;jpeg;png", "cls")
                .map_tuple(torch_transform(options), lambda label: label)
                .batched(options.batch, partial=False))
     for pixels, _ in wds.WebLoader(dataset, batch_size=None, num_workers=options.workers):
         yield pixels
+
+
+# --- mosaicml-streaming ---
+
+def write_mds(folder, paths, labels):
+    """Shards as mosaicml-streaming reads them, unless they are there."""
+    import streaming
+    if (folder / "index.json").exists():
+        return
+    draw = random.Random(0)
+    copies = -(-NUM_STREAMED // len(paths))
+    order = [place for _ in range(copies) for place in draw.sample(range(len(paths)), len(paths))]
+    with streaming.MDSWriter(out=str(folder), columns={"image": "bytes", "label": "int"},
+                             size_limit="8mb") as out:
+        for place in order:
+            out.write({"image": pathlib.Path(paths[place]).read_bytes(), "label": labels[place]})
+
+
+def mosaicml(options):
+    try:
+        import torch
+        import torchvision as tv
+        import streaming
+        from PIL import Image
+    except ImportError as error:
+        raise Missing(error) from error
+    import tempfile
+    yield (f"mosaicml-streaming {streaming.__version__}, torch {torch.__version__}, "
+           f"torchvision {tv.__version__}")
+    if options.scratch is None:
+        raise SystemExit("mosaicml-streaming needs --scratch")
+    began = time.perf_counter()
+    write_mds(options.scratch / "mds", *samples_of(options))
+    options.converted_s = time.perf_counter() - began
+    transform = torch_transform(options)
+    if options.http:
+        os.environ |= {"S3_ENDPOINT_URL": f"http://{options.http}", "AWS_ACCESS_KEY_ID": "any",
+                       "AWS_SECRET_ACCESS_KEY": "any", "AWS_DEFAULT_REGION": "us-east-1"}
+
+    class Images(streaming.StreamingDataset):
+        def __getitem__(self, index):
+            sample = super().__getitem__(index)
+            image = Image.open(io.BytesIO(sample["image"])).convert("RGB")
+            return transform(image), sample["label"]
+
+    with tempfile.TemporaryDirectory(prefix="mds-") as local:
+        where = ({"remote": f"s3://{options.scratch.name}/mds", "local": local}
+                 if options.http else {"local": str(options.scratch / "mds")})
+        dataset = Images(**where, shuffle=True, shuffle_seed=options.seed,
+                         batch_size=options.batch)
+        for pixels, _ in torch.utils.data.DataLoader(
+                dataset, options.batch, num_workers=options.workers, drop_last=True):
+            yield pixels
 
 
 # --- DALI ---
@@ -328,9 +389,11 @@ def sluice_torch(options):
             options.digests.append(loader.stats()["digest"])
 
 
-# Each yields its version, then batches without end: of --output, in its own layout.
+# Each yields its version, then batches: of --output, in its own layout; without end but for
+# mosaicml-streaming, which keeps on its disk what it has fetched, and fetches most of an epoch, with
+# its order at random, before the first batch: of that an epoch is timed, the first.
 LOADERS = {"sluice.torch": sluice_torch, "torchvision": torchvision, "webdataset": webdataset,
-           "dali": dali, "tf.data": tf_data, "spdl": spdl}
+           "mosaicml-streaming": mosaicml, "dali": dali, "tf.data": tf_data, "spdl": spdl}
 
 
 def cpu_seconds():
@@ -353,9 +416,23 @@ def received_bytes(interface):
     raise SystemExit(f"--interface: there is no {interface} here")
 
 
+def time_epoch(batches, options):
+    """The same of all batches, from before the first."""
+    start, cpu_start = time.perf_counter(), cpu_seconds()
+    bytes_start = received_bytes(options.interface) if options.interface else 0
+    num_samples = 0
+    for batch in batches:
+        num_samples += len(batch)
+        used = cpu_seconds() - cpu_start  # workers end with the last batch
+    num_bytes = received_bytes(options.interface) - bytes_start if options.interface else None
+    return num_samples, time.perf_counter() - start, used, num_bytes, batch
+
+
 def time_batches(batches, options):
     """Of the batches after the warm-up: samples, seconds, CPU seconds, bytes that --interface
     received; and the last of them."""
+    if options.name == "mosaicml-streaming":
+        return time_epoch(batches, options)
     num_samples = len(next(batches))
     start = time.perf_counter()
     while (time.perf_counter() - start < options.warm_up
@@ -405,7 +482,8 @@ def parse(arguments):
                         help="how often each image comes in an epoch, where an epoch has an end")
     parser.add_argument("--scratch", type=pathlib.Path, help="folder for copies of the images")
     parser.add_argument("--http", metavar="HOST:PORT",
-                        help="of torchvision: a web server to read the images from")
+                        help="of torchvision, webdataset, mosaicml-streaming: a web server of "
+                        "--images, which has --scratch as a folder of its name")
     parser.add_argument("--server", metavar="HOST:PORT", help="of sluice.torch: an offload_server")
     parser.add_argument("--mode", help="of sluice.torch: as --dataset-mode of offload_train")
     parser.add_argument("--digest", action="store_true",
@@ -416,7 +494,7 @@ def parse(arguments):
     options = parser.parse_args(arguments)
     if not options.check and options.images is None:
         parser.error("--images is needed")
-    options.digests = []
+    options.digests, options.converted_s = [], 0
     return options
 
 
@@ -434,12 +512,13 @@ def main():
         report |= {"output": check_batch(batch, options), "samples": num_samples,
                    "seconds": seconds, "samples_per_s": num_samples / seconds,
                    "samples_per_cpu_s": num_samples / max(cpu_s, 0.01),
-                   "received_bytes": num_bytes, "digests": options.digests}
+                   "received_bytes": num_bytes, "digests": options.digests,
+                   "converted_s": options.converted_s}
     print(json.dumps(report), flush=True)
     # Neither workers nor a pipeline that still decodes are of use any more; some libraries take
     # seconds to end them, or crash.
     sys.stdout.flush()
-    if options.name in ("torchvision", "webdataset"):
+    if options.name in ("torchvision", "webdataset", "mosaicml-streaming"):
         batches.close()
         return 0
     os._exit(0)

@@ -6,7 +6,7 @@ Starts offload_train, and offload_server for mode remote_auto, both on this mach
 trainer's metrics: samples and CPU time between two batches, some seconds after the first one.  What
 is compared takes turns; a ratio is of one round.
 
-  digests   the same epoch with the GPU and without, in three modes: one digest
+  digests   the same epoch with the GPU and without, in four modes: one digest
   host      the same modes with --device none, with an index of the JPEGs and without
   train     models that are fed, beside the step alone (bench_train), with few workers and with many
   cells     links x cores of the server x workers x models, with --gpu-decode auto, on and off
@@ -33,7 +33,8 @@ from . import hosts, image_files
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PARTS = ("digests", "host", "train", "cells")
 MODES = {"local": ("local",), "remote_auto": ("remote_auto",),
-         "crop": ("remote_nooff", "--remote-form", "jpeg_crop")}  # a cut file of each sample
+         "crop": ("remote_nooff", "--remote-form", "jpeg_crop"),  # a cut file of each sample
+         "rows": ("remote_nooff", "--remote-form", "jpeg_rows")}  # the rows of it
 TIMEOUT_S = 30  # of a process that shows nothing
 POLL_S = 0.004
 EPOCH = 400_000  # samples: longer than anybody looks
@@ -279,7 +280,7 @@ def points_of(options, part):
     if part == "train":
         return [Point(part, model, mode, True, workers, prep, "")
                 for model in options.models if model != "none" for workers in options.workers
-                for mode in options.modes if mode != "crop"]
+                for mode in options.modes if mode not in ("crop", "rows")]
     return [Point(part, model, "remote_auto", True, workers, cores, link)
             for model, link, workers, cores in itertools.product(
                 options.models, options.links, options.cell_workers, options.cell_prep_workers)]
@@ -353,7 +354,8 @@ def parse_options():
     parser.add_argument("--parts", type=listed(str, PARTS), default=list(PARTS[:3]),
                         help=f"of {', '.join(PARTS)}. Default: all but cells")
     parser.add_argument("--modes", type=listed(str, MODES), default=list(MODES),
-                        help=f"of {', '.join(MODES)}; train leaves out crop, cells is remote_auto. "
+                        help=f"of {', '.join(MODES)}; train leaves out crop and rows, cells is "
+                        "remote_auto. "
                         "Default: all")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
                         help="where models train")

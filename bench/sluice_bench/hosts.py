@@ -270,12 +270,12 @@ def busy_seconds(cpus):
 class Server:
     """offload_server on its cores, behind the link."""
 
-    def __init__(self, program, root, link, cores, storage_cores, jpeg_index, log_path):
+    def __init__(self, program, root, link, cores, storage_cores, jpeg_index, log_path, flags=()):
         self.process = None
         command = [*link.storage_prefix, *cores.storage_prefix, program, "--root", root,
                    "--listen", f"{link.storage_address}:0", "--insecure", "--prep-workers",
                    quota.cpus_for(storage_cores),
-                   "--jpeg-index", jpeg_index, *link.server_flags]
+                   "--jpeg-index", jpeg_index, *link.server_flags, *flags]
         self.command = " ".join(map(str, command))
         with open(log_path, "ab") as log:
             self.process = spawn(command, stdout=subprocess.PIPE, stderr=log, text=True)

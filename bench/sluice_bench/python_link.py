@@ -1,12 +1,14 @@
-"""The same training script behind a link: over sluice.torch, and over torchvision and a web server.
+"""The same training script behind a link: over sluice.torch, and over other loaders and a web server.
 
 usage: link DIR [options]
 
 Two hosts are made of this machine (hosts.py).  The storage host has an offload_server and a web
-server on DIR; on the compute host peers/one.py loops over sluice.torch.Loader in --modes, or over a
-DataLoader that gets each file by HTTP, with each of --workers processes.  Rows take turns: each of
---rounds runs every row once, each round beginning with another row.  --no-root, or a machine
-without what two hosts take: loopback, both servers behind a bench_link each.
+server on DIR; on the compute host peers/one.py loops over sluice.torch.Loader in --modes, or over
+each of --peers with each of --workers processes: a DataLoader that gets each file by HTTP
+(torchvision), tars over HTTP (webdataset), or MDS shards by requests of S3 (mosaicml-streaming).  With --files s3 the offload_server, too, asks the web server for its files, as it
+would a bucket.  Rows take turns: each of --rounds runs every row once, each round beginning with
+another row.  --no-root, or a machine without what two hosts take: loopback, both servers behind a
+bench_link each.
 
 Exit codes: 0; 1 if a measurement failed or digests differ; 77 if a package is missing or the
 images do not fit into the page cache.
@@ -29,8 +31,9 @@ from . import hosts, image_files, package, peers, quota
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SKIPPED = 77
 MODES = ("remote_auto", "remote_nooff")
-OURS, THEIRS = "sluice.torch", "torchvision"
+OURS, THEIRS = "sluice.torch", ("torchvision", "webdataset", "mosaicml-streaming")
 NGINX_PORT = 8080  # of the storage host; on this machine's loopback a free one
+BUCKET, SCRATCH = "images-bucket", "scratch-of-peers"  # as the web server names them
 NGINX_CONF = """daemon off;
 worker_processes {processes};
 error_log stderr notice;
@@ -49,13 +52,15 @@ http {{
     server {{
         listen {address};
         root "{root}";
+        location /{scratch}/ {{ alias "{folder}/{scratch}/"; }}
+        location /{bucket}/ {{ alias "{root}/"; }}
     }}
 }}
 """
 
 # workers: threads of ours, processes of theirs; mode: None of theirs.
 Row = collections.namedtuple("Row", "name mode workers output")
-Run = collections.namedtuple("Run", "per_s bytes_per_s gives others")
+Run = collections.namedtuple("Run", "per_s bytes_per_s gives others converted_s")
 
 
 class Failed(Exception):
@@ -124,7 +129,8 @@ class WebServer:
             conf = pathlib.Path(folder, "nginx.conf")
             conf.write_text(NGINX_CONF.format(
                 processes=len(cores.storage), folder=folder, address=f"{host}:{port}",
-                root=options.images), encoding="utf-8")
+                root=options.images, bucket=BUCKET, scratch=SCRATCH), encoding="utf-8")
+            pathlib.Path(folder, SCRATCH).mkdir()
             os.chmod(folder, 0o755)  # nginx's workers are another user
             command = [options.nginx, "-p", folder, "-c", conf, "-e", "stderr"]
             log, ready = subprocess.STDOUT, "start worker process"
@@ -171,12 +177,13 @@ class Bench:
         try:
             self.link, self.why = make_link(options)
             self.cores = hosts.Cores(options.storage_cores, options.compute_cores)
-            ours = self.start_ours(folder)
-            self.servers.append(ours)
+            self.scratch = pathlib.Path(folder, SCRATCH)
             web = WebServer(options, self.link, self.cores, folder)
             self.servers.append(web)
+            ours = self.start_ours(folder, web)
+            self.servers.append(ours)
             self.addresses = {OURS: self.link.address_of(ours.address),
-                              THEIRS: self.link.address_of(web.address)}
+                              "web": self.link.address_of(web.address)}
         except BaseException:
             self.close()
             raise
@@ -192,18 +199,25 @@ class Bench:
         if self.cores:
             self.cores.close()
 
-    def start_ours(self, folder):
+    def start_ours(self, folder, web):
         log = pathlib.Path(folder, "offload_server.log")
+        root, flags = self.options.images, ()
+        if self.options.files == "s3":
+            manifest = pathlib.Path(folder, "sluice-manifest.tsv")
+            subprocess.run([self.options.bin / "offload_dataset", "index", root, "-o", manifest],
+                           stdout=subprocess.DEVNULL, check=True)
+            root = f"s3://{BUCKET}"
+            flags = ("--s3-endpoint", f"http://{web.address}", "--manifest", manifest)
         try:
-            return hosts.Server(self.options.bin / "offload_server", self.options.images, self.link,
-                                self.cores, self.options.storage_cores, "off", log)
+            return hosts.Server(self.options.bin / "offload_server", root, self.link, self.cores,
+                                self.options.storage_cores, "off", log, flags)
         except hosts.HostError:
             raise Failed(f"offload_server: {log.read_text(encoding='utf-8').strip()}") from None
 
     def command(self, row):
         options = self.options
         place = (["--server", self.addresses[OURS], "--mode", row.mode, "--digest"] if row.mode else
-                 ["--http", self.addresses[THEIRS]])
+                 ["--http", self.addresses["web"], "--scratch", self.scratch])
         return [*self.link.compute_prefix, *self.cores.compute_prefix, options.python, peers.ONE,
                 row.name, "--images", options.images, *place, "--workers", row.workers, "--output",
                 row.output, "--batch", options.batch, "--repeat", options.repeat, "--seconds",
@@ -227,14 +241,15 @@ class Bench:
         others = max(0.0, (self.busy() - before - used) / taken)
         return Run(report["samples_per_s"],
                    report["received_bytes"] / self.link.copies / report["seconds"],
-                   report["output"], others), report["digests"]
+                   report["output"], others, report["converted_s"]), report["digests"]
 
 
 def rows_of(options):
     return [row for output in options.outputs for row in (
         *(Row(OURS, mode, quota.cpus_for(options.compute_cores), output)
           for mode in options.modes),
-        *(Row(THEIRS, None, workers, output) for workers in options.workers))]
+        *(Row(peer, None, workers, output)
+          for peer in options.peers for workers in options.workers))]
 
 
 def name_of(row):
@@ -275,18 +290,21 @@ def summary(options, row, measured):
                  if (other.mode, other.output) == ("remote_auto", row.output)), None)
     ratio = spread(a.per_s / run.per_s for a, run in zip(auto, runs)) if auto else (None,) * 3
     found |= dict(zip(("auto_over", "auto_over_min", "auto_over_max"), ratio))
-    return {**found, "others": max(run.others for run in runs), "rounds": len(runs)}
+    return {**found, "others": max(run.others for run in runs), "rounds": len(runs),
+            "converted_s": max(run.converted_s for run in runs)}
 
 
 def print_table(rows):
     print(f"{'':34} {'gives':9} {'samples/s':>9} {'least':>7} {'most':>7} {'auto over':>9} "
-          f"{'least':>6} {'most':>6} {'kB each':>7} {'Mbit/s':>7} {'of link':>7} {'others':>6}")
+          f"{'least':>6} {'most':>6} {'kB each':>7} {'Mbit/s':>7} {'of link':>7} {'others':>6} "
+          f"{'convert s':>9}")
     for row in rows:
         ratio, least, most = ("-" if row[key] is None else f"{row[key]:.2f}" for key in
                               ("auto_over", "auto_over_min", "auto_over_max"))
         print(f"{row['name']:34} {row['output']:9} {row['samples_per_s']:9.0f} {row['min']:7.0f} "
               f"{row['max']:7.0f} {ratio:>9} {least:>6} {most:>6} {row['bytes'] / 1e3:7.1f} "
-              f"{row['mbit']:7.1f} {row['of_link']:7.0%} {row['others']:6.0%}")
+              f"{row['mbit']:7.1f} {row['of_link']:7.0%} {row['others']:6.0%} "
+              f"{row['converted_s']:9.1f}")
 
 
 def numbers(text):
@@ -314,8 +332,14 @@ def parse():
                         help="of the compute host, and threads of ours. Default: 2")
     parser.add_argument("--modes", type=peers.words(MODES), default=list(MODES),
                         help=f"of {', '.join(MODES)}. Default: both")
+    parser.add_argument("--peers", type=peers.words(THEIRS), default=["torchvision"],
+                        help=f"of {', '.join(THEIRS)}; all but the first need nginx. "
+                        "Default: torchvision")
+    parser.add_argument("--files", choices=("folder", "s3"), default="folder",
+                        help="where the offload_server reads from: DIR, or the web server (nginx) "
+                        "as if it were a bucket. Default: folder")
     parser.add_argument("--workers", type=numbers, default=[2, 4, 8],
-                        help="of the DataLoader; a row for each. Default: 2,4,8")
+                        help="of a peer's DataLoader; a row for each. Default: 2,4,8")
     parser.add_argument("--outputs", type=peers.words(("u8", "f32")), default=["u8", "f32"],
                         help="u8: pixels; f32: normalised floats. Default: u8,f32")
     parser.add_argument("--rounds", type=int, default=5)
@@ -340,12 +364,14 @@ def parse():
         parser.error("numbers are above 0")
     if options.web == "nginx" and not nginx:
         parser.error("--web nginx: it is not installed (nginx-light)")
+    if options.web != "nginx" and (options.files == "s3" or options.peers != ["torchvision"]):
+        parser.error("--files s3, and peers other than torchvision, need nginx (nginx-light)")
     return options
 
 
 def missing(options):
     """Why it cannot be measured; None if it can."""
-    for name in (OURS, THEIRS):
+    for name in (OURS, *options.peers):
         try:
             peers.run([options.python, peers.ONE, name, "--check"], os.sched_getaffinity(0),
                       options.timeout)

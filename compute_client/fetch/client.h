@@ -53,6 +53,7 @@ struct sluice_server_info {
     bool has_jpeg_index;
     bool has_hashes;            /* of lists, replies and samples: they are checked */
     bool has_jpeg_crop_restart; /* JPEG crops have restart markers where they are asked for */
+    uint64_t list_hash;         /* of its list, sluice_manifest_list_hash(); 0: not said */
     bool has_listed_id;         /* a sample may be asked for by its number in the server's list */
 };
 

@@ -1,9 +1,12 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "compute_client/fetch/client.h"
 #include "compute_client/fetch/client_call.h"
+#include "compute_client/fetch/list_cache.h"
+#include "datasets/manifest_binary.h"
 #include "rpc/rpc_client.h"
 #include "wire/wire.h"
 
@@ -131,25 +134,29 @@ struct listing {
 
     char **classes;
     size_t num_classes;
-    struct sluice_wire_sample_info *rows;
-    size_t num_rows, capacity;
-    bool can_resume; /* the server lists from any row, and says from which */
-    bool is_first;   /* of this call's messages */
+    struct sluice_manifest_writer *writer; /* of the rows; NULL: there are none yet */
+    const char *path;                      /* of the file it writes; NULL: memory */
+    bool has_local_error;                  /* and that file could not be written */
+    bool can_resume;                       /* the server lists from any row, and says from which */
+    bool is_first;                         /* of this call's messages */
     bool is_complete;
 };
 
 /* Forgets the rows. */
 static void listing_clear(struct listing *listing)
 {
-    /* The wire code allocated the strings, so its clear function frees them. */
-    struct sluice_wire_list all = {.samples = listing->rows,
-                                   .num_samples_here = listing->num_rows,
-                                   .classes = listing->classes,
-                                   .num_classes = listing->num_classes};
-    sluice_wire_list_clear(&all);
-    listing->rows = NULL;
+    for (size_t i = 0; i < listing->num_classes; i++)
+        free(listing->classes[i]);
+    free(listing->classes);
+    sluice_manifest_writer_destroy(listing->writer);
+    listing->writer = NULL;
     listing->classes = NULL;
-    listing->num_rows = listing->capacity = listing->num_classes = 0;
+    listing->num_classes = 0;
+}
+
+static size_t num_listed(const struct listing *listing)
+{
+    return listing->writer ? sluice_manifest_writer_count(listing->writer) : 0;
 }
 
 /* What the first message of each call says of the whole. */
@@ -184,46 +191,75 @@ static sluice_status check_first(struct listing *listing, struct sluice_wire_lis
 static sluice_status check_rows(const struct listing *listing, const struct sluice_wire_list *part,
                                 struct sluice_err *err)
 {
-    if (part->num_samples_here > listing->server->num_samples - listing->num_rows)
+    const size_t before = num_listed(listing);
+    const size_t here = part->num_samples_here + part->packed.num_rows;
+    if (here > listing->server->num_samples - before)
         return sluice_fail(err, SLUICE_E_CORRUPT, "it lists more than the %llu samples that it has",
                            (unsigned long long)listing->server->num_samples);
-    if (part->has_hash && part->first_row != listing->num_rows)
+    if (part->has_hash && part->first_row != before)
         return sluice_fail(err, SLUICE_E_CORRUPT, "it lists row %llu where row %zu is due",
-                           (unsigned long long)part->first_row, listing->num_rows);
+                           (unsigned long long)part->first_row, before);
     for (size_t i = 0; i < part->num_samples_here; i++) {
-        const struct sluice_wire_sample_info *row = &part->samples[i];
-        if (row->sample_id != listing->num_rows + i)
+        if (part->samples[i].sample_id != before + i)
             return sluice_fail(err, SLUICE_E_CORRUPT, "it lists sample %llu as number %zu",
-                               (unsigned long long)row->sample_id, listing->num_rows + i);
-        if (strlen(row->path) >= SLUICE_MAX_PATH_BYTES)
-            return sluice_fail(err, SLUICE_E_CORRUPT, "it lists a path of %zu bytes",
-                               strlen(row->path));
+                               (unsigned long long)part->samples[i].sample_id, before + i);
     }
     return SLUICE_OK;
 }
 
-/* Moves the rows here.  Room grows with them, and never beyond what Hello said. */
-static sluice_status take_rows(struct listing *listing, struct sluice_wire_list *part,
+static sluice_status add_row(struct listing *listing, const struct sluice_manifest_entry *entry,
+                             struct sluice_err *err)
+{
+    const sluice_status status = sluice_manifest_writer_add(listing->writer, entry, err);
+    listing->has_local_error |= status == SLUICE_E_IO;
+    return status;
+}
+
+static sluice_status take_packed(void *ctx, const struct sluice_list_row *row,
+                                 struct sluice_err *err)
+{
+    const struct sluice_manifest_entry entry = {
+        .path = row->path,
+        .bytes = row->bytes,
+        .label = row->label,
+        .subset = row->is_val ? SLUICE_SUBSET_VAL : SLUICE_SUBSET_TRAIN,
+        .width = row->width,
+        .height = row->height,
+        .coding = row->coding,
+    };
+    return add_row(ctx, &entry, err);
+}
+
+/* Room grows with the rows, and never beyond what Hello said. */
+static sluice_status take_rows(struct listing *listing, const struct sluice_wire_list *part,
                                struct sluice_err *err)
 {
-    const size_t total = listing->num_rows + part->num_samples_here;
-    if (total > listing->capacity) {
-        size_t capacity = total > 2 * listing->capacity ? total : 2 * listing->capacity;
-        if (capacity > listing->server->num_samples)
-            capacity = (size_t)listing->server->num_samples;
-        struct sluice_wire_sample_info *rows =
-            realloc(listing->rows, capacity * sizeof(*listing->rows));
-        if (!rows)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu rows", total);
-        listing->rows = rows;
-        listing->capacity = capacity;
+    sluice_status status = SLUICE_OK;
+    if (!listing->writer) {
+        const struct sluice_manifest_writer_options options = {
+            .path = listing->path,
+            .num_entries = (size_t)listing->server->num_samples,
+            .num_classes = listing->num_classes,
+        };
+        status = sluice_manifest_writer_create(&options, &listing->writer, err);
+        listing->has_local_error |= status != SLUICE_OK;
     }
-    if (part->num_samples_here)
-        memcpy(listing->rows + listing->num_rows, part->samples,
-               part->num_samples_here * sizeof(*part->samples));
-    listing->num_rows = total;
-    part->num_samples_here = 0; /* the strings moved with the rows */
-    return SLUICE_OK;
+    if (status == SLUICE_OK && part->packed.num_rows)
+        status = sluice_list_block_unpack(&part->packed, take_packed, listing, err);
+    for (size_t i = 0; status == SLUICE_OK && i < part->num_samples_here; i++) {
+        const struct sluice_wire_sample_info *row = &part->samples[i];
+        const struct sluice_manifest_entry entry = {
+            .path = row->path,
+            .bytes = row->bytes,
+            .label = row->label,
+            .subset = row->is_val ? SLUICE_SUBSET_VAL : SLUICE_SUBSET_TRAIN,
+            .width = row->width,
+            .height = row->height,
+            .coding = row->coding,
+        };
+        status = add_row(listing, &entry, err);
+    }
+    return status == SLUICE_E_INVALID ? SLUICE_E_CORRUPT : status;
 }
 
 static void listing_message(struct gathering *gathering, struct sluice_message *message)
@@ -248,47 +284,30 @@ static void listing_message(struct gathering *gathering, struct sluice_message *
     sluice_wire_list_clear(&part);
 }
 
-static sluice_status listing_manifest(const struct listing *listing,
-                                      struct sluice_manifest **manifest, struct sluice_err *err)
+static sluice_status listing_manifest(struct listing *listing, struct sluice_manifest **manifest,
+                                      struct sluice_err *err)
 {
-    if (listing->num_rows == 0)
+    const struct sluice_server_info *server = listing->server;
+    const char *const *classes = (const char *const *)(const void *)listing->classes;
+    if (num_listed(listing) == 0)
         return sluice_fail(err, SLUICE_E_CORRUPT, "%s has no samples", listing->target);
-    struct sluice_manifest_entry *entries = calloc(listing->num_rows, sizeof(*entries));
-    if (!entries)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu samples", listing->num_rows);
-    for (size_t i = 0; i < listing->num_rows; i++) {
-        const struct sluice_wire_sample_info *row = &listing->rows[i];
-        entries[i] = (struct sluice_manifest_entry){
-            .path = row->path,
-            .bytes = row->bytes,
-            .label = row->label,
-            .subset = row->is_val ? SLUICE_SUBSET_VAL : SLUICE_SUBSET_TRAIN,
-            .has_hash = row->has_hash,
-            .width = row->width,
-            .height = row->height,
-            .coding = row->coding,
-        };
-        for (int k = 0; k < 8 && row->has_hash; k++) {
-            entries[i].hash.high = entries[i].hash.high << 8 | row->hash[k];
-            entries[i].hash.low = entries[i].hash.low << 8 | row->hash[8 + k];
-        }
-    }
-    struct sluice_manifest *made = NULL;
-    const sluice_status status = sluice_manifest_create(
-        entries, listing->num_rows, (const char *const *)(const void *)listing->classes,
-        listing->num_classes, &made, err);
-    free(entries);
-    if (status != SLUICE_OK)
-        return status;
     char id[33];
-    sluice_hash128_hex(sluice_manifest_id(made), id);
-    if (strcmp(id, listing->server->dataset_id) != 0) {
-        sluice_manifest_destroy(made);
+    sluice_hash128_hex(sluice_manifest_writer_id(listing->writer), id);
+    if (strcmp(id, server->dataset_id) != 0)
         return sluice_fail(err, SLUICE_E_CORRUPT, "%s calls its dataset %s, but its rows make %s",
-                           listing->target, listing->server->dataset_id, id);
-    }
-    *manifest = made;
-    return SLUICE_OK;
+                           listing->target, server->dataset_id, id);
+    if (server->list_hash &&
+        server->list_hash != sluice_manifest_writer_list_hash(listing->writer, classes))
+        return sluice_fail(err, SLUICE_E_STALE,
+                           "%s lists other subsets, sizes or classes than it said before: its list "
+                           "was read again meanwhile; try again",
+                           listing->target);
+    const struct sluice_hash128 source = sluice_list_cache_source(server->list_hash);
+    const struct sluice_manifest_ending ending = {.classes = classes, .source_hash = &source};
+    const sluice_status status =
+        sluice_manifest_writer_commit(listing->writer, &ending, manifest, err);
+    listing->has_local_error |= status != SLUICE_OK;
+    return status;
 }
 
 /* SLUICE_OK: the list is complete, or has more rows than before. */
@@ -298,19 +317,19 @@ static sluice_status try_list(struct sluice_client *client, void *ctx, bool *is_
     struct listing *listing = ctx;
     if (!listing->can_resume)
         listing_clear(listing);
-    const size_t before = listing->num_rows;
+    const size_t before = num_listed(listing);
     const unsigned long long promised = listing->server->num_samples;
     listing->gathering =
         (struct gathering){.on_message = listing_message, .quiet_ns = LIST_QUIET_NS};
     listing->is_first = true;
     struct sluice_message request = {0};
     struct sluice_err cause = {0};
-    sluice_status status = sluice_wire_put_list_request("", before, &request, &cause);
+    sluice_status status = sluice_wire_put_list_request("", before, true, &request, &cause);
     if (status == SLUICE_OK)
         status = gather(client, SLUICE_METHOD_LIST_SAMPLES, 0, &request, &listing->gathering,
                         is_passing, &cause);
     sluice_message_clear(&request);
-    const bool has_all = !listing->is_first && listing->num_rows == promised;
+    const bool has_all = !listing->is_first && num_listed(listing) == promised;
     if (has_all && (status == SLUICE_OK || (*is_passing && listing->can_resume))) {
         listing->is_complete = true;
         return SLUICE_OK;
@@ -318,28 +337,57 @@ static sluice_status try_list(struct sluice_client *client, void *ctx, bool *is_
     if (status == SLUICE_OK) {
         *is_passing = true;
         status = sluice_fail(&cause, SLUICE_E_CORRUPT, "%s listed %zu of %llu samples",
-                             listing->target, listing->num_rows, promised);
+                             listing->target, num_listed(listing), promised);
     }
-    if (*is_passing && listing->can_resume && listing->num_rows > before) {
+    if (*is_passing && listing->can_resume && num_listed(listing) > before) {
         sluice_log(SLUICE_LOG_DEBUG, "%s; the list goes on from row %zu of %llu", cause.text,
-                   listing->num_rows, promised);
+                   num_listed(listing), promised);
         return SLUICE_OK;
     }
     return sluice_fail(err, status, "%s", cause.text);
+}
+
+/* `path` NULL: it is kept in memory.  *has_local_error: the file could not be written. */
+static sluice_status list_to(struct sluice_client *client, const struct sluice_server_info *server,
+                             const char *path, bool *has_local_error,
+                             struct sluice_manifest **manifest, struct sluice_err *err)
+{
+    struct listing listing = {
+        .server = server, .target = sluice_client_target(client), .path = path};
+    sluice_status status = SLUICE_OK;
+    while (status == SLUICE_OK && !listing.is_complete)
+        status = sluice_client_call(client, try_list, &listing, err);
+    if (status == SLUICE_OK)
+        status = listing_manifest(&listing, manifest, err);
+    *has_local_error = listing.has_local_error;
+    listing_clear(&listing);
+    return status;
 }
 
 sluice_status sluice_client_list(struct sluice_client *client,
                                  const struct sluice_server_info *server,
                                  struct sluice_manifest **manifest, struct sluice_err *err)
 {
-    struct listing listing = {.server = server, .target = sluice_client_target(client)};
-    sluice_status status = SLUICE_OK;
-    while (status == SLUICE_OK && !listing.is_complete)
-        status = sluice_client_call(client, try_list, &listing, err);
-    if (status == SLUICE_OK)
-        status = listing_manifest(&listing, manifest, err);
-    listing_clear(&listing);
-    return status;
+    char path[SLUICE_MAX_PATH_BYTES];
+    bool has_local_error = false;
+    const bool is_long = server->num_samples >= SLUICE_LIST_CACHE_LEAST && server->list_hash;
+    struct sluice_manifest *kept =
+        is_long ? sluice_list_cache_find(server->dataset_id, server->list_hash) : NULL;
+    if (kept) {
+        *manifest = kept;
+        return SLUICE_OK;
+    }
+    if (is_long && sluice_list_cache_path(server->dataset_id, path)) {
+        struct sluice_err why = {0};
+        const sluice_status status =
+            list_to(client, server, path, &has_local_error, manifest, &why);
+        if (status == SLUICE_OK)
+            sluice_list_cache_trim();
+        if (!has_local_error)
+            return status == SLUICE_OK ? status : sluice_fail(err, status, "%s", why.text);
+        sluice_log(SLUICE_LOG_WARN, "%s; the list of samples is kept in memory", why.text);
+    }
+    return list_to(client, server, NULL, &has_local_error, manifest, err);
 }
 
 /* --- Probe --- */

@@ -20,9 +20,10 @@ static sluice_status make_sample(const struct fetcher *f, const struct sluice_so
     static const enum sluice_kind kinds[SLUICE_NUM_FORMS] = {
         [SLUICE_FORM_RAW] = SLUICE_KIND_FILE, [SLUICE_FORM_JPEG_CROP] = SLUICE_KIND_FILE,
         [SLUICE_FORM_U8] = SLUICE_KIND_U8,    [SLUICE_FORM_U8_PACKED] = SLUICE_KIND_U8,
-        [SLUICE_FORM_F32] = SLUICE_KIND_F32,
+        [SLUICE_FORM_F32] = SLUICE_KIND_F32,  [SLUICE_FORM_JPEG_ROWS] = SLUICE_KIND_FILE,
     };
     if (reply->ops_done > item->split ||
+        (reply->form == SLUICE_FORM_JPEG_ROWS && item->form != SLUICE_FORM_JPEG_ROWS) ||
         sluice_pipeline_kind(f->pipeline, reply->ops_done) != kinds[reply->form])
         return sluice_fail(err, SLUICE_E_CORRUPT,
                            "the reply says %s after %u ops; asked for were %u",
@@ -33,6 +34,8 @@ static sluice_status make_sample(const struct fetcher *f, const struct sluice_so
                                             : DEFAULT_MAX_FILE_BYTES;
         if (reply->form == SLUICE_FORM_JPEG_CROP)
             most += CUT_MARGIN_BYTES;
+        else if (reply->form == SLUICE_FORM_JPEG_ROWS)
+            most = most / 100 * SLUICE_PIPELINE_ROWS_PERCENT + CUT_MARGIN_BYTES;
         if (sluice_cursor_left(&reply->arrived) > most)
             return sluice_fail(err, SLUICE_E_CORRUPT,
                                "a file of %zu bytes came; it has at most %llu",
@@ -49,6 +52,7 @@ static sluice_status make_sample(const struct fetcher *f, const struct sluice_so
         .channels = reply->channels,
         .data = &measured,
         .is_jpeg_crop = reply->form == SLUICE_FORM_JPEG_CROP,
+        .is_jpeg_rows = reply->form == SLUICE_FORM_JPEG_ROWS,
         .is_packed = reply->form == SLUICE_FORM_U8_PACKED,
     };
     if (made.kind == SLUICE_KIND_FILE)

@@ -1,6 +1,7 @@
 #include "compute_client/fetch/shard_merge.h"
 
 #include "base/compiler.h"
+#include "datasets/manifest_binary.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -29,12 +30,12 @@ static bool pass_folder(const char **at, const char *name, size_t len)
 
 static enum layout layout_of_row(const struct sluice_manifest *manifest, size_t row)
 {
-    const struct sluice_manifest_entry *entry = &manifest->entries[row];
-    const char *name = manifest->classes[entry->label];
+    const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, row);
+    const char *name = manifest->classes[entry.label];
     const size_t len = strlen(name);
     if (len == 0)
         return NO_CLASSES;
-    const char *as_class = entry->path, *as_subset = entry->path;
+    const char *as_class = entry.path, *as_subset = entry.path;
     const bool is_class = pass_folder(&as_class, name, len);
     const bool is_subset =
         (pass_folder(&as_subset, "train", 5) || pass_folder(&as_subset, "val", 3)) &&
@@ -83,8 +84,8 @@ static int compare_names(const void *a, const void *b)
 struct merging {
     const struct sluice_shard_list *lists;
     size_t num_lists, num_rows, num_classes;
-    const char **classes; /* of all lists, each once, by name */
-    struct sluice_manifest_entry *entries;
+    const char **classes;                  /* of all lists, each once, by name */
+    struct sluice_manifest_writer *writer; /* of the whole */
     struct sluice_shard_place *places;
     size_t *next;      /* by list: its first row that is not merged */
     uint32_t **labels; /* by list and its label: the label of the whole */
@@ -126,7 +127,7 @@ static size_t find_first(const struct merging *m)
         const struct sluice_manifest *manifest = m->lists[i].manifest;
         if (m->next[i] == manifest->num_entries)
             continue;
-        const char *candidate = manifest->entries[m->next[i]].path;
+        const char *candidate = sluice_manifest_at(manifest, m->next[i]).path;
         if (!path || strcmp(candidate, path) < 0) {
             first = i;
             path = candidate;
@@ -137,21 +138,25 @@ static size_t find_first(const struct merging *m)
 
 static sluice_status merge_rows(struct merging *m, struct sluice_err *err)
 {
-    for (size_t row = 0; row < m->num_rows; row++) {
+    const char *before = NULL; /* path */
+    sluice_status status = SLUICE_OK;
+    for (size_t row = 0; status == SLUICE_OK && row < m->num_rows; row++) {
         const size_t from = find_first(m);
         const size_t listed = m->next[from]++;
-        m->entries[row] = m->lists[from].manifest->entries[listed];
-        m->entries[row].label = m->labels[from][m->entries[row].label];
+        struct sluice_manifest_entry entry = sluice_manifest_at(m->lists[from].manifest, listed);
+        entry.label = m->labels[from][entry.label];
         m->places[row] =
             (struct sluice_shard_place){.shard = (uint32_t)from, .listed_id = (uint32_t)listed};
-        if (row > 0 && strcmp(m->entries[row - 1].path, m->entries[row].path) == 0)
+        if (before && strcmp(before, entry.path) == 0)
             return sluice_fail(err, SLUICE_E_INVALID,
                                "both %s and %s have '%.200s', but shards share no file; servers "
                                "that have the same files are replicas: --host A,B",
                                m->lists[m->places[row - 1].shard].name, m->lists[from].name,
-                               m->entries[row].path);
+                               entry.path);
+        before = entry.path;
+        status = sluice_manifest_writer_add(m->writer, &entry, err);
     }
-    return SLUICE_OK;
+    return status;
 }
 
 static bool allocate(struct merging *m)
@@ -162,11 +167,10 @@ static bool allocate(struct merging *m)
         num_classes += m->lists[i].manifest->num_classes;
     }
     m->classes = calloc(num_classes + 1, sizeof(*m->classes));
-    m->entries = calloc(m->num_rows + 1, sizeof(*m->entries));
     m->places = calloc(m->num_rows + 1, sizeof(*m->places));
     m->next = calloc(m->num_lists, sizeof(*m->next));
     m->labels = calloc(m->num_lists, sizeof(*m->labels));
-    bool has_all = m->classes && m->entries && m->places && m->next && m->labels;
+    bool has_all = m->classes && m->places && m->next && m->labels;
     for (size_t i = 0; has_all && i < m->num_lists; i++) {
         m->labels[i] = calloc(m->lists[i].manifest->num_classes + 1, sizeof(**m->labels));
         has_all = m->labels[i] != NULL;
@@ -189,11 +193,17 @@ sluice_status sluice_shard_merge(const struct sluice_shard_list *lists, size_t n
         status = sluice_fail(err, SLUICE_E_UNSUPPORTED, "a dataset of %zu samples", m.num_rows);
     if (status == SLUICE_OK) {
         merge_classes(&m);
-        status = merge_rows(&m, err);
+        struct sluice_manifest_writer_options options = {.num_entries = m.num_rows,
+                                                         .num_classes = m.num_classes};
+        for (size_t i = 0; i < num_lists; i++)
+            sluice_manifest_writer_want(&options, lists[i].manifest);
+        status = sluice_manifest_writer_create(&options, &m.writer, err);
     }
     if (status == SLUICE_OK)
-        status =
-            sluice_manifest_create(m.entries, m.num_rows, m.classes, m.num_classes, manifest, err);
+        status = merge_rows(&m, err);
+    const struct sluice_manifest_ending ending = {.classes = m.classes};
+    if (status == SLUICE_OK)
+        status = sluice_manifest_writer_commit(m.writer, &ending, manifest, err);
     if (status == SLUICE_OK) {
         *places = m.places;
         m.places = NULL;
@@ -203,7 +213,7 @@ sluice_status sluice_shard_merge(const struct sluice_shard_list *lists, size_t n
     free(m.labels);
     free(m.next);
     free(m.places);
-    free(m.entries);
+    sluice_manifest_writer_destroy(m.writer);
     free(m.classes);
     return status;
 }

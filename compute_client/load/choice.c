@@ -22,6 +22,14 @@ struct sluice_choice sluice_choice_cut(const struct sluice_pipeline *pipeline,
     return choice;
 }
 
+struct sluice_choice sluice_choice_rows(const struct sluice_pipeline *pipeline,
+                                        struct sluice_choice choice)
+{
+    if (choice.split == 0 && sluice_pipeline_can_take_rows(pipeline))
+        choice.form = SLUICE_FORM_JPEG_ROWS;
+    return choice;
+}
+
 struct sluice_choice sluice_choice_packed(const struct sluice_pipeline *pipeline,
                                           struct sluice_choice choice)
 {

@@ -23,6 +23,10 @@ struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,
 struct sluice_choice sluice_choice_cut(const struct sluice_pipeline *pipeline,
                                        struct sluice_choice choice);
 
+/* Replaces a whole file by the rows of it that its crop needs, in the same way. */
+struct sluice_choice sluice_choice_rows(const struct sluice_pipeline *pipeline,
+                                        struct sluice_choice choice);
+
 /* Replaces plain pixels by packed ones.  Replaces a whole file by the packed pixels of the box that
  * its crop needs (split 1), if the pipeline begins with such a crop.  Where packing saves nothing,
  * the server sends whatever is smaller. */

@@ -434,9 +434,10 @@ static struct read_job *make_job(struct local *local, const struct sluice_source
     sluice_retry_succeeded(&job->retry);
     memcpy(job->path, item->path, path_size);
     if (local->manifest) {
-        const struct sluice_manifest_entry *entry = &local->manifest->entries[item->key.sample_id];
-        job->offset = entry->offset;
-        job->bytes = entry->bytes;
+        const struct sluice_manifest_entry entry =
+            sluice_manifest_at(local->manifest, item->key.sample_id);
+        job->offset = entry.offset;
+        job->bytes = entry.bytes;
     }
     return job;
 }

@@ -26,6 +26,28 @@ static struct row *row_of(struct sluice_prefetcher *prefetcher, size_t item)
     return &prefetcher_slot_of(prefetcher, batch)->rows[item % prefetcher->options.batch_size];
 }
 
+/* Under the lock: whether the slots that are used have room for the next item. */
+static bool has_slot(const struct sluice_prefetcher *prefetcher)
+{
+    return prefetcher->next_item < prefetcher->num_released * prefetcher->options.batch_size +
+                                       sluice_prefetch_depth_items(&prefetcher->depth);
+}
+
+void prefetcher_see_room(struct sluice_prefetcher *prefetcher)
+{
+    if (has_slot(prefetcher)) /* else a wake-up for each row would be in vain */
+        pthread_cond_signal(&prefetcher->room);
+}
+
+/* Under the lock: the slot's staging buffer, if one is free by now. */
+static struct sluice_gpu_staging *staging_of(struct sluice_prefetcher *prefetcher,
+                                             struct slot *slot)
+{
+    if (!slot->staging && prefetcher->is_running)
+        slot->staging = sluice_gpu_place_take_staging(prefetcher->options.gpu);
+    return slot->staging;
+}
+
 /* --- the source's events --- */
 
 static void on_result(void *ctx, struct sluice_source_result *result)
@@ -48,7 +70,9 @@ static void on_result(void *ctx, struct sluice_source_result *result)
         prefetcher->charged_bytes += row->result.payload_bytes - row->charged;
         row->charged = row->result.payload_bytes;
     }
-    pthread_cond_signal(&prefetcher->room);
+    if (is_good && prefetcher->num_lanes > 0 && row->choice.on_gpu)
+        row->staging = staging_of(prefetcher, row->slot);
+    prefetcher_see_room(prefetcher);
     pthread_mutex_unlock(&prefetcher->lock);
     if (!is_good) {
         memcpy(row->error, row->result.error, sizeof(row->error) - 1);
@@ -108,14 +132,14 @@ static size_t expected_bytes(const struct sluice_prefetcher *prefetcher)
     const struct sluice_epoch *epoch = &prefetcher->epoch;
     const uint32_t sample_id = epoch->ids[next_drawn(prefetcher)->position];
     return sluice_choice_bytes(epoch->pipeline, prefetcher->ask.choice,
-                               (size_t)epoch->manifest->entries[sample_id].bytes);
+                               (size_t)sluice_manifest_at(epoch->manifest, sample_id).bytes);
 }
 
 /* Under the lock: whether the next item may be requested. */
 static bool has_room(const struct sluice_prefetcher *prefetcher)
 {
     const size_t depth = sluice_prefetch_depth_items(&prefetcher->depth);
-    if (prefetcher->next_item >= prefetcher->num_released * prefetcher->options.batch_size + depth)
+    if (!has_slot(prefetcher))
         return false;
     if (prefetcher->num_away > 0 && prefetcher->num_away >= prefetcher->ask.max_away)
         return false;
@@ -150,6 +174,53 @@ static void begin_trace(struct row *row, uint32_t draw_epoch)
         memcpy(row->trace->prices, ask->prices, sizeof(row->trace->prices));
 }
 
+/* The request for a row that is begun. */
+static struct sluice_source_item item_of(const struct row *row, size_t item)
+{
+    const struct sluice_prefetcher *prefetcher = row->prefetcher;
+    const struct sluice_epoch *epoch = &prefetcher->epoch;
+    const enum sluice_form form = row->asks_file ? SLUICE_FORM_RAW : row->choice.form;
+    return (struct sluice_source_item){
+        .ticket = item,
+        .key = {.seed = epoch->seed,
+                .epoch = row->slot->batch.draw_epochs[row->index],
+                .sample_id = row->sample_id},
+        .path = sluice_manifest_at(epoch->manifest, row->sample_id).path,
+        .file_bytes = sluice_manifest_at(epoch->manifest, row->sample_id).bytes,
+        .split = row->choice.split,
+        .form = form,
+        .jpeg_crop_restart =
+            row->choice.on_gpu && form == SLUICE_FORM_JPEG_CROP ? TUNING_GPU_RESTART : 0,
+        .storage_worth = prefetcher->ask.storage_worth,
+        .trace = row->trace ? row->trace->context : (struct sluice_trace_context){{0}, 0},
+    };
+}
+
+bool prefetcher_ask_file(struct row *row)
+{
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
+    struct sluice_source *source = prefetcher->epoch.source;
+    sluice_source_result_clear(&row->result);
+    if (row->result.payload_bytes)
+        source->consumed(source, row->result.origin, row->result.payload_bytes);
+    pthread_mutex_lock(&prefetcher->lock);
+    const bool is_running = prefetcher->is_running;
+    if (is_running) {
+        prefetcher->stats.payload_bytes += row->result.payload_bytes;
+        /* It is in the sums of what is under way no longer but for its compute CPU. */
+        row->expected.storage_s = row->expected.bytes = 0;
+        row->asks_file = true;
+        row->next_again = prefetcher->again;
+        prefetcher->again = row;
+        prefetcher->num_away++;
+        pthread_cond_signal(&prefetcher->room);
+        if (--prefetcher->num_rows_working == 0)
+            pthread_cond_signal(&prefetcher->idle);
+    }
+    pthread_mutex_unlock(&prefetcher->lock);
+    return is_running;
+}
+
 /* Under the lock: prepares the next item's row, and returns the request for it. */
 static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher, uint64_t now)
 {
@@ -175,12 +246,12 @@ static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher,
     row->charged = expected_bytes(prefetcher);
     row->expected = prefetcher->ask.expected;
     row->error[0] = '\0';
-    row->is_for_gpu = false;
+    row->is_for_gpu = row->asks_file = false;
     free(row->trace);
     row->trace = NULL;
     if (prefetcher->options.tracer)
         begin_trace(row, drawn->draw_epoch);
-    row->slot->batch.labels[row->index] = epoch->manifest->entries[row->sample_id].label;
+    row->slot->batch.labels[row->index] = sluice_manifest_at(epoch->manifest, row->sample_id).label;
     row->slot->batch.ids[row->index] = row->sample_id;
     row->slot->batch.draw_epochs[row->index] = drawn->draw_epoch;
     prefetcher->charged_bytes += row->charged;
@@ -192,19 +263,7 @@ static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher,
     prefetcher->seen_under_way = prefetcher->under_way;
     prefetcher->next_item++;
     prefetcher->has_ask = false;
-    return (struct sluice_source_item){
-        .ticket = item,
-        .key = {.seed = epoch->seed, .epoch = drawn->draw_epoch, .sample_id = row->sample_id},
-        .path = epoch->manifest->entries[row->sample_id].path,
-        .file_bytes = epoch->manifest->entries[row->sample_id].bytes,
-        .split = row->choice.split,
-        .form = (enum sluice_form)row->choice.form,
-        .jpeg_crop_restart = row->choice.on_gpu && row->choice.form == SLUICE_FORM_JPEG_CROP
-                                 ? TUNING_GPU_RESTART
-                                 : 0,
-        .storage_worth = prefetcher->ask.storage_worth,
-        .trace = row->trace ? row->trace->context : (struct sluice_trace_context){{0}, 0},
-    };
+    return item_of(row, item);
 }
 
 /* Under the lock. */
@@ -214,8 +273,24 @@ static bool has_more(const struct sluice_prefetcher *prefetcher)
            prefetcher->next_item < items_left(prefetcher);
 }
 
+/* Under the lock: whether there may yet be something to request: more items, or a file for rows
+ * that do not do. */
+static bool may_ask(const struct sluice_prefetcher *prefetcher)
+{
+    return has_more(prefetcher) || (prefetcher->is_running && !prefetcher->is_stopped &&
+                                    !prefetcher->has_failed && prefetcher->num_unfinished > 0);
+}
+
+/* Under the lock. */
+static struct sluice_source_item take_again(struct sluice_prefetcher *prefetcher)
+{
+    struct row *row = prefetcher->again;
+    prefetcher->again = row->next_again;
+    return item_of(row, (size_t)row->result.ticket);
+}
+
 /* Gets the next item to request.  With `waits`, waits until the bounds allow one.  False: none may
- * be requested now, or the epoch has no more. */
+ * be requested now, or the epoch needs no more. */
 static bool take_next(struct sluice_prefetcher *prefetcher, bool waits,
                       struct sluice_source_item *item)
 {
@@ -227,11 +302,13 @@ static bool take_next(struct sluice_prefetcher *prefetcher, bool waits,
         prefetcher->has_ask = true;
     }
     pthread_mutex_lock(&prefetcher->lock);
-    while (waits && has_more(prefetcher) && !has_room(prefetcher))
+    while (waits && may_ask(prefetcher) && !prefetcher->again &&
+           !(has_more(prefetcher) && has_room(prefetcher)))
         pthread_cond_wait(&prefetcher->room, &prefetcher->lock);
-    const bool is_taken = has_more(prefetcher) && has_room(prefetcher);
+    const bool is_again = may_ask(prefetcher) && prefetcher->again;
+    const bool is_taken = is_again || (has_more(prefetcher) && has_room(prefetcher));
     if (is_taken)
-        *item = begin_row(prefetcher, sluice_clock_ns());
+        *item = is_again ? take_again(prefetcher) : begin_row(prefetcher, sluice_clock_ns());
     pthread_mutex_unlock(&prefetcher->lock);
     return is_taken;
 }
@@ -280,6 +357,7 @@ sluice_status sluice_prefetcher_start(struct sluice_prefetcher *prefetcher,
     prefetcher->has_lost_source = false;
     prefetcher->needs_release = false;
     prefetcher->next_item = prefetcher->num_taken = prefetcher->num_released = 0;
+    prefetcher->again = NULL;
     prefetcher->num_begun = prefetcher->kept_bytes = 0;
     prefetcher->num_away = prefetcher->num_unfinished = prefetcher->charged_bytes = 0;
     prefetcher->under_way = prefetcher->seen_under_way = (struct sluice_expected){0};
@@ -323,8 +401,11 @@ static void clear_slots(struct sluice_prefetcher *prefetcher)
     for (unsigned i = 0; prefetcher->slots && i < prefetcher->options.num_slots; i++) {
         struct slot *slot = &prefetcher->slots[i];
         for (unsigned k = 0; slot->rows && k < prefetcher->options.batch_size; k++)
-            sluice_source_result_clear(&slot->rows[k].result);
+            prefetcher_forget_file(&slot->rows[k]);
         prefetcher_give_memory_back(prefetcher, slot);
+        if (slot->staging)
+            sluice_gpu_staging_give(slot->staging);
+        slot->staging = NULL;
         if (slot->block)
             sluice_gpu_block_give(slot->block);
         slot->block = NULL;

@@ -9,12 +9,19 @@
 /* Batches on a device: a thread for each lane of the place takes the next slot whose rows are
  * complete, in order, with a block for it, and makes the batch there.
  *
- *     decode and upload all rows - finish - what the device refused or found faulty: the CPU makes
- *     it, upload, finish - if rows moved, as bad ones are skipped or replaced: all once more, each
- *     in its place
+ *     decode and upload all rows - finish - what the device found faulty: the CPU makes it, upload,
+ *     finish - if rows moved, as bad ones are skipped or replaced: all once more, each in its place
+ *
+ * Workers have prepared what the device needs of each file (prefetcher_row.c).
  *
  * Blocks are taken in the order of the batches, so a lane that waits for one waits for the trainer
  * alone. */
+
+/* What a lane has for the slot that it makes. */
+struct taken {
+    struct sluice_gpu_block *block;
+    struct sluice_gpu_staging *staging; /* NULL: what is prepared is apart */
+};
 
 static sluice_status gpu_failed(const struct sluice_err *cause, sluice_status status,
                                 struct sluice_err *err)
@@ -28,25 +35,16 @@ static uint8_t *pixels_of(const struct row *row)
     return batch->pixels + row->index * batch->row_bytes;
 }
 
-/* Adds a good row, which goes to row `to` of the block.  SLUICE_E_CORRUPT, SLUICE_E_UNSUPPORTED:
- * the CPU has to make it. */
+/* Adds a good row, which goes to row `to` of the block. */
 static sluice_status add_row(struct lane *lane, const struct row *row, unsigned to,
                              struct sluice_err *err)
 {
     struct sluice_err cause = {0};
     sluice_status status;
-    if (row->is_for_gpu) {
-        const struct sluice_buf *file = row->result.sample.data;
-        struct sluice_gpu_request request = row->request;
-        request.row = to;
-        const struct sluice_jpeg_index *index =
-            row->result.sample.is_jpeg_crop ? NULL : row->result.sample.jpeg_index;
-        status = sluice_gpu_lane_decode(lane->gpu, file->data, file->len, index, &request, &cause);
-        if (status == SLUICE_E_CORRUPT || status == SLUICE_E_UNSUPPORTED)
-            return status;
-    } else {
+    if (row->is_for_gpu)
+        status = sluice_gpu_lane_decode(lane->gpu, &row->prepared, to, &cause);
+    else
         status = sluice_gpu_lane_upload(lane->gpu, to, pixels_of(row), &cause);
-    }
     return status == SLUICE_OK ? status : gpu_failed(&cause, status, err);
 }
 
@@ -101,30 +99,25 @@ static sluice_status make_rest(struct lane *lane, struct slot *slot, struct slui
 }
 
 /* Makes the batch with each sample in its row; what fails has a status afterwards. */
-static sluice_status make_rows(struct lane *lane, struct slot *slot, struct sluice_gpu_block *block,
-                               struct sluice_gpu_work *sum, struct sluice_err *err)
+static sluice_status make_rows(struct lane *lane, struct slot *slot, struct sluice_gpu_work *sum,
+                               struct sluice_err *err)
 {
     struct sluice_rows *batch = &slot->batch;
-    sluice_gpu_lane_begin(lane->gpu, block);
-    for (unsigned i = 0; i < batch->n; i++) {
-        if (batch->status[i] != SLUICE_OK)
-            continue;
-        const sluice_status status = add_row(lane, &slot->rows[i], i, err);
-        if (slot->rows[i].is_for_gpu &&
-            (status == SLUICE_E_CORRUPT || status == SLUICE_E_UNSUPPORTED))
-            batch->status[i] = status; /* until make_rest() */
-        else if (status != SLUICE_OK)
-            return status;
+    sluice_status status = SLUICE_OK;
+    for (unsigned i = 0; status == SLUICE_OK && i < batch->n; i++) {
+        if (batch->status[i] == SLUICE_OK)
+            status = add_row(lane, &slot->rows[i], i, err);
     }
     struct sluice_hash128 *hashes = lane->prefetcher->options.has_digest ? batch->hashes : NULL;
-    const sluice_status status = finish(lane, slot, batch->status, hashes, sum, err);
+    if (status == SLUICE_OK)
+        status = finish(lane, slot, batch->status, hashes, sum, err);
     return status == SLUICE_OK ? make_rest(lane, slot, sum, err) : status;
 }
 
 /* Makes the batch once more where bad rows are left out or replaced: sluice_rows_settle() for the
  * rows on the device. */
-static sluice_status settle(struct lane *lane, struct slot *slot, struct sluice_gpu_block *block,
-                            struct sluice_gpu_work *sum, struct sluice_err *err)
+static sluice_status settle(struct lane *lane, struct slot *slot, struct sluice_gpu_work *sum,
+                            struct sluice_err *err)
 {
     struct sluice_rows *batch = &slot->batch;
     const enum sluice_on_error on_error = lane->prefetcher->options.on_error;
@@ -139,7 +132,7 @@ static sluice_status settle(struct lane *lane, struct slot *slot, struct sluice_
     sluice_status *statuses = calloc(num_rows, sizeof(*statuses));
     if (!statuses)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch");
-    sluice_gpu_lane_begin(lane->gpu, block);
+    sluice_gpu_lane_begin_again(lane->gpu);
     sluice_status status = SLUICE_OK;
     for (unsigned i = 0; status == SLUICE_OK && i < num_rows; i++)
         status = add_row(lane, &slot->rows[batch->from[i]], i, err);
@@ -155,14 +148,15 @@ static sluice_status settle(struct lane *lane, struct slot *slot, struct sluice_
     return status == SLUICE_OK ? status : gpu_failed(&cause, status, err);
 }
 
-static sluice_status make(struct lane *lane, struct slot *slot, struct sluice_gpu_block *block,
+static sluice_status make(struct lane *lane, struct slot *slot, const struct taken *taken,
                           struct sluice_err *err)
 {
     const struct sluice_chooser *chooser = &lane->prefetcher->epoch.chooser;
     struct sluice_gpu_work work = {0};
-    sluice_status status = make_rows(lane, slot, block, &work, err);
+    sluice_gpu_lane_begin(lane->gpu, taken->block, taken->staging);
+    sluice_status status = make_rows(lane, slot, &work, err);
     if (status == SLUICE_OK)
-        status = settle(lane, slot, block, &work, err);
+        status = settle(lane, slot, &work, err);
     if (status == SLUICE_OK && work.decoded > 0 && chooser->on_decoded)
         chooser->on_decoded(chooser->ctx, work.decoded, work.device_s);
     return status;
@@ -206,14 +200,15 @@ static bool can_begin(const struct sluice_prefetcher *prefetcher)
 }
 
 /* Waits for the next slot that is complete, and a block for it.  NULL: the end. */
-static struct slot *take_slot(struct lane *lane, struct sluice_gpu_block **block)
+static struct slot *take_slot(struct lane *lane, struct taken *taken)
 {
     struct sluice_prefetcher *prefetcher = lane->prefetcher;
     struct slot *slot = NULL;
     pthread_mutex_lock(&prefetcher->lock);
     while (!prefetcher->is_ending) {
-        *block = can_begin(prefetcher) ? sluice_gpu_place_take(prefetcher->options.gpu) : NULL;
-        if (*block)
+        taken->block =
+            can_begin(prefetcher) ? sluice_gpu_place_take(prefetcher->options.gpu) : NULL;
+        if (taken->block)
             break;
         if (can_begin(prefetcher)) {
             prefetcher->lacks_block = true;
@@ -223,6 +218,8 @@ static struct slot *take_slot(struct lane *lane, struct sluice_gpu_block **block
     }
     if (!prefetcher->is_ending) {
         slot = prefetcher_slot_of(prefetcher, prefetcher->num_begun++);
+        taken->staging = slot->staging;
+        slot->staging = NULL;
         prefetcher->num_making++;
         pthread_cond_signal(&prefetcher->room);
         if (can_begin(prefetcher))
@@ -235,20 +232,20 @@ static struct slot *take_slot(struct lane *lane, struct sluice_gpu_block **block
 static void *lane_main(void *ctx)
 {
     struct lane *lane = ctx;
-    struct sluice_gpu_block *block = NULL;
+    struct taken taken = {NULL, NULL};
     struct slot *slot;
-    while ((slot = take_slot(lane, &block)) != NULL) {
+    while ((slot = take_slot(lane, &taken)) != NULL) {
         struct sluice_err err = {0};
         const uint64_t begun_ns = sluice_clock_ns();
         lane->gpu_ns = 0;
-        const sluice_status status = make(lane, slot, block, &err);
+        const sluice_status status = make(lane, slot, &taken, &err);
         if (status != SLUICE_OK) {
             sluice_gpu_lane_drop(lane->gpu);
             prefetcher_fail(lane->prefetcher, status, err.text, false);
         }
         for (unsigned i = 0; i < slot->batch.n; i++)
-            sluice_source_result_clear(&slot->rows[i].result);
-        leave_slot(lane, slot, block, status == SLUICE_OK, begun_ns);
+            prefetcher_forget_file(&slot->rows[i]);
+        leave_slot(lane, slot, taken.block, status == SLUICE_OK, begun_ns);
     }
     return NULL;
 }

@@ -67,7 +67,7 @@ static sluice_status check_max_errors(struct sluice_prefetcher *prefetcher, stru
     for (size_t i = 0; i < stats->num_named && i < MAX_NAMES; i++) {
         const size_t used = strlen(names);
         snprintf(names + used, sizeof(names) - used, "%s%.60s", used ? ", " : "",
-                 epoch->manifest->entries[stats->named[i].sample_id].path);
+                 sluice_manifest_at(epoch->manifest, stats->named[i].sample_id).path);
     }
     return sluice_fail(err, SLUICE_E_INVALID,
                        "too many samples failed: %s, where %llu of a kind may; the first: %s",
@@ -84,7 +84,7 @@ static sluice_status note_errors(struct sluice_prefetcher *prefetcher, struct sl
         const sluice_status status = slot->batch.status[i];
         if (status == SLUICE_OK)
             continue;
-        const char *path = prefetcher->epoch.manifest->entries[row->sample_id].path;
+        const char *path = sluice_manifest_at(prefetcher->epoch.manifest, row->sample_id).path;
         if (prefetcher->options.on_error == SLUICE_ON_ERROR_FAIL)
             return sluice_fail(err, status, "sample %u (%s) is %s: %s", row->sample_id, path,
                                sluice_status_name(status), row->error);

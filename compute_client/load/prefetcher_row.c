@@ -37,8 +37,9 @@ static void tell_chooser(const struct row *row, sluice_status status, uint64_t i
         .backlog_ns = row->result.backlog_ns,
         .disk_ns = row->result.disk_ns,
         .disk_busy_ns = row->result.disk_busy_ns,
-        .read_bytes = row->result.read_bytes ? row->result.read_bytes
-                                             : epoch->manifest->entries[row->sample_id].bytes,
+        .read_bytes = row->result.read_bytes
+                          ? row->result.read_bytes
+                          : sluice_manifest_at(epoch->manifest, row->sample_id).bytes,
         .storage_price = row->result.storage_price,
         .storage_cores = row->result.storage_cores,
         .storage_cpu_ns = row->result.storage_cpu_ns,
@@ -77,6 +78,18 @@ void prefetcher_count_row(struct sluice_prefetcher *prefetcher, const struct row
     }
 }
 
+void prefetcher_forget_file(struct row *row)
+{
+    sluice_source_result_clear(&row->result);
+    sluice_gpu_prepared_clear(&row->prepared);
+}
+
+/* What the row keeps until its batch is made, beside what is in the slot's staging buffer. */
+static size_t kept_bytes(const struct row *row)
+{
+    return row->result.sample.data->len + (row->prepared.data ? row->prepared.bytes : 0);
+}
+
 void prefetcher_complete_row(struct row *row, sluice_status status)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
@@ -91,7 +104,12 @@ void prefetcher_complete_row(struct row *row, sluice_status status)
     if (prefetcher->epoch.chooser.on_row)
         tell_chooser(row, status, row->result.ticket);
 
+    /* Before num_missing is decremented: when it reaches 0, the epoch may end and the source may be
+     * destroyed. */
     struct sluice_source *source = prefetcher->epoch.source;
+    if (payload_bytes)
+        source->consumed(source, origin, payload_bytes);
+
     pthread_mutex_lock(&prefetcher->lock);
     prefetcher->num_unfinished--;
     prefetcher->under_way.compute_s -= row->expected.compute_s;
@@ -102,20 +120,12 @@ void prefetcher_complete_row(struct row *row, sluice_status status)
     if (prefetcher->options.live)
         sluice_live_add(&prefetcher->options.live->rows, 1);
     if (row->is_for_gpu) {
-        slot->kept_bytes += row->result.sample.data->len;
-        prefetcher->kept_bytes += row->result.sample.data->len;
+        slot->kept_bytes += kept_bytes(row);
+        prefetcher->kept_bytes += kept_bytes(row);
     } else if (status == SLUICE_OK) {
         prefetcher_count_row(prefetcher, row);
     }
-    pthread_cond_signal(&prefetcher->room);
-    pthread_mutex_unlock(&prefetcher->lock);
-
-    /* Before num_missing is decremented: when it reaches 0, the epoch may end and the source may be
-     * destroyed. */
-    if (payload_bytes)
-        source->consumed(source, origin, payload_bytes);
-
-    pthread_mutex_lock(&prefetcher->lock);
+    prefetcher_see_room(prefetcher);
     if (--slot->num_missing == 0) {
         slot->last = row;
         pthread_cond_signal(&prefetcher->ready);
@@ -134,6 +144,7 @@ void prefetcher_worker_stop(void *ctx, void *state)
     sluice_scratch_destroy(maker->scratch);
     sluice_op_meter_clear(&maker->meter);
     sluice_hasher_destroy(maker->hasher);
+    sluice_jpeg_stretch_clear(&maker->stretch);
     free(maker);
 }
 
@@ -180,23 +191,47 @@ static bool is_ready_for_gpu(const struct sluice_sample *sample)
            sluice_gpu_index_serves(sample->jpeg_index, sample->data->data, sample->data->len);
 }
 
-/* Leaves the row's sample to the device, if it is meant for that; without an index, as a cut file,
- * which the source or this thread cuts.  What cannot be cut is the CPU's. */
+/* Writes what the device needs of the row's file.  False: the CPU must take it. */
+static bool prepare(struct row *row, struct maker *maker, const struct sluice_gpu_request *request)
+{
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
+    const struct sluice_sample *sample = &row->result.sample;
+    const struct sluice_gpu_file file = {
+        .bytes = sample->data->data,
+        .len = sample->data->len,
+        .index = sample->is_jpeg_crop ? NULL : sample->jpeg_index,
+    };
+    struct sluice_err cause = {0};
+    const sluice_status status =
+        sluice_gpu_prepare(prefetcher->options.gpu, row->staging, &file, request, &maker->stretch,
+                           prefetcher->options.pool, &row->prepared, &cause);
+    if (status == SLUICE_E_INVALID) {
+        struct sluice_err err = {0};
+        (void)sluice_fail(&err, status, "the GPU cannot make a batch: %s", cause.text);
+        prefetcher_fail(prefetcher, status, err.text, false);
+    }
+    return status == SLUICE_OK;
+}
+
+/* Prepares the row's sample for the device, if it is meant for that; without an index, as a cut
+ * file, which the source or this thread cuts.  What cannot be cut or prepared is the CPU's. */
 static bool keep_for_gpu(struct row *row, struct maker *maker)
 {
     const struct sluice_prefetcher *prefetcher = row->prefetcher;
     const struct sluice_pipeline *pipeline = prefetcher->epoch.pipeline;
     struct sluice_sample *sample = &row->result.sample;
+    struct sluice_gpu_request request = {.row = row->index};
     if (prefetcher->num_lanes == 0 || !row->choice.on_gpu || row->ops_done > 0 ||
-        sluice_source_gather(&row->result, prefetcher->options.pool, NULL) != SLUICE_OK)
+        sluice_source_gather(&row->result, prefetcher->options.pool, NULL) != SLUICE_OK ||
+        sluice_sample_open_rows(sample, NULL) != SLUICE_OK)
         return false;
     if (!is_ready_for_gpu(sample) &&
         sluice_pipeline_cut_for_gpu(pipeline, maker->scratch, sample, TUNING_GPU_RESTART, NULL) !=
             SLUICE_OK)
         return false;
-    row->request.row = row->index;
-    return sluice_pipeline_crop_and_resize(pipeline, maker->scratch, sample, &row->request.box,
-                                           &row->request.part, &row->request.is_flipped);
+    return sluice_pipeline_crop_and_resize(pipeline, maker->scratch, sample, &request.box,
+                                           &request.part, &request.is_flipped) &&
+           prepare(row, maker, &request);
 }
 
 /* Writes the u8 image of the row's sample to `out`. */
@@ -304,7 +339,12 @@ void prefetcher_row_job(struct sluice_job *job, enum sluice_job_fate fate, void 
     const uint64_t cpu_start = is_watched ? sluice_thread_cpu_ns() : 0;
     row->is_for_gpu = keep_for_gpu(row, maker);
     const sluice_status status = row->is_for_gpu ? SLUICE_OK : prefetcher_make_row(row, maker);
-    if (status == SLUICE_E_CLOSED) {
+    /* What may be wrong with rows alone. */
+    const bool may_be_rows = row->result.form == SLUICE_FORM_JPEG_ROWS && !row->asks_file &&
+                             (status == SLUICE_E_CORRUPT || status == SLUICE_E_UNSUPPORTED);
+    if (may_be_rows && prefetcher_ask_file(row))
+        return;
+    if (status == SLUICE_E_CLOSED || may_be_rows) {
         drop_row(row);
         return;
     }

@@ -32,10 +32,14 @@ struct row {
     struct sluice_expected expected;
     struct row_trace *trace; /* owned; NULL: the item is not traced */
     char error[200];
-    /* The device is to decode the result's sample, a cut file, which stays until the batch is
-     * made. */
+    /* The device is to decode the result's sample, a file, which stays until the batch is made.
+     * What the device needs of it, in the slot's staging buffer or apart. */
     bool is_for_gpu;
-    struct sluice_gpu_request request;
+    struct sluice_gpu_prepared prepared;
+    struct sluice_gpu_staging *staging; /* the slot's when the sample arrived; NULL: it had none */
+    /* Rows of its file came and did not do: the file is asked for. */
+    bool asks_file;
+    struct row *next_again;
 };
 
 struct slot {
@@ -47,8 +51,10 @@ struct slot {
     bool is_made;
     uint64_t made_ns;
     uint64_t lane_ns, gpu_ns; /* how long a lane had it, and waited for the device of that */
-    size_t kept_bytes;        /* of its cut files; also before it is made */
+    size_t kept_bytes;        /* of its files, and what is prepared apart; also before it is made */
     struct sluice_gpu_block *block;
+    struct sluice_gpu_staging
+        *staging; /* until a lane takes the slot; NULL: none was free so far */
 };
 
 /* What a thread needs to make rows. */
@@ -56,6 +62,7 @@ struct maker {
     struct sluice_scratch *scratch;
     struct sluice_op_meter meter; /* only if the prefetcher measures ops */
     struct sluice_hasher *hasher;
+    struct sluice_jpeg_stretch stretch;
 };
 
 /* A thread that makes batches on the device. */
@@ -73,6 +80,7 @@ struct sluice_prefetcher {
     pthread_cond_t ready;              /* for the trainer: a slot is ready, or the epoch is over */
     pthread_cond_t room;               /* for `thread`: it may request another item */
     size_t next_item;                  /* to request; written by `thread` alone */
+    struct row *again;                 /* to request once more, before that */
     size_t num_away, num_unfinished;   /* requested and not arrived; and not in their batch */
     struct sluice_expected under_way;  /* chooser.h */
     size_t num_taken;                  /* batches that next() has returned or skipped */
@@ -94,7 +102,7 @@ struct sluice_prefetcher {
     size_t num_begun;    /* batches that a lane has taken */
     unsigned num_making; /* of these, those that are not made */
     unsigned num_lent;   /* blocks that the trainer has */
-    size_t kept_bytes;   /* of cut files whose batch is not made */
+    size_t kept_bytes;   /* of slots whose batch is not made */
     bool lacks_block;    /* a lane waits for one */
     /* choices, on_gpu, reduced and payload_bytes: under the lock.  The rest: the trainer's thread
      * alone. */
@@ -145,6 +153,13 @@ struct row_trace {
 /* Writes the spans of the batch's rows that are traced, before it is settled. */
 void prefetcher_trace_batch(struct sluice_prefetcher *prefetcher, const struct slot *slot);
 
+/* Has `thread` ask for the file of a row of which rows came.  False: the epoch has ended. */
+bool prefetcher_ask_file(struct row *row);
+
+/* The row's file is of use no longer. */
+void prefetcher_forget_file(struct row *row);
+/* Under the lock: wakes `thread` if there may be room for the next item. */
+void prefetcher_see_room(struct sluice_prefetcher *prefetcher);
 /* Finishes a row, on any thread. */
 void prefetcher_complete_row(struct row *row, sluice_status status);
 /* Makes the row's pixels and hash in the slot's memory; row->error says what is wrong.

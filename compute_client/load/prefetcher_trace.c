@@ -74,7 +74,7 @@ static void trace_row(struct sluice_prefetcher *prefetcher, const struct row *ro
         add_text(&list, "rpc.service", "sluice.v1.Offload");
         add_text(&list, "rpc.method", "Fetch");
     }
-    add_text(&list, "file.path", epoch->manifest->entries[row->sample_id].path);
+    add_text(&list, "file.path", sluice_manifest_at(epoch->manifest, row->sample_id).path);
     add_count(&list, "sluice.sample", row->sample_id);
     add_count(&list, "sluice.seed", row->trace->seed);
     add_count(&list, "sluice.epoch", row->trace->epoch);

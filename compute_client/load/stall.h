@@ -37,7 +37,7 @@ struct sluice_sample_times {
  * - The backlog is divided between storage CPU, disk and network as the rest of the time between
  *   request and arrival is: the samples ahead in the queue waited for the same resources.
  * - The time from done to made, with the wait for a lane, is divided between compute CPU, which
- *   reads the files' headers for the GPU, and the GPU as the lane's time with this batch is.
+ *   puts the batch together, and the GPU as the lane's time with this batch is.
  * - The part of the wait outside [requested, made) counts for the resource that the sample spent
  *   the most time on: before it was requested, the prefetched samples waited for that one too.
  *

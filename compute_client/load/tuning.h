@@ -147,6 +147,11 @@ double *sluice_tuning_field(struct sluice_tuning *tuning, size_t index);
  */
 #define TUNING_LEAST_TRAINER_SHARE 0.1
 
+/* Batches of a trainer, the first of all, whose time says nothing of its rate: its device loads its
+ * kernels then.  One took 387 ms of AlexNet's in CUDA, and the next ones 8 ms.  By that, not swept.
+ * 0: the plan believes in a slow trainer for the first 2 s; 2: it knows the rate a batch later. */
+#define TUNING_WARM_UP_BATCHES 1
+
 /* --- memory of batches --- */
 
 /* Blocks beyond the prefetcher's own that stay when they are returned: a trainer works with one
@@ -165,11 +170,17 @@ double *sluice_tuning_field(struct sluice_tuning *tuning, size_t index);
  * 17; twice: 157,000, 0.3 %. */
 #define TUNING_GPU_RESTART 8
 
-/* Batches that are made at once: a lane's thread puts files into one, 17 to 38 us each, while the
- * device decodes others.  Local files with an index, 16 cores and an H200: 56,000 images/s with 3
- * lanes, 90,000 with 5, 92,000 with 6 and 88,000 with 8, which take 4.1, 6.9, 8.2 and 10.9 GB of
- * the device's memory for batches of 256; the same for all where less than 50,000 arrive. */
-#define TUNING_GPU_LANES 5
+/* Batches that are made at once: one is uploaded while the device decodes others.  Each takes 1.3
+ * GB of the device's memory for batches of 256.  By an H200 and local files with an index, two
+ * rounds with 16 workers: 96,000 and 98,000 images/s with 2 lanes, 123,000 and 134,000 with 3,
+ * 123,000 and 124,000 with 5. */
+#define TUNING_GPU_LANES 3
+
+/* Batches whose files workers prepare in page-locked memory, beside those that are made: what comes
+ * of a batch when none is free is copied by a lane, 6 us for 56 kB.  Samples arrive nearly in
+ * order, so two batches gather at once.  Half: the first samples of each batch are copied; twice:
+ * 70 MB more page-locked memory for batches of 256. */
+#define TUNING_GPU_STAGINGS 2
 
 /* Batches on the device beside those that are made: the trainer's, and one that is ready for it.
  * Half: the trainer waits while a lane finishes; twice: two batches more of the device's memory. */

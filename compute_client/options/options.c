@@ -33,6 +33,8 @@ static enum sluice_form parse_remote_form(const char *word, const struct sluice_
     if (strcmp(word, "jpeg_crop") == 0 ||
         (strcmp(word, "auto") == 0 && o->mode == SLUICE_MODE_AUTO))
         return SLUICE_FORM_JPEG_CROP;
+    if (strcmp(word, "jpeg_rows") == 0)
+        return SLUICE_FORM_JPEG_ROWS;
     return strcmp(word, "u8_packed") == 0 ? SLUICE_FORM_U8_PACKED : SLUICE_FORM_RAW;
 }
 

@@ -35,7 +35,7 @@ struct sluice_options {
     const char *jpeg_index;       /* "auto", "off" or a file; for mode local */
     bool should_verify;           /* for mode local: hash the content of every file */
     bool is_strict;               /* for mode local: an image that is passed over is an error */
-    enum sluice_form remote_form; /* jpeg_crop or u8_packed; raw: plain forms only */
+    enum sluice_form remote_form; /* jpeg_crop, u8_packed or jpeg_rows; raw: plain forms */
     bool has_any_form;            /* remote_auto may request every form that the server has */
     bool is_greedy;               /* remote_auto plans by SOPHON's greedy rule */
     bool has_replan;              /* remote_auto updates its plan by what it measures */

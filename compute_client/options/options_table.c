@@ -14,7 +14,8 @@ static const char *const arch_choices[] = {"alexnet", "resnet18", "small_cnn", N
 static const char *const device_choices[] = {"auto", "none", "cpu", "cuda", NULL};
 static const char *const planner_choices[] = {"remote_auto", "remote_sophon", NULL};
 static const char *const planner_aliases[] = {"auto", "lp", "sophon", "smartoff", "greedy", NULL};
-static const char *const form_choices[] = {"auto", "raw", "jpeg_crop", "u8_packed", NULL};
+static const char *const form_choices[] = {"auto",      "raw",       "jpeg_crop",
+                                           "u8_packed", "jpeg_rows", NULL};
 static const char *const tail_choices[] = {"pad", "drop", NULL};
 static const char *const gpu_decode_choices[] = {"off", "auto", "on", NULL};
 static const char *const on_error_choices[] = {"fail", "skip", "substitute", NULL};
@@ -332,8 +333,9 @@ static const struct sluice_option table[] = {
      .choices = form_choices,
      .help = "Form in which samples cross the network. raw: whole files and plain pixels; "
              "jpeg_crop: of a file only the JPEG blocks that the crop needs; u8_packed: pixels, "
-             "losslessly packed (in remote_nooff those of the crop); auto: remote_auto plans it "
-             "for each sample, the other modes use raw."},
+             "losslessly packed (in remote_nooff those of the crop); jpeg_rows: with an index of "
+             "the JPEGs, the rows of a file that the crop needs; auto: remote_auto plans it for "
+             "each sample, the other modes use raw."},
     {.name = "gpu-decode",
      .group = PLACE,
      .type = SLUICE_OPTION_CHOICE,
@@ -405,7 +407,7 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_FLAG,
      .value = &given.options.has_replan,
      .help = "Do not follow what the machines and the network are observed to do: keep the first "
-             "plan of remote_auto."},
+             "plan of remote_auto, or of local with --gpu-decode auto."},
     {.name = "profile-folder",
      .group = PLANNING,
      .type = SLUICE_OPTION_STRING,

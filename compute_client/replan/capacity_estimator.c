@@ -73,7 +73,7 @@ static uint64_t link_ns(const struct sluice_row_seen *row)
 
 static bool is_preprocessed(const struct sluice_row_seen *row)
 {
-    return row->asked.form != SLUICE_FORM_RAW;
+    return sluice_choice_is_preprocessed(row->asked);
 }
 
 /* When the row waited for the resource; false: never to speak of. */
@@ -304,9 +304,10 @@ void sluice_capacity_estimator_learn(struct sluice_capacity_estimator *estimator
     learn_disk(estimator, interval);
     const bool shows_cores = learn_cores(estimator, interval);
     if (interval->seconds > 0) {
-        learn(estimator, SLUICE_NETWORK, interval);
         learn(estimator, SLUICE_COMPUTE_CPU, interval);
-        if (shows_cores)
+        if (!estimator->is_local)
+            learn(estimator, SLUICE_NETWORK, interval);
+        if (!estimator->is_local && shows_cores)
             learn(estimator, SLUICE_STORAGE_CPU, interval);
     }
     const double trained = interval->used_per_s[SLUICE_GPU];

@@ -6,6 +6,7 @@
 #include "plan/resource.h"
 #include "plan/transport_cost.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,6 +46,7 @@
 struct sluice_capacity_estimator {
     const struct sluice_tuning *tuning; /* borrowed */
     struct sluice_transport_cost transport;
+    bool is_local; /* what comes, comes from this node's disk: no link, no storage cores */
     /* The estimates, INFINITY: never the limit, and what none of them exceeds. */
     double per_s[SLUICE_NUM_RESOURCES], most_per_s[SLUICE_NUM_RESOURCES];
     double heard_cores;                     /* of the storage node; 0: never */

@@ -64,7 +64,8 @@ static struct sluice_sample_facts facts_of(const struct sluice_controller *c, si
         .epoch = item->draw_epoch,
         .sample_id = sample_id,
     };
-    return sluice_sample_facts_of(epoch->pipeline, &epoch->manifest->entries[sample_id], &key);
+    const struct sluice_manifest_entry entry = sluice_manifest_at(epoch->manifest, sample_id);
+    return sluice_sample_facts_of(epoch->pipeline, &entry, &key);
 }
 
 /* Costs are learnt under what was asked for: that is what is chosen, whatever comes of it. */
@@ -139,6 +140,13 @@ static struct basis basis_of(const struct sluice_controller *c)
     return basis;
 }
 
+static bool is_offered(const struct sluice_controller *c, struct sluice_choice choice)
+{
+    if (c->options.is_local)
+        return choice.split == 0 && choice.form == SLUICE_FORM_RAW;
+    return sluice_choice_is_offered(choice, c->options.forms);
+}
+
 /* The plain forms, and of the others those that may be asked for. */
 static void offer(struct sluice_controller *c, bool with_gpu)
 {
@@ -146,7 +154,7 @@ static void offer(struct sluice_controller *c, bool with_gpu)
     c->num_offered = 0;
     c->has_gpu = false;
     for (unsigned k = 0; k < choices->num; k++) {
-        if (!sluice_choice_is_offered(choices->at[k], c->options.forms))
+        if (!is_offered(c, choices->at[k]))
             continue;
         c->has_gpu |= choices->at[k].on_gpu;
         if (with_gpu || !choices->at[k].on_gpu)
@@ -208,7 +216,9 @@ static struct sluice_plan_forecast forecast_of(const struct sluice_controller *c
         .rest_s = scale * (result->primal_s - result->external_s),
         .bound_s = scale * (result->dual_s - result->external_s),
         .gap = result->gap,
-        .wire_bytes = scale * result->busy_s[SLUICE_NETWORK] * c->capacity.per_s[SLUICE_NETWORK],
+        .wire_bytes = c->options.is_local ? 0
+                                          : scale * result->busy_s[SLUICE_NETWORK] *
+                                                c->capacity.per_s[SLUICE_NETWORK],
         .slowest = result->slowest,
         .rates = sluice_controller_rates(c),
     };
@@ -523,8 +533,9 @@ sluice_status sluice_controller_create(const struct sluice_controller_options *o
 {
     const struct sluice_tuning *tuning =
         options->tuning ? options->tuning : sluice_tuning_default();
-    const struct sluice_capacity_estimator capacity = sluice_capacity_estimator_init(
+    struct sluice_capacity_estimator capacity = sluice_capacity_estimator_init(
         &options->rates, &options->most, &options->transport, tuning);
+    capacity.is_local = options->is_local;
     SLUICE_EACH_RESOURCE (r, SLUICE_ESTIMATED) {
         if (!(capacity.per_s[r] > 0))
             return sluice_fail(err, SLUICE_E_INVALID, "the rate of %s is %g",

@@ -48,6 +48,9 @@ struct sluice_controller_options {
     struct sluice_rates rates;          /* to begin with; PCIe's stays */
     struct sluice_rates most;           /* no estimate exceeds them */
     bool is_fixed;                      /* the first plan stays, whatever is seen */
+    /* There is no server: files alone are chosen, and neither a link nor storage cores are ever the
+     * limit.  Their rates are INFINITY. */
+    bool is_local;
     const struct sluice_tuning *tuning; /* borrowed; NULL: the default */
 };
 

@@ -23,8 +23,8 @@ void sluice_cost_correction_costs(const struct sluice_cost_correction *costs,
         cost[c][SLUICE_DISK] = fmin(read * costs->read_factor, (double)facts->file_bytes);
         SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED)
             cost[c][s] *= costs->factor[c][s];
-        sluice_transport_cost_add(&costs->transport,
-                                  costs->model.choices.at[c].form != SLUICE_FORM_RAW, cost[c]);
+        sluice_transport_cost_add(
+            &costs->transport, sluice_choice_is_preprocessed(costs->model.choices.at[c]), cost[c]);
     }
 }
 

@@ -30,6 +30,7 @@ struct sluice_replan {
     uint64_t trained_ns;                /* of the epoch, the same included */
     uint64_t last_batch_ns;             /* the trainer took one; 0: none in this epoch */
     unsigned last_batch_n;
+    uint64_t num_batches; /* that the trainer was done with, of all epochs */
 
     /* The prefetcher's thread's, while an epoch runs. */
     const struct sluice_tuning *tuning;
@@ -293,12 +294,13 @@ static void on_row(void *ctx, const struct sluice_row_seen *row)
     pthread_mutex_unlock(&replan->lock);
 }
 
-/* The time between two batches, without the wait for the second, was spent on the first. */
+/* The time between two batches, without the wait for the second, was spent on the first; of the
+ * first of all also on what a device does once. */
 static void on_batch(void *ctx, unsigned n, uint64_t waited_ns, uint64_t now_ns)
 {
     struct sluice_replan *replan = ctx;
     pthread_mutex_lock(&replan->lock);
-    if (replan->last_batch_ns) {
+    if (replan->last_batch_ns && replan->num_batches++ >= TUNING_WARM_UP_BATCHES) {
         replan->trainer.samples += replan->last_batch_n;
         const uint64_t busy_ns = now_ns - replan->last_batch_ns - waited_ns;
         replan->trainer.busy_ns += busy_ns;

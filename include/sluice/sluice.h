@@ -127,6 +127,8 @@ enum sluice_form {
     SLUICE_FORM_U8,        /* u8 splits: height x width x channels */
     SLUICE_FORM_U8_PACKED, /* u8 splits: the same pixels, losslessly coded */
     SLUICE_FORM_F32,       /* f32 splits: channels x height x width, little endian */
+    SLUICE_FORM_JPEG_ROWS, /* split 0: of an indexed JPEG's bytes those that the coming crop needs
+                            */
     SLUICE_NUM_FORMS,
 };
 SLUICE_API const char *sluice_form_name(enum sluice_form form); /* "jpeg_crop" */
@@ -183,8 +185,13 @@ SLUICE_API const char *sluice_loader_path(const struct sluice_loader *loader, ui
 /* Where the batches of an open loader are: a CUDA device, by its number in this process, or -1: in
  * the host's memory.  They are on a device with the setting gpu-decode "on", and with "auto" where
  * there is one that can be used; "off" is the default here.  The device's memory that the loader
- * takes is bounded by gpu-memory.  next() fails with SLUICE_E_NO_MEMORY if the caller holds every
- * batch that there is memory for, and goes on when one is released. */
+ * takes is bounded by gpu-memory.  Of the host's memory it page-locks half of prefetch-bytes, but
+ * room for three batches, for rows that the CPU makes, and for seven batches 0.14 MB a row, less
+ * where gpu-memory is short, from which files are uploaded; all before the first batch.  Where that
+ * cannot be had, open or the first start says how much was asked for; with "auto" open lets the CPU
+ * decode.  next() fails with
+ * SLUICE_E_NO_MEMORY if the caller holds every batch that there is memory for, and goes on when one
+ * is released. */
 SLUICE_API int sluice_loader_device(const struct sluice_loader *loader);
 
 /* What an epoch is to deliver. */

@@ -239,23 +239,25 @@ static bool is_device(const char *path)
     return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
-static sluice_status write_to_device(const char *path, const void *data, size_t len,
+/* Writes all of a file's content; false: errno says why not. */
+typedef bool fill_fn(int fd, const void *ctx);
+
+static sluice_status write_to_device(const char *path, fill_fn *fill, const void *ctx,
                                      struct sluice_err *err)
 {
     const int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return fail_errno(err, path, "open");
-    const sluice_status status =
-        write_all(fd, data, len) ? SLUICE_OK : fail_errno(err, path, "write");
+    const sluice_status status = fill(fd, ctx) ? SLUICE_OK : fail_errno(err, path, "write");
     close(fd);
     return status;
 }
 
-sluice_status sluice_file_write_atomic(const char *path, const void *data, size_t len,
-                                       struct sluice_err *err)
+static sluice_status replace(const char *path, fill_fn *fill, const void *ctx,
+                             struct sluice_err *err)
 {
     if (is_device(path))
-        return write_to_device(path, data, len, err);
+        return write_to_device(path, fill, ctx, err);
     /* Process and count make the name ours alone; O_EXCL makes sure. */
     static atomic_uint count;
     char beside[PATH_MAX];
@@ -267,7 +269,7 @@ sluice_status sluice_file_write_atomic(const char *path, const void *data, size_
     const int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return fail_errno(err, path, "create a file beside it");
-    bool is_written = write_all(fd, data, len) && fsync(fd) == 0;
+    bool is_written = fill(fd, ctx) && fsync(fd) == 0;
     int saved = errno;
     if (close(fd) != 0 && is_written) {
         is_written = false;
@@ -282,6 +284,56 @@ sluice_status sluice_file_write_atomic(const char *path, const void *data, size_
     if (!sync_folder_of(path))
         return fail_errno(err, path, "sync its folder");
     return SLUICE_OK;
+}
+
+struct content {
+    const void *data;
+    size_t len;
+};
+
+static bool fill_with(int fd, const void *ctx)
+{
+    const struct content *content = ctx;
+    return write_all(fd, content->data, content->len);
+}
+
+sluice_status sluice_file_write_atomic(const char *path, const void *data, size_t len,
+                                       struct sluice_err *err)
+{
+    return replace(path, fill_with, &(struct content){data, len}, err);
+}
+
+struct printing {
+    void (*print)(FILE *out, const void *ctx);
+    const void *ctx;
+};
+
+static bool fill_by_printing(int fd, const void *ctx)
+{
+    const struct printing *printing = ctx;
+    const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    FILE *out = own < 0 ? NULL : fdopen(own, "w");
+    if (!out) {
+        const int saved = errno;
+        if (own >= 0)
+            close(own);
+        errno = saved;
+        return false;
+    }
+    errno = 0;
+    printing->print(out, printing->ctx);
+    const bool is_whole = fflush(out) == 0 && !ferror(out);
+    const int saved = errno;
+    const bool is_closed = fclose(out) == 0;
+    if (!is_whole)
+        errno = saved ? saved : EIO;
+    return is_whole && is_closed;
+}
+
+sluice_status sluice_file_print_atomic(const char *path, void (*print)(FILE *out, const void *ctx),
+                                       const void *ctx, struct sluice_err *err)
+{
+    return replace(path, fill_by_printing, &(struct printing){print, ctx}, err);
 }
 
 /* Whether `name` is BASE.tmp-PID-NUMBER, of a process that lives no more. */
@@ -359,22 +411,4 @@ sluice_status sluice_mkdirs(const char *path, struct sluice_err *err)
                            strerror(errno));
     }
     return SLUICE_OK;
-}
-
-sluice_status sluice_file_print_atomic(const char *path, void (*print)(FILE *out, const void *ctx),
-                                       const void *ctx, struct sluice_err *err)
-{
-    char *text = NULL;
-    size_t len = 0;
-    sluice_status status;
-    FILE *memory = open_memstream(&text, &len);
-    if (memory)
-        print(memory, ctx);
-    const bool is_whole = memory && !ferror(memory);
-    if (!memory || fclose(memory) != 0 || !is_whole)
-        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to write %s", path);
-    else
-        status = sluice_file_write_atomic(path, text, len, err);
-    free(text);
-    return status;
 }

@@ -82,7 +82,7 @@ SLUICE_MUST_USE sluice_status sluice_file_write_atomic(const char *path, const v
  * processes of this machine left behind. */
 SLUICE_MUST_USE sluice_status sluice_file_try_atomic(const char *path, struct sluice_err *err);
 
-/* The same for text: `print` writes it to the stream, which is memory. */
+/* The same for text of any length: `print` writes it to the stream. */
 SLUICE_MUST_USE sluice_status sluice_file_print_atomic(const char *path,
                                                        void (*print)(FILE *out, const void *ctx),
                                                        const void *ctx, struct sluice_err *err);

@@ -2,8 +2,10 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "image/jpeg_index_bytes.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define VERSION 2
 
@@ -12,7 +14,6 @@
 
 /* Bytes; parts of a file with at most this gap between them are read as one.  A page. */
 #define PART_GAP 4096
-#define MAX_VARINT 10
 
 /* --- making --- */
 
@@ -267,40 +268,16 @@ void sluice_jpeg_index_destroy(struct sluice_jpeg_index *index)
 
 /* --- bytes --- */
 
-static uint8_t *put_fixed(uint8_t *out, uint64_t value, unsigned len)
-{
-    for (unsigned i = 0; i < len; i++)
-        *out++ = (uint8_t)(value >> 8 * i);
-    return out;
-}
-
-static uint8_t *put_varint(uint8_t *out, uint64_t value)
-{
-    for (; value > 127; value >>= 7)
-        *out++ = (uint8_t)(value | 128);
-    *out++ = (uint8_t)value;
-    return out;
-}
-
-static uint64_t zigzag(int32_t value)
-{
-    return value < 0 ? 2 * (uint64_t) - (int64_t)value - 1 : 2 * (uint64_t)value;
-}
-
-static uint64_t first_bit(const struct sluice_jpeg_index_point *point)
-{
-    return (uint64_t)point->offset * 8 + point->bit;
-}
-
 sluice_status sluice_jpeg_index_write(const struct sluice_jpeg_index *index,
                                       struct sluice_buf **out_entry, struct sluice_err *err)
 {
     const size_t num_points = (size_t)index->mcus_down * index->points_across;
     struct sluice_buf *entry;
-    /* As a varint a DC delta takes up to 3 bytes, a delta of bits up to 5. */
-    const sluice_status status = sluice_buf_create(
-        NULL, 32 + 8 * MAX_VARINT + 4 * (size_t)index->mcus_down + num_points * (5 + 3 * 4), &entry,
-        err);
+    const sluice_status status =
+        sluice_buf_create(NULL,
+                          32 + 8 * SLUICE_INDEX_MAX_VARINT + 4 * (size_t)index->mcus_down +
+                              num_points * SLUICE_INDEX_MAX_POINT,
+                          &entry, err);
     if (status != SLUICE_OK)
         return status;
     uint8_t *out = entry->data;
@@ -308,116 +285,62 @@ sluice_status sluice_jpeg_index_write(const struct sluice_jpeg_index *index,
     *out++ = (uint8_t)index->num_components;
     *out++ = (uint8_t)(index->mcu_width / 8);
     *out++ = (uint8_t)(index->mcu_height / 8);
-    out = put_fixed(out, (uint64_t)index->mtime_ns, 8);
-    out = put_fixed(out, index->head_hash, 8);
-    out = put_varint(out, index->file_len);
-    out = put_varint(out, index->scan_start);
-    out = put_varint(out, index->scan_end - index->scan_start);
-    out = put_varint(out, index->width);
-    out = put_varint(out, index->height);
-    out = put_varint(out, index->step);
+    out = sluice_index_put_fixed(out, (uint64_t)index->mtime_ns, 8);
+    out = sluice_index_put_fixed(out, index->head_hash, 8);
+    out = sluice_index_put_varint(out, index->file_len);
+    out = sluice_index_put_varint(out, index->scan_start);
+    out = sluice_index_put_varint(out, index->scan_end - index->scan_start);
+    out = sluice_index_put_varint(out, index->width);
+    out = sluice_index_put_varint(out, index->height);
+    out = sluice_index_put_varint(out, index->step);
     struct sluice_jpeg_index_point last = {.offset = index->scan_start};
     for (size_t i = 0; i < num_points; i++) {
-        const struct sluice_jpeg_index_point *point = &index->points[i];
         if (i % index->points_across == 0)
-            out = put_fixed(out, index->row_hashes[i / index->points_across], 4);
-        out = put_varint(out, first_bit(point) - first_bit(&last));
-        for (unsigned c = 0; c < index->num_components; c++)
-            out = put_varint(out, zigzag(point->dc[c] - last.dc[c]));
-        last = *point;
+            out = sluice_index_put_fixed(out, index->row_hashes[i / index->points_across], 4);
+        out = sluice_index_put_point(out, &index->points[i], index->num_components, &last);
     }
-    out = put_fixed(out, sluice_hash64(entry->data, (size_t)(out - entry->data)), 8);
+    out = sluice_index_put_fixed(out, sluice_hash64(entry->data, (size_t)(out - entry->data)), 8);
     entry->len = (size_t)(out - entry->data);
     *out_entry = entry;
     return SLUICE_OK;
 }
 
-struct reader {
-    const uint8_t *at, *end;
-    bool is_bad; /* set by the first fault; later values are 0 */
-};
-
-static uint64_t get_fixed(struct reader *in, unsigned len)
-{
-    uint64_t value = 0;
-    in->is_bad = in->is_bad || (size_t)(in->end - in->at) < len;
-    for (unsigned i = 0; i < len && !in->is_bad; i++)
-        value |= (uint64_t)*in->at++ << 8 * i;
-    return value;
-}
-
-static uint64_t get_varint(struct reader *in, uint64_t most)
-{
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 63; shift += 7) {
-        const uint64_t byte = get_fixed(in, 1);
-        value |= (byte & 127) << shift;
-        if (byte < 128) {
-            in->is_bad = in->is_bad || value > most;
-            return in->is_bad ? 0 : value;
-        }
-    }
-    in->is_bad = true;
-    return 0;
-}
-
-static int32_t get_signed(struct reader *in)
-{
-    const int64_t value = (int64_t)get_varint(in, UINT32_MAX >> 8);
-    return (int32_t)(value & 1 ? -((value + 1) / 2) : value / 2);
-}
-
-static void get_points(struct reader *in, struct sluice_jpeg_index *index)
+static void get_points(struct sluice_index_reader *in, struct sluice_jpeg_index *index)
 {
     const size_t num_points = (size_t)index->mcus_down * index->points_across;
-    uint64_t bit = (uint64_t)index->scan_start * 8;
-    int32_t dc[SLUICE_JPEG_MAX_COMPONENTS] = {0};
-    for (size_t i = 0; i < num_points && !in->is_bad; i++) {
-        struct sluice_jpeg_index_point *point = &index->points[i];
+    struct sluice_jpeg_index_point last = {.offset = index->scan_start};
+    for (size_t i = 0; i < num_points; i++) {
         if (i % index->points_across == 0)
-            index->row_hashes[i / index->points_across] = (uint32_t)get_fixed(in, 4);
-        const uint64_t step = get_varint(in, (uint64_t)UINT32_MAX * 8);
-        bit += step;
-        /* The zero after a stuffed 0xFF must lie before the end as well. */
-        if ((i > 0 && step == 0) || bit / 8 >= index->scan_end) {
-            in->is_bad = true;
+            index->row_hashes[i / index->points_across] = (uint32_t)sluice_index_get_fixed(in, 4);
+        if (!sluice_index_get_point(in, index->num_components, i == 0, index->scan_end, &last))
             return;
-        }
-        point->offset = (uint32_t)(bit / 8);
-        point->bit = bit % 8;
-        for (unsigned c = 0; c < index->num_components; c++) {
-            dc[c] += get_signed(in);
-            in->is_bad = in->is_bad || dc[c] > INT16_MAX || dc[c] < INT16_MIN;
-            if (in->is_bad)
-                return;
-            point->dc[c] = (int16_t)dc[c];
-        }
+        index->points[i] = last;
     }
 }
 
 sluice_status sluice_jpeg_index_parse(const uint8_t *entry, size_t len,
                                       struct sluice_jpeg_index *out, struct sluice_err *err)
 {
-    struct reader in = {.at = entry, .end = entry + len};
+    struct sluice_index_reader in = {.at = entry, .end = entry + len};
     if (len < 9 || entry[0] != VERSION)
         return sluice_fail(err, SLUICE_E_CORRUPT, "not an index of a JPEG");
-    struct reader tail = {.at = in.end - 8, .end = in.end};
+    struct sluice_index_reader tail = {.at = in.end - 8, .end = in.end};
     in.end -= 8;
-    if (get_fixed(&tail, 8) != sluice_hash64(entry, len - 8))
+    if (sluice_index_get_fixed(&tail, 8) != sluice_hash64(entry, len - 8))
         return sluice_fail(err, SLUICE_E_CORRUPT, "index of a JPEG is damaged");
     in.at++;
     struct sluice_jpeg_index index = {0};
-    index.num_components = (unsigned)get_fixed(&in, 1);
-    index.mcu_width = 8 * (uint32_t)get_fixed(&in, 1);
-    index.mcu_height = 8 * (uint32_t)get_fixed(&in, 1);
-    index.mtime_ns = (int64_t)get_fixed(&in, 8);
-    index.head_hash = get_fixed(&in, 8);
-    index.file_len = get_varint(&in, UINT32_MAX);
-    index.scan_start = (uint32_t)get_varint(&in, index.file_len);
-    index.scan_end = index.scan_start + (uint32_t)get_varint(&in, index.file_len);
-    index.width = (uint32_t)get_varint(&in, UINT16_MAX);
-    index.height = (uint32_t)get_varint(&in, UINT16_MAX);
-    index.step = (uint32_t)get_varint(&in, UINT16_MAX);
+    index.num_components = (unsigned)sluice_index_get_fixed(&in, 1);
+    index.mcu_width = 8 * (uint32_t)sluice_index_get_fixed(&in, 1);
+    index.mcu_height = 8 * (uint32_t)sluice_index_get_fixed(&in, 1);
+    index.mtime_ns = (int64_t)sluice_index_get_fixed(&in, 8);
+    index.head_hash = sluice_index_get_fixed(&in, 8);
+    index.file_len = sluice_index_get_varint(&in, UINT32_MAX);
+    index.scan_start = (uint32_t)sluice_index_get_varint(&in, index.file_len);
+    index.scan_end = index.scan_start + (uint32_t)sluice_index_get_varint(&in, index.file_len);
+    index.width = (uint32_t)sluice_index_get_varint(&in, UINT16_MAX);
+    index.height = (uint32_t)sluice_index_get_varint(&in, UINT16_MAX);
+    index.step = (uint32_t)sluice_index_get_varint(&in, UINT16_MAX);
     if (in.is_bad || index.num_components < 1 ||
         index.num_components > SLUICE_JPEG_MAX_COMPONENTS || index.width < 1 || index.height < 1 ||
         index.mcu_width < 8 || index.mcu_width > 32 || index.mcu_height < 8 ||
@@ -447,10 +370,28 @@ sluice_status sluice_jpeg_index_parse(const uint8_t *entry, size_t len,
 
 /* --- use --- */
 
-static size_t tail_end(const struct sluice_jpeg_index *index)
+size_t sluice_jpeg_index_tail_end(const struct sluice_jpeg_index *index)
 {
     const size_t left = index->file_len - index->scan_end;
     return index->scan_end + (left < TAIL_BYTES ? left : TAIL_BYTES);
+}
+
+bool sluice_jpeg_index_has_end(const struct sluice_jpeg_index *index, const uint8_t *bytes)
+{
+    size_t at = index->scan_end;
+    const size_t end = sluice_jpeg_index_tail_end(index);
+    if (bytes[at++] != 0xFF)
+        return false;
+    while (at < end && bytes[at] == 0xFF)
+        at++;
+    return at < end && bytes[at] == 0xD9;
+}
+
+bool sluice_jpeg_index_has_row(const struct sluice_jpeg_index *index, const uint8_t *bytes,
+                               uint32_t row)
+{
+    return end_before(index, bytes, row + 1, 0) <= index->scan_end &&
+           hash_row(index, bytes, row) == index->row_hashes[row];
 }
 
 bool sluice_jpeg_index_fits(const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
@@ -463,13 +404,7 @@ bool sluice_jpeg_index_fits(const struct sluice_jpeg_index *index, const struct 
         index->head_hash != sluice_hash64(bytes, index->scan_start))
         return false;
     /* A truncated file is refused, even if the rows needed are there. */
-    size_t at = index->scan_end;
-    const size_t end = tail_end(index);
-    if (bytes[at++] != 0xFF)
-        return false;
-    while (at < end && bytes[at] == 0xFF)
-        at++;
-    return at < end && bytes[at] == 0xD9;
+    return sluice_jpeg_index_has_end(index, bytes);
 }
 
 void sluice_jpeg_index_range(const struct sluice_jpeg_index *index, uint32_t first_row,
@@ -483,22 +418,29 @@ void sluice_jpeg_index_range(const struct sluice_jpeg_index *index, uint32_t fir
         *to = index->points[(size_t)end_row * index->points_across].offset + 2;
 }
 
-unsigned sluice_jpeg_index_parts(const struct sluice_jpeg_index *index,
-                                 const struct sluice_box *box,
-                                 struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS])
+void sluice_jpeg_index_rows(const struct sluice_jpeg_index *index, const struct sluice_box *box,
+                            uint32_t *first_row, uint32_t *end_row)
 {
     /* Upsampling looks at a chroma sample above and below those of the box. */
     const uint32_t margin = index->mcu_height > 8 ? index->mcu_height / 8 : 0;
     const uint32_t top = box->top > margin ? box->top - margin : 0;
     const uint32_t bottom = box->top + box->height + margin;
-    const uint32_t end_row = (bottom + index->mcu_height - 1) / index->mcu_height;
-    uint32_t from, to;
-    sluice_jpeg_index_range(index, top / index->mcu_height,
-                            end_row < index->mcus_down ? end_row : index->mcus_down, &from, &to);
+    const uint32_t end = (bottom + index->mcu_height - 1) / index->mcu_height;
+    *first_row = top / index->mcu_height;
+    *end_row = end < index->mcus_down ? end : index->mcus_down;
+}
+
+unsigned sluice_jpeg_index_parts(const struct sluice_jpeg_index *index,
+                                 const struct sluice_box *box,
+                                 struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS])
+{
+    uint32_t first_row, end_row, from, to;
+    sluice_jpeg_index_rows(index, box, &first_row, &end_row);
+    sluice_jpeg_index_range(index, first_row, end_row, &from, &to);
     const struct sluice_file_part wanted[SLUICE_JPEG_INDEX_MAX_PARTS] = {
         {0, index->scan_start},
         {from, to},
-        {index->scan_end, tail_end(index)},
+        {index->scan_end, sluice_jpeg_index_tail_end(index)},
     };
     unsigned num_parts = 0;
     for (unsigned i = 0; i < SLUICE_JPEG_INDEX_MAX_PARTS; i++) {
@@ -530,7 +472,7 @@ static bool push_segment(struct sluice_jpeg_stretch *stretch, size_t end)
 static bool unstuff(struct sluice_jpeg_stretch *stretch, const struct sluice_jpeg *jpeg,
                     const uint8_t *in, const uint8_t *end, uint32_t segment)
 {
-    uint8_t *const start = stretch->scan.data->data, *out = start + stretch->scan.data->len;
+    uint8_t *const start = stretch->data, *out = start + stretch->len;
     while (in < end) {
         /* Excess bytes are overwritten by the next. */
         const size_t run = sluice_jpeg_copy_before_ff(out, in, (size_t)(end - in));
@@ -553,7 +495,7 @@ static bool unstuff(struct sluice_jpeg_stretch *stretch, const struct sluice_jpe
         }
         in++;
     }
-    stretch->scan.data->len = (size_t)(out - start);
+    stretch->len = (size_t)(out - start);
     return true;
 }
 
@@ -587,7 +529,7 @@ static bool unstuff_marked(struct sluice_jpeg_stretch *stretch,
 {
     const struct sluice_jpeg_index_point *points =
         &index->points[(size_t)row * index->points_across];
-    const size_t *len = &stretch->scan.data->len;
+    const size_t *len = &stretch->len;
     const uint8_t *from = bytes + points[first].offset;
     uint32_t inside = stretch->has_all_marks || last - 1 == first ? first + 1 : last - 1;
     if (!reserve_marks(stretch, last - inside + 1))
@@ -611,6 +553,21 @@ static bool unstuff_marked(struct sluice_jpeg_stretch *stretch,
     return true;
 }
 
+/* Room for so many bytes in the stretch's own memory. */
+static bool reserve_data(struct sluice_jpeg_stretch *stretch, size_t bytes,
+                         struct sluice_buf_pool *pool)
+{
+    const size_t room = bytes + SLUICE_JPEG_SCAN_SLACK;
+    if (stretch->scan.data && stretch->scan.data->capacity >= room)
+        return true;
+    sluice_buf_unref(stretch->scan.data);
+    stretch->scan.data = NULL;
+    if (sluice_buf_create(pool, room + room / 2, &stretch->scan.data, NULL) != SLUICE_OK)
+        return false;
+    memset(stretch->scan.data->data, 0, stretch->scan.data->capacity);
+    return true;
+}
+
 bool sluice_jpeg_stretch_read(struct sluice_jpeg_stretch *stretch,
                               const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
                               const uint8_t *bytes, uint32_t row, uint32_t first_column,
@@ -621,17 +578,12 @@ bool sluice_jpeg_stretch_read(struct sluice_jpeg_stretch *stretch,
     const struct sluice_jpeg_index_point *point =
         &index->points[(size_t)row * index->points_across + first];
     const uint32_t end = end_before(index, bytes, row, last);
-    if (end > index->scan_end || end_before(index, bytes, row + 1, 0) > index->scan_end ||
-        hash_row(index, bytes, row) != index->row_hashes[row])
+    if (end > index->scan_end || !sluice_jpeg_index_has_row(index, bytes, row))
         return false;
-    const size_t room = end - point->offset + SLUICE_JPEG_SCAN_SLACK;
-    if (!stretch->scan.data || stretch->scan.data->capacity < room) {
-        sluice_buf_unref(stretch->scan.data);
-        stretch->scan.data = NULL;
-        if (sluice_buf_create(pool, room + room / 2, &stretch->scan.data, NULL) != SLUICE_OK)
-            return false;
-        memset(stretch->scan.data->data, 0, stretch->scan.data->capacity);
-    }
+    if (!stretch->into && !reserve_data(stretch, end - point->offset, pool))
+        return false;
+    stretch->data = stretch->into ? stretch->into : stretch->scan.data->data;
+    stretch->len = 0;
     stretch->column = first * index->step;
     stretch->bit = point->bit;
     for (unsigned c = 0; c < index->num_components; c++)
@@ -640,12 +592,13 @@ bool sluice_jpeg_stretch_read(struct sluice_jpeg_stretch *stretch,
     const uint32_t mcu = row * index->mcus_across + stretch->column;
     stretch->mcus_left = interval ? interval - mcu % interval : UINT32_MAX;
     stretch->scan.num_segments = 0;
-    stretch->scan.data->len = 0;
     stretch->num_marks = 0;
     if (interval ? !unstuff(stretch, jpeg, bytes + point->offset, bytes + end, mcu / interval)
                  : !unstuff_marked(stretch, index, jpeg, bytes, bytes + end, row, first, last))
         return false;
-    return push_segment(stretch, stretch->scan.data->len);
+    if (!stretch->into)
+        stretch->scan.data->len = stretch->len;
+    return push_segment(stretch, stretch->len);
 }
 
 void sluice_jpeg_stretch_clear(struct sluice_jpeg_stretch *stretch)

@@ -78,6 +78,19 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_index_parse(const uint8_t *entry, size
 bool sluice_jpeg_index_fits(const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
                             const uint8_t *bytes, size_t len);
 
+/* The same of the end alone: EOI is where the index has it, maybe after fill bytes; and where these
+ * end at the latest.  `bytes` are the file, or its parts. */
+bool sluice_jpeg_index_has_end(const struct sluice_jpeg_index *index, const uint8_t *bytes);
+size_t sluice_jpeg_index_tail_end(const struct sluice_jpeg_index *index);
+
+/* Whether a row's bytes are those that were indexed. */
+bool sluice_jpeg_index_has_row(const struct sluice_jpeg_index *index, const uint8_t *bytes,
+                               uint32_t row);
+
+/* The rows of MCUs that decoding or cutting this box needs.  The box is within the image. */
+void sluice_jpeg_index_rows(const struct sluice_jpeg_index *index, const struct sluice_box *box,
+                            uint32_t *first_row, uint32_t *end_row);
+
 /* The bytes [*from, *to) of the file that MCU rows [first_row, end_row) need, in addition to those
  * before scan_start and from scan_end on.  end_row is within the image. */
 void sluice_jpeg_index_range(const struct sluice_jpeg_index *index, uint32_t first_row,
@@ -103,6 +116,10 @@ struct sluice_jpeg_stretch {
     /* The bits of this part alone; they begin in the middle of a segment.  Bytes of an earlier
      * part, not zeroes, may follow the data: a reader of sound data does not get there. */
     struct sluice_jpeg_scan scan;
+    uint8_t *into; /* a wish of the caller's: to go there, where there is room for as many bytes as
+                    * the file has of the part; scan has no data then.  Borrowed */
+    uint8_t *data; /* where it is: `into`, or scan's */
+    size_t len;
     size_t segment_capacity;
     uint32_t column;    /* the MCU that it begins with */
     uint32_t mcus_left; /* in its first segment; UINT32_MAX: no restart interval */

@@ -10,7 +10,7 @@ static const struct {
 } names[SLUICE_NUM_FORMS] = {
     [SLUICE_FORM_RAW] = {"raw", "files"},     [SLUICE_FORM_JPEG_CROP] = {"crop", "JPEG crops"},
     [SLUICE_FORM_U8] = {"pixels", "pixels"},  [SLUICE_FORM_U8_PACKED] = {"packed", "packed pixels"},
-    [SLUICE_FORM_F32] = {"floats", "floats"},
+    [SLUICE_FORM_F32] = {"floats", "floats"}, [SLUICE_FORM_JPEG_ROWS] = {"rows", "JPEG rows"},
 };
 
 const char *sluice_form_words(enum sluice_form form)

@@ -24,6 +24,8 @@ const char *sluice_form_name(enum sluice_form form)
         return "u8_packed";
     case SLUICE_FORM_F32:
         return "f32";
+    case SLUICE_FORM_JPEG_ROWS:
+        return "jpeg_rows";
     case SLUICE_NUM_FORMS:
         break;
     }

@@ -59,6 +59,7 @@ struct sluice_sample {
     uint32_t width, height, channels; /* 0 while kind is SLUICE_KIND_FILE */
     struct sluice_buf *data;
     bool is_jpeg_crop; /* a file that sluice_pipeline_crop_jpeg() cut */
+    bool is_jpeg_rows; /* what sluice_pipeline_take_rows() made of a file */
     bool is_packed;    /* u8 pixels that sluice_pipeline_pack() packed */
     /* The file's index, or NULL; owned (sluice_jpeg_index_destroy()).  It makes decoding and
      * cutting faster and changes no result; the index of another file has no effect.  If it says
@@ -182,6 +183,10 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_finish_u8(const struct sluice_pipe
  * resize with a center_crop that lies within its result. */
 bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline);
 
+/* Whether of an indexed JPEG the rows can be sent alone that the crop needs: it can be cut, and no
+ * image is turned upright, of which only the file tells. */
+bool sluice_pipeline_can_take_rows(const struct sluice_pipeline *pipeline);
+
 /* Whether packed pixels of split 1 are only the box that the next op draws: it is
  * random_resized_crop. */
 bool sluice_pipeline_packs_box(const struct sluice_pipeline *pipeline);
@@ -217,6 +222,25 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_cut_for_gpu(const struct sluice_pi
                                                           struct sluice_sample *sample,
                                                           uint32_t restart_interval,
                                                           struct sluice_err *err);
+
+/* What take_rows() makes of a file has at most so much of it. */
+#define SLUICE_PIPELINE_ROWS_PERCENT 106
+
+/* Takes from the file of a sample at split 0, which has its index and may have been read in part,
+ * what its coming crop needs, and lets go of the index (image/jpeg_rows.h).  What run() and
+ * finish() make of the result is what they make of the file, if the crop's op is among those they
+ * run.  SLUICE_E_AGAIN: it would be larger than it may be; SLUICE_E_INVALID: there is no such crop,
+ * or no index; SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT: not a file that goes so.  The sample is as
+ * it was then.  Its data has no other reference. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_take_rows(const struct sluice_pipeline *pipeline,
+                                                        struct sluice_buf_pool *pool,
+                                                        struct sluice_sample *sample,
+                                                        struct sluice_err *err);
+
+/* Makes a file that was read in part, with its index, of what take_rows() made; any other sample is
+ * left alone.  What runs ops or cuts does so first.  SLUICE_E_CORRUPT: not such bytes. */
+SLUICE_MUST_USE sluice_status sluice_sample_open_rows(struct sluice_sample *sample,
+                                                      struct sluice_err *err);
 
 /* Whether the ops up to the u8 split are no more than a box of the file's image, a resize of it and
  * a flip. */

@@ -105,6 +105,8 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
             return sluice_fail(err, SLUICE_E_CORRUPT, "a file comes with an image size");
         if (sample->is_jpeg_crop && !sluice_pipeline_can_crop_jpeg(pipeline))
             return sluice_fail(err, SLUICE_E_CORRUPT, "a file is cut for no crop");
+        if (sample->is_jpeg_rows && !sluice_pipeline_can_take_rows(pipeline))
+            return sluice_fail(err, SLUICE_E_CORRUPT, "rows of a file for no crop");
         if (sample->is_packed)
             return sluice_fail(err, SLUICE_E_CORRUPT, "a file is not packed pixels");
         return SLUICE_OK;
@@ -340,6 +342,8 @@ sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
         return sluice_fail(err, SLUICE_E_INVALID, "a cut file is decoded with its crop only");
     sluice_status status = sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
     if (!status && sample->ops_done < end)
+        status = sluice_sample_open_rows(sample, err);
+    if (!status && sample->ops_done < end)
         status = unpack(pipeline, scratch, sample, err);
     while (!status && sample->ops_done < end) {
         const struct sluice_group group = next_group(pipeline, scratch, sample, end);
@@ -357,8 +361,9 @@ static sluice_status prepare(const struct sluice_pipeline *pipeline, struct slui
                            "a pipeline without a crop has no fixed output size");
     if (out_len != want)
         return sluice_fail(err, SLUICE_E_INVALID, "output of %zu bytes, not %zu", out_len, want);
-    const sluice_status status =
-        sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
+    sluice_status status = sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
+    if (!status)
+        status = sluice_sample_open_rows(sample, err);
     return status ? status : unpack(pipeline, scratch, sample, err);
 }
 
@@ -460,7 +465,7 @@ static sluice_status pack_box(const struct sluice_pipeline *pipeline,
                               struct sluice_scratch *scratch, struct sluice_sample *sample,
                               struct sluice_err *err)
 {
-    if (sample->ops_done > 0 || sample->is_jpeg_crop)
+    if (sample->ops_done > 0 || sample->is_jpeg_crop || sample->is_jpeg_rows)
         return sluice_fail(err, SLUICE_E_INVALID, "a box is packed from a whole file only");
     const struct sluice_buf *file = sample->data;
     struct sluice_image_info info;
@@ -514,7 +519,8 @@ bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
                               unsigned end, enum sluice_form form, struct sluice_box *box)
 {
     const unsigned crop_end = sluice_file_crop_end(pipeline);
-    const bool is_cut = end == 0 && form == SLUICE_FORM_JPEG_CROP;
+    const bool is_cut =
+        end == 0 && (form == SLUICE_FORM_JPEG_CROP || form == SLUICE_FORM_JPEG_ROWS);
     const bool is_box =
         end == 1 && form == SLUICE_FORM_U8_PACKED && sluice_pipeline_packs_box(pipeline);
     if (crop_end == 0 || (end < crop_end && !is_cut && !is_box))
@@ -541,9 +547,12 @@ static sluice_status cut_jpeg(const struct sluice_pipeline *pipeline,
         return sluice_fail(err, SLUICE_E_INVALID, "this pipeline does not crop what it decodes");
     if (sample->ops_done > 0 || sample->is_jpeg_crop || sample->kind != SLUICE_KIND_FILE)
         return sluice_fail(err, SLUICE_E_INVALID, "only a whole file can be cut");
+    sluice_status status = sluice_sample_open_rows(sample, err);
+    if (status)
+        return status;
     const struct sluice_buf *file = sample->data;
     struct sluice_image_info info;
-    sluice_status status = sluice_image_probe(file->data, file->len, &info, err);
+    status = sluice_image_probe(file->data, file->len, &info, err);
     if (status)
         return status;
     if (info.format != SLUICE_IMAGE_JPEG)

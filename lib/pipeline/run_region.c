@@ -21,6 +21,7 @@ void sluice_sample_advance(struct sluice_sample *sample, unsigned ops_done, enum
     sample->height = size.height;
     sample->channels = 3;
     sample->is_jpeg_crop = false;
+    sample->is_jpeg_rows = false;
     sample->is_packed = false;
 }
 

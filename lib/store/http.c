@@ -1,281 +1,42 @@
-#include "store/http.h"
+#include "store/http_flight.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "base/host_port.h"
-#include "base/rng.h"
 #include "base/text.h"
 #include "store/tuning.h"
 
-#include <arpa/inet.h>
-#include <curl/curl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/random.h>
 
 #define MS UINT64_C(1000000) /* ns */
 
-#define MAX_CONNECT_MS 5000 /* a SYN that is lost twice comes again after 1 and 3 s */
-
-/* Whoever waits for some transfers. */
-struct waiting {
-    pthread_cond_t done;
-    size_t num_left; /* under the lock */
+/* A second request, with its own body until it has come first.  Of the owner thread alone. */
+struct hedge {
+    struct sluice_http_flight flight;
+    struct sluice_http_transfer transfer;
+    uint8_t data[];
 };
 
-enum flight_state { IS_NEW, IS_RUNNING, IS_WAITING };
-
-/* A transfer on its way.  In a list that the lock guards, and only the owner thread takes out of;
- * all else is the owner thread's. */
-struct sluice_http_flight {
-    struct sluice_http_flight *next;
-    struct sluice_http_transfer *transfer;
-    struct waiting *waiting;
-    const void *owner;
-    uint64_t until_ns;
-    atomic_bool is_cancelled; /* set by others; relaxed: the wakeup orders it */
-
-    enum flight_state state;
-    CURL *easy;
-    struct curl_slist *headers;
-    uint64_t not_before_ns;
-    unsigned tries;
-    uint64_t skip;    /* bytes of a body that come before the range, from a server without ranges */
-    bool is_complete; /* all that was asked for is there; the rest is not read */
-    char reason[CURL_ERROR_SIZE];
-};
-
-struct sluice_http {
-    pthread_mutex_t lock;
-    struct sluice_http_flight *arrived; /* not yet seen by the owner thread */
-    struct sluice_http_flight *flights; /* read by the owner thread without the lock */
-    bool is_closing;
-
-    CURLM *multi; /* constant from here */
-    pthread_t thread;
-    bool has_thread;
-    char *ca_bundle;
-
-    CURL **idle; /* the owner thread's from here: handles to be used again */
-    size_t num_idle, max_idle;
-    double retries_saved;
-    struct sluice_rng rng;
-};
-
-/* --- what comes from the network --- */
-
-static size_t on_body(char *bytes, size_t size, size_t count, void *ctx)
+/* Ends the second request of a flight, if there is one. */
+static void drop_hedge(struct sluice_http *http, struct sluice_http_flight *flight)
 {
-    struct sluice_http_flight *flight = ctx;
-    struct sluice_http_transfer *t = flight->transfer;
-    const size_t got = size * count;
-    size_t len = got;
-    if (t->code != 200 && t->code != 206) {
-        size_t at = strlen(t->text);
-        for (; len > 0 && at + 1 < sizeof(t->text); len--)
-            t->text[at++] = *bytes++;
-        t->text[at] = '\0';
-        return got;
-    }
-    if (flight->skip) {
-        const size_t skipped = flight->skip < len ? (size_t)flight->skip : len;
-        flight->skip -= skipped;
-        bytes += skipped;
-        len -= skipped;
-    }
-    const size_t room = (t->has_range ? (size_t)(t->to - t->from) : t->room) - t->len;
-    const size_t kept = len < room ? len : room;
-    if (kept)
-        memcpy(t->data + t->len, bytes, kept);
-    t->len += kept;
-    if (kept == len)
-        return got;
-    if (t->has_range)
-        flight->is_complete = true;
-    else
-        t->is_longer = true;
-    return 0;
-}
-
-/* The value of the header `name` in a line of `len` bytes, into `out`; false: another header. */
-static bool header_value(const char *line, size_t len, const char *name, char *out, size_t room)
-{
-    const size_t name_len = strlen(name);
-    if (len <= name_len || strncasecmp(line, name, name_len) != 0 || line[name_len] != ':')
-        return false;
-    size_t from = name_len + 1, to = len;
-    while (from < to && (line[from] == ' ' || line[from] == '\t'))
-        from++;
-    while (to > from && (line[to - 1] == '\r' || line[to - 1] == '\n' || line[to - 1] == ' '))
-        to--;
-    if (to - from >= room || memchr(line + from, '\0', to - from))
-        return false;
-    memcpy(out, line + from, to - from);
-    out[to - from] = '\0';
-    return true;
-}
-
-static size_t on_header(char *line, size_t size, size_t count, void *ctx)
-{
-    struct sluice_http_flight *flight = ctx;
-    struct sluice_http_transfer *t = flight->transfer;
-    const size_t len = size * count;
-    char value[SLUICE_HTTP_TAG_BYTES];
-    unsigned long long number;
-    if (len > 5 && strncmp(line, "HTTP/", 5) == 0) { /* the first line, also after a 100 */
-        long code = 0;
-        curl_easy_getinfo(flight->easy, CURLINFO_RESPONSE_CODE, &code);
-        t->code = code;
-        t->total = UINT64_MAX;
-        t->tag[0] = '\0';
-        t->is_etag = false;
-        flight->skip = t->has_range && code == 200 ? t->from : 0;
-    } else if (header_value(line, len, "ETag", value, sizeof(value))) {
-        memcpy(t->tag, value, sizeof(value));
-        t->is_etag = value[0] != '\0';
-    } else if (!t->is_etag && header_value(line, len, "Last-Modified", value, sizeof(value))) {
-        memcpy(t->tag, value, sizeof(value));
-    } else if (header_value(line, len, "Content-Range", value, sizeof(value))) {
-        const char *slash = strchr(value, '/');
-        if (slash && sscanf(slash, "/%llu", &number) == 1)
-            t->total = number;
-    } else if (t->code == 200 && header_value(line, len, "Content-Length", value, sizeof(value))) {
-        if (sscanf(value, "%llu", &number) == 1)
-            t->total = number;
-    }
-    return len;
-}
-
-/* --- one try --- */
-
-static bool add_header(struct sluice_http_flight *flight, const char *header)
-{
-    struct curl_slist *longer = curl_slist_append(flight->headers, header);
-    if (longer)
-        flight->headers = longer;
-    return longer != NULL;
-}
-
-/* A weak tag never matches (RFC 9110, 13.1.1). */
-static bool is_strong(const struct sluice_http_transfer *t)
-{
-    return t->is_etag && !sluice_starts_with(t->tag, "W/");
-}
-
-static bool set_headers(struct sluice_http_flight *flight)
-{
-    const struct sluice_http_transfer *t = flight->transfer;
-    char match[SLUICE_HTTP_TAG_BYTES + 16];
-    bool is_good = true, has_match = false;
-    for (size_t i = 0; i < SLUICE_HTTP_MAX_HEADERS && t->headers[i] && is_good; i++) {
-        has_match |= sluice_starts_with(t->headers[i], "If-Match:");
-        is_good = add_header(flight, t->headers[i]);
-    }
-    /* What an earlier try began with. */
-    if (is_good && !has_match && flight->tries > 1 && is_strong(t) &&
-        sluice_print(match, sizeof(match), "If-Match: %s", t->tag))
-        is_good = add_header(flight, match);
-    return is_good;
-}
-
-static CURL *take_easy(struct sluice_http *http)
-{
-    if (http->num_idle == 0)
-        return curl_easy_init();
-    CURL *easy = http->idle[--http->num_idle];
-    curl_easy_reset(easy); /* connections are the multi's */
-    return easy;
-}
-
-static void set_options(struct sluice_http *http, struct sluice_http_flight *flight, long left_ms)
-{
-    const struct sluice_http_transfer *t = flight->transfer;
-    CURL *easy = flight->easy;
-    curl_easy_setopt(easy, CURLOPT_URL, t->url);
-    curl_easy_setopt(easy, CURLOPT_PRIVATE, flight);
-    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, flight->reason);
-    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(easy, CURLOPT_WRITEDATA, flight);
-    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
-    curl_easy_setopt(easy, CURLOPT_HEADERDATA, flight);
-    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, flight->headers);
-    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(easy, CURLOPT_PROXY, "");
-    curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
-    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
-    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 256L << 10);
-    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
-    curl_easy_setopt(easy, CURLOPT_USERAGENT, "sluice/" SLUICE_VERSION);
-    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, left_ms);
-    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
-                     left_ms / 2 < MAX_CONNECT_MS ? left_ms / 2 + 1 : MAX_CONNECT_MS);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, left_ms / 3000 + 1);
-    if (http->ca_bundle)
-        curl_easy_setopt(easy, CURLOPT_CAINFO, http->ca_bundle);
-    if (t->is_head)
-        curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
-    if (t->body)
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, t->body);
-    if (t->has_range) {
-        char range[48];
-        snprintf(range, sizeof(range), "%llu-%llu", (unsigned long long)t->from,
-                 (unsigned long long)t->to - 1);
-        curl_easy_setopt(easy, CURLOPT_RANGE, range);
-    }
-    if (t->signature) {
-        curl_easy_setopt(easy, CURLOPT_AWS_SIGV4, t->signature->scope);
-        curl_easy_setopt(easy, CURLOPT_USERNAME, t->signature->key_id);
-        curl_easy_setopt(easy, CURLOPT_PASSWORD, t->signature->secret);
-    }
-}
-
-/* False: no memory. */
-static bool start_try(struct sluice_http *http, struct sluice_http_flight *flight, uint64_t now_ns)
-{
-    struct sluice_http_transfer *t = flight->transfer;
-    flight->tries++;
-    flight->easy = take_easy(http);
-    if (!flight->easy || !set_headers(flight))
-        return false;
-    t->code = 0;
-    t->len = 0;
-    t->is_longer = false;
-    t->text[0] = '\0';
-    t->err = (struct sluice_err){0};
-    flight->skip = 0;
-    flight->is_complete = false;
-    flight->reason[0] = '\0';
-    const uint64_t left_ns = flight->until_ns > now_ns ? flight->until_ns - now_ns : 0;
-    set_options(http, flight, (long)(left_ns / MS) + 1);
-    flight->state = IS_RUNNING;
-    return curl_multi_add_handle(http->multi, flight->easy) == CURLM_OK;
-}
-
-static void end_try(struct sluice_http *http, struct sluice_http_flight *flight)
-{
-    if (flight->easy && flight->state == IS_RUNNING)
-        curl_multi_remove_handle(http->multi, flight->easy);
-    if (flight->easy && http->num_idle < http->max_idle)
-        http->idle[http->num_idle++] = flight->easy;
-    else if (flight->easy)
-        curl_easy_cleanup(flight->easy);
-    flight->easy = NULL;
-    curl_slist_free_all(flight->headers);
-    flight->headers = NULL;
+    struct sluice_http_flight *hedge = flight->hedge;
+    flight->hedge = NULL;
+    if (!hedge)
+        return;
+    sluice_http_end_try(http, hedge);
+    free(SLUICE_CONTAINER_OF(hedge, struct hedge, flight));
 }
 
 /* The flight is the caller's again. */
 static void end_flight(struct sluice_http *http, struct sluice_http_flight *flight,
                        sluice_status status)
 {
-    struct waiting *waiting = flight->waiting;
-    end_try(http, flight);
+    struct sluice_http_waiting *waiting = flight->waiting;
+    drop_hedge(http, flight);
+    sluice_http_end_try(http, flight);
     flight->transfer->status = status;
     if (status == SLUICE_E_CLOSED)
         sluice_fail(&flight->transfer->err, status, "cancelled");
@@ -289,6 +50,66 @@ static void end_flight(struct sluice_http *http, struct sluice_http_flight *flig
     if (--waiting->num_left == 0)
         pthread_cond_signal(&waiting->done);
     pthread_mutex_unlock(&http->lock);
+}
+
+/* --- a second request for one that takes long --- */
+
+static size_t body_bytes(const struct sluice_http_transfer *t)
+{
+    return t->has_range ? (size_t)(t->to - t->from) : t->room;
+}
+
+static bool may_hedge(const struct sluice_http_transfer *t)
+{
+    return !t->is_head && !t->body && body_bytes(t) <= STORE_MAX_HEDGED_BYTES;
+}
+
+/* Where there is no memory there is no second request. */
+static void start_hedge(struct sluice_http *http, struct sluice_http_flight *flight,
+                        uint64_t now_ns)
+{
+    const struct sluice_http_transfer *t = flight->transfer;
+    struct hedge *hedge = malloc(sizeof(*hedge) + body_bytes(t));
+    flight->has_hedged = true;
+    if (!hedge)
+        return;
+    hedge->transfer = *t;
+    hedge->transfer.data = hedge->data;
+    hedge->flight = (struct sluice_http_flight){
+        .transfer = &hedge->transfer,
+        .until_ns = flight->until_ns,
+        .hedged = flight,
+        .tries = sluice_http_is_strong(t), /* asks for the version that the first one began with */
+    };
+    flight->hedge = &hedge->flight;
+    if (sluice_http_start_try(http, &hedge->flight, now_ns))
+        sluice_hedging_spend(&http->hedging);
+    else
+        drop_hedge(http, flight);
+}
+
+/* When the flight is to be sent again; UINT64_MAX: it is not. */
+static uint64_t hedge_at_ns(const struct sluice_http *http, const struct sluice_http_flight *flight)
+{
+    const uint64_t after_ns = sluice_hedging_after_ns(&http->hedging);
+    if (flight->state != SLUICE_HTTP_RUNNING || !flight->sent_ns || flight->has_hedged ||
+        after_ns > UINT64_MAX / 2 || !may_hedge(flight->transfer))
+        return UINT64_MAX;
+    return flight->sent_ns + after_ns;
+}
+
+/* The second request has come first: what it has is the flight's. */
+static void take_hedge(const struct sluice_http_flight *hedge)
+{
+    const struct sluice_http_transfer *from = hedge->transfer;
+    struct sluice_http_transfer *to = hedge->hedged->transfer;
+    memcpy(to->data, from->data, from->len);
+    to->code = from->code;
+    to->is_longer = from->is_longer;
+    to->len = from->len;
+    to->total = from->total;
+    memcpy(to->tag, from->tag, sizeof(to->tag));
+    to->is_etag = from->is_etag;
 }
 
 /* --- how a try ended --- */
@@ -327,9 +148,9 @@ static bool retry(struct sluice_http *http, struct sluice_http_flight *flight)
     if (next_ns >= flight->until_ns)
         return false;
     http->retries_saved -= 1;
-    end_try(http, flight);
+    sluice_http_end_try(http, flight);
     flight->not_before_ns = next_ns;
-    flight->state = IS_WAITING;
+    flight->state = SLUICE_HTTP_WAITING;
     return true;
 }
 
@@ -366,6 +187,20 @@ static void finish_try(struct sluice_http *http, struct sluice_http_flight *flig
     const bool is_ours = code == CURLE_WRITE_ERROR && (flight->is_complete || t->is_longer);
     if (is_ours)
         code = CURLE_OK;
+    if (flight->hedged) {
+        struct sluice_http_flight *first = flight->hedged;
+        const bool is_good = code == CURLE_OK && status_of(t) == SLUICE_OK;
+        if (!is_good) {
+            drop_hedge(http, first); /* the first one decides */
+            return;
+        }
+        take_hedge(flight);
+        flight = first;
+        t = first->transfer;
+    }
+    drop_hedge(http, flight);
+    if (code == CURLE_OK && status_of(t) == SLUICE_OK && flight->sent_ns && may_hedge(t))
+        sluice_hedging_note(&http->hedging, sluice_clock_ns() - flight->sent_ns);
     if (is_worth_a_retry(code, t->code) && retry(http, flight))
         return;
     sluice_status status = code == CURLE_OK ? status_of(t) : SLUICE_E_IO;
@@ -387,6 +222,8 @@ static bool take_arrived(struct sluice_http *http, bool *is_closing)
         http->flights = flight;
         if (http->retries_saved < STORE_MAX_RETRIES_SAVED)
             http->retries_saved += STORE_RETRY_RATIO;
+        if (may_hedge(flight->transfer))
+            sluice_hedging_count(&http->hedging);
     }
     *is_closing = http->is_closing;
     const bool has_flights = http->flights != NULL;
@@ -401,14 +238,20 @@ static uint64_t move_flights(struct sluice_http *http, bool is_closing)
     uint64_t next_ns = UINT64_MAX;
     for (struct sluice_http_flight *flight = http->flights, *next; flight; flight = next) {
         next = flight->next;
-        const bool is_due = flight->state == IS_NEW ||
-                            (flight->state == IS_WAITING && flight->not_before_ns <= now_ns);
+        const uint64_t hedge_ns = hedge_at_ns(http, flight);
+        const bool is_due =
+            flight->state == SLUICE_HTTP_NEW ||
+            (flight->state == SLUICE_HTTP_WAITING && flight->not_before_ns <= now_ns);
         if (is_closing || atomic_load_explicit(&flight->is_cancelled, memory_order_relaxed))
             end_flight(http, flight, SLUICE_E_CLOSED);
-        else if (is_due && !start_try(http, flight, now_ns))
+        else if (is_due && !sluice_http_start_try(http, flight, now_ns))
             end_flight(http, flight, SLUICE_E_NO_MEMORY);
-        else if (flight->state == IS_WAITING && flight->not_before_ns < next_ns)
+        else if (flight->state == SLUICE_HTTP_WAITING && flight->not_before_ns < next_ns)
             next_ns = flight->not_before_ns;
+        else if (hedge_ns <= now_ns)
+            start_hedge(http, flight, now_ns);
+        else if (hedge_ns < next_ns)
+            next_ns = hedge_ns;
     }
     return next_ns;
 }
@@ -466,7 +309,10 @@ sluice_status sluice_http_open(const struct sluice_http_options *options, struct
         seed = sluice_clock_ns();
     http->rng = sluice_rng_init(seed, 0, 0, 0);
     http->retries_saved = STORE_MAX_RETRIES_SAVED;
-    http->max_idle = options->num_parallel;
+    http->hedging = sluice_hedging_init();
+    /* And for second requests, which are not to wait behind what is slow. */
+    const unsigned num_parallel = options->num_parallel + (options->num_parallel + 7) / 8;
+    http->max_idle = num_parallel;
     http->idle = calloc(http->max_idle + 1, sizeof(http->idle[0]));
     http->multi = curl_multi_init();
     http->ca_bundle = options->ca_bundle ? strdup(options->ca_bundle) : NULL;
@@ -475,8 +321,8 @@ sluice_status sluice_http_open(const struct sluice_http_options *options, struct
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for transfers");
     }
     curl_multi_setopt(http->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_MULTIPLEX);
-    curl_multi_setopt(http->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)options->num_parallel);
-    curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long)options->num_parallel);
+    curl_multi_setopt(http->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)num_parallel);
+    curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long)num_parallel);
     const int failed = pthread_create(&http->thread, NULL, own, http);
     if (failed) {
         sluice_http_close(http);
@@ -512,7 +358,7 @@ void sluice_http_close(struct sluice_http *http)
 void sluice_http_run(struct sluice_http *http, struct sluice_http_transfer *transfers, size_t count,
                      uint64_t until_ns, const void *owner)
 {
-    struct waiting waiting = {.num_left = count};
+    struct sluice_http_waiting waiting = {.num_left = count};
     struct sluice_http_flight *flights = calloc(count ? count : 1, sizeof(*flights));
     if (!flights) {
         for (size_t i = 0; i < count; i++) {
@@ -563,58 +409,4 @@ void sluice_http_cancel(struct sluice_http *http, const void *owner)
     cancel_in(http->flights, owner);
     pthread_mutex_unlock(&http->lock);
     curl_multi_wakeup(http->multi);
-}
-
-/* --- URLs --- */
-
-bool sluice_http_encode(const char *text, bool keep_slash, char *out, size_t room)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    size_t len = 0;
-    for (; *text; text++) {
-        const unsigned char c = (unsigned char)*text;
-        const bool is_plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-                              (c >= '0' && c <= '9') || strchr("-_.~", c) ||
-                              (c == '/' && keep_slash);
-        if (len + (is_plain ? 1 : 3) >= room)
-            return false;
-        if (is_plain) {
-            out[len++] = (char)c;
-        } else {
-            out[len++] = '%';
-            out[len++] = digits[c >> 4];
-            out[len++] = digits[c & 15];
-        }
-    }
-    if (len >= room)
-        return false;
-    out[len] = '\0';
-    return true;
-}
-
-sluice_status sluice_http_parse_address(const char *url, struct sluice_http_address *address,
-                                        struct sluice_err *err)
-{
-    const bool is_tls = sluice_starts_with(url, "https://");
-    if (!is_tls && !sluice_starts_with(url, "http://"))
-        return sluice_fail(err, SLUICE_E_INVALID, "no http:// or https:// URL");
-    const char *at = url + (is_tls ? 8 : 7);
-    const size_t len = strcspn(at, "/?#");
-    if (memchr(at, '@', len))
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "a URL with a user's name and password would show them in every log");
-    char text[sizeof(address->host) + 8];
-    struct sluice_host_port parsed;
-    struct sluice_err why = {0};
-    if (len == 0 || !sluice_print(text, sizeof(text), "%.*s", (int)len, at) ||
-        sluice_host_port_parse(text, is_tls ? 443 : 80, &parsed, &why) != SLUICE_OK ||
-        !parsed.host[0] || parsed.port == 0)
-        return sluice_fail(err, SLUICE_E_INVALID, "no host in the URL%s%s", why.text[0] ? ": " : "",
-                           why.text);
-    unsigned char binary[16];
-    *address = (struct sluice_http_address){.is_tls = is_tls, .port = parsed.port};
-    memcpy(address->host, parsed.host, sizeof(address->host));
-    address->is_name = inet_pton(AF_INET, parsed.host, binary) != 1 &&
-                       inet_pton(AF_INET6, parsed.host, binary) != 1;
-    return SLUICE_OK;
 }

@@ -15,14 +15,16 @@
  * version that the first try had (If-Match), and no redirect is followed.
  *
  * Retried are lost connections, timeouts, bodies that break off, 408, 429 and 5xx, with exponential
- * backoff and full jitter, and out of a budget over all requests (tuning.h).
+ * backoff and full jitter, and out of a budget over all requests (tuning.h).  A GET that takes
+ * longer than nearly all before it is sent a second time, and the first complete answer counts
+ * (hedging.h); both ask for the same version, if the first one has begun to answer.
  *
  * Threads: open and close on one; run and cancel from any. */
 
 struct sluice_http;
 
 struct sluice_http_options {
-    unsigned num_parallel; /* transfers at a time, and connections kept */
+    unsigned num_parallel; /* transfers at a time, and connections kept; and an eighth more */
     const char *ca_bundle; /* certificates in PEM; NULL: the system's */
 };
 

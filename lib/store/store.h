@@ -19,6 +19,7 @@
  *         s3.c             buckets: URLs, signatures, listings (s3_list.c), credentials
  *         web.c            a list file, and objects beside it (web_list.c)
  *         http.c           the transfers, by libcurl
+ *     store_cache.c    what a remote one sent, on a local disk
  *
  * Threads: open and destroy on one; all else from any.  Reads, list and describe block. */
 

@@ -34,4 +34,25 @@
 #define STORE_RETRY_RATIO 0.1
 #define STORE_MAX_RETRIES_SAVED 100.0
 
+/* A second request for one that takes long (hedging.h): each one adds RATIO of a second one, up to
+ * MAX.  So the store gets 1.02 times the requests at most, and 10 more in a moment.  Half: of a
+ * tail of 2 % half is cut; twice: of one of 4 % all. */
+#define STORE_HEDGE_RATIO 0.02
+#define STORE_MAX_HEDGES_SAVED 10.0
+
+/* ms; no request is sent again before.  Twice a round trip within a city; half: requests to a store
+ * beside the server, which take 1 ms, are sent again when a core was busy; twice: a tail of 20 ms
+ * stays. */
+#define STORE_HEDGE_FLOOR_MS 10
+
+/* Bytes; longer bodies take long because they are long.  A second one costs as much of the link. */
+#define STORE_MAX_HEDGED_BYTES (4u << 20)
+
+/* A full cache takes one miss of so many in the place of something else.  Of a dataset twice as
+ * large as the cache, of which it has half, an epoch so changes a 32nd; the next one hits 47 %
+ * rather than the none of LRU (test_store_cache.c).  Half: 44 %; twice: 49 %, and what is read no
+ * more goes half as fast.
+ */
+#define STORE_CACHE_ADMIT_ONE_OF 16
+
 #endif

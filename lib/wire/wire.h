@@ -6,6 +6,7 @@
 #include "base/message.h"
 #include "base/trace_context.h"
 #include "pipeline/pipeline.h"
+#include "wire/list_block.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,6 +69,7 @@ struct sluice_wire_hello {
     bool has_hashes;            /* this reply too, and what else the server sends */
     bool has_jpeg_crop_restart; /* it goes by jpeg_crop_restart of a request */
     bool has_listed_id;         /* and by listed_id */
+    uint64_t list_hash;         /* 0: not said */
 };
 void sluice_wire_hello_clear(struct sluice_wire_hello *hello);
 
@@ -107,16 +109,18 @@ struct sluice_wire_list {
     bool has_hash;
     struct sluice_wire_sample_info *samples; /* owned */
     size_t num_samples_here;
+    struct sluice_list_block packed; /* in place of samples; owned; .num_rows 0: none */
 };
 void sluice_wire_list_clear(struct sluice_wire_list *list);
 
 SLUICE_MUST_USE sluice_status sluice_wire_put_list_request(const char *subset, uint64_t first_row,
+                                                           bool is_packed,
                                                            struct sluice_message *message,
                                                            struct sluice_err *err);
 /* *subset is a new string. */
 SLUICE_MUST_USE sluice_status sluice_wire_get_list_request(const struct sluice_message *message,
                                                            char **subset, uint64_t *first_row,
-                                                           struct sluice_err *err);
+                                                           bool *is_packed, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status sluice_wire_put_list_reply(const struct sluice_wire_list *list,
                                                          struct sluice_message *message,
                                                          struct sluice_err *err);

@@ -51,7 +51,7 @@ sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_reque
             rows[i].seed = sample->key.seed;
             rows[i].epoch = sample->key.epoch;
             rows[i].split = sample->split;
-            rows[i].form = (Sluice__V1__Form)sample->form;
+            rows[i].form = sluice_wire_form_to_wire(sample->form);
             rows[i].jpeg_crop_restart = sample->jpeg_crop_restart;
             rows[i].listed_id = sample->listed_id;
             if (sample->trace.span) {
@@ -118,12 +118,13 @@ static sluice_status get_request(const Sluice__V1__FetchRequest *wire,
     for (size_t i = 0; i < wire->n_samples; i++) {
         const Sluice__V1__SampleRequest *sample = wire->samples[i];
         /* A form of a later version: the file serves every client. */
-        const bool is_known = sample->form >= 0 && sample->form < (int)SLUICE_NUM_FORMS;
+        enum sluice_form form = SLUICE_FORM_RAW;
+        const bool is_known = sluice_wire_form_from_wire((uint64_t)sample->form, &form);
         got->samples[i] = (struct sluice_wire_sample_request){
             .request_id = sample->request_id,
             .key = {.seed = sample->seed, .epoch = sample->epoch, .sample_id = sample->sample_id},
             .split = is_known ? sample->split : 0,
-            .form = is_known ? (enum sluice_form)sample->form : SLUICE_FORM_RAW,
+            .form = form,
             .jpeg_crop_restart = sample->jpeg_crop_restart,
             .listed_id = sample->listed_id,
             .trace =
@@ -175,7 +176,7 @@ sluice_status sluice_wire_put_sample_reply(const struct sluice_wire_sample_reply
     sample.status = sluice_wire_status_to_wire(reply->status);
     sample.error = error;
     sample.ops_done = reply->ops_done;
-    sample.form = (Sluice__V1__Form)reply->form;
+    sample.form = sluice_wire_form_to_wire(reply->form);
     sample.width = reply->width;
     sample.height = reply->height;
     sample.channels = reply->channels;
@@ -330,9 +331,7 @@ static sluice_status get_sample_reply(struct sluice_cursor cursor, size_t max_pa
                      "the server gave a status that this version does not know (%" PRId64 ")",
                      (int64_t)parsed.status);
     }
-    if (parsed.form < SLUICE_NUM_FORMS) {
-        reply->form = (enum sluice_form)parsed.form;
-    } else if (reply->status == SLUICE_OK) {
+    if (!sluice_wire_form_from_wire(parsed.form, &reply->form) && reply->status == SLUICE_OK) {
         reply->status = SLUICE_E_UNSUPPORTED;
         snprintf(reply->error, sizeof(reply->error),
                  "the payload has a form that this version does not know (%" PRId64 ")",

@@ -7,14 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-_Static_assert((int)SLUICE_FORM_RAW == (int)SLUICE__V1__FORM__FORM_RAW &&
-                   (int)SLUICE_FORM_JPEG_CROP == (int)SLUICE__V1__FORM__FORM_JPEG_CROP &&
-                   (int)SLUICE_FORM_U8 == (int)SLUICE__V1__FORM__FORM_U8 &&
-                   (int)SLUICE_FORM_U8_PACKED == (int)SLUICE__V1__FORM__FORM_U8_PACKED &&
-                   (int)SLUICE_FORM_F32 == (int)SLUICE__V1__FORM__FORM_F32 &&
-                   (int)SLUICE_NUM_FORMS == 5,
-               "enum sluice_form and enum Form use the same numbers");
-
 void sluice_wire_hello_clear(struct sluice_wire_hello *hello)
 {
     free(hello->peer);
@@ -77,10 +69,11 @@ sluice_status sluice_wire_put_hello_reply(const struct sluice_wire_hello *hello,
     wire.max_file_bytes = hello->max_file_bytes;
     wire.has_jpeg_index = hello->has_jpeg_index;
     wire.has_hashes = hello->has_hashes;
+    wire.list_hash = hello->list_hash;
     wire.forms = forms;
     for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
         if (hello->forms & (1u << form))
-            forms[wire.n_forms++] = (Sluice__V1__Form)form;
+            forms[wire.n_forms++] = sluice_wire_form_to_wire((enum sluice_form)form);
     }
     if (hello->has_jpeg_crop_restart)
         forms[wire.n_forms++] = SLUICE__V1__FORM__FORM_JPEG_CROP_RESTART;
@@ -112,11 +105,13 @@ sluice_status sluice_wire_get_hello_reply(const struct sluice_message *message,
         .max_file_bytes = wire->max_file_bytes,
         .has_jpeg_index = wire->has_jpeg_index,
         .has_hashes = wire->has_hashes,
+        .list_hash = wire->list_hash,
     };
     for (size_t i = 0; i < wire->n_forms; i++) {
         /* A newer server may offer forms that we never ask for. */
-        if (wire->forms[i] >= 0 && wire->forms[i] < (int)SLUICE_NUM_FORMS)
-            got.forms |= 1u << wire->forms[i];
+        enum sluice_form form;
+        if (sluice_wire_form_from_wire((uint64_t)wire->forms[i], &form))
+            got.forms |= 1u << form;
         got.has_jpeg_crop_restart |= wire->forms[i] == SLUICE__V1__FORM__FORM_JPEG_CROP_RESTART;
         got.has_listed_id |= wire->forms[i] == SLUICE__V1__FORM__FORM_LISTED_ID;
     }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/message.h"
+#include "sluice/sluice.h"
 
 #include "offload.pb-c.h"
 
@@ -19,6 +20,12 @@
 Sluice__V1__SampleStatus sluice_wire_status_to_wire(sluice_status status);
 /* false: a number that this version does not know. */
 bool sluice_wire_status_from_wire(int64_t number, sluice_status *status);
+
+/* --- wire_form.c: enum sluice_form and Form, one table --- */
+
+Sluice__V1__Form sluice_wire_form_to_wire(enum sluice_form form);
+/* false: a number that this version does not know, or one that is no form of a sample. */
+bool sluice_wire_form_from_wire(uint64_t number, enum sluice_form *form);
 
 /* --- wire_text.c --- */
 

@@ -15,20 +15,23 @@ void sluice_wire_list_clear(struct sluice_wire_list *list)
         free(list->samples[i].path);
     free(list->classes);
     free(list->samples);
+    sluice_list_block_clear(&list->packed);
     *list = (struct sluice_wire_list){0};
 }
 
-sluice_status sluice_wire_put_list_request(const char *subset, uint64_t first_row,
+sluice_status sluice_wire_put_list_request(const char *subset, uint64_t first_row, bool is_packed,
                                            struct sluice_message *message, struct sluice_err *err)
 {
     Sluice__V1__ListSamplesRequest wire = SLUICE__V1__LIST_SAMPLES_REQUEST__INIT;
     wire.subset = (char *)subset;
     wire.first_row = first_row;
+    wire.packed = is_packed;
     return sluice_wire_pack(&wire.base, NULL, message, err);
 }
 
 sluice_status sluice_wire_get_list_request(const struct sluice_message *message, char **subset,
-                                           uint64_t *first_row, struct sluice_err *err)
+                                           uint64_t *first_row, bool *is_packed,
+                                           struct sluice_err *err)
 {
     ProtobufCMessage *unpacked;
     sluice_status status =
@@ -37,8 +40,10 @@ sluice_status sluice_wire_get_list_request(const struct sluice_message *message,
         return status;
     const Sluice__V1__ListSamplesRequest *wire = (const Sluice__V1__ListSamplesRequest *)unpacked;
     status = sluice_wire_copy_string(wire->subset, subset, err);
-    if (status == SLUICE_OK)
+    if (status == SLUICE_OK) {
         *first_row = wire->first_row;
+        *is_packed = wire->packed;
+    }
     protobuf_c_message_free_unpacked(unpacked, NULL);
     return status;
 }
@@ -119,6 +124,9 @@ sluice_status sluice_wire_put_list_reply(const struct sluice_wire_list *list,
     wire.n_samples = list->num_samples_here;
     wire.samples = rows.samples;
     wire.first_row = list->first_row;
+    wire.packed = (ProtobufCBinaryData){.len = list->packed.len, .data = list->packed.frame};
+    wire.packed_rows = list->packed.num_rows;
+    wire.packed_raw_bytes = list->packed.raw_bytes;
     const sluice_status status =
         list->has_hash ? sluice_wire_pack_hashed(&wire.base, LIST_REPLY_HASH, message, err)
                        : sluice_wire_pack(&wire.base, NULL, message, err);
@@ -148,6 +156,26 @@ static sluice_status get_sample_info(const Sluice__V1__SampleInfo *wire,
     return sluice_wire_copy_string(wire->path, &sample->path, err);
 }
 
+static sluice_status get_packed(const Sluice__V1__ListSamplesReply *wire,
+                                struct sluice_list_block *packed, struct sluice_err *err)
+{
+    if (wire->packed_rows == 0)
+        return SLUICE_OK;
+    if (wire->n_samples)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "a list with packed rows, and others");
+    uint8_t *frame = malloc(wire->packed.len + 1);
+    if (!frame)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %u packed rows",
+                           wire->packed_rows);
+    if (wire->packed.len)
+        memcpy(frame, wire->packed.data, wire->packed.len);
+    *packed = (struct sluice_list_block){.frame = frame,
+                                         .len = wire->packed.len,
+                                         .num_rows = wire->packed_rows,
+                                         .raw_bytes = wire->packed_raw_bytes};
+    return SLUICE_OK;
+}
+
 static sluice_status get_list(const Sluice__V1__ListSamplesReply *wire,
                               struct sluice_wire_list *got, struct sluice_err *err)
 {
@@ -173,7 +201,7 @@ static sluice_status get_list(const Sluice__V1__ListSamplesReply *wire,
             return status;
         got->num_samples_here++;
     }
-    return SLUICE_OK;
+    return get_packed(wire, &got->packed, err);
 }
 
 sluice_status sluice_wire_get_list_reply(const struct sluice_message *message,

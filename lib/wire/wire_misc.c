@@ -118,7 +118,7 @@ sluice_status sluice_wire_put_stats_reply(const struct sluice_wire_stats *stats,
             Sluice__V1__CountByChoice *row = &choices[wire.n_choices];
             sluice__v1__count_by_choice__init(row);
             row->split = split;
-            row->form = (Sluice__V1__Form)form;
+            row->form = sluice_wire_form_to_wire((enum sluice_form)form);
             row->samples = stats->choices[split][form].samples;
             row->bytes = stats->choices[split][form].bytes;
             choice_rows[wire.n_choices++] = row;
@@ -206,10 +206,11 @@ sluice_status sluice_wire_get_stats_reply(const struct sluice_message *message,
     /* Counts by numbers that a newer server knows and we do not are left out. */
     for (size_t i = 0; i < wire->n_choices; i++) {
         const Sluice__V1__CountByChoice *row = wire->choices[i];
-        if (row->split < SLUICE_WIRE_MAX_SPLITS && row->form >= 0 &&
-            row->form < (int)SLUICE_NUM_FORMS) {
-            got.choices[row->split][row->form].samples = row->samples;
-            got.choices[row->split][row->form].bytes = row->bytes;
+        enum sluice_form form;
+        if (row->split < SLUICE_WIRE_MAX_SPLITS &&
+            sluice_wire_form_from_wire((uint64_t)row->form, &form)) {
+            got.choices[row->split][form].samples = row->samples;
+            got.choices[row->split][form].bytes = row->bytes;
         }
     }
     for (size_t i = 0; i < wire->n_errors; i++) {

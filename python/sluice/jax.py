@@ -6,8 +6,9 @@
     saved = batches.get_state()            bytes, for a checkpoint
     batches.set_state(saved)               next() goes on after that batch
 
-images is uint8 [rows, height, width, 3], of the host and without a copy where JAX takes the memory
-as it is; labels int32 [rows], as JAX has no int64 unless it is told to.
+images is uint8 [rows, height, width, 3], labels int32 [rows], as JAX has no int64 unless it is told
+to.  Both are on JAX's default device; where that is the CPU, images is the batch's memory itself,
+without a copy, if JAX takes it as it is.
 
 With gpu_decode="on" images lies on the GPU that decoded it.
 
@@ -103,7 +104,7 @@ class Loader(Batches):
         return images
 
     def _placed(self, array):
-        """On the devices, or on the host without a copy of its memory."""
+        """On the devices, or on JAX's default device."""
         if self._sharding is None:
             return jax.numpy.asarray(array)
         return jax.make_array_from_process_local_data(self._sharding, array)
@@ -122,8 +123,8 @@ class Loader(Batches):
             rows = numpy.arange(batch.num_rows + self._num_added) % batch.num_rows
             images, labels, ids = images[rows], labels[rows], ids[rows]
         labels = self._placed(labels.astype(numpy.int32))
-        images = (jax.dlpack.from_dlpack(batch.pixels) if self._sharding is None
-                  else self._placed(images))
+        is_host = self._sharding is None and labels.devices().pop().platform == "cpu"
+        images = jax.dlpack.from_dlpack(batch.pixels) if is_host else self._placed(images)
         return (images, labels, ids) if self._sample_ids else (images, labels)
 
     def __iter__(self):

@@ -39,15 +39,15 @@ class DecodeLoopTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(out.read_text(), done.stdout)
         rows = [json.loads(line) for line in done.stdout.splitlines()]
-        self.assertEqual([row["part"] for row in rows], ["digests"] * 6 + ["host"] * 6)
-        self.assertEqual(len({row["digest"] for row in rows[:6]}), 1)
-        for row in rows[:6]:
+        self.assertEqual([row["part"] for row in rows], ["digests"] * 8 + ["host"] * 8)
+        self.assertEqual(len({row["digest"] for row in rows[:8]}), 1)
+        for row in rows[:8]:
             is_used = {variant: any(choice.endswith("+gpu") for choice in choices)
                        for variant, choices in row["choices"].items()}
             self.assertFalse(is_used["off"])
             if row["mode"] != "remote_auto":  # that one may choose pixels
                 self.assertTrue(is_used["on"])
-        for row in rows[6:]:
+        for row in rows[8:]:
             on, off = (row["per_s"][variant]["median"] for variant in ("on", "off"))
             self.assertAlmostEqual(row["ratio"], on / off)
             self.assertAlmostEqual(row["us"] * on, 1e6)
@@ -65,7 +65,7 @@ class DecodeLoopTest(unittest.TestCase):
     def test_no_point_begins_when_the_time_is_over(self):
         done = decode_loop(self.images, *TINY, "--parts", "host", "--max-seconds", 0)
         self.assertEqual((done.returncode, done.stdout), (0, ""))
-        self.assertIn("6 of 6 points of host are left out", done.stderr)
+        self.assertIn("8 of 8 points of host are left out", done.stderr)
 
 
 if __name__ == "__main__":

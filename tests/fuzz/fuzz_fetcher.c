@@ -23,7 +23,7 @@
 
 #define PIPELINE "decode,random_resized_crop=16,hflip=0.5,to_tensor,normalize=imagenet"
 #define ROW_BYTES (16 * 16 * 3)
-#define NUM_ITEMS 8
+#define NUM_ITEMS 9
 #define WINDOW_BYTES 20000
 #define FILE_BYTES 6000
 
@@ -33,7 +33,7 @@ static const struct {
 } asked[NUM_ITEMS] = {
     {0, SLUICE_FORM_RAW}, {0, SLUICE_FORM_JPEG_CROP}, {1, SLUICE_FORM_U8},
     {2, SLUICE_FORM_U8},  {3, SLUICE_FORM_U8},        {3, SLUICE_FORM_U8_PACKED},
-    {5, SLUICE_FORM_F32}, {1, SLUICE_FORM_U8_PACKED},
+    {5, SLUICE_FORM_F32}, {1, SLUICE_FORM_U8_PACKED}, {0, SLUICE_FORM_JPEG_ROWS},
 };
 
 struct bench {

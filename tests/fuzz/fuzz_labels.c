@@ -40,7 +40,7 @@ static void assign(const char *name, const uint8_t *data, size_t size,
     check(builder.manifest->num_entries == num);
     for (size_t i = 0; i < num; i++) {
         const char *said = table->rows[rows[i]].label;
-        const uint32_t label = builder.manifest->entries[i].label;
+        const uint32_t label = sluice_manifest_at(builder.manifest, i).label;
         if (are_names)
             check(strcmp(builder.manifest->classes[label], said) == 0);
         else

@@ -19,9 +19,9 @@ static void remove_links(void)
 static void check_whole(const struct sluice_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[i];
-        FUZZ_CHECK(entry->path[0] && entry->label < manifest->num_classes);
-        FUZZ_CHECK(i == 0 || strcmp(manifest->entries[i - 1].path, entry->path) < 0);
+        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
+        FUZZ_CHECK(entry.path[0] && entry.label < manifest->num_classes);
+        FUZZ_CHECK(i == 0 || strcmp(sluice_manifest_at(manifest, i - 1).path, entry.path) < 0);
     }
 }
 
@@ -31,12 +31,13 @@ static void check_same(const struct sluice_manifest *a, const struct sluice_mani
     for (size_t i = 0; i < a->num_classes; i++)
         FUZZ_CHECK(strcmp(a->classes[i], b->classes[i]) == 0);
     for (size_t i = 0; i < a->num_entries; i++) {
-        const struct sluice_manifest_entry *x = &a->entries[i], *y = &b->entries[i];
-        FUZZ_CHECK(strcmp(x->path, y->path) == 0 && x->bytes == y->bytes && x->label == y->label);
-        FUZZ_CHECK(x->subset == y->subset && x->width == y->width && x->height == y->height);
-        FUZZ_CHECK(x->has_hash == y->has_hash && x->coding == y->coding);
-        FUZZ_CHECK(x->offset == y->offset && x->mtime_ns == y->mtime_ns);
-        FUZZ_CHECK(memcmp(&x->hash, &y->hash, sizeof(x->hash)) == 0);
+        const struct sluice_manifest_entry x = sluice_manifest_at(a, i),
+                                           y = sluice_manifest_at(b, i);
+        FUZZ_CHECK(strcmp(x.path, y.path) == 0 && x.bytes == y.bytes && x.label == y.label);
+        FUZZ_CHECK(x.subset == y.subset && x.width == y.width && x.height == y.height);
+        FUZZ_CHECK(x.has_hash == y.has_hash && x.coding == y.coding);
+        FUZZ_CHECK(x.offset == y.offset && x.mtime_ns == y.mtime_ns);
+        FUZZ_CHECK(memcmp(&x.hash, &y.hash, sizeof(x.hash)) == 0);
     }
 }
 

@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sluice_split_lists_assign(lists, builder.manifest);
         check(builder.manifest->num_entries > 0);
         for (size_t i = 0; i < builder.manifest->num_entries; i++) {
-            const struct sluice_manifest_entry *entry = &builder.manifest->entries[i];
+            const struct sluice_manifest_entry *entry = &builder.manifest->rows[i];
             check(entry->subset == SLUICE_SUBSET_VAL);
             check(sluice_split_lists_have_labels(lists) == (entry->label < SLUICE_MAX_CLASSES));
         }

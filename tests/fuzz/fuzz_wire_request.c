@@ -52,7 +52,7 @@ static void hello(const struct sluice_message *message)
 static void others(const struct sluice_message *message)
 {
     char *text = NULL;
-    if (sluice_wire_get_list_request(message, &text, &(uint64_t){0}, NULL) == SLUICE_OK)
+    if (sluice_wire_get_list_request(message, &text, &(uint64_t){0}, &(bool){0}, NULL) == SLUICE_OK)
         free(text);
     if (sluice_wire_get_health_request(message, &text, NULL) == SLUICE_OK)
         free(text);

@@ -9,17 +9,18 @@ fuzz_fetcher.c has under way.
 import pathlib
 import random
 import struct
+import subprocess
 import sys
 
 import harness
 
 PIPELINE = "decode,random_resized_crop=16,hflip=0.5,to_tensor,normalize=imagenet"
-ASKED = [(0, 0), (0, 1), (1, 2), (2, 2), (3, 2), (3, 3), (5, 4), (1, 3)]
+ASKED = [(0, 0), (0, 1), (1, 2), (2, 2), (3, 2), (3, 3), (5, 4), (1, 3), (0, 7)]
 MOST_FILE_BYTES = 6000
 
 
 def make_dataset(root, rng):
-    """Eight small images of all kinds."""
+    """Nine small images of all kinds, with an index of them."""
     from PIL import Image
     folder = root / "train" / "cat"
     folder.mkdir(parents=True)
@@ -39,6 +40,8 @@ def make_dataset(root, rng):
 
 def real_replies(root, pb2, pb2_grpc):
     """The messages of one stream."""
+    subprocess.run([harness.BIN / "offload_dataset", "index", "--jpeg-index", root], check=True,
+                   stderr=subprocess.DEVNULL)
     server = harness.Server(root)
     with server.channel() as channel:
         samples = [pb2.SampleRequest(request_id=(i + 1) << 20 | i, sample_id=i, seed=1, epoch=2,
@@ -66,7 +69,7 @@ def spoilt(samples, pb2, rng):
         return copy
 
     for i, sample in enumerate(samples):
-        for form in range(5):
+        for form in (0, 1, 2, 3, 4, 7):
             if form != sample.form:
                 yield f"form_{i}_{form}", [changed(sample, form=form)]
         yield f"ops_{i}", [changed(sample, ops_done=(sample.ops_done + 1) % 6)]

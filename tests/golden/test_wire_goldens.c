@@ -75,7 +75,7 @@ static void reads_its_hello(void)
     CU_ASSERT_EQUAL(hello.max_in_flight, 512);
     CU_ASSERT_EQUAL(hello.max_image_pixels, 178956970);
     CU_ASSERT_EQUAL(hello.max_file_bytes, 33554432);
-    CU_ASSERT_EQUAL(hello.forms, (1u << SLUICE_NUM_FORMS) - 1);
+    CU_ASSERT_EQUAL(hello.forms, (1u << WIRE_GOLDEN_NUM_FORMS) - 1);
     CU_ASSERT(hello.has_jpeg_index);
     CU_ASSERT(hello.has_hashes);
     /* What it did not know yet it does not claim. */
@@ -89,8 +89,10 @@ static void reads_its_list(void)
     struct sluice_message message = received("list_request");
     char *subset;
     uint64_t first_row;
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_request(&message, &subset, &first_row, NULL),
-                          SLUICE_OK);
+    bool is_packed;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_wire_get_list_request(&message, &subset, &first_row, &is_packed, NULL), SLUICE_OK);
+    CU_ASSERT(!is_packed);
     CU_ASSERT_STRING_EQUAL(subset, "train");
     CU_ASSERT_EQUAL(first_row, 2000);
     free(subset);
@@ -141,7 +143,7 @@ static void reads_its_requests(void)
     CU_ASSERT(!request.open.is_present);
     CU_ASSERT_EQUAL(request.grant_bytes, 1000000);
     CU_ASSERT_EQUAL(request.cpu_worth, 12.5);
-    CU_ASSERT_EQUAL_FATAL(request.num_samples, SLUICE_NUM_FORMS);
+    CU_ASSERT_EQUAL_FATAL(request.num_samples, WIRE_GOLDEN_NUM_FORMS);
     for (size_t k = 0; k < request.num_samples; k++) {
         const struct sluice_wire_sample_request *sample = &request.samples[k];
         const struct sluice_draw_key key = wire_golden_key(k);

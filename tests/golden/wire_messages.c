@@ -29,7 +29,7 @@ static sluice_status put_hello_reply(struct sluice_message *message, struct slui
         .max_in_flight = 512,
         .max_image_pixels = 178956970,
         .max_file_bytes = 33554432,
-        .forms = (1u << SLUICE_NUM_FORMS) - 1,
+        .forms = (1u << WIRE_GOLDEN_NUM_FORMS) - 1,
         .has_jpeg_index = true,
         .has_hashes = true,
     };
@@ -38,7 +38,7 @@ static sluice_status put_hello_reply(struct sluice_message *message, struct slui
 
 static sluice_status put_list_request(struct sluice_message *message, struct sluice_err *err)
 {
-    return sluice_wire_put_list_request("train", 2000, message, err);
+    return sluice_wire_put_list_request("train", 2000, false, message, err);
 }
 
 static sluice_status put_list_reply(struct sluice_message *message, struct sluice_err *err)
@@ -89,14 +89,14 @@ static sluice_status put_fetch_open(struct sluice_message *message, struct sluic
 
 static sluice_status put_fetch_samples(struct sluice_message *message, struct sluice_err *err)
 {
-    struct sluice_wire_sample_request samples[SLUICE_NUM_FORMS];
-    for (size_t k = 0; k < SLUICE_NUM_FORMS; k++)
+    struct sluice_wire_sample_request samples[WIRE_GOLDEN_NUM_FORMS];
+    for (size_t k = 0; k < WIRE_GOLDEN_NUM_FORMS; k++)
         samples[k] = (struct sluice_wire_sample_request){.request_id = 70 + k,
                                                          .key = wire_golden_key(k),
                                                          .split = (uint32_t)k,
                                                          .form = (enum sluice_form)k};
     const struct sluice_wire_fetch_request request = {.samples = samples,
-                                                      .num_samples = SLUICE_NUM_FORMS,
+                                                      .num_samples = WIRE_GOLDEN_NUM_FORMS,
                                                       .grant_bytes = 1000000,
                                                       .cpu_worth = 12.5};
     return sluice_wire_put_fetch_request(&request, message, err);

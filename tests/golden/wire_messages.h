@@ -23,6 +23,9 @@ extern const size_t wire_num_goldens;
 #define WIRE_GOLDEN_DATASET "00112233445566778899aabbccddeeff"
 #define WIRE_GOLDEN_PAYLOAD_BYTES 300u
 
+/* Forms 0 up to this. */
+#define WIRE_GOLDEN_NUM_FORMS (SLUICE_FORM_F32 + 1)
+
 /* Byte i of every payload. */
 static inline uint8_t wire_golden_byte(size_t i)
 {

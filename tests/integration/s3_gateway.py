@@ -4,6 +4,10 @@ is told to, the same way for the same seed.
     with Gateway("http://127.0.0.1:5000", {"KEY": "SECRET"}) as gateway:
         gateway.faults = {"503": 0.1, "reset": 0.05, "cut": 0.05, "delay": 0.1}
         client(gateway.url)
+
+Faults: "delay" (DELAY_S), "503" and "429" (the status), "reset" (no answer), "cut" (half of the body),
+"etag" (another ETag than the object's).  A body of another version under the right ETag is no fault
+here: nothing but a hash of the content shows it.  stall_next() holds answers back until release().
 """
 import http.client
 import http.server
@@ -83,15 +87,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         if fault == "delay":
             time.sleep(DELAY_S)
-        elif fault == "503":
-            self.refuse(503, "SlowDown")
+        elif fault in ("503", "429"):
+            self.refuse(int(fault), "SlowDown")
             return
         elif fault == "reset":
             self.reset()
             return
         answer, body = self.forward()
+        if self.command == "GET" and "list-type" not in self.path:
+            gateway.stall()
         self.send_response(answer.status)
         for name, value in answer.getheaders():
+            if name.lower() == "etag" and fault == "etag":
+                value = '"of-another-version"'
             if name.lower() in ("etag", "content-type", "content-range", "last-modified"):
                 self.send_header(name, value)
         length = answer.getheader("Content-Length") if self.command == "HEAD" else len(body)
@@ -133,6 +141,8 @@ class Gateway:
         self.num_requests = self.num_connections = self.num_bytes = 0
         self.seen = []  # requests, "GET /bucket/key range"
         self.num_faults = {}
+        self.num_to_stall = self.num_stalled = 0
+        self.released = threading.Event()
         self.rng = random.Random(seed)
         self.lock = threading.Lock()
         self.server = Server(("127.0.0.1", 0), Handler)
@@ -158,6 +168,26 @@ class Gateway:
                 draw -= share
         return None
 
+    def stall_next(self, count):
+        """The next answers with objects come when they are released."""
+        with self.lock:
+            self.num_to_stall = count
+            self.num_stalled = 0
+            self.released.clear()
+
+    def stall(self):
+        with self.lock:
+            if self.num_to_stall == 0:
+                return
+            self.num_to_stall -= 1
+            self.num_stalled += 1
+        self.released.wait()
+
+    def release(self):
+        with self.lock:
+            self.num_to_stall = 0
+            self.released.set()
+
     def count_bytes(self, count):
         with self.lock:
             self.num_bytes += count
@@ -167,5 +197,6 @@ class Gateway:
         return self
 
     def __exit__(self, *unused):
+        self.release()
         self.server.shutdown()
         self.server.server_close()

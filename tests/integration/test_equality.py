@@ -23,8 +23,9 @@ BIN = pathlib.Path(os.environ.get("SLUICE_BIN", SOURCE / "build/release/bin")).r
 TIMEOUT_S = 600
 
 RUNS = (("remote_nooff", "raw"), ("remote_nooff", "jpeg_crop"), ("remote_nooff", "u8_packed"),
-        ("remote_piloff", "raw"), ("remote_piloff", "u8_packed"), ("remote_alloff", "raw"),
-        ("remote_sophon", "raw"), ("remote_auto", "auto"), ("local", "raw"))
+        ("remote_nooff", "jpeg_rows"), ("remote_piloff", "raw"), ("remote_piloff", "u8_packed"),
+        ("remote_alloff", "raw"), ("remote_sophon", "raw"), ("remote_auto", "auto"),
+        ("local", "raw"))
 
 
 def must(*command, **environment):

@@ -18,7 +18,8 @@ GOLDENS = SOURCE / "tests/golden/formats"
 OTHERS = ("lossy.webp", "lossless_alpha.webp", "rgb_tiff_lzw.tif", "turned_6.tif", "palette8_made.bmp",
           "interlaced.gif", "rgb_jpeg.tif", "exif_6.webp", "exif_8.png")
 TIMEOUT_S = 120
-FORMS = (("remote_nooff", "raw"), ("remote_nooff", "jpeg_crop"), ("remote_nooff", "u8_packed"))
+FORMS = (("remote_nooff", "raw"), ("remote_nooff", "jpeg_crop"), ("remote_nooff", "u8_packed"),
+         ("remote_nooff", "jpeg_rows"))
 UPRIGHT = "decode,exif_transpose,random_resized_crop=64,hflip,to_tensor,normalize=imagenet"
 PLAIN = UPRIGHT.replace("exif_transpose,", "")
 

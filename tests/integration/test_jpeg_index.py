@@ -13,8 +13,9 @@ NUM_TRAIN = 24
 INDEX = "sluice-jpeg-index.bin"
 TIMEOUT_S = 120
 
-# What makes use of an index: the form at split 0, pixels, and pixels of the box.
-WAYS = (("remote_nooff", "jpeg_crop"), ("remote_piloff", "raw"), ("remote_nooff", "u8_packed"))
+# What makes use of an index: a cut file, pixels, pixels of the box, and rows of the file.
+WAYS = (("remote_nooff", "jpeg_crop"), ("remote_piloff", "raw"), ("remote_nooff", "u8_packed"),
+        ("remote_nooff", "jpeg_rows"))
 
 
 def dataset(*arguments, code=0):

@@ -2,8 +2,9 @@
 """Buckets and web servers as the root of offload_server: one digest, the folder's, in every mode;
 with an index, over TLS, under faults, within the sandbox; and what changes or is refused is named.
 
-moto's server is the bucket, behind a gateway that checks each signature (s3_gateway.py); nginx, or
-Python's own, is the web server."""
+moto's server is the bucket, or with SLUICE_S3_BACKEND=radosgw a Ceph of this test (rados_gateway.py),
+behind a gateway that checks each signature (s3_gateway.py); nginx, or Python's own, is the web
+server."""
 import http.server
 import json
 import os
@@ -25,6 +26,7 @@ import record_sets
 try:
     import boto3
     import moto.server  # noqa: F401
+    import rados_gateway
     import s3_gateway
 except ImportError as error:
     print(f"SKIPPED: moto[server] of PyPI is missing for {sys.executable} ({error})")
@@ -122,28 +124,48 @@ class WithImages(unittest.TestCase):
             self.assertEqual(epoch["digest"], self.digest, f"{mode}: {log}{server.log()}")
 
 
-class Buckets(WithImages):
+class WithBucket(WithImages):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        if os.environ.get("SLUICE_S3_BACKEND") == "radosgw":
+            cls.start_ceph()
+        else:
+            cls.start_moto()
+        cls.client = boto3.client("s3", endpoint_url=cls.bucket_url, aws_access_key_id=KEY,
+                                  aws_secret_access_key=SECRET, region_name="us-east-1")
+        cls.client.create_bucket(Bucket="photos")
+        cls.upload(cls.images, "listed/a b+c")
+
+    @classmethod
+    def start_ceph(cls):
+        folder = cls.path / "ceph"
+        folder.mkdir()
+        try:
+            gateway = rados_gateway.RadosGateway(folder, KEY, SECRET)
+            cls.bucket_url = gateway.__enter__().url
+        except rados_gateway.Unavailable as error:
+            print(f"SKIPPED: {error}", flush=True)
+            cls.folder.cleanup()
+            os._exit(77)
+        cls.addClassCleanup(gateway.__exit__)
+
+    @classmethod
+    def start_moto(cls):
         port = free_port()
         cls.moto = subprocess.Popen([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p",
                                      str(port)], stdout=subprocess.DEVNULL,
                                     stderr=subprocess.DEVNULL)
         cls.addClassCleanup(cls.end_moto)
-        cls.moto_url = f"http://127.0.0.1:{port}"
+        cls.bucket_url = f"http://127.0.0.1:{port}"
         until = time.monotonic() + TIMEOUT_S
         while True:
             try:
-                urllib.request.urlopen(cls.moto_url, timeout=10).close()
+                urllib.request.urlopen(cls.bucket_url, timeout=10).close()
                 break
             except OSError:
                 if cls.moto.poll() is not None or time.monotonic() > until:
                     raise
-        cls.client = boto3.client("s3", endpoint_url=cls.moto_url, aws_access_key_id=KEY,
-                                  aws_secret_access_key=SECRET, region_name="us-east-1")
-        cls.client.create_bucket(Bucket="photos")
-        cls.upload(cls.images, "listed/a b+c")
 
     @classmethod
     def end_moto(cls):
@@ -158,8 +180,10 @@ class Buckets(WithImages):
                                        f"{prefix}/{path.relative_to(folder)}")
 
     def gateway(self, **options):
-        return s3_gateway.Gateway(self.moto_url, {KEY: SECRET}, **options)
+        return s3_gateway.Gateway(self.bucket_url, {KEY: SECRET}, **options)
 
+
+class Buckets(WithBucket):
     def test_a_listed_bucket_is_its_folder(self):
         with self.gateway() as gateway:
             with Server("s3://photos/listed/a b+c", "--s3-endpoint", gateway.url) as server:
@@ -170,7 +194,7 @@ class Buckets(WithImages):
                 self.assertNotIn(SECRET, server.log())
             # Connections are kept.
             self.assertGreater(gateway.num_requests, 4 * 48)
-            self.assertLessEqual(gateway.num_connections, 64)
+            self.assertLessEqual(gateway.num_connections, gateway.num_requests / 2)
             self.assertFalse([seen for seen in gateway.seen if seen.startswith("HEAD /photos/l")
                               and "sluice-" not in seen])
 
@@ -266,11 +290,105 @@ class Buckets(WithImages):
     def test_one_digest_under_faults(self):
         with self.gateway(seed=7) as gateway:
             with Server("s3://photos/listed/a b+c", "--s3-endpoint", gateway.url) as server:
-                gateway.faults = {"503": 0.06, "reset": 0.04, "cut": 0.04, "delay": 0.1}
+                gateway.faults = {"503": 0.03, "429": 0.03, "reset": 0.04, "cut": 0.04,
+                                  "delay": 0.1, "etag": 0.03}
                 self.check_modes(server)
                 gateway.faults = {}
                 server.stop()
-            self.assertEqual(sorted(gateway.num_faults), ["503", "cut", "delay", "reset"])
+            self.assertEqual(sorted(gateway.num_faults),
+                             ["429", "503", "cut", "delay", "etag", "reset"])
+
+    def test_answers_that_do_not_come_are_asked_for_again(self):
+        with self.gateway() as gateway:
+            with Server("s3://photos/listed/a b+c", "--s3-endpoint", gateway.url,
+                        "--sample-timeout", str(4 * TIMEOUT_S)) as server:
+                self.check_modes(server)  # it learns how long they take
+                before = gateway.num_requests
+                gateway.stall_next(2)
+                self.check_modes(server, ("remote_alloff",))
+                # The epoch is there, and what was asked for first has not come yet.
+                self.assertEqual(gateway.num_stalled, 2)
+                self.assertFalse(gateway.released.is_set())
+                self.assertGreaterEqual(gateway.num_requests - before, 48 + 2)
+                self.assertLessEqual(gateway.num_requests - before, 48 + 2 + 10)
+                gateway.release()
+                self.assertEqual(server.stop()["errors"], {})
+
+    def test_a_cache_spares_the_bucket_and_outlives_the_server(self):
+        cache = self.path / "cache"
+        options = ("--cache", cache, "--cache-bytes", "64M")
+        with self.gateway() as gateway:
+            def epoch(*more):
+                """Bytes that the bucket sent for an epoch, and the server's counters of its cache."""
+                before = gateway.num_bytes
+                with Server("s3://photos/listed/a b+c", "--s3-endpoint", gateway.url, *options,
+                            *more) as server:
+                    self.check_modes(server, ("remote_alloff",))
+                    self.assertRegex(server.log(), "what the store sends is kept in .*cache")
+                    listed = gateway.num_bytes
+                    with self.assertRaises(RuntimeError) as raised:
+                        Server("s3://photos/listed/a b+c", "--s3-endpoint", gateway.url, *options)
+                    self.assertIn("another server uses this cache", str(raised.exception))
+                    counters = server.stop()
+                    self.assertEqual(counters["errors"], {})
+                    return listed - before, counters["cache"]
+            cold, counts = epoch()
+            self.assertEqual((counts["hits"], counts["misses"]), (0, 48))
+            self.assertGreaterEqual(cold, counts["miss_bytes"])
+            warm, counts = epoch()
+            self.assertEqual((counts["hits"], counts["misses"], counts["miss_bytes"]), (48, 0, 0))
+            self.assertLess(warm, cold / 4)  # the list alone
+            try:
+                warm, counts = epoch("--sandbox", "on")
+                self.assertEqual((counts["hits"], counts["misses"]), (48, 0))
+                shutil.rmtree(cache)
+                cold, counts = epoch("--sandbox", "on")
+                self.assertEqual((counts["hits"], counts["misses"]), (0, 48))
+                self.assertEqual(counts["errors"], 0)
+            except RuntimeError as error:
+                if "--sandbox on: this kernel" not in str(error):
+                    raise
+
+    def test_a_cache_never_gives_an_object_that_changed(self):
+        self.upload(self.images, "cached")
+        changed = next((self.images / "train").rglob("*.jpg")).relative_to(self.images)
+        options = ("--cache", self.path / "cache-of-changes", "--cache-bytes", "64M")
+        with self.gateway() as gateway:
+            with Server("s3://photos/cached", "--s3-endpoint", gateway.url, *options) as server:
+                self.check_modes(server, ("remote_alloff",))
+            other = (self.images / changed).read_bytes() + b"\0"
+            self.client.put_object(Bucket="photos", Key=f"cached/{changed}", Body=other)
+            with Server("s3://photos/cached", "--s3-endpoint", gateway.url, *options) as server:
+                train("--host", server.address, "--dataset-mode", "remote_alloff")
+                counts = server.stop()["cache"]
+            self.assertEqual((counts["hits"], counts["misses"]), (47, 1))
+            self.assertEqual(counts["miss_bytes"], len(other))
+
+    def test_a_cache_with_an_index_fetches_no_more_and_other_crops_hit(self):
+        indexed = self.path / "indexed-cached"
+        shutil.copytree(self.images, indexed)
+        subprocess.run([BIN / "offload_dataset", "index", indexed, "--jpeg-index"], check=True,
+                       capture_output=True)
+        self.upload(indexed, "indexed-cached")
+
+        def epochs(*options):
+            """Bytes of three epochs with crops of their own, after one of whole files."""
+            with self.gateway() as gateway:
+                with Server("s3://photos/indexed-cached", "--s3-endpoint", gateway.url,
+                            *options) as server:
+                    spent = []
+                    for seed in range(4):
+                        before = gateway.num_bytes
+                        train("--host", server.address, "--dataset-mode", "remote_alloff",
+                              options=("--seed", str(seed)))
+                        spent.append(gateway.num_bytes - before)
+                    server.stop()
+                    return spent
+        plain = epochs()
+        cached = epochs("--cache", self.path / "cache-of-index", "--cache-bytes", "64M")
+        self.assertLessEqual(cached[0], plain[0])
+        self.assertGreater(min(plain[1:]), 0)
+        self.assertEqual(cached[1:], [0, 0, 0])
 
     def test_an_object_that_changes_is_named(self):
         self.upload(self.images, "changing")

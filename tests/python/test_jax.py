@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import unittest
 
 import support
 
@@ -193,6 +194,65 @@ class JaxTest(support.SetTest):
                 ("rows alone", {"sharding": "x"})):
             with self.subTest(words), self.assertRaisesRegex(sluice.InvalidError, words):
                 sluice.jax.Loader(self.root, 6, **options)
+
+
+class GpuTest(support.SetTest):
+    """On a GPU that JAX has: JAX_PLATFORMS=cuda,cpu test_jax.py GpuTest."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if jax.default_backend() != "gpu":
+            raise unittest.SkipTest("JAX has no GPU here")
+        try:
+            sluice.jax.Loader(cls.root, 8, gpu_decode="on", **OPTIONS).close()
+        except sluice.UnsupportedError as error:
+            raise unittest.SkipTest(str(error)) from error
+
+    def expected(self, **options):
+        with sluice.numpy.Loader(self.root, 8, **OPTIONS, **options) as loader:
+            return [tuple(array.copy() for array in batch) for batch in loader]
+
+    def test_the_same_bits_as_without(self):
+        wanted = self.expected(repeat=4)
+        for gpu_decode in ("on", "off"):
+            with self.subTest(gpu_decode=gpu_decode), \
+                    sluice.jax.Loader(self.root, 8, gpu_decode=gpu_decode, repeat=4,
+                                      **OPTIONS) as loader:
+                batches = list(loader)
+                self.assertEqual(sum(loader.counters()["on_gpu"].values()) > 0, gpu_decode == "on")
+            self.assertEqual(len(batches), len(wanted))
+            for batch, others in zip(batches, wanted):
+                for array, other in zip(batch, others):
+                    self.assertTrue(numpy.array_equal(numpy.asarray(array), other))
+            for array in batch[:2]:
+                self.assertEqual({device.platform for device in array.devices()}, {"gpu"})
+
+    def test_a_late_step_sees_each_batch_whole(self):
+        """The host runs ahead of the steps: no memory is used anew before they have read it."""
+        @jax.jit
+        def step(images, total):
+            for _ in range(4):  # which keeps the device busy for longer than a batch takes
+                heavy = jax.numpy.ones((1024, 1024), jax.numpy.float32) * images.ravel()[0]
+                total = total + (heavy @ heavy)[0, 0].astype(jax.numpy.uint32) * 0
+            return total + images.astype(jax.numpy.uint32).sum()
+
+        wanted = [images.astype(numpy.uint64).sum() for images, _, _ in self.expected(repeat=8)]
+        for gpu_decode in ("on", "off"):
+            with self.subTest(gpu_decode=gpu_decode), \
+                    sluice.jax.Loader(self.root, 8, gpu_decode=gpu_decode, repeat=8,
+                                      **OPTIONS) as loader:
+                sums = [step(images, jax.numpy.uint32(0)) for images, _, _ in loader]
+            self.assertEqual([int(total) for total in sums], [int(total) for total in wanted])
+
+    def test_a_step_normalises_bit_for_bit(self):
+        with sluice.jax.Loader(self.root, 8, gpu_decode="on", **OPTIONS) as loader:
+            table = sluice.jax.normalization(loader)
+            images, _, _ = next(iter(loader))
+            rows = numpy.asarray(images)
+            got = numpy.asarray(jax.jit(sluice.jax.normalize)(images, table))
+        wanted = numpy.stack([table[c][rows[..., c]] for c in range(3)], axis=-1)
+        self.assertEqual(got.tobytes(), wanted.tobytes())
 
 
 class GrainTest(support.SetTest):

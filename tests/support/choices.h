@@ -16,9 +16,11 @@ enum {
     SLUICE_TEST_SPLITS = 6,
     SLUICE_TEST_JPEG_CROP = 6,
     SLUICE_TEST_U8_PACKED = 7,
-    SLUICE_TEST_CHOICES = 8, /* of CPUs; then those of the GPU */
-    SLUICE_TEST_CUT_ON_GPU = 8,
-    SLUICE_TEST_RAW_ON_GPU = 9,
+    SLUICE_TEST_JPEG_ROWS = 8,
+    SLUICE_TEST_CHOICES = 9, /* of CPUs; then those of the GPU */
+    SLUICE_TEST_CUT_ON_GPU = 9,
+    SLUICE_TEST_RAW_ON_GPU = 10,
+    SLUICE_TEST_ROWS_ON_GPU = 11,
 };
 
 static inline struct sluice_choices sluice_test_choices_of(const char *spec)

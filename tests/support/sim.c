@@ -111,8 +111,8 @@ void sim_true_costs(const struct sim_scenario *scenario, size_t index,
     const struct sluice_sampler_item *item = &set.items[index % NUM_ITEMS];
     const struct sluice_draw_key key = {
         .seed = 1, .epoch = item->draw_epoch, .sample_id = set.ids[item->position]};
-    const struct sluice_sample_facts facts =
-        sluice_sample_facts_of(set.pipeline, &set.manifest->entries[key.sample_id], &key);
+    const struct sluice_manifest_entry entry = sluice_manifest_at(set.manifest, key.sample_id);
+    const struct sluice_sample_facts facts = sluice_sample_facts_of(set.pipeline, &entry, &key);
     const struct sluice_transport_cost transport = sim_transport();
     sluice_choice_model_costs(&model, &facts, cost);
     for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {

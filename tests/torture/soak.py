@@ -72,7 +72,7 @@ class Crowd:
         process = subprocess.Popen(
             [str(BIN / "offload_train"), "--host", self.server.address, "--device", "none",
              "--dataset-mode", rng.choice(MODES), "--remote-form",
-             rng.choice(("auto", "raw", "jpeg_crop", "u8_packed")), "--epochs",
+             rng.choice(("auto", "raw", "jpeg_crop", "u8_packed", "jpeg_rows")), "--epochs",
              str(rng.randint(1, 4)), "-b", str(rng.choice((1, 8, 64))), "-j", "1", "--image-size",
              str(rng.choice((32, 96, 224))), "--retry-for", "5"],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

@@ -67,7 +67,7 @@ class Draw:
         is_mute = any("mute" in rule for rule in self.link)
         patience_s = 12 if is_mute else 2
         self.retry_for_s = patience_s if self.is_stale else 8 if self.hangs else 60
-        self.form = rng.choice(("auto", "jpeg_crop", "u8_packed", "raw"))
+        self.form = rng.choice(("auto", "jpeg_crop", "u8_packed", "jpeg_rows", "raw"))
 
     def fill(self, rule):
         return rule.format(few=self.rng.randint(2, 5), few_more=self.rng.randint(5, 12),

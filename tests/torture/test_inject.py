@@ -151,7 +151,8 @@ class Index(Scenario):
     def check_left(self):
         self.expect(self.contents() in (self.old, self.new) or self.unread(), "the manifest is torn")
         names = {path.name for path in self.folder.iterdir()}
-        left = names - {"train", "val", "count", *self.files}
+        left = names - {"train", "val", "count", "sluice-manifest.bin", "sluice-manifest.progress",
+                        *self.files}
         self.expect(not left, f"left behind: {left}")
 
 

@@ -41,7 +41,7 @@ class UnreadableFiles(unittest.TestCase):
     def test_index_lists_them_without_a_hash(self):
         for name, rule in RULES.items():
             with self.subTest(name):
-                done = self.dataset("index", self.root, "--jpeg-index", "--json", rule=rule)
+                done = self.dataset("index", self.root, "--anew", "--jpeg-index", "--json", rule=rule)
                 summary = json.loads(done.stdout)
                 self.assertEqual((summary["samples"], summary["unreadable"], summary["bad"]),
                                  (60, 1, 0))
@@ -49,24 +49,24 @@ class UnreadableFiles(unittest.TestCase):
                 self.assertEqual([p for p, hash_ in self.rows().items() if hash_ == "-"], [NAME])
                 self.assertEqual(summary["jpeg_index"]["made"] + summary["jpeg_index"]["kept"], 59)
         self.assertIn(" 0 bad, 1 unreadable, ",
-                      self.dataset("index", self.root, rule=rule).stdout)
+                      self.dataset("index", self.root, "--anew", rule=rule).stdout)
 
     def test_index_names_a_bounded_number_and_strict_refuses(self):
-        done = self.dataset("index", self.root, "--strict", rule=RULES["a bad block"], code=1)
+        done = self.dataset("index", self.root, "--anew", "--strict", rule=RULES["a bad block"], code=1)
         self.assertIn("--strict: 1 of 60 files of", done.stderr)
         self.assertFalse(self.manifest.exists())
-        done = self.dataset("index", self.root, rule="call=read,path=/dog/,do=eio")
+        done = self.dataset("index", self.root, "--anew", rule="call=read,path=/dog/,do=eio")
         self.assertEqual(done.stderr.count("/dog/"), 20)
         self.assertEqual(done.stderr.count("and more such files"), 1)
         self.assertIn(" 30 unreadable, ", done.stdout)
         self.manifest.unlink()
-        done = self.dataset("index", self.root, rule="call=read,path=.jpg,do=eio", code=1)
+        done = self.dataset("index", self.root, "--anew", rule="call=read,path=.jpg,do=eio", code=1)
         self.assertIn("none of its files can be read", done.stderr)
         self.assertFalse(self.manifest.exists())
 
     def test_the_trainer_skips_them_and_reads_them_once_they_are_back(self):
         rule = RULES["a bad block"]
-        self.dataset("index", self.root, rule=rule)
+        self.dataset("index", self.root, "--anew", rule=rule)
         flags = [self.root, "--dataset-mode", "local", "--epochs", 1, "-b", 5, "--on-error", "skip",
                  "--retry-for", "0.1"]
         (epoch,), done = torture.train(*flags, env=torture.bad_disk(rule))
@@ -76,11 +76,11 @@ class UnreadableFiles(unittest.TestCase):
         self.assertEqual((epoch["samples"], epoch["errors"]), (60, 0))
 
     def test_verify_names_them_and_says_what_it_could_not_compare(self):
-        self.dataset("index", self.root)
+        self.dataset("index", self.root, "--anew")
         done = self.dataset("verify", self.root, rule=RULES["a bad block"], code=1)
         self.assertIn(NAME, done.stderr)
         self.assertIn(" 1 bad, ", done.stdout)
-        self.dataset("index", self.root, rule=RULES["a bad block"])
+        self.dataset("index", self.root, "--anew", rule=RULES["a bad block"])
         done = self.dataset("verify", self.root)
         self.assertIn("no hash of 1 file: only the length was compared", done.stderr)
 

@@ -90,7 +90,7 @@ static void the_list_gives_the_labels_and_what_it_lacks_is_an_error(void)
     CU_ASSERT_EQUAL_FATAL(sluice_class_list_apply(&list, &builder, NULL), SLUICE_OK);
     static const uint32_t expected[] = {2, 0, 2};
     for (size_t i = 0; i < 3; i++)
-        CU_ASSERT_EQUAL(builder.manifest->entries[i].label, expected[i]);
+        CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, i).label, expected[i]);
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_classes, 3);
     CU_ASSERT_STRING_EQUAL(builder.manifest->classes[1], "bird");
 
@@ -146,10 +146,10 @@ static void numbers_get_names_from_the_list_or_are_their_own(void)
     builder = images((const uint32_t[]){0, 1, 2}, true);
     CU_ASSERT_EQUAL(sluice_class_list_number(&list, &builder, &err), SLUICE_E_INVALID);
     CU_ASSERT_STRING_EQUAL(err.text, "3.jpg: label 2 of 2 in the list of classes");
-    builder.manifest->entries[2].label = 1;
+    builder.manifest->rows[2].label = 1;
     CU_ASSERT_EQUAL_FATAL(sluice_class_list_number(&list, &builder, NULL), SLUICE_OK);
     CU_ASSERT_STRING_EQUAL(builder.manifest->classes[1], "dog");
-    builder.manifest->entries[2].label = SLUICE_MAX_CLASSES;
+    builder.manifest->rows[2].label = SLUICE_MAX_CLASSES;
     CU_ASSERT_EQUAL(sluice_class_list_number(NULL, &builder, NULL), SLUICE_E_INVALID);
     sluice_class_list_clear(&list);
     sluice_manifest_destroy(builder.manifest);

@@ -75,6 +75,15 @@ static void an_index_is_used_for_its_file_alone(void)
     CU_ASSERT_PTR_NULL(index);
 }
 
+static struct sluice_buf *copy_of(const struct sluice_buf *of)
+{
+    struct sluice_buf *copy = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, of->len, &copy, NULL), SLUICE_OK);
+    memcpy(copy->data, of->data, of->len);
+    copy->len = of->len;
+    return copy;
+}
+
 /* Every form that looks at a box alone: read in parts, it is made as from the whole. */
 static void parts_give_what_the_whole_gives(void)
 {
@@ -86,6 +95,7 @@ static void parts_give_what_the_whole_gives(void)
         {0, SLUICE_FORM_JPEG_CROP, true}, {1, SLUICE_FORM_U8_PACKED, true},
         {3, SLUICE_FORM_U8, true},        {5, SLUICE_FORM_F32, true},
         {1, SLUICE_FORM_U8, false},       {0, SLUICE_FORM_RAW, false},
+        {0, SLUICE_FORM_JPEG_ROWS, true},
     };
     struct sluice_scratch *scratch = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(NULL, &scratch, NULL), SLUICE_OK);
@@ -124,11 +134,21 @@ static void parts_give_what_the_whole_gives(void)
                       (num_parts == 1 && parts[0].from == 0 && parts[0].to == file->len));
             CU_ASSERT(cases[i].is_partial || !is_partial);
             num_partial += is_partial;
+            if (want.form ==
+                SLUICE_FORM_JPEG_ROWS) { /* of which the whole file needs an index, too */
+                sluice_buf_unref(samples[0].data);
+                samples[0].data = copy_of(file);
+                CU_ASSERT_EQUAL(sluice_indexed_file_find(indexes, "a.jpg", file->len, MTIME, NULL,
+                                                         &samples[0].jpeg_index),
+                                SLUICE_INDEX_HIT);
+            }
             for (int k = 0; k < 2; k++) {
                 sluice_status status = SLUICE_OK;
                 if (want.form == SLUICE_FORM_JPEG_CROP)
                     status =
                         sluice_pipeline_crop_jpeg(pipeline, scratch, &samples[k], false, 0, NULL);
+                else if (want.form == SLUICE_FORM_JPEG_ROWS)
+                    status = sluice_pipeline_take_rows(pipeline, NULL, &samples[k], NULL);
                 else if (want.form == SLUICE_FORM_U8_PACKED)
                     status = sluice_pipeline_pack(pipeline, scratch, &samples[k], want.end, NULL);
                 else

@@ -68,7 +68,7 @@ static void integers_stay_and_names_get_numbers_as_python_sorts_them(void)
     CU_ASSERT_FALSE(are_names);
     static const uint32_t numbers[] = {12, 7, 0};
     for (size_t i = 0; i < 3; i++)
-        CU_ASSERT_EQUAL(builder.manifest->entries[i].label, numbers[i]);
+        CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, i).label, numbers[i]);
     CU_ASSERT_EQUAL(builder.manifest->num_classes, 0);
     sluice_manifest_destroy(builder.manifest);
     sluice_labels_destroy(labels);
@@ -84,7 +84,7 @@ static void integers_stay_and_names_get_numbers_as_python_sorts_them(void)
     CU_ASSERT_STRING_EQUAL(builder.manifest->classes[0], "b");
     static const uint32_t sorted[] = {0, 2, 1};
     for (size_t i = 0; i < 3; i++)
-        CU_ASSERT_EQUAL(builder.manifest->entries[i].label, sorted[i]);
+        CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, i).label, sorted[i]);
     sluice_manifest_destroy(builder.manifest);
     sluice_labels_destroy(labels);
 }
@@ -104,7 +104,7 @@ static void each_subset_may_have_its_own_table(void)
     bool are_names;
     CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
     for (uint32_t i = 0; i < 3; i++)
-        CU_ASSERT_EQUAL(builder.manifest->entries[i].label, i + 1);
+        CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, i).label, i + 1);
     sluice_manifest_destroy(builder.manifest);
     sluice_labels_destroy(labels);
 
@@ -126,8 +126,8 @@ static void the_column_split_sets_the_subset(void)
     struct sluice_manifest_builder builder = images(paths, 2);
     bool are_names;
     CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(builder.manifest->entries[0].subset, SLUICE_SUBSET_VAL);
-    CU_ASSERT_EQUAL(builder.manifest->entries[1].subset, SLUICE_SUBSET_TRAIN);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).subset, SLUICE_SUBSET_VAL);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 1).subset, SLUICE_SUBSET_TRAIN);
     sluice_manifest_destroy(builder.manifest);
     sluice_labels_destroy(labels);
 }
@@ -145,10 +145,10 @@ static void images_of_split_test_are_no_samples_and_their_classes_stay(void)
     CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(builder.manifest->num_classes, 4);
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
-    CU_ASSERT_STRING_EQUAL(builder.manifest->entries[0].path, "2.jpg");
-    CU_ASSERT_EQUAL(builder.manifest->entries[0].label, 1);
-    CU_ASSERT_EQUAL(builder.manifest->entries[1].label, 3);
-    CU_ASSERT_EQUAL(builder.manifest->entries[1].subset, SLUICE_SUBSET_VAL);
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(builder.manifest, 0).path, "2.jpg");
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, 1);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 1).label, 3);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 1).subset, SLUICE_SUBSET_VAL);
     sluice_manifest_destroy(builder.manifest);
     sluice_labels_destroy(labels);
 }

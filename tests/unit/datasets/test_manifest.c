@@ -60,21 +60,21 @@ static void orders_samples_and_classes_bytewise(void)
     CU_ASSERT_STRING_EQUAL(manifest->classes[0], "cat");
     CU_ASSERT_STRING_EQUAL(manifest->classes[1], "train");
     CU_ASSERT_STRING_EQUAL(manifest->classes[2], "zebra");
-    CU_ASSERT_STRING_EQUAL(manifest->entries[0].path, "cat/2.png");
-    CU_ASSERT_STRING_EQUAL(manifest->entries[1].path, "cat/deep/0.jpg");
-    CU_ASSERT_STRING_EQUAL(manifest->entries[2].path, "train/a.jpg");
-    CU_ASSERT_STRING_EQUAL(manifest->entries[3].path, "zebra/1.JPEG");
-    CU_ASSERT_EQUAL(manifest->entries[1].bytes, 7);
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 0).path, "cat/2.png");
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 1).path, "cat/deep/0.jpg");
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 2).path, "train/a.jpg");
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 3).path, "zebra/1.JPEG");
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 1).bytes, 7);
     struct stat st;
     CU_ASSERT_EQUAL_FATAL(stat(in_dir("plain/cat/deep/0.jpg"), &st), 0);
-    CU_ASSERT_EQUAL(manifest->entries[1].mtime_ns, sluice_file_mtime_ns(&st));
-    CU_ASSERT_EQUAL(manifest->entries[0].coding, SLUICE_CODING_PNG);
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 1).mtime_ns, sluice_file_mtime_ns(&st));
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 0).coding, SLUICE_CODING_PNG);
     for (size_t i = 1; i < 4; i++)
-        CU_ASSERT_EQUAL(manifest->entries[i].coding, SLUICE_CODING_UNKNOWN);
+        CU_ASSERT_EQUAL(sluice_manifest_at(manifest, i).coding, SLUICE_CODING_UNKNOWN);
     const uint32_t labels[] = {0, 0, 1, 2};
     for (size_t i = 0; i < 4; i++) {
-        CU_ASSERT_EQUAL(manifest->entries[i].label, labels[i]);
-        CU_ASSERT_EQUAL(manifest->entries[i].subset, SLUICE_SUBSET_TRAIN);
+        CU_ASSERT_EQUAL(sluice_manifest_at(manifest, i).label, labels[i]);
+        CU_ASSERT_EQUAL(sluice_manifest_at(manifest, i).subset, SLUICE_SUBSET_TRAIN);
     }
     sluice_manifest_destroy(manifest);
 }
@@ -93,11 +93,11 @@ static void knows_train_and_val(void)
     struct sluice_manifest *manifest = scan("split");
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 3);
     CU_ASSERT_EQUAL_FATAL(manifest->num_classes, 2);
-    CU_ASSERT_EQUAL(manifest->entries[0].subset, SLUICE_SUBSET_TRAIN);
-    CU_ASSERT_EQUAL(manifest->entries[0].label, 1);
-    CU_ASSERT_EQUAL(manifest->entries[1].subset, SLUICE_SUBSET_VAL);
-    CU_ASSERT_EQUAL(manifest->entries[1].label, 0);
-    CU_ASSERT_EQUAL(manifest->entries[2].label, 1);
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 0).subset, SLUICE_SUBSET_TRAIN);
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 0).label, 1);
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 1).subset, SLUICE_SUBSET_VAL);
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 1).label, 0);
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 2).label, 1);
     sluice_manifest_destroy(manifest);
 }
 
@@ -115,10 +115,10 @@ static void passes_over_what_is_no_sample(void)
     CU_ASSERT_EQUAL(mkfifo(in_dir("odd/pipe.jpg"), 0600), 0);
     struct sluice_manifest *manifest = scan("odd");
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 3);
-    CU_ASSERT_STRING_EQUAL(manifest->entries[0].path, "good.jpg");
-    CU_ASSERT_STRING_EQUAL(manifest->entries[1].path, "link.jpg");
-    CU_ASSERT_EQUAL(manifest->entries[1].bytes, 4);
-    CU_ASSERT_STRING_EQUAL(manifest->entries[2].path, "zero.jpg");
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 0).path, "good.jpg");
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 1).path, "link.jpg");
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 1).bytes, 4);
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 2).path, "zero.jpg");
     CU_ASSERT_EQUAL_FATAL(manifest->num_classes, 1);
     CU_ASSERT_STRING_EQUAL(manifest->classes[0], "");
     sluice_manifest_destroy(manifest);
@@ -134,10 +134,10 @@ static void follows_links_to_folders_within_the_root_and_no_circles(void)
     CU_ASSERT_EQUAL(symlink("/", in_dir("links/c")), 0);
     struct sluice_manifest *manifest = scan("links");
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 2);
-    CU_ASSERT_STRING_EQUAL(manifest->entries[0].path, "a/1.jpg");
-    CU_ASSERT_EQUAL(manifest->entries[0].label, 0);
-    CU_ASSERT_STRING_EQUAL(manifest->entries[1].path, "b/1.jpg");
-    CU_ASSERT_EQUAL(manifest->entries[1].label, 1);
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 0).path, "a/1.jpg");
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 0).label, 0);
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 1).path, "b/1.jpg");
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 1).label, 1);
     CU_ASSERT_EQUAL_FATAL(manifest->num_classes, 3); /* c keeps its label */
     CU_ASSERT_STRING_EQUAL(manifest->classes[2], "c");
     sluice_manifest_destroy(manifest);
@@ -222,7 +222,7 @@ static void a_file_systems_own_folder_is_passed_over(void)
     make_file("mounted/cat/lost+found/2.jpg", 1);
     struct sluice_manifest *manifest = scan("mounted");
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 1);
-    CU_ASSERT_STRING_EQUAL(manifest->entries[0].path, "cat/lost+found/2.jpg");
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 0).path, "cat/lost+found/2.jpg");
     sluice_manifest_destroy(manifest);
 }
 
@@ -296,16 +296,16 @@ static void write_and_read_give_the_same_manifest(void)
     for (size_t i = 0; i < 3; i++)
         CU_ASSERT_STRING_EQUAL(read->classes[i], classes[i]);
     for (size_t i = 0; i < 2; i++) {
-        CU_ASSERT_STRING_EQUAL(read->entries[i].path, entries[i].path);
-        CU_ASSERT_EQUAL(read->entries[i].bytes, entries[i].bytes);
-        CU_ASSERT_EQUAL(read->entries[i].mtime_ns, entries[i].mtime_ns);
-        CU_ASSERT_EQUAL(read->entries[i].label, entries[i].label);
-        CU_ASSERT_EQUAL(read->entries[i].subset, entries[i].subset);
-        CU_ASSERT_EQUAL(read->entries[i].width, entries[i].width);
-        CU_ASSERT_EQUAL(read->entries[i].coding, entries[i].coding);
-        CU_ASSERT_EQUAL(read->entries[i].has_hash, entries[i].has_hash);
-        CU_ASSERT_EQUAL(read->entries[i].hash.high, entries[i].hash.high);
-        CU_ASSERT_EQUAL(read->entries[i].hash.low, entries[i].hash.low);
+        CU_ASSERT_STRING_EQUAL(sluice_manifest_at(read, i).path, entries[i].path);
+        CU_ASSERT_EQUAL(sluice_manifest_at(read, i).bytes, entries[i].bytes);
+        CU_ASSERT_EQUAL(sluice_manifest_at(read, i).mtime_ns, entries[i].mtime_ns);
+        CU_ASSERT_EQUAL(sluice_manifest_at(read, i).label, entries[i].label);
+        CU_ASSERT_EQUAL(sluice_manifest_at(read, i).subset, entries[i].subset);
+        CU_ASSERT_EQUAL(sluice_manifest_at(read, i).width, entries[i].width);
+        CU_ASSERT_EQUAL(sluice_manifest_at(read, i).coding, entries[i].coding);
+        CU_ASSERT_EQUAL(sluice_manifest_at(read, i).has_hash, entries[i].has_hash);
+        CU_ASSERT_EQUAL(sluice_manifest_at(read, i).hash.high, entries[i].hash.high);
+        CU_ASSERT_EQUAL(sluice_manifest_at(read, i).hash.low, entries[i].hash.low);
     }
     CU_ASSERT(ids_are_equal(manifest, read));
     sluice_manifest_destroy(manifest);
@@ -326,10 +326,10 @@ static void offsets_of_members_are_kept_in_version_4_and_leave_the_id(void)
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("o.tsv"), NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("o.tsv"), &read, NULL), SLUICE_OK);
     for (size_t i = 0; i < 3; i++) {
-        CU_ASSERT_EQUAL(read->entries[i].offset, entries[i].offset);
-        CU_ASSERT_EQUAL(read->entries[i].bytes, entries[i].bytes);
-        CU_ASSERT_EQUAL(read->entries[i].mtime_ns, entries[i].mtime_ns);
-        manifest->entries[i].offset = 0;
+        CU_ASSERT_EQUAL(sluice_manifest_at(read, i).offset, entries[i].offset);
+        CU_ASSERT_EQUAL(sluice_manifest_at(read, i).bytes, entries[i].bytes);
+        CU_ASSERT_EQUAL(sluice_manifest_at(read, i).mtime_ns, entries[i].mtime_ns);
+        manifest->rows[i].offset = 0;
     }
     CU_ASSERT(ids_are_equal(manifest, read));
     sluice_manifest_destroy(read);
@@ -401,19 +401,19 @@ static void reads_files_of_versions_1_and_2_that_know_less(void)
         len +=
             snprintf(text + len, sizeof(text) - (size_t)len, "class\t%s\n", manifest->classes[i]);
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[i];
+        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
         len += snprintf(text + len, sizeof(text) - (size_t)len, "%s\t%llu\t%u\t%s\t5\t7\t-\n",
-                        entry->path, (unsigned long long)entry->bytes, entry->label,
-                        entry->subset == SLUICE_SUBSET_VAL ? "val" : "train");
+                        entry.path, (unsigned long long)entry.bytes, entry.label,
+                        entry.subset == SLUICE_SUBSET_VAL ? "val" : "train");
     }
     CU_ASSERT_FATAL(len > 0 && (size_t)len < sizeof(text));
     sluice_test_write_file(in_dir("old.tsv"), text, (size_t)len);
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("old.tsv"), &read, &err), SLUICE_OK);
     CU_ASSERT(ids_are_equal(manifest, read));
-    CU_ASSERT_EQUAL(read->entries[0].width, 5);
-    CU_ASSERT_EQUAL(read->entries[0].coding, SLUICE_CODING_UNKNOWN);
-    CU_ASSERT_EQUAL(read->entries[0].mtime_ns, 0);
+    CU_ASSERT_EQUAL(sluice_manifest_at(read, 0).width, 5);
+    CU_ASSERT_EQUAL(sluice_manifest_at(read, 0).coding, SLUICE_CODING_UNKNOWN);
+    CU_ASSERT_EQUAL(sluice_manifest_at(read, 0).mtime_ns, 0);
     sluice_manifest_destroy(read);
 
     len = snprintf(text, sizeof(text),
@@ -427,8 +427,8 @@ static void reads_files_of_versions_1_and_2_that_know_less(void)
     sluice_test_write_file(in_dir("old.tsv"), text, (size_t)len);
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("old.tsv"), &read, &err), SLUICE_OK);
     CU_ASSERT(ids_are_equal(manifest, read));
-    CU_ASSERT_EQUAL(read->entries[0].coding, SLUICE_CODING_PNG);
-    CU_ASSERT_EQUAL(read->entries[0].mtime_ns, 0);
+    CU_ASSERT_EQUAL(sluice_manifest_at(read, 0).coding, SLUICE_CODING_PNG);
+    CU_ASSERT_EQUAL(sluice_manifest_at(read, 0).mtime_ns, 0);
     sluice_manifest_destroy(manifest);
     sluice_manifest_destroy(read);
 }
@@ -437,10 +437,10 @@ static void reads_files_of_versions_1_and_2_that_know_less(void)
 static void no_flipped_bit_of_the_file_is_taken(void)
 {
     struct sluice_manifest *manifest = scan("split"), *read = NULL;
-    manifest->entries[0].width = 640;
-    manifest->entries[0].has_hash = true;
-    manifest->entries[0].hash.low = 77;
-    manifest->entries[1].mtime_ns = 1234567890123;
+    manifest->rows[0].width = 640;
+    manifest->rows[0].has_hash = true;
+    manifest->rows[0].hash.low = 77;
+    manifest->rows[1].mtime_ns = 1234567890123;
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("flip.tsv"), NULL), SLUICE_OK);
     size_t len, same = 0;
     uint8_t *bytes = sluice_test_read_file(in_dir("flip.tsv"), &len);
@@ -453,14 +453,15 @@ static void no_flipped_bit_of_the_file_is_taken(void)
         same++; /* the names of the columns are for people */
         CU_ASSERT(ids_are_equal(manifest, read));
         for (size_t i = 0; i < read->num_entries; i++) {
-            const struct sluice_manifest_entry *a = &manifest->entries[i], *b = &read->entries[i];
-            CU_ASSERT_EQUAL(a->subset, b->subset);
-            CU_ASSERT_EQUAL(a->width, b->width);
-            CU_ASSERT_EQUAL(a->height, b->height);
-            CU_ASSERT_EQUAL(a->coding, b->coding);
-            CU_ASSERT_EQUAL(a->has_hash, b->has_hash);
-            CU_ASSERT_EQUAL(a->hash.low, b->hash.low);
-            CU_ASSERT_EQUAL(a->mtime_ns, b->mtime_ns);
+            const struct sluice_manifest_entry a = sluice_manifest_at(manifest, i),
+                                               b = sluice_manifest_at(read, i);
+            CU_ASSERT_EQUAL(a.subset, b.subset);
+            CU_ASSERT_EQUAL(a.width, b.width);
+            CU_ASSERT_EQUAL(a.height, b.height);
+            CU_ASSERT_EQUAL(a.coding, b.coding);
+            CU_ASSERT_EQUAL(a.has_hash, b.has_hash);
+            CU_ASSERT_EQUAL(a.hash.low, b.hash.low);
+            CU_ASSERT_EQUAL(a.mtime_ns, b.mtime_ns);
         }
         sluice_manifest_destroy(read);
     }
@@ -477,16 +478,16 @@ static void open_prefers_the_file_and_falls_back_to_walking(void)
     CU_ASSERT(ids_are_equal(walked, opened));
     sluice_manifest_destroy(opened);
 
-    walked->entries[0].bytes = 99; /* so that we can tell which one was opened */
+    walked->rows[0].bytes = 99; /* so that we can tell which one was opened */
     CU_ASSERT_EQUAL_FATAL(
         sluice_manifest_write(walked, in_dir("split/" SLUICE_MANIFEST_FILE), &err), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("split"), NULL, &opened, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL(opened->entries[0].bytes, 99);
+    CU_ASSERT_EQUAL(sluice_manifest_at(opened, 0).bytes, 99);
     sluice_manifest_destroy(opened);
 
     sluice_test_write_file(in_dir("split/" SLUICE_MANIFEST_FILE), "junk\n", 5);
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("split"), NULL, &opened, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL(opened->entries[0].bytes, 1);
+    CU_ASSERT_EQUAL(sluice_manifest_at(opened, 0).bytes, 1);
     sluice_manifest_destroy(opened);
     sluice_manifest_destroy(walked);
 }
@@ -570,10 +571,10 @@ static void expect_rows(const struct sluice_manifest *manifest, const char *cons
     CU_ASSERT_PTR_NOT_NULL_FATAL(manifest);
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, num);
     for (size_t i = 0; i < num; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[i];
+        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
         char text[600];
-        snprintf(text, sizeof(text), "%s %s %s", entry->path, manifest->classes[entry->label],
-                 entry->subset == SLUICE_SUBSET_VAL ? "val" : "train");
+        snprintf(text, sizeof(text), "%s %s %s", entry.path, manifest->classes[entry.label],
+                 entry.subset == SLUICE_SUBSET_VAL ? "val" : "train");
         CU_ASSERT_STRING_EQUAL(text, rows[i]);
     }
 }
@@ -670,7 +671,7 @@ static void a_table_gives_labels_also_beside_class_folders_and_in_tars(void)
     const struct sluice_manifest_options options = {.classes = classes};
     manifest = list_with("table", options, &err);
     expect_rows(manifest, rows, 3);
-    CU_ASSERT_EQUAL(manifest->entries[0].label, 2);
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 0).label, 2);
     CU_ASSERT_NOT_EQUAL(sluice_manifest_id(manifest).low, id.low);
     sluice_manifest_destroy(manifest);
     put_text("classes.txt", "c\nb\n");
@@ -684,7 +685,7 @@ static void a_table_gives_labels_also_beside_class_folders_and_in_tars(void)
     manifest = list_with("table", options, &err);
     static const char *const folders[] = {"cat/1.jpg cat train"};
     expect_rows(manifest, folders, 1);
-    CU_ASSERT_EQUAL(manifest->entries[0].label, 1);
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 0).label, 1);
     sluice_manifest_destroy(manifest);
 }
 

@@ -45,9 +45,9 @@ static sluice_status assign(const struct image *images, size_t num, size_t num_l
 static void expect(size_t i, const char *path, uint32_t label, enum sluice_subset subset)
 {
     CU_ASSERT_FATAL(i < builder.manifest->num_entries);
-    CU_ASSERT_STRING_EQUAL(builder.manifest->entries[i].path, path);
-    CU_ASSERT_EQUAL(builder.manifest->entries[i].label, label);
-    CU_ASSERT_EQUAL(builder.manifest->entries[i].subset, subset);
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(builder.manifest, i).path, path);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, i).label, label);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, i).subset, subset);
 }
 
 static void folders_in_shards_are_classes_and_entries_are_in_order(void)

@@ -70,9 +70,9 @@ static struct sluice_manifest *index_root(void)
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_scan(root, NULL, &manifest, NULL), SLUICE_OK);
     for (size_t i = 0; i < manifest->num_entries; i++) {
         size_t len;
-        uint8_t *bytes = sluice_test_read_file(in_root(manifest->entries[i].path), &len);
-        manifest->entries[i].hash = sluice_hash128(bytes, len);
-        manifest->entries[i].has_hash = true;
+        uint8_t *bytes = sluice_test_read_file(in_root(sluice_manifest_at(manifest, i).path), &len);
+        manifest->rows[i].hash = sluice_hash128(bytes, len);
+        manifest->rows[i].has_hash = true;
         free(bytes);
     }
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_root(SLUICE_MANIFEST_FILE), NULL),
@@ -178,9 +178,10 @@ static void a_copy_that_keeps_the_times_or_rounds_them_agrees(void)
     make_root("");
     struct sluice_manifest *manifest = index_root();
     for (size_t i = 0; i < manifest->num_entries; i++) { /* tar: whole seconds */
-        const time_t seconds = (time_t)(manifest->entries[i].mtime_ns / 1000000000);
+        const time_t seconds = (time_t)(sluice_manifest_at(manifest, i).mtime_ns / 1000000000);
         const struct timespec times[2] = {{seconds, 0}, {seconds, 0}};
-        CU_ASSERT_EQUAL(utimensat(AT_FDCWD, in_root(manifest->entries[i].path), times, 0), 0);
+        CU_ASSERT_EQUAL(
+            utimensat(AT_FDCWD, in_root(sluice_manifest_at(manifest, i).path), times, 0), 0);
     }
     set_time("class0", 1600000000);
     set_time(SLUICE_MANIFEST_FILE, 1600000000);
@@ -236,7 +237,7 @@ static struct sluice_manifest *index_sharded(void)
     const size_t n = folder->num_entries;
     struct sluice_manifest_entry *entries = calloc(n + 2, sizeof(*entries));
     CU_ASSERT_PTR_NOT_NULL_FATAL(entries);
-    memcpy(entries, folder->entries, n * sizeof(*entries));
+    memcpy(entries, folder->rows, n * sizeof(*entries));
     for (size_t i = 0; i < 2; i++) {
         entries[n + i] = entries[0];
         entries[n + i].path = i ? "x.tar/class0/b.jpg" : "x.tar/class0/a.jpg";

@@ -41,7 +41,7 @@ static void classes_are_the_folders_in_the_root_as_python_sorts_them(void)
         CU_ASSERT_STRING_EQUAL(manifest->classes[i], expected[i]);
     static const uint32_t labels[] = {1, 2, 4};
     for (size_t i = 0; i < 3; i++)
-        CU_ASSERT_EQUAL(manifest->entries[i].label, labels[i]);
+        CU_ASSERT_EQUAL(sluice_manifest_at(manifest, i).label, labels[i]);
     sluice_manifest_destroy(manifest);
 }
 
@@ -51,8 +51,8 @@ static void entries_beside_the_class_folders_are_taken_out_and_counted(void)
     static const struct sluice_layout_folder folders[] = {{"b", true}};
     struct sluice_manifest *manifest = assign(paths, 3, folders, 1);
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 1);
-    CU_ASSERT_STRING_EQUAL(manifest->entries[0].path, "b/1.jpg");
-    CU_ASSERT_EQUAL(manifest->entries[0].label, 0);
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 0).path, "b/1.jpg");
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 0).label, 0);
     CU_ASSERT_EQUAL(passed->num_images, 2);
     CU_ASSERT_STRING_EQUAL(passed->images[1], "c.jpg");
     sluice_manifest_destroy(manifest);
@@ -81,8 +81,9 @@ static void train_and_val_are_subsets_unless_a_folder_with_an_image_stands_besid
     CU_ASSERT_EQUAL_FATAL(manifest->num_classes, 2);
     static const uint32_t labels[] = {1, 0, 1};
     for (size_t i = 0; i < 3; i++) {
-        CU_ASSERT_EQUAL(manifest->entries[i].label, labels[i]);
-        CU_ASSERT_EQUAL(manifest->entries[i].subset, i ? SLUICE_SUBSET_VAL : SLUICE_SUBSET_TRAIN);
+        CU_ASSERT_EQUAL(sluice_manifest_at(manifest, i).label, labels[i]);
+        CU_ASSERT_EQUAL(sluice_manifest_at(manifest, i).subset,
+                        i ? SLUICE_SUBSET_VAL : SLUICE_SUBSET_TRAIN);
     }
     sluice_manifest_destroy(manifest);
 
@@ -93,8 +94,8 @@ static void train_and_val_are_subsets_unless_a_folder_with_an_image_stands_besid
     CU_ASSERT_EQUAL_FATAL(manifest->num_classes, 4);
     CU_ASSERT_STRING_EQUAL(manifest->classes[0], ".x");
     CU_ASSERT_STRING_EQUAL(manifest->classes[3], "val");
-    CU_ASSERT_EQUAL(manifest->entries[2].label, 3);
-    CU_ASSERT_EQUAL(manifest->entries[2].subset, SLUICE_SUBSET_TRAIN);
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 2).label, 3);
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 2).subset, SLUICE_SUBSET_TRAIN);
     sluice_manifest_destroy(manifest);
 }
 

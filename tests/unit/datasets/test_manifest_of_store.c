@@ -68,10 +68,14 @@ static void is_the_manifest_of_a_folder_with_these_files(void)
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, scanned->num_entries);
     CU_ASSERT_EQUAL_FATAL(manifest->num_classes, scanned->num_classes);
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        CU_ASSERT_STRING_EQUAL(manifest->entries[i].path, scanned->entries[i].path);
-        CU_ASSERT_EQUAL(manifest->entries[i].label, scanned->entries[i].label);
-        CU_ASSERT_EQUAL(manifest->entries[i].subset, scanned->entries[i].subset);
-        CU_ASSERT_EQUAL(manifest->entries[i].coding, scanned->entries[i].coding);
+        CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, i).path,
+                               sluice_manifest_at(scanned, i).path);
+        CU_ASSERT_EQUAL(sluice_manifest_at(manifest, i).label,
+                        sluice_manifest_at(scanned, i).label);
+        CU_ASSERT_EQUAL(sluice_manifest_at(manifest, i).subset,
+                        sluice_manifest_at(scanned, i).subset);
+        CU_ASSERT_EQUAL(sluice_manifest_at(manifest, i).coding,
+                        sluice_manifest_at(scanned, i).coding);
     }
     for (size_t i = 0; i < manifest->num_classes; i++)
         CU_ASSERT_STRING_EQUAL(manifest->classes[i], scanned->classes[i]);
@@ -85,10 +89,10 @@ static void entries_have_the_versions_of_their_objects(void)
     static const char *const listed[] = {"b.jpg", "a.jpg"};
     struct sluice_manifest *manifest = list_keys(listed, 2);
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 2);
-    CU_ASSERT_STRING_EQUAL(manifest->entries[0].path, "a.jpg");
-    CU_ASSERT_EQUAL(manifest->entries[0].mtime_ns, -2);
-    CU_ASSERT_EQUAL(manifest->entries[0].bytes, 5);
-    CU_ASSERT_EQUAL(manifest->entries[1].mtime_ns, -1);
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 0).path, "a.jpg");
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 0).mtime_ns, -2);
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 0).bytes, 5);
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 1).mtime_ns, -1);
     CU_ASSERT_EQUAL(manifest->num_classes, 1);
     sluice_manifest_destroy(manifest);
 }
@@ -171,11 +175,14 @@ static void shards_are_those_of_a_folder_with_these_files(void)
         CU_ASSERT_EQUAL_FATAL(theirs->num_entries, ours->num_entries);
         CU_ASSERT_EQUAL(theirs->num_classes, ours->num_classes);
         for (size_t i = 0; i < ours->num_entries; i++) {
-            CU_ASSERT_STRING_EQUAL(ours->entries[i].path, theirs->entries[i].path);
-            CU_ASSERT_EQUAL(ours->entries[i].offset, theirs->entries[i].offset);
-            CU_ASSERT_EQUAL(ours->entries[i].bytes, theirs->entries[i].bytes);
-            CU_ASSERT_EQUAL(ours->entries[i].label, theirs->entries[i].label);
-            CU_ASSERT_EQUAL(ours->entries[i].subset, theirs->entries[i].subset);
+            CU_ASSERT_STRING_EQUAL(sluice_manifest_at(ours, i).path,
+                                   sluice_manifest_at(theirs, i).path);
+            CU_ASSERT_EQUAL(sluice_manifest_at(ours, i).offset,
+                            sluice_manifest_at(theirs, i).offset);
+            CU_ASSERT_EQUAL(sluice_manifest_at(ours, i).bytes, sluice_manifest_at(theirs, i).bytes);
+            CU_ASSERT_EQUAL(sluice_manifest_at(ours, i).label, sluice_manifest_at(theirs, i).label);
+            CU_ASSERT_EQUAL(sluice_manifest_at(ours, i).subset,
+                            sluice_manifest_at(theirs, i).subset);
         }
         sluice_manifest_destroy(ours);
         sluice_manifest_destroy(theirs);

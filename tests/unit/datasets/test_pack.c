@@ -51,14 +51,15 @@ static void expect_same(const char *a_root, const char *b_root)
     for (size_t i = 0; i < a->num_classes; i++)
         CU_ASSERT_STRING_EQUAL(a->classes[i], b->classes[i]);
     for (size_t i = 0; i < a->num_entries; i++) {
-        const struct sluice_manifest_entry *x = &a->entries[i], *y = &b->entries[i];
+        const struct sluice_manifest_entry x = sluice_manifest_at(a, i),
+                                           y = sluice_manifest_at(b, i);
         struct sluice_buf *x_file, *y_file;
-        CU_ASSERT_EQUAL(x->label, y->label);
-        CU_ASSERT_EQUAL(x->subset, y->subset);
-        CU_ASSERT_EQUAL_FATAL(sluice_shard_read(in_dir(a_root), x->path, x->offset, x->bytes, 1000,
+        CU_ASSERT_EQUAL(x.label, y.label);
+        CU_ASSERT_EQUAL(x.subset, y.subset);
+        CU_ASSERT_EQUAL_FATAL(sluice_shard_read(in_dir(a_root), x.path, x.offset, x.bytes, 1000,
                                                 NULL, &x_file, NULL, NULL),
                               SLUICE_OK);
-        CU_ASSERT_EQUAL_FATAL(sluice_shard_read(in_dir(b_root), y->path, y->offset, y->bytes, 1000,
+        CU_ASSERT_EQUAL_FATAL(sluice_shard_read(in_dir(b_root), y.path, y.offset, y.bytes, 1000,
                                                 NULL, &y_file, NULL, NULL),
                               SLUICE_OK);
         CU_ASSERT(x_file->len == y_file->len &&

@@ -68,20 +68,20 @@ static sluice_status list(const struct sluice_shard_file *shards, size_t num,
         &(struct sluice_shard_options){.root = sluice_test_dir(), .num_threads = 2}, shards, num,
         &builder, &summary, err);
     if (builder.manifest->num_entries > 1)
-        qsort(builder.manifest->entries, builder.manifest->num_entries,
-              sizeof(*builder.manifest->entries), compare_entries);
+        qsort(builder.manifest->rows, builder.manifest->num_entries,
+              sizeof(*builder.manifest->rows), compare_entries);
     return status;
 }
 
 static void expect(size_t i, const char *path, size_t offset, size_t size, uint32_t label)
 {
     CU_ASSERT_FATAL(i < builder.manifest->num_entries);
-    const struct sluice_manifest_entry *entry = &builder.manifest->entries[i];
-    CU_ASSERT_STRING_EQUAL(entry->path, path);
-    CU_ASSERT_EQUAL(entry->offset, offset);
-    CU_ASSERT_EQUAL(entry->bytes, size);
-    CU_ASSERT_EQUAL(entry->label, label);
-    CU_ASSERT_EQUAL(entry->mtime_ns, 77);
+    const struct sluice_manifest_entry entry = sluice_manifest_at(builder.manifest, i);
+    CU_ASSERT_STRING_EQUAL(entry.path, path);
+    CU_ASSERT_EQUAL(entry.offset, offset);
+    CU_ASSERT_EQUAL(entry.bytes, size);
+    CU_ASSERT_EQUAL(entry.label, label);
+    CU_ASSERT_EQUAL(entry.mtime_ns, 77);
 }
 
 static void keys_end_at_the_first_dot_of_the_last_part(void)
@@ -164,7 +164,7 @@ static void a_damaged_or_missing_tar_leaves_the_rest(void)
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 4);
     expect(0, "cut.tar/1.jpg", first, 5, SLUICE_NO_LABEL);
     expect(1, "damaged.tar/1.jpg", first, 5, SLUICE_NO_LABEL);
-    CU_ASSERT_STRING_EQUAL(builder.manifest->entries[3].path, "whole.tar/2.jpg");
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(builder.manifest, 3).path, "whole.tar/2.jpg");
     CU_ASSERT_EQUAL(summary.num_damaged, 3);
 
     /* One that is shorter than the walk saw it. */
@@ -202,7 +202,7 @@ static void a_cls_that_is_no_label_is_named(void)
     add("1.cls", "999999");
     struct sluice_shard_file shard = end_whole("label.tar");
     CU_ASSERT_EQUAL(list(&shard, 1, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(builder.manifest->entries[0].label, SLUICE_MAX_CLASSES - 1);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, SLUICE_MAX_CLASSES - 1);
 }
 
 static void large_members_are_passed_without_reading_them(void)

@@ -36,7 +36,7 @@ static sluice_status list(const struct sluice_test_shard *shard, const char *lab
 static void expect(size_t i, const char *path, size_t bytes, uint32_t label)
 {
     CU_ASSERT_FATAL(i < builder.manifest->num_entries);
-    const struct sluice_manifest_entry *entry = &builder.manifest->entries[i];
+    const struct sluice_manifest_entry *entry = &builder.manifest->rows[i];
     CU_ASSERT_STRING_EQUAL(entry->path, path);
     CU_ASSERT_EQUAL(entry->bytes, bytes);
     CU_ASSERT_EQUAL(entry->label, label);
@@ -70,7 +70,8 @@ static void records_are_samples_by_number_suffix_and_first_integer(void)
     expect(0, "x.mds/00.jpg", 16, 0);
     expect(1, "x.mds/01.png", 16, 1);
     expect(10, "x.mds/10.jpg", 16, 10);
-    CU_ASSERT_EQUAL(memcmp(shard.bytes + builder.manifest->entries[9].offset, png, 16), 0);
+    CU_ASSERT_EQUAL(memcmp(shard.bytes + sluice_manifest_at(builder.manifest, 9).offset, png, 16),
+                    0);
     CU_ASSERT_EQUAL(summary.num_labelled, 11);
     CU_ASSERT_EQUAL(list(&shard, "n", NULL, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(list(&shard, "image", NULL, NULL), SLUICE_E_INVALID);

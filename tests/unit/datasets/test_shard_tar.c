@@ -53,9 +53,9 @@ static void a_label_key_takes_labels_from_json_in_place_of_cls(void)
     begin("{\"id\": \"x\", \"kind\": 12}");
     CU_ASSERT_EQUAL_FATAL(list(NULL, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 1);
-    CU_ASSERT_EQUAL(builder.manifest->entries[0].label, 3);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, 3);
     CU_ASSERT_EQUAL_FATAL(list("kind", NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(builder.manifest->entries[0].label, 12);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, 12);
 }
 
 static void a_json_without_such_a_label_is_named(void)

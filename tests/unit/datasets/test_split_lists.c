@@ -40,9 +40,9 @@ static sluice_status select_and_assign(struct sluice_err *err)
 static void expect(size_t i, const char *path, enum sluice_subset subset, uint32_t label)
 {
     CU_ASSERT_FATAL(i < builder.manifest->num_entries);
-    CU_ASSERT_STRING_EQUAL(builder.manifest->entries[i].path, path);
-    CU_ASSERT_EQUAL(builder.manifest->entries[i].subset, subset);
-    CU_ASSERT_EQUAL(builder.manifest->entries[i].label, label);
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(builder.manifest, i).path, path);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, i).subset, subset);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, i).label, label);
 }
 
 static void listed_images_alone_stay_in_their_subsets(void)

@@ -17,6 +17,7 @@ struct sluice_gpu_place_options place_test_options(uint32_t width, uint32_t heig
         .width = width,
         .num_blocks = 2,
         .num_lanes = 1,
+        .num_stagings = 1,
         .memory_bytes = (uint64_t)256 << 20,
     };
 }
@@ -61,6 +62,8 @@ void place_test_drop_files(struct place_test_batch *batch)
     for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++) {
         sluice_buf_unref(batch->files[row]);
         sluice_jpeg_index_destroy(batch->indexes[row]);
+        sluice_gpu_prepared_clear(&batch->prepared[row]);
+        batch->is_prepared[row] = false;
         batch->files[row] = NULL;
         batch->indexes[row] = NULL;
     }
@@ -69,7 +72,8 @@ void place_test_drop_files(struct place_test_batch *batch)
 void place_test_batch_destroy(struct place_test_batch *batch)
 {
     place_test_drop_files(batch);
-    sluice_gpu_host_free(batch->place, batch->pixels);
+    sluice_gpu_host_free(batch->place, batch->pixels, PLACE_TEST_ROWS * batch->row_bytes);
+    sluice_jpeg_stretch_clear(&batch->stretch);
     free(batch->want);
     free(batch->rows);
     free(batch);
@@ -104,14 +108,26 @@ void place_test_upload(struct place_test_batch *batch, struct sluice_gpu_lane *l
     CU_ASSERT_EQUAL_FATAL(sluice_gpu_lane_upload(lane, row, pixels, NULL), SLUICE_OK);
 }
 
+void place_test_prepare(struct place_test_batch *batch, struct sluice_gpu_staging *staging,
+                        uint32_t row)
+{
+    const struct sluice_buf *data = batch->files[row];
+    const struct sluice_gpu_file file = {data->data, data->len, batch->indexes[row]};
+    batch->refusals[row] = sluice_gpu_prepare(batch->place, staging, &file, &batch->requests[row],
+                                              &batch->stretch, NULL, &batch->prepared[row], NULL);
+    batch->is_prepared[row] = true;
+}
+
 void place_test_add(struct place_test_batch *batch, struct sluice_gpu_lane *lane, uint32_t row,
                     bool is_uploaded)
 {
-    const struct sluice_buf *file = batch->files[row];
     sluice_status status = SLUICE_E_UNSUPPORTED;
+    if (!is_uploaded && !batch->is_prepared[row])
+        place_test_prepare(batch, NULL, row);
     if (!is_uploaded)
-        status = sluice_gpu_lane_decode(lane, file->data, file->len, batch->indexes[row],
-                                        &batch->requests[row], NULL);
+        status = batch->refusals[row];
+    if (status == SLUICE_OK)
+        status = sluice_gpu_lane_decode(lane, &batch->prepared[row], row, NULL);
     batch->is_decoded[row] = status == SLUICE_OK;
     if (status == SLUICE_OK)
         return;
@@ -179,7 +195,11 @@ void place_test_run(struct sluice_gpu_place *place, const struct sluice_gpu_plac
         CU_ASSERT_PTR_NOT_NULL_FATAL(block);
         CU_ASSERT_EQUAL((uintptr_t)sluice_gpu_block_rows(block) % 256, 0);
         place_test_make_files(batch, &rng);
-        sluice_gpu_lane_begin(lane, block);
+        struct sluice_gpu_staging *staging =
+            b % 3 < 2 ? sluice_gpu_place_take_staging(place) : NULL;
+        for (uint32_t row = b % 3; row < PLACE_TEST_ROWS; row++) /* the last first */
+            place_test_prepare(batch, staging, PLACE_TEST_ROWS - 1 - row);
+        sluice_gpu_lane_begin(lane, block, staging);
         for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++)
             place_test_add(batch, lane, row, sluice_rng_below(&rng, 8) < num_uploaded);
         place_test_finish(batch, lane);

@@ -22,7 +22,7 @@ const char *place_test_skip(void); /* why it cannot be tested here, or NULL */
 /* A copy of a block's rows, which are made. */
 void place_test_read(const struct sluice_gpu_block *block, size_t bytes, uint8_t *rows);
 
-/* Two blocks and one lane with 256 MB. */
+/* Two blocks, one lane and one staging buffer with 256 MB. */
 struct sluice_gpu_place_options place_test_options(uint32_t width, uint32_t height);
 struct sluice_gpu_place *place_test_open(const struct sluice_gpu_place_options *options);
 
@@ -35,6 +35,10 @@ struct place_test_batch {
     struct sluice_buf *files[PLACE_TEST_ROWS];
     struct sluice_jpeg_index *indexes[PLACE_TEST_ROWS]; /* or NULL */
     struct sluice_gpu_request requests[PLACE_TEST_ROWS];
+    struct sluice_jpeg_stretch stretch;
+    struct sluice_gpu_prepared prepared[PLACE_TEST_ROWS];
+    bool is_prepared[PLACE_TEST_ROWS]; /* or refused: */
+    sluice_status refusals[PLACE_TEST_ROWS];
     bool is_decoded[PLACE_TEST_ROWS]; /* on the device; else uploaded */
     uint32_t labels[PLACE_TEST_ROWS];
     sluice_status statuses[PLACE_TEST_ROWS];
@@ -58,8 +62,12 @@ void place_test_use_file(struct place_test_batch *batch, const struct sluice_buf
 struct sluice_gpu_request place_test_whole(const struct sluice_gpu_place_options *options,
                                            uint32_t width, uint32_t height, uint32_t row);
 
+/* Prepares the row's file, in the staging buffer or apart. */
+void place_test_prepare(struct place_test_batch *batch, struct sluice_gpu_staging *staging,
+                        uint32_t row);
 void place_test_upload(struct place_test_batch *batch, struct sluice_gpu_lane *lane, uint32_t row);
-/* Decodes the row's file, or uploads what the CPU makes of it. */
+/* Decodes the row's file, which is prepared apart unless it is prepared, or uploads what the CPU
+ * makes of it. */
 void place_test_add(struct place_test_batch *batch, struct sluice_gpu_lane *lane, uint32_t row,
                     bool is_uploaded);
 void place_test_finish(struct place_test_batch *batch, struct sluice_gpu_lane *lane);
@@ -67,7 +75,7 @@ void place_test_finish(struct place_test_batch *batch, struct sluice_gpu_lane *l
  * decoded. */
 void place_test_check(struct place_test_batch *batch, const struct sluice_gpu_block *block);
 
-/* Batches of random files, of which so many in 8 are uploaded. */
+/* Batches of random files, of which so many in 8 are uploaded, with a staging buffer or without. */
 void place_test_run(struct sluice_gpu_place *place, const struct sluice_gpu_place_options *options,
                     unsigned lane, unsigned num_batches, uint32_t num_uploaded, uint64_t seed);
 

@@ -70,7 +70,7 @@ static void open_decoder(uint32_t out_width, uint32_t out_height)
         .max_pixels = 1 << 20,
     };
     struct sluice_err err = {{0}};
-    const sluice_status status = sluice_gpu_decoder_create(&limits, &decoder, &err);
+    const sluice_status status = sluice_gpu_decoder_create(&limits, NULL, &decoder, &err);
     if (status != SLUICE_OK)
         fprintf(stderr, "%s\n", err.text);
     CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
@@ -127,7 +127,7 @@ static void limits_that_are_0_are_invalid(void)
     struct sluice_err err = {{0}};
     struct sluice_gpu_decoder *none = NULL;
     const struct sluice_gpu_limits limits = {.max_samples = 1};
-    CU_ASSERT_EQUAL(sluice_gpu_decoder_create(&limits, &none, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_gpu_decoder_create(&limits, NULL, &none, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NULL(none);
 }
 

@@ -93,6 +93,7 @@ struct run {
     uint32_t labels[ROWS];
     struct sluice_hash128 wanted[ROWS];
     uint32_t num_rows;
+    struct sluice_jpeg_stretch stretch;
     unsigned num_cut, num_indexed, num_of_cpu, num_declined;
 };
 
@@ -124,7 +125,7 @@ static void run_open(struct run *run, const char *pipeline)
     run->want = malloc(run->row_bytes + 8);
     if (!run->want)
         abort();
-    sluice_gpu_lane_begin(run->lane, run->block);
+    sluice_gpu_lane_begin(run->lane, run->block, NULL);
 }
 
 static void run_close(struct run *run)
@@ -133,6 +134,7 @@ static void run_close(struct run *run)
     sluice_gpu_place_destroy(run->place);
     sluice_scratch_destroy(run->scratch);
     sluice_pipeline_destroy(run->pipeline);
+    sluice_jpeg_stretch_clear(&run->stretch);
     free(run->want);
 }
 
@@ -154,7 +156,7 @@ static void finish_batch(struct run *run)
         CU_ASSERT(is_equal);
     }
     run->num_rows = 0;
-    sluice_gpu_lane_begin(run->lane, run->block);
+    sluice_gpu_lane_begin(run->lane, run->block, NULL);
 }
 
 /* The hash of the row that the CPU makes; false: it makes none. */
@@ -197,7 +199,6 @@ static bool prepare(struct run *run, struct sluice_sample *sample, unsigned way,
     if (!sample->jpeg_index && sluice_pipeline_cut_for_gpu(run->pipeline, run->scratch, sample,
                                                            restart, NULL) != SLUICE_OK)
         return false;
-    request->row = run->num_rows;
     return sluice_pipeline_crop_and_resize(run->pipeline, run->scratch, sample, &request->box,
                                            &request->part, &request->is_flipped);
 }
@@ -214,10 +215,15 @@ static void add_sample(struct run *run, const char *path, struct sluice_buf *fil
     if (make_on_cpu(run, key, file, label, &hash) &&
         prepare(run, &sample, way, restart, &request)) {
         struct sluice_err err = {{0}};
-        const sluice_status status =
-            sluice_gpu_lane_decode(run->lane, sample.data->data, sample.data->len,
-                                   sample.is_jpeg_crop ? NULL : sample.jpeg_index, &request, &err);
+        const struct sluice_gpu_file given = {sample.data->data, sample.data->len,
+                                              sample.is_jpeg_crop ? NULL : sample.jpeg_index};
+        struct sluice_gpu_prepared prepared = {NULL, 0, 0};
+        const sluice_status status = sluice_gpu_prepare(run->place, NULL, &given, &request,
+                                                        &run->stretch, NULL, &prepared, &err);
         if (status == SLUICE_OK) {
+            CU_ASSERT_EQUAL_FATAL(sluice_gpu_lane_decode(run->lane, &prepared, run->num_rows, NULL),
+                                  SLUICE_OK);
+            sluice_gpu_prepared_clear(&prepared);
             run->num_cut += sample.is_jpeg_crop;
             run->num_indexed += !sample.is_jpeg_crop;
             run->paths[run->num_rows] = path;

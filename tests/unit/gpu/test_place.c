@@ -73,7 +73,7 @@ static void a_fault_is_its_rows_alone_and_an_upload_mends_it(void)
     struct place_test_batch *batch = place_test_batch_create(place, &options);
     struct sluice_buf *file = plain_file(100, 80, 4);
     place_test_use_file(batch, file, 100, 80);
-    sluice_gpu_lane_begin(lane, block);
+    sluice_gpu_lane_begin(lane, block, NULL);
     for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++) {
         if (is_damaged(row))
             damage(batch->files[row]);
@@ -109,7 +109,7 @@ static void more_files_than_memory_take_several_rounds(void)
     place_test_use_file(batch, file, 800, 600);
     /* Coefficients of all files, luma's alone. */
     CU_ASSERT_FATAL(sluice_gpu_place_bytes(place) < (uint64_t)PLACE_TEST_ROWS * 800 * 600 * 2 * 3);
-    sluice_gpu_lane_begin(lane, block);
+    sluice_gpu_lane_begin(lane, block, NULL);
     for (uint32_t row = PLACE_TEST_ROWS; row > 0; row--)
         place_test_add(batch, lane, row - 1, row == 5);
     place_test_finish(batch, lane);
@@ -127,18 +127,26 @@ static void a_file_of_one_long_segment_is_the_cpus(void)
     struct sluice_gpu_place *place = place_test_open(&options);
     struct sluice_gpu_lane *lane = sluice_gpu_place_lane(place, 0);
     struct sluice_gpu_block *block = sluice_gpu_place_take(place);
-    sluice_gpu_lane_begin(lane, block);
+    sluice_gpu_lane_begin(lane, block, NULL);
     const struct sluice_gpu_request request = place_test_whole(&options, 500, 400, 0);
     struct sluice_err err = {{0}};
     struct sluice_buf *file = plain_file(500, 400, 0);
-    CU_ASSERT_EQUAL(sluice_gpu_lane_decode(lane, file->data, file->len, NULL, &request, &err),
-                    SLUICE_E_UNSUPPORTED);
+    struct sluice_jpeg_stretch stretch = {0};
+    struct sluice_gpu_prepared sample = {NULL, 0, 0};
+    struct sluice_gpu_file given = {file->data, file->len, NULL};
+    CU_ASSERT_EQUAL(
+        sluice_gpu_prepare(place, NULL, &given, &request, &stretch, NULL, &sample, &err),
+        SLUICE_E_UNSUPPORTED);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "restart segment"));
     sluice_buf_unref(file);
     file = plain_file(500, 400, 32);
-    CU_ASSERT_EQUAL(sluice_gpu_lane_decode(lane, file->data, file->len, NULL, &request, NULL),
-                    SLUICE_OK);
+    given = (struct sluice_gpu_file){file->data, file->len, NULL};
+    CU_ASSERT_EQUAL(
+        sluice_gpu_prepare(place, NULL, &given, &request, &stretch, NULL, &sample, &err),
+        SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_gpu_lane_decode(lane, &sample, 0, NULL), SLUICE_OK);
     sluice_buf_unref(file);
+    sluice_gpu_prepared_clear(&sample);
     sluice_gpu_lane_drop(lane);
     sluice_gpu_block_give(block);
     sluice_gpu_place_destroy(place);
@@ -153,20 +161,21 @@ static void a_wrong_call_is_refused_and_the_lane_goes_on(void)
     struct place_test_batch *batch = place_test_batch_create(place, &options);
     struct sluice_buf *file = plain_file(60, 50, 4);
     place_test_use_file(batch, file, 60, 50);
-    sluice_gpu_lane_begin(lane, block);
-    struct sluice_gpu_request request = place_test_whole(&options, 60, 50, PLACE_TEST_ROWS);
-    CU_ASSERT_EQUAL(sluice_gpu_lane_decode(lane, file->data, file->len, NULL, &request, NULL),
-                    SLUICE_E_INVALID);
-    request = place_test_whole(&options, 61, 50, 0);
-    CU_ASSERT_EQUAL(sluice_gpu_lane_decode(lane, file->data, file->len, NULL, &request, NULL),
+    sluice_gpu_lane_begin(lane, block, NULL);
+    batch->requests[0].box.width++;
+    place_test_prepare(batch, NULL, 0);
+    CU_ASSERT_EQUAL(batch->refusals[0], SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NULL(batch->prepared[0].data);
+    batch->requests[0].box.width--;
+    place_test_prepare(batch, NULL, 0);
+    CU_ASSERT_EQUAL_FATAL(batch->refusals[0], SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_gpu_lane_decode(lane, &batch->prepared[0], PLACE_TEST_ROWS, NULL),
                     SLUICE_E_INVALID);
     CU_ASSERT_EQUAL(sluice_gpu_lane_upload(lane, PLACE_TEST_ROWS, batch->pixels, NULL),
                     SLUICE_E_INVALID);
     for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++)
         place_test_add(batch, lane, row, false);
-    CU_ASSERT_EQUAL(
-        sluice_gpu_lane_decode(lane, file->data, file->len, NULL, &batch->requests[0], NULL),
-        SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_gpu_lane_decode(lane, &batch->prepared[0], 0, NULL), SLUICE_E_INVALID);
     place_test_finish(batch, lane);
     place_test_check(batch, block);
     sluice_gpu_block_give(block);
@@ -185,7 +194,7 @@ static void what_is_dropped_leaves_no_trace(void)
     place_test_make_files(batch, &rng);
     for (unsigned is_dropped = 0; is_dropped < 2; is_dropped++) {
         struct sluice_gpu_block *block = sluice_gpu_place_take(place);
-        sluice_gpu_lane_begin(lane, block);
+        sluice_gpu_lane_begin(lane, block, NULL);
         for (uint32_t row = 0; row < PLACE_TEST_ROWS / 2; row++)
             place_test_add(batch, lane, row, row % 3 == 0);
         if (is_dropped) /* else begin does */
@@ -203,7 +212,7 @@ static void an_empty_batch_is_nothing_to_do(void)
     struct sluice_gpu_place *place = place_test_open(&options);
     struct sluice_gpu_block *block = sluice_gpu_place_take(place);
     struct sluice_gpu_work work = {1, 1, 1};
-    sluice_gpu_lane_begin(sluice_gpu_place_lane(place, 0), block);
+    sluice_gpu_lane_begin(sluice_gpu_place_lane(place, 0), block, NULL);
     CU_ASSERT_EQUAL(
         sluice_gpu_lane_finish(sluice_gpu_place_lane(place, 0), NULL, NULL, NULL, &work, NULL),
         SLUICE_OK);

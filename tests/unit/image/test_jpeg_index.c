@@ -123,6 +123,41 @@ static void what_was_not_indexed_is_not_read(void)
     sluice_buf_unref(file);
 }
 
+/* No byte behind what the file has of the part is touched. */
+static void a_part_goes_where_the_caller_wants_it(void)
+{
+    struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
+    struct sluice_jpeg_index index = build(file, 2);
+    struct sluice_jpeg jpeg;
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_parse(file->data, file->len, &jpeg, NULL), SLUICE_OK);
+    for (uint32_t row = 0; row + 1 < index.mcus_down; row++) {
+        struct sluice_jpeg_stretch own = {0}, other = {0};
+        const size_t i = (size_t)row * index.points_across;
+        const size_t room =
+            index.points[i + index.points_across].offset + 2 - index.points[i].offset;
+        uint8_t *memory = malloc(room + 64);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(memory);
+        memset(memory, 0xA5, room + 64);
+        other.into = memory;
+        CU_ASSERT(sluice_jpeg_stretch_read(&own, &index, &jpeg, file->data, row, 0,
+                                           index.mcus_across, NULL));
+        CU_ASSERT(sluice_jpeg_stretch_read(&other, &index, &jpeg, file->data, row, 0,
+                                           index.mcus_across, NULL));
+        CU_ASSERT(own.data == own.scan.data->data && own.len == own.scan.data->len);
+        CU_ASSERT(other.data == memory && other.scan.data == NULL);
+        CU_ASSERT(other.len == own.len && other.len <= room);
+        CU_ASSERT_EQUAL(memcmp(memory, own.data, own.len), 0);
+        CU_ASSERT_EQUAL(other.num_marks, own.num_marks);
+        for (size_t k = room; k < room + 64; k++)
+            CU_ASSERT_EQUAL_FATAL(memory[k], 0xA5);
+        sluice_jpeg_stretch_clear(&own);
+        sluice_jpeg_stretch_clear(&other);
+        free(memory);
+    }
+    sluice_jpeg_index_clear(&index);
+    sluice_buf_unref(file);
+}
+
 static bool decodes_like(const struct sluice_buf *file, const struct sluice_jpeg_index *index,
                          const struct sluice_rgb *want, const struct sluice_box *box)
 {
@@ -343,6 +378,7 @@ int main(void)
         SLUICE_TEST(an_index_spares_the_rows_above),
         SLUICE_TEST(parts_of_a_file_decode_and_cut_as_the_whole_does),
         SLUICE_TEST(a_part_that_does_not_do_fails),
+        SLUICE_TEST(a_part_goes_where_the_caller_wants_it),
         SLUICE_TEST(the_chosen_step_keeps_rows_short),
         SLUICE_TEST(an_index_that_is_not_the_files_is_of_no_effect),
         SLUICE_TEST(what_is_not_covered_or_damaged_has_no_index),

@@ -1,6 +1,7 @@
 #include "sluice/sluice.h"
 
 #include "base/buf.h"
+#include "base/cpu.h"
 #include "base/file.h"
 #include "datasets/jpeg_indexer.h"
 #include "image_support.h"
@@ -286,6 +287,51 @@ static void an_index_changes_no_row_and_no_count(void)
     }
 }
 
+/* Of JPEGs with an index the server sends the rows under the crop, which the GPU decodes by it. */
+static void rows_go_to_the_gpu_as_they_come(void)
+{
+    static const char *const modes[] = {"nooff", "auto"};
+    char path[700];
+    snprintf(path, sizeof(path), "%s/rows.bin", sluice_test_dir());
+    struct sluice_jpeg_indexer *indexer = NULL;
+    struct sluice_jpeg_indexer_summary summary;
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_indexer_create(path, 2, 1000, &indexer, NULL), SLUICE_OK);
+    index_part(indexer, "train");
+    index_part(indexer, "val");
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_indexer_commit(indexer, &summary, NULL), SLUICE_OK);
+    sluice_jpeg_indexer_destroy(indexer);
+    const struct sluice_setting setting = {"jpeg-index", path};
+    struct sluice_server *server = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_server_start(folder(), &setting, 1, &server, NULL), SLUICE_OK);
+    for (size_t e = 0; e < SLUICE_ARRAY_LEN(on_errors); e++) {
+        const char *const local[] = {"dir", folder(), "on-error", on_errors[e], NULL};
+        struct sluice_loader *host = opened(local, "off");
+        const struct outcome expected[2] = {whole(host, SLUICE_TRAIN), whole(host, SLUICE_VAL)};
+        sluice_loader_close(host);
+        for (int m = 0; m < 4; m++) {
+            const char *const remote[] = {"host",
+                                          sluice_server_address(server),
+                                          "remote-form",
+                                          "jpeg_rows",
+                                          "dataset-mode",
+                                          modes[m % 2],
+                                          "on-error",
+                                          on_errors[e],
+                                          NULL};
+            struct sluice_loader *loader = opened(remote, m < 2 ? "on" : "off");
+            for (int part = SLUICE_TRAIN; part <= SLUICE_VAL; part++) {
+                const struct outcome outcome = whole(loader, (enum sluice_part)part);
+                CU_ASSERT_STRING_EQUAL(outcome.digest, expected[part].digest);
+                if (m % 2 == 0 && sluice_cpu_level() != SLUICE_CPU_C)
+                    CU_ASSERT_PTR_NOT_NULL(
+                        strstr(outcome.choices, m ? "jpeg_rows@0\"" : "jpeg_rows@0+gpu\""));
+            }
+            sluice_loader_close(loader);
+        }
+    }
+    sluice_server_stop(server);
+}
+
 static void only_crops_with_restart_markers_go_to_the_gpu(void)
 {
     static const char *const intervals[] = {"0", "1"}, *const modes[] = {"nooff", "auto"};
@@ -493,6 +539,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(every_mode_gives_the_hosts_batches_of_both_parts),
         SLUICE_TEST(an_index_changes_no_row_and_no_count),
+        SLUICE_TEST(rows_go_to_the_gpu_as_they_come),
         SLUICE_TEST(only_crops_with_restart_markers_go_to_the_gpu),
         SLUICE_TEST(next_refuses_while_every_batch_is_held_and_goes_on),
         SLUICE_TEST(what_cannot_be_is_an_error_or_the_hosts),

@@ -106,7 +106,7 @@ static void serves_a_folder_to_clients(void)
     CU_ASSERT_EQUAL_FATAL(sluice_client_list(client, &info, &list, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(list->num_entries, NUM_IMAGES);
     for (unsigned id = 0; id < NUM_IMAGES; id++)
-        CU_ASSERT_STRING_EQUAL(list->entries[id].path, image_name(id));
+        CU_ASSERT_STRING_EQUAL(sluice_manifest_at(list, id).path, image_name(id));
     sluice_manifest_destroy(list);
     sluice_client_destroy(client);
     sluice_server_stop(server);

@@ -336,6 +336,7 @@ static void forms_have_their_names(void)
 {
     CU_ASSERT_STRING_EQUAL(sluice_form_name(SLUICE_FORM_RAW), "raw");
     CU_ASSERT_STRING_EQUAL(sluice_form_name(SLUICE_FORM_JPEG_CROP), "jpeg_crop");
+    CU_ASSERT_STRING_EQUAL(sluice_form_name(SLUICE_FORM_JPEG_ROWS), "jpeg_rows");
     CU_ASSERT_STRING_EQUAL(sluice_form_name(SLUICE_FORM_U8), "u8");
     CU_ASSERT_STRING_EQUAL(sluice_form_name(SLUICE_FORM_U8_PACKED), "u8_packed");
     CU_ASSERT_STRING_EQUAL(sluice_form_name(SLUICE_FORM_F32), "f32");

@@ -113,6 +113,7 @@ static void a_file_box_is_what_the_crop_draws_where_only_that_is_looked_at(void)
         bool is_box;
     } cases[] = {
         {TRAIN, 0, SLUICE_FORM_JPEG_CROP, true},
+        {TRAIN, 0, SLUICE_FORM_JPEG_ROWS, true},
         {TRAIN, 0, SLUICE_FORM_RAW, false},
         {TRAIN, 1, SLUICE_FORM_U8, false},
         {TRAIN, 1, SLUICE_FORM_U8_PACKED, true},

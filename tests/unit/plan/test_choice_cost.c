@@ -280,6 +280,57 @@ static void expect_same(const double a[SLUICE_NUM_RESOURCES], const double b[SLU
         CU_ASSERT_EQUAL(a[r], b[r]);
 }
 
+/* The bytes of rows and their points as they are packed; the file where no rows come. */
+static void rows_cost_what_is_sent_of_the_file(void)
+{
+    enum { WIDTH = 500, HEIGHT = 375, CROPS = 200 };
+    struct sluice_pipeline *pipeline = NULL;
+    struct sluice_buf *file = make_noise(WIDTH, HEIGHT);
+    struct sluice_choice_model model = sluice_choice_model_default(sluice_test_gpu_choices());
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(SLUICE_TEST_PIPELINE, &pipeline, NULL), SLUICE_OK);
+    double foretold = 0, packed = 0;
+    for (uint64_t id = 0; id < CROPS; id++) {
+        const struct sluice_draw_key key = {.seed = 3, .sample_id = id};
+        struct sluice_sample_facts facts = sluice_sample_facts_make(
+            pipeline, file->len, WIDTH, HEIGHT, SLUICE_CODING_JPEG_420, &key);
+        struct sluice_sample sample = {.key = key};
+        CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, file->len, &sample.data, NULL), SLUICE_OK);
+        memcpy(sample.data->data, file->data, file->len);
+        sample.data->len = file->len;
+        sample.jpeg_index = calloc(1, sizeof(*sample.jpeg_index));
+        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 0,
+                                                      SLUICE_JPEG_INDEX_AUTO_STEP,
+                                                      sample.jpeg_index, NULL),
+                              SLUICE_OK);
+        CU_ASSERT_EQUAL(sluice_pipeline_take_rows(pipeline, NULL, &sample, NULL), SLUICE_OK);
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+        const double *rows = cost[SLUICE_TEST_JPEG_ROWS], *on_gpu = cost[SLUICE_TEST_ROWS_ON_GPU];
+        model.has_jpeg_index = true;
+        sluice_choice_model_costs(&model, &facts, cost);
+        foretold += rows[SLUICE_NETWORK] - SLUICE_REPLY_BYTES;
+        packed += (double)sample.data->len;
+        sluice_sample_clear(&sample);
+        /* Next to nothing of the storage node's CPU, and on the GPU of this one. */
+        CU_ASSERT(rows[STORAGE] < 0.5 * cost[SLUICE_TEST_JPEG_CROP][STORAGE]);
+        CU_ASSERT(rows[COMPUTE] < cost[0][COMPUTE] && on_gpu[COMPUTE] < 0.2 * rows[COMPUTE]);
+        CU_ASSERT(on_gpu[SLUICE_NETWORK] == rows[SLUICE_NETWORK] &&
+                  on_gpu[SLUICE_DISK] == rows[SLUICE_DISK] && on_gpu[SLUICE_GPU] > 0);
+        CU_ASSERT_EQUAL(on_gpu[SLUICE_PCIE], cost[SLUICE_TEST_RAW_ON_GPU][SLUICE_PCIE]);
+
+        for (int is_progressive = 0; is_progressive < 2; is_progressive++) {
+            model.has_jpeg_index = is_progressive;
+            facts.coding =
+                SLUICE_CODING_JPEG_420 | (is_progressive ? SLUICE_CODING_PROGRESSIVE : 0);
+            sluice_choice_model_costs(&model, &facts, cost);
+            expect_same(rows, cost[0]);
+            expect_same(on_gpu, cost[SLUICE_TEST_RAW_ON_GPU]);
+        }
+    }
+    CU_ASSERT_DOUBLE_EQUAL(foretold, packed, 0.05 * packed);
+    sluice_buf_unref(file);
+    sluice_pipeline_destroy(pipeline);
+}
+
 /* What the GPU does not decode, CPUs do. */
 static void the_gpu_decodes_what_it_covers(void)
 {
@@ -386,6 +437,7 @@ int main(void)
         SLUICE_TEST(costs_are_finite_and_not_negative),
         SLUICE_TEST(more_never_costs_less),
         SLUICE_TEST(a_png_is_never_cut),
+        SLUICE_TEST(rows_cost_what_is_sent_of_the_file),
         SLUICE_TEST(the_gpu_decodes_what_it_covers),
         SLUICE_TEST(whole_files_alone_can_be_the_gpus),
         SLUICE_TEST(a_gpu_changes_no_other_choice),

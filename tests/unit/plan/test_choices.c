@@ -22,7 +22,7 @@ static const char *names_of(const char *spec)
 static void the_default_pipeline_has_the_names_that_files_know(void)
 {
     CU_ASSERT_STRING_EQUAL(names_of(SLUICE_TEST_PIPELINE),
-                           "raw@0 u8@1 u8@2 u8@3 f32@4 f32@5 jpeg_crop@0 u8_packed@3");
+                           "raw@0 u8@1 u8@2 u8@3 f32@4 f32@5 jpeg_crop@0 u8_packed@3 jpeg_rows@0");
     const struct sluice_choices *choices = sluice_test_choices();
     CU_ASSERT(choices->num_ops == 5 && choices->u8_split == 3 && choices->output_size == 224);
 }
@@ -33,9 +33,11 @@ static void other_pipelines_have_what_they_can_be_asked_for(void)
         const char *spec, *names;
     } cases[] = {
         {"decode,random_resized_crop=128,to_tensor",
-         "raw@0 u8@1 u8@2 f32@3 jpeg_crop@0 u8_packed@2"},
-        {"decode,random_resized_crop=128", "raw@0 u8@1 u8@2 jpeg_crop@0 u8_packed@2"},
+         "raw@0 u8@1 u8@2 f32@3 jpeg_crop@0 u8_packed@2 jpeg_rows@0"},
+        {"decode,random_resized_crop=128", "raw@0 u8@1 u8@2 jpeg_crop@0 u8_packed@2 jpeg_rows@0"},
         {"decode", "raw@0 u8@1 u8_packed@1"},
+        {"decode,exif_transpose,random_resized_crop=64", /* only the file tells of its rows */
+         "raw@0 u8@1 u8@2 u8@3 jpeg_crop@0 u8_packed@3"},
         {"decode,hflip,random_resized_crop=64,to_tensor", "raw@0 u8@1 u8@2 u8@3 f32@4 u8_packed@3"},
     };
     for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++)
@@ -45,14 +47,17 @@ static void other_pipelines_have_what_they_can_be_asked_for(void)
 static void a_gpu_adds_its_choices_where_files_can_be_cut(void)
 {
     const struct sluice_choices *choices = sluice_test_gpu_choices();
-    CU_ASSERT_EQUAL(choices->num, sluice_test_choices()->num + 2);
+    CU_ASSERT_EQUAL(choices->num, sluice_test_choices()->num + 3);
     CU_ASSERT_EQUAL(memcmp(choices->at, sluice_test_choices()->at,
                            SLUICE_TEST_CHOICES * sizeof(choices->at[0])),
                     0);
     CU_ASSERT_STRING_EQUAL(sluice_choice_name(choices->at[SLUICE_TEST_CUT_ON_GPU]),
                            "jpeg_crop@0+gpu");
     CU_ASSERT_STRING_EQUAL(sluice_choice_name(choices->at[SLUICE_TEST_RAW_ON_GPU]), "raw@0+gpu");
+    CU_ASSERT_STRING_EQUAL(sluice_choice_name(choices->at[SLUICE_TEST_ROWS_ON_GPU]),
+                           "jpeg_rows@0+gpu");
     CU_ASSERT(choices->traits[SLUICE_TEST_CUT_ON_GPU].needs_box_alone);
+    CU_ASSERT(choices->traits[SLUICE_TEST_ROWS_ON_GPU].needs_box_alone);
     CU_ASSERT(!choices->traits[SLUICE_TEST_RAW_ON_GPU].needs_box_alone);
     for (unsigned c = 0; c < choices->num; c++) {
         const struct sluice_choice choice = choices->at[c];
@@ -62,9 +67,13 @@ static void a_gpu_adds_its_choices_where_files_can_be_cut(void)
         CU_ASSERT_EQUAL(sluice_choices_find_name(choices, sluice_choice_name(choice)), (int)c);
         CU_ASSERT(!on_gpu || !sluice_choice_is_plain(choice));
         const int twin = sluice_choices_find(choices, sluice_choice_cpu_twin(choice));
-        CU_ASSERT_EQUAL(twin, !on_gpu                       ? (int)c
-                              : c == SLUICE_TEST_RAW_ON_GPU ? 0
-                                                            : SLUICE_TEST_JPEG_CROP);
+        CU_ASSERT_EQUAL(twin, !on_gpu                        ? (int)c
+                              : c == SLUICE_TEST_RAW_ON_GPU  ? 0
+                              : c == SLUICE_TEST_ROWS_ON_GPU ? SLUICE_TEST_JPEG_ROWS
+                                                             : SLUICE_TEST_JPEG_CROP);
+        /* Files and their rows are read, the rest is made. */
+        CU_ASSERT_EQUAL(sluice_choice_is_preprocessed(choice),
+                        twin != 0 && twin != SLUICE_TEST_JPEG_ROWS);
         /* Whole files need nothing of the server. */
         CU_ASSERT_EQUAL(sluice_choice_is_offered(choice, 0),
                         sluice_choice_is_plain(choice) || c == SLUICE_TEST_RAW_ON_GPU);
@@ -86,10 +95,10 @@ static void splits_give_way_that_carry_as_many_bytes_as_the_next(void)
     /* to_tensor for normalize, then what stands before the flip. */
     CU_ASSERT_STRING_EQUAL(
         names_of("decode,random_resized_crop=8,center_crop=6,hflip,to_tensor,normalize=imagenet"),
-        "raw@0 u8@1 u8@2 u8@3 u8@4 f32@6 jpeg_crop@0 u8_packed@4");
+        "raw@0 u8@1 u8@2 u8@3 u8@4 f32@6 jpeg_crop@0 u8_packed@4 jpeg_rows@0");
     CU_ASSERT_STRING_EQUAL(names_of("decode,random_resized_crop=8,resize=7,center_crop=6,hflip,"
                                     "to_tensor,normalize=imagenet"),
-                           "raw@0 u8@1 u8@2 u8@3 u8@5 f32@7 jpeg_crop@0 u8_packed@5");
+                           "raw@0 u8@1 u8@2 u8@3 u8@5 f32@7 jpeg_crop@0 u8_packed@5 jpeg_rows@0");
 }
 
 /* Every order of image ops, with and without a tail: nothing is asserted inside, the ends stay, and

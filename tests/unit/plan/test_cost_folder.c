@@ -144,7 +144,7 @@ static struct sluice_manifest_entry entries[2] = {
 };
 static const char *classes[1] = {"a"};
 static const struct sluice_manifest dataset = {
-    .entries = entries, .num_entries = 2, .classes = classes, .num_classes = 1};
+    .rows = entries, .num_entries = 2, .classes = classes, .num_classes = 1};
 static const uint32_t ids[2] = {0, 1};
 
 static sluice_status read_for(const char *folder, const struct sluice_pipeline *pipeline,

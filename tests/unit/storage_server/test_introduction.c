@@ -53,6 +53,12 @@ static void says_what_is_served_with_what_and_to_whom(void)
     facts.listen = "127.0.0.1:50051";
     CU_ASSERT_EQUAL(sluice_test_child(introduce, &facts, &output), 0);
     CU_ASSERT_PTR_NULL(strstr(output.err, "anyone"));
+    CU_ASSERT_PTR_NULL(strstr(output.err, "kept"));
+    facts.cache = "/ssd/cache";
+    facts.cache_counts = (struct sluice_store_cache_counts){.bytes = 1500, .max_bytes = 3000000};
+    CU_ASSERT_EQUAL(sluice_test_child(introduce, &facts, &output), 0);
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(output.err, "what the store sends is kept in /ssd/cache: 1.50 kB of 3.00 MB"));
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "programs of other machines cannot connect"));
 }
 

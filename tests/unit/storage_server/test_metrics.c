@@ -161,6 +161,37 @@ static void decoders_are_told_of_where_there_are_some(void)
     free(text);
 }
 
+static void a_cache_is_told_of_where_there_is_one(void)
+{
+    struct sluice_server_counts counts = some_counts();
+    counts.cache = (struct sluice_store_cache_counts){.hits = 2,
+                                                      .misses = 3,
+                                                      .hit_bytes = 4,
+                                                      .miss_bytes = 5,
+                                                      .evictions = 6,
+                                                      .errors = 7,
+                                                      .bytes = 8,
+                                                      .max_bytes = 9};
+    char *text = make_page(&counts);
+    CU_ASSERT_PTR_NULL(strstr(text, "sluice_cache"));
+    free(text);
+    counts.has_cache = true;
+    text = make_page(&counts);
+    static const char *const lines[] = {
+        "\nsluice_cache_reads_total{result=\"hit\"} 2\n",
+        "\nsluice_cache_reads_total{result=\"miss\"} 3\n",
+        "\nsluice_cache_read_bytes_total{result=\"hit\"} 4\n",
+        "\nsluice_cache_read_bytes_total{result=\"miss\"} 5\n",
+        "\nsluice_cache_evictions_total 6\n",
+        "\nsluice_cache_errors_total 7\n",
+        "\nsluice_cache_bytes 8\n",
+        "\nsluice_cache_limit_bytes 9\n",
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        CU_ASSERT_PTR_NOT_NULL(strstr(text, lines[i]));
+    free(text);
+}
+
 static void a_server_that_did_nothing_has_a_page_too(void)
 {
     const struct sluice_server_counts counts = {.dataset.id = ""};
@@ -177,6 +208,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_page_has_every_counter),
         SLUICE_TEST(decoders_are_told_of_where_there_are_some),
+        SLUICE_TEST(a_cache_is_told_of_where_there_is_one),
         SLUICE_TEST(a_server_that_did_nothing_has_a_page_too),
     };
     return sluice_test_run("metrics", tests, SLUICE_TEST_COUNT(tests));

@@ -114,6 +114,23 @@ static void a_root_may_be_a_bucket_or_a_web_server(void)
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "s3://bucket", "--s3-style", "x").exit_code, 2);
 }
 
+static void a_cache_is_for_remote_roots_and_has_a_size(void)
+{
+    struct sluice_server_options options;
+    CU_ASSERT_FALSE(PARSE(&options, "--root", "s3://bucket", "--cache", "/c", "--cache-bytes", "2G")
+                        .should_exit);
+    CU_ASSERT_STRING_EQUAL(options.cache, "/c");
+    CU_ASSERT_EQUAL(options.cache_bytes, UINT64_C(2) << 30);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "s3://bucket", "--cache", "/c").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "s3://bucket", "--cache-bytes", "2G").exit_code, 2);
+    CU_ASSERT_EQUAL(
+        PARSE(&options, "--root", "/d", "--cache", "/c", "--cache-bytes", "2G").exit_code, 2);
+    CU_ASSERT_EQUAL(
+        PARSE(&options, "--root", "s3://bucket", "--cache", "/c", "--cache-bytes", "1000")
+            .exit_code,
+        2);
+}
+
 static void is_open_to_others_only_if_told(void)
 {
     struct sluice_server_options options;
@@ -202,6 +219,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_root_alone_is_enough),
         SLUICE_TEST(a_root_may_be_a_bucket_or_a_web_server),
+        SLUICE_TEST(a_cache_is_for_remote_roots_and_has_a_size),
         SLUICE_TEST(is_open_to_others_only_if_told),
         SLUICE_TEST(every_flag_reaches_its_field),
         SLUICE_TEST(refuses_what_no_server_can_be),

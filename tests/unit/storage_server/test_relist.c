@@ -28,9 +28,9 @@ static void write_list(size_t num_samples, char id[33])
 {
     struct sluice_manifest *all = NULL, *some = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_scan(image_root(), NULL, &all, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(all->entries, num_samples, all->classes,
-                                                 all->num_classes, &some, NULL),
-                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_manifest_create(all->rows, num_samples, all->classes, all->num_classes, &some, NULL),
+        SLUICE_OK);
     sluice_hash128_hex(sluice_manifest_id(some), id);
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(some, list_path(), NULL), SLUICE_OK);
     sluice_manifest_destroy(some);

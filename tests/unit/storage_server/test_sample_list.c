@@ -53,7 +53,7 @@ static void the_newest_list_is_one_of_the_same_dataset(void)
     sluice_sample_lists_replace(lists, again, on_gone, &num_gone);
     struct sluice_sample_list *newest = sluice_sample_lists_newest(lists, held);
     CU_ASSERT_PTR_EQUAL(newest, again);
-    CU_ASSERT_EQUAL(newest->manifest->entries[0].mtime_ns, 2);
+    CU_ASSERT_EQUAL(sluice_manifest_at(newest->manifest, 0).mtime_ns, 2);
     sluice_sample_list_unref(newest);
 
     sluice_sample_lists_replace(lists, other, on_gone, &num_gone);
@@ -99,7 +99,7 @@ static void a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file(voi
     struct sluice_sample_list *list = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NOT_NULL(list->manifest->passed_over);
-    CU_ASSERT_EQUAL(list->manifest->entries[0].bytes, 10);
+    CU_ASSERT_EQUAL(sluice_manifest_at(list->manifest, 0).bytes, 10);
     sluice_sample_list_unref(list);
 
     struct sluice_manifest *manifest = make_manifest(11, 1);
@@ -109,7 +109,7 @@ static void a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file(voi
     sluice_manifest_destroy(manifest);
     CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NULL(list->manifest->passed_over);
-    CU_ASSERT_EQUAL(list->manifest->entries[0].bytes, 11);
+    CU_ASSERT_EQUAL(sluice_manifest_at(list->manifest, 0).bytes, 11);
     sluice_sample_list_unref(list);
 
     manifest = make_manifest(12, 1);
@@ -117,7 +117,7 @@ static void a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file(voi
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, source.manifest, NULL), SLUICE_OK);
     sluice_manifest_destroy(manifest);
     CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(list->manifest->entries[0].bytes, 12);
+    CU_ASSERT_EQUAL(sluice_manifest_at(list->manifest, 0).bytes, 12);
     sluice_sample_list_unref(list);
 }
 
@@ -140,7 +140,7 @@ static void a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_wh
     struct sluice_sample_list_source source = {.root = path_in("root"), .jpeg_index = "off"};
     struct sluice_sample_list *list = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK); /* scanned */
-    CU_ASSERT_EQUAL(list->manifest->entries[0].bytes, 10);
+    CU_ASSERT_EQUAL(sluice_manifest_at(list->manifest, 0).bytes, 10);
     sluice_sample_list_unref(list);
     list = NULL;
     source.needs_whole = true;

@@ -315,6 +315,34 @@ static void check(const struct attempt *attempts, size_t count,
     close(other);
 }
 
+/* What a cache does: a new file, another name for it, and its end. */
+static int use_folder(const char *folder)
+{
+    char from[512], to[512];
+    snprintf(from, sizeof(from), "%s/new", at(folder));
+    snprintf(to, sizeof(to), "%s/kept", at(folder));
+    const int fd = open(from, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return errno;
+    close(fd);
+    return rename(from, to) == 0 && unlink(to) == 0 ? 0 : errno;
+}
+
+static int try_cache(void)
+{
+    return use_folder("elsewhere");
+}
+
+static int try_root_as_cache(void)
+{
+    return use_folder("data/root");
+}
+
+static int try_rename(void)
+{
+    return rename(at("data/root/image"), at("data/root/kept")) == 0 ? 0 : errno;
+}
+
 static const struct attempt needed[] = {
     {"image", try_root, 0},        {"folder", try_root_folder, 0},
     {"list", try_list, 0},         {"status", try_own_status, 0},
@@ -364,6 +392,22 @@ static void other_files_are_out_of_reach(void)
     const struct sluice_server_options options = options_of("auto");
     if (has_landlock())
         check(files, SLUICE_TEST_COUNT(files), &options);
+}
+
+static void a_cache_can_be_written_and_nothing_else(void)
+{
+    struct sluice_server_options options = options_of("auto");
+    static const struct attempt cached[] = {
+        {"cache", try_cache, 0},
+        {"root", try_root_as_cache, EACCES},
+        {"rename", try_rename, EACCES},
+    };
+    static const struct attempt renames[] = {{"rename", try_rename, EPERM}};
+    if (sluice_syscall_filter_is_possible())
+        check(renames, SLUICE_TEST_COUNT(renames), &options);
+    options.cache = at("elsewhere");
+    if (has_landlock())
+        check(cached, SLUICE_TEST_COUNT(cached), &options);
 }
 
 static void other_ports_are_out_of_reach(void)
@@ -596,6 +640,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(what_serving_needs_stays),
         SLUICE_TEST(other_files_are_out_of_reach),
+        SLUICE_TEST(a_cache_can_be_written_and_nothing_else),
         SLUICE_TEST(other_ports_are_out_of_reach),
         SLUICE_TEST(other_calls_fail),
         SLUICE_TEST(off_leaves_everything),

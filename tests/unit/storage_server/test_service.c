@@ -48,10 +48,11 @@ static void hello_tells_limits_and_compares_pipeline_and_data(void)
     CU_ASSERT_EQUAL(answer.max_in_flight, 77);
     CU_ASSERT_EQUAL(answer.max_image_pixels, 123456);
     CU_ASSERT_EQUAL(answer.max_file_bytes, 1 << 20);
-    CU_ASSERT_EQUAL(answer.forms, (1 << SLUICE_NUM_FORMS) - 1);
+    /* Rows of files need an index. */
+    CU_ASSERT_EQUAL(answer.forms, ((1u << SLUICE_NUM_FORMS) - 1) & ~(1u << SLUICE_FORM_JPEG_ROWS));
     CU_ASSERT_EQUAL(strlen(answer.dataset_id), 32);
     CU_ASSERT_FALSE(answer.has_jpeg_index);
-    CU_ASSERT(answer.has_jpeg_crop_restart && answer.has_listed_id);
+    CU_ASSERT(answer.has_jpeg_crop_restart && answer.has_listed_id && answer.list_hash);
     CU_ASSERT(answer.peer && strncmp(answer.peer, "offload_server ", 15) == 0);
 
     memcpy(hello.dataset_id, answer.dataset_id, sizeof(hello.dataset_id));
@@ -84,20 +85,65 @@ static void hello_tells_limits_and_compares_pipeline_and_data(void)
 }
 
 /* Lists `subset` into `list`, one message after the other. */
-static enum sluice_rpc_code list_from(struct fixture *f, const char *subset, uint64_t first_row,
-                                      struct client **client)
+static enum sluice_rpc_code list_rows(struct fixture *f, const char *subset, uint64_t first_row,
+                                      bool is_packed, struct client **client)
 {
     struct sluice_message request = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_list_request(subset, first_row, &request, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_wire_put_list_request(subset, first_row, is_packed, &request, NULL),
+                    SLUICE_OK);
     *client = client_open(f, SLUICE_METHOD_LIST_SAMPLES);
     client_send(*client, &request);
     client_half_close(*client);
     return client_await_done(*client, NULL);
 }
 
+static enum sluice_rpc_code list_from(struct fixture *f, const char *subset, uint64_t first_row,
+                                      struct client **client)
+{
+    return list_rows(f, subset, first_row, false, client);
+}
+
 static enum sluice_rpc_code list(struct fixture *f, const char *subset, struct client **client)
 {
     return list_from(f, subset, 0, client);
+}
+
+static sluice_status take_packed(void *ctx, const struct sluice_list_row *row,
+                                 struct sluice_err *err)
+{
+    unsigned *id = ctx;
+    size_t len;
+    (void)err;
+    free(sluice_test_read_file(image_path(*id), &len));
+    CU_ASSERT_STRING_EQUAL(row->path, image_name(*id));
+    CU_ASSERT_EQUAL(row->bytes, len);
+    CU_ASSERT_EQUAL(row->label, *id / (NUM_IMAGES / 2));
+    CU_ASSERT_FALSE(row->is_val);
+    ++*id;
+    return SLUICE_OK;
+}
+
+static void lists_rows_packed_from_any_row_on(void)
+{
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    for (unsigned first = 0; first < NUM_IMAGES; first += 3) {
+        struct client *client;
+        struct sluice_wire_list got = {0};
+        unsigned id = first;
+        CU_ASSERT_EQUAL(list_rows(&f, "", first, true, &client), SLUICE_RPC_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL),
+                              SLUICE_OK);
+        CU_ASSERT_EQUAL(got.num_samples, NUM_IMAGES);
+        CU_ASSERT_EQUAL(got.num_classes, 2);
+        CU_ASSERT_EQUAL(got.first_row, first);
+        CU_ASSERT_EQUAL(got.num_samples_here, 0);
+        CU_ASSERT_EQUAL(sluice_list_block_unpack(&got.packed, take_packed, &id, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(id, NUM_IMAGES);
+        sluice_wire_list_clear(&got);
+        client_close(client);
+    }
+    fixture_end(&f);
 }
 
 static void lists_every_sample_once_in_order(void)
@@ -251,6 +297,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(hello_tells_limits_and_compares_pipeline_and_data),
+        SLUICE_TEST(lists_rows_packed_from_any_row_on),
         SLUICE_TEST(lists_every_sample_once_in_order),
         SLUICE_TEST(lists_from_any_row),
         SLUICE_TEST(a_probe_sends_what_it_was_asked_for),

@@ -1,6 +1,7 @@
 #include "storage_server/service.h"
 
 #include "base/buf.h"
+#include "base/cpu.h"
 #include "base/text.h"
 #include "datasets/jpeg_index_file.h"
 #include "fixture.h"
@@ -670,6 +671,60 @@ static void a_reply_says_how_much_of_the_file_was_read(void)
     rename(kept, image_path(ID));
 }
 
+/* As a client makes pixels of them; false: they do not do. */
+static bool rows_are_the_files_pixels(const struct sluice_wire_sample_reply *reply, uint64_t id)
+{
+    struct sluice_sample want = run_locally(id, 3);
+    struct sluice_sample got = {
+        .key = want.key, .data = sluice_buf_ref(reply->payload), .is_jpeg_rows = true};
+    const bool is_same = sluice_pipeline_run(pipeline, scratch, &got, 3, NULL) == SLUICE_OK &&
+                         got.data->len == want.data->len &&
+                         memcmp(got.data->data, want.data->data, want.data->len) == 0;
+    sluice_sample_clear(&got);
+    sluice_sample_clear(&want);
+    return is_same;
+}
+
+static void rows_are_sent_of_files_with_an_index_and_other_files_whole(void)
+{
+    enum { ID = 3 };
+    char kept[700], index_path[700];
+    snprintf(kept, sizeof(kept), "%s.kept", image_path(ID));
+    rename(image_path(ID), kept);
+    snprintf(index_path, sizeof(index_path), "%s/of_one_more.bin", sluice_test_dir());
+    const size_t len = write_indexed(ID, index_path);
+    for (int is_changed = 0; is_changed < 2; is_changed++) {
+        if (is_changed)
+            change_hidden(image_path(ID));
+        struct fixture f = fixture_init();
+        f.options.jpeg_index = index_path;
+        make_tiny(&f); /* so that nothing but a worker of IO can be free */
+        struct client *client = start(&f);
+        fetch_ask(client, ID, 2, 0, SLUICE_FORM_JPEG_ROWS);
+        fetch_await(client, 2);
+        const struct sluice_wire_sample_reply *rows = fetch_reply_to(client, ID);
+        CU_ASSERT_EQUAL_FATAL(rows->status, SLUICE_OK);
+        CU_ASSERT_EQUAL(rows->ops_done, 0);
+        CU_ASSERT_EQUAL(rows->width + rows->height + rows->channels, 0);
+        if (is_changed) { /* what is not as it was indexed goes whole */
+            CU_ASSERT_EQUAL(rows->form, SLUICE_FORM_RAW);
+            expect_local_bytes(rows, ID);
+        } else {
+            CU_ASSERT_EQUAL(rows->form, SLUICE_FORM_JPEG_ROWS);
+            CU_ASSERT(rows->payload->len < len * 85 / 100);
+            CU_ASSERT(sluice_cpu_level() == SLUICE_CPU_C || rows_are_the_files_pixels(rows, ID));
+        }
+        CU_ASSERT_EQUAL(fetch_reply_to(client, ID + 1)->form, SLUICE_FORM_RAW);
+        expect_local_bytes(fetch_reply_to(client, ID + 1), ID + 1);
+        const struct sluice_wire_stats stats = sluice_storage_server_stats(f.server);
+        CU_ASSERT_EQUAL(stats.choices[0][SLUICE_FORM_JPEG_ROWS].samples, !is_changed);
+        CU_ASSERT_EQUAL(stats.jpeg_index.again, (uint64_t)is_changed);
+        CU_ASSERT_EQUAL(stats.reduced, 0);
+        end(&f, client);
+    }
+    rename(kept, image_path(ID));
+}
+
 static void a_bad_file_is_an_error_of_its_own(void)
 {
     struct fixture f = fixture_init();
@@ -946,6 +1001,7 @@ static int run_remote(void)
         SLUICE_TEST(what_is_read_is_worked_on_or_goes_as_it_is),
         SLUICE_TEST(reads_take_threads_of_io_alone),
         SLUICE_TEST(a_reply_says_how_much_of_the_file_was_read),
+        SLUICE_TEST(rows_are_sent_of_files_with_an_index_and_other_files_whole),
         SLUICE_TEST(a_bad_file_is_an_error_of_its_own),
         SLUICE_TEST(too_many_pixels_are_refused_by_the_header),
         SLUICE_TEST(refuses_streams_that_do_not_agree),
@@ -977,6 +1033,7 @@ static int run_local(void)
         SLUICE_TEST(a_very_long_backlog_pauses_the_stream_and_is_answered_all_the_same),
         SLUICE_TEST(a_client_that_does_not_read_fills_no_more_than_its_share),
         SLUICE_TEST(a_reply_says_how_much_of_the_file_was_read),
+        SLUICE_TEST(rows_are_sent_of_files_with_an_index_and_other_files_whole),
         SLUICE_TEST(a_bad_file_is_an_error_of_its_own),
         SLUICE_TEST(too_many_pixels_are_refused_by_the_header),
         SLUICE_TEST(refuses_streams_that_do_not_agree),

@@ -131,7 +131,7 @@ static void json_is_one_line_with_what_occurred(void)
     stats.errors[SLUICE_E_CORRUPT] = 9;
 
     char *text = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_stats_json(&stats, &text, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_stats_json(&stats, NULL, &text, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NULL(strchr(text, '\n'));
     json_t *root = json_loads(text, 0, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(root);
@@ -181,6 +181,24 @@ static void json_is_one_line_with_what_occurred(void)
     free(text);
 }
 
+static void json_tells_of_a_cache_where_there_is_one(void)
+{
+    const struct sluice_wire_stats stats = {.samples = 1};
+    const struct sluice_store_cache_counts cache = {.hits = 1,
+                                                    .misses = 2,
+                                                    .hit_bytes = 3,
+                                                    .miss_bytes = 4,
+                                                    .evictions = 5,
+                                                    .errors = 6,
+                                                    .bytes = 7};
+    char *text = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_stats_json(&stats, &cache, &text, NULL), SLUICE_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "\"cache\":{\"hits\":1,\"misses\":2,\"hit_bytes\":3,"
+                                        "\"miss_bytes\":4,\"evictions\":5,\"errors\":6,"
+                                        "\"bytes\":7}"));
+    free(text);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -188,6 +206,7 @@ int main(void)
         SLUICE_TEST(a_samples_time_is_split_into_its_stages),
         SLUICE_TEST(files_are_counted_by_what_was_read_and_their_index),
         SLUICE_TEST(json_is_one_line_with_what_occurred),
+        SLUICE_TEST(json_tells_of_a_cache_where_there_is_one),
     };
     return sluice_test_run("stats", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -17,7 +17,7 @@ static void check_rows(const struct sluice_manifest *manifest, enum sluice_rows_
     CU_ASSERT_EQUAL_FATAL(sluice_subset_rows_create(manifest, &rows, NULL), SLUICE_OK);
     size_t count = 0;
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        const bool is_val = manifest->entries[i].subset == SLUICE_SUBSET_VAL;
+        const bool is_val = sluice_manifest_at(manifest, i).subset == SLUICE_SUBSET_VAL;
         if (subset == SLUICE_ROWS_ALL || (subset == SLUICE_ROWS_VAL) == is_val)
             expected[count++] = i;
     }
@@ -42,26 +42,26 @@ static void finds_rows_without_a_walk_over_the_others(void)
 {
     enum { ENTRIES = 300000 };
     struct sluice_manifest manifest = {.num_entries = ENTRIES};
-    manifest.entries = calloc(ENTRIES, sizeof(*manifest.entries));
+    manifest.rows = calloc(ENTRIES, sizeof(*manifest.rows));
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     /* One entry in so many belongs to val; 0: only the last 500; 1: all. */
     static const unsigned every[] = {0, 1, 2, 7, 5000, ENTRIES};
     for (size_t k = 0; k < SLUICE_ARRAY_LEN(every); k++) {
         for (size_t i = 0; i < ENTRIES; i++)
-            manifest.entries[i].subset =
+            manifest.rows[i].subset =
                 (every[k] ? sluice_rng_below(&rng, every[k]) == 0 : i >= ENTRIES - 500)
                     ? SLUICE_SUBSET_VAL
                     : SLUICE_SUBSET_TRAIN;
         for (int subset = SLUICE_ROWS_ALL; subset <= SLUICE_ROWS_VAL; subset++)
             check_rows(&manifest, (enum sluice_rows_of)subset, &rng);
     }
-    free(manifest.entries);
+    free(manifest.rows);
 }
 
 static void an_empty_subset_has_no_rows(void)
 {
     struct sluice_manifest_entry entry = {.path = "a.jpg"};
-    const struct sluice_manifest manifest = {.entries = &entry, .num_entries = 1};
+    const struct sluice_manifest manifest = {.rows = &entry, .num_entries = 1};
     struct sluice_subset_rows *rows = NULL;
     size_t got;
     CU_ASSERT_EQUAL_FATAL(sluice_subset_rows_create(&manifest, &rows, NULL), SLUICE_OK);

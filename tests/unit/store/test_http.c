@@ -1,3 +1,4 @@
+/* Of http.c, and of http_try.c beneath it. */
 #include "store/http.h"
 
 #include "base/clock.h"
@@ -178,6 +179,73 @@ static void a_body_that_stops_ends_with_the_time(void)
     web_hang(NULL);
 }
 
+/* Another one than the others', which has a history of `num` requests. */
+static struct sluice_http *begin_history(unsigned num)
+{
+    struct sluice_http *kept = http;
+    const struct sluice_http_options options = {.num_parallel = 64};
+    CU_ASSERT_EQUAL_FATAL(sluice_http_open(&options, &http, NULL), SLUICE_OK);
+    for (unsigned i = 0; i < num; i++) {
+        struct sluice_http_transfer t = get("a");
+        run(&t);
+        CU_ASSERT_EQUAL(t.status, SLUICE_OK);
+    }
+    return kept;
+}
+
+/* It would hang for ever. */
+static void what_takes_long_is_asked_for_again(void)
+{
+    web_clear();
+    put_digits("a");
+    struct sluice_http *kept = begin_history(600);
+    for (unsigned is_range = 0; is_range < 2; is_range++) {
+        const unsigned before = web_count().requests;
+        web_hang_some("a", 1);
+        memset(data, 0, sizeof(data));
+        struct sluice_http_transfer t = get("a");
+        t.has_range = is_range;
+        t.from = 2;
+        t.to = 9;
+        run(&t);
+        CU_ASSERT_EQUAL(t.status, SLUICE_OK);
+        CU_ASSERT(t.len == (is_range ? 7 : 10) && t.total == 10);
+        CU_ASSERT_EQUAL(memcmp(data, is_range ? "2345678" : "0123456789", t.len), 0);
+        CU_ASSERT_EQUAL(web_count().requests, before + 2);
+        /* Of the version that the first one began with. */
+        CU_ASSERT(t.is_etag);
+        CU_ASSERT_STRING_EQUAL(web_count().match, t.tag);
+        web_hang(NULL);
+    }
+    sluice_http_close(http);
+    http = kept;
+}
+
+static void a_store_that_is_slow_as_a_whole_is_not_asked_twice(void)
+{
+    static struct sluice_http_transfer ts[60];
+    static uint8_t rooms[60][16];
+    char url[256];
+    web_clear();
+    put_digits("a");
+    struct sluice_http *kept = begin_history(200);
+    const unsigned before = web_count().requests;
+    snprintf(url, sizeof(url), "%s", url_of("a"));
+    web_hang("a");
+    for (size_t i = 0; i < 60; i++)
+        ts[i] = (struct sluice_http_transfer){.url = url, .data = rooms[i], .room = 16};
+    sluice_http_run(http, ts, 60, in_ms(1000), NULL);
+    unsigned num_bad = 0;
+    for (size_t i = 0; i < 60; i++)
+        num_bad += ts[i].status == SLUICE_E_IO;
+    CU_ASSERT_EQUAL(num_bad, 60);
+    /* Two in a hundred of what there was. */
+    CU_ASSERT(web_count().requests <= before + 60 + 6);
+    web_hang(NULL);
+    sluice_http_close(http);
+    http = kept;
+}
+
 static void *run_hanging(void *ctx)
 {
     struct sluice_http_transfer *t = ctx;
@@ -229,37 +297,6 @@ static void retries_have_a_budget(void)
     web_clear();
 }
 
-static void encodes_all_but_the_unreserved(void)
-{
-    char out[64];
-    CU_ASSERT(sluice_http_encode("aZ9-_.~/ +%\xc3\xa4?&=", true, out, sizeof(out)));
-    CU_ASSERT_STRING_EQUAL(out, "aZ9-_.~/%20%2B%25%C3%A4%3F%26%3D");
-    CU_ASSERT(sluice_http_encode("a/b", false, out, sizeof(out)));
-    CU_ASSERT_STRING_EQUAL(out, "a%2Fb");
-    CU_ASSERT(sluice_http_encode("", true, out, 1));
-    CU_ASSERT(!sluice_http_encode("ab", true, out, 2));
-    CU_ASSERT(!sluice_http_encode(" ", true, out, 3));
-    CU_ASSERT(sluice_http_encode(" ", true, out, 4));
-}
-
-static void parses_addresses_and_refuses_passwords(void)
-{
-    struct sluice_http_address a;
-    CU_ASSERT_EQUAL(sluice_http_parse_address("http://host/a", &a, NULL), SLUICE_OK);
-    CU_ASSERT(!a.is_tls && a.port == 80 && a.is_name && strcmp(a.host, "host") == 0);
-    CU_ASSERT_EQUAL(sluice_http_parse_address("https://[::1]/", &a, NULL), SLUICE_OK);
-    CU_ASSERT(a.is_tls && a.port == 443 && !a.is_name && strcmp(a.host, "::1") == 0);
-    CU_ASSERT_EQUAL(sluice_http_parse_address("https://10.1.2.3:9000", &a, NULL), SLUICE_OK);
-    CU_ASSERT(a.port == 9000 && !a.is_name);
-    static const char *const bad[] = {
-        "", "host", "ftp://host", "http://", "http://u:secret@h/", "http://h:x/", "http://h:0/"};
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(sluice_http_parse_address(bad[i], &a, &err), SLUICE_E_INVALID);
-        CU_ASSERT_PTR_NULL(strstr(err.text, "secret"));
-    }
-}
-
 int main(void)
 {
     const struct sluice_http_options options = {.num_parallel = 8};
@@ -275,10 +312,10 @@ int main(void)
         SLUICE_TEST(connections_are_kept),
         SLUICE_TEST(a_server_that_is_not_there_is_an_error_in_time),
         SLUICE_TEST(a_body_that_stops_ends_with_the_time),
+        SLUICE_TEST(what_takes_long_is_asked_for_again),
+        SLUICE_TEST(a_store_that_is_slow_as_a_whole_is_not_asked_twice),
         SLUICE_TEST(closing_ends_what_runs),
         SLUICE_TEST(retries_have_a_budget),
-        SLUICE_TEST(encodes_all_but_the_unreserved),
-        SLUICE_TEST(parses_addresses_and_refuses_passwords),
     };
     const int failed = sluice_test_run("http", tests, SLUICE_TEST_COUNT(tests));
     sluice_http_close(http);

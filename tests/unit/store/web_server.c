@@ -1,6 +1,7 @@
 #include "web_server.h"
 
 #include <arpa/inet.h>
+#include <limits.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -29,6 +30,7 @@ static struct {
     char slow[256], broken[256], hanging[256], changing[256];
     unsigned broken_times;
     struct object other;      /* what the changing one becomes */
+    unsigned hang_times;      /* bodies that are still to stop */
     unsigned num_hung, hangs; /* bodies that stopped since the last web_hang(), which counts them */
     unsigned fail_code, fail_times;
     char fail_body[1024];
@@ -120,7 +122,13 @@ void web_change_amid(const char *key, const void *data, size_t len)
 
 void web_hang(const char *key)
 {
+    web_hang_some(key, UINT_MAX);
+}
+
+void web_hang_some(const char *key, unsigned times)
+{
     pthread_mutex_lock(&web.lock);
+    web.hang_times = times;
     copy(web.hanging, sizeof(web.hanging), key ? key : "");
     web.num_hung = 0;
     web.hangs++;
@@ -318,7 +326,9 @@ static bool send_body(int fd, const char *key, const uint8_t *data, size_t len)
 {
     pthread_mutex_lock(&web.lock);
     const bool is_slow = strcmp(web.slow, key) == 0, is_broken = takes_break(key);
-    const bool hangs = strcmp(web.hanging, key) == 0, changes = strcmp(web.changing, key) == 0;
+    const bool hangs = strcmp(web.hanging, key) == 0 && web.hang_times;
+    web.hang_times -= hangs;
+    const bool changes = strcmp(web.changing, key) == 0;
     if (changes) {
         struct object *object = find(key);
         set(object, key, web.other.data, web.other.len);

@@ -19,7 +19,8 @@ void web_remove(const char *key);
 /* What is wrong with the next answers for an object; `times` 0: nothing any more. */
 void web_slow_down(const char *key);
 void web_break_off(const char *key, unsigned times);
-void web_hang(const char *key); /* amid the body, until web_hang(NULL) */
+void web_hang(const char *key);                      /* amid the body, until web_hang(NULL) */
+void web_hang_some(const char *key, unsigned times); /* the same for so many bodies, then no more */
 void web_wait_for_hang(void);
 void web_fail(unsigned code, const char *body, unsigned times); /* whatever is asked for */
 void web_forget_etags(bool is_forgetful);                       /* no ETag, but Last-Modified */

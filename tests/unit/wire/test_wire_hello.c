@@ -24,6 +24,7 @@ static struct sluice_wire_hello random_hello(bool is_request)
         hello.has_jpeg_crop_restart = random_bool();
         hello.has_listed_id = random_bool();
         hello.has_hashes = random_bool();
+        hello.list_hash = random_u64();
         hello.max_in_flight = random_u32();
         hello.max_image_pixels = random_u64();
         hello.max_file_bytes = random_u64();
@@ -50,6 +51,7 @@ static void assert_equal(const struct sluice_wire_hello *a, const struct sluice_
     CU_ASSERT_EQUAL(a->max_image_pixels, b->max_image_pixels);
     CU_ASSERT_EQUAL(a->max_file_bytes, b->max_file_bytes);
     CU_ASSERT_EQUAL(a->forms, b->forms);
+    CU_ASSERT_EQUAL(a->list_hash, b->list_hash);
 }
 
 static void what_is_put_is_what_is_got(void)
@@ -86,8 +88,8 @@ static void abilities_are_more_forms(void)
     Sluice__V1__HelloReply *wire = sluice__v1__hello_reply__unpack(NULL, message.len, flat);
     CU_ASSERT_PTR_NOT_NULL_FATAL(wire);
     CU_ASSERT_EQUAL_FATAL(wire->n_forms, 4);
-    CU_ASSERT_EQUAL((int)wire->forms[2], SLUICE_NUM_FORMS);
-    CU_ASSERT_EQUAL((int)wire->forms[3], SLUICE_NUM_FORMS + 1);
+    CU_ASSERT_EQUAL((int)wire->forms[2], SLUICE__V1__FORM__FORM_JPEG_CROP_RESTART);
+    CU_ASSERT_EQUAL((int)wire->forms[3], SLUICE__V1__FORM__FORM_LISTED_ID);
     CU_ASSERT(message.len > 9 && flat[message.len - 9] == (14 << 3 | 1)); /* the hash is last */
     struct sluice_wire_hello got = {0};
     CU_ASSERT_EQUAL(sluice_wire_get_hello_reply(&message, &got, NULL), SLUICE_OK);

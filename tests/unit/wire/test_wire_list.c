@@ -99,16 +99,46 @@ static void subsets_come_back_as_they_were_put(void)
         struct sluice_message message = {0};
         char *got = NULL;
         uint64_t first_row = 0, wanted = random_u64();
-        CU_ASSERT_EQUAL(sluice_wire_put_list_request(subsets[i], wanted, &message, NULL),
+        bool is_packed = false;
+        CU_ASSERT_EQUAL(sluice_wire_put_list_request(subsets[i], wanted, i == 1, &message, NULL),
                         SLUICE_OK);
         message_recut(&message);
-        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_request(&message, &got, &first_row, NULL),
-                              SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(
+            sluice_wire_get_list_request(&message, &got, &first_row, &is_packed, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(is_packed, i == 1);
         CU_ASSERT_EQUAL(first_row, wanted);
         CU_ASSERT_STRING_EQUAL(got, subsets[i]);
         free(got);
         sluice_message_clear(&message);
     }
+}
+
+static void packed_rows_come_in_place_of_samples(void)
+{
+    const struct sluice_list_row row = {.path = "a/1.png", .bytes = 5};
+    struct sluice_wire_list list = {.first_row = 9, .has_hash = true}, got;
+    struct sluice_message message = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(&row, 1, &list.packed, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_wire_put_list_reply(&list, &message, NULL), SLUICE_OK);
+    message_recut(&message);
+    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(&message, &got, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(got.num_samples_here, 0);
+    CU_ASSERT_EQUAL(got.packed.num_rows, 1);
+    CU_ASSERT_EQUAL(got.packed.raw_bytes, list.packed.raw_bytes);
+    CU_ASSERT_EQUAL_FATAL(got.packed.len, list.packed.len);
+    CU_ASSERT_EQUAL(memcmp(got.packed.frame, list.packed.frame, got.packed.len), 0);
+    sluice_wire_list_clear(&got);
+    sluice_message_clear(&message);
+
+    /* Both are neither. */
+    struct sluice_wire_sample_info sample = {.path = strdup("a/1.png")};
+    list.samples = &sample;
+    list.num_samples_here = 1;
+    CU_ASSERT_EQUAL(sluice_wire_put_list_reply(&list, &message, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_wire_get_list_reply(&message, &got, NULL), SLUICE_E_CORRUPT);
+    sluice_message_clear(&message);
+    sluice_list_block_clear(&list.packed);
+    free(sample.path);
 }
 
 static void protobuf_c_reads_what_is_put(void)
@@ -186,6 +216,7 @@ int main(void)
         SLUICE_TEST(what_is_put_is_what_is_got),
         SLUICE_TEST(a_coding_of_no_byte_is_not_known),
         SLUICE_TEST(subsets_come_back_as_they_were_put),
+        SLUICE_TEST(packed_rows_come_in_place_of_samples),
         SLUICE_TEST(protobuf_c_reads_what_is_put),
         SLUICE_TEST(names_that_are_no_utf8_are_made_so),
         SLUICE_TEST(rejects_rows_that_contradict_themselves),

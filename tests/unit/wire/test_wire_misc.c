@@ -147,7 +147,7 @@ static void stats_of_a_later_version_lose_only_what_is_unknown(void)
     Sluice__V1__CountByChoice a = SLUICE__V1__COUNT_BY_CHOICE__INIT, b = a, c = a;
     a.split = SLUICE_WIRE_MAX_SPLITS;
     a.samples = 5;
-    b.form = (Sluice__V1__Form)SLUICE_NUM_FORMS;
+    b.form = SLUICE__V1__FORM__FORM_LISTED_ID /* no form of a sample */;
     b.samples = 6;
     c.form = SLUICE__V1__FORM__FORM_F32;
     c.split = 5;

@@ -154,13 +154,14 @@ static void put_list(const struct fake_server *s, size_t first, size_t num_rows,
     }
     while (list.num_samples_here < 3 && first + list.num_samples_here < num_rows) {
         const size_t id = first + list.num_samples_here;
-        const struct sluice_manifest_entry *entry = &manifest->entries[id % manifest->num_entries];
+        const struct sluice_manifest_entry entry =
+            sluice_manifest_at(manifest, id % manifest->num_entries);
         rows[list.num_samples_here++] = (struct sluice_wire_sample_info){
             .sample_id = id,
-            .path = (char *)(uintptr_t)entry->path,
-            .bytes = entry->bytes,
-            .label = entry->label,
-            .is_val = entry->subset == SLUICE_SUBSET_VAL,
+            .path = (char *)(uintptr_t)entry.path,
+            .bytes = entry.bytes,
+            .label = entry.label,
+            .is_val = entry.subset == SLUICE_SUBSET_VAL,
         };
     }
     REQUIRE(sluice_wire_put_list_reply(&list, out, NULL));
@@ -173,7 +174,8 @@ static void list_message(void *ctx, struct sluice_rpc_call *call, struct sluice_
     const size_t num_rows = o->dataset->manifest->num_entries + 3 * (size_t)o->list_extra;
     char *subset = NULL;
     uint64_t first = 0;
-    REQUIRE(sluice_wire_get_list_request(message, &subset, &first, NULL));
+    bool is_packed = false;
+    REQUIRE(sluice_wire_get_list_request(message, &subset, &first, &is_packed, NULL));
     free(subset);
     if (!o->has_hashes)
         first = 0; /* as a server that does not know the field */

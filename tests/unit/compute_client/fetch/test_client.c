@@ -107,12 +107,12 @@ static void the_list_is_the_servers_manifest(void)
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, dataset.num_samples);
     CU_ASSERT_EQUAL(manifest->num_classes, 2);
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        const struct sluice_manifest_entry *got = &manifest->entries[i],
-                                           *want = &dataset.manifest->entries[i];
-        CU_ASSERT_STRING_EQUAL(got->path, want->path);
-        CU_ASSERT_EQUAL(got->bytes, want->bytes);
-        CU_ASSERT_EQUAL(got->label, want->label);
-        CU_ASSERT_EQUAL(got->subset, want->subset);
+        const struct sluice_manifest_entry got = sluice_manifest_at(manifest, i),
+                                           want = sluice_manifest_at(dataset.manifest, i);
+        CU_ASSERT_STRING_EQUAL(got.path, want.path);
+        CU_ASSERT_EQUAL(got.bytes, want.bytes);
+        CU_ASSERT_EQUAL(got.label, want.label);
+        CU_ASSERT_EQUAL(got.subset, want.subset);
     }
     sluice_manifest_destroy(manifest);
     sluice_client_destroy(client);
@@ -154,7 +154,8 @@ static struct listed list_from(const struct fake_server_options *options,
     if (listed.status == SLUICE_OK) {
         CU_ASSERT_EQUAL_FATAL(manifest->num_entries, dataset.num_samples);
         for (size_t i = 0; i < manifest->num_entries; i++)
-            CU_ASSERT_STRING_EQUAL(manifest->entries[i].path, dataset.manifest->entries[i].path);
+            CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, i).path,
+                                   sluice_manifest_at(dataset.manifest, i).path);
     } else {
         CU_ASSERT_PTR_NULL(manifest);
     }

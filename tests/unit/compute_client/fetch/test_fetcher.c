@@ -427,6 +427,27 @@ static void and_after_the_deadline_it_is_that_samples_error(void)
     bench_close(&b);
 }
 
+static enum fake_action say_rows(void *ctx, const struct sluice_wire_sample_request *request,
+                                 struct sluice_wire_sample_reply *reply)
+{
+    (void)ctx;
+    if (request->key.sample_id % 10 == 0)
+        reply->form = SLUICE_FORM_JPEG_ROWS;
+    return FAKE_SEND;
+}
+
+static void rows_that_were_not_asked_for_are_refused(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.meddle = say_rows}, 0, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 60, 0), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+    CU_ASSERT_EQUAL(b.record.num_good, 54);
+    for (size_t i = 0; i < 60; i++)
+        CU_ASSERT_EQUAL(b.record.status[i], i % 10 ? SLUICE_OK : SLUICE_E_INTERNAL);
+    bench_close(&b);
+}
+
 static void a_cut_file_is_told_from_a_whole_one(void)
 {
     for (unsigned split = 0; split <= 2; split += 2) {
@@ -929,6 +950,7 @@ int main(void)
         SLUICE_TEST(fewer_ops_than_asked_for_are_an_answer),
         SLUICE_TEST(a_reply_that_contradicts_itself_is_asked_again),
         SLUICE_TEST(and_after_the_deadline_it_is_that_samples_error),
+        SLUICE_TEST(rows_that_were_not_asked_for_are_refused),
         SLUICE_TEST(a_cut_file_is_told_from_a_whole_one),
         SLUICE_TEST(keeps_to_what_the_server_queues),
         SLUICE_TEST(grants_only_what_was_consumed),

@@ -23,7 +23,7 @@ static struct fake_dataset part_of(size_t part, size_t num_parts)
     struct sluice_manifest_entry entries[NUM_SAMPLES];
     for (size_t i = part; i < NUM_SAMPLES; i += num_parts) {
         made.files[made.num_samples] = sluice_buf_ref(dataset.files[i]);
-        entries[made.num_samples++] = dataset.manifest->entries[i];
+        entries[made.num_samples++] = sluice_manifest_at(dataset.manifest, i);
     }
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, made.num_samples,
                                                  dataset.manifest->classes, 2, &made.manifest,
@@ -93,7 +93,7 @@ static void ask(struct record *r, uint64_t first_ticket, size_t count)
         items[i] = (struct sluice_source_item){
             .ticket = ticket,
             .key = {.seed = SEED, .epoch = 1, .sample_id = ticket % NUM_SAMPLES},
-            .path = dataset.manifest->entries[ticket % NUM_SAMPLES].path,
+            .path = sluice_manifest_at(dataset.manifest, ticket % NUM_SAMPLES).path,
             .split = 3,
             .form = SLUICE_FORM_U8,
         };
@@ -171,8 +171,10 @@ static void expect_whole(const struct opened *o)
     CU_ASSERT_EQUAL(o->info.num_samples, NUM_SAMPLES);
     CU_ASSERT_EQUAL_FATAL(o->manifest->num_entries, NUM_SAMPLES);
     for (size_t i = 0; i < NUM_SAMPLES; i++) {
-        CU_ASSERT_STRING_EQUAL(o->manifest->entries[i].path, dataset.manifest->entries[i].path);
-        CU_ASSERT_EQUAL(o->manifest->entries[i].label, dataset.manifest->entries[i].label);
+        CU_ASSERT_STRING_EQUAL(sluice_manifest_at(o->manifest, i).path,
+                               sluice_manifest_at(dataset.manifest, i).path);
+        CU_ASSERT_EQUAL(sluice_manifest_at(o->manifest, i).label,
+                        sluice_manifest_at(dataset.manifest, i).label);
     }
 }
 
@@ -321,7 +323,8 @@ static void replicas_with_other_data_are_refused_with_both_ids(void)
     o = open_them((const char *const[]){fake_server_target(a), fake_server_target(whole)}, 2, 20);
     expect_failure(&o, SLUICE_E_INVALID,
                    (const char *const[]){fake_server_target(a), fake_server_target(whole),
-                                         parts[0].manifest->entries[0].path, "--host A,B", NULL});
+                                         sluice_manifest_at(parts[0].manifest, 0).path,
+                                         "--host A,B", NULL});
     fake_server_stop(a);
     fake_server_stop(b);
     fake_server_stop(whole);

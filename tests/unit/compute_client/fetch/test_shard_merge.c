@@ -70,8 +70,8 @@ static sluice_status merge(const struct tree *tree, struct sluice_manifest **mer
         const struct sluice_shard_place place = (*places)[row];
         CU_ASSERT_FATAL(place.shard < tree->num_parts &&
                         place.listed_id < manifests[place.shard]->num_entries);
-        CU_ASSERT_STRING_EQUAL(manifests[place.shard]->entries[place.listed_id].path,
-                               (*merged)->entries[row].path);
+        CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifests[place.shard], place.listed_id).path,
+                               sluice_manifest_at(*merged, row).path);
     }
     for (size_t i = 0; i < tree->num_parts; i++)
         sluice_manifest_destroy(manifests[i]);
@@ -92,9 +92,10 @@ static void expect_whole(const struct tree *tree)
         CU_ASSERT_STRING_EQUAL(got->classes[i], want->classes[i]);
     CU_ASSERT_EQUAL_FATAL(got->num_entries, want->num_entries);
     for (size_t i = 0; i < want->num_entries; i++) {
-        const struct sluice_manifest_entry *x = &want->entries[i], *y = &got->entries[i];
-        CU_ASSERT_STRING_EQUAL(y->path, x->path);
-        CU_ASSERT(y->bytes == x->bytes && y->label == x->label && y->subset == x->subset);
+        const struct sluice_manifest_entry x = sluice_manifest_at(want, i),
+                                           y = sluice_manifest_at(got, i);
+        CU_ASSERT_STRING_EQUAL(y.path, x.path);
+        CU_ASSERT(y.bytes == x.bytes && y.label == x.label && y.subset == x.subset);
     }
     sluice_manifest_destroy(want);
     sluice_manifest_destroy(got);
@@ -227,10 +228,10 @@ static void hashes_and_sizes_stay(void)
     }
     struct sluice_shard_place *places = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_shard_merge(lists, 2, &merged, &places, NULL), SLUICE_OK);
-    const struct sluice_manifest_entry *e = &merged->entries[1];
-    CU_ASSERT(e->has_hash && e->hash.high == 1 && e->hash.low == 2 && e->width == 30 &&
-              e->height == 40 && e->coding == 3 && e->bytes == 10 && e->label == 1);
-    CU_ASSERT(!merged->entries[0].has_hash && merged->entries[0].width == 50);
+    const struct sluice_manifest_entry e = sluice_manifest_at(merged, 1);
+    CU_ASSERT(e.has_hash && e.hash.high == 1 && e.hash.low == 2 && e.width == 30 &&
+              e.height == 40 && e.coding == 3 && e.bytes == 10 && e.label == 1);
+    CU_ASSERT(!sluice_manifest_at(merged, 0).has_hash && sluice_manifest_at(merged, 0).width == 50);
     CU_ASSERT(places[0].shard == 1 && places[1].shard == 0);
     free(places);
     sluice_manifest_destroy(merged);

@@ -60,6 +60,21 @@ static void only_files_before_a_crop_are_asked_for_cut(void)
     sluice_pipeline_destroy(resized);
 }
 
+static void rows_are_asked_for_of_files_that_stay_as_they_are_turned(void)
+{
+    struct sluice_pipeline *pipeline = parse(PIPELINE);
+    struct sluice_pipeline *upright = parse("decode,exif_transpose,center_crop=8,to_tensor");
+    struct sluice_choice choice = sluice_choice_rows(pipeline, sluice_choice_at(pipeline, 0));
+    CU_ASSERT(choice.split == 0 && choice.form == SLUICE_FORM_JPEG_ROWS);
+    CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, choice, 777), 777);
+    choice = sluice_choice_rows(pipeline, sluice_choice_at(pipeline, 3));
+    CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_U8);
+    choice = sluice_choice_rows(upright, sluice_choice_at(upright, 0));
+    CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_RAW);
+    sluice_pipeline_destroy(pipeline);
+    sluice_pipeline_destroy(upright);
+}
+
 static void packed_pixels_are_asked_for_where_pixels_come(void)
 {
     struct sluice_pipeline *pipeline = parse(PIPELINE);
@@ -177,6 +192,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(fixed_modes_ask_for_what_their_name_says),
         SLUICE_TEST(only_files_before_a_crop_are_asked_for_cut),
+        SLUICE_TEST(rows_are_asked_for_of_files_that_stay_as_they_are_turned),
         SLUICE_TEST(packed_pixels_are_asked_for_where_pixels_come),
         SLUICE_TEST(the_plan_is_the_planners_in_the_plain_forms),
         SLUICE_TEST(a_profile_of_other_data_or_ops_is_refused),

@@ -55,7 +55,7 @@ static void make_reference(const struct fake_dataset *dataset,
         CU_ASSERT_EQUAL_FATAL(sluice_pipeline_finish_u8(pipeline, scratch, &sample,
                                                         reference->pixels[i], FAKE_ROW_BYTES, NULL),
                               SLUICE_OK);
-        reference->labels[i] = dataset->manifest->entries[id].label;
+        reference->labels[i] = sluice_manifest_at(dataset->manifest, id).label;
         sluice_digest_chain(chain, sluice_digest_sample(hasher, reference->pixels[i],
                                                         FAKE_ROW_BYTES, reference->labels[i]));
     }
@@ -444,7 +444,7 @@ static void on_error_fail_ends_with_the_samples_name(void)
         }
     }
     CU_ASSERT_EQUAL(status, SLUICE_E_CORRUPT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, bad.manifest->entries[bad_id].path));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, sluice_manifest_at(bad.manifest, bad_id).path));
     (void)sluice_prefetcher_finish(net.prefetcher);
     net_close(&net);
 }
@@ -613,8 +613,9 @@ static void reads_ahead_as_far_as_the_slots_and_no_further(void)
         CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
         CU_ASSERT_EQUAL(num_asked(&held), ahead); /* the slot is not free before it is released */
         for (unsigned i = 0; i < batch->num_rows; i++)
-            CU_ASSERT_EQUAL(batch->labels[i],
-                            good.manifest->entries[ids[drawn.items[taken + i].position]].label);
+            CU_ASSERT_EQUAL(
+                batch->labels[i],
+                sluice_manifest_at(good.manifest, ids[drawn.items[taken + i].position]).label);
         sluice_held_release(batch);
     }
     end(prefetcher);
@@ -915,7 +916,7 @@ static void more_errors_of_a_kind_than_allowed_end_the_epoch_at_once(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "1 corrupt, 2 not found, where 1 of a kind may"));
     const struct drawn drawn = draw(0, 0);
     CU_ASSERT_PTR_NOT_NULL(
-        strstr(err.text, good.manifest->entries[ids[drawn.items[0].position]].path));
+        strstr(err.text, sluice_manifest_at(good.manifest, ids[drawn.items[0].position]).path));
 
     /* Those of the epoch's part before a resume count, too. */
     err = (struct sluice_err){0};
@@ -1445,6 +1446,66 @@ static void crops_for_a_gpu_are_asked_for_with_restart_markers_and_nothing_else_
     CU_ASSERT_EQUAL(asked.num_wrong, 0);
 }
 
+/* --- rows that do not do --- */
+
+/* On the server's thread: files as rows, which they are not. */
+static enum fake_action call_it_rows(void *ctx, const struct sluice_wire_sample_request *request,
+                                     struct sluice_wire_sample_reply *reply)
+{
+    _Atomic unsigned *num_asked = ctx;
+    if (request->form == SLUICE_FORM_JPEG_ROWS)
+        reply->form = SLUICE_FORM_JPEG_ROWS;
+    num_asked[request->form]++;
+    return FAKE_SEND;
+}
+
+static void where_rows_do_not_do_the_file_is_asked_for(void)
+{
+    _Atomic unsigned num_asked[SLUICE_NUM_FORMS] = {0};
+    struct sluice_live live = {0};
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){.meddle = call_it_rows, .meddle_ctx = num_asked},
+             (struct sluice_prefetcher_options){.has_digest = true, .live = &live});
+    struct reference reference;
+    for (uint32_t epoch = 0; epoch < 3; epoch++) {
+        struct drawn drawn = draw(epoch, 0);
+        for (size_t i = 0; i < NUM_SAMPLES; i += epoch + 1)
+            drawn.choices[i].form = SLUICE_FORM_JPEG_ROWS;
+        const unsigned num_rows = (NUM_SAMPLES + epoch) / (epoch + 1);
+        make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+        start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+        check_batches(net.prefetcher, &reference, 0);
+        const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
+        CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
+        CU_ASSERT_EQUAL(stats.errors, 0);
+        CU_ASSERT_EQUAL(stats.choices[0][SLUICE_FORM_RAW], NUM_SAMPLES);
+        CU_ASSERT_EQUAL(num_asked[SLUICE_FORM_JPEG_ROWS], num_rows);
+        CU_ASSERT_EQUAL(num_asked[SLUICE_FORM_RAW], NUM_SAMPLES);
+        num_asked[SLUICE_FORM_RAW] = num_asked[SLUICE_FORM_JPEG_ROWS] = 0;
+    }
+    CU_ASSERT_EQUAL(sluice_live_get(&live.errors), 0);
+    net_close(&net);
+}
+
+static void an_epoch_is_broken_off_while_files_are_asked_for(void)
+{
+    _Atomic unsigned num_asked[SLUICE_NUM_FORMS] = {0};
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){.meddle = call_it_rows, .meddle_ctx = num_asked},
+             (struct sluice_prefetcher_options){.has_digest = true});
+    struct reference reference;
+    struct drawn drawn = draw(0, 0);
+    for (size_t i = 0; i < NUM_SAMPLES; i++)
+        drawn.choices[i].form = SLUICE_FORM_JPEG_ROWS;
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+    start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+    struct sluice_held *batch = NULL;
+    CU_ASSERT_EQUAL(sluice_prefetcher_next(net.prefetcher, -1, &batch, NULL), SLUICE_OK);
+    sluice_held_release(batch);
+    (void)sluice_prefetcher_finish(net.prefetcher);
+    net_close(&net);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -1478,6 +1539,8 @@ int main(void)
         SLUICE_TEST(a_source_that_gave_up_is_forgotten_after_abandon),
         SLUICE_TEST(a_substitute_has_the_id_of_the_row_that_it_copies),
         SLUICE_TEST(crops_for_a_gpu_are_asked_for_with_restart_markers_and_nothing_else_is),
+        SLUICE_TEST(where_rows_do_not_do_the_file_is_asked_for),
+        SLUICE_TEST(an_epoch_is_broken_off_while_files_are_asked_for),
     };
     sluice_log_set_level(SLUICE_LOG_ERROR);
     fake_dataset_make(&good, NUM_SAMPLES, SIZE_MAX);

@@ -278,6 +278,8 @@ static void only_remote_auto_asks_for_crops_by_itself(void)
     CU_ASSERT_EQUAL(form_of("--dataset-mode remote_nooff"), SLUICE_FORM_RAW);
     CU_ASSERT_EQUAL(form_of("--dataset-mode remote_nooff --remote-form jpeg_crop"),
                     SLUICE_FORM_JPEG_CROP);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_nooff --remote-form jpeg_rows"),
+                    SLUICE_FORM_JPEG_ROWS);
     CU_ASSERT_EQUAL(form_of("--dataset-mode remote_piloff --remote-form u8_packed"),
                     SLUICE_FORM_U8_PACKED);
     CU_ASSERT_EQUAL(form_of("--profiling --write-profile-folder p --remote-form u8_packed"),

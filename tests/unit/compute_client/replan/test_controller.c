@@ -487,8 +487,10 @@ static void see_decoding(struct sluice_controller *plan, const struct sluice_pla
         const struct sluice_draw_key key = {.seed = epoch->seed,
                                             .epoch = item->draw_epoch,
                                             .sample_id = epoch->ids[item->position]};
+        const struct sluice_manifest_entry entry =
+            sluice_manifest_at(epoch->manifest, key.sample_id);
         const struct sluice_sample_facts facts =
-            sluice_sample_facts_of(epoch->pipeline, &epoch->manifest->entries[key.sample_id], &key);
+            sluice_sample_facts_of(epoch->pipeline, &entry, &key);
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(&model, &facts, cost);
         const uint64_t at_ns = (interval + 1) * (uint64_t)250000000 - (ROWS - i) * 1000;
@@ -540,6 +542,48 @@ static void a_gpu_that_decodes_ten_times_slower_gets_less_to_decode(void)
             CU_ASSERT((double)last.on_gpu / (double)looked_at <
                       0.6 * (double)first.on_gpu / (double)epoch.num_items);
             CU_ASSERT(last.bound_s <= last.rest_s);
+        }
+        sluice_controller_destroy(plan);
+    }
+}
+
+/* A folder's files come late, as from a link; that is nobody's limit.  What the GPU turns out not
+ * to decode in time comes back to the CPUs. */
+static void a_folder_has_files_alone_and_is_planned_anew(void)
+{
+    enum { INTERVALS = 16 };
+    const struct sluice_plan_epoch epoch = sim_epoch(4000);
+    const struct sluice_rates rates = {.link_bytes_per_s = INFINITY,
+                                       .storage_cores = INFINITY,
+                                       .compute_cores = 8,
+                                       .gpu_samples_per_s = INFINITY,
+                                       .pcie_bytes_per_s = INFINITY};
+    struct sluice_controller_options options = {
+        .model = sluice_choice_model_default(sluice_test_gpu_choices()),
+        .is_local = true,
+        .rates = rates,
+        .most = rates,
+    };
+    static unsigned choice[4000];
+    for (int k = 0; k < 2; k++) {
+        struct sluice_plan_forecast first, last = {0};
+        struct sluice_controller *plan = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_controller_create(&options, &plan, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_controller_begin(plan, &epoch, 0, &first, NULL), SLUICE_OK);
+        CU_ASSERT(first.on_gpu > 0.5 * (double)epoch.num_items);
+        (void)choose_all(plan, &epoch, choice);
+        for (size_t i = 0; i < epoch.num_items; i++) {
+            const struct sluice_choice chosen = options.model.choices.at[choice[i]];
+            CU_ASSERT(chosen.split == 0 && chosen.form == SLUICE_FORM_RAW);
+        }
+        for (unsigned i = 0; i < INTERVALS; i++)
+            see_decoding(plan, &epoch, i, k ? 15 : 1, &last);
+        const struct sluice_rates seen = sluice_controller_rates(plan);
+        CU_ASSERT(isinf(seen.link_bytes_per_s) && isinf(seen.storage_cores));
+        if (k == 1) {
+            CU_ASSERT(last.on_gpu > 0);
+            CU_ASSERT((double)last.on_gpu / (double)last.forms[SLUICE_FORM_RAW] <
+                      0.8 * (double)first.on_gpu / (double)epoch.num_items);
         }
         sluice_controller_destroy(plan);
     }
@@ -611,6 +655,7 @@ int main(void)
         SLUICE_TEST(only_forms_that_are_offered_and_fit_the_pipeline_are_chosen),
         SLUICE_TEST(a_short_compute_cpu_leaves_decoding_to_a_gpu_that_has_the_time),
         SLUICE_TEST(a_gpu_that_decodes_ten_times_slower_gets_less_to_decode),
+        SLUICE_TEST(a_folder_has_files_alone_and_is_planned_anew),
         SLUICE_TEST(the_trainers_rate_counts_where_its_device_decodes),
         SLUICE_TEST(a_rate_that_is_no_rate_is_refused),
     };

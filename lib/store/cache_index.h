@@ -1,0 +1,43 @@
+#ifndef SLUICE_STORE_CACHE_INDEX_H
+#define SLUICE_STORE_CACHE_INDEX_H
+
+#include "base/rng.h"
+#include "store/cache_file.h"
+
+#include <stddef.h>
+
+/* Private to lib/store: which pieces the cache has.  A hash table with chaining, of 24 bytes a
+ * piece and 4 a bucket.  Pieces of one object never overlap.
+ *
+ * What has to go is, of 8 pieces that are drawn at random, the one that was not looked for the
+ * longest: an approximation of LRU without its lists, as Redis has it
+ * (https://redis.io/docs/latest/develop/reference/eviction/).
+ *
+ * Threads: one at a time. */
+
+struct sluice_cache_index;
+
+#define SLUICE_CACHE_MAX_PIECES 32 /* of one object */
+
+SLUICE_MUST_USE sluice_status sluice_cache_index_create(struct sluice_cache_index **index,
+                                                        struct sluice_err *err);
+void sluice_cache_index_destroy(struct sluice_cache_index *index); /* NULL is allowed */
+
+/* False: no memory, it overlaps another one, or the object has as many as it may have. */
+bool sluice_cache_index_add(struct sluice_cache_index *index,
+                            const struct sluice_cache_piece *piece);
+/* False: it is not there. */
+bool sluice_cache_index_remove(struct sluice_cache_index *index,
+                               const struct sluice_cache_piece *piece);
+
+/* The object's pieces, by rising `from`; returns how many. */
+size_t sluice_cache_index_find(struct sluice_cache_index *index, uint64_t id,
+                               struct sluice_cache_piece pieces[SLUICE_CACHE_MAX_PIECES]);
+
+/* What has to go next, which stays.  False: there is nothing. */
+bool sluice_cache_index_victim(struct sluice_cache_index *index, struct sluice_rng *rng,
+                               struct sluice_cache_piece *piece);
+
+size_t sluice_cache_index_count(const struct sluice_cache_index *index);
+
+#endif

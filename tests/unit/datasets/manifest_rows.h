@@ -1,0 +1,67 @@
+#ifndef SLUICE_TESTS_MANIFEST_ROWS_H
+#define SLUICE_TESTS_MANIFEST_ROWS_H
+
+#include "datasets/manifest_binary.h"
+#include "image/coding.h"
+#include "support/test.h"
+
+#include <stdio.h>
+
+/* Rows for the tests of binary manifests, each with another set of fields. */
+
+#define TEST_ROWS 3
+
+static const char *const test_classes[] = {"z", "a\tb", "c\\d\ne"};
+
+static const struct sluice_manifest_entry test_rows[TEST_ROWS] = {
+    {.path = "a\tb/x y.jpg",
+     .bytes = 1ull << 40,
+     .mtime_ns = 1700000000123456789,
+     .label = 1,
+     .width = 640,
+     .height = 480,
+     .coding = SLUICE_CODING_JPEG_420 | SLUICE_CODING_PROGRESSIVE},
+    {.path = "c\\d\ne/\xc3\xa4.png",
+     .mtime_ns = -5,
+     .label = 2,
+     .subset = SLUICE_SUBSET_VAL,
+     .has_hash = true,
+     .hash = {.high = 0x0123456789abcdef, .low = 0xfedcba9876543210}},
+    {.path = "x.tar/a.jpg", .offset = 512, .bytes = 9},
+};
+
+static inline const char *test_path(const char *name)
+{
+    static char paths[4][1024];
+    static unsigned turn;
+    char *path = paths[turn++ % 4];
+    snprintf(path, sizeof(paths[0]), "%s/%s", sluice_test_dir(), name);
+    return path;
+}
+
+static inline struct sluice_manifest *test_manifest(void)
+{
+    struct sluice_manifest *manifest = NULL;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_manifest_create(test_rows, TEST_ROWS, test_classes, 3, &manifest, NULL), SLUICE_OK);
+    return manifest;
+}
+
+static inline void test_same_row(const struct sluice_manifest_entry *got,
+                                 const struct sluice_manifest_entry *want)
+{
+    CU_ASSERT_STRING_EQUAL(got->path, want->path);
+    CU_ASSERT_EQUAL(got->offset, want->offset);
+    CU_ASSERT_EQUAL(got->bytes, want->bytes);
+    CU_ASSERT_EQUAL(got->mtime_ns, want->mtime_ns);
+    CU_ASSERT_EQUAL(got->label, want->label);
+    CU_ASSERT_EQUAL(got->subset, want->subset);
+    CU_ASSERT_EQUAL(got->has_hash, want->has_hash);
+    CU_ASSERT_EQUAL(got->hash.high, want->hash.high);
+    CU_ASSERT_EQUAL(got->hash.low, want->hash.low);
+    CU_ASSERT_EQUAL(got->width, want->width);
+    CU_ASSERT_EQUAL(got->height, want->height);
+    CU_ASSERT_EQUAL(got->coding, want->coding);
+}
+
+#endif

@@ -1,0 +1,173 @@
+#include "store/cache_folder.h"
+
+#include "base/file.h"
+#include "base/text.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char data[] = "0123456789abcdef";
+#define LEN 16
+
+static struct sluice_hash128 identity;
+static struct sluice_cache_piece piece;
+static char file[SLUICE_MAX_PATH_BYTES]; /* the piece's */
+
+/* A new folder with the piece in it. */
+static struct sluice_cache_folder *make(char path[SLUICE_MAX_PATH_BYTES])
+{
+    static unsigned count;
+    char name[32], of_piece[SLUICE_CACHE_NAME_BYTES];
+    struct sluice_cache_folder *folder = NULL;
+    snprintf(name, sizeof(name), "a/cache-%u", count++);
+    CU_ASSERT_EQUAL_FATAL(sluice_path_in(sluice_test_dir(), name, path, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_cache_folder_prepare(path, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_cache_folder_open(path, &folder, NULL), SLUICE_OK);
+    identity = sluice_cache_identify("a/b.jpg", -1, 0, 100);
+    piece = (struct sluice_cache_piece){identity.high, 3, LEN};
+    CU_ASSERT_EQUAL(sluice_cache_folder_write(folder, identity, &piece, data, 1, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_cache_folder_commit(folder, &piece, 1, NULL), SLUICE_OK);
+    sluice_cache_name(&piece, of_piece);
+    CU_ASSERT_EQUAL_FATAL(sluice_path_in(path, of_piece, file, NULL), SLUICE_OK);
+    return folder;
+}
+
+static sluice_status read_piece(struct sluice_cache_folder *folder, struct sluice_err *err)
+{
+    char bytes[LEN];
+    const sluice_status status = sluice_cache_folder_read(folder, identity, &piece, bytes, err);
+    if (status == SLUICE_OK)
+        CU_ASSERT_EQUAL(memcmp(bytes, data, LEN), 0);
+    return status;
+}
+
+static void reads_what_was_written_until_it_is_removed(void)
+{
+    char path[SLUICE_MAX_PATH_BYTES];
+    struct sluice_cache_folder *folder = make(path);
+    struct stat st;
+    CU_ASSERT_EQUAL(read_piece(folder, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(stat(file, &st), 0);
+    CU_ASSERT_EQUAL(st.st_size, SLUICE_CACHE_HEADER_BYTES + LEN);
+    CU_ASSERT_EQUAL(st.st_mode & 0777, 0600);
+    CU_ASSERT_EQUAL(sluice_cache_folder_footprint(&piece), 4096);
+    const struct sluice_cache_piece more = {1, 0, 4096 - SLUICE_CACHE_HEADER_BYTES + 1};
+    CU_ASSERT_EQUAL(sluice_cache_folder_footprint(&more), 8192);
+    sluice_cache_folder_remove(folder, &piece);
+    CU_ASSERT_EQUAL(read_piece(folder, NULL), SLUICE_E_NOT_FOUND);
+    sluice_cache_folder_close(folder);
+    sluice_cache_folder_close(NULL);
+}
+
+/* Every byte of the file, and every length. */
+static void damage_of_any_byte_is_seen(void)
+{
+    char path[SLUICE_MAX_PATH_BYTES];
+    struct sluice_cache_folder *folder = make(path);
+    struct sluice_buf *whole = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_file_read(file, 4096, NULL, &whole, NULL), SLUICE_OK);
+    for (size_t i = 0; i < whole->len; i++) {
+        struct sluice_err err = {0};
+        whole->data[i] ^= 0x20;
+        sluice_test_write_file(file, whole->data, whole->len);
+        whole->data[i] ^= 0x20;
+        CU_ASSERT_EQUAL(read_piece(folder, &err), SLUICE_E_CORRUPT);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, file));
+        sluice_test_write_file(file, whole->data, i);
+        CU_ASSERT_EQUAL(read_piece(folder, NULL), SLUICE_E_CORRUPT);
+    }
+    sluice_test_write_file(file, whole->data, whole->len);
+    CU_ASSERT_EQUAL(read_piece(folder, NULL), SLUICE_OK);
+    sluice_buf_unref(whole);
+    sluice_cache_folder_close(folder);
+}
+
+static void one_at_a_time_has_a_folder(void)
+{
+    char path[SLUICE_MAX_PATH_BYTES];
+    struct sluice_cache_folder *folder = make(path), *second = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_cache_folder_open(path, &second, &err), SLUICE_E_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "another server uses this cache"));
+    CU_ASSERT_PTR_NULL(second);
+    sluice_cache_folder_close(folder);
+    CU_ASSERT_EQUAL_FATAL(sluice_cache_folder_open(path, &second, NULL), SLUICE_OK);
+    sluice_cache_folder_close(second);
+}
+
+static void folders_of_other_things_are_refused(void)
+{
+    char path[SLUICE_MAX_PATH_BYTES], other[SLUICE_MAX_PATH_BYTES];
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_path_in(sluice_test_dir(), "b", path, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_mkdirs(path, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_path_in(path, "letter.txt", other, NULL), SLUICE_OK);
+    sluice_test_write_file(other, "dear", 4);
+    CU_ASSERT_EQUAL(sluice_cache_folder_prepare(path, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "is no cache"));
+    CU_ASSERT_EQUAL(access(other, F_OK), 0);
+    unlink(other);
+    CU_ASSERT_EQUAL(sluice_cache_folder_prepare(path, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_cache_folder_prepare(path, NULL), SLUICE_OK);
+}
+
+static unsigned num_kept;
+
+static bool keep_first(void *ctx, const struct sluice_cache_piece *found)
+{
+    CU_ASSERT_EQUAL(memcmp(found, ctx, sizeof(*found)), 0);
+    return num_kept++ == 0;
+}
+
+static void a_scan_removes_what_is_torn_foreign_or_not_kept(void)
+{
+    char path[SLUICE_MAX_PATH_BYTES], torn[SLUICE_MAX_PATH_BYTES], new[SLUICE_MAX_PATH_BYTES],
+        foreign[SLUICE_MAX_PATH_BYTES];
+    struct sluice_cache_folder *folder = make(path);
+    CU_ASSERT_EQUAL_FATAL(sluice_path_in(path, "00/0000000000000001-0-10", torn, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_path_in(path, "ff/new-7", new, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_path_in(path, "80/letter.txt", foreign, NULL), SLUICE_OK);
+    const char *const bad[] = {torn, new, foreign};
+    for (size_t i = 0; i < 3; i++)
+        sluice_test_write_file(bad[i], data, LEN);
+    num_kept = 0;
+    CU_ASSERT_EQUAL(sluice_cache_folder_scan(folder, keep_first, &piece, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(num_kept, 1);
+    for (size_t i = 0; i < 3; i++)
+        CU_ASSERT_NOT_EQUAL(access(bad[i], F_OK), 0);
+    CU_ASSERT_EQUAL(read_piece(folder, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_cache_folder_scan(folder, keep_first, &piece, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(read_piece(folder, NULL), SLUICE_E_NOT_FOUND);
+    sluice_cache_folder_close(folder);
+}
+
+static void what_is_abandoned_is_gone(void)
+{
+    char path[SLUICE_MAX_PATH_BYTES], new[SLUICE_MAX_PATH_BYTES];
+    struct sluice_cache_folder *folder = make(path);
+    CU_ASSERT_EQUAL(sluice_cache_folder_write(folder, identity, &piece, data, 26, NULL), SLUICE_OK);
+    CU_ASSERT(sluice_print(new, sizeof(new), "%s/%02x/new-1a", path, (unsigned)(piece.id >> 56)));
+    CU_ASSERT_EQUAL(access(new, F_OK), 0);
+    CU_ASSERT_EQUAL(sluice_cache_folder_write(folder, identity, &piece, data, 26, NULL),
+                    SLUICE_E_IO);
+    sluice_cache_folder_abandon(folder, &piece, 26);
+    CU_ASSERT_NOT_EQUAL(access(new, F_OK), 0);
+    CU_ASSERT_EQUAL(read_piece(folder, NULL), SLUICE_OK);
+    sluice_cache_folder_close(folder);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(reads_what_was_written_until_it_is_removed),
+        SLUICE_TEST(damage_of_any_byte_is_seen),
+        SLUICE_TEST(one_at_a_time_has_a_folder),
+        SLUICE_TEST(folders_of_other_things_are_refused),
+        SLUICE_TEST(a_scan_removes_what_is_torn_foreign_or_not_kept),
+        SLUICE_TEST(what_is_abandoned_is_gone),
+    };
+    return sluice_test_run("cache_folder", tests, SLUICE_TEST_COUNT(tests));
+}

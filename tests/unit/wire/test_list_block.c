@@ -1,0 +1,139 @@
+#include "wire/list_block.h"
+
+#include "support/test.h"
+#include "wire_random.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MANY 40000
+
+static char paths[MANY][48];
+static struct sluice_list_row rows[MANY];
+
+static void make_rows(void)
+{
+    for (size_t i = 0; i < MANY; i++) {
+        snprintf(paths[i], sizeof(paths[i]), "train/n%05zu/%07zu.jpg", i / 100, i);
+        rows[i] = (struct sluice_list_row){
+            .path = paths[i],
+            .bytes = random_u64(),
+            .label = random_u32(),
+            .width = random_u32(),
+            .height = random_u32(),
+            .coding = (uint8_t)random_u32(),
+            .is_val = random_bool(),
+        };
+    }
+}
+
+struct taken {
+    size_t from, count, fail_at;
+};
+
+static sluice_status take(void *ctx, const struct sluice_list_row *row, struct sluice_err *err)
+{
+    struct taken *taken = ctx;
+    const struct sluice_list_row *want = &rows[taken->from + taken->count];
+    CU_ASSERT_STRING_EQUAL(row->path, want->path);
+    CU_ASSERT(row->bytes == want->bytes && row->label == want->label && row->width == want->width);
+    CU_ASSERT(row->height == want->height && row->coding == want->coding);
+    CU_ASSERT_EQUAL(row->is_val, want->is_val);
+    if (++taken->count == taken->fail_at)
+        return sluice_fail(err, SLUICE_E_AGAIN, "enough");
+    return SLUICE_OK;
+}
+
+static void rows_come_back_block_by_block(void)
+{
+    size_t done = 0;
+    while (done < MANY) {
+        struct sluice_list_block block = {0};
+        CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(&rows[done], MANY - done, &block, NULL),
+                              SLUICE_OK);
+        CU_ASSERT(block.num_rows > 0 && block.num_rows <= SLUICE_LIST_BLOCK_ROWS);
+        CU_ASSERT(block.raw_bytes <=
+                  SLUICE_LIST_BLOCK_BYTES + SLUICE_LIST_ROW_BYTES + SLUICE_LIST_PATH_BYTES);
+        struct taken taken = {.from = done};
+        CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, take, &taken, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(taken.count, block.num_rows);
+        done += block.num_rows;
+        sluice_list_block_clear(&block);
+        sluice_list_block_clear(&block);
+    }
+    CU_ASSERT_EQUAL(done, MANY);
+}
+
+static void long_paths_make_short_blocks(void)
+{
+    static char path[SLUICE_LIST_PATH_BYTES + 1];
+    static struct sluice_list_row longs[3000];
+    static char texts[3000][SLUICE_LIST_PATH_BYTES];
+    for (size_t i = 0; i < 3000; i++) {
+        snprintf(texts[i], 8, "%05zu/", i);
+        memset(texts[i] + 6, 'x', SLUICE_LIST_PATH_BYTES - 7);
+        longs[i].path = texts[i];
+    }
+    struct sluice_list_block block = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(longs, 3000, &block, NULL), SLUICE_OK);
+    CU_ASSERT(block.num_rows < 300 && block.num_rows > 200);
+    sluice_list_block_clear(&block);
+    memset(path, 'x', SLUICE_LIST_PATH_BYTES);
+    const struct sluice_list_row row = {.path = path};
+    CU_ASSERT_EQUAL(sluice_list_block_pack(&row, 1, &block, NULL), SLUICE_E_INVALID);
+}
+
+static void what_take_returns_ends_it(void)
+{
+    struct sluice_list_block block = {0};
+    struct sluice_err err = {0};
+    struct taken taken = {.fail_at = 7};
+    CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(rows, 100, &block, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, take, &taken, &err), SLUICE_E_AGAIN);
+    CU_ASSERT_EQUAL(taken.count, 7);
+    CU_ASSERT_STRING_EQUAL(err.text, "enough");
+    sluice_list_block_clear(&block);
+}
+
+static sluice_status ignore(void *ctx, const struct sluice_list_row *row, struct sluice_err *err)
+{
+    (void)ctx;
+    (void)row;
+    (void)err;
+    return SLUICE_OK;
+}
+
+static void counts_beyond_the_bounds_are_corrupt(void)
+{
+    struct sluice_list_block block = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(rows, 100, &block, NULL), SLUICE_OK);
+    const struct sluice_list_block good = block;
+    const uint32_t counts[] = {0, 99, 101, SLUICE_LIST_BLOCK_ROWS + 1, UINT32_MAX};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(counts); i++) {
+        block.num_rows = counts[i];
+        CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, ignore, NULL, NULL), SLUICE_E_CORRUPT);
+    }
+    block = good;
+    const uint32_t sizes[] = {0, good.raw_bytes - 1, good.raw_bytes + 1, UINT32_MAX};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(sizes); i++) {
+        block.raw_bytes = sizes[i];
+        CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, ignore, NULL, NULL), SLUICE_E_CORRUPT);
+    }
+    block = good;
+    block.len--;
+    CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, ignore, NULL, NULL), SLUICE_E_CORRUPT);
+    block = good;
+    sluice_list_block_clear(&block);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(rows_come_back_block_by_block),
+        SLUICE_TEST(long_paths_make_short_blocks),
+        SLUICE_TEST(what_take_returns_ends_it),
+        SLUICE_TEST(counts_beyond_the_bounds_are_corrupt),
+    };
+    make_rows();
+    return sluice_test_run("list_block", tests, SLUICE_TEST_COUNT(tests));
+}
