@@ -287,7 +287,7 @@ void bench_rpc_serve(const struct bench_setup *setup, enum transport transport, 
     case TRANSPORT_FETCH:
     case TRANSPORT_FETCH_TLS: {
         struct sluice_server_options options = sluice_server_options_init();
-        options.root = setup->root;
+        options.roots = sluice_roots_one(setup->root);
         options.listen = "127.0.0.1:0";
         options.grpc_workers = 1;
         options.prep_workers = 1;

@@ -148,6 +148,8 @@ static void print_summary(const char *root, const struct index *index, bool is_v
 {
     char id[33];
     sluice_hash128_hex(sluice_manifest_id(index->manifest), id);
+    char words[SLUICE_TARGET_WORDS];
+    const char *targets = sluice_target_type_words(index->manifest->target_type, words);
     const uint64_t num_bad = index->num_bad, num_unreadable = index->num_unreadable;
     if (is_json) {
         json_t *json = json_pack("{s:s, s:I, s:I, s:I, s:I, s:s}", "root", root, "samples",
@@ -155,6 +157,8 @@ static void print_summary(const char *root, const struct index *index, bool is_v
                                  (json_int_t)index->manifest->num_classes, "bytes",
                                  (json_int_t)total_bytes(index->manifest), "bad",
                                  (json_int_t)num_bad, "dataset_id", id);
+        if (index->manifest->target_type.kind)
+            json_object_set_new(json, "targets", json_string(targets));
         if (!is_verify)
             json_object_set_new(json, "unreadable", json_integer((json_int_t)num_unreadable));
         if (!is_verify)
@@ -187,6 +191,8 @@ static void print_summary(const char *root, const struct index *index, bool is_v
     if (index->shards.num_shards)
         printf("%zu shard%s, %zu damaged\n", index->shards.num_shards,
                index->shards.num_shards == 1 ? "" : "s", index->shards.num_damaged_shards);
+    if (index->manifest->target_type.kind)
+        printf("targets: %s\n", targets);
     const struct sluice_jpeg_indexer_summary *jpegs = &index->jpegs;
     if (index->indexer)
         printf("index of JPEGs: %llu made, %llu kept, %llu %s without, %s\n",
@@ -208,9 +214,27 @@ static sluice_status index_path(const char *manifest_path, char path[SLUICE_MAX_
     return SLUICE_OK;
 }
 
-/* What is listed, and where labels come from: options of both commands. */
+const char *const sluice_dataset_target_types[] = {"vector", "bytes", NULL};
+
+struct sluice_target_column sluice_dataset_target(const char *name, const char *type)
+{
+    const enum sluice_target_kind kind = !type                        ? SLUICE_TARGETS_NONE
+                                         : strcmp(type, "bytes") == 0 ? SLUICE_TARGETS_BYTES
+                                                                      : SLUICE_TARGETS_VECTOR;
+    return (struct sluice_target_column){name, kind};
+}
+
+sluice_status sluice_dataset_check_target(const char *name, const char *type,
+                                          struct sluice_err *err)
+{
+    return type && !name ? sluice_fail(err, SLUICE_E_INVALID, "--target-type without --target")
+                         : SLUICE_OK;
+}
+
+/* What is listed, and where labels and targets come from: options of both commands. */
 struct source_options {
-    const char *shards, *train_list, *val_list, *labels, *label_key, *classes;
+    const char *shards, *train_list, *val_list, *labels, *label_key, *classes, *target,
+        *target_type;
     uint64_t num_threads;
 };
 
@@ -247,6 +271,7 @@ static struct sluice_manifest_options list_options(const struct source_options *
         .train_list = source->train_list,
         .val_list = source->val_list,
         .classes = source->classes,
+        .target = sluice_dataset_target(source->target, source->target_type),
     };
 }
 
@@ -255,6 +280,10 @@ static sluice_status list_samples(struct index *index, const struct source_optio
                                   struct sluice_manifest **manifest, struct sluice_err *err)
 {
     const struct sluice_manifest_options options = list_options(source);
+    const sluice_status status =
+        sluice_dataset_check_target(source->target, source->target_type, err);
+    if (status != SLUICE_OK)
+        return status;
     return sluice_manifest_list(index->root, &options, manifest, &index->shards, err);
 }
 
@@ -296,7 +325,10 @@ static sluice_status make_remote_index(struct index *index, const struct index_o
                            index->root,
                            options->out_path ? "there is no --jpeg-index"
                                              : "the list needs a file: give --out FILE");
-    sluice_status status = sluice_store_check(&where, err);
+    sluice_status status =
+        sluice_dataset_check_target(options->source.target, options->source.target_type, err);
+    if (status == SLUICE_OK)
+        status = sluice_store_check(&where, err);
     if (status == SLUICE_OK)
         status = sluice_store_open(&where, &store, err);
     if (status == SLUICE_OK)
@@ -462,6 +494,8 @@ static const struct sluice_option index_table[] = {
     LABELS_OPTION(&index_given.source.labels),
     LABEL_KEY_OPTION(&index_given.source.label_key),
     CLASSES_OPTION(&index_given.source.classes),
+    SLUICE_DATASET_TARGET_OPTION(LABELS, &index_given.source.target),
+    SLUICE_DATASET_TARGET_TYPE_OPTION(LABELS, &index_given.source.target_type),
     {.name = "s3-endpoint",
      .group = WORK,
      .type = SLUICE_OPTION_STRING,
@@ -580,6 +614,17 @@ struct verify_options {
 };
 
 /* Counts files that were added after the manifest was written, and those of another label now. */
+/* Of two lists whose targets were both asked for. */
+static bool is_same_target(const struct index *index, size_t listed,
+                           const struct sluice_manifest *found, size_t i)
+{
+    const struct sluice_target_type x = index->manifest->target_type, y = found->target_type;
+    const struct sluice_manifest_entry a = sluice_manifest_at(index->manifest, listed),
+                                       b = sluice_manifest_at(found, i);
+    return x.kind == y.kind && x.dim == y.dim &&
+           sluice_target_is_same(a.target, a.target_bytes, b.target, b.target_bytes);
+}
+
 static sluice_status count_unlisted(struct index *index, const struct verify_options *options,
                                     struct sluice_err *err)
 {
@@ -602,6 +647,9 @@ static sluice_status count_unlisted(struct index *index, const struct verify_opt
             sluice_log(SLUICE_LOG_ERROR, "%s: label %u, but the manifest says %u", path,
                        sluice_manifest_at(found, i).label,
                        sluice_manifest_at(index->manifest, listed).label);
+            atomic_fetch_add(&index->num_bad, 1);
+        } else if (options->source.target && !is_same_target(index, listed, found, i)) {
+            sluice_log(SLUICE_LOG_ERROR, "%s: another target than the manifest says", path);
             atomic_fetch_add(&index->num_bad, 1);
         }
     }
@@ -675,6 +723,8 @@ static const struct sluice_option verify_table[] = {
     LABELS_OPTION(&verify_given.source.labels),
     LABEL_KEY_OPTION(&verify_given.source.label_key),
     CLASSES_OPTION(&verify_given.source.classes),
+    SLUICE_DATASET_TARGET_OPTION(LABELS, &verify_given.source.target),
+    SLUICE_DATASET_TARGET_TYPE_OPTION(LABELS, &verify_given.source.target_type),
     SLUICE_DATASET_WORKERS_OPTION(WORK, &verify_given.source.num_threads),
 };
 

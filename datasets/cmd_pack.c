@@ -10,8 +10,8 @@
 
 #include <stdio.h>
 
-static void print_summary(const char *out, const struct sluice_pack_summary *summary, bool is_pack,
-                          bool is_json)
+static void print_summary(const char *out, const struct sluice_pack_summary *summary,
+                          const struct sluice_manifest *manifest, bool is_pack, bool is_json)
 {
     if (is_json) {
         json_t *json =
@@ -28,16 +28,24 @@ static void print_summary(const char *out, const struct sluice_pack_summary *sum
     if (is_pack)
         snprintf(shards, sizeof(shards), " in %zu tar%s", summary->num_shards,
                  summary->num_shards == 1 ? "" : "s");
-    printf("%s: %zu sample%s%s, %s; next: offload_dataset index %s\n", out, summary->num_samples,
-           summary->num_samples == 1 ? "" : "s", shards,
-           sluice_show_bytes((double)summary->bytes, bytes), out);
+    const enum sluice_target_kind kind = manifest->target_type.kind;
+    const char *target = kind == SLUICE_TARGETS_NONE ? ""
+                         : is_pack                   ? " --target .txt"
+                                                     : " --target target";
+    const char *type = kind == SLUICE_TARGETS_NONE    ? ""
+                       : kind == SLUICE_TARGETS_BYTES ? " --target-type bytes"
+                                                      : " --target-type vector";
+    printf("%s: %zu sample%s%s, %s; next: offload_dataset index %s%s%s\n", out,
+           summary->num_samples, summary->num_samples == 1 ? "" : "s", shards,
+           sluice_show_bytes((double)summary->bytes, bytes), out, target, type);
 }
 
 static struct {
     uint64_t shard_bytes, num_threads;
+    const char *target, *target_type;
 } given;
 
-enum { OUTPUT };
+enum { OUTPUT, LABELS };
 static const char *const pack_groups[] = {[OUTPUT] = "output", NULL};
 
 static const struct sluice_option pack_options[] = {
@@ -77,20 +85,23 @@ int sluice_dataset_cmd_pack(int argc, char **argv)
         status = sluice_pack(root, manifest, out, given.shard_bytes, &summary, &err);
     }
     if (status == SLUICE_OK)
-        print_summary(out, &summary, true, parsed.is_json);
+        print_summary(out, &summary, manifest, true, parsed.is_json);
     sluice_manifest_destroy(manifest);
     return sluice_cli_exit_code(status, &err);
 }
 
-static const char *const unpack_groups[] = {[OUTPUT] = "work", NULL};
+static const char *const unpack_groups[] = {[OUTPUT] = "work", [LABELS] = "labels", NULL};
 
 static const struct sluice_option unpack_options[] = {
     SLUICE_DATASET_WORKERS_OPTION(OUTPUT, &given.num_threads),
+    SLUICE_DATASET_TARGET_OPTION(LABELS, &given.target),
+    SLUICE_DATASET_TARGET_TYPE_OPTION(LABELS, &given.target_type),
 };
 
 int sluice_dataset_cmd_unpack(int argc, char **argv)
 {
     given.num_threads = 0;
+    given.target = given.target_type = NULL;
     const struct sluice_cli cli = {
         .program = argv[0],
         .summary = "Write the images in the shards of DIR to a folder, with their labels in "
@@ -107,18 +118,21 @@ int sluice_dataset_cmd_unpack(int argc, char **argv)
     const struct sluice_manifest_options options = {
         .with_shards = true,
         .num_threads = (unsigned)given.num_threads,
+        .target = sluice_dataset_target(given.target, given.target_type),
     };
     struct sluice_manifest *manifest = NULL;
     struct sluice_manifest_summary shards = {0};
     struct sluice_pack_summary summary;
     struct sluice_err err = {0};
-    sluice_status status = sluice_manifest_list(root, &options, &manifest, &shards, &err);
+    sluice_status status = sluice_dataset_check_target(given.target, given.target_type, &err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_list(root, &options, &manifest, &shards, &err);
     if (status == SLUICE_OK)
         status = sluice_manifest_check_passed_over(manifest, root, false, NULL, &err);
     if (status == SLUICE_OK)
         status = sluice_unpack(root, manifest, out, &summary, &err);
     if (status == SLUICE_OK)
-        print_summary(out, &summary, false, parsed.is_json);
+        print_summary(out, &summary, manifest, false, parsed.is_json);
     if (status == SLUICE_OK && shards.num_damaged_shards)
         status = sluice_fail(&err, SLUICE_E_CORRUPT,
                              "%zu of %zu shards of %s are damaged: only what "

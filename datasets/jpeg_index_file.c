@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -48,10 +49,17 @@ static uint64_t hash_path(const char *path)
 /* --- reading --- */
 
 struct sluice_jpeg_index_file {
-    int fd;
+    int fd; /* -1: this is several */
     uint32_t step;
     size_t num_rows;
     struct row *rows;
+    struct member *members; /* by root */
+    size_t num_members;
+};
+
+struct member {
+    char root[SLUICE_ROOT_NAME_BYTES];
+    struct sluice_jpeg_index_file *file;
 };
 
 /* False: errno says why, or the file ends before (0). */
@@ -170,8 +178,43 @@ void sluice_jpeg_index_file_close(struct sluice_jpeg_index_file *file)
         return;
     if (file->fd >= 0)
         close(file->fd);
+    for (size_t i = 0; i < file->num_members; i++)
+        sluice_jpeg_index_file_close(file->members[i].file);
+    free(file->members);
     free(file->rows);
     free(file);
+}
+
+sluice_status sluice_jpeg_index_file_join(const char *const *names,
+                                          struct sluice_jpeg_index_file *const *files,
+                                          size_t num_files, struct sluice_jpeg_index_file **out,
+                                          struct sluice_err *err)
+{
+    struct sluice_jpeg_index_file *joined = calloc(1, sizeof(*joined));
+    struct member *members = calloc(num_files + 1, sizeof(*members));
+    size_t num_members = 0;
+    for (size_t i = 0; i < num_files; i++) {
+        if (!files[i] || !joined || !members) {
+            sluice_jpeg_index_file_close(files[i]);
+            continue;
+        }
+        struct member *member = &members[num_members++];
+        snprintf(member->root, sizeof(member->root), "%s", names[i]);
+        member->file = files[i];
+    }
+    if (!joined || !members || num_members == 0) {
+        const bool is_short = !joined || !members;
+        free(joined);
+        free(members);
+        if (is_short)
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu indexes", num_files);
+        *out = NULL;
+        return SLUICE_OK;
+    }
+    *joined =
+        (struct sluice_jpeg_index_file){.fd = -1, .members = members, .num_members = num_members};
+    *out = joined;
+    return SLUICE_OK;
 }
 
 sluice_status sluice_jpeg_index_file_choose(const char *choice, const char *root,
@@ -199,6 +242,28 @@ sluice_status sluice_jpeg_index_file_choose(const char *choice, const char *root
     return SLUICE_OK;
 }
 
+sluice_status sluice_jpeg_index_file_choose_for(const char *choice,
+                                                const struct sluice_roots *roots,
+                                                struct sluice_jpeg_index_file **out,
+                                                struct sluice_err *err)
+{
+    struct sluice_jpeg_index_file *of_roots[SLUICE_MAX_ROOTS] = {NULL};
+    const char *names[SLUICE_MAX_ROOTS];
+    sluice_status status = SLUICE_OK;
+    assert(roots->num == 1 || (roots->num > 1 && roots->at[0].name[0]));
+    for (size_t i = 0; status == SLUICE_OK && i < roots->num; i++) {
+        names[i] = roots->at[i].name;
+        status = sluice_jpeg_index_file_choose(choice, roots->at[i].place, &of_roots[i], err);
+    }
+    if (status == SLUICE_OK && roots->at[0].name[0])
+        return sluice_jpeg_index_file_join(names, of_roots, roots->num, out, err);
+    if (status == SLUICE_OK)
+        *out = of_roots[0];
+    for (size_t i = 0; status != SLUICE_OK && i < roots->num; i++)
+        sluice_jpeg_index_file_close(of_roots[i]);
+    return status;
+}
+
 uint32_t sluice_jpeg_index_file_step(const struct sluice_jpeg_index_file *file)
 {
     return file->step;
@@ -208,6 +273,11 @@ sluice_status sluice_jpeg_index_file_find(const struct sluice_jpeg_index_file *f
                                           const char *path, struct sluice_buf_pool *pool,
                                           struct sluice_buf **out, struct sluice_err *err)
 {
+    for (size_t i = 0; i < file->num_members; i++) {
+        const char *rest = sluice_root_rest(file->members[i].root, path);
+        if (rest)
+            return sluice_jpeg_index_file_find(file->members[i].file, rest, pool, out, err);
+    }
     const uint64_t wanted = hash_path(path);
     size_t first = 0, end = file->num_rows;
     while (first < end) {

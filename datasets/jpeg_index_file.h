@@ -2,6 +2,7 @@
 #define SLUICE_DATASETS_JPEG_INDEX_FILE_H
 
 #include "base/error.h"
+#include "base/roots.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -45,6 +46,19 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_index_file_choose(const char *choice, 
                                                             struct sluice_jpeg_index_file **file,
                                                             struct sluice_err *err);
 
+/* The indexes of several roots (base/roots.h) as one, in which paths begin with the root's name:
+ * takes files[i] of names[i] (NULL: it has none), whatever it returns.  *file is NULL if none has
+ * one. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_index_file_join(
+    const char *const *names, struct sluice_jpeg_index_file *const *files, size_t num_files,
+    struct sluice_jpeg_index_file **file, struct sluice_err *err);
+
+/* The index of these folders: choose() for each, joined if they have names. */
+SLUICE_MUST_USE sluice_status
+sluice_jpeg_index_file_choose_for(const char *choice, const struct sluice_roots *roots,
+                                  struct sluice_jpeg_index_file **file, struct sluice_err *err);
+
+/* Of one file. */
 uint32_t sluice_jpeg_index_file_step(const struct sluice_jpeg_index_file *file);
 
 /* A new buffer with the entry for a path relative to the dataset's root, for

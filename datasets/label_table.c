@@ -10,15 +10,23 @@
 #include <string.h>
 
 /* What a table is looked for. */
-enum field { PATH, LABEL, SPLIT, NUM_FIELDS };
+enum field { PATH, LABEL, SPLIT, TARGET, NUM_FIELDS };
 
 static const char *const field_names[NUM_FIELDS] = {"file_name", "label", "split"};
 
-static int field_of(const char *name)
+static const char *name_of(const struct sluice_label_table *table, enum field field)
 {
+    return field == TARGET ? table->target_name : field_names[field];
+}
+
+/* A column may be the targets, whatever it is called. */
+static int field_of(const struct sluice_label_table *table, const char *name)
+{
+    if (table->target_name && strcmp(name, table->target_name) == 0)
+        return TARGET;
     if (strcmp(name, "path") == 0)
         return PATH;
-    for (int i = 0; i < NUM_FIELDS; i++) {
+    for (int i = 0; i < TARGET; i++) {
         if (strcmp(name, field_names[i]) == 0)
             return i;
     }
@@ -38,7 +46,7 @@ static sluice_status wrong_field(const struct sluice_label_table *table, size_t 
     char shown[100];
     sluice_escape_line(shown, sizeof(shown), value);
     return sluice_fail(err, SLUICE_E_INVALID, "%s:%zu: field '%s': '%s' %s", table->name, line,
-                       field_names[field], shown, what);
+                       name_of(table, field), shown, what);
 }
 
 /* --- rows --- */
@@ -67,27 +75,9 @@ static int parse_split(const char *text)
     return -1;
 }
 
-/* `is_name`: the label is one for sure, whatever it looks like. */
-static sluice_status add_row(struct sluice_label_table *table, char *const values[NUM_FIELDS],
-                             bool is_name, size_t line, struct sluice_err *err)
+static sluice_status check_label(struct sluice_label_table *table, const char *label, bool is_name,
+                                 size_t line, struct sluice_err *err)
 {
-    const char *path = values[PATH], *label = values[LABEL];
-    for (int i = 0; i < NUM_FIELDS; i++) {
-        if (!values[i])
-            continue;
-        if (!values[i][0])
-            return wrong_field(table, line, (enum field)i, "", "is empty", err);
-        if (!sluice_is_utf8(values[i]))
-            return wrong_field(table, line, (enum field)i, values[i], "is not UTF-8", err);
-    }
-    struct sluice_label_row row = {.label = label, .line = line, .subset = -1};
-    while (path[0] == '.' && path[1] == '/')
-        path += 2;
-    row.path = path;
-    if (values[SPLIT] && (row.subset = parse_split(values[SPLIT])) < 0)
-        return wrong_field(table, line, SPLIT, values[SPLIT],
-                           "is none of train, val, validation and test", err);
-    is_name = is_name || !is_integer(label);
     if (table->num_rows == 0)
         table->are_names = is_name;
     else if (table->are_names != is_name)
@@ -97,6 +87,36 @@ static sluice_status add_row(struct sluice_label_table *table, char *const value
                            err);
     if (!is_name && strlen(label) > 9)
         return wrong_field(table, line, LABEL, label, "is too large", err);
+    return SLUICE_OK;
+}
+
+/* `is_name`: the label is one for sure, whatever it looks like. */
+static sluice_status add_row(struct sluice_label_table *table, char *const values[NUM_FIELDS],
+                             struct sluice_target_place target, bool is_name, size_t line,
+                             struct sluice_err *err)
+{
+    const char *path = values[PATH], *label = values[LABEL];
+    for (int i = 0; i < TARGET; i++) {
+        if (!values[i])
+            continue;
+        if (!values[i][0])
+            return wrong_field(table, line, (enum field)i, "", "is empty", err);
+        if (!sluice_is_utf8(values[i]))
+            return wrong_field(table, line, (enum field)i, values[i], "is not UTF-8", err);
+    }
+    struct sluice_label_row row = {.label = label, .line = line, .target = target, .subset = -1};
+    while (path[0] == '.' && path[1] == '/')
+        path += 2;
+    row.path = path;
+    if (values[SPLIT] && (row.subset = parse_split(values[SPLIT])) < 0)
+        return wrong_field(table, line, SPLIT, values[SPLIT],
+                           "is none of train, val, validation and test", err);
+    if (label) {
+        const sluice_status status =
+            check_label(table, label, is_name || !is_integer(label), line, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
     if (table->num_rows == table->capacity) {
         const size_t capacity = table->capacity ? 2 * table->capacity : 256;
         void *moved = realloc(table->rows, capacity * sizeof(*table->rows));
@@ -107,6 +127,15 @@ static sluice_status add_row(struct sluice_label_table *table, char *const value
     }
     table->rows[table->num_rows++] = row;
     return SLUICE_OK;
+}
+
+/* What adding a target came to, with its line and field. */
+static sluice_status wrong_target(const struct sluice_label_table *table, sluice_status status,
+                                  size_t line, const char *value, const struct sluice_err *why,
+                                  struct sluice_err *err)
+{
+    return status == SLUICE_E_INVALID ? wrong_field(table, line, TARGET, value, why->text, err)
+                                      : sluice_fail(err, status, "%s", why->text);
 }
 
 /* --- CSV (RFC 4180) --- */
@@ -177,7 +206,7 @@ static sluice_status take_header(struct csv *csv, int columns[NUM_FIELDS], int *
         const sluice_status status = take_field(csv, &name, &is_last, err);
         if (status != SLUICE_OK)
             return status;
-        const int field = field_of(name);
+        const int field = field_of(csv->table, name);
         if (field >= 0 && columns[field] >= 0)
             return wrong_field(csv->table, 1, (enum field)field, name, "is a column twice", err);
         if (field >= 0)
@@ -208,7 +237,20 @@ static sluice_status take_row(struct sluice_label_table *table, struct csv *csv,
     if (column != num_columns)
         return sluice_fail(err, SLUICE_E_INVALID, "%s:%zu: %d fields, but line 1 names %d",
                            table->name, line, column, num_columns);
-    return add_row(table, values, false, line, err);
+    struct sluice_target_place target = {0};
+    struct sluice_err why = {0};
+    if (values[TARGET]) {
+        const sluice_status status =
+            sluice_target_values_add_text(&table->targets, values[TARGET], &target, &why);
+        if (status != SLUICE_OK)
+            return wrong_target(table, status, line, values[TARGET], &why, err);
+    }
+    return add_row(table, values, target, false, line, err);
+}
+
+static bool has_columns(const int columns[NUM_FIELDS])
+{
+    return columns[PATH] >= 0 && (columns[LABEL] >= 0 || columns[TARGET] >= 0);
 }
 
 static sluice_status parse_csv(struct sluice_label_table *table, char *text, size_t len,
@@ -223,10 +265,10 @@ static sluice_status parse_csv(struct sluice_label_table *table, char *text, siz
         return SLUICE_OK;
     struct sluice_err why = {0};
     if (take_header(&csv, columns, &num_columns, &why) != SLUICE_OK)
-        return columns[PATH] >= 0 && columns[LABEL] >= 0
-                   ? sluice_fail(err, SLUICE_E_INVALID, "%s", why.text)
-                   : SLUICE_OK;
-    *is_table = columns[PATH] >= 0 && columns[LABEL] >= 0;
+        return has_columns(columns) ? sluice_fail(err, SLUICE_E_INVALID, "%s", why.text)
+                                    : SLUICE_OK;
+    *is_table = has_columns(columns);
+    table->has_labels = columns[LABEL] >= 0;
     sluice_status status = SLUICE_OK;
     if (*is_table && memchr(csv.at, '\0', (size_t)(csv.end - csv.at)))
         status = sluice_fail(err, SLUICE_E_INVALID, "%s: a NUL byte", table->name);
@@ -248,20 +290,89 @@ static char *keep(char **room, const char *text)
 }
 
 /* What an object says of a field; NULL: nothing. */
-static const json_t *value_of(const json_t *object, enum field field)
+static const json_t *value_of(const struct sluice_label_table *table, const json_t *object,
+                              enum field field)
 {
-    const json_t *value = json_object_get(object, field_names[field]);
+    const char *name = name_of(table, field);
+    if (!name || field_of(table, name) != (int)field)
+        return NULL;
+    const json_t *value = json_object_get(object, name);
     return value || field != PATH ? value : json_object_get(object, "path");
+}
+
+/* Adds numbers; *num: how many, 0 if the value is something else, and nothing was added. */
+static sluice_status add_numbers(struct sluice_target_values *targets, const json_t *value,
+                                 size_t *num, struct sluice_target_place *target,
+                                 struct sluice_err *err)
+{
+    const bool is_list = json_is_array(value);
+    *num = is_list ? json_array_size(value) : json_is_number(value);
+    for (size_t i = 0; is_list && i < json_array_size(value); i++) {
+        if (!json_is_number(json_array_get(value, i)))
+            *num = 0;
+    }
+    if (*num == 0)
+        return SLUICE_OK;
+    float *numbers = calloc(*num, sizeof(*numbers));
+    if (!numbers)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu numbers", *num);
+    for (size_t i = 0; i < *num; i++)
+        numbers[i] = (float)json_number_value(is_list ? json_array_get(value, i) : value);
+    const sluice_status status =
+        sluice_target_values_add_numbers(targets, numbers, *num, target, err);
+    free(numbers);
+    return status;
+}
+
+static sluice_status add_target(struct sluice_target_values *targets, const json_t *value,
+                                struct sluice_target_place *target, struct sluice_err *err)
+{
+    if (json_is_string(value) && targets->wanted == SLUICE_TARGETS_VECTOR)
+        return sluice_target_values_add_text(targets, json_string_value(value), target, err);
+    if (json_is_string(value))
+        return sluice_target_values_add_bytes(targets, json_string_value(value),
+                                              json_string_length(value), target, err);
+    size_t num = 0;
+    if (targets->wanted != SLUICE_TARGETS_BYTES && targets->type.kind != SLUICE_TARGETS_BYTES) {
+        const sluice_status status = add_numbers(targets, value, &num, target, err);
+        if (status != SLUICE_OK || num)
+            return status;
+    }
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    if (!text)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a target");
+    const sluice_status status =
+        sluice_target_values_add_bytes(targets, text, strlen(text), target, err);
+    free(text);
+    return status;
+}
+
+static sluice_status take_target(struct sluice_label_table *table, const json_t *object,
+                                 size_t line, struct sluice_target_place *target,
+                                 struct sluice_err *err)
+{
+    const json_t *value = value_of(table, object, TARGET);
+    struct sluice_err why = {0};
+    if (!value)
+        return wrong_field(table, line, TARGET, "", "is missing", err);
+    const sluice_status status = add_target(&table->targets, value, target, &why);
+    return status == SLUICE_OK ? status : wrong_target(table, status, line, "its value", &why, err);
 }
 
 static sluice_status take_object(struct sluice_label_table *table, const json_t *object, char *room,
                                  size_t line, struct sluice_err *err)
 {
     char *values[NUM_FIELDS] = {NULL};
-    for (int i = 0; i < NUM_FIELDS; i++) {
-        const json_t *value = value_of(object, (enum field)i);
+    struct sluice_target_place target = {0};
+    if (table->target_name) {
+        const sluice_status status = take_target(table, object, line, &target, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
+    for (int i = 0; i < TARGET; i++) {
+        const json_t *value = value_of(table, object, (enum field)i);
         char number[24];
-        if (!value && i == SPLIT)
+        if ((!value && i == SPLIT) || (i == LABEL && !table->has_labels))
             continue;
         if (!value)
             return wrong_field(table, line, (enum field)i, "", "is missing", err);
@@ -276,7 +387,8 @@ static sluice_status take_object(struct sluice_label_table *table, const json_t 
                 i == LABEL ? "is neither a name nor an integer from 0" : "is no text", err);
         }
     }
-    return add_row(table, values, json_is_string(value_of(object, LABEL)), line, err);
+    return add_row(table, values, target, json_is_string(value_of(table, object, LABEL)), line,
+                   err);
 }
 
 static sluice_status parse_lines(struct sluice_label_table *table, char *text, size_t len,
@@ -298,9 +410,14 @@ static sluice_status parse_lines(struct sluice_label_table *table, char *text, s
         if (!is_empty) {
             object = json_loadb(at, bytes, JSON_REJECT_DUPLICATES, &why);
             /* The first one tells whether it is a table of labels. */
-            if (!*is_table && !(value_of(object, PATH) && value_of(object, LABEL))) {
-                json_decref(object);
-                return SLUICE_OK;
+            if (!*is_table) {
+                table->has_labels = value_of(table, object, LABEL) != NULL;
+                if (!value_of(table, object, TARGET))
+                    table->target_name = NULL;
+                if (!value_of(table, object, PATH) || !(table->has_labels || table->target_name)) {
+                    json_decref(object);
+                    return SLUICE_OK;
+                }
             }
             *is_table = true;
             if (!json_is_object(object))
@@ -318,16 +435,18 @@ static sluice_status parse_lines(struct sluice_label_table *table, char *text, s
 
 void sluice_label_table_clear(struct sluice_label_table *table)
 {
+    sluice_target_values_clear(&table->targets);
     free(table->rows);
     free(table->text);
     *table = (struct sluice_label_table){0};
 }
 
 sluice_status sluice_label_table_parse(struct sluice_label_table *table, const char *name,
-                                       char *text, size_t len, bool *is_table,
-                                       struct sluice_err *err)
+                                       char *text, size_t len, struct sluice_target_column column,
+                                       bool *is_table, struct sluice_err *err)
 {
-    *table = (struct sluice_label_table){.name = name, .text = text};
+    *table = (struct sluice_label_table){
+        .name = name, .text = text, .target_name = column.name, .targets.wanted = column.kind};
     const size_t mark = sluice_byte_order_mark(text, len);
     return sluice_has_suffix(name, ".jsonl")
                ? parse_lines(table, text + mark, len - mark, is_table, err)

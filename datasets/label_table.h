@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "datasets/manifest.h"
+#include "datasets/target_values.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,8 +14,9 @@
 
 struct sluice_label_row {
     const char *path;  /* in the table's text, like the next */
-    const char *label; /* digits, or a name */
+    const char *label; /* digits, or a name; NULL: the table has no labels */
     size_t line;
+    struct sluice_target_place target; /* in the table's targets, if it has some */
     int subset; /* enum sluice_subset, or SLUICE_LABEL_TEST; -1: the table does not say */
 };
 
@@ -27,14 +29,19 @@ struct sluice_label_table {
     struct sluice_label_row *rows;
     size_t num_rows, capacity;
     bool are_names; /* of the labels: else all are integers */
+    bool has_labels;
+    const char *target_name;             /* of the column that was asked for; borrowed */
+    struct sluice_target_values targets; /* none: it has no such column */
 };
 
-/* Takes text[0 .. len), which has room for one byte more and was allocated by malloc().  A name
- * that ends in .jsonl is a table of JSON lines, any other one is CSV.  *is_table: it has the
- * columns; if not, there are no rows, and that is no failure.  Clear it in any case.
- * SLUICE_E_INVALID: err names table, line and field. */
+/* Takes text[0 .. len) with a column of labels, the column of targets that is asked for, or both.
+ * It has room for one byte more and was allocated by malloc().  A name that ends in .jsonl is a
+ * table of JSON lines, any other one is CSV.  *is_table: it has the columns; if not, there are no
+ * rows, and that is no failure.  Clear it in any case. SLUICE_E_INVALID: err names table, line and
+ * field. */
 SLUICE_MUST_USE sluice_status sluice_label_table_parse(struct sluice_label_table *table,
                                                        const char *name, char *text, size_t len,
+                                                       struct sluice_target_column column,
                                                        bool *is_table, struct sluice_err *err);
 void sluice_label_table_clear(struct sluice_label_table *table);
 

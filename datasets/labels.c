@@ -27,7 +27,13 @@ struct table {
 struct sluice_labels {
     struct table tables[MAX_TABLES];
     size_t num_tables;
+    struct sluice_target_column column; /* that is asked for */
 };
+
+bool sluice_labels_have_labels(const struct sluice_labels *labels)
+{
+    return labels->tables[0].rows.has_labels;
+}
 
 void sluice_labels_destroy(struct sluice_labels *labels)
 {
@@ -78,8 +84,8 @@ static sluice_status add_table(struct sluice_labels *labels, const struct table 
     if (!copy)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %s", named->name);
     memcpy(copy, text, len);
-    sluice_status status =
-        sluice_label_table_parse(&table->rows, table->name, copy, len, is_table, err);
+    sluice_status status = sluice_label_table_parse(&table->rows, table->name, copy, len,
+                                                    labels->column, is_table, err);
     if (status == SLUICE_OK)
         status = sort_rows(&table->rows, err);
     if (status == SLUICE_OK && *is_table)
@@ -115,7 +121,7 @@ static sluice_status look_for_table(struct sluice_labels *labels, const char *ro
         if (status != SLUICE_OK)
             return status;
         if (labels->num_tables > before) { /* is there another one? */
-            struct sluice_labels other = {0};
+            struct sluice_labels other = {.column = labels->column};
             status = read_table(&other, &named, named.name, &is_table, NULL);
             sluice_label_table_clear(&other.tables[0].rows);
             if (status == SLUICE_OK && is_table)
@@ -130,9 +136,11 @@ static sluice_status look_for_table(struct sluice_labels *labels, const char *ro
         if (status != SLUICE_OK)
             return sluice_fail(err, status, "%s", why.text);
         if (!is_table)
-            sluice_log(SLUICE_LOG_INFO,
-                       "%s has not both columns file_name and label; labels are not taken from it",
-                       named.name);
+            sluice_log(
+                SLUICE_LOG_INFO,
+                "%s has not both columns file_name and label%s%s; labels are not taken from it",
+                named.name, labels->column.name ? ", or " : "",
+                labels->column.name ? labels->column.name : "");
     }
     return SLUICE_OK;
 }
@@ -149,29 +157,49 @@ static sluice_status read_file(struct sluice_labels *labels, const char *root, c
         (void)sluice_print(named.path, sizeof(named.path), "%s", file + root_len + 1);
     const sluice_status status = read_table(labels, &named, file, &is_table, err);
     if (status == SLUICE_OK && !is_table)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "%s: no table of labels: it has not both columns file_name and label",
-                           file);
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "%s: no table of labels: it has not both columns file_name and label%s%s", file,
+            labels->column.name ? ", or " : "", labels->column.name ? labels->column.name : "");
     return status;
 }
 
-sluice_status sluice_labels_read(const char *root, const char *file, struct sluice_labels **out,
+/* Whether the tables of train/ and val/ are alike. */
+static sluice_status check_alike(const struct sluice_labels *labels, struct sluice_err *err)
+{
+    const struct table *a = &labels->tables[0], *b = &labels->tables[1];
+    const struct sluice_target_type x = a->rows.targets.type, y = b->rows.targets.type;
+    char words[2][SLUICE_TARGET_WORDS];
+    if (a->rows.has_labels != b->rows.has_labels)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s and %s: one has labels, the other has none",
+                           a->name, b->name);
+    if (a->rows.are_names != b->rows.are_names)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%s and %s: one has names of classes, the other integers", a->name,
+                           b->name);
+    if (x.kind != y.kind || x.dim != y.dim)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s has %s, and %s has %s", a->name,
+                           sluice_target_type_words(x, words[0]), b->name,
+                           sluice_target_type_words(y, words[1]));
+    return SLUICE_OK;
+}
+
+sluice_status sluice_labels_read(const char *root, const char *file,
+                                 struct sluice_target_column column, struct sluice_labels **out,
                                  struct sluice_err *err)
 {
     struct sluice_labels *labels = calloc(1, sizeof(*labels));
     if (!labels)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for labels");
+    labels->column = column;
     sluice_status status =
         file ? read_file(labels, root, file, err) : look_for_table(labels, root, "", err);
     if (status == SLUICE_OK && !labels->num_tables)
         status = look_for_table(labels, root, "train/", err);
     if (status == SLUICE_OK && (!labels->num_tables || labels->tables[0].prefix[0]))
         status = look_for_table(labels, root, "val/", err);
-    if (status == SLUICE_OK && labels->num_tables == 2 &&
-        labels->tables[0].rows.are_names != labels->tables[1].rows.are_names)
-        status = sluice_fail(err, SLUICE_E_INVALID,
-                             "%s and %s: one has names of classes, the other integers",
-                             labels->tables[0].name, labels->tables[1].name);
+    if (status == SLUICE_OK && labels->num_tables == 2)
+        status = check_alike(labels, err);
     if (status != SLUICE_OK || !labels->num_tables) {
         sluice_labels_destroy(labels);
         return status;
@@ -181,7 +209,8 @@ sluice_status sluice_labels_read(const char *root, const char *file, struct slui
 }
 
 sluice_status sluice_labels_parse(const char *name, const char *text, size_t len,
-                                  struct sluice_labels **out, struct sluice_err *err)
+                                  struct sluice_target_column column, struct sluice_labels **out,
+                                  struct sluice_err *err)
 {
     struct sluice_labels *labels = calloc(1, sizeof(*labels));
     struct table named = {0};
@@ -189,6 +218,7 @@ sluice_status sluice_labels_parse(const char *name, const char *text, size_t len
     if (!labels)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for labels");
     snprintf(named.name, sizeof(named.name), "%s", name);
+    labels->column = column;
     sluice_status status = add_table(labels, &named, text, len, &is_table, err);
     if (status == SLUICE_OK && !is_table)
         status = sluice_fail(err, SLUICE_E_INVALID, "%s: no table of labels", name);
@@ -263,10 +293,33 @@ static const struct sluice_label_row *find_row(const struct table *table, const 
                : NULL;
 }
 
-static sluice_status assign_entries(struct sluice_labels *labels, struct sluice_manifest *manifest,
+/* Of an entry that has this row. */
+static sluice_status set_target(const struct table *table, const struct sluice_label_row *row,
+                                struct sluice_manifest_builder *builder, size_t i,
+                                struct sluice_err *err)
+{
+    if (builder->manifest->target_type.kind == SLUICE_TARGETS_NONE)
+        return SLUICE_OK;
+    return sluice_manifest_set_target(builder, i, table->rows.targets.bytes + row->target.at,
+                                      row->target.bytes, err);
+}
+
+static sluice_status fail_without_row(const struct sluice_labels *labels,
+                                      const struct sluice_manifest *manifest, uint64_t num_without,
+                                      const char *first, struct sluice_err *err)
+{
+    return sluice_fail(err, SLUICE_E_INVALID, "%s: %llu of %zu images have no row in it (%.200s%s)",
+                       labels->tables[0].name, (unsigned long long)num_without,
+                       manifest->num_entries, first, num_without > 1 ? ", ..." : "");
+}
+
+static sluice_status assign_entries(struct sluice_labels *labels,
+                                    struct sluice_manifest_builder *builder,
                                     const char *const *names, size_t num_names,
                                     struct sluice_err *err)
 {
+    struct sluice_manifest *manifest = builder->manifest;
+    manifest->target_type = labels->tables[0].rows.targets.type;
     uint64_t num_without = 0, num_kept = 0;
     const char *first = "";
     for (size_t i = 0; i < manifest->num_entries; i++) {
@@ -288,16 +341,16 @@ static sluice_status assign_entries(struct sluice_labels *labels, struct sluice_
             const char **found =
                 bsearch(&row->label, names, num_names, sizeof(*names), compare_names);
             entry->label = (uint32_t)(found - (const char **)names);
-        } else {
+        } else if (row->label) {
             entry->label = (uint32_t)strtoul(row->label, NULL, 10);
         }
+        const sluice_status status = set_target(table, row, builder, num_kept, err);
+        if (status != SLUICE_OK)
+            return status;
         num_kept++;
     }
     if (num_without)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "%s: %llu of %zu images have no row in it (%.200s%s)",
-                           labels->tables[0].name, (unsigned long long)num_without,
-                           manifest->num_entries, first, num_without > 1 ? ", ..." : "");
+        return fail_without_row(labels, manifest, num_without, first, err);
     if (num_kept < manifest->num_entries)
         sluice_log(SLUICE_LOG_INFO, "%s: %llu of %zu images are of split test, and are no samples",
                    labels->tables[0].name, (unsigned long long)(manifest->num_entries - num_kept),
@@ -330,11 +383,35 @@ sluice_status sluice_labels_assign(struct sluice_labels *labels,
     for (size_t i = 0; i < labels->num_tables; i++)
         labels->tables[i].num_used = 0;
     if (status == SLUICE_OK)
-        status = assign_entries(labels, builder->manifest, names, num_names, err);
+        status = assign_entries(labels, builder, names, num_names, err);
     free(names);
     if (status != SLUICE_OK)
         return status;
     tell_unused(labels, builder->manifest);
     *are_names = has_names;
     return SLUICE_OK;
+}
+
+sluice_status sluice_labels_assign_targets(struct sluice_labels *labels,
+                                           struct sluice_manifest_builder *builder,
+                                           struct sluice_err *err)
+{
+    struct sluice_manifest *manifest = builder->manifest;
+    uint64_t num_without = 0;
+    const char *first = "";
+    manifest->target_type = labels->tables[0].rows.targets.type;
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        const char *path = manifest->rows[i].path;
+        const struct table *table = table_of(labels, path);
+        const struct sluice_label_row *row = table ? find_row(table, path) : NULL;
+        if (!row) {
+            if (num_without++ == 0)
+                first = path;
+            continue;
+        }
+        const sluice_status status = set_target(table, row, builder, i, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
+    return num_without ? fail_without_row(labels, manifest, num_without, first, err) : SLUICE_OK;
 }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "datasets/manifest_builder.h"
+#include "datasets/target_values.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,6 +20,10 @@
  * them.  CSV is RFC 4180's: quoted fields, quotes doubled, newlines in quotes; with one line of
  * names.
  *
+ * A column that is asked for by name has targets (target_values.h): in CSV numbers between blanks
+ * or commas, or text; in JSON a number, an array of numbers, text, or anything else as compact
+ * JSON. Such a table may have no `label`: labels then come from elsewhere.
+ *
  * The table lies in the root, or one in each of train/ and val/.  One that has not both columns is
  * no table of labels, and is left alone.
  *
@@ -30,24 +35,33 @@ struct sluice_labels;
  * the root), which must be one.  *labels stays NULL if there is none.
  * SLUICE_E_INVALID: err names file, line and field. */
 SLUICE_MUST_USE sluice_status sluice_labels_read(const char *root, const char *file,
+                                                 struct sluice_target_column column,
                                                  struct sluice_labels **labels,
                                                  struct sluice_err *err);
 void sluice_labels_destroy(struct sluice_labels *labels); /* NULL is allowed */
 
+/* Whether they have labels, or targets alone. */
+bool sluice_labels_have_labels(const struct sluice_labels *labels);
+
 /* Whether a file of the root is one of these tables. */
 bool sluice_labels_has_file(const struct sluice_labels *labels, const char *path);
 
-/* Sets the labels of all entries, and their subsets where there is a column `split`; entries of
- * split test are taken out, with a line in the log that counts them.  *are_names: the manifest,
- * which must have no classes, has got them; else labels are numbers, for
- * sluice_class_list_number().  A row without an image is a warning that counts them;
+/* Sets the labels and targets of all entries, as far as the tables have them, and their subsets
+ * where there is a column `split`; entries of split test are taken out, with a line in the log that
+ * counts them.  *are_names: the manifest, which must have no classes, has got them; else labels are
+ * numbers, for sluice_class_list_number().  A row without an image is a warning that counts them;
  * SLUICE_E_INVALID: an image without a row, or a row that comes twice. */
 SLUICE_MUST_USE sluice_status sluice_labels_assign(struct sluice_labels *labels,
                                                    struct sluice_manifest_builder *builder,
                                                    bool *are_names, struct sluice_err *err);
+/* The same, but targets alone. */
+SLUICE_MUST_USE sluice_status sluice_labels_assign_targets(struct sluice_labels *labels,
+                                                           struct sluice_manifest_builder *builder,
+                                                           struct sluice_err *err);
 
 /* Parses one table; for tests and the fuzz target.  `text` is not changed. */
 SLUICE_MUST_USE sluice_status sluice_labels_parse(const char *name, const char *text, size_t len,
+                                                  struct sluice_target_column column,
                                                   struct sluice_labels **labels,
                                                   struct sluice_err *err);
 

@@ -15,7 +15,7 @@ struct chunk {
     char bytes[];
 };
 
-static char *store_string(struct sluice_manifest *manifest, const char *text, size_t len)
+static char *store_string(struct sluice_manifest *manifest, const void *text, size_t len)
 {
     struct chunk *chunk = manifest->storage;
     if (!chunk || chunk->capacity - chunk->used < len + 1) {
@@ -33,6 +33,16 @@ static char *store_string(struct sluice_manifest *manifest, const char *text, si
     copy[len] = '\0';
     chunk->used += len + 1;
     return copy;
+}
+
+/* At a multiple of 4. */
+static void *store_target(struct sluice_manifest *manifest, const void *target, size_t bytes)
+{
+    struct chunk *chunk = manifest->storage;
+    const size_t padding = chunk ? -(size_t)(chunk->bytes + chunk->used) % sizeof(float) : 0;
+    if (chunk && chunk->capacity - chunk->used >= padding)
+        chunk->used += padding;
+    return store_string(manifest, target, bytes);
 }
 
 void sluice_manifest_destroy(struct sluice_manifest *manifest)
@@ -93,6 +103,21 @@ sluice_status sluice_manifest_add_entry(struct sluice_manifest_builder *builder,
     struct sluice_manifest_entry *entry = &manifest->rows[manifest->num_entries++];
     *entry = *row;
     entry->path = copy;
+    return row->target ? sluice_manifest_set_target(builder, manifest->num_entries - 1, row->target,
+                                                    row->target_bytes, err)
+                       : SLUICE_OK;
+}
+
+sluice_status sluice_manifest_set_target(struct sluice_manifest_builder *builder, size_t i,
+                                         const void *target, size_t bytes, struct sluice_err *err)
+{
+    struct sluice_manifest_entry *entry = &builder->manifest->rows[i];
+    const void *copy = store_target(builder->manifest, target, bytes);
+    if (!copy)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the targets of %zu samples",
+                           builder->manifest->num_entries);
+    entry->target = copy;
+    entry->target_bytes = (uint32_t)bytes;
     return SLUICE_OK;
 }
 
@@ -121,7 +146,11 @@ sluice_status sluice_manifest_check_entry(const struct sluice_manifest *manifest
     if (i > 0 && strcmp(manifest->rows[i - 1].path, entry->path) >= 0)
         return sluice_fail(err, SLUICE_E_INVALID, "sample %zu ('%.100s') is out of order", i,
                            entry->path);
-    return SLUICE_OK;
+    const char *flaw =
+        sluice_target_flaw(manifest->target_type, entry->target, entry->target_bytes);
+    return flaw ? sluice_fail(err, SLUICE_E_INVALID, "sample %zu ('%.100s'): %s", i, entry->path,
+                              flaw)
+                : SLUICE_OK;
 }
 
 sluice_status sluice_manifest_create(const struct sluice_manifest_entry *entries,
@@ -145,6 +174,19 @@ sluice_status sluice_manifest_create(const struct sluice_manifest_entry *entries
     }
     *manifest = builder.manifest;
     return SLUICE_OK;
+}
+
+uint64_t sluice_manifest_target_bytes(const struct sluice_manifest *manifest)
+{
+    const size_t n = manifest->num_entries;
+    if (manifest->target_type.kind != SLUICE_TARGETS_BYTES)
+        return (uint64_t)n * manifest->target_type.dim * sizeof(float);
+    if (!manifest->rows)
+        return n ? manifest->columns.target_ends[n - 1] : 0;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        bytes += manifest->rows[i].target_bytes;
+    return bytes;
 }
 
 bool sluice_manifest_has_members(const struct sluice_manifest *manifest)
@@ -183,12 +225,24 @@ struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest)
     return id;
 }
 
+void sluice_manifest_list_hash_begin(struct sluice_hasher64 *hasher, struct sluice_target_type type)
+{
+    const uint32_t said[] = {type.kind, type.dim};
+    sluice_hasher64_init(hasher);
+    if (type.kind != SLUICE_TARGETS_NONE)
+        sluice_hasher64_update(hasher, said, sizeof(said));
+}
+
 void sluice_manifest_list_hash_add(struct sluice_hasher64 *hasher,
                                    const struct sluice_manifest_entry *entry)
 {
     const uint32_t row[] = {entry->width, entry->height,
                             (uint32_t)entry->subset << 8 | entry->coding};
     sluice_hasher64_update(hasher, row, sizeof(row));
+    if (!entry->target)
+        return;
+    sluice_hasher64_update(hasher, &entry->target_bytes, sizeof(entry->target_bytes));
+    sluice_hasher64_update(hasher, entry->target, entry->target_bytes);
 }
 
 uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,
@@ -204,7 +258,7 @@ uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,
 uint64_t sluice_manifest_list_hash(const struct sluice_manifest *manifest)
 {
     struct sluice_hasher64 hasher;
-    sluice_hasher64_init(&hasher);
+    sluice_manifest_list_hash_begin(&hasher, manifest->target_type);
     for (size_t i = 0; i < manifest->num_entries; i++) {
         const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
         sluice_manifest_list_hash_add(&hasher, &entry);
@@ -225,6 +279,6 @@ uint64_t sluice_manifest_memory(const struct sluice_manifest *manifest)
         return bytes;
     bytes += manifest->num_entries * sizeof(manifest->rows[0]);
     for (size_t i = 0; i < manifest->num_entries; i++)
-        bytes += strlen(manifest->rows[i].path) + 1;
+        bytes += strlen(manifest->rows[i].path) + 1 + manifest->rows[i].target_bytes;
     return bytes;
 }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "datasets/passed_over.h"
+#include "datasets/target_values.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -45,6 +46,8 @@ struct sluice_manifest_entry {
     struct sluice_hash128 hash;
     uint32_t width, height; /* 0: not known */
     uint8_t coding;         /* image/coding.h; the format by the name alone unless indexed */
+    uint32_t target_bytes;
+    const void *target; /* of target_type, a vector at a multiple of 4; NULL: none */
 };
 
 /* Private: the columns of a file that is mapped (manifest_binary.h). */
@@ -58,7 +61,9 @@ struct sluice_manifest_columns {
     const uint32_t *labels;
     const uint32_t (*sizes)[2]; /* width, height */
     const uint8_t *codings;
-    const uint8_t *marks; /* SLUICE_MARK_... */
+    const uint8_t *marks;        /* SLUICE_MARK_... */
+    const char *targets;         /* one after the other */
+    const uint64_t *target_ends; /* in `targets`; NULL: all are vectors */
 };
 
 #define SLUICE_MARK_VAL 1u  /* of subset val */
@@ -68,6 +73,7 @@ struct sluice_manifest {
     size_t num_entries; /* sluice_manifest_at() */
     const char **classes;
     size_t num_classes;
+    struct sluice_target_type target_type;  /* of all samples, or of none */
     struct sluice_passed_over *passed_over; /* by the walk that made this; NULL: none did */
     char *passed_text;      /* what a file says of that, as sluice_passed_over_text(); or NULL */
     uint64_t passed_unread; /* the same, as sluice_passed_over_num_unread() */
@@ -87,6 +93,9 @@ sluice_manifest_at(const struct sluice_manifest *manifest, size_t i)
         return manifest->rows[i];
     const struct sluice_manifest_columns *columns = &manifest->columns;
     const uint8_t marks = columns->marks[i];
+    const size_t vector_bytes = manifest->target_type.dim * sizeof(float);
+    const uint64_t *ends = columns->target_ends;
+    const uint64_t target = ends && i > 0 ? ends[i - 1] : i * vector_bytes;
     return (struct sluice_manifest_entry){
         .path = columns->paths + columns->path_starts[i],
         .offset = columns->offsets ? columns->offsets[i] : 0,
@@ -99,6 +108,8 @@ sluice_manifest_at(const struct sluice_manifest *manifest, size_t i)
         .width = columns->sizes[i][0],
         .height = columns->sizes[i][1],
         .coding = columns->codings[i],
+        .target_bytes = (uint32_t)(ends ? ends[i] - target : vector_bytes),
+        .target = columns->targets ? columns->targets + target : NULL,
     };
 }
 
@@ -122,7 +133,8 @@ struct sluice_manifest_options {
     const char *train_list, *val_list; /* files of paths (split_lists.h), which alone are samples;
                                           NULL: no such list */
     const char *classes; /* a list of classes; NULL: the root's sluice-classes.txt, if any */
-    const atomic_bool *is_cancelled; /* as sluice_manifest_scan()'s */
+    struct sluice_target_column target; /* of a table, or ".txt": of members of tars */
+    const atomic_bool *is_cancelled;    /* as sluice_manifest_scan()'s */
 };
 
 struct sluice_manifest_summary {
@@ -130,7 +142,8 @@ struct sluice_manifest_summary {
 };
 
 /* Further statuses: SLUICE_E_INVALID: a table, a list or a .cls is wrong, or an image has no label
- * where others have; err names file and line, or image.  `summary` may be NULL. */
+ * where others have; err names file and line, or image; the same if an image has no target of those
+ * asked for.  `summary` may be NULL. */
 SLUICE_MUST_USE sluice_status sluice_manifest_list(const char *root,
                                                    const struct sluice_manifest_options *options,
                                                    struct sluice_manifest **manifest,
@@ -149,6 +162,9 @@ void sluice_manifest_destroy(struct sluice_manifest *manifest); /* NULL is allow
 /* Bytes of memory that are this process's own, about: a mapped file's are not. */
 uint64_t sluice_manifest_memory(const struct sluice_manifest *manifest);
 
+/* Bytes of all targets. */
+uint64_t sluice_manifest_target_bytes(const struct sluice_manifest *manifest);
+
 /* The pages of a mapped file are not this process's any more, until they are looked at again.
  * Others may read it meanwhile. */
 void sluice_manifest_rest(const struct sluice_manifest *manifest);
@@ -157,11 +173,12 @@ void sluice_manifest_rest(const struct sluice_manifest *manifest);
 bool sluice_manifest_has_members(const struct sluice_manifest *manifest);
 
 /* Names the data: XXH3-128 over every path, size and label.  Two nodes with the
- * same id deliver the same samples under the same ids. */
+ * same id deliver the same samples under the same ids.  Targets are not of it, so that what they
+ * say may change beside pixels and labels that stay. */
 struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest);
 
 /* Over what a list of the samples says beside what the id names: subsets, sizes in pixels, codings,
- * and the names of classes.  XXH3-64, never 0. */
+ * targets, and the names of classes.  XXH3-64, never 0. */
 uint64_t sluice_manifest_list_hash(const struct sluice_manifest *manifest);
 
 /* The file that `offload_dataset index` writes: ROOT/sluice-manifest.tsv.  Beside it lies the same

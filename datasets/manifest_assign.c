@@ -4,6 +4,7 @@
 #include "datasets/class_list.h"
 #include "datasets/shard.h"
 #include "datasets/shard_list.h"
+#include "datasets/shard_targets.h"
 #include "datasets/split_lists.h"
 
 #include <stdlib.h>
@@ -67,18 +68,22 @@ static sluice_status assign_labels(const struct sluice_manifest_parts *parts,
                                    struct sluice_err *err)
 {
     struct sluice_manifest_builder *builder = parts->builder;
-    *are_numbers = false;
-    if (!labels && !parts->num_labelled)
-        return sluice_layout_assign(builder, parts->root, parts->folders->all, parts->folders->num,
-                                    parts->passed, err);
-    sluice_layout_assign_subsets(builder, parts->root, parts->folders->all, parts->folders->num);
-    if (!labels) {
-        *are_numbers = true;
-        return check_all_labelled(builder->manifest, parts->root, err);
-    }
+    const bool has_labels = labels && sluice_labels_have_labels(labels);
+    sluice_status status = SLUICE_OK;
+    *are_numbers = !has_labels && parts->num_labelled;
+    if (!has_labels && !parts->num_labelled)
+        status = sluice_layout_assign(builder, parts->root, parts->folders->all,
+                                      parts->folders->num, parts->passed, err);
+    else
+        sluice_layout_assign_subsets(builder, parts->root, parts->folders->all,
+                                     parts->folders->num);
+    if (*are_numbers)
+        status = check_all_labelled(builder->manifest, parts->root, err);
+    if (status != SLUICE_OK || !labels)
+        return status;
     bool are_names = false;
-    const sluice_status status = sluice_labels_assign(labels, builder, &are_names, err);
-    *are_numbers = !are_names;
+    status = sluice_labels_assign(labels, builder, &are_names, err);
+    *are_numbers = has_labels ? !are_names : *are_numbers;
     return status;
 }
 
@@ -116,6 +121,8 @@ static sluice_status assign(const struct sluice_manifest_parts *parts, struct sl
         read_class_list(parts->folder, parts->options->classes, &list, &has_list, err);
     if (status == SLUICE_OK && !are_numbers)
         status = assign_labels(parts, labels, &are_numbers, err);
+    else if (status == SLUICE_OK && labels && parts->options->target.name)
+        status = sluice_labels_assign_targets(labels, parts->builder, err);
     if (status == SLUICE_OK && are_numbers)
         status = sluice_class_list_number(has_list ? &list : NULL, parts->builder, err);
     else if (status == SLUICE_OK && has_list)
@@ -124,6 +131,36 @@ static sluice_status assign(const struct sluice_manifest_parts *parts, struct sl
     if (status == SLUICE_OK && splits)
         sluice_split_lists_assign(splits, parts->builder->manifest);
     return status;
+}
+
+static bool is_of_tars(const struct sluice_target_column *target)
+{
+    return target->name && target->name[0] == '.';
+}
+
+struct sluice_target_column
+sluice_manifest_column_of_tables(const struct sluice_manifest_options *options)
+{
+    return is_of_tars(&options->target) ? (struct sluice_target_column){0} : options->target;
+}
+
+/* Those of members of tars, of the entries that there are now; those of tables came with them. */
+static sluice_status assign_targets(const struct sluice_manifest_parts *parts,
+                                    struct sluice_err *err)
+{
+    const struct sluice_target_column *target = &parts->options->target;
+    if (is_of_tars(target) && !parts->folder)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                           "--target %s: %s is no folder here, and of its tars the targets are not "
+                           "read",
+                           target->name, parts->root);
+    if (is_of_tars(target))
+        return sluice_shard_targets_read(parts->folder, *target, parts->builder, err);
+    if (target->name && !parts->builder->manifest->target_type.kind)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--target %s: no table of %s has this column beside file_name",
+                           target->name, parts->root);
+    return SLUICE_OK;
 }
 
 /* The lists of splits that were named; *splits stays NULL if none was. */
@@ -160,6 +197,8 @@ sluice_status sluice_manifest_assign(const struct sluice_manifest_parts *parts,
         status = add_folders_in_shards(parts, err);
     if (status == SLUICE_OK && made->num_entries > 0)
         status = assign(parts, labels, splits, err);
+    if (status == SLUICE_OK && made->num_entries > 0)
+        status = assign_targets(parts, err);
     sluice_split_lists_destroy(splits);
     return status;
 }

@@ -4,8 +4,8 @@
 #include "datasets/labels.h"
 #include "datasets/manifest_layout.h"
 
-/* The samples of a manifest by what was found: order, splits, classes and labels; manifest.h has
- * the rules.
+/* The samples of a manifest by what was found: order, splits, classes, labels and targets;
+ * manifest.h has the rules.
  *
  * Threads: called from one. */
 
@@ -18,6 +18,10 @@ struct sluice_manifest_parts {
     struct sluice_passed_over *passed;
     size_t num_labelled; /* entries with a label of their shard */
 };
+
+/* The targets that tables are read for: none if they are members of tars. */
+struct sluice_target_column
+sluice_manifest_column_of_tables(const struct sluice_manifest_options *options);
 
 /* `labels`: the table; NULL: there is none.  The entries may be none afterwards.  Statuses as of
  * sluice_manifest_list(). */

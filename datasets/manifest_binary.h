@@ -16,12 +16,15 @@
  *     header    "SLUICEMF", version (4 bytes), length of the header (4), number of samples (8), of
  *               classes (8), of files passed over that may be images (8), id of the dataset (16),
  *               hash of what it was made of (16: of a text manifest, that in its last line; of a
- *               server's list, 8 bytes of 0 and its list_hash), of each section its offset, length
- *               and XXH3-64 (3 * 8), XXH3-64 of all before (8)
+ *               server's list, 8 bytes of 0 and its list_hash), kind of the targets (4; 0: none, 1:
+ *               vectors, 2: bytes) and their dimension (4), of each section its offset, length and
+ *               XXH3-64 (3 * 8), XXH3-64 of all before (8)
  *     columns   bytes (8), offset (8), mtime_ns (8), hash (2 * 8, high word first), label (4),
- * width and height (2 * 4), coding (1), marks (1: val 1, has a hash 2), where its path begins (8).
- * Offsets, times and hashes may be missing. strings   paths, classes, and what was passed over,
- * each with its NUL
+ *               width and height (2 * 4), coding (1), marks (1: val 1, has a hash 2), where
+ *               its target ends (8), where its path begins (8); offsets, times and hashes may be
+ *               missing, as may the ends where targets are not bytes
+ *     targets   one after the other
+ *     strings   paths, classes, and what was passed over, each with its NUL
  *
  * Opening checks the whole file, hashes and what they say, by read(): a disk that fails is an
  * error, and no page of it is the process's then.  What goes wrong with a mapped page later ends
@@ -65,10 +68,14 @@ struct sluice_manifest_writer_options {
     const char *path; /* replaced at the end, by renaming; NULL: memory, which is then mapped */
     size_t num_entries;
     size_t num_classes; /* labels are less */
+    struct sluice_target_type target_type;
+    uint64_t target_bytes; /* of all targets */
     bool has_offsets, has_mtimes, has_hashes;
 };
 
-/* Adds the columns that the manifest has. */
+/* Adds the columns that the manifest has, and as many bytes of targets; all have targets of one
+ * type.
+ */
 void sluice_manifest_writer_want(struct sluice_manifest_writer_options *options,
                                  const struct sluice_manifest *manifest);
 
@@ -77,8 +84,9 @@ SLUICE_MUST_USE sluice_status
 sluice_manifest_writer_create(const struct sluice_manifest_writer_options *options,
                               struct sluice_manifest_writer **writer, struct sluice_err *err);
 
-/* The next row.  SLUICE_E_INVALID: no label of a class, or its path is empty, too long, no UTF-8 or
- * not after the one before; more rows than were said.  SLUICE_E_IO. */
+/* The next row.  SLUICE_E_INVALID: no label of a class, a target that is not as was said, or its
+ * path is empty, too long, no UTF-8 or not after the one before; more rows or bytes of targets than
+ * were said.  SLUICE_E_IO. */
 SLUICE_MUST_USE sluice_status sluice_manifest_writer_add(struct sluice_manifest_writer *writer,
                                                          const struct sluice_manifest_entry *entry,
                                                          struct sluice_err *err);

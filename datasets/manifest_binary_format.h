@@ -21,28 +21,31 @@ enum sluice_binary_section {
     SLUICE_BINARY_SIZES,
     SLUICE_BINARY_CODINGS,
     SLUICE_BINARY_MARKS,
+    SLUICE_BINARY_TARGET_ENDS,
     SLUICE_BINARY_PATH_STARTS,
-    SLUICE_BINARY_PATHS, /* strings from here on */
+    SLUICE_BINARY_TARGETS, /* of any length from here on */
+    SLUICE_BINARY_PATHS,
     SLUICE_BINARY_CLASSES,
     SLUICE_BINARY_PASSED,
     SLUICE_BINARY_SECTIONS
 };
 
 /* Bytes of one sample in each column. */
-static const uint8_t sluice_binary_width[SLUICE_BINARY_PATHS] = {8, 8, 8, 16, 4, 8, 1, 1, 8};
+static const uint8_t sluice_binary_width[SLUICE_BINARY_TARGETS] = {8, 8, 8, 16, 4, 8, 1, 1, 8, 8};
 
 struct sluice_binary_header {
     char magic[8];
     uint32_t version, header_bytes;
     uint64_t num_entries, num_classes, passed_unread;
     uint8_t id[16], source_hash[16];
+    uint32_t target_kind, target_dim;
     struct {
         uint64_t at, bytes, hash;
     } sections[SLUICE_BINARY_SECTIONS];
     uint64_t hash;
 };
 
-_Static_assert(sizeof(struct sluice_binary_header) == 72 + SLUICE_BINARY_SECTIONS * 24 + 8,
+_Static_assert(sizeof(struct sluice_binary_header) == 80 + SLUICE_BINARY_SECTIONS * 24 + 8,
                "no padding");
 
 /* Maps a file whose header it is, and which is as the header says.  Borrows fd. */

@@ -15,7 +15,7 @@ struct sluice_manifest_builder {
 SLUICE_MUST_USE sluice_status sluice_manifest_builder_init(struct sluice_manifest_builder *builder,
                                                            struct sluice_err *err);
 
-/* Copies the row; its path is path[0 .. path_len). */
+/* Copies the row, also its target; its path is path[0 .. path_len). */
 SLUICE_MUST_USE sluice_status sluice_manifest_add_entry(struct sluice_manifest_builder *builder,
                                                         const struct sluice_manifest_entry *row,
                                                         const char *path, size_t path_len,
@@ -24,7 +24,13 @@ SLUICE_MUST_USE sluice_status sluice_manifest_add_class(struct sluice_manifest_b
                                                         const char *name, size_t len,
                                                         struct sluice_err *err);
 
-/* Whether entry i has a class, and comes after entry i - 1: SLUICE_E_INVALID. */
+/* Sets the target of a row, which it copies. */
+SLUICE_MUST_USE sluice_status sluice_manifest_set_target(struct sluice_manifest_builder *builder,
+                                                         size_t i, const void *target, size_t bytes,
+                                                         struct sluice_err *err);
+
+/* Whether entry i has a class, comes after entry i - 1, and has a target as the manifest's
+ * target_type says: SLUICE_E_INVALID. */
 SLUICE_MUST_USE sluice_status sluice_manifest_check_entry(const struct sluice_manifest *manifest,
                                                           size_t i, struct sluice_err *err);
 
@@ -34,6 +40,8 @@ struct sluice_hash128 sluice_manifest_id_add(struct sluice_hash128 id,
                                              size_t path_len);
 
 /* sluice_manifest_list_hash(), row by row; `hasher` may go on after the end. */
+void sluice_manifest_list_hash_begin(struct sluice_hasher64 *hasher,
+                                     struct sluice_target_type type);
 void sluice_manifest_list_hash_add(struct sluice_hasher64 *hasher,
                                    const struct sluice_manifest_entry *entry);
 uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,

@@ -467,8 +467,8 @@ static void say(char *text, size_t room, uint64_t number, const char *what, cons
                  (unsigned long long)number, what, example, number > 1 ? ", ..." : "");
 }
 
-static void tell(const struct sluice_manifest_drift *drift, const char *root, const char *path,
-                 const char *then)
+static void tell(const struct sluice_manifest_drift *drift, bool has_targets, const char *root,
+                 const char *path, const char *then)
 {
     char text[600] = "", of[48], in_root[SLUICE_MAX_PATH_BYTES] = "";
     snprintf(of, sizeof(of), "of the %llu looked at changed", (unsigned long long)drift->num_files);
@@ -482,9 +482,9 @@ static void tell(const struct sluice_manifest_drift *drift, const char *root, co
     const bool is_own = sluice_path_in(root, SLUICE_MANIFEST_FILE, in_root, NULL) == SLUICE_OK &&
                         strcmp(in_root, path) == 0;
     sluice_log(SLUICE_LOG_WARN,
-               "%s is not up to date: %s; run 'offload_dataset index %s%s%s%s', then %s", path,
-               text, root, has_index ? " --jpeg-index" : "", is_own ? "" : " --out ",
-               is_own ? "" : path, then);
+               "%s is not up to date: %s; run 'offload_dataset index %s%s%s%s%s', then %s", path,
+               text, root, has_index ? " --jpeg-index" : "", has_targets ? " --target ..." : "",
+               is_own ? "" : " --out ", is_own ? "" : path, then);
 }
 
 void sluice_manifest_tell_drift(const struct sluice_manifest *manifest, const char *root,
@@ -504,7 +504,7 @@ void sluice_manifest_tell_drift(const struct sluice_manifest *manifest, const ch
     if (status != SLUICE_OK)
         sluice_log(SLUICE_LOG_WARN, "whether %s is up to date cannot be told: %s", path, err.text);
     else if (drift->num_added || drift->num_gone || drift->num_changed)
-        tell(drift, root, path, then);
+        tell(drift, manifest->target_type.kind != SLUICE_TARGETS_NONE, root, path, then);
     else
         sluice_log(SLUICE_LOG_DEBUG,
                    "%s is up to date, by %llu folders, %llu of them listed, and %llu files", path,

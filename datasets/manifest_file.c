@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define FIRST_LINE_5 "# sluice manifest 5" /* version 4, a line of targets and their column */
 #define FIRST_LINE_4 "# sluice manifest 4" /* version 3 and the column `offset` */
 #define FIRST_LINE "# sluice manifest 3"
 #define FIRST_LINE_2 "# sluice manifest 2" /* the same without the column `mtime_ns` */
@@ -25,7 +26,11 @@
 #define PASSED_OVER "\tpassed over\t"
 
 #define NUM_FIELDS 9 /* of version 3 */
-#define MOST_FIELDS (NUM_FIELDS + 1)
+#define MOST_FIELDS (NUM_FIELDS + 2)
+
+#define TARGETS_LINE "# targets\t"
+static const char *const target_kinds[] = {
+    [SLUICE_TARGETS_VECTOR] = "vector", [SLUICE_TARGETS_BYTES] = "bytes"};
 
 void sluice_manifest_write_escaped(FILE *file, const char *text)
 {
@@ -87,6 +92,11 @@ static struct sluice_hash128 hash_all(const struct sluice_manifest *manifest, bo
                                 (uint64_t)entry.mtime_ns,
                                 entry.offset};
         all = sluice_hash128(row, sizeof(row) - (has_offsets ? 0 : sizeof(row[0])));
+        if (!entry.target)
+            continue;
+        const struct sluice_hash128 links[] = {all,
+                                               sluice_hash128(entry.target, entry.target_bytes)};
+        all = sluice_hash128(links, sizeof(links));
     }
     return all;
 }
@@ -114,18 +124,25 @@ static void write_passed_over(FILE *file, const struct sluice_manifest *manifest
     fputc('\n', file);
 }
 
-/* Of version 3 unless there are offsets to write, so that programs that know no shards read it. */
+/* Of version 3 unless there are offsets or targets to write, so that programs that know none read
+ * it. */
 static void write_rows(FILE *file, const void *ctx)
 {
     const struct sluice_manifest *manifest = ctx;
-    const bool has_offsets = sluice_manifest_has_members(manifest);
+    const struct sluice_target_type type = manifest->target_type;
+    const bool has_targets = type.kind != SLUICE_TARGETS_NONE;
+    const bool has_offsets = has_targets || sluice_manifest_has_members(manifest);
     char id[33];
     sluice_hash128_hex(sluice_manifest_id(manifest), id);
-    fprintf(file,
-            "%s\n# id\t%s\n# classes\t%zu\n# samples\t%zu\n"
-            "# path\tbytes\tlabel\tsubset\twidth\theight\txxh3_128\tcoding\tmtime_ns%s",
-            has_offsets ? FIRST_LINE_4 : FIRST_LINE, id, manifest->num_classes,
-            manifest->num_entries, has_offsets ? "\toffset" : "");
+    fprintf(file, "%s\n# id\t%s\n# classes\t%zu\n# samples\t%zu\n",
+            has_targets   ? FIRST_LINE_5
+            : has_offsets ? FIRST_LINE_4
+                          : FIRST_LINE,
+            id, manifest->num_classes, manifest->num_entries);
+    if (has_targets)
+        fprintf(file, TARGETS_LINE "%s\t%u\n", target_kinds[type.kind], type.dim);
+    fprintf(file, "# path\tbytes\tlabel\tsubset\twidth\theight\txxh3_128\tcoding\tmtime_ns%s%s",
+            has_offsets ? "\toffset" : "", has_targets ? "\ttarget" : "");
     write_passed_over(file, manifest);
     for (size_t i = 0; i < manifest->num_classes; i++) {
         fputs("class\t", file);
@@ -143,6 +160,10 @@ static void write_rows(FILE *file, const void *ctx)
                 entry.height, hash, sluice_coding_name(entry.coding), (long long)entry.mtime_ns);
         if (has_offsets)
             fprintf(file, "\t%llu", (unsigned long long)entry.offset);
+        if (has_targets) {
+            fputc('\t', file);
+            sluice_target_write_field(file, type, entry.target, entry.target_bytes);
+        }
         fputc('\n', file);
     }
     sluice_hash128_hex(hash_all(manifest, has_offsets), id);
@@ -162,6 +183,7 @@ struct reader {
     size_t capacity;
     size_t line_number;
     size_t num_fields; /* of a sample, in this version */
+    float *numbers;    /* of a target that is a vector */
 };
 
 static sluice_status corrupt(const struct reader *reader, const char *what, struct sluice_err *err)
@@ -294,7 +316,37 @@ static sluice_status read_entry(struct reader *reader, struct sluice_manifest_bu
         if (row.offset && !sluice_shard_split(fields[0], shard))
             return corrupt(reader, "an offset, but no shard in the path", err);
     }
+    size_t target_bytes = 0;
+    if (fields[10] && !sluice_target_read_field(builder->manifest->target_type, fields[10],
+                                                reader->numbers, &row.target, &target_bytes))
+        return corrupt(reader, "'target' is not what the line of targets says", err);
+    row.target_bytes = (uint32_t)target_bytes;
     return sluice_manifest_add_entry(builder, &row, fields[0], strlen(fields[0]), err);
+}
+
+/* "# targets", kind and dimension. */
+static sluice_status read_target_type(struct reader *reader, struct sluice_target_type *type,
+                                      struct sluice_err *err)
+{
+    const sluice_status status = next_line(reader, err);
+    if (status != SLUICE_OK)
+        return status;
+    char *kind = reader->line + strlen(TARGETS_LINE), *dim = NULL;
+    uint64_t number = 0;
+    if (sluice_starts_with(reader->line, TARGETS_LINE) && (dim = strchr(kind, '\t')))
+        *dim++ = '\0';
+    if (!dim || !parse_number(dim, SLUICE_MAX_TARGET_DIM, &number))
+        return corrupt(reader, "the kind of the targets is expected here", err);
+    type->dim = (uint32_t)number;
+    for (int i = SLUICE_TARGETS_VECTOR; i <= SLUICE_TARGETS_BYTES; i++) {
+        if (strcmp(kind, target_kinds[i]) == 0)
+            type->kind = (enum sluice_target_kind)i;
+    }
+    if (type->kind == SLUICE_TARGETS_NONE || sluice_target_type_flaw(*type))
+        return corrupt(reader, "targets of a kind that is not known", err);
+    reader->numbers = calloc(type->dim + 1, sizeof(*reader->numbers));
+    return reader->numbers ? SLUICE_OK
+                           : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a manifest");
 }
 
 static sluice_status check_last_line(struct reader *reader, const struct sluice_manifest *manifest,
@@ -321,8 +373,10 @@ static sluice_status read_all(struct reader *reader, struct sluice_manifest_buil
     sluice_status status = next_line(reader, err);
     if (status != SLUICE_OK)
         return status;
-    if (strcmp(reader->line, FIRST_LINE_4) == 0)
+    if (strcmp(reader->line, FIRST_LINE_5) == 0)
         reader->num_fields = MOST_FIELDS;
+    else if (strcmp(reader->line, FIRST_LINE_4) == 0)
+        reader->num_fields = NUM_FIELDS + 1;
     else if (strcmp(reader->line, FIRST_LINE) == 0)
         reader->num_fields = NUM_FIELDS;
     else if (strcmp(reader->line, FIRST_LINE_2) == 0)
@@ -330,7 +384,7 @@ static sluice_status read_all(struct reader *reader, struct sluice_manifest_buil
     else if (strcmp(reader->line, FIRST_LINE_1) == 0)
         reader->num_fields = NUM_FIELDS - 2;
     else
-        return corrupt(reader, "not a manifest of version 1 to 4", err);
+        return corrupt(reader, "not a manifest of version 1 to 5", err);
     status = next_line(reader, err);
     if (status != SLUICE_OK)
         return status;
@@ -339,6 +393,8 @@ static sluice_status read_all(struct reader *reader, struct sluice_manifest_buil
     status = read_count(reader, "# classes\t", &num_classes, err);
     if (status == SLUICE_OK)
         status = read_count(reader, "# samples\t", &num_entries, err);
+    if (status == SLUICE_OK && reader->num_fields == MOST_FIELDS)
+        status = read_target_type(reader, &builder->manifest->target_type, err);
     if (status == SLUICE_OK)
         status = next_line(reader, err); /* the names of the columns */
     if (status == SLUICE_OK)
@@ -384,6 +440,7 @@ static sluice_status read_text(const char *path, struct sluice_manifest **manife
     sluice_status status = sluice_manifest_builder_init(&builder, err);
     if (status == SLUICE_OK)
         status = read_all(&reader, &builder, err);
+    free(reader.numbers);
     free(reader.line);
     fclose(reader.file);
     if (status == SLUICE_OK)

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,10 +104,11 @@ static sluice_status check_layout(const struct checking *c, struct sluice_err *e
     for (int i = 0; i < SLUICE_BINARY_SECTIONS; i++) {
         const uint64_t bytes = h->sections[i].bytes;
         const bool may_be_missing =
-            i == SLUICE_BINARY_OFFSETS || i == SLUICE_BINARY_MTIMES || i == SLUICE_BINARY_HASHES;
+            i == SLUICE_BINARY_OFFSETS || i == SLUICE_BINARY_MTIMES || i == SLUICE_BINARY_HASHES ||
+            (i == SLUICE_BINARY_TARGET_ENDS && h->target_kind != SLUICE_TARGETS_BYTES);
         if (h->sections[i].at != at || bytes > c->file_bytes - at)
             return damaged(c, "a section is not where it should be", err);
-        if (i < SLUICE_BINARY_PATHS && bytes != h->num_entries * sluice_binary_width[i] &&
+        if (i < SLUICE_BINARY_TARGETS && bytes != h->num_entries * sluice_binary_width[i] &&
             !(may_be_missing && bytes == 0))
             return damaged(c, "a column is too long or too short", err);
         at += bytes;
@@ -117,6 +119,12 @@ static sluice_status check_layout(const struct checking *c, struct sluice_err *e
     }
     if (h->sections[SLUICE_BINARY_CLASSES].bytes < h->num_classes)
         return damaged(c, "there are fewer classes than it says", err);
+    const struct sluice_target_type type = {(enum sluice_target_kind)h->target_kind, h->target_dim};
+    if (sluice_target_type_flaw(type) ||
+        (type.kind != SLUICE_TARGETS_BYTES &&
+         (h->sections[SLUICE_BINARY_TARGET_ENDS].bytes ||
+          h->sections[SLUICE_BINARY_TARGETS].bytes != h->num_entries * type.dim * sizeof(float))))
+        return damaged(c, "not as many targets as it says", err);
     return SLUICE_OK;
 }
 
@@ -164,6 +172,7 @@ static sluice_status check_column(struct checking *c, enum sluice_binary_section
     begin_section(c, section, reader);
     sluice_status status = SLUICE_OK;
     bool is_right = true;
+    uint64_t end = 0; /* of the target before */
     while (status == SLUICE_OK && reader->left > 0) {
         status = next_piece(c, reader, err);
         if (status != SLUICE_OK)
@@ -173,6 +182,16 @@ static sluice_status check_column(struct checking *c, enum sluice_binary_section
         if (section == SLUICE_BINARY_BYTES || section == SLUICE_BINARY_OFFSETS) {
             for (size_t i = 0; i < reader->len / sizeof(*numbers); i++)
                 is_right &= numbers[i] <= INT64_MAX / 2; /* the end of a range is a number, too */
+        } else if (section == SLUICE_BINARY_TARGET_ENDS) {
+            for (size_t i = 0; i < reader->len / sizeof(*numbers); i++) {
+                is_right &= numbers[i] >= end && numbers[i] - end <= SLUICE_MAX_TARGET_BYTES;
+                end = numbers[i];
+            }
+        } else if (section == SLUICE_BINARY_TARGETS) {
+            const float *floats = (const float *)(const void *)reader->bytes;
+            const bool are_floats = c->header.target_kind == SLUICE_TARGETS_VECTOR;
+            for (size_t i = 0; are_floats && i < reader->len / sizeof(*floats); i++)
+                is_right &= isfinite(floats[i]);
         } else if (section == SLUICE_BINARY_LABELS) {
             for (size_t i = 0; i < reader->len / sizeof(*labels); i++)
                 is_right &= labels[i] < c->header.num_classes;
@@ -183,8 +202,10 @@ static sluice_status check_column(struct checking *c, enum sluice_binary_section
     }
     if (status == SLUICE_OK)
         status = check_hash(c, section, reader, err);
+    if (section == SLUICE_BINARY_TARGET_ENDS && c->header.target_kind == SLUICE_TARGETS_BYTES)
+        is_right &= end == c->header.sections[SLUICE_BINARY_TARGETS].bytes;
     if (status == SLUICE_OK && !is_right)
-        status = damaged(c, "a size, label or mark is out of range", err);
+        status = damaged(c, "a size, label, mark or target is out of range", err);
     return status;
 }
 
@@ -281,6 +302,8 @@ static sluice_status check_file(struct checking *c, const struct sluice_manifest
     for (int i = 0; status == SLUICE_OK && i < SLUICE_BINARY_PATH_STARTS; i++)
         status = check_column(c, (enum sluice_binary_section)i, err);
     if (status == SLUICE_OK)
+        status = check_column(c, SLUICE_BINARY_TARGETS, err);
+    if (status == SLUICE_OK)
         status = check_paths(c, err);
     if (status == SLUICE_OK)
         status = check_strings(c, SLUICE_BINARY_CLASSES, c->header.num_classes, err);
@@ -332,7 +355,11 @@ sluice_status sluice_binary_map(int fd, const struct sluice_binary_header *h, ui
         .sizes = section_in(made, h, SLUICE_BINARY_SIZES),
         .codings = section_in(made, h, SLUICE_BINARY_CODINGS),
         .marks = section_in(made, h, SLUICE_BINARY_MARKS),
+        .target_ends = section_in(made, h, SLUICE_BINARY_TARGET_ENDS),
     };
+    made->target_type = (struct sluice_target_type){h->target_kind, h->target_dim};
+    if (h->target_kind != SLUICE_TARGETS_NONE) /* also where all are empty */
+        made->columns.targets = (const char *)map + h->sections[SLUICE_BINARY_TARGETS].at;
     made->num_entries = (size_t)h->num_entries;
     made->num_classes = (size_t)h->num_classes;
     made->passed_unread = h->passed_unread;

@@ -287,9 +287,10 @@ static sluice_status finish(struct listing *listing, size_t num_labelled, struct
         .passed = made->passed_over,
         .num_labelled = num_labelled,
     };
-    sluice_status status = options->labels
-                               ? sluice_labels_read(listing->root, options->labels, &labels, err)
-                               : SLUICE_OK;
+    sluice_status status = SLUICE_OK;
+    if (options->labels)
+        status = sluice_labels_read(listing->root, options->labels,
+                                    sluice_manifest_column_of_tables(options), &labels, err);
     if (status == SLUICE_OK && made->num_entries > 0)
         status = sluice_manifest_assign(&parts, labels, err);
     sluice_labels_destroy(labels);

@@ -490,7 +490,8 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
         .label_key = options->label_key,
         .passed = walk->passed,
     };
-    sluice_status status = sluice_labels_read(walk->root, options->labels, &labels, err);
+    sluice_status status = sluice_labels_read(
+        walk->root, options->labels, sluice_manifest_column_of_tables(options), &labels, err);
     walk->labels = labels;
     const unsigned num_threads = options->num_threads ? options->num_threads : sluice_cpu_count();
     if (status == SLUICE_OK && options->with_shards && num_threads > 1)

@@ -30,7 +30,8 @@ struct sluice_manifest_writer {
     struct sluice_hash128 id;
     struct sluice_hasher64 list_hasher;
     char last[SLUICE_MAX_PATH_BYTES]; /* path */
-    uint64_t path_start;
+    uint64_t path_start, target_end, target_bytes;
+    struct sluice_target_type target_type;
     struct sluice_binary_header header;
     struct section_writer sections[SLUICE_BINARY_SECTIONS];
 };
@@ -95,14 +96,19 @@ static void place_columns(struct sluice_manifest_writer *writer,
     uint64_t at = sizeof(writer->header);
     for (int i = 0; i < SLUICE_BINARY_SECTIONS; i++) {
         struct section_writer *section = &writer->sections[i];
-        const bool is_missing = (i == SLUICE_BINARY_OFFSETS && !options->has_offsets) ||
-                                (i == SLUICE_BINARY_MTIMES && !options->has_mtimes) ||
-                                (i == SLUICE_BINARY_HASHES && !options->has_hashes);
+        const bool is_missing =
+            (i == SLUICE_BINARY_OFFSETS && !options->has_offsets) ||
+            (i == SLUICE_BINARY_MTIMES && !options->has_mtimes) ||
+            (i == SLUICE_BINARY_HASHES && !options->has_hashes) ||
+            (i == SLUICE_BINARY_TARGET_ENDS && options->target_type.kind != SLUICE_TARGETS_BYTES) ||
+            (i == SLUICE_BINARY_TARGETS && !options->target_bytes);
         section->room = is_missing ? 0 : BUFFER_BYTES;
         section->at = at;
         writer->header.sections[i].at = at;
         sluice_hasher64_init(&section->hasher);
-        if (i < SLUICE_BINARY_PATHS && !is_missing)
+        if (i == SLUICE_BINARY_TARGETS)
+            at = aligned(at + options->target_bytes);
+        else if (i < SLUICE_BINARY_TARGETS && !is_missing)
             at = aligned(at + options->num_entries * sluice_binary_width[i]);
     }
 }
@@ -128,6 +134,8 @@ void sluice_manifest_writer_want(struct sluice_manifest_writer_options *options,
     options->has_offsets |= columns->offsets != NULL;
     options->has_mtimes |= columns->mtimes_ns != NULL;
     options->has_hashes |= columns->hashes != NULL;
+    options->target_type = manifest->target_type;
+    options->target_bytes += sluice_manifest_target_bytes(manifest);
     for (size_t i = 0; manifest->rows && i < manifest->num_entries; i++) {
         options->has_offsets |= manifest->rows[i].offset != 0;
         options->has_mtimes |= manifest->rows[i].mtime_ns != 0;
@@ -146,6 +154,8 @@ sluice_status sluice_manifest_writer_create(const struct sluice_manifest_writer_
     writer->fd = -1;
     writer->num_entries = options->num_entries;
     writer->num_classes = options->num_classes;
+    writer->target_type = options->target_type;
+    writer->target_bytes = options->target_bytes;
     bool has_memory = true;
     if (options->path) {
         writer->path = strdup(options->path);
@@ -155,7 +165,7 @@ sluice_status sluice_manifest_writer_create(const struct sluice_manifest_writer_
         has_memory = writer->path && writer->temporary;
     }
     place_columns(writer, options);
-    sluice_hasher64_init(&writer->list_hasher);
+    sluice_manifest_list_hash_begin(&writer->list_hasher, options->target_type);
     const sluice_status status =
         has_memory ? open_file(writer, err)
                    : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to write a manifest");
@@ -200,7 +210,28 @@ static sluice_status check_row(const struct sluice_manifest_writer *writer,
     if (entry->bytes > INT64_MAX / 2 || entry->offset > INT64_MAX / 2)
         return sluice_fail(err, SLUICE_E_INVALID, "sample %zu ('%.100s') of %llu bytes",
                            writer->num_added, entry->path, (unsigned long long)entry->bytes);
+    const char *flaw = sluice_target_flaw(writer->target_type, entry->target, entry->target_bytes);
+    if (!flaw && entry->target_bytes > writer->target_bytes - writer->target_end)
+        flaw = "more bytes of targets than there are";
+    if (flaw)
+        return sluice_fail(err, SLUICE_E_INVALID, "sample %zu ('%.100s'): %s", writer->num_added,
+                           entry->path, flaw);
     return SLUICE_OK;
+}
+
+/* Of any length. */
+static sluice_status put_long(struct sluice_manifest_writer *writer,
+                              enum sluice_binary_section which, const char *from, size_t len,
+                              struct sluice_err *err)
+{
+    sluice_status status = SLUICE_OK;
+    while (status == SLUICE_OK && len > 0) {
+        const size_t part = len < BUFFER_BYTES ? len : BUFFER_BYTES;
+        status = put(writer, which, from, part, err);
+        from += part;
+        len -= part;
+    }
+    return status;
 }
 
 sluice_status sluice_manifest_writer_add(struct sluice_manifest_writer *writer,
@@ -211,6 +242,7 @@ sluice_status sluice_manifest_writer_add(struct sluice_manifest_writer *writer,
     const sluice_status status = check_row(writer, entry, len, err);
     if (status != SLUICE_OK)
         return status;
+    const uint64_t target_end = writer->target_end + entry->target_bytes;
     const struct sluice_hash128 hash =
         entry->has_hash ? entry->hash : (struct sluice_hash128){0, 0};
     const uint32_t size[2] = {entry->width, entry->height};
@@ -231,19 +263,23 @@ sluice_status sluice_manifest_writer_add(struct sluice_manifest_writer *writer,
         {SLUICE_BINARY_SIZES, size, 8},
         {SLUICE_BINARY_CODINGS, &entry->coding, 1},
         {SLUICE_BINARY_MARKS, &marks, 1},
+        {SLUICE_BINARY_TARGET_ENDS, &target_end, 8},
         {SLUICE_BINARY_PATH_STARTS, &writer->path_start, 8},
         {SLUICE_BINARY_PATHS, entry->path, len + 1},
     };
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cells); i++) {
-        const sluice_status put_status =
-            put(writer, cells[i].section, cells[i].from, cells[i].len, err);
-        if (put_status != SLUICE_OK)
-            return put_status;
-    }
+    sluice_status put_status = SLUICE_OK;
+    if (entry->target)
+        put_status =
+            put_long(writer, SLUICE_BINARY_TARGETS, entry->target, entry->target_bytes, err);
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cells) && put_status == SLUICE_OK; i++)
+        put_status = put(writer, cells[i].section, cells[i].from, cells[i].len, err);
+    if (put_status != SLUICE_OK)
+        return put_status;
     writer->id = sluice_manifest_id_add(writer->id, entry, len);
     sluice_manifest_list_hash_add(&writer->list_hasher, entry);
     memcpy(writer->last, entry->path, len + 1);
     writer->path_start += len + 1;
+    writer->target_end = target_end;
     writer->num_added++;
     return SLUICE_OK;
 }
@@ -264,19 +300,11 @@ size_t sluice_manifest_writer_count(const struct sluice_manifest_writer *writer)
     return writer->num_added;
 }
 
-/* Text of any length. */
 static sluice_status put_text(struct sluice_manifest_writer *writer,
                               enum sluice_binary_section which, const char *text,
                               struct sluice_err *err)
 {
-    sluice_status status = SLUICE_OK;
-    for (size_t left = strlen(text) + 1; status == SLUICE_OK && left > 0;) {
-        const size_t part = left < BUFFER_BYTES ? left : BUFFER_BYTES;
-        status = put(writer, which, text, part, err);
-        text += part;
-        left -= part;
-    }
-    return status;
+    return put_long(writer, which, text, strlen(text) + 1, err);
 }
 
 static sluice_status write_texts(struct sluice_manifest_writer *writer,
@@ -313,6 +341,8 @@ static sluice_status write_header(struct sluice_manifest_writer *writer,
     h->num_entries = writer->num_entries;
     h->num_classes = writer->num_classes;
     h->passed_unread = ending->passed_unread;
+    h->target_kind = writer->target_type.kind;
+    h->target_dim = writer->target_type.dim;
     sluice_hash128_bytes(writer->id, h->id);
     if (ending->source_hash)
         sluice_hash128_bytes(*ending->source_hash, h->source_hash);
@@ -332,6 +362,10 @@ sluice_status sluice_manifest_writer_commit(struct sluice_manifest_writer *write
     if (writer->num_added != writer->num_entries || writer->num_entries == 0)
         return sluice_fail(err, SLUICE_E_INVALID, "%zu of %zu samples", writer->num_added,
                            writer->num_entries);
+    if (writer->target_end != writer->target_bytes)
+        return sluice_fail(err, SLUICE_E_INVALID, "%llu of %llu bytes of targets",
+                           (unsigned long long)writer->target_end,
+                           (unsigned long long)writer->target_bytes);
     sluice_status status = write_texts(writer, ending, err);
     if (status == SLUICE_OK)
         status = write_header(writer, ending, err);

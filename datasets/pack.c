@@ -188,7 +188,29 @@ static sluice_status write_label(struct packer *packer, const char *name, uint32
     return write_member(packer, cls, text, (size_t)len, err);
 }
 
-/* Sample i, and behind the last one of its key the label. */
+static sluice_status write_target(struct packer *packer, const char *name,
+                                  struct sluice_target_type type,
+                                  const struct sluice_manifest_entry *entry, struct sluice_err *err)
+{
+    char txt[SLUICE_MAX_PATH_BYTES + 8];
+    snprintf(txt, sizeof(txt), "%.*s.txt", (int)sluice_shard_key_len(name), name);
+    if (type.kind == SLUICE_TARGETS_BYTES)
+        return write_member(packer, txt, entry->target, entry->target_bytes, err);
+    char *text = NULL;
+    size_t len = 0;
+    FILE *memory = open_memstream(&text, &len);
+    if (memory)
+        sluice_target_write_field(memory, type, entry->target, entry->target_bytes);
+    const bool is_whole = memory && !ferror(memory);
+    const sluice_status status =
+        memory && fclose(memory) == 0 && is_whole
+            ? write_member(packer, txt, text, len, err)
+            : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a target");
+    free(text);
+    return status;
+}
+
+/* Sample i, and behind the last one of its key label and target. */
 static sluice_status pack_one(struct packer *packer, const char *root,
                               const struct sluice_manifest *manifest, size_t i, const char *prefix,
                               struct sluice_buf_pool *pool, struct sluice_err *err)
@@ -206,6 +228,10 @@ static sluice_status pack_one(struct packer *packer, const char *root,
         return sluice_fail(err, SLUICE_E_INVALID,
                            "%.100s and %.100s: one key, and labels %u and %u", entry.path,
                            next.path, entry.label, next.label);
+    if (!is_last &&
+        !sluice_target_is_same(entry.target, entry.target_bytes, next.target, next.target_bytes))
+        return sluice_fail(err, SLUICE_E_INVALID, "%.100s and %.100s: one key, and two targets",
+                           entry.path, next.path);
     sluice_status status = SLUICE_OK;
     if (packer->file &&
         (packer->prefix != prefix || (is_first && packer->bytes >= packer->shard_bytes)))
@@ -220,6 +246,8 @@ static sluice_status pack_one(struct packer *packer, const char *root,
     sluice_buf_unref(file);
     if (status == SLUICE_OK && is_last)
         status = write_label(packer, name, entry.label, err);
+    if (status == SLUICE_OK && is_last && entry.target)
+        status = write_target(packer, name, manifest->target_type, &entry, err);
     return status;
 }
 
@@ -361,15 +389,28 @@ static sluice_status write_file(const char *path, const struct sluice_buf *file,
 }
 
 /* As RFC 4180 quotes it. */
-static void write_quoted(FILE *out, const char *text)
+static void write_quoted(FILE *out, const char *text, size_t len)
 {
     fputc('"', out);
-    for (; *text; text++) {
+    for (const char *end = text + len; text < end; text++) {
         if (*text == '"')
             fputc('"', out);
         fputc(*text, out);
     }
     fputc('"', out);
+}
+
+static sluice_status check_targets(const struct sluice_manifest *manifest, struct sluice_err *err)
+{
+    const bool are_bytes = manifest->target_type.kind == SLUICE_TARGETS_BYTES;
+    for (size_t i = 0; are_bytes && i < manifest->num_entries; i++) {
+        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
+        if (entry.target && memchr(entry.target, '\0', entry.target_bytes))
+            return sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                               "%.200s: its target has a NUL byte, which no table can hold",
+                               entry.path);
+    }
+    return SLUICE_OK;
 }
 
 static sluice_status write_labels(const struct sluice_manifest *manifest, const char *folder,
@@ -386,10 +427,19 @@ static sluice_status write_labels(const struct sluice_manifest *manifest, const 
     FILE *out = fopen(path, "wxe");
     if (!out)
         return sluice_fail(err, SLUICE_E_IO, "%s: %s", path, strerror(errno));
-    fputs("file_name,label\n", out);
+    const struct sluice_target_type type = manifest->target_type;
+    fprintf(out, "file_name,label%s\n", type.kind ? ",target" : "");
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        write_quoted(out, paths[i].path);
-        fprintf(out, ",%u\n", sluice_manifest_at(manifest, paths[i].sample).label);
+        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, paths[i].sample);
+        write_quoted(out, paths[i].path, strlen(paths[i].path));
+        fprintf(out, ",%u", entry.label);
+        if (type.kind)
+            fputc(',', out);
+        if (type.kind == SLUICE_TARGETS_BYTES)
+            write_quoted(out, entry.target, entry.target_bytes);
+        else if (type.kind)
+            sluice_target_write_field(out, type, entry.target, entry.target_bytes);
+        fputc('\n', out);
     }
     const bool is_written = !ferror(out);
     if (fclose(out) != 0 || !is_written)
@@ -424,6 +474,8 @@ sluice_status sluice_unpack(const char *root, const struct sluice_manifest *mani
     size_t num = 0, done = 0;
     uint64_t bytes = 0;
     sluice_status status = check_empty(out, err);
+    if (status == SLUICE_OK)
+        status = check_targets(manifest, err);
     if (status == SLUICE_OK)
         status = find_paths(manifest, &paths, &num, err);
     if (status == SLUICE_OK)

@@ -74,6 +74,8 @@ static void describe(struct sluice_loader *loader)
     }
     const struct sluice_pipeline *pipeline = loader->train.pipeline;
     info->num_classes = loader->manifest->num_classes;
+    info->target_kind = loader->manifest->target_type.kind;
+    info->target_dim = loader->manifest->target_type.dim;
     info->height = info->width = sluice_pipeline_output_size(pipeline);
     info->mode = loader->options.mode_name;
     info->has_normalization =
@@ -131,6 +133,17 @@ const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t samp
     return manifest && sample_id < manifest->num_entries
                ? sluice_manifest_at(manifest, sample_id).path
                : NULL;
+}
+
+const void *sluice_loader_target(const struct sluice_loader *loader, uint64_t sample_id,
+                                 size_t *bytes)
+{
+    const struct sluice_manifest *manifest = loader->manifest;
+    if (!manifest || sample_id >= manifest->num_entries)
+        return NULL;
+    const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, sample_id);
+    *bytes = entry.target_bytes;
+    return entry.target;
 }
 
 /* --- stop --- */

@@ -18,29 +18,38 @@ static struct sluice_sampler_item *alloc_items(size_t count, struct sluice_err *
     return items;
 }
 
-/* Items of an epoch of the loader's own order, of all ranks. */
-static uint64_t total_of(const struct sluice_loader *loader, enum sluice_part part)
+static struct sluice_sampler sampler_of(const struct sluice_loader *loader, enum sluice_part part)
 {
-    return loader->dataset.num_samples[part] * (part == SLUICE_TRAIN ? loader->options.repeat : 1);
+    const struct sluice_options *o = &loader->options;
+    const bool is_training = part == SLUICE_TRAIN;
+    return (struct sluice_sampler){
+        .seed = o->seed,
+        .num_samples = (uint32_t)(is_training ? &loader->train : &loader->val)->num_ids,
+        .repeat = is_training ? (uint32_t)o->repeat : 1,
+        .is_shuffled = is_training && o->is_shuffled,
+        .ranges = loader->ranges,
+        .num_ranges = is_training ? loader->num_ranges : 0,
+    };
+}
+
+/* 0 also if there are too many, which draw() says. */
+uint64_t loader_total(const struct sluice_loader *loader, enum sluice_part part)
+{
+    const struct sluice_sampler sampler = sampler_of(loader, part);
+    size_t count = 0;
+    return sluice_sampler_count(&sampler, 0, &count, NULL) == SLUICE_OK ? count : 0;
 }
 
 uint64_t sluice_loader_num_batches(const struct sluice_loader *loader, enum sluice_part part)
 {
-    return sluice_order_num_batches(&loader->order, total_of(loader, part), 0);
+    return sluice_order_num_batches(&loader->order, loader_total(loader, part), 0);
 }
 
 /* This rank's rows, by the loader's own sampler. */
 static sluice_status draw(struct sluice_loader *loader, struct sluice_err *err)
 {
-    const struct sluice_options *o = &loader->options;
-    const bool is_training = loader->start.part == SLUICE_TRAIN;
     const uint64_t cursor = loader->start.cursor;
-    const struct sluice_sampler sampler = {
-        .seed = o->seed,
-        .num_samples = (uint32_t)loader->part->num_ids,
-        .repeat = is_training ? (uint32_t)o->repeat : 1,
-        .is_shuffled = is_training && o->is_shuffled,
-    };
+    const struct sluice_sampler sampler = sampler_of(loader, (enum sluice_part)loader->start.part);
     size_t total = 0;
     sluice_status status = sluice_sampler_count(&sampler, loader->start.epoch, &total, err);
     if (status == SLUICE_OK)
@@ -50,7 +59,11 @@ static sluice_status draw(struct sluice_loader *loader, struct sluice_err *err)
     struct sluice_sampler_item *all = alloc_items(total, err);
     if (!all)
         return SLUICE_E_NO_MEMORY;
-    sluice_sampler_fill(&sampler, (uint32_t)loader->start.epoch, all);
+    status = sluice_sampler_fill(&sampler, (uint32_t)loader->start.epoch, all, err);
+    if (status != SLUICE_OK) {
+        free(all);
+        return status;
+    }
     loader->num_items = (size_t)sluice_order_num_items(&loader->order, total, cursor);
     loader->total = total;
     loader->num_padded = sluice_order_num_padded(&loader->order, total, cursor);
@@ -111,6 +124,10 @@ struct sluice_state loader_state_at(const struct sluice_loader *loader, enum slu
         .pipeline = loader->dataset.pipeline_fingerprint[part],
     };
     memcpy(state.dataset_id, loader->dataset_id, sizeof(state.dataset_id));
+    if (part == SLUICE_TRAIN && loader->mix.num > 0) {
+        memcpy(state.mix, loader->mix.text, sizeof(state.mix));
+        state.num_items = loader_total(loader, part);
+    }
     return state;
 }
 
@@ -131,6 +148,7 @@ static sluice_status find_start(const struct sluice_loader *loader,
     uint32_t world_size = (uint32_t)loader->options.world_size;
     if (start->order) {
         now.has_order = true;
+        now.mix[0] = '\0'; /* of the loader's own order */
         now.order_hash = sluice_hash128(start->order, start->num_order * sizeof(*start->order)).low;
         now.global_batch = loader->options.batch_size;
         world_size = 1;

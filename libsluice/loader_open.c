@@ -3,9 +3,11 @@
 #include "base/log.h"
 #include "compute_client/load/local_source.h"
 #include "datasets/manifest_drift.h"
+#include "datasets/manifest_join.h"
 #include "image/codec.h"
 #include "pipeline/op.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,24 +147,45 @@ static sluice_status pick_subset(const struct sluice_loader *loader, struct part
     return SLUICE_OK;
 }
 
-static sluice_status open_local(struct sluice_loader *loader, struct sluice_err *err)
+static sluice_status open_folder(struct sluice_loader *loader, const char *dir,
+                                 struct sluice_manifest **manifest, struct sluice_err *err)
 {
     const struct sluice_options *o = &loader->options;
     struct stat st;
     const char *advice = o->is_mode_derived ? "; a server is named by --host" : "";
-    if (stat(o->dir, &st) != 0)
+    if (stat(dir, &st) != 0)
         return sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "DIR %s: %s%s",
-                           o->dir, strerror(errno), advice);
+                           dir, strerror(errno), advice);
     if (!S_ISDIR(st.st_mode))
-        return sluice_fail(err, SLUICE_E_INVALID, "DIR %s is no folder%s", o->dir, advice);
-    sluice_status status =
-        sluice_manifest_open(o->dir, &loader->is_stopped, &loader->manifest, err);
+        return sluice_fail(err, SLUICE_E_INVALID, "DIR %s is no folder%s", dir, advice);
+    sluice_status status = sluice_manifest_open(dir, &loader->is_stopped, manifest, err);
     if (status == SLUICE_OK)
-        status = sluice_manifest_check_passed_over(loader->manifest, o->dir, o->is_strict,
+        status = sluice_manifest_check_passed_over(*manifest, dir, o->is_strict,
                                                    &loader->is_stopped, err);
     if (status == SLUICE_OK)
-        sluice_manifest_tell_drift(loader->manifest, o->dir, NULL, "start again",
-                                   &loader->is_stopped);
+        sluice_manifest_tell_drift(*manifest, dir, NULL, "start again", &loader->is_stopped);
+    return status;
+}
+
+static sluice_status open_local(struct sluice_loader *loader, struct sluice_err *err)
+{
+    const struct sluice_roots *dirs = &loader->options.dirs;
+    struct sluice_manifest_part parts[SLUICE_MAX_ROOTS];
+    struct sluice_manifest *of_dirs[SLUICE_MAX_ROOTS] = {NULL};
+    sluice_status status = SLUICE_OK;
+    assert(dirs->num > 0);
+    for (size_t i = 0; status == SLUICE_OK && i < dirs->num; i++) {
+        status = open_folder(loader, dirs->at[i].place, &of_dirs[i], err);
+        parts[i] = (struct sluice_manifest_part){of_dirs[i], dirs->at[i].name, dirs->at[i].place};
+    }
+    if (status == SLUICE_OK && dirs->at[0].name[0])
+        status = sluice_manifest_join(parts, dirs->num, &loader->manifest, NULL, err);
+    else if (status == SLUICE_OK) {
+        loader->manifest = of_dirs[0];
+        return SLUICE_OK;
+    }
+    for (size_t i = 0; i < dirs->num; i++)
+        sluice_manifest_destroy(of_dirs[i]);
     return status;
 }
 
@@ -179,6 +202,11 @@ sluice_status loader_open_data(struct sluice_loader *loader, struct sluice_err *
     status = pick_subset(loader, &loader->train, SLUICE_SUBSET_TRAIN, err);
     if (status == SLUICE_OK)
         status = pick_subset(loader, &loader->val, SLUICE_SUBSET_VAL, err);
+    if (status == SLUICE_OK && loader->options.mix)
+        status = sluice_mix_parse(loader->options.mix, &loader->mix, err);
+    if (status == SLUICE_OK)
+        status = sluice_mix_ranges(&loader->mix, loader->manifest, loader->train.ids,
+                                   loader->train.num_ids, loader->ranges, &loader->num_ranges, err);
     return status;
 }
 
@@ -201,7 +229,7 @@ sluice_status loader_make_prefetcher(struct sluice_loader *loader, struct sluice
     const unsigned num_slots = slots_in(half / batch_bytes, o->batch_size);
     /* A profile requests its samples many times, so all slots are filled. */
     const size_t num_items = o->is_profiling ? (size_t)num_slots * o->batch_size
-                                             : loader->train.num_ids * (size_t)o->repeat;
+                                             : (size_t)loader_total(loader, SLUICE_TRAIN);
     const struct sluice_prefetcher_options options = {
         .retry_for_s = o->retry_for_s,
         .num_workers = (unsigned)o->workers,
@@ -244,7 +272,7 @@ sluice_status loader_make_source(struct sluice_loader *loader, struct part *part
     const struct sluice_options *o = &loader->options;
     if (!loader->servers) {
         const struct sluice_local_source_options options = {
-            .root = o->dir,
+            .roots = &o->dirs,
             .pool = loader->pool,
             .num_threads = (unsigned)o->workers,
             .max_items = sluice_prefetcher_max_items(loader->prefetcher),

@@ -5,6 +5,7 @@
 #include "base/cli_set.h"
 #include "compute_client/fetch/servers.h"
 #include "compute_client/load/live.h"
+#include "compute_client/load/mix.h"
 #include "compute_client/load/prefetcher.h"
 #include "compute_client/load/state.h"
 #include "compute_client/options/loader_options.h"
@@ -75,6 +76,9 @@ struct sluice_loader {
     char dataset_id[33];
     struct sluice_dataset_info dataset;
     struct part train, val;
+    struct sluice_mix mix;
+    struct sluice_sampler_range ranges[SLUICE_MAX_MIX_RANGES]; /* of train, by the mix */
+    size_t num_ranges;
     struct sluice_buf_pool *pool;
     struct sluice_replan *replan; /* NULL: the parts' choices hold for all epochs */
     struct sluice_cost_table profile;
@@ -128,6 +132,9 @@ SLUICE_MUST_USE sluice_status loader_make_prefetcher(struct sluice_loader *loade
 /* Creates the part's source on the first call. */
 SLUICE_MUST_USE sluice_status loader_make_source(struct sluice_loader *loader, struct part *part,
                                                  struct sluice_err *err);
+
+/* Items of an epoch of the loader's own order, of all ranks. */
+uint64_t loader_total(const struct sluice_loader *loader, enum sluice_part part);
 
 /* The place at the beginning of an epoch, in the loader's own order. */
 struct sluice_state loader_state_at(const struct sluice_loader *loader, enum sluice_part part,

@@ -23,14 +23,16 @@ struct sluice_server {
 
 /* --- settings --- */
 
-static sluice_status check_keys(const struct sluice_setting *settings, size_t num_settings,
-                                struct sluice_err *err)
+static sluice_status check_keys(const char *root, const struct sluice_setting *settings,
+                                size_t num_settings, struct sluice_err *err)
 {
+    bool has_root = root != NULL;
     for (size_t i = 0; i < num_settings; i++) {
         const char *key = settings[i].key;
-        if (key && strcmp(key, "root") == 0)
+        if (key && strcmp(key, "root") == 0 && root)
             return sluice_fail(err, SLUICE_E_INVALID,
-                               "root: the folder is the first argument, not a setting");
+                               "root: the root is the first argument; several are settings alone");
+        has_root |= key && strcmp(key, "root") == 0;
         if (key && strcmp(key, "sandbox") == 0)
             return sluice_fail(err, SLUICE_E_INVALID,
                                "sandbox: for offload_server alone; this process stays as it is");
@@ -44,7 +46,8 @@ static sluice_status check_keys(const struct sluice_setting *settings, size_t nu
                                "it cannot limit connections; offload_server can",
                                key);
     }
-    return SLUICE_OK;
+    return has_root ? SLUICE_OK
+                    : sluice_fail(err, SLUICE_E_INVALID, "root: there is none to serve");
 }
 
 static sluice_status read_settings(struct sluice_server *server, const char *root,
@@ -54,10 +57,9 @@ static sluice_status read_settings(struct sluice_server *server, const char *roo
     server->options = sluice_server_options_init();
     server->options.listen = "127.0.0.1:0";
     const struct sluice_setting folder = {"root", root};
-    sluice_status status =
-        sluice_server_options_set(&server->options, &folder, 1, &server->texts, err);
-    if (status == SLUICE_OK)
-        status = check_keys(settings, num_settings, err);
+    sluice_status status = check_keys(root, settings, num_settings, err);
+    if (status == SLUICE_OK && root)
+        status = sluice_server_options_set(&server->options, &folder, 1, &server->texts, err);
     if (status == SLUICE_OK)
         status = sluice_server_options_set(&server->options, settings, num_settings, &server->texts,
                                            err);

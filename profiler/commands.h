@@ -61,10 +61,22 @@ extern const char *const sluice_profile_gpu_names[]; /* "off", "on" */
                 "cost model says, else as an NVIDIA H200."                                         \
     }
 
-#define SLUICE_PROFILE_COSTS_HELP                                                                  \
-    "Costs to plan with. model: the weights in the folder's cost_model.json; rows: the times in "  \
-    "prep_times.csv; default: weights that need no profile; auto: the model if there is one, "     \
-    "else the rows."
+#define SLUICE_PROFILE_COSTS_OPTION(heading, source)                                               \
+    {                                                                                              \
+        .name = "costs", .group = (heading), .type = SLUICE_OPTION_CHOICE,                         \
+        .value = &(source).costs, .arg = "NAME", .choices = sluice_profile_costs_names,            \
+        .help = "Costs to plan with. model: the weights in the folder's cost_model.json; rows: "   \
+                "the times in prep_times.csv; default: weights that need no profile; auto: the "   \
+                "model if there is one, else the rows."                                            \
+    }
+
+#define SLUICE_PROFILE_INDEX_OPTION(heading, source)                                               \
+    {                                                                                              \
+        .name = "jpeg-index", .group = (heading), .type = SLUICE_OPTION_CHOICE,                    \
+        .value = &(source).jpeg_index, .arg = "NAME", .choices = sluice_profile_index_names,       \
+        .help = "Whether the storage node has an index of its JPEGs, so that crops and pixels "    \
+                "need only a part of each file; auto: as in the cost model."                       \
+    }
 
 /* The options of the commands that take tables from elsewhere than a profile's folder. */
 #define SLUICE_PROFILE_TABLE_OPTIONS(heading, source)                                              \

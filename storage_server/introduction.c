@@ -2,6 +2,7 @@
 
 #include "base/host_port.h"
 #include "base/log.h"
+#include "base/roots.h"
 #include "base/show.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
@@ -22,15 +23,18 @@ static void tell_data(const struct sluice_introduction *facts)
     if (num_val)
         snprintf(subsets, sizeof(subsets), " (%zu train, %zu val)", manifest->num_entries - num_val,
                  num_val);
-    const bool is_remote = sluice_store_is_remote(facts->root);
-    const char *from = manifest->passed_over
+    char root[SLUICE_ROOTS_TEXT];
+    sluice_roots_format(facts->roots, root);
+    const bool is_remote = sluice_store_is_remote(facts->roots->at[0].place);
+    const char *from = facts->roots->at[0].name[0] ? "each root's own list or walk"
+                       : manifest->passed_over
                            ? (is_remote ? "the store itself" : "the folder itself")
                        : facts->manifest ? facts->manifest
                                          : SLUICE_MANIFEST_FILE;
     sluice_log(
         SLUICE_LOG_INFO,
-        "%s: %zu samples%s in %zu class%s, %s, dataset %s; listed by %s%s; %s index of JPEGs",
-        facts->root, manifest->num_entries, subsets, manifest->num_classes,
+        "%s: %zu samples%s in %zu class%s, %s, dataset %s; listed by %s%s; %s index of JPEGs", root,
+        manifest->num_entries, subsets, manifest->num_classes,
         manifest->num_classes == 1 ? "" : "es",
         sluice_show_bytes((double)list->dataset_bytes, bytes), list->dataset_id, from,
         manifest->passed_over && !is_remote ? " ('offload_dataset index' makes a list)" : "",
@@ -71,6 +75,8 @@ static void tell_access(const struct sluice_introduction *facts)
         facts->access.has_client_ca
             ? (facts->access.has_tokens ? "a certificate and a token" : "a certificate")
             : "a token";
+    char root[SLUICE_ROOTS_TEXT];
+    sluice_roots_format(facts->roots, root);
     if (sluice_is_loopback(facts->listen) && !is_asked)
         sluice_log(SLUICE_LOG_INFO,
                    "%s is this machine's own: programs of other machines cannot connect",
@@ -81,12 +87,12 @@ static void tell_access(const struct sluice_introduction *facts)
         sluice_log(SLUICE_LOG_WARN,
                    "anyone who reaches %s may read every sample beneath %s, encrypted on its way: "
                    "neither --tls-client-ca nor --tokens is given",
-                   facts->listen, facts->root);
+                   facts->listen, root);
     else
         sluice_log(SLUICE_LOG_WARN,
                    "--insecure: anyone who reaches %s may read every sample beneath %s, and anyone "
                    "on the way sees them pass (docs/operations/security.md)",
-                   facts->listen, facts->root);
+                   facts->listen, root);
 }
 
 void sluice_introduce(const struct sluice_introduction *facts)

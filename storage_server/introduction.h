@@ -10,10 +10,12 @@
  *
  * Threads: any. */
 
+struct sluice_roots;
 struct sluice_sample_list;
 
 struct sluice_introduction {
-    const char *root, *listen;
+    const struct sluice_roots *roots;
+    const char *listen;
     const char *manifest; /* --manifest; NULL: the root's own, or a scan */
     const char *cache;    /* --cache; NULL: none; else its counts: */
     struct sluice_store_cache_counts cache_counts;

@@ -34,12 +34,13 @@ static struct sluice_server_options given;
 static const struct sluice_option table[] = {
     {.name = "root",
      .group = DATA,
-     .type = SLUICE_OPTION_STRING,
-     .value = &given.root,
-     .arg = "DIR|URL",
+     .type = SLUICE_OPTION_STRINGS,
+     .value = &given.given_roots,
+     .arg = "[NAME=]DIR|URL",
      .help = "Folder of the images; or s3://BUCKET/PREFIX, a bucket of S3 or of what speaks as it "
              "does; or http(s)://HOST/FOLDER/LIST, a web server's folder, and in it a file that "
-             "lists the images. Nothing outside of it is ever read.",
+             "lists the images. Nothing outside of it is ever read. Given several times, each with "
+             "a NAME: one dataset of them all, in which paths begin with NAME/.",
      .is_required = true},
     {.name = "s3-endpoint",
      .group = DATA,
@@ -440,14 +441,19 @@ static sluice_status check_listen(const char *text, struct sluice_err *err)
 
 unsigned sluice_server_io_workers(const struct sluice_server_options *options)
 {
-    return options->io_workers ? (unsigned)options->io_workers
-                               : sluice_store_parallel_reads(options->root);
+    unsigned most = 0;
+    for (size_t i = 0; i < options->roots.num; i++) {
+        const unsigned one = sluice_store_parallel_reads(options->roots.at[i].place);
+        most = one > most ? one : most;
+    }
+    return options->io_workers ? (unsigned)options->io_workers : most;
 }
 
-struct sluice_store_options sluice_server_store_options(const struct sluice_server_options *options)
+struct sluice_store_options sluice_server_store_options(const struct sluice_server_options *options,
+                                                        const char *place)
 {
     return (struct sluice_store_options){
-        .root = options->root,
+        .root = place,
         .max_object_bytes = options->max_file_bytes,
         /* Less than half: the watchdog does not call a worker hanging for it. */
         .patience_ms = (unsigned)(options->sample_timeout_s * 450) + 1,
@@ -456,25 +462,61 @@ struct sluice_store_options sluice_server_store_options(const struct sluice_serv
     };
 }
 
+static bool is_file(const char *jpeg_index)
+{
+    return strcmp(jpeg_index, "auto") != 0 && strcmp(jpeg_index, "off") != 0;
+}
+
+/* Parses the roots, if they are there already. */
+static sluice_status take_roots(struct sluice_server_options *options, const char *dashes,
+                                struct sluice_err *err)
+{
+    const struct sluice_option_strings *given_roots = &options->given_roots;
+    struct sluice_err why = {0};
+    if (given_roots->num_items == 0)
+        return SLUICE_OK;
+    sluice_status status =
+        sluice_roots_parse(given_roots->items, given_roots->num_items, &options->roots, &why);
+    for (size_t i = 0; status == SLUICE_OK && i < options->roots.num; i++) {
+        const struct sluice_store_options store =
+            sluice_server_store_options(options, options->roots.at[i].place);
+        status = sluice_store_check(&store, &why);
+    }
+    if (status != SLUICE_OK)
+        return sluice_fail(err, SLUICE_E_INVALID, "%sroot: %s", dashes, why.text);
+    const bool has_names = options->roots.at[0].name[0];
+    const char *for_one = options->manifest              ? "manifest"
+                          : is_file(options->jpeg_index) ? "jpeg-index"
+                                                         : NULL;
+    if (has_names && for_one)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%s%s FILE is for one root without a name; roots with names have theirs "
+                           "beside their files",
+                           dashes, for_one);
+    return SLUICE_OK;
+}
+
 /* What no single value shows.  `dashes` stand before a name. */
-static sluice_status check(const struct sluice_server_options *options, const char *dashes,
+static sluice_status check(struct sluice_server_options *options, const char *dashes,
                            struct sluice_err *err)
 {
     struct sluice_err why = {0};
-    const struct sluice_store_options store = sluice_server_store_options(options);
-    if (options->root && sluice_store_check(&store, &why) != SLUICE_OK)
-        return sluice_fail(err, SLUICE_E_INVALID, "%sroot: %s", dashes, why.text);
+    const sluice_status status = take_roots(options, dashes, err);
+    if (status != SLUICE_OK)
+        return status;
     if (options->cache && !options->cache_bytes)
         return sluice_fail(err, SLUICE_E_INVALID, "%scache: say how much with %scache-bytes SIZE",
                            dashes, dashes);
     if (options->cache_bytes && !options->cache)
         return sluice_fail(err, SLUICE_E_INVALID, "%scache-bytes: name a folder with %scache DIR",
                            dashes, dashes);
-    if (options->cache && options->root && !sluice_store_is_remote(options->root))
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "%scache: the root is a folder, which needs none: it is for buckets and "
-                           "web servers",
-                           dashes);
+    for (size_t i = 0; options->cache && i < options->roots.num; i++) {
+        if (!sluice_store_is_remote(options->roots.at[i].place))
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "%scache: the root %s is a folder, which needs none: it is for "
+                               "buckets and web servers",
+                               dashes, options->roots.at[i].place);
+    }
     if (check_listen(options->listen, &why) != SLUICE_OK)
         return sluice_fail(err, SLUICE_E_INVALID, "%slisten: %s", dashes, why.text);
     if (check_metrics(options->metrics, &why) != SLUICE_OK)

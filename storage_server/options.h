@@ -3,6 +3,7 @@
 
 #include "base/cli.h"
 #include "base/cli_set.h"
+#include "base/roots.h"
 #include "store/open.h"
 
 #include <stdbool.h>
@@ -18,8 +19,9 @@ struct sluice_disk_gate;
 struct sluice_prep_limits;
 
 struct sluice_server_options {
-    const char *root;                   /* store/open.h; required */
-    const char *s3_endpoint, *s3_style; /* the same; NULL: not given */
+    struct sluice_option_strings given_roots; /* as they were given; required */
+    struct sluice_roots roots;                /* the same, parsed (store/open.h) */
+    const char *s3_endpoint, *s3_style;       /* the same; NULL: not given */
     const char *cache; /* a folder, for what a remote root sent (store_cache.h); NULL: none */
     uint64_t cache_bytes;
     const char *listen;                                 /* "127.0.0.1:50051"; port 0: a free one */
@@ -60,18 +62,18 @@ struct sluice_server_options {
     /* Not flags, but what main opened by them.  Borrowed as long as the server lives; NULL: none.
      */
     struct sluice_prep_limits *prep_limits;
-    struct sluice_disk_gate *disk_gate;
+    struct sluice_disk_gate *disk_gates[SLUICE_MAX_ROOTS]; /* by root; one for all of a disk */
     struct sluice_tracer *tracer;
     struct sluice_decoders *decoders; /* if isolates_decoders */
     bool owns_process;                /* not a flag: malloc may be tuned for it (memory_limit.h) */
 };
 
-/* io_workers, or what the root asks for. */
+/* io_workers, or what the root that asks for most of them asks for. */
 unsigned sluice_server_io_workers(const struct sluice_server_options *options);
 
-/* What they say of the store. */
-struct sluice_store_options
-sluice_server_store_options(const struct sluice_server_options *options);
+/* What they say of the stores; `place` is that of a root. */
+struct sluice_store_options sluice_server_store_options(const struct sluice_server_options *options,
+                                                        const char *place);
 
 /* The defaults. */
 struct sluice_server_options sluice_server_options_init(void);

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "datasets/manifest.h"
 #include "datasets/manifest_drift.h"
+#include "datasets/manifest_join.h"
 #include "storage_server/memory_budget.h"
 
 #include <pthread.h>
@@ -59,14 +60,33 @@ static void read_again(struct sluice_relist *relist)
     sluice_sample_list_unref(old);
 }
 
+/* Whether the list of this root, a folder, is up to date. */
+static void look_at_root(struct sluice_relist *relist, const struct sluice_sample_list *list,
+                         size_t root)
+{
+    const struct sluice_sample_list_source *source = &relist->options.source;
+    const char *name = source->roots->at[root].name, *place = source->roots->at[root].place;
+    struct sluice_manifest *of_root = NULL;
+    struct sluice_err err = {0};
+    char then[64];
+    snprintf(then, sizeof(then), "send SIGHUP to this server (kill -HUP %d)", (int)getpid());
+    if (name[0] && sluice_manifest_of_root(list->manifest, name, &of_root, &err) != SLUICE_OK)
+        sluice_log(SLUICE_LOG_WARN, "%s: whether its list is up to date cannot be told: %s", place,
+                   err.text);
+    else
+        sluice_manifest_tell_drift(of_root ? of_root : list->manifest, place, source->manifest,
+                                   then, &relist->is_closed);
+    sluice_manifest_destroy(of_root);
+}
+
 static void look(struct sluice_relist *relist)
 {
     const struct sluice_relist_options *o = &relist->options;
     struct sluice_sample_list *list = sluice_sample_lists_now(o->lists);
-    char then[64];
-    snprintf(then, sizeof(then), "send SIGHUP to this server (kill -HUP %d)", (int)getpid());
-    sluice_manifest_tell_drift(list->manifest, o->source.root, o->source.manifest, then,
-                               &relist->is_closed);
+    for (size_t i = 0; i < o->source.roots->num; i++) {
+        if (!o->source.stores[i] && !list->is_walked[i])
+            look_at_root(relist, list, i);
+    }
     sluice_manifest_rest(list->manifest);
     sluice_sample_list_unref(list);
 }
@@ -75,8 +95,7 @@ static void *relist_main(void *ctx)
 {
     struct sluice_relist *relist = ctx;
     pthread_setname_np(pthread_self(), "relist");
-    if (!relist->options.source.store)
-        look(relist);
+    look(relist);
     pthread_mutex_lock(&relist->lock);
     for (;;) {
         while (!relist->is_wanted && !relist->is_closed)
@@ -86,8 +105,7 @@ static void *relist_main(void *ctx)
         relist->is_wanted = false;
         pthread_mutex_unlock(&relist->lock);
         read_again(relist);
-        if (!relist->options.source.store)
-            look(relist);
+        look(relist);
         pthread_mutex_lock(&relist->lock);
     }
     pthread_mutex_unlock(&relist->lock);

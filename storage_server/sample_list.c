@@ -6,10 +6,13 @@
 #include "datasets/freshness.h"
 #include "datasets/jpeg_index_file.h"
 #include "datasets/manifest.h"
+#include "datasets/manifest_join.h"
 #include "datasets/manifest_of_store.h"
 #include "storage_server/subset_rows.h"
 #include "store/store_copy.h"
+#include "store/store_roots.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -69,26 +72,49 @@ sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
     return SLUICE_OK;
 }
 
-/* --- from a store that is no folder --- */
+void sluice_sample_list_source_find(struct sluice_sample_list_source *source,
+                                    struct sluice_store *store)
+{
+    for (size_t i = 0; i < source->roots->num; i++) {
+        const char *name = source->roots->at[i].name;
+        struct sluice_store *one = name[0] ? sluice_store_roots_member(store, name) : store;
+        struct sluice_store_limits limits;
+        one->limits(one, &limits);
+        source->stores[i] = limits.is_remote ? one : NULL;
+    }
+}
+
+/* --- one root --- */
+
+struct root {
+    const struct sluice_sample_list_source *source;
+    const char *place;
+    struct sluice_store *store; /* NULL: a folder */
+};
+
+/* What one root has. */
+struct listed {
+    struct sluice_manifest *manifest;
+    struct sluice_jpeg_index_file *jpeg_indexes;
+};
 
 /* Copies an object of the root into memory; *path names it, for those who read files, until the
  * descriptor is closed.  SLUICE_E_NOT_FOUND: there is none. */
-static sluice_status copy_to_memory(const struct sluice_sample_list_source *source,
-                                    const char *name, int *out, char path[32],
-                                    struct sluice_err *err)
+static sluice_status copy_to_memory(const struct root *root, const char *name, int *out,
+                                    char path[32], struct sluice_err *err)
 {
     struct sluice_err why = {0};
     uint64_t bytes;
     const int fd = memfd_create(name, MFD_CLOEXEC);
     if (fd < 0)
-        return sluice_fail(err, SLUICE_E_IO, "%s/%s: cannot keep a copy: %s", source->root, name,
+        return sluice_fail(err, SLUICE_E_IO, "%s/%s: cannot keep a copy: %s", root->place, name,
                            strerror(errno));
-    const sluice_status status = sluice_store_copy(source->store, name, fd, &bytes, &why);
+    const sluice_status status = sluice_store_copy(root->store, name, fd, &bytes, &why);
     if (status != SLUICE_OK) {
         close(fd);
-        return sluice_fail(err, status, "%s/%s: %s", source->root, name, why.text);
+        return sluice_fail(err, status, "%s/%s: %s", root->place, name, why.text);
     }
-    sluice_log(SLUICE_LOG_INFO, "%s: %s of %llu bytes is kept in memory", source->root, name,
+    sluice_log(SLUICE_LOG_INFO, "%s: %s of %llu bytes is kept in memory", root->place, name,
                (unsigned long long)bytes);
     snprintf(path, 32, "/proc/self/fd/%d", fd);
     *out = fd;
@@ -96,36 +122,36 @@ static sluice_status copy_to_memory(const struct sluice_sample_list_source *sour
 }
 
 /* A file, the bucket's manifest, or else its list. */
-static sluice_status read_remote_manifest(const struct sluice_sample_list_source *source,
+static sluice_status read_remote_manifest(const struct root *root,
                                           struct sluice_manifest **manifest, struct sluice_err *err)
 {
     int fd;
     char path[32];
     struct sluice_err why = {0};
-    if (source->manifest)
-        return sluice_manifest_read(source->manifest, manifest, err);
-    sluice_status status = copy_to_memory(source, SLUICE_MANIFEST_FILE, &fd, path, &why);
+    if (root->source->manifest)
+        return sluice_manifest_read(root->source->manifest, manifest, err);
+    sluice_status status = copy_to_memory(root, SLUICE_MANIFEST_FILE, &fd, path, &why);
     if (status == SLUICE_E_NOT_FOUND)
-        return sluice_manifest_of_store(source->store, source->root, manifest, err);
+        return sluice_manifest_of_store(root->store, root->place, manifest, err);
     if (status != SLUICE_OK)
         return sluice_fail(err, status, "%s", why.text);
     status = sluice_manifest_read(path, manifest, &why);
     close(fd);
-    return status == SLUICE_OK ? status
-                               : sluice_fail(err, status, "%s/" SLUICE_MANIFEST_FILE ": %s",
-                                             source->root, why.text);
+    return status == SLUICE_OK
+               ? status
+               : sluice_fail(err, status, "%s/" SLUICE_MANIFEST_FILE ": %s", root->place, why.text);
 }
 
 /* A file, or the bucket's. */
-static sluice_status read_remote_index(const struct sluice_sample_list_source *source,
+static sluice_status read_remote_index(const struct root *root,
                                        struct sluice_jpeg_index_file **file, struct sluice_err *err)
 {
     int fd;
     char path[32];
     struct sluice_err why = {0};
-    if (strcmp(source->jpeg_index, "auto") != 0)
-        return sluice_jpeg_index_file_choose(source->jpeg_index, "", file, err);
-    sluice_status status = copy_to_memory(source, SLUICE_JPEG_INDEX_FILE, &fd, path, &why);
+    if (strcmp(root->source->jpeg_index, "auto") != 0)
+        return sluice_jpeg_index_file_choose(root->source->jpeg_index, "", file, err);
+    sluice_status status = copy_to_memory(root, SLUICE_JPEG_INDEX_FILE, &fd, path, &why);
     if (status != SLUICE_OK) { /* without permission to list, a missing one looks like a secret */
         if (status != SLUICE_E_NOT_FOUND)
             sluice_log(SLUICE_LOG_WARN, "%s; going on without this index of JPEGs", why.text);
@@ -136,57 +162,98 @@ static sluice_status read_remote_index(const struct sluice_sample_list_source *s
     return status;
 }
 
-static sluice_status read_remote(const struct sluice_sample_list_source *source,
-                                 struct sluice_sample_list **list, struct sluice_err *err)
+static sluice_status read_remote(const struct root *root, struct listed *listed,
+                                 struct sluice_err *err)
 {
-    struct sluice_manifest *manifest = NULL;
-    struct sluice_jpeg_index_file *jpeg_indexes = NULL;
-    sluice_status status = read_remote_manifest(source, &manifest, err);
+    sluice_status status = read_remote_manifest(root, &listed->manifest, err);
     /* A manifest that is a file says what it knows; nobody walks over a bucket for it. */
     if (status == SLUICE_OK)
         status = sluice_manifest_check_passed_over(
-            manifest, source->root, source->is_strict && manifest->passed_over, NULL, err);
-    if (status == SLUICE_OK)
-        status = read_remote_index(source, &jpeg_indexes, err);
-    if (status != SLUICE_OK) {
-        sluice_manifest_destroy(manifest);
-        return status;
+            listed->manifest, root->place, root->source->is_strict && listed->manifest->passed_over,
+            NULL, err);
+    return status == SLUICE_OK ? read_remote_index(root, &listed->jpeg_indexes, err) : status;
+}
+
+static sluice_status read_folder(const struct root *root, struct listed *listed,
+                                 struct sluice_err *err)
+{
+    const struct sluice_sample_list_source *source = root->source;
+    char in_root[SLUICE_MAX_PATH_BYTES];
+    const char *path = source->manifest;
+    sluice_status status = SLUICE_OK;
+    if (!path) {
+        status = sluice_path_in(root->place, SLUICE_MANIFEST_FILE, in_root, err);
+        path = in_root;
     }
-    return sluice_sample_list_create(manifest, jpeg_indexes, source->should_verify, list, err);
+    if (status == SLUICE_OK)
+        status = source->manifest || (source->needs_whole && access(path, F_OK) == 0)
+                     ? sluice_manifest_read(path, &listed->manifest, err)
+                     : sluice_manifest_open(root->place, NULL, &listed->manifest, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_check_passed_over(listed->manifest, root->place, source->is_strict,
+                                                   NULL, err);
+    if (status == SLUICE_OK)
+        status = sluice_jpeg_index_file_choose(source->jpeg_index, root->place,
+                                               &listed->jpeg_indexes, err);
+    return status;
+}
+
+/* --- all roots --- */
+
+/* Takes the indexes. */
+static sluice_status join(const struct sluice_roots *roots, struct listed *of_roots,
+                          struct listed *whole, struct sluice_err *err)
+{
+    struct sluice_manifest_part parts[SLUICE_MAX_ROOTS];
+    struct sluice_jpeg_index_file *indexes[SLUICE_MAX_ROOTS];
+    const char *names[SLUICE_MAX_ROOTS];
+    for (size_t i = 0; i < roots->num; i++) {
+        names[i] = roots->at[i].name;
+        parts[i] = (struct sluice_manifest_part){of_roots[i].manifest, names[i], names[i]};
+        indexes[i] = of_roots[i].jpeg_indexes;
+        of_roots[i].jpeg_indexes = NULL;
+    }
+    const sluice_status status =
+        sluice_jpeg_index_file_join(names, indexes, roots->num, &whole->jpeg_indexes, err);
+    return status == SLUICE_OK
+               ? sluice_manifest_join(parts, roots->num, &whole->manifest, NULL, err)
+               : status;
 }
 
 sluice_status sluice_sample_list_read(const struct sluice_sample_list_source *source,
                                       struct sluice_sample_list **list, struct sluice_err *err)
 {
-    if (source->store)
-        return read_remote(source, list, err);
-    char in_root[SLUICE_MAX_PATH_BYTES];
-    const char *path = source->manifest;
-    struct sluice_manifest *manifest = NULL;
-    struct sluice_jpeg_index_file *jpeg_indexes = NULL;
+    const struct sluice_roots *roots = source->roots;
+    struct listed of_roots[SLUICE_MAX_ROOTS] = {{NULL, NULL}}, whole = {NULL, NULL};
+    bool is_walked[SLUICE_MAX_ROOTS] = {false};
     sluice_status status = SLUICE_OK;
-    if (!path) {
-        status = sluice_path_in(source->root, SLUICE_MANIFEST_FILE, in_root, err);
-        path = in_root;
+    assert(roots->num > 0);
+    for (size_t i = 0; status == SLUICE_OK && i < roots->num; i++) {
+        const struct root root = {source, roots->at[i].place, source->stores[i]};
+        status = root.store ? read_remote(&root, &of_roots[i], err)
+                            : read_folder(&root, &of_roots[i], err);
+        is_walked[i] = status == SLUICE_OK && of_roots[i].manifest->passed_over;
     }
-    if (status == SLUICE_OK)
-        status = source->manifest || (source->needs_whole && access(path, F_OK) == 0)
-                     ? sluice_manifest_read(path, &manifest, err)
-                     : sluice_manifest_open(source->root, NULL, &manifest, err);
-    if (status == SLUICE_OK)
-        status =
-            sluice_manifest_check_passed_over(manifest, source->root, source->is_strict, NULL, err);
-    if (status == SLUICE_OK)
-        status =
-            sluice_jpeg_index_file_choose(source->jpeg_index, source->root, &jpeg_indexes, err);
+    if (status == SLUICE_OK && !roots->at[0].name[0]) {
+        whole = of_roots[0];
+        of_roots[0] = (struct listed){NULL, NULL};
+    } else if (status == SLUICE_OK) {
+        status = join(roots, of_roots, &whole, err);
+    }
+    for (size_t i = 0; i < roots->num; i++) {
+        sluice_jpeg_index_file_close(of_roots[i].jpeg_indexes);
+        sluice_manifest_destroy(of_roots[i].manifest);
+    }
     if (status != SLUICE_OK) {
-        sluice_manifest_destroy(manifest);
+        sluice_jpeg_index_file_close(whole.jpeg_indexes);
         return status;
     }
     struct sluice_sample_list *made = NULL;
-    status = sluice_sample_list_create(manifest, jpeg_indexes, source->should_verify, &made, err);
+    status = sluice_sample_list_create(whole.manifest, whole.jpeg_indexes, source->should_verify,
+                                       &made, err);
     if (status != SLUICE_OK)
         return status;
+    memcpy(made->is_walked, is_walked, sizeof(is_walked));
     *list = made;
     return SLUICE_OK;
 }

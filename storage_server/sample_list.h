@@ -2,6 +2,7 @@
 #define SLUICE_STORAGE_SERVER_SAMPLE_LIST_H
 
 #include "base/error.h"
+#include "base/roots.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -33,6 +34,8 @@ struct sluice_sample_list {
     uint64_t list_hash;     /* sluice_manifest_list_hash() */
     uint64_t dataset_bytes; /* of all files */
     uint64_t bytes;         /* of memory, about */
+    /* By root, of roots with names: a walk made its list. */
+    bool is_walked[SLUICE_MAX_ROOTS];
 
     /* Private. */
     atomic_uint refs;
@@ -42,17 +45,24 @@ struct sluice_sample_list {
 
 /* Where it comes from.  Borrows the texts. */
 struct sluice_sample_list_source {
-    const char *root;
-    struct sluice_store *store; /* of a root that is remote; NULL: a folder */
-    const char *manifest;       /* a file that must be there; NULL: the root's, or else a scan */
-    const char *jpeg_index;     /* sluice_jpeg_index_file_choose() */
-    bool should_verify;         /* sluice_freshness_create() */
-    bool is_strict;             /* sluice_manifest_check_passed_over() */
+    const struct sluice_roots *roots;
+    /* By root: the store of one that is remote; NULL: a folder. */
+    struct sluice_store *stores[SLUICE_MAX_ROOTS];
+    /* Of one root without a name; those of others are beside their files. */
+    const char *manifest;   /* a file that must be there; NULL: the root's, or else a scan */
+    const char *jpeg_index; /* sluice_jpeg_index_file_choose() */
+    bool should_verify;     /* sluice_freshness_create() */
+    bool is_strict;         /* sluice_manifest_check_passed_over() */
     bool
         needs_whole; /* a manifest of the root that is damaged is an error, and no reason to scan */
 };
 
-/* Reads or scans.  A new one, with one reference. */
+/* Fills in source->stores from the server's store over source->roots. */
+void sluice_sample_list_source_find(struct sluice_sample_list_source *source,
+                                    struct sluice_store *store);
+
+/* Reads or scans each root, and joins what they have (manifest_join.h).  A new one, with one
+ * reference. */
 SLUICE_MUST_USE sluice_status
 sluice_sample_list_read(const struct sluice_sample_list_source *source,
                         struct sluice_sample_list **list, struct sluice_err *err);

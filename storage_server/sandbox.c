@@ -84,7 +84,7 @@ static const struct sluice_landlock_path of_machine[] = {
     {"/sys/fs/cgroup", READ},
 };
 
-#define MAX_OF_OPTIONS 64
+#define MAX_OF_OPTIONS 128
 
 struct paths {
     struct sluice_landlock_path list[SLUICE_ARRAY_LEN(of_machine) + MAX_OF_OPTIONS];
@@ -96,6 +96,10 @@ struct paths {
 static void add(struct paths *paths, const char *path, unsigned may)
 {
     char *text = paths->texts[paths->num_texts];
+    for (size_t i = 0; path && i < paths->count; i++) { /* roots often need the same */
+        if (paths->list[i].may == may && strcmp(paths->list[i].path, path) == 0)
+            return;
+    }
     if (!path || paths->num_texts == MAX_OF_OPTIONS || !sluice_print(text, PATH_MAX, "%s", path))
         return;
     paths->num_texts++;
@@ -161,13 +165,15 @@ static void gather_paths(const struct sluice_server_options *options,
 {
     memcpy(paths->list, of_machine, sizeof(of_machine));
     paths->count = SLUICE_ARRAY_LEN(of_machine);
-    for (size_t i = 0; i < needs->num_files; i++)
-        add_replaceable(paths, needs->files[i]);
-    const bool is_folder = !sluice_store_is_remote(options->root);
-    if (is_folder && is_on(options))
-        add(paths, options->root, READ);
-    else if (is_folder)
-        add_replaceable(paths, options->root);
+    for (size_t i = 0; i < options->roots.num; i++) {
+        const char *place = options->roots.at[i].place;
+        for (size_t k = 0; k < needs[i].num_files; k++)
+            add_replaceable(paths, needs[i].files[k]);
+        if (!sluice_store_is_remote(place) && is_on(options))
+            add(paths, place, READ);
+        else if (!sluice_store_is_remote(place))
+            add_replaceable(paths, place);
+    }
     /* Files that are read again while it serves. */
     const char *const files[] = {
         options->manifest,
@@ -201,7 +207,9 @@ static bool is_name(const char *host)
 }
 
 struct ports {
-    uint16_t bind[3], connect[1 + SLUICE_ARRAY_LEN(((struct sluice_store_needs *)0)->ports)];
+    uint16_t bind[3];
+    uint16_t
+        connect[1 + SLUICE_MAX_ROOTS * SLUICE_ARRAY_LEN(((struct sluice_store_needs *)0)->ports)];
     size_t num_bind, num_connect;
     bool has_names;   /* to be looked up */
     bool may_connect; /* the own port is not known yet */
@@ -210,9 +218,12 @@ struct ports {
 static struct ports gather_ports(const struct sluice_server_options *options,
                                  const struct sluice_store_needs *needs)
 {
-    struct ports ports = {.has_names = needs->has_names};
-    for (size_t i = 0; i < needs->num_ports; i++)
-        ports.connect[ports.num_connect++] = needs->ports[i];
+    struct ports ports = {.has_names = false};
+    for (size_t i = 0; i < options->roots.num; i++) {
+        ports.has_names |= needs[i].has_names;
+        for (size_t k = 0; k < needs[i].num_ports; k++)
+            ports.connect[ports.num_connect++] = needs[i].ports[k];
+    }
     struct sluice_host_port address;
     const bool checks = options->self_check_s > 0;
     if (checks)
@@ -274,11 +285,17 @@ sluice_status sluice_sandbox_enter(const struct sluice_server_options *options,
 {
     if (strcmp(options->sandbox, "off") == 0)
         return SLUICE_OK;
-    struct sluice_store_needs *needs = calloc(1, sizeof(*needs));
-    const struct sluice_store_options store = sluice_server_store_options(options);
+    struct sluice_store_needs *needs = calloc(options->roots.num, sizeof(*needs)); /* by root */
     if (!needs)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a sandbox");
-    sluice_status status = sluice_store_needs_of(&store, needs, err);
+    sluice_status status = SLUICE_OK;
+    bool is_remote = false;
+    for (size_t i = 0; status == SLUICE_OK && i < options->roots.num; i++) {
+        const struct sluice_store_options store =
+            sluice_server_store_options(options, options->roots.at[i].place);
+        status = sluice_store_needs_of(&store, &needs[i], err);
+        is_remote |= sluice_store_is_remote(store.root);
+    }
     const struct ports ports = gather_ports(options, needs);
     const unsigned abi = sluice_landlock_abi();
     const bool has_filter = sluice_syscall_filter_is_possible();
@@ -304,7 +321,8 @@ sluice_status sluice_sandbox_enter(const struct sluice_server_options *options,
     free(needs);
     const struct sluice_syscall_filter filter = {
         .may_use_udp = ports.has_names,
-        .may_make_memory_files = sluice_store_is_remote(options->root),
+        /* Lists that are sent, and those that are joined. */
+        .may_make_memory_files = is_remote || options->roots.at[0].name[0],
         .may_rename = options->cache != NULL,
     };
     if (status == SLUICE_OK && has_filter)

@@ -8,7 +8,7 @@
  * message has little of the machine.  Only the program calls this: a server within another process
  * leaves that process as it is.
  *
- *     files           the root, to read, or what a remote one needs (store/open.h); the folders of
+ *     files           the roots, to read, or what a remote one needs (store/open.h); the folders of
  * the files that options name; what the C library and gRPC read of /etc, /proc and /sys
  * (landlock.h); and writes in the cache's folder alone ports           listens at those of the
  * options; connects to its own, to see that it answers, and to those of a remote root system calls

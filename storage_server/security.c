@@ -30,7 +30,8 @@ struct audited {
 };
 
 struct sluice_security {
-    char *file, *root; /* constant; the root without links */
+    char *file;                    /* constant from here */
+    char *roots[SLUICE_MAX_ROOTS]; /* folders without links, and URLs */
     bool has_transfer;
 
     pthread_mutex_t lock; /* before that of a grant */
@@ -48,6 +49,8 @@ sluice_status sluice_security_check(const struct sluice_server_options *options,
 {
     const bool has_tls = options->tls_cert != NULL;
     const bool is_open = !sluice_is_loopback(options->listen);
+    char roots[SLUICE_ROOTS_TEXT];
+    sluice_roots_format(&options->roots, roots);
     if (has_tls != (options->tls_key != NULL))
         return sluice_fail(err, SLUICE_E_INVALID, "%stls-cert and %stls-key go together", dashes,
                            dashes);
@@ -64,8 +67,8 @@ sluice_status sluice_security_check(const struct sluice_server_options *options,
                            "%slisten %s: without TLS anyone who reaches this address may read "
                            "every sample beneath %s, and anyone on the way sees them pass; give "
                            "%stls-cert and %stls-key, or %sinsecure if that network is trusted",
-                           dashes, options->listen, options->root ? options->root : "the root",
-                           dashes, dashes, dashes);
+                           dashes, options->listen, options->roots.num ? roots : "the root", dashes,
+                           dashes, dashes);
     return SLUICE_OK;
 }
 
@@ -87,6 +90,16 @@ static bool is_for_root(const struct sluice_token_entry *entry, const char *root
         free(real);
     }
     return is_found;
+}
+
+/* A token must be for each root, as what it opens has the files of all. */
+static bool is_for_roots(const struct sluice_token_entry *entry,
+                         const struct sluice_security *security)
+{
+    bool is_for_all = true;
+    for (size_t i = 0; i < SLUICE_MAX_ROOTS && security->roots[i]; i++)
+        is_for_all &= is_for_root(entry, security->roots[i]);
+    return is_for_all;
 }
 
 static sluice_status check_limits(const struct sluice_security *security,
@@ -128,7 +141,7 @@ static sluice_status adopt(struct sluice_security *security, const struct sluice
         const struct sluice_token_entry *entry = &list->entries[count];
         struct token *token = &tokens[count];
         memcpy(token->hash, entry->hash, sizeof(token->hash));
-        token->is_for_root = is_for_root(entry, security->root);
+        token->is_for_root = is_for_roots(entry, security);
         token->grant = sluice_grant_ref(find_grant(security, entry));
         if (!token->grant)
             status = sluice_grant_create(entry, sluice_clock_ns(), &token->grant, err);
@@ -186,10 +199,13 @@ sluice_status sluice_security_open(const struct sluice_server_options *options,
     pthread_mutex_init(&made->lock, NULL);
     made->has_transfer = options->has_data_transfer;
     made->file = strdup(options->tokens);
-    made->root = realpath(options->root, NULL);
-    sluice_status status =
-        made->root ? SLUICE_OK
-                   : sluice_fail(err, SLUICE_E_IO, "%s: %s", options->root, strerror(errno));
+    sluice_status status = SLUICE_OK;
+    for (size_t i = 0; status == SLUICE_OK && i < options->roots.num; i++) {
+        const char *place = options->roots.at[i].place;
+        made->roots[i] = sluice_store_is_remote(place) ? strdup(place) : realpath(place, NULL);
+        if (!made->roots[i])
+            status = sluice_fail(err, SLUICE_E_IO, "%s: %s", place, strerror(errno));
+    }
     if (status == SLUICE_OK && !made->file)
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for tokens");
     if (status == SLUICE_OK)
@@ -208,7 +224,8 @@ void sluice_security_close(struct sluice_security *security)
     free_tokens(security->tokens, security->num_tokens);
     pthread_mutex_destroy(&security->lock);
     free(security->file);
-    free(security->root);
+    for (size_t i = 0; i < SLUICE_MAX_ROOTS; i++)
+        free(security->roots[i]);
     free(security);
 }
 

@@ -52,6 +52,7 @@ struct sluice_storage_server {
     struct sluice_rate_limit link;
     struct sluice_rpc_method methods[MAX_METHODS];
     struct sluice_rpc_server *rpc;
+    struct sluice_roots roots;
     struct sluice_root_watch *root;
     struct sluice_relist *relist;
     uint64_t memory_limit;
@@ -221,11 +222,15 @@ static sluice_status open_store(const struct sluice_server_options *options,
                                 struct sluice_store **store, struct sluice_store **cache,
                                 struct sluice_err *err)
 {
-    struct sluice_store_options store_options = sluice_server_store_options(options);
+    struct sluice_store_options store_options = sluice_server_store_options(options, NULL);
+    struct sluice_file_turns turns[SLUICE_MAX_ROOTS] = {{NULL, NULL, NULL}};
     store_options.is_cached = sluice_disk_is_cached;
-    if (options->disk_gate)
-        store_options.turns = (struct sluice_file_turns){take_turn, give_turn, options->disk_gate};
-    sluice_status status = sluice_store_open(&store_options, store, err);
+    for (size_t i = 0; i < options->roots.num; i++) {
+        if (options->disk_gates[i])
+            turns[i] = (struct sluice_file_turns){take_turn, give_turn, options->disk_gates[i]};
+    }
+    sluice_status status =
+        sluice_store_open_roots(&store_options, &options->roots, turns, store, err);
     if (status != SLUICE_OK || !options->cache)
         return status;
     const struct sluice_store_cache_options kept = {options->cache, options->cache_bytes};
@@ -283,7 +288,8 @@ static sluice_status create_workers(struct sluice_storage_server *server,
     };
     sluice_status status = sluice_workers_create(&workers, &context->workers, err);
     if (status == SLUICE_OK && context->store->look)
-        status = sluice_root_watch_open(context->store, context->lists, &server->root, err);
+        status = sluice_root_watch_open(context->store, &server->roots, context->lists,
+                                        &server->root, err);
     if (status != SLUICE_OK)
         return status;
     const struct sluice_watchdog_options watchdog = {
@@ -383,14 +389,15 @@ sluice_status sluice_storage_server_create(const struct sluice_server_options *o
     init_context(s, options, store, cache);
     struct sluice_context *context = &s->context;
     context->reads_first = limits.is_remote;
-    const struct sluice_sample_list_source source = {
-        .root = options->root,
-        .store = limits.is_remote ? store : NULL,
+    s->roots = options->roots;
+    struct sluice_sample_list_source source = {
+        .roots = &s->roots,
         .manifest = options->manifest,
         .jpeg_index = options->jpeg_index,
         .should_verify = options->should_verify,
         .is_strict = options->is_strict,
     };
+    sluice_sample_list_source_find(&source, store);
     status = sluice_security_open(options, &context->security, err);
     if (status == SLUICE_OK)
         status = open_samples(context, &source, err);
@@ -449,7 +456,7 @@ void sluice_storage_server_introduce(struct sluice_storage_server *server,
     char address[SLUICE_HOST_PORT_BYTES];
     sluice_storage_server_address(server, options->listen, address);
     struct sluice_introduction facts = {
-        .root = options->root,
+        .roots = &options->roots,
         .listen = address,
         .manifest = options->manifest,
         .cache = options->cache,

@@ -15,7 +15,7 @@
 struct sluice_storage_server;
 struct sluice_store;
 
-/* `store` NULL: the files beneath options->root; otherwise takes the store, whatever is returned
+/* `store` NULL: the files beneath options->roots; otherwise takes the store, whatever is returned
  * (tests bring their own).  Reads the manifest or scans the files, starts all threads, listens.
  * Errors name the root or the address. */
 SLUICE_MUST_USE sluice_status sluice_storage_server_create(

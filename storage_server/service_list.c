@@ -89,6 +89,8 @@ static sluice_status put_packed(struct listing *listing, const size_t *ids, size
             .height = entry.height,
             .coding = entry.coding,
             .is_val = entry.subset == SLUICE_SUBSET_VAL,
+            .target = entry.target,
+            .target_bytes = entry.target_bytes,
         };
     }
     sluice_status status =
@@ -115,6 +117,9 @@ static sluice_status put_rows(struct listing *listing, struct sluice_message *re
         /* The struct owns its strings where it is received; here it borrows them. */
         list.classes = (char **)manifest->classes;
         list.num_classes = manifest->num_classes;
+        list.target_kind = listing->is_packed ? manifest->target_type.kind : SLUICE_TARGETS_NONE;
+        list.target_dim = listing->is_packed ? manifest->target_type.dim : 0;
+        list.target_bytes = listing->is_packed ? sluice_manifest_target_bytes(manifest) : 0;
         list.num_samples = sluice_subset_rows_count(listing->list->rows, listing->subset);
         memcpy(list.dataset_id, listing->list->dataset_id, sizeof(list.dataset_id));
     }

@@ -12,17 +12,51 @@
 #include "trace/tracer.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
-/* NULL: not asked for, or not possible here; then the reads have their I/O class only. */
-static struct sluice_disk_gate *open_gate(const struct sluice_server_options *options)
+/* The gate of an earlier root on the same device, or a new one.  NULL: it is not possible here;
+ * then the reads have their I/O class only. */
+static struct sluice_disk_gate *open_gate(const struct sluice_server_options *options, size_t root)
 {
     struct sluice_disk_gate *gate = NULL;
     struct sluice_err err = {0};
-    if (strcmp(options->prep_io, "idle") == 0 && !sluice_store_is_remote(options->root) &&
-        sluice_disk_gate_open("", options->root, &gate, &err) != SLUICE_OK)
+    struct stat st, other;
+    const char *place = options->roots.at[root].place;
+    for (size_t i = 0; stat(place, &st) == 0 && i < root; i++) {
+        if (options->disk_gates[i] && stat(options->roots.at[i].place, &other) == 0 &&
+            st.st_dev == other.st_dev)
+            return options->disk_gates[i];
+    }
+    if (sluice_disk_gate_open("", place, &gate, &err) != SLUICE_OK)
         sluice_log(SLUICE_LOG_WARN, "prep-io idle: %s; other programs' reads are not seen",
                    err.text);
     return gate;
+}
+
+/* Whether every folder has one, so that the I/O class is not needed. */
+static bool open_gates(struct sluice_server_options *options)
+{
+    bool has_all = strcmp(options->prep_io, "idle") == 0, has_any = false;
+    for (size_t i = 0; strcmp(options->prep_io, "idle") == 0 && i < options->roots.num; i++) {
+        if (sluice_store_is_remote(options->roots.at[i].place))
+            continue;
+        options->disk_gates[i] = open_gate(options, i);
+        has_all &= options->disk_gates[i] != NULL;
+        has_any |= options->disk_gates[i] != NULL;
+    }
+    return has_all && has_any;
+}
+
+static void close_gates(struct sluice_server_options *options)
+{
+    for (size_t i = 0; i < SLUICE_MAX_ROOTS; i++) {
+        struct sluice_disk_gate *gate = options->disk_gates[i];
+        for (size_t k = i; k < SLUICE_MAX_ROOTS; k++) {
+            if (options->disk_gates[k] == gate)
+                options->disk_gates[k] = NULL;
+        }
+        sluice_disk_gate_close(gate);
+    }
 }
 
 sluice_status sluice_serving_limit(struct sluice_serving *serving, struct sluice_err *err)
@@ -41,14 +75,14 @@ sluice_status sluice_serving_limit(struct sluice_serving *serving, struct sluice
         if (status != SLUICE_OK)
             return status;
     }
-    options->disk_gate = open_gate(options);
+    const bool has_gates = open_gates(options);
     const struct sluice_prep_limits_options limits = {
         .has_nice = options->has_prep_nice,
         .nice = (int)options->prep_nice,
         .policy = options->prep_sched,
         /* The scheduler bfq gives the idle class little even while nobody else reads.  With a gate
          * the class is not needed. */
-        .io_class = options->disk_gate ? "low" : options->prep_io,
+        .io_class = has_gates ? "low" : options->prep_io,
         .cgroup = options->prep_cgroup,
         .cpu_max = options->prep_cpu_max,
     };
@@ -115,6 +149,6 @@ void sluice_serving_close(struct sluice_serving *serving)
     sluice_metrics_server_destroy(serving->metrics);
     sluice_storage_server_destroy(serving->server);
     sluice_prep_limits_close(serving->options->prep_limits);
-    sluice_disk_gate_close(serving->options->disk_gate);
+    close_gates(serving->options);
     sluice_tracer_close(serving->options->tracer);
 }

@@ -177,8 +177,10 @@ sluice_status sluice_syscall_filter_install(const struct sluice_syscall_filter *
     allow_memory(&b);
     allow_sockets(&b, filter->may_use_udp);
     allow_controls(&b);
-    if (filter->may_make_memory_files)
-        allow(&b, "memfd_create", 0, NULL);
+    if (filter->may_make_memory_files) {
+        static const char *const files[] = {"memfd_create", "ftruncate"};
+        allow_all(&b, files, SLUICE_ARRAY_LEN(files));
+    }
     if (filter->may_rename) {
         static const char *const renames[] = {"rename", "renameat", "renameat2"};
         allow_all(&b, renames, SLUICE_ARRAY_LEN(renames));

@@ -18,7 +18,7 @@
 
 struct sluice_syscall_filter {
     bool may_use_udp;           /* names are looked up */
-    bool may_make_memory_files; /* memfd_create: what a remote root has beside its images */
+    bool may_make_memory_files; /* memfd_create: a remote root's lists, those of roots with names */
     bool may_rename;            /* files of a cache, as far as Landlock lets */
 };
 

@@ -134,6 +134,8 @@ struct listing {
 
     char **classes;
     size_t num_classes;
+    struct sluice_target_type target_type;
+    uint64_t target_bytes;
     struct sluice_manifest_writer *writer; /* of the rows; NULL: there are none yet */
     const char *path;                      /* of the file it writes; NULL: memory */
     bool has_local_error;                  /* and that file could not be written */
@@ -176,12 +178,21 @@ static sluice_status check_first(struct listing *listing, struct sluice_wire_lis
                            (unsigned long long)part->num_samples,
                            (unsigned long long)server->num_samples,
                            (unsigned long long)MAX_LIST_ROWS);
+    const struct sluice_target_type type = {(enum sluice_target_kind)part->target_kind,
+                                            part->target_dim};
+    if (sluice_target_type_flaw(type) ||
+        part->target_bytes > part->num_samples * SLUICE_MAX_TARGET_BYTES)
+        return sluice_fail(
+            err, SLUICE_E_CORRUPT, "it lists targets of kind %u, %u numbers and %llu bytes in all",
+            part->target_kind, part->target_dim, (unsigned long long)part->target_bytes);
     if (!part->has_hash) /* it knows no rows: it begins anew each time */
         listing_clear(listing);
     listing->can_resume = part->has_hash;
     if (!listing->classes) {
         listing->classes = part->classes;
         listing->num_classes = part->num_classes;
+        listing->target_type = type;
+        listing->target_bytes = part->target_bytes;
         part->classes = NULL;
         part->num_classes = 0;
     }
@@ -226,6 +237,8 @@ static sluice_status take_packed(void *ctx, const struct sluice_list_row *row,
         .width = row->width,
         .height = row->height,
         .coding = row->coding,
+        .target = row->target,
+        .target_bytes = row->target_bytes,
     };
     return add_row(ctx, &entry, err);
 }
@@ -240,6 +253,8 @@ static sluice_status take_rows(struct listing *listing, const struct sluice_wire
             .path = listing->path,
             .num_entries = (size_t)listing->server->num_samples,
             .num_classes = listing->num_classes,
+            .target_type = listing->target_type,
+            .target_bytes = listing->target_bytes,
         };
         status = sluice_manifest_writer_create(&options, &listing->writer, err);
         listing->has_local_error |= status != SLUICE_OK;
@@ -298,10 +313,11 @@ static sluice_status listing_manifest(struct listing *listing, struct sluice_man
                            listing->target, server->dataset_id, id);
     if (server->list_hash &&
         server->list_hash != sluice_manifest_writer_list_hash(listing->writer, classes))
-        return sluice_fail(err, SLUICE_E_STALE,
-                           "%s lists other subsets, sizes or classes than it said before: its list "
-                           "was read again meanwhile; try again",
-                           listing->target);
+        return sluice_fail(
+            err, SLUICE_E_STALE,
+            "%s lists other subsets, sizes, targets or classes than it said before: its list "
+            "was read again meanwhile; try again",
+            listing->target);
     const struct sluice_hash128 source = sluice_list_cache_source(server->list_hash);
     const struct sluice_manifest_ending ending = {.classes = classes, .source_hash = &source};
     const sluice_status status =

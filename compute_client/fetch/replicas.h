@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "compute_client/fetch/fetcher.h"
 #include "compute_client/load/source.h"
+#include "datasets/manifest_join.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,12 +55,6 @@
  *
  * Threads: as a source's, and one of its own, the watch. */
 
-/* Where a sample of the whole list is. */
-struct sluice_shard_place {
-    uint32_t shard;
-    uint32_t listed_id; /* its number in that shard's own list */
-};
-
 struct sluice_replica {
     struct sluice_client *client; /* borrowed, outlives the source or its removal */
     uint32_t shard;               /* 0 .. num_shards - 1 */
@@ -72,7 +67,7 @@ struct sluice_replicas_options {
     uint32_t num_shards;
     /* By sample id of the whole list, borrowed, outlives the source; NULL: one shard, whose list it
      * is. */
-    const struct sluice_shard_place *places;
+    const struct sluice_manifest_place *places;
     /* What each fetcher is made with; client, dataset_id, events and replica are not used.
      * window_bytes is the whole source's: its fetchers share it evenly.  max_items is of all. */
     struct sluice_fetcher_options fetcher;

@@ -71,10 +71,10 @@ void replicas_accept(struct replicas *s, const struct sluice_source_item *ask, u
         .retry = sluice_retry_init(s->retry_for_s, now + index),
     };
     if (s->places) {
-        const struct sluice_shard_place *place = &s->places[ask->key.sample_id];
-        item->shard = place->shard;
+        const struct sluice_manifest_place *place = &s->places[ask->key.sample_id];
+        item->shard = place->part;
         item->ask.has_listed_id = true;
-        item->ask.listed_id = place->listed_id;
+        item->ask.listed_id = place->row;
     }
     s->num_accepted++;
     replicas_wait(s, item, 0);

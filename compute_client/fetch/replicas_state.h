@@ -112,7 +112,7 @@ struct replicas {
     /* Constant. */
     size_t max_items;
     uint32_t num_shards;
-    const struct sluice_shard_place *places;
+    const struct sluice_manifest_place *places;
     struct sluice_fetcher_options options; /* of a fetcher */
     double retry_for_s;
     bool hedges;

@@ -22,8 +22,8 @@
  *
  * Replicas of a shard must have the same dataset id; shards must not share a path.  The whole is
  * what one server over all the files would list: the rows of all shards by path, classes by name
- * (shard_merge.h).  So its dataset id, labels, sample ids, draws and digests do not depend on how
- * it is spread.
+ * (datasets/manifest_join.h).  So its dataset id, labels, sample ids, draws and digests do not
+ * depend on how it is spread.
  *
  * With one server the source is a fetcher, else replicas.h's.
  *

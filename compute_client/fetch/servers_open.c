@@ -2,9 +2,9 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "compute_client/fetch/servers_state.h"
-#include "compute_client/fetch/shard_merge.h"
 #include "compute_client/fetch/tuning.h"
 #include "compute_client/load/retry.h"
+#include "datasets/manifest_join.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -336,13 +336,14 @@ static sluice_status merge_lists(struct sluice_servers *s, struct sluice_manifes
         s->shards[0].manifest = NULL;
         return SLUICE_OK;
     }
-    struct sluice_shard_list *lists = calloc(s->num_shards, sizeof(*lists));
+    struct sluice_manifest_part *lists = calloc(s->num_shards, sizeof(*lists));
     if (!lists)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu lists", s->num_shards);
     for (size_t i = 0; i < s->num_shards; i++)
-        lists[i] = (struct sluice_shard_list){s->shards[i].manifest, s->shards[i].text};
+        lists[i] = (struct sluice_manifest_part){
+            .manifest = s->shards[i].manifest, .root = "", .name = s->shards[i].text};
     const sluice_status status =
-        sluice_shard_merge(lists, s->num_shards, manifest, &s->places, err);
+        sluice_manifest_join(lists, s->num_shards, manifest, &s->places, err);
     free(lists);
     for (size_t i = 0; i < s->num_shards; i++) {
         sluice_manifest_destroy(s->shards[i].manifest);

@@ -54,7 +54,7 @@ struct sluice_servers {
     sluice_resolve_fn *resolve;
     void *resolve_ctx;
     double lookup_s;
-    struct sluice_shard_place *places; /* NULL: one shard */
+    struct sluice_manifest_place *places; /* NULL: one shard */
     char target[SLUICE_HOST_ITEMS_BYTES];
 };
 

@@ -72,7 +72,8 @@ struct local {
     /* Constant. */
     pthread_t warden;
     bool has_warden;
-    char *root;
+    struct sluice_roots roots; /* the places are copies */
+    char where[SLUICE_ROOTS_TEXT];
     struct sluice_buf_pool *pool;
     size_t max_file_bytes;
     double retry_for_s;
@@ -81,7 +82,7 @@ struct local {
     struct sluice_jpeg_index_file *indexes; /* or NULL */
     struct sluice_freshness *freshness;     /* or NULL; not for stuck readers, as it borrows */
     const struct sluice_manifest *manifest; /* or NULL; likewise */
-    struct stat root_st;                    /* the folder that the root was */
+    struct stat root_st[SLUICE_MAX_ROOTS];  /* the folders that the roots were */
 
     struct sluice_disk_clock disk;
 
@@ -93,11 +94,11 @@ static struct local *local_of(struct sluice_source *source)
     return SLUICE_CONTAINER_OF(source, struct local, source);
 }
 
-static bool is_root_here(const struct local *local)
+static bool is_root_here(const struct local *local, const struct sluice_root *root)
 {
+    const struct stat *then = &local->root_st[root - local->roots.at];
     struct stat st;
-    return stat(local->root, &st) == 0 && st.st_dev == local->root_st.st_dev &&
-           st.st_ino == local->root_st.st_ino;
+    return stat(root->place, &st) == 0 && st.st_dev == then->st_dev && st.st_ino == then->st_ino;
 }
 
 /* *st: the file as it was opened. */
@@ -106,11 +107,15 @@ static sluice_status read_file(struct local *local, const struct read_job *job,
                                struct sluice_err *err)
 {
     struct sluice_err why = {0};
+    const char *in_root;
+    const struct sluice_root *root = sluice_roots_find(&local->roots, job->path, &in_root);
+    if (!root)
+        return sluice_fail(err, SLUICE_E_NOT_FOUND, "%.100s: in no DIR", job->path);
     const sluice_status status =
-        sluice_shard_read(local->root, job->path, job->offset, job->bytes, local->max_file_bytes,
+        sluice_shard_read(root->place, in_root, job->offset, job->bytes, local->max_file_bytes,
                           local->pool, &sample->data, st, &why);
-    if (status == SLUICE_E_NOT_FOUND && !is_root_here(local))
-        return sluice_fail(err, SLUICE_E_IO, "%s: the folder is gone, or another one", local->root);
+    if (status == SLUICE_E_NOT_FOUND && !is_root_here(local, root))
+        return sluice_fail(err, SLUICE_E_IO, "%s: the folder is gone, or another one", root->place);
     if (status != SLUICE_OK)
         return sluice_fail(err, status, "%s", why.text);
     if (local->indexes) {
@@ -181,7 +186,8 @@ static void unref_and_unlock(struct local *local)
     pthread_cond_destroy(&local->changed);
     pthread_cond_destroy(&local->work);
     pthread_mutex_destroy(&local->lock);
-    free(local->root);
+    for (size_t i = 0; i < local->roots.num; i++)
+        free((char *)(uintptr_t)local->roots.at[i].place);
     free(local);
 }
 
@@ -368,7 +374,7 @@ static void give_up(struct local *local, const struct read_job *job)
         if (failed)
             snprintf(text, sizeof(text), "cannot start a thread that reads: %s", strerror(failed));
         else
-            snprintf(text, sizeof(text), "%s: %d reads have not returned", local->root,
+            snprintf(text, sizeof(text), "%.150s: %d reads have not returned", local->where,
                      MAX_STUCK + 1);
         local->events.on_failed(local->events.ctx, SLUICE_E_IO, text);
     }
@@ -386,7 +392,7 @@ static void *warden_main(void *ctx)
         if (sluice_again_take(&local->again, now, &line)) {
             const size_t count = local->num_failing;
             pthread_mutex_unlock(&local->lock);
-            sluice_again_tell(&line, local->root, count);
+            sluice_again_tell(&line, local->where, count);
             pthread_mutex_lock(&local->lock);
             continue;
         }
@@ -555,6 +561,20 @@ static sluice_status start_threads(struct local *local, unsigned num_readers,
     return SLUICE_OK;
 }
 
+static sluice_status take_root(struct local *local, const struct sluice_root *root,
+                               struct sluice_err *err)
+{
+    struct sluice_root *taken = &local->roots.at[local->roots.num];
+    *taken = *root;
+    taken->place = strdup(root->place);
+    if (!taken->place)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a source");
+    if (stat(root->place, &local->root_st[local->roots.num++]) != 0)
+        return sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s",
+                           root->place, strerror(errno));
+    return SLUICE_OK;
+}
+
 sluice_status sluice_local_source_create(const struct sluice_local_source_options *options,
                                          struct sluice_source **source, struct sluice_err *err)
 {
@@ -583,18 +603,15 @@ sluice_status sluice_local_source_create(const struct sluice_local_source_option
     sluice_cond_init(&local->changed);
     sluice_cond_init(&local->ended);
     sluice_status status = SLUICE_OK;
-    local->root = strdup(options->root);
-    if (!local->root)
-        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a source");
-    if (status == SLUICE_OK && stat(local->root, &local->root_st) != 0)
-        status = sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s",
-                             local->root, strerror(errno));
+    for (size_t i = 0; status == SLUICE_OK && i < options->roots->num; i++)
+        status = take_root(local, &options->roots->at[i], err);
+    sluice_roots_format(options->roots, local->where);
     if (status == SLUICE_OK && options->manifest)
         status = sluice_freshness_create(options->manifest, options->should_verify,
                                          &local->freshness, err);
     if (status == SLUICE_OK && options->jpeg_index)
-        status =
-            sluice_jpeg_index_file_choose(options->jpeg_index, options->root, &local->indexes, err);
+        status = sluice_jpeg_index_file_choose_for(options->jpeg_index, options->roots,
+                                                   &local->indexes, err);
     if (status == SLUICE_OK)
         status = start_threads(local, options->num_threads, err);
     if (status != SLUICE_OK) {

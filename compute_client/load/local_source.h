@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/roots.h"
 #include "compute_client/load/source.h"
 
 #include <stdbool.h>
@@ -19,14 +20,15 @@
  * all, the thread ends.  Once MAX_STUCK reads are stuck at a time the source has failed.  close()
  * waits for no read that hangs.
  *
- * A file that is missing is SLUICE_E_NOT_FOUND only while the root is the folder that it was; else
+ * A file that is missing is SLUICE_E_NOT_FOUND only while its root is the folder that it was; else
  * it is SLUICE_E_IO, as the data has nothing to do with it.  One that is not the listed one is
  * SLUICE_E_STALE. */
 
 struct sluice_manifest;
 
 struct sluice_local_source_options {
-    const char *root;             /* the items' paths are relative to it */
+    /* Folders that the items' paths are relative to; those with names are their first part. */
+    const struct sluice_roots *roots;
     struct sluice_buf_pool *pool; /* borrowed; where the bytes live */
     unsigned num_threads;         /* >= 1 */
     size_t max_items;             /* unanswered at once */

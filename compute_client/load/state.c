@@ -13,9 +13,16 @@
 #include <string.h>
 
 #define VERSION 1
+#define VERSION_OF_MIX 2 /* who knows no mixes does not read on in one */
 #define MAX_TEXT_BYTES 65536u
 
 #define HEX_DIGITS "0123456789abcdef"
+
+/* Items of an epoch of the loader's own order. */
+static uint64_t total_of(const struct sluice_state *state)
+{
+    return state->mix[0] ? state->num_items : state->num_samples * state->repeat;
+}
 
 static const char *part_name(uint32_t part)
 {
@@ -26,13 +33,18 @@ void sluice_state_write(const struct sluice_state *state, char out[SLUICE_MAX_ST
 {
     /* Nothing in it needs escapes. */
     assert(strspn(state->dataset_id, HEX_DIGITS) == strlen(state->dataset_id));
+    assert(strcspn(state->mix, "\\\"") == strlen(state->mix));
     size_t len = (size_t)snprintf(
         out, SLUICE_MAX_STATE,
         "{\"sluice\":%d,\"part\":\"%s\",\"epoch\":%" PRIu64 ",\"cursor\":%" PRIu64
         ",\"global_batch\":%" PRIu64 ",\"repeat\":%" PRIu64 ",\"samples\":%" PRIu64
         ",\"dataset\":\"%.32s\",\"pipeline\":\"%016" PRIx64 "\",\"seed\":\"%" PRIu64 "\"",
-        VERSION, part_name(state->part), state->epoch, state->cursor, state->global_batch,
-        state->repeat, state->num_samples, state->dataset_id, state->pipeline, state->seed);
+        state->mix[0] ? VERSION_OF_MIX : VERSION, part_name(state->part), state->epoch,
+        state->cursor, state->global_batch, state->repeat, state->num_samples, state->dataset_id,
+        state->pipeline, state->seed);
+    if (state->mix[0])
+        len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len,
+                                ",\"mix\":\"%s\",\"items\":%" PRIu64, state->mix, state->num_items);
     if (state->has_order)
         len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len, ",\"order\":\"%016" PRIx64 "\"",
                                 state->order_hash);
@@ -189,6 +201,22 @@ static sluice_status read_cursor(const json_t *object, uint64_t total, struct sl
     return SLUICE_OK;
 }
 
+/* Of the one form that sluice_mix_parse() gives. */
+static sluice_status read_mix(const json_t *object, struct sluice_state *state,
+                              struct sluice_err *err)
+{
+    const char *text = NULL;
+    struct sluice_mix mix;
+    sluice_status status = read_text(object, "mix", &text, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (sluice_mix_parse(text, &mix, NULL) != SLUICE_OK || mix.num == 0 ||
+        strcmp(mix.text, text) != 0)
+        return bad("mix", "is no mix of roots", err);
+    memcpy(state->mix, mix.text, sizeof(state->mix));
+    return read_uint(object, "items", 1, UINT32_MAX, &state->num_items, err);
+}
+
 static sluice_status read_all(const json_t *object, struct sluice_state *state,
                               struct sluice_err *err)
 {
@@ -197,16 +225,19 @@ static sluice_status read_all(const json_t *object, struct sluice_state *state,
     const json_t *version = json_object_get(object, "sluice");
     if (version && !json_is_integer(version))
         return bad("sluice", "is no whole number", err);
-    if (version && json_integer_value(version) != VERSION)
+    const bool has_mix = version && json_integer_value(version) == VERSION_OF_MIX;
+    if (version && json_integer_value(version) != VERSION && !has_mix)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED,
-                           "the state's \"sluice\", its version, is %lld, and this reads %d",
-                           (long long)json_integer_value(version), VERSION);
+                           "the state's \"sluice\", its version, is %lld, and this reads %d and %d",
+                           (long long)json_integer_value(version), VERSION, VERSION_OF_MIX);
     sluice_status status = read_uint(object, "epoch", 0, UINT32_MAX, &state->epoch, err);
     if (status == SLUICE_OK)
         status = read_uint(object, "repeat", 1, UINT32_MAX, &state->repeat, err);
     if (status == SLUICE_OK)
         status =
             read_uint(object, "samples", 1, UINT32_MAX / state->repeat, &state->num_samples, err);
+    if (status == SLUICE_OK && has_mix)
+        status = read_mix(object, state, err);
     if (status == SLUICE_OK)
         status = read_dataset(object, state->dataset_id, err);
     if (status == SLUICE_OK)
@@ -217,7 +248,7 @@ static sluice_status read_all(const json_t *object, struct sluice_state *state,
         status = read_errors(object, state->errors, err);
     if (status != SLUICE_OK)
         return status;
-    const uint64_t total = state->num_samples * state->repeat;
+    const uint64_t total = total_of(state);
     if (!version)
         return read_batches(object, total, state, err);
     status = read_part(object, &state->part, err);
@@ -301,7 +332,7 @@ static sluice_status check_global_batch(const struct sluice_state *saved,
                                         const struct sluice_state *now, uint32_t world_size,
                                         struct sluice_err *err)
 {
-    const uint64_t then = saved->global_batch, total = saved->num_samples * saved->repeat;
+    const uint64_t then = saved->global_batch, total = total_of(saved);
     const bool is_end = !saved->has_order && saved->cursor == total;
     assert(world_size && now->global_batch % world_size == 0);
     if (saved->cursor == 0 || is_end || then == now->global_batch)
@@ -369,5 +400,12 @@ sluice_status sluice_state_check(const struct sluice_state *saved, const struct 
                            ": pass --repeat %" PRIu64 ", " ANEW,
                            saved->repeat, now->repeat, saved->repeat);
     const sluice_status status = check_order(saved, now, err);
-    return status == SLUICE_OK ? check_global_batch(saved, now, world_size, err) : status;
+    if (status != SLUICE_OK)
+        return status;
+    if (strcmp(saved->mix, now->mix) != 0)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "the state is of %s%s, and this is %s%s: pass the --mix of then, " ANEW,
+                           saved->mix[0] ? "--mix " : "no --mix", saved->mix,
+                           now->mix[0] ? "--mix " : "no --mix", now->mix);
+    return check_global_batch(saved, now, world_size, err);
 }

@@ -182,8 +182,9 @@ double *sluice_tuning_field(struct sluice_tuning *tuning, size_t index);
  * 70 MB more page-locked memory for batches of 256. */
 #define TUNING_GPU_STAGINGS 2
 
-/* Batches on the device beside those that are made: the trainer's, and one that is ready for it.
- * Half: the trainer waits while a lane finishes; twice: two batches more of the device's memory. */
-#define TUNING_GPU_READY 2
+/* Batches on the device beside those that are made: one that is ready, and the trainer's, who may
+ * hold a few.  Their rows alone, 38 MB for batches of 256.  Half: who holds three has no memory for
+ * the next; twice: 150 MB more of the device's memory. */
+#define TUNING_GPU_READY 4
 
 #endif

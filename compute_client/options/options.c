@@ -80,21 +80,42 @@ static bool parse_checkpoint_every(const char *word, struct sluice_options *o)
            o->checkpoint_s > 0 && o->checkpoint_s <= 1e6;
 }
 
-/* What stands where the dataset should, and is likely to be something else. */
-static sluice_status check_dir(const struct sluice_options *o, struct sluice_err *err)
+/* What stands where a folder should, and is likely to be something else. */
+static sluice_status check_dir(const char *dir, struct sluice_err *err)
 {
     struct sluice_host_port address;
     struct stat info;
     enum sluice_mode mode;
-    if (!o->dir || stat(o->dir, &info) == 0)
+    if (stat(dir, &info) == 0)
         return SLUICE_OK;
-    if (sluice_mode_parse(o->dir, &mode))
+    if (sluice_mode_parse(dir, &mode))
         return sluice_fail(err, SLUICE_E_INVALID,
-                           "'%s' is a mode and no folder; did you mean --dataset-mode %s?", o->dir,
-                           o->dir);
-    if (sluice_host_port_parse(o->dir, -1, &address, NULL) == SLUICE_OK)
-        return sluice_fail(err, SLUICE_E_INVALID, "'%s' is no folder; did you mean --host %s?",
-                           o->dir, o->dir);
+                           "'%s' is a mode and no folder; did you mean --dataset-mode %s?", dir,
+                           dir);
+    if (sluice_host_port_parse(dir, -1, &address, NULL) == SLUICE_OK)
+        return sluice_fail(err, SLUICE_E_INVALID, "'%s' is no folder; did you mean --host %s?", dir,
+                           dir);
+    return SLUICE_OK;
+}
+
+static sluice_status take_dirs(struct sluice_options *o, struct sluice_err *err)
+{
+    struct sluice_err why = {0};
+    sluice_status status = SLUICE_OK;
+    for (size_t i = 0; status == SLUICE_OK && i < o->given_dirs.num_items; i++)
+        status = o->given_dirs.items[i][0]
+                     ? check_dir(o->given_dirs.items[i], err)
+                     : sluice_fail(err, SLUICE_E_INVALID, "DIR: an empty name");
+    if (status != SLUICE_OK || o->given_dirs.num_items == 0)
+        return status;
+    if (sluice_roots_parse(o->given_dirs.items, o->given_dirs.num_items, &o->dirs, &why) !=
+        SLUICE_OK)
+        return sluice_fail(err, SLUICE_E_INVALID, "DIR: %s", why.text);
+    if (o->dirs.at[0].name[0] && strcmp(o->jpeg_index, "auto") != 0 &&
+        strcmp(o->jpeg_index, "off") != 0)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--jpeg-index FILE is for one DIR without a name; those with names have "
+                           "theirs beside their files");
     return SLUICE_OK;
 }
 
@@ -132,7 +153,7 @@ static sluice_status interpret(struct sluice_given_options *given, struct sluice
     if (!sluice_mode_parse(given->mode, &o->mode))
         return sluice_fail(err, SLUICE_E_INVALID, "--dataset-mode: no mode is called %s",
                            given->mode);
-    o->is_mode_derived = o->dir && !o->has_host && !given->has_mode;
+    o->is_mode_derived = o->dirs.num > 0 && !o->has_host && !given->has_mode;
     if (o->is_mode_derived)
         o->mode = SLUICE_MODE_LOCAL;
     const sluice_status status = read_hosts(o, err);
@@ -142,7 +163,7 @@ static sluice_status interpret(struct sluice_given_options *given, struct sluice
     struct sluice_err cause = {0};
     if (o->metrics && sluice_metrics_listen_parse(o->metrics, &address, &cause) != SLUICE_OK)
         return sluice_fail(err, SLUICE_E_INVALID, "--metrics: %s", cause.text);
-    if (o->mode == SLUICE_MODE_LOCAL && !o->dir)
+    if (o->mode == SLUICE_MODE_LOCAL && o->dirs.num == 0)
         return sluice_fail(err, SLUICE_E_INVALID, "--dataset-mode local needs DIR, the dataset");
     /* Profiling offloads nothing, whatever the mode, so modes with a plan need no plan for it. */
     if (o->is_profiling && o->mode != SLUICE_MODE_LOCAL)
@@ -180,10 +201,10 @@ static sluice_status check_profiling(const struct sluice_options *o, struct slui
     if (o->profile_samples && !o->is_profiling)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "--profile-samples is for --profiling, which is not given");
-    if (o->is_profiling && (o->repeat != 1 || o->is_evaluate || o->resume))
+    if (o->is_profiling && (o->repeat != 1 || o->mix || o->is_evaluate || o->resume))
         return sluice_fail(
             err, SLUICE_E_INVALID,
-            "--profiling measures each training sample once: it goes with none of --repeat, "
+            "--profiling measures each training sample once: it goes with none of --repeat, --mix, "
             "--evaluate and --resume");
     return SLUICE_OK;
 }
@@ -194,18 +215,13 @@ static sluice_status check_files(const struct sluice_options *o, struct sluice_e
     const struct {
         const char *option, *file;
     } given[] = {
-        {"checkpoint", o->checkpoint},
-        {"resume", o->resume},
-        {"batch-log", o->batch_log},
-        {"trace", o->trace},
-        {"profile-folder", o->profile_folder},
-        {"write-profile-folder", o->write_profile_folder},
-        {"DIR", o->dir},
+        {"checkpoint", o->checkpoint},         {"resume", o->resume},
+        {"batch-log", o->batch_log},           {"trace", o->trace},
+        {"profile-folder", o->profile_folder}, {"write-profile-folder", o->write_profile_folder},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(given); i++) {
         if (given[i].file && !given[i].file[0])
-            return sluice_fail(err, SLUICE_E_INVALID, "%s%s: an empty name",
-                               given[i].option[0] == 'D' ? "" : "--", given[i].option);
+            return sluice_fail(err, SLUICE_E_INVALID, "--%s: an empty name", given[i].option);
     }
     return SLUICE_OK;
 }
@@ -298,7 +314,7 @@ static sluice_status find_rank(struct sluice_given_options *given, struct sluice
 
 sluice_status sluice_options_check(struct sluice_given_options *given, struct sluice_err *err)
 {
-    sluice_status status = check_dir(&given->options, err);
+    sluice_status status = take_dirs(&given->options, err);
     if (status == SLUICE_OK)
         status = interpret(given, err);
     if (status == SLUICE_OK)

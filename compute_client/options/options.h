@@ -2,6 +2,7 @@
 #define SLUICE_COMPUTE_CLIENT_OPTIONS_OPTIONS_H
 
 #include "base/cli.h"
+#include "base/roots.h"
 #include "plan/mode.h"
 #include "sluice/sluice.h"
 
@@ -15,20 +16,22 @@
 #define SLUICE_TARGET_BYTES 308
 
 struct sluice_options {
-    const char *dir;                    /* the dataset, for mode local; NULL: none */
-    const char *arch;                   /* "alexnet", ... */
-    const char *device;                 /* "auto", "none", "cpu", "cuda" */
-    struct sluice_option_strings hosts; /* one text for each shard, as given or by default */
-    char target[SLUICE_TARGET_BYTES];   /* of these, for lines of the log */
-    bool hedges;                        /* a late item is asked of another replica, too */
-    bool has_tls;                       /* the connections are encrypted */
-    const char *ca, *cert, *key;        /* PEM files; NULL: none */
-    const char *server_name;            /* of the servers' certificates; NULL: each host's */
+    struct sluice_option_strings given_dirs; /* the dataset, for mode local */
+    struct sluice_roots dirs;                /* the same, parsed; num is 0: none */
+    const char *arch;                        /* "alexnet", ... */
+    const char *device;                      /* "auto", "none", "cpu", "cuda" */
+    struct sluice_option_strings hosts;      /* one text for each shard, as given or by default */
+    char target[SLUICE_TARGET_BYTES];        /* of these, for lines of the log */
+    bool hedges;                             /* a late item is asked of another replica, too */
+    bool has_tls;                            /* the connections are encrypted */
+    const char *ca, *cert, *key;             /* PEM files; NULL: none */
+    const char *server_name;                 /* of the servers' certificates; NULL: each host's */
     const char *token_file;
     enum sluice_mode mode;
     const char *mode_name;        /* as typed: an older name stays what it is in the JSON */
     bool has_host;                /* was given */
     bool is_mode_derived;         /* local, as DIR was given and neither a host nor a mode */
+    const char *mix;              /* load/mix.h; NULL: none */
     const char *gpu_decode;       /* "off", "auto", "on" */
     uint64_t gpu_device;          /* of CUDA's count */
     uint64_t gpu_memory;          /* 0: as much as serves */
@@ -75,7 +78,7 @@ uint64_t sluice_options_max_errors(const struct sluice_options *options, uint64_
 /* What a loader takes of a command line, as it was given there, and gpu-decode as it is with the
  * trainer's device. */
 struct sluice_loader_settings {
-    struct sluice_setting items[SLUICE_CLI_MAX_OPTIONS + SLUICE_MAX_STRINGS + 1];
+    struct sluice_setting items[SLUICE_CLI_MAX_OPTIONS + SLUICE_MAX_STRINGS + SLUICE_MAX_ROOTS + 1];
     size_t num_items;
 };
 

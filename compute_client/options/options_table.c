@@ -1,6 +1,7 @@
 #include "compute_client/options/options_table.h"
 
 #include "base/cgroup.h"
+#include "compute_client/load/mix.h"
 #include "compute_client/options/connection.h"
 #include "datasets/jpeg_index_file.h"
 #include "pipeline/pipeline.h"
@@ -34,11 +35,11 @@ static const char *const groups[] = {
 /* The table stores its values here.  Only sluice_options_read() uses it. */
 static struct sluice_given_options given;
 
-/* On a command line it is the argument that is no option. */
+/* On a command line it is the arguments that are no options. */
 static const struct sluice_option dir = {
     .name = "dir",
-    .type = SLUICE_OPTION_STRING,
-    .value = &given.options.dir,
+    .type = SLUICE_OPTION_STRINGS,
+    .value = &given.options.given_dirs,
 };
 
 static const struct sluice_option table[] = {
@@ -513,6 +514,17 @@ static const struct sluice_option table[] = {
      .max = 1000000,
      .help =
          "How often each training sample comes in an epoch, each time with another crop and flip."},
+    {.name = "mix",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.options.mix,
+     .arg = "NAME=WEIGHT,...",
+     .check = sluice_mix_check,
+     .help = "How much of each root a training epoch takes, for data of several roots: with "
+             "a=1,b=0.5 all samples whose paths begin with a/ and half of those under b/, other "
+             "ones in each epoch until all have come. Above 1 samples come again, each time with "
+             "another crop and flip. 0 leaves a root out.",
+     .default_text = "1 for each root"},
     {.name = "rank",
      .group = DATA,
      .type = SLUICE_OPTION_UINT,
@@ -559,7 +571,9 @@ static const struct sluice_option table[] = {
 static sluice_status check_given(const struct sluice_cli_result *parsed, struct sluice_err *err)
 {
     given.options.is_json = parsed->is_json;
-    given.options.dir = parsed->num_positional ? parsed->positional[0] : NULL;
+    struct sluice_option_strings *dirs = &given.options.given_dirs;
+    dirs->num_items = parsed->num_positional;
+    memcpy(dirs->items, parsed->positional, parsed->num_positional * sizeof(dirs->items[0]));
     return sluice_options_check_run(&given, err);
 }
 
@@ -567,12 +581,13 @@ static const struct sluice_cli cli = {
     .program = "offload_train",
     .check = check_given,
     .summary = "Trains on images that a storage server preprocesses, as far as that pays.",
-    .positional = "[DIR]",
+    .positional = "[DIR]...",
     .options = table,
     .num_options = SLUICE_ARRAY_LEN(table),
     .groups = groups,
     .epilog = "DIR is the dataset, read without a server unless --host or a remote mode is given: "
-              "then the server lists its samples, and DIR is not read. Each epoch prints two lines "
+              "then the server lists its samples, and DIR is not read. Several, as NAME=DIR each, "
+              "are one dataset, in which paths begin with NAME/. Each epoch prints two lines "
               "on standard output, with --json one "
               "JSON object.",
 };
@@ -654,8 +669,8 @@ void sluice_options_for_loader(const struct sluice_cli_result *parsed,
 {
     const struct sluice_option_strings *hosts = &options->options.hosts;
     settings->num_items = 0;
-    if (parsed->num_positional)
-        add_setting(settings, dir.name, parsed->positional[0]);
+    for (size_t i = 0; i < parsed->num_positional; i++)
+        add_setting(settings, dir.name, parsed->positional[i]);
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(table); i++) {
         if (!parsed->given[i] || !is_for_loader(&table[i]))
             continue;

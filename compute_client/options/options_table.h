@@ -27,7 +27,7 @@ void sluice_options_for_loader(const struct sluice_cli_result *parsed,
                                const struct sluice_given_options *options,
                                struct sluice_loader_settings *settings);
 
-/* The same from settings (sluice.h): "dir" is DIR, and what is about training or
+/* The same from settings (sluice.h): "dir" is a DIR, and what is about training or
  * about offload_train's own output is refused.  `texts` takes copies that *options points to.  Any
  * thread. */
 SLUICE_MUST_USE sluice_status sluice_options_set(const struct sluice_setting *settings,

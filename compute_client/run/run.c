@@ -62,16 +62,18 @@ static sluice_status train(struct run *run, struct place *place, bool *is_stoppe
 /* Where samples come from, if the command line leaves that in doubt. */
 static void tell_where_from(const struct sluice_options *o)
 {
+    char dirs[SLUICE_ROOTS_TEXT];
+    sluice_roots_format(&o->dirs, dirs);
     if (o->is_mode_derived)
         sluice_log(SLUICE_LOG_INFO,
                    "%s is read here, without a server (--dataset-mode local): no --host is given",
-                   o->dir);
-    else if (o->mode != SLUICE_MODE_LOCAL && o->dir)
+                   dirs);
+    else if (o->mode != SLUICE_MODE_LOCAL && o->dirs.num > 0)
         sluice_log(SLUICE_LOG_INFO, "%s is not read: the server at %s lists its samples (mode %s)",
-                   o->dir, o->target, sluice_mode_name(o->mode));
+                   dirs, o->target, sluice_mode_name(o->mode));
     else if (o->mode == SLUICE_MODE_LOCAL && o->has_host)
         sluice_log(SLUICE_LOG_INFO, "no server is asked, whatever --host says: mode local reads %s",
-                   o->dir);
+                   dirs);
 }
 
 static sluice_status check_parts(struct run *run, struct sluice_err *err)

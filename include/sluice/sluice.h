@@ -99,7 +99,7 @@ SLUICE_API void sluice_set_log(sluice_log_fn *log, void *ctx, enum sluice_log_le
 
 /* An option by its name: that of a flag of offload_train or offload_server, without dashes.  Units
  * are the flag's ("1GiB", "500mbit", "2m"); of a switch the value is "true" or "false".  A setting
- * twice has the last value, but "host" adds a shard each time.
+ * twice has the last value, but "host" adds a shard each time, and "dir" and "root" add a root.
  * `offload_train --help` lists them. */
 struct sluice_setting {
     const char *key, *value;
@@ -134,13 +134,20 @@ enum sluice_form {
 SLUICE_API const char *sluice_form_name(enum sluice_form form); /* "jpeg_crop" */
 #define SLUICE_MAX_OPS 8                                        /* of a pipeline */
 
+/* What a dataset says of each sample beside its label (`offload_dataset index --target`). */
+enum sluice_target_kind {
+    SLUICE_TARGETS_NONE,
+    SLUICE_TARGETS_VECTOR, /* of so many float32 */
+    SLUICE_TARGETS_BYTES,  /* of any length */
+};
+
 /* --- loader --- */
 
 struct sluice_loader;
 
 /* Takes the flags of offload_train about data, place, planning and profiling, batch-size, seed and
- * digest; "dir" is the folder for mode local.  Others are refused.  SLUICE_E_INVALID names the
- * setting, and what is near to a name that is unknown. */
+ * digest; "dir" is the folder for mode local, "NAME=DIR" each of several.  Others are refused.
+ * SLUICE_E_INVALID names the setting, and what is near to a name that is unknown. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_create(const struct sluice_setting *settings,
                                                               size_t num_settings,
                                                               struct sluice_loader **loader,
@@ -176,17 +183,25 @@ struct sluice_dataset_info {
     float table[3][256];              /* its value for each u8 of a channel: exact float32 */
     uint64_t pipeline_fingerprint[2]; /* by part */
     const char *mode;                 /* "remote_auto" */
+    enum sluice_target_kind target_kind;
+    uint32_t target_dim; /* of vectors */
 };
 SLUICE_API const struct sluice_dataset_info *sluice_loader_info(const struct sluice_loader *loader);
 
 /* The path of a sample within its dataset, or of a class; NULL: there is none such. */
 SLUICE_API const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id);
 
+/* What an open loader's dataset says of a sample beside its label: target_dim float32s, at an
+ * address that is a multiple of 4, or bytes that may be anywhere; *bytes says how many.  They stay
+ * until the loader is closed.  NULL: there is no such sample, or the dataset has no targets. */
+SLUICE_API const void *sluice_loader_target(const struct sluice_loader *loader, uint64_t sample_id,
+                                            size_t *bytes);
+
 /* Where the batches of an open loader are: a CUDA device, by its number in this process, or -1: in
  * the host's memory.  They are on a device with the setting gpu-decode "on", and with "auto" where
  * there is one that can be used; "off" is the default here.  The device's memory that the loader
  * takes is bounded by gpu-memory.  Of the host's memory it page-locks half of prefetch-bytes, but
- * room for three batches, for rows that the CPU makes, and for seven batches 0.14 MB a row, less
+ * room for three batches, for rows that the CPU makes, and for five batches 0.14 MB a row, less
  * where gpu-memory is short, from which files are uploaded; all before the first batch.  Where that
  * cannot be had, open or the first start says how much was asked for; with "auto" open lets the CPU
  * decode.  next() fails with
@@ -386,10 +401,11 @@ SLUICE_API SLUICE_MUST_USE sluice_status sluice_finish(
 
 struct sluice_server;
 
-/* Serves the images beneath `root` from this process, as offload_server does; settings are its
- * flags ("listen": "127.0.0.1:0" by default here).  Blocks until it listens, and so for a walk over
- * the folder, which nothing interrupts.  Limits on connections
- * (max-connections) hold where gRPC is linked into this library, else they are refused. */
+/* Serves the images beneath `root` from this process, as offload_server does; NULL: those of the
+ * settings "root", of which each adds one, "NAME=DIR" or "NAME=URL".  Settings are its flags
+ * ("listen": "127.0.0.1:0" by default here).  Blocks until it listens, and so for a walk over the
+ * folder, which nothing interrupts.  Limits on connections (max-connections) hold where gRPC is
+ * linked into this library, else they are refused. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_server_start(const char *root,
                                                              const struct sluice_setting *settings,
                                                              size_t num_settings,

@@ -4,9 +4,11 @@
 #include "store/http.h"
 #include "store/s3.h"
 #include "store/s3_credentials.h"
+#include "store/store_roots.h"
 #include "store/tuning.h"
 #include "store/web.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,6 +82,37 @@ sluice_status sluice_store_open(const struct sluice_store_options *options,
         .is_cached = options->is_cached,
     };
     return sluice_store_file_open(&file, store, err);
+}
+
+sluice_status sluice_store_open_roots(const struct sluice_store_options *options,
+                                      const struct sluice_roots *roots,
+                                      const struct sluice_file_turns *turns,
+                                      struct sluice_store **store, struct sluice_err *err)
+{
+    struct sluice_store *stores[SLUICE_MAX_ROOTS];
+    const char *names[SLUICE_MAX_ROOTS];
+    size_t num = 0;
+    sluice_status status = SLUICE_OK;
+    assert(roots->num > 0);
+    for (; num < roots->num; num++) {
+        struct sluice_store_options one = *options;
+        one.root = roots->at[num].place;
+        if (turns)
+            one.turns = turns[num];
+        names[num] = roots->at[num].name;
+        status = sluice_store_open(&one, &stores[num], err);
+        if (status != SLUICE_OK)
+            break;
+    }
+    if (status != SLUICE_OK) {
+        while (num-- > 0)
+            stores[num]->destroy(stores[num]);
+        return status;
+    }
+    if (names[0][0])
+        return sluice_store_roots_create(names, stores, num, store, err);
+    *store = stores[0];
+    return SLUICE_OK;
 }
 
 /* --- for a sandbox --- */

@@ -1,6 +1,7 @@
 #ifndef SLUICE_STORE_OPEN_H
 #define SLUICE_STORE_OPEN_H
 
+#include "base/roots.h"
 #include "store/store.h"
 
 /* The store that a root names:
@@ -39,6 +40,15 @@ SLUICE_MUST_USE sluice_status sluice_store_check(const struct sluice_store_optio
 SLUICE_MUST_USE sluice_status sluice_store_open(const struct sluice_store_options *options,
                                                 struct sluice_store **store,
                                                 struct sluice_err *err);
+
+/* The store over all roots, each opened with `options` but for its root and, of folders, its
+ * `turns` (by index in `roots`; NULL: none takes turns).  Of one root without a name its own, else
+ * store_roots.h's. */
+SLUICE_MUST_USE sluice_status sluice_store_open_roots(const struct sluice_store_options *options,
+                                                      const struct sluice_roots *roots,
+                                                      const struct sluice_file_turns *turns,
+                                                      struct sluice_store **store,
+                                                      struct sluice_err *err);
 
 /* What a remote root needs of this machine, for a sandbox. */
 #define SLUICE_STORE_MAX_NEEDS 8

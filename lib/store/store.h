@@ -20,6 +20,7 @@
  *         web.c            a list file, and objects beside it (web_list.c)
  *         http.c           the transfers, by libcurl
  *     store_cache.c    what a remote one sent, on a local disk
+ *     store_roots.c    several of these as one, by the first part of a path
  *
  * Threads: open and destroy on one; all else from any.  Reads, list and describe block. */
 
@@ -112,7 +113,7 @@ struct sluice_store {
     /* Whether the root is where it was.  SLUICE_E_IO says in words what is wrong.  If another
      * folder has taken the root's place, and `known` is there and can no longer be opened where it
      * was, that folder becomes the root (a file system that was mounted again).  One thread at a
-     * time.  NULL where roots do not move. */
+     * time for each root.  NULL where roots do not move. */
     sluice_status (*look)(struct sluice_store *store, const struct sluice_store_known *known,
                           struct sluice_err *err);
 

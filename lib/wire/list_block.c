@@ -7,7 +7,7 @@
 #define LEVEL 1 /* fastest: a level more saves a tenth and takes half as long again */
 
 #define MAX_RAW_BYTES                                                                              \
-    (SLUICE_LIST_BLOCK_BYTES + SLUICE_LIST_ROW_BYTES + (size_t)SLUICE_LIST_PATH_BYTES)
+    (SLUICE_LIST_BLOCK_BYTES + row_bytes(true) + SLUICE_LIST_PATH_BYTES + SLUICE_LIST_TARGET_BYTES)
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "columns are copied as they are");
 _Static_assert(SLUICE_LIST_BLOCK_ROWS <= SLUICE_LIST_BLOCK_BYTES / SLUICE_LIST_ROW_BYTES,
@@ -15,10 +15,18 @@ _Static_assert(SLUICE_LIST_BLOCK_ROWS <= SLUICE_LIST_BLOCK_BYTES / SLUICE_LIST_R
 
 /* Where the columns of a block of so many rows begin. */
 struct columns {
-    uint8_t *bytes, *labels, *widths, *heights, *shared, *more, *codings, *vals, *paths;
+    uint8_t *bytes, *labels, *widths, *heights, *shared, *more, *codings, *vals;
+    uint8_t *targets; /* their bytes; NULL: there are none */
+    uint8_t *paths;
 };
 
-static struct columns columns_of(uint8_t *raw, size_t num_rows)
+/* Of columns. */
+static size_t row_bytes(bool has_targets)
+{
+    return SLUICE_LIST_ROW_BYTES + (has_targets ? 4 : 0);
+}
+
+static struct columns columns_of(uint8_t *raw, size_t num_rows, bool has_targets)
 {
     struct columns c;
     c.bytes = raw;
@@ -29,7 +37,8 @@ static struct columns columns_of(uint8_t *raw, size_t num_rows)
     c.more = c.shared + 2 * num_rows;
     c.codings = c.more + 2 * num_rows;
     c.vals = c.codings + num_rows;
-    c.paths = c.vals + num_rows;
+    c.targets = has_targets ? c.vals + num_rows : NULL;
+    c.paths = raw + row_bytes(has_targets) * num_rows;
     return c;
 }
 
@@ -59,7 +68,11 @@ static sluice_status measure(const struct sluice_list_row *rows, size_t num_rows
         const size_t len = strlen(path);
         if (len >= SLUICE_LIST_PATH_BYTES)
             return sluice_fail(err, SLUICE_E_INVALID, "a path of %zu bytes", len);
-        *raw_bytes += SLUICE_LIST_ROW_BYTES + len - shared_with(before, path);
+        if (rows[*count].target_bytes > SLUICE_LIST_TARGET_BYTES)
+            return sluice_fail(err, SLUICE_E_INVALID, "a target of %u bytes",
+                               rows[*count].target_bytes);
+        *raw_bytes +=
+            row_bytes(rows[0].target) + len - shared_with(before, path) + rows[*count].target_bytes;
         before = path;
         ++*count;
     }
@@ -68,7 +81,7 @@ static sluice_status measure(const struct sluice_list_row *rows, size_t num_rows
 
 static void put_rows(const struct sluice_list_row *rows, size_t count, uint8_t *raw)
 {
-    const struct columns c = columns_of(raw, count);
+    const struct columns c = columns_of(raw, count, rows[0].target);
     uint8_t *paths = c.paths;
     const char *before = "";
     for (size_t i = 0; i < count; i++) {
@@ -86,6 +99,12 @@ static void put_rows(const struct sluice_list_row *rows, size_t count, uint8_t *
         memcpy(paths, row->path + shared, more);
         paths += more;
         before = row->path;
+        if (c.targets)
+            memcpy(c.targets + 4 * i, &row->target_bytes, 4);
+    }
+    for (size_t i = 0; c.targets && i < count; i++) {
+        memcpy(paths, rows[i].target, rows[i].target_bytes);
+        paths += rows[i].target_bytes;
     }
 }
 
@@ -113,17 +132,36 @@ sluice_status sluice_list_block_pack(const struct sluice_list_row *rows, size_t 
         .len = len,
         .num_rows = (uint32_t)count,
         .raw_bytes = (uint32_t)raw_bytes,
+        .has_targets = rows[0].target != NULL,
     };
     return SLUICE_OK;
 }
 
-static sluice_status take_rows(uint8_t *raw, size_t raw_bytes, size_t count,
+/* Where the targets begin in raw[0 .. raw_bytes), which they end; NULL: not in it. */
+static const uint8_t *targets_in(const struct columns *c, const uint8_t *raw, size_t raw_bytes,
+                                 size_t count)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t len;
+        memcpy(&len, c->targets + 4 * i, 4);
+        bytes += len;
+    }
+    const size_t room = raw_bytes - (size_t)(c->paths - raw);
+    return bytes <= room ? raw + raw_bytes - bytes : NULL;
+}
+
+static sluice_status take_rows(uint8_t *raw, const struct sluice_list_block *block,
                                sluice_status (*take)(void *ctx, const struct sluice_list_row *row,
                                                      struct sluice_err *err),
                                void *ctx, struct sluice_err *err)
 {
-    const struct columns c = columns_of(raw, count);
-    const uint8_t *paths = c.paths, *end = raw + raw_bytes;
+    const size_t count = block->num_rows, raw_bytes = block->raw_bytes;
+    const struct columns c = columns_of(raw, count, block->has_targets);
+    const uint8_t *targets = c.targets ? targets_in(&c, raw, raw_bytes, count) : NULL;
+    const uint8_t *paths = c.paths, *end = targets ? targets : raw + raw_bytes;
+    if (c.targets && !targets)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "packed targets are longer than their rows say");
     char path[SLUICE_LIST_PATH_BYTES];
     size_t len = 0;
     for (size_t i = 0; i < count; i++) {
@@ -142,6 +180,11 @@ static sluice_status take_rows(uint8_t *raw, size_t raw_bytes, size_t count,
         paths += more;
         len = (size_t)shared + more;
         path[len] = '\0';
+        if (targets) {
+            row.target = targets;
+            memcpy(&row.target_bytes, c.targets + 4 * i, 4);
+            targets += row.target_bytes;
+        }
         const sluice_status status = take(ctx, &row, err);
         if (status != SLUICE_OK)
             return status;
@@ -159,7 +202,7 @@ sluice_status sluice_list_block_unpack(const struct sluice_list_block *block,
 {
     const size_t count = block->num_rows, raw_bytes = block->raw_bytes;
     if (count == 0 || count > SLUICE_LIST_BLOCK_ROWS || raw_bytes > MAX_RAW_BYTES ||
-        raw_bytes < count * SLUICE_LIST_ROW_BYTES)
+        raw_bytes < count * row_bytes(block->has_targets))
         return sluice_fail(err, SLUICE_E_CORRUPT, "packed rows: %zu of %zu bytes", count,
                            raw_bytes);
     uint8_t *raw = malloc(raw_bytes);
@@ -170,7 +213,7 @@ sluice_status sluice_list_block_unpack(const struct sluice_list_block *block,
         ZSTD_isError(got) || got != raw_bytes
             ? sluice_fail(err, SLUICE_E_CORRUPT, "packed rows: zstd: %s",
                           ZSTD_isError(got) ? ZSTD_getErrorName(got) : "too short")
-            : take_rows(raw, raw_bytes, count, take, ctx, err);
+            : take_rows(raw, block, take, ctx, err);
     free(raw);
     return status;
 }

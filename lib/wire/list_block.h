@@ -11,14 +11,16 @@
  *
  * A zstd frame of columns, all numbers little endian: bytes (8), label, width, height (4 each), how
  * many bytes the path shares with the one before and how many follow (2 each; the first row shares
- * none), coding, whether it is of val (1 each), and then what follows of all paths.
+ * none), coding, whether it is of val (1 each), with targets the bytes of each (4), and then what
+ * follows of all paths, and all targets.
  *
  * Threads: pure functions. */
 
 #define SLUICE_LIST_BLOCK_ROWS 16384
-#define SLUICE_LIST_BLOCK_BYTES ((size_t)1 << 20) /* of columns and paths, but for one row */
-#define SLUICE_LIST_ROW_BYTES 26                  /* of columns */
-#define SLUICE_LIST_PATH_BYTES 4096               /* most of a path, with its NUL */
+#define SLUICE_LIST_BLOCK_BYTES ((size_t)1 << 20)  /* of columns and paths, but for one row */
+#define SLUICE_LIST_ROW_BYTES 26                   /* of columns */
+#define SLUICE_LIST_PATH_BYTES 4096                /* most of a path, with its NUL */
+#define SLUICE_LIST_TARGET_BYTES ((size_t)1 << 20) /* most of a target */
 
 struct sluice_list_row {
     const char *path;
@@ -26,24 +28,27 @@ struct sluice_list_row {
     uint32_t label, width, height;
     uint8_t coding;
     bool is_val;
+    const void *target; /* NULL: none; alike in all rows */
+    uint32_t target_bytes;
 };
 
 struct sluice_list_block {
     uint8_t *frame; /* owned */
     size_t len;
     uint32_t num_rows, raw_bytes; /* of what is in the frame */
+    bool has_targets;
 };
 void sluice_list_block_clear(struct sluice_list_block *block);
 
 /* Packs the first of the rows, as many as fit (at least one of at least one); block->num_rows says
- * how many.  SLUICE_E_INVALID: a path is too long. */
+ * how many.  SLUICE_E_INVALID: a path or target is too long. */
 SLUICE_MUST_USE sluice_status sluice_list_block_pack(const struct sluice_list_row *rows,
                                                      size_t num_rows,
                                                      struct sluice_list_block *block,
                                                      struct sluice_err *err);
 
-/* Calls take(ctx, row) for each row, in order, until it fails.  The path is valid in the call.
- * SLUICE_E_CORRUPT: no such block; nothing is allocated beyond the bounds above. */
+/* Calls take(ctx, row) for each row, in order, until it fails.  Path and target are valid in the
+ * call. SLUICE_E_CORRUPT: no such block; nothing is allocated beyond the bounds above. */
 SLUICE_MUST_USE sluice_status sluice_list_block_unpack(
     const struct sluice_list_block *block,
     sluice_status (*take)(void *ctx, const struct sluice_list_row *row, struct sluice_err *err),

@@ -107,6 +107,8 @@ struct sluice_wire_list {
     uint64_t num_samples; /* of the whole subset; first message only */
     uint64_t first_row;   /* samples[0]; 0 from a server without hashes */
     bool has_hash;
+    uint32_t target_kind, target_dim; /* of the samples' targets, which packed rows have alone */
+    uint64_t target_bytes;            /* of all of them; these three in the first message only */
     struct sluice_wire_sample_info *samples; /* owned */
     size_t num_samples_here;
     struct sluice_list_block packed; /* in place of samples; owned; .num_rows 0: none */

@@ -127,6 +127,10 @@ sluice_status sluice_wire_put_list_reply(const struct sluice_wire_list *list,
     wire.packed = (ProtobufCBinaryData){.len = list->packed.len, .data = list->packed.frame};
     wire.packed_rows = list->packed.num_rows;
     wire.packed_raw_bytes = list->packed.raw_bytes;
+    wire.packed_targets = list->packed.has_targets;
+    wire.target_kind = list->target_kind;
+    wire.target_dim = list->target_dim;
+    wire.target_bytes = list->target_bytes;
     const sluice_status status =
         list->has_hash ? sluice_wire_pack_hashed(&wire.base, LIST_REPLY_HASH, message, err)
                        : sluice_wire_pack(&wire.base, NULL, message, err);
@@ -172,7 +176,8 @@ static sluice_status get_packed(const Sluice__V1__ListSamplesReply *wire,
     *packed = (struct sluice_list_block){.frame = frame,
                                          .len = wire->packed.len,
                                          .num_rows = wire->packed_rows,
-                                         .raw_bytes = wire->packed_raw_bytes};
+                                         .raw_bytes = wire->packed_raw_bytes,
+                                         .has_targets = wire->packed_targets};
     return SLUICE_OK;
 }
 
@@ -184,6 +189,9 @@ static sluice_status get_list(const Sluice__V1__ListSamplesReply *wire,
         return status;
     got->num_samples = wire->num_samples;
     got->first_row = wire->first_row;
+    got->target_kind = wire->target_kind;
+    got->target_dim = wire->target_dim;
+    got->target_bytes = wire->target_bytes;
     got->classes = calloc(wire->n_classes + 1, sizeof(*got->classes));
     got->samples = calloc(wire->n_samples + 1, sizeof(*got->samples));
     if (!got->classes || !got->samples)

@@ -5,6 +5,7 @@ libraries, which are imported with the module only.  sluice.Server serves a fold
 process.  docs/PYTHON.md tells more.
 """
 import json as _json
+import os as _os
 
 from sluice import _log, _sluice
 from sluice._sluice import (
@@ -24,16 +25,25 @@ __version__ = version()
 def settings(**options):
     """Options by the names of the programs' flags, with _ for -, as the strings they are there.
 
-    None leaves an option out; a switch is True or False.
+    None leaves an option out; a switch is True or False; a dict has a value for each name.
 
-    >>> settings(batch_size=256, retry_for="2m", strict=True, mode=None)
-    {'batch-size': '256', 'retry-for': '2m', 'strict': 'true'}
+    >>> settings(batch_size=256, retry_for="2m", strict=True, mode=None, mix={"a": 1, "b": 0.5})
+    {'batch-size': '256', 'retry-for': '2m', 'strict': 'true', 'mix': 'a=1,b=0.5'}
     """
     def text(value):
+        if isinstance(value, dict):
+            return ",".join(f"{name}={item}" for name, item in value.items())
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     return {name.replace("_", "-"): text(value) for name, value in options.items()
             if value is not None}
+
+
+def _named_roots(roots):
+    """Of {"a": "/data/a"} the texts that the programs take: ["a=/data/a"]."""
+    if not roots or not all(isinstance(name, str) for name in roots):
+        raise _sluice.InvalidError(f"{roots!r} names no roots: {{NAME: folder or URL}}")
+    return [f"{name}={_os.fspath(place)}" for name, place in roots.items()]
 
 
 class Server:
@@ -42,13 +52,17 @@ class Server:
         with sluice.Server("/data/imagenet") as server:
             loader = sluice.torch.Loader(server.address, 256)
 
-    Options are the flags of offload_server; it listens on a free port of this machine unless
+    A dict is several roots as one dataset, {"a": "/data/a", "b": "s3://bucket/b"}: paths begin with
+    a/ and b/.  Options are the flags of offload_server; it listens on a free port of this machine unless
     `listen` says otherwise.
     """
 
     def __init__(self, root, **options):
         _log.begin()
-        self._server = _sluice.Server(root, settings(**options))
+        chosen = settings(**options)
+        if isinstance(root, dict):
+            chosen["root"], root = _named_roots(root), None
+        self._server = _sluice.Server(root, chosen)
 
     @property
     def address(self):

@@ -5,7 +5,7 @@ import operator
 import os
 import pathlib
 
-from sluice import _log, _sluice, settings
+from sluice import _log, _sluice, _named_roots, settings
 
 PARTS = {"train": _sluice.TRAIN, "val": _sluice.VAL}
 
@@ -13,7 +13,9 @@ PARTS = {"train": _sluice.TRAIN, "val": _sluice.VAL}
 def place(source):
     """The settings of a folder, or of servers.  A folder that there is, or anything with a slash,
     is a folder; what else has a port or a comma, or begins with dns:, names a server or replicas; a
-    list of such texts names shards."""
+    list of such texts names shards; a dict of folders by name is one dataset of them all."""
+    if isinstance(source, dict):
+        return {"dir": _named_roots(source), "dataset-mode": "local"}
     if isinstance(source, (list, tuple)):
         if not source or not all(isinstance(text, str) for text in source):
             raise _sluice.InvalidError(
@@ -38,10 +40,11 @@ class Batches:
     """Epochs of batches.  A subclass turns a _sluice.Batch into what it yields: _made_of(batch)."""
 
     _takes_device = False  # whether rows may be on a CUDA device
+    _gives_targets = True
 
     def __init__(self, source, batch_size, *, seed=0, mode=None, pipeline=None, rank=None,
                  world_size=None, drop_last=False, shuffle=True, part="train", sampler=None,
-                 on_error="skip", workers=None, pinned_device=-1, **options):
+                 on_error="skip", workers=None, pinned_device=-1, targets=False, **options):
         if part not in PARTS:
             raise _sluice.InvalidError(f"part {part!r}: 'train' or 'val'")
         if (rank is None) != (world_size is None):
@@ -49,6 +52,7 @@ class Batches:
         self._part = PARTS[part]
         self._batch_size = operator.index(batch_size)
         self._sampler, self._drop_last = sampler, drop_last
+        self._targets = targets
 
         chosen = place(source)
         chosen.update(settings(
@@ -64,6 +68,11 @@ class Batches:
                 raise _sluice.InvalidError(
                     "gpu_decode: these batches are for the host; leave it out, or take "
                     "sluice.torch.Loader(device='cuda') or sluice.jax.Loader")
+            if targets and not self._gives_targets:
+                raise _sluice.InvalidError("targets: these batches have none; leave it out")
+            if targets and self.info["target_kind"] is None:
+                raise _sluice.InvalidError(
+                    "targets: the dataset has none; offload_dataset index --target reads them")
         except BaseException:
             self._loader.close()
             raise
@@ -77,6 +86,16 @@ class Batches:
 
     def _made_of(self, batch):
         raise NotImplementedError
+
+    def _vectors_of(self, batch, from_buffer):
+        """The batch's targets: from_buffer(bytearray of float32) in their shape, or a list of
+        bytes."""
+        targets = self._loader.targets(batch)
+        if self.info["target_kind"] == "bytes":
+            return targets
+        dim = self.info["target_dim"]
+        made = from_buffer(targets)
+        return made.reshape((batch.num_rows, dim)) if dim > 1 else made
 
     def _take_back(self):
         """Called before a batch is waited for."""

@@ -1,7 +1,9 @@
 import os
 from typing import Any, Generic, Iterable, Iterator, Optional, TypeVar, Union
 
-_Source = Union[str, os.PathLike[str], list[str], tuple[str, ...]]  # a list: shards
+# A list: shards; a dict: folders by name.
+_Source = Union[str, os.PathLike[str], list[str], tuple[str, ...],
+                dict[str, Union[str, os.PathLike[str]]]]
 _T = TypeVar("_T")
 _Self = TypeVar("_Self", bound="Batches[Any]")
 
@@ -19,6 +21,7 @@ class Batches(Generic[_T]):
                  drop_last: bool = False, shuffle: bool = True, part: str = "train",
                  sampler: Optional[Iterable[int]] = None, on_error: str = "skip",
                  workers: Optional[int] = None, pinned_device: int = -1,
+                 targets: bool = False,
                  **options: Any) -> None: ...
     def set_epoch(self, epoch: int) -> None: ...
     def __iter__(self) -> Iterator[_T]: ...

@@ -58,8 +58,8 @@ class Dataset(torch.utils.data.Dataset):
             train.set_epoch(epoch)
             for images, labels in loader: ...
 
-    dataset[i] is (image, label): image [3, height, width], uint8 or normalised, as of
-    sluice.torch.Loader; label an int.  Crops and flips are those that a Loader of the same seed
+    dataset[i] is (image, label), or (image, label, target) with targets=True: image [3, height, width], uint8 or normalised, as of
+    sluice.torch.Loader; label an int; target float32 [dimension], or [] where that is 1, or bytes. Crops and flips are those that a Loader of the same seed
     gives this sample in the epoch of set_epoch(), bit for bit.  Workers see a set_epoch() of the
     process that made them, also while they live on (persistent_workers).
 
@@ -142,7 +142,7 @@ class Dataset(torch.utils.data.Dataset):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices):
-        """A list of (image, label): one of DataLoader's batches, fetched together."""
+        """A list of (image, label[, target]): one of DataLoader's batches, fetched together."""
         indices = [operator.index(i) for i in indices]
         loader, count = self._open(), len(self)
         for i in indices:
@@ -151,13 +151,14 @@ class Dataset(torch.utils.data.Dataset):
         self._asked[:] = array.array("Q", indices)
         loader.set_epoch(int(self._epoch))
         samples = []
-        for images, labels in loader:
+        for images, labels, *targets in loader:
             if len(images) == 1:
                 images = images.clone()  # a sample alone need not hold the room for all rows
-            samples += zip(images.unbind(), labels.tolist())
+            samples += zip(images.unbind(), labels.tolist(),
+                           *(t if isinstance(t, list) else t.unbind() for t in targets))
         return [(self._transform(image) if self._transform else image,
-                 self._target_transform(label) if self._target_transform else label)
-                for image, label in samples]
+                 self._target_transform(label) if self._target_transform else label, *target)
+                for image, label, *target in samples]
 
 
 class IterableDataset(torch.utils.data.IterableDataset):

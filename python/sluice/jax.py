@@ -8,7 +8,8 @@
 
 images is uint8 [rows, height, width, 3], labels int32 [rows], as JAX has no int64 unless it is told
 to.  Both are on JAX's default device; where that is the CPU, images is the batch's memory itself,
-without a copy, if JAX takes it as it is.
+without a copy, if JAX takes it as it is.  With targets=True they are followed by targets: float32
+[rows, dimension], [rows] where that is 1, placed as the labels are, or a list of bytes.
 
 With gpu_decode="on" images lies on the GPU that decoded it.
 
@@ -109,23 +110,37 @@ class Loader(Batches):
             return jax.numpy.asarray(array)
         return jax.make_array_from_process_local_data(self._sharding, array)
 
+    def _tuple(self, images, labels, targets, ids):
+        return ((images, labels) + ((targets,) if self._targets else ())
+                + ((ids,) if self._sample_ids else ()))
+
     def _made_of(self, batch):
+        targets = self._vectors_of(
+            batch, lambda bytes_: numpy.frombuffer(bytes_, numpy.float32)
+        ) if self._targets else None
         if batch.device >= 0:
             images, ids = self._copied(batch), numpy.array(batch.ids)
             place = self._sharding or images.devices().pop()
             images, labels = jax.device_put(
                 (images, numpy.asarray(batch.labels).astype(numpy.int32)), place)
-            return (images, labels, ids) if self._sample_ids else (images, labels)
+            if self._targets and not isinstance(targets, list):
+                targets = jax.device_put(targets, place)
+            return self._tuple(images, labels, targets, ids)
         images, labels = numpy.asarray(batch.pixels), numpy.asarray(batch.labels)
         ids = numpy.array(batch.ids)  # NumPy's, as they have 64 bits
         self._num_added = -batch.num_rows % self._num_shares
         if self._num_added:
             rows = numpy.arange(batch.num_rows + self._num_added) % batch.num_rows
             images, labels, ids = images[rows], labels[rows], ids[rows]
+            if self._targets:
+                targets = ([targets[row] for row in rows] if isinstance(targets, list)
+                           else targets[rows])
         labels = self._placed(labels.astype(numpy.int32))
+        if self._targets and not isinstance(targets, list):
+            targets = self._placed(targets)
         is_host = self._sharding is None and labels.devices().pop().platform == "cpu"
         images = jax.dlpack.from_dlpack(batch.pixels) if is_host else self._placed(images)
-        return (images, labels, ids) if self._sample_ids else (images, labels)
+        return self._tuple(images, labels, targets, ids)
 
     def __iter__(self):
         return Iterator(self)

@@ -7,7 +7,8 @@ from sluice.numpy import normalization as normalization
 
 class Loader(Batches[tuple[Any, ...]]):
     def __init__(self, source: _Source, batch_size: int, *,
-                 sample_ids: bool = False, devices: Optional[Sequence[jax.Device]] = None,
+                 sample_ids: bool = False, targets: bool = False,
+                 devices: Optional[Sequence[jax.Device]] = None,
                  sharding: Optional[jax.sharding.NamedSharding] = None,
                  rank: Optional[int] = None, world_size: Optional[int] = None,
                  gpu_decode: Optional[str] = None, gpu_memory: Union[None, str, int] = None,

@@ -3,7 +3,8 @@
     with sluice.numpy.Loader("storage:50051", 256) as loader:
         for images, labels in loader: ...
 
-images is uint8 [rows, height, width, 3], RGB; labels int64 [rows].  Both are the library's memory
+images is uint8 [rows, height, width, 3], RGB; labels int64 [rows].  With targets=True they are
+followed by targets: float32 [rows, dimension], [rows] where that is 1, or a list of bytes.  Both are the library's memory
 and may be written to; the batch is theirs until the last array of it has gone.
 """
 import numpy
@@ -20,6 +21,9 @@ class Loader(Batches):
 
     def _made_of(self, batch):
         made = numpy.asarray(batch.pixels), numpy.asarray(batch.labels)
+        if self._targets:
+            made += (self._vectors_of(
+                batch, lambda bytes_: numpy.frombuffer(bytes_, numpy.float32)),)
         return (*made, numpy.asarray(batch.ids)) if self._sample_ids else made
 
 

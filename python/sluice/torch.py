@@ -16,7 +16,7 @@ DTYPES = {torch.float32: _sluice.F32, torch.float16: _sluice.F16, torch.bfloat16
 
 
 class Loader(Batches):
-    """Yields (images, labels[, ids][, paths]) of a folder or of a server at HOST:PORT.
+    """Yields (images, labels[, targets][, ids][, paths]) of a folder or of a server at HOST:PORT.
 
     Without a device and normalize: images is uint8 [rows, 3, height, width], a view of the
     library's memory, which has the rows as [height, width, 3]; so its strides are those of
@@ -38,6 +38,8 @@ class Loader(Batches):
     mode            where the steps run, as --dataset-mode; a server's default is "remote_auto"
     pipeline        "decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet", say
     rank, world_size  of this process; left out: torch.distributed's, else those of the launcher
+    targets         yield what the dataset has for each sample beside its label: float32 [rows,
+                    dimension], or [rows] where that is 1, on the device; or a list of bytes
     sample_ids      yield int64 [rows], the samples' places in the dataset
     paths           yield a list of the samples' paths
     drop_last       leave out a last batch that is not full
@@ -133,23 +135,29 @@ class Loader(Batches):
     def _made_of(self, batch):
         ids = torch.from_dlpack(batch.ids.signed()) if self._sample_ids or self._paths else None
         made_paths = [self.path(i) for i in ids.tolist()] if self._paths else None
+        targets = self._vectors_of(
+            batch, lambda bytes_: torch.frombuffer(bytes_, dtype=torch.float32)
+        ) if self._targets else None
 
         if self._is_on_device:
-            images, labels, ids = self._taken(batch)
+            images, labels, ids, targets = self._taken(batch, targets)
         elif self._stream is not None:
-            images, labels, ids = self._upload(batch)
+            images, labels, ids, targets = self._upload(batch, targets)
         else:
             rows, labels = torch.from_dlpack(batch.pixels), torch.from_dlpack(batch.labels)
             images = self._finish(batch) if self._normalize else rows.permute(0, 3, 1, 2)
             if self._device is not None:
                 images, labels = images.to(self._device), labels.to(self._device)
                 ids = ids.to(self._device) if self._sample_ids else None
+                targets = targets.to(self._device) if torch.is_tensor(targets) else targets
         if self._transform is not None:
             images = self._transform(images)
         if self._target_transform is not None:
             labels = self._target_transform(labels)
         self._take_back()  # a transform may have let go of the rows
         made = (images, labels)
+        if self._targets:
+            made += (targets,)
         if self._sample_ids:
             made += (ids,)
         if self._paths:
@@ -166,8 +174,8 @@ class Loader(Batches):
         images = torch.from_dlpack(self._finisher.finish(batch))
         return images.permute(0, 3, 1, 2) if self._channels_last else images
 
-    def _upload(self, batch):
-        """Images, labels and ids (or None) on the device; the current stream waits for them."""
+    def _upload(self, batch, targets):
+        """Images, labels, ids (or None) and targets on the device; the current stream waits for them."""
         while self._uploading and self._uploading[0][0].query():
             self._uploading.popleft()
         current = torch.cuda.current_stream(self._device)
@@ -175,32 +183,34 @@ class Loader(Batches):
             # Not page-locked: they would wait for the pixels if those went first.
             labels = self._sent(batch.labels)
             ids = self._sent(batch.ids.signed()) if self._sample_ids else None
+            targets = self._sent_targets(targets)
             rows = self._sent(batch.pixels)
             event = torch.cuda.Event()
             event.record(self._stream)
             self._uploading.append((event, batch))
             images = self._normalized(batch, rows) if self._normalize else rows.permute(0, 3, 1, 2)
         current.wait_stream(self._stream)
-        for tensor in (images, labels, ids):
-            if tensor is not None:
+        for tensor in (images, labels, ids, targets):
+            if torch.is_tensor(tensor):
                 tensor.record_stream(current)  # its memory is of the other stream
-        return images, labels, ids
+        return images, labels, ids, targets
 
-    def _taken(self, batch):
-        """Images, labels and ids (or None) of a batch whose rows are on the device; nothing but the
+    def _taken(self, batch, targets):
+        """Images, labels, ids (or None) and targets of a batch whose rows are on the device; nothing but the
         normalisation is put on the current stream, which waits for the labels."""
         current = torch.cuda.current_stream(self._device)
         with torch.cuda.stream(self._stream):
             labels = self._copied(batch.labels)
             ids = self._copied(batch.ids.signed()) if self._sample_ids else None
+            targets = self._sent_targets(targets)
         current.wait_stream(self._stream)
-        for tensor in (labels, ids):
-            if tensor is not None:
+        for tensor in (labels, ids, targets):
+            if torch.is_tensor(tensor):
                 tensor.record_stream(current)
         rows = torch.from_dlpack(batch.pixels)  # for the current stream
         images = self._normalized(batch, rows) if self._normalize else rows.permute(0, 3, 1, 2)
         self._lent.append((batch, current))
-        return images, labels, ids
+        return images, labels, ids, targets
 
     def _copied(self, array):
         """On the device; the batch's own memory may be written to at once."""
@@ -221,6 +231,11 @@ class Loader(Batches):
                 self._after.wait_stream(current)
                 stream = self._after
             batch.release_after(stream.cuda_stream)
+
+    def _sent_targets(self, targets):
+        """Vectors go to the device; bytes stay as they are."""
+        return (targets.to(self._device, non_blocking=True) if torch.is_tensor(targets)
+                else targets)
 
     def _sent(self, array):
         return torch.from_dlpack(array).to(self._device, non_blocking=True)

@@ -7,7 +7,8 @@ from sluice._dataset import Dataset as Dataset, IterableDataset as IterableDatas
 
 class Loader(Batches[tuple[Any, ...]]):
     def __init__(self, source: _Source, batch_size: int, *,
-                 sample_ids: bool = False, paths: bool = False, rank: Optional[int] = None,
+                 targets: bool = False, sample_ids: bool = False, paths: bool = False,
+                 rank: Optional[int] = None,
                  world_size: Optional[int] = None,
                  device: Union[None, str, int, torch.device] = None,
                  dtype: Optional[torch.dtype] = None, channels_last: bool = False,

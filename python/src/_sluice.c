@@ -1217,13 +1217,16 @@ static PyObject *loader_info(PyObject *self, PyObject *unused)
                                               : Py_NewRef(Py_None);
     if (!table)
         return NULL;
-    return Py_BuildValue("{s:s,s:(KK),s:K,s:I,s:I,s:N,s:(KK),s:s}", "id", info->id, "num_samples",
-                         (unsigned long long)info->num_samples[0],
-                         (unsigned long long)info->num_samples[1], "num_classes",
-                         (unsigned long long)info->num_classes, "height", (unsigned)info->height,
-                         "width", (unsigned)info->width, "table", table, "pipeline_fingerprint",
-                         (unsigned long long)info->pipeline_fingerprint[0],
-                         (unsigned long long)info->pipeline_fingerprint[1], "mode", info->mode);
+    static const char *const target_kinds[] = {
+        [SLUICE_TARGETS_VECTOR] = "vector", [SLUICE_TARGETS_BYTES] = "bytes"};
+    return Py_BuildValue(
+        "{s:s,s:(KK),s:K,s:I,s:I,s:N,s:(KK),s:s,s:z,s:I}", "id", info->id, "num_samples",
+        (unsigned long long)info->num_samples[0], (unsigned long long)info->num_samples[1],
+        "num_classes", (unsigned long long)info->num_classes, "height", (unsigned)info->height,
+        "width", (unsigned)info->width, "table", table, "pipeline_fingerprint",
+        (unsigned long long)info->pipeline_fingerprint[0],
+        (unsigned long long)info->pipeline_fingerprint[1], "mode", info->mode, "target_kind",
+        target_kinds[info->target_kind], "target_dim", (unsigned)info->target_dim);
 }
 
 static bool set_count(PyObject *dict, const char *key, uint64_t count)
@@ -1337,6 +1340,56 @@ static PyObject *loader_path(PyObject *self, PyObject *id)
     return text_or_none(sluice_loader_path(l->loader, sample));
 }
 
+/* Vectors, one behind the other. */
+static PyObject *vectors_of(const struct loader *l, const struct sluice_batch *batch,
+                            size_t row_bytes)
+{
+    PyObject *all = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)(batch->num_rows * row_bytes));
+    if (!all)
+        return NULL;
+    char *to = PyByteArray_AsString(all);
+    for (uint32_t row = 0; row < batch->num_rows; row++) {
+        size_t bytes = 0;
+        const void *target = sluice_loader_target(l->loader, batch->ids[row], &bytes);
+        if (!target || bytes != row_bytes) {
+            Py_DECREF(all);
+            return raise_text(SLUICE_E_INVALID, "a row of another loader's batch");
+        }
+        memcpy(to + row * row_bytes, target, bytes);
+    }
+    return all;
+}
+
+static PyObject *bytes_of(const struct loader *l, const struct sluice_batch *batch)
+{
+    PyObject *all = PyList_New(batch->num_rows);
+    for (uint32_t row = 0; all && row < batch->num_rows; row++) {
+        size_t bytes = 0;
+        const void *target = sluice_loader_target(l->loader, batch->ids[row], &bytes);
+        PyObject *one = target ? PyBytes_FromStringAndSize(target, (Py_ssize_t)bytes)
+                               : raise_text(SLUICE_E_INVALID, "a row of another loader's batch");
+        if (!one || PyList_SetItem(all, row, one) != 0)
+            Py_CLEAR(all);
+    }
+    return all;
+}
+
+static PyObject *loader_targets(PyObject *self, PyObject *batch)
+{
+    const struct loader *l = (struct loader *)self;
+    if (!PyObject_TypeCheck(batch, batch_type))
+        return PyErr_Format(PyExc_TypeError, "targets() takes a Batch");
+    const struct held *held = batch_held(batch);
+    if (!held || !loader_must_be_open(l))
+        return NULL;
+    const struct sluice_dataset_info *info = sluice_loader_info(l->loader);
+    if (!info || info->target_kind == SLUICE_TARGETS_NONE)
+        Py_RETURN_NONE;
+    return info->target_kind == SLUICE_TARGETS_VECTOR
+               ? vectors_of(l, held->batch, info->target_dim * sizeof(float))
+               : bytes_of(l, held->batch);
+}
+
 static PyObject *loader_num_batches(PyObject *self, PyObject *arg)
 {
     const struct loader *l = (struct loader *)self;
@@ -1373,6 +1426,8 @@ static PyMethodDef loader_methods[] = {
     {"counters", loader_counters, METH_NOARGS, "Since the loader was made, as a dict."},
     {"info", loader_info, METH_NOARGS, "The dataset, as a dict."},
     {"path", loader_path, METH_O, "path(id): of a sample, or None."},
+    {"targets", loader_targets, METH_O,
+     "targets(batch): of its rows, float32s as a bytearray, or a list of bytes; None: no targets."},
     {"device", loader_device, METH_NOARGS,
      "Where the rows of batches are: a CUDA device by its number here, or -1: the host."},
     {"num_batches", loader_num_batches, METH_O, "num_batches(part): that this rank gets."},
@@ -1407,24 +1462,24 @@ struct server {
 static PyObject *server_create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"root", "settings", NULL};
-    PyObject *root = NULL, *dict = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|O", names, PyUnicode_FSConverter, &root,
-                                     &dict))
+    PyObject *given = NULL, *root = NULL, *dict = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O", names, &given, &dict) ||
+        (given != Py_None && !PyUnicode_FSConverter(given, &root)))
         return NULL;
     struct settings settings;
     if (settings_from(dict, &settings)) {
-        Py_DECREF(root);
+        Py_XDECREF(root);
         return NULL;
     }
 
     struct sluice_err err = {0};
     struct sluice_server *server = NULL;
     sluice_status status;
-    const char *path = PyBytes_AsString(root);
+    const char *path = root ? PyBytes_AsString(root) : NULL; /* None: the settings have roots */
     Py_BEGIN_ALLOW_THREADS status =
         sluice_server_start(path, settings.list, (size_t)settings.count, &server, &err);
     Py_END_ALLOW_THREADS settings_clear(&settings);
-    Py_DECREF(root);
+    Py_XDECREF(root);
     if (status != SLUICE_OK)
         return raise_status(status, &err);
 

@@ -19,12 +19,12 @@ static void check(bool is_true)
 }
 
 static void assign(const char *name, const uint8_t *data, size_t size,
-                   const struct sluice_label_table *table)
+                   const struct sluice_label_table *table, struct sluice_target_column column)
 {
     struct sluice_labels *labels = NULL;
     struct sluice_manifest_builder builder;
     bool are_names = false;
-    if (sluice_labels_parse(name, (const char *)data, size, &labels, NULL) != SLUICE_OK)
+    if (sluice_labels_parse(name, (const char *)data, size, column, &labels, NULL) != SLUICE_OK)
         return; /* a path that comes twice */
     check(sluice_manifest_builder_init(&builder, NULL) == SLUICE_OK);
     size_t rows[100], num = 0; /* of the samples that are kept */
@@ -39,8 +39,12 @@ static void assign(const char *name, const uint8_t *data, size_t size,
     check(are_names == table->are_names || table->num_rows == 0);
     check(builder.manifest->num_entries == num);
     for (size_t i = 0; i < num; i++) {
+        const struct sluice_manifest_entry entry = sluice_manifest_at(builder.manifest, i);
         const char *said = table->rows[rows[i]].label;
-        const uint32_t label = sluice_manifest_at(builder.manifest, i).label;
+        const uint32_t label = entry.label;
+        check(!sluice_target_flaw(table->targets.type, entry.target, entry.target_bytes));
+        if (!table->has_labels)
+            continue;
         if (are_names)
             check(strcmp(builder.manifest->classes[label], said) == 0);
         else
@@ -50,7 +54,8 @@ static void assign(const char *name, const uint8_t *data, size_t size,
     sluice_labels_destroy(labels);
 }
 
-static void read_as(const char *name, const uint8_t *data, size_t size)
+static void read_as(const char *name, const uint8_t *data, size_t size,
+                    struct sluice_target_column column)
 {
     struct sluice_label_table table;
     struct sluice_err err = {{0}};
@@ -60,17 +65,19 @@ static void read_as(const char *name, const uint8_t *data, size_t size)
         return;
     memcpy(text, data, size);
     const sluice_status status =
-        sluice_label_table_parse(&table, name, text, size, &is_table, &err);
+        sluice_label_table_parse(&table, name, text, size, column, &is_table, &err);
     if (status == SLUICE_OK) {
         check(is_table || table.num_rows == 0);
         for (size_t i = 0; i < table.num_rows; i++) {
             const struct sluice_label_row *row = &table.rows[i];
-            check(sluice_is_utf8(row->path) && row->label[0] && sluice_is_utf8(row->label));
+            check(sluice_is_utf8(row->path) && !row->label == !table.has_labels);
+            check(!row->label || (row->label[0] && sluice_is_utf8(row->label)));
+            check(row->target.at + row->target.bytes <= table.targets.len);
             check(row->subset >= -1 && row->subset <= SLUICE_LABEL_TEST && row->line > 0);
             check(i == 0 || row->line > table.rows[i - 1].line);
         }
         if (is_table)
-            assign(name, data, size, &table);
+            assign(name, data, size, &table, column);
     } else {
         check(status == SLUICE_E_INVALID && strncmp(err.text, name, strlen(name)) == 0);
     }
@@ -79,7 +86,15 @@ static void read_as(const char *name, const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    read_as("t.csv", data, size);
-    read_as("t.jsonl", data, size);
+    static const struct sluice_target_column columns[] = {
+        {NULL, SLUICE_TARGETS_NONE},
+        {"text", SLUICE_TARGETS_NONE},
+        {"label", SLUICE_TARGETS_VECTOR},
+        {"label", SLUICE_TARGETS_BYTES},
+    };
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
+        read_as("t.csv", data, size, columns[i]);
+        read_as("t.jsonl", data, size, columns[i]);
+    }
     return 0;
 }

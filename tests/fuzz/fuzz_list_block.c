@@ -1,5 +1,6 @@
 /* Packed rows of a list: the first 8 bytes are the counts that go with the frame.  Each input is
- * tried as it is, and as the content of a frame that is whole. */
+ * tried as it is, and as the content of a frame that is whole.  The first count's top bit says
+ * whether there are targets. */
 
 #include "wire/list_block.h"
 
@@ -17,6 +18,10 @@ static sluice_status take(void *ctx, const struct sluice_list_row *row, struct s
     (void)err;
     const size_t len = strlen(row->path);
     CHECK(len > 0 && len < SLUICE_LIST_PATH_BYTES);
+    uint8_t sum = 0; /* reads all of the target */
+    for (uint32_t i = 0; i < row->target_bytes; i++)
+        sum ^= ((const uint8_t *)row->target)[i];
+    CHECK(sum || row->target || row->target_bytes == 0);
     ++*count;
     return SLUICE_OK;
 }
@@ -39,6 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     memcpy(&block.num_rows, data, 4);
     memcpy(&block.raw_bytes, data + 4, 4);
+    block.has_targets = block.num_rows >> 31;
+    block.num_rows &= INT32_MAX;
     uint8_t *copy = malloc(size); /* of its own length, so that a read beyond it shows */
     CHECK(copy);
     memcpy(copy, data + 8, size - 8);

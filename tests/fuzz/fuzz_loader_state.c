@@ -30,8 +30,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(state.epoch <= UINT32_MAX && state.part <= SLUICE_VAL);
     FUZZ_CHECK(state.global_batch >= 1 && state.global_batch <= UINT32_MAX);
     FUZZ_CHECK(state.repeat >= 1 && state.num_samples >= 1);
-    const uint64_t total = state.repeat * state.num_samples;
+    uint64_t total = state.repeat * state.num_samples;
     FUZZ_CHECK(total <= UINT32_MAX && total / state.repeat == state.num_samples);
+    if (state.mix[0])
+        total = state.num_items;
+    FUZZ_CHECK(total >= 1 && total <= UINT32_MAX);
     FUZZ_CHECK(state.cursor <= (state.has_order ? UINT32_MAX : total));
     FUZZ_CHECK(state.has_order || state.cursor == total || state.cursor % state.global_batch == 0);
     FUZZ_CHECK(strspn(state.dataset_id, "0123456789abcdef") == strlen(state.dataset_id));

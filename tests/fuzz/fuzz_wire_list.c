@@ -19,6 +19,8 @@ static void list(const struct sluice_message *message)
     FUZZ_CHECK(sluice_wire_get_list_reply(&put, &again, NULL) == SLUICE_OK);
     FUZZ_CHECK(again.num_classes == got.num_classes);
     FUZZ_CHECK(again.has_hash == got.has_hash);
+    FUZZ_CHECK(again.target_kind == got.target_kind && again.target_bytes == got.target_bytes);
+    FUZZ_CHECK(again.packed.has_targets == got.packed.has_targets || !got.packed.num_rows);
     FUZZ_CHECK(again.num_samples_here == got.num_samples_here);
     for (size_t i = 0; i < got.num_samples_here; i++) {
         FUZZ_CHECK(got.samples[i].path[0] != 0);

@@ -1,4 +1,5 @@
 """What the tests that start our programs share."""
+import json
 import os
 import pathlib
 import shutil
@@ -9,6 +10,7 @@ import tempfile
 import unittest
 
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+TIMEOUT_S = 120  # of what ends by itself: a hang is a failure with a name
 BAD_DISK = os.environ.get("SLUICE_BAD_DISK")  # tests/preload/bad_disk.c, built
 
 
@@ -21,6 +23,60 @@ def bad_disk(*rules):
 def slow_disk(us):
     """The same: reads of files take so much longer."""
     return bad_disk(f"call=read,do=delay:{us}")
+
+
+def free_port():
+    """Free now; Port keeps one."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Server:
+    """offload_server over a root, or a list of them, with its log in a file unless `stderr` says
+    otherwise; killed where a test leaves it running."""
+
+    def __init__(self, root, *flags, listen="127.0.0.1:0", env=None, stderr=None):
+        roots = root if isinstance(root, (list, tuple)) else [root]
+        self.listen = listen
+        self.log_file = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            [BIN / "offload_server", *(word for one in roots for word in ("--root", str(one))),
+             "--listen", listen, "--prep-workers", "2", *map(str, flags)],
+            stdout=subprocess.PIPE, stderr=stderr or self.log_file, text=True,
+            env={**os.environ, **(env or {})})
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on "):
+            _, err = self.process.communicate(timeout=TIMEOUT_S)
+            raise RuntimeError(f"offload_server said {line!r} {err or self.log()}")
+        self.address = line.split()[-1]
+
+    def log(self):
+        self.log_file.seek(0)
+        return self.log_file.read()
+
+    def stop(self):
+        """Its exit code and its last counters."""
+        self.process.terminate()
+        out, _ = self.process.communicate(timeout=TIMEOUT_S)
+        return self.process.returncode, json.loads(out.splitlines()[-1])
+
+    def finish(self):
+        """Its last counters and its log; it must end well."""
+        code, counters = self.stop()
+        log = self.log()
+        if code != 0 or "Sanitizer" in log:
+            raise AssertionError(f"offload_server ended with {code}:\n{log}")
+        return counters, log
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        self.log_file.close()
 
 
 class Port:

@@ -7,23 +7,17 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import unittest
 import urllib.request
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+import programs
+from programs import BIN, TIMEOUT_S
+
 BAD_DECODER = os.environ.get("SLUICE_BAD_DECODER")  # tests/preload/bad_decoder.c, built
 SANITIZE = os.environ.get("SLUICE_SANITIZE", "")
-TIMEOUT_S = 120
 NUM_TRAIN = 32
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def mark(path, deed):
@@ -40,24 +34,12 @@ def bad_decoder():
             "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
 
 
-class Server:
-    def __init__(self, root, *options, env=None):
-        self.log_file = tempfile.TemporaryFile("w+")
-        self.metrics = free_port()
-        self.process = subprocess.Popen(
-            [BIN / "offload_server", "--root", root, "--listen", "127.0.0.1:0", "--prep-workers",
-             "2", "--metrics", f"127.0.0.1:{self.metrics}", *map(str, options)],
-            stdout=subprocess.PIPE, stderr=self.log_file, text=True,
-            env=dict(os.environ, **(env or {})))
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on "):
-            self.process.wait(TIMEOUT_S)
-            raise RuntimeError(self.log())
-        self.address = line.split()[-1]
+class Server(programs.Server):
+    """With metrics."""
 
-    def log(self):
-        self.log_file.seek(0)
-        return self.log_file.read()
+    def __init__(self, root, *flags, env=None):
+        self.metrics = programs.free_port()
+        super().__init__(root, "--metrics", f"127.0.0.1:{self.metrics}", *flags, env=env)
 
     def series(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}/metrics") as page:
@@ -83,20 +65,6 @@ class Server:
         forks = self.children(self.process.pid, "decoder-forks")
         assert len(forks) == 1, forks
         return self.children(forks[0], "decoder")
-
-    def stop(self):
-        self.process.terminate()
-        out, _ = self.process.communicate(timeout=TIMEOUT_S)
-        return self.process.returncode, json.loads(out.splitlines()[-1])
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *unused):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
-        self.log_file.close()
 
 
 class IsolatedDecoders(unittest.TestCase):

@@ -8,10 +8,11 @@ import subprocess
 import tempfile
 import unittest
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+import programs
+from programs import BIN, TIMEOUT_S
+
 NUM_TRAIN = 24
 INDEX = "sluice-jpeg-index.bin"
-TIMEOUT_S = 120
 
 # What makes use of an index: a cut file, pixels, pixels of the box, and rows of the file.
 WAYS = (("remote_nooff", "jpeg_crop"), ("remote_piloff", "raw"), ("remote_nooff", "u8_packed"),
@@ -24,27 +25,6 @@ def dataset(*arguments, code=0):
     if done.returncode != code:
         raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stderr[-3000:]}")
     return done
-
-
-class Server:
-    def __init__(self, root, *flags):
-        self.process = subprocess.Popen(
-            [BIN / "offload_server", "--root", root, "--listen", "127.0.0.1:0",
-             "--prep-workers", "2", "--grpc-workers", "1", *flags],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on "):
-            _, err = self.process.communicate()
-            raise RuntimeError(f"offload_server said {line!r} {err}")
-        self.address = line.split()[-1]
-
-    def stop(self):
-        """Its last counters and its log."""
-        self.process.terminate()
-        out, err = self.process.communicate(timeout=TIMEOUT_S)
-        if self.process.returncode != 0 or "Sanitizer" in err:
-            raise AssertionError(f"offload_server ended with {self.process.returncode}:\n{err}")
-        return json.loads(out.splitlines()[-1]), err
 
 
 def train(*flags):
@@ -74,14 +54,14 @@ class JpegIndexTest(unittest.TestCase):
 
     def serve(self, root, *flags):
         """The sums over all ways."""
-        server = Server(root, *flags)
+        server = programs.Server(root, *flags)
         try:
             for mode, form in WAYS:
                 digest, _ = train("--host", server.address, "--dataset-mode", mode,
                                   "--remote-form", form)
                 self.assertEqual(digest, self.digest, (mode, form, flags))
         finally:
-            stats, log = server.stop()
+            stats, log = server.finish()
         self.assertEqual(stats["files"]["reads"], len(WAYS) * 2 * NUM_TRAIN)
         self.assertEqual(stats["errors"], {})
         return stats, log
@@ -116,12 +96,12 @@ class JpegIndexTest(unittest.TestCase):
         """So that a plan from it counts what would be read of each file."""
         for index, expected in (("auto", True), ("off", False)):
             folder = pathlib.Path(self.folder.name, f"profile-{index}")
-            server = Server(self.root, "--jpeg-index", index)
+            server = programs.Server(self.root, "--jpeg-index", index)
             try:
                 train("--host", server.address, "--dataset-mode", "remote_nooff", "--epochs", 1,
                       "--profiling", "--write-profile-folder", folder, "--profile-samples", 4)
             finally:
-                server.stop()
+                server.finish()
             model = json.loads((folder / "cost_model.json").read_text())
             self.assertIs(model["jpeg_index"], expected)
             model["disk"] = {"sample": 0, "file_byte": 1e-6}  # as a slow disk would have it
@@ -198,7 +178,7 @@ class JpegIndexTest(unittest.TestCase):
         self.assertEqual(stats["jpeg_index"]["stale"], len(WAYS) * 2)
         # One that is named must be there.
         with self.assertRaisesRegex(RuntimeError, "nowhere.bin"):
-            Server(root, "--jpeg-index", root / "nowhere.bin")
+            programs.Server(root, "--jpeg-index", root / "nowhere.bin")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import unittest
 
+import programs
 import record_sets
-from test_shards import NUM_TRAIN, NUM_VAL, Server, SetCase, dataset, index
+from test_shards import NUM_TRAIN, NUM_VAL, SetCase, dataset, index
 
 IMAGES = [("image", "bytes", None), ("label", "int", 8)]
 LIBRARY_PYTHON = os.environ.get("SLUICE_RECORDS_PYTHON", sys.executable)
@@ -46,7 +47,7 @@ class RecordsTest(SetCase):
         dataset("pack", self.root, tars)
         index(tars)
         self.assertEqual(self.train("local", tars)["digest"], self.digest)
-        Server(root, "--strict").stop()
+        programs.Server(root, "--strict").finish()
 
     def test_litdata_has_the_digest_of_the_folder(self):
         root = self.empty("litdata")
@@ -153,6 +154,35 @@ class RecordsTest(SetCase):
             record_sets.write_mds(root / "train", self.rows(), [("image", encoding, None), IMAGES[1]])
             self.assertIn("no column is an image that can be read in place (jpeg, png or bytes) "
                           f"among image ({encoding}), label (int)", self.refused(root))
+
+    def test_targets_come_from_a_table_and_from_members_of_tars_alone(self):
+        root = self.write_mds("targets")
+        self.assertIn("have no .txt of their key in their tar (", self.refused(root, "--target", ".txt"))
+        self.assertIn("--target y: no table of", self.refused(root, "--target", "y"))
+        index(root)
+        paths = [line.split("\t")[0] for line in
+                 (root / "sluice-manifest.tsv").read_text().splitlines() if ".mds/" in line]
+        self.assertEqual(len(paths), NUM_TRAIN + NUM_VAL)
+        with open(root / "labels.csv", "w") as table:
+            table.write("file_name,y,split\n")
+            for i, path in enumerate(paths):
+                table.write(f"{path},{i}.5,{'test' if i % 3 == 0 else 'train'}\n")
+        summary = index(root, "--target", "y")
+        self.assertEqual((summary["samples"], summary["classes"]), (24, 3))
+        self.assertEqual(summary["kept"], 24)  # what is known of a file, beside another target
+
+        def listed():
+            rows = [line.split("\t") for line in
+                    (root / "sluice-manifest.tsv").read_text().splitlines() if ".mds/" in line]
+            return {row[0]: row[-1] for row in rows}
+
+        want = {path: f"{i}.5" for i, path in enumerate(paths) if i % 3}
+        self.assertEqual(listed(), want)
+        dataset("verify", "--target", "y", root)
+        some = pathlib.Path(self.folder.name, "targets-train.txt")
+        some.write_text("".join(f"{path} {i % 2}\n" for i, path in enumerate(paths) if i % 2))
+        self.assertEqual(index(root, "--target", "y", "--train-list", some)["classes"], 2)
+        self.assertEqual(listed(), {path: f"{i}.5" for i, path in enumerate(paths) if i % 2})
 
     def test_a_cut_shard_costs_what_is_behind_the_cut(self):
         root = self.write_mds("cut")

@@ -13,41 +13,25 @@ import tempfile
 import unittest
 import urllib.request
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
-TIMEOUT_S = 120
+import programs
+from programs import BIN, TIMEOUT_S
+
 MODES = ("off", "auto", "on")
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def has_all():
     """Whether this kernel has what --sandbox on asks for."""
     done = subprocess.run([BIN / "offload_server", "--root", "/no/such/root", "--listen",
-                           f"127.0.0.1:{free_port()}", "--sandbox", "on"],
+                           f"127.0.0.1:{programs.free_port()}", "--sandbox", "on"],
                           capture_output=True, text=True, timeout=TIMEOUT_S)
     return "--sandbox on: this kernel" not in done.stderr
 
 
-class Server:
-    def __init__(self, root, *options, listen=None, env=None):
-        self.log_file = tempfile.TemporaryFile("w+")
-        self.listen = listen or f"127.0.0.1:{free_port()}"
-        self.process = subprocess.Popen(
-            [BIN / "offload_server", "--root", root, "--listen", self.listen, "--prep-workers", "2",
-             *map(str, options)],
-            stdout=subprocess.PIPE, stderr=self.log_file, text=True,
-            env=dict(os.environ, **(env or {})))
-        if not self.process.stdout.readline().startswith("listening on "):
-            self.process.wait(TIMEOUT_S)
-            raise RuntimeError(self.log())
+class Server(programs.Server):
+    """At a port that --sandbox on can know."""
 
-    def log(self):
-        self.log_file.seek(0)
-        return self.log_file.read()
+    def __init__(self, root, *flags, listen=None, env=None):
+        super().__init__(root, *flags, listen=listen or f"127.0.0.1:{programs.free_port()}", env=env)
 
     def threads(self):
         """{thread: {field: value}} of /proc."""
@@ -55,20 +39,6 @@ class Server:
         return {task.name: dict(line.split(":\t", 1) for line in
                                 (task / "status").read_text().splitlines() if ":\t" in line)
                 for task in tasks.iterdir()}
-
-    def stop(self):
-        self.process.terminate()
-        out, _ = self.process.communicate(timeout=TIMEOUT_S)
-        return self.process.returncode, json.loads(out.splitlines()[-1])
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *unused):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
-        self.log_file.close()
 
 
 class Sandbox(unittest.TestCase):
@@ -107,6 +77,19 @@ class Sandbox(unittest.TestCase):
                     digests.add(self.train(server.listen, mode))
                 code, counters = server.stop()
                 self.assertEqual((code, counters["errors"]), (0, {}), server.log())
+        self.assertEqual(len(digests), 1)
+
+    def test_several_roots_may_be_read(self):
+        other = pathlib.Path(self.folder.name, "elsewhere", "root")
+        shutil.copytree(self.root, other)
+        roots = [f"a={self.root}", f"b={other}"]
+        digests = set()
+        for sandbox in self.modes:
+            with Server(roots, "--sandbox", sandbox) as server:
+                digests.add(self.train(server.listen, "remote_nooff"))
+                code, counters = server.stop()
+                self.assertEqual((code, counters["errors"], counters["samples"]), (0, {}, 48),
+                                 server.log())
         self.assertEqual(len(digests), 1)
 
     def test_all_threads_have_it(self):
@@ -151,8 +134,8 @@ class Sandbox(unittest.TestCase):
             self.check_quiet(server)
 
     def test_metrics_and_its_check_of_itself(self):
-        for listen in (None, f"localhost:{free_port()}", f"[::1]:{free_port()}"):
-            port = free_port()
+        for listen in (None, f"localhost:{programs.free_port()}", f"[::1]:{programs.free_port()}"):
+            port = programs.free_port()
             with Server(self.root, "--metrics", f"127.0.0.1:{port}", "--self-check", "0.2",
                         "--sandbox", self.strictest, listen=listen) as server:
                 address = server.listen.replace("localhost", "127.0.0.1")

@@ -3,7 +3,6 @@
 in each mode, and damage that costs what is damaged."""
 import io
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -11,11 +10,12 @@ import tarfile
 import tempfile
 import unittest
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+import programs
+from programs import BIN, TIMEOUT_S
+
 NUM_TRAIN = 30
 NUM_VAL = 6
 MODES = ("local", "remote_nooff", "remote_alloff", "remote_piloff", "remote_sophon", "remote_auto")
-TIMEOUT_S = 120
 
 
 def run(program, *arguments, code=0):
@@ -32,27 +32,6 @@ def dataset(*arguments, code=0):
 
 def index(root, *flags):
     return json.loads(dataset("index", "--json", *flags, root).stdout)
-
-
-class Server:
-    def __init__(self, root, *flags):
-        self.process = subprocess.Popen(
-            [BIN / "offload_server", "--root", root, "--listen", "127.0.0.1:0",
-             "--prep-workers", "2", "--grpc-workers", "1", *flags],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on "):
-            _, err = self.process.communicate()
-            raise RuntimeError(f"offload_server said {line!r} {err}")
-        self.address = line.split()[-1]
-
-    def stop(self):
-        """Its last counters and its log."""
-        self.process.terminate()
-        out, err = self.process.communicate(timeout=TIMEOUT_S)
-        if self.process.returncode != 0 or "Sanitizer" in err:
-            raise AssertionError(f"offload_server ended with {self.process.returncode}:\n{err}")
-        return json.loads(out.splitlines()[-1]), err
 
 
 class SetCase(unittest.TestCase):
@@ -83,7 +62,7 @@ class SetCase(unittest.TestCase):
         self.assertEqual(self.train("local", root, "--profiling", "--write-profile-folder",
                                     profile)["digest"], self.digest)
         planned = ["--profile-folder", profile, "--net-bw", "100", "--remote-cpus", "2"]
-        server = Server(root, *flags)
+        server = programs.Server(root, *flags)
         try:
             for mode in MODES:
                 where = [root] if mode == "local" else ["--host", server.address]
@@ -94,7 +73,7 @@ class SetCase(unittest.TestCase):
                     self.assertEqual(report["digest"], self.digest)
                     self.assertEqual((report["samples"], report["errors"]), (NUM_TRAIN, 0))
         finally:
-            stats, log = server.stop()
+            stats, log = server.finish()
         self.assertNotIn("not up to date", log)
         return stats
 
@@ -169,7 +148,7 @@ class ShardsTest(SetCase):
         self.assertLess(stats["files"]["read_bytes"], stats["files"]["bytes"])
         done = dataset("verify", "--jpeg-index", "--decode", "--json", tars)
         self.assertEqual(json.loads(done.stdout)["bad"], 0)
-        Server(tars, "--strict").stop()  # what is listed is read
+        programs.Server(tars, "--strict").finish()  # what is listed is read
 
     def test_tars_by_tar_in_each_format(self):
         names = sorted(str(p.relative_to(self.root)) for p in self.root.rglob("*") if p.is_file())
@@ -189,8 +168,8 @@ class ShardsTest(SetCase):
         shutil.copytree(self.root / "train", tars / "train")
         for name in ("a.tar", "b.tar"):
             tarfile.open(tars / name, "w").close()
-        server = Server(tars)
-        _, log = server.stop()
+        server = programs.Server(tars)
+        _, log = server.finish()
         self.assertIn("--strict: 2 .tar or .mds of", run("offload_server", "--root", tars, "--listen",
                                                  "127.0.0.1:0", "--strict", code=1).stderr)
         lines = [line for line in log.splitlines() if ".tar" in line]
@@ -233,13 +212,13 @@ class ShardsTest(SetCase):
         with tarfile.open(first) as tar:
             at = tar.getmembers()[1].offset_data
         first.write_bytes(old[:at + 100] + bytes([old[at + 100] ^ 255]) + old[at + 101:])
-        server = Server(tars)
+        server = programs.Server(tars)
         try:
             done = run("offload_train", "--host", server.address, "--dataset-mode", "remote_nooff",
                        "--device", "none", "-b", "8", "-p", "0", "--image-size", "64", "--json",
                        "--on-error", "skip", "--retry-for", "1")
         finally:
-            server.stop()
+            server.finish()
         self.assertEqual(json.loads(done.stdout)["errors"], 1)
         self.assertEqual(dataset("verify", tars, code=1).stderr.count("not what was indexed"), 1)
         first.write_bytes(old[:-1024] + old[-1024:-512])

@@ -59,6 +59,35 @@ class JaxTest(support.SetTest):
         with sluice.jax.Loader(self.root, 8, **OPTIONS) as loader:
             self.assert_same(list(loader), self.expected())
 
+    def test_targets_go_with_their_rows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder, "set")
+            subprocess.run([support.BIN / "offload_dataset", "synth", root, "-n", "10",
+                            "--num-val", "0", "--classes", "1"], check=True,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            paths = sorted(path.relative_to(root) for path in root.rglob("*.*"))
+
+            def index(value):
+                (root / "labels.csv").write_text("file_name,y\n" + "".join(
+                    f"{path},{value(i)}\n" for i, path in enumerate(paths)))
+                subprocess.run([support.BIN / "offload_dataset", "index", root, "--target", "y"],
+                               check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+            def batches(**options):
+                with sluice.jax.Loader(root, 4, targets=True, **OPTIONS, **options) as loader:
+                    yield from loader
+
+            for options in ({}, {"devices": jax.devices()}):
+                index(lambda i: f"{i} {i}.5")
+                for images, labels, targets, ids in batches(**options):  # of 4, 4, and 2 padded
+                    self.assertEqual(len(images), len(targets))
+                    self.assertEqual(targets.devices(), labels.devices())
+                    wanted = numpy.stack([ids, ids + 0.5], axis=1).astype(numpy.float32)
+                    self.assertTrue(numpy.array_equal(targets, wanted))
+                index(lambda i: f"text {i}")
+                for images, labels, targets, ids in batches(**options):
+                    self.assertEqual(targets, [b"text %d" % i for i in ids])
+
     def test_images_of_a_gpu_are_copies_made_there(self):
         """With batches of the host in the place of a device's."""
         released = []

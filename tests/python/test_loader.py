@@ -587,6 +587,108 @@ class ServerTest(support.SetTest):
             sluice.Server("/no/such/folder")
 
 
+class RootsTest(support.SetTest):
+    """Two folders as one dataset, and a mix of them."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.other = cls.root + "-other"
+        subprocess.run([support.BIN / "offload_dataset", "synth", cls.other, "--num", "20",
+                        "--num-val", "4", "--classes", "2", "--seed", "9"], check=True,
+                       capture_output=True)
+        cls.roots = {"b": pathlib.Path(cls.other), "a": cls.root}
+        cls.mix = {"a": 0.75, "b": 1.5}
+        cls.num_mixed = round(support.NUM_TRAIN * 0.75) + 30
+
+    def test_folders_by_name_are_one_dataset_here_and_at_a_server(self):
+        with load(self.roots) as loader:
+            expected = digest(loader)
+            self.assertEqual(loader.info["num_samples"][0], support.NUM_TRAIN + 20)
+            self.assertEqual(loader.path(0).split("/")[0], "a")
+        with sluice.Server(self.roots) as server, load(server.address) as loader:
+            self.assertEqual(digest(loader), expected)
+
+    def test_a_mix_is_of_its_length_and_the_same_everywhere(self):
+        with sluice.Server(self.roots) as server:
+            expected = None
+            for source in (self.roots, server.address):
+                with load(source, mix=self.mix) as loader:
+                    self.assertEqual(len(loader), -(-self.num_mixed // BATCH))
+                    epochs = [list(loader) for _ in range(3)]
+                    self.assertEqual([sum(len(ids) for _, _, ids in batches) for batches in epochs],
+                                     [self.num_mixed] * 3)
+                    got = [digest(batches) for batches in epochs]
+                    expected = expected or got
+                    self.assertEqual(got, expected)
+                    counts = numpy.bincount(numpy.concatenate(
+                        [ids for batches in epochs for _, _, ids in batches]).astype(int))
+                    train = [loader.path(i).split("/")[0] for i in range(len(counts))
+                             if "/train/" in loader.path(i)]
+                    by_root = {name: [int(count) for i, count in enumerate(counts)
+                                      if loader.path(i).startswith(f"{name}/train/")]
+                               for name in "ab"}
+                    self.assertEqual(len(train), support.NUM_TRAIN + 20)
+                    for name in "ab":  # walked through evenly
+                        self.assertLessEqual(max(by_root[name]) - min(by_root[name]), 1)
+                    self.assertEqual(sum(by_root["b"]), 90)
+            with load(server.address, mix=self.mix) as loader:  # and from the middle on
+                loader.set_epoch(1)
+                epoch = iter(loader)
+                first = [next(epoch) for _ in range(2)]
+                state = loader.state_dict()
+                epoch.close()
+            with load(self.roots, mix="b=1.5,a=.75") as loader:
+                loader.load_state_dict(state)
+                self.assertEqual(digest(first + list(loader)), expected[1])
+            with load(self.roots, mix={"a": 0.75}) as loader:
+                loader.load_state_dict(state)
+                with self.assertRaisesRegex(sluice.InvalidError, "of --mix a=0.75,b=1.5, and this"):
+                    next(iter(loader))
+
+    def ids_of_ranks(self, source, world_size, state=None):
+        """Of epoch 1, in the global order, from the state on; and the state after two batches."""
+        by_rank, middle = [], None
+        for rank in range(world_size):
+            with sluice.numpy.Loader(source, BATCH // world_size, seed=3, sample_ids=True, rank=rank,
+                                     world_size=world_size, mix=self.mix,
+                                     pipeline=support.PIPELINE) as loader:
+                if state:
+                    loader.load_state_dict(state)
+                else:
+                    loader.set_epoch(1)
+                batches = []
+                for _, _, ids in loader:
+                    batches.append([int(i) for i in ids])
+                    if len(batches) == 2:
+                        middle = loader.state_dict()
+                by_rank.append(batches)
+        self.assertEqual(len({len(batches) for batches in by_rank}), 1)
+        ids = [i for batches in zip(*by_rank) for rows in batches for i in rows]
+        return ids[:self.num_mixed - (2 * BATCH if state else 0)], middle  # without what was padded
+
+    def test_a_mix_is_the_same_for_any_number_of_ranks_and_from_the_middle_on(self):
+        with sluice.Server(self.roots) as server:
+            expected, middle = self.ids_of_ranks(self.roots, 1)
+            self.assertEqual(len(expected), self.num_mixed)
+            for world_size, source in ((2, server.address), (4, self.roots), (4, server.address)):
+                with self.subTest(world_size=world_size, source=source):
+                    self.assertEqual(self.ids_of_ranks(source, world_size)[0], expected)
+                    self.assertEqual(self.ids_of_ranks(source, world_size, middle)[0],
+                                     expected[2 * BATCH:])
+
+    def test_what_is_wrong_is_said(self):
+        for wrong in ({}, {7: self.root}):
+            with self.assertRaisesRegex(sluice.InvalidError, "names no roots"):
+                load(wrong)
+            with self.assertRaisesRegex(sluice.InvalidError, "names no roots"):
+                sluice.Server(wrong)
+        with self.assertRaisesRegex(sluice.InvalidError, "no path of the dataset begins with c/"):
+            load(self.roots, mix={"c": 2})
+        with self.assertRaisesRegex(sluice.InvalidError, "a weight is 0 to"):
+            load(self.roots, mix={"a": -1})
+
+
 @unittest.skipUnless(shutil.which("openssl"), "openssl is missing")
 class TlsTest(support.SetTest):
     def test_a_server_with_tls_and_a_token_gives_the_same_bytes(self):
@@ -679,9 +781,9 @@ class SeveralServersTest(support.SetTest):
 class PureTest(unittest.TestCase):
     def test_settings_are_named_as_flags(self):
         self.assertEqual(sluice.settings(batch_size=8, retry_for="2m", strict=True, verify=False,
-                                         mode=None),
+                                         mode=None, mix={"a": 1, "b": 0.5}),
                          {"batch-size": "8", "retry-for": "2m", "strict": "true",
-                          "verify": "false"})
+                          "verify": "false", "mix": "a=1,b=0.5"})
 
     def test_a_version_is_said(self):
         self.assertEqual(sluice.__version__, sluice.version())

@@ -2,10 +2,12 @@
 #define SLUICE_TESTS_MANIFEST_ROWS_H
 
 #include "datasets/manifest_binary.h"
+#include "datasets/manifest_builder.h"
 #include "image/coding.h"
 #include "support/test.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Rows for the tests of binary manifests, each with another set of fields. */
 
@@ -62,6 +64,40 @@ static inline void test_same_row(const struct sluice_manifest_entry *got,
     CU_ASSERT_EQUAL(got->width, want->width);
     CU_ASSERT_EQUAL(got->height, want->height);
     CU_ASSERT_EQUAL(got->coding, want->coding);
+    CU_ASSERT_EQUAL_FATAL(got->target_bytes, want->target_bytes);
+    CU_ASSERT(
+        sluice_target_is_same(got->target, got->target_bytes, want->target, want->target_bytes));
+}
+
+/* The same rows with targets. */
+static inline struct sluice_manifest *test_manifest_with(struct sluice_target_type type,
+                                                         const void *const targets[TEST_ROWS],
+                                                         const size_t bytes[TEST_ROWS])
+{
+    struct sluice_manifest_builder builder = {.manifest = test_manifest()};
+    builder.manifest->target_type = type;
+    for (size_t i = 0; i < TEST_ROWS; i++)
+        CU_ASSERT_EQUAL_FATAL(sluice_manifest_set_target(&builder, i, targets[i], bytes[i], NULL),
+                              SLUICE_OK);
+    return builder.manifest;
+}
+
+static inline struct sluice_manifest *test_manifest_of_vectors(void)
+{
+    static const float numbers[TEST_ROWS][2] = {{0.1f, -0.0f}, {1e-45f, 3e38f}, {1, 2}};
+    return test_manifest_with((struct sluice_target_type){SLUICE_TARGETS_VECTOR, 2},
+                              (const void *const[]){numbers[0], numbers[1], numbers[2]},
+                              (const size_t[]){8, 8, 8});
+}
+
+static inline struct sluice_manifest *test_manifest_of_bytes(bool are_empty)
+{
+    static char most[SLUICE_MAX_TARGET_BYTES];
+    memset(most, 0xe4, sizeof(most));
+    return test_manifest_with((struct sluice_target_type){SLUICE_TARGETS_BYTES, 0},
+                              (const void *const[]){"a\tcat\0\\", "", most},
+                              are_empty ? (const size_t[]){0, 0, 0}
+                                        : (const size_t[]){7, 0, SLUICE_MAX_TARGET_BYTES});
 }
 
 #endif

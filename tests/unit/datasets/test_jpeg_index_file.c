@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NUM_PATHS 200
@@ -97,6 +98,68 @@ static void what_was_added_by_many_is_found_by_path(void)
     CU_ASSERT_PTR_NULL(none);
     sluice_jpeg_index_file_close(file);
     sluice_jpeg_index_file_close(NULL);
+}
+
+static void indexes_of_several_roots_are_found_by_their_names(void)
+{
+    const char *path = in_dir("joined.bin");
+    make_file(path);
+    struct sluice_jpeg_index_file *files[3] = {NULL}, *joined = NULL;
+    static const char *const names[] = {"a", "a-b", "c"};
+    for (size_t i = 0; i < 2; i++)
+        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_open(path, &files[i], NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_join(names, files, 3, &joined, NULL), SLUICE_OK);
+    static const struct {
+        const char *root;
+        sluice_status status;
+    } cases[] = {{"a/", SLUICE_OK},
+                 {"a-b/", SLUICE_OK},
+                 {"c/", SLUICE_E_NOT_FOUND},
+                 {"", SLUICE_E_NOT_FOUND}};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        char name[32], of_root[64];
+        name_of(7, name);
+        snprintf(of_root, sizeof(of_root), "%s%s", cases[i].root, name);
+        struct sluice_buf *want = entry_of(7), *got = NULL;
+        CU_ASSERT_EQUAL(sluice_jpeg_index_file_find(joined, of_root, NULL, &got, NULL),
+                        cases[i].status);
+        CU_ASSERT_EQUAL(got != NULL, cases[i].status == SLUICE_OK);
+        if (got)
+            CU_ASSERT(got->len == want->len && memcmp(got->data, want->data, want->len) == 0);
+        sluice_buf_unref(got);
+        sluice_buf_unref(want);
+    }
+    sluice_jpeg_index_file_close(joined);
+    /* The same of folders: one has an index. */
+    char left[600], right[600], index[700];
+    snprintf(left, sizeof(left), "%s/left", sluice_test_dir());
+    snprintf(right, sizeof(right), "%s/right", sluice_test_dir());
+    CU_ASSERT_FATAL(mkdir(left, 0700) == 0 && mkdir(right, 0700) == 0);
+    snprintf(index, sizeof(index), "%s/" SLUICE_JPEG_INDEX_FILE, right);
+    make_file(index);
+    const struct sluice_roots roots = {.num = 2, .at = {{"l", left}, {"r", right}}};
+    const struct sluice_roots alone = sluice_roots_one(right);
+    const struct {
+        const struct sluice_roots *roots;
+        const char *begin;
+    } folders[] = {{&roots, "r/"}, {&alone, ""}};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(folders); i++) {
+        char name[32], of_root[64];
+        struct sluice_buf *got = NULL;
+        name_of(7, name);
+        snprintf(of_root, sizeof(of_root), "%s%s", folders[i].begin, name);
+        CU_ASSERT_EQUAL_FATAL(
+            sluice_jpeg_index_file_choose_for("auto", folders[i].roots, &joined, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_find(joined, of_root, NULL, &got, NULL),
+                              SLUICE_OK);
+        sluice_buf_unref(got);
+        sluice_jpeg_index_file_close(joined);
+    }
+    CU_ASSERT_EQUAL_FATAL(remove(index), 0);
+    CU_ASSERT_FATAL(rmdir(left) == 0 && rmdir(right) == 0);
+    struct sluice_jpeg_index_file *none[2] = {NULL};
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_join(names, none, 2, &joined, NULL), SLUICE_OK);
+    CU_ASSERT_PTR_NULL(joined);
 }
 
 static void a_file_without_entries_is_one(void)
@@ -231,6 +294,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(what_was_added_by_many_is_found_by_path),
+        SLUICE_TEST(indexes_of_several_roots_are_found_by_their_names),
         SLUICE_TEST(a_file_without_entries_is_one),
         SLUICE_TEST(what_is_not_committed_leaves_the_old_file_and_nothing_beside),
         SLUICE_TEST(cut_and_damaged_files_are_refused_by_name),

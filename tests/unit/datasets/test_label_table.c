@@ -7,6 +7,7 @@
 
 static struct sluice_label_table table;
 static bool is_table;
+static struct sluice_target_column column; /* that is asked for */
 
 static sluice_status parse(const char *name, const char *text, size_t len, struct sluice_err *err)
 {
@@ -15,7 +16,7 @@ static sluice_status parse(const char *name, const char *text, size_t len, struc
     memcpy(copy, text, len);
     copy[len] = '!'; /* nobody may rely on a NUL there */
     sluice_label_table_clear(&table);
-    return sluice_label_table_parse(&table, name, copy, len, &is_table, err);
+    return sluice_label_table_parse(&table, name, copy, len, column, &is_table, err);
 }
 
 struct expected {
@@ -102,6 +103,106 @@ static void what_has_not_both_columns_is_no_table(void)
     }
 }
 
+struct expected_target {
+    const void *bytes;
+    size_t len;
+};
+
+static void expect_targets(const char *name, const char *text, enum sluice_target_kind kind,
+                           const struct expected_target *want, size_t num)
+{
+    struct sluice_err err = {0};
+    const sluice_status status = parse(name, text, strlen(text), &err);
+    if (status != SLUICE_OK)
+        printf("%s\n", err.text);
+    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    CU_ASSERT(is_table && table.targets.type.kind == kind);
+    CU_ASSERT_EQUAL_FATAL(table.num_rows, num);
+    for (size_t i = 0; i < num; i++) {
+        CU_ASSERT_EQUAL_FATAL(table.rows[i].target.bytes, want[i].len);
+        CU_ASSERT(
+            memcmp(table.targets.bytes + table.rows[i].target.at, want[i].bytes, want[i].len) == 0);
+    }
+}
+
+static void targets_are_numbers_or_text_of_a_column(void)
+{
+    static const float numbers[] = {0.5f, -1, 2, 3};
+    static const struct expected_target pairs[] = {{numbers, 8}, {numbers + 2, 8}},
+                                        singles[] = {{numbers, 4}, {numbers + 2, 4}},
+                                        texts[] = {{"a \"cat\",\n1", 10}, {"", 0}, {"7", 1}};
+    column = (struct sluice_target_column){"y", SLUICE_TARGETS_NONE};
+    expect_targets("m.csv", "path,y\n1.jpg,\"0.5,-1\"\n2.jpg,[2 3]\n", SLUICE_TARGETS_VECTOR, pairs,
+                   2);
+    CU_ASSERT(!table.has_labels && !table.rows[0].label);
+    expect_targets("m.csv", "path,label,y\n1.jpg,4,0.5\n2.jpg,5,2\n", SLUICE_TARGETS_VECTOR,
+                   singles, 2);
+    CU_ASSERT(table.has_labels);
+    CU_ASSERT_STRING_EQUAL(table.rows[1].label, "5");
+    expect_targets("m.csv", "path,y\n1.jpg,\"a \"\"cat\"\",\n1\"\n2.jpg,\n3.jpg,7\n",
+                   SLUICE_TARGETS_BYTES, texts, 3);
+    expect_targets("m.jsonl",
+                   "{\"path\": \"1\", \"y\": [0.5, -1]}\n{\"path\": \"2\", \"y\": [2, 3]}\n",
+                   SLUICE_TARGETS_VECTOR, pairs, 2);
+    expect_targets("m.jsonl", "{\"path\": \"1\", \"y\": 0.5}\n{\"path\": \"2\", \"y\": 2}\n",
+                   SLUICE_TARGETS_VECTOR, singles, 2);
+    static const struct expected_target json[] = {
+        {"[[1,2.5],[\"\xc3\xa4\"]]", 16}, {"{\"a\":true}", 10}, {"text", 4}, {"[1]", 3}, {"3", 1}};
+    expect_targets("m.jsonl",
+                   "{\"path\": \"1\", \"y\": [[1, 2.5], [\"\\u00e4\"]]}\n"
+                   "{\"path\": \"2\", \"y\": {\"a\": true}}\n"
+                   "{\"path\": \"3\", \"y\": \"text\"}\n{\"path\": \"4\", \"y\": [1]}\n"
+                   "{\"path\": \"5\", \"y\": 3}\n",
+                   SLUICE_TARGETS_BYTES, json, 5);
+    column.kind = SLUICE_TARGETS_VECTOR;
+    expect_targets("m.jsonl", "{\"path\": \"1\", \"y\": \"0.5\"}\n{\"path\": \"2\", \"y\": 2}\n",
+                   SLUICE_TARGETS_VECTOR, singles, 2);
+    column = (struct sluice_target_column){0};
+}
+
+/* The label itself may be a number with a fraction. */
+static void the_column_of_labels_may_be_the_target(void)
+{
+    static const float numbers[] = {0.5f, 2};
+    static const struct expected_target want[] = {{numbers, 4}, {numbers + 1, 4}};
+    column = (struct sluice_target_column){"label", SLUICE_TARGETS_NONE};
+    expect_targets("m.csv", "path,label\n1.jpg,0.5\n2.jpg,2\n", SLUICE_TARGETS_VECTOR, want, 2);
+    CU_ASSERT(!table.has_labels);
+    expect_targets("m.jsonl",
+                   "{\"path\": \"1\", \"label\": 0.5}\n{\"path\": \"2\", \"label\": 2}\n",
+                   SLUICE_TARGETS_VECTOR, want, 2);
+    CU_ASSERT(!table.has_labels);
+    column = (struct sluice_target_column){0};
+}
+
+static void a_wrong_target_is_named_with_line_and_field(void)
+{
+    static const struct {
+        const char *name, *text, *says;
+    } wrong[] = {
+        {"t.csv", "path,y\n1,1\n2,a\n",
+         "t.csv:3: field 'y': 'a' is no list of numbers, as the ones before are; --target-type"},
+        {"t.csv", "path,y\n1,1\n2,1 2\n", "t.csv:3: field 'y': '1 2' has 2 numbers, but the ones"},
+        {"t.csv", "path,y\n1,1e99\n", "t.csv:2: field 'y': '1e99' is a target with a number that"},
+        {"t.csv", "path,y\n1,1\n2,\n", "t.csv:3: field 'y': '' is no list of numbers"},
+        {"t.csv", "path,y,y\n1,1,2\n", "t.csv:1: field 'y': 'y' is a column twice"},
+        {"t.jsonl", "{\"path\":\"1\",\"y\":1}\n{\"path\":\"2\"}\n",
+         "t.jsonl:2: field 'y': '' is missing"},
+        {"t.jsonl", "{\"path\":\"1\",\"y\":1}\n{\"path\":\"2\",\"y\":\"a\"}\n",
+         "t.jsonl:2: field 'y': 'its value' is no list of numbers"},
+    };
+    column = (struct sluice_target_column){"y", SLUICE_TARGETS_NONE};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(parse(wrong[i].name, wrong[i].text, strlen(wrong[i].text), &err),
+                        SLUICE_E_INVALID);
+        if (!strstr(err.text, wrong[i].says))
+            printf("%s\n", err.text);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, wrong[i].says));
+    }
+    column = (struct sluice_target_column){0};
+}
+
 static void a_wrong_row_is_named_with_line_and_field(void)
 {
 #define HEAD "path,label,split\n1.jpg,0,train\n"
@@ -165,6 +266,10 @@ int main(void)
         SLUICE_TEST(names_of_classes_are_read_and_path_is_another_word),
         SLUICE_TEST(reads_json_lines),
         SLUICE_TEST(what_has_not_both_columns_is_no_table),
+        {"targets_are_numbers_or_text_of_a_column", targets_are_numbers_or_text_of_a_column},
+        {"the_column_of_labels_may_be_the_target", the_column_of_labels_may_be_the_target},
+        {"a_wrong_target_is_named_with_line_and_field",
+         a_wrong_target_is_named_with_line_and_field},
         SLUICE_TEST(a_wrong_row_is_named_with_line_and_field),
     };
     return sluice_test_run("label_table", tests, SLUICE_TEST_COUNT(tests));

@@ -10,6 +10,7 @@
 
 /* The root of this test. */
 static char root[600];
+static struct sluice_target_column column; /* that is asked for */
 
 static const char *in_root(const char *name)
 {
@@ -48,7 +49,7 @@ static struct sluice_labels *read_labels(const char *file)
 {
     struct sluice_labels *labels = NULL;
     struct sluice_err err = {0};
-    if (sluice_labels_read(root, file, &labels, &err) != SLUICE_OK)
+    if (sluice_labels_read(root, file, column, &labels, &err) != SLUICE_OK)
         printf("%s\n", err.text);
     return labels;
 }
@@ -111,7 +112,7 @@ static void each_subset_may_have_its_own_table(void)
     struct sluice_err err = {0};
     put("val/metadata.csv", "file_name,label\n1.jpg,cat\n");
     labels = NULL;
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, &labels, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, column, &labels, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "one has names of classes, the other integers"));
     CU_ASSERT_PTR_NULL(labels);
 }
@@ -153,6 +154,49 @@ static void images_of_split_test_are_no_samples_and_their_classes_stay(void)
     sluice_labels_destroy(labels);
 }
 
+static void expect_target(const struct sluice_manifest *manifest, size_t i, const char *want)
+{
+    const struct sluice_manifest_entry row = sluice_manifest_at(manifest, i);
+    CU_ASSERT_EQUAL_FATAL(row.target_bytes, strlen(want));
+    CU_ASSERT(memcmp(row.target, want, row.target_bytes) == 0);
+}
+
+static void targets_stay_with_the_images_that_split_test_leaves(void)
+{
+    static const char *const paths[] = {"1.jpg", "2.jpg", "3.jpg", "4.jpg"};
+    make_root();
+    column = (struct sluice_target_column){.name = "text"};
+    put("metadata.csv", "file_name,text,split\n1.jpg,one,test\n2.jpg,two,train\n"
+                        "3.jpg,three,test\n4.jpg,four,dev\n");
+    struct sluice_labels *labels = read_labels(NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
+    struct sluice_manifest_builder builder = images(paths, 4);
+    bool are_names;
+    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
+    expect_target(builder.manifest, 0, "two");
+    expect_target(builder.manifest, 1, "four");
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, 99);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 1).subset, SLUICE_SUBSET_VAL);
+    sluice_manifest_destroy(builder.manifest);
+
+    builder = images(paths, 4); /* targets alone: whatever else the table says */
+    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign_targets(labels, &builder, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 4);
+    expect_target(builder.manifest, 2, "three");
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 3).subset, SLUICE_SUBSET_TRAIN);
+    sluice_manifest_destroy(builder.manifest);
+
+    static const char *const others[] = {"1.jpg", "5.jpg"};
+    struct sluice_err err = {0};
+    builder = images(others, 2);
+    CU_ASSERT_EQUAL(sluice_labels_assign_targets(labels, &builder, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "1 of 2 images have no row in it (5.jpg)"));
+    sluice_manifest_destroy(builder.manifest);
+    sluice_labels_destroy(labels);
+    column = (struct sluice_target_column){0};
+}
+
 static void an_image_without_a_row_is_an_error_and_a_row_without_an_image_is_not(void)
 {
     static const char *const paths[] = {"1.jpg", "2.jpg", "3.jpg"};
@@ -179,19 +223,19 @@ static void what_is_ambiguous_is_refused_and_other_tables_are_left_alone(void)
     make_root();
     put("labels.csv", "n01440764,tench\n");
     put("metadata.csv", "file_name,text\n1.jpg,a cat\n");
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, &labels, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, column, &labels, &err), SLUICE_OK);
     CU_ASSERT_PTR_NULL(labels);
-    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("labels.csv"), &labels, &err),
+    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("labels.csv"), column, &labels, &err),
                     SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no table of labels"));
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("none.csv"), &labels, &err),
+    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("none.csv"), column, &labels, &err),
                     SLUICE_E_NOT_FOUND);
 
     put("labels.csv", "path,label\n1.jpg,1\n");
     put("metadata.jsonl", "{\"path\": \"1.jpg\", \"label\": 1}\n");
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, &labels, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, column, &labels, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "metadata.jsonl is a table of labels, too"));
     labels = read_labels(in_root("labels.csv")); /* which one is meant is said */
     CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
@@ -201,11 +245,47 @@ static void what_is_ambiguous_is_refused_and_other_tables_are_left_alone(void)
     static const char twice[] = "path,label\n1.jpg,1\n2.jpg,1\n./1.jpg,1\n";
     err = (struct sluice_err){0};
     labels = NULL;
-    CU_ASSERT_EQUAL(sluice_labels_parse("t.csv", twice, sizeof(twice) - 1, &labels, &err),
+    CU_ASSERT_EQUAL(sluice_labels_parse("t.csv", twice, sizeof(twice) - 1, column, &labels, &err),
                     SLUICE_E_INVALID);
     CU_ASSERT_STRING_EQUAL(err.text, "t.csv:4: field 'file_name': '1.jpg' is in line 2, too");
     CU_ASSERT_PTR_NULL(labels);
     sluice_labels_destroy(NULL);
+}
+
+static void targets_go_to_their_images_with_labels_or_without(void)
+{
+    static const char *const paths[] = {"train/a.jpg", "val/b.jpg"};
+    static const float numbers[] = {1, 2, 3, 4};
+    struct sluice_err err = {0};
+    make_root();
+    column = (struct sluice_target_column){"y", SLUICE_TARGETS_NONE};
+    put("train/metadata.csv", "path,y\na.jpg,1 2\n");
+    put("val/metadata.csv", "path,y\nb.jpg,3 4\n");
+    struct sluice_labels *labels = read_labels(NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
+    CU_ASSERT(!sluice_labels_have_labels(labels));
+    struct sluice_manifest_builder builder = images(paths, 2);
+    bool are_names = true;
+    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(builder.manifest->target_type.dim, 2);
+    for (size_t i = 0; i < 2; i++) {
+        const struct sluice_manifest_entry entry = sluice_manifest_at(builder.manifest, i);
+        CU_ASSERT_EQUAL(entry.label, 99);
+        CU_ASSERT_EQUAL_FATAL(entry.target_bytes, 8);
+        CU_ASSERT(sluice_target_is_same(entry.target, 8, numbers + 2 * i, 8));
+    }
+    sluice_manifest_destroy(builder.manifest);
+    sluice_labels_destroy(labels);
+    labels = NULL;
+    put("val/metadata.csv", "path,y\nb.jpg,3\n");
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, column, &labels, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "has vectors of 2 float32, and "));
+    put("val/metadata.csv", "path,y,label\nb.jpg,3 4,1\n");
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, column, &labels, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "one has labels, the other has none"));
+    CU_ASSERT_PTR_NULL(labels);
+    column = (struct sluice_target_column){0};
 }
 
 int main(void)
@@ -215,8 +295,11 @@ int main(void)
         SLUICE_TEST(each_subset_may_have_its_own_table),
         SLUICE_TEST(the_column_split_sets_the_subset),
         SLUICE_TEST(images_of_split_test_are_no_samples_and_their_classes_stay),
+        SLUICE_TEST(targets_stay_with_the_images_that_split_test_leaves),
         SLUICE_TEST(an_image_without_a_row_is_an_error_and_a_row_without_an_image_is_not),
         SLUICE_TEST(what_is_ambiguous_is_refused_and_other_tables_are_left_alone),
+        {"targets_go_to_their_images_with_labels_or_without",
+         targets_go_to_their_images_with_labels_or_without},
     };
     return sluice_test_run("labels", tests, SLUICE_TEST_COUNT(tests));
 }

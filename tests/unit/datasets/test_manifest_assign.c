@@ -110,6 +110,20 @@ static void a_list_of_classes_is_one_that_is_named_where_there_is_no_folder(void
     CU_ASSERT_EQUAL(builder.manifest->num_classes, 2);
 }
 
+static void targets_of_tars_need_a_folder_and_those_of_tables_a_table(void)
+{
+    static const struct image images[] = {{"x.tar/1.jpg", 512, 1}};
+    struct sluice_err err = {0};
+    options = (struct sluice_manifest_options){.target = {.name = ".txt"}};
+    CU_ASSERT_PTR_NULL(sluice_manifest_column_of_tables(&options).name);
+    CU_ASSERT_EQUAL(assign(images, 1, 1, &err), SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "--target .txt: root is no folder here"));
+    options = (struct sluice_manifest_options){.target = {.name = "text"}};
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_column_of_tables(&options).name, "text");
+    CU_ASSERT_EQUAL(assign(images, 1, 1, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "--target text: no table of root has this column"));
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -117,6 +131,7 @@ int main(void)
         SLUICE_TEST(labels_of_shards_are_of_all_or_an_error),
         SLUICE_TEST(lists_come_before_folders_and_shards),
         SLUICE_TEST(a_list_of_classes_is_one_that_is_named_where_there_is_no_folder),
+        SLUICE_TEST(targets_of_tars_need_a_folder_and_those_of_tables_a_table),
     };
     const int code = sluice_test_run("manifest_assign", tests, SLUICE_TEST_COUNT(tests));
     sluice_manifest_destroy(builder.manifest);

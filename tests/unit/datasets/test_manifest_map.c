@@ -38,6 +38,41 @@ static void maps_what_was_written(void)
     sluice_manifest_destroy(read);
 }
 
+/* Both files say of targets what was written, and so does the text alone. */
+static void expect_targets(struct sluice_manifest *manifest)
+{
+    const struct sluice_hash128 id = sluice_manifest_id(manifest);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, test_path("g.tsv"), NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write_binary(manifest, test_path("g.tsv"), NULL),
+                          SLUICE_OK);
+    for (int is_text = 0; is_text < 2; is_text++) {
+        struct sluice_manifest *read = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(test_path("g.tsv"), &read, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL((read->map == NULL), is_text);
+        CU_ASSERT_EQUAL(read->target_type.kind, manifest->target_type.kind);
+        CU_ASSERT_EQUAL(read->target_type.dim, manifest->target_type.dim);
+        CU_ASSERT_EQUAL(sluice_manifest_target_bytes(read), sluice_manifest_target_bytes(manifest));
+        const struct sluice_hash128 read_id = sluice_manifest_id(read);
+        CU_ASSERT(read_id.high == id.high && read_id.low == id.low);
+        for (size_t i = 0; i < TEST_ROWS; i++) {
+            const struct sluice_manifest_entry got = sluice_manifest_at(read, i),
+                                               want = sluice_manifest_at(manifest, i);
+            test_same_row(&got, &want);
+            CU_ASSERT(manifest->target_type.dim == 0 || (uintptr_t)got.target % sizeof(float) == 0);
+        }
+        sluice_manifest_destroy(read);
+        unlink(test_path("g.bin"));
+    }
+    sluice_manifest_destroy(manifest);
+}
+
+static void targets_come_back(void)
+{
+    expect_targets(test_manifest_of_vectors());
+    expect_targets(test_manifest_of_bytes(false));
+    expect_targets(test_manifest_of_bytes(true));
+}
+
 /* What a read of the text beside it made of it: the log. */
 static void expect_text(const char *name, const char *warning)
 {
@@ -78,6 +113,62 @@ static void every_damaged_byte_is_found_and_the_text_is_read(void)
     sluice_test_write_file(test_path("d.bin"), bytes, len);
     expect_text("d.tsv", "damaged");
     free(bytes);
+}
+
+/* Sets a number of the header or a section's first bytes, with hashes that are right. */
+static sluice_status map_changed(struct sluice_manifest *manifest, uint32_t kind, uint32_t dim,
+                                 enum sluice_binary_section section, uint64_t number,
+                                 struct sluice_err *err)
+{
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, test_path("h.tsv"), NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write_binary(manifest, test_path("h.tsv"), NULL),
+                          SLUICE_OK);
+    sluice_manifest_destroy(manifest);
+    size_t len;
+    uint8_t *bytes = sluice_test_read_file(test_path("h.bin"), &len);
+    struct sluice_binary_header header;
+    memcpy(&header, bytes, sizeof(header));
+    header.target_kind = kind;
+    header.target_dim = dim;
+    memcpy(bytes + header.sections[section].at, &number, sizeof(number));
+    header.sections[section].hash =
+        sluice_hash64(bytes + header.sections[section].at, header.sections[section].bytes);
+    header.hash = sluice_hash64(&header, sizeof(header) - sizeof(header.hash));
+    memcpy(bytes, &header, sizeof(header));
+    sluice_test_write_file(test_path("h.bin"), bytes, len);
+    free(bytes);
+    struct sluice_manifest *read = NULL;
+    const struct sluice_manifest_expected any = {0};
+    const sluice_status status = sluice_manifest_map(test_path("h.bin"), &any, &read, err);
+    sluice_manifest_destroy(read);
+    return status;
+}
+
+static void damaged_targets_are_found(void)
+{
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(map_changed(test_manifest_of_vectors(), SLUICE_TARGETS_VECTOR, 2,
+                                SLUICE_BINARY_TARGETS, 0x3f800000, NULL),
+                    SLUICE_OK);
+    CU_ASSERT_EQUAL(map_changed(test_manifest_of_vectors(), SLUICE_TARGETS_VECTOR, 2,
+                                SLUICE_BINARY_TARGETS, 0x7fc00000, &err),
+                    SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "target"));
+    CU_ASSERT_EQUAL(map_changed(test_manifest_of_vectors(), SLUICE_TARGETS_VECTOR, 3,
+                                SLUICE_BINARY_TARGETS, 0, NULL),
+                    SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(map_changed(test_manifest_of_vectors(), SLUICE_TARGETS_BYTES, 0,
+                                SLUICE_BINARY_TARGETS, 0, NULL),
+                    SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(map_changed(test_manifest_of_bytes(false), SLUICE_TARGETS_BYTES, 0,
+                                SLUICE_BINARY_TARGET_ENDS, 3, NULL),
+                    SLUICE_OK); /* the second has the rest */
+    CU_ASSERT_EQUAL(map_changed(test_manifest_of_bytes(false), SLUICE_TARGETS_BYTES, 0,
+                                SLUICE_BINARY_TARGET_ENDS, 8, NULL),
+                    SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(
+        map_changed(test_manifest_of_bytes(false), 3, 0, SLUICE_BINARY_TARGET_ENDS, 7, NULL),
+        SLUICE_E_CORRUPT);
 }
 
 static void a_cut_file_is_corrupt(void)
@@ -132,6 +223,8 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         {"maps_what_was_written", maps_what_was_written},
+        {"targets_come_back", targets_come_back},
+        {"damaged_targets_are_found", damaged_targets_are_found},
         {"every_damaged_byte_is_found_and_the_text_is_read",
          every_damaged_byte_is_found_and_the_text_is_read},
         {"a_cut_file_is_corrupt", a_cut_file_is_corrupt},

@@ -108,6 +108,31 @@ static void refuses_rows_that_a_reader_would_refuse(void)
     sluice_manifest_writer_destroy(writer);
 }
 
+static void targets_must_be_as_was_said(void)
+{
+    const float numbers[] = {1, 2};
+    const struct sluice_manifest_writer_options options = {
+        .num_entries = 2,
+        .num_classes = 3,
+        .target_type = {SLUICE_TARGETS_VECTOR, 2},
+        .target_bytes = 12,
+    };
+    struct sluice_manifest_writer *writer = NULL;
+    struct sluice_manifest_entry row = test_rows[0];
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_writer_create(&options, &writer, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &row, NULL), SLUICE_E_INVALID);
+    row.target = numbers;
+    row.target_bytes = 4;
+    CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &row, NULL), SLUICE_E_INVALID);
+    row.target_bytes = 8;
+    CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &row, NULL), SLUICE_OK);
+    row.path = test_rows[1].path;
+    CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &row, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "more bytes of targets"));
+    sluice_manifest_writer_destroy(writer);
+}
+
 static void leaves_nothing_without_a_commit_and_needs_all_rows(void)
 {
     struct sluice_manifest_writer *writer = begin(test_path("w.bin"), 2);
@@ -161,6 +186,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         {"keeps_columns_that_were_asked_for_alone", keeps_columns_that_were_asked_for_alone},
         {"refuses_rows_that_a_reader_would_refuse", refuses_rows_that_a_reader_would_refuse},
+        {"targets_must_be_as_was_said", targets_must_be_as_was_said},
         {"the_list_hash_covers_what_the_id_does_not", the_list_hash_covers_what_the_id_does_not},
         {"many_rows_come_back", many_rows_come_back},
         {"names_the_file_beside_the_text", names_the_file_beside_the_text},

@@ -170,6 +170,73 @@ static void labels_of_a_table_are_kept(void)
     expect_same("flat", "flat-tars");
 }
 
+static struct sluice_manifest *list_with(const char *name, const char *target,
+                                         enum sluice_target_kind kind)
+{
+    const struct sluice_manifest_options options = {.with_shards = true, .target = {target, kind}};
+    struct sluice_manifest *manifest = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_list(in_dir(name), &options, &manifest, NULL, NULL),
+                          SLUICE_OK);
+    return manifest;
+}
+
+/* Packs and unpacks `name` with targets: those that come back are the same. */
+static void expect_same_targets(const char *name, enum sluice_target_kind kind)
+{
+    char tars[64], back[64];
+    struct sluice_pack_summary summary;
+    struct sluice_manifest *all[3];
+    snprintf(tars, sizeof(tars), "%s-tars", name);
+    snprintf(back, sizeof(back), "%s-back", name);
+    all[0] = list_with(name, "y", kind);
+    CU_ASSERT_EQUAL_FATAL(sluice_pack(in_dir(name), all[0], in_dir(tars), 1, &summary, NULL),
+                          SLUICE_OK);
+    all[1] = list_with(tars, ".txt", kind);
+    CU_ASSERT_EQUAL_FATAL(sluice_unpack(in_dir(tars), all[1], in_dir(back), &summary, NULL),
+                          SLUICE_OK);
+    all[2] = list_with(back, "target", kind);
+    for (int k = 1; k < 3; k++) {
+        CU_ASSERT_EQUAL(all[k]->target_type.kind, kind);
+        CU_ASSERT_EQUAL_FATAL(all[k]->num_entries, all[0]->num_entries);
+        for (size_t i = 0; i < all[0]->num_entries; i++) {
+            const struct sluice_manifest_entry x = sluice_manifest_at(all[0], i),
+                                               y = sluice_manifest_at(all[k], i);
+            CU_ASSERT_EQUAL(x.label, y.label);
+            CU_ASSERT(sluice_target_is_same(x.target, x.target_bytes, y.target, y.target_bytes));
+        }
+    }
+    for (int k = 0; k < 3; k++)
+        sluice_manifest_destroy(all[k]);
+}
+
+static void targets_are_kept(void)
+{
+    put("words/1.jpg", "one");
+    put("words/2.jpg", "two");
+    put("words/labels.csv", "path,label,y\n1.jpg,5,\"a \"\"cat\"\",\r\n\t\"\n2.jpg,0,\n");
+    expect_same_targets("words", SLUICE_TARGETS_BYTES);
+    put("numbers/1.jpg", "one");
+    put("numbers/2.jpg", "two");
+    put("numbers/labels.csv", "path,label,y\n1.jpg,5,\"0.1,-2\"\n2.jpg,0,1e-30 3\n");
+    expect_same_targets("numbers", SLUICE_TARGETS_VECTOR);
+
+    struct sluice_pack_summary summary;
+    struct sluice_err err = {0};
+    put("one-key/1.a.jpg", "one");
+    put("one-key/1.b.jpg", "two");
+    put("one-key/labels.csv", "path,y\n1.a.jpg,0\n1.b.jpg,1\n");
+    struct sluice_manifest *manifest = list_with("one-key", "y", SLUICE_TARGETS_BYTES);
+    CU_ASSERT_EQUAL(sluice_pack(in_dir("one-key"), manifest, in_dir("one-tars"), 1, &summary, &err),
+                    SLUICE_E_INVALID);
+    CU_ASSERT_STRING_EQUAL(err.text, "1.a.jpg and 1.b.jpg: one key, and two targets");
+    ((char *)(uintptr_t)manifest->rows[0].target)[0] = '\0';
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(sluice_unpack(in_dir("one-key"), manifest, in_dir("one-back"), &summary, &err),
+                    SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "NUL byte"));
+    sluice_manifest_destroy(manifest);
+}
+
 static void what_tars_cannot_keep_is_refused(void)
 {
     struct sluice_pack_summary summary;
@@ -232,6 +299,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(a_packed_folder_has_the_same_samples_in_the_same_order),
         SLUICE_TEST(labels_of_a_table_are_kept),
+        SLUICE_TEST(targets_are_kept),
         SLUICE_TEST(what_tars_cannot_keep_is_refused),
         SLUICE_TEST(a_file_that_is_not_as_listed_ends_it_and_leaves_no_half_tar),
         SLUICE_TEST(samples_that_would_be_one_file_are_named_before_anything_is_written),

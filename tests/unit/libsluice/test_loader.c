@@ -331,6 +331,41 @@ static void tells_what_an_epoch_came_to(void)
     sluice_loader_close(loader);
 }
 
+static void check_targets(const char *const *settings)
+{
+    struct sluice_loader *loader = opened(settings);
+    CU_ASSERT_EQUAL(sluice_loader_info(loader)->target_kind, SLUICE_TARGETS_BYTES);
+    CU_ASSERT_EQUAL(sluice_loader_info(loader)->target_dim, 0);
+    for (unsigned i = 0; i < NUM_IMAGES; i++) {
+        size_t bytes = 99;
+        const char *target = sluice_loader_target(loader, i, &bytes);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(target);
+        CU_ASSERT_EQUAL_FATAL(bytes, i);
+        CU_ASSERT(i == 0 || (target[0] == 'a' + (int)i && target[i - 1] == 'a' + (int)i));
+    }
+    size_t bytes;
+    CU_ASSERT_PTR_NULL(sluice_loader_target(loader, NUM_IMAGES, &bytes));
+    sluice_loader_close(loader);
+}
+
+static void targets_are_there_from_a_folder_and_from_a_server(void)
+{
+    size_t bytes;
+    struct sluice_loader *loader = opened(local());
+    CU_ASSERT_EQUAL(sluice_loader_info(loader)->target_kind, SLUICE_TARGETS_NONE);
+    CU_ASSERT_PTR_NULL(sluice_loader_target(loader, 0, &bytes));
+    sluice_loader_close(loader);
+    write_targets();
+    check_targets(local());
+    struct sluice_server *server = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_server_start(image_root(), NULL, 0, &server, NULL), SLUICE_OK);
+    const char *const remote[] = {"host", sluice_server_address(server), "dataset-mode",
+                                  "remote_nooff", NULL};
+    check_targets(remote);
+    sluice_server_stop(server);
+    remove_targets();
+}
+
 static void the_place_is_that_after_the_batch_given_last(void)
 {
     struct sluice_loader *loader = opened(local());
@@ -556,6 +591,7 @@ int main(void)
         SLUICE_TEST(an_epoch_may_be_left_in_the_middle),
         SLUICE_TEST(batches_that_are_held_stay_as_they_are),
         SLUICE_TEST(takes_an_order_of_the_callers),
+        SLUICE_TEST(targets_are_there_from_a_folder_and_from_a_server),
         SLUICE_TEST(tells_what_an_epoch_came_to),
         SLUICE_TEST(the_place_is_that_after_the_batch_given_last),
         SLUICE_TEST(what_was_learned_is_in_the_statistics),

@@ -142,7 +142,7 @@ static void what_cannot_be_served_is_named(void)
 {
     const struct sluice_setting none = {NULL, NULL};
     must_refuse("/no/such/folder", none, SLUICE_E_NOT_FOUND, "/no/such/folder");
-    must_refuse(NULL, none, SLUICE_E_INVALID, "root: it has no value");
+    must_refuse(NULL, none, SLUICE_E_INVALID, "root: there is none to serve");
     struct sluice_server *server = start(image_root(), NULL, 0);
     const struct sluice_setting taken = {"listen", sluice_server_address(server)};
     must_refuse(image_root(), taken, SLUICE_E_IO, sluice_server_address(server));
@@ -161,7 +161,7 @@ static void settings_are_checked_as_flags_are(void)
         {{"listen", "127.0.0.1:99999"}, "listen: "},
         {{"metrics", "127.0.0.1:99999"}, "metrics: "},
         {{"strict", "yes"}, "strict: 'yes' is none of true, false"},
-        {{"root", "/"}, "root: the folder is the first argument"},
+        {{"root", "/"}, "root: the root is the first argument"},
         {{"sandbox", "on"}, "sandbox: for offload_server alone"},
         {{"isolate-decoders", "true"}, "isolate-decoders: for offload_server alone"},
         {{"max-connections", "50000"}, "50000 connections need "},
@@ -195,6 +195,19 @@ static void settings_are_copied_and_hold(void)
     sluice_free(json);
     CU_ASSERT_EQUAL(num_served(server), NUM_IMAGES);
     sluice_server_stop(server);
+}
+
+static void several_roots_are_settings(void)
+{
+    char first[600], second[600];
+    snprintf(first, sizeof(first), "a=%s", image_root());
+    snprintf(second, sizeof(second), "b=%s", image_root());
+    const struct sluice_setting settings[] = {{"root", second}, {"root", first}};
+    struct sluice_server *server = start(NULL, settings, 2);
+    CU_ASSERT_EQUAL(num_served(server), 2 * NUM_IMAGES);
+    sluice_server_stop(server);
+    must_refuse(NULL, (struct sluice_setting){"root", "a=/no/such/folder"}, SLUICE_E_NOT_FOUND,
+                "/no/such/folder");
 }
 
 static void limits_on_connections_hold(void)
@@ -280,15 +293,11 @@ static void a_forked_child_is_told(void)
 int main(void)
 {
     static const struct sluice_test tests[] = {
-        SLUICE_TEST(serves_a_folder_to_clients),
-        SLUICE_TEST(two_servers_live_in_one_process),
-        SLUICE_TEST(what_cannot_be_served_is_named),
-        SLUICE_TEST(settings_are_checked_as_flags_are),
-        SLUICE_TEST(settings_are_copied_and_hold),
-        SLUICE_TEST(limits_on_connections_hold),
-        SLUICE_TEST(metrics_are_served),
-        SLUICE_TEST(a_reread_finds_new_images),
-        SLUICE_TEST(a_forked_child_is_told),
+        SLUICE_TEST(serves_a_folder_to_clients),     SLUICE_TEST(two_servers_live_in_one_process),
+        SLUICE_TEST(what_cannot_be_served_is_named), SLUICE_TEST(settings_are_checked_as_flags_are),
+        SLUICE_TEST(settings_are_copied_and_hold),   SLUICE_TEST(several_roots_are_settings),
+        SLUICE_TEST(limits_on_connections_hold),     SLUICE_TEST(metrics_are_served),
+        SLUICE_TEST(a_reread_finds_new_images),      SLUICE_TEST(a_forked_child_is_told),
     };
     return sluice_test_run("server", tests, SLUICE_TEST_COUNT(tests));
 }

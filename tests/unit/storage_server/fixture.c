@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/cond.h"
+#include "datasets/manifest_builder.h"
 #include "image/codec.h"
 #include "support/test.h"
 
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static void must(bool is_true, const char *what)
 {
@@ -56,6 +58,28 @@ const char *image_path(unsigned id)
     static char paths[NUM_IMAGES][1024];
     snprintf(paths[id], sizeof(paths[id]), "%s/%s", image_root(), image_name(id));
     return paths[id];
+}
+
+void write_targets(void)
+{
+    struct sluice_manifest_builder builder = {0};
+    char path[600], target[NUM_IMAGES];
+    snprintf(path, sizeof(path), "%s/" IMAGE_MANIFEST, image_root());
+    must(sluice_manifest_scan(image_root(), NULL, &builder.manifest, NULL) == SLUICE_OK, "no list");
+    builder.manifest->target_type.kind = SLUICE_TARGETS_BYTES;
+    for (size_t i = 0; i < NUM_IMAGES; i++) {
+        memset(target, 'a' + (int)i, sizeof(target));
+        must(sluice_manifest_set_target(&builder, i, target, i, NULL) == SLUICE_OK, "no memory");
+    }
+    must(sluice_manifest_write(builder.manifest, path, NULL) == SLUICE_OK, "no manifest");
+    sluice_manifest_destroy(builder.manifest);
+}
+
+void remove_targets(void)
+{
+    char path[600];
+    snprintf(path, sizeof(path), "%s/" IMAGE_MANIFEST, image_root());
+    must(unlink(path) == 0, "no manifest");
 }
 
 const char *image_root(void)
@@ -239,7 +263,7 @@ unsigned gate_peak(struct gate *gate)
 struct fixture fixture_init(void)
 {
     struct fixture fixture = {.options = sluice_server_options_init()};
-    fixture.options.root = image_root();
+    fixture.options.roots = sluice_roots_one(image_root());
     fixture.options.listen = "127.0.0.1:0";
     fixture.options.has_data_transfer = true;
     fixture.options.grpc_workers = 2;

@@ -24,6 +24,12 @@
 
 /* The folder, made at the first call. */
 const char *image_root(void);
+
+/* Writes a manifest of the images to their root, in which image i has i bytes 'a' + i for a target.
+ * Remove it again. */
+#define IMAGE_MANIFEST "sluice-manifest.tsv"
+void write_targets(void);
+void remove_targets(void);
 /* The path of sample `id` within it, and on disk (both static, per id). */
 const char *image_name(unsigned id);
 const char *image_path(unsigned id);

@@ -31,8 +31,9 @@ static int introduce(void *ctx)
 
 static void says_what_is_served_with_what_and_to_whom(void)
 {
+    struct sluice_roots roots = sluice_roots_one("/data");
     struct sluice_introduction facts = {
-        .root = "/data",
+        .roots = &roots,
         .listen = "0.0.0.0:50051",
         .manifest = "/lists/one.tsv",
         .prep_cores = 1.5,
@@ -60,6 +61,12 @@ static void says_what_is_served_with_what_and_to_whom(void)
     CU_ASSERT_PTR_NOT_NULL(
         strstr(output.err, "what the store sends is kept in /ssd/cache: 1.50 kB of 3.00 MB"));
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "programs of other machines cannot connect"));
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_roots_parse((const char *const[]){"b=s3://x", "a=/data"}, 2, &roots, NULL),
+        SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_test_child(introduce, &facts, &output), 0);
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "a=/data b=s3://x: 2 samples"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "; listed by each root's own list or walk; "));
 }
 
 static void says_who_may_connect(void)
@@ -76,8 +83,9 @@ static void says_who_may_connect(void)
         {true, true, true, "0.0.0.0:1, TLS: clients need a certificate and a token"},
     };
     for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        const struct sluice_roots roots = sluice_roots_one("/data");
         struct sluice_introduction facts = {
-            .root = "/data",
+            .roots = &roots,
             .listen = "0.0.0.0:1",
             .access = {cases[i].has_tls, cases[i].has_client_ca, cases[i].has_tokens},
         };

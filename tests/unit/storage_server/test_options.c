@@ -21,7 +21,8 @@ static void the_root_alone_is_enough(void)
     struct sluice_server_options options;
     const struct sluice_cli_result result = PARSE(&options, "--root", "/data");
     CU_ASSERT_FALSE(result.should_exit);
-    CU_ASSERT_STRING_EQUAL(options.root, "/data");
+    CU_ASSERT_EQUAL(options.roots.num, 1);
+    CU_ASSERT_STRING_EQUAL(options.roots.at[0].place, "/data");
     CU_ASSERT_STRING_EQUAL(options.listen, "127.0.0.1:50051");
     CU_ASSERT_EQUAL(options.grpc_workers, 4);
     CU_ASSERT_EQUAL(options.prep_workers, 0);
@@ -88,6 +89,24 @@ static void refuses_what_no_server_can_be(void)
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "surplus").exit_code, 2);
 }
 
+static void several_roots_have_names(void)
+{
+    struct sluice_server_options options;
+    CU_ASSERT_FALSE(
+        PARSE(&options, "--root", "b=s3://bucket/b", "--root", "a=/data/a").should_exit);
+    CU_ASSERT_EQUAL(options.roots.num, 2);
+    CU_ASSERT_STRING_EQUAL(options.roots.at[0].name, "a");
+    CU_ASSERT_STRING_EQUAL(options.roots.at[0].place, "/data/a");
+    CU_ASSERT_STRING_EQUAL(options.roots.at[1].place, "s3://bucket/b");
+    CU_ASSERT(sluice_server_io_workers(&options) > 2); /* as the bucket asks for */
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/a", "--root", "/b").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "a=/a", "--root", "a=/b").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "a=s3://", "--root", "b=/b").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "a=/a", "--manifest", "/list.tsv").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "a=/a", "--jpeg-index", "/index").exit_code, 2);
+    CU_ASSERT_FALSE(PARSE(&options, "--root", "a=/a", "--jpeg-index", "off").should_exit);
+}
+
 static void a_root_may_be_a_bucket_or_a_web_server(void)
 {
     struct sluice_server_options options;
@@ -95,7 +114,8 @@ static void a_root_may_be_a_bucket_or_a_web_server(void)
                           "--s3-style", "virtual", "--max-file-bytes", "2M", "--sample-timeout",
                           "10")
                         .should_exit);
-    const struct sluice_store_options store = sluice_server_store_options(&options);
+    const struct sluice_store_options store =
+        sluice_server_store_options(&options, options.roots.at[0].place);
     CU_ASSERT_STRING_EQUAL(store.root, "s3://bucket/a");
     CU_ASSERT_STRING_EQUAL(store.s3_endpoint, "http://ceph:7480");
     CU_ASSERT_STRING_EQUAL(store.s3_style, "virtual");
@@ -174,7 +194,8 @@ static void settings_go_over_what_is_there(void)
     };
     CU_ASSERT_EQUAL(sluice_server_options_set(&options, settings, 5, &texts, NULL), SLUICE_OK);
     memset(root, 'x', sizeof(root) - 1);
-    CU_ASSERT_STRING_EQUAL(options.root, "/data");
+    CU_ASSERT_EQUAL(options.roots.num, 1);
+    CU_ASSERT_STRING_EQUAL(options.roots.at[0].place, "/data");
     CU_ASSERT_STRING_EQUAL(options.listen, "127.0.0.1:50051");
     CU_ASSERT_EQUAL(options.queue, 7);
     CU_ASSERT_EQUAL(options.link_bytes_per_s, 1e6);
@@ -218,6 +239,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_root_alone_is_enough),
+        SLUICE_TEST(several_roots_have_names),
         SLUICE_TEST(a_root_may_be_a_bucket_or_a_web_server),
         SLUICE_TEST(a_cache_is_for_remote_roots_and_has_a_size),
         SLUICE_TEST(is_open_to_others_only_if_told),

@@ -108,8 +108,9 @@ static void a_list_that_cannot_be_read_leaves_the_old_one(void)
     struct sluice_relist *relist = NULL;
     struct sluice_sample_list *list = NULL;
     struct sluice_sample_lists *lists = NULL;
+    const struct sluice_roots roots = sluice_roots_one(image_root());
     const struct sluice_sample_list_source source = {
-        .root = image_root(), .manifest = list_path(), .jpeg_index = "off"};
+        .roots = &roots, .manifest = list_path(), .jpeg_index = "off"};
     CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(sluice_sample_lists_create(list, &lists, NULL), SLUICE_OK);
     const struct sluice_relist_options options = {.source = source, .lists = lists};

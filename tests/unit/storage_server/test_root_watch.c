@@ -1,6 +1,7 @@
 #include "storage_server/root_watch.h"
 
 #include "base/clock.h"
+#include "base/roots.h"
 #include "datasets/manifest.h"
 #include "storage_server/sample_list.h"
 #include "storage_server/tuning.h"
@@ -51,11 +52,13 @@ static void set(bool *flag, bool value)
 
 static struct sluice_sample_lists *lists;
 static struct sluice_store store = {.look = look};
+static struct sluice_roots roots;
 
 static struct sluice_root_watch *open_watch(void)
 {
     const char *classes[] = {""};
     const struct sluice_manifest_entry entry = {.path = "a.jpg", .bytes = 7};
+    roots = sluice_roots_one("/data");
     struct sluice_root_watch *watch = NULL;
     struct sluice_manifest *manifest = NULL;
     struct sluice_sample_list *list = NULL;
@@ -64,7 +67,7 @@ static struct sluice_root_watch *open_watch(void)
                           SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(sluice_sample_list_create(manifest, NULL, false, &list, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(sluice_sample_lists_create(list, &lists, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_root_watch_open(&store, lists, &watch, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_root_watch_open(&store, &roots, lists, &watch, NULL), SLUICE_OK);
     return watch;
 }
 
@@ -104,11 +107,57 @@ static void a_look_that_hangs_counts_as_gone(void)
     close_watch(watch);
 }
 
+/* --- several --- */
+
+static atomic_uint num_looks_at[2];
+static atomic_bool is_second_gone;
+
+static sluice_status look_at_one(struct sluice_store *of, const struct sluice_store_known *known,
+                                 struct sluice_err *err)
+{
+    (void)of;
+    const bool is_second = known->path[0] == 'b';
+    CU_ASSERT_STRING_EQUAL(known->path, is_second ? "b/2.jpg" : "a/.");
+    CU_ASSERT_EQUAL(known->bytes, is_second ? 8 : 0);
+    atomic_fetch_add(&num_looks_at[is_second], 1);
+    return is_second && atomic_load(&is_second_gone) ? sluice_fail(err, SLUICE_E_IO, "b is gone")
+                                                     : SLUICE_OK;
+}
+
+/* Each is looked for by its own first sample; one that has none by itself. */
+static void each_root_is_looked_for(void)
+{
+    const char *classes[] = {""};
+    const struct sluice_manifest_entry entries[] = {{.path = "a-b/1.jpg", .bytes = 7},
+                                                    {.path = "b/2.jpg", .bytes = 8},
+                                                    {.path = "b/3.jpg", .bytes = 9}};
+    struct sluice_root_watch *watch = NULL;
+    struct sluice_manifest *manifest = NULL;
+    struct sluice_sample_list *list = NULL;
+    struct sluice_store several = {.look = look_at_one};
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_roots_parse((const char *const[]){"a=/x", "b=/y"}, 2, &roots, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, 3, classes, 1, &manifest, NULL),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_create(manifest, NULL, false, &list, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_sample_lists_create(list, &lists, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_root_watch_open(&several, &roots, lists, &watch, NULL), SLUICE_OK);
+    while (!atomic_load(&num_looks_at[0]) || !atomic_load(&num_looks_at[1]))
+        sched_yield();
+    CU_ASSERT(sluice_root_watch_is_here(watch, sluice_clock_ns()));
+    atomic_store(&is_second_gone, true);
+    await_answer(watch, false);
+    atomic_store(&is_second_gone, false);
+    await_answer(watch, true);
+    close_watch(watch);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(a_root_that_is_gone_at_the_start_is_noticed),
         SLUICE_TEST(a_look_that_hangs_counts_as_gone),
+        SLUICE_TEST(each_root_is_looked_for),
     };
     return sluice_test_run("root_watch", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "datasets/manifest.h"
+#include "store/store_roots.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -95,7 +96,8 @@ static void a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file(voi
     const char *root = path_in("root"), *folder = path_in("root/cat");
     CU_ASSERT_FATAL(mkdir(root, 0700) == 0 && mkdir(folder, 0700) == 0);
     write_text(path_in("root/cat/a.jpg"), "some bytes");
-    struct sluice_sample_list_source source = {.root = root, .jpeg_index = "auto"};
+    const struct sluice_roots roots = sluice_roots_one(root);
+    struct sluice_sample_list_source source = {.roots = &roots, .jpeg_index = "auto"};
     struct sluice_sample_list *list = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NOT_NULL(list->manifest->passed_over);
@@ -123,8 +125,9 @@ static void a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file(voi
 
 static void a_named_file_must_be_there_and_whole(void)
 {
+    const struct sluice_roots roots = sluice_roots_one(path_in("root"));
     struct sluice_sample_list_source source = {
-        .root = path_in("root"), .manifest = path_in("none.tsv"), .jpeg_index = "off"};
+        .roots = &roots, .manifest = path_in("none.tsv"), .jpeg_index = "off"};
     struct sluice_sample_list *list = NULL;
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(sluice_sample_list_read(&source, &list, &err), SLUICE_E_NOT_FOUND);
@@ -137,7 +140,8 @@ static void a_named_file_must_be_there_and_whole(void)
 static void a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_whole(void)
 {
     write_text(path_in("root/" SLUICE_MANIFEST_FILE), "no manifest\n");
-    struct sluice_sample_list_source source = {.root = path_in("root"), .jpeg_index = "off"};
+    const struct sluice_roots roots = sluice_roots_one(path_in("root"));
+    struct sluice_sample_list_source source = {.roots = &roots, .jpeg_index = "off"};
     struct sluice_sample_list *list = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK); /* scanned */
     CU_ASSERT_EQUAL(sluice_manifest_at(list->manifest, 0).bytes, 10);
@@ -151,6 +155,78 @@ static void a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_wh
     sluice_sample_list_unref(list);
 }
 
+/* Each has its own list: one is walked over, the other has a manifest. */
+static void roots_with_names_are_one_list(void)
+{
+    CU_ASSERT_FATAL(mkdir(path_in("left"), 0700) == 0 && mkdir(path_in("left/cat"), 0700) == 0);
+    CU_ASSERT_FATAL(mkdir(path_in("right"), 0700) == 0);
+    write_text(path_in("left/cat/a.jpg"), "some bytes");
+    struct sluice_manifest *manifest = make_manifest(11, 1);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_manifest_write(manifest, path_in("right/" SLUICE_MANIFEST_FILE), NULL), SLUICE_OK);
+    char left[512], right[512], second[512];
+    snprintf(left, sizeof(left), "l=%s", path_in("left"));
+    snprintf(right, sizeof(right), "r=%s", path_in("right"));
+    snprintf(second, sizeof(second), "r/%s", sluice_manifest_at(manifest, 0).path);
+    sluice_manifest_destroy(manifest);
+    struct sluice_roots roots;
+    CU_ASSERT_EQUAL_FATAL(sluice_roots_parse((const char *const[]){right, left}, 2, &roots, NULL),
+                          SLUICE_OK);
+    struct sluice_sample_list_source source = {.roots = &roots, .jpeg_index = "auto"};
+    struct sluice_sample_list *list = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(list->manifest->num_entries, 2);
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(list->manifest, 0).path, "l/cat/a.jpg");
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(list->manifest, 1).path, second);
+    CU_ASSERT_EQUAL(sluice_manifest_at(list->manifest, 1).bytes, 11);
+    CU_ASSERT_EQUAL(list->dataset_bytes, 21);
+    CU_ASSERT(list->is_walked[0] && !list->is_walked[1]);
+    sluice_sample_list_unref(list);
+    /* One that cannot be read is an error that names it. */
+    struct sluice_err err = {0};
+    list = NULL;
+    write_text(path_in("right/" SLUICE_MANIFEST_FILE), "no manifest\n");
+    source.needs_whole = true;
+    CU_ASSERT_EQUAL(sluice_sample_list_read(&source, &list, &err), SLUICE_E_CORRUPT);
+    CU_ASSERT(!list && strstr(err.text, "/right/"));
+}
+
+static bool is_remote;
+
+static void tell_limits(struct sluice_store *store, struct sluice_store_limits *limits)
+{
+    (void)store;
+    *limits = (struct sluice_store_limits){.is_remote = is_remote};
+}
+
+static void destroy_nothing(struct sluice_store *store)
+{
+    (void)store;
+}
+
+static void remote_roots_are_read_through_their_stores(void)
+{
+    struct sluice_roots roots = sluice_roots_one("s3://bucket");
+    struct sluice_sample_list_source source = {.roots = &roots};
+    struct sluice_store one = {.limits = tell_limits, .destroy = destroy_nothing};
+    is_remote = true;
+    sluice_sample_list_source_find(&source, &one);
+    CU_ASSERT_PTR_EQUAL(source.stores[0], &one);
+    is_remote = false;
+    sluice_sample_list_source_find(&source, &one);
+    CU_ASSERT_PTR_NULL(source.stores[0]);
+    roots = (struct sluice_roots){.num = 1, .at = {{"a", "s3://bucket"}}};
+    struct sluice_store *store = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_store_roots_create((const char *const[]){"a"},
+                                                    (struct sluice_store *const[]){&one}, 1, &store,
+                                                    NULL),
+                          SLUICE_OK);
+    is_remote = true;
+    sluice_sample_list_source_find(&source, store);
+    CU_ASSERT_PTR_EQUAL(source.stores[0], &one); /* not that over all roots */
+    store->destroy(store);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -158,6 +234,8 @@ int main(void)
         SLUICE_TEST(a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file),
         SLUICE_TEST(a_named_file_must_be_there_and_whole),
         SLUICE_TEST(a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_whole),
+        SLUICE_TEST(roots_with_names_are_one_list),
+        SLUICE_TEST(remote_roots_are_read_through_their_stores),
     };
     return sluice_test_run("sample_list", tests, SLUICE_TEST_COUNT(tests));
 }

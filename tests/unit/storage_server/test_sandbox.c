@@ -49,7 +49,7 @@ static struct sluice_server_options options_of(const char *mode)
     snprintf(root, sizeof(root), "%s", at("data/root"));
     snprintf(list, sizeof(list), "%s", at("lists/list"));
     snprintf(listen, sizeof(listen), "127.0.0.1:%d", sluice_test_port());
-    options.root = root;
+    options.roots = sluice_roots_one(root);
     options.manifest = list;
     options.listen = listen;
     options.sandbox = mode;

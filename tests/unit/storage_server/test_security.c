@@ -26,6 +26,8 @@ static void line(char *out, size_t room, const char *name, const char *token, co
 
 #define LINES(text, ...) (text[0] = '\0', line(text, sizeof(text), __VA_ARGS__))
 
+static const char *other_root;
+
 static struct sluice_security *open_with(const char *text)
 {
     struct sluice_security *security = NULL;
@@ -34,7 +36,9 @@ static struct sluice_security *open_with(const char *text)
     snprintf(tokens_path, sizeof(tokens_path), "%s/tokens", sluice_test_dir());
     snprintf(root, sizeof(root), "%s", sluice_test_dir());
     options = sluice_server_options_init();
-    options.root = root;
+    options.roots = sluice_roots_one(root);
+    if (other_root)
+        options.roots = (struct sluice_roots){.num = 2, .at = {{"a", root}, {"b", other_root}}};
     options.tokens = tokens_path;
     if (sluice_security_open(&options, &security, &err) != SLUICE_OK)
         printf("%s\n", err.text);
@@ -118,6 +122,36 @@ static void a_token_for_other_roots_is_refused(void)
     CU_ASSERT_EQUAL(ask(security, "token-of-there-00", "p:1", &grant, NULL),
                     SLUICE_RPC_PERMISSION_DENIED);
     sluice_security_close(security);
+}
+
+/* What a token opens has the files of all roots. */
+static void a_token_must_be_for_each_root(void)
+{
+    char text[8192], limits[4200];
+    snprintf(limits, sizeof(limits), ", \"roots\": [\"%s\"]", sluice_test_dir());
+    LINES(text, "one", "token-of-one-0000", limits);
+    snprintf(limits, sizeof(limits), ", \"roots\": [\"/\", \"%s\"]", sluice_test_dir());
+    line(text, sizeof(text), "both", "token-of-both-000", limits);
+    line(text, sizeof(text), "any", "token-of-any-0000", "");
+    static const struct {
+        const char *other;
+        bool is_both_in;
+    } cases[] = {{"/", true}, {"s3://bucket/b", false}};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        other_root = cases[i].other;
+        struct sluice_security *security = open_with(text);
+        struct sluice_grant *grant;
+        CU_ASSERT_EQUAL(ask(security, "token-of-one-0000", "p:1", &grant, NULL),
+                        SLUICE_RPC_PERMISSION_DENIED);
+        CU_ASSERT_EQUAL(ask(security, "token-of-both-000", "p:1", &grant, NULL),
+                        cases[i].is_both_in ? SLUICE_RPC_OK : SLUICE_RPC_PERMISSION_DENIED);
+        if (grant)
+            sluice_security_release(grant, "p:1");
+        CU_ASSERT_EQUAL(ask(security, "token-of-any-0000", "p:1", &grant, NULL), SLUICE_RPC_OK);
+        sluice_security_release(grant, "p:1");
+        sluice_security_close(security);
+    }
+    other_root = NULL;
 }
 
 static void connections_beyond_the_limit_are_refused(void)
@@ -299,6 +333,7 @@ int main(void)
         SLUICE_TEST(without_a_file_all_may_call),
         SLUICE_TEST(a_token_of_the_file_is_let_in_and_no_other),
         SLUICE_TEST(a_token_for_other_roots_is_refused),
+        SLUICE_TEST(a_token_must_be_for_each_root),
         SLUICE_TEST(connections_beyond_the_limit_are_refused),
         SLUICE_TEST(a_reload_revokes_keeps_and_changes),
         SLUICE_TEST(a_limit_that_cannot_be_kept_is_refused),

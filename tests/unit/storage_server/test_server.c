@@ -14,13 +14,13 @@ static void what_cannot_be_served_is_named(void)
     struct sluice_storage_server *server = NULL;
     struct sluice_err err = {0};
     options.listen = "127.0.0.1:0";
-    options.root = "/no/such/folder";
+    options.roots = sluice_roots_one("/no/such/folder");
     CU_ASSERT_EQUAL(sluice_storage_server_create(&options, NULL, &server, &err),
                     SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/no/such/folder"));
 
     err = (struct sluice_err){0};
-    options.root = image_root();
+    options.roots = sluice_roots_one(image_root());
     options.listen = "127.0.0.1:notaport";
     CU_ASSERT_EQUAL(sluice_storage_server_create(&options, NULL, &server, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "notaport"));

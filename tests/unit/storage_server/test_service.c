@@ -146,6 +146,60 @@ static void lists_rows_packed_from_any_row_on(void)
     fixture_end(&f);
 }
 
+static sluice_status take_target(void *ctx, const struct sluice_list_row *row,
+                                 struct sluice_err *err)
+{
+    unsigned *id = ctx;
+    (void)err;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(row->target);
+    CU_ASSERT_EQUAL_FATAL(row->target_bytes, *id);
+    for (unsigned i = 0; i < *id; i++)
+        CU_ASSERT_EQUAL(((const char *)row->target)[i], 'a' + (int)*id);
+    ++*id;
+    return SLUICE_OK;
+}
+
+/* Plain rows are as without targets, so that those who know none take the list. */
+static void packed_rows_have_targets_and_plain_ones_have_none(void)
+{
+    struct fixture f = fixture_init();
+    struct client *client;
+    struct sluice_wire_list got = {0};
+    unsigned id = 0;
+    char id_without[33];
+    fixture_start(&f);
+    CU_ASSERT_EQUAL(list(&f, "", &client), SLUICE_RPC_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL),
+                          SLUICE_OK);
+    memcpy(id_without, got.dataset_id, sizeof(id_without));
+    sluice_wire_list_clear(&got);
+    client_close(client);
+    fixture_end(&f);
+
+    write_targets();
+    f = fixture_init();
+    fixture_start(&f);
+    CU_ASSERT_EQUAL(list_rows(&f, "", 0, true, &client), SLUICE_RPC_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL),
+                          SLUICE_OK);
+    CU_ASSERT(got.target_kind == SLUICE_TARGETS_BYTES && got.target_dim == 0);
+    CU_ASSERT_EQUAL(got.target_bytes, NUM_IMAGES * (NUM_IMAGES - 1) / 2);
+    CU_ASSERT_STRING_EQUAL(got.dataset_id, id_without);
+    CU_ASSERT_EQUAL(sluice_list_block_unpack(&got.packed, take_target, &id, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(id, NUM_IMAGES);
+    sluice_wire_list_clear(&got);
+    client_close(client);
+    CU_ASSERT_EQUAL(list(&f, "", &client), SLUICE_RPC_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL),
+                          SLUICE_OK);
+    CU_ASSERT(got.target_kind == SLUICE_TARGETS_NONE && got.target_bytes == 0);
+    CU_ASSERT_EQUAL(got.num_samples_here, NUM_IMAGES);
+    sluice_wire_list_clear(&got);
+    client_close(client);
+    fixture_end(&f);
+    remove_targets();
+}
+
 static void lists_every_sample_once_in_order(void)
 {
     struct fixture f = fixture_init();
@@ -298,6 +352,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(hello_tells_limits_and_compares_pipeline_and_data),
         SLUICE_TEST(lists_rows_packed_from_any_row_on),
+        SLUICE_TEST(packed_rows_have_targets_and_plain_ones_have_none),
         SLUICE_TEST(lists_every_sample_once_in_order),
         SLUICE_TEST(lists_from_any_row),
         SLUICE_TEST(a_probe_sends_what_it_was_asked_for),

@@ -10,7 +10,7 @@
 static struct sluice_server_options options_here(void)
 {
     struct sluice_server_options options = sluice_server_options_init();
-    options.root = image_root();
+    options.roots = sluice_roots_one(image_root());
     options.listen = "127.0.0.1:0";
     return options;
 }

@@ -103,6 +103,71 @@ static sluice_status ignore(void *ctx, const struct sluice_list_row *row, struct
     return SLUICE_OK;
 }
 
+/* Targets of rows i: of i % 40 bytes that differ. */
+static void give_targets(struct sluice_list_row *with, size_t num)
+{
+    static char bytes[64];
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (char)(i * 37);
+    for (size_t i = 0; i < num; i++) {
+        with[i] = rows[i];
+        with[i].target = bytes + i % 17;
+        with[i].target_bytes = (uint32_t)(i % 40);
+    }
+}
+
+static sluice_status take_target(void *ctx, const struct sluice_list_row *row,
+                                 struct sluice_err *err)
+{
+    const struct sluice_list_row **want = ctx;
+    (void)err;
+    CU_ASSERT_STRING_EQUAL(row->path, (*want)->path);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(row->target);
+    CU_ASSERT_EQUAL_FATAL(row->target_bytes, (*want)->target_bytes);
+    CU_ASSERT(memcmp(row->target, (*want)->target, row->target_bytes) == 0);
+    ++*want;
+    return SLUICE_OK;
+}
+
+static void targets_come_back(void)
+{
+    static struct sluice_list_row with[500];
+    struct sluice_list_block block = {0};
+    give_targets(with, 500);
+    const struct sluice_list_row *want = with;
+    CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(with, 500, &block, NULL), SLUICE_OK);
+    CU_ASSERT(block.has_targets && block.num_rows == 500);
+    CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, take_target, &want, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(want - with, 500);
+    block.has_targets = false;
+    CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, ignore, NULL, NULL), SLUICE_E_CORRUPT);
+    sluice_list_block_clear(&block);
+    CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(rows, 500, &block, NULL), SLUICE_OK);
+    CU_ASSERT(!block.has_targets);
+    block.has_targets = true;
+    CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, ignore, NULL, NULL), SLUICE_E_CORRUPT);
+    sluice_list_block_clear(&block);
+}
+
+static void large_targets_make_short_blocks(void)
+{
+    static char most[SLUICE_LIST_TARGET_BYTES];
+    static struct sluice_list_row with[100];
+    struct sluice_list_block block = {0};
+    give_targets(with, 100);
+    for (size_t i = 0; i < sizeof(most); i++)
+        most[i] = (char)random_u32();
+    with[3].target = most;
+    with[3].target_bytes = sizeof(most);
+    const struct sluice_list_row *want = with;
+    CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(with, 100, &block, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(block.num_rows, 4);
+    CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, take_target, &want, NULL), SLUICE_OK);
+    sluice_list_block_clear(&block);
+    with[3].target_bytes++;
+    CU_ASSERT_EQUAL(sluice_list_block_pack(with, 100, &block, NULL), SLUICE_E_INVALID);
+}
+
 static void counts_beyond_the_bounds_are_corrupt(void)
 {
     struct sluice_list_block block = {0};
@@ -132,6 +197,8 @@ int main(void)
         SLUICE_TEST(rows_come_back_block_by_block),
         SLUICE_TEST(long_paths_make_short_blocks),
         SLUICE_TEST(what_take_returns_ends_it),
+        SLUICE_TEST(targets_come_back),
+        SLUICE_TEST(large_targets_make_short_blocks),
         SLUICE_TEST(counts_beyond_the_bounds_are_corrupt),
     };
     make_rows();

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "fake_server.h"
+#include "record.h"
 #include "support/capture.h"
 #include "support/test.h"
 
@@ -14,92 +15,11 @@
 #include <string.h>
 #include <time.h>
 
-#define NUM_SAMPLES 30
+#define NUM_SAMPLES RECORD_SAMPLES
 #define MAX_ITEMS 120
 
 static struct fake_dataset dataset;
 static struct sluice_pipeline *pipeline;
-
-/* Everything that a fetcher says, by ticket. */
-struct record {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    unsigned answers[MAX_ITEMS];
-    sluice_status status[MAX_ITEMS];
-    unsigned ops_done[MAX_ITEMS];
-    bool is_jpeg_crop[MAX_ITEMS];
-    char error[MAX_ITEMS][200];
-    uint64_t order[MAX_ITEMS]; /* tickets as they came */
-    size_t num_answers, num_good, num_wrong;
-    bool has_failed;
-    sluice_status failure;
-    char failure_text[320];
-    struct sluice_source *source; /* told of what was consumed unless keeps_payload */
-    bool keeps_payload;
-    size_t kept_bytes;
-};
-
-static void on_result(void *ctx, struct sluice_source_result *result)
-{
-    struct record *r = ctx;
-    pthread_mutex_lock(&r->lock);
-    const uint64_t t = result->ticket;
-    if (t >= MAX_ITEMS)
-        abort(); /* CUnit's asserts are for the main thread */
-    r->answers[t]++;
-    r->status[t] = result->status;
-    r->ops_done[t] = result->sample.ops_done;
-    r->is_jpeg_crop[t] = result->sample.is_jpeg_crop;
-    memcpy(r->error[t], result->error, sizeof(result->error));
-    if (r->num_answers < MAX_ITEMS)
-        r->order[r->num_answers] = t;
-    r->num_answers++;
-    r->num_good += result->status == SLUICE_OK;
-    if (result->status == SLUICE_OK && (sluice_source_gather(result, NULL, NULL) != SLUICE_OK ||
-                                        result->sample.key.sample_id != t % NUM_SAMPLES ||
-                                        result->payload_bytes != result->sample.data->len))
-        r->num_wrong++;
-    if (r->keeps_payload)
-        r->kept_bytes += result->payload_bytes;
-    struct sluice_source *source = r->source;
-    const bool is_consumed = !r->keeps_payload && result->payload_bytes;
-    pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->lock);
-    sluice_source_result_clear(result);
-    if (is_consumed)
-        source->consumed(source, result->origin, result->payload_bytes);
-}
-
-static void on_failed(void *ctx, sluice_status status, const char *text)
-{
-    struct record *r = ctx;
-    pthread_mutex_lock(&r->lock);
-    r->num_wrong += r->has_failed;
-    r->has_failed = true;
-    r->failure = status;
-    snprintf(r->failure_text, sizeof(r->failure_text), "%s", text);
-    pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->lock);
-}
-
-/* True once so many answers are in, false if the source failed before. */
-static bool wait_answers(struct record *r, size_t count)
-{
-    pthread_mutex_lock(&r->lock);
-    while (r->num_answers < count && !r->has_failed)
-        pthread_cond_wait(&r->changed, &r->lock);
-    const bool is_there = r->num_answers >= count;
-    pthread_mutex_unlock(&r->lock);
-    return is_there;
-}
-
-static void wait_failed(struct record *r)
-{
-    pthread_mutex_lock(&r->lock);
-    while (!r->has_failed)
-        pthread_cond_wait(&r->changed, &r->lock);
-    pthread_mutex_unlock(&r->lock);
-}
 
 struct bench {
     struct fake_server *server;
@@ -124,8 +44,7 @@ static void bench_open_at(struct bench *b, const char *target, double retry_for_
         CU_ASSERT_EQUAL_FATAL(sluice_client_bound_messages(b->client, max_message_bytes, NULL),
                               SLUICE_OK);
     max_message_bytes = 0;
-    pthread_mutex_init(&b->record.lock, NULL);
-    pthread_cond_init(&b->record.changed, NULL);
+    record_init(&b->record);
     char id[33];
     sluice_hash128_hex(sluice_manifest_id(dataset.manifest), id);
     const struct sluice_fetcher_options options = {
@@ -136,7 +55,7 @@ static void bench_open_at(struct bench *b, const char *target, double retry_for_
         .window_bytes = window_bytes,
         .sample_timeout_s = sample_timeout_s,
         .live = &b->live,
-        .events = {.on_result = on_result, .on_failed = on_failed, .ctx = &b->record},
+        .events = record_events(&b->record),
     };
     CU_ASSERT_EQUAL_FATAL(sluice_fetcher_create(&options, &b->source, NULL), SLUICE_OK);
     b->record.source = b->source;
@@ -166,33 +85,17 @@ static void bench_close(struct bench *b)
     sluice_client_destroy(b->client);
     if (b->server)
         fake_server_stop(b->server);
-    pthread_cond_destroy(&b->record.changed);
-    pthread_mutex_destroy(&b->record.lock);
+    record_clear(&b->record);
 }
 
-/* Tickets first .. first + count, for samples ticket % NUM_SAMPLES at `split`. */
 static sluice_status ask(struct bench *b, uint64_t first, size_t count, unsigned split)
 {
-    struct sluice_source_item items[MAX_ITEMS];
-    for (size_t i = 0; i < count; i++) {
-        items[i] = (struct sluice_source_item){
-            .ticket = first + i,
-            .key = {.seed = 1, .epoch = 2, .sample_id = (first + i) % NUM_SAMPLES},
-            .path = "",
-            .file_bytes = listed_bytes,
-            .split = split,
-            .form = split == 0  ? SLUICE_FORM_RAW
-                    : split < 4 ? SLUICE_FORM_U8
-                                : SLUICE_FORM_F32,
-        };
-    }
-    return b->source->request(b->source, items, count);
+    return record_ask(&b->record, first, count, split, listed_bytes);
 }
 
 static void check_each_once(const struct bench *b, size_t count)
 {
-    for (size_t i = 0; i < MAX_ITEMS; i++)
-        CU_ASSERT_EQUAL(b->record.answers[i], i < count ? 1 : 0);
+    CU_ASSERT_TRUE(record_has_each_once(&b->record, count));
     CU_ASSERT_EQUAL(b->record.num_good, count);
 }
 
@@ -203,7 +106,7 @@ static void everything_is_answered_once_in_any_order(void)
     CU_ASSERT_EQUAL(ask(&b, 0, 50, 0), SLUICE_OK);
     CU_ASSERT_EQUAL(ask(&b, 50, 50, 3), SLUICE_OK);
     CU_ASSERT_EQUAL(ask(&b, 100, 20, 5), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 120));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 120));
     b.source->close(b.source);
     check_each_once(&b, 120);
     bool is_in_order = true;
@@ -221,7 +124,7 @@ static void late_and_repeated_replies_are_dropped(void)
     bench_open(&b, &(struct fake_server_options){.repeat_every = 1, .stray_every = 1}, 5, 1 << 20);
     for (unsigned round = 0; round < 4; round++) {
         CU_ASSERT_EQUAL(ask(&b, round * 30, 30, 3), SLUICE_OK);
-        CU_ASSERT_TRUE(wait_answers(&b.record, (round + 1) * 30));
+        CU_ASSERT_TRUE(record_wait_answers(&b.record, (round + 1) * 30));
     }
     check_each_once(&b, 120);
     /* All but the last round's tail must have arrived by now. */
@@ -234,7 +137,7 @@ static void a_lost_stream_is_opened_again_and_the_unanswered_asked_again(void)
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.lose_after = 7, .lose_times = 5}, 20, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 120, 3), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 120));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 120));
     b.source->close(b.source);
     check_each_once(&b, 120);
     const struct sluice_fetcher_stats stats = sluice_fetcher_stats(b.source);
@@ -250,7 +153,7 @@ static void a_message_that_cannot_be_read_costs_the_stream_alone(void)
     bench_open(&b, &(struct fake_server_options){.garble_after = 11, .garble_times = 3}, 20,
                1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 100, 0), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 100));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 100));
     b.source->close(b.source);
     check_each_once(&b, 100);
     CU_ASSERT_EQUAL(sluice_fetcher_stats(b.source).lost_streams, 3);
@@ -267,7 +170,7 @@ static void a_damaged_reply_is_asked_again_and_counted(void)
                                                  .flip_request_every = is_request ? 10 : 0},
                    20, 1 << 20);
         CU_ASSERT_EQUAL(ask(&b, 0, 100, 0), SLUICE_OK);
-        CU_ASSERT_TRUE(wait_answers(&b.record, 100));
+        CU_ASSERT_TRUE(record_wait_answers(&b.record, 100));
         b.source->close(b.source);
         check_each_once(&b, 100);
         const struct sluice_fetcher_stats stats = sluice_fetcher_stats(b.source);
@@ -284,7 +187,7 @@ static void a_damaged_message_costs_the_stream_alone(void)
     bench_open(&b, &(struct fake_server_options){.has_hashes = true, .flip_message_every = 40}, 20,
                1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 100, 0), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 100));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 100));
     b.source->close(b.source);
     check_each_once(&b, 100);
     const struct sluice_fetcher_stats stats = sluice_fetcher_stats(b.source);
@@ -299,7 +202,7 @@ static void a_reply_that_is_always_damaged_is_that_samples_error(void)
     bench_open(&b, &(struct fake_server_options){.has_hashes = true, .flip_payload_every = 1}, 0.15,
                1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 2, 0), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 2));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 2));
     CU_ASSERT_EQUAL(b.record.num_good, 0);
     CU_ASSERT_EQUAL(b.record.status[0], SLUICE_E_IO);
     CU_ASSERT_PTR_NOT_NULL(strstr(b.record.error[0], "damaged"));
@@ -340,7 +243,7 @@ static void failures_that_may_pass_are_asked_again(void)
         bench_open(&b, &(struct fake_server_options){.meddle = fail_some, .meddle_ctx = &failing},
                    20, 1 << 20);
         CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
-        CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+        CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
         check_each_once(&b, NUM_SAMPLES);
         CU_ASSERT_EQUAL(sluice_fetcher_stats(b.source).repeated, 2 * NUM_SAMPLES);
         bench_close(&b);
@@ -355,7 +258,7 @@ static void one_that_lasts_is_that_samples_error_after_the_deadline(void)
         bench_open(&b, &(struct fake_server_options){.meddle = fail_some, .meddle_ctx = &failing},
                    0.15, 1 << 20);
         CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
-        CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+        CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
         CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
         CU_ASSERT_EQUAL(b.record.order[NUM_SAMPLES - 1], 7);
         CU_ASSERT_EQUAL(b.record.status[7], passing[i]);
@@ -376,7 +279,7 @@ static void what_the_data_is_stays_so_and_is_not_asked_again(void)
         bench_open(&b, &(struct fake_server_options){.meddle = fail_some, .meddle_ctx = &failing},
                    20, 1 << 20);
         CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
-        CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+        CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
         CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
         CU_ASSERT_EQUAL(b.record.status[7], lasting[i]);
         CU_ASSERT_EQUAL(failing.seen[7], 1);
@@ -390,7 +293,7 @@ static void fewer_ops_than_asked_for_are_an_answer(void)
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.reduce_every = 2}, 5, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 60, 5), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 60));
     check_each_once(&b, 60);
     size_t reduced = 0;
     for (size_t i = 0; i < 60; i++)
@@ -404,7 +307,7 @@ static void a_reply_that_contradicts_itself_is_asked_again(void)
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.wrong_kind_every = 10}, 20, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 60, 0), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 60));
     check_each_once(&b, 60);
     CU_ASSERT(sluice_fetcher_stats(b.source).repeated >= 6);
     bench_close(&b);
@@ -415,7 +318,7 @@ static void and_after_the_deadline_it_is_that_samples_error(void)
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.wrong_kind_every = 10}, 0, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 60, 0), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 60));
     CU_ASSERT_EQUAL(b.record.num_good, 54);
     for (size_t i = 0; i < 60; i++) {
         CU_ASSERT_EQUAL(b.record.answers[i], 1);
@@ -441,7 +344,7 @@ static void rows_that_were_not_asked_for_are_refused(void)
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.meddle = say_rows}, 0, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 60, 0), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 60));
     CU_ASSERT_EQUAL(b.record.num_good, 54);
     for (size_t i = 0; i < 60; i++)
         CU_ASSERT_EQUAL(b.record.status[i], i % 10 ? SLUICE_OK : SLUICE_E_INTERNAL);
@@ -454,7 +357,7 @@ static void a_cut_file_is_told_from_a_whole_one(void)
         struct bench b;
         bench_open(&b, &(struct fake_server_options){.cut_every = 10}, 0, 1 << 20);
         CU_ASSERT_EQUAL(ask(&b, 0, 60, split), SLUICE_OK);
-        CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+        CU_ASSERT_TRUE(record_wait_answers(&b.record, 60));
         size_t num_cut = 0, num_bad = 0;
         for (size_t i = 0; i < 60; i++) {
             num_cut += b.record.is_jpeg_crop[i];
@@ -472,7 +375,7 @@ static void keeps_to_what_the_server_queues(void)
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.max_in_flight = 5}, 5, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 120, 0), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 120));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 120));
     check_each_once(&b, 120);
     CU_ASSERT(fake_server_stats(b.server).most_in_flight <= 5);
     bench_close(&b);
@@ -486,7 +389,7 @@ static void grants_only_what_was_consumed(void)
     b.record.keeps_payload = true;
     CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
     /* Nothing is consumed, so the window is all there is. */
-    CU_ASSERT_TRUE(wait_answers(&b.record, 10));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 10));
     CU_ASSERT_EQUAL(fake_server_stats(b.server).replies, 10);
     /* Consuming lets the rest come. */
     pthread_mutex_lock(&b.record.lock);
@@ -495,7 +398,7 @@ static void grants_only_what_was_consumed(void)
     pthread_mutex_unlock(&b.record.lock);
     CU_ASSERT_EQUAL(kept, window);
     b.source->consumed(b.source, 0, kept);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 60));
     check_each_once(&b, 60);
     CU_ASSERT_EQUAL(fake_server_stats(b.server).most_unconsumed, window);
     bench_close(&b);
@@ -508,13 +411,13 @@ static void a_new_streams_window_leaves_out_what_is_still_held(void)
     bench_open(&b, &(struct fake_server_options){.lose_after = 5, .lose_times = 2}, 20, window);
     b.record.keeps_payload = true;
     CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 20));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 20));
     CU_ASSERT_EQUAL(fake_server_stats(b.server).replies, 20);
     pthread_mutex_lock(&b.record.lock);
     b.record.keeps_payload = false;
     pthread_mutex_unlock(&b.record.lock);
     b.source->consumed(b.source, 0, window);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 60));
     check_each_once(&b, 60);
     bench_close(&b);
 }
@@ -524,7 +427,7 @@ static void counts_the_messages_bytes(void)
     struct bench b;
     bench_open(&b, &(struct fake_server_options){0}, 5, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 100, 5), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 100));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 100));
     CU_ASSERT_EQUAL(b.source->wire_bytes(b.source), fake_server_stats(b.server).message_bytes);
     CU_ASSERT(b.source->wire_bytes(b.source) >= 100 * 4 * FAKE_ROW_BYTES);
     bench_close(&b);
@@ -536,11 +439,11 @@ static void a_restarted_server_costs_time_only(void)
     const int port = sluice_test_port();
     bench_open(&b, &(struct fake_server_options){.max_in_flight = 3, .port = port}, 30, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 5));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 5));
     fake_server_stop(b.server);
     CU_ASSERT_EQUAL(ask(&b, 60, 60, 3), SLUICE_OK);
     b.server = fake_server_start(&(struct fake_server_options){.dataset = &dataset, .port = port});
-    CU_ASSERT_TRUE(wait_answers(&b.record, 120));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 120));
     b.source->close(b.source);
     check_each_once(&b, 120);
     bench_close(&b);
@@ -563,7 +466,7 @@ static void a_server_that_nobody_waits_for_is_said_to_be_lost_and_back(void)
     sluice_test_capture_begin();
     bench_open(&b, &(struct fake_server_options){.port = port}, 30, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 10, 3), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 10));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 10));
     fake_server_stop(b.server); /* nothing is asked for meanwhile */
     while (sluice_live_get(&b.live.lost_since_ns) == 0)
         sched_yield();
@@ -571,7 +474,7 @@ static void a_server_that_nobody_waits_for_is_said_to_be_lost_and_back(void)
     while (sluice_live_get(&b.live.lost_since_ns) != 0)
         sched_yield();
     CU_ASSERT_EQUAL(ask(&b, 10, 10, 3), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 20));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 20));
     b.source->close(b.source);
     sluice_test_capture_end(&output);
     sluice_log_set_level(SLUICE_LOG_ERROR);
@@ -592,12 +495,12 @@ static void another_dataset_after_a_restart_is_refused(void)
     const int port = sluice_test_port();
     bench_open(&b, &(struct fake_server_options){.port = port}, 30, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 10, 3), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 10));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 10));
     fake_server_stop(b.server);
     b.server = fake_server_start(&(struct fake_server_options){
         .dataset = &dataset, .port = port, .dataset_id = "00112233445566778899aabbccddeeff"});
     (void)ask(&b, 10, 10, 3);
-    wait_failed(&b.record);
+    record_wait_failed(&b.record);
     CU_ASSERT_EQUAL(b.record.failure, SLUICE_E_INVALID);
     char id[33];
     sluice_hash128_hex(sluice_manifest_id(dataset.manifest), id);
@@ -613,7 +516,7 @@ static void a_server_that_keeps_refusing_the_stream_is_believed(void)
     bench_open(&b, &(struct fake_server_options){.refuse_fetch = SLUICE_RPC_FAILED_PRECONDITION},
                30, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 10, 3), SLUICE_OK);
-    wait_failed(&b.record);
+    record_wait_failed(&b.record);
     CU_ASSERT_EQUAL(b.record.failure, SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(b.record.failure_text, "refused on purpose"));
     CU_ASSERT_EQUAL(fake_server_stats(b.server).streams, SLUICE_CLIENT_REFUSALS);
@@ -625,11 +528,11 @@ static void gives_up_when_nothing_was_answered_for_so_long(void)
     struct bench b;
     bench_open(&b, &(struct fake_server_options){0}, 0.2, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 10, 3), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 10));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 10));
     fake_server_stop(b.server);
     b.server = NULL;
     (void)ask(&b, 10, 10, 3);
-    wait_failed(&b.record);
+    record_wait_failed(&b.record);
     CU_ASSERT_EQUAL(b.record.failure, SLUICE_E_IO);
     CU_ASSERT_PTR_NOT_NULL(strstr(b.record.failure_text, "tried for"));
     CU_ASSERT_EQUAL(b.record.num_answers, 10);
@@ -682,7 +585,7 @@ static void a_sample_that_later_ones_have_passed_is_asked_for_as_a_file(void)
     bench_open(&b, &(struct fake_server_options){.meddle = hang_some, .meddle_ctx = &hanging}, 20,
                1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
     check_each_once(&b, NUM_SAMPLES);
     CU_ASSERT_EQUAL(b.record.order[NUM_SAMPLES - 1], 20);
     CU_ASSERT_EQUAL(b.record.ops_done[20], 0);
@@ -699,7 +602,7 @@ static void a_stream_that_is_silent_is_opened_again(void)
     bench_open(&b, &(struct fake_server_options){.meddle = hang_some, .meddle_ctx = &hanging}, 20,
                1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 1, 3), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 1));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 1));
     check_each_once(&b, 1);
     CU_ASSERT(sluice_fetcher_stats(b.source).lost_streams >= 1);
     bench_close(&b);
@@ -713,13 +616,13 @@ static void a_sample_that_never_comes_is_named_and_the_others_go_on(void)
     bench_open(&b, &(struct fake_server_options){.meddle = hang_some, .meddle_ctx = &hanging}, 0.6,
                1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
     CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
     CU_ASSERT_EQUAL(b.record.status[5], SLUICE_E_IO);
     CU_ASSERT_STRING_EQUAL(b.record.error[5], "no answer within 0.5 s");
     CU_ASSERT(hanging.seen >= 2);
     CU_ASSERT_EQUAL(ask(&b, 40, 10, 3), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES + 10));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES + 10));
     CU_ASSERT_FALSE(b.record.has_failed);
     bench_close(&b);
 }
@@ -731,7 +634,7 @@ static void no_time_counts_while_the_server_has_no_credit(void)
     bench_open(&b, &(struct fake_server_options){0}, 20, 10 * FAKE_ROW_BYTES);
     b.record.keeps_payload = true;
     CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 10));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 10));
     /* The receiver takes several times the timeout. */
     const struct sluice_fetcher_stats before = sluice_fetcher_stats(b.source);
     const struct timespec pause = {.tv_nsec = 900000000};
@@ -744,7 +647,7 @@ static void no_time_counts_while_the_server_has_no_credit(void)
     CU_ASSERT_EQUAL(b.record.num_answers, 10);
     pthread_mutex_unlock(&b.record.lock);
     b.source->consumed(b.source, 0, 10 * FAKE_ROW_BYTES);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 60));
     check_each_once(&b, 60);
     bench_close(&b);
 }
@@ -776,7 +679,7 @@ static void a_sample_that_ends_the_stream_comes_as_a_file(void)
     bench_open(&b, &(struct fake_server_options){.meddle = poison_some, .meddle_ctx = &poison}, 20,
                1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
     check_each_once(&b, NUM_SAMPLES);
     for (size_t i = 0; i < NUM_SAMPLES; i++)
         CU_ASSERT_EQUAL(b.record.ops_done[i], i == 17 ? 0 : 3);
@@ -792,7 +695,7 @@ static void and_one_that_ends_it_as_a_file_is_named(void)
     bench_open(&b, &(struct fake_server_options){.meddle = poison_some, .meddle_ctx = &poison}, 60,
                1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
     CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
     CU_ASSERT_EQUAL(b.record.status[17], SLUICE_E_INTERNAL);
     CU_ASSERT_STRING_EQUAL(b.record.error[17], "its answer ended the connection 5 times");
@@ -866,7 +769,7 @@ static void a_payload_that_cannot_be_the_samples_is_asked_again(void)
         bench_open(&b, &(struct fake_server_options){.meddle = trick, .meddle_ctx = &hostile}, 20,
                    1 << 20);
         CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, cases[i].split), SLUICE_OK);
-        CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+        CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
         check_each_once(&b, NUM_SAMPLES);
         CU_ASSERT(sluice_fetcher_stats(b.source).repeated >= NUM_SAMPLES / 5);
         listed_bytes = 0;
@@ -890,7 +793,7 @@ static void payload_above_its_credit_ends_the_stream_and_is_not_kept(void)
     const size_t kept = b.record.kept_bytes;
     pthread_mutex_unlock(&b.record.lock);
     b.source->consumed(b.source, 0, kept);
-    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
     check_each_once(&b, NUM_SAMPLES);
     bench_close(&b);
 }
@@ -912,7 +815,7 @@ static void a_message_above_the_bound_is_not_taken(void)
     max_message_bytes = 100000;
     bench_open_at(&b, fake_server_target(b.server), 60, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 0), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES - 1));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES - 1));
     while (sluice_fetcher_stats(b.source).lost_streams < 3)
         sched_yield();
     CU_ASSERT_EQUAL(b.record.answers[11], 0);
@@ -927,7 +830,7 @@ static void replies_that_nobody_asked_for_do_not_use_up_the_credit(void)
                8 * FAKE_ROW_BYTES);
     for (unsigned round = 0; round < 4; round++) {
         CU_ASSERT_EQUAL(ask(&b, round * 30, 30, 3), SLUICE_OK);
-        CU_ASSERT_TRUE(wait_answers(&b.record, (round + 1) * 30));
+        CU_ASSERT_TRUE(record_wait_answers(&b.record, (round + 1) * 30));
     }
     check_each_once(&b, 120);
     CU_ASSERT_EQUAL(sluice_fetcher_stats(b.source).lost_streams, 0);

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "fake_server.h"
+#include "record.h"
 #include "support/capture.h"
 #include "support/test.h"
 
@@ -12,95 +13,12 @@
 #include <string.h>
 #include <time.h>
 
-#define NUM_SAMPLES 30
-#define MAX_ITEMS 6000
+#define NUM_SAMPLES RECORD_SAMPLES
+#define MAX_ITEMS RECORD_MAX_ITEMS
 #define MAX_SERVERS 4
 
 static struct fake_dataset dataset;
 static struct sluice_pipeline *pipeline;
-
-/* What the source says, by ticket. */
-struct record {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    unsigned answers[MAX_ITEMS];
-    sluice_status status[MAX_ITEMS];
-    uint32_t origin[MAX_ITEMS];
-    unsigned ops_done[MAX_ITEMS];
-    char error[MAX_ITEMS][200];
-    size_t num_answers, num_good, num_wrong;
-    size_t from[8]; /* by origin */
-    double cores;
-    bool has_failed;
-    sluice_status failure;
-    char failure_text[400];
-    struct sluice_source *source;
-    bool keeps_payload;
-    size_t kept_bytes, most_kept;
-};
-
-static void on_result(void *ctx, struct sluice_source_result *result)
-{
-    struct record *r = ctx;
-    pthread_mutex_lock(&r->lock);
-    const uint64_t t = result->ticket;
-    if (t >= MAX_ITEMS)
-        abort();                   /* CUnit's asserts are for the main thread */
-    r->num_wrong += r->has_failed; /* nothing comes after on_failed */
-    r->answers[t]++;
-    r->status[t] = result->status;
-    r->origin[t] = result->origin;
-    r->ops_done[t] = result->sample.ops_done;
-    r->cores = result->storage_cores;
-    memcpy(r->error[t], result->error, sizeof(result->error));
-    r->num_answers++;
-    r->num_good += result->status == SLUICE_OK;
-    r->from[result->origin]++;
-    if (result->status == SLUICE_OK && (sluice_source_gather(result, NULL, NULL) != SLUICE_OK ||
-                                        result->sample.key.sample_id != t % NUM_SAMPLES ||
-                                        result->payload_bytes != result->sample.data->len))
-        r->num_wrong++;
-    if (r->keeps_payload)
-        r->kept_bytes += result->payload_bytes;
-    struct sluice_source *source = r->source;
-    const bool is_consumed = !r->keeps_payload && result->payload_bytes;
-    pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->lock);
-    sluice_source_result_clear(result);
-    if (is_consumed)
-        source->consumed(source, result->origin, result->payload_bytes);
-}
-
-static void on_failed(void *ctx, sluice_status status, const char *text)
-{
-    struct record *r = ctx;
-    pthread_mutex_lock(&r->lock);
-    r->num_wrong += r->has_failed;
-    r->has_failed = true;
-    r->failure = status;
-    snprintf(r->failure_text, sizeof(r->failure_text), "%s", text);
-    pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->lock);
-}
-
-/* True once so many answers are in, false if the source failed before. */
-static bool wait_answers(struct record *r, size_t count)
-{
-    pthread_mutex_lock(&r->lock);
-    while (r->num_answers < count && !r->has_failed)
-        pthread_cond_wait(&r->changed, &r->lock);
-    const bool is_there = r->num_answers >= count;
-    pthread_mutex_unlock(&r->lock);
-    return is_there;
-}
-
-static void wait_failed(struct record *r)
-{
-    pthread_mutex_lock(&r->lock);
-    while (!r->has_failed)
-        pthread_cond_wait(&r->changed, &r->lock);
-    pthread_mutex_unlock(&r->lock);
-}
 
 /* --- servers --- */
 
@@ -154,7 +72,7 @@ struct bench {
     struct sluice_source *source;
     struct record record;
     struct sluice_live live;
-    struct sluice_shard_place places[NUM_SAMPLES];
+    struct sluice_manifest_place places[NUM_SAMPLES];
 };
 
 /* Of the next bench. */
@@ -219,9 +137,8 @@ static void bench_open(struct bench *b, size_t num_servers)
         replicas[i] = replica_of(b, i);
     }
     for (uint32_t i = 0; i < NUM_SAMPLES && set.num_shards; i++)
-        b->places[i] = (struct sluice_shard_place){i % set.num_shards, i / set.num_shards};
-    pthread_mutex_init(&b->record.lock, NULL);
-    pthread_cond_init(&b->record.changed, NULL);
+        b->places[i] = (struct sluice_manifest_place){i % set.num_shards, i / set.num_shards};
+    record_init(&b->record);
     const struct sluice_replicas_options options = {
         .replicas = replicas,
         .num_replicas = num_servers - set.num_later,
@@ -236,7 +153,7 @@ static void bench_open(struct bench *b, size_t num_servers)
                 .live = &b->live,
             },
         .hedges = set.hedges,
-        .events = {.on_result = on_result, .on_failed = on_failed, .ctx = &b->record},
+        .events = record_events(&b->record),
     };
     /* The first answer may come before create() returns. */
     pthread_mutex_lock(&b->record.lock);
@@ -263,45 +180,25 @@ static void bench_close(struct bench *b)
         if (b->servers[i])
             fake_server_stop(b->servers[i]);
     }
-    pthread_cond_destroy(&b->record.changed);
-    pthread_mutex_destroy(&b->record.lock);
+    record_clear(&b->record);
     memset(&set, 0, sizeof(set));
 }
 
-/* Tickets first .. first + count, for samples ticket % NUM_SAMPLES at `split`. */
 static void ask(struct bench *b, uint64_t first, size_t count, unsigned split)
 {
-    struct sluice_source_item items[MAX_ITEMS];
-    for (size_t i = 0; i < count; i++) {
-        items[i] = (struct sluice_source_item){
-            .ticket = first + i,
-            .key = {.seed = 1, .epoch = 2, .sample_id = (first + i) % NUM_SAMPLES},
-            .path = "",
-            .split = split,
-            .form = split == 0  ? SLUICE_FORM_RAW
-                    : split < 4 ? SLUICE_FORM_U8
-                                : SLUICE_FORM_F32,
-        };
-    }
-    CU_ASSERT_EQUAL(b->source->request(b->source, items, count), SLUICE_OK);
+    CU_ASSERT_EQUAL(record_ask(&b->record, first, count, split, 0), SLUICE_OK);
 }
 
 static void check_each_once(const struct bench *b, size_t count)
 {
-    size_t num_once = 0, num_other = 0;
-    for (size_t i = 0; i < MAX_ITEMS; i++) {
-        num_once += i < count && b->record.answers[i] == 1;
-        num_other += i >= count && b->record.answers[i] > 0;
-    }
-    CU_ASSERT_EQUAL(num_once, count);
-    CU_ASSERT_EQUAL(num_other, 0);
+    CU_ASSERT_TRUE(record_has_each_once(&b->record, count));
 }
 
 /* All of first .. first + count are good in the end. */
 static void fetch(struct bench *b, uint64_t first, size_t count)
 {
     ask(b, first, count, 3);
-    CU_ASSERT_TRUE(wait_answers(&b->record, first + count));
+    CU_ASSERT_TRUE(record_wait_answers(&b->record, first + count));
 }
 
 static void nap(void)
@@ -373,7 +270,7 @@ static void what_a_lost_server_owes_comes_from_another(void)
     b.conduct[0].is_silent = true;
     done = ask_until_it_owes(&b, done, 0);
     stop_server(&b, 0);
-    CU_ASSERT_TRUE(wait_answers(&b.record, done));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, done));
     CU_ASSERT(sluice_replicas_stats(b.source).failed_over > 0);
     CU_ASSERT_EQUAL(sluice_live_get(&b.live.outages), 0); /* nobody had to wait */
     /* It is used again once it is back. */
@@ -408,7 +305,7 @@ static void with_all_servers_away_the_first_that_is_back_serves(void)
     while (sluice_live_get(&b.live.lost_since_ns) == 0)
         nap();
     start_server(&b, 1);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 100));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 100));
     CU_ASSERT_EQUAL(sluice_live_get(&b.live.lost_since_ns), 0);
     CU_ASSERT_EQUAL(sluice_live_get(&b.live.outages), 1);
     check_each_once(&b, 100);
@@ -425,7 +322,7 @@ static void gives_up_when_no_server_of_a_shard_came_back(void)
     stop_server(&b, 1);
     stop_server(&b, 3);
     ask(&b, 40, 20, 3);
-    wait_failed(&b.record);
+    record_wait_failed(&b.record);
     CU_ASSERT_EQUAL(b.record.failure, SLUICE_E_IO);
     CU_ASSERT_PTR_NOT_NULL(strstr(b.record.failure_text, "127.0.0.1:"));
     CU_ASSERT_PTR_NOT_NULL(strstr(b.record.failure_text, "(tried for 0 s)"));
@@ -446,7 +343,7 @@ static void servers_are_added_and_removed_while_it_runs(void)
     b.conduct[0].is_silent = true;
     done = ask_until_it_owes(&b, done, 0);
     sluice_replicas_remove(b.source, b.clients[0]);
-    CU_ASSERT_TRUE(wait_answers(&b.record, done));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, done));
     more = replica_of(&b, 2);
     CU_ASSERT_EQUAL(sluice_replicas_add(b.source, &more, NULL), SLUICE_OK);
     sluice_replicas_remove(b.source, b.clients[1]);
@@ -463,7 +360,7 @@ static void a_silent_server_does_not_hold_up_the_others(void)
     size_t done = fetch_until_it_answers(&b, 0, 0);
     b.conduct[0].is_silent = true;
     done = ask_until_it_owes(&b, done, 0);
-    CU_ASSERT_TRUE(wait_answers(&b.record, done));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, done));
     CU_ASSERT(sluice_replicas_stats(b.source).failed_over > 0);
     CU_ASSERT_EQUAL(sluice_replicas_stats(b.source).fetchers.lost_streams, 0);
     /* Doubted, it is asked nothing, and cut off in the end. */
@@ -521,9 +418,9 @@ static void a_burst_is_shared_with_one_that_comes_later(void)
     bench_open(&b, 2);
     b.conduct[0].slow_ms = b.conduct[1].slow_ms = 5;
     ask(&b, 0, 400, 3);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 1));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 1));
     start_server(&b, 1);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 400));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, 400));
     CU_ASSERT(b.record.from[1] > 0);
     check_each_once(&b, 400);
     bench_close(&b);
@@ -608,7 +505,7 @@ static void a_shard_whose_servers_all_refuse_is_given_up(void)
     for (size_t i = 0; i < 2; i++)
         start_server(&b, i);
     ask(&b, 40, 10, 3);
-    wait_failed(&b.record);
+    record_wait_failed(&b.record);
     CU_ASSERT_EQUAL(b.record.failure, SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(b.record.failure_text, other));
     CU_ASSERT_PTR_NULL(strstr(b.record.failure_text, "tried for"));
@@ -744,7 +641,7 @@ static void without_any_server_left_it_fails_in_the_end(void)
     sluice_replicas_remove(b.source, b.clients[0]);
     sluice_replicas_remove(b.source, b.clients[1]);
     ask(&b, 20, 1, 3);
-    wait_failed(&b.record);
+    record_wait_failed(&b.record);
     CU_ASSERT_PTR_NOT_NULL(strstr(b.record.failure_text, "no server is left"));
     bench_close(&b);
 }
@@ -831,9 +728,9 @@ static void each_item_is_answered_once_whatever_happens(void)
         done += count;
         disturb(&b, &state, is_used);
         if (draw(&state, 3) == 0)
-            CU_ASSERT_TRUE(wait_answers(&b.record, done));
+            CU_ASSERT_TRUE(record_wait_answers(&b.record, done));
     }
-    CU_ASSERT_TRUE(wait_answers(&b.record, done));
+    CU_ASSERT_TRUE(record_wait_answers(&b.record, done));
     b.source->close(b.source);
     check_each_once(&b, done);
     CU_ASSERT_EQUAL(b.record.num_good, done);

@@ -80,8 +80,9 @@ static void every_file_is_read_once_and_a_bad_one_is_its_own_error(void)
             .form = SLUICE_FORM_U8,
         };
     }
+    const struct sluice_roots here = sluice_roots_one(sluice_test_dir());
     const struct sluice_local_source_options options = {
-        .root = sluice_test_dir(),
+        .roots = &here,
         .num_threads = 3,
         .max_items = NUM_FILES,
         .max_file_bytes = 100,
@@ -147,8 +148,9 @@ static void a_replaced_file_is_stale_and_a_lost_root_is_no_missing_file(void)
     struct sluice_manifest *manifest = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, 2, classes, 1, &manifest, NULL),
                           SLUICE_OK);
+    const struct sluice_roots roots = sluice_roots_one(root);
     const struct sluice_local_source_options options = {
-        .root = root,
+        .roots = &roots,
         .num_threads = 1,
         .max_items = 1,
         .manifest = manifest,
@@ -200,8 +202,9 @@ static void a_member_of_a_shard_is_read_where_its_row_says(void)
     struct sluice_manifest *manifest = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, 3, classes, 1, &manifest, NULL),
                           SLUICE_OK);
+    const struct sluice_roots roots = sluice_roots_one(root);
     const struct sluice_local_source_options options = {
-        .root = root,
+        .roots = &roots,
         .num_threads = 2,
         .max_items = 3,
         .max_file_bytes = 12, /* of the member: the shard is larger */
@@ -222,12 +225,56 @@ static void a_member_of_a_shard_is_read_where_its_row_says(void)
     sluice_manifest_destroy(manifest);
 }
 
+/* The first part of a path names the folder; one that is gone takes no other with it. */
+static void files_of_several_folders_are_read_by_their_names(void)
+{
+    static struct record r = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                              .changed = PTHREAD_COND_INITIALIZER};
+    char left[600], right[600], away[700], path[700];
+    snprintf(left, sizeof(left), "%s/left", sluice_test_dir());
+    snprintf(right, sizeof(right), "%s/right", sluice_test_dir());
+    snprintf(away, sizeof(away), "%s/right-away", sluice_test_dir());
+    mkdir(left, 0700);
+    mkdir(right, 0700);
+    snprintf(path, sizeof(path), "%s/x.jpg", left);
+    sluice_test_write_file(path, "content of 0", 12);
+    snprintf(path, sizeof(path), "%s/x.jpg", right);
+    sluice_test_write_file(path, "content of 1", 12);
+    const struct sluice_roots roots = {.num = 2, .at = {{"l", left}, {"r", right}}};
+    const struct sluice_local_source_options options = {
+        .roots = &roots,
+        .num_threads = 1,
+        .max_items = 1,
+        .events = {.on_result = on_result, .on_failed = on_failed, .ctx = &r},
+    };
+    struct sluice_source *source = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_local_source_create(&options, &source, NULL), SLUICE_OK);
+    struct sluice_source_item items[] = {
+        {.ticket = 0, .path = "l/x.jpg"},
+        {.ticket = 1, .key = {.sample_id = 1}, .path = "r/x.jpg"},
+        {.ticket = 2, .key = {.sample_id = 2}, .path = "x.jpg"},
+    };
+    static const sluice_status wanted[] = {SLUICE_OK, SLUICE_OK, SLUICE_E_NOT_FOUND};
+    for (int i = 0; i < 3; i++) {
+        ask(&r, source, &items[i]);
+        CU_ASSERT_EQUAL(r.status[i], wanted[i]);
+    }
+    CU_ASSERT_EQUAL(r.num_wrong, 0);
+    CU_ASSERT_EQUAL_FATAL(rename(right, away), 0);
+    ask(&r, source, &items[1]);
+    CU_ASSERT_EQUAL(r.status[1], SLUICE_E_IO);
+    ask(&r, source, &items[0]);
+    CU_ASSERT_EQUAL(r.status[0], SLUICE_OK);
+    source->destroy(source);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(every_file_is_read_once_and_a_bad_one_is_its_own_error),
         SLUICE_TEST(a_replaced_file_is_stale_and_a_lost_root_is_no_missing_file),
         SLUICE_TEST(a_member_of_a_shard_is_read_where_its_row_says),
+        SLUICE_TEST(files_of_several_folders_are_read_by_their_names),
     };
     return sluice_test_run("local_source", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -31,7 +31,7 @@ static void fill_global(uint32_t total)
     const struct sluice_sampler sampler = {
         .seed = sluice_test_seed(), .num_samples = total, .repeat = 1, .is_shuffled = true};
     if (total)
-        sluice_sampler_fill(&sampler, 3, global);
+        CU_ASSERT_EQUAL_FATAL(sluice_sampler_fill(&sampler, 3, global, NULL), SLUICE_OK);
 }
 
 static struct sluice_order_options options_of(uint32_t batch_size, uint32_t rank,

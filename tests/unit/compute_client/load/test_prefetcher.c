@@ -124,7 +124,7 @@ static struct drawn draw_by_turns(uint32_t epoch, const unsigned *splits, size_t
     const struct sluice_sampler sampler = {
         .seed = SEED, .num_samples = NUM_SAMPLES, .repeat = 1, .is_shuffled = true};
     struct drawn drawn;
-    sluice_sampler_fill(&sampler, epoch, drawn.items);
+    CU_ASSERT_EQUAL_FATAL(sluice_sampler_fill(&sampler, epoch, drawn.items, NULL), SLUICE_OK);
     for (size_t i = 0; i < NUM_SAMPLES; i++)
         drawn.choices[i] = sluice_choice_at(pipeline, splits[i % num_splits]);
     return drawn;

@@ -752,7 +752,8 @@ int main(void)
         return 1;
     const struct sluice_sampler sampler = {
         .seed = SEED, .num_samples = NUM, .repeat = 1, .is_shuffled = true};
-    sluice_sampler_fill(&sampler, 0, items);
+    if (sluice_sampler_fill(&sampler, 0, items, NULL) != SLUICE_OK)
+        return 1;
     for (uint32_t i = 0; i < NUM; i++) {
         ids[i] = i;
         snprintf(paths[i], sizeof(paths[i]), "%u", i);

@@ -12,7 +12,7 @@ static struct sluice_sampler_item *fill(const struct sluice_sampler *sampler, ui
     CU_ASSERT_EQUAL_FATAL(sluice_sampler_count(sampler, epoch, count, &err), SLUICE_OK);
     struct sluice_sampler_item *items = calloc(*count, sizeof(*items));
     CU_ASSERT_PTR_NOT_NULL_FATAL(items);
-    sluice_sampler_fill(sampler, epoch, items);
+    CU_ASSERT_EQUAL_FATAL(sluice_sampler_fill(sampler, epoch, items, NULL), SLUICE_OK);
     return items;
 }
 
@@ -142,6 +142,144 @@ static void refuses_what_does_not_fit_32_bits(void)
     CU_ASSERT_EQUAL(count, 7);
 }
 
+/* --- ranges with weights --- */
+
+#define MAX_IN_RANGE 60
+
+/* By epoch and position, over some epochs, what the header promises of one range. */
+static void check_range(const struct sluice_sampler_range *range, uint32_t repeat, bool is_shuffled)
+{
+    const struct sluice_sampler_range ranges[] = {
+        {.num_samples = 7, .weight = 1}, *range, {.num_samples = 5, .weight = 0, .stream = 3}};
+    const struct sluice_sampler sampler = {
+        .seed = sluice_test_seed(),
+        .num_samples = 12 + range->num_samples,
+        .repeat = repeat,
+        .is_shuffled = is_shuffled,
+        .ranges = ranges,
+        .num_ranges = 3,
+    };
+    const uint32_t n = range->num_samples;
+    const uint32_t k = (uint32_t)(range->weight * repeat * n + 0.5);
+    static uint8_t is_drawn[MAX_IN_RANGE][1000]; /* by position and draw epoch */
+    uint64_t total[MAX_IN_RANGE] = {0};
+    memset(is_drawn, 0, sizeof(is_drawn));
+    for (uint32_t epoch = 0; epoch < 20; epoch++) {
+        size_t count = 0, others = 0, mine = 0;
+        struct sluice_sampler_item *items = fill(&sampler, epoch, &count);
+        uint32_t in_epoch[MAX_IN_RANGE] = {0};
+        CU_ASSERT_EQUAL_FATAL(count, 7 * repeat + k);
+        for (size_t i = 0; i < count; i++) {
+            const uint32_t position = items[i].position - 7, draws = items[i].draw_epoch;
+            if (items[i].position < 7) {
+                CU_ASSERT_EQUAL(draws / repeat, epoch);
+                others++;
+                continue;
+            }
+            CU_ASSERT_FATAL(position < n && draws < 1000);
+            mine++;
+            in_epoch[position]++;
+            total[position]++;
+            CU_ASSERT(!is_drawn[position][draws]); /* never the same crop again */
+            is_drawn[position][draws] = 1;
+            /* A walk: what comes in this epoch is of its passes. */
+            CU_ASSERT(draws >= (uint64_t)epoch * k / n &&
+                      draws <= ((uint64_t)epoch * k + k - 1) / n);
+        }
+        CU_ASSERT_EQUAL(others, 7 * repeat);
+        CU_ASSERT_EQUAL(mine, k);
+        uint64_t least = UINT64_MAX, most = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            CU_ASSERT(in_epoch[i] >= k / n && in_epoch[i] <= (k + n - 1) / n);
+            least = total[i] < least ? total[i] : least;
+            most = total[i] > most ? total[i] : most;
+        }
+        CU_ASSERT(most - least <= 1); /* all come before any comes again */
+        free(items);
+    }
+}
+
+static void a_range_is_walked_through_by_its_weight(void)
+{
+    static const double weights[] = {0.5, 0.75, 1.0 / 3, 1, 1.5, 2, 2.75, 0.02, 0.999};
+    static const uint32_t sizes[] = {1, 2, 3, 4, 10, 17, MAX_IN_RANGE};
+    for (size_t w = 0; w < SLUICE_TEST_COUNT(weights); w++) {
+        for (size_t s = 0; s < SLUICE_TEST_COUNT(sizes); s++) {
+            const struct sluice_sampler_range range = {
+                .num_samples = sizes[s], .weight = weights[w], .stream = 77};
+            for (uint32_t repeat = 1; repeat <= 3; repeat++)
+                check_range(&range, repeat, (w + s) % 2);
+        }
+    }
+}
+
+static void weights_of_1_are_the_order_without(void)
+{
+    const struct sluice_sampler_range ranges[] = {{.num_samples = 40, .weight = 1},
+                                                  {.num_samples = 0, .weight = 5},
+                                                  {.num_samples = 60, .weight = 1, .stream = 2}};
+    const struct sluice_sampler plain = {
+        .seed = 5, .num_samples = 100, .repeat = 1, .is_shuffled = true};
+    struct sluice_sampler weighted = plain;
+    weighted.ranges = ranges;
+    weighted.num_ranges = 3;
+    size_t count, other;
+    for (uint32_t epoch = 0; epoch < 3; epoch++) {
+        struct sluice_sampler_item *a = fill(&plain, epoch, &count),
+                                   *b = fill(&weighted, epoch, &other);
+        CU_ASSERT_EQUAL_FATAL(count, other);
+        CU_ASSERT_EQUAL(memcmp(a, b, count * sizeof(*a)), 0);
+        free(a);
+        free(b);
+    }
+}
+
+/* What one range gives does not hang on the others; its order differs by seed and stream. */
+static void a_range_depends_on_seed_epoch_and_stream_alone(void)
+{
+    struct sluice_sampler_range ranges[2] = {{.num_samples = 50, .weight = 0.5, .stream = 9},
+                                             {.num_samples = 10, .weight = 1}};
+    struct sluice_sampler sampler = {
+        .seed = 3, .num_samples = 60, .repeat = 1, .ranges = ranges, .num_ranges = 2};
+    size_t count;
+    struct sluice_sampler_item *first = fill(&sampler, 4, &count);
+    ranges[1].weight = 3;
+    struct sluice_sampler_item *again = fill(&sampler, 4, &count);
+    CU_ASSERT_EQUAL(memcmp(first, again, 25 * sizeof(*first)), 0);
+    free(again);
+    ranges[0].stream = 10;
+    again = fill(&sampler, 4, &count);
+    CU_ASSERT_NOT_EQUAL(memcmp(first, again, 25 * sizeof(*first)), 0);
+    free(again);
+    ranges[0].stream = 9;
+    sampler.seed = 4;
+    again = fill(&sampler, 4, &count);
+    CU_ASSERT_NOT_EQUAL(memcmp(first, again, 25 * sizeof(*first)), 0);
+    free(again);
+    free(first);
+}
+
+static void refuses_weights_that_do_not_fit(void)
+{
+    struct sluice_sampler_range range = {.num_samples = 1000, .weight = 1e6};
+    struct sluice_sampler sampler = {
+        .num_samples = 1000, .repeat = 1, .ranges = &range, .num_ranges = 1};
+    struct sluice_err err = {0};
+    size_t count = 7;
+    CU_ASSERT_EQUAL(sluice_sampler_count(&sampler, 0, &count, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(count, 1000000000);
+    CU_ASSERT_EQUAL(sluice_sampler_count(&sampler, 4293, &count, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_sampler_count(&sampler, 4294, &count, &err), SLUICE_E_INVALID);
+    sampler.repeat = 5; /* too many items */
+    CU_ASSERT_EQUAL(sluice_sampler_count(&sampler, 0, &count, NULL), SLUICE_E_INVALID);
+    sampler.repeat = 1;
+    range.weight = 0.0004; /* none of 1000 */
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(sluice_sampler_count(&sampler, 0, &count, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "the weights leave none of 1000"));
+    CU_ASSERT_EQUAL(count, 1000000000);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -151,6 +289,10 @@ int main(void)
         SLUICE_TEST(the_shuffle_is_uniform),
         SLUICE_TEST(without_shuffle_the_order_is_sequential),
         SLUICE_TEST(refuses_what_does_not_fit_32_bits),
+        SLUICE_TEST(a_range_is_walked_through_by_its_weight),
+        SLUICE_TEST(weights_of_1_are_the_order_without),
+        SLUICE_TEST(a_range_depends_on_seed_epoch_and_stream_alone),
+        SLUICE_TEST(refuses_weights_that_do_not_fit),
     };
     return sluice_test_run("sampler", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -58,6 +58,8 @@ static void check_same(const struct sluice_state *a, const struct sluice_state *
     CU_ASSERT_EQUAL(a->global_batch, b->global_batch);
     CU_ASSERT_EQUAL(a->repeat, b->repeat);
     CU_ASSERT_EQUAL(a->num_samples, b->num_samples);
+    CU_ASSERT_STRING_EQUAL(a->mix, b->mix);
+    CU_ASSERT_EQUAL(a->num_items, b->num_items);
     CU_ASSERT_EQUAL(a->part, b->part);
     CU_ASSERT_STRING_EQUAL(a->dataset_id, b->dataset_id);
     CU_ASSERT_EQUAL(a->pipeline, b->pipeline);
@@ -87,7 +89,11 @@ static void reads_what_it_wrote(void)
             .pipeline = (uint64_t)sluice_rng_below(&rng, UINT32_MAX) << 32 | (uint64_t)i,
             .has_order = sluice_rng_below(&rng, 2),
         };
-        const uint64_t total = state.num_samples * state.repeat;
+        if (i % 4 == 0) {
+            snprintf(state.mix, sizeof(state.mix), "a=0.%u,b-c=2", 1 + i % 9);
+            state.num_items = 1 + sluice_rng_below(&rng, 1u << 20);
+        }
+        const uint64_t total = state.mix[0] ? state.num_items : state.num_samples * state.repeat;
         state.cursor = sluice_rng_below(&rng, (uint32_t)total) / state.global_batch;
         state.cursor *= state.global_batch;
         if (i % 5 == 0)
@@ -116,6 +122,8 @@ static void fits_whatever_the_numbers_are(void)
     memset(&state, 0xff, sizeof(state));
     memset(state.dataset_id, 'f', sizeof(state.dataset_id) - 1);
     state.dataset_id[sizeof(state.dataset_id) - 1] = '\0';
+    memset(state.mix, 'm', sizeof(state.mix) - 1);
+    state.mix[sizeof(state.mix) - 1] = '\0';
     state.has_order = true;
     char text[SLUICE_MAX_STATE + 1];
     memset(text, '#', sizeof(text));
@@ -124,6 +132,33 @@ static void fits_whatever_the_numbers_are(void)
     const size_t len = strlen(text);
     CU_ASSERT_TRUE(len < SLUICE_MAX_STATE);
     CU_ASSERT_STRING_EQUAL(text + len - 2, "}}");
+}
+
+/* A reader of version 1 refuses it, and so does this one what is no mix. */
+static void a_mix_is_version_2(void)
+{
+    struct sluice_state state = example;
+    state.has_order = false;
+    state.order_hash = 0;
+    snprintf(state.mix, sizeof(state.mix), "a=0.5,b=2");
+    state.num_items = 40000;
+    char text[SLUICE_MAX_STATE], other[SLUICE_MAX_STATE];
+    sluice_state_write(&state, text);
+    CU_ASSERT_EQUAL(strncmp(text, "{\"sluice\":2,", 12), 0);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, ",\"mix\":\"a=0.5,b=2\",\"items\":40000,"));
+    struct sluice_state again;
+    CU_ASSERT_EQUAL(sluice_state_read(text, &again, NULL), SLUICE_OK);
+    check_same(&state, &again);
+    static const char *const no_mixes[] = {"b=2,a=0.5", "a=0.50,b=2", "a=1,b=2",
+                                           "aaaaaaaaa", ",,,,,,,,,",  "a=0.5,b=-"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(no_mixes); i++) {
+        struct sluice_err err = {0};
+        const char *at = strstr(text, "a=0.5,b=2");
+        snprintf(other, sizeof(other), "%.*s%s%s", (int)(at - text), text, no_mixes[i], at + 9);
+        CU_ASSERT_EQUAL(sluice_state_read(other, &again, &err), SLUICE_E_CORRUPT);
+        CU_ASSERT_STRING_EQUAL(err.text, "the state's \"mix\" is no mix of roots");
+    }
+    check_same(&state, &again);
 }
 
 static void reads_a_checkpoint_of_offload_train_without_sluice(void)
@@ -291,8 +326,8 @@ static void refuses_a_cursor_within_a_global_batch_or_beyond_the_epoch(void)
 
 static void refuses_another_version(void)
 {
-    check_refused(with(EXAMPLE_TEXT, "\"sluice\":1", "\"sluice\":2"), SLUICE_E_UNSUPPORTED,
-                  "\"sluice\", its version, is 2, and this reads 1");
+    check_refused(with(EXAMPLE_TEXT, "\"sluice\":1", "\"sluice\":3"), SLUICE_E_UNSUPPORTED,
+                  "\"sluice\", its version, is 3, and this reads 1 and 2");
     check_refused("{\"sluice\":0}", SLUICE_E_UNSUPPORTED, "is 0");
 }
 
@@ -405,6 +440,17 @@ static void a_refusal_has_both_values_and_what_to_do(void)
     check_differs(&example, &now, 1,
                   "the state is of --repeat 1, and this is --repeat 3: pass --repeat 1" ANEW);
     now = example;
+    snprintf(now.mix, sizeof(now.mix), "a=0.5");
+    check_differs(&example, &now, 1,
+                  "the state is of no --mix, and this is --mix a=0.5: pass the --mix of then" ANEW);
+    struct sluice_state mixed = now;
+    snprintf(mixed.mix, sizeof(mixed.mix), "b=2");
+    check_differs(
+        &mixed, &now, 1,
+        "the state is of --mix b=2, and this is --mix a=0.5: pass the --mix of then" ANEW);
+    check_differs(&mixed, &example, 1,
+                  "the state is of --mix b=2, and this is no --mix: pass the --mix of then" ANEW);
+    now = example;
     now.order_hash = 5;
     check_differs(&example, &now, 1,
                   "the order that the caller gives changed since the state was taken (hash "
@@ -495,6 +541,7 @@ int main(void)
         SLUICE_TEST(writes_the_text_of_its_header),
         SLUICE_TEST(reads_what_it_wrote),
         SLUICE_TEST(fits_whatever_the_numbers_are),
+        SLUICE_TEST(a_mix_is_version_2),
         SLUICE_TEST(reads_a_checkpoint_of_offload_train_without_sluice),
         SLUICE_TEST(a_short_last_batch_of_a_checkpoint_is_the_end),
         SLUICE_TEST(ignores_members_that_are_unknown),

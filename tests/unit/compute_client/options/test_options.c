@@ -69,7 +69,8 @@ static void the_originals_flags_keep_their_names(void)
     struct sluice_options o;
     int exit_code = -1;
     CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
-    CU_ASSERT_STRING_EQUAL(o.dir, "set");
+    CU_ASSERT_EQUAL(o.dirs.num, 1);
+    CU_ASSERT_STRING_EQUAL(o.dirs.at[0].place, "set");
     CU_ASSERT_STRING_EQUAL(o.arch, "alexnet");
     CU_ASSERT_EQUAL(o.batch_size, 32);
     CU_ASSERT_EQUAL(o.workers, 3);

@@ -1,6 +1,7 @@
-#include "compute_client/fetch/shard_merge.h"
+#include "datasets/manifest_join.h"
 
 #include "base/rng.h"
+#include "datasets/manifest_builder.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The reference is what sluice_manifest_scan() makes of all files in one folder. */
+/* Of shards the reference is what sluice_manifest_scan() makes of all files in one folder. */
 
 #define MAX_PARTS 4
 
@@ -56,21 +57,21 @@ static struct sluice_manifest *scan(const char *root)
 }
 
 static sluice_status merge(const struct tree *tree, struct sluice_manifest **merged,
-                           struct sluice_shard_place **places, struct sluice_err *err)
+                           struct sluice_manifest_place **places, struct sluice_err *err)
 {
     static const char *const names[] = {"one:1", "two:2", "three:3", "four:4"};
     struct sluice_manifest *manifests[MAX_PARTS];
-    struct sluice_shard_list lists[MAX_PARTS];
+    struct sluice_manifest_part lists[MAX_PARTS];
     for (size_t i = 0; i < tree->num_parts; i++) {
         manifests[i] = scan(tree->parts[i]);
-        lists[i] = (struct sluice_shard_list){manifests[i], names[i]};
+        lists[i] = (struct sluice_manifest_part){manifests[i], "", names[i]};
     }
-    const sluice_status status = sluice_shard_merge(lists, tree->num_parts, merged, places, err);
+    const sluice_status status = sluice_manifest_join(lists, tree->num_parts, merged, places, err);
     for (size_t row = 0; status == SLUICE_OK && row < (*merged)->num_entries; row++) {
-        const struct sluice_shard_place place = (*places)[row];
-        CU_ASSERT_FATAL(place.shard < tree->num_parts &&
-                        place.listed_id < manifests[place.shard]->num_entries);
-        CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifests[place.shard], place.listed_id).path,
+        const struct sluice_manifest_place place = (*places)[row];
+        CU_ASSERT_FATAL(place.part < tree->num_parts &&
+                        place.row < manifests[place.part]->num_entries);
+        CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifests[place.part], place.row).path,
                                sluice_manifest_at(*merged, row).path);
     }
     for (size_t i = 0; i < tree->num_parts; i++)
@@ -81,7 +82,7 @@ static sluice_status merge(const struct tree *tree, struct sluice_manifest **mer
 static void expect_whole(const struct tree *tree)
 {
     struct sluice_manifest *want = scan(tree->whole), *got = NULL;
-    struct sluice_shard_place *places = NULL;
+    struct sluice_manifest_place *places = NULL;
     struct sluice_err err = {0};
     if (merge(tree, &got, &places, &err) != SLUICE_OK)
         CU_FAIL_FATAL(err.text);
@@ -105,7 +106,7 @@ static void expect_whole(const struct tree *tree)
 static void expect_error(const struct tree *tree, const char *const words[3])
 {
     struct sluice_manifest *got = NULL;
-    struct sluice_shard_place *places = NULL;
+    struct sluice_manifest_place *places = NULL;
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(merge(tree, &got, &places, &err), SLUICE_E_INVALID);
     for (int i = 0; i < 3; i++) {
@@ -220,23 +221,145 @@ static void hashes_and_sizes_stay(void)
     };
     static const char *const classes[] = {"b", "a"};
     struct sluice_manifest *parts[2] = {NULL}, *merged = NULL;
-    struct sluice_shard_list lists[2];
+    struct sluice_manifest_part lists[2];
     for (size_t i = 0; i < 2; i++) {
         CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(rows[i], 1, &classes[i], 1, &parts[i], NULL),
                               SLUICE_OK);
-        lists[i] = (struct sluice_shard_list){parts[i], classes[i]};
+        lists[i] = (struct sluice_manifest_part){parts[i], "", classes[i]};
     }
-    struct sluice_shard_place *places = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_shard_merge(lists, 2, &merged, &places, NULL), SLUICE_OK);
+    struct sluice_manifest_place *places = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_join(lists, 2, &merged, &places, NULL), SLUICE_OK);
     const struct sluice_manifest_entry e = sluice_manifest_at(merged, 1);
     CU_ASSERT(e.has_hash && e.hash.high == 1 && e.hash.low == 2 && e.width == 30 &&
               e.height == 40 && e.coding == 3 && e.bytes == 10 && e.label == 1);
     CU_ASSERT(!sluice_manifest_at(merged, 0).has_hash && sluice_manifest_at(merged, 0).width == 50);
-    CU_ASSERT(places[0].shard == 1 && places[1].shard == 0);
+    CU_ASSERT(places[0].part == 1 && places[1].part == 0);
     free(places);
     sluice_manifest_destroy(merged);
     for (size_t i = 0; i < 2; i++)
         sluice_manifest_destroy(parts[i]);
+}
+
+/* --- roots with names --- */
+
+static struct sluice_manifest *make(const struct sluice_manifest_entry *rows, size_t num_rows,
+                                    const char *const *classes, size_t num_classes)
+{
+    struct sluice_manifest *manifest = NULL;
+    struct sluice_err err = {0};
+    if (sluice_manifest_create(rows, num_rows, classes, num_classes, &manifest, &err) != SLUICE_OK)
+        CU_FAIL_FATAL(err.text);
+    return manifest;
+}
+
+/* Each root has the layout it has; a class that both have is one. */
+static void paths_of_roots_get_their_names_and_classes_are_united(void)
+{
+    const struct sluice_manifest_entry first[] = {
+        {.path = "cat/1.jpg", .bytes = 1, .label = 0, .mtime_ns = 5},
+        {.path = "dog/1.jpg", .bytes = 2, .label = 1},
+        {.path = "x.tar/dog/2.jpg", .offset = 512, .bytes = 3, .label = 1},
+    };
+    const struct sluice_manifest_entry second[] = {
+        {.path = "train/bird/1.jpg", .bytes = 4, .label = 0},
+        {.path = "val/cat/1.jpg", .bytes = 5, .label = 1, .subset = SLUICE_SUBSET_VAL},
+    };
+    struct sluice_manifest *a = make(first, 3, (const char *const[]){"cat", "dog"}, 2);
+    struct sluice_manifest *b = make(second, 2, (const char *const[]){"bird", "cat"}, 2);
+    const struct sluice_manifest_part parts[] = {{b, "a-b", ""}, {a, "a", ""}};
+    struct sluice_manifest *whole = NULL;
+    struct sluice_err err = {0};
+    if (sluice_manifest_join(parts, 2, &whole, NULL, &err) != SLUICE_OK)
+        CU_FAIL_FATAL(err.text);
+    static const struct {
+        const char *path, *class_name;
+        uint64_t bytes;
+    } wanted[] = {
+        {"a-b/train/bird/1.jpg", "bird", 4}, {"a-b/val/cat/1.jpg", "cat", 5},
+        {"a/cat/1.jpg", "cat", 1},           {"a/dog/1.jpg", "dog", 2},
+        {"a/x.tar/dog/2.jpg", "dog", 3},
+    };
+    CU_ASSERT_EQUAL_FATAL(whole->num_entries, 5);
+    CU_ASSERT_EQUAL_FATAL(whole->num_classes, 3);
+    struct sluice_manifest_entry rows[5];
+    for (size_t i = 0; i < 5; i++) {
+        const struct sluice_manifest_entry entry = sluice_manifest_at(whole, i);
+        rows[i] = entry;
+        CU_ASSERT_STRING_EQUAL(entry.path, wanted[i].path);
+        CU_ASSERT_STRING_EQUAL(whole->classes[entry.label], wanted[i].class_name);
+        CU_ASSERT_EQUAL(entry.bytes, wanted[i].bytes);
+        CU_ASSERT_EQUAL(entry.subset == SLUICE_SUBSET_VAL, i == 1);
+    }
+    CU_ASSERT(sluice_manifest_at(whole, 2).mtime_ns == 5 &&
+              sluice_manifest_at(whole, 4).offset == 512);
+    /* The whole is a manifest like any other: rows in order, each with a class. */
+    struct sluice_manifest *again = make(rows, 5, whole->classes, 3);
+    const struct sluice_hash128 x = sluice_manifest_id(whole), y = sluice_manifest_id(again);
+    CU_ASSERT(x.high == y.high && x.low == y.low);
+    sluice_manifest_destroy(again);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_of_root(whole, "a", &again, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(again->num_entries, 3);
+    for (size_t i = 0; i < 3; i++) {
+        CU_ASSERT_STRING_EQUAL(sluice_manifest_at(again, i).path, first[i].path);
+        CU_ASSERT(sluice_manifest_at(again, i).bytes == first[i].bytes &&
+                  sluice_manifest_at(again, i).offset == first[i].offset);
+    }
+    sluice_manifest_destroy(again);
+    sluice_manifest_destroy(whole);
+    sluice_manifest_destroy(b);
+    sluice_manifest_destroy(a);
+}
+
+static void a_path_that_becomes_too_long_is_named(void)
+{
+    static char path[4094];
+    memset(path, 'x', sizeof(path) - 1);
+    const struct sluice_manifest_entry row = {.path = path, .bytes = 1};
+    struct sluice_manifest *a = make(&row, 1, (const char *const[]){""}, 1), *whole = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(
+        sluice_manifest_join(&(struct sluice_manifest_part){a, "abc", ""}, 1, &whole, NULL, &err),
+        SLUICE_E_UNSUPPORTED);
+    CU_ASSERT(!whole && strstr(err.text, "abc/xxx"));
+    sluice_manifest_destroy(a);
+}
+
+static struct sluice_manifest *one_with_target(const char *path, struct sluice_target_type type,
+                                               const void *target, size_t bytes)
+{
+    static const char *const classes[] = {""};
+    const struct sluice_manifest_entry row = {.path = path};
+    struct sluice_manifest_builder builder = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(&row, 1, classes, 1, &builder.manifest, NULL),
+                          SLUICE_OK);
+    builder.manifest->target_type = type;
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_set_target(&builder, 0, target, bytes, NULL), SLUICE_OK);
+    return builder.manifest;
+}
+
+static void targets_stay_and_are_of_one_kind(void)
+{
+    const struct sluice_target_type bytes = {SLUICE_TARGETS_BYTES, 0},
+                                    vector = {SLUICE_TARGETS_VECTOR, 1};
+    struct sluice_manifest *merged = NULL;
+    struct sluice_manifest_place *places = NULL;
+    struct sluice_err err = {0};
+    struct sluice_manifest_part lists[2] = {{one_with_target("2.png", bytes, "two", 3), "", "two"},
+                                            {one_with_target("1.png", bytes, "", 0), "", "one"}};
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_join(lists, 2, &merged, &places, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(merged->target_type.kind, SLUICE_TARGETS_BYTES);
+    const struct sluice_manifest_entry first = sluice_manifest_at(merged, 0),
+                                       second = sluice_manifest_at(merged, 1);
+    CU_ASSERT(first.target && first.target_bytes == 0);
+    CU_ASSERT(sluice_target_is_same(second.target, second.target_bytes, "two", 3));
+    sluice_manifest_destroy(merged);
+    free(places);
+    sluice_manifest_destroy((struct sluice_manifest *)(uintptr_t)lists[1].manifest);
+    lists[1].manifest = one_with_target("1.png", vector, &(float){1}, sizeof(float));
+    CU_ASSERT_EQUAL(sluice_manifest_join(lists, 2, &merged, &places, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "two has bytes, and one has vectors of 1 float32"));
+    for (size_t i = 0; i < 2; i++)
+        sluice_manifest_destroy((struct sluice_manifest *)(uintptr_t)lists[i].manifest);
 }
 
 int main(void)
@@ -249,6 +372,9 @@ int main(void)
         SLUICE_TEST(a_path_of_two_shards_is_an_error_with_both_hosts),
         SLUICE_TEST(shards_of_two_layouts_are_an_error_with_both_hosts),
         SLUICE_TEST(hashes_and_sizes_stay),
+        SLUICE_TEST(paths_of_roots_get_their_names_and_classes_are_united),
+        SLUICE_TEST(a_path_that_becomes_too_long_is_named),
+        SLUICE_TEST(targets_stay_and_are_of_one_kind),
     };
-    return sluice_test_run("shard_merge", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_run("manifest_join", tests, SLUICE_TEST_COUNT(tests));
 }

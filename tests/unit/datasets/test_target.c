@@ -1,0 +1,180 @@
+#include "datasets/target.h"
+
+#include "support/test.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void expect_numbers(const char *text, size_t num, const float *want)
+{
+    float got[8];
+    bool is_finite = false;
+    CU_ASSERT_EQUAL_FATAL(sluice_target_parse_vector(text, got, 8, &is_finite), num);
+    CU_ASSERT(is_finite);
+    CU_ASSERT(memcmp(got, want, num * sizeof(*want)) == 0);
+}
+
+static void reads_numbers_between_blanks_or_commas(void)
+{
+    expect_numbers("0.5", 1, (const float[]){0.5f});
+    expect_numbers(" -1,2e-3 ,\t+.25 4. ", 4, (const float[]){-1.0f, 2e-3f, 0.25f, 4.0f});
+    expect_numbers("[1 2]", 2, (const float[]){1.0f, 2.0f});
+    expect_numbers("[ 1, 2 ] \n", 2, (const float[]){1.0f, 2.0f});
+    expect_numbers("-0", 1, (const float[]){-0.0f});
+    expect_numbers("1e-60", 1, (const float[]){0.0f});
+}
+
+static void what_is_no_list_of_numbers_is_told(void)
+{
+    static const char *const others[] = {"",    " ",  "a cat", "1 cat", "1,,2",  ",1",   "1,",
+                                         "[1",  "1]", "[]",    "[1] 2", "0x10",  "1-2",  "1e",
+                                         "--1", ".",  "e5",    "1;2",   "[[1]]", "1 [2]"};
+    bool is_finite;
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++)
+        CU_ASSERT_EQUAL(sluice_target_parse_vector(others[i], NULL, 0, &is_finite), 0);
+}
+
+static void numbers_that_are_not_finite_are_told(void)
+{
+    static const char *const others[] = {"nan", "1 -inf", "1,Infinity", "1e39", "[NaN]"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++) {
+        bool is_finite = true;
+        CU_ASSERT(sluice_target_parse_vector(others[i], NULL, 0, &is_finite) > 0);
+        CU_ASSERT(!is_finite);
+    }
+}
+
+/* Writes a target as a field and reads it. */
+static bool returns(struct sluice_target_type type, const void *target, size_t bytes)
+{
+    char *text = NULL;
+    size_t len = 0, got_bytes = 0;
+    FILE *file = open_memstream(&text, &len);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+    sluice_target_write_field(file, type, target, bytes);
+    CU_ASSERT_EQUAL_FATAL(fclose(file), 0);
+    CU_ASSERT(!strpbrk(text, "\t\n\r") && strlen(text) == len);
+    float *room = calloc(type.dim + 1, sizeof(*room));
+    const void *got = NULL;
+    const bool is_same = sluice_target_read_field(type, text, room, &got, &got_bytes) &&
+                         got_bytes == bytes && memcmp(got, target, bytes) == 0;
+    free(room);
+    free(text);
+    return is_same;
+}
+
+static void vectors_come_back_bit_for_bit(void)
+{
+    static const float edges[] = {0.0f,     -0.0f,     1.0f / 3,    FLT_MAX,
+                                  -FLT_MIN, 0x1p-149f, 16777217.0f, 0.1f};
+    CU_ASSERT(returns((struct sluice_target_type){SLUICE_TARGETS_VECTOR, 8}, edges, sizeof(edges)));
+    uint32_t bits = 12345;
+    for (int i = 0; i < 20000; i++) {
+        float number;
+        bits = bits * 1664525u + 1013904223u;
+        memcpy(&number, &bits, sizeof(number));
+        if (isfinite(number))
+            CU_ASSERT_FATAL(
+                returns((struct sluice_target_type){SLUICE_TARGETS_VECTOR, 1}, &number, 4));
+    }
+}
+
+static void any_bytes_come_back(void)
+{
+    const struct sluice_target_type type = {SLUICE_TARGETS_BYTES, 0};
+    char all[256];
+    for (int i = 0; i < 256; i++)
+        all[i] = (char)i;
+    CU_ASSERT(returns(type, all, sizeof(all)));
+    CU_ASSERT(returns(type, "", 0));
+    CU_ASSERT(returns(type, "a cat\\n,\t\xc3\xa4\r\n", 14));
+    CU_ASSERT(returns(type, "\0", 1));
+    CU_ASSERT(returns(type, "\\x00", 4));
+}
+
+static void text_stays_readable(void)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *file = open_memstream(&text, &len);
+    sluice_target_write_field(file, (struct sluice_target_type){SLUICE_TARGETS_BYTES, 0},
+                              "\xc3\xa4 cat\n\x1b", 8);
+    fclose(file);
+    CU_ASSERT_STRING_EQUAL(text, "\xc3\xa4 cat\\n\\x1b");
+    free(text);
+}
+
+static void refuses_wrong_fields(void)
+{
+    static const struct {
+        struct sluice_target_type type;
+        const char *field;
+    } wrong[] = {
+        {{SLUICE_TARGETS_VECTOR, 2}, "1"},     {{SLUICE_TARGETS_VECTOR, 2}, "1 2 3"},
+        {{SLUICE_TARGETS_VECTOR, 2}, "1 nan"}, {{SLUICE_TARGETS_VECTOR, 2}, ""},
+        {{SLUICE_TARGETS_BYTES, 0}, "a\\"},    {{SLUICE_TARGETS_BYTES, 0}, "a\\q"},
+        {{SLUICE_TARGETS_BYTES, 0}, "\\x1"},   {{SLUICE_TARGETS_BYTES, 0}, "\\x1G"},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+        char field[32];
+        float room[4];
+        const void *target;
+        size_t bytes;
+        strcpy(field, wrong[i].field);
+        CU_ASSERT(!sluice_target_read_field(wrong[i].type, field, room, &target, &bytes));
+    }
+}
+
+static void tells_flaws_of_types_and_targets(void)
+{
+    const struct sluice_target_type none = {SLUICE_TARGETS_NONE, 0},
+                                    two = {SLUICE_TARGETS_VECTOR, 2},
+                                    bytes = {SLUICE_TARGETS_BYTES, 0};
+    const float numbers[] = {1.0f, NAN};
+    CU_ASSERT_PTR_NULL(sluice_target_type_flaw(none));
+    CU_ASSERT_PTR_NULL(sluice_target_type_flaw(two));
+    CU_ASSERT_PTR_NULL(sluice_target_type_flaw(bytes));
+    CU_ASSERT_PTR_NOT_NULL(
+        sluice_target_type_flaw((struct sluice_target_type){SLUICE_TARGETS_VECTOR, 0}));
+    CU_ASSERT_PTR_NOT_NULL(sluice_target_type_flaw(
+        (struct sluice_target_type){SLUICE_TARGETS_VECTOR, SLUICE_MAX_TARGET_DIM + 1}));
+    CU_ASSERT_PTR_NOT_NULL(
+        sluice_target_type_flaw((struct sluice_target_type){SLUICE_TARGETS_BYTES, 1}));
+    CU_ASSERT_PTR_NOT_NULL(
+        sluice_target_type_flaw((struct sluice_target_type){(enum sluice_target_kind)3, 0}));
+    CU_ASSERT_PTR_NULL(sluice_target_flaw(none, NULL, 0));
+    CU_ASSERT_PTR_NOT_NULL(sluice_target_flaw(none, "", 0));
+    CU_ASSERT_PTR_NULL(sluice_target_flaw(bytes, "", 0));
+    CU_ASSERT_PTR_NOT_NULL(sluice_target_flaw(bytes, NULL, 0));
+    CU_ASSERT_PTR_NOT_NULL(sluice_target_flaw(bytes, "", SLUICE_MAX_TARGET_BYTES + 1));
+    CU_ASSERT_PTR_NOT_NULL(sluice_target_flaw(two, numbers, 4));
+    CU_ASSERT_PTR_NOT_NULL(sluice_target_flaw(two, numbers, 8));
+}
+
+static void targets_are_compared(void)
+{
+    CU_ASSERT(sluice_target_is_same("ab", 2, "abc", 2));
+    CU_ASSERT(!sluice_target_is_same("ab", 2, "abc", 3));
+    CU_ASSERT(!sluice_target_is_same("ab", 2, "ac", 2));
+    CU_ASSERT(sluice_target_is_same("", 0, "x", 0));
+    CU_ASSERT(sluice_target_is_same(NULL, 0, NULL, 0));
+    CU_ASSERT(!sluice_target_is_same("", 0, NULL, 0));
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        {"reads_numbers_between_blanks_or_commas", reads_numbers_between_blanks_or_commas},
+        {"what_is_no_list_of_numbers_is_told", what_is_no_list_of_numbers_is_told},
+        {"numbers_that_are_not_finite_are_told", numbers_that_are_not_finite_are_told},
+        {"vectors_come_back_bit_for_bit", vectors_come_back_bit_for_bit},
+        {"any_bytes_come_back", any_bytes_come_back},
+        {"text_stays_readable", text_stays_readable},
+        {"refuses_wrong_fields", refuses_wrong_fields},
+        {"targets_are_compared", targets_are_compared},
+        {"tells_flaws_of_types_and_targets", tells_flaws_of_types_and_targets},
+    };
+    return sluice_test_run("target", tests, SLUICE_TEST_COUNT(tests));
+}
