@@ -11,10 +11,12 @@
 #include "datasets/jpeg_indexer.h"
 #include "datasets/manifest.h"
 #include "datasets/manifest_binary.h"
+#include "datasets/manifest_of_store.h"
 #include "datasets/parallel.h"
 #include "datasets/shard.h"
 #include "image/codec.h"
 #include "image/coding.h"
+#include "store/open.h"
 
 #include <jansson.h>
 
@@ -187,7 +189,7 @@ static void print_summary(const char *root, const struct index *index, bool is_v
         printf("kept %llu of them, whose length and time are as before\n",
                (unsigned long long)index->num_kept);
     if (index->shards.num_shards)
-        printf("%zu tar%s, %zu damaged\n", index->shards.num_shards,
+        printf("%zu shard%s, %zu damaged\n", index->shards.num_shards,
                index->shards.num_shards == 1 ? "" : "s", index->shards.num_damaged_shards);
     if (index->manifest->target_type.kind)
         printf("targets: %s\n", targets);
@@ -229,16 +231,17 @@ sluice_status sluice_dataset_check_target(const char *name, const char *type,
                          : SLUICE_OK;
 }
 
-/* Where labels and targets come from: options of both commands. */
+/* What is listed, and where labels and targets come from: options of both commands. */
 struct source_options {
-    const char *labels, *classes, *target, *target_type;
+    const char *shards, *train_list, *val_list, *labels, *label_key, *classes, *target,
+        *target_type;
     uint64_t num_threads;
 };
 
 /* The options of `index`. */
 struct index_options {
     struct source_options source;
-    const char *out_path;
+    const char *out_path, *s3_endpoint, *s3_style;
     uint64_t jpeg_step;
     bool has_jpeg_index;
     bool is_strict, is_anew, has_no_hashes;
@@ -261,14 +264,18 @@ static struct sluice_manifest_options list_options(const struct source_options *
 {
     return (struct sluice_manifest_options){
         .with_shards = true,
+        .shards = source->shards,
         .num_threads = (unsigned)source->num_threads,
         .labels = source->labels,
+        .label_key = source->label_key,
+        .train_list = source->train_list,
+        .val_list = source->val_list,
         .classes = source->classes,
         .target = sluice_dataset_target(source->target, source->target_type),
     };
 }
 
-/* What the root holds now, its tars included. */
+/* What the root holds now, its shards included. */
 static sluice_status list_samples(struct index *index, const struct source_options *source,
                                   struct sluice_manifest **manifest, struct sluice_err *err)
 {
@@ -291,6 +298,54 @@ static sluice_status write_manifest(const struct index *index, const char *path,
     return sluice_manifest_write_binary(index->manifest, path, err);
 }
 
+static sluice_status check_damaged(const struct index *index, bool is_strict,
+                                   struct sluice_err *err)
+{
+    if (!is_strict || !index->shards.num_damaged_shards)
+        return SLUICE_OK;
+    return sluice_fail(err, SLUICE_E_CORRUPT, "--strict: %zu of %zu shards of %s are damaged",
+                       index->shards.num_damaged_shards, index->shards.num_shards, index->root);
+}
+
+/* A root that is reached over a network: the list, and of shards what they say of their members.
+ * Images are not read, so there are no hashes. */
+static sluice_status make_remote_index(struct index *index, const struct index_options *options,
+                                       struct sluice_err *err)
+{
+    const struct sluice_manifest_options listed = list_options(&options->source);
+    const struct sluice_store_options where = {
+        .root = index->root,
+        .max_object_bytes = MAX_FILE_BYTES,
+        .s3_endpoint = options->s3_endpoint,
+        .s3_style = options->s3_style,
+    };
+    struct sluice_store *store = NULL;
+    if (!options->out_path || options->has_jpeg_index)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s: of what is not a folder here %s",
+                           index->root,
+                           options->out_path ? "there is no --jpeg-index"
+                                             : "the list needs a file: give --out FILE");
+    sluice_status status =
+        sluice_dataset_check_target(options->source.target, options->source.target_type, err);
+    if (status == SLUICE_OK)
+        status = sluice_store_check(&where, err);
+    if (status == SLUICE_OK)
+        status = sluice_store_open(&where, &store, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_list_store(store, index->root, &listed, &index->manifest,
+                                            &index->shards, err);
+    if (status == SLUICE_OK)
+        status = check_damaged(index, options->is_strict, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_check_passed_over(index->manifest, index->root, options->is_strict,
+                                                   NULL, err);
+    if (status == SLUICE_OK)
+        status = write_manifest(index, options->out_path, err);
+    if (store)
+        store->destroy(store);
+    return status;
+}
+
 static sluice_status make_index(struct index *index, const struct index_options *options,
                                 struct sluice_err *err)
 {
@@ -305,10 +360,8 @@ static sluice_status make_index(struct index *index, const struct index_options 
         status = sluice_index_known_open(options->out_path, options->is_anew, &index->known, err);
     if (status == SLUICE_OK)
         status = list_samples(index, &options->source, &index->manifest, err);
-    if (status == SLUICE_OK && options->is_strict && index->shards.num_damaged_shards)
-        status =
-            sluice_fail(err, SLUICE_E_CORRUPT, "--strict: %zu of %zu tars of %s are damaged",
-                        index->shards.num_damaged_shards, index->shards.num_shards, index->root);
+    if (status == SLUICE_OK)
+        status = check_damaged(index, options->is_strict, err);
     if (status == SLUICE_OK)
         status = sluice_manifest_check_passed_over(index->manifest, index->root, options->is_strict,
                                                    NULL, err);
@@ -354,9 +407,27 @@ static sluice_status choose_manifest(const char **chosen, const char *root,
 
 static struct index_options index_given;
 
-enum { WHAT, LABELS, WORK };
+enum { WHAT, SAMPLES, LABELS, WORK };
 static const char *const index_groups[] = {
-    [WHAT] = "output", [LABELS] = "labels", [WORK] = "work", NULL};
+    [WHAT] = "output", [SAMPLES] = "samples", [LABELS] = "labels", [WORK] = "work", NULL};
+
+/* The options that say what is a sample. */
+#define SHARDS_OPTION(target)                                                                      \
+    {                                                                                              \
+        .name = "shards", .group = SAMPLES, .type = SLUICE_OPTION_STRING, .value = (target),       \
+        .arg = "LIST",                                                                             \
+        .help = "List these shards of DIR alone, .tar or .mds, in bash's braces as WebDataset "    \
+                "has them: 'train-{000000..001023}.tar', with :: between lists.",                  \
+        .default_text = "all images and shards in DIR"                                             \
+    }
+#define SPLIT_OPTION(split, target)                                                                \
+    {                                                                                              \
+        .name = split "-list", .group = SAMPLES, .type = SLUICE_OPTION_STRING, .value = (target),  \
+        .arg = "FILE",                                                                             \
+        .help = "File with a line for each image of " split ": its path relative to DIR, and "     \
+                "maybe a label behind it. Images in neither list are no samples.",                 \
+        .default_text = "column split of the table, else the folders train/ and val/"              \
+    }
 
 /* The options that say where labels come from. */
 #define LABELS_OPTION(target)                                                                      \
@@ -364,9 +435,19 @@ static const char *const index_groups[] = {
         .name = "labels", .group = LABELS, .type = SLUICE_OPTION_STRING, .value = (target),        \
         .arg = "FILE",                                                                             \
         .help = "Table of labels, .csv or .jsonl, with columns file_name (relative to DIR) and "   \
-                "label (integers, or names of classes), and maybe split (train, val).",            \
+                "label (integers, or names of classes), and maybe split (train, val, test).",      \
         .default_text = "DIR/metadata.jsonl, metadata.csv or labels.csv if it has these columns, " \
-                        "in DIR or in its train/ and val/; else .cls in tars, else the folders"    \
+                        "in DIR or in its train/ and val/; else .cls in tars and the label of "    \
+                        "MDS shards and LitData's chunks, else the folders"                        \
+    }
+#define LABEL_KEY_OPTION(target)                                                                   \
+    {                                                                                              \
+        .name = "label-key", .group = LABELS, .type = SLUICE_OPTION_STRING, .value = (target),     \
+        .arg = "NAME",                                                                             \
+        .help = "Where the label is: in tars the key in the .json beside an image, in MDS shards " \
+                "and LitData's chunks the column; an integer.",                                    \
+        .default_text = "in tars .cls; else the column label, cls or class, or the first of "      \
+                        "integers"                                                                 \
     }
 #define CLASSES_OPTION(target)                                                                     \
     {                                                                                              \
@@ -374,6 +455,8 @@ static const char *const index_groups[] = {
         .arg = "FILE", .help = "List of classes, one name a line: the first is label 0.",          \
         .default_text = "DIR/" SLUICE_CLASS_LIST_FILE " if it is there"                            \
     }
+
+static const char *const s3_styles[] = {"path", "virtual", NULL};
 
 static const struct sluice_option index_table[] = {
     {.name = "out",
@@ -405,6 +488,29 @@ static const struct sluice_option index_table[] = {
      .value = &index_given.is_strict,
      .help = "End with an error if files may be images and are not read, as .webp, or cannot be "
              "read, instead of a warning that counts them."},
+    SHARDS_OPTION(&index_given.source.shards),
+    SPLIT_OPTION("train", &index_given.source.train_list),
+    SPLIT_OPTION("val", &index_given.source.val_list),
+    LABELS_OPTION(&index_given.source.labels),
+    LABEL_KEY_OPTION(&index_given.source.label_key),
+    CLASSES_OPTION(&index_given.source.classes),
+    SLUICE_DATASET_TARGET_OPTION(LABELS, &index_given.source.target),
+    SLUICE_DATASET_TARGET_TYPE_OPTION(LABELS, &index_given.source.target_type),
+    {.name = "s3-endpoint",
+     .group = WORK,
+     .type = SLUICE_OPTION_STRING,
+     .value = &index_given.s3_endpoint,
+     .arg = "URL",
+     .help = "Where the bucket of s3://... is, as https://HOST:PORT.",
+     .default_text = "AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, or AWS itself"},
+    {.name = "s3-style",
+     .group = WORK,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &index_given.s3_style,
+     .arg = "STYLE",
+     .choices = s3_styles,
+     .help = "How a URL names the bucket. path: https://HOST/BUCKET; virtual: https://BUCKET.HOST.",
+     .default_text = "path with an endpoint, virtual at AWS"},
     {.name = "anew",
      .group = WORK,
      .type = SLUICE_OPTION_FLAG,
@@ -417,10 +523,6 @@ static const struct sluice_option index_table[] = {
      .value = &index_given.has_no_hashes,
      .help = "Read no file: list paths, lengths, times and labels alone. What is known from before "
              "is kept."},
-    LABELS_OPTION(&index_given.source.labels),
-    CLASSES_OPTION(&index_given.source.classes),
-    SLUICE_DATASET_TARGET_OPTION(LABELS, &index_given.source.target),
-    SLUICE_DATASET_TARGET_TYPE_OPTION(LABELS, &index_given.source.target_type),
     SLUICE_DATASET_WORKERS_OPTION(WORK, &index_given.source.num_threads),
 };
 
@@ -429,8 +531,9 @@ int sluice_dataset_cmd_index(int argc, char **argv)
     index_given = (struct index_options){0};
     const struct sluice_cli cli = {
         .program = argv[0],
-        .summary = "Write a manifest of a folder of images, or of tars of images: order, labels, "
-                   "sizes, content hashes.",
+        .summary = "Write a manifest of a folder of images, or of shards of images: order, labels, "
+                   "sizes, content hashes. DIR may be s3://BUCKET/PREFIX, or a list of a web "
+                   "server, as for offload_server: without hashes, then.",
         .positional = "DIR",
         .options = index_table,
         .num_options = SLUICE_ARRAY_LEN(index_table),
@@ -442,9 +545,12 @@ int sluice_dataset_cmd_index(int argc, char **argv)
     struct index index = {.root = parsed.positional[0]};
     struct sluice_err err = {0};
     char in_root[SLUICE_MAX_PATH_BYTES];
-    sluice_status status = choose_manifest(&index_given.out_path, index.root, in_root, &err);
+    const bool is_remote = sluice_store_is_remote(index.root);
+    sluice_status status =
+        is_remote ? SLUICE_OK : choose_manifest(&index_given.out_path, index.root, in_root, &err);
     if (status == SLUICE_OK)
-        status = make_index(&index, &index_given, &err);
+        status = is_remote ? make_remote_index(&index, &index_given, &err)
+                           : make_index(&index, &index_given, &err);
     if (status == SLUICE_OK)
         print_summary(index.root, &index, false, parsed.is_json);
     index_clear(&index);
@@ -591,7 +697,7 @@ static sluice_status verify(struct index *index, const struct verify_options *op
 static struct verify_options verify_given;
 
 static const char *const verify_groups[] = {
-    [WHAT] = "what is compared", [LABELS] = "labels", [WORK] = "work", NULL};
+    [WHAT] = "what is compared", [SAMPLES] = "samples", [LABELS] = "labels", [WORK] = "work", NULL};
 
 static const struct sluice_option verify_table[] = {
     {.name = "manifest",
@@ -611,7 +717,11 @@ static const struct sluice_option verify_table[] = {
      .type = SLUICE_OPTION_FLAG,
      .value = &verify_given.has_jpeg_index,
      .help = "Also compare every entry of the JPEG index with its file."},
+    SHARDS_OPTION(&verify_given.source.shards),
+    SPLIT_OPTION("train", &verify_given.source.train_list),
+    SPLIT_OPTION("val", &verify_given.source.val_list),
     LABELS_OPTION(&verify_given.source.labels),
+    LABEL_KEY_OPTION(&verify_given.source.label_key),
     CLASSES_OPTION(&verify_given.source.classes),
     SLUICE_DATASET_TARGET_OPTION(LABELS, &verify_given.source.target),
     SLUICE_DATASET_TARGET_TYPE_OPTION(LABELS, &verify_given.source.target_type),

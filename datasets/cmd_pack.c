@@ -104,7 +104,7 @@ int sluice_dataset_cmd_unpack(int argc, char **argv)
     given.target = given.target_type = NULL;
     const struct sluice_cli cli = {
         .program = argv[0],
-        .summary = "Write the images in the tars of DIR to a folder, with their labels in "
+        .summary = "Write the images in the shards of DIR to a folder, with their labels in "
                    "OUT/labels.csv.",
         .positional = "DIR OUT",
         .options = unpack_options,
@@ -135,7 +135,7 @@ int sluice_dataset_cmd_unpack(int argc, char **argv)
         print_summary(out, &summary, manifest, false, parsed.is_json);
     if (status == SLUICE_OK && shards.num_damaged_shards)
         status = sluice_fail(&err, SLUICE_E_CORRUPT,
-                             "%zu of %zu tars of %s are damaged: only what "
+                             "%zu of %zu shards of %s are damaged: only what "
                              "is before the damage was unpacked",
                              shards.num_damaged_shards, shards.num_shards, root);
     sluice_manifest_destroy(manifest);

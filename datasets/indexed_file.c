@@ -43,8 +43,9 @@ sluice_indexed_file_plan(const struct sluice_indexed_want *want, uint64_t len, i
         sluice_indexed_file_find(want->indexes, want->path, len, mtime_ns, want->pool, &index);
     struct sluice_box box;
     *num_parts = 0;
-    if (index && !sluice_pipeline_is_upright(want->pipeline) &&
-        (want->end == 0 || sluice_codec_uses_index()) && /* cutting always does */
+    /* A file that its EXIF turns needs other rows, which only its headers tell: ops fail on those
+     * that were not read, by their hashes, and the whole file is read. */
+    if (index && (want->end == 0 || sluice_codec_uses_index()) && /* cutting always does */
         sluice_pipeline_file_box(want->pipeline, &want->key, index->width, index->height, want->end,
                                  want->form, &box)) {
         *num_parts = sluice_jpeg_index_parts(index, &box, parts);

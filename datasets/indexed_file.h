@@ -12,7 +12,8 @@
 /* Partial reads: finds the index of a sample's file, and which parts of the file an op list needs.
  *
  * The promise: whatever the index holds, ops give the same result as without it, or they fail on a
- * file that was read in part.  The caller then reads the whole file and runs them again.
+ * file that was read in part.  The caller then reads the whole file and runs them again.  So it is
+ * with a file that exif_transpose turns: what is read is for one that stands upright, as most do.
  *
  * Threads: an index file may be used by any number of threads; the rest is the caller's. */
 

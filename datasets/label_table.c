@@ -56,12 +56,22 @@ static bool is_integer(const char *text)
     return text[0] && strspn(text, "0123456789") == strlen(text);
 }
 
+/* As Hugging Face's datasets calls splits. */
 static int parse_split(const char *text)
 {
-    if (strcmp(text, "train") == 0)
-        return SLUICE_SUBSET_TRAIN;
-    if (strcmp(text, "val") == 0 || strcmp(text, "validation") == 0)
-        return SLUICE_SUBSET_VAL;
+    static const struct {
+        const char *name;
+        int subset;
+    } known[] = {
+        {"train", SLUICE_SUBSET_TRAIN}, {"training", SLUICE_SUBSET_TRAIN},
+        {"val", SLUICE_SUBSET_VAL},     {"valid", SLUICE_SUBSET_VAL},
+        {"dev", SLUICE_SUBSET_VAL},     {"validation", SLUICE_SUBSET_VAL},
+        {"test", SLUICE_LABEL_TEST},    {"testing", SLUICE_LABEL_TEST},
+    };
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(text, known[i].name) == 0)
+            return known[i].subset;
+    }
     return -1;
 }
 
@@ -100,7 +110,7 @@ static sluice_status add_row(struct sluice_label_table *table, char *const value
     row.path = path;
     if (values[SPLIT] && (row.subset = parse_split(values[SPLIT])) < 0)
         return wrong_field(table, line, SPLIT, values[SPLIT],
-                           "is none of train, val and validation", err);
+                           "is none of train, val, validation and test", err);
     if (label) {
         const sluice_status status =
             check_label(table, label, is_name || !is_integer(label), line, err);

@@ -293,6 +293,26 @@ static const struct sluice_label_row *find_row(const struct table *table, const 
                : NULL;
 }
 
+/* Of an entry that has this row. */
+static sluice_status set_target(const struct table *table, const struct sluice_label_row *row,
+                                struct sluice_manifest_builder *builder, size_t i,
+                                struct sluice_err *err)
+{
+    if (builder->manifest->target_type.kind == SLUICE_TARGETS_NONE)
+        return SLUICE_OK;
+    return sluice_manifest_set_target(builder, i, table->rows.targets.bytes + row->target.at,
+                                      row->target.bytes, err);
+}
+
+static sluice_status fail_without_row(const struct sluice_labels *labels,
+                                      const struct sluice_manifest *manifest, uint64_t num_without,
+                                      const char *first, struct sluice_err *err)
+{
+    return sluice_fail(err, SLUICE_E_INVALID, "%s: %llu of %zu images have no row in it (%.200s%s)",
+                       labels->tables[0].name, (unsigned long long)num_without,
+                       manifest->num_entries, first, num_without > 1 ? ", ..." : "");
+}
+
 static sluice_status assign_entries(struct sluice_labels *labels,
                                     struct sluice_manifest_builder *builder,
                                     const char *const *names, size_t num_names,
@@ -300,10 +320,11 @@ static sluice_status assign_entries(struct sluice_labels *labels,
 {
     struct sluice_manifest *manifest = builder->manifest;
     manifest->target_type = labels->tables[0].rows.targets.type;
-    uint64_t num_without = 0;
+    uint64_t num_without = 0, num_kept = 0;
     const char *first = "";
     for (size_t i = 0; i < manifest->num_entries; i++) {
-        struct sluice_manifest_entry *entry = &manifest->rows[i];
+        struct sluice_manifest_entry *entry = &manifest->rows[num_kept];
+        *entry = manifest->rows[i];
         struct table *table = table_of(labels, entry->path);
         const struct sluice_label_row *row = table ? find_row(table, entry->path) : NULL;
         if (!row) {
@@ -312,6 +333,8 @@ static sluice_status assign_entries(struct sluice_labels *labels,
             continue;
         }
         table->num_used++;
+        if (row->subset == SLUICE_LABEL_TEST)
+            continue;
         if (row->subset >= 0)
             entry->subset = (enum sluice_subset)row->subset;
         if (names) {
@@ -321,18 +344,18 @@ static sluice_status assign_entries(struct sluice_labels *labels,
         } else if (row->label) {
             entry->label = (uint32_t)strtoul(row->label, NULL, 10);
         }
-        if (manifest->target_type.kind != SLUICE_TARGETS_NONE) {
-            const sluice_status status = sluice_manifest_set_target(
-                builder, i, table->rows.targets.bytes + row->target.at, row->target.bytes, err);
-            if (status != SLUICE_OK)
-                return status;
-        }
+        const sluice_status status = set_target(table, row, builder, num_kept, err);
+        if (status != SLUICE_OK)
+            return status;
+        num_kept++;
     }
     if (num_without)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "%s: %llu of %zu images have no row in it (%.200s%s)",
-                           labels->tables[0].name, (unsigned long long)num_without,
-                           manifest->num_entries, first, num_without > 1 ? ", ..." : "");
+        return fail_without_row(labels, manifest, num_without, first, err);
+    if (num_kept < manifest->num_entries)
+        sluice_log(SLUICE_LOG_INFO, "%s: %llu of %zu images are of split test, and are no samples",
+                   labels->tables[0].name, (unsigned long long)(manifest->num_entries - num_kept),
+                   manifest->num_entries);
+    manifest->num_entries = num_kept;
     return SLUICE_OK;
 }
 
@@ -367,4 +390,28 @@ sluice_status sluice_labels_assign(struct sluice_labels *labels,
     tell_unused(labels, builder->manifest);
     *are_names = has_names;
     return SLUICE_OK;
+}
+
+sluice_status sluice_labels_assign_targets(struct sluice_labels *labels,
+                                           struct sluice_manifest_builder *builder,
+                                           struct sluice_err *err)
+{
+    struct sluice_manifest *manifest = builder->manifest;
+    uint64_t num_without = 0;
+    const char *first = "";
+    manifest->target_type = labels->tables[0].rows.targets.type;
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        const char *path = manifest->rows[i].path;
+        const struct table *table = table_of(labels, path);
+        const struct sluice_label_row *row = table ? find_row(table, path) : NULL;
+        if (!row) {
+            if (num_without++ == 0)
+                first = path;
+            continue;
+        }
+        const sluice_status status = set_target(table, row, builder, i, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
+    return num_without ? fail_without_row(labels, manifest, num_without, first, err) : SLUICE_OK;
 }

@@ -15,9 +15,10 @@
  *     "a/1.jpg",3,train              {"file_name": "a/2.jpg", "label": "cat"}
  *
  * `file_name` (or `path`) is relative to the table's folder, `label` an integer or the name of a
- * class, alike in all rows; `split`, train, val or validation, may be missing, as may rows of other
- * columns.  Names get numbers in the order in which Python sorts them.  CSV is RFC 4180's: quoted
- * fields, quotes doubled, newlines in quotes; with one line of names.
+ * class, alike in all rows; `split`, train, val (or valid, validation, dev) or test, may be
+ * missing, as may rows of other columns.  Names get numbers in the order in which Python sorts
+ * them.  CSV is RFC 4180's: quoted fields, quotes doubled, newlines in quotes; with one line of
+ * names.
  *
  * A column that is asked for by name has targets (target_values.h): in CSV numbers between blanks
  * or commas, or text; in JSON a number, an array of numbers, text, or anything else as compact
@@ -46,12 +47,17 @@ bool sluice_labels_have_labels(const struct sluice_labels *labels);
 bool sluice_labels_has_file(const struct sluice_labels *labels, const char *path);
 
 /* Sets the labels and targets of all entries, as far as the tables have them, and their subsets
- * where there is a column `split`.  *are_names: the manifest, which must have no classes, has got
- * them; else labels are numbers, for sluice_class_list_number().  A row without an image is a
- * warning that counts them; SLUICE_E_INVALID: an image without a row, or a row that comes twice. */
+ * where there is a column `split`; entries of split test are taken out, with a line in the log that
+ * counts them.  *are_names: the manifest, which must have no classes, has got them; else labels are
+ * numbers, for sluice_class_list_number().  A row without an image is a warning that counts them;
+ * SLUICE_E_INVALID: an image without a row, or a row that comes twice. */
 SLUICE_MUST_USE sluice_status sluice_labels_assign(struct sluice_labels *labels,
                                                    struct sluice_manifest_builder *builder,
                                                    bool *are_names, struct sluice_err *err);
+/* The same, but targets alone. */
+SLUICE_MUST_USE sluice_status sluice_labels_assign_targets(struct sluice_labels *labels,
+                                                           struct sluice_manifest_builder *builder,
+                                                           struct sluice_err *err);
 
 /* Parses one table; for tests and the fuzz target.  `text` is not changed. */
 SLUICE_MUST_USE sluice_status sluice_labels_parse(const char *name, const char *text, size_t len,

@@ -21,8 +21,8 @@
  * image has one class, "".
  *
  * A folder may hold other labels: sluice-classes.txt (class_list.h) fixes the numbers, a table
- * (labels.h) gives labels to the images.  Tars are shards of a dataset where their members are
- * listed (shard_list.h), which a plain walk does not do.
+ * (labels.h) gives labels to the images.  Tars, MDS shards and LitData's chunks are shards of a
+ * dataset where their members are listed (shard_list.h), which a plain walk does not do.
  *
  * A sample is a regular file whose name ends in .jpg, .jpeg, .png, .webp, .tif, .tiff, .bmp,
  * .gif, .ppm or .pgm in any case (ImageFolder does not look at .gif).  Links are followed as long
@@ -125,10 +125,14 @@ SLUICE_MUST_USE sluice_status sluice_manifest_scan(const char *root,
 
 /* The same, and more of it. */
 struct sluice_manifest_options {
-    bool with_shards;     /* lists the members of tars; else tars are counted (passed_over.h) */
-    unsigned num_threads; /* that look at files and read tars; 0: one for each CPU */
-    const char *labels;   /* a table, as sluice_labels_read() takes it; NULL: the root's, if any */
-    const char *classes;  /* a list of classes; NULL: the root's sluice-classes.txt, if any */
+    bool with_shards;      /* lists the members of shards; else they are counted (passed_over.h) */
+    const char *shards;    /* lists only these (shard_set.h); NULL: whatever is there */
+    unsigned num_threads;  /* that look at files and read shards; 0: one for each CPU */
+    const char *label_key; /* as in sluice_shard_options (shard_list.h); may be NULL */
+    const char *labels;    /* a table, as sluice_labels_read() takes it; NULL: the root's, if any */
+    const char *train_list, *val_list; /* files of paths (split_lists.h), which alone are samples;
+                                          NULL: no such list */
+    const char *classes; /* a list of classes; NULL: the root's sluice-classes.txt, if any */
     struct sluice_target_column target; /* of a table, or ".txt": of members of tars */
     const atomic_bool *is_cancelled;    /* as sluice_manifest_scan()'s */
 };

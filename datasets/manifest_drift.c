@@ -273,12 +273,6 @@ static bool takes_images(const struct search *search, const char *path, size_t n
     return !is_beside || num_direct > 0;
 }
 
-static bool is_shard_name(const char *name)
-{
-    const size_t len = strlen(name);
-    return len > 4 && strcmp(name + len - 4, ".tar") == 0;
-}
-
 static sluice_status list_folder(struct search *search, char path[SLUICE_MAX_PATH_BYTES],
                                  size_t len, struct sluice_err *err)
 {
@@ -308,7 +302,7 @@ static sluice_status list_folder(struct search *search, char path[SLUICE_MAX_PAT
                 count_new(search, path, longer, 0);
             else if (kind == DT_REG && is_image && has_images && sluice_is_utf8(path))
                 count(&search->drift->num_added, search->drift->added, path);
-            else if (kind == DT_REG && search->has_shards && is_shard_name(entry->d_name) &&
+            else if (kind == DT_REG && search->has_shards && sluice_is_shard_name(entry->d_name) &&
                      !find_folder(search, path, longer))
                 count(&search->drift->num_added, search->drift->added, path);
         }

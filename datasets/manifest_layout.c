@@ -46,6 +46,32 @@ static const struct {
     {".ppm", SLUICE_CODING_PNM},     {".pgm", SLUICE_CODING_PNM},
 };
 
+sluice_status sluice_layout_folders_add(struct sluice_layout_folders *folders, const char *path,
+                                        size_t len, struct sluice_err *err)
+{
+    if (folders->num == folders->capacity) {
+        const size_t capacity = folders->capacity ? 2 * folders->capacity : 64;
+        void *moved = realloc(folders->all, capacity * sizeof(*folders->all));
+        if (!moved)
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu folders", capacity);
+        folders->all = moved;
+        folders->capacity = capacity;
+    }
+    char *copy = strndup(path, len);
+    if (!copy)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a folder's name");
+    folders->all[folders->num++] = (struct sluice_layout_folder){.path = copy};
+    return SLUICE_OK;
+}
+
+void sluice_layout_folders_clear(struct sluice_layout_folders *folders)
+{
+    for (size_t i = 0; i < folders->num; i++)
+        free(folders->all[i].path);
+    free(folders->all);
+    *folders = (struct sluice_layout_folders){0};
+}
+
 bool sluice_layout_is_read(const char *name)
 {
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(read_suffixes); i++) {

@@ -19,6 +19,17 @@ struct sluice_layout_folder {
     bool holds_image; /* it, or a folder in it, has a file that ImageFolder would take */
 };
 
+/* A list of them. */
+struct sluice_layout_folders {
+    struct sluice_layout_folder *all;
+    size_t num, capacity;
+};
+/* Adds path[0 .. len), which holds no image yet. */
+SLUICE_MUST_USE sluice_status sluice_layout_folders_add(struct sluice_layout_folders *folders,
+                                                        const char *path, size_t len,
+                                                        struct sluice_err *err);
+void sluice_layout_folders_clear(struct sluice_layout_folders *folders);
+
 /* Whether a file of this name makes its folder a class: what is read, and what torchvision's
  * ImageFolder takes for an image (its IMG_EXTENSIONS). */
 bool sluice_layout_is_image(const char *name);

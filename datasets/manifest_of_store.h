@@ -15,4 +15,12 @@ SLUICE_MUST_USE sluice_status sluice_manifest_of_store(struct sluice_store *stor
                                                        struct sluice_manifest **manifest,
                                                        struct sluice_err *err);
 
+/* The same, with what the options ask for: shards are read by ranges, of the version that is
+ * listed. Tables and lists of classes and of splits are files of this machine, and none lies in the
+ * store. Further statuses as of sluice_manifest_list(); `summary` may be NULL. */
+SLUICE_MUST_USE sluice_status sluice_manifest_list_store(
+    struct sluice_store *store, const char *root, const struct sluice_manifest_options *options,
+    struct sluice_manifest **manifest, struct sluice_manifest_summary *summary,
+    struct sluice_err *err);
+
 #endif

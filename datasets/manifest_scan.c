@@ -1,14 +1,15 @@
-#include "datasets/manifest_layout.h"
+#include "datasets/manifest_assign.h"
 
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "datasets/beneath.h"
 #include "datasets/class_list.h"
 #include "datasets/labels.h"
 #include "datasets/shard.h"
 #include "datasets/shard_list.h"
-#include "datasets/shard_targets.h"
+#include "datasets/shard_set.h"
 #include "datasets/stat_pool.h"
 #include "image/coding.h"
 
@@ -16,16 +17,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Walking a root: which files it has, in which order, of which classes. */
 
+#define SHARDS ".tar or .mds"
 #define CLASS_DEPTHS 2 /* ROOT/class, ROOT/train/class */
 #define NONE SIZE_MAX
 #define MAX_TOLD 10 /* lines of the log about single names */
@@ -36,34 +36,6 @@ static bool is_our_own(const char *path)
     return sluice_starts_with(path, "sluice-manifest.") ||
            strcmp(path, SLUICE_CLASS_LIST_FILE) == 0 ||
            sluice_starts_with(path, "sluice-jpeg-index") || sluice_has_suffix(path, ".part");
-}
-
-/* Opens what lies beneath the root, by links too as long as they do; -1: errno says why not. */
-static int open_beneath(int root_fd, const char *path, uint64_t flags)
-{
-    struct open_how how = {
-        .flags = flags | O_CLOEXEC,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
-    };
-    long fd;
-    int tries = 0; /* EAGAIN: something was renamed while the kernel walked over a ".." */
-    do
-        fd = syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
-    while (fd < 0 && errno == EAGAIN && ++tries < 8);
-    return (int)fd;
-}
-
-/* Stats the target of a symbolic link, if it lies beneath the root; else errno says why not. */
-static bool stat_link_beneath(int root_fd, const char *path, struct stat *st)
-{
-    const int fd = open_beneath(root_fd, path, O_PATH);
-    if (fd < 0)
-        return false;
-    const bool is_found = fstat(fd, st) == 0;
-    const int saved = errno;
-    close(fd);
-    errno = saved;
-    return is_found;
 }
 
 struct walk {
@@ -79,15 +51,14 @@ struct walk {
     } above[SLUICE_LAYOUT_MAX_DEPTH + 1]; /* the folders that it lies in, by depth */
     uint64_t num_told;                    /* by pass_over() */
 
-    struct sluice_layout_folder *folders;
-    size_t num_folders, folder_capacity;
+    struct sluice_layout_folders folders;
     size_t at_hand[CLASS_DEPTHS]; /* of these the one that it lies in, by depth; -1: none */
 
     const struct sluice_labels *labels; /* borrowed; NULL: there are none */
     struct sluice_stat_pool *stats;     /* NULL: files are looked at one after the other */
     bool with_shards;
-    struct sluice_shard_file *shards; /* the tars that were met */
-    size_t num_shards, shard_capacity;
+    struct sluice_shard_set shards;
+    size_t num_mds; /* that were met */
 
     /* The walk only asks whether the folder holds an image, as ImageFolder would see it. */
     bool is_search, has_found;
@@ -136,7 +107,7 @@ static void note_image(struct walk *walk)
     walk->has_found = true;
     for (size_t i = 0; i < CLASS_DEPTHS; i++) {
         if (walk->at_hand[i] != NONE)
-            walk->folders[walk->at_hand[i]].holds_image = true;
+            walk->folders.all[walk->at_hand[i]].holds_image = true;
     }
 }
 
@@ -152,20 +123,11 @@ static bool is_class_place(const struct walk *walk, unsigned depth)
 
 static sluice_status add_folder(struct walk *walk, unsigned depth, struct sluice_err *err)
 {
-    if (walk->num_folders == walk->folder_capacity) {
-        const size_t capacity = walk->folder_capacity ? 2 * walk->folder_capacity : 64;
-        void *moved = realloc(walk->folders, capacity * sizeof(*walk->folders));
-        if (!moved)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu folders", capacity);
-        walk->folders = moved;
-        walk->folder_capacity = capacity;
-    }
-    char *path = strdup(walk->path);
-    if (!path)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a folder's name");
-    walk->folders[walk->num_folders] = (struct sluice_layout_folder){.path = path};
-    walk->at_hand[depth] = walk->num_folders++;
-    return SLUICE_OK;
+    const sluice_status status =
+        sluice_layout_folders_add(&walk->folders, walk->path, strlen(walk->path), err);
+    if (status == SLUICE_OK)
+        walk->at_hand[depth] = walk->folders.num - 1;
+    return status;
 }
 
 /* --- the walk --- */
@@ -175,7 +137,7 @@ static sluice_status walk_folder(struct walk *walk, int fd, size_t len, unsigned
 
 static int open_folder(const struct walk *walk, int folder_fd, const char *name, bool is_link)
 {
-    return is_link ? open_beneath(walk->root_fd, walk->path, O_RDONLY | O_DIRECTORY)
+    return is_link ? sluice_open_beneath(walk->root_fd, walk->path, O_RDONLY | O_DIRECTORY)
                    : openat(folder_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
@@ -248,40 +210,41 @@ static sluice_status pass_over_link(struct walk *walk, int folder_fd, const char
     return status;
 }
 
-static bool is_shard_name(const char *name)
+/* A shard: its members are listed after the walk, or it is counted. */
+static sluice_status walk_shard(struct walk *walk, const char *name, const struct stat *st,
+                                struct sluice_err *err)
 {
-    const size_t len = strlen(name);
-    return len > 4 && strcmp(name + len - 4, ".tar") == 0;
-}
-
-/* A tar: its members are listed after the walk, or it is counted. */
-static sluice_status walk_shard(struct walk *walk, const struct stat *st, struct sluice_err *err)
-{
+    char shard[SLUICE_MAX_PATH_BYTES];
     if (!walk->with_shards) {
         walk->passed->num_shards++;
         return SLUICE_OK;
     }
-    if (!sluice_is_utf8(walk->path) || strstr(walk->path, ".tar/")) {
+    if (sluice_has_suffix(name, ".mds")) {
+        walk->num_mds++;
+        return SLUICE_OK;
+    }
+    if (!sluice_is_utf8(walk->path) || sluice_shard_split(walk->path, shard)) {
         pass_over(walk, true, "a tar whose path is not UTF-8, or in a folder called .tar");
         return SLUICE_OK;
     }
-    if (walk->num_shards == walk->shard_capacity) {
-        const size_t capacity = walk->shard_capacity ? 2 * walk->shard_capacity : 64;
-        void *moved = realloc(walk->shards, capacity * sizeof(*walk->shards));
-        if (!moved)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu tars", capacity);
-        walk->shards = moved;
-        walk->shard_capacity = capacity;
-    }
-    char *path = strdup(walk->path);
-    if (!path)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a tar's name");
-    walk->shards[walk->num_shards++] = (struct sluice_shard_file){
-        .path = path,
+    const struct sluice_shard_file file = {
+        .path = walk->path,
         .bytes = (uint64_t)st->st_size,
         .mtime_ns = sluice_file_mtime_ns(st),
     };
-    return SLUICE_OK;
+    return sluice_shard_set_add(&walk->shards, &file, err);
+}
+
+/* An index.json of shards of records; *is_index: it is one. */
+static sluice_status walk_index(struct walk *walk, bool *is_index, struct sluice_err *err)
+{
+    char shard[SLUICE_MAX_PATH_BYTES];
+    *is_index = false;
+    if (!walk->with_shards || !sluice_is_utf8(walk->path) || sluice_shard_split(walk->path, shard))
+        return SLUICE_OK;
+    struct sluice_shard_folder folder = {walk->root, walk->root_fd};
+    const struct sluice_shard_place place = sluice_shard_place_of_folder(&folder);
+    return sluice_shard_set_add_index(&walk->shards, &place, walk->path, is_index, err);
 }
 
 static sluice_status walk_file(struct walk *walk, const char *name, size_t len,
@@ -291,8 +254,14 @@ static sluice_status walk_file(struct walk *walk, const char *name, size_t len,
         note_image(walk);
     if (walk->is_search || sluice_layout_is_hidden(name))
         return SLUICE_OK;
-    if (S_ISREG(st->st_mode) && is_shard_name(name))
-        return walk_shard(walk, st, err);
+    if (S_ISREG(st->st_mode) && sluice_is_shard_name(name))
+        return walk_shard(walk, name, st, err);
+    if (S_ISREG(st->st_mode) && strcmp(name, SLUICE_RECORDS_INDEX_FILE) == 0) {
+        bool is_index;
+        const sluice_status status = walk_index(walk, &is_index, err);
+        if (status != SLUICE_OK || is_index)
+            return status;
+    }
     if (!sluice_layout_is_read(name)) {
         if (S_ISREG(st->st_mode) && !is_our_own(walk->path) &&
             !sluice_labels_has_file(walk->labels, walk->path))
@@ -328,7 +297,7 @@ static sluice_status walk_entry(struct walk *walk, int folder_fd, const struct s
         return SLUICE_OK;
     }
     const bool is_link = S_ISLNK(st.st_mode);
-    if (is_link && !stat_link_beneath(walk->root_fd, walk->path, &st)) {
+    if (is_link && !sluice_stat_beneath(walk->root_fd, walk->path, &st)) {
         if (!is_the_links_own(errno))
             return fail_here(walk, "where the link leads", errno, err);
         return pass_over_link(walk, folder_fd, name, depth, err);
@@ -450,154 +419,46 @@ static sluice_status walk_folder(struct walk *walk, int fd, size_t len, unsigned
     return status;
 }
 
-static int compare_paths(const void *a, const void *b)
-{
-    const struct sluice_manifest_entry *x = a, *y = b;
-    return strcmp(x->path, y->path);
-}
-
 static void walk_clear(struct walk *walk)
 {
-    for (size_t i = 0; i < walk->num_folders; i++)
-        free(walk->folders[i].path);
-    free(walk->folders);
-    for (size_t i = 0; i < walk->num_shards; i++)
-        free(walk->shards[i].path);
-    free(walk->shards);
+    sluice_layout_folders_clear(&walk->folders);
+    sluice_shard_set_clear(&walk->shards);
+}
+
+static sluice_status open_root(struct walk *walk, struct sluice_err *err)
+{
+    walk->root_fd = open(walk->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (walk->root_fd < 0)
+        return sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s",
+                           walk->root, strerror(errno));
+    return SLUICE_OK;
 }
 
 static sluice_status walk_root(struct walk *walk, struct sluice_err *err)
 {
-    const char *root = walk->root;
     for (size_t i = 0; i < CLASS_DEPTHS; i++)
         walk->at_hand[i] = NONE;
-    walk->root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int fd = walk->root_fd < 0 ? -1 : fcntl(walk->root_fd, F_DUPFD_CLOEXEC, 0);
-    sluice_status status;
-    if (fd < 0)
-        status = sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s",
-                             root, strerror(errno));
-    else
-        status = walk_folder(walk, fd, 0, 0, err);
-    if (walk->root_fd >= 0)
-        close(walk->root_fd);
+    const int fd = fcntl(walk->root_fd, F_DUPFD_CLOEXEC, 0);
+    const sluice_status status =
+        fd < 0 ? sluice_fail(err, SLUICE_E_IO, "%s: %s", walk->root, strerror(errno))
+               : walk_folder(walk, fd, 0, 0, err);
     if (status == SLUICE_OK && walk->num_told > MAX_TOLD)
-        sluice_log(SLUICE_LOG_WARN, "%s: passed over: %llu more such links and files", root,
+        sluice_log(SLUICE_LOG_WARN, "%s: passed over: %llu more such links and files", walk->root,
                    (unsigned long long)(walk->num_told - MAX_TOLD));
     return status;
 }
 
-/* --- labels --- */
-
-/* Folders at the place of a class that lie in shards: sorted, so that one comes once in a row. */
-static sluice_status add_folders_in_shards(struct walk *walk, struct sluice_err *err)
+/* The files and shards of the root: all, or the shards that `shards` names. */
+static sluice_status find_files(struct walk *walk, const char *shards, struct sluice_err *err)
 {
-    const struct sluice_manifest *manifest = walk->builder->manifest;
-    char last[CLASS_DEPTHS][SLUICE_MAX_PATH_BYTES] = {"", ""};
-    sluice_status status = SLUICE_OK;
-    for (size_t i = 0; i < manifest->num_entries && status == SLUICE_OK; i++) {
-        const struct sluice_manifest_entry *entry = &manifest->rows[i];
-        if (!entry->offset)
-            continue;
-        const char *path = sluice_shard_unpacked(entry->path, entry->offset, walk->path);
-        const char *slash = strchr(path, '/');
-        for (unsigned depth = 0; depth < CLASS_DEPTHS && slash && status == SLUICE_OK; depth++) {
-            if (depth == 1 && !sluice_starts_with(path, "train/") &&
-                !sluice_starts_with(path, "val/"))
-                break;
-            const size_t len = (size_t)(slash - path);
-            slash = strchr(slash + 1, '/');
-            if (strncmp(last[depth], path, len) == 0 && !last[depth][len])
-                continue;
-            memcpy(last[depth], path, len);
-            last[depth][len] = '\0';
-            char whole[SLUICE_MAX_PATH_BYTES];
-            memcpy(whole, walk->path, sizeof(whole));
-            strcpy(walk->path, last[depth]);
-            status = add_folder(walk, depth, err);
-            memcpy(walk->path, whole, sizeof(whole));
-            if (status == SLUICE_OK)
-                walk->folders[walk->num_folders - 1].holds_image = true;
-        }
-    }
-    return status;
-}
-
-/* All samples have a .cls, or none has. */
-static sluice_status check_all_labelled(const struct sluice_manifest *manifest, const char *root,
-                                        struct sluice_err *err)
-{
-    size_t num_without = 0, first = 0;
-    for (size_t i = 0; i < manifest->num_entries; i++) {
-        if (manifest->rows[i].label == SLUICE_NO_LABEL && num_without++ == 0)
-            first = i;
-    }
-    if (num_without)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "%s: %zu of %zu images have no .cls, as others have (%.200s%s)", root,
-                           num_without, manifest->num_entries, manifest->rows[first].path,
-                           num_without > 1 ? ", ..." : "");
-    return SLUICE_OK;
-}
-
-/* *are_numbers: the manifest has no classes yet, and labels are integers. */
-static sluice_status assign_labels(struct walk *walk, struct sluice_labels *labels,
-                                   size_t num_labelled, bool *are_numbers, struct sluice_err *err)
-{
-    struct sluice_manifest_builder *builder = walk->builder;
-    const bool has_labels = labels && sluice_labels_have_labels(labels);
-    sluice_status status = SLUICE_OK;
-    *are_numbers = !has_labels && num_labelled;
-    if (!has_labels && !num_labelled)
-        status = sluice_layout_assign(builder, walk->root, walk->folders, walk->num_folders,
-                                      walk->passed, err);
-    else
-        sluice_layout_assign_subsets(builder, walk->root, walk->folders, walk->num_folders);
-    if (*are_numbers)
-        status = check_all_labelled(builder->manifest, walk->root, err);
-    if (status != SLUICE_OK || !labels)
-        return status;
-    bool are_names = false;
-    status = sluice_labels_assign(labels, builder, &are_names, err);
-    *are_numbers = has_labels ? !are_names : *are_numbers;
-    return status;
-}
-
-/* The list of classes that was named or lies in the root; *has_list. */
-static sluice_status read_class_list(const char *root, const char *path,
-                                     struct sluice_class_list *list, bool *has_list,
-                                     struct sluice_err *err)
-{
-    char in_root[SLUICE_MAX_PATH_BYTES];
-    struct sluice_err why = {0};
-    sluice_status status = SLUICE_OK;
-    const bool is_named = path != NULL;
-    if (!is_named) {
-        status = sluice_path_in(root, SLUICE_CLASS_LIST_FILE, in_root, err);
-        path = in_root;
-    }
+    sluice_status status = open_root(walk, err);
     if (status != SLUICE_OK)
         return status;
-    status = sluice_class_list_read(path, list, &why);
-    *has_list = status == SLUICE_OK;
-    if (status == SLUICE_OK || (status == SLUICE_E_NOT_FOUND && !is_named))
-        return SLUICE_OK;
-    return sluice_fail(err, status, "%s", why.text);
-}
-
-static sluice_status assign(struct walk *walk, struct sluice_labels *labels, size_t num_labelled,
-                            const char *classes, struct sluice_err *err)
-{
-    struct sluice_class_list list = {0};
-    bool has_list = false, are_numbers = false;
-    sluice_status status = read_class_list(walk->root, classes, &list, &has_list, err);
-    if (status == SLUICE_OK)
-        status = assign_labels(walk, labels, num_labelled, &are_numbers, err);
-    if (status == SLUICE_OK && are_numbers)
-        status = sluice_class_list_number(has_list ? &list : NULL, walk->builder, err);
-    else if (status == SLUICE_OK && has_list)
-        status = sluice_class_list_apply(&list, walk->builder, err);
-    sluice_class_list_clear(&list);
+    struct sluice_shard_folder folder = {walk->root, walk->root_fd};
+    const struct sluice_shard_place place = sluice_shard_place_of_folder(&folder);
+    status = shards ? sluice_shard_set_add_patterns(&walk->shards, &place, shards, err)
+                    : walk_root(walk, err);
+    close(walk->root_fd);
     return status;
 }
 
@@ -609,7 +470,7 @@ static sluice_status no_image(const struct walk *walk, struct sluice_err *err)
     const struct sluice_passed_over *passed = walk->passed;
     const size_t len = sluice_passed_over_text(passed, text, sizeof(text));
     if (passed->num_shards)
-        snprintf(shards, sizeof(shards), "; %llu .tar: run offload_dataset index",
+        snprintf(shards, sizeof(shards), "; %llu " SHARDS ": run offload_dataset index",
                  (unsigned long long)passed->num_shards);
     return sluice_fail(err, SLUICE_E_NOT_FOUND,
                        "%s: no image file %s (" SLUICE_LAYOUT_READ ")%s%s%s", walk->root,
@@ -623,34 +484,36 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
     struct sluice_manifest *made = walk->builder->manifest;
     struct sluice_labels *labels = NULL;
     struct sluice_shard_summary shards = {0};
-    const struct sluice_target_column *target = &options->target;
-    const bool is_of_tars = target->name && target->name[0] == '.';
-    sluice_status status =
-        sluice_labels_read(walk->root, options->labels,
-                           is_of_tars ? (struct sluice_target_column){0} : *target, &labels, err);
+    const struct sluice_shard_options how = {
+        .root = walk->root,
+        .num_threads = options->num_threads,
+        .label_key = options->label_key,
+        .passed = walk->passed,
+    };
+    sluice_status status = sluice_labels_read(
+        walk->root, options->labels, sluice_manifest_column_of_tables(options), &labels, err);
     walk->labels = labels;
     const unsigned num_threads = options->num_threads ? options->num_threads : sluice_cpu_count();
     if (status == SLUICE_OK && options->with_shards && num_threads > 1)
         status = sluice_stat_pool_create(num_threads, &walk->stats, err);
     if (status == SLUICE_OK)
-        status = walk_root(walk, err);
+        status = find_files(walk, options->shards, err);
     sluice_stat_pool_destroy(walk->stats);
     walk->stats = NULL;
-    if (status == SLUICE_OK && walk->num_shards)
-        status = sluice_shards_list(walk->root, walk->shards, walk->num_shards,
-                                    options->num_threads, walk->builder, &shards, err);
-    if (status == SLUICE_OK && made->num_entries > 0) {
-        qsort(made->rows, made->num_entries, sizeof(*made->rows), compare_paths);
-        status = add_folders_in_shards(walk, err);
-        if (status == SLUICE_OK)
-            status = assign(walk, labels, shards.num_labelled, options->classes, err);
-        if (status == SLUICE_OK && is_of_tars)
-            status = sluice_shard_targets_read(walk->root, *target, walk->builder, err);
-        if (status == SLUICE_OK && target->name && !made->target_type.kind)
-            status = sluice_fail(err, SLUICE_E_INVALID,
-                                 "--target %s: no table of %s has this column beside file_name",
-                                 target->name, walk->root);
-    }
+    if (status == SLUICE_OK)
+        status =
+            sluice_shard_set_list(&walk->shards, &how, walk->num_mds, walk->builder, &shards, err);
+    const struct sluice_manifest_parts parts = {
+        .builder = walk->builder,
+        .root = walk->root,
+        .folder = walk->root,
+        .options = options,
+        .folders = &walk->folders,
+        .passed = walk->passed,
+        .num_labelled = shards.num_labelled,
+    };
+    if (status == SLUICE_OK && made->num_entries > 0)
+        status = sluice_manifest_assign(&parts, labels, err);
     sluice_labels_destroy(labels);
     if (status == SLUICE_OK && made->num_entries == 0)
         status = no_image(walk, err);
@@ -730,13 +593,14 @@ sluice_status sluice_manifest_check_passed_over(const struct sluice_manifest *ma
     sluice_passed_over_text(passed, text, sizeof(text));
     tell_passed_over(root, text, sluice_passed_over_num_unread(passed), "");
     if (passed->num_shards)
-        sluice_log(SLUICE_LOG_WARN, "%s: %llu .tar: run offload_dataset index", root,
+        sluice_log(SLUICE_LOG_WARN, "%s: %llu " SHARDS ": run offload_dataset index", root,
                    (unsigned long long)passed->num_shards);
     sluice_status status = SLUICE_OK;
     if (is_strict && passed->num_shards)
-        status = sluice_fail(err, SLUICE_E_UNSUPPORTED,
-                             "--strict: %llu .tar of %s are not read: run offload_dataset index",
-                             (unsigned long long)passed->num_shards, root);
+        status =
+            sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                        "--strict: %llu " SHARDS " of %s are not read: run offload_dataset index",
+                        (unsigned long long)passed->num_shards, root);
     if (is_strict && passed->num_images)
         status = sluice_fail(
             err, SLUICE_E_UNSUPPORTED,

@@ -313,6 +313,18 @@ static void free_paths(struct unpacked *paths, size_t num)
     free(paths);
 }
 
+/* Without its tar.  Records of MDS and LitData have numbers for names: their shard stays a folder.
+ */
+static const char *unpacked_path(const struct sluice_manifest_entry *entry,
+                                 char room[SLUICE_MAX_PATH_BYTES])
+{
+    char shard[SLUICE_MAX_PATH_BYTES];
+    const bool is_member = entry->offset && sluice_shard_split(entry->path, shard);
+    return is_member && sluice_has_suffix(shard, ".tar")
+               ? sluice_shard_unpacked(entry->path, entry->offset, room)
+               : entry->path;
+}
+
 /* The paths without tars, by path.  *num is how many there are, also after a failure. */
 static sluice_status find_paths(const struct sluice_manifest *manifest, struct unpacked **paths,
                                 size_t *num, struct sluice_err *err)
@@ -322,7 +334,7 @@ static sluice_status find_paths(const struct sluice_manifest *manifest, struct u
     *paths = calloc(manifest->num_entries + 1, sizeof(**paths));
     for (size_t i = 0; *paths && i < manifest->num_entries; i++) {
         const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
-        const char *path = sluice_shard_unpacked(entry.path, entry.offset, room);
+        const char *path = unpacked_path(&entry, room);
         (*paths)[i] = (struct unpacked){strdup(path), i};
         if (!(*paths)[i].path)
             break;

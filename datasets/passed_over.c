@@ -89,6 +89,21 @@ void sluice_passed_over_add(struct sluice_passed_over *passed, const char *path)
     found->num_files++;
 }
 
+void sluice_passed_over_take_back(struct sluice_passed_over *passed, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char suffix[sizeof(passed->suffixes[0].text)];
+    const bool has_suffix = suffix_of(slash ? slash + 1 : path, suffix);
+    for (size_t i = 0; i < passed->num_suffixes && has_suffix; i++) {
+        struct sluice_passed_suffix *found = &passed->suffixes[i];
+        if (found->is_image || strcmp(found->text, suffix) != 0)
+            continue;
+        found->num_files -= found->num_files > 0;
+        return;
+    }
+    passed->num_rest -= passed->num_rest > 0;
+}
+
 uint64_t sluice_passed_over_num_unread(const struct sluice_passed_over *passed)
 {
     uint64_t num = 0;

@@ -30,7 +30,7 @@ struct sluice_passed_over {
     size_t num_suffixes;
     uint64_t num_rest; /* files of yet other suffixes */
 
-    uint64_t num_shards; /* tars that nobody looked into */
+    uint64_t num_shards; /* tars and MDS shards that nobody looked into */
 
     /* What may be an image and is not read, whatever the reason; and the first by path. */
     uint64_t num_images;
@@ -39,6 +39,9 @@ struct sluice_passed_over {
 
 /* A file whose suffix is not read; `path` is relative to the root. */
 void sluice_passed_over_add(struct sluice_passed_over *passed, const char *path);
+
+/* Takes back one that turned out to be read after all, and that is no image by its suffix. */
+void sluice_passed_over_take_back(struct sluice_passed_over *passed, const char *path);
 
 /* An image that is not read for another reason than its suffix, such as where it lies. */
 void sluice_passed_over_add_image(struct sluice_passed_over *passed, const char *path);

@@ -5,9 +5,13 @@
 /* The length of the shard's own path; 0: there is none, or it is too long. */
 static size_t shard_len(const char *path)
 {
-    const char *found = strstr(path, ".tar/");
-    const size_t len = found ? (size_t)(found - path) + 4 : 0;
-    return len < SLUICE_MAX_PATH_BYTES ? len : 0;
+    for (const char *slash = path; (slash = strchr(slash, '/')); slash++) {
+        const size_t len = (size_t)(slash - path);
+        if (len >= 4 && (memcmp(slash - 4, ".tar", 4) == 0 || memcmp(slash - 4, ".mds", 4) == 0 ||
+                         memcmp(slash - 4, ".bin", 4) == 0))
+            return len < SLUICE_MAX_PATH_BYTES ? len : 0;
+    }
+    return 0;
 }
 
 bool sluice_shard_split(const char *path, char object[SLUICE_MAX_PATH_BYTES])
@@ -18,6 +22,12 @@ bool sluice_shard_split(const char *path, char object[SLUICE_MAX_PATH_BYTES])
     memcpy(object, path, len);
     object[len] = '\0';
     return true;
+}
+
+bool sluice_is_shard_name(const char *name)
+{
+    const size_t len = strlen(name);
+    return len > 4 && (strcmp(name + len - 4, ".tar") == 0 || strcmp(name + len - 4, ".mds") == 0);
 }
 
 const char *sluice_shard_unpacked(const char *path, uint64_t offset,

@@ -9,14 +9,19 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/* Samples that are members of shards: "a/x-000.tar/KEY.jpg" is KEY.jpg in the tar a/x-000.tar.  A
- * sample is one only if its row has an offset (manifest.h): a folder may be called x.tar, too.
+/* Samples that are members of shards: "a/x-000.tar/KEY.jpg" is KEY.jpg in the tar a/x-000.tar, and
+ * "a/x.mds/17.jpg" is record 17 of a/x.mds (shard_list.h).  A sample is one only if its row has an
+ * offset (manifest.h): a folder may be called x.tar, too.
  *
  * Threads: any. */
 
-/* The shard's own path: up to and including the first ".tar" before a '/'.  False, with `object`
- * untouched, if there is none or it does not fit. */
+/* The shard's own path: up to and including the first ".tar", ".mds" or ".bin" before a '/'. False,
+ * with `object` untouched, if there is none or it does not fit. */
 bool sluice_shard_split(const char *path, char object[SLUICE_MAX_PATH_BYTES]);
+
+/* Whether a file of this name is a shard: a .tar or .mds.  LitData's chunks are known by their
+ * index.json alone (shard_set.h). */
+bool sluice_is_shard_name(const char *name);
 
 /* The path that the sample would have if its shard were unpacked where it lies: without "x.tar/".
  * `path` itself if the offset is 0, else written to `room`. */

@@ -1,12 +1,12 @@
 #include "datasets/shard_list.h"
 
+#include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "datasets/class_list.h"
-#include "datasets/manifest_layout.h"
 #include "datasets/parallel.h"
-#include "datasets/tar.h"
+#include "datasets/shard_members.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,38 +14,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-/* Headers are looked for in windows of so many bytes, so that a tar of small members is read from
- * its begin to its end, and one of large members is not. */
+/* Headers are looked for in windows of so many bytes, so that a shard of small members is read
+ * from its begin to its end, and one of large members is not. */
 #define WINDOW_BYTES ((size_t)1 << 20)
 
-#define MAX_LABEL_BYTES 32 /* of a .cls */
-#define MAX_TOLD 3         /* lines of the log about single members of a tar */
-
-/* One tar on its way into the list. */
-struct shard {
-    const struct sluice_shard_file *file;
-    struct sluice_manifest_builder images; /* rows of the samples */
-    struct sluice_manifest_builder labels; /* rows of the .cls: path as far as the key, label */
-    size_t num_labelled;
-    bool is_damaged;
-    uint64_t num_passed; /* members that might be images */
-
-    int fd;
-    uint8_t *window;
-    uint64_t window_at;
-    size_t window_len;
-};
+#define MAX_TOLD 3 /* lines of the log about single members of a shard */
 
 struct listing {
     pthread_mutex_t lock;
     struct sluice_manifest_builder *builder;
     struct sluice_shard_summary sums;
 
-    const char *root; /* constant from here */
+    const struct sluice_shard_options *options; /* constant from here */
     const struct sluice_shard_file *files;
 };
 
@@ -67,16 +49,47 @@ static sluice_status read_fully(int fd, uint64_t at, uint8_t *to, size_t len,
     return SLUICE_OK;
 }
 
-static sluice_status read_at(void *ctx, uint64_t at, void *to, size_t len, struct sluice_err *err)
+/* A range of an object, of the version that was listed. */
+static sluice_status fetch(const struct sluice_shard *shard, uint64_t at, uint8_t *to, size_t len,
+                           struct sluice_err *err)
 {
-    struct shard *shard = ctx;
+    struct sluice_store *store = shard->options->store;
+    const struct sluice_store_read read = {
+        .key = shard->file->path,
+        .offset = at,
+        .bytes = len,
+        .is_range = true,
+        .version = shard->file->mtime_ns,
+    };
+    struct sluice_buf *buf = NULL;
+    struct sluice_err why = {0};
+    const sluice_status status = store->read(store, &read, &buf, &why);
+    if (status != SLUICE_OK)
+        return sluice_fail(err, status == SLUICE_E_NO_MEMORY ? status : SLUICE_E_IO,
+                           "byte %llu: cannot read: %s", (unsigned long long)at, why.text);
+    memcpy(to, buf->data, len);
+    sluice_buf_unref(buf);
+    return SLUICE_OK;
+}
+
+static sluice_status fill(const struct sluice_shard *shard, uint64_t at, uint8_t *to, size_t len,
+                          struct sluice_err *err)
+{
+    return shard->options->store ? fetch(shard, at, to, len, err)
+                                 : read_fully(shard->fd, at, to, len, err);
+}
+
+sluice_status sluice_shard_read_at(void *ctx, uint64_t at, void *to, size_t len,
+                                   struct sluice_err *err)
+{
+    struct sluice_shard *shard = ctx;
     if (len > WINDOW_BYTES)
-        return read_fully(shard->fd, at, to, len, err);
+        return fill(shard, at, to, len, err);
     if (at < shard->window_at || at + len > shard->window_at + shard->window_len) {
         const uint64_t left = shard->file->bytes - at;
         const size_t window_len = left < WINDOW_BYTES ? (size_t)left : WINDOW_BYTES;
         shard->window_len = 0;
-        const sluice_status status = read_fully(shard->fd, at, shard->window, window_len, err);
+        const sluice_status status = fill(shard, at, shard->window, window_len, err);
         if (status != SLUICE_OK)
             return status;
         shard->window_at = at;
@@ -95,122 +108,35 @@ size_t sluice_shard_key_len(const char *name)
     return folder + strcspn(name + folder, ".");
 }
 
-/* Why a name is not taken for a path in a dataset; NULL: it is. */
-static const char *flaw_of(const char *name)
-{
-    if (!sluice_is_utf8(name))
-        return "the name is not UTF-8";
-    for (const char *part = name;; part++) {
-        const size_t len = strcspn(part, "/");
-        if (len == 0 || strncmp(part, "..", len) == 0) /* also "." */
-            return "the name leads out of the tar";
-        part += len;
-        if (!*part)
-            return NULL;
-    }
-}
-
-static bool has_hidden_part(const char *name)
-{
-    for (const char *part = name; part; part = strchr(part, '/')) {
-        part += *part == '/';
-        if (sluice_layout_is_hidden(part))
-            return true;
-    }
-    return false;
-}
-
-static void pass_over(struct shard *shard, const char *root, const char *name, const char *why)
+void sluice_shard_pass_over(struct sluice_shard *shard, const char *name, const char *why)
 {
     char shown[300];
     sluice_escape_line(shown, sizeof(shown), name);
     if (shard->num_passed++ < MAX_TOLD)
-        sluice_log(SLUICE_LOG_WARN, "%s/%s: %s: %s; passed over", root, shard->file->path, shown,
-                   why);
+        sluice_log(SLUICE_LOG_WARN, "%s/%s: %s: %s; passed over", shard->root, shard->file->path,
+                   shown, why);
 }
 
-static sluice_status add_row(struct sluice_manifest_builder *builder, const struct shard *shard,
-                             const char *name, size_t name_len,
-                             const struct sluice_manifest_entry *row, struct sluice_err *err)
+void sluice_shard_count_passed(const struct sluice_shard *shard, const char *name)
+{
+    if (!shard->passed)
+        return;
+    pthread_mutex_lock(shard->lock);
+    sluice_passed_over_add(shard->passed, name);
+    pthread_mutex_unlock(shard->lock);
+}
+
+sluice_status sluice_shard_add_row(struct sluice_manifest_builder *builder,
+                                   const struct sluice_shard *shard, const char *name,
+                                   size_t name_len, const struct sluice_manifest_entry *row,
+                                   struct sluice_err *err)
 {
     char path[2 * SLUICE_MAX_PATH_BYTES];
     const int len = snprintf(path, sizeof(path), "%s/%.*s", shard->file->path, (int)name_len, name);
     return sluice_manifest_add_entry(builder, row, path, (size_t)len, err);
 }
 
-static sluice_status add_image(struct shard *shard, const char *root, const char *name,
-                               const struct sluice_tar_member *member, struct sluice_err *err)
-{
-    const char *flaw = member->kind ? member->kind : flaw_of(name);
-    if (!flaw && strlen(shard->file->path) + 1 + strlen(name) >= SLUICE_MAX_PATH_BYTES)
-        flaw = "the name is too long";
-    if (flaw) {
-        pass_over(shard, root, name, flaw);
-        return SLUICE_OK;
-    }
-    if (has_hidden_part(name))
-        return SLUICE_OK;
-    const struct sluice_manifest_entry row = {
-        .offset = member->offset,
-        .bytes = member->bytes,
-        .mtime_ns = shard->file->mtime_ns,
-        .label = SLUICE_NO_LABEL,
-        .coding = sluice_layout_coding(name),
-    };
-    return add_row(&shard->images, shard, name, strlen(name), &row, err);
-}
-
-/* Digits between spaces, as Python's int() takes them. */
-static bool parse_label(const char *text, uint32_t *label)
-{
-    static const char spaces[] = " \t\r\n\v\f";
-    text += strspn(text, spaces);
-    const size_t digits = strspn(text, "0123456789");
-    if (digits == 0 || digits > 9 || text[digits + strspn(text + digits, spaces)])
-        return false;
-    *label = (uint32_t)strtoul(text, NULL, 10);
-    return *label < SLUICE_MAX_CLASSES;
-}
-
-static sluice_status add_label(struct shard *shard, const char *root, const char *name,
-                               const struct sluice_tar_member *member, struct sluice_err *err)
-{
-    char text[MAX_LABEL_BYTES + 1] = "";
-    struct sluice_manifest_entry row = {.offset = member->offset};
-    if (member->bytes > 0 && member->bytes <= MAX_LABEL_BYTES) {
-        const sluice_status status =
-            read_at(shard, member->offset, text, (size_t)member->bytes, err);
-        if (status != SLUICE_OK)
-            return status;
-    }
-    if (!parse_label(text, &row.label)) {
-        char shown[100];
-        sluice_escape_line(shown, sizeof(shown), text);
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "%s/%s: byte %llu: %.200s: '%s' is no label from 0 to %d", root,
-                           shard->file->path, (unsigned long long)member->offset, name, shown,
-                           SLUICE_MAX_CLASSES - 1);
-    }
-    return add_row(&shard->labels, shard, name, sluice_shard_key_len(name), &row, err);
-}
-
-static sluice_status add_member(struct shard *shard, const char *root,
-                                const struct sluice_tar_member *member, struct sluice_err *err)
-{
-    const char *name = member->name;
-    while (name[0] == '.' && name[1] == '/') /* as "tar -C FOLDER ." writes them */
-        name += 2;
-    if (member->kind && strcmp(member->kind, "a folder") == 0)
-        return SLUICE_OK;
-    if (sluice_layout_is_read(name))
-        return add_image(shard, root, name, member, err);
-    if (!has_hidden_part(name) && !member->kind &&
-        strcasecmp(name + sluice_shard_key_len(name), ".cls") == 0)
-        return add_label(shard, root, name, member, err);
-    return SLUICE_OK;
-}
-
-/* --- a tar --- */
+/* --- a shard --- */
 
 static int compare_entries(const void *a, const void *b)
 {
@@ -236,7 +162,7 @@ static size_t sort_entries(struct sluice_manifest *manifest)
     return num_gone;
 }
 
-static void join_labels(struct shard *shard)
+static void join_labels(struct sluice_shard *shard)
 {
     const struct sluice_manifest *labels = shard->labels.manifest;
     struct sluice_manifest *images = shard->images.manifest;
@@ -260,43 +186,38 @@ static void join_labels(struct shard *shard)
     }
 }
 
-static sluice_status list_members(struct shard *shard, const char *root, struct sluice_err *err)
+static sluice_status list_members(struct sluice_shard *shard, struct sluice_err *err)
 {
-    struct sluice_tar tar = {.read_at = read_at, .ctx = shard, .size = shard->file->bytes};
-    struct sluice_tar_member member;
     struct sluice_err why = {0};
-    bool is_end = false;
-    sluice_status status;
-    while ((status = sluice_tar_next(&tar, &member, &is_end, &why)) == SLUICE_OK && !is_end) {
-        status = add_member(shard, root, &member, &why);
-        if (status != SLUICE_OK)
-            break;
-    }
+    const sluice_status status = sluice_has_suffix(shard->file->path, ".tar")
+                                     ? sluice_shard_list_tar(shard, &why)
+                                     : sluice_shard_list_records(shard, &why);
     if (status == SLUICE_E_CORRUPT || status == SLUICE_E_IO) {
         shard->is_damaged = true;
-        sluice_log(SLUICE_LOG_ERROR, "%s/%s: %s; what is behind it is not listed", root,
+        sluice_log(SLUICE_LOG_ERROR, "%s/%s: %s; what is behind it is not listed", shard->root,
                    shard->file->path, why.text);
         return SLUICE_OK;
     }
     return status == SLUICE_OK ? status : sluice_fail(err, status, "%s", why.text);
 }
 
-/* `path` is the tar's with the root. */
-static sluice_status list_shard(struct shard *shard, const char *root, const char *path,
+/* `path` is the shard's with the root. */
+static sluice_status list_shard(struct sluice_shard *shard, const char *path,
                                 struct sluice_err *err)
 {
-    shard->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (shard->fd < 0) {
+    shard->fd = shard->options->store ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    if (shard->fd < 0 && !shard->options->store) {
         shard->is_damaged = true;
         sluice_log(SLUICE_LOG_ERROR, "%s: %s", path, strerror(errno));
         return SLUICE_OK;
     }
     shard->window = malloc(WINDOW_BYTES);
     const sluice_status status =
-        shard->window ? list_members(shard, root, err)
-                      : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to read a tar");
+        shard->window ? list_members(shard, err)
+                      : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to read a shard");
     free(shard->window);
-    close(shard->fd);
+    if (shard->fd >= 0)
+        close(shard->fd);
     if (status != SLUICE_OK)
         return status;
     const size_t num_twice = sort_entries(shard->images.manifest);
@@ -311,8 +232,8 @@ static sluice_status list_shard(struct shard *shard, const char *root, const cha
     return SLUICE_OK;
 }
 
-static sluice_status take_rows(struct sluice_manifest_builder *builder, const struct shard *shard,
-                               struct sluice_err *err)
+static sluice_status take_rows(struct sluice_manifest_builder *builder,
+                               const struct sluice_shard *shard, struct sluice_err *err)
 {
     const struct sluice_manifest *images = shard->images.manifest;
     sluice_status status = SLUICE_OK;
@@ -326,15 +247,26 @@ static sluice_status take_rows(struct sluice_manifest_builder *builder, const st
 static sluice_status list_one(void *ctx, size_t i, struct sluice_err *err)
 {
     struct listing *listing = ctx;
-    struct shard shard = {.file = &listing->files[i]};
+    struct sluice_shard shard = {
+        .file = &listing->files[i],
+        .options = listing->options,
+        .root = listing->options->root,
+        .label_key = listing->options->label_key,
+        .lock = &listing->lock,
+        .passed = listing->options->passed,
+    };
     char path[SLUICE_MAX_PATH_BYTES];
-    sluice_status status = sluice_path_in(listing->root, shard.file->path, path, err);
+    sluice_status status = SLUICE_OK;
+    if (shard.options->store)
+        (void)sluice_print(path, sizeof(path), "%s/%s", shard.root, shard.file->path);
+    else
+        status = sluice_path_in(shard.root, shard.file->path, path, err);
     if (status == SLUICE_OK)
         status = sluice_manifest_builder_init(&shard.images, err);
     if (status == SLUICE_OK)
         status = sluice_manifest_builder_init(&shard.labels, err);
     if (status == SLUICE_OK)
-        status = list_shard(&shard, listing->root, path, err);
+        status = list_shard(&shard, path, err);
     if (status == SLUICE_OK) {
         pthread_mutex_lock(&listing->lock);
         status = take_rows(listing->builder, &shard, err);
@@ -347,8 +279,8 @@ static sluice_status list_one(void *ctx, size_t i, struct sluice_err *err)
     return status;
 }
 
-sluice_status sluice_shards_list(const char *root, const struct sluice_shard_file *shards,
-                                 size_t num_shards, unsigned num_threads,
+sluice_status sluice_shards_list(const struct sluice_shard_options *options,
+                                 const struct sluice_shard_file *shards, size_t num_shards,
                                  struct sluice_manifest_builder *builder,
                                  struct sluice_shard_summary *summary, struct sluice_err *err)
 {
@@ -356,11 +288,11 @@ sluice_status sluice_shards_list(const char *root, const struct sluice_shard_fil
         .lock = PTHREAD_MUTEX_INITIALIZER,
         .builder = builder,
         .sums = {.num_shards = num_shards},
-        .root = root,
+        .options = options,
         .files = shards,
     };
     const sluice_status status =
-        sluice_parallel_for(num_shards, num_threads, "listing", list_one, &listing, err);
+        sluice_parallel_for(num_shards, options->num_threads, "listing", list_one, &listing, err);
     pthread_mutex_destroy(&listing.lock);
     if (status == SLUICE_OK)
         *summary = listing.sums;

@@ -7,37 +7,58 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The samples in tars, as rows of a manifest.
+/* The samples in shards, as rows of a manifest.
  *
- * WebDataset's rule (https://github.com/webdataset/webdataset): members whose names are alike up to
- * the first dot of the last part are one sample, of which KEY.cls holds the label, an integer.
- * Members with the suffix of an image are samples here; two of one key are two, with one label.
- * Other members, and those whose names begin with a dot, are passed over.  Of two of the same name
- * the later one counts, as for tar(1).
+ * Tars, by WebDataset's rule (https://github.com/webdataset/webdataset): members whose names are
+ * alike up to the first dot of the last part are one sample, of which KEY.cls holds the label, an
+ * integer.  Members with the suffix of an image are samples here; two of one key are two, with one
+ * label.  Other members are counted, and those whose names begin with a dot passed over.  Of two of
+ * the same name the later one counts, as for tar(1).
  *
- * Threads: called from one; reads several tars at a time. */
+ * Shards of records (records.h), MDS and LitData's: record 17 of 1000 is the sample "0017.jpg" of
+ * its shard, by the suffix of what its bytes begin as.  Its image is the column of whole files of
+ * images, or, where there is none, the one of bytes; of several each is a sample,
+ * "0017.COLUMN.jpg". Its label is the column `label`, `cls` or `class`, or else the first one of
+ * integers.
+ *
+ * Threads: called from one; reads several shards at a time. */
 
 /* The label of a row that has none yet. */
 #define SLUICE_NO_LABEL UINT32_MAX
 
+struct sluice_columns;
+struct sluice_store;
+
 struct sluice_shard_file {
-    char *path; /* relative to the root */
+    char *path; /* relative to the root; .tar is a tar, anything else has records */
     uint64_t bytes;
-    int64_t mtime_ns;
+    int64_t mtime_ns;                     /* or the version that a store lists */
+    const struct sluice_columns *columns; /* of its records; NULL: the shard says */
+};
+
+struct sluice_shard_options {
+    const char *root;
+    struct sluice_store *store; /* which reads them, by ranges; NULL: they are files in `root` */
+    unsigned num_threads;       /* 0: one for each CPU */
+    /* Where labels are: in tars the key of an object in KEY.json, in place of KEY.cls; in records a
+     * column.  NULL: as above. */
+    const char *label_key;
+    struct sluice_passed_over *passed; /* counts other members of tars; may be NULL */
 };
 
 struct sluice_shard_summary {
     size_t num_shards;
     size_t num_damaged;  /* of which only members before the damage are listed */
-    size_t num_labelled; /* samples with a .cls */
+    size_t num_labelled; /* samples that have a label */
 };
 
-/* Adds the samples in these tars, in no order.  A damaged or cut tar is an error in the
+/* Adds the samples in these shards, in no order.  A damaged or cut shard is an error in the
  * log, with the byte where it is, and so is one that cannot be read; the rest goes on.
- * SLUICE_E_INVALID: a .cls is no integer; err names it.  SLUICE_E_NO_MEMORY. */
-SLUICE_MUST_USE sluice_status sluice_shards_list(const char *root,
+ * SLUICE_E_INVALID: a label is no integer; SLUICE_E_UNSUPPORTED: records without a column of
+ * images; err names it.  SLUICE_E_NO_MEMORY. */
+SLUICE_MUST_USE sluice_status sluice_shards_list(const struct sluice_shard_options *options,
                                                  const struct sluice_shard_file *shards,
-                                                 size_t num_shards, unsigned num_threads,
+                                                 size_t num_shards,
                                                  struct sluice_manifest_builder *builder,
                                                  struct sluice_shard_summary *summary,
                                                  struct sluice_err *err);

@@ -169,7 +169,8 @@ sluice_status sluice_shard_targets_read(const char *root, struct sluice_target_c
     while (r.first < manifest->num_entries && status == SLUICE_OK) {
         const struct sluice_manifest_entry *row = &manifest->rows[r.first];
         r.end = r.first + 1;
-        if (row->offset && sluice_shard_split(row->path, r.shard)) {
+        if (row->offset && sluice_shard_split(row->path, r.shard) &&
+            sluice_has_suffix(r.shard, ".tar")) {
             const size_t len = strlen(r.shard) + 1; /* with the '/' */
             while (r.end < manifest->num_entries &&
                    strncmp(manifest->rows[r.end].path, row->path, len) == 0)

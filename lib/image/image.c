@@ -190,26 +190,60 @@ static sluice_status probe_png(const uint8_t *bytes, size_t len, struct sluice_i
     return SLUICE_OK;
 }
 
+/* What a file is by its first bytes. */
+enum kind { OTHER, JPEG, PNG, WEBP, GIF, TIFF, PGM, PPM, BMP };
+
+static enum kind kind_of(const uint8_t *bytes, size_t len)
+{
+    if (starts_with(bytes, len, "\xFF\xD8\xFF", 3))
+        return JPEG;
+    if (starts_with(bytes, len, png_signature, sizeof(png_signature)))
+        return PNG;
+    if (starts_with(bytes, len, "RIFF", 4) && len >= 15 && memcmp(bytes + 8, "WEBPVP8", 7) == 0)
+        return WEBP;
+    if (starts_with(bytes, len, "GIF87a", 6) || starts_with(bytes, len, "GIF89a", 6))
+        return GIF;
+    if (starts_with(bytes, len, "II*\0", 4) || starts_with(bytes, len, "MM\0*", 4))
+        return TIFF;
+    if (len >= 3 && bytes[0] == 'P' && (bytes[1] == '5' || bytes[1] == '6') &&
+        (bytes[2] == ' ' || (bytes[2] >= '\t' && bytes[2] <= '\r')))
+        return bytes[1] == '5' ? PGM : PPM;
+    return starts_with(bytes, len, "BM", 2) ? BMP : OTHER;
+}
+
+const char *sluice_image_suffix(const uint8_t *bytes, size_t len)
+{
+    static const char *const suffixes[] = {
+        [OTHER] = NULL,  [JPEG] = ".jpg", [PNG] = ".png", [WEBP] = ".webp", [GIF] = ".gif",
+        [TIFF] = ".tif", [PGM] = ".pgm",  [PPM] = ".ppm", [BMP] = ".bmp",
+    };
+    return suffixes[kind_of(bytes, len)];
+}
+
 sluice_status sluice_image_probe(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
                                  struct sluice_err *err)
 {
     if (len == 0)
         return sluice_fail(err, SLUICE_E_CORRUPT, "the file is empty");
-    if (starts_with(bytes, len, "\xFF\xD8\xFF", 3))
+    switch (kind_of(bytes, len)) {
+    case JPEG:
         return probe_jpeg(bytes, len, info, err);
-    if (starts_with(bytes, len, png_signature, sizeof(png_signature)))
+    case PNG:
         return probe_png(bytes, len, info, err);
-    if (starts_with(bytes, len, "RIFF", 4) && len >= 15 && memcmp(bytes + 8, "WEBPVP8", 7) == 0)
+    case WEBP:
         return sluice_webp_probe(bytes, len, info, err);
-    if (starts_with(bytes, len, "GIF87a", 6) || starts_with(bytes, len, "GIF89a", 6))
+    case GIF:
         return sluice_gif_probe(bytes, len, info, err);
-    if (starts_with(bytes, len, "II*\0", 4) || starts_with(bytes, len, "MM\0*", 4))
+    case TIFF:
         return sluice_tiff_probe(bytes, len, info, err);
-    if (len >= 3 && bytes[0] == 'P' && (bytes[1] == '5' || bytes[1] == '6') &&
-        (bytes[2] == ' ' || (bytes[2] >= '\t' && bytes[2] <= '\r')))
+    case PGM:
+    case PPM:
         return sluice_pnm_probe(bytes, len, info, err);
-    if (starts_with(bytes, len, "BM", 2))
+    case BMP:
         return sluice_bmp_probe(bytes, len, info, err);
+    case OTHER:
+        break;
+    }
     if (len < 3 && memcmp(bytes, "\xFF\xD8", len) == 0)
         return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG cut at %zu bytes", len);
     if (len < 8 && memcmp(bytes, png_signature, len) == 0)

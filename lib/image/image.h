@@ -43,6 +43,10 @@ SLUICE_MUST_USE sluice_status sluice_image_probe(const uint8_t *bytes, size_t le
                                                  struct sluice_image_info *info,
                                                  struct sluice_err *err);
 
+/* The suffix of a file that begins with these bytes (16 are enough): ".jpg", ".png", ...; NULL:
+ * sluice_image_probe() would not take it for one of the formats. */
+const char *sluice_image_suffix(const uint8_t *bytes, size_t len);
+
 struct sluice_rgb {
     uint32_t width, height;    /* 1 .. 65,535 */
     struct sluice_buf *pixels; /* height x width x 3 u8, rows packed; owns one reference */

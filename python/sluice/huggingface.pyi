@@ -1,5 +1,5 @@
 import os
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 def to_sluice(dataset: Any, folder: Union[str, os.PathLike[str]], image: str = "image",
-              label: str = "label") -> int: ...
+              label: str = "label", shard_bytes: Optional[int] = None) -> int: ...

@@ -27,23 +27,28 @@ static void assign(const char *name, const uint8_t *data, size_t size,
     if (sluice_labels_parse(name, (const char *)data, size, column, &labels, NULL) != SLUICE_OK)
         return; /* a path that comes twice */
     check(sluice_manifest_builder_init(&builder, NULL) == SLUICE_OK);
+    size_t rows[100], num = 0; /* of the samples that are kept */
     for (size_t i = 0; i < table->num_rows && i < 100; i++) {
+        if (table->rows[i].subset != SLUICE_LABEL_TEST)
+            rows[num++] = i;
         const char *path = table->rows[i].path;
         check(sluice_manifest_add_entry(&builder, &(struct sluice_manifest_entry){0}, path,
                                         strlen(path), NULL) == SLUICE_OK);
     }
     check(sluice_labels_assign(labels, &builder, &are_names, NULL) == SLUICE_OK);
     check(are_names == table->are_names || table->num_rows == 0);
-    for (size_t i = 0; i < builder.manifest->num_entries; i++) {
+    check(builder.manifest->num_entries == num);
+    for (size_t i = 0; i < num; i++) {
         const struct sluice_manifest_entry entry = sluice_manifest_at(builder.manifest, i);
+        const char *said = table->rows[rows[i]].label;
         const uint32_t label = entry.label;
         check(!sluice_target_flaw(table->targets.type, entry.target, entry.target_bytes));
         if (!table->has_labels)
             continue;
         if (are_names)
-            check(strcmp(builder.manifest->classes[label], table->rows[i].label) == 0);
+            check(strcmp(builder.manifest->classes[label], said) == 0);
         else
-            check(label == strtoul(table->rows[i].label, NULL, 10));
+            check(label == strtoul(said, NULL, 10));
     }
     sluice_manifest_destroy(builder.manifest);
     sluice_labels_destroy(labels);
@@ -68,7 +73,7 @@ static void read_as(const char *name, const uint8_t *data, size_t size,
             check(sluice_is_utf8(row->path) && !row->label == !table.has_labels);
             check(!row->label || (row->label[0] && sluice_is_utf8(row->label)));
             check(row->target.at + row->target.bytes <= table.targets.len);
-            check(row->subset >= -1 && row->subset <= SLUICE_SUBSET_VAL && row->line > 0);
+            check(row->subset >= -1 && row->subset <= SLUICE_LABEL_TEST && row->line > 0);
             check(i == 0 || row->line > table.rows[i - 1].line);
         }
         if (is_table)

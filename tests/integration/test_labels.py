@@ -91,6 +91,38 @@ class LabelsTest(unittest.TestCase):
             for name, label in files))
         self.check(root, False)
 
+    def test_splits_by_lists_and_by_a_column(self):
+        root, files = self.flat()
+        shutil.copy(root / files[0][0], root / "val.jpg")
+        shutil.copy(root / files[0][0], root / "test.jpg")
+        rows = [(name, self.names.index(label)) for name, label in files]
+        lists = {"train": pathlib.Path(self.folder.name, "train.txt"),
+                 "val": pathlib.Path(self.folder.name, "val.txt")}
+        lists["train"].write_text("".join(f"{name} {label}\n" for name, label in rows))
+        lists["val"].write_text("val.jpg 1\n")
+        flags = ("--train-list", lists["train"], "--val-list", lists["val"])
+        done = run("offload_dataset", "index", "--json", *flags, root)
+        self.assertEqual(json.loads(done.stdout)["samples"], NUM_TRAIN + 1)
+        self.assertIn("1 of 20 images are in no list, and are no samples", done.stderr)
+        self.assertEqual(json.loads(train(root, "--dataset-mode", "local").stdout)["digest"],
+                         self.digest)
+        run("offload_dataset", "verify", *flags, root)
+        lists["val"].write_text("val.jpg 1\nnone.jpg 2\n")
+        self.assertIn("val.txt:2: 'none.jpg' is no sample of",
+                      run("offload_dataset", "index", *flags, root, code=1).stderr)
+        # Without labels these are of the table, which says the splits of others.
+        (root / "sluice-manifest.tsv").unlink()
+        self.write_csv(root / "metadata.csv", ("file_name", "label", "split"),
+                       [(name, label, "train") for name, label in rows] +
+                       [("val.jpg", 1, "validation"), ("test.jpg", 2, "test")])
+        done = run("offload_dataset", "index", "--json", root)
+        self.assertEqual(json.loads(done.stdout)["samples"], NUM_TRAIN + 1)
+        self.assertIn("1 of 20 images are of split test, and are no samples", done.stderr)
+        self.check(root, False)
+        lists["val"].write_text("".join(f"{name}\n" for name, _ in rows))
+        run("offload_dataset", "index", "--val-list", lists["val"], root)
+        self.assertEqual((root / "sluice-manifest.tsv").read_text().count("\tval\t"), NUM_TRAIN)
+
     def test_a_list_of_classes_fixes_the_numbers(self):
         root, files = self.flat()
         aliases = dict(zip(self.names, ("zebra", "dog", "cat")))

@@ -11,6 +11,7 @@ import os
 import pathlib
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ import time
 import unittest
 import urllib.parse
 import urllib.request
+
+import record_sets
 
 try:
     import boto3
@@ -228,6 +231,61 @@ class Buckets(WithBucket):
                        manifest) as server:
             self.check_modes(server, ("remote_nooff",))
             self.assertFalse([seen for seen in gateway.seen if "list-type" in seen])
+
+    def index(self, root, *flags):
+        """The summary of an index over a store."""
+        env = {**environment(), "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+        done = subprocess.run([BIN / "offload_dataset", "index", "--json", root, *map(str, flags)],
+                              env=env, capture_output=True, text=True, timeout=TIMEOUT_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_shards_are_listed_by_ranges_and_read_where_they_lie(self):
+        tars, records = self.path / "tars", self.path / "records"
+        subprocess.run([BIN / "offload_dataset", "pack", "--shard-bytes", "700kB", self.images, tars],
+                       check=True, capture_output=True)
+        for subset, rows in record_sets.samples_of(self.images).items():
+            record_sets.write_mds(records / subset, [(data, struct.pack("<q", label))
+                                                     for data, label in rows],
+                                  [("image", "bytes", None), ("label", "int", 8)], per_shard=20)
+        for folder in (tars, records):
+            self.upload(folder, f"shards/{folder.name}")
+            manifest = self.path / f"{folder.name}.tsv"
+            local = json.loads(subprocess.run(
+                [BIN / "offload_dataset", "index", "--json", folder, "--out", self.path / "x.tsv"],
+                check=True, capture_output=True).stdout)
+            root = f"s3://photos/shards/{folder.name}"
+            with self.gateway() as gateway:
+                made = self.index(root, "--s3-endpoint", gateway.url, "--out", manifest)
+                gets = [seen for seen in gateway.seen if seen.startswith("GET ") and
+                        (".tar" in seen or ".mds" in seen)]
+                with Server(root, "--s3-endpoint", gateway.url, "--manifest", manifest) as server:
+                    self.check_modes(server)
+                    self.assertEqual(server.stop()["errors"], {})
+            for key in ("samples", "shards", "dataset_id", "bytes"):
+                self.assertEqual(made[key], local[key])
+            self.assertGreater(len(gets), 0)
+        with self.gateway() as gateway:
+            some = self.index("s3://photos/shards", "--s3-endpoint", gateway.url, "--out",
+                              self.path / "some.tsv", "--shards",
+                              "tars/val/shard-000000.tar::records/val/shard.{00000..00000}.mds")
+            self.assertEqual((some["samples"], some["shards"]), (16, 2))
+        # An object that was written again is none of those that are listed.
+        name = sorted((records / "train").glob("*.mds"))[0]
+        self.client.put_object(Bucket="photos", Key=f"shards/records/train/{name.name}",
+                               Body=name.read_bytes()[:-1] + b"x")
+        with self.gateway() as gateway, \
+                Server("s3://photos/shards/records", "--s3-endpoint", gateway.url, "--manifest",
+                       self.path / "records.tsv") as server:
+            epoch, _ = train("--host", server.address, "--dataset-mode", "remote_nooff",
+                             options=("--on-error", "skip", "--max-errors", "48"))
+            self.assertEqual(epoch["errors"], 20)
+
+    def test_an_index_of_a_bucket_needs_a_file_for_it(self):
+        done = subprocess.run([BIN / "offload_dataset", "index", "s3://photos/listed"], text=True,
+                              env=environment(), capture_output=True, timeout=TIMEOUT_S)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("the list needs a file: give --out FILE", done.stderr)
 
     def test_one_digest_under_faults(self):
         with self.gateway(seed=7) as gateway:

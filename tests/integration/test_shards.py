@@ -34,7 +34,9 @@ def index(root, *flags):
     return json.loads(dataset("index", "--json", *flags, root).stdout)
 
 
-class ShardsTest(unittest.TestCase):
+class SetCase(unittest.TestCase):
+    """A folder of images, its digest, and what has to be equal to it."""
+
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="sluice-shards-")
@@ -75,6 +77,8 @@ class ShardsTest(unittest.TestCase):
         self.assertNotIn("not up to date", log)
         return stats
 
+
+class ShardsTest(SetCase):
     def test_packed_tars_and_back(self):
         tars = pathlib.Path(self.folder.name, "packed")
         packed = json.loads(dataset("pack", "--json", "--shard-bytes", "500kB", self.root,
@@ -166,11 +170,11 @@ class ShardsTest(unittest.TestCase):
             tarfile.open(tars / name, "w").close()
         server = programs.Server(tars)
         _, log = server.finish()
-        self.assertIn("--strict: 2 .tar of", run("offload_server", "--root", tars, "--listen",
+        self.assertIn("--strict: 2 .tar or .mds of", run("offload_server", "--root", tars, "--listen",
                                                  "127.0.0.1:0", "--strict", code=1).stderr)
         lines = [line for line in log.splitlines() if ".tar" in line]
         self.assertEqual(len(lines), 1, log)
-        self.assertTrue(lines[0].endswith(f"warning: {tars}: 2 .tar: run offload_dataset index"),
+        self.assertTrue(lines[0].endswith(f"warning: {tars}: 2 .tar or .mds: run offload_dataset index"),
                         lines[0])
 
     def test_a_damaged_tar_costs_what_lies_behind_the_damage(self):
@@ -193,7 +197,7 @@ class ShardsTest(unittest.TestCase):
                       done.stderr)
         report = self.train("local", tars)
         self.assertEqual(report["samples"], NUM_TRAIN - num_all + num_whole)
-        self.assertIn("tars of", dataset("index", "--strict", tars, code=1).stderr)
+        self.assertIn("shards of", dataset("index", "--strict", tars, code=1).stderr)
 
     def test_a_tar_that_is_rewritten_is_told_by_its_content(self):
         tars = self.empty("rewritten")

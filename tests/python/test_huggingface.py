@@ -3,11 +3,14 @@
 Hugging Face's own package, too, where it is installed."""
 import collections
 import io
+import json
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 import warnings
@@ -27,6 +30,11 @@ try:
     import datasets
 except ImportError:
     datasets = None
+try:
+    import pyarrow
+    import pyarrow.parquet
+except ImportError:
+    pyarrow = None
 
 ClassLabel = collections.namedtuple("ClassLabel", "names")
 NAMES = ["zebra", "ape, great/small", "never seen", *(f"more {i}" for i in range(9))]
@@ -60,6 +68,32 @@ def encoded(seed, kind="JPEG", mode="RGB", **options):
     out = io.BytesIO()
     Picture.fromarray(pixels).convert(mode).save(out, kind, **options)
     return out.getvalue()
+
+
+def tiff(bits, planes, num_samples, side=8):
+    """A little-endian TIFF of one strip for each plane."""
+    row = (side * bits * (num_samples if planes == 1 else 1) + 7) // 8
+    strips = [bytes((i * 37 + k) % 256 for k in range(row * side))
+              for i in range(num_samples if planes == 2 else 1)]
+    colors = 2 if num_samples >= 3 else 1
+    tags = [(256, 4, [side]), (257, 4, [side]), (258, 3, [bits] * num_samples), (259, 3, [1]),
+            (262, 3, [colors]), (273, 4, [0] * len(strips)), (277, 3, [num_samples]),
+            (278, 4, [side]), (279, 4, [len(strip) for strip in strips]), (284, 3, [planes])]
+    if num_samples == 2:
+        return None  # gray and alpha have 8 bits
+    at = 8 + 2 + 12 * len(tags) + 4
+    entries, extra = b"", b""
+    data_at = at + sum(len(v) * (2 if k == 3 else 4) for _, k, v in tags
+                       if len(v) * (2 if k == 3 else 4) > 4)
+    tags[5] = (273, 4, [data_at + i * len(strips[0]) for i in range(len(strips))])
+    for tag, kind, values in tags:
+        packed = struct.pack(f"<{len(values)}{'H' if kind == 3 else 'I'}", *values)
+        if len(packed) > 4:
+            extra += packed
+            packed = struct.pack("<I", at + len(extra) - len(packed))
+        entries += struct.pack("<HHI", tag, kind, len(values)) + packed.ljust(4, b"\0")
+    return (struct.pack("<2sHIH", b"II", 42, 8, len(tags)) + entries + bytes(4) + extra
+            + b"".join(strips))
 
 
 def made(rows, names=NAMES):
@@ -155,6 +189,46 @@ class StandingTest(FolderTest):
             wanted = numpy.asarray(Picture.open(io.BytesIO(value)).convert("RGB"))[:, 4:44]
             self.assertTrue((image == wanted).all())
 
+    def test_tiffs_of_other_depths_keep_their_bytes(self):
+        values = [tiff(*kind) for kind in ((16, 1, 1), (16, 1, 2), (16, 1, 3), (8, 2, 3), (4, 1, 1),
+                                           (2, 1, 1), (1, 1, 1))]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.write(made([{"image": {"bytes": value, "path": None}, "label": 0}
+                             for value in values if value]))
+        files = files_of(self.folder)
+        self.assertEqual([files[name] for name in sorted(files)], [v for v in values if v])
+        with sluice.numpy.Loader(self.folder, len(files), shuffle=False, workers=1,
+                                 pipeline="decode,center_crop=8", on_error="fail") as loader:
+            self.assertEqual(sum(len(labels) for _, labels in loader), len(files))
+        # Of 16 bits, but of kinds that are not read: encoded anew, or none for Pillow either.
+        self.folder += "-others"
+        with self.assertWarnsRegex(UserWarning, "1 of 1 images .*: 1 TIFF"):
+            self.write(made([{"image": {"bytes": tiff(32, 1, 1), "path": None}, "label": 0}]))
+
+    def test_tars_have_the_rows_in_their_order(self):
+        rows = some(7)
+        names = ["a\\b", "tab\there", "", *NAMES[3:]]
+        names[2] = "\ufeffx\r"
+        self.assertEqual(self.write({"train": made(rows, names), "val": made(rows[:2], names)},
+                                    shard_bytes=4000), 9)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["sluice-classes.txt", "train", "val"])
+        members = []
+        for path in sorted(pathlib.Path(self.folder, "train").iterdir()):
+            with tarfile.open(path) as tar:
+                members += [(m.name, tar.extractfile(m).read()) for m in tar.getmembers()]
+        self.assertGreater(len(os.listdir(os.path.join(self.folder, "train"))), 1)
+        self.assertEqual(members[:2], [("00000000.jpg", rows[0]["image"]["bytes"]),
+                                       ("00000000.cls", b"11")])
+        self.assertEqual([data for _, data in members[::2]], [row["image"]["bytes"] for row in rows])
+        subprocess.run([support.BIN / "offload_dataset", "index", self.folder], check=True,
+                       stdout=subprocess.DEVNULL)
+        self.assertEqual(self.labels_served(), [row["label"] for row in rows])
+        self.assertEqual(self.labels_served("val"), [row["label"] for row in rows[:2]])
+        listed = pathlib.Path(self.folder, "sluice-manifest.tsv").read_bytes().decode().split("\n")
+        self.assertEqual([line[6:] for line in listed if line.startswith("class\t")],
+                         ["a\\\\b", "tab\\there", *names[2:]])
+
     def test_other_formats_become_png_of_the_same_pixels(self):
         values = [{"bytes": encoded(1, "TGA"), "path": None},
                   {"bytes": encoded(2, "TIFF", "L", compression="zstd"), "path": None},
@@ -172,6 +246,70 @@ class StandingTest(FolderTest):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             self.write(made(some(4)))
+
+
+@unittest.skipIf(pyarrow is None, "pyarrow is missing")
+class ParquetTest(FolderTest):
+    def setUp(self):
+        super().setUp()
+        self.source = os.path.join(os.path.dirname(os.path.dirname(self.folder)), "source")
+
+    def put(self, name, rows, labels=None, hub=True, kind=None):
+        path = os.path.join(self.source, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        images = [row["image"] for row in rows]
+        table = pyarrow.table({
+            "image": pyarrow.array(images if kind is None else [i["bytes"] for i in images], kind),
+            "label": [row["label"] for row in rows] if labels is None else labels})
+        if hub:
+            info = {"info": {"features": {"label": {"names": NAMES, "_type": "ClassLabel"}}}}
+            table = table.replace_schema_metadata({"huggingface": json.dumps(info)})
+        pyarrow.parquet.write_table(table, path, row_group_size=3)
+        return path
+
+    def test_a_file_of_hugging_face_is_its_dataset(self):
+        rows = some(100)
+        self.assertEqual(self.write(self.put("x.parquet", rows)), 100)
+        self.assertEqual(self.labels_served(), [row["label"] for row in rows])
+        self.assertEqual(files_of(self.folder)["00_zebra/00000001.png"], rows[1]["image"]["bytes"])
+
+    def test_splits_of_a_folder_are_told_by_names(self):
+        train, val = some(8), some(3, 100)
+        self.put("data/train-00001-of-00002.parquet", train[5:])
+        self.put("data/train-00000-of-00002.parquet", train[:5])
+        self.put("validation/0000.parquet", val)
+        self.put("test-00000-of-00001.parquet", some(2, 200))
+        self.assertEqual(self.write(self.source), 11)
+        self.assertEqual(self.labels_served(), [row["label"] for row in train])
+        self.assertEqual(self.labels_served("val"), [row["label"] for row in val])
+
+    def test_texts_are_classes_in_pythons_order(self):
+        self.put("train.parquet", some(4), ["dog", "Ape", "dog", "cat"], hub=False)
+        self.put("val.parquet", some(2), ["bee", "dog"], hub=False, kind=pyarrow.binary())
+        self.write(self.source)
+        self.assertEqual(self.labels_served(), [3, 0, 3, 2])
+        self.assertEqual(self.labels_served("val"), [1, 3])
+        self.assertEqual(sorted(os.listdir(os.path.join(self.folder, "train"))),
+                         ["0_Ape", "1_bee", "2_cat", "3_dog"])
+
+    def test_plain_integers_need_no_names(self):
+        self.write(self.put("x.parquet", some(3), [2, 0, 2], hub=False))
+        self.assertEqual(self.labels_served(), [2, 0, 2])
+
+    def test_what_is_wrong_is_named(self):
+        path = self.put("a.parquet", some(2))
+        os.makedirs(os.path.join(self.source, "empty"))
+        for words, *arguments in (("image 'img'.*image, label", path, "img"),
+                                  ("label 'kind'.*image, label", path, "image", "kind"),
+                                  ("no .parquet", os.path.join(self.source, "empty"))):
+            with self.assertRaisesRegex(sluice.InvalidError, words):
+                sluice.huggingface.to_sluice(arguments[0], self.folder, *arguments[1:])
+        self.put("train.parquet", some(2))
+        with self.assertRaisesRegex(sluice.InvalidError, "a.parquet: the names of other files"):
+            self.write(self.source)
+        with self.assertRaisesRegex(sluice.InvalidError, "label None of row 1 is no class"):
+            self.write(self.put("b.parquet", some(2), ["x", None], hub=False))
+        self.assertFalse(os.path.exists(self.folder))
 
 
 class RefusalTest(FolderTest):

@@ -167,12 +167,125 @@ static void parts_give_what_the_whole_gives(void)
     sluice_scratch_destroy(scratch);
 }
 
+#define UPRIGHT "decode,exif_transpose,random_resized_crop=24,hflip=0.5,to_tensor"
+
+/* `file` with an orientation in its EXIF. */
+static struct sluice_buf *with_orientation(uint8_t orientation)
+{
+    static const uint8_t exif[] = {0xFF, 0xE1, 0, 34, 'E', 'x', 'i', 'f', 0,    0, 'I', 'I',
+                                   42,   0,    8, 0,  0,   0,   1,   0,   0x12, 1, 3,   0,
+                                   1,    0,    0, 0,  0,   0,   0,   0,   0,    0, 0,   0};
+    struct sluice_buf *made;
+    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, file->len + sizeof(exif), &made, NULL),
+                          SLUICE_OK);
+    made->len = file->len + sizeof(exif);
+    memcpy(made->data, file->data, 2);
+    memcpy(made->data + 2, exif, sizeof(exif));
+    made->data[2 + 28] = orientation;
+    memcpy(made->data + 2 + sizeof(exif), file->data + 2, file->len - 2);
+    return made;
+}
+
+/* How many of 20 crops of the file are made from parts of it.  Each is as from the whole, or fails.
+ */
+static unsigned count_made_from_parts(const struct sluice_pipeline *upright,
+                                      struct sluice_scratch *scratch,
+                                      const struct sluice_buf *whole, const char *path)
+{
+    unsigned num = 0;
+    for (uint64_t id = 0; id < 20; id++) {
+        const struct sluice_indexed_want want = {
+            .indexes = indexes,
+            .path = path,
+            .pipeline = upright,
+            .key = {.seed = 3, .sample_id = id},
+            .end = 4,
+            .form = SLUICE_FORM_U8,
+        };
+        struct sluice_sample samples[2] = {{.key = want.key}, {.key = want.key}};
+        struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS] = {{0, whole->len}};
+        unsigned num_parts = 1;
+        CU_ASSERT_EQUAL_FATAL(sluice_indexed_file_plan(&want, whole->len, MTIME,
+                                                       &samples[1].jpeg_index, parts, &num_parts),
+                              SLUICE_INDEX_HIT);
+        for (int k = 0; k < 2; k++) {
+            CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, whole->len, &samples[k].data, NULL),
+                                  SLUICE_OK);
+            samples[k].data->len = whole->len;
+            memset(samples[k].data->data, 0xAA, whole->len);
+            for (unsigned i = 0; k == 1 && i < num_parts; i++)
+                memcpy(samples[k].data->data + parts[i].from, whole->data + parts[i].from,
+                       parts[i].to - parts[i].from);
+        }
+        memcpy(samples[0].data->data, whole->data, whole->len);
+        const bool is_partial = sluice_indexed_file_has_holes(&samples[1]);
+        CU_ASSERT_EQUAL(sluice_pipeline_run(upright, scratch, &samples[0], want.end, NULL),
+                        SLUICE_OK);
+        const sluice_status status =
+            sluice_pipeline_run(upright, scratch, &samples[1], want.end, NULL);
+        CU_ASSERT(status == SLUICE_OK ||
+                  (is_partial && sluice_indexed_file_has_holes(&samples[1])));
+        if (status == SLUICE_OK)
+            CU_ASSERT(samples[0].data->len == samples[1].data->len &&
+                      memcmp(samples[0].data->data, samples[1].data->data, samples[0].data->len) ==
+                          0);
+        num += is_partial && status == SLUICE_OK;
+        sluice_sample_clear(&samples[0]);
+        sluice_sample_clear(&samples[1]);
+    }
+    return num;
+}
+
+static void a_file_that_is_turned_is_made_from_what_was_read_or_fails(void)
+{
+    struct sluice_jpeg_index_file *of_others = indexes;
+    struct sluice_jpeg_index_writer *writer;
+    struct sluice_pipeline *upright;
+    struct sluice_scratch *scratch = NULL;
+    struct sluice_buf *turned[9] = {NULL};
+    char path[1024], name[16];
+    uint64_t bytes;
+    snprintf(path, sizeof(path), "%s/turned.bin", sluice_test_dir());
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(UPRIGHT, &upright, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(NULL, &scratch, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_create(path, 8, 8, &writer, NULL), SLUICE_OK);
+    for (uint8_t orientation = 1; orientation <= 8; orientation++) {
+        struct sluice_jpeg_index index;
+        struct sluice_buf *entry;
+        turned[orientation] = with_orientation(orientation);
+        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(turned[orientation]->data,
+                                                      turned[orientation]->len, MTIME, 8, &index,
+                                                      NULL),
+                              SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_write(&index, &entry, NULL), SLUICE_OK);
+        snprintf(name, sizeof(name), "%u.jpg", orientation);
+        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_add(writer, name, entry, NULL), SLUICE_OK);
+        sluice_jpeg_index_clear(&index);
+        sluice_buf_unref(entry);
+    }
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_commit(writer, &bytes, NULL), SLUICE_OK);
+    sluice_jpeg_index_writer_destroy(writer);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_open(path, &indexes, NULL), SLUICE_OK);
+    for (unsigned orientation = 1; orientation <= 8; orientation++) {
+        snprintf(name, sizeof(name), "%u.jpg", orientation);
+        const unsigned num = count_made_from_parts(upright, scratch, turned[orientation], name);
+        CU_ASSERT(orientation > 2 || num > 5); /* upright, or mirrored: the same rows */
+        CU_ASSERT(orientation != 3 || num < 20);
+        sluice_buf_unref(turned[orientation]);
+    }
+    sluice_jpeg_index_file_close(indexes);
+    indexes = of_others;
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(upright);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(make), /* what the others look at */
         SLUICE_TEST(an_index_is_used_for_its_file_alone),
         SLUICE_TEST(parts_give_what_the_whole_gives),
+        SLUICE_TEST(a_file_that_is_turned_is_made_from_what_was_read_or_fails),
     };
     const int rc = sluice_test_run("indexed_file", tests, SLUICE_TEST_COUNT(tests));
     sluice_jpeg_index_file_close(indexes);

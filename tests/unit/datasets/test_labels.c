@@ -133,6 +133,70 @@ static void the_column_split_sets_the_subset(void)
     sluice_labels_destroy(labels);
 }
 
+static void images_of_split_test_are_no_samples_and_their_classes_stay(void)
+{
+    static const char *const paths[] = {"1.jpg", "2.jpg", "3.jpg", "4.jpg"};
+    make_root();
+    put("metadata.csv", "file_name,label,split\n1.jpg,ape,test\n2.jpg,bee,train\n3.jpg,cat,test\n"
+                        "4.jpg,dog,dev\n");
+    struct sluice_labels *labels = read_labels(NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
+    struct sluice_manifest_builder builder = images(paths, 4);
+    bool are_names;
+    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(builder.manifest->num_classes, 4);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(builder.manifest, 0).path, "2.jpg");
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, 1);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 1).label, 3);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 1).subset, SLUICE_SUBSET_VAL);
+    sluice_manifest_destroy(builder.manifest);
+    sluice_labels_destroy(labels);
+}
+
+static void expect_target(const struct sluice_manifest *manifest, size_t i, const char *want)
+{
+    const struct sluice_manifest_entry row = sluice_manifest_at(manifest, i);
+    CU_ASSERT_EQUAL_FATAL(row.target_bytes, strlen(want));
+    CU_ASSERT(memcmp(row.target, want, row.target_bytes) == 0);
+}
+
+static void targets_stay_with_the_images_that_split_test_leaves(void)
+{
+    static const char *const paths[] = {"1.jpg", "2.jpg", "3.jpg", "4.jpg"};
+    make_root();
+    column = (struct sluice_target_column){.name = "text"};
+    put("metadata.csv", "file_name,text,split\n1.jpg,one,test\n2.jpg,two,train\n"
+                        "3.jpg,three,test\n4.jpg,four,dev\n");
+    struct sluice_labels *labels = read_labels(NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
+    struct sluice_manifest_builder builder = images(paths, 4);
+    bool are_names;
+    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
+    expect_target(builder.manifest, 0, "two");
+    expect_target(builder.manifest, 1, "four");
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, 99);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 1).subset, SLUICE_SUBSET_VAL);
+    sluice_manifest_destroy(builder.manifest);
+
+    builder = images(paths, 4); /* targets alone: whatever else the table says */
+    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign_targets(labels, &builder, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 4);
+    expect_target(builder.manifest, 2, "three");
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 3).subset, SLUICE_SUBSET_TRAIN);
+    sluice_manifest_destroy(builder.manifest);
+
+    static const char *const others[] = {"1.jpg", "5.jpg"};
+    struct sluice_err err = {0};
+    builder = images(others, 2);
+    CU_ASSERT_EQUAL(sluice_labels_assign_targets(labels, &builder, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "1 of 2 images have no row in it (5.jpg)"));
+    sluice_manifest_destroy(builder.manifest);
+    sluice_labels_destroy(labels);
+    column = (struct sluice_target_column){0};
+}
+
 static void an_image_without_a_row_is_an_error_and_a_row_without_an_image_is_not(void)
 {
     static const char *const paths[] = {"1.jpg", "2.jpg", "3.jpg"};
@@ -230,6 +294,8 @@ int main(void)
         SLUICE_TEST(integers_stay_and_names_get_numbers_as_python_sorts_them),
         SLUICE_TEST(each_subset_may_have_its_own_table),
         SLUICE_TEST(the_column_split_sets_the_subset),
+        SLUICE_TEST(images_of_split_test_are_no_samples_and_their_classes_stay),
+        SLUICE_TEST(targets_stay_with_the_images_that_split_test_leaves),
         SLUICE_TEST(an_image_without_a_row_is_an_error_and_a_row_without_an_image_is_not),
         SLUICE_TEST(what_is_ambiguous_is_refused_and_other_tables_are_left_alone),
         {"targets_go_to_their_images_with_labels_or_without",

@@ -609,14 +609,14 @@ static void members_of_tars_have_the_classes_that_they_would_have_unpacked(void)
     CU_ASSERT_EQUAL(manifest->passed_over->num_shards, 3);
     CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, "tars", true, NULL, &err),
                     SLUICE_E_UNSUPPORTED);
-    CU_ASSERT_STRING_EQUAL(err.text,
-                           "--strict: 3 .tar of tars are not read: run offload_dataset index");
+    CU_ASSERT_STRING_EQUAL(
+        err.text, "--strict: 3 .tar or .mds of tars are not read: run offload_dataset index");
     sluice_manifest_destroy(manifest);
     unlink(in_dir("tars/train/cat/5.jpg"));
     err = (struct sluice_err){0};
     CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("tars"), NULL, &manifest, &err),
                     SLUICE_E_NOT_FOUND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "; 3 .tar: run offload_dataset index"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "; 3 .tar or .mds: run offload_dataset index"));
 }
 
 static void the_cls_of_members_are_the_labels_if_all_have_one(void)
@@ -640,8 +640,9 @@ static void the_cls_of_members_are_the_labels_if_all_have_one(void)
 
     put_tar("cls/b.tar", b, 1);
     CU_ASSERT_PTR_NULL(list_with("cls", (struct sluice_manifest_options){0}, &err));
-    CU_ASSERT_PTR_NOT_NULL(
-        strstr(err.text, "1 of 3 images have no .cls, as others have (b.tar/3.jpg)"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(
+        err.text,
+        "1 of 3 images have no label, as others have by .cls, .json or column (b.tar/3.jpg)"));
 }
 
 static void a_table_gives_labels_also_beside_class_folders_and_in_tars(void)

@@ -109,6 +109,19 @@ static void knows_the_suffixes_that_image_folder_takes(void)
     CU_ASSERT_FALSE(sluice_layout_is_hidden("git"));
 }
 
+static void a_list_of_folders_grows_and_clears(void)
+{
+    struct sluice_layout_folders folders = {0};
+    for (int i = 0; i < 200; i++)
+        CU_ASSERT_EQUAL(sluice_layout_folders_add(&folders, "train/cat/1.jpg", 9, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(folders.num, 200);
+    CU_ASSERT_STRING_EQUAL(folders.all[199].path, "train/cat");
+    CU_ASSERT_FALSE(folders.all[199].holds_image);
+    sluice_layout_folders_clear(&folders);
+    CU_ASSERT_EQUAL(folders.num, 0);
+    sluice_layout_folders_clear(&folders);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -117,6 +130,7 @@ int main(void)
         SLUICE_TEST(without_an_image_in_any_folder_there_is_one_class_without_a_name),
         SLUICE_TEST(train_and_val_are_subsets_unless_a_folder_with_an_image_stands_beside_them),
         SLUICE_TEST(knows_the_suffixes_that_image_folder_takes),
+        SLUICE_TEST(a_list_of_folders_grows_and_clears),
     };
     const int code = sluice_test_run("manifest_layout", tests, SLUICE_TEST_COUNT(tests));
     free(passed);

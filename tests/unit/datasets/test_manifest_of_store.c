@@ -1,7 +1,10 @@
 #include "datasets/manifest_of_store.h"
 
 #include "datasets/manifest.h"
+#include "datasets/shard_list.h"
+#include "datasets/tar.h"
 #include "store/store.h"
+#include "support/record_shard.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -117,12 +120,89 @@ static void a_list_is_whole_or_there_is_none(void)
     CU_ASSERT_PTR_NULL(manifest);
 }
 
+/* A tar of one image and its label. */
+static void put_tar(const char *path, const char *name, const char *label)
+{
+    static uint8_t bytes[2 * SLUICE_TAR_MAX_HEADER + 8 * SLUICE_TAR_BLOCK];
+    char cls[100];
+    memset(bytes, 0, sizeof(bytes));
+    size_t len = sluice_tar_header(name, 5, bytes);
+    memcpy(bytes + len, "image", 5);
+    len += SLUICE_TAR_BLOCK;
+    snprintf(cls, sizeof(cls), "%.*s.cls", (int)sluice_shard_key_len(name), name);
+    len += sluice_tar_header(cls, strlen(label), bytes + len);
+    memcpy(bytes + len, label, strlen(label));
+    sluice_test_put_text(sluice_test_dir(), path, "");
+    char full[1024];
+    snprintf(full, sizeof(full), "%s/%s", sluice_test_dir(), path);
+    sluice_test_write_file(full, bytes, len + 3 * SLUICE_TAR_BLOCK);
+}
+
+static void shards_are_those_of_a_folder_with_these_files(void)
+{
+    static struct sluice_test_shard shard;
+    char root[1024], path[1100];
+    put_tar("shards/train/a.tar", "1.jpg", "3");
+    put_tar("shards/val/b.tar", "x/2.png", "1");
+    sluice_test_shard_begin(&shard, 1,
+                            "{\"column_names\": [\"image\", \"n\"], \"column_encodings\": "
+                            "[\"jpeg\", \"uint8\"], \"column_sizes\": [null, 1]}");
+    sluice_test_shard_u32(&shard, 4);
+    sluice_test_shard_add(&shard, "\xFF\xD8\xFF\xE0\2", 5);
+    sluice_test_shard_end_record(&shard, 0);
+    sluice_test_put_text(sluice_test_dir(), "shards/train/index.json",
+                         "{\"shards\": [{\"format\": \"mds\", \"raw_data\": {\"basename\": "
+                         "\"c.mds\"}}]}");
+    snprintf(root, sizeof(root), "%s/shards", sluice_test_dir());
+    snprintf(path, sizeof(path), "%s/train/c.mds", root);
+    sluice_test_write_file(path, shard.bytes, shard.len);
+    snprintf(path, sizeof(path), "%s/train/unnamed.mds", root);
+    sluice_test_write_file(path, shard.bytes, shard.len);
+
+    struct sluice_store *files = NULL;
+    const struct sluice_store_file_options where = {.root = root, .max_file_bytes = 1 << 20};
+    CU_ASSERT_EQUAL_FATAL(sluice_store_file_open(&where, &files, NULL), SLUICE_OK);
+    static const char *const patterns[] = {NULL, "train/{a.tar,c.mds}"};
+    for (size_t k = 0; k < 2; k++) {
+        const struct sluice_manifest_options options = {.with_shards = true, .shards = patterns[k]};
+        struct sluice_manifest_summary summary = {0};
+        struct sluice_manifest *ours = NULL, *theirs = NULL;
+        CU_ASSERT_EQUAL_FATAL(
+            sluice_manifest_list_store(files, root, &options, &ours, &summary, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_manifest_list(root, &options, &theirs, NULL, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(summary.num_shards, k ? 2 : 3);
+        CU_ASSERT_EQUAL_FATAL(ours->num_entries, k ? 2 : 3);
+        CU_ASSERT_EQUAL_FATAL(theirs->num_entries, ours->num_entries);
+        CU_ASSERT_EQUAL(theirs->num_classes, ours->num_classes);
+        for (size_t i = 0; i < ours->num_entries; i++) {
+            CU_ASSERT_STRING_EQUAL(sluice_manifest_at(ours, i).path,
+                                   sluice_manifest_at(theirs, i).path);
+            CU_ASSERT_EQUAL(sluice_manifest_at(ours, i).offset,
+                            sluice_manifest_at(theirs, i).offset);
+            CU_ASSERT_EQUAL(sluice_manifest_at(ours, i).bytes, sluice_manifest_at(theirs, i).bytes);
+            CU_ASSERT_EQUAL(sluice_manifest_at(ours, i).label, sluice_manifest_at(theirs, i).label);
+            CU_ASSERT_EQUAL(sluice_manifest_at(ours, i).subset,
+                            sluice_manifest_at(theirs, i).subset);
+        }
+        sluice_manifest_destroy(ours);
+        sluice_manifest_destroy(theirs);
+    }
+    const struct sluice_manifest_options missing = {.with_shards = true, .shards = "train/d.tar"};
+    struct sluice_manifest *none = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_manifest_list_store(files, "s3://b", &missing, &none, NULL, &err),
+                    SLUICE_E_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "s3://b/train/d.tar, which the list names"));
+    files->destroy(files);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(is_the_manifest_of_a_folder_with_these_files),
         SLUICE_TEST(entries_have_the_versions_of_their_objects),
         SLUICE_TEST(a_list_is_whole_or_there_is_none),
+        SLUICE_TEST(shards_are_those_of_a_folder_with_these_files),
     };
     return sluice_test_run("manifest_of_store", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -96,6 +96,21 @@ static void a_text_without_room_is_cut(void)
     free(passed);
 }
 
+static void one_that_is_read_after_all_is_taken_back(void)
+{
+    struct sluice_passed_over passed = {0};
+    char text[100];
+    sluice_passed_over_add(&passed, "a/1.bin");
+    sluice_passed_over_add(&passed, "a/2.bin");
+    sluice_passed_over_add(&passed, "a/3.txt");
+    sluice_passed_over_take_back(&passed, "a/2.bin");
+    (void)sluice_passed_over_text(&passed, text, sizeof(text));
+    CU_ASSERT_STRING_EQUAL(text, "1 .bin, 1 .txt");
+    sluice_passed_over_take_back(&passed, "a/1.bin");
+    (void)sluice_passed_over_text(&passed, text, sizeof(text));
+    CU_ASSERT_STRING_EQUAL(text, "1 .txt");
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -104,6 +119,7 @@ int main(void)
         SLUICE_TEST(names_the_first_images_by_path),
         SLUICE_TEST(suffixes_that_are_no_words_or_too_many_are_counted_together),
         SLUICE_TEST(a_text_without_room_is_cut),
+        SLUICE_TEST(one_that_is_read_after_all_is_taken_back),
     };
     return sluice_test_run("passed_over", tests, SLUICE_TEST_COUNT(tests));
 }

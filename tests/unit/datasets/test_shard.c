@@ -8,9 +8,13 @@
 static void splits_at_the_first_tar_before_a_slash(void)
 {
     static const char *const cases[][2] = {
-        {"a/x-000.tar/cat/1.jpg", "a/x-000.tar"}, {"x.tar/1.jpg", "x.tar"},
-        {"x.tar/y.tar/1.jpg", "x.tar"},           {".tar/1.jpg", ".tar"},
+        {"a/x-000.tar/cat/1.jpg", "a/x-000.tar"},
+        {"x.tar/1.jpg", "x.tar"},
+        {"x.tar/y.tar/1.jpg", "x.tar"},
+        {".tar/1.jpg", ".tar"},
         {"x.tar.d/y.tar/1.tar", "x.tar.d/y.tar"},
+        {"a/shard.00000.mds/17.jpg", "a/shard.00000.mds"},
+        {"chunk-0-0.bin/x.tar/1.jpg", "chunk-0-0.bin"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char object[SLUICE_MAX_PATH_BYTES] = "";
@@ -70,6 +74,16 @@ static void reads_members_and_plain_files(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "y.tar"));
 }
 
+static void tars_and_mds_shards_are_known_by_their_names(void)
+{
+    static const char *const others[] = {"",           ".tar",  ".mds", "a.tar.gz",
+                                         "a.mds.zstd", "a.bin", "mds"};
+    CU_ASSERT_TRUE(sluice_is_shard_name("a.tar"));
+    CU_ASSERT_TRUE(sluice_is_shard_name("shard.00000.mds"));
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++)
+        CU_ASSERT_FALSE(sluice_is_shard_name(others[i]));
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -77,6 +91,7 @@ int main(void)
         SLUICE_TEST(tells_paths_without_a_shard),
         SLUICE_TEST(the_unpacked_path_lacks_the_shard_alone),
         SLUICE_TEST(reads_members_and_plain_files),
+        SLUICE_TEST(tars_and_mds_shards_are_known_by_their_names),
     };
     return sluice_test_run("shard", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -64,8 +64,9 @@ static sluice_status list(const struct sluice_shard_file *shards, size_t num,
 {
     sluice_manifest_destroy(builder.manifest);
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
-    const sluice_status status =
-        sluice_shards_list(sluice_test_dir(), shards, num, 2, &builder, &summary, err);
+    const sluice_status status = sluice_shards_list(
+        &(struct sluice_shard_options){.root = sluice_test_dir(), .num_threads = 2}, shards, num,
+        &builder, &summary, err);
     if (builder.manifest->num_entries > 1)
         qsort(builder.manifest->rows, builder.manifest->num_entries,
               sizeof(*builder.manifest->rows), compare_entries);
@@ -219,7 +220,7 @@ static void large_members_are_passed_without_reading_them(void)
     fclose(file);
     struct stat st;
     CU_ASSERT_EQUAL_FATAL(stat(in_dir("large.tar"), &st), 0);
-    struct sluice_shard_file shard = {"large.tar", (uint64_t)st.st_size, 77};
+    struct sluice_shard_file shard = {"large.tar", (uint64_t)st.st_size, 77, NULL};
     CU_ASSERT_EQUAL_FATAL(list(&shard, 1, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
     expect(0, "large.tar/hole.jpg", header, 1u << 30, SLUICE_NO_LABEL);

@@ -164,11 +164,41 @@ static void a_frame_header_has_what_decoders_ask_of_it(void)
                         cases[i].status);
 }
 
+static void the_suffix_is_by_the_first_bytes(void)
+{
+    static const struct {
+        const char *begin;
+        size_t len;
+        const char *suffix;
+    } known[] = {
+        {"\xFF\xD8\xFF", 3, ".jpg"},
+        {"\x89PNG\r\n\x1a\n", 8, ".png"},
+        {"RIFF\0\0\0\0WEBPVP8 ", 16, ".webp"},
+        {"GIF89a", 6, ".gif"},
+        {"II*\0", 4, ".tif"},
+        {"MM\0*", 4, ".tif"},
+        {"P5\n", 3, ".pgm"},
+        {"P6 ", 3, ".ppm"},
+        {"BM", 2, ".bmp"},
+        {"RIFF\0\0\0\0WAVEfmt ", 16, NULL},
+        {"P4\n", 3, NULL},
+        {"\xFF\xD8", 2, NULL},
+        {"", 0, NULL},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(known); i++) {
+        const char *suffix = sluice_image_suffix((const uint8_t *)known[i].begin, known[i].len);
+        CU_ASSERT_FATAL((suffix == NULL) == (known[i].suffix == NULL));
+        if (suffix)
+            CU_ASSERT_STRING_EQUAL(suffix, known[i].suffix);
+    }
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(probe_reads_jpeg_headers),
         SLUICE_TEST(probe_reads_png_headers),
+        SLUICE_TEST(the_suffix_is_by_the_first_bytes),
         SLUICE_TEST(probe_needs_the_whole_header_and_no_more),
         SLUICE_TEST(sizes_have_a_side_and_an_area),
         SLUICE_TEST(a_box_is_within_or_not),

@@ -1,0 +1,57 @@
+#ifndef SLUICE_DATASETS_SHARD_MEMBERS_H
+#define SLUICE_DATASETS_SHARD_MEMBERS_H
+
+#include "datasets/manifest_builder.h"
+#include "datasets/shard_list.h"
+
+#include <pthread.h>
+
+/* One shard on its way into the list: what shard_list.c, which opens it, hands to who knows its
+ * kind.
+ *
+ * Threads: a shard belongs to one; the lock guards what all of them share. */
+struct sluice_shard {
+    const struct sluice_shard_file *file;
+    const struct sluice_shard_options *options;
+    const char *root; /* the options', like the next */
+    const char *label_key;
+    pthread_mutex_t *lock;
+    struct sluice_passed_over *passed; /* guarded by the lock; may be NULL */
+
+    struct sluice_manifest_builder images; /* rows of the samples */
+    struct sluice_manifest_builder labels; /* rows of labels: path as far as the key, label */
+    size_t num_labelled;
+    bool is_damaged;
+    uint64_t num_passed; /* members that might be images */
+
+    int fd;
+    uint8_t *window;
+    uint64_t window_at;
+    size_t window_len;
+};
+
+/* A sluice_read_at_fn; ctx: the shard. */
+sluice_status sluice_shard_read_at(void *ctx, uint64_t at, void *to, size_t len,
+                                   struct sluice_err *err);
+
+/* Says that a member that might be an image is none of the list. */
+void sluice_shard_pass_over(struct sluice_shard *shard, const char *name, const char *why);
+
+/* Counts a member that is no image by its suffix. */
+void sluice_shard_count_passed(const struct sluice_shard *shard, const char *name);
+
+/* Adds a row whose path is the shard's with name[0 .. name_len) behind it. */
+SLUICE_MUST_USE sluice_status sluice_shard_add_row(struct sluice_manifest_builder *builder,
+                                                   const struct sluice_shard *shard,
+                                                   const char *name, size_t name_len,
+                                                   const struct sluice_manifest_entry *row,
+                                                   struct sluice_err *err);
+
+/* Add all members, as far as the shard is sound.  SLUICE_E_CORRUPT, SLUICE_E_IO: it is not, at the
+ * byte that err says; what was added before stays.  Any other status ends the list. */
+SLUICE_MUST_USE sluice_status sluice_shard_list_tar(struct sluice_shard *shard,
+                                                    struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_shard_list_records(struct sluice_shard *shard,
+                                                        struct sluice_err *err);
+
+#endif

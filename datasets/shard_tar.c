@@ -1,0 +1,182 @@
+#include "datasets/shard_members.h"
+
+#include "base/file.h"
+#include "base/text.h"
+#include "datasets/class_list.h"
+#include "datasets/manifest_layout.h"
+#include "datasets/tar.h"
+
+#include <jansson.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* The members of a tar, by WebDataset's rule (shard_list.h). */
+
+#define MAX_LABEL_BYTES 32               /* of a .cls */
+#define MAX_JSON_BYTES ((size_t)1 << 20) /* of a .json that has the label */
+
+/* Why a name is not taken for a path in a dataset; NULL: it is. */
+static const char *flaw_of(const char *name)
+{
+    if (!sluice_is_utf8(name))
+        return "the name is not UTF-8";
+    for (const char *part = name;; part++) {
+        const size_t len = strcspn(part, "/");
+        if (len == 0 || strncmp(part, "..", len) == 0) /* also "." */
+            return "the name leads out of the tar";
+        part += len;
+        if (!*part)
+            return NULL;
+    }
+}
+
+static bool has_hidden_part(const char *name)
+{
+    for (const char *part = name; part; part = strchr(part, '/')) {
+        part += *part == '/';
+        if (sluice_layout_is_hidden(part))
+            return true;
+    }
+    return false;
+}
+
+static sluice_status add_image(struct sluice_shard *shard, const char *name,
+                               const struct sluice_tar_member *member, struct sluice_err *err)
+{
+    const char *flaw = member->kind ? member->kind : flaw_of(name);
+    if (!flaw && strlen(shard->file->path) + 1 + strlen(name) >= SLUICE_MAX_PATH_BYTES)
+        flaw = "the name is too long";
+    if (flaw) {
+        sluice_shard_pass_over(shard, name, flaw);
+        return SLUICE_OK;
+    }
+    if (has_hidden_part(name))
+        return SLUICE_OK;
+    const struct sluice_manifest_entry row = {
+        .offset = member->offset,
+        .bytes = member->bytes,
+        .mtime_ns = shard->file->mtime_ns,
+        .label = SLUICE_NO_LABEL,
+        .coding = sluice_layout_coding(name),
+    };
+    return sluice_shard_add_row(&shard->images, shard, name, strlen(name), &row, err);
+}
+
+/* --- labels --- */
+
+static sluice_status add_label(struct sluice_shard *shard, const char *name,
+                               const struct sluice_tar_member *member, uint32_t label,
+                               struct sluice_err *err)
+{
+    const struct sluice_manifest_entry row = {.offset = member->offset, .label = label};
+    return sluice_shard_add_row(&shard->labels, shard, name, sluice_shard_key_len(name), &row, err);
+}
+
+static sluice_status no_label(const struct sluice_shard *shard, const char *name,
+                              const struct sluice_tar_member *member, const char *what,
+                              struct sluice_err *err)
+{
+    return sluice_fail(
+        err, SLUICE_E_INVALID, "%s/%s: byte %llu: %.200s: %s is no label from 0 to %d", shard->root,
+        shard->file->path, (unsigned long long)member->offset, name, what, SLUICE_MAX_CLASSES - 1);
+}
+
+/* Digits between spaces, as Python's int() takes them. */
+static bool parse_label(const char *text, uint32_t *label)
+{
+    static const char spaces[] = " \t\r\n\v\f";
+    text += strspn(text, spaces);
+    const size_t digits = strspn(text, "0123456789");
+    if (digits == 0 || digits > 9 || text[digits + strspn(text + digits, spaces)])
+        return false;
+    *label = (uint32_t)strtoul(text, NULL, 10);
+    return *label < SLUICE_MAX_CLASSES;
+}
+
+static sluice_status add_cls(struct sluice_shard *shard, const char *name,
+                             const struct sluice_tar_member *member, struct sluice_err *err)
+{
+    char text[MAX_LABEL_BYTES + 1] = "";
+    uint32_t label;
+    if (member->bytes > 0 && member->bytes <= MAX_LABEL_BYTES) {
+        const sluice_status status =
+            sluice_shard_read_at(shard, member->offset, text, (size_t)member->bytes, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
+    if (!parse_label(text, &label)) {
+        char shown[100], quoted[110];
+        sluice_escape_line(shown, sizeof(shown), text);
+        snprintf(quoted, sizeof(quoted), "'%s'", shown);
+        return no_label(shard, name, member, quoted, err);
+    }
+    return add_label(shard, name, member, label, err);
+}
+
+/* A .json whose object has the label under shard->label_key. */
+static sluice_status add_json(struct sluice_shard *shard, const char *name,
+                              const struct sluice_tar_member *member, struct sluice_err *err)
+{
+    char what[300];
+    if (member->bytes > MAX_JSON_BYTES)
+        return no_label(shard, name, member, "a file of more than 1 MiB", err);
+    char *text = malloc((size_t)member->bytes + 1);
+    if (!text)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a label");
+    sluice_status status =
+        sluice_shard_read_at(shard, member->offset, text, (size_t)member->bytes, err);
+    if (status == SLUICE_OK) {
+        json_t *json = json_loadb(text, (size_t)member->bytes, 0, NULL);
+        const json_t *value = json_object_get(json, shard->label_key);
+        const json_int_t label = json_integer_value(value);
+        snprintf(what, sizeof(what), "what it has under '%.200s'", shard->label_key);
+        if (!json_is_integer(value) || label < 0 || label >= SLUICE_MAX_CLASSES)
+            status = no_label(shard, name, member, json ? what : "text that is not JSON", err);
+        else
+            status = add_label(shard, name, member, (uint32_t)label, err);
+        json_decref(json);
+    }
+    free(text);
+    return status;
+}
+
+/* --- */
+
+static sluice_status add_member(struct sluice_shard *shard, const struct sluice_tar_member *member,
+                                struct sluice_err *err)
+{
+    const char *name = member->name;
+    while (name[0] == '.' && name[1] == '/') /* as "tar -C FOLDER ." writes them */
+        name += 2;
+    if (member->kind && strcmp(member->kind, "a folder") == 0)
+        return SLUICE_OK;
+    if (sluice_layout_is_read(name))
+        return add_image(shard, name, member, err);
+    if (has_hidden_part(name) || member->kind)
+        return SLUICE_OK;
+    const char *suffix = name + sluice_shard_key_len(name);
+    if (strcasecmp(suffix, ".cls") == 0 && !shard->label_key)
+        return add_cls(shard, name, member, err);
+    if (strcasecmp(suffix, ".json") == 0 && shard->label_key)
+        return add_json(shard, name, member, err);
+    sluice_shard_count_passed(shard, name);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_shard_list_tar(struct sluice_shard *shard, struct sluice_err *err)
+{
+    struct sluice_tar tar = {
+        .read_at = sluice_shard_read_at, .ctx = shard, .size = shard->file->bytes};
+    struct sluice_tar_member member;
+    bool is_end = false;
+    for (;;) {
+        sluice_status status = sluice_tar_next(&tar, &member, &is_end, err);
+        if (status == SLUICE_OK && !is_end)
+            status = add_member(shard, &member, err);
+        if (status != SLUICE_OK || is_end)
+            return status;
+    }
+}

@@ -1,0 +1,160 @@
+#include "datasets/shard_list.h"
+
+#include "datasets/class_list.h"
+#include "datasets/records.h"
+#include "support/record_shard.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const uint8_t jpeg[16] = {0xFF, 0xD8, 0xFF, 0xE0}, png[16] = "\x89PNG\r\n\x1a\n";
+
+static struct sluice_manifest_builder builder;
+static struct sluice_shard_summary summary;
+
+static const char *in_dir(const char *name)
+{
+    static char path[1024];
+    snprintf(path, sizeof(path), "%s/%s", sluice_test_dir(), name);
+    return path;
+}
+
+static sluice_status list(const struct sluice_test_shard *shard, const char *label_key,
+                          const struct sluice_columns *columns, struct sluice_err *err)
+{
+    sluice_test_write_file(in_dir("x.mds"), shard->bytes, shard->len);
+    struct sluice_shard_file file = {
+        .path = "x.mds", .bytes = shard->len, .mtime_ns = 77, .columns = columns};
+    const struct sluice_shard_options options = {
+        .root = sluice_test_dir(), .num_threads = 1, .label_key = label_key};
+    sluice_manifest_destroy(builder.manifest);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
+    return sluice_shards_list(&options, &file, 1, &builder, &summary, err);
+}
+
+static void expect(size_t i, const char *path, size_t bytes, uint32_t label)
+{
+    CU_ASSERT_FATAL(i < builder.manifest->num_entries);
+    const struct sluice_manifest_entry *entry = &builder.manifest->rows[i];
+    CU_ASSERT_STRING_EQUAL(entry->path, path);
+    CU_ASSERT_EQUAL(entry->bytes, bytes);
+    CU_ASSERT_EQUAL(entry->label, label);
+    CU_ASSERT_EQUAL(entry->mtime_ns, 77);
+}
+
+/* A shard of `num` records of an image and an int32. */
+static void make(struct sluice_test_shard *shard, uint32_t num, const char *encoding)
+{
+    char config[300];
+    snprintf(config, sizeof(config),
+             "{\"column_names\": [\"image\", \"n\"], \"column_encodings\": [\"%s\", \"int32\"], "
+             "\"column_sizes\": [null, 4]}",
+             encoding);
+    sluice_test_shard_begin(shard, num, config);
+    for (uint32_t i = 0; i < num; i++) {
+        const uint8_t label[4] = {(uint8_t)i};
+        sluice_test_shard_u32(shard, 16);
+        sluice_test_shard_add(shard, i % 2 ? png : jpeg, 16);
+        sluice_test_shard_add(shard, label, 4);
+        sluice_test_shard_end_record(shard, i);
+    }
+}
+
+static void records_are_samples_by_number_suffix_and_first_integer(void)
+{
+    static struct sluice_test_shard shard;
+    make(&shard, 11, "bytes");
+    CU_ASSERT_EQUAL_FATAL(list(&shard, NULL, NULL, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 11);
+    expect(0, "x.mds/00.jpg", 16, 0);
+    expect(1, "x.mds/01.png", 16, 1);
+    expect(10, "x.mds/10.jpg", 16, 10);
+    CU_ASSERT_EQUAL(memcmp(shard.bytes + sluice_manifest_at(builder.manifest, 9).offset, png, 16),
+                    0);
+    CU_ASSERT_EQUAL(summary.num_labelled, 11);
+    CU_ASSERT_EQUAL(list(&shard, "n", NULL, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(list(&shard, "image", NULL, NULL), SLUICE_E_INVALID);
+}
+
+static void bytes_that_begin_as_no_image_are_passed_over_and_damaged_images_stay(void)
+{
+    static struct sluice_test_shard shard;
+    make(&shard, 4, "bytes");
+    memset(shard.bytes + shard.len - 20, 0, 16);
+    CU_ASSERT_EQUAL_FATAL(list(&shard, NULL, NULL, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(builder.manifest->num_entries, 3);
+    make(&shard, 4, "jpeg");
+    memset(shard.bytes + shard.len - 20, 0, 16);
+    CU_ASSERT_EQUAL_FATAL(list(&shard, NULL, NULL, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 4);
+    expect(3, "x.mds/3.jpg", 16, 3);
+}
+
+static void a_shard_without_a_column_of_images_is_named(void)
+{
+    static struct sluice_test_shard shard;
+    static const char *const encodings[] = {"jpegarray", "pil", "str", "jpeg_array:int"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(encodings); i++) {
+        struct sluice_err err = {0};
+        make(&shard, 2, encodings[i]);
+        CU_ASSERT_EQUAL(list(&shard, NULL, NULL, &err), SLUICE_E_UNSUPPORTED);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "x.mds: no column is an image"));
+    }
+}
+
+static void a_label_that_is_none_is_named(void)
+{
+    static struct sluice_test_shard shard;
+    struct sluice_err err = {0};
+    make(&shard, 2, "jpeg");
+    memset(shard.bytes + shard.len - 4, 0xFF, 4);
+    CU_ASSERT_EQUAL(list(&shard, NULL, NULL, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, ": n: -1 is no label from 0 to"));
+}
+
+static void a_damaged_shard_is_listed_as_far_as_it_is_sound(void)
+{
+    static struct sluice_test_shard shard;
+    make(&shard, 5, "jpeg");
+    shard.len--;
+    CU_ASSERT_EQUAL_FATAL(list(&shard, NULL, NULL, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(builder.manifest->num_entries, 4);
+    CU_ASSERT_EQUAL(summary.num_damaged, 1);
+    shard.len = 3;
+    CU_ASSERT_EQUAL_FATAL(list(&shard, NULL, NULL, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(builder.manifest->num_entries, 0);
+    CU_ASSERT_EQUAL(summary.num_damaged, 1);
+}
+
+static void chunks_have_the_columns_that_their_index_says(void)
+{
+    static struct sluice_test_shard shard;
+    struct sluice_columns columns = {.num = 0};
+    CU_ASSERT_TRUE(sluice_columns_add(&columns, "0", "jpeg", 0));
+    CU_ASSERT_TRUE(sluice_columns_add(&columns, "1", "int", 0));
+    sluice_test_shard_begin(&shard, 1, "");
+    sluice_test_shard_u32(&shard, 16);
+    sluice_test_shard_u32(&shard, 8);
+    sluice_test_shard_add(&shard, jpeg, 16);
+    sluice_test_shard_add(&shard, "\5\0\0\0\0\0\0\0", 8);
+    sluice_test_shard_end_record(&shard, 0);
+    CU_ASSERT_EQUAL_FATAL(list(&shard, NULL, &columns, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 1);
+    expect(0, "x.mds/0.jpg", 16, 5);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(records_are_samples_by_number_suffix_and_first_integer),
+        SLUICE_TEST(bytes_that_begin_as_no_image_are_passed_over_and_damaged_images_stay),
+        SLUICE_TEST(a_shard_without_a_column_of_images_is_named),
+        SLUICE_TEST(a_label_that_is_none_is_named),
+        SLUICE_TEST(a_damaged_shard_is_listed_as_far_as_it_is_sound),
+        SLUICE_TEST(chunks_have_the_columns_that_their_index_says),
+    };
+    const int code = sluice_test_run("shard_records", tests, SLUICE_TEST_COUNT(tests));
+    sluice_manifest_destroy(builder.manifest);
+    return code;
+}

@@ -1,0 +1,105 @@
+#include "datasets/shard_list.h"
+
+#include "datasets/tar.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What test_shard_list.c does not say of tars: labels in .json, and members that are counted. */
+
+static uint8_t bytes[1 << 16];
+static size_t len;
+static struct sluice_manifest_builder builder;
+static struct sluice_passed_over passed;
+
+static void add(const char *name, const char *content)
+{
+    const size_t size = strlen(content);
+    len += sluice_tar_header(name, size, bytes + len);
+    memcpy(bytes + len, content, size);
+    len += size + sluice_tar_padding(size);
+}
+
+static sluice_status list(const char *label_key, struct sluice_err *err)
+{
+    char path[1024];
+    struct sluice_shard_summary summary;
+    snprintf(path, sizeof(path), "%s/x.tar", sluice_test_dir());
+    sluice_test_write_file(path, bytes, len + 1024);
+    const struct sluice_shard_file file = {.path = (char[]){"x.tar"}, .bytes = len + 1024};
+    const struct sluice_shard_options options = {
+        .root = sluice_test_dir(), .num_threads = 1, .label_key = label_key, .passed = &passed};
+    passed = (struct sluice_passed_over){0};
+    sluice_manifest_destroy(builder.manifest);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
+    return sluice_shards_list(&options, &file, 1, &builder, &summary, err);
+}
+
+static void begin(const char *json)
+{
+    memset(bytes, 0, sizeof(bytes));
+    len = 0;
+    add("a/1.jpg", "image");
+    add("a/1.cls", "3");
+    add("a/1.json", json);
+    add("a/1.txt", "a caption");
+    add("a/2.avif", "not read");
+    add("a/.3.txt", "hidden");
+}
+
+static void a_label_key_takes_labels_from_json_in_place_of_cls(void)
+{
+    begin("{\"id\": \"x\", \"kind\": 12}");
+    CU_ASSERT_EQUAL_FATAL(list(NULL, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 1);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, 3);
+    CU_ASSERT_EQUAL_FATAL(list("kind", NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, 12);
+}
+
+static void a_json_without_such_a_label_is_named(void)
+{
+    static const char *const wrong[] = {
+        "",
+        "{",
+        "[12]",
+        "{\"id\": 1}",
+        "{\"kind\": \"12\"}",
+        "{\"kind\": 1.5}",
+        "{\"kind\": -1}",
+        "{\"kind\": 1000000}",
+        "{\"kind\": true}",
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+        struct sluice_err err = {0};
+        begin(wrong[i]);
+        CU_ASSERT_EQUAL(list(NULL, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(list("kind", &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "a/1.json: "));
+    }
+}
+
+static void other_members_are_counted_by_suffix(void)
+{
+    char text[200];
+    begin("{\"kind\": 1}");
+    CU_ASSERT_EQUAL(list(NULL, NULL), SLUICE_OK);
+    (void)sluice_passed_over_text(&passed, text, sizeof(text));
+    CU_ASSERT_STRING_EQUAL(text, "1 .avif, 1 .json, 1 .txt");
+    CU_ASSERT_EQUAL(list("kind", NULL), SLUICE_OK);
+    (void)sluice_passed_over_text(&passed, text, sizeof(text));
+    CU_ASSERT_STRING_EQUAL(text, "1 .avif, 1 .cls, 1 .txt");
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(a_label_key_takes_labels_from_json_in_place_of_cls),
+        SLUICE_TEST(a_json_without_such_a_label_is_named),
+        SLUICE_TEST(other_members_are_counted_by_suffix),
+    };
+    const int code = sluice_test_run("shard_tar", tests, SLUICE_TEST_COUNT(tests));
+    sluice_manifest_destroy(builder.manifest);
+    return code;
+}
