@@ -45,9 +45,9 @@ struct sluice_controller_options {
     struct sluice_choice_model model;
     struct sluice_transport_cost transport;
     uint32_t forms; /* bits 1 << enum sluice_form that may be asked for beside the plain */
-    struct sluice_rates rates;          /* to begin with; PCIe's stays */
-    struct sluice_rates most;           /* no estimate exceeds them */
-    bool is_fixed;                      /* the first plan stays, whatever is seen */
+    struct sluice_rates rates; /* to begin with; PCIe's stays */
+    struct sluice_rates most;  /* no estimate exceeds them */
+    bool is_fixed;             /* the first plan stays, whatever is seen */
     /* There is no server: files alone are chosen, and neither a link nor storage cores are ever the
      * limit.  Their rates are INFINITY. */
     bool is_local;
