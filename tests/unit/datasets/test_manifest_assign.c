@@ -118,6 +118,7 @@ static void targets_of_tars_need_a_folder_and_those_of_tables_a_table(void)
     CU_ASSERT_PTR_NULL(sluice_manifest_column_of_tables(&options).name);
     CU_ASSERT_EQUAL(assign(images, 1, 1, &err), SLUICE_E_UNSUPPORTED);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "--target .txt: root is no folder here"));
+    err = (struct sluice_err){0};
     options = (struct sluice_manifest_options){.target = {.name = "text"}};
     CU_ASSERT_STRING_EQUAL(sluice_manifest_column_of_tables(&options).name, "text");
     CU_ASSERT_EQUAL(assign(images, 1, 1, &err), SLUICE_E_INVALID);
