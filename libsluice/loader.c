@@ -222,6 +222,7 @@ void sluice_loader_close(struct sluice_loader *loader)
     part_clear(&loader->train);
     part_clear(&loader->val);
     sluice_servers_destroy(loader->servers);
+    free(loader->shard_ends);
     sluice_replan_destroy(loader->replan);
     sluice_buf_pool_destroy(loader->pool);
     sluice_cost_table_clear(&loader->profile);

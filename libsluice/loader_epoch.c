@@ -29,6 +29,9 @@ static struct sluice_sampler sampler_of(const struct sluice_loader *loader, enum
         .is_shuffled = is_training && o->is_shuffled,
         .ranges = loader->ranges,
         .num_ranges = is_training ? loader->num_ranges : 0,
+        .shard_ends = loader->shard_ends,
+        .num_shards = loader->num_shards,
+        .num_mixed = is_training ? (uint32_t)o->shuffle_shards : 0,
     };
 }
 
@@ -128,6 +131,8 @@ struct sluice_state loader_state_at(const struct sluice_loader *loader, enum slu
         memcpy(state.mix, loader->mix.text, sizeof(state.mix));
         state.num_items = loader_total(loader, part);
     }
+    if (part == SLUICE_TRAIN && loader->options.is_shuffled)
+        state.num_mixed = loader->options.shuffle_shards;
     return state;
 }
 
@@ -149,6 +154,7 @@ static sluice_status find_start(const struct sluice_loader *loader,
     if (start->order) {
         now.has_order = true;
         now.mix[0] = '\0'; /* of the loader's own order */
+        now.num_mixed = 0;
         now.order_hash = sluice_hash128(start->order, start->num_order * sizeof(*start->order)).low;
         now.global_batch = loader->options.batch_size;
         world_size = 1;

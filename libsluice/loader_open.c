@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "compute_client/load/local_source.h"
+#include "compute_client/load/shard_ends.h"
 #include "datasets/manifest_drift.h"
 #include "datasets/manifest_join.h"
 #include "image/codec.h"
@@ -207,6 +208,9 @@ sluice_status loader_open_data(struct sluice_loader *loader, struct sluice_err *
     if (status == SLUICE_OK)
         status = sluice_mix_ranges(&loader->mix, loader->manifest, loader->train.ids,
                                    loader->train.num_ids, loader->ranges, &loader->num_ranges, err);
+    if (status == SLUICE_OK && loader->options.shuffle_shards > 0 && loader->train.num_ids > 0)
+        status = sluice_shard_ends(loader->manifest, loader->train.ids, loader->train.num_ids,
+                                   &loader->shard_ends, &loader->num_shards, err);
     return status;
 }
 

@@ -79,6 +79,8 @@ struct sluice_loader {
     struct sluice_mix mix;
     struct sluice_sampler_range ranges[SLUICE_MAX_MIX_RANGES]; /* of train, by the mix */
     size_t num_ranges;
+    uint32_t *shard_ends; /* of train, with shuffle-shards; owned */
+    size_t num_shards;
     struct sluice_buf_pool *pool;
     struct sluice_replan *replan; /* NULL: the parts' choices hold for all epochs */
     struct sluice_cost_table profile;

@@ -5,11 +5,13 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The op numbers that the shuffles draw under.  No op of a pipeline has them, since ops are
  * numbered from 0 and are few; so a shuffle shares no random numbers with a crop or a flip. */
 #define SHUFFLE_OP 0xFFFFu /* of an epoch */
 #define RANGE_OP 0xFFFEu   /* of a range's walk */
+#define SHARD_OP 0xFFFDu   /* of an epoch's shards */
 
 /* Steps of the shuffle that share a random stream.  A stream has 2^18 words, far more than they
  * use. */
@@ -149,6 +151,103 @@ static sluice_status fill_ranges(const struct sluice_sampler *sampler, uint32_t 
     return status;
 }
 
+/* --- orders --- */
+
+static void shuffle_items(struct shuffle *shuffle, struct sluice_sampler_item *items,
+                          uint32_t count)
+{
+    for (uint32_t i = count; i-- > 1;) {
+        const uint32_t k = next_place(shuffle, i);
+        const struct sluice_sampler_item item = items[i];
+        items[i] = items[k];
+        items[k] = item;
+    }
+}
+
+/* Items of one shard that follow each other. */
+struct run {
+    uint32_t begin, count;
+};
+
+/* The shard of a position. */
+static size_t shard_of(const struct sluice_sampler *sampler, uint32_t position)
+{
+    size_t low = 0, high = sampler->num_shards - 1;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (position < sampler->shard_ends[middle])
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Fills runs[] unless it is NULL; how many there are. */
+static uint32_t find_runs(const struct sluice_sampler *sampler,
+                          const struct sluice_sampler_item *items, uint32_t count, struct run *runs)
+{
+    uint32_t num = 0, before = 0, begin = 1, end = 0; /* of the shard, in positions */
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t position = items[i].position;
+        if (position < begin || position >= end || position < before) {
+            const size_t shard = shard_of(sampler, position);
+            begin = shard > 0 ? sampler->shard_ends[shard - 1] : 0;
+            end = sampler->shard_ends[shard];
+            if (runs)
+                runs[num] = (struct run){.begin = i, .count = 0};
+            num++;
+        }
+        if (runs)
+            runs[num - 1].count++;
+        before = position;
+    }
+    return num;
+}
+
+static void shuffle_runs(const struct sluice_sampler *sampler, uint32_t epoch, struct run *runs,
+                         uint32_t num_runs)
+{
+    struct shuffle shuffle = {.seed = sampler->seed, .epoch = epoch, .op = SHARD_OP};
+    for (uint32_t i = num_runs; i-- > 1;) {
+        const uint32_t k = next_place(&shuffle, i);
+        const struct run run = runs[i];
+        runs[i] = runs[k];
+        runs[k] = run;
+    }
+}
+
+static sluice_status shuffle_by_shards(const struct sluice_sampler *sampler, uint32_t epoch,
+                                       struct sluice_sampler_item *items, uint32_t count,
+                                       struct sluice_err *err)
+{
+    const uint32_t num_runs = find_runs(sampler, items, count, NULL);
+    struct run *runs = malloc(num_runs * sizeof(*runs));
+    struct sluice_sampler_item *in_order = malloc(count * sizeof(*in_order));
+    if (!runs || !in_order) {
+        free(runs);
+        free(in_order);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the order of %u samples", count);
+    }
+    memcpy(in_order, items, count * sizeof(*in_order));
+    (void)find_runs(sampler, in_order, count, runs);
+    shuffle_runs(sampler, epoch, runs, num_runs);
+    struct shuffle shuffle = {.seed = sampler->seed, .epoch = epoch, .op = SHUFFLE_OP};
+    for (uint32_t run = 0; run < num_runs;) {
+        uint32_t num_items = 0;
+        for (uint32_t k = 0; k < sampler->num_mixed && run < num_runs; k++, run++) {
+            memcpy(items + num_items, in_order + runs[run].begin,
+                   runs[run].count * sizeof(*in_order));
+            num_items += runs[run].count;
+        }
+        shuffle_items(&shuffle, items, num_items);
+        items += num_items;
+    }
+    free(runs);
+    free(in_order);
+    return SLUICE_OK;
+}
+
 /* --- the whole --- */
 
 sluice_status sluice_sampler_count(const struct sluice_sampler *sampler, uint64_t last_epoch,
@@ -199,12 +298,11 @@ sluice_status sluice_sampler_fill(const struct sluice_sampler *sampler, uint32_t
             };
         }
     }
+    if (!sampler->is_shuffled)
+        return SLUICE_OK;
+    if (sampler->num_mixed > 0)
+        return shuffle_by_shards(sampler, epoch, items, count, err);
     struct shuffle shuffle = {.seed = sampler->seed, .epoch = epoch, .op = SHUFFLE_OP};
-    for (uint32_t i = count; sampler->is_shuffled && i-- > 1;) {
-        const uint32_t k = next_place(&shuffle, i);
-        const struct sluice_sampler_item item = items[i];
-        items[i] = items[k];
-        items[k] = item;
-    }
+    shuffle_items(&shuffle, items, count);
     return SLUICE_OK;
 }

@@ -28,6 +28,15 @@
  * again, and every sample comes once in a pass.  A step of pass p draws as epoch p: what a sample
  * draws differs each time.  Of weight 1 that is the order and the draws without ranges.
  *
+ * With shards the order keeps what lies together together: the items of a shard that follow each
+ * other are a run; the runs come in an order of the epoch's, and are shuffled within windows of
+ * num_mixed of them.  So no more than num_mixed shards are read at a time, from one end of the
+ * window to the other.
+ *
+ *     runs       a a a | b b b | c c c | d d d
+ *     in order   c c c   a a a | d d d   b b b        num_mixed = 2
+ *     shuffled   c a a c a c   | b d d b b d
+ *
  * Threads: pure functions. */
 
 struct sluice_sampler_item {
@@ -49,6 +58,10 @@ struct sluice_sampler {
     bool is_shuffled;
     const struct sluice_sampler_range *ranges; /* of all positions, in their order */
     size_t num_ranges;                         /* 0: each sample comes `repeat` times */
+    /* Where the shards end, in positions, rising: the last is num_samples. */
+    const uint32_t *shard_ends;
+    size_t num_shards;
+    uint32_t num_mixed; /* shards of a window; 0: the order knows no shards */
 };
 
 /* The number of items of an epoch, the same for each.  SLUICE_E_INVALID if it is 0, or if it or a
@@ -57,7 +70,7 @@ SLUICE_MUST_USE sluice_status sluice_sampler_count(const struct sluice_sampler *
                                                    uint64_t last_epoch, size_t *count,
                                                    struct sluice_err *err);
 
-/* Fills items[0 .. count).  SLUICE_E_NO_MEMORY, with ranges alone. */
+/* Fills items[0 .. count).  SLUICE_E_NO_MEMORY, with ranges or shards alone. */
 SLUICE_MUST_USE sluice_status sluice_sampler_fill(const struct sluice_sampler *sampler,
                                                   uint32_t epoch, struct sluice_sampler_item *items,
                                                   struct sluice_err *err);

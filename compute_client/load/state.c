@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define VERSION 1
-#define VERSION_OF_MIX 2 /* who knows no mixes does not read on in one */
+#define VERSION_OF_MIX 2 /* who knows no mixes, or no shards, does not read on in one */
 #define MAX_TEXT_BYTES 65536u
 
 #define HEX_DIGITS "0123456789abcdef"
@@ -39,12 +39,15 @@ void sluice_state_write(const struct sluice_state *state, char out[SLUICE_MAX_ST
         "{\"sluice\":%d,\"part\":\"%s\",\"epoch\":%" PRIu64 ",\"cursor\":%" PRIu64
         ",\"global_batch\":%" PRIu64 ",\"repeat\":%" PRIu64 ",\"samples\":%" PRIu64
         ",\"dataset\":\"%.32s\",\"pipeline\":\"%016" PRIx64 "\",\"seed\":\"%" PRIu64 "\"",
-        state->mix[0] ? VERSION_OF_MIX : VERSION, part_name(state->part), state->epoch,
-        state->cursor, state->global_batch, state->repeat, state->num_samples, state->dataset_id,
-        state->pipeline, state->seed);
+        state->mix[0] || state->num_mixed ? VERSION_OF_MIX : VERSION, part_name(state->part),
+        state->epoch, state->cursor, state->global_batch, state->repeat, state->num_samples,
+        state->dataset_id, state->pipeline, state->seed);
     if (state->mix[0])
         len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len,
                                 ",\"mix\":\"%s\",\"items\":%" PRIu64, state->mix, state->num_items);
+    if (state->num_mixed)
+        len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len, ",\"shards\":%" PRIu64,
+                                state->num_mixed);
     if (state->has_order)
         len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len, ",\"order\":\"%016" PRIx64 "\"",
                                 state->order_hash);
@@ -236,7 +239,10 @@ static sluice_status read_all(const json_t *object, struct sluice_state *state,
     if (status == SLUICE_OK)
         status =
             read_uint(object, "samples", 1, UINT32_MAX / state->repeat, &state->num_samples, err);
-    if (status == SLUICE_OK && has_mix)
+    const bool has_shards = has_mix && json_object_get(object, "shards");
+    if (status == SLUICE_OK && has_shards)
+        status = read_uint(object, "shards", 1, UINT32_MAX, &state->num_mixed, err);
+    if (status == SLUICE_OK && has_mix && (!has_shards || json_object_get(object, "mix")))
         status = read_mix(object, state, err);
     if (status == SLUICE_OK)
         status = read_dataset(object, state->dataset_id, err);
@@ -407,5 +413,11 @@ sluice_status sluice_state_check(const struct sluice_state *saved, const struct 
                            "the state is of %s%s, and this is %s%s: pass the --mix of then, " ANEW,
                            saved->mix[0] ? "--mix " : "no --mix", saved->mix,
                            now->mix[0] ? "--mix " : "no --mix", now->mix);
+    if (saved->num_mixed != now->num_mixed)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "the state is of --shuffle-shards %" PRIu64
+                           ", and this is of --shuffle-shards %" PRIu64
+                           ": pass --shuffle-shards %" PRIu64 ", " ANEW,
+                           saved->num_mixed, now->num_mixed, saved->num_mixed);
     return check_global_batch(saved, now, world_size, err);
 }

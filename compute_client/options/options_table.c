@@ -555,6 +555,15 @@ static const struct sluice_option table[] = {
      .help = "What becomes of the last global batch of an epoch if it is partial. pad: samples of "
              "the epoch's beginning come again, so that every rank has as many; drop: it is left "
              "out."},
+    {.name = "shuffle-shards",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.shuffle_shards,
+     .arg = "K",
+     .max = UINT32_MAX,
+     .help = "Shuffle so that shards (tars, MDS; with files folders) are read K at a time: their "
+             "order is drawn for each epoch, and samples are shuffled within K of them. For disks "
+             "that seek, and for stores that are far. 0 shuffles all samples."},
     {.name = "shuffle",
      .group = DATA,
      .type = SLUICE_OPTION_FLAG,

@@ -109,6 +109,27 @@ class ShardsTest(SetCase):
                          [f"Only in {back}: labels.csv", f"Only in {back}: sluice-classes.txt"])
         self.assertEqual(self.train("local", back)["digest"], self.digest)
 
+    def test_an_order_of_a_few_shards_at_a_time(self):
+        """One digest in each mode, and another one than of other orders."""
+        tars = pathlib.Path(self.folder.name, "few")
+        shards = json.loads(dataset("pack", "--json", "--shard-bytes", "300kB", self.root,
+                                    tars).stdout)["shards"]
+        index(tars)
+        server = programs.Server(tars)
+        digests = {}
+        try:
+            for count in (0, 1, 3):
+                flags = ["--shuffle-shards", count]
+                digests[count] = {self.train("local", tars, *flags)["digest"]}
+                for mode in ("remote_nooff", "remote_alloff", "remote_auto"):
+                    digests[count].add(self.train(mode, "--host", server.address, *flags)["digest"])
+                self.assertEqual(len(digests[count]), 1)
+        finally:
+            server.finish()
+        self.assertEqual(digests[0], {self.digest})
+        self.assertEqual(len(set().union(*digests.values())), 3)
+        self.assertGreater(shards, 3)
+
     def write_like_webdataset(self, tars):
         """As TarWriter: user, group and mode of its own, KEY.ext by sorted extensions, shards cut by
         count; keys of one folder without folders, labels in .cls."""

@@ -114,6 +114,37 @@ class LoaderTest(support.SetTest):
             self.assertEqual([digest([batch]) for batch in loader], rest)
             self.assertEqual(loader.state_dict(), {"epoch": 3})
 
+    def test_an_order_of_shards_is_one_for_all_ranks_and_goes_on(self):
+        with load(self.root, shuffle_shards=1) as loader:
+            whole = [batch[2].tolist() for batch in loader]
+            epoch = iter(loader)
+            again = [next(epoch)[2].tolist()]
+            state = loader.state_dict()
+        ids = sum(whole, [])
+        self.assertEqual(sorted(ids), list(range(len(ids))))
+        with load(self.address, shuffle_shards=1) as loader:
+            self.assertEqual([batch[2].tolist() for batch in loader], whole)
+            loader.load_state_dict(state)
+            again += [batch[2].tolist() for batch in loader]
+        with load(self.root, shuffle_shards=1) as loader:
+            loader.set_epoch(1)
+            self.assertEqual([batch[2].tolist() for batch in loader], again)
+            classes = [loader.path(i).split("/")[-2] for i in ids]
+        # One folder after another.
+        self.assertEqual(sum(a != b for a, b in zip(classes, classes[1:])), len(set(classes)) - 1)
+        ranks = []
+        for rank in range(2):
+            with sluice.numpy.Loader(self.root, BATCH // 2, sample_ids=True, seed=3, rank=rank,
+                                     world_size=2, pipeline=support.PIPELINE,
+                                     shuffle_shards=1) as loader:
+                ranks.append([batch[2] for batch in loader])
+        shared = numpy.concatenate([part for pair in zip(*ranks) for part in pair])
+        self.assertEqual(shared.tolist(), ids)
+        with load(self.root) as loader:
+            loader.load_state_dict(state)
+            with self.assertRaisesRegex(sluice.InvalidError, "shuffle-shards"):
+                next(iter(loader))
+
     def test_a_state_of_another_seed_is_refused(self):
         with load(self.root) as loader:
             next(iter(loader))

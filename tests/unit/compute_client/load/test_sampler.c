@@ -280,6 +280,103 @@ static void refuses_weights_that_do_not_fit(void)
     CU_ASSERT_EQUAL(count, 1000000000);
 }
 
+/* --- shards --- */
+
+static const uint32_t shard_ends[] = {7, 8, 40, 41, 90, 100};
+
+static size_t shard_at(uint32_t position)
+{
+    size_t shard = 0;
+    while (position >= shard_ends[shard])
+        shard++;
+    return shard;
+}
+
+/* Of each window of num_mixed shards no other shard comes, and all of them do; within it they are
+ * mixed; windows and orders differ by epoch and seed. */
+static void shards_are_read_a_few_at_a_time(void)
+{
+    size_t num_first_of_0[6] = {0}, num_neighbours = 0;
+    for (uint32_t num_mixed = 1; num_mixed <= 7; num_mixed++) {
+        for (uint32_t epoch = 0; epoch < 40; epoch++) {
+            const struct sluice_sampler sampler = {
+                .seed = 3,
+                .num_samples = 100,
+                .repeat = 1,
+                .is_shuffled = true,
+                .shard_ends = shard_ends,
+                .num_shards = SLUICE_TEST_COUNT(shard_ends),
+                .num_mixed = num_mixed,
+            };
+            size_t count;
+            struct sluice_sampler_item *items = fill(&sampler, epoch, &count);
+            struct sluice_sampler_item *again = fill(&sampler, epoch, &count);
+            CU_ASSERT_EQUAL_FATAL(count, 100);
+            CU_ASSERT_EQUAL(memcmp(items, again, count * sizeof(*items)), 0);
+            uint8_t seen[100] = {0};
+            uint32_t left[6];
+            for (size_t k = 0; k < 6; k++)
+                left[k] = shard_ends[k] - (k ? shard_ends[k - 1] : 0);
+            bool is_open[6] = {false};
+            uint32_t num_open = 0, num_begun = 0;
+            for (size_t i = 0; i < count; i++) {
+                const size_t shard = shard_at(items[i].position);
+                CU_ASSERT_EQUAL(items[i].draw_epoch, epoch);
+                seen[items[i].position]++;
+                if (!is_open[shard]) {
+                    is_open[shard] = true;
+                    num_open++;
+                    num_begun++;
+                    /* A window begins when all before it is over. */
+                    CU_ASSERT(num_open <= num_mixed);
+                    if (num_begun % num_mixed == 1 && num_begun > 1)
+                        CU_ASSERT_EQUAL(num_open, 1);
+                }
+                num_open -= --left[shard] == 0;
+                num_neighbours += i > 0 && items[i].position == items[i - 1].position + 1;
+            }
+            for (size_t i = 0; i < 100; i++)
+                CU_ASSERT_EQUAL(seen[i], 1);
+            if (num_mixed == 1)
+                num_first_of_0[shard_at(items[0].position)]++;
+            free(items);
+            free(again);
+        }
+    }
+    for (size_t k = 0; k < 6; k++) /* 6.7 of 40 */
+        CU_ASSERT(num_first_of_0[k] > 0 && num_first_of_0[k] < 20);
+    CU_ASSERT(num_neighbours < 7 * 40 * 10); /* 1 or 2 of 100 by chance */
+}
+
+/* Each time that a shard comes it is a run of its own, with the draws of its repetition. */
+static void shards_come_repeat_times(void)
+{
+    const struct sluice_sampler sampler = {
+        .seed = 3,
+        .num_samples = 100,
+        .repeat = 3,
+        .is_shuffled = true,
+        .shard_ends = shard_ends,
+        .num_shards = SLUICE_TEST_COUNT(shard_ends),
+        .num_mixed = 1,
+    };
+    size_t count;
+    struct sluice_sampler_item *items = fill(&sampler, 2, &count);
+    CU_ASSERT_EQUAL_FATAL(count, 300);
+    uint8_t seen[300] = {0};
+    size_t num_runs = 1;
+    for (size_t i = 0; i < count; i++) {
+        CU_ASSERT_FATAL(items[i].draw_epoch >= 6 && items[i].draw_epoch < 9);
+        seen[items[i].position * 3 + items[i].draw_epoch - 6]++;
+        num_runs += i > 0 && (shard_at(items[i].position) != shard_at(items[i - 1].position) ||
+                              items[i].draw_epoch != items[i - 1].draw_epoch);
+    }
+    for (size_t i = 0; i < count; i++)
+        CU_ASSERT_EQUAL(seen[i], 1);
+    CU_ASSERT_EQUAL(num_runs, 18);
+    free(items);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -293,6 +390,8 @@ int main(void)
         SLUICE_TEST(weights_of_1_are_the_order_without),
         SLUICE_TEST(a_range_depends_on_seed_epoch_and_stream_alone),
         SLUICE_TEST(refuses_weights_that_do_not_fit),
+        SLUICE_TEST(shards_are_read_a_few_at_a_time),
+        SLUICE_TEST(shards_come_repeat_times),
     };
     return sluice_test_run("sampler", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -60,6 +60,7 @@ static void check_same(const struct sluice_state *a, const struct sluice_state *
     CU_ASSERT_EQUAL(a->num_samples, b->num_samples);
     CU_ASSERT_STRING_EQUAL(a->mix, b->mix);
     CU_ASSERT_EQUAL(a->num_items, b->num_items);
+    CU_ASSERT_EQUAL(a->num_mixed, b->num_mixed);
     CU_ASSERT_EQUAL(a->part, b->part);
     CU_ASSERT_STRING_EQUAL(a->dataset_id, b->dataset_id);
     CU_ASSERT_EQUAL(a->pipeline, b->pipeline);
@@ -93,6 +94,8 @@ static void reads_what_it_wrote(void)
             snprintf(state.mix, sizeof(state.mix), "a=0.%u,b-c=2", 1 + i % 9);
             state.num_items = 1 + sluice_rng_below(&rng, 1u << 20);
         }
+        if (i % 3 == 0)
+            state.num_mixed = 1 + sluice_rng_below(&rng, UINT32_MAX - 1);
         const uint64_t total = state.mix[0] ? state.num_items : state.num_samples * state.repeat;
         state.cursor = sluice_rng_below(&rng, (uint32_t)total) / state.global_batch;
         state.cursor *= state.global_batch;
@@ -132,6 +135,21 @@ static void fits_whatever_the_numbers_are(void)
     const size_t len = strlen(text);
     CU_ASSERT_TRUE(len < SLUICE_MAX_STATE);
     CU_ASSERT_STRING_EQUAL(text + len - 2, "}}");
+}
+
+static void shards_are_version_2(void)
+{
+    struct sluice_state state = example;
+    state.num_mixed = 8;
+    char text[SLUICE_MAX_STATE];
+    sluice_state_write(&state, text);
+    CU_ASSERT_EQUAL(strncmp(text, "{\"sluice\":2,", 12), 0);
+    char *at = strstr(text, ",\"shards\":8,");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(at);
+    at[strlen(",\"shards\":")] = '0';
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_state_read(text, &state, &err), SLUICE_E_CORRUPT);
+    CU_ASSERT_STRING_EQUAL(err.text, "the state's \"shards\" is 0, not 1 to 4294967295");
 }
 
 /* A reader of version 1 refuses it, and so does this one what is no mix. */
@@ -451,6 +469,11 @@ static void a_refusal_has_both_values_and_what_to_do(void)
     check_differs(&mixed, &example, 1,
                   "the state is of --mix b=2, and this is no --mix: pass the --mix of then" ANEW);
     now = example;
+    now.num_mixed = 4;
+    check_differs(&example, &now, 1,
+                  "the state is of --shuffle-shards 0, and this is of --shuffle-shards 4: pass "
+                  "--shuffle-shards 0" ANEW);
+    now = example;
     now.order_hash = 5;
     check_differs(&example, &now, 1,
                   "the order that the caller gives changed since the state was taken (hash "
@@ -541,6 +564,7 @@ int main(void)
         SLUICE_TEST(writes_the_text_of_its_header),
         SLUICE_TEST(reads_what_it_wrote),
         SLUICE_TEST(fits_whatever_the_numbers_are),
+        SLUICE_TEST(shards_are_version_2),
         SLUICE_TEST(a_mix_is_version_2),
         SLUICE_TEST(reads_a_checkpoint_of_offload_train_without_sluice),
         SLUICE_TEST(a_short_last_batch_of_a_checkpoint_is_the_end),
