@@ -362,10 +362,10 @@ class CudaTest(support.SetTest):
         with load(self.root, device="cuda", prefetch_bytes="1MiB", gpu_decode="off") as loader:
             upload, blocks = loader._upload, {}
 
-            def see(batch):
+            def see(batch, targets):
                 pixels = torch.from_dlpack(batch.pixels)
                 blocks[pixels.data_ptr()] = pixels.is_pinned()
-                return upload(batch)
+                return upload(batch, targets)
 
             loader._upload = see
             num_batches = sum(1 for _ in range(10) for _ in loader)
