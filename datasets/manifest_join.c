@@ -164,16 +164,17 @@ static size_t find_first(const struct joining *j)
 }
 
 static sluice_status add_row(struct joining *j, const struct sluice_manifest_part *from,
-                             struct sluice_manifest_entry *row, struct sluice_err *err)
+                             const struct sluice_manifest_entry *row, struct sluice_err *err)
 {
     char path[SLUICE_MAX_PATH_BYTES];
-    if (from->root[0]) {
-        if (!sluice_print(path, sizeof(path), "%s/%s", from->root, row->path))
-            return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s/%.200s...: the path is too long",
-                               from->root, row->path);
-        row->path = path;
-    }
-    return sluice_manifest_writer_add(j->writer, row, err);
+    if (!from->root[0])
+        return sluice_manifest_writer_add(j->writer, row, err);
+    if (!sluice_print(path, sizeof(path), "%s/%s", from->root, row->path))
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s/%.200s...: the path is too long",
+                           from->root, row->path);
+    struct sluice_manifest_entry named = *row;
+    named.path = path;
+    return sluice_manifest_writer_add(j->writer, &named, err);
 }
 
 static sluice_status join_rows(struct joining *j, struct sluice_err *err)

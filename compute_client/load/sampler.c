@@ -298,7 +298,7 @@ sluice_status sluice_sampler_fill(const struct sluice_sampler *sampler, uint32_t
             };
         }
     }
-    if (!sampler->is_shuffled)
+    if (!sampler->is_shuffled || count == 0)
         return SLUICE_OK;
     if (sampler->num_mixed > 0)
         return shuffle_by_shards(sampler, epoch, items, count, err);

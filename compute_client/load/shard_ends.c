@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "datasets/shard.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 /* Bytes of the path that name its shard, or its folder. */
 static size_t shard_len(const char *path)
 {
+    assert(path);
     char shard[SLUICE_MAX_PATH_BYTES];
     if (sluice_shard_split(path, shard))
         return strlen(shard);
