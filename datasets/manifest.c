@@ -176,6 +176,19 @@ sluice_status sluice_manifest_create(const struct sluice_manifest_entry *entries
     return SLUICE_OK;
 }
 
+size_t sluice_manifest_find_first(const struct sluice_manifest *manifest, const char *begin)
+{
+    size_t low = 0, high = manifest->num_entries;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (strcmp(sluice_manifest_at(manifest, middle).path, begin) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 uint64_t sluice_manifest_target_bytes(const struct sluice_manifest *manifest)
 {
     const size_t n = manifest->num_entries;

@@ -169,6 +169,10 @@ uint64_t sluice_manifest_target_bytes(const struct sluice_manifest *manifest);
  * Others may read it meanwhile. */
 void sluice_manifest_rest(const struct sluice_manifest *manifest);
 
+/* Binary search: the first row whose path does not come before `begin`, bytewise; num_entries: none
+ * is. */
+size_t sluice_manifest_find_first(const struct sluice_manifest *manifest, const char *begin);
+
 /* Whether a sample is a member of a shard. */
 bool sluice_manifest_has_members(const struct sluice_manifest *manifest);
 

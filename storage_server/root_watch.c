@@ -39,17 +39,9 @@ struct sluice_root_watch {
 /* The first row whose path is not before NAME/, which is the root's first, if it has one. */
 static size_t find_first(const struct sluice_manifest *manifest, const char *root)
 {
-    size_t low = 0, high = root[0] ? manifest->num_entries : 0;
     char begin[SLUICE_ROOT_NAME_BYTES + 1];
     snprintf(begin, sizeof(begin), "%s/", root);
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (strcmp(sluice_manifest_at(manifest, middle).path, begin) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return root[0] ? sluice_manifest_find_first(manifest, begin) : 0;
 }
 
 static sluice_status look(struct watch *watch, struct sluice_err *wrong)

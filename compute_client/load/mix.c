@@ -106,15 +106,7 @@ static size_t find_row(const struct sluice_manifest *manifest, const char *name,
 {
     char begin[SLUICE_ROOT_NAME_BYTES + 1];
     snprintf(begin, sizeof(begin), "%s%c", name, end);
-    size_t low = 0, high = manifest->num_entries;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (strcmp(sluice_manifest_at(manifest, middle).path, begin) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return sluice_manifest_find_first(manifest, begin);
 }
 
 /* The first position whose row is not before `row`. */
