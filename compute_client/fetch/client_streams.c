@@ -6,6 +6,7 @@
 #include "compute_client/fetch/client.h"
 #include "compute_client/fetch/client_call.h"
 #include "compute_client/fetch/list_cache.h"
+#include "compute_client/fetch/tuning.h"
 #include "datasets/manifest_binary.h"
 #include "rpc/rpc_client.h"
 #include "wire/wire.h"
@@ -386,7 +387,7 @@ sluice_status sluice_client_list(struct sluice_client *client,
 {
     char path[SLUICE_MAX_PATH_BYTES];
     bool has_local_error = false;
-    const bool is_long = server->num_samples >= SLUICE_LIST_CACHE_LEAST && server->list_hash;
+    const bool is_long = server->num_samples >= TUNING_LIST_CACHE_LEAST && server->list_hash;
     struct sluice_manifest *kept =
         is_long ? sluice_list_cache_find(server->dataset_id, server->list_hash) : NULL;
     if (kept) {

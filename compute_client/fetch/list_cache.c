@@ -1,4 +1,5 @@
 #include "compute_client/fetch/list_cache.h"
+#include "compute_client/fetch/tuning.h"
 
 #include "base/log.h"
 #include "base/text.h"
@@ -10,8 +11,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#define ABANDONED_S 3600 /* no list takes so long to be written */
 
 /* As the XDG Base Directory Specification has it: a relative path does not count. */
 static bool find_folder(char folder[SLUICE_MAX_PATH_BYTES])
@@ -99,16 +98,16 @@ static bool is_list(const char *name)
 static bool is_left_behind(const char *name, const struct stat *st)
 {
     return strspn(name, "0123456789abcdef") == 32 && sluice_starts_with(name + 32, ".bin.tmp-") &&
-           st->st_mtime < time(NULL) - ABANDONED_S;
+           st->st_mtime < time(NULL) - TUNING_LIST_ABANDONED_S;
 }
 
 /* A new one; the oldest falls out. */
-static void keep(struct kept list[SLUICE_LIST_CACHE_FILES], size_t *num, const char *name,
+static void keep(struct kept list[TUNING_LIST_CACHE_FILES], size_t *num, const char *name,
                  const struct timespec *used, int folder)
 {
     struct kept this = {.used = *used};
     (void)sluice_print(this.name, sizeof(this.name), "%s", name);
-    if (*num < SLUICE_LIST_CACHE_FILES) {
+    if (*num < TUNING_LIST_CACHE_FILES) {
         list[(*num)++] = this;
         return;
     }
@@ -129,7 +128,7 @@ void sluice_list_cache_trim(void)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     DIR *folder = find_folder(path) ? opendir(path) : NULL;
-    struct kept list[SLUICE_LIST_CACHE_FILES];
+    struct kept list[TUNING_LIST_CACHE_FILES];
     size_t num = 0;
     const struct dirent *entry;
     while (folder && (entry = readdir(folder))) {

@@ -14,17 +14,13 @@
  *
  * Threads: any. */
 
-/* Shorter lists come in a fraction of a second, and are not kept. */
-#define SLUICE_LIST_CACHE_LEAST 65536
-#define SLUICE_LIST_CACHE_FILES 8
-
 /* The list, mapped; NULL: there is none.  list_hash 0 is none, too. */
 struct sluice_manifest *sluice_list_cache_find(const char *dataset_id, uint64_t list_hash);
 
 /* Where it is to be written, with its folder made; false: there is no place to keep it. */
 bool sluice_list_cache_path(const char *dataset_id, char path[SLUICE_MAX_PATH_BYTES]);
 
-/* Removes all but the SLUICE_LIST_CACHE_FILES that were used last, and what killed processes left
+/* Removes all but the TUNING_LIST_CACHE_FILES that were used last, and what killed processes left
  * behind more than an hour ago. */
 void sluice_list_cache_trim(void);
 

@@ -1,4 +1,5 @@
 #include "compute_client/fetch/list_cache.h"
+#include "compute_client/fetch/tuning.h"
 
 #include "support/capture.h"
 #include "support/test.h"
@@ -103,7 +104,7 @@ static void follows_the_environment(void)
 
 static void the_last_used_are_kept(void)
 {
-    char ids[SLUICE_LIST_CACHE_FILES + 3][33], path[SLUICE_MAX_PATH_BYTES];
+    char ids[TUNING_LIST_CACHE_FILES + 3][33], path[SLUICE_MAX_PATH_BYTES];
     const size_t num = SLUICE_TEST_COUNT(ids);
     for (size_t i = 0; i < num; i++) {
         put(100 + i, 1, ids[i]);
@@ -119,7 +120,7 @@ static void the_last_used_are_kept(void)
         CU_ASSERT(sluice_list_cache_path(ids[i], path));
         left += access(path, F_OK) == 0;
     }
-    CU_ASSERT(left <= SLUICE_LIST_CACHE_FILES && left >= SLUICE_LIST_CACHE_FILES - 2);
+    CU_ASSERT(left <= TUNING_LIST_CACHE_FILES && left >= TUNING_LIST_CACHE_FILES - 2);
     CU_ASSERT(sluice_list_cache_path(ids[0], path));
     CU_ASSERT_EQUAL(access(path, F_OK), 0);
     CU_ASSERT(sluice_list_cache_path(ids[1], path));
