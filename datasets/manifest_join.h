@@ -12,8 +12,7 @@
  *
  *     servers with a part of the files each   what one server over all of them would list; so its
  *                                             id is that of the undivided dataset
- *     roots with names (base/roots.h)         paths get NAME/, and each root has a layout of its
- * own
+ *     roots with names (base/roots.h)         paths get NAME/; each root has its own layout
  *
  * Threads: a function of its arguments. */
 
