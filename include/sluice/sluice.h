@@ -204,8 +204,8 @@ SLUICE_API const void *sluice_loader_target(const struct sluice_loader *loader, 
  * room for three batches, for rows that the CPU makes, and for five batches 0.14 MB a row, less
  * where gpu-memory is short, from which files are uploaded; all before the first batch.  Where that
  * cannot be had, open or the first start says how much was asked for; with "auto" open lets the CPU
- * decode.  next() fails with SLUICE_E_NO_MEMORY if the caller holds every batch that there is memory
- * for, and goes on when one is released. */
+ * decode.  next() fails with SLUICE_E_NO_MEMORY if the caller holds every batch that there is
+ * memory for, and goes on when one is released. */
 SLUICE_API int sluice_loader_device(const struct sluice_loader *loader);
 
 /* What an epoch is to deliver. */
