@@ -372,11 +372,7 @@ sluice_status sluice_state_check(const struct sluice_state *saved, const struct 
                                  uint32_t world_size, struct sluice_err *err)
 {
     const char *part = part_name(saved->part);
-    if (saved->part != now->part)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "the state is of the %s part, and this is the %s part: start the %s "
-                           "part, " ANEW,
-                           part, part_name(now->part), part);
+    assert(saved->part == now->part);
     if (strcmp(saved->dataset_id, now->dataset_id) != 0)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "the dataset changed since the state was taken (id %s then, %s now): "

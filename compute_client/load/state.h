@@ -59,9 +59,9 @@ SLUICE_MUST_USE sluice_status sluice_state_read(const char *text, struct sluice_
                                                 struct sluice_err *err);
 
 /* Does a loader that would be in `now` deliver from `saved` on what the loader that was there would
- * have?  Compares seed, dataset, pipeline, repeat, mix, shards that are mixed, number of samples,
- * part and external order; in mid-epoch also the global batch, of which now's is `world_size` x a
- * batch size.  now's epoch, cursor and errors are not looked at.
+ * have?  Both are of one part.  Compares seed, dataset, pipeline, repeat, mix, shards that are
+ * mixed, number of samples and external order; in mid-epoch also the global batch, of which now's
+ * is `world_size` x a batch size.  now's epoch, cursor and errors are not looked at.
  *
  * SLUICE_E_INVALID has both values and what to do. */
 SLUICE_MUST_USE sluice_status sluice_state_check(const struct sluice_state *saved,

@@ -36,6 +36,21 @@ def servers(source):
     return [host] if isinstance(host, str) else host
 
 
+def checked_state(state, part):
+    """A copy of what a loader's load_state_dict() was given; InvalidError, a ValueError: it is no
+    state, or one of the other part."""
+    if not isinstance(state, dict) or not isinstance(state.get("epoch"), int):
+        raise _sluice.InvalidError(f"{state!r} is not what state_dict() gave")
+    if state.get("batch") is not None:
+        is_val = _sluice.state_part(state["batch"]) == _sluice.VAL
+        other = "val" if is_val else "train"
+        if other != part:
+            raise _sluice.InvalidError(
+                f"the state is of the {other} part, and this loader is of the {part} part: take "
+                f"the state of a loader with part={part!r}, or this loader with part={other!r}")
+    return dict(state)
+
+
 class Batches:
     """Epochs of batches.  A subclass turns a _sluice.Batch into what it yields: _made_of(batch)."""
 
@@ -49,7 +64,7 @@ class Batches:
             raise _sluice.InvalidError(f"part {part!r}: 'train' or 'val'")
         if (rank is None) != (world_size is None):
             raise _sluice.InvalidError("rank and world_size come together")
-        self._part = PARTS[part]
+        self._part_name, self._part = part, PARTS[part]
         self._batch_size = operator.index(batch_size)
         self._sampler, self._drop_last = sampler, drop_last
         self._targets = targets
@@ -177,10 +192,8 @@ class Batches:
 
     def load_state_dict(self, state):
         """The next iter() goes on after the batch of that state, in any mode and place."""
-        if not isinstance(state, dict) or not isinstance(state.get("epoch"), int):
-            raise _sluice.InvalidError(f"{state!r} is not what state_dict() gave")
-        self._resume = dict(state)
-        self._at = dict(state)
+        self._resume = checked_state(state, self._part_name)
+        self._at = dict(self._resume)
 
     def stats(self):
         """The last epoch that ended, as a dict; keys as of offload_train --json."""

@@ -15,7 +15,7 @@ import torch
 import torch.utils.data
 
 from sluice import _sluice
-from sluice._batches import PARTS
+from sluice._batches import PARTS, checked_state
 
 LOOK = """
 import json, sys
@@ -224,6 +224,4 @@ class IterableDataset(torch.utils.data.IterableDataset):
 
     def load_state_dict(self, state):
         """The next iter() goes on after the batch of that state."""
-        if not isinstance(state, dict) or not isinstance(state.get("epoch"), int):
-            raise _sluice.InvalidError(f"{state!r} is not what state_dict() gave")
-        self._state = dict(state)
+        self._state = checked_state(state, self._arguments[2].get("part", "train"))

@@ -1610,6 +1610,18 @@ static PyObject *module_finish(PyObject *module, PyObject *args, PyObject *kwarg
     Py_RETURN_NONE;
 }
 
+static PyObject *module_state_part(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *text;
+    if (!PyArg_ParseTuple(args, "s", &text))
+        return NULL;
+    struct sluice_err err = {0};
+    struct sluice_place place;
+    const sluice_status status = sluice_state_place(text, &place, &err);
+    return status == SLUICE_OK ? PyLong_FromLong(place.part) : raise_status(status, &err);
+}
+
 static PyObject *module_version(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
@@ -1689,6 +1701,7 @@ static PyMethodDef module_methods[] = {
     {"finish", (PyCFunction)(void (*)(void))module_finish, METH_VARARGS | METH_KEYWORDS,
      "finish(pixels, num_rows, height, width, table, dtype, layout, out): u8 to a model's input, "
      "from one address to another."},
+    {"state_part", module_state_part, METH_VARARGS, "state_part(state): what a batch's state is of."},
     {"version", module_version, METH_NOARGS, "Of the library, as 'MAJOR.MINOR.PATCH'."},
     {"set_log_level", module_set_log_level, METH_O,
      "The least severe lines that the library writes: LOG_INFO at first."},

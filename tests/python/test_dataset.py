@@ -198,6 +198,13 @@ class IterableDatasetTest(support.SetTest):
         self.assertEqual(other.state_dict(), state)
         self.assertEqual(self.ids(other), rest)
 
+    def test_a_state_of_the_other_part_is_refused(self):
+        dataset = sluice.torch.IterableDataset(self.root, 8, **OPTIONS)
+        next(iter(dataset))
+        val = sluice.torch.IterableDataset(self.root, 8, part="val", **OPTIONS)
+        with self.assertRaisesRegex(ValueError, "the state is of the train part"):
+            val.load_state_dict(dataset.state_dict())
+
     def in_a_process(self, num_workers):
         """Two epochs of ids by workers, of a process that has not used the library before."""
         run = ("import sluice.torch, test_dataset, torch.utils.data\n"

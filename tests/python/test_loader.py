@@ -145,6 +145,22 @@ class LoaderTest(support.SetTest):
             with self.assertRaisesRegex(sluice.InvalidError, "shuffle-shards"):
                 next(iter(loader))
 
+    def test_a_state_of_the_other_part_is_refused(self):
+        with load(self.root) as train, load(self.root, part="val") as val:
+            next(iter(train))
+            next(iter(val))
+            states = {"train": train.state_dict(), "val": val.state_dict()}
+            for loader, part, other in (train, "train", "val"), (val, "val", "train"):
+                loader.set_epoch(5)
+                with self.assertRaisesRegex(ValueError, f"the state is of the {other} part, and "
+                                            f"this loader is of the {part} part"):
+                    loader.load_state_dict(states[other])
+                self.assertEqual(loader.state_dict(), {"epoch": 5})  # as before
+                loader.load_state_dict(states[part])
+                self.assertEqual(loader.state_dict(), states[part])
+            with self.assertRaises(sluice.CorruptError):
+                train.load_state_dict({"epoch": 0, "batch": "{}"})
+
     def test_a_state_of_another_seed_is_refused(self):
         with load(self.root) as loader:
             next(iter(loader))

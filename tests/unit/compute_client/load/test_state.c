@@ -433,11 +433,6 @@ static void a_refusal_has_both_values_and_what_to_do(void)
     check_differs(&example, &now, 1,
                   "the state is of seed 7, and this is seed 4: pass --seed 7" ANEW);
     now = example;
-    now.part = SLUICE_VAL;
-    check_differs(&example, &now, 1,
-                  "the state is of the train part, and this is the val part: start the train "
-                  "part" ANEW);
-    now = example;
     now.dataset_id[0] = 'f';
     check_differs(&example, &now, 1,
                   "the dataset changed since the state was taken (id "
