@@ -241,6 +241,7 @@ static sluice_status begin(struct sluice_loader *loader, struct sluice_err *err)
         .seed = o->seed,
         .items = loader->items,
         .num_items = loader->num_items,
+        .num_padded = loader->num_padded,
         .profile = is_training && o->is_profiling ? &loader->profile : NULL,
         .has_max_errors = true,
         .max_errors = sluice_options_max_errors(o, loader->total / o->world_size),
@@ -280,7 +281,7 @@ sluice_status sluice_loader_start(struct sluice_loader *loader,
     loader->num_items = 0;
     status = start->order ? take_order(loader, start, err) : draw(loader, err);
     if (status == SLUICE_OK && at.part == SLUICE_TRAIN && loader->options.is_profiling)
-        loader->num_items = loader_profile_pick(loader, loader->items, loader->num_items);
+        loader_profile_pick(loader);
     if (status == SLUICE_OK)
         status = begin(loader, err);
     if (status != SLUICE_OK)
@@ -355,8 +356,6 @@ static sluice_status wrap(struct sluice_loader *loader, struct sluice_held *held
         end_epoch(loader, false); /* or it would go on without this batch */
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch");
     }
-    const bool is_last = held->index + 1 == loader->num_batches;
-    const uint32_t padded = is_last ? loader->num_padded : 0;
     *made = (struct held_batch){
         .batch =
             {
@@ -367,7 +366,7 @@ static sluice_status wrap(struct sluice_loader *loader, struct sluice_held *held
                 .num_rows = held->num_rows,
                 .height = loader->dataset.height,
                 .width = loader->dataset.width,
-                .num_padded = padded < held->num_rows ? padded : held->num_rows,
+                .num_padded = held->num_padded,
                 .epoch = loader->start.epoch,
                 .index = loader->start.cursor / loader->start.global_batch + held->index,
             },

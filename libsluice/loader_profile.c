@@ -13,16 +13,21 @@
 /* Most bytes of one probe of the link. */
 #define PROBE_BYTES (64u << 20)
 
-size_t loader_profile_pick(const struct sluice_loader *loader, struct sluice_sampler_item *items,
-                           size_t count)
+void loader_profile_pick(struct sluice_loader *loader)
 {
     const uint64_t num_samples = loader->options.profile_samples;
+    const size_t num_real = loader->num_items - loader->num_padded;
+    struct sluice_sampler_item *items = loader->items;
     size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (sluice_cost_table_is_sampled(items[i].position, loader->train.num_ids, num_samples))
-            items[kept++] = items[i];
+    uint32_t num_padded = 0;
+    for (size_t i = 0; i < loader->num_items; i++) {
+        if (!sluice_cost_table_is_sampled(items[i].position, loader->train.num_ids, num_samples))
+            continue;
+        items[kept++] = items[i];
+        num_padded += i >= num_real;
     }
-    return kept;
+    loader->num_items = kept;
+    loader->num_padded = num_padded;
 }
 
 sluice_status loader_profile_begin(struct sluice_loader *loader, struct sluice_err *err)

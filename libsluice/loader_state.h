@@ -97,7 +97,7 @@ struct sluice_loader {
     size_t num_items;
     uint64_t num_batches; /* of them */
     uint64_t total;       /* of the whole epoch, of all ranks; of an external order: its own */
-    uint32_t num_padded;  /* repeats at the end of the last batch */
+    uint32_t num_padded;  /* of num_items, the last so many repeat others */
     uint64_t started_ns, started_cpu_ns;
     uint64_t lost_streams, hash_errors; /* before it */
     uint64_t given_ns;                  /* when a batch was given; 0: the next one is asked for */
@@ -150,9 +150,8 @@ void loader_stats_end(struct sluice_loader *loader, const struct sluice_epoch_st
 /* What sluice_loader_pass() tells from now on, but for its number. */
 void loader_show(struct sluice_loader *loader, const struct sluice_loader_pass *pass);
 
-/* Keeps those of an epoch's items that are to be profiled; returns their number. */
-size_t loader_profile_pick(const struct sluice_loader *loader, struct sluice_sampler_item *items,
-                           size_t count);
+/* Keeps those of the epoch's items that are to be profiled. */
+void loader_profile_pick(struct sluice_loader *loader);
 /* Before the epoch that fills loader->profile. */
 SLUICE_MUST_USE sluice_status loader_profile_begin(struct sluice_loader *loader,
                                                    struct sluice_err *err);

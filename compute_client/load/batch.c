@@ -72,7 +72,15 @@ unsigned sluice_rows_plan(const struct sluice_rows *batch, enum sluice_on_error 
 
 void sluice_rows_settle(struct sluice_rows *batch, enum sluice_on_error on_error)
 {
+    const unsigned num_real = batch->n - batch->num_padded;
     batch->n = sluice_rows_plan(batch, on_error, batch->from);
+    if (on_error == SLUICE_ON_ERROR_SKIP) {
+        batch->num_padded = 0;
+        for (unsigned row = 0; row < batch->n; row++)
+            batch->num_padded += batch->from[row] >= num_real;
+    } else if (batch->num_padded > batch->n) {
+        batch->num_padded = batch->n;
+    }
     /* No row that is copied has been written to: a substitute's is good and stays, and one that
      * moves stands after all that were written. */
     for (unsigned row = 0; row < batch->n; row++) {

@@ -27,6 +27,7 @@ struct sluice_rows {
     uint8_t *pixels; /* borrowed memory: capacity x row_bytes; or NULL: not here */
     size_t row_bytes;
     unsigned capacity, n;
+    unsigned num_padded; /* of n, the last so many repeat others, so that ranks have as many */
 
     /* Per row; owned. */
     uint32_t *labels;
@@ -47,8 +48,9 @@ unsigned sluice_rows_plan(const struct sluice_rows *batch, enum sluice_on_error 
                           uint32_t *from);
 
 /* Applies `on_error` (not FAIL) to the rows whose status is not SLUICE_OK.  Afterwards rows
- * [0, n) are good; n is 0 if no row was good.  The result depends on the statuses alone, so it is
- * the same in every mode. */
+ * [0, n) are good; n is 0 if no row was good.  num_padded is of these: a row that is left out does
+ * not count, and one that is replaced does.  The result depends on the statuses alone, so it is the
+ * same in every mode. */
 void sluice_rows_settle(struct sluice_rows *batch, enum sluice_on_error on_error);
 
 #endif

@@ -234,6 +234,9 @@ static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher,
         struct slot *slot = row->slot;
         slot->batch.n =
             left < prefetcher->options.batch_size ? (unsigned)left : prefetcher->options.batch_size;
+        const size_t after = left - slot->batch.n; /* items of later batches */
+        const size_t padded = epoch->num_padded > after ? epoch->num_padded - after : 0;
+        slot->batch.num_padded = padded < slot->batch.n ? (unsigned)padded : slot->batch.n;
         slot->num_missing = slot->batch.n;
         slot->last = NULL;
     }

@@ -107,6 +107,7 @@ struct sluice_epoch {
     uint64_t seed;
     const struct sluice_sampler_item *items;
     size_t num_items;
+    size_t num_padded; /* of these, the last so many repeat others */
     size_t first_item; /* where a resumed epoch continues; a multiple of the batch size */
     /* If not NULL: filled with the measured costs, by position.  Needs measures_ops. */
     struct sluice_cost_table *profile;

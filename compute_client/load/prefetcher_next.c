@@ -228,6 +228,7 @@ static struct sluice_held *hand_out(struct sluice_prefetcher *prefetcher, struct
     const struct sluice_rows *rows = &slot->batch;
     prefetcher->spare = NULL;
     held->num_rows = rows->n;
+    held->num_padded = rows->num_padded;
     for (unsigned i = 0; i < rows->n; i++) {
         held->labels[i] = rows->labels[i];
         held->ids[i] = rows->ids[i];

@@ -240,7 +240,8 @@ struct sluice_batch {
     uint64_t *ids;         /* sample ids: places in the dataset's list */
     uint32_t *draw_epochs; /* of the random crops and flips: differs with --repeat */
     uint32_t num_rows, height, width;
-    uint32_t num_padded; /* of these, the last so many repeat others, so that ranks have as many */
+    uint32_t num_padded;   /* of these, the last so many repeat others, so that ranks have as many;
+                            * one that failed and was left out does not count */
     uint64_t epoch, index; /* index: of the global batch in its epoch */
     /* ns that next() waited for this batch, by what its slowest sample waited for; [SLUICE_GPU]: 0.
      */

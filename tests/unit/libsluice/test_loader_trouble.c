@@ -36,11 +36,11 @@ static bool is_on_gpu(void)
     return getenv("SLUICE_GPU");
 }
 
-/* Of a server, or of a folder if `host` is NULL.  `more`: other settings, three at most. */
+/* Of a server, or of a folder if `host` is NULL.  `more`: other settings, six at most; they win. */
 static struct sluice_loader *make_with(const char *host, const char *dir, const char *mode,
                                        const struct sluice_setting *more, size_t num_more)
 {
-    struct sluice_setting settings[13] = {
+    struct sluice_setting settings[16] = {
         {"pipeline", PIPELINE},
         {"repeat", "5"},
         {"batch-size", "8"},
@@ -659,6 +659,37 @@ static void a_replaced_file_is_named(void)
     sluice_server_stop(server);
 }
 
+/* Rank 1 of 2 pads its last batch, of 3 rows, with the first of the order, whose file is bad. */
+static void a_bad_padded_row_is_not_counted_as_padded(void)
+{
+    static const char *const on_errors[] = {"skip", "substitute"};
+    char root[600];
+    make_folder("padded", 11, root);
+    sluice_test_put_text(root, image_name(0), "no image");
+    for (int k = 0; k < 2; k++) {
+        const struct sluice_setting settings[] = {
+            {"on-error", on_errors[k]}, {"shuffle", "false"}, {"rank", "1"},
+            {"world-size", "2"},        {"tail", "pad"},      {"max-errors", "10"}};
+        struct sluice_loader *loader = make_with(NULL, root, "local", settings, 6);
+        CU_ASSERT_EQUAL_FATAL(sluice_loader_open(loader, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(begin(loader, 0, NULL), SLUICE_OK);
+        unsigned num_rows = 0, num_padded = 0;
+        for (;;) {
+            const struct sluice_batch *batch = NULL;
+            CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, -1, &batch, NULL), SLUICE_OK);
+            if (!batch)
+                break;
+            CU_ASSERT_EQUAL(num_padded, 0); /* of the batches before the last */
+            num_rows = batch->num_rows;
+            num_padded = batch->num_padded;
+            sluice_batch_release(batch);
+        }
+        CU_ASSERT_EQUAL(num_rows, k ? 4 : 3);
+        CU_ASSERT_EQUAL(num_padded, k ? 1 : 0);
+        sluice_loader_close(loader);
+    }
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -677,6 +708,7 @@ int main(void)
         SLUICE_TEST(an_open_loader_keeps_the_list_that_it_began_with),
         SLUICE_TEST(a_loader_from_before_a_change_is_told_to_open_anew),
         SLUICE_TEST(a_replaced_file_is_named),
+        SLUICE_TEST(a_bad_padded_row_is_not_counted_as_padded),
     };
     return sluice_test_run("loader_trouble", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -60,6 +60,32 @@ static void substitute_takes_the_good_row_before_or_the_first_after(void)
     check(SLUICE_ON_ERROR_SUBSTITUTE, "---d", "dddd");
 }
 
+static unsigned padded_after(enum sluice_on_error on_error, const char *rows, unsigned num_padded)
+{
+    uint8_t memory[8 * ROW];
+    struct sluice_rows batch = {0};
+    make(&batch, memory, rows);
+    batch.num_padded = num_padded;
+    sluice_rows_settle(&batch, on_error);
+    const unsigned after = batch.num_padded;
+    sluice_rows_clear(&batch);
+    return after;
+}
+
+static void padded_rows_that_are_left_out_do_not_count(void)
+{
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "abcd", 2), 2);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "abc-", 2), 1);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "ab--", 2), 0);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "-bcd", 2), 2);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "--cd", 2), 2);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "a-c-", 4), 2);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "----", 1), 0);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SUBSTITUTE, "abc-", 2), 2);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SUBSTITUTE, "-b--", 3), 3);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SUBSTITUTE, "----", 3), 0);
+}
+
 static void a_batch_without_a_good_row_is_empty(void)
 {
     check(SLUICE_ON_ERROR_SKIP, "--", "");
@@ -71,6 +97,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(skip_leaves_bad_rows_out_and_keeps_the_order),
         SLUICE_TEST(substitute_takes_the_good_row_before_or_the_first_after),
+        SLUICE_TEST(padded_rows_that_are_left_out_do_not_count),
         SLUICE_TEST(a_batch_without_a_good_row_is_empty),
     };
     return sluice_test_run("batch", tests, SLUICE_TEST_COUNT(tests));
