@@ -78,7 +78,7 @@ static sluice_status add_folder(struct paths *paths, const char *folder, struct 
         return sluice_fail(err, SLUICE_E_IO, "%s: %s", folder, strerror(errno));
     sluice_status status = SLUICE_OK;
     const struct dirent *entry;
-    while (status == SLUICE_OK && (entry = readdir(dir))) {
+    while (status == SLUICE_OK && (errno = 0, entry = readdir(dir))) {
         const char *name = entry->d_name;
         if (name[0] == '.')
             continue;
@@ -94,6 +94,8 @@ static sluice_status add_folder(struct paths *paths, const char *folder, struct 
             status = paths_add(paths, folder, name, err);
         }
     }
+    if (status == SLUICE_OK && errno)
+        status = sluice_fail(err, SLUICE_E_IO, "%s: read the folder: %s", folder, strerror(errno));
     closedir(dir);
     return status;
 }

@@ -1,6 +1,7 @@
 #include "datasets/jpeg_index_file.h"
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 
@@ -65,17 +66,10 @@ struct member {
 /* False: errno says why, or the file ends before (0). */
 static bool read_at(int fd, void *to, size_t len, uint64_t offset)
 {
-    for (size_t done = 0; done < len;) {
-        const ssize_t got = pread(fd, (char *)to + done, len - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            errno = got < 0 ? errno : 0;
-            return false;
-        }
-        done += (size_t)got;
-    }
-    return true;
+    const ssize_t got = sluice_pread_fully(fd, to, len, offset);
+    if (got >= 0)
+        errno = 0;
+    return got >= 0 && (size_t)got == len;
 }
 
 static sluice_status fail_read(const char *path, struct sluice_err *err)

@@ -241,27 +241,39 @@ static bool is_passed_over(const char *name, size_t len)
     return name[0] == '.' || (len == 0 && strcmp(name, "lost+found") == 0);
 }
 
+/* The next entry; NULL at the end, with errno 0, and after a failure. */
+static const struct dirent *next_entry(DIR *folder)
+{
+    errno = 0;
+    return readdir(folder);
+}
+
 /* A folder that the manifest does not know: all images in it are new.  One that is gone or closed
  * by now holds none. */
-static void count_new(struct search *search, char path[SLUICE_MAX_PATH_BYTES], size_t len,
-                      unsigned depth)
+static sluice_status count_new(struct search *search, char path[SLUICE_MAX_PATH_BYTES], size_t len,
+                               unsigned depth, struct sluice_err *err)
 {
     DIR *folder = depth < SLUICE_LAYOUT_MAX_DEPTH ? open_folder(search, path) : NULL;
     if (!folder)
-        return;
-    for (const struct dirent *entry; (entry = readdir(folder)) && !is_cancelled(search);) {
+        return SLUICE_OK;
+    sluice_status status = SLUICE_OK;
+    const struct dirent *entry;
+    while (status == SLUICE_OK && !is_cancelled(search) && (entry = next_entry(folder))) {
         size_t longer;
         if (!is_passed_over(entry->d_name, len) && extend(path, len, entry->d_name, &longer)) {
             const unsigned char kind = kind_of(dirfd(folder), entry);
             const bool is_image = sluice_layout_is_read(entry->d_name);
             if (kind == DT_DIR && !is_image)
-                count_new(search, path, longer, depth + 1);
+                status = count_new(search, path, longer, depth + 1, err);
             else if (kind == DT_REG && is_image && sluice_is_utf8(path))
                 count(&search->drift->num_added, search->drift->added, path);
         }
         path[len] = '\0';
     }
+    if (status == SLUICE_OK && !is_cancelled(search) && errno)
+        status = fail_at(search, path, err);
     closedir(folder);
+    return status;
 }
 
 /* Whether images of this folder itself are samples: beside class folders they are none. */
@@ -289,7 +301,9 @@ static sluice_status list_folder(struct search *search, char path[SLUICE_MAX_PAT
         free(is_seen);
         return status;
     }
-    for (const struct dirent *entry; (entry = readdir(folder));) {
+    sluice_status status = SLUICE_OK;
+    const struct dirent *entry;
+    while (status == SLUICE_OK && (entry = next_entry(folder))) {
         size_t longer;
         if (!is_passed_over(entry->d_name, len) && extend(path, len, entry->d_name, &longer)) {
             const unsigned char kind = kind_of(dirfd(folder), entry);
@@ -299,7 +313,7 @@ static sluice_status list_folder(struct search *search, char path[SLUICE_MAX_PAT
             if (row < rows.end)
                 is_seen[row - rows.first] = true;
             else if (kind == DT_DIR && !is_image && !find_folder(search, path, longer))
-                count_new(search, path, longer, 0);
+                status = count_new(search, path, longer, 0, err);
             else if (kind == DT_REG && is_image && has_images && sluice_is_utf8(path))
                 count(&search->drift->num_added, search->drift->added, path);
             else if (kind == DT_REG && search->has_shards && sluice_is_shard_name(entry->d_name) &&
@@ -308,14 +322,16 @@ static sluice_status list_folder(struct search *search, char path[SLUICE_MAX_PAT
         }
         path[len] = '\0';
     }
+    if (status == SLUICE_OK && errno)
+        status = fail_at(search, path, err);
     closedir(folder);
-    for (size_t row = rows.first; row < rows.end; row++) {
+    for (size_t row = rows.first; row < rows.end && status == SLUICE_OK; row++) {
         if (!is_seen[row - rows.first] && is_direct(manifest, &rows, row))
             count(&search->drift->num_gone, search->drift->gone,
                   sluice_manifest_at(manifest, row).path);
     }
     free(is_seen);
-    return SLUICE_OK;
+    return status;
 }
 
 static int64_t ctime_ns(const struct stat *st)

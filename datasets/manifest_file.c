@@ -457,9 +457,9 @@ sluice_status sluice_manifest_text_hash(const char *text_path, struct sluice_has
     struct stat st;
     const size_t len = sizeof(line) - 1;
     const int fd = open(text_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    const bool is_read = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-                         st.st_size >= (off_t)len &&
-                         pread(fd, line, len, st.st_size - (off_t)len) == (ssize_t)len;
+    const bool is_read =
+        fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= (off_t)len &&
+        sluice_pread_fully(fd, line, len, (uint64_t)st.st_size - len) == (ssize_t)len;
     if (fd >= 0)
         close(fd);
     if (is_read && line[len - 1] == '\n')

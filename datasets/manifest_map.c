@@ -1,5 +1,6 @@
 #include "datasets/manifest_binary_format.h"
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
 
@@ -51,17 +52,10 @@ static sluice_status damaged(const struct checking *c, const char *what, struct 
 static sluice_status read_at(const struct checking *c, void *to, size_t len, uint64_t at,
                              struct sluice_err *err)
 {
-    for (size_t done = 0; done < len;) {
-        const ssize_t got = pread(c->fd, (char *)to + done, len - done, (off_t)(at + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return sluice_fail(err, SLUICE_E_IO, "%s: read: %s", c->path, strerror(errno));
-        if (got == 0)
-            return damaged(c, "it was cut", err);
-        done += (size_t)got;
-    }
-    return SLUICE_OK;
+    const ssize_t got = sluice_pread_fully(c->fd, to, len, at);
+    if (got < 0)
+        return sluice_fail(err, SLUICE_E_IO, "%s: read: %s", c->path, strerror(errno));
+    return (size_t)got == len ? SLUICE_OK : damaged(c, "it was cut", err);
 }
 
 static void begin_section(const struct checking *c, enum sluice_binary_section section,

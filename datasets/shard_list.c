@@ -36,17 +36,12 @@ struct listing {
 static sluice_status read_fully(int fd, uint64_t at, uint8_t *to, size_t len,
                                 struct sluice_err *err)
 {
-    for (size_t done = 0; done < len;) {
-        const ssize_t got = pread(fd, to + done, len - done, (off_t)(at + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return sluice_fail(err, SLUICE_E_IO, "byte %llu: cannot read: %s",
-                               (unsigned long long)(at + done),
-                               got < 0 ? strerror(errno) : "it shrank meanwhile");
-        done += (size_t)got;
-    }
-    return SLUICE_OK;
+    const ssize_t got = sluice_pread_fully(fd, to, len, at);
+    if (got >= 0 && (size_t)got == len)
+        return SLUICE_OK;
+    return sluice_fail(err, SLUICE_E_IO, "byte %llu: cannot read: %s",
+                       (unsigned long long)(got < 0 ? at : at + (uint64_t)got),
+                       got < 0 ? strerror(errno) : "it shrank meanwhile");
 }
 
 /* A range of an object, of the version that was listed. */

@@ -28,16 +28,11 @@ struct reading {
 static sluice_status read_at(void *ctx, uint64_t at, void *to, size_t len, struct sluice_err *err)
 {
     const struct reading *r = ctx;
-    for (size_t done = 0; done < len;) {
-        const ssize_t got = pread(r->fd, (char *)to + done, len - done, (off_t)(at + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return sluice_fail(err, SLUICE_E_IO, "%s/%s: read: %s", r->root, r->shard,
-                               got < 0 ? strerror(errno) : "it shrank meanwhile");
-        done += (size_t)got;
-    }
-    return SLUICE_OK;
+    const ssize_t got = sluice_pread_fully(r->fd, to, len, at);
+    if (got >= 0 && (size_t)got == len)
+        return SLUICE_OK;
+    return sluice_fail(err, SLUICE_E_IO, "%s/%s: read: %s", r->root, r->shard,
+                       got < 0 ? strerror(errno) : "it shrank meanwhile");
 }
 
 /* Reads the member to r->values. */

@@ -106,13 +106,15 @@ static void find_only_slave(const char *folder, char *name, size_t room)
     name[0] = '\0';
     DIR *dir = sluice_print(path, sizeof(path_text), "%s/slaves", folder) ? opendir(path) : NULL;
     int count = 0;
-    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
+    errno = 0; /* a folder that is not read to its end may hold more names */
+    for (const struct dirent *entry; dir && (entry = readdir(dir)); errno = 0) {
         if (entry->d_name[0] != '.' && count++ == 0)
             snprintf(name, room, "%s", entry->d_name);
     }
+    const bool is_whole = errno == 0;
     if (dir)
         closedir(dir);
-    if (count != 1)
+    if (count != 1 || !is_whole)
         name[0] = '\0';
 }
 

@@ -52,6 +52,22 @@ static sluice_status read_all(int fd, const char *path, size_t size, struct slui
     return SLUICE_OK;
 }
 
+ssize_t sluice_pread_fully(int fd, void *to, size_t len, uint64_t offset)
+{
+    size_t done = 0;
+    while (done < len) {
+        const ssize_t got = pread(fd, (char *)to + done, len - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        done += (size_t)got;
+    }
+    return (ssize_t)done;
+}
+
 int64_t sluice_file_mtime_ns(const struct stat *st)
 {
     return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
@@ -380,10 +396,11 @@ bool sluice_folder_has_files(const char *path)
     if (!folder)
         return false;
     const struct dirent *entry;
-    while ((entry = readdir(folder)) && entry->d_name[0] == '.')
+    while ((errno = 0, entry = readdir(folder)) && entry->d_name[0] == '.')
         ;
+    const bool has_files = entry || errno;
     closedir(folder);
-    return entry;
+    return has_files;
 }
 
 sluice_status sluice_mkdirs(const char *path, struct sluice_err *err)

@@ -44,6 +44,9 @@ SLUICE_MUST_USE sluice_status sluice_file_read_range(const char *path, uint64_t 
                                                      struct sluice_buf **buf, struct stat *st,
                                                      struct sluice_err *err);
 
+/* pread() until `len` bytes are read or the file ends: how many were read; -1: errno says why. */
+ssize_t sluice_pread_fully(int fd, void *to, size_t len, uint64_t offset);
+
 /* When the content was last changed: ns since 1970. */
 int64_t sluice_file_mtime_ns(const struct stat *st);
 
@@ -88,7 +91,8 @@ SLUICE_MUST_USE sluice_status sluice_file_print_atomic(const char *path,
                                                        const void *ctx, struct sluice_err *err);
 
 /* Whether a folder is there with anything in it whose name does not begin with a dot.  One that
- * cannot be opened has nothing: the error shows when it is written to. */
+ * cannot be opened has nothing: the error shows when it is written to.  One that cannot be read to
+ * its end may have. */
 bool sluice_folder_has_files(const char *path);
 
 /* Makes the folder and all missing folders above it. */

@@ -54,6 +54,14 @@ class BadListing(unittest.TestCase):
         self.check(self.run_program("offload_dataset", "verify", self.root, "--manifest", index,
                                     rule=rule), place)
 
+    def test_no_tensors_of_a_part_of_a_folder_are_written(self):
+        rule, place = RULES["the end of a folder"]
+        out = self.root.with_name("bad-listing-tensors")
+        done = self.run_program("offload_dataset", "tensor", self.root, "-o", out, rule=rule)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(place, done.stderr)
+        self.assertFalse(out.exists() and any(out.iterdir()))
+
 
 if __name__ == "__main__":
     torture.main()

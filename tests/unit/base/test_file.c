@@ -14,16 +14,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Linked with --wrap: a disk that is full, and a read that comes in pieces. */
+/* Linked with --wrap: a disk that is full, a read that comes in pieces, and a folder that fails. */
 ssize_t __real_write(int fd, const void *data, size_t len);
 ssize_t __wrap_write(int fd, const void *data, size_t len);
 ssize_t __real_read(int fd, void *data, size_t len);
 ssize_t __wrap_read(int fd, void *data, size_t len);
+ssize_t __real_pread(int fd, void *data, size_t len, off_t offset);
+ssize_t __wrap_pread(int fd, void *data, size_t len, off_t offset);
+struct dirent *__real_readdir(DIR *dir);
+struct dirent *__wrap_readdir(DIR *dir);
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);
 
 static size_t write_room = SIZE_MAX, max_read = SIZE_MAX;
 static int num_interrupts;
+static bool has_bad_folder;
 static atomic_int num_fsyncs;
 
 ssize_t __wrap_write(int fd, const void *data, size_t len)
@@ -52,6 +57,24 @@ ssize_t __wrap_read(int fd, void *data, size_t len)
         return -1;
     }
     return __real_read(fd, data, len < max_read ? len : max_read);
+}
+
+ssize_t __wrap_pread(int fd, void *data, size_t len, off_t offset)
+{
+    if (num_interrupts > 0) {
+        num_interrupts--;
+        errno = EINTR;
+        return -1;
+    }
+    return __real_pread(fd, data, len < max_read ? len : max_read, offset);
+}
+
+struct dirent *__wrap_readdir(DIR *dir)
+{
+    if (!has_bad_folder)
+        return __real_readdir(dir);
+    errno = EIO;
+    return NULL;
 }
 
 int __wrap_fsync(int fd)
@@ -124,6 +147,23 @@ static void reads_a_whole_file_of_any_size_up_to_the_limit(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, path_of("sized")));
     sluice_buf_pool_destroy(pool);
     free(data);
+}
+
+static void pread_goes_on_until_all_is_read_or_the_file_ends(void)
+{
+    sluice_test_write_file(path_of("pieces"), "0123456789", 10);
+    const int fd = open(path_of("pieces"), O_RDONLY | O_CLOEXEC);
+    char text[16] = "";
+    max_read = 3;
+    num_interrupts = 1;
+    CU_ASSERT_EQUAL(sluice_pread_fully(fd, text, 8, 1), 8);
+    CU_ASSERT_STRING_EQUAL(text, "12345678");
+    CU_ASSERT_EQUAL(sluice_pread_fully(fd, text, sizeof(text), 4), 6);
+    CU_ASSERT_EQUAL(sluice_pread_fully(fd, text, sizeof(text), 11), 0);
+    max_read = SIZE_MAX;
+    close(fd);
+    CU_ASSERT_EQUAL(sluice_pread_fully(-1, text, sizeof(text), 0), -1);
+    CU_ASSERT_EQUAL(errno, EBADF);
 }
 
 static void read_names_what_is_absent_or_no_file(void)
@@ -508,6 +548,10 @@ static void a_folder_has_files_unless_all_are_hidden(void)
     snprintf(path, sizeof(path), "%s/seen", folder);
     sluice_test_write_file(path, "a", 1);
     CU_ASSERT_TRUE(sluice_folder_has_files(folder));
+    CU_ASSERT_EQUAL(unlink(path), 0);
+    has_bad_folder = true;
+    CU_ASSERT_TRUE(sluice_folder_has_files(folder));
+    has_bad_folder = false;
 }
 
 int main(void)
@@ -520,6 +564,7 @@ int main(void)
         SLUICE_TEST(every_read_of_a_part_is_a_turn),
         SLUICE_TEST(print_atomic_writes_what_was_printed),
         SLUICE_TEST(reads_a_whole_file_of_any_size_up_to_the_limit),
+        SLUICE_TEST(pread_goes_on_until_all_is_read_or_the_file_ends),
         SLUICE_TEST(read_names_what_is_absent_or_no_file),
         SLUICE_TEST(read_refuses_a_file_that_is_not_as_long_as_it_says),
         SLUICE_TEST(write_creates_and_replaces_and_leaves_nothing_beside),

@@ -3,6 +3,8 @@
 #include "base/hash.h"
 #include "support/test.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +15,20 @@
 
 #define NUM_CLASSES 3
 #define PER_CLASS 4
+
+/* Linked with --wrap: a disk that fails at the Nth entry of folders from now on; 0: it does not. */
+struct dirent *__real_readdir(DIR *folder);
+struct dirent *__wrap_readdir(DIR *folder);
+
+static unsigned fails_at;
+
+struct dirent *__wrap_readdir(DIR *folder)
+{
+    if (fails_at == 0 || --fails_at > 0)
+        return __real_readdir(folder);
+    errno = EIO;
+    return NULL;
+}
 
 /* The root of this test. */
 static char root[512];
@@ -215,6 +231,35 @@ static void an_empty_root_has_lost_everything_and_one_that_is_gone_is_an_error(v
     sluice_manifest_destroy(manifest);
 }
 
+static void a_folder_that_cannot_be_read_to_its_end_is_an_error_and_not_files_gone(void)
+{
+    make_root("");
+    struct sluice_manifest *manifest = index_root();
+    CU_ASSERT_EQUAL(mkdir(in_root("new"), 0700), 0); /* one that the manifest does not know */
+    write_file("new/1.jpg", "x");
+    sluice_status status = SLUICE_E_IO;
+    unsigned num_failed = 0;
+    for (unsigned at = 1; status != SLUICE_OK; at++) {
+        struct sluice_err err = {0};
+        fails_at = at;
+        status = sluice_manifest_find_drift(manifest, root, in_root(SLUICE_MANIFEST_FILE), NULL,
+                                            &drift, &err);
+        CU_ASSERT_EQUAL(drift.num_gone, 0);
+        if (status != SLUICE_OK) {
+            num_failed++;
+            CU_ASSERT_EQUAL(status, SLUICE_E_IO);
+            CU_ASSERT_PTR_NOT_NULL(strstr(err.text, root));
+            CU_ASSERT_PTR_NOT_NULL(strstr(err.text, strerror(EIO)));
+        }
+    }
+    /* Each call for an entry failed once.  Six folders: ., .. and the end of each; in the root four
+     * folders and the manifest, in class0 one; the images. */
+    CU_ASSERT_EQUAL(num_failed, 6 * 3 + 5 + 1 + NUM_CLASSES * PER_CLASS + 2);
+    CU_ASSERT_EQUAL(drift.num_added, 1);
+    fails_at = 0;
+    sluice_manifest_destroy(manifest);
+}
+
 static void a_search_that_is_cancelled_ends(void)
 {
     make_root("");
@@ -292,6 +337,7 @@ int main(void)
         SLUICE_TEST(a_copy_that_keeps_the_times_or_rounds_them_agrees),
         SLUICE_TEST(an_old_time_does_not_hide_a_file_that_was_added),
         SLUICE_TEST(an_empty_root_has_lost_everything_and_one_that_is_gone_is_an_error),
+        SLUICE_TEST(a_folder_that_cannot_be_read_to_its_end_is_an_error_and_not_files_gone),
         SLUICE_TEST(a_search_that_is_cancelled_ends),
         SLUICE_TEST(shards_that_come_go_shrink_or_change_are_seen),
     };

@@ -8,6 +8,17 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Linked with --wrap: a read that comes in pieces. */
+ssize_t __real_pread(int fd, void *data, size_t len, off_t offset);
+ssize_t __wrap_pread(int fd, void *data, size_t len, off_t offset);
+
+static size_t max_read = SIZE_MAX;
+
+ssize_t __wrap_pread(int fd, void *data, size_t len, off_t offset)
+{
+    return __real_pread(fd, data, len < max_read ? len : max_read, offset);
+}
+
 static void write_both(const char *name)
 {
     struct sluice_manifest *manifest = test_manifest();
@@ -35,6 +46,17 @@ static void maps_what_was_written(void)
     CU_ASSERT(sluice_manifest_has_members(read));
     CU_ASSERT(sluice_manifest_memory(read) < sluice_manifest_memory(manifest));
     sluice_manifest_destroy(manifest);
+    sluice_manifest_destroy(read);
+}
+
+static void maps_what_is_read_in_pieces(void)
+{
+    struct sluice_manifest *read = NULL;
+    write_both("p.tsv");
+    max_read = 5;
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(test_path("p.tsv"), &read, NULL), SLUICE_OK);
+    max_read = SIZE_MAX;
+    CU_ASSERT_PTR_NOT_NULL(read->map);
     sluice_manifest_destroy(read);
 }
 
@@ -223,6 +245,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         {"maps_what_was_written", maps_what_was_written},
+        {"maps_what_is_read_in_pieces", maps_what_is_read_in_pieces},
         {"targets_come_back", targets_come_back},
         {"damaged_targets_are_found", damaged_targets_are_found},
         {"every_damaged_byte_is_found_and_the_text_is_read",
