@@ -459,9 +459,11 @@ static bool watch_stream(struct fetcher *f, uint64_t *until_ns)
     }
     const uint64_t silent_ns = silence_end_ns(f);
     if (now >= silent_ns) {
-        f->is_stream_lost = f->is_silent = true;
-        snprintf(f->lost_text, sizeof(f->lost_text), "no answer for %.3g s",
+        char text[64];
+        snprintf(text, sizeof(text), "no answer for %.3g s",
                  (double)(now - f->quiet_since_ns) * 1e-9);
+        f->is_silent = true;
+        fetcher_lose(f, SLUICE_RPC_UNAVAILABLE, text);
         return true;
     }
     const uint64_t look_ns = now + f->timeout_ns / TUNING_LOOKS_IN_TIMEOUT;

@@ -227,27 +227,28 @@ void fetcher_on_message(void *ctx, struct sluice_message *message)
     }
     if (f->broken.text[0]) {
         pthread_mutex_lock(&f->lock);
-        f->is_stream_lost = true;
-        f->lost_ns = sluice_clock_ns();
-        f->lost_code = SLUICE_RPC_INTERNAL;
-        snprintf(f->lost_text, sizeof(f->lost_text), "%.*s", (int)sizeof(f->lost_text) - 1,
-                 f->broken.text);
-        pthread_cond_signal(&f->changed);
+        fetcher_lose(f, SLUICE_RPC_INTERNAL, f->broken.text);
         pthread_mutex_unlock(&f->lock);
     }
+}
+
+void fetcher_lose(struct fetcher *f, enum sluice_rpc_code code, const char *text)
+{
+    if (!f->is_stream_lost) {
+        f->is_stream_lost = true;
+        f->lost_ns = sluice_clock_ns();
+        f->lost_code = code == SLUICE_RPC_OK ? SLUICE_RPC_UNAVAILABLE : code;
+        snprintf(f->lost_text, sizeof(f->lost_text), "%.*s", (int)sizeof(f->lost_text) - 1, text);
+    }
+    pthread_cond_signal(&f->changed);
 }
 
 void fetcher_on_done(void *ctx, enum sluice_rpc_code code, const char *text)
 {
     struct fetcher *f = ctx;
+    if (!text || !text[0])
+        text = code == SLUICE_RPC_OK ? "it ended the stream" : sluice_rpc_code_name(code);
     pthread_mutex_lock(&f->lock);
-    if (!f->is_stream_lost) {
-        f->is_stream_lost = true;
-        f->lost_ns = sluice_clock_ns();
-        f->lost_code = code;
-        snprintf(f->lost_text, sizeof(f->lost_text), "%.*s", (int)sizeof(f->lost_text) - 1,
-                 text && text[0] ? text : sluice_rpc_code_name(code));
-    }
-    pthread_cond_signal(&f->changed);
+    fetcher_lose(f, code, text);
     pthread_mutex_unlock(&f->lock);
 }

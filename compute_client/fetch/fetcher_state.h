@@ -96,6 +96,10 @@ static inline uint64_t fetcher_listed_id(const struct sluice_source_item *item)
 void fetcher_on_message(void *ctx, struct sluice_message *message);
 void fetcher_on_done(void *ctx, enum sluice_rpc_code code, const char *text);
 
+/* Under the lock: the stream is lost, as this says; the first word wins.  An end without a failure
+ * (SLUICE_RPC_OK) is one, as more was waited for. */
+void fetcher_lose(struct fetcher *f, enum sluice_rpc_code code, const char *text);
+
 /* Under the lock, of a sent request that has failed: it is asked for again after a wait, if that
  * may help and there is time left.  False: the failure is the request's answer. */
 bool fetcher_ask_again(struct fetcher *f, struct sluice_pending *pending, sluice_status status,

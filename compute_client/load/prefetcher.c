@@ -88,6 +88,7 @@ static void on_result(void *ctx, struct sluice_source_result *result)
 void prefetcher_fail(struct sluice_prefetcher *prefetcher, sluice_status status, const char *text,
                      bool is_source)
 {
+    assert(status != SLUICE_OK); /* or next() would hand out what is not complete */
     pthread_mutex_lock(&prefetcher->lock);
     if (!prefetcher->has_failed) {
         prefetcher->has_failed = true;

@@ -366,7 +366,10 @@ static void answer(struct fake_server *s, struct sluice_rpc_call *call, struct f
             if (action == FAKE_KEEP)
                 continue;
             fetch->is_over = true;
-            sluice_rpc_call_finish(call, SLUICE_RPC_UNAVAILABLE, "ended on purpose");
+            if (action == FAKE_END)
+                sluice_rpc_call_finish(call, SLUICE_RPC_OK, "");
+            else
+                sluice_rpc_call_finish(call, SLUICE_RPC_UNAVAILABLE, "ended on purpose");
             return;
         }
         seal(s, &request, &reply);

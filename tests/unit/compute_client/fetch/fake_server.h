@@ -32,6 +32,7 @@ enum fake_action {
     FAKE_SEND,
     FAKE_KEEP,  /* never answers this request */
     FAKE_ABORT, /* ends the stream in place of answering */
+    FAKE_END,   /* the same without a failure */
 };
 
 struct fake_server_options {

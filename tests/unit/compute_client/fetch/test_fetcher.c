@@ -1,5 +1,6 @@
 #include "compute_client/fetch/fetcher.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "fake_server.h"
 #include "record.h"
@@ -33,6 +34,9 @@ static double sample_timeout_s;  /* of the next bench */
 static size_t max_message_bytes; /* 0: the client's own bound */
 static uint64_t listed_bytes;    /* of the next items' files; 0: not known */
 
+static const struct sluice_fetcher_replica_events
+    *replica; /* of the next bench; NULL: it is none */
+
 static void bench_open_at(struct bench *b, const char *target, double retry_for_s,
                           uint64_t window_bytes)
 {
@@ -56,6 +60,7 @@ static void bench_open_at(struct bench *b, const char *target, double retry_for_
         .sample_timeout_s = sample_timeout_s,
         .live = &b->live,
         .events = record_events(&b->record),
+        .replica = replica,
     };
     CU_ASSERT_EQUAL_FATAL(sluice_fetcher_create(&options, &b->source, NULL), SLUICE_OK);
     b->record.source = b->source;
@@ -74,6 +79,7 @@ static void bench_open(struct bench *b, const struct fake_server_options *server
 static void bench_close(struct bench *b)
 {
     sample_timeout_s = 0;
+    replica = NULL;
     b->source->close(b->source);
     const struct sluice_fetcher_stats stats = sluice_fetcher_stats(b->source);
     CU_ASSERT_EQUAL(sluice_live_get(&b->live.wire_bytes), stats.wire_bytes);
@@ -627,6 +633,97 @@ static void a_sample_that_never_comes_is_named_and_the_others_go_on(void)
     bench_close(&b);
 }
 
+/* --- of a replica --- */
+
+struct loss {
+    struct bench *bench;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_there, is_lost;
+    /* Of the first loss. */
+    sluice_status status;
+    bool is_refusal;
+    size_t num_owed;
+    uint64_t since_ns; /* of the outage */
+    char text[200];
+};
+
+static void note_there(void *ctx, const struct sluice_server_info *info)
+{
+    (void)info;
+    struct loss *loss = ctx;
+    pthread_mutex_lock(&loss->lock);
+    loss->is_there = true;
+    pthread_cond_signal(&loss->changed);
+    pthread_mutex_unlock(&loss->lock);
+}
+
+static void note_loss(void *ctx, const struct sluice_fetcher_loss *told)
+{
+    struct loss *loss = ctx;
+    pthread_mutex_lock(&loss->lock);
+    if (!loss->is_lost) {
+        loss->is_lost = true;
+        loss->status = told->status;
+        loss->is_refusal = told->is_refusal;
+        loss->num_owed = told->num_owed;
+        loss->since_ns = sluice_live_get(&loss->bench->live.lost_since_ns);
+        snprintf(loss->text, sizeof(loss->text), "%s", told->text);
+    }
+    pthread_cond_signal(&loss->changed);
+    pthread_mutex_unlock(&loss->lock);
+}
+
+static enum fake_action act(void *ctx, const struct sluice_wire_sample_request *request,
+                            struct sluice_wire_sample_reply *reply)
+{
+    (void)request, (void)reply;
+    return *(const enum fake_action *)ctx;
+}
+
+/* Asks a replica, which acts so, for a sample; returns how it was lost. */
+static struct loss lose_replica(enum fake_action action)
+{
+    struct bench b;
+    struct loss loss = {
+        .bench = &b, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    const struct sluice_fetcher_replica_events events = {
+        .on_there = note_there, .on_lost = note_loss, .ctx = &loss};
+    const uint64_t before_ns = sluice_clock_ns();
+    sample_timeout_s = action == FAKE_KEEP ? 0.1 : 0;
+    replica = &events;
+    bench_open(&b, &(struct fake_server_options){.meddle = act, .meddle_ctx = &action}, 20,
+               1 << 20);
+    pthread_mutex_lock(&loss.lock);
+    while (!loss.is_there)
+        pthread_cond_wait(&loss.changed, &loss.lock);
+    pthread_mutex_unlock(&loss.lock);
+    CU_ASSERT_EQUAL(ask(&b, 0, 1, 3), SLUICE_OK);
+    pthread_mutex_lock(&loss.lock);
+    while (!loss.is_lost)
+        pthread_cond_wait(&loss.changed, &loss.lock);
+    pthread_mutex_unlock(&loss.lock);
+    bench_close(&b);
+    CU_ASSERT_EQUAL(loss.status, SLUICE_E_IO);
+    CU_ASSERT_FALSE(loss.is_refusal);
+    CU_ASSERT(loss.since_ns >= before_ns);
+    return loss;
+}
+
+static void a_silent_replica_is_lost_with_a_failure_at_that_time(void)
+{
+    const struct loss loss = lose_replica(FAKE_KEEP);
+    CU_ASSERT_PTR_NOT_NULL(strstr(loss.text, "no answer for "));
+    CU_ASSERT_EQUAL(loss.num_owed, 0); /* the request has failed before */
+}
+
+static void a_replica_that_ends_the_stream_without_a_failure_is_lost_with_one(void)
+{
+    const struct loss loss = lose_replica(FAKE_END);
+    CU_ASSERT_PTR_NOT_NULL(strstr(loss.text, "it ended the stream"));
+    CU_ASSERT_EQUAL(loss.num_owed, 1);
+}
+
 static void no_time_counts_while_the_server_has_no_credit(void)
 {
     struct bench b;
@@ -868,6 +965,8 @@ int main(void)
         SLUICE_TEST(a_sample_that_later_ones_have_passed_is_asked_for_as_a_file),
         SLUICE_TEST(a_stream_that_is_silent_is_opened_again),
         SLUICE_TEST(a_sample_that_never_comes_is_named_and_the_others_go_on),
+        SLUICE_TEST(a_silent_replica_is_lost_with_a_failure_at_that_time),
+        SLUICE_TEST(a_replica_that_ends_the_stream_without_a_failure_is_lost_with_one),
         SLUICE_TEST(no_time_counts_while_the_server_has_no_credit),
         SLUICE_TEST(a_sample_that_ends_the_stream_comes_as_a_file),
         SLUICE_TEST(and_one_that_ends_it_as_a_file_is_named),
