@@ -89,10 +89,10 @@ static void drop_splits(const struct sluice_pipeline *pipeline, unsigned num_to_
     assert(num_to_drop == 0);
 }
 
-static bool has_flip_after(const struct sluice_pipeline *pipeline, unsigned split)
+static bool has_mirror_after(const struct sluice_pipeline *pipeline, unsigned split)
 {
     for (unsigned op = split; op < sluice_pipeline_u8_split(pipeline); op++) {
-        if (strcmp(sluice_pipeline_op_name(pipeline, op), "hflip") == 0)
+        if (sluice_pipeline_op_kind(pipeline, op) == SLUICE_OP_MIRROR)
             return true;
     }
     return false;
@@ -107,7 +107,7 @@ static void add(struct sluice_choices *choices, const struct sluice_pipeline *pi
         .image = sluice_pipeline_known_size(pipeline, choice.split),
         .needs_box_alone = sluice_pipeline_file_box(pipeline, &any, 1, 1, choice.split,
                                                     (enum sluice_form)choice.form, &box),
-        .leaves_flip = has_flip_after(pipeline, choice.split),
+        .leaves_flip = has_mirror_after(pipeline, choice.split),
     };
     choices->at[choices->num++] = choice;
 }

@@ -23,32 +23,11 @@ struct columns {
     size_t num;
 };
 
-/* The original's name of the stage that an op makes, or torchvision's of the op. */
-static const char *column_of(const char *op)
-{
-    static const struct {
-        const char *op, *column;
-    } names[] = {
-        {"decode", "decoding"},
-        {"random_resized_crop", "RandomResizedCrop"},
-        {"resize", "Resize"},
-        {"center_crop", "CenterCrop"},
-        {"hflip", "RandomHorizontalFlip"},
-        {"to_tensor", "ToTensor"},
-        {"normalize", "Normalize"},
-    };
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(names); i++) {
-        if (strcmp(names[i].op, op) == 0)
-            return names[i].column;
-    }
-    return op;
-}
-
 static struct columns columns_of(const struct sluice_pipeline *pipeline, const char *first)
 {
     struct columns columns = {.names = {"index", first}, .num = 2};
     for (unsigned op = 0; op < sluice_pipeline_num_ops(pipeline); op++)
-        columns.names[columns.num++] = column_of(sluice_pipeline_op_name(pipeline, op));
+        columns.names[columns.num++] = sluice_pipeline_op_column(pipeline, op);
     return columns;
 }
 
@@ -221,18 +200,27 @@ sluice_status sluice_cost_table_read(const char *folder, const struct sluice_pip
 #define TO_TENSOR_S_PER_BYTE (110e-6 / 602112)
 #define NORMALIZE_S_PER_BYTE (48e-6 / 602112)
 
-static double model_op_s(const char *op, const struct sluice_sample_cost *row, unsigned stage)
+static double model_op_s(const struct sluice_pipeline *pipeline, unsigned op,
+                         const struct sluice_sample_cost *row)
 {
     const double pixels = row->width ? (double)row->width * row->height : (double)row->bytes[1] / 3;
-    const double bytes = (double)row->bytes[stage];
-    if (strcmp(op, "decode") == 0)
+    const double bytes = (double)row->bytes[op + 1];
+    switch (sluice_pipeline_op_kind(pipeline, op)) {
+    case SLUICE_OP_DECODE:
         return HUFFMAN_S_PER_BYTE * (double)row->bytes[0] + RECONSTRUCT_S_PER_PIXEL * pixels;
-    if (strcmp(op, "to_tensor") == 0)
+    case SLUICE_OP_RESAMPLE:
+        if (sluice_pipeline_op_resizes(pipeline, op))
+            return RESIZE_S_PER_PIXEL * pixels;
+        break;
+    case SLUICE_OP_TENSOR:
         return TO_TENSOR_S_PER_BYTE * bytes;
-    if (strcmp(op, "normalize") == 0)
+    case SLUICE_OP_SCALE:
         return NORMALIZE_S_PER_BYTE * bytes;
-    if (strcmp(op, "random_resized_crop") == 0 || strcmp(op, "resize") == 0)
-        return RESIZE_S_PER_PIXEL * pixels;
+    case SLUICE_OP_UPRIGHT:
+    case SLUICE_OP_MIRROR:
+    case SLUICE_OP_TABLE:
+        break;
+    }
     return FLIP_S_PER_BYTE * bytes; /* copies */
 }
 
@@ -243,7 +231,7 @@ void sluice_cost_table_model_times(struct sluice_cost_table *table,
         struct sluice_sample_cost *row = &table->rows[i];
         row->op_s[0] = READ_S_PER_BYTE * (double)row->bytes[0];
         for (unsigned stage = 1; stage < table->num_stages; stage++)
-            row->op_s[stage] = model_op_s(sluice_pipeline_op_name(pipeline, stage - 1), row, stage);
+            row->op_s[stage] = model_op_s(pipeline, stage - 1, row);
     }
 }
 

@@ -16,8 +16,7 @@ static const char *name_target(const struct sluice_pipeline *pipeline, unsigned 
 {
     if (target > sluice_pipeline_num_ops(pipeline))
         return "all ops";
-    const char *name = target ? sluice_pipeline_op_name(pipeline, target - 1) : "read";
-    return strcmp(name, "random_resized_crop") == 0 ? "crop" : name;
+    return target ? sluice_pipeline_op_label(pipeline, target - 1) : "read";
 }
 
 /* Which samples are fitted to, and which are held out. */

@@ -7,15 +7,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct sluice_op_type *const types[] = {
+extern const struct sluice_op_type sluice_op_decode, sluice_op_exif_transpose,
+    sluice_op_random_resized_crop, sluice_op_resize, sluice_op_center_crop, sluice_op_hflip,
+    sluice_op_to_tensor, sluice_op_normalize;
+
+#define MAX_TYPES 64
+
+static const struct sluice_op_type *types[MAX_TYPES] = {
     &sluice_op_decode,    &sluice_op_exif_transpose, &sluice_op_random_resized_crop,
     &sluice_op_resize,    &sluice_op_center_crop,    &sluice_op_hflip,
     &sluice_op_to_tensor, &sluice_op_normalize,
 };
+static size_t num_types = 8;
+
+sluice_status sluice_op_register(const struct sluice_op_type *type, struct sluice_err *err)
+{
+    if (sluice_op_type_find(type->name, strlen(type->name)))
+        return sluice_fail(err, SLUICE_E_INVALID, "there is an op %s already", type->name);
+    if (num_types == MAX_TYPES)
+        return sluice_fail(err, SLUICE_E_INVALID, "no room for the op %s", type->name);
+    types[num_types++] = type;
+    return SLUICE_OK;
+}
 
 const struct sluice_op_type *sluice_op_type_find(const char *name, size_t len)
 {
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(types); i++) {
+    for (size_t i = 0; i < num_types; i++) {
         if (strlen(types[i]->name) == len && memcmp(types[i]->name, name, len) == 0)
             return types[i];
     }
@@ -25,11 +42,11 @@ const struct sluice_op_type *sluice_op_type_find(const char *name, size_t len)
 void sluice_op_type_suggest(const char *name, size_t len, char *out, size_t room)
 {
     struct sluice_suggestion suggestion = sluice_suggest_begin(name, len);
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(types); i++)
+    for (size_t i = 0; i < num_types; i++)
         sluice_suggest_try(&suggestion, types[i]->name);
     sluice_suggest_print(&suggestion, "", out, room);
     size_t at = strlen(out);
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(types) && at < room; i++)
+    for (size_t i = 0; i < num_types && at < room; i++)
         at += (size_t)snprintf(out + at, room - at, "%s%s",
                                i > 0    ? ", "
                                : at > 0 ? " The ops are "
@@ -41,9 +58,50 @@ void sluice_pipeline_list_ops(char *out, size_t room)
 {
     size_t at = 0;
     out[0] = '\0';
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(types) && at < room; i++)
+    for (size_t i = 0; i < num_types && at < room; i++) {
+        char example[80];
+        sluice_op_print_example(types[i], example, sizeof(example));
         at += (size_t)snprintf(out + at, room - at, "%s%s%s: %s", i > 0 ? "\n" : "", types[i]->name,
-                               types[i]->example, types[i]->help);
+                               example, types[i]->help);
+    }
+}
+
+void sluice_op_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
+                    struct sluice_size in, union sluice_drawn *drawn)
+{
+    struct sluice_rng rng = sluice_rng_init(key->seed, key->epoch, key->sample_id, op->index);
+    op->type->draw(op->params, in, &rng, drawn);
+}
+
+/* int(shorter * long / short): the product is exact and Python divides integers with one
+ * rounding, so a double division gives the same; the quotient is below 2^30. */
+struct sluice_size sluice_size_with_shorter(uint32_t shorter, struct sluice_size in)
+{
+    const bool is_tall = in.width <= in.height;
+    const uint32_t from = is_tall ? in.width : in.height;
+    const uint32_t longer = is_tall ? in.height : in.width;
+    const uint32_t other = (uint32_t)((double)((uint64_t)shorter * longer) / (double)from);
+    return is_tall ? (struct sluice_size){shorter, other} : (struct sluice_size){other, shorter};
+}
+
+bool sluice_resample_join(const struct sluice_resample *first, const struct sluice_resample *second,
+                          struct sluice_resample *both)
+{
+    const bool is_full =
+        first->keep.width == first->out.width && first->keep.height == first->out.height;
+    const bool is_copy =
+        second->to.width == second->from.width && second->to.height == second->from.height;
+    if (!is_full || !is_copy)
+        return false;
+    *both = *first;
+    both->keep.left += second->from.left + second->keep.left;
+    both->keep.top += second->from.top + second->keep.top;
+    both->keep.width = second->keep.width;
+    both->keep.height = second->keep.height;
+    both->out = second->out;
+    both->left = second->left;
+    both->top = second->top;
+    return true;
 }
 
 sluice_status sluice_spec_fail(const struct sluice_spec_text *text, struct sluice_err *err,

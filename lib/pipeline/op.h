@@ -1,124 +1,145 @@
 #ifndef SLUICE_PIPELINE_OP_H
 #define SLUICE_PIPELINE_OP_H
 
+#include "base/rng.h"
 #include "image/resize.h"
 #include "pipeline/pipeline.h"
 
-/* What an op is to the pipeline: a row of functions and its constants.
+/* The interface of an op.  An op is one file, op_<name>.c, that ends in one struct sluice_op_type,
+ * and one row in the registry (op.c).  Everybody else asks for its kind and its properties:
  *
- * There are three families.  decode makes the first image; exif_transpose, which is of its family,
- * may follow and says that decode turns it upright.  An image op maps one
- * u8 image to another, whose size follows from the input's size and the draws
- * alone; it writes to memory that the pipeline chooses, so that the last one
- * can write straight into a batch.  A tensor op maps values and ends as one
- * table (op_tensor.c).
+ *   parser, canonical text, fingerprint, --help   params
+ *   draws on any node                             draw
+ *   running, fusion, cuts of files, the GPU       kind, and the record that draw fills in
+ *   the plan                                      kind
  *
- * A new op is one file op_<name>.c, one row in types[] (op.c) and, if
- * its results differ from what the same text gave before, a new numerics version.
- *
- * Threads: ops are constant once parsed. */
-
-/* Part of every fingerprint.  Raise it whenever any op gives other bytes for the
- * same text, seed and image than before. */
-#define SLUICE_NUMERICS_VERSION 1
+ * Threads: ops are constant once registered, and so is an op's params once parsed. */
 
 #define SLUICE_MAX_OP_SIZE 8192u /* largest side that an op's text may ask for */
 #define SLUICE_MAX_IMAGE_SIDE 65535u
-
-struct sluice_op;
-struct sluice_spec_text;
-
-enum sluice_op_family { SLUICE_OP_DECODE, SLUICE_OP_IMAGE, SLUICE_OP_TENSOR };
 
 struct sluice_size {
     uint32_t width, height;
 };
 
-/* What an image op works with at one sample. */
-struct sluice_op_context {
-    const struct sluice_draw_key *key;
-    unsigned index; /* of the op in its pipeline: part of the draws' name */
-    struct sluice_resizer *resizer;
+/* --- parameters --- */
+
+enum sluice_param_kind {
+    SLUICE_PARAM_SIZE,   /* uint32_t: pixels, 1 to SLUICE_MAX_OP_SIZE */
+    SLUICE_PARAM_NUMBER, /* double */
+    SLUICE_PARAM_RANGE,  /* struct sluice_range: "MIN-MAX" */
+    SLUICE_PARAM_RATIOS, /* struct sluice_range, of which a bound may be a fraction: "3/4-4/3" */
+    SLUICE_PARAM_SCALE,  /* struct sluice_scale: "R:G:B/R:G:B" or "imagenet" */
 };
+
+struct sluice_range {
+    double min, max;
+};
+
+/* (value - mean) / std, by channel. */
+struct sluice_scale {
+    double mean[3], std[3];
+};
+
+/* The first parameter of an op follows its name, "=VALUE"; others follow as ":name=VALUE" in any
+ * order. */
+struct sluice_op_param {
+    const char *name; /* NULL ends the list */
+    enum sluice_param_kind kind;
+    size_t offset;              /* of the value in the op's params */
+    const char *form;           /* the value in messages: "SIZE", "MIN-MAX" */
+    const char *example;        /* the value in --help; NULL: not shown there */
+    double min, max;            /* of a number and of each bound of a range */
+    bool has_preset;            /* otherwise the text must have a value */
+    struct sluice_range preset; /* of a number: min */
+};
+
+/* --- draws --- */
+
+/* The part of an image that an op of kind SLUICE_OP_RESAMPLE keeps, and where it goes:
+ *
+ *     input --from--> box --to--> resized --keep--> part --at left, top--> out, black elsewhere
+ */
+struct sluice_resample {
+    struct sluice_box from; /* of the input; filter taps do not reach outside it */
+    struct sluice_size to;  /* the box's size after the resize; its own: copied */
+    struct sluice_box keep; /* of the resized box */
+    struct sluice_size out;
+    uint32_t left, top; /* of the kept part in the result */
+};
+
+/* What an op drew for one sample: its kind says which member. */
+union sluice_drawn {
+    struct sluice_resample resample; /* SLUICE_OP_RESAMPLE */
+    bool is_mirrored;                /* SLUICE_OP_MIRROR */
+    uint8_t table[256];              /* SLUICE_OP_TABLE: the result for each u8 value */
+};
+
+/* --- the op --- */
 
 struct sluice_op_type {
     const char *name;
-    enum sluice_op_family family;
-    /* For --help and messages: what may stand after the name, "" or "=...", and what that does. */
-    const char *example, *help;
+    const char *help;   /* one line for --help */
+    const char *column; /* in cost tables: the original's name of the stage, or torchvision's */
+    const char *label;  /* in reports; NULL: the name */
+    enum sluice_op_kind kind;
+    bool is_random;    /* draws random numbers */
+    bool takes_whole;  /* a resample whose `from` is always the whole input */
+    bool is_copy;      /* a resample that never resizes: `to` is the size of `from` */
+    unsigned numerics; /* raise it when the op gives other bytes for the same text, seed and image;
+                          0 is not part of the fingerprint */
+    const struct sluice_op_param *params; /* NULL: none */
+    size_t params_size;
 
-    /* Reads what stands after the name (`text` stands past a '=' if `has_value`)
-     * and fills in the op's constants. */
-    sluice_status (*parse)(struct sluice_op *op, struct sluice_spec_text *text, bool has_value,
-                           struct sluice_err *err);
+    /* After the parameters are read: derives values from them.  Returns NULL, or what is wrong with
+     * the first parameter.  May be NULL. */
+    const char *(*prepare)(void *params);
 
-    /* The canonical text after the name, "" or "=...". */
-    void (*print)(const struct sluice_op *op, char *text, size_t room);
+    /* Fills in the kind's record for an image of this size (both sides at least 1).  `rng` is the
+     * op's own for this sample.  NULL for kinds without a record. */
+    void (*draw)(const void *params, struct sluice_size in, struct sluice_rng *rng,
+                 union sluice_drawn *drawn);
 
-    /* Image ops: the size of the result.  May exceed SLUICE_MAX_IMAGE_SIDE, which the
-     * caller checks. */
-    struct sluice_size (*out_size)(const struct sluice_op *op, struct sluice_size in);
-
-    /* Image ops: the result, mirrored if `flip`, to out (packed rows, out_size()). */
-    sluice_status (*apply)(const struct sluice_op *op, const struct sluice_op_context *context,
-                           const struct sluice_image_view *in, bool flip, uint8_t *out,
-                           struct sluice_err *err);
+    /* What is known of the result's size, given what is known of the input's; NULL: the same. */
+    struct sluice_known_size (*known_size)(const void *params, struct sluice_known_size in);
 };
 
+/* An op in a pipeline. */
 struct sluice_op {
     const struct sluice_op_type *type;
-    uint32_t size; /* random_resized_crop, resize, center_crop */
-    double scale_min, scale_max, ratio_min, ratio_max;
-    double log_ratio_min, log_ratio_max;
-    double probability;     /* hflip */
-    double mean[3], std[3]; /* normalize */
+    void *params;   /* owned; type->params_size bytes, or NULL */
+    unsigned index; /* in its pipeline: part of the draws' key */
 };
 
-extern const struct sluice_op_type sluice_op_decode;
-extern const struct sluice_op_type sluice_op_exif_transpose;
-extern const struct sluice_op_type sluice_op_random_resized_crop;
-extern const struct sluice_op_type sluice_op_resize;
-extern const struct sluice_op_type sluice_op_center_crop;
-extern const struct sluice_op_type sluice_op_hflip;
-extern const struct sluice_op_type sluice_op_to_tensor;
-extern const struct sluice_op_type sluice_op_normalize;
+/* --- the registry --- */
 
+/* Adds an op to those that a pipeline may have; `type` is borrowed for good.  Call it before
+ * other threads parse pipelines.  SLUICE_E_INVALID: the name is taken, or the registry is full. */
+SLUICE_MUST_USE sluice_status sluice_op_register(const struct sluice_op_type *type,
+                                                 struct sluice_err *err);
 /* NULL if there is no op of that name. */
 const struct sluice_op_type *sluice_op_type_find(const char *name, size_t len);
-/* "; did you mean ...? The ops are ...", of a name that there is not. */
+/* "; did you mean ...? The ops are ...", for a name that is not an op's. */
 void sluice_op_type_suggest(const char *name, size_t len, char *out, size_t room);
 
-/* The draws of random_resized_crop; `flip` stays false. */
-struct sluice_draws sluice_crop_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
-                                     unsigned index, struct sluice_size in);
-/* What center_crop keeps of an image; all of it where that is smaller. */
-struct sluice_box sluice_center_box(const struct sluice_op *op, struct sluice_size in);
-/* Its result from that box alone, padded and mirrored. */
-void sluice_center_place(const struct sluice_op *op, const struct sluice_image_view *box, bool flip,
-                         uint8_t *out);
-bool sluice_flip_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
-                      unsigned index);
+/* --- what the pipeline asks of an op --- */
 
-/* Copies width x height pixels, mirrored left to right if `flip`. */
-void sluice_copy_rgb(const struct sluice_image_view *in, bool flip, uint8_t *out,
-                     size_t out_stride);
+/* Draws for the sample of `key`. */
+void sluice_op_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
+                    struct sluice_size in, union sluice_drawn *drawn);
 
-/* The tables of to_tensor alone and of to_tensor with `normalize` (NULL: without). */
-void sluice_tensor_table(const struct sluice_op *normalize, sluice_pipeline_table table);
+/* The smallest size of an image with these proportions whose shorter side is `shorter`: the other
+ * side is truncated, as torchvision's Resize(int) does. */
+struct sluice_size sluice_size_with_shorter(uint32_t shorter, struct sluice_size in);
 
-/* False if two u8 values meet in one float, or out of order: nothing could be taken back. */
-bool sluice_tensor_table_is_invertible(const sluice_pipeline_table table);
+/* Whether `second`, a copy, keeps only pixels of what `first` makes, and `first` fills its result;
+ * then *both is the two in one. */
+bool sluice_resample_join(const struct sluice_resample *first, const struct sluice_resample *second,
+                          struct sluice_resample *both);
 
-/* 3 x height x width values back to height x width x 3 u8 (image/lookup.h is the way there).
- * SLUICE_E_CORRUPT: a value that the table does not hold. */
-sluice_status sluice_tensor_to_u8(const sluice_pipeline_table table, const float *values,
-                                  struct sluice_size size, uint8_t *out, struct sluice_err *err);
+/* --- text --- */
 
-/* The op normalize on `len` values of each channel, in torch's float32 arithmetic. */
-void sluice_tensor_normalize(const struct sluice_op *normalize, const float *in, size_t len,
-                             float *out);
-
-/* Text as the parser walks it.  Positions count from 1. */
+/* The text of a pipeline as the parser walks it.  Positions count from 1. */
 struct sluice_spec_text {
     const char *start, *at;
     unsigned op;         /* from 1, for messages */
@@ -145,5 +166,14 @@ SLUICE_MUST_USE sluice_status sluice_spec_number(struct sluice_spec_text *text, 
 
 /* The shortest plain decimal that reads back as `number`; room >= 32. */
 void sluice_print_number(double number, char *text, size_t room);
+
+/* Reads what stands after the name of `op`, whose type is set, into its params (op_params.c). */
+SLUICE_MUST_USE sluice_status sluice_op_parse(struct sluice_op *op, struct sluice_spec_text *text,
+                                              struct sluice_err *err);
+/* The canonical text after the name, "" or "=...": every parameter spelled out. */
+void sluice_op_print(const struct sluice_op *op, char *text, size_t room);
+/* "=224:scale=0.08-1": the examples of its parameters. */
+void sluice_op_print_example(const struct sluice_op_type *type, char *text, size_t room);
+void sluice_op_clear(struct sluice_op *op); /* idempotent; fine on {0} */
 
 #endif

@@ -39,31 +39,24 @@ void sluice_sample_clear(struct sluice_sample *sample)
     memset(sample, 0, sizeof(*sample));
 }
 
-/* Which op may stand after which: decode, then image ops, then to_tensor, then
- * normalize; each at most once, so that an op is named by its type in reports
- * and a pipeline draws at most one box and one flip. */
-static sluice_status check_order(const struct sluice_pipeline *pipeline,
-                                 const struct sluice_op_type *type,
+/* Which op may stand after which: decode, then image ops, then to_tensor, then normalize. */
+static sluice_status check_order(const struct sluice_pipeline *pipeline, enum sluice_op_kind kind,
                                  const struct sluice_spec_text *text, struct sluice_err *err)
 {
     const unsigned n = pipeline->num_ops;
     if (n == SLUICE_MAX_OPS)
         return sluice_spec_fail(text, err, "a pipeline has at most %d ops", SLUICE_MAX_OPS);
-    if ((n == 0) != (type == &sluice_op_decode))
+    if ((n == 0) != (kind == SLUICE_OP_DECODE))
         return sluice_spec_fail(text, err, "decode stands first, and only there");
-    if (type == &sluice_op_exif_transpose && n != 1)
+    if (kind == SLUICE_OP_UPRIGHT && n != 1)
         return sluice_spec_fail(text, err, "it must follow decode");
-    for (unsigned i = 0; i < n; i++) {
-        if (pipeline->ops[i].type == type)
-            return sluice_spec_fail(text, err, "an op may stand only once");
-    }
     if (n == 0)
         return SLUICE_OK;
     const struct sluice_op_type *last = pipeline->ops[n - 1].type;
-    if (type->family == SLUICE_OP_IMAGE && last->family == SLUICE_OP_TENSOR)
-        return sluice_spec_fail(text, err, "it comes after %s, which makes floats", last->name);
-    if (type == &sluice_op_normalize && last != &sluice_op_to_tensor)
+    if (kind == SLUICE_OP_SCALE && last->kind != SLUICE_OP_TENSOR)
         return sluice_spec_fail(text, err, "it must follow to_tensor");
+    if (kind != SLUICE_OP_SCALE && pipeline->u8_split < n)
+        return sluice_spec_fail(text, err, "it comes after %s, which makes floats", last->name);
     return SLUICE_OK;
 }
 
@@ -79,23 +72,23 @@ static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_sp
         sluice_op_type_suggest(text->op_name, strcspn(text->op_name, ",=("), near, sizeof(near));
         return sluice_spec_fail(text, err, "there is no such op%s", near);
     }
-    sluice_status status = check_order(pipeline, type, text, err);
+    sluice_status status = check_order(pipeline, type->kind, text, err);
     if (status)
         return status;
 
     struct sluice_op *op = &pipeline->ops[pipeline->num_ops];
-    op->type = type;
+    *op = (struct sluice_op){.type = type, .index = pipeline->num_ops};
     text->at += text->op_name_len;
-    status = type->parse(op, text, sluice_spec_accept(text, "="), err);
+    status = sluice_op_parse(op, text, err);
     if (status)
         return status;
+    pipeline->num_ops++;
     if (*text->at && *text->at != ',')
         return sluice_spec_fail(text, err, "nothing more belongs here");
-    pipeline->num_ops++;
-    if (type->family != SLUICE_OP_TENSOR)
+    if (type->kind == SLUICE_OP_SCALE)
+        pipeline->scale = op->params;
+    else if (type->kind != SLUICE_OP_TENSOR)
         pipeline->u8_split = pipeline->num_ops;
-    if (type == &sluice_op_normalize)
-        pipeline->normalize = op;
     return SLUICE_OK;
 }
 
@@ -105,7 +98,7 @@ static void write_spec(struct sluice_pipeline *pipeline)
     for (unsigned i = 0; i < pipeline->num_ops; i++) {
         const struct sluice_op *op = &pipeline->ops[i];
         char value[256];
-        op->type->print(op, value, sizeof(value));
+        sluice_op_print(op, value, sizeof(value));
         const int n = snprintf(pipeline->spec + len, sizeof(pipeline->spec) - len, "%s%s%s",
                                i > 0 ? "," : "", op->type->name, value);
         assert(n > 0 && (size_t)n < sizeof(pipeline->spec) - len);
@@ -113,21 +106,32 @@ static void write_spec(struct sluice_pipeline *pipeline)
     }
 }
 
+/* Part of every fingerprint: the rules that all ops share (draws, order, rounding).  An op's own
+ * results have the op's numerics. */
+#define NUMERICS_VERSION 1
+
 static uint64_t fingerprint_of(const struct sluice_pipeline *pipeline)
 {
-    char text[SLUICE_SPEC_ROOM + 32];
-    const int len =
-        snprintf(text, sizeof(text), "%s\nnumerics=%d", pipeline->spec, SLUICE_NUMERICS_VERSION);
-    return sluice_hash64(text, (size_t)len);
+    char text[SLUICE_SPEC_ROOM + 32 + SLUICE_MAX_OPS * 48];
+    size_t len =
+        (size_t)snprintf(text, sizeof(text), "%s\nnumerics=%d", pipeline->spec, NUMERICS_VERSION);
+    for (unsigned i = 0; i < pipeline->num_ops; i++) {
+        const struct sluice_op_type *type = pipeline->ops[i].type;
+        if (type->numerics > 0)
+            len += (size_t)snprintf(text + len, sizeof(text) - len, "\n%s=%u", type->name,
+                                    type->numerics);
+    }
+    assert(len < sizeof(text));
+    return sluice_hash64(text, len);
 }
 
 static void init_lookup(struct sluice_lookup *lookup, const sluice_pipeline_table table,
-                        const struct sluice_op *normalize)
+                        const struct sluice_scale *scale)
 {
     float mean[3] = {0, 0, 0}, std[3] = {1, 1, 1};
-    for (int c = 0; normalize && c < 3; c++) {
-        mean[c] = (float)normalize->mean[c];
-        std[c] = (float)normalize->std[c];
+    for (int c = 0; scale && c < 3; c++) {
+        mean[c] = (float)scale->mean[c];
+        std[c] = (float)scale->std[c];
     }
     sluice_lookup_init(lookup, table, SLUICE_LOOKUP_F32, SLUICE_LOOKUP_CHW);
     (void)sluice_lookup_set_formula(lookup, mean, std);
@@ -146,18 +150,19 @@ sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **o
         status = parse_op(pipeline, &text, err);
     } while (!status && sluice_spec_accept(&text, ","));
     if (status) {
-        free(pipeline);
+        sluice_pipeline_destroy(pipeline);
         return status;
     }
 
     write_spec(pipeline);
     pipeline->fingerprint = fingerprint_of(pipeline);
+    sluice_find_stages(pipeline);
     pipeline->output_size = sluice_pipeline_known_size(pipeline, pipeline->u8_split).square;
     if (pipeline->u8_split < pipeline->num_ops) {
         sluice_tensor_table(NULL, pipeline->tensor_table);
-        sluice_tensor_table(pipeline->normalize, pipeline->tail_table);
+        sluice_tensor_table(pipeline->scale, pipeline->tail_table);
         init_lookup(&pipeline->tensor_lookup, pipeline->tensor_table, NULL);
-        init_lookup(&pipeline->tail_lookup, pipeline->tail_table, pipeline->normalize);
+        init_lookup(&pipeline->tail_lookup, pipeline->tail_table, pipeline->scale);
         pipeline->batch_lookup = pipeline->tail_lookup;
         pipeline->batch_lookup.is_far = true;
     }
@@ -180,6 +185,10 @@ sluice_status sluice_pipeline_check(const char *spec, struct sluice_err *err)
 
 void sluice_pipeline_destroy(struct sluice_pipeline *pipeline)
 {
+    if (!pipeline)
+        return;
+    for (unsigned i = 0; i < pipeline->num_ops; i++)
+        sluice_op_clear(&pipeline->ops[i]);
     free(pipeline);
 }
 
@@ -192,6 +201,33 @@ const char *sluice_pipeline_op_name(const struct sluice_pipeline *pipeline, unsi
 {
     assert(op < pipeline->num_ops);
     return pipeline->ops[op].type->name;
+}
+
+enum sluice_op_kind sluice_pipeline_op_kind(const struct sluice_pipeline *pipeline, unsigned op)
+{
+    assert(op < pipeline->num_ops);
+    return pipeline->ops[op].type->kind;
+}
+
+bool sluice_pipeline_op_resizes(const struct sluice_pipeline *pipeline, unsigned op)
+{
+    assert(op < pipeline->num_ops);
+    const struct sluice_op_type *type = pipeline->ops[op].type;
+    return type->kind == SLUICE_OP_RESAMPLE && !type->is_copy;
+}
+
+const char *sluice_pipeline_op_column(const struct sluice_pipeline *pipeline, unsigned op)
+{
+    assert(op < pipeline->num_ops);
+    const struct sluice_op_type *type = pipeline->ops[op].type;
+    return type->column ? type->column : type->name;
+}
+
+const char *sluice_pipeline_op_label(const struct sluice_pipeline *pipeline, unsigned op)
+{
+    assert(op < pipeline->num_ops);
+    const struct sluice_op_type *type = pipeline->ops[op].type;
+    return type->label ? type->label : type->name;
 }
 
 const char *sluice_pipeline_spec(const struct sluice_pipeline *pipeline)
@@ -214,7 +250,7 @@ enum sluice_kind sluice_pipeline_kind(const struct sluice_pipeline *pipeline, un
 
 bool sluice_pipeline_is_upright(const struct sluice_pipeline *pipeline)
 {
-    return pipeline->num_ops > 1 && pipeline->ops[1].type == &sluice_op_exif_transpose;
+    return pipeline->num_ops > 1 && pipeline->ops[1].type->kind == SLUICE_OP_UPRIGHT;
 }
 
 unsigned sluice_pipeline_u8_split(const struct sluice_pipeline *pipeline)
@@ -228,12 +264,8 @@ struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline
     struct sluice_known_size known = {0};
     for (unsigned i = 0; i < split; i++) {
         const struct sluice_op *op = &pipeline->ops[i];
-        if (op->type == &sluice_op_random_resized_crop || op->type == &sluice_op_center_crop)
-            known.square = known.shorter = op->size;
-        else if (op->type == &sluice_op_resize) {
-            known.square = known.square ? op->size : 0;
-            known.shorter = op->size;
-        }
+        if (op->type->known_size)
+            known = op->type->known_size(op->params, known);
     }
     return known;
 }
@@ -244,9 +276,8 @@ uint64_t sluice_known_size_pixels(struct sluice_known_size known, uint32_t width
         return (uint64_t)known.square * known.square;
     if (!known.shorter)
         return (uint64_t)width * height;
-    const struct sluice_op resize = {.size = known.shorter};
     const struct sluice_size size =
-        sluice_op_resize.out_size(&resize, (struct sluice_size){width, height});
+        sluice_size_with_shorter(known.shorter, (struct sluice_size){width, height});
     return (uint64_t)size.width * size.height;
 }
 
@@ -279,17 +310,25 @@ struct sluice_draws sluice_pipeline_draws(const struct sluice_pipeline *pipeline
     assert(width > 0 && height > 0);
     struct sluice_draws draws = {.height = height, .width = width};
     struct sluice_size size = {width, height};
+    bool has_box = false;
     for (unsigned i = 0; i < pipeline->u8_split; i++) {
         const struct sluice_op *op = &pipeline->ops[i];
-        if (op->type == &sluice_op_random_resized_crop) {
-            const bool flip = draws.flip;
-            draws = sluice_crop_draw(op, key, i, size);
-            draws.flip = flip;
-        } else if (op->type == &sluice_op_hflip) {
-            draws.flip = sluice_flip_draw(op, key, i);
+        union sluice_drawn drawn;
+        if (op->type->kind == SLUICE_OP_RESAMPLE) {
+            sluice_op_draw(op, key, size, &drawn);
+            const struct sluice_box box = drawn.resample.from;
+            if (op->type->is_random && !has_box) {
+                draws.top = box.top;
+                draws.left = box.left;
+                draws.height = box.height;
+                draws.width = box.width;
+                has_box = true;
+            }
+            size = drawn.resample.out;
+        } else if (op->type->kind == SLUICE_OP_MIRROR) {
+            sluice_op_draw(op, key, size, &drawn);
+            draws.flip = draws.flip != drawn.is_mirrored;
         }
-        if (op->type->family == SLUICE_OP_IMAGE)
-            size = op->type->out_size(op, size);
     }
     return draws;
 }

@@ -40,6 +40,17 @@ enum sluice_kind {
     SLUICE_KIND_F32,  /* channels x height x width, little endian on the wire */
 };
 
+/* What an op does to a sample.  Whoever looks at an op asks for its kind, never for its name. */
+enum sluice_op_kind {
+    SLUICE_OP_DECODE,   /* a file to pixels */
+    SLUICE_OP_UPRIGHT,  /* takes effect within decode */
+    SLUICE_OP_RESAMPLE, /* a box of the image, resized or as it is */
+    SLUICE_OP_MIRROR,   /* mirrors left to right, or does nothing */
+    SLUICE_OP_TABLE,    /* each u8 value to another one */
+    SLUICE_OP_TENSOR,   /* u8 pixels to float32 */
+    SLUICE_OP_SCALE,    /* subtracts a mean and divides by a deviation, by channel */
+};
+
 /* How a sample crosses the wire at one split: enum sluice_form of sluice.h.  The same kind of data
  * can travel in several forms; the names are part of the reports ("jpeg_crop@0"). */
 
@@ -77,7 +88,7 @@ void sluice_sample_clear(struct sluice_sample *sample); /* idempotent; fine on {
  * normalize=imagenet or normalize=R:G:B/R:G:B (means / standard deviations).
  * decode stands first, and right after it exif_transpose if images are to be turned upright (what
  * decode gives is upright then, and exif_transpose does no more); to_tensor comes after every u8
- * op, normalize after it; an op stands at most once.  A bound of a ratio may be a fraction.
+ * op, normalize after it.  A bound of a ratio may be a fraction.
  * SLUICE_E_INVALID names the op and the position in err, and what may have been meant.  Destroy the
  * result. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_parse(const char *spec,
@@ -92,6 +103,13 @@ void sluice_pipeline_list_ops(char *out, size_t room);
 
 unsigned sluice_pipeline_num_ops(const struct sluice_pipeline *pipeline);
 const char *sluice_pipeline_op_name(const struct sluice_pipeline *pipeline, unsigned op);
+enum sluice_op_kind sluice_pipeline_op_kind(const struct sluice_pipeline *pipeline, unsigned op);
+/* Whether it filters pixels to another size, other than copying a box of them. */
+bool sluice_pipeline_op_resizes(const struct sluice_pipeline *pipeline, unsigned op);
+/* The op in a cost table: the original's name of its stage, or torchvision's of the op; and in
+ * reports. */
+const char *sluice_pipeline_op_column(const struct sluice_pipeline *pipeline, unsigned op);
+const char *sluice_pipeline_op_label(const struct sluice_pipeline *pipeline, unsigned op);
 
 /* The canonical text: every constant spelled out; parses to an equal pipeline. */
 const char *sluice_pipeline_spec(const struct sluice_pipeline *pipeline);

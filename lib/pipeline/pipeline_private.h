@@ -4,7 +4,7 @@
 #include "image/codec.h"
 #include "image/lookup.h"
 #include "image/pack.h"
-#include "pipeline/op.h"
+#include "pipeline/tensor.h"
 
 /* Shared by pipeline.c (making and asking), run.c and run_region.c (running). */
 
@@ -13,9 +13,12 @@
 struct sluice_pipeline {
     struct sluice_op ops[SLUICE_MAX_OPS];
     unsigned num_ops, u8_split;
+    /* Where the fused stage ends that begins at an op: stage_end[0] is the split after the ops that
+     * need no more than a box of the file's image, or 0. */
+    unsigned stage_end[SLUICE_MAX_OPS];
     uint32_t output_size;
     uint64_t fingerprint;
-    const struct sluice_op *normalize;  /* among ops, or NULL */
+    const struct sluice_scale *scale;   /* of the op of kind SLUICE_OP_SCALE; NULL: none */
     sluice_pipeline_table tensor_table; /* to_tensor alone */
     sluice_pipeline_table tail_table;
     struct sluice_lookup tensor_lookup, tail_lookup; /* the same, for the kernels */
@@ -33,6 +36,9 @@ struct sluice_scratch {
     uint64_t op_ns[SLUICE_MAX_OPS];
     const struct sluice_jpeg_index *jpeg_index; /* borrowed, or NULL */
 };
+
+/* Sets stage_end (run_region.c). */
+void sluice_find_stages(struct sluice_pipeline *pipeline);
 
 /* The op after decode, and exif_transpose where it stands. */
 static inline unsigned sluice_first_op(const struct sluice_pipeline *pipeline)

@@ -10,13 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Running a sample.
- *
- * Ops go in groups, so that bytes are touched once where the result allows it:
- * decode makes only the box that the crop after it needs (also a center_crop with a resize before
- * it), a flip rides on the resize or the copy before it, and to_tensor with normalize (and a flip
- * that is left alone) is one table.  The groups decide where bytes are written, never which: the
- * ops' results are the same in any grouping.
+/* Running a sample is walking its stages.  A stage is a run of ops fused into one, so that bytes
+ * are touched once where the result allows it: decode makes only the box that the resample after it
+ * needs, a crop is joined to the resize before it, a mirror rides on the resample before it, and
+ * the tensor ops (and a mirror that is left alone before them) are one table.  Stages decide where
+ * bytes are written, never which: the ops' results are the same however they are fused.
  *
  *     decode random_resized_crop hflip | to_tensor normalize
  *     decode resize center_crop hflip | to_tensor normalize
@@ -141,105 +139,98 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
     return SLUICE_OK;
 }
 
-/* Whether packing at this split packs only the box of the crop that follows. */
-static bool is_packed_as_box(const struct sluice_pipeline *pipeline, unsigned split)
+static bool is_mirrored(const struct sluice_op *op, const struct sluice_draw_key *key)
 {
-    return split == 1 && sluice_pipeline_packs_box(pipeline);
+    union sluice_drawn drawn;
+    sluice_op_draw(op, key, (struct sluice_size){1, 1}, &drawn);
+    return drawn.is_mirrored;
 }
 
-static struct sluice_group next_group(const struct sluice_pipeline *pipeline,
+/* The stage that begins where the sample stands. */
+static struct sluice_stage next_stage(const struct sluice_pipeline *pipeline,
                                       const struct sluice_scratch *scratch,
                                       const struct sluice_sample *sample, unsigned end)
 {
     const unsigned op = sample->ops_done;
     const struct sluice_op *ops = pipeline->ops;
-    struct sluice_group group = {.next = op + 1};
-    if (ops[op].type->family == SLUICE_OP_TENSOR) {
+    const bool is_fused = sample->is_jpeg_crop || !scratch->measure_ops;
+    const unsigned fused_end = is_fused ? pipeline->stage_end[op] : 0;
+    struct sluice_stage stage = {.kind = ops[op].type->kind, .first = op, .next = op + 1};
+    switch (stage.kind) {
+    case SLUICE_OP_TENSOR:
+    case SLUICE_OP_SCALE:
         if (op == pipeline->u8_split && !scratch->measure_ops)
-            group.next = end;
-        return group;
+            stage.next = end;
+        return stage;
+    case SLUICE_OP_MIRROR:
+        stage.is_mirrored = is_mirrored(&ops[op], &sample->key);
+        stage.is_nothing = !stage.is_mirrored;
+        return stage;
+    case SLUICE_OP_UPRIGHT: /* decode has done it */
+        stage.is_nothing = true;
+        return stage;
+    case SLUICE_OP_TABLE:
+        return stage;
+    case SLUICE_OP_DECODE:
+    case SLUICE_OP_RESAMPLE:
+        break;
     }
-    if (ops[op].type == &sluice_op_hflip) {
-        group.flip = sluice_flip_draw(&ops[op], &sample->key, op);
-        group.is_nothing = !group.flip;
-        return group;
+    if (fused_end > 0 && fused_end <= end) {
+        stage.kind = SLUICE_OP_RESAMPLE;
+        stage.first = op == 0 ? sluice_first_op(pipeline) : op;
+        stage.next = fused_end;
     }
-    if (ops[op].type == &sluice_op_exif_transpose) { /* decode has done it */
-        group.is_nothing = true;
-        return group;
+    /* Where ops are timed one by one a mirror is its own stage, unless it does nothing. */
+    const unsigned next = stage.next;
+    if (stage.kind == SLUICE_OP_RESAMPLE && next < end &&
+        ops[next].type->kind == SLUICE_OP_MIRROR) {
+        stage.is_mirrored = is_mirrored(&ops[next], &sample->key);
+        if (stage.is_mirrored && scratch->measure_ops)
+            stage.is_mirrored = false;
+        else
+            stage.next++;
     }
-    const bool has_fused = sample->is_jpeg_crop || !scratch->measure_ops;
-    const unsigned first = sluice_first_op(pipeline);
-    if (op == 0 && end > first && sluice_file_crop_end(pipeline) == first + 1 && has_fused) {
-        group.is_region = true;
-        group.next = first + 1;
-    }
-    if (sample->is_packed && is_packed_as_box(pipeline, op))
-        group.is_region = true;
-    const unsigned first_image_op = op == 0 ? first : op;
-    if (sluice_has_part(pipeline, first_image_op, end) && has_fused) {
-        group.is_part = true;
-        group.next = first_image_op + 2;
-    }
-    /* With op times a flip is an op of its own; one that does nothing costs nothing. */
-    if (group.next > 1 && group.next < end && ops[group.next].type == &sluice_op_hflip) {
-        const bool flip = sluice_flip_draw(&ops[group.next], &sample->key, group.next);
-        if (!flip || !scratch->measure_ops) {
-            group.flip = flip;
-            group.next++;
-        }
-    }
-    return group;
+    stage.resample_end = next;
+    return stage;
 }
 
-/* Whether any op in [split, end) still changes pixels. */
+/* Whether no op in [split, end) still changes pixels. */
 static bool is_last_change(const struct sluice_pipeline *pipeline,
                            const struct sluice_draw_key *key, unsigned split, unsigned end)
 {
     for (unsigned i = split; i < end; i++) {
         const struct sluice_op *op = &pipeline->ops[i];
-        if (op->type != &sluice_op_hflip || sluice_flip_draw(op, key, i))
+        if (op->type->kind != SLUICE_OP_MIRROR || is_mirrored(op, key))
             return false;
     }
     return true;
 }
 
-static struct sluice_image_view view_of(const struct sluice_sample *sample)
+/* Runs a mirror or a table.  The result goes to `out` if that is not NULL (the sample then keeps
+ * its input), else to a new buffer. */
+static sluice_status run_map(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
+                             struct sluice_sample *sample, const struct sluice_stage *stage,
+                             uint8_t *out, struct sluice_err *err)
 {
-    return (struct sluice_image_view){
-        .pixels = sample->data->data,
-        .stride = (size_t)sample->width * 3,
-        .width = sample->width,
-        .height = sample->height,
-    };
-}
-
-/* Runs an image op.  The result goes to `out` if that is not NULL (the sample then keeps its
- * input), else to a new buffer. */
-static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
-                                  struct sluice_scratch *scratch, struct sluice_sample *sample,
-                                  const struct sluice_group *group, uint8_t *out,
-                                  struct sluice_err *err)
-{
-    const unsigned index = sample->ops_done;
-    const struct sluice_op *op = &pipeline->ops[index];
-    const struct sluice_size size =
-        op->type->out_size(op, (struct sluice_size){sample->width, sample->height});
+    const struct sluice_op *op = &pipeline->ops[stage->first];
+    const struct sluice_size size = {sample->width, sample->height};
     struct sluice_buf *data = NULL;
-    uint8_t *to = out;
-    sluice_status status = sluice_make_result(op, scratch, size, &to, &data, err);
+    const sluice_status status = sluice_make_result(op, scratch, size, &out, &data, err);
     if (status)
         return status;
-    const struct sluice_op_context context = {
-        .key = &sample->key, .index = index, .resizer = scratch->resizer};
-    const struct sluice_image_view view = view_of(sample);
-    status = op->type->apply(op, &context, &view, group->flip, to, err);
-    if (status) {
-        sluice_buf_unref(data);
-        return status;
+    const size_t row_bytes = (size_t)size.width * 3;
+    if (stage->kind == SLUICE_OP_MIRROR) {
+        const struct sluice_image_view view = {sample->data->data, row_bytes, size.width,
+                                               size.height};
+        sluice_copy_rgb(&view, true, out, row_bytes);
+    } else {
+        union sluice_drawn drawn;
+        sluice_op_draw(op, &sample->key, size, &drawn);
+        for (size_t i = 0; i < row_bytes * size.height; i++)
+            out[i] = drawn.table[sample->data->data[i]];
     }
-    if (!out)
-        sluice_sample_advance(sample, group->next, SLUICE_KIND_U8, size, data);
+    if (data)
+        sluice_sample_advance(sample, stage->next, SLUICE_KIND_U8, size, data);
     return SLUICE_OK;
 }
 
@@ -254,14 +245,14 @@ static void tail_to(const struct sluice_pipeline *pipeline, const struct sluice_
         sluice_lookup_run(lookup, sample->data->data, (size_t)size.width * 3, size.width,
                           size.height, flip, out);
     } else {
-        sluice_tensor_normalize(pipeline->normalize, (const float *)(void *)sample->data->data,
-                                plane, out);
+        sluice_tensor_normalize(pipeline->scale, (const float *)(void *)sample->data->data, plane,
+                                out);
     }
 }
 
-static sluice_status run_tensor_op(const struct sluice_pipeline *pipeline,
-                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
-                                   const struct sluice_group *group, struct sluice_err *err)
+static sluice_status run_tensor(const struct sluice_pipeline *pipeline,
+                                struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                const struct sluice_stage *stage, struct sluice_err *err)
 {
     const struct sluice_size size = {sample->width, sample->height};
     size_t bytes;
@@ -273,37 +264,47 @@ static sluice_status run_tensor_op(const struct sluice_pipeline *pipeline,
     if (status)
         return status;
     data->len = bytes;
-    const bool is_plain = group->next == pipeline->u8_split + 1;
+    const bool is_plain = stage->next == pipeline->u8_split + 1;
     tail_to(pipeline, sample, is_plain ? &pipeline->tensor_lookup : &pipeline->tail_lookup, false,
             (float *)(void *)data->data);
-    sluice_sample_advance(sample, group->next, SLUICE_KIND_F32, size, data);
+    sluice_sample_advance(sample, stage->next, SLUICE_KIND_F32, size, data);
     return SLUICE_OK;
 }
 
-/* Runs one group of ops; *next is the split after it.  The result goes into the sample, or to `out`
- * if that is not NULL (for groups that make pixels, except decode alone). */
-static sluice_status run_group(const struct sluice_pipeline *pipeline,
+/* Runs one stage.  The result goes into the sample, or to `out` if that is not NULL (for stages
+ * that make pixels, except decode alone). */
+static sluice_status run_stage(const struct sluice_pipeline *pipeline,
                                struct sluice_scratch *scratch, struct sluice_sample *sample,
-                               const struct sluice_group *group, uint8_t *out,
+                               const struct sluice_stage *stage, uint8_t *out,
                                struct sluice_err *err)
 {
     const unsigned op = sample->ops_done;
     const uint64_t started_ns = scratch->measure_ops ? sluice_thread_cpu_ns() : 0;
     sluice_status status = SLUICE_OK;
-    if (group->is_nothing)
-        sample->ops_done = group->next;
-    else if (group->is_region)
-        status = sluice_run_region(pipeline, scratch, sample, group, out, err);
-    else if (group->is_part)
-        status = sluice_run_part(pipeline, scratch, sample, group, out, err);
-    else if (op == 0)
-        status = sluice_run_decode(pipeline, scratch, sample, err);
-    else if (op < pipeline->u8_split)
-        status = run_image_op(pipeline, scratch, sample, group, out, err);
-    else
-        status = run_tensor_op(pipeline, scratch, sample, group, err);
+    if (stage->is_nothing) {
+        sample->ops_done = stage->next;
+    } else {
+        switch (stage->kind) {
+        case SLUICE_OP_DECODE:
+            status = sluice_run_decode(pipeline, scratch, sample, err);
+            break;
+        case SLUICE_OP_RESAMPLE:
+            status = sluice_run_resample(pipeline, scratch, sample, stage, out, err);
+            break;
+        case SLUICE_OP_MIRROR:
+        case SLUICE_OP_TABLE:
+            status = run_map(pipeline, scratch, sample, stage, out, err);
+            break;
+        case SLUICE_OP_TENSOR:
+        case SLUICE_OP_SCALE:
+            status = run_tensor(pipeline, scratch, sample, stage, err);
+            break;
+        case SLUICE_OP_UPRIGHT: /* is_nothing */
+            break;
+        }
+    }
     if (scratch->measure_ops && !status) {
-        memset(scratch->op_ns + op, 0, (group->next - op) * sizeof(scratch->op_ns[0]));
+        memset(scratch->op_ns + op, 0, (stage->next - op) * sizeof(scratch->op_ns[0]));
         scratch->op_ns[op] = sluice_thread_cpu_ns() - started_ns;
     }
     return status;
@@ -313,7 +314,7 @@ static sluice_status run_group(const struct sluice_pipeline *pipeline,
 static sluice_status unpack(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
                             struct sluice_sample *sample, struct sluice_err *err)
 {
-    if (!sample->is_packed || is_packed_as_box(pipeline, sample->ops_done))
+    if (!sample->is_packed || sluice_is_packed_as_box(pipeline, sample->ops_done))
         return SLUICE_OK;
     struct sluice_rgb rgb;
     const sluice_status status =
@@ -338,7 +339,7 @@ sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
     if (end > pipeline->num_ops || sample->ops_done > end)
         return sluice_fail(err, SLUICE_E_INVALID, "ops [%u, %u) of a pipeline of %u",
                            sample->ops_done, end, pipeline->num_ops);
-    if (sample->is_jpeg_crop && end > 0 && end < sluice_file_crop_end(pipeline))
+    if (sample->is_jpeg_crop && end > 0 && end < pipeline->stage_end[0])
         return sluice_fail(err, SLUICE_E_INVALID, "a cut file is decoded with its crop only");
     sluice_status status = sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
     if (!status && sample->ops_done < end)
@@ -346,8 +347,8 @@ sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
     if (!status && sample->ops_done < end)
         status = unpack(pipeline, scratch, sample, err);
     while (!status && sample->ops_done < end) {
-        const struct sluice_group group = next_group(pipeline, scratch, sample, end);
-        status = run_group(pipeline, scratch, sample, &group, NULL, err);
+        const struct sluice_stage stage = next_stage(pipeline, scratch, sample, end);
+        status = run_stage(pipeline, scratch, sample, &stage, NULL, err);
     }
     return status;
 }
@@ -374,11 +375,11 @@ static sluice_status finish_pixels(const struct sluice_pipeline *pipeline,
 {
     const unsigned end = pipeline->u8_split;
     while (sample->ops_done < end) {
-        const struct sluice_group group = next_group(pipeline, scratch, sample, end);
-        const bool is_last = group.next > sluice_first_op(pipeline) && !group.is_nothing &&
-                             is_last_change(pipeline, &sample->key, group.next, end);
+        const struct sluice_stage stage = next_stage(pipeline, scratch, sample, end);
+        const bool is_last = stage.next > sluice_first_op(pipeline) && !stage.is_nothing &&
+                             is_last_change(pipeline, &sample->key, stage.next, end);
         const sluice_status status =
-            run_group(pipeline, scratch, sample, &group, is_last ? out : NULL, err);
+            run_stage(pipeline, scratch, sample, &stage, is_last ? out : NULL, err);
         if (status || is_last)
             return status;
     }
@@ -417,13 +418,12 @@ static sluice_status run_to_tail(const struct sluice_pipeline *pipeline,
     const unsigned end = pipeline->u8_split;
     *flip = false;
     while (sample->ops_done < end) {
-        const struct sluice_group group = next_group(pipeline, scratch, sample, end);
-        if (pipeline->ops[sample->ops_done].type == &sluice_op_hflip && group.next == end &&
-            !scratch->measure_ops) {
-            *flip = group.flip;
+        const struct sluice_stage stage = next_stage(pipeline, scratch, sample, end);
+        if (stage.kind == SLUICE_OP_MIRROR && stage.next == end && !scratch->measure_ops) {
+            *flip = stage.is_mirrored;
             return SLUICE_OK;
         }
-        const sluice_status status = run_group(pipeline, scratch, sample, &group, NULL, err);
+        const sluice_status status = run_stage(pipeline, scratch, sample, &stage, NULL, err);
         if (status)
             return status;
     }
@@ -473,7 +473,7 @@ static sluice_status pack_box(const struct sluice_pipeline *pipeline,
     if (status)
         return status;
     struct sluice_rgb rgb;
-    status = sluice_read_box(pipeline, scratch, sample, &rgb, err);
+    status = sluice_read_file_box(pipeline, scratch, sample, &rgb, err);
     if (status)
         return status;
     struct sluice_buf *packed = NULL;
@@ -498,7 +498,7 @@ sluice_status sluice_pipeline_pack(const struct sluice_pipeline *pipeline,
 {
     if (end > pipeline->num_ops || sluice_pipeline_kind(pipeline, end) != SLUICE_KIND_U8)
         return sluice_fail(err, SLUICE_E_INVALID, "split %u of this pipeline is not u8", end);
-    if (is_packed_as_box(pipeline, end))
+    if (sluice_is_packed_as_box(pipeline, end))
         return pack_box(pipeline, scratch, sample, err);
     sluice_status status = sluice_pipeline_run(pipeline, scratch, sample, end, err);
     if (status || sample->is_packed)
@@ -518,7 +518,7 @@ bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
                               const struct sluice_draw_key *key, uint32_t width, uint32_t height,
                               unsigned end, enum sluice_form form, struct sluice_box *box)
 {
-    const unsigned crop_end = sluice_file_crop_end(pipeline);
+    const unsigned crop_end = pipeline->stage_end[0];
     const bool is_cut =
         end == 0 && (form == SLUICE_FORM_JPEG_CROP || form == SLUICE_FORM_JPEG_ROWS);
     const bool is_box =
@@ -530,12 +530,13 @@ bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
 
 bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline)
 {
-    return sluice_file_crop_end(pipeline) > 0;
+    return pipeline->stage_end[0] > 0;
 }
 
 bool sluice_pipeline_packs_box(const struct sluice_pipeline *pipeline)
 {
-    return pipeline->num_ops > 1 && pipeline->ops[1].type == &sluice_op_random_resized_crop;
+    return pipeline->num_ops > 1 && pipeline->ops[1].type->kind == SLUICE_OP_RESAMPLE &&
+           pipeline->ops[1].type->is_random;
 }
 
 /* Cuts the sample's file; the options without what the sample and the scratch say. */

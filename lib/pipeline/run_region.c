@@ -1,14 +1,16 @@
-/* Decode, and groups of ops that look at no more than a box of their image: decode with
- * random_resized_crop or center_crop, and resize and center_crop, with decode before them or not.
- */
+/* Decode, and stages that resample a box of their input, with decode before them or not. */
 
 #include "pipeline/run_region.h"
 
 #include "base/buf.h"
 #include "image/codec.h"
 #include "image/jpeg_crop.h"
+#include "image/kernels.h"
 #include "image/orientation.h"
 #include "image/pack.h"
+
+#include <assert.h>
+#include <string.h>
 
 void sluice_sample_advance(struct sluice_sample *sample, unsigned ops_done, enum sluice_kind kind,
                            struct sluice_size size, struct sluice_buf *data)
@@ -84,39 +86,95 @@ sluice_status sluice_run_decode(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-unsigned sluice_file_crop_end(const struct sluice_pipeline *pipeline)
+/* Whether the crop at `op` + 1 keeps a part of what the resize at `op` makes, whatever the image.
+ */
+static bool can_join(const struct sluice_pipeline *pipeline, unsigned op)
 {
-    const unsigned op = sluice_first_op(pipeline);
-    const struct sluice_op_type *first =
-        pipeline->num_ops > op ? pipeline->ops[op].type : pipeline->ops[0].type;
-    if (first == &sluice_op_random_resized_crop || first == &sluice_op_center_crop)
-        return op + 1;
-    return sluice_has_part(pipeline, op, pipeline->num_ops) ? op + 2 : 0;
+    if (op + 1 >= pipeline->u8_split || !pipeline->ops[op].type->takes_whole ||
+        !pipeline->ops[op + 1].type->is_copy)
+        return false;
+    return sluice_pipeline_known_size(pipeline, op + 1).shorter >=
+           sluice_pipeline_known_size(pipeline, op + 2).square;
 }
 
-static struct sluice_box draw_box(const struct sluice_pipeline *pipeline,
-                                  const struct sluice_draw_key *key, struct sluice_size size)
+void sluice_find_stages(struct sluice_pipeline *pipeline)
 {
-    const unsigned op = sluice_first_op(pipeline);
-    const struct sluice_draws draws = sluice_crop_draw(&pipeline->ops[op], key, op, size);
-    return (struct sluice_box){draws.left, draws.top, draws.width, draws.height};
+    for (unsigned op = 1; op < pipeline->u8_split; op++) {
+        if (pipeline->ops[op].type->kind == SLUICE_OP_RESAMPLE)
+            pipeline->stage_end[op] = op + (can_join(pipeline, op) ? 2 : 1);
+    }
+    const unsigned first = sluice_first_op(pipeline);
+    const unsigned end = first < pipeline->u8_split ? pipeline->stage_end[first] : 0;
+    /* A resize alone needs all of the image. */
+    const bool is_box = end > 0 && (end == first + 2 || !pipeline->ops[first].type->takes_whole);
+    pipeline->stage_end[0] = is_box ? end : 0;
+}
+
+bool sluice_is_packed_as_box(const struct sluice_pipeline *pipeline, unsigned split)
+{
+    return split == 1 && sluice_pipeline_packs_box(pipeline);
+}
+
+/* Ops [op, end), which are resamples, joined to one for an image of this size. */
+static struct sluice_resample draw_resample(const struct sluice_pipeline *pipeline, unsigned op,
+                                            unsigned end, const struct sluice_draw_key *key,
+                                            struct sluice_size in)
+{
+    union sluice_drawn first, second;
+    sluice_op_draw(&pipeline->ops[op], key, in, &first);
+    if (op + 1 == end)
+        return first.resample;
+    sluice_op_draw(&pipeline->ops[op + 1], key, first.resample.out, &second);
+    struct sluice_resample both = first.resample;
+    const bool is_joined = sluice_resample_join(&first.resample, &second.resample, &both);
+    assert(is_joined); /* can_join() */
+    (void)is_joined;
+    return both;
+}
+
+static struct sluice_resize_part part_of(const struct sluice_resample *resample)
+{
+    return (struct sluice_resize_part){
+        .in_width = resample->from.width,
+        .in_height = resample->from.height,
+        .out_width = resample->to.width,
+        .out_height = resample->to.height,
+        .out = resample->keep,
+    };
+}
+
+static bool keeps_all(const struct sluice_resample *resample)
+{
+    return resample->keep.width == resample->to.width &&
+           resample->keep.height == resample->to.height;
+}
+
+/* The box of its input whose pixels a resample reads. */
+static struct sluice_box input_of(const struct sluice_resample *resample)
+{
+    struct sluice_box box = resample->from;
+    if (!keeps_all(resample)) {
+        const struct sluice_resize_part part = part_of(resample);
+        box = sluice_resize_part_input(&part);
+        box.left += resample->from.left;
+        box.top += resample->from.top;
+    }
+    return box;
+}
+
+static bool has_side_over_limit(struct sluice_size size)
+{
+    return size.width > SLUICE_MAX_IMAGE_SIDE || size.height > SLUICE_MAX_IMAGE_SIDE;
 }
 
 bool sluice_file_crop_box(const struct sluice_pipeline *pipeline, const struct sluice_draw_key *key,
                           struct sluice_size size, struct sluice_box *box)
 {
-    const unsigned op = sluice_first_op(pipeline);
-    const struct sluice_op *first = &pipeline->ops[op];
-    if (first->type == &sluice_op_random_resized_crop) {
-        *box = draw_box(pipeline, key, size);
-    } else if (first->type == &sluice_op_center_crop) {
-        *box = sluice_center_box(first, size);
-    } else {
-        const struct sluice_resize_part part = sluice_find_part(pipeline, op, size);
-        if (part.out_width > SLUICE_MAX_IMAGE_SIDE || part.out_height > SLUICE_MAX_IMAGE_SIDE)
-            return false;
-        *box = sluice_resize_part_input(&part);
-    }
+    const struct sluice_resample resample =
+        draw_resample(pipeline, sluice_first_op(pipeline), pipeline->stage_end[0], key, size);
+    if (has_side_over_limit(resample.to))
+        return false;
+    *box = input_of(&resample);
     return true;
 }
 
@@ -189,30 +247,34 @@ static sluice_status decode_box(const struct sluice_pipeline *pipeline,
     return status;
 }
 
-sluice_status sluice_read_box(const struct sluice_pipeline *pipeline,
-                              struct sluice_scratch *scratch, const struct sluice_sample *sample,
-                              struct sluice_rgb *rgb, struct sluice_err *err)
+sluice_status sluice_read_file_box(const struct sluice_pipeline *pipeline,
+                                   struct sluice_scratch *scratch,
+                                   const struct sluice_sample *sample, struct sluice_rgb *rgb,
+                                   struct sluice_err *err)
 {
+    struct sluice_jpeg_crop_box window;
     struct sluice_box box;
-    if (!sample->is_packed) {
-        struct sluice_jpeg_crop_box window;
-        const sluice_status status = find_window(pipeline, scratch, sample, &window, err);
-        if (status)
-            return status;
-        const struct sluice_size size = {window.full_width, window.full_height};
-        if (!sluice_file_crop_box(pipeline, &sample->key, size, &box))
-            return sluice_fail(err, SLUICE_E_INTERNAL, "a crop without a box");
-        return decode_box(pipeline, scratch, sample, &window, box, rgb, err);
-    }
+    const sluice_status status = find_window(pipeline, scratch, sample, &window, err);
+    if (status)
+        return status;
+    const struct sluice_size size = {window.full_width, window.full_height};
+    if (!sluice_file_crop_box(pipeline, &sample->key, size, &box))
+        return sluice_fail(err, SLUICE_E_INTERNAL, "a crop without a box");
+    return decode_box(pipeline, scratch, sample, &window, box, rgb, err);
+}
 
-    box = draw_box(pipeline, &sample->key, (struct sluice_size){sample->width, sample->height});
+/* The pixels of a packed box. */
+static sluice_status unpack_box(struct sluice_scratch *scratch, const struct sluice_sample *sample,
+                                const struct sluice_box *box, struct sluice_rgb *rgb,
+                                struct sluice_err *err)
+{
     struct sluice_rgb unpacked;
     const sluice_status status =
         sluice_unpack_rgb(scratch->packer, sample->data->data, sample->data->len,
-                          (uint64_t)box.width * box.height, scratch->pool, &unpacked, err);
+                          (uint64_t)box->width * box->height, scratch->pool, &unpacked, err);
     if (status)
         return status;
-    if (unpacked.width != box.width || unpacked.height != box.height) {
+    if (unpacked.width != box->width || unpacked.height != box->height) {
         sluice_buf_unref(unpacked.pixels);
         return sluice_fail(err, SLUICE_E_CORRUPT, "packed for another crop");
     }
@@ -220,82 +282,72 @@ sluice_status sluice_read_box(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* The result of a group that ends with `crop`: the view resized, or as it is, or the part of an
- * image that it is the input of. */
-static sluice_status resize_group(struct sluice_scratch *scratch, struct sluice_sample *sample,
-                                  const struct sluice_group *group, const struct sluice_op *crop,
-                                  const struct sluice_image_view *view,
-                                  const struct sluice_resize_part *part, uint8_t *out,
+void sluice_copy_rgb(const struct sluice_image_view *in, bool flip, uint8_t *out, size_t out_stride)
+{
+    const struct sluice_kernels *kernels = sluice_kernels_for(sluice_cpu_level());
+    const size_t width = in->width;
+    for (uint32_t y = 0; y < in->height; y++) {
+        const uint8_t *from = in->pixels + y * in->stride;
+        uint8_t *to = out + y * out_stride;
+        if (flip)
+            kernels->flip_row(from, width, to);
+        else
+            memcpy(to, from, width * 3);
+    }
+}
+
+/* Copies the view to its place in the result, which is black elsewhere. */
+static void place(const struct sluice_resample *resample, const struct sluice_image_view *view,
+                  bool flip, uint8_t *out)
+{
+    const struct sluice_size size = resample->out;
+    const size_t out_stride = (size_t)size.width * 3;
+    if (view->width < size.width || view->height < size.height)
+        memset(out, 0, out_stride * size.height);
+    const uint32_t left = flip ? size.width - resample->left - view->width : resample->left;
+    sluice_copy_rgb(view, flip, out + resample->top * out_stride + (size_t)left * 3, out_stride);
+}
+
+/* Resamples the view, which is input_of(resample). */
+static sluice_status apply(const struct sluice_resample *resample, bool is_copy,
+                           struct sluice_scratch *scratch, const struct sluice_image_view *view,
+                           bool flip, uint8_t *out, struct sluice_err *err)
+{
+    if (is_copy) {
+        place(resample, view, flip, out);
+        return SLUICE_OK;
+    }
+    if (keeps_all(resample))
+        return sluice_resize_rgb(scratch->resizer, view, resample->to.width, resample->to.height,
+                                 flip, out, err);
+    const struct sluice_resize_part part = part_of(resample);
+    return sluice_resize_rgb_part(scratch->resizer, &part, view, flip, out, err);
+}
+
+/* Whether each of the ops [first, end) keeps within the limits; the error names the first that does
+ * not. */
+static sluice_status check_results(const struct sluice_pipeline *pipeline,
+                                   const struct sluice_stage *stage,
+                                   const struct sluice_scratch *scratch,
+                                   const struct sluice_draw_key *key, struct sluice_size in,
+                                   struct sluice_err *err)
+{
+    sluice_status status = SLUICE_OK;
+    for (unsigned i = stage->first; status == SLUICE_OK && i < stage->resample_end; i++) {
+        union sluice_drawn drawn;
+        sluice_op_draw(&pipeline->ops[i], key, in, &drawn);
+        in = drawn.resample.out;
+        status = check_result(&pipeline->ops[i], scratch, in, err);
+    }
+    return status;
+}
+
+sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
+                                  struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                  const struct sluice_stage *stage, uint8_t *out,
                                   struct sluice_err *err)
 {
-    const struct sluice_size size = {crop->size, crop->size};
-    struct sluice_buf *data = NULL;
-    sluice_status status = sluice_make_result(crop, scratch, size, &out, &data, err);
-    if (!status && part)
-        status = sluice_resize_rgb_part(scratch->resizer, part, view, group->flip, out, err);
-    else if (!status && crop->type == &sluice_op_center_crop)
-        sluice_center_place(crop, view, group->flip, out);
-    else if (!status)
-        status = sluice_resize_rgb(scratch->resizer, view, size.width, size.height, group->flip,
-                                   out, err);
-    if (status)
-        sluice_buf_unref(data);
-    else if (data)
-        sluice_sample_advance(sample, group->next, SLUICE_KIND_U8, size, data);
-    return status;
-}
-
-sluice_status sluice_run_region(const struct sluice_pipeline *pipeline,
-                                struct sluice_scratch *scratch, struct sluice_sample *sample,
-                                const struct sluice_group *group, uint8_t *out,
-                                struct sluice_err *err)
-{
-    struct sluice_rgb rgb;
-    sluice_status status = sluice_read_box(pipeline, scratch, sample, &rgb, err);
-    if (status)
-        return status;
-
-    const struct sluice_image_view view = {
-        .pixels = rgb.pixels->data,
-        .stride = (size_t)rgb.width * 3,
-        .width = rgb.width,
-        .height = rgb.height,
-    };
-    const struct sluice_op *crop = &pipeline->ops[sluice_first_op(pipeline)];
-    status = resize_group(scratch, sample, group, crop, &view, NULL, out, err);
-    sluice_buf_unref(rgb.pixels);
-    return status;
-}
-
-bool sluice_has_part(const struct sluice_pipeline *pipeline, unsigned op, unsigned end)
-{
-    const struct sluice_op *ops = pipeline->ops;
-    return op + 1 < end && ops[op].type == &sluice_op_resize &&
-           ops[op + 1].type == &sluice_op_center_crop && ops[op].size >= ops[op + 1].size;
-}
-
-struct sluice_resize_part sluice_find_part(const struct sluice_pipeline *pipeline, unsigned op,
-                                           struct sluice_size size)
-{
-    const struct sluice_size whole = pipeline->ops[op].type->out_size(&pipeline->ops[op], size);
-    return (struct sluice_resize_part){
-        .in_width = size.width,
-        .in_height = size.height,
-        .out_width = whole.width,
-        .out_height = whole.height,
-        .out = sluice_center_box(&pipeline->ops[op + 1], whole),
-    };
-}
-
-sluice_status sluice_run_part(const struct sluice_pipeline *pipeline,
-                              struct sluice_scratch *scratch, struct sluice_sample *sample,
-                              const struct sluice_group *group, uint8_t *out,
-                              struct sluice_err *err)
-{
     const bool is_file = sample->ops_done == 0;
-    const struct sluice_buf *input = sample->data;
-    const unsigned op = is_file ? sluice_first_op(pipeline) : sample->ops_done;
-    const struct sluice_op *resize = &pipeline->ops[op];
     struct sluice_size in = {sample->width, sample->height};
     struct sluice_jpeg_crop_box window;
     sluice_status status = SLUICE_OK;
@@ -305,50 +357,52 @@ sluice_status sluice_run_part(const struct sluice_pipeline *pipeline,
             return status;
         in = (struct sluice_size){window.full_width, window.full_height};
     }
-    const struct sluice_resize_part part = sluice_find_part(pipeline, op, in);
-    const struct sluice_size whole = {part.out_width, part.out_height};
-    if (check_result(resize, scratch, whole, NULL) != SLUICE_OK) {
-        /* Damage in the file would have been found first. */
+    if (check_results(pipeline, stage, scratch, &sample->key, in, NULL) != SLUICE_OK) {
+        /* Decode first, as damage in the file counts more. */
+        const struct sluice_draw_key key = sample->key;
         if (is_file && !sample->is_jpeg_crop)
             status = sluice_run_decode(pipeline, scratch, sample, err);
-        return status ? status : check_result(resize, scratch, whole, err);
+        return status ? status : check_results(pipeline, stage, scratch, &key, in, err);
     }
-    const struct sluice_box box = sluice_resize_part_input(&part);
+
+    const struct sluice_resample resample =
+        draw_resample(pipeline, stage->first, stage->resample_end, &sample->key, in);
+    const struct sluice_box box = input_of(&resample);
     struct sluice_image_view view = {.width = box.width, .height = box.height};
     struct sluice_rgb rgb = {0};
-    if (is_file) {
+    if (is_file)
         status = decode_box(pipeline, scratch, sample, &window, box, &rgb, err);
-        if (status)
-            return status;
+    else if (sample->is_packed)
+        status = unpack_box(scratch, sample, &box, &rgb, err);
+    if (status)
+        return status;
+    if (rgb.pixels) {
         view.pixels = rgb.pixels->data;
         view.stride = (size_t)rgb.width * 3;
     } else {
         view.stride = (size_t)in.width * 3;
-        view.pixels = input->data + box.top * view.stride + (size_t)box.left * 3;
+        view.pixels = sample->data->data + box.top * view.stride + (size_t)box.left * 3;
     }
-    status = resize_group(scratch, sample, group, &pipeline->ops[op + 1], &view, &part, out, err);
+    struct sluice_buf *data = NULL;
+    const struct sluice_op *last = &pipeline->ops[stage->resample_end - 1];
+    status = sluice_make_result(last, scratch, resample.out, &out, &data, err);
+    if (status == SLUICE_OK)
+        status = apply(&resample, pipeline->ops[stage->first].type->is_copy, scratch, &view,
+                       stage->is_mirrored, out, err);
     sluice_buf_unref(rgb.pixels);
+    if (status)
+        sluice_buf_unref(data);
+    else if (data)
+        sluice_sample_advance(sample, stage->next, SLUICE_KIND_U8, resample.out, data);
     return status;
 }
 
 bool sluice_pipeline_is_crop_and_resize(const struct sluice_pipeline *pipeline)
 {
-    const unsigned end = sluice_file_crop_end(pipeline);
-    return end > 0 && (pipeline->u8_split == end || (pipeline->u8_split == end + 1 &&
-                                                     pipeline->ops[end].type == &sluice_op_hflip));
-}
-
-/* The crop without a resize before it, as a resize: of a box to its own size, or to the op's. */
-static struct sluice_resize_part whole_part(const struct sluice_op *crop,
-                                            const struct sluice_box *box)
-{
-    return (struct sluice_resize_part){
-        .in_width = box->width,
-        .in_height = box->height,
-        .out_width = crop->size,
-        .out_height = crop->size,
-        .out = {.width = crop->size, .height = crop->size},
-    };
+    const unsigned end = pipeline->stage_end[0];
+    return end > 0 &&
+           (pipeline->u8_split == end ||
+            (pipeline->u8_split == end + 1 && pipeline->ops[end].type->kind == SLUICE_OP_MIRROR));
 }
 
 bool sluice_pipeline_crop_and_resize(const struct sluice_pipeline *pipeline,
@@ -356,11 +410,9 @@ bool sluice_pipeline_crop_and_resize(const struct sluice_pipeline *pipeline,
                                      const struct sluice_sample *sample, struct sluice_box *box,
                                      struct sluice_resize_part *part, bool *is_flipped)
 {
-    const unsigned end = sluice_file_crop_end(pipeline);
-    const unsigned op = sluice_first_op(pipeline);
-    const struct sluice_op *first = &pipeline->ops[op];
+    const struct sluice_stage stage = {.first = sluice_first_op(pipeline),
+                                       .resample_end = pipeline->stage_end[0]};
     struct sluice_jpeg_crop_box window;
-    struct sluice_box of_image;
     if (!sluice_pipeline_is_crop_and_resize(pipeline) || sample->ops_done > 0 ||
         (!sample->is_jpeg_crop &&
          sluice_file_orientation(pipeline, sample->data->data, sample->data->len) != 1) ||
@@ -368,19 +420,23 @@ bool sluice_pipeline_crop_and_resize(const struct sluice_pipeline *pipeline,
         return false;
     const struct sluice_size size = {window.full_width, window.full_height};
     if ((uint64_t)size.width * size.height > scratch->max_pixels ||
-        !sluice_file_crop_box(pipeline, &sample->key, size, &of_image) ||
-        !is_within(&of_image, &window))
+        check_results(pipeline, &stage, scratch, &sample->key, size, NULL) != SLUICE_OK)
         return false;
-    if (first->type == &sluice_op_center_crop &&
-        (of_image.width < first->size || of_image.height < first->size))
+    const struct sluice_resample resample =
+        draw_resample(pipeline, stage.first, stage.resample_end, &sample->key, size);
+    const struct sluice_box of_image = input_of(&resample);
+    const bool is_padded =
+        resample.keep.width != resample.out.width || resample.keep.height != resample.out.height;
+    if (!is_within(&of_image, &window) || is_padded)
         return false;
-    *part = end == op + 2 ? sluice_find_part(pipeline, op, size) : whole_part(first, &of_image);
-    const struct sluice_size out = {part->out_width, part->out_height};
-    if (check_result(first, scratch, out, NULL) != SLUICE_OK)
-        return false;
+    *part = part_of(&resample);
     *box = (struct sluice_box){of_image.left - window.left, of_image.top - window.top,
                                of_image.width, of_image.height};
-    *is_flipped =
-        pipeline->u8_split > end && sluice_flip_draw(&pipeline->ops[end], &sample->key, end);
+    *is_flipped = false;
+    if (pipeline->u8_split > stage.resample_end) {
+        union sluice_drawn drawn;
+        sluice_op_draw(&pipeline->ops[stage.resample_end], &sample->key, resample.out, &drawn);
+        *is_flipped = drawn.is_mirrored;
+    }
     return true;
 }

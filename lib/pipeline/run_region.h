@@ -3,15 +3,15 @@
 
 #include "pipeline/pipeline_private.h"
 
-/* Decode, and groups of ops that need only a box of their image; for run.c, which runs all ops. */
+/* Decode, and stages that resample a box of their input; for run.c, which runs all stages. */
 
-/* Ops [op, next) run as one; `flip` is what the hflip among them does. */
-struct sluice_group {
+/* Ops that run as one, from where the sample stands to `next`. */
+struct sluice_stage {
+    enum sluice_op_kind kind; /* of what it does; SLUICE_OP_RESAMPLE with decode before it, too */
     unsigned next;
-    bool flip;
-    bool is_nothing; /* the result is the input */
-    bool is_region;  /* decode and the crop right after it, or the crop of a packed box */
-    bool is_part;    /* resize and center_crop, with decode if that is where the sample stands */
+    unsigned first, resample_end; /* of a resample: its ops, without decode and mirror */
+    bool is_mirrored;             /* its result is mirrored */
+    bool is_nothing;              /* its result is its input */
 };
 
 /* The sample's new state; drops the buffer it replaces. */
@@ -34,37 +34,30 @@ SLUICE_MUST_USE sluice_status sluice_run_decode(const struct sluice_pipeline *pi
                                                 struct sluice_sample *sample,
                                                 struct sluice_err *err);
 
-/* The split after the crop with which the ops after decode begin; 0: they do not. */
-unsigned sluice_file_crop_end(const struct sluice_pipeline *pipeline);
-/* What that crop needs of an image.  False: it is over the limits of an image's size. */
+/* What the resample right after decode needs of an image of this size; stage_end[0] is not 0.
+ * False: its result would be over the limits of an image's size. */
 bool sluice_file_crop_box(const struct sluice_pipeline *pipeline, const struct sluice_draw_key *key,
                           struct sluice_size size, struct sluice_box *box);
 
-/* The box's pixels, from a file or from a packed box. */
-SLUICE_MUST_USE sluice_status sluice_read_box(const struct sluice_pipeline *pipeline,
-                                              struct sluice_scratch *scratch,
-                                              const struct sluice_sample *sample,
-                                              struct sluice_rgb *rgb, struct sluice_err *err);
+/* That box's pixels from a sample's file. */
+SLUICE_MUST_USE sluice_status sluice_read_file_box(const struct sluice_pipeline *pipeline,
+                                                   struct sluice_scratch *scratch,
+                                                   const struct sluice_sample *sample,
+                                                   struct sluice_rgb *rgb, struct sluice_err *err);
 
-/* Runs a group that is a region or a part.  The result goes to `out` if that is not NULL (the
+/* Whether packing at this split packs only the box of the resample that follows. */
+bool sluice_is_packed_as_box(const struct sluice_pipeline *pipeline, unsigned split);
+
+/* Runs a stage of kind SLUICE_OP_RESAMPLE.  The result goes to `out` if that is not NULL (the
  * sample then keeps its input), else to a new buffer. */
-SLUICE_MUST_USE sluice_status sluice_run_region(const struct sluice_pipeline *pipeline,
-                                                struct sluice_scratch *scratch,
-                                                struct sluice_sample *sample,
-                                                const struct sluice_group *group, uint8_t *out,
-                                                struct sluice_err *err);
-SLUICE_MUST_USE sluice_status sluice_run_part(const struct sluice_pipeline *pipeline,
-                                              struct sluice_scratch *scratch,
-                                              struct sluice_sample *sample,
-                                              const struct sluice_group *group, uint8_t *out,
-                                              struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
+                                                  struct sluice_scratch *scratch,
+                                                  struct sluice_sample *sample,
+                                                  const struct sluice_stage *stage, uint8_t *out,
+                                                  struct sluice_err *err);
 
-/* Whether ops `op` and `op` + 1 are before `end`, and are a resize and a center_crop that lies
- * within the resize's result; and the part of that result which the crop keeps, for an image of
- * this size.
- */
-bool sluice_has_part(const struct sluice_pipeline *pipeline, unsigned op, unsigned end);
-struct sluice_resize_part sluice_find_part(const struct sluice_pipeline *pipeline, unsigned op,
-                                           struct sluice_size size);
+/* Copies width x height pixels, mirrored left to right if `flip`. */
+void sluice_copy_rgb(const struct sluice_image_view *in, bool flip, uint8_t *out,
+                     size_t out_stride);
 
 #endif

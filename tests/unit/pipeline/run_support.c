@@ -50,3 +50,19 @@ struct sluice_sample run_test_zeroes(unsigned ops_done, enum sluice_kind kind, u
     sample.data->len = len;
     return sample;
 }
+
+const struct sluice_op *run_test_op(const struct sluice_pipeline *pipeline, unsigned index)
+{
+    CU_ASSERT_FATAL(index < pipeline->num_ops);
+    return &pipeline->ops[index];
+}
+
+union sluice_drawn run_test_draw(const struct sluice_pipeline *pipeline, unsigned index,
+                                 uint64_t sample_id, uint32_t width, uint32_t height)
+{
+    const struct sluice_draw_key key = {
+        .seed = sluice_test_seed(), .epoch = 1, .sample_id = sample_id};
+    union sluice_drawn drawn;
+    sluice_op_draw(run_test_op(pipeline, index), &key, (struct sluice_size){width, height}, &drawn);
+    return drawn;
+}

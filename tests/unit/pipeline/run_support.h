@@ -1,7 +1,7 @@
 #ifndef SLUICE_TESTS_RUN_SUPPORT_H
 #define SLUICE_TESTS_RUN_SUPPORT_H
 
-#include "pipeline/pipeline.h"
+#include "pipeline/pipeline_private.h"
 
 #include "base/buf.h"
 
@@ -21,5 +21,10 @@ struct sluice_sample run_test_sample(struct sluice_buf *file, uint64_t id);
 /* A sample at some split with `len` bytes, all zero. */
 struct sluice_sample run_test_zeroes(unsigned ops_done, enum sluice_kind kind, uint32_t width,
                                      uint32_t height, size_t len);
+
+/* The op `index` of a pipeline; and what it draws for an image of this size. */
+const struct sluice_op *run_test_op(const struct sluice_pipeline *pipeline, unsigned index);
+union sluice_drawn run_test_draw(const struct sluice_pipeline *pipeline, unsigned index,
+                                 uint64_t sample_id, uint32_t width, uint32_t height);
 
 #endif

@@ -1,38 +1,41 @@
-#include "pipeline/op.h"
+#include "run_support.h"
 
+#include "pipeline/run_region.h"
 #include "support/test.h"
 
+#include <stdio.h>
 #include <string.h>
 
-static unsigned count_flips(double probability)
+static unsigned count_flips(const char *probability)
 {
-    const struct sluice_op op = {.type = &sluice_op_hflip, .probability = probability};
+    char spec[64];
+    snprintf(spec, sizeof(spec), "decode,hflip=%s", probability);
+    struct sluice_pipeline *pipeline = run_test_parse(spec);
     unsigned num_flips = 0;
-    for (uint64_t id = 0; id < 10000; id++) {
-        const struct sluice_draw_key key = {.seed = sluice_test_seed(), .sample_id = id};
-        num_flips += sluice_flip_draw(&op, &key, 2);
-    }
+    for (uint64_t id = 0; id < 10000; id++)
+        num_flips += run_test_draw(pipeline, 1, id, 1, 1).is_mirrored;
+    sluice_pipeline_destroy(pipeline);
     return num_flips;
 }
 
 static void flips_as_often_as_asked(void)
 {
-    CU_ASSERT_EQUAL(count_flips(0), 0);
-    CU_ASSERT_EQUAL(count_flips(1), 10000);
-    const unsigned half = count_flips(0.5), fifth = count_flips(0.2);
+    CU_ASSERT_EQUAL(count_flips("0"), 0);
+    CU_ASSERT_EQUAL(count_flips("1"), 10000);
+    const unsigned half = count_flips("0.5"), fifth = count_flips("0.2");
     CU_ASSERT(half > 4800 && half < 5200);
     CU_ASSERT(fifth > 1840 && fifth < 2160);
 }
 
 static void the_place_in_the_pipeline_names_the_draw(void)
 {
-    const struct sluice_op op = {.type = &sluice_op_hflip, .probability = 0.5};
+    struct sluice_pipeline *pipeline = run_test_parse("decode,hflip,hflip");
     unsigned num_equal = 0;
-    for (uint64_t id = 0; id < 1000; id++) {
-        const struct sluice_draw_key key = {.seed = 1, .sample_id = id};
-        num_equal += sluice_flip_draw(&op, &key, 2) == sluice_flip_draw(&op, &key, 3);
-    }
+    for (uint64_t id = 0; id < 1000; id++)
+        num_equal += run_test_draw(pipeline, 1, id, 1, 1).is_mirrored ==
+                     run_test_draw(pipeline, 2, id, 1, 1).is_mirrored;
     CU_ASSERT(num_equal > 400 && num_equal < 600);
+    sluice_pipeline_destroy(pipeline);
 }
 
 static void copies_mirrored_within_strides(void)

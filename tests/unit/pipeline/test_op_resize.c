@@ -1,7 +1,9 @@
-#include "pipeline/op.h"
+#include "run_support.h"
 
+#include "base/buf.h"
 #include "support/test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Values that Python gave for torchvision's int(size * long / short). */
@@ -18,9 +20,12 @@ static void the_shorter_side_leads(void)
         {100, 49, 147, 100, 300},       {8192, 1, 65535, 8192, 536862720},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
-        const struct sluice_op op = {.type = &sluice_op_resize, .size = cases[i].size};
+        char spec[64];
+        snprintf(spec, sizeof(spec), "decode,resize=%u", cases[i].size);
+        struct sluice_pipeline *pipeline = run_test_parse(spec);
         const struct sluice_size out =
-            op.type->out_size(&op, (struct sluice_size){cases[i].width, cases[i].height});
+            run_test_draw(pipeline, 1, 0, cases[i].width, cases[i].height).resample.out;
+        sluice_pipeline_destroy(pipeline);
         CU_ASSERT_EQUAL(out.width, cases[i].out_width);
         CU_ASSERT_EQUAL(out.height, cases[i].out_height);
     }
@@ -29,11 +34,10 @@ static void the_shorter_side_leads(void)
 /* The rule in whole numbers: floor, as the true quotient never rounds up to the next one here. */
 static void the_other_side_is_the_floor_of_the_quotient(void)
 {
-    const struct sluice_op op = {.type = &sluice_op_resize, .size = 8191};
     for (uint32_t shorter = 1; shorter < 66000; shorter += 131) {
         const uint32_t longer = 65535 > shorter ? 65535 : shorter;
         const struct sluice_size out =
-            op.type->out_size(&op, (struct sluice_size){longer, shorter});
+            sluice_size_with_shorter(8191, (struct sluice_size){longer, shorter});
         CU_ASSERT_EQUAL(out.width, (uint64_t)8191 * longer / shorter);
         CU_ASSERT_EQUAL(out.height, 8191);
     }
@@ -41,17 +45,19 @@ static void the_other_side_is_the_floor_of_the_quotient(void)
 
 static void an_equal_size_changes_nothing(void)
 {
-    struct sluice_resizer *resizer = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_resizer_create(&resizer, NULL), SLUICE_OK);
-    uint8_t pixels[5 * 8 * 3], out[5 * 8 * 3];
+    struct sluice_pipeline *pipeline = run_test_parse("decode,resize=5");
+    struct sluice_scratch *scratch = run_test_scratch(NULL);
+    struct sluice_sample sample = run_test_zeroes(1, SLUICE_KIND_U8, 5, 8, 5 * 8 * 3);
+    uint8_t pixels[5 * 8 * 3];
     for (size_t i = 0; i < sizeof(pixels); i++)
         pixels[i] = (uint8_t)(i * 37);
-    const struct sluice_op op = {.type = &sluice_op_resize, .size = 5};
-    const struct sluice_op_context context = {.resizer = resizer};
-    const struct sluice_image_view view = {pixels, 15, 5, 8};
-    CU_ASSERT_EQUAL(op.type->apply(&op, &context, &view, false, out, NULL), SLUICE_OK);
-    CU_ASSERT(memcmp(pixels, out, sizeof(out)) == 0);
-    sluice_resizer_destroy(resizer);
+    memcpy(sample.data->data, pixels, sizeof(pixels));
+    CU_ASSERT_EQUAL(sluice_pipeline_run(pipeline, scratch, &sample, 2, NULL), SLUICE_OK);
+    CU_ASSERT(sample.width == 5 && sample.height == 8);
+    CU_ASSERT(memcmp(pixels, sample.data->data, sizeof(pixels)) == 0);
+    sluice_sample_clear(&sample);
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(pipeline);
 }
 
 int main(void)

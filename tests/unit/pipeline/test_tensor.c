@@ -1,4 +1,4 @@
-#include "pipeline/op.h"
+#include "pipeline/tensor.h"
 
 #include "base/rng.h"
 #include "image/lookup.h"
@@ -7,11 +7,11 @@
 #include <math.h>
 #include <string.h>
 
-static const struct sluice_op normalizes[] = {
-    {.type = &sluice_op_normalize, .mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}},
-    {.type = &sluice_op_normalize, .mean = {0, 0.5, 1}, .std = {1, 0.0001, 1000}},
+static const struct sluice_scale normalizes[] = {
+    {.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}},
+    {.mean = {0, 0.5, 1}, .std = {1, 0.0001, 1000}},
     /* Floats so coarse beside the steps that the table is far from a line. */
-    {.type = &sluice_op_normalize, .mean = {1000, 3000, 9000}, .std = {0.3, 0.7, 0.9}},
+    {.mean = {1000, 3000, 9000}, .std = {0.3, 0.7, 0.9}},
 };
 
 static void to_floats(const sluice_pipeline_table table, const uint8_t *pixels,
@@ -121,8 +121,7 @@ static void planes_follow_each_other_and_flip_mirrors_rows(void)
 
 static void a_table_that_cannot_be_taken_back_is_known(void)
 {
-    static const struct sluice_op flat = {
-        .type = &sluice_op_normalize, .mean = {0, 0, 1e6}, .std = {1, 1, 1}};
+    static const struct sluice_scale flat = {.mean = {0, 0, 1e6}, .std = {1, 1, 1}};
     sluice_pipeline_table table;
     sluice_tensor_table(&flat, table);
     CU_ASSERT_FALSE(sluice_tensor_table_is_invertible(table));
@@ -140,5 +139,5 @@ int main(void)
         SLUICE_TEST(planes_follow_each_other_and_flip_mirrors_rows),
         SLUICE_TEST(a_table_that_cannot_be_taken_back_is_known),
     };
-    return sluice_test_run("op_tensor", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_run("tensor", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -1,0 +1,123 @@
+#include "run_support.h"
+
+#include "base/buf.h"
+#include "support/test.h"
+
+#include <string.h>
+
+/* An op that the library does not have: inverts every value at or above a threshold, as Pillow's
+ * ImageOps.solarize(image, threshold), with a random threshold.  Nothing but this record names
+ * it. */
+struct params {
+    struct sluice_range threshold;
+};
+
+static const struct sluice_op_param params[] = {
+    {.name = "threshold",
+     .kind = SLUICE_PARAM_RANGE,
+     .offset = offsetof(struct params, threshold),
+     .form = "MIN-MAX",
+     .example = "0-255",
+     .max = 256},
+    {0},
+};
+
+static void draw(const void *params, struct sluice_size in, struct sluice_rng *rng,
+                 union sluice_drawn *drawn)
+{
+    (void)in;
+    const struct sluice_range range = ((const struct params *)params)->threshold;
+    const double threshold = range.min + (range.max - range.min) * sluice_rng_double(rng);
+    for (int v = 0; v < 256; v++)
+        drawn->table[v] = (uint8_t)(v < threshold ? v : 255 - v);
+}
+
+static const struct sluice_op_type solarize = {
+    .name = "solarize",
+    .help = "inverts values from a threshold on",
+    .kind = SLUICE_OP_TABLE,
+    .is_random = true,
+    .params = params,
+    .params_size = sizeof(struct params),
+    .draw = draw,
+};
+
+#define SPEC "decode,random_resized_crop=16,solarize=0-256,hflip,solarize=9-200,to_tensor"
+
+static void a_name_is_registered_once(void)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    struct sluice_err err = {{0}};
+    CU_ASSERT_EQUAL(sluice_pipeline_parse(SPEC, &pipeline, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_op_register(&solarize, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_op_register(&solarize, &err), SLUICE_E_INVALID);
+    CU_ASSERT_STRING_EQUAL(err.text, "there is an op solarize already");
+}
+
+static void the_text_and_the_help_come_from_its_parameters(void)
+{
+    char list[4000];
+    struct sluice_pipeline *pipeline = run_test_parse("decode,solarize=1-2");
+    CU_ASSERT_STRING_EQUAL(sluice_pipeline_spec(pipeline), "decode,solarize=1-2");
+    sluice_pipeline_destroy(pipeline);
+    sluice_pipeline_list_ops(list, sizeof(list));
+    CU_ASSERT_PTR_NOT_NULL(strstr(list, "\nsolarize=0-255: inverts values from a threshold on"));
+}
+
+/* What the ops give one by one, by their own records. */
+static void reference(const struct sluice_pipeline *pipeline, const struct sluice_sample *file,
+                      struct sluice_scratch *scratch, uint8_t out[16 * 16 * 3])
+{
+    struct sluice_sample sample = {.key = file->key, .data = sluice_buf_ref(file->data)};
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &sample, 2, NULL), SLUICE_OK);
+    union sluice_drawn first, mirror, second;
+    const struct sluice_size size = {16, 16};
+    sluice_op_draw(run_test_op(pipeline, 2), &file->key, size, &first);
+    sluice_op_draw(run_test_op(pipeline, 3), &file->key, size, &mirror);
+    sluice_op_draw(run_test_op(pipeline, 4), &file->key, size, &second);
+    for (unsigned y = 0; y < 16; y++) {
+        for (unsigned x = 0; x < 16; x++) {
+            const unsigned from = mirror.is_mirrored ? 15 - x : x;
+            for (unsigned c = 0; c < 3; c++)
+                out[(y * 16 + x) * 3 + c] =
+                    second.table[first.table[sample.data->data[(y * 16 + from) * 3 + c]]];
+        }
+    }
+    sluice_sample_clear(&sample);
+}
+
+static void any_split_gives_what_its_record_says(void)
+{
+    struct sluice_pipeline *pipeline = run_test_parse(SPEC);
+    struct sluice_scratch *scratch = run_test_scratch(NULL);
+    struct sluice_buf *file = run_test_file(60, 40);
+    for (uint64_t id = 0; id < 40; id++) {
+        struct sluice_sample sample = run_test_sample(file, id);
+        uint8_t want[16 * 16 * 3], got[16 * 16 * 3];
+        reference(pipeline, &sample, scratch, want);
+        for (unsigned split = 0; split <= 6; split++) {
+            struct sluice_sample part = {.key = sample.key, .data = sluice_buf_ref(file)};
+            CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &part, split, NULL),
+                                  SLUICE_OK);
+            CU_ASSERT_EQUAL(part.ops_done, split);
+            CU_ASSERT_EQUAL_FATAL(
+                sluice_pipeline_finish_u8(pipeline, scratch, &part, got, sizeof(got), NULL),
+                SLUICE_OK);
+            CU_ASSERT(memcmp(got, want, sizeof(got)) == 0);
+        }
+        sluice_sample_clear(&sample);
+    }
+    sluice_buf_unref(file);
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(pipeline);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(a_name_is_registered_once),
+        SLUICE_TEST(the_text_and_the_help_come_from_its_parameters),
+        SLUICE_TEST(any_split_gives_what_its_record_says),
+    };
+    return sluice_test_run("op_register", tests, SLUICE_TEST_COUNT(tests));
+}
