@@ -157,6 +157,8 @@ static sluice_status png_decode_job_run(struct png_decode_job *job, uint32_t wid
     png_set_read_fn(png, job, read_bytes);
     png_set_user_limits(png, SLUICE_IMAGE_MAX_SIDE, SLUICE_IMAGE_MAX_SIDE);
     png_set_crc_action(png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
+    /* The zlib header may name a smaller window than the data use, as Pillow does not look. */
+    png_set_option(png, PNG_MAXIMUM_INFLATE_WINDOW, PNG_OPTION_ON);
     /* Ignore gamma, colour profiles and text. */
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_read_info(png, job->info);

@@ -136,6 +136,15 @@ def make_pngs(folder):
     write_png(os.path.join(folder, "rgb8_gamma.png"), rgb, 8, 2, False,
               png_chunk(b"gAMA", struct.pack(">I", 100000)) + png_chunk(b"sRGB", b"\0"))
     Image.fromarray(picture(1, 1, 3)).save(os.path.join(folder, "one_pixel.png"))
+    # The zlib header names a window of 256 bytes, and the data refer to what is further back.
+    rows = b"".join(b"\0" + row.tobytes() for row in np.tile(rgb, (3, 1, 1)))
+    data = bytearray(zlib.compress(rows))
+    data[0], data[1] = 0x08, data[1] & 0xC0
+    data[1] += 31 - (data[0] << 8 | data[1]) % 31
+    with open(os.path.join(folder, "small_window.png"), "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + png_chunk(
+            b"IHDR", struct.pack(">IIBBBBB", WIDTH, 3 * HEIGHT, 8, 2, 0, 0, 0)) +
+            png_chunk(b"IDAT", bytes(data)) + png_chunk(b"IEND", b""))
 
 
 def make_jpegs(folder, tool):
