@@ -284,7 +284,7 @@ static const struct sluice_option index_table[] = {
      .group = SLUICE_LISTING_WHAT,
      .type = SLUICE_OPTION_FLAG,
      .value = &index_given.is_strict,
-     .help = "End with an error if files may be images and are not read, as .webp, or cannot be "
+     .help = "End with an error if files may be images and are not read, as .avif, or cannot be "
              "read, instead of a warning that counts them."},
     SLUICE_LISTING_SHARDS_OPTION(&index_given.source.shards),
     SLUICE_LISTING_SPLIT_OPTION("train", &index_given.source.train_list),

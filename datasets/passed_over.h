@@ -20,7 +20,7 @@
 #define SLUICE_PASSED_NAMES 3     /* of images, to name in a message */
 
 struct sluice_passed_suffix {
-    char text[16]; /* ".webp", in lower case; "": none */
+    char text[16]; /* ".avif", in lower case; "": none */
     bool is_image; /* or may be one */
     uint64_t num_files;
 };
@@ -46,13 +46,13 @@ void sluice_passed_over_take_back(struct sluice_passed_over *passed, const char 
 /* An image that is not read for another reason than its suffix, such as where it lies. */
 void sluice_passed_over_add_image(struct sluice_passed_over *passed, const char *path);
 
-/* Whether `name` ends with this suffix (".webp"), in upper or lower case. */
+/* Whether `name` ends with this suffix (".jpg"), in upper or lower case. */
 bool sluice_has_suffix(const char *name, const char *suffix);
 
 /* How many files have the suffix of an image, or may be one without any. */
 uint64_t sluice_passed_over_num_unread(const struct sluice_passed_over *passed);
 
-/* "12 .webp, 3 .tif, 1 without suffix, 2 .txt": images first, of each kind the most frequent
+/* "12 .heic, 3 .avif, 1 without suffix, 2 .txt": images first, of each kind the most frequent
  * first.  "" if the suffix of no file is one that is not read.  Returns the length; what has no
  * room is cut. */
 size_t sluice_passed_over_text(const struct sluice_passed_over *passed, char *out, size_t room);

@@ -368,7 +368,7 @@ static const struct sluice_option table[] = {
      .group = DATA,
      .type = SLUICE_OPTION_FLAG,
      .value = &given.is_strict,
-     .help = "End with an error if files may be images and are not read, as .webp, "
+     .help = "End with an error if files may be images and are not read, as .avif, "
              "instead of a warning that counts them."},
     {.name = "grace",
      .group = WATCH,

@@ -324,7 +324,7 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_FLAG,
      .value = &given.options.is_strict,
      .help = "For --dataset-mode local: End with an error if files may be images and are not read, "
-             "as .webp, "
+             "as .avif, "
              "instead of a warning that counts them."},
     {.name = "remote-form",
      .group = PLACE,
