@@ -15,7 +15,8 @@
 struct sluice_given_options {
     struct sluice_options options; /* without the fields that the words below decide */
     const char *mode, *remote_form, *on_error, *planner, *max_errors, *checkpoint_every, *tail;
-    bool has_start_epoch, has_mode, has_image_size, has_rank, has_world_size, has_trace_sample;
+    bool has_start_epoch, has_mode, has_image_size, has_rank, has_world_size, has_trace_sample,
+        has_lr;
 };
 
 /* Parses argv over the defaults into *out and checks it, unless the result says to exit. */

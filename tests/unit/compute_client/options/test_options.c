@@ -251,6 +251,16 @@ static void a_dir_without_a_host_is_local(void)
     CU_ASSERT_FALSE(options_of("--lr 1").has_host);
 }
 
+static void the_learning_rate_is_the_models_unless_it_is_given(void)
+{
+    CU_ASSERT_EQUAL(options_of("-a alexnet").lr, 0.01);
+    CU_ASSERT_EQUAL(options_of("-a alexnet --lr 0.1").lr, 0.1);
+    CU_ASSERT_EQUAL(options_of("-a resnet18").lr, 0.1);
+    CU_ASSERT_EQUAL(options_of("-a small_cnn").lr, 0.1);
+    CU_ASSERT_EQUAL(options_of("").lr, 0.1);
+    CU_ASSERT_EQUAL(options_of("--lr 0").lr, 0);
+}
+
 static void the_size_may_be_said_twice_if_it_is_one(void)
 {
     CU_ASSERT_EQUAL(options_of("--image-size 96").image_size, 96);
@@ -389,6 +399,7 @@ int main(void)
         SLUICE_TEST(a_host_may_be_many),
         SLUICE_TEST(a_dir_without_a_host_is_local),
         SLUICE_TEST(tls_and_a_token_are_of_files),
+        SLUICE_TEST(the_learning_rate_is_the_models_unless_it_is_given),
         SLUICE_TEST(the_size_may_be_said_twice_if_it_is_one),
         SLUICE_TEST(only_remote_auto_asks_for_crops_by_itself),
         SLUICE_TEST(profiling_is_without_offload),
