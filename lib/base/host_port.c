@@ -113,6 +113,29 @@ sluice_status sluice_host_port_try_listen(const struct sluice_host_port *address
     }
 }
 
+struct sluice_host sluice_host_of(const struct sockaddr *address)
+{
+    struct sluice_host host = {{0}};
+    if (address->sa_family == AF_INET) {
+        struct sockaddr_in v4;
+        memcpy(&v4, address, sizeof(v4));
+        host.bytes[10] = host.bytes[11] = 0xff;
+        memcpy(host.bytes + 12, &v4.sin_addr, 4);
+    } else if (address->sa_family == AF_INET6) {
+        struct sockaddr_in6 v6;
+        memcpy(&v6, address, sizeof(v6));
+        const bool is_v4 = IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr);
+        const bool is_loopback = IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+        memcpy(host.bytes, &v6.sin6_addr, is_v4 || is_loopback ? 16 : 8);
+    }
+    return host;
+}
+
+bool sluice_host_is_same(const struct sluice_host *a, const struct sluice_host *b)
+{
+    return memcmp(a, b, sizeof(*a)) == 0;
+}
+
 bool sluice_is_loopback(const char *address)
 {
     struct sluice_host_port parsed;

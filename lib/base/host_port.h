@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct sockaddr;
+
 /* Addresses as people write them: "host:50051", "10.0.0.1:50051", "[::1]:50051", ":50051".
  *
  * Threads: any. */
@@ -31,6 +33,14 @@ void sluice_host_port_format(const struct sluice_host_port *address, const char 
  * machine alone: 127.0.0.0/8, ::1, "localhost" or a Unix socket.  A text that is no address is not.
  */
 bool sluice_is_loopback(const char *address);
+
+/* Whom connections are counted by: an IPv4 address, an IPv6 /64, as the first 64 bits of an IPv6
+ * address name a network whose user has all of its addresses, or, all 0, a Unix socket's peer. */
+struct sluice_host {
+    uint8_t bytes[16]; /* IPv4 as ::ffff:a.b.c.d */
+};
+struct sluice_host sluice_host_of(const struct sockaddr *address);
+bool sluice_host_is_same(const struct sluice_host *a, const struct sluice_host *b);
 
 /* Whether a server can listen there: resolves the name, binds a socket and lets go of it.
  * SLUICE_E_IO says in one line, with the address, what is in the way: a name that does not resolve,

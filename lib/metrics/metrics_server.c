@@ -26,9 +26,19 @@
         __GNUC_PATCHLEVEL__)
 #endif
 
+/* A connection from its start to its end. */
+struct visitor {
+    int fd;
+    struct sluice_host host;
+    uint64_t number; /* counts up; 0: a free place */
+    bool is_ended;   /* was shut down; the library closes it soon */
+};
+
 struct sluice_metrics_server {
     struct MHD_Daemon *daemon;
     struct sluice_metrics_pages pages;
+    struct visitor visitors[SLUICE_METRICS_CONNECTIONS]; /* the HTTP server's thread's */
+    uint64_t num_visitors;                               /* since the start */
 };
 
 /* --- the pages --- */
@@ -137,6 +147,59 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
                        "the counters are at /metrics, the health is at /healthz\n");
 }
 
+/* --- connections --- */
+
+/* Ends the oldest connection of the host (NULL: of all) if there are more than `most`. */
+static void end_oldest(struct sluice_metrics_server *server, const struct sluice_host *host,
+                       unsigned most)
+{
+    struct visitor *oldest = NULL;
+    unsigned count = 0;
+    for (unsigned i = 0; i < SLUICE_METRICS_CONNECTIONS; i++) {
+        struct visitor *visitor = &server->visitors[i];
+        if (!visitor->number || visitor->is_ended ||
+            (host && !sluice_host_is_same(&visitor->host, host)))
+            continue;
+        count++;
+        if (!oldest || visitor->number < oldest->number)
+            oldest = visitor;
+    }
+    if (count <= most)
+        return;
+    shutdown(oldest->fd, SHUT_RDWR);
+    oldest->is_ended = true;
+}
+
+static void begin_visit(struct sluice_metrics_server *server, struct MHD_Connection *connection,
+                        void **place)
+{
+    const union MHD_ConnectionInfo *fd =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *peer =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    struct visitor *visitor = NULL;
+    for (unsigned i = 0; i < SLUICE_METRICS_CONNECTIONS && !visitor; i++)
+        visitor = server->visitors[i].number ? NULL : &server->visitors[i];
+    *place = visitor;
+    if (!fd || !peer || !visitor) /* the library has no more connections than there are places */
+        return;
+    *visitor = (struct visitor){.fd = fd->connect_fd,
+                                .host = sluice_host_of(peer->client_addr),
+                                .number = ++server->num_visitors};
+    end_oldest(server, &visitor->host, CONNECTIONS_PER_HOST);
+    /* One place stays free: at its limit the library accepts nobody. */
+    end_oldest(server, NULL, SLUICE_METRICS_CONNECTIONS - 1);
+}
+
+static void on_connection(void *ctx, struct MHD_Connection *connection, void **place,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        begin_visit(ctx, connection, place);
+    else if (*place)
+        *(struct visitor *)*place = (struct visitor){0};
+}
+
 /* --- the server --- */
 
 sluice_status sluice_metrics_listen_parse(const char *listen, struct sluice_host_port *address,
@@ -159,9 +222,9 @@ static struct MHD_Daemon *start(struct sluice_metrics_server *server,
         flags |= is_any ? MHD_USE_DUAL_STACK : MHD_USE_IPv6;
     return MHD_start_daemon(flags, 0, NULL, NULL, on_request, server, MHD_OPTION_SOCK_ADDR,
                             address->ai_addr, MHD_OPTION_CONNECTION_LIMIT,
-                            (unsigned)SLUICE_METRICS_CONNECTIONS,
-                            MHD_OPTION_PER_IP_CONNECTION_LIMIT, CONNECTIONS_PER_HOST,
-                            MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_END);
+                            (unsigned)SLUICE_METRICS_CONNECTIONS, MHD_OPTION_NOTIFY_CONNECTION,
+                            on_connection, server, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S,
+                            MHD_OPTION_END);
 }
 
 /* Every address is IPv6's, which has IPv4's, too, or where there is no IPv6, IPv4's. */

@@ -19,8 +19,9 @@
 
 struct sluice_metrics_server;
 
-/* The most connections to it at once; there may be 4 from one address, and an idle one is closed
- * after 3 s. */
+/* The most connections to it at once; there may be 4 from one host (base/host_port.h).  One more
+ * ends the oldest of its host, or of all, so that nobody who sends slowly, or reads so, keeps the
+ * pages from others.  An idle one is closed after 3 s. */
 #define SLUICE_METRICS_CONNECTIONS 64
 
 #define SLUICE_HEALTH_REASON 256

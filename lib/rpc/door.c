@@ -1,6 +1,7 @@
 #include "rpc/door.h"
 
 #include "base/clock.h"
+#include "base/host_port.h"
 #include "base/log.h"
 #include "rpc/frame_watch.h"
 
@@ -35,19 +36,15 @@
 #define FORGIVE_NS 60000000000u
 #define MAX_PAUSED 64 /* hosts; the one that was cut longest ago makes room */
 
-struct host {
-    uint8_t bytes[16]; /* an IPv6 address, or an IPv4 one as such; all 0: this machine's (Unix) */
-};
-
 struct connection {
     struct door *door; /* NULL: none that we know */
     ino_t inode;
-    struct host host;
+    struct sluice_host host;
     struct frame_watch frames;
 };
 
 struct paused_host {
-    struct host host;
+    struct sluice_host host;
     unsigned cuts; /* 0: a free place */
     uint64_t cut_ns;
 };
@@ -61,7 +58,7 @@ struct door {
     struct paused_host paused[MAX_PAUSED];
     uint64_t refused[SLUICE_RPC_NUM_REFUSALS], cut;
     uint64_t logged_ns, logged_refused, logged_cut;
-    struct host last_host; /* that was refused or cut, and why */
+    struct sluice_host last_host; /* that was refused or cut, and why */
     const char *last_why;
     struct door *next;
 };
@@ -154,24 +151,19 @@ static void look(struct door *door, uint64_t now_ns)
         end_of_known--;
 }
 
-static bool is_same_host(const struct host *a, const struct host *b)
-{
-    return memcmp(a, b, sizeof(*a)) == 0;
-}
-
-static unsigned count_of(const struct door *door, const struct host *host)
+static unsigned count_of(const struct door *door, const struct sluice_host *host)
 {
     unsigned count = 0;
     for (unsigned fd = 0; fd < end_of_known; fd++)
-        count += connections[fd].door == door && is_same_host(&connections[fd].host, host);
+        count += connections[fd].door == door && sluice_host_is_same(&connections[fd].host, host);
     return count;
 }
 
-static bool is_paused(const struct door *door, const struct host *host, uint64_t now_ns)
+static bool is_paused(const struct door *door, const struct sluice_host *host, uint64_t now_ns)
 {
     for (unsigned i = 0; i < MAX_PAUSED; i++) {
         const struct paused_host *paused = &door->paused[i];
-        if (paused->cuts == 0 || !is_same_host(&paused->host, host))
+        if (paused->cuts == 0 || !sluice_host_is_same(&paused->host, host))
             continue;
         const unsigned doublings =
             paused->cuts - 1 < MAX_PAUSE_DOUBLINGS ? paused->cuts - 1 : MAX_PAUSE_DOUBLINGS;
@@ -180,12 +172,12 @@ static bool is_paused(const struct door *door, const struct host *host, uint64_t
     return false;
 }
 
-static void pause_host(struct door *door, const struct host *host, uint64_t now_ns)
+static void pause_host(struct door *door, const struct sluice_host *host, uint64_t now_ns)
 {
     struct paused_host *place = &door->paused[0];
     for (unsigned i = 0; i < MAX_PAUSED; i++) {
         struct paused_host *paused = &door->paused[i];
-        if (paused->cuts > 0 && is_same_host(&paused->host, host)) {
+        if (paused->cuts > 0 && sluice_host_is_same(&paused->host, host)) {
             if (now_ns - paused->cut_ns > FORGIVE_NS)
                 paused->cuts = 0;
             place = paused;
@@ -194,7 +186,7 @@ static void pause_host(struct door *door, const struct host *host, uint64_t now_
         if (paused->cut_ns < place->cut_ns)
             place = paused;
     }
-    if (!is_same_host(&place->host, host))
+    if (!sluice_host_is_same(&place->host, host))
         place->cuts = 0;
     place->host = *host;
     place->cuts++;
@@ -216,7 +208,8 @@ static const char *refusal_text(enum sluice_rpc_refusal refusal)
     return texts[refusal];
 }
 
-static enum sluice_rpc_refusal why_not(struct door *door, const struct host *host, uint64_t now_ns)
+static enum sluice_rpc_refusal why_not(struct door *door, const struct sluice_host *host,
+                                       uint64_t now_ns)
 {
     if (is_paused(door, host, now_ns))
         return SLUICE_RPC_REFUSED_PAUSED;
@@ -238,7 +231,7 @@ static enum sluice_rpc_refusal why_not(struct door *door, const struct host *hos
 
 struct report {
     uint64_t refused, cut; /* since the last one; both 0: nothing to tell */
-    struct host host;
+    struct sluice_host host;
     const char *why;
 };
 
@@ -263,7 +256,7 @@ static struct report take_report(struct door *door, uint64_t now_ns)
 }
 
 /* Counts one; the log is told once in a while. */
-static struct report note(struct door *door, uint64_t *count, const struct host *host,
+static struct report note(struct door *door, uint64_t *count, const struct sluice_host *host,
                           const char *why, uint64_t now_ns)
 {
     ++*count;
@@ -322,21 +315,6 @@ static int port_of(const union address *address)
     }
 }
 
-/* The first 64 bits of an IPv6 address name a network whose user has all of its addresses. */
-static struct host host_of(const union address *address)
-{
-    struct host host = {{0}};
-    if (address->any.sa_family == AF_INET) {
-        host.bytes[10] = host.bytes[11] = 0xff;
-        memcpy(host.bytes + 12, &address->v4.sin_addr, 4);
-    } else if (address->any.sa_family == AF_INET6) {
-        const bool is_v4 = IN6_IS_ADDR_V4MAPPED(&address->v6.sin6_addr);
-        const bool is_loopback = IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
-        memcpy(host.bytes, &address->v6.sin6_addr, is_v4 || is_loopback ? 16 : 8);
-    }
-    return host;
-}
-
 /* The door that this socket, a listener or a connection, belongs to; NULL: none. */
 static struct door *door_of(int fd)
 {
@@ -357,7 +335,7 @@ static struct door *door_of(int fd)
 static enum sluice_rpc_refusal admit(struct door *door, int fd, const union address *peer,
                                      uint64_t now_ns)
 {
-    const struct host host = host_of(peer);
+    const struct sluice_host host = sluice_host_of(&peer->any);
     ino_t inode;
     if (fd >= (int)DOOR_MAX_DESCRIPTORS || !inode_of(fd, &inode))
         return SLUICE_RPC_REFUSED_NO_DESCRIPTOR;
@@ -389,7 +367,7 @@ static bool is_refused(int fd, const union address *peer)
     if (door)
         why = admit(door, fd, peer, now_ns);
     if (why != LET_IN) {
-        const struct host host = host_of(peer);
+        const struct sluice_host host = sluice_host_of(&peer->any);
         report = note(door, &door->refused[why], &host, refusal_text(why), now_ns);
     }
     pthread_mutex_unlock(&lock);
@@ -415,7 +393,7 @@ static bool refuse_with_reserve(int listener)
     const int fd = next_accept4(listener, &peer.any, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
         close(fd);
-        const struct host host = host_of(&peer);
+        const struct sluice_host host = sluice_host_of(&peer.any);
         if (door)
             report = note(door, &door->refused[SLUICE_RPC_REFUSED_NO_DESCRIPTOR], &host,
                           refusal_text(SLUICE_RPC_REFUSED_NO_DESCRIPTOR), now_ns);

@@ -137,6 +137,32 @@ static void knows_addresses_of_this_machine_alone(void)
         CU_ASSERT_FALSE(sluice_is_loopback(others[i]));
 }
 
+static struct sluice_host host_of(const char *text)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1)
+        return sluice_host_of((const struct sockaddr *)&v4);
+    CU_ASSERT_EQUAL(inet_pton(AF_INET6, text, &v6.sin6_addr), 1);
+    return sluice_host_of((const struct sockaddr *)&v6);
+}
+
+static bool are_one_host(const char *a, const char *b)
+{
+    const struct sluice_host first = host_of(a), second = host_of(b);
+    return sluice_host_is_same(&first, &second);
+}
+
+static void a_host_is_an_ipv4_address_or_an_ipv6_network(void)
+{
+    CU_ASSERT(are_one_host("10.0.0.1", "::ffff:10.0.0.1"));
+    CU_ASSERT_FALSE(are_one_host("10.0.0.1", "10.0.0.2"));
+    CU_ASSERT_FALSE(are_one_host("::ffff:10.0.0.1", "::ffff:10.0.0.2"));
+    CU_ASSERT(are_one_host("2001:db8::1", "2001:db8::2:3:4:5"));
+    CU_ASSERT_FALSE(are_one_host("2001:db8::1", "2001:db8:0:1::1"));
+    CU_ASSERT_FALSE(are_one_host("::1", "::2"));
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -146,6 +172,7 @@ int main(void)
         SLUICE_TEST(says_that_another_program_has_the_port),
         SLUICE_TEST(says_that_a_port_is_roots),
         SLUICE_TEST(knows_addresses_of_this_machine_alone),
+        SLUICE_TEST(a_host_is_an_ipv4_address_or_an_ipv6_network),
     };
     return sluice_test_run("host_port", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -48,6 +48,28 @@ static struct sluice_metrics_server *serve(const char *listen, struct program *p
     return server;
 }
 
+/* A connection from 127.0.0.`host` that has sent no more than the beginning of a request. */
+static int drip(unsigned host, int port)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const struct sockaddr_in from = {.sin_family = AF_INET,
+                                     .sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host)};
+    const struct sockaddr_in to = {.sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)port),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    CU_ASSERT_EQUAL_FATAL(bind(fd, (const struct sockaddr *)&from, sizeof(from)), 0);
+    CU_ASSERT_EQUAL_FATAL(connect(fd, (const struct sockaddr *)&to, sizeof(to)), 0);
+    CU_ASSERT_EQUAL(write(fd, "GET /", 5), 5);
+    return fd;
+}
+
+/* Whether the server has ended the connection: it answers to no half request. */
+static bool is_ended(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
+}
+
 /* True: connected. */
 static bool ask(const char *host, int port, const char *first_line, char *answer, size_t capacity)
 {
@@ -186,6 +208,41 @@ static void a_bare_port_is_this_machines_and_a_colon_every_address(void)
     sluice_metrics_server_destroy(server);
 }
 
+/* An idle connection ends after 3 s, so where this takes so long it holds for that reason. */
+static void who_sends_slowly_keeps_nobody_out(void)
+{
+    struct program program = {0};
+    struct sluice_metrics_server *server = serve("127.0.0.1:0", &program);
+    const int port = sluice_metrics_server_port(server);
+    char answer[4096];
+    int fds[4];
+    for (unsigned i = 0; i < SLUICE_ARRAY_LEN(fds); i++)
+        fds[i] = drip(1, port);
+    CU_ASSERT(ask("127.0.0.1", port, "GET /healthz", answer, sizeof(answer)));
+    CU_ASSERT_STRING_EQUAL(body_of(answer), "ok\n");
+    CU_ASSERT(is_ended(fds[0]));
+    for (unsigned i = 0; i < SLUICE_ARRAY_LEN(fds); i++)
+        close(fds[i]);
+    sluice_metrics_server_destroy(server);
+}
+
+static void nor_do_many_hosts(void)
+{
+    struct program program = {0};
+    struct sluice_metrics_server *server = serve("127.0.0.1:0", &program);
+    const int port = sluice_metrics_server_port(server);
+    char answer[4096];
+    int fds[SLUICE_METRICS_CONNECTIONS];
+    for (unsigned i = 0; i < SLUICE_ARRAY_LEN(fds); i++)
+        fds[i] = drip(2 + i / 3, port);
+    CU_ASSERT(ask("127.0.0.1", port, "GET /healthz", answer, sizeof(answer)));
+    CU_ASSERT_STRING_EQUAL(body_of(answer), "ok\n");
+    CU_ASSERT(is_ended(fds[0]));
+    for (unsigned i = 0; i < SLUICE_ARRAY_LEN(fds); i++)
+        close(fds[i]);
+    sluice_metrics_server_destroy(server);
+}
+
 static void an_address_that_is_taken_is_named(void)
 {
     struct program program = {0};
@@ -238,6 +295,8 @@ int main(void)
         SLUICE_TEST(head_has_the_status_and_no_body),
         SLUICE_TEST(other_paths_are_404_and_other_methods_405),
         SLUICE_TEST(a_bare_port_is_this_machines_and_a_colon_every_address),
+        SLUICE_TEST(who_sends_slowly_keeps_nobody_out),
+        SLUICE_TEST(nor_do_many_hosts),
         SLUICE_TEST(an_address_that_is_taken_is_named),
         SLUICE_TEST(a_bare_port_parses_as_the_loopbacks),
         SLUICE_TEST(refuses_what_is_no_address),
