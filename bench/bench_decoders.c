@@ -21,14 +21,16 @@
 
 struct form {
     const char *name;
-    enum sluice_decoder_task task;
+    enum sluice_form form;
     unsigned end;
 };
 
 static const struct form forms[] = {
-    {"u8@3", SLUICE_DECODER_RUN, 3},        {"f32@5", SLUICE_DECODER_RUN, 5},
-    {"u8@1", SLUICE_DECODER_RUN, 1},        {"u8_packed@3", SLUICE_DECODER_PACK, 3},
-    {"jpeg_crop@0", SLUICE_DECODER_CUT, 0},
+    {"u8@3", SLUICE_FORM_RAW, 3},
+    {"f32@5", SLUICE_FORM_RAW, 5},
+    {"u8@1", SLUICE_FORM_RAW, 1},
+    {"u8_packed@3", SLUICE_FORM_U8_PACKED, 3},
+    {"jpeg_crop@0", SLUICE_FORM_JPEG_CROP, 0},
 };
 
 struct outcome {
@@ -40,7 +42,7 @@ static struct outcome run(struct sluice_preparer *preparer, const struct sluice_
                           const struct form *form, const struct bench_image *image,
                           struct sluice_draw_key key)
 {
-    struct sluice_decoder_work work = {.task = form->task, .end = form->end, .path = image->path};
+    struct sluice_decoder_work work = {.form = form->form, .end = form->end, .path = image->path};
     struct sluice_sample sample = {
         .key = key, .kind = SLUICE_KIND_FILE, .data = sluice_buf_ref(image->file)};
     struct sluice_err err = {{0}};

@@ -64,6 +64,6 @@ sluice_indexed_file_plan(const struct sluice_indexed_want *want, uint64_t len, i
 
 bool sluice_indexed_file_has_holes(const struct sluice_sample *sample)
 {
-    return sample->kind == SLUICE_KIND_FILE && !sample->is_jpeg_crop && sample->jpeg_index &&
+    return sample->kind == SLUICE_KIND_FILE && !sample->coding && sample->jpeg_index &&
            sample->jpeg_index->is_partial;
 }

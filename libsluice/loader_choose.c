@@ -2,6 +2,7 @@
 
 #include "base/cgroup.h"
 #include "base/log.h"
+#include "pipeline/form.h"
 #include "pipeline/form_words.h"
 #include "plan/cost_folder.h"
 #include "plan/model_file.h"
@@ -368,12 +369,10 @@ static void choose_form(const struct sluice_loader *loader, const struct part *p
     const bool is_planned = sluice_mode_is_planned(loader->options.mode);
     for (size_t i = 0; i < part->num_ids; i++) {
         struct sluice_choice *choice = &part->choices[i];
-        if (form == SLUICE_FORM_JPEG_CROP)
-            *choice = sluice_choice_cut(part->pipeline, *choice);
-        else if (form == SLUICE_FORM_JPEG_ROWS)
-            *choice = sluice_choice_rows(part->pipeline, *choice);
-        else if (form == SLUICE_FORM_U8_PACKED && !(is_planned && choice->split == 0))
-            *choice = sluice_choice_packed(part->pipeline, *choice);
+        /* A plan asks for a whole file where it wants the compute node to decode. */
+        if (!(is_planned && choice->split == 0 &&
+              !sluice_form_type(form)->can_carry(part->pipeline, 0)))
+            *choice = sluice_choice_coded(part->pipeline, *choice, form);
     }
 }
 
@@ -385,8 +384,8 @@ static void choose_gpu(const struct sluice_loader *loader, struct part *part)
         return;
     for (size_t i = 0; i < part->num_ids; i++) {
         struct sluice_choice *choice = &part->choices[i];
-        choice->on_gpu = choice->split == 0 && (choice->form != SLUICE_FORM_JPEG_CROP ||
-                                                loader->info.has_jpeg_crop_restart);
+        const bool is_window = sluice_form_type((enum sluice_form)choice->form)->is_window;
+        choice->on_gpu = choice->split == 0 && (!is_window || loader->info.has_jpeg_crop_restart);
     }
 }
 

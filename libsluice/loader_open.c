@@ -6,6 +6,7 @@
 #include "datasets/manifest_drift.h"
 #include "datasets/manifest_join.h"
 #include "image/codec.h"
+#include "pipeline/form.h"
 #include "pipeline/op.h"
 
 #include <assert.h>
@@ -124,8 +125,11 @@ static sluice_status open_remote(struct sluice_loader *loader, struct sluice_err
         sluice_servers_open(servers, loader->train.pipeline, &loader->info, &loader->manifest, err);
     if (status != SLUICE_OK)
         return status;
-    if (!sluice_codec_uses_index()) /* this CPU would ask for the file of all rows that come */
-        loader->info.forms &= ~(1u << SLUICE_FORM_JPEG_ROWS);
+    for (unsigned form = 0; form < SLUICE_NUM_FORMS && !sluice_codec_uses_index(); form++) {
+        if (sluice_form_type((enum sluice_form)form)->needs_index)
+            loader->info.forms &=
+                ~(1u << form); /* this CPU would ask for the file of all of these */
+    }
     return sluice_servers_bound_messages(servers, largest_message(loader), err);
 }
 

@@ -1,64 +1,58 @@
 #include "plan/choices.h"
 
 #include "image/image.h"
+#include "pipeline/form.h"
 
 #include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
-_Static_assert(SLUICE_MAX_OPS == 8, "the names have another split");
+static char names[2][SLUICE_NUM_FORMS][SLUICE_MAX_OPS + 1][24];
 
-#define NAMES(form, place)                                                                         \
-    {                                                                                              \
-        form "@0" place, form "@1" place, form "@2" place, form "@3" place, form "@4" place,       \
-            form "@5" place, form "@6" place, form "@7" place, form "@8" place                     \
+static void make_names(void)
+{
+    for (unsigned on_gpu = 0; on_gpu < 2; on_gpu++) {
+        for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
+            for (unsigned split = 0; split <= SLUICE_MAX_OPS; split++)
+                snprintf(names[on_gpu][form][split], sizeof(names[0][0][0]), "%s@%u%s",
+                         sluice_form_name((enum sluice_form)form), split, on_gpu ? "+gpu" : "");
+        }
     }
-#define NAMES_AT(place)                                                                            \
-    {                                                                                              \
-        [SLUICE_FORM_RAW] = NAMES("raw", place),                                                   \
-        [SLUICE_FORM_JPEG_CROP] = NAMES("jpeg_crop", place),                                       \
-        [SLUICE_FORM_U8] = NAMES("u8", place),                                                     \
-        [SLUICE_FORM_U8_PACKED] = NAMES("u8_packed", place),                                       \
-        [SLUICE_FORM_F32] = NAMES("f32", place),                                                   \
-        [SLUICE_FORM_JPEG_ROWS] = NAMES("jpeg_rows", place),                                       \
-    }
+}
 
 const char *sluice_choice_name(struct sluice_choice choice)
 {
-    static const char *const names[2][SLUICE_NUM_FORMS][SLUICE_MAX_OPS + 1] = {NAMES_AT(""),
-                                                                               NAMES_AT("+gpu")};
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_names);
     assert(choice.form < SLUICE_NUM_FORMS && choice.split <= SLUICE_MAX_OPS);
     return names[choice.on_gpu][choice.form][choice.split];
 }
 
 struct sluice_choice sluice_choice_at(const struct sluice_pipeline *pipeline, unsigned split)
 {
-    enum sluice_form form = SLUICE_FORM_RAW;
-    if (sluice_pipeline_kind(pipeline, split) == SLUICE_KIND_U8)
-        form = SLUICE_FORM_U8;
-    else if (sluice_pipeline_kind(pipeline, split) == SLUICE_KIND_F32)
-        form = SLUICE_FORM_F32;
+    const enum sluice_form form = sluice_form_plain(sluice_pipeline_kind(pipeline, split));
     return (struct sluice_choice){.split = (uint8_t)split, .form = (uint8_t)form};
 }
 
-static bool has_plain_form(struct sluice_choice choice)
+static const struct sluice_form_type *type_of(struct sluice_choice choice)
 {
-    return choice.form == SLUICE_FORM_RAW || choice.form == SLUICE_FORM_U8 ||
-           choice.form == SLUICE_FORM_F32;
+    return sluice_form_type((enum sluice_form)choice.form);
 }
 
 bool sluice_choice_is_plain(struct sluice_choice choice)
 {
-    return has_plain_form(choice) && !choice.on_gpu;
+    return type_of(choice)->is_plain && !choice.on_gpu;
 }
 
 bool sluice_choice_is_offered(struct sluice_choice choice, uint32_t forms)
 {
-    return has_plain_form(choice) || (forms >> choice.form & 1);
+    return type_of(choice)->is_plain || (forms >> choice.form & 1);
 }
 
 bool sluice_choice_is_preprocessed(struct sluice_choice choice)
 {
-    return choice.form != SLUICE_FORM_RAW && choice.form != SLUICE_FORM_JPEG_ROWS;
+    return choice.split > 0 || type_of(choice)->is_work;
 }
 
 struct sluice_choice sluice_choice_cpu_twin(struct sluice_choice choice)
@@ -112,17 +106,27 @@ static void add(struct sluice_choices *choices, const struct sluice_pipeline *pi
     choices->at[choices->num++] = choice;
 }
 
+/* Whether a form that is not plain is a choice of its own at this split. */
+static bool is_coded_choice(const struct sluice_pipeline *pipeline, unsigned form, unsigned split)
+{
+    const struct sluice_form_type *type = sluice_form_type((enum sluice_form)form);
+    return !type->is_plain && type->can_carry(pipeline, split) &&
+           (!type->is_offered || type->is_offered(pipeline, split));
+}
+
 struct sluice_choices sluice_choices_of(const struct sluice_pipeline *pipeline)
 {
     const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
-    const bool can_cut = sluice_pipeline_can_crop_jpeg(pipeline);
-    const bool has_rows = sluice_pipeline_can_take_rows(pipeline);
     struct sluice_choices choices = {
         .num_ops = num_ops,
         .u8_split = sluice_pipeline_u8_split(pipeline),
         .output_size = sluice_pipeline_output_size(pipeline),
     };
-    const unsigned num_wanted = num_ops + 1 + can_cut + 1 + has_rows;
+    unsigned num_wanted = num_ops + 1;
+    for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
+        for (unsigned split = 0; split <= num_ops; split++)
+            num_wanted += is_coded_choice(pipeline, form, split);
+    }
     bool is_dropped[SLUICE_MAX_OPS + 1] = {false};
     if (num_wanted > SLUICE_CPU_CHOICES)
         drop_splits(pipeline, num_wanted - SLUICE_CPU_CHOICES, is_dropped);
@@ -130,13 +134,20 @@ struct sluice_choices sluice_choices_of(const struct sluice_pipeline *pipeline)
         if (!is_dropped[split])
             add(&choices, pipeline, sluice_choice_at(pipeline, split));
     }
-    if (can_cut)
-        add(&choices, pipeline, (struct sluice_choice){.form = SLUICE_FORM_JPEG_CROP});
-    add(&choices, pipeline,
-        (struct sluice_choice){.split = (uint8_t)choices.u8_split, .form = SLUICE_FORM_U8_PACKED});
-    if (has_rows)
-        add(&choices, pipeline, (struct sluice_choice){.form = SLUICE_FORM_JPEG_ROWS});
+    for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
+        for (unsigned split = 0; split <= num_ops; split++) {
+            if (is_coded_choice(pipeline, form, split))
+                add(&choices, pipeline,
+                    (struct sluice_choice){.split = (uint8_t)split, .form = (uint8_t)form});
+        }
+    }
     return choices;
+}
+
+/* The place among the GPU's choices: cut files, then whole ones, then rows. */
+static unsigned gpu_order(const struct sluice_form_type *type)
+{
+    return type->is_window ? 0 : type->is_plain ? 1 : 2;
 }
 
 void sluice_choices_add_gpu(struct sluice_choices *choices, const struct sluice_pipeline *pipeline,
@@ -144,13 +155,14 @@ void sluice_choices_add_gpu(struct sluice_choices *choices, const struct sluice_
 {
     if (!sluice_pipeline_can_crop_jpeg(pipeline))
         return;
-    if (has_cut)
-        add(choices, pipeline,
-            (struct sluice_choice){.form = SLUICE_FORM_JPEG_CROP, .on_gpu = true});
-    add(choices, pipeline, (struct sluice_choice){.form = SLUICE_FORM_RAW, .on_gpu = true});
-    if (sluice_pipeline_can_take_rows(pipeline))
-        add(choices, pipeline,
-            (struct sluice_choice){.form = SLUICE_FORM_JPEG_ROWS, .on_gpu = true});
+    for (unsigned order = has_cut ? 0 : 1; order <= 2; order++) {
+        for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
+            const struct sluice_form_type *type = sluice_form_type((enum sluice_form)form);
+            if (gpu_order(type) == order && type->can_carry(pipeline, 0))
+                add(choices, pipeline,
+                    (struct sluice_choice){.form = (uint8_t)form, .on_gpu = true});
+        }
+    }
 }
 
 int sluice_choices_find(const struct sluice_choices *choices, struct sluice_choice choice)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "image/coding.h"
 #include "image/jpeg_index.h"
+#include "pipeline/form.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,21 +75,13 @@ static sluice_status make_payload(const struct sluice_form_meter *meter,
 {
     sluice_status status;
     *is_refused = false;
-    switch ((enum sluice_form)choice.form) {
-    case SLUICE_FORM_JPEG_CROP:
-        status = sluice_pipeline_crop_jpeg(meter->pipeline, meter->storage, sample, false, 0, NULL);
-        *is_refused = status != SLUICE_OK;
-        return SLUICE_OK;
-    case SLUICE_FORM_JPEG_ROWS:
-        status = sluice_pipeline_take_rows(meter->pipeline, NULL, sample, NULL);
-        *is_refused = status != SLUICE_OK;
-        return SLUICE_OK;
-    case SLUICE_FORM_U8_PACKED:
-        status = sluice_pipeline_pack(meter->pipeline, meter->storage, sample, choice.split, err);
-        return status == SLUICE_E_AGAIN ? SLUICE_OK : status;
-    default:
-        return sluice_pipeline_run(meter->pipeline, meter->storage, sample, choice.split, err);
-    }
+    const enum sluice_form form = (enum sluice_form)choice.form;
+    const struct sluice_form_options options = {0};
+    const bool is_file = choice.split == 0; /* where it cannot be coded the file is sent */
+    status = sluice_sample_encode(meter->pipeline, meter->storage, sample, choice.split, form,
+                                  &options, is_file ? NULL : err);
+    *is_refused = is_file && status != SLUICE_OK;
+    return is_file || status == SLUICE_E_AGAIN ? SLUICE_OK : status;
 }
 
 static sluice_status measure(const struct sluice_form_meter *meter, struct sluice_sample *sample,
@@ -127,7 +120,7 @@ sluice_status sluice_form_meter_add(struct sluice_form_meter *meter, struct slui
         struct sluice_sample sample = {.key = *key, .data = sluice_buf_ref(file)};
         bool is_refused;
         row.choice = choice;
-        if (meter->choices.at[choice].form == SLUICE_FORM_JPEG_ROWS)
+        if (sluice_form_type((enum sluice_form)meter->choices.at[choice].form)->needs_index)
             status = index_sample(&sample, err);
         if (status == SLUICE_OK)
             status = measure(meter, &sample, &row, &is_refused, err);

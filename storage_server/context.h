@@ -1,6 +1,7 @@
 #ifndef SLUICE_STORAGE_SERVER_CONTEXT_H
 #define SLUICE_STORAGE_SERVER_CONTEXT_H
 
+#include "pipeline/form.h"
 #include "rpc/rpc_server.h"
 
 #include <stdatomic.h>
@@ -78,13 +79,15 @@ struct sluice_context {
     atomic_uint_fast64_t open_transfers; /* calls of DataTransfer whose job is not done */
 };
 
-/* What a sample can be sent as, as Hello says it: a bit for each enum sluice_form.  Rows need an
- * index of the JPEGs. */
+/* What a sample can be sent as, as Hello says it: a bit for each enum sluice_form. */
 static inline uint32_t sluice_server_forms(bool has_jpeg_index)
 {
-    return 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_JPEG_CROP | 1u << SLUICE_FORM_U8 |
-           1u << SLUICE_FORM_U8_PACKED | 1u << SLUICE_FORM_F32 |
-           (has_jpeg_index ? 1u << SLUICE_FORM_JPEG_ROWS : 0);
+    uint32_t forms = 0;
+    for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
+        if (has_jpeg_index || !sluice_form_type((enum sluice_form)form)->needs_index)
+            forms |= 1u << form;
+    }
+    return forms;
 }
 
 /* The methods of each service, for the server's table. */

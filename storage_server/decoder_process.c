@@ -120,8 +120,7 @@ static void put_result(struct decoder *d, const struct sluice_sample *sample,
     reply->kind = sample->kind;
     reply->width = sample->width;
     reply->height = sample->height;
-    reply->is_jpeg_crop = sample->is_jpeg_crop;
-    reply->is_packed = sample->is_packed;
+    reply->is_coded = sample->coding != NULL;
     reply->len = data->len;
     memcpy(d->region + d->limits->in_room, data->data, data->len);
 }
@@ -139,25 +138,15 @@ static void run_task(struct decoder *d, const struct sluice_decoder_request *req
         reply->status = status;
         return;
     }
-    switch (request->task) {
-    case SLUICE_DECODER_RUN:
-        if (run_into_region(d, pipeline, request, sample, reply, err))
-            return;
-        status = sluice_pipeline_run(pipeline, d->scratch, sample, request->end, err);
-        break;
-    case SLUICE_DECODER_PACK:
-        status = sluice_pipeline_pack(pipeline, d->scratch, sample, request->end, err);
-        break;
-    case SLUICE_DECODER_CUT:
-        status =
-            sluice_pipeline_crop_jpeg(pipeline, d->scratch, sample, request->has_optimal_huffman,
-                                      request->restart_interval, err);
-        break;
-    }
+    const bool is_plain = sluice_form_type(request->form)->is_plain;
+    if (is_plain && run_into_region(d, pipeline, request, sample, reply, err))
+        return;
+    status = sluice_sample_encode(pipeline, d->scratch, sample, request->end, request->form,
+                                  &request->options, err);
     reply->status = status;
-    /* Where packing saves nothing the pixels are there all the same. */
+    /* Where coding saves nothing the plain form may be there all the same. */
     const bool is_result =
-        status == SLUICE_OK || (status == SLUICE_E_AGAIN && request->task == SLUICE_DECODER_PACK);
+        status == SLUICE_OK || (status == SLUICE_E_AGAIN && sample->ops_done == request->end);
     if (is_result && sample->data != file)
         put_result(d, sample, reply, err);
 }

@@ -50,12 +50,13 @@ static sluice_status check_result(const struct sluice_decoder_reply *reply,
                                   const struct sluice_decoder_limits *limits,
                                   struct sluice_err *err)
 {
-    const bool is_cut = request->task == SLUICE_DECODER_CUT;
-    const bool is_packed = request->task == SLUICE_DECODER_PACK && reply->status == SLUICE_OK;
-    if (reply->ops_done != (is_cut ? 0 : request->end) || reply->is_jpeg_crop != is_cut ||
-        reply->is_packed != is_packed)
+    const struct sluice_form_type *coding =
+        reply->status == SLUICE_OK ? sluice_form_coding(request->form) : NULL;
+    if (reply->ops_done != request->end || reply->is_coded != (coding != NULL))
         return sluice_fail(err, SLUICE_E_CORRUPT, "it did what nobody asked for");
-    if (reply->len > limits->out_room || (is_cut && reply->len >= request->file_len))
+    const bool is_too_long = coding && coding->kind == SLUICE_KIND_FILE &&
+                             reply->len >= request->file_len * coding->max_percent / 100;
+    if (reply->len > limits->out_room || is_too_long)
         return sluice_fail(err, SLUICE_E_CORRUPT, "a result of %llu bytes",
                            (unsigned long long)reply->len);
     if (reply->kind > SLUICE_KIND_F32)
@@ -68,8 +69,7 @@ static sluice_status check_result(const struct sluice_decoder_reply *reply,
         .height = reply->height,
         .channels = reply->kind == SLUICE_KIND_FILE ? 0 : 3,
         .data = &data,
-        .is_jpeg_crop = is_cut,
-        .is_packed = is_packed,
+        .coding = coding,
     };
     return sluice_pipeline_check_sample(pipeline, &sample, limits->max_image_pixels, err);
 }
@@ -87,13 +87,14 @@ sluice_status sluice_decoder_reply_read(const void *bytes, size_t len,
     make_printable(read.text, sizeof(read.text));
     if (read.number != request->number)
         return sluice_fail(err, SLUICE_E_CORRUPT, "a reply to another request");
-    if (read.is_changed > 1 || read.is_jpeg_crop > 1 || read.is_packed > 1)
+    if (read.is_changed > 1 || read.is_coded > 1)
         return sluice_fail(err, SLUICE_E_CORRUPT, "a reply that is neither yes nor no");
     if (read.status != SLUICE_OK && !is_failure_of_ops(read.status))
         return sluice_fail(err, SLUICE_E_CORRUPT, "a failure of kind %u", read.status);
     /* Where packing saves nothing the pixels are what there is. */
-    const bool may_change = read.status == SLUICE_OK ||
-                            (read.status == SLUICE_E_AGAIN && request->task == SLUICE_DECODER_PACK);
+    const bool may_change =
+        read.status == SLUICE_OK || (read.status == SLUICE_E_AGAIN && request->end > 0 &&
+                                     !sluice_form_type(request->form)->is_plain);
     if (read.is_changed ? !may_change : read.status == SLUICE_OK)
         return sluice_fail(err, SLUICE_E_CORRUPT, "a result and a failure, or neither");
     if (read.is_changed) {

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "image/jpeg_index.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/form.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -55,20 +55,13 @@ struct sluice_fork_reply {
 
 /* --- to a decoder --- */
 
-enum sluice_decoder_task {
-    SLUICE_DECODER_RUN,  /* sluice_pipeline_run() */
-    SLUICE_DECODER_PACK, /* sluice_pipeline_pack() */
-    SLUICE_DECODER_CUT,  /* sluice_pipeline_crop_jpeg() */
-};
-
 #define SLUICE_DECODER_SPEC 1024
 
 struct sluice_decoder_request {
-    uint64_t number; /* the reply has the same */
-    enum sluice_decoder_task task;
-    unsigned end;                /* RUN, PACK: the split */
-    bool has_optimal_huffman;    /* CUT */
-    uint32_t restart_interval;   /* CUT */
+    uint64_t number;       /* the reply has the same */
+    enum sluice_form form; /* a plain one: the ops run, and that is all */
+    unsigned end;          /* the split */
+    struct sluice_form_options options;
     struct sluice_draw_key key;  /* of the sample, a file at split 0 */
     uint64_t file_len;           /* its bytes, at the start of the region */
     bool has_index;              /* then the index, whose arrays follow the file: */
@@ -83,9 +76,9 @@ struct sluice_decoder_reply {
     uint32_t status;     /* sluice_status */
     uint32_t is_changed; /* 1: the sample became what follows; 0: it is the file that it was */
     uint32_t ops_done, kind, width, height;
-    uint32_t is_jpeg_crop, is_packed;
-    uint64_t len;   /* of its bytes, at the start of the output */
-    char text[200]; /* of a failure */
+    uint32_t is_coded; /* 1: in the form that was asked for; 0: in the plain one */
+    uint64_t len;      /* of its bytes, at the start of the output */
+    char text[200];    /* of a failure */
 };
 
 /* Where the arrays of an index of this shape begin, after a file of `file_len` bytes; returns the
@@ -94,7 +87,7 @@ size_t sluice_decoder_place_index(const struct sluice_jpeg_index *index, uint64_
                                   size_t in_room, uint64_t *points_at, uint64_t *rows_at);
 
 /* Reads a message of `len` bytes that a decoder sent.  SLUICE_OK: it answers the request, with a
- * sample that the task can make of the file, or with a failure of the kinds that it has and words
+ * sample that can be made of the file, or with a failure of the kinds that it has and words
  * that are printable.  Else SLUICE_E_CORRUPT, and why. */
 SLUICE_MUST_USE sluice_status sluice_decoder_reply_read(
     const void *bytes, size_t len, const struct sluice_decoder_request *request,

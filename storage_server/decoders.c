@@ -357,10 +357,9 @@ static sluice_status make_request(struct sluice_decoder *d, const struct sluice_
     if (spec_len >= sizeof(request->spec))
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "a pipeline of %zu characters", spec_len);
     request->number = ++d->number;
-    request->task = work->task;
+    request->form = work->form;
     request->end = work->end;
-    request->has_optimal_huffman = work->has_optimal_huffman;
-    request->restart_interval = work->restart_interval;
+    request->options = work->options;
     request->key = sample->key;
     request->file_len = file->len;
     request->has_index = false;
@@ -375,7 +374,8 @@ static sluice_status make_request(struct sluice_decoder *d, const struct sluice_
 /* Copies the result out of the region, where the decoder may still change it: what was checked are
  * its sizes, and whatever its bytes are they are pixels, or for the client to check. */
 static sluice_status take_result(struct sluice_decoder *d, const struct sluice_decoder_reply *reply,
-                                 struct sluice_sample *sample, struct sluice_err *err)
+                                 enum sluice_form form, struct sluice_sample *sample,
+                                 struct sluice_err *err)
 {
     struct sluice_buf *data = NULL;
     const sluice_status status =
@@ -391,8 +391,7 @@ static sluice_status take_result(struct sluice_decoder *d, const struct sluice_d
     sample->width = reply->width;
     sample->height = reply->height;
     sample->channels = sample->kind == SLUICE_KIND_FILE ? 0 : 3;
-    sample->is_jpeg_crop = reply->is_jpeg_crop;
-    sample->is_packed = reply->is_packed;
+    sample->coding = reply->is_coded ? sluice_form_coding(form) : NULL;
     return SLUICE_OK;
 }
 
@@ -475,7 +474,7 @@ sluice_status sluice_decoder_run(struct sluice_decoder *d, const struct sluice_p
     if (reply.status != SLUICE_OK)
         status = sluice_fail(err, (sluice_status)reply.status, "%s", reply.text);
     if (reply.is_changed) {
-        const sluice_status taken = take_result(d, &reply, sample, err);
+        const sluice_status taken = take_result(d, &reply, work->form, sample, err);
         if (taken != SLUICE_OK)
             status = taken;
     }
@@ -491,8 +490,7 @@ static sluice_status try_decoder(struct sluice_decoder *d, struct sluice_err *er
 {
     static const uint8_t pixels[16 * 16 * 3];
     static const struct sluice_jpeg_encode_options plain;
-    struct sluice_decoder_work work = {
-        .task = SLUICE_DECODER_RUN, .end = 1, .path = "a picture of the server's own"};
+    struct sluice_decoder_work work = {.end = 1, .path = "a picture of the server's own"};
     struct sluice_pipeline *pipeline = NULL;
     struct sluice_sample sample = {.kind = SLUICE_KIND_FILE};
     sluice_status status = sluice_pipeline_parse("decode", &pipeline, err);

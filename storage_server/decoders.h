@@ -56,19 +56,18 @@ SLUICE_MUST_USE sluice_status sluice_decoder_create(const struct sluice_decoder_
 void sluice_decoder_destroy(struct sluice_decoder *decoder); /* NULL is allowed */
 
 struct sluice_decoder_work {
-    enum sluice_decoder_task task;
-    unsigned end; /* the split */
-    bool has_optimal_huffman;
-    uint32_t restart_interval;
+    enum sluice_form form; /* a plain one: the ops run, and that is all */
+    unsigned end;          /* the split */
+    struct sluice_form_options options;
     const char *path; /* of the sample, for the log; borrowed */
     /* Set by run(): decoders ended at the sample, now or before; its file should not go to other
      * parsers in its place. */
     bool has_ended;
 };
 
-/* What the task makes of the sample, a file at split 0, as the function of pipeline.h does that it
- * stands for; on failure the sample stays the file, too.  CPU time of the decoder counts as the
- * calling thread's (sluice_clock_add_cpu_ns). */
+/* Does to the sample, a file at split 0, what sluice_sample_encode() does; on failure the sample
+ * stays the file, too.  CPU time of the decoder counts as the calling thread's
+ * (sluice_clock_add_cpu_ns). */
 SLUICE_MUST_USE sluice_status sluice_decoder_run(struct sluice_decoder *decoder,
                                                  const struct sluice_pipeline *pipeline,
                                                  struct sluice_decoder_work *work,

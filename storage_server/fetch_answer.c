@@ -5,7 +5,7 @@
 #include "datasets/indexed_file.h"
 #include "datasets/manifest.h"
 #include "image/jpeg_crop.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/form.h"
 #include "storage_server/context.h"
 #include "storage_server/preparer.h"
 #include "storage_server/sample_file.h"
@@ -38,12 +38,7 @@ static void set_payload(struct sluice_wire_sample_reply *reply, const struct slu
 {
     reply->status = SLUICE_OK;
     reply->ops_done = sample->ops_done;
-    reply->form = sample->is_jpeg_crop               ? SLUICE_FORM_JPEG_CROP
-                  : sample->is_jpeg_rows             ? SLUICE_FORM_JPEG_ROWS
-                  : sample->kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
-                  : sample->is_packed                ? SLUICE_FORM_U8_PACKED
-                  : sample->kind == SLUICE_KIND_U8   ? SLUICE_FORM_U8
-                                                     : SLUICE_FORM_F32;
+    reply->form = sluice_sample_form(sample);
     reply->width = sample->width;
     reply->height = sample->height;
     reply->channels = sample->channels;
@@ -80,15 +75,14 @@ static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_prep
         return SLUICE_OK;
     if (!is_wanted(s)) /* cancelled while the file was read */
         return sluice_fail(err, SLUICE_E_CLOSED, "cancelled");
-    const bool is_packed = job->split && job->request.form == SLUICE_FORM_U8_PACKED &&
-                           sluice_pipeline_kind(s->pipeline, job->split) == SLUICE_KIND_U8;
+    const struct sluice_form_type *type = sluice_form_type(job->request.form);
+    const bool is_coded = !type->is_plain && type->can_carry(s->pipeline, job->split);
     struct sluice_decoder_work work = {
-        .task = is_packed    ? SLUICE_DECODER_PACK
-                : job->split ? SLUICE_DECODER_RUN
-                             : SLUICE_DECODER_CUT,
+        .form = is_coded ? type->form : SLUICE_FORM_RAW,
         .end = job->split,
-        .has_optimal_huffman = s->context->has_optimal_crops,
-        .restart_interval = restart_interval(s->context, job->request.jpeg_crop_restart),
+        .options = {.has_optimal_huffman = s->context->has_optimal_crops,
+                    .restart_interval =
+                        restart_interval(s->context, job->request.jpeg_crop_restart)},
         .path = path,
     };
     const sluice_status status = sluice_preparer_run(preparer, s->pipeline, &work, sample, err);

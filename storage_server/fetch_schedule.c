@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "datasets/manifest.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/form.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
 #include "storage_server/grant.h"
@@ -268,10 +268,11 @@ void sluice_fetch_cancel(struct sluice_fetch_stream *s)
 static void plan_work(const struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
     job->split = job->request.split;
-    job->is_cut = job->split == 0 && job->request.form == SLUICE_FORM_JPEG_CROP && s->pipeline &&
-                  sluice_pipeline_can_crop_jpeg(s->pipeline);
-    job->is_rows = job->split == 0 && job->request.form == SLUICE_FORM_JPEG_ROWS && s->pipeline &&
-                   sluice_pipeline_can_take_rows(s->pipeline);
+    const struct sluice_form_type *type = sluice_form_type(job->request.form);
+    const bool is_coded =
+        job->split == 0 && s->pipeline && !type->is_plain && type->can_carry(s->pipeline, 0);
+    job->is_cut = is_coded && type->is_work;
+    job->is_rows = is_coded && !type->is_work;
 }
 
 /* How large the payload of the job's reply will be, as far as is known: at least its file's length,

@@ -53,7 +53,7 @@ static sluice_status run_isolated(struct sluice_preparer *preparer,
                                   struct sluice_err *err)
 {
     const unsigned end = work->end, u8_split = sluice_pipeline_u8_split(pipeline);
-    const bool has_tail = work->task == SLUICE_DECODER_RUN && end > u8_split;
+    const bool has_tail = sluice_form_type(work->form)->is_plain && end > u8_split;
     if (has_tail)
         work->end = u8_split;
     const sluice_status status = sluice_decoder_run(preparer->decoder, pipeline, work, sample, err);
@@ -70,14 +70,6 @@ sluice_status sluice_preparer_run(struct sluice_preparer *preparer,
 {
     if (preparer->decoder)
         return run_isolated(preparer, pipeline, work, sample, err);
-    switch (work->task) {
-    case SLUICE_DECODER_RUN:
-        return sluice_pipeline_run(pipeline, preparer->scratch, sample, work->end, err);
-    case SLUICE_DECODER_PACK:
-        return sluice_pipeline_pack(pipeline, preparer->scratch, sample, work->end, err);
-    case SLUICE_DECODER_CUT:
-        return sluice_pipeline_crop_jpeg(pipeline, preparer->scratch, sample,
-                                         work->has_optimal_huffman, work->restart_interval, err);
-    }
-    return sluice_fail(err, SLUICE_E_INTERNAL, "no such work");
+    return sluice_sample_encode(pipeline, preparer->scratch, sample, work->end, work->form,
+                                &work->options, err);
 }

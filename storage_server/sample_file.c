@@ -4,6 +4,7 @@
 #include "datasets/freshness.h"
 #include "datasets/indexed_file.h"
 #include "datasets/shard.h"
+#include "pipeline/form.h"
 #include "storage_server/context.h"
 #include "storage_server/sample_list.h"
 #include "storage_server/stats.h"
@@ -108,8 +109,7 @@ sluice_status sluice_sample_file_read(struct sluice_context *context,
                                       struct sluice_sample *sample,
                                       struct sluice_file_reading *seen, struct sluice_err *err)
 {
-    const bool has_work = want->split > 0 || want->form == SLUICE_FORM_JPEG_CROP ||
-                          want->form == SLUICE_FORM_JPEG_ROWS;
+    const bool has_work = want->split > 0 || !sluice_form_type(want->form)->is_plain;
     const struct sluice_indexed_want indexed = {
         .indexes = has_work && !is_again ? want->list->jpeg_indexes : NULL,
         .path = want->path,

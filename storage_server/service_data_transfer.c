@@ -3,7 +3,7 @@
 
 #include "base/buf.h"
 #include "datasets/manifest.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/form.h"
 #include "storage_server/client_table.h"
 #include "storage_server/context.h"
 #include "storage_server/grant.h"
@@ -135,8 +135,7 @@ static sluice_status preprocess(struct transfer *t, struct sluice_preparer *prep
         .seed = t->context->transfer_seed,
         .sample_id = atomic_fetch_add_explicit(&t->context->transfers, 1, memory_order_relaxed),
     };
-    struct sluice_decoder_work work = {
-        .task = SLUICE_DECODER_RUN, .end = t->split, .path = t->path};
+    struct sluice_decoder_work work = {.end = t->split, .path = t->path};
     status = sluice_preparer_run(preparer, pipeline, &work, sample, err);
     sluice_pipeline_destroy(pipeline);
     return status;
@@ -182,10 +181,7 @@ static sluice_status send_response(struct transfer *t, const struct sluice_sampl
         sluice_message_clear(&message);
         return status;
     }
-    const enum sluice_form form = sample->kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
-                                  : sample->kind == SLUICE_KIND_U8 ? SLUICE_FORM_U8
-                                                                   : SLUICE_FORM_F32;
-    count(t->context, t->call, SLUICE_OK, t->split, form, sample->data->len);
+    count(t->context, t->call, SLUICE_OK, t->split, sluice_sample_form(sample), sample->data->len);
     sluice_rpc_call_send(t->call, &message);
     return SLUICE_OK;
 }

@@ -1,5 +1,6 @@
 #include "base/clock.h"
 #include "compute_client/fetch/fetcher_state.h"
+#include "pipeline/form.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -17,25 +18,18 @@ static sluice_status make_sample(const struct fetcher *f, const struct sluice_so
                                  const struct sluice_wire_sample_reply *reply,
                                  struct sluice_sample *sample, struct sluice_err *err)
 {
-    static const enum sluice_kind kinds[SLUICE_NUM_FORMS] = {
-        [SLUICE_FORM_RAW] = SLUICE_KIND_FILE, [SLUICE_FORM_JPEG_CROP] = SLUICE_KIND_FILE,
-        [SLUICE_FORM_U8] = SLUICE_KIND_U8,    [SLUICE_FORM_U8_PACKED] = SLUICE_KIND_U8,
-        [SLUICE_FORM_F32] = SLUICE_KIND_F32,  [SLUICE_FORM_JPEG_ROWS] = SLUICE_KIND_FILE,
-    };
-    if (reply->ops_done > item->split ||
-        (reply->form == SLUICE_FORM_JPEG_ROWS && item->form != SLUICE_FORM_JPEG_ROWS) ||
-        sluice_pipeline_kind(f->pipeline, reply->ops_done) != kinds[reply->form])
+    const struct sluice_form_type *type = sluice_form_type(reply->form);
+    if (reply->ops_done > item->split || (type->retry_as_file && item->form != reply->form) ||
+        sluice_pipeline_kind(f->pipeline, reply->ops_done) != type->kind)
         return sluice_fail(err, SLUICE_E_CORRUPT,
                            "the reply says %s after %u ops; asked for were %u",
                            sluice_form_name(reply->form), reply->ops_done, item->split);
-    if (kinds[reply->form] == SLUICE_KIND_FILE) {
+    if (type->kind == SLUICE_KIND_FILE) {
         uint64_t most = item->file_bytes    ? item->file_bytes
                         : f->max_file_bytes ? f->max_file_bytes
                                             : DEFAULT_MAX_FILE_BYTES;
-        if (reply->form == SLUICE_FORM_JPEG_CROP)
-            most += CUT_MARGIN_BYTES;
-        else if (reply->form == SLUICE_FORM_JPEG_ROWS)
-            most = most / 100 * SLUICE_PIPELINE_ROWS_PERCENT + CUT_MARGIN_BYTES;
+        if (!type->is_plain)
+            most = most / 100 * type->max_percent + most % 100 + CUT_MARGIN_BYTES;
         if (sluice_cursor_left(&reply->arrived) > most)
             return sluice_fail(err, SLUICE_E_CORRUPT,
                                "a file of %zu bytes came; it has at most %llu",
@@ -46,14 +40,12 @@ static sluice_status make_sample(const struct fetcher *f, const struct sluice_so
     struct sluice_sample made = {
         .key = item->key,
         .ops_done = reply->ops_done,
-        .kind = kinds[reply->form],
+        .kind = type->kind,
         .width = reply->width,
         .height = reply->height,
         .channels = reply->channels,
         .data = &measured,
-        .is_jpeg_crop = reply->form == SLUICE_FORM_JPEG_CROP,
-        .is_jpeg_rows = reply->form == SLUICE_FORM_JPEG_ROWS,
-        .is_packed = reply->form == SLUICE_FORM_U8_PACKED,
+        .coding = sluice_form_coding(reply->form),
     };
     if (made.kind == SLUICE_KIND_FILE)
         made.width = made.height = made.channels = 0;

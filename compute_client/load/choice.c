@@ -1,5 +1,6 @@
 #include "compute_client/load/choice.h"
 
+#include "pipeline/form.h"
 #include "plan/sophon.h"
 
 #include <stdlib.h>
@@ -14,47 +15,36 @@ struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,
     return sluice_choice_at(pipeline, 0);
 }
 
-struct sluice_choice sluice_choice_cut(const struct sluice_pipeline *pipeline,
-                                       struct sluice_choice choice)
+struct sluice_choice sluice_choice_coded(const struct sluice_pipeline *pipeline,
+                                         struct sluice_choice choice, enum sluice_form form)
 {
-    if (choice.split == 0 && sluice_pipeline_can_crop_jpeg(pipeline))
-        choice.form = SLUICE_FORM_JPEG_CROP;
-    return choice;
-}
-
-struct sluice_choice sluice_choice_rows(const struct sluice_pipeline *pipeline,
-                                        struct sluice_choice choice)
-{
-    if (choice.split == 0 && sluice_pipeline_can_take_rows(pipeline))
-        choice.form = SLUICE_FORM_JPEG_ROWS;
-    return choice;
-}
-
-struct sluice_choice sluice_choice_packed(const struct sluice_pipeline *pipeline,
-                                          struct sluice_choice choice)
-{
-    if (choice.split == 0 && sluice_pipeline_packs_box(pipeline))
-        return (struct sluice_choice){.split = 1, .form = SLUICE_FORM_U8_PACKED};
-    if (choice.form == SLUICE_FORM_U8)
-        choice.form = SLUICE_FORM_U8_PACKED;
+    const struct sluice_form_type *type = sluice_form_type(form);
+    if (type->is_plain)
+        return choice;
+    if (choice.split == 0 && type->can_carry(pipeline, 0))
+        choice.form = (uint8_t)form;
+    else if (choice.split == 0 && type->takes_box && type->takes_box(pipeline, 1))
+        choice = (struct sluice_choice){.split = 1, .form = (uint8_t)form};
+    else if (choice.split > 0 && type->can_carry(pipeline, choice.split))
+        choice.form = (uint8_t)form;
     return choice;
 }
 
 size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice_choice choice,
                            size_t file_bytes)
 {
-    switch ((enum sluice_form)choice.form) {
-    case SLUICE_FORM_U8:
-    case SLUICE_FORM_U8_PACKED:
+    switch (sluice_pipeline_kind(pipeline, choice.split)) {
+    case SLUICE_KIND_U8:
         /* Before the crop the size is the image's own; the reply will tell. */
-        if (choice.split == sluice_pipeline_u8_split(pipeline))
-            return sluice_pipeline_u8_bytes(pipeline);
-        return file_bytes;
-    case SLUICE_FORM_F32:
+        return choice.split == sluice_pipeline_u8_split(pipeline)
+                   ? sluice_pipeline_u8_bytes(pipeline)
+                   : file_bytes;
+    case SLUICE_KIND_F32:
         return sluice_pipeline_output_bytes(pipeline);
-    default:
-        return file_bytes;
+    case SLUICE_KIND_FILE:
+        break;
     }
+    return file_bytes;
 }
 
 sluice_status sluice_choice_plan(const struct sluice_choice_request *request,

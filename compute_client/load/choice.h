@@ -18,20 +18,12 @@
 struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,
                                          const struct sluice_pipeline *pipeline);
 
-/* Replaces a whole file by a JPEG crop, if the pipeline can use one.  The server still sends the
- * file if it is no JPEG, or if a crop would not be smaller. */
-struct sluice_choice sluice_choice_cut(const struct sluice_pipeline *pipeline,
-                                       struct sluice_choice choice);
-
-/* Replaces a whole file by the rows of it that its crop needs, in the same way. */
-struct sluice_choice sluice_choice_rows(const struct sluice_pipeline *pipeline,
-                                        struct sluice_choice choice);
-
-/* Replaces plain pixels by packed ones.  Replaces a whole file by the packed pixels of the box that
- * its crop needs (split 1), if the pipeline begins with such a crop.  Where packing saves nothing,
- * the server sends whatever is smaller. */
-struct sluice_choice sluice_choice_packed(const struct sluice_pipeline *pipeline,
-                                          struct sluice_choice choice);
+/* Replaces a plain form by `form` where the pipeline can carry it: a whole file by a JPEG crop or
+ * by the rows that its crop needs, pixels by packed ones, and a whole file by the packed pixels of
+ * the box that its crop needs (split 1).  Where that would not be smaller the server sends whatever
+ * is.  A plain `form` replaces nothing. */
+struct sluice_choice sluice_choice_coded(const struct sluice_pipeline *pipeline,
+                                         struct sluice_choice choice, enum sluice_form form);
 
 /* The expected payload bytes of a reply to this choice; file_bytes if they depend on the image. */
 size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice_choice choice,

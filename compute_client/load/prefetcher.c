@@ -5,6 +5,7 @@
 #include "compute_client/load/choice.h"
 #include "compute_client/load/prefetcher_state.h"
 #include "compute_client/load/tuning.h"
+#include "pipeline/form.h"
 #include "trace/tracer.h"
 
 #include <assert.h>
@@ -191,7 +192,7 @@ static struct sluice_source_item item_of(const struct row *row, size_t item)
         .split = row->choice.split,
         .form = form,
         .jpeg_crop_restart =
-            row->choice.on_gpu && form == SLUICE_FORM_JPEG_CROP ? TUNING_GPU_RESTART : 0,
+            row->choice.on_gpu && sluice_form_type(form)->is_window ? TUNING_GPU_RESTART : 0,
         .storage_worth = prefetcher->ask.storage_worth,
         .trace = row->trace ? row->trace->context : (struct sluice_trace_context){{0}, 0},
     };

@@ -4,6 +4,7 @@
 #include "compute_client/load/digest.h"
 #include "compute_client/load/retry.h"
 #include "compute_client/load/tuning.h"
+#include "pipeline/form.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -187,7 +188,7 @@ static sluice_status profile_row(struct row *row, struct maker *maker, uint8_t *
 /* Whether the file goes to the device as it is: the source has cut it, or has an index of it. */
 static bool is_ready_for_gpu(const struct sluice_sample *sample)
 {
-    return sample->is_jpeg_crop ||
+    return sample->coding != NULL || /* a cut file: rows have been opened */
            sluice_gpu_index_serves(sample->jpeg_index, sample->data->data, sample->data->len);
 }
 
@@ -199,7 +200,7 @@ static bool prepare(struct row *row, struct maker *maker, const struct sluice_gp
     const struct sluice_gpu_file file = {
         .bytes = sample->data->data,
         .len = sample->data->len,
-        .index = sample->is_jpeg_crop ? NULL : sample->jpeg_index,
+        .index = sample->coding ? NULL : sample->jpeg_index,
     };
     struct sluice_err cause = {0};
     const sluice_status status =
@@ -223,7 +224,7 @@ static bool keep_for_gpu(struct row *row, struct maker *maker)
     struct sluice_gpu_request request = {.row = row->index};
     if (prefetcher->num_lanes == 0 || !row->choice.on_gpu || row->ops_done > 0 ||
         sluice_source_gather(&row->result, prefetcher->options.pool, NULL) != SLUICE_OK ||
-        sluice_sample_open_rows(sample, NULL) != SLUICE_OK)
+        sluice_sample_open(pipeline, maker->scratch, sample, NULL) != SLUICE_OK)
         return false;
     if (!is_ready_for_gpu(sample) &&
         sluice_pipeline_cut_for_gpu(pipeline, maker->scratch, sample, TUNING_GPU_RESTART, NULL) !=
@@ -245,7 +246,7 @@ static sluice_status finish_row(struct row *row, struct maker *maker, uint8_t *o
     const struct sluice_sample *sample = &result->sample;
     /* Pixels that need no more ops are copied directly from the message; the source has checked
      * their number. */
-    if (result->message && sample->kind == SLUICE_KIND_U8 && !sample->is_packed &&
+    if (result->message && sample->kind == SLUICE_KIND_U8 && !sample->coding &&
         sample->ops_done == sluice_pipeline_u8_split(pipeline) &&
         sluice_cursor_left(&result->arrived) == row_bytes &&
         sluice_cursor_read(&result->arrived, out, row_bytes))
@@ -339,12 +340,12 @@ void prefetcher_row_job(struct sluice_job *job, enum sluice_job_fate fate, void 
     const uint64_t cpu_start = is_watched ? sluice_thread_cpu_ns() : 0;
     row->is_for_gpu = keep_for_gpu(row, maker);
     const sluice_status status = row->is_for_gpu ? SLUICE_OK : prefetcher_make_row(row, maker);
-    /* What may be wrong with rows alone. */
-    const bool may_be_rows = row->result.form == SLUICE_FORM_JPEG_ROWS && !row->asks_file &&
+    /* The form may be at fault, and not the file. */
+    const bool may_be_form = sluice_form_type(row->result.form)->retry_as_file && !row->asks_file &&
                              (status == SLUICE_E_CORRUPT || status == SLUICE_E_UNSUPPORTED);
-    if (may_be_rows && prefetcher_ask_file(row))
+    if (may_be_form && prefetcher_ask_file(row))
         return;
-    if (status == SLUICE_E_CLOSED || may_be_rows) {
+    if (status == SLUICE_E_CLOSED || may_be_form) {
         drop_row(row);
         return;
     }

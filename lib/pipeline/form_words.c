@@ -1,21 +1,14 @@
 #include "pipeline/form_words.h"
 
 #include "base/show.h"
+#include "pipeline/form.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *brief, *words;
-} names[SLUICE_NUM_FORMS] = {
-    [SLUICE_FORM_RAW] = {"raw", "files"},     [SLUICE_FORM_JPEG_CROP] = {"crop", "JPEG crops"},
-    [SLUICE_FORM_U8] = {"pixels", "pixels"},  [SLUICE_FORM_U8_PACKED] = {"packed", "packed pixels"},
-    [SLUICE_FORM_F32] = {"floats", "floats"}, [SLUICE_FORM_JPEG_ROWS] = {"rows", "JPEG rows"},
-};
-
 const char *sluice_form_words(enum sluice_form form)
 {
-    return names[form].words;
+    return sluice_form_type(form)->words;
 }
 
 void sluice_form_shares(const uint64_t count[SLUICE_NUM_FORMS], enum sluice_form_style style,
@@ -38,9 +31,9 @@ void sluice_form_shares(const uint64_t count[SLUICE_NUM_FORMS], enum sluice_form
         sluice_show_share((double)left[most] / (double)total, share);
         const int more = style == SLUICE_FORMS_SHORT
                              ? snprintf(out + len, size - len, "%s%s %s", len ? " " : "",
-                                        names[most].brief, share)
+                                        sluice_form_type((enum sluice_form)most)->brief, share)
                              : snprintf(out + len, size - len, "%s%s %s", len ? ", " : "", share,
-                                        names[most].words);
+                                        sluice_form_type((enum sluice_form)most)->words);
         if (more < 0 || (size_t)more >= size - len) {
             out[len] = '\0'; /* a whole one or none */
             return;

@@ -6,7 +6,7 @@ struct params {
     uint32_t size;
 };
 
-static const struct sluice_op_param params[] = {
+static const struct sluice_op_param param_list[] = {
     {.name = "size",
      .kind = SLUICE_PARAM_SIZE,
      .offset = offsetof(struct params, size),
@@ -59,7 +59,7 @@ const struct sluice_op_type sluice_op_center_crop = {
     .column = "CenterCrop",
     .kind = SLUICE_OP_RESAMPLE,
     .is_copy = true,
-    .params = params,
+    .params = param_list,
     .params_size = sizeof(struct params),
     .draw = draw,
     .known_size = known_size,

@@ -6,7 +6,7 @@ struct params {
     double probability;
 };
 
-static const struct sluice_op_param params[] = {
+static const struct sluice_op_param param_list[] = {
     {.name = "p",
      .kind = SLUICE_PARAM_NUMBER,
      .offset = offsetof(struct params, probability),
@@ -31,7 +31,7 @@ const struct sluice_op_type sluice_op_hflip = {
     .column = "RandomHorizontalFlip",
     .kind = SLUICE_OP_MIRROR,
     .is_random = true,
-    .params = params,
+    .params = param_list,
     .params_size = sizeof(struct params),
     .draw = draw,
 };

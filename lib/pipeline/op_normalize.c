@@ -2,7 +2,7 @@
 
 /* normalize: torchvision's Normalize (tensor.h has the arithmetic). */
 
-static const struct sluice_op_param params[] = {
+static const struct sluice_op_param param_list[] = {
     {.name = "scale",
      .kind = SLUICE_PARAM_SCALE,
      .form = "imagenet' or '=R:G:B/R:G:B",
@@ -28,7 +28,7 @@ const struct sluice_op_type sluice_op_normalize = {
     .help = "subtracts the mean and divides by the deviation, also R:G:B/R:G:B; follows to_tensor",
     .column = "Normalize",
     .kind = SLUICE_OP_SCALE,
-    .params = params,
+    .params = param_list,
     .params_size = sizeof(struct sluice_scale),
     .prepare = prepare,
 };

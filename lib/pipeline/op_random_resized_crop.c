@@ -12,7 +12,7 @@ struct params {
 };
 
 /* Outside these bounds of scale and ratio a crop has no pixels. */
-static const struct sluice_op_param params[] = {
+static const struct sluice_op_param param_list[] = {
     {.name = "size",
      .kind = SLUICE_PARAM_SIZE,
      .offset = offsetof(struct params, size),
@@ -113,7 +113,7 @@ const struct sluice_op_type sluice_op_random_resized_crop = {
     .label = "crop",
     .kind = SLUICE_OP_RESAMPLE,
     .is_random = true,
-    .params = params,
+    .params = param_list,
     .params_size = sizeof(struct params),
     .prepare = prepare,
     .draw = draw,

@@ -6,7 +6,7 @@ struct params {
     uint32_t shorter;
 };
 
-static const struct sluice_op_param params[] = {
+static const struct sluice_op_param param_list[] = {
     {.name = "size",
      .kind = SLUICE_PARAM_SIZE,
      .offset = offsetof(struct params, shorter),
@@ -41,7 +41,7 @@ const struct sluice_op_type sluice_op_resize = {
     .column = "Resize",
     .kind = SLUICE_OP_RESAMPLE,
     .takes_whole = true,
-    .params = params,
+    .params = param_list,
     .params_size = sizeof(struct params),
     .draw = draw,
     .known_size = known_size,

@@ -11,27 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *sluice_form_name(enum sluice_form form)
-{
-    switch (form) {
-    case SLUICE_FORM_RAW:
-        return "raw";
-    case SLUICE_FORM_JPEG_CROP:
-        return "jpeg_crop";
-    case SLUICE_FORM_U8:
-        return "u8";
-    case SLUICE_FORM_U8_PACKED:
-        return "u8_packed";
-    case SLUICE_FORM_F32:
-        return "f32";
-    case SLUICE_FORM_JPEG_ROWS:
-        return "jpeg_rows";
-    case SLUICE_NUM_FORMS:
-        break;
-    }
-    return "unknown";
-}
-
 void sluice_sample_clear(struct sluice_sample *sample)
 {
     sluice_buf_unref(sample->data);

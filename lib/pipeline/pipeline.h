@@ -33,6 +33,7 @@ struct sluice_resize_part; /* image/resize.h */
 struct sluice_jpeg_index;  /* image/jpeg_index.h */
 struct sluice_scratch;     /* decompressor state and row memory for one thread */
 struct sluice_pipeline;
+struct sluice_form_type; /* pipeline/form.h */
 
 enum sluice_kind {
     SLUICE_KIND_FILE, /* bytes as stored (image/image.h has the formats) */
@@ -69,9 +70,7 @@ struct sluice_sample {
     enum sluice_kind kind;
     uint32_t width, height, channels; /* 0 while kind is SLUICE_KIND_FILE */
     struct sluice_buf *data;
-    bool is_jpeg_crop; /* a file that sluice_pipeline_crop_jpeg() cut */
-    bool is_jpeg_rows; /* what sluice_pipeline_take_rows() made of a file */
-    bool is_packed;    /* u8 pixels that sluice_pipeline_pack() packed */
+    const struct sluice_form_type *coding; /* the form of `data`; NULL: the plain one of its kind */
     /* The file's index, or NULL; owned (sluice_jpeg_index_destroy()).  It makes decoding and
      * cutting faster and changes no result; the index of another file has no effect.  If it says
      * is_partial, only sluice_pipeline_file_box() was read, and an op that needs more fails. */
@@ -241,9 +240,6 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_cut_for_gpu(const struct sluice_pi
                                                           uint32_t restart_interval,
                                                           struct sluice_err *err);
 
-/* What take_rows() makes of a file has at most so much of it. */
-#define SLUICE_PIPELINE_ROWS_PERCENT 106
-
 /* Takes from the file of a sample at split 0, which has its index and may have been read in part,
  * what its coming crop needs, and lets go of the index (image/jpeg_rows.h).  What run() and
  * finish() make of the result is what they make of the file, if the crop's op is among those they
@@ -254,11 +250,6 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_take_rows(const struct sluice_pipe
                                                         struct sluice_buf_pool *pool,
                                                         struct sluice_sample *sample,
                                                         struct sluice_err *err);
-
-/* Makes a file that was read in part, with its index, of what take_rows() made; any other sample is
- * left alone.  What runs ops or cuts does so first.  SLUICE_E_CORRUPT: not such bytes. */
-SLUICE_MUST_USE sluice_status sluice_sample_open_rows(struct sluice_sample *sample,
-                                                      struct sluice_err *err);
 
 /* Whether the ops up to the u8 split are no more than a box of the file's image, a resize of it and
  * a flip. */

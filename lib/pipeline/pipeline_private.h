@@ -4,6 +4,7 @@
 #include "image/codec.h"
 #include "image/lookup.h"
 #include "image/pack.h"
+#include "pipeline/form.h"
 #include "pipeline/tensor.h"
 
 /* Shared by pipeline.c (making and asking), run.c and run_region.c (running). */

@@ -97,22 +97,16 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
     if (!sample->data)
         return sluice_fail(err, SLUICE_E_CORRUPT, "sample has no data");
 
+    const struct sluice_form_type *coding = sample->coding;
+    if (coding && coding->kind != kind)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s cannot come as %s", kind_name(kind),
+                           coding->words);
     const uint32_t width = sample->width, height = sample->height;
     if (kind == SLUICE_KIND_FILE) {
         if (width || height || sample->channels)
             return sluice_fail(err, SLUICE_E_CORRUPT, "a file comes with an image size");
-        if (sample->is_jpeg_crop && !sluice_pipeline_can_crop_jpeg(pipeline))
-            return sluice_fail(err, SLUICE_E_CORRUPT, "a file is cut for no crop");
-        if (sample->is_jpeg_rows && !sluice_pipeline_can_take_rows(pipeline))
-            return sluice_fail(err, SLUICE_E_CORRUPT, "rows of a file for no crop");
-        if (sample->is_packed)
-            return sluice_fail(err, SLUICE_E_CORRUPT, "a file is not packed pixels");
-        return SLUICE_OK;
+        return coding ? coding->check(pipeline, sample, err) : SLUICE_OK;
     }
-    if (sample->is_jpeg_crop)
-        return sluice_fail(err, SLUICE_E_CORRUPT, "%s are no cut file", kind_name(kind));
-    if (sample->is_packed && kind != SLUICE_KIND_U8)
-        return sluice_fail(err, SLUICE_E_CORRUPT, "%s are not packed", kind_name(kind));
     if (sample->channels != 3)
         return sluice_fail(err, SLUICE_E_CORRUPT, "sample has %u channels, not 3",
                            sample->channels);
@@ -129,10 +123,9 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
         return sluice_fail(err, SLUICE_E_CORRUPT, "split %u cannot give %u x %u pixels", split,
                            width, height);
     const uint64_t bytes = pixels * (kind == SLUICE_KIND_F32 ? 3 * sizeof(float) : 3);
-    if (sample->is_packed && sample->data->len >= bytes)
-        return sluice_fail(err, SLUICE_E_CORRUPT, "packed sample of %u x %u pixels has %zu bytes",
-                           width, height, sample->data->len);
-    if (!sample->is_packed && sample->data->len != bytes)
+    if (coding)
+        return coding->check(pipeline, sample, err);
+    if (sample->data->len != bytes)
         return sluice_fail(err, SLUICE_E_CORRUPT,
                            "sample of %u x %u pixels has %zu bytes, not %llu", width, height,
                            sample->data->len, (unsigned long long)bytes);
@@ -153,7 +146,8 @@ static struct sluice_stage next_stage(const struct sluice_pipeline *pipeline,
 {
     const unsigned op = sample->ops_done;
     const struct sluice_op *ops = pipeline->ops;
-    const bool is_fused = sample->is_jpeg_crop || !scratch->measure_ops;
+    const bool is_window = sample->coding && sample->coding->is_window;
+    const bool is_fused = is_window || !scratch->measure_ops;
     const unsigned fused_end = is_fused ? pipeline->stage_end[op] : 0;
     struct sluice_stage stage = {.kind = ops[op].type->kind, .first = op, .next = op + 1};
     switch (stage.kind) {
@@ -310,28 +304,6 @@ static sluice_status run_stage(const struct sluice_pipeline *pipeline,
     return status;
 }
 
-/* Unpacks a packed sample, unless the crop that follows will do so. */
-static sluice_status unpack(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
-                            struct sluice_sample *sample, struct sluice_err *err)
-{
-    if (!sample->is_packed || sluice_is_packed_as_box(pipeline, sample->ops_done))
-        return SLUICE_OK;
-    struct sluice_rgb rgb;
-    const sluice_status status =
-        sluice_unpack_rgb(scratch->packer, sample->data->data, sample->data->len,
-                          (uint64_t)sample->width * sample->height, scratch->pool, &rgb, err);
-    if (status)
-        return status;
-    if (rgb.width != sample->width || rgb.height != sample->height) {
-        sluice_buf_unref(rgb.pixels);
-        return sluice_fail(err, SLUICE_E_CORRUPT, "packed pixels are %u x %u, not %u x %u",
-                           rgb.width, rgb.height, sample->width, sample->height);
-    }
-    sluice_sample_advance(sample, sample->ops_done, SLUICE_KIND_U8,
-                          (struct sluice_size){rgb.width, rgb.height}, rgb.pixels);
-    return SLUICE_OK;
-}
-
 sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
                                   unsigned end, struct sluice_err *err)
@@ -339,13 +311,11 @@ sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
     if (end > pipeline->num_ops || sample->ops_done > end)
         return sluice_fail(err, SLUICE_E_INVALID, "ops [%u, %u) of a pipeline of %u",
                            sample->ops_done, end, pipeline->num_ops);
-    if (sample->is_jpeg_crop && end > 0 && end < pipeline->stage_end[0])
+    if (sample->coding && sample->coding->is_window && end > 0 && end < pipeline->stage_end[0])
         return sluice_fail(err, SLUICE_E_INVALID, "a cut file is decoded with its crop only");
     sluice_status status = sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
     if (!status && sample->ops_done < end)
-        status = sluice_sample_open_rows(sample, err);
-    if (!status && sample->ops_done < end)
-        status = unpack(pipeline, scratch, sample, err);
+        status = sluice_sample_open(pipeline, scratch, sample, err);
     while (!status && sample->ops_done < end) {
         const struct sluice_stage stage = next_stage(pipeline, scratch, sample, end);
         status = run_stage(pipeline, scratch, sample, &stage, NULL, err);
@@ -363,9 +333,7 @@ static sluice_status prepare(const struct sluice_pipeline *pipeline, struct slui
     if (out_len != want)
         return sluice_fail(err, SLUICE_E_INVALID, "output of %zu bytes, not %zu", out_len, want);
     sluice_status status = sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
-    if (!status)
-        status = sluice_sample_open_rows(sample, err);
-    return status ? status : unpack(pipeline, scratch, sample, err);
+    return status ? status : sluice_sample_open(pipeline, scratch, sample, err);
 }
 
 /* Runs a file or u8 sample to the u8 split; the last op that changes pixels writes to `out`. */
@@ -460,147 +428,14 @@ sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* Turns a file into the packed pixels of its crop box. */
-static sluice_status pack_box(const struct sluice_pipeline *pipeline,
-                              struct sluice_scratch *scratch, struct sluice_sample *sample,
-                              struct sluice_err *err)
-{
-    if (sample->ops_done > 0 || sample->is_jpeg_crop || sample->is_jpeg_rows)
-        return sluice_fail(err, SLUICE_E_INVALID, "a box is packed from a whole file only");
-    const struct sluice_buf *file = sample->data;
-    struct sluice_image_info info;
-    sluice_status status = sluice_image_probe(file->data, file->len, &info, err);
-    if (status)
-        return status;
-    struct sluice_rgb rgb;
-    status = sluice_read_file_box(pipeline, scratch, sample, &rgb, err);
-    if (status)
-        return status;
-    struct sluice_buf *packed = NULL;
-    status = sluice_pack_rgb(scratch->packer, rgb.pixels->data, rgb.width, rgb.height, 0,
-                             scratch->pool, &packed, err);
-    sluice_buf_unref(rgb.pixels);
-    if (status)
-        return status;
-    if (packed->len >= file->len) {
-        sluice_buf_unref(packed);
-        return sluice_fail(err, SLUICE_E_AGAIN, "packed pixels would not be smaller than the file");
-    }
-    sluice_sample_advance(sample, 1, SLUICE_KIND_U8, (struct sluice_size){info.width, info.height},
-                          packed);
-    sample->is_packed = true;
-    return SLUICE_OK;
-}
-
-sluice_status sluice_pipeline_pack(const struct sluice_pipeline *pipeline,
-                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
-                                   unsigned end, struct sluice_err *err)
-{
-    if (end > pipeline->num_ops || sluice_pipeline_kind(pipeline, end) != SLUICE_KIND_U8)
-        return sluice_fail(err, SLUICE_E_INVALID, "split %u of this pipeline is not u8", end);
-    if (sluice_is_packed_as_box(pipeline, end))
-        return pack_box(pipeline, scratch, sample, err);
-    sluice_status status = sluice_pipeline_run(pipeline, scratch, sample, end, err);
-    if (status || sample->is_packed)
-        return status;
-    struct sluice_buf *packed = NULL;
-    status = sluice_pack_rgb(scratch->packer, sample->data->data, sample->width, sample->height, 0,
-                             scratch->pool, &packed, err);
-    if (status)
-        return status;
-    sluice_sample_advance(sample, end, SLUICE_KIND_U8,
-                          (struct sluice_size){sample->width, sample->height}, packed);
-    sample->is_packed = true;
-    return SLUICE_OK;
-}
-
 bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
                               const struct sluice_draw_key *key, uint32_t width, uint32_t height,
                               unsigned end, enum sluice_form form, struct sluice_box *box)
 {
     const unsigned crop_end = pipeline->stage_end[0];
-    const bool is_cut =
-        end == 0 && (form == SLUICE_FORM_JPEG_CROP || form == SLUICE_FORM_JPEG_ROWS);
-    const bool is_box =
-        end == 1 && form == SLUICE_FORM_U8_PACKED && sluice_pipeline_packs_box(pipeline);
-    if (crop_end == 0 || (end < crop_end && !is_cut && !is_box))
+    const struct sluice_form_type *type = sluice_form_type(form);
+    const bool is_box = type->takes_box && type->takes_box(pipeline, end);
+    if (crop_end == 0 || (end < crop_end && !is_box))
         return false;
     return sluice_file_crop_box(pipeline, key, (struct sluice_size){width, height}, box);
-}
-
-bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline)
-{
-    return pipeline->stage_end[0] > 0;
-}
-
-bool sluice_pipeline_packs_box(const struct sluice_pipeline *pipeline)
-{
-    return pipeline->num_ops > 1 && pipeline->ops[1].type->kind == SLUICE_OP_RESAMPLE &&
-           pipeline->ops[1].type->is_random;
-}
-
-/* Cuts the sample's file; the options without what the sample and the scratch say. */
-static sluice_status cut_jpeg(const struct sluice_pipeline *pipeline,
-                              struct sluice_scratch *scratch, struct sluice_sample *sample,
-                              struct sluice_jpeg_crop_options options, struct sluice_err *err)
-{
-    if (!sluice_pipeline_can_crop_jpeg(pipeline))
-        return sluice_fail(err, SLUICE_E_INVALID, "this pipeline does not crop what it decodes");
-    if (sample->ops_done > 0 || sample->is_jpeg_crop || sample->kind != SLUICE_KIND_FILE)
-        return sluice_fail(err, SLUICE_E_INVALID, "only a whole file can be cut");
-    sluice_status status = sluice_sample_open_rows(sample, err);
-    if (status)
-        return status;
-    const struct sluice_buf *file = sample->data;
-    struct sluice_image_info info;
-    status = sluice_image_probe(file->data, file->len, &info, err);
-    if (status)
-        return status;
-    if (info.format != SLUICE_IMAGE_JPEG)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "only a JPEG can be cut");
-    if (sluice_file_orientation(pipeline, file->data, file->len) != 1)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "a JPEG that has to be turned is not cut");
-    struct sluice_box box;
-    const struct sluice_size size = {info.width, info.height};
-    if (!sluice_file_crop_box(pipeline, &sample->key, size, &box))
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED,
-                           "the crop of an image of %u x %u pixels is "
-                           "over the limit",
-                           size.width, size.height);
-    options.max_pixels = scratch->max_pixels;
-    options.index = sluice_scratch_index(scratch, sample);
-    struct sluice_buf *crop;
-    status =
-        sluice_jpeg_crop(file->data, file->len, &box, &options, scratch->pool, &crop, NULL, err);
-    if (status)
-        return status;
-    sluice_buf_unref(sample->data);
-    sample->data = crop;
-    sample->is_jpeg_crop = true;
-    return SLUICE_OK;
-}
-
-sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
-                                        struct sluice_scratch *scratch,
-                                        struct sluice_sample *sample, bool optimal_huffman,
-                                        uint32_t restart_interval, struct sluice_err *err)
-{
-    const struct sluice_jpeg_crop_options options = {
-        .optimal_huffman = optimal_huffman,
-        .restart_interval = restart_interval,
-    };
-    return cut_jpeg(pipeline, scratch, sample, options, err);
-}
-
-sluice_status sluice_pipeline_cut_for_gpu(const struct sluice_pipeline *pipeline,
-                                          struct sluice_scratch *scratch,
-                                          struct sluice_sample *sample, uint32_t restart_interval,
-                                          struct sluice_err *err)
-{
-    const struct sluice_jpeg_crop_options options = {
-        .restart_interval = restart_interval,
-        .allow_larger = true,
-        .route = SLUICE_JPEG_CROP_BY_OURS,
-    };
-    return cut_jpeg(pipeline, scratch, sample, options, err);
 }

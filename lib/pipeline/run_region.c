@@ -22,9 +22,7 @@ void sluice_sample_advance(struct sluice_sample *sample, unsigned ops_done, enum
     sample->width = size.width;
     sample->height = size.height;
     sample->channels = 3;
-    sample->is_jpeg_crop = false;
-    sample->is_jpeg_rows = false;
-    sample->is_packed = false;
+    sample->coding = NULL;
 }
 
 static sluice_status check_result(const struct sluice_op *op, const struct sluice_scratch *scratch,
@@ -110,11 +108,6 @@ void sluice_find_stages(struct sluice_pipeline *pipeline)
     pipeline->stage_end[0] = is_box ? end : 0;
 }
 
-bool sluice_is_packed_as_box(const struct sluice_pipeline *pipeline, unsigned split)
-{
-    return split == 1 && sluice_pipeline_packs_box(pipeline);
-}
-
 /* Ops [op, end), which are resamples, joined to one for an image of this size. */
 static struct sluice_resample draw_resample(const struct sluice_pipeline *pipeline, unsigned op,
                                             unsigned end, const struct sluice_draw_key *key,
@@ -178,6 +171,11 @@ bool sluice_file_crop_box(const struct sluice_pipeline *pipeline, const struct s
     return true;
 }
 
+static bool is_window(const struct sluice_sample *sample)
+{
+    return sample->coding && sample->coding->is_window;
+}
+
 /* What the sample's file holds of its image, which is upright if the pipeline says so: all of it,
  * or the part that a cut left.  Files that have to be turned are not cut. */
 static sluice_status find_window(const struct sluice_pipeline *pipeline,
@@ -186,7 +184,7 @@ static sluice_status find_window(const struct sluice_pipeline *pipeline,
                                  struct sluice_jpeg_crop_box *window, struct sluice_err *err)
 {
     const struct sluice_buf *file = sample->data;
-    if (!sample->is_jpeg_crop) {
+    if (!is_window(sample)) {
         struct sluice_image_info info;
         const sluice_status status = sluice_image_probe(file->data, file->len, &info, err);
         if (status != SLUICE_OK)
@@ -226,13 +224,13 @@ static sluice_status decode_box(const struct sluice_pipeline *pipeline,
     box.top -= window->top;
     const struct sluice_buf *file = sample->data;
     const uint32_t orientation =
-        sample->is_jpeg_crop ? 1 : sluice_file_orientation(pipeline, file->data, file->len);
+        is_window(sample) ? 1 : sluice_file_orientation(pipeline, file->data, file->len);
     const bool is_turned = sluice_orientation_swaps(orientation);
     box =
         sluice_orientation_stored_box(orientation, &box, is_turned ? window->height : window->width,
                                       is_turned ? window->width : window->height);
     sluice_codec_set_index(scratch->codec,
-                           sample->is_jpeg_crop ? NULL : sluice_scratch_index(scratch, sample));
+                           is_window(sample) ? NULL : sluice_scratch_index(scratch, sample));
     struct sluice_rgb stored;
     sluice_status status =
         sluice_codec_decode_region(scratch->codec, file->data, file->len, &box, scratch->max_pixels,
@@ -261,25 +259,6 @@ sluice_status sluice_read_file_box(const struct sluice_pipeline *pipeline,
     if (!sluice_file_crop_box(pipeline, &sample->key, size, &box))
         return sluice_fail(err, SLUICE_E_INTERNAL, "a crop without a box");
     return decode_box(pipeline, scratch, sample, &window, box, rgb, err);
-}
-
-/* The pixels of a packed box. */
-static sluice_status unpack_box(struct sluice_scratch *scratch, const struct sluice_sample *sample,
-                                const struct sluice_box *box, struct sluice_rgb *rgb,
-                                struct sluice_err *err)
-{
-    struct sluice_rgb unpacked;
-    const sluice_status status =
-        sluice_unpack_rgb(scratch->packer, sample->data->data, sample->data->len,
-                          (uint64_t)box->width * box->height, scratch->pool, &unpacked, err);
-    if (status)
-        return status;
-    if (unpacked.width != box->width || unpacked.height != box->height) {
-        sluice_buf_unref(unpacked.pixels);
-        return sluice_fail(err, SLUICE_E_CORRUPT, "packed for another crop");
-    }
-    *rgb = unpacked;
-    return SLUICE_OK;
 }
 
 void sluice_copy_rgb(const struct sluice_image_view *in, bool flip, uint8_t *out, size_t out_stride)
@@ -360,7 +339,7 @@ sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
     if (check_results(pipeline, stage, scratch, &sample->key, in, NULL) != SLUICE_OK) {
         /* Decode first, as damage in the file counts more. */
         const struct sluice_draw_key key = sample->key;
-        if (is_file && !sample->is_jpeg_crop)
+        if (is_file && !is_window(sample))
             status = sluice_run_decode(pipeline, scratch, sample, err);
         return status ? status : check_results(pipeline, stage, scratch, &key, in, err);
     }
@@ -372,8 +351,8 @@ sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
     struct sluice_rgb rgb = {0};
     if (is_file)
         status = decode_box(pipeline, scratch, sample, &window, box, &rgb, err);
-    else if (sample->is_packed)
-        status = unpack_box(scratch, sample, &box, &rgb, err);
+    else if (sample->coding)
+        status = sample->coding->read_box(scratch, sample, &box, &rgb, err);
     if (status)
         return status;
     if (rgb.pixels) {
@@ -414,7 +393,7 @@ bool sluice_pipeline_crop_and_resize(const struct sluice_pipeline *pipeline,
                                        .resample_end = pipeline->stage_end[0]};
     struct sluice_jpeg_crop_box window;
     if (!sluice_pipeline_is_crop_and_resize(pipeline) || sample->ops_done > 0 ||
-        (!sample->is_jpeg_crop &&
+        (!is_window(sample) &&
          sluice_file_orientation(pipeline, sample->data->data, sample->data->len) != 1) ||
         find_window(pipeline, scratch, sample, &window, NULL) != SLUICE_OK)
         return false;

@@ -45,9 +45,6 @@ SLUICE_MUST_USE sluice_status sluice_read_file_box(const struct sluice_pipeline 
                                                    const struct sluice_sample *sample,
                                                    struct sluice_rgb *rgb, struct sluice_err *err);
 
-/* Whether packing at this split packs only the box of the resample that follows. */
-bool sluice_is_packed_as_box(const struct sluice_pipeline *pipeline, unsigned split);
-
 /* Runs a stage of kind SLUICE_OP_RESAMPLE.  The result goes to `out` if that is not NULL (the
  * sample then keeps its input), else to a new buffer. */
 SLUICE_MUST_USE sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,

@@ -19,14 +19,14 @@ static void check_result(const struct sluice_decoder_request *request,
                          const struct sluice_pipeline *pipeline,
                          const struct sluice_decoder_reply *reply)
 {
-    FUZZ_CHECK(reply->status == SLUICE_OK || request->task == SLUICE_DECODER_PACK);
+    FUZZ_CHECK(reply->status == SLUICE_OK || request->form == SLUICE_FORM_U8_PACKED);
     FUZZ_CHECK(reply->len <= limits.out_room);
     FUZZ_CHECK(reply->ops_done == request->end);
     FUZZ_CHECK(reply->kind == (uint32_t)sluice_pipeline_kind(pipeline, reply->ops_done));
     const uint64_t pixels = (uint64_t)reply->width * reply->height;
-    if (request->task == SLUICE_DECODER_CUT)
-        FUZZ_CHECK(reply->is_jpeg_crop && pixels == 0 && reply->len < request->file_len);
-    else if (reply->is_packed)
+    if (request->form == SLUICE_FORM_JPEG_CROP)
+        FUZZ_CHECK(reply->is_coded && pixels == 0 && reply->len < request->file_len);
+    else if (reply->is_coded)
         FUZZ_CHECK(reply->len < 3 * pixels);
     else
         FUZZ_CHECK(reply->len == pixels * (reply->kind == SLUICE_KIND_F32 ? 12 : 3));
@@ -42,13 +42,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                          NULL) == SLUICE_OK);
     if (size < 1)
         return 0;
+    static const enum sluice_form forms[] = {SLUICE_FORM_RAW, SLUICE_FORM_U8_PACKED,
+                                             SLUICE_FORM_JPEG_CROP};
     struct sluice_decoder_request request = {
         .number = 1,
-        .task = (enum sluice_decoder_task)(data[0] % 3),
+        .form = forms[data[0] % 3],
         .file_len = 5000,
     };
-    if (request.task != SLUICE_DECODER_CUT)
-        request.end = 1 + data[0] / 3 % (request.task == SLUICE_DECODER_PACK ? 3 : 4);
+    if (request.form != SLUICE_FORM_JPEG_CROP)
+        request.end = 1 + data[0] / 3 % (request.form == SLUICE_FORM_U8_PACKED ? 3 : 4);
     struct sluice_decoder_reply reply;
     struct sluice_err err = {{0}};
     const sluice_status status =

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "image/codec.h"
 #include "image/jpeg_index.h"
+#include "pipeline/form.h"
 #include "pipeline/pipeline.h"
 
 #include "jpeg_support.h"
@@ -255,7 +256,8 @@ static void check_pipeline(size_t which, const struct sluice_pipeline *pipeline,
         struct sluice_sample cut = {.key = {.seed = 1, .sample_id = id},
                                     .data = sluice_buf_ref(file)};
         if (sluice_pipeline_crop_jpeg(pipeline, fused, &cut, k == 1, 0, NULL) == SLUICE_OK) {
-            CU_ASSERT(cut.is_jpeg_crop && cut.data->len < file->len);
+            CU_ASSERT(sluice_sample_form(&cut) == SLUICE_FORM_JPEG_CROP &&
+                      cut.data->len < file->len);
             CU_ASSERT_EQUAL(sluice_pipeline_finish_u8(pipeline, scratches[k], &cut, got, len, NULL),
                             SLUICE_OK);
             CU_ASSERT(memcmp(got, want, len) == 0);

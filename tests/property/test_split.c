@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "image/codec.h"
+#include "pipeline/form.h"
 #include "pipeline/pipeline.h"
 #include "support/test.h"
 
@@ -248,15 +249,16 @@ static void check_cut_file(const struct sluice_pipeline *pipeline, struct nodes 
         for (size_t s = 0; s < SLUICE_ARRAY_LEN(scratches); s++) {
             struct sluice_sample sample = start(file, id);
             if (sluice_pipeline_crop_jpeg(pipeline, nodes->storage, &sample, s == 1, 0, NULL)) {
-                CU_ASSERT(!sample.is_jpeg_crop && sample.data == file);
+                CU_ASSERT(!sample.coding && sample.data == file);
                 sluice_sample_clear(&sample);
                 continue;
             }
             num_cut++;
-            CU_ASSERT(sample.is_jpeg_crop && sample.data->len < file->len);
+            CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_JPEG_CROP &&
+                      sample.data->len < file->len);
             struct sluice_sample got = cross_the_wire(pipeline, &sample);
             run(pipeline, scratches[s], &got, end);
-            CU_ASSERT(is_equal(&got, &steps[end]) && !got.is_jpeg_crop);
+            CU_ASSERT(is_equal(&got, &steps[end]) && !got.coding);
             sluice_sample_clear(&got);
 
             const size_t out_len = steps[num_ops].data->len;
@@ -289,11 +291,12 @@ static void check_packed(const struct sluice_pipeline *pipeline, struct nodes *n
         if (status) {
             CU_ASSERT_EQUAL(status, SLUICE_E_AGAIN);
             CU_ASSERT(is_box ? sample.data == file : is_equal(&sample, &steps[k]));
-            CU_ASSERT(!sample.is_packed);
+            CU_ASSERT(!sample.coding);
         } else {
             num_packed++;
             num_boxes_packed += is_box;
-            CU_ASSERT(sample.is_packed && sample.ops_done == k && sample.width == steps[k].width &&
+            CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_U8_PACKED &&
+                      sample.ops_done == k && sample.width == steps[k].width &&
                       sample.height == steps[k].height);
             CU_ASSERT(sample.data->len < steps[k].data->len);
             struct sluice_scratch *scratch = scratches[(end + id) % 2];
@@ -301,7 +304,7 @@ static void check_packed(const struct sluice_pipeline *pipeline, struct nodes *n
             sample = cross_the_wire(pipeline, &sent);
             sluice_sample_clear(&sent);
             run(pipeline, scratch, &sample, end);
-            CU_ASSERT_EQUAL(sample.is_packed, end == k);
+            CU_ASSERT_EQUAL(sluice_sample_form(&sample) == SLUICE_FORM_U8_PACKED, end == k);
             CU_ASSERT(end == k || is_equal(&sample, &steps[end]));
 
             /* From here, or from packed pixels. */

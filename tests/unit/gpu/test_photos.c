@@ -10,6 +10,7 @@
 #include "gpu/place.h"
 #include "image/jpeg_index.h"
 #include "image/resize.h"
+#include "pipeline/form.h"
 #include "pipeline/pipeline.h"
 #include "support/test.h"
 
@@ -215,8 +216,9 @@ static void add_sample(struct run *run, const char *path, struct sluice_buf *fil
     if (make_on_cpu(run, key, file, label, &hash) &&
         prepare(run, &sample, way, restart, &request)) {
         struct sluice_err err = {{0}};
-        const struct sluice_gpu_file given = {sample.data->data, sample.data->len,
-                                              sample.is_jpeg_crop ? NULL : sample.jpeg_index};
+        const struct sluice_gpu_file given = {
+            sample.data->data, sample.data->len,
+            sluice_sample_form(&sample) == SLUICE_FORM_JPEG_CROP ? NULL : sample.jpeg_index};
         struct sluice_gpu_prepared prepared = {NULL, 0, 0};
         const sluice_status status = sluice_gpu_prepare(run->place, NULL, &given, &request,
                                                         &run->stretch, NULL, &prepared, &err);
@@ -224,8 +226,8 @@ static void add_sample(struct run *run, const char *path, struct sluice_buf *fil
             CU_ASSERT_EQUAL_FATAL(sluice_gpu_lane_decode(run->lane, &prepared, run->num_rows, NULL),
                                   SLUICE_OK);
             sluice_gpu_prepared_clear(&prepared);
-            run->num_cut += sample.is_jpeg_crop;
-            run->num_indexed += !sample.is_jpeg_crop;
+            run->num_cut += sluice_sample_form(&sample) == SLUICE_FORM_JPEG_CROP;
+            run->num_indexed += !sample.coding;
             run->paths[run->num_rows] = path;
             run->epochs[run->num_rows] = key->epoch;
             run->labels[run->num_rows] = label;

@@ -12,7 +12,7 @@ struct params {
     struct sluice_range range, ratios;
 };
 
-static const struct sluice_op_param params[] = {
+static const struct sluice_op_param param_list[] = {
     {.name = "size",
      .kind = SLUICE_PARAM_SIZE,
      .offset = offsetof(struct params, size),
@@ -43,8 +43,10 @@ static const struct sluice_op_param params[] = {
     {0},
 };
 
-static const struct sluice_op_type type = {
-    .name = "all", .kind = SLUICE_OP_TABLE, .params = params, .params_size = sizeof(struct params)};
+static const struct sluice_op_type type = {.name = "all",
+                                           .kind = SLUICE_OP_TABLE,
+                                           .params = param_list,
+                                           .params_size = sizeof(struct params)};
 
 static sluice_status read(const char *value, struct sluice_op *op, struct sluice_err *err)
 {

@@ -12,7 +12,7 @@ struct params {
     struct sluice_range threshold;
 };
 
-static const struct sluice_op_param params[] = {
+static const struct sluice_op_param param_list[] = {
     {.name = "threshold",
      .kind = SLUICE_PARAM_RANGE,
      .offset = offsetof(struct params, threshold),
@@ -37,7 +37,7 @@ static const struct sluice_op_type solarize = {
     .help = "inverts values from a threshold on",
     .kind = SLUICE_OP_TABLE,
     .is_random = true,
-    .params = params,
+    .params = param_list,
     .params_size = sizeof(struct params),
     .draw = draw,
 };

@@ -46,15 +46,16 @@ static void a_cut_file_is_decoded_with_its_crop_only(void)
     struct sluice_scratch *scratch = run_test_scratch(NULL);
     struct sluice_buf *file = make_jpeg(400, 300);
     struct sluice_sample sample = cut_sample(p, scratch, file);
-    CU_ASSERT(sample.is_jpeg_crop && sample.kind == SLUICE_KIND_FILE && sample.ops_done == 0);
+    CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_JPEG_CROP &&
+              sample.kind == SLUICE_KIND_FILE && sample.ops_done == 0);
     CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 0, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 1, NULL), SLUICE_E_INVALID);
     CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(p, scratch, &sample, false, 0, NULL),
                     SLUICE_E_INVALID);
-    CU_ASSERT(sample.is_jpeg_crop);
+    CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_JPEG_CROP);
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, NULL), SLUICE_OK);
-    CU_ASSERT(!sample.is_jpeg_crop && sample.ops_done == 2 && sample.width == 24);
+    CU_ASSERT(!sample.coding && sample.ops_done == 2 && sample.width == 24);
     sluice_sample_clear(&sample);
     sluice_buf_unref(file);
     sluice_scratch_destroy(scratch);
@@ -273,7 +274,7 @@ static void what_cannot_be_cut_stays_as_it_is(void)
             sluice_pipeline_crop_jpeg(cases[i].pipeline, scratch, &sample, false, 0, &err),
             cases[i].status);
         CU_ASSERT(err.text[0] != 0);
-        CU_ASSERT(sample.data == cases[i].file && !sample.is_jpeg_crop && sample.ops_done == 0);
+        CU_ASSERT(sample.data == cases[i].file && !sample.coding && sample.ops_done == 0);
         cases[i].file->len = whole_len;
         sluice_sample_clear(&sample);
     }
@@ -308,11 +309,11 @@ static void a_cut_file_that_contradicts_the_draws_is_corrupt(void)
     sample.key.sample_id -= 1000;
     sample.data->data[8] = 'X'; /* no segment of ours */
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, NULL), SLUICE_E_CORRUPT);
-    CU_ASSERT(sample.is_jpeg_crop && sample.ops_done == 0);
+    CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_JPEG_CROP && sample.ops_done == 0);
     sluice_sample_clear(&sample);
 
     sample = run_test_zeroes(2, SLUICE_KIND_U8, 24, 24, 24 * 24 * 3);
-    sample.is_jpeg_crop = true;
+    sample.coding = sluice_form_type(SLUICE_FORM_JPEG_CROP);
     CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_E_CORRUPT);
     sluice_sample_clear(&sample);
     sluice_buf_unref(file);
@@ -333,7 +334,8 @@ static void packed_pixels_stand_at_a_u8_split(void)
     CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 99, NULL), SLUICE_E_INVALID);
     CU_ASSERT(sample.ops_done == 0 && sample.data == file);
     CU_ASSERT_EQUAL_FATAL(sluice_pipeline_pack(p, scratch, &sample, 3, NULL), SLUICE_OK);
-    CU_ASSERT(sample.is_packed && sample.ops_done == 3 && sample.kind == SLUICE_KIND_U8);
+    CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_U8_PACKED && sample.ops_done == 3 &&
+              sample.kind == SLUICE_KIND_U8);
     CU_ASSERT(sample.width == 24 && sample.height == 24 && sample.channels == 3);
     CU_ASSERT(sample.data->len < 24 * 24 * 3);
     CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_OK);
@@ -358,15 +360,15 @@ static void a_packed_box_goes_on_with_its_crop(void)
     struct sluice_buf *file = make_jpeg(400, 300);
     struct sluice_sample plain = run_test_sample(file, 3), sample = run_test_sample(file, 3);
     CU_ASSERT_EQUAL_FATAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_OK);
-    CU_ASSERT(sample.is_packed && sample.ops_done == 1 && sample.width == 400 &&
-              sample.height == 300);
+    CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_U8_PACKED && sample.ops_done == 1 &&
+              sample.width == 400 && sample.height == 300);
     CU_ASSERT(sample.data->len < file->len);
     CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 1, NULL), SLUICE_OK);
-    CU_ASSERT(sample.is_packed && sample.ops_done == 1);
+    CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_U8_PACKED && sample.ops_done == 1);
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 5, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &plain, 5, NULL), SLUICE_OK);
-    CU_ASSERT(!sample.is_packed && sample.data->len == plain.data->len);
+    CU_ASSERT(!sample.coding && sample.data->len == plain.data->len);
     CU_ASSERT(memcmp(sample.data->data, plain.data->data, plain.data->len) == 0);
     sluice_sample_clear(&plain);
     sluice_sample_clear(&sample);
@@ -389,9 +391,9 @@ static void what_packing_does_not_shrink_stays_plain(void)
     struct sluice_buf *noise = run_test_file(30, 30);
     struct sluice_sample sample = run_test_sample(noise, 1);
     CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_E_AGAIN);
-    CU_ASSERT(!sample.is_packed && sample.ops_done == 0 && sample.data == noise);
+    CU_ASSERT(!sample.coding && sample.ops_done == 0 && sample.data == noise);
     CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 3, NULL), SLUICE_E_AGAIN);
-    CU_ASSERT(!sample.is_packed && sample.ops_done == 3 && sample.data->len == 24 * 24 * 3);
+    CU_ASSERT(!sample.coding && sample.ops_done == 3 && sample.data->len == 24 * 24 * 3);
     sluice_sample_clear(&sample);
 
     /* A picture that its file holds in fewer bytes. */
@@ -401,7 +403,7 @@ static void what_packing_does_not_shrink_stays_plain(void)
     free(pixels);
     sample = run_test_sample(flat, 1);
     CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_E_AGAIN);
-    CU_ASSERT(!sample.is_packed && sample.ops_done == 0 && sample.data == flat);
+    CU_ASSERT(!sample.coding && sample.ops_done == 0 && sample.data == flat);
     sluice_sample_clear(&sample);
 
     /* And a file that cannot be decoded says so. */
@@ -409,7 +411,7 @@ static void what_packing_does_not_shrink_stays_plain(void)
     sample = run_test_sample(flat, 1);
     CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_E_CORRUPT);
     CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 3, NULL), SLUICE_E_CORRUPT);
-    CU_ASSERT(!sample.is_packed && sample.ops_done == 0 && sample.data == flat);
+    CU_ASSERT(!sample.coding && sample.ops_done == 0 && sample.data == flat);
     sluice_sample_clear(&sample);
     sluice_buf_unref(flat);
     sluice_buf_unref(noise);
@@ -470,7 +472,7 @@ static void packed_pixels_that_contradict_the_sample_are_corrupt(void)
         /* A smaller box is a limit that was passed. */
         CU_ASSERT(status == want || (i < 2 && status == SLUICE_E_UNSUPPORTED));
         CU_ASSERT(err.text[0] != 0);
-        CU_ASSERT(sample.is_packed && sample.ops_done == 1);
+        CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_U8_PACKED && sample.ops_done == 1);
         sluice_sample_clear(&sample);
     }
 
@@ -492,7 +494,7 @@ static void packed_pixels_that_contradict_the_sample_are_corrupt(void)
     for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
         struct sluice_sample sample = run_test_zeroes(cases[i].split, cases[i].kind, cases[i].side,
                                                       cases[i].side, cases[i].len);
-        sample.is_packed = true;
+        sample.coding = sluice_form_type(SLUICE_FORM_U8_PACKED);
         CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), cases[i].want);
         sluice_sample_clear(&sample);
     }
@@ -553,7 +555,7 @@ static void a_crop_a_resize_and_a_flip_are_told_for_another_decoder(void)
             /* Whatever part of the file it is. */
             CU_ASSERT_EQUAL_FATAL(sluice_pipeline_cut_for_gpu(p, scratch, &sample, 8, NULL),
                                   SLUICE_OK);
-            CU_ASSERT(sample.is_jpeg_crop);
+            CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_JPEG_CROP);
             crop_and_resize(p, scratch, &sample, cut);
             sluice_sample_clear(&sample);
             sample = run_test_sample(file, id);

@@ -13,32 +13,23 @@ static const struct sluice_decoder_limits limits = {
     .out_room = 1 << 20,
 };
 
-static struct sluice_decoder_request request_for(enum sluice_decoder_task task, unsigned end)
+static struct sluice_decoder_request request_for(enum sluice_form form, unsigned end)
 {
-    return (struct sluice_decoder_request){.number = 7, .task = task, .end = end, .file_len = 1000};
+    return (struct sluice_decoder_request){.number = 7, .form = form, .end = end, .file_len = 1000};
 }
 
 /* What an honest decoder says. */
 static struct sluice_decoder_reply reply_to(const struct sluice_decoder_request *request)
 {
     struct sluice_decoder_reply reply = {.number = request->number, .is_changed = 1};
-    switch (request->task) {
-    case SLUICE_DECODER_RUN:
-    case SLUICE_DECODER_PACK:
-        reply.ops_done = request->end;
-        reply.kind = sluice_pipeline_kind(pipeline, request->end);
+    const bool is_plain = sluice_form_type(request->form)->is_plain;
+    reply.ops_done = request->end;
+    reply.kind = sluice_pipeline_kind(pipeline, request->end);
+    reply.is_coded = !is_plain;
+    reply.len = 999;
+    if (reply.kind != SLUICE_KIND_FILE) {
         reply.width = reply.height = 8;
-        reply.len = 8 * 8 * (reply.kind == SLUICE_KIND_F32 ? 12 : 3);
-        if (request->task == SLUICE_DECODER_PACK) {
-            reply.is_packed = 1;
-            reply.len /= 2;
-        }
-        break;
-    case SLUICE_DECODER_CUT:
-        reply.kind = SLUICE_KIND_FILE;
-        reply.is_jpeg_crop = 1;
-        reply.len = 999;
-        break;
+        reply.len = 8 * 8 * (reply.kind == SLUICE_KIND_F32 ? 12 : 3) / (is_plain ? 1 : 2);
     }
     return reply;
 }
@@ -58,17 +49,18 @@ static sluice_status read_reply(const struct sluice_decoder_request *request,
 static void takes_what_each_task_can_make(void)
 {
     static const struct {
-        enum sluice_decoder_task task;
+        enum sluice_form form;
         unsigned end;
-    } works[] = {{SLUICE_DECODER_RUN, 1},  {SLUICE_DECODER_RUN, 3},  {SLUICE_DECODER_RUN, 5},
-                 {SLUICE_DECODER_PACK, 1}, {SLUICE_DECODER_PACK, 3}, {SLUICE_DECODER_CUT, 0}};
+    } works[] = {{SLUICE_FORM_RAW, 1},       {SLUICE_FORM_RAW, 3},
+                 {SLUICE_FORM_RAW, 5},       {SLUICE_FORM_U8_PACKED, 1},
+                 {SLUICE_FORM_U8_PACKED, 3}, {SLUICE_FORM_JPEG_CROP, 0}};
     for (size_t i = 0; i < SLUICE_TEST_COUNT(works); i++) {
-        const struct sluice_decoder_request request = request_for(works[i].task, works[i].end);
+        const struct sluice_decoder_request request = request_for(works[i].form, works[i].end);
         const struct sluice_decoder_reply reply = reply_to(&request);
         CU_ASSERT_EQUAL(read_reply(&request, &reply), SLUICE_OK);
     }
-    const struct sluice_decoder_request pack = request_for(SLUICE_DECODER_PACK, 3);
-    const struct sluice_decoder_request run = request_for(SLUICE_DECODER_RUN, 3);
+    const struct sluice_decoder_request pack = request_for(SLUICE_FORM_U8_PACKED, 3);
+    const struct sluice_decoder_request run = request_for(SLUICE_FORM_RAW, 3);
     struct sluice_decoder_reply unpacked = reply_to(&run);
     unpacked.status = SLUICE_E_AGAIN;
     CU_ASSERT_EQUAL(read_reply(&pack, &unpacked), SLUICE_OK);
@@ -77,7 +69,7 @@ static void takes_what_each_task_can_make(void)
 
 static void takes_failures_of_ops(void)
 {
-    const struct sluice_decoder_request request = request_for(SLUICE_DECODER_RUN, 3);
+    const struct sluice_decoder_request request = request_for(SLUICE_FORM_RAW, 3);
     for (uint32_t status = 0; status < SLUICE_NUM_STATUS + 2; status++) {
         const struct sluice_decoder_reply reply = {
             .number = 7, .status = status, .text = "what is wrong"};
@@ -90,7 +82,7 @@ static void takes_failures_of_ops(void)
 
 static void words_are_printable_and_end(void)
 {
-    const struct sluice_decoder_request request = request_for(SLUICE_DECODER_RUN, 3);
+    const struct sluice_decoder_request request = request_for(SLUICE_FORM_RAW, 3);
     struct sluice_decoder_reply reply = {.number = 7, .status = SLUICE_E_CORRUPT}, read;
     memset(reply.text, 'x', sizeof(reply.text));
     memcpy(reply.text, "a\nb\x1b[2J\xff", 8);
@@ -108,10 +100,10 @@ static void words_are_printable_and_end(void)
 
 static void rejects_lies(void)
 {
-    const struct sluice_decoder_request run = request_for(SLUICE_DECODER_RUN, 3);
-    const struct sluice_decoder_request whole = request_for(SLUICE_DECODER_RUN, 1);
-    const struct sluice_decoder_request pack = request_for(SLUICE_DECODER_PACK, 3);
-    const struct sluice_decoder_request cut = request_for(SLUICE_DECODER_CUT, 0);
+    const struct sluice_decoder_request run = request_for(SLUICE_FORM_RAW, 3);
+    const struct sluice_decoder_request whole = request_for(SLUICE_FORM_RAW, 1);
+    const struct sluice_decoder_request pack = request_for(SLUICE_FORM_U8_PACKED, 3);
+    const struct sluice_decoder_request cut = request_for(SLUICE_FORM_JPEG_CROP, 0);
 #define LIE(request, field, value)                                                                 \
     do {                                                                                           \
         struct sluice_decoder_reply reply = reply_to(&(request));                                  \
@@ -132,14 +124,13 @@ static void rejects_lies(void)
     LIE(run, height, 0);
     LIE(run, len, 8 * 8 * 3 - 1);
     LIE(run, len, UINT64_MAX);
-    LIE(run, is_packed, 1);
-    LIE(run, is_jpeg_crop, 1);
+    LIE(run, is_coded, 1);
     LIE(whole, width, 7);
     LIE(whole, width, 100000);
     LIE(whole, len, (1 << 20) + 1);
-    LIE(pack, is_packed, 0);
+    LIE(pack, is_coded, 0);
     LIE(pack, len, 8 * 8 * 3);
-    LIE(cut, is_jpeg_crop, 0);
+    LIE(cut, is_coded, 0);
     LIE(cut, len, 1000);
     LIE(cut, ops_done, 1);
     LIE(cut, width, 8);

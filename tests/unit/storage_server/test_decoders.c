@@ -146,7 +146,7 @@ static struct sluice_decoder *create(double timeout_s)
 static sluice_status run(struct sluice_decoder *decoder, const char *path, bool *has_ended,
                          struct sluice_err *err)
 {
-    struct sluice_decoder_work work = {.task = SLUICE_DECODER_RUN, .end = 3, .path = path};
+    struct sluice_decoder_work work = {.form = SLUICE_FORM_RAW, .end = 3, .path = path};
     struct sluice_sample sample = {.kind = SLUICE_KIND_FILE, .data = sluice_buf_ref(file)};
     const sluice_status status = sluice_decoder_run(decoder, pipeline, &work, &sample, err);
     if (status == SLUICE_OK) {

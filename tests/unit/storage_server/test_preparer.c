@@ -5,6 +5,7 @@
 #include "datasets/indexed_file.h"
 #include "image/codec.h"
 #include "image/jpeg_index.h"
+#include "pipeline/form.h"
 #include "storage_server/decoder_process.h"
 #include "support/test.h"
 
@@ -103,14 +104,16 @@ static sluice_status compare(const struct sluice_pipeline *pipeline,
     CU_ASSERT_STRING_EQUAL(errs[0].text, errs[1].text);
     CU_ASSERT_EQUAL(sluice_indexed_file_has_holes(&samples[0]),
                     sluice_indexed_file_has_holes(&samples[1]));
-    if (statuses[0] == SLUICE_OK || work.task == SLUICE_DECODER_PACK) {
+    if (statuses[0] == SLUICE_OK || work.form == SLUICE_FORM_U8_PACKED) {
         CU_ASSERT_EQUAL(samples[0].ops_done, samples[1].ops_done);
         CU_ASSERT_EQUAL(samples[0].kind, samples[1].kind);
         CU_ASSERT_EQUAL(samples[0].width, samples[1].width);
         CU_ASSERT_EQUAL(samples[0].height, samples[1].height);
         CU_ASSERT_EQUAL(samples[0].channels, samples[1].channels);
-        CU_ASSERT_EQUAL(samples[0].is_jpeg_crop, samples[1].is_jpeg_crop);
-        CU_ASSERT_EQUAL(samples[0].is_packed, samples[1].is_packed);
+        CU_ASSERT_EQUAL(sluice_sample_form(&samples[0]) == SLUICE_FORM_JPEG_CROP,
+                        sluice_sample_form(&samples[1]) == SLUICE_FORM_JPEG_CROP);
+        CU_ASSERT_EQUAL(sluice_sample_form(&samples[0]) == SLUICE_FORM_U8_PACKED,
+                        sluice_sample_form(&samples[1]) == SLUICE_FORM_U8_PACKED);
         CU_ASSERT_EQUAL(samples[0].data->len, samples[1].data->len);
         CU_ASSERT_EQUAL(memcmp(samples[0].data->data, samples[1].data->data, samples[0].data->len),
                         0);
@@ -140,14 +143,13 @@ static void the_two_ways_are_equal(void)
             struct sluice_buf *file = files[run % NUM_FILES];
             const unsigned what = run / NUM_FILES % (2 * num_ops + 1);
             struct sluice_decoder_work work = {
-                .task = what == 2 * num_ops ? SLUICE_DECODER_CUT
-                        : what % 2          ? SLUICE_DECODER_PACK
-                                            : SLUICE_DECODER_RUN,
+                .form = what == 2 * num_ops ? SLUICE_FORM_JPEG_CROP
+                        : what % 2          ? SLUICE_FORM_U8_PACKED
+                                            : SLUICE_FORM_RAW,
                 .end = what / 2 + 1,
-                .has_optimal_huffman = run % 2,
-                .restart_interval = run % 3,
+                .options = {.has_optimal_huffman = run % 2, .restart_interval = run % 3},
             };
-            if (work.task == SLUICE_DECODER_CUT)
+            if (work.form == SLUICE_FORM_JPEG_CROP)
                 work.end = 0;
             const struct sluice_draw_key key = {.seed = 5, .epoch = run, .sample_id = s};
             const bool has_index = file == files[BASELINE] && run / 7 % 2;
@@ -175,15 +177,15 @@ static void parts_of_a_file_will_do(void)
         CU_ASSERT_TRUE_FATAL(sluice_pipeline_file_box(pipeline, &key, WIDTH, HEIGHT, 0,
                                                       SLUICE_FORM_JPEG_CROP, &box));
         struct sluice_buf *parts = with_holes(files[BASELINE], index, &box);
-        const struct sluice_decoder_work cut = {.task = SLUICE_DECODER_CUT};
-        const struct sluice_decoder_work run = {.task = SLUICE_DECODER_RUN, .end = 3};
+        const struct sluice_decoder_work cut = {.form = SLUICE_FORM_JPEG_CROP};
+        const struct sluice_decoder_work run = {.form = SLUICE_FORM_RAW, .end = 3};
         num_ok += compare(pipeline, cut, key, parts, index) == SLUICE_OK;
         num_ok += compare(pipeline, run, key, parts, index) == SLUICE_OK;
         /* What the ops need is not there. */
         for (size_t i = index->scan_start + (index->scan_end - index->scan_start) / 3;
              i < index->scan_end; i++)
             parts->data[i] = 0xa5;
-        const struct sluice_decoder_work whole = {.task = SLUICE_DECODER_RUN, .end = 1};
+        const struct sluice_decoder_work whole = {.form = SLUICE_FORM_RAW, .end = 1};
         num_holes += compare(pipeline, whole, key, parts, index) == SLUICE_E_CORRUPT;
         sluice_buf_unref(parts);
     }
@@ -199,7 +201,7 @@ static void pipelines_take_turns(void)
         struct sluice_pipeline *pipeline;
         snprintf(spec, sizeof(spec), "decode,random_resized_crop=%d", 8 + i % 6);
         CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, NULL), SLUICE_OK);
-        const struct sluice_decoder_work work = {.task = SLUICE_DECODER_RUN, .end = 2};
+        const struct sluice_decoder_work work = {.form = SLUICE_FORM_RAW, .end = 2};
         const struct sluice_draw_key key = {.seed = (uint64_t)i};
         CU_ASSERT_EQUAL(compare(pipeline, work, key, files[BASELINE], NULL), SLUICE_OK);
         sluice_pipeline_destroy(pipeline);
@@ -214,7 +216,7 @@ static void limits_are_those_of_this_process(void)
     CU_ASSERT_FATAL(here && isolated);
     struct sluice_pipeline *pipeline;
     CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse("decode", &pipeline, NULL), SLUICE_OK);
-    const struct sluice_decoder_work work = {.task = SLUICE_DECODER_RUN, .end = 1};
+    const struct sluice_decoder_work work = {.form = SLUICE_FORM_RAW, .end = 1};
     const struct sluice_draw_key key = {.seed = 0};
     CU_ASSERT_EQUAL(compare(pipeline, work, key, files[PNG], NULL), SLUICE_E_UNSUPPORTED);
     sluice_pipeline_destroy(pipeline);

@@ -8,6 +8,7 @@
 #include "image/codec.h"
 #include "image/jpeg_crop.h"
 #include "image/jpeg_index.h"
+#include "pipeline/form.h"
 #include "pipeline/pipeline.h"
 #include "support/test.h"
 
@@ -82,11 +83,12 @@ static void expect_local_bytes(const struct sluice_wire_sample_reply *reply, uin
     CU_ASSERT_EQUAL(reply->width, sample.width);
     CU_ASSERT_EQUAL(reply->height, sample.height);
     CU_ASSERT_EQUAL(reply->channels, sample.channels);
-    CU_ASSERT_EQUAL(reply->form, sample.is_jpeg_crop               ? SLUICE_FORM_JPEG_CROP
-                                 : sample.kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
-                                 : sample.is_packed                ? SLUICE_FORM_U8_PACKED
-                                 : sample.kind == SLUICE_KIND_U8   ? SLUICE_FORM_U8
-                                                                   : SLUICE_FORM_F32);
+    CU_ASSERT_EQUAL(reply->form,
+                    sluice_sample_form(&sample) == SLUICE_FORM_JPEG_CROP   ? SLUICE_FORM_JPEG_CROP
+                    : sample.kind == SLUICE_KIND_FILE                      ? SLUICE_FORM_RAW
+                    : sluice_sample_form(&sample) == SLUICE_FORM_U8_PACKED ? SLUICE_FORM_U8_PACKED
+                    : sample.kind == SLUICE_KIND_U8                        ? SLUICE_FORM_U8
+                                                                           : SLUICE_FORM_F32);
     sluice_sample_clear(&sample);
 }
 
@@ -675,8 +677,9 @@ static void a_reply_says_how_much_of_the_file_was_read(void)
 static bool rows_are_the_files_pixels(const struct sluice_wire_sample_reply *reply, uint64_t id)
 {
     struct sluice_sample want = run_locally(id, 3);
-    struct sluice_sample got = {
-        .key = want.key, .data = sluice_buf_ref(reply->payload), .is_jpeg_rows = true};
+    struct sluice_sample got = {.key = want.key,
+                                .data = sluice_buf_ref(reply->payload),
+                                .coding = sluice_form_type(SLUICE_FORM_JPEG_ROWS)};
     const bool is_same = sluice_pipeline_run(pipeline, scratch, &got, 3, NULL) == SLUICE_OK &&
                          got.data->len == want.data->len &&
                          memcmp(got.data->data, want.data->data, want.data->len) == 0;

@@ -1,6 +1,7 @@
 #include "record.h"
 
 #include "base/buf.h"
+#include "pipeline/form.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ static void on_result(void *ctx, struct sluice_source_result *result)
     r->status[t] = result->status;
     r->origin[t] = result->origin;
     r->ops_done[t] = result->sample.ops_done;
-    r->is_jpeg_crop[t] = result->sample.is_jpeg_crop;
+    r->is_jpeg_crop[t] = sluice_sample_form(&result->sample) == SLUICE_FORM_JPEG_CROP;
     r->cores = result->storage_cores;
     memcpy(r->error[t], result->error, sizeof(result->error));
     if (r->num_answers < RECORD_MAX_ITEMS)

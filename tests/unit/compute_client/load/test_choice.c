@@ -45,16 +45,17 @@ static void only_files_before_a_crop_are_asked_for_cut(void)
     struct sluice_pipeline *pipeline = parse(PIPELINE);
     struct sluice_pipeline *val = parse("decode,hflip,center_crop=8,to_tensor");
     struct sluice_pipeline *resized = parse("decode,resize=16,center_crop=8,to_tensor");
-    struct sluice_choice choice = sluice_choice_cut(pipeline, sluice_choice_at(pipeline, 0));
+    struct sluice_choice choice =
+        sluice_choice_coded(pipeline, sluice_choice_at(pipeline, 0), SLUICE_FORM_JPEG_CROP);
     CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_JPEG_CROP);
     CU_ASSERT_EQUAL(choice.split, 0);
     CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, choice, 777), 777); /* the most that comes */
-    choice = sluice_choice_cut(pipeline, sluice_choice_at(pipeline, 3));
+    choice = sluice_choice_coded(pipeline, sluice_choice_at(pipeline, 3), SLUICE_FORM_JPEG_CROP);
     CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_U8);
-    choice = sluice_choice_cut(val, sluice_choice_at(val, 0));
+    choice = sluice_choice_coded(val, sluice_choice_at(val, 0), SLUICE_FORM_JPEG_CROP);
     CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_RAW);
     sluice_pipeline_destroy(pipeline);
-    choice = sluice_choice_cut(resized, sluice_choice_at(resized, 0));
+    choice = sluice_choice_coded(resized, sluice_choice_at(resized, 0), SLUICE_FORM_JPEG_CROP);
     CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_JPEG_CROP);
     sluice_pipeline_destroy(val);
     sluice_pipeline_destroy(resized);
@@ -64,12 +65,13 @@ static void rows_are_asked_for_of_files_that_stay_as_they_are_turned(void)
 {
     struct sluice_pipeline *pipeline = parse(PIPELINE);
     struct sluice_pipeline *upright = parse("decode,exif_transpose,center_crop=8,to_tensor");
-    struct sluice_choice choice = sluice_choice_rows(pipeline, sluice_choice_at(pipeline, 0));
+    struct sluice_choice choice =
+        sluice_choice_coded(pipeline, sluice_choice_at(pipeline, 0), SLUICE_FORM_JPEG_ROWS);
     CU_ASSERT(choice.split == 0 && choice.form == SLUICE_FORM_JPEG_ROWS);
     CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, choice, 777), 777);
-    choice = sluice_choice_rows(pipeline, sluice_choice_at(pipeline, 3));
+    choice = sluice_choice_coded(pipeline, sluice_choice_at(pipeline, 3), SLUICE_FORM_JPEG_ROWS);
     CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_U8);
-    choice = sluice_choice_rows(upright, sluice_choice_at(upright, 0));
+    choice = sluice_choice_coded(upright, sluice_choice_at(upright, 0), SLUICE_FORM_JPEG_ROWS);
     CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_RAW);
     sluice_pipeline_destroy(pipeline);
     sluice_pipeline_destroy(upright);
@@ -80,18 +82,19 @@ static void packed_pixels_are_asked_for_where_pixels_come(void)
     struct sluice_pipeline *pipeline = parse(PIPELINE);
     struct sluice_pipeline *val = parse("decode,resize=16,center_crop=8,to_tensor");
     const size_t u8_bytes = sluice_pipeline_u8_bytes(pipeline);
-    struct sluice_choice choice = sluice_choice_packed(pipeline, sluice_choice_at(pipeline, 3));
+    struct sluice_choice choice =
+        sluice_choice_coded(pipeline, sluice_choice_at(pipeline, 3), SLUICE_FORM_U8_PACKED);
     CU_ASSERT(choice.split == 3 && choice.form == SLUICE_FORM_U8_PACKED);
     CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, choice, 777), u8_bytes); /* the most */
-    choice = sluice_choice_packed(pipeline, sluice_choice_at(pipeline, 0));
+    choice = sluice_choice_coded(pipeline, sluice_choice_at(pipeline, 0), SLUICE_FORM_U8_PACKED);
     CU_ASSERT(choice.split == 1 && choice.form == SLUICE_FORM_U8_PACKED);
     CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, choice, 777), 777);
-    choice = sluice_choice_packed(pipeline, sluice_choice_at(pipeline, 5));
+    choice = sluice_choice_coded(pipeline, sluice_choice_at(pipeline, 5), SLUICE_FORM_U8_PACKED);
     CU_ASSERT(choice.split == 5 && choice.form == SLUICE_FORM_F32);
     /* Of the decoded image all is needed here, which is more than the file. */
-    choice = sluice_choice_packed(val, sluice_choice_at(val, 0));
+    choice = sluice_choice_coded(val, sluice_choice_at(val, 0), SLUICE_FORM_U8_PACKED);
     CU_ASSERT(choice.split == 0 && choice.form == SLUICE_FORM_RAW);
-    choice = sluice_choice_packed(val, sluice_choice_at(val, 2));
+    choice = sluice_choice_coded(val, sluice_choice_at(val, 2), SLUICE_FORM_U8_PACKED);
     CU_ASSERT(choice.split == 2 && choice.form == SLUICE_FORM_U8_PACKED);
     sluice_pipeline_destroy(pipeline);
     sluice_pipeline_destroy(val);

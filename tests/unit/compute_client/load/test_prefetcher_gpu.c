@@ -8,6 +8,7 @@
 #include "gpu/place.h"
 #include "image/jpeg_index.h"
 #include "image_support.h"
+#include "pipeline/form.h"
 #include "support/test.h"
 
 #include <pthread.h>
@@ -95,7 +96,7 @@ static void take_rows(struct sluice_source_result *result)
 {
     struct sluice_sample *sample = &result->sample;
     struct sluice_buf *copy;
-    if (sample->is_jpeg_crop)
+    if (sluice_sample_form(sample) == SLUICE_FORM_JPEG_CROP)
         return;
     CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, sample->data->len, &copy, NULL), SLUICE_OK);
     memcpy(copy->data, sample->data->data, sample->data->len);

@@ -67,7 +67,8 @@ static void ops_make_of_rows_what_they_make_of_the_file(void)
                 struct sluice_sample rows = indexed_sample(file, id);
                 const sluice_status status = sluice_pipeline_take_rows(p, NULL, &rows, NULL);
                 CU_ASSERT(status == SLUICE_OK || status == SLUICE_E_AGAIN);
-                CU_ASSERT_EQUAL(rows.is_jpeg_rows, status == SLUICE_OK);
+                CU_ASSERT_EQUAL(sluice_sample_form(&rows) == SLUICE_FORM_JPEG_ROWS,
+                                status == SLUICE_OK);
                 CU_ASSERT_EQUAL(rows.jpeg_index == NULL, status == SLUICE_OK);
                 CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &rows, 0, NULL), SLUICE_OK);
                 CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &rows, 0, NULL), SLUICE_OK);
@@ -119,7 +120,7 @@ static void rows_are_cut_as_their_file_is(void)
     CU_ASSERT_EQUAL(sluice_pipeline_cut_for_gpu(p, scratch, &whole, 8, NULL), SLUICE_OK);
     CU_ASSERT(rows.data->len == whole.data->len &&
               memcmp(rows.data->data, whole.data->data, rows.data->len) == 0);
-    CU_ASSERT(rows.is_jpeg_crop && !rows.is_jpeg_rows);
+    CU_ASSERT(sluice_sample_form(&rows) == SLUICE_FORM_JPEG_CROP);
     sluice_sample_clear(&rows);
     sluice_sample_clear(&whole);
     sluice_buf_unref(file);
@@ -137,7 +138,7 @@ static void only_a_file_with_an_index_has_rows(void)
         struct sluice_sample sample = indexed_sample(file, 0);
         CU_ASSERT(!sluice_pipeline_can_take_rows(p));
         CU_ASSERT_EQUAL(sluice_pipeline_take_rows(p, NULL, &sample, NULL), SLUICE_E_INVALID);
-        sample.is_jpeg_rows = true; /* as a server may say */
+        sample.coding = sluice_form_type(SLUICE_FORM_JPEG_ROWS); /* as a server may say */
         CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_E_CORRUPT);
         sluice_sample_clear(&sample);
         sluice_pipeline_destroy(p);
@@ -147,7 +148,7 @@ static void only_a_file_with_an_index_has_rows(void)
     CU_ASSERT(sluice_pipeline_can_take_rows(p));
     CU_ASSERT_EQUAL(sluice_pipeline_take_rows(p, NULL, &plain, NULL), SLUICE_E_INVALID);
     CU_ASSERT_EQUAL(sluice_pipeline_take_rows(p, NULL, &rows, NULL), SLUICE_E_INVALID);
-    CU_ASSERT(rows.is_jpeg_rows);
+    CU_ASSERT(sluice_sample_form(&rows) == SLUICE_FORM_JPEG_ROWS);
     sluice_sample_clear(&plain);
     sluice_sample_clear(&rows);
     sluice_pipeline_destroy(p);
@@ -160,19 +161,20 @@ static void opening_leaves_all_else_alone(void)
     struct sluice_scratch *scratch = run_test_scratch(NULL);
     struct sluice_buf *file = make_jpeg(&(struct sluice_jpeg_encode_options){0});
     struct sluice_sample plain = run_test_sample(file, 0), rows = taken(p, file);
-    CU_ASSERT_EQUAL(sluice_sample_open_rows(&plain, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_sample_open(p, scratch, &plain, NULL), SLUICE_OK);
     CU_ASSERT(plain.data == file && !plain.jpeg_index);
     /* What is no such form stays as it came, and gives no pixels. */
-    plain.is_jpeg_rows = true;
-    CU_ASSERT_EQUAL(sluice_sample_open_rows(&plain, NULL), SLUICE_E_CORRUPT);
+    plain.coding = sluice_form_type(SLUICE_FORM_JPEG_ROWS);
+    CU_ASSERT_EQUAL(sluice_sample_open(p, scratch, &plain, NULL), SLUICE_E_CORRUPT);
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &plain, 2, NULL), SLUICE_E_CORRUPT);
-    CU_ASSERT(plain.is_jpeg_rows && plain.data == file && plain.ops_done == 0);
+    CU_ASSERT(sluice_sample_form(&plain) == SLUICE_FORM_JPEG_ROWS && plain.data == file &&
+              plain.ops_done == 0);
     const size_t len = rows.data->len;
-    CU_ASSERT_EQUAL(sluice_sample_open_rows(&rows, NULL), SLUICE_OK);
-    CU_ASSERT(!rows.is_jpeg_rows && rows.data->len < len);
+    CU_ASSERT_EQUAL(sluice_sample_open(p, scratch, &rows, NULL), SLUICE_OK);
+    CU_ASSERT(!rows.coding && rows.data->len < len);
     CU_ASSERT_PTR_NOT_NULL_FATAL(rows.jpeg_index);
     CU_ASSERT(rows.jpeg_index->is_partial);
-    CU_ASSERT_EQUAL(sluice_sample_open_rows(&rows, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_sample_open(p, scratch, &rows, NULL), SLUICE_OK);
     sluice_sample_clear(&plain);
     sluice_sample_clear(&rows);
     sluice_buf_unref(file);
@@ -188,5 +190,5 @@ int main(void)
         SLUICE_TEST(only_a_file_with_an_index_has_rows),
         SLUICE_TEST(opening_leaves_all_else_alone),
     };
-    return sluice_test_run("file_rows", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_run("form_jpeg_rows", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -1,0 +1,65 @@
+#include "pipeline/form.h"
+
+#include <assert.h>
+
+extern const struct sluice_form_type sluice_form_raw, sluice_form_jpeg_crop, sluice_form_u8,
+    sluice_form_u8_packed, sluice_form_f32, sluice_form_jpeg_rows;
+
+static const struct sluice_form_type *const types[] = {
+    &sluice_form_raw,       &sluice_form_jpeg_crop, &sluice_form_u8,
+    &sluice_form_u8_packed, &sluice_form_f32,       &sluice_form_jpeg_rows,
+};
+
+_Static_assert(SLUICE_ARRAY_LEN(types) == SLUICE_NUM_FORMS, "a form has no type");
+
+const struct sluice_form_type *sluice_form_type(enum sluice_form form)
+{
+    assert(form < SLUICE_NUM_FORMS && types[form]->form == form);
+    return types[form];
+}
+
+const char *sluice_form_name(enum sluice_form form)
+{
+    return (unsigned)form < SLUICE_NUM_FORMS ? types[form]->name : "unknown";
+}
+
+const struct sluice_form_type *sluice_form_coding(enum sluice_form form)
+{
+    const struct sluice_form_type *type = sluice_form_type(form);
+    return type->is_plain ? NULL : type;
+}
+
+enum sluice_form sluice_form_plain(enum sluice_kind kind)
+{
+    for (unsigned f = 0; f < SLUICE_NUM_FORMS; f++) {
+        if (types[f]->is_plain && types[f]->kind == kind)
+            return (enum sluice_form)f;
+    }
+    assert(!"a kind of sample");
+    return (enum sluice_form)0;
+}
+
+enum sluice_form sluice_sample_form(const struct sluice_sample *sample)
+{
+    return sample->coding ? sample->coding->form : sluice_form_plain(sample->kind);
+}
+
+sluice_status sluice_sample_encode(const struct sluice_pipeline *pipeline,
+                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                   unsigned split, enum sluice_form form,
+                                   const struct sluice_form_options *options,
+                                   struct sluice_err *err)
+{
+    const struct sluice_form_type *type = sluice_form_type(form);
+    return type->is_plain ? sluice_pipeline_run(pipeline, scratch, sample, split, err)
+                          : type->encode(pipeline, scratch, sample, split, options, err);
+}
+
+sluice_status sluice_sample_open(const struct sluice_pipeline *pipeline,
+                                 struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                 struct sluice_err *err)
+{
+    if (!sample->coding || !sample->coding->open)
+        return SLUICE_OK;
+    return sample->coding->open(pipeline, scratch, sample, err);
+}

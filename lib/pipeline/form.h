@@ -1,0 +1,96 @@
+#ifndef SLUICE_PIPELINE_FORM_H
+#define SLUICE_PIPELINE_FORM_H
+
+#include "image/jpeg_crop.h"
+#include "pipeline/pipeline.h"
+
+/* The interface of a form: how a sample crosses the wire at a split.  A form is one file,
+ * form_<name>.c, that ends in one struct sluice_form_type, and one row in the table (form.c).
+ * Plain forms are what run() leaves: the file, u8 pixels, float32 values.  The others code a plain
+ * one; a sample that stands in one of them points to its type (sample->coding).
+ *
+ * Threads: pure functions and constants. */
+
+struct sluice_rgb; /* image/image.h */
+
+struct sluice_form_options {
+    bool has_optimal_huffman;  /* smaller crops for more CPU */
+    uint32_t restart_interval; /* of crops (image/jpeg_crop.h) */
+};
+
+struct sluice_form_type {
+    enum sluice_form form;
+    const char *name;      /* in files, reports and logs: "jpeg_crop" */
+    const char *brief;     /* in a terminal's live line: "crop" */
+    const char *words;     /* for a person: "JPEG crops" */
+    enum sluice_kind kind; /* of its data */
+    bool is_plain;
+
+    /* Whether a sample can stand in it at this split. */
+    bool (*can_carry)(const struct sluice_pipeline *pipeline, unsigned split);
+    /* Whether the plan may choose it at this split, where it can be carried; NULL: yes. */
+    bool (*is_offered)(const struct sluice_pipeline *pipeline, unsigned split);
+
+    /* --- forms that are not plain --- */
+
+    bool is_work;         /* making it is work for PREP; otherwise a worker of IO does it */
+    bool needs_index;     /* made of a file with its index only */
+    bool is_window;       /* a file of a part of its image: decoded with the resample only */
+    bool retry_as_file;   /* a payload that does not decode is asked for again, as the file */
+    unsigned max_percent; /* of a file, what a payload has at most */
+
+    /* Whether making it at this split looks at no more than the box of the image that the resample
+     * after decode needs. */
+    bool (*takes_box)(const struct sluice_pipeline *pipeline, unsigned split);
+
+    /* SLUICE_E_CORRUPT: a sample of this form cannot have such data.  Its kind and split have been
+     * checked. */
+    sluice_status (*check)(const struct sluice_pipeline *pipeline,
+                           const struct sluice_sample *sample, struct sluice_err *err);
+
+    /* Runs ops up to `split` and codes the result.  SLUICE_E_AGAIN: it would not be smaller; any
+     * failure leaves the sample as the last whole op made it. */
+    sluice_status (*encode)(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
+                            struct sluice_sample *sample, unsigned split,
+                            const struct sluice_form_options *options, struct sluice_err *err);
+
+    /* Makes the plain form of a sample at the same split, unless the op that comes reads the form
+     * itself.  NULL: it always does.  scratch is not NULL for pixels. */
+    sluice_status (*open)(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
+                          struct sluice_sample *sample, struct sluice_err *err);
+
+    /* Pixels at split 1 where open() leaves them: the box that the resample needs. */
+    sluice_status (*read_box)(struct sluice_scratch *scratch, const struct sluice_sample *sample,
+                              const struct sluice_box *box, struct sluice_rgb *rgb,
+                              struct sluice_err *err);
+};
+
+/* One of struct sluice_form_type; form < SLUICE_NUM_FORMS. */
+const struct sluice_form_type *sluice_form_type(enum sluice_form form);
+
+/* What sample->coding is for a sample in this form: NULL for a plain one. */
+const struct sluice_form_type *sluice_form_coding(enum sluice_form form);
+
+/* The plain form of a kind. */
+enum sluice_form sluice_form_plain(enum sluice_kind kind);
+
+/* The form that a sample is in. */
+enum sluice_form sluice_sample_form(const struct sluice_sample *sample);
+
+/* Brings a sample to `split` and into `form`; where that is plain, it is only run.  Statuses as of
+ * sluice_pipeline_run() and of the form's encode(). */
+SLUICE_MUST_USE sluice_status sluice_sample_encode(const struct sluice_pipeline *pipeline,
+                                                   struct sluice_scratch *scratch,
+                                                   struct sluice_sample *sample, unsigned split,
+                                                   enum sluice_form form,
+                                                   const struct sluice_form_options *options,
+                                                   struct sluice_err *err);
+
+/* Makes the plain form of a sample, unless the op that comes reads the form itself.
+ * SLUICE_E_CORRUPT: not such bytes.  The sample is as it was then. */
+SLUICE_MUST_USE sluice_status sluice_sample_open(const struct sluice_pipeline *pipeline,
+                                                 struct sluice_scratch *scratch,
+                                                 struct sluice_sample *sample,
+                                                 struct sluice_err *err);
+
+#endif

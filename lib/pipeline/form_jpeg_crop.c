@@ -1,0 +1,123 @@
+/* jpeg_crop: a JPEG cut down, without decoding it, to the MCUs that its coming crop needs. */
+
+#include "base/buf.h"
+#include "image/codec.h"
+#include "pipeline/run_region.h"
+
+extern const struct sluice_form_type sluice_form_jpeg_crop;
+
+bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline)
+{
+    return pipeline->stage_end[0] > 0;
+}
+
+/* Cuts the sample's file; the options without what the sample and the scratch say. */
+static sluice_status cut_jpeg(const struct sluice_pipeline *pipeline,
+                              struct sluice_scratch *scratch, struct sluice_sample *sample,
+                              struct sluice_jpeg_crop_options options, struct sluice_err *err)
+{
+    if (!sluice_pipeline_can_crop_jpeg(pipeline))
+        return sluice_fail(err, SLUICE_E_INVALID, "this pipeline does not crop what it decodes");
+    if (sample->ops_done > 0 || sample->kind != SLUICE_KIND_FILE ||
+        (sample->coding && sample->coding->is_window))
+        return sluice_fail(err, SLUICE_E_INVALID, "only a whole file can be cut");
+    sluice_status status = sluice_sample_open(pipeline, scratch, sample, err);
+    if (status)
+        return status;
+    const struct sluice_buf *file = sample->data;
+    struct sluice_image_info info;
+    status = sluice_image_probe(file->data, file->len, &info, err);
+    if (status)
+        return status;
+    if (info.format != SLUICE_IMAGE_JPEG)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "only a JPEG can be cut");
+    if (sluice_file_orientation(pipeline, file->data, file->len) != 1)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "a JPEG that has to be turned is not cut");
+    struct sluice_box box;
+    const struct sluice_size size = {info.width, info.height};
+    if (!sluice_file_crop_box(pipeline, &sample->key, size, &box))
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                           "the crop of an image of %u x %u pixels is "
+                           "over the limit",
+                           size.width, size.height);
+    options.max_pixels = scratch->max_pixels;
+    options.index = sluice_scratch_index(scratch, sample);
+    struct sluice_buf *crop;
+    status =
+        sluice_jpeg_crop(file->data, file->len, &box, &options, scratch->pool, &crop, NULL, err);
+    if (status)
+        return status;
+    sluice_buf_unref(sample->data);
+    sample->data = crop;
+    sample->coding = &sluice_form_jpeg_crop;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
+                                        struct sluice_scratch *scratch,
+                                        struct sluice_sample *sample, bool optimal_huffman,
+                                        uint32_t restart_interval, struct sluice_err *err)
+{
+    const struct sluice_jpeg_crop_options options = {
+        .optimal_huffman = optimal_huffman,
+        .restart_interval = restart_interval,
+    };
+    return cut_jpeg(pipeline, scratch, sample, options, err);
+}
+
+sluice_status sluice_pipeline_cut_for_gpu(const struct sluice_pipeline *pipeline,
+                                          struct sluice_scratch *scratch,
+                                          struct sluice_sample *sample, uint32_t restart_interval,
+                                          struct sluice_err *err)
+{
+    const struct sluice_jpeg_crop_options options = {
+        .restart_interval = restart_interval,
+        .allow_larger = true,
+        .route = SLUICE_JPEG_CROP_BY_OURS,
+    };
+    return cut_jpeg(pipeline, scratch, sample, options, err);
+}
+
+static sluice_status encode(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
+                            struct sluice_sample *sample, unsigned split,
+                            const struct sluice_form_options *options, struct sluice_err *err)
+{
+    (void)split; /* 0 */
+    return sluice_pipeline_crop_jpeg(pipeline, scratch, sample, options->has_optimal_huffman,
+                                     options->restart_interval, err);
+}
+
+static bool can_carry(const struct sluice_pipeline *pipeline, unsigned split)
+{
+    return split == 0 && sluice_pipeline_can_crop_jpeg(pipeline);
+}
+
+static bool takes_box(const struct sluice_pipeline *pipeline, unsigned split)
+{
+    (void)pipeline;
+    return split == 0;
+}
+
+static sluice_status check(const struct sluice_pipeline *pipeline,
+                           const struct sluice_sample *sample, struct sluice_err *err)
+{
+    (void)sample;
+    return sluice_pipeline_can_crop_jpeg(pipeline)
+               ? SLUICE_OK
+               : sluice_fail(err, SLUICE_E_CORRUPT, "a file is cut for no crop");
+}
+
+const struct sluice_form_type sluice_form_jpeg_crop = {
+    .form = SLUICE_FORM_JPEG_CROP,
+    .name = "jpeg_crop",
+    .brief = "crop",
+    .words = "JPEG crops",
+    .kind = SLUICE_KIND_FILE,
+    .is_work = true,
+    .is_window = true,
+    .max_percent = 100,
+    .can_carry = can_carry,
+    .takes_box = takes_box,
+    .check = check,
+    .encode = encode,
+};

@@ -1,0 +1,103 @@
+/* jpeg_rows: the parts of an indexed JPEG that its coming crop needs, as they lie in the file. */
+
+#include "base/buf.h"
+#include "image/jpeg_rows.h"
+#include "pipeline/run_region.h"
+
+#include <stdlib.h>
+
+extern const struct sluice_form_type sluice_form_jpeg_rows;
+
+bool sluice_pipeline_can_take_rows(const struct sluice_pipeline *pipeline)
+{
+    return sluice_pipeline_can_crop_jpeg(pipeline) && !sluice_pipeline_is_upright(pipeline);
+}
+
+sluice_status sluice_pipeline_take_rows(const struct sluice_pipeline *pipeline,
+                                        struct sluice_buf_pool *pool, struct sluice_sample *sample,
+                                        struct sluice_err *err)
+{
+    const struct sluice_jpeg_index *index = sample->jpeg_index;
+    if (!sluice_pipeline_can_take_rows(pipeline))
+        return sluice_fail(err, SLUICE_E_INVALID, "this pipeline does not crop what it decodes");
+    if (sample->ops_done > 0 || sample->kind != SLUICE_KIND_FILE || sample->coding || !index)
+        return sluice_fail(err, SLUICE_E_INVALID, "only a file with an index has rows");
+    struct sluice_box box;
+    if (!sluice_file_crop_box(pipeline, &sample->key,
+                              (struct sluice_size){index->width, index->height}, &box))
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                           "the crop of an image of %u x %u pixels is over the limit", index->width,
+                           index->height);
+    const sluice_status status = sluice_jpeg_rows_pack(index, &box, pool, &sample->data, err);
+    if (status != SLUICE_OK)
+        return status;
+    sluice_jpeg_index_destroy(sample->jpeg_index);
+    sample->jpeg_index = NULL;
+    sample->coding = &sluice_form_jpeg_rows;
+    return SLUICE_OK;
+}
+
+/* Makes a file that was read in part, with its index. */
+static sluice_status open_rows(const struct sluice_pipeline *pipeline,
+                               struct sluice_scratch *scratch, struct sluice_sample *sample,
+                               struct sluice_err *err)
+{
+    (void)pipeline, (void)scratch;
+    struct sluice_jpeg_index *index = calloc(1, sizeof(*index));
+    if (!index)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the points of a JPEG");
+    const sluice_status status = sluice_jpeg_rows_open(sample->data->data, sample->data->len,
+                                                       &sample->data->len, index, err);
+    if (status != SLUICE_OK) {
+        free(index);
+        return status;
+    }
+    sluice_jpeg_index_destroy(sample->jpeg_index);
+    sample->jpeg_index = index;
+    sample->coding = NULL;
+    return SLUICE_OK;
+}
+
+static sluice_status encode(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
+                            struct sluice_sample *sample, unsigned split,
+                            const struct sluice_form_options *options, struct sluice_err *err)
+{
+    (void)split, (void)options; /* 0; of crops */
+    return sluice_pipeline_take_rows(pipeline, scratch->pool, sample, err);
+}
+
+static bool can_carry(const struct sluice_pipeline *pipeline, unsigned split)
+{
+    return split == 0 && sluice_pipeline_can_take_rows(pipeline);
+}
+
+static bool takes_box(const struct sluice_pipeline *pipeline, unsigned split)
+{
+    (void)pipeline;
+    return split == 0;
+}
+
+static sluice_status check(const struct sluice_pipeline *pipeline,
+                           const struct sluice_sample *sample, struct sluice_err *err)
+{
+    (void)sample;
+    return sluice_pipeline_can_take_rows(pipeline)
+               ? SLUICE_OK
+               : sluice_fail(err, SLUICE_E_CORRUPT, "rows of a file for no crop");
+}
+
+const struct sluice_form_type sluice_form_jpeg_rows = {
+    .form = SLUICE_FORM_JPEG_ROWS,
+    .name = "jpeg_rows",
+    .brief = "rows",
+    .words = "JPEG rows",
+    .kind = SLUICE_KIND_FILE,
+    .needs_index = true,
+    .retry_as_file = true,
+    .max_percent = SLUICE_JPEG_ROWS_MAX_PERCENT,
+    .can_carry = can_carry,
+    .takes_box = takes_box,
+    .check = check,
+    .encode = encode,
+    .open = open_rows,
+};

@@ -1,0 +1,18 @@
+#include "pipeline/form.h"
+
+/* u8: pixels, height x width x 3. */
+
+static bool can_carry(const struct sluice_pipeline *pipeline, unsigned split)
+{
+    return sluice_pipeline_kind(pipeline, split) == SLUICE_KIND_U8;
+}
+
+const struct sluice_form_type sluice_form_u8 = {
+    .form = SLUICE_FORM_U8,
+    .name = "u8",
+    .brief = "pixels",
+    .words = "pixels",
+    .kind = SLUICE_KIND_U8,
+    .is_plain = true,
+    .can_carry = can_carry,
+};
