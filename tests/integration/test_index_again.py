@@ -61,20 +61,21 @@ class IndexAgain(unittest.TestCase):
         self.assertNotEqual(self.rows(), rows)
         self.assertFalse((self.root / "sluice-manifest.progress").exists())
 
+    @unittest.skipUnless(programs.BAD_DISK, "no bad_disk was built")
     def test_goes_on_after_a_kill(self):
         want, _ = self.index()
         rows = self.rows()
         (self.root / "sluice-manifest.tsv").unlink()
         progress = self.root / "sluice-manifest.progress"
-        run = subprocess.Popen(self.command("-j", "1"), stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 60
-        while run.poll() is None and time.monotonic() < deadline:
-            if progress.exists() and progress.stat().st_size > 60000:
-                run.send_signal(signal.SIGKILL)
-                break
-        if run.wait() == 0:  # it was faster than this test: leave what a kill would have left
-            self.skipTest("the run ended before it could be killed")
+        hangs = self.root / "hangs"
+        run = subprocess.Popen(
+            self.command("-j", "1"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env=programs.bad_disk(f"call=read,path=.ppm,after={NUM * 3 // 4},do=hang,tell={hangs}"))
+        while run.poll() is None and not hangs.exists():
+            time.sleep(0.01)
+        run.kill()
+        self.assertEqual(run.wait(), -signal.SIGKILL)
+        hangs.unlink()
         again, log = self.index()
         self.assertIn("goes on after", log)
         self.assertGreater(again["kept"], 400)
@@ -83,6 +84,7 @@ class IndexAgain(unittest.TestCase):
         self.assertEqual(self.rows(), rows)
         self.assertFalse(progress.exists())
 
+    @unittest.skipUnless(programs.BAD_DISK, "no bad_disk was built")
     def test_threads_look_at_files_at_once(self):
         slow = programs.bad_disk("call=stat,path=.ppm,do=delay:1000")
         seconds = []

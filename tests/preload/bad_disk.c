@@ -12,11 +12,12 @@
  *     count=FILE     FILE is made and gets how many calls matched, as 8 bytes, right at any moment
  *     tell=FILE      makes FILE when a call hangs
  *     do=eio | do=eacces | do=enoent | do=enospc | do=emfile | do=nomem | do=short | do=empty |
- * do=delay:US | do=hang
+ * do=delay:US | do=wait | do=hang
  *
  * Only regular files and folders count for reads and writes: sockets and pipes work as ever.
  * short: a read gives half of what it was asked for; empty: readdir ends early, without an error,
- * a read gives 0 bytes.  hang: the call never returns (the thread sleeps uninterrupted). */
+ * a read gives 0 bytes.  wait: until the file of `if` is gone.  hang: the call never returns (the
+ * thread sleeps uninterrupted). */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -39,7 +40,7 @@
 enum call { OPEN, READ, READDIR, WRITE, SYNC, RENAME, STAT, NUM_CALLS };
 static const char *const call_names[NUM_CALLS] = {"open", "read",   "readdir", "write",
                                                   "sync", "rename", "stat"};
-enum action { PASS, FAIL, SHORT, EMPTY, DELAY, HANG };
+enum action { PASS, FAIL, SHORT, EMPTY, DELAY, WAIT, HANG };
 
 struct rule {
     enum call call;
@@ -76,6 +77,7 @@ static void read_action(struct rule *rule, const char *text)
         {"eio", FAIL, EIO},       {"enospc", FAIL, ENOSPC}, {"emfile", FAIL, EMFILE},
         {"eacces", FAIL, EACCES}, {"enoent", FAIL, ENOENT}, {"nomem", FAIL, ENOMEM},
         {"short", SHORT, 0},      {"empty", EMPTY, 0},      {"hang", HANG, 0},
+        {"wait", WAIT, 0},
     };
     for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
         if (strcmp(text, actions[i].name) == 0) {
@@ -191,6 +193,8 @@ static const struct rule *meet(enum call call, const char *path)
                                           .tv_nsec = rule->delay_us % 1000000 * 1000};
             (void)nanosleep(&wait, NULL);
         }
+        while (rule->action == WAIT && rule->file[0] && access(rule->file, F_OK) == 0)
+            (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         errno = rule->error;
         return rule;
     }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Calls that nobody waits for any more cost nothing: their jobs leave the queue."""
+import time
 import unittest
 
 import harness
@@ -21,8 +22,12 @@ class CancelledCalls(unittest.TestCase):
         folder = root / "train" / "cat"
         folder.mkdir(parents=True)
         Image.linear_gradient("L").resize((1600, 1600)).convert("RGB").save(folder / "a.jpg")
-        # One worker, so that all but a few calls still wait when they are cancelled.
-        self.server = harness.Server(root, "--data-transfer", "--prep-workers", "1")
+        # One worker, and reads that wait as long as the gate is there: all but a few calls still
+        # wait when they are cancelled.
+        self.gate = root / "gate"
+        self.gate.touch()
+        self.server = torture.BadServer(root, f"call=read,path=a.jpg,if={self.gate},do=wait",
+                                        flags=("--data-transfer", "--prep-workers", "1"))
         self.channel = self.server.channel()
         self.stub = offload_grpc.OffloadStub(self.channel)
         self.addCleanup(self.server.process.wait)
@@ -33,11 +38,15 @@ class CancelledCalls(unittest.TestCase):
         return self.stub.Stats(offload.StatsRequest(), timeout=harness.TIMEOUT_S)
 
     def await_depth(self, is_reached):
-        while not is_reached(self.stats().queue_depth):
-            pass
+        until = time.monotonic() + harness.TIMEOUT_S
+        while not is_reached(depth := self.stats().queue_depth):
+            self.assertLess(time.monotonic(), until, f"queue_depth stays at {depth}")
+            time.sleep(0.01)
 
-    def done(self):
-        """Samples answered or failed, once nothing is left to do."""
+    def done(self, most):
+        """Samples answered or failed, once the queue is empty and then nothing is left to do."""
+        self.await_depth(lambda depth: depth <= most)
+        self.gate.unlink()
         self.await_depth(lambda depth: depth == 0)
         stats = self.stats()
         return stats.samples + sum(e.count for e in stats.errors)
@@ -52,7 +61,7 @@ class CancelledCalls(unittest.TestCase):
         self.await_depth(lambda depth: depth > min(count, 300) * 0.7)
         for call in calls:
             call.cancel()
-        done = self.done()
+        done = self.done(20)
         print(f"{done} of {count} cancelled calls were worked on")
         self.assertLess(done, count // 2)
         for channel in channels:
@@ -73,7 +82,7 @@ class CancelledCalls(unittest.TestCase):
         self.await_depth(lambda depth: depth > 200)
         stream.cancel()
         held.set()
-        done = self.done()
+        done = self.done(20)
         print(f"{done} of 400 requests of a cancelled stream were worked on")
         self.assertLess(done, 200)
 

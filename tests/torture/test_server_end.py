@@ -12,8 +12,10 @@ import torture
 from attacked import Attacked
 
 GRACE_S = 0.3
-# The promise is a second.  In the short form other programs may have the machine.
-SLACK_S = 1 if torture.IS_LONG else 5
+# The promise is a second, which the long form looks at.  In the short form other programs may have
+# the machine: there TIMEOUT_S tells a hang.
+SLACK_S = 1 if torture.IS_LONG else torture.TIMEOUT_S
+NEVER_S = 10 * torture.TIMEOUT_S  # what takes so long is seen to be waited for
 
 
 @unittest.skipUnless(torture.BAD_DISK, "no bad_disk was built")
@@ -77,7 +79,7 @@ class ServerEnd(unittest.TestCase):
 
     def test_work_that_takes_too_long(self):
         for _ in range(torture.rounds(1, 50)):
-            self.cut_off("call=read,path=.jpg,do=delay:30000000")
+            self.cut_off(f"call=read,path=.jpg,do=delay:{NEVER_S * 1000000}")
 
     def test_a_client_that_stands_still(self):
         for _ in range(torture.rounds(1, 50)):
@@ -105,26 +107,22 @@ class ServerEnd(unittest.TestCase):
         self.assertLess(time.monotonic() - start, GRACE_S + SLACK_S)
 
     def test_all_answered_is_0(self):
-        server = Attacked(self.root, "--grace", 60)
+        server = Attacked(self.root, "--grace", NEVER_S)
         self.addCleanup(server.close)
         run = self.client(server, "--retry-for", 0.1)
         run.stdout.readline()
-        start = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
         server.process.wait(timeout=torture.TIMEOUT_S)
-        self.assertLess(time.monotonic() - start, 30)
         self.assertEqual(server.process.returncode, 0, server.log())
 
     def test_a_read_that_hangs_and_was_answered_holds_nothing_up(self):
-        server = Attacked(self.root, "--grace", 60, "--sample-timeout", 0.3,
+        server = Attacked(self.root, "--grace", NEVER_S, "--sample-timeout", 0.3,
                           env=torture.bad_disk("call=read,path=cat/0003.jpg,do=hang"))
         self.addCleanup(server.close)
         run = self.client(server, "--epochs", 1, "--retry-for", 1)
         run.wait(timeout=torture.TIMEOUT_S)
-        start = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
         server.process.wait(timeout=torture.TIMEOUT_S)
-        self.assertLess(time.monotonic() - start, 30)
         self.assertEqual(server.process.returncode, 0, server.log())
         self.assertIn("threads are still at work", server.log())
 

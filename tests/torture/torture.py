@@ -46,11 +46,11 @@ def reports(text):
 class BadServer(Server):
     """offload_server on a disk that keeps these rules (tests/preload/bad_disk.c)."""
 
-    def __init__(self, root, *rules):
+    def __init__(self, root, *rules, flags=()):
         saved = dict(os.environ)
         os.environ.update(bad_disk(*rules))
         try:
-            super().__init__(root)
+            super().__init__(root, *flags)
         finally:
             os.environ.clear()
             os.environ.update(saved)
