@@ -289,6 +289,7 @@ static const struct sluice_option index_table[] = {
     SLUICE_LISTING_SHARDS_OPTION(&index_given.source.shards),
     SLUICE_LISTING_SPLIT_OPTION("train", &index_given.source.train_list),
     SLUICE_LISTING_SPLIT_OPTION("val", &index_given.source.val_list),
+    SLUICE_DATASET_FOLDERS_OPTION(SLUICE_LISTING_SAMPLES, &index_given.source.classes_are_folders),
     SLUICE_LISTING_LABELS_OPTION(&index_given.source.labels),
     SLUICE_LISTING_LABEL_KEY_OPTION(&index_given.source.label_key),
     SLUICE_LISTING_CLASSES_OPTION(&index_given.source.classes),

@@ -43,6 +43,7 @@ static void print_summary(const char *out, const struct sluice_pack_summary *sum
 static struct {
     uint64_t shard_bytes, num_threads;
     const char *target, *target_type;
+    bool classes_are_folders;
 } given;
 
 enum { OUTPUT, LABELS };
@@ -94,6 +95,7 @@ static const char *const unpack_groups[] = {[OUTPUT] = "work", [LABELS] = "label
 
 static const struct sluice_option unpack_options[] = {
     SLUICE_DATASET_WORKERS_OPTION(OUTPUT, &given.num_threads),
+    SLUICE_DATASET_FOLDERS_OPTION(LABELS, &given.classes_are_folders),
     SLUICE_DATASET_TARGET_OPTION(LABELS, &given.target),
     SLUICE_DATASET_TARGET_TYPE_OPTION(LABELS, &given.target_type),
 };
@@ -102,6 +104,7 @@ int sluice_dataset_cmd_unpack(int argc, char **argv)
 {
     given.num_threads = 0;
     given.target = given.target_type = NULL;
+    given.classes_are_folders = false;
     const struct sluice_cli cli = {
         .program = argv[0],
         .summary = "Write the images in the shards of DIR to a folder, with their labels in "
@@ -118,6 +121,7 @@ int sluice_dataset_cmd_unpack(int argc, char **argv)
     const struct sluice_manifest_options options = {
         .with_shards = true,
         .num_threads = (unsigned)given.num_threads,
+        .classes_are_folders = given.classes_are_folders,
         .target = sluice_dataset_target(given.target, given.target_type),
     };
     struct sluice_manifest *manifest = NULL;

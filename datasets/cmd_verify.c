@@ -187,6 +187,7 @@ static const struct sluice_option verify_table[] = {
     SLUICE_LISTING_SHARDS_OPTION(&verify_given.source.shards),
     SLUICE_LISTING_SPLIT_OPTION("train", &verify_given.source.train_list),
     SLUICE_LISTING_SPLIT_OPTION("val", &verify_given.source.val_list),
+    SLUICE_DATASET_FOLDERS_OPTION(SLUICE_LISTING_SAMPLES, &verify_given.source.classes_are_folders),
     SLUICE_LISTING_LABELS_OPTION(&verify_given.source.labels),
     SLUICE_LISTING_LABEL_KEY_OPTION(&verify_given.source.label_key),
     SLUICE_LISTING_CLASSES_OPTION(&verify_given.source.classes),

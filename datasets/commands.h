@@ -22,6 +22,15 @@ int sluice_dataset_cmd_unpack(int argc, char **argv);
         .help = "Threads; 0: one for each CPU."                                                    \
     }
 
+/* How folders of those that list a root are taken. */
+#define SLUICE_DATASET_FOLDERS_OPTION(group_of, target)                                            \
+    {                                                                                              \
+        .name = "classes-are-folders", .group = (group_of), .type = SLUICE_OPTION_FLAG,            \
+        .value = (target),                                                                         \
+        .help = "Take folders of DIR that are called as splits (train, training; val, valid, "     \
+                "validation, dev; test, testing) for classes like all others."                     \
+    }
+
 /* Where targets come from, of what kind they are: what is listed by the two. */
 #define SLUICE_DATASET_TARGET_OPTION(of_group, to)                                                 \
     {                                                                                              \

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "datasets/passed_over.h"
+#include "datasets/split_name.h"
 
 #include <jansson.h>
 
@@ -56,25 +57,6 @@ static bool is_integer(const char *text)
     return text[0] && strspn(text, "0123456789") == strlen(text);
 }
 
-/* As Hugging Face's datasets calls splits. */
-static int parse_split(const char *text)
-{
-    static const struct {
-        const char *name;
-        int subset;
-    } known[] = {
-        {"train", SLUICE_SUBSET_TRAIN}, {"training", SLUICE_SUBSET_TRAIN},
-        {"val", SLUICE_SUBSET_VAL},     {"valid", SLUICE_SUBSET_VAL},
-        {"dev", SLUICE_SUBSET_VAL},     {"validation", SLUICE_SUBSET_VAL},
-        {"test", SLUICE_LABEL_TEST},    {"testing", SLUICE_LABEL_TEST},
-    };
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (strcmp(text, known[i].name) == 0)
-            return known[i].subset;
-    }
-    return -1;
-}
-
 static sluice_status check_label(struct sluice_label_table *table, const char *label, bool is_name,
                                  size_t line, struct sluice_err *err)
 {
@@ -108,7 +90,9 @@ static sluice_status add_row(struct sluice_label_table *table, char *const value
     while (path[0] == '.' && path[1] == '/')
         path += 2;
     row.path = path;
-    if (values[SPLIT] && (row.subset = parse_split(values[SPLIT])) < 0)
+    if (values[SPLIT])
+        row.subset = sluice_split_of_name(values[SPLIT], strlen(values[SPLIT]));
+    if (values[SPLIT] && row.subset < 0)
         return wrong_field(table, line, SPLIT, values[SPLIT],
                            "is none of train, val, validation and test", err);
     if (label) {

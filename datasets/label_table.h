@@ -17,11 +17,8 @@ struct sluice_label_row {
     const char *label; /* digits, or a name; NULL: the table has no labels */
     size_t line;
     struct sluice_target_place target; /* in the table's targets, if it has some */
-    int subset; /* enum sluice_subset, or SLUICE_LABEL_TEST; -1: the table does not say */
+    int subset; /* as sluice_split_of_name() has it; -1: the table does not say */
 };
-
-/* Of split test: in no subset. */
-#define SLUICE_LABEL_TEST 2
 
 struct sluice_label_table {
     const char *name; /* in messages; borrowed */

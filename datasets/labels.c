@@ -6,26 +6,28 @@
 #include "base/text.h"
 #include "datasets/label_table.h"
 #include "datasets/manifest_layout.h"
+#include "datasets/split_name.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_FILE_BYTES ((size_t)8 << 30)
-#define MAX_TABLES 2 /* one of train/ and one of val/ */
 
 static const char *const file_names[] = {"metadata.jsonl", "metadata.csv", "labels.csv"};
 
 struct table {
-    char path[SLUICE_MAX_PATH_BYTES]; /* relative to the root; "" if it lies elsewhere */
-    char name[SLUICE_MAX_PATH_BYTES]; /* in messages */
-    char prefix[sizeof("train/")];    /* of the images that it is about */
+    char path[SLUICE_MAX_PATH_BYTES];   /* relative to the root; "" if it lies elsewhere */
+    char name[SLUICE_MAX_PATH_BYTES];   /* in messages */
+    char prefix[sizeof("validation/")]; /* of the images that it is about */
     struct sluice_label_table rows;
     size_t num_used;
 };
 
 struct sluice_labels {
-    struct table tables[MAX_TABLES];
+    struct table *tables;
     size_t num_tables;
     struct sluice_target_column column; /* that is asked for */
 };
@@ -37,9 +39,24 @@ bool sluice_labels_have_labels(const struct sluice_labels *labels)
 
 void sluice_labels_destroy(struct sluice_labels *labels)
 {
-    for (size_t i = 0; labels && i < labels->num_tables; i++)
+    if (!labels)
+        return;
+    for (size_t i = 0; i < labels->num_tables; i++)
         sluice_label_table_clear(&labels->tables[i].rows);
+    free(labels->tables);
     free(labels);
+}
+
+bool sluice_labels_have_splits(const struct sluice_labels *labels)
+{
+    for (size_t i = 0; i < labels->num_tables; i++) {
+        const struct sluice_label_table *rows = &labels->tables[i].rows;
+        for (size_t row = 0; row < rows->num_rows; row++) {
+            if (rows->rows[row].subset < 0)
+                return false;
+        }
+    }
+    return true;
 }
 
 bool sluice_labels_has_file(const struct sluice_labels *labels, const char *path)
@@ -78,12 +95,18 @@ static sluice_status sort_rows(struct sluice_label_table *table, struct sluice_e
 static sluice_status add_table(struct sluice_labels *labels, const struct table *named,
                                const char *text, size_t len, bool *is_table, struct sluice_err *err)
 {
-    struct table *table = &labels->tables[labels->num_tables];
-    *table = *named;
-    char *copy = malloc(len + 1);
+    struct table *tables =
+        realloc(labels->tables, (labels->num_tables + 1) * sizeof(*labels->tables));
+    if (tables)
+        labels->tables = tables;
+    for (size_t i = 0; tables && i < labels->num_tables; i++)
+        tables[i].rows.name = tables[i].name;
+    char *copy = tables ? malloc(len + 1) : NULL;
     if (!copy)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %s", named->name);
     memcpy(copy, text, len);
+    struct table *table = &tables[labels->num_tables];
+    *table = *named;
     sluice_status status = sluice_label_table_parse(&table->rows, table->name, copy, len,
                                                     labels->column, is_table, err);
     if (status == SLUICE_OK)
@@ -123,7 +146,9 @@ static sluice_status look_for_table(struct sluice_labels *labels, const char *ro
         if (labels->num_tables > before) { /* is there another one? */
             struct sluice_labels other = {.column = labels->column};
             status = read_table(&other, &named, named.name, &is_table, NULL);
-            sluice_label_table_clear(&other.tables[0].rows);
+            if (other.num_tables)
+                sluice_label_table_clear(&other.tables[0].rows);
+            free(other.tables);
             if (status == SLUICE_OK && is_table)
                 return sluice_fail(err, SLUICE_E_INVALID, "%s: %s is a table of labels, too",
                                    named.name, labels->tables[before].path);
@@ -164,10 +189,10 @@ static sluice_status read_file(struct sluice_labels *labels, const char *root, c
     return status;
 }
 
-/* Whether the tables of train/ and val/ are alike. */
-static sluice_status check_alike(const struct sluice_labels *labels, struct sluice_err *err)
+/* Whether the tables of two splits are alike. */
+static sluice_status check_alike(const struct table *a, const struct table *b,
+                                 struct sluice_err *err)
 {
-    const struct table *a = &labels->tables[0], *b = &labels->tables[1];
     const struct sluice_target_type x = a->rows.targets.type, y = b->rows.targets.type;
     char words[2][SLUICE_TARGET_WORDS];
     if (a->rows.has_labels != b->rows.has_labels)
@@ -184,6 +209,49 @@ static sluice_status check_alike(const struct sluice_labels *labels, struct slui
     return SLUICE_OK;
 }
 
+static int has_table(const struct dirent *entry)
+{
+    const int split = sluice_split_of_name(entry->d_name, strlen(entry->d_name));
+    return split == SLUICE_SUBSET_TRAIN || split == SLUICE_SUBSET_VAL;
+}
+
+static int compare_entries(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* The tables of the folders that are called as train and val are. */
+static sluice_status look_in_splits(struct sluice_labels *labels, const char *root,
+                                    struct sluice_err *err)
+{
+    struct dirent **entries = NULL;
+    const int num = scandir(root, &entries, has_table, compare_entries);
+    if (num < 0)
+        return sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s", root,
+                           strerror(errno));
+    sluice_status status = SLUICE_OK;
+    for (int i = 0; i < num; i++) {
+        char prefix[sizeof("validation/")];
+        (void)sluice_print(prefix, sizeof(prefix), "%s/", entries[i]->d_name);
+        if (status == SLUICE_OK)
+            status = look_for_table(labels, root, prefix, err);
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}
+
+static sluice_status look_for_tables(struct sluice_labels *labels, const char *root,
+                                     struct sluice_err *err)
+{
+    sluice_status status = look_for_table(labels, root, "", err);
+    if (status == SLUICE_OK && !labels->num_tables)
+        status = look_in_splits(labels, root, err);
+    for (size_t i = 1; i < labels->num_tables && status == SLUICE_OK; i++)
+        status = check_alike(&labels->tables[0], &labels->tables[i], err);
+    return status;
+}
+
 sluice_status sluice_labels_read(const char *root, const char *file,
                                  struct sluice_target_column column, struct sluice_labels **out,
                                  struct sluice_err *err)
@@ -192,14 +260,8 @@ sluice_status sluice_labels_read(const char *root, const char *file,
     if (!labels)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for labels");
     labels->column = column;
-    sluice_status status =
-        file ? read_file(labels, root, file, err) : look_for_table(labels, root, "", err);
-    if (status == SLUICE_OK && !labels->num_tables)
-        status = look_for_table(labels, root, "train/", err);
-    if (status == SLUICE_OK && (!labels->num_tables || labels->tables[0].prefix[0]))
-        status = look_for_table(labels, root, "val/", err);
-    if (status == SLUICE_OK && labels->num_tables == 2)
-        status = check_alike(labels, err);
+    const sluice_status status =
+        file ? read_file(labels, root, file, err) : look_for_tables(labels, root, err);
     if (status != SLUICE_OK || !labels->num_tables) {
         sluice_labels_destroy(labels);
         return status;
@@ -327,16 +389,20 @@ static sluice_status assign_entries(struct sluice_labels *labels,
         *entry = manifest->rows[i];
         struct table *table = table_of(labels, entry->path);
         const struct sluice_label_row *row = table ? find_row(table, entry->path) : NULL;
-        if (!row) {
+        if (!row && entry->subset != SLUICE_SPLIT_TEST) {
             if (num_without++ == 0)
                 first = entry->path;
             continue;
         }
-        table->num_used++;
-        if (row->subset == SLUICE_LABEL_TEST)
+        if (row) {
+            table->num_used++;
+            if (row->subset >= 0)
+                entry->subset = (enum sluice_subset)row->subset;
+        }
+        if (entry->subset == SLUICE_SPLIT_TEST) {
+            num_kept++;
             continue;
-        if (row->subset >= 0)
-            entry->subset = (enum sluice_subset)row->subset;
+        }
         if (names) {
             const char **found =
                 bsearch(&row->label, names, num_names, sizeof(*names), compare_names);
@@ -351,12 +417,7 @@ static sluice_status assign_entries(struct sluice_labels *labels,
     }
     if (num_without)
         return fail_without_row(labels, manifest, num_without, first, err);
-    if (num_kept < manifest->num_entries)
-        sluice_log(SLUICE_LOG_INFO, "%s: %llu of %zu images are of split test, and are no samples",
-                   labels->tables[0].name, (unsigned long long)(manifest->num_entries - num_kept),
-                   manifest->num_entries);
-    manifest->num_entries = num_kept;
-    return SLUICE_OK;
+    return sluice_layout_leave_out_test(manifest, labels->tables[0].name, err);
 }
 
 /* Rows whose image is not there: of another server's part, or missing. */

@@ -136,6 +136,7 @@ struct sluice_manifest_options sluice_listing_options(const struct sluice_listin
         .train_list = source->train_list,
         .val_list = source->val_list,
         .classes = source->classes,
+        .classes_are_folders = source->classes_are_folders,
         .target = sluice_dataset_target(source->target, source->target_type),
     };
 }

@@ -32,6 +32,7 @@ void sluice_listing_clear(struct sluice_listing *listing);
 struct sluice_listing_source {
     const char *shards, *train_list, *val_list, *labels, *label_key, *classes, *target,
         *target_type;
+    bool classes_are_folders;
     uint64_t num_threads;
 };
 
@@ -89,7 +90,7 @@ enum { SLUICE_LISTING_WHAT, SLUICE_LISTING_SAMPLES, SLUICE_LISTING_LABELS, SLUIC
         .value = (target), .arg = "FILE",                                                          \
         .help = "File with a line for each image of " split ": its path relative to DIR, and "     \
                 "maybe a label behind it. Images in neither list are no samples.",                 \
-        .default_text = "column split of the table, else the folders train/ and val/"              \
+        .default_text = "column split of the table, else the folders train/, val/ and the like"    \
     }
 
 /* The options that say where labels come from. */
@@ -100,8 +101,8 @@ enum { SLUICE_LISTING_WHAT, SLUICE_LISTING_SAMPLES, SLUICE_LISTING_LABELS, SLUIC
         .help = "Table of labels, .csv or .jsonl, with columns file_name (relative to DIR) and "   \
                 "label (integers, or names of classes), and maybe split (train, val, test).",      \
         .default_text = "DIR/metadata.jsonl, metadata.csv or labels.csv if it has these columns, " \
-                        "in DIR or in its train/ and val/; else .cls in tars and the label of "    \
-                        "MDS shards and LitData's chunks, else the folders"                        \
+                        "in DIR or in its train/, val/ and the like; else .cls in tars and the "   \
+                        "label of MDS shards and LitData's chunks, else the folders"               \
     }
 #define SLUICE_LISTING_LABEL_KEY_OPTION(target)                                                    \
     {                                                                                              \

@@ -16,9 +16,12 @@
  *
  * Classes are as torchvision's ImageFolder has them: the folders in the root, also those that are
  * links, sorted by name; an image beside them is no sample; one without samples keeps its label, as
- * with allow_empty=True.  The same holds for ROOT/{train,val}/class, with the classes of both
- * together, where no other folder in the root holds an image.  A root in which no folder holds an
- * image has one class, "".
+ * with allow_empty=True.  A root in which no folder holds an image has one class, "".
+ *
+ * Folders in the root that are called as splits are (split_name.h) are these splits, in each of
+ * which the same holds, with the classes of train and val together, where no other folder in the
+ * root holds an image.  What is of split test is no sample.  Where another one does, they are
+ * classes if none has class folders in it; otherwise there is no list.
  *
  * A folder may hold other labels: sluice-classes.txt (class_list.h) fixes the numbers, a table
  * (labels.h) gives labels to the images.  Tars, MDS shards and LitData's chunks are shards of a
@@ -41,7 +44,7 @@ struct sluice_manifest_entry {
     uint64_t bytes;
     int64_t mtime_ns; /* when the file or shard was last changed, since 1970; 0: not known */
     uint32_t label;   /* index of the class */
-    enum sluice_subset subset; /* TRAIN unless it lies under val/ */
+    enum sluice_subset subset; /* TRAIN unless it is of split val (split_name.h) */
     bool has_hash;             /* of the content, if indexed */
     struct sluice_hash128 hash;
     uint32_t width, height; /* 0: not known */
@@ -132,7 +135,8 @@ struct sluice_manifest_options {
     const char *labels;    /* a table, as sluice_labels_read() takes it; NULL: the root's, if any */
     const char *train_list, *val_list; /* files of paths (split_lists.h), which alone are samples;
                                           NULL: no such list */
-    const char *classes; /* a list of classes; NULL: the root's sluice-classes.txt, if any */
+    const char *classes;      /* a list of classes; NULL: the root's sluice-classes.txt, if any */
+    bool classes_are_folders; /* no folder is a split, whatever it is called */
     struct sluice_target_column target; /* of a table, or ".txt": of members of tars */
     const atomic_bool *is_cancelled;    /* as sluice_manifest_scan()'s */
 };

@@ -6,6 +6,7 @@
 #include "datasets/shard_list.h"
 #include "datasets/shard_targets.h"
 #include "datasets/split_lists.h"
+#include "datasets/split_name.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +28,7 @@ static sluice_status add_folders_in_shards(const struct sluice_manifest_parts *p
         const char *path = sluice_shard_unpacked(entry->path, entry->offset, room);
         const char *slash = strchr(path, '/');
         for (unsigned depth = 0; depth < CLASS_DEPTHS && slash && status == SLUICE_OK; depth++) {
-            if (depth == 1 && !sluice_starts_with(path, "train/") &&
-                !sluice_starts_with(path, "val/"))
+            if (depth == 1 && sluice_split_of_path(path, NULL) < 0)
                 break;
             const size_t len = (size_t)(slash - path);
             slash = strchr(slash + 1, '/');
@@ -68,16 +68,24 @@ static sluice_status assign_labels(const struct sluice_manifest_parts *parts,
                                    struct sluice_err *err)
 {
     struct sluice_manifest_builder *builder = parts->builder;
+    const struct sluice_layout_source source = {
+        .root = parts->root,
+        .folders = parts->folders->all,
+        .num_folders = parts->folders->num,
+        .classes_are_folders = parts->options->classes_are_folders,
+        .has_lists = parts->options->train_list || parts->options->val_list,
+    };
     const bool has_labels = labels && sluice_labels_have_labels(labels);
+    const bool has_splits = source.has_lists || (labels && sluice_labels_have_splits(labels));
     sluice_status status = SLUICE_OK;
     *are_numbers = !has_labels && parts->num_labelled;
     if (!has_labels && !parts->num_labelled)
-        status = sluice_layout_assign(builder, parts->root, parts->folders->all,
-                                      parts->folders->num, parts->passed, err);
-    else
-        sluice_layout_assign_subsets(builder, parts->root, parts->folders->all,
-                                     parts->folders->num);
-    if (*are_numbers)
+        status = sluice_layout_assign(builder, &source, parts->passed, err);
+    else if (!has_splits)
+        status = sluice_layout_assign_subsets(builder, &source, err);
+    if (status == SLUICE_OK && !has_labels && !source.has_lists)
+        status = sluice_layout_leave_out_test(builder->manifest, parts->root, err);
+    if (status == SLUICE_OK && *are_numbers)
         status = check_all_labelled(builder->manifest, parts->root, err);
     if (status != SLUICE_OK || !labels)
         return status;

@@ -6,6 +6,7 @@
 #include "datasets/jpeg_index_file.h"
 #include "datasets/manifest_layout.h"
 #include "datasets/shard.h"
+#include "datasets/split_name.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -39,8 +40,8 @@ struct search {
     const atomic_bool *is_cancelled;
     struct folder *folders; /* in the order of their paths */
     size_t num_folders, capacity;
-    bool has_subsets; /* all samples lie in train/ and val/ */
-    bool has_shards;  /* so that a tar that is not listed is new */
+    bool has_splits; /* all samples lie in folders of train and val */
+    bool has_shards; /* so that a tar that is not listed is new */
     unsigned num_hashed;
     struct sluice_manifest_drift *drift;
 };
@@ -91,15 +92,13 @@ static sluice_status find_folders(struct search *search, struct sluice_err *err)
 {
     bool is_whole = add_folder(search, "", 0, false);
     struct folder last = {.path = ""};
-    search->has_subsets = true;
+    search->has_splits = sluice_layout_is_of_splits(search->manifest);
     for (size_t i = 0; i < search->manifest->num_entries && is_whole; i++) {
         const char *path = sluice_manifest_at(search->manifest, i).path;
         char shard[SLUICE_MAX_PATH_BYTES];
         const bool is_member =
             sluice_manifest_at(search->manifest, i).offset && sluice_shard_split(path, shard);
         const size_t file_len = strlen(is_member ? shard : path);
-        if (!sluice_starts_with(path, "train/") && !sluice_starts_with(path, "val/"))
-            search->has_subsets = false;
         search->has_shards = search->has_shards || is_member;
         size_t last_len = 0;
         for (const char *slash = strchr(path, '/'); slash && is_whole;
@@ -276,12 +275,16 @@ static sluice_status count_new(struct search *search, char path[SLUICE_MAX_PATH_
     return status;
 }
 
+/* The split that a folder is; -1: none. */
+static int split_of_folder(const struct search *search, const char *path)
+{
+    return search->has_splits ? sluice_split_of_name(path, strlen(path)) : -1;
+}
+
 /* Whether images of this folder itself are samples: beside class folders they are none. */
 static bool takes_images(const struct search *search, const char *path, size_t num_direct)
 {
-    const bool is_beside =
-        path[0] == '\0' ||
-        (search->has_subsets && (strcmp(path, "train") == 0 || strcmp(path, "val") == 0));
+    const bool is_beside = path[0] == '\0' || split_of_folder(search, path) >= 0;
     return !is_beside || num_direct > 0;
 }
 
@@ -312,7 +315,8 @@ static sluice_status list_folder(struct search *search, char path[SLUICE_MAX_PAT
                 is_image && kind != DT_DIR ? find_row(manifest, &rows, path) : rows.end;
             if (row < rows.end)
                 is_seen[row - rows.first] = true;
-            else if (kind == DT_DIR && !is_image && !find_folder(search, path, longer))
+            else if (kind == DT_DIR && !is_image && !find_folder(search, path, longer) &&
+                     split_of_folder(search, path) != SLUICE_SPLIT_TEST)
                 status = count_new(search, path, longer, 0, err);
             else if (kind == DT_REG && is_image && has_images && sluice_is_utf8(path))
                 count(&search->drift->num_added, search->drift->added, path);

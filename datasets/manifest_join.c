@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "datasets/manifest_binary.h"
 #include "datasets/manifest_builder.h"
+#include "datasets/split_name.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static const char *const layout_words[] = {
     [OPEN] = "",
     [NO_CLASSES] = "images without folders",
     [CLASSES] = "folders that are classes",
-    [SUBSETS] = "train/ and val/ with classes in them",
+    [SUBSETS] = "splits (train, val) with classes in them",
 };
 
 /* Whether the part of the path from *at on is `name` and a '/'; *at is behind it then. */
@@ -41,8 +42,7 @@ static enum layout layout_of_row(const struct sluice_manifest *manifest, size_t 
     const char *as_class = entry.path, *as_subset = entry.path;
     const bool is_class = pass_folder(&as_class, name, len);
     const bool is_subset =
-        (pass_folder(&as_subset, "train", 5) || pass_folder(&as_subset, "val", 3)) &&
-        pass_folder(&as_subset, name, len);
+        sluice_split_of_path(entry.path, &as_subset) >= 0 && pass_folder(&as_subset, name, len);
     return is_class == is_subset ? OPEN : is_class ? CLASSES : SUBSETS;
 }
 

@@ -3,32 +3,28 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "datasets/shard.h"
+#include "datasets/split_name.h"
 #include "image/coding.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NUM_SUBSETS 2
 #define MAX_NAMES 5 /* of classes, in one line of the log */
-
-static const char *const subset_folders[NUM_SUBSETS] = {
-    [SLUICE_SUBSET_TRAIN] = "train/",
-    [SLUICE_SUBSET_VAL] = "val/",
-};
 
 struct class
 {
     const char *name; /* as the file system has it; borrowed */
-    bool is_in[NUM_SUBSETS];
+    bool is_in[SLUICE_NUM_SPLITS];
     bool holds_image;
     size_t num_samples;
 };
 
 struct layout {
-    const char *root;
+    const struct sluice_layout_source *source;
     struct sluice_manifest_builder *builder;
-    bool has_subsets; /* else everything is train */
+    bool has_splits;  /* else everything is train */
+    bool leaves_test; /* of the splits, test is left out */
     bool is_flat;     /* one class without a name, no class folders */
     struct class *classes;
     size_t num_classes;
@@ -139,60 +135,99 @@ static int compare_classes(const void *a, const void *b)
 
 /* --- which folders are classes --- */
 
-static int subset_of(const char *path)
+/* Folders called as splits are splits where no other folder beside them holds an image.  Otherwise
+ * a class may be called so: unless one has class folders in it, or, where folders are no classes,
+ * there are two splits. */
+static sluice_status find_splits(struct layout *layout, bool are_labels_of_folders,
+                                 struct sluice_err *err)
 {
-    for (int subset = 0; subset < NUM_SUBSETS; subset++) {
-        if (sluice_starts_with(path, subset_folders[subset]))
-            return subset;
-    }
-    return -1;
-}
-
-static bool is_subset_name(const char *name)
-{
-    return strcmp(name, "train") == 0 || strcmp(name, "val") == 0;
-}
-
-/* train/ and val/ are subsets where no other folder beside them holds an image. */
-static bool find_subsets(const struct layout *layout, const struct sluice_layout_folder *folders,
-                         size_t num_folders)
-{
-    unsigned num_found = 0;
-    const char *other = NULL;
-    for (size_t i = 0; i < num_folders; i++) {
-        const char *path = folders[i].path;
-        if (strchr(path, '/') || !folders[i].holds_image || sluice_layout_is_hidden(path))
+    const struct sluice_layout_source *source = layout->source;
+    const char *splits[SLUICE_NUM_SPLITS] = {NULL}; /* a folder of each */
+    const char *other = NULL, *first = NULL, *second = NULL;
+    bool has_class_folders = false;
+    for (size_t i = 0; i < source->num_folders && !source->classes_are_folders; i++) {
+        const char *path = source->folders[i].path;
+        if (!source->folders[i].holds_image || sluice_layout_is_hidden(path))
             continue;
-        if (is_subset_name(path))
-            num_found++;
+        const int split = sluice_split_of_name(path, strlen(path));
+        if (strchr(path, '/')) /* of folders in folders, those in splits are listed alone */
+            has_class_folders = true;
+        else if (split >= 0)
+            splits[split] = path;
         else
             other = path;
     }
-    if (num_found == NUM_SUBSETS && other)
+    for (int split = 0; split < SLUICE_NUM_SPLITS; split++) {
+        second = first && !second ? splits[split] : second;
+        first = first ? first : splits[split];
+    }
+    layout->has_splits = first && !other;
+    if (!first || !other)
+        return SLUICE_OK;
+    if (has_class_folders || (second && !are_labels_of_folders))
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%s: %.60s/ is a split (train, val, test), and %.60s/ beside it, which "
+                           "holds images too, is none: move %.60s/ away, or list all folders as "
+                           "classes: offload_dataset index --classes-are-folders",
+                           source->root, first, other, other);
+    if (second)
         sluice_log(SLUICE_LOG_WARN,
-                   "%s: train and val are taken for classes, as %s, which holds images too, stands "
+                   "%s: %s and %s are taken for classes, as %s, which holds images too, stands "
                    "beside them",
-                   layout->root, other);
-    return num_found > 0 && !other;
+                   source->root, first, second, other);
+    else if (!are_labels_of_folders)
+        sluice_log(SLUICE_LOG_WARN,
+                   "%s: the folder %s is not taken for a split, as %s, which holds images too, "
+                   "stands beside it",
+                   source->root, first, other);
+    return SLUICE_OK;
+}
+
+/* The split of an entry in this layout; *path becomes the path in its folder. */
+static int split_of(const struct layout *layout, const char **path)
+{
+    return layout->has_splits ? sluice_split_of_path(*path, path) : -1;
+}
+
+static const char *unpacked_path(const struct sluice_manifest_entry *entry,
+                                 char room[SLUICE_MAX_PATH_BYTES])
+{
+    return sluice_shard_unpacked(entry->path, entry->offset, room);
+}
+
+/* With lists, samples of split test may be among those that they name, and its folders are classes
+ * then. */
+static bool has_test_samples(const struct sluice_manifest *manifest)
+{
+    char room[SLUICE_MAX_PATH_BYTES];
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        if (sluice_split_of_path(unpacked_path(&manifest->rows[i], room), NULL) ==
+            SLUICE_SPLIT_TEST)
+            return true;
+    }
+    return false;
 }
 
 /* Fills layout->classes with the folders at the place of classes, each name once. */
-static sluice_status find_classes(struct layout *layout, const struct sluice_layout_folder *folders,
-                                  size_t num_folders, struct sluice_err *err)
+static sluice_status find_classes(struct layout *layout, struct sluice_err *err)
 {
+    const struct sluice_layout_folder *folders = layout->source->folders;
+    const size_t num_folders = layout->source->num_folders;
     layout->classes = calloc(num_folders ? num_folders : 1, sizeof(*layout->classes));
     if (!layout->classes)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu classes", num_folders);
     struct class *classes = layout->classes;
     size_t num = 0;
     for (size_t i = 0; i < num_folders; i++) {
-        const char *slash = strchr(folders[i].path, '/');
-        if ((slash != NULL) != layout->has_subsets)
+        const char *name = folders[i].path;
+        const int split = split_of(layout, &name);
+        if (split < 0 ? layout->has_splits || strchr(name, '/')
+                      : split == SLUICE_SPLIT_TEST && layout->leaves_test)
             continue;
         struct class *class = &classes[num++];
-        class->name = slash ? slash + 1 : folders[i].path;
+        class->name = name;
         class->holds_image = folders[i].holds_image;
-        class->is_in[slash ? subset_of(folders[i].path) : SLUICE_SUBSET_TRAIN] = true;
+        class->is_in[split < 0 ? SLUICE_SUBSET_TRAIN : split] = true;
     }
     qsort(classes, num, sizeof(*classes), compare_classes);
     size_t num_kept = 0;
@@ -200,8 +235,8 @@ static sluice_status find_classes(struct layout *layout, const struct sluice_lay
         struct class *last = num_kept ? &classes[num_kept - 1] : NULL;
         if (last && strcmp(last->name, classes[i].name) == 0) {
             last->holds_image |= classes[i].holds_image;
-            for (int subset = 0; subset < NUM_SUBSETS; subset++)
-                last->is_in[subset] |= classes[i].is_in[subset];
+            for (int split = 0; split < SLUICE_NUM_SPLITS; split++)
+                last->is_in[split] |= classes[i].is_in[split];
         } else {
             classes[num_kept++] = classes[i];
         }
@@ -221,15 +256,9 @@ static sluice_status find_classes(struct layout *layout, const struct sluice_lay
 
 /* --- entries --- */
 
-/* The class of a path, or NULL if it lies in no class folder. */
+/* The class of a path in its split, or NULL if it lies in no class folder. */
 static struct class *class_of(const struct layout *layout, const char *path)
 {
-    if (layout->has_subsets) {
-        const int subset = subset_of(path);
-        if (subset < 0)
-            return NULL;
-        path += strlen(subset_folders[subset]);
-    }
     if (layout->is_flat)
         return &layout->classes[0];
     char name[SLUICE_MAX_PATH_BYTES];
@@ -250,8 +279,14 @@ static void assign_entries(const struct layout *layout, struct sluice_passed_ove
     for (size_t i = 0; i < manifest->num_entries; i++) {
         struct sluice_manifest_entry *entry = &manifest->rows[i];
         char room[SLUICE_MAX_PATH_BYTES];
-        const char *path = sluice_shard_unpacked(entry->path, entry->offset, room);
-        struct class *class = class_of(layout, path);
+        const char *path = unpacked_path(entry, room);
+        const int split = split_of(layout, &path);
+        if (split == SLUICE_SPLIT_TEST && layout->leaves_test) {
+            entry->subset = SLUICE_SPLIT_TEST;
+            manifest->rows[num_kept++] = *entry;
+            continue;
+        }
+        struct class *class = layout->has_splits && split < 0 ? NULL : class_of(layout, path);
         if (!class) {
             if (num_strays++ == 0)
                 snprintf(first, sizeof(first), "%s", entry->path);
@@ -260,8 +295,8 @@ static void assign_entries(const struct layout *layout, struct sluice_passed_ove
         }
         class->num_samples++;
         entry->label = (uint32_t)(class - layout->classes);
-        if (layout->has_subsets)
-            entry->subset = (enum sluice_subset)subset_of(path);
+        if (split >= 0)
+            entry->subset = (enum sluice_subset)split;
         manifest->rows[num_kept++] = *entry;
     }
     manifest->num_entries = num_kept;
@@ -269,7 +304,7 @@ static void assign_entries(const struct layout *layout, struct sluice_passed_ove
         sluice_log(SLUICE_LOG_WARN,
                    "%s: passed over: %zu %s beside the class folders, as torchvision's ImageFolder "
                    "does (%s%s)",
-                   layout->root, num_strays, num_strays == 1 ? "image" : "images", first,
+                   layout->source->root, num_strays, num_strays == 1 ? "image" : "images", first,
                    num_strays > 1 ? ", ..." : "");
 }
 
@@ -287,12 +322,12 @@ static bool is_hidden(const struct class *class)
 
 static bool is_in_train_alone(const struct class *class)
 {
-    return !class->is_in[SLUICE_SUBSET_VAL];
+    return class->is_in[SLUICE_SUBSET_TRAIN] && !class->is_in[SLUICE_SUBSET_VAL];
 }
 
 static bool is_in_val_alone(const struct class *class)
 {
-    return !class->is_in[SLUICE_SUBSET_TRAIN];
+    return class->is_in[SLUICE_SUBSET_VAL] && !class->is_in[SLUICE_SUBSET_TRAIN];
 }
 
 /* Counts the classes that match and writes the first of their names, "a, b, ...". */
@@ -310,7 +345,7 @@ static size_t list_classes(const struct layout *layout, bool (*match)(const stru
     return num;
 }
 
-/* An ImageFolder of train/ and one of val/ give the labels of ours only if both have all classes.
+/* An ImageFolder of train and one of val give the labels of ours only if both have all classes.
  */
 static void describe_subsets(const struct layout *layout)
 {
@@ -323,9 +358,9 @@ static void describe_subsets(const struct layout *layout)
         return;
     sluice_log(SLUICE_LOG_WARN,
                "%s: %zu of %zu class folders %s in %s alone (%s); labels count the classes of "
-               "train/ and val/ together, unlike an ImageFolder of each",
-               layout->root, num, layout->num_classes, num == 1 ? "is" : "are",
-               is_val ? "val/" : "train/", names);
+               "train and val together, unlike an ImageFolder of each",
+               layout->source->root, num, layout->num_classes, num == 1 ? "is" : "are",
+               is_val ? "val" : "train", names);
 }
 
 static void describe_classes(const struct layout *layout)
@@ -336,14 +371,14 @@ static void describe_classes(const struct layout *layout)
         sluice_log(SLUICE_LOG_WARN,
                    "%s: %zu of %zu classes %s no samples and %s label, as with ImageFolder's "
                    "allow_empty: %s",
-                   layout->root, num, layout->num_classes, num == 1 ? "has" : "have",
+                   layout->source->root, num, layout->num_classes, num == 1 ? "has" : "have",
                    num == 1 ? "keeps its" : "keep their", names);
     num = list_classes(layout, is_hidden, names, sizeof(names));
     if (num)
         sluice_log(SLUICE_LOG_WARN,
                    "%s: hidden folders that hold images are classes, as in ImageFolder: %s",
-                   layout->root, names);
-    if (layout->has_subsets)
+                   layout->source->root, names);
+    if (layout->has_splits)
         describe_subsets(layout);
 }
 
@@ -367,13 +402,15 @@ static sluice_status add_classes(const struct layout *layout, struct sluice_err 
     return SLUICE_OK;
 }
 
-sluice_status sluice_layout_assign(struct sluice_manifest_builder *builder, const char *root,
-                                   const struct sluice_layout_folder *folders, size_t num_folders,
+sluice_status sluice_layout_assign(struct sluice_manifest_builder *builder,
+                                   const struct sluice_layout_source *source,
                                    struct sluice_passed_over *passed, struct sluice_err *err)
 {
-    struct layout layout = {.root = root, .builder = builder};
-    layout.has_subsets = find_subsets(&layout, folders, num_folders);
-    sluice_status status = find_classes(&layout, folders, num_folders, err);
+    struct layout layout = {.source = source, .builder = builder};
+    sluice_status status = find_splits(&layout, true, err);
+    layout.leaves_test = !source->has_lists || !has_test_samples(builder->manifest);
+    if (status == SLUICE_OK)
+        status = find_classes(&layout, err);
     if (status == SLUICE_OK)
         status = add_classes(&layout, err);
     if (status == SLUICE_OK) {
@@ -385,16 +422,52 @@ sluice_status sluice_layout_assign(struct sluice_manifest_builder *builder, cons
     return status;
 }
 
-void sluice_layout_assign_subsets(struct sluice_manifest_builder *builder, const char *root,
-                                  const struct sluice_layout_folder *folders, size_t num_folders)
+sluice_status sluice_layout_assign_subsets(struct sluice_manifest_builder *builder,
+                                           const struct sluice_layout_source *source,
+                                           struct sluice_err *err)
 {
-    const struct layout layout = {.root = root, .builder = builder};
-    const bool has_subsets = find_subsets(&layout, folders, num_folders);
-    for (size_t i = 0; i < builder->manifest->num_entries; i++) {
+    struct layout layout = {.source = source, .builder = builder};
+    const sluice_status status = find_splits(&layout, false, err);
+    for (size_t i = 0; i < builder->manifest->num_entries && status == SLUICE_OK; i++) {
         struct sluice_manifest_entry *entry = &builder->manifest->rows[i];
         char room[SLUICE_MAX_PATH_BYTES];
-        const int subset = subset_of(sluice_shard_unpacked(entry->path, entry->offset, room));
-        if (has_subsets && subset >= 0)
-            entry->subset = (enum sluice_subset)subset;
+        const char *path = unpacked_path(entry, room);
+        const int split = split_of(&layout, &path);
+        if (split >= 0)
+            entry->subset = (enum sluice_subset)split;
     }
+    return status;
+}
+
+sluice_status sluice_layout_leave_out_test(struct sluice_manifest *manifest, const char *name,
+                                           struct sluice_err *err)
+{
+    const size_t num = manifest->num_entries;
+    size_t num_kept = 0;
+    for (size_t i = 0; i < num; i++) {
+        if (manifest->rows[i].subset != SLUICE_SPLIT_TEST)
+            manifest->rows[num_kept++] = manifest->rows[i];
+    }
+    manifest->num_entries = num_kept;
+    if (num_kept == 0 && num > 0)
+        return sluice_fail(err, SLUICE_E_NOT_FOUND,
+                           "%s: all %zu images are of split test, which is left out; "
+                           "offload_dataset index --val-list FILE takes those that FILE names",
+                           name, num);
+    if (num_kept < num)
+        sluice_log(SLUICE_LOG_INFO, "%s: %zu of %zu images are of split test, and are no samples",
+                   name, num - num_kept, num);
+    return SLUICE_OK;
+}
+
+bool sluice_layout_is_of_splits(const struct sluice_manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
+        char room[SLUICE_MAX_PATH_BYTES];
+        const int split = sluice_split_of_path(unpacked_path(&entry, room), NULL);
+        if (split != SLUICE_SUBSET_TRAIN && split != SLUICE_SUBSET_VAL)
+            return false;
+    }
+    return true;
 }

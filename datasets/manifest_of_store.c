@@ -5,6 +5,7 @@
 #include "datasets/manifest_assign.h"
 #include "datasets/shard.h"
 #include "datasets/shard_set.h"
+#include "datasets/split_name.h"
 #include "store/store.h"
 
 #include <stdio.h>
@@ -58,10 +59,10 @@ struct key_parts {
 
 static struct key_parts look_at(const char *key)
 {
-    const bool has_subset = sluice_starts_with(key, "train/") || sluice_starts_with(key, "val/");
+    const bool is_in_split = sluice_split_of_path(key, NULL) >= 0;
     struct key_parts parts = {.name = key};
     for (const char *slash; (slash = strchr(parts.name, '/')); parts.name = slash + 1) {
-        const bool is_class = parts.depth == (has_subset ? 1 : 0);
+        const bool is_class = parts.depth == (is_in_split ? 1 : 0);
         if (sluice_layout_is_hidden(parts.name) && is_class)
             parts.in_hidden_class = true;
         else if (sluice_layout_is_hidden(parts.name))
@@ -75,8 +76,8 @@ static sluice_status note_folders(struct listing *listing, const char *key, bool
                                   struct sluice_err *err)
 {
     const char *first = strchr(key, '/');
-    const bool has_subset = sluice_starts_with(key, "train/") || sluice_starts_with(key, "val/");
-    const char *second = first && has_subset ? strchr(first + 1, '/') : NULL;
+    const char *second =
+        sluice_split_of_path(key, NULL) >= 0 ? strchr(strchr(key, '/') + 1, '/') : NULL;
     sluice_status status = SLUICE_OK;
     if (first)
         status = enter(listing, 0, key, (size_t)(first - key), err);

@@ -10,6 +10,7 @@
 #include "datasets/shard.h"
 #include "datasets/shard_list.h"
 #include "datasets/shard_set.h"
+#include "datasets/split_name.h"
 #include "datasets/stat_pool.h"
 #include "image/coding.h"
 
@@ -111,14 +112,11 @@ static void note_image(struct walk *walk)
     }
 }
 
-/* Whether a folder in a folder of this depth is at the place of a class: in the root, in train/ or
- * in val/. */
+/* Whether a folder in a folder of this depth is at the place of a class: in the root, or in a
+ * folder of the root that is called as a split is. */
 static bool is_class_place(const struct walk *walk, unsigned depth)
 {
-    if (depth == 0)
-        return true;
-    return depth == 1 &&
-           (sluice_starts_with(walk->path, "train/") || sluice_starts_with(walk->path, "val/"));
+    return depth == 0 || (depth == 1 && sluice_split_of_path(walk->path, NULL) >= 0);
 }
 
 static sluice_status add_folder(struct walk *walk, unsigned depth, struct sluice_err *err)
@@ -581,6 +579,7 @@ sluice_status sluice_manifest_check_passed_over(const struct sluice_manifest *ma
         }
         const struct sluice_manifest_options options = {
             .with_shards = sluice_manifest_has_members(manifest),
+            .classes_are_folders = !sluice_layout_is_of_splits(manifest),
             .is_cancelled = is_cancelled,
         };
         const sluice_status status = sluice_manifest_list(root, &options, &walked, NULL, err);

@@ -8,6 +8,7 @@
 #include "datasets/class_list.h"
 #include "datasets/shard.h"
 #include "datasets/shard_list.h"
+#include "datasets/split_name.h"
 #include "datasets/tar.h"
 
 #include <errno.h>
@@ -20,6 +21,7 @@
 #define MAX_FILE_BYTES ((size_t)1 << 31)
 #define MAX_SHARDS 1000000 /* so that their names sort by number */
 #define POOL_BYTES ((size_t)64 << 20)
+#define PREFIX_BYTES 32
 
 static sluice_status check_empty(const char *out, struct sluice_err *err)
 {
@@ -57,9 +59,9 @@ struct packer {
     uint64_t shard_bytes;
     FILE *file; /* of the tar at hand; NULL: none */
     char path[SLUICE_MAX_PATH_BYTES];
-    const char *prefix; /* of its samples: "", "train/" or "val/" */
-    uint64_t bytes;     /* in it */
-    size_t number;      /* of the next one with this prefix */
+    char prefix[PREFIX_BYTES]; /* of its samples: "", or the folder of their split, as "train/" */
+    uint64_t bytes;            /* in it */
+    size_t number;             /* of the next one with this prefix */
     struct sluice_pack_summary sums;
 };
 
@@ -97,9 +99,9 @@ static bool part_path(const struct packer *packer, char part[SLUICE_MAX_PATH_BYT
 static sluice_status open_shard(struct packer *packer, const char *prefix, struct sluice_err *err)
 {
     char folder[SLUICE_MAX_PATH_BYTES], part[SLUICE_MAX_PATH_BYTES];
-    if (packer->prefix != prefix)
+    if (strcmp(packer->prefix, prefix) != 0)
         packer->number = 0;
-    packer->prefix = prefix;
+    (void)sluice_print(packer->prefix, sizeof(packer->prefix), "%s", prefix);
     packer->bytes = 0;
     const size_t number = packer->number++;
     if (number >= MAX_SHARDS)
@@ -154,15 +156,13 @@ static sluice_status check_packable(const struct sluice_manifest *manifest, bool
         *has_subsets = *has_subsets || sluice_manifest_at(manifest, i).subset == SLUICE_SUBSET_VAL;
     for (size_t i = 0; i < manifest->num_entries; i++) {
         const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
-        const char *folder = entry.subset == SLUICE_SUBSET_VAL ? "val/" : "train/";
         if (entry.offset)
             return sluice_fail(err, SLUICE_E_UNSUPPORTED,
                                "%.200s: a member of a tar already; unpack first", entry.path);
-        if (*has_subsets && !sluice_starts_with(entry.path, folder))
+        if (*has_subsets && sluice_split_of_path(entry.path, NULL) != (int)entry.subset)
             return sluice_fail(err, SLUICE_E_UNSUPPORTED,
-                               "%.200s: of %s by a table, and tars keep only the folders train/ "
-                               "and val/",
-                               entry.path, folder);
+                               "%.200s: of split %s by a table, and tars keep only that of folders",
+                               entry.path, entry.subset == SLUICE_SUBSET_VAL ? "val" : "train");
     }
     for (size_t i = 0; i < manifest->num_classes; i++) {
         if (!manifest->classes[i][0] && manifest->num_classes > 1)
@@ -234,7 +234,7 @@ static sluice_status pack_one(struct packer *packer, const char *root,
                            entry.path, next.path);
     sluice_status status = SLUICE_OK;
     if (packer->file &&
-        (packer->prefix != prefix || (is_first && packer->bytes >= packer->shard_bytes)))
+        (strcmp(packer->prefix, prefix) != 0 || (is_first && packer->bytes >= packer->shard_bytes)))
         status = close_shard(packer, err);
     if (status == SLUICE_OK && !packer->file)
         status = open_shard(packer, prefix, err);
@@ -251,12 +251,18 @@ static sluice_status pack_one(struct packer *packer, const char *root,
     return status;
 }
 
+/* The folder of a sample's split, with its slash. */
+static void prefix_of(const char *path, char prefix[PREFIX_BYTES])
+{
+    const char *rest = path;
+    (void)sluice_split_of_path(path, &rest);
+    (void)sluice_print(prefix, PREFIX_BYTES, "%.*s", (int)(rest - path), path);
+}
+
 sluice_status sluice_pack(const char *root, const struct sluice_manifest *manifest, const char *out,
                           uint64_t shard_bytes, struct sluice_pack_summary *summary,
                           struct sluice_err *err)
 {
-    static const char *const prefixes[] = {
-        [SLUICE_SUBSET_TRAIN] = "train/", [SLUICE_SUBSET_VAL] = "val/"};
     struct packer packer = {.out = out, .shard_bytes = shard_bytes};
     struct sluice_buf_pool *pool = NULL;
     char classes[SLUICE_MAX_PATH_BYTES];
@@ -272,7 +278,9 @@ sluice_status sluice_pack(const char *root, const struct sluice_manifest *manife
         sluice_progress_start(&progress, "packing", manifest->num_entries);
     size_t done = 0;
     for (; done < manifest->num_entries && status == SLUICE_OK; done++) {
-        const char *prefix = has_subsets ? prefixes[sluice_manifest_at(manifest, done).subset] : "";
+        char prefix[PREFIX_BYTES] = "";
+        if (has_subsets)
+            prefix_of(sluice_manifest_at(manifest, done).path, prefix);
         status = pack_one(&packer, root, manifest, done, prefix, pool, err);
         sluice_progress_update(&progress, done + 1, NULL);
     }

@@ -19,14 +19,14 @@ struct sluice_pack_summary {
     uint64_t bytes; /* of the tars, or of the images */
 };
 
-/* Writes OUT/shard-000000.tar, ... (OUT/train/ and OUT/val/ for a dataset of these subsets), cut
- * behind the sample with which a tar reaches shard_bytes, with KEY.cls behind the images of a key,
- * as in shard_list.h, KEY.txt with the target if there are some (numbers as text), and
+/* Writes OUT/shard-000000.tar, ... (in the folders of their splits if some are of val), cut behind
+ * the sample with which a tar reaches shard_bytes, with KEY.cls behind the images of a key, as in
+ * shard_list.h, KEY.txt with the target if there are some (numbers as text), and
  * OUT/sluice-classes.txt.  OUT is made if need be.
  *
  * SLUICE_E_INVALID: OUT is not empty, or images of one key have different labels or
  * targets;
- * SLUICE_E_UNSUPPORTED: samples that are members of tars, or subsets that are not train/ and val/;
+ * SLUICE_E_UNSUPPORTED: samples that are members of tars, or splits that are not their folders;
  * SLUICE_E_STALE: a file is not what the manifest says; what reading or writing says.  What was
  * written stays. */
 SLUICE_MUST_USE sluice_status sluice_pack(const char *root, const struct sluice_manifest *manifest,

@@ -18,7 +18,9 @@ import warnings
 
 from sluice import _sluice
 
-SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val"}
+# The words of offload_dataset index (datasets/split_name.c); test is left out.
+SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val",
+          "dev": "val", "test": "test", "testing": "test"}
 # How files begin that Sluice reads as they are, to Pillow's pixels; of TIFF it reads some kinds.
 SUFFIXES = {rb"\xff\xd8\xff": ".jpg", rb"\x89PNG\r\n\x1a\n": ".png", rb"RIFF....WEBPVP8": ".webp",
             rb"GIF8[79]a": ".gif", rb"BM": ".bmp", rb"P5\s": ".pgm", rb"P6\s": ".ppm"}
@@ -28,10 +30,10 @@ def to_sluice(dataset, folder, image="image", label="label", shard_bytes=None):
     """Writes a Dataset's images to a new folder, one folder for each class; returns their number.
 
     dataset      a Dataset or IterableDataset, or a dict (DatasetDict) of a split "train" and one
-                 "validation" or "val", which become the parts of these names; or the path of a
-                 Parquet file, or of a folder of them, of which names tell the splits
-                 ("train-00000-of-00005.parquet"; needs pyarrow).  A split "test" of a folder is
-                 left out.
+                 "validation" (or "val", "valid", "dev"), which become the parts train and val;
+                 or the path of a Parquet file, or of a folder of them, of which names tell the
+                 splits ("train-00000-of-00005.parquet"; needs pyarrow).  A split "test" is left
+                 out, with a warning.
     folder       where to; it must not exist yet, or be empty
     image        the column of images: datasets.Image, or in Parquet a struct of bytes and path, or
                  bytes
@@ -54,7 +56,7 @@ def to_sluice(dataset, folder, image="image", label="label", shard_bytes=None):
         raise _sluice.InvalidError(f"folder {folder} is there and not empty: choose another one")
     if isinstance(dataset, (str, os.PathLike)):
         dataset = _parquet(os.fspath(dataset), image, label)
-    splits = _splits(dataset)
+    splits, left_out = _splits(dataset)
     names = [_classes(split, image, label) for split in splits.values()]
     if any(other != names[0] for other in names):
         raise _sluice.InvalidError(f"label {label!r}: the splits have different class names")
@@ -89,6 +91,8 @@ def to_sluice(dataset, folder, image="image", label="label", shard_bytes=None):
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+    if left_out:
+        warnings.warn(f"{left_out} is left out", stacklevel=2)
     if encoded:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(encoded.items()))
         warnings.warn(f"{encoded.total()} of {num_samples} images are of a kind that is not "
@@ -162,33 +166,40 @@ def _parquet(path, image, label):
                 found = os.path.join(folder, name)
                 words = os.path.relpath(found, path).split(os.sep)
                 known = [re.split(r"[-_.]", word)[0] for word in reversed(words)]
-                split = next((word for word in known if word in (*SPLITS, "test")), "")
-                splits.setdefault(SPLITS.get(split, split), []).append(found)
-    splits.pop("test", None)
-    if not splits:
+                split = next((word for word in known if word.lower() in SPLITS), "")
+                splits.setdefault(SPLITS.get(split.lower(), ""), []).append(found)
+    if not splits.keys() - {"test"}:
         raise _sluice.InvalidError(f"{path}: no .parquet, or none but of split test")
     if "" in splits and len(splits) > 1:
         raise _sluice.InvalidError(f"{splits[''][0]}: the names of other files begin with a split")
+    test = splits.pop("test", None)
     made = {split: _Parquet(sorted(paths), image, label) for split, paths in splits.items()}
     texts = [made[split].texts for split in made if hasattr(made[split], "texts")]
     if len(texts) == len(made):  # one numbering for all
         every = sorted(set().union(*texts))
         for split in made.values():
             split.texts, split.features = every, {label: _ClassNames(every)}
-    return made[""] if "" in made else made
+    if "" in made:
+        return made[""]
+    return {**made, "test": test} if test else made
 
 
 # --- datasets
 
 def _splits(dataset):
-    """{name of a part, or "" if there is only one: dataset}"""
+    """{name of a part, or "" if there is only one: dataset}, and what is left out, in words"""
     if not isinstance(dataset, dict):
-        return {"": dataset}
-    splits = {SPLITS.get(name): split for name, split in dataset.items()}
+        return {"": dataset}, None
+    splits = {SPLITS.get(name.lower()): split for name, split in dataset.items()}
     if None in splits or len(splits) != len(dataset) or "train" not in splits:
         raise _sluice.InvalidError(f"splits {', '.join(dataset)}: give 'train' and, if there is "
                                    "one, 'validation'; or a single dataset: dataset['train']")
-    return splits if len(splits) > 1 else {"": splits["train"]}
+    test, left_out = splits.pop("test", None), None
+    if test is not None:
+        kind = "files" if isinstance(test, list) else "rows"
+        count = f" ({len(test)} {kind})" if hasattr(test, "__len__") else ""
+        left_out = f"split test{count}"
+    return splits if len(splits) > 1 else {"": splits["train"]}, left_out
 
 
 def _classes(dataset, image, label):

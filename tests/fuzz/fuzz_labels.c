@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "datasets/label_table.h"
+#include "datasets/split_name.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,14 +30,16 @@ static void assign(const char *name, const uint8_t *data, size_t size,
     check(sluice_manifest_builder_init(&builder, NULL) == SLUICE_OK);
     size_t rows[100], num = 0; /* of the samples that are kept */
     for (size_t i = 0; i < table->num_rows && i < 100; i++) {
-        if (table->rows[i].subset != SLUICE_LABEL_TEST)
+        if (table->rows[i].subset != SLUICE_SPLIT_TEST)
             rows[num++] = i;
         const char *path = table->rows[i].path;
         check(sluice_manifest_add_entry(&builder, &(struct sluice_manifest_entry){0}, path,
                                         strlen(path), NULL) == SLUICE_OK);
     }
-    check(sluice_labels_assign(labels, &builder, &are_names, NULL) == SLUICE_OK);
-    check(are_names == table->are_names || table->num_rows == 0);
+    const bool has_samples = num > 0 || table->num_rows == 0;
+    check(sluice_labels_assign(labels, &builder, &are_names, NULL) ==
+          (has_samples ? SLUICE_OK : SLUICE_E_NOT_FOUND));
+    check(are_names == table->are_names || num == 0);
     check(builder.manifest->num_entries == num);
     for (size_t i = 0; i < num; i++) {
         const struct sluice_manifest_entry entry = sluice_manifest_at(builder.manifest, i);
@@ -73,7 +76,7 @@ static void read_as(const char *name, const uint8_t *data, size_t size,
             check(sluice_is_utf8(row->path) && !row->label == !table.has_labels);
             check(!row->label || (row->label[0] && sluice_is_utf8(row->label)));
             check(row->target.at + row->target.bytes <= table.targets.len);
-            check(row->subset >= -1 && row->subset <= SLUICE_LABEL_TEST && row->line > 0);
+            check(row->subset >= -1 && row->subset <= SLUICE_SPLIT_TEST && row->line > 0);
             check(i == 0 || row->line > table.rows[i - 1].line);
         }
         if (is_table)

@@ -62,10 +62,10 @@ def unescape(text):
         b"\0", b"\\")
 
 
-def index(root):
+def index(root, *flags):
     """(classes, {path: (label, subset)}, stderr) of our own index; None where it lists nothing."""
     out = root + ".tsv"
-    done = subprocess.run([BIN / "offload_dataset", "index", root, "-o", out, "-j1"],
+    done = subprocess.run([BIN / "offload_dataset", "index", root, "-o", out, "-j1", *flags],
                           capture_output=True, timeout=120)
     if done.returncode:
         assert b"no image file " in done.stderr, done.stderr
@@ -269,18 +269,39 @@ class Labels(unittest.TestCase):
         ours = index(self.root)
         self.assertEqual(ours[:2], (["a", "b"], expected))
         self.assertIn("passed over: 3 images beside the class folders", ours[2])
-        # A folder with images beside them does, and that is said.
-        put(self.root, "test", "1.jpg")
+        # Nor does test.
+        put(self.root, "test", "c", "1.jpg")
         ours = index(self.root)
-        self.assertEqual(ours[0], [".cache", "notes", "test", "train", "val"])
-        self.assertIn("train and val are taken for classes, as test", ours[2])
+        self.assertEqual(ours[:2], (["a", "b"], expected))
+        self.assertIn("1 of 5 images are of split test, and are no samples", ours[2])
+
+    def test_a_class_may_be_called_as_a_split_is(self):
+        for path in ("train/1.jpg", "plane/2.jpg", "dev/3.jpg", "test/4.jpg"):
+            put(self.root, path)
+        ours = index(self.root)
+        self.check(image_folder(self.root), ours, self.root)
+        self.assertEqual(ours[0], ["dev", "plane", "test", "train"])
+        self.assertIn("train and dev are taken for classes, as plane", ours[2])
+        # With class folders in it, it is a split, and nobody guesses what the others are.
+        put(self.root, "train", "steam", "5.jpg")
+        out = self.root + ".tsv"
+        flags = ["offload_dataset", "index", self.root, "-o", out]
+        done = subprocess.run([BIN / flags[0], *flags[1:]], capture_output=True, text=True,
+                              timeout=120)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"{self.root}: train/ is a split (train, val, test), and plane/ beside it, "
+                      "which holds images too, is none: move plane/ away, or list all folders as "
+                      "classes: offload_dataset index --classes-are-folders\n", done.stderr)
+        ours = index(self.root, "--classes-are-folders")
+        self.check(image_folder(self.root), ours, self.root)
+        self.assertEqual({subset for _, subset in ours[1].values()}, {"train"})
 
     def test_classes_that_only_one_subset_has_are_named(self):
         for path in ("train/b/1.jpg", "val/a/2.jpg", "val/b/3.jpg"):
             put(self.root, path)
         ours = index(self.root)
         self.assertEqual(ours[0], ["a", "b"])
-        self.assertIn("1 of 2 class folders is in val/ alone (a)", ours[2])
+        self.assertIn("1 of 2 class folders is in val alone (a)", ours[2])
 
     def test_val_without_class_folders_does_not_shift_the_labels_of_train(self):
         for path in ("train/a/1.jpg", "val/2.jpg", "val/3.jpg"):

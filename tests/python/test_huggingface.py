@@ -55,6 +55,9 @@ class Standing:
     def cast_column(self, name, feature):
         return Standing(self.rows, {**self.features, name: feature})
 
+    def __len__(self):
+        return len(self.rows)
+
     def __iter__(self):
         for row in self.rows:
             image = row["image"]
@@ -153,6 +156,14 @@ class StandingTest(FolderTest):
     def test_splits_become_parts(self):
         train, val = some(6), some(3, 100)
         self.assertEqual(self.write({"train": made(train), "validation": made(val)}), 9)
+        self.assertEqual(self.labels_served(), [row["label"] for row in train])
+        self.assertEqual(self.labels_served("val"), [row["label"] for row in val])
+
+    def test_splits_have_several_names_and_test_is_left_out(self):
+        train, val = some(6), some(3, 100)
+        with self.assertWarnsRegex(UserWarning, r"^split test \(2 rows\) is left out$"):
+            self.assertEqual(self.write({"train": made(train), "dev": made(val),
+                                         "test": made(some(2, 200))}), 9)
         self.assertEqual(self.labels_served(), [row["label"] for row in train])
         self.assertEqual(self.labels_served("val"), [row["label"] for row in val])
 
@@ -275,11 +286,12 @@ class ParquetTest(FolderTest):
 
     def test_splits_of_a_folder_are_told_by_names(self):
         train, val = some(8), some(3, 100)
-        self.put("data/train-00001-of-00002.parquet", train[5:])
+        self.put("data/training-00001-of-00002.parquet", train[5:])
         self.put("data/train-00000-of-00002.parquet", train[:5])
-        self.put("validation/0000.parquet", val)
+        self.put("Dev/0000.parquet", val)
         self.put("test-00000-of-00001.parquet", some(2, 200))
-        self.assertEqual(self.write(self.source), 11)
+        with self.assertWarnsRegex(UserWarning, r"^split test \(1 files\) is left out$"):
+            self.assertEqual(self.write(self.source), 11)
         self.assertEqual(self.labels_served(), [row["label"] for row in train])
         self.assertEqual(self.labels_served("val"), [row["label"] for row in val])
 

@@ -1,5 +1,6 @@
 #include "datasets/labels.h"
 
+#include "datasets/split_name.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -117,6 +118,31 @@ static void each_subset_may_have_its_own_table(void)
     CU_ASSERT_PTR_NULL(labels);
 }
 
+static void each_folder_that_is_called_as_train_or_val_may_have_its_own_table(void)
+{
+    static const char *const paths[] = {"Train/1.jpg", "test/1.jpg", "val/1.jpg",
+                                        "validation/1.jpg"};
+    make_root();
+    sluice_test_put_text(root, "Train/labels.csv", "file_name,label\n1.jpg,1\n");
+    sluice_test_put_text(root, "val/labels.csv", "file_name,label\n1.jpg,2\n");
+    sluice_test_put_text(root, "validation/labels.csv", "file_name,label\n1.jpg,3\n");
+    sluice_test_put_text(root, "test/labels.csv", "file_name,label\n1.jpg,9\n");
+    struct sluice_labels *labels = read_labels(NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
+    CU_ASSERT(sluice_labels_has_file(labels, "Train/labels.csv"));
+    CU_ASSERT(!sluice_labels_has_file(labels, "test/labels.csv"));
+    CU_ASSERT(!sluice_labels_have_splits(labels));
+    struct sluice_manifest_builder builder = images(paths, 4);
+    builder.manifest->rows[1].subset = SLUICE_SPLIT_TEST;
+    bool are_names;
+    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, i).label, i + 1);
+    sluice_manifest_destroy(builder.manifest);
+    sluice_labels_destroy(labels);
+}
+
 static void the_column_split_sets_the_subset(void)
 {
     static const char *const paths[] = {"1.jpg", "2.jpg"};
@@ -124,6 +150,7 @@ static void the_column_split_sets_the_subset(void)
     put("metadata.csv", "file_name,label,split\n1.jpg,0,val\n2.jpg,0,train\n");
     struct sluice_labels *labels = read_labels(NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
+    CU_ASSERT(sluice_labels_have_splits(labels));
     struct sluice_manifest_builder builder = images(paths, 2);
     bool are_names;
     CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
@@ -293,6 +320,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(integers_stay_and_names_get_numbers_as_python_sorts_them),
         SLUICE_TEST(each_subset_may_have_its_own_table),
+        SLUICE_TEST(each_folder_that_is_called_as_train_or_val_may_have_its_own_table),
         SLUICE_TEST(the_column_split_sets_the_subset),
         SLUICE_TEST(images_of_split_test_are_no_samples_and_their_classes_stay),
         SLUICE_TEST(targets_stay_with_the_images_that_split_test_leaves),

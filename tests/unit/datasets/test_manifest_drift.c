@@ -174,6 +174,25 @@ static void what_is_no_sample_is_not_counted(void)
     sluice_manifest_destroy(manifest);
 }
 
+static void images_of_split_test_are_not_counted(void)
+{
+    make_root("train/");
+    CU_ASSERT_EQUAL(mkdir(in_root("test"), 0700), 0);
+    CU_ASSERT_EQUAL(mkdir(in_root("test/class0"), 0700), 0);
+    write_file("test/class0/1.jpg", "x");
+    struct sluice_manifest *manifest = index_root();
+    expect(manifest, 0, 0, 0);
+    write_file("test/class0/2.jpg", "x");
+    write_file("test/3.jpg", "x");
+    expect(manifest, 0, 0, 0);
+    CU_ASSERT_EQUAL(mkdir(in_root("valid"), 0700), 0);
+    CU_ASSERT_EQUAL(mkdir(in_root("valid/class0"), 0700), 0);
+    write_file("valid/class0/2.jpg", "x");
+    expect(manifest, 1, 0, 0);
+    CU_ASSERT_STRING_EQUAL(drift.added, "valid/class0/2.jpg");
+    sluice_manifest_destroy(manifest);
+}
+
 static void another_length_is_a_change_and_another_time_only_with_other_content(void)
 {
     make_root("");
@@ -333,6 +352,7 @@ int main(void)
         SLUICE_TEST(what_was_just_indexed_agrees),
         SLUICE_TEST(files_added_and_gone_are_counted_and_named),
         SLUICE_TEST(what_is_no_sample_is_not_counted),
+        SLUICE_TEST(images_of_split_test_are_not_counted),
         SLUICE_TEST(another_length_is_a_change_and_another_time_only_with_other_content),
         SLUICE_TEST(a_copy_that_keeps_the_times_or_rounds_them_agrees),
         SLUICE_TEST(an_old_time_does_not_hide_a_file_that_was_added),

@@ -199,7 +199,7 @@ static void shards_of_two_layouts_are_an_error_with_both_hosts(void)
     const struct tree tree = make_tree(2);
     put(&tree, 0, "train/a/1.jpg");
     put(&tree, 1, "b/1.jpg");
-    expect_error(&tree, (const char *const[]){"one:1 has train/", "two:2 has folders", "layout"});
+    expect_error(&tree, (const char *const[]){"one:1 has splits", "two:2 has folders", "layout"});
     const struct tree flat = make_tree(2);
     put(&flat, 0, "1.jpg");
     put(&flat, 1, "b/1.jpg");

@@ -1,5 +1,6 @@
 #include "datasets/manifest_layout.h"
 
+#include "datasets/split_name.h"
 #include "support/test.h"
 
 #include <stdlib.h>
@@ -7,10 +8,8 @@
 
 static struct sluice_passed_over *passed;
 
-/* A manifest of these paths, in order, with its labels. */
-static struct sluice_manifest *assign(const char *const *paths, size_t num_paths,
-                                      const struct sluice_layout_folder *folders,
-                                      size_t num_folders)
+/* A manifest of these paths, in order. */
+static struct sluice_manifest_builder entries(const char *const *paths, size_t num_paths)
 {
     struct sluice_manifest_builder builder;
     struct sluice_err err = {0};
@@ -23,8 +22,19 @@ static struct sluice_manifest *assign(const char *const *paths, size_t num_paths
     free(passed);
     passed = calloc(1, sizeof(*passed));
     CU_ASSERT_PTR_NOT_NULL_FATAL(passed);
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_layout_assign(&builder, "root", folders, num_folders, passed, &err), SLUICE_OK);
+    return builder;
+}
+
+/* With its labels. */
+static struct sluice_manifest *assign(const char *const *paths, size_t num_paths,
+                                      const struct sluice_layout_folder *folders,
+                                      size_t num_folders)
+{
+    struct sluice_manifest_builder builder = entries(paths, num_paths);
+    struct sluice_err err = {0};
+    const struct sluice_layout_source source = {
+        .root = "root", .folders = folders, .num_folders = num_folders};
+    CU_ASSERT_EQUAL_FATAL(sluice_layout_assign(&builder, &source, passed, &err), SLUICE_OK);
     return builder.manifest;
 }
 
@@ -69,34 +79,112 @@ static void without_an_image_in_any_folder_there_is_one_class_without_a_name(voi
     sluice_manifest_destroy(manifest);
 }
 
-static void train_and_val_are_subsets_unless_a_folder_with_an_image_stands_beside_them(void)
+static void expect(const struct sluice_manifest *manifest, size_t i, int split, const char *class)
 {
-    static const char *const paths[] = {"stray.jpg", "train/b/1.jpg", "val/a/2.jpg", "val/b/3.jpg"};
+    const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, i);
+    CU_ASSERT_EQUAL((int)entry.subset, split);
+    if (class)
+        CU_ASSERT_STRING_EQUAL(manifest->classes[entry.label], class);
+}
+
+static void folders_called_as_splits_are_splits_with_the_classes_of_train_and_val(void)
+{
+    static const char *const paths[] = {"Test/c/9.jpg",  "dev/b/1.jpg",   "stray.jpg",
+                                        "testing/7.jpg", "train/b/1.jpg", "train/s.jpg",
+                                        "val/a/2.jpg",   "valid/b/3.jpg"};
     static const struct sluice_layout_folder folders[] = {
-        {"train", true}, {"train/b", true}, {"val", true},    {"val/a", true},
-        {"val/b", true}, {".x", true},      {"notes", false},
+        {"Test", true},    {"Test/c", true},  {"dev", true},    {"dev/b", true}, {"testing", true},
+        {"train", true},   {"train/b", true}, {"val", true},    {"val/a", true}, {"valid", true},
+        {"valid/b", true}, {".x", true},      {"notes", false},
     };
-    struct sluice_manifest *manifest = assign(paths, 4, folders, 7);
-    CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 3);
+    struct sluice_manifest *manifest = assign(paths, 8, folders, 13);
+    CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 6);
     CU_ASSERT_EQUAL_FATAL(manifest->num_classes, 2);
-    static const uint32_t labels[] = {1, 0, 1};
-    for (size_t i = 0; i < 3; i++) {
-        CU_ASSERT_EQUAL(sluice_manifest_at(manifest, i).label, labels[i]);
-        CU_ASSERT_EQUAL(sluice_manifest_at(manifest, i).subset,
-                        i ? SLUICE_SUBSET_VAL : SLUICE_SUBSET_TRAIN);
-    }
+    CU_ASSERT_EQUAL(passed->num_images, 2);
+    expect(manifest, 0, SLUICE_SPLIT_TEST, NULL);
+    expect(manifest, 1, SLUICE_SUBSET_VAL, "b");
+    expect(manifest, 2, SLUICE_SPLIT_TEST, NULL);
+    expect(manifest, 3, SLUICE_SUBSET_TRAIN, "b");
+    expect(manifest, 4, SLUICE_SUBSET_VAL, "a");
+    expect(manifest, 5, SLUICE_SUBSET_VAL, "b");
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_layout_leave_out_test(manifest, "root", &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 4);
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 0).path, "dev/b/1.jpg");
+    CU_ASSERT(sluice_layout_is_of_splits(manifest));
     sluice_manifest_destroy(manifest);
 
-    struct sluice_layout_folder more[7];
-    memcpy(more, folders, sizeof(more));
-    more[6].holds_image = true;
-    manifest = assign(paths, 4, more, 7);
-    CU_ASSERT_EQUAL_FATAL(manifest->num_classes, 4);
-    CU_ASSERT_STRING_EQUAL(manifest->classes[0], ".x");
-    CU_ASSERT_STRING_EQUAL(manifest->classes[3], "val");
-    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 2).label, 3);
-    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 2).subset, SLUICE_SUBSET_TRAIN);
+    manifest = assign(paths, 1, folders, 2);
+    CU_ASSERT_EQUAL(sluice_layout_leave_out_test(manifest, "root", &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "root: all 1 images are of split test"));
     sluice_manifest_destroy(manifest);
+}
+
+static void a_folder_of_images_beside_splits_of_class_folders_is_refused(void)
+{
+    static const char *const paths[] = {"notes/2.jpg", "train/b/1.jpg"};
+    static const struct sluice_layout_folder folders[] = {
+        {"train", true}, {"train/b", true}, {"notes", true}};
+    struct sluice_layout_source source = {.root = "root", .folders = folders, .num_folders = 3};
+    for (int has_labels = 0; has_labels < 2; has_labels++) {
+        struct sluice_manifest_builder builder = entries(paths, 2);
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(has_labels ? sluice_layout_assign_subsets(&builder, &source, &err)
+                                   : sluice_layout_assign(&builder, &source, passed, &err),
+                        SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "root: train/ is a split (train, val, test), and "
+                                                "notes/ beside it"));
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "--classes-are-folders"));
+        sluice_manifest_destroy(builder.manifest);
+    }
+    source.classes_are_folders = true;
+    struct sluice_manifest_builder builder = entries(paths, 2);
+    CU_ASSERT_EQUAL(sluice_layout_assign(&builder, &source, passed, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
+    expect(builder.manifest, 0, SLUICE_SUBSET_TRAIN, "notes");
+    expect(builder.manifest, 1, SLUICE_SUBSET_TRAIN, "train");
+    CU_ASSERT(!sluice_layout_is_of_splits(builder.manifest));
+    sluice_manifest_destroy(builder.manifest);
+}
+
+static void a_class_may_be_called_as_a_split_is(void)
+{
+    static const char *const paths[] = {"cat/1.jpg", "test/2.jpg", "train/3.jpg"};
+    static const struct sluice_layout_folder folders[] = {
+        {"train", true}, {"test", true}, {"cat", true}};
+    struct sluice_manifest *manifest = assign(paths, 3, folders, 3);
+    CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 3);
+    expect(manifest, 0, SLUICE_SUBSET_TRAIN, "cat");
+    expect(manifest, 1, SLUICE_SUBSET_TRAIN, "test");
+    expect(manifest, 2, SLUICE_SUBSET_TRAIN, "train");
+    sluice_manifest_destroy(manifest);
+
+    /* Where labels come from elsewhere folders are no classes: two splits are some. */
+    struct sluice_layout_source source = {.root = "root", .folders = folders, .num_folders = 3};
+    struct sluice_manifest_builder builder = entries(paths, 3);
+    CU_ASSERT_EQUAL(sluice_layout_assign_subsets(&builder, &source, NULL), SLUICE_E_INVALID);
+    source.num_folders = 2; /* without cat/ */
+    CU_ASSERT_EQUAL(sluice_layout_assign_subsets(&builder, &source, NULL), SLUICE_OK);
+    expect(builder.manifest, 0, SLUICE_SUBSET_TRAIN, NULL);
+    expect(builder.manifest, 1, SLUICE_SPLIT_TEST, NULL);
+    expect(builder.manifest, 2, SLUICE_SUBSET_TRAIN, NULL);
+    sluice_manifest_destroy(builder.manifest);
+}
+
+static void with_lists_the_folders_of_split_test_hold_samples_where_one_is_listed(void)
+{
+    static const char *const paths[] = {"test/c/1.jpg", "train/a/2.jpg"};
+    static const struct sluice_layout_folder folders[] = {
+        {"train", true}, {"train/a", true}, {"test", true}, {"test/c", true}, {"test/b", true}};
+    const struct sluice_layout_source source = {
+        .root = "root", .folders = folders, .num_folders = 5, .has_lists = true};
+    for (size_t first = 0; first < 2; first++) {
+        struct sluice_manifest_builder builder = entries(paths + first, 2 - first);
+        CU_ASSERT_EQUAL(sluice_layout_assign(&builder, &source, passed, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(builder.manifest->num_classes, first ? 1 : 3);
+        CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, first ? 0 : 2);
+        sluice_manifest_destroy(builder.manifest);
+    }
 }
 
 static void knows_the_suffixes_that_image_folder_takes(void)
@@ -128,7 +216,10 @@ int main(void)
         SLUICE_TEST(classes_are_the_folders_in_the_root_as_python_sorts_them),
         SLUICE_TEST(entries_beside_the_class_folders_are_taken_out_and_counted),
         SLUICE_TEST(without_an_image_in_any_folder_there_is_one_class_without_a_name),
-        SLUICE_TEST(train_and_val_are_subsets_unless_a_folder_with_an_image_stands_beside_them),
+        SLUICE_TEST(folders_called_as_splits_are_splits_with_the_classes_of_train_and_val),
+        SLUICE_TEST(a_folder_of_images_beside_splits_of_class_folders_is_refused),
+        SLUICE_TEST(a_class_may_be_called_as_a_split_is),
+        SLUICE_TEST(with_lists_the_folders_of_split_test_hold_samples_where_one_is_listed),
         SLUICE_TEST(knows_the_suffixes_that_image_folder_takes),
         SLUICE_TEST(a_list_of_folders_grows_and_clears),
     };

@@ -52,7 +52,8 @@ static void is_the_manifest_of_a_folder_with_these_files(void)
         "sluice-manifest.tsv", "sluice-jpeg-index.bin", "train/.hidden/a.jpg",
         "train/b/.hidden.jpg", "train/b/.deep/a.jpg",   "train/b/deep/1.jpg",
         "train/b/1.JPEG",      "train/empty/x.txt",     "train/c/half.jpg.part",
-        "val/a/3.png",         "val/b/4.webp",          "train/a/2.jpg"};
+        "test/d/5.jpg",        "val/a/3.png",           "valid/.hid/6.jpg",
+        "valid/b/4.webp",      "train/a/2.jpg"};
     char root[1024];
     struct sluice_manifest *scanned = NULL;
     snprintf(root, sizeof(root), "%s/root", sluice_test_dir());
@@ -65,7 +66,9 @@ static void is_the_manifest_of_a_folder_with_these_files(void)
     const struct sluice_hash128 ours = sluice_manifest_id(manifest);
     const struct sluice_hash128 theirs = sluice_manifest_id(scanned);
     CU_ASSERT(ours.high == theirs.high && ours.low == theirs.low);
+    CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 7);
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, scanned->num_entries);
+    CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 6).subset, SLUICE_SUBSET_VAL);
     CU_ASSERT_EQUAL_FATAL(manifest->num_classes, scanned->num_classes);
     for (size_t i = 0; i < manifest->num_entries; i++) {
         CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, i).path,

@@ -107,7 +107,7 @@ static void make_set(void)
         snprintf(content, sizeof(content), "train dog %d", i);
         snprintf(name, sizeof(name), "set/train/dog/%d.jpg", i);
         put(name, content);
-        snprintf(name, sizeof(name), "set/val/cat/%d.png", i);
+        snprintf(name, sizeof(name), "set/valid/cat/%d.png", i);
         put(name, content + 6);
     }
     put("set/train/dog/3.b.webp", "a second one of the key");
@@ -151,7 +151,7 @@ static void a_packed_folder_has_the_same_samples_in_the_same_order(void)
                  in_dir(again));
         CU_ASSERT_EQUAL(system(command), 0);
     }
-    CU_ASSERT(has_file("tars0/train/shard-000007.tar") && has_file("tars0/val/shard-000006.tar"));
+    CU_ASSERT(has_file("tars0/train/shard-000007.tar") && has_file("tars0/valid/shard-000006.tar"));
 }
 
 static void labels_of_a_table_are_kept(void)
@@ -250,7 +250,7 @@ static void what_tars_cannot_keep_is_refused(void)
     err = (struct sluice_err){0};
     put("keys/labels.csv", "path,label,split\n1.a.jpg,0,train\n1.b.jpg,0,val\n");
     CU_ASSERT_EQUAL(pack("keys", "split-tars", 1000, &summary, &err), SLUICE_E_UNSUPPORTED);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "1.a.jpg: of train/ by a table"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "1.a.jpg: of split train by a table"));
 
     err = (struct sluice_err){0};
     CU_ASSERT_EQUAL(pack("tars0", "tars-of-tars", 1000, &summary, &err), SLUICE_E_UNSUPPORTED);

@@ -1,0 +1,58 @@
+#include "datasets/split_name.h"
+
+#include "datasets/manifest.h"
+#include "support/test.h"
+
+#include <string.h>
+
+static void words_name_splits_in_any_case(void)
+{
+    static const struct {
+        const char *word;
+        int split;
+    } words[] = {
+        {"train", SLUICE_SUBSET_TRAIN},
+        {"training", SLUICE_SUBSET_TRAIN},
+        {"val", SLUICE_SUBSET_VAL},
+        {"valid", SLUICE_SUBSET_VAL},
+        {"dev", SLUICE_SUBSET_VAL},
+        {"validation", SLUICE_SUBSET_VAL},
+        {"test", SLUICE_SPLIT_TEST},
+        {"testing", SLUICE_SPLIT_TEST},
+        {"Training", SLUICE_SUBSET_TRAIN},
+        {"TEST", SLUICE_SPLIT_TEST},
+        {"", -1},
+        {"tra", -1},
+        {"trainx", -1},
+        {"valida", -1},
+        {"tests", -1},
+        {"dog", -1},
+        {"de\x16", -1},
+        {"va\xec", -1},
+    };
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        CU_ASSERT_EQUAL(sluice_split_of_name(words[i].word, strlen(words[i].word)), words[i].split);
+    CU_ASSERT_EQUAL(sluice_split_of_name("validation", 5), SLUICE_SUBSET_VAL);
+    CU_ASSERT_EQUAL(sluice_split_of_name("validation", 6), -1);
+}
+
+static void the_first_folder_of_a_path_is_the_split(void)
+{
+    const char *rest = "as before";
+    CU_ASSERT_EQUAL(sluice_split_of_path("cat/train/1.jpg", &rest), -1);
+    CU_ASSERT_EQUAL(sluice_split_of_path("train", &rest), -1);
+    CU_ASSERT_EQUAL(sluice_split_of_path("/train", &rest), -1);
+    CU_ASSERT_STRING_EQUAL(rest, "as before");
+    CU_ASSERT_EQUAL(sluice_split_of_path("Valid/cat/1.jpg", &rest), SLUICE_SUBSET_VAL);
+    CU_ASSERT_STRING_EQUAL(rest, "cat/1.jpg");
+    CU_ASSERT_EQUAL(sluice_split_of_path("test/", NULL), SLUICE_SPLIT_TEST);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(words_name_splits_in_any_case),
+        SLUICE_TEST(the_first_folder_of_a_path_is_the_split),
+    };
+    return sluice_test_run("split_name", tests, SLUICE_TEST_COUNT(tests));
+}
