@@ -25,7 +25,8 @@
  *
  * A folder may hold other labels: sluice-classes.txt (class_list.h) fixes the numbers, a table
  * (labels.h) gives labels to the images.  Tars, MDS shards and LitData's chunks are shards of a
- * dataset where their members are listed (shard_list.h), which a plain walk does not do.
+ * dataset where their members are listed (shard_list.h), which a scan does where it finds no other
+ * image.
  *
  * A sample is a regular file whose name ends in .jpg, .jpeg, .png, .webp, .tif, .tiff, .bmp,
  * .gif, .ppm or .pgm in any case (ImageFolder does not look at .gif).  Links are followed as long
@@ -116,7 +117,8 @@ sluice_manifest_at(const struct sluice_manifest *manifest, size_t i)
     };
 }
 
-/* Walks the root without following links out of it.  What is no sample by its name or kind is
+/* Walks the root without following links out of it; where it finds no sample it lists the members
+ * of shards.  What is no sample by its name or kind is
  * passed over, with a line in the log where that may surprise.  Whatever cannot be read is an error
  * that names it, so a list is whole or there is none: SLUICE_E_IO, SLUICE_E_NO_MEMORY,
  * SLUICE_E_UNSUPPORTED (nested too deep).  An empty result is SLUICE_E_NOT_FOUND.  SLUICE_E_CLOSED:
@@ -202,9 +204,10 @@ SLUICE_MUST_USE sluice_status sluice_manifest_read(const char *path,
 /* Says in one line of the log which files in `root` are no samples because of their suffix: a
  * warning if some may be images, info if all are side files, nothing if there are none.  With
  * is_strict, SLUICE_E_UNSUPPORTED if anything was passed over that may be an image; err names the
- * first.  Tars that were not looked into are a warning of their own, and an error with is_strict. A
- * file says what it was when it was made; with is_strict the folder is walked then, and the headers
- * in its tars are read if the manifest has members, with what that returns. */
+ * first.  Tars that were not looked into are a warning of their own, and an error with is_strict,
+ * as damaged shards are (SLUICE_E_CORRUPT).  A file says what it was when it was made; with
+ * is_strict the folder is walked then, and the headers in its tars are read if the manifest has
+ * members, with what that returns. */
 SLUICE_MUST_USE sluice_status sluice_manifest_check_passed_over(
     const struct sluice_manifest *manifest, const char *root, bool is_strict,
     const atomic_bool *is_cancelled, struct sluice_err *err);

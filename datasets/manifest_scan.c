@@ -487,6 +487,7 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
         .num_threads = options->num_threads,
         .label_key = options->label_key,
         .passed = walk->passed,
+        .is_cancelled = options->is_cancelled,
     };
     sluice_status status = sluice_labels_read(
         walk->root, options->labels, sluice_manifest_column_of_tables(options), &labels, err);
@@ -501,6 +502,7 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
     if (status == SLUICE_OK)
         status =
             sluice_shard_set_list(&walk->shards, &how, walk->num_mds, walk->builder, &shards, err);
+    walk->passed->num_damaged = shards.num_damaged;
     const struct sluice_manifest_parts parts = {
         .builder = walk->builder,
         .root = walk->root,
@@ -553,7 +555,12 @@ sluice_status sluice_manifest_list(const char *root, const struct sluice_manifes
 sluice_status sluice_manifest_scan(const char *root, const atomic_bool *is_cancelled,
                                    struct sluice_manifest **manifest, struct sluice_err *err)
 {
-    const struct sluice_manifest_options options = {.is_cancelled = is_cancelled};
+    struct sluice_manifest_options options = {.is_cancelled = is_cancelled};
+    struct sluice_err why = {0};
+    const sluice_status status = sluice_manifest_list(root, &options, manifest, NULL, &why);
+    if (status != SLUICE_E_NOT_FOUND)
+        return status == SLUICE_OK ? status : sluice_fail(err, status, "%s", why.text);
+    options.with_shards = true;
     return sluice_manifest_list(root, &options, manifest, NULL, err);
 }
 
@@ -600,6 +607,10 @@ sluice_status sluice_manifest_check_passed_over(const struct sluice_manifest *ma
             sluice_fail(err, SLUICE_E_UNSUPPORTED,
                         "--strict: %llu " SHARDS " of %s are not read: run offload_dataset index",
                         (unsigned long long)passed->num_shards, root);
+    if (is_strict && passed->num_damaged)
+        status = sluice_fail(err, SLUICE_E_CORRUPT, "--strict: %s: %llu damaged %s", root,
+                             (unsigned long long)passed->num_damaged,
+                             passed->num_damaged == 1 ? "shard" : "shards");
     if (is_strict && passed->num_images)
         status = sluice_fail(
             err, SLUICE_E_UNSUPPORTED,

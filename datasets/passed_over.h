@@ -30,7 +30,8 @@ struct sluice_passed_over {
     size_t num_suffixes;
     uint64_t num_rest; /* files of yet other suffixes */
 
-    uint64_t num_shards; /* tars and MDS shards that nobody looked into */
+    uint64_t num_shards;  /* tars and MDS shards that nobody looked into */
+    uint64_t num_damaged; /* shards of which a part is listed (shard_list.h) */
 
     /* What may be an image and is not read, whatever the reason; and the first by path. */
     uint64_t num_images;

@@ -252,6 +252,9 @@ static sluice_status list_one(void *ctx, size_t i, struct sluice_err *err)
     };
     char path[SLUICE_MAX_PATH_BYTES];
     sluice_status status = SLUICE_OK;
+    const atomic_bool *is_cancelled = listing->options->is_cancelled;
+    if (is_cancelled && atomic_load_explicit(is_cancelled, memory_order_relaxed))
+        return sluice_fail(err, SLUICE_E_CLOSED, "stopped while %s was listed", shard.root);
     if (shard.options->store)
         (void)sluice_print(path, sizeof(path), "%s/%s", shard.root, shard.file->path);
     else

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "datasets/manifest_builder.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,6 +45,7 @@ struct sluice_shard_options {
      * column.  NULL: as above. */
     const char *label_key;
     struct sluice_passed_over *passed; /* counts other members of tars; may be NULL */
+    const atomic_bool *is_cancelled;   /* as sluice_manifest_scan()'s; may be NULL */
 };
 
 struct sluice_shard_summary {
@@ -55,7 +57,7 @@ struct sluice_shard_summary {
 /* Adds the samples in these shards, in no order.  A damaged or cut shard is an error in the
  * log, with the byte where it is, and so is one that cannot be read; the rest goes on.
  * SLUICE_E_INVALID: a label is no integer; SLUICE_E_UNSUPPORTED: records without a column of
- * images; err names it.  SLUICE_E_NO_MEMORY. */
+ * images; err names it.  SLUICE_E_CLOSED: it was cancelled.  SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_shards_list(const struct sluice_shard_options *options,
                                                  const struct sluice_shard_file *shards,
                                                  size_t num_shards,

@@ -195,10 +195,11 @@ class RecordsTest(SetCase):
         self.assertEqual(self.train("local", root)["samples"], 28)
         self.assertIn("damaged", self.refused(root, "--strict"))
 
-    def test_without_a_manifest_shards_are_told_and_unnamed_ones_passed_over(self):
+    def test_without_a_manifest_shards_are_listed_and_unnamed_ones_passed_over(self):
         root = self.write_mds("untold")
-        self.assertIn("4 .tar or .mds: run offload_dataset index",
+        self.assertIn("a member of a tar already; unpack first",
                       dataset("pack", root, pathlib.Path(self.folder.name, "none"), code=1).stderr)
+        self.assertEqual(self.train("local", root)["digest"], self.digest)
         shutil.copy(root / "val" / "shard.00000.mds", root / "val" / "shard.00009.mds")
         self.assertIn("passed over: 1 of 5 .mds, which no index.json names",
                       dataset("index", root).stderr)

@@ -184,7 +184,18 @@ class ShardsTest(SetCase):
             self.assertEqual(self.train("local", tars)["digest"], self.digest)
         self.assertEqual(len(ids), 1)  # other offsets are no other data
 
-    def test_without_a_manifest_tars_are_told_in_one_line(self):
+    def test_without_a_manifest_and_other_images_tars_are_listed_at_the_start(self):
+        tars = self.empty("unlisted")
+        self.write_like_webdataset(tars)
+        self.assertEqual(self.train("local", tars)["digest"], self.digest)
+        server = programs.Server(tars)
+        self.assertEqual(self.train("remote_piloff", "--host", server.address)["digest"],
+                         self.digest)
+        _, log = server.finish()
+        num_tars = len(list(tars.rglob("*.tar")))
+        self.assertIn(f"listing: {num_tars}/{num_tars} in ", log)
+
+    def test_without_a_manifest_tars_beside_images_are_told_in_one_line(self):
         tars = self.empty("untold")
         shutil.copytree(self.root / "train", tars / "train")
         for name in ("a.tar", "b.tar"):

@@ -612,11 +612,27 @@ static void members_of_tars_have_the_classes_that_they_would_have_unpacked(void)
     CU_ASSERT_STRING_EQUAL(
         err.text, "--strict: 3 .tar or .mds of tars are not read: run offload_dataset index");
     sluice_manifest_destroy(manifest);
+
+    /* Where nothing else is found it lists their members, whole or not at all where that is asked.
+     */
     unlink(in_dir("tars/train/cat/5.jpg"));
+    manifest = scan("tars");
+    CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 4);
+    CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 3).path, "train/cat/c.tar/4.jpg");
+    CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("tars"), true, NULL, &err),
+                    SLUICE_OK);
+    sluice_manifest_destroy(manifest);
+    put_text("tars/d.tar", "no tar at all");
+    manifest = scan("tars");
+    CU_ASSERT_EQUAL(manifest->num_entries, 4);
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("tars"), NULL, &manifest, &err),
-                    SLUICE_E_NOT_FOUND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "; 3 .tar or .mds: run offload_dataset index"));
+    CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, "tars", true, NULL, &err),
+                    SLUICE_E_CORRUPT);
+    CU_ASSERT_STRING_EQUAL(err.text, "--strict: tars: 1 damaged shard");
+    sluice_manifest_destroy(manifest);
+    const atomic_bool is_cancelled = true;
+    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("tars"), &is_cancelled, &manifest, NULL),
+                    SLUICE_E_CLOSED);
 }
 
 static void the_cls_of_members_are_the_labels_if_all_have_one(void)
