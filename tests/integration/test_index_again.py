@@ -17,7 +17,7 @@ import programs
 import record_sets
 
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
-NUM = 4000
+NUM = 2000
 
 
 class IndexAgain(unittest.TestCase):
@@ -70,7 +70,7 @@ class IndexAgain(unittest.TestCase):
         hangs = self.root / "hangs"
         run = subprocess.Popen(
             self.command("-j", "1"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            env=programs.bad_disk(f"call=read,path=.ppm,after={NUM * 3 // 4},do=hang,tell={hangs}"))
+            env=programs.bad_disk(f"call=read,path=.ppm,after={NUM * 3 // 2},do=hang,tell={hangs}"))
         while run.poll() is None and not hangs.exists():
             time.sleep(0.01)
         run.kill()
