@@ -210,8 +210,12 @@ sluice_status sluice_class_list_number(const struct sluice_class_list *list,
     for (size_t i = 0; i < manifest->num_entries; i++) {
         const struct sluice_manifest_entry *entry = &manifest->rows[i];
         if (entry->label >= limit)
-            return sluice_fail(err, SLUICE_E_INVALID, "%.200s: label %u of %zu%s", entry->path,
-                               entry->label, limit, list ? " in the list of classes" : " at most");
+            return list
+                       ? sluice_fail(err, SLUICE_E_INVALID,
+                                     "%.200s: label %u of %zu in the list of classes", entry->path,
+                                     entry->label, limit)
+                       : sluice_fail(err, SLUICE_E_INVALID, "%.200s: %u is not " SLUICE_LABEL_RANGE,
+                                     entry->path, entry->label);
         if (entry->label >= num)
             num = (size_t)entry->label + 1;
     }

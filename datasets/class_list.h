@@ -15,8 +15,9 @@
 /* The file in a root that fixes the labels; `offload_dataset pack` writes it. */
 #define SLUICE_CLASS_LIST_FILE "sluice-classes.txt"
 
-/* More labels than any table has; a larger one is a mistake. */
-#define SLUICE_MAX_CLASSES 1000000
+/* Each class has a name, so a label is bounded by what their names take: these, some 200 MB. */
+#define SLUICE_MAX_CLASSES 10000000
+#define SLUICE_LABEL_RANGE "a label from 0 to 9999999"
 
 struct sluice_class_list {
     char **names;

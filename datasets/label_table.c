@@ -1,6 +1,7 @@
 #include "datasets/label_table.h"
 
 #include "base/text.h"
+#include "datasets/class_list.h"
 #include "datasets/passed_over.h"
 #include "datasets/split_name.h"
 
@@ -67,8 +68,8 @@ static sluice_status check_label(struct sluice_label_table *table, const char *l
                            is_name ? "is a name, but the rows before have integers"
                                    : "is an integer, but the rows before have names",
                            err);
-    if (!is_name && strlen(label) > 9)
-        return wrong_field(table, line, LABEL, label, "is too large", err);
+    if (!is_name && (strlen(label) > 9 || strtoul(label, NULL, 10) >= SLUICE_MAX_CLASSES))
+        return wrong_field(table, line, LABEL, label, "is not " SLUICE_LABEL_RANGE, err);
     return SLUICE_OK;
 }
 

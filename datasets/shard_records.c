@@ -106,9 +106,9 @@ static sluice_status read_label(struct sluice_shard *shard, struct sluice_record
         return status;
     if (number < 0 || number >= SLUICE_MAX_CLASSES)
         return sluice_fail(err, SLUICE_E_INVALID,
-                           "%s/%s: byte %llu: %s: %lld is no label from 0 to %d", shard->root,
+                           "%s/%s: byte %llu: %s: %lld is not " SLUICE_LABEL_RANGE, shard->root,
                            shard->file->path, (unsigned long long)value->offset, column->name,
-                           (long long)number, SLUICE_MAX_CLASSES - 1);
+                           (long long)number);
     *label = (uint32_t)number;
     return SLUICE_OK;
 }

@@ -79,9 +79,9 @@ static sluice_status no_label(const struct sluice_shard *shard, const char *name
                               const struct sluice_tar_member *member, const char *what,
                               struct sluice_err *err)
 {
-    return sluice_fail(
-        err, SLUICE_E_INVALID, "%s/%s: byte %llu: %.200s: %s is no label from 0 to %d", shard->root,
-        shard->file->path, (unsigned long long)member->offset, name, what, SLUICE_MAX_CLASSES - 1);
+    return sluice_fail(err, SLUICE_E_INVALID,
+                       "%s/%s: byte %llu: %.200s: %s is not " SLUICE_LABEL_RANGE, shard->root,
+                       shard->file->path, (unsigned long long)member->offset, name, what);
 }
 
 /* Digits between spaces, as Python's int() takes them. */

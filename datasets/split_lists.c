@@ -97,7 +97,7 @@ static sluice_status add_line(struct sluice_split_lists *lists, struct line line
     if (!sluice_is_utf8(path))
         return wrong(lists, &line, "is not UTF-8", err);
     if (!take_label(path, &has_label, &line.label))
-        return wrong(lists, &line, "has too large a label", err);
+        return wrong(lists, &line, "does not end with " SLUICE_LABEL_RANGE, err);
     while (path[0] == '.' && path[1] == '/')
         path += 2;
     line.path = path;

@@ -17,17 +17,24 @@
 /* Of a row beside its path: numbers, hash and tags. */
 #define ROW_BYTES 56
 
+/* Most of the classes of one message (SLUICE_WIRE_MAX_ELEMENTS and SLUICE_WIRE_MAX_BYTES), beside
+ * its rows. */
+#define LIST_CLASSES (((size_t)1 << 17) - LIST_ROWS)
+#define LIST_CLASS_BYTES ((size_t)3 << 20)
+#define CLASS_BYTES 4 /* beside the name: its tag and length */
+
 struct listing {
     struct sluice_sample_list *list; /* a reference: all messages of a call are of one list */
     enum sluice_rows_of subset;
-    size_t next; /* row of the subset */
+    size_t next;       /* row of the subset */
+    size_t next_class; /* none is left before rows are sent */
     bool is_packed;
     bool is_started;
 };
 
 static bool has_more(const struct listing *listing)
 {
-    return !listing->is_started ||
+    return !listing->is_started || listing->next_class < listing->list->manifest->num_classes ||
            listing->next < sluice_subset_rows_count(listing->list->rows, listing->subset);
 }
 
@@ -103,6 +110,21 @@ static sluice_status put_packed(struct listing *listing, const size_t *ids, size
     return status;
 }
 
+/* The next classes; the struct owns its strings where it is received, here it borrows them. */
+static void put_classes(struct listing *listing, struct sluice_wire_list *list)
+{
+    const struct sluice_manifest *manifest = listing->list->manifest;
+    const size_t left = manifest->num_classes - listing->next_class;
+    list->classes = (char **)manifest->classes + listing->next_class;
+    for (size_t bytes = 0; list->num_classes < left && list->num_classes < LIST_CLASSES;
+         list->num_classes++) {
+        bytes += strlen(list->classes[list->num_classes]) + CLASS_BYTES;
+        if (bytes > LIST_CLASS_BYTES && list->num_classes > 0)
+            break;
+    }
+    listing->next_class += list->num_classes;
+}
+
 static sluice_status put_rows(struct listing *listing, struct sluice_message *reply,
                               struct sluice_err *err)
 {
@@ -113,18 +135,17 @@ static sluice_status put_rows(struct listing *listing, struct sluice_message *re
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to list samples");
 
     struct sluice_wire_list list = {.first_row = listing->next, .has_hash = true};
+    put_classes(listing, &list);
     if (!listing->is_started) {
-        /* The struct owns its strings where it is received; here it borrows them. */
-        list.classes = (char **)manifest->classes;
-        list.num_classes = manifest->num_classes;
         list.target_kind = listing->is_packed ? manifest->target_type.kind : SLUICE_TARGETS_NONE;
         list.target_dim = listing->is_packed ? manifest->target_type.dim : 0;
         list.target_bytes = listing->is_packed ? sluice_manifest_target_bytes(manifest) : 0;
         list.num_samples = sluice_subset_rows_count(listing->list->rows, listing->subset);
         memcpy(list.dataset_id, listing->list->dataset_id, sizeof(list.dataset_id));
     }
+    const bool has_all_classes = listing->next_class == manifest->num_classes;
     const size_t found = sluice_subset_rows_get(listing->list->rows, listing->subset, listing->next,
-                                                most, ids, NULL);
+                                                has_all_classes ? most : 0, ids, NULL);
     const sluice_status status = listing->is_packed
                                      ? put_packed(listing, ids, found, &list, reply, err)
                                      : put_plain(listing, ids, found, &list, reply, err);

@@ -7,6 +7,7 @@
 #include "compute_client/fetch/client_call.h"
 #include "compute_client/fetch/list_cache.h"
 #include "compute_client/fetch/tuning.h"
+#include "datasets/class_list.h"
 #include "datasets/manifest_binary.h"
 #include "rpc/rpc_client.h"
 #include "wire/wire.h"
@@ -145,16 +146,21 @@ struct listing {
     bool is_complete;
 };
 
-/* Forgets the rows. */
-static void listing_clear(struct listing *listing)
+static void classes_clear(struct listing *listing)
 {
     for (size_t i = 0; i < listing->num_classes; i++)
         free(listing->classes[i]);
     free(listing->classes);
-    sluice_manifest_writer_destroy(listing->writer);
-    listing->writer = NULL;
     listing->classes = NULL;
     listing->num_classes = 0;
+}
+
+/* Forgets the rows. */
+static void listing_clear(struct listing *listing)
+{
+    classes_clear(listing);
+    sluice_manifest_writer_destroy(listing->writer);
+    listing->writer = NULL;
 }
 
 static size_t num_listed(const struct listing *listing)
@@ -189,14 +195,31 @@ static sluice_status check_first(struct listing *listing, struct sluice_wire_lis
     if (!part->has_hash) /* it knows no rows: it begins anew each time */
         listing_clear(listing);
     listing->can_resume = part->has_hash;
-    if (!listing->classes) {
-        listing->classes = part->classes;
-        listing->num_classes = part->num_classes;
+    if (!listing->writer) {
+        classes_clear(listing); /* of a call that broke off between them */
         listing->target_type = type;
         listing->target_bytes = part->target_bytes;
-        part->classes = NULL;
-        part->num_classes = 0;
     }
+    return SLUICE_OK;
+}
+
+/* Takes the part's classes, which all come before the rows. */
+static sluice_status take_classes(struct listing *listing, struct sluice_wire_list *part,
+                                  struct sluice_err *err)
+{
+    if (listing->writer || part->num_classes == 0)
+        return SLUICE_OK;
+    const size_t num = listing->num_classes + part->num_classes;
+    if (num > SLUICE_MAX_CLASSES)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "it lists more than %d classes",
+                           SLUICE_MAX_CLASSES);
+    char **moved = realloc(listing->classes, num * sizeof(*moved));
+    if (!moved)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu classes", num);
+    memcpy(moved + listing->num_classes, part->classes, part->num_classes * sizeof(*moved));
+    listing->classes = moved;
+    listing->num_classes = num;
+    part->num_classes = 0;
     return SLUICE_OK;
 }
 
@@ -249,7 +272,7 @@ static sluice_status take_rows(struct listing *listing, const struct sluice_wire
                                struct sluice_err *err)
 {
     sluice_status status = SLUICE_OK;
-    if (!listing->writer) {
+    if (!listing->writer && part->num_samples_here + part->packed.num_rows > 0) {
         const struct sluice_manifest_writer_options options = {
             .path = listing->path,
             .num_entries = (size_t)listing->server->num_samples,
@@ -294,6 +317,8 @@ static void listing_message(struct gathering *gathering, struct sluice_message *
     listing->is_first = listing->is_first && status != SLUICE_OK;
     if (status == SLUICE_OK)
         status = check_rows(listing, &part, err);
+    if (status == SLUICE_OK)
+        status = take_classes(listing, &part, err);
     if (status == SLUICE_OK)
         status = take_rows(listing, &part, err);
     gathering->status = status;

@@ -101,7 +101,7 @@ struct sluice_wire_sample_info {
 };
 
 struct sluice_wire_list {
-    char **classes; /* first message only; owned */
+    char **classes; /* first messages only; owned */
     size_t num_classes;
     char dataset_id[33];  /* first message only */
     uint64_t num_samples; /* of the whole subset; first message only */

@@ -229,13 +229,14 @@ def _rows(dataset, names, image, label):
     feature = (dataset.features or {}).get(image)
     if hasattr(feature, "decode"):  # the bytes as they are
         dataset = dataset.cast_column(image, type(feature)(decode=False))
+    num_classes = len(names) if names else 10 ** _width(names)
     for row, sample in enumerate(dataset):
         number = sample[label]
         if isinstance(number, bool) or not isinstance(number, int) \
-                or not 0 <= number < (len(names) if names else 10 ** _width(names)):
+                or not 0 <= number < num_classes:
             raise _sluice.InvalidError(
-                f"label {number!r} of row {row} is no class: give a ClassLabel "
-                f"(dataset.class_encode_column({label!r})) and rows that have one")
+                f"label {number!r} of row {row} is no class from 0 to {num_classes - 1}: give a "
+                f"ClassLabel (dataset.class_encode_column({label!r})) and rows that have one")
         yield (row, number, *_encoded(sample[image], row))
 
 

@@ -145,6 +145,26 @@ class LabelsTest(unittest.TestCase):
         done = run("offload_dataset", "index", root, *flags, code=1)
         self.assertIn("its class 'cat' is not in the list of classes", done.stderr)
 
+    def test_labels_of_millions(self):
+        """More classes than one message of the wire has."""
+        root, files = self.flat()
+        self.write_csv(root / "labels.csv", ("path", "label"),
+                       [(name, 2_059_905 - i) for i, (name, _) in enumerate(files)])
+        local = json.loads(train(root, "--dataset-mode", "local").stdout)
+        server = subprocess.Popen([BIN / "offload_server", "--root", root, "--listen",
+                                   "127.0.0.1:0"], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True)
+        try:
+            address = server.stdout.readline().split()[-1]
+            report = json.loads(train("--host", address, "--dataset-mode", "remote_piloff").stdout)
+            self.assertEqual((report["digest"], report["samples"]), (local["digest"], NUM_TRAIN))
+        finally:
+            server.terminate()
+            server.communicate(timeout=TIMEOUT_S)
+        self.write_csv(root / "labels.csv", ("path", "label"), [(files[0][0], 10_000_000)])
+        self.assertIn("labels.csv:2: field 'label': '10000000' is not a label from 0 to 9999999",
+                      run("offload_dataset", "index", root, code=1).stderr)
+
     def test_errors_name_file_line_and_field(self):
         root, files = self.flat()
         rows = [(name, self.names.index(label)) for name, label in files]

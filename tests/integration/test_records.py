@@ -101,7 +101,7 @@ class RecordsTest(SetCase):
         record_sets.write_mds(root, rows, [("a", "str", None), ("b", "int32", 4),
                                            ("image", "bytes", None), ("n", "uint8", 1)])
         self.assertRegex(self.refused(root),
-                         r"shard.00000.mds: byte \d+: b: -1 is no label from 0 to")
+                         r"shard.00000.mds: byte \d+: b: -1 is not a label from 0 to")
 
     def train_indexed(self, root, *flags):
         index(root, *flags)

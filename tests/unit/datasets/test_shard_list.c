@@ -183,7 +183,7 @@ static void a_cls_that_is_no_label_is_named(void)
                                         "1.5",
                                         "1 2",
                                         "0x1",
-                                        "1000000",
+                                        "10000000",
                                         "99999999999999999999",
                                         "                                        1"};
     for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
@@ -199,7 +199,7 @@ static void a_cls_that_is_no_label_is_named(void)
     }
     begin();
     add("1.jpg", "image");
-    add("1.cls", "999999");
+    add("1.cls", "9999999");
     struct sluice_shard_file shard = end_whole("label.tar");
     CU_ASSERT_EQUAL(list(&shard, 1, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, SLUICE_MAX_CLASSES - 1);

@@ -110,7 +110,7 @@ static void a_label_that_is_none_is_named(void)
     make(&shard, 2, "jpeg");
     memset(shard.bytes + shard.len - 4, 0xFF, 4);
     CU_ASSERT_EQUAL(list(&shard, NULL, NULL, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, ": n: -1 is no label from 0 to"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, ": n: -1 is not a label from 0 to"));
 }
 
 static void a_damaged_shard_is_listed_as_far_as_it_is_sound(void)
