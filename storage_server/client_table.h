@@ -1,7 +1,7 @@
 #ifndef SLUICE_STORAGE_SERVER_CLIENT_TABLE_H
 #define SLUICE_STORAGE_SERVER_CLIENT_TABLE_H
 
-#include "storage_server/peer.h"
+#include "rpc/peer.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -2,12 +2,12 @@
 
 #include "base/log.h"
 #include "pipeline/pipeline.h"
+#include "rpc/peer.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/client_table.h"
 #include "storage_server/context.h"
 #include "storage_server/grant.h"
 #include "storage_server/memory_budget.h"
-#include "storage_server/peer.h"
 #include "storage_server/sample_list.h"
 
 #include <stdlib.h>

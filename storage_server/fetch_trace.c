@@ -2,9 +2,9 @@
 
 #include "base/buf.h"
 #include "datasets/manifest.h"
+#include "rpc/peer.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
-#include "storage_server/peer.h"
 #include "storage_server/sample_list.h"
 #include "trace/tracer.h"
 

@@ -375,6 +375,22 @@ void sluice_memory_budget_shift(struct sluice_memory_budget *budget, int64_t byt
     pthread_mutex_unlock(&budget->lock);
 }
 
+bool sluice_memory_is_beyond(struct sluice_memory_budget *budget)
+{
+    const struct sluice_memory_options *o = &budget->options;
+    if (!o->resident)
+        return false;
+    pthread_mutex_lock(&budget->lock);
+    const uint64_t most = budget->most_resident + o->bytes / MEMORY_BEYOND_PART;
+    pthread_mutex_unlock(&budget->lock);
+    bool is_beyond = o->resident() > most;
+    if (is_beyond && o->trim) {
+        o->trim(o->ctx);
+        is_beyond = o->resident() > most;
+    }
+    return is_beyond;
+}
+
 bool sluice_memory_could_fit(const struct sluice_memory_budget *budget, uint64_t bytes)
 {
     return bytes <= budget->options.bytes;

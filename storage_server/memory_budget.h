@@ -37,7 +37,8 @@ struct sluice_memory_options {
     /* Resident bytes above which nothing is taken, and what reads them; NULL: not measured. */
     uint64_t most_resident;
     uint64_t (*resident)(void);
-    /* Returns freed memory to the system; called on the budget's thread.  NULL: nothing. */
+    /* Returns freed memory to the system; called on the budget's thread, or that of
+     * sluice_memory_is_beyond().  NULL: nothing. */
     void (*trim)(void *ctx);
     void *ctx;
 };
@@ -79,6 +80,10 @@ bool sluice_memory_forget(struct sluice_memory_holder *holder);
 /* The process itself holds so much more than before, or less: most_resident moves with it.  Any
  * thread. */
 void sluice_memory_budget_shift(struct sluice_memory_budget *budget, int64_t bytes);
+
+/* Measures: is the process larger than all that is taken explains, by a quarter of the budget above
+ * most_resident, even with freed memory returned?  trim() is called here, too. */
+bool sluice_memory_is_beyond(struct sluice_memory_budget *budget);
 
 /* Could so much ever be taken? */
 bool sluice_memory_could_fit(const struct sluice_memory_budget *budget, uint64_t bytes);

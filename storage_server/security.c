@@ -4,7 +4,7 @@
 #include "base/host_port.h"
 #include "base/log.h"
 #include "crypto/secret.h"
-#include "storage_server/peer.h"
+#include "rpc/peer.h"
 
 #include <errno.h>
 #include <pthread.h>

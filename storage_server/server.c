@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "datasets/manifest.h"
+#include "rpc/peer.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/client_table.h"
 #include "storage_server/context.h"
@@ -18,7 +19,6 @@
 #include "storage_server/memory_budget.h"
 #include "storage_server/memory_limit.h"
 #include "storage_server/metrics.h"
-#include "storage_server/peer.h"
 #include "storage_server/preparer.h"
 #include "storage_server/rate_limit.h"
 #include "storage_server/relist.h"
@@ -88,6 +88,12 @@ static void trim(void *ctx)
     struct sluice_context *context = ctx;
     sluice_buf_pool_trim(context->buffers);
     malloc_trim(0);
+}
+
+static bool is_beyond_memory(void *ctx)
+{
+    const struct sluice_context *context = ctx;
+    return sluice_memory_is_beyond(context->memory);
 }
 
 static void *join_link(void *ctx, const char *peer, void *grant)
@@ -345,6 +351,7 @@ static sluice_status listen_to_clients(struct sluice_storage_server *server,
         .max_connections = (unsigned)options->max_connections,
         .max_connections_per_host = (unsigned)options->max_connections_per_host,
         .memory_bytes = memory_bytes,
+        .is_over = options->owns_process ? is_beyond_memory : NULL,
         .tls = options->tls_cert ? &tls : NULL,
         .admit = has_tokens ? admit : NULL,
         .release = release,

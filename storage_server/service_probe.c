@@ -2,10 +2,10 @@
 
 #include "base/buf.h"
 #include "base/rng.h"
+#include "rpc/peer.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
 #include "storage_server/memory_budget.h"
-#include "storage_server/peer.h"
 #include "storage_server/service.h"
 #include "wire/wire.h"
 

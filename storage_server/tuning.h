@@ -64,6 +64,11 @@
 /* ns between two looks at the size of the process: what 10 Gbit/s can add meanwhile is 60 MB. */
 #define MEMORY_MEASURE_NS 50000000u
 
+/* This part of the budget above what the process may be, connections are cut: what the budget
+ * itself can hold back it has held back by then.  2: a flood may take a quarter of --memory-limit
+ * more; 8: what lies between two looks of the budget may be taken for one. */
+#define MEMORY_BEYOND_PART 4u
+
 /* While less than this part of the budget is held nobody looks. */
 #define MEMORY_UNWATCHED_PART 8u
 

@@ -2,10 +2,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "rpc/peer.h"
 #include "storage_server/core_watch.h"
 #include "storage_server/cpu_market.h"
 #include "storage_server/fair_queue.h"
-#include "storage_server/peer.h"
 #include "storage_server/prep_limits.h"
 #include "storage_server/preparer.h"
 #include "storage_server/tuning.h"

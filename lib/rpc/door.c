@@ -4,6 +4,7 @@
 #include "base/host_port.h"
 #include "base/log.h"
 #include "rpc/frame_watch.h"
+#include "rpc/peer.h"
 
 #include <grpc/grpc.h>
 
@@ -36,10 +37,23 @@
 #define FORGIVE_NS 60000000000u
 #define MAX_PAUSED 64 /* hosts; the one that was cut longest ago makes room */
 
+/* ns between two questions whether the process holds too much memory: what 10 Gbit/s can add
+ * meanwhile is 60 MB. */
+#define MEMORY_NS 50000000u
+
+/* Bytes within MEMORY_NS that no client sends in good faith: requests for 20,000 samples/s are some
+ * 30 kB. */
+#define FLOOD_BYTES (128u << 10)
+
 struct connection {
     struct door *door; /* NULL: none that we know */
     ino_t inode;
     struct sluice_host host;
+    uint16_t port;     /* the peer's */
+    bool is_known;     /* a call of it was admitted */
+    bool is_cut;       /* it was shut down, and has not ended yet */
+    uint64_t number;   /* the newest has the highest */
+    uint64_t received; /* bytes since memory was asked about last */
     struct frame_watch frames;
 };
 
@@ -55,6 +69,8 @@ struct door {
     int expected_port;
     unsigned num_open; /* no less than there are: some may have ended since the last look */
     uint64_t looked_ns;
+    uint64_t memory_ns;  /* when is_over() was asked last */
+    uint64_t num_let_in; /* since the start */
     struct paused_host paused[MAX_PAUSED];
     uint64_t refused[SLUICE_RPC_NUM_REFUSALS], cut;
     uint64_t logged_ns, logged_refused, logged_cut;
@@ -348,7 +364,15 @@ static enum sluice_rpc_refusal admit(struct door *door, int fd, const union addr
         return why;
     if (is_expected)
         door->expected_port = 0;
-    *connection = (struct connection){.door = door, .inode = inode, .host = host};
+    const int port = port_of(peer);
+    *connection = (struct connection){
+        .door = door,
+        .inode = inode,
+        .host = host,
+        .port = port > 0 ? (uint16_t)port : 0,
+        .is_known = is_expected || port == DOOR_UNIX,
+        .number = ++door->num_let_in,
+    };
     frame_watch_init(&connection->frames, now_ns);
     door->num_open++;
     if (end_of_known <= (unsigned)fd)
@@ -460,35 +484,110 @@ SLUICE_EXPORTED int accept4(int fd, struct sockaddr *addr, socklen_t *addr_len, 
 
 /* --- recvmsg --- */
 
-/* Cuts the connection if what came on it is a flood. */
+/* Under the lock, as is the following. */
+static struct report cut(struct connection *connection, const char *why, uint64_t now_ns)
+{
+    struct door *door = connection->door;
+    shutdown((int)(connection - connections), SHUT_RDWR);
+    connection->is_cut = true;
+    return note(door, &door->cut, &connection->host, why, now_ns);
+}
+
+/* What came on the connection; cuts it if that is a flood of frames. */
+static struct report watch_frames(struct connection *connection, const struct msghdr *message,
+                                  size_t len, uint64_t now_ns)
+{
+    enum frame_verdict verdict = FRAMES_FINE;
+    for (size_t i = 0; verdict == FRAMES_FINE && len > 0 && i < message->msg_iovlen; i++) {
+        const struct iovec *part = &message->msg_iov[i];
+        const size_t n = part->iov_len < len ? part->iov_len : len;
+        verdict = frame_watch_feed(&connection->frames, part->iov_base, n, now_ns);
+        len -= n;
+    }
+    if (verdict == FRAMES_FINE)
+        return (struct report){0};
+    if (!is_alive((int)(connection - connections), connection)) {
+        forget(connection); /* it is another socket by now */
+        return (struct report){0};
+    }
+    pause_host(connection->door, &connection->host, now_ns);
+    return cut(connection, frame_verdict_text(verdict), now_ns);
+}
+
+/* Cuts the newer half of the strangers, and where there are none the connection that sent the most
+ * since the last question, if that is a flood.  Half of them: what they held is free a moment
+ * later, so that one at a time would be too slow against many, and all would take those who just
+ * came. */
+static struct report cut_for_memory(struct door *door, uint64_t now_ns)
+{
+    uint64_t oldest = UINT64_MAX, newest = 0, most = 0;
+    struct connection *flood = NULL;
+    look(door, now_ns);
+    for (unsigned fd = 0; fd < end_of_known; fd++) {
+        struct connection *c = &connections[fd];
+        if (c->door != door || c->is_cut)
+            continue;
+        if (!c->is_known && c->number < oldest)
+            oldest = c->number;
+        if (!c->is_known && c->number > newest)
+            newest = c->number;
+        if (c->received > most) {
+            most = c->received;
+            flood = c;
+        }
+    }
+    struct report report = {0};
+    for (unsigned fd = 0; newest && fd < end_of_known; fd++) {
+        struct connection *c = &connections[fd];
+        if (c->door != door || c->is_cut || c->is_known || c->number < (oldest + newest + 1) / 2)
+            continue;
+        const struct report one =
+            cut(c, "the process holds more than --memory-limit, and this client has made no call",
+                now_ns);
+        if (one.cut)
+            report = one;
+    }
+    if (!newest && most > FLOOD_BYTES)
+        report =
+            cut(flood, "the process holds more than --memory-limit, and this client sends most",
+                now_ns);
+    return report;
+}
+
+static struct report watch_memory(struct door *door, uint64_t now_ns)
+{
+    struct report report = {0};
+    if (!door->limits.is_over || now_ns - door->memory_ns < MEMORY_NS)
+        return report;
+    if (door->limits.is_over(door->limits.ctx))
+        report = cut_for_memory(door, now_ns);
+    door->memory_ns = now_ns;
+    for (unsigned fd = 0; fd < end_of_known; fd++)
+        connections[fd].received = connections[fd].door == door ? 0 : connections[fd].received;
+    return report;
+}
+
+/* Cuts the connection if what came on it is a flood, and those that memory asks for.  True: this
+ * one. */
 static bool is_flood(int fd, const struct msghdr *message, size_t len)
 {
     const uint64_t now_ns = sluice_clock_ns();
-    enum frame_verdict verdict = FRAMES_FINE;
-    struct report report = {0};
+    struct report of_frames = {0}, of_memory = {0};
+    bool is_cut = false;
     pthread_mutex_lock(&lock);
     struct connection *connection = connections ? &connections[fd] : NULL;
-    if (connection && connection->door && !connection->door->limits.has_tls) {
-        for (size_t i = 0; verdict == FRAMES_FINE && len > 0 && i < message->msg_iovlen; i++) {
-            const struct iovec *part = &message->msg_iov[i];
-            const size_t n = part->iov_len < len ? part->iov_len : len;
-            verdict = frame_watch_feed(&connection->frames, part->iov_base, n, now_ns);
-            len -= n;
-        }
-        if (verdict != FRAMES_FINE && !is_alive(fd, connection)) {
-            forget(connection); /* it is another socket by now */
-            verdict = FRAMES_FINE;
-        }
-        if (verdict != FRAMES_FINE) {
-            struct door *door = connection->door;
-            shutdown(fd, SHUT_RDWR);
-            pause_host(door, &connection->host, now_ns);
-            report = note(door, &door->cut, &connection->host, frame_verdict_text(verdict), now_ns);
-        }
+    if (connection && connection->door) {
+        struct door *door = connection->door;
+        connection->received += len;
+        if (!door->limits.has_tls)
+            of_frames = watch_frames(connection, message, len, now_ns);
+        of_memory = watch_memory(door, now_ns);
+        is_cut = connection->door && connection->is_cut;
     }
     pthread_mutex_unlock(&lock);
-    log_report(&report);
-    return verdict != FRAMES_FINE;
+    log_report(&of_frames);
+    log_report(&of_memory);
+    return is_cut;
 }
 
 SLUICE_EXPORTED ssize_t recvmsg(int fd, struct msghdr *message, int flags)
@@ -579,6 +678,24 @@ void door_expect(struct door *door, int port)
 {
     pthread_mutex_lock(&lock);
     door->expected_port = port;
+    pthread_mutex_unlock(&lock);
+}
+
+void door_know(struct door *door, const char *peer)
+{
+    struct sluice_host host;
+    uint16_t port;
+    if (!sluice_peer_find(peer, &host, &port))
+        return;
+    pthread_mutex_lock(&lock);
+    struct connection *found = NULL;
+    for (unsigned fd = 0; fd < end_of_known && !found; fd++) {
+        struct connection *c = &connections[fd];
+        if (c->door == door && c->port == port && sluice_host_is_same(&c->host, &host))
+            found = c;
+    }
+    if (found)
+        found->is_known = true;
     pthread_mutex_unlock(&lock);
 }
 

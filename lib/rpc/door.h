@@ -17,7 +17,9 @@
  *
  *     accept4   refuses connections above a limit (in all, of one address, out of descriptors), and
  *               never fails but for want of a connection or at the listener's end
- *     recvmsg   cuts connections that flood (frame_watch.h), unless they are encrypted
+ *     recvmsg   cuts connections that flood (frame_watch.h), unless they are encrypted, and, while
+ *               the process holds too much memory, those of strangers, who have made no call that
+ *               was admitted, the newest first; then any that sends more than a trainer does
  *
  * Sockets of others pass through.  A connection is known by its descriptor and its socket's inode,
  * so that nobody needs to say when it ends.
@@ -29,6 +31,10 @@ struct door;
 struct door_limits {
     unsigned max_connections, max_per_host; /* 0: no limit; a host: an IPv4 address, an IPv6 /64 */
     bool has_tls; /* what comes is encrypted: floods of frames cannot be told */
+    /* Does the process hold too much memory?  Asked at intervals, under the door's lock, on a
+     * thread that receives.  NULL: it never does. */
+    bool (*is_over)(void *ctx);
+    void *ctx;
 };
 
 /* Does gRPC call these functions at all?  It does where they are the program's, and where gRPC is
@@ -46,6 +52,9 @@ void door_set_port(struct door *door, int port);
 
 /* The next connection from this port of this machine is let in whatever the limits: our own. */
 void door_expect(struct door *door, int port);
+
+/* A call of this peer (sluice_rpc_call_peer()) was admitted: its connection is no stranger's. */
+void door_know(struct door *door, const char *peer);
 
 /* Did it come?  If it did not, but connected, gRPC accepts connections by another way than
  * accept4(), and the door has no effect. */

@@ -87,6 +87,7 @@ struct sluice_rpc_server {
     struct rpc_identity *identity; /* NULL: no TLS */
     int port;
     struct door *door;
+    bool knows_callers; /* it may have to cut strangers' connections */
 
     pthread_mutex_t lock;
     unsigned num_live; /* calls that came and have not ended */
@@ -260,6 +261,8 @@ static void begin_call(struct exchange *x)
         ask_to_admit(call);
     if (call->is_refused)
         return;
+    if (call->server->knows_callers)
+        door_know(call->server->door, call->peer);
     if (call->server->pace_join)
         x->pace_client = call->server->pace_join(ctx, call->peer, call->grant);
     if (method->on_open)
@@ -619,7 +622,8 @@ sluice_status sluice_rpc_server_create(const struct sluice_rpc_server_options *o
         status = rpc_identity_create(&files, &server->identity, err);
     }
     const struct door_limits limits = {options->max_connections, options->max_connections_per_host,
-                                       options->tls != NULL};
+                                       options->tls != NULL, options->is_over, options->ctx};
+    server->knows_callers = options->is_over != NULL;
     if (status == SLUICE_OK)
         status = door_open(&limits, &server->door, err);
     for (unsigned i = 0; status == SLUICE_OK && i < server->num_queues; i++) {

@@ -83,6 +83,11 @@ struct sluice_rpc_server_options {
     /* What the library may allocate for connections and calls before it refuses and closes some
      * (its resource quota); messages that are sent are not counted.  0: no limit. */
     uint64_t memory_bytes;
+    /* Does the process hold too much memory?  As long as it does, connections of which no call was
+     * admitted are cut, the newest first, and then one that sends more than requests need.  Asked
+     * some 20 times a second while clients send, with a lock of all servers held: it may call
+     * nothing of this module.  NULL: never. */
+    bool (*is_over)(void *ctx);
 
     /* Rate limiter of what is sent.  Called on a completion thread just before a message of
      * `bytes` (its frame header included) is written.  0: write now, the bytes are spent; else ask
@@ -122,7 +127,7 @@ enum sluice_rpc_refusal {
 };
 struct sluice_rpc_connections {
     unsigned open; /* now */
-    /* Since the start: closed as they came; cut because they flooded. */
+    /* Since the start: closed as they came; cut because they flooded, or for memory. */
     uint64_t refused[SLUICE_RPC_NUM_REFUSALS], cut;
 };
 /* Looks at each connection: for the operator, and not for whoever asks. */

@@ -19,12 +19,13 @@ def rss_bytes(pid, key="VmRSS"):
 
 
 class Attacked:
-    """offload_server on a free port of every address; `nofile` is its (soft, hard) RLIMIT_NOFILE."""
+    """offload_server on a free port of every address; `nofile` is its (soft, hard) RLIMIT_NOFILE,
+    `access` what guards the port."""
 
-    def __init__(self, root, *flags, nofile=None, env=None):
+    def __init__(self, root, *flags, nofile=None, env=None, access=("--insecure",)):
         self.log_file = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            [str(BIN / "offload_server"), "--root", str(root), "--listen", "0.0.0.0:0", "--insecure",
+            [str(BIN / "offload_server"), "--root", str(root), "--listen", "0.0.0.0:0", *map(str, access),
              "--prep-workers", "2", "--grpc-workers", "2", *map(str, flags)],
             stdout=subprocess.PIPE, stderr=self.log_file, text=True, env=env,
             preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, nofile)) if nofile

@@ -1,5 +1,6 @@
 """HTTP/2 frame by frame, as an attacker speaks it: RFC 9113, with no rule kept but by choice."""
 import socket
+import ssl
 import struct
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS = 0, 1, 2, 3, 4
@@ -73,7 +74,7 @@ class Connection:
         try:
             self.socket.sendall(data)
             return True
-        except (BrokenPipeError, ConnectionResetError):
+        except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
             return False
 
     def read_frame(self):
@@ -88,7 +89,7 @@ class Connection:
                     return kind, flags, stream, payload
             try:
                 more = self.socket.recv(65536)
-            except ConnectionResetError:
+            except (ConnectionResetError, ssl.SSLError):
                 return None
             if not more:
                 return None

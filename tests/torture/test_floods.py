@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Floods of connections and of HTTP/2 frames: the server refuses or cuts them, says so, stays within
 its memory, and serves the next client."""
+import json
 import os
+import pathlib
+import ssl
 import subprocess
 import unittest
 
@@ -33,6 +36,29 @@ def send_until_cut(connection, data, times):
         if not connection.try_send(data):
             return i
     return times
+
+
+def send_continuations(attacker, times=10000):
+    """CONTINUATION frames, 1 GB of them; whether the connection was cut, as of the next one."""
+    more = http2.frame(http2.CONTINUATION, 0, 1, http2.literal("x", "y" * 100) * 100) * 10
+    attacker.send(http2.frame(http2.HEADERS, 0, 1,
+                              http2.request_headers("/sluice.v1.Offload/Hello")))
+    return send_until_cut(attacker, more, times) < times
+
+
+def send_resets(attacker):
+    """Calls that are cancelled at once."""
+    headers = http2.request_headers("/sluice.v1.Offload/ListSamples")
+
+    def one(stream):
+        return (http2.frame(http2.HEADERS, http2.END_HEADERS, stream, headers) +
+                http2.frame(http2.DATA, http2.END_STREAM, stream, http2.grpc_message(b"")) +
+                http2.frame(http2.RST_STREAM, 0, stream, b"\0\0\0\x08"))
+    attacker.send(http2.frame(http2.SETTINGS, http2.ACK))
+    for stream in range(1, 300000, 200):
+        if not attacker.try_send(b"".join(one(stream + i) for i in range(0, 200, 2))):
+            return True
+    return False
 
 
 class Connections(unittest.TestCase):
@@ -122,28 +148,10 @@ class Frames(unittest.TestCase):
             self.assertIn(words, server.log())
 
     def test_continuation_frames_without_end(self):
-        headers = http2.request_headers("/sluice.v1.Offload/Hello")
-        more = http2.frame(http2.CONTINUATION, 0, 1, http2.literal("x", "y" * 100) * 100) * 10
-
-        def flood(attacker):
-            attacker.send(http2.frame(http2.HEADERS, 0, 1, headers))
-            return send_until_cut(attacker, more, 10000) < 10000  # 1 GB
-        self.attack("continuation", flood, "header fields")
+        self.attack("continuation", send_continuations, "header fields")
 
     def test_rapid_resets(self):
-        def one(stream):
-            return (http2.frame(http2.HEADERS, http2.END_HEADERS, stream, headers) +
-                    http2.frame(http2.DATA, http2.END_STREAM, stream, http2.grpc_message(b"")) +
-                    http2.frame(http2.RST_STREAM, 0, stream, b"\0\0\0\x08"))
-        headers = http2.request_headers("/sluice.v1.Offload/ListSamples")
-
-        def flood(attacker):
-            attacker.send(http2.frame(http2.SETTINGS, http2.ACK))
-            for stream in range(1, 300000, 200):
-                if not attacker.try_send(b"".join(one(stream + i) for i in range(0, 200, 2))):
-                    return True
-            return False
-        self.attack("resets", flood, "too many resets")
+        self.attack("resets", send_resets, "too many resets")
 
     def test_settings_that_are_never_read(self):
         self.attack("settings", lambda attacker: send_until_cut(
@@ -168,6 +176,42 @@ class Frames(unittest.TestCase):
             self.assertTrue(server.serves("127.0.0.3"))
             server.stop()
             self.assertIn("was cut just before", server.log())
+
+
+class Encrypted(unittest.TestCase):
+    """The same over TLS, by somebody without a token: the server does not see the frames, but its
+    own memory."""
+
+    def attack(self, name, flood):
+        root = torture.make_dataset(name)
+        folder = pathlib.Path(root).parent
+        certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                        "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+                        "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key,
+                        "-out", certificate], check=True, capture_output=True)
+        tokens = folder / f"{name}.tokens"
+        tokens.write_text(json.dumps({"name": "a", "sha256": "0" * 64}) + "\n")
+        context = ssl.create_default_context(cafile=certificate)
+        context.set_alpn_protocols(["h2"])
+
+        def connect(server, source):
+            return http2.Connection(server.address, source, wrap=lambda plain: context.wrap_socket(
+                plain, server_hostname="localhost"))
+        with Attacked(root, "--memory-limit", "64M", access=(
+                "--tls-cert", certificate, "--tls-key", key, "--tokens", tokens)) as server:
+            before = server.rss_bytes()
+            with connect(server, "127.0.0.2") as attacker:
+                flood(attacker)
+            self.assertLess(server.rss_bytes("VmHWM"), before + 64 * MIB + ROOM)
+            with connect(server, "127.0.0.3") as other:
+                self.assertEqual(other.read_frame()[0], http2.SETTINGS)
+
+    def test_continuation_frames_without_end(self):
+        self.attack("tls-continuation", lambda attacker: send_continuations(attacker, 1000))
+
+    def test_rapid_resets(self):
+        self.attack("tls-resets", send_resets)
 
 
 if __name__ == "__main__":

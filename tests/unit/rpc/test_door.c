@@ -4,9 +4,11 @@
 #include "support/test.h"
 
 #include <arpa/inet.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +17,29 @@
 
 #define WAIT_MS 60000
 
+static atomic_uint num_answers;
+
 static void answer(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
 {
     (void)ctx, (void)message;
+    atomic_fetch_add(&num_answers, 1);
     sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
 }
 
 static const struct sluice_rpc_method methods[] = {
     {.path = "/t/Unary", .is_unary = true, .on_message = answer}};
+
+/* How often is_over() is still to say so. */
+static atomic_uint num_over;
+
+static bool is_over(void *ctx)
+{
+    (void)ctx;
+    if (!atomic_load(&num_over))
+        return false;
+    atomic_fetch_sub(&num_over, 1);
+    return true;
+}
 
 static struct sluice_rpc_server *start(const char *listen, unsigned max, unsigned max_per_host)
 {
@@ -33,6 +50,7 @@ static struct sluice_rpc_server *start(const char *listen, unsigned max, unsigne
         .num_methods = 1,
         .max_connections = max,
         .max_connections_per_host = max_per_host,
+        .is_over = is_over,
     };
     struct sluice_rpc_server *server = NULL;
     struct sluice_err err = {0};
@@ -190,6 +208,79 @@ static void a_server_that_is_gone_does_not_answer(void)
     sluice_rpc_server_destroy(server);
 }
 
+/* A connection of HTTP/2 that waits; with a call of /t/Unary that is answered, if it is to be
+ * known. */
+static int greet(const struct sluice_rpc_server *server, bool is_to_call)
+{
+    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
+    static const char call[] = "\0\0\x66\1\4\0\0\0\1"
+                               "\0\7:method\4POST\0\7:scheme\4http\0\5:path\x08/t/Unary"
+                               "\0\x0a:authority\1x\0\2te\x08trailers\0\x0c"
+                               "content-type\x10"
+                               "application/grpc"
+                               "\0\0\5\0\1\0\0\0\1\0\0\0\0\0";
+    const int fd = connect_from(1, server);
+    CU_ASSERT(is_let_in(fd));
+    CU_ASSERT_EQUAL(write(fd, preface, sizeof(preface) - 1), sizeof(preface) - 1);
+    if (!is_to_call)
+        return fd;
+    const unsigned before = atomic_load(&num_answers);
+    CU_ASSERT_EQUAL(write(fd, call, sizeof(call) - 1), sizeof(call) - 1);
+    while (atomic_load(&num_answers) == before)
+        sched_yield();
+    return fd;
+}
+
+/* Sends what means little, WINDOW_UPDATE frames for one byte each, as often as is_over() is to say
+ * so, or until the server has cut the connection. */
+static void send_updates(int fd, unsigned count)
+{
+    static const char update[13] = {0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+    char updates[10000 * sizeof(update)];
+    for (unsigned i = 0; i < count; i++)
+        memcpy(updates + i * sizeof(update), update, sizeof(update));
+    ssize_t len = 1;
+    while (atomic_load(&num_over) > 0 && len > 0) {
+        len = send(fd, updates, count * sizeof(update), MSG_NOSIGNAL);
+        if (count == 1) /* or it would be a flood, too */
+            (void)poll(NULL, 0, 1);
+    }
+}
+
+static void too_much_memory_cuts_strangers_the_newest_first(void)
+{
+    struct sluice_rpc_server *server = start("127.0.0.1:0", 0, 0);
+    const int known = greet(server, true), old = greet(server, false), new = greet(server, false);
+    for (unsigned i = 0; i < 4; i++) {
+        atomic_store(&num_over, 1);
+        send_updates(known, 1);
+        CU_ASSERT_EQUAL(sluice_rpc_server_connections(server).cut, i < 2 ? i + 1 : 2);
+        char bytes[256];
+        while (i < 2 && recv(i == 0 ? new : old, bytes, sizeof(bytes), 0) > 0)
+            ; /* until its end */
+    }
+    close(known);
+    close(old);
+    close(new);
+    stop(server);
+}
+
+static void too_much_memory_cuts_a_flood_of_a_known_client(void)
+{
+    struct sluice_rpc_server *server = start("127.0.0.1:0", 0, 0);
+    const int quiet = greet(server, true), loud = greet(server, true);
+    atomic_store(&num_over, UINT_MAX);
+    send_updates(loud, 10000);
+    atomic_store(&num_over, 0);
+    CU_ASSERT_EQUAL(sluice_rpc_server_connections(server).cut, 1);
+    while (sluice_rpc_server_connections(server).open == 2)
+        sched_yield();
+    CU_ASSERT_EQUAL(sluice_rpc_server_connections(server).open, 1);
+    close(quiet);
+    close(loud);
+    stop(server);
+}
+
 static void limits_hold_in_a_program(void)
 {
     CU_ASSERT(sluice_rpc_server_can_limit());
@@ -199,6 +290,8 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(limits_hold_in_a_program),
+        SLUICE_TEST(too_much_memory_cuts_strangers_the_newest_first),
+        SLUICE_TEST(too_much_memory_cuts_a_flood_of_a_known_client),
         SLUICE_TEST(connections_above_the_limit_are_closed),
         SLUICE_TEST(a_host_has_its_own_limit),
         SLUICE_TEST(an_ended_connection_makes_room),

@@ -288,6 +288,26 @@ static void nothing_is_taken_while_the_process_is_too_large(void)
     sem_destroy(&was_read);
 }
 
+static void a_process_far_beyond_its_size_is_told_after_a_trim(void)
+{
+    struct sluice_memory_budget *budget;
+    sem_init(&was_read, 0, 0);
+    const struct sluice_memory_options options = {
+        .bytes = 1000, .most_resident = 5000, .resident = read_resident, .trim = trim};
+    CU_ASSERT_EQUAL_FATAL(sluice_memory_budget_create(&options, &budget, NULL), SLUICE_OK);
+    atomic_store(&trims, 0);
+    atomic_store(&said_resident, 5250);
+    CU_ASSERT_FALSE(sluice_memory_is_beyond(budget));
+    CU_ASSERT_EQUAL(atomic_load(&trims), 0);
+    atomic_store(&said_resident, 5251);
+    CU_ASSERT(sluice_memory_is_beyond(budget));
+    CU_ASSERT_EQUAL(atomic_load(&trims), 1);
+    sluice_memory_budget_shift(budget, 1);
+    CU_ASSERT_FALSE(sluice_memory_is_beyond(budget));
+    sluice_memory_budget_destroy(budget);
+    sem_destroy(&was_read);
+}
+
 static void the_limit_moves_with_what_the_process_itself_holds(void)
 {
     struct sluice_memory_budget *budget;
@@ -330,6 +350,7 @@ int main(void)
         SLUICE_TEST(who_waits_is_called_once_there_is_room),
         SLUICE_TEST(threads_never_hold_more_than_the_budget_and_all_get_their_turn),
         SLUICE_TEST(nothing_is_taken_while_the_process_is_too_large),
+        SLUICE_TEST(a_process_far_beyond_its_size_is_told_after_a_trim),
         SLUICE_TEST(the_limit_moves_with_what_the_process_itself_holds),
     };
     return sluice_test_run("memory_budget", tests, SLUICE_TEST_COUNT(tests));

@@ -1,7 +1,9 @@
-#include "storage_server/peer.h"
+#include "rpc/peer.h"
+
+#include "base/parse.h"
 
 #include <arpa/inet.h>
-#include <stdbool.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -84,4 +86,20 @@ void sluice_peer_text(const char *peer, char text[static SLUICE_PEER_TEXT])
         snprintf(text, SLUICE_PEER_TEXT, "%s", peer);
         break;
     }
+}
+
+bool sluice_peer_find(const char *peer, struct sluice_host *host, uint16_t *port)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    const enum family family = parse(peer, &v4.sin_addr, &v6.sin6_addr);
+    uint64_t number;
+    if (family == NEITHER ||
+        sluice_parse_uint(strrchr(peer, ':') + 1, &number, NULL) != SLUICE_OK ||
+        number > UINT16_MAX)
+        return false;
+    *host = sluice_host_of(family == IPV4 ? (const struct sockaddr *)&v4
+                                          : (const struct sockaddr *)&v6);
+    *port = (uint16_t)number;
+    return true;
 }

@@ -1,4 +1,4 @@
-#include "storage_server/peer.h"
+#include "rpc/peer.h"
 
 #include "support/test.h"
 
@@ -73,6 +73,30 @@ static void people_read_an_address_and_a_port(void)
     CU_ASSERT_EQUAL(strlen(text), SLUICE_PEER_TEXT - 1);
 }
 
+static void an_address_has_a_host_and_a_port(void)
+{
+    static const struct {
+        const char *peer;
+        uint8_t bytes[16];
+    } cases[] = {
+        {"ipv4:10.0.0.1:4242", {[10] = 0xff, 0xff, 10, 0, 0, 1}},
+        {"ipv6:%5B::ffff:10.0.0.1%5D:4242", {[10] = 0xff, 0xff, 10, 0, 0, 1}},
+        {"ipv6:%5B2001:db8:1:2:3:4:5:6%5D:4242", {0x20, 1, 0x0d, 0xb8, 0, 1, 0, 2}},
+    };
+    struct sluice_host host;
+    uint16_t port;
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        port = 0;
+        CU_ASSERT(sluice_peer_find(cases[i].peer, &host, &port));
+        CU_ASSERT_EQUAL(memcmp(host.bytes, cases[i].bytes, 16), 0);
+        CU_ASSERT_EQUAL(port, 4242);
+    }
+    static const char *const others[] = {"unix:/run/sluice", "", "ipv4:10.0.0.1:65536",
+                                         "ipv4:10.0.0.1:", "ipv4:10.0.0.1:x"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++)
+        CU_ASSERT_FALSE(sluice_peer_find(others[i], &host, &port));
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -81,6 +105,7 @@ int main(void)
         SLUICE_TEST(an_ipv4_client_is_the_same_over_ipv6),
         SLUICE_TEST(other_texts_stay_as_they_are),
         SLUICE_TEST(people_read_an_address_and_a_port),
+        SLUICE_TEST(an_address_has_a_host_and_a_port),
     };
     return sluice_test_run("peer", tests, SLUICE_TEST_COUNT(tests));
 }

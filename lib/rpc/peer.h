@@ -1,5 +1,10 @@
-#ifndef SLUICE_STORAGE_SERVER_PEER_H
-#define SLUICE_STORAGE_SERVER_PEER_H
+#ifndef SLUICE_RPC_PEER_H
+#define SLUICE_RPC_PEER_H
+
+#include "base/host_port.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 /* Who a call comes from, for whatever is shared out by client: CPU, memory, the link.
  *
@@ -20,5 +25,8 @@ void sluice_peer_host(const char *peer, char host[static SLUICE_PEER_HOST]);
  * is returned as it is, cut to the room. */
 #define SLUICE_PEER_TEXT 80
 void sluice_peer_text(const char *peer, char text[static SLUICE_PEER_TEXT]);
+
+/* The host and port of an address of IP; false: it is none. */
+bool sluice_peer_find(const char *peer, struct sluice_host *host, uint16_t *port);
 
 #endif
