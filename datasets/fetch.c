@@ -1,6 +1,7 @@
 #include "datasets/fetch.h"
 
 #include "base/buf.h"
+#include "base/c_locale.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -13,7 +14,6 @@
 
 #include <curl/curl.h>
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ static bool is_plain_name(const char *name, size_t len)
     if (len == 0 || name[0] == '.')
         return false;
     for (size_t i = 0; i < len; i++) {
-        if (!isalnum((unsigned char)name[i]) && !strchr("_-.+=%@,", name[i]))
+        if (!sluice_is_alnum(name[i]) && !strchr("_-.+=%@,", name[i]))
             return false;
     }
     return true;
@@ -119,7 +119,7 @@ static bool next_line(struct fetch *fetch, char line[MAX_LINE], bool *is_cut)
         fetch->line_number++;
         size_t len = strlen(line);
         *is_cut = len + 1 == MAX_LINE && line[len - 1] != '\n';
-        while (len > 0 && isspace((unsigned char)line[len - 1]))
+        while (len > 0 && sluice_is_space(line[len - 1]))
             line[--len] = '\0';
         if (len > 0 && line[0] != '#')
             return true;

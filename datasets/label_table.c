@@ -1,5 +1,6 @@
 #include "datasets/label_table.h"
 
+#include "base/c_locale.h"
 #include "base/text.h"
 #include "datasets/class_list.h"
 #include "datasets/passed_over.h"
@@ -323,7 +324,7 @@ static sluice_status add_target(struct sluice_target_values *targets, const json
         if (status != SLUICE_OK || num)
             return status;
     }
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    char *text = SLUICE_IN_C_LOCALE(json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY));
     if (!text)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a target");
     const sluice_status status =
@@ -393,7 +394,7 @@ static sluice_status parse_lines(struct sluice_label_table *table, char *text, s
         for (size_t i = 0; i < bytes && is_empty; i++)
             is_empty = at[i] == ' ' || at[i] == '\t' || at[i] == '\r';
         if (!is_empty) {
-            object = json_loadb(at, bytes, JSON_REJECT_DUPLICATES, &why);
+            object = SLUICE_IN_C_LOCALE(json_loadb(at, bytes, JSON_REJECT_DUPLICATES, &why));
             /* The first one tells whether it is a table of labels. */
             if (!*is_table) {
                 table->has_labels = value_of(table, object, LABEL) != NULL;

@@ -1,5 +1,6 @@
 #include "datasets/listing.h"
 
+#include "base/c_locale.h"
 #include "base/show.h"
 #include "datasets/commands.h"
 #include "datasets/jpeg_index_file.h"
@@ -66,7 +67,7 @@ void sluice_listing_print(const struct sluice_listing *listing,
             json_object_set_new(json, "damaged_shards",
                                 json_integer((json_int_t)listing->shards.num_damaged_shards));
         }
-        json_dumpf(json, stdout, JSON_COMPACT);
+        SLUICE_IN_C_LOCALE(json_dumpf(json, stdout, JSON_COMPACT));
         printf("\n");
         json_decref(json);
         return;

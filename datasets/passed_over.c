@@ -1,15 +1,15 @@
 #include "datasets/passed_over.h"
 
-#include <ctype.h>
+#include "base/c_locale.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 bool sluice_has_suffix(const char *name, const char *suffix)
 {
     const char *dot = strrchr(name, '.');
-    return dot && strcasecmp(dot, suffix) == 0;
+    return dot && sluice_strcasecmp(dot, suffix) == 0;
 }
 
 /* What image formats are called, beside those that are read. */
@@ -38,12 +38,12 @@ static bool suffix_of(const char *name,
     if (strlen(dot) >= room)
         return false;
     for (size_t i = 1; dot[i]; i++) {
-        if (!isalnum((unsigned char)dot[i]) && dot[i] != '_' && dot[i] != '-')
+        if (!sluice_is_alnum(dot[i]) && dot[i] != '_' && dot[i] != '-')
             return false;
     }
     size_t len = 0;
     for (; dot[len]; len++)
-        suffix[len] = (char)tolower((unsigned char)dot[len]);
+        suffix[len] = sluice_to_lower(dot[len]);
     suffix[len] = '\0';
     return true;
 }

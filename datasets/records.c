@@ -1,5 +1,6 @@
 #include "datasets/records.h"
 
+#include "base/c_locale.h"
 #include "base/text.h"
 
 #include <jansson.h>
@@ -93,7 +94,8 @@ static sluice_status read_columns(struct sluice_records *records, uint64_t at, u
     if (!text)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the columns of a shard");
     sluice_status status = records->read_at(records->ctx, at, text, len, err);
-    json_t *config = status == SLUICE_OK ? json_loadb(text, len, 0, NULL) : NULL;
+    json_t *config =
+        status == SLUICE_OK ? SLUICE_IN_C_LOCALE(json_loadb(text, len, 0, NULL)) : NULL;
     if (status == SLUICE_OK && !take_columns(&records->columns, config))
         status = corrupt(at, "no MDS shard: these are no columns, or too many", err);
     json_decref(config);

@@ -1,5 +1,6 @@
 #include "datasets/records_index.h"
 
+#include "base/c_locale.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -88,7 +89,7 @@ static sluice_status take_shards(struct sluice_records_index *index, const json_
 static json_t *names_of_leaves(const json_t *config, size_t num)
 {
     const char *text = json_string_value(json_object_get(config, "data_spec"));
-    json_t *spec = text ? json_loads(text, 0, NULL) : NULL;
+    json_t *spec = text ? SLUICE_IN_C_LOCALE(json_loads(text, 0, NULL)) : NULL;
     const json_t *tree = json_array_get(spec, 1);
     const json_t *children = json_object_get(tree, "children_spec");
     const char *type = json_string_value(json_object_get(tree, "type"));
@@ -98,7 +99,7 @@ static json_t *names_of_leaves(const json_t *config, size_t num)
     for (size_t i = 0; i < json_array_size(children) && are_leaves; i++)
         are_leaves =
             json_array_size(json_object_get(json_array_get(children, i), "children_spec")) == 0;
-    json_t *names = are_leaves && context ? json_loads(context, 0, NULL) : NULL;
+    json_t *names = are_leaves && context ? SLUICE_IN_C_LOCALE(json_loads(context, 0, NULL)) : NULL;
     json_decref(spec);
     if (json_array_size(names) == num)
         return names;
@@ -169,7 +170,7 @@ sluice_status sluice_records_index_parse(const char *text, size_t len,
                                          struct sluice_err *err)
 {
     *index = (struct sluice_records_index){0};
-    json_t *json = json_loadb(text, len, 0, NULL);
+    json_t *json = SLUICE_IN_C_LOCALE(json_loadb(text, len, 0, NULL));
     const json_t *shards = json_object_get(json, "shards");
     const json_t *chunks = json_object_get(json, "chunks");
     const json_t *config = json_object_get(json, "config");

@@ -1,5 +1,6 @@
 #include "datasets/shard_members.h"
 
+#include "base/c_locale.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "datasets/class_list.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* The members of a tar, by WebDataset's rule (shard_list.h). */
 
@@ -129,7 +129,7 @@ static sluice_status add_json(struct sluice_shard *shard, const char *name,
     sluice_status status =
         sluice_shard_read_at(shard, member->offset, text, (size_t)member->bytes, err);
     if (status == SLUICE_OK) {
-        json_t *json = json_loadb(text, (size_t)member->bytes, 0, NULL);
+        json_t *json = SLUICE_IN_C_LOCALE(json_loadb(text, (size_t)member->bytes, 0, NULL));
         const json_t *value = json_object_get(json, shard->label_key);
         const json_int_t label = json_integer_value(value);
         snprintf(what, sizeof(what), "what it has under '%.200s'", shard->label_key);
@@ -158,9 +158,9 @@ static sluice_status add_member(struct sluice_shard *shard, const struct sluice_
     if (has_hidden_part(name) || member->kind)
         return SLUICE_OK;
     const char *suffix = name + sluice_shard_key_len(name);
-    if (strcasecmp(suffix, ".cls") == 0 && !shard->label_key)
+    if (sluice_strcasecmp(suffix, ".cls") == 0 && !shard->label_key)
         return add_cls(shard, name, member, err);
-    if (strcasecmp(suffix, ".json") == 0 && shard->label_key)
+    if (sluice_strcasecmp(suffix, ".json") == 0 && shard->label_key)
         return add_json(shard, name, member, err);
     sluice_shard_count_passed(shard, name);
     return SLUICE_OK;

@@ -1,5 +1,6 @@
 #include "datasets/shard_targets.h"
 
+#include "base/c_locale.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "datasets/shard.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -82,7 +82,7 @@ static sluice_status take_member(struct reading *r, const struct sluice_tar_memb
         name += 2;
     const size_t key = sluice_shard_key_len(name);
     char path[2 * SLUICE_MAX_PATH_BYTES];
-    if (member->kind || strcasecmp(name + key, r->column.name) != 0)
+    if (member->kind || sluice_strcasecmp(name + key, r->column.name) != 0)
         return SLUICE_OK;
     const int len = snprintf(path, sizeof(path), "%s/%.*s.", r->shard, (int)key, name);
     struct sluice_manifest *manifest = r->builder->manifest;

@@ -1,11 +1,11 @@
 #include "datasets/target.h"
 
+#include "base/c_locale.h"
 #include "base/text.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a float32 is used as it lies there");
 
@@ -61,7 +61,7 @@ static size_t number_len(const char *text)
     static const char *const words[] = {"infinity", "inf", "nan"};
     size_t len = *text == '-' || *text == '+';
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(words); i++) {
-        if (strncasecmp(text + len, words[i], strlen(words[i])) == 0)
+        if (sluice_strncasecmp(text + len, words[i], strlen(words[i])) == 0)
             return len + strlen(words[i]);
     }
     size_t digits = strspn(text + len, "0123456789");
@@ -96,7 +96,7 @@ size_t sluice_target_parse_vector(const char *text, float *to, size_t room, bool
     for (;;) {
         const size_t len = number_len(text);
         char *end = NULL;
-        const float number = len ? strtof(text, &end) : 0.0f;
+        const float number = len ? sluice_strtof(text, &end) : 0.0f;
         if (end != text + len || len == 0)
             return 0;
         *is_finite = *is_finite && isfinite(number);
@@ -147,7 +147,8 @@ void sluice_target_write_field(FILE *file, struct sluice_target_type type, const
     for (uint32_t i = 0; i < type.dim; i++) {
         float number;
         memcpy(&number, (const char *)target + i * sizeof(number), sizeof(number));
-        fprintf(file, "%s%.9g", i ? " " : "", (double)number); /* 9 digits name one float32 */
+        sluice_fprintf(file, "%s%.9g", i ? " " : "",
+                       (double)number); /* 9 digits name one float32 */
     }
 }
 

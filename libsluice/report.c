@@ -1,5 +1,6 @@
 #include "libsluice/report.h"
 
+#include "base/c_locale.h"
 #include "base/compiler.h"
 #include "base/fit.h"
 #include "base/noted_alloc.h"
@@ -100,11 +101,11 @@ static json_t *rates_json(const struct sluice_rates *rates)
 static char *dump(const json_t *o)
 {
     const size_t flags = JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12);
-    const size_t len = json_dumpb(o, NULL, 0, flags);
+    const size_t len = SLUICE_IN_C_LOCALE(json_dumpb(o, NULL, 0, flags));
     char *text = len > 0 ? malloc(len + 1) : NULL;
     if (!text)
         return NULL;
-    if (json_dumpb(o, text, len, flags) != len) {
+    if (SLUICE_IN_C_LOCALE(json_dumpb(o, text, len, flags)) != len) {
         free(text);
         return NULL;
     }
@@ -200,7 +201,7 @@ static void SLUICE_PRINTF(3, 4) append(char *text, size_t capacity, const char *
     va_list args;
     va_start(args, fmt);
     if (used < capacity)
-        vsnprintf(text + used, capacity - used, fmt, args);
+        sluice_vsnprintf(text + used, capacity - used, fmt, args);
     va_end(args);
 }
 

@@ -1,5 +1,7 @@
 #include "plan/csv.h"
 
+#include "base/c_locale.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
@@ -109,7 +111,7 @@ sluice_status sluice_csv_seconds(const struct sluice_csv *csv, size_t column, do
                                  struct sluice_err *err)
 {
     char *end;
-    const double number = strtod(csv->fields[column], &end);
+    const double number = sluice_strtod(csv->fields[column], &end);
     if (end == csv->fields[column] || *end || !isfinite(number) || number < 0)
         return sluice_csv_fail(csv, column, "not a time in seconds", err);
     *value = number;

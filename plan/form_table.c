@@ -1,5 +1,6 @@
 #include "plan/form_table.h"
 
+#include "base/c_locale.h"
 #include "base/file.h"
 #include "image/coding.h"
 #include "plan/csv.h"
@@ -64,7 +65,7 @@ static void print_seconds(FILE *file, double seconds)
     if (isnan(seconds))
         fputs(";-", file);
     else
-        fprintf(file, ";%.9f", seconds);
+        sluice_fprintf(file, ";%.9f", seconds);
 }
 
 struct printed {

@@ -1,6 +1,7 @@
 #include "plan/model_file.h"
 
 #include "base/buf.h"
+#include "base/c_locale.h"
 #include "base/file.h"
 #include "base/noted_alloc.h"
 
@@ -80,7 +81,8 @@ sluice_status sluice_model_file_write(const char *folder, const struct sluice_pi
         transport->batch_s_per_byte, "weights", model_to_json(&file->model));
     if (file->dataset_id[0])
         json_object_set_new(json, "dataset", json_string(file->dataset_id));
-    char *text = json ? json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    char *text =
+        json ? SLUICE_IN_C_LOCALE(json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(9))) : NULL;
     json_decref(json);
     if (sluice_noted_is_short()) {
         free(text);
@@ -274,7 +276,8 @@ static sluice_status load(const char *folder, char path[SLUICE_MAX_PATH_BYTES], 
         return status;
     json_error_t why;
     sluice_noted_begin();
-    json_t *loaded = json_loadb((const char *)text->data, text->len, JSON_REJECT_DUPLICATES, &why);
+    json_t *loaded = SLUICE_IN_C_LOCALE(
+        json_loadb((const char *)text->data, text->len, JSON_REJECT_DUPLICATES, &why));
     sluice_buf_unref(text);
     if (sluice_noted_is_short()) {
         json_decref(loaded);

@@ -1,5 +1,6 @@
 #include "plan/sample_cost.h"
 
+#include "base/c_locale.h"
 #include "base/file.h"
 #include "plan/csv.h"
 
@@ -267,7 +268,7 @@ static void write_times(FILE *file, const void *ctx)
     for (size_t i = 0; i < table->num_rows; i++) {
         fprintf(file, "\n%zu", i);
         for (size_t k = 0; k < table->num_stages; k++)
-            fprintf(file, ",%.9f", table->rows[i].op_s[k]);
+            sluice_fprintf(file, ",%.9f", table->rows[i].op_s[k]);
     }
     fputc('\n', file);
 }

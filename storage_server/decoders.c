@@ -1,6 +1,7 @@
 #include "storage_server/decoders.h"
 
 #include "base/buf.h"
+#include "base/c_locale.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "image/codec.h"
@@ -434,8 +435,8 @@ static sluice_status exchange(struct sluice_decoder *d, const struct sluice_pipe
         got = recv(d->socket, bytes, sizeof(bytes), 0);
     } while (got < 0 && errno == EINTR);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-        snprintf(why, sizeof(why), "the decoder did not answer within %.3g s",
-                 (double)d->options.timeout_ns * 1e-9);
+        sluice_snprintf(why, sizeof(why), "the decoder did not answer within %.3g s",
+                        (double)d->options.timeout_ns * 1e-9);
         return fail_sample(d, work, SLUICE_DECODER_HUNG, why, err);
     }
     if (got <= 0)

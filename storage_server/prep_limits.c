@@ -1,5 +1,6 @@
 #include "storage_server/prep_limits.h"
 
+#include "base/c_locale.h"
 #include "base/cgroup.h"
 #include "base/cpu.h"
 #include "base/log.h"
@@ -322,13 +323,13 @@ static sluice_status set_quota(struct sluice_prep_limits *limits, const struct g
         read_line(group->folder, "cpu.cfs_period_us", period, sizeof(period));
     else if (strchr(old, ' '))
         snprintf(period, sizeof(period), "%s", strchr(old, ' ') + 1);
-    const double period_us = strtod(period, NULL);
+    const double period_us = sluice_strtod(period, NULL);
     if (!(period_us > 0))
         return sluice_fail(err, SLUICE_E_INVALID,
                            "--prep-cpu-max: no period in %s/%s: the group has no cpu controller",
                            group->folder, group->version == 2 ? "cpu.max" : "cpu.cfs_period_us");
     char quota[64]; /* without a period, version 2 keeps the one there is */
-    snprintf(quota, sizeof(quota), "%.0f", limits->options.cpu_max * period_us);
+    sluice_snprintf(quota, sizeof(quota), "%.0f", limits->options.cpu_max * period_us);
     const int error = write_file(limits, group->folder, quota_file(group), quota);
     if (error)
         return sluice_fail(err, SLUICE_E_INVALID, "--prep-cpu-max %g: %s/%s, %s: %s%s",
@@ -472,7 +473,8 @@ sluice_status sluice_prep_limits_open(const struct sluice_prep_limits_options *o
         if (options->cgroup)
             snprintf(limits->flag, sizeof(limits->flag), "--prep-cgroup %s", options->cgroup);
         else
-            snprintf(limits->flag, sizeof(limits->flag), "--prep-cpu-max %g", options->cpu_max);
+            sluice_snprintf(limits->flag, sizeof(limits->flag), "--prep-cpu-max %g",
+                            options->cpu_max);
         if (!options->cgroup)
             (void)sluice_print(limits->name, sizeof(path_text), "sluice-prep-%ld", (long)getpid());
         else if (!sluice_print(limits->name, sizeof(path_text), "%s", options->cgroup))
@@ -489,7 +491,7 @@ sluice_status sluice_prep_limits_open(const struct sluice_prep_limits_options *o
         }
         char quota[64] = "";
         if (options->cpu_max > 0)
-            snprintf(quota, sizeof(quota), ", which may take %g CPUs", options->cpu_max);
+            sluice_snprintf(quota, sizeof(quota), ", which may take %g CPUs", options->cpu_max);
         sluice_log(SLUICE_LOG_INFO, "workers that preprocess are in cgroup %s (version %d)%s",
                    limits->groups[0].folder, limits->groups[0].version, quota);
     }
@@ -571,7 +573,7 @@ void sluice_prep_limits_why_cores(const struct sluice_prep_limits *limits, pid_t
     const char *root = limits ? limits->files.root : "";
     const double max = limits ? limits->options.cpu_max : 0;
     if (max > 0 && max <= fmin(sluice_cpu_count_of(tid), sluice_cgroup_quota(root, tid)))
-        snprintf(text, room, "--prep-cpu-max is %g", max);
+        sluice_snprintf(text, room, "--prep-cpu-max is %g", max);
     else
         sluice_cgroup_why_cores(root, tid, text, room);
 }

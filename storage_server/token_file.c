@@ -1,6 +1,7 @@
 #include "storage_server/token_file.h"
 
 #include "base/buf.h"
+#include "base/c_locale.h"
 #include "base/file.h"
 
 #include <jansson.h>
@@ -152,7 +153,7 @@ static sluice_status parse_line(const char *line, size_t len, struct sluice_toke
                                 struct sluice_err *err)
 {
     json_error_t where;
-    json_t *object = json_loadb(line, len, JSON_REJECT_DUPLICATES, &where);
+    json_t *object = SLUICE_IN_C_LOCALE(json_loadb(line, len, JSON_REJECT_DUPLICATES, &where));
     sluice_status status = SLUICE_OK;
     if (!json_is_object(object))
         status = sluice_fail(err, SLUICE_E_INVALID, "not a JSON object%s%s", object ? "" : ": ",

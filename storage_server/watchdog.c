@@ -1,5 +1,6 @@
 #include "storage_server/watchdog.h"
 
+#include "base/c_locale.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
@@ -55,20 +56,22 @@ static void look_at(struct sluice_watchdog *dog, struct sluice_watched *watched,
     if (!watched->is_told && age_ns >= timeout_ns / 2 && found->num_lines < MAX_LINES) {
         watched->is_told = true;
         dog->num_stuck[watched->group]++;
-        snprintf(found->lines[found->num_lines++], sizeof(found->lines[0]),
-                 "a worker (%s) hangs: it has been %s %.200s for %.3g s; health is NOT_SERVING "
-                 "until it is back",
-                 group_names[watched->group],
-                 atomic_load_explicit(&watched->is_reading, memory_order_relaxed) ? "reading"
-                                                                                  : "preprocessing",
-                 watched->path, to_s(age_ns));
+        sluice_snprintf(
+            found->lines[found->num_lines++], sizeof(found->lines[0]),
+            "a worker (%s) hangs: it has been %s %.200s for %.3g s; health is NOT_SERVING "
+            "until it is back",
+            group_names[watched->group],
+            atomic_load_explicit(&watched->is_reading, memory_order_relaxed) ? "reading"
+                                                                             : "preprocessing",
+            watched->path, to_s(age_ns));
     }
     if (watched->is_told && !watched->is_late && age_ns >= timeout_ns) {
         char text[100];
-        snprintf(text, sizeof(text), "not %s within %.3g s",
-                 atomic_load_explicit(&watched->is_reading, memory_order_relaxed) ? "read"
-                                                                                  : "preprocessed",
-                 to_s(timeout_ns));
+        sluice_snprintf(text, sizeof(text), "not %s within %.3g s",
+                        atomic_load_explicit(&watched->is_reading, memory_order_relaxed)
+                            ? "read"
+                            : "preprocessed",
+                        to_s(timeout_ns));
         struct sluice_late_answer *answer = watched->answer(watched, text);
         if (answer) {
             watched->is_late = true;

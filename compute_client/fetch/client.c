@@ -1,5 +1,6 @@
 #include "compute_client/fetch/client.h"
 
+#include "base/c_locale.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
@@ -204,8 +205,8 @@ void sluice_client_tell_lost(struct sluice_client *client, uint64_t at_ns, const
     if (is_first && is_replica)
         snprintf(retries, sizeof(retries), " (it is used again once it is back)");
     else if (is_first && client->retry_for_s > 0)
-        snprintf(retries, sizeof(retries), " (trying for up to %.7g s%s%s)", client->retry_for_s,
-                 advice[0] ? "; " : "", advice);
+        sluice_snprintf(retries, sizeof(retries), " (trying for up to %.7g s%s%s)",
+                        client->retry_for_s, advice[0] ? "; " : "", advice);
     if (untold > 0)
         snprintf(before, sizeof(before), " (it was away %llu time%s more before)",
                  (unsigned long long)untold, untold == 1 ? "" : "s");

@@ -1,5 +1,6 @@
 #include "compute_client/fetch/fetcher.h"
 
+#include "base/c_locale.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
@@ -195,8 +196,8 @@ static bool connect_or_wait(struct fetcher *f)
         f->retry.since_ns = 0; /* time counts from when somebody waits */
     if (!sluice_retry_failed(&f->retry, now, &wait)) {
         char text[sizeof(err.text) + 64];
-        snprintf(text, sizeof(text), "%s (tried for %.0f s)", err.text,
-                 sluice_client_retry_for_s(f->client));
+        sluice_snprintf(text, sizeof(text), "%s (tried for %.0f s)", err.text,
+                        sluice_client_retry_for_s(f->client));
         give_up(f, status, text);
         return false;
     }
@@ -228,7 +229,7 @@ static void answer_failed(struct fetcher *f, struct sluice_pending *pending, slu
 static void give_up_on(struct fetcher *f, struct sluice_pending *pending)
 {
     char text[64];
-    snprintf(text, sizeof(text), "no answer within %.3g s", (double)f->timeout_ns * 1e-9);
+    sluice_snprintf(text, sizeof(text), "no answer within %.3g s", (double)f->timeout_ns * 1e-9);
     pending->asks_raw = true;
     if (!fetcher_ask_again(f, pending, SLUICE_E_IO, text))
         answer_failed(f, pending, SLUICE_E_IO, text, true);
@@ -331,8 +332,8 @@ static bool after_loss(struct fetcher *f)
     const uint64_t now = sluice_clock_ns();
     if (!sluice_retry_failed(&f->retry, now, &wait)) {
         if (sluice_client_retry_for_s(f->client) > 0)
-            snprintf(text + strlen(text), sizeof(text) - strlen(text), " (tried for %.0f s)",
-                     sluice_client_retry_for_s(f->client));
+            sluice_snprintf(text + strlen(text), sizeof(text) - strlen(text), " (tried for %.0f s)",
+                            sluice_client_retry_for_s(f->client));
         give_up(f, SLUICE_E_IO, text);
         return false;
     }
@@ -460,8 +461,8 @@ static bool watch_stream(struct fetcher *f, uint64_t *until_ns)
     const uint64_t silent_ns = silence_end_ns(f);
     if (now >= silent_ns) {
         char text[64];
-        snprintf(text, sizeof(text), "no answer for %.3g s",
-                 (double)(now - f->quiet_since_ns) * 1e-9);
+        sluice_snprintf(text, sizeof(text), "no answer for %.3g s",
+                        (double)(now - f->quiet_since_ns) * 1e-9);
         f->is_silent = true;
         fetcher_lose(f, SLUICE_RPC_UNAVAILABLE, text);
         return true;

@@ -1,3 +1,4 @@
+#include "base/c_locale.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "compute_client/fetch/replicas_state.h"
@@ -54,8 +55,8 @@ static uint64_t check_patience(struct replicas *s, struct shard *shard, uint64_t
     snprintf(s->failure_text, sizeof(s->failure_text), "%s", shard->text);
     const size_t len = strlen(s->failure_text);
     if (!is_refused && s->retry_for_s > 0)
-        snprintf(s->failure_text + len, sizeof(s->failure_text) - len, " (tried for %.0f s)",
-                 s->retry_for_s);
+        sluice_snprintf(s->failure_text + len, sizeof(s->failure_text) - len, " (tried for %.0f s)",
+                        s->retry_for_s);
     return UINT64_MAX;
 }
 
@@ -131,7 +132,8 @@ static void watch_silence(struct replicas *s, struct replica *replica, uint64_t 
         char text[64];
         const uint64_t since_ns =
             pulse.heard_ns ? pulse.heard_ns : replica->doubted_ns - TUNING_FAILOVER_NS;
-        snprintf(text, sizeof(text), "no answer for %.3g s", (double)(now - since_ns) * 1e-9);
+        sluice_snprintf(text, sizeof(text), "no answer for %.3g s",
+                        (double)(now - since_ns) * 1e-9);
         sluice_fetcher_cut(replica->fetcher, text);
     }
     if (replica->doubted_ns)

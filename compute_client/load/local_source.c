@@ -1,6 +1,7 @@
 #include "compute_client/load/local_source.h"
 
 #include "base/buf.h"
+#include "base/c_locale.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/disk_clock.h"
@@ -361,8 +362,9 @@ static void give_up(struct local *local, const struct read_job *job)
         .disk_ns = local->timeout_ns,
     };
     /* The job is its reader's, which may return any time after the lock is released. */
-    snprintf(result.error, sizeof(result.error), "%.120s: the read has not returned within %.3g s",
-             job->path, (double)local->timeout_ns * 1e-9);
+    sluice_snprintf(result.error, sizeof(result.error),
+                    "%.120s: the read has not returned within %.3g s", job->path,
+                    (double)local->timeout_ns * 1e-9);
     const int failed = local->num_stuck <= MAX_STUCK ? start_reader(local) : 0;
     const bool is_over = local->num_stuck > MAX_STUCK || local->num_readers == 0;
     const bool must_tell = is_over && !local->has_failed;

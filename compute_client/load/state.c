@@ -1,5 +1,6 @@
 #include "compute_client/load/state.h"
 
+#include "base/c_locale.h"
 #include "base/noted_alloc.h"
 #include "base/parse.h"
 #include "base/text.h"
@@ -273,7 +274,7 @@ sluice_status sluice_state_read(const char *text, struct sluice_state *state,
                            MAX_TEXT_BYTES);
     json_error_t why;
     sluice_noted_begin();
-    json_t *object = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+    json_t *object = SLUICE_IN_C_LOCALE(json_loadb(text, len, JSON_REJECT_DUPLICATES, &why));
     if (sluice_noted_is_short() || (!object && json_error_code(&why) == json_error_out_of_memory)) {
         json_decref(object);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to read the state");

@@ -1,5 +1,6 @@
 #include "compute_client/replan/controller.h"
 
+#include "base/c_locale.h"
 #include "base/rng.h"
 #include "base/show.h"
 #include "compute_client/replan/backpressure.h"
@@ -400,15 +401,16 @@ static double find_change(const struct sluice_controller *c, char *reason, size_
             if (change <= most || !(c->costs.ratios[choice][r].rows > 0))
                 continue;
             most = change;
-            snprintf(reason, size, "%s of %s x%.2f -> x%.2f",
-                     sluice_modelled_name((enum sluice_resource)r),
-                     sluice_choice_name(c->options.model.choices.at[choice]),
-                     was->factor[choice][r], is.factor[choice][r]);
+            sluice_snprintf(reason, size, "%s of %s x%.2f -> x%.2f",
+                            sluice_modelled_name((enum sluice_resource)r),
+                            sluice_choice_name(c->options.model.choices.at[choice]),
+                            was->factor[choice][r], is.factor[choice][r]);
         }
     }
     if (change_of(was->read_factor, is.read_factor) > most) {
         most = change_of(was->read_factor, is.read_factor);
-        snprintf(reason, size, "read of files x%.2f -> x%.2f", was->read_factor, is.read_factor);
+        sluice_snprintf(reason, size, "read of files x%.2f -> x%.2f", was->read_factor,
+                        is.read_factor);
     }
     return most;
 }
@@ -444,9 +446,9 @@ bool sluice_controller_update(struct sluice_controller *c, uint64_t now_ns, size
     c->told_cores = c->share.cores;
     *forecast = forecast_of(c, &result, count, c->epoch.num_items - next_item);
     if (c->share.price > 0) {
-        snprintf(forecast->reason, sizeof(forecast->reason),
-                 "%.3g storage cores, worth %.3g, at the price of storage CPU %.3g", c->share.cores,
-                 c->share.worth, c->share.price);
+        sluice_snprintf(forecast->reason, sizeof(forecast->reason),
+                        "%.3g storage cores, worth %.3g, at the price of storage CPU %.3g",
+                        c->share.cores, c->share.worth, c->share.price);
         char cores[SLUICE_SHOW_BYTES];
         snprintf(forecast->words, sizeof(forecast->words),
                  "%s storage cores are this client's share",

@@ -1,5 +1,6 @@
 #include "compute_client/replan/replan.h"
 
+#include "base/c_locale.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/log.h"
@@ -55,7 +56,8 @@ static void SLUICE_PRINTF(2, 3) append(struct text *text, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    const int n = vsnprintf(text->chars + text->used, sizeof(text->chars) - text->used, fmt, args);
+    const int n =
+        sluice_vsnprintf(text->chars + text->used, sizeof(text->chars) - text->used, fmt, args);
     va_end(args);
     if (n > 0)
         text->used += (size_t)n;

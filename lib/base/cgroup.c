@@ -1,5 +1,6 @@
 #include "base/cgroup.h"
 
+#include "base/c_locale.h"
 #include "base/cpu.h"
 #include "base/text.h"
 
@@ -294,7 +295,7 @@ void sluice_cgroup_why_cores(const char *root, pid_t tid, char *text, size_t roo
     const double quota = sluice_cgroup_quota(root, tid);
     const long all = sysconf(_SC_NPROCESSORS_ONLN);
     if (quota < cpus)
-        snprintf(text, room, "a control group's quota is %.3g CPUs", quota);
+        sluice_snprintf(text, room, "a control group's quota is %.3g CPUs", quota);
     else if (all > (long)cpus)
         snprintf(text, room, "the process may run on %u of %ld CPUs", cpus, all);
     else

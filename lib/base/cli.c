@@ -1,5 +1,6 @@
 #include "base/cli_internal.h"
 
+#include "base/c_locale.h"
 #include "base/log.h"
 #include "base/suggest.h"
 
@@ -13,7 +14,7 @@
 static void usage_error(const struct sluice_cli *cli, const char *fmt, va_list args)
 {
     char text[3000];
-    vsnprintf(text, sizeof(text), fmt, args);
+    sluice_vsnprintf(text, sizeof(text), fmt, args);
     /* One line, whatever the argument held. */
     for (char *p = text; *p; p++) {
         if ((unsigned char)*p < 0x20 || *p == 0x7F)

@@ -1,5 +1,7 @@
 #include "base/error.h"
 
+#include "base/c_locale.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -38,7 +40,7 @@ sluice_status(sluice_fail)(struct sluice_err *err, sluice_status status, const c
     if (err && !err->text[0]) {
         va_list args;
         va_start(args, fmt);
-        vsnprintf(err->text, sizeof(err->text), fmt, args);
+        sluice_vsnprintf(err->text, sizeof(err->text), fmt, args);
         va_end(args);
     }
     return status;

@@ -1,5 +1,7 @@
 #include "base/fit.h"
 
+#include "base/c_locale.h"
+
 #include <assert.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -13,7 +15,7 @@ void sluice_fit_put(struct sluice_fit_part *part, unsigned form, const char *fmt
 {
     va_list args;
     va_start(args, fmt);
-    vsnprintf(part->form[form], sizeof(part->form[form]), fmt, args);
+    sluice_vsnprintf(part->form[form], sizeof(part->form[form]), fmt, args);
     va_end(args);
 }
 

@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include "base/c_locale.h"
 #include "base/terminal.h"
 #include "base/text.h"
 
@@ -197,7 +198,7 @@ void sluice_log(enum sluice_log_level level, const char *fmt, ...)
     char text[TEXT_BYTES];
     va_list args;
     va_start(args, fmt);
-    if (vsnprintf(text, sizeof(text), fmt, args) < 0)
+    if (sluice_vsnprintf(text, sizeof(text), fmt, args) < 0)
         text[0] = '\0';
     va_end(args);
 

@@ -1,5 +1,6 @@
 #include "base/parse.h"
 
+#include "base/c_locale.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -47,7 +48,7 @@ sluice_status sluice_parse_double(const char *text, double *value, struct sluice
     char *end = NULL;
     double v = NAN;
     if (is_digit(*p) || *p == '.')
-        v = strtod(text, &end);
+        v = sluice_strtod(text, &end);
     if (!end || end == text || *end || !isfinite(v) || strpbrk(text, "xX"))
         return sluice_fail(err, SLUICE_E_INVALID, "'%s' is not a finite decimal number", text);
     *value = v;
@@ -79,7 +80,7 @@ static bool take_quantity(const char *text, struct quantity *quantity)
         len += 1 + decimals;
     }
     *quantity =
-        (struct quantity){.value = strtod(text, NULL), .unit = text + len, .is_exact = true};
+        (struct quantity){.value = sluice_strtod(text, NULL), .unit = text + len, .is_exact = true};
     /* Zeros at the end say nothing. */
     while (len > whole && text[len - 1] == '0')
         len--;
@@ -265,13 +266,13 @@ void sluice_format_double(double value, char out[32])
 {
     /* As people write it, where that is short and exact. */
     for (int decimals = 0; decimals <= 9 && fabs(value) < 1e15; decimals++) {
-        snprintf(out, 32, "%.*f", decimals, value);
-        if (strtod(out, NULL) == value)
+        sluice_snprintf(out, 32, "%.*f", decimals, value);
+        if (sluice_strtod(out, NULL) == value)
             return;
     }
     for (int digits = 1; digits <= 17; digits++) {
-        snprintf(out, 32, "%.*g", digits, value);
-        if (strtod(out, NULL) == value)
+        sluice_snprintf(out, 32, "%.*g", digits, value);
+        if (sluice_strtod(out, NULL) == value)
             return;
     }
 }
@@ -285,8 +286,9 @@ void sluice_format_rate(double bytes_per_s, char out[400])
     for (int pass = 0; pass < 2; pass++) {
         for (int decimals = 0; decimals <= 24; decimals++) {
             double back = 0;
-            snprintf(out, 400, "%.*f%s", decimals, pass == 0 ? bytes_per_s * 8 / 1e6 : bytes_per_s,
-                     pass == 0 ? "Mbit/s" : "B/s");
+            sluice_snprintf(out, 400, "%.*f%s", decimals,
+                            pass == 0 ? bytes_per_s * 8 / 1e6 : bytes_per_s,
+                            pass == 0 ? "Mbit/s" : "B/s");
             if (sluice_parse_rate(out, &back, NULL) == SLUICE_OK && back == bytes_per_s)
                 return;
         }
@@ -303,13 +305,13 @@ void sluice_format_time(double value, double unit_s, char out[32])
         if (strlen(time_units[i].name) == 3 || number < 1 || number != floor(number) ||
             number >= 1e6 || (is_part && convert(value, unit_s, 1) >= 1))
             continue;
-        snprintf(out, 32, "%.0f%s", number, time_units[i].name);
+        sluice_snprintf(out, 32, "%.0f%s", number, time_units[i].name);
         if (sluice_parse_time(out, unit_s, &back, NULL) == SLUICE_OK && back == value)
             return;
     }
     /* Without an exponent, which the parser does not take. */
     for (int decimals = 0; decimals <= 20; decimals++) {
-        snprintf(out, 32, "%.*f%s", decimals, value, unit_s == 1 ? "s" : "");
+        sluice_snprintf(out, 32, "%.*f%s", decimals, value, unit_s == 1 ? "s" : "");
         if (sluice_parse_time(out, unit_s, &back, NULL) == SLUICE_OK && back == value)
             return;
     }

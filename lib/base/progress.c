@@ -1,5 +1,6 @@
 #include "base/progress.h"
 
+#include "base/c_locale.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/show.h"
@@ -18,7 +19,7 @@ static size_t append(char *line, size_t size, size_t len, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    const int more = vsnprintf(line + len, size - len, fmt, args);
+    const int more = sluice_vsnprintf(line + len, size - len, fmt, args);
     va_end(args);
     len += more > 0 ? (size_t)more : 0;
     return len < size ? len : size - 1;

@@ -1,5 +1,6 @@
 #include "base/show.h"
 
+#include "base/c_locale.h"
 #include "base/compiler.h"
 
 #include <math.h>
@@ -18,9 +19,9 @@ static const char *show(double number, const char *unit, char out[SLUICE_SHOW_BY
 {
     /* Above, the digits would fill the room and tell nobody anything. */
     if (fabs(number) >= 1e15)
-        snprintf(out, SLUICE_SHOW_BYTES, "%.2e%s", number, unit);
+        sluice_snprintf(out, SLUICE_SHOW_BYTES, "%.2e%s", number, unit);
     else
-        snprintf(out, SLUICE_SHOW_BYTES, "%.*f%s", decimals_of(number), number, unit);
+        sluice_snprintf(out, SLUICE_SHOW_BYTES, "%.*f%s", decimals_of(number), number, unit);
     return out;
 }
 
@@ -36,7 +37,7 @@ const char *sluice_show_bytes(double bytes, char out[SLUICE_SHOW_BYTES])
     if (!isfinite(bytes))
         return show_none("-", out);
     if (fabs(bytes) < 999.5) {
-        snprintf(out, SLUICE_SHOW_BYTES, "%.0f B", bytes);
+        sluice_snprintf(out, SLUICE_SHOW_BYTES, "%.0f B", bytes);
         return out;
     }
     size_t unit = 0;

@@ -1,11 +1,11 @@
 #include "base/terminal.h"
 
+#include "base/c_locale.h"
 #include "base/compiler.h"
 #include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -33,8 +33,8 @@ bool sluice_terminal_has_utf8(void)
         if (!locale || !locale[0])
             continue;
         const char *charset = strchr(locale, '.');
-        return charset &&
-               (strncasecmp(charset, ".UTF-8", 6) == 0 || strncasecmp(charset, ".UTF8", 5) == 0);
+        return charset && (sluice_strncasecmp(charset, ".UTF-8", 6) == 0 ||
+                           sluice_strncasecmp(charset, ".UTF8", 5) == 0);
     }
     return false;
 }

@@ -1,5 +1,7 @@
 #include "base/text.h"
 
+#include "base/c_locale.h"
+
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,7 +11,7 @@ bool sluice_print(char *text, size_t room, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    const int len = vsnprintf(text, room, fmt, args);
+    const int len = sluice_vsnprintf(text, room, fmt, args);
     va_end(args);
     return len >= 0 && (size_t)len < room;
 }

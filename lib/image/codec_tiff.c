@@ -1,6 +1,7 @@
 /* The first picture of a TIFF; the one door to libtiff. */
 
 #include "base/buf.h"
+#include "base/c_locale.h"
 #include "image/codec_internal.h"
 #include "image/orientation.h"
 #include "image/tiff_directory.h"
@@ -80,7 +81,7 @@ static int note_error(TIFF *tiff, void *ctx, const char *module, const char *for
     (void)tiff, (void)module;
     struct tiff_job *job = ctx;
     if (job->text[0] == '\0')
-        vsnprintf(job->text, sizeof(job->text), format, args);
+        sluice_vsnprintf(job->text, sizeof(job->text), format, args);
     return 1;
 }
 

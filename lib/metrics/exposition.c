@@ -1,5 +1,6 @@
 #include "metrics/exposition.h"
 
+#include "base/c_locale.h"
 #include "base/text.h"
 
 #include <assert.h>
@@ -153,9 +154,9 @@ static void print_double(char *text, size_t room, double value)
     } else if (isinf(value)) {
         snprintf(text, room, value > 0 ? "+Inf" : "-Inf");
     } else {
-        snprintf(text, room, "%.15g", value);
-        if (strtod(text, NULL) != value)
-            snprintf(text, room, "%.17g", value);
+        sluice_snprintf(text, room, "%.15g", value);
+        if (sluice_strtod(text, NULL) != value)
+            sluice_snprintf(text, room, "%.17g", value);
     }
 }
 

@@ -1,5 +1,6 @@
 #include "pipeline/op.h"
 
+#include "base/c_locale.h"
 #include "base/suggest.h"
 
 #include <stdarg.h>
@@ -110,7 +111,7 @@ sluice_status sluice_spec_fail(const struct sluice_spec_text *text, struct sluic
     char words[400];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(words, sizeof(words), fmt, args);
+    sluice_vsnprintf(words, sizeof(words), fmt, args);
     va_end(args);
     const int name_len = text->op_name_len < 32 ? (int)text->op_name_len : 32;
     return sluice_fail(err, SLUICE_E_INVALID, "pipeline: op %u (%.*s) at character %zu: %s",
@@ -175,7 +176,7 @@ sluice_status sluice_spec_number(struct sluice_spec_text *text, double *number,
         return sluice_spec_fail(text, err, "a number such as 0.08 is wanted here");
     if (is_digit(*p) || *p == '.')
         return sluice_spec_fail(text, err, "a number has too many digits or points");
-    const double value = strtod(digits, NULL);
+    const double value = sluice_strtod(digits, NULL);
     if (value > 1e6 || (value != 0 && value < 1e-4))
         return sluice_spec_fail(text, err, "a number is 0 or from 0.0001 to 1000000");
     text->at = p;
@@ -187,8 +188,8 @@ void sluice_print_number(double number, char *text, size_t room)
 {
     /* 21 decimals hold 17 significant digits of the smallest number there is here. */
     for (int decimals = 0; decimals <= 21; decimals++) {
-        snprintf(text, room, "%.*f", decimals, number);
-        if (strtod(text, NULL) == number)
+        sluice_snprintf(text, room, "%.*f", decimals, number);
+        if (sluice_strtod(text, NULL) == number)
             return;
     }
 }

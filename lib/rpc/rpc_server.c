@@ -1,5 +1,6 @@
 #include "rpc/rpc_server.h"
 
+#include "base/c_locale.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/host_port.h"
@@ -17,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* Before the listener closes, new calls are answered UNAVAILABLE for this long.  Afterwards the
  * library cancels them, and the client cannot tell why. */
@@ -207,7 +207,7 @@ static void find_token(const grpc_metadata_array *metadata, struct sluice_rpc_ca
             continue;
         count++;
         if (GRPC_SLICE_LENGTH(*value) < skipped ||
-            strncasecmp((const char *)GRPC_SLICE_START_PTR(*value), scheme, skipped) != 0)
+            sluice_strncasecmp((const char *)GRPC_SLICE_START_PTR(*value), scheme, skipped) != 0)
             continue;
         caller->token = GRPC_SLICE_START_PTR(*value) + skipped;
         caller->token_len = GRPC_SLICE_LENGTH(*value) - skipped;

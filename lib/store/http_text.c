@@ -1,17 +1,17 @@
 #include "store/http_text.h"
 
+#include "base/c_locale.h"
 #include "base/host_port.h"
 #include "base/text.h"
 
 #include <arpa/inet.h>
 #include <string.h>
-#include <strings.h>
 
 bool sluice_http_header_value(const char *line, size_t len, const char *name, char *out,
                               size_t room)
 {
     const size_t name_len = strlen(name);
-    if (len <= name_len || strncasecmp(line, name, name_len) != 0 || line[name_len] != ':')
+    if (len <= name_len || sluice_strncasecmp(line, name, name_len) != 0 || line[name_len] != ':')
         return false;
     size_t from = name_len + 1, to = len;
     while (from < to && (line[from] == ' ' || line[from] == '\t'))

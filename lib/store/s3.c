@@ -1,12 +1,12 @@
 #include "store/s3.h"
 
+#include "base/c_locale.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "store/s3_list.h"
 #include "store/store_remote.h"
 
-#include <ctype.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,7 +266,7 @@ static sluice_status split_root(const char *root, char bucket[64], const char **
     const size_t len = strcspn(at, "/");
     bool is_name = len >= 3 && len < 64;
     for (size_t i = 0; i < len && is_name; i++)
-        is_name = isalnum((unsigned char)at[i]) || strchr("-._", at[i]);
+        is_name = sluice_is_alnum(at[i]) || strchr("-._", at[i]);
     if (!is_name)
         return sluice_fail(err, SLUICE_E_INVALID, "%s: no bucket's name (s3://BUCKET/PREFIX)",
                            root);

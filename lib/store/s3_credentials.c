@@ -1,12 +1,12 @@
 #include "store/s3_credentials.h"
 
 #include "base/buf.h"
+#include "base/c_locale.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "store/http.h"
 #include "store/s3_list.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,7 +130,7 @@ static sluice_status read_token(const char *path, char token[SLUICE_S3_TOKEN_BYT
     if (status != SLUICE_OK)
         return status;
     size_t len = buf->len;
-    while (len && isspace(buf->data[len - 1]))
+    while (len && sluice_is_space((char)buf->data[len - 1]))
         len--;
     memcpy(token, buf->data, len);
     token[len] = '\0';

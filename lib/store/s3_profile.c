@@ -1,9 +1,9 @@
 #include "store/s3_profile.h"
 
+#include "base/c_locale.h"
 #include "base/compiler.h"
 #include "base/text.h"
 
-#include <ctype.h>
 #include <string.h>
 
 /* A part of the text. */
@@ -14,9 +14,9 @@ struct span {
 
 static struct span trim(struct span span)
 {
-    while (span.len && isspace((unsigned char)span.at[0]))
+    while (span.len && sluice_is_space(span.at[0]))
         span.at++, span.len--;
-    while (span.len && isspace((unsigned char)span.at[span.len - 1]))
+    while (span.len && sluice_is_space(span.at[span.len - 1]))
         span.len--;
     return span;
 }
@@ -35,7 +35,7 @@ static struct span section_name(struct span line, bool is_config)
     if (!is_config || is_text(name, "default"))
         return name;
     if (name.len <= sizeof(word) || memcmp(name.at, word, sizeof(word) - 1) != 0 ||
-        !isspace((unsigned char)name.at[sizeof(word) - 1]))
+        !sluice_is_space(name.at[sizeof(word) - 1]))
         return (struct span){line.at, 0};
     return trim((struct span){name.at + sizeof(word) - 1, name.len - (sizeof(word) - 1)});
 }
@@ -96,7 +96,7 @@ sluice_status sluice_s3_profile_parse(const char *text, size_t len, const char *
             return sluice_fail(err, SLUICE_E_INVALID, "line %u: no text", number);
         /* What is indented belongs to the setting above it ("s3 ="). */
         if (!line.len || line.at[0] == '#' || line.at[0] == ';' ||
-            (isspace((unsigned char)raw.at[0]) && line.at[0] != '['))
+            (sluice_is_space(raw.at[0]) && line.at[0] != '['))
             continue;
         if (line.at[0] == '[') {
             if (!memchr(line.at, ']', line.len))

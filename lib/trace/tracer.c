@@ -1,5 +1,6 @@
 #include "trace/tracer.h"
 
+#include "base/c_locale.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -241,7 +242,7 @@ static char *make_line(const struct sluice_tracer *tracer,
     json_t *root = json_pack("{s:[{s:{s:o},s:[{s:{s:s},s:o}]}]}", "resourceSpans", "resource",
                              "attributes", attributes_json(service, SLUICE_ARRAY_LEN(service)),
                              "scopeSpans", "scope", "name", "sluice", "spans", list);
-    char *text = has_failed || !root ? NULL : json_dumps(root, JSON_COMPACT);
+    char *text = has_failed || !root ? NULL : SLUICE_IN_C_LOCALE(json_dumps(root, JSON_COMPACT));
     json_decref(root);
     char *line = NULL;
     if (text && asprintf(&line, "%s\n", text) < 0)

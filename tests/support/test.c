@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <ftw.h>
+#include <locale.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@
 
 int sluice_test_run(const char *suite_name, const struct sluice_test *tests, size_t num_tests)
 {
+    if (getenv("SLUICE_TEST_LOCALE"))
+        sluice_test_comma_locale();
     if (CU_initialize_registry() != CUE_SUCCESS)
         return 1;
     CU_pSuite suite = CU_add_suite(suite_name, NULL, NULL);
@@ -80,6 +83,20 @@ const char *sluice_test_dir(void)
         atexit(remove_test_dir);
     }
     return test_dir;
+}
+
+void sluice_test_comma_locale(void)
+{
+    static const char name[] = "xx_XX.ISO-8859-1";
+    char command[1600];
+    snprintf(
+        command, sizeof(command),
+        "localedef -c -i %s/tests/support/comma_locale.src -f ISO-8859-1 %s/%s >/dev/null 2>&1",
+        sluice_test_source_dir(), sluice_test_dir(), name);
+    (void)!system(command); /* its exit code is of warnings, too */
+    setenv("LOCPATH", sluice_test_dir(), 1);
+    if (!setlocale(LC_NUMERIC, name) || !setlocale(LC_CTYPE, name))
+        sluice_test_skip("localedef made no locale: are there charmaps (package locales)?");
 }
 
 const char *sluice_test_source_dir(void)

@@ -40,6 +40,7 @@ struct sluice_test {
     }
 #define SLUICE_TEST_COUNT(tests) (sizeof(tests) / sizeof((tests)[0]))
 
+/* With SLUICE_TEST_LOCALE in that of sluice_test_comma_locale(). */
 int sluice_test_run(const char *suite, const struct sluice_test *tests, size_t num_tests);
 
 /* Ends the program as skipped, saying why. */
@@ -54,6 +55,11 @@ bool sluice_test_is_long(void);
 
 /* A new empty folder under TMPDIR, removed with all it holds when the program ends. */
 const char *sluice_test_dir(void);
+
+/* The process has the locale of comma_locale.src from now on: a decimal comma, an I whose lower
+ * case is the letter 0xE4, and a space 0xA0.  Without localedef, and charmaps as Debian's package
+ * locales has, the test is skipped. */
+void sluice_test_comma_locale(void);
 
 /* A port of 127.0.0.1 that nobody listens on and nobody else is given until this program ends: for
  * a server that comes and goes. */
