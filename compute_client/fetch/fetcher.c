@@ -389,7 +389,7 @@ static void send_requests(struct fetcher *f, size_t count, uint64_t grant, doubl
 static void tell_again(struct fetcher *f)
 {
     struct sluice_again_log line;
-    if (!sluice_again_take(&f->again, sluice_clock_ns(), &line))
+    if (!sluice_again_take(&f->again, f->pending.num_failing, sluice_clock_ns(), &line))
         return;
     const size_t count = f->pending.num_failing;
     pthread_mutex_unlock(&f->lock);

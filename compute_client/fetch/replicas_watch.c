@@ -64,7 +64,7 @@ static uint64_t check_patience(struct replicas *s, struct shard *shard, uint64_t
 static uint64_t tell_again(struct replicas *s, uint64_t now)
 {
     struct sluice_again_log line;
-    if (sluice_again_take(&s->again, now, &line)) {
+    if (sluice_again_take(&s->again, s->num_failing, now, &line)) {
         const size_t count = s->num_failing;
         char place[sizeof(s->again_place)];
         memcpy(place, s->again_place, sizeof(place));

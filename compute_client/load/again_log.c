@@ -20,7 +20,7 @@ uint64_t sluice_again_due_ns(const struct sluice_again_log *again)
     return again->told_ns ? again->told_ns + TUNING_TELL_AGAIN_NS : 1;
 }
 
-bool sluice_again_take(struct sluice_again_log *again, uint64_t now_ns,
+bool sluice_again_take(struct sluice_again_log *again, size_t count, uint64_t now_ns,
                        struct sluice_again_log *line)
 {
     const uint64_t due_ns = sluice_again_due_ns(again);
@@ -28,6 +28,8 @@ bool sluice_again_take(struct sluice_again_log *again, uint64_t now_ns,
         return false;
     *line = *again;
     again->status = SLUICE_OK;
+    if (count == 0)
+        return false;
     again->told_ns = now_ns;
     return true;
 }

@@ -23,8 +23,9 @@ void sluice_again_note(struct sluice_again_log *again, sluice_status status, con
 /* When a line is due; 0: there is nothing to tell. */
 uint64_t sluice_again_due_ns(const struct sluice_again_log *again);
 
-/* If a line is due: *line is what to tell, and counts as told. */
-bool sluice_again_take(struct sluice_again_log *again, uint64_t now_ns,
+/* If a line is due: *line is what to tell, and counts as told.  `count`: of samples that have
+ * failed and are not answered; with 0 there is nothing to tell any more. */
+bool sluice_again_take(struct sluice_again_log *again, size_t count, uint64_t now_ns,
                        struct sluice_again_log *line);
 
 /* `count` samples are asked for again from `place`. */

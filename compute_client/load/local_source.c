@@ -391,7 +391,7 @@ static void *warden_main(void *ctx)
     while (!local->is_closed) {
         const uint64_t now = sluice_clock_ns();
         struct sluice_again_log line;
-        if (sluice_again_take(&local->again, now, &line)) {
+        if (sluice_again_take(&local->again, local->num_failing, now, &line)) {
             const size_t count = local->num_failing;
             pthread_mutex_unlock(&local->lock);
             sluice_again_tell(&line, local->where, count);
