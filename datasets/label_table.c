@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "datasets/class_list.h"
 #include "datasets/passed_over.h"
+#include "datasets/python_json.h"
 #include "datasets/split_name.h"
 
 #include <jansson.h>
@@ -15,11 +16,26 @@
 /* What a table is looked for. */
 enum field { PATH, LABEL, SPLIT, TARGET, NUM_FIELDS };
 
-static const char *const field_names[NUM_FIELDS] = {"file_name", "label", "split"};
+/* Names of a column of labels; the first one that is there is taken. */
+static const char *const label_names[] = {"label", "class", "cls", "target"};
+
+const char *sluice_label_name(unsigned rank)
+{
+    return rank < SLUICE_ARRAY_LEN(label_names) ? label_names[rank] : NULL;
+}
 
 static const char *name_of(const struct sluice_label_table *table, enum field field)
 {
-    return field == TARGET ? table->target_name : field_names[field];
+    switch (field) {
+    case PATH:
+        return "file_name";
+    case SPLIT:
+        return "split";
+    case TARGET:
+        return table->target_name;
+    default:
+        return table->label_name ? table->label_name : label_names[0];
+    }
 }
 
 /* A column may be the targets, whatever it is called. */
@@ -27,13 +43,24 @@ static int field_of(const struct sluice_label_table *table, const char *name)
 {
     if (table->target_name && strcmp(name, table->target_name) == 0)
         return TARGET;
-    if (strcmp(name, "path") == 0)
+    if (table->label_name && strcmp(name, table->label_name) == 0)
+        return LABEL;
+    if (strcmp(name, "path") == 0 || strcmp(name, "file_name") == 0)
         return PATH;
-    for (int i = 0; i < TARGET; i++) {
-        if (strcmp(name, field_names[i]) == 0)
-            return i;
+    return strcmp(name, "split") == 0 ? SPLIT : -1;
+}
+
+/* Sets the name of the column of labels, unless it was asked for: the first of the usual ones that
+ * `has` finds.  The column of targets is none. */
+static void choose_label(struct sluice_label_table *table,
+                         bool (*has)(const void *columns, const char *name), const void *columns)
+{
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(label_names) && !table->label_name; i++) {
+        const bool is_target =
+            table->target_name && strcmp(label_names[i], table->target_name) == 0;
+        if (!is_target && has(columns, label_names[i]))
+            table->label_name = label_names[i];
     }
-    return -1;
 }
 
 static sluice_status wrong(const struct sluice_label_table *table, size_t line, const char *what,
@@ -180,25 +207,59 @@ static sluice_status take_field(struct csv *csv, char **field, bool *is_last,
     return SLUICE_OK;
 }
 
-/* Which column has which field, -1: none; fields[NUM_FIELDS] of them are found. */
-static sluice_status take_header(struct csv *csv, int columns[NUM_FIELDS], int *num_columns,
-                                 struct sluice_err *err)
+/* The names in the first line, each terminated. */
+struct header {
+    char **names;
+    int num;
+};
+
+static bool header_has(const void *columns, const char *name)
 {
-    bool is_last = csv->at == csv->end;
-    for (int i = 0; i < NUM_FIELDS; i++)
-        columns[i] = -1;
-    for (*num_columns = 0; !is_last; ++*num_columns) {
-        char *name;
-        const sluice_status status = take_field(csv, &name, &is_last, err);
+    const struct header *header = columns;
+    for (int i = 0; i < header->num; i++) {
+        if (strcmp(header->names[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static sluice_status take_names(struct csv *csv, struct header *header, struct sluice_err *err)
+{
+    for (bool is_last = csv->at == csv->end; !is_last; header->num++) {
+        if ((header->num & (header->num - 1)) == 0) { /* room for twice as many */
+            const size_t capacity = header->num ? 2 * (size_t)header->num : 1;
+            char **moved = realloc(header->names, capacity * sizeof(*moved));
+            if (!moved)
+                return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the names of columns");
+            header->names = moved;
+        }
+        const sluice_status status = take_field(csv, &header->names[header->num], &is_last, err);
         if (status != SLUICE_OK)
             return status;
-        const int field = field_of(csv->table, name);
-        if (field >= 0 && columns[field] >= 0)
-            return wrong_field(csv->table, 1, (enum field)field, name, "is a column twice", err);
-        if (field >= 0)
-            columns[field] = *num_columns;
     }
     return SLUICE_OK;
+}
+
+/* Which column has which field, -1: none; those before what is wrong are found. */
+static sluice_status take_header(struct sluice_label_table *table, struct csv *csv,
+                                 int columns[NUM_FIELDS], int *num_columns, struct sluice_err *err)
+{
+    struct header header = {0};
+    for (int i = 0; i < NUM_FIELDS; i++)
+        columns[i] = -1;
+    sluice_status status = take_names(csv, &header, err);
+    choose_label(table, header_has, &header);
+    for (int i = 0; i < header.num; i++) {
+        const int field = field_of(table, header.names[i]);
+        if (field >= 0 && columns[field] >= 0 && status == SLUICE_OK)
+            status =
+                wrong_field(table, 1, (enum field)field, header.names[i], "is a column twice", err);
+        else if (field >= 0 && columns[field] < 0)
+            columns[field] = i;
+    }
+    *num_columns = header.num;
+    free(header.names);
+    return status;
 }
 
 static sluice_status take_row(struct sluice_label_table *table, struct csv *csv,
@@ -250,7 +311,7 @@ static sluice_status parse_csv(struct sluice_label_table *table, char *text, siz
     if (memchr(text, '\0', (size_t)(stop - text)))
         return SLUICE_OK;
     struct sluice_err why = {0};
-    if (take_header(&csv, columns, &num_columns, &why) != SLUICE_OK)
+    if (take_header(table, &csv, columns, &num_columns, &why) != SLUICE_OK)
         return has_columns(columns) ? sluice_fail(err, SLUICE_E_INVALID, "%s", why.text)
                                     : SLUICE_OK;
     *is_table = has_columns(columns);
@@ -377,6 +438,54 @@ static sluice_status take_object(struct sluice_label_table *table, const json_t 
                    err);
 }
 
+static bool object_has(const void *columns, const char *name)
+{
+    return json_object_get(columns, name) != NULL;
+}
+
+/* Keys of a line whose values Python's json has written and JSON does not have. */
+struct replaced {
+    char keys[8][SLUICE_PYTHON_JSON_KEY];
+    size_t num; /* also of those that have no room */
+};
+
+static void note_replaced(void *ctx, const char *key)
+{
+    struct replaced *replaced = ctx;
+    if (replaced->num < SLUICE_ARRAY_LEN(replaced->keys))
+        memcpy(replaced->keys[replaced->num], key, strlen(key) + 1);
+    replaced->num++;
+}
+
+/* A field that is asked for must be what the line says. */
+static sluice_status check_replaced(const struct sluice_label_table *table,
+                                    const struct replaced *replaced, size_t line,
+                                    struct sluice_err *err)
+{
+    const size_t room = SLUICE_ARRAY_LEN(replaced->keys);
+    for (size_t i = 0; i < replaced->num && i < room; i++) {
+        const int field = field_of(table, replaced->keys[i]);
+        if (field >= 0)
+            return wrong_field(table, line, (enum field)field, "its value",
+                               "holds NaN, Infinity, \\u0000, half of a surrogate pair or an "
+                               "integer beyond 64 bits",
+                               err);
+    }
+    if (replaced->num > room)
+        return wrong(table, line, "too many values that are not JSON", err);
+    return SLUICE_OK;
+}
+
+/* What the first line tells: whether this is a table of labels. */
+static bool is_table_of(struct sluice_label_table *table, const json_t *object)
+{
+    choose_label(table, object_has, object);
+    table->has_labels = table->label_name && value_of(table, object, LABEL);
+    if (!value_of(table, object, TARGET))
+        table->target_name = NULL;
+    return value_of(table, object, PATH) && (table->has_labels || table->target_name);
+}
+
 static sluice_status parse_lines(struct sluice_label_table *table, char *text, size_t len,
                                  bool *is_table, struct sluice_err *err)
 {
@@ -394,21 +503,19 @@ static sluice_status parse_lines(struct sluice_label_table *table, char *text, s
         for (size_t i = 0; i < bytes && is_empty; i++)
             is_empty = at[i] == ' ' || at[i] == '\t' || at[i] == '\r';
         if (!is_empty) {
+            struct replaced replaced = {.num = 0};
+            sluice_python_json_replace(at, bytes, note_replaced, &replaced);
             object = SLUICE_IN_C_LOCALE(json_loadb(at, bytes, JSON_REJECT_DUPLICATES, &why));
-            /* The first one tells whether it is a table of labels. */
-            if (!*is_table) {
-                table->has_labels = value_of(table, object, LABEL) != NULL;
-                if (!value_of(table, object, TARGET))
-                    table->target_name = NULL;
-                if (!value_of(table, object, PATH) || !(table->has_labels || table->target_name)) {
-                    json_decref(object);
-                    return SLUICE_OK;
-                }
+            if (object && !*is_table && !is_table_of(table, object)) {
+                json_decref(object);
+                return SLUICE_OK;
             }
             *is_table = true;
             if (!json_is_object(object))
                 status = wrong(table, line, object ? "no JSON object" : why.text, err);
             else
+                status = check_replaced(table, &replaced, line, err);
+            if (status == SLUICE_OK)
                 status = take_object(table, object, at, line, err);
             json_decref(object);
         }
@@ -428,11 +535,15 @@ void sluice_label_table_clear(struct sluice_label_table *table)
 }
 
 sluice_status sluice_label_table_parse(struct sluice_label_table *table, const char *name,
-                                       char *text, size_t len, struct sluice_target_column column,
-                                       bool *is_table, struct sluice_err *err)
+                                       char *text, size_t len, const char *label_key,
+                                       struct sluice_target_column column, bool *is_table,
+                                       struct sluice_err *err)
 {
-    *table = (struct sluice_label_table){
-        .name = name, .text = text, .target_name = column.name, .targets.wanted = column.kind};
+    *table = (struct sluice_label_table){.name = name,
+                                         .text = text,
+                                         .label_name = label_key,
+                                         .target_name = column.name,
+                                         .targets.wanted = column.kind};
     const size_t mark = sluice_byte_order_mark(text, len);
     return sluice_has_suffix(name, ".jsonl")
                ? parse_lines(table, text + mark, len - mark, is_table, err)

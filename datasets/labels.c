@@ -29,6 +29,7 @@ struct table {
 struct sluice_labels {
     struct table *tables;
     size_t num_tables;
+    const char *label_key;              /* the column of labels; NULL: by its usual names */
     struct sluice_target_column column; /* that is asked for */
 };
 
@@ -107,13 +108,17 @@ static sluice_status add_table(struct sluice_labels *labels, const struct table 
     memcpy(copy, text, len);
     struct table *table = &tables[labels->num_tables];
     *table = *named;
-    sluice_status status = sluice_label_table_parse(&table->rows, table->name, copy, len,
-                                                    labels->column, is_table, err);
+    sluice_status status = sluice_label_table_parse(
+        &table->rows, table->name, copy, len, labels->label_key, labels->column, is_table, err);
     if (status == SLUICE_OK)
         status = sort_rows(&table->rows, err);
-    if (status == SLUICE_OK && *is_table)
+    if (status == SLUICE_OK && *is_table) {
         labels->num_tables++;
-    else
+        if (table->rows.has_labels)
+            sluice_log(SLUICE_LOG_INFO, "%s: labels are the column '%s', %s", table->name,
+                       table->rows.label_name,
+                       table->rows.are_names ? "names of classes" : "integers");
+    } else
         sluice_label_table_clear(&table->rows);
     return status;
 }
@@ -144,7 +149,7 @@ static sluice_status look_for_table(struct sluice_labels *labels, const char *ro
         if (status != SLUICE_OK)
             return status;
         if (labels->num_tables > before) { /* is there another one? */
-            struct sluice_labels other = {.column = labels->column};
+            struct sluice_labels other = {.label_key = labels->label_key, .column = labels->column};
             status = read_table(&other, &named, named.name, &is_table, NULL);
             if (other.num_tables)
                 sluice_label_table_clear(&other.tables[0].rows);
@@ -163,9 +168,9 @@ static sluice_status look_for_table(struct sluice_labels *labels, const char *ro
         if (!is_table)
             sluice_log(
                 SLUICE_LOG_INFO,
-                "%s has not both columns file_name and label%s%s; labels are not taken from it",
-                named.name, labels->column.name ? ", or " : "",
-                labels->column.name ? labels->column.name : "");
+                "%s has not both columns file_name and %s%s%s; labels are not taken from it",
+                named.name, labels->label_key ? labels->label_key : "label (class, cls, target)",
+                labels->column.name ? ", or " : "", labels->column.name ? labels->column.name : "");
     }
     return SLUICE_OK;
 }
@@ -184,7 +189,8 @@ static sluice_status read_file(struct sluice_labels *labels, const char *root, c
     if (status == SLUICE_OK && !is_table)
         return sluice_fail(
             err, SLUICE_E_INVALID,
-            "%s: no table of labels: it has not both columns file_name and label%s%s", file,
+            "%s: no table of labels: it has not both columns file_name and %s%s%s", file,
+            labels->label_key ? labels->label_key : "label (class, cls, target)",
             labels->column.name ? ", or " : "", labels->column.name ? labels->column.name : "");
     return status;
 }
@@ -252,13 +258,14 @@ static sluice_status look_for_tables(struct sluice_labels *labels, const char *r
     return status;
 }
 
-sluice_status sluice_labels_read(const char *root, const char *file,
+sluice_status sluice_labels_read(const char *root, const char *file, const char *label_key,
                                  struct sluice_target_column column, struct sluice_labels **out,
                                  struct sluice_err *err)
 {
     struct sluice_labels *labels = calloc(1, sizeof(*labels));
     if (!labels)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for labels");
+    labels->label_key = label_key;
     labels->column = column;
     const sluice_status status =
         file ? read_file(labels, root, file, err) : look_for_tables(labels, root, err);

@@ -15,10 +15,10 @@
  *     "a/1.jpg",3,train              {"file_name": "a/2.jpg", "label": "cat"}
  *
  * `file_name` (or `path`) is relative to the table's folder, `label` an integer or the name of a
- * class, alike in all rows; `split`, a word of split_name.h, may be missing, as may rows of other
- * columns.  Names get numbers in the order in which Python sorts
- * them.  CSV is RFC 4180's: quoted fields, quotes doubled, newlines in quotes; with one line of
- * names.
+ * class, alike in all rows: the column that is asked for (label_key), or the first of `label`,
+ * `class`, `cls` and `target` that is there; `split`, a word of split_name.h, may be missing, as
+ * may rows of other columns.  Names get numbers in the order in which Python sorts them.  CSV is
+ * RFC 4180's: quoted fields, quotes doubled, newlines in quotes; with one line of names.
  *
  * A column that is asked for by name has targets (target_values.h): in CSV numbers between blanks
  * or commas, or text; in JSON a number, an array of numbers, text, or anything else as compact
@@ -31,10 +31,14 @@
 
 struct sluice_labels;
 
-/* Reads the tables of a root, or `file` (NULL: those of the root; file names in it are relative to
+/* What stands in other columns is not looked at, also where it is Python's and not JSON
+ * (python_json.h); a line that is damaged is an error in the first row, too.
+ *
+ * Reads the tables of a root, or `file` (NULL: those of the root; file names in it are relative to
  * the root), which must be one.  *labels stays NULL if there is none.  SLUICE_E_NOT_FOUND,
  * SLUICE_E_IO: the root; SLUICE_E_INVALID: err names file, line and field. */
 SLUICE_MUST_USE sluice_status sluice_labels_read(const char *root, const char *file,
+                                                 const char *label_key,
                                                  struct sluice_target_column column,
                                                  struct sluice_labels **labels,
                                                  struct sluice_err *err);

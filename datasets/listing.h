@@ -108,10 +108,10 @@ enum { SLUICE_LISTING_WHAT, SLUICE_LISTING_SAMPLES, SLUICE_LISTING_LABELS, SLUIC
     {                                                                                              \
         .name = "label-key", .group = SLUICE_LISTING_LABELS, .type = SLUICE_OPTION_STRING,         \
         .value = (target), .arg = "NAME",                                                          \
-        .help = "Where the label is: in tars the key in the .json beside an image, in MDS shards " \
-                "and LitData's chunks the column; an integer.",                                    \
-        .default_text = "in tars .cls; else the column label, cls or class, or the first of "      \
-                        "integers"                                                                 \
+        .help = "Where the label is: the column of a table, of MDS shards and LitData's chunks, "  \
+                "in tars the key in the .json beside an image; an integer, or the name of a "      \
+                "class.  '' for no labels.",                                                       \
+        .default_text = "in tars .cls; else the first of label, class, cls and target"             \
     }
 #define SLUICE_LISTING_CLASSES_OPTION(target)                                                      \
     {                                                                                              \

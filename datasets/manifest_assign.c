@@ -78,14 +78,16 @@ static sluice_status assign_labels(const struct sluice_manifest_parts *parts,
     const bool has_labels = labels && sluice_labels_have_labels(labels);
     const bool has_splits = source.has_lists || (labels && sluice_labels_have_splits(labels));
     sluice_status status = SLUICE_OK;
-    *are_numbers = !has_labels && parts->num_labelled;
+    *are_numbers = !has_labels && parts->num_labelled && !parts->are_names;
+    if (has_labels)
+        builder->manifest->num_classes = 0; /* the table's count */
     if (!has_labels && !parts->num_labelled)
         status = sluice_layout_assign(builder, &source, parts->passed, err);
     else if (!has_splits)
         status = sluice_layout_assign_subsets(builder, &source, err);
     if (status == SLUICE_OK && !has_labels && !source.has_lists)
         status = sluice_layout_leave_out_test(builder->manifest, parts->root, err);
-    if (status == SLUICE_OK && *are_numbers)
+    if (status == SLUICE_OK && !has_labels && parts->num_labelled)
         status = check_all_labelled(builder->manifest, parts->root, err);
     if (status != SLUICE_OK || !labels)
         return status;

@@ -10,13 +10,15 @@
  * Threads: called from one. */
 
 struct sluice_manifest_parts {
-    struct sluice_manifest_builder *builder; /* has the entries, in no order, and no class */
-    const char *root;                        /* in words */
-    const char *folder;                      /* may hold sluice-classes.txt; NULL: there is none */
+    struct sluice_manifest_builder
+        *builder;       /* has the entries, in no order, and no class but those of are_names */
+    const char *root;   /* in words */
+    const char *folder; /* may hold sluice-classes.txt; NULL: there is none */
     const struct sluice_manifest_options *options;
     struct sluice_layout_folders *folders; /* those in shards are added here */
     struct sluice_passed_over *passed;
     size_t num_labelled; /* entries with a label of their shard */
+    bool are_names;      /* these are names, and the builder has the classes */
 };
 
 /* The targets that tables are read for: none if they are members of tars. */

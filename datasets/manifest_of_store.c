@@ -275,7 +275,8 @@ static sluice_status no_image(const struct listing *listing, struct sluice_err *
                        len ? "; passed over: " : "", text, shards);
 }
 
-static sluice_status finish(struct listing *listing, size_t num_labelled, struct sluice_err *err)
+static sluice_status finish(struct listing *listing, const struct sluice_shard_summary *shards,
+                            struct sluice_err *err)
 {
     struct sluice_manifest *made = listing->builder.manifest;
     const struct sluice_manifest_options *options = listing->options;
@@ -286,11 +287,12 @@ static sluice_status finish(struct listing *listing, size_t num_labelled, struct
         .options = options,
         .folders = &listing->folders,
         .passed = made->passed_over,
-        .num_labelled = num_labelled,
+        .num_labelled = shards->num_labelled,
+        .are_names = shards->are_names,
     };
     sluice_status status = SLUICE_OK;
     if (options->labels)
-        status = sluice_labels_read(listing->root, options->labels,
+        status = sluice_labels_read(listing->root, options->labels, options->label_key,
                                     sluice_manifest_column_of_tables(options), &labels, err);
     if (status == SLUICE_OK && made->num_entries > 0)
         status = sluice_manifest_assign(&parts, labels, err);
@@ -309,7 +311,7 @@ static sluice_status list(struct listing *listing, struct sluice_manifest_summar
     if (status == SLUICE_OK && listing->options->with_shards)
         status = list_shards(listing, &shards, err);
     if (status == SLUICE_OK)
-        status = finish(listing, shards.num_labelled, err);
+        status = finish(listing, &shards, err);
     if (status == SLUICE_OK && summary)
         *summary = (struct sluice_manifest_summary){shards.num_shards, shards.num_damaged};
     return status;

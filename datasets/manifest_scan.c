@@ -489,8 +489,9 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
         .passed = walk->passed,
         .is_cancelled = options->is_cancelled,
     };
-    sluice_status status = sluice_labels_read(
-        walk->root, options->labels, sluice_manifest_column_of_tables(options), &labels, err);
+    sluice_status status =
+        sluice_labels_read(walk->root, options->labels, options->label_key,
+                           sluice_manifest_column_of_tables(options), &labels, err);
     walk->labels = labels;
     const unsigned num_threads = options->num_threads ? options->num_threads : sluice_cpu_count();
     if (status == SLUICE_OK && options->with_shards && num_threads > 1)
@@ -511,6 +512,7 @@ static sluice_status list(struct walk *walk, const struct sluice_manifest_option
         .folders = &walk->folders,
         .passed = walk->passed,
         .num_labelled = shards.num_labelled,
+        .are_names = shards.are_names,
     };
     if (status == SLUICE_OK && made->num_entries > 0)
         status = sluice_manifest_assign(&parts, labels, err);

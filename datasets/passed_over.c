@@ -48,6 +48,13 @@ static bool suffix_of(const char *name,
     return true;
 }
 
+bool sluice_passed_over_is_image(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char suffix[sizeof(((struct sluice_passed_suffix *)0)->text)];
+    return suffix_of(slash ? slash + 1 : path, suffix) && is_image_suffix(suffix);
+}
+
 void sluice_passed_over_add_image(struct sluice_passed_over *passed, const char *path)
 {
     passed->num_images++;

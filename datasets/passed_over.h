@@ -41,6 +41,9 @@ struct sluice_passed_over {
 /* A file whose suffix is not read; `path` is relative to the root. */
 void sluice_passed_over_add(struct sluice_passed_over *passed, const char *path);
 
+/* Whether the suffix is that of an image format that is not read. */
+bool sluice_passed_over_is_image(const char *path);
+
 /* Takes back one that turned out to be read after all, and that is no image by its suffix. */
 void sluice_passed_over_take_back(struct sluice_passed_over *passed, const char *path);
 

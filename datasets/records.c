@@ -52,6 +52,8 @@ bool sluice_columns_add(struct sluice_columns *columns, const char *name, const 
         column.kind = SLUICE_COLUMN_IMAGE;
     else if (strcmp(encoding, "bytes") == 0)
         column.kind = SLUICE_COLUMN_BYTES;
+    else if (strcmp(encoding, "str") == 0)
+        column.kind = SLUICE_COLUMN_TEXT;
     for (size_t i = 0; i < sizeof(integers) / sizeof(integers[0]); i++) {
         if (strcmp(encoding, integers[i].encoding) != 0)
             continue;
@@ -226,5 +228,21 @@ sluice_status sluice_records_integer(struct sluice_records *records,
     for (unsigned i = 0; i <= last; i++)
         bits = bits << 8 | bytes[last - i];
     *number = !column->is_signed && bits > INT64_MAX ? INT64_MAX : (int64_t)bits;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_records_text(struct sluice_records *records, const struct sluice_value *value,
+                                  char text[SLUICE_RECORDS_MAX_TEXT + 1], struct sluice_err *err)
+{
+    if (value->bytes == 0 || value->bytes > SLUICE_RECORDS_MAX_TEXT)
+        return sluice_fail(err, SLUICE_E_INVALID, "a text of %llu bytes",
+                           (unsigned long long)value->bytes);
+    const sluice_status status =
+        records->read_at(records->ctx, value->offset, text, (size_t)value->bytes, err);
+    if (status != SLUICE_OK)
+        return status;
+    text[value->bytes] = '\0';
+    if (strlen(text) != value->bytes || !sluice_is_utf8(text))
+        return sluice_fail(err, SLUICE_E_INVALID, "a text that is no UTF-8, or has a NUL");
     return SLUICE_OK;
 }

@@ -31,6 +31,7 @@ enum sluice_column_kind {
                           */
     SLUICE_COLUMN_BYTES, /* whatever it is */
     SLUICE_COLUMN_INT,
+    SLUICE_COLUMN_TEXT, /* UTF-8 */
 };
 
 struct sluice_column {
@@ -83,5 +84,15 @@ SLUICE_MUST_USE sluice_status sluice_records_integer(struct sluice_records *reco
                                                      const struct sluice_column *column,
                                                      const struct sluice_value *value,
                                                      int64_t *number, struct sluice_err *err);
+
+/* The longest value of a column of texts that is read. */
+#define SLUICE_RECORDS_MAX_TEXT 4096
+
+/* A value of a column of texts, terminated.  SLUICE_E_INVALID: it is empty or too long, no UTF-8,
+ * or has a NUL. */
+SLUICE_MUST_USE sluice_status sluice_records_text(struct sluice_records *records,
+                                                  const struct sluice_value *value,
+                                                  char text[SLUICE_RECORDS_MAX_TEXT + 1],
+                                                  struct sluice_err *err);
 
 #endif

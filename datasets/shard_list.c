@@ -22,6 +22,8 @@
 
 #define MAX_TOLD 3 /* lines of the log about single members of a shard */
 
+#define MAX_SOURCES 4 /* of labels: columns, .cls, .json */
+
 struct listing {
     pthread_mutex_t lock;
     struct sluice_manifest_builder *builder;
@@ -29,6 +31,9 @@ struct listing {
 
     const struct sluice_shard_options *options; /* constant from here */
     const struct sluice_shard_file *files;
+    enum sluice_label_kind label_kind;              /* of all shards */
+    char sources[MAX_SOURCES][SLUICE_LABEL_SOURCE]; /* that are logged; "": no more */
+    struct sluice_label_texts texts; /* names of classes: labels of rows are places in it */
 };
 
 /* --- reading --- */
@@ -94,6 +99,61 @@ sluice_status sluice_shard_read_at(void *ctx, uint64_t at, void *to, size_t len,
     return SLUICE_OK;
 }
 
+/* --- labels --- */
+
+static const char *const kind_words[] = {
+    [SLUICE_LABELS_INTEGERS] = "integers",
+    [SLUICE_LABELS_NAMES] = "names of classes",
+};
+
+void sluice_label_texts_clear(struct sluice_label_texts *texts)
+{
+    for (size_t i = 0; i < texts->num; i++)
+        free(texts->all[i]);
+    free(texts->all);
+    *texts = (struct sluice_label_texts){0};
+}
+
+/* Takes the text, also on failure. */
+static sluice_status add_text(struct sluice_label_texts *texts, char *text, struct sluice_err *err)
+{
+    if (text && texts->num == texts->capacity) {
+        const size_t capacity = texts->capacity ? 2 * texts->capacity : 64;
+        char **moved = realloc(texts->all, capacity * sizeof(*moved));
+        if (moved) {
+            texts->all = moved;
+            texts->capacity = capacity;
+        }
+    }
+    if (!text || texts->num == texts->capacity || texts->num >= SLUICE_NO_LABEL) {
+        free(text);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the names of classes");
+    }
+    texts->all[texts->num++] = text;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_shard_add_text(struct sluice_shard *shard, const char *text, uint32_t *label,
+                                    struct sluice_err *err)
+{
+    *label = (uint32_t)shard->texts.num;
+    return add_text(&shard->texts, strdup(text), err);
+}
+
+sluice_status sluice_shard_note_labels(struct sluice_shard *shard, enum sluice_label_kind kind,
+                                       const char *source, struct sluice_err *err)
+{
+    if (shard->label_kind == SLUICE_LABELS_NONE) {
+        shard->label_kind = kind;
+        snprintf(shard->label_source, sizeof(shard->label_source), "%s", source);
+    }
+    if (shard->label_kind == kind)
+        return SLUICE_OK;
+    return sluice_fail(err, SLUICE_E_INVALID, "%s/%s: labels are %s, %s, but before %s",
+                       shard->root, shard->file->path, source, kind_words[kind],
+                       kind_words[shard->label_kind]);
+}
+
 /* --- members --- */
 
 size_t sluice_shard_key_len(const char *name)
@@ -157,6 +217,28 @@ static size_t sort_entries(struct sluice_manifest *manifest)
     return num_gone;
 }
 
+bool sluice_shard_has_key(const struct sluice_manifest *manifest, const char *key)
+{
+    const size_t len = strlen(key);
+    size_t low = 0, high = manifest->num_entries;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (strcmp(manifest->rows[middle].path, key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    /* Of what begins with the key only such as "KEY-2.jpg" stands before "KEY.jpg". */
+    for (; low < manifest->num_entries; low++) {
+        const char *path = manifest->rows[low].path;
+        if (strncmp(path, key, len) != 0)
+            return false;
+        if (sluice_shard_key_len(path) == len)
+            return true;
+    }
+    return false;
+}
+
 static void join_labels(struct sluice_shard *shard)
 {
     const struct sluice_manifest *labels = shard->labels.manifest;
@@ -217,6 +299,7 @@ static sluice_status list_shard(struct sluice_shard *shard, const char *path,
         return status;
     const size_t num_twice = sort_entries(shard->images.manifest);
     (void)sort_entries(shard->labels.manifest);
+    (void)sort_entries(shard->unread.manifest);
     if (num_twice)
         sluice_log(SLUICE_LOG_WARN, "%s: %zu members come twice; the later one counts", path,
                    num_twice);
@@ -224,18 +307,89 @@ static sluice_status list_shard(struct sluice_shard *shard, const char *path,
         sluice_log(SLUICE_LOG_WARN, "%s: passed over: %llu more such members", path,
                    (unsigned long long)(shard->num_passed - MAX_TOLD));
     join_labels(shard);
+    /* What is behind the damage may be the image. */
+    return shard->is_damaged ? SLUICE_OK : sluice_shard_check_labels(shard, err);
+}
+
+/* Labels of all shards are of one kind.  Logs each place that they come from once.  Under the
+ * lock. */
+static sluice_status check_labels(struct listing *listing, const struct sluice_shard *shard,
+                                  struct sluice_err *err)
+{
+    if (shard->label_kind == SLUICE_LABELS_NONE)
+        return SLUICE_OK;
+    if (listing->label_kind == SLUICE_LABELS_NONE)
+        listing->label_kind = shard->label_kind;
+    if (listing->label_kind != shard->label_kind)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%s/%s: labels are %s, %s, but of other shards %s", shard->root,
+                           shard->file->path, shard->label_source, kind_words[shard->label_kind],
+                           kind_words[listing->label_kind]);
+    unsigned i = 0;
+    while (i < MAX_SOURCES && listing->sources[i][0] &&
+           strcmp(listing->sources[i], shard->label_source) != 0)
+        i++;
+    if (i == MAX_SOURCES || listing->sources[i][0])
+        return SLUICE_OK;
+    memcpy(listing->sources[i], shard->label_source, sizeof(listing->sources[i]));
+    sluice_log(SLUICE_LOG_INFO, "%s/%s%s: labels are %s, %s", shard->root, shard->file->path,
+               listing->sums.num_shards > 1 ? " and others" : "", shard->label_source,
+               kind_words[shard->label_kind]);
     return SLUICE_OK;
 }
 
-static sluice_status take_rows(struct sluice_manifest_builder *builder,
-                               const struct sluice_shard *shard, struct sluice_err *err)
+/* Under the lock. */
+static sluice_status take_rows(struct listing *listing, struct sluice_shard *shard,
+                               struct sluice_err *err)
 {
     const struct sluice_manifest *images = shard->images.manifest;
-    sluice_status status = SLUICE_OK;
-    for (size_t i = 0; i < images->num_entries && status == SLUICE_OK; i++) {
-        const struct sluice_manifest_entry *entry = &images->rows[i];
-        status = sluice_manifest_add_entry(builder, entry, entry->path, strlen(entry->path), err);
+    const uint32_t first_text = (uint32_t)listing->texts.num;
+    sluice_status status = check_labels(listing, shard, err);
+    for (size_t i = 0; i < shard->texts.num && status == SLUICE_OK; i++) {
+        status = add_text(&listing->texts, shard->texts.all[i], err);
+        shard->texts.all[i] = NULL;
     }
+    for (size_t i = 0; i < images->num_entries && status == SLUICE_OK; i++) {
+        struct sluice_manifest_entry entry = images->rows[i];
+        if (shard->label_kind == SLUICE_LABELS_NAMES && entry.label != SLUICE_NO_LABEL)
+            entry.label += first_text;
+        status = sluice_manifest_add_entry(listing->builder, &entry, entry.path, strlen(entry.path),
+                                           err);
+    }
+    return status;
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(**(char **const *)a, **(char **const *)b);
+}
+
+/* Numbers the names of classes in the order of their bytes, as Python sorts them. */
+static sluice_status number_names(struct listing *listing, size_t first_row, struct sluice_err *err)
+{
+    struct sluice_manifest *manifest = listing->builder->manifest;
+    const struct sluice_label_texts *texts = &listing->texts;
+    char ***sorted = calloc(texts->num + 1, sizeof(*sorted));
+    uint32_t *labels = calloc(texts->num + 1, sizeof(*labels));
+    sluice_status status = SLUICE_OK;
+    if (!sorted || !labels)
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the names of classes");
+    for (size_t i = 0; i < texts->num && status == SLUICE_OK; i++)
+        sorted[i] = &texts->all[i];
+    if (status == SLUICE_OK && texts->num > 1)
+        qsort(sorted, texts->num, sizeof(*sorted), compare_texts);
+    for (size_t i = 0; i < texts->num && status == SLUICE_OK; i++) {
+        if (i == 0 || strcmp(*sorted[i - 1], *sorted[i]) != 0)
+            status =
+                sluice_manifest_add_class(listing->builder, *sorted[i], strlen(*sorted[i]), err);
+        labels[sorted[i] - texts->all] = (uint32_t)manifest->num_classes - 1;
+    }
+    for (size_t i = first_row; i < manifest->num_entries && status == SLUICE_OK; i++) {
+        if (manifest->rows[i].label != SLUICE_NO_LABEL)
+            manifest->rows[i].label = labels[manifest->rows[i].label];
+    }
+    free(sorted);
+    free(labels);
     return status;
 }
 
@@ -264,16 +418,20 @@ static sluice_status list_one(void *ctx, size_t i, struct sluice_err *err)
     if (status == SLUICE_OK)
         status = sluice_manifest_builder_init(&shard.labels, err);
     if (status == SLUICE_OK)
+        status = sluice_manifest_builder_init(&shard.unread, err);
+    if (status == SLUICE_OK)
         status = list_shard(&shard, path, err);
     if (status == SLUICE_OK) {
         pthread_mutex_lock(&listing->lock);
-        status = take_rows(listing->builder, &shard, err);
+        status = take_rows(listing, &shard, err);
         listing->sums.num_damaged += shard.is_damaged;
         listing->sums.num_labelled += shard.num_labelled;
         pthread_mutex_unlock(&listing->lock);
     }
     sluice_manifest_destroy(shard.images.manifest);
     sluice_manifest_destroy(shard.labels.manifest);
+    sluice_manifest_destroy(shard.unread.manifest);
+    sluice_label_texts_clear(&shard.texts);
     return status;
 }
 
@@ -289,10 +447,16 @@ sluice_status sluice_shards_list(const struct sluice_shard_options *options,
         .options = options,
         .files = shards,
     };
-    const sluice_status status =
+    const size_t first_row = builder->manifest->num_entries;
+    sluice_status status =
         sluice_parallel_for(num_shards, options->num_threads, "listing", list_one, &listing, err);
     pthread_mutex_destroy(&listing.lock);
-    if (status == SLUICE_OK)
-        *summary = listing.sums;
-    return status;
+    listing.sums.are_names = listing.label_kind == SLUICE_LABELS_NAMES;
+    if (status == SLUICE_OK && listing.sums.are_names)
+        status = number_names(&listing, first_row, err);
+    sluice_label_texts_clear(&listing.texts);
+    if (status != SLUICE_OK)
+        return status;
+    *summary = listing.sums;
+    return SLUICE_OK;
 }

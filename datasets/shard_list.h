@@ -12,15 +12,16 @@
  *
  * Tars, by WebDataset's rule (https://github.com/webdataset/webdataset): members whose names are
  * alike up to the first dot of the last part are one sample, of which KEY.cls holds the label, an
- * integer.  Members with the suffix of an image are samples here; two of one key are two, with one
- * label.  Other members are counted, and those whose names begin with a dot passed over.  Of two of
- * the same name the later one counts, as for tar(1).
+ * integer; a .cls of a key without an image is an error.  Members with the suffix of an image are
+ * samples here; two of one key are two, with one label.  Other members are counted, and those whose
+ * names begin with a dot passed over.  Of two of the same name the later one counts, as for tar(1).
  *
  * Shards of records (records.h), MDS and LitData's: record 17 of 1000 is the sample "0017.jpg" of
  * its shard, by the suffix of what its bytes begin as.  Its image is the column of whole files of
  * images, or, where there is none, the one of bytes; of several each is a sample,
- * "0017.COLUMN.jpg". Its label is the column `label`, `cls` or `class`, or else the first one of
- * integers.
+ * "0017.COLUMN.jpg". Its label is the first of the columns `label`, `class`, `cls` and `target`
+ * that is there, of integers or of texts, which are names of classes; a shard with other columns of
+ * these kinds alone is an error.
  *
  * Threads: called from one; reads several shards at a time. */
 
@@ -42,7 +43,7 @@ struct sluice_shard_options {
     struct sluice_store *store; /* which reads them, by ranges; NULL: they are files in `root` */
     unsigned num_threads;       /* 0: one for each CPU */
     /* Where labels are: in tars the key of an object in KEY.json, in place of KEY.cls; in records a
-     * column.  NULL: as above. */
+     * column; "": there are none.  NULL: as above. */
     const char *label_key;
     struct sluice_passed_over *passed; /* counts other members of tars; may be NULL */
     const atomic_bool *is_cancelled;   /* as sluice_manifest_scan()'s; may be NULL */
@@ -52,6 +53,7 @@ struct sluice_shard_summary {
     size_t num_shards;
     size_t num_damaged;  /* of which only members before the damage are listed */
     size_t num_labelled; /* samples that have a label */
+    bool are_names;      /* labels are names of classes, which the builder's manifest has */
 };
 
 /* Adds the samples in these shards, in no order.  A damaged or cut shard is an error in the

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "datasets/class_list.h"
+#include "datasets/label_table.h"
 #include "datasets/manifest_layout.h"
 #include "datasets/records.h"
 #include "image/image.h"
@@ -67,28 +68,64 @@ static sluice_status find_images(const struct sluice_shard *shard,
     return SLUICE_OK;
 }
 
-static int find_integer(const struct sluice_columns *columns, const char *name)
+static bool may_be_label(const struct sluice_column *column)
+{
+    return column->kind == SLUICE_COLUMN_INT || column->kind == SLUICE_COLUMN_TEXT;
+}
+
+static int find_column(const struct sluice_columns *columns, const char *name)
 {
     for (unsigned i = 0; i < columns->num; i++) {
-        if (columns->all[i].kind == SLUICE_COLUMN_INT &&
-            (!name || strcmp(columns->all[i].name, name) == 0))
+        if (may_be_label(&columns->all[i]) && strcmp(columns->all[i].name, name) == 0)
             return (int)i;
     }
     return -1;
 }
 
-static sluice_status find_label(const struct sluice_shard *shard,
-                                const struct sluice_columns *columns, struct roles *roles,
-                                struct sluice_err *err)
+/* No column is called as one of labels is: a shard of images alone has no labels; in another one
+ * the user has to say which column it is. */
+static sluice_status ask_for_key(const struct sluice_shard *shard,
+                                 const struct sluice_columns *columns, struct sluice_err *err)
 {
-    static const char *const usual[] = {"label", "cls", "class", NULL};
-    roles->label = shard->label_key ? find_integer(columns, shard->label_key) : -1;
-    if (shard->label_key && roles->label < 0)
-        return sluice_fail(err, SLUICE_E_INVALID, "%s/%s: no column of integers is called '%.100s'",
-                           shard->root, shard->file->path, shard->label_key);
-    for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]) && roles->label < 0; i++)
-        roles->label = find_integer(columns, usual[i]);
-    return SLUICE_OK;
+    char names[300] = "";
+    size_t len = 0;
+    for (unsigned i = 0; i < columns->num && len < sizeof(names); i++) {
+        char name[2 * SLUICE_RECORDS_MAX_NAME];
+        sluice_escape_line(name, sizeof(name), columns->all[i].name);
+        if (may_be_label(&columns->all[i]))
+            len +=
+                (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", len ? ", " : "", name);
+    }
+    if (!names[0])
+        return SLUICE_OK;
+    return sluice_fail(err, SLUICE_E_INVALID,
+                       "%s/%s: no column is called label, class, cls or target: --label-key NAME "
+                       "says which of %s has the labels, and --label-key '' that none has",
+                       shard->root, shard->file->path, names);
+}
+
+static sluice_status find_label(struct sluice_shard *shard, const struct sluice_columns *columns,
+                                struct roles *roles, struct sluice_err *err)
+{
+    const char *key = shard->label_key;
+    if (key && !key[0])
+        return SLUICE_OK;
+    roles->label = key ? find_column(columns, key) : -1;
+    if (key && roles->label < 0)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%s/%s: no column of integers or texts is called '%.100s'", shard->root,
+                           shard->file->path, key);
+    for (unsigned rank = 0; roles->label < 0 && sluice_label_name(rank); rank++)
+        roles->label = find_column(columns, sluice_label_name(rank));
+    if (roles->label < 0)
+        return ask_for_key(shard, columns, err);
+    const struct sluice_column *column = &columns->all[roles->label];
+    char name[2 * SLUICE_RECORDS_MAX_NAME], source[SLUICE_LABEL_SOURCE];
+    sluice_escape_line(name, sizeof(name), column->name);
+    snprintf(source, sizeof(source), "the column '%.70s'", name);
+    return sluice_shard_note_labels(
+        shard, column->kind == SLUICE_COLUMN_INT ? SLUICE_LABELS_INTEGERS : SLUICE_LABELS_NAMES,
+        source, err);
 }
 
 static sluice_status read_label(struct sluice_shard *shard, struct sluice_records *records,
@@ -100,6 +137,18 @@ static sluice_status read_label(struct sluice_shard *shard, struct sluice_record
         return SLUICE_OK;
     const struct sluice_column *column = &records->columns.all[roles->label];
     const struct sluice_value *value = &values[roles->label];
+    if (column->kind == SLUICE_COLUMN_TEXT) {
+        char text[SLUICE_RECORDS_MAX_TEXT + 1];
+        struct sluice_err why = {0};
+        const sluice_status status = sluice_records_text(records, value, text, &why);
+        if (status == SLUICE_OK)
+            return sluice_shard_add_text(shard, text, label, err);
+        if (status != SLUICE_E_INVALID)
+            return sluice_fail(err, status, "%s", why.text);
+        return sluice_fail(err, status, "%s/%s: byte %llu: %s: %s is no name of a class",
+                           shard->root, shard->file->path, (unsigned long long)value->offset,
+                           column->name, why.text);
+    }
     int64_t number;
     const sluice_status status = sluice_records_integer(records, column, value, &number, err);
     if (status != SLUICE_OK)

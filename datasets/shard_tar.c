@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "datasets/class_list.h"
 #include "datasets/manifest_layout.h"
+#include "datasets/python_json.h"
 #include "datasets/tar.h"
 
 #include <jansson.h>
@@ -25,7 +26,7 @@ static const char *flaw_of(const char *name)
         return "the name is not UTF-8";
     for (const char *part = name;; part++) {
         const size_t len = strcspn(part, "/");
-        if (len == 0 || strncmp(part, "..", len) == 0) /* also "." */
+        if (len == 0 || (len == 2 && strncmp(part, "..", len) == 0))
             return "the name leads out of the tar";
         part += len;
         if (!*part)
@@ -43,6 +44,14 @@ static bool has_hidden_part(const char *name)
     return false;
 }
 
+/* Notes the key of an image that is not listed: its .cls is no mistake. */
+static sluice_status note_unread(struct sluice_shard *shard, const char *name,
+                                 struct sluice_err *err)
+{
+    const struct sluice_manifest_entry row = {.bytes = 0};
+    return sluice_shard_add_row(&shard->unread, shard, name, sluice_shard_key_len(name), &row, err);
+}
+
 static sluice_status add_image(struct sluice_shard *shard, const char *name,
                                const struct sluice_tar_member *member, struct sluice_err *err)
 {
@@ -51,10 +60,10 @@ static sluice_status add_image(struct sluice_shard *shard, const char *name,
         flaw = "the name is too long";
     if (flaw) {
         sluice_shard_pass_over(shard, name, flaw);
-        return SLUICE_OK;
+        return note_unread(shard, name, err);
     }
     if (has_hidden_part(name))
-        return SLUICE_OK;
+        return note_unread(shard, name, err);
     const struct sluice_manifest_entry row = {
         .offset = member->offset,
         .bytes = member->bytes,
@@ -67,9 +76,9 @@ static sluice_status add_image(struct sluice_shard *shard, const char *name,
 
 /* --- labels --- */
 
-static sluice_status add_label(struct sluice_shard *shard, const char *name,
-                               const struct sluice_tar_member *member, uint32_t label,
-                               struct sluice_err *err)
+static sluice_status add_row(struct sluice_shard *shard, const char *name,
+                             const struct sluice_tar_member *member, uint32_t label,
+                             struct sluice_err *err)
 {
     const struct sluice_manifest_entry row = {.offset = member->offset, .label = label};
     return sluice_shard_add_row(&shard->labels, shard, name, sluice_shard_key_len(name), &row, err);
@@ -82,6 +91,18 @@ static sluice_status no_label(const struct sluice_shard *shard, const char *name
     return sluice_fail(err, SLUICE_E_INVALID,
                        "%s/%s: byte %llu: %.200s: %s is not " SLUICE_LABEL_RANGE, shard->root,
                        shard->file->path, (unsigned long long)member->offset, name, what);
+}
+
+static sluice_status no_image(const struct sluice_shard *shard, const char *name, uint64_t offset,
+                              struct sluice_err *err)
+{
+    char shown[300];
+    sluice_escape_line(shown, sizeof(shown), name);
+    return sluice_fail(err, SLUICE_E_INVALID,
+                       "%s/%s: byte %llu: %s belongs to no image: a sample's key is its name up to "
+                       "the first dot, and here '%.*s'",
+                       shard->root, shard->file->path, (unsigned long long)offset, shown,
+                       (int)sluice_shard_key_len(shown), shown);
 }
 
 /* Digits between spaces, as Python's int() takes them. */
@@ -113,7 +134,41 @@ static sluice_status add_cls(struct sluice_shard *shard, const char *name,
         snprintf(quoted, sizeof(quoted), "'%s'", shown);
         return no_label(shard, name, member, quoted, err);
     }
-    return add_label(shard, name, member, label, err);
+    const sluice_status status =
+        sluice_shard_note_labels(shard, SLUICE_LABELS_INTEGERS, "the .cls", err);
+    return status == SLUICE_OK ? add_row(shard, name, member, label, err) : status;
+}
+
+/* Whether the value under a key is Python's and not JSON. */
+struct asked {
+    const char *key;
+    bool is_replaced;
+};
+
+static void note_replaced(void *ctx, const char *key)
+{
+    struct asked *asked = ctx;
+    asked->is_replaced = asked->is_replaced || strcmp(key, asked->key) == 0;
+}
+
+static sluice_status json_source(struct sluice_shard *shard, enum sluice_label_kind kind,
+                                 struct sluice_err *err)
+{
+    char key[70], source[SLUICE_LABEL_SOURCE];
+    sluice_escape_line(key, sizeof(key), shard->label_key);
+    snprintf(source, sizeof(source), "'%s' of the .json", key);
+    return sluice_shard_note_labels(shard, kind, source, err);
+}
+
+static sluice_status add_name(struct sluice_shard *shard, const char *name,
+                              const struct sluice_tar_member *member, const char *text,
+                              struct sluice_err *err)
+{
+    uint32_t label;
+    sluice_status status = json_source(shard, SLUICE_LABELS_NAMES, err);
+    if (status == SLUICE_OK)
+        status = sluice_shard_add_text(shard, text, &label, err);
+    return status == SLUICE_OK ? add_row(shard, name, member, label, err) : status;
 }
 
 /* A .json whose object has the label under shard->label_key. */
@@ -129,14 +184,18 @@ static sluice_status add_json(struct sluice_shard *shard, const char *name,
     sluice_status status =
         sluice_shard_read_at(shard, member->offset, text, (size_t)member->bytes, err);
     if (status == SLUICE_OK) {
+        struct asked asked = {.key = shard->label_key};
+        sluice_python_json_replace(text, (size_t)member->bytes, note_replaced, &asked);
         json_t *json = SLUICE_IN_C_LOCALE(json_loadb(text, (size_t)member->bytes, 0, NULL));
-        const json_t *value = json_object_get(json, shard->label_key);
+        const json_t *value = asked.is_replaced ? NULL : json_object_get(json, shard->label_key);
         const json_int_t label = json_integer_value(value);
         snprintf(what, sizeof(what), "what it has under '%.200s'", shard->label_key);
-        if (!json_is_integer(value) || label < 0 || label >= SLUICE_MAX_CLASSES)
+        if (json_is_string(value) && json_string_value(value)[0])
+            status = add_name(shard, name, member, json_string_value(value), err);
+        else if (!json_is_integer(value) || label < 0 || label >= SLUICE_MAX_CLASSES)
             status = no_label(shard, name, member, json ? what : "text that is not JSON", err);
-        else
-            status = add_label(shard, name, member, (uint32_t)label, err);
+        else if ((status = json_source(shard, SLUICE_LABELS_INTEGERS, err)) == SLUICE_OK)
+            status = add_row(shard, name, member, (uint32_t)label, err);
         json_decref(json);
     }
     free(text);
@@ -149,8 +208,6 @@ static sluice_status add_member(struct sluice_shard *shard, const struct sluice_
                                 struct sluice_err *err)
 {
     const char *name = member->name;
-    while (name[0] == '.' && name[1] == '/') /* as "tar -C FOLDER ." writes them */
-        name += 2;
     if (member->kind && strcmp(member->kind, "a folder") == 0)
         return SLUICE_OK;
     if (sluice_layout_is_read(name))
@@ -158,11 +215,27 @@ static sluice_status add_member(struct sluice_shard *shard, const struct sluice_
     if (has_hidden_part(name) || member->kind)
         return SLUICE_OK;
     const char *suffix = name + sluice_shard_key_len(name);
-    if (sluice_strcasecmp(suffix, ".cls") == 0 && !shard->label_key)
-        return add_cls(shard, name, member, err);
-    if (sluice_strcasecmp(suffix, ".json") == 0 && shard->label_key)
+    if (sluice_has_suffix(name, ".cls") && !shard->label_key)
+        return sluice_strcasecmp(suffix, ".cls") == 0 ? add_cls(shard, name, member, err)
+                                                      : no_image(shard, name, member->offset, err);
+    if (sluice_strcasecmp(suffix, ".json") == 0 && shard->label_key && shard->label_key[0])
         return add_json(shard, name, member, err);
     sluice_shard_count_passed(shard, name);
+    return sluice_passed_over_is_image(name) ? note_unread(shard, name, err) : SLUICE_OK;
+}
+
+sluice_status sluice_shard_check_labels(struct sluice_shard *shard, struct sluice_err *err)
+{
+    const struct sluice_manifest *labels = shard->labels.manifest;
+    for (size_t i = 0; i < labels->num_entries && !shard->label_key; i++) {
+        const char *key = labels->rows[i].path;
+        if (!sluice_shard_has_key(shard->images.manifest, key) &&
+            !sluice_shard_has_key(shard->unread.manifest, key)) {
+            char name[SLUICE_MAX_PATH_BYTES + 8];
+            snprintf(name, sizeof(name), "%s.cls", key + strlen(shard->file->path) + 1);
+            return no_image(shard, name, labels->rows[i].offset, err);
+        }
+    }
     return SLUICE_OK;
 }
 
@@ -176,7 +249,9 @@ sluice_status sluice_shard_list_tar(struct sluice_shard *shard, struct sluice_er
         sluice_status status = sluice_tar_next(&tar, &member, &is_end, err);
         if (status == SLUICE_OK && !is_end)
             status = add_member(shard, &member, err);
-        if (status != SLUICE_OK || is_end)
+        if (status != SLUICE_OK)
             return status;
+        if (is_end)
+            return SLUICE_OK;
     }
 }

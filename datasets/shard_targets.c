@@ -78,8 +78,6 @@ static sluice_status take_member(struct reading *r, const struct sluice_tar_memb
                                  struct sluice_err *err)
 {
     const char *name = member->name;
-    while (name[0] == '.' && name[1] == '/')
-        name += 2;
     const size_t key = sluice_shard_key_len(name);
     char path[2 * SLUICE_MAX_PATH_BYTES];
     if (member->kind || sluice_strcasecmp(name + key, r->column.name) != 0)

@@ -270,6 +270,25 @@ static sluice_status skip_holes(const struct sluice_tar *tar, uint64_t *data, bo
     return SLUICE_OK;
 }
 
+/* As tar(1) takes names: without a '/' at the begin and at the end, empty parts and ".".  ".."
+ * stays: it is refused by whoever reads names. */
+static void normalize_name(char *name)
+{
+    char *out = name;
+    for (const char *part = name; *part;) {
+        const size_t len = strcspn(part, "/");
+        if (len > 0 && !(len == 1 && part[0] == '.')) {
+            if (out > name)
+                *out++ = '/';
+            memmove(out, part, len);
+            out += len;
+        }
+        part += len;
+        part += *part == '/';
+    }
+    *out = '\0';
+}
+
 static void fill(struct sluice_tar_member *member, const uint8_t block[SLUICE_TAR_BLOCK],
                  const struct extended *extended, uint64_t data, uint64_t bytes)
 {
@@ -279,7 +298,8 @@ static void fill(struct sluice_tar_member *member, const uint8_t block[SLUICE_TA
         take_name(block, member->name);
     member->offset = data;
     member->bytes = bytes;
-    member->kind = kind_of(block[TYPE], member->name);
+    member->kind = kind_of(block[TYPE], member->name); /* by a '/' at the end, too */
+    normalize_name(member->name);
     if (extended->is_sparse)
         member->kind = "sparse";
     else if (extended->is_path_too_long)

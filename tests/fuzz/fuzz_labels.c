@@ -68,7 +68,7 @@ static void read_as(const char *name, const uint8_t *data, size_t size,
         return;
     memcpy(text, data, size);
     const sluice_status status =
-        sluice_label_table_parse(&table, name, text, size, column, &is_table, &err);
+        sluice_label_table_parse(&table, name, text, size, NULL, column, &is_table, &err);
     if (status == SLUICE_OK) {
         check(is_table || table.num_rows == 0);
         for (size_t i = 0; i < table.num_rows; i++) {

@@ -2,12 +2,14 @@
 
 #include "support/test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static struct sluice_label_table table;
 static bool is_table;
 static struct sluice_target_column column; /* that is asked for */
+static const char *label_key;              /* likewise */
 
 static sluice_status parse(const char *name, const char *text, size_t len, struct sluice_err *err)
 {
@@ -16,7 +18,7 @@ static sluice_status parse(const char *name, const char *text, size_t len, struc
     memcpy(copy, text, len);
     copy[len] = '!'; /* nobody may rely on a NUL there */
     sluice_label_table_clear(&table);
-    return sluice_label_table_parse(&table, name, copy, len, column, &is_table, err);
+    return sluice_label_table_parse(&table, name, copy, len, label_key, column, &is_table, err);
 }
 
 struct expected {
@@ -95,12 +97,86 @@ static void what_has_not_both_columns_is_no_table(void)
         {"metadata.jsonl", "", 0},
         {"metadata.jsonl", "{\"file_name\": \"a.jpg\", \"text\": \"a cat\"}\n", 41},
         {"metadata.jsonl", "[1, 2]\n", 7},
-        {"metadata.jsonl", "nonsense", 8},
     };
     for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++) {
         CU_ASSERT_EQUAL(parse(others[i].name, others[i].text, others[i].len, NULL), SLUICE_OK);
         CU_ASSERT(!is_table && table.num_rows == 0);
     }
+}
+
+/* As what Python's json.dumps() writes. */
+static const char *const damages[] = {
+    "NaN",
+    "-Infinity",
+    "\"a\\u0000b\"",
+    "\"\\ud83d\"",
+    "18446744073709551615",
+    "-9223372036854775809",
+};
+
+static void what_python_writes_is_read_in_columns_that_nobody_asks_for(void)
+{
+    static const struct expected rows[] = {{"a/1.jpg", "zebra", -1, 1}, {"b/2.jpg", "ant", -1, 2}};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(damages); i++) {
+        for (int line = 0; line < 2; line++) {
+            char text[400];
+            snprintf(text, sizeof(text),
+                     "{\"file_name\": \"a/1.jpg\", \"x\": {\"y\": [1, %s]}, \"label\": \"zebra\"}\n"
+                     "{\"file_name\": \"b/2.jpg\", \"label\": \"ant\", \"x\": %s}\n",
+                     line == 0 ? damages[i] : "1", line == 1 ? damages[i] : "2");
+            expect("metadata.jsonl", text, true, rows, 2);
+        }
+    }
+}
+
+static void a_line_that_is_damaged_is_an_error_in_every_row(void)
+{
+    for (size_t i = 0; i <= SLUICE_TEST_COUNT(damages); i++) {
+        for (int line = 0; line < 2; line++) {
+            char bad[200], text[400], where[40];
+            struct sluice_err err = {0};
+            if (i < SLUICE_TEST_COUNT(damages))
+                snprintf(bad, sizeof(bad), "{\"file_name\": \"a.jpg\", \"label\": %s}", damages[i]);
+            else
+                snprintf(bad, sizeof(bad), "{\"file_name\": \"a.jpg\", \"label\": \"x");
+            snprintf(text, sizeof(text), "%s\n%s\n",
+                     line == 0 ? bad : "{\"file_name\": \"b.jpg\", \"label\": 1}",
+                     line == 1 ? bad : "{\"file_name\": \"b.jpg\", \"label\": 1}");
+            snprintf(where, sizeof(where), "metadata.jsonl:%d: ", line + 1);
+            CU_ASSERT_EQUAL(parse("metadata.jsonl", text, strlen(text), &err), SLUICE_E_INVALID);
+            CU_ASSERT(strncmp(err.text, where, strlen(where)) == 0);
+        }
+    }
+}
+
+static void a_column_of_labels_has_one_of_four_names_or_that_which_is_asked_for(void)
+{
+    static const struct {
+        const char *name, *text, *key, *column; /* NULL: no table */
+        const char *label;
+    } cases[] = {
+        {"m.csv", "file_name,class\na.jpg,cat\n", NULL, "class", "cat"},
+        {"m.csv", "file_name,target,cls\na.jpg,1,2\n", NULL, "cls", "2"},
+        {"m.csv", "file_name,class,label,id\na.jpg,1,2,3\n", NULL, "label", "2"},
+        {"m.csv", "file_name,class,label,id\na.jpg,1,2,3\n", "id", "id", "3"},
+        {"m.csv", "file_name,width\na.jpg,640\n", NULL, NULL, NULL},
+        {"m.csv", "file_name,label\na.jpg,1\n", "", NULL, NULL},
+        {"m.jsonl", "{\"file_name\": \"a.jpg\", \"id\": 7, \"label\": \"x\"}", NULL, "label", "x"},
+        {"m.jsonl", "{\"file_name\": \"a.jpg\", \"id\": 7, \"class\": 8}", NULL, "class", "8"},
+        {"m.jsonl", "{\"file_name\": \"a.jpg\", \"id\": 7, \"label\": 8}", "id", "id", "7"},
+        {"m.jsonl", "{\"file_name\": \"a.jpg\", \"id\": 7}", NULL, NULL, NULL},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        label_key = cases[i].key;
+        CU_ASSERT_EQUAL(parse(cases[i].name, cases[i].text, strlen(cases[i].text), NULL),
+                        SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(is_table, cases[i].column != NULL);
+        if (!is_table)
+            continue;
+        CU_ASSERT_STRING_EQUAL(table.label_name, cases[i].column);
+        CU_ASSERT_STRING_EQUAL(table.rows[0].label, cases[i].label);
+    }
+    label_key = NULL;
 }
 
 struct expected_target {
@@ -268,6 +344,9 @@ int main(void)
         SLUICE_TEST(names_of_classes_are_read_and_path_is_another_word),
         SLUICE_TEST(reads_json_lines),
         SLUICE_TEST(what_has_not_both_columns_is_no_table),
+        SLUICE_TEST(what_python_writes_is_read_in_columns_that_nobody_asks_for),
+        SLUICE_TEST(a_line_that_is_damaged_is_an_error_in_every_row),
+        SLUICE_TEST(a_column_of_labels_has_one_of_four_names_or_that_which_is_asked_for),
         {"targets_are_numbers_or_text_of_a_column", targets_are_numbers_or_text_of_a_column},
         {"the_column_of_labels_may_be_the_target", the_column_of_labels_may_be_the_target},
         {"a_wrong_target_is_named_with_line_and_field",

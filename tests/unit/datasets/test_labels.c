@@ -50,7 +50,7 @@ static struct sluice_labels *read_labels(const char *file)
 {
     struct sluice_labels *labels = NULL;
     struct sluice_err err = {0};
-    if (sluice_labels_read(root, file, column, &labels, &err) != SLUICE_OK)
+    if (sluice_labels_read(root, file, NULL, column, &labels, &err) != SLUICE_OK)
         printf("%s\n", err.text);
     return labels;
 }
@@ -113,7 +113,7 @@ static void each_subset_may_have_its_own_table(void)
     struct sluice_err err = {0};
     put("val/metadata.csv", "file_name,label\n1.jpg,cat\n");
     labels = NULL;
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, column, &labels, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, NULL, column, &labels, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "one has names of classes, the other integers"));
     CU_ASSERT_PTR_NULL(labels);
 }
@@ -250,19 +250,19 @@ static void what_is_ambiguous_is_refused_and_other_tables_are_left_alone(void)
     make_root();
     put("labels.csv", "n01440764,tench\n");
     put("metadata.csv", "file_name,text\n1.jpg,a cat\n");
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, column, &labels, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, NULL, column, &labels, &err), SLUICE_OK);
     CU_ASSERT_PTR_NULL(labels);
-    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("labels.csv"), column, &labels, &err),
+    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("labels.csv"), NULL, column, &labels, &err),
                     SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no table of labels"));
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("none.csv"), column, &labels, &err),
+    CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("none.csv"), NULL, column, &labels, &err),
                     SLUICE_E_NOT_FOUND);
 
     put("labels.csv", "path,label\n1.jpg,1\n");
     put("metadata.jsonl", "{\"path\": \"1.jpg\", \"label\": 1}\n");
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, column, &labels, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, NULL, column, &labels, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "metadata.jsonl is a table of labels, too"));
     labels = read_labels(in_root("labels.csv")); /* which one is meant is said */
     CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
@@ -305,11 +305,11 @@ static void targets_go_to_their_images_with_labels_or_without(void)
     sluice_labels_destroy(labels);
     labels = NULL;
     put("val/metadata.csv", "path,y\nb.jpg,3\n");
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, column, &labels, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, NULL, column, &labels, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "has vectors of 2 float32, and "));
     put("val/metadata.csv", "path,y,label\nb.jpg,3 4,1\n");
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, column, &labels, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, NULL, column, &labels, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "one has labels, the other has none"));
     CU_ASSERT_PTR_NULL(labels);
     column = (struct sluice_target_column){0};

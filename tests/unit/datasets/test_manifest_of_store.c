@@ -148,7 +148,7 @@ static void shards_are_those_of_a_folder_with_these_files(void)
     put_tar("shards/train/a.tar", "1.jpg", "3");
     put_tar("shards/val/b.tar", "x/2.png", "1");
     sluice_test_shard_begin(&shard, 1,
-                            "{\"column_names\": [\"image\", \"n\"], \"column_encodings\": "
+                            "{\"column_names\": [\"image\", \"label\"], \"column_encodings\": "
                             "[\"jpeg\", \"uint8\"], \"column_sizes\": [null, 1]}");
     sluice_test_shard_u32(&shard, 4);
     sluice_test_shard_add(&shard, "\xFF\xD8\xFF\xE0\2", 5);

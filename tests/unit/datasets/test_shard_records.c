@@ -61,11 +61,11 @@ static void make(struct sluice_test_shard *shard, uint32_t num, const char *enco
     }
 }
 
-static void records_are_samples_by_number_suffix_and_first_integer(void)
+static void records_are_samples_by_number_and_suffix(void)
 {
     static struct sluice_test_shard shard;
     make(&shard, 11, "bytes");
-    CU_ASSERT_EQUAL_FATAL(list(&shard, NULL, NULL, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(list(&shard, "n", NULL, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 11);
     expect(0, "x.mds/00.jpg", 16, 0);
     expect(1, "x.mds/01.png", 16, 1);
@@ -73,7 +73,6 @@ static void records_are_samples_by_number_suffix_and_first_integer(void)
     CU_ASSERT_EQUAL(memcmp(shard.bytes + sluice_manifest_at(builder.manifest, 9).offset, png, 16),
                     0);
     CU_ASSERT_EQUAL(summary.num_labelled, 11);
-    CU_ASSERT_EQUAL(list(&shard, "n", NULL, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(list(&shard, "image", NULL, NULL), SLUICE_E_INVALID);
 }
 
@@ -82,13 +81,97 @@ static void bytes_that_begin_as_no_image_are_passed_over_and_damaged_images_stay
     static struct sluice_test_shard shard;
     make(&shard, 4, "bytes");
     memset(shard.bytes + shard.len - 20, 0, 16);
-    CU_ASSERT_EQUAL_FATAL(list(&shard, NULL, NULL, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(list(&shard, "n", NULL, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(builder.manifest->num_entries, 3);
     make(&shard, 4, "jpeg");
     memset(shard.bytes + shard.len - 20, 0, 16);
-    CU_ASSERT_EQUAL_FATAL(list(&shard, NULL, NULL, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(list(&shard, "n", NULL, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 4);
     expect(3, "x.mds/3.jpg", 16, 3);
+}
+
+/* A shard of two records: an image, and a text and an integer in columns of these names. */
+static void make_named(struct sluice_test_shard *shard, const char *text, const char *integer)
+{
+    static const char *const names[] = {"zebra", "ant"};
+    char config[300];
+    snprintf(config, sizeof(config),
+             "{\"column_names\": [\"image\", \"%s\", \"%s\"], \"column_encodings\": [\"jpeg\", "
+             "\"str\", \"uint8\"], \"column_sizes\": [null, null, 1]}",
+             text, integer);
+    sluice_test_shard_begin(shard, 2, config);
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint8_t number = (uint8_t)(40 + i);
+        sluice_test_shard_u32(shard, 16);
+        sluice_test_shard_u32(shard, (uint32_t)strlen(names[i]));
+        sluice_test_shard_add(shard, jpeg, 16);
+        sluice_test_shard_add(shard, names[i], strlen(names[i]));
+        sluice_test_shard_add(shard, &number, 1);
+        sluice_test_shard_end_record(shard, i);
+    }
+}
+
+static void a_label_is_never_guessed(void)
+{
+    static struct sluice_test_shard shard;
+    static const struct {
+        const char *text, *integer, *key;
+        bool is_refused, are_names;
+        uint32_t labels[2];
+    } cases[] = {
+        {"label", "id", NULL, false, true, {1, 0}},
+        {"class", "width", NULL, false, true, {1, 0}},
+        {"caption", "label", NULL, false, false, {40, 41}},
+        {"caption", "target", NULL, false, false, {40, 41}},
+        {"class", "label", NULL, false, false, {40, 41}}, /* label comes first */
+        {"label", "id", "id", false, false, {40, 41}},
+        {"caption", "width", NULL, true, false, {0}},
+        {"caption", "width", "height", true, false, {0}},
+        {"caption", "width", "", false, false, {SLUICE_NO_LABEL, SLUICE_NO_LABEL}},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        struct sluice_err err = {0};
+        make_named(&shard, cases[i].text, cases[i].integer);
+        const sluice_status status = list(&shard, cases[i].key, NULL, &err);
+        CU_ASSERT_EQUAL(status, cases[i].is_refused ? SLUICE_E_INVALID : SLUICE_OK);
+        if (cases[i].is_refused && !cases[i].key)
+            CU_ASSERT_PTR_NOT_NULL(
+                strstr(err.text, "--label-key NAME says which of caption, width has the labels"));
+        if (status != SLUICE_OK)
+            continue;
+        CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
+        CU_ASSERT_EQUAL(builder.manifest->rows[0].label, cases[i].labels[0]);
+        CU_ASSERT_EQUAL(builder.manifest->rows[1].label, cases[i].labels[1]);
+        CU_ASSERT_EQUAL(summary.are_names, cases[i].are_names);
+        CU_ASSERT_EQUAL_FATAL(builder.manifest->num_classes, cases[i].are_names ? 2 : 0);
+        if (cases[i].are_names)
+            CU_ASSERT_STRING_EQUAL(builder.manifest->classes[1], "zebra");
+    }
+    /* Images alone have no labels. */
+    sluice_test_shard_begin(&shard, 1,
+                            "{\"column_names\": [\"image\"], \"column_encodings\": [\"jpeg\"], "
+                            "\"column_sizes\": [null]}");
+    sluice_test_shard_u32(&shard, 16);
+    sluice_test_shard_add(&shard, jpeg, 16);
+    sluice_test_shard_end_record(&shard, 0);
+    CU_ASSERT_EQUAL_FATAL(list(&shard, NULL, NULL, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(summary.num_labelled, 0);
+}
+
+static void a_name_of_a_class_that_is_none_is_named(void)
+{
+    static struct sluice_test_shard shard;
+    static const char *const wrong[] = {"\xff....", "z\0bra"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+        struct sluice_err err = {0};
+        make_named(&shard, "label", "id");
+        for (size_t at = 0; at + 5 <= shard.len; at++) {
+            if (memcmp(shard.bytes + at, "zebra", 5) == 0)
+                memcpy(shard.bytes + at, wrong[i], 5);
+        }
+        CU_ASSERT_EQUAL(list(&shard, NULL, NULL, &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "label: a text that is no UTF-8, or has a NUL"));
+    }
 }
 
 static void a_shard_without_a_column_of_images_is_named(void)
@@ -98,7 +181,7 @@ static void a_shard_without_a_column_of_images_is_named(void)
     for (size_t i = 0; i < SLUICE_TEST_COUNT(encodings); i++) {
         struct sluice_err err = {0};
         make(&shard, 2, encodings[i]);
-        CU_ASSERT_EQUAL(list(&shard, NULL, NULL, &err), SLUICE_E_UNSUPPORTED);
+        CU_ASSERT_EQUAL(list(&shard, "n", NULL, &err), SLUICE_E_UNSUPPORTED);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "x.mds: no column is an image"));
     }
 }
@@ -109,7 +192,7 @@ static void a_label_that_is_none_is_named(void)
     struct sluice_err err = {0};
     make(&shard, 2, "jpeg");
     memset(shard.bytes + shard.len - 4, 0xFF, 4);
-    CU_ASSERT_EQUAL(list(&shard, NULL, NULL, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(list(&shard, "n", NULL, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, ": n: -1 is not a label from 0 to"));
 }
 
@@ -118,11 +201,11 @@ static void a_damaged_shard_is_listed_as_far_as_it_is_sound(void)
     static struct sluice_test_shard shard;
     make(&shard, 5, "jpeg");
     shard.len--;
-    CU_ASSERT_EQUAL_FATAL(list(&shard, NULL, NULL, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(list(&shard, "n", NULL, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(builder.manifest->num_entries, 4);
     CU_ASSERT_EQUAL(summary.num_damaged, 1);
     shard.len = 3;
-    CU_ASSERT_EQUAL_FATAL(list(&shard, NULL, NULL, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(list(&shard, "n", NULL, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(builder.manifest->num_entries, 0);
     CU_ASSERT_EQUAL(summary.num_damaged, 1);
 }
@@ -139,7 +222,7 @@ static void chunks_have_the_columns_that_their_index_says(void)
     sluice_test_shard_add(&shard, jpeg, 16);
     sluice_test_shard_add(&shard, "\5\0\0\0\0\0\0\0", 8);
     sluice_test_shard_end_record(&shard, 0);
-    CU_ASSERT_EQUAL_FATAL(list(&shard, NULL, &columns, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(list(&shard, "1", &columns, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 1);
     expect(0, "x.mds/0.jpg", 16, 5);
 }
@@ -147,8 +230,10 @@ static void chunks_have_the_columns_that_their_index_says(void)
 int main(void)
 {
     static const struct sluice_test tests[] = {
-        SLUICE_TEST(records_are_samples_by_number_suffix_and_first_integer),
+        SLUICE_TEST(records_are_samples_by_number_and_suffix),
         SLUICE_TEST(bytes_that_begin_as_no_image_are_passed_over_and_damaged_images_stay),
+        SLUICE_TEST(a_label_is_never_guessed),
+        SLUICE_TEST(a_name_of_a_class_that_is_none_is_named),
         SLUICE_TEST(a_shard_without_a_column_of_images_is_named),
         SLUICE_TEST(a_label_that_is_none_is_named),
         SLUICE_TEST(a_damaged_shard_is_listed_as_far_as_it_is_sound),

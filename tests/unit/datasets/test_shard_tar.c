@@ -65,7 +65,9 @@ static void a_json_without_such_a_label_is_named(void)
         "{",
         "[12]",
         "{\"id\": 1}",
-        "{\"kind\": \"12\"}",
+        "{\"kind\": \"\"}",
+        "{\"kind\": NaN}",
+        "{\"kind\": \"\\ud83d\"}",
         "{\"kind\": 1.5}",
         "{\"kind\": -1}",
         "{\"kind\": 10000000}",
@@ -78,6 +80,69 @@ static void a_json_without_such_a_label_is_named(void)
         CU_ASSERT_EQUAL(list("kind", &err), SLUICE_E_INVALID);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "a/1.json: "));
     }
+}
+
+static void begin_empty(void)
+{
+    memset(bytes, 0, sizeof(bytes));
+    len = 0;
+}
+
+/* The key of a sample is its name up to the first dot. */
+static void a_cls_without_an_image_is_an_error(void)
+{
+    static const struct {
+        const char *other, *cls;
+    } wrong[] = {
+        {"IMG.2020.01.jpg", "IMG.2020.01.cls"},
+        {"b/1.jpg", "b/2.cls"},
+        {"b/1.jpg", "1.cls"},
+        {"b/1-2.jpg", "b/1.cls"},
+        {"b/1.txt", "b/1.cls"},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+        struct sluice_err err = {0};
+        begin_empty();
+        add("a.jpg", "image");
+        add("a.cls", "1");
+        add(wrong[i].other, "image");
+        add(wrong[i].cls, "1");
+        CU_ASSERT_EQUAL(list(NULL, &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, wrong[i].cls));
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "belongs to no image"));
+        CU_ASSERT_EQUAL(list("kind", NULL), SLUICE_OK); /* labels are not those of .cls */
+    }
+}
+
+static void a_cls_of_an_image_that_is_not_read_is_none(void)
+{
+    begin_empty();
+    add("1.avif", "not read");
+    add("1.cls", "7");
+    add("a/../2.jpg", "passed over");
+    add("a/../2.cls", "8");
+    add("3.cls", "3");
+    add("3.jpg", "image");
+    CU_ASSERT_EQUAL_FATAL(list(NULL, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 1);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, 3);
+}
+
+static void a_label_of_a_json_may_be_the_name_of_a_class(void)
+{
+    begin("{\"id\": NaN, \"kind\": \"zebra\"}");
+    add("a/4.jpg", "image");
+    add("a/4.json", "{\"kind\": \"ant\"}");
+    CU_ASSERT_EQUAL_FATAL(list("kind", NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
+    CU_ASSERT_EQUAL_FATAL(builder.manifest->num_classes, 2);
+    CU_ASSERT_STRING_EQUAL(builder.manifest->classes[0], "ant");
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, 1);
+    CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 1).label, 0);
+    struct sluice_err err = {0};
+    add("a/5.json", "{\"kind\": 5}");
+    CU_ASSERT_EQUAL(list("kind", &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "integers, but before names of classes"));
 }
 
 static void other_members_are_counted_by_suffix(void)
@@ -97,6 +162,9 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(a_label_key_takes_labels_from_json_in_place_of_cls),
         SLUICE_TEST(a_json_without_such_a_label_is_named),
+        SLUICE_TEST(a_label_of_a_json_may_be_the_name_of_a_class),
+        SLUICE_TEST(a_cls_without_an_image_is_an_error),
+        SLUICE_TEST(a_cls_of_an_image_that_is_not_read_is_none),
         SLUICE_TEST(other_members_are_counted_by_suffix),
     };
     const int code = sluice_test_run("shard_tar", tests, SLUICE_TEST_COUNT(tests));
