@@ -27,6 +27,29 @@ target_include_directories(sluice_options INTERFACE
   "${PROJECT_SOURCE_DIR}/lib" "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/include")
 target_link_libraries(sluice_options INTERFACE Threads::Threads m)
 
+# sluice::hardening: what makes a mistake with memory harder to use.  Releases have it (wheel, bundle
+# and packages, too); sanitizers find more and do not go with it.  Position independent programs: see
+# CMAKE_POSITION_INDEPENDENT_CODE.
+include(CheckCCompilerFlag)
+include(CheckPIESupported)
+check_pie_supported()
+check_c_compiler_flag(-fcf-protection SLUICE_HAVE_CF_PROTECTION)
+add_library(sluice_hardening INTERFACE)
+add_library(sluice::hardening ALIAS sluice_hardening)
+target_compile_options(sluice_hardening INTERFACE $<$<COMPILE_LANGUAGE:C>:-fstack-protector-strong>)
+if(SLUICE_HAVE_CF_PROTECTION)
+  target_compile_options(sluice_hardening INTERFACE $<$<COMPILE_LANGUAGE:C>:-fcf-protection>)
+endif()
+if(NOT CMAKE_C_FLAGS MATCHES "_FORTIFY_SOURCE") # else a distribution's build has chosen a level
+  target_compile_options(sluice_hardening INTERFACE
+    $<$<COMPILE_LANGUAGE:C>:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)
+endif()
+target_link_options(sluice_hardening INTERFACE -Wl,-z,relro,-z,now)
+if(NOT SLUICE_SANITIZE AND NOT SLUICE_COVERAGE AND NOT SLUICE_FUZZ)
+  target_link_libraries(sluice_options INTERFACE
+    $<$<CONFIG:Release,RelWithDebInfo,MinSizeRel>:sluice_hardening>)
+endif()
+
 if(SLUICE_SANITIZE)
   target_compile_options(sluice_options INTERFACE
     $<$<COMPILE_LANGUAGE:C>:-fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer
