@@ -348,7 +348,7 @@ class ForecastTest(support.SetTest):
             if mode == "remote_auto":
                 self.assertLess(epoch["bytes_per_sample"], epochs["remote_alloff"]["bytes_per_sample"])
             else:
-                self.assertAlmostEqual(ratios["bytes_per_sample"], 1, delta=0.02)
+                self.assertAlmostEqual(ratios["bytes_per_sample"], 1, delta=0.1)
         # Floats fill the link whatever else this machine does.
         self.assertEqual((forecast["remote_alloff"]["bound_by"], epochs["remote_alloff"]["bound_by"]),
                          ("network", "network"))
