@@ -281,7 +281,7 @@ uint64_t sluice_manifest_list_hash(const struct sluice_manifest *manifest)
 
 void sluice_manifest_rest(const struct sluice_manifest *manifest)
 {
-    if (manifest->map)
+    if (manifest->is_file_mapped)
         (void)madvise(manifest->map, manifest->map_bytes, MADV_DONTNEED);
 }
 
@@ -289,7 +289,7 @@ uint64_t sluice_manifest_memory(const struct sluice_manifest *manifest)
 {
     uint64_t bytes = sizeof(*manifest) + manifest->num_classes * sizeof(manifest->classes[0]);
     if (!manifest->rows)
-        return bytes;
+        return bytes + (manifest->is_file_mapped ? 0 : manifest->map_bytes);
     bytes += manifest->num_entries * sizeof(manifest->rows[0]);
     for (size_t i = 0; i < manifest->num_entries; i++)
         bytes += strlen(manifest->rows[i].path) + 1 + manifest->rows[i].target_bytes;

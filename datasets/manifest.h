@@ -87,6 +87,7 @@ struct sluice_manifest {
     struct sluice_hash128 id; /* private: of columns */
     void *map;                /* private: the memory behind columns */
     size_t map_bytes;
+    bool is_file_mapped; /* private: its pages may be dropped, and come back from the file */
 };
 
 /* Sample i of num_entries.  By value: what is not looked at is not read. */
@@ -165,7 +166,8 @@ SLUICE_MUST_USE sluice_status sluice_manifest_create(const struct sluice_manifes
                                                      struct sluice_err *err);
 void sluice_manifest_destroy(struct sluice_manifest *manifest); /* NULL is allowed */
 
-/* Bytes of memory that are this process's own, about: a mapped file's are not. */
+/* Bytes of memory that this process cannot do without, about: pages of a mapped file are not
+ * counted. */
 uint64_t sluice_manifest_memory(const struct sluice_manifest *manifest);
 
 /* Bytes of all targets. */

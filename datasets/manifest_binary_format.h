@@ -3,6 +3,7 @@
 
 #include "datasets/manifest_binary.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Private to those who read and write the file; manifest_binary.h describes it. */
@@ -48,7 +49,15 @@ struct sluice_binary_header {
 _Static_assert(sizeof(struct sluice_binary_header) == 80 + SLUICE_BINARY_SECTIONS * 24 + 8,
                "no padding");
 
-/* Maps a file whose header it is, and which is as the header says.  Borrows fd. */
+/* A whole list in memory. */
+struct sluice_binary_copy {
+    void *map; /* mmap()'s */
+    size_t bytes;
+    bool is_file; /* its pages are those of a file that nobody else writes; else they are memory */
+};
+
+/* Maps a file that the caller has written, whose header it is, and which is as the header says.
+ * Borrows fd. */
 SLUICE_MUST_USE sluice_status sluice_binary_map(int fd, const struct sluice_binary_header *header,
                                                 uint64_t file_bytes, const char *path,
                                                 struct sluice_manifest **manifest,

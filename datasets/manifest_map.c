@@ -28,6 +28,7 @@ struct checking {
     const char *path;
     int fd;
     uint64_t file_bytes;
+    struct sluice_binary_copy copy; /* of the file: what is checked is what is used */
     struct sluice_binary_header header;
     struct piece_reader pieces, starts;
     char before[SLUICE_MAX_PATH_BYTES], name[SLUICE_MAX_PATH_BYTES]; /* the last path; this one */
@@ -52,10 +53,10 @@ static sluice_status damaged(const struct checking *c, const char *what, struct 
 static sluice_status read_at(const struct checking *c, void *to, size_t len, uint64_t at,
                              struct sluice_err *err)
 {
-    const ssize_t got = sluice_pread_fully(c->fd, to, len, at);
-    if (got < 0)
-        return sluice_fail(err, SLUICE_E_IO, "%s: read: %s", c->path, strerror(errno));
-    return (size_t)got == len ? SLUICE_OK : damaged(c, "it was cut", err);
+    if (at > c->file_bytes || len > c->file_bytes - at)
+        return damaged(c, "it was cut", err);
+    memcpy(to, (const char *)c->copy.map + at, len);
+    return SLUICE_OK;
 }
 
 static void begin_section(const struct checking *c, enum sluice_binary_section section,
@@ -309,6 +310,71 @@ static sluice_status check_file(struct checking *c, const struct sluice_manifest
 
 /* --- the map --- */
 
+/* A file without a name, that nobody else can open; -1: there is none. */
+static int open_nameless(void)
+{
+    const char *folder = getenv("TMPDIR");
+    return open(folder && folder[0] ? folder : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+}
+
+static bool write_fully(int fd, const uint8_t *bytes, size_t len)
+{
+    while (len > 0) {
+        const ssize_t done = write(fd, bytes, len);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return false;
+        bytes += done;
+        len -= (size_t)done;
+    }
+    return true;
+}
+
+/* Copies by way of `room` to a file without a name.  False: it cannot be had. */
+static bool copy_to_file(struct checking *c, uint8_t *room, size_t room_len)
+{
+    const int fd = open_nameless();
+    bool is_whole = fd >= 0;
+    for (uint64_t at = 0; is_whole && at < c->file_bytes;) {
+        const uint64_t left = c->file_bytes - at;
+        const size_t len = left < room_len ? (size_t)left : room_len;
+        is_whole =
+            sluice_pread_fully(c->fd, room, len, at) == (ssize_t)len && write_fully(fd, room, len);
+        at += len;
+    }
+    void *map =
+        is_whole ? mmap(NULL, (size_t)c->file_bytes, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    if (fd >= 0)
+        close(fd);
+    if (map == MAP_FAILED)
+        return false;
+    c->copy =
+        (struct sluice_binary_copy){.map = map, .bytes = (size_t)c->file_bytes, .is_file = true};
+    return true;
+}
+
+/* Copies the file: who maps one that another program cuts or overwrites is killed by SIGBUS, or
+ * reads what was never checked.  The copy is a file without a name, whose pages the kernel may
+ * drop, or memory where there is no such file. */
+static sluice_status copy_file(struct checking *c, struct sluice_err *err)
+{
+    if (c->file_bytes == 0)
+        return damaged(c, "it is empty", err);
+    if (c->file_bytes > SIZE_MAX || copy_to_file(c, c->pieces.bytes, sizeof(c->pieces.bytes)))
+        return c->copy.map ? SLUICE_OK : damaged(c, "it is too long", err);
+    const size_t len = (size_t)c->file_bytes;
+    void *map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: no memory for a list of %zu bytes",
+                           c->path, len);
+    c->copy = (struct sluice_binary_copy){.map = map, .bytes = len};
+    const ssize_t got = sluice_pread_fully(c->fd, map, len, 0);
+    if (got < 0)
+        return sluice_fail(err, SLUICE_E_IO, "%s: read: %s", c->path, strerror(errno));
+    return (size_t)got == len ? SLUICE_OK : damaged(c, "it was cut", err);
+}
+
 static const void *section_in(const struct sluice_manifest *manifest,
                               const struct sluice_binary_header *header,
                               enum sluice_binary_section section)
@@ -318,25 +384,26 @@ static const void *section_in(const struct sluice_manifest *manifest,
                : NULL;
 }
 
-sluice_status sluice_binary_map(int fd, const struct sluice_binary_header *h, uint64_t file_bytes,
-                                const char *path, struct sluice_manifest **manifest,
-                                struct sluice_err *err)
+/* Takes the copy, also on failure. */
+static sluice_status use_copy(const struct sluice_binary_header *h, struct sluice_binary_copy copy,
+                              const char *path, struct sluice_manifest **manifest,
+                              struct sluice_err *err)
 {
     struct sluice_manifest *made = calloc(1, sizeof(*made));
-    if (!made)
+    if (!made) {
+        munmap(copy.map, copy.bytes);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: no memory for a manifest", path);
-    made->classes = calloc(h->num_classes + 1, sizeof(*made->classes));
-    void *map = mmap(NULL, (size_t)file_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map != MAP_FAILED) {
-        made->map = map;
-        made->map_bytes = (size_t)file_bytes;
     }
-    const char *passed = made->map ? section_in(made, h, SLUICE_BINARY_PASSED) : NULL;
+    made->classes = calloc(h->num_classes + 1, sizeof(*made->classes));
+    made->map = copy.map;
+    made->map_bytes = copy.bytes;
+    made->is_file_mapped = copy.is_file;
+    const char *passed = section_in(made, h, SLUICE_BINARY_PASSED);
     if (passed)
         made->passed_text = strdup(passed);
-    if (!made->map || !made->classes || (passed && !made->passed_text)) {
+    if (!made->classes || (passed && !made->passed_text)) {
         sluice_manifest_destroy(made);
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: no memory to map it", path);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: no memory to use it", path);
     }
     made->columns = (struct sluice_manifest_columns){
         .paths = section_in(made, h, SLUICE_BINARY_PATHS),
@@ -353,7 +420,7 @@ sluice_status sluice_binary_map(int fd, const struct sluice_binary_header *h, ui
     };
     made->target_type = (struct sluice_target_type){h->target_kind, h->target_dim};
     if (h->target_kind != SLUICE_TARGETS_NONE) /* also where all are empty */
-        made->columns.targets = (const char *)map + h->sections[SLUICE_BINARY_TARGETS].at;
+        made->columns.targets = (const char *)copy.map + h->sections[SLUICE_BINARY_TARGETS].at;
     made->num_entries = (size_t)h->num_entries;
     made->num_classes = (size_t)h->num_classes;
     made->passed_unread = h->passed_unread;
@@ -365,6 +432,17 @@ sluice_status sluice_binary_map(int fd, const struct sluice_binary_header *h, ui
     return SLUICE_OK;
 }
 
+sluice_status sluice_binary_map(int fd, const struct sluice_binary_header *header,
+                                uint64_t file_bytes, const char *path,
+                                struct sluice_manifest **manifest, struct sluice_err *err)
+{
+    void *map = mmap(NULL, (size_t)file_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map == MAP_FAILED)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: no memory to map it", path);
+    return use_copy(header, (struct sluice_binary_copy){map, (size_t)file_bytes, true}, path,
+                    manifest, err);
+}
+
 sluice_status sluice_manifest_map(const char *path, const struct sluice_manifest_expected *expected,
                                   struct sluice_manifest **manifest, struct sluice_err *err)
 {
@@ -374,6 +452,7 @@ sluice_status sluice_manifest_map(const char *path, const struct sluice_manifest
     sluice_status status = SLUICE_OK;
     struct stat st;
     c->path = path;
+    c->copy = (struct sluice_binary_copy){0};
     c->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (c->fd < 0) {
         status = errno == ENOENT || errno == ENOTDIR ? SLUICE_E_NOT_FOUND : SLUICE_E_IO;
@@ -384,10 +463,14 @@ sluice_status sluice_manifest_map(const char *path, const struct sluice_manifest
         status = sluice_fail(err, SLUICE_E_CORRUPT, "%s: not a regular file", path);
     } else {
         c->file_bytes = (uint64_t)st.st_size;
-        status = check_file(c, expected, err);
+        status = copy_file(c, err);
+        if (status == SLUICE_OK)
+            status = check_file(c, expected, err);
     }
     if (status == SLUICE_OK)
-        status = sluice_binary_map(c->fd, &c->header, c->file_bytes, path, manifest, err);
+        status = use_copy(&c->header, c->copy, path, manifest, err);
+    else if (c->copy.map)
+        munmap(c->copy.map, c->copy.bytes);
     if (c->fd >= 0)
         close(c->fd);
     free(c);

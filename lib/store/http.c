@@ -170,7 +170,14 @@ static void tell(struct sluice_http_flight *flight, CURLcode code)
     char tries[32] = "";
     if (flight->tries > 1)
         snprintf(tries, sizeof(tries), " (%u tries)", flight->tries);
-    if (code != CURLE_OK)
+    if (flight->is_other_range && flight->body_to)
+        sluice_fail(
+            &t->err, SLUICE_E_IO, "asked for bytes %llu-%llu, and got a 206 with bytes %llu-%llu%s",
+            (unsigned long long)t->from, (unsigned long long)t->to - 1,
+            (unsigned long long)flight->body_from, (unsigned long long)flight->body_to - 1, tries);
+    else if (flight->is_other_range)
+        sluice_fail(&t->err, SLUICE_E_IO, "a 206 without the range that was asked for%s", tries);
+    else if (code != CURLE_OK)
         sluice_fail(&t->err, SLUICE_E_IO, "%s%s", why, tries);
     else if (t->code == 412)
         sluice_fail(&t->err, SLUICE_E_STALE, "the object changed while it was read");
@@ -201,7 +208,7 @@ static void finish_try(struct sluice_http *http, struct sluice_http_flight *flig
     drop_hedge(http, flight);
     if (code == CURLE_OK && status_of(t) == SLUICE_OK && flight->sent_ns && may_hedge(t))
         sluice_hedging_note(&http->hedging, sluice_clock_ns() - flight->sent_ns);
-    if (is_worth_a_retry(code, t->code) && retry(http, flight))
+    if ((flight->is_other_range || is_worth_a_retry(code, t->code)) && retry(http, flight))
         return;
     sluice_status status = code == CURLE_OK ? status_of(t) : SLUICE_E_IO;
     if (status != SLUICE_OK)

@@ -13,6 +13,14 @@
 
 /* --- what comes from the network --- */
 
+/* Whether the body of a 206 is what was asked for; at the end of the object it is shorter. */
+static bool is_asked_range(const struct sluice_http_flight *flight)
+{
+    const struct sluice_http_transfer *t = flight->transfer;
+    return t->has_range && flight->body_to > flight->body_from && flight->body_from == t->from &&
+           (flight->body_to == t->to || (flight->body_to < t->to && flight->body_to == t->total));
+}
+
 static size_t on_body(char *bytes, size_t size, size_t count, void *ctx)
 {
     struct sluice_http_flight *flight = ctx;
@@ -25,6 +33,10 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *ctx)
             t->text[at++] = *bytes++;
         t->text[at] = '\0';
         return got;
+    }
+    if (t->code == 206 && !is_asked_range(flight)) {
+        flight->is_other_range = true;
+        return 0;
     }
     if (flight->skip) {
         const size_t skipped = flight->skip < len ? (size_t)flight->skip : len;
@@ -61,6 +73,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx)
         t->tag[0] = '\0';
         t->is_etag = false;
         flight->skip = t->has_range && code == 200 ? t->from : 0;
+        flight->body_from = flight->body_to = 0;
     } else if (sluice_http_header_value(line, len, "ETag", value, sizeof(value))) {
         memcpy(t->tag, value, sizeof(value));
         t->is_etag = value[0] != '\0';
@@ -69,8 +82,13 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx)
         memcpy(t->tag, value, sizeof(value));
     } else if (sluice_http_header_value(line, len, "Content-Range", value, sizeof(value))) {
         const char *slash = strchr(value, '/');
+        unsigned long long from, last;
         if (slash && sscanf(slash, "/%llu", &number) == 1)
             t->total = number;
+        if (sscanf(value, "bytes %llu-%llu/", &from, &last) == 2 && last < UINT64_MAX) {
+            flight->body_from = from;
+            flight->body_to = last + 1;
+        }
     } else if (t->code == 200 &&
                sluice_http_header_value(line, len, "Content-Length", value, sizeof(value))) {
         if (sscanf(value, "%llu", &number) == 1)
@@ -192,6 +210,7 @@ bool sluice_http_start_try(struct sluice_http *http, struct sluice_http_flight *
     flight->has_hedged = false;
     flight->skip = 0;
     flight->is_complete = false;
+    flight->is_other_range = false;
     flight->reason[0] = '\0';
     const uint64_t left_ns = flight->until_ns > now_ns ? flight->until_ns - now_ns : 0;
     set_options(http, flight, (long)(left_ns / MS) + 1);

@@ -4,6 +4,7 @@
 #include "manifest_rows.h"
 #include "support/capture.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,6 +48,44 @@ static void maps_what_was_written(void)
     CU_ASSERT(sluice_manifest_memory(read) < sluice_manifest_memory(manifest));
     sluice_manifest_destroy(manifest);
     sluice_manifest_destroy(read);
+}
+
+/* By cp, or rsync --inplace. */
+static void what_is_overwritten_in_place_stays_as_it_was_read(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    char *kept = tmp ? strdup(tmp) : NULL;
+    struct sluice_manifest *manifest = test_manifest();
+    for (int is_memory = 0; is_memory < 2; is_memory++) {
+        struct sluice_manifest *read = NULL;
+        size_t len;
+        write_both("o.tsv");
+        setenv("TMPDIR", is_memory ? "/nowhere" : sluice_test_dir(), 1);
+        CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(test_path("o.tsv"), &read, NULL), SLUICE_OK);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(read->map);
+        CU_ASSERT(!is_memory || !read->is_file_mapped); /* not every file system has O_TMPFILE */
+        uint8_t *bytes = sluice_test_read_file(test_path("o.bin"), &len);
+        const int fd = open(test_path("o.bin"), O_WRONLY);
+        memset(bytes, 0xff, len);
+        CU_ASSERT_EQUAL(write(fd, bytes, len), (ssize_t)len);
+        for (int is_cut = 0; is_cut < 2; is_cut++) {
+            for (size_t i = 0; i < TEST_ROWS; i++) {
+                const struct sluice_manifest_entry got = sluice_manifest_at(read, i);
+                test_same_row(&got, &test_rows[i]);
+            }
+            sluice_manifest_rest(read);
+            CU_ASSERT_EQUAL(ftruncate(fd, 0), 0);
+        }
+        close(fd);
+        free(bytes);
+        sluice_manifest_destroy(read);
+    }
+    if (kept)
+        setenv("TMPDIR", kept, 1);
+    else
+        unsetenv("TMPDIR");
+    free(kept);
+    sluice_manifest_destroy(manifest);
 }
 
 static void maps_what_is_read_in_pieces(void)

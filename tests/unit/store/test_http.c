@@ -69,6 +69,39 @@ static void bodies_ranges_and_heads(void)
     CU_ASSERT(t.status == SLUICE_OK && t.is_longer && t.len == 4);
 }
 
+static void a_206_of_another_range_is_not_taken(void)
+{
+    static const struct {
+        enum web_lie lie;
+        const char *why;
+    } cases[] = {
+        {WEB_OTHER_RANGE, "asked for bytes 3-6, and got a 206 with bytes 2-5"},
+        {WEB_LESS, "asked for bytes 3-6, and got a 206 with bytes 3-5"},
+        {WEB_MORE, "asked for bytes 3-6, and got a 206 with bytes 3-7"},
+        {WEB_NO_RANGE, "a 206 without the range that was asked for"},
+    };
+    web_clear();
+    put_digits("a");
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        struct sluice_http_transfer t = get("a");
+        t.has_range = true;
+        t.from = 3;
+        t.to = 7;
+        web_lie_about_ranges(cases[i].lie);
+        run(&t);
+        CU_ASSERT(t.status == SLUICE_E_IO && t.len == 0);
+        CU_ASSERT_PTR_NOT_NULL(strstr(t.err.text, cases[i].why));
+    }
+    web_lie_about_ranges(WEB_HONEST);
+    /* At the end of the object there is less. */
+    struct sluice_http_transfer t = get("a");
+    t.has_range = true;
+    t.from = 8;
+    t.to = 20;
+    run(&t);
+    CU_ASSERT(t.status == SLUICE_OK && t.len == 2 && t.total == 10);
+}
+
 static void statuses_say_what_is_wrong(void)
 {
     web_clear();
@@ -305,6 +338,7 @@ int main(void)
         return 1;
     static const struct sluice_test tests[] = {
         SLUICE_TEST(bodies_ranges_and_heads),
+        SLUICE_TEST(a_206_of_another_range_is_not_taken),
         SLUICE_TEST(statuses_say_what_is_wrong),
         SLUICE_TEST(redirects_are_not_followed),
         SLUICE_TEST(what_may_pass_is_tried_again),

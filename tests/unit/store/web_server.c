@@ -35,6 +35,7 @@ static struct {
     unsigned fail_code, fail_times;
     char fail_body[1024];
     bool is_forgetful, is_ignorant;
+    enum web_lie lie;
     struct web_counts counts;
 } web = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -92,6 +93,7 @@ void web_clear(void)
     web.hangs++;
     web.fail_times = 0;
     web.is_forgetful = web.is_ignorant = false;
+    web.lie = WEB_HONEST;
     memset(&web.counts, 0, sizeof(web.counts));
     pthread_cond_broadcast(&web.changed);
     pthread_mutex_unlock(&web.lock);
@@ -164,6 +166,13 @@ void web_ignore_ranges(bool is_ignorant)
 {
     pthread_mutex_lock(&web.lock);
     web.is_ignorant = is_ignorant;
+    pthread_mutex_unlock(&web.lock);
+}
+
+void web_lie_about_ranges(enum web_lie lie)
+{
+    pthread_mutex_lock(&web.lock);
+    web.lie = lie;
     pthread_mutex_unlock(&web.lock);
 }
 
@@ -371,6 +380,7 @@ static bool answer_object(int fd, const struct request *request, const char *key
     }
     const size_t total = object->len;
     const bool is_forgetful = web.is_forgetful, is_ignorant = web.is_ignorant;
+    const enum web_lie lie = web.lie;
     uint8_t *data = malloc(total + 1);
     if (!data)
         abort();
@@ -386,13 +396,19 @@ static bool answer_object(int fd, const struct request *request, const char *key
         to = to + 1 < total ? to + 1 : total;
     else
         from = 0, to = total;
+    if (has_range && lie == WEB_OTHER_RANGE && from > 0)
+        from--, to--;
+    else if (has_range && lie == WEB_LESS && to - from > 1)
+        to--;
+    else if (has_range && lie == WEB_MORE && to < total)
+        to++;
     if (request->match[0] && strcmp(request->match, etag) != 0) {
         is_sent = send_text(fd, "412 Precondition Failed", "", "", has_body);
     } else if (from >= total && has_range) {
         is_sent = send_text(fd, "416 Range Not Satisfiable", "", "", has_body);
     } else {
         char range[128] = "";
-        if (has_range)
+        if (has_range && lie != WEB_NO_RANGE)
             snprintf(range, sizeof(range), "Content-Range: bytes %zu-%zu/%zu\r\n", from, to - 1,
                      total);
         snprintf(head, sizeof(head), "HTTP/1.1 %s\r\nContent-Length: %zu\r\n%s\r\n%s\r\n",

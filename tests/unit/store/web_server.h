@@ -24,7 +24,10 @@ void web_hang_some(const char *key, unsigned times); /* the same for so many bod
 void web_wait_for_hang(void);
 void web_fail(unsigned code, const char *body, unsigned times); /* whatever is asked for */
 void web_forget_etags(bool is_forgetful);                       /* no ETag, but Last-Modified */
-void web_ignore_ranges(bool is_ignorant);                       /* the whole object, with 200 */
+/* What a 206 has, and says in Content-Range, beside what was asked for. */
+enum web_lie { WEB_HONEST, WEB_OTHER_RANGE, WEB_LESS, WEB_MORE, WEB_NO_RANGE };
+void web_lie_about_ranges(enum web_lie lie);
+void web_ignore_ranges(bool is_ignorant); /* the whole object, with 200 */
 /* Changes the object after so many bytes of a body that then breaks off. */
 void web_change_amid(const char *key, const void *data, size_t len);
 
