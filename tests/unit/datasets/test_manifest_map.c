@@ -285,6 +285,8 @@ int main(void)
     static const struct sluice_test tests[] = {
         {"maps_what_was_written", maps_what_was_written},
         {"maps_what_is_read_in_pieces", maps_what_is_read_in_pieces},
+        {"what_is_overwritten_in_place_stays_as_it_was_read",
+         what_is_overwritten_in_place_stays_as_it_was_read},
         {"targets_come_back", targets_come_back},
         {"damaged_targets_are_found", damaged_targets_are_found},
         {"every_damaged_byte_is_found_and_the_text_is_read",
