@@ -10,6 +10,7 @@
 #include "base/show.h"
 #include "base/text.h"
 #include "datasets/fetch_names.h"
+#include "datasets/manifest_layout.h"
 #include "image/codec.h"
 
 #include <curl/curl.h>
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 #define MAX_LINE 4096
+#define MAX_RETRY_AFTER_S 3600 /* a server that says more is waited for so long */
 
 /* One file on its way. */
 struct transfer {
@@ -79,6 +81,19 @@ static bool is_plain_name(const char *name, size_t len)
     return true;
 }
 
+/* The last part of a URL's path as the name of a file: anything that a path component may be, but
+ * hidden, or with control characters. */
+static bool is_url_name(const char *name, size_t len)
+{
+    if (len == 0 || name[0] == '.')
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
+            return false;
+    }
+    return true;
+}
+
 static bool is_url(const char *line)
 {
     return sluice_starts_with(line, "http://") || sluice_starts_with(line, "https://");
@@ -100,7 +115,7 @@ static bool parse_line(const struct sluice_fetch_options *options, const char *l
         while (line[start - 1] != '/')
             start--;
         /* What follows a '#' is no part of what the server is asked for. */
-        return start >= 8 && is_plain_name(line + start, path_len - start) &&
+        return start >= 8 && is_url_name(line + start, path_len - start) &&
                sluice_print(request->url, MAX_LINE, "%.*s", (int)strcspn(line, "#"), line) &&
                sluice_print(request->name, MAX_LINE, "%.*s", (int)(path_len - start), line + start);
     }
@@ -116,8 +131,12 @@ static bool parse_line(const struct sluice_fetch_options *options, const char *l
 static bool next_line(struct fetch *fetch, char line[MAX_LINE], bool *is_cut)
 {
     while (fgets(line, MAX_LINE, fetch->list)) {
-        fetch->line_number++;
         size_t len = strlen(line);
+        if (fetch->line_number++ == 0) {
+            const size_t mark = sluice_byte_order_mark(line, len);
+            len -= mark;
+            memmove(line, line + mark, len + 1);
+        }
         *is_cut = len + 1 == MAX_LINE && line[len - 1] != '\n';
         while (len > 0 && sluice_is_space(line[len - 1]))
             line[--len] = '\0';
@@ -159,6 +178,30 @@ static bool is_file(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* The same, also under a name to which a suffix was added by the file's content. */
+static bool is_there(const char *path)
+{
+    char longer[MAX_LINE + 16];
+    bool is_found = is_file(path);
+    const bool is_complete = sluice_layout_is_read(path);
+    const char *suffix;
+    for (unsigned i = 0; !is_found && !is_complete && (suffix = sluice_image_suffix_at(i)); i++) {
+        snprintf(longer, sizeof(longer), "%s%s", path, suffix);
+        is_found = is_file(longer);
+    }
+    return is_found;
+}
+
+/* Adds the suffix that the content has to a name without one that is read.  False: it is too long.
+ */
+static bool add_suffix(char path[MAX_LINE], const struct sluice_buf *file)
+{
+    const char *suffix = sluice_image_suffix(file->data, file->len);
+    const size_t len = strlen(path);
+    return sluice_layout_is_read(path) || !suffix ||
+           sluice_print(path + len, MAX_LINE - len, "%s", suffix);
 }
 
 static sluice_status make_folder_of(const char *path, struct sluice_err *err)
@@ -239,7 +282,7 @@ static sluice_status next_transfer(struct fetch *fetch, struct transfer **transf
         if (!found)
             return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a transfer");
         const bool is_wanted = transfer_init(fetch, line, is_cut, found);
-        if (!is_wanted || is_file(found->path)) {
+        if (!is_wanted || is_there(found->path)) {
             fetch->totals->already_there += is_wanted;
             transfer_destroy(found);
             note_progress(fetch);
@@ -352,8 +395,8 @@ static bool is_worth_a_retry(CURLcode code, long http)
     }
 }
 
-/* Decodes the download, so that only sound images are renamed. */
-static sluice_status check_image(struct fetch *fetch, const struct transfer *transfer,
+/* Decodes the download, so that only sound images are renamed, and completes its final name. */
+static sluice_status check_image(struct fetch *fetch, struct transfer *transfer,
                                  struct sluice_err *err)
 {
     struct sluice_buf *file = NULL;
@@ -363,16 +406,22 @@ static sluice_status check_image(struct fetch *fetch, const struct transfer *tra
     if (status == SLUICE_OK)
         status = sluice_codec_decode(fetch->codec, file->data, file->len,
                                      fetch->options->max_image_pixels, NULL, &rgb, err);
+    if (status == SLUICE_OK && !add_suffix(transfer->path, file))
+        status = sluice_fail(err, SLUICE_E_IO, "%s: a path too long", transfer->path);
     sluice_buf_unref(rgb.pixels);
     sluice_buf_unref(file);
     return status;
 }
 
-static void try_again_later(struct fetch *fetch, struct transfer *transfer, const char *why)
+/* after_s: what the server says in Retry-After (RFC 9110, 10.2.3); 0: nothing. */
+static void try_again_later(struct fetch *fetch, struct transfer *transfer, uint64_t after_s,
+                            const char *why)
 {
     uint64_t pause_ms = fetch->options->retry_ms;
     for (unsigned i = 1; i < transfer->tries && pause_ms < 60000; i++)
         pause_ms *= 2;
+    after_s = after_s < MAX_RETRY_AFTER_S ? after_s : MAX_RETRY_AFTER_S;
+    pause_ms = pause_ms > after_s * 1000 ? pause_ms : after_s * 1000;
     sluice_log(SLUICE_LOG_DEBUG, "%s: %s; again in %llu ms", transfer->url, why,
                (unsigned long long)pause_ms);
     transfer->not_before_ns = sluice_clock_ns() + pause_ms * 1000000;
@@ -385,7 +434,9 @@ static void try_again_later(struct fetch *fetch, struct transfer *transfer, cons
 static void end_try(struct fetch *fetch, struct transfer *transfer, CURLcode code)
 {
     long http = 0;
+    curl_off_t after_s = 0;
     curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &http);
+    curl_easy_getinfo(transfer->easy, CURLINFO_RETRY_AFTER, &after_s);
     stop_running(fetch, transfer);
     fetch->totals->bytes += transfer->received;
     const bool is_written = fclose(transfer->part) == 0;
@@ -424,7 +475,7 @@ static void end_try(struct fetch *fetch, struct transfer *transfer, CURLcode cod
     if (is_final || transfer->tries > fetch->options->num_retries)
         give_up(fetch, transfer, err.text);
     else
-        try_again_later(fetch, transfer, err.text);
+        try_again_later(fetch, transfer, after_s > 0 ? (uint64_t)after_s : 0, err.text);
 }
 
 /* --- all of them --- */

@@ -9,14 +9,15 @@
  *
  * A line of the list is "<split>/<image id>", as OpenImages lists its images, and means
  * BASE_URL/<split>/<image id>.jpg, kept as ROOT/<split>/<image id>.jpg; or it is a whole URL, kept
- * as ROOT/<last part of its path>, with a hash of the URL in its name where URLs of the list that
- * differ end so (fetch_names.h).  A line that comes again is counted and asked for once.  Empty
- * lines and lines that begin with '#' are passed over.
+ * as ROOT/<last part of its path>, where that has no suffix of an image with the one of its
+ * content, and with a hash of the URL in its name where URLs of the list that differ end so
+ * (fetch_names.h).  A line that comes again is counted and asked for once.  Empty lines and lines
+ * that begin with '#' are passed over.
  *
  * A file is downloaded as NAME.part, which a later run continues; it is renamed to NAME only once
  * it is complete and can be decoded.  Lost connections, timeouts, 408, 429 and 5xx are retried with
- * exponential backoff; other errors of the server are final.  A failure is logged with URL and
- * reason, and the other files go on.
+ * exponential backoff, no sooner than the server's Retry-After says; other errors of the server are
+ * final.  A failure is logged with URL and reason, and the other files go on.
  *
  * Threads: one call at a time in a process. */
 

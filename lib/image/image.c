@@ -211,13 +211,20 @@ static enum kind kind_of(const uint8_t *bytes, size_t len)
     return starts_with(bytes, len, "BM", 2) ? BMP : OTHER;
 }
 
+static const char *const suffixes[] = {
+    [OTHER] = NULL,  [JPEG] = ".jpg", [PNG] = ".png", [WEBP] = ".webp", [GIF] = ".gif",
+    [TIFF] = ".tif", [PGM] = ".pgm",  [PPM] = ".ppm", [BMP] = ".bmp",
+};
+
 const char *sluice_image_suffix(const uint8_t *bytes, size_t len)
 {
-    static const char *const suffixes[] = {
-        [OTHER] = NULL,  [JPEG] = ".jpg", [PNG] = ".png", [WEBP] = ".webp", [GIF] = ".gif",
-        [TIFF] = ".tif", [PGM] = ".pgm",  [PPM] = ".ppm", [BMP] = ".bmp",
-    };
     return suffixes[kind_of(bytes, len)];
+}
+
+const char *sluice_image_suffix_at(unsigned i)
+{
+    _Static_assert(OTHER == 0, "what has no suffix comes first");
+    return i + 1 < sizeof(suffixes) / sizeof(suffixes[0]) ? suffixes[i + 1] : NULL;
 }
 
 sluice_status sluice_image_probe(const uint8_t *bytes, size_t len, struct sluice_image_info *info,

@@ -46,6 +46,8 @@ SLUICE_MUST_USE sluice_status sluice_image_probe(const uint8_t *bytes, size_t le
 /* The suffix of a file that begins with these bytes (16 are enough): ".jpg", ".png", ...; NULL:
  * sluice_image_probe() would not take it for one of the formats. */
 const char *sluice_image_suffix(const uint8_t *bytes, size_t len);
+/* All that it gives, from 0; NULL: no more. */
+const char *sluice_image_suffix_at(unsigned i);
 
 struct sluice_rgb {
     uint32_t width, height;    /* 1 .. 65,535 */

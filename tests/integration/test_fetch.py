@@ -9,6 +9,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 import unittest
 
 from programs import Port
@@ -26,6 +27,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     lock = threading.Lock()
     running = 0  # of which no answer has begun
     peak = 0
+    times = []
     together = None  # so many wait for each other
 
     def log_message(self, *args):
@@ -57,6 +59,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = self.files.get(self.path.split("?")[0])
         if mode == "503 twice" and turn <= 2:
             return self.reply(503, b"busy")
+        if mode == "in a second":
+            self.times.append(time.monotonic())
+            if turn == 1:
+                return self.reply(503, b"busy", {"Retry-After": "1"})
         if mode == "always 500":
             return self.reply(500, b"broken")
         if mode == "cut" and turn == 1:
@@ -89,8 +95,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return None
         return self.reply(200, body)
 
-    def reply(self, status, body):
+    def reply(self, status, body, headers={}):
         self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -233,6 +241,38 @@ class FetchTest(unittest.TestCase):
         self.assertEqual(Handler.requests["/train/good1.jpg"], [None, f"bytes={half}-"])
         self.assertEqual(totals["resumed"], 1)
         self.assertEqual(totals["bytes"], len(self.images[0]) + len(self.images[1]))
+
+    def test_waits_as_the_server_says(self):
+        Handler.modes = {"/train/good0.jpg": "in a second"}
+        Handler.times = []
+        code, totals, _ = self.fetch(["train/good0"])
+        self.assertEqual((code, totals["downloaded"], totals["retries"]), (0, 1, 1))
+        self.assertGreater(Handler.times[1] - Handler.times[0], 0.99)
+
+    def test_every_legal_url_is_taken(self):
+        names = ["Cat_(1).jpg", "a!b.jpg", "a~b.jpg", "q'x.jpg", "a*b.jpg", "x.jpg:large.jpg", "a&b.jpg",
+                 "a;b.jpg", "a$b.jpg", "a%20b.jpg"]
+        Handler.files = {f"/w/{name}": self.images[i] for i, name in enumerate(names)}
+        files = self.fetch_twice([f"{self.base}/w/{name}" for name in names])
+        self.assertEqual(files, dict(zip(names, self.images)))
+        code, totals, _ = self.fetch([f"{self.base}/w/.hidden.jpg", f"{self.base}/w/..",
+                                      f"{self.base}/w/a\tb.jpg"], base=False)
+        self.assertEqual((code, totals["bad_lines"]), (1, 3))
+
+    def test_what_has_no_suffix_gets_that_of_its_content(self):
+        for path in ("/image", "/photo.php", "/w/latest"):
+            Handler.files[path] = self.images[0]
+        is_jpeg = self.images[0][:2] == b"\xff\xd8"
+        suffix = ".jpg" if is_jpeg else ".png"
+        files = self.fetch_twice([f"{self.base}/photo.php?id=4", f"{self.base}/w/latest"])
+        self.assertEqual(sorted(files), ["latest" + suffix, "photo.php" + suffix])
+        self.root = pathlib.Path(self.folder.name, "shared")
+        files = self.fetch_twice([f"{self.base}/image?id={i}" for i in range(3)])
+        self.assertEqual([name.endswith(suffix) for name in files], [True] * 3)
+
+    def test_a_byte_order_mark_is_no_part_of_the_first_line(self):
+        files = self.fetch_twice([f"\ufeff{self.base}/train/good0.jpg", f"{self.base}/train/good1.jpg"])
+        self.assertEqual(sorted(files), ["good0.jpg", "good1.jpg"])
 
     def test_goes_on_from_a_part_and_starts_over_where_it_must(self):
         Handler.modes = {"/train/good1.jpg": "no ranges"}

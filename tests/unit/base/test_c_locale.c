@@ -58,7 +58,9 @@ static void other_threads_keep_their_locale(void)
 
 static void letters_are_those_of_ascii(void)
 {
-    CU_ASSERT_NOT_EQUAL(strcasecmp("TIF", "tif"), 0); /* or this would show nothing */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which have their own */
+    CU_ASSERT_NOT_EQUAL(strcasecmp("TIF", "tif"), 0);
+#endif /* or this would show nothing */
     CU_ASSERT(isalnum(0xE4) && isspace(0xA0));
     CU_ASSERT_EQUAL(sluice_strcasecmp("a.TIF", "A.tif"), 0);
     CU_ASSERT(sluice_strcasecmp("a.tif", "a.tiff") < 0);
