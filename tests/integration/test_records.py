@@ -55,10 +55,13 @@ class RecordsTest(SetCase):
             record_sets.write_litdata(root / subset, self.rows(subset), ["image", "label"],
                                       ["bytes", "int"], per_chunk=11)
         self.check_set(root, 4)
-        # Leaves without names: the first integer is the label.
-        config = root / "val" / "index.json"
-        config.write_text(config.read_text().replace("builtins.dict", "builtins.tuple"))
-        self.assertEqual(index(root)["classes"], 3)
+        # Leaves without names have numbers.
+        for subset in self.samples:
+            config = root / subset / "index.json"
+            config.write_text(config.read_text().replace("builtins.dict", "builtins.tuple"))
+        self.assertIn("--label-key NAME says which of 1 has the labels", self.refused(root))
+        self.assertEqual(index(root, "--label-key", "1")["classes"], 3)
+        self.assertEqual(index(root, "--label-key", "")["classes"], 1)
         config.write_text(config.read_text().replace('"compression": null', '"compression": "zstd"'))
         self.assertIn("val/chunk-0-0.bin is compressed (zstd): cannot be read in place",
                       self.refused(root))
@@ -95,12 +98,13 @@ class RecordsTest(SetCase):
                                            ("image", "bytes", None), ("cls", "uint8", 1)])
         self.assertEqual(self.train_indexed(root), self.digest)
         self.assertNotEqual(self.train_indexed(root, "--label-key", "b"), self.digest)
-        self.assertIn("shard.00000.mds: no column of integers is called 'a'",
-                      self.refused(root, "--label-key", "a"))
+        self.assertEqual(index(root, "--label-key", "a")["classes"], 1)
+        self.assertIn("shard.00000.mds: no column of integers or texts is called 'c'",
+                      self.refused(root, "--label-key", "c"))
         rows[3] = (b"..", pack("<i", -1), *rows[3][2:])
         record_sets.write_mds(root, rows, [("a", "str", None), ("b", "int32", 4),
                                            ("image", "bytes", None), ("n", "uint8", 1)])
-        self.assertRegex(self.refused(root),
+        self.assertRegex(self.refused(root, "--label-key", "b"),
                          r"shard.00000.mds: byte \d+: b: -1 is not a label from 0 to")
 
     def train_indexed(self, root, *flags):
@@ -120,7 +124,7 @@ class RecordsTest(SetCase):
         rows = [(data, struct.pack("<q", label), data) for data, label in jpegs[:4]]
         record_sets.write_mds(root, rows, [("left", "jpeg", None), ("n", "int64", 8),
                                            ("right", "jpeg", None)])
-        self.assertEqual(index(root)["samples"], 8)
+        self.assertEqual(index(root, "--label-key", "n")["samples"], 8)
         paths = [line.split("\t")[0] for line in
                  (root / "sluice-manifest.tsv").read_text().splitlines() if ".mds/" in line]
         self.assertEqual(paths[:2], ["shard.00000.mds/0.left.jpg", "shard.00000.mds/0.right.jpg"])
