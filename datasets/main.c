@@ -1,9 +1,11 @@
 #include "base/command.h"
 #include "base/compiler.h"
+#include "base/file.h"
 #include "datasets/commands.h"
 
 int main(int argc, char **argv)
 {
+    sluice_open_standard_descriptors();
     static const struct sluice_command commands[] = {
         {"synth", sluice_dataset_cmd_synth, "make a labelled, learnable set of images"},
         {"index", sluice_dataset_cmd_index, "write a manifest with content hashes"},

@@ -1,5 +1,6 @@
 #include "base/command.h"
 #include "base/compiler.h"
+#include "base/file.h"
 #include "base/noted_alloc.h"
 #include "profiler/commands.h"
 
@@ -9,6 +10,7 @@
 
 int main(int argc, char **argv)
 {
+    sluice_open_standard_descriptors();
     static const struct sluice_command commands[] = {
         {"run", sluice_profile_cmd_run, "measure sizes and op times of a folder of images"},
         {"plan", sluice_profile_cmd_plan, "plan an epoch from cost tables, without running"},

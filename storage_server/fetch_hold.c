@@ -5,19 +5,23 @@
 
 #include <string.h>
 
+#define NEVER UINT64_MAX
+
 /* Under the fetch's lock: a chain of the streams whose replies have been held back for hold_ns.
- * *is_holding: other streams hold some, too. */
-static struct sluice_fetch_stream *find_due(struct sluice_fetch *fetch, bool *is_holding)
+ * *next_ns: when the next of the others has held its replies so long; NEVER: none holds any. */
+static struct sluice_fetch_stream *find_due(struct sluice_fetch *fetch, uint64_t *next_ns)
 {
     struct sluice_fetch_stream *due = NULL;
     const uint64_t now = sluice_clock_ns();
-    *is_holding = false;
+    *next_ns = NEVER;
     for (struct sluice_fetch_stream *s = fetch->streams; s; s = s->next) {
         pthread_mutex_lock(&s->lock);
         const bool is_held = s->is_held;
-        const bool is_due = is_held && now >= s->ready_since_ns + fetch->hold_ns;
+        const uint64_t until_ns = s->ready_since_ns + fetch->hold_ns;
+        const bool is_due = is_held && now >= until_ns;
         pthread_mutex_unlock(&s->lock);
-        *is_holding |= is_held && !is_due;
+        if (is_held && !is_due && until_ns < *next_ns)
+            *next_ns = until_ns;
         if (is_due) {
             s->due_next = due;
             due = sluice_fetch_stream_ref(s);
@@ -36,9 +40,9 @@ static void call_back(struct sluice_fetch *fetch, struct sluice_fetch_stream *du
     }
 }
 
-static void wait_for_hold(struct sluice_fetch *fetch)
+/* Whoever begins to hold replies meanwhile is due later. */
+static void wait_until(struct sluice_fetch *fetch, uint64_t until_ns)
 {
-    const uint64_t until_ns = sluice_clock_ns() + fetch->hold_ns;
     bool has_time = true;
     while (has_time && !fetch->is_closed)
         has_time = sluice_cond_wait_until(&fetch->changed, &fetch->lock, until_ns);
@@ -53,11 +57,14 @@ static void *holder_main(void *ctx)
             pthread_cond_wait(&fetch->changed, &fetch->lock);
             continue;
         }
-        wait_for_hold(fetch);
-        struct sluice_fetch_stream *due = find_due(fetch, &fetch->is_holding);
+        uint64_t next_ns;
+        struct sluice_fetch_stream *due = find_due(fetch, &next_ns);
+        fetch->is_holding = next_ns != NEVER;
         pthread_mutex_unlock(&fetch->lock);
         call_back(fetch, due);
         pthread_mutex_lock(&fetch->lock);
+        if (next_ns != NEVER)
+            wait_until(fetch, next_ns);
     }
     pthread_mutex_unlock(&fetch->lock);
     return NULL;

@@ -32,7 +32,7 @@ static uint64_t span_id(const struct sluice_fetch_job *job, uint64_t step)
 static const char *path_of(const struct sluice_fetch_job *job)
 {
     const struct sluice_manifest *manifest = job->stream->list->manifest;
-    const uint64_t sample = job->request.key.sample_id;
+    const uint64_t sample = sluice_wire_listed_id(&job->request);
     return sample < manifest->num_entries ? sluice_manifest_at(manifest, sample).path : "";
 }
 

@@ -1,4 +1,5 @@
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/quit.h"
 #include "crypto/secret.h"
@@ -152,6 +153,7 @@ static int hash_token(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    sluice_open_standard_descriptors();
     if (argc >= 2 && strcmp(argv[1], "--hash-token") == 0)
         return hash_token(argc, argv);
     struct sluice_server_options options = sluice_server_options_init();

@@ -142,7 +142,10 @@ static sluice_status adopt(struct sluice_security *security, const struct sluice
         struct token *token = &tokens[count];
         memcpy(token->hash, entry->hash, sizeof(token->hash));
         token->is_for_root = is_for_roots(entry, security);
-        token->grant = sluice_grant_ref(find_grant(security, entry));
+        struct sluice_grant *grant = find_grant(security, entry);
+        /* A revoked grant stays so for its calls: a token that is let in again gets a new one. */
+        if (grant && !sluice_grant_is_revoked(grant))
+            token->grant = sluice_grant_ref(grant);
         if (!token->grant)
             status = sluice_grant_create(entry, sluice_clock_ns(), &token->grant, err);
     }
@@ -174,6 +177,9 @@ sluice_status sluice_security_reload(struct sluice_security *security, struct sl
     if (status != SLUICE_OK)
         return status;
     status = check_limits(security, &list, err);
+    /* Somebody who writes the file anew has emptied it first. */
+    if (status == SLUICE_OK && list.num_entries == 0 && security->num_tokens > 0)
+        status = sluice_fail(err, SLUICE_E_INVALID, "%s: no token", security->file);
     if (status == SLUICE_OK) {
         pthread_mutex_lock(&security->lock);
         status = adopt(security, &list, err);

@@ -1,5 +1,6 @@
 #include "base/cli.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/quit.h"
 #include "crypto/secret.h"
@@ -95,6 +96,7 @@ static sluice_status run_live(const struct top_options *options, struct top_poll
 
 int main(int argc, char **argv)
 {
+    sluice_open_standard_descriptors();
     static struct top_options options; /* its texts are borrowed by all that follows */
     int exit_code = 0;
     if (!top_options_parse(argc, argv, &options, &exit_code))

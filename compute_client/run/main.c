@@ -1,4 +1,5 @@
 #include "base/cli.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/noted_alloc.h"
 #include "base/quit.h"
@@ -13,6 +14,7 @@
 
 int main(int argc, char **argv)
 {
+    sluice_open_standard_descriptors();
     struct sluice_options options;
     struct sluice_loader_settings settings;
     int exit_code = 0;

@@ -429,3 +429,13 @@ sluice_status sluice_mkdirs(const char *path, struct sluice_err *err)
     }
     return SLUICE_OK;
 }
+
+void sluice_open_standard_descriptors(void)
+{
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDWR); /* the lowest that is free */
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct sluice_server_options options;
 static char tokens_path[4096], root[4096];
@@ -211,6 +212,47 @@ static void a_reload_revokes_keeps_and_changes(void)
     sluice_security_close(security);
 }
 
+/* As when the folder is a mount that is away for a while. */
+static void a_token_whose_root_comes_back_is_let_in_again(void)
+{
+    char text[8192], limits[4200], place[4200];
+    snprintf(place, sizeof(place), "%s/mount", sluice_test_dir());
+    snprintf(limits, sizeof(limits), ", \"roots\": [\"%s\"]", place);
+    CU_ASSERT_EQUAL(symlink(sluice_test_dir(), place), 0);
+    LINES(text, "a", "token-of-a-000000", limits);
+    struct sluice_security *security = open_with(text);
+    struct sluice_grant *before, *after;
+    CU_ASSERT_EQUAL(ask(security, "token-of-a-000000", "p:1", &before, NULL), SLUICE_RPC_OK);
+    CU_ASSERT_EQUAL(unlink(place), 0);
+    CU_ASSERT_EQUAL(sluice_security_reload(security, NULL), SLUICE_OK);
+    CU_ASSERT(sluice_grant_is_revoked(before));
+    CU_ASSERT_NOT_EQUAL(ask(security, "token-of-a-000000", "p:1", &after, NULL), SLUICE_RPC_OK);
+    CU_ASSERT_EQUAL(symlink(sluice_test_dir(), place), 0);
+    CU_ASSERT_EQUAL(sluice_security_reload(security, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(ask(security, "token-of-a-000000", "p:2", &after, NULL), SLUICE_RPC_OK);
+    CU_ASSERT_FALSE(sluice_grant_is_revoked(after));
+    CU_ASSERT(sluice_grant_is_revoked(before)); /* its calls have ended */
+    sluice_security_release(before, "p:1");
+    sluice_security_release(after, "p:2");
+    sluice_security_close(security);
+    unlink(place);
+}
+
+static void a_file_that_is_emptied_locks_nobody_out(void)
+{
+    char text[1024];
+    LINES(text, "a", "token-of-a-000000", "");
+    struct sluice_security *security = open_with(text);
+    struct sluice_grant *grant;
+    struct sluice_err err = {0};
+    sluice_test_put_text(sluice_test_dir(), "tokens", "");
+    CU_ASSERT_EQUAL(sluice_security_reload(security, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, tokens_path));
+    CU_ASSERT_EQUAL(ask(security, "token-of-a-000000", "p:1", &grant, NULL), SLUICE_RPC_OK);
+    sluice_security_release(grant, "p:1");
+    sluice_security_close(security);
+}
+
 static void a_limit_that_cannot_be_kept_is_refused(void)
 {
     char text[1024];
@@ -336,6 +378,8 @@ int main(void)
         SLUICE_TEST(a_token_must_be_for_each_root),
         SLUICE_TEST(connections_beyond_the_limit_are_refused),
         SLUICE_TEST(a_reload_revokes_keeps_and_changes),
+        SLUICE_TEST(a_token_whose_root_comes_back_is_let_in_again),
+        SLUICE_TEST(a_file_that_is_emptied_locks_nobody_out),
         SLUICE_TEST(a_limit_that_cannot_be_kept_is_refused),
         SLUICE_TEST(the_log_hears_of_refusals_now_and_then),
         SLUICE_TEST(the_noise_of_one_client_hides_no_other),
