@@ -173,6 +173,7 @@ int main(int argc, char **argv)
         status = sluice_decoder_process_open(sluice_decoder_process_serve, &options.decoders, &err);
     if (status == SLUICE_OK)
         status = sluice_quit_init(&err);
+    sluice_quit_at_once(true);
     struct sluice_serving serving = {.options = &options, .on_deaf = end_deaf};
     struct sluice_notify notify;
     sluice_notify_open(&notify);
@@ -195,6 +196,7 @@ int main(int argc, char **argv)
         sluice_serving_close(&serving);
         return 1;
     }
+    sluice_quit_at_once(false);
     sluice_sandbox_introduce();
     printf("listening on %s\n", serving.address);
     fflush(stdout);

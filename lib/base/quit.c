@@ -20,6 +20,7 @@ static enum sluice_quit_event on_hangup = SLUICE_QUIT_STOP;
 /* Lock-free atomics, so that a handler may touch them. */
 static atomic_bool is_requested;
 static atomic_bool is_signalled;
+static atomic_bool ends_at_once;
 static atomic_int stop_signal;
 
 static bool is_stop_returned; /* the waiting thread's own */
@@ -49,7 +50,7 @@ static void on_signal(int number)
         wake('h');
     } else if (number == SIGHUP) {
         ask_for_stop(number);
-    } else if (atomic_exchange(&is_signalled, true)) {
+    } else if (atomic_load(&ends_at_once) || atomic_exchange(&is_signalled, true)) {
         /* The second request: take the default action, which ends the process.  The signal is
          * blocked until this handler returns. */
         signal(number, SIG_DFL);
@@ -58,6 +59,11 @@ static void on_signal(int number)
         ask_for_stop(number);
     }
     errno = saved;
+}
+
+void sluice_quit_at_once(bool ends)
+{
+    atomic_store(&ends_at_once, ends);
 }
 
 void sluice_quit_on_hangup(enum sluice_quit_event event)

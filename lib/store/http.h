@@ -63,6 +63,7 @@ struct sluice_http_transfer {
     long code;      /* HTTP's of the last try; 0: there was no answer */
     bool is_longer; /* than `room` */
     size_t len;     /* bytes of the body in `data` */
+    char region[64]; /* where S3 says that the bucket is: x-amz-bucket-region; "": it does not */
     uint64_t total; /* of the object; UINT64_MAX: not said */
     /* ETag as it came, or else Last-Modified; "": neither. */
     char tag[SLUICE_HTTP_TAG_BYTES];

@@ -70,10 +70,12 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx)
         curl_easy_getinfo(flight->easy, CURLINFO_RESPONSE_CODE, &code);
         t->code = code;
         t->total = UINT64_MAX;
-        t->tag[0] = '\0';
+        t->tag[0] = t->region[0] = '\0';
         t->is_etag = false;
         flight->skip = t->has_range && code == 200 ? t->from : 0;
         flight->body_from = flight->body_to = 0;
+    } else if (sluice_http_header_value(line, len, "x-amz-bucket-region", value, sizeof(value))) {
+        snprintf(t->region, sizeof(t->region), "%.63s", value);
     } else if (sluice_http_header_value(line, len, "ETag", value, sizeof(value))) {
         memcpy(t->tag, value, sizeof(value));
         t->is_etag = value[0] != '\0';

@@ -16,6 +16,9 @@
 /* A page of a list: 1000 objects of 1 kB of key, each byte of which may be an entity of 6. */
 #define MAX_PAGE_BYTES (8u << 20)
 
+/* Of a list: a billion objects. */
+#define MAX_PAGES 1000000u
+
 /* s; credentials are looked for again so long before they end. */
 #define RENEW_BEFORE_S 300
 
@@ -142,6 +145,16 @@ static sluice_status explain(void *ctx, const struct sluice_http_transfer *trans
     if (transfer->code == 404 && strcmp(code, "NoSuchBucket") != 0)
         return sluice_fail(err, SLUICE_E_NOT_FOUND, "no such object");
     const sluice_status status = transfer->code == 404 ? SLUICE_E_IO : transfer->status;
+    const bool is_redirect =
+        transfer->code == 301 || transfer->code == 307 || transfer->code == 400;
+    if (is_redirect && transfer->region[0] && strcmp(transfer->region, s3->places.region) != 0) {
+        char region[2 * sizeof(transfer->region)];
+        sluice_escape_line(region, sizeof(region), transfer->region);
+        return sluice_fail(err, status,
+                           "the bucket is in the region %s, and %s was asked (AWS_REGION=%s, and "
+                           "an endpoint of that region if one is given)",
+                           region, s3->places.region, region);
+    }
     if (transfer->code == 403 || transfer->code == 401) {
         pthread_mutex_lock(&s3->lock);
         memcpy(from, s3->credentials.from, sizeof(from));
@@ -159,17 +172,34 @@ struct listing {
     struct s3 *s3;
     sluice_object_fn *fn;
     void *ctx;
+    uint64_t num_passed;                /* keys that cannot be served */
+    char passed[4 * SLUICE_S3_MAX_KEY]; /* the first of them, for the log */
 };
+
+/* Whether a key can be the path of a sample. */
+static bool is_path(const char *key)
+{
+    for (const char *at = key; *at; at++) {
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            return false;
+    }
+    return sluice_is_utf8(key);
+}
 
 static sluice_status on_object(void *ctx, const struct sluice_s3_object *object,
                                struct sluice_err *err)
 {
-    const struct listing *listing = ctx;
+    struct listing *listing = ctx;
     const size_t prefix_len = strlen(listing->s3->prefix), len = strlen(object->key);
     /* What consoles make as folders ends in a slash. */
     if (!sluice_starts_with(object->key, listing->s3->prefix) || len == prefix_len ||
         object->key[len - 1] == '/')
         return SLUICE_OK;
+    if (!is_path(object->key)) {
+        if (listing->num_passed++ == 0)
+            sluice_escape_line(listing->passed, sizeof(listing->passed), object->key);
+        return SLUICE_OK;
+    }
     const struct sluice_object found = {object->key + prefix_len, object->bytes,
                                         sluice_remote_version(object->etag)};
     return listing->fn(listing->ctx, &found, err);
@@ -184,9 +214,9 @@ static sluice_status ask_page(struct s3 *s3, const char *prefix, const char *con
     if (!sluice_print(whole, sizeof(whole), "%s%s", s3->prefix, prefix) ||
         !sluice_http_encode(whole, false, encoded, sizeof(encoded)) ||
         !sluice_http_encode(continuation, false, token, sizeof(token)) ||
-        !sluice_print(request->url, sizeof(request->url), "%s/?%s%s%slist-type=2&prefix=%s",
-                      s3->base, token[0] ? "continuation-token=" : "", token, token[0] ? "&" : "",
-                      encoded))
+        !sluice_print(request->url, sizeof(request->url),
+                      "%s/?%s%s%sencoding-type=url&list-type=2&prefix=%s", s3->base,
+                      token[0] ? "continuation-token=" : "", token, token[0] ? "&" : "", encoded))
         return sluice_fail(err, SLUICE_E_INVALID, "the prefix is too long");
     return sign(s3, request, err);
 }
@@ -224,21 +254,37 @@ static sluice_status get_page(struct s3 *s3, const char *prefix, const char *con
 static sluice_status list(void *ctx, const char *prefix, sluice_object_fn *fn, void *fn_ctx,
                           struct sluice_err *err)
 {
-    struct listing listing = {ctx, fn, fn_ctx};
+    struct listing listing = {.s3 = ctx, .fn = fn, .ctx = fn_ctx};
     struct sluice_s3_page page = {.is_truncated = true};
     struct sluice_err why = {0};
+    unsigned num_pages = 0;
     uint8_t *data = malloc(MAX_PAGE_BYTES);
     if (!data)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a list of objects");
     sluice_status status = SLUICE_OK;
     while (page.is_truncated && status == SLUICE_OK) {
         size_t len = 0;
+        char continuation[SLUICE_S3_CONTINUE_BYTES];
+        memcpy(continuation, page.continuation, sizeof(continuation));
         status = get_page(listing.s3, prefix, page.continuation, data, &len, &why);
         if (status == SLUICE_OK)
             status =
                 sluice_s3_list_parse((const char *)data, len, on_object, &listing, &page, &why);
+        if (status == SLUICE_OK && page.is_truncated &&
+            strcmp(page.continuation, continuation) == 0)
+            status = sluice_fail(&why, SLUICE_E_CORRUPT,
+                                 "a page of the list is continued by itself, without end");
+        if (status == SLUICE_OK && ++num_pages == MAX_PAGES && page.is_truncated)
+            status =
+                sluice_fail(&why, SLUICE_E_UNSUPPORTED, "a list of more than %u pages", MAX_PAGES);
     }
     free(data);
+    if (status == SLUICE_OK && listing.num_passed)
+        sluice_log(SLUICE_LOG_WARN,
+                   "%s: %llu objects are passed over, as their keys have control characters or are "
+                   "not UTF-8 (%s%s)",
+                   listing.s3->root, (unsigned long long)listing.num_passed, listing.passed,
+                   listing.num_passed > 1 ? ", ..." : "");
     if (status == SLUICE_OK)
         return status;
     return sluice_fail(err, status == SLUICE_E_NOT_FOUND ? SLUICE_E_IO : status, "%s: %s",

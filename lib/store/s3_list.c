@@ -1,5 +1,6 @@
 #include "store/s3_list.h"
 
+#include "base/c_locale.h"
 #include "base/compiler.h"
 #include "base/parse.h"
 #include "base/text.h"
@@ -101,6 +102,8 @@ static sluice_status parse(struct document *document, const char *xml, size_t le
 
 /* --- a page of a list --- */
 
+static const char url_encoded[] = "<EncodingType>url</EncodingType>";
+
 struct page_reader {
     struct document document;
     sluice_status (*fn)(void *ctx, const struct sluice_s3_object *object, struct sluice_err *err);
@@ -108,7 +111,8 @@ struct page_reader {
     struct sluice_s3_page page;
     bool is_list; /* the root element is right */
     bool in_contents, has_bytes;
-    char key[SLUICE_S3_MAX_KEY + 1], etag[256];
+    bool is_encoded; /* keys are, as in a URL's query */
+    char key[3 * SLUICE_S3_MAX_KEY + 1], etag[256];
     uint64_t bytes;
 };
 
@@ -126,9 +130,37 @@ static void begin_page(struct document *document, const char *name)
     reader->has_bytes = false;
 }
 
+/* Percent-decoding, where a space may be '+' (application/x-www-form-urlencoded).  False: not such
+ * a text, or it has a NUL. */
+static bool decode_key(char *key)
+{
+    char *out = key;
+    for (const char *at = key; *at; at++) {
+        int byte = *at == '+' ? ' ' : (unsigned char)*at;
+        if (*at == '%') {
+            byte = 0;
+            for (int i = 0; i < 2; i++) {
+                const char c = sluice_to_lower(*++at);
+                if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'f'))
+                    return false;
+                byte = 16 * byte + (c <= '9' ? c - '0' : c - 'a' + 10);
+            }
+        }
+        if (byte == 0)
+            return false;
+        *out++ = (char)byte;
+    }
+    *out = '\0';
+    return true;
+}
+
 static void end_object(struct page_reader *reader)
 {
-    if (!reader->key[0] || !reader->has_bytes) {
+    if (reader->is_encoded && !decode_key(reader->key)) {
+        stop(&reader->document, SLUICE_E_CORRUPT, "a key that is not encoded as a URL's");
+        return;
+    }
+    if (!reader->key[0] || strlen(reader->key) > SLUICE_S3_MAX_KEY || !reader->has_bytes) {
         stop(&reader->document, SLUICE_E_CORRUPT, "an object without key or size");
         return;
     }
@@ -180,6 +212,8 @@ sluice_status sluice_s3_list_parse(const char *xml, size_t len,
     reader->document.on_end = end_page;
     reader->fn = fn;
     reader->ctx = ctx;
+    /* It may stand behind the objects. */
+    reader->is_encoded = memmem(xml, len, url_encoded, sizeof(url_encoded) - 1) != NULL;
     sluice_status status = parse(&reader->document, xml, len, err);
     if (status == SLUICE_OK && reader->page.is_truncated && !reader->page.continuation[0])
         status = sluice_fail(err, SLUICE_E_CORRUPT, "a part of a list that cannot be continued");

@@ -16,7 +16,7 @@
 #define SLUICE_S3_CONTINUE_BYTES 2048
 
 struct sluice_s3_object {
-    const char *key; /* not empty; UTF-8 */
+    const char *key; /* not empty; any bytes, where the page has keys as URLs have them */
     uint64_t bytes;
     const char *etag; /* "": not said */
 };
@@ -26,7 +26,7 @@ struct sluice_s3_page {
     char continuation[SLUICE_S3_CONTINUE_BYTES]; /* to ask for them; not "" if is_truncated */
 };
 
-/* A page of ListObjectsV2: calls `fn` for each object, in its order.  SLUICE_E_CORRUPT: it is none;
+/* A page of ListObjectsV2, with encoding-type=url or without: calls `fn` for each object, in its order.  SLUICE_E_CORRUPT: it is none;
  * `fn` may have been called by then. */
 SLUICE_MUST_USE sluice_status sluice_s3_list_parse(
     const char *xml, size_t len,

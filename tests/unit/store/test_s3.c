@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "conformance.h"
+#include "support/capture.h"
 #include "web_server.h"
 
 #include <stdio.h>
@@ -83,7 +84,56 @@ static void long_lists_come_in_pages(void)
     const struct web_counts counts = web_count();
     CU_ASSERT_EQUAL(counts.requests, 3);
     /* Names in order, all with values: libcurl signs the query as it stands. */
-    CU_ASSERT_STRING_EQUAL(counts.query, "continuation-token=%2F8&list-type=2&prefix=pre%2Fc%2F");
+    CU_ASSERT_STRING_EQUAL(
+        counts.query, "continuation-token=%2F8&encoding-type=url&list-type=2&prefix=pre%2Fc%2F");
+    store->destroy(store);
+}
+
+/* Keys are any bytes; a sample's path is text. */
+static void keys_that_are_no_paths_are_passed_over(void)
+{
+    struct sluice_store *store = open_world();
+    struct sluice_test_output output;
+    unsigned num = 0;
+    static const char *const keys[] = {"c/a+b %.jpg", "c/a&<.jpg", "c/x\by.jpg", "c/\xff.jpg"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(keys); i++)
+        web_put(keys[i], "x", 1);
+    sluice_test_capture_begin();
+    CU_ASSERT_EQUAL(store->list(store, "c/", count, &num, NULL), SLUICE_OK);
+    struct sluice_object object;
+    CU_ASSERT_EQUAL(store->describe(store, keys[0], &object, NULL), SLUICE_OK);
+    store->destroy(store); /* ends the web server's thread, whose input capturing would wait for */
+    sluice_test_capture_end(&output);
+    CU_ASSERT_EQUAL(num, 2);
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "2 objects are passed over"));
+}
+
+static void a_list_that_goes_on_by_itself_is_refused(void)
+{
+    struct sluice_store *store = open_world();
+    struct sluice_err err = {0};
+    unsigned num = 0;
+    for (unsigned i = 0; i < 11; i++) {
+        char key[32];
+        snprintf(key, sizeof(key), "c/%02u.jpg", i);
+        web_put(key, "x", 1);
+    }
+    web_repeat_pages(true);
+    CU_ASSERT_EQUAL(store->list(store, "c/", count, &num, &err), SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "continued by itself"));
+    web_repeat_pages(false);
+    store->destroy(store);
+}
+
+/* As S3 answers a request of another region. */
+static void the_region_of_a_bucket_is_named(void)
+{
+    struct sluice_store *store = open_world();
+    struct sluice_err err = {0};
+    unsigned num = 0;
+    web_fail(301, "<Error><Code>PermanentRedirect</Code></Error>", 9);
+    CU_ASSERT_EQUAL(store->list(store, "c/", count, &num, &err), SLUICE_E_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "the bucket is in the region eu-test-9"));
     store->destroy(store);
 }
 
@@ -181,6 +231,9 @@ int main(void)
         CONFORMANCE_TESTS,
         SLUICE_TEST(requests_are_signed_and_in_order),
         SLUICE_TEST(long_lists_come_in_pages),
+        SLUICE_TEST(keys_that_are_no_paths_are_passed_over),
+        SLUICE_TEST(a_list_that_goes_on_by_itself_is_refused),
+        SLUICE_TEST(the_region_of_a_bucket_is_named),
         SLUICE_TEST(credentials_that_are_refused_are_looked_for_again),
         SLUICE_TEST(a_bucket_that_is_not_there_is_no_missing_object),
         SLUICE_TEST(endpoints_and_styles),

@@ -47,6 +47,27 @@ static void tells_objects_in_their_order(void)
     CU_ASSERT_STRING_EQUAL(page.continuation, "1/+=");
 }
 
+/* As encoding-type=url asks for them: any bytes, of which XML has no word. */
+static void keys_may_be_encoded_as_in_urls(void)
+{
+    struct sluice_s3_page page;
+    CU_ASSERT_EQUAL(parse(LIST(OBJECT("a%08+b%2Bc%25/%C3%A4", "7") "<EncodingType>url"
+                                                                   "</EncodingType>"),
+                          NULL, &page, NULL),
+                    SLUICE_OK);
+    CU_ASSERT_STRING_EQUAL(told, "a\b b+c%/\xc3\xa4|7|;");
+    CU_ASSERT_EQUAL(parse(LIST(OBJECT("a%08+b", "7")), NULL, &page, NULL), SLUICE_OK);
+    CU_ASSERT_STRING_EQUAL(told, "a%08+b|7|;");
+    static const char *const bad[] = {
+        LIST("<EncodingType>url</EncodingType>" OBJECT("a%0", "1")),
+        LIST("<EncodingType>url</EncodingType>" OBJECT("a%", "1")),
+        LIST("<EncodingType>url</EncodingType>" OBJECT("a%zz", "1")),
+        LIST("<EncodingType>url</EncodingType>" OBJECT("a%00b", "1")),
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(bad); i++)
+        CU_ASSERT_EQUAL(parse(bad[i], NULL, &page, NULL), SLUICE_E_CORRUPT);
+}
+
 static void refuses_what_is_no_list(void)
 {
     static const char *const bad[] = {
@@ -115,9 +136,8 @@ static void finds_fields_and_what_errors_say(void)
 int main(void)
 {
     static const struct sluice_test tests[] = {
-        SLUICE_TEST(tells_objects_in_their_order),
-        SLUICE_TEST(refuses_what_is_no_list),
-        SLUICE_TEST(whoever_listens_may_end_it),
+        SLUICE_TEST(tells_objects_in_their_order),     SLUICE_TEST(keys_may_be_encoded_as_in_urls),
+        SLUICE_TEST(refuses_what_is_no_list),          SLUICE_TEST(whoever_listens_may_end_it),
         SLUICE_TEST(finds_fields_and_what_errors_say),
     };
     return sluice_test_run("s3_list", tests, SLUICE_TEST_COUNT(tests));

@@ -1,6 +1,7 @@
 #include "web_server.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <limits.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -36,6 +37,7 @@ static struct {
     char fail_body[1024];
     bool is_forgetful, is_ignorant;
     enum web_lie lie;
+    bool repeats_pages;
     struct web_counts counts;
 } web = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -176,6 +178,13 @@ void web_lie_about_ranges(enum web_lie lie)
     pthread_mutex_unlock(&web.lock);
 }
 
+void web_repeat_pages(bool repeats)
+{
+    pthread_mutex_lock(&web.lock);
+    web.repeats_pages = repeats;
+    pthread_mutex_unlock(&web.lock);
+}
+
 struct web_counts web_count(void)
 {
     pthread_mutex_lock(&web.lock);
@@ -258,11 +267,15 @@ static size_t sort(struct object *sorted[MAX_OBJECTS])
     return num;
 }
 
-/* Keys of this test have only these two. */
+/* As encoding-type=url has keys. */
 static void escape(const char *text, char *out)
 {
     for (; *text; text++)
-        out += sprintf(out, *text == '&' ? "&amp;" : *text == '<' ? "&lt;" : "%c", *text);
+        out += sprintf(out,
+                       isalnum((unsigned char)*text) || strchr("/._-", *text) ? "%c"
+                       : *text == ' '                                         ? "+"
+                                                                              : "%%%02X",
+                       (unsigned char)*text);
     *out = '\0';
 }
 
@@ -295,7 +308,9 @@ static bool answer_s3_list(int fd, const struct request *request)
         told++;
     }
     if (i < num)
-        at += sprintf(at, "<NextContinuationToken>/%zu</NextContinuationToken>", i);
+        at += sprintf(at, "<NextContinuationToken>/%zu</NextContinuationToken>",
+                      web.repeats_pages ? 1 : i);
+    at += sprintf(at, "<EncodingType>url</EncodingType>");
     sprintf(at, "<IsTruncated>%s</IsTruncated></ListBucketResult>", i < num ? "true" : "false");
     pthread_mutex_unlock(&web.lock);
     const bool is_sent = send_text(fd, "200 OK", "", xml, true);
@@ -437,7 +452,11 @@ static bool answer(int fd, struct request *request)
     }
     pthread_mutex_unlock(&web.lock);
     if (fails)
-        return send_text(fd, status, "Location: /folder/elsewhere\r\n", body, has_body);
+        return send_text(fd, status,
+                         strncmp(status, "301", 3) == 0
+                             ? "Location: /folder/elsewhere\r\nx-amz-bucket-region: eu-test-9\r\n"
+                             : "Location: /folder/elsewhere\r\n",
+                         body, has_body);
     decode(request->path);
     if (strstr(request->query, "list-type=2"))
         return answer_s3_list(fd, request);

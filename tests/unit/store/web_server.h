@@ -27,6 +27,7 @@ void web_forget_etags(bool is_forgetful);                       /* no ETag, but 
 /* What a 206 has, and says in Content-Range, beside what was asked for. */
 enum web_lie { WEB_HONEST, WEB_OTHER_RANGE, WEB_LESS, WEB_MORE, WEB_NO_RANGE };
 void web_lie_about_ranges(enum web_lie lie);
+void web_repeat_pages(bool repeats);      /* lists of S3 go on with a page that was there */
 void web_ignore_ranges(bool is_ignorant); /* the whole object, with 200 */
 /* Changes the object after so many bytes of a body that then breaks off. */
 void web_change_amid(const char *key, const void *data, size_t len);
