@@ -29,8 +29,8 @@ void sluice_quit_on_hangup(enum sluice_quit_event event);
  * changes nothing and is SLUICE_E_INVALID. */
 SLUICE_MUST_USE sluice_status sluice_quit_init(struct sluice_err *err);
 
-/* While `ends` the first SIGTERM or SIGINT ends the process at once, by the signal: for a start that
- * has nothing to clean up, and may wait for others.  Any thread. */
+/* While `ends` the first SIGTERM or SIGINT ends the process at once, by the signal: for a start
+ * that has nothing to clean up, and may wait for others.  Any thread. */
 void sluice_quit_at_once(bool ends);
 
 /* Waits for the next event; timeout_ms < 0 waits for ever.  A stop is returned

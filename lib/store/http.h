@@ -60,11 +60,11 @@ struct sluice_http_transfer {
     /* SLUICE_OK: 200 or 206, and the body is whole.  SLUICE_E_NOT_FOUND (404), SLUICE_E_STALE (412,
      * 416), SLUICE_E_IO (anything else), SLUICE_E_CLOSED (cancelled), SLUICE_E_NO_MEMORY. */
     sluice_status status;
-    long code;      /* HTTP's of the last try; 0: there was no answer */
-    bool is_longer; /* than `room` */
-    size_t len;     /* bytes of the body in `data` */
+    long code;       /* HTTP's of the last try; 0: there was no answer */
+    bool is_longer;  /* than `room` */
+    size_t len;      /* bytes of the body in `data` */
     char region[64]; /* where S3 says that the bucket is: x-amz-bucket-region; "": it does not */
-    uint64_t total; /* of the object; UINT64_MAX: not said */
+    uint64_t total;  /* of the object; UINT64_MAX: not said */
     /* ETag as it came, or else Last-Modified; "": neither. */
     char tag[SLUICE_HTTP_TAG_BYTES];
     bool is_etag;

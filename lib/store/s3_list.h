@@ -26,8 +26,8 @@ struct sluice_s3_page {
     char continuation[SLUICE_S3_CONTINUE_BYTES]; /* to ask for them; not "" if is_truncated */
 };
 
-/* A page of ListObjectsV2, with encoding-type=url or without: calls `fn` for each object, in its order.  SLUICE_E_CORRUPT: it is none;
- * `fn` may have been called by then. */
+/* A page of ListObjectsV2, with encoding-type=url or without: calls `fn` for each object, in its
+ * order.  SLUICE_E_CORRUPT: it is none; `fn` may have been called by then. */
 SLUICE_MUST_USE sluice_status sluice_s3_list_parse(
     const char *xml, size_t len,
     sluice_status (*fn)(void *ctx, const struct sluice_s3_object *object, struct sluice_err *err),

@@ -1701,7 +1701,8 @@ static PyMethodDef module_methods[] = {
     {"finish", (PyCFunction)(void (*)(void))module_finish, METH_VARARGS | METH_KEYWORDS,
      "finish(pixels, num_rows, height, width, table, dtype, layout, out): u8 to a model's input, "
      "from one address to another."},
-    {"state_part", module_state_part, METH_VARARGS, "state_part(state): what a batch's state is of."},
+    {"state_part", module_state_part, METH_VARARGS,
+     "state_part(state): what a batch's state is of."},
     {"version", module_version, METH_NOARGS, "Of the library, as 'MAJOR.MINOR.PATCH'."},
     {"set_log_level", module_set_log_level, METH_O,
      "The least severe lines that the library writes: LOG_INFO at first."},
