@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include "support/capture.h"
 #include "support/test.h"
 
 #include <dirent.h>
@@ -554,6 +555,38 @@ static void a_folder_has_files_unless_all_are_hidden(void)
     has_bad_folder = false;
 }
 
+/* 0: descriptors 0 to 2 are /dev/null where they were closed, and the next file gets another. */
+static int begin_with_closed_descriptors(void *ctx)
+{
+    const unsigned closed = *(const unsigned *)ctx; /* a bit for each */
+    struct stat null, st;
+    if (stat("/dev/null", &null) != 0)
+        return 1;
+    for (int fd = 0; fd < 3; fd++) {
+        if (closed >> fd & 1)
+            close(fd);
+        else if (fcntl(fd, F_GETFD) < 0)
+            return 2;
+    }
+    sluice_open_standard_descriptors();
+    for (int fd = 0; fd < 3; fd++) {
+        if (fstat(fd, &st) != 0)
+            return 3;
+        if ((closed >> fd & 1) && (st.st_rdev != null.st_rdev || !S_ISCHR(st.st_mode)))
+            return 4;
+    }
+    return open("/dev/null", O_RDONLY) > 2 ? 0 : 5;
+}
+
+static void closed_standard_descriptors_are_opened(void)
+{
+    for (unsigned closed = 0; closed < 8; closed++) {
+        struct sluice_test_output output;
+        const int status = sluice_test_child(begin_with_closed_descriptors, &closed, &output);
+        CU_ASSERT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -574,6 +607,7 @@ int main(void)
         SLUICE_TEST(a_reader_sees_one_whole_version_or_another),
         SLUICE_TEST(what_is_no_file_stays_and_is_written_to),
         SLUICE_TEST(try_tells_what_a_write_would_meet),
+        SLUICE_TEST(closed_standard_descriptors_are_opened),
         SLUICE_TEST(mkdirs_makes_what_is_missing),
         SLUICE_TEST(mkdirs_names_what_is_in_the_way),
     };
