@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "datasets/manifest_layout.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,6 +199,34 @@ sluice_status sluice_class_list_apply(const struct sluice_class_list *list,
     free(labels);
     free(sorted);
     return status == SLUICE_OK ? replace_classes(list, builder, err) : status;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return sluice_layout_compare_names(*(const char *const *)a, *(const char *const *)b);
+}
+
+sluice_status sluice_class_names_add(const char **names, size_t *num,
+                                     struct sluice_manifest_builder *builder,
+                                     struct sluice_err *err)
+{
+    sluice_status status = SLUICE_OK;
+    size_t num_kept = 0;
+    qsort(names, *num, sizeof(*names), compare_names);
+    for (size_t i = 0; i < *num && status == SLUICE_OK; i++) {
+        if (num_kept > 0 && strcmp(names[num_kept - 1], names[i]) == 0)
+            continue;
+        names[num_kept++] = names[i];
+        status = sluice_manifest_add_class(builder, names[i], strlen(names[i]), err);
+    }
+    *num = num_kept;
+    return status;
+}
+
+uint32_t sluice_class_names_find(const char *const *names, size_t num, const char *name)
+{
+    const char *const *found = bsearch(&name, names, num, sizeof(*names), compare_names);
+    return (uint32_t)(found - names);
 }
 
 sluice_status sluice_class_list_number(const struct sluice_class_list *list,

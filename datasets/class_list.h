@@ -39,6 +39,14 @@ SLUICE_MUST_USE sluice_status sluice_class_list_apply(const struct sluice_class_
                                                       struct sluice_manifest_builder *builder,
                                                       struct sluice_err *err);
 
+/* Names of classes, one for each sample and in any order: sorts them as Python sorts text, keeps
+ * one of each (*num), and adds these to the manifest's classes, of which there are none. */
+SLUICE_MUST_USE sluice_status sluice_class_names_add(const char **names, size_t *num,
+                                                     struct sluice_manifest_builder *builder,
+                                                     struct sluice_err *err);
+/* The label of one of them. */
+uint32_t sluice_class_names_find(const char *const *names, size_t num, const char *name);
+
 /* For entries whose labels are numbers, without classes yet: the list's classes become the
  * manifest's, or without a list (NULL) "0", "1", ... up to the largest label.  SLUICE_E_INVALID: a
  * label that the list has no name for, or of SLUICE_MAX_CLASSES and more. */

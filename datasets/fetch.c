@@ -85,13 +85,7 @@ static bool is_plain_name(const char *name, size_t len)
  * hidden, or with control characters. */
 static bool is_url_name(const char *name, size_t len)
 {
-    if (len == 0 || name[0] == '.')
-        return false;
-    for (size_t i = 0; i < len; i++) {
-        if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
-            return false;
-    }
-    return true;
+    return len > 0 && name[0] != '.' && !sluice_has_control(name, len);
 }
 
 static bool is_url(const char *line)

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "datasets/class_list.h"
 #include "datasets/label_table.h"
 #include "datasets/manifest_layout.h"
 #include "datasets/split_name.h"
@@ -19,9 +20,9 @@
 static const char *const file_names[] = {"metadata.jsonl", "metadata.csv", "labels.csv"};
 
 struct table {
-    char path[SLUICE_MAX_PATH_BYTES];   /* relative to the root; "" if it lies elsewhere */
-    char name[SLUICE_MAX_PATH_BYTES];   /* in messages */
-    char prefix[sizeof("validation/")]; /* of the images that it is about */
+    char path[SLUICE_MAX_PATH_BYTES];       /* relative to the root; "" if it lies elsewhere */
+    char name[SLUICE_MAX_PATH_BYTES];       /* in messages */
+    char prefix[SLUICE_SPLIT_FOLDER_BYTES]; /* of the images that it is about */
     struct sluice_label_table rows;
     size_t num_used;
 };
@@ -237,7 +238,7 @@ static sluice_status look_in_splits(struct sluice_labels *labels, const char *ro
                            strerror(errno));
     sluice_status status = SLUICE_OK;
     for (int i = 0; i < num; i++) {
-        char prefix[sizeof("validation/")];
+        char prefix[SLUICE_SPLIT_FOLDER_BYTES];
         (void)sluice_print(prefix, sizeof(prefix), "%s/", entries[i]->d_name);
         if (status == SLUICE_OK)
             status = look_for_table(labels, root, prefix, err);
@@ -301,17 +302,12 @@ sluice_status sluice_labels_parse(const char *name, const char *text, size_t len
 
 /* --- names of classes --- */
 
-static int compare_names(const void *a, const void *b)
-{
-    return sluice_layout_compare_names(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Adds the names in all tables to the manifest, sorted; *names are the same, to be freed. */
 static sluice_status add_names(const struct sluice_labels *labels,
                                struct sluice_manifest_builder *builder, const char ***names,
                                size_t *num_names, struct sluice_err *err)
 {
-    size_t num = 0, num_kept = 0;
+    size_t num = 0;
     for (size_t i = 0; i < labels->num_tables; i++)
         num += labels->tables[i].rows.num_rows;
     const char **all = calloc(num + 1, sizeof(*all));
@@ -322,17 +318,9 @@ static sluice_status add_names(const struct sluice_labels *labels,
         for (size_t row = 0; row < labels->tables[i].rows.num_rows; row++)
             all[num++] = labels->tables[i].rows.rows[row].label;
     }
-    qsort(all, num, sizeof(*all), compare_names);
-    sluice_status status = SLUICE_OK;
-    for (size_t i = 0; i < num && status == SLUICE_OK; i++) {
-        if (num_kept > 0 && strcmp(all[num_kept - 1], all[i]) == 0)
-            continue;
-        all[num_kept++] = all[i];
-        status = sluice_manifest_add_class(builder, all[i], strlen(all[i]), err);
-    }
     *names = all;
-    *num_names = num_kept;
-    return status;
+    *num_names = num;
+    return sluice_class_names_add(all, num_names, builder, err);
 }
 
 /* --- assigning --- */
@@ -411,9 +399,7 @@ static sluice_status assign_entries(struct sluice_labels *labels,
             continue;
         }
         if (names) {
-            const char **found =
-                bsearch(&row->label, names, num_names, sizeof(*names), compare_names);
-            entry->label = (uint32_t)(found - (const char **)names);
+            entry->label = sluice_class_names_find(names, num_names, row->label);
         } else if (row->label) {
             entry->label = (uint32_t)strtoul(row->label, NULL, 10);
         }

@@ -317,20 +317,6 @@ static int open_nameless(void)
     return open(folder && folder[0] ? folder : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 }
 
-static bool write_fully(int fd, const uint8_t *bytes, size_t len)
-{
-    while (len > 0) {
-        const ssize_t done = write(fd, bytes, len);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        bytes += done;
-        len -= (size_t)done;
-    }
-    return true;
-}
-
 /* Copies by way of `room` to a file without a name.  False: it cannot be had. */
 static bool copy_to_file(struct checking *c, uint8_t *room, size_t room_len)
 {
@@ -339,8 +325,8 @@ static bool copy_to_file(struct checking *c, uint8_t *room, size_t room_len)
     for (uint64_t at = 0; is_whole && at < c->file_bytes;) {
         const uint64_t left = c->file_bytes - at;
         const size_t len = left < room_len ? (size_t)left : room_len;
-        is_whole =
-            sluice_pread_fully(c->fd, room, len, at) == (ssize_t)len && write_fully(fd, room, len);
+        is_whole = sluice_pread_fully(c->fd, room, len, at) == (ssize_t)len &&
+                   sluice_write_fully(fd, room, len);
         at += len;
     }
     void *map =

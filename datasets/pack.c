@@ -21,7 +21,6 @@
 #define MAX_FILE_BYTES ((size_t)1 << 31)
 #define MAX_SHARDS 1000000 /* so that their names sort by number */
 #define POOL_BYTES ((size_t)64 << 20)
-#define PREFIX_BYTES 32
 
 static sluice_status check_empty(const char *out, struct sluice_err *err)
 {
@@ -59,9 +58,10 @@ struct packer {
     uint64_t shard_bytes;
     FILE *file; /* of the tar at hand; NULL: none */
     char path[SLUICE_MAX_PATH_BYTES];
-    char prefix[PREFIX_BYTES]; /* of its samples: "", or the folder of their split, as "train/" */
-    uint64_t bytes;            /* in it */
-    size_t number;             /* of the next one with this prefix */
+    char prefix[SLUICE_SPLIT_FOLDER_BYTES]; /* of its samples: "", or the folder of their split, as
+                                               "train/" */
+    uint64_t bytes;                         /* in it */
+    size_t number;                          /* of the next one with this prefix */
     struct sluice_pack_summary sums;
 };
 
@@ -252,11 +252,11 @@ static sluice_status pack_one(struct packer *packer, const char *root,
 }
 
 /* The folder of a sample's split, with its slash. */
-static void prefix_of(const char *path, char prefix[PREFIX_BYTES])
+static void prefix_of(const char *path, char prefix[SLUICE_SPLIT_FOLDER_BYTES])
 {
     const char *rest = path;
     (void)sluice_split_of_path(path, &rest);
-    (void)sluice_print(prefix, PREFIX_BYTES, "%.*s", (int)(rest - path), path);
+    (void)sluice_print(prefix, SLUICE_SPLIT_FOLDER_BYTES, "%.*s", (int)(rest - path), path);
 }
 
 sluice_status sluice_pack(const char *root, const struct sluice_manifest *manifest, const char *out,
@@ -278,7 +278,7 @@ sluice_status sluice_pack(const char *root, const struct sluice_manifest *manife
         sluice_progress_start(&progress, "packing", manifest->num_entries);
     size_t done = 0;
     for (; done < manifest->num_entries && status == SLUICE_OK; done++) {
-        char prefix[PREFIX_BYTES] = "";
+        char prefix[SLUICE_SPLIT_FOLDER_BYTES] = "";
         if (has_subsets)
             prefix_of(sluice_manifest_at(manifest, done).path, prefix);
         status = pack_one(&packer, root, manifest, done, prefix, pool, err);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "datasets/class_list.h"
 #include "datasets/parallel.h"
 #include "datasets/shard_members.h"
 #include "store/store.h"
@@ -220,17 +221,9 @@ static size_t sort_entries(struct sluice_manifest *manifest)
 bool sluice_shard_has_key(const struct sluice_manifest *manifest, const char *key)
 {
     const size_t len = strlen(key);
-    size_t low = 0, high = manifest->num_entries;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (strcmp(manifest->rows[middle].path, key) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
     /* Of what begins with the key only such as "KEY-2.jpg" stands before "KEY.jpg". */
-    for (; low < manifest->num_entries; low++) {
-        const char *path = manifest->rows[low].path;
+    for (size_t i = sluice_manifest_find_first(manifest, key); i < manifest->num_entries; i++) {
+        const char *path = manifest->rows[i].path;
         if (strncmp(path, key, len) != 0)
             return false;
         if (sluice_shard_key_len(path) == len)
@@ -248,16 +241,9 @@ static void join_labels(struct sluice_shard *shard)
         const size_t len = sluice_shard_key_len(images->rows[i].path);
         memcpy(key, images->rows[i].path, len);
         key[len] = '\0';
-        size_t low = 0, high = labels->num_entries;
-        while (low < high) {
-            const size_t middle = low + (high - low) / 2;
-            if (strcmp(labels->rows[middle].path, key) < 0)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        if (low < labels->num_entries && strcmp(labels->rows[low].path, key) == 0) {
-            images->rows[i].label = labels->rows[low].label;
+        const size_t row = sluice_manifest_find_first(labels, key);
+        if (row < labels->num_entries && strcmp(labels->rows[row].path, key) == 0) {
+            images->rows[i].label = labels->rows[row].label;
             shard->num_labelled++;
         }
     }
@@ -359,37 +345,23 @@ static sluice_status take_rows(struct listing *listing, struct sluice_shard *sha
     return status;
 }
 
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(**(char **const *)a, **(char **const *)b);
-}
-
-/* Numbers the names of classes in the order of their bytes, as Python sorts them. */
+/* Numbers the names of classes in the order in which Python sorts them. */
 static sluice_status number_names(struct listing *listing, size_t first_row, struct sluice_err *err)
 {
-    struct sluice_manifest *manifest = listing->builder->manifest;
+    const struct sluice_manifest *manifest = listing->builder->manifest;
     const struct sluice_label_texts *texts = &listing->texts;
-    char ***sorted = calloc(texts->num + 1, sizeof(*sorted));
-    uint32_t *labels = calloc(texts->num + 1, sizeof(*labels));
-    sluice_status status = SLUICE_OK;
-    if (!sorted || !labels)
-        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the names of classes");
-    for (size_t i = 0; i < texts->num && status == SLUICE_OK; i++)
-        sorted[i] = &texts->all[i];
-    if (status == SLUICE_OK && texts->num > 1)
-        qsort(sorted, texts->num, sizeof(*sorted), compare_texts);
-    for (size_t i = 0; i < texts->num && status == SLUICE_OK; i++) {
-        if (i == 0 || strcmp(*sorted[i - 1], *sorted[i]) != 0)
-            status =
-                sluice_manifest_add_class(listing->builder, *sorted[i], strlen(*sorted[i]), err);
-        labels[sorted[i] - texts->all] = (uint32_t)manifest->num_classes - 1;
-    }
+    size_t num_names = texts->num;
+    const char **names = calloc(texts->num + 1, sizeof(*names));
+    if (!names)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the names of classes");
+    memcpy(names, texts->all, texts->num * sizeof(*names));
+    const sluice_status status = sluice_class_names_add(names, &num_names, listing->builder, err);
     for (size_t i = first_row; i < manifest->num_entries && status == SLUICE_OK; i++) {
-        if (manifest->rows[i].label != SLUICE_NO_LABEL)
-            manifest->rows[i].label = labels[manifest->rows[i].label];
+        uint32_t *label = &manifest->rows[i].label;
+        if (*label != SLUICE_NO_LABEL)
+            *label = sluice_class_names_find(names, num_names, texts->all[*label]);
     }
-    free(sorted);
-    free(labels);
+    free(names);
     return status;
 }
 

@@ -58,21 +58,6 @@ static sluice_status read_target(struct reading *r, const struct sluice_tar_memb
     return status;
 }
 
-/* The first row of the shard that does not come before the path. */
-static size_t find_row(const struct reading *r, const char *path)
-{
-    const struct sluice_manifest_entry *rows = r->builder->manifest->rows;
-    size_t low = r->first, high = r->end;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (strcmp(rows[middle].path, path) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Gives the member to all images of its key. */
 static sluice_status take_member(struct reading *r, const struct sluice_tar_member *member,
                                  struct sluice_err *err)
@@ -87,7 +72,8 @@ static sluice_status take_member(struct reading *r, const struct sluice_tar_memb
     struct sluice_target_place place = {0};
     sluice_status status = SLUICE_OK;
     bool is_read = false;
-    for (size_t i = find_row(r, path); status == SLUICE_OK && i < r->end; i++) {
+    for (size_t i = sluice_manifest_find_first(manifest, path); status == SLUICE_OK && i < r->end;
+         i++) {
         if (strncmp(manifest->rows[i].path, path, (size_t)len) != 0)
             break;
         if (!is_read) {

@@ -12,6 +12,9 @@
 #define SLUICE_SPLIT_TEST 2
 #define SLUICE_NUM_SPLITS 3
 
+/* Room for the longest of these words with a '/' and a NUL. */
+#define SLUICE_SPLIT_FOLDER_BYTES sizeof("validation/")
+
 /* The split that name[0 .. len) names: SLUICE_SUBSET_TRAIN, SLUICE_SUBSET_VAL or SLUICE_SPLIT_TEST;
  * -1: none. */
 int sluice_split_of_name(const char *name, size_t len);

@@ -68,6 +68,21 @@ ssize_t sluice_pread_fully(int fd, void *to, size_t len, uint64_t offset)
     return (ssize_t)done;
 }
 
+bool sluice_write_fully(int fd, const void *data, size_t len)
+{
+    const uint8_t *at = data;
+    while (len > 0) {
+        const ssize_t put = write(fd, at, len);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return false;
+        at += put;
+        len -= (size_t)put;
+    }
+    return true;
+}
+
 int64_t sluice_file_mtime_ns(const struct stat *st)
 {
     return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
@@ -209,20 +224,6 @@ sluice_status sluice_file_read_range(const char *path, uint64_t offset, uint64_t
     return SLUICE_OK;
 }
 
-static bool write_all(int fd, const uint8_t *data, size_t len)
-{
-    while (len > 0) {
-        const ssize_t put = write(fd, data, len);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return false;
-        data += put;
-        len -= (size_t)put;
-    }
-    return true;
-}
-
 static void folder_of(const char *path, char folder[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
@@ -310,7 +311,7 @@ struct content {
 static bool fill_with(int fd, const void *ctx)
 {
     const struct content *content = ctx;
-    return write_all(fd, content->data, content->len);
+    return sluice_write_fully(fd, content->data, content->len);
 }
 
 sluice_status sluice_file_write_atomic(const char *path, const void *data, size_t len,

@@ -47,6 +47,9 @@ SLUICE_MUST_USE sluice_status sluice_file_read_range(const char *path, uint64_t 
 /* pread() until `len` bytes are read or the file ends: how many were read; -1: errno says why. */
 ssize_t sluice_pread_fully(int fd, void *to, size_t len, uint64_t offset);
 
+/* write() until all is written.  False: errno says why. */
+bool sluice_write_fully(int fd, const void *data, size_t len);
+
 /* When the content was last changed: ns since 1970. */
 int64_t sluice_file_mtime_ns(const struct stat *st);
 

@@ -55,6 +55,15 @@ bool sluice_is_utf8(const char *text)
     return true;
 }
 
+bool sluice_has_control(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
+            return true;
+    }
+    return false;
+}
+
 size_t sluice_byte_order_mark(const char *text, size_t len)
 {
     return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;

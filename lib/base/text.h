@@ -20,6 +20,9 @@ bool sluice_starts_with(const char *text, const char *prefix);
 size_t sluice_utf8_len(const char *text);
 bool sluice_is_utf8(const char *text);
 
+/* Whether a control character of ASCII is among text[0 .. len). */
+bool sluice_has_control(const char *text, size_t len);
+
 /* 3 if the text begins with the byte order mark that some programs write before UTF-8, else 0. */
 size_t sluice_byte_order_mark(const char *text, size_t len);
 

@@ -176,16 +176,6 @@ struct listing {
     char passed[4 * SLUICE_S3_MAX_KEY]; /* the first of them, for the log */
 };
 
-/* Whether a key can be the path of a sample. */
-static bool is_path(const char *key)
-{
-    for (const char *at = key; *at; at++) {
-        if ((unsigned char)*at < ' ' || *at == 0x7f)
-            return false;
-    }
-    return sluice_is_utf8(key);
-}
-
 static sluice_status on_object(void *ctx, const struct sluice_s3_object *object,
                                struct sluice_err *err)
 {
@@ -195,7 +185,7 @@ static sluice_status on_object(void *ctx, const struct sluice_s3_object *object,
     if (!sluice_starts_with(object->key, listing->s3->prefix) || len == prefix_len ||
         object->key[len - 1] == '/')
         return SLUICE_OK;
-    if (!is_path(object->key)) {
+    if (sluice_has_control(object->key, len) || !sluice_is_utf8(object->key)) {
         if (listing->num_passed++ == 0)
             sluice_escape_line(listing->passed, sizeof(listing->passed), object->key);
         return SLUICE_OK;

@@ -1,28 +1,14 @@
 #include "store/store_copy.h"
 
 #include "base/buf.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Few round trips, and little memory. */
 #define CHUNK_BYTES (16u << 20)
-
-static sluice_status write_all(int fd, const uint8_t *data, size_t len, struct sluice_err *err)
-{
-    while (len > 0) {
-        const ssize_t put = write(fd, data, len);
-        if (put < 0 && errno != EINTR)
-            return sluice_fail(err, SLUICE_E_IO, "cannot keep a copy: %s", strerror(errno));
-        if (put > 0) {
-            data += put;
-            len -= (size_t)put;
-        }
-    }
-    return SLUICE_OK;
-}
 
 sluice_status sluice_store_copy(struct sluice_store *store, const char *key, int fd,
                                 uint64_t *bytes, struct sluice_err *err)
@@ -46,7 +32,8 @@ sluice_status sluice_store_copy(struct sluice_store *store, const char *key, int
         status = store->read(store, &read, &buf, err);
         if (status != SLUICE_OK)
             break;
-        status = write_all(fd, buf->data, buf->len, err);
+        if (!sluice_write_fully(fd, buf->data, buf->len))
+            status = sluice_fail(err, SLUICE_E_IO, "cannot keep a copy: %s", strerror(errno));
         at += buf->len;
         sluice_buf_unref(buf);
     }
