@@ -31,7 +31,7 @@ static void print_totals(const struct sluice_fetch_totals *totals, bool is_json)
         "retries", (json_int_t)totals->retries, "bytes", (json_int_t)totals->bytes, "already_there",
         (json_int_t)totals->already_there, "repeated", (json_int_t)totals->repeated, "failed",
         (json_int_t)totals->failed, "bad_lines", (json_int_t)totals->bad_lines);
-    json_dumpf(json, stdout, JSON_COMPACT);
+    json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
     printf("\n");
     json_decref(json);
 }

@@ -19,7 +19,7 @@ static void print_summary(const char *out, const struct sluice_pack_summary *sum
                       "bytes", (json_int_t)summary->bytes);
         if (is_pack)
             json_object_set_new(json, "shards", json_integer((json_int_t)summary->num_shards));
-        json_dumpf(json, stdout, JSON_COMPACT);
+        json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
         printf("\n");
         json_decref(json);
         return;

@@ -170,7 +170,7 @@ int sluice_dataset_cmd_synth(int argc, char **argv)
                       (json_int_t)synth.num_train, "val", (json_int_t)synth.num_val, "classes",
                       (json_int_t)given.num_classes, "bytes", (json_int_t)synth.bytes, "mean_bytes",
                       mean, "share_above_150kB", large);
-        json_dumpf(json, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
+        json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(6));
         printf("\n");
         json_decref(json);
     } else {

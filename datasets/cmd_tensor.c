@@ -116,7 +116,7 @@ static void print_draws(const char *image, const char *out, const struct sluice_
                   (json_int_t)sample->key.sample_id, "split", (int)sample->ops_done, "image_height",
                   (int)info->height, "image_width", (int)info->width);
     if (json) {
-        json_dumpf(json, stdout, JSON_COMPACT);
+        json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
         printf("\n");
     }
     json_decref(json);

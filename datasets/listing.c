@@ -67,7 +67,7 @@ void sluice_listing_print(const struct sluice_listing *listing,
             json_object_set_new(json, "damaged_shards",
                                 json_integer((json_int_t)listing->shards.num_damaged_shards));
         }
-        SLUICE_IN_C_LOCALE(json_dumpf(json, stdout, JSON_COMPACT));
+        SLUICE_IN_C_LOCALE(json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII));
         printf("\n");
         json_decref(json);
         return;

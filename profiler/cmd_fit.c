@@ -141,7 +141,7 @@ static void print_op(const char *name, bool is_json, const struct halves *halves
                   (json_int_t)halves->num_known, "held_out", (json_int_t)quality->num_held_out,
                   "mean", quality->mean, "median_error", quality->median, "p90_error", quality->p90,
                   "sum_error", quality->sum);
-    json_dumpf(json, stdout, JSON_COMPACT | JSON_REAL_PRECISION(8));
+    json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(8));
     printf("\n");
     json_decref(json);
 }
@@ -188,7 +188,7 @@ static void print_form(const char *choice, enum sluice_resource side, bool is_js
         "mean", fitted->mean, "median_error", fitted->median, "p90_error", fitted->p90, "sum_error",
         fitted->sum, "default", "median_error", preset->median, "p90_error", preset->p90,
         "sum_error", preset->sum);
-    json_dumpf(json, stdout, JSON_COMPACT | JSON_REAL_PRECISION(8));
+    json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(8));
     printf("\n");
     json_decref(json);
 }

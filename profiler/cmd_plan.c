@@ -128,7 +128,7 @@ static void print_json(const struct results *results, const struct result *resul
         results->bound_s, "gap", gap_of(results, result), "wire_bytes",
         (json_int_t)forecast->wire_bytes, "slowest", sluice_resource_name(forecast->slowest),
         "choices", choices, "busy_s", busy_to_json(forecast), "costs", results->costs);
-    json_dumpf(json, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(12));
     printf("\n");
     json_decref(json);
 }

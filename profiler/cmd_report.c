@@ -158,7 +158,7 @@ static void print_json(const char *path, const struct sluice_runs *runs)
 {
     json_t *json = json_pack("{s:s, s:I, s:I}", "page", path, "epochs", (json_int_t)runs->num_items,
                              "passed_over", (json_int_t)runs->num_passed_over);
-    json_dumpf(json, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_PRESERVE_ORDER);
     printf("\n");
     json_decref(json);
 }

@@ -219,7 +219,7 @@ static void print_row(const struct request *request, const struct answer *answer
         number_or_null(storage_cores), "compute_cores", sizing->compute_cores, "sent_mbit_s",
         sizing->link_bytes_per_s * 8 / 1e6, "binds", binds, "costs", answer->costs, "samples",
         (json_int_t)answer->num_samples, "file_bytes", answer->file_bytes);
-    json_dumpf(json, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(12));
     printf("\n");
     json_decref(json);
 }

@@ -225,8 +225,9 @@ sluice_status sluice_stats_json(const struct sluice_wire_stats *stats,
     if (cache)
         failed |= json_object_set_new(root, "cache", cache_json(cache));
 
-    char *text =
-        failed ? NULL : SLUICE_IN_C_LOCALE(json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(9)));
+    char *text = failed ? NULL
+                        : SLUICE_IN_C_LOCALE(json_dumps(root, JSON_COMPACT | JSON_ENSURE_ASCII |
+                                                                  JSON_REAL_PRECISION(9)));
     json_decref(root);
     if (!text)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the counters");

@@ -128,7 +128,9 @@ sluice_status top_json_make(const struct top_server *servers, size_t num_servers
     int has_failed = json_object_set_new(root, "servers", array);
     for (size_t i = 0; !has_failed && i < num_servers; i++)
         has_failed = json_array_append_new(array, server_json(&servers[i]));
-    char *text = has_failed ? NULL : json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    char *text = has_failed
+                     ? NULL
+                     : json_dumps(root, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
     json_decref(root);
     if (!text)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for JSON");

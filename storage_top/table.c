@@ -177,7 +177,7 @@ static void put_server(struct grid *grid, const struct top_server *server)
         return;
     const struct sluice_wire_stats *stats = &server->stats;
     char a[SLUICE_SHOW_BYTES], b[SLUICE_SHOW_BYTES];
-    (void)sluice_print(row[SERVER], CELL_BYTES, "%s", server->target);
+    (void)sluice_escape_line(row[SERVER], CELL_BYTES, server->target);
     if (server->state == TOP_OK && stats->hanging_workers)
         (void)sluice_print(row[STATE], CELL_BYTES, "%u hang", stats->hanging_workers);
     else
@@ -218,7 +218,7 @@ static void put_client(struct grid *grid, const struct top_server *server,
     (void)sluice_escape_line(row[0], CELL_BYTES, counts->name);
     (void)sluice_escape_line(row[1], CELL_BYTES, counts->address[0] ? counts->address : "-");
     (void)sluice_escape_line(row[2], CELL_BYTES, counts->token[0] ? counts->token : "-");
-    (void)sluice_print(row[3], CELL_BYTES, "%s", server->target);
+    (void)sluice_escape_line(row[3], CELL_BYTES, server->target);
     put_count(row[4], counts->streams);
     put_number(row[5], mbit(client->rates.bytes_per_s));
     put_number(row[6], client->rates.samples_per_s);

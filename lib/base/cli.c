@@ -3,6 +3,7 @@
 #include "base/c_locale.h"
 #include "base/log.h"
 #include "base/suggest.h"
+#include "base/text.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -13,14 +14,11 @@
 
 static void usage_error(const struct sluice_cli *cli, const char *fmt, va_list args)
 {
-    char text[3000];
+    char text[3000], shown[3000];
     sluice_vsnprintf(text, sizeof(text), fmt, args);
     /* One line, whatever the argument held. */
-    for (char *p = text; *p; p++) {
-        if ((unsigned char)*p < 0x20 || *p == 0x7F)
-            *p = '?';
-    }
-    fprintf(stderr, "%s: %s (--help says more)\n", cli->program, text);
+    (void)sluice_escape_line(shown, sizeof(shown), text);
+    fprintf(stderr, "%s: %s (--help says more)\n", cli->program, shown);
 }
 
 int sluice_cli_usage_error(const struct sluice_cli *cli, const char *fmt, ...)

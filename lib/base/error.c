@@ -1,6 +1,7 @@
 #include "base/error.h"
 
 #include "base/c_locale.h"
+#include "base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,10 +39,12 @@ const char *sluice_status_name(sluice_status status)
 sluice_status(sluice_fail)(struct sluice_err *err, sluice_status status, const char *fmt, ...)
 {
     if (err && !err->text[0]) {
+        char text[sizeof(err->text)] = "";
         va_list args;
         va_start(args, fmt);
-        sluice_vsnprintf(err->text, sizeof(err->text), fmt, args);
+        sluice_vsnprintf(text, sizeof(text), fmt, args);
         va_end(args);
+        (void)sluice_escape_line(err->text, sizeof(err->text), text);
     }
     return status;
 }

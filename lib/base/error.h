@@ -11,7 +11,8 @@
  * message wins, so a caller may add context after a failure without hiding
  * the cause.  A function that cannot fail returns void or its value. */
 
-/* Sets `err` unless it is NULL or already says something.  Returns `status`,
+/* Sets `err` unless it is NULL or already says something, to one line that a terminal shows and
+ * does not obey, whatever a file or a peer put into it (sluice_escape_line).  Returns `status`,
  * so that a failure is one line: return sluice_fail(err, SLUICE_E_IO, "..."); */
 sluice_status sluice_fail(struct sluice_err *err, sluice_status status, const char *fmt, ...)
     SLUICE_PRINTF(3, 4);

@@ -202,12 +202,14 @@ void sluice_log(enum sluice_log_level level, const char *fmt, ...)
         text[0] = '\0';
     va_end(args);
 
-    if (to_sink(level, text))
+    char safe[TEXT_BYTES];
+    (void)sluice_escape_line(safe, sizeof(safe), text);
+    if (to_sink(level, safe))
         return;
 
     char out[sizeof(ERASE) + LINE_BYTES + STATUS_BYTES] = ERASE;
     const size_t head = sizeof(ERASE) - 1;
-    const size_t len = sluice_log_line(out + head, LINE_BYTES, level, text);
+    const size_t len = sluice_log_line(out + head, LINE_BYTES, level, safe);
     if (!atomic_load_explicit(&has_status, memory_order_relaxed)) {
         write_stderr(out + head, len);
         return;

@@ -88,27 +88,34 @@ void sluice_exposition_family(struct sluice_exposition *page, const char *name,
 
 /* --- samples --- */
 
-/* The length of the character at `text`, or 1 and *is_valid false for a byte of none. */
-static size_t next_character(const char *text, bool *is_valid)
+/* Room for a character of 2 bytes that is escaped, or one of 4. */
+#define SHOWN_BYTES 12
+
+/* Puts the character at `text` as a label shows it, and returns its length there. */
+static size_t show_character(const char *text, char shown[SHOWN_BYTES])
 {
     const size_t len = sluice_utf8_len(text);
-    *is_valid = len > 0;
-    return len ? len : 1;
+    char one[5] = "";
+    if (len == 0) {
+        memcpy(shown, REPLACEMENT, sizeof(REPLACEMENT));
+        return 1;
+    }
+    memcpy(one, text, len);
+    (void)sluice_escape_line(shown, SHOWN_BYTES, one);
+    return len;
 }
 
 void sluice_label_text(char *out, size_t room, const char *text)
 {
     size_t len = 0;
     while (*text) {
-        bool is_valid;
-        const size_t taken = next_character(text, &is_valid);
-        const char *character = is_valid ? text : REPLACEMENT;
-        const size_t bytes = is_valid ? taken : strlen(REPLACEMENT);
+        char shown[SHOWN_BYTES];
+        text += show_character(text, shown);
+        const size_t bytes = strlen(shown);
         if (len + bytes >= room)
             break;
-        memcpy(out + len, character, bytes);
+        memcpy(out + len, shown, bytes);
         len += bytes;
-        text += taken;
     }
     out[len] = '\0';
 }
@@ -118,17 +125,10 @@ static void put_label(FILE *file, const char *separator, const char *name, const
     assert(is_name(name));
     fprintf(file, "%s%s=\"", separator, name);
     while (*value) {
-        bool is_valid;
-        const size_t taken = next_character(value, &is_valid);
-        if (!is_valid)
-            fputs(REPLACEMENT, file);
-        else if (*value == '\n')
-            fputs("\\n", file);
-        else if (*value == '"' || *value == '\\')
-            fprintf(file, "\\%c", *value);
-        else
-            fwrite(value, 1, taken, file);
-        value += taken;
+        char shown[SHOWN_BYTES];
+        value += show_character(value, shown);
+        for (const char *at = shown; *at; at++)
+            fprintf(file, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
     }
     fputc('"', file);
 }

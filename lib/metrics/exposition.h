@@ -53,8 +53,9 @@ void sluice_exposition_seconds(struct sluice_exposition *page, const char *name,
 void sluice_exposition_gauge(struct sluice_exposition *page, const char *name, double value,
                              const char *help);
 
-/* Writes `text` to out[room] (room > 0) as valid UTF-8: U+FFFD for each byte that belongs to no
- * character.  What has no room is cut, never within a character. */
+/* Writes `text` to out[room] (room > 0) as a label shows it, on one line of valid UTF-8: U+FFFD for
+ * each byte that belongs to no character, and control characters as sluice_escape_line() has them.
+ * What has no room is cut, never within a character. */
 void sluice_label_text(char *out, size_t room, const char *text);
 
 #endif

@@ -23,7 +23,7 @@ offload_grpc = modules["offload_pb2_grpc"]
 T = harness.TIMEOUT_S
 PIPELINE = "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"
 NAME = b'a"b\nc\\d\xff\xc3(' + "é".encode()
-NAME_SHOWN = 'a"b\nc\\d\ufffd\ufffd(é'
+NAME_SHOWN = 'a"b\\nc\\d\ufffd\ufffd(é'
 
 
 def varint(value):

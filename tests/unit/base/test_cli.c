@@ -384,8 +384,8 @@ static void errors_name_the_flag_and_what_is_wrong(void)
     expect_usage_error(PARSE("--ratio=1.001"), "--ratio", "-1 to 1");
     expect_usage_error(PARSE("--link-limit=fast"), "--link-limit", "'fast'");
     expect_usage_error(PARSE("--mode=remote"), "--mode", "local, remote_nooff, remote_auto");
-    expect_usage_error(PARSE("--root=x", "--mode=a\nb"), "--mode", "a?b"); /* stays one line */
-    EXPECT_GOES_ON(PARSE("--root=r", "--big=18446744073709551615"));       /* no upper end */
+    expect_usage_error(PARSE("--root=x", "--mode=a\nb"), "--mode", "a\\nb"); /* stays one line */
+    EXPECT_GOES_ON(PARSE("--root=r", "--big=18446744073709551615"));         /* no upper end */
     EXPECT_GOES_ON(PARSE("--root=--json"));
     CU_ASSERT_STRING_EQUAL(values.root, "--json");
 }

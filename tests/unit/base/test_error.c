@@ -34,6 +34,14 @@ static void a_long_text_is_cut_and_terminated(void)
     CU_ASSERT_EQUAL(strlen(err.text), sizeof(err.text) - 1);
 }
 
+static void a_text_is_one_line_that_a_terminal_does_not_obey(void)
+{
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_fail(&err, SLUICE_E_IO, "%s: gone", "a\nb\x1b[2J\xc2\x9b\xff\xc3\xa9"),
+                    SLUICE_E_IO);
+    CU_ASSERT_STRING_EQUAL(err.text, "a\\nb\\x1b[2J\\xc2\\x9b\\xff\xc3\xa9: gone");
+}
+
 static void every_status_has_a_name_of_its_own(void)
 {
     for (int i = SLUICE_OK; i < SLUICE_NUM_STATUS; i++) {
@@ -52,6 +60,7 @@ int main(void)
         SLUICE_TEST(the_first_text_wins),
         SLUICE_TEST(err_may_be_null),
         SLUICE_TEST(a_long_text_is_cut_and_terminated),
+        SLUICE_TEST(a_text_is_one_line_that_a_terminal_does_not_obey),
         SLUICE_TEST(every_status_has_a_name_of_its_own),
     };
     return sluice_test_run("error", tests, SLUICE_TEST_COUNT(tests));

@@ -45,6 +45,22 @@ static void parses_the_four_names_and_nothing_else(void)
     }
 }
 
+static void keep_text(void *ctx, enum sluice_log_level level, const char *text)
+{
+    (void)level;
+    snprintf(ctx, 64, "%s", text);
+}
+
+static void a_sink_gets_one_line_that_a_terminal_does_not_obey(void)
+{
+    char text[64] = "";
+    reset();
+    sluice_log_set_sink(keep_text, text);
+    sluice_log(SLUICE_LOG_WARN, "%s: gone", "a\nb\x1b[2J\xff");
+    sluice_log_set_sink(NULL, NULL);
+    CU_ASSERT_STRING_EQUAL(text, "a\\nb\\x1b[2J\\xff: gone");
+}
+
 static void goes_to_stderr_with_program_and_mark(void)
 {
     reset();
@@ -274,6 +290,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(parses_the_four_names_and_nothing_else),
         SLUICE_TEST(goes_to_stderr_with_program_and_mark),
+        SLUICE_TEST(a_sink_gets_one_line_that_a_terminal_does_not_obey),
         SLUICE_TEST(shows_lines_up_to_the_level),
         SLUICE_TEST(a_long_line_is_cut_but_ends),
         SLUICE_TEST(stays_one_line_whatever_is_in_it),

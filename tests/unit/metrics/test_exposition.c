@@ -88,7 +88,17 @@ static void label_values_are_escaped(void)
     sluice_exposition_family(page, "sluice_a", SLUICE_GAUGE, "A.");
     sluice_exposition_count(page, &label, 1, 1);
     expect(page, "# HELP sluice_a A.\n# TYPE sluice_a gauge\n"
-                 "sluice_a{client=\"a\\\"b\\nc\\\\d\"} 1\n");
+                 "sluice_a{client=\"a\\\"b\\\\nc\\\\d\"} 1\n");
+}
+
+static void control_characters_of_a_label_are_shown_and_not_sent(void)
+{
+    struct sluice_exposition *page = begin();
+    const struct sluice_label label = {"client", "\x1b[2J\x7f\xc2\x9b"};
+    sluice_exposition_family(page, "sluice_a", SLUICE_GAUGE, "A.");
+    sluice_exposition_count(page, &label, 1, 1);
+    expect(page, "# HELP sluice_a A.\n# TYPE sluice_a gauge\n"
+                 "sluice_a{client=\"\\\\x1b[2J\\\\x7f\\\\xc2\\\\x9b\"} 1\n");
 }
 
 static void label_values_become_valid_utf8(void)
@@ -123,13 +133,11 @@ static void any_bytes_make_one_line_that_reads_back(void)
         CU_ASSERT(sluice_is_utf8(text));
         /* Back by the format's rules. */
         const char *in = strchr(strstr(text, "\nsluice_a{") + 1, '"') + 1;
-        char back[4 * sizeof(value)], valid[4 * sizeof(value)];
+        char back[5 * sizeof(value)], valid[5 * sizeof(value)];
         size_t n = 0;
         while (*in && *in != '"' && *in != '\n') {
-            const bool is_escaped = *in == '\\';
-            in += is_escaped;
-            back[n++] = (char)(is_escaped && *in == 'n' ? '\n' : *in);
-            in++;
+            in += *in == '\\';
+            back[n++] = *in++;
         }
         back[n] = '\0';
         CU_ASSERT_STRING_EQUAL(in, "\"} 5\n");
@@ -200,6 +208,7 @@ int main(void)
         SLUICE_TEST(values_come_back_as_they_were),
         SLUICE_TEST(what_is_no_number_is_spelled_as_prometheus_does),
         SLUICE_TEST(label_values_are_escaped),
+        SLUICE_TEST(control_characters_of_a_label_are_shown_and_not_sent),
         SLUICE_TEST(label_values_become_valid_utf8),
         SLUICE_TEST(any_bytes_make_one_line_that_reads_back),
         SLUICE_TEST(label_text_is_cut_between_characters),

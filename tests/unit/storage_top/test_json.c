@@ -5,11 +5,13 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void what_is_known_is_a_number_and_what_is_not_is_null(void)
 {
-    struct top_client client = {.counts = {.name = "a\"\x01", .token = "team", .samples = 3},
-                                .rates = {NAN, 5, NAN}};
+    struct top_client client = {
+        .counts = {.name = "a\"\x01\xc2\x9b", .token = "team", .samples = 3},
+        .rates = {NAN, 5, NAN}};
     const struct top_server servers[] = {
         {.target = "a:1",
          .state = TOP_OK,
@@ -23,6 +25,7 @@ static void what_is_known_is_a_number_and_what_is_not_is_null(void)
     };
     char *text = NULL;
     CU_ASSERT_EQUAL_FATAL(top_json_make(servers, 2, &text, NULL), SLUICE_OK);
+    CU_ASSERT_PTR_NULL(strstr(text, "\xc2\x9b")); /* a terminal would obey it */
     json_t *root = json_loads(text, 0, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(root);
     const json_t *a = json_array_get(json_object_get(root, "servers"), 0);
@@ -32,7 +35,7 @@ static void what_is_known_is_a_number_and_what_is_not_is_null(void)
     CU_ASSERT(json_is_null(json_object_get(a, "wire_bytes_per_s")));
     CU_ASSERT(json_is_null(json_object_get(a, "why")));
     const json_t *row = json_array_get(json_object_get(a, "clients"), 0);
-    CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(row, "client")), "a\"\x01");
+    CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(row, "client")), "a\"\x01\xc2\x9b");
     CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(row, "token")), "team");
     CU_ASSERT(json_is_null(json_object_get(row, "samples_per_s")));
     CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(b, "state")), "away");
