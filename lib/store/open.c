@@ -39,7 +39,7 @@ sluice_status sluice_store_check(const struct sluice_store_options *options, str
         /* Regions and endpoints of the environment are no part of the options. */
         static const struct sluice_s3_places nowhere = {.region = "us-east-1"};
         char url[SLUICE_STORE_URL_BYTES];
-        return sluice_s3_endpoint(options, &nowhere, url, err);
+        return sluice_s3_endpoint(options, &nowhere, NULL, url, err);
     }
     return sluice_store_is_remote(options->root) ? sluice_web_check_root(options->root, err)
                                                  : SLUICE_OK;
@@ -148,7 +148,7 @@ sluice_status sluice_store_needs_of(const struct sluice_store_options *options,
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a store");
     sluice_status status = sluice_s3_places_find(places, err);
     if (status == SLUICE_OK && is_s3(options->root)) {
-        status = sluice_s3_endpoint(options, places, url, err);
+        status = sluice_s3_endpoint(options, places, NULL, url, err);
         if (status == SLUICE_OK)
             status = add_url(needs, url, err);
         if (status == SLUICE_OK && places->token_file[0])

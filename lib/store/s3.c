@@ -8,6 +8,7 @@
 #include "store/store_remote.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,19 @@
 /* s; credentials are looked for again so long before they end. */
 #define RENEW_BEFORE_S 300
 
+/* Where requests of a bucket go. */
+struct place {
+    char region[64];
+    char base[SLUICE_STORE_URL_BYTES]; /* of the bucket: "https://host/bucket" */
+};
+
+struct endpoint {
+    const char *scheme;
+    char host[SLUICE_STORE_URL_BYTES]; /* and its port, if one is given */
+    char bucket[64];
+    bool is_virtual; /* the bucket is a part of the host's name */
+};
+
 struct s3 {
     pthread_mutex_t lock;
     struct sluice_s3_credentials credentials; /* under the lock, like the next */
@@ -30,9 +44,13 @@ struct s3 {
     struct sluice_http *http; /* constant from here; borrowed */
     struct sluice_s3_places places;
     char root[SLUICE_STORE_URL_BYTES];
-    char base[SLUICE_STORE_URL_BYTES];  /* of the bucket: "https://host/bucket" */
+    struct endpoint endpoint;
+    struct place given;
     char prefix[SLUICE_S3_MAX_KEY + 1]; /* "" or with a slash at its end */
     uint64_t patience_ns;
+
+    struct place named; /* the region that S3 names; written under the lock, before `place` is it */
+    _Atomic(const struct place *) place; /* `given`, and `named` once that is there */
 };
 
 /* --- credentials --- */
@@ -62,9 +80,14 @@ static bool is_due(const struct s3 *s3)
     return !s3->generation || (expires_s && time(NULL) > expires_s - RENEW_BEFORE_S);
 }
 
-/* Signs the request, whose URL is there. */
-static sluice_status sign(struct s3 *s3, struct sluice_remote_request *request,
-                          struct sluice_err *err)
+static void print_scope(char scope[96], const struct place *place)
+{
+    snprintf(scope, 96, "aws:amz:%s:s3", place->region);
+}
+
+/* Signs the request, whose URL is there, and is of the place. */
+static sluice_status sign(struct s3 *s3, const struct place *place,
+                          struct sluice_remote_request *request, struct sluice_err *err)
 {
     sluice_status status = SLUICE_OK;
     pthread_mutex_lock(&s3->lock);
@@ -84,7 +107,7 @@ static sluice_status sign(struct s3 *s3, struct sluice_remote_request *request,
         request->token_header[0] = '\0';
         memcpy(request->key_id, credentials->key_id, sizeof(request->key_id));
         memcpy(request->secret, credentials->secret, sizeof(request->secret));
-        snprintf(request->scope, sizeof(request->scope), "aws:amz:%s:s3", s3->places.region);
+        print_scope(request->scope, place);
         if (credentials->token[0])
             snprintf(request->token_header, sizeof(request->token_header),
                      "x-amz-security-token: %s", credentials->token);
@@ -99,9 +122,92 @@ static bool is_same(const struct sluice_s3_credentials *a, const struct sluice_s
            strcmp(a->token, b->token) == 0;
 }
 
-static bool renew(void *ctx, const struct sluice_remote_request *request)
+/* --- the bucket's region --- */
+
+/* The host of the same service in another region: AWS has one for each, and any other host stays.
+ */
+static bool print_host(const char *host, const char *region, char out[SLUICE_STORE_URL_BYTES])
+{
+    static const char *const kinds[] = {"s3.", "s3.dualstack.", "s3-fips.", "s3-fips.dualstack."};
+    static const char aws[] = "amazonaws.com";
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(kinds); i++) {
+        const size_t len = strlen(kinds[i]);
+        if (sluice_strncasecmp(host, kinds[i], len) != 0)
+            continue;
+        const char *rest = host + len, *dot = strchr(rest, '.');
+        if (sluice_strcasecmp(rest, aws) == 0 || (dot && sluice_strcasecmp(dot + 1, aws) == 0))
+            return sluice_print(out, SLUICE_STORE_URL_BYTES, "%s%s.%s", kinds[i], region, aws);
+    }
+    return sluice_print(out, SLUICE_STORE_URL_BYTES, "%s", host);
+}
+
+/* "https://host[/bucket]".  `region`: another than the endpoint's own; NULL: that. */
+static bool print_base(const struct endpoint *endpoint, const char *region,
+                       char url[SLUICE_STORE_URL_BYTES])
+{
+    char host[SLUICE_STORE_URL_BYTES];
+    const bool is_virtual = endpoint->is_virtual;
+    if (region && !print_host(endpoint->host, region, host))
+        return false;
+    return sluice_print(url, SLUICE_STORE_URL_BYTES, "%s%s%s%s%s%s", endpoint->scheme,
+                        is_virtual ? endpoint->bucket : "", is_virtual ? "." : "",
+                        region ? host : endpoint->host, is_virtual ? "" : "/",
+                        is_virtual ? "" : endpoint->bucket);
+}
+
+/* Where an answer says that the bucket is, in a header or its body; "": it does not. */
+static void find_region(const struct sluice_http_transfer *transfer, char region[64])
+{
+    const struct sluice_s3_field field = {"Region", region, 64};
+    memcpy(region, transfer->region, 64);
+    if (transfer->code != 301 && transfer->code != 307 && transfer->code != 400)
+        region[0] = '\0';
+    else if (!region[0] && sluice_s3_fields_parse(transfer->text, strlen(transfer->text), &field, 1,
+                                                  NULL) != SLUICE_OK)
+        return; /* what comes before a cut is there */
+}
+
+/* It becomes a part of a host's name, to which a signature is sent. */
+static bool is_region(const char *region)
+{
+    const char *at = region;
+    while (sluice_is_alnum(*at) || (*at == '-' && at > region))
+        at++;
+    return at > region && !*at;
+}
+
+/* Goes to the region that S3 names, if it has not been followed to one yet.  False: the request
+ * would be the same again. */
+static bool follow(struct s3 *s3, const struct sluice_remote_request *request, const char *region)
+{
+    char scope[sizeof(request->scope)];
+    bool is_first = false;
+    pthread_mutex_lock(&s3->lock);
+    if (atomic_load(&s3->place) == &s3->given && strcmp(region, s3->given.region) != 0 &&
+        is_region(region) && print_base(&s3->endpoint, region, s3->named.base)) {
+        snprintf(s3->named.region, sizeof(s3->named.region), "%s", region);
+        atomic_store(&s3->place, &s3->named);
+        is_first = true;
+    }
+    print_scope(scope, atomic_load(&s3->place));
+    pthread_mutex_unlock(&s3->lock);
+    if (is_first)
+        sluice_log(SLUICE_LOG_WARN,
+                   "%s: the bucket is in the region %s, and %s was asked: set AWS_REGION=%s",
+                   s3->root, region, s3->given.region, region);
+    return strcmp(scope, request->scope) != 0;
+}
+
+static bool renew(void *ctx, const struct sluice_remote_request *request,
+                  const struct sluice_http_transfer *transfer)
 {
     struct s3 *s3 = ctx;
+    char region[64];
+    find_region(transfer, region);
+    if (region[0] && follow(s3, request, region))
+        return true;
+    if (transfer->code < 400)
+        return false;
     bool has_changed = true;
     struct sluice_s3_credentials *before = malloc(sizeof(*before));
     if (!before)
@@ -125,14 +231,15 @@ static sluice_status ask(void *ctx, const char *key, struct sluice_remote_reques
                          struct sluice_err *err)
 {
     struct s3 *s3 = ctx;
+    const struct place *place = atomic_load(&s3->place);
     char whole[2 * SLUICE_S3_MAX_KEY], encoded[6 * SLUICE_S3_MAX_KEY];
     if (!sluice_print(whole, sizeof(whole), "%s%s", s3->prefix, key) ||
         strlen(whole) > SLUICE_S3_MAX_KEY)
         return sluice_fail(err, SLUICE_E_NOT_FOUND, "no such object: the key is too long");
     if (!sluice_http_encode(whole, true, encoded, sizeof(encoded)) ||
-        !sluice_print(request->url, sizeof(request->url), "%s/%s", s3->base, encoded))
+        !sluice_print(request->url, sizeof(request->url), "%s/%s", place->base, encoded))
         return sluice_fail(err, SLUICE_E_INVALID, "the key is too long");
-    return sign(s3, request, err);
+    return sign(s3, place, request, err);
 }
 
 static sluice_status explain(void *ctx, const struct sluice_http_transfer *transfer,
@@ -145,11 +252,10 @@ static sluice_status explain(void *ctx, const struct sluice_http_transfer *trans
     if (transfer->code == 404 && strcmp(code, "NoSuchBucket") != 0)
         return sluice_fail(err, SLUICE_E_NOT_FOUND, "no such object");
     const sluice_status status = transfer->code == 404 ? SLUICE_E_IO : transfer->status;
-    const bool is_redirect =
-        transfer->code == 301 || transfer->code == 307 || transfer->code == 400;
-    if (is_redirect && transfer->region[0] && strcmp(transfer->region, s3->places.region) != 0) {
-        char region[2 * sizeof(transfer->region)];
-        sluice_escape_line(region, sizeof(region), transfer->region);
+    char named[64], region[2 * sizeof(named)];
+    find_region(transfer, named);
+    if (named[0] && strcmp(named, s3->places.region) != 0) {
+        sluice_escape_line(region, sizeof(region), named);
         return sluice_fail(err, status,
                            "the bucket is in the region %s, and %s was asked (AWS_REGION=%s, and "
                            "an endpoint of that region if one is given)",
@@ -199,16 +305,17 @@ static sluice_status on_object(void *ctx, const struct sluice_s3_object *object,
 static sluice_status ask_page(struct s3 *s3, const char *prefix, const char *continuation,
                               struct sluice_remote_request *request, struct sluice_err *err)
 {
+    const struct place *place = atomic_load(&s3->place);
     char whole[2 * SLUICE_S3_MAX_KEY], encoded[6 * SLUICE_S3_MAX_KEY];
     char token[3 * SLUICE_S3_CONTINUE_BYTES];
     if (!sluice_print(whole, sizeof(whole), "%s%s", s3->prefix, prefix) ||
         !sluice_http_encode(whole, false, encoded, sizeof(encoded)) ||
         !sluice_http_encode(continuation, false, token, sizeof(token)) ||
         !sluice_print(request->url, sizeof(request->url),
-                      "%s/?%s%s%sencoding-type=url&list-type=2&prefix=%s", s3->base,
+                      "%s/?%s%s%sencoding-type=url&list-type=2&prefix=%s", place->base,
                       token[0] ? "continuation-token=" : "", token, token[0] ? "&" : "", encoded))
         return sluice_fail(err, SLUICE_E_INVALID, "the prefix is too long");
-    return sign(s3, request, err);
+    return sign(s3, place, request, err);
 }
 
 /* The body of a page, in `data` of MAX_PAGE_BYTES. */
@@ -232,7 +339,8 @@ static sluice_status get_page(struct s3 *s3, const char *prefix, const char *con
         } else if (transfer.status == SLUICE_OK) {
             *len = transfer.len;
             break;
-        } else if (is_again || transfer.code < 400 || transfer.code > 403 || !renew(s3, request)) {
+        } else if (is_again || !sluice_remote_is_refusal(&transfer) ||
+                   !renew(s3, request, &transfer)) {
             status = explain(s3, &transfer, err);
         }
     }
@@ -320,63 +428,72 @@ static const char *given_endpoint(const struct sluice_store_options *options,
                                  : NULL;
 }
 
-/* "https://host[/bucket]". */
-static sluice_status find_base(const struct sluice_store_options *options,
-                               const struct sluice_s3_places *places, const char *bucket,
-                               char url[SLUICE_STORE_URL_BYTES], struct sluice_err *err)
+/* The bucket is there. */
+static sluice_status find_endpoint(const struct sluice_store_options *options,
+                                   const struct sluice_s3_places *places, struct endpoint *out,
+                                   struct sluice_err *err)
 {
-    const char *endpoint = given_endpoint(options, places);
+    const char *endpoint = given_endpoint(options, places), *bucket = out->bucket;
     /* A certificate of *.s3... does not hold for a name with dots. */
-    const bool is_virtual = options->s3_style ? strcmp(options->s3_style, "virtual") == 0
-                                              : !endpoint && !strchr(bucket, '.');
-    char host[SLUICE_STORE_URL_BYTES];
-    if (!endpoint && !sluice_print(host, sizeof(host), "s3.%s.amazonaws.com", places->region))
+    out->is_virtual = options->s3_style ? strcmp(options->s3_style, "virtual") == 0
+                                        : !endpoint && !strchr(bucket, '.');
+    if (!endpoint &&
+        !sluice_print(out->host, sizeof(out->host), "s3.%s.amazonaws.com", places->region))
         return sluice_fail(err, SLUICE_E_INVALID, "the region's name is too long");
-    const char *scheme = "https://";
+    out->scheme = "https://";
     if (endpoint) {
         struct sluice_http_address address;
         struct sluice_err why = {0};
         if (sluice_http_parse_address(endpoint, &address, &why) != SLUICE_OK)
             return sluice_fail(err, SLUICE_E_INVALID, "the S3 endpoint: %s", why.text);
-        scheme = address.is_tls ? "https://" : "http://";
-        const char *at = endpoint + strlen(scheme);
+        out->scheme = address.is_tls ? "https://" : "http://";
+        const char *at = endpoint + strlen(out->scheme);
         const size_t len = strcspn(at, "/?#");
         if (strspn(at + len, "/") != strlen(at + len) ||
-            !sluice_print(host, sizeof(host), "%.*s", (int)len, at))
+            !sluice_print(out->host, sizeof(out->host), "%.*s", (int)len, at))
             return sluice_fail(err, SLUICE_E_INVALID,
                                "the S3 endpoint has a host and a port, and no path");
-        if (is_virtual && !address.is_name)
+        if (out->is_virtual && !address.is_name)
             return sluice_fail(err, SLUICE_E_INVALID,
                                "the S3 endpoint is an address: its buckets have no names of their "
                                "own (style path)");
     }
-    if (!sluice_print(url, SLUICE_STORE_URL_BYTES, "%s%s%s%s%s%s", scheme, is_virtual ? bucket : "",
-                      is_virtual ? "." : "", host, is_virtual ? "" : "/", is_virtual ? "" : bucket))
+    return SLUICE_OK;
+}
+
+/* "https://host[/bucket]". */
+static sluice_status find_base(const struct endpoint *endpoint, const char *region,
+                               char url[SLUICE_STORE_URL_BYTES], struct sluice_err *err)
+{
+    if (!print_base(endpoint, region, url))
         return sluice_fail(err, SLUICE_E_INVALID, "the S3 endpoint is too long");
     return SLUICE_OK;
 }
 
 sluice_status sluice_s3_endpoint(const struct sluice_store_options *options,
-                                 const struct sluice_s3_places *places,
+                                 const struct sluice_s3_places *places, const char *region,
                                  char url[SLUICE_STORE_URL_BYTES], struct sluice_err *err)
 {
-    char bucket[64];
+    struct endpoint endpoint;
     const char *prefix;
-    const sluice_status status = split_root(options->root, bucket, &prefix, err);
-    return status == SLUICE_OK ? find_base(options, places, bucket, url, err) : status;
+    sluice_status status = split_root(options->root, endpoint.bucket, &prefix, err);
+    if (status == SLUICE_OK)
+        status = find_endpoint(options, places, &endpoint, err);
+    return status == SLUICE_OK ? find_base(&endpoint, region, url, err) : status;
 }
 
 sluice_status sluice_store_s3_open(const struct sluice_store_options *options,
                                    const struct sluice_s3_places *places, struct sluice_http *http,
                                    struct sluice_store **store, struct sluice_err *err)
 {
-    char bucket[64];
     const char *prefix;
     struct s3 *s3 = calloc(1, sizeof(*s3));
-    sluice_status status = s3 ? split_root(options->root, bucket, &prefix, err)
+    sluice_status status = s3 ? split_root(options->root, s3->endpoint.bucket, &prefix, err)
                               : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a store");
     if (status == SLUICE_OK)
-        status = find_base(options, places, bucket, s3->base, err);
+        status = find_endpoint(options, places, &s3->endpoint, err);
+    if (status == SLUICE_OK)
+        status = find_base(&s3->endpoint, NULL, s3->given.base, err);
     if (status == SLUICE_OK && (!sluice_print(s3->root, sizeof(s3->root), "%s", options->root) ||
                                 !sluice_print(s3->prefix, sizeof(s3->prefix), "%s", prefix)))
         status = sluice_fail(err, SLUICE_E_INVALID, "the root is too long");
@@ -391,6 +508,8 @@ sluice_status sluice_store_s3_open(const struct sluice_store_options *options,
     pthread_mutex_init(&s3->lock, NULL);
     s3->http = http;
     s3->places = *places;
+    memcpy(s3->given.region, places->region, sizeof(s3->given.region));
+    atomic_init(&s3->place, &s3->given);
     s3->patience_ns = options->patience_ms * UINT64_C(1000000);
     const struct sluice_remote_options remote = {
         .root = options->root,

@@ -97,12 +97,18 @@ static sluice_status fail_transfer(struct store_remote *r, const struct sluice_h
     return sluice_fail(err, t->status, "%s", t->err.text);
 }
 
-static bool is_refusal(const struct sluice_http_transfer *t)
+static bool is_denied(const struct sluice_http_transfer *t)
 {
     return t->code == 401 || t->code == 403 || t->code == 400; /* 400: a token that has expired */
 }
 
-/* Asks for `count` ranges of an object at once, and once more where the credentials are renewed. */
+bool sluice_remote_is_refusal(const struct sluice_http_transfer *t)
+{
+    return is_denied(t) || t->code == 301 || t->code == 307;
+}
+
+/* Asks for `count` ranges of an object at once, and once more where the credentials are renewed or
+ * the region is another. */
 static sluice_status run(struct store_remote *r, const char *key, const void *owner,
                          uint64_t until_ns, struct sluice_http_transfer *transfers, size_t count,
                          struct sluice_err *err)
@@ -113,13 +119,13 @@ static sluice_status run(struct store_remote *r, const char *key, const void *ow
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a request");
     sluice_status status = ask(r, key, request, err);
     for (bool is_again = false; status == SLUICE_OK; is_again = true) {
-        bool is_refused = false;
+        const struct sluice_http_transfer *refused = NULL;
         for (size_t i = 0; i < count; i++)
             sluice_remote_fill(request, &transfers[i], &signature);
         sluice_http_run(r->http, transfers, count, until_ns, owner);
-        for (size_t i = 0; i < count; i++)
-            is_refused |= is_refusal(&transfers[i]);
-        if (!is_refused || is_again || !r->kind->renew || !r->kind->renew(r->ctx, request))
+        for (size_t i = 0; i < count && !refused; i++)
+            refused = sluice_remote_is_refusal(&transfers[i]) ? &transfers[i] : NULL;
+        if (!refused || is_again || !r->kind->renew || !r->kind->renew(r->ctx, request, refused))
             break;
         status = ask(r, key, request, err);
     }
@@ -143,7 +149,7 @@ static sluice_status look_up(struct store_remote *r, const char *key, const void
     struct sluice_http_transfer head = {.is_head = true};
     struct sluice_err why = {0};
     sluice_status status = run(r, key, owner, until_ns, &head, 1, &why);
-    if (status != SLUICE_OK && is_refusal(&head)) {
+    if (status != SLUICE_OK && is_denied(&head)) {
         /* Only the answer to a GET has a body, which says why. */
         uint8_t byte;
         struct sluice_err reason = {0};

@@ -27,8 +27,10 @@ struct sluice_remote_kind {
     /* SLUICE_E_INVALID: no key of this store. */
     sluice_status (*ask)(void *ctx, const char *key, struct sluice_remote_request *request,
                          struct sluice_err *err);
-    /* The request was refused (401, 403): whether there are other credentials now.  May be NULL. */
-    bool (*renew)(void *ctx, const struct sluice_remote_request *request);
+    /* The request was refused by this answer: whether another one is to be asked for, by other
+     * credentials or of another region.  May be NULL. */
+    bool (*renew)(void *ctx, const struct sluice_remote_request *request,
+                  const struct sluice_http_transfer *transfer);
     /* Puts the error's body into words, and says what status it is.  May be NULL. */
     sluice_status (*explain)(void *ctx, const struct sluice_http_transfer *transfer,
                              struct sluice_err *err);
@@ -54,6 +56,9 @@ SLUICE_MUST_USE sluice_status sluice_remote_open(const struct sluice_remote_opti
 
 /* 0 if there is no tag.  Quotes and the mark of a weak ETag do not count. */
 int64_t sluice_remote_version(const char *tag);
+
+/* Whether other credentials (400, 401, 403) or another region (301, 307, 400) may help. */
+bool sluice_remote_is_refusal(const struct sluice_http_transfer *transfer);
 
 /* Makes the transfer one of this request; borrows both. */
 void sluice_remote_fill(const struct sluice_remote_request *request,

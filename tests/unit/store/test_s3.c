@@ -137,6 +137,102 @@ static void the_region_of_a_bucket_is_named(void)
     store->destroy(store);
 }
 
+/* Once, and with one line in the log. */
+static void the_region_of_a_bucket_is_followed(void)
+{
+    static const struct {
+        unsigned code;
+        const char *body;
+    } cases[] = {
+        {301, "<Error><Code>PermanentRedirect</Code></Error>"}, /* a header names it */
+        {307, "<Error><Code>TemporaryRedirect</Code><Region>eu-test-9</Region></Error>"},
+        {400, "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-test-9</Region></Error>"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct sluice_test_output output;
+        struct sluice_object object;
+        struct sluice_err err = {0};
+        unsigned num = 0;
+        sluice_test_capture_begin();
+        struct sluice_store *store = open_world();
+        web_put("c/1.jpg", "x", 1);
+        web_fail(cases[i].code, cases[i].body, 1);
+        const sluice_status listed = store->list(store, "c/", count, &num, &err);
+        const unsigned num_asked = web_count().requests;
+        const sluice_status described = store->describe(store, "c/1.jpg", &object, NULL);
+        const struct web_counts counts = web_count();
+        /* Another one is not. */
+        web_fail(400, "<Error><Region>eu-test-7</Region></Error>", 1);
+        const sluice_status other = store->list(store, "c/", count, &num, &err);
+        store->destroy(store);
+        sluice_test_capture_end(&output);
+        CU_ASSERT_EQUAL(listed, SLUICE_OK);
+        CU_ASSERT_EQUAL(described, SLUICE_OK);
+        CU_ASSERT_EQUAL(num, 1);
+        CU_ASSERT_EQUAL(num_asked, 2);
+        CU_ASSERT_EQUAL(counts.requests, 3);
+        CU_ASSERT_PTR_NOT_NULL(strstr(counts.authorization, "/eu-test-9/s3/aws4_request"));
+        CU_ASSERT_EQUAL(other, SLUICE_E_IO);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "the bucket is in the region eu-test-7"));
+        const char *line = strstr(output.err, "set AWS_REGION=eu-test-9");
+        CU_ASSERT_PTR_NOT_NULL_FATAL(line);
+        CU_ASSERT_PTR_NULL(strstr(line + 1, "set AWS_REGION="));
+    }
+}
+
+/* Of an object, too; and what is no region's name is not made a part of a host's. */
+static void only_a_region_is_followed(void)
+{
+    struct sluice_store *store = open_world();
+    struct sluice_object object;
+    struct sluice_err err = {0};
+    unsigned num = 0;
+    web_put("c/1.jpg", "x", 1);
+    web_fail(400, "<Error><Region>a.example/b</Region></Error>", 1);
+    CU_ASSERT_EQUAL(store->list(store, "c/", count, &num, &err), SLUICE_E_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "a.example/b"));
+    CU_ASSERT_EQUAL(web_count().requests, 1);
+    web_fail(301, "", 1);
+    CU_ASSERT_EQUAL(store->describe(store, "c/1.jpg", &object, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(web_count().requests, 3);
+    CU_ASSERT_PTR_NOT_NULL(strstr(web_count().authorization, "/eu-test-9/s3/aws4_request"));
+    store->destroy(store);
+}
+
+static void another_region_is_of_the_same_service(void)
+{
+    static const struct sluice_s3_places aws = {.region = "us-east-1"};
+    static const struct {
+        const char *endpoint, *url;
+    } cases[] = {
+        {NULL, "https://photos.s3.eu-west-3.amazonaws.com"},
+        {"https://s3.amazonaws.com", "https://s3.eu-west-3.amazonaws.com/photos"},
+        {"https://s3.us-west-2.amazonaws.com", "https://s3.eu-west-3.amazonaws.com/photos"},
+        {"https://s3.dualstack.us-east-1.amazonaws.com",
+         "https://s3.dualstack.eu-west-3.amazonaws.com/photos"},
+        {"https://s3-fips.us-east-1.amazonaws.com",
+         "https://s3-fips.eu-west-3.amazonaws.com/photos"},
+        /* Hosts of others, some of them at AWS. */
+        {"http://ceph:7480", "http://ceph:7480/photos"},
+        {"https://s3.us-east-1.example.com", "https://s3.us-east-1.example.com/photos"},
+        {"https://s3.a.us-east-1.elb.amazonaws.com",
+         "https://s3.a.us-east-1.elb.amazonaws.com/photos"},
+        {"http://ec2-1-2-3-4.us-east-1.compute.amazonaws.com:9000",
+         "http://ec2-1-2-3-4.us-east-1.compute.amazonaws.com:9000/photos"},
+        {"https://bucket.vpce-1a.s3.us-east-1.vpce.amazonaws.com",
+         "https://bucket.vpce-1a.s3.us-east-1.vpce.amazonaws.com/photos"},
+        {"https://s3.us-east-1.amazonaws.com.example.com",
+         "https://s3.us-east-1.amazonaws.com.example.com/photos"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char url[SLUICE_STORE_URL_BYTES] = "";
+        const struct sluice_store_options options = {.root = "s3://photos/a",
+                                                     .s3_endpoint = cases[i].endpoint};
+        CU_ASSERT_EQUAL(sluice_s3_endpoint(&options, &aws, "eu-west-3", url, NULL), SLUICE_OK);
+        CU_ASSERT_STRING_EQUAL(url, cases[i].url);
+    }
+}
+
 static void credentials_that_are_refused_are_looked_for_again(void)
 {
     static const char expired[] =
@@ -207,7 +303,7 @@ static void endpoints_and_styles(void)
         struct sluice_err err = {0};
         const struct sluice_store_options options = {
             .root = cases[i].root, .s3_endpoint = cases[i].endpoint, .s3_style = cases[i].style};
-        const sluice_status status = sluice_s3_endpoint(&options, &aws, url, &err);
+        const sluice_status status = sluice_s3_endpoint(&options, &aws, NULL, url, &err);
         CU_ASSERT_EQUAL(status, cases[i].url ? SLUICE_OK : SLUICE_E_INVALID);
         if (cases[i].url)
             CU_ASSERT_STRING_EQUAL(url, cases[i].url);
@@ -234,6 +330,9 @@ int main(void)
         SLUICE_TEST(keys_that_are_no_paths_are_passed_over),
         SLUICE_TEST(a_list_that_goes_on_by_itself_is_refused),
         SLUICE_TEST(the_region_of_a_bucket_is_named),
+        SLUICE_TEST(the_region_of_a_bucket_is_followed),
+        SLUICE_TEST(only_a_region_is_followed),
+        SLUICE_TEST(another_region_is_of_the_same_service),
         SLUICE_TEST(credentials_that_are_refused_are_looked_for_again),
         SLUICE_TEST(a_bucket_that_is_not_there_is_no_missing_object),
         SLUICE_TEST(endpoints_and_styles),
