@@ -11,6 +11,7 @@
 #include "pipeline/form.h"
 #include "pipeline/pipeline.h"
 #include "support/test.h"
+#include "trace/tracer.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -264,6 +265,35 @@ static void a_listed_id_names_the_file_and_the_key_the_draws(void)
     }
     CU_ASSERT_EQUAL(fetch_reply_to(client, NUM_IMAGES)->status, SLUICE_E_INVALID);
     end(&f, client);
+}
+
+static void a_trace_names_the_file_that_is_listed(void)
+{
+    char path[600], name[64];
+    size_t len;
+    snprintf(path, sizeof(path), "%s/trace.jsonl", sluice_test_dir());
+    const struct sluice_tracer_options options = {.path = path, .service = "test", .sample = 1};
+    struct fixture f = fixture_init();
+    CU_ASSERT_EQUAL_FATAL(sluice_tracer_open(&options, &f.options.tracer, NULL), SLUICE_OK);
+    struct client *client = start(&f);
+    const struct sluice_wire_sample_request request = {
+        .request_id = 1,
+        .key = {.sample_id = 3}, /* another file, if it were one's number here */
+        .listed_id = 7 + 1,
+        .trace = {.trace = {1, 2}, .span = 3},
+    };
+    fetch_send(client, &request, 1, 0);
+    fetch_await(client, 1);
+    CU_ASSERT_EQUAL(fetch_reply_to(client, 1)->status, SLUICE_OK);
+    struct sluice_tracer *tracer = f.options.tracer;
+    end(&f, client);
+    sluice_tracer_close(tracer);
+    char *text = (char *)sluice_test_read_file(path, &len);
+    snprintf(name, sizeof(name), "\"%s\"", image_name(7));
+    CU_ASSERT_PTR_NOT_NULL(memmem(text, len, name, strlen(name)));
+    snprintf(name, sizeof(name), "\"%s\"", image_name(3));
+    CU_ASSERT_PTR_NULL(memmem(text, len, name, strlen(name)));
+    free(text);
 }
 
 /* At every u8 split, with no more bytes than the plain form has; at split 1 than the file. */
@@ -1000,6 +1030,7 @@ static int run_remote(void)
         SLUICE_TEST(optimal_tables_make_smaller_crops),
         SLUICE_TEST(crops_restart_as_often_as_is_asked_and_allowed),
         SLUICE_TEST(a_listed_id_names_the_file_and_the_key_the_draws),
+        SLUICE_TEST(a_trace_names_the_file_that_is_listed),
         SLUICE_TEST(pixels_come_packed_where_that_saves_bytes),
         SLUICE_TEST(what_is_read_is_worked_on_or_goes_as_it_is),
         SLUICE_TEST(reads_take_threads_of_io_alone),
@@ -1024,6 +1055,7 @@ static int run_local(void)
         SLUICE_TEST(optimal_tables_make_smaller_crops),
         SLUICE_TEST(crops_restart_as_often_as_is_asked_and_allowed),
         SLUICE_TEST(a_listed_id_names_the_file_and_the_key_the_draws),
+        SLUICE_TEST(a_trace_names_the_file_that_is_listed),
         SLUICE_TEST(pixels_come_packed_where_that_saves_bytes),
         SLUICE_TEST(no_room_to_cut_gives_the_file),
         SLUICE_TEST(a_full_prep_queue_costs_ops_and_two_full_queues_cost_time),
