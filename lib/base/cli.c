@@ -2,6 +2,7 @@
 
 #include "base/c_locale.h"
 #include "base/log.h"
+#include "base/redact.h"
 #include "base/suggest.h"
 #include "base/text.h"
 
@@ -16,6 +17,7 @@ static void usage_error(const struct sluice_cli *cli, const char *fmt, va_list a
 {
     char text[3000], shown[3000];
     sluice_vsnprintf(text, sizeof(text), fmt, args);
+    sluice_redact(text);
     /* One line, whatever the argument held. */
     (void)sluice_escape_line(shown, sizeof(shown), text);
     fprintf(stderr, "%s: %s (--help says more)\n", cli->program, shown);

@@ -1,6 +1,7 @@
 #include "base/error.h"
 
 #include "base/c_locale.h"
+#include "base/redact.h"
 #include "base/text.h"
 
 #include <stdarg.h>
@@ -44,6 +45,7 @@ sluice_status(sluice_fail)(struct sluice_err *err, sluice_status status, const c
         va_start(args, fmt);
         sluice_vsnprintf(text, sizeof(text), fmt, args);
         va_end(args);
+        sluice_redact(text);
         (void)sluice_escape_line(err->text, sizeof(err->text), text);
     }
     return status;

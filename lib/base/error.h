@@ -12,7 +12,8 @@
  * the cause.  A function that cannot fail returns void or its value. */
 
 /* Sets `err` unless it is NULL or already says something, to one line that a terminal shows and
- * does not obey, whatever a file or a peer put into it (sluice_escape_line).  Returns `status`,
+ * does not obey and that shows no secret, whatever a file or a peer put into it
+ * (sluice_escape_line, sluice_redact).  Returns `status`,
  * so that a failure is one line: return sluice_fail(err, SLUICE_E_IO, "..."); */
 sluice_status sluice_fail(struct sluice_err *err, sluice_status status, const char *fmt, ...)
     SLUICE_PRINTF(3, 4);

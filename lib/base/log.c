@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include "base/c_locale.h"
+#include "base/redact.h"
 #include "base/terminal.h"
 #include "base/text.h"
 
@@ -203,6 +204,7 @@ void sluice_log(enum sluice_log_level level, const char *fmt, ...)
     va_end(args);
 
     char safe[TEXT_BYTES];
+    sluice_redact(text);
     (void)sluice_escape_line(safe, sizeof(safe), text);
     if (to_sink(level, safe))
         return;

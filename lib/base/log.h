@@ -14,8 +14,8 @@
  *     {"time":"2026-11-22T23:51:08.123Z","level":"warning","program":"offload_train","message":...}
  *
  * One line is one write, so lines of different threads never mix.  Whatever is in a text, such as
- * the name that a client gave itself, it stays one line (sluice_escape_line).  Results go to stdout
- * and never through here.
+ * the name that a client gave itself, it stays one line (sluice_escape_line), and shows no secret
+ * (sluice_redact).  Results go to stdout and never through here.
  *
  * Threads: any. */
 

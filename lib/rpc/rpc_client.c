@@ -2,6 +2,7 @@
 
 #include "base/host_port.h"
 #include "base/log.h"
+#include "base/redact.h"
 #include "crypto/secret.h"
 #include "rpc/credentials.h"
 #include "rpc/exchange.h"
@@ -158,6 +159,8 @@ static sluice_status read_token(const struct sluice_rpc_channel *channel,
                              "the token is not sent to %s: anybody on the way could read it "
                              "without TLS (--tls)",
                              channel->target);
+    if (status == SLUICE_OK && read)
+        sluice_redact_add(read->text);
     if (status == SLUICE_OK)
         *token = read;
     else

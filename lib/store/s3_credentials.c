@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/c_locale.h"
 #include "base/file.h"
+#include "base/redact.h"
 #include "base/text.h"
 #include "store/http.h"
 #include "store/s3_list.h"
@@ -134,6 +135,7 @@ static sluice_status read_token(const char *path, char token[SLUICE_S3_TOKEN_BYT
         len--;
     memcpy(token, buf->data, len);
     token[len] = '\0';
+    sluice_redact_add(token);
     explicit_bzero(buf->data, buf->len);
     sluice_buf_unref(buf);
     return SLUICE_OK;
@@ -156,6 +158,8 @@ static sluice_status read_identity(const struct identity_request *request, size_
         return sluice_fail(err, SLUICE_E_CORRUPT, "STS answers without credentials%s%s",
                            why.text[0] ? ": " : "", why.text);
     credentials->expires_s = to_time(expiration);
+    sluice_redact_add(credentials->secret);
+    sluice_redact_add(credentials->token);
     return SLUICE_OK;
 }
 
@@ -217,6 +221,8 @@ static sluice_status take(struct sluice_s3_credentials *credentials, const char 
         !sluice_print(credentials->secret, sizeof(credentials->secret), "%s", secret) ||
         !sluice_print(credentials->token, sizeof(credentials->token), "%s", token ? token : ""))
         return sluice_fail(err, SLUICE_E_INVALID, "a key of %s is too long", credentials->from);
+    sluice_redact_add(credentials->secret);
+    sluice_redact_add(credentials->token);
     return SLUICE_OK;
 }
 

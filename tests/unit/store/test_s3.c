@@ -261,6 +261,23 @@ static void credentials_that_are_refused_are_looked_for_again(void)
     store->destroy(store);
 }
 
+/* As stores do that tell what they would have signed. */
+static void an_error_that_repeats_secrets_shows_none(void)
+{
+    static const char echo[] =
+        "<Error><Code>AccessDenied</Code><Message>signed by s/e+cret of a/token+of==AKNEW and "
+        "Signature=0123456789abcdef0123 or a%2Ftoken%2Bof%3D%3DAKNEW here</Message></Error>";
+    struct sluice_store *store = open_world();
+    struct sluice_err err = {0};
+    struct sluice_buf *buf = NULL;
+    const struct sluice_store_read read = {.key = "a.jpg", .bytes = 1, .version = -1};
+    web_put("a.jpg", "x", 1);
+    web_fail(403, echo, 1);
+    CU_ASSERT_EQUAL(store->read(store, &read, &buf, &err), SLUICE_E_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "signed by *** of *** and Signature=*** or *** here"));
+    store->destroy(store);
+}
+
 static void a_bucket_that_is_not_there_is_no_missing_object(void)
 {
     struct sluice_store *store = open_world();
@@ -334,6 +351,7 @@ int main(void)
         SLUICE_TEST(only_a_region_is_followed),
         SLUICE_TEST(another_region_is_of_the_same_service),
         SLUICE_TEST(credentials_that_are_refused_are_looked_for_again),
+        SLUICE_TEST(an_error_that_repeats_secrets_shows_none),
         SLUICE_TEST(a_bucket_that_is_not_there_is_no_missing_object),
         SLUICE_TEST(endpoints_and_styles),
     };
