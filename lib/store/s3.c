@@ -278,7 +278,7 @@ struct listing {
     struct s3 *s3;
     sluice_object_fn *fn;
     void *ctx;
-    uint64_t num_passed;                /* keys that cannot be served */
+    uint64_t num_passed;                /* objects that cannot be served */
     char passed[4 * SLUICE_S3_MAX_KEY]; /* the first of them, for the log */
 };
 
@@ -291,7 +291,8 @@ static sluice_status on_object(void *ctx, const struct sluice_s3_object *object,
     if (!sluice_starts_with(object->key, listing->s3->prefix) || len == prefix_len ||
         object->key[len - 1] == '/')
         return SLUICE_OK;
-    if (sluice_has_control(object->key, len) || !sluice_is_utf8(object->key)) {
+    if (sluice_has_control(object->key, len) || !sluice_is_utf8(object->key) ||
+        object->bytes > SLUICE_STORE_MAX_OBJECT_BYTES) {
         if (listing->num_passed++ == 0)
             sluice_escape_line(listing->passed, sizeof(listing->passed), object->key);
         return SLUICE_OK;
@@ -380,7 +381,7 @@ static sluice_status list(void *ctx, const char *prefix, sluice_object_fn *fn, v
     if (status == SLUICE_OK && listing.num_passed)
         sluice_log(SLUICE_LOG_WARN,
                    "%s: %llu objects are passed over, as their keys have control characters or are "
-                   "not UTF-8 (%s%s)",
+                   "not UTF-8, or their sizes cannot be (%s%s)",
                    listing.s3->root, (unsigned long long)listing.num_passed, listing.passed,
                    listing.num_passed > 1 ? ", ..." : "");
     if (status == SLUICE_OK)

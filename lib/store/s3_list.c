@@ -177,6 +177,15 @@ static void copy(char *out, size_t room, const char *text)
         out[0] = '\0';
 }
 
+/* A number that is too large is UINT64_MAX: one such object does not spoil the list. */
+static bool parse_size(const char *text, uint64_t *bytes)
+{
+    if (sluice_parse_uint(text, bytes, NULL) == SLUICE_OK)
+        return true;
+    *bytes = UINT64_MAX;
+    return text[0] && strspn(text, "0123456789") == strlen(text);
+}
+
 static void end_page(struct document *document, const char *name, const char *text)
 {
     struct page_reader *reader = SLUICE_CONTAINER_OF(document, struct page_reader, document);
@@ -190,7 +199,7 @@ static void end_page(struct document *document, const char *name, const char *te
         else if (strcmp(name, "ETag") == 0)
             copy(reader->etag, sizeof(reader->etag), text);
         else if (strcmp(name, "Size") == 0)
-            reader->has_bytes = sluice_parse_uint(text, &reader->bytes, NULL) == SLUICE_OK;
+            reader->has_bytes = parse_size(text, &reader->bytes);
     } else if (document->depth == 2 && text) {
         if (strcmp(name, "IsTruncated") == 0)
             page->is_truncated = strcmp(text, "true") == 0;

@@ -30,6 +30,9 @@ struct sluice_store;
 
 #define SLUICE_STORE_MAX_PARTS 3
 
+/* 1 PiB: no store has larger objects, and what adds up sizes has room for them. */
+#define SLUICE_STORE_MAX_OBJECT_BYTES (UINT64_C(1) << 50)
+
 struct sluice_object {
     const char *key; /* path relative to the root */
     uint64_t bytes;

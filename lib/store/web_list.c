@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/parse.h"
 #include "base/text.h"
+#include "store/store.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -48,7 +49,8 @@ static sluice_status parse_line(char *line, struct sluice_web_object *object,
     size_t len = strlen(line);
     while (len && is_blank(line[len - 1]))
         line[--len] = '\0';
-    if (!bytes || sluice_parse_uint(bytes, &object->bytes, NULL) != SLUICE_OK)
+    if (!bytes || sluice_parse_uint(bytes, &object->bytes, NULL) != SLUICE_OK ||
+        object->bytes > SLUICE_STORE_MAX_OBJECT_BYTES)
         return sluice_fail(err, SLUICE_E_CORRUPT, "no PATH BYTES ETAG");
     if (!is_path(line))
         return sluice_fail(err, SLUICE_E_CORRUPT,

@@ -108,6 +108,24 @@ static void keys_that_are_no_paths_are_passed_over(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "2 objects are passed over"));
 }
 
+static void an_object_of_an_absurd_size_is_passed_over(void)
+{
+    struct sluice_store *store = open_world();
+    static struct sluice_test_output output;
+    unsigned num = 0;
+    web_put("d/a.jpg", "x", 1);
+    web_put("d/b.jpg", "x", 1);
+    web_list_as_absurd("d/b.jpg");
+    sluice_test_capture_begin();
+    CU_ASSERT_EQUAL(store->list(store, "d/", count, &num, NULL), SLUICE_OK);
+    web_list_as_absurd(NULL);
+    store->destroy(store);
+    sluice_test_capture_end(&output);
+    CU_ASSERT_EQUAL(num, 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "1 objects are passed over"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "d/b.jpg"));
+}
+
 static void a_list_that_goes_on_by_itself_is_refused(void)
 {
     struct sluice_store *store = open_world();
@@ -345,6 +363,7 @@ int main(void)
         SLUICE_TEST(requests_are_signed_and_in_order),
         SLUICE_TEST(long_lists_come_in_pages),
         SLUICE_TEST(keys_that_are_no_paths_are_passed_over),
+        SLUICE_TEST(an_object_of_an_absurd_size_is_passed_over),
         SLUICE_TEST(a_list_that_goes_on_by_itself_is_refused),
         SLUICE_TEST(the_region_of_a_bucket_is_named),
         SLUICE_TEST(the_region_of_a_bucket_is_followed),

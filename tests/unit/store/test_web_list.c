@@ -47,6 +47,7 @@ static void refuses_other_lines_by_number(void)
                                       "a/ 1 -",
                                       ". 1 -",
                                       "a 99999999999999999999 -",
+                                      "a 9223372036854775807 -",
                                       "\xff 1 -"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char text[128];

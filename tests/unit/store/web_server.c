@@ -28,7 +28,7 @@ static struct {
     pthread_cond_t changed;
     struct object objects[MAX_OBJECTS];
     unsigned version;
-    char slow[256], broken[256], hanging[256], changing[256];
+    char slow[256], broken[256], hanging[256], changing[256], absurd[256];
     unsigned broken_times;
     struct object other;      /* what the changing one becomes */
     unsigned hang_times;      /* bodies that are still to stop */
@@ -98,6 +98,13 @@ void web_clear(void)
     web.lie = WEB_HONEST;
     memset(&web.counts, 0, sizeof(web.counts));
     pthread_cond_broadcast(&web.changed);
+    pthread_mutex_unlock(&web.lock);
+}
+
+void web_list_as_absurd(const char *key)
+{
+    pthread_mutex_lock(&web.lock);
+    copy(web.absurd, sizeof(web.absurd), key ? key : "");
     pthread_mutex_unlock(&web.lock);
 }
 
@@ -304,7 +311,8 @@ static bool answer_s3_list(int fd, const struct request *request)
         at += sprintf(at,
                       "<Contents><Key>%s</Key><ETag>&quot;v%u&quot;</ETag><Size>%zu</Size>"
                       "</Contents>",
-                      escaped, sorted[i]->version, sorted[i]->len);
+                      escaped, sorted[i]->version,
+                      strcmp(sorted[i]->key, web.absurd) == 0 ? (size_t)INT64_MAX : sorted[i]->len);
         told++;
     }
     if (i < num)

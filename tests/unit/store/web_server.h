@@ -18,6 +18,7 @@ void web_remove(const char *key);
 
 /* What is wrong with the next answers for an object; `times` 0: nothing any more. */
 void web_slow_down(const char *key);
+void web_list_as_absurd(const char *key); /* in lists its size is 2^63 - 1; NULL: none */
 void web_break_off(const char *key, unsigned times);
 void web_hang(const char *key);                      /* amid the body, until web_hang(NULL) */
 void web_hang_some(const char *key, unsigned times); /* the same for so many bodies, then no more */
