@@ -41,19 +41,48 @@ static void new_name(const struct sluice_cache_piece *piece, uint64_t number,
 
 /* --- making it --- */
 
+/* What another user can change is no cache: pieces carry no secret by which to know them.  Returns
+ * why not, or NULL. */
+static const char *flaw_of(int fd)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return strerror(errno);
+    if (st.st_uid != geteuid() && st.st_uid != 0)
+        return "belongs to another user";
+    return st.st_mode & (S_IWGRP | S_IWOTH) ? "may be written by other users (chmod go-w)" : NULL;
+}
+
+/* With its parents; the folder itself, where it is made here, is nobody else's. */
+static sluice_status make_folder(const char *path, struct sluice_err *err)
+{
+    if (mkdir(path, 0700) == 0)
+        return SLUICE_OK;
+    const bool is_new = errno == ENOENT;
+    const sluice_status status = sluice_mkdirs(path, err);
+    if (status == SLUICE_OK && is_new && chmod(path, 0700) != 0)
+        return sluice_fail(err, SLUICE_E_IO, "%s: %s", path, strerror(errno));
+    return status;
+}
+
 sluice_status sluice_cache_folder_prepare(const char *path, struct sluice_err *err)
 {
     char lock[SLUICE_MAX_PATH_BYTES], sub[3];
     sluice_status status = sluice_path_in(path, LOCK_NAME, lock, err);
     if (status == SLUICE_OK)
-        status = sluice_mkdirs(path, err);
+        status = make_folder(path, err);
     if (status != SLUICE_OK)
         return status;
     if (access(lock, F_OK) != 0 && sluice_folder_has_files(path))
         return sluice_fail(err, SLUICE_E_INVALID,
                            "%s: the folder has files and is no cache: name an empty one", path);
-    const int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     const int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const char *flaw = folder >= 0 ? flaw_of(folder) : NULL;
+    if (flaw) {
+        close(folder);
+        return sluice_fail(err, SLUICE_E_INVALID, "%s: the cache's folder %s", path, flaw);
+    }
+    const int fd = open(lock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     bool is_made = fd >= 0 && folder >= 0;
     for (unsigned i = 0; i < NUM_FOLDERS && is_made; i++) {
         folder_name(i, sub);
@@ -78,9 +107,12 @@ sluice_status sluice_cache_folder_open(const char *path, struct sluice_cache_fol
     folder->lock = -1;
     folder->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder->fd >= 0)
-        folder->lock = openat(folder->fd, LOCK_NAME, O_RDWR | O_CLOEXEC);
+        folder->lock = openat(folder->fd, LOCK_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    const char *flaw = folder->fd >= 0 ? flaw_of(folder->fd) : NULL;
     sluice_status status = SLUICE_OK;
-    if (!sluice_print(folder->path, sizeof(folder->path), "%s", path) || folder->lock < 0)
+    if (flaw)
+        status = sluice_fail(err, SLUICE_E_INVALID, "%s: the cache's folder %s", path, flaw);
+    else if (!sluice_print(folder->path, sizeof(folder->path), "%s", path) || folder->lock < 0)
         status = sluice_fail(err, SLUICE_E_IO, "%s: no cache: %s", path, strerror(errno));
     else if (flock(folder->lock, LOCK_EX | LOCK_NB) != 0)
         status =
@@ -119,7 +151,8 @@ static bool is_piece(int fd, const char *sub, const char *name, struct sluice_ca
 }
 
 static bool scan_sub(struct sluice_cache_folder *folder, const char *sub,
-                     bool (*keep)(void *ctx, const struct sluice_cache_piece *), void *ctx)
+                     bool (*keep)(void *ctx, const struct sluice_cache_piece *), void *ctx,
+                     const char **flaw)
 {
     struct sluice_cache_piece piece;
     const int fd = openat(folder->fd, sub, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -129,6 +162,10 @@ static bool scan_sub(struct sluice_cache_folder *folder, const char *sub,
         if (fd >= 0)
             close(fd);
         errno = error;
+        return false;
+    }
+    if ((*flaw = flaw_of(fd))) {
+        closedir(dir);
         return false;
     }
     errno = 0;
@@ -150,10 +187,13 @@ sluice_status sluice_cache_folder_scan(struct sluice_cache_folder *folder,
 {
     char sub[3];
     for (unsigned i = 0; i < NUM_FOLDERS; i++) {
+        const char *flaw = NULL;
         folder_name(i, sub);
-        if (!scan_sub(folder, sub, keep, ctx))
-            return sluice_fail(err, SLUICE_E_IO, "%s/%s: cannot list the cache: %s", folder->path,
-                               sub, strerror(errno));
+        if (!scan_sub(folder, sub, keep, ctx, &flaw))
+            return flaw ? sluice_fail(err, SLUICE_E_INVALID, "%s/%s: the cache's folder %s",
+                                      folder->path, sub, flaw)
+                        : sluice_fail(err, SLUICE_E_IO, "%s/%s: cannot list the cache: %s",
+                                      folder->path, sub, strerror(errno));
     }
     return SLUICE_OK;
 }
@@ -200,7 +240,13 @@ sluice_status sluice_cache_folder_read(struct sluice_cache_folder *folder,
     uint8_t header[SLUICE_CACHE_HEADER_BYTES];
     uint64_t hash = 0;
     sluice_cache_name(piece, name);
-    const int fd = openat(folder->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+    /* A FIFO's open() would wait for a writer. */
+    const int fd = openat(folder->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))) {
+        close(fd);
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s/%s: not a regular file", folder->path, name);
+    }
     if (fd < 0)
         return sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s/%s: %s",
                            folder->path, name, strerror(errno));

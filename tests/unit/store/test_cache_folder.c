@@ -144,6 +144,47 @@ static void a_scan_removes_what_is_torn_foreign_or_not_kept(void)
     sluice_cache_folder_close(folder);
 }
 
+static void a_folder_that_others_may_write_is_refused(void)
+{
+    char path[SLUICE_MAX_PATH_BYTES], sub[SLUICE_MAX_PATH_BYTES];
+    static const mode_t modes[] = {0770, 0707, 01777};
+    struct sluice_cache_folder *folder = make(path);
+    struct stat st;
+    CU_ASSERT_EQUAL_FATAL(stat(path, &st), 0);
+    CU_ASSERT_EQUAL(st.st_mode & 0777, 0700);
+    sluice_cache_folder_close(folder);
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(modes); i++) {
+        struct sluice_err prepared = {0}, opened = {0};
+        CU_ASSERT_EQUAL_FATAL(chmod(path, modes[i]), 0);
+        CU_ASSERT_EQUAL(sluice_cache_folder_prepare(path, &prepared), SLUICE_E_INVALID);
+        CU_ASSERT_EQUAL(sluice_cache_folder_open(path, &folder, &opened), SLUICE_E_INVALID);
+        CU_ASSERT(strstr(prepared.text, path) && strstr(prepared.text, "chmod go-w"));
+        CU_ASSERT(strstr(opened.text, path) && strstr(opened.text, "chmod go-w"));
+    }
+    CU_ASSERT_EQUAL_FATAL(chmod(path, 0755), 0);
+    CU_ASSERT_EQUAL(sluice_cache_folder_prepare(path, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_cache_folder_open(path, &folder, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_path_in(path, "80", sub, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(chmod(sub, 0777), 0);
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_cache_folder_scan(folder, keep_first, &piece, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, sub));
+    sluice_cache_folder_close(folder);
+}
+
+/* Nobody writes into the FIFO: a reader that waited for that would never end. */
+static void what_is_no_file_is_no_piece(void)
+{
+    char path[SLUICE_MAX_PATH_BYTES];
+    struct sluice_cache_folder *folder = make(path);
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(unlink(file), 0);
+    CU_ASSERT_EQUAL_FATAL(mkfifo(file, 0600), 0);
+    CU_ASSERT_EQUAL(read_piece(folder, &err), SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "not a regular file"));
+    sluice_cache_folder_close(folder);
+}
+
 static void what_is_abandoned_is_gone(void)
 {
     char path[SLUICE_MAX_PATH_BYTES], new[SLUICE_MAX_PATH_BYTES];
@@ -167,6 +208,8 @@ int main(void)
         SLUICE_TEST(one_at_a_time_has_a_folder),
         SLUICE_TEST(folders_of_other_things_are_refused),
         SLUICE_TEST(a_scan_removes_what_is_torn_foreign_or_not_kept),
+        SLUICE_TEST(a_folder_that_others_may_write_is_refused),
+        SLUICE_TEST(what_is_no_file_is_no_piece),
         SLUICE_TEST(what_is_abandoned_is_gone),
     };
     return sluice_test_run("cache_folder", tests, SLUICE_TEST_COUNT(tests));
