@@ -271,6 +271,14 @@ static enum sluice_decoder_end describe(int wait_status, char *text, size_t room
 
 /* --- a sample --- */
 
+/* Whether the decoder, which lives, had a CPU for long enough to be said to hang at its request. */
+static bool has_worked(const struct sluice_decoder *d)
+{
+    const uint64_t used_ns = read_clock(d->clock) - d->cpu_ns;
+    return d->clock == (clockid_t)-1 ||
+           (double)used_ns >= (double)d->options.timeout_ns * DECODER_HANG_CPU_SHARE;
+}
+
 /* The decoder has ended, or is ended, at this sample.  `why`, if it is known already. */
 static sluice_status fail_sample(struct sluice_decoder *d, struct sluice_decoder_work *work,
                                  enum sluice_decoder_end how, const char *why,
@@ -279,6 +287,7 @@ static sluice_status fail_sample(struct sluice_decoder *d, struct sluice_decoder
     struct sluice_decoders *decoders = d->options.decoders;
     char text[160];
     work->has_ended = true;
+    const bool is_its_fault = how != SLUICE_DECODER_HUNG || has_worked(d);
     const int wait_status = end_decoder(d);
     if (why)
         snprintf(text, sizeof(text), "%s", why);
@@ -287,7 +296,8 @@ static sluice_status fail_sample(struct sluice_decoder *d, struct sluice_decoder
     const uint64_t now_ns = sluice_clock_ns();
     pthread_mutex_lock(&decoders->lock);
     decoders->counts.ends[how]++;
-    const unsigned deaths = sluice_suspects_add(&decoders->suspects, work->path, now_ns);
+    const unsigned deaths =
+        is_its_fault ? sluice_suspects_add(&decoders->suspects, work->path, now_ns) : 0;
     const bool is_logged = !decoders->logged_ns || now_ns - decoders->logged_ns >= DECODER_LOG_NS;
     const uint64_t unlogged = decoders->unlogged;
     if (is_logged) {

@@ -19,8 +19,9 @@
  * hangs or sends what cannot be is killed, counted, named in the log with its sample, and replaced.
  *
  *     SLUICE_E_IO         the decoder ended at this sample, which may be chance: try again
- *     SLUICE_E_CORRUPT    several did (suspects.h); or the ops say so, as they do in this process
- *     SLUICE_E_AGAIN      there is no decoder now: send the file; or the ops say so
+ *     SLUICE_E_CORRUPT    several did (suspects.h), where one that hangs counts if it had a CPU for
+ * a tenth of its time; or the ops say so, as they do in this process SLUICE_E_AGAIN      there is
+ * no decoder now: send the file; or the ops say so
  *
  * Threads: a decoder belongs to one thread at a time; the rest any. */
 

@@ -168,6 +168,11 @@
  * that the server is not healthy, with an eighth for the read before it. */
 #define DECODER_TIME_8THS 3u
 
+/* Of a decoder's time, as its CPU time: one that hangs with less was stopped or had no CPU, which
+ * is not its sample's fault.  Half: on a machine with more than 20 busy threads a core an innocent
+ * sample may be to blame; twice: with more than 5 a sample that hangs is never given up. */
+#define DECODER_HANG_CPU_SHARE 0.1
+
 /* Bytes of a decoder's result: what a message to our clients holds. */
 #define DECODER_OUT_BYTES ((size_t)63 << 20)
 

@@ -40,6 +40,7 @@ static enum {
     TERM_ITSELF,
     EXIT,
     HANG,
+    SPIN_FOR_EVER,
     CLOSE,
     SPIN,
 } deed;
@@ -107,6 +108,9 @@ static void misbehave(int socket, uint8_t *region, const struct sluice_decoder_l
             case HANG:
                 pause();
                 break;
+            case SPIN_FOR_EVER:
+                for (;;)
+                    spun++;
             case CLOSE:
                 close(socket);
                 pause();
@@ -237,6 +241,46 @@ static void a_sample_that_ends_several_is_to_blame(void)
     CU_ASSERT_EQUAL(sluice_decoders_count(decoders).ends[SLUICE_DECODER_CRASHED], SUSPECTS_DEATHS);
     now_ns += SUSPECTS_FORGET_NS; /* another chance, and it does it again */
     CU_ASSERT_EQUAL(run(decoder, "bad.jpg", &has_ended, NULL), SLUICE_E_IO);
+    sluice_decoder_destroy(decoder);
+    sluice_decoders_close(decoders);
+}
+
+/* On a machine that is busy, or was stopped, any sample may do so. */
+static void a_sample_whose_decoders_had_no_cpu_is_not_to_blame(void)
+{
+    deed = HANG;
+    open_decoders(misbehave);
+    struct sluice_decoder *decoder = create(1);
+    bool has_ended;
+    for (unsigned i = 0; i < SUSPECTS_DEATHS; i++) {
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(run(decoder, "slow.jpg", &has_ended, &err), SLUICE_E_IO);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "did not answer"));
+        now_ns += DECODER_MOST_WAIT_NS;
+        CU_ASSERT_EQUAL(run(decoder, "good.jpg", &has_ended, NULL), SLUICE_OK);
+    }
+    sluice_decoder_destroy(decoder);
+    sluice_decoders_close(decoders);
+}
+
+/* However often another program has the CPU meanwhile. */
+static void a_sample_at_which_several_spin_is_to_blame(void)
+{
+    deed = SPIN_FOR_EVER;
+    open_decoders(misbehave);
+    struct sluice_decoder *decoder = create(1);
+    bool has_ended;
+    unsigned num = 0;
+    sluice_status status;
+    do {
+        status = run(decoder, "bad.jpg", &has_ended, NULL);
+        num++;
+        now_ns += DECODER_MOST_WAIT_NS;
+        if (status == SLUICE_E_IO)
+            CU_ASSERT_EQUAL(run(decoder, "good.jpg", &has_ended, NULL), SLUICE_OK);
+    } while (status == SLUICE_E_IO);
+    CU_ASSERT_EQUAL(status, SLUICE_E_CORRUPT);
+    CU_ASSERT(num >= SUSPECTS_DEATHS);
     sluice_decoder_destroy(decoder);
     sluice_decoders_close(decoders);
 }
@@ -393,6 +437,8 @@ int main(void)
         SLUICE_TEST(a_death_is_told),
         SLUICE_TEST(what_hangs_is_killed),
         SLUICE_TEST(a_sample_that_ends_several_is_to_blame),
+        SLUICE_TEST(a_sample_whose_decoders_had_no_cpu_is_not_to_blame),
+        SLUICE_TEST(a_sample_at_which_several_spin_is_to_blame),
         SLUICE_TEST(those_that_die_at_once_come_back_slowly),
         SLUICE_TEST(one_that_can_do_nothing_is_found_at_the_start),
         SLUICE_TEST(cpu_time_counts_as_the_workers),
