@@ -230,6 +230,10 @@ static void the_token_is_read_again_with_a_new_connection(void)
     struct server server;
     server_start(&server, &(struct server_options){.admit = admit, .release = release});
     struct sluice_rpc_channel *channel = connect_with(&server, NULL, in("token"));
+    /* What a server may repeat. */
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_fail(&err, SLUICE_E_IO, "it says another-token-than-that"), SLUICE_E_IO);
+    CU_ASSERT_STRING_EQUAL(err.text, "it says ***");
     CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_UNAUTHENTICATED);
     sluice_test_put_text(folder, "token", TOKEN);
     CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_UNAUTHENTICATED);
