@@ -2,6 +2,7 @@
 
 #include "base/cgroup.h"
 #include "base/log.h"
+#include "compute_client/load/tuning.h"
 #include "pipeline/form.h"
 #include "pipeline/form_words.h"
 #include "plan/cost_folder.h"
@@ -70,6 +71,13 @@ static sluice_status first_rates(struct sluice_loader *loader, struct sluice_rat
         .gpu_samples_per_s = trainer_rate(options),
         .pcie_bytes_per_s = options->pcie_bw,
     };
+    struct sluice_machine here;
+    sluice_machine_here("", &here);
+    rates->shared_cores = sluice_machine_shared_cores(&here, &loader->info.machine);
+    if (rates->shared_cores > 0)
+        sluice_log(SLUICE_LOG_INFO,
+                   "the server is on this machine, too: the plan counts on %.3g cores for both",
+                   rates->shared_cores);
     if (rates->link_bytes_per_s > 0)
         return SLUICE_OK;
     struct sluice_client_probed probed;
@@ -95,6 +103,8 @@ static sluice_status first_rates(struct sluice_loader *loader, struct sluice_rat
     }
     sluice_log(SLUICE_LOG_INFO, "the link to %s moves %.0f Mbit/s",
                sluice_servers_target(loader->servers), rates->link_bytes_per_s * 8e-6);
+    if (rates->shared_cores > 0 && rates->link_bytes_per_s > TUNING_LOOPBACK_BYTES_PER_S)
+        rates->link_bytes_per_s = INFINITY;
     return SLUICE_OK;
 }
 
@@ -335,6 +345,8 @@ static sluice_status make_chooser(struct sluice_loader *loader, bool for_trainin
      * Compute CPU may exceed the number of workers, since receiving and uploading samples runs on
      * other cores beside them. */
     options.most = options.rates;
+    sluice_machine_here("", &options.here);
+    options.servers = loader->info.machine;
     options.most.disk_bytes_per_s = INFINITY;
     if (o->net_bw <= 0)
         options.most.link_bytes_per_s = INFINITY;

@@ -88,6 +88,7 @@ static json_t *rates_json(const struct sluice_rates *rates)
         {"compute_cores", rates->compute_cores},
         {"pcie_bytes_per_s", rates->pcie_bytes_per_s},
         {"trainer_samples_per_s", rates->gpu_samples_per_s},
+        {"shared_cores", rates->shared_cores},
     };
     json_t *o = json_object();
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(all); i++) {

@@ -4,22 +4,27 @@
 
 #define MOST_SHARES 65535
 
+static double shared_cpu_s(const double cost[SLUICE_NUM_RESOURCES])
+{
+    return cost[SLUICE_STORAGE_CPU] + cost[SLUICE_RECEIVE] + cost[SLUICE_COMPUTE_CPU];
+}
+
 void sluice_menu_set(struct sluice_menu *menu, unsigned num_choices,
                      const double cost[][SLUICE_NUM_RESOURCES])
 {
     assert(num_choices >= 1 && num_choices <= SLUICE_MENU_CHOICES);
-    for (int load = 0; load < SLUICE_NUM_RESOURCES; load++) {
-        double most = 0;
+    for (int load = 0; load < SLUICE_NUM_LOADS; load++) {
+        double of[SLUICE_MENU_CHOICES], most = 0;
         for (unsigned c = 0; c < num_choices; c++) {
-            assert(cost[c][load] >= 0 && cost[c][load] <= 1e30);
-            most = cost[c][load] > most ? cost[c][load] : most;
+            of[c] = load == SLUICE_SHARED_CPU ? shared_cpu_s(cost[c]) : cost[c][load];
+            assert(of[c] >= 0 && of[c] <= 3e30);
+            most = of[c] > most ? of[c] : most;
         }
         menu->unit[load] = (float)(most / MOST_SHARES);
         /* A cost too small for a float is none. */
         const double shares_per_cost = menu->unit[load] > 0 ? MOST_SHARES / most : 0;
         for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++)
-            menu->share[load][c] =
-                (uint16_t)(cost[c < num_choices ? c : 0][load] * shares_per_cost + 0.5);
+            menu->share[load][c] = (uint16_t)(of[c < num_choices ? c : 0] * shares_per_cost + 0.5);
     }
 }
 

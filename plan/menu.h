@@ -11,7 +11,7 @@
  * A menu is up to twelve choices (a split, a form and a place each; which is which is the
  * caller's business), each with a cost on every resource.  A cost is kept as a
  * 16-bit share of the sample's highest cost on that resource, so that a menu
- * takes 196 bytes and a million of them fit in memory: each is off by at most
+ * takes 224 bytes and a million of them fit in memory: each is off by at most
  * 1/131,070 of that highest cost, and by nothing to speak of if all are equal.
  *
  * Threads: values; pure functions. */
@@ -19,17 +19,17 @@
 #define SLUICE_MENU_CHOICES 12
 
 struct sluice_menu {
-    float unit[SLUICE_NUM_RESOURCES]; /* 1/65535 of the highest cost */
-    uint16_t share[SLUICE_NUM_RESOURCES][SLUICE_MENU_CHOICES];
+    float unit[SLUICE_NUM_LOADS]; /* 1/65535 of the highest cost */
+    uint16_t share[SLUICE_NUM_LOADS][SLUICE_MENU_CHOICES];
 };
 
 /* 1 <= num_choices <= SLUICE_MENU_CHOICES; costs are finite, at least 0 and at most 1e30. */
 void sluice_menu_set(struct sluice_menu *menu, unsigned num_choices,
                      const double cost[][SLUICE_NUM_RESOURCES]);
 
-/* The cost as it is kept.  Choices past the last one given are copies of the first. */
-static inline double sluice_menu_cost(const struct sluice_menu *menu, enum sluice_resource load,
-                                      unsigned choice)
+/* The cost as it is kept; load: an enum sluice_resource or SLUICE_SHARED_CPU.  Choices past the
+ * last one given are copies of the first. */
+static inline double sluice_menu_cost(const struct sluice_menu *menu, int load, unsigned choice)
 {
     return (double)menu->unit[load] * menu->share[load][choice];
 }

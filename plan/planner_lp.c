@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUM_LOADS SLUICE_NUM_RESOURCES
+#define NUM_LOADS SLUICE_NUM_LOADS
 #define MAX_CUTS 96
 #define MAX_PASSES 400
 
@@ -20,8 +20,8 @@
 #define WHOLE_TOLERANCE 3e-5
 #define ROUNDED_TOLERANCE 1e-4 /* nothing to repair */
 
-/* A sum of seven products in float is off by at most 11 half-units of 2^-24, and the last four
- * bits are not compared, so the choice that looks cheapest costs at most 54 of them (3.2e-6) more
+/* A sum of eight products in float is off by at most 12 half-units of 2^-24, and the last four
+ * bits are not compared, so the choice that looks cheapest costs at most 56 of them (3.4e-6) more
  * than the cheapest. */
 #define BOUND_SLACK 4e-6
 
@@ -38,6 +38,7 @@ struct sluice_capacities sluice_capacities_of(const struct sluice_rates *rates)
                 [SLUICE_PCIE] = rates->pcie_bytes_per_s > 0 ? rates->pcie_bytes_per_s : INFINITY,
                 [SLUICE_GPU] = rates->gpu_samples_per_s > 0 ? 1 : rates->gpu_samples_per_s,
             },
+        .shared_cores = rates->shared_cores,
     };
 }
 
@@ -53,6 +54,7 @@ struct problem {
 /* The loads that no choice changes.  They are in every plan's time and in no decision: they would
  * only hide what the choices do to the rest. */
 struct given {
+    bool has_shared_cpu; /* else SLUICE_SHARED_CPU is left out, whatever the menus say */
     unsigned num_loads;
     unsigned char load[NUM_LOADS];
 };
@@ -63,6 +65,8 @@ static void keep_given(struct given *given, const struct sluice_menu *menus, siz
     for (size_t i = 0; i < num_menus; i++) {
         for (unsigned k = 0; k < given->num_loads; k++) {
             const uint16_t *share = menus[i].share[given->load[k]];
+            if (given->load[k] == SLUICE_SHARED_CPU && !given->has_shared_cpu)
+                continue;
             if (memcmp(share, share + 1, (SLUICE_MENU_CHOICES - 1) * sizeof(*share)) != 0)
                 given->load[k--] = given->load[--given->num_loads];
         }
@@ -177,7 +181,7 @@ static void add_loads(const struct sluice_menu *menus, size_t num_menus,
     choose_cheapest(menus, num_menus, weight, choice);
     for (size_t i = 0; i < num_menus; i++) {
         for (int r = 0; r < NUM_LOADS; r++)
-            units[r] += sluice_menu_cost(&menus[i], (enum sluice_resource)r, choice[i]);
+            units[r] += sluice_menu_cost(&menus[i], r, choice[i]);
     }
 }
 
@@ -251,7 +255,7 @@ struct mixture {
  *
  *     maximise  sum y   so that   sum_k load[k][r] y[k] <= 1  for every r,   y >= 0
  *
- * and the multipliers are dual / v.  Seven rows, so a dense tableau; y = 0 is where it starts.
+ * and the multipliers are dual / v.  Eight rows, so a dense tableau; y = 0 is where it starts.
  * Dantzig's rule, Bland's after a while so that it must end. */
 #define MAX_PIVOTS 2000
 #define PIVOTS_BEFORE_BLAND 500
@@ -486,14 +490,14 @@ static bool search_duals(const struct problem *problem, uint64_t stride, double 
 }
 
 /* Leaves the given loads out and begins where the others have equal duals. */
-static void begin_search(struct problem *problem, const struct sluice_capacities *capacities,
+static void begin_search(struct problem *problem, const double capacity[NUM_LOADS],
                          const struct given *given, struct search *search)
 {
     const unsigned num_searched = NUM_LOADS - given->num_loads;
     search->num_cuts = 0;
     for (int r = 0; r < NUM_LOADS; r++) {
         const bool is_left_out = is_given(given, r);
-        problem->per_unit_s[r] = is_left_out ? 0 : 1 / capacities->per_s[r];
+        problem->per_unit_s[r] = is_left_out ? 0 : 1 / capacity[r];
         search->best_dual[r] = num_searched == 0 ? 1.0 / NUM_LOADS
                                : is_left_out     ? 0
                                                  : 1.0 / num_searched;
@@ -502,7 +506,7 @@ static void begin_search(struct problem *problem, const struct sluice_capacities
 
 /* What is given is guessed from the first samples, so that no pass is spent on that alone, and
  * checked in the first pass over each part and over the whole. */
-static void search_all(struct problem *problem, const struct sluice_capacities *capacities,
+static void search_all(struct problem *problem, const double capacity[NUM_LOADS],
                        struct search *search, struct given *given)
 {
     const struct sluice_menu_source *source = problem->source;
@@ -515,13 +519,13 @@ static void search_all(struct problem *problem, const struct sluice_capacities *
         first_stride *= PART_GROWTH;
 
     uint64_t stride = first_stride;
-    begin_search(problem, capacities, given, search);
+    begin_search(problem, capacity, given, search);
     while (stride > 0) {
         const double tolerance = stride > 1 ? PART_TOLERANCE : WHOLE_TOLERANCE;
         if (search_duals(problem, stride, tolerance, search, given)) {
             stride /= PART_GROWTH;
         } else {
-            begin_search(problem, capacities, given, search);
+            begin_search(problem, capacity, given, search);
             stride = first_stride;
         }
     }
@@ -575,16 +579,14 @@ unsigned sluice_dual_plan_choose(const struct sluice_dual_plan *plan,
     for (int r = 0; r < NUM_LOADS; r++) {
         due[r] = balance->error[r];
         for (unsigned k = 0; k < plan->num_duals; k++)
-            due[r] += plan->part[k] * sluice_menu_cost(menu, (enum sluice_resource)r, wanted[k]);
+            due[r] += plan->part[k] * sluice_menu_cost(menu, r, wanted[k]);
     }
     unsigned best = wanted[0];
     double least = INFINITY;
     for (unsigned k = 0; k < plan->num_duals; k++) {
         double owed = 0;
         for (int r = 0; r < NUM_LOADS; r++) {
-            const double error =
-                plan->scale[r] *
-                (due[r] - sluice_menu_cost(menu, (enum sluice_resource)r, wanted[k]));
+            const double error = plan->scale[r] * (due[r] - sluice_menu_cost(menu, r, wanted[k]));
             owed += error * error;
         }
         if (owed < least) {
@@ -593,7 +595,7 @@ unsigned sluice_dual_plan_choose(const struct sluice_dual_plan *plan,
         }
     }
     for (int r = 0; r < NUM_LOADS; r++)
-        balance->error[r] = due[r] - sluice_menu_cost(menu, (enum sluice_resource)r, best);
+        balance->error[r] = due[r] - sluice_menu_cost(menu, r, best);
     return best;
 }
 
@@ -613,7 +615,7 @@ static void round_plan(const struct problem *problem, const struct sluice_dual_p
             if (choice)
                 choice[i + j] = (uint8_t)c;
             for (int r = 0; r < NUM_LOADS; r++)
-                units[r] += sluice_menu_cost(&menus[j], (enum sluice_resource)r, c);
+                units[r] += sluice_menu_cost(&menus[j], r, c);
         }
     }
 }
@@ -683,7 +685,10 @@ static void repair(const struct problem *problem, double bound_s, uint8_t *choic
 static sluice_status check_capacities(const struct sluice_capacities *capacities,
                                       struct sluice_err *err)
 {
-    for (int r = 0; r < NUM_LOADS; r++) {
+    if (!(capacities->shared_cores >= 0))
+        return sluice_fail(err, SLUICE_E_INVALID, "the shared cores must be at least 0, not %g",
+                           capacities->shared_cores);
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
         if (!(capacities->per_s[r] > 0))
             return sluice_fail(err, SLUICE_E_INVALID, "the capacity of %s must be above 0, not %g",
                                sluice_resource_name((enum sluice_resource)r), capacities->per_s[r]);
@@ -712,16 +717,21 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to plan");
     }
     bool has_external_costs = false;
-    for (int r = 0; r < NUM_LOADS; r++) {
+    struct given given = {.has_shared_cpu = capacities->shared_cores > 0};
+    double capacity[NUM_LOADS] = {[SLUICE_SHARED_CPU] =
+                                      given.has_shared_cpu ? capacities->shared_cores : INFINITY};
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
+        capacity[r] = capacities->per_s[r];
         problem.external_cost_s[r] = capacities->external_cost_s[r];
         has_external_costs |= capacities->external_cost_s[r] > 0;
     }
     /* With external costs, how far it is worth to unburden the rest depends on the time that
      * is given. */
-    struct given given = {0};
-    for (unsigned r = 0; r < NUM_LOADS && !has_external_costs; r++)
-        given.load[given.num_loads++] = (unsigned char)r;
-    search_all(&problem, capacities, search, &given);
+    for (unsigned r = 0; r < NUM_LOADS; r++) {
+        if (!has_external_costs || (r == SLUICE_SHARED_CPU && !given.has_shared_cpu))
+            given.load[given.num_loads++] = (unsigned char)r;
+    }
+    search_all(&problem, capacity, search, &given);
 
     struct sluice_lp_result made = {0};
     double units[NUM_LOADS];
@@ -738,7 +748,7 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
     for (int r = 0; r < NUM_LOADS; r++) {
         if (!is_given(&given, r))
             continue;
-        made.busy_s[r] = units[r] / capacities->per_s[r];
+        made.busy_s[r] = units[r] / capacity[r];
         if (made.busy_s[r] * (1 - BOUND_SLACK) > made.dual_s) {
             made.dual_s = made.busy_s[r] * (1 - BOUND_SLACK);
             memset(made.dual, 0, sizeof(made.dual));

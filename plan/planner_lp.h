@@ -32,12 +32,16 @@
  * external costs, T is minimised over the others by themselves: where such a resource is the limit,
  * and all plans below it as fast, the one is taken whose slowest other resource is the fastest.
  *
+ * Where both nodes are one machine, what they do together is one load more, against the cores that
+ * they share; the two CPUs stay loads of their own, as each side has its workers.
+ *
  * Pure: no I/O, clock, randomness or threads, and only IEEE operations: equal
  * input gives the equal plan on every machine. */
 
 struct sluice_capacities {
     /* Units of the load; > 0; INFINITY: never the limit. */
     double per_s[SLUICE_NUM_RESOURCES];
+    double shared_cores; /* of SLUICE_SHARED_CPU; 0: that is no limit */
     /* q: of a unit of the load, from outside; >= 0, finite. */
     double external_cost_s[SLUICE_NUM_RESOURCES];
 };
@@ -52,9 +56,9 @@ struct sluice_capacities sluice_capacities_of(const struct sluice_rates *rates);
  * which they disagree.  Everything else follows from a sample's menu. */
 struct sluice_dual_plan {
     unsigned num_duals;
-    float weight[SLUICE_NUM_RESOURCES + 1][SLUICE_NUM_RESOURCES]; /* of a unit of each load */
-    double part[SLUICE_NUM_RESOURCES + 1];                        /* sum to 1 */
-    double scale[SLUICE_NUM_RESOURCES]; /* what an error on each load counts for in rounding */
+    float weight[SLUICE_NUM_LOADS + 1][SLUICE_NUM_LOADS]; /* of a unit of each load */
+    double part[SLUICE_NUM_LOADS + 1];                    /* sum to 1 */
+    double scale[SLUICE_NUM_LOADS]; /* what an error on each load counts for in rounding */
 };
 
 struct sluice_lp_result {
@@ -62,10 +66,10 @@ struct sluice_lp_result {
     double dual_s;     /* no plan has less */
     double external_s; /* the external cost of its loads; 0 without any */
     double gap;        /* primal_s / dual_s - 1; 0 if both are 0 */
-    double busy_s[SLUICE_NUM_RESOURCES];
-    double dual[SLUICE_NUM_RESOURCES]; /* at dual_s; sum to 1: all of it where no choice counts */
-    enum sluice_resource slowest;
-    unsigned num_passes; /* over all the samples */
+    double busy_s[SLUICE_NUM_LOADS];
+    double dual[SLUICE_NUM_LOADS]; /* at dual_s; sum to 1: all of it where no choice counts */
+    enum sluice_resource slowest;  /* or SLUICE_SHARED_CPU */
+    unsigned num_passes;           /* over all the samples */
     struct sluice_dual_plan plan;
 };
 
@@ -90,7 +94,7 @@ SLUICE_MUST_USE sluice_status sluice_plan_lp(const struct sluice_menu_source *so
 /* Chooses for samples one after the other: carries the rounding error along, {0} at
  * the start.  In the order 0, 1, ... this is exactly the plan that was forecast. */
 struct sluice_dual_balance {
-    double error[SLUICE_NUM_RESOURCES];
+    double error[SLUICE_NUM_LOADS];
 };
 unsigned sluice_dual_plan_choose(const struct sluice_dual_plan *plan,
                                  struct sluice_dual_balance *balance,

@@ -2,8 +2,8 @@
 
 const char *sluice_resource_name(enum sluice_resource resource)
 {
-    static const char *const names[SLUICE_NUM_RESOURCES] = {
-        "disk", "storage_cpu", "network", "receive", "compute_cpu", "pcie", "gpu"};
+    static const char *const names[SLUICE_NUM_LOADS] = {
+        "disk", "storage_cpu", "network", "receive", "compute_cpu", "pcie", "gpu", "shared_cpu"};
     return names[resource];
 }
 
@@ -20,6 +20,8 @@ const char *sluice_resource_words(enum sluice_resource resource)
         return "PCIe";
     case SLUICE_GPU:
         return "GPU";
+    case SLUICE_SHARED_CPU:
+        return "the CPU of both sides";
     default:
         return sluice_resource_name(resource);
     }

@@ -15,7 +15,13 @@
  *
  * Threads: pure functions. */
 
-const char *sluice_resource_words(enum sluice_resource resource); /* "disk", "storage CPU", ... */
+/* The loads of a plan: its cost on every resource, and then the seconds that it takes of cores
+ * which both nodes share, where they are one machine: storage CPU, receiving and compute CPU. */
+#define SLUICE_SHARED_CPU SLUICE_NUM_RESOURCES
+#define SLUICE_NUM_LOADS (SLUICE_NUM_RESOURCES + 1)
+
+/* "disk", "storage CPU", ...; of SLUICE_SHARED_CPU: "the CPU of both sides". */
+const char *sluice_resource_words(enum sluice_resource resource);
 
 static inline bool sluice_resource_is_in(unsigned mask, int resource)
 {
@@ -54,6 +60,8 @@ struct sluice_rates {
     /* Of files; 0: never the limit.  Cost tables have the disk's seconds instead, which only
      * INFINITY keeps from being the limit. */
     double disk_bytes_per_s;
+    /* Where both nodes are one machine: the cores that they have together; 0: they share none. */
+    double shared_cores;
 };
 
 /* A training step's part for one sample, in seconds of the GPU, which it shares with decoding. */

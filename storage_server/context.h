@@ -1,6 +1,7 @@
 #ifndef SLUICE_STORAGE_SERVER_CONTEXT_H
 #define SLUICE_STORAGE_SERVER_CONTEXT_H
 
+#include "base/machine.h"
 #include "pipeline/form.h"
 #include "rpc/rpc_server.h"
 
@@ -65,10 +66,11 @@ struct sluice_context {
     struct sluice_decoders *decoders; /* NULL: images are decoded in this process */
     size_t max_in_flight;
     uint64_t max_image_pixels, max_file_bytes;
-    bool reads_first;          /* IO reads, then PREP works: the store is remote */
-    bool has_data_transfer;    /* the original's service is there, too */
-    bool has_optimal_crops;    /* Huffman tables made for each JPEG crop */
-    uint32_t min_crop_restart; /* MCUs; 0: no restart markers but one for each row of a crop */
+    bool reads_first;              /* IO reads, then PREP works: the store is remote */
+    bool has_data_transfer;        /* the original's service is there, too */
+    bool has_optimal_crops;        /* Huffman tables made for each JPEG crop */
+    uint32_t min_crop_restart;     /* MCUs; 0: no restart markers but one for each row of a crop */
+    struct sluice_machine machine; /* that the server runs on, for clients that may be there, too */
 
     /* NULL until it is known, when calls may come already. */
     struct sluice_rpc_server *_Atomic rpc;

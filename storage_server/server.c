@@ -211,6 +211,7 @@ static void init_context(struct sluice_storage_server *server,
         .decoders = options->decoders,
         .transfer_seed = fresh_seed(),
     };
+    sluice_machine_here("", &server->context.machine);
 }
 
 static size_t take_turn(void *gate)

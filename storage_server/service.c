@@ -142,6 +142,7 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
             .has_listed_id = true,
             .forms = sluice_server_forms(list->jpeg_indexes != NULL),
             .list_hash = list->list_hash,
+            .machine = context->machine,
         };
         memcpy(answer.dataset_id, list->dataset_id, sizeof(answer.dataset_id));
         struct sluice_message reply = {0};

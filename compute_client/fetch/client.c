@@ -350,6 +350,7 @@ sluice_status sluice_client_hello_once(struct sluice_client *client,
             .has_jpeg_crop_restart = said.has_jpeg_crop_restart,
             .has_listed_id = said.has_listed_id,
             .list_hash = said.list_hash,
+            .machine = said.machine,
         };
         snprintf(info->name, sizeof(info->name), "%s", said.peer ? said.peer : "");
         memcpy(info->dataset_id, said.dataset_id, sizeof(info->dataset_id));

@@ -2,6 +2,7 @@
 #define SLUICE_COMPUTE_CLIENT_FETCH_CLIENT_H
 
 #include "base/error.h"
+#include "base/machine.h"
 #include "compute_client/load/live.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
@@ -55,6 +56,7 @@ struct sluice_server_info {
     bool has_jpeg_crop_restart; /* JPEG crops have restart markers where they are asked for */
     uint64_t list_hash;         /* of its list, sluice_manifest_list_hash(); 0: not said */
     bool has_listed_id;         /* a sample may be asked for by its number in the server's list */
+    struct sluice_machine machine; /* boot is 0: not said */
 };
 
 SLUICE_MUST_USE sluice_status sluice_client_create(const struct sluice_client_options *options,

@@ -285,6 +285,7 @@ static void merge_info(const struct sluice_servers *s, struct sluice_server_info
         info->has_hashes &= one->has_hashes;
         info->has_jpeg_crop_restart &= one->has_jpeg_crop_restart;
         info->has_listed_id &= one->has_listed_id;
+        sluice_machine_merge(&info->machine, &one->machine);
     }
 }
 

@@ -134,6 +134,19 @@ double *sluice_tuning_field(struct sluice_tuning *tuning, size_t index);
 #define TUNING_TELL_OUTAGE_NS 10000000000ull
 #define TUNING_OUTAGES_AT_ONCE 4
 
+/* bytes/s: a link within one machine that the probe finds faster is memory, and never the limit:
+ * what waits for it waits for a core or for the receiving thread.  Only a --link-limit makes one
+ * slower.  Half: a --link-limit of 4 to 8 Gbit/s there is not seen; twice: a slow machine's memory
+ * is taken for a link. */
+#define TUNING_LOOPBACK_BYTES_PER_S 1e9
+
+/* Of the cores that both nodes share, they have used at least this part where busy cores are what
+ * limits them.  With less, other programs keep the cores busy, and a fair scheduler would give both
+ * nodes more if they asked for it.  Half: beside a program that takes most of the cores a slow link
+ * is noticed late; twice: beside one that takes half of them, a busy CPU is taken for a slow link.
+ */
+#define TUNING_LEAST_SHARED_PART 0.25
+
 /* A new plan is told of, beside the debug log, if another resource limits it or this share of the
  * samples goes another way, and so many ns after the last line at the earliest: what a person who
  * watches wants to know of.  Half: more lines; twice: fewer. */

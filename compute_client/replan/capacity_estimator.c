@@ -18,7 +18,12 @@ sluice_capacity_estimator_init(const struct sluice_rates *believed, const struct
                                const struct sluice_tuning *tuning)
 {
     struct sluice_capacity_estimator estimator = {
-        .tuning = tuning, .transport = *transport, .latency_ns = UINT64_MAX};
+        .tuning = tuning,
+        .transport = *transport,
+        .latency_ns = UINT64_MAX,
+        .shared_cores = believed->shared_cores,
+        .most_shared_cores = most->shared_cores,
+    };
     set_rates(estimator.per_s, believed);
     set_rates(estimator.most_per_s, most);
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
@@ -185,6 +190,18 @@ static void see_reads(const struct sluice_capacity_estimator *estimator,
         interval->waited[SLUICE_STORAGE_CPU] = 0;
 }
 
+static void see_shared(const struct sluice_capacity_estimator *estimator,
+                       struct sluice_interval *interval)
+{
+    if (!(interval->seconds > 0))
+        return;
+    const struct sluice_transport_cost *transport = &estimator->transport;
+    interval->shared_used =
+        interval->used_per_s[SLUICE_STORAGE_CPU] + interval->used_per_s[SLUICE_COMPUTE_CPU] +
+        transport->receive_s_per_sample * (double)interval->num_rows / interval->seconds +
+        transport->receive_s_per_byte * interval->used_per_s[SLUICE_NETWORK];
+}
+
 /* Samples per second of the trainer's own time; 0: not known. */
 static double trained_per_s(const struct sluice_trainer_seen *trainer)
 {
@@ -231,6 +248,8 @@ struct sluice_interval sluice_capacity_estimator_see(struct sluice_capacity_esti
             interval.read_s = interval.waited[r] * (double)length_ns * 1e-9;
     }
     see_reads(estimator, rows, num_rows, &interval);
+    see_shared(estimator, &interval);
+    interval.shared_busy = trainer->shared_busy;
     return interval;
 }
 
@@ -284,6 +303,25 @@ static bool learn_cores(struct sluice_capacity_estimator *estimator,
     return false;
 }
 
+/* True: the cores that both nodes share were the limit, so nothing else shows what it can do. */
+static bool learn_shared(struct sluice_capacity_estimator *estimator,
+                         const struct sluice_interval *interval)
+{
+    const struct sluice_tuning *tuning = estimator->tuning;
+    const double cores = estimator->shared_cores, used = interval->shared_used;
+    if (!(cores > 0) || !(used > 0))
+        return false;
+    const bool is_limit = interval->shared_busy >= tuning->limited_share &&
+                          used >= TUNING_LEAST_SHARED_PART * estimator->most_shared_cores;
+    double seen = cores;
+    if (is_limit)
+        seen = blend(estimator, cores, used);
+    else if (used >= tuning->limited_share * cores)
+        seen = fmax(used, cores * (1 + tuning->growth));
+    estimator->shared_cores = fmin(seen, estimator->most_shared_cores);
+    return is_limit;
+}
+
 /* Over the last few intervals, more of them where each had only a few rows. */
 static void learn_disk(struct sluice_capacity_estimator *estimator,
                        const struct sluice_interval *interval)
@@ -303,9 +341,9 @@ void sluice_capacity_estimator_learn(struct sluice_capacity_estimator *estimator
 {
     learn_disk(estimator, interval);
     const bool shows_cores = learn_cores(estimator, interval);
-    if (interval->seconds > 0) {
+    if (interval->seconds > 0 && !learn_shared(estimator, interval)) {
         learn(estimator, SLUICE_COMPUTE_CPU, interval);
-        if (!estimator->is_local)
+        if (!estimator->is_local && isfinite(estimator->per_s[SLUICE_NETWORK]))
             learn(estimator, SLUICE_NETWORK, interval);
         if (!estimator->is_local && shows_cores)
             learn(estimator, SLUICE_STORAGE_CPU, interval);
@@ -335,5 +373,6 @@ sluice_capacity_estimator_rates(const struct sluice_capacity_estimator *estimato
         .storage_cores = estimator->per_s[SLUICE_STORAGE_CPU],
         .compute_cores = estimator->per_s[SLUICE_COMPUTE_CPU],
         .gpu_samples_per_s = estimator->per_s[SLUICE_GPU],
+        .shared_cores = estimator->shared_cores,
     };
 }

@@ -35,6 +35,10 @@
  *   counts once, so that steps and decoding never add up to more than the time there was.  Assumed:
  *   decoding is spread evenly, and the trainer waits for its device between two batches.
  * - The CPU time of transport, which rows do not report, counts as done by the cores.
+ * - Where both nodes are one machine, its cores are the limit while the machine says that they are
+ *   busy and both nodes use a fair part of them; what rows took then is what the plan may count on.
+ * A busy CPU delays the network and the workers too: their estimates stay as they are meanwhile.
+ * - A link of INFINITY, within one machine, stays so.
  *
  * Pure: the times come with the rows.  Threads: one at a time; a plain value. */
 
@@ -51,6 +55,7 @@ struct sluice_capacity_estimator {
     double per_s[SLUICE_NUM_RESOURCES], most_per_s[SLUICE_NUM_RESOURCES];
     double heard_cores;                     /* of the storage node; 0: never */
     double read_bytes, read_s;              /* of files, of late; and the time they took */
+    double shared_cores, most_shared_cores; /* of both nodes on one machine; 0: there are two */
     uint64_t latency_ns;                    /* UINT64_MAX: not seen in this epoch */
     uint64_t last_ns[SLUICE_NUM_RESOURCES]; /* where the next interval begins, for each */
 };
@@ -63,6 +68,8 @@ struct sluice_interval {
     double waited[SLUICE_NUM_RESOURCES]; /* share of the time that something waited for it */
     double read_bytes, read_s;
     double storage_cores, storage_price; /* as the last row heard them; 0: not said */
+    double shared_used; /* cores of one machine that both nodes and receiving took */
+    double shared_busy; /* share of those cores that was busy, by whomever; < 0: not known */
 };
 
 /* What the trainer did: the samples that it took, its time beside waiting for them, and that wait;
@@ -72,6 +79,7 @@ struct sluice_trainer_seen {
     uint64_t busy_ns, waited_ns;
     uint64_t decoded; /* samples */
     double decode_s;
+    double shared_busy; /* of a machine that is both nodes: the share of its cores that was busy */
 };
 
 /* Scratch for one row. */

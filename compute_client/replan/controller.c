@@ -16,7 +16,7 @@
 
 /* What a plan was made from. */
 struct basis {
-    double per_s[SLUICE_NUM_RESOURCES];
+    double per_s[SLUICE_NUM_RESOURCES], shared_cores;
     double factor[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     double read_factor;
 };
@@ -135,7 +135,8 @@ static struct sluice_capacities capacities_of(const struct sluice_controller *c)
 
 static struct basis basis_of(const struct sluice_controller *c)
 {
-    struct basis basis = {.read_factor = c->costs.read_factor};
+    struct basis basis = {.read_factor = c->costs.read_factor,
+                          .shared_cores = c->capacity.shared_cores};
     memcpy(basis.per_s, c->capacity.per_s, sizeof(basis.per_s));
     memcpy(basis.factor, c->costs.factor, sizeof(basis.factor));
     return basis;
@@ -217,9 +218,6 @@ static struct sluice_plan_forecast forecast_of(const struct sluice_controller *c
         .rest_s = scale * (result->primal_s - result->external_s),
         .bound_s = scale * (result->dual_s - result->external_s),
         .gap = result->gap,
-        .wire_bytes = c->options.is_local ? 0
-                                          : scale * result->busy_s[SLUICE_NETWORK] *
-                                                c->capacity.per_s[SLUICE_NETWORK],
         .slowest = result->slowest,
         .rates = sluice_controller_rates(c),
     };
@@ -229,6 +227,8 @@ static struct sluice_plan_forecast forecast_of(const struct sluice_controller *c
         const unsigned k = sluice_dual_plan_choose(&result->plan, &balance, &c->menus[i]);
         forecast.forms[c->options.model.choices.at[c->offered[k]].form]++;
         forecast.on_gpu += c->options.model.choices.at[c->offered[k]].on_gpu;
+        if (!c->options.is_local)
+            forecast.wire_bytes += scale * sluice_menu_cost(&c->menus[i], SLUICE_NETWORK, k);
     }
     return forecast;
 }
@@ -392,6 +392,12 @@ static double find_change(const struct sluice_controller *c, char *reason, size_
                  show_estimate(was->per_s[r] * units[r].scale, from),
                  show_estimate(is.per_s[r] * units[r].scale, to), isfinite(is.per_s[r]) ? " " : "",
                  isfinite(is.per_s[r]) ? units[r].name : "");
+    }
+    if (change_of(was->shared_cores, is.shared_cores) > most) {
+        most = change_of(was->shared_cores, is.shared_cores);
+        sluice_snprintf(reason, size, "%s %.2f -> %.2f cores",
+                        sluice_resource_words(SLUICE_SHARED_CPU), was->shared_cores,
+                        is.shared_cores);
     }
     for (unsigned k = 0; k < c->num_offered; k++) {
         const unsigned choice = c->offered[k];

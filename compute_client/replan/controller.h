@@ -2,6 +2,7 @@
 #define SLUICE_COMPUTE_CLIENT_REPLAN_CONTROLLER_H
 
 #include "base/error.h"
+#include "base/machine.h"
 #include "compute_client/replan/capacity_estimator.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
@@ -48,6 +49,9 @@ struct sluice_controller_options {
     struct sluice_rates rates; /* to begin with; PCIe's stays */
     struct sluice_rates most;  /* no estimate exceeds them */
     bool is_fixed;             /* the first plan stays, whatever is seen */
+    /* Where rates.shared_cores is above 0: this process's machine and the servers', for replan.h,
+     * which looks how busy their cores are. */
+    struct sluice_machine here, servers;
     /* There is no server: files alone are chosen, and neither a link nor storage cores are ever the
      * limit.  Their rates are INFINITY. */
     bool is_local;

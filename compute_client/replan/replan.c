@@ -40,6 +40,9 @@ struct sluice_replan {
     struct sluice_controller *controller;
     struct sluice_row_seen *looked_at; /* MAX_ROWS; swapped with rows */
     uint64_t begin_ns, last_look_ns;
+    struct sluice_machine here, servers; /* used where they share cores */
+    double shared_cores;                 /* 0: they share none */
+    double last_busy_s;                  /* of these cores, at the last look; < 0: not known */
     struct sluice_plan_stats stats;
     uint64_t num_choices;
     uint64_t asked[SLUICE_MAX_CHOICES]; /* since the last look */
@@ -86,6 +89,8 @@ static struct text rates_text(const struct sluice_rates *rates)
         append(&text, ", trainer %.4g samples/s", rates->gpu_samples_per_s);
     else
         append(&text, ", trainer unknown samples/s");
+    if (rates->shared_cores > 0)
+        append(&text, ", %.3g cores for both sides", rates->shared_cores);
     if (rates->disk_bytes_per_s < INFINITY)
         append(&text, ", disk %.1f MB/s", rates->disk_bytes_per_s * 1e-6);
     return text;
@@ -116,7 +121,7 @@ static struct text plan_text(const struct sluice_plan_forecast *forecast)
         append(&text, ", %.0f%% decoded on the GPU", 100 * gpu_share(forecast));
     append(&text, "; limited by %s%s",
            forecast->slowest == SLUICE_STORAGE_CPU || forecast->slowest == SLUICE_COMPUTE_CPU ||
-                   forecast->slowest == SLUICE_PCIE
+                   forecast->slowest == SLUICE_PCIE || forecast->slowest == SLUICE_SHARED_CPU
                ? ""
                : "the ",
            forecast->slowest == SLUICE_GPU && forecast->on_gpu == 0
@@ -129,6 +134,8 @@ static struct text plan_text(const struct sluice_plan_forecast *forecast)
         append(&text, " (%s cores)", sluice_show_number(rates->storage_cores, number));
     else if (forecast->slowest == SLUICE_COMPUTE_CPU)
         append(&text, " (%s cores)", sluice_show_number(rates->compute_cores, number));
+    else if (forecast->slowest == SLUICE_SHARED_CPU)
+        append(&text, " (%s cores)", sluice_show_number(rates->shared_cores, number));
     else if (forecast->slowest == SLUICE_GPU && forecast->on_gpu == 0)
         append(&text, " (%s samples/s)", sluice_show_number(rates->gpu_samples_per_s, number));
     return text;
@@ -184,6 +191,19 @@ static bool is_news(struct sluice_replan *replan, const struct sluice_plan_forec
     return true;
 }
 
+/* The share of the shared cores that was busy since the last call; < 0: not known. */
+static double shared_busy(struct sluice_replan *replan, double seconds)
+{
+    if (!(replan->shared_cores > 0))
+        return -1;
+    const double busy_s = sluice_machine_busy_s("", &replan->here, &replan->servers);
+    const double before_s = replan->last_busy_s;
+    replan->last_busy_s = busy_s;
+    return busy_s >= 0 && before_s >= 0 && seconds > 0
+               ? (busy_s - before_s) / (seconds * replan->shared_cores)
+               : -1;
+}
+
 static void look(struct sluice_replan *replan, size_t index, uint64_t now)
 {
     pthread_mutex_lock(&replan->lock);
@@ -195,7 +215,7 @@ static void look(struct sluice_replan *replan, size_t index, uint64_t now)
     }
     struct sluice_row_seen *rows = replan->rows;
     const size_t num_rows = replan->has_overflowed ? 0 : replan->num_rows;
-    const struct sluice_trainer_seen trainer = replan->trainer;
+    struct sluice_trainer_seen trainer = replan->trainer;
     replan->rows = replan->looked_at;
     replan->looked_at = rows;
     replan->num_rows = 0;
@@ -203,6 +223,7 @@ static void look(struct sluice_replan *replan, size_t index, uint64_t now)
     replan->trainer = (struct sluice_trainer_seen){0};
     pthread_mutex_unlock(&replan->lock);
 
+    trainer.shared_busy = shared_busy(replan, 1e-9 * (double)(now - replan->last_look_ns));
     replan->last_look_ns = now;
     replan->stats.looks++;
     const double at_s = (double)(now - replan->begin_ns) * 1e-9;
@@ -357,6 +378,7 @@ sluice_status sluice_replan_begin(struct sluice_replan *replan,
     replan->trained_ns = 0;
     replan->last_batch_ns = 0;
     replan->begin_ns = replan->last_look_ns = now;
+    (void)shared_busy(replan, 0);
     replan->stats = (struct sluice_plan_stats){
         .first_s = (double)(sluice_thread_cpu_ns() - cpu_start_ns) * 1e-9,
     };
@@ -390,6 +412,9 @@ sluice_status sluice_replan_create(const struct sluice_controller_options *optio
     replan->choices = options->model.choices;
     replan->tuning = options->tuning ? options->tuning : sluice_tuning_default();
     replan->interval_ns = (uint64_t)(replan->tuning->interval_s * 1e9);
+    replan->here = options->here;
+    replan->servers = options->servers;
+    replan->shared_cores = options->most.shared_cores;
     replan->rows = calloc(MAX_ROWS, sizeof(*replan->rows));
     replan->looked_at = calloc(MAX_ROWS, sizeof(*replan->looked_at));
     sluice_status status = SLUICE_OK;

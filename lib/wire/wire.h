@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/machine.h"
 #include "base/message.h"
 #include "base/trace_context.h"
 #include "pipeline/pipeline.h"
@@ -66,10 +67,11 @@ struct sluice_wire_hello {
     uint64_t max_image_pixels, max_file_bytes;
     uint32_t forms; /* bit (1 << enum sluice_form) */
     bool has_jpeg_index;
-    bool has_hashes;            /* this reply too, and what else the server sends */
-    bool has_jpeg_crop_restart; /* it goes by jpeg_crop_restart of a request */
-    bool has_listed_id;         /* and by listed_id */
-    uint64_t list_hash;         /* 0: not said */
+    bool has_hashes;               /* this reply too, and what else the server sends */
+    bool has_jpeg_crop_restart;    /* it goes by jpeg_crop_restart of a request */
+    bool has_listed_id;            /* and by listed_id */
+    uint64_t list_hash;            /* 0: not said */
+    struct sluice_machine machine; /* boot is 0: not said */
 };
 void sluice_wire_hello_clear(struct sluice_wire_hello *hello);
 

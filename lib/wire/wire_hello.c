@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 void sluice_wire_hello_clear(struct sluice_wire_hello *hello)
 {
@@ -70,6 +71,14 @@ sluice_status sluice_wire_put_hello_reply(const struct sluice_wire_hello *hello,
     wire.has_jpeg_index = hello->has_jpeg_index;
     wire.has_hashes = hello->has_hashes;
     wire.list_hash = hello->list_hash;
+    const struct sluice_machine *machine = &hello->machine;
+    if (machine->boot != 0) {
+        wire.boot = machine->boot;
+        wire.cpu_group = machine->group;
+        wire.cpu_quota = isfinite(machine->quota) ? machine->quota : 0;
+        wire.cpus.data = (uint8_t *)(uintptr_t)machine->cpus;
+        wire.cpus.len = machine->num_cpu_bytes;
+    }
     wire.forms = forms;
     for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
         if (hello->forms & (1u << form))
@@ -82,6 +91,21 @@ sluice_status sluice_wire_put_hello_reply(const struct sluice_wire_hello *hello,
     if (hello->has_hashes)
         return sluice_wire_pack_hashed(&wire.base, HELLO_REPLY_HASH, message, err);
     return sluice_wire_pack(&wire.base, NULL, message, err);
+}
+
+/* CPUs past those that we can name are left out, with the machine: it is as if nothing was said. */
+static struct sluice_machine machine_of(const Sluice__V1__HelloReply *wire)
+{
+    struct sluice_machine machine = {.quota = INFINITY};
+    if (wire->boot == 0 || wire->cpus.len > sizeof(machine.cpus) || !(wire->cpu_quota >= 0))
+        return machine;
+    machine.boot = wire->boot;
+    machine.group = wire->cpu_group;
+    machine.quota = wire->cpu_quota > 0 ? wire->cpu_quota : INFINITY;
+    machine.num_cpu_bytes = wire->cpus.len;
+    if (wire->cpus.len > 0)
+        memcpy(machine.cpus, wire->cpus.data, wire->cpus.len);
+    return machine;
 }
 
 sluice_status sluice_wire_get_hello_reply(const struct sluice_message *message,
@@ -106,6 +130,7 @@ sluice_status sluice_wire_get_hello_reply(const struct sluice_message *message,
         .has_jpeg_index = wire->has_jpeg_index,
         .has_hashes = wire->has_hashes,
         .list_hash = wire->list_hash,
+        .machine = machine_of(wire),
     };
     for (size_t i = 0; i < wire->n_forms; i++) {
         /* A newer server may offer forms that we never ask for. */

@@ -68,16 +68,30 @@ void planner_make_prices(struct sluice_rng *rng, struct sluice_capacities *capac
     }
 }
 
+void planner_make_shared(struct sluice_rng *rng, struct sluice_capacities *capacities)
+{
+    const double cores =
+        capacities->per_s[SLUICE_STORAGE_CPU] + capacities->per_s[SLUICE_COMPUTE_CPU];
+    capacities->shared_cores = (isfinite(cores) ? cores : 4) * (0.3 + 0.7 * sluice_rng_double(rng));
+}
+
+double planner_capacity_of(const struct sluice_capacities *capacities, int load)
+{
+    if (load != SLUICE_SHARED_CPU)
+        return capacities->per_s[load];
+    return capacities->shared_cores > 0 ? capacities->shared_cores : INFINITY;
+}
+
 double planner_cost_of(const struct sluice_menu *menus, size_t num_samples,
                        const struct sluice_capacities *capacities, const uint8_t *choice)
 {
     double slowest_s = 0, external_s = 0;
-    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
+    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
         double sum = 0;
         for (size_t i = num_samples; i-- > 0;)
-            sum += sluice_menu_cost(&menus[i], (enum sluice_resource)r, choice[i]);
-        slowest_s = fmax(slowest_s, sum / capacities->per_s[r]);
-        external_s += sum * capacities->external_cost_s[r];
+            sum += sluice_menu_cost(&menus[i], r, choice[i]);
+        slowest_s = fmax(slowest_s, sum / planner_capacity_of(capacities, r));
+        external_s += r == SLUICE_SHARED_CPU ? 0 : sum * capacities->external_cost_s[r];
     }
     return slowest_s + external_s;
 }

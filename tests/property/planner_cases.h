@@ -20,6 +20,11 @@ void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
 /* Prices from outside for some of the loads: from what hardly matters to what rules everything. */
 void planner_make_prices(struct sluice_rng *rng, struct sluice_capacities *capacities);
 
+/* Both nodes become one machine, with fewer cores than their workers could use. */
+void planner_make_shared(struct sluice_rng *rng, struct sluice_capacities *capacities);
+/* Of a load; that of SLUICE_SHARED_CPU is INFINITY where nothing is shared. */
+double planner_capacity_of(const struct sluice_capacities *capacities, int load);
+
 /* What a plan is judged by: its slowest resource and what it costs at the prices from outside. */
 double planner_cost_of(const struct sluice_menu *menus, size_t num_samples,
                        const struct sluice_capacities *capacities, const uint8_t *choice);

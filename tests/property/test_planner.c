@@ -12,13 +12,15 @@
 /* Sums are taken in another order here. */
 #define ROUNDING 1e-9
 
-/* A case, every other one with prices from outside. */
+/* A case, every other one with prices from outside, every third one on one machine. */
 static void make_case(struct sluice_rng *rng, int round, size_t n, struct sluice_menu *menus,
                       struct sluice_capacities *capacities)
 {
     planner_make_case(rng, round % PLANNER_NUM_KINDS, n, menus, capacities);
     if (round / PLANNER_NUM_KINDS % 2)
         planner_make_prices(rng, capacities);
+    if (round / PLANNER_NUM_KINDS % 3 == 2)
+        planner_make_shared(rng, capacities);
 }
 
 static struct sluice_lp_result plan(const struct sluice_menu *menus, size_t n,
@@ -56,7 +58,7 @@ static void primal_is_the_plan_and_dual_is_below_it(void)
             CU_ASSERT(result.dual_s <= planner_cost_of(menus, n, &capacities, choice));
         }
         double sum = 0;
-        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
+        for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
             CU_ASSERT(result.dual[r] >= 0);
             sum += result.dual[r];
         }
@@ -79,9 +81,13 @@ static void dual_is_what_its_prices_say(void)
             double least = INFINITY;
             for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++) {
                 double cost = 0;
-                for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
-                    cost += (result.dual[r] / capacities.per_s[r] + capacities.external_cost_s[r]) *
-                            sluice_menu_cost(&menus[i], (enum sluice_resource)r, c);
+                for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+                    const double external_cost_s =
+                        r == SLUICE_SHARED_CPU ? 0 : capacities.external_cost_s[r];
+                    cost +=
+                        (result.dual[r] / planner_capacity_of(&capacities, r) + external_cost_s) *
+                        sluice_menu_cost(&menus[i], r, c);
+                }
                 least = fmin(least, cost);
             }
             bound_s += least;
@@ -159,7 +165,7 @@ static void more_capacity_or_more_choice_is_never_worse(void)
         CU_ASSERT(after.dual_s <= before.dual_s * (1 + 5e-5));
         /* Without the last choice of every sample. */
         for (size_t i = 0; i < N; i++) {
-            for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+            for (int r = 0; r < SLUICE_NUM_LOADS; r++)
                 menus[i].share[r][SLUICE_MENU_CHOICES - 1] = menus[i].share[r][0];
         }
         const struct sluice_lp_result fewer = plan(menus, N, &capacities, choice);

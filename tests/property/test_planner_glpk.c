@@ -20,7 +20,7 @@ int main(void)
 static double solve_by_glpk(const struct sluice_menu *menus, size_t n,
                             const struct sluice_capacities *capacities)
 {
-    enum { CHOICES = SLUICE_MENU_CHOICES, LOADS = SLUICE_NUM_RESOURCES };
+    enum { CHOICES = SLUICE_MENU_CHOICES, LOADS = SLUICE_NUM_LOADS };
     glp_prob *lp = glp_create_prob();
     glp_add_rows(lp, (int)n + LOADS);
     glp_add_cols(lp, (int)n * CHOICES + 1);
@@ -34,10 +34,10 @@ static double solve_by_glpk(const struct sluice_menu *menus, size_t n,
             int row[LOADS + 2] = {0, (int)i + 1};
             double value[LOADS + 2] = {0, 1}, external_s = 0;
             for (int r = 0; r < LOADS; r++) {
-                const double cost = sluice_menu_cost(&menus[i], (enum sluice_resource)r, c);
+                const double cost = sluice_menu_cost(&menus[i], r, c);
                 row[r + 2] = (int)n + 1 + r;
-                value[r + 2] = cost / capacities->per_s[r];
-                external_s += cost * capacities->external_cost_s[r];
+                value[r + 2] = cost / planner_capacity_of(capacities, r);
+                external_s += r == SLUICE_SHARED_CPU ? 0 : cost * capacities->external_cost_s[r];
             }
             glp_set_obj_coef(lp, col, external_s);
             glp_set_mat_col(lp, col, LOADS + 1, row, value);
@@ -76,6 +76,8 @@ static void dual_equals_the_linear_program(void)
         planner_make_case(&rng, round % PLANNER_NUM_KINDS, n, menus, &capacities);
         if (round / PLANNER_NUM_KINDS % 2)
             planner_make_prices(&rng, &capacities);
+        if (round / PLANNER_NUM_KINDS % 3 == 2)
+            planner_make_shared(&rng, &capacities);
         const double optimum = solve_by_glpk(menus, n, &capacities);
         const struct sluice_menu_source source = sluice_menu_array(menus, n);
         struct sluice_lp_result result = {0};

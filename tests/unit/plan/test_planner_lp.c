@@ -40,6 +40,53 @@ static void splits_equal_samples_between_two_resources(void)
     CU_ASSERT_DOUBLE_EQUAL(result.dual[SLUICE_COMPUTE_CPU], 0.75, 1e-3);
 }
 
+/* The same on one machine: x of 8 samples at storage take max(3 x, 8 - x, (8 + 2 x) / cores). */
+static void both_sides_share_the_cores_of_one_machine(void)
+{
+    const double cost[2][SLUICE_NUM_RESOURCES] = {
+        {[SLUICE_STORAGE_CPU] = 3},
+        {[SLUICE_COMPUTE_CPU] = 0.75, [SLUICE_RECEIVE] = 0.25},
+    };
+    struct sluice_menu menus[8];
+    for (int i = 0; i < 8; i++)
+        sluice_menu_set(&menus[i], 2, cost);
+    struct sluice_capacities capacities = unlimited;
+    capacities.per_s[SLUICE_STORAGE_CPU] = 1;
+    capacities.per_s[SLUICE_COMPUTE_CPU] = 0.75;
+    const struct sluice_menu_source source = sluice_menu_array(menus, 8);
+    static const struct {
+        double cores;
+        int num_storage;
+        double primal_s, dual_s;
+        enum sluice_resource slowest;
+    } cases[] = {
+        {0, 2, 6, 6, SLUICE_STORAGE_CPU},
+        {4, 2, 6, 6, SLUICE_STORAGE_CPU},
+        {1.5, 1, 7, 48.0 / 7, SLUICE_COMPUTE_CPU},
+        {0.5, 0, 16, 16, SLUICE_SHARED_CPU},
+    };
+    for (size_t k = 0; k < sizeof(cases) / sizeof(*cases); k++) {
+        capacities.shared_cores = cases[k].cores;
+        uint8_t choice[8];
+        struct sluice_lp_result result;
+        CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, choice, &result, NULL),
+                              SLUICE_OK);
+        int num_storage = 0;
+        for (int i = 0; i < 8; i++)
+            num_storage += choice[i] == 0;
+        CU_ASSERT_EQUAL(num_storage, cases[k].num_storage);
+        CU_ASSERT_DOUBLE_EQUAL(result.primal_s, cases[k].primal_s, 1e-3);
+        CU_ASSERT_DOUBLE_EQUAL(result.dual_s, cases[k].dual_s, 1e-3);
+        if (cases[k].slowest != SLUICE_STORAGE_CPU) /* where that and compute CPU are equal */
+            CU_ASSERT_EQUAL(result.slowest, cases[k].slowest);
+    }
+    capacities.shared_cores = -1;
+    struct sluice_err err = {0};
+    struct sluice_lp_result result;
+    CU_ASSERT_EQUAL(sluice_plan_lp(&source, &capacities, NULL, &result, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "shared cores"));
+}
+
 static void a_load_that_no_choice_avoids_counts(void)
 {
     const double cost[2][SLUICE_NUM_RESOURCES] = {{[SLUICE_DISK] = 5, [SLUICE_NETWORK] = 1},
@@ -218,6 +265,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(capacities_are_what_the_rates_say),
         SLUICE_TEST(splits_equal_samples_between_two_resources),
+        SLUICE_TEST(both_sides_share_the_cores_of_one_machine),
         SLUICE_TEST(a_load_that_no_choice_avoids_counts),
         SLUICE_TEST(what_one_sample_has_a_choice_on_is_not_given),
         SLUICE_TEST(nothing_to_do_takes_no_time),

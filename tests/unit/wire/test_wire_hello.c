@@ -4,6 +4,7 @@
 #include "support/test.h"
 #include "wire_random.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,17 @@ static struct sluice_wire_hello random_hello(bool is_request)
         hello.max_image_pixels = random_u64();
         hello.max_file_bytes = random_u64();
         hello.forms = random_u32() & ((1u << SLUICE_NUM_FORMS) - 1);
+        hello.machine.quota = INFINITY;
+        if (random_bool()) {
+            hello.machine.boot = random_u64() | 1;
+            hello.machine.num_cpu_bytes = 1 + random_u32() % SLUICE_MACHINE_CPU_BYTES;
+            for (size_t i = 0; i < hello.machine.num_cpu_bytes; i++)
+                hello.machine.cpus[i] = (uint8_t)random_u32();
+            if (random_bool()) {
+                hello.machine.group = random_u64();
+                hello.machine.quota = 0.5 + random_u32() % 64;
+            }
+        }
     }
     return hello;
 }
@@ -52,6 +64,11 @@ static void assert_equal(const struct sluice_wire_hello *a, const struct sluice_
     CU_ASSERT_EQUAL(a->max_file_bytes, b->max_file_bytes);
     CU_ASSERT_EQUAL(a->forms, b->forms);
     CU_ASSERT_EQUAL(a->list_hash, b->list_hash);
+    CU_ASSERT_EQUAL(a->machine.boot, b->machine.boot);
+    CU_ASSERT_EQUAL(a->machine.group, b->machine.group);
+    CU_ASSERT_EQUAL(a->machine.quota, b->machine.quota);
+    CU_ASSERT_EQUAL(a->machine.num_cpu_bytes, b->machine.num_cpu_bytes);
+    CU_ASSERT_EQUAL(memcmp(a->machine.cpus, b->machine.cpus, sizeof(a->machine.cpus)), 0);
 }
 
 static void what_is_put_is_what_is_got(void)
@@ -122,6 +139,28 @@ static void protobuf_c_reads_what_is_put(void)
     free(flat);
     sluice_message_clear(&message);
     sluice_wire_hello_clear(&hello);
+}
+
+/* More CPUs than can be named, and a quota that is no number. */
+static void a_machine_that_cannot_be_told_is_not_told(void)
+{
+    for (int k = 0; k < 3; k++) {
+        uint8_t cpus[SLUICE_MACHINE_CPU_BYTES + 1] = {1};
+        Sluice__V1__HelloReply wire = SLUICE__V1__HELLO_REPLY__INIT;
+        wire.boot = 7;
+        wire.cpus.data = cpus;
+        wire.cpus.len = k == 1 ? sizeof(cpus) : 1;
+        wire.cpu_quota = k == 2 ? NAN : 0;
+        uint8_t flat[1024];
+        struct sluice_message message =
+            message_cut(flat, sluice__v1__hello_reply__pack(&wire, flat));
+        struct sluice_wire_hello got = {0};
+        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_hello_reply(&message, &got, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(got.machine.boot, k == 0 ? 7 : 0);
+        CU_ASSERT_EQUAL(got.machine.num_cpu_bytes, k == 0);
+        sluice_wire_hello_clear(&got);
+        sluice_message_clear(&message);
+    }
 }
 
 static sluice_status get_request_of(const void *data, size_t len)
@@ -221,6 +260,7 @@ int main(void)
         SLUICE_TEST(what_is_put_is_what_is_got),
         SLUICE_TEST(abilities_are_more_forms),
         SLUICE_TEST(protobuf_c_reads_what_is_put),
+        SLUICE_TEST(a_machine_that_cannot_be_told_is_not_told),
         SLUICE_TEST(an_empty_message_is_all_defaults),
         SLUICE_TEST(fields_of_later_versions_are_passed_over),
         SLUICE_TEST(rejects_a_dataset_id_that_is_none),

@@ -467,6 +467,71 @@ static void a_queue_for_workers_that_read_says_nothing_of_the_cores(void)
     CU_ASSERT(interval.waited[SLUICE_STORAGE_CPU] > 0.9);
 }
 
+/* A busy CPU delays the network and the workers; only what both did of the shared cores counts. */
+static void while_shared_cores_are_busy_they_alone_are_the_limit(void)
+{
+    struct sluice_rates shared = believed, limits = most;
+    shared.shared_cores = limits.shared_cores = 2;
+    struct sluice_capacity_estimator estimator = create(&shared, &limits);
+    struct sluice_interval interval =
+        see(&estimator, (struct waits){.link_ns = 100 * MS, .worker_ns = 100 * MS});
+    CU_ASSERT_DOUBLE_EQUAL(interval.shared_used, 1, 1e-9);
+    const struct sluice_capacity_estimator before = estimator;
+    interval.shared_busy = 0.95;
+    for (int i = 0; i < 8; i++)
+        sluice_capacity_estimator_learn(&estimator, &interval);
+    CU_ASSERT_DOUBLE_EQUAL(estimator.shared_cores, 1, 0.1);
+    SLUICE_EACH_RESOURCE (k, SLUICE_ESTIMATED)
+        CU_ASSERT_EQUAL(estimator.per_s[k], before.per_s[k]);
+    CU_ASSERT_EQUAL(sluice_capacity_estimator_rates(&estimator).shared_cores,
+                    estimator.shared_cores);
+
+    /* With time to spare the link's wait is the link's, and the cores are believed in again. */
+    interval.shared_busy = 0.5;
+    for (int i = 0; i < 8; i++)
+        sluice_capacity_estimator_learn(&estimator, &interval);
+    CU_ASSERT_DOUBLE_EQUAL(estimator.per_s[SLUICE_NETWORK], 50e6, 5e6);
+    CU_ASSERT(estimator.shared_cores > 1);
+    for (int i = 0; i < 1000; i++) {
+        interval.shared_used = estimator.shared_cores;
+        sluice_capacity_estimator_learn(&estimator, &interval);
+    }
+    CU_ASSERT_EQUAL(estimator.shared_cores, 2); /* no more than there are */
+}
+
+static void cores_that_others_keep_busy_hide_no_slow_link(void)
+{
+    struct sluice_rates shared = believed, limits = most;
+    shared.shared_cores = limits.shared_cores = 16;
+    struct sluice_capacity_estimator estimator = create(&shared, &limits);
+    struct sluice_interval interval = see(&estimator, (struct waits){.link_ns = 100 * MS});
+    interval.shared_busy = 1; /* 1 core of 16 is ours */
+    sluice_capacity_estimator_learn(&estimator, &interval);
+    CU_ASSERT(estimator.per_s[SLUICE_NETWORK] < believed.link_bytes_per_s);
+    CU_ASSERT_EQUAL(estimator.shared_cores, 16);
+}
+
+static void a_link_within_the_machine_stays_unlimited(void)
+{
+    struct sluice_rates shared = believed, limits = most;
+    shared.shared_cores = limits.shared_cores = 16;
+    shared.link_bytes_per_s = INFINITY;
+    struct sluice_capacity_estimator estimator = create(&shared, &limits);
+    const struct sluice_interval interval = see(&estimator, (struct waits){.link_ns = 100 * MS});
+    sluice_capacity_estimator_learn(&estimator, &interval);
+    CU_ASSERT(isinf(estimator.per_s[SLUICE_NETWORK]));
+}
+
+static void two_machines_share_nothing(void)
+{
+    struct sluice_capacity_estimator estimator = create(&believed, &most);
+    struct sluice_interval interval = see(&estimator, (struct waits){.link_ns = 100 * MS});
+    interval.shared_busy = 1;
+    sluice_capacity_estimator_learn(&estimator, &interval);
+    CU_ASSERT(estimator.per_s[SLUICE_NETWORK] < believed.link_bytes_per_s);
+    CU_ASSERT_EQUAL(estimator.shared_cores, 0);
+}
+
 static void failed_rows_and_nothing_at_all_say_nothing(void)
 {
     static struct sluice_row_seen rows[NUM_ROWS];
@@ -532,6 +597,10 @@ int main(void)
         SLUICE_TEST(of_a_disk_that_others_have_too_a_part_is_left),
         SLUICE_TEST(files_in_memory_cost_the_disk_nothing),
         SLUICE_TEST(a_queue_for_workers_that_read_says_nothing_of_the_cores),
+        SLUICE_TEST(while_shared_cores_are_busy_they_alone_are_the_limit),
+        SLUICE_TEST(cores_that_others_keep_busy_hide_no_slow_link),
+        SLUICE_TEST(a_link_within_the_machine_stays_unlimited),
+        SLUICE_TEST(two_machines_share_nothing),
         SLUICE_TEST(failed_rows_and_nothing_at_all_say_nothing),
     };
     return sluice_test_run("capacity_estimator", tests, SLUICE_TEST_COUNT(tests));

@@ -1,0 +1,41 @@
+#ifndef SLUICE_BASE_MACHINE_H
+#define SLUICE_BASE_MACHINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Which machine a process runs on and which of its CPUs it may use, so that two processes can tell
+ * whether they share cores.
+ *
+ * Threads: any. */
+
+#define SLUICE_MACHINE_CPU_BYTES 128 /* CPUs 0 to 1,023 */
+
+struct sluice_machine {
+    uint64_t boot; /* hash of the kernel's boot id; 0: not known, so shared with nobody */
+    uint64_t
+        group;    /* hash of the boot id and the control group, where that has a CPU quota; or 0 */
+    double quota; /* of the group, in CPUs; INFINITY: none */
+    size_t num_cpu_bytes;
+    uint8_t cpus[SLUICE_MACHINE_CPU_BYTES]; /* CPU c is bit c % 8 of byte c / 8 */
+};
+
+/* That of the calling thread.  root: as in base/cgroup.h. */
+void sluice_machine_here(const char *root, struct sluice_machine *machine);
+
+/* The cores that two processes have together if they share any: the union of their CPUs, or the
+ * quota of their common group if that is less.  0: they are on two machines, or share no CPU and no
+ * quota. */
+double sluice_machine_shared_cores(const struct sluice_machine *a, const struct sluice_machine *b);
+
+/* Makes *sum what *sum and *other are together: the union of their CPUs on one machine.  Of two
+ * machines it is none (boot is 0). */
+void sluice_machine_merge(struct sluice_machine *sum, const struct sluice_machine *other);
+
+/* The CPU time, in seconds since the machine or the group began, that all processes took of the
+ * cores of sluice_machine_shared_cores().  < 0: neither /proc/stat nor the group's cpu.stat says.
+ */
+double sluice_machine_busy_s(const char *root, const struct sluice_machine *a,
+                             const struct sluice_machine *b);
+
+#endif
