@@ -24,6 +24,8 @@
 struct sluice_decoders {
     pthread_mutex_t fork_lock; /* while the fork server is asked; taken alone, as the next one is */
     int control;               /* -1: it is gone */
+    void (*on_gone)(void *ctx);
+    void *gone_ctx;
 
     pthread_mutex_t lock; /* of the rest */
     struct sluice_suspects suspects;
@@ -79,6 +81,13 @@ sluice_status sluice_decoders_create(int control, pid_t forks, struct sluice_dec
     return SLUICE_OK;
 }
 
+void sluice_decoders_on_gone(struct sluice_decoders *decoders, void (*on_gone)(void *ctx),
+                             void *ctx)
+{
+    decoders->on_gone = on_gone;
+    decoders->gone_ctx = ctx;
+}
+
 void sluice_decoders_close(struct sluice_decoders *decoders)
 {
     if (!decoders)
@@ -130,8 +139,7 @@ static bool ask_locked(struct sluice_decoders *decoders, const struct sluice_for
     if (got == (ssize_t)sizeof(*reply) &&
         (request->what != SLUICE_FORK_START || reply->error || take_descriptors(&message, fds)))
         return true;
-    sluice_log(SLUICE_LOG_ERROR, "the process that starts decoders is gone, and they with it: "
-                                 "samples go as files until the server is restarted");
+    sluice_log(SLUICE_LOG_ERROR, "the process that starts decoders is gone, and they with it");
     close(decoders->control);
     decoders->control = -1;
     return false;
@@ -141,8 +149,11 @@ static bool ask(struct sluice_decoders *decoders, const struct sluice_fork_reque
                 struct sluice_fork_reply *reply, int fds[2])
 {
     pthread_mutex_lock(&decoders->fork_lock);
+    const bool was_there = decoders->control >= 0;
     const bool is_answered = ask_locked(decoders, request, reply, fds);
     pthread_mutex_unlock(&decoders->fork_lock);
+    if (was_there && !is_answered && decoders->on_gone)
+        decoders->on_gone(decoders->gone_ctx);
     return is_answered;
 }
 

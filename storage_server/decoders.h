@@ -19,9 +19,12 @@
  * hangs or sends what cannot be is killed, counted, named in the log with its sample, and replaced.
  *
  *     SLUICE_E_IO         the decoder ended at this sample, which may be chance: try again
- *     SLUICE_E_CORRUPT    several did (suspects.h), where one that hangs counts if it had a CPU for
- * a tenth of its time; or the ops say so, as they do in this process SLUICE_E_AGAIN      there is
- * no decoder now: send the file; or the ops say so
+ *
+ *     SLUICE_E_CORRUPT    several did (suspects.h); or the ops say so, as they do in this process
+ *
+ *     SLUICE_E_AGAIN      there is no decoder now: send the file; or the ops say so
+ *
+ * A decoder that hangs counts among the several if it had a CPU for a tenth of its time.
  *
  * Threads: a decoder belongs to one thread at a time; the rest any. */
 
@@ -35,6 +38,11 @@ struct sluice_prep_limits;
 SLUICE_MUST_USE sluice_status sluice_decoders_create(int control, pid_t forks,
                                                      struct sluice_decoders **decoders,
                                                      struct sluice_err *err);
+/* Before the first decoder.  `on_gone` is called once, from any thread and without a lock, if the
+ * fork server is gone: no decoder starts any more, and the samples of those that ended with it are
+ * under suspicion without a reason. */
+void sluice_decoders_on_gone(struct sluice_decoders *decoders, void (*on_gone)(void *ctx),
+                             void *ctx);
 /* After the last decoder; the fork server ends, and is waited for.  NULL is allowed. */
 void sluice_decoders_close(struct sluice_decoders *decoders);
 

@@ -29,13 +29,22 @@
 /* No client can connect any more. */
 #define EXIT_DEAF 4
 
-static atomic_bool is_deaf;
+static atomic_bool is_deaf, has_no_decoders;
 
 static void end_deaf(void *ctx)
 {
     (void)ctx;
     sluice_log(SLUICE_LOG_ERROR, "nobody can connect to the server any more: it ends");
     atomic_store(&is_deaf, true);
+    sluice_quit_request();
+}
+
+/* Decoders are forked by a process from before there were threads, which cannot be had again. */
+static void end_without_decoders(void *ctx)
+{
+    (void)ctx;
+    sluice_log(SLUICE_LOG_ERROR, "no decoder can be started any more: the server ends");
+    atomic_store(&has_no_decoders, true);
     sluice_quit_request();
 }
 
@@ -64,6 +73,8 @@ static int exit_code(uint64_t num_unanswered)
 {
     if (atomic_load(&is_deaf))
         return EXIT_DEAF;
+    if (atomic_load(&has_no_decoders))
+        return 1;
     return num_unanswered ? EXIT_CUT_OFF : 0;
 }
 
@@ -171,6 +182,8 @@ int main(int argc, char **argv)
     sluice_status status = sluice_sandbox_begin(&err);
     if (status == SLUICE_OK && options.isolates_decoders)
         status = sluice_decoder_process_open(sluice_decoder_process_serve, &options.decoders, &err);
+    if (options.decoders)
+        sluice_decoders_on_gone(options.decoders, end_without_decoders, NULL);
     if (status == SLUICE_OK)
         status = sluice_quit_init(&err);
     sluice_quit_at_once(true);

@@ -176,6 +176,23 @@ class IsolatedDecoders(unittest.TestCase):
     def test_stopped(self):
         self.check_mid_run(signal.SIGSTOP, "hung", "--sample-timeout", "2")
 
+    def test_without_their_starter_the_server_ends_and_nothing_is_lost(self):
+        port = programs.Port()
+        flags = {"listen": f"127.0.0.1:{port}"}
+        with programs.Server(self.root, "--isolate-decoders", **flags) as server:
+            expected = self.train(server.address, "remote_piloff")[0]["digest"]
+            run = self.start(server.address, "remote_piloff", "--epochs", "12", "--retry-for", "60")
+            self.assertEqual(json.loads(run.stdout.readline())["digest"], expected)
+            os.kill(Server.children(None, server.process.pid, "decoder-forks")[0], signal.SIGKILL)
+            self.assertEqual(server.process.wait(TIMEOUT_S), 1, server.log())
+            self.assertIn("no decoder can be started any more: the server ends", server.log())
+        with programs.Server(self.root, "--isolate-decoders", **flags) as server:
+            out, err = run.communicate(timeout=TIMEOUT_S)
+            self.assertEqual(run.returncode, 0, err)
+            epochs = [json.loads(line) for line in out.splitlines()]
+            self.assertEqual([epoch["errors"] for epoch in epochs if "epoch" in epoch], [0] * 11)
+            self.assertEqual(server.stop()[0], 0)
+
     def test_it_ends_as_without(self):
         with Server(self.root, "--isolate-decoders") as server:
             processes = server.decoders() + server.children(server.process.pid, "decoder-forks")
