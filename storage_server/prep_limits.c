@@ -516,14 +516,15 @@ static sluice_status enter(struct sluice_prep_limits *limits, bool is_preprocess
     if (!limits)
         return SLUICE_OK;
     char text[128];
+    const pid_t who = tid == gettid() ? 0 : tid; /* the sandbox knows no thread's own number */
     if (limits->options.has_nice &&
-        setpriority(PRIO_PROCESS, (id_t)tid, limits->options.nice) != 0) {
+        setpriority(PRIO_PROCESS, (id_t)who, limits->options.nice) != 0) {
         snprintf(text, sizeof(text), "--prep-nice %d: %s; the workers go on without it",
                  limits->options.nice, strerror(errno));
         warn_once(limits, NICE, text);
     }
     const struct sched_param none = {0};
-    if (limits->is_idle && sched_setscheduler(tid, SCHED_IDLE, &none) != 0) {
+    if (limits->is_idle && sched_setscheduler(who, SCHED_IDLE, &none) != 0) {
         snprintf(text, sizeof(text), "--prep-sched idle: %s; the workers go on without it",
                  strerror(errno));
         warn_once(limits, POLICY, text);
@@ -534,7 +535,7 @@ static sluice_status enter(struct sluice_prep_limits *limits, bool is_preprocess
         priority = IOPRIO_IDLE;
     else if (io_class && strcmp(io_class, "low") == 0)
         priority = IOPRIO_LOW;
-    if (priority && syscall(SYS_ioprio_set, IOPRIO_WHO_THREAD, (int)tid, priority) != 0) {
+    if (priority && syscall(SYS_ioprio_set, IOPRIO_WHO_THREAD, (int)who, priority) != 0) {
         snprintf(text, sizeof(text), "--prep-io %s: %s; the workers go on without it", io_class,
                  strerror(errno));
         warn_once(limits, IO_CLASS, text);

@@ -325,6 +325,8 @@ sluice_status sluice_sandbox_enter(const struct sluice_server_options *options,
         /* Lists that are sent, and those that are joined. */
         .may_make_memory_files = is_remote || options->roots.at[0].name[0],
         .may_rename = options->cache != NULL,
+        .may_use_unix_sockets = ports.has_names || is_unix_path(options->listen),
+        .may_set_priorities = options->isolates_decoders,
     };
     if (status == SLUICE_OK && has_filter)
         status = sluice_syscall_filter_install(&filter, err);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stddef.h>
@@ -33,10 +34,9 @@ static const char *const allowed[] = {
     "restart_syscall", "rseq", "set_robust_list", "set_tid_address",
     /* this process */
     "arch_prctl", "getegid", "geteuid", "getgid", "getpid", "getppid", "getpriority", "getrlimit",
-    "getrusage", "gettid", "getuid", "ioprio_get", "ioprio_set", "sched_get_priority_max",
+    "getrusage", "gettid", "getuid", "ioprio_get", "sched_get_priority_max",
     "sched_get_priority_min", "sched_getaffinity", "sched_getparam", "sched_getscheduler",
-    "sched_setaffinity", "sched_setscheduler", "sched_yield", "setpriority", "setrlimit", "sysinfo",
-    "times", "umask", "uname", "wait4",
+    "sched_yield", "setrlimit", "sysinfo", "times", "umask", "uname", "wait4",
     /* signals; tgkill() is below */
     "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigreturn", "rt_sigsuspend",
     "rt_sigtimedwait", "sigaltstack",
@@ -48,7 +48,7 @@ static const char *const allowed[] = {
     "eventfd2", "poll", "ppoll", "pselect6", "select",
     /* connections; socket() is below, ports are Landlock's */
     "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen",
-    "recvfrom", "recvmmsg", "recvmsg", "sendmmsg", "sendmsg", "sendto", "setsockopt", "shutdown"};
+    "recvfrom", "recvmmsg", "recvmsg", "setsockopt", "shutdown"};
 
 /* The runtimes of the sanitizers look into the process at its end, and report from a child. */
 static const char *const for_sanitizers[] = {
@@ -106,24 +106,50 @@ static void allow_memory(struct builder *b)
     allow_if(b, "mprotect", SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
 }
 
-/* TCP, Unix sockets, and the kernel's list of this machine's addresses. */
-static void allow_sockets(struct builder *b, bool may_use_udp)
+/* Of the calling thread, which each of them calls 0; of other processes if they may be set. */
+static void allow_priorities(struct builder *b, bool may_be_others)
+{
+    static const struct {
+        const char *name;
+        unsigned who; /* the argument that says whose */
+    } calls[] = {
+        {"ioprio_set", 1}, {"sched_setaffinity", 0}, {"sched_setscheduler", 0}, {"setpriority", 1}};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(calls); i++) {
+        const struct scmp_arg_cmp own = {calls[i].who, SCMP_CMP_EQ, 0, 0};
+        allow(b, calls[i].name, may_be_others ? 0 : 1, &own);
+    }
+}
+
+/* MSG_FASTOPEN connects without connect(), past Landlock's list of ports. */
+static void allow_sending(struct builder *b)
+{
+    allow_if(b, "sendto", SCMP_A3(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0));
+    allow_if(b, "sendmsg", SCMP_A2(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0));
+    allow_if(b, "sendmmsg", SCMP_A3(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0));
+}
+
+/* TCP, and the kernel's list of this machine's addresses; UDP and Unix sockets if they may be used.
+ * No other protocol: Landlock knows no ports of MPTCP. */
+static void allow_sockets(struct builder *b, const struct sluice_syscall_filter *filter)
 {
     static const int families[] = {AF_INET, AF_INET6};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(families); i++) {
-        const struct scmp_arg_cmp tcp[] = {
-            SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]),
-            SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, SOCK_STREAM),
-        };
-        const struct scmp_arg_cmp udp[] = {
-            tcp[0],
-            SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, SOCK_DGRAM),
-        };
-        allow(b, "socket", 2, tcp);
-        if (may_use_udp)
-            allow(b, "socket", 2, udp);
+        const int protocols[][2] = {{SOCK_STREAM, 0},
+                                    {SOCK_STREAM, IPPROTO_TCP},
+                                    {SOCK_DGRAM, 0},
+                                    {SOCK_DGRAM, IPPROTO_UDP}};
+        for (size_t k = 0; k < SLUICE_ARRAY_LEN(protocols); k++) {
+            const struct scmp_arg_cmp args[] = {
+                SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]),
+                SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, (scmp_datum_t)protocols[k][0]),
+                SCMP_A2(SCMP_CMP_EQ, (scmp_datum_t)protocols[k][1]),
+            };
+            if (protocols[k][0] == SOCK_STREAM || filter->may_use_udp)
+                allow(b, "socket", 3, args);
+        }
     }
-    allow_if(b, "socket", SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
+    if (filter->may_use_unix_sockets)
+        allow_if(b, "socket", SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
     allow_if(b, "socketpair", SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
     const struct scmp_arg_cmp route[] = {
         SCMP_A0(SCMP_CMP_EQ, AF_NETLINK),
@@ -175,7 +201,9 @@ sluice_status sluice_syscall_filter_install(const struct sluice_syscall_filter *
     allow_all(&b, allowed, SLUICE_ARRAY_LEN(allowed));
     allow_threads(&b);
     allow_memory(&b);
-    allow_sockets(&b, filter->may_use_udp);
+    allow_priorities(&b, filter->may_set_priorities);
+    allow_sockets(&b, filter);
+    allow_sending(&b);
     allow_controls(&b);
     if (filter->may_make_memory_files) {
         static const char *const files[] = {"memfd_create", "ftruncate"};

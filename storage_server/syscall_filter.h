@@ -20,6 +20,8 @@ struct sluice_syscall_filter {
     bool may_use_udp;           /* names are looked up */
     bool may_make_memory_files; /* memfd_create: a remote root's lists, those of roots with names */
     bool may_rename;            /* files of a cache, as far as Landlock lets */
+    bool may_use_unix_sockets; /* --listen unix:PATH; or a name is looked up, by whatever service */
+    bool may_set_priorities;   /* of other processes: of decoders */
 };
 
 /* Has this kernel, or the container around, seccomp filters? */

@@ -8,11 +8,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -266,6 +268,72 @@ static int try_udp(void)
         return errno;
     close(fd);
     return 0;
+}
+
+static int try_mptcp(void)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 262 /* IPPROTO_MPTCP */);
+    if (fd < 0)
+        return errno == EPROTONOSUPPORT || errno == ENOPROTOOPT ? 0
+                                                                : errno; /* the kernel has none */
+    close(fd);
+    return 0;
+}
+
+static int try_fast_open(void)
+{
+    const struct sockaddr_in address = local(others_port);
+    const int fd = tcp_socket();
+    const ssize_t sent = sendto(fd, "x", 1, MSG_FASTOPEN | MSG_NOSIGNAL,
+                                (const struct sockaddr *)&address, sizeof(address));
+    const int error = sent == 1 ? 0 : errno;
+    close(fd);
+    return error == EOPNOTSUPP ? 0 : error; /* it is switched off */
+}
+
+static int try_unix_socket(void)
+{
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno;
+    close(fd);
+    return 0;
+}
+
+static int try_affinity_of(pid_t pid)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(pid, sizeof(set), &set) != 0)
+        return errno;
+    return sched_setaffinity(pid, sizeof(set), &set) == 0 ? 0 : errno;
+}
+
+static int try_affinity_of_another(void)
+{
+    return try_affinity_of(getppid());
+}
+
+static int try_own_affinity(void)
+{
+    return try_affinity_of(0);
+}
+
+static int try_nice_of(pid_t pid)
+{
+    return setpriority(PRIO_PROCESS, (id_t)pid, 19) == 0 ? 0 : errno;
+}
+
+static int try_nice_of_another(void)
+{
+    const pid_t pid = getppid();
+    errno = 0;
+    const int now = getpriority(PRIO_PROCESS, (id_t)pid);
+    return errno ? errno : setpriority(PRIO_PROCESS, (id_t)pid, now) == 0 ? 0 : errno;
+}
+
+static int try_own_nice(void)
+{
+    return try_nice_of(0);
 }
 
 /* --- in a process of its own --- */
@@ -556,11 +624,32 @@ static void on_is_everything_or_an_error(void)
     }
 }
 
+static void ways_around_the_ports_and_other_processes_are_closed(void)
+{
+    static const struct attempt attempts[] = {
+        {"MPTCP", try_mptcp, EPERM},
+        {"MSG_FASTOPEN", try_fast_open, EPERM},
+        {"a Unix socket", try_unix_socket, EPERM},
+        {"another's affinity", try_affinity_of_another, EPERM},
+        {"another's nice value", try_nice_of_another, EPERM},
+        {"its own affinity", try_own_affinity, 0},
+        {"its own nice value", try_own_nice, 0},
+    };
+    struct sluice_server_options options = options_of("auto");
+    if (sluice_syscall_filter_is_possible())
+        check(attempts, sizeof(attempts) / sizeof(*attempts), &options);
+    options.isolates_decoders = true;
+    CU_ASSERT_EQUAL(within(&options, try_affinity_of_another), 0);
+    CU_ASSERT_EQUAL(within(&options, try_nice_of_another), 0);
+}
+
 static int try_unix_listener(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof(address.sun_path), "%s", at("lists/socket"));
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno;
     const int error = bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 ? 0 : errno;
     close(fd);
     return error ? error : unlink(address.sun_path) == 0 ? 0 : errno;
@@ -571,7 +660,9 @@ static void a_unix_socket_can_be_made_where_it_is_asked_for(void)
     make_files();
     static char listen[600];
     struct sluice_server_options options = options_of("auto");
-    if (has_landlock()) {
+    if (sluice_syscall_filter_is_possible()) {
+        CU_ASSERT_EQUAL(within(&options, try_unix_listener), EPERM);
+    } else if (has_landlock()) {
         CU_ASSERT_EQUAL(within(&options, try_unix_listener), EACCES);
     }
     snprintf(listen, sizeof(listen), "unix:%s", at("lists/socket"));
@@ -648,6 +739,7 @@ int main(void)
         SLUICE_TEST(a_file_that_is_replaced_is_read),
         SLUICE_TEST(a_root_that_is_replaced_is_read_unless_it_is_on),
         SLUICE_TEST(on_is_everything_or_an_error),
+        SLUICE_TEST(ways_around_the_ports_and_other_processes_are_closed),
         SLUICE_TEST(a_unix_socket_can_be_made_where_it_is_asked_for),
         SLUICE_TEST(every_version_of_landlock_will_do),
         SLUICE_TEST(all_threads_have_the_filter),
