@@ -570,6 +570,9 @@ static sluice_status listen_on(struct sluice_rpc_server *server, const char *giv
             return status;
         sluice_host_port_format(&parsed, "0.0.0.0", written);
         address = written;
+    } else if (self_check_is_taken(given)) {
+        return sluice_fail(err, SLUICE_E_IO,
+                           "cannot listen on %s: another program listens there already", given);
     }
     (void)rpc_library_complaint();
     grpc_server_credentials *credentials = server->identity

@@ -60,6 +60,20 @@ static sluice_status find_unix(const char *listen, struct target *target, struct
     return SLUICE_OK;
 }
 
+bool self_check_is_taken(const char *listen)
+{
+    struct target target = {.len = 0};
+    if (!is_unix_path(listen) || find_unix(listen, &target, NULL) != SLUICE_OK)
+        return false;
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return false;
+    /* EAGAIN: its queue of connections is full. */
+    const bool is_taken = connect(fd, &target.address.any, target.len) == 0 || errno == EAGAIN;
+    close(fd);
+    return is_taken;
+}
+
 /* A wildcard's own address is this machine's. */
 static sluice_status find_host(const char *listen, int port, struct target *target,
                                struct sluice_err *err)

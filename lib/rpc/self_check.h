@@ -24,6 +24,9 @@ struct self_check_target {
 SLUICE_MUST_USE sluice_status self_check(const struct self_check_target *target,
                                          unsigned timeout_ms, struct sluice_err *err);
 
+/* Whether a program listens at that "unix:PATH", whose socket gRPC would remove and take over. */
+bool self_check_is_taken(const char *listen);
+
 bool self_check_is_unix(const char *listen); /* "unix:PATH" or "unix-abstract:NAME"? */
 
 #endif

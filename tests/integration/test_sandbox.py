@@ -153,8 +153,20 @@ class Sandbox(unittest.TestCase):
         with Server(self.root, "--sandbox", self.strictest, "--self-check", "0.2",
                     listen=f"unix:{path}") as server:
             self.assertTrue(path.is_socket())
+            with self.assertRaisesRegex(RuntimeError, "another program listens there already"):
+                Server(self.root, listen=f"unix:{path}")
+            self.assertTrue(path.is_socket())
             self.assertEqual(server.stop()[0], 0)
             self.check_itself(server)
+
+    def test_a_unix_socket_that_was_left_behind_is_replaced(self):
+        path = pathlib.Path(self.folder.name, "left")
+        with Server(self.root, listen=f"unix:{path}") as server:
+            server.process.kill()
+            server.process.wait()
+        self.assertTrue(path.is_socket())
+        with Server(self.root, listen=f"unix:{path}") as server:
+            self.assertEqual(server.stop()[0], 0)
 
     def test_control_groups(self):
         name = f"sluice-test-{os.getpid()}"
