@@ -8,10 +8,10 @@
 /* Downloads the images of a list file over HTTP, many at a time (libcurl's multi interface).
  *
  * A line of the list is "<split>/<image id>", as OpenImages lists its images, and means
- * BASE_URL/<split>/<image id>.jpg, kept as ROOT/<split>/<image id>.jpg; or it is a whole URL, kept
- * as ROOT/<last part of its path>, where that has no suffix of an image with the one of its
- * content, and with a hash of the URL in its name where URLs of the list that differ end so
- * (fetch_names.h).  A line that comes again is counted and asked for once.  Empty lines and lines
+ * BASE_URL/<split>/<image id>.jpg, kept as ROOT/<split>/<image id>.jpg.  Or it is a whole URL, kept
+ * as ROOT/<last part of its path>: a name without the suffix of an image gets that of its content,
+ * and a name that several URLs of the list end in gets a hash of the URL (fetch_names.h).  A line
+ * that comes again is counted, and asked for once.  Empty lines and lines
  * that begin with '#' are passed over.
  *
  * A file is downloaded as NAME.part, which a later run continues; it is renamed to NAME only once

@@ -31,8 +31,8 @@
 
 struct sluice_labels;
 
-/* What stands in other columns is not looked at, also where it is Python's and not JSON
- * (python_json.h); a line that is damaged is an error in the first row, too.
+/* Other columns are skipped unread, so they may hold what only Python's json writes
+ * (python_json.h).  A damaged line is an error in every row.
  *
  * Reads the tables of a root, or `file` (NULL: those of the root; file names in it are relative to
  * the root), which must be one.  *labels stays NULL if there is none.  SLUICE_E_NOT_FOUND,

@@ -13,7 +13,7 @@ struct sluice_manifest_parts {
     struct sluice_manifest_builder
         *builder;       /* has the entries, in no order, and no class but those of are_names */
     const char *root;   /* in words */
-    const char *folder; /* may hold sluice-classes.txt; NULL: there is none */
+    const char *folder; /* may hold sluice-classes.txt; NULL: no folder */
     const struct sluice_manifest_options *options;
     struct sluice_layout_folders *folders; /* those in shards are added here */
     struct sluice_passed_over *passed;
@@ -25,7 +25,7 @@ struct sluice_manifest_parts {
 struct sluice_target_column
 sluice_manifest_column_of_tables(const struct sluice_manifest_options *options);
 
-/* `labels`: the table; NULL: there is none.  The entries may be none afterwards.  Statuses as of
+/* `labels`: the table, or NULL.  No entry may be left afterwards.  Statuses as of
  * sluice_manifest_list(). */
 SLUICE_MUST_USE sluice_status sluice_manifest_assign(const struct sluice_manifest_parts *parts,
                                                      struct sluice_labels *labels,

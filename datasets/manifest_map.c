@@ -340,9 +340,9 @@ static bool copy_to_file(struct checking *c, uint8_t *room, size_t room_len)
     return true;
 }
 
-/* Copies the file: who maps one that another program cuts or overwrites is killed by SIGBUS, or
- * reads what was never checked.  The copy is a file without a name, whose pages the kernel may
- * drop, or memory where there is no such file. */
+/* Copies the file before it is mapped.  If another program truncated a mapped file, this process
+ * would die of SIGBUS; if it overwrote the file, unchecked bytes would be read.  The copy is an
+ * unnamed file (O_TMPFILE), whose pages the kernel may drop, or memory where that fails. */
 static sluice_status copy_file(struct checking *c, struct sluice_err *err)
 {
     if (c->file_bytes == 0)

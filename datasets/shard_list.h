@@ -42,8 +42,8 @@ struct sluice_shard_options {
     const char *root;
     struct sluice_store *store; /* which reads them, by ranges; NULL: they are files in `root` */
     unsigned num_threads;       /* 0: one for each CPU */
-    /* Where labels are: in tars the key of an object in KEY.json, in place of KEY.cls; in records a
-     * column; "": there are none.  NULL: as above. */
+    /* Source of the labels.  In tars: a key of the object in KEY.json, which replaces KEY.cls; in
+     * records: a column.  "": no labels.  NULL: as above. */
     const char *label_key;
     struct sluice_passed_over *passed; /* counts other members of tars; may be NULL */
     const atomic_bool *is_cancelled;   /* as sluice_manifest_scan()'s; may be NULL */

@@ -98,9 +98,9 @@ SLUICE_MUST_USE sluice_status sluice_file_print_atomic(const char *path,
  * its end may have. */
 bool sluice_folder_has_files(const char *path);
 
-/* For the begin of a program: opens /dev/null for each of the descriptors 0, 1 and 2 that is
- * closed. Otherwise a socket or a file that is opened later gets its number, and what is printed
- * goes there.  Not for a library: descriptors are its host's. */
+/* Opens /dev/null as each of the descriptors 0, 1 and 2 that is closed.  Call it first in main():
+ * otherwise a file or socket that is opened later gets that number, and output is printed into it.
+ * Not for a library: the descriptors belong to its host. */
 void sluice_open_standard_descriptors(void);
 
 /* Makes the folder and all missing folders above it. */

@@ -14,7 +14,7 @@ bool sluice_pipeline_packs_box(const struct sluice_pipeline *pipeline)
            pipeline->ops[1].type->is_random;
 }
 
-/* Whether what is packed at this split is only a box. */
+/* Whether only the resample's box is packed at this split, not the whole image. */
 static bool is_box(const struct sluice_pipeline *pipeline, unsigned split)
 {
     return split == 1 && sluice_pipeline_packs_box(pipeline);

@@ -3,7 +3,7 @@
 
 #include "pipeline/pipeline_private.h"
 
-/* Decode, and stages that resample a box of their input; for run.c, which runs all stages. */
+/* Runs decode and the stages that resample a box of their input; run.c walks all stages. */
 
 /* Ops that run as one, from where the sample stands to `next`. */
 struct sluice_stage {

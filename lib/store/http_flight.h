@@ -43,10 +43,9 @@ struct sluice_http_flight {
     bool has_hedged;  /* in this try */
     uint64_t skip;    /* bytes of a body that come before the range, from a server without ranges */
     bool is_complete; /* all that was asked for is there; the rest is not read */
-    /* What Content-Range says that the body of a 206 is, [body_from, body_to); body_to 0: it says
-     * nothing. */
+    /* The range of a 206 by its Content-Range, [body_from, body_to); body_to 0: no such header. */
     uint64_t body_from, body_to;
-    bool is_other_range; /* not what was asked for: nothing of it was taken */
+    bool is_other_range; /* Content-Range differs from the request; the body was not used */
     char reason[CURL_ERROR_SIZE];
 };
 
