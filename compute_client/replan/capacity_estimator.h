@@ -36,8 +36,8 @@
  *   decoding is spread evenly, and the trainer waits for its device between two batches.
  * - The CPU time of transport, which rows do not report, counts as done by the cores.
  * - Where both nodes are one machine, its cores are the limit while the machine says that they are
- *   busy and both nodes use a fair part of them; what rows took then is what the plan may count on.
- * A busy CPU delays the network and the workers too: their estimates stay as they are meanwhile.
+ *   busy and both nodes use a fair part of them.  The CPU time of the rows in that interval is then
+ *   the capacity.  A busy CPU delays the network and the workers too, so their estimates stay.
  * - A link of INFINITY, within one machine, stays so.
  *
  * Pure: the times come with the rows.  Threads: one at a time; a plain value. */

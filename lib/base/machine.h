@@ -12,10 +12,9 @@
 #define SLUICE_MACHINE_CPU_BYTES 128 /* CPUs 0 to 1,023 */
 
 struct sluice_machine {
-    uint64_t boot; /* hash of the kernel's boot id; 0: not known, so shared with nobody */
-    uint64_t
-        group;    /* hash of the boot id and the control group, where that has a CPU quota; or 0 */
-    double quota; /* of the group, in CPUs; INFINITY: none */
+    uint64_t boot;  /* hash of the kernel's boot id; 0: not known, so shared with nobody */
+    uint64_t group; /* hash of the boot id and the control group; 0: it has no CPU quota */
+    double quota;   /* of the group, in CPUs; INFINITY: none */
     size_t num_cpu_bytes;
     uint8_t cpus[SLUICE_MACHINE_CPU_BYTES]; /* CPU c is bit c % 8 of byte c / 8 */
 };

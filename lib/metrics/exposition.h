@@ -55,7 +55,7 @@ void sluice_exposition_gauge(struct sluice_exposition *page, const char *name, d
 
 /* Writes `text` to out[room] (room > 0) as a label shows it, on one line of valid UTF-8: U+FFFD for
  * each byte that belongs to no character, and control characters as sluice_escape_line() has them.
- * What has no room is cut, never within a character. */
+ * Text that does not fit is cut between two characters. */
 void sluice_label_text(char *out, size_t room, const char *text);
 
 #endif

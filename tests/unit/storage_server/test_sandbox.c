@@ -274,8 +274,9 @@ static int try_mptcp(void)
 {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 262 /* IPPROTO_MPTCP */);
     if (fd < 0)
-        return errno == EPROTONOSUPPORT || errno == ENOPROTOOPT ? 0
-                                                                : errno; /* the kernel has none */
+        return errno == EPROTONOSUPPORT || errno == ENOPROTOOPT
+                   ? 0
+                   : errno; /* no MPTCP in this kernel */
     close(fd);
     return 0;
 }
