@@ -5,6 +5,7 @@ directions; elsewhere the server itself holds what it sends to the rate.  Everyt
 with the process that made it, even if that is killed: the namespaces have no names but belong to a
 child, and children die with their parent.
 """
+import contextlib
 import ctypes
 import os
 import select
@@ -77,6 +78,22 @@ def cpu_list(text):
         first, _, last = part.partition("-")
         cpus |= set(range(int(first), int(last or first) + 1))
     return sorted(cpus)
+
+
+@contextlib.contextmanager
+def server(programs, root, *flags, run_first=None, env=None):
+    """An offload_server at a free port of 127.0.0.1, with its `address`; it ends with the block."""
+    process = spawn([programs / "offload_server", "--root", root, "--listen", "127.0.0.1:0", "--log-level", "error", *flags],
+                    run_first, stdout=subprocess.PIPE, text=True, env=env)
+    try:
+        line = process.stdout.readline()
+        if not line.startswith("listening on "):
+            raise HostError(f"offload_server says {line!r}")
+        process.address = line.split()[-1]
+        yield process
+    finally:
+        end(process)
+        process.stdout.close()
 
 
 def _siblings(cpu):

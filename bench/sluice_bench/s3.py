@@ -115,24 +115,13 @@ def read_store(options, images, root, *flags):
     return json.loads(done.stdout.splitlines()[-1])["mb_per_s"]
 
 
-@contextlib.contextmanager
 def server(options, root, *flags):
-    process = hosts.spawn(
-        [options.bin / "offload_server", "--root", root, "--listen", "127.0.0.1:0", "--log-level", "error", *flags],
-        stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
-    try:
-        line = process.stdout.readline()
-        if not line.startswith("listening on "):
-            raise Failed(f"offload_server says {line!r}")
-        yield line.split()[-1]
-    finally:
-        hosts.end(process)
-        process.stdout.close()
+    return hosts.server(options.bin, root, *flags, env=ENVIRONMENT)
 
 
-def epoch(options, address, mode, seed):
+def epoch(options, process, mode, seed):
     done = subprocess.run(
-        [str(part) for part in (options.bin / "offload_train", "--host", address, "--json", "--device", "none", "--no-val",
+        [str(part) for part in (options.bin / "offload_train", "--host", process.address, "--json", "--device", "none", "--no-val",
                                 "-p", 0, "--dataset-mode", mode, "--epochs", 1, "--seed", seed)],
         capture_output=True, text=True, check=False)
     if done.returncode:
@@ -166,11 +155,11 @@ def run_index(options, images, bucket, folder):
     paths = ("--manifest", manifest, "--jpeg-index", folder / "sluice-jpeg-index.bin")
     total = sum(map(os.path.getsize, image_files.find(images)))
     rows = []
-    with server(options, "s3://photos", *s3_flags(bucket.endpoint), *paths) as address:
-        epoch(options, address, "remote_alloff", 1000)  # the first one compares contents
+    with server(options, "s3://photos", *s3_flags(bucket.endpoint), *paths) as process:
+        epoch(options, process, "remote_alloff", 1000)  # the first one compares contents
         bucket.sent()
         for seed in range(options.rounds):
-            epoch(options, address, "remote_alloff", seed)
+            epoch(options, process, "remote_alloff", seed)
             rows.append((bucket.sent() / 1e6, total / 1e6))
     return {"unit": "MB", "rows": rows}
 
@@ -182,8 +171,8 @@ def run_cache(options, images, bucket, folder):
     rows, digests = [], []
     with server(options, "s3://photos", *s3_flags(bucket.endpoint), "--manifest", manifest, *cache) as cached, \
             server(options, images, "--manifest", manifest) as plain:
-        for address in (cached, plain):
-            epoch(options, address, "remote_nooff", 1000)
+        for process in (cached, plain):
+            epoch(options, process, "remote_nooff", 1000)
         bucket.sent()
         for seed in range(options.rounds):
             base = epoch(options, plain, "remote_nooff", seed)
@@ -247,7 +236,7 @@ def main():
                     say(options, sum_up(images, case, found))
                     if "store" in found:
                         say(options, sum_up(images, f"{case}_store", found["store"]))
-    except (Failed, subprocess.CalledProcessError) as error:
+    except (Failed, hosts.HostError, subprocess.CalledProcessError) as error:
         sys.exit(f"s3: {error}")
     return 0
 

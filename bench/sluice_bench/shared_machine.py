@@ -9,7 +9,6 @@ follow each other, --repeats times.
 columns: median, least and most samples/s of the turns, and the median over that of the best fixed choice.
 """
 import argparse
-import contextlib
 import json
 import pathlib
 import statistics
@@ -30,28 +29,14 @@ class Failed(Exception):
     pass
 
 
-@contextlib.contextmanager
-def server(options):
-    link = ("--link-limit", options.link) if options.link else ()
-    process = hosts.spawn(
-        [options.bin / "offload_server", "--root", options.images, "--listen", "127.0.0.1:0", "--prep-workers",
-         options.storage_workers, "--log-level", "error", *link], None, stdout=subprocess.PIPE, text=True)
-    try:
-        line = process.stdout.readline()
-        if not line.startswith("listening on "):
-            raise Failed(f"offload_server says {line!r}")
-        yield line.split()[-1]
-    finally:
-        hosts.end(process)
-        process.stdout.close()
-
-
 def turn(options, flags):
     """Samples/s of the epochs after the first."""
     device = () if "--device" in options.flags else ("--device", "none")
-    with server(options) as address, tempfile.TemporaryFile("w+") as log:
+    link = ("--link-limit", options.link) if options.link else ()
+    with hosts.server(options.bin, options.images, "--prep-workers", options.storage_workers,
+                      *link) as server, tempfile.TemporaryFile("w+") as log:
         done = subprocess.run(
-            [str(one) for one in (options.bin / "offload_train", "--host", address, "--json", "-j", options.workers,
+            [str(one) for one in (options.bin / "offload_train", "--host", server.address, "--json", "-j", options.workers,
                                   "--no-val", "-p", 0, "--epochs", options.epochs, "--repeat", options.repeat, *device,
                                   *flags, *options.flags)], stdout=subprocess.PIPE, stderr=log, text=True, check=False)
         if done.returncode:
@@ -92,7 +77,7 @@ def main():
         for _ in range(options.repeats):
             for name in choices:
                 found[name].append(turn(options, flags_of(name)))
-    except (Failed, OSError) as why:
+    except (Failed, hosts.HostError, OSError) as why:
         print(f"shared_machine: {why}", file=sys.stderr)
         return 1
     best = max(statistics.median(rates) for name, rates in found.items() if name != AUTO)

@@ -15,7 +15,6 @@ In remote_sophon and remote_auto a dearer byte changes the plan: bytes tells how
 The digests of a mode must be equal.
 """
 import argparse
-import contextlib
 import json
 import os
 import pathlib
@@ -34,23 +33,11 @@ class Failed(Exception):
     pass
 
 
-@contextlib.contextmanager
 def server(options, certs):
-    """The process, with its address; certs: with TLS."""
+    """certs: with TLS."""
     tls = ("--tls-cert", certs / "server.pem", "--tls-key", certs / "server-key.pem") if certs else ()
-    process = hosts.spawn(
-        [options.bin / "offload_server", "--root", options.images, "--listen", "127.0.0.1:0", "--prep-workers",
-         len(options.storage_cpus), "--link-limit", f"{options.link}mbit", "--log-level", "error", *tls],
-        lambda: os.sched_setaffinity(0, options.storage_cpus), stdout=subprocess.PIPE, text=True)
-    try:
-        line = process.stdout.readline()
-        if not line.startswith("listening on "):
-            raise Failed(f"offload_server says {line!r}")
-        process.address = line.split()[-1]
-        yield process
-    finally:
-        hosts.end(process)
-        process.stdout.close()
+    return hosts.server(options.bin, options.images, "--prep-workers", len(options.storage_cpus), "--link-limit",
+                        f"{options.link}mbit", *tls, run_first=lambda: os.sched_setaffinity(0, options.storage_cpus))
 
 
 def train(options, address, certs, *flags):
@@ -149,7 +136,7 @@ def main():
                     print(json.dumps(found), flush=True)
                 else:
                     say(found)
-        except Failed as error:
+        except (Failed, hosts.HostError) as error:
             sys.exit(f"tls: {error}")
         except subprocess.CalledProcessError as error:
             sys.exit(f"tls: {error.stderr.decode()}")
