@@ -97,10 +97,11 @@ class Killed(unittest.TestCase):
         path = self.folder / "logged.ckpt"
         logs = [self.folder / "first.csv", self.folder / "second.csv"]
         flags = [self.root, "--dataset-mode", "local", "--checkpoint", path, "--batch-log"]
-        # Files of the later batches open once it has the signal.
+        # Files of the later batches open once it has the signal.  One worker opens them in order:
+        # none of an earlier batch waits.
         gate = self.folder / "gate"
         gate.touch()
-        process = start(*flags, logs[0], env=torture.bad_disk(
+        process = start(*flags, logs[0], "-j", 1, env=torture.bad_disk(
             f"call=open,path=.jpg,after={BATCHES * 6},if={gate},do=wait"))
         for line in process.stderr:
             if self.batch_of(line) == BATCHES + 7:

@@ -400,6 +400,17 @@ static void fetch_message(void *ctx, struct sluice_rpc_call *call, struct sluice
         return;
     }
     REQUIRE(sluice_wire_get_fetch_request(message, &request, NULL));
+    if (request.open.is_present && request.open.dataset_id[0] &&
+        strcmp(request.open.dataset_id, s->dataset_id) != 0) {
+        /* The Hello may have been answered by the server before this one, on the same port. */
+        char text[128];
+        snprintf(text, sizeof(text), "other data: the client has dataset %s, the server %s",
+                 request.open.dataset_id, s->dataset_id);
+        fetch->is_over = true;
+        sluice_rpc_call_finish(call, SLUICE_RPC_FAILED_PRECONDITION, text);
+        sluice_wire_fetch_request_clear(&request);
+        return;
+    }
     if (request.open.is_present) {
         REQUIRE(sluice_pipeline_parse(request.open.pipeline, &fetch->pipeline, NULL));
         REQUIRE_TRUE(request.open.window_bytes > 0);
