@@ -383,7 +383,7 @@ static void choose_form(const struct sluice_loader *loader, const struct part *p
         struct sluice_choice *choice = &part->choices[i];
         /* A plan asks for a whole file where it wants the compute node to decode. */
         if (!(is_planned && choice->split == 0 &&
-              !sluice_form_type(form)->can_carry(part->pipeline, 0)))
+              !sluice_form_can_carry(sluice_form_type(form), part->pipeline, 0)))
             *choice = sluice_choice_coded(part->pipeline, *choice, form);
     }
 }

@@ -110,7 +110,7 @@ static void add(struct sluice_choices *choices, const struct sluice_pipeline *pi
 static bool is_coded_choice(const struct sluice_pipeline *pipeline, unsigned form, unsigned split)
 {
     const struct sluice_form_type *type = sluice_form_type((enum sluice_form)form);
-    return !type->is_plain && type->can_carry(pipeline, split) &&
+    return !type->is_plain && sluice_form_can_carry(type, pipeline, split) &&
            (!type->is_offered || type->is_offered(pipeline, split));
 }
 
@@ -158,7 +158,7 @@ void sluice_choices_add_gpu(struct sluice_choices *choices, const struct sluice_
     for (unsigned order = has_cut ? 0 : 1; order <= 2; order++) {
         for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
             const struct sluice_form_type *type = sluice_form_type((enum sluice_form)form);
-            if (gpu_order(type) == order && type->can_carry(pipeline, 0))
+            if (gpu_order(type) == order && sluice_form_can_carry(type, pipeline, 0))
                 add(choices, pipeline,
                     (struct sluice_choice){.form = (uint8_t)form, .on_gpu = true});
         }

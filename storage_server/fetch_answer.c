@@ -76,7 +76,7 @@ static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_prep
     if (!is_wanted(s)) /* cancelled while the file was read */
         return sluice_fail(err, SLUICE_E_CLOSED, "cancelled");
     const struct sluice_form_type *type = sluice_form_type(job->request.form);
-    const bool is_coded = !type->is_plain && type->can_carry(s->pipeline, job->split);
+    const bool is_coded = !type->is_plain && sluice_form_can_carry(type, s->pipeline, job->split);
     struct sluice_decoder_work work = {
         .form = is_coded ? type->form : SLUICE_FORM_RAW,
         .end = job->split,

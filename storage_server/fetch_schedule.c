@@ -269,8 +269,8 @@ static void plan_work(const struct sluice_fetch_stream *s, struct sluice_fetch_j
 {
     job->split = job->request.split;
     const struct sluice_form_type *type = sluice_form_type(job->request.form);
-    const bool is_coded =
-        job->split == 0 && s->pipeline && !type->is_plain && type->can_carry(s->pipeline, 0);
+    const bool is_coded = job->split == 0 && s->pipeline && !type->is_plain &&
+                          sluice_form_can_carry(type, s->pipeline, 0);
     job->is_cut = is_coded && type->is_work;
     job->is_rows = is_coded && !type->is_work;
 }

@@ -21,11 +21,11 @@ struct sluice_choice sluice_choice_coded(const struct sluice_pipeline *pipeline,
     const struct sluice_form_type *type = sluice_form_type(form);
     if (type->is_plain)
         return choice;
-    if (choice.split == 0 && type->can_carry(pipeline, 0))
+    if (choice.split == 0 && sluice_form_can_carry(type, pipeline, 0))
         choice.form = (uint8_t)form;
-    else if (choice.split == 0 && type->takes_box && type->takes_box(pipeline, 1))
+    else if (choice.split == 0 && sluice_form_takes_box(type, pipeline, 1))
         choice = (struct sluice_choice){.split = 1, .form = (uint8_t)form};
-    else if (choice.split > 0 && type->can_carry(pipeline, choice.split))
+    else if (choice.split > 0 && sluice_form_can_carry(type, pipeline, choice.split))
         choice.form = (uint8_t)form;
     return choice;
 }

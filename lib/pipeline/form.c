@@ -39,6 +39,19 @@ enum sluice_form sluice_form_plain(enum sluice_kind kind)
     return (enum sluice_form)0;
 }
 
+bool sluice_form_can_carry(const struct sluice_form_type *type,
+                           const struct sluice_pipeline *pipeline, unsigned split)
+{
+    return sluice_pipeline_kind(pipeline, split) == type->kind &&
+           (!type->suits || type->suits(pipeline));
+}
+
+bool sluice_form_takes_box(const struct sluice_form_type *type,
+                           const struct sluice_pipeline *pipeline, unsigned split)
+{
+    return type->takes_box && type->takes_box(pipeline, split);
+}
+
 enum sluice_form sluice_sample_form(const struct sluice_sample *sample)
 {
     return sample->coding ? sample->coding->form : sluice_form_plain(sample->kind);

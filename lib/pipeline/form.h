@@ -26,8 +26,9 @@ struct sluice_form_type {
     enum sluice_kind kind; /* of its data */
     bool is_plain;
 
-    /* Whether a sample can stand in it at this split. */
-    bool (*can_carry)(const struct sluice_pipeline *pipeline, unsigned split);
+    /* Whether samples of the pipeline can come in it, at splits whose data is of its kind; NULL:
+     * yes. */
+    bool (*suits)(const struct sluice_pipeline *pipeline);
     /* Whether the plan may choose it at this split, where it can be carried; NULL: yes. */
     bool (*is_offered)(const struct sluice_pipeline *pipeline, unsigned split);
 
@@ -43,8 +44,8 @@ struct sluice_form_type {
      * after decode needs. */
     bool (*takes_box)(const struct sluice_pipeline *pipeline, unsigned split);
 
-    /* SLUICE_E_CORRUPT: a sample of this form cannot have such data.  Its kind and split have been
-     * checked. */
+    /* SLUICE_E_CORRUPT: a sample of this form cannot have such data.  Whether it can stand in the
+     * form at its split was checked.  NULL: open() finds out. */
     sluice_status (*check)(const struct sluice_pipeline *pipeline,
                            const struct sluice_sample *sample, struct sluice_err *err);
 
@@ -73,6 +74,20 @@ const struct sluice_form_type *sluice_form_coding(enum sluice_form form);
 
 /* The plain form of a kind. */
 enum sluice_form sluice_form_plain(enum sluice_kind kind);
+
+/* Whether a sample can stand in the form at this split. */
+bool sluice_form_can_carry(const struct sluice_form_type *type,
+                           const struct sluice_pipeline *pipeline, unsigned split);
+
+/* takes_box() of the form, which plain ones do not have. */
+bool sluice_form_takes_box(const struct sluice_form_type *type,
+                           const struct sluice_pipeline *pipeline, unsigned split);
+
+/* Whether a sample is the file of a part of its image. */
+static inline bool sluice_sample_is_window(const struct sluice_sample *sample)
+{
+    return sample->coding && sample->coding->is_window;
+}
 
 /* The form that a sample is in. */
 enum sluice_form sluice_sample_form(const struct sluice_sample *sample);

@@ -18,8 +18,7 @@ static sluice_status cut_jpeg(const struct sluice_pipeline *pipeline,
 {
     if (!sluice_pipeline_can_crop_jpeg(pipeline))
         return sluice_fail(err, SLUICE_E_INVALID, "this pipeline does not crop what it decodes");
-    if (sample->ops_done > 0 || sample->kind != SLUICE_KIND_FILE ||
-        (sample->coding && sample->coding->is_window))
+    if (sample->ops_done > 0 || sample->kind != SLUICE_KIND_FILE || sluice_sample_is_window(sample))
         return sluice_fail(err, SLUICE_E_INVALID, "only a whole file can be cut");
     sluice_status status = sluice_sample_open(pipeline, scratch, sample, err);
     if (status)
@@ -87,24 +86,10 @@ static sluice_status encode(const struct sluice_pipeline *pipeline, struct sluic
                                      options->restart_interval, err);
 }
 
-static bool can_carry(const struct sluice_pipeline *pipeline, unsigned split)
-{
-    return split == 0 && sluice_pipeline_can_crop_jpeg(pipeline);
-}
-
 static bool takes_box(const struct sluice_pipeline *pipeline, unsigned split)
 {
     (void)pipeline;
     return split == 0;
-}
-
-static sluice_status check(const struct sluice_pipeline *pipeline,
-                           const struct sluice_sample *sample, struct sluice_err *err)
-{
-    (void)sample;
-    return sluice_pipeline_can_crop_jpeg(pipeline)
-               ? SLUICE_OK
-               : sluice_fail(err, SLUICE_E_CORRUPT, "a file is cut for no crop");
 }
 
 const struct sluice_form_type sluice_form_jpeg_crop = {
@@ -116,8 +101,7 @@ const struct sluice_form_type sluice_form_jpeg_crop = {
     .is_work = true,
     .is_window = true,
     .max_percent = 100,
-    .can_carry = can_carry,
+    .suits = sluice_pipeline_can_crop_jpeg,
     .takes_box = takes_box,
-    .check = check,
     .encode = encode,
 };

@@ -66,24 +66,10 @@ static sluice_status encode(const struct sluice_pipeline *pipeline, struct sluic
     return sluice_pipeline_take_rows(pipeline, scratch->pool, sample, err);
 }
 
-static bool can_carry(const struct sluice_pipeline *pipeline, unsigned split)
-{
-    return split == 0 && sluice_pipeline_can_take_rows(pipeline);
-}
-
 static bool takes_box(const struct sluice_pipeline *pipeline, unsigned split)
 {
     (void)pipeline;
     return split == 0;
-}
-
-static sluice_status check(const struct sluice_pipeline *pipeline,
-                           const struct sluice_sample *sample, struct sluice_err *err)
-{
-    (void)sample;
-    return sluice_pipeline_can_take_rows(pipeline)
-               ? SLUICE_OK
-               : sluice_fail(err, SLUICE_E_CORRUPT, "rows of a file for no crop");
 }
 
 const struct sluice_form_type sluice_form_jpeg_rows = {
@@ -95,9 +81,8 @@ const struct sluice_form_type sluice_form_jpeg_rows = {
     .needs_index = true,
     .retry_as_file = true,
     .max_percent = SLUICE_JPEG_ROWS_MAX_PERCENT,
-    .can_carry = can_carry,
+    .suits = sluice_pipeline_can_take_rows,
     .takes_box = takes_box,
-    .check = check,
     .encode = encode,
     .open = open_rows,
 };

@@ -2,12 +2,6 @@
 
 /* raw: the file as it is stored. */
 
-static bool can_carry(const struct sluice_pipeline *pipeline, unsigned split)
-{
-    (void)pipeline;
-    return split == 0;
-}
-
 const struct sluice_form_type sluice_form_raw = {
     .form = SLUICE_FORM_RAW,
     .name = "raw",
@@ -15,5 +9,4 @@ const struct sluice_form_type sluice_form_raw = {
     .words = "files",
     .kind = SLUICE_KIND_FILE,
     .is_plain = true,
-    .can_carry = can_carry,
 };

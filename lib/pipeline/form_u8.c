@@ -2,11 +2,6 @@
 
 /* u8: pixels, height x width x 3. */
 
-static bool can_carry(const struct sluice_pipeline *pipeline, unsigned split)
-{
-    return sluice_pipeline_kind(pipeline, split) == SLUICE_KIND_U8;
-}
-
 const struct sluice_form_type sluice_form_u8 = {
     .form = SLUICE_FORM_U8,
     .name = "u8",
@@ -14,5 +9,4 @@ const struct sluice_form_type sluice_form_u8 = {
     .words = "pixels",
     .kind = SLUICE_KIND_U8,
     .is_plain = true,
-    .can_carry = can_carry,
 };

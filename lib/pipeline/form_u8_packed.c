@@ -124,11 +124,6 @@ static sluice_status encode(const struct sluice_pipeline *pipeline, struct sluic
     return sluice_pipeline_pack(pipeline, scratch, sample, split, err);
 }
 
-static bool can_carry(const struct sluice_pipeline *pipeline, unsigned split)
-{
-    return sluice_pipeline_kind(pipeline, split) == SLUICE_KIND_U8;
-}
-
 static bool is_offered(const struct sluice_pipeline *pipeline, unsigned split)
 {
     return split == sluice_pipeline_u8_split(pipeline);
@@ -151,7 +146,6 @@ const struct sluice_form_type sluice_form_u8_packed = {
     .words = "packed pixels",
     .kind = SLUICE_KIND_U8,
     .is_work = true,
-    .can_carry = can_carry,
     .is_offered = is_offered,
     .takes_box = is_box,
     .check = check,

@@ -75,6 +75,12 @@ union sluice_drawn {
     uint8_t table[256];              /* SLUICE_OP_TABLE: the result for each u8 value */
 };
 
+/* Of a result whose size is the op's own. */
+static inline struct sluice_known_size sluice_known_square(uint32_t side)
+{
+    return (struct sluice_known_size){.square = side, .shorter = side};
+}
+
 /* --- the op --- */
 
 struct sluice_op_type {

@@ -101,8 +101,7 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
 static struct sluice_known_size known_size(const void *params, struct sluice_known_size in)
 {
     (void)in;
-    const uint32_t size = ((const struct params *)params)->size;
-    return (struct sluice_known_size){.square = size, .shorter = size};
+    return sluice_known_square(((const struct params *)params)->size);
 }
 
 const struct sluice_op_type sluice_op_random_resized_crop = {

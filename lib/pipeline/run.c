@@ -98,14 +98,15 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
         return sluice_fail(err, SLUICE_E_CORRUPT, "sample has no data");
 
     const struct sluice_form_type *coding = sample->coding;
-    if (coding && coding->kind != kind)
-        return sluice_fail(err, SLUICE_E_CORRUPT, "%s cannot come as %s", kind_name(kind),
-                           coding->words);
+    if (coding && !sluice_form_can_carry(coding, pipeline, split))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s at split %u cannot come as %s",
+                           kind_name(kind), split, coding->words);
+    const bool has_check = coding && coding->check;
     const uint32_t width = sample->width, height = sample->height;
     if (kind == SLUICE_KIND_FILE) {
         if (width || height || sample->channels)
             return sluice_fail(err, SLUICE_E_CORRUPT, "a file comes with an image size");
-        return coding ? coding->check(pipeline, sample, err) : SLUICE_OK;
+        return has_check ? coding->check(pipeline, sample, err) : SLUICE_OK;
     }
     if (sample->channels != 3)
         return sluice_fail(err, SLUICE_E_CORRUPT, "sample has %u channels, not 3",
@@ -124,7 +125,7 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
                            width, height);
     const uint64_t bytes = pixels * (kind == SLUICE_KIND_F32 ? 3 * sizeof(float) : 3);
     if (coding)
-        return coding->check(pipeline, sample, err);
+        return has_check ? coding->check(pipeline, sample, err) : SLUICE_OK;
     if (sample->data->len != bytes)
         return sluice_fail(err, SLUICE_E_CORRUPT,
                            "sample of %u x %u pixels has %zu bytes, not %llu", width, height,
@@ -146,8 +147,7 @@ static struct sluice_stage next_stage(const struct sluice_pipeline *pipeline,
 {
     const unsigned op = sample->ops_done;
     const struct sluice_op *ops = pipeline->ops;
-    const bool is_window = sample->coding && sample->coding->is_window;
-    const bool is_fused = is_window || !scratch->measure_ops;
+    const bool is_fused = sluice_sample_is_window(sample) || !scratch->measure_ops;
     const unsigned fused_end = is_fused ? pipeline->stage_end[op] : 0;
     struct sluice_stage stage = {.kind = ops[op].type->kind, .first = op, .next = op + 1};
     switch (stage.kind) {
@@ -311,7 +311,7 @@ sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
     if (end > pipeline->num_ops || sample->ops_done > end)
         return sluice_fail(err, SLUICE_E_INVALID, "ops [%u, %u) of a pipeline of %u",
                            sample->ops_done, end, pipeline->num_ops);
-    if (sample->coding && sample->coding->is_window && end > 0 && end < pipeline->stage_end[0])
+    if (sluice_sample_is_window(sample) && end > 0 && end < pipeline->stage_end[0])
         return sluice_fail(err, SLUICE_E_INVALID, "a cut file is decoded with its crop only");
     sluice_status status = sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
     if (!status && sample->ops_done < end)
@@ -433,8 +433,7 @@ bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
                               unsigned end, enum sluice_form form, struct sluice_box *box)
 {
     const unsigned crop_end = pipeline->stage_end[0];
-    const struct sluice_form_type *type = sluice_form_type(form);
-    const bool is_box = type->takes_box && type->takes_box(pipeline, end);
+    const bool is_box = sluice_form_takes_box(sluice_form_type(form), pipeline, end);
     if (crop_end == 0 || (end < crop_end && !is_box))
         return false;
     return sluice_file_crop_box(pipeline, key, (struct sluice_size){width, height}, box);

@@ -108,21 +108,40 @@ void sluice_find_stages(struct sluice_pipeline *pipeline)
     pipeline->stage_end[0] = is_box ? end : 0;
 }
 
-/* Ops [op, end), which are resamples, joined to one for an image of this size. */
-static struct sluice_resample draw_resample(const struct sluice_pipeline *pipeline, unsigned op,
-                                            unsigned end, const struct sluice_draw_key *key,
-                                            struct sluice_size in)
+/* A stage's resamples, drawn for one sample. */
+struct drawn_stage {
+    struct sluice_resample joined; /* all of them as one */
+    struct sluice_size made[2];    /* the size that each gives */
+};
+
+/* Draws ops [op, end), which are one resample or two that join, for an image of this size. */
+static struct drawn_stage draw_stage(const struct sluice_pipeline *pipeline, unsigned op,
+                                     unsigned end, const struct sluice_draw_key *key,
+                                     struct sluice_size in)
 {
     union sluice_drawn first, second;
     sluice_op_draw(&pipeline->ops[op], key, in, &first);
+    struct drawn_stage drawn = {.joined = first.resample, .made = {first.resample.out}};
     if (op + 1 == end)
-        return first.resample;
+        return drawn;
     sluice_op_draw(&pipeline->ops[op + 1], key, first.resample.out, &second);
-    struct sluice_resample both = first.resample;
-    const bool is_joined = sluice_resample_join(&first.resample, &second.resample, &both);
+    drawn.made[1] = second.resample.out;
+    const bool is_joined = sluice_resample_join(&first.resample, &second.resample, &drawn.joined);
     assert(is_joined); /* can_join() */
     (void)is_joined;
-    return both;
+    return drawn;
+}
+
+/* Whether each result of the ops [op, end) keeps within the limits; the error names the first that
+ * does not. */
+static sluice_status check_drawn(const struct sluice_pipeline *pipeline, unsigned op, unsigned end,
+                                 const struct drawn_stage *drawn,
+                                 const struct sluice_scratch *scratch, struct sluice_err *err)
+{
+    sluice_status status = SLUICE_OK;
+    for (unsigned i = op; status == SLUICE_OK && i < end; i++)
+        status = check_result(&pipeline->ops[i], scratch, drawn->made[i - op], err);
+    return status;
 }
 
 static struct sluice_resize_part part_of(const struct sluice_resample *resample)
@@ -163,17 +182,12 @@ static bool has_side_over_limit(struct sluice_size size)
 bool sluice_file_crop_box(const struct sluice_pipeline *pipeline, const struct sluice_draw_key *key,
                           struct sluice_size size, struct sluice_box *box)
 {
-    const struct sluice_resample resample =
-        draw_resample(pipeline, sluice_first_op(pipeline), pipeline->stage_end[0], key, size);
-    if (has_side_over_limit(resample.to))
+    const struct drawn_stage drawn =
+        draw_stage(pipeline, sluice_first_op(pipeline), pipeline->stage_end[0], key, size);
+    if (has_side_over_limit(drawn.joined.to))
         return false;
-    *box = input_of(&resample);
+    *box = input_of(&drawn.joined);
     return true;
-}
-
-static bool is_window(const struct sluice_sample *sample)
-{
-    return sample->coding && sample->coding->is_window;
 }
 
 /* What the sample's file holds of its image, which is upright if the pipeline says so: all of it,
@@ -184,7 +198,7 @@ static sluice_status find_window(const struct sluice_pipeline *pipeline,
                                  struct sluice_jpeg_crop_box *window, struct sluice_err *err)
 {
     const struct sluice_buf *file = sample->data;
-    if (!is_window(sample)) {
+    if (!sluice_sample_is_window(sample)) {
         struct sluice_image_info info;
         const sluice_status status = sluice_image_probe(file->data, file->len, &info, err);
         if (status != SLUICE_OK)
@@ -223,14 +237,16 @@ static sluice_status decode_box(const struct sluice_pipeline *pipeline,
     box.left -= window->left;
     box.top -= window->top;
     const struct sluice_buf *file = sample->data;
-    const uint32_t orientation =
-        is_window(sample) ? 1 : sluice_file_orientation(pipeline, file->data, file->len);
+    const uint32_t orientation = sluice_sample_is_window(sample)
+                                     ? 1
+                                     : sluice_file_orientation(pipeline, file->data, file->len);
     const bool is_turned = sluice_orientation_swaps(orientation);
     box =
         sluice_orientation_stored_box(orientation, &box, is_turned ? window->height : window->width,
                                       is_turned ? window->width : window->height);
-    sluice_codec_set_index(scratch->codec,
-                           is_window(sample) ? NULL : sluice_scratch_index(scratch, sample));
+    sluice_codec_set_index(scratch->codec, sluice_sample_is_window(sample)
+                                               ? NULL
+                                               : sluice_scratch_index(scratch, sample));
     struct sluice_rgb stored;
     sluice_status status =
         sluice_codec_decode_region(scratch->codec, file->data, file->len, &box, scratch->max_pixels,
@@ -303,24 +319,6 @@ static sluice_status apply(const struct sluice_resample *resample, bool is_copy,
     return sluice_resize_rgb_part(scratch->resizer, &part, view, flip, out, err);
 }
 
-/* Whether each of the ops [first, end) keeps within the limits; the error names the first that does
- * not. */
-static sluice_status check_results(const struct sluice_pipeline *pipeline,
-                                   const struct sluice_stage *stage,
-                                   const struct sluice_scratch *scratch,
-                                   const struct sluice_draw_key *key, struct sluice_size in,
-                                   struct sluice_err *err)
-{
-    sluice_status status = SLUICE_OK;
-    for (unsigned i = stage->first; status == SLUICE_OK && i < stage->resample_end; i++) {
-        union sluice_drawn drawn;
-        sluice_op_draw(&pipeline->ops[i], key, in, &drawn);
-        in = drawn.resample.out;
-        status = check_result(&pipeline->ops[i], scratch, in, err);
-    }
-    return status;
-}
-
 sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
                                   const struct sluice_stage *stage, uint8_t *out,
@@ -336,16 +334,18 @@ sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
             return status;
         in = (struct sluice_size){window.full_width, window.full_height};
     }
-    if (check_results(pipeline, stage, scratch, &sample->key, in, NULL) != SLUICE_OK) {
-        /* Decode first, as damage in the file counts more. */
-        const struct sluice_draw_key key = sample->key;
-        if (is_file && !is_window(sample))
+    const unsigned first = stage->first, end = stage->resample_end;
+    const struct drawn_stage drawn = draw_stage(pipeline, first, end, &sample->key, in);
+    struct sluice_err over = {0};
+    const sluice_status limits = check_drawn(pipeline, first, end, &drawn, scratch, &over);
+    if (limits != SLUICE_OK) {
+        /* Decodes first: damage in the file counts more. */
+        if (is_file && !sluice_sample_is_window(sample))
             status = sluice_run_decode(pipeline, scratch, sample, err);
-        return status ? status : check_results(pipeline, stage, scratch, &key, in, err);
+        return status ? status : sluice_fail(err, limits, "%s", over.text);
     }
 
-    const struct sluice_resample resample =
-        draw_resample(pipeline, stage->first, stage->resample_end, &sample->key, in);
+    const struct sluice_resample resample = drawn.joined;
     const struct sluice_box box = input_of(&resample);
     struct sluice_image_view view = {.width = box.width, .height = box.height};
     struct sluice_rgb rgb = {0};
@@ -363,10 +363,10 @@ sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
         view.pixels = sample->data->data + box.top * view.stride + (size_t)box.left * 3;
     }
     struct sluice_buf *data = NULL;
-    const struct sluice_op *last = &pipeline->ops[stage->resample_end - 1];
+    const struct sluice_op *last = &pipeline->ops[end - 1];
     status = sluice_make_result(last, scratch, resample.out, &out, &data, err);
     if (status == SLUICE_OK)
-        status = apply(&resample, pipeline->ops[stage->first].type->is_copy, scratch, &view,
+        status = apply(&resample, pipeline->ops[first].type->is_copy, scratch, &view,
                        stage->is_mirrored, out, err);
     sluice_buf_unref(rgb.pixels);
     if (status)
@@ -389,20 +389,20 @@ bool sluice_pipeline_crop_and_resize(const struct sluice_pipeline *pipeline,
                                      const struct sluice_sample *sample, struct sluice_box *box,
                                      struct sluice_resize_part *part, bool *is_flipped)
 {
-    const struct sluice_stage stage = {.first = sluice_first_op(pipeline),
-                                       .resample_end = pipeline->stage_end[0]};
+    const unsigned first = sluice_first_op(pipeline), end = pipeline->stage_end[0];
     struct sluice_jpeg_crop_box window;
     if (!sluice_pipeline_is_crop_and_resize(pipeline) || sample->ops_done > 0 ||
-        (!is_window(sample) &&
+        (!sluice_sample_is_window(sample) &&
          sluice_file_orientation(pipeline, sample->data->data, sample->data->len) != 1) ||
         find_window(pipeline, scratch, sample, &window, NULL) != SLUICE_OK)
         return false;
     const struct sluice_size size = {window.full_width, window.full_height};
-    if ((uint64_t)size.width * size.height > scratch->max_pixels ||
-        check_results(pipeline, &stage, scratch, &sample->key, size, NULL) != SLUICE_OK)
+    if ((uint64_t)size.width * size.height > scratch->max_pixels)
         return false;
-    const struct sluice_resample resample =
-        draw_resample(pipeline, stage.first, stage.resample_end, &sample->key, size);
+    const struct drawn_stage drawn = draw_stage(pipeline, first, end, &sample->key, size);
+    const struct sluice_resample resample = drawn.joined;
+    if (check_drawn(pipeline, first, end, &drawn, scratch, NULL) != SLUICE_OK)
+        return false;
     const struct sluice_box of_image = input_of(&resample);
     const bool is_padded =
         resample.keep.width != resample.out.width || resample.keep.height != resample.out.height;
@@ -412,10 +412,10 @@ bool sluice_pipeline_crop_and_resize(const struct sluice_pipeline *pipeline,
     *box = (struct sluice_box){of_image.left - window.left, of_image.top - window.top,
                                of_image.width, of_image.height};
     *is_flipped = false;
-    if (pipeline->u8_split > stage.resample_end) {
-        union sluice_drawn drawn;
-        sluice_op_draw(&pipeline->ops[stage.resample_end], &sample->key, resample.out, &drawn);
-        *is_flipped = drawn.is_mirrored;
+    if (pipeline->u8_split > end) {
+        union sluice_drawn mirror;
+        sluice_op_draw(&pipeline->ops[end], &sample->key, resample.out, &mirror);
+        *is_flipped = mirror.is_mirrored;
     }
     return true;
 }
