@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/show.h"
 #include "libsluice/profile_phase.h"
+#include "pipeline/form.h"
 #include "pipeline/form_words.h"
 
 #include <math.h>
@@ -73,7 +74,8 @@ static void name_mix(const struct measuring *measuring, const struct mix *mix, c
                  sluice_form_words((enum sluice_form)measuring->choices.at[mix->choices[1]].form));
     else if (choice.on_gpu)
         snprintf(out, size, "%s on the GPU", words);
-    else if (choice.form == SLUICE_FORM_U8 && choice.split < measuring->choices.u8_split)
+    else if (sluice_choice_is_plain(choice) && choice.split > 0 &&
+             choice.split < measuring->choices.u8_split)
         snprintf(out, size, "%s after %s", words,
                  sluice_pipeline_op_name(measuring->loader->train.pipeline, choice.split - 1u));
     else
@@ -252,10 +254,10 @@ static void make_rows(const struct measuring *measuring, struct profile_forms *f
                 .facts = loader_profile_facts(measuring->loader, measuring->positions[i]),
                 .choice = (uint8_t)choice,
                 .bytes = cell->bytes,
-                .storage_s =
-                    measuring->is_remote && measuring->choices.at[choice].form != SLUICE_FORM_RAW
-                        ? fmax(cell->storage_s / cell->count - read_s, 0)
-                        : NAN,
+                .storage_s = measuring->is_remote && measuring->choices.at[choice].form !=
+                                                         sluice_form_plain(SLUICE_KIND_FILE)
+                                 ? fmax(cell->storage_s / cell->count - read_s, 0)
+                                 : NAN,
                 .compute_s = cell->compute_s / cell->count,
             };
         }

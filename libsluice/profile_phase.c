@@ -147,25 +147,10 @@ static void add_mix(struct mixes *mixes, int first, int second, bool is_rare)
     };
 }
 
-static int find_offered_choice(const struct measuring *measuring, struct sluice_choice choice)
+static void add_choice(struct measuring *measuring, unsigned choice)
 {
-    return sluice_choice_is_offered(choice, measuring->loader->info.forms)
-               ? sluice_choices_find(&measuring->choices, choice)
-               : -1;
-}
-
-static int find_offered(const struct measuring *measuring, unsigned split, enum sluice_form form)
-{
-    return find_offered_choice(
-        measuring, (struct sluice_choice){.split = (uint8_t)split, .form = (uint8_t)form});
-}
-
-static void add_on_gpu(struct measuring *measuring, enum sluice_form form)
-{
-    const int c = find_offered_choice(
-        measuring, (struct sluice_choice){.form = (uint8_t)form, .on_gpu = true});
-    if (c >= 0)
-        add_mix(&measuring->mixes, c, -1, false);
+    if (sluice_choice_is_offered(measuring->choices.at[choice], measuring->loader->info.forms))
+        add_mix(&measuring->mixes, (int)choice, -1, false);
 }
 
 void profile_find_mixes(struct measuring *measuring)
@@ -173,31 +158,23 @@ void profile_find_mixes(struct measuring *measuring)
     const struct sluice_choices *choices = &measuring->choices;
     struct mixes *mixes = &measuring->mixes;
     const unsigned u8_split = choices->u8_split;
-    const int packed = find_offered(measuring, u8_split, SLUICE_FORM_U8_PACKED);
-    const int pixels = find_offered(measuring, u8_split, SLUICE_FORM_U8);
-    const int cut = find_offered(measuring, 0, SLUICE_FORM_JPEG_CROP);
-    const int rows = find_offered(measuring, 0, SLUICE_FORM_JPEG_ROWS);
+    const int pixels = (int)sluice_choices_find_split(choices, u8_split);
     add_mix(mixes, 0, -1, false);
     if (!measuring->is_remote)
         return;
-    if (packed >= 0)
-        add_mix(mixes, packed, -1, false);
     add_mix(mixes, pixels, -1, false);
-    if (cut >= 0)
-        add_mix(mixes, cut, -1, false);
-    add_on_gpu(measuring, SLUICE_FORM_JPEG_CROP);
-    add_on_gpu(measuring, SLUICE_FORM_RAW);
-    if (rows >= 0)
-        add_mix(mixes, rows, -1, false);
-    add_on_gpu(measuring, SLUICE_FORM_JPEG_ROWS);
+    for (unsigned c = 0; c < choices->num; c++) {
+        if (!sluice_choice_is_plain(choices->at[c]))
+            add_choice(measuring, c);
+    }
     add_mix(mixes, 0, pixels, false); /* as in a plan where both CPUs are bottlenecks */
     for (unsigned split = u8_split; split-- > 1;) {
-        const int c = find_offered(measuring, split, SLUICE_FORM_U8);
-        if (c >= 0)
-            add_mix(mixes, c, -1, !choices->traits[c].needs_box_alone);
+        const unsigned c = sluice_choices_find_split(choices, split);
+        if (choices->at[c].split == split)
+            add_mix(mixes, (int)c, -1, !choices->traits[c].needs_box_alone);
     }
     if (choices->num_ops > u8_split) /* floats after to_tensor are as many as after normalize */
-        add_mix(mixes, find_offered(measuring, choices->num_ops, SLUICE_FORM_F32), -1, true);
+        add_mix(mixes, (int)sluice_choices_find_split(choices, choices->num_ops), -1, true);
 }
 
 size_t profile_phase_items(const struct sluice_loader *loader, const struct mix *mix, size_t count)

@@ -2,7 +2,7 @@
 
 #include "datasets/indexed_file.h"
 #include "image/coding.h"
-#include "image/jpeg_rows.h"
+#include "pipeline/form.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,129 +14,12 @@ const char *sluice_modelled_name(enum sluice_resource resource)
     return resource == SLUICE_NETWORK ? "bytes" : sluice_resource_name(resource);
 }
 
-const char *sluice_file_class_name(enum sluice_file_class file_class)
-{
-    static const char *const names[SLUICE_NUM_FILE_CLASSES] = {"window", "jpeg", "png"};
-    return names[file_class];
-}
-
-const char *sluice_choice_feature_name(enum sluice_choice_feature feature)
-{
-    static const char *const names[SLUICE_NUM_CHOICE_FEATURES] = {
-        "sample",     "file_byte",     "pixel",    "byte_to_crop", "crop_byte",
-        "crop_pixel", "chroma_sample", "crop_row", "output_pixel", "detail",
-    };
-    return names[feature];
-}
-
-enum sluice_file_class sluice_file_class_of(const struct sluice_sample_facts *facts)
-{
-    switch (sluice_coding_kind(facts->coding)) {
-    case SLUICE_CODING_PNG:
-    case SLUICE_CODING_WEBP:
-    case SLUICE_CODING_BMP:
-    case SLUICE_CODING_GIF:
-    case SLUICE_CODING_TIFF:
-    case SLUICE_CODING_PNM:
-        return SLUICE_CLASS_PNG;
-    case SLUICE_CODING_JPEG_OTHER:
-        return SLUICE_CLASS_JPEG;
-    default:
-        return sluice_coding_is_progressive(facts->coding) ? SLUICE_CLASS_JPEG
-                                                           : SLUICE_CLASS_WINDOW;
-    }
-}
-
-/* --- features --- */
-
-struct grid {
-    uint32_t mcu_width, mcu_height;
-    double chroma; /* samples beside luma, for each pixel */
-};
-
-static struct grid grid_of(uint8_t coding)
-{
-    switch (sluice_coding_kind(coding)) {
-    case SLUICE_CODING_JPEG_444:
-    case SLUICE_CODING_JPEG_OTHER:
-        return (struct grid){8, 8, 2};
-    case SLUICE_CODING_JPEG_422:
-        return (struct grid){16, 8, 1};
-    case SLUICE_CODING_JPEG_440:
-        return (struct grid){8, 16, 1};
-    case SLUICE_CODING_JPEG_GRAY:
-        return (struct grid){8, 8, 0};
-    case SLUICE_CODING_PNG:
-    case SLUICE_CODING_WEBP:
-    case SLUICE_CODING_BMP:
-    case SLUICE_CODING_GIF:
-    case SLUICE_CODING_TIFF:
-    case SLUICE_CODING_PNM:
-        return (struct grid){1, 1, 2};
-    default: /* what cameras write, and most of ImageNet is */
-        return (struct grid){16, 16, 0.5};
-    }
-}
-
-/* Pixels of the MCUs under [from, from + count), with the margin that smooth upsampling needs
- * where chroma is sampled down. */
-static double covered(uint32_t from, uint32_t count, uint32_t size, uint32_t step)
-{
-    const uint64_t margin = step == 16;
-    const uint64_t first = from > margin ? (from - margin) / step * step : 0;
-    uint64_t end = ((uint64_t)from + count + margin + step - 1) / step * step;
-    end = end < size ? end : size;
-    return (double)(end - first);
-}
-
-void sluice_choice_features(const struct sluice_sample_facts *facts,
-                            double feature[SLUICE_NUM_CHOICE_FEATURES])
-{
-    const struct grid grid = grid_of(facts->coding);
-    const double bytes = (double)facts->file_bytes;
-    const double pixels = (double)facts->width * facts->height;
-    const double rows =
-        covered(0, facts->crop.top + facts->crop.height, facts->height, grid.mcu_height);
-    const double window =
-        covered(facts->crop.left, facts->crop.width, facts->width, grid.mcu_width) *
-        covered(facts->crop.top, facts->crop.height, facts->height, grid.mcu_height);
-    const double crop_pixels = (double)facts->crop.width * facts->crop.height;
-    const double side = facts->output_size ? facts->output_size : sqrt(crop_pixels);
-    const double output = side * side;
-    feature[SLUICE_CHOICE_PER_SAMPLE] = 1;
-    feature[SLUICE_CHOICE_PER_FILE_BYTE] = bytes;
-    feature[SLUICE_CHOICE_PER_PIXEL] = pixels;
-    feature[SLUICE_CHOICE_PER_BYTE_TO_CROP] = bytes * rows / facts->height;
-    feature[SLUICE_CHOICE_PER_CROP_BYTE] = bytes * window / pixels;
-    feature[SLUICE_CHOICE_PER_CROP_PIXEL] = crop_pixels;
-    feature[SLUICE_CHOICE_PER_CHROMA_SAMPLE] = crop_pixels * grid.chroma;
-    feature[SLUICE_CHOICE_PER_CROP_ROW] = facts->crop.height * side;
-    feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL] = output;
-    feature[SLUICE_CHOICE_PER_DETAIL] = output * cbrt(bytes / pixels * sqrt(crop_pixels / output));
-}
-
 /* --- what is read --- */
-
-/* Before the rows and behind them: the mean over 200 photographs of ImageNet. */
-#define HEAD_BYTES 1800.0
 
 static bool is_indexed(const struct sluice_choice_model *model,
                        const struct sluice_sample_facts *facts)
 {
     return model->has_jpeg_index && sluice_file_class_of(facts) == SLUICE_CLASS_WINDOW;
-}
-
-/* Pixels of the MCU rows under the crop, of one column. */
-static double rows_under(const struct sluice_sample_facts *facts)
-{
-    return covered(facts->crop.top, facts->crop.height, facts->height,
-                   grid_of(facts->coding).mcu_height);
-}
-
-static double part_bytes(const struct sluice_sample_facts *facts)
-{
-    const double bytes = (double)facts->file_bytes;
-    return HEAD_BYTES + (bytes - HEAD_BYTES) * rows_under(facts) / facts->height;
 }
 
 double sluice_choice_read_bytes(const struct sluice_choice_model *model,
@@ -145,39 +28,11 @@ double sluice_choice_read_bytes(const struct sluice_choice_model *model,
     const double bytes = (double)facts->file_bytes;
     if (!is_indexed(model, facts) || !model->choices.traits[choice].needs_box_alone)
         return bytes;
-    const double read = part_bytes(facts);
+    const double read = sluice_mcu_rows_of(facts).bytes;
     return read * 100 < bytes * SLUICE_INDEXED_MAX_PARTIAL_PERCENT ? read : bytes;
 }
 
-/* What travels with rows of a file: 7 bytes for each of their points, at most 8 of a row of MCUs
- * (SLUICE_JPEG_INDEX_AUTO_STEP), and 4 for each row. */
-static double rows_bytes(const struct sluice_sample_facts *facts)
-{
-    const struct grid grid = grid_of(facts->coding);
-    const double points = fmin(ceil((double)facts->width / grid.mcu_width / 8), 8);
-    return part_bytes(facts) + rows_under(facts) / grid.mcu_height * (4 + 7 * points);
-}
-
-/* Whether rows come that were asked for. */
-static bool has_rows(const struct sluice_choice_model *model,
-                     const struct sluice_sample_facts *facts)
-{
-    return is_indexed(model, facts) &&
-           rows_bytes(facts) * 100 <= (double)facts->file_bytes * SLUICE_JPEG_ROWS_MAX_PERCENT;
-}
-
 /* --- the default --- */
-
-#define PER_SAMPLE(x) [SLUICE_CHOICE_PER_SAMPLE] = (x)
-#define FILE_BYTE(x) [SLUICE_CHOICE_PER_FILE_BYTE] = (x)
-#define PIXEL(x) [SLUICE_CHOICE_PER_PIXEL] = (x)
-#define BYTE_TO_CROP(x) [SLUICE_CHOICE_PER_BYTE_TO_CROP] = (x)
-#define CROP_BYTE(x) [SLUICE_CHOICE_PER_CROP_BYTE] = (x)
-#define CROP_PIXEL(x) [SLUICE_CHOICE_PER_CROP_PIXEL] = (x)
-#define CHROMA(x) [SLUICE_CHOICE_PER_CHROMA_SAMPLE] = (x)
-#define CROP_ROW(x) [SLUICE_CHOICE_PER_CROP_ROW] = (x)
-#define OUTPUT_PIXEL(x) [SLUICE_CHOICE_PER_OUTPUT_PIXEL] = (x)
-#define DETAIL(x) [SLUICE_CHOICE_PER_DETAIL] = (x)
 
 /* Steps that the choices are sums of.  Seconds of one core of an AMD EPYC (Zen 4) with AVX-512,
  * and bytes, fitted to what `offload_train --profiling` measured, a core for each node: files as
@@ -185,37 +40,27 @@ static bool has_rows(const struct sluice_choice_model *model,
  * pixels, progressive ones and PNGs by 2 crops each of 67 that were coded anew; to_float to what
  * `offload_profile run` measured.
  *
- * CUT of window files, CUT_FILE_TO_PIXELS, ALL_TO_PIXELS, pack, unpack, take_over, flip and
- * from_float are fitted to profiles of another hour: 2 crops each of the same photographs, of each
- * sample and choice the median over 6 and 2 profiles (ImageNet) and 3 and 2 (1024 pixels).  Those
- * seconds are divided by how much longer TO_PIXELS took in them than it does here, 1.18 on the
- * storage node and 1.24 on the other, and either set of photographs has the same say.  All had 224
- * output pixels a side, so what does not vary with the file is shared out between PER_SAMPLE and
- * OUTPUT_PIXEL by judgement.
+ * ALL_TO_PIXELS, take_over, flip, from_float and the forms' own weights (form_<name>.c), but for
+ * cuts of what is no window file, are fitted to profiles of another hour: 2 crops each of the same
+ * photographs, of each sample and choice the median over 6 and 2 profiles (ImageNet) and 3 and 2
+ * (1024 pixels).  Those seconds are divided by how much longer TO_PIXELS took in them than it does
+ * here, 1.18 on the storage node and 1.24 on the other, and either set of photographs has the same
+ * say.  All had 224 output pixels a side, so what does not vary with the file is shared out between
+ * PER_SAMPLE and OUTPUT_PIXEL by judgement.
  *
  * The ratios travel better than the times. */
 enum step {
     TO_PIXELS,       /* a file to what the crop needs of it, resized */
     WHOLE,           /* a file to all of its pixels */
     WHOLE_TO_PIXELS, /* from there */
-    CUT,
-    CUT_TO_PIXELS,
-    CUT_BYTES,
-    PACKED_BYTES,
     NUM_STEPS,
 };
 
-#define CUT_FILE_TO_PIXELS                                                                         \
-    {                                                                                              \
-        {                                                                                          \
-            PER_SAMPLE(20e-6), OUTPUT_PIXEL(0.48e-9), CROP_BYTE(3.0e-9), CROP_PIXEL(1.17e-9),      \
-                CHROMA(0.385e-9)                                                                   \
-        }                                                                                          \
-    }
 #define ALL_TO_PIXELS                                                                              \
     {                                                                                              \
         {                                                                                          \
-            PER_SAMPLE(10e-6), OUTPUT_PIXEL(0.42e-9), PIXEL(0.33e-9), CROP_PIXEL(0.29e-9)          \
+            SLUICE_PER(SAMPLE, 10e-6), SLUICE_PER(OUTPUT_PIXEL, 0.42e-9),                          \
+                SLUICE_PER(PIXEL, 0.33e-9), SLUICE_PER(CROP_PIXEL, 0.29e-9)                        \
         }                                                                                          \
     }
 
@@ -223,50 +68,41 @@ static const struct sluice_choice_weights steps[SLUICE_NUM_FILE_CLASSES][NUM_STE
     {
         [SLUICE_CLASS_WINDOW] =
             {
-                [TO_PIXELS] = {{PER_SAMPLE(20e-6), OUTPUT_PIXEL(0.9e-9), PIXEL(0.085e-9),
-                                BYTE_TO_CROP(2.1e-9), CROP_BYTE(2.53e-9), CROP_PIXEL(0.98e-9),
-                                CHROMA(0.54e-9), CROP_ROW(0.15e-9)}},
-                [WHOLE] = {{PER_SAMPLE(10e-6), FILE_BYTE(5.4e-9), PIXEL(1.3e-9)}},
+                [TO_PIXELS] = {{SLUICE_PER(SAMPLE, 20e-6), SLUICE_PER(OUTPUT_PIXEL, 0.9e-9),
+                                SLUICE_PER(PIXEL, 0.085e-9), SLUICE_PER(BYTE_TO_CROP, 2.1e-9),
+                                SLUICE_PER(CROP_BYTE, 2.53e-9), SLUICE_PER(CROP_PIXEL, 0.98e-9),
+                                SLUICE_PER(CHROMA_SAMPLE, 0.54e-9), SLUICE_PER(CROP_ROW, 0.15e-9)}},
+                [WHOLE] = {{SLUICE_PER(SAMPLE, 10e-6), SLUICE_PER(FILE_BYTE, 5.4e-9),
+                            SLUICE_PER(PIXEL, 1.3e-9)}},
                 [WHOLE_TO_PIXELS] = ALL_TO_PIXELS,
-                [CUT] = {{PER_SAMPLE(39e-6), BYTE_TO_CROP(2.17e-9), PIXEL(0.1e-9),
-                          CROP_PIXEL(0.19e-9)}},
-                [CUT_TO_PIXELS] = CUT_FILE_TO_PIXELS,
-                [CUT_BYTES] = {{PER_SAMPLE(180), CROP_BYTE(0.965), CHROMA(0.0195)}},
-                [PACKED_BYTES] = {{DETAIL(1.49)}},
             },
         [SLUICE_CLASS_JPEG] =
             {
-                [TO_PIXELS] = {{PER_SAMPLE(20e-6), OUTPUT_PIXEL(1.3e-9), FILE_BYTE(26e-9),
-                                PIXEL(3.9e-9), CROP_PIXEL(0.5e-9)}},
-                [WHOLE] = {{PER_SAMPLE(10e-6), FILE_BYTE(26.3e-9), PIXEL(4.0e-9)}},
+                [TO_PIXELS] = {{SLUICE_PER(SAMPLE, 20e-6), SLUICE_PER(OUTPUT_PIXEL, 1.3e-9),
+                                SLUICE_PER(FILE_BYTE, 26e-9), SLUICE_PER(PIXEL, 3.9e-9),
+                                SLUICE_PER(CROP_PIXEL, 0.5e-9)}},
+                [WHOLE] = {{SLUICE_PER(SAMPLE, 10e-6), SLUICE_PER(FILE_BYTE, 26.3e-9),
+                            SLUICE_PER(PIXEL, 4.0e-9)}},
                 [WHOLE_TO_PIXELS] = ALL_TO_PIXELS,
-                [CUT] = {{PER_SAMPLE(25e-6), FILE_BYTE(27.2e-9), PIXEL(2.6e-9),
-                          CROP_PIXEL(2.3e-9)}},
-                [CUT_TO_PIXELS] = CUT_FILE_TO_PIXELS,
-                [CUT_BYTES] = {{PER_SAMPLE(180), CROP_BYTE(1.03), CHROMA(0.077)}},
-                [PACKED_BYTES] = {{DETAIL(1.58)}},
             },
         [SLUICE_CLASS_PNG] =
             {
-                [TO_PIXELS] = {{PER_SAMPLE(20e-6), OUTPUT_PIXEL(1.4e-9), FILE_BYTE(3.8e-9),
-                                PIXEL(13.5e-9), CROP_ROW(1.9e-9)}},
-                [WHOLE] = {{PER_SAMPLE(10e-6), FILE_BYTE(3.77e-9), PIXEL(14.2e-9)}},
+                [TO_PIXELS] = {{SLUICE_PER(SAMPLE, 20e-6), SLUICE_PER(OUTPUT_PIXEL, 1.4e-9),
+                                SLUICE_PER(FILE_BYTE, 3.8e-9), SLUICE_PER(PIXEL, 13.5e-9),
+                                SLUICE_PER(CROP_ROW, 1.9e-9)}},
+                [WHOLE] = {{SLUICE_PER(SAMPLE, 10e-6), SLUICE_PER(FILE_BYTE, 3.77e-9),
+                            SLUICE_PER(PIXEL, 14.2e-9)}},
                 [WHOLE_TO_PIXELS] = ALL_TO_PIXELS,
-                [PACKED_BYTES] = {{DETAIL(0.99)}},
             },
 };
 
-static const struct sluice_choice_weights pack = {{PER_SAMPLE(10e-6), OUTPUT_PIXEL(7.2e-9)}};
-static const struct sluice_choice_weights unpack = {{PER_SAMPLE(5e-6), OUTPUT_PIXEL(4.8e-9)}};
-static const struct sluice_choice_weights take_over = {{PER_SAMPLE(3e-6), OUTPUT_PIXEL(0.39e-9)}};
-static const struct sluice_choice_weights flip = {{OUTPUT_PIXEL(0.2e-9)}}; /* of every other */
-static const struct sluice_choice_weights to_float = {{OUTPUT_PIXEL(0.4e-9)}};
-static const struct sluice_choice_weights from_float = {{OUTPUT_PIXEL(6e-9)}};
-/* An estimate, not measured: a look-up and some kB of points, two hashes and a move of the rows;
- * and on the other side these points. */
-static const struct sluice_choice_weights take_rows = {{PER_SAMPLE(10e-6), CROP_BYTE(0.2e-9)}};
-static const struct sluice_choice_weights open_rows = {{PER_SAMPLE(6e-6)}};
-static const struct sluice_choice_weights serve = {{PER_SAMPLE(1e-6)}};
+static const struct sluice_choice_weights take_over = {
+    {SLUICE_PER(SAMPLE, 3e-6), SLUICE_PER(OUTPUT_PIXEL, 0.39e-9)}};
+static const struct sluice_choice_weights flip = {
+    {SLUICE_PER(OUTPUT_PIXEL, 0.2e-9)}}; /* of every other */
+static const struct sluice_choice_weights to_float = {{SLUICE_PER(OUTPUT_PIXEL, 0.4e-9)}};
+static const struct sluice_choice_weights from_float = {{SLUICE_PER(OUTPUT_PIXEL, 6e-9)}};
+static const struct sluice_choice_weights serve = {{SLUICE_PER(SAMPLE, 1e-6)}};
 
 static bool is_whole_image(const struct sluice_choice_traits *traits)
 {
@@ -279,47 +115,59 @@ static void add(struct sluice_choice_weights *sum, const struct sluice_choice_we
         sum->per[f] += step->per[f];
 }
 
-static void set_class(const struct sluice_choices *choices,
-                      struct sluice_choice_weights (*of)[SLUICE_NUM_RESOURCES],
-                      const struct sluice_choice_weights *step)
+static const struct sluice_form_type *type_of(const struct sluice_choices *choices, unsigned choice)
+{
+    return sluice_form_type((enum sluice_form)choices->at[choice].form);
+}
+
+/* Adds the weights of a class to the sum; of_class NULL: none. */
+static void add_class(struct sluice_choice_weights *sum,
+                      const struct sluice_choice_weights *of_class, int file_class)
+{
+    if (of_class)
+        add(sum, &of_class[file_class]);
+}
+
+/* What either CPU does for the plain form of a choice's split. */
+static void add_plain(const struct sluice_choices *choices, unsigned choice,
+                      const struct sluice_choice_weights *step,
+                      struct sluice_choice_weights *storage, struct sluice_choice_weights *compute)
+{
+    const struct sluice_choice_traits *traits = &choices->traits[choice];
+    switch (type_of(choices, choice)->kind) {
+    case SLUICE_KIND_FILE:
+        add(compute, &step[TO_PIXELS]);
+        break;
+    case SLUICE_KIND_U8:
+        add(storage, &step[is_whole_image(traits) ? WHOLE : TO_PIXELS]);
+        add(compute, is_whole_image(traits) ? &step[WHOLE_TO_PIXELS] : &take_over);
+        if (!is_whole_image(traits) && traits->leaves_flip)
+            add(compute, &flip);
+        break;
+    case SLUICE_KIND_F32:
+        add(storage, &step[TO_PIXELS]);
+        add(storage, &to_float);
+        add(compute, &from_float);
+        break;
+    }
+}
+
+static void set_class(const struct sluice_choices *choices, int file_class,
+                      struct sluice_choice_weights (*of)[SLUICE_NUM_RESOURCES])
 {
     for (unsigned c = 0; c < choices->num; c++) {
         struct sluice_choice_weights *storage = &of[c][SLUICE_STORAGE_CPU];
         struct sluice_choice_weights *compute = &of[c][SLUICE_COMPUTE_CPU];
-        struct sluice_choice_weights *bytes = &of[c][SLUICE_NETWORK];
-        switch ((enum sluice_form)choices->at[c].form) {
-        case SLUICE_FORM_RAW:
-            add(compute, &step[TO_PIXELS]);
-            break;
-        case SLUICE_FORM_U8:
-            add(storage, &step[is_whole_image(&choices->traits[c]) ? WHOLE : TO_PIXELS]);
-            add(compute, is_whole_image(&choices->traits[c]) ? &step[WHOLE_TO_PIXELS] : &take_over);
-            if (!is_whole_image(&choices->traits[c]) && choices->traits[c].leaves_flip)
-                add(compute, &flip);
-            break;
-        case SLUICE_FORM_F32:
-            add(storage, &step[TO_PIXELS]);
-            add(storage, &to_float);
-            add(compute, &from_float);
-            break;
-        case SLUICE_FORM_JPEG_CROP:
-            add(storage, &step[CUT]);
-            add(compute, &step[CUT_TO_PIXELS]);
-            add(bytes, &step[CUT_BYTES]);
-            break;
-        case SLUICE_FORM_U8_PACKED:
-            add(storage, &step[TO_PIXELS]);
-            add(storage, &pack);
-            add(compute, &unpack);
-            add(bytes, &step[PACKED_BYTES]);
-            break;
-        case SLUICE_FORM_JPEG_ROWS: /* decoded as what was cut is, by the index */
-            add(storage, &take_rows);
-            add(compute, &open_rows);
-            add(compute, &step[CUT_TO_PIXELS]);
-            break;
-        case SLUICE_NUM_FORMS:
-            break;
+        const struct sluice_form_type *type = type_of(choices, c);
+        if (type->is_plain) {
+            add_plain(choices, c, steps[file_class], storage, compute);
+        } else {
+            if (type->kind != SLUICE_KIND_FILE)
+                add(storage, &steps[file_class][TO_PIXELS]);
+            add_class(storage, type->cost.encode, file_class);
+            add_class(compute, type->cost.open, file_class);
+            add_class(compute, type->cost.decode, file_class);
+            add_class(&of[c][SLUICE_NETWORK], type->cost.bytes, file_class);
         }
         add(storage, &serve);
     }
@@ -330,7 +178,7 @@ struct sluice_choice_model sluice_choice_model_default(const struct sluice_choic
     struct sluice_choice_model model = {
         .choices = *choices, .disk_s_per_sample = 20e-6, .disk_s_per_byte = 0.3e-9};
     for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++)
-        set_class(choices, model.weights[file_class], steps[file_class]);
+        set_class(choices, file_class, model.weights[file_class]);
     sluice_choice_model_set_gpu(&model);
     return model;
 }
@@ -345,8 +193,9 @@ struct sluice_choice_model sluice_choice_model_default(const struct sluice_choic
  * and 0.14 megapixels with a marker every 8 MCUs, 7.3 us each: 5.2 for the entropy decoder, 1.9 for
  * what is done to the crop's pixels, 0.2 for those of the output.  What the CPU does for it is
  * transport_cost.h's. */
-static const struct sluice_choice_weights decode_on_gpu = {
-    {CROP_BYTE(0.104e-9), CROP_PIXEL(13e-12), OUTPUT_PIXEL(4.6e-12)}};
+static const struct sluice_choice_weights decode_on_gpu = {{SLUICE_PER(CROP_BYTE, 0.104e-9),
+                                                            SLUICE_PER(CROP_PIXEL, 13e-12),
+                                                            SLUICE_PER(OUTPUT_PIXEL, 4.6e-12)}};
 
 static struct sluice_choice_weights times(double factor, const struct sluice_choice_weights *step)
 {
@@ -356,52 +205,54 @@ static struct sluice_choice_weights times(double factor, const struct sluice_cho
     return product;
 }
 
+/* The choice of a file that is cut for CPUs; -1: none. */
+static int cut_choice(const struct sluice_choices *choices)
+{
+    for (unsigned c = 0; c < choices->num; c++) {
+        if (type_of(choices, c)->is_window && !choices->at[c].on_gpu)
+            return (int)c;
+    }
+    return -1;
+}
+
+/* Of one class.  Whole files are cut on the compute node, windows on the storage node; other forms
+ * are decoded as they come. */
+static void set_gpu_class(const struct sluice_choices *choices, unsigned choice, unsigned cut,
+                          int file_class, struct sluice_choice_weights (*of)[SLUICE_NUM_RESOURCES])
+{
+    static const struct sluice_choice_weights none = {{0}};
+    const struct sluice_form_type *type = type_of(choices, choice);
+    const struct sluice_choice_weights cut_s = times(MARKED_CUT_TIME, &of[cut][SLUICE_STORAGE_CPU]);
+    struct sluice_choice_weights *weights = of[choice];
+    weights[SLUICE_GPU] = decode_on_gpu;
+    if (type->is_window) {
+        weights[SLUICE_STORAGE_CPU] = cut_s;
+        weights[SLUICE_COMPUTE_CPU] = none;
+        weights[SLUICE_NETWORK] = times(MARKED_CUT_BYTES, &of[cut][SLUICE_NETWORK]);
+        return;
+    }
+    const int twin = sluice_choices_find(choices, sluice_choice_cpu_twin(choices->at[choice]));
+    weights[SLUICE_STORAGE_CPU] = twin < 0 ? none : of[twin][SLUICE_STORAGE_CPU];
+    weights[SLUICE_COMPUTE_CPU] = type->is_plain    ? cut_s
+                                  : type->cost.open ? type->cost.open[file_class]
+                                                    : none;
+}
+
 void sluice_choice_model_set_gpu(struct sluice_choice_model *model)
 {
-    const int cut =
-        sluice_choices_find(&model->choices, (struct sluice_choice){.form = SLUICE_FORM_JPEG_CROP});
-    const int rows =
-        sluice_choices_find(&model->choices, (struct sluice_choice){.form = SLUICE_FORM_JPEG_ROWS});
+    const int cut = cut_choice(&model->choices);
     for (unsigned c = 0; cut >= 0 && c < model->choices.num; c++) {
-        if (!model->choices.at[c].on_gpu)
-            continue;
-        const bool are_rows = model->choices.at[c].form == SLUICE_FORM_JPEG_ROWS;
-        for (int k = 0; are_rows && rows >= 0 && k < SLUICE_NUM_FILE_CLASSES; k++) {
-            model->weights[k][c][SLUICE_STORAGE_CPU] = model->weights[k][rows][SLUICE_STORAGE_CPU];
-            model->weights[k][c][SLUICE_COMPUTE_CPU] = open_rows;
-            model->weights[k][c][SLUICE_GPU] = decode_on_gpu;
-        }
-        if (are_rows)
-            continue;
-        const bool is_cut_here = model->choices.at[c].form == SLUICE_FORM_RAW;
-        for (int k = 0; k < SLUICE_NUM_FILE_CLASSES; k++) {
-            struct sluice_choice_weights(*of)[SLUICE_NUM_RESOURCES] = model->weights[k];
-            const struct sluice_choice_weights cut_s =
-                times(MARKED_CUT_TIME, &of[cut][SLUICE_STORAGE_CPU]);
-            of[c][SLUICE_STORAGE_CPU] = is_cut_here ? of[0][SLUICE_STORAGE_CPU] : cut_s;
-            of[c][SLUICE_COMPUTE_CPU] = is_cut_here ? cut_s : (struct sluice_choice_weights){{0}};
-            if (!is_cut_here)
-                of[c][SLUICE_NETWORK] = times(MARKED_CUT_BYTES, &of[cut][SLUICE_NETWORK]);
-            of[c][SLUICE_GPU] = decode_on_gpu;
-        }
+        for (int k = 0; model->choices.at[c].on_gpu && k < SLUICE_NUM_FILE_CLASSES; k++)
+            set_gpu_class(&model->choices, c, (unsigned)cut, k, model->weights[k]);
     }
 }
 
 /* --- costs --- */
 
-double sluice_choice_predict(const struct sluice_choice_weights *weights,
-                             const double feature[SLUICE_NUM_CHOICE_FEATURES])
-{
-    double sum = 0;
-    for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++)
-        sum += weights->per[f] * feature[f];
-    return sum;
-}
-
 bool sluice_choice_has_exact_bytes(struct sluice_choice choice)
 {
-    return choice.form == SLUICE_FORM_JPEG_ROWS ||
-           sluice_choice_is_plain(sluice_choice_cpu_twin(choice));
+    const struct sluice_form_type *type = sluice_form_type((enum sluice_form)choice.form);
+    return type->is_plain || type->cost.exact_bytes;
 }
 
 /* Pixels of the image that a choice's payload holds. */
@@ -422,30 +273,31 @@ static double bytes_of(const struct sluice_choice_model *model, unsigned choice,
 {
     const double file = feature[SLUICE_CHOICE_PER_FILE_BYTE];
     const double pixels = 3 * pixels_of(&model->choices, choice, facts, feature);
-    switch ((enum sluice_form)model->choices.at[choice].form) {
-    case SLUICE_FORM_RAW:
-        return file;
-    case SLUICE_FORM_U8:
-        return pixels;
-    case SLUICE_FORM_F32:
-        return 4 * pixels;
+    const struct sluice_form_type *type = type_of(&model->choices, choice);
+    if (type->cost.exact_bytes)
+        return type->cost.exact_bytes(facts);
+    const double plain = type->kind == SLUICE_KIND_FILE ? file
+                         : type->kind == SLUICE_KIND_U8 ? pixels
+                                                        : 4 * pixels;
     /* No form is sent that is larger than what it stands for. */
-    case SLUICE_FORM_JPEG_CROP:
-        return fmin(sluice_choice_predict(weights, feature), file);
-    case SLUICE_FORM_JPEG_ROWS:
-        return rows_bytes(facts);
-    default:
-        return fmin(sluice_choice_predict(weights, feature), pixels);
-    }
+    return type->is_plain ? plain : fmin(sluice_choice_predict(weights, feature), plain);
 }
 
 /* A storage node's cut of a progressive file is none; the compute node does not cut such a file,
  * nor does anybody with what the decoder does not know. */
-static bool is_gpus(const struct sluice_sample_facts *facts, enum sluice_form form)
+static bool is_gpus(const struct sluice_sample_facts *facts, const struct sluice_form_type *type)
 {
     return sluice_file_class_of(facts) != SLUICE_CLASS_PNG &&
            sluice_coding_kind(facts->coding) != SLUICE_CODING_JPEG_OTHER &&
-           !(form == SLUICE_FORM_RAW && sluice_coding_is_progressive(facts->coding));
+           !(type->is_plain && sluice_coding_is_progressive(facts->coding));
+}
+
+/* Whether a form that needs the file's index comes where it was asked for. */
+static bool is_made(const struct sluice_choice_model *model,
+                    const struct sluice_sample_facts *facts, const struct sluice_form_type *type)
+{
+    return is_indexed(model, facts) &&
+           type->cost.exact_bytes(facts) * 100 <= (double)facts->file_bytes * type->max_percent;
 }
 
 /* What the GPU gets of a file is a cut with markers, wherever that was made. */
@@ -454,9 +306,8 @@ static void place_on_gpu(const struct sluice_choices *choices, unsigned choice,
                          double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
 {
     const int twin = sluice_choices_find(choices, sluice_choice_cpu_twin(choices->at[choice]));
-    const int cut =
-        sluice_choices_find(choices, (struct sluice_choice){.form = SLUICE_FORM_JPEG_CROP});
-    if (!is_gpus(facts, (enum sluice_form)choices->at[choice].form))
+    const int cut = cut_choice(choices);
+    if (!is_gpus(facts, type_of(choices, choice)))
         memcpy(cost[choice], cost[twin], sizeof(cost[0]));
     else
         cost[choice][SLUICE_PCIE] =
@@ -466,9 +317,9 @@ static void place_on_gpu(const struct sluice_choices *choices, unsigned choice,
 /* The whole file, decoded at the same place. */
 static unsigned file_choice(const struct sluice_choices *choices, unsigned choice)
 {
-    const int c =
-        sluice_choices_find(choices, (struct sluice_choice){.form = SLUICE_FORM_RAW,
-                                                            .on_gpu = choices->at[choice].on_gpu});
+    const struct sluice_choice file = {.form = (uint8_t)sluice_form_plain(SLUICE_KIND_FILE),
+                                       .on_gpu = choices->at[choice].on_gpu};
+    const int c = sluice_choices_find(choices, file);
     return c < 0 ? 0 : (unsigned)c;
 }
 
@@ -492,9 +343,10 @@ void sluice_choice_model_costs(const struct sluice_choice_model *model,
         cost[c][SLUICE_GPU] = sluice_choice_predict(&weights[SLUICE_GPU], feature);
     }
     for (unsigned c = 0; c < model->choices.num; c++) {
-        if (model->choices.at[c].form == SLUICE_FORM_JPEG_CROP && file_class == SLUICE_CLASS_PNG)
+        const struct sluice_form_type *type = type_of(&model->choices, c);
+        if (type->is_window && file_class == SLUICE_CLASS_PNG)
             memcpy(cost[c], cost[0], sizeof(cost[0]));
-        else if (model->choices.at[c].form == SLUICE_FORM_JPEG_ROWS && !has_rows(model, facts))
+        else if (type->needs_index && !is_made(model, facts, type))
             memcpy(cost[c], cost[file_choice(&model->choices, c)], sizeof(cost[0]));
         else if (model->choices.at[c].on_gpu)
             place_on_gpu(&model->choices, c, facts, cost);

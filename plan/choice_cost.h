@@ -20,29 +20,6 @@
  *
  * Threads: pure functions; a model is a plain value. */
 
-enum sluice_choice_feature {
-    SLUICE_CHOICE_PER_SAMPLE,
-    SLUICE_CHOICE_PER_FILE_BYTE,
-    SLUICE_CHOICE_PER_PIXEL,         /* of the whole image */
-    SLUICE_CHOICE_PER_BYTE_TO_CROP,  /* file bytes down to the last MCU row of the crop */
-    SLUICE_CHOICE_PER_CROP_BYTE,     /* file bytes by the share of the image that its MCUs are */
-    SLUICE_CHOICE_PER_CROP_PIXEL,    /* before it is resized */
-    SLUICE_CHOICE_PER_CHROMA_SAMPLE, /* of the crop: beside luma */
-    SLUICE_CHOICE_PER_CROP_ROW,      /* pixels of the resized width */
-    SLUICE_CHOICE_PER_OUTPUT_PIXEL,
-    /* Output pixels by the cube root of bytes per pixel of the file times how much the crop is
-     * scaled down: what is left of a picture's detail. */
-    SLUICE_CHOICE_PER_DETAIL,
-    SLUICE_NUM_CHOICE_FEATURES,
-};
-
-enum sluice_file_class {
-    SLUICE_CLASS_WINDOW, /* JPEGs that image/jpeg_window.h covers, and what is not known */
-    SLUICE_CLASS_JPEG,   /* other JPEGs: progressive, four components, unusual sampling */
-    SLUICE_CLASS_PNG,    /* PNGs, and other formats: all pixels, whatever the crop */
-    SLUICE_NUM_FILE_CLASSES,
-};
-
 /* What a model has weights for: seconds of either CPU and of decoding on the GPU, and bytes of
  * payload on the network.  All but the GPU's are known of each sample that arrives. */
 #define SLUICE_MODELLED (SLUICE_MODELLED_BY_SAMPLE | 1u << SLUICE_GPU)
@@ -50,12 +27,6 @@ enum sluice_file_class {
     (1u << SLUICE_STORAGE_CPU | 1u << SLUICE_COMPUTE_CPU | 1u << SLUICE_NETWORK)
 /* "storage_cpu", "compute_cpu", "bytes", "gpu"; NULL: not modelled. */
 const char *sluice_modelled_name(enum sluice_resource resource);
-const char *sluice_file_class_name(enum sluice_file_class file_class);
-const char *sluice_choice_feature_name(enum sluice_choice_feature feature);
-
-struct sluice_choice_weights {
-    double per[SLUICE_NUM_CHOICE_FEATURES];
-};
 
 struct sluice_choice_model {
     struct sluice_choices choices; /* what the weights' second index counts */
@@ -72,16 +43,8 @@ struct sluice_choice_model sluice_choice_model_default(const struct sluice_choic
  * where nothing was measured of a GPU. */
 void sluice_choice_model_set_gpu(struct sluice_choice_model *model);
 
-enum sluice_file_class sluice_file_class_of(const struct sluice_sample_facts *facts);
-void sluice_choice_features(const struct sluice_sample_facts *facts,
-                            double feature[SLUICE_NUM_CHOICE_FEATURES]);
-
-/* What one side of a choice takes, by the weights alone: what is exact or bounded is not. */
-double sluice_choice_predict(const struct sluice_choice_weights *weights,
-                             const double feature[SLUICE_NUM_CHOICE_FEATURES]);
-
 /* Whether the bytes of a choice follow from sizes alone, whatever its weights say: those of plain
- * forms, and by the share of the file that they are those of rows. */
+ * forms, and of forms with exact_bytes(). */
 bool sluice_choice_has_exact_bytes(struct sluice_choice choice);
 
 /* What the storage node reads of the file for a choice: all of it, but with an index of its JPEGs

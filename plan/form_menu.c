@@ -1,5 +1,6 @@
 #include "plan/form_menu.h"
 
+#include "pipeline/form.h"
 #include "plan/choice_cost.h"
 
 #include <math.h>
@@ -143,7 +144,8 @@ static void costs_by_row(const struct cost_maker *maker, const struct sluice_sam
         cost[c][SLUICE_DISK] *= model[plain][SLUICE_DISK] / model[0][SLUICE_DISK];
         if (!sluice_choice_is_plain(choice))
             adapt(model[c], model[plain], speed, cost[c]);
-        else if (choice.form == SLUICE_FORM_F32 && maker->menu->transport)
+        else if (maker->menu->transport &&
+                 sluice_form_type((enum sluice_form)choice.form)->kind == SLUICE_KIND_F32)
             cost[c][SLUICE_COMPUTE_CPU] += speed * model[c][SLUICE_COMPUTE_CPU];
         if (choice.on_gpu) {
             cost[c][SLUICE_PCIE] = model[c][SLUICE_PCIE];

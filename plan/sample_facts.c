@@ -2,6 +2,7 @@
 
 #include "image/coding.h"
 #include "image/image.h"
+#include "pipeline/form.h"
 
 #include <math.h>
 
@@ -56,7 +57,8 @@ struct sluice_sample_facts sluice_sample_facts_make(const struct sluice_pipeline
     }
     struct sluice_box box = {0, 0, facts.width, facts.height};
     (void)sluice_pipeline_file_box(pipeline, key, facts.width, facts.height,
-                                   sluice_pipeline_u8_split(pipeline), SLUICE_FORM_U8, &box);
+                                   sluice_pipeline_u8_split(pipeline),
+                                   sluice_form_plain(SLUICE_KIND_U8), &box);
     facts.crop.top = box.top;
     facts.crop.left = box.left;
     facts.crop.height = box.height;

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "image/coding.h"
+#include "pipeline/form.h"
 #include "plan/cost_folder.h"
 #include "plan/form_table.h"
 #include "plan/model_file.h"
@@ -212,7 +213,7 @@ struct sluice_form_menu sluice_profile_menu(const struct sluice_profile *profile
     if (usual_s > 0)
         menu.decode_factor = 1 / costs->gpu_decode_rate / usual_s;
     for (unsigned c = 0; c < menu.choices.num; c++) {
-        if (menu.choices.at[c].form == SLUICE_FORM_RAW)
+        if (menu.choices.at[c].form == sluice_form_plain(SLUICE_KIND_FILE))
             sluice_profile_offer(&menu, costs, c);
     }
     return menu;

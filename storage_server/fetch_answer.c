@@ -78,7 +78,7 @@ static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_prep
     const struct sluice_form_type *type = sluice_form_type(job->request.form);
     const bool is_coded = !type->is_plain && sluice_form_can_carry(type, s->pipeline, job->split);
     struct sluice_decoder_work work = {
-        .form = is_coded ? type->form : SLUICE_FORM_RAW,
+        .form = is_coded ? type->form : sluice_form_plain(SLUICE_KIND_FILE),
         .end = job->split,
         .options = {.has_optimal_huffman = s->context->has_optimal_crops,
                     .restart_interval =
@@ -135,7 +135,8 @@ static struct sluice_sample_want want_of(const struct sluice_fetch_job *job,
         .key = job->request.key,
         .pipeline = s->pipeline,
         .split = job->split,
-        .form = job->split || job->is_cut || job->is_rows ? job->request.form : SLUICE_FORM_RAW,
+        .form = job->split || job->is_cut || job->is_rows ? job->request.form
+                                                          : sluice_form_plain(SLUICE_KIND_FILE),
         .owner = s,
     };
 }
@@ -186,7 +187,7 @@ void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_preparer *p
     if (status == SLUICE_OK && job->split && sample.data->len > MAX_PAYLOAD_BYTES) {
         sluice_sample_clear(&sample);
         want.split = 0;
-        want.form = SLUICE_FORM_RAW;
+        want.form = sluice_form_plain(SLUICE_KIND_FILE);
         status = read_sample(job, &want, true, &sample, &err);
     }
     if (job->reply.read_bytes == entry.bytes)

@@ -198,7 +198,7 @@ static void end_transfer(struct transfer *t)
 static void give_answer(struct sluice_late_answer *base)
 {
     struct transfer_answer *answer = SLUICE_CONTAINER_OF(base, struct transfer_answer, answer);
-    count(answer->context, answer->call, SLUICE_E_IO, 0, SLUICE_FORM_RAW, 0);
+    count(answer->context, answer->call, SLUICE_E_IO, 0, sluice_form_plain(SLUICE_KIND_FILE), 0);
     sluice_rpc_call_finish(answer->call, code_of(SLUICE_E_IO), answer->text);
     sluice_rpc_call_unref(answer->call);
     free(answer);
@@ -277,7 +277,7 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
     if (!is_ours) {
         /* The watchdog has finished the call. */
     } else if (status != SLUICE_OK) {
-        count(t->context, t->call, status, 0, SLUICE_FORM_RAW, 0);
+        count(t->context, t->call, status, 0, sluice_form_plain(SLUICE_KIND_FILE), 0);
         struct sluice_err named = {0};
         sluice_fail(&named, status, "%.120s: %.120s", t->path, err.text);
         sluice_rpc_call_finish(t->call, code, named.text);

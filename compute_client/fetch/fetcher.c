@@ -8,6 +8,7 @@
 #include "compute_client/fetch/tuning.h"
 #include "compute_client/load/choice.h"
 #include "compute_client/load/tuning.h"
+#include "pipeline/form.h"
 #include "rpc/rpc_client.h"
 
 #include <limits.h>
@@ -357,7 +358,7 @@ static size_t gather_requests(struct fetcher *f)
             .request_id = pending->request_id,
             .key = pending->item.key,
             .split = pending->asks_raw ? 0 : pending->item.split,
-            .form = pending->asks_raw ? SLUICE_FORM_RAW : pending->item.form,
+            .form = pending->asks_raw ? sluice_form_plain(SLUICE_KIND_FILE) : pending->item.form,
             .jpeg_crop_restart = pending->asks_raw ? 0 : pending->item.jpeg_crop_restart,
             .listed_id = fetcher_listed_id(&pending->item),
             .trace = pending->item.trace,

@@ -1,6 +1,7 @@
 #include "base/clock.h"
 #include "compute_client/fetch/replicas_state.h"
 #include "compute_client/fetch/tuning.h"
+#include "pipeline/form.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -248,7 +249,7 @@ static void put(struct replicas *s, struct replicas_item *item, struct replica *
     ask->ticket = ticket_of(s, item);
     if (item->asks_raw) {
         ask->split = 0;
-        ask->form = SLUICE_FORM_RAW;
+        ask->form = sluice_form_plain(SLUICE_KIND_FILE);
         ask->jpeg_crop_restart = 0;
     }
     if (!item->first_asked_ns)

@@ -15,6 +15,7 @@
 #include "datasets/indexed_file.h"
 #include "datasets/jpeg_index_file.h"
 #include "datasets/shard.h"
+#include "pipeline/form.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -226,7 +227,7 @@ static bool serve(struct local *local, struct read_job *job)
 {
     struct sluice_source_result result = {
         .ticket = job->item.ticket,
-        .form = SLUICE_FORM_RAW,
+        .form = sluice_form_plain(SLUICE_KIND_FILE),
         .sample = {.key = job->item.key, .kind = SLUICE_KIND_FILE},
     };
     const uint64_t now = sluice_clock_ns();
@@ -358,7 +359,7 @@ static void give_up(struct local *local, const struct read_job *job)
     struct sluice_source_result result = {
         .ticket = job->item.ticket,
         .status = SLUICE_E_IO,
-        .form = SLUICE_FORM_RAW,
+        .form = sluice_form_plain(SLUICE_KIND_FILE),
         .disk_ns = local->timeout_ns,
     };
     /* The job is its reader's, which may return any time after the lock is released. */

@@ -181,7 +181,8 @@ static struct sluice_source_item item_of(const struct row *row, size_t item)
 {
     const struct sluice_prefetcher *prefetcher = row->prefetcher;
     const struct sluice_epoch *epoch = &prefetcher->epoch;
-    const enum sluice_form form = row->asks_file ? SLUICE_FORM_RAW : row->choice.form;
+    const enum sluice_form form =
+        row->asks_file ? sluice_form_plain(SLUICE_KIND_FILE) : row->choice.form;
     return (struct sluice_source_item){
         .ticket = item,
         .key = {.seed = epoch->seed,

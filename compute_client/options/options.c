@@ -7,6 +7,7 @@
 #include "compute_client/options/loader_options.h"
 #include "compute_client/options/options_table.h"
 #include "metrics/metrics_server.h"
+#include "pipeline/form.h"
 #include "pipeline/pipeline.h"
 
 #include <math.h>
@@ -28,14 +29,11 @@ enum sluice_on_error sluice_options_on_error(const struct sluice_options *option
 /* The form that may be requested beside the plain ones. */
 static enum sluice_form parse_remote_form(const char *word, const struct sluice_options *o)
 {
-    if (o->is_profiling) /* a profile is of whole files */
-        return SLUICE_FORM_RAW;
-    if (strcmp(word, "jpeg_crop") == 0 ||
-        (strcmp(word, "auto") == 0 && o->mode == SLUICE_MODE_AUTO))
-        return SLUICE_FORM_JPEG_CROP;
-    if (strcmp(word, "jpeg_rows") == 0)
-        return SLUICE_FORM_JPEG_ROWS;
-    return strcmp(word, "u8_packed") == 0 ? SLUICE_FORM_U8_PACKED : SLUICE_FORM_RAW;
+    if (strcmp(word, "auto") == 0 && o->mode == SLUICE_MODE_AUTO)
+        word = "jpeg_crop";
+    const enum sluice_form form = sluice_form_find(word);
+    /* A profile is of whole files, as "none" is. */
+    return o->is_profiling || form == SLUICE_NUM_FORMS ? sluice_form_plain(SLUICE_KIND_FILE) : form;
 }
 
 /* "7", "1%", "0.5%". */

@@ -6,6 +6,7 @@
 #include "compute_client/replan/backpressure.h"
 #include "compute_client/replan/cost_correction.h"
 #include "compute_client/replan/cpu_share.h"
+#include "pipeline/form.h"
 #include "plan/resource.h"
 
 #include <assert.h>
@@ -145,7 +146,7 @@ static struct basis basis_of(const struct sluice_controller *c)
 static bool is_offered(const struct sluice_controller *c, struct sluice_choice choice)
 {
     if (c->options.is_local)
-        return choice.split == 0 && choice.form == SLUICE_FORM_RAW;
+        return choice.split == 0 && choice.form == sluice_form_plain(SLUICE_KIND_FILE);
     return sluice_choice_is_offered(choice, c->options.forms);
 }
 

@@ -1,6 +1,7 @@
 #include "pipeline/form.h"
 
 #include <assert.h>
+#include <string.h>
 
 extern const struct sluice_form_type sluice_form_raw, sluice_form_jpeg_crop, sluice_form_u8,
     sluice_form_u8_packed, sluice_form_f32, sluice_form_jpeg_rows;
@@ -21,6 +22,14 @@ const struct sluice_form_type *sluice_form_type(enum sluice_form form)
 const char *sluice_form_name(enum sluice_form form)
 {
     return (unsigned)form < SLUICE_NUM_FORMS ? types[form]->name : "unknown";
+}
+
+enum sluice_form sluice_form_find(const char *name)
+{
+    unsigned form = 0;
+    while (form < SLUICE_NUM_FORMS && strcmp(types[form]->name, name) != 0)
+        form++;
+    return (enum sluice_form)form;
 }
 
 const struct sluice_form_type *sluice_form_coding(enum sluice_form form)

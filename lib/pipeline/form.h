@@ -2,6 +2,7 @@
 #define SLUICE_PIPELINE_FORM_H
 
 #include "image/jpeg_crop.h"
+#include "pipeline/features.h"
 #include "pipeline/pipeline.h"
 
 /* The interface of a form: how a sample crosses the wire at a split.  A form is one file,
@@ -16,6 +17,16 @@ struct sluice_rgb; /* image/image.h */
 struct sluice_form_options {
     bool has_optimal_huffman;  /* smaller crops for more CPU */
     uint32_t restart_interval; /* of crops (image/jpeg_crop.h) */
+};
+
+/* What a form that is not plain costs by the features of a sample, by class of file, where nothing
+ * was measured (seconds of one core of an AMD EPYC, Zen 4: the ratios travel).  NULL: nothing. */
+struct sluice_form_cost {
+    const struct sluice_choice_weights *encode; /* of pixels: after the ops up to the split */
+    const struct sluice_choice_weights *open;   /* at the other end, before ... */
+    const struct sluice_choice_weights *decode; /* ... all ops that are left */
+    const struct sluice_choice_weights *bytes;  /* of payload */
+    double (*exact_bytes)(const struct sluice_sample_facts *facts); /* instead of bytes */
 };
 
 struct sluice_form_type {
@@ -39,6 +50,7 @@ struct sluice_form_type {
     bool is_window;       /* a file of a part of its image: decoded with the resample only */
     bool retry_as_file;   /* a payload that does not decode is asked for again, as the file */
     unsigned max_percent; /* of a file, what a payload has at most */
+    struct sluice_form_cost cost;
 
     /* Whether making it at this split looks at no more than the box of the image that the resample
      * after decode needs. */
@@ -65,6 +77,9 @@ struct sluice_form_type {
                               const struct sluice_box *box, struct sluice_rgb *rgb,
                               struct sluice_err *err);
 };
+
+/* The form of this name, SLUICE_NUM_FORMS if there is none. */
+enum sluice_form sluice_form_find(const char *name);
 
 /* One of struct sluice_form_type; form < SLUICE_NUM_FORMS. */
 const struct sluice_form_type *sluice_form_type(enum sluice_form form);

@@ -92,6 +92,20 @@ static bool takes_box(const struct sluice_pipeline *pipeline, unsigned split)
     return split == 0;
 }
 
+/* How it was measured: plan/choice_cost.c. */
+static const struct sluice_choice_weights cut_cost[SLUICE_NUM_FILE_CLASSES] = {
+    [SLUICE_CLASS_WINDOW] = {{SLUICE_PER(SAMPLE, 39e-6), SLUICE_PER(BYTE_TO_CROP, 2.17e-9),
+                              SLUICE_PER(PIXEL, 0.1e-9), SLUICE_PER(CROP_PIXEL, 0.19e-9)}},
+    [SLUICE_CLASS_JPEG] = {{SLUICE_PER(SAMPLE, 25e-6), SLUICE_PER(FILE_BYTE, 27.2e-9),
+                            SLUICE_PER(PIXEL, 2.6e-9), SLUICE_PER(CROP_PIXEL, 2.3e-9)}},
+};
+static const struct sluice_choice_weights cut_bytes[SLUICE_NUM_FILE_CLASSES] = {
+    [SLUICE_CLASS_WINDOW] = {{SLUICE_PER(SAMPLE, 180), SLUICE_PER(CROP_BYTE, 0.965),
+                              SLUICE_PER(CHROMA_SAMPLE, 0.0195)}},
+    [SLUICE_CLASS_JPEG] = {{SLUICE_PER(SAMPLE, 180), SLUICE_PER(CROP_BYTE, 1.03),
+                            SLUICE_PER(CHROMA_SAMPLE, 0.077)}},
+};
+
 const struct sluice_form_type sluice_form_jpeg_crop = {
     .form = SLUICE_FORM_JPEG_CROP,
     .name = "jpeg_crop",
@@ -101,6 +115,7 @@ const struct sluice_form_type sluice_form_jpeg_crop = {
     .is_work = true,
     .is_window = true,
     .max_percent = 100,
+    .cost = {.encode = cut_cost, .decode = sluice_decode_window_cost, .bytes = cut_bytes},
     .suits = sluice_pipeline_can_crop_jpeg,
     .takes_box = takes_box,
     .encode = encode,

@@ -4,6 +4,7 @@
 #include "image/jpeg_rows.h"
 #include "pipeline/run_region.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 extern const struct sluice_form_type sluice_form_jpeg_rows;
@@ -72,6 +73,34 @@ static bool takes_box(const struct sluice_pipeline *pipeline, unsigned split)
     return split == 0;
 }
 
+/* Estimates, not measured: a look-up and some kB of points, two hashes and a move of the rows; and
+ * on the other side these points. */
+#define TAKE_ROWS                                                                                  \
+    {                                                                                              \
+        {                                                                                          \
+            SLUICE_PER(SAMPLE, 10e-6), SLUICE_PER(CROP_BYTE, 0.2e-9)                               \
+        }                                                                                          \
+    }
+#define OPEN_ROWS                                                                                  \
+    {                                                                                              \
+        {                                                                                          \
+            SLUICE_PER(SAMPLE, 6e-6)                                                               \
+        }                                                                                          \
+    }
+static const struct sluice_choice_weights take_cost[SLUICE_NUM_FILE_CLASSES] = {
+    TAKE_ROWS, TAKE_ROWS, TAKE_ROWS};
+static const struct sluice_choice_weights open_cost[SLUICE_NUM_FILE_CLASSES] = {
+    OPEN_ROWS, OPEN_ROWS, OPEN_ROWS};
+
+/* The rows, 7 bytes for each of their points, at most 8 of a row of MCUs
+ * (SLUICE_JPEG_INDEX_AUTO_STEP), and 4 for each row. */
+static double exact_bytes(const struct sluice_sample_facts *facts)
+{
+    const struct sluice_mcu_rows under = sluice_mcu_rows_of(facts);
+    const double points = fmin(ceil(under.columns / 8), 8);
+    return under.bytes + under.rows * (4 + 7 * points);
+}
+
 const struct sluice_form_type sluice_form_jpeg_rows = {
     .form = SLUICE_FORM_JPEG_ROWS,
     .name = "jpeg_rows",
@@ -81,6 +110,10 @@ const struct sluice_form_type sluice_form_jpeg_rows = {
     .needs_index = true,
     .retry_as_file = true,
     .max_percent = SLUICE_JPEG_ROWS_MAX_PERCENT,
+    .cost = {.encode = take_cost,
+             .open = open_cost,
+             .decode = sluice_decode_window_cost,
+             .exact_bytes = exact_bytes},
     .suits = sluice_pipeline_can_take_rows,
     .takes_box = takes_box,
     .encode = encode,
