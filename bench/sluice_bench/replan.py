@@ -36,7 +36,8 @@ RECOVERED, WINDOW_S = 0.9, 0.6
 MOST_PHASES = 50  # of a steady rate, until there is one
 BEGIN = re.compile(r"the plan takes ([\d.]+) s")
 TICK = re.compile(r"plan at ([\d.]+) s, item (\d+): link (\S+) Mbit/s, storage (\S+) cores, "
-                  r"compute (\S+) cores, trainer \S+ samples/s(?:, disk \S+ MB/s)?; "
+                  r"compute (\S+) cores, trainer \S+ samples/s"
+                  r"(?:, \S+ cores for both sides)?(?:, disk \S+ MB/s)?; "
                   r"done (\d+), away (\d+), unfinished (\d+); asked(.*)")
 REPLAN = re.compile(r"re-plan (\d+) at ([\d.]+) s, before item \d+: (.*); prices (.*); the rest")
 PRICE = re.compile(r"(\w+) ([\d.]+)")
