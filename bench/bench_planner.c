@@ -21,6 +21,8 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
+#define NUM_CHOICES 12
+
 /* A photograph of some size, its stages, and forms of them. */
 static void make_menu(uint64_t index, struct sluice_menu *menu)
 {
@@ -32,7 +34,7 @@ static void make_menu(uint64_t index, struct sluice_menu *menu)
     const double decode_s = 6e-9 * file + 1.4e-9 * pixels, resize_s = 2e-9 * pixels * crop;
     const double u8 = 150528, f32 = 4 * u8, tensor_s = 40e-6, all_s = decode_s + resize_s;
     const double disk_s = 0.2e-9 * file + 40e-6;
-    const double cost[SLUICE_MENU_CHOICES][SLUICE_NUM_RESOURCES] = {
+    const double cost[NUM_CHOICES][SLUICE_NUM_RESOURCES] = {
         {disk_s, 0, file, 96, all_s + tensor_s, u8, 50e-6},
         {disk_s, 3e-9 * file, file * (0.2 + 0.5 * crop), 100, 0.7 * all_s + tensor_s, u8, 50e-6},
         {disk_s, decode_s, 3 * pixels, 98, resize_s + tensor_s, u8, 50e-6},
@@ -44,7 +46,7 @@ static void make_menu(uint64_t index, struct sluice_menu *menu)
         {disk_s * 1.1, 1.2e-9 * file, file * (0.26 + 0.5 * crop), 105, 25e-6, file * crop, 58e-6},
         {disk_s, 0, file, 96, 2e-9 * file, file * crop, 58e-6},
     };
-    sluice_menu_set(menu, SLUICE_MENU_CHOICES, cost);
+    sluice_menu_set(menu, NUM_CHOICES, cost);
 }
 
 static const struct sluice_menu *make_block(void *context, uint64_t first, size_t count,
@@ -115,7 +117,12 @@ int main(int argc, char **argv)
     struct bench_report report = {.is_json = parsed.is_json};
 
     if (num_streamed > 0) {
-        const struct sluice_menu_source streamed = {.num_samples = num_streamed, .get = make_block};
+        const struct sluice_menu_source streamed = {
+            .num_samples = num_streamed,
+            .num_choices = NUM_CHOICES,
+            .stride = sizeof(struct sluice_menu),
+            .get = make_block,
+        };
         measure(&report, "streamed", &streamed, 1, NULL);
     }
     struct sluice_menu *menus = malloc(num_samples * sizeof(*menus));
@@ -128,8 +135,9 @@ int main(int argc, char **argv)
     measure(&report, "in memory", &source, 1, choice);
     /* As in training: every choice takes the GPU as long, which is the limit. */
     for (uint64_t i = 0; i < num_samples; i++) {
-        for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++)
-            menus[i].share[SLUICE_GPU][c] = menus[i].share[SLUICE_GPU][0];
+        for (unsigned c = 1; c < NUM_CHOICES; c++)
+            menus[i].share[c / SLUICE_MENU_GROUP][SLUICE_GPU][c % SLUICE_MENU_GROUP] =
+                menus[i].share[0][SLUICE_GPU][0];
     }
     measure(&report, "GPU-bound", &source, 0.01, choice);
     free(choice);

@@ -61,28 +61,6 @@ struct sluice_choice sluice_choice_cpu_twin(struct sluice_choice choice)
     return choice;
 }
 
-/* Whether a split's payload has the kind and the size of the next one's, whatever the image. */
-static bool is_as_large_as_next(const struct sluice_pipeline *pipeline, unsigned split)
-{
-    if (split == 0 || split == sluice_pipeline_num_ops(pipeline) ||
-        sluice_pipeline_kind(pipeline, split) != sluice_pipeline_kind(pipeline, split + 1))
-        return false;
-    const struct sluice_known_size here = sluice_pipeline_known_size(pipeline, split);
-    const struct sluice_known_size next = sluice_pipeline_known_size(pipeline, split + 1);
-    return here.square == next.square && here.shorter == next.shorter;
-}
-
-/* Drops so many splits, the last ones first: floats come after pixels. */
-static void drop_splits(const struct sluice_pipeline *pipeline, unsigned num_to_drop,
-                        bool is_dropped[SLUICE_MAX_OPS + 1])
-{
-    for (unsigned split = sluice_pipeline_num_ops(pipeline); num_to_drop > 0 && split-- > 1;) {
-        is_dropped[split] = is_as_large_as_next(pipeline, split);
-        num_to_drop -= is_dropped[split];
-    }
-    assert(num_to_drop == 0);
-}
-
 static bool has_mirror_after(const struct sluice_pipeline *pipeline, unsigned split)
 {
     for (unsigned op = split; op < sluice_pipeline_u8_split(pipeline); op++) {
@@ -97,6 +75,7 @@ static void add(struct sluice_choices *choices, const struct sluice_pipeline *pi
 {
     const struct sluice_draw_key any = {0};
     struct sluice_box box;
+    assert(choices->num < SLUICE_MAX_CHOICES);
     choices->traits[choices->num] = (struct sluice_choice_traits){
         .image = sluice_pipeline_known_size(pipeline, choice.split),
         .needs_box_alone = sluice_pipeline_file_box(pipeline, &any, 1, 1, choice.split,
@@ -122,18 +101,8 @@ struct sluice_choices sluice_choices_of(const struct sluice_pipeline *pipeline)
         .u8_split = sluice_pipeline_u8_split(pipeline),
         .output_size = sluice_pipeline_output_size(pipeline),
     };
-    unsigned num_wanted = num_ops + 1;
-    for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
-        for (unsigned split = 0; split <= num_ops; split++)
-            num_wanted += is_coded_choice(pipeline, form, split);
-    }
-    bool is_dropped[SLUICE_MAX_OPS + 1] = {false};
-    if (num_wanted > SLUICE_CPU_CHOICES)
-        drop_splits(pipeline, num_wanted - SLUICE_CPU_CHOICES, is_dropped);
-    for (unsigned split = 0; split <= num_ops; split++) {
-        if (!is_dropped[split])
-            add(&choices, pipeline, sluice_choice_at(pipeline, split));
-    }
+    for (unsigned split = 0; split <= num_ops; split++)
+        add(&choices, pipeline, sluice_choice_at(pipeline, split));
     for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
         for (unsigned split = 0; split <= num_ops; split++) {
             if (is_coded_choice(pipeline, form, split))
@@ -187,8 +156,5 @@ int sluice_choices_find_name(const struct sluice_choices *choices, const char *n
 unsigned sluice_choices_find_split(const struct sluice_choices *choices, unsigned split)
 {
     assert(split <= choices->num_ops);
-    unsigned c = 0;
-    while (choices->at[c].split < split)
-        c++;
-    return c;
+    return split; /* the plain forms come first */
 }

@@ -20,16 +20,9 @@
  * Where the compute node has a GPU that decodes, and files can be cut, jpeg_crop@0+gpu, raw@0+gpu
  * and jpeg_rows@0+gpu come after these.
  *
- * A menu has room for SLUICE_CPU_CHOICES and these three.  Where a pipeline has more, splits give
- * way that carry as many bytes as the next one and leave the compute node no less work: first
- * to_tensor before normalize (floats go back through one table from either), then what stands
- * before a flip or a crop that keeps the size, the last such split first.  The file, the u8 split
- * and the last split always stay.  No pipeline needs more room than that (the test tries them all).
- *
  * Threads: pure functions; values. */
 
 #define SLUICE_MAX_CHOICES SLUICE_MENU_CHOICES
-#define SLUICE_CPU_CHOICES (SLUICE_MAX_CHOICES - 3)
 
 struct sluice_choice {
     uint8_t split;
@@ -82,8 +75,7 @@ struct sluice_choice sluice_choice_cpu_twin(struct sluice_choice choice);
 int sluice_choices_find(const struct sluice_choices *choices, struct sluice_choice choice);
 int sluice_choices_find_name(const struct sluice_choices *choices, const char *name);
 
-/* The place of the plain form of a split; of one that gave way, that of the split for which it
- * did. */
+/* The place of the plain form of a split. */
 unsigned sluice_choices_find_split(const struct sluice_choices *choices, unsigned split);
 
 #endif

@@ -10,8 +10,7 @@
 /* The crops of random_resized_crop have 0.42 of ImageNet's pixels in the mean. */
 #define TYPICAL_CROP_SHARE 0.42
 
-/* 51 MB of them. */
-#define MOST_MENUS_KEPT (1u << 18)
+#define MOST_BYTES_KEPT 60000000u /* of menus */
 
 struct sluice_form_menu sluice_form_menu_init(const struct sluice_cost_table *table,
                                               const struct sluice_choices *choices)
@@ -248,12 +247,13 @@ static const struct sluice_menu *get_menus(void *context, uint64_t first, size_t
                                            struct sluice_menu *scratch)
 {
     const struct cost_maker *maker = context;
-    for (size_t i = 0; i < count; i++) {
+    char *at = (char *)scratch;
+    for (size_t i = 0; i < count; i++, at += sluice_menu_size(maker->num_offered)) {
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         costs_of(maker, (size_t)first + i, cost);
         for (unsigned c = 0; c < maker->num_offered; c++) /* offered[c] >= c */
             memmove(cost[c], cost[maker->offered[c]], sizeof(cost[c]));
-        sluice_menu_set(&scratch[i], maker->num_offered,
+        sluice_menu_set((struct sluice_menu *)(void *)at, maker->num_offered,
                         (const double(*)[SLUICE_NUM_RESOURCES])cost);
     }
     return scratch;
@@ -261,16 +261,29 @@ static const struct sluice_menu *get_menus(void *context, uint64_t first, size_t
 
 /* The menus of all samples, for those passes after the first; NULL: too many to keep, or there is
  * no memory, and they are made anew for every pass. */
-static struct sluice_menu *make_menus(const struct sluice_menu_source *source)
+static void *make_menus(const struct sluice_menu_source *source)
 {
-    if (source->num_samples == 0 || source->num_samples > MOST_MENUS_KEPT)
+    if (source->num_samples == 0 || source->num_samples > MOST_BYTES_KEPT / source->stride)
         return NULL;
     const size_t n = (size_t)source->num_samples;
-    struct sluice_menu *menus = malloc(n * sizeof(*menus));
+    char *menus = malloc(n * source->stride);
     for (size_t i = 0; menus && i < n; i += SLUICE_MENU_BLOCK)
         source->get(source->context, i, n - i < SLUICE_MENU_BLOCK ? n - i : SLUICE_MENU_BLOCK,
-                    &menus[i]);
+                    (struct sluice_menu *)(void *)(menus + i * source->stride));
     return menus;
+}
+
+struct kept_menus {
+    const char *menus;
+    size_t stride;
+};
+
+static const struct sluice_menu *get_kept(void *context, uint64_t first, size_t count,
+                                          struct sluice_menu *scratch)
+{
+    (void)count, (void)scratch;
+    const struct kept_menus *kept = context;
+    return (const struct sluice_menu *)(const void *)(kept->menus + first * kept->stride);
 }
 
 /* The dual bound: the sum of each sample's least cost at the duals, in the table's own numbers:
@@ -302,12 +315,17 @@ static sluice_status plan_offered(struct cost_maker *maker,
 {
     struct sluice_menu_source source = {
         .num_samples = maker->menu->table->num_rows,
+        .num_choices = maker->num_offered,
+        .stride = sluice_menu_size(maker->num_offered),
         .get = get_menus,
         .context = maker,
     };
-    struct sluice_menu *menus = make_menus(&source);
-    if (menus)
-        source = sluice_menu_array(menus, source.num_samples);
+    void *menus = make_menus(&source);
+    struct kept_menus kept = {menus, source.stride};
+    if (menus) {
+        source.get = get_kept;
+        source.context = &kept;
+    }
     const sluice_status status = sluice_plan_lp(&source, capacities, choice, result, err);
     free(menus);
     return status;

@@ -23,9 +23,12 @@ void sluice_menu_set(struct sluice_menu *menu, unsigned num_choices,
         menu->unit[load] = (float)(most / MOST_SHARES);
         /* A cost too small for a float is none. */
         const double shares_per_cost = menu->unit[load] > 0 ? MOST_SHARES / most : 0;
-        for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++)
-            menu->share[load][c] = (uint16_t)(of[c < num_choices ? c : 0] * shares_per_cost + 0.5);
+        const unsigned end = sluice_menu_num_groups(num_choices) * SLUICE_MENU_GROUP;
+        for (unsigned c = 0; c < end; c++)
+            menu->share[c / SLUICE_MENU_GROUP][load][c % SLUICE_MENU_GROUP] =
+                (uint16_t)(of[c < num_choices ? c : 0] * shares_per_cost + 0.5);
     }
+    menu->num_choices = num_choices;
 }
 
 static const struct sluice_menu *get_from_array(void *context, uint64_t first, size_t count,
@@ -39,5 +42,10 @@ static const struct sluice_menu *get_from_array(void *context, uint64_t first, s
 struct sluice_menu_source sluice_menu_array(const struct sluice_menu *menus, size_t num_samples)
 {
     return (struct sluice_menu_source){
-        .num_samples = num_samples, .get = get_from_array, .context = (void *)(uintptr_t)menus};
+        .num_samples = num_samples,
+        .num_choices = num_samples > 0 ? menus[0].num_choices : 1,
+        .stride = sizeof(*menus),
+        .get = get_from_array,
+        .context = (void *)(uintptr_t)menus,
+    };
 }

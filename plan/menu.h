@@ -8,45 +8,73 @@
 
 /* What one sample may be asked for, and what each way costs.
  *
- * A menu is up to twelve choices (a split, a form and a place each; which is which is the
- * caller's business), each with a cost on every resource.  A cost is kept as a
- * 16-bit share of the sample's highest cost on that resource, so that a menu
- * takes 224 bytes and a million of them fit in memory: each is off by at most
- * 1/131,070 of that highest cost, and by nothing to speak of if all are equal.
+ * A menu is a number of choices (a split, a form and a place each; which is which is the caller's
+ * business), each with a cost on every resource.  A cost is kept as a 16-bit share of the sample's
+ * highest cost on that resource: it is off by at most 1/131,070 of that highest cost, and by
+ * nothing to speak of if all are equal.  Choices stand in groups of four, a group's shares of all
+ * loads side by side, so that a menu of few choices is short: twelve take 228 bytes, and a million
+ * such menus fit in memory.
  *
  * Threads: values; pure functions. */
 
-#define SLUICE_MENU_CHOICES 12
+#define SLUICE_MENU_GROUP 4
+#define SLUICE_MENU_GROUPS 12
+#define SLUICE_MENU_CHOICES (SLUICE_MENU_GROUPS * SLUICE_MENU_GROUP)
 
 struct sluice_menu {
     float unit[SLUICE_NUM_LOADS]; /* 1/65535 of the highest cost */
-    uint16_t share[SLUICE_NUM_LOADS][SLUICE_MENU_CHOICES];
+    uint32_t num_choices;
+    /* A last group that is not full is filled up with the first choice; what is behind it is not
+     * set. */
+    uint16_t share[SLUICE_MENU_GROUPS][SLUICE_NUM_LOADS][SLUICE_MENU_GROUP];
 };
 
-/* 1 <= num_choices <= SLUICE_MENU_CHOICES; costs are finite, at least 0 and at most 1e30. */
+static inline unsigned sluice_menu_num_groups(unsigned num_choices)
+{
+    return (num_choices + SLUICE_MENU_GROUP - 1) / SLUICE_MENU_GROUP;
+}
+
+/* Bytes of a menu up to its last group, a multiple of 4. */
+static inline size_t sluice_menu_size(unsigned num_choices)
+{
+    return offsetof(struct sluice_menu, share) +
+           sluice_menu_num_groups(num_choices) * sizeof(((struct sluice_menu *)NULL)->share[0]);
+}
+
+/* 1 <= num_choices <= SLUICE_MENU_CHOICES; costs are finite, at least 0 and at most 1e30.  Writes
+ * sluice_menu_size(num_choices) bytes. */
 void sluice_menu_set(struct sluice_menu *menu, unsigned num_choices,
                      const double cost[][SLUICE_NUM_RESOURCES]);
 
-/* The cost as it is kept; load: an enum sluice_resource or SLUICE_SHARED_CPU.  Choices past the
- * last one given are copies of the first. */
+/* The cost as it is kept; load: an enum sluice_resource or SLUICE_SHARED_CPU. */
 static inline double sluice_menu_cost(const struct sluice_menu *menu, int load, unsigned choice)
 {
-    return (double)menu->unit[load] * menu->share[load][choice];
+    return (double)menu->unit[load] *
+           menu->share[choice / SLUICE_MENU_GROUP][load][choice % SLUICE_MENU_GROUP];
 }
 
 /* Where the menus of all samples come from: an array, or made when asked for.
- * get() returns menus [first, first + count), count <= SLUICE_MENU_BLOCK, either
- * its own or written to `scratch`; the same ones every time it is asked. */
+ * get() returns menus [first, first + count), count <= SLUICE_MENU_BLOCK, each `stride` bytes after
+ * the one before it, either its own or written to `scratch`; the same ones every time it is
+ * asked.  All have num_choices. */
 #define SLUICE_MENU_BLOCK 256
 
 struct sluice_menu_source {
     uint64_t num_samples;
+    unsigned num_choices;
+    size_t stride; /* at least sluice_menu_size(num_choices); a multiple of 4 */
     const struct sluice_menu *(*get)(void *context, uint64_t first, size_t count,
                                      struct sluice_menu *scratch);
     void *context;
 };
 
-/* A source over menus[0 .. num_samples), borrowed. */
+static inline const struct sluice_menu *sluice_menu_at(const struct sluice_menu_source *source,
+                                                       const struct sluice_menu *menus, size_t i)
+{
+    return (const struct sluice_menu *)(const void *)((const char *)menus + i * source->stride);
+}
+
+/* A source over menus[0 .. num_samples), borrowed; all have as many choices. */
 struct sluice_menu_source sluice_menu_array(const struct sluice_menu *menus, size_t num_samples);
 
 #endif

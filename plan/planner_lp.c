@@ -21,9 +21,11 @@
 #define ROUNDED_TOLERANCE 1e-4 /* nothing to repair */
 
 /* A sum of eight products in float is off by at most 12 half-units of 2^-24, and the last four
- * bits are not compared, so the choice that looks cheapest costs at most 56 of them (3.4e-6) more
- * than the cheapest. */
-#define BOUND_SLACK 4e-6
+ * bits are not compared (six where there are more than 16 choices), so the choice that looks
+ * cheapest costs at most 56 of them (152: 9.1e-6) more than the cheapest. */
+#define FEW_CHOICES 16
+#define SLACK_OF_FEW 4e-6
+#define SLACK_OF_MANY 1e-5
 
 struct sluice_capacities sluice_capacities_of(const struct sluice_rates *rates)
 {
@@ -59,15 +61,26 @@ struct given {
     unsigned char load[NUM_LOADS];
 };
 
+/* Whether all choices load the same. */
+static bool is_alike(const struct sluice_menu *menu, unsigned load)
+{
+    const uint16_t first = menu->share[0][load][0];
+    const uint16_t four[SLUICE_MENU_GROUP] = {first, first, first, first};
+    bool is_alike = true;
+    for (unsigned g = 0; is_alike && g < sluice_menu_num_groups(menu->num_choices); g++)
+        is_alike = memcmp(menu->share[g][load], four, sizeof(four)) == 0;
+    return is_alike;
+}
+
 /* Keeps those of which all choices of each menu load the same. */
-static void keep_given(struct given *given, const struct sluice_menu *menus, size_t num_menus)
+static void keep_given(struct given *given, const struct sluice_menu_source *source,
+                       const struct sluice_menu *menus, size_t num_menus)
 {
     for (size_t i = 0; i < num_menus; i++) {
         for (unsigned k = 0; k < given->num_loads; k++) {
-            const uint16_t *share = menus[i].share[given->load[k]];
             if (given->load[k] == SLUICE_SHARED_CPU && !given->has_shared_cpu)
                 continue;
-            if (memcmp(share, share + 1, (SLUICE_MENU_CHOICES - 1) * sizeof(*share)) != 0)
+            if (!is_alike(sluice_menu_at(source, menus, i), given->load[k]))
                 given->load[k--] = given->load[--given->num_loads];
         }
     }
@@ -100,14 +113,12 @@ static void weights_at(const struct problem *problem, const double dual[NUM_LOAD
         weight[r] = most > 0 ? (float)(w[r] / most) : 0;
 }
 
-/* Three times four lanes, in whatever registers the machine has; the same operations on all.  The
- * last four begin at LAST_FOUR, so that they end where the choices do: some of them are twice. */
+/* Four lanes, in whatever registers the machine has; the same operations on all. */
 typedef uint16_t shares_x4 __attribute__((vector_size(8)));
 typedef int32_t ints_x4 __attribute__((vector_size(16)));
 typedef float floats_x4 __attribute__((vector_size(16)));
 
-enum { LAST_FOUR = SLUICE_MENU_CHOICES - 4, CHOICE_BITS = 15 };
-_Static_assert(LAST_FOUR >= 4 && LAST_FOUR <= 8, "three times four lanes");
+_Static_assert(SLUICE_MENU_GROUP == 4 && SLUICE_MENU_CHOICES <= 64, "four lanes, six bits");
 
 static inline floats_x4 four_shares(const uint16_t *share)
 {
@@ -122,27 +133,28 @@ static inline ints_x4 less_of(ints_x4 a, ints_x4 b)
     return (a & is_less) | (b & ~is_less);
 }
 
-/* Floats that are not negative order like their bits.  The last four bits of each sum give way to
- * the choice, so one minimum finds both; of sums that are equal in the others, the first wins. */
+/* Floats that are not negative order like their bits.  The last bits of each sum give way to the
+ * choice, so one minimum finds both; of sums that are equal in the others, the first wins. */
 static inline unsigned cheapest(const struct sluice_menu *menu, const float weight[NUM_LOADS],
                                 const unsigned char *active, unsigned num_active)
 {
-    floats_x4 low_sum = {0}, mid_sum = {0}, high_sum = {0};
-    for (unsigned a = 0; a < num_active; a++) {
-        const unsigned r = active[a];
-        const float per_share = weight[r] * menu->unit[r];
-        low_sum += per_share * four_shares(&menu->share[r][0]);
-        mid_sum += per_share * four_shares(&menu->share[r][4]);
-        high_sum += per_share * four_shares(&menu->share[r][LAST_FOUR]);
+    const int32_t choice_bits = menu->num_choices <= FEW_CHOICES ? FEW_CHOICES - 1 : 63;
+    const unsigned num_groups = sluice_menu_num_groups(menu->num_choices);
+    float per_share[NUM_LOADS];
+    for (unsigned a = 0; a < num_active; a++)
+        per_share[a] = weight[active[a]] * menu->unit[active[a]];
+    ints_x4 choices = {0, 1, 2, 3}, least = {INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX};
+    for (unsigned g = 0; g < num_groups; g++) {
+        floats_x4 sum = {0};
+        for (unsigned a = 0; a < num_active; a++)
+            sum += per_share[a] * four_shares(menu->share[g][active[a]]);
+        least = less_of(least, ((ints_x4)sum & ~choice_bits) | choices);
+        choices += SLUICE_MENU_GROUP;
     }
-    const ints_x4 low = ((ints_x4)low_sum & ~CHOICE_BITS) | (ints_x4){0, 1, 2, 3};
-    const ints_x4 mid = ((ints_x4)mid_sum & ~CHOICE_BITS) | (ints_x4){4, 5, 6, 7};
-    const ints_x4 high = ((ints_x4)high_sum & ~CHOICE_BITS) |
-                         (ints_x4){LAST_FOUR, LAST_FOUR + 1, LAST_FOUR + 2, LAST_FOUR + 3};
-    const ints_x4 four = less_of(less_of(low, mid), high);
-    const int32_t even = four[0] < four[2] ? four[0] : four[2];
-    const int32_t odd = four[1] < four[3] ? four[1] : four[3];
-    return (unsigned)(even < odd ? even : odd) & CHOICE_BITS;
+    const int32_t even = least[0] < least[2] ? least[0] : least[2];
+    const int32_t odd = least[1] < least[3] ? least[1] : least[3];
+    const unsigned found = (unsigned)((even < odd ? even : odd) & choice_bits);
+    return found < menu->num_choices ? found : 0; /* what fills the last group is the first */
 }
 
 static unsigned find_active(const float weight[NUM_LOADS], unsigned char active[NUM_LOADS])
@@ -163,25 +175,32 @@ static unsigned find_active(const float weight[NUM_LOADS], unsigned char active[
  * add_loads() it no longer shows (-O1 to -O3, -Os, ASan, TSan; clang 14 never had it), nor do the
  * dumps of modref and pure-const call add_loads() pure.  The attribute guards against its return.
  */
-static SLUICE_NO_IPA void choose_cheapest(const struct sluice_menu *menus, size_t num_menus,
-                                          const float weight[NUM_LOADS], uint8_t *choice)
+static SLUICE_NO_IPA void choose_cheapest(const struct sluice_menu *menus, size_t stride,
+                                          size_t num_menus, const float weight[NUM_LOADS],
+                                          uint8_t *choice)
 {
     unsigned char active[NUM_LOADS];
     const unsigned num_active = find_active(weight, active);
-    for (size_t i = 0; i < num_menus; i++)
-        choice[i] = (uint8_t)cheapest(&menus[i], weight, active, num_active);
+    const char *at = (const char *)menus;
+    for (size_t i = 0; i < num_menus; i++, at += stride)
+        choice[i] = (uint8_t)cheapest((const struct sluice_menu *)(const void *)at, weight, active,
+                                      num_active);
 }
 
-static void add_loads(const struct sluice_menu *menus, size_t num_menus,
+static void add_loads(const struct problem *problem, uint64_t first, size_t num_menus,
                       const float weight[NUM_LOADS], double units[NUM_LOADS], struct given *given)
 {
+    const struct sluice_menu_source *source = problem->source;
+    const struct sluice_menu *menus =
+        source->get(source->context, first, num_menus, problem->scratch);
     if (given)
-        keep_given(given, menus, num_menus);
+        keep_given(given, source, menus, num_menus);
     uint8_t choice[SLUICE_MENU_BLOCK];
-    choose_cheapest(menus, num_menus, weight, choice);
+    choose_cheapest(menus, source->stride, num_menus, weight, choice);
     for (size_t i = 0; i < num_menus; i++) {
+        const struct sluice_menu *menu = sluice_menu_at(source, menus, i);
         for (int r = 0; r < NUM_LOADS; r++)
-            units[r] += sluice_menu_cost(&menus[i], r, choice[i]);
+            units[r] += sluice_menu_cost(menu, r, choice[i]);
     }
 }
 
@@ -198,8 +217,7 @@ static double external_of(const struct problem *problem, const double units[NUM_
 static void evaluate(const struct problem *problem, uint64_t stride, struct cut *cut,
                      struct given *given)
 {
-    const struct sluice_menu_source *source = problem->source;
-    const uint64_t n = source->num_samples;
+    const uint64_t n = problem->source->num_samples;
     float weight[NUM_LOADS];
     weights_at(problem, cut->dual, weight);
 
@@ -208,16 +226,14 @@ static void evaluate(const struct problem *problem, uint64_t stride, struct cut 
     if (stride == 1) {
         for (uint64_t i = 0; i < n; i += SLUICE_MENU_BLOCK) {
             const size_t count = n - i < SLUICE_MENU_BLOCK ? (size_t)(n - i) : SLUICE_MENU_BLOCK;
-            add_loads(source->get(source->context, i, count, problem->scratch), count, weight,
-                      units, given);
+            add_loads(problem, i, count, weight, units, given);
         }
     } else {
         const uint64_t num_taken = n / stride;
         for (uint64_t i = 0; i < num_taken; i++) {
             /* Anywhere in its stride, so that no period of the data can hide. */
             const uint64_t at = i * stride + (i * 0x9e3779b97f4a7c15u >> 32) % stride;
-            add_loads(source->get(source->context, at, 1, problem->scratch), 1, weight, units,
-                      given);
+            add_loads(problem, at, 1, weight, units, given);
         }
         scale = (double)n / (double)num_taken;
     }
@@ -513,7 +529,7 @@ static void search_all(struct problem *problem, const double capacity[NUM_LOADS]
     const uint64_t n = source->num_samples;
     const size_t count = n < SLUICE_MENU_BLOCK ? (size_t)n : SLUICE_MENU_BLOCK;
     if (count > 0)
-        keep_given(given, source->get(source->context, 0, count, problem->scratch), count);
+        keep_given(given, source, source->get(source->context, 0, count, problem->scratch), count);
     uint64_t first_stride = 1;
     while (n / first_stride / PART_GROWTH >= FIRST_PART)
         first_stride *= PART_GROWTH;
@@ -567,7 +583,7 @@ unsigned sluice_dual_plan_choose(const struct sluice_dual_plan *plan,
     uint8_t wanted[NUM_LOADS + 1] = {0};
     bool is_agreed = true;
     for (unsigned k = 0; k < plan->num_duals; k++) {
-        choose_cheapest(menu, 1, plan->weight[k], &wanted[k]);
+        choose_cheapest(menu, 0, 1, plan->weight[k], &wanted[k]);
         is_agreed = is_agreed && wanted[k] == wanted[0];
     }
     if (is_agreed)
@@ -611,11 +627,12 @@ static void round_plan(const struct problem *problem, const struct sluice_dual_p
         const size_t count = n - i < SLUICE_MENU_BLOCK ? (size_t)(n - i) : SLUICE_MENU_BLOCK;
         const struct sluice_menu *menus = source->get(source->context, i, count, problem->scratch);
         for (size_t j = 0; j < count; j++) {
-            const unsigned c = sluice_dual_plan_choose(plan, &balance, &menus[j]);
+            const struct sluice_menu *menu = sluice_menu_at(source, menus, j);
+            const unsigned c = sluice_dual_plan_choose(plan, &balance, menu);
             if (choice)
                 choice[i + j] = (uint8_t)c;
             for (int r = 0; r < NUM_LOADS; r++)
-                units[r] += sluice_menu_cost(&menus[j], r, c);
+                units[r] += sluice_menu_cost(menu, r, c);
         }
     }
 }
@@ -652,13 +669,13 @@ static void repair(const struct problem *problem, double bound_s, uint8_t *choic
             /* One at a time: choice[] and menus stay side by side. */
             const struct sluice_menu *menu =
                 problem->source->get(problem->source->context, i, 1, problem->scratch);
-            for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++) {
+            for (unsigned c = 0; c < menu->num_choices; c++) {
                 if (c == choice[i])
                     continue;
                 double after_s[NUM_LOADS], after_external_s = *external_s;
                 for (int r = 0; r < NUM_LOADS; r++) {
-                    const int shares = menu->share[r][c] - menu->share[r][choice[i]];
-                    const double units = (double)menu->unit[r] * shares;
+                    const double units =
+                        sluice_menu_cost(menu, r, c) - sluice_menu_cost(menu, r, choice[i]);
                     after_s[r] = busy_s[r] + problem->per_unit_s[r] * units;
                     after_external_s += problem->external_cost_s[r] * units;
                 }
@@ -733,6 +750,7 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
     }
     search_all(&problem, capacity, search, &given);
 
+    const double slack = source->num_choices <= FEW_CHOICES ? SLACK_OF_FEW : SLACK_OF_MANY;
     struct sluice_lp_result made = {0};
     double units[NUM_LOADS];
     make_dual_plan(&problem, search, &made.plan);
@@ -741,7 +759,7 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
     for (int r = 0; r < NUM_LOADS; r++)
         made.busy_s[r] = units[r] * problem.per_unit_s[r];
     made.num_passes = search->num_passes + 1;
-    made.dual_s = search->best_s > 0 ? search->best_s * (1 - BOUND_SLACK) : 0;
+    made.dual_s = search->best_s > 0 ? search->best_s * (1 - slack) : 0;
     if (choice)
         repair(&problem, made.dual_s, choice, made.busy_s, &made.external_s);
     memcpy(made.dual, search->best_dual, sizeof(made.dual));
@@ -749,8 +767,8 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
         if (!is_given(&given, r))
             continue;
         made.busy_s[r] = units[r] / capacity[r];
-        if (made.busy_s[r] * (1 - BOUND_SLACK) > made.dual_s) {
-            made.dual_s = made.busy_s[r] * (1 - BOUND_SLACK);
+        if (made.busy_s[r] * (1 - slack) > made.dual_s) {
+            made.dual_s = made.busy_s[r] * (1 - slack);
             memset(made.dual, 0, sizeof(made.dual));
             made.dual[r] = 1;
         }

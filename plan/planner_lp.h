@@ -80,8 +80,8 @@ struct sluice_lp_result {
  *
  * The time is some 10 to 40 passes.  The gap is under 0.001 at 10,000 samples of
  * like size and more (with few samples the plan cannot be as good as one that
- * divides them).  dual_s is lowered by 4e-6 of itself, more than the rounding of
- * the sums can be.
+ * divides them).  dual_s is lowered by 4e-6 of itself (1e-5 with more than 16
+ * choices), more than the rounding of the sums can be.
  *
  * SLUICE_E_INVALID, with the reason in err, if a capacity is not positive or an
  * external cost negative or not finite;

@@ -1,13 +1,15 @@
 #include "property/planner_cases.h"
 
 #include <math.h>
+#include <string.h>
 
-void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
+void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples, unsigned num_choices,
                        struct sluice_menu *menus, struct sluice_capacities *capacities)
 {
-    enum { CHOICES = SLUICE_MENU_CHOICES, LOADS = SLUICE_NUM_RESOURCES };
-    double base[CHOICES][LOADS];
-    for (int c = 0; c < CHOICES; c++) {
+    enum { LOADS = SLUICE_NUM_RESOURCES };
+    const int num = (int)num_choices;
+    double base[SLUICE_MENU_CHOICES][LOADS];
+    for (int c = 0; c < num; c++) {
         for (int r = 0; r < LOADS; r++)
             base[c][r] = exp2(sluice_rng_double(rng) * 6);
     }
@@ -18,9 +20,9 @@ void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
             capacities->per_s[r] = INFINITY;
     }
     for (size_t i = 0; i < num_samples; i++) {
-        double cost[CHOICES][LOADS];
+        double cost[SLUICE_MENU_CHOICES][LOADS];
         const double size = exp2(4 * sluice_rng_double(rng));
-        for (int c = 0; c < CHOICES; c++) {
+        for (int c = 0; c < num; c++) {
             for (int r = 0; r < LOADS; r++) {
                 const double u = sluice_rng_double(rng);
                 switch (kind) {
@@ -55,7 +57,9 @@ void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
                 }
             }
         }
-        const unsigned num_choices = kind == 2 ? CHOICES : 1 + sluice_rng_below(rng, CHOICES);
+        const unsigned num_own = kind == 2 ? num_choices : 1 + sluice_rng_below(rng, num_choices);
+        for (unsigned c = num_own; c < num_choices; c++)
+            memcpy(cost[c], cost[0], sizeof(cost[0]));
         sluice_menu_set(&menus[i], num_choices, (const double(*)[LOADS])cost);
     }
 }

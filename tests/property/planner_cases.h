@@ -10,11 +10,14 @@
 #define PLANNER_KIND_GIVEN 7     /* no choice changes ... */
 #define PLANNER_GIVEN SLUICE_GPU /* ... this one, nor the disk */
 
-/* Kind: 0 anything; 1 samples that differ in size alone; 2 all samples equal; 3 like photographs;
+#define PLANNER_CHOICES 12 /* of most tests */
+
+/* Of so many choices, of which some samples have fewer: their others are the first again.
+ * Kind: 0 anything; 1 samples that differ in size alone; 2 all samples equal; 3 like photographs;
  * 4 half of the costs zero; 5 one resource alone matters; 6 each choice burdens one resource;
  * 7 two resources are loaded by every choice alike, the first of them more than enough to be the
  * limit; 8 one sample outweighs all others.  No prices from outside. */
-void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
+void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples, unsigned num_choices,
                        struct sluice_menu *menus, struct sluice_capacities *capacities);
 
 /* Prices from outside for some of the loads: from what hardly matters to what rules everything. */

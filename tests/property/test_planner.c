@@ -12,11 +12,22 @@
 /* Sums are taken in another order here. */
 #define ROUNDING 1e-9
 
-/* A case, every other one with prices from outside, every third one on one machine. */
-static void make_case(struct sluice_rng *rng, int round, size_t n, struct sluice_menu *menus,
-                      struct sluice_capacities *capacities)
+/* Few choices, or as many as there is room for. */
+static unsigned choices_of(int round)
 {
-    planner_make_case(rng, round % PLANNER_NUM_KINDS, n, menus, capacities);
+    return round % 4 == 3 ? SLUICE_MENU_CHOICES : PLANNER_CHOICES;
+}
+
+static uint16_t *share_of(struct sluice_menu *menu, int load, unsigned choice)
+{
+    return &menu->share[choice / SLUICE_MENU_GROUP][load][choice % SLUICE_MENU_GROUP];
+}
+
+/* A case, every other one with prices from outside, every third one on one machine. */
+static void make_case(struct sluice_rng *rng, int round, size_t n, unsigned num_choices,
+                      struct sluice_menu *menus, struct sluice_capacities *capacities)
+{
+    planner_make_case(rng, round % PLANNER_NUM_KINDS, n, num_choices, menus, capacities);
     if (round / PLANNER_NUM_KINDS % 2)
         planner_make_prices(rng, capacities);
     if (round / PLANNER_NUM_KINDS % 3 == 2)
@@ -41,7 +52,7 @@ static void primal_is_the_plan_and_dual_is_below_it(void)
     for (int round = 0; round < 30 * PLANNER_NUM_KINDS; round++) {
         const size_t n = 1 + sluice_rng_below(&rng, 1000);
         struct sluice_capacities capacities;
-        make_case(&rng, round, n, menus, &capacities);
+        make_case(&rng, round, n, choices_of(round), menus, &capacities);
         const struct sluice_lp_result result = plan(menus, n, &capacities, choice);
         const double cost_s = planner_cost_of(menus, n, &capacities, choice);
         CU_ASSERT(fabs(result.primal_s - cost_s) <= ROUNDING * cost_s);
@@ -52,9 +63,9 @@ static void primal_is_the_plan_and_dual_is_below_it(void)
         /* No plan is below the bound, so none of a hundred others is. */
         for (int other = 0; other < 100; other++) {
             for (size_t i = 0; i < n; i++)
-                choice[i] = (uint8_t)(other < SLUICE_MENU_CHOICES
+                choice[i] = (uint8_t)(other < menus[0].num_choices
                                           ? (unsigned)other
-                                          : sluice_rng_below(&rng, SLUICE_MENU_CHOICES));
+                                          : sluice_rng_below(&rng, menus[0].num_choices));
             CU_ASSERT(result.dual_s <= planner_cost_of(menus, n, &capacities, choice));
         }
         double sum = 0;
@@ -74,12 +85,12 @@ static void dual_is_what_its_prices_say(void)
     uint8_t choice[3000];
     for (int round = 0; round < 5 * PLANNER_NUM_KINDS; round++) {
         struct sluice_capacities capacities;
-        make_case(&rng, round, 3000, menus, &capacities);
+        make_case(&rng, round, 3000, choices_of(round), menus, &capacities);
         const struct sluice_lp_result result = plan(menus, 3000, &capacities, choice);
         double bound_s = 0;
         for (size_t i = 0; i < 3000; i++) {
             double least = INFINITY;
-            for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++) {
+            for (unsigned c = 0; c < choices_of(round); c++) {
                 double cost = 0;
                 for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
                     const double external_cost_s =
@@ -93,7 +104,7 @@ static void dual_is_what_its_prices_say(void)
             bound_s += least;
         }
         CU_ASSERT(result.dual_s <= bound_s);
-        CU_ASSERT(result.dual_s >= bound_s * (1 - 1e-5));
+        CU_ASSERT(result.dual_s >= bound_s * (1 - (menus[0].num_choices > 16 ? 2e-5 : 1e-5)));
     }
     free(menus);
 }
@@ -107,15 +118,15 @@ static void is_close_to_the_best_of_all_plans(void)
         const size_t n = 1 + sluice_rng_below(&rng, 4);
         struct sluice_menu menus[4];
         struct sluice_capacities capacities;
-        make_case(&rng, round, n, menus, &capacities);
+        make_case(&rng, round, n, PLANNER_CHOICES, menus, &capacities);
         uint8_t choice[4];
         const struct sluice_lp_result result = plan(menus, n, &capacities, choice);
         double best_s = INFINITY;
-        const unsigned num_plans = (unsigned)pow(SLUICE_MENU_CHOICES, (double)n);
+        const unsigned num_plans = (unsigned)pow(PLANNER_CHOICES, (double)n);
         for (unsigned code = 0; code < num_plans; code++) {
             unsigned digits = code;
-            for (size_t i = 0; i < n; i++, digits /= SLUICE_MENU_CHOICES)
-                choice[i] = (uint8_t)(digits % SLUICE_MENU_CHOICES);
+            for (size_t i = 0; i < n; i++, digits /= PLANNER_CHOICES)
+                choice[i] = (uint8_t)(digits % PLANNER_CHOICES);
             best_s = fmin(best_s, planner_cost_of(menus, n, &capacities, choice));
         }
         CU_ASSERT(result.dual_s <= best_s);
@@ -137,7 +148,8 @@ static void closes_the_gap_at_10000_samples(void)
     uint8_t *choice = malloc(N);
     for (int round = 0; round < 2 * (PLANNER_NUM_KINDS - 1); round++) {
         struct sluice_capacities capacities;
-        planner_make_case(&rng, round % (PLANNER_NUM_KINDS - 1), N, menus, &capacities);
+        planner_make_case(&rng, round % (PLANNER_NUM_KINDS - 1), N, PLANNER_CHOICES, menus,
+                          &capacities);
         if (round >= PLANNER_NUM_KINDS - 1)
             planner_make_prices(&rng, &capacities);
         CU_ASSERT(plan(menus, N, &capacities, choice).gap < 1e-3);
@@ -155,7 +167,7 @@ static void more_capacity_or_more_choice_is_never_worse(void)
     uint8_t choice[N];
     for (int round = 0; round < 20 * PLANNER_NUM_KINDS; round++) {
         struct sluice_capacities capacities;
-        make_case(&rng, round, N, menus, &capacities);
+        make_case(&rng, round, N, PLANNER_CHOICES, menus, &capacities);
         const struct sluice_lp_result before = plan(menus, N, &capacities, choice);
         struct sluice_capacities more = capacities;
         more.per_s[sluice_rng_below(&rng, SLUICE_NUM_RESOURCES)] *= 1 + sluice_rng_double(&rng);
@@ -166,7 +178,7 @@ static void more_capacity_or_more_choice_is_never_worse(void)
         /* Without the last choice of every sample. */
         for (size_t i = 0; i < N; i++) {
             for (int r = 0; r < SLUICE_NUM_LOADS; r++)
-                menus[i].share[r][SLUICE_MENU_CHOICES - 1] = menus[i].share[r][0];
+                *share_of(&menus[i], r, PLANNER_CHOICES - 1) = *share_of(&menus[i], r, 0);
         }
         const struct sluice_lp_result fewer = plan(menus, N, &capacities, choice);
         CU_ASSERT(before.dual_s <= fewer.dual_s * (1 + 5e-5));
@@ -193,13 +205,13 @@ static void a_higher_price_never_loads_more(void)
     uint8_t choice[N];
     for (int round = 0; round < 20 * PLANNER_NUM_KINDS; round++) {
         struct sluice_capacities capacities;
-        make_case(&rng, round, N, menus, &capacities);
+        make_case(&rng, round, N, PLANNER_CHOICES, menus, &capacities);
         const enum sluice_resource load =
             (enum sluice_resource)sluice_rng_below(&rng, SLUICE_NUM_RESOURCES);
         double least = 0;
         for (size_t i = 0; i < N; i++) {
             double of_sample = INFINITY;
-            for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++)
+            for (unsigned c = 0; c < PLANNER_CHOICES; c++)
                 of_sample = fmin(of_sample, sluice_menu_cost(&menus[i], load, c));
             least += of_sample;
         }
@@ -235,7 +247,7 @@ static void what_no_choice_changes_does_not_hide_the_rest(void)
     for (int round = 0; round < 6; round++) {
         struct sluice_capacities capacities;
         const size_t n = round % 2 ? N : 1 + sluice_rng_below(&rng, 200);
-        planner_make_case(&rng, PLANNER_KIND_GIVEN, n, menus, &capacities);
+        planner_make_case(&rng, PLANNER_KIND_GIVEN, n, PLANNER_CHOICES, menus, &capacities);
         capacities.per_s[PLANNER_GIVEN] = 1;
         capacities.per_s[SLUICE_STORAGE_CPU] = 3;
         const struct sluice_lp_result result = plan(menus, n, &capacities, choice);
@@ -265,12 +277,12 @@ static void one_sample_with_a_choice_is_seen(void)
     struct sluice_menu *menus = malloc(N * sizeof(*menus));
     uint8_t *choice = malloc(N);
     struct sluice_capacities capacities;
-    planner_make_case(&rng, PLANNER_KIND_GIVEN, N, menus, &capacities);
+    planner_make_case(&rng, PLANNER_KIND_GIVEN, N, PLANNER_CHOICES, menus, &capacities);
     capacities.per_s[PLANNER_GIVEN] = 1;
     const struct sluice_lp_result before = plan(menus, N, &capacities, choice);
     struct sluice_menu *odd = &menus[N - 1 - sluice_rng_below(&rng, N / 2)];
     const unsigned free_choice = choice[odd - menus] == 9 ? 8 : 9;
-    odd->share[PLANNER_GIVEN][free_choice] = 0;
+    *share_of(odd, PLANNER_GIVEN, free_choice) = 0;
     const struct sluice_lp_result after = plan(menus, N, &capacities, choice);
     CU_ASSERT_EQUAL(choice[odd - menus], free_choice);
     CU_ASSERT(after.primal_s < before.primal_s);
@@ -302,11 +314,15 @@ static void streaming_gives_the_same_plan_and_its_choices_later(void)
     uint8_t *choice = malloc(N);
     for (int kind = 0; kind < PLANNER_NUM_KINDS; kind += 3) {
         struct sluice_capacities capacities;
-        planner_make_case(&rng, kind, N, menus, &capacities);
+        planner_make_case(&rng, kind, N, PLANNER_CHOICES, menus, &capacities);
         if (kind)
             planner_make_prices(&rng, &capacities);
         struct remade remade = {.menus = menus};
-        const struct sluice_menu_source source = {N, remake, &remade};
+        const struct sluice_menu_source source = {.num_samples = N,
+                                                  .num_choices = PLANNER_CHOICES,
+                                                  .stride = sizeof(*menus),
+                                                  .get = remake,
+                                                  .context = &remade};
         struct sluice_lp_result streamed = {0};
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL(sluice_plan_lp(&source, &capacities, NULL, &streamed, &err), SLUICE_OK);

@@ -20,17 +20,18 @@ int main(void)
 static double solve_by_glpk(const struct sluice_menu *menus, size_t n,
                             const struct sluice_capacities *capacities)
 {
-    enum { CHOICES = SLUICE_MENU_CHOICES, LOADS = SLUICE_NUM_LOADS };
+    enum { LOADS = SLUICE_NUM_LOADS };
+    const int num_choices = (int)menus[0].num_choices;
     glp_prob *lp = glp_create_prob();
     glp_add_rows(lp, (int)n + LOADS);
-    glp_add_cols(lp, (int)n * CHOICES + 1);
-    const int time = (int)n * CHOICES + 1;
+    glp_add_cols(lp, (int)n * num_choices + 1);
+    const int time = (int)n * num_choices + 1;
     glp_set_obj_coef(lp, time, 1);
     glp_set_col_bnds(lp, time, GLP_LO, 0, 0);
     for (size_t i = 0; i < n; i++) {
         glp_set_row_bnds(lp, (int)i + 1, GLP_FX, 1, 1);
-        for (unsigned c = 0; c < CHOICES; c++) {
-            const int col = (int)(i * CHOICES + c) + 1;
+        for (unsigned c = 0; c < num_choices; c++) {
+            const int col = (int)(i * num_choices + c) + 1;
             int row[LOADS + 2] = {0, (int)i + 1};
             double value[LOADS + 2] = {0, 1}, external_s = 0;
             for (int r = 0; r < LOADS; r++) {
@@ -73,7 +74,8 @@ static void dual_equals_the_linear_program(void)
     for (int round = 0; round < 8 * PLANNER_NUM_KINDS; round++) {
         const size_t n = 1 + sluice_rng_below(&rng, MOST);
         struct sluice_capacities capacities;
-        planner_make_case(&rng, round % PLANNER_NUM_KINDS, n, menus, &capacities);
+        const unsigned num = round % 4 == 3 ? SLUICE_MENU_CHOICES : PLANNER_CHOICES;
+        planner_make_case(&rng, round % PLANNER_NUM_KINDS, n, num, menus, &capacities);
         if (round / PLANNER_NUM_KINDS % 2)
             planner_make_prices(&rng, &capacities);
         if (round / PLANNER_NUM_KINDS % 3 == 2)
@@ -102,7 +104,7 @@ static void the_rest_is_minimal_beside_what_is_given(void)
     uint8_t choice[N];
     for (int round = 0; round < 8; round++) {
         struct sluice_capacities capacities;
-        planner_make_case(&rng, PLANNER_KIND_GIVEN, N, menus, &capacities);
+        planner_make_case(&rng, PLANNER_KIND_GIVEN, N, PLANNER_CHOICES, menus, &capacities);
         capacities.per_s[PLANNER_GIVEN] = 1;
         const struct sluice_menu_source source = sluice_menu_array(menus, N);
         struct sluice_lp_result result = {0};

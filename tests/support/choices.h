@@ -21,6 +21,7 @@ enum {
     SLUICE_TEST_CUT_ON_GPU = 9,
     SLUICE_TEST_RAW_ON_GPU = 10,
     SLUICE_TEST_ROWS_ON_GPU = 11,
+    SLUICE_TEST_GPU_CHOICES = 12, /* all of them */
 };
 
 static inline struct sluice_choices sluice_test_choices_of(const char *spec)

@@ -204,7 +204,7 @@ static void the_gpus_time_is_brought_to_what_was_measured(void)
         const bool is_covered = i % 3 > 0;
         const struct sluice_form_row row = {
             .facts = random_facts(&rng, is_covered ? SLUICE_CODING_JPEG_420 : SLUICE_CODING_PNG),
-            .choice = (uint8_t)(sluice_rng_below(&rng, SLUICE_MAX_CHOICES)),
+            .choice = (uint8_t)(sluice_rng_below(&rng, SLUICE_TEST_GPU_CHOICES)),
         };
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(&before, &row.facts, cost);
@@ -215,7 +215,7 @@ static void the_gpus_time_is_brought_to_what_was_measured(void)
     CU_ASSERT_FATAL(num_decoded > 0);
     sluice_choice_model_set_decode(&model, &table, 5 * sum_s / num_decoded);
     for (int k = 0; k < SLUICE_NUM_FILE_CLASSES; k++) {
-        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
+        for (unsigned c = 0; c < SLUICE_TEST_GPU_CHOICES; c++) {
             SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
                 for (int f = 0; f < F; f++) {
                     const double was = before.weights[k][c][side].per[f];

@@ -522,7 +522,7 @@ static void with_a_gpu_it_is_close_to_the_best_of_all_plans(void)
     for (int round = 0; round < ROUNDS; round++) {
         table.rows = first + 1 + FEW * round;
         struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_gpu_choices());
-        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++)
+        for (unsigned c = 0; c < SLUICE_TEST_GPU_CHOICES; c++)
             menu.has_choice[c] = true;
         const struct sluice_rates rates = {
             .link_bytes_per_s = 1e7 * exp2(6 * sluice_rng_double(&rng)),
@@ -536,10 +536,10 @@ static void with_a_gpu_it_is_close_to_the_best_of_all_plans(void)
         CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&menu, &rates, choice, &bound_s, NULL),
                               SLUICE_OK);
         const double plan_s = sluice_form_menu_forecast(&menu, &rates, choice).primal_s;
-        for (unsigned code = 0; code < (unsigned)pow(SLUICE_MAX_CHOICES, FEW); code++) {
+        for (unsigned code = 0; code < (unsigned)pow(SLUICE_TEST_GPU_CHOICES, FEW); code++) {
             unsigned digits = code;
-            for (size_t i = 0; i < FEW; i++, digits /= SLUICE_MAX_CHOICES)
-                choice[i] = (uint8_t)(digits % SLUICE_MAX_CHOICES);
+            for (size_t i = 0; i < FEW; i++, digits /= SLUICE_TEST_GPU_CHOICES)
+                choice[i] = (uint8_t)(digits % SLUICE_TEST_GPU_CHOICES);
             best_s = fmin(best_s, sluice_form_menu_forecast(&menu, &rates, choice).primal_s);
         }
         CU_ASSERT(bound_s <= best_s);

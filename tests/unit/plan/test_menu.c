@@ -21,7 +21,9 @@ static void keeps_costs_to_a_share_of_the_highest(void)
         }
         struct sluice_menu menu;
         sluice_menu_set(&menu, num_choices, (const double(*)[SLUICE_NUM_RESOURCES])cost);
-        for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++) {
+        const unsigned num_kept = sluice_menu_num_groups(num_choices) * SLUICE_MENU_GROUP;
+        CU_ASSERT_EQUAL(menu.num_choices, num_choices);
+        for (unsigned c = 0; c < num_kept; c++) {
             for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
                 const double kept = sluice_menu_cost(&menu, (enum sluice_resource)r, c);
                 /* Past the last: the first again.  2^-24: the unit is a float. */
@@ -49,9 +51,11 @@ static void keeps_equal_costs_as_they_are(void)
     }
 }
 
-static void takes_224_bytes(void)
+static void twelve_choices_take_228_bytes(void)
 {
-    CU_ASSERT_EQUAL(sizeof(struct sluice_menu), 224);
+    CU_ASSERT_EQUAL(sluice_menu_size(12), 228);
+    CU_ASSERT_EQUAL(sluice_menu_size(9), 228);
+    CU_ASSERT_EQUAL(sluice_menu_size(SLUICE_MENU_CHOICES), sizeof(struct sluice_menu));
 }
 
 static void an_array_is_a_source(void)
@@ -67,7 +71,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(keeps_costs_to_a_share_of_the_highest),
         SLUICE_TEST(keeps_equal_costs_as_they_are),
-        SLUICE_TEST(takes_224_bytes),
+        SLUICE_TEST(twelve_choices_take_228_bytes),
         SLUICE_TEST(an_array_is_a_source),
     };
     return sluice_test_run("menu", tests, SLUICE_TEST_COUNT(tests));

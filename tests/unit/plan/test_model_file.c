@@ -103,13 +103,13 @@ static void the_gpu_is_read_where_the_file_has_it(void)
     struct sluice_choice_model expected = file.model;
     expected.choices = *sluice_test_gpu_choices();
     sluice_choice_model_set_gpu(&expected);
-    expect_weights(&read.model, &expected, 0, SLUICE_MAX_CHOICES);
+    expect_weights(&read.model, &expected, 0, SLUICE_TEST_GPU_CHOICES);
     CU_ASSERT_DOUBLE_EQUAL(
         read.model.weights[0][SLUICE_TEST_CUT_ON_GPU][SLUICE_STORAGE_CPU].per[0],
         1.16 * file.model.weights[0][SLUICE_TEST_JPEG_CROP][SLUICE_STORAGE_CPU].per[0], 1e-12);
 
     file.model = expected;
-    for (unsigned c = SLUICE_TEST_CHOICES; c < SLUICE_MAX_CHOICES; c++) {
+    for (unsigned c = SLUICE_TEST_CHOICES; c < SLUICE_TEST_GPU_CHOICES; c++) {
         SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED)
             file.model.weights[SLUICE_CLASS_WINDOW][c][side].per[1] = 1e-9 * (c + (unsigned)side);
     }
@@ -118,7 +118,7 @@ static void the_gpu_is_read_where_the_file_has_it(void)
     CU_ASSERT_EQUAL_FATAL(
         sluice_model_file_read(sluice_test_dir(), sluice_test_gpu_choices(), &read, &err),
         SLUICE_OK);
-    expect_weights(&read.model, &file.model, 0, SLUICE_MAX_CHOICES);
+    expect_weights(&read.model, &file.model, 0, SLUICE_TEST_GPU_CHOICES);
     CU_ASSERT_EQUAL_FATAL(
         sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &read, &err), SLUICE_OK);
     expect_weights(&read.model, &file.model, 0, SLUICE_TEST_CHOICES);

@@ -134,8 +134,11 @@ static void what_one_sample_has_a_choice_on_is_not_given(void)
     static const uint64_t counts[] = {200, 1000, 70000};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(counts); i++) {
         uint64_t n = counts[i];
-        const struct sluice_menu_source source = {
-            .num_samples = n, .get = make_all_but_the_last_alike, .context = &n};
+        const struct sluice_menu_source source = {.num_samples = n,
+                                                  .num_choices = 2,
+                                                  .stride = sizeof(struct sluice_menu),
+                                                  .get = make_all_but_the_last_alike,
+                                                  .context = &n};
         const struct sluice_capacities one = {.per_s = {1, 1, 1, 1, 1, 1, 1}};
         struct sluice_lp_result result;
         CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &one, NULL, &result, NULL), SLUICE_OK);
