@@ -21,7 +21,7 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-#define NUM_CHOICES 12
+#define NUM_CHOICES 10
 
 /* A photograph of some size, its stages, and forms of them. */
 static void make_menu(uint64_t index, struct sluice_menu *menu)
@@ -49,13 +49,11 @@ static void make_menu(uint64_t index, struct sluice_menu *menu)
     sluice_menu_set(menu, NUM_CHOICES, cost);
 }
 
-static const struct sluice_menu *make_block(void *context, uint64_t first, size_t count,
-                                            struct sluice_menu *scratch)
+static void make_block(void *context, uint64_t first, size_t count, struct sluice_menu *scratch)
 {
     (void)context;
     for (size_t i = 0; i < count; i++)
         make_menu(first + i, &scratch[i]);
-    return scratch;
 }
 
 static void measure(struct bench_report *report, const char *name,
@@ -125,19 +123,22 @@ int main(int argc, char **argv)
         };
         measure(&report, "streamed", &streamed, 1, NULL);
     }
-    struct sluice_menu *menus = malloc(num_samples * sizeof(*menus));
+    const size_t stride = sluice_menu_size(NUM_CHOICES);
+    char *menus = malloc(num_samples * stride);
     uint8_t *choice = malloc(num_samples);
     if (!menus || !choice)
         bench_die("no memory for %llu samples", (unsigned long long)num_samples);
     for (uint64_t i = 0; i < num_samples; i++)
-        make_menu(i, &menus[i]);
-    const struct sluice_menu_source source = sluice_menu_array(menus, num_samples);
+        make_menu(i, (struct sluice_menu *)(void *)(menus + i * stride));
+    const struct sluice_menu_source source = {
+        .num_samples = num_samples, .num_choices = NUM_CHOICES, .stride = stride, .array = menus};
     measure(&report, "in memory", &source, 1, choice);
     /* As in training: every choice takes the GPU as long, which is the limit. */
     for (uint64_t i = 0; i < num_samples; i++) {
+        struct sluice_menu *menu = (struct sluice_menu *)(void *)(menus + i * stride);
         for (unsigned c = 1; c < NUM_CHOICES; c++)
-            menus[i].share[c / SLUICE_MENU_GROUP][SLUICE_GPU][c % SLUICE_MENU_GROUP] =
-                menus[i].share[0][SLUICE_GPU][0];
+            menu->share[c / SLUICE_MENU_GROUP][SLUICE_GPU][c % SLUICE_MENU_GROUP] =
+                menu->share[0][SLUICE_GPU][0];
     }
     measure(&report, "GPU-bound", &source, 0.01, choice);
     free(choice);

@@ -243,8 +243,7 @@ double sluice_choice_forecast_fill_s(const struct sluice_choice_forecast *foreca
     return fmin(fed_s, forecast->busy_s[SLUICE_GPU]) / batches;
 }
 
-static const struct sluice_menu *get_menus(void *context, uint64_t first, size_t count,
-                                           struct sluice_menu *scratch)
+static void get_menus(void *context, uint64_t first, size_t count, struct sluice_menu *scratch)
 {
     const struct cost_maker *maker = context;
     char *at = (char *)scratch;
@@ -256,7 +255,6 @@ static const struct sluice_menu *get_menus(void *context, uint64_t first, size_t
         sluice_menu_set((struct sluice_menu *)(void *)at, maker->num_offered,
                         (const double(*)[SLUICE_NUM_RESOURCES])cost);
     }
-    return scratch;
 }
 
 /* The menus of all samples, for those passes after the first; NULL: too many to keep, or there is
@@ -271,19 +269,6 @@ static void *make_menus(const struct sluice_menu_source *source)
         source->get(source->context, i, n - i < SLUICE_MENU_BLOCK ? n - i : SLUICE_MENU_BLOCK,
                     (struct sluice_menu *)(void *)(menus + i * source->stride));
     return menus;
-}
-
-struct kept_menus {
-    const char *menus;
-    size_t stride;
-};
-
-static const struct sluice_menu *get_kept(void *context, uint64_t first, size_t count,
-                                          struct sluice_menu *scratch)
-{
-    (void)count, (void)scratch;
-    const struct kept_menus *kept = context;
-    return (const struct sluice_menu *)(const void *)(kept->menus + first * kept->stride);
 }
 
 /* The dual bound: the sum of each sample's least cost at the duals, in the table's own numbers:
@@ -321,11 +306,7 @@ static sluice_status plan_offered(struct cost_maker *maker,
         .context = maker,
     };
     void *menus = make_menus(&source);
-    struct kept_menus kept = {menus, source.stride};
-    if (menus) {
-        source.get = get_kept;
-        source.context = &kept;
-    }
+    source.array = menus;
     const sluice_status status = sluice_plan_lp(&source, capacities, choice, result, err);
     free(menus);
     return status;

@@ -31,21 +31,12 @@ void sluice_menu_set(struct sluice_menu *menu, unsigned num_choices,
     menu->num_choices = num_choices;
 }
 
-static const struct sluice_menu *get_from_array(void *context, uint64_t first, size_t count,
-                                                struct sluice_menu *scratch)
-{
-    (void)count;
-    (void)scratch;
-    return (const struct sluice_menu *)context + first;
-}
-
 struct sluice_menu_source sluice_menu_array(const struct sluice_menu *menus, size_t num_samples)
 {
     return (struct sluice_menu_source){
         .num_samples = num_samples,
         .num_choices = num_samples > 0 ? menus[0].num_choices : 1,
         .stride = sizeof(*menus),
-        .get = get_from_array,
-        .context = (void *)(uintptr_t)menus,
+        .array = menus,
     };
 }

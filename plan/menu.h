@@ -53,20 +53,32 @@ static inline double sluice_menu_cost(const struct sluice_menu *menu, int load, 
            menu->share[choice / SLUICE_MENU_GROUP][load][choice % SLUICE_MENU_GROUP];
 }
 
-/* Where the menus of all samples come from: an array, or made when asked for.
- * get() returns menus [first, first + count), count <= SLUICE_MENU_BLOCK, each `stride` bytes after
- * the one before it, either its own or written to `scratch`; the same ones every time it is
- * asked.  All have num_choices. */
+/* Where the menus of all samples come from: an array, or made when asked for.  All have
+ * num_choices, and each is `stride` bytes after the one before it. */
 #define SLUICE_MENU_BLOCK 256
 
 struct sluice_menu_source {
     uint64_t num_samples;
     unsigned num_choices;
-    size_t stride; /* at least sluice_menu_size(num_choices); a multiple of 4 */
-    const struct sluice_menu *(*get)(void *context, uint64_t first, size_t count,
-                                     struct sluice_menu *scratch);
+    size_t stride;     /* at least sluice_menu_size(num_choices); a multiple of 4 */
+    const void *array; /* borrowed; NULL: get() makes them */
+    /* Writes menus [first, first + count), count <= SLUICE_MENU_BLOCK, to `scratch`; the same ones
+     * every time it is asked. */
+    void (*get)(void *context, uint64_t first, size_t count, struct sluice_menu *scratch);
     void *context;
 };
+
+/* Menus [first, first + count), count <= SLUICE_MENU_BLOCK: the array's own, or in `scratch`. */
+static inline const struct sluice_menu *sluice_menus_get(const struct sluice_menu_source *source,
+                                                         uint64_t first, size_t count,
+                                                         struct sluice_menu *scratch)
+{
+    if (source->array)
+        return (const struct sluice_menu *)(const void *)((const char *)source->array +
+                                                          first * source->stride);
+    source->get(source->context, first, count, scratch);
+    return scratch;
+}
 
 static inline const struct sluice_menu *sluice_menu_at(const struct sluice_menu_source *source,
                                                        const struct sluice_menu *menus, size_t i)

@@ -191,8 +191,7 @@ static void add_loads(const struct problem *problem, uint64_t first, size_t num_
                       const float weight[NUM_LOADS], double units[NUM_LOADS], struct given *given)
 {
     const struct sluice_menu_source *source = problem->source;
-    const struct sluice_menu *menus =
-        source->get(source->context, first, num_menus, problem->scratch);
+    const struct sluice_menu *menus = sluice_menus_get(source, first, num_menus, problem->scratch);
     if (given)
         keep_given(given, source, menus, num_menus);
     uint8_t choice[SLUICE_MENU_BLOCK];
@@ -529,7 +528,7 @@ static void search_all(struct problem *problem, const double capacity[NUM_LOADS]
     const uint64_t n = source->num_samples;
     const size_t count = n < SLUICE_MENU_BLOCK ? (size_t)n : SLUICE_MENU_BLOCK;
     if (count > 0)
-        keep_given(given, source, source->get(source->context, 0, count, problem->scratch), count);
+        keep_given(given, source, sluice_menus_get(source, 0, count, problem->scratch), count);
     uint64_t first_stride = 1;
     while (n / first_stride / PART_GROWTH >= FIRST_PART)
         first_stride *= PART_GROWTH;
@@ -625,7 +624,7 @@ static void round_plan(const struct problem *problem, const struct sluice_dual_p
     memset(units, 0, NUM_LOADS * sizeof(*units));
     for (uint64_t i = 0; i < n; i += SLUICE_MENU_BLOCK) {
         const size_t count = n - i < SLUICE_MENU_BLOCK ? (size_t)(n - i) : SLUICE_MENU_BLOCK;
-        const struct sluice_menu *menus = source->get(source->context, i, count, problem->scratch);
+        const struct sluice_menu *menus = sluice_menus_get(source, i, count, problem->scratch);
         for (size_t j = 0; j < count; j++) {
             const struct sluice_menu *menu = sluice_menu_at(source, menus, j);
             const unsigned c = sluice_dual_plan_choose(plan, &balance, menu);
@@ -668,7 +667,7 @@ static void repair(const struct problem *problem, double bound_s, uint8_t *choic
         for (uint64_t i = 0; i < n; i++) {
             /* One at a time: choice[] and menus stay side by side. */
             const struct sluice_menu *menu =
-                problem->source->get(problem->source->context, i, 1, problem->scratch);
+                sluice_menus_get(problem->source, i, 1, problem->scratch);
             for (unsigned c = 0; c < menu->num_choices; c++) {
                 if (c == choice[i])
                     continue;

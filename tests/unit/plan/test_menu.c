@@ -63,7 +63,7 @@ static void an_array_is_a_source(void)
     struct sluice_menu menus[3] = {{.unit = {1}}, {.unit = {2}}, {.unit = {3}}}, scratch[1];
     const struct sluice_menu_source source = sluice_menu_array(menus, 3);
     CU_ASSERT_EQUAL(source.num_samples, 3);
-    CU_ASSERT(source.get(source.context, 2, 1, scratch) == &menus[2]);
+    CU_ASSERT(sluice_menus_get(&source, 2, 1, scratch) == &menus[2]);
 }
 
 int main(void)

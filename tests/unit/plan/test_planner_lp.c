@@ -106,9 +106,8 @@ static void a_load_that_no_choice_avoids_counts(void)
 
 /* All alike but the last, which alone has a choice on the disk; a wrong one takes as long as a
  * thousand of the others. */
-static const struct sluice_menu *make_all_but_the_last_alike(void *context, uint64_t first,
-                                                             size_t count,
-                                                             struct sluice_menu *scratch)
+static void make_all_but_the_last_alike(void *context, uint64_t first, size_t count,
+                                        struct sluice_menu *scratch)
 {
     const uint64_t last = *(const uint64_t *)context - 1;
     static const double alike[2][SLUICE_NUM_RESOURCES] = {
@@ -125,7 +124,6 @@ static const struct sluice_menu *make_all_but_the_last_alike(void *context, uint
         };
         sluice_menu_set(&scratch[last - first], 2, other);
     }
-    return scratch;
 }
 
 static void what_one_sample_has_a_choice_on_is_not_given(void)
