@@ -248,8 +248,8 @@ static const struct sluice_option options[] = {
      .value = &given.split,
      .arg = "K",
      .min = 0,
-     .max = SLUICE_MAX_OPS,
-     .help = "Stop after K steps; 0: the bytes of the file, 8: the end."},
+     .max = SLUICE_PIPELINE_MAX_OPS,
+     .help = "Stop after K steps; 0: the bytes of the file; 32: all of them."},
     {.name = "val",
      .group = PIPELINE,
      .type = SLUICE_OPTION_FLAG,
@@ -276,7 +276,7 @@ static const struct sluice_option options[] = {
 
 int sluice_dataset_cmd_tensor(int argc, char **argv)
 {
-    given.split = SLUICE_MAX_OPS;
+    given.split = SLUICE_PIPELINE_MAX_OPS;
     const struct sluice_cli cli = {
         .program = argv[0],
         .summary = "Run images through a preprocessing pipeline, write the results as .npy and "
@@ -301,7 +301,7 @@ int sluice_dataset_cmd_tensor(int argc, char **argv)
                               &pipeline, &err) != SLUICE_OK)
         return sluice_cli_usage_error(&cli, "--pipeline: %s", err.text);
     const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
-    if (given.split > num_ops && given.split != SLUICE_MAX_OPS) {
+    if (given.split > num_ops && given.split != SLUICE_PIPELINE_MAX_OPS) {
         sluice_pipeline_destroy(pipeline);
         return sluice_cli_usage_error(&cli, "--split: the pipeline has %u ops", num_ops);
     }

@@ -32,13 +32,11 @@ void loader_profile_pick(struct sluice_loader *loader)
 
 sluice_status loader_profile_begin(struct sluice_loader *loader, struct sluice_err *err)
 {
-    loader->profile.rows = calloc(loader->train.num_ids, sizeof(*loader->profile.rows));
-    if (!loader->profile.rows)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a profile of %zu samples",
-                           loader->train.num_ids);
-    loader->profile.num_rows = loader->train.num_ids;
-    loader->profile.num_stages = sluice_pipeline_num_ops(loader->train.pipeline) + 1;
-    return SLUICE_OK;
+    const sluice_status status = sluice_cost_table_init(&loader->profile, loader->train.pipeline,
+                                                        loader->train.num_ids, err);
+    if (status == SLUICE_OK)
+        loader->profile.num_rows = loader->train.num_ids;
+    return status;
 }
 
 /* --- the files of a profile --- */

@@ -155,10 +155,32 @@ void sluice_loader_counters(const struct sluice_loader *loader, struct sluice_co
         counters->wait_ns[i] = sluice_live_get(&live->stall_ns[i]);
     for (int form = 0; form < SLUICE_NUM_FORMS; form++)
         counters->on_gpu[form] = sluice_live_get(&live->on_gpu[form]);
-    for (int split = 0; split <= SLUICE_MAX_OPS; split++) {
+    for (int split = 0; split <= SLUICE_PIPELINE_MAX_OPS; split++) {
+        const int row = split < SLUICE_MAX_OPS ? split : SLUICE_MAX_OPS;
         for (int form = 0; form < SLUICE_NUM_FORMS; form++)
-            counters->choices[split][form] = sluice_live_get(&live->choices[split][form]);
+            counters->choices[row][form] += sluice_live_get(&live->choices[split][form]);
     }
+}
+
+size_t sluice_loader_choices(const struct sluice_loader *loader, struct sluice_choice_count *counts,
+                             size_t room)
+{
+    const struct sluice_live *live = &loader->live;
+    size_t num = 0;
+    for (uint32_t split = 0; split <= SLUICE_PIPELINE_MAX_OPS; split++) {
+        for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
+            const uint64_t samples = sluice_live_get(&live->choices[split][form]);
+            if (samples > 0 && num < room)
+                counts[num] = (struct sluice_choice_count){
+                    .split = split,
+                    .form = sluice_form_name((enum sluice_form)form),
+                    .samples = samples,
+                    .on_gpu = split == 0 ? sluice_live_get(&live->on_gpu[form]) : 0,
+                };
+            num += samples > 0;
+        }
+    }
+    return num;
 }
 
 void loader_show(struct sluice_loader *loader, const struct sluice_loader_pass *pass)

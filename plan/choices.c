@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static char names[2][SLUICE_NUM_FORMS][SLUICE_MAX_OPS + 1][24];
+static char names[2][SLUICE_NUM_FORMS][SLUICE_PIPELINE_MAX_OPS + 1][24];
 
 static void make_names(void)
 {
     for (unsigned on_gpu = 0; on_gpu < 2; on_gpu++) {
         for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
-            for (unsigned split = 0; split <= SLUICE_MAX_OPS; split++)
+            for (unsigned split = 0; split <= SLUICE_PIPELINE_MAX_OPS; split++)
                 snprintf(names[on_gpu][form][split], sizeof(names[0][0][0]), "%s@%u%s",
                          sluice_form_name((enum sluice_form)form), split, on_gpu ? "+gpu" : "");
         }
@@ -25,7 +25,7 @@ const char *sluice_choice_name(struct sluice_choice choice)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_names);
-    assert(choice.form < SLUICE_NUM_FORMS && choice.split <= SLUICE_MAX_OPS);
+    assert(choice.form < SLUICE_NUM_FORMS && choice.split <= SLUICE_PIPELINE_MAX_OPS);
     return names[choice.on_gpu][choice.form][choice.split];
 }
 

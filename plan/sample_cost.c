@@ -54,6 +54,31 @@ void sluice_cost_table_clear(struct sluice_cost_table *table)
     *table = (struct sluice_cost_table){0};
 }
 
+static sluice_status check_stages(const struct sluice_pipeline *pipeline, struct sluice_err *err)
+{
+    if (sluice_pipeline_num_ops(pipeline) < SLUICE_MAX_STAGES)
+        return SLUICE_OK;
+    return sluice_fail(err, SLUICE_E_INVALID,
+                       "a table of costs has room for pipelines of %d ops, and this one has %u",
+                       SLUICE_MAX_STAGES - 1, sluice_pipeline_num_ops(pipeline));
+}
+
+sluice_status sluice_cost_table_init(struct sluice_cost_table *table,
+                                     const struct sluice_pipeline *pipeline, size_t num_rows,
+                                     struct sluice_err *err)
+{
+    const sluice_status status = check_stages(pipeline, err);
+    if (status != SLUICE_OK)
+        return status;
+    *table = (struct sluice_cost_table){
+        .rows = calloc(num_rows ? num_rows : 1, sizeof(*table->rows)),
+        .num_stages = sluice_pipeline_num_ops(pipeline) + 1,
+    };
+    return table->rows ? SLUICE_OK
+                       : sluice_fail(err, SLUICE_E_NO_MEMORY,
+                                     "no memory for the costs of %zu samples", num_rows);
+}
+
 bool sluice_cost_table_is_sampled(uint64_t i, uint64_t num_rows, uint64_t num_samples)
 {
     if (num_samples == 0 || num_samples >= num_rows)
@@ -91,11 +116,14 @@ static sluice_status read_size_row(const struct sluice_csv *csv, size_t index,
 sluice_status sluice_cost_table_read_sizes(const char *path, const struct sluice_pipeline *pipeline,
                                            struct sluice_cost_table *table, struct sluice_err *err)
 {
+    sluice_status status = check_stages(pipeline, err);
+    if (status != SLUICE_OK)
+        return status;
     struct sluice_csv csv;
     const struct columns columns = size_columns(pipeline);
     struct sluice_cost_table read = {.num_stages = sluice_pipeline_num_ops(pipeline) + 1};
     size_t capacity = 0;
-    sluice_status status = sluice_csv_open(&csv, path, NULL, ';', columns.names, columns.num, err);
+    status = sluice_csv_open(&csv, path, NULL, ';', columns.names, columns.num, err);
     while (status == SLUICE_OK) {
         bool is_end;
         status = sluice_csv_next(&csv, &is_end, err);

@@ -25,7 +25,7 @@
  *
  * Threads: a table belongs to one thread at a time; reading it is pure. */
 
-/* Stage k is the sample at split k. */
+/* Stage k is the sample at split k.  The files have room for pipelines of 8 ops. */
 #define SLUICE_MAX_STAGES (SLUICE_MAX_OPS + 1)
 
 struct sluice_sample_cost {
@@ -42,6 +42,12 @@ struct sluice_cost_table {
 };
 
 void sluice_cost_table_clear(struct sluice_cost_table *table);
+
+/* Room for num_rows of this pipeline, all {0}; num_rows stays 0.  SLUICE_E_INVALID: the pipeline
+ * has more ops than a table has room for. */
+SLUICE_MUST_USE sluice_status sluice_cost_table_init(struct sluice_cost_table *table,
+                                                     const struct sluice_pipeline *pipeline,
+                                                     size_t num_rows, struct sluice_err *err);
 
 /* Whether row i is one of num_samples of num_rows that are spread evenly; 0: all are. */
 bool sluice_cost_table_is_sampled(uint64_t i, uint64_t num_rows, uint64_t num_samples);

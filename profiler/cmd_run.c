@@ -109,18 +109,13 @@ static sluice_status profile(const struct run_options *options, struct sluice_er
     sluice_status status = run_init(&run, options, err);
     if (status != SLUICE_OK)
         return status;
-    table.num_stages = sluice_pipeline_num_ops(run.pipeline) + 1;
     status = sluice_manifest_open(options->root, NULL, &manifest, err);
     if (status == SLUICE_OK)
         status = sluice_manifest_check_passed_over(manifest, options->root, false, NULL, err);
     if (status == SLUICE_OK)
         sluice_manifest_tell_drift(manifest, options->root, NULL, "start again", NULL);
-    if (status == SLUICE_OK) {
-        table.rows = calloc(manifest->num_entries, sizeof(*table.rows));
-        if (!table.rows)
-            status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu rows",
-                                 manifest->num_entries);
-    }
+    if (status == SLUICE_OK)
+        status = sluice_cost_table_init(&table, run.pipeline, manifest->num_entries, err);
 
     struct sluice_progress progress;
     size_t num_failed = 0;

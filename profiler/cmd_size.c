@@ -246,17 +246,18 @@ static sluice_status make_profile(const struct request *request, struct sluice_p
 {
     const struct sluice_profile_source *source = &request->source;
     *profile = (struct sluice_profile){0};
-    const sluice_status status = sluice_pipeline_parse(
+    sluice_status status = sluice_pipeline_parse(
         source->pipeline ? source->pipeline : SLUICE_DEFAULT_PIPELINE, &profile->pipeline, err);
     if (status != SLUICE_OK)
         return status;
     profile->choices = sluice_choices_of(profile->pipeline);
     struct sluice_cost_table *table = &profile->table;
-    table->num_stages = sluice_pipeline_num_ops(profile->pipeline) + 1;
-    table->rows = calloc(MADE_SAMPLES, sizeof(*table->rows));
+    status = sluice_cost_table_init(table, profile->pipeline, MADE_SAMPLES, err);
+    if (status != SLUICE_OK)
+        return status;
     struct sluice_sample_facts *facts = calloc(MADE_SAMPLES, sizeof(*facts));
     bool *is_measured = calloc(MADE_SAMPLES, sizeof(*is_measured));
-    if (table->rows && facts && is_measured) {
+    if (facts && is_measured) {
         table->num_rows = MADE_SAMPLES;
         for (size_t i = 0; i < table->num_rows; i++) {
             const struct sluice_draw_key key = {.seed = source->seed, .sample_id = i};

@@ -46,22 +46,22 @@ static void put_progress(const struct run *run, const struct sluice_counters *co
                               "CPU time of the whole program.");
 }
 
-static void put_arrivals(const struct sluice_counters *counters, struct sluice_exposition *page)
+#define MOST_CHOICES 128 /* each split has one plain form, and few have others */
+
+static void put_arrivals(const struct sluice_loader *loader, const struct sluice_counters *counters,
+                         struct sluice_exposition *page)
 {
     sluice_exposition_counter(page, "sluice_trainer_wire_bytes_total", counters->wire_bytes,
                               "Messages received, payload and fields, in bytes.");
     sluice_exposition_family(page, "sluice_trainer_choices_total", SLUICE_COUNTER,
                              "Samples that arrived, by split and form.");
-    for (unsigned split = 0; split <= SLUICE_MAX_OPS; split++) {
+    struct sluice_choice_count counts[MOST_CHOICES];
+    const size_t num = sluice_loader_choices(loader, counts, MOST_CHOICES);
+    for (size_t i = 0; i < num && i < MOST_CHOICES; i++) {
         char split_text[16];
-        snprintf(split_text, sizeof(split_text), "%u", split);
-        for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
-            const uint64_t count = counters->choices[split][form];
-            const struct sluice_label labels[] = {
-                {"split", split_text}, {"form", sluice_form_name((enum sluice_form)form)}};
-            if (count)
-                sluice_exposition_count(page, labels, 2, count);
-        }
+        snprintf(split_text, sizeof(split_text), "%u", counts[i].split);
+        const struct sluice_label labels[] = {{"split", split_text}, {"form", counts[i].form}};
+        sluice_exposition_count(page, labels, 2, counts[i].samples);
     }
     sluice_exposition_family(page, "sluice_trainer_gpu_decoded_samples_total", SLUICE_COUNTER,
                              "Of these, what the GPU decoded, by form.");
@@ -128,7 +128,7 @@ static void write_page(void *ctx, struct sluice_exposition *page)
     struct sluice_counters counters;
     sluice_loader_counters(run->loader, &counters);
     put_progress(run, &counters, page);
-    put_arrivals(&counters, page);
+    put_arrivals(run->loader, &counters, page);
     put_waits(run, &counters, page);
     if (run->options->mode != SLUICE_MODE_LOCAL)
         put_connection(&counters, page);

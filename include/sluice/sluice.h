@@ -347,7 +347,9 @@ struct sluice_counters {
     uint64_t failed[SLUICE_NUM_STATUS]; /* samples, by status, in the batches given */
     uint64_t prefetched;                /* samples that are ready now */
     uint64_t wire_bytes;                /* of messages received, payload and fields */
-    uint64_t choices[SLUICE_MAX_OPS + 1][SLUICE_NUM_FORMS]; /* what arrived, by split and form */
+    /* What arrived, by split and form.  The last split counts for those after it, too:
+     * sluice_loader_choices() tells them apart. */
+    uint64_t choices[SLUICE_MAX_OPS + 1][SLUICE_NUM_FORMS];
     uint64_t on_gpu[SLUICE_NUM_FORMS]; /* of those with split 0, what was decoded on the device */
     /* next()'s waits by what they were for; [SLUICE_GPU]: the caller's time between its calls. */
     uint64_t wait_ns[SLUICE_NUM_RESOURCES];
@@ -361,6 +363,17 @@ struct sluice_counters {
 /* Any thread; waits for nobody. */
 SLUICE_API void sluice_loader_counters(const struct sluice_loader *loader,
                                        struct sluice_counters *counters);
+
+/* Samples that arrived at one split in one form. */
+struct sluice_choice_count {
+    uint32_t split;
+    const char *form; /* "jpeg_crop"; lives for ever */
+    uint64_t samples, on_gpu;
+};
+/* Fills in the first `room` of those that are not 0, by split, and returns how many there are.  Any
+ * thread; waits for nobody. */
+SLUICE_API size_t sluice_loader_choices(const struct sluice_loader *loader,
+                                        struct sluice_choice_count *counts, size_t room);
 
 /* What the counters run through at the moment: an epoch, or a part of a profile. */
 struct sluice_loader_pass {

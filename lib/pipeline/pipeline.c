@@ -23,8 +23,9 @@ static sluice_status check_order(const struct sluice_pipeline *pipeline, enum sl
                                  const struct sluice_spec_text *text, struct sluice_err *err)
 {
     const unsigned n = pipeline->num_ops;
-    if (n == SLUICE_MAX_OPS)
-        return sluice_spec_fail(text, err, "a pipeline has at most %d ops", SLUICE_MAX_OPS);
+    if (n == SLUICE_PIPELINE_MAX_OPS)
+        return sluice_spec_fail(text, err, "a pipeline has at most %d ops",
+                                SLUICE_PIPELINE_MAX_OPS);
     if ((n == 0) != (kind == SLUICE_OP_DECODE))
         return sluice_spec_fail(text, err, "decode stands first, and only there");
     if (kind == SLUICE_OP_UPRIGHT && n != 1)
@@ -71,7 +72,7 @@ static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_sp
     return SLUICE_OK;
 }
 
-static void write_spec(struct sluice_pipeline *pipeline)
+static sluice_status write_spec(struct sluice_pipeline *pipeline, struct sluice_err *err)
 {
     size_t len = 0;
     for (unsigned i = 0; i < pipeline->num_ops; i++) {
@@ -80,9 +81,12 @@ static void write_spec(struct sluice_pipeline *pipeline)
         sluice_op_print(op, value, sizeof(value));
         const int n = snprintf(pipeline->spec + len, sizeof(pipeline->spec) - len, "%s%s%s",
                                i > 0 ? "," : "", op->type->name, value);
-        assert(n > 0 && (size_t)n < sizeof(pipeline->spec) - len);
+        if (n < 0 || (size_t)n >= sizeof(pipeline->spec) - len)
+            return sluice_fail(err, SLUICE_E_INVALID, "pipeline: its full text has over %zu bytes",
+                               sizeof(pipeline->spec) - 1);
         len += (size_t)n;
     }
+    return SLUICE_OK;
 }
 
 /* Part of every fingerprint: the rules that all ops share (draws, order, rounding).  An op's own
@@ -91,7 +95,7 @@ static void write_spec(struct sluice_pipeline *pipeline)
 
 static uint64_t fingerprint_of(const struct sluice_pipeline *pipeline)
 {
-    char text[SLUICE_SPEC_ROOM + 32 + SLUICE_MAX_OPS * 48];
+    char text[SLUICE_SPEC_ROOM + 32 + SLUICE_PIPELINE_MAX_OPS * 48];
     size_t len =
         (size_t)snprintf(text, sizeof(text), "%s\nnumerics=%d", pipeline->spec, NUMERICS_VERSION);
     for (unsigned i = 0; i < pipeline->num_ops; i++) {
@@ -128,12 +132,13 @@ sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **o
     do {
         status = parse_op(pipeline, &text, err);
     } while (!status && sluice_spec_accept(&text, ","));
+    if (!status)
+        status = write_spec(pipeline, err);
     if (status) {
         sluice_pipeline_destroy(pipeline);
         return status;
     }
 
-    write_spec(pipeline);
     pipeline->fingerprint = fingerprint_of(pipeline);
     sluice_find_stages(pipeline);
     pipeline->output_size = sluice_pipeline_known_size(pipeline, pipeline->u8_split).square;

@@ -63,6 +63,9 @@ struct sluice_draw_key {
     uint64_t sample_id;
 };
 
+/* Ops of a pipeline.  (SLUICE_MAX_OPS of sluice.h is the room in what callers allocate.) */
+#define SLUICE_PIPELINE_MAX_OPS 32
+
 /* One sample on its way.  Owns one reference to `data`. */
 struct sluice_sample {
     struct sluice_draw_key key;
@@ -88,8 +91,8 @@ void sluice_sample_clear(struct sluice_sample *sample); /* idempotent; fine on {
  * decode stands first, and right after it exif_transpose if images are to be turned upright (what
  * decode gives is upright then, and exif_transpose does no more); to_tensor comes after every u8
  * op, normalize after it.  A bound of a ratio may be a fraction.
- * SLUICE_E_INVALID names the op and the position in err, and what may have been meant.  Destroy the
- * result. */
+ * An op may stand as often as wanted.  SLUICE_E_INVALID names the op and the position in err, and
+ * what may have been meant.  Destroy the result. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_parse(const char *spec,
                                                     struct sluice_pipeline **pipeline,
                                                     struct sluice_err *err);

@@ -9,14 +9,14 @@
 
 /* Shared by pipeline.c (making and asking), run.c and run_region.c (running). */
 
-#define SLUICE_SPEC_ROOM 1024 /* more than the longest canonical text */
+#define SLUICE_SPEC_ROOM 4096 /* of the canonical text */
 
 struct sluice_pipeline {
-    struct sluice_op ops[SLUICE_MAX_OPS];
+    struct sluice_op ops[SLUICE_PIPELINE_MAX_OPS];
     unsigned num_ops, u8_split;
     /* Where the fused stage ends that begins at an op: stage_end[0] is the split after the ops that
      * need no more than a box of the file's image, or 0. */
-    unsigned stage_end[SLUICE_MAX_OPS];
+    unsigned stage_end[SLUICE_PIPELINE_MAX_OPS];
     uint32_t output_size;
     uint64_t fingerprint;
     const struct sluice_scale *scale;   /* of the op of kind SLUICE_OP_SCALE; NULL: none */
@@ -34,7 +34,7 @@ struct sluice_scratch {
     struct sluice_buf_pool *pool;
     uint64_t max_pixels;
     bool measure_ops;
-    uint64_t op_ns[SLUICE_MAX_OPS];
+    uint64_t op_ns[SLUICE_PIPELINE_MAX_OPS];
     const struct sluice_jpeg_index *jpeg_index; /* borrowed, or NULL */
 };
 

@@ -66,7 +66,7 @@ void sluice_scratch_destroy(struct sluice_scratch *scratch)
 
 uint64_t sluice_scratch_op_ns(const struct sluice_scratch *scratch, unsigned op)
 {
-    return op < SLUICE_MAX_OPS ? scratch->op_ns[op] : 0;
+    return op < SLUICE_PIPELINE_MAX_OPS ? scratch->op_ns[op] : 0;
 }
 
 static const char *kind_name(enum sluice_kind kind)

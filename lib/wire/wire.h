@@ -247,7 +247,7 @@ SLUICE_MUST_USE sluice_status sluice_wire_put_probe_reply(struct sluice_buf *pay
                                                           struct sluice_message *message,
                                                           struct sluice_err *err);
 
-#define SLUICE_WIRE_MAX_SPLITS (SLUICE_MAX_OPS + 1)
+#define SLUICE_WIRE_MAX_SPLITS (SLUICE_PIPELINE_MAX_OPS + 1)
 #define SLUICE_WIRE_NUM_STATUS SLUICE_NUM_STATUS
 
 /* What one client was sent. */

@@ -1246,17 +1246,17 @@ static bool set_seconds(PyObject *dict, const char *key, double seconds)
 }
 
 /* Of those that are not 0. */
-static bool set_choices(PyObject *dict, const struct sluice_counters *counters)
+static bool set_choices(PyObject *dict, const struct sluice_loader *loader)
 {
+    enum { MOST = 128 }; /* each split has one plain form, and few have others */
+    struct sluice_choice_count counts[MOST];
+    const size_t num = sluice_loader_choices(loader, counts, MOST);
     PyObject *choices = PyDict_New();
     bool is_set = choices && PyDict_SetItemString(dict, "choices", choices) == 0;
-    for (int split = 0; is_set && split <= SLUICE_MAX_OPS; split++) {
-        for (int form = 0; is_set && form < SLUICE_NUM_FORMS; form++) {
-            char name[32];
-            snprintf(name, sizeof(name), "%s@%d", sluice_form_name((enum sluice_form)form), split);
-            if (counters->choices[split][form])
-                is_set = set_count(choices, name, counters->choices[split][form]);
-        }
+    for (size_t i = 0; is_set && i < num && i < MOST; i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "%s@%u", counts[i].form, counts[i].split);
+        is_set = set_count(choices, name, counts[i].samples);
     }
     Py_XDECREF(choices);
     return is_set;
@@ -1321,7 +1321,7 @@ static PyObject *loader_counters(PyObject *self, PyObject *unused)
     bool is_set = dict != NULL;
     for (size_t i = 0; is_set && i < sizeof(counts) / sizeof(counts[0]); i++)
         is_set = set_count(dict, counts[i].key, counts[i].count);
-    is_set = is_set && set_choices(dict, &counters) && set_on_gpu(dict, &counters) &&
+    is_set = is_set && set_choices(dict, l->loader) && set_on_gpu(dict, &counters) &&
              set_waits(dict, &counters) && set_seconds(dict, "waits_s", counters.waits_s) &&
              set_seconds(dict, "lost_s", counters.lost_s);
     if (!is_set)

@@ -33,7 +33,7 @@ static bool has_same_bits(const void *a, const void *b, size_t len)
 static void check_pipeline(const struct sluice_pipeline *pipeline)
 {
     const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
-    FUZZ_CHECK(num_ops >= 1 && num_ops <= SLUICE_MAX_OPS);
+    FUZZ_CHECK(num_ops >= 1 && num_ops <= SLUICE_PIPELINE_MAX_OPS);
     FUZZ_CHECK(sluice_pipeline_u8_split(pipeline) >= 1);
     FUZZ_CHECK(sluice_pipeline_u8_split(pipeline) <= num_ops);
 

@@ -40,6 +40,11 @@ static const char *const specs[] = {
     "decode,hflip=1,to_tensor,normalize=imagenet",
     "decode,to_tensor",
     "decode",
+    /* 32 ops, some of them many times. */
+    "decode,exif_transpose,random_resized_crop=40,hflip,hflip,hflip,resize=36,center_crop=33,hflip,"
+    "random_resized_crop=30,hflip,hflip,resize=29,center_crop=28,hflip,hflip,hflip,hflip,hflip,"
+    "resize=27,center_crop=25,hflip,random_resized_crop=24,hflip,hflip,hflip,hflip,resize=23,"
+    "center_crop=20,hflip,to_tensor,normalize=imagenet",
 };
 
 enum { JPEG_420, JPEG_444, JPEG_GRAY, JPEG_PROGRESSIVE, PNG, JPEG_422, JPEG_440_RESTARTS };
@@ -330,7 +335,7 @@ static void check_sample_at_all_splits(const struct sluice_pipeline *pipeline, s
     const unsigned u8_split = sluice_pipeline_u8_split(pipeline);
 
     /* The reference: one op at a time, nothing fused. */
-    struct sluice_sample steps[SLUICE_MAX_OPS + 1] = {{.kind = SLUICE_KIND_FILE}};
+    struct sluice_sample steps[SLUICE_PIPELINE_MAX_OPS + 1] = {{.kind = SLUICE_KIND_FILE}};
     steps[0] = start(file, id);
     for (unsigned k = 1; k <= num_ops; k++) {
         steps[k] = copy_of(&steps[k - 1]);

@@ -351,6 +351,22 @@ static void clearing_a_sample_twice_is_fine(void)
     sluice_sample_clear(&sample);
 }
 
+static void has_room_for_32_ops(void)
+{
+    char spec[512] = "decode";
+    for (int i = 1; i < SLUICE_PIPELINE_MAX_OPS; i++)
+        strcat(spec, ",hflip");
+    struct sluice_pipeline *pipeline = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_pipeline_num_ops(pipeline), 32);
+    sluice_pipeline_destroy(pipeline);
+    struct sluice_err err = {{0}};
+    CU_ASSERT_EQUAL(sluice_pipeline_parse(strcat(spec, ",hflip"), &pipeline, &err),
+                    SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "op 33 (hflip)"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "a pipeline has at most 32 ops"));
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -369,6 +385,7 @@ int main(void)
         SLUICE_TEST(draws_depend_on_every_part_of_the_key),
         SLUICE_TEST(forms_have_their_names),
         SLUICE_TEST(clearing_a_sample_twice_is_fine),
+        SLUICE_TEST(has_room_for_32_ops),
     };
     return sluice_test_run("pipeline", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -267,7 +267,7 @@ static void op_times_are_kept_when_asked_for(void)
         sluice_sample_clear(&sample);
     }
     CU_ASSERT_TRUE(was_flipped);
-    CU_ASSERT_EQUAL(sluice_scratch_op_ns(measured, SLUICE_MAX_OPS), 0);
+    CU_ASSERT_EQUAL(sluice_scratch_op_ns(measured, SLUICE_PIPELINE_MAX_OPS), 0);
     sluice_buf_unref(file);
     sluice_scratch_destroy(plain);
     sluice_scratch_destroy(measured);

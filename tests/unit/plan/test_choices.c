@@ -98,6 +98,23 @@ static void no_split_gives_way(void)
         "raw@0 u8@1 u8@2 u8@3 u8@4 u8@5 f32@6 f32@7 jpeg_crop@0 u8_packed@5 jpeg_rows@0");
 }
 
+static void the_longest_pipeline_has_room(void)
+{
+    char spec[512] = "decode,random_resized_crop=8";
+    for (int i = 2; i < SLUICE_PIPELINE_MAX_OPS - 1; i++)
+        strcat(spec, ",hflip");
+    struct sluice_pipeline *pipeline = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(strcat(spec, ",to_tensor"), &pipeline, NULL),
+                          SLUICE_OK);
+    struct sluice_choices choices = sluice_choices_of(pipeline);
+    CU_ASSERT_EQUAL(choices.num, SLUICE_PIPELINE_MAX_OPS + 1 + 3);
+    sluice_choices_add_gpu(&choices, pipeline, true);
+    CU_ASSERT_EQUAL(choices.num, SLUICE_PIPELINE_MAX_OPS + 1 + 6);
+    CU_ASSERT_STRING_EQUAL(sluice_choice_name(choices.at[32]), "f32@32");
+    CU_ASSERT_EQUAL(sluice_choices_find_name(&choices, "u8_packed@31"), 34);
+    sluice_pipeline_destroy(pipeline);
+}
+
 /* Every order of image ops, with and without a tail: each split has its plain form. */
 static void every_split_of_every_pipeline_is_a_choice(void)
 {
@@ -185,6 +202,7 @@ int main(void)
         SLUICE_TEST(other_pipelines_have_what_they_can_be_asked_for),
         SLUICE_TEST(a_gpu_adds_its_choices_where_files_can_be_cut),
         SLUICE_TEST(no_split_gives_way),
+        SLUICE_TEST(the_longest_pipeline_has_room),
         SLUICE_TEST(every_split_of_every_pipeline_is_a_choice),
         SLUICE_TEST(a_choice_is_found_by_pair_and_by_name),
         SLUICE_TEST(traits_are_what_the_pipeline_says),

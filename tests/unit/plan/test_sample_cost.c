@@ -196,6 +196,23 @@ static void samples_are_as_many_as_asked_for_and_spread(void)
     }
 }
 
+static void a_pipeline_of_more_than_8_ops_is_refused(void)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse("decode,hflip,hflip,hflip,hflip,hflip,hflip,hflip,"
+                                                "hflip",
+                                                &pipeline, NULL),
+                          SLUICE_OK);
+    struct sluice_cost_table table = {0};
+    struct sluice_err err = {{0}};
+    CU_ASSERT_EQUAL(sluice_cost_table_init(&table, pipeline, 1, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "room for pipelines of 8 ops, and this one has 9"));
+    CU_ASSERT_EQUAL(sluice_cost_table_read_sizes("/nowhere", pipeline, &table, &err),
+                    SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NULL(table.rows);
+    sluice_pipeline_destroy(pipeline);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -206,6 +223,7 @@ int main(void)
         SLUICE_TEST(a_missing_times_file_says_what_to_do),
         SLUICE_TEST(modelled_times_grow_with_file_and_pixels),
         SLUICE_TEST(samples_are_as_many_as_asked_for_and_spread),
+        SLUICE_TEST(a_pipeline_of_more_than_8_ops_is_refused),
     };
     return sluice_test_run("sample_cost", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -251,7 +251,7 @@ static void every_choice_delivers_the_same_bytes_in_the_samplers_order(void)
             CU_ASSERT_EQUAL(stats.errors, 0);
             CU_ASSERT(stats.wire_bytes > stats.payload_bytes);
             uint64_t counted = 0;
-            for (int s = 0; s <= SLUICE_MAX_OPS; s++) {
+            for (int s = 0; s <= SLUICE_PIPELINE_MAX_OPS; s++) {
                 for (int f = 0; f < SLUICE_NUM_FORMS; f++)
                     counted += stats.choices[s][f];
             }
@@ -284,7 +284,7 @@ static void whoever_looks_on_sees_the_same_sums_as_the_epoch(void)
     CU_ASSERT_EQUAL(sluice_live_get(&live.taken), NUM_SAMPLES);
     CU_ASSERT_EQUAL(sluice_live_get(&live.errors), 0);
     CU_ASSERT_EQUAL(sluice_live_get(&live.wire_bytes), stats.wire_bytes);
-    for (int s = 0; s <= SLUICE_MAX_OPS; s++) {
+    for (int s = 0; s <= SLUICE_PIPELINE_MAX_OPS; s++) {
         for (int f = 0; f < SLUICE_NUM_FORMS; f++)
             CU_ASSERT_EQUAL(sluice_live_get(&live.choices[s][f]), stats.choices[s][f]);
     }
