@@ -121,7 +121,7 @@ static struct sluice_cost_folder_use use_of_profile(const struct sluice_loader *
 
 static void tell_plan(const struct part *part)
 {
-    uint64_t forms[SLUICE_NUM_FORMS] = {0};
+    uint64_t forms[SLUICE_MAX_FORMS] = {0};
     char text[160];
     for (size_t i = 0; i < part->num_ids; i++)
         forms[part->choices[i].form]++;

@@ -125,7 +125,7 @@ static sluice_status open_remote(struct sluice_loader *loader, struct sluice_err
         sluice_servers_open(servers, loader->train.pipeline, &loader->info, &loader->manifest, err);
     if (status != SLUICE_OK)
         return status;
-    for (unsigned form = 0; form < SLUICE_NUM_FORMS && !sluice_codec_uses_index(); form++) {
+    for (unsigned form = 0; form < sluice_num_forms() && !sluice_codec_uses_index(); form++) {
         if (sluice_form_type((enum sluice_form)form)->needs_index)
             loader->info.forms &=
                 ~(1u << form); /* this CPU would ask for the file of all of these */

@@ -168,7 +168,7 @@ size_t sluice_loader_choices(const struct sluice_loader *loader, struct sluice_c
     const struct sluice_live *live = &loader->live;
     size_t num = 0;
     for (uint32_t split = 0; split <= SLUICE_PIPELINE_MAX_OPS; split++) {
-        for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
+        for (int form = 0; form < SLUICE_MAX_FORMS; form++) {
             const uint64_t samples = sluice_live_get(&live->choices[split][form]);
             if (samples > 0 && num < room)
                 counts[num] = (struct sluice_choice_count){

@@ -37,7 +37,7 @@ static json_t *choices_json(const struct sluice_epoch_stats *stats)
 {
     json_t *choices = json_object();
     for (unsigned split = 0; split <= SLUICE_PIPELINE_MAX_OPS; split++) {
-        for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
+        for (int form = 0; form < SLUICE_MAX_FORMS; form++) {
             const uint64_t on_gpu = split == 0 ? stats->on_gpu[form] : 0;
             set_choice(choices, split, form, "", stats->choices[split][form] - on_gpu);
             set_choice(choices, split, form, "+gpu", on_gpu);
@@ -269,8 +269,8 @@ static void first_line(const struct sluice_epoch_report *report, char *out)
 
 static void put_choices(const struct sluice_epoch_stats *stats, char *out, size_t size)
 {
-    uint64_t forms[SLUICE_NUM_FORMS] = {0}, total = 0, on_gpu = 0;
-    for (int f = 0; f < SLUICE_NUM_FORMS; f++) {
+    uint64_t forms[SLUICE_MAX_FORMS] = {0}, total = 0, on_gpu = 0;
+    for (int f = 0; f < SLUICE_MAX_FORMS; f++) {
         for (unsigned split = 0; split <= SLUICE_PIPELINE_MAX_OPS; split++)
             forms[f] += stats->choices[split][f];
         total += forms[f];
@@ -335,7 +335,7 @@ void sluice_report_text(const struct sluice_epoch_report *report, char *text, si
            per((double)stats->samples, report->seconds), (double)stats->wire_bytes * 1e-6,
            per((double)stats->wire_bytes, (double)stats->samples));
     for (unsigned split = 0; split <= SLUICE_PIPELINE_MAX_OPS; split++) {
-        for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
+        for (int form = 0; form < SLUICE_MAX_FORMS; form++) {
             const uint64_t on_gpu = split == 0 ? stats->on_gpu[form] : 0;
             const char *name = sluice_form_name((enum sluice_form)form);
             const unsigned long long on_cpu = stats->choices[split][form] - on_gpu;

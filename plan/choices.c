@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static char names[2][SLUICE_NUM_FORMS][SLUICE_PIPELINE_MAX_OPS + 1][24];
+static char names[2][SLUICE_MAX_FORMS][SLUICE_PIPELINE_MAX_OPS + 1][24];
 
 static void make_names(void)
 {
     for (unsigned on_gpu = 0; on_gpu < 2; on_gpu++) {
-        for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
+        for (unsigned form = 0; form < SLUICE_MAX_FORMS; form++) {
             for (unsigned split = 0; split <= SLUICE_PIPELINE_MAX_OPS; split++)
                 snprintf(names[on_gpu][form][split], sizeof(names[0][0][0]), "%s@%u%s",
                          sluice_form_name((enum sluice_form)form), split, on_gpu ? "+gpu" : "");
@@ -25,7 +25,7 @@ const char *sluice_choice_name(struct sluice_choice choice)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_names);
-    assert(choice.form < SLUICE_NUM_FORMS && choice.split <= SLUICE_PIPELINE_MAX_OPS);
+    assert(choice.form < SLUICE_MAX_FORMS && choice.split <= SLUICE_PIPELINE_MAX_OPS);
     return names[choice.on_gpu][choice.form][choice.split];
 }
 
@@ -103,7 +103,7 @@ struct sluice_choices sluice_choices_of(const struct sluice_pipeline *pipeline)
     };
     for (unsigned split = 0; split <= num_ops; split++)
         add(&choices, pipeline, sluice_choice_at(pipeline, split));
-    for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
+    for (unsigned form = 0; form < sluice_num_forms(); form++) {
         for (unsigned split = 0; split <= num_ops; split++) {
             if (is_coded_choice(pipeline, form, split))
                 add(&choices, pipeline,
@@ -125,7 +125,7 @@ void sluice_choices_add_gpu(struct sluice_choices *choices, const struct sluice_
     if (!sluice_pipeline_can_crop_jpeg(pipeline))
         return;
     for (unsigned order = has_cut ? 0 : 1; order <= 2; order++) {
-        for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
+        for (unsigned form = 0; form < sluice_num_forms(); form++) {
             const struct sluice_form_type *type = sluice_form_type((enum sluice_form)form);
             if (gpu_order(type) == order && sluice_form_can_carry(type, pipeline, 0))
                 add(choices, pipeline,

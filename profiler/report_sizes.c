@@ -1,5 +1,6 @@
 #include "profiler/report_internal.h"
 
+#include "pipeline/form.h"
 #include "profiler/svg.h"
 
 #include <math.h>
@@ -79,29 +80,23 @@ sluice_status report_draw_sizes(const struct report_subject *subject,
     const struct {
         struct spread look;
         unsigned stage; /* with a form: not looked at */
-        enum sluice_form form;
+        const char *form;
         bool is_there;
     } lines[] = {
-        {{"file", SLUICE_BLUE, 1}, 0, SLUICE_FORM_RAW, true},
-        {{"file, cut to the crop", SLUICE_BLUE, 2}, 0, SLUICE_FORM_JPEG_CROP, true},
-        {{"rows under the crop", SLUICE_BLUE, 3}, 0, SLUICE_FORM_JPEG_ROWS, true},
-        {{"decoded", SLUICE_VERMILION, 1}, 1, SLUICE_FORM_RAW, true},
-        {{"cropped pixels", SLUICE_GREEN, 1},
-         choices->u8_split,
-         SLUICE_FORM_RAW,
-         choices->u8_split > 1},
-        {{"cropped, packed", SLUICE_GREEN, 2}, 0, SLUICE_FORM_U8_PACKED, true},
-        {{"float32", SLUICE_PINK, 4},
-         choices->num_ops,
-         SLUICE_FORM_RAW,
-         choices->num_ops > choices->u8_split},
+        {{"file", SLUICE_BLUE, 1}, 0, NULL, true},
+        {{"file, cut to the crop", SLUICE_BLUE, 2}, 0, "jpeg_crop", true},
+        {{"rows under the crop", SLUICE_BLUE, 3}, 0, "jpeg_rows", true},
+        {{"decoded", SLUICE_VERMILION, 1}, 1, NULL, true},
+        {{"cropped pixels", SLUICE_GREEN, 1}, choices->u8_split, NULL, choices->u8_split > 1},
+        {{"cropped, packed", SLUICE_GREEN, 2}, 0, "u8_packed", true},
+        {{"float32", SLUICE_PINK, 4}, choices->num_ops, NULL, choices->num_ops > choices->u8_split},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(lines); i++) {
         if (!lines[i].is_there)
             continue;
-        const size_t num = lines[i].form == SLUICE_FORM_RAW
-                               ? bytes_at_stage(table, lines[i].stage, bytes)
-                               : bytes_in_form(forms, choices, lines[i].form, bytes);
+        const size_t num =
+            lines[i].form ? bytes_in_form(forms, choices, sluice_form_find(lines[i].form), bytes)
+                          : bytes_at_stage(table, lines[i].stage, bytes);
         print_spread(&figure, i, &lines[i].look, bytes, num, range_kb);
     }
     free(bytes);

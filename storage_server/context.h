@@ -85,7 +85,7 @@ struct sluice_context {
 static inline uint32_t sluice_server_forms(bool has_jpeg_index)
 {
     uint32_t forms = 0;
-    for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
+    for (unsigned form = 0; form < sluice_num_forms(); form++) {
         if (has_jpeg_index || !sluice_form_type((enum sluice_form)form)->needs_index)
             forms |= 1u << form;
     }

@@ -52,7 +52,7 @@ static void tell_cache(const struct sluice_introduction *facts)
 static void tell_work(const struct sluice_introduction *facts)
 {
     char forms[128] = "", memory[SLUICE_SHOW_BYTES];
-    for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
+    for (unsigned form = 0; form < sluice_num_forms(); form++) {
         const size_t len = strlen(forms);
         if (sluice_server_forms(facts->list->jpeg_indexes != NULL) & 1u << form)
             snprintf(forms + len, sizeof(forms) - len, "%s%s", len ? ", " : "",

@@ -11,7 +11,7 @@ static void put_choices(struct sluice_exposition *page, const struct sluice_wire
     for (unsigned split = 0; split < SLUICE_WIRE_MAX_SPLITS; split++) {
         char split_text[16];
         snprintf(split_text, sizeof(split_text), "%u", split);
-        for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
+        for (int form = 0; form < SLUICE_MAX_FORMS; form++) {
             if (stats->choices[split][form].samples == 0)
                 continue;
             const struct sluice_label labels[] = {

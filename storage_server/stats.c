@@ -165,7 +165,7 @@ sluice_status sluice_stats_json(const struct sluice_wire_stats *stats,
     json_t *errors = json_object();
     int failed = 0;
     for (unsigned split = 0; split < SLUICE_WIRE_MAX_SPLITS; split++) {
-        for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
+        for (unsigned form = 0; form < SLUICE_MAX_FORMS; form++) {
             if (!stats->choices[split][form].samples)
                 continue;
             char name[32];

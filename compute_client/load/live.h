@@ -25,8 +25,8 @@ struct sluice_live {
     _Atomic uint64_t
         taken; /* of these, in batches that the trainer got, or that were skipped or thrown away */
     _Atomic uint64_t wire_bytes; /* of the messages received */
-    _Atomic uint64_t choices[SLUICE_PIPELINE_MAX_OPS + 1][SLUICE_NUM_FORMS]; /* what arrived */
-    _Atomic uint64_t on_gpu[SLUICE_NUM_FORMS]; /* of those, what was decoded on the device */
+    _Atomic uint64_t choices[SLUICE_PIPELINE_MAX_OPS + 1][SLUICE_MAX_FORMS]; /* what arrived */
+    _Atomic uint64_t on_gpu[SLUICE_MAX_FORMS]; /* of those, what was decoded on the device */
     /* The trainer's waits for batches, by the resource that they waited for; [SLUICE_GPU]: the
      * time that it did not wait. */
     _Atomic uint64_t stall_ns[SLUICE_NUM_RESOURCES];

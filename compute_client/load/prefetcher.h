@@ -133,8 +133,8 @@ struct sluice_epoch_stats {
     uint64_t payload_bytes;
     uint64_t wire_bytes;
     uint64_t choices[SLUICE_PIPELINE_MAX_OPS + 1]
-                    [SLUICE_NUM_FORMS]; /* what arrived, by split and form */
-    uint64_t on_gpu[SLUICE_NUM_FORMS];  /* of those with split 0, what was decoded on the device */
+                    [SLUICE_MAX_FORMS]; /* what arrived, by split and form */
+    uint64_t on_gpu[SLUICE_MAX_FORMS];  /* of those with split 0, what was decoded on the device */
     /* How long next() waited, by the resource that the slowest sample of each batch waited for
      * (stall.h).  SLUICE_GPU: the caller's time, from each return of next() with a batch, or with
      * SLUICE_E_AGAIN, to the following call of next() or finish().  (live.h's has only the waits:

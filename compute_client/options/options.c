@@ -33,7 +33,7 @@ static enum sluice_form parse_remote_form(const char *word, const struct sluice_
         word = "jpeg_crop";
     const enum sluice_form form = sluice_form_find(word);
     /* A profile is of whole files, as "none" is. */
-    return o->is_profiling || form == SLUICE_NUM_FORMS ? sluice_form_plain(SLUICE_KIND_FILE) : form;
+    return o->is_profiling || form == SLUICE_MAX_FORMS ? sluice_form_plain(SLUICE_KIND_FILE) : form;
 }
 
 /* "7", "1%", "0.5%". */

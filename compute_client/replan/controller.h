@@ -83,7 +83,7 @@ struct sluice_plan_forecast {
     double dual[SLUICE_NUM_RESOURCES];
     enum sluice_resource slowest;
     struct sluice_rates rates;
-    uint64_t forms[SLUICE_NUM_FORMS]; /* of the items that were looked at, by their choice's form */
+    uint64_t forms[SLUICE_MAX_FORMS]; /* of the items that were looked at, by their choice's form */
     uint64_t on_gpu;                  /* of them, to be decoded by the GPU */
     char reason[160]; /* the estimate that moved most, from what to what; "" for the first plan */
     char words[160];  /* the same for a person, without prices */

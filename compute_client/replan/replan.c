@@ -99,7 +99,7 @@ static struct text rates_text(const struct sluice_rates *rates)
 static uint64_t num_looked_at(const struct sluice_plan_forecast *forecast)
 {
     uint64_t sum = 0;
-    for (int f = 0; f < SLUICE_NUM_FORMS; f++)
+    for (int f = 0; f < SLUICE_MAX_FORMS; f++)
         sum += forecast->forms[f];
     return sum;
 }
@@ -179,7 +179,7 @@ static bool is_news(struct sluice_replan *replan, const struct sluice_plan_forec
     const struct sluice_plan_forecast *told = &replan->told;
     double moved = 0;
     const double sums[2] = {(double)num_looked_at(told), (double)num_looked_at(forecast)};
-    for (int f = 0; f < SLUICE_NUM_FORMS && sums[0] > 0 && sums[1] > 0; f++)
+    for (int f = 0; f < SLUICE_MAX_FORMS && sums[0] > 0 && sums[1] > 0; f++)
         moved +=
             0.5 * fabs((double)told->forms[f] / sums[0] - (double)forecast->forms[f] / sums[1]);
     moved = fmax(moved, fabs(gpu_share(told) - gpu_share(forecast)));

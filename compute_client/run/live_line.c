@@ -13,9 +13,9 @@
 
 /* --- recent rates --- */
 
-static void count_forms(const struct sluice_counters *live, uint64_t forms[SLUICE_NUM_FORMS])
+static void count_forms(const struct sluice_counters *live, uint64_t forms[SLUICE_MAX_FORMS])
 {
-    memset(forms, 0, SLUICE_NUM_FORMS * sizeof(*forms));
+    memset(forms, 0, SLUICE_MAX_FORMS * sizeof(*forms));
     for (int split = 0; split <= SLUICE_MAX_OPS; split++) {
         for (int f = 0; f < SLUICE_NUM_FORMS; f++)
             forms[f] += live->choices[split][f];
@@ -118,9 +118,9 @@ static const char *limit_of(const struct sluice_live_meter *meter)
 static void put_choices(const struct sluice_live_meter *meter, const struct sluice_counters *live,
                         char *out, size_t size)
 {
-    uint64_t forms[SLUICE_NUM_FORMS], total = 0;
+    uint64_t forms[SLUICE_MAX_FORMS], total = 0;
     count_forms(live, forms);
-    for (int f = 0; f < SLUICE_NUM_FORMS; f++) {
+    for (int f = 0; f < SLUICE_MAX_FORMS; f++) {
         forms[f] -= meter->first_forms[f];
         total += forms[f];
     }

@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMPUTE_CLIENT_RUN_LIVE_LINE_H
 #define SLUICE_COMPUTE_CLIENT_RUN_LIVE_LINE_H
 
+#include "pipeline/form_words.h"
 #include "sluice/sluice.h"
 
 #include <stdbool.h>
@@ -23,7 +24,7 @@
 struct sluice_live_meter {
     uint64_t start_ns, seen_ns;
     uint64_t first_samples;                       /* at the start */
-    uint64_t first_forms[SLUICE_NUM_FORMS];       /* the same */
+    uint64_t first_forms[SLUICE_MAX_FORMS];       /* the same */
     uint64_t first_on_gpu;                        /* the same */
     uint64_t last_samples, last_step, stepped_ns; /* the trainer takes them batch by batch */
     double samples, samples_s;                    /* of the last seconds */

@@ -6,30 +6,49 @@
 extern const struct sluice_form_type sluice_form_raw, sluice_form_jpeg_crop, sluice_form_u8,
     sluice_form_u8_packed, sluice_form_f32, sluice_form_jpeg_rows;
 
-static const struct sluice_form_type *const types[] = {
+static const struct sluice_form_type *types[SLUICE_MAX_FORMS] = {
     &sluice_form_raw,       &sluice_form_jpeg_crop, &sluice_form_u8,
     &sluice_form_u8_packed, &sluice_form_f32,       &sluice_form_jpeg_rows,
 };
 
-_Static_assert(SLUICE_ARRAY_LEN(types) == SLUICE_NUM_FORMS, "a form has no type");
+static unsigned num_types = SLUICE_NUM_FORMS;
+
+_Static_assert(SLUICE_NUM_FORMS <= SLUICE_MAX_FORMS, "no room for the forms");
+
+sluice_status sluice_form_register(struct sluice_form_type *type, struct sluice_err *err)
+{
+    if (sluice_form_find(type->name) != SLUICE_MAX_FORMS)
+        return sluice_fail(err, SLUICE_E_INVALID, "there is a form %s already", type->name);
+    if (num_types == SLUICE_MAX_FORMS)
+        return sluice_fail(err, SLUICE_E_INVALID, "no room for the form %s", type->name);
+    type->form = (enum sluice_form)num_types;
+    types[num_types++] = type;
+    return SLUICE_OK;
+}
+
+unsigned sluice_num_forms(void)
+{
+    return num_types;
+}
 
 const struct sluice_form_type *sluice_form_type(enum sluice_form form)
 {
-    assert(form < SLUICE_NUM_FORMS && types[form]->form == form);
+    assert(form < num_types && types[form]->form == form);
     return types[form];
 }
 
 const char *sluice_form_name(enum sluice_form form)
 {
-    return (unsigned)form < SLUICE_NUM_FORMS ? types[form]->name : "unknown";
+    return (unsigned)form < num_types ? types[form]->name : "unknown";
 }
 
 enum sluice_form sluice_form_find(const char *name)
 {
-    unsigned form = 0;
-    while (form < SLUICE_NUM_FORMS && strcmp(types[form]->name, name) != 0)
-        form++;
-    return (enum sluice_form)form;
+    for (unsigned form = 0; form < num_types; form++) {
+        if (strcmp(types[form]->name, name) == 0)
+            return (enum sluice_form)form;
+    }
+    return (enum sluice_form)SLUICE_MAX_FORMS;
 }
 
 const struct sluice_form_type *sluice_form_coding(enum sluice_form form)
@@ -40,7 +59,7 @@ const struct sluice_form_type *sluice_form_coding(enum sluice_form form)
 
 enum sluice_form sluice_form_plain(enum sluice_kind kind)
 {
-    for (unsigned f = 0; f < SLUICE_NUM_FORMS; f++) {
+    for (unsigned f = 0; f < num_types; f++) {
         if (types[f]->is_plain && types[f]->kind == kind)
             return (enum sluice_form)f;
     }

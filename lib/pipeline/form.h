@@ -78,10 +78,17 @@ struct sluice_form_type {
                               struct sluice_err *err);
 };
 
-/* The form of this name, SLUICE_NUM_FORMS if there is none. */
+/* Adds a form to those that samples may travel in, gives it a number of its own (type->form) and
+ * borrows it for good.  The other end must know it by the same number: register in the same order.
+ * Call it before other threads run.  SLUICE_E_INVALID: the name is taken, or there is no room. */
+SLUICE_MUST_USE sluice_status sluice_form_register(struct sluice_form_type *type,
+                                                   struct sluice_err *err);
+unsigned sluice_num_forms(void);
+
+/* The form of this name, SLUICE_MAX_FORMS if there is none. */
 enum sluice_form sluice_form_find(const char *name);
 
-/* One of struct sluice_form_type; form < SLUICE_NUM_FORMS. */
+/* One of struct sluice_form_type; form < sluice_num_forms(). */
 const struct sluice_form_type *sluice_form_type(enum sluice_form form);
 
 /* What sample->coding is for a sample in this form: NULL for a plain one. */

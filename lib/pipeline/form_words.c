@@ -11,11 +11,11 @@ const char *sluice_form_words(enum sluice_form form)
     return sluice_form_type(form)->words;
 }
 
-void sluice_form_shares(const uint64_t count[SLUICE_NUM_FORMS], enum sluice_form_style style,
+void sluice_form_shares(const uint64_t count[SLUICE_MAX_FORMS], enum sluice_form_style style,
                         char *out, size_t size)
 {
-    uint64_t left[SLUICE_NUM_FORMS], total = 0;
-    for (int f = 0; f < SLUICE_NUM_FORMS; f++) {
+    uint64_t left[SLUICE_MAX_FORMS], total = 0;
+    for (int f = 0; f < SLUICE_MAX_FORMS; f++) {
         left[f] = count[f];
         total += count[f];
     }
@@ -23,7 +23,7 @@ void sluice_form_shares(const uint64_t count[SLUICE_NUM_FORMS], enum sluice_form
     out[0] = '\0';
     for (;;) {
         int most = 0;
-        for (int f = 1; f < SLUICE_NUM_FORMS; f++)
+        for (int f = 1; f < SLUICE_MAX_FORMS; f++)
             most = left[f] > left[most] ? f : most;
         if (left[most] == 0 || (double)left[most] < 0.005 * (double)total)
             return;

@@ -10,6 +10,10 @@
  *
  * Threads: pure functions. */
 
+/* Forms that a process can know: those of enum sluice_form, and those that it registers
+ * (pipeline/form.h). */
+#define SLUICE_MAX_FORMS 8
+
 enum sluice_form_style {
     SLUICE_FORMS_SHORT, /* "crop 93% raw 7%" */
     SLUICE_FORMS_LONG,  /* "93% JPEG crops, 7% files" */
@@ -20,7 +24,7 @@ const char *sluice_form_words(enum sluice_form form);
 
 /* Of so many samples in each form; what is below half a percent is left out, and what does not
  * fit.  "" of no samples. */
-void sluice_form_shares(const uint64_t count[SLUICE_NUM_FORMS], enum sluice_form_style style,
+void sluice_form_shares(const uint64_t count[SLUICE_MAX_FORMS], enum sluice_form_style style,
                         char *out, size_t size);
 
 /* Adds to the short style what share of them a GPU decoded, "crop 93% raw 7% +gpu 98%", by the same

@@ -2,6 +2,7 @@
 #define SLUICE_PIPELINE_PIPELINE_H
 
 #include "base/error.h"
+#include "pipeline/form_words.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -247,6 +247,10 @@ SLUICE_MUST_USE sluice_status sluice_wire_put_probe_reply(struct sluice_buf *pay
                                                           struct sluice_message *message,
                                                           struct sluice_err *err);
 
+/* Lets messages name the forms that this process registered (pipeline/form.h): sluice_num_forms().
+ * Before other threads run. */
+void sluice_wire_know_forms(unsigned num_forms);
+
 #define SLUICE_WIRE_MAX_SPLITS (SLUICE_PIPELINE_MAX_OPS + 1)
 #define SLUICE_WIRE_NUM_STATUS SLUICE_NUM_STATUS
 
@@ -267,7 +271,7 @@ struct sluice_wire_stats {
     double uptime_s;
     struct {
         uint64_t samples, bytes;
-    } choices[SLUICE_WIRE_MAX_SPLITS][SLUICE_NUM_FORMS];
+    } choices[SLUICE_WIRE_MAX_SPLITS][SLUICE_MAX_FORMS];
     uint64_t errors[SLUICE_WIRE_NUM_STATUS]; /* by sluice_status */
     uint64_t samples, payload_bytes, wire_bytes, reduced, refused_paths;
     uint32_t queue_depth, queue_peak, prep_workers, streams;

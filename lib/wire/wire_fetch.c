@@ -167,7 +167,7 @@ sluice_status sluice_wire_put_sample_reply(const struct sluice_wire_sample_reply
                                            struct sluice_message *message, struct sluice_err *err)
 {
     assert((reply->status == SLUICE_OK) == (reply->payload != NULL));
-    assert(reply->form < SLUICE_NUM_FORMS);
+    assert(reply->form < SLUICE_MAX_FORMS);
     char error[sizeof(reply->error)];
     sluice_wire_copy_utf8(reply->error, error, sizeof(error));
 

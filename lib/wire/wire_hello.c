@@ -56,7 +56,7 @@ sluice_status sluice_wire_get_hello_request(const struct sluice_message *message
 sluice_status sluice_wire_put_hello_reply(const struct sluice_wire_hello *hello,
                                           struct sluice_message *message, struct sluice_err *err)
 {
-    Sluice__V1__Form forms[SLUICE_NUM_FORMS + 2];
+    Sluice__V1__Form forms[SLUICE_MAX_FORMS + 2];
     Sluice__V1__HelloReply wire = SLUICE__V1__HELLO_REPLY__INIT;
     wire.protocol_version = hello->protocol_version;
     wire.server = hello->peer;
@@ -80,7 +80,7 @@ sluice_status sluice_wire_put_hello_reply(const struct sluice_wire_hello *hello,
         wire.cpus.len = machine->num_cpu_bytes;
     }
     wire.forms = forms;
-    for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
+    for (unsigned form = 0; form < SLUICE_MAX_FORMS; form++) {
         if (hello->forms & (1u << form))
             forms[wire.n_forms++] = sluice_wire_form_to_wire((enum sluice_form)form);
     }

@@ -103,7 +103,7 @@ sluice_status sluice_wire_put_stats_reply(const struct sluice_wire_stats *stats,
 {
     Sluice__V1__ClientStats clients[SLUICE_WIRE_MAX_CLIENTS], *client_rows[SLUICE_WIRE_MAX_CLIENTS];
     assert(stats->num_clients <= SLUICE_WIRE_MAX_CLIENTS);
-    Sluice__V1__CountByChoice choices[SLUICE_WIRE_MAX_SPLITS * SLUICE_NUM_FORMS];
+    Sluice__V1__CountByChoice choices[SLUICE_WIRE_MAX_SPLITS * SLUICE_MAX_FORMS];
     Sluice__V1__CountByChoice *choice_rows[SLUICE_ARRAY_LEN(choices)];
     Sluice__V1__CountByError errors[SLUICE_WIRE_NUM_STATUS];
     Sluice__V1__CountByError *error_rows[SLUICE_ARRAY_LEN(errors)];
@@ -112,7 +112,7 @@ sluice_status sluice_wire_put_stats_reply(const struct sluice_wire_stats *stats,
     wire.choices = choice_rows;
     wire.errors = error_rows;
     for (uint32_t split = 0; split < SLUICE_WIRE_MAX_SPLITS; split++) {
-        for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
+        for (unsigned form = 0; form < SLUICE_MAX_FORMS; form++) {
             if (!stats->choices[split][form].samples && !stats->choices[split][form].bytes)
                 continue;
             Sluice__V1__CountByChoice *row = &choices[wire.n_choices];

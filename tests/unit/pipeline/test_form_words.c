@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static void expect(const uint64_t count[SLUICE_NUM_FORMS], const char *brief, const char *words)
+static void expect(const uint64_t count[SLUICE_MAX_FORMS], const char *brief, const char *words)
 {
     char text[100];
     sluice_form_shares(count, SLUICE_FORMS_SHORT, text, sizeof(text));
@@ -15,25 +15,25 @@ static void expect(const uint64_t count[SLUICE_NUM_FORMS], const char *brief, co
 
 static void the_most_frequent_form_is_first(void)
 {
-    expect((uint64_t[SLUICE_NUM_FORMS]){[SLUICE_FORM_RAW] = 7, [SLUICE_FORM_JPEG_CROP] = 93},
+    expect((uint64_t[SLUICE_MAX_FORMS]){[SLUICE_FORM_RAW] = 7, [SLUICE_FORM_JPEG_CROP] = 93},
            "crop 93% raw 7%", "93% JPEG crops, 7% files");
     expect(
-        (uint64_t[SLUICE_NUM_FORMS]){
+        (uint64_t[SLUICE_MAX_FORMS]){
             [SLUICE_FORM_U8_PACKED] = 2, [SLUICE_FORM_U8] = 1, [SLUICE_FORM_F32] = 1},
         "packed 50% pixels 25% floats 25%", "50% packed pixels, 25% pixels, 25% floats");
 }
 
 static void what_hardly_ever_comes_is_left_out_and_never_counted_as_all(void)
 {
-    expect((uint64_t[SLUICE_NUM_FORMS]){0}, "", "");
-    expect((uint64_t[SLUICE_NUM_FORMS]){[SLUICE_FORM_RAW] = 5}, "raw 100%", "100% files");
-    expect((uint64_t[SLUICE_NUM_FORMS]){[SLUICE_FORM_RAW] = 1000, [SLUICE_FORM_U8] = 1}, "raw 99%",
+    expect((uint64_t[SLUICE_MAX_FORMS]){0}, "", "");
+    expect((uint64_t[SLUICE_MAX_FORMS]){[SLUICE_FORM_RAW] = 5}, "raw 100%", "100% files");
+    expect((uint64_t[SLUICE_MAX_FORMS]){[SLUICE_FORM_RAW] = 1000, [SLUICE_FORM_U8] = 1}, "raw 99%",
            "99% files");
 }
 
 static void what_does_not_fit_is_left_out_whole(void)
 {
-    const uint64_t count[SLUICE_NUM_FORMS] = {[SLUICE_FORM_RAW] = 7, [SLUICE_FORM_JPEG_CROP] = 93};
+    const uint64_t count[SLUICE_MAX_FORMS] = {[SLUICE_FORM_RAW] = 7, [SLUICE_FORM_JPEG_CROP] = 93};
     char text[12];
     sluice_form_shares(count, SLUICE_FORMS_SHORT, text, sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "crop 93%");

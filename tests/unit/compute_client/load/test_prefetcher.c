@@ -252,7 +252,7 @@ static void every_choice_delivers_the_same_bytes_in_the_samplers_order(void)
             CU_ASSERT(stats.wire_bytes > stats.payload_bytes);
             uint64_t counted = 0;
             for (int s = 0; s <= SLUICE_PIPELINE_MAX_OPS; s++) {
-                for (int f = 0; f < SLUICE_NUM_FORMS; f++)
+                for (int f = 0; f < SLUICE_MAX_FORMS; f++)
                     counted += stats.choices[s][f];
             }
             CU_ASSERT_EQUAL(counted, NUM_SAMPLES);
@@ -285,7 +285,7 @@ static void whoever_looks_on_sees_the_same_sums_as_the_epoch(void)
     CU_ASSERT_EQUAL(sluice_live_get(&live.errors), 0);
     CU_ASSERT_EQUAL(sluice_live_get(&live.wire_bytes), stats.wire_bytes);
     for (int s = 0; s <= SLUICE_PIPELINE_MAX_OPS; s++) {
-        for (int f = 0; f < SLUICE_NUM_FORMS; f++)
+        for (int f = 0; f < SLUICE_MAX_FORMS; f++)
             CU_ASSERT_EQUAL(sluice_live_get(&live.choices[s][f]), stats.choices[s][f]);
     }
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
@@ -1461,7 +1461,7 @@ static enum fake_action call_it_rows(void *ctx, const struct sluice_wire_sample_
 
 static void where_rows_do_not_do_the_file_is_asked_for(void)
 {
-    _Atomic unsigned num_asked[SLUICE_NUM_FORMS] = {0};
+    _Atomic unsigned num_asked[SLUICE_MAX_FORMS] = {0};
     struct sluice_live live = {0};
     struct net net = {0};
     net_open(&net, (struct fake_server_options){.meddle = call_it_rows, .meddle_ctx = num_asked},
@@ -1489,7 +1489,7 @@ static void where_rows_do_not_do_the_file_is_asked_for(void)
 
 static void an_epoch_is_broken_off_while_files_are_asked_for(void)
 {
-    _Atomic unsigned num_asked[SLUICE_NUM_FORMS] = {0};
+    _Atomic unsigned num_asked[SLUICE_MAX_FORMS] = {0};
     struct net net = {0};
     net_open(&net, (struct fake_server_options){.meddle = call_it_rows, .meddle_ctx = num_asked},
              (struct sluice_prefetcher_options){.has_digest = true});

@@ -334,7 +334,7 @@ static struct outcome take_all(struct rig *rig, unsigned num_held)
 static void check_counts(const struct rig *rig, const struct sluice_epoch_stats *stats)
 {
     uint64_t on_gpu = 0;
-    for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
+    for (int form = 0; form < SLUICE_MAX_FORMS; form++) {
         on_gpu += stats->on_gpu[form];
         CU_ASSERT_EQUAL(rig->live.on_gpu[form], stats->on_gpu[form]);
         CU_ASSERT_EQUAL(rig->live.choices[0][form], stats->choices[0][form]);
@@ -398,7 +398,7 @@ static void files_of_every_kind_give_the_hosts_batches(void)
         CU_ASSERT(gpu.stats.on_gpu[SLUICE_FORM_RAW] > NUM / 4);
         CU_ASSERT(gpu.stats.on_gpu[SLUICE_FORM_RAW] + gpu.stats.on_gpu[SLUICE_FORM_JPEG_CROP] <=
                   NUM / 8 * 5);
-        for (int form = 0; form < SLUICE_NUM_FORMS; form++)
+        for (int form = 0; form < SLUICE_MAX_FORMS; form++)
             CU_ASSERT_EQUAL(gpu.stats.choices[0][form], host.stats.choices[0][form]);
     }
 }
@@ -472,7 +472,7 @@ static void any_damage_ends_as_on_the_host(void)
         const struct outcome gpu = run(make_place(SIDE), SLUICE_ON_ERROR_SKIP, 1);
         check_same(&gpu, &host);
         num_failed += (unsigned)host.stats.errors;
-        for (int form = 0; form < SLUICE_NUM_FORMS; form++)
+        for (int form = 0; form < SLUICE_MAX_FORMS; form++)
             num_decoded += (unsigned)gpu.stats.on_gpu[form];
     }
     has_index = false;
