@@ -94,12 +94,13 @@ function(sluice_test_suppressions name)
 endfunction()
 
 # sluice_script_test(<name> COMMAND ... [LABELS ...])
-# A script that ctest runs with the build's programs on SLUICE_BIN.
+# A script that ctest runs with the build's programs on SLUICE_BIN, and tests/support on PYTHONPATH.
 function(sluice_script_test name)
   cmake_parse_arguments(ARG "" "" "COMMAND;LABELS" ${ARGN})
   add_test(NAME ${name} COMMAND ${ARG_COMMAND})
   set(environment "SLUICE_BIN=${PROJECT_BINARY_DIR}/bin" "SLUICE_SOURCE=${PROJECT_SOURCE_DIR}"
-    "SLUICE_SANITIZE=${SLUICE_SANITIZE}" PYTHONFAULTHANDLER=1)
+    "SLUICE_SANITIZE=${SLUICE_SANITIZE}" PYTHONFAULTHANDLER=1
+    "PYTHONPATH=${PROJECT_SOURCE_DIR}/tests/support")
   set_tests_properties(${name} PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT ${SLUICE_TEST_TIMEOUT} LABELS "${ARG_LABELS}"
     ENVIRONMENT "${environment}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the corpus of fuzz_fetcher anew: replies of a real server, whole and spoilt.
 
-    PYTHONPATH=tests/integration tests/fuzz/make_fetcher_corpus.py [FOLDER]
+    PYTHONPATH=tests/support:tests/integration tests/fuzz/make_fetcher_corpus.py [FOLDER]
 
 Needs what tests/integration needs, and SLUICE_BIN or build/dev/bin.  The requests are those that
 fuzz_fetcher.c has under way.

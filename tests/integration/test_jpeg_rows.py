@@ -5,80 +5,38 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
-import tempfile
 import unittest
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+import programs
+from programs import run
+
 NUM_TRAIN = 60
 NUM_VAL = 20
-TIMEOUT_S = 240
 ROWS = ("--dataset-mode", "remote_nooff", "--remote-form", "jpeg_rows")
 PLACES = (("--gpu-decode", "off"), ("--gpu-decode", "on"))
 UPRIGHT = "decode,exif_transpose,random_resized_crop=64,hflip=0.5,to_tensor,normalize=imagenet"
 
 
-def dataset(*arguments):
-    done = subprocess.run([BIN / "offload_dataset", *map(str, arguments)], capture_output=True,
-                          text=True, timeout=TIMEOUT_S)
-    if done.returncode != 0:
-        raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return done
-
-
-class Server:
-    def __init__(self, root, *flags):
-        self.process = subprocess.Popen(
-            [BIN / "offload_server", "--root", root, "--listen", "127.0.0.1:0",
-             "--prep-workers", "2", "--grpc-workers", "1", *flags],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on "):
-            _, err = self.process.communicate()
-            raise RuntimeError(f"offload_server said {line!r} {err}")
-        self.address = line.split()[-1]
-
-    def stop(self):
-        """Its last counters and its log."""
-        self.process.terminate()
-        out, err = self.process.communicate(timeout=TIMEOUT_S)
-        if self.process.returncode != 0 or "Sanitizer" in err:
-            raise AssertionError(f"offload_server ended with {self.process.returncode}:\n{err}")
-        return json.loads(out.splitlines()[-1]), err
-
-
 def train(*flags, code=0):
-    done = subprocess.run(
-        [BIN / "offload_train", "--device", "none", "--json", "-b", "8", "-p", "0", "-j", "2",
-         "--image-size", "64", "--no-val", *map(str, flags)],
-        capture_output=True, text=True, timeout=TIMEOUT_S,
-        env={**os.environ, "SLUICE_GPU": "host"})
-    if done.returncode != code or "Sanitizer" in done.stderr:
-        raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return programs.train("-b", 8, "-p", 0, "-j", 2, "--image-size", 64, "--no-val", *flags, code=code,
+                          env={"SLUICE_GPU": "host"})[0]
 
 
 def count(report, name):
     return sum(number for choice, number in report["choices"].items() if choice.startswith(name))
 
 
-class JpegRowsTest(unittest.TestCase):
+class JpegRowsTest(programs.SynthTest):
+    SYNTH = ("-n", NUM_TRAIN, "--num-val", NUM_VAL, "--classes", 3)
+
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.root = pathlib.Path(cls.folder.name, "set")
-        dataset("synth", cls.root, "-n", NUM_TRAIN, "--num-val", NUM_VAL, "--classes", 3)
-        summary = json.loads(dataset("index", "--jpeg-index", "--json", cls.root).stdout)
+        super().setUpClass()
+        summary = json.loads(run("offload_dataset", "index", "--jpeg-index", "--json", cls.root).stdout)
         cls.num_without = summary["jpeg_index"]["without"]
         (cls.wanted,) = train(cls.root, "--dataset-mode", "local", "--jpeg-index", "off")
         (cls.wanted_val,) = train(cls.root, "--dataset-mode", "local", "--jpeg-index", "off",
                                   "--evaluate")
-
-    def serve(self, root, *flags):
-        server = Server(root, *flags)
-        self.addCleanup(lambda: server.process.poll() is None and server.stop())
-        return server
 
     def copy(self, name):
         copy = pathlib.Path(self.folder.name, name)
@@ -97,7 +55,7 @@ class JpegRowsTest(unittest.TestCase):
     def test_one_digest_of_files_and_their_rows(self):
         self.assertGreater(self.num_without, 0)  # PNGs and progressive JPEGs, which go whole
         for flags in ((), ("--isolate-decoders",)):
-            server = self.serve(self.root, *flags)
+            server = self.serve(*flags)
             for place in PLACES:
                 with self.subTest(server=flags, place=place):
                     (report,) = train("--host", server.address, *ROWS, *place)
@@ -109,14 +67,14 @@ class JpegRowsTest(unittest.TestCase):
                     self.assertGreater(count(report, "raw@0"), 0)
                     (report,) = train("--host", server.address, *ROWS, *place, "--evaluate")
                     self.check(report, self.wanted_val)
-            stats, log = server.stop()
+            stats, log = server.finish()
             self.assertIn("jpeg_rows", log)
             self.assertLess(stats["files"]["read_bytes"], 0.95 * stats["files"]["bytes"])
             self.assertEqual(stats["jpeg_index"]["again"], 0)
             self.assertEqual(set(stats["choices"]), {"raw@0", "jpeg_rows@0"})
 
     def test_a_plan_asks_for_rows(self):
-        server = self.serve(self.root)
+        server = self.serve()
         for place in PLACES:
             reports = train("--host", server.address, "--dataset-mode", "remote_auto", "--epochs", 1,
                             "--net-bw", 10000, "--remote-cpus", 1, "--no-replan", *place)
@@ -124,18 +82,18 @@ class JpegRowsTest(unittest.TestCase):
             self.assertGreater(count(reports[0], "jpeg_rows@0"), NUM_TRAIN // 3, reports[0])
 
     def test_a_server_without_an_index_sends_files(self):
-        server = self.serve(self.root, "--jpeg-index", "off")
+        server = self.serve("--jpeg-index", "off")
         (report,) = train("--host", server.address, *ROWS)
         self.check(report)
         self.assertEqual(report["choices"], {"raw@0": NUM_TRAIN})
         # Of replicas all must have one.
-        other = self.serve(self.root)
+        other = self.serve()
         (report,) = train("--host", f"{server.address},{other.address}", *ROWS)
         self.check(report)
         self.assertEqual(report["choices"], {"raw@0": NUM_TRAIN})
 
     def test_images_that_are_turned_come_whole(self):
-        server = self.serve(self.root)
+        server = self.serve()
         (wanted,) = train(self.root, "--dataset-mode", "local", "--pipeline", UPRIGHT)
         (report,) = train("--host", server.address, *ROWS, "--pipeline", UPRIGHT)
         self.check(report, wanted)
@@ -143,7 +101,7 @@ class JpegRowsTest(unittest.TestCase):
 
     def test_a_crop_of_a_resize(self):
         spec = "decode,resize=72,center_crop=64,hflip=0.5,to_tensor,normalize=imagenet"
-        server = self.serve(self.root)
+        server = self.serve()
         (wanted,) = train(self.root, "--dataset-mode", "local", "--pipeline", spec)
         for place in PLACES:
             (report,) = train("--host", server.address, *ROWS, "--pipeline", spec, *place)
@@ -163,7 +121,7 @@ class JpegRowsTest(unittest.TestCase):
                 data[len(data) * (number % 3) // 3] ^= 0x10
             path.write_bytes(bytes(data))
             os.utime(path, ns=(time, time))
-        server = self.serve(root)
+        server = self.serve(root=root)
         skips = ("--on-error", "skip", "--max-errors", "100%")
         (wanted,) = train("--host", server.address, "--dataset-mode", "remote_piloff", *skips)
         self.assertNotEqual(wanted["digest"], self.wanted["digest"])
@@ -171,12 +129,12 @@ class JpegRowsTest(unittest.TestCase):
             (report,) = train("--host", server.address, *ROWS, *skips, *place)
             self.check(report, wanted)
             self.assertGreater(count(report, "jpeg_rows@0"), 0)
-        stats, _ = server.stop()
+        stats, _ = server.finish()
         self.assertGreater(stats["jpeg_index"]["again"], 0)
 
     def test_the_profile_has_rows(self):
         folder = pathlib.Path(self.folder.name, "profile")
-        server = self.serve(self.root)
+        server = self.serve()
         train("--host", server.address, "--dataset-mode", "remote_nooff", "--epochs", 1,
               "--profiling", "--write-profile-folder", folder, "--profile-samples", 40)
         forms = (folder / "prep_forms.csv").read_text()
@@ -188,19 +146,15 @@ class JpegRowsTest(unittest.TestCase):
         plans = []
         # Over this link bytes decide alone, however fast the machine seemed while other programs ran.
         for form in (("--form", "none"), ("--form", "jpeg_rows")):
-            done = subprocess.run(
-                [BIN / "offload_profile", "plan", "--profile-folder", folder, "--json", *form,
-                 "--planner", "auto", "--net-bw", "0.1", "--local-cpus", "8", "--remote-cpus", "8"],
-                capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+            done = run("offload_profile", "plan", "--profile-folder", folder, "--json", *form,
+                       "--planner", "auto", "--net-bw", "0.1", "--local-cpus", "8", "--remote-cpus", "8")
             plans.append(json.loads(done.stdout))
         self.assertNotIn("jpeg_rows@0", plans[0]["choices"])
         self.assertGreater(plans[1]["choices"]["jpeg_rows@0"], 0)
         self.assertLess(plans[1]["wire_bytes"], plans[0]["wire_bytes"])
         # Alone, without a server: as if there were an index.
         alone = pathlib.Path(self.folder.name, "alone")
-        done = subprocess.run([BIN / "offload_profile", "run", self.root, "--limit", "20", "--out", alone],
-                              capture_output=True, text=True, timeout=TIMEOUT_S)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        run("offload_profile", "run", self.root, "--limit", "20", "--out", alone)
         self.assertIn(";jpeg_rows@0;", (alone / "prep_forms.csv").read_text())
 
 

@@ -2,24 +2,14 @@
 """Labels from tables: the digest of the same images in class folders, and errors that name their line."""
 import csv
 import json
-import os
 import pathlib
 import shutil
-import subprocess
 import tempfile
 import unittest
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+from programs import Server, run
+
 NUM_TRAIN = 18
-TIMEOUT_S = 120
-
-
-def run(program, *arguments, code=0):
-    done = subprocess.run([BIN / program, *map(str, arguments)], capture_output=True, text=True,
-                          timeout=TIMEOUT_S)
-    if done.returncode != code or "Sanitizer" in done.stderr:
-        raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return done
 
 
 def train(*flags, code=0):
@@ -55,16 +45,10 @@ class LabelsTest(unittest.TestCase):
             run("offload_dataset", "index", root)
         self.assertEqual(json.loads(train(root, "--dataset-mode", "local").stdout)["digest"],
                          self.digest)
-        server = subprocess.Popen([BIN / "offload_server", "--root", root, "--listen",
-                                   "127.0.0.1:0"], stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL, text=True)
-        try:
-            address = server.stdout.readline().split()[-1]
-            report = json.loads(train("--host", address, "--dataset-mode", "remote_piloff").stdout)
+        with Server(root) as server:
+            report = json.loads(train("--host", server.address, "--dataset-mode",
+                                      "remote_piloff").stdout)
             self.assertEqual(report["digest"], self.digest)
-        finally:
-            server.terminate()
-            server.communicate(timeout=TIMEOUT_S)
 
     @staticmethod
     def write_csv(path, header, rows):
@@ -151,16 +135,10 @@ class LabelsTest(unittest.TestCase):
         self.write_csv(root / "labels.csv", ("path", "label"),
                        [(name, 2_059_905 - i) for i, (name, _) in enumerate(files)])
         local = json.loads(train(root, "--dataset-mode", "local").stdout)
-        server = subprocess.Popen([BIN / "offload_server", "--root", root, "--listen",
-                                   "127.0.0.1:0"], stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL, text=True)
-        try:
-            address = server.stdout.readline().split()[-1]
-            report = json.loads(train("--host", address, "--dataset-mode", "remote_piloff").stdout)
+        with Server(root) as server:
+            report = json.loads(train("--host", server.address, "--dataset-mode",
+                                      "remote_piloff").stdout)
             self.assertEqual((report["digest"], report["samples"]), (local["digest"], NUM_TRAIN))
-        finally:
-            server.terminate()
-            server.communicate(timeout=TIMEOUT_S)
         self.write_csv(root / "labels.csv", ("path", "label"), [(files[0][0], 10_000_000)])
         self.assertIn("labels.csv:2: field 'label': '10000000' is not a label from 0 to 9999999",
                       run("offload_dataset", "index", root, code=1).stderr)

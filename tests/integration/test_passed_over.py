@@ -5,11 +5,11 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import tempfile
 import unittest
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+from programs import Server, run
+
 LINE = "passed over: 2 .jxl, 1 .jp2, 1 without suffix, 1 .csv; only .jpg, .jpeg, .png, .webp, .tif, .tiff, .bmp, .gif, .ppm and .pgm are read"
 ERROR = "--strict: 4 files of {} may be images and are not read: cat/1.jxl, cat/2.JXL, cat/3.jp2, ..."
 
@@ -20,8 +20,7 @@ class PassedOver(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.root = pathlib.Path(self.folder.name, "set")
         made = pathlib.Path(self.folder.name, "made")
-        subprocess.run([BIN / "offload_dataset", "synth", made, "-n", "4", "--num-val", "0",
-                        "--classes", "2"], check=True, capture_output=True)
+        run("offload_dataset", "synth", made, "-n", "4", "--num-val", "0", "--classes", "2")
         shutil.copytree(made / "train", self.root)
         (self.root / "class000").rename(self.root / "cat")
         (self.root / "class001").rename(self.root / "dog")
@@ -34,30 +33,21 @@ class PassedOver(unittest.TestCase):
         self.put("cat/1.jxl", "cat/2.JXL", "cat/3.jp2", "dog/no_suffix", "labels.csv", ".hidden",
                  "cat/4.jpg.part")
 
-    def run_program(self, *command, code=0):
-        done = subprocess.run([BIN / command[0], *map(str, command[1:])], capture_output=True,
-                              text=True, timeout=120)
-        self.assertEqual(done.returncode, code, done.stderr)
-        return done
-
     def index(self, *options, code=0):
-        return self.run_program("offload_dataset", "index", self.root, *options, code=code)
+        return run("offload_dataset", "index", self.root, *options, code=code)
 
     def train(self, *options, code=0):
-        return self.run_program("offload_train", self.root, "--dataset-mode", "local", "--device",
+        return run("offload_train", self.root, "--dataset-mode", "local", "--device",
                                 "none", "--epochs", "1", "-b", "2", "-j", "1", "--json", *options,
                                 code=code)
 
     def serve(self, *options, code=0):
         """Starts it and ends it; its log."""
-        server = subprocess.Popen([BIN / "offload_server", "--root", self.root, "--listen",
-                                   "127.0.0.1:0", *options], stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, text=True)
-        if server.stdout.readline():
-            server.terminate()
-        _, log = server.communicate(timeout=120)
-        self.assertEqual(server.returncode, code, log)
-        return log
+        if code:
+            return run("offload_server", "--root", self.root, "--listen", "127.0.0.1:0", *options,
+                       code=code).stderr
+        with Server(self.root, *options) as server:
+            return server.finish()[1]
 
     def check_warns(self, log):
         lines = [line for line in log.splitlines() if "passed over" in line]
@@ -126,17 +116,10 @@ class PassedOver(unittest.TestCase):
         os.symlink("cat", self.root / "again")
         local = json.loads(self.train().stdout)
         self.assertEqual((local["samples"], local["errors"]), (6, 0))
-        server = subprocess.Popen([BIN / "offload_server", "--root", self.root, "--listen",
-                                   "127.0.0.1:0"], stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL, text=True)
-        try:
-            address = server.stdout.readline().split()[-1]
-            remote = json.loads(self.run_program(
-                "offload_train", "--host", address, "--dataset-mode", "remote_alloff", "--device",
-                "none", "--epochs", "1", "-b", "2", "-j", "1", "--json").stdout)
-        finally:
-            server.terminate()
-            server.communicate(timeout=120)
+        with Server(self.root) as server:
+            remote = json.loads(run(
+                "offload_train", "--host", server.address, "--dataset-mode", "remote_alloff",
+                "--device", "none", "--epochs", "1", "-b", "2", "-j", "1", "--json").stdout)
         self.assertEqual((remote["samples"], remote["errors"]), (6, 0))
         self.assertEqual(remote["digest"], local["digest"])
 

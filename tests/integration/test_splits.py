@@ -1,19 +1,16 @@
 #!/usr/bin/env python3
 """One rule for splits, by the same words: in folders, tars, MDS shards, LitData's chunks and tables."""
 import io
-import os
 import pathlib
 import struct
-import subprocess
 import tarfile
 import tempfile
 import unittest
 
+import programs
 import record_sets
 from PIL import Image
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
-TIMEOUT_S = 120
 WORDS = {"train": ("train", "training", "Train"), "val": ("val", "valid", "validation", "dev", "VALID"),
          None: ("test", "testing", "Test")}
 FOLDERS = [(word, part) for part, words in WORDS.items() for word in words]
@@ -48,9 +45,7 @@ class Splits(unittest.TestCase):
     def index(self, *flags, code=0):
         """[(path, label, part)], what was said"""
         manifest = self.root.with_suffix(".tsv")
-        done = subprocess.run([BIN / "offload_dataset", "index", self.root, "-o", manifest, *flags],
-                              capture_output=True, text=True, timeout=TIMEOUT_S)
-        self.assertEqual(done.returncode, code, done.stderr)
+        done = programs.run("offload_dataset", "index", self.root, "-o", manifest, *flags, code=code)
         rows = [] if code else [line.split("\t") for line in manifest.read_text().splitlines()
                                 if not line.startswith(("#", "class\t"))]
         return [(row[0], int(row[2]), row[3]) for row in rows], done.stderr
@@ -78,12 +73,8 @@ class Splits(unittest.TestCase):
     def test_the_server_takes_what_it_scans_alike(self):
         for number, (word, _) in enumerate(FOLDERS):
             put(self.root / word / "cat" / "1.jpg", image(number))
-        server = subprocess.Popen([BIN / "offload_server", "--root", self.root, "--listen",
-                                   "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                  text=True)
-        server.stdout.readline()
-        server.terminate()
-        self.assertIn("3 of 11 images are of split test", server.communicate(timeout=TIMEOUT_S)[1])
+        with programs.Server(self.root) as server:
+            self.assertIn("3 of 11 images are of split test", server.finish()[1])
 
     def test_tars(self):
         for number, (word, part) in enumerate(FOLDERS):

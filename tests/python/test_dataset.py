@@ -10,7 +10,7 @@ import unittest
 
 import support
 
-sys.path.append(os.path.join(os.path.dirname(__file__), "../integration"))
+sys.path.append(os.path.join(os.path.dirname(__file__), "../support"))
 import programs
 
 support.require("numpy", "torch")

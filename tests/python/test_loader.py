@@ -21,7 +21,7 @@ import unittest.mock
 
 import support
 
-sys.path.append(os.path.join(os.path.dirname(__file__), "../integration"))
+sys.path.append(os.path.join(os.path.dirname(__file__), "../support"))
 import programs
 
 support.require("numpy")

@@ -2,7 +2,7 @@
 """An epoch shared by rounds of ranks: each round with a world size and a mode of its own, half of
 them ended by SIGKILL; the next goes on from a state that a rank of the last one wrote.
 
-    PYTHONPATH=build/dev/python:tests/integration:tests/python \\
+    PYTHONPATH=build/dev/python:tests/support:tests/integration:tests/python \\
         tests/torture/world_sizes.py --rounds 200
 
 Each rank is a process of its own.  It writes each batch's rows and the state after it to a file; of

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
-TIMEOUT_S = 120  # of what ends by itself: a hang is a failure with a name
+TIMEOUT_S = 240  # of what ends by itself: a hang is a failure with a name
 BAD_DISK = os.environ.get("SLUICE_BAD_DISK")  # tests/preload/bad_disk.c, built
 
 
@@ -30,6 +30,26 @@ def free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
+
+
+def run(program, *arguments, code=0, env=None):
+    """One of our programs, run to its end; it must end with this code. `env` is added to ours."""
+    done = subprocess.run([BIN / program, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=TIMEOUT_S, env={**os.environ, **(env or {})})
+    if done.returncode != code or "Sanitizer" in done.stderr:
+        raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    return done
+
+
+def reports(text):
+    """What a program's --json wrote, line by line."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def train(*flags, code=0, env=None):
+    """offload_train --json without a device: the reports of its epochs, and its log."""
+    done = run("offload_train", "--device", "none", "--json", *flags, code=code, env=env)
+    return reports(done.stdout), done.stderr
 
 
 class Server:
@@ -61,6 +81,10 @@ class Server:
         out, _ = self.process.communicate(timeout=TIMEOUT_S)
         return self.process.returncode, json.loads(out.splitlines()[-1])
 
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
     def finish(self):
         """Its last counters and its log; it must end well."""
         code, counters = self.stop()
@@ -73,9 +97,8 @@ class Server:
         return self
 
     def __exit__(self, *error):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
+        if self.process.returncode is None:
+            self.kill()
         self.log_file.close()
 
 
@@ -179,5 +202,8 @@ class SynthTest(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         cls.root = pathlib.Path(cls.folder.name, "set")
-        subprocess.run([BIN / "offload_dataset", "synth", cls.root, *map(str, cls.SYNTH)],
-                       check=True, capture_output=True)
+        run("offload_dataset", "synth", cls.root, *cls.SYNTH)
+
+    def serve(self, *flags, root=None, **named):
+        """A server of the images, or of another root, that ends with the test."""
+        return self.enterContext(Server(root or self.root, *flags, **named))
