@@ -41,7 +41,7 @@ double sluice_choice_read_bytes(const struct sluice_choice_model *model,
  * `offload_profile run` measured.
  *
  * ALL_TO_PIXELS, take_over, flip, from_float and the forms' own weights (form_<name>.c), but for
- * cuts of what is no window file, are fitted to profiles of another hour: 2 crops each of the same
+ * cuts of files of other classes, are fitted to profiles of another hour: 2 crops each of the same
  * photographs, of each sample and choice the median over 6 and 2 profiles (ImageNet) and 3 and 2
  * (1024 pixels).  Those seconds are divided by how much longer TO_PIXELS took in them than it does
  * here, 1.18 on the storage node and 1.24 on the other, and either set of photographs has the same
@@ -128,7 +128,7 @@ static void add_class(struct sluice_choice_weights *sum,
         add(sum, &of_class[file_class]);
 }
 
-/* What either CPU does for the plain form of a choice's split. */
+/* Adds the work of either CPU for the plain form of a choice's split. */
 static void add_plain(const struct sluice_choices *choices, unsigned choice,
                       const struct sluice_choice_weights *step,
                       struct sluice_choice_weights *storage, struct sluice_choice_weights *compute)
@@ -215,8 +215,8 @@ static int cut_choice(const struct sluice_choices *choices)
     return -1;
 }
 
-/* Of one class.  Whole files are cut on the compute node, windows on the storage node; other forms
- * are decoded as they come. */
+/* Sets the weights of one class.  Whole files are cut on the compute node, windows on the storage
+ * node; other forms are decoded as they come. */
 static void set_gpu_class(const struct sluice_choices *choices, unsigned choice, unsigned cut,
                           int file_class, struct sluice_choice_weights (*of)[SLUICE_NUM_RESOURCES])
 {
@@ -283,8 +283,8 @@ static double bytes_of(const struct sluice_choice_model *model, unsigned choice,
     return type->is_plain ? plain : fmin(sluice_choice_predict(weights, feature), plain);
 }
 
-/* A storage node's cut of a progressive file is none; the compute node does not cut such a file,
- * nor does anybody with what the decoder does not know. */
+/* The GPU decodes a JPEG crop.  The crop of a progressive file is not progressive, but only the
+ * storage node makes it; nobody crops files of a coding that the decoder lacks. */
 static bool is_gpus(const struct sluice_sample_facts *facts, const struct sluice_form_type *type)
 {
     return sluice_file_class_of(facts) != SLUICE_CLASS_PNG &&
@@ -300,7 +300,7 @@ static bool is_made(const struct sluice_choice_model *model,
            type->cost.exact_bytes(facts) * 100 <= (double)facts->file_bytes * type->max_percent;
 }
 
-/* What the GPU gets of a file is a cut with markers, wherever that was made. */
+/* The GPU gets a JPEG crop with markers, made on either node. */
 static void place_on_gpu(const struct sluice_choices *choices, unsigned choice,
                          const struct sluice_sample_facts *facts,
                          double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])

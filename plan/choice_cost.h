@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What each choice of a pipeline costs a sample on every resource, as a function of what is known
+/* The cost of each choice of a pipeline for a sample, on every resource, from the facts known
  * before the sample is fetched.
  *
  * A cost is a weighted sum of the features below, with one set of weights for each choice, each of
@@ -20,8 +20,8 @@
  *
  * Threads: pure functions; a model is a plain value. */
 
-/* What a model has weights for: seconds of either CPU and of decoding on the GPU, and bytes of
- * payload on the network.  All but the GPU's are known of each sample that arrives. */
+/* The resources that a model has weights for: seconds of either CPU and of decoding on the GPU, and
+ * bytes of payload on the network.  All but the GPU's are known of each sample that arrives. */
 #define SLUICE_MODELLED (SLUICE_MODELLED_BY_SAMPLE | 1u << SLUICE_GPU)
 #define SLUICE_MODELLED_BY_SAMPLE                                                                  \
     (1u << SLUICE_STORAGE_CPU | 1u << SLUICE_COMPUTE_CPU | 1u << SLUICE_NETWORK)
@@ -47,14 +47,14 @@ void sluice_choice_model_set_gpu(struct sluice_choice_model *model);
  * forms, and of forms with exact_bytes(). */
 bool sluice_choice_has_exact_bytes(struct sluice_choice choice);
 
-/* What the storage node reads of the file for a choice: all of it, but with an index of its JPEGs
- * (datasets/indexed_file.h), of one that the window decoder covers and where the crop is all that
- * the choice needs, the headers and the MCU rows under the crop, which are taken to have as many
- * bytes as others. */
+/* The bytes that the storage node reads of the file for a choice: all of them, but with an index of
+ * its JPEGs (datasets/indexed_file.h), of one that the window decoder covers and where the crop is
+ * all that the choice needs, the headers and the MCU rows under the crop, which are taken to have
+ * as many bytes as others. */
 double sluice_choice_read_bytes(const struct sluice_choice_model *model,
                                 const struct sluice_sample_facts *facts, unsigned choice);
 
-/* What a reply has on the wire beside its payload. */
+/* Bytes of a reply on the wire in addition to its payload. */
 #define SLUICE_REPLY_BYTES 40
 
 /* Fills the cost of every choice of the model: finite, at least 0, in the units of resource.h; the

@@ -29,7 +29,7 @@ struct sluice_weights_fit {
     size_t num_rows;
 };
 
-/* A measurement that is not above 0 (NAN among them) is none. */
+/* Ignores a measurement that is not above 0, such as NAN. */
 void sluice_weights_fit_add(struct sluice_weights_fit *fit,
                             const double feature[SLUICE_NUM_CHOICE_FEATURES], double measured);
 

@@ -113,7 +113,7 @@ struct sluice_choices sluice_choices_of(const struct sluice_pipeline *pipeline)
     return choices;
 }
 
-/* The place among the GPU's choices: cut files, then whole ones, then rows. */
+/* The place among the GPU's choices: JPEG crops, then whole files, then rows. */
 static unsigned gpu_order(const struct sluice_form_type *type)
 {
     return type->is_window ? 0 : type->is_plain ? 1 : 2;

@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a sample can be asked for: a split, the form in which it crosses the wire, and whether the
- * compute node's GPU decodes it.  Its name in files, reports and logs is "form@split", with "+gpu"
- * of the GPU.
+/* A choice of how to ask for a sample: a split, the form in which it crosses the wire, and whether
+ * the compute node's GPU decodes it.  Its name in files, reports and logs is "form@split", with
+ * "+gpu" of the GPU.
  *
  * The choices of a pipeline are, in this order: the plain form of every split (the file, then
  * pixels, then floats); jpeg_crop@0 where files can be cut; u8_packed at the u8 split; jpeg_rows@0
@@ -27,12 +27,12 @@
 struct sluice_choice {
     uint8_t split;
     uint8_t form; /* enum sluice_form */
-    /* Decoded by the GPU, which takes cut files and rows with their index: whole files are cut on
+    /* Decoded by the GPU, which takes JPEG crops and rows with their index: whole files are cut on
      * the compute node for it. */
     bool on_gpu;
 };
 
-/* What the cost of a choice follows from, beside the sample. */
+/* The facts of a choice that its cost depends on, in addition to those of the sample. */
 struct sluice_choice_traits {
     struct sluice_known_size image;
     bool needs_box_alone; /* of the file's image: sluice_pipeline_file_box() says which */
@@ -43,7 +43,7 @@ struct sluice_choices {
     unsigned num;
     struct sluice_choice at[SLUICE_MAX_CHOICES];
     struct sluice_choice_traits traits[SLUICE_MAX_CHOICES];
-    /* Of the pipeline. */
+    /* The pipeline's. */
     unsigned num_ops, u8_split;
     uint32_t output_size;
 };
@@ -63,7 +63,8 @@ const char *sluice_choice_name(struct sluice_choice choice);
 struct sluice_choice sluice_choice_at(const struct sluice_pipeline *pipeline, unsigned split);
 /* Whether it is the plain form of its split, and CPUs decode. */
 bool sluice_choice_is_plain(struct sluice_choice choice);
-/* Whether a server has it that offers, beside the plain forms, these: bits 1 << enum sluice_form.
+/* Whether a server has it that offers these forms in addition to the plain ones: bits 1 << enum
+ * sluice_form.
  */
 bool sluice_choice_is_offered(struct sluice_choice choice, uint32_t forms);
 /* Whether the storage node preprocesses it, rather than read what is sent. */

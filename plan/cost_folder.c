@@ -46,7 +46,7 @@ static sluice_status find_by_columns(const char *folder, struct sluice_pipeline 
     }
     status = sluice_cost_table_read_sizes(path, usual, &table, &why);
     if (status != SLUICE_OK) {
-        /* Columns of other ops are no damage. */
+        /* Columns of other ops do not mean a damaged file. */
         status = status == SLUICE_E_CORRUPT ? SLUICE_E_INVALID : status;
         (void)sluice_fail(err, status,
                           "%s (taken for \"%s\", as there is no " SLUICE_MODEL_FILE

@@ -35,7 +35,7 @@ SLUICE_MUST_USE sluice_status sluice_cost_folder_check_sizes(const char *name,
                                                              const struct sluice_cost_table *table,
                                                              struct sluice_err *err);
 
-/* What a profile is to be used for.  All is borrowed. */
+/* The use that a profile is read for.  All is borrowed. */
 struct sluice_cost_folder_use {
     const struct sluice_pipeline *pipeline;
     /* The training subset: its ids, of which the first num_used are asked for.  NULL: not known. */

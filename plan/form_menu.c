@@ -90,12 +90,12 @@ static void adapt(const double model[SLUICE_NUM_RESOURCES],
     cost[C] = cost[C] > 0 ? cost[C] : 0;
 }
 
-/* What costs need beside the menu, made once for a pass over it. */
+/* Inputs of the costs in addition to the menu, made once for a pass over it. */
 struct cost_maker {
     const struct sluice_form_menu *menu;
     struct sluice_choice_model model; /* the menu's, or the usual one beside the rows */
     double step_s;
-    /* Of the choices that the server has, in order. */
+    /* The choices that the server has, in order. */
     uint8_t offered[SLUICE_MAX_CHOICES];
     unsigned num_offered;
 };
@@ -127,7 +127,7 @@ static struct cost_maker cost_maker_init(const struct sluice_form_menu *menu,
     return maker;
 }
 
-/* Of a row that was decoded. */
+/* The costs of a row that was decoded. */
 static void costs_by_row(const struct cost_maker *maker, const struct sluice_sample_cost *row,
                          const struct sluice_sample_facts *facts,
                          double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
@@ -153,7 +153,7 @@ static void costs_by_row(const struct cost_maker *maker, const struct sluice_sam
     }
 }
 
-/* Of row i, every choice. */
+/* The costs of all choices of row i. */
 static void costs_of(const struct cost_maker *maker, size_t i,
                      double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
 {
@@ -321,7 +321,7 @@ sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
     struct sluice_lp_result result;
     const bool has_gpu = offer(&maker, false);
     sluice_status status = plan_offered(&maker, &capacities, choice, &result, err);
-    /* Where the training step is the limit, nothing is won by decoding beside it. */
+    /* Where the training step is the limit, decoding on the GPU wins nothing. */
     if (status == SLUICE_OK && has_gpu && result.slowest != SLUICE_GPU) {
         (void)offer(&maker, true);
         status = plan_offered(&maker, &capacities, choice, &result, err);

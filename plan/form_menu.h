@@ -58,21 +58,21 @@ struct sluice_choice_forecast {
 /* The mean time that the GPU takes to decode a sample, of those that it can decode; 0: none. */
 double sluice_form_menu_decode_s(const struct sluice_form_menu *menu);
 
-/* What the model says of any plan.  Cannot fail. */
+/* The forecast of a plan by the model.  Cannot fail. */
 struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form_menu *menu,
                                                         const struct sluice_rates *rates,
                                                         const uint8_t *choice);
 
-/* What an epoch takes beside its slowest resource: its first batch is waited for by the GPU, its
- * last one is trained on when all else is done, so it is one batch of the faster of the two sides.
- * batch_size > 0; 0 without a GPU that takes time. */
+/* The time of an epoch in addition to that of its slowest resource: its first batch is waited for
+ * by the GPU, its last one is trained on when all else is done, so it is one batch of the faster of
+ * the two sides. batch_size > 0; 0 without a GPU that takes time. */
 double sluice_choice_forecast_fill_s(const struct sluice_choice_forecast *forecast,
                                      uint64_t num_samples, uint64_t batch_size);
 
 /* Fills choice[0 .. num_rows) by sluice_plan_lp(); *bound_s is what no plan among these choices
  * can go below (its duals, applied to the table's own numbers).  Where the training step is the
- * limit and CPUs keep up with it, they decode all.  Memory beside `choice` is at most 56 MB.
- * SLUICE_E_INVALID, with the reason in err, if a rate is not positive; SLUICE_E_NO_MEMORY. */
+ * limit and CPUs keep up with it, they decode all.  Memory in addition to `choice` is at most 56
+ * MB. SLUICE_E_INVALID, with the reason in err, if a rate is not positive; SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
                                                     const struct sluice_rates *rates,
                                                     uint8_t *choice, double *bound_s,

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What was measured of samples in the forms that they can be asked for, and the file it is kept
- * in, prep_forms.csv beside the original's two: a line that names the version, one that names the
+/* Measurements of samples in the forms that they can be asked for, and their file,
+ * prep_forms.csv, next to the original's two: a line that names the version, one that names the
  * columns, and a line for each sample and choice, ';' between fields:
  *
  *   index;epoch;file_bytes;width;height;coding;top;left;crop_height;crop_width;output_size;

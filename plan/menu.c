@@ -21,7 +21,7 @@ void sluice_menu_set(struct sluice_menu *menu, unsigned num_choices,
             most = of[c] > most ? of[c] : most;
         }
         menu->unit[load] = (float)(most / MOST_SHARES);
-        /* A cost too small for a float is none. */
+        /* A cost too small for a float counts as 0. */
         const double shares_per_cost = menu->unit[load] > 0 ? MOST_SHARES / most : 0;
         const unsigned end = sluice_menu_num_groups(num_choices) * SLUICE_MENU_GROUP;
         for (unsigned c = 0; c < end; c++)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What one sample may be asked for, and what each way costs.
+/* The choices of one sample, and the cost of each.
  *
  * A menu is a number of choices (a split, a form and a place each; which is which is the caller's
  * business), each with a cost on every resource.  A cost is kept as a 16-bit share of the sample's
@@ -49,8 +49,8 @@ void sluice_menu_set(struct sluice_menu *menu, unsigned num_choices,
 /* The cost as it is kept; load: an enum sluice_resource or SLUICE_SHARED_CPU. */
 static inline double sluice_menu_cost(const struct sluice_menu *menu, int load, unsigned choice)
 {
-    return (double)menu->unit[load] *
-           menu->share[choice / SLUICE_MENU_GROUP][load][choice % SLUICE_MENU_GROUP];
+    const unsigned group = choice / SLUICE_MENU_GROUP;
+    return (double)menu->unit[load] * menu->share[group][load][choice % SLUICE_MENU_GROUP];
 }
 
 /* Where the menus of all samples come from: an array, or made when asked for.  All have

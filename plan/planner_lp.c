@@ -499,7 +499,7 @@ static bool search_duals(const struct problem *problem, uint64_t stride, double 
             inward = 0.5;
         }
     }
-    /* What is left of estimates at the end of the passes is no part of a plan. */
+    /* Estimates left at the end of the passes are not part of a plan. */
     solve_mixture(search->cuts, search->num_cuts, false, &search->mixture);
     return true;
 }
@@ -519,7 +519,7 @@ static void begin_search(struct problem *problem, const double capacity[NUM_LOAD
     }
 }
 
-/* What is given is guessed from the first samples, so that no pass is spent on that alone, and
+/* The given loads are guessed from the first samples, so that no pass is spent on that alone, and
  * checked in the first pass over each part and over the whole. */
 static void search_all(struct problem *problem, const double capacity[NUM_LOADS],
                        struct search *search, struct given *given)
@@ -588,8 +588,8 @@ unsigned sluice_dual_plan_choose(const struct sluice_dual_plan *plan,
     if (is_agreed)
         return wanted[0];
 
-    /* What the mixture would do to each load, plus what is owed from before; then the choice that
-     * leaves the least to owe. */
+    /* The load by the mixture plus the error carried from earlier samples; then the choice that
+     * leaves the smallest error. */
     double due[NUM_LOADS];
     for (int r = 0; r < NUM_LOADS; r++) {
         due[r] = balance->error[r];

@@ -22,7 +22,7 @@
  * loads, and a plane above D.  The best mixture of those plans is rounded sample
  * by sample, so that the error stays at the size of a few samples.
  *
- * What is shared with others may have an external cost q, in seconds of T for
+ * A resource shared with others may have an external cost q, in seconds of T for
  * each unit of a load.  Then T + sum_r q[r] load[r] is minimised, and
  *
  *     D(p) = sum_i  min_c  sum_r  (p[r] / b[r] + q[r]) a[i][c][r].
@@ -41,7 +41,7 @@
 struct sluice_capacities {
     /* Units of the load; > 0; INFINITY: never the limit. */
     double per_s[SLUICE_NUM_RESOURCES];
-    double shared_cores; /* of SLUICE_SHARED_CPU; 0: that is no limit */
+    double shared_cores; /* of SLUICE_SHARED_CPU; 0: never the limit */
     /* q: of a unit of the load, from outside; >= 0, finite. */
     double external_cost_s[SLUICE_NUM_RESOURCES];
 };

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a sample needs on its way from the file to the model: enum sluice_resource of sluice.h.
- * Costs, capacities, duals and stalls are arrays over these; where only some apply, a mask of
- * 1 << resource says which.
+/* The resources that a sample needs on its way from the file to the model: enum sluice_resource of
+ * sluice.h. Costs, capacities, duals and stalls are arrays over these; where only some apply, a
+ * mask of 1 << resource says which.
  *
  * Costs are seconds (disk, CPUs of one core, receive, GPU) or bytes (network: storage to compute;
  * PCIe: host to device; disk: of files, where it is said so).
@@ -49,7 +49,7 @@ const char *sluice_stall_words(enum sluice_resource resource);
 /* The resource with the largest ns; the first of several equal ones. */
 enum sluice_resource sluice_stall_largest(const uint64_t ns[SLUICE_NUM_RESOURCES]);
 
-/* What each resource can do.  All > 0; INFINITY: never the limit. */
+/* The rate of each resource.  All > 0; INFINITY: never the limit. */
 struct sluice_rates {
     double link_bytes_per_s;
     double storage_cores;

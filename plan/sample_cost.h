@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a profile knows of each sample, and the two files it is kept in, in the formats of the
+/* The costs of each sample of a profile, and their two files, in the formats of the
  * original implementation:
  *
  *   prep_sizes.csv  ';'-separated: index, raw, decoding, original_shape, RandomResizedCrop,
@@ -76,7 +76,7 @@ void sluice_cost_table_model_times(struct sluice_cost_table *table,
                                    const struct sluice_pipeline *pipeline);
 
 /* Writes both files into `folder`, which is made if it is missing; each appears
- * whole or not at all (written beside, then renamed). */
+ * whole or not at all (written to a temporary file, then renamed). */
 SLUICE_MUST_USE sluice_status sluice_cost_table_write(const char *folder,
                                                       const struct sluice_pipeline *pipeline,
                                                       const struct sluice_cost_table *table,

@@ -12,7 +12,7 @@
 #define PIXELS_PER_PNG_BYTE 0.6 /* of photographs, 40 of the same as PNGs */
 #define GUESSED_SHAPE (4.0 / 3)
 
-/* Of any image that can be decoded; lists come from outside. */
+/* The largest side of an image that can be decoded; lists come from outside. */
 #define MAX_SIDE 65535
 
 static double pixels_per_byte(uint8_t coding)

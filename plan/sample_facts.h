@@ -7,12 +7,12 @@
 
 #include <stdint.h>
 
-/* What is known of a sample before it is fetched, from what the dataset's list says of its file and
- * from the crop, which the draw key gives.
+/* Facts known of a sample before it is fetched: from its file's entry in the dataset's list, and
+ * the crop, which the draw key gives.
  *
  * Threads: pure functions. */
 
-/* Of an entry whose id is key->sample_id. */
+/* The facts of an entry whose id is key->sample_id. */
 struct sluice_sample_facts sluice_sample_facts_of(const struct sluice_pipeline *pipeline,
                                                   const struct sluice_manifest_entry *entry,
                                                   const struct sluice_draw_key *key);

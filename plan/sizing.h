@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-/* What machines a rate takes: the planner asked the other way round.
+/* The machines needed for a rate: the planner's inverse.
  *
  * Loaders are alike: each has an equal part of the samples, the link and the cores of both nodes,
  * and a receiving thread of its own.  Disk and GPU are never the limit here, whatever the menu says

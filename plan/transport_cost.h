@@ -6,12 +6,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* CPU time that a sample takes on either node beside its ops: reading the file, handing it from
- * thread to thread, sending and receiving, the digest.  Where a node's CPU is the limit, these
+/* CPU time that a sample takes on either node in addition to its ops: reading the file, handing it
+ * from thread to thread, sending and receiving, the digest.  Where a node's CPU is the limit, these
  * threads share the cores with those that run the ops, so a plan has to add them.
  *
- * What a compute node receives from a server goes through one thread, which however many cores do
- * not make faster: a load of its own.
+ * One thread of a compute node receives from servers, and more cores do not make it faster: it is a
+ * load of its own.
  *
  * Threads: pure functions; a plain value. */
 
@@ -20,7 +20,7 @@ struct sluice_transport_cost {
     double storage_s_per_sample;
     /* More for what a prep worker has worked on. */
     double storage_s_per_job;
-    /* Of payload, like the other bytes. */
+    /* Per byte of payload, like the others. */
     double storage_s_per_byte;
     double compute_s_per_sample;
     /* More for what a prep worker sent: it comes one by one. */

@@ -107,7 +107,8 @@ struct sluice_setting {
 
 /* --- words that counters and statistics share --- */
 
-/* What a sample needs on its way from the file to the model, and what a wait for it was for. */
+/* The resources that a sample needs on its way from the file to the model; also the causes of
+ * waits. */
 enum sluice_resource {
     SLUICE_DISK,
     SLUICE_STORAGE_CPU,
@@ -134,10 +135,11 @@ enum sluice_form {
 SLUICE_API const char *sluice_form_name(enum sluice_form form); /* "jpeg_crop" */
 #define SLUICE_MAX_OPS 8                                        /* of a pipeline */
 
-/* What a dataset says of each sample beside its label (`offload_dataset index --target`). */
+/* The kind of a target: values that a dataset has for each sample in addition to its label
+ * (`offload_dataset index --target`). */
 enum sluice_target_kind {
     SLUICE_TARGETS_NONE,
-    SLUICE_TARGETS_VECTOR, /* of so many float32 */
+    SLUICE_TARGETS_VECTOR, /* target_dim float32 */
     SLUICE_TARGETS_BYTES,  /* of any length */
 };
 
@@ -173,7 +175,7 @@ SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_open(struct sluice_loader
 
 enum sluice_part { SLUICE_TRAIN, SLUICE_VAL };
 
-/* Of an open loader; constant. */
+/* Facts of an open loader; constant. */
 struct sluice_dataset_info {
     char id[33];             /* of the dataset, by its paths, sizes and labels */
     uint64_t num_samples[2]; /* by enum sluice_part, after --limit-samples */
@@ -188,12 +190,12 @@ struct sluice_dataset_info {
 };
 SLUICE_API const struct sluice_dataset_info *sluice_loader_info(const struct sluice_loader *loader);
 
-/* The path of a sample within its dataset, or of a class; NULL: there is none such. */
+/* The path of a sample within its dataset, or of a class; NULL: unknown id. */
 SLUICE_API const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id);
 
-/* What an open loader's dataset says of a sample beside its label: target_dim float32s, at an
+/* The target of a sample of an open loader's dataset: target_dim float32s, at an
  * address that is a multiple of 4, or bytes that may be anywhere; *bytes says how many.  They stay
- * until the loader is closed.  NULL: there is no such sample, or the dataset has no targets. */
+ * until the loader is closed.  NULL: unknown id, or a dataset without targets. */
 SLUICE_API const void *sluice_loader_target(const struct sluice_loader *loader, uint64_t sample_id,
                                             size_t *bytes);
 
@@ -208,7 +210,7 @@ SLUICE_API const void *sluice_loader_target(const struct sluice_loader *loader, 
  * memory for, and goes on when one is released. */
 SLUICE_API int sluice_loader_device(const struct sluice_loader *loader);
 
-/* What an epoch is to deliver. */
+/* The samples that an epoch delivers. */
 struct sluice_epoch_start {
     enum sluice_part part;
     uint64_t epoch;
@@ -283,7 +285,8 @@ SLUICE_API void sluice_loader_state(const struct sluice_loader *loader,
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_check_state(
     const struct sluice_loader *loader, const char *state, struct sluice_err *err);
 
-/* What a state says.  SLUICE_E_CORRUPT or SLUICE_E_UNSUPPORTED: it is none, or of a later version.
+/* The place that a state names.  SLUICE_E_CORRUPT: not a state; SLUICE_E_UNSUPPORTED: of a later
+ * version.
  */
 struct sluice_place {
     enum sluice_part part;
@@ -310,9 +313,9 @@ SLUICE_API void sluice_loader_close(struct sluice_loader *loader);
 
 /* --- what an epoch came to --- */
 
-/* What a model learned in the epoch of the part that ended last, so that its statistics have a
- * loss.  Called when the device is done with the last batch: the epoch's time ends there.  Of val
- * after train, it goes into the statistics of that training epoch, too. */
+/* The result of a model's training in the epoch of the part that ended last, so that its statistics
+ * have a loss.  Called when the device is done with the last batch: the epoch's time ends there. Of
+ * val after train, it goes into the statistics of that training epoch, too. */
 struct sluice_learned {
     uint64_t samples;
     double loss_sum; /* cross-entropy, natural log, summed over samples */
@@ -357,7 +360,7 @@ struct sluice_counters {
     uint64_t lost_streams, repeated_requests, hash_errors;
     /* Samples that another replica was asked for: after a loss or a silence, and to be sure. */
     uint64_t failed_over, hedged;
-    /* What is so now, in s; 0: it is not. */
+    /* Seconds since it began, of what lasts now; 0: it does not. */
     double waits_s, lost_s; /* next() waits for a batch; the server is lost */
 };
 /* Any thread; waits for nobody. */
@@ -375,7 +378,7 @@ struct sluice_choice_count {
 SLUICE_API size_t sluice_loader_choices(const struct sluice_loader *loader,
                                         struct sluice_choice_count *counts, size_t room);
 
-/* What the counters run through at the moment: an epoch, or a part of a profile. */
+/* The pass that the counters count now: an epoch, or a part of a profile. */
 struct sluice_loader_pass {
     uint64_t number; /* of passes so far; 0: none has begun */
     enum sluice_part part;

@@ -39,7 +39,7 @@ enum sluice_file_class sluice_file_class_of(const struct sluice_sample_facts *fa
 
 struct grid {
     uint32_t mcu_width, mcu_height;
-    double chroma; /* samples beside luma, for each pixel */
+    double chroma; /* chroma samples per pixel */
 };
 
 static struct grid grid_of(uint8_t coding)

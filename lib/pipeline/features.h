@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What is known of a sample in one epoch before it is fetched, and the features that costs are
+/* Facts known of a sample in one epoch before it is fetched, and the features that costs are
  * weighted sums of.  A form says by such weights what it costs before anything was measured
  * (pipeline/form.h); the plan adds them up and fits them to measurements (plan/choice_cost.h).
  *
@@ -29,7 +29,7 @@ enum sluice_choice_feature {
     SLUICE_CHOICE_PER_BYTE_TO_CROP,  /* file bytes down to the last MCU row of the crop */
     SLUICE_CHOICE_PER_CROP_BYTE,     /* file bytes by the share of the image that its MCUs are */
     SLUICE_CHOICE_PER_CROP_PIXEL,    /* before it is resized */
-    SLUICE_CHOICE_PER_CHROMA_SAMPLE, /* of the crop: beside luma */
+    SLUICE_CHOICE_PER_CHROMA_SAMPLE, /* of the crop, without luma */
     SLUICE_CHOICE_PER_CROP_ROW,      /* pixels of the resized width */
     SLUICE_CHOICE_PER_OUTPUT_PIXEL,
     /* Output pixels by the cube root of bytes per pixel of the file times how much the crop is
@@ -67,8 +67,8 @@ double sluice_choice_predict(const struct sluice_choice_weights *weights,
 /* Decodes and resizes a window of a JPEG's MCUs, by class of file. */
 extern const struct sluice_choice_weights sluice_decode_window_cost[SLUICE_NUM_FILE_CLASSES];
 
-/* Of a JPEG that the window decoder covers: MCU rows under the crop, columns of MCUs, and about how
- * many bytes the headers and these rows have, if all rows have as many. */
+/* MCU rows under the crop of a JPEG that the window decoder covers, its columns of MCUs, and the
+ * bytes of its headers and these rows, estimated as if all rows had the same size. */
 struct sluice_mcu_rows {
     double rows, columns, bytes;
 };

@@ -19,8 +19,9 @@ struct sluice_form_options {
     uint32_t restart_interval; /* of crops (image/jpeg_crop.h) */
 };
 
-/* What a form that is not plain costs by the features of a sample, by class of file, where nothing
- * was measured (seconds of one core of an AMD EPYC, Zen 4: the ratios travel).  NULL: nothing. */
+/* The cost of a coded form by the features of a sample and the class of its file, used where
+ * nothing was measured (seconds of one core of an AMD EPYC, Zen 4: the ratios travel).  NULL:
+ * nothing. */
 struct sluice_form_cost {
     const struct sluice_choice_weights *encode; /* of pixels: after the ops up to the split */
     const struct sluice_choice_weights *open;   /* at the other end, before ... */
@@ -80,18 +81,18 @@ struct sluice_form_type {
 
 /* Adds a form to those that samples may travel in, gives it a number of its own (type->form) and
  * borrows it for good.  The other end must know it by the same number: register in the same order.
- * Call it before other threads run.  SLUICE_E_INVALID: the name is taken, or there is no room. */
+ * Call it before other threads run.  SLUICE_E_INVALID: the name is taken, or the table is full. */
 SLUICE_MUST_USE sluice_status sluice_form_register(struct sluice_form_type *type,
                                                    struct sluice_err *err);
 unsigned sluice_num_forms(void);
 
-/* The form of this name, SLUICE_MAX_FORMS if there is none. */
+/* The form of this name; SLUICE_MAX_FORMS: unknown name. */
 enum sluice_form sluice_form_find(const char *name);
 
 /* One of struct sluice_form_type; form < sluice_num_forms(). */
 const struct sluice_form_type *sluice_form_type(enum sluice_form form);
 
-/* What sample->coding is for a sample in this form: NULL for a plain one. */
+/* The value of sample->coding for a sample in this form: NULL for a plain one. */
 const struct sluice_form_type *sluice_form_coding(enum sluice_form form);
 
 /* The plain form of a kind. */

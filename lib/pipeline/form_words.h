@@ -22,8 +22,8 @@ enum sluice_form_style {
 /* "JPEG crops", "files", ...: of a form, for a person. */
 const char *sluice_form_words(enum sluice_form form);
 
-/* Of so many samples in each form; what is below half a percent is left out, and what does not
- * fit.  "" of no samples. */
+/* Shares of count[] samples by form.  Leaves out shares below half a percent, and those that do not
+ * fit.  "" without samples. */
 void sluice_form_shares(const uint64_t count[SLUICE_MAX_FORMS], enum sluice_form_style style,
                         char *out, size_t size);
 

@@ -68,14 +68,14 @@ struct sluice_resample {
     uint32_t left, top; /* of the kept part in the result */
 };
 
-/* What an op drew for one sample: its kind says which member. */
+/* The record that an op drew for one sample: its kind says which member. */
 union sluice_drawn {
     struct sluice_resample resample; /* SLUICE_OP_RESAMPLE */
     bool is_mirrored;                /* SLUICE_OP_MIRROR */
     uint8_t table[256];              /* SLUICE_OP_TABLE: the result for each u8 value */
 };
 
-/* Of a result whose size is the op's own. */
+/* The known size of a square result. */
 static inline struct sluice_known_size sluice_known_square(uint32_t side)
 {
     return (struct sluice_known_size){.square = side, .shorter = side};
@@ -106,7 +106,7 @@ struct sluice_op_type {
     void (*draw)(const void *params, struct sluice_size in, struct sluice_rng *rng,
                  union sluice_drawn *drawn);
 
-    /* What is known of the result's size, given what is known of the input's; NULL: the same. */
+    /* The known size of the result, from the known size of the input; NULL: the same. */
     struct sluice_known_size (*known_size)(const void *params, struct sluice_known_size in);
 };
 
@@ -123,7 +123,7 @@ struct sluice_op {
  * other threads parse pipelines.  SLUICE_E_INVALID: the name is taken, or the registry is full. */
 SLUICE_MUST_USE sluice_status sluice_op_register(const struct sluice_op_type *type,
                                                  struct sluice_err *err);
-/* NULL if there is no op of that name. */
+/* NULL: unknown name. */
 const struct sluice_op_type *sluice_op_type_find(const char *name, size_t len);
 /* "; did you mean ...? The ops are ...", for a name that is not an op's. */
 void sluice_op_type_suggest(const char *name, size_t len, char *out, size_t room);

@@ -115,7 +115,7 @@ static void set_preset(const struct sluice_op *op, const struct sluice_op_param 
         *(struct sluice_range *)value_of(op, param) = param->preset;
 }
 
-/* The error for what is no named parameter of the op, or is given twice. */
+/* The error for an unknown parameter of the op, or one given twice. */
 static sluice_status fail_name(const struct sluice_op_type *type,
                                const struct sluice_spec_text *text, struct sluice_err *err)
 {

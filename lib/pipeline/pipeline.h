@@ -42,7 +42,8 @@ enum sluice_kind {
     SLUICE_KIND_F32,  /* channels x height x width, little endian on the wire */
 };
 
-/* What an op does to a sample.  Whoever looks at an op asks for its kind, never for its name. */
+/* The kind of change that an op makes to a sample.  Callers ask for its kind, never for its name.
+ */
 enum sluice_op_kind {
     SLUICE_OP_DECODE,   /* a file to pixels */
     SLUICE_OP_UPRIGHT,  /* takes effect within decode */
@@ -121,7 +122,7 @@ const char *sluice_pipeline_spec(const struct sluice_pipeline *pipeline);
  * and server compare them once, when they connect, and refuse to differ. */
 uint64_t sluice_pipeline_fingerprint(const struct sluice_pipeline *pipeline);
 
-/* What a sample is at a split: FILE at 0, then U8, then F32. */
+/* The kind of data of a sample at a split: FILE at 0, then U8, then F32. */
 enum sluice_kind sluice_pipeline_kind(const struct sluice_pipeline *pipeline, unsigned split);
 
 /* The last split whose data is u8: where every batch meets, and what is hashed. */
@@ -140,7 +141,7 @@ size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline);
  */
 bool sluice_pipeline_is_upright(const struct sluice_pipeline *pipeline);
 
-/* What is known of an image's size at a split, without the image. */
+/* The size of an image at a split, as far as it is known without the image. */
 struct sluice_known_size {
     uint32_t square;  /* both sides, or 0 */
     uint32_t shorter; /* the shorter side, or 0 */
@@ -158,10 +159,10 @@ uint64_t sluice_known_size_pixels(struct sluice_known_size known, uint32_t width
 typedef float sluice_pipeline_table[3][256];
 const sluice_pipeline_table *sluice_pipeline_tail_table(const struct sluice_pipeline *pipeline);
 
-/* What the random ops of the pipeline draw for one sample of width x height
+/* The draws of the random ops of the pipeline for one sample of width x height
  * decoded pixels (both at least 1): the box of random_resized_crop in the
  * coordinates of the image that this op sees (the whole decoded image if there
- * is no such op), and the flip. */
+ * lacks this op), and the flip. */
 struct sluice_draws {
     uint32_t top, left, height, width;
     bool flip;
@@ -222,11 +223,11 @@ bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
                               unsigned end, enum sluice_form form, struct sluice_box *box);
 
 /* Cuts the file of a sample at split 0 down to the MCUs that its coming crop needs, without
- * decoding it.  With a restart_interval it has a restart marker every so many MCUs, at most
+ * decoding it.  With a restart_interval it has a restart marker after that number of MCUs, at most
  * SLUICE_JPEG_MAX_RESTART_INTERVAL; 0: one for each row of them (image/jpeg_crop.h).  What run()
  * and finish() make of the result is what they make of the file, except that it cannot be decoded
- * alone: run() to a split before the crop's is SLUICE_E_INVALID. SLUICE_E_INVALID: there is no such
- * crop, or the sample is no whole file; SLUICE_E_AGAIN: it would not be smaller;
+ * alone: run() to a split before the crop's is SLUICE_E_INVALID. SLUICE_E_INVALID: the pipeline has
+ * no such crop, or the sample is not a whole file; SLUICE_E_AGAIN: it would not be smaller;
  * SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT: not a file that can be cut with certainty.  The sample
  * is as it was then, and may be sent as it is. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
@@ -236,7 +237,7 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipe
                                                         uint32_t restart_interval,
                                                         struct sluice_err *err);
 
-/* The same for a decoder beside this CPU: also where the result is not smaller, and only files that
+/* The same for a decoder on a GPU: also where the result is not smaller, and only files that
  * our own entropy layer covers, as libjpeg-turbo's takes as long to cut as to decode. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_cut_for_gpu(const struct sluice_pipeline *pipeline,
                                                           struct sluice_scratch *scratch,
@@ -247,9 +248,9 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_cut_for_gpu(const struct sluice_pi
 /* Takes from the file of a sample at split 0, which has its index and may have been read in part,
  * what its coming crop needs, and lets go of the index (image/jpeg_rows.h).  What run() and
  * finish() make of the result is what they make of the file, if the crop's op is among those they
- * run.  SLUICE_E_AGAIN: it would be larger than it may be; SLUICE_E_INVALID: there is no such crop,
- * or no index; SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT: not a file that goes so.  The sample is as
- * it was then.  Its data has no other reference. */
+ * run.  SLUICE_E_AGAIN: it would be larger than it may be; SLUICE_E_INVALID: the pipeline has no
+ * such crop, or no index; SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT: not a file that goes so.  The
+ * sample is as it was then.  Its data has no other reference. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_take_rows(const struct sluice_pipeline *pipeline,
                                                         struct sluice_buf_pool *pool,
                                                         struct sluice_sample *sample,

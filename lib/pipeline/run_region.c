@@ -190,8 +190,8 @@ bool sluice_file_crop_box(const struct sluice_pipeline *pipeline, const struct s
     return true;
 }
 
-/* What the sample's file holds of its image, which is upright if the pipeline says so: all of it,
- * or the part that a cut left.  Files that have to be turned are not cut. */
+/* The part of the image that the sample's file holds; the image is upright if the pipeline says so:
+ * all of it, or the part that a cut left.  Files that have to be turned are not cut. */
 static sluice_status find_window(const struct sluice_pipeline *pipeline,
                                  const struct sluice_scratch *scratch,
                                  const struct sluice_sample *sample,

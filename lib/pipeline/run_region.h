@@ -34,8 +34,8 @@ SLUICE_MUST_USE sluice_status sluice_run_decode(const struct sluice_pipeline *pi
                                                 struct sluice_sample *sample,
                                                 struct sluice_err *err);
 
-/* What the resample right after decode needs of an image of this size; stage_end[0] is not 0.
- * False: its result would be over the limits of an image's size. */
+/* The box that the resample right after decode needs of an image of this size; stage_end[0] is not
+ * 0. False: its result would be over the limits of an image's size. */
 bool sluice_file_crop_box(const struct sluice_pipeline *pipeline, const struct sluice_draw_key *key,
                           struct sluice_size size, struct sluice_box *box);
 

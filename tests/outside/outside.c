@@ -15,7 +15,7 @@ struct params {
     double p;
 };
 
-static const struct sluice_op_param params[] = {
+static const struct sluice_op_param param_list[] = {
     {.name = "p",
      .kind = SLUICE_PARAM_NUMBER,
      .offset = offsetof(struct params, p),
@@ -41,7 +41,7 @@ static const struct sluice_op_type invert = {
     .help = "255 less each value, with this probability",
     .kind = SLUICE_OP_TABLE,
     .is_random = true,
-    .params = params,
+    .params = param_list,
     .params_size = sizeof(struct params),
     .draw = draw,
 };

@@ -61,10 +61,10 @@ static void primal_is_the_plan_and_dual_is_below_it(void)
         CU_ASSERT(result.dual_s <= cost_s);
         CU_ASSERT(result.gap >= 0);
         /* No plan is below the bound, so none of a hundred others is. */
-        for (int other = 0; other < 100; other++) {
+        for (unsigned other = 0; other < 100; other++) {
             for (size_t i = 0; i < n; i++)
                 choice[i] = (uint8_t)(other < menus[0].num_choices
-                                          ? (unsigned)other
+                                          ? other
                                           : sluice_rng_below(&rng, menus[0].num_choices));
             CU_ASSERT(result.dual_s <= planner_cost_of(menus, n, &capacities, choice));
         }

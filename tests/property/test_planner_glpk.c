@@ -21,11 +21,11 @@ static double solve_by_glpk(const struct sluice_menu *menus, size_t n,
                             const struct sluice_capacities *capacities)
 {
     enum { LOADS = SLUICE_NUM_LOADS };
-    const int num_choices = (int)menus[0].num_choices;
+    const unsigned num_choices = menus[0].num_choices;
     glp_prob *lp = glp_create_prob();
     glp_add_rows(lp, (int)n + LOADS);
-    glp_add_cols(lp, (int)n * num_choices + 1);
-    const int time = (int)n * num_choices + 1;
+    glp_add_cols(lp, (int)(n * num_choices) + 1);
+    const int time = (int)(n * num_choices) + 1;
     glp_set_obj_coef(lp, time, 1);
     glp_set_col_bnds(lp, time, GLP_LO, 0, 0);
     for (size_t i = 0; i < n; i++) {

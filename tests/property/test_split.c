@@ -20,6 +20,13 @@
  * The program runs everything once, and then itself again at each CPU level the
  * machine has; the runs must print the same digest over all results. */
 
+/* 32 ops, some of them many times. */
+static const char longest[] =
+    "decode,exif_transpose,random_resized_crop=40,hflip,hflip,hflip,resize=36,center_crop=33,hflip,"
+    "random_resized_crop=30,hflip,hflip,resize=29,center_crop=28,hflip,hflip,hflip,hflip,hflip,"
+    "resize=27,center_crop=25,hflip,random_resized_crop=24,hflip,hflip,hflip,hflip,resize=23,"
+    "center_crop=20,hflip,to_tensor,normalize=imagenet";
+
 static const char *const specs[] = {
     "decode,random_resized_crop=32,hflip,to_tensor,normalize=imagenet",
     "decode,random_resized_crop=64,to_tensor,normalize=0.5:0.4:0.3/0.2:0.3:0.4",
@@ -40,11 +47,7 @@ static const char *const specs[] = {
     "decode,hflip=1,to_tensor,normalize=imagenet",
     "decode,to_tensor",
     "decode",
-    /* 32 ops, some of them many times. */
-    "decode,exif_transpose,random_resized_crop=40,hflip,hflip,hflip,resize=36,center_crop=33,hflip,"
-    "random_resized_crop=30,hflip,hflip,resize=29,center_crop=28,hflip,hflip,hflip,hflip,hflip,"
-    "resize=27,center_crop=25,hflip,random_resized_crop=24,hflip,hflip,hflip,hflip,resize=23,"
-    "center_crop=20,hflip,to_tensor,normalize=imagenet",
+    longest,
 };
 
 enum { JPEG_420, JPEG_444, JPEG_GRAY, JPEG_PROGRESSIVE, PNG, JPEG_422, JPEG_440_RESTARTS };
