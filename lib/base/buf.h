@@ -66,7 +66,7 @@ void sluice_buf_lend(struct sluice_buf *buf, uint8_t *data, size_t len);
 void sluice_buf_on_last(struct sluice_buf *buf, void (*on_last)(void *owner, size_t bytes),
                         void *owner, size_t bytes);
 
-/* What a buffer for `capacity` bytes takes, at most. */
+/* Upper bound of the memory of a buffer for `capacity` bytes. */
 size_t sluice_buf_footprint(size_t capacity);
 
 struct sluice_buf *sluice_buf_ref(struct sluice_buf *buf); /* returns buf */

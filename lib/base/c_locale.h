@@ -12,7 +12,7 @@
 /* Functions of the C library, as they are in the locale "C".
  *
  * libsluice runs in processes of others, which may have called setlocale(): then a number has a
- * decimal comma, an I in lower case is no i, and bytes beyond ASCII may be letters.
+ * decimal comma, an I in lower case is not an i, and bytes beyond ASCII may be letters.
  * tests/check_layers forbids the functions that follow the locale in all that libsluice is made of.
  *
  * Threads: any; no other thread's locale changes. */

@@ -240,7 +240,7 @@ static double quota_of(int version, const char *folder)
     return is_read && us[0] > 0 && us[1] > 0 ? (double)us[0] / (double)us[1] : INFINITY;
 }
 
-/* To the group above; false: there is none that can be seen. */
+/* Goes to the parent group; false: there is no visible parent. */
 static bool go_up(struct sluice_cgroup *group)
 {
     if (strlen(group->folder) <= strlen(group->mount))

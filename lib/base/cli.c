@@ -192,7 +192,7 @@ static sluice_status parse_short(struct parser *parser, const char *arg, struct 
     return SLUICE_OK;
 }
 
-/* How many arguments that are no options there may be. */
+/* The number of positional arguments that are allowed. */
 struct taken {
     size_t least, most;
 };
@@ -221,7 +221,7 @@ static bool is_yes_or_no(const char *word)
     return false;
 }
 
-/* The one option that must be given, and is not; NULL: there is none, or several. */
+/* The one required option that is missing; NULL: none is missing, or several are. */
 static const struct sluice_option *find_missing(const struct parser *parser)
 {
     const struct sluice_option *missing = NULL;
@@ -294,7 +294,7 @@ static sluice_status parse_args(struct parser *parser, struct sluice_cli_result 
     return SLUICE_OK;
 }
 
-/* What must be there, and what the program itself checks. */
+/* Checks that required options are set, and runs the program's own check. */
 static sluice_status check_all(const struct parser *parser, const struct sluice_cli_result *result,
                                struct sluice_err *err)
 {

@@ -9,8 +9,8 @@
 /* Command lines from one table, which also makes --help (in 80 columns) and --print-config.
  *
  * Every program has --help (-h, unless the table uses it), --version,
- * --print-config, --check-config, --config, --json, --log-level and --log-format beside its own
- * options.  "--name value",
+ * --print-config, --check-config, --config, --json, --log-level and --log-format in addition to its
+ * own options.  "--name value",
  * "--name=value", "-x value" and "-xvalue" are the same; "--" ends the options;
  * a value that itself begins with "--" must be given as "--name=value".  Of an
  * option given twice the last counts, and a log line says so if they differ.  A usage error is one
@@ -56,7 +56,7 @@ struct sluice_option {
     void *value;
     /* Placeholder in --help, e.g. "DIR". */
     const char *arg;
-    /* What it does, and the unit.  --help appends the choices and the default.  A flag that is on
+    /* Its effect and unit.  --help appends the choices and the default.  A flag that is on
      * by default is shown as --no-NAME: say what that does. */
     const char *help;
     /* Shown in --help as the default instead of the value; NULL: the value. */
@@ -64,7 +64,8 @@ struct sluice_option {
     const char *const *choices; /* NULL-terminated */
     /* Taken, too, but neither shown nor named in errors; NULL-terminated or NULL. */
     const char *const *aliases;
-    /* Of a string: fails, saying why, if the text is no such value; NULL: every text is one. */
+    /* Of a string: fails with the reason if the text is not a valid value; NULL: every text is
+     * valid. */
     sluice_status (*check)(const char *text, struct sluice_err *err);
     /* Writes lines that --help shows beneath, "term: text" each; NULL: none. */
     void (*list)(char *out, size_t room);
@@ -84,7 +85,7 @@ struct sluice_cli_result;
 struct sluice_cli {
     const char *program; /* "offload_server" */
     const char *summary; /* what it is for, one sentence */
-    /* The arguments that are no options, a word for each: "LIST DIR"; "[DIR]" may be left out, the
+    /* The positional arguments, a word for each: "LIST DIR"; "[DIR]" may be left out, the
      * last may come again ("IMAGE...", 16 in all).  NULL: none are taken. */
     const char *positional;
     /* The order of --print-config, and within a group that of --help. */
@@ -93,7 +94,7 @@ struct sluice_cli {
     /* The headings of --help in their order, NULL-terminated; the options of every program come
      * last.  NULL: one heading for all. */
     const char *const *groups;
-    /* What no single value shows; called once all are set and required ones are there, so for
+    /* Checks values against each other; called once all are set and required ones are there, so for
      * --check-config, too.  SLUICE_E_INVALID is a usage error.  May be NULL. */
     sluice_status (*check)(const struct sluice_cli_result *parsed, struct sluice_err *err);
     const char *epilog; /* printed under the options in --help; may be NULL */
@@ -122,7 +123,7 @@ struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc
  * prints the one line and returns 2. */
 int sluice_cli_usage_error(const struct sluice_cli *cli, const char *fmt, ...) SLUICE_PRINTF(2, 3);
 
-/* What a program that did its work ends with: 0, or 1 after a line with what went wrong. */
+/* The exit code of a program that did its work: 0, or 1 after a line with what went wrong. */
 int sluice_cli_exit_code(sluice_status status, const struct sluice_err *err);
 
 #endif

@@ -11,7 +11,7 @@
 
 enum kind { KIND_NONE, KIND_FILE, KIND_FOLDER };
 
-/* What a value is, by its placeholder in --help. */
+/* The kind of a value, by its placeholder in --help. */
 static enum kind kind_of(const char *arg)
 {
     if (!arg)

@@ -61,7 +61,7 @@ static void print_option_head(const struct sluice_option *option)
     printf("%*s", (int)(HELP_COLUMN - column), "");
 }
 
-/* What --help says of the default; NULL: nothing. */
+/* The default as --help prints it; NULL: not printed. */
 static const char *shown_default(const struct sluice_option *option, char room[400])
 {
     if (option->default_text)

@@ -28,17 +28,18 @@ struct cli_table {
 void cli_table_init(struct cli_table *table, const struct sluice_cli *cli);
 size_t cli_table_len(const struct cli_table *table);
 const struct sluice_option *cli_table_at(const struct cli_table *table, size_t i);
-/* By the long name or the alias text[0..len), by the short one; NULL: there is none. */
+/* Finds an option by the long name or the alias text[0..len), or by the short name; NULL: unknown.
+ */
 const struct sluice_option *cli_find_long(const struct cli_table *table, const char *text,
                                           size_t len);
 const struct sluice_option *cli_find_short(const struct cli_table *table, char c);
 /* `option` is one of the table's. */
 size_t cli_table_index(const struct cli_table *table, const struct sluice_option *option);
-/* Of the options that are for the command line alone: they have no place in a configuration. */
+/* Whether an option is for the command line alone, and not allowed in a configuration. */
 bool cli_is_request(const struct cli_table *table, const struct sluice_option *option);
 
 bool cli_is_in_range(const struct sluice_option *option, double value);
-/* The option's choice that is called `text`; NULL: there is none. */
+/* The option's choice of this name; NULL: unknown. */
 const char *cli_find_choice(const struct sluice_option *option, const char *text);
 /* Takes `text` as the value of any option but a flag.  SLUICE_E_INVALID says what is wrong with it.
  */
@@ -54,7 +55,7 @@ void cli_format_value(const struct sluice_option *option, char out[400]);
 SLUICE_MUST_USE sluice_status cli_read_config(const struct cli_table *table, const char *path,
                                               const char **given, struct sluice_err *err);
 
-/* What --help says of an option beside its name; cut if there is no room. */
+/* The description of an option in --help; cut to the room. */
 void cli_option_text(const struct sluice_option *option, char text[1024]);
 
 enum cli_shell { CLI_BASH, CLI_ZSH };

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-/* What other processes did for this thread, and for all.  Relaxed: a sum. */
+/* CPU time of other processes on behalf of this thread, and of all.  Relaxed: a sum. */
 static _Thread_local uint64_t added_ns;
 static atomic_uint_fast64_t all_added_ns;
 

@@ -7,7 +7,7 @@
 
 struct sluice_config_lines sluice_config_lines_begin(char *text, size_t len)
 {
-    /* What some editors put before UTF-8. */
+    /* The byte order mark that some editors write before UTF-8. */
     const size_t mark = len >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
     return (struct sluice_config_lines){.next = text + mark, .end = text + len};
 }
@@ -52,7 +52,7 @@ static const char *without_quotes(char *value)
     return value + 1;
 }
 
-/* Of one line without its end; line->key stays NULL if the line says nothing. */
+/* Parses one line without its end; line->key stays NULL for an empty line or a comment. */
 static sluice_status read_line(char *text, size_t len, struct sluice_config_line *line,
                                struct sluice_err *err)
 {

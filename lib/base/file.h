@@ -13,7 +13,7 @@
  * are the operator's own: a server that takes paths from outside confines them
  * first.
  *
- * Threads: any.  Statuses beside SLUICE_E_IO are named at each function; every
+ * Threads: any.  Statuses other than SLUICE_E_IO are named at each function; every
  * text names the path. */
 
 #define SLUICE_MAX_PATH_BYTES 4096 /* with the 0 at its end; as many as Linux takes */
@@ -75,7 +75,7 @@ SLUICE_MUST_USE sluice_status sluice_file_read_parts(
     size_t num_parts, const struct sluice_file_turns *turns, struct sluice_buf_pool *pool,
     struct sluice_buf **buf, struct sluice_err *err);
 
-/* Replaces the file `path` atomically and durably: writes a temporary file beside it, syncs it and
+/* Replaces the file `path` atomically and durably: writes a temporary file next to it, syncs it and
  * renames it to `path`.  A reader sees the old file or the new one.  After a failure the old file
  * is there and no temporary file is left; but if only the sync of the folder failed, the new file
  * is there.  A symbolic link is replaced, not followed.  The mode is 0666 less the umask.  What is

@@ -41,7 +41,7 @@ static bool has_shorter(const struct sluice_fit_part *part, unsigned form)
     return form + 1 < SLUICE_FIT_FORMS && part->form[form + 1][0];
 }
 
-/* Of those that can be shortened, or left out, the least important; num_parts: there is none. */
+/* The least important part that can be shortened or left out; num_parts: none. */
 static size_t find_least(const struct sluice_fit_part *parts, size_t num_parts,
                          const unsigned *form, bool shortens)
 {
@@ -58,7 +58,7 @@ static size_t find_least(const struct sluice_fit_part *parts, size_t num_parts,
     return shortens || count > 1 ? least : num_parts;
 }
 
-/* What was left out last may have made room for more than was missing. */
+/* The part left out last may have freed more room than was needed. */
 static void lengthen(const struct sluice_fit_part *parts, size_t num_parts, unsigned columns,
                      unsigned *form)
 {

@@ -30,7 +30,8 @@ void sluice_host_port_format(const struct sluice_host_port *address, const char 
                              char out[SLUICE_HOST_PORT_BYTES]);
 
 /* Whether what listens there ("HOST:PORT", "unix:PATH", "unix-abstract:NAME") is reached from this
- * machine alone: 127.0.0.0/8, ::1, "localhost" or a Unix socket.  A text that is no address is not.
+ * machine alone: 127.0.0.0/8, ::1, "localhost" or a Unix socket.  A text that is not an address is
+ * not.
  */
 bool sluice_is_loopback(const char *address);
 

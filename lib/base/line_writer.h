@@ -7,9 +7,9 @@
 
 /* Lines of output that outlive a full disk.
  *
- * What cannot be written is kept, up to 1 MiB, and tried again with the next lines and at the end;
- * a file is opened again for that.  Each line is written once and whole, or counted as lost.  While
- * writing fails, a warning says so every 30 s.
+ * Lines that cannot be written are kept, up to 1 MiB, and tried again with the next lines and at
+ * the end; a file is opened again for that.  Each line is written once and whole, or counted as
+ * lost.  While writing fails, a warning says so every 30 s.
  *
  * A reader that does not read is waited for, unless a stop was requested (base/quit.h); then its
  * lines count as not written.

@@ -181,7 +181,7 @@ void sluice_log_set_sink(sluice_log_fn *sink, void *ctx)
     pthread_rwlock_unlock(&sink_lock);
 }
 
-/* False: there is none. */
+/* False: not found. */
 static bool to_sink(enum sluice_log_level level, const char *text)
 {
     pthread_rwlock_rdlock(&sink_lock);

@@ -38,7 +38,7 @@ void sluice_log_set_format(enum sluice_log_format format);
 void sluice_log_set_program(const char *name);
 
 /* One line that stays at the bottom of the terminal, below what is logged, until the next call;
- * NULL or "": none.  Does nothing where stderr is no such terminal or the level hides info.  Keep
+ * NULL or "": none.  Does nothing where stderr is not such a terminal or the level hides info. Keep
  * it shorter than the terminal is wide.  Take it away before writing to stdout. */
 void sluice_log_set_status(const char *text);
 
@@ -49,7 +49,7 @@ bool sluice_log_has_terminal(void);
 /* Lines go there instead of to stderr (sluice.h says how); NULL: to stderr again. */
 void sluice_log_set_sink(sluice_log_fn *sink, void *ctx);
 
-/* What sluice_log() would write, with its newline, for writers of their own; returns the length. */
+/* Formats the line of sluice_log(), with its newline, for other writers; returns the length. */
 size_t sluice_log_line(char *out, size_t room, enum sluice_log_level level, const char *text);
 
 void sluice_log(enum sluice_log_level level, const char *fmt, ...) SLUICE_PRINTF(2, 3);

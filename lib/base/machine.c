@@ -142,7 +142,8 @@ static double group_busy_s(const char *root)
     return busy_s;
 }
 
-/* "cpu7 user nice system idle iowait irq softirq steal ...", in ticks; idle and iowait are no work.
+/* "cpu7 user nice system idle iowait irq softirq steal ...", in ticks; idle and iowait do not count
+ * as work.
  */
 static double cpu_busy_s(const char *line)
 {

@@ -14,7 +14,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Decimal digits at *text; false if there are none or they do not fit. */
+/* Reads decimal digits at *text; false: no digit, or out of range. */
 static bool take_digits(const char **text, uint64_t *value)
 {
     const char *p = *text;
@@ -119,7 +119,7 @@ static uint64_t scale(unsigned base, unsigned power)
     return scale;
 }
 
-/* Bytes in a unit of "", "B", "k", "KiB" or "kB"; 0: it is no such unit. */
+/* Bytes in a unit of "", "B", "k", "KiB" or "kB"; 0: unknown unit. */
 static uint64_t bytes_in(const char *unit)
 {
     const unsigned power = power_of(*unit);
@@ -156,7 +156,7 @@ static bool is_word(const char *text, const char *lower_case)
     return !*text && !*lower_case;
 }
 
-/* What is left of "Mbit/s", "Mbps" without its end; false: no end stands there. */
+/* Removes the end of "Mbit/s" or "Mbps"; false: the text has no such end. */
 static bool cut_end(char *unit, const char *end)
 {
     const size_t len = strlen(unit), end_len = strlen(end);
@@ -166,7 +166,7 @@ static bool cut_end(char *unit, const char *end)
     return true;
 }
 
-/* Bits per second in a unit of rates; 0: it is none. */
+/* Bits per second in a unit of rates; 0: unknown unit. */
 static double bits_in(const char *text)
 {
     char unit[12];
@@ -252,7 +252,7 @@ void sluice_format_bytes(uint64_t bytes, char out[32])
         binary /= 1024;
     for (; decimal_power < 4 && bytes && decimal % 1000 == 0; decimal_power++)
         decimal /= 1000;
-    /* What is both is a power of 1000 ("1TB" = 976562500KiB), whose number is the shorter. */
+    /* Of both units the one with the shorter number is printed ("1TB" = 976562500KiB). */
     if (decimal_power > 0 && (power == 0 || decimal < binary))
         snprintf(out, 32, "%llu%cB", (unsigned long long)decimal,
                  decimal_power == 1 ? 'k' : prefixes[decimal_power - 1]);

@@ -21,7 +21,7 @@ enum sluice_quit_event {
     SLUICE_QUIT_REREAD, /* read again what may have changed */
 };
 
-/* What SIGHUP asks for: SLUICE_QUIT_STOP (the default; a process that was started with SIGHUP
+/* The action on SIGHUP: SLUICE_QUIT_STOP (the default; a process that was started with SIGHUP
  * ignored, as by nohup, goes on ignoring it) or SLUICE_QUIT_REREAD.  Before sluice_quit_init. */
 void sluice_quit_on_hangup(enum sluice_quit_event event);
 

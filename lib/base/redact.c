@@ -130,7 +130,7 @@ void sluice_redact(char *text)
 {
     const bool has_secrets = atomic_load_explicit(&num_secrets, memory_order_relaxed) > 0;
     char *out = text;
-    /* What is hidden has 3 characters and more: so `out` never overtakes `at`. */
+    /* A hidden text has at least 3 characters, so `out` never overtakes `at`. */
     for (char *at = text; *at;) {
         size_t kept = 0, len = has_secrets ? find_secret(at) : 0;
         if (len == 0 && strncmp(at, "://", 3) == 0) {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The length of the name that `text` begins with, before a '='; 0: there is none. */
+/* The length of the name that `text` begins with, before a '='; 0: no name. */
 static size_t name_len(const char *text)
 {
     const size_t len = strspn(text, SLUICE_ROOT_NAME_CHARS);

@@ -28,7 +28,8 @@ struct sluice_roots {
     size_t num; /* >= 1 */
 };
 
-/* SLUICE_E_INVALID: a name that is none, or twice; a root without a name among several. */
+/* SLUICE_E_INVALID: an invalid name, or the same name twice; a root without a name among several.
+ */
 SLUICE_MUST_USE sluice_status sluice_roots_parse(const char *const *texts, size_t num_texts,
                                                  struct sluice_roots *roots,
                                                  struct sluice_err *err);
@@ -40,7 +41,7 @@ struct sluice_roots sluice_roots_one(const char *place);
 const struct sluice_root *sluice_roots_find(const struct sluice_roots *roots, const char *path,
                                             const char **rest);
 
-/* What follows NAME/ in `path`, all of it where `name` is ""; NULL: it does not begin so. */
+/* The rest of `path` after NAME/, all of it where `name` is ""; NULL: it does not begin so. */
 const char *sluice_root_rest(const char *name, const char *path);
 
 /* How the paths in two roots are ordered: by NAME/, bytewise. */
@@ -51,7 +52,7 @@ int sluice_root_compare(const char *name_a, const char *name_b);
 #define SLUICE_ROOTS_TEXT 320
 void sluice_roots_format(const struct sluice_roots *roots, char text[SLUICE_ROOTS_TEXT]);
 
-/* What names are of. */
+/* The characters of a root's name. */
 #define SLUICE_ROOT_NAME_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 #endif

@@ -6,7 +6,7 @@
  * programs: exact, and read back.
  *
  * Each writes to out[] and returns it, so that a call can stand among printf's arguments.
- * What is no number is "-"; neither "inf" nor "nan" is ever written.
+ * NAN and infinities are printed as "-"; neither "inf" nor "nan" is ever written.
  *
  * Threads: pure functions. */
 

@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-/* What the terminal on stderr can show.
+/* The abilities of the terminal on stderr.
  *
  * Threads: any, as long as nobody changes the environment. */
 
@@ -16,7 +16,7 @@ unsigned sluice_terminal_columns(void);
 /* The locale's characters are UTF-8: by LC_ALL, else LC_CTYPE, else LANG. */
 bool sluice_terminal_has_utf8(void);
 
-/* Cuts a line behind so many characters; each is taken to be one column wide. */
+/* Cuts a line after this number of characters, each counted as one column. */
 void sluice_terminal_cut(char *line, unsigned columns);
 
 #endif

@@ -16,7 +16,7 @@ bool sluice_print(char *text, size_t room, const char *fmt, ...) SLUICE_PRINTF(3
 bool sluice_starts_with(const char *text, const char *prefix);
 
 /* The number of bytes of the UTF-8 character at `text` (RFC 3629: shortest form, no surrogates, up
- * to U+10FFFF); 0 if there is no such character.  Reads nothing after the terminating NUL. */
+ * to U+10FFFF); 0: not a valid character.  Reads nothing after the terminating NUL. */
 size_t sluice_utf8_len(const char *text);
 bool sluice_is_utf8(const char *text);
 
@@ -27,7 +27,7 @@ bool sluice_has_control(const char *text, size_t len);
 size_t sluice_byte_order_mark(const char *text, size_t len);
 
 /* Writes `text` to out[room] (room > 0) as one line that a terminal shows and does not obey:
- * control characters (also U+0080 to U+009F) and bytes that are no UTF-8 become \n, \r, \t or \x1b
+ * control characters (also U+0080 to U+009F) and bytes that are not UTF-8 become \n, \r, \t or \x1b
  * for each byte, all else stays.  What has no room is cut, never within a character.  Returns the
  * length. */
 size_t sluice_escape_line(char *out, size_t room, const char *text);

@@ -19,7 +19,7 @@ struct sluice_trace_context {
 #define SLUICE_TRACE_CONTEXT_BYTES 24
 void sluice_trace_context_put(const struct sluice_trace_context *context,
                               uint8_t bytes[SLUICE_TRACE_CONTEXT_BYTES]);
-/* Not traced, unless there are so many bytes, with ids that are not 0. */
+/* Not traced unless it has this length and ids that are not 0. */
 struct sluice_trace_context sluice_trace_context_get(const uint8_t *bytes, size_t len);
 
 /* "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", also of later versions; false: no such

@@ -44,7 +44,7 @@ struct sluice_worker_pool_options {
     const char *name;      /* threads are called "<name>-<n>" in top and gdb */
     unsigned num_workers;  /* 0: one for each CPU this process may use */
     size_t queue_capacity; /* jobs that wait, running ones not counted; >= 1 */
-    /* The most workers that sluice_worker_pool_stand_in() may start beside these. */
+    /* The most workers that sluice_worker_pool_stand_in() may start in addition to these. */
     unsigned max_stand_ins;
 
     /* Per-thread state, such as a JPEG decompressor and its scratch memory.
@@ -94,7 +94,7 @@ enum sluice_pool_end {
 };
 
 /* Closes the pool, settles every queued job, joins every worker and frees the
- * pool.  NULL is allowed.  Not from a job, and not beside any other call. */
+ * pool.  NULL is allowed.  Not from a job, and not concurrently with any other call. */
 void sluice_worker_pool_destroy(struct sluice_worker_pool *pool, enum sluice_pool_end end);
 
 /* Makes the calling thread what a worker is: SCHED_BATCH, in a process of normal priority. */

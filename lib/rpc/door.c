@@ -46,7 +46,7 @@
 #define FLOOD_BYTES (128u << 10)
 
 struct connection {
-    struct door *door; /* NULL: none that we know */
+    struct door *door; /* NULL: unknown */
     ino_t inode;
     struct sluice_host host;
     uint16_t port;     /* the peer's */
@@ -94,7 +94,7 @@ static accept4_fn *next_accept4;
 static recvmsg_fn *next_recvmsg;
 
 #if defined(__SANITIZE_THREAD__)
-/* What the library reads into its buffers, and when it gives them on, ThreadSanitizer cannot see;
+/* ThreadSanitizer cannot see what the library reads into its buffers, nor when it passes them on;
  * so it must not see half of it, either (tests/support/tsan.supp). */
 static int plain_accept4(int listener, struct sockaddr *address, socklen_t *len, int flags)
 {
@@ -259,7 +259,7 @@ static uint64_t sum_refused(const struct door *door)
     return sum;
 }
 
-/* What the log has not been told yet. */
+/* Refusals not logged yet. */
 static struct report take_report(struct door *door, uint64_t now_ns)
 {
     const uint64_t refused = sum_refused(door);
@@ -436,7 +436,8 @@ static bool is_ours(int listener)
     return is_ours;
 }
 
-/* What accept4() failed with is of this connection or of this moment, and not of the listener. */
+/* Whether an error of accept4() concerns this connection or is temporary, rather than the listener.
+ */
 static bool is_passing(int error)
 {
     switch (error) {
@@ -493,7 +494,7 @@ static struct report cut(struct connection *connection, const char *why, uint64_
     return note(door, &door->cut, &connection->host, why, now_ns);
 }
 
-/* What came on the connection; cuts it if that is a flood of frames. */
+/* Counts bytes received on the connection; closes it on a flood of frames. */
 static struct report watch_frames(struct connection *connection, const struct msghdr *message,
                                   size_t len, uint64_t now_ns)
 {

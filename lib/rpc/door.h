@@ -38,7 +38,7 @@ struct door_limits {
 };
 
 /* Does gRPC call these functions at all?  It does where they are the program's, and where gRPC is
- * linked into the same object; a shared library with a gRPC of its own beside it has none. */
+ * linked into the same object; a shared library with its own gRPC has no door. */
 bool door_is_before_grpc(void);
 
 /* A door that is nobody's yet. */
@@ -53,7 +53,7 @@ void door_set_port(struct door *door, int port);
 /* The next connection from this port of this machine is let in whatever the limits: our own. */
 void door_expect(struct door *door, int port);
 
-/* A call of this peer (sluice_rpc_call_peer()) was admitted: its connection is no stranger's. */
+/* A call of this peer (sluice_rpc_call_peer()) was admitted: its connection is not a stranger's. */
 void door_know(struct door *door, const char *peer);
 
 /* Did it come?  If it did not, but connected, gRPC accepts connections by another way than
@@ -63,7 +63,7 @@ bool door_has_seen_expected(struct door *door);
 /* The most descriptors that connections may have, beyond which they are refused: 0 to this. */
 #define DOOR_MAX_DESCRIPTORS (1u << 16)
 
-/* Tells the log what it has not been told: of many refusals it hears at most once a second. */
+/* Logs refusals not logged yet, at most once a second. */
 void door_report(struct door *door);
 
 struct sluice_rpc_connections door_read(struct door *door); /* looks at each connection */

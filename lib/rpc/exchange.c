@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What HTTP/2 framing of gRPC puts before each message: compressed flag and length. */
+/* gRPC's frame before each message: compressed flag and length. */
 #define FRAME_HEADER_BYTES 5
 
 static _Thread_local struct rpc_queue *current_queue;

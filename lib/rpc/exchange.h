@@ -30,7 +30,7 @@
 
 struct exchange;
 
-/* What gRPC hands back when an operation is complete; embedded in what it is for. */
+/* The tag that gRPC returns when an operation completes; embedded in the operation's owner. */
 struct rpc_tag {
     void (*fn)(struct rpc_tag *tag, bool ok);
     bool is_under_way; /* catches a tag that is used twice at a time */

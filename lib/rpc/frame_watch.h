@@ -16,8 +16,8 @@
  * fields, but takes in the rest of the block before it does. */
 #define FRAME_WATCH_HEADER_BYTES (64u << 10)
 
-/* RST_STREAM, SETTINGS, PING, PRIORITY and unknown frames: a token bucket of so many, refilled by
- * so many a second.  A client that cancels all of its 128 streams at once sends 128. */
+/* RST_STREAM, SETTINGS, PING, PRIORITY and unknown frames: a token bucket of this size, refilled at
+ * this rate per second.  A client that cancels all of its 128 streams at once sends 128. */
 #define FRAME_WATCH_BURST 1000
 #define FRAME_WATCH_PER_S 100
 

@@ -20,7 +20,7 @@
  */
 void rpc_library_init(void);
 
-/* Returns and clears the library's last error message on this thread; "" if there is none. */
+/* Returns and clears the library's last error message on this thread; "": no error. */
 const char *rpc_library_complaint(void);
 
 /* For GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE: how much a stream may hold back under the buffer hint. */

@@ -32,7 +32,7 @@ static bool take_address(const char *start, char *address, size_t room)
     return true;
 }
 
-/* What an address of "ipv4:" or "ipv6:" is, one of a mapped IPv4 address being that one. */
+/* Parses an address of "ipv4:" or "ipv6:"; an IPv4 address mapped to IPv6 counts as IPv4. */
 enum family { NEITHER, IPV4, IPV6 };
 
 static enum family parse(const char *peer, struct in_addr *four, struct in6_addr *six)

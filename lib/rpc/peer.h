@@ -26,7 +26,7 @@ void sluice_peer_host(const char *peer, char host[static SLUICE_PEER_HOST]);
 #define SLUICE_PEER_TEXT 80
 void sluice_peer_text(const char *peer, char text[static SLUICE_PEER_TEXT]);
 
-/* The host and port of an address of IP; false: it is none. */
+/* The host and port of an IP address; false: not an IP address. */
 bool sluice_peer_find(const char *peer, struct sluice_host *host, uint16_t *port);
 
 #endif

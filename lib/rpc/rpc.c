@@ -110,7 +110,7 @@ enum sluice_rpc_code sluice_rpc_code_from_status(sluice_status status)
 
 const char *sluice_rpc_why_unreachable(enum sluice_rpc_code code, const char *text)
 {
-    /* What the gRPC C core writes (1.51); the first that is found counts. */
+    /* Messages of the gRPC C core 1.51; the first match counts. */
     static const struct {
         const char *mark, *why;
     } reasons[] = {

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 
-/* What client and server share of the gRPC C core, without its headers: the
+/* The parts of the gRPC C core that client and server share, without its headers: the
  * library's start and stop, status codes, and how they map to ours.
  *
  * Only lib/rpc includes <grpc/...>. */
@@ -32,13 +32,14 @@ enum sluice_rpc_code {
 const char *sluice_rpc_code_name(enum sluice_rpc_code code); /* "UNAVAILABLE" */
 
 /* UNAVAILABLE, DEADLINE_EXCEEDED and CANCELLED are SLUICE_E_IO (worth a retry), FAILED_PRECONDITION
- * and INVALID_ARGUMENT SLUICE_E_INVALID, and so on; a number that is no code is SLUICE_E_INTERNAL.
+ * and INVALID_ARGUMENT SLUICE_E_INVALID, and so on; a number that is not a code is
+ * SLUICE_E_INTERNAL.
  */
 sluice_status sluice_rpc_code_to_status(enum sluice_rpc_code code);
 /* The other way: a status and the code made from it mean the same again, but SLUICE_E_AGAIN
  * and SLUICE_E_CLOSED travel as UNAVAILABLE, which is SLUICE_E_IO at the other end. */
 enum sluice_rpc_code sluice_rpc_code_from_status(sluice_status status);
-/* Of a request that could not be read: its own fault, damaged on its way, or memory is short now.
+/* The code for a request that could not be read: malformed, damaged on its way, or out of memory.
  */
 enum sluice_rpc_code sluice_rpc_code_of_request(sluice_status status);
 

@@ -106,7 +106,7 @@ static grpc_call *create_call(struct sluice_rpc_channel *channel, const char *pa
     return call;
 }
 
-/* What a call says of who makes it. */
+/* The metadata of a call that identifies the caller. */
 struct caller {
     grpc_metadata field;
     size_t count; /* 0: nothing */
@@ -236,7 +236,7 @@ static bool copy_texts(struct sluice_rpc_channel *channel,
            copy_text(tls->server_name, (char **)&channel->tls.server_name);
 }
 
-/* What is there, of a channel whose library part is gone. */
+/* Frees a channel whose library part is already destroyed. */
 static void free_channel(struct sluice_rpc_channel *channel)
 {
     rpc_queue_stop(&channel->queue);

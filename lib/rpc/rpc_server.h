@@ -51,7 +51,7 @@ struct sluice_rpc_caller {
     const char *path;        /* the method */
     const char *peer;        /* as sluice_rpc_call_peer() */
     const char *certificate; /* common name in the client's certificate; "": it has shown none */
-    /* What stands after "Bearer " in the call's only `authorization` field; NULL: no such thing. */
+    /* The token after "Bearer " in the call's only `authorization` field; NULL: no such field. */
     const void *token;
     size_t token_len;
 };
@@ -80,8 +80,8 @@ struct sluice_rpc_server_options {
     /* Connections beyond these are closed as they come, with a line in the log; 0: as many as there
      * are descriptors.  A host is an IPv4 address or an IPv6 /64. */
     unsigned max_connections, max_connections_per_host;
-    /* What the library may allocate for connections and calls before it refuses and closes some
-     * (its resource quota); messages that are sent are not counted.  0: no limit. */
+    /* Bytes that the library may allocate for connections and calls before it refuses and closes
+     * some (its resource quota); messages that are sent are not counted.  0: no limit. */
     uint64_t memory_bytes;
     /* Does the process hold too much memory?  As long as it does, connections of which no call was
      * admitted are cut, the newest first, and then one that sends more than requests need.  Asked
@@ -102,7 +102,8 @@ struct sluice_rpc_server_options {
     void (*pace_leave)(void *ctx, void *client);
 };
 
-/* SLUICE_E_INVALID if `listen` is no address, SLUICE_E_IO if it cannot be bound; both name it. */
+/* SLUICE_E_INVALID if `listen` is not an address, SLUICE_E_IO if it cannot be bound; both name it.
+ */
 SLUICE_MUST_USE sluice_status
 sluice_rpc_server_create(const struct sluice_rpc_server_options *options,
                          struct sluice_rpc_server **server, struct sluice_err *err);
@@ -161,7 +162,7 @@ void sluice_rpc_server_destroy(struct sluice_rpc_server *server);
 void sluice_rpc_call_set_state(struct sluice_rpc_call *call, void *state);
 void *sluice_rpc_call_state(struct sluice_rpc_call *call);
 const char *sluice_rpc_call_peer(struct sluice_rpc_call *call); /* "ipv4:10.0.0.1:4242" */
-/* What admit() made; valid until on_done has returned.  NULL: everybody may call. */
+/* The result of admit(); valid until on_done has returned.  NULL: everybody may call. */
 void *sluice_rpc_call_grant(struct sluice_rpc_call *call);
 
 /* Keeps the struct valid (not the connection) beyond on_done, for workers. */
