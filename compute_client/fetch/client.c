@@ -20,8 +20,8 @@
 #define HELLO_TIMEOUT_MS 5000
 #define STATS_TIMEOUT_MS 20000
 
-/* Of every message before sluice_client_bound_messages(): those of Hello, ListSamples, Stats and
- * Probe are at most half as large. */
+/* The limit of messages before sluice_client_bound_messages(): those of Hello, ListSamples, Stats
+ * and Probe are at most half as large. */
 #define FIRST_MESSAGE_BYTES ((size_t)8 << 20)
 
 struct sluice_client {

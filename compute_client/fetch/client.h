@@ -40,7 +40,7 @@ struct sluice_client_options {
     struct sluice_live *live; /* borrowed; or NULL: nobody looks on */
 };
 
-/* What the server says of itself. */
+/* The server's description of itself. */
 struct sluice_server_info {
     char name[64];
     char dataset_id[33];

@@ -138,7 +138,7 @@ struct listing {
     size_t num_classes;
     struct sluice_target_type target_type;
     uint64_t target_bytes;
-    struct sluice_manifest_writer *writer; /* of the rows; NULL: there are none yet */
+    struct sluice_manifest_writer *writer; /* of the rows; NULL: no rows yet */
     const char *path;                      /* of the file it writes; NULL: memory */
     bool has_local_error;                  /* and that file could not be written */
     bool can_resume;                       /* the server lists from any row, and says from which */
@@ -168,7 +168,7 @@ static size_t num_listed(const struct listing *listing)
     return listing->writer ? sluice_manifest_writer_count(listing->writer) : 0;
 }
 
-/* What the first message of each call says of the whole. */
+/* Facts of the whole list, from the first message of each call. */
 static sluice_status check_first(struct listing *listing, struct sluice_wire_list *part,
                                  struct sluice_err *err)
 {
@@ -309,7 +309,7 @@ static void listing_message(struct gathering *gathering, struct sluice_message *
     sluice_status status = sluice_wire_get_list_reply(message, &part, err);
     if (status == SLUICE_OK && listing->server->has_hashes && !part.has_hash)
         status = sluice_fail(err, SLUICE_E_IO, "a message of a list lacks its hash");
-    /* What cannot be read, of a server with hashes, was damaged on its way. */
+    /* An unreadable message of a server with hashes was damaged on its way. */
     gathering->is_passing =
         status == SLUICE_E_IO || (status == SLUICE_E_CORRUPT && listing->server->has_hashes);
     if (status == SLUICE_OK && listing->is_first)

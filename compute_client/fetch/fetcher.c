@@ -120,7 +120,7 @@ static bool is_refused(struct fetcher *f, bool is_passing)
            (!is_passing && sluice_client_retry_for_s(f->client) <= 0);
 }
 
-/* Of a replica: the stream is open. */
+/* Tells the replica set that the stream is open. */
 static void tell_there(struct fetcher *f)
 {
     pthread_mutex_lock(&f->lock);
@@ -129,8 +129,8 @@ static void tell_there(struct fetcher *f)
     f->replica.on_there(f->replica.ctx, &f->info);
 }
 
-/* Of a replica, which takes no requests: says what was lost with its stream, or that it could not
- * be opened, and waits before the next attempt. */
+/* Tells the replica set which requests were lost with the stream, or that it could not be opened,
+ * and waits before the next attempt.  Meanwhile the replica takes no requests. */
 static void tell_lost_and_wait(struct fetcher *f, const struct sluice_fetcher_loss *loss)
 {
     f->replica.on_lost(f->replica.ctx, loss);

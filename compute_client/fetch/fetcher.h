@@ -135,7 +135,7 @@ struct sluice_fetcher_pulse sluice_fetcher_pulse(struct sluice_source *source);
 /* Ends the stream as if it were lost, for this reason. */
 void sluice_fetcher_cut(struct sluice_source *source, const char *reason);
 
-/* From now on the window has so many bytes, > 0.  A smaller one comes about as what is held is
+/* Sets the size of the window in bytes, > 0.  A smaller one comes about as what is held is
  * consumed. */
 void sluice_fetcher_set_window(struct sluice_source *source, uint64_t window_bytes);
 

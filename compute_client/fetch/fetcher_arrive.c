@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What arrives on the stream, on the channel's completion thread. */
+/* Handles messages of the stream, on the channel's completion thread. */
 
-/* Of a file whose length nobody says. */
+/* The limit for a file of unknown length. */
 #define DEFAULT_MAX_FILE_BYTES ((uint64_t)512 << 20)
 
 /* A cut JPEG is smaller than its file, but for the segment that says where it was cut. */

@@ -24,7 +24,7 @@ struct sluice_host_item {
     struct sluice_host_port address;
 };
 
-/* What the log and errors call it: "a:50051", "dns:a:50051". */
+/* Its name in the log and in errors: "a:50051", "dns:a:50051". */
 #define SLUICE_HOST_ITEM_BYTES (SLUICE_HOST_PORT_BYTES + 4)
 void sluice_host_item_format(const struct sluice_host_item *item, char out[SLUICE_HOST_ITEM_BYTES]);
 

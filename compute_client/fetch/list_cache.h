@@ -14,10 +14,10 @@
  *
  * Threads: any. */
 
-/* The list, mapped; NULL: there is none.  list_hash 0 is none, too. */
+/* The list, mapped; NULL: not cached, or list_hash is 0. */
 struct sluice_manifest *sluice_list_cache_find(const char *dataset_id, uint64_t list_hash);
 
-/* Where it is to be written, with its folder made; false: there is no place to keep it. */
+/* Where it is to be written, with its folder made; false: no folder to keep it in. */
 bool sluice_list_cache_path(const char *dataset_id, char path[SLUICE_MAX_PATH_BYTES]);
 
 /* Removes all but the TUNING_LIST_CACHE_FILES that were used last, and what killed processes left

@@ -43,7 +43,7 @@ struct sluice_pending {
     uint64_t due_ns;               /* DELAYED */
     uint64_t accepted_ns, sent_ns; /* sent_ns: of the first attempt; 0 before it */
     bool is_passed;                /* SENT */
-    uint64_t late_at;              /* passed: late once the table has had so many replies */
+    uint64_t late_at;              /* passed: late once the table has had this number of replies */
     uint64_t late_ns;              /* SENT: since when it is late; 0: it is not */
     unsigned num_blamed;           /* streams that ended while it alone was under way */
     bool asks_raw;                 /* the file is asked for, whatever the item says */
@@ -77,7 +77,7 @@ void sluice_pending_accept(struct sluice_pending_table *table,
                            const struct sluice_source_item *item, uint64_t bytes, double patience_s,
                            uint64_t now_ns);
 
-/* The first of the unsent becomes sent, under a new request id; NULL if there is none. */
+/* The first of the unsent becomes sent, under a new request id; NULL: none is unsent. */
 struct sluice_pending *sluice_pending_send(struct sluice_pending_table *table, uint64_t now_ns);
 
 /* The request that was sent under this id and has no answer, or NULL. */
@@ -101,11 +101,12 @@ void sluice_pending_delay(struct sluice_pending_table *table, struct sluice_pend
 /* The delayed requests that are due become unsent.  Returns when the next one is due, or 0. */
 uint64_t sluice_pending_wake(struct sluice_pending_table *table, uint64_t now_ns);
 
-/* Takes one out that is sent, the first first, or else one that is unsent.  False: there is none.
+/* Takes one out that is sent, the first first, or else one that is unsent.  False: the table is
+ * empty.
  */
 bool sluice_pending_take(struct sluice_pending_table *table, uint64_t *ticket, bool *was_sent);
 
-/* Takes out the one of this ticket that is sent or unsent.  False: there is none. */
+/* Takes out the one of this ticket that is sent or unsent.  False: not found. */
 bool sluice_pending_cancel(struct sluice_pending_table *table, uint64_t ticket);
 
 /* After a lost stream: every sent request is unsent again, ordered by ticket, since the trainer

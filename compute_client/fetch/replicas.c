@@ -18,7 +18,7 @@ static struct replicas *replicas_of(struct sluice_source *source)
 
 /* --- what is handed on --- */
 
-/* What the whole has, in place of what one server said of itself.  Under the lock. */
+/* Replaces the cores and price of one server by those of all.  Under the lock. */
 static void say_of_whole(const struct replicas *s, struct sluice_source_result *result)
 {
     double cores = 0, price = 0, priced = 0;
@@ -341,7 +341,7 @@ static void replicas_destroy(struct sluice_source *source)
 
 /* --- servers that come and go --- */
 
-/* Of `count` replicas that share it evenly. */
+/* The share of each of `count` replicas. */
 static uint64_t window_of(const struct replicas *s, size_t count)
 {
     const uint64_t share = s->options.window_bytes / (count ? count : 1);

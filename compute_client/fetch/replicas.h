@@ -24,7 +24,7 @@
  *   and used again once it answers Hello.
  * - Doubt.  A replica that owes answers and is silent for TUNING_FAILOVER_NS longer than is usual
  *   for it is asked nothing more, and others are asked for what it owes as well.  The first answer
- *   counts.  After TUNING_CUT_NS more it counts as lost.  So a doubt that was wrong costs work, but
+ *   counts.  After TUNING_CUT_NS more it counts as lost.  So a false suspicion costs work, but
  *   no time; it doubles the time until the next one.  The only one of its shard is not doubted: its
  *   silence is sample_timeout's (fetcher.h).
  * - Refusal.  A replica that refuses us (another dataset, another pipeline, no token) is left out,
@@ -68,7 +68,7 @@ struct sluice_replicas_options {
     /* By sample id of the whole list, borrowed, outlives the source; NULL: one shard, whose list it
      * is. */
     const struct sluice_manifest_place *places;
-    /* What each fetcher is made with; client, dataset_id, events and replica are not used.
+    /* Options of each fetcher; client, dataset_id, events and replica are not used.
      * window_bytes is the whole source's: its fetchers share it evenly.  max_items is of all. */
     struct sluice_fetcher_options fetcher;
     bool hedges;
@@ -96,7 +96,7 @@ struct sluice_replicas_stats {
     /* Sums, of those that are gone, too; `repeated` also has what was asked of another after a
      * failure. */
     struct sluice_fetcher_stats fetchers;
-    uint64_t failed_over;        /* items that others were asked for after a loss or in a doubt */
+    uint64_t failed_over;        /* items asked of another replica after a loss or on suspicion */
     uint64_t hedged, hedges_won; /* asked twice; the second answer came first */
 };
 

@@ -165,7 +165,7 @@ static bool serves(const struct replica *replica, const struct shard *shard,
            &s->shards[replica->shard] == shard;
 }
 
-/* Of those of the shard that have answered; 1 if none has. */
+/* Over the replicas of the shard that have answered; 1: none has. */
 static double usual_gap_s(const struct replicas *s, const struct shard *shard)
 {
     double sum = 0;

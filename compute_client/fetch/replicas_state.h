@@ -55,7 +55,7 @@ struct replica {
     bool has_failed; /* it was lost, or could not be reached, since it was there last */
     bool is_refusing;
     uint64_t doubted_ns; /* since when it is doubted, for its silence; 0: it is not */
-    unsigned alarms;     /* doubts that were wrong, of late: each doubles its time */
+    unsigned alarms;     /* recent false suspicions: each doubles its time */
     uint64_t alarm_ns;   /* the last one */
     unsigned failures;   /* answers in a row that were failures which may pass */
     uint64_t failed_ns;  /* the last one */

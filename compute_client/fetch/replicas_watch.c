@@ -13,7 +13,7 @@
 /* Between two looks at what takes long. */
 #define LEAST_LOOK_NS 2000000ull
 
-/* What time brings about: items that are due, silent servers, hedges, the end of patience. */
+/* Timed work: items that are due, silent servers, hedges, the end of patience. */
 
 struct outlook {
     size_t num_replicas, num_refusing, num_untried;
@@ -114,7 +114,7 @@ static void ask_others(struct replicas *s, const struct replica *replica, uint64
         sluice_live_add(&s->live->failed_over, count);
 }
 
-/* Under the lock: doubts a server that is silent, and cuts it off if it stays so. */
+/* Under the lock: suspects a silent server, and cuts it off if it stays silent. */
 static void watch_silence(struct replicas *s, struct replica *replica, uint64_t now)
 {
     if (!replica || !replica->is_there || !has_another(s, replica))

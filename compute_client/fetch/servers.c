@@ -134,7 +134,7 @@ void servers_remove(struct sluice_servers *s, struct server *server)
 
 /* --- create, destroy, stop --- */
 
-/* Returns a copy that the servers own; NULL stays NULL, and so does what there is no memory for. */
+/* Returns a copy that the servers own; NULL: `text` is NULL, or there is no memory. */
 static const char *keep(struct sluice_servers *s, const char *text, bool *has_memory)
 {
     if (!text)

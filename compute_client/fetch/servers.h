@@ -71,16 +71,17 @@ void sluice_servers_stop(struct sluice_servers *servers);
 void sluice_servers_end_lookups(struct sluice_servers *servers);
 
 /* Says hello to all of them at once and takes the list of each shard.  A replica that does not
- * answer is no error if another one of its shard does: a warning, and it is used once it answers.
- * *info is of the whole: cores are sums, sizes the largest that any of them sends, abilities what
- * all have.  SLUICE_E_INVALID, with both sides' values, if they do not fit one another. */
+ * answer is not an error if another one of its shard does: a warning, and it is used once it
+ * answers. *info is of the whole: cores are sums, sizes the largest that any of them sends,
+ * abilities what all have.  SLUICE_E_INVALID, with both sides' values, if they do not fit one
+ * another. */
 SLUICE_MUST_USE sluice_status sluice_servers_open(struct sluice_servers *servers,
                                                   const struct sluice_pipeline *pipeline,
                                                   struct sluice_server_info *info,
                                                   struct sluice_manifest **manifest,
                                                   struct sluice_err *err);
 
-/* What follows is for servers that are open. */
+/* The functions below are for servers that are open. */
 
 /* sluice_client_bound_messages() of all, and of those to come.  Before the first source. */
 SLUICE_MUST_USE sluice_status sluice_servers_bound_messages(struct sluice_servers *servers,

@@ -66,7 +66,7 @@ static sluice_status open_names(struct sluice_servers *s, struct sluice_err *err
 
 /* --- Hello --- */
 
-/* What a later call may find otherwise; all else is a server that does not fit. */
+/* Whether the error is temporary; any other error means a server that does not fit. */
 static bool is_away(sluice_status status)
 {
     return status == SLUICE_E_IO || status == SLUICE_E_NO_MEMORY || status == SLUICE_E_AGAIN ||
@@ -291,7 +291,7 @@ static void merge_info(const struct sluice_servers *s, struct sluice_server_info
 
 /* --- lists --- */
 
-/* Of the first replica that gives it. */
+/* From the first replica that has it. */
 static void call_list(struct call *call)
 {
     const struct sluice_servers *s = call->servers;

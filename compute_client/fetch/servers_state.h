@@ -15,7 +15,7 @@ struct server {
     const struct sluice_host_item *item;
     char target[SLUICE_HOST_PORT_BYTES];
 
-    /* Of the opening thread. */
+    /* Used by the opening thread alone. */
     bool has_answered;
     struct sluice_server_info info;
 };
@@ -69,7 +69,7 @@ struct call {
     bool is_done; /* under the servers' lock */
     sluice_status status;
     struct sluice_err err;
-    /* What it is asked for, and what it found. */
+    /* The request of an opening thread, and its result. */
     const struct sluice_pipeline *pipeline;
     uint64_t max_bytes;
     struct sluice_client_probed probed;

@@ -21,29 +21,30 @@
 #define TUNING_REPLICA_MEMORY_NS 500000000.0
 #define TUNING_REPLICA_FORGET_NS 500000000.0
 
-/* ns: a replica that owes answers is doubted after so long a silence, beside what is usual for it:
+/* ns: a replica that owes answers is suspected after this silence, in addition to its usual one:
  * others are asked for the same; looked at so often in that time.  After CUT more its connection is
  * ended.  Long enough that a busy server's scheduling or a lost packet (200 ms) does not count;
  * short against what a trainer has ready.  Half: more is asked for twice; twice: a server that
- * hangs holds an epoch up for longer.  A doubt that was wrong doubles both; that is forgotten after
+ * hangs holds an epoch up for longer.  A false suspicion doubles both; that is forgotten after
  * ALARM_FORGET. */
 #define TUNING_FAILOVER_NS 400000000ull
 #define TUNING_LOOKS_IN_FAILOVER 8
 #define TUNING_CUT_NS 2000000000ull
 #define TUNING_ALARM_FORGET_NS 60000000000ull
 
-/* A wrong doubt doubles the two times above, so often at most: to 3.2 s and 16 s.  Half: a server
- * that is slow for long is doubted again and again; twice: one that hangs holds an epoch up for up
- * to 25 s. */
+/* A false suspicion doubles the two times above, at most this many times: to 3.2 s and 16 s.  Half:
+ * a server that is slow for long is doubted again and again; twice: one that hangs holds an epoch
+ * up for up to 25 s. */
 #define TUNING_MOST_ALARMS 3
 
-/* An item that was lost with so many streams is a suspect (replicas.h).  Half: each lost stream
- * makes suspects of all that was asked, which go one by one; twice: an item that ends servers ends
- * twice as many before it is found. */
+/* An item that was lost with this number of streams is a suspect (replicas.h).  Half: each lost
+ * stream makes suspects of all that was asked, which go one by one; twice: an item that ends
+ * servers ends twice as many before it is found. */
 #define TUNING_LOSSES_BEFORE_SUSPECT 2
 
-/* A replica with so many failures in a row fails: as errors are made fast, it would soon get all
- * items.  Half: one bad sample sends the others elsewhere; twice: more items are asked for twice.
+/* A replica with this number of failures in a row fails: as errors are made fast, it would soon get
+ * all items.  Half: one bad sample sends the others elsewhere; twice: more items are asked for
+ * twice.
  */
 #define TUNING_FAILURES_IN_A_ROW 2
 

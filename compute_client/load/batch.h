@@ -12,7 +12,7 @@
  * Threads: workers fill different rows at the same time; sluice_rows_settle() needs all rows to be
  * done. */
 
-/* What happens to a sample that could not be read or decoded. */
+/* The policy for a sample that could not be read or decoded. */
 enum sluice_on_error {
     /* The first bad sample in delivery order ends the run. */
     SLUICE_ON_ERROR_FAIL,
@@ -27,7 +27,8 @@ struct sluice_rows {
     uint8_t *pixels; /* borrowed memory: capacity x row_bytes; or NULL: not here */
     size_t row_bytes;
     unsigned capacity, n;
-    unsigned num_padded; /* of n, the last so many repeat others, so that ranks have as many */
+    unsigned num_padded; /* of n, the number of last rows that repeat others, so that ranks have
+                            equal numbers */
 
     /* Per row; owned. */
     uint32_t *labels;
@@ -43,7 +44,7 @@ SLUICE_MUST_USE sluice_status sluice_rows_init(struct sluice_rows *batch, unsign
                                                struct sluice_err *err);
 void sluice_rows_clear(struct sluice_rows *batch); /* idempotent; fine on {0} */
 
-/* What settle makes: row i of n, the result, is what is in row from[i] now. */
+/* The result of settle: row i of n is taken from row from[i]. */
 unsigned sluice_rows_plan(const struct sluice_rows *batch, enum sluice_on_error on_error,
                           uint32_t *from);
 

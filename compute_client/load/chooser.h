@@ -13,7 +13,7 @@
  *
  * Threads: see each function.  None is called with a lock held. */
 
-/* What an item is expected to use: CPU seconds of each node, and bytes on the link. */
+/* The expected use by an item: CPU seconds of each node, and bytes on the link. */
 struct sluice_expected {
     double storage_s, bytes, compute_s;
 };

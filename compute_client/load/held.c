@@ -112,7 +112,7 @@ sluice_status sluice_held_create(struct sluice_held_home *home, struct sluice_he
     return SLUICE_OK;
 }
 
-/* Of a header, whose block of a device is with its place already. */
+/* Releases a header; its device block is already back at its place. */
 static void release(struct sluice_held *held)
 {
     struct sluice_held_home *home = held->home;

@@ -30,7 +30,7 @@ struct sluice_held {
     uint64_t *ids;         /* sample ids */
     uint32_t *draw_epochs; /* of the random crops and flips */
     unsigned num_rows;
-    unsigned num_padded; /* of these, the last so many repeat others */
+    unsigned num_padded; /* the number of last ones that repeat others */
     /* In the epoch, from its very first item: what came before first_item counts, and so do batches
      * that were skipped. */
     uint64_t index;

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* What a run does right now, for whoever looks on: the line on a terminal, the page of metrics.
+/* Live counters of a run for its observers: the line on a terminal, the page of metrics.
  * Counters only grow, from the program's start, over all epochs and both subsets.
  *
  * Prefetcher, fetcher, client and the loop over batches write; a pointer to it may be NULL in their
@@ -57,7 +57,7 @@ static inline uint64_t sluice_live_get(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* Of a state such as lost_since_ns; 0 while it is 0. */
+/* Seconds since a time such as lost_since_ns; 0 while that is 0. */
 static inline double sluice_live_seconds_since(uint64_t since_ns, uint64_t now_ns)
 {
     return since_ns && now_ns > since_ns ? (double)(now_ns - since_ns) * 1e-9 : 0;

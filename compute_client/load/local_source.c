@@ -32,7 +32,7 @@
  * with; one that answers nothing can not. */
 #define MAX_STUCK 64
 
-/* close() waits so long for reads under way before it takes them for stuck. */
+/* Time that close() waits for reads under way before it treats them as stuck. */
 #define CLOSE_WAIT_NS 500000000ull
 
 /* Between two tries where memory is short: a stop is noticed within that. */

@@ -36,8 +36,8 @@ struct sluice_local_source_options {
     double sample_timeout_s;      /* 0: a read may take for ever */
     const char *jpeg_index;       /* "auto", "off" (also NULL) or a file: jpeg_index_file.h */
     size_t max_file_bytes;        /* 0: 512 MiB; a larger file is that sample's error */
-    /* What the files are compared with (freshness.h); an item's sample id is an index into it.
-     * Borrowed until close; NULL: nothing. */
+    /* The list that the files are compared with (freshness.h); an item's sample id is an index into
+     * it. Borrowed until close; NULL: nothing. */
     const struct sluice_manifest *manifest;
     bool should_verify; /* hash the content at every read */
     struct sluice_source_events events;

@@ -56,7 +56,7 @@ static sluice_status take_all(const char *text, struct named items[SLUICE_MAX_RO
         if (status != SLUICE_OK)
             return status;
         at += len;
-        at += at[0] == ',' && at[1] != '\0'; /* one at the end is an item that is none */
+        at += at[0] == ',' && at[1] != '\0'; /* one at the end is an empty item */
         if (strcmp(at, ",") == 0)
             return sluice_fail(err, SLUICE_E_INVALID, "nothing follows the last comma");
     }

@@ -11,7 +11,7 @@ static uint64_t global_batch(const struct sluice_order_options *options)
     return (uint64_t)options->batch_size * options->world_size;
 }
 
-/* Items of the partial global batch; 0 if there is none, or the cursor is behind it. */
+/* Items of the partial global batch; 0: no partial batch, or the cursor is behind it. */
 static uint64_t partial_items(const struct sluice_order_options *options, uint64_t total,
                               uint64_t cursor)
 {

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* What one rank of a data-parallel training gets of an epoch.
+/* The part of an epoch that one rank of a data-parallel training gets.
  *
  * The epoch has one global order of items (sampler.h).  Global batch g is items [g * G, (g + 1) *
  * G) of it, G = world size * batch size; rank r has rows [r * B, (r + 1) * B) of each, B = batch
@@ -47,7 +47,7 @@ struct sluice_order_options {
 SLUICE_MUST_USE sluice_status sluice_order_check(const struct sluice_order_options *options,
                                                  struct sluice_err *err);
 
-/* SLUICE_E_INVALID if an epoch of so many items has no such cursor.  The other functions take a
+/* SLUICE_E_INVALID if an epoch of num_items has no such cursor.  The other functions take a
  * cursor that has passed. */
 SLUICE_MUST_USE sluice_status sluice_order_check_cursor(const struct sluice_order_options *options,
                                                         uint64_t total, uint64_t cursor,
@@ -61,8 +61,8 @@ uint64_t sluice_order_num_batches(const struct sluice_order_options *options, ui
 uint64_t sluice_order_num_items(const struct sluice_order_options *options, uint64_t total,
                                 uint64_t cursor);
 
-/* Of this rank's last batch, the last so many rows repeat items of the epoch's beginning; 0 if no
- * batch is left. */
+/* The number of last rows of this rank's last batch that repeat items of the epoch's beginning; 0
+ * if no batch is left. */
 uint32_t sluice_order_num_padded(const struct sluice_order_options *options, uint64_t total,
                                  uint64_t cursor);
 
@@ -72,7 +72,7 @@ void sluice_order_fill(const struct sluice_order_options *options,
                        const struct sluice_sampler_item *items, uint64_t total, uint64_t cursor,
                        struct sluice_sampler_item *out);
 
-/* The cursor after so many batches of this rank, at most sluice_order_num_batches().  With
+/* The cursor after a number of batches of this rank, at most sluice_order_num_batches().  With
  * SLUICE_TAIL_DROP it never reaches the partial batch: no batch is left at the last multiple of G.
  */
 uint64_t sluice_order_cursor(const struct sluice_order_options *options, uint64_t total,
@@ -86,8 +86,8 @@ typedef char *sluice_getenv_fn(const char *name);
  * OMPI_COMM_WORLD_SIZE (Open MPI's mpirun).  Without any: rank 0 of 1.  An empty variable is as if
  * it were not there.
  *
- * SLUICE_E_INVALID, with the variables named, if one of a pair is there alone, is no number, or the
- * rank is not less than the world size. */
+ * SLUICE_E_INVALID, with the variables named, if one of a pair is there alone, is not a number, or
+ * the rank is not less than the world size. */
 SLUICE_MUST_USE sluice_status sluice_rank_from_env(sluice_getenv_fn *get, struct sluice_rank *rank,
                                                    struct sluice_err *err);
 

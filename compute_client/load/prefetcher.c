@@ -400,8 +400,8 @@ struct sluice_epoch_stats sluice_prefetcher_finish(struct sluice_prefetcher *pre
     return stats;
 }
 
-/* What an epoch left behind that did not reach its end.  Under the lock, or when nobody else is
- * left. */
+/* Clears what is left of an epoch that did not reach its end.  Under the lock, or when nobody else
+ * is left. */
 static void clear_slots(struct sluice_prefetcher *prefetcher)
 {
     for (unsigned i = 0; prefetcher->slots && i < prefetcher->options.num_slots; i++) {

@@ -36,7 +36,7 @@
  *
  *     [workers] -> slot row -> [a thread for each lane] -> block -> next()
  *
- * What the device refuses, or finds a fault in, the CPU makes, and says what is wrong with it.
+ * The CPU makes the samples that the device refuses or finds a fault in, and reports the error.
  *
  * Item n of an epoch always ends in row n % batch_size of batch n / batch_size.
  *
@@ -107,12 +107,12 @@ struct sluice_epoch {
     uint64_t seed;
     const struct sluice_sampler_item *items;
     size_t num_items;
-    size_t num_padded; /* of these, the last so many repeat others */
+    size_t num_padded; /* the number of last ones that repeat others */
     size_t first_item; /* where a resumed epoch continues; a multiple of the batch size */
     /* If not NULL: filled with the measured costs, by position.  Needs measures_ops. */
     struct sluice_cost_table *profile;
-    /* With has_max_errors the epoch ends as soon as more than so many samples failed with one
-     * status, those of errors_before included: the part of the epoch before first_item. */
+    /* With has_max_errors the epoch ends as soon as more than that number of samples failed with
+     * one status, those of errors_before included: the part of the epoch before first_item. */
     bool has_max_errors;
     uint64_t max_errors;
     uint64_t errors_before[SLUICE_NUM_STATUS];

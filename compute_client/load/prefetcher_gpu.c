@@ -17,7 +17,7 @@
  * Blocks are taken in the order of the batches, so a lane that waits for one waits for the trainer
  * alone. */
 
-/* What a lane has for the slot that it makes. */
+/* The resources of a lane for the slot that it makes. */
 struct taken {
     struct sluice_gpu_block *block;
     struct sluice_gpu_staging *staging; /* NULL: what is prepared is apart */

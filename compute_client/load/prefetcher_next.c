@@ -12,7 +12,7 @@
 
 /* The trainer's side: the next batch, in order, settled, accounted for and handed out. */
 
-/* Samples that are named when too many failed: so many fit a line. */
+/* Samples that are named when too many failed: as many as fit a line. */
 #define MAX_NAMES 4
 
 /* Attributes the wait [from, to) for the batch to what its last row waited for, and then to the

@@ -85,7 +85,7 @@ void prefetcher_forget_file(struct row *row)
     sluice_gpu_prepared_clear(&row->prepared);
 }
 
-/* What the row keeps until its batch is made, beside what is in the slot's staging buffer. */
+/* Bytes that the row keeps until its batch is made, without those in the slot's staging buffer. */
 static size_t kept_bytes(const struct row *row)
 {
     return row->result.sample.data->len + (row->prepared.data ? row->prepared.bytes : 0);

@@ -57,7 +57,7 @@ struct slot {
         *staging; /* until a lane takes the slot; NULL: none was free so far */
 };
 
-/* What a thread needs to make rows. */
+/* The resources of a thread that makes rows. */
 struct maker {
     struct sluice_scratch *scratch;
     struct sluice_op_meter meter; /* only if the prefetcher measures ops */
@@ -141,7 +141,7 @@ void prefetcher_row_job(struct sluice_job *job, enum sluice_job_fate fate, void 
 SLUICE_MUST_USE sluice_status prefetcher_worker_start(void *ctx, unsigned index, void **state);
 void prefetcher_worker_stop(void *ctx, void *state);
 
-/* What a trace tells of an item beside its row. */
+/* Fields of an item in a trace in addition to those of its row. */
 struct row_trace {
     struct sluice_trace_context context;
     uint64_t seed;

@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* What a trace has of a sample on this side: what was asked for and why, and when each step was
- * over.
+/* The part of a trace that this side writes of a sample: what was asked for and why, and when each
+ * step was over.
  *
  *     sample:  [away                 ][wait for a worker][finish][wait for the batch]            */
 

@@ -30,9 +30,10 @@ struct sluice_source_item {
     uint64_t file_bytes; /* its length by the list of samples; 0: not known */
     unsigned split;      /* a wish: the source may do fewer ops */
     enum sluice_form form;
-    /* A wish, too: a JPEG crop with a restart marker every so many MCUs; 0: one for each row. */
+    /* A wish, too: a JPEG crop with a restart marker after each such number of MCUs; 0: one for
+     * each row. */
     uint32_t jpeg_crop_restart;
-    /* What one more storage core is worth to this client (replan/cpu_share.h); 0: not said. */
+    /* The value of one more storage core to this client (replan/cpu_share.h); 0: not said. */
     double storage_worth;
     struct sluice_trace_context trace; /* for the server */
 };

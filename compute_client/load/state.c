@@ -205,7 +205,7 @@ static sluice_status read_cursor(const json_t *object, uint64_t total, struct sl
     return SLUICE_OK;
 }
 
-/* Of the one form that sluice_mix_parse() gives. */
+/* Reads the mix, which must be in the canonical form of sluice_mix_parse(). */
 static sluice_status read_mix(const json_t *object, struct sluice_state *state,
                               struct sluice_err *err)
 {

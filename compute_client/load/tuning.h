@@ -39,8 +39,8 @@ struct sluice_tuning {
     /* An interval of this many rows would replace all that older intervals saw of the disk; but it
      * keeps at least this share of that. */
     double disk_rows, disk_kept;
-    /* Bytes per second above which a disk is no bottleneck but memory: ten times the fastest drives
-     * of today. */
+    /* Bytes per second above which a disk is not a bottleneck but memory: ten times the fastest
+     * drives of today. */
     double memory_bytes_per_s;
 
     /* --- cost_correction --- */
