@@ -18,7 +18,7 @@
 /* The link that a plan begins with if it cannot be measured: the samples will show its rate. */
 #define USUAL_LINK_BYTES_PER_S 125e6
 
-/* The link's rate in the profile; 0: there is none. */
+/* The link's rate in the profile; 0: not measured. */
 static double profiled_link(const struct sluice_loader *loader)
 {
     const struct sluice_choices choices = sluice_choices_of(loader->train.pipeline);
@@ -293,7 +293,8 @@ static sluice_status plan_val(struct sluice_loader *loader,
     return status;
 }
 
-/* What a sample of a folder takes beside its ops: a file for the GPU is put into a batch. */
+/* The cost of a sample of a folder in addition to its ops: a file for the GPU is put into a batch.
+ */
 static struct sluice_transport_cost local_transport(void)
 {
     const struct sluice_transport_cost usual = sluice_transport_cost_default();

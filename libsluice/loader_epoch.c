@@ -296,14 +296,14 @@ sluice_status sluice_loader_start(struct sluice_loader *loader,
 
 /* --- batches --- */
 
-/* What is behind struct sluice_batch. */
+/* The private part of struct sluice_batch. */
 struct held_batch {
     struct sluice_batch batch; /* first */
     struct sluice_held *held;
     struct sluice_state after;
 };
 
-/* The place after so many batches of this epoch. */
+/* The state after this number of batches of the epoch. */
 static struct sluice_state state_after(const struct sluice_loader *loader, uint64_t batches,
                                        const uint64_t *errors)
 {

@@ -71,7 +71,7 @@ static sluice_status write_model(struct sluice_loader *loader,
         file.link_bytes_per_s = probed.link_bytes_per_s;
         sluice_transport_cost_fit(&file.transport, measured->read_s, measured->seen,
                                   measured->num_seen);
-        /* What either node takes for a byte over TLS is in what was seen. */
+        /* The measurements include the cost of TLS on either node. */
         if (o->has_tls)
             sluice_transport_cost_set_receive_tls(&file.transport, probed.receive_s_per_byte);
         else

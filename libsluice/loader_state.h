@@ -64,7 +64,7 @@ struct sluice_loader {
     struct sluice_order_options order;
     struct sluice_host_memory memory;
     bool has_memory;                 /* of the caller's */
-    struct sluice_gpu_place *place;  /* until the prefetcher takes it; NULL: there is none */
+    struct sluice_gpu_place *place;  /* until the prefetcher takes it; NULL: none */
     double place_upload_bytes_per_s; /* to it; INFINITY: never the limit */
     bool has_place;
     int device; /* where batches are; -1: in the host's memory */
@@ -97,7 +97,7 @@ struct sluice_loader {
     size_t num_items;
     uint64_t num_batches; /* of them */
     uint64_t total;       /* of the whole epoch, of all ranks; of an external order: its own */
-    uint32_t num_padded;  /* of num_items, the last so many repeat others */
+    uint32_t num_padded;  /* of num_items, the number of last ones that repeat others */
     uint64_t started_ns, started_cpu_ns;
     uint64_t lost_streams, hash_errors; /* before it */
     uint64_t given_ns;                  /* when a batch was given; 0: the next one is asked for */
@@ -114,7 +114,7 @@ bool loader_is_stopped(struct sluice_loader *loader);
 SLUICE_MUST_USE sluice_status loader_open_gpu(struct sluice_loader *loader, struct sluice_err *err);
 /* Whether the GPU can do what the part's pipeline does up to u8. */
 bool loader_decodes_on_gpu(const struct sluice_loader *loader, const struct part *part);
-/* What the part's samples can be asked for: with a GPU that decodes also for that; cut files only
+/* The choices of the part's samples: with a GPU that decodes also those of the GPU; cut files only
  * if the server puts restart markers where the GPU needs them. */
 struct sluice_choices loader_choices_of(const struct sluice_loader *loader,
                                         const struct part *part);
@@ -147,7 +147,7 @@ void loader_stats_begin(struct sluice_loader *loader);
 void loader_stats_end(struct sluice_loader *loader, const struct sluice_epoch_stats *stats,
                       bool is_whole);
 
-/* What sluice_loader_pass() tells from now on, but for its number. */
+/* The pass that sluice_loader_pass() returns from now on, without its number. */
 void loader_show(struct sluice_loader *loader, const struct sluice_loader_pass *pass);
 
 /* Keeps those of the epoch's items that are to be profiled. */

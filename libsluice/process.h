@@ -5,7 +5,7 @@
 
 #include <sys/types.h>
 
-/* What the objects of the library share with the process that they live in.
+/* State that the objects of the library share with their process.
  *
  * Threads: any. */
 

@@ -5,8 +5,8 @@
 #include "plan/form_table.h"
 #include "plan/transport_cost.h"
 
-/* What --profiling measures after its epoch: the profiled samples in every form.  loader_profile.c
- * writes it. */
+/* The measurements of --profiling after its epoch: the profiled samples in every form.
+ * loader_profile.c writes it. */
 
 struct profile_forms {
     struct sluice_form_row *rows; /* one for each sample and choice: means */

@@ -32,7 +32,7 @@ struct sluice_epoch_report {
     uint64_t retries;
     /* Replies that were damaged on their way and asked for again. */
     uint64_t hash_errors;
-    /* NULL: there is no running plan. */
+    /* NULL: no running plan. */
     const struct sluice_plan_stats *plan;
     /* CPU time of the process in the epoch. */
     double cpu_s;

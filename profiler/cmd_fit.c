@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is fitted of the tables' ops: each stage's, then all after reading. */
+/* The fits of the tables' ops: each stage's, then all after reading. */
 static const char *name_target(const struct sluice_pipeline *pipeline, unsigned target)
 {
     if (target > sluice_pipeline_num_ops(pipeline))
@@ -102,7 +102,7 @@ static sluice_status try_op(const struct sluice_cost_table *table,
     return SLUICE_OK;
 }
 
-/* "12.3%"; ">100%" of what is further off, and "-" of what is no number. */
+/* "12.3%"; ">100%" for larger errors, and "-" for NAN. */
 static const char *show_error(double error, char out[16])
 {
     if (isnan(error))

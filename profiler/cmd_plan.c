@@ -52,7 +52,7 @@ sluice_status sluice_profile_make_plan(const char *planner, const struct sluice_
     return SLUICE_OK;
 }
 
-/* What the JSON calls the planner of a mode where no name was typed. */
+/* The name of a mode's planner in the JSON where none was typed. */
 static const char *json_name(enum sluice_mode mode)
 {
     static const char *const names[SLUICE_NUM_MODES] = {
@@ -75,7 +75,7 @@ struct request {
     bool is_json;
 };
 
-/* What every plan is compared on. */
+/* The result of a plan, by which plans are compared. */
 struct result {
     enum sluice_mode mode;
     const char *json_name;
@@ -91,7 +91,7 @@ struct results {
     struct sluice_choices choices;
 };
 
-/* Of the epoch. */
+/* Seconds of the epoch. */
 static double seconds_of(const struct result *result)
 {
     return result->forecast.primal_s + result->fill_s;
@@ -311,7 +311,7 @@ static sluice_status make_results(const struct request *request,
 
 /* --- the command line --- */
 
-/* What the table writes to; of use only within parse_request(). */
+/* The target of the option table; valid only within parse_request(). */
 static struct request given;
 
 enum { DATA, MACHINES, CHOICES };

@@ -83,7 +83,7 @@ static sluice_status measure(struct run *run, const char *root,
     return status;
 }
 
-/* The model that the measurements make, beside the tables. */
+/* Writes the model fitted to the measurements, in addition to the tables. */
 static sluice_status write_model(const char *folder, const struct sluice_pipeline *pipeline,
                                  const struct sluice_form_table *forms,
                                  const struct sluice_cost_table *table,

@@ -28,7 +28,7 @@ struct request {
     double net_bw, remote_cpus, local_cpus;
     bool has_link, has_storage_cores, has_file_bytes, has_width, has_height;
     uint64_t file_bytes, width, height;
-    bool is_made; /* there is no profile: all samples are of these sizes */
+    bool is_made; /* without a profile: all samples have these sizes */
     bool is_json;
 };
 
@@ -324,7 +324,7 @@ static sluice_status make_answer(const struct request *request, struct answer *a
 
 /* --- the command line --- */
 
-/* What the table writes to; of use only within the command. */
+/* The target of the option table; valid only within the command. */
 static struct request given;
 
 enum { WANTED, MACHINES, DATA };

@@ -110,7 +110,7 @@ SLUICE_MUST_USE sluice_status sluice_profile_load(const struct sluice_profile_so
                                                   struct sluice_err *err);
 void sluice_profile_clear(struct sluice_profile *profile); /* idempotent; fine on {0} */
 
-/* prep_forms.csv; no rows if there is none. */
+/* prep_forms.csv; no rows without that file. */
 SLUICE_MUST_USE sluice_status sluice_profile_load_forms(const struct sluice_profile_source *source,
                                                         const struct sluice_profile *profile,
                                                         struct sluice_form_table *forms,
@@ -145,7 +145,7 @@ void sluice_profile_costs_clear(struct sluice_profile_costs *costs);
 struct sluice_form_menu sluice_profile_menu(const struct sluice_profile *profile,
                                             const struct sluice_profile_costs *costs);
 
-/* Offers the choice as well, if it is none of a GPU that does not decode. */
+/* Offers the choice as well, unless it is of a GPU that does not decode. */
 void sluice_profile_offer(struct sluice_form_menu *menu, const struct sluice_profile_costs *costs,
                           unsigned choice);
 

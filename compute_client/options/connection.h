@@ -60,7 +60,7 @@ struct sluice_connection_options {
         .default_text = "the variable SLUICE_TOKEN, or none"                                       \
     }
 
-/* What needs --tls, and what goes together; no name of a file is empty. */
+/* Checks options that need --tls or each other, and that no file name is empty. */
 SLUICE_MUST_USE sluice_status
 sluice_connection_check(const struct sluice_connection_options *options, struct sluice_err *err);
 

@@ -5,8 +5,8 @@
 #include "compute_client/load/order.h"
 #include "compute_client/options/options.h"
 
-/* What a loader reads out of its settings, in the words of compute_client/load; offload_train,
- * which is on the other side of sluice.h, needs none of it.
+/* The options that a loader reads out of its settings, in the words of compute_client/load;
+ * offload_train, which is on the other side of sluice.h, needs none of it.
  *
  * Threads: pure functions. */
 

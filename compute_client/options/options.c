@@ -26,7 +26,7 @@ enum sluice_on_error sluice_options_on_error(const struct sluice_options *option
                                                   : SLUICE_ON_ERROR_SUBSTITUTE;
 }
 
-/* The form that may be requested beside the plain ones. */
+/* The form that may be requested in addition to the plain ones. */
 static enum sluice_form parse_remote_form(const char *word, const struct sluice_options *o)
 {
     if (strcmp(word, "auto") == 0 && o->mode == SLUICE_MODE_AUTO)
@@ -78,7 +78,7 @@ static bool parse_checkpoint_every(const char *word, struct sluice_options *o)
            o->checkpoint_s > 0 && o->checkpoint_s <= 1e6;
 }
 
-/* What stands where a folder should, and is likely to be something else. */
+/* Refuses an argument that stands for a folder and is likely to be something else. */
 static sluice_status check_dir(const char *dir, struct sluice_err *err)
 {
     struct sluice_host_port address;
@@ -117,7 +117,7 @@ static sluice_status take_dirs(struct sluice_options *o, struct sluice_err *err)
     return SLUICE_OK;
 }
 
-/* What was typed, if that is what runs. */
+/* The mode as it was typed, if that is the one that runs. */
 static const char *find_mode_name(const struct sluice_given_options *given)
 {
     enum sluice_mode mode;
@@ -207,7 +207,7 @@ static sluice_status check_profiling(const struct sluice_options *o, struct slui
     return SLUICE_OK;
 }
 
-/* What is not set in a script ("$CKPT") is no name of a file. */
+/* An empty file name, as from an unset variable of a script ("$CKPT"), is an error. */
 static sluice_status check_files(const struct sluice_options *o, struct sluice_err *err)
 {
     const struct {
@@ -330,7 +330,7 @@ sluice_status sluice_options_check(struct sluice_given_options *given, struct sl
     return status;
 }
 
-/* Rows on a GPU are for a trainer that is there, or for none that looks at them. */
+/* Rows stay on a GPU where the model trains, or where no trainer reads them. */
 static sluice_status check_place(const struct sluice_options *o, struct sluice_err *err)
 {
     if (strcmp(o->gpu_decode, "on") == 0 && strcmp(o->device, "cpu") == 0)
@@ -355,7 +355,7 @@ sluice_status sluice_options_check_run(struct sluice_given_options *given, struc
     return status == SLUICE_OK ? check_place(&given->options, err) : status;
 }
 
-/* What the loader is told of --gpu-decode. */
+/* The value of --gpu-decode that the loader gets. */
 static void place_rows(const struct sluice_options *o, struct sluice_loader_settings *settings)
 {
     const char *when = o->gpu_decode;

@@ -72,7 +72,7 @@ struct sluice_options {
     bool is_json;
 };
 
-/* --max-errors of an epoch of so many samples; a share is rounded up. */
+/* --max-errors of an epoch of num_samples; a share is rounded up. */
 uint64_t sluice_options_max_errors(const struct sluice_options *options, uint64_t num_samples);
 
 /* What a loader takes of a command line, as it was given there, and gpu-decode as it is with the

@@ -35,7 +35,7 @@ static const char *const groups[] = {
 /* The table stores its values here.  Only sluice_options_read() uses it. */
 static struct sluice_given_options given;
 
-/* On a command line it is the arguments that are no options. */
+/* On a command line these are the positional arguments. */
 static const struct sluice_option dir = {
     .name = "dir",
     .type = SLUICE_OPTION_STRINGS,

@@ -5,7 +5,7 @@
 #include "base/cli_set.h"
 #include "compute_client/options/options.h"
 
-/* Of a run without --host. */
+/* The mode of a run without --host. */
 #define SLUICE_DEFAULT_HOST "127.0.0.1:50051"
 
 /* The command line of offload_train, as the table has it.
@@ -37,7 +37,7 @@ SLUICE_MUST_USE sluice_status sluice_options_set(const struct sluice_setting *se
                                                  struct sluice_options *options,
                                                  struct sluice_err *err);
 
-/* What the words say, and options that exclude or need each other (options.c). */
+/* Parses the words, and checks options that exclude or need each other (options.c). */
 SLUICE_MUST_USE sluice_status sluice_options_check(struct sluice_given_options *given,
                                                    struct sluice_err *err);
 /* The same, and what offload_train needs before it begins (options.c). */

@@ -146,7 +146,7 @@ static bool work_of(const struct sluice_capacity_estimator *estimator,
     }
 }
 
-/* Of all good rows; the price and the cores are those of the last that arrived. */
+/* Sums over all good rows; the price and the cores are those of the last that arrived. */
 static void see_rows(struct sluice_capacity_estimator *estimator,
                      const struct sluice_row_seen *rows, size_t num_rows,
                      struct sluice_interval *interval)

@@ -42,7 +42,7 @@
  *
  * Pure: the times come with the rows.  Threads: one at a time; a plain value. */
 
-/* What is estimated: bytes a second of files read and of payload, cores, samples a second. */
+/* The estimated rates: bytes a second of files read and of payload, cores, samples a second. */
 #define SLUICE_ESTIMATED                                                                           \
     (1u << SLUICE_DISK | 1u << SLUICE_NETWORK | 1u << SLUICE_STORAGE_CPU |                         \
      1u << SLUICE_COMPUTE_CPU | 1u << SLUICE_GPU)
@@ -60,7 +60,7 @@ struct sluice_capacity_estimator {
     uint64_t last_ns[SLUICE_NUM_RESOURCES]; /* where the next interval begins, for each */
 };
 
-/* What was seen in one interval.  It ends with its last row, not when somebody looked. */
+/* Observations of one interval.  It ends with its last row, not when somebody looked. */
 struct sluice_interval {
     double seconds; /* until the last row arrived; 0: nothing was seen */
     size_t num_rows;
@@ -72,7 +72,7 @@ struct sluice_interval {
     double shared_busy; /* share of those cores that was busy, by whomever; < 0: not known */
 };
 
-/* What the trainer did: the samples that it took, its time beside waiting for them, and that wait;
+/* The trainer's work: the samples that it took, its time without waiting for them, and that wait;
  * and what its device decoded meanwhile. */
 struct sluice_trainer_seen {
     uint64_t samples;
@@ -95,7 +95,8 @@ sluice_capacity_estimator_init(const struct sluice_rates *believed, const struct
 /* An epoch begins: so does the next interval, and the link is empty. */
 void sluice_capacity_estimator_begin(struct sluice_capacity_estimator *estimator, uint64_t now_ns);
 
-/* What rows say that are done since the last call, in any order; `spans` has room for as many. */
+/* Observations by the rows that are done since the last call, in any order; `spans` has room for as
+ * many. */
 struct sluice_interval sluice_capacity_estimator_see(struct sluice_capacity_estimator *estimator,
                                                      const struct sluice_row_seen *rows,
                                                      size_t num_rows,
@@ -106,7 +107,7 @@ struct sluice_interval sluice_capacity_estimator_see(struct sluice_capacity_esti
 void sluice_capacity_estimator_learn(struct sluice_capacity_estimator *estimator,
                                      const struct sluice_interval *interval);
 
-/* What the trainer did after the last interval of an epoch: `part`, 0 to 1, of its time in that. */
+/* The trainer's work after the last interval of an epoch: `part`, 0 to 1, of its time in that. */
 void sluice_capacity_estimator_learn_trainer(struct sluice_capacity_estimator *estimator,
                                              const struct sluice_trainer_seen *rest, double part);
 

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a plan was made from. */
+/* The inputs of a plan. */
 struct basis {
     double per_s[SLUICE_NUM_RESOURCES], shared_cores;
     double factor[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
@@ -179,7 +179,7 @@ static sluice_status solve_offered(struct sluice_controller *c, size_t next, siz
 
 /* Solves the LP over at most max_menus of the items from `next` on, *count of them, and puts its
  * prices in force.  Where storage CPU has a price the plan is for the share of the cores that it
- * leaves.  Where the training step is the limit, nothing is won by decoding beside it. */
+ * leaves.  Where the training step is the limit, decoding on the GPU wins nothing. */
 static sluice_status solve(struct sluice_controller *c, size_t next, size_t max_menus,
                            uint64_t now_ns, size_t *num_looked_at, struct sluice_lp_result *result,
                            struct sluice_err *err)
@@ -404,7 +404,7 @@ static double find_change(const struct sluice_controller *c, char *reason, size_
         const unsigned choice = c->offered[k];
         SLUICE_EACH_RESOURCE (r, SLUICE_MODELLED) {
             const double change = change_of(was->factor[choice][r], is.factor[choice][r]);
-            /* What no row has shown follows from what others have. */
+            /* Estimates without observations follow from the others. */
             if (change <= most || !(c->costs.ratios[choice][r].rows > 0))
                 continue;
             most = change;
@@ -502,8 +502,8 @@ struct sluice_plan_bounds sluice_controller_bounds(const struct sluice_controlle
         c->capacity.per_s[SLUICE_STORAGE_CPU] + c->capacity.per_s[SLUICE_COMPUTE_CPU];
     const double away = per_s * (ahead_s + 3 * latency_s + c->in_hand_s) + 4 * cores +
                         tuning->min_rows + (per_s > 0 ? 0 : (double)num_done);
-    /* What has arrived keeps this node at work while the others stand still; where a price is
-     * followed, the answer to it must not come late. */
+    /* Samples that have arrived keep this node at work while the others stand still; where a price
+     * is followed, the answer to it must not come late. */
     const double here = c->share.cores > 0 ? 0 : per_s * tuning->here_s;
     return (struct sluice_plan_bounds){whole(away), whole(away + here)};
 }

@@ -45,7 +45,7 @@ struct sluice_controller;
 struct sluice_controller_options {
     struct sluice_choice_model model;
     struct sluice_transport_cost transport;
-    uint32_t forms; /* bits 1 << enum sluice_form that may be asked for beside the plain */
+    uint32_t forms; /* bits 1 << enum sluice_form that may be asked for in addition to the plain */
     struct sluice_rates rates; /* to begin with; PCIe's stays */
     struct sluice_rates most;  /* no estimate exceeds them */
     bool is_fixed;             /* the first plan stays, whatever is seen */
@@ -63,7 +63,7 @@ sluice_controller_create(const struct sluice_controller_options *options,
                          struct sluice_controller **controller, struct sluice_err *err);
 void sluice_controller_destroy(struct sluice_controller *controller); /* NULL is allowed */
 
-/* What is planned for: the items of an epoch, borrowed until the next one begins. */
+/* The items of an epoch to plan for, borrowed until the next one begins. */
 struct sluice_plan_epoch {
     const struct sluice_pipeline *pipeline;
     const struct sluice_manifest *manifest;
@@ -102,7 +102,7 @@ unsigned sluice_controller_choose(struct sluice_controller *controller, size_t i
                                   const struct sluice_expected *under_way,
                                   struct sluice_expected *expected);
 
-/* Learns from rows[0 .. num_rows), the trainer and what decodes beside it; true: there is a new
+/* Learns from rows[0 .. num_rows), the trainer and the decoder on its GPU; true: there is a new
  * plan for the items from `next_item` on, and *forecast tells of it.  While a price is followed,
  * one that uses about as much of the storage cores as the last that was told is not told. */
 bool sluice_controller_update(struct sluice_controller *controller, uint64_t now_ns,
@@ -110,7 +110,7 @@ bool sluice_controller_update(struct sluice_controller *controller, uint64_t now
                               const struct sluice_trainer_seen *trainer,
                               struct sluice_plan_forecast *forecast);
 
-/* What the trainer did after the last interval of an epoch, when nothing was left to be asked for:
+/* The trainer's work after the last interval of an epoch, when nothing was left to be asked for:
  * `part` of its time in that epoch.  Between two epochs. */
 void sluice_controller_see_rest(struct sluice_controller *controller,
                                 const struct sluice_trainer_seen *trainer, double part);
@@ -125,7 +125,7 @@ struct sluice_plan_bounds {
 struct sluice_plan_bounds sluice_controller_bounds(const struct sluice_controller *controller,
                                                    size_t num_done);
 
-/* What a storage core more is worth under the plan, and what the server asks for one: cpu_share.h
+/* The value of one more storage core under the plan, and the server's price of one: cpu_share.h
  * has the unit. */
 double sluice_controller_storage_worth(const struct sluice_controller *controller);
 double sluice_controller_storage_price(const struct sluice_controller *controller);

@@ -5,7 +5,7 @@
 #include "plan/choice_cost.h"
 #include "plan/transport_cost.h"
 
-/* What a sample costs in each choice, by the model and by what the rows that came in say of it:
+/* The cost of a sample in each choice, by the model and by the rows that came in:
  *
  *     cost of the ops by the model  x  factor of the choice and resource  +  transport
  *
@@ -57,12 +57,12 @@ void sluice_cost_correction_costs(const struct sluice_cost_correction *costs,
                                   const struct sluice_sample_facts *facts,
                                   double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES]);
 
-/* A row of the choice took so much: CPU seconds as the nodes' workers measure them, bytes of
- * payload; and so many bytes of the file were read.  Counts from the next settle on. */
+/* Adds the observed costs of a row of the choice: CPU seconds as the nodes' workers measure them,
+ * bytes of payload, and the bytes that were read of the file.  Counts from the next settle on. */
 void sluice_cost_correction_learn(struct sluice_cost_correction *costs, unsigned choice,
                                   const struct sluice_sample_facts *facts,
                                   const double seen[SLUICE_NUM_RESOURCES], double read_bytes);
-/* The GPU decoded so many samples of late, in device_s of its time.  Counts as the rows do. */
+/* Adds samples that the GPU decoded, and its time for them.  Counts as the rows do. */
 void sluice_cost_correction_learn_decoded(struct sluice_cost_correction *costs,
                                           uint64_t num_samples, double device_s);
 void sluice_cost_correction_settle(struct sluice_cost_correction *costs);

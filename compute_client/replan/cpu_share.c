@@ -20,7 +20,7 @@ double sluice_cpu_share_next(struct sluice_cpu_share *share, uint64_t now_ns, do
         double step = share->last_worth > 0
                           ? tuning->follow_per_s * seconds * log(share->last_worth / share->price)
                           : 0;
-        if (!(share->worth > 0)) /* there is no use for more */
+        if (!(share->worth > 0)) /* more would not be used */
             step = fmin(step, 0);
         share->cores *= exp(fmin(fmax(step, -tuning->max_share_step), tuning->max_share_step));
     } else {

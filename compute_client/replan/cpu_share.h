@@ -10,7 +10,7 @@
 /* How many of the storage node's cores a client plans for, at the price that their server asks
  * (storage_server/cpu_price.h): the client's half of a tatonnement.
  *
- * What one core more is worth follows from the plan's dual of storage CPU: with T what a million
+ * The value of one more core follows from the plan's dual of storage CPU: with T what a million
  * samples take, x the cores, and p that dual (T (1 - p d) with x (1 + d) of them),
  *
  *     worth = -dT/dx = p T / x        seconds that a million samples take less with a core more
@@ -30,7 +30,7 @@
 
 struct sluice_cpu_share {
     const struct sluice_tuning *tuning; /* borrowed */
-    double price;                       /* of a core, as last heard; 0: there is none */
+    double price;                       /* of a core, as last received; 0: no price */
     double used;                        /* cores, of late; 0: not seen */
     double cores;                       /* that the plan in force is for; 0: it follows no price */
     double worth;      /* of a core more, under the plan in force; 0: it leaves some unused */
@@ -38,7 +38,7 @@ struct sluice_cpu_share {
     uint64_t moved_ns;
 };
 
-/* What an interval says: the price, and the cores that were used in it. */
+/* Observations of an interval: the price, and the cores that were used in it. */
 void sluice_cpu_share_see(struct sluice_cpu_share *share, double price, double used);
 
 /* The cores to plan for, of those that there are, from now_ns on; 0: there is no price to follow,

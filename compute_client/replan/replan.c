@@ -19,7 +19,7 @@
 /* More rows in an interval than that are thrown away: memory is bounded. */
 #define MAX_ROWS 32768
 
-/* One choice in so many is timed. */
+/* Choices per one that is timed. */
 #define TIMED_CHOICES 64
 
 struct sluice_replan {

@@ -30,7 +30,7 @@ SLUICE_MUST_USE sluice_status sluice_replan_begin(struct sluice_replan *replan,
                                                   struct sluice_chooser *face,
                                                   struct sluice_err *err);
 
-/* What the plan changed in this epoch, and the CPU time that it took for itself. */
+/* Changes of the plan in this epoch, and the CPU time that it took for itself. */
 struct sluice_plan_stats {
     uint64_t replans;          /* changes of the prices that were told */
     uint64_t looks;            /* intervals that were looked at */

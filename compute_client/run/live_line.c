@@ -92,7 +92,7 @@ void sluice_live_meter_see(struct sluice_live_meter *meter, const struct sluice_
     }
 }
 
-/* Of the batches that came; if the next one is late, as if it came now. */
+/* The rate of the batches that came; a late next batch counts as if it came now. */
 static double rate_of(const struct sluice_live_meter *meter, double sum, double time_s,
                       double memory_s, uint64_t now_ns)
 {

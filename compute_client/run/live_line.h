@@ -52,11 +52,11 @@ struct sluice_live_view {
     uint64_t done, total;    /* samples */
     double samples_per_s;    /* NaN: not known yet */
     double left_s;           /* the same */
-    double loss;             /* NaN: there is none; the caller's to set */
-    double wire_bytes_per_s; /* NaN: there is no network */
+    double loss;             /* NaN: none; set by the caller */
+    double wire_bytes_per_s; /* NaN: no network */
     const char *limit;       /* "network"; "": not known yet */
     char choices[64];        /* "crop 93% raw 7% +gpu 98%", the most frequent first */
-    double lost_s;           /* the server is lost since so long; 0: it is not */
+    double lost_s;           /* s since the server was lost; 0: it is not */
     double waits_s;          /* the trainer waits unusually long; 0: it does not */
 };
 

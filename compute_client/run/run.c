@@ -134,7 +134,7 @@ static int end_of(struct run *run, sluice_status status, bool is_stopped, struct
     };
     const struct sluice_err *const causes[] = {&output[0], &output[1], &run->unsaved};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(written); i++) {
-        /* What a terminal that is gone did not take is nobody's loss. */
+        /* Output that a closed terminal did not take is not an error. */
         const bool is_hung_up = number == SIGHUP && causes[i] == &output[0];
         if (written[i] != SLUICE_OK && !is_hung_up)
             exit_code = sluice_cli_exit_code(written[i], causes[i]);

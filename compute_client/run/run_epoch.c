@@ -210,7 +210,7 @@ static double lr_at(const struct sluice_options *options, uint64_t epoch)
     return lr;
 }
 
-/* What cannot be printed is kept, and tried again with the next report. */
+/* A report that cannot be printed is kept, and tried again with the next one. */
 static sluice_status print_report(struct run *run, enum sluice_part part, struct sluice_err *err)
 {
     char text[SLUICE_MAX_SUMMARY];

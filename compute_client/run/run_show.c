@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The thread that shows how a pass goes.  It is none of those that work, so a stall shows, whoever
+/* The thread that shows how a pass goes.  It does no other work, so a stall shows, whoever
  * it is that hangs; it only reads counters, so nobody waits for it. */
 
 /* Under the lock.  A pass that has begun since the last look is measured from here. */

@@ -23,7 +23,7 @@
  *
  * Threads: the main one, except where noted. */
 
-/* What ends with the process, if it hangs (run_watch.c). */
+/* The steps after which a hang ends the process (run_watch.c). */
 enum stage { STARTING, TRAINING, CLOSING };
 
 /* How far a run is, as stored in its checkpoint. */
@@ -44,7 +44,7 @@ struct run_show {
     bool has_thread;
 };
 
-/* What --metrics serves, beside the loader's counters. */
+/* Values that --metrics serves in addition to the loader's counters. */
 struct run_times {
     pthread_mutex_t lock;               /* a leaf; taken once for each batch */
     struct sluice_histogram wait, step; /* of a batch: the trainer's wait for it, and its work */
@@ -75,7 +75,7 @@ struct run {
     bool is_over;          /* the watcher has to end */
     pthread_cond_t staged; /* stage or is_over changed */
 
-    /* What --checkpoint's file has and lacks; the main thread's. */
+    /* The state of --checkpoint's file; the main thread's. */
     struct place saved;        /* what it has, or what needs no saving */
     struct sluice_err unsaved; /* why the last attempt failed; empty: it did not */
     uint64_t batches_unsaved, tried_ns;
@@ -106,7 +106,7 @@ SLUICE_MUST_USE sluice_status run_resume(struct run *run, struct place *place,
 
 /* Serves --metrics, if asked for, until run->metrics is destroyed. */
 SLUICE_MUST_USE sluice_status run_serve_metrics(struct run *run, struct sluice_err *err);
-/* The trainer waited for a batch so long, and worked on it so long. */
+/* Adds the time that the trainer waited for a batch, and that it worked on it. */
 void run_note_batch(struct run *run, uint64_t wait_ns, uint64_t step_ns);
 
 /* Shows the progress of the loader's passes from now on, as one live line on a terminal, as a line

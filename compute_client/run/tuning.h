@@ -1,7 +1,7 @@
 #ifndef SLUICE_COMPUTE_CLIENT_RUN_TUNING_H
 #define SLUICE_COMPUTE_CLIENT_RUN_TUNING_H
 
-/* What a person who watches an epoch sees, and how often.
+/* The output of an epoch for a person, and its intervals.
  *
  * Chosen by looking at it, not swept: nothing of the run depends on them.  "Half" and "twice" say
  * what half and twice the value do. */

@@ -13,14 +13,14 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "columns are copied as
 _Static_assert(SLUICE_LIST_BLOCK_ROWS <= SLUICE_LIST_BLOCK_BYTES / SLUICE_LIST_ROW_BYTES,
                "columns alone leave room for paths");
 
-/* Where the columns of a block of so many rows begin. */
+/* The offsets of the columns of a block. */
 struct columns {
     uint8_t *bytes, *labels, *widths, *heights, *shared, *more, *codings, *vals;
-    uint8_t *targets; /* their bytes; NULL: there are none */
+    uint8_t *targets; /* their bytes; NULL: none */
     uint8_t *paths;
 };
 
-/* Of columns. */
+/* Bytes of one row over all columns. */
 static size_t row_bytes(bool has_targets)
 {
     return SLUICE_LIST_ROW_BYTES + (has_targets ? 4 : 0);

@@ -11,7 +11,7 @@
 
 /* Reads received messages.  Private to lib/wire.
  *
- * What is stricter here than in a general protobuf reader: groups, field number
+ * Stricter than a general protobuf reader: groups, field number
  * 0, a known field with another wire type, uint32 values of more than 32 bits
  * and strings with a NUL inside are SLUICE_E_CORRUPT.  Unknown fields, fields in
  * any order and repeated scalar fields (the last counts) are fine.

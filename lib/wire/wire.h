@@ -13,18 +13,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the messages of protos/offload.proto say, as plain structs.
+/* The messages of protos/offload.proto as plain structs.
  *
  * The only module that knows protobuf: `put` turns a struct into a message ready
  * to send (payloads by reference), `get` checks a received message and turns it
  * into a struct (strings copied; payloads left in the message).
- * A `get` of bytes that are no such message is SLUICE_E_CORRUPT; nothing that it
+ * A `get` of bytes that are not such a message is SLUICE_E_CORRUPT; nothing that it
  * returns needs to be checked for consistency with itself again.  Messages other
  * than FetchReply are at most 4 MiB and hold at most 131,072 samples, classes or
  * unknown fields; more is SLUICE_E_CORRUPT too.  docs/PROTOCOL.md says what else
  * is refused, and what later versions may send.
  *
- * What has a hash and does not fit it was damaged on its way: SLUICE_E_IO, worth asking again.
+ * A message that does not fit its hash was damaged on its way: SLUICE_E_IO, worth asking again.
  * HelloReply, ListSamplesReply and FetchRequest have theirs checked here; a FetchReply and its
  * samples are checked by two functions below.
  *
@@ -225,7 +225,7 @@ bool sluice_wire_fetch_reply_is_whole(const struct sluice_message *message);
 /* Walks a FetchReply and calls on_sample for each sample, in order.  A payload stays in the message
  * (reply->arrived) and lives as long as it.  A payload above max_payload_bytes and a truncated
  * message are SLUICE_E_CORRUPT; samples before that were delivered.  SLUICE_OK without a payload on
- * the wire is an empty payload; a payload beside an error is dropped.  A status that this version
+ * the wire is an empty payload; a payload of an error is dropped.  A status that this version
  * does not know becomes SLUICE_E_INTERNAL of that sample, an unknown form SLUICE_E_UNSUPPORTED,
  * with a text.  `load` may be NULL; its fields that the message lacks are 0.  A price that is not
  * finite or below 0 is SLUICE_E_CORRUPT. */
@@ -254,7 +254,7 @@ void sluice_wire_know_forms(unsigned num_forms);
 #define SLUICE_WIRE_MAX_SPLITS (SLUICE_PIPELINE_MAX_OPS + 1)
 #define SLUICE_WIRE_NUM_STATUS SLUICE_NUM_STATUS
 
-/* What one client was sent. */
+/* Counters of one client. */
 #define SLUICE_WIRE_CLIENT_NAME 64
 struct sluice_wire_client {
     /* Cut to the room; what is got is UTF-8, and may hold control characters. */

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the parts of lib/wire share.  Private to it.
+/* Shared by the parts of lib/wire, and private to it.
  *
  * Threads: pure functions. */
 
@@ -24,7 +24,7 @@ bool sluice_wire_status_from_wire(int64_t number, sluice_status *status);
 /* --- wire_form.c: enum sluice_form and Form, one table --- */
 
 Sluice__V1__Form sluice_wire_form_to_wire(enum sluice_form form);
-/* false: a number that this version does not know, or one that is no form of a sample. */
+/* False: a number unknown to this version, or not that of a sample's form. */
 bool sluice_wire_form_from_wire(uint64_t number, enum sluice_form *form);
 
 /* --- wire_text.c --- */
@@ -62,7 +62,7 @@ enum sluice_wire_hash {
 };
 enum sluice_wire_hash sluice_wire_check_hash(uint32_t number, const struct sluice_message *message);
 
-/* What a `get` returns for a message whose hash is wrong: SLUICE_E_IO. */
+/* The error of a `get` for a message with a wrong hash: SLUICE_E_IO. */
 SLUICE_MUST_USE sluice_status sluice_wire_damaged(const char *name, struct sluice_err *err);
 
 /* The field for a FetchReply, whose hash leaves payloads out: the message, and behind it `tail`. */
