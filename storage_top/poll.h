@@ -51,16 +51,16 @@ struct top_rates top_rates_between(const struct sluice_wire_stats *before,
 
 struct top_poll;
 
-/* Starts to ask.  Borrows the options.  SLUICE_E_INVALID, _IO: a certificate or a token is none. */
+/* Starts to ask.  Borrows the options.  SLUICE_E_INVALID, _IO: an invalid certificate or token. */
 SLUICE_MUST_USE sluice_status top_poll_create(const struct top_options *options,
                                               struct top_poll **poll, struct sluice_err *err);
 /* Calls under way are ended.  NULL is allowed. */
 void top_poll_destroy(struct top_poll *poll);
 
-/* What is known now: servers[num_targets], for top_servers_clear(). */
+/* The current state: servers[num_targets], for top_servers_clear(). */
 SLUICE_MUST_USE sluice_status top_poll_read(struct top_poll *poll, struct top_server *servers,
                                             struct sluice_err *err);
-/* Returns once every server was asked so many times, and either answered or failed, or at
+/* Returns once every server was asked `attempts` times, and either answered or failed, or at
  * until_ns of the clock. */
 void top_poll_wait(struct top_poll *poll, unsigned attempts, uint64_t until_ns);
 

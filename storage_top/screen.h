@@ -18,7 +18,7 @@ void top_screen_close(struct top_screen *screen); /* the terminal is as before; 
 
 /* Shows the lines from where the user has scrolled to; what is wider than the terminal is cut. */
 void top_screen_show(struct top_screen *screen, const struct top_lines *lines);
-/* Waits so long for keys, and obeys them.  False: the user wants to go. */
+/* Waits for keys up to a time, and obeys them.  False: the user wants to go. */
 bool top_screen_wait(struct top_screen *screen, int timeout_ms);
 
 #endif

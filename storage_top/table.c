@@ -132,7 +132,7 @@ static uint64_t count_errors(const struct sluice_wire_stats *stats)
     return sum;
 }
 
-/* Of JPEGs that were preprocessed; NAN: there were none. */
+/* Of preprocessed JPEGs; NAN: there were not any. */
 static double index_share(const struct sluice_wire_stats *stats)
 {
     const double hits = (double)stats->jpeg_index.hits;

@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
-/* What is shown: a line for each server, then a line for each of their clients, and why servers are
- * away.  The same lines for --once and for the live view.
+/* The text shown: a line for each server, then a line for each of their clients, and why servers
+ * are away.  The same lines for --once and for the live view.
  *
  * Threads: pure functions. */
 

@@ -35,7 +35,7 @@ struct sluice_checkpoint_head {
     const char *model;
     uint32_t image_size, num_classes;
     uint64_t seed, steps;
-    const char *extra; /* "" if there is none; at most SLUICE_CHECKPOINT_MAX_EXTRA bytes */
+    const char *extra; /* "": none; at most SLUICE_CHECKPOINT_MAX_EXTRA bytes */
     uint32_t num_tensors;
 };
 
@@ -90,7 +90,7 @@ SLUICE_MUST_USE sluice_status sluice_checkpoint_read(const char *path,
                                                      struct sluice_err *err);
 void sluice_checkpoint_clear(struct sluice_checkpoint *checkpoint);
 
-/* NULL if there is none. */
+/* NULL: none. */
 const struct sluice_checkpoint_tensor *
 sluice_checkpoint_find(const struct sluice_checkpoint *checkpoint, enum sluice_checkpoint_kind kind,
                        const char *name);

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What cuDNN and cuBLAS do not do for the CUDA trainer.
+/* Kernels of the CUDA trainer that cuDNN and cuBLAS lack.
  *
  * Every function puts one to three kernels on `stream` and returns what the launches returned; all
  * pointers are device memory.  Results are pure functions of the arguments: no atomics, sums in
@@ -35,7 +35,7 @@ struct sluice_cuda_batchnorm {
     uint32_t num_c;
     const float *weight, *bias;
     float *running_mean, *running_var;
-    /* Of the batch: forward writes, backward reads. */
+    /* Statistics of the batch: forward writes, backward reads. */
     float *mean, *inverse_deviation;
     double epsilon, momentum;
     /* A relu follows the output and is done here, in both directions. */

@@ -9,7 +9,7 @@
  * oneDNN 2 and 3.  Images are N x H x W x C, convolution weights O x I x H x W, matrices row by
  * row.  An operation is made for one geometry and run any number of times.
  *
- * The only file that includes oneDNN's header is the .c beside this one.
+ * The only file that includes oneDNN's header is this one's .c.
  *
  * Threads: a context and what is made from it belong to one thread at a time. */
 

@@ -107,9 +107,9 @@ bool sluice_trainer_is_deterministic(const struct sluice_trainer *trainer);
 void sluice_trainer_set_lr(struct sluice_trainer *trainer, double lr);
 
 /* Checkpoints: the model's name and shapes, parameters, momentum, running statistics, step
- * count; written beside and renamed.  `extra` is a line of text of the caller's (JSON) that
- * load gives back as a new string.  Continuing from a load is bit-for-bit the run that was
- * not interrupted (cpu).  SLUICE_E_CORRUPT and SLUICE_E_INVALID (another model) name the file. */
+ * count; written to a temporary file and renamed.  `extra` is a line of text of the caller's (JSON)
+ * that load gives back as a new string.  Continuing from a load is bit-for-bit the run that was not
+ * interrupted (cpu).  SLUICE_E_CORRUPT and SLUICE_E_INVALID (another model) name the file. */
 SLUICE_MUST_USE sluice_status sluice_trainer_save(struct sluice_trainer *trainer, const char *path,
                                                   const char *extra, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status sluice_trainer_load(struct sluice_trainer *trainer, const char *path,

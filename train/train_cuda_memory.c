@@ -211,7 +211,7 @@ static bool is_in_place_backward(enum sluice_layer_kind kind)
     return is_in_place(kind) || kind == SLUICE_LAYER_BATCHNORM || kind == SLUICE_LAYER_ADD;
 }
 
-/* What kernels_cuda.h asks of a layer. */
+/* The limits of kernels_cuda.h for a layer. */
 static sluice_status check_layer(const struct sluice_layer *layer, unsigned i,
                                  struct sluice_err *err)
 {

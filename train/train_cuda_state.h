@@ -8,7 +8,7 @@
 #include <cublas_v2.h>
 #include <cudnn.h>
 
-/* What the files of the CUDA trainer share; nobody else includes this.
+/* Shared by the files of the CUDA trainer; nobody else includes this.
  *
  *     train_cuda.c         device, streams, and the order of a step
  *     train_cuda_memory.c  parameters, tensors, staging slots
@@ -39,7 +39,7 @@ struct conv_pass {
     bool is_deterministic;
 };
 
-/* What cuDNN says of an algorithm; its results for the three passes have this in common. */
+/* The properties of an algorithm of cuDNN; its results for the three passes have this in common. */
 struct cuda_candidate {
     int algo;
     cudnnStatus_t status;
@@ -48,7 +48,7 @@ struct cuda_candidate {
     cudnnMathType_t math;
 };
 
-/* All NULL for layers that are no convolution. */
+/* All NULL for layers other than convolutions. */
 struct conv_plan {
     cudnnTensorDescriptor_t in, out;
     cudnnFilterDescriptor_t filter;

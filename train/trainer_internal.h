@@ -4,7 +4,7 @@
 #include "train/net.h"
 #include "train/train.h"
 
-/* What trainer.c and the devices share.  trainer.c checks every argument, counts, and does
+/* Shared by trainer.c and the devices.  trainer.c checks every argument, counts, and does
  * checkpoints; a device computes.  A device is one file with one table of functions, whose struct
  * begins with `struct sluice_trainer`.
  *
@@ -49,7 +49,7 @@ struct sluice_trainer_ops {
                                 struct sluice_err *err);
     void (*host_free)(struct sluice_trainer *trainer, void *memory);
 
-    /* NULL: there is no upload. */
+    /* NULL: no upload. */
     sluice_status (*measure_upload)(struct sluice_trainer *trainer, double *bytes_per_s,
                                     struct sluice_err *err);
 };

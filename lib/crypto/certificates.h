@@ -24,7 +24,7 @@ struct sluice_tls_texts {
 };
 
 /* Reads the files that are given; *texts is the caller's to clear.  Errors name the file and what
- * is wrong: it is missing or cannot be read, is no PEM, needs a passphrase, has expired or is not
+ * is wrong: it is missing or cannot be read, is not PEM, needs a passphrase, has expired or is not
  * valid yet, or the key does not fit.  A certificate that ends within two weeks is a warning. */
 SLUICE_MUST_USE sluice_status sluice_tls_read(const struct sluice_tls_files *files,
                                               struct sluice_tls_texts *texts,

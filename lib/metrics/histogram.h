@@ -7,7 +7,7 @@
  * fine enough to tell a quantile within that factor.
  *
  * An entry costs a comparison for each bucket that it is above (18 at most) and two additions: some
- * 10 ns, beside a sample's 100 us and more.
+ * 10 ns, small against a sample's 100 us and more.
  *
  * Threads: whoever holds a histogram locks it. */
 

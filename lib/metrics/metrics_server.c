@@ -227,7 +227,7 @@ static struct MHD_Daemon *start(struct sluice_metrics_server *server,
                             MHD_OPTION_END);
 }
 
-/* Every address is IPv6's, which has IPv4's, too, or where there is no IPv6, IPv4's. */
+/* Every address: of IPv6 and IPv4, or of IPv4 alone where IPv6 is missing. */
 static struct MHD_Daemon *listen_on(struct sluice_metrics_server *server,
                                     const struct addrinfo *found, bool is_any)
 {

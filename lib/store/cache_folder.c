@@ -41,7 +41,7 @@ static void new_name(const struct sluice_cache_piece *piece, uint64_t number,
 
 /* --- making it --- */
 
-/* What another user can change is no cache: pieces carry no secret by which to know them.  Returns
+/* Refuses a folder that another user can change: nothing in a piece proves its origin.  Returns
  * why not, or NULL. */
 static const char *flaw_of(int fd)
 {

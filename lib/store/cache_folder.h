@@ -22,12 +22,13 @@ SLUICE_MUST_USE sluice_status sluice_cache_folder_open(const char *path,
                                                        struct sluice_err *err);
 void sluice_cache_folder_close(struct sluice_cache_folder *folder); /* NULL is allowed */
 
-/* Calls `keep` for every piece; removes those for which it returns false, and what is no piece. */
+/* Calls `keep` for every piece; removes those for which it returns false, and files that are not
+ * pieces. */
 SLUICE_MUST_USE sluice_status sluice_cache_folder_scan(
     struct sluice_cache_folder *folder, bool (*keep)(void *ctx, const struct sluice_cache_piece *),
     void *ctx, struct sluice_err *err);
 
-/* What a piece takes of the disk. */
+/* Bytes of the disk that a piece takes. */
 uint64_t sluice_cache_folder_footprint(const struct sluice_cache_piece *piece);
 
 /* SLUICE_E_NOT_FOUND; SLUICE_E_CORRUPT: damaged, or another object's; SLUICE_E_IO.  After a failure

@@ -34,7 +34,7 @@ bool sluice_cache_index_remove(struct sluice_cache_index *index,
 size_t sluice_cache_index_find(struct sluice_cache_index *index, uint64_t id,
                                struct sluice_cache_piece pieces[SLUICE_CACHE_MAX_PIECES]);
 
-/* What has to go next, which stays.  False: there is nothing. */
+/* The piece to evict next, which stays in the index.  False: the index is empty. */
 bool sluice_cache_index_victim(struct sluice_cache_index *index, struct sluice_rng *rng,
                                struct sluice_cache_piece *piece);
 

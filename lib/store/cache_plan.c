@@ -32,7 +32,7 @@ static void cut(struct sluice_cache_plan *plan, unsigned part, size_t from, size
     add(plan, (struct sluice_cache_stretch){.from = from, .to = to, .part = part});
 }
 
-/* The second of the two ranges of one part that are closest; 0: there are none. */
+/* The second of the two ranges of one part that are closest; 0: no such pair. */
 static size_t find_closest(const struct range *ranges, size_t num, size_t *gap)
 {
     size_t closest = 0;
@@ -61,7 +61,7 @@ static void plan_ranges(struct sluice_cache_plan *plan, uint64_t merge_gap_bytes
         num--;
         memmove(&ranges[at], &ranges[at + 1], (num - at) * sizeof(ranges[0]));
     }
-    /* Of each part one at most is left where there are too many: so there are not. */
+    /* At most one range of each part is left where there were too many. */
     plan->num_fetched = (unsigned)num;
     for (size_t i = 0; i < num; i++)
         plan->fetched[i] = (struct sluice_file_part){ranges[i].from, ranges[i].to};

@@ -64,7 +64,7 @@ static bool may_hedge(const struct sluice_http_transfer *t)
     return !t->is_head && !t->body && body_bytes(t) <= STORE_MAX_HEDGED_BYTES;
 }
 
-/* Where there is no memory there is no second request. */
+/* Without memory no second request is sent. */
 static void start_hedge(struct sluice_http *http, struct sluice_http_flight *flight,
                         uint64_t now_ns)
 {
@@ -135,7 +135,7 @@ static bool is_worth_a_retry(CURLcode code, long http)
     }
 }
 
-/* Puts the flight off to its next try.  False: there is none. */
+/* Puts the flight off to its next try.  False: no try is left. */
 static bool retry(struct sluice_http *http, struct sluice_http_flight *flight)
 {
     if (flight->tries >= STORE_MAX_TRIES || http->retries_saved < 1)

@@ -94,8 +94,8 @@ struct sluice_http_address {
     bool is_name; /* to be looked up, not an address */
 };
 
-/* Of an http or https URL.  SLUICE_E_INVALID: it is none, or names a user, whose password would be
- * in every log. */
+/* Checks an http or https URL.  SLUICE_E_INVALID: not such a URL, or it names a user, whose
+ * password would be in every log. */
 SLUICE_MUST_USE sluice_status sluice_http_parse_address(const char *url,
                                                         struct sluice_http_address *address,
                                                         struct sluice_err *err);

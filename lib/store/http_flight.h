@@ -37,7 +37,7 @@ struct sluice_http_flight {
     struct curl_slist *headers;
     uint64_t not_before_ns;
     unsigned tries;
-    uint64_t sent_ns; /* of this try; 0: there is no connection yet */
+    uint64_t sent_ns; /* of this try; 0: not connected yet */
     /* The same request once more; or, of that one, the flight that it was sent for. */
     struct sluice_http_flight *hedge, *hedged;
     bool has_hedged;  /* in this try */

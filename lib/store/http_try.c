@@ -124,7 +124,7 @@ static bool set_headers(struct sluice_http_flight *flight)
         has_match |= sluice_starts_with(t->headers[i], "If-Match:");
         is_good = add_header(flight, t->headers[i]);
     }
-    /* What an earlier try began with. */
+    /* Asks for the version that an earlier try began with. */
     if (is_good && !has_match && flight->tries > 1 && sluice_http_is_strong(t) &&
         sluice_print(match, sizeof(match), "If-Match: %s", t->tag))
         is_good = add_header(flight, match);

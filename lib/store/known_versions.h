@@ -18,7 +18,7 @@ SLUICE_MUST_USE sluice_status sluice_known_versions_create(struct sluice_known_v
                                                            struct sluice_err *err);
 void sluice_known_versions_destroy(struct sluice_known_versions *known); /* NULL is allowed */
 
-/* Where there is no memory nothing is kept.  version 0: forgets the key. */
+/* Without memory nothing is kept.  version 0: forgets the key. */
 void sluice_known_versions_put(struct sluice_known_versions *known, const char *key, uint64_t bytes,
                                int64_t version);
 bool sluice_known_versions_get(struct sluice_known_versions *known, const char *key,

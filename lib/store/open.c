@@ -36,7 +36,7 @@ sluice_status sluice_store_check(const struct sluice_store_options *options, str
         strcmp(options->s3_style, "virtual") != 0)
         return sluice_fail(err, SLUICE_E_INVALID, "the S3 style is path or virtual");
     if (is_s3(options->root)) {
-        /* Regions and endpoints of the environment are no part of the options. */
+        /* Regions and endpoints of the environment are not part of the options. */
         static const struct sluice_s3_places nowhere = {.region = "us-east-1"};
         char url[SLUICE_STORE_URL_BYTES];
         return sluice_s3_endpoint(options, &nowhere, NULL, url, err);

@@ -32,7 +32,7 @@ bool sluice_store_is_remote(const char *root);
 /* How many reads at once such a root serves well (limits). */
 unsigned sluice_store_parallel_reads(const char *root);
 
-/* What is wrong with the options by themselves: SLUICE_E_INVALID.  Nothing is read. */
+/* Checks the options by themselves: SLUICE_E_INVALID.  Reads nothing. */
 SLUICE_MUST_USE sluice_status sluice_store_check(const struct sluice_store_options *options,
                                                  struct sluice_err *err);
 
@@ -50,7 +50,7 @@ SLUICE_MUST_USE sluice_status sluice_store_open_roots(const struct sluice_store_
                                                       struct sluice_store **store,
                                                       struct sluice_err *err);
 
-/* What a remote root needs of this machine, for a sandbox. */
+/* Files and connections of this machine that a remote root needs, for a sandbox. */
 #define SLUICE_STORE_MAX_NEEDS 8
 struct sluice_store_needs {
     uint16_t ports[2]; /* to connect to */
@@ -59,7 +59,7 @@ struct sluice_store_needs {
     char files[SLUICE_STORE_MAX_NEEDS][1024]; /* and folders, to read */
     size_t num_files;
 };
-/* Of a folder: none.  Reads the environment and profiles. */
+/* Empty for a folder.  Reads the environment and profiles. */
 SLUICE_MUST_USE sluice_status sluice_store_needs_of(const struct sluice_store_options *options,
                                                     struct sluice_store_needs *needs,
                                                     struct sluice_err *err);

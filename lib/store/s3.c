@@ -17,7 +17,7 @@
 /* A page of a list: 1000 objects of 1 kB of key, each byte of which may be an entity of 6. */
 #define MAX_PAGE_BYTES (8u << 20)
 
-/* Of a list: a billion objects. */
+/* The limit of a list: a billion objects. */
 #define MAX_PAGES 1000000u
 
 /* s; credentials are looked for again so long before they end. */
@@ -39,7 +39,7 @@ struct endpoint {
 struct s3 {
     pthread_mutex_t lock;
     struct sluice_s3_credentials credentials; /* under the lock, like the next */
-    unsigned generation;                      /* of the credentials; 0: there are none yet */
+    unsigned generation;                      /* of the credentials; 0: none yet */
 
     struct sluice_http *http; /* constant from here; borrowed */
     struct sluice_s3_places places;

@@ -13,7 +13,7 @@
  * looked for again.  The region that AWS or such a service names for the bucket is followed once,
  * to AWS's host of that region, or to the same host where it is not AWS's. */
 
-/* Takes `http`, whatever it returns.  SLUICE_E_INVALID: a root or endpoint that is none. */
+/* Takes `http`, whatever it returns.  SLUICE_E_INVALID: an invalid root or endpoint. */
 SLUICE_MUST_USE sluice_status sluice_store_s3_open(const struct sluice_store_options *options,
                                                    const struct sluice_s3_places *places,
                                                    struct sluice_http *http,

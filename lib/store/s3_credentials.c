@@ -115,7 +115,7 @@ static int64_t to_time(const char *text)
     return (int64_t)timegm(&tm);
 }
 
-/* What is sent to STS; none of it may be seen. */
+/* The request to STS; all of it is secret. */
 struct identity_request {
     char token[SLUICE_S3_TOKEN_BYTES];
     char encoded[4 * SLUICE_S3_TOKEN_BYTES], role[2048], session[512];

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What S3 and STS answer, in XML (expat).  Documents with a DTD, and so with entities of their own,
- * are refused.
+/* Parses answers of S3 and STS, in XML (expat).  Documents with a DTD, and so with entities of
+ * their own, are refused.
  *
  * Threads: pure functions. */
 
@@ -27,7 +27,7 @@ struct sluice_s3_page {
 };
 
 /* A page of ListObjectsV2, with encoding-type=url or without: calls `fn` for each object, in its
- * order.  SLUICE_E_CORRUPT: it is none; `fn` may have been called by then. */
+ * order.  SLUICE_E_CORRUPT: not a list; `fn` may have been called by then. */
 SLUICE_MUST_USE sluice_status sluice_s3_list_parse(
     const char *xml, size_t len,
     sluice_status (*fn)(void *ctx, const struct sluice_s3_object *object, struct sluice_err *err),
@@ -36,7 +36,7 @@ SLUICE_MUST_USE sluice_status sluice_s3_list_parse(
 /* The text of elements, wherever they stand; the first of a name counts. */
 struct sluice_s3_field {
     const char *name;
-    char *text; /* "" if there is none, or it does not fit */
+    char *text; /* "": missing, or it does not fit */
     size_t room;
 };
 /* SLUICE_E_CORRUPT: no XML; fields that come before the fault are set. */
@@ -44,7 +44,7 @@ SLUICE_MUST_USE sluice_status sluice_s3_fields_parse(const char *xml, size_t len
                                                      const struct sluice_s3_field *fields,
                                                      size_t num_fields, struct sluice_err *err);
 
-/* What an error's body says of itself, which may be cut: "" where it does not. */
+/* Code and message of an error's body, which may be cut: "" where they are missing. */
 #define SLUICE_S3_CODE_BYTES 128
 #define SLUICE_S3_MESSAGE_BYTES 256
 void sluice_s3_error_parse(const char *xml, char code[SLUICE_S3_CODE_BYTES],

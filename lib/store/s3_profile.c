@@ -94,7 +94,7 @@ sluice_status sluice_s3_profile_parse(const char *text, size_t len, const char *
         number++;
         if (memchr(raw.at, '\0', raw.len))
             return sluice_fail(err, SLUICE_E_INVALID, "line %u: no text", number);
-        /* What is indented belongs to the setting above it ("s3 ="). */
+        /* Indented lines belong to the setting above them ("s3 ="). */
         if (!line.len || line.at[0] == '#' || line.at[0] == ';' ||
             (sluice_is_space(raw.at[0]) && line.at[0] != '['))
             continue;

@@ -17,7 +17,7 @@
  *     store_file.c     a folder
  *     store_remote.c   what object stores and web servers have in common
  *         s3.c             buckets: URLs, signatures, listings (s3_list.c), credentials
- *         web.c            a list file, and objects beside it (web_list.c)
+ *         web.c            a list file, and objects next to it (web_list.c)
  *         http.c           the transfers, by libcurl
  *     store_cache.c    what a remote one sent, on a local disk
  *     store_roots.c    several of these as one, by the first part of a path
@@ -60,7 +60,7 @@ typedef sluice_status sluice_store_choose_fn(void *ctx, uint64_t len, int64_t ve
                                              struct sluice_file_part *parts, unsigned *num_parts,
                                              struct sluice_err *err);
 
-/* What to read: an object, or a range of one (a member of a shard). */
+/* An object to read, or a range of one (a member of a shard). */
 struct sluice_store_read {
     const char *key; /* path relative to the root */
     /* The range.  offset 0: the whole object, of so many bytes if `version` is a remote object's;

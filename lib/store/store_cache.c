@@ -83,7 +83,7 @@ static struct flight *find_flight(struct store_cache *c, struct sluice_hash128 i
     return flight;
 }
 
-/* What to do: fetch what the plan says, or wait for r->awaited. */
+/* The next action: fetch by the plan, or wait for r->awaited. */
 static void plan(struct reading *r)
 {
     struct store_cache *c = r->cache;
@@ -192,7 +192,7 @@ static sluice_status await(struct reading *r, struct sluice_buf **out, struct sl
 
 /* --- reading --- */
 
-/* What is no place for the cache is the store's to refuse. */
+/* Whether the parts lie within the object.  The store refuses those that do not. */
 static bool is_good_for_cache(const struct reading *r)
 {
     for (unsigned i = 0; i < r->num_parts; i++) {

@@ -222,7 +222,7 @@ static sluice_status open_failed(struct store_file *s, int error, struct sluice_
     switch (error) {
     case ENOENT:
     case ENOTDIR:
-        /* Where all files are gone, one that is missing is no property of the data. */
+        /* Where all files are gone, a missing one is not a property of the data. */
         if (!is_root_here(s, &why))
             return sluice_fail(err, SLUICE_E_IO, "the server's root is gone (%s)", why);
         return sluice_fail(err, SLUICE_E_NOT_FOUND, "no such file");
@@ -490,7 +490,7 @@ static sluice_status store_file_look(struct sluice_store *store,
                        : sluice_fail(err, SLUICE_E_IO, "root %s: %s", s->given_root, why);
 }
 
-/* What follows `root` in `path`; NULL if it does not begin with it. */
+/* The rest of `path` after `root`; NULL if it does not begin with it. */
 static const char *strip(const char *path, const char *root)
 {
     const size_t len = strlen(root);

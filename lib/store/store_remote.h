@@ -54,7 +54,7 @@ SLUICE_MUST_USE sluice_status sluice_remote_open(const struct sluice_remote_opti
                                                  struct sluice_store **store,
                                                  struct sluice_err *err);
 
-/* 0 if there is no tag.  Quotes and the mark of a weak ETag do not count. */
+/* 0: no tag.  Quotes and the mark of a weak ETag do not count. */
 int64_t sluice_remote_version(const char *tag);
 
 /* Whether other credentials (400, 401, 403) or another region (301, 307, 400) may help. */

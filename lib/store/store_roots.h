@@ -22,7 +22,7 @@ SLUICE_MUST_USE sluice_status sluice_store_roots_create(const char *const *names
                                                         struct sluice_store **store,
                                                         struct sluice_err *err);
 
-/* The store of that name; borrowed.  NULL: `store` is none of this kind, or has none. */
+/* The store of that name; borrowed.  NULL: `store` is not of this kind, or has no such store. */
 struct sluice_store *sluice_store_roots_member(struct sluice_store *store, const char *name);
 
 #endif

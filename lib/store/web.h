@@ -6,13 +6,13 @@
 
 /* Private to lib/store: objects of a web server, by a list file (web_list.h) that lies above them.
  *
- * Takes `http`, whatever it returns.  SLUICE_E_INVALID: a root that is no URL of a file. */
+ * Takes `http`, whatever it returns.  SLUICE_E_INVALID: a root that is not the URL of a file. */
 SLUICE_MUST_USE sluice_status sluice_store_web_open(const struct sluice_store_options *options,
                                                     struct sluice_http *http,
                                                     struct sluice_store **store,
                                                     struct sluice_err *err);
 
-/* What is wrong with the root. */
+/* Checks the root. */
 SLUICE_MUST_USE sluice_status sluice_web_check_root(const char *root, struct sluice_err *err);
 
 #endif

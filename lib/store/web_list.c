@@ -13,7 +13,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Cuts the last word off the text.  NULL: there is none. */
+/* Cuts the last word off the text.  NULL: no word. */
 static char *cut_word(char *text)
 {
     size_t len = strlen(text);

@@ -31,7 +31,7 @@ struct sluice_tracer_options {
     unsigned max_lines_per_s; /* what is above is dropped, and counted; 0: no limit */
 };
 
-/* SLUICE_E_IO names the file, SLUICE_E_INVALID a parent that is none. */
+/* SLUICE_E_IO names the file, SLUICE_E_INVALID an invalid parent. */
 SLUICE_MUST_USE sluice_status sluice_tracer_open(const struct sluice_tracer_options *options,
                                                  struct sluice_tracer **tracer,
                                                  struct sluice_err *err);
@@ -42,7 +42,7 @@ void sluice_tracer_close(struct sluice_tracer *tracer);
  * key, so that every run picks the same ones.  The ids differ from run to run.  NULL: none is. */
 struct sluice_trace_context sluice_tracer_pick(const struct sluice_tracer *tracer, uint64_t seed,
                                                uint32_t epoch, uint64_t sample_id);
-/* Of the span that a sample's own has for a parent; 0: none. */
+/* The id of the parent of a sample's span; 0: none. */
 uint64_t sluice_tracer_parent(const struct sluice_tracer *tracer);
 
 enum sluice_attribute_type { SLUICE_ATTRIBUTE_TEXT, SLUICE_ATTRIBUTE_COUNT, SLUICE_ATTRIBUTE_REAL };
