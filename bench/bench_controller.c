@@ -2,9 +2,9 @@
  * takes, over what it takes with foresight.  Whatever is compared sees the same seeds.
  * docs/PLANNER.md */
 
-#include "base/cli.h"
 #include "base/compiler.h"
 #include "bench/bench.h"
+#include "cli/cli.h"
 #include "support/sim.h"
 
 #include <math.h>

@@ -5,13 +5,13 @@
  * docs/BENCHMARKING.md */
 
 #include "base/buf.h"
-#include "base/cli.h"
 #include "base/clock.h"
 #include "bench/bench.h"
 #include "bench/bench_images.h"
-#include "pipeline/pipeline.h"
-#include "storage_server/decoder_process.h"
-#include "storage_server/preparer.h"
+#include "cli/cli.h"
+#include "op/pipeline.h"
+#include "storage_server/isolation/decoder_process.h"
+#include "storage_server/work/preparer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-#include "base/cli.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "bench/bench.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,11 +4,11 @@
  * The plain loop takes a pixel after the other and loads its three values from a table of the type
  * that is written.  Both write to the same memory, in turns; what they write is compared. */
 
-#include "base/cli.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/rng.h"
 #include "bench/bench.h"
+#include "cli/cli.h"
 #include "image/lookup.h"
 #include "sluice/sluice.h"
 

@@ -3,17 +3,17 @@
  * compared with the CPU's first. */
 
 #include "base/buf.h"
-#include "base/cli.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "bench/bench.h"
 #include "bench/bench_images.h"
+#include "cli/cli.h"
 #include "gpu/decode_cuda.h"
 #include "gpu/decoder.h"
-#include "image/codec.h"
-#include "image/jpeg_crop.h"
+#include "image/codecs/codec.h"
+#include "image/jpeg/crop.h"
 #include "image/resize.h"
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>

@@ -5,9 +5,9 @@
  * much of a core hashing takes while such a link is full. */
 
 #include "base/buf.h"
-#include "base/cli.h"
 #include "base/clock.h"
 #include "bench/bench.h"
+#include "cli/cli.h"
 #include "wire/wire.h"
 
 #include <assert.h>

@@ -2,7 +2,7 @@
 
 #include "base/file.h"
 #include "bench/bench.h"
-#include "datasets/manifest.h"
+#include "datasets/manifest/manifest.h"
 
 #include <stdbool.h>
 #include <stdio.h>

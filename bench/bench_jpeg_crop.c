@@ -2,14 +2,14 @@
  * and the bytes of both, for the boxes that a training pipeline draws. */
 
 #include "base/buf.h"
-#include "base/cli.h"
 #include "base/clock.h"
 #include "bench/bench.h"
 #include "bench/bench_images.h"
-#include "image/codec_internal.h"
-#include "image/jpeg_crop.h"
-#include "image/jpeg_index.h"
-#include "pipeline/pipeline.h"
+#include "cli/cli.h"
+#include "image/codecs/internal.h"
+#include "image/jpeg/crop.h"
+#include "image/jpeg/index.h"
+#include "op/pipeline.h"
 
 #include <math.h>
 #include <stdlib.h>

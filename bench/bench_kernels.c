@@ -1,12 +1,12 @@
 /* The inner loops of lib/image, one CPU level beside another: CPU time for the work of one image of
  * 224 x 224, against the scalar loops that define the result.  docs/BENCHMARKING.md */
 
-#include "base/cli.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/rng.h"
 #include "bench/bench.h"
-#include "image/kernels.h"
+#include "cli/cli.h"
+#include "image/kernels/kernels.h"
 #include "image/resize.h"
 
 #include <stdio.h>

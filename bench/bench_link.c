@@ -1,8 +1,8 @@
-#include "base/cli.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "bench/bench.h"
 #include "bench/bench_way.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -11,10 +11,10 @@
 #include "bench/bench_pipeline.h"
 
 #include "base/buf.h"
-#include "base/cli.h"
 #include "base/compiler.h"
 #include "base/cpu.h"
 #include "bench/bench.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <math.h>

@@ -3,9 +3,9 @@
 
 #include "base/hash.h"
 #include "bench/bench_images.h"
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 #include "image/lookup.h"
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,9 +4,9 @@
 #include "base/compiler.h"
 #include "bench/bench.h"
 #include "bench/bench_pipeline.h"
-#include "image/codec_internal.h"
-#include "image/jpeg_index.h"
-#include "image/jpeg_window.h"
+#include "image/codecs/internal.h"
+#include "image/jpeg/index.h"
+#include "image/jpeg/window.h"
 
 #include <string.h>
 

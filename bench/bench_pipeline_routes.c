@@ -2,9 +2,9 @@
 #include "base/clock.h"
 #include "bench/bench.h"
 #include "bench/bench_pipeline.h"
-#include "image/codec.h"
-#include "image/codec_internal.h"
-#include "image/jpeg_index.h"
+#include "image/codecs/codec.h"
+#include "image/codecs/internal.h"
+#include "image/jpeg/index.h"
 #include "image/lookup.h"
 #include "image/resize.h"
 

@@ -1,7 +1,7 @@
-#include "base/cli.h"
 #include "base/clock.h"
 #include "base/rng.h"
 #include "bench/bench.h"
+#include "cli/cli.h"
 #include "plan/planner_lp.h"
 
 #include <math.h>

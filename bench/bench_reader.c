@@ -1,9 +1,9 @@
 #include "bench/bench.h"
 
-#include "base/cli.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "bench/bench_reader_load.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <fcntl.h>

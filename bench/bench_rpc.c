@@ -4,10 +4,10 @@
 
 #include "bench/bench_rpc.h"
 
-#include "base/cli.h"
 #include "base/compiler.h"
 #include "base/parse.h"
 #include "bench/bench.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <math.h>

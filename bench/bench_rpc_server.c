@@ -5,8 +5,8 @@
 #include "bench/bench_rpc.h"
 #include "rpc/rpc.h"
 #include "rpc/rpc_server.h"
-#include "storage_server/rate_limit.h"
 #include "storage_server/server.h"
+#include "storage_server/session/rate_limit.h"
 #include "store/store.h"
 #include "wire/wire.h"
 

@@ -4,11 +4,11 @@
  * The samples are made up: rows of a manifest that are all the same few bytes of one file, so that
  * ten million need no more than the manifest.  Server and client are processes of their own. */
 
-#include "base/cli.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "bench/bench.h"
-#include "datasets/manifest_binary.h"
+#include "cli/cli.h"
+#include "datasets/manifest/binary.h"
 #include "sluice/sluice.h"
 
 #include <math.h>

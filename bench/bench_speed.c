@@ -6,12 +6,12 @@
  * counted.  It ends when nobody reads on. */
 
 #include "base/buf.h"
-#include "base/cli.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "bench/bench.h"
 #include "bench/bench_images.h"
-#include "pipeline/pipeline.h"
+#include "cli/cli.h"
+#include "op/pipeline.h"
 
 #include <errno.h>
 #include <inttypes.h>

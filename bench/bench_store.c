@@ -2,9 +2,9 @@
  * those of a folder with the same files.  docs/BENCHMARKING.md */
 
 #include "base/buf.h"
-#include "base/cli.h"
 #include "base/clock.h"
 #include "bench/bench.h"
+#include "cli/cli.h"
 #include "store/open.h"
 #include "store/store_cache.h"
 

@@ -1,7 +1,7 @@
 #include "bench/bench.h"
 
-#include "base/cli.h"
 #include "base/clock.h"
+#include "cli/cli.h"
 #include "train/train.h"
 
 #include <math.h>

@@ -4,21 +4,21 @@
 #include "base/compiler.h"
 #include "gpu/layout.h"
 #include "gpu/tuning.h"
-#include "image/jpeg_arithmetic.h"
+#include "image/jpeg/arithmetic.h"
 
 #include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-#include "image/kernels.h"
+#include "image/kernels/kernels.h"
 #ifdef __cplusplus
 }
 #endif
 
 /* The arithmetic of the decoder on the device, from bits to the pixels of a row: the one source of
  * decode.cu, where each thread of a block calls these functions, and of decode_host.c, where a loop
- * does.  All results are those of image/jpeg_window_c.c and image/kernels_c.c.
+ * does.  All results are those of image/jpeg/window_c.c and image/kernels/kernels_c.c.
  *
  * What is declared SLUICE_GPU_SHARED belongs to a block of threads.  Functions with a `thread` are
  * called by each thread of the block; where the text says "then", all have returned from the one
@@ -339,7 +339,7 @@ SLUICE_KERNEL_INLINE void sluice_gpu_cursor_set(struct sluice_gpu_cursor *at,
 }
 
 /* Then segment number `number`, as the task's number `slot`.  Returns whether it is faultless:
- * where image/jpeg_window.h would decline it, it is not. */
+ * where image/jpeg/window.h would decline it, it is not. */
 SLUICE_KERNEL_INLINE int sluice_gpu_decode_segment(const struct sluice_gpu_memory *memory,
                                                    const struct sluice_gpu_sample *sample,
                                                    struct sluice_gpu_decode_shared *shared,
@@ -475,7 +475,7 @@ SLUICE_KERNEL_INLINE int32_t sluice_gpu_part(uint64_t word, uint32_t i)
 }
 
 /* First, the columns.  Returns whether all values are in the range of
- * image/jpeg_window_kernels.h. */
+ * image/jpeg/window_kernels.h. */
 SLUICE_KERNEL_INLINE int sluice_gpu_transform_columns(const struct sluice_gpu_memory *memory,
                                                       struct sluice_gpu_transform_shared *shared,
                                                       const struct sluice_gpu_line *line)
@@ -673,7 +673,7 @@ SLUICE_KERNEL_INLINE uint32_t sluice_gpu_both(uint32_t blue, uint32_t red, uint3
     return (blue >> 8 * i & 255) | (red >> 8 * i & 255) << 16;
 }
 
-/* First, the chroma of the task's rows: upsample_row() of jpeg_window_pixels.c as far as it goes
+/* First, the chroma of the task's rows: upsample_row() of jpeg/window_pixels.c as far as it goes
  * down a column. */
 SLUICE_KERNEL_INLINE void sluice_gpu_across_chroma(const struct sluice_gpu_memory *memory,
                                                    const struct sluice_gpu_sample *sample,

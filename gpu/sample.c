@@ -2,9 +2,9 @@
 
 #include "gpu/tuning.h"
 #include "image/image_internal.h"
-#include "image/jpeg_arithmetic.h"
-#include "image/jpeg_window.h"
-#include "image/kernels.h"
+#include "image/jpeg/arithmetic.h"
+#include "image/jpeg/window.h"
+#include "image/kernels/kernels.h"
 
 #include <math.h>
 #include <string.h>
@@ -270,7 +270,7 @@ enum marker {
     MARKER_EOI = 0xD9,
 };
 
-/* Goes over the scan to its EOI, as jpeg_entropy.c does, and copies the segments that are needed.
+/* Goes over the scan to its EOI, as jpeg/entropy.c does, and copies the segments that are needed.
  * *words_end: after the last. */
 static sluice_status copy_segments(const struct sluice_gpu_plan *plan,
                                    struct sluice_gpu_segment *segments, uint8_t *words,

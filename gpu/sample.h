@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "gpu/layout.h"
 #include "image/image.h"
-#include "image/jpeg_entropy.h"
-#include "image/jpeg_index.h"
+#include "image/jpeg/entropy.h"
+#include "image/jpeg/index.h"
 #include "image/resize.h"
 
 #include <stdbool.h>
@@ -23,10 +23,10 @@
  * file the parts between its points take the place of restart segments, and only rows that are
  * needed are read.
  *
- * Covers what image/jpeg_entropy.h covers, of one component or of luma 1x1, 2x1, 1x2, 2x2 or 4x1
+ * Covers what image/jpeg/entropy.h covers, of one component or of luma 1x1, 2x1, 1x2, 2x2 or 4x1
  * with chroma 1x1.  A refusal does not mean that the file is bad: the CPU's decoder
- * (image/codec.h) then says what it is.  What is accepted here and by the device is accepted there,
- * and is the same pixels.
+ * (image/codecs/codec.h) then says what it is.  What is accepted here and by the device is accepted
+ * there, and is the same pixels.
  *
  * Threads: pure functions; a plan belongs to one thread. */
 

@@ -4,7 +4,7 @@
 #include "base/checked.h"
 #include "base/cpu.h"
 #include "base/error.h"
-#include "image/kernels.h"
+#include "image/kernels/kernels.h"
 #include "image/lookup.h"
 #include "libsluice/tuning.h"
 

@@ -3,8 +3,8 @@
 #include "base/cgroup.h"
 #include "base/log.h"
 #include "compute_client/load/tuning.h"
-#include "pipeline/form.h"
-#include "pipeline/form_words.h"
+#include "op/form.h"
+#include "op/form_words.h"
 #include "plan/cost_folder.h"
 #include "plan/model_file.h"
 

@@ -3,11 +3,11 @@
 #include "base/log.h"
 #include "compute_client/load/local_source.h"
 #include "compute_client/load/shard_ends.h"
-#include "datasets/manifest_drift.h"
-#include "datasets/manifest_join.h"
-#include "image/codec.h"
-#include "pipeline/form.h"
-#include "pipeline/op.h"
+#include "datasets/manifest/drift.h"
+#include "datasets/manifest/join.h"
+#include "image/codecs/codec.h"
+#include "op/form.h"
+#include "op/op.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 #define SLUICE_LIBSLUICE_LOADER_STATE_H
 
 #include "base/buf.h"
-#include "base/cli_set.h"
+#include "cli/cli_set.h"
 #include "compute_client/fetch/servers.h"
 #include "compute_client/load/live.h"
 #include "compute_client/load/mix.h"

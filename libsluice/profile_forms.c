@@ -5,8 +5,8 @@
 #include "base/log.h"
 #include "base/show.h"
 #include "libsluice/profile_phase.h"
-#include "pipeline/form.h"
-#include "pipeline/form_words.h"
+#include "op/form.h"
+#include "op/form_words.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "base/fit.h"
 #include "base/noted_alloc.h"
 #include "base/show.h"
-#include "pipeline/form_words.h"
+#include "op/form_words.h"
 
 #include <jansson.h>
 

@@ -5,7 +5,7 @@
 #include "compute_client/load/choice.h"
 #include "compute_client/load/prefetcher.h"
 #include "compute_client/replan/replan.h"
-#include "datasets/manifest.h"
+#include "datasets/manifest/manifest.h"
 
 #include <stdbool.h>
 #include <stdint.h>

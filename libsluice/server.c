@@ -1,10 +1,10 @@
 #include "storage_server/server.h"
 
-#include "base/cli_set.h"
 #include "base/log.h"
+#include "cli/cli_set.h"
 #include "libsluice/process.h"
 #include "rpc/rpc_server.h"
-#include "storage_server/descriptors.h"
+#include "storage_server/data/descriptors.h"
 #include "storage_server/options.h"
 #include "storage_server/serving.h"
 

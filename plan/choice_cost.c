@@ -1,8 +1,8 @@
 #include "plan/choice_cost.h"
 
-#include "datasets/indexed_file.h"
-#include "image/coding.h"
-#include "pipeline/form.h"
+#include "datasets/jpeg_index/indexed_file.h"
+#include "image/codecs/coding.h"
+#include "op/form.h"
 
 #include <math.h>
 #include <string.h>

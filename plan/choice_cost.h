@@ -48,9 +48,9 @@ void sluice_choice_model_set_gpu(struct sluice_choice_model *model);
 bool sluice_choice_has_exact_bytes(struct sluice_choice choice);
 
 /* The bytes that the storage node reads of the file for a choice: all of them, but with an index of
- * its JPEGs (datasets/indexed_file.h), of one that the window decoder covers and where the crop is
- * all that the choice needs, the headers and the MCU rows under the crop, which are taken to have
- * as many bytes as others. */
+ * its JPEGs (datasets/jpeg_index/indexed_file.h), of one that the window decoder covers and where
+ * the crop is all that the choice needs, the headers and the MCU rows under the crop, which are
+ * taken to have as many bytes as others. */
 double sluice_choice_read_bytes(const struct sluice_choice_model *model,
                                 const struct sluice_sample_facts *facts, unsigned choice);
 

@@ -1,7 +1,7 @@
 #include "plan/choices.h"
 
 #include "image/image.h"
-#include "pipeline/form.h"
+#include "op/form.h"
 
 #include <assert.h>
 #include <pthread.h>

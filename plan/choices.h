@@ -1,7 +1,7 @@
 #ifndef SLUICE_PLAN_CHOICES_H
 #define SLUICE_PLAN_CHOICES_H
 
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 #include "plan/menu.h"
 
 #include <stdbool.h>

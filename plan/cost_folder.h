@@ -2,8 +2,8 @@
 #define SLUICE_PLAN_COST_FOLDER_H
 
 #include "base/error.h"
-#include "datasets/manifest.h"
-#include "pipeline/pipeline.h"
+#include "datasets/manifest/manifest.h"
+#include "op/pipeline.h"
 #include "plan/sample_cost.h"
 
 /* Of which pipeline and dataset a profile's folder is: what its cost_model.json says.  Where there

@@ -1,6 +1,6 @@
 #include "plan/form_menu.h"
 
-#include "pipeline/form.h"
+#include "op/form.h"
 #include "plan/choice_cost.h"
 
 #include <math.h>

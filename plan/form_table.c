@@ -2,7 +2,7 @@
 
 #include "base/c_locale.h"
 #include "base/file.h"
-#include "image/coding.h"
+#include "image/codecs/coding.h"
 #include "plan/csv.h"
 
 #include <math.h>

@@ -16,7 +16,7 @@
  *   choice;bytes;storage_s;compute_s
  *
  * index is the sample's place in the training subset; coding and choice are names
- * (image/coding.h, choices.h); what was not measured is "-".
+ * (image/codecs/coding.h, choices.h); what was not measured is "-".
  *
  * Threads: a table belongs to one thread at a time. */
 

@@ -1,7 +1,7 @@
 #ifndef SLUICE_PLAN_MODEL_FILE_H
 #define SLUICE_PLAN_MODEL_FILE_H
 
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 #include "plan/choice_cost.h"
 #include "plan/transport_cost.h"
 
@@ -20,7 +20,7 @@
  * usual ones where the file has none of it (sluice_choice_model_set_gpu()).  Without "transport" it
  * is the usual one, without "jpeg_index" there is none.  "pipeline" is the canonical text of the
  * ops that were profiled; files of before lack it (cost_folder.h).  "dataset" is the id of the
- * dataset (datasets/manifest.h); files of before lack that, too.
+ * dataset (datasets/manifest/manifest.h); files of before lack that, too.
  *
  * Threads: pure but for the file. */
 

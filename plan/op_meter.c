@@ -2,7 +2,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "image/coding.h"
+#include "image/codecs/coding.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #define SLUICE_PLAN_OP_METER_H
 
 #include "base/error.h"
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 #include "plan/sample_cost.h"
 
 #include <stddef.h>

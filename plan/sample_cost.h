@@ -2,7 +2,7 @@
 #define SLUICE_PLAN_SAMPLE_COST_H
 
 #include "base/error.h"
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ struct sluice_sample_cost {
     uint64_t bytes[SLUICE_MAX_STAGES]; /* of payload; [0] is the file */
     double op_s[SLUICE_MAX_STAGES];    /* [0]: reading the file; [k]: the op that makes stage k */
     uint32_t width, height;            /* of the decoded image; 0: not known */
-    uint8_t coding;                    /* image/coding.h; not in the files */
+    uint8_t coding;                    /* image/codecs/coding.h; not in the files */
 };
 
 struct sluice_cost_table {

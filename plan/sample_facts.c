@@ -1,8 +1,8 @@
 #include "plan/sample_facts.h"
 
-#include "image/coding.h"
+#include "image/codecs/coding.h"
 #include "image/image.h"
-#include "pipeline/form.h"
+#include "op/form.h"
 
 #include <math.h>
 

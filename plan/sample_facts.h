@@ -1,9 +1,9 @@
 #ifndef SLUICE_PLAN_SAMPLE_FACTS_H
 #define SLUICE_PLAN_SAMPLE_FACTS_H
 
-#include "datasets/manifest.h"
-#include "pipeline/features.h"
-#include "pipeline/pipeline.h"
+#include "datasets/manifest/manifest.h"
+#include "op/features.h"
+#include "op/pipeline.h"
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 #include "profiler/commands.h"
 
-#include "base/cli.h"
 #include "base/show.h"
+#include "cli/cli.h"
 #include "plan/choice_fit.h"
 
 #include <jansson.h>

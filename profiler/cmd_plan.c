@@ -1,9 +1,9 @@
 #include "profiler/commands.h"
 
-#include "base/cli.h"
 #include "base/parse.h"
 #include "base/show.h"
 #include "base/suggest.h"
+#include "cli/cli.h"
 #include "plan/mode.h"
 
 #include <jansson.h>

@@ -1,8 +1,8 @@
 #include "profiler/commands.h"
 
-#include "base/cli.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/cli.h"
 #include "profiler/report.h"
 
 #include <jansson.h>

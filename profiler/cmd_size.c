@@ -1,10 +1,10 @@
 #include "profiler/commands.h"
 
-#include "base/cli.h"
 #include "base/compiler.h"
 #include "base/parse.h"
 #include "base/show.h"
-#include "image/coding.h"
+#include "cli/cli.h"
+#include "image/codecs/coding.h"
 #include "plan/cost_folder.h"
 #include "plan/mode.h"
 #include "plan/sizing.h"

@@ -1,8 +1,8 @@
 #ifndef SLUICE_PROFILER_COMMANDS_H
 #define SLUICE_PROFILER_COMMANDS_H
 
-#include "base/cli.h"
 #include "base/error.h"
+#include "cli/cli.h"
 #include "plan/choice_cost.h"
 #include "plan/form_menu.h"
 #include "plan/form_table.h"

@@ -2,9 +2,9 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "image/coding.h"
-#include "image/jpeg_index.h"
-#include "pipeline/form.h"
+#include "image/codecs/coding.h"
+#include "image/jpeg/index.h"
+#include "op/form.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #define SLUICE_PROFILER_FORM_METER_H
 
 #include "base/error.h"
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 #include "plan/choices.h"
 #include "plan/form_table.h"
 

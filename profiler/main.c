@@ -1,7 +1,7 @@
-#include "base/command.h"
 #include "base/compiler.h"
 #include "base/file.h"
 #include "base/noted_alloc.h"
+#include "cli/command.h"
 #include "profiler/commands.h"
 
 #include <jansson.h>

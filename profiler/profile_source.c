@@ -1,8 +1,8 @@
 #include "profiler/commands.h"
 
 #include "base/file.h"
-#include "image/coding.h"
-#include "pipeline/form.h"
+#include "image/codecs/coding.h"
+#include "op/form.h"
 #include "plan/cost_folder.h"
 #include "plan/form_table.h"
 #include "plan/model_file.h"

@@ -1,6 +1,6 @@
 #include "profiler/report_internal.h"
 
-#include "pipeline/form.h"
+#include "op/form.h"
 #include "profiler/svg.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #define SLUICE_STORAGE_SERVER_CONTEXT_H
 
 #include "base/machine.h"
-#include "pipeline/form.h"
+#include "op/form.h"
 #include "rpc/rpc_server.h"
 
 #include <stdatomic.h>
@@ -15,7 +15,7 @@
  *
  * Lock order of the whole server.  Who holds a lock takes only locks further to the right:
  *
- *     sluice_fetch.lock  ->  sluice_fetch_stream.lock          (fetch_stream.h)
+ *     sluice_fetch.lock  ->  sluice_fetch_stream.lock          (fetch/stream.h)
  *     sluice_fetch_stream.lock  ->  sluice_memory_budget.lock  (memory_budget.h)
  *     sluice_workers.lock  ->  the lock of a base/worker_pool  (workers.c)
  *     sluice_security.lock  ->  sluice_grant.lock              (security.c)
@@ -98,10 +98,10 @@ struct sluice_method_list {
     size_t num_methods;
 };
 struct sluice_method_list sluice_offload_methods(void);       /* service.c: Hello, Stats */
-struct sluice_method_list sluice_list_methods(void);          /* service_list.c */
-struct sluice_method_list sluice_probe_methods(void);         /* service_probe.c */
-struct sluice_method_list sluice_fetch_methods(void);         /* service_fetch.c */
-struct sluice_method_list sluice_data_transfer_methods(void); /* service_data_transfer.c */
+struct sluice_method_list sluice_list_methods(void);          /* services/list.c */
+struct sluice_method_list sluice_probe_methods(void);         /* services/probe.c */
+struct sluice_method_list sluice_fetch_methods(void);         /* services/fetch.c */
+struct sluice_method_list sluice_data_transfer_methods(void); /* services/data_transfer.c */
 struct sluice_method_list sluice_health_methods(void);        /* health.c */
 
 /* Every counter there is, for the Stats call and for the JSON line. */

@@ -2,11 +2,11 @@
 
 #include "base/host_port.h"
 #include "base/text.h"
-#include "datasets/jpeg_index_file.h"
-#include "datasets/manifest.h"
-#include "image/jpeg_crop.h"
+#include "datasets/jpeg_index/jpeg_index_file.h"
+#include "datasets/manifest/manifest.h"
+#include "image/jpeg/crop.h"
 #include "metrics/metrics_server.h"
-#include "storage_server/security.h"
+#include "storage_server/session/security.h"
 
 #include <string.h>
 

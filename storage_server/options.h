@@ -1,9 +1,9 @@
 #ifndef SLUICE_STORAGE_SERVER_OPTIONS_H
 #define SLUICE_STORAGE_SERVER_OPTIONS_H
 
-#include "base/cli.h"
-#include "base/cli_set.h"
 #include "base/roots.h"
+#include "cli/cli.h"
+#include "cli/cli_set.h"
 #include "store/open.h"
 
 #include <stdbool.h>
@@ -83,7 +83,7 @@ struct sluice_server_options sluice_server_options_init(void);
 struct sluice_cli_result sluice_server_options_parse(struct sluice_server_options *options,
                                                      int argc, char **argv);
 
-/* Sets the options that the settings name (base/cli_set.h) over what *options has; each value is
+/* Sets the options that the settings name (cli/cli_set.h) over what *options has; each value is
  * checked as the command line does.  The options then borrow from `texts`.  SLUICE_E_INVALID names
  * the setting. */
 SLUICE_MUST_USE sluice_status sluice_server_options_set(struct sluice_server_options *options,

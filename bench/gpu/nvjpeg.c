@@ -3,10 +3,10 @@
  * own decoders (NVJPEG_BACKEND_HARDWARE) where it has some; ours also resizes, to rows of a batch.
  */
 
-#include "base/cli.h"
 #include "base/clock.h"
 #include "bench/bench.h"
 #include "bench/bench_images.h"
+#include "cli/cli.h"
 #include "gpu/decoder.h"
 
 #include <cuda_runtime_api.h>

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/machine.h"
 #include "compute_client/load/live.h"
-#include "datasets/manifest.h"
-#include "pipeline/pipeline.h"
+#include "datasets/manifest/manifest.h"
+#include "op/pipeline.h"
 #include "rpc/rpc.h"
 
 #include <stdbool.h>

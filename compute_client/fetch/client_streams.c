@@ -7,8 +7,8 @@
 #include "compute_client/fetch/client_call.h"
 #include "compute_client/fetch/list_cache.h"
 #include "compute_client/fetch/tuning.h"
-#include "datasets/class_list.h"
-#include "datasets/manifest_binary.h"
+#include "datasets/list/class_list.h"
+#include "datasets/manifest/binary.h"
 #include "rpc/rpc_client.h"
 #include "wire/wire.h"
 

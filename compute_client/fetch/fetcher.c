@@ -8,7 +8,7 @@
 #include "compute_client/fetch/tuning.h"
 #include "compute_client/load/choice.h"
 #include "compute_client/load/tuning.h"
-#include "pipeline/form.h"
+#include "op/form.h"
 #include "rpc/rpc_client.h"
 
 #include <limits.h>

@@ -1,6 +1,6 @@
 #include "base/clock.h"
 #include "compute_client/fetch/fetcher_state.h"
-#include "pipeline/form.h"
+#include "op/form.h"
 
 #include <assert.h>
 #include <stdio.h>

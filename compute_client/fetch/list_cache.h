@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "datasets/manifest_binary.h"
+#include "datasets/manifest/binary.h"
 
 #include <stdint.h>
 

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "compute_client/fetch/fetcher.h"
 #include "compute_client/load/source.h"
-#include "datasets/manifest_join.h"
+#include "datasets/manifest/join.h"
 
 #include <stdbool.h>
 #include <stddef.h>

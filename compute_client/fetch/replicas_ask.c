@@ -1,7 +1,7 @@
 #include "base/clock.h"
 #include "compute_client/fetch/replicas_state.h"
 #include "compute_client/fetch/tuning.h"
-#include "pipeline/form.h"
+#include "op/form.h"
 
 #include <assert.h>
 #include <limits.h>

@@ -6,7 +6,7 @@
 #include "compute_client/fetch/client.h"
 #include "compute_client/fetch/fetcher.h"
 #include "compute_client/fetch/replicas.h"
-#include "datasets/manifest.h"
+#include "datasets/manifest/manifest.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
  *
  * Replicas of a shard must have the same dataset id; shards must not share a path.  The whole is
  * what one server over all the files would list: the rows of all shards by path, classes by name
- * (datasets/manifest_join.h).  So its dataset id, labels, sample ids, draws and digests do not
+ * (datasets/manifest/join.h).  So its dataset id, labels, sample ids, draws and digests do not
  * depend on how it is spread.
  *
  * With one server the source is a fetcher, else replicas.h's.

@@ -4,7 +4,7 @@
 #include "compute_client/fetch/servers_state.h"
 #include "compute_client/fetch/tuning.h"
 #include "compute_client/load/retry.h"
-#include "datasets/manifest_join.h"
+#include "datasets/manifest/join.h"
 
 #include <assert.h>
 #include <stdlib.h>

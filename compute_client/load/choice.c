@@ -1,6 +1,6 @@
 #include "compute_client/load/choice.h"
 
-#include "pipeline/form.h"
+#include "op/form.h"
 #include "plan/sophon.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #define SLUICE_COMPUTE_CLIENT_LOAD_CHOICE_H
 
 #include "base/error.h"
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 #include "plan/choices.h"
 #include "plan/cost_folder.h"
 #include "plan/mode.h"

@@ -1,7 +1,7 @@
 #ifndef SLUICE_COMPUTE_CLIENT_LOAD_LIVE_H
 #define SLUICE_COMPUTE_CLIENT_LOAD_LIVE_H
 
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 #include "plan/resource.h"
 
 #include <stdatomic.h>

@@ -11,11 +11,11 @@
 #include "compute_client/load/again_log.h"
 #include "compute_client/load/retry.h"
 #include "compute_client/load/tuning.h"
-#include "datasets/freshness.h"
-#include "datasets/indexed_file.h"
-#include "datasets/jpeg_index_file.h"
-#include "datasets/shard.h"
-#include "pipeline/form.h"
+#include "datasets/jpeg_index/indexed_file.h"
+#include "datasets/jpeg_index/jpeg_index_file.h"
+#include "datasets/manifest/freshness.h"
+#include "datasets/shards/shard.h"
+#include "op/form.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/roots.h"
 #include "compute_client/load/sampler.h"
-#include "datasets/manifest.h"
+#include "datasets/manifest/manifest.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -5,7 +5,7 @@
 #include "compute_client/load/choice.h"
 #include "compute_client/load/prefetcher_state.h"
 #include "compute_client/load/tuning.h"
-#include "pipeline/form.h"
+#include "op/form.h"
 #include "trace/tracer.h"
 
 #include <assert.h>

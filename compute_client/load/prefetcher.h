@@ -8,8 +8,8 @@
 #include "compute_client/load/live.h"
 #include "compute_client/load/sampler.h"
 #include "compute_client/load/source.h"
-#include "datasets/manifest.h"
-#include "pipeline/pipeline.h"
+#include "datasets/manifest/manifest.h"
+#include "op/pipeline.h"
 #include "plan/resource.h"
 #include "plan/sample_cost.h"
 

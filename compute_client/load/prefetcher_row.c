@@ -4,7 +4,7 @@
 #include "compute_client/load/digest.h"
 #include "compute_client/load/retry.h"
 #include "compute_client/load/tuning.h"
-#include "pipeline/form.h"
+#include "op/form.h"
 
 #include <stdlib.h>
 #include <string.h>

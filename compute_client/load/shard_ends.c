@@ -1,7 +1,7 @@
 #include "compute_client/load/shard_ends.h"
 
 #include "base/file.h"
-#include "datasets/shard.h"
+#include "datasets/shards/shard.h"
 
 #include <assert.h>
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/message.h"
 #include "base/trace_context.h"
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 #ifndef SLUICE_COMPUTE_CLIENT_OPTIONS_CONNECTION_H
 #define SLUICE_COMPUTE_CLIENT_OPTIONS_CONNECTION_H
 
-#include "base/cli.h"
 #include "base/error.h"
+#include "cli/cli.h"
 
 #include <stdbool.h>
 
@@ -17,7 +17,7 @@ struct sluice_connection_options {
     const char *token_file;
 };
 
-/* Rows of a table of options (base/cli.h) that set the fields of `target`, a struct with these
+/* Rows of a table of options (cli/cli.h) that set the fields of `target`, a struct with these
  * names. */
 #define SLUICE_CONNECTION_ROWS(target, in_group)                                                   \
     {.name = "tls",                                                                                \

@@ -7,8 +7,8 @@
 #include "compute_client/options/loader_options.h"
 #include "compute_client/options/options_table.h"
 #include "metrics/metrics_server.h"
-#include "pipeline/form.h"
-#include "pipeline/pipeline.h"
+#include "op/form.h"
+#include "op/pipeline.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 #ifndef SLUICE_COMPUTE_CLIENT_OPTIONS_OPTIONS_H
 #define SLUICE_COMPUTE_CLIENT_OPTIONS_OPTIONS_H
 
-#include "base/cli.h"
 #include "base/roots.h"
+#include "cli/cli.h"
 #include "plan/mode.h"
 #include "sluice/sluice.h"
 

@@ -3,8 +3,8 @@
 #include "base/cgroup.h"
 #include "compute_client/load/mix.h"
 #include "compute_client/options/connection.h"
-#include "datasets/jpeg_index_file.h"
-#include "pipeline/pipeline.h"
+#include "datasets/jpeg_index/jpeg_index_file.h"
+#include "op/pipeline.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 #ifndef SLUICE_COMPUTE_CLIENT_OPTIONS_OPTIONS_TABLE_H
 #define SLUICE_COMPUTE_CLIENT_OPTIONS_OPTIONS_TABLE_H
 
-#include "base/cli.h"
-#include "base/cli_set.h"
+#include "cli/cli.h"
+#include "cli/cli_set.h"
 #include "compute_client/options/options.h"
 
 /* The mode of a run without --host. */

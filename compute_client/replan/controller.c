@@ -6,7 +6,7 @@
 #include "compute_client/replan/backpressure.h"
 #include "compute_client/replan/cost_correction.h"
 #include "compute_client/replan/cpu_share.h"
-#include "pipeline/form.h"
+#include "op/form.h"
 #include "plan/resource.h"
 
 #include <assert.h>

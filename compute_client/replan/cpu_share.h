@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* How many of the storage node's cores a client plans for, at the price that their server asks
- * (storage_server/cpu_price.h): the client's half of a tatonnement.
+ * (storage_server/work/cpu_price.h): the client's half of a tatonnement.
  *
  * The value of one more core follows from the plan's dual of storage CPU: with T what a million
  * samples take, x the cores, and p that dual (T (1 - p d) with x (1 + d) of them),

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/show.h"
 #include "compute_client/load/tuning.h"
-#include "pipeline/form_words.h"
+#include "op/form_words.h"
 #include "plan/resource.h"
 
 #include <math.h>

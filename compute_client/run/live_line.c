@@ -4,7 +4,7 @@
 #include "base/fit.h"
 #include "base/show.h"
 #include "compute_client/run/tuning.h"
-#include "pipeline/form_words.h"
+#include "op/form_words.h"
 #include "plan/resource.h"
 
 #include <math.h>

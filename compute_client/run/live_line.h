@@ -1,7 +1,7 @@
 #ifndef SLUICE_COMPUTE_CLIENT_RUN_LIVE_LINE_H
 #define SLUICE_COMPUTE_CLIENT_RUN_LIVE_LINE_H
 
-#include "pipeline/form_words.h"
+#include "op/form_words.h"
 #include "sluice/sluice.h"
 
 #include <stdbool.h>

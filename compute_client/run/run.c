@@ -1,10 +1,10 @@
 #include "compute_client/run/run_state.h"
 
-#include "base/cli.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/quit.h"
+#include "cli/cli.h"
 #include "plan/mode.h"
 
 #include <math.h>

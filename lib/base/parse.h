@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* Numbers as people write them, in options (base/cli.h), files and the environment.
+/* Numbers as people write them, in options (cli/cli.h), files and the environment.
  *
  * The parsers take the whole text or none of it: SLUICE_E_INVALID, with the text named, and the
  * value untouched.

@@ -1,6 +1,6 @@
 #include "image/lookup.h"
 
-#include "image/kernels.h"
+#include "image/kernels/kernels.h"
 
 #include <math.h>
 #include <string.h>

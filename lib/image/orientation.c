@@ -1,8 +1,8 @@
 #include "image/orientation.h"
 
 #include "base/buf.h"
+#include "image/codecs/tiff_directory.h"
 #include "image/image_internal.h"
-#include "image/tiff_directory.h"
 
 #include <string.h>
 

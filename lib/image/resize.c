@@ -1,7 +1,7 @@
 #include "image/resize.h"
 
 #include "base/checked.h"
-#include "image/kernels.h"
+#include "image/kernels/kernels.h"
 
 #include <stdlib.h>
 #include <string.h>

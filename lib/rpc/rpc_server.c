@@ -6,10 +6,10 @@
 #include "base/host_port.h"
 #include "base/log.h"
 #include "rpc/credentials.h"
-#include "rpc/door.h"
 #include "rpc/exchange.h"
+#include "rpc/grpc151/door.h"
+#include "rpc/grpc151/self_check.h"
 #include "rpc/grpc_library.h"
-#include "rpc/self_check.h"
 
 #include <grpc/grpc_security.h>
 #include <grpc/slice.h>

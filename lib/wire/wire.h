@@ -6,7 +6,7 @@
 #include "base/machine.h"
 #include "base/message.h"
 #include "base/trace_context.h"
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 #include "wire/list_block.h"
 
 #include <stdbool.h>
@@ -88,7 +88,7 @@ SLUICE_MUST_USE sluice_status sluice_wire_get_hello_reply(const struct sluice_me
                                                           struct sluice_wire_hello *hello,
                                                           struct sluice_err *err);
 
-/* --- ListSamples: rows as datasets/manifest.h has them, without including it --- */
+/* --- ListSamples: rows as datasets/manifest/manifest.h has them, without including it --- */
 
 struct sluice_wire_sample_info {
     uint64_t sample_id;
@@ -97,7 +97,7 @@ struct sluice_wire_sample_info {
     uint32_t label;
     bool is_val;
     uint32_t width, height;
-    uint8_t coding; /* image/coding.h */
+    uint8_t coding; /* image/codecs/coding.h */
     bool has_hash;
     uint8_t hash[16];
 };
@@ -247,7 +247,7 @@ SLUICE_MUST_USE sluice_status sluice_wire_put_probe_reply(struct sluice_buf *pay
                                                           struct sluice_message *message,
                                                           struct sluice_err *err);
 
-/* Lets messages name the forms that this process registered (pipeline/form.h): sluice_num_forms().
+/* Lets messages name the forms that this process registered (op/form.h): sluice_num_forms().
  * Before other threads run. */
 void sluice_wire_know_forms(unsigned num_forms);
 

@@ -18,7 +18,7 @@ import warnings
 
 from sluice import _sluice
 
-# The words of offload_dataset index (datasets/split_name.c); test is left out.
+# The words of offload_dataset index (datasets/list/split_name.c); test is left out.
 SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val",
           "dev": "val", "test": "test", "testing": "test"}
 # How files begin that Sluice reads as they are, to Pillow's pixels; of TIFF it reads some kinds.

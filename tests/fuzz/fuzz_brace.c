@@ -1,6 +1,6 @@
 /* Lists in brace notation from bytes: names are bounded, and not empty. */
 
-#include "datasets/brace.h"
+#include "datasets/list/brace.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Lists of classes from bytes: what is read has each name once, and is written as a list that reads
  * back the same. */
 
-#include "datasets/class_list.h"
+#include "datasets/list/class_list.h"
 
 #include "base/text.h"
 #include "fuzz_file.h"

@@ -3,7 +3,7 @@
  * image decodes to the pixels of the whole, or fails as the whole does. */
 
 #include "base/buf.h"
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 
 #include <stdlib.h>
 #include <string.h>

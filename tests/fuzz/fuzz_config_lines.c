@@ -1,4 +1,4 @@
-#include "base/config_lines.h"
+#include "cli/config_lines.h"
 
 #include "base/text.h"
 

@@ -2,7 +2,7 @@
  * of %% after each but the last.  Every number that is read is in its range, and a table that is
  * written reads back the same. */
 
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 #include "plan/cost_folder.h"
 #include "plan/form_table.h"
 #include "plan/sample_cost.h"

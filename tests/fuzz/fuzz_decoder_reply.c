@@ -3,7 +3,7 @@
 
 #include "fuzz_wire.h"
 
-#include "storage_server/decoder_protocol.h"
+#include "storage_server/isolation/decoder_protocol.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "base/message.h"
 #include "compute_client/fetch/fetcher_state.h"
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* What a client sends to the server: whatever the bytes, and in whatever pieces they come, the
  * verdict is the same and falls at the same byte. */
 
-#include "rpc/frame_watch.h"
+#include "rpc/grpc151/frame_watch.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "gpu/decode_host.h"
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 
 #include <stdlib.h>
 #include <string.h>

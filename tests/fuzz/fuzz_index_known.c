@@ -1,7 +1,7 @@
 /* The file of a run of `offload_dataset index` that was ended: whatever it holds, rows are found in
  * it or not, and what is added after it counts. */
 
-#include "datasets/index_known.h"
+#include "datasets/manifest/index_known.h"
 
 #include "base/hash.h"
 #include "base/log.h"

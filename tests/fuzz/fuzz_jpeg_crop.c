@@ -3,9 +3,9 @@
  * has the restart markers that it says it has. */
 
 #include "base/buf.h"
-#include "image/codec.h"
-#include "image/jpeg_crop.h"
-#include "image/jpeg_entropy.h"
+#include "image/codecs/codec.h"
+#include "image/jpeg/crop.h"
+#include "image/jpeg/entropy.h"
 
 #include <stdlib.h>
 #include <string.h>

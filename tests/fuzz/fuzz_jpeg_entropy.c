@@ -2,7 +2,7 @@
  * hold, and every bit that the scan has can be read as symbols without leaving its memory. */
 
 #include "base/buf.h"
-#include "image/jpeg_entropy.h"
+#include "image/jpeg/entropy.h"
 
 #include <stdlib.h>
 

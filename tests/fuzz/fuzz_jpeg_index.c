@@ -3,10 +3,10 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
-#include "image/codec.h"
-#include "image/jpeg_crop.h"
-#include "image/jpeg_index.h"
-#include "image/jpeg_window.h"
+#include "image/codecs/codec.h"
+#include "image/jpeg/crop.h"
+#include "image/jpeg/index.h"
+#include "image/jpeg/window.h"
 
 #include <stdlib.h>
 #include <string.h>

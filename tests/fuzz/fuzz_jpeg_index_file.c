@@ -3,8 +3,8 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
-#include "datasets/jpeg_index_file.h"
-#include "image/jpeg_index.h"
+#include "datasets/jpeg_index/jpeg_index_file.h"
+#include "image/jpeg/index.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -2,10 +2,10 @@
  * was packed from a file changes no pixel. */
 
 #include "base/buf.h"
-#include "image/codec.h"
-#include "image/jpeg_crop.h"
-#include "image/jpeg_rows.h"
-#include "image/jpeg_window.h"
+#include "image/codecs/codec.h"
+#include "image/jpeg/crop.h"
+#include "image/jpeg/rows.h"
+#include "image/jpeg/window.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,9 @@
  * decodes to the same pixels, with every table of kernels and with an index. */
 
 #include "base/buf.h"
-#include "image/codec_internal.h"
-#include "image/jpeg_index.h"
-#include "image/jpeg_window.h"
+#include "image/codecs/internal.h"
+#include "image/jpeg/index.h"
+#include "image/jpeg/window.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* Tables of labels from bytes, as CSV and as JSON lines: what is read has sound rows, and gives a
  * label to every image that it names. */
 
-#include "datasets/labels.h"
+#include "datasets/list/labels.h"
 
 #include "base/text.h"
-#include "datasets/label_table.h"
-#include "datasets/split_name.h"
+#include "datasets/list/label_table.h"
+#include "datasets/list/split_name.h"
 
 #include <stdio.h>
 #include <stdlib.h>

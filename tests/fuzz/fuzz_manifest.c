@@ -1,7 +1,7 @@
 /* Manifests as files: what is read has samples in order, each with a class, and is written as a
  * file that reads back the same. */
 
-#include "datasets/manifest.h"
+#include "datasets/manifest/manifest.h"
 
 #include "fuzz_file.h"
 

@@ -1,7 +1,7 @@
 /* Binary manifests: what is mapped has samples in order, each with a class, and all of it lies in
  * the file.  Each input is tried as it is, and with hashes that are right. */
 
-#include "datasets/manifest_binary_format.h"
+#include "datasets/manifest/binary_format.h"
 
 #include "fuzz_file.h"
 

@@ -1,4 +1,4 @@
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Shards of records from bytes, with their own columns and with those of a chunk: every value lies
  * within the shard, and nothing else is asked for. */
 
-#include "datasets/records.h"
+#include "datasets/shards/records.h"
 
 #include <stdlib.h>
 #include <string.h>

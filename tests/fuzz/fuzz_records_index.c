@@ -1,6 +1,6 @@
 /* An index.json of shards from bytes: what it names lies beneath its folder. */
 
-#include "datasets/records_index.h"
+#include "datasets/shards/records_index.h"
 
 #include "base/file.h"
 

@@ -1,8 +1,8 @@
 /* Lists of a split from bytes: what is read names images, and selects those and no others. */
 
-#include "datasets/split_lists.h"
+#include "datasets/list/split_lists.h"
 
-#include "datasets/class_list.h"
+#include "datasets/list/class_list.h"
 
 #include <stdlib.h>
 #include <string.h>

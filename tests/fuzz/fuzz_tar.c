@@ -1,7 +1,7 @@
 /* Tars from bytes, as they are and with the sums of their headers made right: every member lies
  * within the tar, behind the one before it, and nothing else is asked for. */
 
-#include "datasets/tar.h"
+#include "datasets/shards/tar.h"
 
 #include <stdio.h>
 #include <stdlib.h>

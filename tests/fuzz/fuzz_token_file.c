@@ -1,6 +1,6 @@
 /* The file of --tokens: any text is a list that keeps its promises, or a failure with words. */
 
-#include "storage_server/token_file.h"
+#include "storage_server/session/token_file.h"
 
 #include <stdlib.h>
 #include <string.h>

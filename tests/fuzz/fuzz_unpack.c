@@ -2,7 +2,7 @@
  * status with words; the pixels, packed and unpacked again, are the same. */
 
 #include "base/buf.h"
-#include "image/pack.h"
+#include "image/pack/pack.h"
 
 #include <stdlib.h>
 #include <string.h>

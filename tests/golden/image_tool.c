@@ -8,7 +8,7 @@
  *     resize LEFT TOP WIDTH HEIGHT OUT_WIDTH OUT_HEIGHT FLIP FILE */
 
 #include "base/buf.h"
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 #include "image/resize.h"
 
 #include "support/test.h"

@@ -2,7 +2,7 @@
  * (make_format_goldens.py).  Damaged ones fail with a status and words. */
 
 #include "base/buf.h"
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 #include "image/orientation.h"
 
 #include "support/test.h"

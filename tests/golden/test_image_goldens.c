@@ -2,7 +2,7 @@
  * level of kernels that this machine has. */
 
 #include "base/buf.h"
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 #include "image/resize.h"
 
 #include "support/test.h"

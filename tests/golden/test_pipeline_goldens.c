@@ -1,5 +1,5 @@
 #include "base/buf.h"
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 #include "support/test.h"
 
 #include <inttypes.h>

@@ -2,8 +2,8 @@
  * other file names them.  Linked into a program it registers both before main(). */
 
 #include "base/buf.h"
-#include "pipeline/op.h"
-#include "pipeline/run_region.h"
+#include "op/op.h"
+#include "op/run_region.h"
 #include "wire/wire.h"
 
 #include <stdio.h>

@@ -2,14 +2,14 @@
  * very coefficients of the file; by our own transcoder and through libjpeg-turbo.  What a pipeline
  * that begins with a crop makes of it is what it makes of the whole file. */
 
-#include "image/jpeg_crop.h"
+#include "image/jpeg/crop.h"
 
 #include "base/buf.h"
 #include "base/rng.h"
-#include "image/codec.h"
-#include "image/jpeg_index.h"
-#include "pipeline/form.h"
-#include "pipeline/pipeline.h"
+#include "image/codecs/codec.h"
+#include "image/jpeg/index.h"
+#include "op/form.h"
+#include "op/pipeline.h"
 
 #include "jpeg_support.h"
 #include "support/test.h"

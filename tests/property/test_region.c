@@ -1,9 +1,9 @@
 #include "base/buf.h"
 #include "base/rng.h"
-#include "image/codec.h"
-#include "image/codec_internal.h"
-#include "image/jpeg_index.h"
-#include "image/jpeg_window.h"
+#include "image/codecs/codec.h"
+#include "image/codecs/internal.h"
+#include "image/jpeg/index.h"
+#include "image/jpeg/window.h"
 #include "image_support.h"
 #include "support/test.h"
 

@@ -2,9 +2,9 @@
 #include "base/cpu.h"
 #include "base/hash.h"
 #include "base/rng.h"
-#include "image/codec.h"
-#include "pipeline/form.h"
-#include "pipeline/pipeline.h"
+#include "image/codecs/codec.h"
+#include "op/form.h"
+#include "op/pipeline.h"
 #include "support/test.h"
 
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Writes shards of records (datasets/records.h), from the formats' description. */
+/* Writes shards of records (datasets/shards/records.h), from the formats' description. */
 struct sluice_test_shard {
     uint8_t bytes[1 << 16];
     size_t len;

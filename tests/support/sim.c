@@ -2,10 +2,10 @@
 
 #include "base/compiler.h"
 #include "base/rng.h"
-#include "image/coding.h"
+#include "image/codecs/coding.h"
 #include "plan/planner_lp.h"
-#include "storage_server/cpu_market.h"
-#include "storage_server/fair_queue.h"
+#include "storage_server/work/cpu_market.h"
+#include "storage_server/work/fair_queue.h"
 #include "support/choices.h"
 #include "support/test.h"
 

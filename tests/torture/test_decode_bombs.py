@@ -35,7 +35,7 @@ TAKEN = {
     "deep.png": lambda: bombs.png(2500, 2500, 16, 6, interlaced=True),
 }
 LARGEST = 4000 * 2500
-BYTES_PER_PIXEL = 12  # image/codec.h promises 11
+BYTES_PER_PIXEL = 12  # image/codecs/codec.h promises 11
 
 
 def dataset(name, *kinds):

@@ -1,9 +1,9 @@
 #ifndef SLUICE_TESTS_MANIFEST_ROWS_H
 #define SLUICE_TESTS_MANIFEST_ROWS_H
 
-#include "datasets/manifest_binary.h"
-#include "datasets/manifest_builder.h"
-#include "image/coding.h"
+#include "datasets/manifest/binary.h"
+#include "datasets/manifest/builder.h"
+#include "image/codecs/coding.h"
 #include "support/test.h"
 
 #include <stdio.h>

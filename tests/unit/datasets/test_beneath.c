@@ -1,4 +1,4 @@
-#include "datasets/beneath.h"
+#include "datasets/list/beneath.h"
 
 #include "support/test.h"
 

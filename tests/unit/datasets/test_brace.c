@@ -1,4 +1,4 @@
-#include "datasets/brace.h"
+#include "datasets/list/brace.h"
 
 #include "support/test.h"
 

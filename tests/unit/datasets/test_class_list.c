@@ -1,4 +1,4 @@
-#include "datasets/class_list.h"
+#include "datasets/list/class_list.h"
 
 #include "support/test.h"
 

@@ -1,4 +1,4 @@
-#include "datasets/fetch_names.h"
+#include "datasets/tools/fetch_names.h"
 
 #include "support/test.h"
 

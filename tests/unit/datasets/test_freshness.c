@@ -1,4 +1,4 @@
-#include "datasets/freshness.h"
+#include "datasets/manifest/freshness.h"
 
 #include "support/test.h"
 

@@ -1,4 +1,4 @@
-#include "datasets/index_known.h"
+#include "datasets/manifest/index_known.h"
 
 #include "manifest_rows.h"
 #include "support/capture.h"

@@ -1,8 +1,8 @@
-#include "datasets/indexed_file.h"
+#include "datasets/jpeg_index/indexed_file.h"
 
 #include "base/buf.h"
-#include "datasets/jpeg_index_file.h"
-#include "image/codec.h"
+#include "datasets/jpeg_index/jpeg_index_file.h"
+#include "image/codecs/codec.h"
 #include "support/test.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "datasets/jpeg_index_file.h"
+#include "datasets/jpeg_index/jpeg_index_file.h"
 
 #include "base/buf.h"
 #include "support/capture.h"

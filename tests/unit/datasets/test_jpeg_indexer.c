@@ -1,9 +1,9 @@
-#include "datasets/jpeg_indexer.h"
+#include "datasets/jpeg_index/jpeg_indexer.h"
 
 #include "base/buf.h"
-#include "datasets/jpeg_index_file.h"
-#include "image/codec.h"
-#include "image/jpeg_index.h"
+#include "datasets/jpeg_index/jpeg_index_file.h"
+#include "image/codecs/codec.h"
+#include "image/jpeg/index.h"
 #include "support/capture.h"
 #include "support/test.h"
 

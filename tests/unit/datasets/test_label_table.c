@@ -1,4 +1,4 @@
-#include "datasets/label_table.h"
+#include "datasets/list/label_table.h"
 
 #include "support/test.h"
 

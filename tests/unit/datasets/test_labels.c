@@ -1,6 +1,6 @@
-#include "datasets/labels.h"
+#include "datasets/list/labels.h"
 
-#include "datasets/split_name.h"
+#include "datasets/list/split_name.h"
 #include "support/test.h"
 
 #include <stdio.h>

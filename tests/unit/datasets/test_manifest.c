@@ -1,8 +1,8 @@
-#include "datasets/manifest.h"
+#include "datasets/manifest/manifest.h"
 
 #include "base/file.h"
-#include "datasets/tar.h"
-#include "image/coding.h"
+#include "datasets/shards/tar.h"
+#include "image/codecs/coding.h"
 #include "support/capture.h"
 #include "support/test.h"
 

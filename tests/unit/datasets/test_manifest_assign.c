@@ -1,6 +1,6 @@
-#include "datasets/manifest_assign.h"
+#include "datasets/manifest/assign.h"
 
-#include "datasets/shard_list.h"
+#include "datasets/shards/shard_list.h"
 #include "support/test.h"
 
 #include <stdio.h>

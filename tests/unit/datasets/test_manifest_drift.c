@@ -1,4 +1,4 @@
-#include "datasets/manifest_drift.h"
+#include "datasets/manifest/drift.h"
 
 #include "base/hash.h"
 #include "support/test.h"

@@ -1,7 +1,7 @@
-#include "datasets/manifest_join.h"
+#include "datasets/manifest/join.h"
 
 #include "base/rng.h"
-#include "datasets/manifest_builder.h"
+#include "datasets/manifest/builder.h"
 #include "support/test.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-#include "datasets/manifest_layout.h"
+#include "datasets/manifest/layout.h"
 
-#include "datasets/split_name.h"
+#include "datasets/list/split_name.h"
 #include "support/test.h"
 
 #include <stdlib.h>

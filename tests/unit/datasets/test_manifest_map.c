@@ -1,6 +1,6 @@
-#include "datasets/manifest_binary.h"
+#include "datasets/manifest/binary.h"
 
-#include "datasets/manifest_binary_format.h"
+#include "datasets/manifest/binary_format.h"
 #include "manifest_rows.h"
 #include "support/capture.h"
 

@@ -1,8 +1,8 @@
-#include "datasets/manifest_of_store.h"
+#include "datasets/manifest/of_store.h"
 
-#include "datasets/manifest.h"
-#include "datasets/shard_list.h"
-#include "datasets/tar.h"
+#include "datasets/manifest/manifest.h"
+#include "datasets/shards/shard_list.h"
+#include "datasets/shards/tar.h"
 #include "store/store.h"
 #include "support/record_shard.h"
 #include "support/test.h"

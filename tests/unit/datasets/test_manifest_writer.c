@@ -1,4 +1,4 @@
-#include "datasets/manifest_binary.h"
+#include "datasets/manifest/binary.h"
 
 #include "manifest_rows.h"
 

@@ -1,4 +1,4 @@
-#include "datasets/npy.h"
+#include "datasets/tools/npy.h"
 
 #include "support/test.h"
 

@@ -1,8 +1,8 @@
-#include "datasets/pack.h"
+#include "datasets/tools/pack.h"
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "datasets/shard.h"
+#include "datasets/shards/shard.h"
 #include "support/test.h"
 
 #include <stdio.h>

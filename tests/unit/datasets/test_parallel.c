@@ -1,4 +1,4 @@
-#include "datasets/parallel.h"
+#include "datasets/manifest/parallel.h"
 
 #include "base/log.h"
 #include "support/test.h"

@@ -1,4 +1,4 @@
-#include "datasets/passed_over.h"
+#include "datasets/manifest/passed_over.h"
 
 #include "support/test.h"
 

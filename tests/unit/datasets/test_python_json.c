@@ -1,4 +1,4 @@
-#include "datasets/python_json.h"
+#include "datasets/list/python_json.h"
 
 #include "support/test.h"
 

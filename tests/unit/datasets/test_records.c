@@ -1,4 +1,4 @@
-#include "datasets/records.h"
+#include "datasets/shards/records.h"
 
 #include "support/record_shard.h"
 #include "support/test.h"

@@ -1,4 +1,4 @@
-#include "datasets/records_index.h"
+#include "datasets/shards/records_index.h"
 
 #include "support/test.h"
 

@@ -1,4 +1,4 @@
-#include "datasets/shard.h"
+#include "datasets/shards/shard.h"
 
 #include "support/test.h"
 

@@ -1,7 +1,7 @@
-#include "datasets/shard_list.h"
+#include "datasets/shards/shard_list.h"
 
-#include "datasets/class_list.h"
-#include "datasets/tar.h"
+#include "datasets/list/class_list.h"
+#include "datasets/shards/tar.h"
 #include "support/test.h"
 
 #include <stdio.h>

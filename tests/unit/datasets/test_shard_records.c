@@ -1,7 +1,7 @@
-#include "datasets/shard_list.h"
+#include "datasets/shards/shard_list.h"
 
-#include "datasets/class_list.h"
-#include "datasets/records.h"
+#include "datasets/list/class_list.h"
+#include "datasets/shards/records.h"
 #include "support/record_shard.h"
 #include "support/test.h"
 

@@ -1,4 +1,4 @@
-#include "datasets/shard_set.h"
+#include "datasets/shards/shard_set.h"
 
 #include "support/test.h"
 

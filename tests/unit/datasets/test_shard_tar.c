@@ -1,6 +1,6 @@
-#include "datasets/shard_list.h"
+#include "datasets/shards/shard_list.h"
 
-#include "datasets/tar.h"
+#include "datasets/shards/tar.h"
 #include "support/test.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-#include "datasets/shard_targets.h"
+#include "datasets/shards/shard_targets.h"
 
-#include "datasets/tar.h"
+#include "datasets/shards/tar.h"
 #include "support/test.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "datasets/split_lists.h"
+#include "datasets/list/split_lists.h"
 
 #include "support/test.h"
 

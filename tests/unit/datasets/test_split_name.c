@@ -1,6 +1,6 @@
-#include "datasets/split_name.h"
+#include "datasets/list/split_name.h"
 
-#include "datasets/manifest.h"
+#include "datasets/manifest/manifest.h"
 #include "support/test.h"
 
 #include <string.h>

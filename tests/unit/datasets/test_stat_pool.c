@@ -1,4 +1,4 @@
-#include "datasets/stat_pool.h"
+#include "datasets/manifest/stat_pool.h"
 
 #include "support/test.h"
 

@@ -1,7 +1,7 @@
-#include "datasets/synth.h"
+#include "datasets/tools/synth.h"
 
 #include "base/buf.h"
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 #include "support/test.h"
 
 #include <string.h>

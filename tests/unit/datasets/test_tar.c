@@ -1,4 +1,4 @@
-#include "datasets/tar.h"
+#include "datasets/shards/tar.h"
 
 #include "support/test.h"
 

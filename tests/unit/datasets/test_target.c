@@ -1,4 +1,4 @@
-#include "datasets/target.h"
+#include "datasets/list/target.h"
 
 #include "support/test.h"
 

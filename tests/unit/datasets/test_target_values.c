@@ -1,4 +1,4 @@
-#include "datasets/target_values.h"
+#include "datasets/list/target_values.h"
 
 #include "support/test.h"
 

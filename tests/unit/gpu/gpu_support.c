@@ -1,9 +1,9 @@
 #include "gpu_support.h"
 
 #include "base/buf.h"
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 #include "image/image_internal.h"
-#include "image/jpeg_window.h"
+#include "image/jpeg/window.h"
 #include "image/resize.h"
 #include "jpeg_support.h"
 #include "support/random_jpeg.h"

@@ -34,7 +34,7 @@ struct sluice_gpu_request gpu_test_request(struct sluice_rng *rng,
                                            const struct sluice_gpu_limits *limits, uint32_t width,
                                            uint32_t height, uint32_t row);
 
-/* The row by image/codec.h and image/resize.h; its status. */
+/* The row by image/codecs/codec.h and image/resize.h; its status. */
 sluice_status gpu_test_reference(const uint8_t *bytes, size_t len,
                                  const struct sluice_gpu_request *request, uint8_t *row);
 

@@ -3,7 +3,7 @@
 #include "gpu/batch.h"
 
 #include "base/buf.h"
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 #include "jpeg_support.h"
 #include "support/test.h"
 

@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "gpu_support.h"
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 #include "jpeg_support.h"
 #include "support/test.h"
 

@@ -8,10 +8,10 @@
 
 #include "base/buf.h"
 #include "gpu/place.h"
-#include "image/jpeg_index.h"
+#include "image/jpeg/index.h"
 #include "image/resize.h"
-#include "pipeline/form.h"
-#include "pipeline/pipeline.h"
+#include "op/form.h"
+#include "op/pipeline.h"
 #include "support/test.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 #ifndef SLUICE_TEST_FORMAT_SUPPORT_H
 #define SLUICE_TEST_FORMAT_SUPPORT_H
 
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 
 /* What the tests of single formats share: the files of tests/golden/formats, whose pixels
  * golden/formats compares with Pillow's. */

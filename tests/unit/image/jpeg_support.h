@@ -1,7 +1,7 @@
 #ifndef SLUICE_TESTS_JPEG_SUPPORT_H
 #define SLUICE_TESTS_JPEG_SUPPORT_H
 
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 
 #include "base/buf.h"
 #include "base/rng.h"

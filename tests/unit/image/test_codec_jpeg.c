@@ -1,7 +1,7 @@
 /* The JPEG encoder and what decoding its files gives back; tests/golden compares the
  * decoder with Pillow. */
 
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 
 #include "base/buf.h"
 

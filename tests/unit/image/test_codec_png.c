@@ -1,7 +1,7 @@
 /* The PNG encoder and the checks around libpng; tests/golden compares the decoder
  * with Pillow on every colour type. */
 
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 
 #include "base/buf.h"
 

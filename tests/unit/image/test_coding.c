@@ -1,7 +1,7 @@
-#include "image/coding.h"
+#include "image/codecs/coding.h"
 
 #include "base/buf.h"
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 #include "support/test.h"
 
 static uint8_t coding_of_jpeg(const struct sluice_jpeg_encode_options *options)

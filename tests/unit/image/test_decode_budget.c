@@ -1,12 +1,12 @@
 /* What a decode may cost: files that ask for more are refused, by whichever way they come.  The
  * clock is the test's. */
 
-#include "image/decode_budget.h"
+#include "image/codecs/decode_budget.h"
 
 #include "base/buf.h"
-#include "image/codec.h"
-#include "image/jpeg_crop.h"
-#include "image/jpeg_entropy.h"
+#include "image/codecs/codec.h"
+#include "image/jpeg/crop.h"
+#include "image/jpeg/entropy.h"
 
 #include "image_support.h"
 #include "support/test.h"

@@ -1,7 +1,7 @@
 #include "image/image.h"
 
 #include "base/buf.h"
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 #include "image/image_internal.h"
 
 #include "image_support.h"

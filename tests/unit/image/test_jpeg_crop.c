@@ -1,12 +1,12 @@
 /* What sluice_jpeg_crop() promises beside the pixels, which tests/property/test_jpeg_crop.c
  * compares. */
 
-#include "image/jpeg_crop.h"
+#include "image/jpeg/crop.h"
 
 #include "base/buf.h"
 #include "base/hash.h"
-#include "image/jpeg_entropy.h"
-#include "image/jpeg_index.h"
+#include "image/jpeg/entropy.h"
+#include "image/jpeg/index.h"
 
 #include "jpeg_support.h"
 #include "support/test.h"

@@ -1,7 +1,7 @@
 /* The bytes of a crop; that they are a JPEG with the file's pixels is for test_jpeg_crop.c, here
  * and in tests/property. */
 
-#include "image/jpeg_crop_write.h"
+#include "image/jpeg/crop_write.h"
 
 #include "base/buf.h"
 #include "base/rng.h"

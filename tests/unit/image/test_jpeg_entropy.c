@@ -1,6 +1,6 @@
 /* The entropy layer against libjpeg-turbo's coefficients, and what it refuses. */
 
-#include "image/jpeg_entropy.h"
+#include "image/jpeg/entropy.h"
 
 #include "base/buf.h"
 #include "base/rng.h"

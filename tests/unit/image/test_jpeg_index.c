@@ -1,14 +1,14 @@
 /* Indexes are made, written and read back; whatever is not the file's own is of no effect.
  * tests/property/test_region.c and test_jpeg_crop.c compare what is made with one and without. */
 
-#include "image/jpeg_index.h"
+#include "image/jpeg/index.h"
 
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/rng.h"
-#include "image/codec_internal.h"
-#include "image/jpeg_crop.h"
-#include "image/jpeg_window.h"
+#include "image/codecs/internal.h"
+#include "image/jpeg/crop.h"
+#include "image/jpeg/window.h"
 
 #include "image_support.h"
 #include "support/test.h"

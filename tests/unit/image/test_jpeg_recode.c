@@ -1,8 +1,8 @@
 /* The best Huffman codes; that a recoded scan says the same is for test_jpeg_crop.c of
  * tests/property. */
 
-#include "image/jpeg_bit_writer.h"
-#include "image/jpeg_recode.h"
+#include "image/jpeg/bit_writer.h"
+#include "image/jpeg/recode.h"
 
 #include "base/rng.h"
 

@@ -1,15 +1,15 @@
 /* Rows of JPEGs are packed and opened: what is there decodes to the file's pixels, and nothing else
  * is taken for it. */
 
-#include "image/jpeg_rows.h"
+#include "image/jpeg/rows.h"
 
 #include "base/buf.h"
 #include "base/cpu.h"
 #include "base/rng.h"
-#include "image/codec_internal.h"
-#include "image/jpeg_crop.h"
-#include "image/jpeg_index_bytes.h"
-#include "image/jpeg_window.h"
+#include "image/codecs/internal.h"
+#include "image/jpeg/crop.h"
+#include "image/jpeg/index_bytes.h"
+#include "image/jpeg/window.h"
 
 #include "image_support.h"
 #include "support/random_jpeg.h"

@@ -1,10 +1,10 @@
 /* A sync scan finds the same points as a reader that goes symbol by symbol. */
 
-#include "image/jpeg_sync_scan.h"
+#include "image/jpeg/sync_scan.h"
 
 #include "base/buf.h"
 #include "base/rng.h"
-#include "image/jpeg_lane_reader.h"
+#include "image/jpeg/lane_reader.h"
 
 #include "jpeg_support.h"
 #include "support/test.h"

@@ -1,11 +1,11 @@
 /* What the window decoder takes and declines; tests/property/test_region.c compares its
  * pixels with libjpeg-turbo's for every kind of file. */
 
-#include "image/jpeg_window.h"
+#include "image/jpeg/window.h"
 
 #include "base/buf.h"
-#include "image/codec_internal.h"
-#include "image/jpeg_window_internal.h"
+#include "image/codecs/internal.h"
+#include "image/jpeg/window_internal.h"
 #include "image/tuning.h"
 
 #include "image_support.h"

@@ -1,7 +1,7 @@
 /* Each table of kernels against the scalar one: the same bytes, the same answers, and
  * nothing written outside.  The scalar transform against the definition of the DCT. */
 
-#include "image/jpeg_window_kernels.h"
+#include "image/jpeg/window_kernels.h"
 
 #include "base/compiler.h"
 #include "base/rng.h"

@@ -2,12 +2,12 @@
  * scans that can be scanned in parallel and scans that cannot, faults in
  * mid-stream.  Its pixels are libjpeg-turbo's, with an index of the file and without. */
 
-#include "image/jpeg_window.h"
+#include "image/jpeg/window.h"
 
 #include "base/buf.h"
 #include "base/rng.h"
-#include "image/codec_internal.h"
-#include "image/jpeg_index.h"
+#include "image/codecs/internal.h"
+#include "image/jpeg/index.h"
 
 #include "image_support.h"
 #include "jpeg_support.h"

@@ -1,4 +1,4 @@
-#include "image/kernels.h"
+#include "image/kernels/kernels.h"
 
 #include "base/rng.h"
 

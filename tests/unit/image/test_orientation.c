@@ -1,7 +1,7 @@
 #include "image/orientation.h"
 
 #include "base/buf.h"
-#include "image/tiff_directory.h"
+#include "image/codecs/tiff_directory.h"
 
 #include "support/test.h"
 

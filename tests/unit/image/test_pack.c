@@ -1,4 +1,4 @@
-#include "image/pack.h"
+#include "image/pack/pack.h"
 
 #include "base/buf.h"
 #include "base/rng.h"

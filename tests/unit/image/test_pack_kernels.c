@@ -1,4 +1,4 @@
-#include "image/pack_kernels.h"
+#include "image/pack/pack_kernels.h"
 
 #include "base/compiler.h"
 #include "base/rng.h"

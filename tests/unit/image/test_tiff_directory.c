@@ -1,4 +1,4 @@
-#include "image/tiff_directory.h"
+#include "image/codecs/tiff_directory.h"
 
 #include "support/test.h"
 

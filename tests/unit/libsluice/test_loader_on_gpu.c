@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "base/cpu.h"
 #include "base/file.h"
-#include "datasets/jpeg_indexer.h"
+#include "datasets/jpeg_index/jpeg_indexer.h"
 #include "image_support.h"
 #include "plan/choice_cost.h"
 #include "plan/form_table.h"

@@ -2,10 +2,10 @@
 
 #include "base/buf.h"
 #include "base/rng.h"
-#include "datasets/indexed_file.h"
-#include "image/codec.h"
-#include "image/coding.h"
-#include "image/jpeg_index.h"
+#include "datasets/jpeg_index/indexed_file.h"
+#include "image/codecs/codec.h"
+#include "image/codecs/coding.h"
+#include "image/jpeg/index.h"
 #include "support/choices.h"
 #include "support/test.h"
 

@@ -1,6 +1,6 @@
 #include "plan/form_table.h"
 
-#include "image/coding.h"
+#include "image/codecs/coding.h"
 #include "plan/form_menu.h"
 #include "support/choices.h"
 #include "support/test.h"

@@ -2,9 +2,9 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "image/codec.h"
-#include "image/coding.h"
-#include "image/jpeg_index.h"
+#include "image/codecs/codec.h"
+#include "image/codecs/coding.h"
+#include "image/jpeg/index.h"
 #include "support/choices.h"
 #include "support/test.h"
 

@@ -1,6 +1,6 @@
 #include "plan/sample_facts.h"
 
-#include "image/coding.h"
+#include "image/codecs/coding.h"
 #include "image/image.h"
 #include "support/test.h"
 

@@ -1,7 +1,7 @@
 #include "plan/table_fill.h"
 
 #include "base/rng.h"
-#include "image/coding.h"
+#include "image/codecs/coding.h"
 #include "support/choices.h"
 #include "support/test.h"
 

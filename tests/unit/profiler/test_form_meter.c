@@ -1,8 +1,8 @@
 #include "profiler/form_meter.h"
 
 #include "base/buf.h"
-#include "image/codec.h"
-#include "image/coding.h"
+#include "image/codecs/codec.h"
+#include "image/codecs/coding.h"
 #include "plan/form_menu.h"
 #include "support/choices.h"
 #include "support/test.h"

@@ -1,4 +1,4 @@
-#include "rpc/frame_watch.h"
+#include "rpc/grpc151/frame_watch.h"
 
 #include "support/test.h"
 

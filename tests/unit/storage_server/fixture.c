@@ -3,8 +3,8 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/cond.h"
-#include "datasets/manifest_builder.h"
-#include "image/codec.h"
+#include "datasets/manifest/builder.h"
+#include "image/codecs/codec.h"
 #include "support/test.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "storage_server/client_table.h"
+#include "storage_server/session/client_table.h"
 
 #include "base/text.h"
 #include "support/test.h"

@@ -1,4 +1,4 @@
-#include "storage_server/core_watch.h"
+#include "storage_server/work/core_watch.h"
 
 #include "base/clock.h"
 #include "support/test.h"

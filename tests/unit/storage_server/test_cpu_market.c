@@ -1,4 +1,4 @@
-#include "storage_server/cpu_market.h"
+#include "storage_server/work/cpu_market.h"
 
 #include "base/compiler.h"
 #include "base/rng.h"

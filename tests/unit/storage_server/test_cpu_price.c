@@ -1,4 +1,4 @@
-#include "storage_server/cpu_price.h"
+#include "storage_server/work/cpu_price.h"
 
 #include "base/compiler.h"
 #include "storage_server/tuning.h"

@@ -1,8 +1,8 @@
-#include "storage_server/decoder_process.h"
+#include "storage_server/isolation/decoder_process.h"
 
-#include "storage_server/decoders.h"
-#include "storage_server/landlock.h"
-#include "storage_server/syscall_filter.h"
+#include "storage_server/isolation/decoders.h"
+#include "storage_server/isolation/landlock.h"
+#include "storage_server/isolation/syscall_filter.h"
 #include "support/test.h"
 
 #include <errno.h>

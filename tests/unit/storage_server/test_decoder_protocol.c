@@ -1,4 +1,4 @@
-#include "storage_server/decoder_protocol.h"
+#include "storage_server/isolation/decoder_protocol.h"
 
 #include "base/buf.h"
 #include "support/test.h"

@@ -1,9 +1,9 @@
-#include "storage_server/decoders.h"
+#include "storage_server/isolation/decoders.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "image/codec.h"
-#include "storage_server/decoder_process.h"
+#include "image/codecs/codec.h"
+#include "storage_server/isolation/decoder_process.h"
 #include "storage_server/tuning.h"
 #include "support/test.h"
 

@@ -1,4 +1,4 @@
-#include "storage_server/descriptors.h"
+#include "storage_server/data/descriptors.h"
 
 #include "support/capture.h"
 #include "support/test.h"

@@ -1,4 +1,4 @@
-#include "storage_server/disk_gate.h"
+#include "storage_server/data/disk_gate.h"
 
 #include "base/clock.h"
 #include "fake_disk.h"

@@ -1,4 +1,4 @@
-#include "storage_server/disk_watch.h"
+#include "storage_server/data/disk_watch.h"
 
 #include "fake_disk.h"
 #include "support/test.h"

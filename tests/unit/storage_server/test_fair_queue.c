@@ -1,4 +1,4 @@
-#include "storage_server/fair_queue.h"
+#include "storage_server/work/fair_queue.h"
 
 #include "base/compiler.h"
 #include "base/rng.h"

@@ -1,6 +1,6 @@
 #include "base/clock.h"
 #include "base/cond.h"
-#include "storage_server/fetch_stream.h"
+#include "storage_server/fetch/stream.h"
 #include "support/test.h"
 
 #define S UINT64_C(1000000000)

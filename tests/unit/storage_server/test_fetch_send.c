@@ -1,5 +1,5 @@
-#include "storage_server/fetch_stream.h"
-#include "storage_server/grant.h"
+#include "storage_server/fetch/stream.h"
+#include "storage_server/session/grant.h"
 #include "support/test.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "storage_server/grant.h"
+#include "storage_server/session/grant.h"
 
 #include "support/test.h"
 

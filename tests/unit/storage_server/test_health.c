@@ -1,4 +1,4 @@
-#include "storage_server/health.h"
+#include "storage_server/services/health.h"
 
 #include "fixture.h"
 #include "support/test.h"

@@ -1,7 +1,7 @@
-#include "storage_server/introduction.h"
+#include "storage_server/services/introduction.h"
 
-#include "datasets/manifest.h"
-#include "storage_server/sample_list.h"
+#include "datasets/manifest/manifest.h"
+#include "storage_server/data/sample_list.h"
 #include "support/capture.h"
 #include "support/test.h"
 

@@ -1,4 +1,4 @@
-#include "storage_server/last_words.h"
+#include "storage_server/observe/last_words.h"
 
 #include "base/clock.h"
 #include "support/test.h"

@@ -1,4 +1,4 @@
-#include "storage_server/memory_budget.h"
+#include "storage_server/session/memory_budget.h"
 
 #include "base/rng.h"
 #include "support/test.h"

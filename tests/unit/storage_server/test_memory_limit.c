@@ -1,4 +1,4 @@
-#include "storage_server/memory_limit.h"
+#include "storage_server/work/memory_limit.h"
 
 #include "support/test.h"
 

@@ -1,4 +1,4 @@
-#include "storage_server/metrics.h"
+#include "storage_server/observe/metrics.h"
 
 #include "support/test.h"
 

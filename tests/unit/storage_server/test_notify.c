@@ -1,4 +1,4 @@
-#include "storage_server/notify.h"
+#include "storage_server/observe/notify.h"
 
 #include "support/capture.h"
 #include "support/test.h"

@@ -1,4 +1,4 @@
-#include "storage_server/prep_limits.h"
+#include "storage_server/work/prep_limits.h"
 
 #include "base/cpu.h"
 #include "base/file.h"

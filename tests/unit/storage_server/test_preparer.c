@@ -1,12 +1,12 @@
-#include "storage_server/preparer.h"
+#include "storage_server/work/preparer.h"
 
 #include "base/buf.h"
 #include "base/rng.h"
-#include "datasets/indexed_file.h"
-#include "image/codec.h"
-#include "image/jpeg_index.h"
-#include "pipeline/form.h"
-#include "storage_server/decoder_process.h"
+#include "datasets/jpeg_index/indexed_file.h"
+#include "image/codecs/codec.h"
+#include "image/jpeg/index.h"
+#include "op/form.h"
+#include "storage_server/isolation/decoder_process.h"
 #include "support/test.h"
 
 #include <stdio.h>

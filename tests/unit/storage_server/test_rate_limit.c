@@ -1,4 +1,4 @@
-#include "storage_server/rate_limit.h"
+#include "storage_server/session/rate_limit.h"
 
 #include "base/rng.h"
 #include "support/test.h"

@@ -1,8 +1,8 @@
-#include "storage_server/relist.h"
+#include "storage_server/data/relist.h"
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "datasets/manifest.h"
+#include "datasets/manifest/manifest.h"
 #include "fixture.h"
 #include "support/test.h"
 

@@ -1,9 +1,9 @@
-#include "storage_server/root_watch.h"
+#include "storage_server/data/root_watch.h"
 
 #include "base/clock.h"
 #include "base/roots.h"
-#include "datasets/manifest.h"
-#include "storage_server/sample_list.h"
+#include "datasets/manifest/manifest.h"
+#include "storage_server/data/sample_list.h"
 #include "storage_server/tuning.h"
 #include "store/store.h"
 #include "support/test.h"

@@ -1,7 +1,7 @@
-#include "storage_server/sample_list.h"
+#include "storage_server/data/sample_list.h"
 
 #include "base/file.h"
-#include "datasets/manifest.h"
+#include "datasets/manifest/manifest.h"
 #include "store/store_roots.h"
 #include "support/test.h"
 

@@ -1,7 +1,7 @@
-#include "storage_server/sandbox.h"
+#include "storage_server/isolation/sandbox.h"
 
-#include "storage_server/landlock.h"
-#include "storage_server/syscall_filter.h"
+#include "storage_server/isolation/landlock.h"
+#include "storage_server/isolation/syscall_filter.h"
 #include "support/test.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-#include "storage_server/security.h"
+#include "storage_server/session/security.h"
 
 #include "base/log.h"
 #include "support/capture.h"

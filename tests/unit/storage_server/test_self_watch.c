@@ -1,4 +1,4 @@
-#include "storage_server/self_watch.h"
+#include "storage_server/observe/self_watch.h"
 
 #include "support/test.h"
 

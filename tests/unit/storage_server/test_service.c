@@ -1,8 +1,8 @@
-#include "storage_server/service.h"
+#include "storage_server/services/service.h"
 
 #include "base/cpu.h"
 #include "fixture.h"
-#include "pipeline/pipeline.h"
+#include "op/pipeline.h"
 #include "support/test.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "storage_server/stats.h"
+#include "storage_server/observe/stats.h"
 
 #include "base/buf.h"
 #include "support/test.h"

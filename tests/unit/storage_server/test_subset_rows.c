@@ -1,4 +1,4 @@
-#include "storage_server/subset_rows.h"
+#include "storage_server/data/subset_rows.h"
 
 #include "base/rng.h"
 #include "support/test.h"

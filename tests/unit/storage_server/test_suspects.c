@@ -1,4 +1,4 @@
-#include "storage_server/suspects.h"
+#include "storage_server/work/suspects.h"
 
 #include "storage_server/tuning.h"
 #include "support/test.h"

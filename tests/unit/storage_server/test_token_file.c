@@ -1,4 +1,4 @@
-#include "storage_server/token_file.h"
+#include "storage_server/session/token_file.h"
 
 #include "support/capture.h"
 #include "support/test.h"

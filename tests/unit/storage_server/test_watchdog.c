@@ -1,8 +1,8 @@
-#include "storage_server/watchdog.h"
+#include "storage_server/observe/watchdog.h"
 
 #include "base/clock.h"
 #include "base/cond.h"
-#include "storage_server/health.h"
+#include "storage_server/services/health.h"
 #include "storage_server/tuning.h"
 #include "support/test.h"
 

@@ -1,9 +1,9 @@
-#include "storage_server/workers.h"
+#include "storage_server/work/workers.h"
 
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "pipeline/pipeline.h"
-#include "storage_server/prep_limits.h"
+#include "op/pipeline.h"
+#include "storage_server/work/prep_limits.h"
 #include "support/test.h"
 
 #include <math.h>

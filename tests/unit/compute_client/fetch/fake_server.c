@@ -1,6 +1,6 @@
 #include "fake_server.h"
 
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 #include "rpc/rpc_server.h"
 #include "wire/wire.h"
 

@@ -2,8 +2,8 @@
 #define SLUICE_TESTS_COMPUTE_CLIENT_FAKE_SERVER_H
 
 #include "base/buf.h"
-#include "datasets/manifest.h"
-#include "pipeline/pipeline.h"
+#include "datasets/manifest/manifest.h"
+#include "op/pipeline.h"
 #include "rpc/rpc.h"
 #include "wire/wire.h"
 

@@ -1,7 +1,7 @@
 #include "record.h"
 
 #include "base/buf.h"
-#include "pipeline/form.h"
+#include "op/form.h"
 
 #include <stdio.h>
 #include <stdlib.h>

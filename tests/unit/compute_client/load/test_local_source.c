@@ -1,6 +1,6 @@
 #include "compute_client/load/local_source.h"
 
-#include "datasets/manifest.h"
+#include "datasets/manifest/manifest.h"
 #include "support/test.h"
 
 #include <fcntl.h>

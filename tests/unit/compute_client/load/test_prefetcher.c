@@ -8,7 +8,7 @@
 #include "compute_client/load/local_source.h"
 #include "compute_client/load/tuning.h"
 #include "fake_server.h"
-#include "image/codec.h"
+#include "image/codecs/codec.h"
 #include "support/capture.h"
 #include "support/test.h"
 #include "trace/tracer.h"

@@ -6,9 +6,9 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "gpu/place.h"
-#include "image/jpeg_index.h"
+#include "image/jpeg/index.h"
 #include "image_support.h"
-#include "pipeline/form.h"
+#include "op/form.h"
 #include "support/test.h"
 
 #include <pthread.h>

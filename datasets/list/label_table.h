@@ -1,0 +1,51 @@
+#ifndef SLUICE_DATASETS_LIST_LABEL_TABLE_H
+#define SLUICE_DATASETS_LIST_LABEL_TABLE_H
+
+#include "base/error.h"
+#include "datasets/list/target_values.h"
+#include "datasets/manifest/manifest.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The rows of one table of labels, as labels.h describes it: parsing alone.
+ *
+ * Threads: none of its own. */
+
+struct sluice_label_row {
+    const char *path;  /* in the table's text, like the next */
+    const char *label; /* digits, or a name; NULL: the table has no labels */
+    size_t line;
+    struct sluice_target_place target; /* in the table's targets, if it has some */
+    int subset; /* as sluice_split_of_name() has it; -1: the table does not say */
+};
+
+struct sluice_label_table {
+    const char *name; /* in messages; borrowed */
+    char *text;       /* owned; the rows point into it */
+    struct sluice_label_row *rows;
+    size_t num_rows, capacity;
+    bool are_names; /* of the labels: else all are integers */
+    bool has_labels;
+    const char *label_name;              /* of their column; borrowed, or a constant; NULL: none */
+    const char *target_name;             /* of the column that was asked for; borrowed */
+    struct sluice_target_values targets; /* none: it has no such column */
+};
+
+/* The names that a column of labels may have, by rank from 0: of several the first is taken.  NULL:
+ * no more. */
+const char *sluice_label_name(unsigned rank);
+
+/* Takes text[0 .. len) with a column of labels (label_key, borrowed, or NULL: one of the names
+ * above), the column of targets that is asked for, or both. It has room for one byte more and was
+ * allocated by malloc().  A name that ends in .jsonl is a table of JSON lines, any other one is
+ * CSV.  *is_table: it has the columns; if not, there are no rows, and that is no failure.  Clear it
+ * in any case. SLUICE_E_INVALID: err names table, line and field. */
+SLUICE_MUST_USE sluice_status sluice_label_table_parse(struct sluice_label_table *table,
+                                                       const char *name, char *text, size_t len,
+                                                       const char *label_key,
+                                                       struct sluice_target_column column,
+                                                       bool *is_table, struct sluice_err *err);
+void sluice_label_table_clear(struct sluice_label_table *table);
+
+#endif

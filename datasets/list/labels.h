@@ -1,0 +1,76 @@
+#ifndef SLUICE_DATASETS_LIST_LABELS_H
+#define SLUICE_DATASETS_LIST_LABELS_H
+
+#include "base/error.h"
+#include "datasets/list/target_values.h"
+#include "datasets/manifest/builder.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Labels from a table beside the images, in place of the names of their folders: metadata.jsonl,
+ * metadata.csv (as Hugging Face's imagefolder has them) or labels.csv.
+ *
+ *     file_name,label,split          {"file_name": "a/1.jpg", "label": 3}
+ *     "a/1.jpg",3,train              {"file_name": "a/2.jpg", "label": "cat"}
+ *
+ * `file_name` (or `path`) is relative to the table's folder, `label` an integer or the name of a
+ * class, alike in all rows: the column that is asked for (label_key), or the first of `label`,
+ * `class`, `cls` and `target` that is there; `split`, a word of split_name.h, may be missing, as
+ * may rows of other columns.  Names get numbers in the order in which Python sorts them.  CSV is
+ * RFC 4180's: quoted fields, quotes doubled, newlines in quotes; with one line of names.
+ *
+ * A column that is asked for by name has targets (target_values.h): in CSV numbers between blanks
+ * or commas, or text; in JSON a number, an array of numbers, text, or anything else as compact
+ * JSON. Such a table may have no `label`: labels then come from elsewhere.
+ *
+ * The table lies in the root, or one in each folder of the root that is called as train or val is.
+ * One that has not both columns is no table of labels, and is left alone.
+ *
+ * Threads: a table may be used by one at a time. */
+
+struct sluice_labels;
+
+/* Other columns are skipped unread, so they may hold what only Python's json writes
+ * (python_json.h).  A damaged line is an error in every row.
+ *
+ * Reads the tables of a root, or `file` (NULL: those of the root; file names in it are relative to
+ * the root), which must be one.  *labels stays NULL if there is none.  SLUICE_E_NOT_FOUND,
+ * SLUICE_E_IO: the root; SLUICE_E_INVALID: err names file, line and field. */
+SLUICE_MUST_USE sluice_status sluice_labels_read(const char *root, const char *file,
+                                                 const char *label_key,
+                                                 struct sluice_target_column column,
+                                                 struct sluice_labels **labels,
+                                                 struct sluice_err *err);
+void sluice_labels_destroy(struct sluice_labels *labels); /* NULL is allowed */
+
+/* Whether they have labels, or targets alone. */
+bool sluice_labels_have_labels(const struct sluice_labels *labels);
+
+/* Whether every row says its split. */
+bool sluice_labels_have_splits(const struct sluice_labels *labels);
+
+/* Whether a file of the root is one of these tables. */
+bool sluice_labels_has_file(const struct sluice_labels *labels, const char *path);
+
+/* Sets the labels and targets of all entries, as far as the tables have them, and their subsets
+ * where there is a column `split`; entries of split test, by it or by the subset that they have,
+ * are taken out as sluice_layout_leave_out_test() does.  *are_names: the manifest, which must have
+ * no classes, has got them; else labels are numbers, for sluice_class_list_number().  A row without
+ * an image is a warning that counts them; SLUICE_E_INVALID: an image without a row, or a row that
+ * comes twice. */
+SLUICE_MUST_USE sluice_status sluice_labels_assign(struct sluice_labels *labels,
+                                                   struct sluice_manifest_builder *builder,
+                                                   bool *are_names, struct sluice_err *err);
+/* The same, but targets alone. */
+SLUICE_MUST_USE sluice_status sluice_labels_assign_targets(struct sluice_labels *labels,
+                                                           struct sluice_manifest_builder *builder,
+                                                           struct sluice_err *err);
+
+/* Parses one table; for tests and the fuzz target.  `text` is not changed. */
+SLUICE_MUST_USE sluice_status sluice_labels_parse(const char *name, const char *text, size_t len,
+                                                  struct sluice_target_column column,
+                                                  struct sluice_labels **labels,
+                                                  struct sluice_err *err);
+
+#endif

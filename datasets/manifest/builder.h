@@ -1,0 +1,63 @@
+#ifndef SLUICE_DATASETS_MANIFEST_BUILDER_H
+#define SLUICE_DATASETS_MANIFEST_BUILDER_H
+
+#include "datasets/manifest/manifest.h"
+
+#include <stdio.h>
+
+/* A manifest that grows.  manifest.c fills it from rows, manifest/scan.c from a folder,
+ * manifest/file.c from a file.  The caller destroys the manifest, also after a failure. */
+struct sluice_manifest_builder {
+    struct sluice_manifest *manifest;
+    size_t entry_capacity, class_capacity;
+};
+
+SLUICE_MUST_USE sluice_status sluice_manifest_builder_init(struct sluice_manifest_builder *builder,
+                                                           struct sluice_err *err);
+
+/* Copies the row, also its target; its path is path[0 .. path_len). */
+SLUICE_MUST_USE sluice_status sluice_manifest_add_entry(struct sluice_manifest_builder *builder,
+                                                        const struct sluice_manifest_entry *row,
+                                                        const char *path, size_t path_len,
+                                                        struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_manifest_add_class(struct sluice_manifest_builder *builder,
+                                                        const char *name, size_t len,
+                                                        struct sluice_err *err);
+
+/* Sets the target of a row, which it copies. */
+SLUICE_MUST_USE sluice_status sluice_manifest_set_target(struct sluice_manifest_builder *builder,
+                                                         size_t i, const void *target, size_t bytes,
+                                                         struct sluice_err *err);
+
+/* Whether entry i has a class, comes after entry i - 1, and has a target as the manifest's
+ * target_type says: SLUICE_E_INVALID. */
+SLUICE_MUST_USE sluice_status sluice_manifest_check_entry(const struct sluice_manifest *manifest,
+                                                          size_t i, struct sluice_err *err);
+
+/* The id of the rows before, from {0, 0} on, and one more. */
+struct sluice_hash128 sluice_manifest_id_add(struct sluice_hash128 id,
+                                             const struct sluice_manifest_entry *entry,
+                                             size_t path_len);
+
+/* sluice_manifest_list_hash(), row by row; `hasher` may go on after the end. */
+void sluice_manifest_list_hash_begin(struct sluice_hasher64 *hasher,
+                                     struct sluice_target_type type);
+void sluice_manifest_list_hash_add(struct sluice_hasher64 *hasher,
+                                   const struct sluice_manifest_entry *entry);
+uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,
+                                       const char *const *classes, size_t num_classes);
+
+#define SLUICE_PASSED_TEXT_BYTES 400
+
+/* What a file says of what was passed over, maybe in `room`, and how many may be images; NULL: it
+ * says nothing. */
+const char *sluice_manifest_passed_over(const struct sluice_manifest *manifest,
+                                        char room[SLUICE_PASSED_TEXT_BYTES], uint64_t *num_unread);
+
+/* Text in a field of a line: tab, newline and backslash are written \t, \n and \\. */
+void sluice_manifest_write_escaped(FILE *file, const char *text);
+
+/* The way back, in place; false if a backslash is followed by anything else. */
+bool sluice_manifest_unescape(char *text);
+
+#endif

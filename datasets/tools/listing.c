@@ -1,0 +1,170 @@
+#include "datasets/tools/listing.h"
+
+#include "base/c_locale.h"
+#include "base/show.h"
+#include "datasets/jpeg_index/jpeg_index_file.h"
+#include "datasets/shards/shard.h"
+#include "datasets/tools/commands.h"
+
+#include <jansson.h>
+
+#include <stdio.h>
+#include <string.h>
+
+sluice_status sluice_listing_read_sample(const struct sluice_listing *listing, size_t i,
+                                         struct stat *st, struct sluice_buf **file,
+                                         struct sluice_err *err)
+{
+    const struct sluice_manifest_entry entry = sluice_manifest_at(listing->manifest, i);
+    const sluice_status status =
+        sluice_shard_read(listing->root, entry.path, entry.offset, entry.bytes,
+                          SLUICE_LISTING_MAX_FILE_BYTES, listing->pool, file, st, err);
+    if (status == SLUICE_OK)
+        st->st_size = (off_t)(*file)->len; /* of a member, its own length */
+    return status;
+}
+
+static uint64_t total_bytes(const struct sluice_manifest *manifest)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < manifest->num_entries; i++)
+        bytes += sluice_manifest_at(manifest, i).bytes;
+    return bytes;
+}
+
+static json_t *summary_json(const struct sluice_jpeg_indexer_summary *jpegs)
+{
+    return json_pack("{s:I, s:I, s:I, s:I}", "made", (json_int_t)jpegs->made, "kept",
+                     (json_int_t)jpegs->kept, "without", (json_int_t)jpegs->without, "bytes",
+                     (json_int_t)jpegs->bytes);
+}
+
+void sluice_listing_print(const struct sluice_listing *listing,
+                          const struct sluice_listing_counts *counts, bool is_json)
+{
+    const struct sluice_jpeg_indexer_summary *jpegs = counts->jpegs;
+    char id[33];
+    sluice_hash128_hex(sluice_manifest_id(listing->manifest), id);
+    char words[SLUICE_TARGET_WORDS];
+    const char *targets = sluice_target_type_words(listing->manifest->target_type, words);
+    if (is_json) {
+        json_t *json = json_pack("{s:s, s:I, s:I, s:I, s:I, s:s}", "root", listing->root, "samples",
+                                 (json_int_t)listing->manifest->num_entries, "classes",
+                                 (json_int_t)listing->manifest->num_classes, "bytes",
+                                 (json_int_t)total_bytes(listing->manifest), "bad",
+                                 (json_int_t)counts->bad, "dataset_id", id);
+        if (listing->manifest->target_type.kind)
+            json_object_set_new(json, "targets", json_string(targets));
+        if (counts->is_index)
+            json_object_set_new(json, "unreadable", json_integer((json_int_t)counts->unreadable));
+        if (counts->is_index)
+            json_object_set_new(json, "kept", json_integer((json_int_t)counts->kept));
+        if (jpegs)
+            json_object_set_new(json, "jpeg_index", summary_json(jpegs));
+        if (listing->shards.num_shards) {
+            json_object_set_new(json, "shards",
+                                json_integer((json_int_t)listing->shards.num_shards));
+            json_object_set_new(json, "damaged_shards",
+                                json_integer((json_int_t)listing->shards.num_damaged_shards));
+        }
+        SLUICE_IN_C_LOCALE(json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII));
+        printf("\n");
+        json_decref(json);
+        return;
+    }
+    char unreadable[40] = "";
+    if (counts->is_index)
+        snprintf(unreadable, sizeof(unreadable), ", %llu unreadable",
+                 (unsigned long long)counts->unreadable);
+    char bytes[SLUICE_SHOW_BYTES];
+    const size_t samples = listing->manifest->num_entries, classes = listing->manifest->num_classes;
+    printf("%s: %zu sample%s, %zu class%s, %s, %llu bad%s, dataset %s\n", listing->root, samples,
+           samples == 1 ? "" : "s", classes, classes == 1 ? "" : "es",
+           sluice_show_bytes((double)total_bytes(listing->manifest), bytes),
+           (unsigned long long)counts->bad, unreadable, id);
+    if (counts->kept)
+        printf("kept %llu of them, whose length and time are as before\n",
+               (unsigned long long)counts->kept);
+    if (listing->shards.num_shards)
+        printf("%zu shard%s, %zu damaged\n", listing->shards.num_shards,
+               listing->shards.num_shards == 1 ? "" : "s", listing->shards.num_damaged_shards);
+    if (listing->manifest->target_type.kind)
+        printf("targets: %s\n", targets);
+    if (jpegs)
+        printf("index of JPEGs: %llu made, %llu kept, %llu %s without, %s\n",
+               (unsigned long long)jpegs->made, (unsigned long long)jpegs->kept,
+               (unsigned long long)jpegs->without, jpegs->without == 1 ? "file" : "files",
+               sluice_show_bytes((double)jpegs->bytes, bytes));
+}
+
+sluice_status sluice_listing_jpegs_path(const char *manifest_path, char path[SLUICE_MAX_PATH_BYTES],
+                                        struct sluice_err *err)
+{
+    const char *slash = strrchr(manifest_path, '/');
+    const int folder_len = slash ? (int)(slash - manifest_path) + 1 : 0;
+    const int len = snprintf(path, SLUICE_MAX_PATH_BYTES, "%.*s%s", folder_len, manifest_path,
+                             SLUICE_JPEG_INDEX_FILE);
+    if (len < 0 || len >= SLUICE_MAX_PATH_BYTES)
+        return sluice_fail(err, SLUICE_E_INVALID, "%.100s...: a path too long", manifest_path);
+    return SLUICE_OK;
+}
+
+const char *const sluice_dataset_target_types[] = {"vector", "bytes", NULL};
+
+struct sluice_target_column sluice_dataset_target(const char *name, const char *type)
+{
+    const enum sluice_target_kind kind = !type                        ? SLUICE_TARGETS_NONE
+                                         : strcmp(type, "bytes") == 0 ? SLUICE_TARGETS_BYTES
+                                                                      : SLUICE_TARGETS_VECTOR;
+    return (struct sluice_target_column){name, kind};
+}
+
+sluice_status sluice_dataset_check_target(const char *name, const char *type,
+                                          struct sluice_err *err)
+{
+    return type && !name ? sluice_fail(err, SLUICE_E_INVALID, "--target-type without --target")
+                         : SLUICE_OK;
+}
+
+struct sluice_manifest_options sluice_listing_options(const struct sluice_listing_source *source)
+{
+    return (struct sluice_manifest_options){
+        .with_shards = true,
+        .shards = source->shards,
+        .num_threads = (unsigned)source->num_threads,
+        .labels = source->labels,
+        .label_key = source->label_key,
+        .train_list = source->train_list,
+        .val_list = source->val_list,
+        .classes = source->classes,
+        .classes_are_folders = source->classes_are_folders,
+        .target = sluice_dataset_target(source->target, source->target_type),
+    };
+}
+
+sluice_status sluice_listing_list(struct sluice_listing *listing,
+                                  const struct sluice_listing_source *source,
+                                  struct sluice_manifest **manifest, struct sluice_err *err)
+{
+    const struct sluice_manifest_options options = sluice_listing_options(source);
+    const sluice_status status =
+        sluice_dataset_check_target(source->target, source->target_type, err);
+    if (status != SLUICE_OK)
+        return status;
+    return sluice_manifest_list(listing->root, &options, manifest, &listing->shards, err);
+}
+
+sluice_status sluice_listing_manifest_path(const char **chosen, const char *root,
+                                           char room[SLUICE_MAX_PATH_BYTES], struct sluice_err *err)
+{
+    if (*chosen)
+        return SLUICE_OK;
+    *chosen = room;
+    return sluice_path_in(root, SLUICE_MANIFEST_FILE, room, err);
+}
+
+void sluice_listing_clear(struct sluice_listing *listing)
+{
+    sluice_manifest_destroy(listing->manifest);
+    sluice_buf_pool_destroy(listing->pool);
+}

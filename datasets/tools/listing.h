@@ -1,0 +1,124 @@
+#ifndef SLUICE_DATASETS_TOOLS_LISTING_H
+#define SLUICE_DATASETS_TOOLS_LISTING_H
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "cli/cli.h"
+#include "datasets/jpeg_index/jpeg_indexer.h"
+#include "datasets/list/class_list.h"
+#include "datasets/manifest/manifest.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+/* A root and the list of its samples: what the commands `index` and `verify` share.
+ *
+ * Threads: samples are read by any, the rest is for one. */
+
+#define SLUICE_LISTING_MAX_FILE_BYTES ((size_t)1 << 31)
+
+/* Zeroed but for the root; cleared at the end. */
+struct sluice_listing {
+    const char *root; /* borrowed */
+    struct sluice_manifest *manifest;
+    struct sluice_buf_pool *pool;
+    struct sluice_manifest_summary shards; /* of the last list */
+};
+
+void sluice_listing_clear(struct sluice_listing *listing);
+
+/* What is listed, and where labels and targets come from. */
+struct sluice_listing_source {
+    const char *shards, *train_list, *val_list, *labels, *label_key, *classes, *target,
+        *target_type;
+    bool classes_are_folders;
+    uint64_t num_threads;
+};
+
+struct sluice_manifest_options sluice_listing_options(const struct sluice_listing_source *source);
+
+/* What the root holds now, its shards included. */
+SLUICE_MUST_USE sluice_status sluice_listing_list(struct sluice_listing *listing,
+                                                  const struct sluice_listing_source *source,
+                                                  struct sluice_manifest **manifest,
+                                                  struct sluice_err *err);
+
+/* Reads a sample's file; *st is its state, or its shard's, as it was opened, with the sample's own
+ * length. */
+SLUICE_MUST_USE sluice_status sluice_listing_read_sample(const struct sluice_listing *listing,
+                                                         size_t i, struct stat *st,
+                                                         struct sluice_buf **file,
+                                                         struct sluice_err *err);
+
+/* If *chosen is NULL, it becomes the default path in `root`, which is written to `room`. */
+SLUICE_MUST_USE sluice_status sluice_listing_manifest_path(const char **chosen, const char *root,
+                                                           char room[SLUICE_MAX_PATH_BYTES],
+                                                           struct sluice_err *err);
+/* The index of JPEGs stands beside the manifest. */
+SLUICE_MUST_USE sluice_status sluice_listing_jpegs_path(const char *manifest_path,
+                                                        char path[SLUICE_MAX_PATH_BYTES],
+                                                        struct sluice_err *err);
+
+/* What a command found. */
+struct sluice_listing_counts {
+    uint64_t bad;
+    bool is_index;                                   /* has the next: to `verify` all is bad */
+    uint64_t unreadable, kept;                       /* kept: rows that were known */
+    const struct sluice_jpeg_indexer_summary *jpegs; /* NULL: none was made */
+};
+
+void sluice_listing_print(const struct sluice_listing *listing,
+                          const struct sluice_listing_counts *counts, bool is_json);
+
+/* --- options --- */
+
+enum { SLUICE_LISTING_WHAT, SLUICE_LISTING_SAMPLES, SLUICE_LISTING_LABELS, SLUICE_LISTING_WORK };
+
+/* The options that say what is a sample. */
+#define SLUICE_LISTING_SHARDS_OPTION(target)                                                       \
+    {                                                                                              \
+        .name = "shards", .group = SLUICE_LISTING_SAMPLES, .type = SLUICE_OPTION_STRING,           \
+        .value = (target), .arg = "LIST",                                                          \
+        .help = "List these shards of DIR alone, .tar or .mds, in bash's braces as WebDataset "    \
+                "has them: 'train-{000000..001023}.tar', with :: between lists.",                  \
+        .default_text = "all images and shards in DIR"                                             \
+    }
+#define SLUICE_LISTING_SPLIT_OPTION(split, target)                                                 \
+    {                                                                                              \
+        .name = split "-list", .group = SLUICE_LISTING_SAMPLES, .type = SLUICE_OPTION_STRING,      \
+        .value = (target), .arg = "FILE",                                                          \
+        .help = "File with a line for each image of " split ": its path relative to DIR, and "     \
+                "maybe a label behind it. Images in neither list are no samples.",                 \
+        .default_text = "column split of the table, else the folders train/, val/ and the like"    \
+    }
+
+/* The options that say where labels come from. */
+#define SLUICE_LISTING_LABELS_OPTION(target)                                                       \
+    {                                                                                              \
+        .name = "labels", .group = SLUICE_LISTING_LABELS, .type = SLUICE_OPTION_STRING,            \
+        .value = (target), .arg = "FILE",                                                          \
+        .help = "Table of labels, .csv or .jsonl, with columns file_name (relative to DIR) and "   \
+                "label (integers, or names of classes), and maybe split (train, val, test).",      \
+        .default_text = "DIR/metadata.jsonl, metadata.csv or labels.csv if it has these columns, " \
+                        "in DIR or in its train/, val/ and the like; else .cls in tars and the "   \
+                        "label of MDS shards and LitData's chunks, else the folders"               \
+    }
+#define SLUICE_LISTING_LABEL_KEY_OPTION(target)                                                    \
+    {                                                                                              \
+        .name = "label-key", .group = SLUICE_LISTING_LABELS, .type = SLUICE_OPTION_STRING,         \
+        .value = (target), .arg = "NAME",                                                          \
+        .help = "Where the label is: the column of a table, of MDS shards and LitData's chunks, "  \
+                "in tars the key in the .json beside an image; an integer, or the name of a "      \
+                "class.  '' for no labels.",                                                       \
+        .default_text = "in tars .cls; else the first of label, class, cls and target"             \
+    }
+#define SLUICE_LISTING_CLASSES_OPTION(target)                                                      \
+    {                                                                                              \
+        .name = "classes", .group = SLUICE_LISTING_LABELS, .type = SLUICE_OPTION_STRING,           \
+        .value = (target), .arg = "FILE",                                                          \
+        .help = "List of classes, one name a line: the first is label 0.",                         \
+        .default_text = "DIR/" SLUICE_CLASS_LIST_FILE " if it is there"                            \
+    }
+
+#endif

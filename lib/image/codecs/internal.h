@@ -1,0 +1,74 @@
+#ifndef SLUICE_IMAGE_CODECS_INTERNAL_H
+#define SLUICE_IMAGE_CODECS_INTERNAL_H
+
+#include "image/codecs/codec.h"
+#include "image/image_internal.h"
+#include "image/jpeg/crop.h"
+
+/* What codec.c calls in codec_*.c, one for each format; some are doors to foreign libraries.
+ *
+ * Threads: one at a time for each codec; nothing else is shared. */
+
+/* It keeps no decompressor open, because libjpeg keeps the tables of one image for the next: a file
+ * without tables of its own would then decode differently after different predecessors. */
+struct sluice_codec {
+    uint8_t *row; /* one row in the file's own colours (CMYK) */
+    size_t row_capacity;
+    struct sluice_jpeg_window *window;
+    const struct sluice_jpeg_index *index; /* borrowed, or NULL */
+};
+
+/* Decode a whole image for sluice_codec_decode(), which has checked format, header and max_pixels.
+ */
+SLUICE_MUST_USE sluice_status sluice_jpeg_decode(struct sluice_codec *codec, const uint8_t *bytes,
+                                                 size_t len, uint64_t max_pixels,
+                                                 struct sluice_buf_pool *pool,
+                                                 struct sluice_rgb *rgb, struct sluice_err *err);
+
+/* Decodes a box, which lies within the image of the header, of a JPEG file.  True:
+ * sluice_jpeg_decode() would succeed and give these pixels.  False: that is not certain, and the
+ * caller must decode the whole file; *rgb is untouched. */
+bool sluice_jpeg_decode_region(const struct sluice_image_info *info, const uint8_t *bytes,
+                               size_t len, const struct sluice_box *box,
+                               struct sluice_buf_pool *pool, struct sluice_rgb *rgb);
+
+/* Crops through libjpeg-turbo's coefficients, for sluice_jpeg_crop(), with the tables and restart
+ * interval of `options`.  max_pixels is not 0.  The crop may be larger than the file. */
+SLUICE_MUST_USE sluice_status
+sluice_jpeg_crop_libjpeg(const uint8_t *bytes, size_t len, const struct sluice_box *box,
+                         const struct sluice_jpeg_crop_options *options, uint64_t max_pixels,
+                         struct sluice_buf_pool *pool, struct sluice_buf **crop,
+                         struct sluice_jpeg_crop_box *window, struct sluice_err *err);
+
+/* The rest decodes the image of the header, whose sizes have been checked. */
+SLUICE_MUST_USE sluice_status sluice_bmp_decode(const struct sluice_image_info *info,
+                                                const uint8_t *bytes, size_t len,
+                                                struct sluice_buf_pool *pool,
+                                                struct sluice_rgb *rgb, struct sluice_err *err);
+
+SLUICE_MUST_USE sluice_status sluice_gif_decode(const struct sluice_image_info *info,
+                                                const uint8_t *bytes, size_t len,
+                                                struct sluice_buf_pool *pool,
+                                                struct sluice_rgb *rgb, struct sluice_err *err);
+
+SLUICE_MUST_USE sluice_status sluice_pnm_decode(const struct sluice_image_info *info,
+                                                const uint8_t *bytes, size_t len,
+                                                struct sluice_buf_pool *pool,
+                                                struct sluice_rgb *rgb, struct sluice_err *err);
+
+SLUICE_MUST_USE sluice_status sluice_tiff_decode(const struct sluice_image_info *info,
+                                                 const uint8_t *bytes, size_t len,
+                                                 struct sluice_buf_pool *pool,
+                                                 struct sluice_rgb *rgb, struct sluice_err *err);
+
+SLUICE_MUST_USE sluice_status sluice_webp_decode(const struct sluice_image_info *info,
+                                                 const uint8_t *bytes, size_t len,
+                                                 struct sluice_buf_pool *pool,
+                                                 struct sluice_rgb *rgb, struct sluice_err *err);
+
+SLUICE_MUST_USE sluice_status sluice_png_decode(const struct sluice_image_info *info,
+                                                const uint8_t *bytes, size_t len,
+                                                struct sluice_buf_pool *pool,
+                                                struct sluice_rgb *rgb, struct sluice_err *err);
+
+#endif

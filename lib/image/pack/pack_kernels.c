@@ -1,0 +1,15 @@
+#include "image/pack/pack_kernels.h"
+
+const struct sluice_pack_kernels *sluice_pack_kernels_for(enum sluice_cpu_level level)
+{
+#ifdef SLUICE_HAVE_X86_KERNELS
+    if (level == SLUICE_CPU_AVX2 || level == SLUICE_CPU_AVX512)
+        return &sluice_pack_kernels_avx2;
+#elif defined(SLUICE_HAVE_NEON_KERNELS)
+    if (level == SLUICE_CPU_NEON)
+        return &sluice_pack_kernels_neon;
+#else
+    (void)level;
+#endif
+    return &sluice_pack_kernels_c;
+}

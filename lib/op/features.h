@@ -1,0 +1,77 @@
+#ifndef SLUICE_OP_FEATURES_H
+#define SLUICE_OP_FEATURES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Facts known of a sample in one epoch before it is fetched, and the features that costs are
+ * weighted sums of.  A form says by such weights what it costs before anything was measured
+ * (op/form.h); the plan adds them up and fits them to measurements (plan/choice_cost.h).
+ *
+ * Threads: pure functions. */
+
+struct sluice_sample_facts {
+    uint64_t file_bytes;
+    uint32_t width, height; /* at least 1; guessed from the file's bytes where not known */
+    uint8_t coding;         /* image/codecs/coding.h */
+    bool is_size_guessed;
+    uint32_t output_size; /* side of the square that it ends as; 0: the image's own size */
+    /* All that the ops read of the image: the whole of it if they do not begin with a crop. */
+    struct {
+        uint32_t top, left, height, width;
+    } crop;
+};
+
+enum sluice_choice_feature {
+    SLUICE_CHOICE_PER_SAMPLE,
+    SLUICE_CHOICE_PER_FILE_BYTE,
+    SLUICE_CHOICE_PER_PIXEL,         /* of the whole image */
+    SLUICE_CHOICE_PER_BYTE_TO_CROP,  /* file bytes down to the last MCU row of the crop */
+    SLUICE_CHOICE_PER_CROP_BYTE,     /* file bytes by the share of the image that its MCUs are */
+    SLUICE_CHOICE_PER_CROP_PIXEL,    /* before it is resized */
+    SLUICE_CHOICE_PER_CHROMA_SAMPLE, /* of the crop, without luma */
+    SLUICE_CHOICE_PER_CROP_ROW,      /* pixels of the resized width */
+    SLUICE_CHOICE_PER_OUTPUT_PIXEL,
+    /* Output pixels by the cube root of bytes per pixel of the file times how much the crop is
+     * scaled down: what is left of a picture's detail. */
+    SLUICE_CHOICE_PER_DETAIL,
+    SLUICE_NUM_CHOICE_FEATURES,
+};
+
+enum sluice_file_class {
+    SLUICE_CLASS_WINDOW, /* JPEGs that image/jpeg/window.h covers, and what is not known */
+    SLUICE_CLASS_JPEG,   /* other JPEGs: progressive, four components, unusual sampling */
+    SLUICE_CLASS_PNG,    /* PNGs, and other formats: all pixels, whatever the crop */
+    SLUICE_NUM_FILE_CLASSES,
+};
+
+const char *sluice_file_class_name(enum sluice_file_class file_class);
+const char *sluice_choice_feature_name(enum sluice_choice_feature feature);
+
+enum sluice_file_class sluice_file_class_of(const struct sluice_sample_facts *facts);
+void sluice_choice_features(const struct sluice_sample_facts *facts,
+                            double feature[SLUICE_NUM_CHOICE_FEATURES]);
+
+/* Seconds of one core, or bytes, for one of each feature. */
+struct sluice_choice_weights {
+    double per[SLUICE_NUM_CHOICE_FEATURES];
+};
+
+/* SLUICE_PER(SAMPLE, 20e-6): one of the weights, in an initializer. */
+#define SLUICE_PER(feature, weight) [SLUICE_CHOICE_PER_##feature] = (weight)
+
+/* The sum of the features by the weights. */
+double sluice_choice_predict(const struct sluice_choice_weights *weights,
+                             const double feature[SLUICE_NUM_CHOICE_FEATURES]);
+
+/* Decodes and resizes a window of a JPEG's MCUs, by class of file. */
+extern const struct sluice_choice_weights sluice_decode_window_cost[SLUICE_NUM_FILE_CLASSES];
+
+/* MCU rows under the crop of a JPEG that the window decoder covers, its columns of MCUs, and the
+ * bytes of its headers and these rows, estimated as if all rows had the same size. */
+struct sluice_mcu_rows {
+    double rows, columns, bytes;
+};
+struct sluice_mcu_rows sluice_mcu_rows_of(const struct sluice_sample_facts *facts);
+
+#endif

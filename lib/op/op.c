@@ -1,0 +1,195 @@
+#include "op/op.h"
+
+#include "base/c_locale.h"
+#include "base/suggest.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct sluice_op_type sluice_op_decode, sluice_op_exif_transpose,
+    sluice_op_random_resized_crop, sluice_op_resize, sluice_op_center_crop, sluice_op_hflip,
+    sluice_op_to_tensor, sluice_op_normalize;
+
+#define MAX_TYPES 64
+
+static const struct sluice_op_type *types[MAX_TYPES] = {
+    &sluice_op_decode,    &sluice_op_exif_transpose, &sluice_op_random_resized_crop,
+    &sluice_op_resize,    &sluice_op_center_crop,    &sluice_op_hflip,
+    &sluice_op_to_tensor, &sluice_op_normalize,
+};
+static size_t num_types = 8;
+
+sluice_status sluice_op_register(const struct sluice_op_type *type, struct sluice_err *err)
+{
+    if (sluice_op_type_find(type->name, strlen(type->name)))
+        return sluice_fail(err, SLUICE_E_INVALID, "there is an op %s already", type->name);
+    if (num_types == MAX_TYPES)
+        return sluice_fail(err, SLUICE_E_INVALID, "no room for the op %s", type->name);
+    types[num_types++] = type;
+    return SLUICE_OK;
+}
+
+const struct sluice_op_type *sluice_op_type_find(const char *name, size_t len)
+{
+    for (size_t i = 0; i < num_types; i++) {
+        if (strlen(types[i]->name) == len && memcmp(types[i]->name, name, len) == 0)
+            return types[i];
+    }
+    return NULL;
+}
+
+void sluice_op_type_suggest(const char *name, size_t len, char *out, size_t room)
+{
+    struct sluice_suggestion suggestion = sluice_suggest_begin(name, len);
+    for (size_t i = 0; i < num_types; i++)
+        sluice_suggest_try(&suggestion, types[i]->name);
+    sluice_suggest_print(&suggestion, "", out, room);
+    size_t at = strlen(out);
+    for (size_t i = 0; i < num_types && at < room; i++)
+        at += (size_t)snprintf(out + at, room - at, "%s%s",
+                               i > 0    ? ", "
+                               : at > 0 ? " The ops are "
+                                        : "; the ops are ",
+                               types[i]->name);
+}
+
+void sluice_pipeline_list_ops(char *out, size_t room)
+{
+    size_t at = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < num_types && at < room; i++) {
+        char example[80];
+        sluice_op_print_example(types[i], example, sizeof(example));
+        at += (size_t)snprintf(out + at, room - at, "%s%s%s: %s", i > 0 ? "\n" : "", types[i]->name,
+                               example, types[i]->help);
+    }
+}
+
+void sluice_op_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
+                    struct sluice_size in, union sluice_drawn *drawn)
+{
+    struct sluice_rng rng = sluice_rng_init(key->seed, key->epoch, key->sample_id, op->index);
+    op->type->draw(op->params, in, &rng, drawn);
+}
+
+/* int(shorter * long / short): the product is exact and Python divides integers with one
+ * rounding, so a double division gives the same; the quotient is below 2^30. */
+struct sluice_size sluice_size_with_shorter(uint32_t shorter, struct sluice_size in)
+{
+    const bool is_tall = in.width <= in.height;
+    const uint32_t from = is_tall ? in.width : in.height;
+    const uint32_t longer = is_tall ? in.height : in.width;
+    const uint32_t other = (uint32_t)((double)((uint64_t)shorter * longer) / (double)from);
+    return is_tall ? (struct sluice_size){shorter, other} : (struct sluice_size){other, shorter};
+}
+
+bool sluice_resample_join(const struct sluice_resample *first, const struct sluice_resample *second,
+                          struct sluice_resample *both)
+{
+    const bool is_full =
+        first->keep.width == first->out.width && first->keep.height == first->out.height;
+    const bool is_copy =
+        second->to.width == second->from.width && second->to.height == second->from.height;
+    if (!is_full || !is_copy)
+        return false;
+    *both = *first;
+    both->keep.left += second->from.left + second->keep.left;
+    both->keep.top += second->from.top + second->keep.top;
+    both->keep.width = second->keep.width;
+    both->keep.height = second->keep.height;
+    both->out = second->out;
+    both->left = second->left;
+    both->top = second->top;
+    return true;
+}
+
+sluice_status sluice_spec_fail(const struct sluice_spec_text *text, struct sluice_err *err,
+                               const char *fmt, ...)
+{
+    char words[400];
+    va_list args;
+    va_start(args, fmt);
+    sluice_vsnprintf(words, sizeof(words), fmt, args);
+    va_end(args);
+    const int name_len = text->op_name_len < 32 ? (int)text->op_name_len : 32;
+    return sluice_fail(err, SLUICE_E_INVALID, "pipeline: op %u (%.*s) at character %zu: %s",
+                       text->op, name_len, text->op_name, (size_t)(text->at - text->start) + 1,
+                       words);
+}
+
+bool sluice_spec_accept(struct sluice_spec_text *text, const char *token)
+{
+    const size_t len = strlen(token);
+    if (strncmp(text->at, token, len) != 0)
+        return false;
+    text->at += len;
+    return true;
+}
+
+void sluice_spec_suggest(const struct sluice_spec_text *text, const char *const *known, char *out,
+                         size_t room)
+{
+    struct sluice_suggestion suggestion = sluice_suggest_begin(text->at, strcspn(text->at, "=:,"));
+    for (size_t i = 0; known[i]; i++)
+        sluice_suggest_try(&suggestion, known[i]);
+    sluice_suggest_print(&suggestion, "", out, room);
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+sluice_status sluice_spec_size(struct sluice_spec_text *text, uint32_t *size,
+                               struct sluice_err *err)
+{
+    const char *p = text->at;
+    uint32_t value = 0;
+    while (is_digit(*p) && value <= SLUICE_MAX_OP_SIZE)
+        value = value * 10 + (uint32_t)(*p++ - '0');
+    if (p == text->at || value < 1 || value > SLUICE_MAX_OP_SIZE)
+        return sluice_spec_fail(text, err, "a size from 1 to %u is wanted here",
+                                SLUICE_MAX_OP_SIZE);
+    text->at = p;
+    *size = value;
+    return SLUICE_OK;
+}
+
+/* strtod rounds decimals correctly, so every node reads the same double; it is
+ * given digits and one point only, and never an exponent or a name. */
+sluice_status sluice_spec_number(struct sluice_spec_text *text, double *number,
+                                 struct sluice_err *err)
+{
+    char digits[40];
+    size_t len = 0;
+    const char *p = text->at;
+    bool has_point = false;
+    while ((is_digit(*p) || (*p == '.' && !has_point && p != text->at)) &&
+           len < sizeof(digits) - 1) {
+        has_point = has_point || *p == '.';
+        digits[len++] = *p++;
+    }
+    digits[len] = '\0';
+    if (len == 0 || digits[len - 1] == '.')
+        return sluice_spec_fail(text, err, "a number such as 0.08 is wanted here");
+    if (is_digit(*p) || *p == '.')
+        return sluice_spec_fail(text, err, "a number has too many digits or points");
+    const double value = sluice_strtod(digits, NULL);
+    if (value > 1e6 || (value != 0 && value < 1e-4))
+        return sluice_spec_fail(text, err, "a number is 0 or from 0.0001 to 1000000");
+    text->at = p;
+    *number = value;
+    return SLUICE_OK;
+}
+
+void sluice_print_number(double number, char *text, size_t room)
+{
+    /* 21 decimals hold 17 significant digits of the smallest number there is here. */
+    for (int decimals = 0; decimals <= 21; decimals++) {
+        sluice_snprintf(text, room, "%.*f", decimals, number);
+        if (sluice_strtod(text, NULL) == number)
+            return;
+    }
+}

@@ -1,0 +1,314 @@
+#ifndef SLUICE_OP_PIPELINE_H
+#define SLUICE_OP_PIPELINE_H
+
+#include "base/error.h"
+#include "op/form_words.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A preprocessing pipeline that can stop after any op and go on elsewhere.
+ *
+ *     file --decode--> u8 --crop--> u8 --flip--> u8 --to_tensor--> f32 --normalize--> f32
+ *       0            1           2           3                4                   5
+ *
+ * The numbers are splits: split k means that ops [0, k) ran on the storage
+ * node and ops [k, n) run on the compute node.
+ *
+ * The contract that everything above relies on, and that tests/property/
+ * test_split.c checks for every op list, split and CPU level:
+ *
+ *     running [0, k) here and [k, n) there gives the same bytes as [0, n).
+ *
+ * It holds because an op may depend on its input, its own constants and
+ * sluice_draw_key() only: never on a thread, a clock or a shared generator.
+ *
+ * Threads: a pipeline is immutable once made and may be shared.  A scratch and
+ * a sample belong to one thread at a time. */
+
+struct sluice_buf; /* base/buf.h: a pooled, reference-counted byte buffer */
+struct sluice_buf_pool;
+struct sluice_box;
+struct sluice_resize_part; /* image/resize.h */
+struct sluice_jpeg_index;  /* image/jpeg/index.h */
+struct sluice_scratch;     /* decompressor state and row memory for one thread */
+struct sluice_pipeline;
+struct sluice_form_type; /* op/form.h */
+
+enum sluice_kind {
+    SLUICE_KIND_FILE, /* bytes as stored (image/image.h has the formats) */
+    SLUICE_KIND_U8,   /* height x width x channels */
+    SLUICE_KIND_F32,  /* channels x height x width, little endian on the wire */
+};
+
+/* The kind of change that an op makes to a sample.  Callers ask for its kind, never for its name.
+ */
+enum sluice_op_kind {
+    SLUICE_OP_DECODE,   /* a file to pixels */
+    SLUICE_OP_UPRIGHT,  /* takes effect within decode */
+    SLUICE_OP_RESAMPLE, /* a box of the image, resized or as it is */
+    SLUICE_OP_MIRROR,   /* mirrors left to right, or does nothing */
+    SLUICE_OP_TABLE,    /* each u8 value to another one */
+    SLUICE_OP_TENSOR,   /* u8 pixels to float32 */
+    SLUICE_OP_SCALE,    /* subtracts a mean and divides by a deviation, by channel */
+};
+
+/* How a sample crosses the wire at one split: enum sluice_form of sluice.h.  The same kind of data
+ * can travel in several forms; the names are part of the reports ("jpeg_crop@0"). */
+
+/* Names the random draws of one sample in one epoch.  Both nodes derive the
+ * same crop and flip from it, so no draw is ever sent. */
+struct sluice_draw_key {
+    uint64_t seed;
+    uint32_t epoch;
+    uint64_t sample_id;
+};
+
+/* Ops of a pipeline.  (SLUICE_MAX_OPS of sluice.h is the room in what callers allocate.) */
+#define SLUICE_PIPELINE_MAX_OPS 32
+
+/* One sample on its way.  Owns one reference to `data`. */
+struct sluice_sample {
+    struct sluice_draw_key key;
+    unsigned ops_done; /* the split it stands at */
+    enum sluice_kind kind;
+    uint32_t width, height, channels; /* 0 while kind is SLUICE_KIND_FILE */
+    struct sluice_buf *data;
+    const struct sluice_form_type *coding; /* the form of `data`; NULL: the plain one of its kind */
+    /* The file's index, or NULL; owned (sluice_jpeg_index_destroy()).  It makes decoding and
+     * cutting faster and changes no result; the index of another file has no effect.  If it says
+     * is_partial, only sluice_pipeline_file_box() was read, and an op that needs more fails. */
+    struct sluice_jpeg_index *jpeg_index;
+};
+
+void sluice_sample_clear(struct sluice_sample *sample); /* idempotent; fine on {0} */
+
+/* Builds a pipeline from text such as
+ *     "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"
+ *     "decode,resize=256,center_crop=224,to_tensor,normalize=imagenet"
+ * exif_transpose, random_resized_crop=SIZE[:scale=MIN-MAX][:ratio=MIN-MAX] (0.08-1, 3/4-4/3),
+ * resize=SHORTER_SIDE, center_crop=SIZE, hflip[=P] (0.5),
+ * normalize=imagenet or normalize=R:G:B/R:G:B (means / standard deviations).
+ * decode stands first, and right after it exif_transpose if images are to be turned upright (what
+ * decode gives is upright then, and exif_transpose does no more); to_tensor comes after every u8
+ * op, normalize after it.  A bound of a ratio may be a fraction.
+ * An op may stand as often as wanted.  SLUICE_E_INVALID names the op and the position in err, and
+ * what may have been meant.  Destroy the result. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_parse(const char *spec,
+                                                    struct sluice_pipeline **pipeline,
+                                                    struct sluice_err *err);
+void sluice_pipeline_destroy(struct sluice_pipeline *pipeline); /* NULL is allowed */
+
+/* For the options of a command line (cli/cli.h): whether `spec` is a pipeline, and a line for each
+ * op, "name=example: what it does". */
+SLUICE_MUST_USE sluice_status sluice_pipeline_check(const char *spec, struct sluice_err *err);
+void sluice_pipeline_list_ops(char *out, size_t room);
+
+unsigned sluice_pipeline_num_ops(const struct sluice_pipeline *pipeline);
+const char *sluice_pipeline_op_name(const struct sluice_pipeline *pipeline, unsigned op);
+enum sluice_op_kind sluice_pipeline_op_kind(const struct sluice_pipeline *pipeline, unsigned op);
+/* Whether it filters pixels to another size, other than copying a box of them. */
+bool sluice_pipeline_op_resizes(const struct sluice_pipeline *pipeline, unsigned op);
+/* The op in a cost table: the original's name of its stage, or torchvision's of the op; and in
+ * reports. */
+const char *sluice_pipeline_op_column(const struct sluice_pipeline *pipeline, unsigned op);
+const char *sluice_pipeline_op_label(const struct sluice_pipeline *pipeline, unsigned op);
+
+/* The canonical text: every constant spelled out; parses to an equal pipeline. */
+const char *sluice_pipeline_spec(const struct sluice_pipeline *pipeline);
+
+/* Equal fingerprints: same ops, same constants, same numerics version.  Client
+ * and server compare them once, when they connect, and refuse to differ. */
+uint64_t sluice_pipeline_fingerprint(const struct sluice_pipeline *pipeline);
+
+/* The kind of data of a sample at a split: FILE at 0, then U8, then F32. */
+enum sluice_kind sluice_pipeline_kind(const struct sluice_pipeline *pipeline, unsigned split);
+
+/* The last split whose data is u8: where every batch meets, and what is hashed. */
+unsigned sluice_pipeline_u8_split(const struct sluice_pipeline *pipeline);
+
+/* Side length of the square that every sample ends as; 0 if it depends on the
+ * image (no crop op). */
+uint32_t sluice_pipeline_output_size(const struct sluice_pipeline *pipeline);
+
+/* Bytes of one finished sample (f32) and of its u8 image; 0 as above. */
+size_t sluice_pipeline_output_bytes(const struct sluice_pipeline *pipeline);
+size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline);
+
+/* Whether images are turned upright by their EXIF.  Then only a look at the file tells which of its
+ * pixels a crop needs, and sizes in a dataset's list may be those of the image before it is turned.
+ */
+bool sluice_pipeline_is_upright(const struct sluice_pipeline *pipeline);
+
+/* The size of an image at a split, as far as it is known without the image. */
+struct sluice_known_size {
+    uint32_t square;  /* both sides, or 0 */
+    uint32_t shorter; /* the shorter side, or 0 */
+};
+struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline *pipeline,
+                                                    unsigned split);
+/* Pixels that an image has where this is known; width and height are the decoded image's, at least
+ * 1. */
+uint64_t sluice_known_size_pixels(struct sluice_known_size known, uint32_t width, uint32_t height);
+
+/* to_tensor and normalize as one lookup: table[channel][u8 value] is what the
+ * tail of the pipeline makes of it, in torch's float32 arithmetic:
+ * ((float)v / 255 - mean) / std.  CPU and GPU share it.  All zero if the
+ * pipeline ends in u8. */
+typedef float sluice_pipeline_table[3][256];
+const sluice_pipeline_table *sluice_pipeline_tail_table(const struct sluice_pipeline *pipeline);
+
+/* The draws of the random ops of the pipeline for one sample of width x height
+ * decoded pixels (both at least 1): the box of random_resized_crop in the
+ * coordinates of the image that this op sees (the whole decoded image if there
+ * lacks this op), and the flip. */
+struct sluice_draws {
+    uint32_t top, left, height, width;
+    bool flip;
+};
+struct sluice_draws sluice_pipeline_draws(const struct sluice_pipeline *pipeline,
+                                          const struct sluice_draw_key *key, uint32_t width,
+                                          uint32_t height);
+
+/* Runs ops [sample->ops_done, end) in place; end <= num_ops.  Each op swaps
+ * sample->data for its result, so at most two buffers live at once.
+ *
+ * On failure the sample is left as the last whole op made it and may be sent
+ * on or cleared.  SLUICE_E_CORRUPT is about this one sample and not a reason to
+ * stop; sizes from a header are checked before anything is allocated. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
+                                                  struct sluice_scratch *scratch,
+                                                  struct sluice_sample *sample, unsigned end,
+                                                  struct sluice_err *err);
+
+/* Runs all remaining ops and writes the final tensor straight to `out` (aligned
+ * for floats), which is how a sample lands in batch memory without one more
+ * copy.  `out_len` must equal sluice_pipeline_output_bytes(); a pipeline where
+ * that is 0 is SLUICE_E_INVALID.  On success the sample is cleared; on failure it
+ * stands at a whole op, as after run(), and `out` holds nothing of use. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
+                                                     struct sluice_scratch *scratch,
+                                                     struct sluice_sample *sample, void *out,
+                                                     size_t out_len, struct sluice_err *err);
+
+/* The same, but stops at the u8 split: `out_len` must equal
+ * sluice_pipeline_u8_bytes().  A sample that is already f32 is taken back
+ * through the table; a value that the table does not hold is SLUICE_E_CORRUPT. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_finish_u8(const struct sluice_pipeline *pipeline,
+                                                        struct sluice_scratch *scratch,
+                                                        struct sluice_sample *sample, uint8_t *out,
+                                                        size_t out_len, struct sluice_err *err);
+
+/* Whether a JPEG can be cut before it is decoded: the ops after decode begin with a crop whose
+ * place follows from the image's size and the draws.  That is random_resized_crop, center_crop, or
+ * resize with a center_crop that lies within its result. */
+bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline);
+
+/* Whether of an indexed JPEG the rows can be sent alone that the crop needs: it can be cut, and no
+ * image is turned upright, of which only the file tells. */
+bool sluice_pipeline_can_take_rows(const struct sluice_pipeline *pipeline);
+
+/* Whether packed pixels of split 1 are only the box that the next op draws: it is
+ * random_resized_crop. */
+bool sluice_pipeline_packs_box(const struct sluice_pipeline *pipeline);
+
+/* Whether ops up to `end`, for a sample that then leaves in `form`, look at no more than a box of
+ * its image (a file of width x height pixels, at least 1), and where that lies: the crop of
+ * random_resized_crop or of center_crop, or what the taps of a resize read for the rows and columns
+ * that the center_crop after it keeps.  *box is untouched
+ * otherwise. */
+bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
+                              const struct sluice_draw_key *key, uint32_t width, uint32_t height,
+                              unsigned end, enum sluice_form form, struct sluice_box *box);
+
+/* Cuts the file of a sample at split 0 down to the MCUs that its coming crop needs, without
+ * decoding it.  With a restart_interval it has a restart marker after that number of MCUs, at most
+ * SLUICE_JPEG_MAX_RESTART_INTERVAL; 0: one for each row of them (image/jpeg/crop.h).  What run()
+ * and finish() make of the result is what they make of the file, except that it cannot be decoded
+ * alone: run() to a split before the crop's is SLUICE_E_INVALID. SLUICE_E_INVALID: the pipeline has
+ * no such crop, or the sample is not a whole file; SLUICE_E_AGAIN: it would not be smaller;
+ * SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT: not a file that can be cut with certainty.  The sample
+ * is as it was then, and may be sent as it is. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
+                                                        struct sluice_scratch *scratch,
+                                                        struct sluice_sample *sample,
+                                                        bool optimal_huffman,
+                                                        uint32_t restart_interval,
+                                                        struct sluice_err *err);
+
+/* The same for a decoder on a GPU: also where the result is not smaller, and only files that
+ * our own entropy layer covers, as libjpeg-turbo's takes as long to cut as to decode. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_cut_for_gpu(const struct sluice_pipeline *pipeline,
+                                                          struct sluice_scratch *scratch,
+                                                          struct sluice_sample *sample,
+                                                          uint32_t restart_interval,
+                                                          struct sluice_err *err);
+
+/* Takes from the file of a sample at split 0, which has its index and may have been read in part,
+ * what its coming crop needs, and lets go of the index (image/jpeg/rows.h).  What run() and
+ * finish() make of the result is what they make of the file, if the crop's op is among those they
+ * run.  SLUICE_E_AGAIN: it would be larger than it may be; SLUICE_E_INVALID: the pipeline has no
+ * such crop, or no index; SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT: not a file that goes so.  The
+ * sample is as it was then.  Its data has no other reference. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_take_rows(const struct sluice_pipeline *pipeline,
+                                                        struct sluice_buf_pool *pool,
+                                                        struct sluice_sample *sample,
+                                                        struct sluice_err *err);
+
+/* Whether the ops up to the u8 split are no more than a box of the file's image, a resize of it and
+ * a flip. */
+bool sluice_pipeline_is_crop_and_resize(const struct sluice_pipeline *pipeline);
+
+/* That box, in the pixels of the file, that resize and whether it is mirrored, for a sample at
+ * split 0.  False: the pipeline does more; or run() must say what is wrong with the file, or pad
+ * what is smaller than a center_crop. */
+bool sluice_pipeline_crop_and_resize(const struct sluice_pipeline *pipeline,
+                                     const struct sluice_scratch *scratch,
+                                     const struct sluice_sample *sample, struct sluice_box *box,
+                                     struct sluice_resize_part *part, bool *is_flipped);
+
+/* Runs ops up to `end`, a u8 split, and packs the pixels losslessly (image/pack/pack.h).  What
+ * run() and finish() make of the result is what they make of the plain sample.
+ *
+ * Where random_resized_crop comes right after decode, what is packed at split 1 is only the
+ * box that it draws, and only the box is decoded; width and height stay the whole
+ * image's.  Such a sample must start as a whole file (else SLUICE_E_INVALID).
+ *
+ * SLUICE_E_AGAIN: packing saves nothing.  Then the sample is as run() would leave it; where
+ * only a box would have been packed, it is the file that it was. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_pack(const struct sluice_pipeline *pipeline,
+                                                   struct sluice_scratch *scratch,
+                                                   struct sluice_sample *sample, unsigned end,
+                                                   struct sluice_err *err);
+
+/* Checks that a sample which came from outside is what split `sample->ops_done`
+ * of this pipeline can be: kind, sizes, and data->len against them, within
+ * max_pixels.  SLUICE_E_CORRUPT says what is wrong. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipeline,
+                                                           const struct sluice_sample *sample,
+                                                           uint64_t max_pixels,
+                                                           struct sluice_err *err);
+
+struct sluice_scratch_options {
+    struct sluice_buf_pool *pool; /* borrowed; where op results come from; NULL: plain memory */
+    uint64_t max_image_pixels;    /* 0: the codec's default */
+    bool measure_ops;             /* keep the time of each op: one clock read per op */
+};
+
+/* options NULL: all {0}. */
+SLUICE_MUST_USE sluice_status sluice_scratch_create(const struct sluice_scratch_options *options,
+                                                    struct sluice_scratch **scratch,
+                                                    struct sluice_err *err);
+void sluice_scratch_destroy(struct sluice_scratch *scratch); /* NULL is allowed */
+
+/* An index for samples that have none of their own, borrowed; NULL: none. */
+void sluice_scratch_set_jpeg_index(struct sluice_scratch *scratch,
+                                   const struct sluice_jpeg_index *index);
+
+/* With measure_ops: thread CPU ns that op `op` took when it last ran here; 0 for a
+ * flip that had nothing to do.  finish() makes to_tensor and normalize in one pass,
+ * which counts under to_tensor. */
+uint64_t sluice_scratch_op_ns(const struct sluice_scratch *scratch, unsigned op);
+
+#endif

@@ -1,0 +1,57 @@
+#ifndef SLUICE_OP_PIPELINE_PRIVATE_H
+#define SLUICE_OP_PIPELINE_PRIVATE_H
+
+#include "image/codecs/codec.h"
+#include "image/lookup.h"
+#include "image/pack/pack.h"
+#include "op/form.h"
+#include "op/tensor.h"
+
+/* Shared by pipeline.c (making and asking), run.c and run_region.c (running). */
+
+#define SLUICE_SPEC_ROOM 4096 /* of the canonical text */
+
+struct sluice_pipeline {
+    struct sluice_op ops[SLUICE_PIPELINE_MAX_OPS];
+    unsigned num_ops, u8_split;
+    /* Where the fused stage ends that begins at an op: stage_end[0] is the split after the ops that
+     * need no more than a box of the file's image, or 0. */
+    unsigned stage_end[SLUICE_PIPELINE_MAX_OPS];
+    uint32_t output_size;
+    uint64_t fingerprint;
+    const struct sluice_scale *scale;   /* of the op of kind SLUICE_OP_SCALE; NULL: none */
+    sluice_pipeline_table tensor_table; /* to_tensor alone */
+    sluice_pipeline_table tail_table;
+    struct sluice_lookup tensor_lookup, tail_lookup; /* the same, for the kernels */
+    struct sluice_lookup batch_lookup;               /* the tail to a batch */
+    char spec[SLUICE_SPEC_ROOM];
+};
+
+struct sluice_scratch {
+    struct sluice_codec *codec;
+    struct sluice_resizer *resizer;
+    struct sluice_packer *packer;
+    struct sluice_buf_pool *pool;
+    uint64_t max_pixels;
+    bool measure_ops;
+    uint64_t op_ns[SLUICE_PIPELINE_MAX_OPS];
+    const struct sluice_jpeg_index *jpeg_index; /* borrowed, or NULL */
+};
+
+/* Sets stage_end (run_region.c). */
+void sluice_find_stages(struct sluice_pipeline *pipeline);
+
+/* The op after decode, and exif_transpose where it stands. */
+static inline unsigned sluice_first_op(const struct sluice_pipeline *pipeline)
+{
+    return sluice_pipeline_is_upright(pipeline) ? 2 : 1;
+}
+
+/* The sample's own, or the scratch's. */
+static inline const struct sluice_jpeg_index *
+sluice_scratch_index(const struct sluice_scratch *scratch, const struct sluice_sample *sample)
+{
+    return sample->jpeg_index ? sample->jpeg_index : scratch->jpeg_index;
+}
+
+#endif

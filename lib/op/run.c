@@ -1,0 +1,440 @@
+#include "base/buf.h"
+#include "base/checked.h"
+#include "base/clock.h"
+#include "image/codecs/codec.h"
+#include "image/jpeg/crop.h"
+#include "image/pack/pack.h"
+#include "op/run_region.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Running a sample is walking its stages.  A stage is a run of ops fused into one, so that bytes
+ * are touched once where the result allows it: decode makes only the box that the resample after it
+ * needs, a crop is joined to the resize before it, a mirror rides on the resample before it, and
+ * the tensor ops (and a mirror that is left alone before them) are one table.  Stages decide where
+ * bytes are written, never which: the ops' results are the same however they are fused.
+ *
+ *     decode random_resized_crop hflip | to_tensor normalize
+ *     decode resize center_crop hflip | to_tensor normalize
+ */
+
+#define DEFAULT_MAX_PIXELS 178956970u /* the codec's, which is Pillow's */
+
+void sluice_scratch_set_jpeg_index(struct sluice_scratch *scratch,
+                                   const struct sluice_jpeg_index *index)
+{
+    scratch->jpeg_index = index;
+}
+
+sluice_status sluice_scratch_create(const struct sluice_scratch_options *options,
+                                    struct sluice_scratch **out, struct sluice_err *err)
+{
+    static const struct sluice_scratch_options defaults = {0};
+    if (!options)
+        options = &defaults;
+    struct sluice_scratch *scratch = calloc(1, sizeof(*scratch));
+    if (!scratch)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a pipeline scratch");
+    scratch->pool = options->pool;
+    scratch->max_pixels =
+        options->max_image_pixels ? options->max_image_pixels : DEFAULT_MAX_PIXELS;
+    scratch->measure_ops = options->measure_ops;
+    sluice_status status = sluice_codec_create(&scratch->codec, err);
+    if (!status)
+        status = sluice_resizer_create(&scratch->resizer, err);
+    if (!status)
+        status = sluice_packer_create(&scratch->packer, err);
+    if (status) {
+        sluice_scratch_destroy(scratch);
+        return status;
+    }
+    *out = scratch;
+    return SLUICE_OK;
+}
+
+void sluice_scratch_destroy(struct sluice_scratch *scratch)
+{
+    if (!scratch)
+        return;
+    sluice_codec_destroy(scratch->codec);
+    sluice_resizer_destroy(scratch->resizer);
+    sluice_packer_destroy(scratch->packer);
+    free(scratch);
+}
+
+uint64_t sluice_scratch_op_ns(const struct sluice_scratch *scratch, unsigned op)
+{
+    return op < SLUICE_PIPELINE_MAX_OPS ? scratch->op_ns[op] : 0;
+}
+
+static const char *kind_name(enum sluice_kind kind)
+{
+    switch (kind) {
+    case SLUICE_KIND_FILE:
+        return "a file";
+    case SLUICE_KIND_U8:
+        return "u8 pixels";
+    case SLUICE_KIND_F32:
+        return "float32 values";
+    }
+    return "of no known kind";
+}
+
+sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipeline,
+                                           const struct sluice_sample *sample, uint64_t max_pixels,
+                                           struct sluice_err *err)
+{
+    const unsigned split = sample->ops_done;
+    if (split > pipeline->num_ops)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "sample stands at split %u of a pipeline of %u",
+                           split, pipeline->num_ops);
+    const enum sluice_kind kind = sluice_pipeline_kind(pipeline, split);
+    if (sample->kind != kind)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "sample at split %u is %s, not %s", split,
+                           kind_name(sample->kind), kind_name(kind));
+    if (!sample->data)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "sample has no data");
+
+    const struct sluice_form_type *coding = sample->coding;
+    if (coding && !sluice_form_can_carry(coding, pipeline, split))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s at split %u cannot come as %s",
+                           kind_name(kind), split, coding->words);
+    const bool has_check = coding && coding->check;
+    const uint32_t width = sample->width, height = sample->height;
+    if (kind == SLUICE_KIND_FILE) {
+        if (width || height || sample->channels)
+            return sluice_fail(err, SLUICE_E_CORRUPT, "a file comes with an image size");
+        return has_check ? coding->check(pipeline, sample, err) : SLUICE_OK;
+    }
+    if (sample->channels != 3)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "sample has %u channels, not 3",
+                           sample->channels);
+    if (width < 1 || height < 1 || width > SLUICE_MAX_IMAGE_SIDE || height > SLUICE_MAX_IMAGE_SIDE)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "sample is %u x %u pixels", width, height);
+    const uint64_t pixels = (uint64_t)width * height;
+    if (pixels > (max_pixels ? max_pixels : DEFAULT_MAX_PIXELS))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "sample of %u x %u pixels is over the limit",
+                           width, height);
+    const struct sluice_known_size known = sluice_pipeline_known_size(pipeline, split);
+    const uint32_t shorter = width < height ? width : height;
+    if ((known.square && (width != known.square || height != known.square)) ||
+        (known.shorter && shorter != known.shorter))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "split %u cannot give %u x %u pixels", split,
+                           width, height);
+    const uint64_t bytes = pixels * (kind == SLUICE_KIND_F32 ? 3 * sizeof(float) : 3);
+    if (coding)
+        return has_check ? coding->check(pipeline, sample, err) : SLUICE_OK;
+    if (sample->data->len != bytes)
+        return sluice_fail(err, SLUICE_E_CORRUPT,
+                           "sample of %u x %u pixels has %zu bytes, not %llu", width, height,
+                           sample->data->len, (unsigned long long)bytes);
+    return SLUICE_OK;
+}
+
+static bool is_mirrored(const struct sluice_op *op, const struct sluice_draw_key *key)
+{
+    union sluice_drawn drawn;
+    sluice_op_draw(op, key, (struct sluice_size){1, 1}, &drawn);
+    return drawn.is_mirrored;
+}
+
+/* The stage that begins where the sample stands. */
+static struct sluice_stage next_stage(const struct sluice_pipeline *pipeline,
+                                      const struct sluice_scratch *scratch,
+                                      const struct sluice_sample *sample, unsigned end)
+{
+    const unsigned op = sample->ops_done;
+    const struct sluice_op *ops = pipeline->ops;
+    const bool is_fused = sluice_sample_is_window(sample) || !scratch->measure_ops;
+    const unsigned fused_end = is_fused ? pipeline->stage_end[op] : 0;
+    struct sluice_stage stage = {.kind = ops[op].type->kind, .first = op, .next = op + 1};
+    switch (stage.kind) {
+    case SLUICE_OP_TENSOR:
+    case SLUICE_OP_SCALE:
+        if (op == pipeline->u8_split && !scratch->measure_ops)
+            stage.next = end;
+        return stage;
+    case SLUICE_OP_MIRROR:
+        stage.is_mirrored = is_mirrored(&ops[op], &sample->key);
+        stage.is_nothing = !stage.is_mirrored;
+        return stage;
+    case SLUICE_OP_UPRIGHT: /* decode has done it */
+        stage.is_nothing = true;
+        return stage;
+    case SLUICE_OP_TABLE:
+        return stage;
+    case SLUICE_OP_DECODE:
+    case SLUICE_OP_RESAMPLE:
+        break;
+    }
+    if (fused_end > 0 && fused_end <= end) {
+        stage.kind = SLUICE_OP_RESAMPLE;
+        stage.first = op == 0 ? sluice_first_op(pipeline) : op;
+        stage.next = fused_end;
+    }
+    /* Where ops are timed one by one a mirror is its own stage, unless it does nothing. */
+    const unsigned next = stage.next;
+    if (stage.kind == SLUICE_OP_RESAMPLE && next < end &&
+        ops[next].type->kind == SLUICE_OP_MIRROR) {
+        stage.is_mirrored = is_mirrored(&ops[next], &sample->key);
+        if (stage.is_mirrored && scratch->measure_ops)
+            stage.is_mirrored = false;
+        else
+            stage.next++;
+    }
+    stage.resample_end = next;
+    return stage;
+}
+
+/* Whether no op in [split, end) still changes pixels. */
+static bool is_last_change(const struct sluice_pipeline *pipeline,
+                           const struct sluice_draw_key *key, unsigned split, unsigned end)
+{
+    for (unsigned i = split; i < end; i++) {
+        const struct sluice_op *op = &pipeline->ops[i];
+        if (op->type->kind != SLUICE_OP_MIRROR || is_mirrored(op, key))
+            return false;
+    }
+    return true;
+}
+
+/* Runs a mirror or a table.  The result goes to `out` if that is not NULL (the sample then keeps
+ * its input), else to a new buffer. */
+static sluice_status run_map(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
+                             struct sluice_sample *sample, const struct sluice_stage *stage,
+                             uint8_t *out, struct sluice_err *err)
+{
+    const struct sluice_op *op = &pipeline->ops[stage->first];
+    const struct sluice_size size = {sample->width, sample->height};
+    struct sluice_buf *data = NULL;
+    const sluice_status status = sluice_make_result(op, scratch, size, &out, &data, err);
+    if (status)
+        return status;
+    const size_t row_bytes = (size_t)size.width * 3;
+    if (stage->kind == SLUICE_OP_MIRROR) {
+        const struct sluice_image_view view = {sample->data->data, row_bytes, size.width,
+                                               size.height};
+        sluice_copy_rgb(&view, true, out, row_bytes);
+    } else {
+        union sluice_drawn drawn;
+        sluice_op_draw(op, &sample->key, size, &drawn);
+        for (size_t i = 0; i < row_bytes * size.height; i++)
+            out[i] = drawn.table[sample->data->data[i]];
+    }
+    if (data)
+        sluice_sample_advance(sample, stage->next, SLUICE_KIND_U8, size, data);
+    return SLUICE_OK;
+}
+
+/* Runs tensor ops: a u8 sample goes through `lookup`, which holds all ops to be run, mirrored first
+ * if `flip`; an f32 sample has only normalize left. */
+static void tail_to(const struct sluice_pipeline *pipeline, const struct sluice_sample *sample,
+                    const struct sluice_lookup *lookup, bool flip, float *out)
+{
+    const struct sluice_size size = {sample->width, sample->height};
+    const size_t plane = (size_t)size.width * size.height;
+    if (sample->kind == SLUICE_KIND_U8) {
+        sluice_lookup_run(lookup, sample->data->data, (size_t)size.width * 3, size.width,
+                          size.height, flip, out);
+    } else {
+        sluice_tensor_normalize(pipeline->scale, (const float *)(void *)sample->data->data, plane,
+                                out);
+    }
+}
+
+static sluice_status run_tensor(const struct sluice_pipeline *pipeline,
+                                struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                const struct sluice_stage *stage, struct sluice_err *err)
+{
+    const struct sluice_size size = {sample->width, sample->height};
+    size_t bytes;
+    if (!sluice_mul_size((size_t)size.width * size.height, 3 * sizeof(float), &bytes))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "a tensor of %u x %u does not fit", size.width,
+                           size.height);
+    struct sluice_buf *data = NULL;
+    const sluice_status status = sluice_buf_create(scratch->pool, bytes, &data, err);
+    if (status)
+        return status;
+    data->len = bytes;
+    const bool is_plain = stage->next == pipeline->u8_split + 1;
+    tail_to(pipeline, sample, is_plain ? &pipeline->tensor_lookup : &pipeline->tail_lookup, false,
+            (float *)(void *)data->data);
+    sluice_sample_advance(sample, stage->next, SLUICE_KIND_F32, size, data);
+    return SLUICE_OK;
+}
+
+/* Runs one stage.  The result goes into the sample, or to `out` if that is not NULL (for stages
+ * that make pixels, except decode alone). */
+static sluice_status run_stage(const struct sluice_pipeline *pipeline,
+                               struct sluice_scratch *scratch, struct sluice_sample *sample,
+                               const struct sluice_stage *stage, uint8_t *out,
+                               struct sluice_err *err)
+{
+    const unsigned op = sample->ops_done;
+    const uint64_t started_ns = scratch->measure_ops ? sluice_thread_cpu_ns() : 0;
+    sluice_status status = SLUICE_OK;
+    if (stage->is_nothing) {
+        sample->ops_done = stage->next;
+    } else {
+        switch (stage->kind) {
+        case SLUICE_OP_DECODE:
+            status = sluice_run_decode(pipeline, scratch, sample, err);
+            break;
+        case SLUICE_OP_RESAMPLE:
+            status = sluice_run_resample(pipeline, scratch, sample, stage, out, err);
+            break;
+        case SLUICE_OP_MIRROR:
+        case SLUICE_OP_TABLE:
+            status = run_map(pipeline, scratch, sample, stage, out, err);
+            break;
+        case SLUICE_OP_TENSOR:
+        case SLUICE_OP_SCALE:
+            status = run_tensor(pipeline, scratch, sample, stage, err);
+            break;
+        case SLUICE_OP_UPRIGHT: /* is_nothing */
+            break;
+        }
+    }
+    if (scratch->measure_ops && !status) {
+        memset(scratch->op_ns + op, 0, (stage->next - op) * sizeof(scratch->op_ns[0]));
+        scratch->op_ns[op] = sluice_thread_cpu_ns() - started_ns;
+    }
+    return status;
+}
+
+sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
+                                  struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                  unsigned end, struct sluice_err *err)
+{
+    if (end > pipeline->num_ops || sample->ops_done > end)
+        return sluice_fail(err, SLUICE_E_INVALID, "ops [%u, %u) of a pipeline of %u",
+                           sample->ops_done, end, pipeline->num_ops);
+    if (sluice_sample_is_window(sample) && end > 0 && end < pipeline->stage_end[0])
+        return sluice_fail(err, SLUICE_E_INVALID, "a cut file is decoded with its crop only");
+    sluice_status status = sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
+    if (!status && sample->ops_done < end)
+        status = sluice_sample_open(pipeline, scratch, sample, err);
+    while (!status && sample->ops_done < end) {
+        const struct sluice_stage stage = next_stage(pipeline, scratch, sample, end);
+        status = run_stage(pipeline, scratch, sample, &stage, NULL, err);
+    }
+    return status;
+}
+
+static sluice_status prepare(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
+                             struct sluice_sample *sample, size_t out_len, size_t want,
+                             struct sluice_err *err)
+{
+    if (want == 0)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "a pipeline without a crop has no fixed output size");
+    if (out_len != want)
+        return sluice_fail(err, SLUICE_E_INVALID, "output of %zu bytes, not %zu", out_len, want);
+    sluice_status status = sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
+    return status ? status : sluice_sample_open(pipeline, scratch, sample, err);
+}
+
+/* Runs a file or u8 sample to the u8 split; the last op that changes pixels writes to `out`. */
+static sluice_status finish_pixels(const struct sluice_pipeline *pipeline,
+                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                   uint8_t *out, size_t out_len, struct sluice_err *err)
+{
+    const unsigned end = pipeline->u8_split;
+    while (sample->ops_done < end) {
+        const struct sluice_stage stage = next_stage(pipeline, scratch, sample, end);
+        const bool is_last = stage.next > sluice_first_op(pipeline) && !stage.is_nothing &&
+                             is_last_change(pipeline, &sample->key, stage.next, end);
+        const sluice_status status =
+            run_stage(pipeline, scratch, sample, &stage, is_last ? out : NULL, err);
+        if (status || is_last)
+            return status;
+    }
+    assert(sample->data->len == out_len);
+    memcpy(out, sample->data->data, out_len);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_pipeline_finish_u8(const struct sluice_pipeline *pipeline,
+                                        struct sluice_scratch *scratch,
+                                        struct sluice_sample *sample, uint8_t *out, size_t out_len,
+                                        struct sluice_err *err)
+{
+    sluice_status status =
+        prepare(pipeline, scratch, sample, out_len, sluice_pipeline_u8_bytes(pipeline), err);
+    if (status)
+        return status;
+    if (sample->kind == SLUICE_KIND_F32) {
+        const bool is_plain = sample->ops_done == pipeline->u8_split + 1;
+        status = sluice_tensor_to_u8(is_plain ? pipeline->tensor_table : pipeline->tail_table,
+                                     (const float *)(void *)sample->data->data,
+                                     (struct sluice_size){sample->width, sample->height}, out, err);
+    } else {
+        status = finish_pixels(pipeline, scratch, sample, out, out_len, err);
+    }
+    if (!status)
+        sluice_sample_clear(sample);
+    return status;
+}
+
+/* Runs u8 ops until only the tail, or a flip and the tail, is left. */
+static sluice_status run_to_tail(const struct sluice_pipeline *pipeline,
+                                 struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                 bool *flip, struct sluice_err *err)
+{
+    const unsigned end = pipeline->u8_split;
+    *flip = false;
+    while (sample->ops_done < end) {
+        const struct sluice_stage stage = next_stage(pipeline, scratch, sample, end);
+        if (stage.kind == SLUICE_OP_MIRROR && stage.next == end && !scratch->measure_ops) {
+            *flip = stage.is_mirrored;
+            return SLUICE_OK;
+        }
+        const sluice_status status = run_stage(pipeline, scratch, sample, &stage, NULL, err);
+        if (status)
+            return status;
+    }
+    return SLUICE_OK;
+}
+
+sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
+                                     struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                     void *out, size_t out_len, struct sluice_err *err)
+{
+    const unsigned num_ops = pipeline->num_ops;
+    if (pipeline->u8_split == num_ops)
+        return sluice_pipeline_finish_u8(pipeline, scratch, sample, out, out_len, err);
+    sluice_status status =
+        prepare(pipeline, scratch, sample, out_len, sluice_pipeline_output_bytes(pipeline), err);
+    if (status)
+        return status;
+    if (sample->ops_done == num_ops) {
+        memcpy(out, sample->data->data, out_len);
+    } else {
+        bool flip = false;
+        status = run_to_tail(pipeline, scratch, sample, &flip, err);
+        if (status)
+            return status;
+        const uint64_t started_ns = scratch->measure_ops ? sluice_thread_cpu_ns() : 0;
+        tail_to(pipeline, sample, &pipeline->batch_lookup, flip, out);
+        if (scratch->measure_ops) {
+            const unsigned op = sample->ops_done;
+            memset(scratch->op_ns + op, 0, (num_ops - op) * sizeof(scratch->op_ns[0]));
+            scratch->op_ns[op] = sluice_thread_cpu_ns() - started_ns;
+        }
+    }
+    sluice_sample_clear(sample);
+    return SLUICE_OK;
+}
+
+bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
+                              const struct sluice_draw_key *key, uint32_t width, uint32_t height,
+                              unsigned end, enum sluice_form form, struct sluice_box *box)
+{
+    const unsigned crop_end = pipeline->stage_end[0];
+    const bool is_box = sluice_form_takes_box(sluice_form_type(form), pipeline, end);
+    if (crop_end == 0 || (end < crop_end && !is_box))
+        return false;
+    return sluice_file_crop_box(pipeline, key, (struct sluice_size){width, height}, box);
+}

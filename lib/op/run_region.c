@@ -1,0 +1,421 @@
+/* Decode, and stages that resample a box of their input, with decode before them or not. */
+
+#include "op/run_region.h"
+
+#include "base/buf.h"
+#include "image/codecs/codec.h"
+#include "image/jpeg/crop.h"
+#include "image/kernels/kernels.h"
+#include "image/orientation.h"
+#include "image/pack/pack.h"
+
+#include <assert.h>
+#include <string.h>
+
+void sluice_sample_advance(struct sluice_sample *sample, unsigned ops_done, enum sluice_kind kind,
+                           struct sluice_size size, struct sluice_buf *data)
+{
+    sluice_buf_unref(sample->data);
+    sample->data = data;
+    sample->ops_done = ops_done;
+    sample->kind = kind;
+    sample->width = size.width;
+    sample->height = size.height;
+    sample->channels = 3;
+    sample->coding = NULL;
+}
+
+static sluice_status check_result(const struct sluice_op *op, const struct sluice_scratch *scratch,
+                                  struct sluice_size size, struct sluice_err *err)
+{
+    if (size.width > SLUICE_MAX_IMAGE_SIDE || size.height > SLUICE_MAX_IMAGE_SIDE ||
+        (uint64_t)size.width * size.height > scratch->max_pixels)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                           "%s would give %u x %u pixels, over the limit", op->type->name,
+                           size.width, size.height);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_make_result(const struct sluice_op *op, struct sluice_scratch *scratch,
+                                 struct sluice_size size, uint8_t **out, struct sluice_buf **data,
+                                 struct sluice_err *err)
+{
+    const sluice_status status = check_result(op, scratch, size, err);
+    if (status || *out)
+        return status;
+    const size_t bytes = (size_t)size.width * size.height * 3;
+    const sluice_status made = sluice_buf_create(scratch->pool, bytes, data, err);
+    if (made)
+        return made;
+    (*data)->len = bytes;
+    *out = (*data)->data;
+    return SLUICE_OK;
+}
+
+uint32_t sluice_file_orientation(const struct sluice_pipeline *pipeline, const uint8_t *bytes,
+                                 size_t len)
+{
+    struct sluice_image_info info;
+    if (!sluice_pipeline_is_upright(pipeline) ||
+        sluice_image_probe(bytes, len, &info, NULL) != SLUICE_OK)
+        return 1;
+    return sluice_image_orientation(&info, bytes, len);
+}
+
+sluice_status sluice_run_decode(const struct sluice_pipeline *pipeline,
+                                struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                struct sluice_err *err)
+{
+    struct sluice_rgb rgb;
+    const struct sluice_buf *file = sample->data;
+    sluice_codec_set_index(scratch->codec, sluice_scratch_index(scratch, sample));
+    sluice_status status = sluice_codec_decode(scratch->codec, file->data, file->len,
+                                               scratch->max_pixels, scratch->pool, &rgb, err);
+    if (status)
+        return status;
+    status = sluice_rgb_orient(&rgb, sluice_file_orientation(pipeline, file->data, file->len),
+                               scratch->pool, err);
+    if (status) {
+        sluice_buf_unref(rgb.pixels);
+        return status;
+    }
+    sluice_sample_advance(sample, 1, SLUICE_KIND_U8, (struct sluice_size){rgb.width, rgb.height},
+                          rgb.pixels);
+    return SLUICE_OK;
+}
+
+/* Whether the crop at `op` + 1 keeps a part of what the resize at `op` makes, whatever the image.
+ */
+static bool can_join(const struct sluice_pipeline *pipeline, unsigned op)
+{
+    if (op + 1 >= pipeline->u8_split || !pipeline->ops[op].type->takes_whole ||
+        !pipeline->ops[op + 1].type->is_copy)
+        return false;
+    return sluice_pipeline_known_size(pipeline, op + 1).shorter >=
+           sluice_pipeline_known_size(pipeline, op + 2).square;
+}
+
+void sluice_find_stages(struct sluice_pipeline *pipeline)
+{
+    for (unsigned op = 1; op < pipeline->u8_split; op++) {
+        if (pipeline->ops[op].type->kind == SLUICE_OP_RESAMPLE)
+            pipeline->stage_end[op] = op + (can_join(pipeline, op) ? 2 : 1);
+    }
+    const unsigned first = sluice_first_op(pipeline);
+    const unsigned end = first < pipeline->u8_split ? pipeline->stage_end[first] : 0;
+    /* A resize alone needs all of the image. */
+    const bool is_box = end > 0 && (end == first + 2 || !pipeline->ops[first].type->takes_whole);
+    pipeline->stage_end[0] = is_box ? end : 0;
+}
+
+/* A stage's resamples, drawn for one sample. */
+struct drawn_stage {
+    struct sluice_resample joined; /* all of them as one */
+    struct sluice_size made[2];    /* the size that each gives */
+};
+
+/* Draws ops [op, end), which are one resample or two that join, for an image of this size. */
+static struct drawn_stage draw_stage(const struct sluice_pipeline *pipeline, unsigned op,
+                                     unsigned end, const struct sluice_draw_key *key,
+                                     struct sluice_size in)
+{
+    union sluice_drawn first, second;
+    sluice_op_draw(&pipeline->ops[op], key, in, &first);
+    struct drawn_stage drawn = {.joined = first.resample, .made = {first.resample.out}};
+    if (op + 1 == end)
+        return drawn;
+    sluice_op_draw(&pipeline->ops[op + 1], key, first.resample.out, &second);
+    drawn.made[1] = second.resample.out;
+    const bool is_joined = sluice_resample_join(&first.resample, &second.resample, &drawn.joined);
+    assert(is_joined); /* can_join() */
+    (void)is_joined;
+    return drawn;
+}
+
+/* Whether each result of the ops [op, end) keeps within the limits; the error names the first that
+ * does not. */
+static sluice_status check_drawn(const struct sluice_pipeline *pipeline, unsigned op, unsigned end,
+                                 const struct drawn_stage *drawn,
+                                 const struct sluice_scratch *scratch, struct sluice_err *err)
+{
+    sluice_status status = SLUICE_OK;
+    for (unsigned i = op; status == SLUICE_OK && i < end; i++)
+        status = check_result(&pipeline->ops[i], scratch, drawn->made[i - op], err);
+    return status;
+}
+
+static struct sluice_resize_part part_of(const struct sluice_resample *resample)
+{
+    return (struct sluice_resize_part){
+        .in_width = resample->from.width,
+        .in_height = resample->from.height,
+        .out_width = resample->to.width,
+        .out_height = resample->to.height,
+        .out = resample->keep,
+    };
+}
+
+static bool keeps_all(const struct sluice_resample *resample)
+{
+    return resample->keep.width == resample->to.width &&
+           resample->keep.height == resample->to.height;
+}
+
+/* The box of its input whose pixels a resample reads. */
+static struct sluice_box input_of(const struct sluice_resample *resample)
+{
+    struct sluice_box box = resample->from;
+    if (!keeps_all(resample)) {
+        const struct sluice_resize_part part = part_of(resample);
+        box = sluice_resize_part_input(&part);
+        box.left += resample->from.left;
+        box.top += resample->from.top;
+    }
+    return box;
+}
+
+static bool has_side_over_limit(struct sluice_size size)
+{
+    return size.width > SLUICE_MAX_IMAGE_SIDE || size.height > SLUICE_MAX_IMAGE_SIDE;
+}
+
+bool sluice_file_crop_box(const struct sluice_pipeline *pipeline, const struct sluice_draw_key *key,
+                          struct sluice_size size, struct sluice_box *box)
+{
+    const struct drawn_stage drawn =
+        draw_stage(pipeline, sluice_first_op(pipeline), pipeline->stage_end[0], key, size);
+    if (has_side_over_limit(drawn.joined.to))
+        return false;
+    *box = input_of(&drawn.joined);
+    return true;
+}
+
+/* The part of the image that the sample's file holds; the image is upright if the pipeline says so:
+ * all of it, or the part that a cut left.  Files that have to be turned are not cut. */
+static sluice_status find_window(const struct sluice_pipeline *pipeline,
+                                 const struct sluice_scratch *scratch,
+                                 const struct sluice_sample *sample,
+                                 struct sluice_jpeg_crop_box *window, struct sluice_err *err)
+{
+    const struct sluice_buf *file = sample->data;
+    if (!sluice_sample_is_window(sample)) {
+        struct sluice_image_info info;
+        const sluice_status status = sluice_image_probe(file->data, file->len, &info, err);
+        if (status != SLUICE_OK)
+            return status;
+        const bool is_turned =
+            sluice_orientation_swaps(sluice_file_orientation(pipeline, file->data, file->len));
+        const uint32_t width = is_turned ? info.height : info.width;
+        const uint32_t height = is_turned ? info.width : info.height;
+        *window = (struct sluice_jpeg_crop_box){
+            .width = width, .height = height, .full_width = width, .full_height = height};
+        return SLUICE_OK;
+    }
+    const sluice_status status = sluice_jpeg_crop_window(file->data, file->len, window, err);
+    if (status == SLUICE_OK &&
+        (uint64_t)window->full_width * window->full_height > scratch->max_pixels)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "image of %u x %u pixels is over the limit",
+                           window->full_width, window->full_height);
+    return status;
+}
+
+static bool is_within(const struct sluice_box *box, const struct sluice_jpeg_crop_box *window)
+{
+    return box->left >= window->left && box->top >= window->top &&
+           box->left + box->width <= window->left + window->width &&
+           box->top + box->height <= window->top + window->height;
+}
+
+/* From the image's coordinates to those of the file, and its pixels. */
+static sluice_status decode_box(const struct sluice_pipeline *pipeline,
+                                struct sluice_scratch *scratch, const struct sluice_sample *sample,
+                                const struct sluice_jpeg_crop_box *window, struct sluice_box box,
+                                struct sluice_rgb *rgb, struct sluice_err *err)
+{
+    if (!is_within(&box, window))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "a file is cut for another crop");
+    box.left -= window->left;
+    box.top -= window->top;
+    const struct sluice_buf *file = sample->data;
+    const uint32_t orientation = sluice_sample_is_window(sample)
+                                     ? 1
+                                     : sluice_file_orientation(pipeline, file->data, file->len);
+    const bool is_turned = sluice_orientation_swaps(orientation);
+    box =
+        sluice_orientation_stored_box(orientation, &box, is_turned ? window->height : window->width,
+                                      is_turned ? window->width : window->height);
+    sluice_codec_set_index(scratch->codec, sluice_sample_is_window(sample)
+                                               ? NULL
+                                               : sluice_scratch_index(scratch, sample));
+    struct sluice_rgb stored;
+    sluice_status status =
+        sluice_codec_decode_region(scratch->codec, file->data, file->len, &box, scratch->max_pixels,
+                                   scratch->pool, &stored, err);
+    if (status)
+        return status;
+    status = sluice_rgb_orient(&stored, orientation, scratch->pool, err);
+    if (status)
+        sluice_buf_unref(stored.pixels);
+    else
+        *rgb = stored;
+    return status;
+}
+
+sluice_status sluice_read_file_box(const struct sluice_pipeline *pipeline,
+                                   struct sluice_scratch *scratch,
+                                   const struct sluice_sample *sample, struct sluice_rgb *rgb,
+                                   struct sluice_err *err)
+{
+    struct sluice_jpeg_crop_box window;
+    struct sluice_box box;
+    const sluice_status status = find_window(pipeline, scratch, sample, &window, err);
+    if (status)
+        return status;
+    const struct sluice_size size = {window.full_width, window.full_height};
+    if (!sluice_file_crop_box(pipeline, &sample->key, size, &box))
+        return sluice_fail(err, SLUICE_E_INTERNAL, "a crop without a box");
+    return decode_box(pipeline, scratch, sample, &window, box, rgb, err);
+}
+
+void sluice_copy_rgb(const struct sluice_image_view *in, bool flip, uint8_t *out, size_t out_stride)
+{
+    const struct sluice_kernels *kernels = sluice_kernels_for(sluice_cpu_level());
+    const size_t width = in->width;
+    for (uint32_t y = 0; y < in->height; y++) {
+        const uint8_t *from = in->pixels + y * in->stride;
+        uint8_t *to = out + y * out_stride;
+        if (flip)
+            kernels->flip_row(from, width, to);
+        else
+            memcpy(to, from, width * 3);
+    }
+}
+
+/* Copies the view to its place in the result, which is black elsewhere. */
+static void place(const struct sluice_resample *resample, const struct sluice_image_view *view,
+                  bool flip, uint8_t *out)
+{
+    const struct sluice_size size = resample->out;
+    const size_t out_stride = (size_t)size.width * 3;
+    if (view->width < size.width || view->height < size.height)
+        memset(out, 0, out_stride * size.height);
+    const uint32_t left = flip ? size.width - resample->left - view->width : resample->left;
+    sluice_copy_rgb(view, flip, out + resample->top * out_stride + (size_t)left * 3, out_stride);
+}
+
+/* Resamples the view, which is input_of(resample). */
+static sluice_status apply(const struct sluice_resample *resample, bool is_copy,
+                           struct sluice_scratch *scratch, const struct sluice_image_view *view,
+                           bool flip, uint8_t *out, struct sluice_err *err)
+{
+    if (is_copy) {
+        place(resample, view, flip, out);
+        return SLUICE_OK;
+    }
+    if (keeps_all(resample))
+        return sluice_resize_rgb(scratch->resizer, view, resample->to.width, resample->to.height,
+                                 flip, out, err);
+    const struct sluice_resize_part part = part_of(resample);
+    return sluice_resize_rgb_part(scratch->resizer, &part, view, flip, out, err);
+}
+
+sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
+                                  struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                  const struct sluice_stage *stage, uint8_t *out,
+                                  struct sluice_err *err)
+{
+    const bool is_file = sample->ops_done == 0;
+    struct sluice_size in = {sample->width, sample->height};
+    struct sluice_jpeg_crop_box window;
+    sluice_status status = SLUICE_OK;
+    if (is_file) {
+        status = find_window(pipeline, scratch, sample, &window, err);
+        if (status)
+            return status;
+        in = (struct sluice_size){window.full_width, window.full_height};
+    }
+    const unsigned first = stage->first, end = stage->resample_end;
+    const struct drawn_stage drawn = draw_stage(pipeline, first, end, &sample->key, in);
+    struct sluice_err over = {0};
+    const sluice_status limits = check_drawn(pipeline, first, end, &drawn, scratch, &over);
+    if (limits != SLUICE_OK) {
+        /* Decodes first: damage in the file counts more. */
+        if (is_file && !sluice_sample_is_window(sample))
+            status = sluice_run_decode(pipeline, scratch, sample, err);
+        return status ? status : sluice_fail(err, limits, "%s", over.text);
+    }
+
+    const struct sluice_resample resample = drawn.joined;
+    const struct sluice_box box = input_of(&resample);
+    struct sluice_image_view view = {.width = box.width, .height = box.height};
+    struct sluice_rgb rgb = {0};
+    if (is_file)
+        status = decode_box(pipeline, scratch, sample, &window, box, &rgb, err);
+    else if (sample->coding)
+        status = sample->coding->read_box(scratch, sample, &box, &rgb, err);
+    if (status)
+        return status;
+    if (rgb.pixels) {
+        view.pixels = rgb.pixels->data;
+        view.stride = (size_t)rgb.width * 3;
+    } else {
+        view.stride = (size_t)in.width * 3;
+        view.pixels = sample->data->data + box.top * view.stride + (size_t)box.left * 3;
+    }
+    struct sluice_buf *data = NULL;
+    const struct sluice_op *last = &pipeline->ops[end - 1];
+    status = sluice_make_result(last, scratch, resample.out, &out, &data, err);
+    if (status == SLUICE_OK)
+        status = apply(&resample, pipeline->ops[first].type->is_copy, scratch, &view,
+                       stage->is_mirrored, out, err);
+    sluice_buf_unref(rgb.pixels);
+    if (status)
+        sluice_buf_unref(data);
+    else if (data)
+        sluice_sample_advance(sample, stage->next, SLUICE_KIND_U8, resample.out, data);
+    return status;
+}
+
+bool sluice_pipeline_is_crop_and_resize(const struct sluice_pipeline *pipeline)
+{
+    const unsigned end = pipeline->stage_end[0];
+    return end > 0 &&
+           (pipeline->u8_split == end ||
+            (pipeline->u8_split == end + 1 && pipeline->ops[end].type->kind == SLUICE_OP_MIRROR));
+}
+
+bool sluice_pipeline_crop_and_resize(const struct sluice_pipeline *pipeline,
+                                     const struct sluice_scratch *scratch,
+                                     const struct sluice_sample *sample, struct sluice_box *box,
+                                     struct sluice_resize_part *part, bool *is_flipped)
+{
+    const unsigned first = sluice_first_op(pipeline), end = pipeline->stage_end[0];
+    struct sluice_jpeg_crop_box window;
+    if (!sluice_pipeline_is_crop_and_resize(pipeline) || sample->ops_done > 0 ||
+        (!sluice_sample_is_window(sample) &&
+         sluice_file_orientation(pipeline, sample->data->data, sample->data->len) != 1) ||
+        find_window(pipeline, scratch, sample, &window, NULL) != SLUICE_OK)
+        return false;
+    const struct sluice_size size = {window.full_width, window.full_height};
+    if ((uint64_t)size.width * size.height > scratch->max_pixels)
+        return false;
+    const struct drawn_stage drawn = draw_stage(pipeline, first, end, &sample->key, size);
+    const struct sluice_resample resample = drawn.joined;
+    if (check_drawn(pipeline, first, end, &drawn, scratch, NULL) != SLUICE_OK)
+        return false;
+    const struct sluice_box of_image = input_of(&resample);
+    const bool is_padded =
+        resample.keep.width != resample.out.width || resample.keep.height != resample.out.height;
+    if (!is_within(&of_image, &window) || is_padded)
+        return false;
+    *part = part_of(&resample);
+    *box = (struct sluice_box){of_image.left - window.left, of_image.top - window.top,
+                               of_image.width, of_image.height};
+    *is_flipped = false;
+    if (pipeline->u8_split > end) {
+        union sluice_drawn mirror;
+        sluice_op_draw(&pipeline->ops[end], &sample->key, resample.out, &mirror);
+        *is_flipped = mirror.is_mirrored;
+    }
+    return true;
+}

@@ -1,0 +1,49 @@
+#ifndef SLUICE_STORAGE_SERVER_DATA_SAMPLE_FILE_H
+#define SLUICE_STORAGE_SERVER_DATA_SAMPLE_FILE_H
+
+#include "base/error.h"
+#include "op/pipeline.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Reads a sample's file as far as its ops need it: with a current index of a JPEG only the headers
+ * and the rows under its crop, else all of it.
+ *
+ * Threads: any; may block on the disk. */
+
+struct sluice_buf;
+struct sluice_context;
+struct sluice_file_reading;
+struct sluice_sample_list;
+
+struct sluice_sample_want {
+    const struct sluice_sample_list *list; /* borrowed */
+    size_t sample; /* index into its manifest, whose row the file is compared with (freshness.h) */
+    const char *path; /* relative to the root */
+    struct sluice_draw_key key;
+    const struct sluice_pipeline *pipeline; /* NULL if no ops are to run */
+    unsigned split;                         /* ops to run */
+    enum sluice_form form;                  /* to leave in */
+    const void *owner; /* whose cancelling ends a read over a network (store->cancel); or NULL */
+};
+
+/* *sample is a file at split 0, to be cleared; *seen gets what was read.  `is_again`: reads it in
+ * full, because the parts that were read before were not enough (sluice_indexed_file_has_holes()
+ * after the ops had run).  Statuses of the store and of freshness.h.  Counts bytes and the index's
+ * use. */
+SLUICE_MUST_USE sluice_status sluice_sample_file_read(struct sluice_context *context,
+                                                      const struct sluice_sample_want *want,
+                                                      bool is_again, struct sluice_sample *sample,
+                                                      struct sluice_file_reading *seen,
+                                                      struct sluice_err *err);
+
+/* Reads a file whole and counts nothing.  */
+SLUICE_MUST_USE sluice_status sluice_sample_file_read_whole(struct sluice_context *context,
+                                                            const struct sluice_sample_list *list,
+                                                            size_t sample, const char *path,
+                                                            struct sluice_buf **file,
+                                                            struct sluice_err *err);
+
+#endif

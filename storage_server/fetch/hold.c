@@ -1,0 +1,107 @@
+#include "storage_server/fetch/stream.h"
+
+#include "base/clock.h"
+#include "base/cond.h"
+
+#include <string.h>
+
+#define NEVER UINT64_MAX
+
+/* Under the fetch's lock: a chain of the streams whose replies have been held back for hold_ns.
+ * *next_ns: when the next of the others has held its replies so long; NEVER: none holds any. */
+static struct sluice_fetch_stream *find_due(struct sluice_fetch *fetch, uint64_t *next_ns)
+{
+    struct sluice_fetch_stream *due = NULL;
+    const uint64_t now = sluice_clock_ns();
+    *next_ns = NEVER;
+    for (struct sluice_fetch_stream *s = fetch->streams; s; s = s->next) {
+        pthread_mutex_lock(&s->lock);
+        const bool is_held = s->is_held;
+        const uint64_t until_ns = s->ready_since_ns + fetch->hold_ns;
+        const bool is_due = is_held && now >= until_ns;
+        pthread_mutex_unlock(&s->lock);
+        if (is_held && !is_due && until_ns < *next_ns)
+            *next_ns = until_ns;
+        if (is_due) {
+            s->due_next = due;
+            due = sluice_fetch_stream_ref(s);
+        }
+    }
+    return due;
+}
+
+static void call_back(struct sluice_fetch *fetch, struct sluice_fetch_stream *due)
+{
+    while (due) {
+        struct sluice_fetch_stream *s = due;
+        due = s->due_next;
+        fetch->on_due(s);
+        sluice_fetch_stream_unref(s);
+    }
+}
+
+/* Whoever begins to hold replies meanwhile is due later. */
+static void wait_until(struct sluice_fetch *fetch, uint64_t until_ns)
+{
+    bool has_time = true;
+    while (has_time && !fetch->is_closed)
+        has_time = sluice_cond_wait_until(&fetch->changed, &fetch->lock, until_ns);
+}
+
+static void *holder_main(void *ctx)
+{
+    struct sluice_fetch *fetch = ctx;
+    pthread_mutex_lock(&fetch->lock);
+    while (!fetch->is_closed) {
+        if (!fetch->is_holding) {
+            pthread_cond_wait(&fetch->changed, &fetch->lock);
+            continue;
+        }
+        uint64_t next_ns;
+        struct sluice_fetch_stream *due = find_due(fetch, &next_ns);
+        fetch->is_holding = next_ns != NEVER;
+        pthread_mutex_unlock(&fetch->lock);
+        call_back(fetch, due);
+        pthread_mutex_lock(&fetch->lock);
+        if (next_ns != NEVER)
+            wait_until(fetch, next_ns);
+    }
+    pthread_mutex_unlock(&fetch->lock);
+    return NULL;
+}
+
+void sluice_fetch_hold(struct sluice_fetch *fetch)
+{
+    pthread_mutex_lock(&fetch->lock);
+    if (!fetch->is_holding) {
+        fetch->is_holding = true;
+        pthread_cond_signal(&fetch->changed);
+    }
+    pthread_mutex_unlock(&fetch->lock);
+}
+
+sluice_status sluice_fetch_hold_open(struct sluice_fetch *fetch, struct sluice_err *err)
+{
+    sluice_cond_init(&fetch->changed);
+    const int failed = pthread_create(&fetch->holder, NULL, holder_main, fetch);
+    if (failed) {
+        pthread_cond_destroy(&fetch->changed);
+        return sluice_fail(err, SLUICE_E_IO, "cannot start the timer of held replies: %s",
+                           strerror(failed));
+    }
+    fetch->has_holder = true;
+    return SLUICE_OK;
+}
+
+void sluice_fetch_hold_close(struct sluice_fetch *fetch)
+{
+    if (!fetch->has_holder)
+        return;
+    pthread_mutex_lock(&fetch->lock);
+    fetch->is_closed = true;
+    pthread_cond_signal(&fetch->changed);
+    pthread_mutex_unlock(&fetch->lock);
+    pthread_join(fetch->holder, NULL);
+    pthread_cond_destroy(&fetch->changed);
+    fetch->has_holder = false;
+}

@@ -1,0 +1,70 @@
+#include "storage_server/fetch/stream.h"
+
+#include "base/log.h"
+#include "op/pipeline.h"
+#include "rpc/peer.h"
+#include "rpc/rpc_server.h"
+#include "storage_server/context.h"
+#include "storage_server/data/sample_list.h"
+#include "storage_server/session/client_table.h"
+#include "storage_server/session/grant.h"
+#include "storage_server/session/memory_budget.h"
+
+#include <stdlib.h>
+
+struct sluice_fetch_stream *sluice_fetch_stream_ref(struct sluice_fetch_stream *s)
+{
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    return s;
+}
+
+void sluice_fetch_stream_unref(struct sluice_fetch_stream *s)
+{
+    /* Acquire and release: the last one sees what the others wrote. */
+    if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (s->is_open)
+        sluice_client_table_leave(s->context->clients, s->client_row);
+    sluice_pipeline_destroy(s->pipeline);
+    sluice_sample_list_unref(s->list);
+    sluice_workers_leave(s->context->workers, s->client);
+    sluice_memory_close(s->memory);
+    sluice_grant_unref(s->grant);
+    sluice_rpc_call_unref(s->call);
+    pthread_mutex_destroy(&s->lock);
+#ifndef __clang_analyzer__ /* it does not understand reference counts and reports later uses */
+    free(s);
+#endif
+}
+
+void sluice_fetch_stream_end(struct sluice_fetch_stream *s, enum sluice_rpc_code code,
+                             const char *text)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool is_first = !s->is_over;
+    s->is_over = true;
+    pthread_mutex_unlock(&s->lock);
+    if (!is_first)
+        return;
+    if (code != SLUICE_RPC_OK && code != SLUICE_RPC_UNAVAILABLE) {
+        char peer[SLUICE_PEER_TEXT];
+        sluice_peer_text(sluice_rpc_call_peer(s->call), peer);
+        sluice_log(SLUICE_LOG_WARN, "fetch stream of %s refused: %s", peer, text);
+    }
+    sluice_rpc_call_finish(s->call, code, text);
+}
+
+void sluice_fetch_stream_end_if_answered(struct sluice_fetch_stream *s)
+{
+    const bool is_stopping = atomic_load(&s->context->fetch->is_stopping);
+    pthread_mutex_lock(&s->lock);
+    const bool is_answered = !s->in_flight && !s->backlog_first;
+    const bool is_half_closed = s->is_half_closed;
+    pthread_mutex_unlock(&s->lock);
+    if (!is_answered)
+        return;
+    if (is_half_closed)
+        sluice_fetch_stream_end(s, SLUICE_RPC_OK, NULL);
+    else if (is_stopping)
+        sluice_fetch_stream_end(s, SLUICE_RPC_UNAVAILABLE, "the server is stopping");
+}

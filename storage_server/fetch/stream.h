@@ -1,0 +1,198 @@
+#ifndef SLUICE_STORAGE_SERVER_FETCH_STREAM_H
+#define SLUICE_STORAGE_SERVER_FETCH_STREAM_H
+
+#include "op/pipeline.h"
+#include "rpc/rpc.h"
+#include "storage_server/observe/watchdog.h"
+#include "storage_server/work/workers.h"
+#include "wire/wire.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Private to the Fetch service (service.h shows the way of a request): its streams and their jobs.
+ * A file calls only files below it:
+ *
+ *     services/fetch.c       what arrives from the client; creates and stops the service
+ *         |
+ *     fetch/schedule.c      takes requests from the backlog and hands them to the workers
+ *         |       \
+ *         |     fetch/answer.c    answers one request, on a worker
+ *         |
+ *     fetch/send.c          puts replies that are ready into messages
+ *         |
+ *     fetch/hold.c          a timer thread for replies that wait for others
+ *         |
+ *     fetch/trace.c         the spans of samples that are traced
+ *         |
+ *     fetch/stream.c        how long a stream lives, and how it ends
+ *
+ * What comes back up is a callback that the upper file passed down, without a lock: the workers run
+ * jobs and call waiters (fetch/schedule.c), and the timer calls on_due
+ * (sluice_fetch_stream_advance).
+ *
+ * Lock order: sluice_fetch.lock before a stream's.  Neither is held while workers, rpc, stats or a
+ * callback are called; the memory budget's is taken under them (context.h has all locks).
+ *
+ * Threads: any. */
+
+struct sluice_context;
+struct sluice_grant;
+struct sluice_memory_holder;
+struct sluice_rpc_call;
+struct sluice_sample_list;
+struct sluice_preparer;
+
+/* The requests of one message that wait to be scheduled. */
+struct sluice_fetch_backlog {
+    struct sluice_fetch_backlog *next;
+    struct sluice_wire_sample_request *requests; /* owned */
+    size_t num_requests, taken;
+    size_t charged; /* bytes of the memory budget */
+    uint64_t received_ns;
+};
+
+struct sluice_fetch_job {
+    struct sluice_job job;
+    struct sluice_fetch_job *next;
+    struct sluice_fetch_stream *stream;        /* a reference */
+    struct sluice_wire_sample_request request; /* its split at most num_ops */
+    unsigned split;                            /* ops to run: what was asked for, or none */
+    uint64_t reserved_ns;                      /* CPU time of the grant */
+    bool is_cut;                               /* no ops, but the JPEG cut to its crop's MCUs */
+    bool is_rows;                              /* nor that: of an indexed JPEG the rows it needs */
+    bool reads_first;               /* a worker of IO reads the file, then one of PREP goes on */
+    bool has_sample;                /* it is read */
+    struct sluice_sample sample;    /* if has_sample */
+    uint64_t io_cpu_ns, io_work_ns; /* what the reading took */
+    size_t estimated_bytes;         /* of the reply; when it is made, its own */
+    size_t charged;                 /* bytes of the memory budget; 0: not yet */
+    uint64_t accepted_ns;
+    struct sluice_wire_sample_reply reply;
+    struct sluice_watched watched;    /* while a worker has it */
+    struct sluice_late_answer answer; /* of one that the watchdog made in another's place */
+};
+
+struct sluice_fetch_stream {
+    pthread_mutex_t lock;
+    struct sluice_fetch_backlog *backlog_first, **backlog_end;
+    size_t backlog_requests;                     /* in all of the backlog */
+    struct sluice_fetch_job *parked;             /* taken from it, but no queue had room */
+    struct sluice_fetch_job *ready, **ready_end; /* answered, not yet sent */
+    size_t ready_bytes;
+    uint64_t ready_since_ns;           /* the first of them */
+    bool is_held;                      /* they wait for others */
+    size_t num_working;                /* taken from the backlog and not yet answered */
+    size_t in_flight, in_flight_bytes; /* taken from the backlog and not yet sent */
+    size_t sending;                    /* of these, with the thread that sends them now */
+    int64_t credit_bytes;              /* payload bytes that may still go; < 0: overdrawn */
+    bool has_credit;                   /* the client limits them (FetchOpen's window_bytes) */
+    bool is_open;                      /* FetchOpen came */
+    bool is_half_closed;               /* the client asks for no more */
+    bool is_over;                      /* finished by us, or lost: nothing more is sent */
+    bool is_paused;
+    bool is_waiting; /* the waiter below is in line, or the memory's */
+    bool is_dispatching, dispatch_again;
+
+    atomic_uint refs; /* the call, each job, a waiter in line, the list while stopping */
+    struct sluice_context *context;    /* constant from here */
+    struct sluice_rpc_call *call;      /* a reference */
+    struct sluice_work_client *client; /* joined */
+    struct sluice_grant *grant;        /* a reference; NULL: everything */
+    struct sluice_waiter waiter;
+    struct sluice_memory_holder *memory;
+    struct sluice_sample_list
+        *list; /* a reference; this and the next set with is_open, before any job */
+    struct sluice_pipeline *pipeline;
+    unsigned num_ops;
+    size_t client_row; /* of the client table, if is_open */
+
+    struct sluice_fetch_stream *next, **link; /* under the fetch's lock */
+    struct sluice_fetch_stream *stop_next;    /* sluice_fetch_stop()'s own */
+    struct sluice_fetch_stream *due_next;     /* fetch/hold.c's own */
+};
+
+struct sluice_fetch {
+    pthread_mutex_t lock;
+    struct sluice_fetch_stream *streams;
+    bool is_holding; /* a stream may hold replies back */
+    bool is_closed;
+    pthread_cond_t changed; /* one of these two */
+
+    atomic_bool is_stopping;
+    atomic_uint_fast64_t cut_ns;  /* streams that are lost from then on were cut off by us */
+    atomic_uint_fast64_t num_cut; /* requests of these without an answer */
+    uint64_t hold_ns;             /* constant from here */
+    void (*on_due)(struct sluice_fetch_stream *stream);
+    pthread_t holder;
+    bool has_holder;
+};
+
+/* --- fetch/stream.c --- */
+
+struct sluice_fetch_stream *sluice_fetch_stream_ref(struct sluice_fetch_stream *s);
+void sluice_fetch_stream_unref(struct sluice_fetch_stream *s);
+
+/* Ends the stream from our side.  Jobs that still run find it over and are dropped. */
+void sluice_fetch_stream_end(struct sluice_fetch_stream *s, enum sluice_rpc_code code,
+                             const char *text);
+/* The same if nothing is left to answer and nothing will come. */
+void sluice_fetch_stream_end_if_answered(struct sluice_fetch_stream *s);
+
+/* --- fetch/hold.c --- */
+
+/* Starts the timer.  It calls fetch->on_due, without a lock, for each stream whose replies have
+ * been held back for hold_ns. */
+SLUICE_MUST_USE sluice_status sluice_fetch_hold_open(struct sluice_fetch *fetch,
+                                                     struct sluice_err *err);
+void sluice_fetch_hold_close(struct sluice_fetch *fetch);
+/* A stream holds replies back (is_held). */
+void sluice_fetch_hold(struct sluice_fetch *fetch);
+
+/* --- fetch/send.c --- */
+
+/* Takes the job over, its reply complete, and hashes it: on the thread that made it, whose cache
+ * holds the payload. */
+void sluice_fetch_make_ready(struct sluice_fetch_job *job);
+/* Frees a job whose request another one has answered. */
+void sluice_fetch_job_free(struct sluice_fetch_job *job);
+/* Sends what is ready.  Small replies are held back so that several share a message (as Nagle's
+ * algorithm, RFC 896, does with packets), since a message costs either node 0.1 ms of CPU time and
+ * more, as much as copying 300 kB:
+ *   - while an earlier message is on its way, until on_writable comes here again;
+ *   - while other requests of the stream are worked on, for hold_ns at most. */
+void sluice_fetch_flush(struct sluice_fetch_stream *s);
+
+/* --- fetch/trace.c --- */
+
+/* Writes the spans of a job whose reply goes now; its request is traced, and there is a tracer. */
+void sluice_fetch_trace(const struct sluice_fetch_job *job, uint64_t now_ns);
+
+/* --- fetch/answer.c --- */
+
+/* Reads the job's file into job->sample.  False: it cannot be read, and the reply is an error. */
+bool sluice_fetch_read(struct sluice_fetch_job *job);
+/* Makes the reply to the job's request, whatever happens; of the file that was read, if it was. */
+void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_preparer *preparer);
+/* Makes the reply an error; `text` has no path. */
+void sluice_fetch_fail(struct sluice_fetch_job *job, sluice_status status, const char *text);
+uint32_t sluice_fetch_to_us(uint64_t ns); /* at most UINT32_MAX */
+
+/* --- fetch/schedule.c --- */
+
+/* Call it after anything changed that may let replies go or requests in.  Sends, hands requests to
+ * the workers as far as the limits and the queues allow, pauses the reading while too many are
+ * left, and ends the stream when all is answered.  One thread at a time schedules the requests of a
+ * stream; another one that comes meanwhile makes that one go round again and returns. */
+void sluice_fetch_stream_advance(struct sluice_fetch_stream *s);
+bool sluice_fetch_on_room(struct sluice_waiter *waiter); /* the stream's waiter's fn */
+void sluice_fetch_on_memory(void *stream);               /* the same of the memory's */
+/* The backlog and what it is charged. */
+void sluice_fetch_free_backlog(struct sluice_fetch_stream *s, struct sluice_fetch_backlog *backlog);
+/* The stream is over: its jobs that no worker has taken yet leave the queues. */
+void sluice_fetch_cancel(struct sluice_fetch_stream *s);
+
+#endif

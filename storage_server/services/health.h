@@ -1,0 +1,47 @@
+#ifndef SLUICE_STORAGE_SERVER_SERVICES_HEALTH_H
+#define SLUICE_STORAGE_SERVER_SERVICES_HEALTH_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* gRPC health checking (grpc.health.v1): Check answers once, Watch reports every change.  The
+ * services are "" (the server), "sluice.v1.Offload" and "DataTransfer"; others are NOT_FOUND for
+ * Check and SERVICE_UNKNOWN for Watch, as the protocol demands.
+ *
+ * Threads: any. */
+
+struct sluice_health;
+
+/* The numbers of the protocol. */
+enum sluice_serving_status {
+    SLUICE_SERVING = 1,
+    SLUICE_NOT_SERVING = 2,
+    SLUICE_SERVICE_UNKNOWN = 3,
+};
+
+/* Starts as SERVING. */
+SLUICE_MUST_USE sluice_status sluice_health_create(struct sluice_health **health,
+                                                   struct sluice_err *err);
+void sluice_health_destroy(struct sluice_health *health); /* NULL is allowed; no call is left */
+
+/* What keeps the server from serving. */
+enum sluice_health_cause {
+    SLUICE_HEALTH_ROOT,    /* the data is not where it was */
+    SLUICE_HEALTH_WORKERS, /* a worker hangs */
+};
+
+/* Watchers are told when the first cause comes and when the last one goes.  One thread at a time,
+ * so that the last word is the last state. */
+void sluice_health_set(struct sluice_health *health, enum sluice_health_cause cause, bool is_well);
+
+bool sluice_health_has(struct sluice_health *health, enum sluice_health_cause cause);
+
+/* False: NOT_SERVING, and reason[room] says why. */
+bool sluice_health_read(struct sluice_health *health, char *reason, size_t room);
+
+/* From here on NOT_SERVING: watchers are told so and their calls end. */
+void sluice_health_stop(struct sluice_health *health);
+
+#endif

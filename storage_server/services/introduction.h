@@ -1,0 +1,35 @@
+#ifndef SLUICE_STORAGE_SERVER_SERVICES_INTRODUCTION_H
+#define SLUICE_STORAGE_SERVER_SERVICES_INTRODUCTION_H
+
+#include "store/store_cache.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What the server says at its start: what it serves, from which list, with what, and to whom.
+ *
+ * Threads: any. */
+
+struct sluice_roots;
+struct sluice_sample_list;
+
+struct sluice_introduction {
+    const struct sluice_roots *roots;
+    const char *listen;
+    const char *manifest; /* --manifest; NULL: the root's own, or a scan */
+    const char *cache;    /* --cache; NULL: none; else its counts: */
+    struct sluice_store_cache_counts cache_counts;
+    const struct sluice_sample_list *list;
+    double prep_cores; /* that preprocessing may use */
+    unsigned prep_workers, io_workers;
+    bool has_decoders; /* --isolate-decoders */
+    uint64_t memory_limit;
+    struct {
+        bool has_tls, has_client_ca, has_tokens;
+    } access;
+};
+
+/* Three lines of the log, and one of the cache. */
+void sluice_introduce(const struct sluice_introduction *facts);
+
+#endif

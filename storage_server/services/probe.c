@@ -1,0 +1,286 @@
+/* Probe: bytes that do not compress, so that a client learns how fast the link is. */
+
+#include "base/buf.h"
+#include "base/rng.h"
+#include "rpc/peer.h"
+#include "rpc/rpc_server.h"
+#include "storage_server/context.h"
+#include "storage_server/services/service.h"
+#include "storage_server/session/memory_budget.h"
+#include "wire/wire.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROBE_MAX_BYTES (1ull << 30)
+#define PROBE_MAX_MESSAGE (1u << 20)
+#define PROBE_DEFAULT_MESSAGE (256u << 10)
+
+/* Bytes that a probe keeps queued, so that the link is never idle. */
+#define PROBE_AHEAD_BYTES (1u << 20)
+
+/* Probes of one client that may wait for their turn: those of several trainers on one host that
+ * start together. */
+#define MAX_WAITING 16
+
+/* A client's probes take turns: two at once would measure each other, and many would take the link
+ * from others.
+ *
+ *     line --turn comes--> sends, on its own call's thread --> done: the next of this client
+ *
+ * Whoever passes the turn on sends the first message of the next one, and then lets go of it: that
+ * message's on_writable sends the rest. */
+struct probe {
+    struct probe *next, **link;   /* under the lock: all probes, the oldest last */
+    bool has_turn;                /* under the lock */
+    atomic_uint refs;             /* the call's, and of who passes the turn on */
+    struct sluice_rpc_call *call; /* a reference */
+    char host[SLUICE_PEER_HOST];
+    struct sluice_memory_holder *memory;
+    /* Of who has the turn: */
+    uint64_t left;
+    uint32_t message_bytes;
+    struct sluice_buf *payload; /* message_bytes that do not compress; made with the turn */
+};
+
+struct sluice_probes {
+    pthread_mutex_t lock;
+    struct probe *first;
+};
+
+sluice_status sluice_probes_create(struct sluice_probes **probes, struct sluice_err *err)
+{
+    struct sluice_probes *p = calloc(1, sizeof(*p));
+    if (!p)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the probes");
+    pthread_mutex_init(&p->lock, NULL);
+    *probes = p;
+    return SLUICE_OK;
+}
+
+void sluice_probes_destroy(struct sluice_probes *probes)
+{
+    if (!probes)
+        return;
+    pthread_mutex_destroy(&probes->lock);
+    free(probes);
+}
+
+static void unref(struct probe *probe)
+{
+    /* Acquire and release: the last one sees what the others wrote. */
+    if (atomic_fetch_sub_explicit(&probe->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    sluice_buf_unref(probe->payload);
+    sluice_memory_close(probe->memory);
+    sluice_rpc_call_unref(probe->call);
+    free(probe);
+}
+
+static sluice_status make_payload(struct sluice_context *context,
+                                  struct sluice_memory_holder *memory, size_t len,
+                                  struct sluice_buf **payload, struct sluice_err *err)
+{
+    struct sluice_buf *buf;
+    const size_t charged = sluice_buf_footprint(len);
+    if (!sluice_memory_take(memory, charged, SLUICE_MEMORY_REPLY))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY,
+                           "this client's share of the server's memory is used up");
+    const sluice_status status = sluice_buf_create(context->buffers, len, &buf, err);
+    if (status != SLUICE_OK) {
+        sluice_memory_give(memory, charged);
+        return status;
+    }
+    sluice_buf_on_last(buf, sluice_memory_give_hook, memory, charged);
+    struct sluice_rng rng = sluice_rng_init(len, 0, 0, 0);
+    for (size_t i = 0; i < len; i += 4) {
+        const uint32_t word = sluice_rng_u32(&rng);
+        memcpy(buf->data + i, &word, len - i < 4 ? len - i : 4);
+    }
+    buf->len = len;
+    *payload = buf;
+    return SLUICE_OK;
+}
+
+/* Sends one message.  False: the probe is over. */
+static bool send_one(struct sluice_context *context, struct probe *probe)
+{
+    sluice_status status = SLUICE_OK;
+    struct sluice_err err = {0};
+    if (probe->left < probe->message_bytes) {
+        /* The last message is shorter.  It gets a buffer of its own, as earlier messages may
+         * still be sent from the long one. */
+        sluice_buf_unref(probe->payload);
+        probe->payload = NULL;
+        probe->message_bytes = (uint32_t)probe->left;
+    }
+    if (!probe->payload)
+        status = make_payload(context, probe->memory, probe->message_bytes, &probe->payload, &err);
+    struct sluice_message reply = {0};
+    if (status == SLUICE_OK)
+        status = sluice_wire_put_probe_reply(probe->payload, &reply, &err);
+    /* Before it is sent: on_writable may come to the probe at once then, on another thread. */
+    probe->left -= status == SLUICE_OK ? probe->message_bytes : probe->left;
+    if (status == SLUICE_OK)
+        status = sluice_rpc_call_send(probe->call, &reply);
+    if (status == SLUICE_OK)
+        return true;
+    sluice_message_clear(&reply);
+    sluice_rpc_call_finish(probe->call, sluice_rpc_code_from_status(status), err.text);
+    return false;
+}
+
+/* On the call's own thread. */
+static void send_more(struct sluice_context *context, struct probe *probe)
+{
+    while (probe->left) {
+        if (sluice_rpc_call_queued_bytes(probe->call) >= PROBE_AHEAD_BYTES)
+            return;
+        if (!send_one(context, probe))
+            return;
+    }
+    sluice_rpc_call_finish(probe->call, SLUICE_RPC_OK, NULL);
+}
+
+/* Under the lock: the oldest probe of the client that waits; *count: how many do; *is_busy: one has
+ * the turn. */
+static struct probe *find_waiting(const struct sluice_probes *probes, const char *host,
+                                  size_t *count, bool *is_busy)
+{
+    struct probe *oldest = NULL;
+    *count = 0;
+    *is_busy = false;
+    for (struct probe *p = probes->first; p; p = p->next) {
+        if (strcmp(p->host, host) != 0)
+            continue;
+        if (p->has_turn) {
+            *is_busy = true;
+        } else {
+            oldest = p;
+            ++*count;
+        }
+    }
+    return oldest;
+}
+
+static void on_probe(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    struct sluice_context *context = ctx;
+    struct sluice_probes *probes = context->probes;
+    struct sluice_err err = {0};
+    uint64_t bytes;
+    uint32_t message_bytes;
+    if (sluice_rpc_call_state(call))
+        return;
+    const sluice_status read = sluice_wire_get_probe_request(message, &bytes, &message_bytes, &err);
+    if (read != SLUICE_OK) {
+        sluice_rpc_call_finish(call, sluice_rpc_code_of_request(read), err.text);
+        return;
+    }
+    if (!message_bytes)
+        message_bytes = PROBE_DEFAULT_MESSAGE;
+    if (bytes > PROBE_MAX_BYTES || message_bytes > PROBE_MAX_MESSAGE) {
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT,
+                               "a probe sends at most 1 GiB in messages of at most 1 MiB");
+        return;
+    }
+    struct probe *probe = calloc(1, sizeof(*probe));
+    if (probe) {
+        sluice_peer_host(sluice_rpc_call_peer(call), probe->host);
+        probe->memory = sluice_memory_open(context->memory, probe->host, NULL, NULL);
+    }
+    if (!probe || !probe->memory) {
+        free(probe);
+        sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory to probe with");
+        return;
+    }
+    probe->left = bytes;
+    probe->message_bytes = message_bytes;
+    atomic_init(&probe->refs, 1);
+
+    size_t num_waiting;
+    bool is_busy;
+    pthread_mutex_lock(&probes->lock);
+    (void)find_waiting(probes, probe->host, &num_waiting, &is_busy);
+    const bool is_refused = num_waiting >= MAX_WAITING;
+    const bool has_turn = !is_refused && !is_busy && !num_waiting;
+    if (!is_refused) {
+        probe->has_turn = has_turn;
+        probe->call = sluice_rpc_call_ref(call);
+        probe->next = probes->first;
+        probe->link = &probes->first;
+        if (probe->next)
+            probe->next->link = &probe->next;
+        probes->first = probe;
+        sluice_rpc_call_set_state(call, probe);
+    }
+    pthread_mutex_unlock(&probes->lock);
+    if (is_refused) {
+        sluice_memory_close(probe->memory);
+        free(probe);
+        sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED,
+                               "one probe at a time: too many of this address wait");
+    } else if (has_turn) {
+        send_more(context, probe);
+    }
+}
+
+static void on_writable(void *ctx, struct sluice_rpc_call *call)
+{
+    struct probe *probe = sluice_rpc_call_state(call);
+    if (probe)
+        send_more(ctx, probe);
+}
+
+static void on_done(void *ctx, struct sluice_rpc_call *call)
+{
+    struct sluice_context *context = ctx;
+    struct sluice_probes *probes = context->probes;
+    struct probe *probe = sluice_rpc_call_state(call), *next = NULL;
+    if (!probe)
+        return;
+    size_t num_waiting;
+    bool is_busy;
+    pthread_mutex_lock(&probes->lock);
+    *probe->link = probe->next;
+    if (probe->next)
+        probe->next->link = probe->link;
+    if (probe->has_turn)
+        next = find_waiting(probes, probe->host, &num_waiting, &is_busy);
+    if (next) {
+        next->has_turn = true;
+        atomic_fetch_add_explicit(&next->refs, 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&probes->lock);
+    unref(probe);
+    if (!next)
+        return;
+    if (next->left)
+        (void)send_one(context, next);
+    else
+        sluice_rpc_call_finish(next->call, SLUICE_RPC_OK, NULL);
+    unref(next);
+}
+
+/* A call that half-closes without its one message. */
+static void on_half_close(void *ctx, struct sluice_rpc_call *call)
+{
+    (void)ctx;
+    if (!sluice_rpc_call_state(call))
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, "a request is missing");
+}
+
+struct sluice_method_list sluice_probe_methods(void)
+{
+    static const struct sluice_rpc_method methods[] = {
+        {.path = SLUICE_METHOD_PROBE,
+         .is_unary = true,
+         .on_message = on_probe,
+         .on_half_close = on_half_close,
+         .on_writable = on_writable,
+         .on_done = on_done},
+    };
+    return (struct sluice_method_list){methods, SLUICE_ARRAY_LEN(methods)};
+}

@@ -1,0 +1,64 @@
+#ifndef SLUICE_STORAGE_SERVER_SESSION_CLIENT_TABLE_H
+#define SLUICE_STORAGE_SERVER_SESSION_CLIENT_TABLE_H
+
+#include "rpc/peer.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What each client was sent, for the metrics.
+ *
+ * A client is a name, which it chooses itself, at an address.  It gives its own name, so nothing
+ * but the metrics depends on it.  There are CLIENT_TABLE_ROWS rows: who comes when all are taken
+ * gets the row of the client that was served least recently of those without a stream, whose counts
+ * go to the row of the others; where all have streams the newcomer counts as one of the others.  So
+ * the sum over all rows never falls, and the number of series has a bound.
+ *
+ * Threads: any. */
+
+#define CLIENT_TABLE_ROWS 64
+
+/* Bytes of a name, its 0 included; the rest is cut. */
+#define CLIENT_TABLE_NAME 64
+
+/* The name of the row of the others; its address is "". */
+#define CLIENT_TABLE_OTHERS "other"
+
+struct sluice_client_row {
+    char name[CLIENT_TABLE_NAME]; /* valid UTF-8 */
+    char address[SLUICE_PEER_HOST];
+    bool has_token; /* the name is its token's */
+    uint64_t samples, payload_bytes, errors;
+    unsigned streams;
+    uint64_t used; /* private: when it was served last, by a count of such events; 0: free */
+};
+
+struct sluice_client_table {
+    pthread_mutex_t lock; /* a leaf; taken once for each message of replies */
+    uint64_t uses;
+    struct sluice_client_row rows[CLIENT_TABLE_ROWS + 1]; /* the others last */
+};
+
+void sluice_client_table_init(struct sluice_client_table *table);
+void sluice_client_table_clear(struct sluice_client_table *table);
+
+/* A stream of the client of this name at this address (peer.h) begins; "" or NULL: the address is
+ * its name.  Returns its row, which is its own until as many streams have ended. */
+size_t sluice_client_table_join(struct sluice_client_table *table, const char *name,
+                                const char *address);
+/* The same of one that uses the token of this name, which is the name of its row. */
+size_t sluice_client_table_join_token(struct sluice_client_table *table, const char *token,
+                                      const char *address);
+void sluice_client_table_leave(struct sluice_client_table *table, size_t row);
+
+/* So many samples were sent, so many answered with an error. */
+void sluice_client_table_count(struct sluice_client_table *table, size_t row, uint64_t samples,
+                               uint64_t payload_bytes, uint64_t errors);
+
+/* Copies the rows that are in use; returns how many.  The others are there once there are any. */
+size_t sluice_client_table_read(struct sluice_client_table *table,
+                                struct sluice_client_row rows[CLIENT_TABLE_ROWS + 1]);
+
+#endif

@@ -1,0 +1,50 @@
+#ifndef SLUICE_STORAGE_SERVER_SESSION_RATE_LIMIT_H
+#define SLUICE_STORAGE_SERVER_SESSION_RATE_LIMIT_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A token bucket on bytes (https://en.wikipedia.org/wiki/Token_bucket), for --link-limit, which
+ * clients share equally.
+ *
+ * A message of any size may go while the bucket is not in debt, and may put it into debt.  So
+ * messages larger than the burst pass, and the rate over any span is exact to one message and one
+ * burst.  A timer that slept too long loses nothing, up to the burst.
+ *
+ * Among clients that wait, start-time fair queueing (fair_queue.h) in bytes: the one that was sent
+ * least goes first.  So a client's streams and connections share one part, and a client that asks
+ * for little has all it asks for at once.  What one does not use, others have.
+ *
+ * Threads: any. */
+
+struct sluice_rate_client;
+
+struct sluice_rate_limit {
+    pthread_mutex_t lock;
+    double tokens; /* bytes; negative: in debt */
+    uint64_t last_ns;
+    double served_bytes; /* the virtual time: the start tag of what was sent last */
+    struct sluice_rate_client *clients;
+
+    double bytes_per_s; /* constant from here; 0: no limit */
+    double burst_bytes;
+};
+
+/* The burst is 20 ms of the rate, but at least 16 KiB; the bucket starts empty. */
+void sluice_rate_limit_init(struct sluice_rate_limit *limit, double bytes_per_s, uint64_t now_ns);
+void sluice_rate_limit_clear(struct sluice_rate_limit *limit); /* no client is left */
+
+/* A client, by name (peer.h): the same one for the same name as long as somebody holds it.  NULL:
+ * no memory.  Give it back with sluice_rate_limit_leave(); NULL is allowed there. */
+struct sluice_rate_client *sluice_rate_limit_join(struct sluice_rate_limit *limit,
+                                                  const char *name);
+void sluice_rate_limit_leave(struct sluice_rate_limit *limit, struct sluice_rate_client *client);
+
+/* 0: `bytes` may go now and are taken from the bucket.  Otherwise nothing is taken; ask again after
+ * so many ns: who does not is waited for no more than 20 ms longer.  `client` NULL: one that waits
+ * for nobody.  `now_ns` is sluice_clock_ns(), or a test's own clock. */
+uint64_t sluice_rate_limit_take(struct sluice_rate_limit *limit, struct sluice_rate_client *client,
+                                size_t bytes, uint64_t now_ns);
+
+#endif

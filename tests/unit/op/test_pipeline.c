@@ -1,0 +1,391 @@
+#include "op/pipeline.h"
+
+#include "base/buf.h"
+#include "op/pipeline_private.h"
+#include "support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TRAIN "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"
+#define VAL "decode,resize=256,center_crop=224,to_tensor,normalize=imagenet"
+
+static struct sluice_pipeline *parse(const char *spec)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    struct sluice_err err = {{0}};
+    if (sluice_pipeline_parse(spec, &pipeline, &err) != SLUICE_OK) {
+        printf("%s: %s\n", spec, err.text);
+        exit(1);
+    }
+    return pipeline;
+}
+
+static void parses_the_training_pipeline(void)
+{
+    struct sluice_pipeline *p = parse(TRAIN);
+    CU_ASSERT_EQUAL(sluice_pipeline_num_ops(p), 5);
+    CU_ASSERT_STRING_EQUAL(sluice_pipeline_op_name(p, 0), "decode");
+    CU_ASSERT_STRING_EQUAL(sluice_pipeline_op_name(p, 1), "random_resized_crop");
+    CU_ASSERT_STRING_EQUAL(sluice_pipeline_op_name(p, 4), "normalize");
+    CU_ASSERT_EQUAL(sluice_pipeline_u8_split(p), 3);
+    CU_ASSERT_EQUAL(sluice_pipeline_kind(p, 0), SLUICE_KIND_FILE);
+    CU_ASSERT_EQUAL(sluice_pipeline_kind(p, 1), SLUICE_KIND_U8);
+    CU_ASSERT_EQUAL(sluice_pipeline_kind(p, 3), SLUICE_KIND_U8);
+    CU_ASSERT_EQUAL(sluice_pipeline_kind(p, 4), SLUICE_KIND_F32);
+    CU_ASSERT_EQUAL(sluice_pipeline_kind(p, 5), SLUICE_KIND_F32);
+    CU_ASSERT_EQUAL(sluice_pipeline_output_size(p), 224);
+    CU_ASSERT_EQUAL(sluice_pipeline_u8_bytes(p), 150528);
+    CU_ASSERT_EQUAL(sluice_pipeline_output_bytes(p), 602112);
+    sluice_pipeline_destroy(p);
+    sluice_pipeline_destroy(NULL);
+}
+
+static void output_size_follows_the_ops(void)
+{
+    static const struct {
+        const char *spec;
+        uint32_t size;
+        size_t u8_bytes, output_bytes;
+        unsigned u8_split;
+    } cases[] = {
+        {VAL, 224, 150528, 602112, 3},
+        {"decode", 0, 0, 0, 1},
+        {"decode,to_tensor", 0, 0, 0, 1},
+        {"decode,resize=8", 0, 0, 0, 2},
+        {"decode,center_crop=8,hflip", 8, 192, 192, 3},
+        {"decode,center_crop=8,resize=4,to_tensor", 4, 48, 192, 3},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_pipeline *p = parse(cases[i].spec);
+        CU_ASSERT_EQUAL(sluice_pipeline_output_size(p), cases[i].size);
+        CU_ASSERT_EQUAL(sluice_pipeline_u8_bytes(p), cases[i].u8_bytes);
+        CU_ASSERT_EQUAL(sluice_pipeline_output_bytes(p), cases[i].output_bytes);
+        CU_ASSERT_EQUAL(sluice_pipeline_u8_split(p), cases[i].u8_split);
+        sluice_pipeline_destroy(p);
+    }
+}
+
+static void canonical_text_spells_out_every_constant(void)
+{
+    struct sluice_pipeline *p = parse("decode,random_resized_crop=224,hflip,to_tensor,"
+                                      "normalize=imagenet");
+    CU_ASSERT_STRING_EQUAL(
+        sluice_pipeline_spec(p),
+        "decode,random_resized_crop=224:scale=0.08-1:ratio=0.75-1.3333333333333333,hflip=0.5,"
+        "to_tensor,normalize=0.485:0.456:0.406/0.229:0.224:0.225");
+    sluice_pipeline_destroy(p);
+}
+
+/* Bit for bit; through void pointers, as floats compare otherwise. */
+static bool has_same_bits(const void *a, const void *b, size_t len)
+{
+    return memcmp(a, b, len) == 0;
+}
+
+static void canonical_text_parses_to_an_equal_pipeline(void)
+{
+    static const char *const specs[] = {
+        TRAIN,
+        VAL,
+        "decode",
+        "decode,hflip=0,random_resized_crop=1:ratio=0.0001-10000:scale=0.0001-0.0001",
+        "decode,center_crop=8192,resize=1,to_tensor,normalize=0:0:0/1:1:1",
+        "decode,random_resized_crop=32:ratio=1/3-7/3:scale=0.123456789012345678-0.9,to_tensor",
+        "decode,to_tensor,normalize=0.1:0.2:0.30000000000000004/0.3333333333333333:1000000:2.5",
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(specs); i++) {
+        struct sluice_pipeline *p = parse(specs[i]);
+        struct sluice_pipeline *q = parse(sluice_pipeline_spec(p));
+        CU_ASSERT_STRING_EQUAL(sluice_pipeline_spec(p), sluice_pipeline_spec(q));
+        CU_ASSERT_EQUAL(sluice_pipeline_fingerprint(p), sluice_pipeline_fingerprint(q));
+        CU_ASSERT(has_same_bits(sluice_pipeline_tail_table(p), sluice_pipeline_tail_table(q),
+                                sizeof(sluice_pipeline_table)));
+        const struct sluice_draw_key key = {.seed = 5, .epoch = 1, .sample_id = i};
+        const struct sluice_draws a = sluice_pipeline_draws(p, &key, 640, 480);
+        const struct sluice_draws b = sluice_pipeline_draws(q, &key, 640, 480);
+        CU_ASSERT(a.top == b.top && a.left == b.left && a.width == b.width &&
+                  a.height == b.height && a.flip == b.flip);
+        sluice_pipeline_destroy(p);
+        sluice_pipeline_destroy(q);
+    }
+}
+
+static void fingerprints_tell_ops_and_constants_apart(void)
+{
+    static const char *const specs[] = {
+        TRAIN,
+        VAL,
+        "decode",
+        "decode,hflip=0.5",
+        "decode,hflip=0.25",
+        "decode,resize=224",
+        "decode,center_crop=224",
+        "decode,random_resized_crop=224",
+        "decode,random_resized_crop=224:scale=0.1-1",
+        "decode,random_resized_crop=224:ratio=3/4-1",
+        "decode,center_crop=224,hflip",
+        "decode,hflip,center_crop=224",
+        "decode,to_tensor",
+        "decode,to_tensor,normalize=0:0:0/1:1:1",
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(specs); i++) {
+        struct sluice_pipeline *p = parse(specs[i]);
+        for (size_t j = 0; j < i; j++) {
+            struct sluice_pipeline *q = parse(specs[j]);
+            CU_ASSERT_NOT_EQUAL(sluice_pipeline_fingerprint(p), sluice_pipeline_fingerprint(q));
+            sluice_pipeline_destroy(q);
+        }
+        sluice_pipeline_destroy(p);
+    }
+    struct sluice_pipeline *p = parse("decode,hflip"), *q = parse("decode,hflip=0.50");
+    CU_ASSERT_EQUAL(sluice_pipeline_fingerprint(p), sluice_pipeline_fingerprint(q));
+    sluice_pipeline_destroy(p);
+    sluice_pipeline_destroy(q);
+}
+
+static void a_bad_text_names_the_op_and_the_position(void)
+{
+    static const struct {
+        const char *spec, *words;
+    } cases[] = {
+        {"", "op 1 () at character 1"},
+        {"decode,", "op 2 () at character 8: there is no such op"},
+        {"hflip", "op 1 (hflip) at character 1: decode stands first"},
+        {"decode,decode", "op 2 (decode) at character 8"},
+        {"decode=1", "op 1 (decode) at character 8: decode takes no value"},
+        {"decode,exif_transpose=6", "op 2 (exif_transpose) at character 23: exif_transpose takes"},
+        {"exif_transpose", "op 1 (exif_transpose) at character 1: decode stands first"},
+        {"decode,hflip,exif_transpose", "op 3 (exif_transpose) at character 14: it must follow"},
+        {"decode,rotate=3", "op 2 (rotate) at character 8: there is no such op"},
+        {"decode,hflip=1.5", "op 2 (hflip) at character 14: p is at most 1"},
+        {"decode,hflip=x", "op 2 (hflip) at character 14: a number"},
+        {"decode,hflip=1.", "op 2 (hflip) at character 14: a number"},
+        {"decode,hflip=0.1.2", "op 2 (hflip) at character 14: a number has too many"},
+        {"decode,hflip=0.00001", "op 2 (hflip) at character 14: a number is 0 or from"},
+        {"decode,hflip=nan", "op 2 (hflip)"},
+        {"decode,hflip=0.5x", "op 2 (hflip) at character 17: nothing more belongs here"},
+        {"decode,resize", "op 2 (resize) at character 14: '=SHORTER_SIDE'"},
+        {"decode,resize=0", "op 2 (resize) at character 15: a size"},
+        {"decode,resize=8193", "op 2 (resize) at character 15: a size"},
+        {"decode,resize=99999999999999999999", "op 2 (resize) at character 15: a size"},
+        {"decode,resize=-1", "op 2 (resize) at character 15: a size"},
+        {"decode,center_crop=", "op 2 (center_crop) at character 20: a size"},
+        {"decode,random_resized_crop=9:scale=1-0.5", "the lower bound is above"},
+        {"decode,random_resized_crop=9:scale=0-1", "a bound of scale"},
+        {"decode,random_resized_crop=9:scale=0.5-1.5", "a bound of scale"},
+        {"decode,random_resized_crop=9:ratio=1/0-2", "a bound of ratio"},
+        {"decode,random_resized_crop=9:ratio=1", "'-' is wanted"},
+        {"decode,random_resized_crop=9:ratio=1-2:ratio=1-2", "each once"},
+        {"decode,random_resized_crop=9:colour=1", "op 2 (random_resized_crop) at character 30"},
+        {"decode,to_tensor,hflip", "op 3 (hflip) at character 18: it comes after to_tensor"},
+        {"decode,normalize=imagenet", "it must follow to_tensor"},
+        {"decode,to_tensor=1", "to_tensor takes no value"},
+        {"decode,to_tensor,normalize", "'=imagenet' or"},
+        {"decode,to_tensor,normalize=imagenett", "R:G:B is wanted here; did you mean imagenet?"},
+        {"decode,to_tensor,normalize=Imagenet,hflip", "did you mean imagenet?"},
+        {"decode,to_tensor,normalize=1:2/1:1:1", "three numbers"},
+        {"decode,to_tensor,normalize=1:2:3", "three deviations"},
+        {"decode,to_tensor,normalize=1:1:1/1:0:1", "a deviation is 0"},
+        {"decode,to_tensor,normalize=1:1:1000000/1:1:1", "two pixel values give one float"},
+        {" decode", "op 1 ( decode) at character 1"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_pipeline *pipeline = NULL;
+        struct sluice_err err = {{0}};
+        CU_ASSERT_EQUAL(sluice_pipeline_parse(cases[i].spec, &pipeline, &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NULL(pipeline);
+        const bool is_named = strstr(err.text, cases[i].words) != NULL;
+        CU_ASSERT(is_named);
+        if (!is_named)
+            printf("'%s' gave '%s'\n", cases[i].spec, err.text);
+        CU_ASSERT_EQUAL(sluice_pipeline_parse(cases[i].spec, &pipeline, NULL), SLUICE_E_INVALID);
+    }
+}
+
+static void an_unknown_word_comes_with_what_is_near_and_all_ops(void)
+{
+    static const struct {
+        const char *spec, *words;
+    } cases[] = {
+        {"decode,random_resize_crop=224",
+         "no such op; did you mean random_resized_crop? The ops are "
+         "decode, exif_transpose, random_resized_crop, resize, center_crop, hflip, "
+         "to_tensor, normalize"},
+        {"decode,RandomResizedCrop(224)", "did you mean random_resized_crop?"},
+        {"decode,crop=224", "did you mean random_resized_crop or center_crop?"},
+        {"decode,flip", "did you mean hflip?"},
+        {"decode,ToTensor", "did you mean to_tensor?"},
+        {"decode,rotate=3", "no such op; the ops are decode, "},
+        {"decode,random_resized_crop=9:scales=0.1-1", "did you mean scale?"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_err err = {{0}};
+        CU_ASSERT_EQUAL(sluice_pipeline_check(cases[i].spec, &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].words));
+    }
+    CU_ASSERT_EQUAL(sluice_pipeline_check(TRAIN, NULL), SLUICE_OK);
+}
+
+static void the_list_has_every_op_with_an_example_that_parses(void)
+{
+    char list[2048];
+    sluice_pipeline_list_ops(list, sizeof(list));
+    CU_ASSERT(strlen(list) < sizeof(list) - 1);
+    unsigned num_ops = 0;
+    for (char *save, *line = strtok_r(list, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save)) {
+        char *text = strstr(line, ": ");
+        CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+        *text = '\0';
+        CU_ASSERT(strlen(text + 2) > 10);
+        char spec[200];
+        snprintf(spec, sizeof(spec), "%s%s%s", num_ops > 0 ? "decode," : "",
+                 strncmp(line, "normalize", 9) == 0 ? "to_tensor," : "", line);
+        CU_ASSERT_EQUAL(sluice_pipeline_check(spec, NULL), SLUICE_OK);
+        num_ops++;
+    }
+    CU_ASSERT_EQUAL(num_ops, 8);
+}
+
+/* v / 255 and the rest with a rounding to float after every step. */
+static void tail_table_is_float32_arithmetic(void)
+{
+    static const float mean[3] = {0.485f, 0.456f, 0.406f}, std[3] = {0.229f, 0.224f, 0.225f};
+    struct sluice_pipeline *p = parse(TRAIN);
+    const sluice_pipeline_table *table = sluice_pipeline_tail_table(p);
+    for (int c = 0; c < 3; c++) {
+        for (int v = 0; v < 256; v++) {
+            volatile float x = (float)v;
+            x = x / 255;
+            x = x - mean[c];
+            x = x / std[c];
+            CU_ASSERT_EQUAL((*table)[c][v], x);
+        }
+    }
+    sluice_pipeline_destroy(p);
+
+    p = parse("decode,to_tensor");
+    CU_ASSERT_EQUAL((*sluice_pipeline_tail_table(p))[2][255], 1);
+    CU_ASSERT_EQUAL((*sluice_pipeline_tail_table(p))[0][51], 0.2f);
+    sluice_pipeline_destroy(p);
+
+    p = parse("decode,hflip");
+    for (int c = 0; c < 3; c++) {
+        for (int v = 0; v < 256; v++)
+            CU_ASSERT_EQUAL((*sluice_pipeline_tail_table(p))[c][v], 0);
+    }
+    sluice_pipeline_destroy(p);
+}
+
+/* A matter of speed, which the results could not show. */
+static void usual_tails_may_be_computed(void)
+{
+    static const char *const specs[] = {
+        TRAIN,
+        "decode,center_crop=8,to_tensor",
+        "decode,center_crop=8,to_tensor,normalize=0.5:0.5:0.5/0.5:0.5:0.5",
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(specs); i++) {
+        struct sluice_pipeline *p = parse(specs[i]);
+        CU_ASSERT(p->tensor_lookup.is_computed);
+        CU_ASSERT(p->tail_lookup.is_computed && !p->tail_lookup.is_far);
+        CU_ASSERT(p->batch_lookup.is_computed && p->batch_lookup.is_far);
+        sluice_pipeline_destroy(p);
+    }
+}
+
+static void draws_without_random_ops_are_the_whole_image(void)
+{
+    struct sluice_pipeline *p = parse(VAL);
+    const struct sluice_draw_key key = {.seed = 1};
+    const struct sluice_draws draws = sluice_pipeline_draws(p, &key, 500, 333);
+    CU_ASSERT(draws.top == 0 && draws.left == 0 && draws.width == 500 && draws.height == 333);
+    CU_ASSERT_FALSE(draws.flip);
+    sluice_pipeline_destroy(p);
+}
+
+static void draws_are_in_the_image_that_the_crop_sees(void)
+{
+    struct sluice_pipeline *p = parse("decode,center_crop=32,random_resized_crop=8");
+    for (uint64_t id = 0; id < 100; id++) {
+        const struct sluice_draw_key key = {.seed = 1, .sample_id = id};
+        const struct sluice_draws draws = sluice_pipeline_draws(p, &key, 500, 10);
+        CU_ASSERT(draws.top + draws.height <= 32 && draws.left + draws.width <= 32);
+    }
+    sluice_pipeline_destroy(p);
+}
+
+static void draws_depend_on_every_part_of_the_key(void)
+{
+    struct sluice_pipeline *p = parse(TRAIN);
+    const struct sluice_draw_key keys[] = {
+        {1, 0, 0}, {1 + (1ull << 32), 0, 0}, {1, 1, 0}, {1, 0, 1}, {1, 0, 1ull << 32}};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(keys); i++) {
+        for (size_t j = 0; j <= i; j++) {
+            const struct sluice_draws a = sluice_pipeline_draws(p, &keys[i], 5000, 4000);
+            const struct sluice_draws b = sluice_pipeline_draws(p, &keys[j], 5000, 4000);
+            CU_ASSERT_EQUAL(a.top == b.top && a.left == b.left && a.width == b.width, i == j);
+        }
+    }
+    sluice_pipeline_destroy(p);
+}
+
+static void forms_have_their_names(void)
+{
+    CU_ASSERT_STRING_EQUAL(sluice_form_name(SLUICE_FORM_RAW), "raw");
+    CU_ASSERT_STRING_EQUAL(sluice_form_name(SLUICE_FORM_JPEG_CROP), "jpeg_crop");
+    CU_ASSERT_STRING_EQUAL(sluice_form_name(SLUICE_FORM_JPEG_ROWS), "jpeg_rows");
+    CU_ASSERT_STRING_EQUAL(sluice_form_name(SLUICE_FORM_U8), "u8");
+    CU_ASSERT_STRING_EQUAL(sluice_form_name(SLUICE_FORM_U8_PACKED), "u8_packed");
+    CU_ASSERT_STRING_EQUAL(sluice_form_name(SLUICE_FORM_F32), "f32");
+}
+
+static void clearing_a_sample_twice_is_fine(void)
+{
+    struct sluice_sample sample = {.ops_done = 1, .width = 3};
+    CU_ASSERT_EQUAL(sluice_buf_create(NULL, 10, &sample.data, NULL), SLUICE_OK);
+    sluice_sample_clear(&sample);
+    CU_ASSERT_PTR_NULL(sample.data);
+    CU_ASSERT_EQUAL(sample.width, 0);
+    sluice_sample_clear(&sample);
+}
+
+static void has_room_for_32_ops(void)
+{
+    char spec[512] = "decode";
+    for (int i = 1; i < SLUICE_PIPELINE_MAX_OPS; i++)
+        strcat(spec, ",hflip");
+    struct sluice_pipeline *pipeline = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_pipeline_num_ops(pipeline), 32);
+    sluice_pipeline_destroy(pipeline);
+    struct sluice_err err = {{0}};
+    CU_ASSERT_EQUAL(sluice_pipeline_parse(strcat(spec, ",hflip"), &pipeline, &err),
+                    SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "op 33 (hflip)"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "a pipeline has at most 32 ops"));
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(parses_the_training_pipeline),
+        SLUICE_TEST(output_size_follows_the_ops),
+        SLUICE_TEST(canonical_text_spells_out_every_constant),
+        SLUICE_TEST(canonical_text_parses_to_an_equal_pipeline),
+        SLUICE_TEST(fingerprints_tell_ops_and_constants_apart),
+        SLUICE_TEST(a_bad_text_names_the_op_and_the_position),
+        SLUICE_TEST(an_unknown_word_comes_with_what_is_near_and_all_ops),
+        SLUICE_TEST(the_list_has_every_op_with_an_example_that_parses),
+        SLUICE_TEST(tail_table_is_float32_arithmetic),
+        SLUICE_TEST(usual_tails_may_be_computed),
+        SLUICE_TEST(draws_without_random_ops_are_the_whole_image),
+        SLUICE_TEST(draws_are_in_the_image_that_the_crop_sees),
+        SLUICE_TEST(draws_depend_on_every_part_of_the_key),
+        SLUICE_TEST(forms_have_their_names),
+        SLUICE_TEST(clearing_a_sample_twice_is_fine),
+        SLUICE_TEST(has_room_for_32_ops),
+    };
+    return sluice_test_run("pipeline", tests, SLUICE_TEST_COUNT(tests));
+}
