@@ -250,7 +250,7 @@ int main(int argc, char **argv)
         {.name = "sweep",
          .type = SLUICE_OPTION_FLAG,
          .value = &plan.is_sweep,
-         .help = "Half and twice of each constant in compute_client/load/tuning.h, over all "
+         .help = "Half and twice of each constant in compute_client/loader/tuning.h, over all "
                  "scenarios."},
         {.name = "constant",
          .type = SLUICE_OPTION_STRING,

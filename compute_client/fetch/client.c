@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "compute_client/fetch/client_call.h"
 #include "compute_client/fetch/outage.h"
-#include "compute_client/load/retry.h"
-#include "compute_client/load/tuning.h"
+#include "compute_client/loader/source/retry.h"
+#include "compute_client/loader/tuning.h"
 #include "rpc/rpc_client.h"
 #include "wire/wire.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/machine.h"
-#include "compute_client/load/live.h"
+#include "compute_client/loader/batch/live.h"
 #include "datasets/manifest/manifest.h"
 #include "op/pipeline.h"
 #include "rpc/rpc.h"

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "compute_client/fetch/fetcher_state.h"
 #include "compute_client/fetch/tuning.h"
-#include "compute_client/load/choice.h"
-#include "compute_client/load/tuning.h"
+#include "compute_client/loader/choose/choice.h"
+#include "compute_client/loader/tuning.h"
 #include "op/form.h"
 #include "rpc/rpc_client.h"
 

@@ -4,8 +4,8 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "compute_client/fetch/client.h"
-#include "compute_client/load/live.h"
-#include "compute_client/load/source.h"
+#include "compute_client/loader/batch/live.h"
+#include "compute_client/loader/source/source.h"
 
 #include <stddef.h>
 #include <stdint.h>

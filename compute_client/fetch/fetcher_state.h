@@ -4,8 +4,8 @@
 #include "compute_client/fetch/fetcher.h"
 
 #include "compute_client/fetch/pending_table.h"
-#include "compute_client/load/again_log.h"
-#include "compute_client/load/retry.h"
+#include "compute_client/loader/source/again_log.h"
+#include "compute_client/loader/source/retry.h"
 #include "wire/wire.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 #include "compute_client/fetch/outage.h"
 
-#include "compute_client/load/tuning.h"
+#include "compute_client/loader/tuning.h"
 
 bool sluice_outage_lost(struct sluice_outage *outage, uint64_t at_ns, uint64_t *untold)
 {

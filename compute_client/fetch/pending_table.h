@@ -2,8 +2,8 @@
 #define SLUICE_COMPUTE_CLIENT_FETCH_PENDING_TABLE_H
 
 #include "base/error.h"
-#include "compute_client/load/retry.h"
-#include "compute_client/load/source.h"
+#include "compute_client/loader/source/retry.h"
+#include "compute_client/loader/source/source.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,7 +4,7 @@
 #include "base/cond.h"
 #include "compute_client/fetch/replicas_state.h"
 #include "compute_client/fetch/tuning.h"
-#include "compute_client/load/tuning.h"
+#include "compute_client/loader/tuning.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "compute_client/fetch/fetcher.h"
-#include "compute_client/load/source.h"
+#include "compute_client/loader/source/source.h"
 #include "datasets/manifest/join.h"
 
 #include <stdbool.h>

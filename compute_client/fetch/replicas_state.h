@@ -5,8 +5,8 @@
 
 #include "compute_client/fetch/replica_load.h"
 #include "compute_client/fetch/tuning.h"
-#include "compute_client/load/again_log.h"
-#include "compute_client/load/retry.h"
+#include "compute_client/loader/source/again_log.h"
+#include "compute_client/loader/source/retry.h"
 
 #include <pthread.h>
 

@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "compute_client/fetch/servers_state.h"
 #include "compute_client/fetch/tuning.h"
-#include "compute_client/load/retry.h"
+#include "compute_client/loader/source/retry.h"
 #include "datasets/manifest/join.h"
 
 #include <assert.h>

@@ -1,11 +1,11 @@
 #ifndef SLUICE_COMPUTE_CLIENT_OPTIONS_LOADER_OPTIONS_H
 #define SLUICE_COMPUTE_CLIENT_OPTIONS_LOADER_OPTIONS_H
 
-#include "compute_client/load/batch.h"
-#include "compute_client/load/order.h"
+#include "compute_client/loader/batch/batch.h"
+#include "compute_client/loader/order/order.h"
 #include "compute_client/options/options.h"
 
-/* The options that a loader reads out of its settings, in the words of compute_client/load;
+/* The options that a loader reads out of its settings, in the words of compute_client/loader;
  * offload_train, which is on the other side of sluice.h, needs none of it.
  *
  * Threads: pure functions. */

@@ -1,7 +1,7 @@
 #include "compute_client/options/options_table.h"
 
 #include "base/cgroup.h"
-#include "compute_client/load/mix.h"
+#include "compute_client/loader/order/mix.h"
 #include "compute_client/options/connection.h"
 #include "datasets/jpeg_index/jpeg_index_file.h"
 #include "op/pipeline.h"

@@ -1,8 +1,8 @@
 #ifndef SLUICE_COMPUTE_CLIENT_REPLAN_BACKPRESSURE_H
 #define SLUICE_COMPUTE_CLIENT_REPLAN_BACKPRESSURE_H
 
-#include "compute_client/load/chooser.h"
-#include "compute_client/load/tuning.h"
+#include "compute_client/loader/choose/chooser.h"
+#include "compute_client/loader/tuning.h"
 #include "plan/resource.h"
 
 #include <stdbool.h>

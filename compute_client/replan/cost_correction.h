@@ -1,7 +1,7 @@
 #ifndef SLUICE_COMPUTE_CLIENT_REPLAN_COST_CORRECTION_H
 #define SLUICE_COMPUTE_CLIENT_REPLAN_COST_CORRECTION_H
 
-#include "compute_client/load/tuning.h"
+#include "compute_client/loader/tuning.h"
 #include "plan/choice_cost.h"
 #include "plan/transport_cost.h"
 

@@ -1,7 +1,7 @@
 #ifndef SLUICE_COMPUTE_CLIENT_REPLAN_CPU_SHARE_H
 #define SLUICE_COMPUTE_CLIENT_REPLAN_CPU_SHARE_H
 
-#include "compute_client/load/tuning.h"
+#include "compute_client/loader/tuning.h"
 #include "plan/planner_lp.h"
 
 #include <stddef.h>

@@ -5,7 +5,7 @@
 #include "base/compiler.h"
 #include "base/log.h"
 #include "base/show.h"
-#include "compute_client/load/tuning.h"
+#include "compute_client/loader/tuning.h"
 #include "op/form_words.h"
 #include "plan/resource.h"
 

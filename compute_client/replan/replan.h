@@ -1,7 +1,7 @@
 #ifndef SLUICE_COMPUTE_CLIENT_REPLAN_REPLAN_H
 #define SLUICE_COMPUTE_CLIENT_REPLAN_REPLAN_H
 
-#include "compute_client/load/chooser.h"
+#include "compute_client/loader/choose/chooser.h"
 #include "compute_client/replan/controller.h"
 
 #include <stdint.h>

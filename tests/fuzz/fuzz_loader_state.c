@@ -1,7 +1,7 @@
 /* A loader's state from any text: what is read is within its bounds, and what is written of it
  * reads back the same. */
 
-#include "compute_client/load/state.h"
+#include "compute_client/loader/order/state.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -38,7 +38,7 @@ def require(*modules):
 
 
 def row_hash(pixels, label):
-    """Of a sample, as in compute_client/load/digest.h: its u8 pixels [height, width, 3], then its
+    """Of a sample, as in compute_client/loader/order/digest.h: its u8 pixels [height, width, 3], then its
     label."""
     import numpy
     import xxhash

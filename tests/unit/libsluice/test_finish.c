@@ -3,7 +3,7 @@
 #include "base/compiler.h"
 #include "base/cpu.h"
 #include "base/rng.h"
-#include "libsluice/tuning.h"
+#include "compute_client/api/tuning.h"
 #include "support/test.h"
 
 #include <math.h>

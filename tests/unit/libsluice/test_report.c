@@ -1,4 +1,4 @@
-#include "libsluice/report.h"
+#include "compute_client/api/report.h"
 
 #include "support/test.h"
 

@@ -1,7 +1,7 @@
 #ifndef SLUICE_TESTS_FETCH_RECORD_H
 #define SLUICE_TESTS_FETCH_RECORD_H
 
-#include "compute_client/load/source.h"
+#include "compute_client/loader/source/source.h"
 
 #include <pthread.h>
 

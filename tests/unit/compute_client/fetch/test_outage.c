@@ -1,6 +1,6 @@
 #include "compute_client/fetch/outage.h"
 
-#include "compute_client/load/tuning.h"
+#include "compute_client/loader/tuning.h"
 #include "support/test.h"
 
 #define SECOND 1000000000ull

@@ -1,0 +1,234 @@
+#include "compute_client/api/loader_state.h"
+
+#include "base/pages.h"
+#include "compute_client/options/options_table.h"
+#include "lib/base/process.h"
+#include "trace/tracer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- create --- */
+
+static sluice_status alloc_pages(void *ctx, size_t bytes, void **memory, struct sluice_err *err)
+{
+    (void)ctx;
+    return sluice_pages_alloc(bytes, memory, err);
+}
+
+static void free_pages(void *ctx, void *memory, size_t bytes)
+{
+    (void)ctx;
+    (void)bytes;
+    free(memory);
+}
+
+sluice_status sluice_loader_create(const struct sluice_setting *settings, size_t num_settings,
+                                   struct sluice_loader **loader, struct sluice_err *err)
+{
+    sluice_status status = sluice_process_begin(err);
+    if (status != SLUICE_OK)
+        return status;
+    struct sluice_loader *made = calloc(1, sizeof(*made));
+    if (!made)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a loader");
+    status = sluice_options_set(settings, num_settings, &made->texts, &made->options, err);
+    if (status != SLUICE_OK) {
+        sluice_cli_texts_clear(&made->texts);
+        free(made);
+        return status;
+    }
+    pthread_mutex_init(&made->lock, NULL);
+    made->owner = getpid();
+    made->order = sluice_options_order(&made->options);
+    made->memory = (struct sluice_host_memory){.alloc = alloc_pages, .free = free_pages};
+    made->train.name = "train";
+    made->val.name = "val";
+    made->device = -1;
+    *loader = made;
+    return SLUICE_OK;
+}
+
+void sluice_loader_set_memory(struct sluice_loader *loader, const struct sluice_host_memory *memory)
+{
+    loader->memory = *memory;
+    loader->has_memory = true;
+}
+
+/* --- open --- */
+
+struct part *loader_part(struct sluice_loader *loader, enum sluice_part part)
+{
+    return part == SLUICE_VAL ? &loader->val : &loader->train;
+}
+
+static void describe(struct sluice_loader *loader)
+{
+    struct sluice_dataset_info *info = &loader->dataset;
+    memcpy(info->id, loader->dataset_id, sizeof(info->id));
+    for (int i = SLUICE_TRAIN; i <= SLUICE_VAL; i++) {
+        const struct part *part = loader_part(loader, (enum sluice_part)i);
+        info->num_samples[i] = part->num_ids;
+        info->pipeline_fingerprint[i] = sluice_pipeline_fingerprint(part->pipeline);
+    }
+    const struct sluice_pipeline *pipeline = loader->train.pipeline;
+    info->num_classes = loader->manifest->num_classes;
+    info->target_kind = loader->manifest->target_type.kind;
+    info->target_dim = loader->manifest->target_type.dim;
+    info->height = info->width = sluice_pipeline_output_size(pipeline);
+    info->mode = loader->options.mode_name;
+    info->has_normalization =
+        sluice_pipeline_num_ops(pipeline) > sluice_pipeline_u8_split(pipeline);
+    if (info->has_normalization)
+        memcpy(info->table, *sluice_pipeline_tail_table(pipeline), sizeof(info->table));
+}
+
+static sluice_status open_tracer(struct sluice_loader *loader, struct sluice_err *err)
+{
+    const struct sluice_options *o = &loader->options;
+    if (!o->trace)
+        return SLUICE_OK;
+    const struct sluice_tracer_options options = {.path = o->trace,
+                                                  .service = "offload_train",
+                                                  .sample = o->trace_sample,
+                                                  .parent = getenv("TRACEPARENT")};
+    return sluice_tracer_open(&options, &loader->tracer, err);
+}
+
+sluice_status sluice_loader_open(struct sluice_loader *loader, struct sluice_err *err)
+{
+    sluice_status status = sluice_process_check(loader->owner, "loader", err);
+    if (status == SLUICE_OK && loader->train.pipeline)
+        status = sluice_fail(err, SLUICE_E_INVALID, "a loader is opened once: create another");
+    if (status == SLUICE_OK)
+        status = loader_make_pipelines(loader, err);
+    if (status == SLUICE_OK)
+        status = open_tracer(loader, err);
+    if (status == SLUICE_OK)
+        status = loader_open_gpu(loader, err);
+    if (status == SLUICE_OK)
+        status = loader_open_data(loader, err);
+    if (status == SLUICE_OK)
+        status =
+            sluice_buf_pool_create((size_t)loader->options.prefetch_bytes / 2, &loader->pool, err);
+    if (status == SLUICE_OK && loader_is_stopped(loader))
+        status = sluice_fail(err, SLUICE_E_CLOSED, "stopped");
+    if (status != SLUICE_OK)
+        return status;
+    describe(loader);
+    loader->start = loader->now = loader_state_at(loader, SLUICE_TRAIN, 0);
+    loader->is_open = true;
+    return SLUICE_OK;
+}
+
+const struct sluice_dataset_info *sluice_loader_info(const struct sluice_loader *loader)
+{
+    return &loader->dataset;
+}
+
+const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id)
+{
+    const struct sluice_manifest *manifest = loader->manifest;
+    return manifest && sample_id < manifest->num_entries
+               ? sluice_manifest_at(manifest, sample_id).path
+               : NULL;
+}
+
+const void *sluice_loader_target(const struct sluice_loader *loader, uint64_t sample_id,
+                                 size_t *bytes)
+{
+    const struct sluice_manifest *manifest = loader->manifest;
+    if (!manifest || sample_id >= manifest->num_entries)
+        return NULL;
+    const struct sluice_manifest_entry entry = sluice_manifest_at(manifest, sample_id);
+    *bytes = entry.target_bytes;
+    return entry.target;
+}
+
+/* --- stop --- */
+
+void loader_set_servers(struct sluice_loader *loader, struct sluice_servers *servers)
+{
+    pthread_mutex_lock(&loader->lock);
+    loader->servers = servers;
+    if (loader->is_stopped)
+        sluice_servers_stop(servers);
+    pthread_mutex_unlock(&loader->lock);
+}
+
+void loader_set_prefetcher(struct sluice_loader *loader, struct sluice_prefetcher *prefetcher)
+{
+    pthread_mutex_lock(&loader->lock);
+    loader->prefetcher = prefetcher;
+    if (loader->is_stopped)
+        sluice_prefetcher_stop(prefetcher);
+    pthread_mutex_unlock(&loader->lock);
+}
+
+void sluice_loader_stop(struct sluice_loader *loader)
+{
+    /* Under the lock, so that neither is destroyed meanwhile.  The prefetcher first: a source that
+     * lost its server may not fail it then. */
+    pthread_mutex_lock(&loader->lock);
+    loader->is_stopped = true;
+    if (loader->prefetcher)
+        sluice_prefetcher_stop(loader->prefetcher);
+    if (loader->servers)
+        sluice_servers_stop(loader->servers);
+    pthread_mutex_unlock(&loader->lock);
+}
+
+bool loader_is_stopped(struct sluice_loader *loader)
+{
+    pthread_mutex_lock(&loader->lock);
+    const bool is_stopped = loader->is_stopped;
+    pthread_mutex_unlock(&loader->lock);
+    return is_stopped;
+}
+
+/* --- close --- */
+
+static void part_close(struct part *part)
+{
+    if (part->source)
+        part->source->close(part->source);
+}
+
+static void part_clear(struct part *part)
+{
+    if (part->source)
+        part->source->destroy(part->source);
+    sluice_pipeline_destroy(part->pipeline);
+    free(part->ids);
+    free(part->choices);
+}
+
+void sluice_loader_close(struct sluice_loader *loader)
+{
+    if (!loader || sluice_process_check(loader->owner, "loader", NULL) != SLUICE_OK)
+        return; /* a child's copy: the threads that it would wait for are not there */
+    sluice_loader_finish(loader);
+    if (loader->servers) { /* a fetcher may be on its way to a server that is gone */
+        sluice_servers_stop(loader->servers);
+        sluice_servers_end_lookups(loader->servers);
+    }
+    /* The sources first, so that no event comes any more. */
+    part_close(&loader->train);
+    part_close(&loader->val);
+    sluice_prefetcher_destroy(loader->prefetcher);
+    sluice_tracer_close(loader->tracer);
+    sluice_gpu_place_destroy(loader->place);
+    part_clear(&loader->train);
+    part_clear(&loader->val);
+    sluice_servers_destroy(loader->servers);
+    free(loader->shard_ends);
+    sluice_replan_destroy(loader->replan);
+    sluice_buf_pool_destroy(loader->pool);
+    sluice_cost_table_clear(&loader->profile);
+    sluice_manifest_destroy(loader->manifest);
+    free(loader->items);
+    pthread_mutex_destroy(&loader->lock);
+    sluice_cli_texts_clear(&loader->texts);
+    free(loader);
+}

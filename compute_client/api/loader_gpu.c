@@ -1,0 +1,91 @@
+#include "compute_client/api/loader_state.h"
+
+#include "base/log.h"
+#include "compute_client/loader/tuning.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The environment may put the GPU's work on the CPU, with the same source, as SLUICE_CPU chooses a
+ * CPU's kernels: for tests. */
+static bool is_host(void)
+{
+    const char *wish = getenv("SLUICE_GPU");
+    return wish && strcmp(wish, "host") == 0;
+}
+
+static sluice_status create(struct sluice_loader *loader, struct sluice_err *err)
+{
+    const struct sluice_options *o = &loader->options;
+    const uint32_t size = sluice_pipeline_output_size(loader->train.pipeline);
+    const struct sluice_gpu_place_options options = {
+        .is_host = is_host(),
+        .device = (int)o->gpu_device,
+        .max_rows = (uint32_t)o->batch_size,
+        .height = size,
+        .width = size,
+        .num_blocks = TUNING_GPU_LANES + TUNING_GPU_READY,
+        .num_lanes = TUNING_GPU_LANES,
+        .num_stagings = TUNING_GPU_STAGINGS,
+        .memory_bytes = o->gpu_memory,
+    };
+    sluice_status status = sluice_gpu_place_create(&options, &loader->place, err);
+    /* While nobody holds a batch. */
+    if (status == SLUICE_OK)
+        status =
+            sluice_gpu_place_measure_upload(loader->place, &loader->place_upload_bytes_per_s, err);
+    if (status != SLUICE_OK) {
+        sluice_gpu_place_destroy(loader->place);
+        loader->place = NULL;
+    }
+    return status;
+}
+
+static sluice_status alloc_locked(void *ctx, size_t bytes, void **memory, struct sluice_err *err)
+{
+    return sluice_gpu_host_alloc(ctx, bytes, memory, err);
+}
+
+static void free_locked(void *ctx, void *memory, size_t bytes)
+{
+    sluice_gpu_host_free(ctx, memory, bytes);
+}
+
+sluice_status loader_open_gpu(struct sluice_loader *loader, struct sluice_err *err)
+{
+    const char *when = loader->options.gpu_decode;
+    loader->device = -1;
+    if (strcmp(when, "off") == 0)
+        return SLUICE_OK;
+    struct sluice_err cause = {0};
+    const sluice_status status = create(loader, &cause);
+    if (status != SLUICE_OK && strcmp(when, "on") == 0)
+        return sluice_fail(err, status, "gpu-decode: %s", cause.text);
+    if (status != SLUICE_OK) { /* most machines have none, and nobody asked for one */
+        sluice_log(status == SLUICE_E_UNSUPPORTED ? SLUICE_LOG_DEBUG : SLUICE_LOG_INFO,
+                   "the CPU decodes: %s", cause.text);
+        return SLUICE_OK;
+    }
+    loader->has_place = true;
+    loader->device = sluice_gpu_place_device(loader->place);
+    if (!loader->has_memory)
+        loader->memory = (struct sluice_host_memory){
+            .alloc = alloc_locked, .free = free_locked, .ctx = loader->place};
+    sluice_log(SLUICE_LOG_INFO,
+               "batches are made on %s, with %.0f MB of its memory and %.0f MB of the host's, "
+               "page-locked",
+               loader->device < 0 ? "the GPU that the CPU stands in for" : "the GPU",
+               (double)sluice_gpu_place_bytes(loader->place) * 1e-6,
+               (double)sluice_gpu_place_locked_bytes(loader->place) * 1e-6);
+    return SLUICE_OK;
+}
+
+bool loader_decodes_on_gpu(const struct sluice_loader *loader, const struct part *part)
+{
+    return loader->has_place && sluice_pipeline_is_crop_and_resize(part->pipeline);
+}
+
+int sluice_loader_device(const struct sluice_loader *loader)
+{
+    return loader->device;
+}

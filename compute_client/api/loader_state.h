@@ -1,0 +1,161 @@
+#ifndef SLUICE_COMPUTE_CLIENT_API_LOADER_STATE_H
+#define SLUICE_COMPUTE_CLIENT_API_LOADER_STATE_H
+
+#include "base/buf.h"
+#include "cli/cli_set.h"
+#include "compute_client/api/report.h"
+#include "compute_client/fetch/servers.h"
+#include "compute_client/loader/batch/live.h"
+#include "compute_client/loader/batch/prefetcher.h"
+#include "compute_client/loader/order/mix.h"
+#include "compute_client/loader/order/state.h"
+#include "compute_client/options/loader_options.h"
+#include "compute_client/replan/replan.h"
+#include "gpu/place.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+/* Private to the files behind struct sluice_loader.
+ *
+ *     loader.c          its beginning and end, and a stop
+ *     loader_open.c     pipelines, data, prefetcher, sources
+ *     loader_gpu.c      a GPU as the place of its batches
+ *     loader_choose.c   the plan: each sample's choice
+ *     loader_epoch.c    an epoch, batch by batch, and the place in it
+ *     loader_stats.c    what an epoch came to, and counters
+ *     loader_profile.c  what the setting profiling writes
+ *     profile_forms.c   what it measures after its epoch
+ *     profile_phase.c   one run over samples for that
+ *
+ * Threads: as sluice.h says. */
+
+/* One subset of the dataset, with its pipeline and its source. */
+struct part {
+    const char *name;
+    struct sluice_pipeline *pipeline;
+    uint32_t *ids;
+    size_t num_ids, num_total; /* after and before --limit-samples */
+    struct sluice_choice *choices;
+    struct sluice_source *source;
+};
+
+/* An epoch that has ended. */
+struct ended {
+    bool has, is_whole;
+    struct sluice_epoch_stats stats;
+    struct sluice_plan_stats plan;
+    struct sluice_epoch_report report; /* points to both */
+    uint64_t ended_ns;
+};
+
+struct sluice_loader {
+    pthread_mutex_t lock;           /* what follows, for other threads */
+    struct sluice_servers *servers; /* NULL: mode local */
+    struct sluice_prefetcher *prefetcher;
+    atomic_bool is_stopped; /* set under it; a walk over the folder looks without */
+    struct sluice_loader_pass shown;
+    struct ended ended[2]; /* by part */
+
+    pid_t owner;
+    struct sluice_options options;
+    struct sluice_cli_texts texts; /* that the options point to */
+    struct sluice_order_options order;
+    struct sluice_host_memory memory;
+    bool has_memory;                 /* of the caller's */
+    struct sluice_gpu_place *place;  /* until the prefetcher takes it; NULL: none */
+    double place_upload_bytes_per_s; /* to it; INFINITY: never the limit */
+    bool has_place;
+    int device; /* where batches are; -1: in the host's memory */
+    bool is_open;
+    bool is_planned[2]; /* by part */
+
+    struct sluice_server_info info;
+    struct sluice_manifest *manifest;
+    char dataset_id[33];
+    struct sluice_dataset_info dataset;
+    struct part train, val;
+    struct sluice_mix mix;
+    struct sluice_sampler_range ranges[SLUICE_MAX_MIX_RANGES]; /* of train, by the mix */
+    size_t num_ranges;
+    uint32_t *shard_ends; /* of train, with shuffle-shards; owned */
+    size_t num_shards;
+    struct sluice_buf_pool *pool;
+    struct sluice_replan *replan; /* NULL: the parts' choices hold for all epochs */
+    struct sluice_cost_table profile;
+    struct sluice_live live;
+    struct sluice_tracer *tracer; /* NULL: nothing is traced */
+
+    /* The epoch under way, or the last one. */
+    bool is_running;
+    bool has_lost_source;
+    struct part *part;
+    struct sluice_state start;         /* where it began */
+    struct sluice_state now;           /* after the batch that was given last */
+    struct sluice_sampler_item *items; /* this rank's, from the start on */
+    size_t num_items;
+    uint64_t num_batches; /* of them */
+    uint64_t total;       /* of the whole epoch, of all ranks; of an external order: its own */
+    uint32_t num_padded;  /* of num_items, the number of last ones that repeat others */
+    uint64_t started_ns, started_cpu_ns;
+    uint64_t lost_streams, hash_errors; /* before it */
+    uint64_t given_ns;                  /* when a batch was given; 0: the next one is asked for */
+};
+
+struct part *loader_part(struct sluice_loader *loader, enum sluice_part part);
+
+/* Register the servers and the prefetcher, so that a stop finds them. */
+void loader_set_servers(struct sluice_loader *loader, struct sluice_servers *servers);
+void loader_set_prefetcher(struct sluice_loader *loader, struct sluice_prefetcher *prefetcher);
+bool loader_is_stopped(struct sluice_loader *loader);
+
+/* A GPU, if the settings ask for one and there is one.  After the pipelines are made. */
+SLUICE_MUST_USE sluice_status loader_open_gpu(struct sluice_loader *loader, struct sluice_err *err);
+/* Whether the GPU can do what the part's pipeline does up to u8. */
+bool loader_decodes_on_gpu(const struct sluice_loader *loader, const struct part *part);
+/* The choices of the part's samples: with a GPU that decodes also those of the GPU; cut files only
+ * if the server puts restart markers where the GPU needs them. */
+struct sluice_choices loader_choices_of(const struct sluice_loader *loader,
+                                        const struct part *part);
+
+/* Call these in this order, before the first epoch. */
+SLUICE_MUST_USE sluice_status loader_make_pipelines(struct sluice_loader *loader,
+                                                    struct sluice_err *err);
+SLUICE_MUST_USE sluice_status loader_open_data(struct sluice_loader *loader,
+                                               struct sluice_err *err);
+/* For val alone, or for both parts. */
+SLUICE_MUST_USE sluice_status loader_choose(struct sluice_loader *loader, bool for_training,
+                                            struct sluice_err *err);
+/* With the memory that loader->memory says. */
+SLUICE_MUST_USE sluice_status loader_make_prefetcher(struct sluice_loader *loader,
+                                                     struct sluice_err *err);
+
+/* Creates the part's source on the first call. */
+SLUICE_MUST_USE sluice_status loader_make_source(struct sluice_loader *loader, struct part *part,
+                                                 struct sluice_err *err);
+
+/* Items of an epoch of the loader's own order, of all ranks. */
+uint64_t loader_total(const struct sluice_loader *loader, enum sluice_part part);
+
+/* The place at the beginning of an epoch, in the loader's own order. */
+struct sluice_state loader_state_at(const struct sluice_loader *loader, enum sluice_part part,
+                                    uint64_t epoch);
+
+/* Counts from here; fills loader->ended[] from what was counted. */
+void loader_stats_begin(struct sluice_loader *loader);
+void loader_stats_end(struct sluice_loader *loader, const struct sluice_epoch_stats *stats,
+                      bool is_whole);
+
+/* The pass that sluice_loader_pass() returns from now on, without its number. */
+void loader_show(struct sluice_loader *loader, const struct sluice_loader_pass *pass);
+
+/* Keeps those of the epoch's items that are to be profiled. */
+void loader_profile_pick(struct sluice_loader *loader);
+/* Before the epoch that fills loader->profile. */
+SLUICE_MUST_USE sluice_status loader_profile_begin(struct sluice_loader *loader,
+                                                   struct sluice_err *err);
+/* That epoch, as the first part of the profile. */
+void loader_profile_show(struct sluice_loader *loader, uint64_t num_samples);
+
+#endif

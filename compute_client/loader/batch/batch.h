@@ -1,0 +1,57 @@
+#ifndef SLUICE_COMPUTE_CLIENT_LOADER_BATCH_BATCH_H
+#define SLUICE_COMPUTE_CLIENT_LOADER_BATCH_BATCH_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A batch: the rows of u8 pixels (height x width x 3) and labels that a trainer takes at once, and
+ * the status of each row.  Sample n of the epoch is in row n % batch size.
+ *
+ * Threads: workers fill different rows at the same time; sluice_rows_settle() needs all rows to be
+ * done. */
+
+/* The policy for a sample that could not be read or decoded. */
+enum sluice_on_error {
+    /* The first bad sample in delivery order ends the run. */
+    SLUICE_ON_ERROR_FAIL,
+    /* The bad sample is left out, so its batch is shorter. */
+    SLUICE_ON_ERROR_SKIP,
+    /* The nearest good row before it in its batch replaces it, pixels, label, id and draw epoch; if
+     * there is none before it, the nearest good row after it. */
+    SLUICE_ON_ERROR_SUBSTITUTE,
+};
+
+struct sluice_rows {
+    uint8_t *pixels; /* borrowed memory: capacity x row_bytes; or NULL: not here */
+    size_t row_bytes;
+    unsigned capacity, n;
+    unsigned num_padded; /* of n, the number of last rows that repeat others, so that ranks have
+                            equal numbers */
+
+    /* Per row; owned. */
+    uint32_t *labels;
+    uint32_t *ids;         /* sample ids */
+    uint32_t *draw_epochs; /* of the random crops and flips */
+    sluice_status *status;
+    struct sluice_hash128 *hashes; /* by digest.h */
+    uint32_t *from;                /* settle's own */
+};
+
+SLUICE_MUST_USE sluice_status sluice_rows_init(struct sluice_rows *batch, unsigned capacity,
+                                               size_t row_bytes, uint8_t *pixels,
+                                               struct sluice_err *err);
+void sluice_rows_clear(struct sluice_rows *batch); /* idempotent; fine on {0} */
+
+/* The result of settle: row i of n is taken from row from[i]. */
+unsigned sluice_rows_plan(const struct sluice_rows *batch, enum sluice_on_error on_error,
+                          uint32_t *from);
+
+/* Applies `on_error` (not FAIL) to the rows whose status is not SLUICE_OK.  Afterwards rows
+ * [0, n) are good; n is 0 if no row was good.  num_padded is of these: a row that is left out does
+ * not count, and one that is replaced does.  The result depends on the statuses alone, so it is the
+ * same in every mode. */
+void sluice_rows_settle(struct sluice_rows *batch, enum sluice_on_error on_error);
+
+#endif

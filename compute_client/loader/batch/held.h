@@ -1,0 +1,84 @@
+#ifndef SLUICE_COMPUTE_CLIENT_LOADER_BATCH_HELD_H
+#define SLUICE_COMPUTE_CLIENT_LOADER_BATCH_HELD_H
+
+#include "base/error.h"
+#include "plan/resource.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Batches that a prefetcher has handed out: each stays as it is until it is released, any number of
+ * them, in any order, also when the prefetcher is gone.
+ *
+ * A held batch is a header from its prefetcher's home and a block of the prefetcher's memory for
+ * pixels.  The home keeps the headers, so that a batch needs no allocation of its own, and lives
+ * until the prefetcher is destroyed and the last batch is released.  A batch on a device has a
+ * block of the device's place (gpu/place.h) instead, and the home keeps the place as long.
+ *
+ * Threads: a held batch belongs to one thread at a time; release may be called from any thread,
+ * several at once. */
+
+struct sluice_gpu_block; /* gpu/place.h */
+struct sluice_gpu_place;
+struct sluice_held_home;
+
+struct sluice_held {
+    /* num_rows good rows. */
+    uint8_t *pixels;                /* num_rows x row_bytes; the holder may write to it */
+    struct sluice_gpu_block *block; /* whose rows the pixels are; NULL: the host's memory */
+    int64_t *labels;
+    uint64_t *ids;         /* sample ids */
+    uint32_t *draw_epochs; /* of the random crops and flips */
+    unsigned num_rows;
+    unsigned num_padded; /* the number of last ones that repeat others */
+    /* In the epoch, from its very first item: what came before first_item counts, and so do batches
+     * that were skipped. */
+    uint64_t index;
+    /* How long the trainer waited for the batch, by the resource that its slowest sample waited for
+     * (stall.h).  SLUICE_GPU is 0. */
+    uint64_t stall_ns[SLUICE_NUM_RESOURCES];
+    /* How many samples of the epoch failed so far, by status: those of this batch, and of the part
+     * before first_item, included. */
+    uint64_t errors[SLUICE_NUM_STATUS];
+
+    /* The home's. */
+    struct sluice_held_home *home;
+    struct sluice_held *next;
+};
+
+/* Gives the batch back.  NULL is allowed.  May call the prefetcher's `free`. */
+void sluice_held_release(struct sluice_held *held);
+/* The same for a batch on a device that work on `stream` may still use
+ * (sluice_gpu_block_give_after()). */
+void sluice_held_release_after(struct sluice_held *held, void *stream);
+
+/* --- the prefetcher's side --- */
+
+struct sluice_held_home_options {
+    unsigned batch_size;
+    size_t bytes; /* of a block */
+    /* Takes the batch's block back; returns it if it is to be freed, or else NULL.  A block of a
+     * device is with its place already.  Called with the home's lock held, never after close. */
+    void *(*take_back)(void *ctx, const struct sluice_held *held);
+    void *ctx; /* borrowed until close */
+    /* Called without a lock, until the last batch is released. */
+    void (*free)(void *ctx, void *memory, size_t bytes);
+    void *memory_ctx;
+};
+
+SLUICE_MUST_USE sluice_status
+sluice_held_home_create(const struct sluice_held_home_options *options,
+                        struct sluice_held_home **home, struct sluice_err *err);
+/* Releases of batches free their blocks from now on.  NULL is allowed. */
+void sluice_held_home_close(struct sluice_held_home *home);
+/* The end of the prefetcher, after close: the home is freed with the last batch.  NULL is
+ * allowed. */
+void sluice_held_home_unref(struct sluice_held_home *home);
+/* Takes the place, and destroys it when the home is freed. */
+void sluice_held_home_take_place(struct sluice_held_home *home, struct sluice_gpu_place *place);
+
+/* A header without pixels, which is released as a batch is. */
+SLUICE_MUST_USE sluice_status sluice_held_create(struct sluice_held_home *home,
+                                                 struct sluice_held **held, struct sluice_err *err);
+
+#endif

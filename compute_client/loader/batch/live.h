@@ -1,0 +1,66 @@
+#ifndef SLUICE_COMPUTE_CLIENT_LOADER_BATCH_LIVE_H
+#define SLUICE_COMPUTE_CLIENT_LOADER_BATCH_LIVE_H
+
+#include "op/pipeline.h"
+#include "plan/resource.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* Live counters of a run for its observers: the line on a terminal, the page of metrics.
+ * Counters only grow, from the program's start, over all epochs and both subsets.
+ *
+ * Prefetcher, fetcher, client and the loop over batches write; a pointer to it may be NULL in their
+ * options.  Relaxed atomics: each value stands by itself, and nothing is published through it.
+ *
+ * Threads: any; reading takes no lock and waits for nobody. */
+
+struct sluice_live {
+    /* Counters. */
+    _Atomic uint64_t samples;                   /* that the trainer got */
+    _Atomic uint64_t batches;                   /* that the trainer is done with */
+    _Atomic uint64_t errors;                    /* samples that failed, in delivered batches */
+    _Atomic uint64_t failed[SLUICE_NUM_STATUS]; /* the same by status */
+    _Atomic uint64_t rows; /* samples that are ready, or failed: ahead of `samples` */
+    _Atomic uint64_t
+        taken; /* of these, in batches that the trainer got, or that were skipped or thrown away */
+    _Atomic uint64_t wire_bytes; /* of the messages received */
+    _Atomic uint64_t choices[SLUICE_PIPELINE_MAX_OPS + 1][SLUICE_MAX_FORMS]; /* what arrived */
+    _Atomic uint64_t on_gpu[SLUICE_MAX_FORMS]; /* of those, what was decoded on the device */
+    /* The trainer's waits for batches, by the resource that they waited for; [SLUICE_GPU]: the
+     * time that it did not wait. */
+    _Atomic uint64_t stall_ns[SLUICE_NUM_RESOURCES];
+    /* Times that the server was lost; of several: that no replica of some shard was there. */
+    _Atomic uint64_t outages;
+    /* As in fetcher.h's stats, of all fetchers. */
+    _Atomic uint64_t lost_streams, repeated, hash_errors;
+    /* As in replicas.h's stats. */
+    _Atomic uint64_t failed_over, hedged;
+
+    /* States. */
+    _Atomic uint64_t waits_since_ns; /* the trainer waits for a batch; 0: it does not */
+    _Atomic uint64_t lost_since_ns;  /* the same: it is lost; 0: it is not */
+};
+
+static inline void sluice_live_add(_Atomic uint64_t *counter, uint64_t amount)
+{
+    atomic_fetch_add_explicit(counter, amount, memory_order_relaxed);
+}
+
+static inline void sluice_live_set(_Atomic uint64_t *state, uint64_t value)
+{
+    atomic_store_explicit(state, value, memory_order_relaxed);
+}
+
+static inline uint64_t sluice_live_get(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* Seconds since a time such as lost_since_ns; 0 while that is 0. */
+static inline double sluice_live_seconds_since(uint64_t since_ns, uint64_t now_ns)
+{
+    return since_ns && now_ns > since_ns ? (double)(now_ns - since_ns) * 1e-9 : 0;
+}
+
+#endif

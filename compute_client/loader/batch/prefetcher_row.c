@@ -1,0 +1,355 @@
+#include "compute_client/loader/batch/prefetcher_state.h"
+
+#include "base/clock.h"
+#include "compute_client/loader/order/digest.h"
+#include "compute_client/loader/source/retry.h"
+#include "compute_client/loader/tuning.h"
+#include "op/form.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Where memory is short a worker looks so often whether the run is stopped. */
+#define LOOK_NS 100000000u
+
+/* One row of a batch: a worker's job runs the remaining ops on its sample, and the row is reported
+ * done. */
+
+/* --- its end --- */
+
+static void tell_chooser(const struct row *row, sluice_status status, uint64_t item)
+{
+    const struct sluice_epoch *epoch = &row->prefetcher->epoch;
+    const struct sluice_row_seen seen = {
+        .index = epoch->first_item + (size_t)item,
+        .asked = row->choice,
+        .got = {.split = (uint8_t)row->ops_done,
+                .form = (uint8_t)row->result.form,
+                .on_gpu = row->is_for_gpu},
+        .status = status,
+        .payload_bytes = row->result.payload_bytes,
+        .requested_ns = row->requested_ns,
+        .arrived_ns = row->arrived_ns,
+        .started_ns = row->started_ns ? row->started_ns : row->done_ns,
+        .done_ns = row->done_ns,
+        .storage_ns = row->result.storage_ns,
+        .storage_queue_ns = row->result.storage_queue_ns,
+        .backlog_ns = row->result.backlog_ns,
+        .disk_ns = row->result.disk_ns,
+        .disk_busy_ns = row->result.disk_busy_ns,
+        .read_bytes = row->result.read_bytes
+                          ? row->result.read_bytes
+                          : sluice_manifest_at(epoch->manifest, row->sample_id).bytes,
+        .storage_price = row->result.storage_price,
+        .storage_cores = row->result.storage_cores,
+        .storage_cpu_ns = row->result.storage_cpu_ns,
+        .compute_cpu_ns = row->cpu_ns,
+    };
+    epoch->chooser.on_row(epoch->chooser.ctx, &seen);
+}
+
+/* Under the lock: a thread touches its row no more. */
+static void leave_row(struct sluice_prefetcher *prefetcher)
+{
+    if (--prefetcher->num_rows_working == 0)
+        pthread_cond_signal(&prefetcher->idle);
+}
+
+/* Ends a row of an epoch that ended before it. */
+static void drop_row(struct row *row)
+{
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
+    sluice_source_result_clear(&row->result);
+    pthread_mutex_lock(&prefetcher->lock);
+    leave_row(prefetcher);
+    pthread_mutex_unlock(&prefetcher->lock);
+}
+
+void prefetcher_count_row(struct sluice_prefetcher *prefetcher, const struct row *row)
+{
+    struct sluice_live *live = prefetcher->options.live;
+    const unsigned form = row->result.form;
+    prefetcher->stats.choices[row->ops_done][form]++;
+    prefetcher->stats.on_gpu[form] += row->is_for_gpu;
+    prefetcher->stats.reduced += row->ops_done < row->choice.split;
+    if (live) {
+        sluice_live_add(&live->choices[row->ops_done][form], 1);
+        sluice_live_add(&live->on_gpu[form], row->is_for_gpu);
+    }
+}
+
+void prefetcher_forget_file(struct row *row)
+{
+    sluice_source_result_clear(&row->result);
+    sluice_gpu_prepared_clear(&row->prepared);
+}
+
+/* Bytes that the row keeps until its batch is made, without those in the slot's staging buffer. */
+static size_t kept_bytes(const struct row *row)
+{
+    return row->result.sample.data->len + (row->prepared.data ? row->prepared.bytes : 0);
+}
+
+void prefetcher_complete_row(struct row *row, sluice_status status)
+{
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
+    struct slot *slot = row->slot;
+    const size_t payload_bytes = row->result.payload_bytes;
+    const uint32_t origin = row->result.origin;
+
+    if (!row->is_for_gpu)
+        sluice_source_result_clear(&row->result);
+    row->done_ns = sluice_clock_ns();
+    slot->batch.status[row->index] = status;
+    if (prefetcher->epoch.chooser.on_row)
+        tell_chooser(row, status, row->result.ticket);
+
+    /* Before num_missing is decremented: when it reaches 0, the epoch may end and the source may be
+     * destroyed. */
+    struct sluice_source *source = prefetcher->epoch.source;
+    if (payload_bytes)
+        source->consumed(source, origin, payload_bytes);
+
+    pthread_mutex_lock(&prefetcher->lock);
+    prefetcher->num_unfinished--;
+    prefetcher->under_way.compute_s -= row->expected.compute_s;
+    prefetcher->charged_bytes -= row->charged;
+    row->charged = 0;
+    prefetcher->stats.payload_bytes += payload_bytes;
+    prefetcher->num_rows_ready++;
+    if (prefetcher->options.live)
+        sluice_live_add(&prefetcher->options.live->rows, 1);
+    if (row->is_for_gpu) {
+        slot->kept_bytes += kept_bytes(row);
+        prefetcher->kept_bytes += kept_bytes(row);
+    } else if (status == SLUICE_OK) {
+        prefetcher_count_row(prefetcher, row);
+    }
+    prefetcher_see_room(prefetcher);
+    if (--slot->num_missing == 0) {
+        slot->last = row;
+        pthread_cond_signal(&prefetcher->ready);
+        pthread_cond_broadcast(&prefetcher->makeable);
+    }
+    leave_row(prefetcher);
+    pthread_mutex_unlock(&prefetcher->lock);
+}
+
+/* --- its job --- */
+
+void prefetcher_worker_stop(void *ctx, void *state)
+{
+    (void)ctx;
+    struct maker *maker = state;
+    sluice_scratch_destroy(maker->scratch);
+    sluice_op_meter_clear(&maker->meter);
+    sluice_hasher_destroy(maker->hasher);
+    sluice_jpeg_stretch_clear(&maker->stretch);
+    free(maker);
+}
+
+sluice_status prefetcher_worker_start(void *ctx, unsigned index, void **state)
+{
+    (void)index;
+    const struct sluice_prefetcher *prefetcher = ctx;
+    const struct sluice_scratch_options options = {
+        .pool = prefetcher->options.pool,
+        .max_image_pixels = prefetcher->options.max_image_pixels,
+    };
+    struct maker *maker = calloc(1, sizeof(*maker));
+    if (!maker)
+        return SLUICE_E_NO_MEMORY;
+    sluice_status status = sluice_scratch_create(&options, &maker->scratch, NULL);
+    if (status == SLUICE_OK)
+        status = sluice_hasher_create(&maker->hasher, NULL);
+    if (status == SLUICE_OK && prefetcher->options.measures_ops)
+        status = sluice_op_meter_init(&maker->meter, prefetcher->options.pool,
+                                      prefetcher->options.max_image_pixels, NULL);
+    if (status != SLUICE_OK) {
+        prefetcher_worker_stop(ctx, maker);
+        return status;
+    }
+    *state = maker;
+    return SLUICE_OK;
+}
+
+/* Measures the ops of the row's sample, and writes its u8 image to `out`. */
+static sluice_status profile_row(struct row *row, struct maker *maker, uint8_t *out,
+                                 struct sluice_err *err)
+{
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
+    struct sluice_sample_cost *cost = &prefetcher->epoch.profile->rows[row->position];
+    cost->op_s[0] = (double)row->result.disk_busy_ns * 1e-9;
+    return sluice_op_meter_measure(&maker->meter, prefetcher->epoch.pipeline, &row->result.sample,
+                                   out, prefetcher->options.row_bytes, cost, err);
+}
+
+/* Whether the file goes to the device as it is: the source has cut it, or has an index of it. */
+static bool is_ready_for_gpu(const struct sluice_sample *sample)
+{
+    return sample->coding != NULL || /* a cut file: rows have been opened */
+           sluice_gpu_index_serves(sample->jpeg_index, sample->data->data, sample->data->len);
+}
+
+/* Writes what the device needs of the row's file.  False: the CPU must take it. */
+static bool prepare(struct row *row, struct maker *maker, const struct sluice_gpu_request *request)
+{
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
+    const struct sluice_sample *sample = &row->result.sample;
+    const struct sluice_gpu_file file = {
+        .bytes = sample->data->data,
+        .len = sample->data->len,
+        .index = sample->coding ? NULL : sample->jpeg_index,
+    };
+    struct sluice_err cause = {0};
+    const sluice_status status =
+        sluice_gpu_prepare(prefetcher->options.gpu, row->staging, &file, request, &maker->stretch,
+                           prefetcher->options.pool, &row->prepared, &cause);
+    if (status == SLUICE_E_INVALID) {
+        struct sluice_err err = {0};
+        (void)sluice_fail(&err, status, "the GPU cannot make a batch: %s", cause.text);
+        prefetcher_fail(prefetcher, status, err.text, false);
+    }
+    return status == SLUICE_OK;
+}
+
+/* Prepares the row's sample for the device, if it is meant for that; without an index, as a cut
+ * file, which the source or this thread cuts.  What cannot be cut or prepared is the CPU's. */
+static bool keep_for_gpu(struct row *row, struct maker *maker)
+{
+    const struct sluice_prefetcher *prefetcher = row->prefetcher;
+    const struct sluice_pipeline *pipeline = prefetcher->epoch.pipeline;
+    struct sluice_sample *sample = &row->result.sample;
+    struct sluice_gpu_request request = {.row = row->index};
+    if (prefetcher->num_lanes == 0 || !row->choice.on_gpu || row->ops_done > 0 ||
+        sluice_source_gather(&row->result, prefetcher->options.pool, NULL) != SLUICE_OK ||
+        sluice_sample_open(pipeline, maker->scratch, sample, NULL) != SLUICE_OK)
+        return false;
+    if (!is_ready_for_gpu(sample) &&
+        sluice_pipeline_cut_for_gpu(pipeline, maker->scratch, sample, TUNING_GPU_RESTART, NULL) !=
+            SLUICE_OK)
+        return false;
+    return sluice_pipeline_crop_and_resize(pipeline, maker->scratch, sample, &request.box,
+                                           &request.part, &request.is_flipped) &&
+           prepare(row, maker, &request);
+}
+
+/* Writes the u8 image of the row's sample to `out`. */
+static sluice_status finish_row(struct row *row, struct maker *maker, uint8_t *out,
+                                struct sluice_err *err)
+{
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
+    const struct sluice_pipeline *pipeline = prefetcher->epoch.pipeline;
+    const size_t row_bytes = prefetcher->options.row_bytes;
+    struct sluice_source_result *result = &row->result;
+    const struct sluice_sample *sample = &result->sample;
+    /* Pixels that need no more ops are copied directly from the message; the source has checked
+     * their number. */
+    if (result->message && sample->kind == SLUICE_KIND_U8 && !sample->coding &&
+        sample->ops_done == sluice_pipeline_u8_split(pipeline) &&
+        sluice_cursor_left(&result->arrived) == row_bytes &&
+        sluice_cursor_read(&result->arrived, out, row_bytes))
+        return SLUICE_OK;
+    const sluice_status status = sluice_source_gather(result, prefetcher->options.pool, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (prefetcher->epoch.profile && row->ops_done == 0)
+        return profile_row(row, maker, out, err);
+    return sluice_pipeline_finish_u8(pipeline, maker->scratch, &result->sample, out, row_bytes,
+                                     err);
+}
+
+/* False: the run was stopped meanwhile, or the epoch has ended. */
+static bool wait_for_memory(struct sluice_prefetcher *prefetcher, uint64_t wait_ns)
+{
+    bool is_stopped = false;
+    while (wait_ns > 0 && !is_stopped) {
+        const uint64_t part_ns = wait_ns < LOOK_NS ? wait_ns : LOOK_NS;
+        const struct timespec part = {.tv_nsec = (long)part_ns};
+        (void)nanosleep(&part, NULL);
+        wait_ns -= part_ns;
+        pthread_mutex_lock(&prefetcher->lock);
+        is_stopped = prefetcher->is_stopped || prefetcher->has_failed || !prefetcher->is_running;
+        pthread_mutex_unlock(&prefetcher->lock);
+    }
+    return !is_stopped;
+}
+
+/* finish_row(), again while memory is short: a failed sample stands at a whole op. */
+static sluice_status finish_row_patiently(struct row *row, struct maker *maker, uint8_t *out,
+                                          struct sluice_err *err)
+{
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
+    struct sluice_retry retry =
+        sluice_retry_init(prefetcher->options.retry_for_s, row->result.ticket);
+    uint64_t wait_ns;
+    for (;;) {
+        *err = (struct sluice_err){0};
+        const sluice_status status = finish_row(row, maker, out, err);
+        if (status != SLUICE_E_NO_MEMORY ||
+            !sluice_retry_failed(&retry, sluice_clock_ns(), &wait_ns) ||
+            !wait_for_memory(prefetcher, wait_ns))
+            return status;
+    }
+}
+
+/* Where the row's pixels go.  The first row of a batch takes the batch's memory.  NULL: the epoch
+ * has ended. */
+static uint8_t *row_pixels(struct row *row)
+{
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
+    struct sluice_rows *batch = &row->slot->batch;
+    pthread_mutex_lock(&prefetcher->lock);
+    const bool is_running = prefetcher->is_running;
+    if (is_running && !batch->pixels)
+        batch->pixels = sluice_batch_memory_take(&prefetcher->memory);
+    uint8_t *const pixels = batch->pixels;
+    pthread_mutex_unlock(&prefetcher->lock);
+    return is_running ? pixels + row->index * batch->row_bytes : NULL;
+}
+
+sluice_status prefetcher_make_row(struct row *row, struct maker *maker)
+{
+    const struct sluice_prefetcher *prefetcher = row->prefetcher;
+    struct sluice_rows *batch = &row->slot->batch;
+    uint8_t *out = row_pixels(row);
+    if (!out)
+        return SLUICE_E_CLOSED;
+    struct sluice_err err = {0};
+    const sluice_status status = finish_row_patiently(row, maker, out, &err);
+    if (status == SLUICE_OK && prefetcher->options.has_digest)
+        batch->hashes[row->index] =
+            sluice_digest_sample(maker->hasher, out, batch->row_bytes, batch->labels[row->index]);
+    if (status != SLUICE_OK)
+        memcpy(row->error, err.text, sizeof(row->error) - 1);
+    return status;
+}
+
+void prefetcher_row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state)
+{
+    struct row *row = SLUICE_CONTAINER_OF(job, struct row, job);
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
+    if (fate == SLUICE_JOB_CANCEL) {
+        sluice_source_result_clear(&row->result);
+        return;
+    }
+    struct maker *maker = state;
+    const bool is_watched = prefetcher->epoch.chooser.on_row;
+    row->started_ns = sluice_clock_ns();
+    const uint64_t cpu_start = is_watched ? sluice_thread_cpu_ns() : 0;
+    row->is_for_gpu = keep_for_gpu(row, maker);
+    const sluice_status status = row->is_for_gpu ? SLUICE_OK : prefetcher_make_row(row, maker);
+    /* The form may be at fault, and not the file. */
+    const bool may_be_form = sluice_form_type(row->result.form)->retry_as_file && !row->asks_file &&
+                             (status == SLUICE_E_CORRUPT || status == SLUICE_E_UNSUPPORTED);
+    if (may_be_form && prefetcher_ask_file(row))
+        return;
+    if (status == SLUICE_E_CLOSED || may_be_form) {
+        drop_row(row);
+        return;
+    }
+    if (is_watched)
+        row->cpu_ns = sluice_thread_cpu_ns() - cpu_start;
+    prefetcher_complete_row(row, status);
+}

@@ -1,0 +1,20 @@
+#include "compute_client/loader/order/digest.h"
+
+struct sluice_hash128 sluice_digest_sample(struct sluice_hasher *hasher, const uint8_t *pixels,
+                                           size_t len, uint32_t label)
+{
+    uint8_t tail[8] = {0};
+    for (int i = 0; i < 4; i++)
+        tail[i] = (uint8_t)(label >> (8 * i));
+    sluice_hasher_reset(hasher);
+    sluice_hasher_update(hasher, pixels, len);
+    sluice_hasher_update(hasher, tail, sizeof(tail));
+    return sluice_hasher_digest(hasher);
+}
+
+void sluice_digest_chain(struct sluice_hasher *chain, struct sluice_hash128 sample)
+{
+    uint8_t bytes[16];
+    sluice_hash128_bytes(sample, bytes);
+    sluice_hasher_update(chain, bytes, sizeof(bytes));
+}

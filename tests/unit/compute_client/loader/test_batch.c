@@ -1,0 +1,104 @@
+#include "compute_client/loader/batch/batch.h"
+
+#include "base/hash.h"
+#include "support/test.h"
+
+#include <string.h>
+
+#define ROW 4
+
+/* A batch whose row i holds 'a' + i everywhere; '-' in `rows` is a bad one. */
+static void make(struct sluice_rows *batch, uint8_t *memory, const char *rows)
+{
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_rows_init(batch, 8, ROW, memory, &err), SLUICE_OK);
+    batch->n = (unsigned)strlen(rows);
+    for (unsigned i = 0; i < batch->n; i++) {
+        memset(memory + i * ROW, rows[i], ROW);
+        batch->labels[i] = (uint32_t)rows[i];
+        batch->ids[i] = 1000 + (uint32_t)rows[i];
+        batch->draw_epochs[i] = 2000 + (uint32_t)rows[i];
+        batch->hashes[i].low = (uint64_t)rows[i];
+        batch->status[i] = rows[i] == '-' ? SLUICE_E_CORRUPT : SLUICE_OK;
+    }
+}
+
+static void check(enum sluice_on_error on_error, const char *rows, const char *want)
+{
+    uint8_t memory[8 * ROW];
+    struct sluice_rows batch = {0};
+    make(&batch, memory, rows);
+    sluice_rows_settle(&batch, on_error);
+    CU_ASSERT_EQUAL_FATAL(batch.n, strlen(want));
+    for (unsigned i = 0; i < batch.n; i++) {
+        for (int k = 0; k < ROW; k++)
+            CU_ASSERT_EQUAL(memory[i * ROW + (unsigned)k], want[i]);
+        CU_ASSERT_EQUAL(batch.labels[i], (uint32_t)want[i]);
+        CU_ASSERT_EQUAL(batch.ids[i], 1000 + (uint32_t)want[i]);
+        CU_ASSERT_EQUAL(batch.draw_epochs[i], 2000 + (uint32_t)want[i]);
+        CU_ASSERT_EQUAL(batch.hashes[i].low, (uint64_t)want[i]);
+        CU_ASSERT_EQUAL(batch.status[i], SLUICE_OK);
+    }
+    sluice_rows_clear(&batch);
+    sluice_rows_clear(&batch);
+}
+
+static void skip_leaves_bad_rows_out_and_keeps_the_order(void)
+{
+    check(SLUICE_ON_ERROR_SKIP, "abcd", "abcd");
+    check(SLUICE_ON_ERROR_SKIP, "-bcd", "bcd");
+    check(SLUICE_ON_ERROR_SKIP, "a--d", "ad");
+    check(SLUICE_ON_ERROR_SKIP, "a-c-e--h", "aceh");
+    check(SLUICE_ON_ERROR_SKIP, "abc-", "abc");
+}
+
+static void substitute_takes_the_good_row_before_or_the_first_after(void)
+{
+    check(SLUICE_ON_ERROR_SUBSTITUTE, "abcd", "abcd");
+    check(SLUICE_ON_ERROR_SUBSTITUTE, "a--d-", "aaadd");
+    check(SLUICE_ON_ERROR_SUBSTITUTE, "--cd-f", "cccddf");
+    check(SLUICE_ON_ERROR_SUBSTITUTE, "---d", "dddd");
+}
+
+static unsigned padded_after(enum sluice_on_error on_error, const char *rows, unsigned num_padded)
+{
+    uint8_t memory[8 * ROW];
+    struct sluice_rows batch = {0};
+    make(&batch, memory, rows);
+    batch.num_padded = num_padded;
+    sluice_rows_settle(&batch, on_error);
+    const unsigned after = batch.num_padded;
+    sluice_rows_clear(&batch);
+    return after;
+}
+
+static void padded_rows_that_are_left_out_do_not_count(void)
+{
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "abcd", 2), 2);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "abc-", 2), 1);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "ab--", 2), 0);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "-bcd", 2), 2);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "--cd", 2), 2);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "a-c-", 4), 2);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "----", 1), 0);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SUBSTITUTE, "abc-", 2), 2);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SUBSTITUTE, "-b--", 3), 3);
+    CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SUBSTITUTE, "----", 3), 0);
+}
+
+static void a_batch_without_a_good_row_is_empty(void)
+{
+    check(SLUICE_ON_ERROR_SKIP, "--", "");
+    check(SLUICE_ON_ERROR_SUBSTITUTE, "---", "");
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(skip_leaves_bad_rows_out_and_keeps_the_order),
+        SLUICE_TEST(substitute_takes_the_good_row_before_or_the_first_after),
+        SLUICE_TEST(padded_rows_that_are_left_out_do_not_count),
+        SLUICE_TEST(a_batch_without_a_good_row_is_empty),
+    };
+    return sluice_test_run("batch", tests, SLUICE_TEST_COUNT(tests));
+}
