@@ -18,11 +18,12 @@
  *     sluice_fetch.lock  ->  sluice_fetch_stream.lock          (fetch/stream.h)
  *     sluice_fetch_stream.lock  ->  sluice_memory_budget.lock  (memory_budget.h)
  *     sluice_workers.lock  ->  the lock of a base/worker_pool  (workers.c)
+ *     sluice_workers.lock  ->  sluice_sessions.lock            (session.c)
  *     sluice_security.lock  ->  sluice_grant.lock              (security.c)
  *
  * Each of these is a leaf and taken alone: sluice_watchdog.lock, sluice_root_watch.lock,
  * sluice_core_watch.lock, sluice_sample_lists.lock, sluice_relist.lock, sluice_stats.lock,
- * sluice_client_table.lock, sluice_health.lock, sluice_rate_limit.lock, sluice_probes.lock,
+ * sluice_client_table.lock, sluice_health.lock, sluice_rate_limit.lock, that of probe.c,
  * sluice_disk_gate.lock, sluice_decoders.fork_lock, sluice_decoders.lock, sluice_tracer.lock, and
  * those of base/disk_clock and the pool of base/buf.  lib/rpc has locks of its own, of which it
  * holds none during a callback, and none of ours is held while it is called.
@@ -36,10 +37,10 @@ struct sluice_disk_clock;
 struct sluice_fetch;
 struct sluice_health;
 struct sluice_memory_budget;
-struct sluice_probes;
 struct sluice_rate_limit;
 struct sluice_sample_lists;
 struct sluice_security;
+struct sluice_sessions;
 struct sluice_stats;
 struct sluice_store;
 struct sluice_tracer;
@@ -53,13 +54,13 @@ struct sluice_context {
     struct sluice_workers *workers;
     struct sluice_watchdog *watchdog; /* of the workers */
     struct sluice_stats *stats;
+    struct sluice_sessions *sessions;
     struct sluice_client_table *clients;
     struct sluice_disk_clock *disk;
     struct sluice_buf_pool *buffers;
     struct sluice_memory_budget *memory;
     struct sluice_rate_limit *link;
     struct sluice_fetch *fetch;
-    struct sluice_probes *probes;
     struct sluice_health *health;
     struct sluice_security *security; /* NULL: whoever connects may call */
     struct sluice_tracer *tracer;     /* NULL: nothing is traced */

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "datasets/manifest/manifest.h"
-#include "rpc/peer.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
 #include "storage_server/data/disk_gate.h"
@@ -26,6 +25,7 @@
 #include "storage_server/session/memory_budget.h"
 #include "storage_server/session/rate_limit.h"
 #include "storage_server/session/security.h"
+#include "storage_server/session/session.h"
 #include "storage_server/tuning.h"
 #include "storage_server/work/memory_limit.h"
 #include "storage_server/work/preparer.h"
@@ -63,8 +63,8 @@ struct sluice_storage_server {
 
 /* Who shares the link, and who has a share of its own that it may not exceed. */
 struct pacer {
-    struct sluice_rate_client *client;
-    struct sluice_grant *grant; /* a reference */
+    struct sluice_session *session; /* a reference */
+    struct sluice_grant *grant;     /* a reference */
 };
 
 static uint64_t pace(void *ctx, void *client, size_t bytes)
@@ -75,8 +75,8 @@ static uint64_t pace(void *ctx, void *client, size_t bytes)
     const uint64_t now_ns = sluice_clock_ns();
     uint64_t wait_ns = sluice_grant_wait_ns(grant, now_ns);
     if (!wait_ns)
-        wait_ns =
-            sluice_rate_limit_take(context->link, pacer ? pacer->client : NULL, bytes, now_ns);
+        wait_ns = sluice_rate_limit_take(context->link, pacer ? &pacer->session->link : NULL, bytes,
+                                         now_ns);
     if (!wait_ns)
         sluice_grant_spend(grant, bytes);
     return wait_ns;
@@ -99,12 +99,14 @@ static bool is_beyond_memory(void *ctx)
 static void *join_link(void *ctx, const char *peer, void *grant)
 {
     struct sluice_context *context = ctx;
-    char host[SLUICE_PEER_HOST];
-    struct pacer *pacer = malloc(sizeof(*pacer));
-    if (!pacer)
+    struct sluice_session *session = sluice_session_open(context->sessions, peer);
+    struct pacer *pacer = session ? malloc(sizeof(*pacer)) : NULL;
+    if (!pacer) {
+        sluice_session_unref(session);
         return NULL;
-    sluice_peer_host(peer, host);
-    pacer->client = sluice_rate_limit_join(context->link, host);
+    }
+    sluice_rate_limit_join(context->link, &session->link);
+    pacer->session = session;
     pacer->grant = sluice_grant_ref(grant);
     return pacer;
 }
@@ -113,7 +115,8 @@ static void leave_link(void *ctx, void *client)
 {
     struct sluice_context *context = ctx;
     struct pacer *pacer = client;
-    sluice_rate_limit_leave(context->link, pacer->client);
+    sluice_rate_limit_leave(context->link, &pacer->session->link);
+    sluice_session_unref(pacer->session);
     sluice_grant_unref(pacer->grant);
     free(pacer);
 }
@@ -408,14 +411,14 @@ sluice_status sluice_storage_server_create(const struct sluice_server_options *o
     sluice_sample_list_source_find(&source, store);
     status = sluice_security_open(options, &context->security, err);
     if (status == SLUICE_OK)
+        status = sluice_sessions_create(&context->sessions, err);
+    if (status == SLUICE_OK)
         status = open_samples(context, &source, err);
     if (status == SLUICE_OK)
         status = create_buffers(context, &memory, err);
     if (status == SLUICE_OK)
         status =
             sluice_fetch_create((uint64_t)(options->reply_wait_ms * 1e6), &context->fetch, err);
-    if (status == SLUICE_OK)
-        status = sluice_probes_create(&context->probes, err);
     if (status == SLUICE_OK)
         status = sluice_health_create(&context->health, err);
     if (status == SLUICE_OK)
@@ -615,7 +618,6 @@ void sluice_storage_server_destroy(struct sluice_storage_server *server)
     sluice_watchdog_destroy(context->watchdog);
     sluice_rpc_server_destroy(server->rpc);
     sluice_fetch_destroy(context->fetch);
-    sluice_probes_destroy(context->probes);
     sluice_health_destroy(context->health);
     sluice_memory_budget_destroy(context->memory);
     sluice_buf_pool_destroy(context->buffers);
@@ -624,6 +626,7 @@ void sluice_storage_server_destroy(struct sluice_storage_server *server)
     sluice_sample_lists_destroy(context->lists);
     sluice_security_close(context->security);
     sluice_rate_limit_clear(&server->link);
+    sluice_sessions_destroy(context->sessions);
     sluice_client_table_clear(&server->clients);
     sluice_stats_clear(&server->stats);
     free(server);

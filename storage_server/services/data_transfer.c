@@ -12,7 +12,7 @@
 #include "storage_server/observe/watchdog.h"
 #include "storage_server/session/client_table.h"
 #include "storage_server/session/grant.h"
-#include "storage_server/session/memory_budget.h"
+#include "storage_server/session/session.h"
 #include "storage_server/work/preparer.h"
 #include "storage_server/work/workers.h"
 #include "store/store.h"
@@ -417,12 +417,13 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         return;
     }
     struct transfer *t = malloc(sizeof(*t));
+    const char *peer = sluice_rpc_call_peer(call);
+    struct sluice_session *session = t ? sluice_session_open(context->sessions, peer) : NULL;
     struct sluice_work_client *client =
-        t ? sluice_workers_join(context->workers, sluice_rpc_call_peer(call)) : NULL;
-    char host[SLUICE_PEER_HOST];
-    sluice_peer_host(sluice_rpc_call_peer(call), host);
+        session ? sluice_workers_join(context->workers, session, peer) : NULL;
     struct sluice_memory_holder *memory =
-        client ? sluice_memory_open(context->memory, host, on_memory, t) : NULL;
+        client ? sluice_memory_open(context->memory, session, on_memory, t) : NULL;
+    sluice_session_unref(session); /* the two above keep it */
     if (!memory) {
         sluice_workers_leave(context->workers, client);
         free(t);

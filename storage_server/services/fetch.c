@@ -13,6 +13,7 @@
 #include "storage_server/session/grant.h"
 #include "storage_server/session/memory_budget.h"
 #include "storage_server/session/security.h"
+#include "storage_server/session/session.h"
 
 #include <stdlib.h>
 
@@ -56,12 +57,13 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
 {
     struct sluice_context *context = ctx;
     struct sluice_fetch_stream *s = calloc(1, sizeof(*s));
-    char host[SLUICE_PEER_HOST];
-    sluice_peer_host(sluice_rpc_call_peer(call), host);
+    const char *peer = sluice_rpc_call_peer(call);
+    struct sluice_session *session = s ? sluice_session_open(context->sessions, peer) : NULL;
     struct sluice_memory_holder *memory =
-        s ? sluice_memory_open(context->memory, host, sluice_fetch_on_memory, s) : NULL;
+        session ? sluice_memory_open(context->memory, session, sluice_fetch_on_memory, s) : NULL;
     struct sluice_work_client *client =
-        memory ? sluice_workers_join(context->workers, sluice_rpc_call_peer(call)) : NULL;
+        memory ? sluice_workers_join(context->workers, session, peer) : NULL;
+    sluice_session_unref(session); /* the two above keep it */
     if (!client) {
         sluice_memory_close(memory);
         free(s);

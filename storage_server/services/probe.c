@@ -2,14 +2,12 @@
 
 #include "base/buf.h"
 #include "base/rng.h"
-#include "rpc/peer.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
 #include "storage_server/services/service.h"
-#include "storage_server/session/memory_budget.h"
+#include "storage_server/session/session.h"
 #include "wire/wire.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,12 +30,11 @@
  *
  * Whoever passes the turn on sends the first message of the next one, and then lets go of it: that
  * message's on_writable sends the rest. */
-struct probe {
-    struct probe *next, **link;   /* under the lock: all probes, the oldest last */
-    bool has_turn;                /* under the lock */
-    atomic_uint refs;             /* the call's, and of who passes the turn on */
-    struct sluice_rpc_call *call; /* a reference */
-    char host[SLUICE_PEER_HOST];
+struct sluice_probe {
+    struct sluice_probe *next;      /* in the session's line, under its lock */
+    atomic_uint refs;               /* the call's, and of who passes the turn on */
+    struct sluice_rpc_call *call;   /* a reference */
+    struct sluice_session *session; /* a reference */
     struct sluice_memory_holder *memory;
     /* Of who has the turn: */
     uint64_t left;
@@ -45,36 +42,14 @@ struct probe {
     struct sluice_buf *payload; /* message_bytes that do not compress; made with the turn */
 };
 
-struct sluice_probes {
-    pthread_mutex_t lock;
-    struct probe *first;
-};
-
-sluice_status sluice_probes_create(struct sluice_probes **probes, struct sluice_err *err)
-{
-    struct sluice_probes *p = calloc(1, sizeof(*p));
-    if (!p)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the probes");
-    pthread_mutex_init(&p->lock, NULL);
-    *probes = p;
-    return SLUICE_OK;
-}
-
-void sluice_probes_destroy(struct sluice_probes *probes)
-{
-    if (!probes)
-        return;
-    pthread_mutex_destroy(&probes->lock);
-    free(probes);
-}
-
-static void unref(struct probe *probe)
+static void unref(struct sluice_probe *probe)
 {
     /* Acquire and release: the last one sees what the others wrote. */
     if (atomic_fetch_sub_explicit(&probe->refs, 1, memory_order_acq_rel) != 1)
         return;
     sluice_buf_unref(probe->payload);
     sluice_memory_close(probe->memory);
+    sluice_session_unref(probe->session);
     sluice_rpc_call_unref(probe->call);
     free(probe);
 }
@@ -105,7 +80,7 @@ static sluice_status make_payload(struct sluice_context *context,
 }
 
 /* Sends one message.  False: the probe is over. */
-static bool send_one(struct sluice_context *context, struct probe *probe)
+static bool send_one(struct sluice_context *context, struct sluice_probe *probe)
 {
     sluice_status status = SLUICE_OK;
     struct sluice_err err = {0};
@@ -133,7 +108,7 @@ static bool send_one(struct sluice_context *context, struct probe *probe)
 }
 
 /* On the call's own thread. */
-static void send_more(struct sluice_context *context, struct probe *probe)
+static void send_more(struct sluice_context *context, struct sluice_probe *probe)
 {
     while (probe->left) {
         if (sluice_rpc_call_queued_bytes(probe->call) >= PROBE_AHEAD_BYTES)
@@ -144,31 +119,62 @@ static void send_more(struct sluice_context *context, struct probe *probe)
     sluice_rpc_call_finish(probe->call, SLUICE_RPC_OK, NULL);
 }
 
-/* Under the lock: the oldest probe of the client that waits; *count: how many do; *is_busy: one has
- * the turn. */
-static struct probe *find_waiting(const struct sluice_probes *probes, const char *host,
-                                  size_t *count, bool *is_busy)
+enum place { HAS_TURN, WAITS, IS_REFUSED };
+
+static enum place enter_line(struct sluice_probe *probe)
 {
-    struct probe *oldest = NULL;
-    *count = 0;
-    *is_busy = false;
-    for (struct probe *p = probes->first; p; p = p->next) {
-        if (strcmp(p->host, host) != 0)
-            continue;
-        if (p->has_turn) {
-            *is_busy = true;
-        } else {
-            oldest = p;
-            ++*count;
-        }
+    struct sluice_probe_line *line = &probe->session->probes;
+    enum place place = HAS_TURN;
+    pthread_mutex_lock(&line->lock);
+    if (!line->turn) {
+        line->turn = probe;
+    } else if (line->num_waiting >= MAX_WAITING) {
+        place = IS_REFUSED;
+    } else {
+        place = WAITS;
+        *line->end = probe;
+        line->end = &probe->next;
+        line->num_waiting++;
     }
-    return oldest;
+    pthread_mutex_unlock(&line->lock);
+    return place;
+}
+
+/* Under the lock: takes the probe at *link out of those that wait. */
+static struct sluice_probe *take_out(struct sluice_probe_line *line, struct sluice_probe **link)
+{
+    struct sluice_probe *probe = *link;
+    *link = probe->next;
+    if (!probe->next)
+        line->end = link;
+    line->num_waiting--;
+    return probe;
+}
+
+/* Returns who has the turn now, with a reference; NULL: it is where it was, or none waits. */
+static struct sluice_probe *leave_line(struct sluice_probe *probe)
+{
+    struct sluice_probe_line *line = &probe->session->probes;
+    struct sluice_probe *next = NULL;
+    pthread_mutex_lock(&line->lock);
+    if (line->turn != probe) {
+        struct sluice_probe **link = &line->first;
+        while (*link != probe)
+            link = &(*link)->next;
+        (void)take_out(line, link);
+    } else {
+        next = line->first ? take_out(line, &line->first) : NULL;
+        line->turn = next;
+        if (next)
+            atomic_fetch_add_explicit(&next->refs, 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&line->lock);
+    return next;
 }
 
 static void on_probe(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
 {
     struct sluice_context *context = ctx;
-    struct sluice_probes *probes = context->probes;
     struct sluice_err err = {0};
     uint64_t bytes;
     uint32_t message_bytes;
@@ -186,50 +192,41 @@ static void on_probe(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
                                "a probe sends at most 1 GiB in messages of at most 1 MiB");
         return;
     }
-    struct probe *probe = calloc(1, sizeof(*probe));
-    if (probe) {
-        sluice_peer_host(sluice_rpc_call_peer(call), probe->host);
-        probe->memory = sluice_memory_open(context->memory, probe->host, NULL, NULL);
-    }
-    if (!probe || !probe->memory) {
+    struct sluice_probe *probe = calloc(1, sizeof(*probe));
+    struct sluice_session *session =
+        probe ? sluice_session_open(context->sessions, sluice_rpc_call_peer(call)) : NULL;
+    struct sluice_memory_holder *memory =
+        session ? sluice_memory_open(context->memory, session, NULL, NULL) : NULL;
+    if (!memory) {
+        sluice_session_unref(session);
         free(probe);
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory to probe with");
         return;
     }
-    probe->left = bytes;
-    probe->message_bytes = message_bytes;
+    *probe = (struct sluice_probe){
+        .call = sluice_rpc_call_ref(call),
+        .session = session,
+        .memory = memory,
+        .left = bytes,
+        .message_bytes = message_bytes,
+    };
     atomic_init(&probe->refs, 1);
-
-    size_t num_waiting;
-    bool is_busy;
-    pthread_mutex_lock(&probes->lock);
-    (void)find_waiting(probes, probe->host, &num_waiting, &is_busy);
-    const bool is_refused = num_waiting >= MAX_WAITING;
-    const bool has_turn = !is_refused && !is_busy && !num_waiting;
-    if (!is_refused) {
-        probe->has_turn = has_turn;
-        probe->call = sluice_rpc_call_ref(call);
-        probe->next = probes->first;
-        probe->link = &probes->first;
-        if (probe->next)
-            probe->next->link = &probe->next;
-        probes->first = probe;
-        sluice_rpc_call_set_state(call, probe);
-    }
-    pthread_mutex_unlock(&probes->lock);
-    if (is_refused) {
-        sluice_memory_close(probe->memory);
-        free(probe);
-        sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED,
-                               "one probe at a time: too many of this address wait");
-    } else if (has_turn) {
+    sluice_rpc_call_set_state(call,
+                              probe); /* before it is in the line: its turn may come at once */
+    const enum place place = enter_line(probe);
+    if (place == HAS_TURN)
         send_more(context, probe);
-    }
+    if (place != IS_REFUSED)
+        return;
+    sluice_rpc_call_set_state(call, NULL);
+    unref(probe);
+    sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED,
+                           "one probe at a time: too many of this address wait");
 }
 
 static void on_writable(void *ctx, struct sluice_rpc_call *call)
 {
-    struct probe *probe = sluice_rpc_call_state(call);
+    struct sluice_probe *probe = sluice_rpc_call_state(call);
     if (probe)
         send_more(ctx, probe);
 }
@@ -237,23 +234,10 @@ static void on_writable(void *ctx, struct sluice_rpc_call *call)
 static void on_done(void *ctx, struct sluice_rpc_call *call)
 {
     struct sluice_context *context = ctx;
-    struct sluice_probes *probes = context->probes;
-    struct probe *probe = sluice_rpc_call_state(call), *next = NULL;
+    struct sluice_probe *probe = sluice_rpc_call_state(call);
     if (!probe)
         return;
-    size_t num_waiting;
-    bool is_busy;
-    pthread_mutex_lock(&probes->lock);
-    *probe->link = probe->next;
-    if (probe->next)
-        probe->next->link = probe->link;
-    if (probe->has_turn)
-        next = find_waiting(probes, probe->host, &num_waiting, &is_busy);
-    if (next) {
-        next->has_turn = true;
-        atomic_fetch_add_explicit(&next->refs, 1, memory_order_relaxed);
-    }
-    pthread_mutex_unlock(&probes->lock);
+    struct sluice_probe *next = leave_line(probe);
     unref(probe);
     if (!next)
         return;

@@ -50,12 +50,6 @@ uint64_t sluice_fetch_num_unanswered(struct sluice_fetch *fetch);
  * workers go.  NULL is allowed. */
 void sluice_fetch_close(struct sluice_fetch *fetch);
 
-/* The probes under way. */
-struct sluice_probes;
-SLUICE_MUST_USE sluice_status sluice_probes_create(struct sluice_probes **probes,
-                                                   struct sluice_err *err);
-void sluice_probes_destroy(struct sluice_probes *probes); /* NULL is allowed; no call is left */
-
 /* What Hello and Fetch compare, the dataset id with that of `list`.  An empty text, a fingerprint
  * of 0 and an empty dataset id are not compared; *pipeline (owned by the caller) is NULL without a
  * text. */

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/cond.h"
+#include "storage_server/session/session.h"
 #include "storage_server/tuning.h"
 
 #include <assert.h>
@@ -9,16 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct client {
-    uint64_t used;
-    unsigned num_holders; /* that are open or hold something */
-    struct client *next, **link;
-    char name[];
-};
-
 struct sluice_memory_holder {
     struct sluice_memory_budget *budget; /* constant, as are the next three */
-    struct client *client;
+    struct sluice_session *session;      /* a reference */
     void (*on_room)(void *ctx);
     void *ctx;
     uint64_t used; /* this and the rest under the lock */
@@ -32,7 +26,6 @@ struct sluice_memory_holder {
 struct sluice_memory_budget {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* there may be room for a waiter, or it is closed */
-    struct client *clients;
     unsigned num_holders;
     struct sluice_memory_holder *first_waiting, **end_waiting;
     unsigned num_waiting;
@@ -60,7 +53,7 @@ static bool fits(const struct sluice_memory_budget *budget,
     const uint64_t free_bytes = used < all ? all - used : 0;
     if (bytes > free_bytes || (budget->is_over && used))
         return false;
-    const uint64_t of_client = holder->client->used;
+    const uint64_t of_client = holder->session->memory.used;
     if (!of_client)
         return true;
     const bool is_request = use == SLUICE_MEMORY_REQUEST;
@@ -223,46 +216,23 @@ void sluice_memory_budget_destroy(struct sluice_memory_budget *budget)
 
 /* --- holders --- */
 
-/* Under the lock: the client of this name, a new one if need be; NULL: no memory. */
-static struct client *find_client(struct sluice_memory_budget *budget, const char *name)
-{
-    struct client *client = budget->clients;
-    while (client && strcmp(client->name, name) != 0)
-        client = client->next;
-    const size_t size = strlen(name) + 1;
-    if (!client && (client = calloc(1, sizeof(*client) + size))) {
-        memcpy(client->name, name, size);
-        client->next = budget->clients;
-        client->link = &budget->clients;
-        if (client->next)
-            client->next->link = &client->next;
-        budget->clients = client;
-    }
-    return client;
-}
-
 struct sluice_memory_holder *sluice_memory_open(struct sluice_memory_budget *budget,
-                                                const char *client, void (*on_room)(void *ctx),
-                                                void *ctx)
+                                                struct sluice_session *session,
+                                                void (*on_room)(void *ctx), void *ctx)
 {
-    struct sluice_memory_holder *holder = calloc(1, sizeof(*holder));
+    struct sluice_memory_holder *holder = malloc(sizeof(*holder));
     if (!holder)
         return NULL;
+    *holder = (struct sluice_memory_holder){
+        .budget = budget,
+        .session = sluice_session_ref(session),
+        .on_room = on_room,
+        .ctx = ctx,
+        .is_open = true,
+    };
     pthread_mutex_lock(&budget->lock);
-    holder->client = find_client(budget, client);
-    if (holder->client) {
-        holder->budget = budget;
-        holder->on_room = on_room;
-        holder->ctx = ctx;
-        holder->is_open = true;
-        holder->client->num_holders++;
-        budget->num_holders++;
-    }
+    budget->num_holders++;
     pthread_mutex_unlock(&budget->lock);
-    if (!holder->client) {
-        free(holder);
-        return NULL;
-    }
     return holder;
 }
 
@@ -271,18 +241,13 @@ static void unlock_and_free_unused(struct sluice_memory_holder *holder)
 {
     struct sluice_memory_budget *budget = holder->budget;
     const bool is_unused = !holder->is_open && !holder->used;
-    if (is_unused && --holder->client->num_holders == 0) {
-        struct client *client = holder->client;
-        *client->link = client->next;
-        if (client->next)
-            client->next->link = client->link;
-        free(client);
-    }
     budget->num_holders -= is_unused;
     const bool is_last = is_unused && budget->is_destroyed && !budget->num_holders;
     pthread_mutex_unlock(&budget->lock);
-    if (is_unused)
+    if (is_unused) {
+        sluice_session_unref(holder->session);
         free(holder);
+    }
     if (is_last)
         free_budget(budget);
 }
@@ -305,7 +270,7 @@ bool sluice_memory_take(struct sluice_memory_holder *holder, size_t bytes,
     const bool is_taken = fits(budget, holder, bytes, use);
     if (is_taken) {
         budget->used += bytes;
-        holder->client->used += bytes;
+        holder->session->memory.used += bytes;
         holder->used += bytes;
         if (budget->used > budget->peak)
             budget->peak = budget->used;
@@ -326,7 +291,7 @@ void sluice_memory_give(struct sluice_memory_holder *holder, size_t bytes)
     pthread_mutex_lock(&budget->lock);
     assert(holder->used >= bytes);
     budget->used -= bytes;
-    holder->client->used -= bytes;
+    holder->session->memory.used -= bytes;
     holder->used -= bytes;
     if (budget->num_waiting)
         wake(budget);

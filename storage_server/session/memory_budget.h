@@ -10,7 +10,8 @@
 /* One budget for the memory that clients make the server hold: requests that wait, replies from
  * the moment they are scheduled until the transport has let go of them, and probes.
  *
- *     client (an address, peer.h)  ->  holder (a stream or a call)  ->  bytes taken and given back
+ *     session (a client, session.h)  ->  holder (a stream or a call)  ->  bytes taken and given
+ * back
  *
  * What is taken is an estimate before the work and the buffer's size afterwards.  Who is refused
  * waits, and is called once there is room.
@@ -31,6 +32,12 @@
 
 struct sluice_memory_budget;
 struct sluice_memory_holder;
+struct sluice_session;
+
+/* A client's share, within its session; {0} at first. */
+struct sluice_memory_share {
+    uint64_t used; /* by all of its holders */
+};
 
 struct sluice_memory_options {
     uint64_t bytes; /* to share out */
@@ -52,11 +59,11 @@ void sluice_memory_budget_close(struct sluice_memory_budget *budget);
 /* After close; no holder is open, but bytes may still be held: the last one frees it. */
 void sluice_memory_budget_destroy(struct sluice_memory_budget *budget); /* NULL is allowed */
 
-/* A stream or call of the client of this name.  `on_room` may be NULL if it never waits.
- * NULL: no memory. */
+/* A stream or call of the session, to which it keeps a reference.  `on_room` may be NULL if it
+ * never waits.  NULL: no memory. */
 struct sluice_memory_holder *sluice_memory_open(struct sluice_memory_budget *budget,
-                                                const char *client, void (*on_room)(void *ctx),
-                                                void *ctx);
+                                                struct sluice_session *session,
+                                                void (*on_room)(void *ctx), void *ctx);
 /* What it holds may be given back later.  It does not wait.  NULL is allowed. */
 void sluice_memory_close(struct sluice_memory_holder *holder);
 

@@ -1,8 +1,6 @@
 #include "storage_server/session/rate_limit.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Long enough that a late wake-up (a few ms on a busy machine) loses nothing, short
  * enough that it is 2 % of one second. */
@@ -18,14 +16,6 @@
 /* ns.  A client that does not come back is waited for so long after it was told to: within the
  * burst, so that nothing of the rate is lost. */
 #define LATE_NS 20000000u
-
-struct sluice_rate_client {
-    double served_bytes; /* the start tag: what it was sent */
-    uint64_t until_ns;   /* it waits, and asks again then; 0: it does not wait */
-    size_t refs;
-    struct sluice_rate_client *next, **link;
-    char name[];
-};
 
 void sluice_rate_limit_init(struct sluice_rate_limit *limit, double bytes_per_s, uint64_t now_ns)
 {
@@ -43,56 +33,43 @@ void sluice_rate_limit_clear(struct sluice_rate_limit *limit)
     pthread_mutex_destroy(&limit->lock);
 }
 
-struct sluice_rate_client *sluice_rate_limit_join(struct sluice_rate_limit *limit, const char *name)
+void sluice_rate_limit_join(struct sluice_rate_limit *limit, struct sluice_rate_share *share)
 {
-    const size_t size = strlen(name) + 1;
     pthread_mutex_lock(&limit->lock);
-    struct sluice_rate_client *client = limit->clients;
-    while (client && strcmp(client->name, name) != 0)
-        client = client->next;
-    if (!client && (client = calloc(1, sizeof(*client) + size))) {
-        memcpy(client->name, name, size);
-        client->next = limit->clients;
-        client->link = &limit->clients;
-        if (client->next)
-            client->next->link = &client->next;
-        limit->clients = client;
+    if (share->num_joined++ == 0) {
+        share->next = limit->joined;
+        share->link = &limit->joined;
+        if (share->next)
+            share->next->link = &share->next;
+        limit->joined = share;
     }
-    if (client)
-        client->refs++;
     pthread_mutex_unlock(&limit->lock);
-    return client;
 }
 
-void sluice_rate_limit_leave(struct sluice_rate_limit *limit, struct sluice_rate_client *client)
+void sluice_rate_limit_leave(struct sluice_rate_limit *limit, struct sluice_rate_share *share)
 {
-    if (!client)
-        return;
     pthread_mutex_lock(&limit->lock);
-    const bool is_last = --client->refs == 0;
-    if (is_last) {
-        *client->link = client->next;
-        if (client->next)
-            client->next->link = client->link;
+    if (--share->num_joined == 0) {
+        *share->link = share->next;
+        if (share->next)
+            share->next->link = share->link;
     }
     pthread_mutex_unlock(&limit->lock);
-    if (is_last)
-        free(client);
 }
 
 /* Under the lock: whether a client that was sent less waits. */
-static bool is_before(const struct sluice_rate_limit *limit,
-                      const struct sluice_rate_client *client, uint64_t now_ns)
+static bool is_before(const struct sluice_rate_limit *limit, const struct sluice_rate_share *share,
+                      uint64_t now_ns)
 {
-    for (const struct sluice_rate_client *c = limit->clients; c; c = c->next) {
-        if (c != client && c->until_ns && now_ns < c->until_ns + LATE_NS &&
-            c->served_bytes < client->served_bytes)
+    for (const struct sluice_rate_share *s = limit->joined; s; s = s->next) {
+        if (s != share && s->until_ns && now_ns < s->until_ns + LATE_NS &&
+            s->served_bytes < share->served_bytes)
             return true;
     }
     return false;
 }
 
-uint64_t sluice_rate_limit_take(struct sluice_rate_limit *limit, struct sluice_rate_client *client,
+uint64_t sluice_rate_limit_take(struct sluice_rate_limit *limit, struct sluice_rate_share *share,
                                 size_t bytes, uint64_t now_ns)
 {
     if (limit->bytes_per_s <= 0)
@@ -109,21 +86,21 @@ uint64_t sluice_rate_limit_take(struct sluice_rate_limit *limit, struct sluice_r
     }
     /* It saves up no more than this while it asks for less than its part. */
     const double least = limit->served_bytes - SAVED_BURSTS * limit->burst_bytes;
-    if (client && client->served_bytes < least)
-        client->served_bytes = least;
+    if (share && share->served_bytes < least)
+        share->served_bytes = least;
 
     if (limit->tokens < 0)
         wait_ns = (uint64_t)(-limit->tokens / limit->bytes_per_s * 1e9) + 1;
-    else if (client && is_before(limit, client, now_ns))
+    else if (share && is_before(limit, share, now_ns))
         wait_ns = TURN_NS;
     else
         limit->tokens -= (double)bytes;
-    if (client) {
-        client->until_ns = wait_ns ? now_ns + wait_ns : 0;
+    if (share) {
+        share->until_ns = wait_ns ? now_ns + wait_ns : 0;
         if (!wait_ns) {
-            if (limit->served_bytes < client->served_bytes)
-                limit->served_bytes = client->served_bytes;
-            client->served_bytes += (double)bytes;
+            if (limit->served_bytes < share->served_bytes)
+                limit->served_bytes = share->served_bytes;
+            share->served_bytes += (double)bytes;
         }
     }
     pthread_mutex_unlock(&limit->lock);

@@ -18,14 +18,20 @@
  *
  * Threads: any. */
 
-struct sluice_rate_client;
+/* A client's share, within its session; {0} at first. */
+struct sluice_rate_share {
+    double served_bytes;                    /* the start tag: what it was sent */
+    uint64_t until_ns;                      /* it waits, and asks again then; 0: it does not wait */
+    size_t num_joined;                      /* connections */
+    struct sluice_rate_share *next, **link; /* of those that have joined */
+};
 
 struct sluice_rate_limit {
     pthread_mutex_t lock;
     double tokens; /* bytes; negative: in debt */
     uint64_t last_ns;
     double served_bytes; /* the virtual time: the start tag of what was sent last */
-    struct sluice_rate_client *clients;
+    struct sluice_rate_share *joined;
 
     double bytes_per_s; /* constant from here; 0: no limit */
     double burst_bytes;
@@ -33,18 +39,16 @@ struct sluice_rate_limit {
 
 /* The burst is 20 ms of the rate, but at least 16 KiB; the bucket starts empty. */
 void sluice_rate_limit_init(struct sluice_rate_limit *limit, double bytes_per_s, uint64_t now_ns);
-void sluice_rate_limit_clear(struct sluice_rate_limit *limit); /* no client is left */
+void sluice_rate_limit_clear(struct sluice_rate_limit *limit); /* nobody is joined */
 
-/* A client, by name (peer.h): the same one for the same name as long as somebody holds it.  NULL:
- * no memory.  Give it back with sluice_rate_limit_leave(); NULL is allowed there. */
-struct sluice_rate_client *sluice_rate_limit_join(struct sluice_rate_limit *limit,
-                                                  const char *name);
-void sluice_rate_limit_leave(struct sluice_rate_limit *limit, struct sluice_rate_client *client);
+/* A connection of the share's client comes or goes. */
+void sluice_rate_limit_join(struct sluice_rate_limit *limit, struct sluice_rate_share *share);
+void sluice_rate_limit_leave(struct sluice_rate_limit *limit, struct sluice_rate_share *share);
 
 /* 0: `bytes` may go now and are taken from the bucket.  Otherwise nothing is taken; ask again after
- * so many ns: who does not is waited for no more than 20 ms longer.  `client` NULL: one that waits
+ * so many ns: who does not is waited for no more than 20 ms longer.  `share` NULL: one that waits
  * for nobody.  `now_ns` is sluice_clock_ns(), or a test's own clock. */
-uint64_t sluice_rate_limit_take(struct sluice_rate_limit *limit, struct sluice_rate_client *client,
+uint64_t sluice_rate_limit_take(struct sluice_rate_limit *limit, struct sluice_rate_share *share,
                                 size_t bytes, uint64_t now_ns);
 
 #endif

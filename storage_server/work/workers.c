@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/peer.h"
+#include "storage_server/session/session.h"
 #include "storage_server/tuning.h"
 #include "storage_server/work/core_watch.h"
 #include "storage_server/work/cpu_market.h"
@@ -37,17 +37,9 @@ struct group {
     struct ticket *tickets; /* all: one for each place in the queue and for each worker */
 };
 
-/* An address that clients come from. */
-struct work_host {
-    struct sluice_flow_host flows[2]; /* by group */
-    size_t num_clients;
-    struct work_host *next, **link;
-    char name[];
-};
-
 struct sluice_work_client {
-    struct sluice_flow flow[2]; /* by group */
-    struct work_host *host;
+    struct sluice_flow flow[2];     /* by group */
+    struct sluice_session *session; /* a reference */
     struct sluice_waiter *first, **end;
     size_t refs; /* of sluice_workers_join(), its jobs and its waiters */
     struct sluice_cpu_market_client market;
@@ -58,7 +50,6 @@ struct sluice_work_client {
 struct sluice_workers {
     pthread_mutex_t lock; /* before those of the pools below; not held during a callback */
     struct sluice_work_client *clients;
-    struct work_host *hosts;
     uint64_t starts; /* jobs that left a queue so far */
     bool is_closed;
     struct group groups[2];
@@ -210,52 +201,18 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
 
 /* --- clients --- */
 
-/* Under the lock: the host of this name, a new one if need be; NULL: no memory. */
-static struct work_host *find_host(struct sluice_workers *w, const char *name)
-{
-    struct work_host *host = w->hosts;
-    while (host && strcmp(host->name, name) != 0)
-        host = host->next;
-    const size_t size = strlen(name) + 1;
-    if (!host && (host = calloc(1, sizeof(*host) + size))) {
-        memcpy(host->name, name, size);
-        host->next = w->hosts;
-        host->link = &w->hosts;
-        if (host->next)
-            host->next->link = &host->next;
-        w->hosts = host;
-    }
-    return host;
-}
-
-/* Under the lock. */
-static void drop_host_if_unused(struct work_host *host)
-{
-    if (!host || host->num_clients)
-        return;
-    *host->link = host->next;
-    if (host->next)
-        host->next->link = host->link;
-    free(host);
-}
-
 /* Under the lock: a new client; NULL: no memory. */
-static struct sluice_work_client *add_client(struct sluice_workers *w, const char *name)
+static struct sluice_work_client *add_client(struct sluice_workers *w,
+                                             struct sluice_session *session, const char *name)
 {
-    char host_name[SLUICE_PEER_HOST];
-    sluice_peer_host(name, host_name);
     const size_t size = strlen(name) + 1;
-    struct work_host *host = find_host(w, host_name);
-    struct sluice_work_client *client = host ? calloc(1, sizeof(*client) + size) : NULL;
-    if (!client) {
-        drop_host_if_unused(host);
+    struct sluice_work_client *client = calloc(1, sizeof(*client) + size);
+    if (!client)
         return NULL;
-    }
     memcpy(client->name, name, size);
-    client->host = host;
-    host->num_clients++;
+    client->session = sluice_session_ref(session);
     for (int group = 0; group < 2; group++)
-        sluice_flow_init(&client->flow[group], &host->flows[group]);
+        sluice_flow_init(&client->flow[group], &session->cpu[group]);
     client->end = &client->first;
     client->next = w->clients;
     client->link = &w->clients;
@@ -266,14 +223,15 @@ static struct sluice_work_client *add_client(struct sluice_workers *w, const cha
     return client;
 }
 
-struct sluice_work_client *sluice_workers_join(struct sluice_workers *w, const char *name)
+struct sluice_work_client *sluice_workers_join(struct sluice_workers *w,
+                                               struct sluice_session *session, const char *name)
 {
     pthread_mutex_lock(&w->lock);
     struct sluice_work_client *client = w->clients;
     while (client && strcmp(client->name, name) != 0)
         client = client->next;
     if (!client)
-        client = add_client(w, name);
+        client = add_client(w, session, name);
     if (client)
         client->refs++;
     pthread_mutex_unlock(&w->lock);
@@ -296,8 +254,7 @@ static void unref(struct sluice_workers *w, struct sluice_work_client *client)
     *client->link = client->next;
     if (client->next)
         client->next->link = client->link;
-    client->host->num_clients--;
-    drop_host_if_unused(client->host);
+    sluice_session_unref(client->session);
 #ifndef __clang_analyzer__ /* it does not understand reference counts and reports later uses */
     free(client);
 #endif

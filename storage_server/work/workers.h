@@ -13,11 +13,11 @@
  *     PREP   reads a file and preprocesses it; as many threads as cores may be used
  *     IO     reads a file; sends files as they are, also when PREP is full
  *
- * A queue is fair by the CPU time of jobs (fair_queue.h): first among hosts, which are the
- * addresses that clients come from, then among the clients of a host.  So a client that asks for
- * much waits for its own jobs, and one that opens many connections takes from itself.  Clients
- * behind one address (NAT) share one part.  PREP's time has a price (cpu_market.h), which every
- * client follows for itself.
+ * A queue is fair by the CPU time of jobs (fair_queue.h): first among sessions, which are the
+ * addresses that clients come from (session/session.h), then among the connections of a session. So
+ * a client that asks for much waits for its own jobs, and one that opens many connections takes
+ * from itself.  Clients behind one address (NAT) share one part.  PREP's time has a price
+ * (cpu_market.h), which every client follows for itself.
  *
  * Nothing here blocks the submitter.  Whoever finds no room leaves a waiter, which is called when
  * there may be room; sluice_workers_moment() sees to it that no room is missed in between.
@@ -27,6 +27,7 @@
 struct sluice_workers;
 struct sluice_prep_limits;
 struct sluice_preparer_options;
+struct sluice_session;
 
 enum sluice_worker_group { SLUICE_GROUP_PREP, SLUICE_GROUP_IO };
 
@@ -48,10 +49,11 @@ SLUICE_MUST_USE sluice_status sluice_workers_create(const struct sluice_workers_
  * the queues closed.  NULL is allowed. */
 void sluice_workers_destroy(struct sluice_workers *workers);
 
-/* A client, by the name of its connection: the same one for the same name as long as somebody holds
- * it.  NULL: no memory.  Give it back with sluice_workers_leave(). */
+/* A connection of a session, by its name: the same client for the same name as long as somebody
+ * holds it.  NULL: no memory.  Give it back with sluice_workers_leave(). */
 struct sluice_work_client;
 SLUICE_MUST_USE struct sluice_work_client *sluice_workers_join(struct sluice_workers *workers,
+                                                               struct sluice_session *session,
                                                                const char *name);
 /* From a job too.  NULL is allowed. */
 void sluice_workers_leave(struct sluice_workers *workers, struct sluice_work_client *client);

@@ -1,6 +1,7 @@
 #include "storage_server/session/memory_budget.h"
 
 #include "base/rng.h"
+#include "storage_server/session/session.h"
 #include "support/test.h"
 
 #include <pthread.h>
@@ -15,6 +16,17 @@ static struct sluice_memory_budget *create(uint64_t bytes)
     const struct sluice_memory_options options = {.bytes = bytes};
     CU_ASSERT_EQUAL_FATAL(sluice_memory_budget_create(&options, &budget, NULL), SLUICE_OK);
     return budget;
+}
+
+static struct sluice_sessions *sessions;
+
+static struct sluice_memory_holder *open_of(struct sluice_memory_budget *budget, const char *client,
+                                            void (*on_room)(void *ctx), void *ctx)
+{
+    struct sluice_session *session = sluice_session_open(sessions, client);
+    struct sluice_memory_holder *holder = sluice_memory_open(budget, session, on_room, ctx);
+    sluice_session_unref(session);
+    return holder;
 }
 
 static bool take(struct sluice_memory_holder *holder, size_t bytes)
@@ -55,12 +67,12 @@ static void one_client_alone_leaves_a_third_to_others(void)
     struct sluice_memory_holder *a[8], *b[8];
     size_t held_a[8], held_b[8], of_a = 0, of_b = 0;
     for (int i = 0; i < 8; i++) {
-        a[i] = sluice_memory_open(budget, "a", NULL, NULL);
+        a[i] = open_of(budget, "a", NULL, NULL);
         of_a += held_a[i] = take_all(a[i]);
     }
     CU_ASSERT(of_a >= 5900 && of_a <= 6000);
     for (int i = 0; i < 8; i++) {
-        b[i] = sluice_memory_open(budget, "b", NULL, NULL);
+        b[i] = open_of(budget, "b", NULL, NULL);
         of_b += held_b[i] = take_all(b[i]);
     }
     /* Though the first gives nothing back: two thirds of what it left. */
@@ -79,8 +91,8 @@ static void one_client_alone_leaves_a_third_to_others(void)
 static void a_stream_leaves_room_to_others_of_its_client(void)
 {
     struct sluice_memory_budget *budget = create(7000);
-    struct sluice_memory_holder *first = sluice_memory_open(budget, "a", NULL, NULL);
-    struct sluice_memory_holder *second = sluice_memory_open(budget, "a", NULL, NULL);
+    struct sluice_memory_holder *first = open_of(budget, "a", NULL, NULL);
+    struct sluice_memory_holder *second = open_of(budget, "a", NULL, NULL);
     const size_t of_first = take_all(first), of_second = take_all(second);
     CU_ASSERT(of_first >= 3900 && of_first <= 4100); /* 4/7 */
     CU_ASSERT(of_second > 300);
@@ -95,7 +107,7 @@ static void a_stream_leaves_room_to_others_of_its_client(void)
 static void one_sample_may_always_be_worked_on(void)
 {
     struct sluice_memory_budget *budget = create(1000);
-    struct sluice_memory_holder *a = sluice_memory_open(budget, "a", NULL, NULL);
+    struct sluice_memory_holder *a = open_of(budget, "a", NULL, NULL);
     CU_ASSERT(take(a, 1000)); /* all, as nobody holds anything */
     CU_ASSERT_FALSE(take(a, 1));
     CU_ASSERT(sluice_memory_could_fit(budget, 1000));
@@ -111,8 +123,8 @@ static void one_sample_may_always_be_worked_on(void)
 static void requests_find_room_where_replies_do_not(void)
 {
     struct sluice_memory_budget *budget = create(10000);
-    struct sluice_memory_holder *a = sluice_memory_open(budget, "a", NULL, NULL);
-    struct sluice_memory_holder *b = sluice_memory_open(budget, "a", NULL, NULL);
+    struct sluice_memory_holder *a = open_of(budget, "a", NULL, NULL);
+    struct sluice_memory_holder *b = open_of(budget, "a", NULL, NULL);
     const size_t held = take_all(a), held_too = take_all(b);
     CU_ASSERT_FALSE(take(b, 100));
     size_t asked = 0;
@@ -132,8 +144,8 @@ static void who_waits_is_called_once_there_is_room(void)
     struct sluice_memory_budget *budget = create(1000);
     struct waiting waiting = {0};
     sem_init(&waiting.called, 0, 0);
-    struct sluice_memory_holder *a = sluice_memory_open(budget, "a", NULL, NULL);
-    struct sluice_memory_holder *b = sluice_memory_open(budget, "b", note, &waiting);
+    struct sluice_memory_holder *a = open_of(budget, "a", NULL, NULL);
+    struct sluice_memory_holder *b = open_of(budget, "b", note, &waiting);
     CU_ASSERT_FALSE(sluice_memory_wait(b, 500)); /* it fits */
     CU_ASSERT(take(a, 900));
     CU_ASSERT_FALSE(take(b, 500));
@@ -189,7 +201,7 @@ static void *stream_main(void *ctx)
     char name[8];
     snprintf(name, sizeof(name), "%u", s->index % 3);
     sem_init(&s->waiting.called, 0, 0);
-    s->holder = sluice_memory_open(s->budget, name, note, &s->waiting);
+    s->holder = open_of(s->budget, name, note, &s->waiting);
     size_t held[8] = {0};
     for (int i = 0; i < ROUNDS; i++) {
         size_t *slot = &held[sluice_rng_below(&rng, 8)];
@@ -271,7 +283,7 @@ static void nothing_is_taken_while_the_process_is_too_large(void)
     CU_ASSERT_EQUAL_FATAL(sluice_memory_budget_create(&options, &budget, NULL), SLUICE_OK);
     struct waiting waiting = {0};
     sem_init(&waiting.called, 0, 0);
-    struct sluice_memory_holder *a = sluice_memory_open(budget, "a", note, &waiting);
+    struct sluice_memory_holder *a = open_of(budget, "a", note, &waiting);
     CU_ASSERT(take(a, 300));    /* the thread looks from here on */
     for (int i = 0; i < 4; i++) /* the third read comes after the first was heeded */
         await(&was_read);
@@ -318,7 +330,7 @@ static void the_limit_moves_with_what_the_process_itself_holds(void)
     CU_ASSERT_EQUAL_FATAL(sluice_memory_budget_create(&options, &budget, NULL), SLUICE_OK);
     struct waiting waiting = {0};
     sem_init(&waiting.called, 0, 0);
-    struct sluice_memory_holder *a = sluice_memory_open(budget, "a", note, &waiting);
+    struct sluice_memory_holder *a = open_of(budget, "a", note, &waiting);
     CU_ASSERT(take(a, 300));
     for (int i = 0; i < 4; i++)
         await(&was_read);
@@ -353,5 +365,9 @@ int main(void)
         SLUICE_TEST(a_process_far_beyond_its_size_is_told_after_a_trim),
         SLUICE_TEST(the_limit_moves_with_what_the_process_itself_holds),
     };
-    return sluice_test_run("memory_budget", tests, SLUICE_TEST_COUNT(tests));
+    if (sluice_sessions_create(&sessions, NULL) != SLUICE_OK)
+        return 1;
+    const int result = sluice_test_run("memory_budget", tests, SLUICE_TEST_COUNT(tests));
+    sluice_sessions_destroy(sessions);
+    return result;
 }

@@ -100,7 +100,7 @@ static void a_clock_that_steps_back_gives_nothing_twice(void)
 /* Clients that always have a message, each of its own length and late by its own time, or with
  * pauses, in simulated time.  Counts what each sends until 10 s. */
 struct sender {
-    struct sluice_rate_client *client;
+    struct sluice_rate_share *client;
     size_t len;
     uint64_t late_ns, next_ns, pause_ns;
     double sent;
@@ -132,24 +132,25 @@ static void clients_that_always_send_have_equal_parts(void)
 {
     struct sluice_rate_limit limit;
     sluice_rate_limit_init(&limit, 12.5e6, 0);
-    struct sluice_rate_client *many = sluice_rate_limit_join(&limit, "many");
-    CU_ASSERT_PTR_EQUAL(sluice_rate_limit_join(&limit, "many"), many);
-    sluice_rate_limit_leave(&limit, many);
+    struct sluice_rate_share many = {0}, one = {0};
+    sluice_rate_limit_join(&limit, &many);
+    sluice_rate_limit_join(&limit, &many);
+    sluice_rate_limit_leave(&limit, &many); /* it has another connection */
+    sluice_rate_limit_join(&limit, &one);
     /* A hundred streams of one client, on several threads, and one stream of another. */
     struct sender senders[101];
     for (int i = 0; i < 101; i++)
         senders[i] =
-            (struct sender){.client = many, .len = 262144, .late_ns = (uint64_t)(i % 4) * 700000};
-    senders[100] = (struct sender){
-        .client = sluice_rate_limit_join(&limit, "one"), .len = 20000, .late_ns = 1000000};
+            (struct sender){.client = &many, .len = 262144, .late_ns = (uint64_t)(i % 4) * 700000};
+    senders[100] = (struct sender){.client = &one, .len = 20000, .late_ns = 1000000};
     simulate(&limit, senders, 101);
     double sum = 0;
     for (int i = 0; i < 100; i++)
         sum += senders[i].sent;
     CU_ASSERT(senders[100].sent > 0.45 * 125e6 && senders[100].sent < 0.55 * 125e6);
     CU_ASSERT(sum + senders[100].sent > 0.98 * 125e6); /* and nothing is lost */
-    sluice_rate_limit_leave(&limit, many);
-    sluice_rate_limit_leave(&limit, senders[100].client);
+    sluice_rate_limit_leave(&limit, &many);
+    sluice_rate_limit_leave(&limit, &one);
     sluice_rate_limit_clear(&limit);
 }
 
@@ -157,20 +158,20 @@ static void a_client_that_asks_for_little_waits_for_one_message(void)
 {
     struct sluice_rate_limit limit;
     sluice_rate_limit_init(&limit, 12.5e6, 0);
-    struct sluice_rate_client *many = sluice_rate_limit_join(&limit, "many");
+    struct sluice_rate_share many = {0}, one = {0};
+    sluice_rate_limit_join(&limit, &many);
+    sluice_rate_limit_join(&limit, &one);
     struct sender senders[101];
     for (int i = 0; i < 100; i++)
         senders[i] =
-            (struct sender){.client = many, .len = 262144, .late_ns = (uint64_t)(i % 4) * 700000};
-    senders[100] = (struct sender){.client = sluice_rate_limit_join(&limit, "one"),
-                                   .len = 20000,
-                                   .late_ns = 1000000,
-                                   .pause_ns = 50000000};
+            (struct sender){.client = &many, .len = 262144, .late_ns = (uint64_t)(i % 4) * 700000};
+    senders[100] =
+        (struct sender){.client = &one, .len = 20000, .late_ns = 1000000, .pause_ns = 50000000};
     simulate(&limit, senders, 101);
     /* 21 ms for a message of another client, and what it comes late. */
     CU_ASSERT(senders[100].longest_wait_ns < seconds(0.030));
-    sluice_rate_limit_leave(&limit, many);
-    sluice_rate_limit_leave(&limit, senders[100].client);
+    sluice_rate_limit_leave(&limit, &many);
+    sluice_rate_limit_leave(&limit, &one);
     sluice_rate_limit_clear(&limit);
 }
 
@@ -178,14 +179,16 @@ static void a_client_that_does_not_come_back_holds_nobody_up(void)
 {
     struct sluice_rate_limit limit;
     sluice_rate_limit_init(&limit, 12.5e6, 0);
-    struct sluice_rate_client *gone = sluice_rate_limit_join(&limit, "gone");
-    struct sender sender = {.client = sluice_rate_limit_join(&limit, "one"), .len = 100000};
+    struct sluice_rate_share gone = {0}, one = {0};
+    sluice_rate_limit_join(&limit, &gone);
+    sluice_rate_limit_join(&limit, &one);
+    struct sender sender = {.client = &one, .len = 100000};
     CU_ASSERT_EQUAL(sluice_rate_limit_take(&limit, sender.client, 100000, 0), 0);
-    CU_ASSERT(sluice_rate_limit_take(&limit, gone, 100000, 0) > 0);
+    CU_ASSERT(sluice_rate_limit_take(&limit, &gone, 100000, 0) > 0);
     simulate(&limit, &sender, 1);
     CU_ASSERT(sender.sent > 0.99 * 125e6);
-    sluice_rate_limit_leave(&limit, gone);
-    sluice_rate_limit_leave(&limit, sender.client);
+    sluice_rate_limit_leave(&limit, &gone);
+    sluice_rate_limit_leave(&limit, &one);
     sluice_rate_limit_clear(&limit);
 }
 

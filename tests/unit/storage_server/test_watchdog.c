@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "storage_server/services/health.h"
+#include "storage_server/session/session.h"
 #include "storage_server/tuning.h"
 #include "support/test.h"
 
@@ -13,6 +14,7 @@
 
 static struct sluice_workers *workers;
 static struct sluice_work_client *client;
+static struct sluice_sessions *sessions;
 static struct sluice_health *health;
 static struct sluice_watchdog *dog;
 
@@ -117,7 +119,10 @@ static void start(void)
 {
     const struct sluice_workers_options options = {.prep_workers = 1, .io_workers = 1, .queue = 64};
     CU_ASSERT_EQUAL_FATAL(sluice_workers_create(&options, &workers, NULL), SLUICE_OK);
-    client = sluice_workers_join(workers, "a client");
+    CU_ASSERT_EQUAL_FATAL(sluice_sessions_create(&sessions, NULL), SLUICE_OK);
+    struct sluice_session *session = sluice_session_open(sessions, "a client");
+    client = sluice_workers_join(workers, session, "a client");
+    sluice_session_unref(session);
     CU_ASSERT_EQUAL_FATAL(sluice_health_create(&health, NULL), SLUICE_OK);
     const struct sluice_watchdog_options watch = {
         .timeout_ns = TIMEOUT_NS, .workers = workers, .health = health};
@@ -129,6 +134,7 @@ static void end(void)
     sluice_watchdog_stop(dog);
     sluice_workers_leave(workers, client);
     sluice_workers_destroy(workers);
+    sluice_sessions_destroy(sessions);
     sluice_watchdog_destroy(dog);
     sluice_health_destroy(health);
 }

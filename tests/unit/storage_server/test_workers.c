@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "op/pipeline.h"
+#include "storage_server/session/session.h"
 #include "storage_server/work/prep_limits.h"
 #include "support/test.h"
 
@@ -47,6 +48,16 @@ static double offer_after(unsigned ms)
     return sluice_workers_offer(workers).cpu_price;
 }
 
+static struct sluice_sessions *sessions;
+
+static struct sluice_work_client *join(const char *name)
+{
+    struct sluice_session *session = sluice_session_open(sessions, name);
+    struct sluice_work_client *joined = sluice_workers_join(workers, session, name);
+    sluice_session_unref(session);
+    return joined;
+}
+
 static void create(unsigned prep_workers, size_t queue)
 {
     const struct sluice_workers_options options = {
@@ -56,7 +67,7 @@ static void create(unsigned prep_workers, size_t queue)
         .limits = limits,
     };
     CU_ASSERT_EQUAL_FATAL(sluice_workers_create(&options, &workers, NULL), SLUICE_OK);
-    client = sluice_workers_join(workers, "a client");
+    client = join("a client");
 }
 
 static void destroy(void)
@@ -143,8 +154,8 @@ static void run_noting(struct sluice_job *job, enum sluice_job_fate fate, void *
 static void a_client_with_little_does_not_wait_for_one_with_much(void)
 {
     create(1, 64);
-    struct sluice_work_client *other = sluice_workers_join(workers, "another");
-    CU_ASSERT_PTR_EQUAL(sluice_workers_join(workers, "another"), other);
+    struct sluice_work_client *other = join("another");
+    CU_ASSERT_PTR_EQUAL(join("another"), other);
     struct held_job running;
     hold(&running, SLUICE_GROUP_PREP);
     await(&running.has_started);
@@ -174,7 +185,7 @@ static void a_client_with_little_does_not_wait_for_one_with_much(void)
 static void a_client_cannot_take_all_places(void)
 {
     create(1, 16);
-    struct sluice_work_client *other = sluice_workers_join(workers, "another");
+    struct sluice_work_client *other = join("another");
     struct held_job running;
     hold(&running, SLUICE_GROUP_PREP);
     await(&running.has_started);
@@ -268,7 +279,7 @@ static void a_start_calls_waiters_until_one_finds_no_room(void)
 static void a_client_without_room_keeps_nobody_else_waiting(void)
 {
     create(1, 1);
-    struct sluice_work_client *other = sluice_workers_join(workers, "another");
+    struct sluice_work_client *other = join("another");
     struct held_job running;
     hold(&running, SLUICE_GROUP_IO);
     await(&running.has_started);
@@ -336,7 +347,7 @@ static void nobody_waits_in_front_of_an_empty_queue(void)
         submitters[i] = (struct submitter){
             .job = {.job = {.fn = run_again}},
             .waiter = {.fn = on_room},
-            .client = sluice_workers_join(workers, (const char *[]){"p", "q", "r", "s"}[i % 4]),
+            .client = join((const char *[]){"p", "q", "r", "s"}[i % 4]),
             .group = i % 3 ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO,
             .left = NUM_JOBS,
             .done = &done,
@@ -476,7 +487,7 @@ static void who_asks_for_the_cores_reads_no_files(void)
 static void the_offer_is_the_markets_price(void)
 {
     create(1, 16);
-    struct sluice_work_client *other = sluice_workers_join(workers, "another");
+    struct sluice_work_client *other = join("another");
     sem_t done;
     sem_init(&done, 0, 0);
     struct quick_job quick[2];
@@ -600,5 +611,9 @@ int main(void)
         SLUICE_TEST(cancelled_jobs_leave_the_queue_at_once),
         SLUICE_TEST(a_cancelled_job_makes_room_for_one_that_waits),
     };
-    return sluice_test_run("workers", tests, SLUICE_TEST_COUNT(tests));
+    if (sluice_sessions_create(&sessions, NULL) != SLUICE_OK)
+        return 1;
+    const int result = sluice_test_run("workers", tests, SLUICE_TEST_COUNT(tests));
+    sluice_sessions_destroy(sessions);
+    return result;
 }
