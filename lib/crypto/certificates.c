@@ -8,6 +8,7 @@
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
+#include <openssl/x509v3.h>
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -180,4 +181,17 @@ void sluice_tls_texts_clear(struct sluice_tls_texts *texts)
     free(texts->ca);
     sluice_secret_destroy(texts->key);
     *texts = (struct sluice_tls_texts){0};
+}
+
+bool sluice_tls_is_for(const char *pem, const char *host)
+{
+    BIO *in = BIO_new_mem_buf(pem, -1);
+    X509 *cert = in ? PEM_read_bio_X509(in, NULL, NULL, NULL) : NULL;
+    int is_for = cert ? X509_check_ip_asc(cert, host, 0) : 0;
+    if (is_for == -2) /* not an address */
+        is_for = X509_check_host(cert, host, 0, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS, NULL);
+    X509_free(cert);
+    BIO_free(in);
+    ERR_clear_error();
+    return is_for == 1;
 }

@@ -137,6 +137,13 @@ grpc_server_credentials *rpc_identity_credentials(struct rpc_identity *identity)
             request, give_certificates, identity)); /* which takes the options */
 }
 
+/* gRPC compares the target with any name in the certificate, of whatever kind. */
+static int check_name(const char *target, const char *pem, void *ctx)
+{
+    (void)ctx;
+    return sluice_tls_is_for(pem, target) ? 0 : 1;
+}
+
 sluice_status rpc_client_credentials(const struct sluice_rpc_client_tls *tls,
                                      grpc_channel_credentials **credentials, struct sluice_err *err)
 {
@@ -150,7 +157,9 @@ sluice_status rpc_client_credentials(const struct sluice_rpc_client_tls *tls,
     if (status != SLUICE_OK)
         return status;
     grpc_ssl_pem_key_cert_pair pair = {texts.key ? texts.key->text : NULL, texts.cert};
-    *credentials = grpc_ssl_credentials_create_ex(texts.ca, texts.cert ? &pair : NULL, NULL, NULL);
+    const grpc_ssl_verify_peer_options options = {.verify_peer_callback = check_name};
+    *credentials =
+        grpc_ssl_credentials_create_ex(texts.ca, texts.cert ? &pair : NULL, &options, NULL);
     sluice_tls_texts_clear(&texts);
     return *credentials ? SLUICE_OK
                         : sluice_fail(err, SLUICE_E_INVALID, "gRPC takes no TLS from these files");

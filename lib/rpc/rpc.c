@@ -108,6 +108,10 @@ enum sluice_rpc_code sluice_rpc_code_from_status(sluice_status status)
     "the connection is closed at once: it wants TLS (--tls), or another certificate than this "    \
     "client's (--cert, --key), or takes no more connections; or it is another program"
 
+#define OTHER_NAME                                                                                 \
+    "its certificate is for another name: check --host, or say with --server-name which name the " \
+    "certificate has"
+
 const char *sluice_rpc_why_unreachable(enum sluice_rpc_code code, const char *text)
 {
     /* Messages of the gRPC C core 1.51; the first match counts. */
@@ -118,9 +122,8 @@ const char *sluice_rpc_why_unreachable(enum sluice_rpc_code code, const char *te
         {"certificate verify failed",
          "its certificate is not of a CA that is known here, or has expired: check --ca FILE, both "
          "machines' clocks, and that this is your server"},
-        {"is not in peer certificate",
-         "its certificate is for another name: check --host, or say with --server-name which name "
-         "the certificate has"},
+        {"is not in peer certificate", OTHER_NAME},
+        {"Verify peer callback", OTHER_NAME}, /* credentials.c */
         {"wrong version number", "it does not speak TLS: leave --tls out, or give offload_server "
                                  "--tls-cert and --tls-key"},
         {"Could not get default pem root certs", "this system has no CAs: give --ca FILE"},

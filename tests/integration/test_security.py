@@ -176,10 +176,11 @@ class Tls(Base):
             self.assertEqual(done.returncode, 1, flags)
             self.assertIn(words, done.stdout + done.stderr)
 
-    def test_addresses_of_a_name_have_its_certificate(self):
-        folder = self.folder / "named"
+    def serve_as(self, name, names):
+        """A server whose certificate has these alternative names."""
+        folder = self.folder / name
         folder.mkdir()
-        (folder / "extensions").write_text("subjectAltName=DNS:localhost\n")
+        (folder / "extensions").write_text(f"subjectAltName={names}\n")
         for command in (
                 ("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                  "-subj", "/CN=named", "-keyout", folder / "key.pem", "-out", folder / "csr.pem"),
@@ -187,9 +188,23 @@ class Tls(Base):
                  self.certs / "ca-key.pem", "-CAcreateserial", "-days", "2", "-extfile",
                  folder / "extensions", "-out", folder / "cert.pem")):
             subprocess.run(["openssl", *map(str, command)], check=True, capture_output=True)
-        server = self.serve("--tls-cert", folder / "cert.pem", "--tls-key", folder / "key.pem")
+        return self.serve("--tls-cert", folder / "cert.pem", "--tls-key", folder / "key.pem")
+
+    def test_addresses_of_a_name_have_its_certificate(self):
+        server = self.serve_as("named", "DNS:localhost")
         self.works("dns:localhost:" + server.address.split(":")[1], *self.client_tls)
         self.fails(server.address, "certificate is for another name", *self.client_tls)
+
+    def test_a_name_of_another_kind_is_no_name_of_the_server(self):
+        server = self.serve_as("dns-like-ip", "DNS:127.0.0.1")
+        self.fails(server.address, "certificate is for another name", *self.client_tls)
+        server = self.serve_as("mail", "email:localhost,email:127.0.0.1")
+        self.fails(server.address, "certificate is for another name", *self.client_tls)
+        self.fails("dns:localhost:" + server.address.split(":")[1],
+                   "certificate is for another name", *self.client_tls)
+        server = self.serve_as("wildcard", "DNS:*.example.org,IP:127.0.0.1")
+        self.works(server.address, *self.client_tls)
+        self.works(server.address, *self.client_tls, "--server-name", "a.example.org")
 
     def test_older_versions_than_1_2_are_refused(self):
         server = self.serve(*self.tls)
