@@ -1,7 +1,7 @@
 #ifndef SLUICE_STORAGE_SERVER_CONTEXT_H
 #define SLUICE_STORAGE_SERVER_CONTEXT_H
 
-#include "base/machine.h"
+#include "host/machine.h"
 #include "op/form.h"
 #include "rpc/rpc_server.h"
 
@@ -25,7 +25,7 @@
  * sluice_core_watch.lock, sluice_sample_lists.lock, sluice_relist.lock, sluice_stats.lock,
  * sluice_client_table.lock, sluice_health.lock, sluice_rate_limit.lock, that of probe.c,
  * sluice_disk_gate.lock, sluice_decoders.fork_lock, sluice_decoders.lock, sluice_tracer.lock, and
- * those of base/disk_clock and the pool of base/buf.  lib/rpc has locks of its own, of which it
+ * those of host/disk_clock and the pool of base/buf.  lib/rpc has locks of its own, of which it
  * holds none during a callback, and none of ours is held while it is called.
  *
  * Threads: constant while serving, except for what locks itself. */

@@ -1,6 +1,6 @@
 #include "train/train.h"
 
-#include "base/pages.h"
+#include "host/pages.h"
 #include "train/checkpoint.h"
 #include "train/trainer_internal.h"
 

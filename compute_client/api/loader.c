@@ -1,7 +1,7 @@
 #include "compute_client/api/loader_state.h"
 
-#include "base/pages.h"
 #include "compute_client/options/options_table.h"
+#include "host/pages.h"
 #include "lib/base/process.h"
 #include "trace/tracer.h"
 

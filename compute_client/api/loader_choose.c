@@ -1,8 +1,8 @@
 #include "compute_client/api/loader_state.h"
 
-#include "base/cgroup.h"
 #include "base/log.h"
 #include "compute_client/loader/tuning.h"
+#include "host/cgroup.h"
 #include "op/form.h"
 #include "op/form_words.h"
 #include "plan/cost_folder.h"

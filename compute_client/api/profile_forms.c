@@ -1,10 +1,10 @@
 #include "compute_client/api/profile_forms.h"
 
-#include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/show.h"
 #include "compute_client/api/profile_phase.h"
+#include "host/cgroup.h"
 #include "op/form.h"
 #include "op/form_words.h"
 

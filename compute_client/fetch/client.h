@@ -2,9 +2,9 @@
 #define SLUICE_COMPUTE_CLIENT_FETCH_CLIENT_H
 
 #include "base/error.h"
-#include "base/machine.h"
 #include "compute_client/loader/batch/live.h"
 #include "datasets/manifest/manifest.h"
+#include "host/machine.h"
 #include "op/pipeline.h"
 #include "rpc/rpc.h"
 

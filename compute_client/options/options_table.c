@@ -1,9 +1,9 @@
 #include "compute_client/options/options_table.h"
 
-#include "base/cgroup.h"
 #include "compute_client/loader/order/mix.h"
 #include "compute_client/options/connection.h"
 #include "datasets/jpeg_index/jpeg_index_file.h"
+#include "host/cgroup.h"
 #include "op/pipeline.h"
 
 #include <assert.h>

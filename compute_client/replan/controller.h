@@ -2,9 +2,9 @@
 #define SLUICE_COMPUTE_CLIENT_REPLAN_CONTROLLER_H
 
 #include "base/error.h"
-#include "base/machine.h"
 #include "compute_client/replan/capacity_estimator.h"
 #include "datasets/manifest/manifest.h"
+#include "host/machine.h"
 #include "op/pipeline.h"
 #include "plan/choice_cost.h"
 #include "plan/resource.h"

@@ -32,9 +32,9 @@ SLUICE_MUST_USE sluice_status sluice_tls_read(const struct sluice_tls_files *fil
                                               struct sluice_err *err);
 void sluice_tls_texts_clear(struct sluice_tls_texts *texts); /* twice is fine */
 
-/* Whether a certificate, in PEM, is for this host: an IP address must be one of its IP addresses, and
- * a name one of its DNS names (RFC 6125; without any, its common name).  Names of e-mail and DNS
- * names that look like an address are neither. */
+/* Whether a certificate, in PEM, is for this host: an IP address must be one of its IP addresses,
+ * and a name one of its DNS names (RFC 6125; without any, its common name).  Names of e-mail and
+ * DNS names that look like an address are neither. */
 bool sluice_tls_is_for(const char *pem, const char *host);
 
 /* The first flight of a TLS client that asks for HTTP/2: to learn whether a server of TLS answers.

@@ -3,9 +3,9 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/machine.h"
 #include "base/message.h"
 #include "base/trace_context.h"
+#include "host/machine.h"
 #include "op/pipeline.h"
 #include "wire/list_block.h"
 

@@ -1,9 +1,9 @@
 #include "storage_server/fetch/stream.h"
 
 #include "base/buf.h"
-#include "base/disk_clock.h"
 #include "datasets/jpeg_index/indexed_file.h"
 #include "datasets/manifest/manifest.h"
+#include "host/disk_clock.h"
 #include "image/jpeg/crop.h"
 #include "op/form.h"
 #include "storage_server/context.h"

@@ -76,7 +76,7 @@ static const struct sluice_landlock_path of_machine[] = {
     {"/proc/diskstats", READ},
     {"/proc/meminfo", READ},
     {"/proc/stat", READ},
-    {"/proc/sys/kernel/random/boot_id", READ}, /* base/machine.h */
+    {"/proc/sys/kernel/random/boot_id", READ}, /* host/machine.h */
     {"/proc/sys/net/core/somaxconn", READ},
     {"/proc/sys/vm/overcommit_memory", READ},
     {"/sys/block", READ},

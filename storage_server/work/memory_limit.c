@@ -1,6 +1,6 @@
 #include "storage_server/work/memory_limit.h"
 
-#include "base/cgroup.h"
+#include "host/cgroup.h"
 #include "storage_server/tuning.h"
 
 #include <malloc.h>

@@ -11,7 +11,7 @@
 
 /* Half of what the machine or the control group has, whichever is less; where RLIMIT_AS or
  * RLIMIT_DATA is set no more than half of what it leaves when the stacks of num_threads threads are
- * there, as gRPC ends the process where it gets no memory.  `root` as in base/cgroup.h.
+ * there, as gRPC ends the process where it gets no memory.  `root` as in host/cgroup.h.
  * SLUICE_E_NO_MEMORY: so little is left that no server should start. */
 SLUICE_MUST_USE sluice_status sluice_memory_limit_default(const char *root, unsigned num_threads,
                                                           uint64_t *bytes, struct sluice_err *err);

@@ -1,10 +1,10 @@
 #include "storage_server/work/prep_limits.h"
 
 #include "base/c_locale.h"
-#include "base/cgroup.h"
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "host/cgroup.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -27,7 +27,7 @@
 
 /* Changes the files of groups; each returns 0 or an errno.  Tests have their own. */
 struct sluice_cgroup_files {
-    const char *root; /* in front of every path, as in base/cgroup.h */
+    const char *root; /* in front of every path, as in host/cgroup.h */
     int (*make)(const char *folder);
     int (*remove)(const char *folder);
     int (*write)(const char *file, const char *text);
@@ -86,7 +86,7 @@ void sluice_prep_limits_folders(const struct sluice_prep_limits *limits,
  * calling thread.  NULL limits: as without any.  Reads files of /proc and of groups. */
 double sluice_prep_limits_cores(const struct sluice_prep_limits *limits, pid_t tid);
 
-/* Why these are no more, in words for a message (base/cgroup.h); of cpu_max by its flag. */
+/* Why these are no more, in words for a message (host/cgroup.h); of cpu_max by its flag. */
 void sluice_prep_limits_why_cores(const struct sluice_prep_limits *limits, pid_t tid, char *text,
                                   size_t room);
 

@@ -1,7 +1,7 @@
 #include "compute_client/loader/batch/batch_memory.h"
 
-#include "base/pages.h"
 #include "compute_client/loader/tuning.h"
+#include "host/pages.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -4,7 +4,6 @@
 #include "base/c_locale.h"
 #include "base/clock.h"
 #include "base/cond.h"
-#include "base/disk_clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/worker_pool.h"
@@ -15,6 +14,7 @@
 #include "datasets/jpeg_index/jpeg_index_file.h"
 #include "datasets/manifest/freshness.h"
 #include "datasets/shards/shard.h"
+#include "host/disk_clock.h"
 #include "op/form.h"
 
 #include <errno.h>

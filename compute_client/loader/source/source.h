@@ -61,7 +61,7 @@ struct sluice_source_result {
     double storage_price;      /* the server's CPU price, as last heard; 0 if never */
     double storage_cores;      /* cores that the server may use, as last heard; 0 if never */
     uint64_t disk_ns;          /* waiting for the disk; 0 if the file was in memory */
-    uint64_t disk_busy_ns;     /* its part of the disk's busy time (base/disk_clock.h) */
+    uint64_t disk_busy_ns;     /* its part of the disk's busy time (host/disk_clock.h) */
     uint64_t read_bytes;       /* of the file; 0: as many as the manifest says */
 };
 

@@ -1,5 +1,5 @@
-#ifndef SLUICE_BASE_CGROUP_H
-#define SLUICE_BASE_CGROUP_H
+#ifndef SLUICE_HOST_CGROUP_H
+#define SLUICE_HOST_CGROUP_H
 
 #include "base/error.h"
 

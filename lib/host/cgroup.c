@@ -1,4 +1,4 @@
-#include "base/cgroup.h"
+#include "host/cgroup.h"
 
 #include "base/c_locale.h"
 #include "base/cpu.h"

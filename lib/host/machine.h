@@ -1,5 +1,5 @@
-#ifndef SLUICE_BASE_MACHINE_H
-#define SLUICE_BASE_MACHINE_H
+#ifndef SLUICE_HOST_MACHINE_H
+#define SLUICE_HOST_MACHINE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@ struct sluice_machine {
     uint8_t cpus[SLUICE_MACHINE_CPU_BYTES]; /* CPU c is bit c % 8 of byte c / 8 */
 };
 
-/* That of the calling thread.  root: as in base/cgroup.h. */
+/* That of the calling thread.  root: as in host/cgroup.h. */
 void sluice_machine_here(const char *root, struct sluice_machine *machine);
 
 /* The cores that two processes have together if they share any: the union of their CPUs, or the

@@ -1,4 +1,4 @@
-#include "base/disk_clock.h"
+#include "host/disk_clock.h"
 
 #include "base/clock.h"
 #include "support/test.h"

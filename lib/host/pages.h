@@ -1,5 +1,5 @@
-#ifndef SLUICE_BASE_PAGES_H
-#define SLUICE_BASE_PAGES_H
+#ifndef SLUICE_HOST_PAGES_H
+#define SLUICE_HOST_PAGES_H
 
 #include "base/error.h"
 

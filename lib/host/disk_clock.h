@@ -1,5 +1,5 @@
-#ifndef SLUICE_BASE_DISK_CLOCK_H
-#define SLUICE_BASE_DISK_CLOCK_H
+#ifndef SLUICE_HOST_DISK_CLOCK_H
+#define SLUICE_HOST_DISK_CLOCK_H
 
 #include <pthread.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
-#include "base/machine.h"
+#include "host/machine.h"
 
-#include "base/cgroup.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "host/cgroup.h"
 
 #include <math.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-#include "base/pages.h"
+#include "host/pages.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "base/machine.h"
+#include "host/machine.h"
 
 #include "support/test.h"
 
