@@ -248,6 +248,8 @@ static double model_op_s(const struct sluice_pipeline *pipeline, unsigned op,
     case SLUICE_OP_UPRIGHT:
     case SLUICE_OP_MIRROR:
     case SLUICE_OP_TABLE:
+    case SLUICE_OP_PIXELS:
+    case SLUICE_OP_CHOICE:
         break;
     }
     return FLIP_S_PER_BYTE * bytes; /* copies */

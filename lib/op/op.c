@@ -10,16 +10,42 @@
 
 extern const struct sluice_op_type sluice_op_decode, sluice_op_exif_transpose,
     sluice_op_random_resized_crop, sluice_op_resize, sluice_op_center_crop, sluice_op_hflip,
-    sluice_op_to_tensor, sluice_op_normalize;
+    sluice_op_vflip, sluice_op_brightness, sluice_op_contrast, sluice_op_color, sluice_op_hue,
+    sluice_op_sharpness, sluice_op_grayscale, sluice_op_invert, sluice_op_solarize,
+    sluice_op_solarize_add, sluice_op_posterize, sluice_op_equalize, sluice_op_autocontrast,
+    sluice_op_pil_blur, sluice_op_one_of, sluice_op_k_of, sluice_op_shuffled, sluice_op_to_tensor,
+    sluice_op_normalize;
 
 #define MAX_TYPES 64
 
 static const struct sluice_op_type *types[MAX_TYPES] = {
-    &sluice_op_decode,    &sluice_op_exif_transpose, &sluice_op_random_resized_crop,
-    &sluice_op_resize,    &sluice_op_center_crop,    &sluice_op_hflip,
-    &sluice_op_to_tensor, &sluice_op_normalize,
+    &sluice_op_decode,
+    &sluice_op_exif_transpose,
+    &sluice_op_random_resized_crop,
+    &sluice_op_resize,
+    &sluice_op_center_crop,
+    &sluice_op_hflip,
+    &sluice_op_vflip,
+    &sluice_op_brightness,
+    &sluice_op_contrast,
+    &sluice_op_color,
+    &sluice_op_hue,
+    &sluice_op_sharpness,
+    &sluice_op_grayscale,
+    &sluice_op_invert,
+    &sluice_op_solarize,
+    &sluice_op_solarize_add,
+    &sluice_op_posterize,
+    &sluice_op_equalize,
+    &sluice_op_autocontrast,
+    &sluice_op_pil_blur,
+    &sluice_op_one_of,
+    &sluice_op_k_of,
+    &sluice_op_shuffled,
+    &sluice_op_to_tensor,
+    &sluice_op_normalize,
 };
-static size_t num_types = 8;
+static size_t num_types = 25;
 
 sluice_status sluice_op_register(const struct sluice_op_type *type, struct sluice_err *err)
 {
@@ -65,6 +91,39 @@ void sluice_pipeline_list_ops(char *out, size_t room)
         at += (size_t)snprintf(out + at, room - at, "%s%s%s: %s", i > 0 ? "\n" : "", types[i]->name,
                                example, types[i]->help);
     }
+}
+
+double sluice_draw_number(struct sluice_rng *rng, const struct sluice_range *range)
+{
+    if (range->min == range->max)
+        return range->min;
+    return range->min + (range->max - range->min) * sluice_rng_double(rng);
+}
+
+double sluice_draw_whole(struct sluice_rng *rng, const struct sluice_range *range)
+{
+    if (range->min == range->max)
+        return range->min;
+    return range->min + sluice_rng_below(rng, (uint32_t)(range->max - range->min) + 1);
+}
+
+uint8_t sluice_draw_child(const struct sluice_op *children, unsigned num_children,
+                          const bool *is_taken, struct sluice_rng *rng)
+{
+    double sum = 0;
+    for (unsigned i = 0; i < num_children; i++)
+        sum += is_taken && is_taken[i] ? 0 : children[i].weight;
+    double left = sluice_rng_double(rng) * sum;
+    unsigned last = 0; /* where rounding leaves a rest */
+    for (unsigned i = 0; i < num_children; i++) {
+        if (is_taken && is_taken[i])
+            continue;
+        last = i;
+        left -= children[i].weight;
+        if (left < 0)
+            break;
+    }
+    return (uint8_t)last;
 }
 
 void sluice_op_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
@@ -131,7 +190,8 @@ bool sluice_spec_accept(struct sluice_spec_text *text, const char *token)
 void sluice_spec_suggest(const struct sluice_spec_text *text, const char *const *known, char *out,
                          size_t room)
 {
-    struct sluice_suggestion suggestion = sluice_suggest_begin(text->at, strcspn(text->at, "=:,"));
+    struct sluice_suggestion suggestion =
+        sluice_suggest_begin(text->at, strcspn(text->at, "=:,()"));
     for (size_t i = 0; known[i]; i++)
         sluice_suggest_try(&suggestion, known[i]);
     sluice_suggest_print(&suggestion, "", out, room);

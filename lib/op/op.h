@@ -17,6 +17,10 @@
 
 #define SLUICE_MAX_OP_SIZE 8192u /* largest side that an op's text may ask for */
 #define SLUICE_MAX_IMAGE_SIDE 65535u
+#define SLUICE_MAX_CHOSEN 32     /* ops that a choice may run on a sample */
+#define SLUICE_MAX_NODES 256u    /* ops of a pipeline, those in parentheses included */
+#define SLUICE_MAX_DEPTH 8u      /* of parentheses */
+#define SLUICE_MAX_DRAWN_OPS 64u /* that run on one sample */
 
 struct sluice_size {
     uint32_t width, height;
@@ -30,6 +34,8 @@ enum sluice_param_kind {
     SLUICE_PARAM_RANGE,  /* struct sluice_range: "MIN-MAX" */
     SLUICE_PARAM_RATIOS, /* struct sluice_range, of which a bound may be a fraction: "3/4-4/3" */
     SLUICE_PARAM_SCALE,  /* struct sluice_scale: "R:G:B/R:G:B" or "imagenet" */
+    SLUICE_PARAM_DRAWN,  /* struct sluice_range: "A", or "A-B", of which each sample draws a number
+                          */
 };
 
 struct sluice_range {
@@ -49,10 +55,12 @@ struct sluice_op_param {
     size_t offset;              /* of the value in the op's params */
     const char *form;           /* the value in messages: "SIZE", "MIN-MAX" */
     const char *example;        /* the value in --help; NULL: not shown there */
-    double min, max;            /* of a number and of each bound of a range */
+    double min, max;            /* of a number and of each bound of a range; min < 0: signed */
     bool has_preset;            /* otherwise the text must have a value */
     struct sluice_range preset; /* of a number: min */
 };
+
+struct sluice_op;
 
 /* --- draws --- */
 
@@ -72,7 +80,33 @@ struct sluice_resample {
 union sluice_drawn {
     struct sluice_resample resample; /* SLUICE_OP_RESAMPLE */
     bool is_mirrored;                /* SLUICE_OP_MIRROR */
-    uint8_t table[256];              /* SLUICE_OP_TABLE: the result for each u8 value */
+    double values[8];                /* SLUICE_OP_TABLE, SLUICE_OP_PIXELS: the op's own */
+};
+
+/* A number of a SLUICE_PARAM_DRAWN: uniform in [min, max); no draw where these are equal. */
+double sluice_draw_number(struct sluice_rng *rng, const struct sluice_range *range);
+/* The same of whole numbers: min and max may both come. */
+double sluice_draw_whole(struct sluice_rng *rng, const struct sluice_range *range);
+
+/* One of a choice's ops by their weights, of those that are not taken (NULL: of all); at least one
+ * is not. */
+uint8_t sluice_draw_child(const struct sluice_op *children, unsigned num_children,
+                          const bool *is_taken, struct sluice_rng *rng);
+
+/* --- pixels --- */
+
+/* The pixels' statistics that a table may depend on. */
+enum sluice_statistics {
+    SLUICE_STATISTICS_NONE,
+    SLUICE_STATISTICS_HISTOGRAM,
+    SLUICE_STATISTICS_LUMA
+};
+
+struct sluice_pixel_statistics {
+    uint64_t num_pixels;
+    uint32_t histogram[3][256]; /* with SLUICE_STATISTICS_HISTOGRAM */
+    uint64_t
+        luma_sum; /* with SLUICE_STATISTICS_LUMA: of (19595 R + 38470 G + 7471 B + 2^15) >> 16 */
 };
 
 /* The known size of a square result. */
@@ -85,9 +119,10 @@ static inline struct sluice_known_size sluice_known_square(uint32_t side)
 
 struct sluice_op_type {
     const char *name;
-    const char *help;   /* one line for --help */
-    const char *column; /* in cost tables: the original's name of the stage, or torchvision's */
-    const char *label;  /* in reports; NULL: the name */
+    const char *help;    /* one line for --help */
+    const char *example; /* for --help, after the name; NULL: the examples of its parameters */
+    const char *column;  /* in cost tables: the original's name of the stage, or torchvision's */
+    const char *label;   /* in reports; NULL: the name */
     enum sluice_op_kind kind;
     bool is_random;    /* draws random numbers */
     bool takes_whole;  /* a resample whose `from` is always the whole input */
@@ -106,6 +141,24 @@ struct sluice_op_type {
     void (*draw)(const void *params, struct sluice_size in, struct sluice_rng *rng,
                  union sluice_drawn *drawn);
 
+    /* SLUICE_OP_TABLE: the result for each value of each channel. */
+    enum sluice_statistics statistics;
+    void (*table)(const union sluice_drawn *drawn, const struct sluice_pixel_statistics *statistics,
+                  uint8_t table[3][256]);
+
+    /* SLUICE_OP_PIXELS: from `in` to `out`, both width x height x 3 without gaps.  `memory` has
+     * memory_bytes(size) bytes, aligned for anything; memory_bytes NULL: none. */
+    void (*apply)(const union sluice_drawn *drawn, struct sluice_size size, const uint8_t *in,
+                  uint8_t *out, void *memory);
+    size_t (*memory_bytes)(struct sluice_size size);
+
+    /* SLUICE_OP_CHOICE: the ops in the parentheses that run, in this order; returns how many, at
+     * most SLUICE_MAX_CHOSEN. */
+    unsigned (*choose)(const void *params, const struct sluice_op *children, unsigned num_children,
+                       struct sluice_rng *rng, uint8_t chosen[SLUICE_MAX_CHOSEN]);
+    /* How many of them run; and NULL, or what is wrong with this number of them.  May be NULL. */
+    unsigned (*num_chosen)(const void *params, unsigned num_children);
+    const char *(*check_children)(const void *params, unsigned num_children);
     /* The known size of the result, from the known size of the input; NULL: the same. */
     struct sluice_known_size (*known_size)(const void *params, struct sluice_known_size in);
 };
@@ -114,8 +167,18 @@ struct sluice_op_type {
 struct sluice_op {
     const struct sluice_op_type *type;
     void *params;   /* owned; type->params_size bytes, or NULL */
-    unsigned index; /* in its pipeline: part of the draws' key */
+    unsigned index; /* of the op in its pipeline's text, in preorder: part of the draws' key */
+    double p;       /* the probability that it runs, if sluice_op_kind_has_p() */
+    double weight;  /* within one_of and k_of; 1 if the text says nothing */
+    struct sluice_op *children; /* of SLUICE_OP_CHOICE; owned */
+    unsigned num_children;
 };
+
+/* Ops that may stand in parentheses, keep the image's size, and take ":p=P". */
+static inline bool sluice_op_kind_has_p(enum sluice_op_kind kind)
+{
+    return kind == SLUICE_OP_TABLE || kind == SLUICE_OP_PIXELS || kind == SLUICE_OP_CHOICE;
+}
 
 /* --- the registry --- */
 
@@ -130,7 +193,7 @@ void sluice_op_type_suggest(const char *name, size_t len, char *out, size_t room
 
 /* --- what the pipeline asks of an op --- */
 
-/* Draws for the sample of `key`. */
+/* Draws for the sample of `key`; not of SLUICE_OP_CHOICE. */
 void sluice_op_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
                     struct sluice_size in, union sluice_drawn *drawn);
 
@@ -148,7 +211,7 @@ bool sluice_resample_join(const struct sluice_resample *first, const struct slui
 /* The text of a pipeline as the parser walks it.  Positions count from 1. */
 struct sluice_spec_text {
     const char *start, *at;
-    unsigned op;         /* from 1, for messages */
+    unsigned op;         /* from 1, for messages: ops in parentheses count */
     const char *op_name; /* borrowed; not NUL-terminated */
     size_t op_name_len;
 };
@@ -173,11 +236,17 @@ SLUICE_MUST_USE sluice_status sluice_spec_number(struct sluice_spec_text *text, 
 /* The shortest plain decimal that reads back as `number`; room >= 32. */
 void sluice_print_number(double number, char *text, size_t room);
 
-/* Reads what stands after the name of `op`, whose type is set, into its params (op_params.c). */
+/* Reads what stands after the name of `op`, whose type is set, into its params (op_params.c): of a
+ * choice up to the first op in its parentheses, and then what follows them. */
 SLUICE_MUST_USE sluice_status sluice_op_parse(struct sluice_op *op, struct sluice_spec_text *text,
                                               struct sluice_err *err);
-/* The canonical text after the name, "" or "=...": every parameter spelled out. */
+SLUICE_MUST_USE sluice_status sluice_op_parse_modifiers(struct sluice_op *op,
+                                                        struct sluice_spec_text *text,
+                                                        struct sluice_err *err);
+/* The canonical text of the values, without name, "=" and parentheses: "2:replace=1". */
 void sluice_op_print(const struct sluice_op *op, char *text, size_t room);
+/* ":p=0.5", or "" where it always runs; and the weight. */
+void sluice_op_print_modifiers(const struct sluice_op *op, char *text, size_t room);
 /* "=224:scale=0.08-1": the examples of its parameters. */
 void sluice_op_print_example(const struct sluice_op_type *type, char *text, size_t room);
 void sluice_op_clear(struct sluice_op *op); /* idempotent; fine on {0} */

@@ -52,6 +52,36 @@ static sluice_status parse_range(struct sluice_spec_text *text, const struct slu
     return SLUICE_OK;
 }
 
+static sluice_status parse_signed(struct sluice_spec_text *text,
+                                  const struct sluice_op_param *param, double *number,
+                                  struct sluice_err *err)
+{
+    const struct sluice_spec_text start = *text;
+    const bool is_negative = param->min < 0 && sluice_spec_accept(text, "-");
+    const sluice_status status = sluice_spec_number(text, number, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (is_negative)
+        *number = -*number;
+    return *number >= param->min && *number <= param->max
+               ? SLUICE_OK
+               : sluice_spec_fail(&start, err, "%s lies from %g to %g", param->name, param->min,
+                                  param->max);
+}
+
+static sluice_status parse_drawn(struct sluice_spec_text *text, const struct sluice_op_param *param,
+                                 struct sluice_range *range, struct sluice_err *err)
+{
+    const struct sluice_spec_text start = *text;
+    sluice_status status = parse_signed(text, param, &range->min, err);
+    range->max = range->min;
+    if (status == SLUICE_OK && sluice_spec_accept(text, "-"))
+        status = parse_signed(text, param, &range->max, err);
+    if (status == SLUICE_OK && range->min > range->max)
+        return sluice_spec_fail(&start, err, "the lower bound is above the upper one");
+    return status;
+}
+
 static sluice_status parse_triple(struct sluice_spec_text *text, double triple[3],
                                   struct sluice_err *err)
 {
@@ -101,6 +131,8 @@ static sluice_status parse_value(const struct sluice_op *op, const struct sluice
         return parse_range(text, param, value_of(op, param), err);
     case SLUICE_PARAM_SCALE:
         return parse_scale(text, value_of(op, param), err);
+    case SLUICE_PARAM_DRAWN:
+        return parse_drawn(text, param, value_of(op, param), err);
     }
     assert(!"a kind of parameter");
     return SLUICE_E_INTERNAL;
@@ -135,12 +167,36 @@ static sluice_status fail_name(const struct sluice_op_type *type,
     return sluice_spec_fail(text, err, "%s, each once, is wanted here%s", list, near);
 }
 
-static sluice_status parse_named(const struct sluice_op *op, struct sluice_spec_text *text,
+/* Any op that may stand in parentheses takes these. */
+static const struct sluice_op_param modifiers[] = {
+    {.name = "p", .kind = SLUICE_PARAM_NUMBER, .form = "P", .max = 1},
+    {.name = "weight", .kind = SLUICE_PARAM_NUMBER, .form = "W", .min = 0.0001, .max = 1e6},
+};
+
+/* True: it was one, with this status. */
+static bool parse_modifier(struct sluice_op *op, struct sluice_spec_text *text,
+                           sluice_status *status, struct sluice_err *err)
+{
+    double *const values[] = {&op->p, &op->weight};
+    for (size_t i = 0; sluice_op_kind_has_p(op->type->kind) && i < SLUICE_ARRAY_LEN(modifiers);
+         i++) {
+        const size_t len = strlen(modifiers[i].name);
+        if (strncmp(text->at, modifiers[i].name, len) != 0 || text->at[len] != '=')
+            continue;
+        text->at += len + 1;
+        *status = parse_number(text, &modifiers[i], values[i], err);
+        return true;
+    }
+    return false;
+}
+
+static sluice_status parse_named(struct sluice_op *op, struct sluice_spec_text *text,
                                  bool *is_given, struct sluice_err *err)
 {
     const struct sluice_op_param *params = op->type->params;
-    const size_t len = strcspn(text->at, "=:,");
-    for (size_t i = 1; params[i].name; i++) {
+    const size_t len = strcspn(text->at, "=:,()");
+    sluice_status status;
+    for (size_t i = 0; params && params[i].name; i++) {
         if (is_given[i] || strlen(params[i].name) != len || text->at[len] != '=' ||
             memcmp(text->at, params[i].name, len) != 0)
             continue;
@@ -148,26 +204,27 @@ static sluice_status parse_named(const struct sluice_op *op, struct sluice_spec_
         text->at += len + 1;
         return parse_value(op, &params[i], text, err);
     }
-    return fail_name(op->type, text, err);
+    return parse_modifier(op, text, &status, err) ? status : fail_name(op->type, text, err);
 }
 
-static sluice_status parse_params(const struct sluice_op *op, struct sluice_spec_text *text,
+static sluice_status parse_params(struct sluice_op *op, struct sluice_spec_text *text,
                                   bool has_value, struct sluice_err *err)
 {
     const struct sluice_op_param *params = op->type->params;
     bool is_given[16] = {false};
-    for (size_t i = 0; params[i].name; i++) {
+    for (size_t i = 0; params && params[i].name; i++) {
         assert(i < SLUICE_ARRAY_LEN(is_given));
         if (params[i].has_preset)
             set_preset(op, &params[i]);
     }
-    if (!has_value && !params[0].has_preset)
+    if (params && !has_value && !params[0].has_preset)
         return sluice_spec_fail(text, err, "'=%s' is wanted here", params[0].form);
     const struct sluice_spec_text start = *text;
+    is_given[0] = has_value || !sluice_op_kind_has_p(op->type->kind);
     sluice_status status = has_value ? parse_value(op, &params[0], text, err) : SLUICE_OK;
     while (!status && sluice_spec_accept(text, ":"))
         status = parse_named(op, text, is_given, err);
-    for (size_t i = 1; !status && params[i].name; i++) {
+    for (size_t i = 1; params && !status && params[i].name; i++) {
         if (!params[i].has_preset && !is_given[i])
             status = sluice_spec_fail(text, err, "':%s=%s' is wanted here", params[i].name,
                                       params[i].form);
@@ -179,22 +236,46 @@ static sluice_status parse_params(const struct sluice_op *op, struct sluice_spec
 sluice_status sluice_op_parse(struct sluice_op *op, struct sluice_spec_text *text,
                               struct sluice_err *err)
 {
-    const bool has_value = sluice_spec_accept(text, "=");
-    if (!op->type->params)
+    const bool is_choice = op->type->kind == SLUICE_OP_CHOICE;
+    if (is_choice && !sluice_spec_accept(text, "("))
+        return sluice_spec_fail(text, err, "'(' and ops are wanted here");
+    const bool has_value = is_choice ? op->type->params != NULL : sluice_spec_accept(text, "=");
+    op->p = op->weight = 1;
+    if (!op->type->params && (has_value || !sluice_op_kind_has_p(op->type->kind)))
         return has_value ? sluice_spec_fail(text, err, "%s takes no value", op->type->name)
                          : SLUICE_OK;
-    op->params = calloc(1, op->type->params_size);
-    if (!op->params)
+    if (is_choice && !op->type->params)
+        return SLUICE_OK;
+    op->params = op->type->params ? calloc(1, op->type->params_size) : NULL;
+    if (op->type->params && !op->params)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the parameters of %s",
                            op->type->name);
-    const sluice_status status = parse_params(op, text, has_value, err);
+    sluice_status status = parse_params(op, text, has_value, err);
+    if (status == SLUICE_OK && is_choice && !sluice_spec_accept(text, ","))
+        status = sluice_spec_fail(text, err, "',' and ops are wanted here");
     if (status)
         sluice_op_clear(op);
     return status;
 }
 
+sluice_status sluice_op_parse_modifiers(struct sluice_op *op, struct sluice_spec_text *text,
+                                        struct sluice_err *err)
+{
+    sluice_status status = SLUICE_OK;
+    while (status == SLUICE_OK && sluice_spec_accept(text, ":")) {
+        if (!parse_modifier(op, text, &status, err))
+            status = sluice_spec_fail(text, err, "p=P or weight=W is wanted here");
+    }
+    return status;
+}
+
 void sluice_op_clear(struct sluice_op *op)
 {
+    for (unsigned i = 0; i < op->num_children; i++)
+        sluice_op_clear(&op->children[i]);
+    free(op->children);
+    op->children = NULL;
+    op->num_children = 0;
     free(op->params);
     op->params = NULL;
 }
@@ -217,6 +298,13 @@ static void print_value(const struct sluice_op *op, const struct sluice_op_param
         sluice_print_number(((const struct sluice_range *)value)->max, numbers[1], 32);
         snprintf(text, room, "%s-%s", numbers[0], numbers[1]);
         break;
+    case SLUICE_PARAM_DRAWN: {
+        const struct sluice_range *range = value;
+        sluice_print_number(range->min, numbers[0], 32);
+        sluice_print_number(range->max, numbers[1], 32);
+        snprintf(text, room, range->min < range->max ? "%s-%s" : "%s", numbers[0], numbers[1]);
+        break;
+    }
     case SLUICE_PARAM_SCALE:
         for (int c = 0; c < 3; c++) {
             sluice_print_number(((const struct sluice_scale *)value)->mean[c], numbers[c], 32);
@@ -236,17 +324,31 @@ void sluice_op_print(const struct sluice_op *op, char *text, size_t room)
     for (size_t i = 0; params && params[i].name; i++) {
         char value[200];
         print_value(op, &params[i], value, sizeof(value));
-        len += (size_t)(i == 0 ? snprintf(text, room, "=%s", value)
+        len += (size_t)(i == 0 ? snprintf(text, room, "%s", value)
                                : snprintf(text + len, room - len, ":%s=%s", params[i].name, value));
+        assert(len < room);
+    }
+}
+
+void sluice_op_print_modifiers(const struct sluice_op *op, char *text, size_t room)
+{
+    const double values[] = {op->p, op->weight};
+    size_t len = 0;
+    text[0] = '\0';
+    for (size_t i = 0; sluice_op_kind_has_p(op->type->kind) && i < SLUICE_ARRAY_LEN(values); i++) {
+        char number[32];
+        if (values[i] == 1)
+            continue;
+        sluice_print_number(values[i], number, sizeof(number));
+        len += (size_t)snprintf(text + len, room - len, ":%s=%s", modifiers[i].name, number);
         assert(len < room);
     }
 }
 
 void sluice_op_print_example(const struct sluice_op_type *type, char *text, size_t room)
 {
-    size_t len = 0;
-    text[0] = '\0';
-    for (size_t i = 0; type->params && type->params[i].name; i++) {
+    size_t len = (size_t)snprintf(text, room, "%s", type->example ? type->example : "");
+    for (size_t i = 0; !type->example && type->params && type->params[i].name; i++) {
         const struct sluice_op_param *param = &type->params[i];
         if (param->example)
             len += (size_t)snprintf(text + len, room - len, "%s%s=%s", i > 0 ? ":" : "",

@@ -40,52 +40,162 @@ static sluice_status check_order(const struct sluice_pipeline *pipeline, enum sl
     return SLUICE_OK;
 }
 
-static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_spec_text *text,
-                              struct sluice_err *err)
+/* Reads an op, and of a choice the ops in its parentheses.  *num_nodes counts them all. */
+static sluice_status parse_node(struct sluice_op *op, struct sluice_spec_text *text,
+                                unsigned *num_nodes, unsigned depth, struct sluice_err *err);
+
+static sluice_status parse_children(struct sluice_op *op, struct sluice_spec_text *text,
+                                    unsigned *num_nodes, unsigned depth, struct sluice_err *err)
 {
-    text->op = pipeline->num_ops + 1;
+    if (depth == SLUICE_MAX_DEPTH)
+        return sluice_spec_fail(text, err, "parentheses are at most %u deep", SLUICE_MAX_DEPTH);
+    struct sluice_spec_text parent = *text;
+    sluice_status status = SLUICE_OK;
+    do {
+        struct sluice_op *grown =
+            realloc(op->children, (op->num_children + 1) * sizeof(*op->children));
+        if (!grown)
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a pipeline");
+        op->children = grown;
+        op->children[op->num_children] = (struct sluice_op){0};
+        status = parse_node(&op->children[op->num_children], text, num_nodes, depth + 1, err);
+        op->num_children += status == SLUICE_OK;
+    } while (status == SLUICE_OK && sluice_spec_accept(text, ","));
+    if (status != SLUICE_OK)
+        return status;
+    if (!sluice_spec_accept(text, ")"))
+        return sluice_spec_fail(text, err, "',' or ')' is wanted here");
+    parent.at = text->at; /* what follows is the choice's own */
+    *text = parent;
+    return sluice_op_parse_modifiers(op, text, err);
+}
+
+static sluice_status parse_node(struct sluice_op *op, struct sluice_spec_text *text,
+                                unsigned *num_nodes, unsigned depth, struct sluice_err *err)
+{
+    text->op = *num_nodes + 1;
     text->op_name = text->at;
-    text->op_name_len = strcspn(text->at, ",=");
+    text->op_name_len = strcspn(text->at, ",=:()");
     const struct sluice_op_type *type = sluice_op_type_find(text->op_name, text->op_name_len);
     if (!type) {
         char near[300];
-        sluice_op_type_suggest(text->op_name, strcspn(text->op_name, ",=("), near, sizeof(near));
+        sluice_op_type_suggest(text->op_name, text->op_name_len, near, sizeof(near));
         return sluice_spec_fail(text, err, "there is no such op%s", near);
     }
-    sluice_status status = check_order(pipeline, type->kind, text, err);
-    if (status)
-        return status;
-
-    struct sluice_op *op = &pipeline->ops[pipeline->num_ops];
-    *op = (struct sluice_op){.type = type, .index = pipeline->num_ops};
+    if (depth > 0 && !sluice_op_kind_has_p(type->kind))
+        return sluice_spec_fail(
+            text, err, "only ops that keep the size of the image may stand in parentheses");
+    if (*num_nodes == SLUICE_MAX_NODES)
+        return sluice_spec_fail(text, err,
+                                "a pipeline has at most %u ops, with those in parentheses",
+                                SLUICE_MAX_NODES);
+    *op = (struct sluice_op){.type = type, .index = (*num_nodes)++};
     text->at += text->op_name_len;
-    status = sluice_op_parse(op, text, err);
-    if (status)
+    sluice_status status = sluice_op_parse(op, text, err);
+    if (status == SLUICE_OK && type->kind == SLUICE_OP_CHOICE)
+        status = parse_children(op, text, num_nodes, depth, err);
+    const char *why = status == SLUICE_OK && type->check_children
+                          ? type->check_children(op->params, op->num_children)
+                          : NULL;
+    if (why)
+        status = sluice_spec_fail(text, err, "%s", why);
+    if (status != SLUICE_OK)
+        sluice_op_clear(op);
+    return status;
+}
+
+/* The most ops that may run on a sample. */
+static unsigned most_drawn(const struct sluice_op *op)
+{
+    unsigned most = op->type->kind == SLUICE_OP_CHOICE ? 0 : 1;
+    for (unsigned i = 0; i < op->num_children; i++) {
+        const unsigned of_child = most_drawn(&op->children[i]);
+        most = of_child > most ? of_child : most;
+    }
+    if (op->type->kind == SLUICE_OP_CHOICE)
+        most *= op->type->num_chosen(op->params, op->num_children);
+    return most < SLUICE_MAX_DRAWN_OPS + 1 ? most : SLUICE_MAX_DRAWN_OPS + 1;
+}
+
+static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_spec_text *text,
+                              struct sluice_err *err)
+{
+    struct sluice_op op = {0};
+    const struct sluice_spec_text start = *text;
+    sluice_status status = parse_node(&op, text, &pipeline->num_nodes, 0, err);
+    if (status != SLUICE_OK)
         return status;
-    pipeline->num_ops++;
-    if (*text->at && *text->at != ',')
-        return sluice_spec_fail(text, err, "nothing more belongs here");
-    if (type->kind == SLUICE_OP_SCALE)
-        pipeline->scale = op->params;
-    else if (type->kind != SLUICE_OP_TENSOR)
+    assert(op.type);
+    struct sluice_spec_text name = start;
+    name.op = op.index + 1;
+    name.op_name = start.at;
+    name.op_name_len = strlen(op.type->name);
+    status = check_order(pipeline, op.type->kind, &name, err);
+    pipeline->most_drawn += most_drawn(&op);
+    if (status == SLUICE_OK && pipeline->most_drawn > SLUICE_MAX_DRAWN_OPS)
+        status = sluice_spec_fail(&name, err, "a sample would run more than %u ops",
+                                  SLUICE_MAX_DRAWN_OPS);
+    if (status == SLUICE_OK && *text->at && *text->at != ',')
+        status = sluice_spec_fail(text, err, "nothing more belongs here");
+    if (status != SLUICE_OK) {
+        sluice_op_clear(&op);
+        return status;
+    }
+    pipeline->ops[pipeline->num_ops++] = op;
+    if (op.type->kind == SLUICE_OP_SCALE)
+        pipeline->scale = op.params;
+    else if (op.type->kind != SLUICE_OP_TENSOR)
         pipeline->u8_split = pipeline->num_ops;
     return SLUICE_OK;
 }
 
+/* The canonical text as it grows. */
+struct spec {
+    char *text;
+    size_t len, room; /* len may exceed room: then it was cut */
+};
+
+static void append(struct spec *spec, const char *text)
+{
+    const size_t len = strlen(text);
+    if (spec->len + len < spec->room)
+        memcpy(spec->text + spec->len, text, len + 1);
+    spec->len += len;
+}
+
+static void write_op(struct spec *spec, const struct sluice_op *op)
+{
+    char values[256], modifiers[96];
+    sluice_op_print(op, values, sizeof(values));
+    sluice_op_print_modifiers(op, modifiers, sizeof(modifiers));
+    append(spec, op->type->name);
+    if (op->type->kind == SLUICE_OP_CHOICE) {
+        append(spec, "(");
+        append(spec, values);
+        for (unsigned i = 0; i < op->num_children; i++) {
+            if (i > 0 || values[0])
+                append(spec, ",");
+            write_op(spec, &op->children[i]);
+        }
+        append(spec, ")");
+    } else if (values[0]) {
+        append(spec, "=");
+        append(spec, values);
+    }
+    append(spec, modifiers);
+}
+
 static sluice_status write_spec(struct sluice_pipeline *pipeline, struct sluice_err *err)
 {
-    size_t len = 0;
+    struct spec spec = {.text = pipeline->spec, .room = sizeof(pipeline->spec)};
     for (unsigned i = 0; i < pipeline->num_ops; i++) {
-        const struct sluice_op *op = &pipeline->ops[i];
-        char value[256];
-        sluice_op_print(op, value, sizeof(value));
-        const int n = snprintf(pipeline->spec + len, sizeof(pipeline->spec) - len, "%s%s%s",
-                               i > 0 ? "," : "", op->type->name, value);
-        if (n < 0 || (size_t)n >= sizeof(pipeline->spec) - len)
-            return sluice_fail(err, SLUICE_E_INVALID, "pipeline: its full text has over %zu bytes",
-                               sizeof(pipeline->spec) - 1);
-        len += (size_t)n;
+        if (i > 0)
+            append(&spec, ",");
+        write_op(&spec, &pipeline->ops[i]);
     }
+    if (spec.len >= spec.room)
+        return sluice_fail(err, SLUICE_E_INVALID, "pipeline: its full text has over %zu bytes",
+                           sizeof(pipeline->spec) - 1);
     return SLUICE_OK;
 }
 
@@ -93,19 +203,31 @@ static sluice_status write_spec(struct sluice_pipeline *pipeline, struct sluice_
  * results have the op's numerics. */
 #define NUMERICS_VERSION 1
 
+static void append_numerics(struct spec *spec, const struct sluice_op *op)
+{
+    char number[16];
+    if (op->type->numerics > 0) {
+        snprintf(number, sizeof(number), "=%u", op->type->numerics);
+        append(spec, "\n");
+        append(spec, op->type->name);
+        append(spec, number);
+    }
+    for (unsigned i = 0; i < op->num_children; i++)
+        append_numerics(spec, &op->children[i]);
+}
+
 static uint64_t fingerprint_of(const struct sluice_pipeline *pipeline)
 {
-    char text[SLUICE_SPEC_ROOM + 32 + SLUICE_PIPELINE_MAX_OPS * 48];
-    size_t len =
-        (size_t)snprintf(text, sizeof(text), "%s\nnumerics=%d", pipeline->spec, NUMERICS_VERSION);
-    for (unsigned i = 0; i < pipeline->num_ops; i++) {
-        const struct sluice_op_type *type = pipeline->ops[i].type;
-        if (type->numerics > 0)
-            len += (size_t)snprintf(text + len, sizeof(text) - len, "\n%s=%u", type->name,
-                                    type->numerics);
-    }
-    assert(len < sizeof(text));
-    return sluice_hash64(text, len);
+    char text[SLUICE_SPEC_ROOM + 32 + SLUICE_MAX_NODES * 48];
+    char number[32];
+    struct spec spec = {.text = text, .room = sizeof(text)};
+    snprintf(number, sizeof(number), "\nnumerics=%d", NUMERICS_VERSION);
+    append(&spec, pipeline->spec);
+    append(&spec, number);
+    for (unsigned i = 0; i < pipeline->num_ops; i++)
+        append_numerics(&spec, &pipeline->ops[i]);
+    assert(spec.len < spec.room);
+    return sluice_hash64(text, spec.len);
 }
 
 static void init_lookup(struct sluice_lookup *lookup, const sluice_pipeline_table table,

@@ -49,7 +49,9 @@ enum sluice_op_kind {
     SLUICE_OP_UPRIGHT,  /* takes effect within decode */
     SLUICE_OP_RESAMPLE, /* a box of the image, resized or as it is */
     SLUICE_OP_MIRROR,   /* mirrors left to right, or does nothing */
-    SLUICE_OP_TABLE,    /* each u8 value to another one */
+    SLUICE_OP_TABLE,    /* each u8 value to another one, by channel */
+    SLUICE_OP_PIXELS,   /* pixels to others of an image of the same size */
+    SLUICE_OP_CHOICE,   /* runs some of the ops in its parentheses, which it draws */
     SLUICE_OP_TENSOR,   /* u8 pixels to float32 */
     SLUICE_OP_SCALE,    /* subtracts a mean and divides by a deviation, by channel */
 };
@@ -92,7 +94,8 @@ void sluice_sample_clear(struct sluice_sample *sample); /* idempotent; fine on {
  * normalize=imagenet or normalize=R:G:B/R:G:B (means / standard deviations).
  * decode stands first, and right after it exif_transpose if images are to be turned upright (what
  * decode gives is upright then, and exif_transpose does no more); to_tensor comes after every u8
- * op, normalize after it.  A bound of a ratio may be a fraction.
+ * op, normalize after it.  A bound of a ratio may be a fraction.  docs/RECIPES.md has the other ops
+ * and the grammar of groups, one_of(...), k_of(N,...) and shuffled(...).
  * An op may stand as often as wanted.  SLUICE_E_INVALID names the op and the position in err, and
  * what may have been meant.  Destroy the result. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_parse(const char *spec,

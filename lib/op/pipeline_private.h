@@ -14,6 +14,8 @@
 struct sluice_pipeline {
     struct sluice_op ops[SLUICE_PIPELINE_MAX_OPS];
     unsigned num_ops, u8_split;
+    unsigned num_nodes;  /* ops, with those in parentheses */
+    unsigned most_drawn; /* ops that may run on a sample */
     /* Where the fused stage ends that begins at an op: stage_end[0] is the split after the ops that
      * need no more than a box of the file's image, or 0. */
     unsigned stage_end[SLUICE_PIPELINE_MAX_OPS];

@@ -4,6 +4,7 @@
 #include "image/codecs/codec.h"
 #include "image/jpeg/crop.h"
 #include "image/pack/pack.h"
+#include "op/pixels.h"
 #include "op/run_region.h"
 
 #include <assert.h>
@@ -164,6 +165,11 @@ static struct sluice_stage next_stage(const struct sluice_pipeline *pipeline,
         stage.is_nothing = true;
         return stage;
     case SLUICE_OP_TABLE:
+    case SLUICE_OP_PIXELS:
+    case SLUICE_OP_CHOICE:
+        while (!scratch->measure_ops && stage.next < end &&
+               sluice_op_kind_has_p(ops[stage.next].type->kind))
+            stage.next++;
         return stage;
     case SLUICE_OP_DECODE:
     case SLUICE_OP_RESAMPLE:
@@ -200,11 +206,12 @@ static bool is_last_change(const struct sluice_pipeline *pipeline,
     return true;
 }
 
-/* Runs a mirror or a table.  The result goes to `out` if that is not NULL (the sample then keeps
- * its input), else to a new buffer. */
-static sluice_status run_map(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
-                             struct sluice_sample *sample, const struct sluice_stage *stage,
-                             uint8_t *out, struct sluice_err *err)
+/* Runs a mirror.  The result goes to `out` if that is not NULL (the sample then keeps its input),
+ * else to a new buffer. */
+static sluice_status run_mirror(const struct sluice_pipeline *pipeline,
+                                struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                const struct sluice_stage *stage, uint8_t *out,
+                                struct sluice_err *err)
 {
     const struct sluice_op *op = &pipeline->ops[stage->first];
     const struct sluice_size size = {sample->width, sample->height};
@@ -213,19 +220,40 @@ static sluice_status run_map(const struct sluice_pipeline *pipeline, struct slui
     if (status)
         return status;
     const size_t row_bytes = (size_t)size.width * 3;
-    if (stage->kind == SLUICE_OP_MIRROR) {
-        const struct sluice_image_view view = {sample->data->data, row_bytes, size.width,
-                                               size.height};
-        sluice_copy_rgb(&view, true, out, row_bytes);
-    } else {
-        union sluice_drawn drawn;
-        sluice_op_draw(op, &sample->key, size, &drawn);
-        for (size_t i = 0; i < row_bytes * size.height; i++)
-            out[i] = drawn.table[sample->data->data[i]];
-    }
+    const struct sluice_image_view view = {sample->data->data, row_bytes, size.width, size.height};
+    sluice_copy_rgb(&view, true, out, row_bytes);
     if (data)
         sluice_sample_advance(sample, stage->next, SLUICE_KIND_U8, size, data);
     return SLUICE_OK;
+}
+
+/* Runs tables, pixel ops and choices, to `out` as run_mirror() does. */
+static sluice_status run_pixels(const struct sluice_pipeline *pipeline,
+                                struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                const struct sluice_stage *stage, uint8_t *out,
+                                struct sluice_err *err)
+{
+    const struct sluice_op *ops = &pipeline->ops[stage->first];
+    const struct sluice_size size = {sample->width, sample->height};
+    struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
+    const unsigned num =
+        sluice_pixels_resolve(ops, stage->next - stage->first, &sample->key, size, list);
+    if (num == 0) {
+        if (out)
+            memcpy(out, sample->data->data, sample->data->len);
+        else
+            sample->ops_done = stage->next;
+        return SLUICE_OK;
+    }
+    struct sluice_buf *data = NULL;
+    sluice_status status = sluice_make_result(ops, scratch, size, &out, &data, err);
+    if (status == SLUICE_OK)
+        status = sluice_pixels_run(list, num, scratch, size, sample->data->data, out, err);
+    if (status != SLUICE_OK)
+        sluice_buf_unref(data);
+    else if (data)
+        sluice_sample_advance(sample, stage->next, SLUICE_KIND_U8, size, data);
+    return status;
 }
 
 /* Runs tensor ops: a u8 sample goes through `lookup`, which holds all ops to be run, mirrored first
@@ -286,8 +314,12 @@ static sluice_status run_stage(const struct sluice_pipeline *pipeline,
             status = sluice_run_resample(pipeline, scratch, sample, stage, out, err);
             break;
         case SLUICE_OP_MIRROR:
+            status = run_mirror(pipeline, scratch, sample, stage, out, err);
+            break;
         case SLUICE_OP_TABLE:
-            status = run_map(pipeline, scratch, sample, stage, out, err);
+        case SLUICE_OP_PIXELS:
+        case SLUICE_OP_CHOICE:
+            status = run_pixels(pipeline, scratch, sample, stage, out, err);
             break;
         case SLUICE_OP_TENSOR:
         case SLUICE_OP_SCALE:

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* --- invert: 255 - v of all values of a sample, with a probability --- */
+/* --- negate: 255 - v of all values of a sample, with a probability --- */
 
 struct params {
     double p;
@@ -31,19 +31,26 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
                  union sluice_drawn *drawn)
 {
     (void)in;
-    const bool is_inverted = sluice_rng_double(rng) < ((const struct params *)params)->p;
-    for (unsigned v = 0; v < 256; v++)
-        drawn->table[v] = (uint8_t)(is_inverted ? 255 - v : v);
+    drawn->values[0] = sluice_rng_double(rng) < ((const struct params *)params)->p;
 }
 
-static const struct sluice_op_type invert = {
-    .name = "invert",
+static void table(const union sluice_drawn *drawn, const struct sluice_pixel_statistics *unused,
+                  uint8_t out[3][256])
+{
+    (void)unused;
+    for (unsigned v = 0; v < 256; v++)
+        out[0][v] = out[1][v] = out[2][v] = (uint8_t)(drawn->values[0] ? 255 - v : v);
+}
+
+static const struct sluice_op_type negate = {
+    .name = "negate",
     .help = "255 less each value, with this probability",
     .kind = SLUICE_OP_TABLE,
     .is_random = true,
     .params = param_list,
     .params_size = sizeof(struct params),
     .draw = draw,
+    .table = table,
 };
 
 /* --- veiled: the finished pixels, each XOR 0x5a --- */
@@ -128,7 +135,7 @@ static struct sluice_form_type veiled = {
 __attribute__((constructor)) static void register_both(void)
 {
     struct sluice_err err = {{0}};
-    if (sluice_op_register(&invert, &err) == SLUICE_OK &&
+    if (sluice_op_register(&negate, &err) == SLUICE_OK &&
         sluice_form_register(&veiled, &err) == SLUICE_OK) {
         sluice_wire_know_forms(sluice_num_forms());
         return;

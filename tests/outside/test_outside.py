@@ -15,7 +15,7 @@ OUTSIDE = pathlib.Path(os.environ["SLUICE_OUTSIDE"])
 MODULE = os.environ["SLUICE_OUTSIDE_PYTHON"]
 NUM = 48
 PLAIN = "decode,random_resized_crop=48,hflip,to_tensor,normalize=imagenet"
-SPEC = "decode,invert=0.3,random_resized_crop=48,hflip,invert,to_tensor,normalize=imagenet"
+SPEC = "decode,negate=0.3,random_resized_crop=48,hflip,negate,to_tensor,normalize=imagenet"
 U8_SPLIT = 5
 # The link is what counts, so a plan takes the form that says it has few bytes.
 PLAN = ["--net-bw", "1", "--remote-cpus", "4"]
@@ -24,15 +24,15 @@ import sys
 import numpy
 import sluice.numpy
 
-def rows(invert):
-    spec = "decode,resize=32,center_crop=32" + invert
+def rows(negate):
+    spec = "decode,resize=32,center_crop=32" + negate
     with sluice.numpy.Loader(sys.argv[1], 8, seed=3, pipeline=spec) as loader:
         return numpy.concatenate([images.copy() for images, _ in loader])
 
 plain = rows("")
-assert (rows(",invert=1") == 255 - plain).all()
-assert (rows(",invert=1,invert=1") == plain).all()
-some = [(one == 255 - other).all() for one, other in zip(rows(",invert=0.5"), plain)]
+assert (rows(",negate=1") == 255 - plain).all()
+assert (rows(",negate=1,negate=1") == plain).all()
+some = [(one == 255 - other).all() for one, other in zip(rows(",negate=0.5"), plain)]
 assert 0 < sum(some) < len(some)
 print(len(plain), "rows")
 """
@@ -97,7 +97,7 @@ class Outside(programs.SynthTest):
 
     def test_help(self):
         done = self.run_program("offload_train", "--help")
-        self.assertIn("invert=0.5: 255 less each value", " ".join(done.stdout.split()))
+        self.assertIn("negate=0.5: 255 less each value", " ".join(done.stdout.split()))
 
     @unittest.skipUnless(MODULE, "the build has no Python module")
     def test_python(self):
@@ -122,7 +122,7 @@ class Outside(programs.SynthTest):
         stock = pathlib.Path(os.environ["SLUICE_BIN"])
         done = self.run_program("offload_train", self.root, "--dataset-mode", "local", "--device",
                                 "none", "--pipeline", SPEC, folder=stock, code=2)
-        self.assertIn("op 2 (invert)", done.stderr)
+        self.assertIn("op 2 (negate)", done.stderr)
         programs.BIN = stock
         try:
             server = programs.Server(self.root)
@@ -140,7 +140,7 @@ class Outside(programs.SynthTest):
             # The op it refuses by name.
             done = self.run_program("offload_train", *flags, "--pipeline", SPEC, "--dataset-mode",
                                     "remote_piloff", code=1)
-            self.assertIn("op 2 (invert)", done.stderr)
+            self.assertIn("op 2 (negate)", done.stderr)
 
 
 if __name__ == "__main__":

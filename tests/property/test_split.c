@@ -27,6 +27,12 @@ static const char longest[] =
     "resize=27,center_crop=25,hflip,random_resized_crop=24,hflip,hflip,hflip,hflip,resize=23,"
     "center_crop=20,hflip,to_tensor,normalize=imagenet";
 
+/* Choices. */
+static const char jitter[] =
+    "decode,shuffled(brightness=0.4-1.6,contrast=0.4-1.6,color=0.4-1.6,hue=-0.1-0.1):p=0.8,"
+    "random_resized_crop=24,one_of(grayscale,solarize,pil_blur=0.1-2:weight=3,autocontrast,"
+    "posterize=2,solarize_add=43),to_tensor";
+
 static const char *const specs[] = {
     "decode,random_resized_crop=32,hflip,to_tensor,normalize=imagenet",
     "decode,random_resized_crop=64,to_tensor,normalize=0.5:0.4:0.3/0.2:0.3:0.4",
@@ -46,6 +52,11 @@ static const char *const specs[] = {
     "decode,exif_transpose",
     "decode,hflip=1,to_tensor,normalize=imagenet",
     "decode,to_tensor",
+    "decode,random_resized_crop=32,hflip,brightness=0.5-1.5,contrast=0.5-1.5,hue=-0.2-0.2,to_"
+    "tensor",
+    "decode,random_resized_crop=20,equalize:p=0.5,posterize=3-8:p=0.5,solarize=20-256,hflip=1",
+    "decode,resize=30,center_crop=21,pil_blur=0.1-3:p=0.8,sharpness=0.1-2,vflip:p=0.5,hflip",
+    jitter,
     "decode",
     longest,
 };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* An op that the library does not have: inverts every value at or above a threshold, as Pillow's
- * ImageOps.solarize(image, threshold), with a random threshold.  Nothing but this record names
+ * ImageOps.sunlit(image, threshold), with a random threshold.  Nothing but this record names
  * it. */
 struct params {
     struct sluice_range threshold;
@@ -27,41 +27,48 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
 {
     (void)in;
     const struct sluice_range range = ((const struct params *)params)->threshold;
-    const double threshold = range.min + (range.max - range.min) * sluice_rng_double(rng);
-    for (int v = 0; v < 256; v++)
-        drawn->table[v] = (uint8_t)(v < threshold ? v : 255 - v);
+    drawn->values[0] = range.min + (range.max - range.min) * sluice_rng_double(rng);
 }
 
-static const struct sluice_op_type solarize = {
-    .name = "solarize",
+static void table(const union sluice_drawn *drawn, const struct sluice_pixel_statistics *unused,
+                  uint8_t out[3][256])
+{
+    (void)unused;
+    for (int v = 0; v < 256; v++)
+        out[0][v] = out[1][v] = out[2][v] = (uint8_t)(v < drawn->values[0] ? v : 255 - v);
+}
+
+static const struct sluice_op_type sunlit = {
+    .name = "sunlit",
     .help = "inverts values from a threshold on",
     .kind = SLUICE_OP_TABLE,
     .is_random = true,
     .params = param_list,
     .params_size = sizeof(struct params),
     .draw = draw,
+    .table = table,
 };
 
-#define SPEC "decode,random_resized_crop=16,solarize=0-256,hflip,solarize=9-200,to_tensor"
+#define SPEC "decode,random_resized_crop=16,sunlit=0-256,hflip,sunlit=9-200,to_tensor"
 
 static void a_name_is_registered_once(void)
 {
     struct sluice_pipeline *pipeline = NULL;
     struct sluice_err err = {{0}};
     CU_ASSERT_EQUAL(sluice_pipeline_parse(SPEC, &pipeline, NULL), SLUICE_E_INVALID);
-    CU_ASSERT_EQUAL(sluice_op_register(&solarize, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_op_register(&solarize, &err), SLUICE_E_INVALID);
-    CU_ASSERT_STRING_EQUAL(err.text, "there is an op solarize already");
+    CU_ASSERT_EQUAL(sluice_op_register(&sunlit, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_op_register(&sunlit, &err), SLUICE_E_INVALID);
+    CU_ASSERT_STRING_EQUAL(err.text, "there is an op sunlit already");
 }
 
 static void the_text_and_the_help_come_from_its_parameters(void)
 {
     char list[4000];
-    struct sluice_pipeline *pipeline = run_test_parse("decode,solarize=1-2");
-    CU_ASSERT_STRING_EQUAL(sluice_pipeline_spec(pipeline), "decode,solarize=1-2");
+    struct sluice_pipeline *pipeline = run_test_parse("decode,sunlit=1-2");
+    CU_ASSERT_STRING_EQUAL(sluice_pipeline_spec(pipeline), "decode,sunlit=1-2");
     sluice_pipeline_destroy(pipeline);
     sluice_pipeline_list_ops(list, sizeof(list));
-    CU_ASSERT_PTR_NOT_NULL(strstr(list, "\nsolarize=0-255: inverts values from a threshold on"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(list, "\nsunlit=0-255: inverts values from a threshold on"));
 }
 
 /* What the ops give one by one, by their own records. */
@@ -71,16 +78,19 @@ static void reference(const struct sluice_pipeline *pipeline, const struct sluic
     struct sluice_sample sample = {.key = file->key, .data = sluice_buf_ref(file->data)};
     CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &sample, 2, NULL), SLUICE_OK);
     union sluice_drawn first, mirror, second;
+    uint8_t first_table[3][256], second_table[3][256];
     const struct sluice_size size = {16, 16};
     sluice_op_draw(run_test_op(pipeline, 2), &file->key, size, &first);
     sluice_op_draw(run_test_op(pipeline, 3), &file->key, size, &mirror);
     sluice_op_draw(run_test_op(pipeline, 4), &file->key, size, &second);
+    table(&first, NULL, first_table);
+    table(&second, NULL, second_table);
     for (unsigned y = 0; y < 16; y++) {
         for (unsigned x = 0; x < 16; x++) {
             const unsigned from = mirror.is_mirrored ? 15 - x : x;
             for (unsigned c = 0; c < 3; c++)
                 out[(y * 16 + x) * 3 + c] =
-                    second.table[first.table[sample.data->data[(y * 16 + from) * 3 + c]]];
+                    second_table[c][first_table[c][sample.data->data[(y * 16 + from) * 3 + c]]];
         }
     }
     sluice_sample_clear(&sample);

@@ -1,0 +1,36 @@
+#include "op/op.h"
+
+/* autocontrast: Pillow's ImageOps.autocontrast: the values of each channel stretched to 0 .. 255.
+ */
+
+static void stretch(const uint32_t histogram[256], uint8_t out[256])
+{
+    int low = 0, high = 255;
+    while (low < 255 && histogram[low] == 0)
+        low++;
+    while (high > 0 && histogram[high] == 0)
+        high--;
+    const double scale = high > low ? 255.0 / (high - low) : 1;
+    const double offset = high > low ? -low * scale : 0;
+    for (int v = 0; v < 256; v++) {
+        const int value = (int)(v * scale + offset);
+        out[v] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+    }
+}
+
+static void table(const union sluice_drawn *drawn, const struct sluice_pixel_statistics *statistics,
+                  uint8_t out[3][256])
+{
+    (void)drawn;
+    for (int c = 0; c < 3; c++)
+        stretch(statistics->histogram[c], out[c]);
+}
+
+const struct sluice_op_type sluice_op_autocontrast = {
+    .name = "autocontrast",
+    .help = "the values of each channel stretched to 0 .. 255",
+    .column = "RandomAutocontrast",
+    .kind = SLUICE_OP_TABLE,
+    .statistics = SLUICE_STATISTICS_HISTOGRAM,
+    .table = table,
+};

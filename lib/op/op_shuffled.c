@@ -1,0 +1,42 @@
+#include "op/op.h"
+
+/* shuffled: all of its ops, in an order that is drawn (Fisher-Yates), as torchvision's RandomOrder.
+ */
+
+static unsigned choose(const void *params, const struct sluice_op *children, unsigned num_children,
+                       struct sluice_rng *rng, uint8_t chosen[SLUICE_MAX_CHOSEN])
+{
+    (void)params, (void)children;
+    for (unsigned i = 0; i < num_children; i++)
+        chosen[i] = (uint8_t)i;
+    for (unsigned i = num_children; i > 1; i--) {
+        const unsigned other = sluice_rng_below(rng, i);
+        const uint8_t last = chosen[i - 1];
+        chosen[i - 1] = chosen[other];
+        chosen[other] = last;
+    }
+    return num_children;
+}
+
+static unsigned num_chosen(const void *params, unsigned num_children)
+{
+    (void)params;
+    return num_children;
+}
+
+static const char *check_children(const void *params, unsigned num_children)
+{
+    (void)params;
+    return num_children > SLUICE_MAX_CHOSEN ? "at most 32 ops can be shuffled" : NULL;
+}
+
+const struct sluice_op_type sluice_op_shuffled = {
+    .name = "shuffled",
+    .help = "all of these ops, in an order that is drawn",
+    .example = "(brightness=0.6-1.4,color=0.6-1.4)",
+    .kind = SLUICE_OP_CHOICE,
+    .is_random = true,
+    .choose = choose,
+    .num_chosen = num_chosen,
+    .check_children = check_children,
+};

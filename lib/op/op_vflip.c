@@ -1,0 +1,22 @@
+#include "op/op.h"
+
+#include <string.h>
+
+/* vflip: top and bottom change places, as torchvision's vflip. */
+
+static void apply(const union sluice_drawn *drawn, struct sluice_size size, const uint8_t *in,
+                  uint8_t *out, void *memory)
+{
+    (void)drawn, (void)memory;
+    const size_t row = (size_t)size.width * 3;
+    for (uint32_t y = 0; y < size.height; y++)
+        memcpy(out + y * row, in + (size.height - 1 - y) * row, row);
+}
+
+const struct sluice_op_type sluice_op_vflip = {
+    .name = "vflip",
+    .help = "top and bottom change places",
+    .column = "RandomVerticalFlip",
+    .kind = SLUICE_OP_PIXELS,
+    .apply = apply,
+};

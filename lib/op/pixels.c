@@ -1,0 +1,182 @@
+#include "op/pixels.h"
+
+#include "base/buf.h"
+#include "image/color.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* --- from ops to a list --- */
+
+struct resolved {
+    struct sluice_drawn_op *list;
+    unsigned num;
+    const struct sluice_draw_key *key;
+    struct sluice_size size;
+};
+
+/* `turn` counts how often a choice has taken this op already: each time has draws of its own. */
+static void resolve(struct resolved *r, const struct sluice_op *op, unsigned turn)
+{
+    struct sluice_rng rng = sluice_rng_init(r->key->seed, r->key->epoch, r->key->sample_id,
+                                            op->index + turn * SLUICE_MAX_NODES);
+    if (op->p < 1 && sluice_rng_double(&rng) >= op->p)
+        return;
+    if (op->type->kind != SLUICE_OP_CHOICE) {
+        assert(r->num < SLUICE_MAX_DRAWN_OPS); /* the parser has counted */
+        struct sluice_drawn_op *drawn = &r->list[r->num++];
+        drawn->op = op;
+        if (op->type->draw)
+            op->type->draw(op->params, r->size, &rng, &drawn->drawn);
+        return;
+    }
+    uint8_t chosen[SLUICE_MAX_CHOSEN];
+    uint8_t turns[SLUICE_MAX_NODES] = {0};
+    const unsigned num = op->type->choose(op->params, op->children, op->num_children, &rng, chosen);
+    for (unsigned i = 0; i < num; i++)
+        resolve(r, &op->children[chosen[i]], turn * SLUICE_MAX_CHOSEN + turns[chosen[i]]++);
+}
+
+unsigned sluice_pixels_resolve(const struct sluice_op *ops, unsigned num_ops,
+                               const struct sluice_draw_key *key, struct sluice_size size,
+                               struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS])
+{
+    struct resolved r = {.list = list, .key = key, .size = size};
+    for (unsigned i = 0; i < num_ops; i++)
+        resolve(&r, &ops[i], 0);
+    return r.num;
+}
+
+/* --- from a list to pixels --- */
+
+typedef uint8_t table[3][256];
+
+static void compose(table first, const table then)
+{
+    for (int c = 0; c < 3; c++) {
+        for (int v = 0; v < 256; v++)
+            first[c][v] = then[c][first[c][v]];
+    }
+}
+
+static void set_identity(table t)
+{
+    for (int c = 0; c < 3; c++) {
+        for (int v = 0; v < 256; v++)
+            t[c][v] = (uint8_t)v;
+    }
+}
+
+/* Measures the pixels as the table `before` makes them. */
+static void measure(enum sluice_statistics kind, const uint8_t *pixels, size_t num_pixels,
+                    const table before, struct sluice_pixel_statistics *statistics)
+{
+    memset(statistics, 0, sizeof(*statistics));
+    statistics->num_pixels = num_pixels;
+    if (kind == SLUICE_STATISTICS_LUMA) {
+        statistics->luma_sum = sluice_luma_sum(pixels, num_pixels, before);
+    } else if (kind == SLUICE_STATISTICS_HISTOGRAM) {
+        uint32_t histogram[3][256];
+        sluice_histogram_rgb(pixels, num_pixels, histogram);
+        for (int c = 0; c < 3; c++) {
+            for (int v = 0; v < 256; v++)
+                statistics->histogram[c][before[c][v]] += histogram[c][v];
+        }
+    }
+}
+
+/* The images that the passes write to: the last goes to `out`, the others in turns to two buffers.
+ */
+struct passes {
+    const uint8_t *in; /* of the next pass */
+    uint8_t *out, *between[2];
+    unsigned num, done;
+    struct sluice_size size;
+};
+
+static uint8_t *next_out(const struct passes *p)
+{
+    return p->done + 1 == p->num ? p->out : p->between[p->done % 2];
+}
+
+static void end_pass(struct passes *p)
+{
+    p->in = next_out(p);
+    p->done++;
+}
+
+static bool is_table(const struct sluice_drawn_op *op)
+{
+    return op->op->type->kind == SLUICE_OP_TABLE;
+}
+
+static unsigned count_passes(const struct sluice_drawn_op *list, unsigned num)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < num; i++)
+        count += !is_table(&list[i]) || i == 0 || !is_table(&list[i - 1]);
+    return count;
+}
+
+static size_t memory_of(const struct sluice_drawn_op *list, unsigned num, struct sluice_size size)
+{
+    size_t most = 0;
+    for (unsigned i = 0; i < num; i++) {
+        const struct sluice_op_type *type = list[i].op->type;
+        const size_t bytes = type->memory_bytes ? type->memory_bytes(size) : 0;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static void run_passes(const struct sluice_drawn_op *list, unsigned num, struct passes *p,
+                       void *memory)
+{
+    const size_t num_pixels = (size_t)p->size.width * p->size.height;
+    struct sluice_pixel_statistics statistics;
+    table composed;
+    for (unsigned i = 0; i < num; i++) {
+        const struct sluice_op_type *type = list[i].op->type;
+        if (!is_table(&list[i])) {
+            type->apply(&list[i].drawn, p->size, p->in, next_out(p), memory);
+            end_pass(p);
+            continue;
+        }
+        if (i == 0 || !is_table(&list[i - 1]))
+            set_identity(composed);
+        measure(type->statistics, p->in, num_pixels, composed, &statistics);
+        table its;
+        type->table(&list[i].drawn, &statistics, its);
+        compose(composed, its);
+        if (i + 1 == num || !is_table(&list[i + 1])) {
+            sluice_map_rgb(p->in, num_pixels, composed, next_out(p));
+            end_pass(p);
+        }
+    }
+}
+
+sluice_status sluice_pixels_run(const struct sluice_drawn_op *list, unsigned num,
+                                struct sluice_scratch *scratch, struct sluice_size size,
+                                const uint8_t *in, uint8_t *out, struct sluice_err *err)
+{
+    struct passes passes = {.in = in, .out = out, .num = count_passes(list, num), .size = size};
+    struct sluice_buf *buffers[3] = {NULL, NULL, NULL};
+    const size_t bytes[3] = {
+        passes.num > 1 ? (size_t)size.width * size.height * 3 : 0,
+        passes.num > 2 ? (size_t)size.width * size.height * 3 : 0,
+        memory_of(list, num, size),
+    };
+    sluice_status status = SLUICE_OK;
+    for (int i = 0; status == SLUICE_OK && i < 3; i++) {
+        if (bytes[i])
+            status = sluice_buf_create(scratch->pool, bytes[i], &buffers[i], err);
+    }
+    if (status == SLUICE_OK) {
+        passes.between[0] = buffers[0] ? buffers[0]->data : NULL;
+        passes.between[1] = buffers[1] ? buffers[1]->data : NULL;
+        run_passes(list, num, &passes, buffers[2] ? buffers[2]->data : NULL);
+    }
+    for (int i = 0; i < 3; i++)
+        sluice_buf_unref(buffers[i]);
+    return status;
+}

@@ -1,0 +1,31 @@
+#ifndef SLUICE_OP_PIXELS_H
+#define SLUICE_OP_PIXELS_H
+
+#include "op/pipeline_private.h"
+
+/* Runs ops that keep an image's size: tables, pixel ops, and choices of these.
+ *
+ *     ops of a stage --resolve--> a flat list of drawn ops --passes--> pixels
+ *
+ * A choice is resolved before a sample's pixels are touched, so nobody else sees one.  Tables that
+ * follow each other are composed and run as one pass.
+ *
+ * Threads: as a scratch's. */
+
+struct sluice_drawn_op {
+    const struct sluice_op *op;
+    union sluice_drawn drawn;
+};
+
+/* Draws the ops that run on this sample, in order; returns the length of list[]. */
+unsigned sluice_pixels_resolve(const struct sluice_op *ops, unsigned num_ops,
+                               const struct sluice_draw_key *key, struct sluice_size size,
+                               struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS]);
+
+/* Runs the list, of at least one op, from `in` to `out`, both width x height x 3 without gaps. */
+SLUICE_MUST_USE sluice_status sluice_pixels_run(const struct sluice_drawn_op *list, unsigned num,
+                                                struct sluice_scratch *scratch,
+                                                struct sluice_size size, const uint8_t *in,
+                                                uint8_t *out, struct sluice_err *err);
+
+#endif

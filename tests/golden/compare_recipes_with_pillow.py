@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Compares the ops that keep an image's size with what Pillow makes of the same image, byte by byte.
+
+usage: compare_recipes_with_pillow.py OFFLOAD_DATASET [--images N] [--seed N]
+
+Each op runs with many fixed parameters over random images: noise, smooth colours, gray, extremes, odd sizes down to
+1 x 1.  The images reach offload_dataset as PNG.  Exits 77 without Pillow and NumPy.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    from PIL import Image, ImageEnhance, ImageFilter, ImageOps
+except ImportError as error:
+    print(f"SKIPPED: {error}")
+    sys.exit(77)
+
+
+def hue(image, shift):
+    """torchvision.transforms.functional.adjust_hue of a PIL image; the product is truncated, modulo 256."""
+    h, s, v = image.convert("HSV").split()
+    turned = (np.asarray(h).astype(np.int64) + int(shift * 255)) % 256
+    return Image.merge("HSV", (Image.fromarray(turned.astype(np.uint8), "L"), s, v)).convert("RGB")
+
+
+def solarize_add(image, add, threshold=128):
+    """timm.data.auto_augment.solarize_add."""
+    return image.point([min(255, v + add) if v < threshold else v for v in range(256)] * 3)
+
+
+def posterize(image, bits):
+    return ImageOps.posterize(image, bits) if bits else Image.new("RGB", image.size)
+
+
+# A reference for each op: of an image and the values of its text.
+OPS = {
+    "invert": (lambda image: ImageOps.invert(image), [()]),
+    "vflip": (lambda image: image.transpose(Image.FLIP_TOP_BOTTOM), [()]),
+    "grayscale": (lambda image: Image.merge("RGB", [image.convert("L")] * 3), [()]),
+    "equalize": (lambda image: ImageOps.equalize(image), [()]),
+    "autocontrast": (lambda image: ImageOps.autocontrast(image), [()]),
+    "solarize": (ImageOps.solarize, [(t,) for t in (0, 1, 26, 110, 128, 255, 256)]),
+    "solarize_add": (solarize_add, [(a,) for a in (0, 11, 43, 110, 255)]),
+    "posterize": (posterize, [(b,) for b in range(9)]),
+    "brightness": (lambda image, f: ImageEnhance.Brightness(image).enhance(f), None),
+    "contrast": (lambda image, f: ImageEnhance.Contrast(image).enhance(f), None),
+    "color": (lambda image, f: ImageEnhance.Color(image).enhance(f), None),
+    "sharpness": (lambda image, f: ImageEnhance.Sharpness(image).enhance(f), None),
+    "hue": (hue, [(h,) for h in (0, 0.1, -0.1, 0.5, -0.5, 0.0039, 0.25, -0.3137)]),
+    "pil_blur": (lambda image, s: image.filter(ImageFilter.GaussianBlur(s)),
+                 [(s,) for s in (0, 0.1, 0.3, 0.5, 0.9, 1, 1.5, 2, 3.7, 10)]),
+}
+
+
+def factors(rng):
+    return [(f,) for f in (0, 0.1, 0.5, 1, 1.27, 1.9, 4)] + [(round(float(f), 6),) for f in rng.uniform(0.001, 3, 6)]
+
+
+def random_image(rng, number):
+    if number < 3:
+        width, height = ((1, 1), (1, 7), (5, 1))[number]
+    else:
+        width, height = (int(n) for n in rng.integers(2, 90, 2))
+    kind = number % 5
+    if kind == 0:
+        pixels = rng.integers(0, 256, (height, width, 3))
+    elif kind == 1:  # smooth
+        y, x = np.mgrid[0:height, 0:width]
+        pixels = np.stack([128 + 127 * np.sin(x / a + y / b + c) for a, b, c in rng.uniform(3, 40, (3, 3))], -1)
+    elif kind == 2:  # few values
+        pixels = rng.choice([0, 1, 100, 254, 255], (height, width, 3))
+    elif kind == 3:  # gray
+        pixels = np.repeat(rng.integers(0, 256, (height, width, 1)), 3, 2)
+    else:  # a narrow range
+        low = int(rng.integers(0, 200))
+        pixels = rng.integers(low, low + 50, (height, width, 3))
+    return Image.fromarray(np.asarray(pixels).astype(np.uint8))
+
+
+def ours(program, text, files, folder):
+    out = folder / "out"
+    out.mkdir(exist_ok=True)
+    done = subprocess.run([program, "tensor", "--pipeline", "decode," + text, "-o", out, *files], capture_output=True,
+                          text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{text}: {done.stderr}")
+    return [np.load(out / f"{i:08}.npy") for i in range(len(files))]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--images", type=int, default=16)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    rng = np.random.default_rng(args.seed)
+    wrong = compared = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        images = [random_image(rng, i) for i in range(args.images)]
+        files = [folder / f"{i}.png" for i in range(args.images)]
+        for image, file in zip(images, files):
+            image.save(file)
+        for op, (reference, values) in OPS.items():
+            for value in values or factors(rng):
+                text = op + "".join(f"={v:f}" if isinstance(v, float) else f"={v}" for v in value)
+                for image, got in zip(images, ours(args.program, text, files, folder)):
+                    want = np.asarray(reference(image, *value))
+                    compared += 1
+                    if got.shape != want.shape or (got != want).any():
+                        wrong += 1
+                        where = np.argwhere(got != want)[0] if got.shape == want.shape else ()
+                        print(f"{text} of {image.size}: {json.dumps([int(n) for n in where])}: "
+                              f"{got[tuple(where)] if len(where) else got.shape} is not "
+                              f"{want[tuple(where)] if len(where) else want.shape}")
+    print(f"{compared} images compared, {wrong} differ")
+    return 1 if wrong or not compared else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,263 @@
+#include "op/pixels.h"
+
+#include "run_support.h"
+#include "support/test.h"
+
+#include <math.h>
+
+/* --- text --- */
+
+static void the_canonical_text_parses_to_itself(void)
+{
+    static const struct {
+        const char *text, *canonical;
+    } cases[] = {
+        {"decode,invert:p=0.25", "decode,invert:p=0.25"},
+        {"decode,invert:p=1", "decode,invert"},
+        {"decode,solarize", "decode,solarize=128"},
+        {"decode,hue=-0.1-0.1", "decode,hue=-0.1-0.1"},
+        {"decode,hue=-0.30--0.1:p=.5", NULL},
+        {"decode,brightness=0.50", "decode,brightness=0.5"},
+        {"decode,solarize_add=43:threshold=100:p=0.5",
+         "decode,solarize_add=43:threshold=100:p=0.5"},
+        {"decode,solarize_add:add=43", NULL},
+        {"decode,one_of(invert,equalize:weight=2.50):p=0.5",
+         "decode,one_of(invert,equalize:weight=2.5):p=0.5"},
+        {"decode,k_of(2,invert,equalize)", "decode,k_of(2:replace=0,invert,equalize)"},
+        {"decode,shuffled(one_of(invert,shuffled(equalize)))",
+         "decode,shuffled(one_of(invert,shuffled(equalize)))"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_pipeline *pipeline = NULL, *again = NULL;
+        struct sluice_err err = {{0}};
+        const sluice_status status = sluice_pipeline_parse(cases[i].text, &pipeline, &err);
+        CU_ASSERT_EQUAL(status, cases[i].canonical ? SLUICE_OK : SLUICE_E_INVALID);
+        if (status != SLUICE_OK) {
+            if (cases[i].canonical)
+                printf("%s: %s\n", cases[i].text, err.text);
+            continue;
+        }
+        CU_ASSERT_STRING_EQUAL(sluice_pipeline_spec(pipeline), cases[i].canonical);
+        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(sluice_pipeline_spec(pipeline), &again, NULL),
+                              SLUICE_OK);
+        CU_ASSERT_EQUAL(sluice_pipeline_fingerprint(again), sluice_pipeline_fingerprint(pipeline));
+        sluice_pipeline_destroy(again);
+        sluice_pipeline_destroy(pipeline);
+    }
+}
+
+static void what_is_wrong_is_said_where_it_is(void)
+{
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"decode,one_of", "op 2 (one_of) at character 14: '(' and ops are wanted here"},
+        {"decode,one_of()", "op 3 () at character 15: there is no such op"},
+        {"decode,one_of(invert", "',' or ')' is wanted here"},
+        {"decode,one_of(invert,hflip)", "op 4 (hflip) at character 22: only ops that keep"},
+        {"decode,one_of(invert,decode)", "may stand in parentheses"},
+        {"decode,one_of(invert,equalise)", "did you mean equalize?"},
+        {"decode,one_of(invert):q=1", "p=P or weight=W is wanted here"},
+        {"decode,invert:p=1.5", "p is at most 1"},
+        {"decode,hflip:p=0.5", "nothing more belongs here"},
+        {"decode,k_of(invert)", "a size from 1"},
+        {"decode,k_of(3,invert,equalize)", "op 2 (k_of) at character 31: fewer ops stand here"},
+        {"decode,k_of(2:replace=0.5,invert)", "replace is 0 or 1"},
+        {"decode,k_of(40:replace=1,invert)", "at most 32 ops can be drawn"},
+        {"decode,k_of(32:replace=1,k_of(3:replace=1,invert))", "more than 64 ops"},
+        {"decode,hue=0.6", "shift lies from -0.5 to 0.5"},
+        {"decode,brightness=-1", "a number such as 0.08 is wanted here"},
+        {"decode,brightness=2-1", "the lower bound is above the upper one"},
+        {"decode,one_of(one_of(one_of(one_of(one_of(one_of(one_of(one_of(one_of(invert)))))))))",
+         "parentheses are at most 8 deep"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_pipeline *pipeline = NULL;
+        struct sluice_err err = {{0}};
+        CU_ASSERT_EQUAL(sluice_pipeline_parse(cases[i].text, &pipeline, &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].words));
+        if (!strstr(err.text, cases[i].words))
+            printf("'%s' gave '%s'\n", cases[i].text, err.text);
+    }
+}
+
+/* --- draws --- */
+
+#define NUM_SAMPLES 4000
+
+/* Chi-square of counts against expected parts of NUM_SAMPLES. */
+static double chi_square(const unsigned *counts, const double *parts, size_t num)
+{
+    double sum = 0;
+    for (size_t i = 0; i < num; i++) {
+        const double expected = parts[i] * NUM_SAMPLES;
+        sum += (counts[i] - expected) * (counts[i] - expected) / expected;
+    }
+    return sum;
+}
+
+static unsigned resolve(const struct sluice_pipeline *pipeline, uint64_t id,
+                        struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS])
+{
+    const struct sluice_draw_key key = {.seed = 5, .epoch = 2, .sample_id = id};
+    return sluice_pixels_resolve(pipeline->ops + 1, pipeline->num_ops - 1, &key,
+                                 (struct sluice_size){8, 8}, list);
+}
+
+static void one_of_draws_by_weight(void)
+{
+    static const double parts[3] = {0.1, 0.2, 0.7};
+    struct sluice_pipeline *pipeline =
+        run_test_parse("decode,one_of(invert,equalize:weight=2,grayscale:weight=7)");
+    unsigned counts[3] = {0};
+    for (uint64_t id = 0; id < NUM_SAMPLES; id++) {
+        struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
+        CU_ASSERT_EQUAL_FATAL(resolve(pipeline, id, list), 1);
+        counts[list[0].op - pipeline->ops[1].children]++;
+    }
+    CU_ASSERT(chi_square(counts, parts, 3) < 13.8); /* 2 degrees: one in a thousand */
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void an_op_runs_with_its_probability(void)
+{
+    static const double parts[2] = {0.3, 0.7};
+    struct sluice_pipeline *pipeline = run_test_parse("decode,invert:p=0.3");
+    unsigned counts[2] = {0};
+    for (uint64_t id = 0; id < NUM_SAMPLES; id++) {
+        struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
+        counts[resolve(pipeline, id, list) == 0]++;
+    }
+    CU_ASSERT(chi_square(counts, parts, 2) < 10.8);
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void k_of_takes_each_once_and_all_pairs_alike(void)
+{
+    double parts[6];
+    for (int i = 0; i < 6; i++)
+        parts[i] = 1.0 / 6;
+    struct sluice_pipeline *pipeline = run_test_parse("decode,k_of(2,invert,equalize,grayscale)");
+    unsigned counts[9] = {0}, pairs[6], num = 0;
+    for (uint64_t id = 0; id < NUM_SAMPLES; id++) {
+        struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
+        CU_ASSERT_EQUAL_FATAL(resolve(pipeline, id, list), 2);
+        const struct sluice_op *first = pipeline->ops[1].children;
+        counts[(list[0].op - first) * 3 + (list[1].op - first)]++;
+    }
+    for (int i = 0; i < 9; i++) {
+        if (i % 4 == 0) {
+            CU_ASSERT_EQUAL(counts[i], 0);
+        } else {
+            pairs[num++] = counts[i];
+        }
+    }
+    CU_ASSERT(chi_square(pairs, parts, 6) < 20.5); /* 5 degrees */
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void shuffled_gives_every_order(void)
+{
+    double parts[6];
+    for (int i = 0; i < 6; i++)
+        parts[i] = 1.0 / 6;
+    struct sluice_pipeline *pipeline = run_test_parse("decode,shuffled(invert,equalize,grayscale)");
+    unsigned counts[6] = {0};
+    for (uint64_t id = 0; id < NUM_SAMPLES; id++) {
+        struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
+        CU_ASSERT_EQUAL_FATAL(resolve(pipeline, id, list), 3);
+        const struct sluice_op *first = pipeline->ops[1].children;
+        const unsigned a = (unsigned)(list[0].op - first), b = (unsigned)(list[1].op - first);
+        CU_ASSERT(a != b);
+        counts[a * 2 + (b > a ? b - 1 : b)]++;
+    }
+    CU_ASSERT(chi_square(counts, parts, 6) < 20.5);
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void an_op_that_comes_twice_draws_twice(void)
+{
+    struct sluice_pipeline *pipeline =
+        run_test_parse("decode,k_of(2:replace=1,brightness=0.5-1.5)");
+    double sum = 0, squares = 0, product = 0;
+    for (uint64_t id = 0; id < NUM_SAMPLES; id++) {
+        struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
+        CU_ASSERT_EQUAL_FATAL(resolve(pipeline, id, list), 2);
+        const double a = list[0].drawn.values[0] - 1, b = list[1].drawn.values[0] - 1;
+        CU_ASSERT(a >= -0.5 && a < 0.5 && b >= -0.5 && b < 0.5);
+        sum += a + b;
+        squares += a * a + b * b;
+        product += a * b;
+    }
+    CU_ASSERT(fabs(sum / (2 * NUM_SAMPLES)) < 0.015);                /* of a mean of 0 */
+    CU_ASSERT(fabs(squares / (2 * NUM_SAMPLES) - 1.0 / 12) < 0.004); /* a uniform's variance */
+    CU_ASSERT(fabs(product / NUM_SAMPLES) < 0.006);                  /* independent */
+    sluice_pipeline_destroy(pipeline);
+}
+
+/* Adding an op behind others, or into a choice behind them, changes no draw of theirs. */
+static void draws_depend_on_the_place_in_the_text_alone(void)
+{
+    struct sluice_pipeline *pipeline = run_test_parse("decode,brightness=0-9,hue=-0.5-0.5");
+    struct sluice_pipeline *longer =
+        run_test_parse("decode,brightness=0-9,hue=-0.5-0.5,one_of(invert,solarize=0-256)");
+    for (uint64_t id = 0; id < 20; id++) {
+        struct sluice_drawn_op one[SLUICE_MAX_DRAWN_OPS], two[SLUICE_MAX_DRAWN_OPS];
+        CU_ASSERT_EQUAL_FATAL(resolve(pipeline, id, one), 2);
+        CU_ASSERT_EQUAL_FATAL(resolve(longer, id, two), 3);
+        CU_ASSERT_EQUAL(one[0].drawn.values[0], two[0].drawn.values[0]);
+        CU_ASSERT_EQUAL(one[1].drawn.values[0], two[1].drawn.values[0]);
+    }
+    sluice_pipeline_destroy(longer);
+    sluice_pipeline_destroy(pipeline);
+}
+
+/* --- pixels --- */
+
+/* Tables that are composed give what they give one by one. */
+static void a_chain_is_its_ops_one_after_the_other(void)
+{
+    static const char *const ops[] = {
+        "contrast=1.7", "equalize", "brightness=0.6", "autocontrast", "color=1.8", "posterize=3",
+        "contrast=0.4", "invert",   "sharpness=1.9",  "pil_blur=1.2", "equalize",  "solarize=90",
+    };
+    char spec[512] = "decode";
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(ops); i++) {
+        strcat(spec, ",");
+        strcat(spec, ops[i]);
+    }
+    struct sluice_pipeline *pipeline = run_test_parse(spec);
+    struct sluice_scratch *scratch = run_test_scratch(NULL);
+    const struct sluice_scratch_options each = {.measure_ops = true};
+    struct sluice_scratch *apart = run_test_scratch(&each);
+    struct sluice_buf *file = run_test_file(31, 23);
+    struct sluice_sample all = run_test_sample(file, 1), one = run_test_sample(file, 1);
+    const unsigned end = sluice_pipeline_num_ops(pipeline);
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &all, end, NULL), SLUICE_OK);
+    for (unsigned op = 1; op <= end; op++)
+        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, apart, &one, op, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(all.data->len, one.data->len);
+    CU_ASSERT(memcmp(all.data->data, one.data->data, all.data->len) == 0);
+    sluice_sample_clear(&all);
+    sluice_sample_clear(&one);
+    sluice_buf_unref(file);
+    sluice_scratch_destroy(apart);
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(pipeline);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(the_canonical_text_parses_to_itself),
+        SLUICE_TEST(what_is_wrong_is_said_where_it_is),
+        SLUICE_TEST(one_of_draws_by_weight),
+        SLUICE_TEST(an_op_runs_with_its_probability),
+        SLUICE_TEST(k_of_takes_each_once_and_all_pairs_alike),
+        SLUICE_TEST(shuffled_gives_every_order),
+        SLUICE_TEST(an_op_that_comes_twice_draws_twice),
+        SLUICE_TEST(draws_depend_on_the_place_in_the_text_alone),
+        SLUICE_TEST(a_chain_is_its_ops_one_after_the_other),
+    };
+    return sluice_test_run("choices", tests, SLUICE_TEST_COUNT(tests));
+}
