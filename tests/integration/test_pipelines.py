@@ -30,6 +30,12 @@ PIPELINES = {
         ["raw", "decoding", "original_shape", "Resize", "CenterCrop", "RandomHorizontalFlip",
          "ToTensor", "Normalize"],
         {"raw@0", "u8@1", "u8@2", "u8@4", "f32@6", "jpeg_crop@0"}),
+    "a recipe": (
+        "decode,random_resized_crop=64,hflip=0.5,shuffled(brightness=0.6-1.4,contrast=0.6-1.4,color=0.6-1.4,"
+        "hue=-0.1-0.1):p=0.8,one_of(grayscale,solarize=128,pil_blur=0.1-2),to_tensor", 64,
+        ["raw", "decoding", "original_shape", "RandomResizedCrop", "RandomHorizontalFlip", "shuffled", "one_of",
+         "ToTensor"],
+        {"raw@0", "u8@1", "u8@2", "u8@5", "f32@6", "jpeg_crop@0"}),
 }
 
 

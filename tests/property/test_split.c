@@ -52,8 +52,8 @@ static const char *const specs[] = {
     "decode,exif_transpose",
     "decode,hflip=1,to_tensor,normalize=imagenet",
     "decode,to_tensor",
-    "decode,random_resized_crop=32,hflip,brightness=0.5-1.5,contrast=0.5-1.5,hue=-0.2-0.2,to_"
-    "tensor",
+    "decode,random_resized_crop=32,hflip,contrast=0.5-1.5,hue=-0.2-0.2,to_tensor",
+    "decode,center_crop=19,k_of(3:replace=1,shuffled(one_of(invert,color=2)):p=0.5,vflip)",
     "decode,random_resized_crop=20,equalize:p=0.5,posterize=3-8:p=0.5,solarize=20-256,hflip=1",
     "decode,resize=30,center_crop=21,pil_blur=0.1-3:p=0.8,sharpness=0.1-2,vflip:p=0.5,hflip",
     jitter,
