@@ -81,7 +81,7 @@ static const char *shown_default(const struct sluice_option *option, char room[4
 /* The lines of option->list, each indented and its continuation further. */
 static void print_list(const struct sluice_option *option)
 {
-    char lines[2048];
+    char lines[8192];
     option->list(lines, sizeof(lines));
     for (char *rest = lines, *line; (line = strtok_r(rest, "\n", &rest));) {
         printf("%*s", HELP_COLUMN + 2, "");

@@ -66,7 +66,7 @@ static void print_option(const struct sluice_option *option)
     print_line(text);
     if (!option->list)
         return;
-    char lines[2048];
+    char lines[8192];
     option->list(lines, sizeof(lines));
     for (char *rest = lines, *line; (line = strtok_r(rest, "\n", &rest));) {
         fputs(".br\n", stdout);

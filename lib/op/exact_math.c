@@ -73,3 +73,95 @@ double sluice_exact_log(double x)
     const double rest = s * (half_square + 2 * z * sum) + (double)n * LN2_LOW;
     return (double)n * LN2_HIGH - ((half_square - rest) - f);
 }
+
+/* --- sine and cosine: a sum of two doubles holds 106 bits (Dekker, "A floating-point technique for
+ * extending the available precision", 1971) --- */
+
+struct dd {
+    double high, low;
+};
+
+static struct dd sum_of(double a, double b)
+{
+    const double s = a + b, bb = s - a;
+    return (struct dd){s, (a - (s - bb)) + (b - bb)};
+}
+
+static struct dd product_of(double a, double b)
+{
+    const double split = 134217729.0; /* 2^27 + 1 */
+    const double p = a * b, as = a * split, bs = b * split;
+    const double ah = as - (as - a), al = a - ah, bh = bs - (bs - b), bl = b - bh;
+    return (struct dd){p, ((ah * bh - p) + ah * bl + al * bh) + al * bl};
+}
+
+static struct dd dd_add(struct dd a, struct dd b)
+{
+    const struct dd s = sum_of(a.high, b.high);
+    return sum_of(s.high, s.low + a.low + b.low);
+}
+
+static struct dd dd_multiply(struct dd a, struct dd b)
+{
+    const struct dd p = product_of(a.high, b.high);
+    return sum_of(p.high, p.low + (a.high * b.low + a.low * b.high));
+}
+
+static struct dd dd_divide(struct dd a, struct dd b)
+{
+    const double q = a.high / b.high;
+    const struct dd back = dd_multiply(b, (struct dd){q, 0});
+    const struct dd rest = dd_add(a, (struct dd){-back.high, -back.low});
+    return sum_of(q, (rest.high + rest.low) / b.high);
+}
+
+struct angle {
+    struct dd sin, cos;
+};
+
+/* Taylor's series of what is left of x after whole quarters of a circle. */
+static struct angle angle_of(double x)
+{
+    const double parts[3] = {-1.5707963267948966, -6.123233995736766e-17, 1.4973849048591833e-33};
+    const double quarters = (double)sluice_round_half_even(x * 0.6366197723675814);
+    struct dd r = {x, 0};
+    for (int i = 0; i < 3; i++)
+        r = dd_add(r, product_of(quarters, parts[i]));
+    const struct dd square = dd_multiply(r, r);
+    struct dd term = {1, 0}, cosine = term, sine = r, sine_term = r;
+    for (int n = 1; n <= 15; n++) {
+        term = dd_divide(dd_multiply(term, square), (struct dd){-(2.0 * n - 1) * (2.0 * n), 0});
+        cosine = dd_add(cosine, term);
+        sine_term =
+            dd_divide(dd_multiply(sine_term, square), (struct dd){-(2.0 * n) * (2.0 * n + 1), 0});
+        sine = dd_add(sine, sine_term);
+    }
+    const struct dd minus_sine = {-sine.high, -sine.low},
+                    minus_cosine = {-cosine.high, -cosine.low};
+    switch ((unsigned)((int64_t)quarters & 3)) {
+    case 0:
+        return (struct angle){sine, cosine};
+    case 1:
+        return (struct angle){cosine, minus_sine};
+    case 2:
+        return (struct angle){minus_sine, minus_cosine};
+    default:
+        return (struct angle){minus_cosine, sine};
+    }
+}
+
+double sluice_exact_sin(double x)
+{
+    return angle_of(x).sin.high;
+}
+
+double sluice_exact_cos(double x)
+{
+    return angle_of(x).cos.high;
+}
+
+double sluice_exact_tan(double x)
+{
+    const struct angle angle = angle_of(x);
+    return dd_divide(angle.sin, angle.cos).high;
+}

@@ -2,7 +2,9 @@
 
 #include "base/c_locale.h"
 #include "base/suggest.h"
+#include "op/exact_math.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +12,13 @@
 
 extern const struct sluice_op_type sluice_op_decode, sluice_op_exif_transpose,
     sluice_op_random_resized_crop, sluice_op_resize, sluice_op_center_crop, sluice_op_hflip,
-    sluice_op_vflip, sluice_op_brightness, sluice_op_contrast, sluice_op_color, sluice_op_hue,
-    sluice_op_sharpness, sluice_op_grayscale, sluice_op_invert, sluice_op_solarize,
-    sluice_op_solarize_add, sluice_op_posterize, sluice_op_equalize, sluice_op_autocontrast,
-    sluice_op_pil_blur, sluice_op_one_of, sluice_op_k_of, sluice_op_shuffled, sluice_op_to_tensor,
+    sluice_op_vflip, sluice_op_affine, sluice_op_rotate, sluice_op_shear_x, sluice_op_shear_y,
+    sluice_op_translate_x, sluice_op_translate_y, sluice_op_brightness, sluice_op_contrast,
+    sluice_op_color, sluice_op_hue, sluice_op_sharpness, sluice_op_grayscale, sluice_op_invert,
+    sluice_op_solarize, sluice_op_solarize_add, sluice_op_posterize, sluice_op_equalize,
+    sluice_op_autocontrast, sluice_op_pil_blur, sluice_op_identity, sluice_op_color_jitter,
+    sluice_op_randaugment, sluice_op_trivial_augment_wide, sluice_op_rand_augment_timm,
+    sluice_op_one_of, sluice_op_k_of, sluice_op_shuffled, sluice_op_sequence, sluice_op_to_tensor,
     sluice_op_normalize;
 
 #define MAX_TYPES 64
@@ -26,6 +31,12 @@ static const struct sluice_op_type *types[MAX_TYPES] = {
     &sluice_op_center_crop,
     &sluice_op_hflip,
     &sluice_op_vflip,
+    &sluice_op_affine,
+    &sluice_op_rotate,
+    &sluice_op_shear_x,
+    &sluice_op_shear_y,
+    &sluice_op_translate_x,
+    &sluice_op_translate_y,
     &sluice_op_brightness,
     &sluice_op_contrast,
     &sluice_op_color,
@@ -39,13 +50,19 @@ static const struct sluice_op_type *types[MAX_TYPES] = {
     &sluice_op_equalize,
     &sluice_op_autocontrast,
     &sluice_op_pil_blur,
+    &sluice_op_identity,
+    &sluice_op_color_jitter,
+    &sluice_op_randaugment,
+    &sluice_op_trivial_augment_wide,
+    &sluice_op_rand_augment_timm,
     &sluice_op_one_of,
     &sluice_op_k_of,
     &sluice_op_shuffled,
+    &sluice_op_sequence,
     &sluice_op_to_tensor,
     &sluice_op_normalize,
 };
-static size_t num_types = 25;
+static size_t num_types = 37;
 
 sluice_status sluice_op_register(const struct sluice_op_type *type, struct sluice_err *err)
 {
@@ -93,18 +110,49 @@ void sluice_pipeline_list_ops(char *out, size_t room)
     }
 }
 
-double sluice_draw_number(struct sluice_rng *rng, const struct sluice_range *range)
+static double draw_about(struct sluice_rng *rng, const struct sluice_number *number, double drawn)
 {
-    if (range->min == range->max)
-        return range->min;
-    return range->min + (range->max - range->min) * sluice_rng_double(rng);
+    const bool is_minus = number->has_sign && sluice_rng_below(rng, 2) == 1;
+    return number->about + (is_minus ? -drawn : drawn);
 }
 
-double sluice_draw_whole(struct sluice_rng *rng, const struct sluice_range *range)
+/* Box and Muller's transform, the same on every machine. */
+static double draw_normal(struct sluice_rng *rng, const struct sluice_number *number)
 {
-    if (range->min == range->max)
-        return range->min;
-    return range->min + sluice_rng_below(rng, (uint32_t)(range->max - range->min) + 1);
+    const double radius = sqrt(-2 * sluice_exact_log(1 - sluice_rng_double(rng)));
+    const double turn = 2 * 3.14159265358979323846 * sluice_rng_double(rng);
+    const double drawn = number->mean + number->deviation * (radius * sluice_exact_cos(turn));
+    return drawn < number->min ? number->min : drawn > number->max ? number->max : drawn;
+}
+
+static double draw_step(struct sluice_rng *rng, const struct sluice_number *number)
+{
+    const double step = (number->max - number->min) / (number->steps - 1);
+    return number->min + step * sluice_rng_below(rng, number->steps);
+}
+
+double sluice_draw_number(struct sluice_rng *rng, const struct sluice_number *number)
+{
+    double drawn = number->min;
+    if (number->deviation > 0)
+        drawn = draw_normal(rng, number);
+    else if (number->steps)
+        drawn = draw_step(rng, number);
+    else if (number->min < number->max)
+        drawn += (number->max - number->min) * sluice_rng_double(rng);
+    return draw_about(rng, number, drawn);
+}
+
+double sluice_draw_whole(struct sluice_rng *rng, const struct sluice_number *number)
+{
+    double drawn = number->min;
+    if (number->deviation > 0)
+        drawn = trunc(draw_normal(rng, number));
+    else if (number->steps)
+        drawn = trunc(draw_step(rng, number));
+    else if (number->min < number->max)
+        drawn += sluice_rng_below(rng, (uint32_t)(number->max - number->min) + 1);
+    return draw_about(rng, number, drawn);
 }
 
 uint8_t sluice_draw_child(const struct sluice_op *children, unsigned num_children,
@@ -124,6 +172,20 @@ uint8_t sluice_draw_child(const struct sluice_op *children, unsigned num_childre
             break;
     }
     return (uint8_t)last;
+}
+
+unsigned sluice_draw_order(unsigned num_children, struct sluice_rng *rng,
+                           uint8_t chosen[SLUICE_MAX_CHOSEN])
+{
+    for (unsigned i = 0; i < num_children; i++)
+        chosen[i] = (uint8_t)i;
+    for (unsigned i = num_children; i > 1; i--) {
+        const unsigned other = sluice_rng_below(rng, i);
+        const uint8_t last = chosen[i - 1];
+        chosen[i - 1] = chosen[other];
+        chosen[other] = last;
+    }
+    return num_children;
 }
 
 void sluice_op_draw(const struct sluice_op *op, const struct sluice_draw_key *key,

@@ -34,12 +34,24 @@ enum sluice_param_kind {
     SLUICE_PARAM_RANGE,  /* struct sluice_range: "MIN-MAX" */
     SLUICE_PARAM_RATIOS, /* struct sluice_range, of which a bound may be a fraction: "3/4-4/3" */
     SLUICE_PARAM_SCALE,  /* struct sluice_scale: "R:G:B/R:G:B" or "imagenet" */
-    SLUICE_PARAM_DRAWN,  /* struct sluice_range: "A", or "A-B", of which each sample draws a number
+    SLUICE_PARAM_DRAWN,  /* struct sluice_number: "A", "A-B", "A-B/N", "C~A-B", ...: docs/RECIPES.md
                           */
+    SLUICE_PARAM_WORD,   /* uint32_t: the number of the word among `words` */
+    SLUICE_PARAM_COLOR,  /* uint8_t[3]: "V" or "R/G/B", each 0 to 255 */
 };
 
 struct sluice_range {
     double min, max;
+};
+
+/* A number that each sample draws: `about`, plus one of [min, max]; with has_sign it is subtracted
+ * in half of the samples.  It is uniform, or one of `steps` numbers at equal distances, or with a
+ * deviation > 0 normal with this mean, clipped to [min, max]. */
+struct sluice_number {
+    double about, min, max;
+    uint32_t steps; /* 0: any */
+    bool has_sign;
+    double mean, deviation;
 };
 
 /* (value - mean) / std, by channel. */
@@ -57,7 +69,8 @@ struct sluice_op_param {
     const char *example;        /* the value in --help; NULL: not shown there */
     double min, max;            /* of a number and of each bound of a range; min < 0: signed */
     bool has_preset;            /* otherwise the text must have a value */
-    struct sluice_range preset; /* of a number: min */
+    struct sluice_range preset; /* of a number, a word and a color: min; of a drawn one: about */
+    const char *const *words;   /* of a word: NULL-terminated */
 };
 
 struct sluice_op;
@@ -83,15 +96,19 @@ union sluice_drawn {
     double values[8];                /* SLUICE_OP_TABLE, SLUICE_OP_PIXELS: the op's own */
 };
 
-/* A number of a SLUICE_PARAM_DRAWN: uniform in [min, max); no draw where these are equal. */
-double sluice_draw_number(struct sluice_rng *rng, const struct sluice_range *range);
-/* The same of whole numbers: min and max may both come. */
-double sluice_draw_whole(struct sluice_rng *rng, const struct sluice_range *range);
+/* Draws a number of a SLUICE_PARAM_DRAWN; one that is always the same takes no draw. */
+double sluice_draw_number(struct sluice_rng *rng, const struct sluice_number *number);
+/* The same of whole numbers: where it is uniform min and max may both come. */
+double sluice_draw_whole(struct sluice_rng *rng, const struct sluice_number *number);
 
 /* One of a choice's ops by their weights, of those that are not taken (NULL: of all); at least one
  * is not. */
 uint8_t sluice_draw_child(const struct sluice_op *children, unsigned num_children,
                           const bool *is_taken, struct sluice_rng *rng);
+
+/* All of them in an order that is drawn (Fisher-Yates); returns num_children. */
+unsigned sluice_draw_order(unsigned num_children, struct sluice_rng *rng,
+                           uint8_t chosen[SLUICE_MAX_CHOSEN]);
 
 /* --- pixels --- */
 
@@ -125,6 +142,7 @@ struct sluice_op_type {
     const char *label;   /* in reports; NULL: the name */
     enum sluice_op_kind kind;
     bool is_random;    /* draws random numbers */
+    bool is_identity;  /* a table that changes nothing */
     bool takes_whole;  /* a resample whose `from` is always the whole input */
     bool is_copy;      /* a resample that never resizes: `to` is the size of `from` */
     unsigned numerics; /* raise it when the op gives other bytes for the same text, seed and image;
@@ -156,6 +174,8 @@ struct sluice_op_type {
      * most SLUICE_MAX_CHOSEN. */
     unsigned (*choose)(const void *params, const struct sluice_op *children, unsigned num_children,
                        struct sluice_rng *rng, uint8_t chosen[SLUICE_MAX_CHOSEN]);
+    /* A choice without parentheses: writes the text of its ops. */
+    void (*expand)(const void *params, char *text, size_t room);
     /* How many of them run; and NULL, or what is wrong with this number of them.  May be NULL. */
     unsigned (*num_chosen)(const void *params, unsigned num_children);
     const char *(*check_children)(const void *params, unsigned num_children);

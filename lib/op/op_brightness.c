@@ -4,7 +4,7 @@
 /* brightness: Pillow's ImageEnhance.Brightness(image).enhance(factor). */
 
 struct params {
-    struct sluice_range factor;
+    struct sluice_number factor;
 };
 
 static const struct sluice_op_param param_list[] = {

@@ -4,7 +4,7 @@
 /* color: Pillow's ImageEnhance.Color(image).enhance(factor), torchvision's saturation. */
 
 struct params {
-    struct sluice_range factor;
+    struct sluice_number factor;
 };
 
 static const struct sluice_op_param param_list[] = {

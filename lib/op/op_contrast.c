@@ -5,7 +5,7 @@
  */
 
 struct params {
-    struct sluice_range factor;
+    struct sluice_number factor;
 };
 
 static const struct sluice_op_param param_list[] = {

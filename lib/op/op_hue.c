@@ -5,7 +5,7 @@
  * 256. */
 
 struct params {
-    struct sluice_range shift;
+    struct sluice_number shift;
 };
 
 static const struct sluice_op_param param_list[] = {

@@ -69,17 +69,105 @@ static sluice_status parse_signed(struct sluice_spec_text *text,
                                   param->max);
 }
 
+/* "normal(MEAN,DEVIATION,A,B)". */
+static sluice_status parse_normal(struct sluice_spec_text *text,
+                                  const struct sluice_op_param *param, struct sluice_number *number,
+                                  struct sluice_err *err)
+{
+    double *const values[] = {&number->mean, &number->deviation, &number->min, &number->max};
+    const struct sluice_spec_text start = *text;
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(values); i++) {
+        if (i > 0 && !sluice_spec_accept(text, ","))
+            return sluice_spec_fail(text, err, "normal(MEAN,DEVIATION,A,B) is wanted here");
+        const sluice_status status = parse_signed(text, param, values[i], err);
+        if (status != SLUICE_OK)
+            return status;
+    }
+    if (!sluice_spec_accept(text, ")"))
+        return sluice_spec_fail(text, err, "')' is wanted here");
+    if (number->min > number->max || number->deviation <= 0)
+        return sluice_spec_fail(&start, err, "the deviation is above 0, and A is at most B");
+    return SLUICE_OK;
+}
+
+/* "A", "A-B", "A-B/N" or a normal. */
+static sluice_status parse_span(struct sluice_spec_text *text, const struct sluice_op_param *param,
+                                struct sluice_number *number, struct sluice_err *err)
+{
+    if (sluice_spec_accept(text, "normal("))
+        return parse_normal(text, param, number, err);
+    const struct sluice_spec_text start = *text;
+    sluice_status status = parse_signed(text, param, &number->min, err);
+    number->max = number->min;
+    if (status != SLUICE_OK || !sluice_spec_accept(text, "-"))
+        return status;
+    status = parse_signed(text, param, &number->max, err);
+    if (status == SLUICE_OK && number->min > number->max)
+        return sluice_spec_fail(&start, err, "the lower bound is above the upper one");
+    if (status == SLUICE_OK && sluice_spec_accept(text, "/"))
+        status = sluice_spec_size(text, &number->steps, err);
+    return status == SLUICE_OK && number->steps == 1
+               ? sluice_spec_fail(text, err, "at least 2 numbers are wanted here")
+               : status;
+}
+
+/* A span, or "C~" and a span. */
 static sluice_status parse_drawn(struct sluice_spec_text *text, const struct sluice_op_param *param,
-                                 struct sluice_range *range, struct sluice_err *err)
+                                 struct sluice_number *number, struct sluice_err *err)
 {
     const struct sluice_spec_text start = *text;
-    sluice_status status = parse_signed(text, param, &range->min, err);
-    range->max = range->min;
-    if (status == SLUICE_OK && sluice_spec_accept(text, "-"))
-        status = parse_signed(text, param, &range->max, err);
-    if (status == SLUICE_OK && range->min > range->max)
-        return sluice_spec_fail(&start, err, "the lower bound is above the upper one");
+    *number = (struct sluice_number){.has_sign = sluice_spec_accept(text, "~")};
+    sluice_status status = parse_span(text, param, number, err);
+    if (status == SLUICE_OK && !number->has_sign && number->min == number->max &&
+        sluice_spec_accept(text, "~")) {
+        *number = (struct sluice_number){.about = number->min, .has_sign = true};
+        status = parse_span(text, param, number, err);
+    }
+    if (status == SLUICE_OK && number->has_sign &&
+        (number->min < 0 || number->about - number->max < param->min ||
+         number->about + number->max > param->max))
+        return sluice_spec_fail(&start, err, "%s lies from %g to %g", param->name, param->min,
+                                param->max);
     return status;
+}
+
+static sluice_status parse_word(struct sluice_spec_text *text, const struct sluice_op_param *param,
+                                uint32_t *word, struct sluice_err *err)
+{
+    const size_t len = strcspn(text->at, ":,)");
+    for (uint32_t i = 0; param->words[i]; i++) {
+        if (strlen(param->words[i]) == len && memcmp(text->at, param->words[i], len) == 0) {
+            *word = i;
+            text->at += len;
+            return SLUICE_OK;
+        }
+    }
+    char near[80];
+    sluice_spec_suggest(text, param->words, near, sizeof(near));
+    return sluice_spec_fail(text, err, "%s is wanted here%s", param->form, near);
+}
+
+static sluice_status parse_color(struct sluice_spec_text *text, const struct sluice_op_param *param,
+                                 uint8_t color[3], struct sluice_err *err)
+{
+    double values[3];
+    for (int c = 0; c < 3; c++) {
+        if (c == 1 && *text->at != '/') {
+            values[1] = values[2] = values[0];
+            break;
+        }
+        if (c > 0 && !sluice_spec_accept(text, "/"))
+            return sluice_spec_fail(text, err, "R/G/B is wanted here");
+        const struct sluice_spec_text start = *text;
+        const sluice_status status = sluice_spec_number(text, &values[c], err);
+        if (status != SLUICE_OK)
+            return status;
+        if (values[c] > 255 || values[c] != (uint8_t)values[c])
+            return sluice_spec_fail(&start, err, "%s has whole numbers from 0 to 255", param->name);
+    }
+    for (int c = 0; c < 3; c++)
+        color[c] = (uint8_t)values[c];
+    return SLUICE_OK;
 }
 
 static sluice_status parse_triple(struct sluice_spec_text *text, double triple[3],
@@ -133,6 +221,10 @@ static sluice_status parse_value(const struct sluice_op *op, const struct sluice
         return parse_scale(text, value_of(op, param), err);
     case SLUICE_PARAM_DRAWN:
         return parse_drawn(text, param, value_of(op, param), err);
+    case SLUICE_PARAM_WORD:
+        return parse_word(text, param, value_of(op, param), err);
+    case SLUICE_PARAM_COLOR:
+        return parse_color(text, param, value_of(op, param), err);
     }
     assert(!"a kind of parameter");
     return SLUICE_E_INTERNAL;
@@ -140,11 +232,29 @@ static sluice_status parse_value(const struct sluice_op *op, const struct sluice
 
 static void set_preset(const struct sluice_op *op, const struct sluice_op_param *param)
 {
-    assert(param->kind != SLUICE_PARAM_SIZE && param->kind != SLUICE_PARAM_SCALE);
-    if (param->kind == SLUICE_PARAM_NUMBER)
-        *(double *)value_of(op, param) = param->preset.min;
-    else
-        *(struct sluice_range *)value_of(op, param) = param->preset;
+    void *value = value_of(op, param);
+    switch (param->kind) {
+    case SLUICE_PARAM_NUMBER:
+        *(double *)value = param->preset.min;
+        break;
+    case SLUICE_PARAM_RANGE:
+    case SLUICE_PARAM_RATIOS:
+        *(struct sluice_range *)value = param->preset;
+        break;
+    case SLUICE_PARAM_DRAWN:
+        *(struct sluice_number *)value =
+            (struct sluice_number){.min = param->preset.min, .max = param->preset.max};
+        break;
+    case SLUICE_PARAM_WORD:
+    case SLUICE_PARAM_SIZE:
+        *(uint32_t *)value = (uint32_t)param->preset.min;
+        break;
+    case SLUICE_PARAM_COLOR:
+        memset(value, (int)param->preset.min, 3);
+        break;
+    case SLUICE_PARAM_SCALE:
+        assert(!"a preset of a scale");
+    }
 }
 
 /* The error for an unknown parameter of the op, or one given twice. */
@@ -152,7 +262,7 @@ static sluice_status fail_name(const struct sluice_op_type *type,
                                const struct sluice_spec_text *text, struct sluice_err *err)
 {
     const char *names[16] = {NULL};
-    char list[200] = "", near[80];
+    char list[400] = "", near[80];
     size_t len = 0;
     for (size_t i = 1; type->params[i].name && i < SLUICE_ARRAY_LEN(names); i++) {
         const struct sluice_op_param *param = &type->params[i];
@@ -236,7 +346,7 @@ static sluice_status parse_params(struct sluice_op *op, struct sluice_spec_text 
 sluice_status sluice_op_parse(struct sluice_op *op, struct sluice_spec_text *text,
                               struct sluice_err *err)
 {
-    const bool is_choice = op->type->kind == SLUICE_OP_CHOICE;
+    const bool is_choice = op->type->kind == SLUICE_OP_CHOICE && !op->type->expand;
     if (is_choice && !sluice_spec_accept(text, "("))
         return sluice_spec_fail(text, err, "'(' and ops are wanted here");
     const bool has_value = is_choice ? op->type->params != NULL : sluice_spec_accept(text, "=");
@@ -280,6 +390,29 @@ void sluice_op_clear(struct sluice_op *op)
     op->params = NULL;
 }
 
+static void print_drawn(const struct sluice_number *number, char *text, size_t room)
+{
+    char about[32] = "", min[32], max[32] = "", steps[16] = "";
+    if (number->about != 0)
+        sluice_print_number(number->about, about, sizeof(about));
+    sluice_print_number(number->min, min, sizeof(min));
+    if (number->min < number->max)
+        sluice_print_number(number->max, max, sizeof(max));
+    if (number->steps)
+        snprintf(steps, sizeof(steps), "/%u", number->steps);
+    if (number->deviation > 0) {
+        char mean[32], deviation[32];
+        sluice_print_number(number->mean, mean, sizeof(mean));
+        sluice_print_number(number->deviation, deviation, sizeof(deviation));
+        sluice_print_number(number->max, max, sizeof(max));
+        snprintf(text, room, "%s%snormal(%s,%s,%s,%s)", about, number->has_sign ? "~" : "", mean,
+                 deviation, min, max);
+        return;
+    }
+    snprintf(text, room, "%s%s%s%s%s%s", about, number->has_sign ? "~" : "", min, max[0] ? "-" : "",
+             max, steps);
+}
+
 static void print_value(const struct sluice_op *op, const struct sluice_op_param *param, char *text,
                         size_t room)
 {
@@ -298,11 +431,18 @@ static void print_value(const struct sluice_op *op, const struct sluice_op_param
         sluice_print_number(((const struct sluice_range *)value)->max, numbers[1], 32);
         snprintf(text, room, "%s-%s", numbers[0], numbers[1]);
         break;
-    case SLUICE_PARAM_DRAWN: {
-        const struct sluice_range *range = value;
-        sluice_print_number(range->min, numbers[0], 32);
-        sluice_print_number(range->max, numbers[1], 32);
-        snprintf(text, room, range->min < range->max ? "%s-%s" : "%s", numbers[0], numbers[1]);
+    case SLUICE_PARAM_DRAWN:
+        print_drawn(value, text, room);
+        break;
+    case SLUICE_PARAM_WORD:
+        snprintf(text, room, "%s", param->words[*(const uint32_t *)value]);
+        break;
+    case SLUICE_PARAM_COLOR: {
+        const uint8_t *color = value;
+        if (color[0] == color[1] && color[0] == color[2])
+            snprintf(text, room, "%u", color[0]);
+        else
+            snprintf(text, room, "%u/%u/%u", color[0], color[1], color[2]);
         break;
     }
     case SLUICE_PARAM_SCALE:

@@ -4,7 +4,7 @@
 /* pil_blur: Pillow's ImageFilter.GaussianBlur(sigma), which is three box blurs. */
 
 struct params {
-    struct sluice_range sigma;
+    struct sluice_number sigma;
 };
 
 static const struct sluice_op_param param_list[] = {

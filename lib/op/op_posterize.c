@@ -1,11 +1,16 @@
 #include "op/op.h"
 
+#include <math.h>
+
 /* posterize: keeps the upper bits of every value, as Pillow's ImageOps.posterize; 0 bits are black.
  */
 
 struct params {
-    struct sluice_range bits;
+    struct sluice_number bits;
+    uint32_t rounding;
 };
+
+static const char *const roundings[] = {"down", "up", NULL};
 
 static const struct sluice_op_param param_list[] = {
     {
@@ -16,6 +21,12 @@ static const struct sluice_op_param param_list[] = {
         .example = "4",
         .max = 8,
     },
+    {.name = "rounding",
+     .kind = SLUICE_PARAM_WORD,
+     .offset = offsetof(struct params, rounding),
+     .form = "down or up",
+     .has_preset = true,
+     .words = roundings},
     {0},
 };
 
@@ -24,7 +35,8 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
 {
     (void)in;
     const struct params *p = params;
-    drawn->values[0] = sluice_draw_whole(rng, &p->bits);
+    drawn->values[0] =
+        p->rounding ? ceil(sluice_draw_number(rng, &p->bits)) : sluice_draw_whole(rng, &p->bits);
 }
 
 static void table(const union sluice_drawn *drawn, const struct sluice_pixel_statistics *unused,

@@ -7,15 +7,7 @@ static unsigned choose(const void *params, const struct sluice_op *children, uns
                        struct sluice_rng *rng, uint8_t chosen[SLUICE_MAX_CHOSEN])
 {
     (void)params, (void)children;
-    for (unsigned i = 0; i < num_children; i++)
-        chosen[i] = (uint8_t)i;
-    for (unsigned i = num_children; i > 1; i--) {
-        const unsigned other = sluice_rng_below(rng, i);
-        const uint8_t last = chosen[i - 1];
-        chosen[i - 1] = chosen[other];
-        chosen[other] = last;
-    }
-    return num_children;
+    return sluice_draw_order(num_children, rng, chosen);
 }
 
 static unsigned num_chosen(const void *params, unsigned num_children)

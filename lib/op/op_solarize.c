@@ -3,7 +3,7 @@
 /* solarize: inverts every value at or above a threshold, as Pillow's ImageOps.solarize. */
 
 struct params {
-    struct sluice_range threshold;
+    struct sluice_number threshold;
 };
 
 static const struct sluice_op_param param_list[] = {

@@ -3,8 +3,8 @@
 /* solarize_add: adds to every value below a threshold, as timm's solarize_add. */
 
 struct params {
-    struct sluice_range add;
-    struct sluice_range threshold;
+    struct sluice_number add;
+    struct sluice_number threshold;
 };
 
 static const struct sluice_op_param param_list[] = {

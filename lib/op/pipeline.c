@@ -70,6 +70,16 @@ static sluice_status parse_children(struct sluice_op *op, struct sluice_spec_tex
     return sluice_op_parse_modifiers(op, text, err);
 }
 
+/* The ops of a choice without parentheses. */
+static sluice_status parse_expansion(struct sluice_op *op, unsigned *num_nodes, unsigned depth,
+                                     struct sluice_err *err)
+{
+    char ops[4096];
+    op->type->expand(op->params, ops, sizeof(ops));
+    struct sluice_spec_text text = {.start = ops, .at = ops};
+    return parse_children(op, &text, num_nodes, depth, err);
+}
+
 static sluice_status parse_node(struct sluice_op *op, struct sluice_spec_text *text,
                                 unsigned *num_nodes, unsigned depth, struct sluice_err *err)
 {
@@ -92,7 +102,9 @@ static sluice_status parse_node(struct sluice_op *op, struct sluice_spec_text *t
     *op = (struct sluice_op){.type = type, .index = (*num_nodes)++};
     text->at += text->op_name_len;
     sluice_status status = sluice_op_parse(op, text, err);
-    if (status == SLUICE_OK && type->kind == SLUICE_OP_CHOICE)
+    if (status == SLUICE_OK && type->expand)
+        status = parse_expansion(op, num_nodes, depth, err);
+    else if (status == SLUICE_OK && type->kind == SLUICE_OP_CHOICE)
         status = parse_children(op, text, num_nodes, depth, err);
     const char *why = status == SLUICE_OK && type->check_children
                           ? type->check_children(op->params, op->num_children)
@@ -169,7 +181,7 @@ static void write_op(struct spec *spec, const struct sluice_op *op)
     sluice_op_print(op, values, sizeof(values));
     sluice_op_print_modifiers(op, modifiers, sizeof(modifiers));
     append(spec, op->type->name);
-    if (op->type->kind == SLUICE_OP_CHOICE) {
+    if (op->type->kind == SLUICE_OP_CHOICE && !op->type->expand) {
         append(spec, "(");
         append(spec, values);
         for (unsigned i = 0; i < op->num_children; i++) {

@@ -22,6 +22,8 @@ static void resolve(struct resolved *r, const struct sluice_op *op, unsigned tur
                                             op->index + turn * SLUICE_MAX_NODES);
     if (op->p < 1 && sluice_rng_double(&rng) >= op->p)
         return;
+    if (op->type->is_identity)
+        return;
     if (op->type->kind != SLUICE_OP_CHOICE) {
         assert(r->num < SLUICE_MAX_DRAWN_OPS); /* the parser has counted */
         struct sluice_drawn_op *drawn = &r->list[r->num++];

@@ -8,6 +8,7 @@ Each op runs with many fixed parameters over random images: noise, smooth colour
 """
 import argparse
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -37,6 +38,49 @@ def posterize(image, bits):
     return ImageOps.posterize(image, bits) if bits else Image.new("RGB", image.size)
 
 
+FILTERS = {"nearest": Image.NEAREST, "bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
+
+
+def warped(image, matrix, filter="nearest", fill="0"):
+    color = tuple(int(v) for v in fill.split("/")) if "/" in fill else (int(fill),) * 3
+    return image.transform(image.size, Image.AFFINE, matrix, FILTERS[filter], fillcolor=color)
+
+
+def rotate(image, degrees, filter="nearest", fill="0"):
+    color = tuple(int(v) for v in fill.split("/")) if "/" in fill else (int(fill),) * 3
+    return image.rotate(degrees, FILTERS[filter], fillcolor=color)
+
+
+def affine(image, degrees, translate_x, translate_y, scale, shear_x, shear_y, filter="nearest", fill="0"):
+    """torchvision.transforms.functional.affine of a PIL image, of translations as parts of the sides."""
+    rot, sx, sy = (math.radians(v) for v in (degrees, shear_x, shear_y))
+    cx, cy = image.width * 0.5, image.height * 0.5
+    tx, ty = round(translate_x * image.width), round(translate_y * image.height)
+    a = math.cos(rot - sy) / math.cos(sy)
+    b = -math.cos(rot - sy) * math.tan(sx) / math.cos(sy) - math.sin(rot)
+    c = math.sin(rot - sy) / math.cos(sy)
+    d = -math.sin(rot - sy) * math.tan(sx) / math.cos(sy) + math.cos(rot)
+    matrix = [x / scale for x in (d, -b, 0.0, -c, a, 0.0)]
+    matrix[2] += matrix[0] * (-cx - tx) + matrix[1] * (-cy - ty)
+    matrix[5] += matrix[3] * (-cx - tx) + matrix[4] * (-cy - ty)
+    matrix[2] += cx
+    matrix[5] += cy
+    return warped(image, matrix, filter, fill)
+
+
+def translate(image, x, y, unit="part", filter="nearest", fill="0"):
+    amounts = [amount * (1 if unit == "pixel" else side) for amount, side in zip((x, y), image.size)]
+    x, y = amounts if unit == "part" else [int(v) for v in amounts]
+    return warped(image, (1, 0, x, 0, 1, y), filter, fill)
+
+
+WARPS = [{"filter": f, "fill": v} for f, v in (("nearest", "0"), ("bilinear", "128"), ("bicubic", "124/116/104"))]
+
+
+def with_warps(values, *more):
+    return [(*value, {**rest, **warp}) for value in values for rest in (more or ({},)) for warp in WARPS]
+
+
 # A reference for each op: of an image and the values of its text.
 OPS = {
     "invert": (lambda image: ImageOps.invert(image), [()]),
@@ -54,7 +98,29 @@ OPS = {
     "hue": (hue, [(h,) for h in (0, 0.1, -0.1, 0.5, -0.5, 0.0039, 0.25, -0.3137)]),
     "pil_blur": (lambda image, s: image.filter(ImageFilter.GaussianBlur(s)),
                  [(s,) for s in (0, 0.1, 0.3, 0.5, 0.9, 1, 1.5, 2, 3.7, 10)]),
+    "identity": (lambda image: image, [()]),
+    "shear_x": (lambda image, f, **rest: warped(image, (1, f, 0, 0, 1, 0), **rest),
+                with_warps([(f,) for f in (0, 0.3, -0.21, 2.5)])),
+    "shear_y": (lambda image, f, **rest: warped(image, (1, 0, 0, f, 1, 0), **rest),
+                with_warps([(f,) for f in (0, 0.3, -0.21, 2.5)])),
+    "translate_x": (lambda image, x, **rest: translate(image, x, 0, **rest),
+                    with_warps([(f,) for f in (0, 0.45, -0.1337)], {}, {"unit": "whole_part"}) +
+                    with_warps([(f,) for f in (7.9, -3)], {"unit": "pixel"})),
+    "translate_y": (lambda image, y, **rest: translate(image, 0, y, **rest),
+                    with_warps([(f,) for f in (0.45, -0.1337)], {}, {"unit": "whole_part"}) +
+                    with_warps([(f,) for f in (7.9, -3)], {"unit": "pixel"})),
+    "rotate": (rotate, with_warps([(d,) for d in (0, 90, 180, 270, -90, 360, 30, -7.3, 135, 0.001, 211.7)])),
+    "affine": (lambda image, d, **rest: affine(image, d, **{**AFFINE, **rest}),
+               with_warps([(d,) for d in (0, 10, -25.3)], {"translate_x": 0.1, "translate_y": -0.07}, {"scale": 0.75},
+                          {"shear_x": 20, "shear_y": -5, "scale": 1.3})),
 }
+AFFINE = {"translate_x": 0, "translate_y": 0, "scale": 1, "shear_x": 0, "shear_y": 0}
+
+
+def text_of(op, values):
+    named = values[-1] if values and isinstance(values[-1], dict) else {}
+    texts = [f"{v:f}" if isinstance(v, float) else str(v) for v in values if not isinstance(v, dict)]
+    return op + "".join(f"={v}" for v in texts) + "".join(f":{name}={v}" for name, v in named.items())
 
 
 def factors(rng):
@@ -108,9 +174,11 @@ def main():
             image.save(file)
         for op, (reference, values) in OPS.items():
             for value in values or factors(rng):
-                text = op + "".join(f"={v:f}" if isinstance(v, float) else f"={v}" for v in value)
+                text = text_of(op, value)
+                named = value[-1] if value and isinstance(value[-1], dict) else {}
+                plain = [v for v in value if not isinstance(v, dict)]
                 for image, got in zip(images, ours(args.program, text, files, folder)):
-                    want = np.asarray(reference(image, *value))
+                    want = np.asarray(reference(image, *plain, **named))
                     compared += 1
                     if got.shape != want.shape or (got != want).any():
                         wrong += 1

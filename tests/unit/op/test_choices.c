@@ -24,6 +24,16 @@ static void the_canonical_text_parses_to_itself(void)
         {"decode,one_of(invert,equalize:weight=2.50):p=0.5",
          "decode,one_of(invert,equalize:weight=2.5):p=0.5"},
         {"decode,k_of(2,invert,equalize)", "decode,k_of(2:replace=0,invert,equalize)"},
+        {"decode,brightness=1~0.9", "decode,brightness=1~0.9"},
+        {"decode,shear_x=~0-0.30/31", "decode,shear_x=~0-0.3/31:filter=nearest:fill=0"},
+        {"decode,rotate=~normal(20,1.5,0,30):fill=1/2/3:filter=random:p=.5", NULL},
+        {"decode,rotate=~normal(20,1.5,0,30):fill=1/2/3:filter=random",
+         "decode,rotate=~normal(20,1.5,0,30):filter=random:fill=1/2/3"},
+        {"decode,translate_x=5:unit=pixel:fill=7",
+         "decode,translate_x=5:unit=pixel:filter=nearest:fill=7"},
+        {"decode,trivial_augment_wide", "decode,trivial_augment_wide=nearest:fill=0"},
+        {"decode,randaugment=2:p=0.5",
+         "decode,randaugment=2:magnitude=9:bins=31:filter=nearest:fill=0:p=0.5"},
         {"decode,shuffled(one_of(invert,shuffled(equalize)))",
          "decode,shuffled(one_of(invert,shuffled(equalize)))"},
     };
@@ -68,6 +78,17 @@ static void what_is_wrong_is_said_where_it_is(void)
         {"decode,hue=0.6", "shift lies from -0.5 to 0.5"},
         {"decode,brightness=-1", "a number such as 0.08 is wanted here"},
         {"decode,brightness=2-1", "the lower bound is above the upper one"},
+        {"decode,brightness=1~2", "factor lies from 0 to 100"},
+        {"decode,brightness=1~", "a number such as 0.08 is wanted here"},
+        {"decode,hue=0-0.1/1", "at least 2 numbers are wanted here"},
+        {"decode,hue=normal(0,0,0,0.1)", "the deviation is above 0"},
+        {"decode,hue=normal(0,0.1,0.1)", "normal(MEAN,DEVIATION,A,B) is wanted here"},
+        {"decode,rotate=3:filter=bilinaer", "did you mean bilinear?"},
+        {"decode,rotate=3:fill=256", "fill has whole numbers from 0 to 255"},
+        {"decode,rotate=3:fill=2/3", "R/G/B is wanted here"},
+        {"decode,randaugment=2:magnitude=31", "the magnitude is the number of a bin"},
+        {"decode,randaugment=33", "at most 32 ops can be drawn"},
+        {"decode,rand_augment_timm=9:increasing=2", "increasing is at most 1"},
         {"decode,one_of(one_of(one_of(one_of(one_of(one_of(one_of(one_of(one_of(invert)))))))))",
          "parentheses are at most 8 deep"},
     };
@@ -212,6 +233,103 @@ static void draws_depend_on_the_place_in_the_text_alone(void)
     sluice_pipeline_destroy(pipeline);
 }
 
+static void numbers_have_their_distribution(void)
+{
+    struct sluice_pipeline *pipeline = run_test_parse(
+        "decode,brightness=1~0.9,brightness=0-1/5,brightness=normal(2,0.5,1.5,9),posterize=3-6");
+    static const double halves[2] = {0.5, 0.5}, fifths[5] = {0.2, 0.2, 0.2, 0.2, 0.2};
+    static const double quarters[4] = {0.25, 0.25, 0.25, 0.25};
+    unsigned signs[2] = {0}, steps[5] = {0}, bits[4] = {0}, clipped = 0;
+    double sum = 0;
+    for (uint64_t id = 0; id < NUM_SAMPLES; id++) {
+        struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
+        CU_ASSERT_EQUAL_FATAL(resolve(pipeline, id, list), 4);
+        const double sign = list[0].drawn.values[0], step = list[1].drawn.values[0] * 4;
+        CU_ASSERT(fabs(sign - 1.9) < 1e-12 || fabs(sign - 0.1) < 1e-12);
+        signs[sign > 1]++;
+        CU_ASSERT_EQUAL_FATAL(step, (unsigned)step);
+        steps[(unsigned)step]++;
+        clipped += list[2].drawn.values[0] == 1.5;
+        sum += list[2].drawn.values[0];
+        bits[(unsigned)list[3].drawn.values[0] - 3]++;
+    }
+    CU_ASSERT(chi_square(signs, halves, 2) < 10.8);
+    CU_ASSERT(chi_square(steps, fifths, 5) < 18.5);
+    CU_ASSERT(chi_square(bits, quarters, 4) < 16.3);
+    /* One deviation below the mean is 0.1587; the mean of what is clipped there is 2 + 0.0833 / 2.
+     */
+    CU_ASSERT(fabs(clipped / (double)NUM_SAMPLES - 0.1587) < 0.02);
+    CU_ASSERT(fabs(sum / NUM_SAMPLES - 2.0417) < 0.03);
+    sluice_pipeline_destroy(pipeline);
+}
+
+/* The ops of a policy come uniformly, and with the parameters of the original's table. */
+static void randaugment_is_torchvisions(void)
+{
+    struct sluice_pipeline *pipeline = run_test_parse("decode,randaugment=1:magnitude=15");
+    const struct sluice_op *ops = pipeline->ops[1].children;
+    CU_ASSERT_EQUAL_FATAL(pipeline->ops[1].num_children, 14);
+    double parts[14];
+    unsigned counts[14] = {0};
+    for (uint64_t id = 0; id < NUM_SAMPLES; id++) {
+        struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
+        const unsigned num = resolve(pipeline, id, list); /* identity is not in the list */
+        const size_t op = num ? (size_t)(list[0].op - ops) : 0;
+        const double *values = list[0].drawn.values;
+        counts[op]++;
+        const double want[14] = {0, 0.15, 0.15, 1, 1, 0, 0.45, 0.45, 0.45, 0.45, 6, 127.5, 0, 0};
+        if (op == 1)
+            CU_ASSERT(fabs(fabs(values[1]) - want[op]) < 1e-8);
+        if (op == 3) /* int(8 * 150 / 331 / 2) pixels */
+            CU_ASSERT_EQUAL(fabs(values[2]), 1);
+        if (op >= 6 && op <= 9)
+            CU_ASSERT(fabs(fabs(values[0] - 1) - want[op]) < 1e-8);
+        if (op == 10 || op == 11)
+            CU_ASSERT(fabs(values[0] - want[op]) < 1e-8);
+    }
+    for (int i = 0; i < 14; i++)
+        parts[i] = 1.0 / 14;
+    CU_ASSERT(chi_square(counts, parts, 14) < 34.5); /* 13 degrees */
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void rand_augment_timm_is_timms(void)
+{
+    struct sluice_pipeline *pipeline =
+        run_test_parse("decode,rand_augment_timm=5:mstd=0:increasing=1:num_ops=1:prob=1");
+    const struct sluice_op *ops = pipeline->ops[1].children;
+    CU_ASSERT_EQUAL_FATAL(pipeline->ops[1].num_children, 15);
+    /* timm's level_to_arg functions at level 5. */
+    static const struct {
+        const char *name;
+        unsigned value;
+        double about, by;
+    } cases[] = {
+        {"posterize", 0, 2, 0},  {"solarize", 0, 128, 0},    {"solarize_add", 0, 55, 0},
+        {"color", 0, 1, 0.45},   {"brightness", 0, 1, 0.45}, {"shear_x", 1, 0, 0.15},
+        {"shear_y", 3, 0, 0.15}, {"translate_x", 2, 0, 1.8}, {"translate_y", 5, 0, 1.8},
+    };
+    unsigned seen = 0, counts[15] = {0};
+    double parts[15];
+    for (uint64_t id = 0; id < NUM_SAMPLES; id++) {
+        struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
+        CU_ASSERT_EQUAL_FATAL(resolve(pipeline, id, list), 1);
+        counts[list[0].op - ops]++;
+        for (unsigned i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+            if (strcmp(list[0].op->type->name, cases[i].name) != 0)
+                continue;
+            seen |= 1u << i;
+            const double value = list[0].drawn.values[cases[i].value];
+            CU_ASSERT(fabs(fabs(value - cases[i].about) - cases[i].by) < 1e-6);
+        }
+    }
+    CU_ASSERT_EQUAL(seen, (1u << SLUICE_ARRAY_LEN(cases)) - 1);
+    for (int i = 0; i < 15; i++)
+        parts[i] = 1.0 / 15;
+    CU_ASSERT(chi_square(counts, parts, 15) < 36.1); /* 14 degrees */
+    sluice_pipeline_destroy(pipeline);
+}
+
 /* --- pixels --- */
 
 /* Tables that are composed give what they give one by one. */
@@ -257,6 +375,9 @@ int main(void)
         SLUICE_TEST(shuffled_gives_every_order),
         SLUICE_TEST(an_op_that_comes_twice_draws_twice),
         SLUICE_TEST(draws_depend_on_the_place_in_the_text_alone),
+        SLUICE_TEST(numbers_have_their_distribution),
+        SLUICE_TEST(randaugment_is_torchvisions),
+        SLUICE_TEST(rand_augment_timm_is_timms),
         SLUICE_TEST(a_chain_is_its_ops_one_after_the_other),
     };
     return sluice_test_run("choices", tests, SLUICE_TEST_COUNT(tests));

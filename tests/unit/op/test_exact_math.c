@@ -44,6 +44,33 @@ static void log_is_within_one_ulp_of_libm(void)
     CU_ASSERT_EQUAL(sluice_exact_log(2), log(2));
 }
 
+static void sine_and_cosine_are_the_true_value_rounded(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 2, 0);
+    double worst = 0;
+    for (int i = 0; i < 100000; i++) {
+        const double x = (sluice_rng_double(&rng) - 0.5) * (i % 2 ? 13 : 1900);
+        worst = fmax(worst, ulps(sluice_exact_sin(x), sinl((long double)x)));
+        worst = fmax(worst, ulps(sluice_exact_cos(x), cosl((long double)x)));
+    }
+    printf("sin, cos: worst %.4f ulp\n", worst);
+    CU_ASSERT(worst < 0.501); /* a long double has 11 bits more */
+    CU_ASSERT_EQUAL(sluice_exact_sin(0), 0);
+    CU_ASSERT_EQUAL(sluice_exact_cos(0), 1);
+}
+
+static void the_tangent_is_the_true_value_rounded(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 3, 0);
+    double worst = 0;
+    for (int i = 0; i < 100000; i++) {
+        const double x = (sluice_rng_double(&rng) - 0.5) * 3.1;
+        worst = fmax(worst, ulps(sluice_exact_tan(x), tanl((long double)x)));
+    }
+    printf("tan: worst %.4f ulp\n", worst);
+    CU_ASSERT(worst < 0.501);
+}
+
 static void exp_undoes_log(void)
 {
     CU_ASSERT_DOUBLE_EQUAL(sluice_exact_exp(sluice_exact_log(3.0 / 4)), 3.0 / 4, 1e-15);
@@ -89,6 +116,8 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(exp_is_within_one_ulp_of_libm),
         SLUICE_TEST(log_is_within_one_ulp_of_libm),
+        SLUICE_TEST(sine_and_cosine_are_the_true_value_rounded),
+        SLUICE_TEST(the_tangent_is_the_true_value_rounded),
         SLUICE_TEST(exp_undoes_log),
         SLUICE_TEST(bits_never_change),
         SLUICE_TEST(rounds_halves_to_even),

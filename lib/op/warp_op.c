@@ -1,0 +1,31 @@
+#include "op/warp_op.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const sluice_warp_filters[] = {"nearest", "bilinear", "bicubic", "random", NULL};
+
+void sluice_warp_draw(const struct sluice_warp_params *warp, struct sluice_rng *rng,
+                      const double matrix[6], union sluice_drawn *drawn)
+{
+    const bool is_random = !sluice_warp_filters[warp->filter + 1];
+    memcpy(drawn->values, matrix, 6 * sizeof(*matrix));
+    drawn->values[6] = is_random ? SLUICE_WARP_BILINEAR + sluice_rng_below(rng, 2) : warp->filter;
+    drawn->values[7] = warp->fill[0] + 256 * warp->fill[1] + 65536 * warp->fill[2];
+}
+
+void sluice_warp_print(const struct sluice_warp_params *warp, char *text, size_t room)
+{
+    snprintf(text, room, ":filter=%s:fill=%u/%u/%u", sluice_warp_filters[warp->filter],
+             warp->fill[0], warp->fill[1], warp->fill[2]);
+}
+
+void sluice_warp_apply(const union sluice_drawn *drawn, struct sluice_size size, const uint8_t *in,
+                       uint8_t *out, void *memory)
+{
+    (void)memory;
+    const uint32_t packed = (uint32_t)drawn->values[7];
+    const uint8_t fill[3] = {packed & 255, packed >> 8 & 255, (uint8_t)(packed >> 16)};
+    sluice_warp_rgb(in, size.width, size.height, drawn->values,
+                    (enum sluice_warp_filter)drawn->values[6], fill, out);
+}
