@@ -6,11 +6,11 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
+from programs import BIN, SynthTest
+
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-BIN = pathlib.Path(os.environ["SLUICE_BIN"])
 TINY = ("--models", "none", "--image-size", 32, "--batch", 4, "--rounds", 1, "--seconds", 0.05,
         "--warm-seconds", 0.01, "--workers", 1, "--prep-workers", 1, "--json")
 
@@ -21,21 +21,12 @@ def decode_loop(*arguments):
                           env={**os.environ, "SLUICE_GPU": "host"})
 
 
-class DecodeLoopTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.images = pathlib.Path(cls.folder.name, "images")
-        subprocess.run([BIN / "offload_dataset", "synth", cls.images, "-n", "12", "--num-val", "0",
-                        "--classes", "2", "-j", "1", "--log-level", "warn"], check=True)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
+class DecodeLoopTest(SynthTest):
+    SYNTH = ("-n", 12, "--num-val", 0, "--classes", 2, "-j", 1, "--log-level", "warn")
 
     def test_rows_have_their_columns(self):
         out = pathlib.Path(self.folder.name, "rows")
-        done = decode_loop(self.images, *TINY, "--parts", "digests,host", "--out", out)
+        done = decode_loop(self.root, *TINY, "--parts", "digests,host", "--out", out)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(out.read_text(), done.stdout)
         rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -55,7 +46,7 @@ class DecodeLoopTest(unittest.TestCase):
             self.assertEqual(row["runs"]["off"]["gpu_share"], 0)
 
     def test_a_failure_is_a_row_and_the_rest_is_measured(self):
-        done = decode_loop(self.images, *TINY, "--parts", "cells", "--links", "fast,1gbit",
+        done = decode_loop(self.root, *TINY, "--parts", "cells", "--links", "fast,1gbit",
                            "--cell-workers", 1, "--cell-prep-workers", 1)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         bad, good = map(json.loads, done.stdout.splitlines())
@@ -63,7 +54,7 @@ class DecodeLoopTest(unittest.TestCase):
         self.assertGreater(good["per_s"]["on"]["median"], 0)
 
     def test_no_point_begins_when_the_time_is_over(self):
-        done = decode_loop(self.images, *TINY, "--parts", "host", "--max-seconds", 0)
+        done = decode_loop(self.root, *TINY, "--parts", "host", "--max-seconds", 0)
         self.assertEqual((done.returncode, done.stdout), (0, ""))
         self.assertIn("8 of 8 points of host are left out", done.stderr)
 

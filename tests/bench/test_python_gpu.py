@@ -2,15 +2,15 @@
 """bench/python/gpu from one end to the other on a handful of images and the CPU: no times."""
 import importlib.util
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import unittest
 
+from programs import BIN, SynthTest
+
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-BIN = pathlib.Path(os.environ["SLUICE_BIN"])
 SKIPPED = 77
 TINY = ("--device", "cpu", "--models", "resnet18-f32", "--image-size", 32, "--batch", 4,
         "--rounds", 1, "--steps", 2, "-j", 1, "--prep-workers", 1)
@@ -21,20 +21,11 @@ def gpu(*arguments):
                            *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
-class GpuTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.images = pathlib.Path(cls.folder.name, "images")
-        subprocess.run([BIN / "offload_dataset", "synth", cls.images, "-n", "12", "--num-val", "0",
-                        "--classes", "2", "-j", "1", "--log-level", "warn"], check=True)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
+class GpuTest(SynthTest):
+    SYNTH = ("-n", 12, "--num-val", 0, "--classes", 2, "-j", 1, "--log-level", "warn")
 
     def test_a_row_has_its_columns(self):
-        done = gpu(self.images, *TINY, "--repeat", 1, "--json")
+        done = gpu(self.root, *TINY, "--repeat", 1, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         row, = map(json.loads, done.stdout.splitlines())
         self.assertEqual((row["name"], row["batches"]), ("resnet18-f32", 3))
@@ -43,7 +34,7 @@ class GpuTest(unittest.TestCase):
         self.assertAlmostEqual(row["of_bound"]["median"], fed / min(step, loader))
 
     def test_an_epoch_of_one_batch_is_refused(self):
-        done = gpu(self.images, *TINY, "--repeat", 1, "--batch", 8, "--mode", "local")
+        done = gpu(self.root, *TINY, "--repeat", 1, "--batch", 8, "--mode", "local")
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("--repeat", done.stderr)
 
@@ -52,7 +43,7 @@ class GpuTest(unittest.TestCase):
             broken = pathlib.Path(empty, "sluice")
             broken.mkdir()
             (broken / "__init__.py").write_text("raise ImportError('not this one')\n")
-            done = gpu(self.images, "--package", empty)
+            done = gpu(self.root, "--package", empty)
         self.assertEqual(done.returncode, SKIPPED, done.stderr)
         self.assertIn("not this one", done.stderr)
 

@@ -2,15 +2,15 @@
 """bench/python/loop from one end to the other on a handful of images: fields, not times."""
 import importlib.util
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import unittest
 
+from programs import BIN, SynthTest
+
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-BIN = pathlib.Path(os.environ["SLUICE_BIN"])
 SKIPPED = 77
 
 
@@ -19,20 +19,11 @@ def loop(*arguments):
                            *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
-class LoopTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.images = pathlib.Path(cls.folder.name, "images")
-        subprocess.run([BIN / "offload_dataset", "synth", cls.images, "-n", "12", "--num-val", "0",
-                        "--classes", "2", "-j", "1", "--log-level", "warn"], check=True)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
+class LoopTest(SynthTest):
+    SYNTH = ("-n", 12, "--num-val", 0, "--classes", 2, "-j", 1, "--log-level", "warn")
 
     def test_every_row_has_its_columns(self):
-        done = loop(self.images, "--rounds", 1, "--batch", 4, "--repeat", 2, "--groups", 1,
+        done = loop(self.root, "--rounds", 1, "--batch", 4, "--repeat", 2, "--groups", 1,
                     "--batches", 50, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = {row["name"]: row for row in map(json.loads, done.stdout.splitlines())}
@@ -58,7 +49,7 @@ class LoopTest(unittest.TestCase):
             self.assertIsNotNone(memory["slope"])
 
     def test_images_repeat_until_an_epoch_takes_long_enough(self):
-        done = loop(self.images, "--rows", "rate", "--modes", "local", "--rounds", 1, "--batch", 4,
+        done = loop(self.root, "--rows", "rate", "--modes", "local", "--rounds", 1, "--batch", 4,
                     "--seconds", 0.5, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -70,7 +61,7 @@ class LoopTest(unittest.TestCase):
             broken = pathlib.Path(empty, "sluice")
             broken.mkdir()
             (broken / "__init__.py").write_text("raise ImportError('not this one')\n")
-            done = loop(self.images, "--package", empty)
+            done = loop(self.root, "--package", empty)
         self.assertEqual(done.returncode, SKIPPED, done.stderr)
         self.assertIn("not this one", done.stderr)
 

@@ -5,15 +5,14 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
 
+from programs import BIN, SynthTest  # noqa: E402
 from sluice_bench import parts  # noqa: E402
 
-BIN = pathlib.Path(os.environ["SLUICE_BIN"])
 
 
 def several_clients(*arguments, code=0):
@@ -24,21 +23,12 @@ def several_clients(*arguments, code=0):
     return done
 
 
-class SeveralClientsTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.images = pathlib.Path(cls.folder.name, "images")
-        subprocess.run([BIN / "offload_dataset", "synth", cls.images, "-n", "12", "--num-val", "0",
-                        "--classes", "2", "-j", "1", "--log-level", "warn"], check=True)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
+class SeveralClientsTest(SynthTest):
+    SYNTH = ("-n", 12, "--num-val", 0, "--classes", 2, "-j", 1, "--log-level", "warn")
 
     def test_each_client_is_told_of_and_all_digests_are_equal(self):
         cpus = sorted(os.sched_getaffinity(0))
-        done = several_clients(self.images, "--cases", "1000/100/500!,1000", "--passes", 2,
+        done = several_clients(self.root, "--cases", "1000/100/500!,1000", "--passes", 2,
                                "--verify", "--json", "--alone", "none", "--storage-cpus", cpus[0],
                                "--client-cpus", cpus[-1])
         cases = [json.loads(line) for line in done.stdout.splitlines()]
@@ -59,12 +49,12 @@ class SeveralClientsTest(unittest.TestCase):
                          [False, False, True])
         self.assertEqual(turns[0]["digests"], turns[1]["digests"])
 
-        text = several_clients(self.images, "--cases", "1000", "--passes", 1, "--alone", 1,
+        text = several_clients(self.root, "--cases", "1000", "--passes", 1, "--alone", 1,
                                "--alone-settle", 0.2, "--alone-seconds", 0.5).stdout
         self.assertIn("least ", text)
 
     def test_whole_cores_are_parted_without_a_quota(self):
-        done = several_clients(self.images, "--cases", "1000/500", "--parted", "--alone", "none",
+        done = several_clients(self.root, "--cases", "1000/500", "--parted", "--alone", "none",
                                "--prep-workers", 2, "--repeats", 2, "--settle", 0.1,
                                "--seconds", 0.3, "--json")
         case = json.loads(done.stdout)
@@ -89,7 +79,7 @@ class SeveralClientsTest(unittest.TestCase):
         self.assertEqual(parts.ways(0.2, ["a", "b"], [0.52, 0.48], 3, True), [[0.1, 0.1]])
 
     def test_what_is_no_client_is_refused(self):
-        done = several_clients(self.images, "--cases", "1000/fast", "--passes", 1, code=1)
+        done = several_clients(self.root, "--cases", "1000/fast", "--passes", 1, code=1)
         self.assertIn("'fast' is no client", done.stderr)
 
 
