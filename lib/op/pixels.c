@@ -69,14 +69,14 @@ static void set_identity(table t)
     }
 }
 
-/* Measures the pixels as the table `before` makes them. */
+/* Measures the pixels as the table `before` makes them, which changes nothing if is_first. */
 static void measure(enum sluice_statistics kind, const uint8_t *pixels, size_t num_pixels,
-                    const table before, struct sluice_pixel_statistics *statistics)
+                    const table before, bool is_first, struct sluice_pixel_statistics *statistics)
 {
     memset(statistics, 0, sizeof(*statistics));
     statistics->num_pixels = num_pixels;
     if (kind == SLUICE_STATISTICS_LUMA) {
-        statistics->luma_sum = sluice_luma_sum(pixels, num_pixels, before);
+        statistics->luma_sum = sluice_luma_sum(pixels, num_pixels, is_first ? NULL : before);
     } else if (kind == SLUICE_STATISTICS_HISTOGRAM) {
         uint32_t histogram[3][256];
         sluice_histogram_rgb(pixels, num_pixels, histogram);
@@ -144,9 +144,10 @@ static void run_passes(const struct sluice_drawn_op *list, unsigned num, struct 
             end_pass(p);
             continue;
         }
-        if (i == 0 || !is_table(&list[i - 1]))
+        const bool is_first = i == 0 || !is_table(&list[i - 1]);
+        if (is_first)
             set_identity(composed);
-        measure(type->statistics, p->in, num_pixels, composed, &statistics);
+        measure(type->statistics, p->in, num_pixels, composed, is_first, &statistics);
         table its;
         type->table(&list[i].drawn, &statistics, its);
         compose(composed, its);

@@ -1,0 +1,39 @@
+#ifndef SLUICE_IMAGE_KERNELS_COLOR_KERNELS_H
+#define SLUICE_IMAGE_KERNELS_COLOR_KERNELS_H
+
+#include "base/cpu.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The loops of colour ops (image/color.h), one table for each instruction set.  All come from one
+ * source, color_loops.inc, which compilers turn into vectors: it has no contraction and no
+ * reordering of floats, so every table gives the same bytes.
+ *
+ * Threads: pure functions over the caller's memory. */
+
+/* A box of `radius` whole pixels to either side and a fraction, as weights of 24 bits. */
+struct sluice_blur_box {
+    uint32_t radius, inner, edge;
+};
+
+struct sluice_color_kernels {
+    uint64_t (*luma_sum)(const uint8_t *pixels, size_t num_pixels);
+    void (*gray)(const uint8_t *in, size_t num_pixels, uint8_t *out);
+    void (*saturate)(const uint8_t *in, size_t num_pixels, float factor, uint8_t *out);
+    void (*shift_hue)(const uint8_t *in, size_t num_pixels, uint8_t shift, uint8_t *out);
+    /* Bytes [3, row_bytes - 3) of a row that has one above and one beneath. */
+    void (*sharpen_row)(const uint8_t *row, size_t row_bytes, float factor, uint8_t *out);
+    /* One box blur down the columns of rows without gaps; `sums` has row_bytes entries. */
+    void (*blur_down)(const struct sluice_blur_box *box, const uint8_t *in, size_t row_bytes,
+                      size_t num_rows, uint8_t *out, uint32_t *sums);
+};
+
+const struct sluice_color_kernels *sluice_color_kernels_for(enum sluice_cpu_level level);
+
+extern const struct sluice_color_kernels sluice_color_kernels_c;
+#ifdef SLUICE_HAVE_X86_KERNELS
+extern const struct sluice_color_kernels sluice_color_kernels_avx2, sluice_color_kernels_avx512;
+#endif
+
+#endif
