@@ -1,5 +1,7 @@
 #include "image/warp.h"
 
+#include "image/kernels/color_kernels.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -110,91 +112,6 @@ static void warp_nearest(const struct image *in, const double m[6], uint8_t *out
         double_nearest(in, m, out);
 }
 
-/* --- bilinear and bicubic --- */
-
-static int clamp(int v, int size)
-{
-    return v < 0 ? 0 : v < size ? v : size - 1;
-}
-
-static const uint8_t *row_of(const struct image *in, int y)
-{
-    return in->pixels + (size_t)y * (size_t)in->width * 3;
-}
-
-static double mix(double a, double b, double part)
-{
-    return a + (b - a) * part;
-}
-
-static void take_bilinear(const struct image *in, double xin, double yin, uint8_t out[3])
-{
-    xin -= 0.5;
-    yin -= 0.5;
-    const int x = floor_of(xin), y = floor_of(yin);
-    const double dx = xin - x, dy = yin - y;
-    const int x0 = clamp(x, in->width) * 3, x1 = clamp(x + 1, in->width) * 3;
-    const uint8_t *upper = row_of(in, clamp(y, in->height));
-    const uint8_t *lower = y + 1 >= 0 && y + 1 < in->height ? row_of(in, y + 1) : upper;
-    for (int c = 0; c < 3; c++) {
-        const double v1 = mix(upper[x0 + c], upper[x1 + c], dx);
-        const double v2 = mix(lower[x0 + c], lower[x1 + c], dx);
-        out[c] = (uint8_t)mix(v1, v2, dy);
-    }
-}
-
-/* Keys' cubic with a = -1. */
-static double cubic(double v1, double v2, double v3, double v4, double d)
-{
-    const double p1 = v2;
-    const double p2 = -v1 + v3;
-    const double p3 = 2 * (v1 - v2) + v3 - v4;
-    const double p4 = -v1 + v2 - v3 + v4;
-    return p1 + d * (p2 + d * (p3 + d * p4));
-}
-
-static void take_bicubic(const struct image *in, double xin, double yin, uint8_t out[3])
-{
-    xin -= 0.5;
-    yin -= 0.5;
-    const int x = floor_of(xin), y = floor_of(yin);
-    const double dx = xin - x, dy = yin - y;
-    int at[4];
-    for (int i = 0; i < 4; i++)
-        at[i] = clamp(x - 1 + i, in->width) * 3;
-    for (int c = 0; c < 3; c++) {
-        double v[4];
-        for (int i = 0; i < 4; i++) {
-            const int line = y - 1 + i;
-            /* Beneath the image the row before it stands in; the first one is clamped. */
-            if (i > 0 && (line < 0 || line >= in->height)) {
-                v[i] = v[i - 1];
-                continue;
-            }
-            const uint8_t *row = row_of(in, clamp(line, in->height)) + c;
-            v[i] = cubic(row[at[0]], row[at[1]], row[at[2]], row[at[3]], dx);
-        }
-        const double sum = cubic(v[0], v[1], v[2], v[3], dy);
-        out[c] = (uint8_t)(sum <= 0 ? 0 : sum >= 255 ? 255 : sum);
-    }
-}
-
-static void warp_filtered(const struct image *in, const double m[6], bool is_bicubic, uint8_t *out)
-{
-    for (int y = 0; y < in->height; y++) {
-        for (int x = 0; x < in->width; x++, out += 3) {
-            const double xc = x + 0.5, yc = y + 0.5;
-            const double xin = m[0] * xc + m[1] * yc + m[2], yin = m[3] * xc + m[4] * yc + m[5];
-            if (xin < 0 || xin >= in->width || yin < 0 || yin >= in->height)
-                continue;
-            if (is_bicubic)
-                take_bicubic(in, xin, yin, out);
-            else
-                take_bilinear(in, xin, yin, out);
-        }
-    }
-}
-
 void sluice_warp_rgb(const uint8_t *in, uint32_t width, uint32_t height, const double m[6],
                      enum sluice_warp_filter filter, const uint8_t fill[3], uint8_t *out)
 {
@@ -203,5 +120,6 @@ void sluice_warp_rgb(const uint8_t *in, uint32_t width, uint32_t height, const d
     if (filter == SLUICE_WARP_NEAREST)
         warp_nearest(&image, m, out);
     else
-        warp_filtered(&image, m, filter == SLUICE_WARP_BICUBIC, out);
+        sluice_color_kernels_for(sluice_cpu_level())
+            ->warp(in, (int)width, (int)height, m, filter == SLUICE_WARP_BICUBIC, out);
 }

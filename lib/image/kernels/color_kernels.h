@@ -3,12 +3,13 @@
 
 #include "base/cpu.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The loops of colour ops (image/color.h), one table for each instruction set.  All come from one
- * source, color_loops.inc, which compilers turn into vectors: it has no contraction and no
- * reordering of floats, so every table gives the same bytes.
+/* The loops of colour ops (image/color.h) and warps (image/warp.h), one table for each instruction
+ * set.  All come from one source, color_loops.inc, which compilers turn into vectors: it has no
+ * contraction and no reordering of floats, so every table gives the same bytes.
  *
  * Threads: pure functions over the caller's memory. */
 
@@ -27,6 +28,9 @@ struct sluice_color_kernels {
     /* One box blur down the columns of rows without gaps; `sums` has row_bytes entries. */
     void (*blur_down)(const struct sluice_blur_box *box, const uint8_t *in, size_t row_bytes,
                       size_t num_rows, uint8_t *out, uint32_t *sums);
+    /* The pixels of image/warp.h whose source lies within the image; the others stay. */
+    void (*warp)(const uint8_t *in, int width, int height, const double m[6], bool is_bicubic,
+                 uint8_t *out);
 };
 
 const struct sluice_color_kernels *sluice_color_kernels_for(enum sluice_cpu_level level);
