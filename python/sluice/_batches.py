@@ -5,7 +5,7 @@ import operator
 import os
 import pathlib
 
-from sluice import _log, _sluice, _named_roots, settings
+from sluice import _log, _sluice, _named_roots, recipes, settings
 
 PARTS = {"train": _sluice.TRAIN, "val": _sluice.VAL}
 
@@ -59,11 +59,17 @@ class Batches:
 
     def __init__(self, source, batch_size, *, seed=0, mode=None, pipeline=None, rank=None,
                  world_size=None, drop_last=False, shuffle=True, part="train", sampler=None,
-                 on_error="skip", workers=None, pinned_device=-1, targets=False, **options):
+                 on_error="skip", workers=None, pinned_device=-1, targets=False, recipe=None, **options):
         if part not in PARTS:
             raise _sluice.InvalidError(f"part {part!r}: 'train' or 'val'")
         if (rank is None) != (world_size is None):
             raise _sluice.InvalidError("rank and world_size come together")
+        if recipe is not None:
+            if pipeline is not None:
+                raise _sluice.InvalidError("recipe and pipeline are two names of one thing: give one")
+            pipeline = recipes.text(recipe)
+            if part == "val":  # training ends at the same size then, whoever asks for it
+                options.setdefault("val_pipeline", pipeline)
         self._part_name, self._part = part, PARTS[part]
         self._batch_size = operator.index(batch_size)
         self._sampler, self._drop_last = sampler, drop_last

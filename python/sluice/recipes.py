@@ -1,0 +1,226 @@
+"""Pipelines from the transform objects that people have: torchvision's, v1 and v2.
+
+    loader = sluice.torch.Loader("storage:50051", 256, recipe=train_transform)
+    print(sluice.recipes.explain(train_transform))
+
+Each known part becomes ops of a pipeline (docs/RECIPES.md), whose pixels are those that the part makes of a PIL image
+with the same parameters, bit for bit.  What a sample draws is not what torchvision's generator would draw: the
+distribution is the same, and the draws of a seed, epoch and sample are always the same.
+"""
+from sluice import _sluice
+
+# torchvision's names of a resize's filter that the ops have.
+_FILTERS = ("nearest", "bilinear", "bicubic")
+
+
+def _number(value):
+    """A plain decimal, as the grammar wants it."""
+    return f"{float(value):.9f}".rstrip("0").rstrip(".")
+
+
+def _span(bounds):
+    low, high = (float(value) for value in bounds)
+    return _number(low) if low == high else f"{_number(low)}-{_number(high)}"
+
+
+def _refuse(part, why):
+    raise _sluice.InvalidError(f"{type(part).__name__}: {why}")
+
+
+def _with_p(text, part):
+    p = float(getattr(part, "p", 1))
+    return text if p == 1 else f"{text}:p={_number(p)}"
+
+
+def _filter_of(part):
+    mode = getattr(part, "interpolation", None)
+    name = str(getattr(mode, "value", mode)).lower()
+    return {"0": "nearest", "2": "bilinear", "3": "bicubic"}.get(name, name)
+
+
+def _warp(part):
+    """':filter=...:fill=...' of a part that moves pixels."""
+    name = _filter_of(part)
+    if name not in _FILTERS:
+        _refuse(part, f"interpolation {name}: one of {', '.join(_FILTERS)}")
+    fill = getattr(part, "fill", None)
+    if isinstance(fill, dict):
+        _refuse(part, "a fill for each type; give one number, or one for each channel")
+    values = [0] if fill is None else [fill] if isinstance(fill, (int, float)) else list(fill)
+    if len(values) not in (1, 3) or any(value != int(value) or not 0 <= value <= 255 for value in values):
+        _refuse(part, f"fill {fill}: whole numbers from 0 to 255, one or three")
+    return f":filter={name}:fill={'/'.join(str(int(value)) for value in values)}"
+
+
+def _side(part, size):
+    sides = [size] if isinstance(size, int) else list(size)
+    if len(set(sides)) != 1:
+        _refuse(part, f"size {size}: images end as squares")
+    return int(sides[0])
+
+
+def _bilinear(part):
+    if _filter_of(part) != "bilinear":
+        _refuse(part, f"interpolation {_filter_of(part)}: resizes are bilinear")
+
+
+def _resized_crop(part):
+    _bilinear(part)
+    return [f"random_resized_crop={_side(part, part.size)}:scale={_span(part.scale)}:ratio={_span(part.ratio)}"]
+
+
+def _resize(part):
+    _bilinear(part)
+    if getattr(part, "max_size", None) is not None:
+        _refuse(part, "max_size: no op bounds the longer side")
+    if not isinstance(part.size, int) and len(part.size) != 1:
+        _refuse(part, f"size {part.size}: one number, the shorter side's")
+    return [f"resize={_side(part, part.size)}"]
+
+
+def _jitter(part):
+    ops = [f"{op}={_span(bounds)}" for op, bounds in (
+        ("brightness", part.brightness), ("contrast", part.contrast), ("color", part.saturation), ("hue", part.hue))
+        if bounds is not None]
+    return [f"shuffled({','.join(ops)})"] if ops else []
+
+
+def _group(name):
+    def of(part):
+        inner = ",".join(_inner(part))
+        return [_with_p(f"{name}({inner})", part)] if inner else []
+    return of
+
+
+def _inner(part):
+    """The ops of the parts in a part."""
+    return [op for child in part.transforms for op in _ops(child)]
+
+
+def _one_of(part):
+    weights = getattr(part, "p", None) or getattr(part, "probabilities", None) or [1] * len(part.transforms)
+    texts = []
+    for child, weight in zip(part.transforms, weights):
+        ops = _ops(child) or ["identity"]
+        text = ops[0] if len(ops) == 1 else f"sequence({','.join(ops)})"
+        texts.append(text if weight == 1 else f"{text}:weight={_number(weight)}")
+    return [f"one_of({','.join(texts)})"]
+
+
+def _rotation(part):
+    if part.expand or part.center is not None:
+        _refuse(part, "expand or center: rotate turns about the centre, within the image")
+    return [f"rotate={_span(part.degrees)}{_warp(part)}"]
+
+
+def _affine(part):
+    if getattr(part, "center", None) is not None:
+        _refuse(part, "center: affine turns about the centre")
+    text = f"affine={_span(part.degrees)}"
+    if part.translate is not None:
+        x, y = part.translate
+        text += f":translate_x={_span((-x, x))}:translate_y={_span((-y, y))}"
+    if part.scale is not None:
+        text += f":scale={_span(part.scale)}"
+    if part.shear is not None:
+        shear = list(part.shear)
+        text += f":shear_x={_span(shear[:2])}"
+        if len(shear) == 4:
+            text += f":shear_y={_span(shear[2:])}"
+    return [text + _warp(part)]
+
+
+def _gray(part):
+    if part.num_output_channels != 3:
+        _refuse(part, "num_output_channels 1: images have three channels; give 3")
+    return ["grayscale"]
+
+
+def _randaugment(part):
+    return [f"randaugment={part.num_ops}:magnitude={part.magnitude}:bins={part.num_magnitude_bins}{_warp(part)}"]
+
+
+def _trivial(part):
+    if part.num_magnitude_bins != 31:
+        _refuse(part, f"num_magnitude_bins {part.num_magnitude_bins}: there are 31")
+    return ["trivial_augment_wide=" + _warp(part).removeprefix(":filter=")]
+
+
+def _to_dtype(part):
+    dtype = getattr(part, "dtype", None)
+    if "float32" not in str(dtype) or getattr(part, "scale", True) is False:
+        _refuse(part, f"dtype {dtype}: float32, scaled to 0 .. 1")
+    return ["to_tensor"]
+
+
+def _normalize(part):
+    mean, std = (":".join(_number(value) for value in values) for values in (part.mean, part.std))
+    return [f"normalize={mean}/{std}"]
+
+
+# By the name of the class.
+_PARTS = {
+    "Compose": _inner,
+    "Sequential": lambda part: [op for child in part for op in _ops(child)],
+    "RandomApply": _group("sequence"),
+    "RandomOrder": _group("shuffled"),
+    "RandomChoice": _one_of,
+    "Identity": lambda part: [],
+    "RandomResizedCrop": _resized_crop,
+    "Resize": _resize,
+    "CenterCrop": lambda part: [f"center_crop={_side(part, part.size)}"],
+    "RandomHorizontalFlip": lambda part: [f"hflip={_number(part.p)}"],
+    "RandomVerticalFlip": lambda part: [_with_p("vflip", part)],
+    "ColorJitter": _jitter,
+    "Grayscale": _gray,
+    "RandomGrayscale": lambda part: [_with_p("grayscale", part)],
+    "RandomInvert": lambda part: [_with_p("invert", part)],
+    "RandomAutocontrast": lambda part: [_with_p("autocontrast", part)],
+    "RandomEqualize": lambda part: [_with_p("equalize", part)],
+    "RandomSolarize": lambda part: [_with_p(f"solarize={_number(part.threshold)}", part)],
+    "RandomPosterize": lambda part: [_with_p(f"posterize={int(part.bits)}", part)],
+    "RandomAdjustSharpness": lambda part: [_with_p(f"sharpness={_number(part.sharpness_factor)}", part)],
+    "RandomRotation": _rotation,
+    "RandomAffine": _affine,
+    "RandAugment": _randaugment,
+    "TrivialAugmentWide": _trivial,
+    "ToTensor": lambda part: ["to_tensor"],
+    "PILToTensor": lambda part: [],
+    "ToImage": lambda part: [],
+    "ConvertImageDtype": _to_dtype,
+    "ToDtype": _to_dtype,
+    "Normalize": _normalize,
+}
+
+# What stands nearest, for parts that have no op.
+_NEAREST = {
+    "GaussianBlur": "pil_blur is Pillow's blur; torchvision's is another",
+    "RandomErasing": "what comes after Normalize is not part of a pipeline; apply it to the batches (transform=)",
+    "Lambda": "a function; apply it to the batches (transform=)",
+}
+
+
+def _ops(part):
+    name, module = type(part).__name__, type(part).__module__
+    if module.split(".")[0] not in ("torchvision", "torch") or name not in _PARTS:
+        why = _NEAREST.get(name, "apply it to the batches (transform=), or leave it out")
+        _refuse(part, f"no op does this: {why}.  Known are {', '.join(sorted(_PARTS))} of torchvision")
+    return _PARTS[name](part)
+
+
+def text(transform):
+    """The pipeline of a torchvision transform, as text; a text is given back as it is.
+
+    InvalidError, a ValueError: a part that no op stands for, with its name."""
+    if isinstance(transform, str):
+        return transform
+    return ",".join(["decode", *_ops(transform)])
+
+
+def explain(transform):
+    """A line for each part of a transform, with its ops."""
+    parts = getattr(transform, "transforms", [transform])
+    rows = [(repr(part).split("\n")[0], ",".join(_ops(part)) or "nothing: images are RGB, of 8 bits, as they come")
+            for part in parts]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:{width}}  {ops}" for name, ops in rows)

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""sluice.recipes: pipelines from torchvision's transforms, which give the same tensors where nothing is drawn."""
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import support
+
+support.require("torch", "torchvision", "PIL")
+
+import torch  # noqa: E402
+from PIL import Image  # noqa: E402
+from torchvision import transforms as T  # noqa: E402
+from torchvision.transforms import InterpolationMode as Mode  # noqa: E402
+
+import sluice  # noqa: E402
+import sluice.torch  # noqa: E402
+from sluice import recipes  # noqa: E402
+
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+TAIL = [T.ToTensor(), T.Normalize(MEAN, STD)]
+TAIL_TEXT = ",to_tensor,normalize=0.485:0.456:0.406/0.229:0.224:0.225"
+
+
+class Text(unittest.TestCase):
+    def check(self, transform, text):
+        self.assertEqual(recipes.text(transform), text)
+
+    def test_the_usual_training(self):
+        self.check(T.Compose([T.RandomResizedCrop(176), T.RandomHorizontalFlip(), T.TrivialAugmentWide(), *TAIL]),
+                   "decode,random_resized_crop=176:scale=0.08-1:ratio=0.75-1.333333333,hflip=0.5,"
+                   "trivial_augment_wide=nearest:fill=0" + TAIL_TEXT)
+        self.check(T.Compose([T.RandomResizedCrop(224, scale=(0.2, 1)), T.RandAugment(2, 9, fill=[124, 116, 104],
+                                                                                   interpolation=Mode.BILINEAR)]),
+                   "decode,random_resized_crop=224:scale=0.2-1:ratio=0.75-1.333333333,"
+                   "randaugment=2:magnitude=9:bins=31:filter=bilinear:fill=124/116/104")
+
+    def test_simclr_like_choices(self):
+        jitter = T.ColorJitter(0.4, 0.4, 0.2, 0.1)
+        self.check(T.Compose([T.RandomResizedCrop(224), T.RandomApply([jitter], p=0.8), T.RandomGrayscale(0.2),
+                              T.RandomSolarize(128, p=0.2), T.RandomHorizontalFlip(0.5)]),
+                   "decode,random_resized_crop=224:scale=0.08-1:ratio=0.75-1.333333333,"
+                   "sequence(shuffled(brightness=0.6-1.4,contrast=0.6-1.4,color=0.8-1.2,hue=-0.1-0.1)):p=0.8,"
+                   "grayscale:p=0.2,solarize=128:p=0.2,hflip=0.5")
+        self.check(T.RandomChoice([T.Grayscale(3), T.RandomSolarize(128, p=1)], p=[1, 3]),
+                   "decode,one_of(grayscale,solarize=128:weight=3)")
+        self.check(T.RandomOrder([T.RandomEqualize(0.5), T.RandomAutocontrast(1)]),
+                   "decode,shuffled(equalize:p=0.5,autocontrast)")
+
+    def test_a_text_stays_as_it_is(self):
+        self.check("decode,resize=8", "decode,resize=8")
+
+    def test_what_no_op_does_is_named(self):
+        for transform, words in (
+                (T.Compose([T.GaussianBlur(9)]), "GaussianBlur: no op does this: pil_blur is Pillow's"),
+                (T.Compose([T.ToTensor(), T.RandomErasing()]), "RandomErasing: no op does this"),
+                (T.Compose([T.Lambda(lambda image: image)]), "Lambda: no op does this"),
+                (T.RandomResizedCrop(224, interpolation=Mode.BICUBIC), "RandomResizedCrop: interpolation bicubic"),
+                (T.Resize((200, 300)), "Resize: size"),
+                (T.RandomRotation(10, expand=True), "RandomRotation: expand"),
+                (T.Grayscale(1), "Grayscale: num_output_channels"),
+                (T.CenterCrop((8, 9)), "CenterCrop: size"),
+                (print, "builtin_function_or_method: no op does this")):
+            with self.subTest(words), self.assertRaises(ValueError) as caught:
+                recipes.text(transform)
+            self.assertIn(words, str(caught.exception))
+
+    def test_explain_has_a_line_for_each_part(self):
+        lines = recipes.explain(T.Compose([T.Resize(72), T.RandomEqualize(0.25), T.PILToTensor()])).splitlines()
+        self.assertEqual(len(lines), 3)
+        self.assertTrue(lines[0].startswith("Resize(size=72") and lines[0].endswith("  resize=72"))
+        self.assertTrue(lines[1].endswith("  equalize:p=0.25"))
+        self.assertIn("nothing", lines[2])
+
+
+class Batches(unittest.TestCase):
+    """Bit for bit where each parameter is given: torchvision on PIL images, and a loader."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.root = pathlib.Path(cls.folder.name, "set")
+        subprocess.run([support.BIN / "offload_dataset", "synth", cls.root, "-n", "6", "--num-val", "6", "--classes",
+                        "2"], check=True, capture_output=True)
+
+    def same(self, *parts):
+        transform = T.Compose([*parts, *TAIL])
+        with sluice.torch.Loader(self.root, 3, part="val", recipe=transform, normalize=True, paths=True) as loader:
+            count = 0
+            for images, _, paths in loader:
+                for image, path in zip(images, paths):
+                    want = transform(Image.open(self.root / path).convert("RGB"))
+                    self.assertTrue(torch.equal(image, want), f"{path}: {transform}")
+                    count += 1
+        self.assertEqual(count, 6)
+
+    def test_of_the_val_part(self):
+        self.same(T.Resize(72), T.CenterCrop(64))
+
+    def test_of_colour(self):
+        self.same(T.Resize(72), T.CenterCrop(64), T.RandomSolarize(100, p=1), T.RandomEqualize(p=1))
+        self.same(T.Resize(72), T.CenterCrop(64), T.RandomPosterize(3, p=1), T.RandomAutocontrast(p=1))
+        self.same(T.Resize(72), T.CenterCrop(64), T.RandomAdjustSharpness(1.7, p=1), T.RandomInvert(p=1))
+        self.same(T.Resize(72), T.CenterCrop(64), T.ColorJitter(brightness=(1.3, 1.3)), T.Grayscale(3))
+        self.same(T.Resize(72), T.CenterCrop(64), T.ColorJitter(saturation=(0.4, 0.4)))
+        self.same(T.Resize(72), T.CenterCrop(64), T.ColorJitter(contrast=(1.6, 1.6)))
+        self.same(T.Resize(72), T.CenterCrop(64), T.ColorJitter(hue=(0.1, 0.1)))
+
+    def test_of_geometry(self):
+        self.same(T.Resize(72), T.CenterCrop(64), T.RandomVerticalFlip(1), T.RandomRotation((20, 20), fill=9))
+        self.same(T.Resize(72), T.CenterCrop(64), T.RandomRotation((33, 33), interpolation=Mode.BILINEAR))
+        self.same(T.Resize(72), T.CenterCrop(64), T.RandomAffine((12, 12), scale=(0.8, 0.8), shear=(5, 5, -7, -7),
+                                                                 interpolation=Mode.BICUBIC, fill=[1, 2, 3]))
+
+    def test_of_training_it_is_the_pipeline(self):
+        transform = T.Compose([T.RandomResizedCrop(48), T.RandomHorizontalFlip(), T.RandAugment(), *TAIL])
+        rows = []
+        for options in ({"recipe": transform}, {"pipeline": recipes.text(transform)}):
+            with sluice.torch.Loader(self.root, 6, seed=3, normalize=True, **options) as loader:
+                rows.append([images.clone() for images, _ in loader])
+        self.assertTrue(all(torch.equal(one, other) for one, other in zip(*rows)) and rows[0])
+
+    def test_recipe_and_pipeline_are_one(self):
+        with self.assertRaises(ValueError):
+            sluice.torch.Loader(self.root, 3, recipe="decode,resize=8,center_crop=8", pipeline="decode")
+
+
+if __name__ == "__main__":
+    support.main()
