@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "image/kernels/kernels.h"
+#include "image/resample.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +100,15 @@ static bool is_identity(const struct axis *axis)
     return axis->in == axis->out;
 }
 
-static struct axis find_axis(uint32_t in, uint32_t out, uint32_t from, uint32_t count)
+static struct sluice_tap_span span_of(enum sluice_resize_filter filter, uint32_t in, uint32_t out,
+                                      uint32_t o)
+{
+    return filter == SLUICE_RESIZE_BILINEAR ? sluice_tap_span(in, out, o)
+                                            : sluice_resample_span(filter, in, out, o);
+}
+
+static struct axis find_axis(enum sluice_resize_filter filter, uint32_t in, uint32_t out,
+                             uint32_t from, uint32_t count)
 {
     struct axis axis = {.in = in, .out = out, .from = from, .count = count};
     if (in == out) {
@@ -108,8 +117,8 @@ static struct axis find_axis(uint32_t in, uint32_t out, uint32_t from, uint32_t 
         return axis;
     }
     /* Both ends of a span are monotonic in the output, so the first and the last one suffice. */
-    const struct sluice_tap_span last = sluice_tap_span(in, out, from + count - 1);
-    axis.in_from = sluice_tap_span(in, out, from).first;
+    const struct sluice_tap_span last = span_of(filter, in, out, from + count - 1);
+    axis.in_from = span_of(filter, in, out, from).first;
     axis.in_count = last.first + last.count - axis.in_from;
     return axis;
 }
@@ -262,9 +271,9 @@ sluice_status sluice_resize_rgb(struct sluice_resizer *resizer,
 struct sluice_box sluice_resize_part_input(const struct sluice_resize_part *part)
 {
     const struct axis across =
-        find_axis(part->in_width, part->out_width, part->out.left, part->out.width);
+        find_axis(part->filter, part->in_width, part->out_width, part->out.left, part->out.width);
     const struct axis down =
-        find_axis(part->in_height, part->out_height, part->out.top, part->out.height);
+        find_axis(part->filter, part->in_height, part->out_height, part->out.top, part->out.height);
     return (struct sluice_box){across.in_from, down.in_from, across.in_count, down.in_count};
 }
 
@@ -274,11 +283,15 @@ sluice_status sluice_resize_rgb_part(struct sluice_resizer *resizer,
                                      struct sluice_err *err)
 {
     const struct axis across =
-        find_axis(part->in_width, part->out_width, part->out.left, part->out.width);
+        find_axis(part->filter, part->in_width, part->out_width, part->out.left, part->out.width);
     const struct axis down =
-        find_axis(part->in_height, part->out_height, part->out.top, part->out.height);
+        find_axis(part->filter, part->in_height, part->out_height, part->out.top, part->out.height);
     if (view->width != across.in_count || view->height != down.in_count)
         return sluice_fail(err, SLUICE_E_INVALID, "%u x %u pixels for a part of %u x %u",
                            view->width, view->height, across.in_count, down.in_count);
+    if (part->filter != SLUICE_RESIZE_BILINEAR) {
+        const struct sluice_box in = {across.in_from, down.in_from, across.in_count, down.in_count};
+        return sluice_resample_rgb_part(part, &in, view, flip, out, err);
+    }
     return resize(resizer, &across, &down, view, flip, out, err);
 }

@@ -28,6 +28,9 @@ SLUICE_MUST_USE sluice_status sluice_resizer_create_at(enum sluice_cpu_level lev
 
 void sluice_resizer_destroy(struct sluice_resizer *resizer); /* NULL is allowed */
 
+/* Pillow's filters; resample.h has those that are not bilinear. */
+enum sluice_resize_filter { SLUICE_RESIZE_BILINEAR, SLUICE_RESIZE_BICUBIC };
+
 struct sluice_image_view {
     const uint8_t *pixels; /* the first pixel of the region; RGB, 3 bytes a pixel */
     size_t stride;         /* bytes from row to row */
@@ -47,6 +50,7 @@ SLUICE_MUST_USE sluice_status sluice_resize_rgb(struct sluice_resizer *resizer,
 struct sluice_resize_part {
     uint32_t in_width, in_height, out_width, out_height;
     struct sluice_box out;
+    enum sluice_resize_filter filter;
 };
 
 /* The box of the input that the part depends on. */

@@ -155,6 +155,14 @@ double sluice_draw_whole(struct sluice_rng *rng, const struct sluice_number *num
     return draw_about(rng, number, drawn);
 }
 
+const char *const sluice_resize_filters[] = {"bilinear", "bicubic", "random", NULL};
+
+enum sluice_resize_filter sluice_draw_filter(struct sluice_rng *rng, uint32_t word)
+{
+    const bool is_random = !sluice_resize_filters[word + 1];
+    return (enum sluice_resize_filter)(is_random ? sluice_rng_below(rng, 2) : word);
+}
+
 uint8_t sluice_draw_child(const struct sluice_op *children, unsigned num_children,
                           const bool *is_taken, struct sluice_rng *rng)
 {

@@ -71,6 +71,7 @@ struct sluice_op_param {
     bool has_preset;            /* otherwise the text must have a value */
     struct sluice_range preset; /* of a number, a word and a color: min; of a drawn one: about */
     const char *const *words;   /* of a word: NULL-terminated */
+    bool is_quiet;              /* a word that the canonical text leaves out if it is the preset */
 };
 
 struct sluice_op;
@@ -87,6 +88,7 @@ struct sluice_resample {
     struct sluice_box keep; /* of the resized box */
     struct sluice_size out;
     uint32_t left, top; /* of the kept part in the result */
+    enum sluice_resize_filter filter;
 };
 
 /* The record that an op drew for one sample: its kind says which member. */
@@ -126,6 +128,10 @@ struct sluice_pixel_statistics {
         luma_sum; /* with SLUICE_STATISTICS_LUMA: of (19595 R + 38470 G + 7471 B + 2^15) >> 16 */
 };
 
+/* The words of an op's filter; the last is bilinear or bicubic, drawn for each sample. */
+extern const char *const sluice_resize_filters[];
+enum sluice_resize_filter sluice_draw_filter(struct sluice_rng *rng, uint32_t word);
+
 /* The known size of a square result. */
 static inline struct sluice_known_size sluice_known_square(uint32_t side)
 {
@@ -141,8 +147,10 @@ struct sluice_op_type {
     const char *column;  /* in cost tables: the original's name of the stage, or torchvision's */
     const char *label;   /* in reports; NULL: the name */
     enum sluice_op_kind kind;
-    bool is_random;    /* draws random numbers */
-    bool is_identity;  /* a table that changes nothing */
+    bool is_random;   /* draws random numbers */
+    bool is_identity; /* a table that changes nothing */
+    /* A resample that may have another filter than bilinear.  NULL: it has not. */
+    bool (*has_filter)(const void *params);
     bool takes_whole;  /* a resample whose `from` is always the whole input */
     bool is_copy;      /* a resample that never resizes: `to` is the size of `from` */
     unsigned numerics; /* raise it when the op gives other bytes for the same text, seed and image;

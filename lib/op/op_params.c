@@ -463,6 +463,9 @@ void sluice_op_print(const struct sluice_op *op, char *text, size_t room)
     text[0] = '\0';
     for (size_t i = 0; params && params[i].name; i++) {
         char value[200];
+        if (params[i].is_quiet &&
+            *(const uint32_t *)value_of(op, &params[i]) == (uint32_t)params[i].preset.min)
+            continue;
         print_value(op, &params[i], value, sizeof(value));
         len += (size_t)(i == 0 ? snprintf(text, room, "%s", value)
                                : snprintf(text + len, room - len, ":%s=%s", params[i].name, value));

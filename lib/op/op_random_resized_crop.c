@@ -6,6 +6,7 @@
 /* random_resized_crop: torchvision's RandomResizedCrop. */
 
 struct params {
+    uint32_t filter;
     uint32_t size;
     struct sluice_range scale, ratio;
     double log_ratio_min, log_ratio_max;
@@ -35,6 +36,13 @@ static const struct sluice_op_param param_list[] = {
      .max = 10000,
      .has_preset = true,
      .preset = {3.0 / 4, 4.0 / 3}},
+    {.name = "filter",
+     .kind = SLUICE_PARAM_WORD,
+     .offset = offsetof(struct params, filter),
+     .form = "bilinear, bicubic or random",
+     .has_preset = true,
+     .words = sluice_resize_filters,
+     .is_quiet = true},
     {0},
 };
 
@@ -96,6 +104,12 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
         .keep = {.width = p->size, .height = p->size},
         .out = {p->size, p->size},
     };
+    drawn->resample.filter = sluice_draw_filter(rng, p->filter); /* after the box's draws */
+}
+
+static bool has_filter(const void *params)
+{
+    return ((const struct params *)params)->filter != SLUICE_RESIZE_BILINEAR;
 }
 
 static struct sluice_known_size known_size(const void *params, struct sluice_known_size in)
@@ -116,5 +130,6 @@ const struct sluice_op_type sluice_op_random_resized_crop = {
     .params_size = sizeof(struct params),
     .prepare = prepare,
     .draw = draw,
+    .has_filter = has_filter,
     .known_size = known_size,
 };

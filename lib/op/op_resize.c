@@ -3,6 +3,7 @@
 /* resize: to a shorter side, as torchvision's Resize(int). */
 
 struct params {
+    uint32_t filter;
     uint32_t shorter;
 };
 
@@ -12,13 +13,19 @@ static const struct sluice_op_param param_list[] = {
      .offset = offsetof(struct params, shorter),
      .form = "SHORTER_SIDE",
      .example = "256"},
+    {.name = "filter",
+     .kind = SLUICE_PARAM_WORD,
+     .offset = offsetof(struct params, filter),
+     .form = "bilinear, bicubic or random",
+     .has_preset = true,
+     .words = sluice_resize_filters,
+     .is_quiet = true},
     {0},
 };
 
 static void draw(const void *params, struct sluice_size in, struct sluice_rng *rng,
                  union sluice_drawn *drawn)
 {
-    (void)rng;
     const struct sluice_size to =
         sluice_size_with_shorter(((const struct params *)params)->shorter, in);
     drawn->resample = (struct sluice_resample){
@@ -26,7 +33,13 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
         .to = to,
         .keep = {.width = to.width, .height = to.height},
         .out = to,
+        .filter = sluice_draw_filter(rng, ((const struct params *)params)->filter),
     };
+}
+
+static bool has_filter(const void *params)
+{
+    return ((const struct params *)params)->filter != SLUICE_RESIZE_BILINEAR;
 }
 
 static struct sluice_known_size known_size(const void *params, struct sluice_known_size in)
@@ -44,5 +57,6 @@ const struct sluice_op_type sluice_op_resize = {
     .params = param_list,
     .params_size = sizeof(struct params),
     .draw = draw,
+    .has_filter = has_filter,
     .known_size = known_size,
 };

@@ -152,6 +152,7 @@ static struct sluice_resize_part part_of(const struct sluice_resample *resample)
         .out_width = resample->to.width,
         .out_height = resample->to.height,
         .out = resample->keep,
+        .filter = resample->filter,
     };
 }
 
@@ -312,7 +313,7 @@ static sluice_status apply(const struct sluice_resample *resample, bool is_copy,
         place(resample, view, flip, out);
         return SLUICE_OK;
     }
-    if (keeps_all(resample))
+    if (keeps_all(resample) && resample->filter == SLUICE_RESIZE_BILINEAR)
         return sluice_resize_rgb(scratch->resizer, view, resample->to.width, resample->to.height,
                                  flip, out, err);
     const struct sluice_resize_part part = part_of(resample);
@@ -379,6 +380,11 @@ sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
 bool sluice_pipeline_is_crop_and_resize(const struct sluice_pipeline *pipeline)
 {
     const unsigned end = pipeline->stage_end[0];
+    for (unsigned op = sluice_first_op(pipeline); op < end; op++) {
+        const struct sluice_op_type *type = pipeline->ops[op].type;
+        if (type->has_filter && type->has_filter(pipeline->ops[op].params))
+            return false;
+    }
     return end > 0 &&
            (pipeline->u8_split == end ||
             (pipeline->u8_split == end + 1 && pipeline->ops[end].type->kind == SLUICE_OP_MIRROR));

@@ -1,4 +1,4 @@
-"""Pipelines from the transform objects that people have: torchvision's, v1 and v2.
+"""Pipelines from the transform objects that people have: torchvision's, v1 and v2, and timm's.
 
     loader = sluice.torch.Loader("storage:50051", 256, recipe=train_transform)
     print(sluice.recipes.explain(train_transform))
@@ -7,6 +7,8 @@ Each known part becomes ops of a pipeline (docs/RECIPES.md), whose pixels are th
 with the same parameters, bit for bit.  What a sample draws is not what torchvision's generator would draw: the
 distribution is the same, and the draws of a seed, epoch and sample are always the same.
 """
+import struct
+
 from sluice import _sluice
 
 # torchvision's names of a resize's filter that the ops have.
@@ -59,23 +61,30 @@ def _side(part, size):
     return int(sides[0])
 
 
-def _bilinear(part):
-    if _filter_of(part) != "bilinear":
-        _refuse(part, f"interpolation {_filter_of(part)}: resizes are bilinear")
+def _resize_filter(part):
+    """":filter=..." of a part that resizes; timm's "random" is a tuple of the two."""
+    if isinstance(part.interpolation, (tuple, list)):
+        names = [str(getattr(mode, "value", mode)).lower() for mode in part.interpolation]
+        if {"2": "bilinear", "3": "bicubic"}.get(names[0], names[0]) != "bilinear" or len(names) != 2:
+            _refuse(part, f"interpolation {part.interpolation}: bilinear and bicubic in turns")
+        return ":filter=random"
+    name = _filter_of(part)
+    if name not in ("bilinear", "bicubic"):
+        _refuse(part, f"interpolation {name}: resizes are bilinear or bicubic")
+    return "" if name == "bilinear" else ":filter=bicubic"
 
 
 def _resized_crop(part):
-    _bilinear(part)
-    return [f"random_resized_crop={_side(part, part.size)}:scale={_span(part.scale)}:ratio={_span(part.ratio)}"]
+    return [f"random_resized_crop={_side(part, part.size)}:scale={_span(part.scale)}:ratio={_span(part.ratio)}"
+            f"{_resize_filter(part)}"]
 
 
 def _resize(part):
-    _bilinear(part)
     if getattr(part, "max_size", None) is not None:
         _refuse(part, "max_size: no op bounds the longer side")
     if not isinstance(part.size, int) and len(part.size) != 1:
         _refuse(part, f"size {part.size}: one number, the shorter side's")
-    return [f"resize={_side(part, part.size)}"]
+    return [f"resize={_side(part, part.size)}{_resize_filter(part)}"]
 
 
 def _jitter(part):
@@ -140,6 +149,35 @@ def _randaugment(part):
     return [f"randaugment={part.num_ops}:magnitude={part.magnitude}:bins={part.num_magnitude_bins}{_warp(part)}"]
 
 
+# timm's _RAND_TRANSFORMS; _RAND_INCREASING_TRANSFORMS have these two and the four of ImageEnhance otherwise.
+_TIMM = {"AutoContrast", "Equalize", "Invert", "Rotate", "Posterize", "Solarize", "SolarizeAdd", "Color", "Contrast",
+         "Brightness", "Sharpness", "ShearX", "ShearY", "TranslateXRel", "TranslateYRel"}
+_TIMM_INCREASING = {"Posterize", "Solarize", "Color", "Contrast", "Brightness", "Sharpness"}
+
+
+def _rand_augment_timm(part):
+    names = {op.name for op in part.ops}
+    increasing = {name + "Increasing" if name in _TIMM_INCREASING else name for name in _TIMM}
+    if names not in (_TIMM, increasing) or part.choice_weights is not None:
+        _refuse(part, "its ops are neither timm's 15 nor their increasing forms, or have weights")
+    first = part.ops[0]
+    for op in part.ops:
+        if (op.prob, op.magnitude, op.magnitude_std, op.magnitude_max) != (
+                first.prob, first.magnitude, first.magnitude_std, first.magnitude_max):
+            _refuse(part, "its ops have different magnitudes or probabilities")
+    if first.magnitude_std == float("inf") or first.magnitude_max is not None:
+        _refuse(part, "a uniform or bounded magnitude (mstd of 100 and more, mmax)")
+    resample = first.kwargs.get("resample", (2, 3))
+    if isinstance(resample, (tuple, list)):
+        name = "random"
+    else:
+        name = {"0": "nearest", "2": "bilinear", "3": "bicubic"}.get(str(int(resample)))
+    fill = first.kwargs.get("fillcolor", (128, 128, 128))
+    return [f"rand_augment_timm={_number(first.magnitude)}:mstd={_number(first.magnitude_std)}"
+            f":num_ops={part.num_layers}:prob={_number(first.prob)}:increasing={int(names != _TIMM)}"
+            f":filter={name}:fill={'/'.join(str(int(value)) for value in fill)}"]
+
+
 def _trivial(part):
     if part.num_magnitude_bins != 31:
         _refuse(part, f"num_magnitude_bins {part.num_magnitude_bins}: there are 31")
@@ -153,8 +191,15 @@ def _to_dtype(part):
     return ["to_tensor"]
 
 
+def _float32(value):
+    """The shortest plain decimal that is the same float32, in which normalize computes."""
+    want = struct.pack("f", value)
+    texts = (f"{float(value):.{digits}f}" for digits in range(1, 12))
+    return _number(next(text for text in texts if struct.pack("f", float(text)) == want))
+
+
 def _normalize(part):
-    mean, std = (":".join(_number(value) for value in values) for values in (part.mean, part.std))
+    mean, std = (":".join(_float32(value) for value in values) for values in (part.mean, part.std))
     return [f"normalize={mean}/{std}"]
 
 
@@ -184,6 +229,8 @@ _PARTS = {
     "RandomAffine": _affine,
     "RandAugment": _randaugment,
     "TrivialAugmentWide": _trivial,
+    "RandomResizedCropAndInterpolation": _resized_crop,
+    "MaybeToTensor": lambda part: ["to_tensor"],
     "ToTensor": lambda part: ["to_tensor"],
     "PILToTensor": lambda part: [],
     "ToImage": lambda part: [],
@@ -192,7 +239,7 @@ _PARTS = {
     "Normalize": _normalize,
 }
 
-# What stands nearest, for parts that have no op.
+# The nearest op or way, for parts that no op stands for.
 _NEAREST = {
     "GaussianBlur": "pil_blur is Pillow's blur; torchvision's is another",
     "RandomErasing": "what comes after Normalize is not part of a pipeline; apply it to the batches (transform=)",
@@ -202,9 +249,11 @@ _NEAREST = {
 
 def _ops(part):
     name, module = type(part).__name__, type(part).__module__
-    if module.split(".")[0] not in ("torchvision", "torch") or name not in _PARTS:
+    if module == "timm.data.auto_augment" and name == "RandAugment":
+        return _rand_augment_timm(part)
+    if module.split(".")[0] not in ("torchvision", "torch", "timm") or name not in _PARTS:
         why = _NEAREST.get(name, "apply it to the batches (transform=), or leave it out")
-        _refuse(part, f"no op does this: {why}.  Known are {', '.join(sorted(_PARTS))} of torchvision")
+        _refuse(part, f"no op does this: {why}.  Known are {', '.join(sorted(_PARTS))} of torchvision and timm")
     return _PARTS[name](part)
 
 

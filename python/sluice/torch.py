@@ -37,7 +37,7 @@ class Loader(Batches):
     seed            of order, crops and flips
     mode            where the steps run, as --dataset-mode; a server's default is "remote_auto"
     pipeline        "decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet", say
-    recipe          the same as a transform of torchvision (sluice.recipes), in place of pipeline
+    recipe          a transform of torchvision or timm in place of pipeline (sluice.recipes)
     rank, world_size  of this process; left out: torch.distributed's, else those of the launcher
     targets         yield what the dataset has for each sample beside its label: float32 [rows,
                     dimension], or [rows] where that is 1, on the device; or a list of bytes

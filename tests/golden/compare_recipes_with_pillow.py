@@ -74,6 +74,14 @@ def translate(image, x, y, unit="part", filter="nearest", fill="0"):
     return warped(image, (1, 0, x, 0, 1, y), filter, fill)
 
 
+def resize(image, side, filter):
+    """torchvision's Resize(int): the longer side is truncated."""
+    width, height = image.size
+    longer = int(side * max(width, height) / min(width, height))
+    size = (side, longer) if width <= height else (longer, side)
+    return image.resize(size, FILTERS[filter])
+
+
 WARPS = [{"filter": f, "fill": v} for f, v in (("nearest", "0"), ("bilinear", "128"), ("bicubic", "124/116/104"))]
 
 
@@ -98,6 +106,8 @@ OPS = {
     "hue": (hue, [(h,) for h in (0, 0.1, -0.1, 0.5, -0.5, 0.0039, 0.25, -0.3137)]),
     "pil_blur": (lambda image, s: image.filter(ImageFilter.GaussianBlur(s)),
                  [(s,) for s in (0, 0.1, 0.3, 0.5, 0.9, 1, 1.5, 2, 3.7, 10)]),
+    "resize": (resize, [(side, {"filter": name}) for side in (1, 3, 7, 20, 31, 64, 150)
+                        for name in ("bilinear", "bicubic")]),
     "identity": (lambda image: image, [()]),
     "shear_x": (lambda image, f, **rest: warped(image, (1, f, 0, 0, 1, 0), **rest),
                 with_warps([(f,) for f in (0, 0.3, -0.21, 2.5)])),

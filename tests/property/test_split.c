@@ -57,6 +57,8 @@ static const char *const specs[] = {
     "decode,random_resized_crop=20,equalize:p=0.5,posterize=3-8:p=0.5,solarize=20-256,hflip=1",
     "decode,resize=30,center_crop=21,pil_blur=0.1-3:p=0.8,sharpness=0.1-2,vflip:p=0.5,hflip",
     jitter,
+    "decode,resize=40:filter=bicubic,center_crop=32,hflip=1,to_tensor",
+    "decode,random_resized_crop=30:filter=random,hflip",
     "decode,random_resized_crop=26,hflip,trivial_augment_wide=bilinear,to_tensor",
     "decode,resize=31,center_crop=30,randaugment=3:magnitude=15,hflip,to_tensor",
     "decode,random_resized_crop=22,rand_augment_timm=9:mstd=0.5:increasing=1:filter=random",

@@ -48,6 +48,28 @@ class Text(unittest.TestCase):
         self.check(T.RandomOrder([T.RandomEqualize(0.5), T.RandomAutocontrast(1)]),
                    "decode,shuffled(equalize:p=0.5,autocontrast)")
 
+    def test_timm(self):
+        try:
+            from timm.data import create_transform
+        except ImportError as error:
+            self.skipTest(f"timm: {error}")
+        train = create_transform(224, is_training=True, auto_augment="rand-m9-mstd0.5-inc1", interpolation="random")
+        self.check(train, "decode,random_resized_crop=224:scale=0.08-1:ratio=0.75-1.333333333:filter=random,hflip=0.5,"
+                   "rand_augment_timm=9:mstd=0.5:num_ops=2:prob=0.5:increasing=1:filter=random:fill=124/116/104" +
+                   TAIL_TEXT)
+        plain = create_transform(160, is_training=True, auto_augment="rand-m7-n3-p0.25", interpolation="bicubic", hflip=0)
+        self.check(plain, "decode,random_resized_crop=160:scale=0.08-1:ratio=0.75-1.333333333:filter=bicubic,"
+                   "rand_augment_timm=7:mstd=0:num_ops=3:prob=0.25:increasing=0:filter=bicubic:fill=124/116/104" +
+                   TAIL_TEXT)
+        self.check(create_transform(224, is_training=False, crop_pct=0.875),
+                   "decode,resize=256,center_crop=224" + TAIL_TEXT)
+        with self.assertRaises(ValueError) as caught:
+            recipes.text(create_transform(224, is_training=True, auto_augment="original"))
+        self.assertIn("AutoAugment: no op does this", str(caught.exception))
+        with self.assertRaises(ValueError) as caught:
+            recipes.text(create_transform(224, is_training=True, re_prob=0.25))
+        self.assertIn("RandomErasing", str(caught.exception))
+
     def test_a_text_stays_as_it_is(self):
         self.check("decode,resize=8", "decode,resize=8")
 
@@ -56,7 +78,7 @@ class Text(unittest.TestCase):
                 (T.Compose([T.GaussianBlur(9)]), "GaussianBlur: no op does this: pil_blur is Pillow's"),
                 (T.Compose([T.ToTensor(), T.RandomErasing()]), "RandomErasing: no op does this"),
                 (T.Compose([T.Lambda(lambda image: image)]), "Lambda: no op does this"),
-                (T.RandomResizedCrop(224, interpolation=Mode.BICUBIC), "RandomResizedCrop: interpolation bicubic"),
+                (T.RandomResizedCrop(224, interpolation=Mode.NEAREST), "RandomResizedCrop: interpolation nearest"),
                 (T.Resize((200, 300)), "Resize: size"),
                 (T.RandomRotation(10, expand=True), "RandomRotation: expand"),
                 (T.Grayscale(1), "Grayscale: num_output_channels"),
@@ -98,6 +120,7 @@ class Batches(unittest.TestCase):
 
     def test_of_the_val_part(self):
         self.same(T.Resize(72), T.CenterCrop(64))
+        self.same(T.Resize(70, interpolation=Mode.BICUBIC), T.CenterCrop(64))
 
     def test_of_colour(self):
         self.same(T.Resize(72), T.CenterCrop(64), T.RandomSolarize(100, p=1), T.RandomEqualize(p=1))

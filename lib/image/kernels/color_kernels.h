@@ -28,6 +28,11 @@ struct sluice_color_kernels {
     /* One box blur down the columns of rows without gaps; `sums` has row_bytes entries. */
     void (*blur_down)(const struct sluice_blur_box *box, const uint8_t *in, size_t row_bytes,
                       size_t num_rows, uint8_t *out, uint32_t *sums);
+    /* A pixel from `count` pixels, and a row from `count` rows of row_bytes: their weighted sums,
+     * of weights with SLUICE_RESIZE_BITS of fraction, rounded and clipped. */
+    void (*weigh_pixels)(const uint8_t *pixels, const int32_t *weights, size_t count, uint8_t *out);
+    void (*weigh_rows)(const uint8_t *rows, size_t row_bytes, const int32_t *weights, size_t count,
+                       uint8_t *out);
     /* The pixels of image/warp.h whose source lies within the image; the others stay. */
     void (*warp)(const uint8_t *in, int width, int height, const double m[6], bool is_bicubic,
                  uint8_t *out);

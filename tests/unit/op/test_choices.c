@@ -14,6 +14,9 @@ static void the_canonical_text_parses_to_itself(void)
     } cases[] = {
         {"decode,invert:p=0.25", "decode,invert:p=0.25"},
         {"decode,invert:p=1", "decode,invert"},
+        {"decode,resize=9:filter=bilinear", "decode,resize=9"},
+        {"decode,resize=9:filter=random", "decode,resize=9:filter=random"},
+        {"decode,resize=9:filter=nearest", NULL},
         {"decode,solarize", "decode,solarize=128"},
         {"decode,hue=-0.1-0.1", "decode,hue=-0.1-0.1"},
         {"decode,hue=-0.30--0.1:p=.5", NULL},

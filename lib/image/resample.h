@@ -1,0 +1,24 @@
+#ifndef SLUICE_IMAGE_RESAMPLE_H
+#define SLUICE_IMAGE_RESAMPLE_H
+
+#include "image/kernels/kernels.h"
+#include "image/resize.h"
+
+/* Image.resize() of Pillow with the filters other than bilinear, bit for bit: two passes of weights
+ * in fixed point, as for bilinear (image/resize.h), which has kernels of its own.
+ *
+ * Threads: pure functions. */
+
+/* The inputs that make output `o`. */
+struct sluice_tap_span sluice_resample_span(enum sluice_resize_filter filter, uint32_t num_in,
+                                            uint32_t num_out, uint32_t o);
+
+/* As sluice_resize_rgb_part(), for a part whose filter is not bilinear; `in` is the box of the
+ * input that it depends on, which the view holds. */
+SLUICE_MUST_USE sluice_status sluice_resample_rgb_part(const struct sluice_resize_part *part,
+                                                       const struct sluice_box *in,
+                                                       const struct sluice_image_view *view,
+                                                       bool flip, uint8_t *out,
+                                                       struct sluice_err *err);
+
+#endif
