@@ -12,11 +12,7 @@ static const struct sluice_color_kernels *kernels(void)
 
 void sluice_map_rgb(const uint8_t *in, size_t num_pixels, const uint8_t table[3][256], uint8_t *out)
 {
-    for (size_t i = 0; i < num_pixels * 3; i += 3) {
-        out[i] = table[0][in[i]];
-        out[i + 1] = table[1][in[i + 1]];
-        out[i + 2] = table[2][in[i + 2]];
-    }
+    kernels()->map(in, num_pixels, table, out);
 }
 
 void sluice_histogram_rgb(const uint8_t *pixels, size_t num_pixels, uint32_t histogram[3][256])

@@ -19,6 +19,8 @@ struct sluice_blur_box {
 };
 
 struct sluice_color_kernels {
+    /* Each value to table[channel][value]. */
+    void (*map)(const uint8_t *in, size_t num_pixels, const uint8_t table[3][256], uint8_t *out);
     uint64_t (*luma_sum)(const uint8_t *pixels, size_t num_pixels);
     void (*gray)(const uint8_t *in, size_t num_pixels, uint8_t *out);
     void (*saturate)(const uint8_t *in, size_t num_pixels, float factor, uint8_t *out);

@@ -100,6 +100,29 @@ static void every_hue_is_pillows(void)
     free(in);
 }
 
+static void a_table_maps_each_value_of_its_channel(void)
+{
+    static const size_t lengths[] = {1, 10, 21, 22, 85, 86, 256, 1001};
+    for (size_t l = 0; l < SLUICE_ARRAY_LEN(lengths); l++) {
+        for (int is_same = 0; is_same < 2; is_same++) {
+            const size_t num = lengths[l];
+            uint8_t *in = random_pixels(num, 0), *out = malloc(num * 3),
+                    *random = random_pixels(256, 0);
+            uint8_t table[3][256];
+            size_t wrong = 0;
+            for (int c = 0; c < 3; c++)
+                memcpy(table[c], random + (is_same ? 0 : 256 * c), 256);
+            sluice_map_rgb(in, num, table, out);
+            for (size_t i = 0; i < num * 3; i++)
+                wrong += out[i] != table[i % 3][in[i]];
+            CU_ASSERT_EQUAL(wrong, 0);
+            free(random);
+            free(out);
+            free(in);
+        }
+    }
+}
+
 static void luma_gray_and_saturation_are_pillows(void)
 {
     static const size_t lengths[] = {1, 2, 15, 255, 256, 257, 1000};
@@ -191,6 +214,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(every_hue_is_pillows),
+        SLUICE_TEST(a_table_maps_each_value_of_its_channel),
         SLUICE_TEST(luma_gray_and_saturation_are_pillows),
         SLUICE_TEST(sharpness_is_pillows),
         SLUICE_TEST(a_box_blur_is_its_sum),
