@@ -178,6 +178,32 @@ def _rand_augment_timm(part):
             f":filter={name}:fill={'/'.join(str(int(value)) for value in fill)}"]
 
 
+def _auto_op(name, p, magnitude, warp):
+    """An op of torchvision's AutoAugment, at one of its ten magnitudes (_augmentation_space())."""
+    part = 0 if magnitude is None else magnitude / 9
+    factor = {"Brightness": "brightness", "Color": "color", "Contrast": "contrast", "Sharpness": "sharpness"}
+    if name in factor:
+        text = f"{factor[name]}=1~{_number(0.9 * part)}"
+    else:
+        text = {
+            "ShearX": f"shear_x=~{_number(0.3 * part)}{warp}",
+            "ShearY": f"shear_y=~{_number(0.3 * part)}{warp}",
+            "TranslateX": f"translate_x=~{_number(150 / 331 * part)}:unit=whole_part{warp}",
+            "TranslateY": f"translate_y=~{_number(150 / 331 * part)}:unit=whole_part{warp}",
+            "Rotate": f"rotate=~{_number(30 * part)}{warp}",
+            "Posterize": f"posterize={8 - round(part * 4)}",
+            "Solarize": f"solarize={_number(255 * (1 - part))}",
+            "AutoContrast": "autocontrast", "Equalize": "equalize", "Invert": "invert",
+        }[name]
+    return text if p == 1 else f"{text}:p={_number(p)}"
+
+
+def _auto_augment(part):
+    warp = _warp(part)
+    pairs = (",".join(_auto_op(*op, warp) for op in pair) for pair in part.policies)
+    return [f"one_of({','.join(f'sequence({pair})' for pair in pairs)})"]
+
+
 def _trivial(part):
     if part.num_magnitude_bins != 31:
         _refuse(part, f"num_magnitude_bins {part.num_magnitude_bins}: there are 31")
@@ -228,6 +254,7 @@ _PARTS = {
     "RandomRotation": _rotation,
     "RandomAffine": _affine,
     "RandAugment": _randaugment,
+    "AutoAugment": _auto_augment,
     "TrivialAugmentWide": _trivial,
     "RandomResizedCropAndInterpolation": _resized_crop,
     "MaybeToTensor": lambda part: ["to_tensor"],
@@ -251,6 +278,8 @@ def _ops(part):
     name, module = type(part).__name__, type(part).__module__
     if module == "timm.data.auto_augment" and name == "RandAugment":
         return _rand_augment_timm(part)
+    if module.split(".")[0] == "timm" and name not in ("RandomResizedCropAndInterpolation", "MaybeToTensor"):
+        _refuse(part, "no op does this: of timm's own parts its RandAugment, crop and MaybeToTensor are known")
     if module.split(".")[0] not in ("torchvision", "torch", "timm") or name not in _PARTS:
         why = _NEAREST.get(name, "apply it to the batches (transform=), or leave it out")
         _refuse(part, f"no op does this: {why}.  Known are {', '.join(sorted(_PARTS))} of torchvision and timm")

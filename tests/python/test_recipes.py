@@ -48,6 +48,16 @@ class Text(unittest.TestCase):
         self.check(T.RandomOrder([T.RandomEqualize(0.5), T.RandomAutocontrast(1)]),
                    "decode,shuffled(equalize:p=0.5,autocontrast)")
 
+    def test_auto_augment_is_its_policies(self):
+        text = recipes.text(T.AutoAugment(T.AutoAugmentPolicy.IMAGENET, fill=[7, 8, 9]))
+        self.assertEqual(text.count("sequence("), 25)
+        self.assertTrue(text.startswith(
+            "decode,one_of(sequence(posterize=4:p=0.4,rotate=~30:filter=nearest:fill=7/8/9:p=0.6),"
+            "sequence(solarize=113.333333333:p=0.6,autocontrast:p=0.6),"), text[:200])
+        self.assertIn("sequence(invert:p=0.6,equalize)", text)
+        self.assertEqual(recipes.text(T.AutoAugment(T.AutoAugmentPolicy.CIFAR10)).count("sequence("), 25)
+        self.assertIn("shear_y=~", recipes.text(T.AutoAugment(T.AutoAugmentPolicy.SVHN)))
+
     def test_timm(self):
         try:
             from timm.data import create_transform
@@ -138,7 +148,8 @@ class Batches(unittest.TestCase):
                                                                  interpolation=Mode.BICUBIC, fill=[1, 2, 3]))
 
     def test_of_training_it_is_the_pipeline(self):
-        transform = T.Compose([T.RandomResizedCrop(48), T.RandomHorizontalFlip(), T.RandAugment(), *TAIL])
+        transform = T.Compose([T.RandomResizedCrop(48), T.RandomHorizontalFlip(), T.RandAugment(), T.AutoAugment(),
+                               *TAIL])
         rows = []
         for options in ({"recipe": transform}, {"pipeline": recipes.text(transform)}):
             with sluice.torch.Loader(self.root, 6, seed=3, normalize=True, **options) as loader:
