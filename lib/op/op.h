@@ -64,14 +64,15 @@ struct sluice_scale {
 struct sluice_op_param {
     const char *name; /* NULL ends the list */
     enum sluice_param_kind kind;
-    size_t offset;              /* of the value in the op's params */
-    const char *form;           /* the value in messages: "SIZE", "MIN-MAX" */
-    const char *example;        /* the value in --help; NULL: not shown there */
-    double min, max;            /* of a number and of each bound of a range; min < 0: signed */
-    bool has_preset;            /* otherwise the text must have a value */
-    struct sluice_range preset; /* of a number, a word and a color: min; of a drawn one: about */
-    const char *const *words;   /* of a word: NULL-terminated */
-    bool is_quiet;              /* a word that the canonical text leaves out if it is the preset */
+    size_t offset;       /* of the value in the op's params */
+    const char *form;    /* the value in messages: "SIZE", "MIN-MAX" */
+    const char *example; /* the value in --help; NULL: not shown there */
+    double min, max;     /* of a number and of each bound of a range; min < 0: signed */
+    bool has_preset;     /* otherwise the text must have a value */
+    struct sluice_range
+        preset;               /* of a number, a word and a color: min; of a drawn one: its bounds */
+    const char *const *words; /* of a word: NULL-terminated */
+    bool is_quiet;            /* a word that the canonical text leaves out if it is the preset */
 };
 
 struct sluice_op;
