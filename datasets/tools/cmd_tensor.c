@@ -106,8 +106,16 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+static struct {
+    uint64_t seed, epoch, sample_id, split;
+    bool is_val, has_draws;
+    const char *out, *spec;
+} given;
+
+/* `ops`: JSON of every op's draws; NULL: not asked for. */
 static void print_draws(const char *image, const char *out, const struct sluice_sample *sample,
-                        const struct sluice_draws *draws, const struct sluice_image_info *info)
+                        const struct sluice_draws *draws, const struct sluice_image_info *info,
+                        const char *ops)
 {
     json_t *json =
         json_pack("{s:i, s:i, s:i, s:i, s:b, s:s, s:s, s:I, s:i, s:i, s:i}", "top", (int)draws->top,
@@ -115,6 +123,8 @@ static void print_draws(const char *image, const char *out, const struct sluice_
                   (int)draws->width, "flip", (int)draws->flip, "image", image, "out", out, "sample",
                   (json_int_t)sample->key.sample_id, "split", (int)sample->ops_done, "image_height",
                   (int)info->height, "image_width", (int)info->width);
+    if (json && ops)
+        json_object_set_new(json, "ops", json_loads(ops, 0, NULL));
     if (json) {
         json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
         printf("\n");
@@ -165,10 +175,16 @@ static sluice_status run_one(const struct tensor *tensor, const char *image,
     if (status == SLUICE_OK)
         status = write_sample(path, &sample, err);
     if (status == SLUICE_OK) {
+        const uint32_t width = is_turned ? info.height : info.width;
+        const uint32_t height = is_turned ? info.width : info.height;
         const struct sluice_draws draws =
-            sluice_pipeline_draws(tensor->pipeline, key, is_turned ? info.height : info.width,
-                                  is_turned ? info.width : info.height);
-        print_draws(image, path, &sample, &draws, &info);
+            sluice_pipeline_draws(tensor->pipeline, key, width, height);
+        char *ops = NULL;
+        if (given.has_draws)
+            status = sluice_pipeline_write_draws(tensor->pipeline, key, width, height, &ops, err);
+        if (status == SLUICE_OK)
+            print_draws(image, path, &sample, &draws, &info, ops);
+        free(ops);
     }
     free(path);
     sluice_sample_clear(&sample);
@@ -210,12 +226,6 @@ static sluice_status gather(const struct sluice_cli_result *parsed, struct paths
     }
     return status;
 }
-
-static struct {
-    uint64_t seed, epoch, sample_id, split;
-    bool is_val;
-    const char *out, *spec;
-} given;
 
 enum { DRAWS, PIPELINE, OUTPUT };
 static const char *const groups[] = {
@@ -264,6 +274,11 @@ static const struct sluice_option options[] = {
      .list = sluice_pipeline_list_ops,
      .help = "Preprocessing steps: ops from the list below, with commas between.",
      .default_text = TRAIN_PIPELINE},
+    {.name = "draws",
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.has_draws,
+     .help = "Print the draws of every op, too: an array `ops` in each line."},
     {.name = "out",
      .short_name = 'o',
      .group = OUTPUT,

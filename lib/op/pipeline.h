@@ -174,6 +174,17 @@ struct sluice_draws sluice_pipeline_draws(const struct sluice_pipeline *pipeline
                                           const struct sluice_draw_key *key, uint32_t width,
                                           uint32_t height);
 
+/* The draws of every op that runs on this sample, in order, as a JSON array, so that another
+ * library can be given the same:
+ *     [{"op":"random_resized_crop","from":{"left":..},"to":[224,224],"filter":"bilinear","keep":{..}},
+ *      {"op":"hflip","mirrored":true},{"op":"brightness","factor":1.2},
+ *      {"op":"rotate","matrix":[..6..],"filter":"nearest","fill":[0,0,0]}]
+ * width and height are the decoded image's, both at least 1; free() the text. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_write_draws(const struct sluice_pipeline *pipeline,
+                                                          const struct sluice_draw_key *key,
+                                                          uint32_t width, uint32_t height,
+                                                          char **json, struct sluice_err *err);
+
 /* Runs ops [sample->ops_done, end) in place; end <= num_ops.  Each op swaps
  * sample->data for its result, so at most two buffers live at once.
  *

@@ -168,6 +168,49 @@ def ours(program, text, files, folder):
     return [np.load(out / f"{i:08}.npy") for i in range(len(files))]
 
 
+POLICY = ("random_resized_crop=40:filter=random,hflip,rand_augment_timm=8:mstd=1:increasing=1:num_ops=3:prob=0.8:filter=random,"
+          "color_jitter=0.4:contrast=0.4:saturation=0.4:hue=0.1")
+BY_VALUE = {name: OPS[name][0] for name in ("solarize", "solarize_add", "posterize", "brightness", "contrast", "color",
+                                            "sharpness", "hue", "pil_blur")}
+
+
+def replay(image, ops):
+    """A pipeline by Pillow, with the draws that --draws gives."""
+    for op in ops:
+        name = op["op"]
+        if "from" in op:
+            box = op["from"]
+            left, top = box["left"], box["top"]
+            image = image.crop((left, top, left + box["width"], top + box["height"]))
+            image = image.resize(op["to"], FILTERS[op["filter"]])
+        elif name == "hflip":
+            image = image.transpose(Image.FLIP_LEFT_RIGHT) if op["mirrored"] else image
+        elif "matrix" in op:
+            image = image.transform(image.size, Image.AFFINE, op["matrix"], FILTERS[op["filter"]],
+                                    fillcolor=tuple(op["fill"]))
+        elif name in BY_VALUE:
+            values = [value for key, value in op.items() if key != "op"]
+            image = BY_VALUE[name](image, *(int(v) if name in ("posterize", "solarize_add") else v for v in values))
+        else:
+            image = OPS[name][0](image)
+    return image
+
+
+def compare_drawn(program, images, files, folder):
+    """(compared, wrong): samples of a whole policy, replayed."""
+    compared = wrong = 0
+    for epoch in range(12):
+        done = subprocess.run([program, "tensor", "--draws", "--epoch", str(epoch), "--pipeline", "decode," + POLICY, "-o",
+                               folder / "out", *files], capture_output=True, text=True, check=True)
+        for i, line in enumerate(done.stdout.splitlines()):
+            got = np.load(folder / "out" / f"{i:08}.npy")
+            compared += 1
+            if (got != np.asarray(replay(images[i], json.loads(line)["ops"]))).any():
+                wrong += 1
+                print(f"epoch {epoch}, image {i} of {images[i].size}: {line}")
+    return compared, wrong
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
@@ -196,6 +239,8 @@ def main():
                         print(f"{text} of {image.size}: {json.dumps([int(n) for n in where])}: "
                               f"{got[tuple(where)] if len(where) else got.shape} is not "
                               f"{want[tuple(where)] if len(where) else want.shape}")
+        drawn, differ = compare_drawn(args.program, images, files, folder)
+        compared, wrong = compared + drawn, wrong + differ
     print(f"{compared} images compared, {wrong} differ")
     return 1 if wrong or not compared else 0
 

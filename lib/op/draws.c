@@ -1,0 +1,106 @@
+#include "base/c_locale.h"
+#include "op/pixels.h"
+#include "op/warp_op.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The draws of a sample as JSON. */
+
+static void write_number(FILE *out, double number)
+{
+    char text[40];
+    sluice_snprintf(text, sizeof(text), "%.17g", number);
+    fputs(text, out);
+}
+
+static void write_box(FILE *out, const struct sluice_box *box)
+{
+    fprintf(out, "{\"left\":%u,\"top\":%u,\"width\":%u,\"height\":%u}", box->left, box->top,
+            box->width, box->height);
+}
+
+static void write_resample(FILE *out, const struct sluice_resample *resample, bool is_copy)
+{
+    fputs(",\"from\":", out);
+    write_box(out, &resample->from);
+    if (!is_copy)
+        fprintf(out, ",\"to\":[%u,%u],\"filter\":\"%s\"", resample->to.width, resample->to.height,
+                sluice_resize_filters[resample->filter]);
+    fputs(",\"keep\":", out);
+    write_box(out, &resample->keep);
+}
+
+static void write_warp(FILE *out, const double values[8])
+{
+    const uint32_t fill = (uint32_t)values[7];
+    fputs(",\"matrix\":[", out);
+    for (int i = 0; i < 6; i++) {
+        fputs(i ? "," : "", out);
+        write_number(out, values[i]);
+    }
+    fprintf(out, "],\"filter\":\"%s\",\"fill\":[%u,%u,%u]", sluice_warp_filters[(int)values[6]],
+            fill & 255, fill >> 8 & 255, fill >> 16);
+}
+
+/* The numbers that were drawn, by the names of their parameters. */
+static void write_values(FILE *out, const struct sluice_op_type *type, const double values[8])
+{
+    unsigned num = 0;
+    for (const struct sluice_op_param *p = type->params; p && p->name; p++) {
+        if (p->kind != SLUICE_PARAM_DRAWN)
+            continue;
+        fprintf(out, ",\"%s\":", p->name);
+        write_number(out, values[num++]);
+    }
+}
+
+static void write_op(FILE *out, const struct sluice_drawn_op *drawn)
+{
+    const struct sluice_op_type *type = drawn->op->type;
+    fprintf(out, "{\"op\":\"%s\"", type->name);
+    if (type->kind == SLUICE_OP_RESAMPLE)
+        write_resample(out, &drawn->drawn.resample, type->is_copy);
+    else if (type->kind == SLUICE_OP_MIRROR)
+        fprintf(out, ",\"mirrored\":%s", drawn->drawn.is_mirrored ? "true" : "false");
+    else if (type->apply == sluice_warp_apply)
+        write_warp(out, drawn->drawn.values);
+    else
+        write_values(out, type, drawn->drawn.values);
+    fputs("}", out);
+}
+
+sluice_status sluice_pipeline_write_draws(const struct sluice_pipeline *pipeline,
+                                          const struct sluice_draw_key *key, uint32_t width,
+                                          uint32_t height, char **json, struct sluice_err *err)
+{
+    struct sluice_size size = {width, height};
+    char *text = NULL;
+    size_t len;
+    FILE *out = open_memstream(&text, &len);
+    if (!out)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the draws of a sample");
+    fputs("[", out);
+    bool is_first = true;
+    for (unsigned op = 1; op < pipeline->u8_split; op++) {
+        const enum sluice_op_kind kind = pipeline->ops[op].type->kind;
+        struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
+        const unsigned num = kind == SLUICE_OP_UPRIGHT
+                                 ? 0
+                                 : sluice_pixels_resolve(&pipeline->ops[op], 1, key, size, list);
+        for (unsigned i = 0; i < num; i++) {
+            fputs(is_first ? "" : ",", out);
+            write_op(out, &list[i]);
+            is_first = false;
+        }
+        if (kind == SLUICE_OP_RESAMPLE)
+            size = list[0].drawn.resample.out;
+    }
+    fputs("]", out);
+    if (fclose(out) != 0) {
+        free(text);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the draws of a sample");
+    }
+    *json = text;
+    return SLUICE_OK;
+}
