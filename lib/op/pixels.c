@@ -13,11 +13,13 @@ struct resolved {
     unsigned num;
     const struct sluice_draw_key *key;
     struct sluice_size size;
+    uint8_t turns[SLUICE_MAX_NODES]; /* by op: how often it came already */
 };
 
-/* `turn` counts how often a choice has taken this op already: each time has draws of its own. */
-static void resolve(struct resolved *r, const struct sluice_op *op, unsigned turn)
+/* An op that choices take again has draws of its own each time. */
+static void resolve(struct resolved *r, const struct sluice_op *op)
 {
+    const unsigned turn = r->turns[op->index]++;
     struct sluice_rng rng = sluice_rng_init(r->key->seed, r->key->epoch, r->key->sample_id,
                                             op->index + turn * SLUICE_MAX_NODES);
     if (op->p < 1 && sluice_rng_double(&rng) >= op->p)
@@ -33,10 +35,9 @@ static void resolve(struct resolved *r, const struct sluice_op *op, unsigned tur
         return;
     }
     uint8_t chosen[SLUICE_MAX_CHOSEN];
-    uint8_t turns[SLUICE_MAX_NODES] = {0};
     const unsigned num = op->type->choose(op->params, op->children, op->num_children, &rng, chosen);
     for (unsigned i = 0; i < num; i++)
-        resolve(r, &op->children[chosen[i]], turn * SLUICE_MAX_CHOSEN + turns[chosen[i]]++);
+        resolve(r, &op->children[chosen[i]]);
 }
 
 unsigned sluice_pixels_resolve(const struct sluice_op *ops, unsigned num_ops,
@@ -45,7 +46,7 @@ unsigned sluice_pixels_resolve(const struct sluice_op *ops, unsigned num_ops,
 {
     struct resolved r = {.list = list, .key = key, .size = size};
     for (unsigned i = 0; i < num_ops; i++)
-        resolve(&r, &ops[i], 0);
+        resolve(&r, &ops[i]);
     return r.num;
 }
 

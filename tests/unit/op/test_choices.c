@@ -219,6 +219,24 @@ static void an_op_that_comes_twice_draws_twice(void)
     sluice_pipeline_destroy(pipeline);
 }
 
+/* Also where choices that may repeat stand in each other. */
+static void all_turns_draw_apart(void)
+{
+    struct sluice_pipeline *pipeline = run_test_parse(
+        "decode,k_of(2:replace=1,k_of(4:replace=1,k_of(4:replace=1,brightness=0-9)))");
+    for (uint64_t id = 0; id < 50; id++) {
+        struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
+        CU_ASSERT_EQUAL_FATAL(resolve(pipeline, id, list), 32);
+        unsigned same = 0;
+        for (unsigned i = 0; i < 32; i++) {
+            for (unsigned k = 0; k < i; k++)
+                same += list[i].drawn.values[0] == list[k].drawn.values[0];
+        }
+        CU_ASSERT_EQUAL(same, 0);
+    }
+    sluice_pipeline_destroy(pipeline);
+}
+
 /* Adding an op behind others, or into a choice behind them, changes no draw of theirs. */
 static void draws_depend_on_the_place_in_the_text_alone(void)
 {
@@ -377,6 +395,7 @@ int main(void)
         SLUICE_TEST(k_of_takes_each_once_and_all_pairs_alike),
         SLUICE_TEST(shuffled_gives_every_order),
         SLUICE_TEST(an_op_that_comes_twice_draws_twice),
+        SLUICE_TEST(all_turns_draw_apart),
         SLUICE_TEST(draws_depend_on_the_place_in_the_text_alone),
         SLUICE_TEST(numbers_have_their_distribution),
         SLUICE_TEST(randaugment_is_torchvisions),
