@@ -3,6 +3,7 @@
 #include "gpu/tuning.h"
 #include "image/image_internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -191,7 +192,10 @@ sluice_status sluice_gpu_place_create(const struct sluice_gpu_place_options *opt
     pthread_mutex_init(&place->lock, NULL);
     place->max_rows = options->max_rows;
     place->row_bytes = (size_t)options->height * options->width * 3;
-    place->block_bytes = round_up(place->max_rows * (uint64_t)place->row_bytes, ROWS_ALIGNMENT);
+    place->most_row_bytes =
+        options->most_row_bytes > place->row_bytes ? options->most_row_bytes : place->row_bytes;
+    place->block_bytes =
+        round_up(place->max_rows * (uint64_t)place->most_row_bytes, ROWS_ALIGNMENT);
     place->num_blocks = options->num_blocks;
     place->num_lanes = options->num_lanes;
     place->num_stagings = options->num_stagings;
@@ -234,6 +238,12 @@ void sluice_gpu_place_destroy(struct sluice_gpu_place *place)
     free(place->blocks);
     pthread_mutex_destroy(&place->lock);
     free(place);
+}
+
+void sluice_gpu_place_set_row_bytes(struct sluice_gpu_place *place, size_t row_bytes)
+{
+    assert(row_bytes > 0 && row_bytes <= place->most_row_bytes);
+    place->row_bytes = row_bytes;
 }
 
 int sluice_gpu_place_device(const struct sluice_gpu_place *place)

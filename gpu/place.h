@@ -44,9 +44,11 @@ struct sluice_gpu_block;
 struct sluice_gpu_place_options {
     /* The kernels' source on the CPU, and "device" memory of the host: for tests.  Any build. */
     bool is_host;
-    int device;                       /* of CUDA's count in this process, from 0 */
-    uint32_t max_rows, height, width; /* of a batch */
-    unsigned num_blocks, num_lanes;   /* >= 1 */
+    int device;                     /* of CUDA's count in this process, from 0 */
+    uint32_t max_rows;              /* of a batch */
+    uint32_t height, width;         /* of what lanes decode */
+    size_t most_row_bytes;          /* of rows that are uploaded; 0: height * width * 3 */
+    unsigned num_blocks, num_lanes; /* >= 1 */
     /* Beside those that lanes have; may be 0.  Where there is no memory for all there are fewer. */
     unsigned num_stagings;
     /* That all of it may take of the device's memory; 0: as much as serves `max_rows` usual files,
@@ -62,6 +64,10 @@ sluice_gpu_place_create(const struct sluice_gpu_place_options *options,
                         struct sluice_gpu_place **place, struct sluice_err *err);
 /* Once its lanes are idle and its blocks are given back.  NULL is allowed. */
 void sluice_gpu_place_destroy(struct sluice_gpu_place *place);
+
+/* The size of a row in the batches to come: at most most_row_bytes; only rows of height * width * 3
+ * can be decoded.  While lanes are idle.  At first height * width * 3. */
+void sluice_gpu_place_set_row_bytes(struct sluice_gpu_place *place, size_t row_bytes);
 
 int sluice_gpu_place_device(const struct sluice_gpu_place *place);     /* -1: is_host */
 uint64_t sluice_gpu_place_bytes(const struct sluice_gpu_place *place); /* of the device's memory */

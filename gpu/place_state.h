@@ -40,7 +40,7 @@ struct sluice_gpu_place {
     struct sluice_gpu_limits limits; /* of a lane */
     struct sluice_gpu_sizes capacity;
     uint32_t max_rows;
-    size_t row_bytes;
+    size_t row_bytes, most_row_bytes;
     uint64_t block_bytes, bytes;
     unsigned num_blocks, num_lanes, num_stagings;
     uint8_t *memory; /* of all blocks */

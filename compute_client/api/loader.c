@@ -63,25 +63,38 @@ struct part *loader_part(struct sluice_loader *loader, enum sluice_part part)
     return part == SLUICE_VAL ? &loader->val : &loader->train;
 }
 
+static struct sluice_row_format row_format_of(const struct sluice_pipeline *pipeline)
+{
+    const uint32_t side = sluice_pipeline_output_size(pipeline);
+    struct sluice_row_format format = {
+        .height = side,
+        .width = side,
+        .has_normalization = sluice_pipeline_num_ops(pipeline) > sluice_pipeline_u8_split(pipeline),
+    };
+    if (format.has_normalization)
+        memcpy(format.table, *sluice_pipeline_tail_table(pipeline), sizeof(format.table));
+    return format;
+}
+
 static void describe(struct sluice_loader *loader)
 {
     struct sluice_dataset_info *info = &loader->dataset;
     memcpy(info->id, loader->dataset_id, sizeof(info->id));
     for (int i = SLUICE_TRAIN; i <= SLUICE_VAL; i++) {
-        const struct part *part = loader_part(loader, (enum sluice_part)i);
+        struct part *part = loader_part(loader, (enum sluice_part)i);
+        part->format = row_format_of(part->pipeline);
         info->num_samples[i] = part->num_ids;
         info->pipeline_fingerprint[i] = sluice_pipeline_fingerprint(part->pipeline);
     }
-    const struct sluice_pipeline *pipeline = loader->train.pipeline;
+    const struct sluice_row_format *train = &loader->train.format;
     info->num_classes = loader->manifest->num_classes;
     info->target_kind = loader->manifest->target_type.kind;
     info->target_dim = loader->manifest->target_type.dim;
-    info->height = info->width = sluice_pipeline_output_size(pipeline);
+    info->height = train->height;
+    info->width = train->width;
     info->mode = loader->options.mode_name;
-    info->has_normalization =
-        sluice_pipeline_num_ops(pipeline) > sluice_pipeline_u8_split(pipeline);
-    if (info->has_normalization)
-        memcpy(info->table, *sluice_pipeline_tail_table(pipeline), sizeof(info->table));
+    info->has_normalization = train->has_normalization;
+    memcpy(info->table, train->table, sizeof(info->table));
 }
 
 static sluice_status open_tracer(struct sluice_loader *loader, struct sluice_err *err)
@@ -125,6 +138,12 @@ sluice_status sluice_loader_open(struct sluice_loader *loader, struct sluice_err
 const struct sluice_dataset_info *sluice_loader_info(const struct sluice_loader *loader)
 {
     return &loader->dataset;
+}
+
+const struct sluice_row_format *sluice_loader_row_format(const struct sluice_loader *loader,
+                                                         enum sluice_part part)
+{
+    return part == SLUICE_VAL ? &loader->val.format : &loader->train.format;
 }
 
 const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id)

@@ -18,12 +18,14 @@ static sluice_status create(struct sluice_loader *loader, struct sluice_err *err
 {
     const struct sluice_options *o = &loader->options;
     const uint32_t size = sluice_pipeline_output_size(loader->train.pipeline);
+    const size_t val_row_bytes = sluice_pipeline_u8_bytes(loader->val.pipeline);
     const struct sluice_gpu_place_options options = {
         .is_host = is_host(),
         .device = (int)o->gpu_device,
         .max_rows = (uint32_t)o->batch_size,
         .height = size,
         .width = size,
+        .most_row_bytes = val_row_bytes,
         .num_blocks = TUNING_GPU_LANES + TUNING_GPU_READY,
         .num_lanes = TUNING_GPU_LANES,
         .num_stagings = TUNING_GPU_STAGINGS,
@@ -82,7 +84,9 @@ sluice_status loader_open_gpu(struct sluice_loader *loader, struct sluice_err *e
 
 bool loader_decodes_on_gpu(const struct sluice_loader *loader, const struct part *part)
 {
-    return loader->has_place && sluice_pipeline_is_crop_and_resize(part->pipeline);
+    return loader->has_place && sluice_pipeline_is_crop_and_resize(part->pipeline) &&
+           sluice_pipeline_output_size(part->pipeline) ==
+               sluice_pipeline_output_size(loader->train.pipeline);
 }
 
 int sluice_loader_device(const struct sluice_loader *loader)

@@ -35,15 +35,33 @@
 
 /* --- pipelines and data --- */
 
-/* Torchvision's usual evaluation at the size of training, with ImageNet's margin: 256 for 224. */
-static sluice_status make_val_pipeline(const char *given, unsigned side,
+/* Torchvision's usual evaluation at the size of training, with ImageNet's margin: 256 for 224; what
+ * follows the pixels is as in training. */
+static sluice_status make_val_pipeline(const char *given, const struct sluice_pipeline *train,
                                        struct sluice_pipeline **pipeline, struct sluice_err *err)
 {
-    char text[256];
+    const unsigned side = sluice_pipeline_output_size(train);
     const unsigned resized = (side * 8 + 3) / 7;
-    snprintf(text, sizeof(text), "decode,resize=%u,center_crop=%u,to_tensor,normalize=imagenet",
-             resized < SLUICE_MAX_OP_SIZE ? resized : SLUICE_MAX_OP_SIZE, side);
-    return sluice_pipeline_parse(given ? given : text, pipeline, err);
+    const char *tail = strstr(sluice_pipeline_spec(train), ",to_tensor");
+    char *text = NULL;
+    if (!given && asprintf(&text, "decode,resize=%u,center_crop=%u%s",
+                           resized < SLUICE_MAX_OP_SIZE ? resized : SLUICE_MAX_OP_SIZE, side,
+                           tail ? tail : "") < 0)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a pipeline");
+    const sluice_status status = sluice_pipeline_parse(given ? given : text, pipeline, err);
+    free(text);
+    return status;
+}
+
+static sluice_status check_size(const struct sluice_pipeline *pipeline, const char *flag,
+                                struct sluice_err *err)
+{
+    if (sluice_pipeline_output_size(pipeline) > 0)
+        return SLUICE_OK;
+    return sluice_fail(err, SLUICE_E_INVALID,
+                       "--%s \"%s\" leaves images of any size: a batch is of one size, which "
+                       "random_resized_crop or center_crop makes",
+                       flag, sluice_pipeline_spec(pipeline));
 }
 
 sluice_status loader_make_pipelines(struct sluice_loader *loader, struct sluice_err *err)
@@ -57,22 +75,14 @@ sluice_status loader_make_pipelines(struct sluice_loader *loader, struct sluice_
                                                  &loader->train.pipeline, err);
     if (status != SLUICE_OK)
         return status;
-    const unsigned side = sluice_pipeline_output_size(loader->train.pipeline);
-    if (side == 0)
-        return sluice_fail(
-            err, SLUICE_E_INVALID,
-            "--pipeline \"%s\" leaves images of any size: a batch is of one size, which "
-            "random_resized_crop or center_crop makes",
-            sluice_pipeline_spec(loader->train.pipeline));
-    status = make_val_pipeline(options->val_pipeline, side, &loader->val.pipeline, err);
+    status = check_size(loader->train.pipeline, "pipeline", err);
     if (status != SLUICE_OK)
         return status;
-    if (sluice_pipeline_output_size(loader->val.pipeline) != side)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "both pipelines must crop to one size: \"%s\" and \"%s\"",
-                           sluice_pipeline_spec(loader->train.pipeline),
-                           sluice_pipeline_spec(loader->val.pipeline));
-    return SLUICE_OK;
+    status = make_val_pipeline(options->val_pipeline, loader->train.pipeline, &loader->val.pipeline,
+                               err);
+    if (status != SLUICE_OK)
+        return status;
+    return check_size(loader->val.pipeline, "val-pipeline", err);
 }
 
 /* The largest message that may come: a sample in any form that it may be asked for, or as the file.
@@ -231,7 +241,9 @@ static unsigned slots_in(size_t batches, uint64_t batch_size)
 sluice_status loader_make_prefetcher(struct sluice_loader *loader, struct sluice_err *err)
 {
     const struct sluice_options *o = &loader->options;
-    const size_t row_bytes = sluice_pipeline_u8_bytes(loader->train.pipeline);
+    const size_t train_bytes = sluice_pipeline_u8_bytes(loader->train.pipeline);
+    const size_t val_bytes = sluice_pipeline_u8_bytes(loader->val.pipeline);
+    const size_t row_bytes = train_bytes > val_bytes ? train_bytes : val_bytes;
     const size_t half = (size_t)(o->prefetch_bytes / 2);
     const size_t batch_bytes = row_bytes * (size_t)o->batch_size;
     const unsigned num_slots = slots_in(half / batch_bytes, o->batch_size);

@@ -35,6 +35,7 @@
 struct part {
     const char *name;
     struct sluice_pipeline *pipeline;
+    struct sluice_row_format format;
     uint32_t *ids;
     size_t num_ids, num_total; /* after and before --limit-samples */
     struct sluice_choice *choices;

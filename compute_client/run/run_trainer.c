@@ -25,9 +25,40 @@ static sluice_status check_place(const struct run *run, const char *device, stru
         rows, trainer, trainer);
 }
 
+static bool is_same_table(const struct sluice_row_format *a, const struct sluice_row_format *b)
+{
+    for (size_t channel = 0; channel < 3; channel++) {
+        for (size_t value = 0; value < 256; value++) {
+            if (a->table[channel][value] != b->table[channel][value])
+                return false;
+        }
+    }
+    return true;
+}
+
+/* A model here has one size of images and one table. */
+static sluice_status check_formats(const struct run *run, struct sluice_err *err)
+{
+    const struct sluice_row_format *train = sluice_loader_row_format(run->loader, SLUICE_TRAIN);
+    const struct sluice_row_format *val = sluice_loader_row_format(run->loader, SLUICE_VAL);
+    const bool is_same_size = train->height == val->height && train->width == val->width;
+    if (strcmp(run->options->device, "none") == 0 || run->dataset->num_samples[SLUICE_VAL] == 0 ||
+        (is_same_size && is_same_table(train, val)))
+        return SLUICE_OK;
+    return sluice_fail(err, SLUICE_E_INVALID,
+                       "--val-pipeline ends at %u x %u and --pipeline at %u x %u%s: a model here "
+                       "trains and validates at one size, with one normalize; --device none takes "
+                       "any",
+                       val->width, val->height, train->width, train->height,
+                       is_same_size ? ", with another normalize" : "");
+}
+
 sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
+    const sluice_status formats = check_formats(run, err);
+    if (formats != SLUICE_OK)
+        return formats;
     struct sluice_train_options options = {
         .model = o->arch,
         .num_classes = (unsigned)(o->num_classes ? o->num_classes : run->dataset->num_classes),

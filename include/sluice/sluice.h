@@ -180,6 +180,7 @@ struct sluice_dataset_info {
     char id[33];             /* of the dataset, by its paths, sizes and labels */
     uint64_t num_samples[2]; /* by enum sluice_part, after --limit-samples */
     uint64_t num_classes;
+    /* The training part's rows; sluice_loader_row_format() has either part's. */
     uint32_t height, width;           /* of a row: height x width x 3 bytes, RGB */
     bool has_normalization;           /* the pipeline goes on after u8 */
     float table[3][256];              /* its value for each u8 of a channel: exact float32 */
@@ -189,6 +190,16 @@ struct sluice_dataset_info {
     uint32_t target_dim; /* of vectors */
 };
 SLUICE_API const struct sluice_dataset_info *sluice_loader_info(const struct sluice_loader *loader);
+
+/* The rows of a part. */
+struct sluice_row_format {
+    uint32_t height, width; /* of a row: height x width x 3 bytes, RGB */
+    bool has_normalization; /* the pipeline goes on after u8 */
+    float table[3][256];    /* its value for each u8 of a channel: exact float32 */
+};
+/* The loader must be open; the result is constant. */
+SLUICE_API const struct sluice_row_format *
+sluice_loader_row_format(const struct sluice_loader *loader, enum sluice_part part);
 
 /* The path of a sample within its dataset, or of a class; NULL: unknown id. */
 SLUICE_API const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id);

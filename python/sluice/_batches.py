@@ -84,7 +84,7 @@ class Batches:
         self._loader = _sluice.Loader(chosen, pinned_device)
         try:
             self._loader.open()
-            self.info = self._loader.info()
+            self.info = self._loader.info(self._part)
             if self._loader.device() >= 0 and not self._takes_device:
                 raise _sluice.InvalidError(
                     "gpu_decode: these batches are for the host; leave it out, or take "

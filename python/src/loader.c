@@ -269,18 +269,35 @@ static bool loader_must_be_open(const struct loader *l)
     return l->is_open;
 }
 
-static PyObject *loader_info(PyObject *self, PyObject *unused)
+static bool part_of(PyObject *arg, enum sluice_part *part)
 {
-    (void)unused;
+    const long number = PyLong_AsLong(arg);
+    if (number == -1 && PyErr_Occurred())
+        return false;
+    if (number != SLUICE_TRAIN && number != SLUICE_VAL) {
+        PyErr_Format(PyExc_ValueError, "part is TRAIN or VAL, not %ld", number);
+        return false;
+    }
+    *part = (enum sluice_part)number;
+    return true;
+}
+
+static PyObject *loader_info(PyObject *self, PyObject *arg)
+{
     const struct loader *l = (struct loader *)self;
+    enum sluice_part part;
+    if (!part_of(arg, &part))
+        return NULL;
     if (!loader_must_be_open(l))
         return NULL;
     const struct sluice_dataset_info *info = sluice_loader_info(l->loader);
     if (!info)
         return raise_text(SLUICE_E_INVALID, "the loader knows nothing of its dataset");
-    PyObject *table = info->has_normalization ? PyBytes_FromStringAndSize((const char *)info->table,
-                                                                          sizeof(info->table))
-                                              : Py_NewRef(Py_None);
+    const struct sluice_row_format *format = sluice_loader_row_format(l->loader, part);
+    PyObject *table =
+        format->has_normalization
+            ? PyBytes_FromStringAndSize((const char *)format->table, sizeof(format->table))
+            : Py_NewRef(Py_None);
     if (!table)
         return NULL;
     static const char *const target_kinds[] = {
@@ -288,8 +305,8 @@ static PyObject *loader_info(PyObject *self, PyObject *unused)
     return Py_BuildValue(
         "{s:s,s:(KK),s:K,s:I,s:I,s:N,s:(KK),s:s,s:z,s:I}", "id", info->id, "num_samples",
         (unsigned long long)info->num_samples[0], (unsigned long long)info->num_samples[1],
-        "num_classes", (unsigned long long)info->num_classes, "height", (unsigned)info->height,
-        "width", (unsigned)info->width, "table", table, "pipeline_fingerprint",
+        "num_classes", (unsigned long long)info->num_classes, "height", (unsigned)format->height,
+        "width", (unsigned)format->width, "table", table, "pipeline_fingerprint",
         (unsigned long long)info->pipeline_fingerprint[0],
         (unsigned long long)info->pipeline_fingerprint[1], "mode", info->mode, "target_kind",
         target_kinds[info->target_kind], "target_dim", (unsigned)info->target_dim);
@@ -459,15 +476,12 @@ static PyObject *loader_targets(PyObject *self, PyObject *batch)
 static PyObject *loader_num_batches(PyObject *self, PyObject *arg)
 {
     const struct loader *l = (struct loader *)self;
-    const long part = PyLong_AsLong(arg);
-    if (part == -1 && PyErr_Occurred())
+    enum sluice_part part;
+    if (!part_of(arg, &part))
         return NULL;
-    if (part != SLUICE_TRAIN && part != SLUICE_VAL)
-        return PyErr_Format(PyExc_ValueError, "part is TRAIN or VAL, not %ld", part);
     if (!loader_must_be_open(l))
         return NULL;
-    return PyLong_FromUnsignedLongLong(
-        sluice_loader_num_batches(l->loader, (enum sluice_part)part));
+    return PyLong_FromUnsignedLongLong(sluice_loader_num_batches(l->loader, part));
 }
 
 static PyObject *loader_device(PyObject *self, PyObject *unused)
@@ -490,7 +504,7 @@ static PyMethodDef loader_methods[] = {
     {"close", loader_close, METH_NOARGS, "Frees the loader; batches stay.  Twice is fine."},
     {"stats", loader_stats, METH_NOARGS, "The last epoch that ended, as JSON."},
     {"counters", loader_counters, METH_NOARGS, "Since the loader was made, as a dict."},
-    {"info", loader_info, METH_NOARGS, "The dataset, as a dict."},
+    {"info", loader_info, METH_O, "The dataset and the rows of a part (TRAIN or VAL), as a dict."},
     {"path", loader_path, METH_O, "path(id): of a sample, or None."},
     {"targets", loader_targets, METH_O,
      "targets(batch): of its rows, float32s as a bytearray, or a list of bytes; None: no targets."},

@@ -182,10 +182,24 @@ class PipelinesTest(unittest.TestCase):
                                     ("--pipeline", spec, "--val-pipeline", val))]
         self.assertEqual({report["samples"] for report in evaluations}, {2})
         self.assertEqual(len({report["digest"] for report in evaluations}), 1)
-        _, err = self.run_program("offload_train", *flags, "--pipeline", spec, "--val-pipeline",
-                                  val.replace("96", "64"), code=1)
-        self.assertIn("random_resized_crop=96:", err)
-        self.assertIn("center_crop=64", err)
+
+    def test_val_of_another_size(self):
+        spec = "decode,random_resized_crop=96,hflip=0.5,to_tensor,normalize=imagenet"
+        val = "decode,resize=150,center_crop=128,to_tensor,normalize=imagenet"
+        flags = ("--json", "-p", "0", "-b", "8", "--pipeline", spec, "--val-pipeline", val)
+        wants = [self.run_program("offload_train", self.root, "--device", "none", *flags, *subset)[0][0]
+                 for subset in ((), ("--evaluate",))]
+        self.assertNotEqual(wants[0]["digest"], wants[1]["digest"])
+        for mode in ("remote_nooff", "remote_piloff", "remote_alloff"):
+            for subset, want in zip(((), ("--evaluate",)), wants):
+                (got,), _ = self.run_program("offload_train", "--host", self.server.address, "--device", "none",
+                                             "--dataset-mode", mode, *flags, *subset)
+                self.assertEqual(got["digest"], want["digest"])
+        own, _ = self.run_program("offload_train", self.root, "--device", "none", "--evaluate", "--json", "-p", "0",
+                                  "-b", "8", "--pipeline", spec.replace("96", "128"), "--val-pipeline", val)
+        self.assertEqual(own[0]["digest"], wants[1]["digest"])
+        _, err = self.run_program("offload_train", self.root, "--device", "cpu", "-a", "small_cnn", *flags, code=1)
+        self.assertIn("--val-pipeline ends at 128 x 128 and --pipeline at 96 x 96", err)
         _, err = self.run_program("offload_train", *flags, "--pipeline", spec, "--image-size", "64",
                                   code=2)
         self.assertIn("--image-size 64", err)

@@ -213,7 +213,7 @@ class DeviceTest(support.SetTest):
         batch = self.loader.next()
         with self.assertRaisesRegex(TypeError, f"CUDA device {DEVICE}"):
             numpy.asarray(batch.pixels)
-        finisher = _sluice.Finisher(self.loader.info()["table"], _sluice.F32, _sluice.NCHW, BATCH,
+        finisher = _sluice.Finisher(self.loader.info(_sluice.TRAIN)["table"], _sluice.F32, _sluice.NCHW, BATCH,
                                     64, 64)
         with self.assertRaisesRegex(TypeError, f"CUDA device {DEVICE}"):
             finisher.finish(batch)

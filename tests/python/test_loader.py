@@ -416,6 +416,48 @@ class ErrorTest(support.SetTest):
         with self.assertRaisesRegex(ValueError, "null"):
             _sluice.Loader({"batch-size": "8\0"})
 
+    def test_val_may_end_at_another_size_and_table(self):
+        train = "decode,random_resized_crop=32,hflip,to_tensor"
+        val = "decode,resize=56,center_crop=48,to_tensor,normalize=imagenet"
+        settings = {"dir": self.root, "dataset-mode": "local", "batch-size": str(BATCH), "workers": "2"}
+
+        def rows(loader, part):
+            loader.start(1, part, None, None)
+            while (batch := loader.next()) is not None:
+                yield numpy.asarray(batch.pixels).copy()
+            loader.finish()
+
+        def opened(**pipelines):
+            loader = _sluice.Loader({**settings, **pipelines}, -1)
+            loader.open()
+            return loader
+
+        def check(loader, part, want):
+            self.assertTrue(want)
+            for got, row in zip(rows(loader, part), want, strict=True):
+                numpy.testing.assert_array_equal(got, row)
+
+        alone = opened(pipeline=train)
+        want_train = list(rows(alone, _sluice.TRAIN))
+        self.assertEqual(alone.info(_sluice.VAL)["table"], alone.info(_sluice.TRAIN)["table"])
+        alone.close()
+        for gpu in ("off", "on"):
+            with self.subTest(gpu), support.the_cpu_stands_in():
+                loader = opened(pipeline=train, **{"val-pipeline": val, "gpu-decode": gpu})
+                of_val = opened(pipeline=val, **{"val-pipeline": val, "gpu-decode": gpu})
+                want_val = list(rows(of_val, _sluice.VAL))
+                self.assertEqual(want_val[0].shape[1:], (48, 48, 3))
+                for part, want in ((_sluice.TRAIN, want_train), (_sluice.VAL, want_val),
+                                   (_sluice.TRAIN, want_train)):
+                    check(loader, part, want)
+                info = loader.info(_sluice.VAL)
+                self.assertEqual((info["height"], info["width"]), (48, 48))
+                self.assertEqual(info["table"], of_val.info(_sluice.TRAIN)["table"])
+                self.assertNotEqual(info["table"], loader.info(_sluice.TRAIN)["table"])
+                self.assertEqual(loader.info(_sluice.TRAIN)["height"], 32)
+                loader.close()
+                of_val.close()
+
     def test_a_closed_loader_says_so(self):
         loader = load(self.root)
         loader.close()
@@ -426,7 +468,7 @@ class ErrorTest(support.SetTest):
 
     def test_a_loader_must_be_open(self):
         loader = _sluice.Loader({"dir": self.root, "dataset-mode": "local"})
-        for call in (loader.info, loader.start, loader.next, loader.finish):
+        for call in (lambda: loader.info(_sluice.TRAIN), loader.start, loader.next, loader.finish):
             with self.assertRaisesRegex(sluice.InvalidError, "open"):
                 call()
 

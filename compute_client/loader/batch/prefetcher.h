@@ -60,7 +60,7 @@ struct sluice_prefetcher_options {
     unsigned batch_size;  /* >= 1 */
     unsigned num_slots;   /* batches in memory, one of the trainer's included; >= 2 */
     unsigned usual_slots; /* slots used at least, even for a slow trainer; <= num_slots, 0: all */
-    size_t row_bytes;     /* of one sample's u8 image */
+    size_t row_bytes;     /* of one sample's u8 image, of the largest in any epoch */
     /* Items of an epoch.  The memory of the usual slots that they fill is touched at creation. */
     size_t num_items;
     size_t payload_bytes; /* with all slots; in proportion if fewer are used */

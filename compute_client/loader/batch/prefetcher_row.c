@@ -182,7 +182,7 @@ static sluice_status profile_row(struct row *row, struct maker *maker, uint8_t *
     struct sluice_sample_cost *cost = &prefetcher->epoch.profile->rows[row->position];
     cost->op_s[0] = (double)row->result.disk_busy_ns * 1e-9;
     return sluice_op_meter_measure(&maker->meter, prefetcher->epoch.pipeline, &row->result.sample,
-                                   out, prefetcher->options.row_bytes, cost, err);
+                                   out, prefetcher->row_bytes, cost, err);
 }
 
 /* Whether the file goes to the device as it is: the source has cut it, or has an index of it. */
@@ -241,7 +241,7 @@ static sluice_status finish_row(struct row *row, struct maker *maker, uint8_t *o
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
     const struct sluice_pipeline *pipeline = prefetcher->epoch.pipeline;
-    const size_t row_bytes = prefetcher->options.row_bytes;
+    const size_t row_bytes = prefetcher->row_bytes;
     struct sluice_source_result *result = &row->result;
     const struct sluice_sample *sample = &result->sample;
     /* Pixels that need no more ops are copied directly from the message; the source has checked

@@ -118,6 +118,7 @@ struct sluice_prefetcher {
     uint64_t errors[SLUICE_NUM_STATUS]; /* with the epoch's errors_before */
     bool has_lost_source, needs_release;
     struct sluice_hasher *chain;
+    size_t row_bytes;          /* of the epoch's pipeline */
     struct sluice_held *spare; /* the header for the next batch; NULL: none yet */
     uint64_t waited_ns;        /* for the next batch, in calls that returned SLUICE_E_AGAIN */
     uint64_t outside_since_ns; /* the caller has a batch, or nothing yet; 0: neither */
