@@ -92,6 +92,8 @@ static void describe(struct sluice_loader *loader)
     info->target_dim = loader->manifest->target_type.dim;
     info->height = train->height;
     info->width = train->width;
+    info->rank = (uint32_t)loader->options.rank;
+    info->world_size = (uint32_t)loader->options.world_size;
     info->mode = loader->options.mode_name;
     info->has_normalization = train->has_normalization;
     memcpy(info->table, train->table, sizeof(info->table));

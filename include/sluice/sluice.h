@@ -188,6 +188,7 @@ struct sluice_dataset_info {
     const char *mode;                 /* "remote_auto" */
     enum sluice_target_kind target_kind;
     uint32_t target_dim; /* of vectors */
+    uint32_t rank, world_size;
 };
 SLUICE_API const struct sluice_dataset_info *sluice_loader_info(const struct sluice_loader *loader);
 

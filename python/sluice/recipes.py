@@ -7,6 +7,7 @@ Each known part becomes ops of a pipeline (docs/RECIPES.md), whose pixels are th
 with the same parameters, bit for bit.  What a sample draws is not what torchvision's generator would draw: the
 distribution is the same, and the draws of a seed, epoch and sample are always the same.
 """
+import math
 import struct
 
 from sluice import _sluice
@@ -269,7 +270,8 @@ _PARTS = {
 # The nearest op or way, for parts that no op stands for.
 _NEAREST = {
     "GaussianBlur": "pil_blur is Pillow's blur; torchvision's is another",
-    "RandomErasing": "what comes after Normalize is not part of a pipeline; apply it to the batches (transform=)",
+    "RandomErasing": "what comes after Normalize is done to batches: sluice.torch.Loader(recipe=) takes it at the end, and "
+                     "sluice.torch.RandomErasing is the same",
     "Lambda": "a function; apply it to the batches (transform=)",
 }
 
@@ -286,6 +288,30 @@ def _ops(part):
     return _PARTS[name](part)
 
 
+def _erasing(part):
+    """The arguments of sluice.torch.RandomErasing for torchvision's or timm's."""
+    if hasattr(part, "probability"):  # timm's
+        low, high = part.log_aspect_ratio
+        if (part.min_count, part.max_count) != (1, 1) or part.num_splits > 1:
+            _refuse(part, "several boxes, or splits of a batch: one box in every image")
+        fill = "pixel" if part.per_pixel else "channel" if part.rand_color else 0
+        return {"p": part.probability, "scale": (part.min_area, part.max_area),
+                "ratio": (math.exp(low), math.exp(high)), "fill": fill}
+    fill = "pixel" if part.value in (None, "random") else part.value
+    return {"p": part.p, "scale": tuple(part.scale), "ratio": tuple(part.ratio), "fill": fill}
+
+
+def split(transform):
+    """The pipeline as text(), and what sluice.torch.RandomErasing is given for each RandomErasing at the end."""
+    parts = list(getattr(transform, "transforms", []))
+    erasings = []
+    while parts and type(parts[-1]).__name__ == "RandomErasing":
+        erasings.insert(0, _erasing(parts.pop()))
+    if not erasings:
+        return text(transform), []
+    return ",".join(["decode", *(op for part in parts for op in _ops(part))]), erasings
+
+
 def text(transform):
     """The pipeline of a torchvision transform, as text; a text is given back as it is.
 
@@ -297,8 +323,10 @@ def text(transform):
 
 def explain(transform):
     """A line for each part of a transform, with its ops."""
-    parts = getattr(transform, "transforms", [transform])
+    parts = list(getattr(transform, "transforms", [transform]))
+    num_ops = len(parts) - len(split(transform)[1])
     rows = [(repr(part).split("\n")[0], ",".join(_ops(part)) or "nothing: images are RGB, of 8 bits, as they come")
-            for part in parts]
+            for part in parts[:num_ops]]
+    rows += [(repr(part).split("\n")[0], f"batch op {_erasing(part)}") for part in parts[num_ops:]]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:{width}}  {ops}" for name, ops in rows)

@@ -9,8 +9,9 @@ import collections
 
 import torch
 
-from sluice import _sluice
+from sluice import _sluice, recipes
 from sluice._batches import Batches
+from sluice._torch_batch import BatchKey, Mix, RandomErasing  # noqa: F401
 
 DTYPES = {torch.float32: _sluice.F32, torch.float16: _sluice.F16, torch.bfloat16: _sluice.BF16}
 
@@ -37,7 +38,10 @@ class Loader(Batches):
     seed            of order, crops and flips
     mode            where the steps run, as --dataset-mode; a server's default is "remote_auto"
     pipeline        "decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet", say
-    recipe          a transform of torchvision or timm in place of pipeline (sluice.recipes)
+    recipe          a transform of torchvision or timm in place of pipeline (sluice.recipes); its RandomErasing is one
+                    of the batch_ops
+    batch_ops       RandomErasing and Mix of this module, which are applied to each batch in order; of the training
+                    part alone
     rank, world_size  of this process; left out: torch.distributed's, else those of the launcher
     targets         yield what the dataset has for each sample beside its label: float32 [rows,
                     dimension], or [rows] where that is 1, on the device; or a list of bytes
@@ -68,13 +72,19 @@ class Loader(Batches):
     def __init__(self, source, batch_size, *, sample_ids=False, paths=False, rank=None,
                  world_size=None, device=None, dtype=None, channels_last=False, normalize=None,
                  transform=None, target_transform=None, pin_memory=False, gpu_decode=None,
-                 gpu_memory=None, **options):
+                 gpu_memory=None, recipe=None, batch_ops=(), seed=0, **options):
         self._device = torch.device(device) if device is not None else None
         is_cuda = self._device is not None and self._device.type == "cuda"
         self._normalize = device is not None if normalize is None else normalize
         if dtype is not None and (not self._normalize or dtype not in DTYPES):
             raise _sluice.InvalidError(
                 f"dtype {dtype}: float32, float16 or bfloat16, and with normalize=True")
+        erasings = []
+        if recipe is not None:
+            recipe, erasings = recipes.split(recipe)
+        self._batch_ops = ([*(RandomErasing(**erasing) for erasing in erasings), *batch_ops]
+                           if options.get("part", "train") == "train" else [])
+        self._seed = seed
         self._dtype = dtype or torch.float32
         self._channels_last = channels_last
         self._sample_ids, self._paths = sample_ids, paths
@@ -99,7 +109,7 @@ class Loader(Batches):
             pinned_device = torch.cuda.current_device()
         super().__init__(source, batch_size, rank=rank, world_size=world_size,
                          pinned_device=pinned_device, gpu_decode=gpu_decode, gpu_memory=gpu_memory,
-                         **options)
+                         recipe=recipe, seed=seed, **options)
         index = self._loader.device()
         self._is_on_device = index >= 0
         if self._is_on_device and (not is_cuda or index != self._device.index):
@@ -151,6 +161,12 @@ class Loader(Batches):
                 images, labels = images.to(self._device), labels.to(self._device)
                 ids = ids.to(self._device) if self._sample_ids else None
                 targets = targets.to(self._device) if torch.is_tensor(targets) else targets
+        if self._batch_ops:
+            key = BatchKey(self._seed, batch.epoch, batch.index, self.info["rank"],
+                           torch.from_dlpack(batch.ids.signed()).tolist(),
+                           torch.from_dlpack(batch.draw_epochs.signed()).tolist())
+            for op in self._batch_ops:
+                images, labels = op(images, labels, key, self.info["num_classes"])
         if self._transform is not None:
             images = self._transform(images)
         if self._target_transform is not None:

@@ -1,8 +1,9 @@
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
 
 from sluice._batches import Batches, _Source
+from sluice._torch_batch import Mix as Mix, RandomErasing as RandomErasing
 from sluice._dataset import Dataset as Dataset, IterableDataset as IterableDataset
 
 class Loader(Batches[tuple[Any, ...]]):
@@ -16,4 +17,5 @@ class Loader(Batches[tuple[Any, ...]]):
                  transform: Optional[Callable[[torch.Tensor], Any]] = None,
                  target_transform: Optional[Callable[[torch.Tensor], Any]] = None,
                  pin_memory: bool = False, gpu_decode: Optional[str] = None,
-                 gpu_memory: Union[None, str, int] = None, **options: Any) -> None: ...
+                 gpu_memory: Union[None, str, int] = None, recipe: Any = None,
+                 batch_ops: Sequence[Union[Mix, RandomErasing]] = (), seed: int = 0, **options: Any) -> None: ...

@@ -107,6 +107,10 @@ PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, const char *name);
 /* The same for a type that C code does not refer to. */
 int add_plain_type(PyObject *module, PyType_Spec *spec, const char *name);
 
+/* draws.c: functions of the module. */
+PyObject *module_draw_mix(PyObject *module, PyObject *args);
+PyObject *module_draw_erasing(PyObject *module, PyObject *args);
+
 int add_errors(PyObject *module);
 int add_array(PyObject *module);
 int add_batch(PyObject *module);

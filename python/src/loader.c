@@ -303,13 +303,14 @@ static PyObject *loader_info(PyObject *self, PyObject *arg)
     static const char *const target_kinds[] = {
         [SLUICE_TARGETS_VECTOR] = "vector", [SLUICE_TARGETS_BYTES] = "bytes"};
     return Py_BuildValue(
-        "{s:s,s:(KK),s:K,s:I,s:I,s:N,s:(KK),s:s,s:z,s:I}", "id", info->id, "num_samples",
+        "{s:s,s:(KK),s:K,s:I,s:I,s:N,s:(KK),s:s,s:z,s:I,s:I,s:I}", "id", info->id, "num_samples",
         (unsigned long long)info->num_samples[0], (unsigned long long)info->num_samples[1],
         "num_classes", (unsigned long long)info->num_classes, "height", (unsigned)format->height,
         "width", (unsigned)format->width, "table", table, "pipeline_fingerprint",
         (unsigned long long)info->pipeline_fingerprint[0],
         (unsigned long long)info->pipeline_fingerprint[1], "mode", info->mode, "target_kind",
-        target_kinds[info->target_kind], "target_dim", (unsigned)info->target_dim);
+        target_kinds[info->target_kind], "target_dim", (unsigned)info->target_dim, "rank",
+        (unsigned)info->rank, "world_size", (unsigned)info->world_size);
 }
 
 static bool set_count(PyObject *dict, const char *key, uint64_t count)

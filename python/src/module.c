@@ -123,6 +123,12 @@ static PyMethodDef module_methods[] = {
      "from one address to another."},
     {"state_part", module_state_part, METH_VARARGS,
      "state_part(state): what a batch's state is of."},
+    {"draw_mix", module_draw_mix, METH_VARARGS,
+     "draw_mix(seed, epoch, batch, rank, mixup_alpha, cutmix_alpha, p, cutmix_p, height, width): "
+     "(0: as it is, 1: mixup, 2: CutMix; lambda; (top, left, height, width))."},
+    {"draw_erasing", module_draw_erasing, METH_VARARGS,
+     "draw_erasing(seed, epoch, sample, p, min_scale, max_scale, min_ratio, max_ratio, height, "
+     "width): (top, left, height, width), or None."},
     {"version", module_version, METH_NOARGS, "Of the library, as 'MAJOR.MINOR.PATCH'."},
     {"set_log_level", module_set_log_level, METH_O,
      "The least severe lines that the library writes: LOG_INFO at first."},

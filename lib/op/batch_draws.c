@@ -1,0 +1,113 @@
+#include "op/batch_draws.h"
+
+#include "op/exact_math.h"
+
+#include <math.h>
+
+/* These streams are apart from those of the ops, which are below 16,384, and of the order. */
+#define MIX_OP 0xFF00u
+#define ERASING_OP 0xFF01u /* _torch_batch.py fills the boxes by 0xFF02 */
+
+#define MAX_ATTEMPTS 10
+#define TURN 6.283185307179586
+
+/* Box and Muller's normal, without its second half. */
+static double draw_normal(struct sluice_rng *rng)
+{
+    const double radius = sqrt(-2 * sluice_exact_log(1 - sluice_rng_double(rng)));
+    return radius * sluice_exact_cos(TURN * sluice_rng_double(rng));
+}
+
+/* The logarithm of a draw of Gamma(alpha): the draw itself may be too small for a double. */
+static double draw_log_gamma(struct sluice_rng *rng, double alpha)
+{
+    const double boost = alpha < 1 ? sluice_exact_log(1 - sluice_rng_double(rng)) / alpha : 0;
+    const double d = (alpha < 1 ? alpha + 1 : alpha) - 1.0 / 3;
+    const double c = 1 / sqrt(9 * d);
+    for (;;) {
+        const double x = draw_normal(rng);
+        const double root = 1 + c * x, v = root * root * root;
+        const double u = 1 - sluice_rng_double(rng);
+        if (root <= 0)
+            continue;
+        const double log_v = sluice_exact_log(v);
+        if (sluice_exact_log(u) < x * x / 2 + d - d * v + d * log_v)
+            return sluice_exact_log(d) + log_v + boost;
+    }
+}
+
+double sluice_draw_beta(struct sluice_rng *rng, double alpha)
+{
+    const double log_g = draw_log_gamma(rng, alpha);
+    const double more = draw_log_gamma(rng, alpha) - log_g;
+    if (more > 700)
+        return 0;
+    return more < -700 ? 1 : 1 / (1 + sluice_exact_exp(more));
+}
+
+/* A part of the other row whose share of the area is 1 - lambda, but for what lies outside. */
+static struct sluice_box draw_cut(struct sluice_rng *rng, double lambda, struct sluice_size size)
+{
+    const double side = sqrt(1 - lambda);
+    const uint32_t half_width = (uint32_t)(size.width * side) / 2;
+    const uint32_t half_height = (uint32_t)(size.height * side) / 2;
+    const uint32_t x = sluice_rng_below(rng, size.width);
+    const uint32_t y = sluice_rng_below(rng, size.height);
+    const uint32_t left = x > half_width ? x - half_width : 0;
+    const uint32_t top = y > half_height ? y - half_height : 0;
+    const uint32_t right = x + half_width < size.width ? x + half_width : size.width;
+    const uint32_t bottom = y + half_height < size.height ? y + half_height : size.height;
+    return (struct sluice_box){
+        .left = left, .top = top, .width = right - left, .height = bottom - top};
+}
+
+struct sluice_mix sluice_draw_mix(const struct sluice_mix_params *params, uint64_t seed,
+                                  uint32_t epoch, uint64_t batch, uint32_t rank,
+                                  struct sluice_size size)
+{
+    struct sluice_rng rng = sluice_rng_init(seed, epoch, batch ^ (uint64_t)rank << 40, MIX_OP);
+    struct sluice_mix mix = {.lambda = 1};
+    const bool has_mixup = params->mixup_alpha > 0, has_cutmix = params->cutmix_alpha > 0;
+    mix.is_mixed = sluice_rng_double(&rng) < params->p && (has_mixup || has_cutmix);
+    const bool chooses_cutmix = sluice_rng_double(&rng) < params->cutmix_p;
+    if (!mix.is_mixed)
+        return mix;
+    mix.is_cutmix = has_cutmix && (!has_mixup || chooses_cutmix);
+    mix.lambda = sluice_draw_beta(&rng, mix.is_cutmix ? params->cutmix_alpha : params->mixup_alpha);
+    if (mix.is_cutmix) {
+        mix.box = draw_cut(&rng, mix.lambda, size);
+        mix.lambda =
+            1 - (double)mix.box.width * mix.box.height / ((double)size.width * size.height);
+    }
+    return mix;
+}
+
+static double draw_between(struct sluice_rng *rng, double min, double max)
+{
+    return min + (max - min) * sluice_rng_double(rng);
+}
+
+bool sluice_draw_erasing(const struct sluice_erasing_params *params,
+                         const struct sluice_draw_key *key, struct sluice_size size,
+                         struct sluice_box *box)
+{
+    struct sluice_rng rng = sluice_rng_init(key->seed, key->epoch, key->sample_id, ERASING_OP);
+    if (sluice_rng_double(&rng) >= params->p)
+        return false;
+    const double min_log = sluice_exact_log(params->ratio.min);
+    const double max_log = sluice_exact_log(params->ratio.max);
+    for (int i = 0; i < MAX_ATTEMPTS; i++) {
+        const double area = (double)size.width * size.height *
+                            draw_between(&rng, params->scale.min, params->scale.max);
+        const double ratio = sluice_exact_exp(draw_between(&rng, min_log, max_log));
+        const int64_t height = sluice_round_half_even(sqrt(area * ratio));
+        const int64_t width = sluice_round_half_even(sqrt(area / ratio));
+        if (height < size.height && width < size.width) {
+            *box = (struct sluice_box){.width = (uint32_t)width, .height = (uint32_t)height};
+            box->top = sluice_rng_below(&rng, size.height - box->height + 1);
+            box->left = sluice_rng_below(&rng, size.width - box->width + 1);
+            return true;
+        }
+    }
+    return false;
+}

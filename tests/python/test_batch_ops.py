@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""Mix and RandomErasing of sluice.torch: the formulas of timm and torchvision, by our draws; what they depend on."""
+import unittest
+import unittest.mock
+
+import support
+
+support.require("torch", "torchvision")
+
+import torch  # noqa: E402
+from torchvision import transforms as T  # noqa: E402
+
+import sluice  # noqa: E402
+import sluice.torch  # noqa: E402
+from sluice import _sluice, _torch_batch, recipes  # noqa: E402
+from sluice.torch import BatchKey, Mix, RandomErasing  # noqa: E402
+
+NUM_CLASSES = 5
+
+
+def key(index=0, num_rows=7, seed=3, first=100):
+    return BatchKey(seed, 2, index, 1, list(range(first, first + num_rows)), [2] * num_rows)
+
+
+def a_batch(num_rows=7):
+    generator = torch.Generator().manual_seed(1)
+    images = torch.randn((num_rows, 3, 20, 30), generator=generator)
+    return images, torch.randint(NUM_CLASSES, (num_rows,), generator=generator)
+
+
+class Random(unittest.TestCase):
+    def test_philox_gives_the_known_answers(self):
+        """Of Random123's kat_vectors."""
+        for counter, of, want in (
+                ([0] * 4, [0] * 2, [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]),
+                ([0xffffffff] * 4, [0xffffffff] * 2, [0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd]),
+                ([0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344], [0xa4093822, 0x299f31d0],
+                 [0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1])):
+            words = _torch_batch.philox(of, [torch.tensor([word]) for word in counter])
+            self.assertEqual([int(word) for word in words], want)
+
+    def test_normals_are_normal_and_of_their_sample(self):
+        drawn = _torch_batch.normals(5, [0, 1], [7, 2**40], [40001, 80000], torch.device("cpu"))
+        self.assertEqual(len(drawn), 120001)
+        self.assertLess(abs(float(drawn.mean())), 0.01)
+        self.assertLess(abs(float(drawn.std()) - 1), 0.01)
+        self.assertLess(abs(float((drawn**4).mean()) - 3), 0.1)
+        alone = _torch_batch.normals(5, [1], [2**40], [9], torch.device("cpu"))
+        self.assertTrue(torch.equal(alone, drawn[40001:40010]))
+        other = _torch_batch.normals(6, [1], [2**40], [9], torch.device("cpu"))
+        self.assertFalse(torch.equal(alone, other))
+
+
+class Mixes(unittest.TestCase):
+    def check(self, mix, settings, reference):
+        kinds = set()
+        for index in range(40):
+            images, labels = a_batch()
+            of = key(index)
+            kind, own, box = _sluice.draw_mix(of.seed, of.epoch, of.index, of.rank, *settings, 20, 30)
+            kinds.add(kind)
+            want, targets = reference(images.clone(), labels, kind, own, box)
+            got, soft = mix(images.clone(), labels, of, NUM_CLASSES)
+            self.assertTrue(torch.equal(got, want), (index, kind))
+            torch.testing.assert_close(soft, targets, rtol=1e-6, atol=1e-7)
+            torch.testing.assert_close(soft.sum(1), torch.ones(len(labels)))
+        self.assertEqual(kinds, {0, 1, 2})
+
+    def test_torchvisions_formulas(self):
+        """references/classification/transforms.py."""
+        def reference(images, labels, kind, own, box):
+            targets = torch.nn.functional.one_hot(labels, NUM_CLASSES).float()
+            top, left, height, width = box
+            if kind == 1:
+                images = images.roll(1, 0).mul_(1 - own).add_(images.mul(own))
+            elif kind == 2:
+                rolled = images.roll(1, 0)
+                images[:, :, top:top + height, left:left + width] = \
+                    rolled[:, :, top:top + height, left:left + width]
+                self.assertAlmostEqual(own, 1 - height * width / 600)
+            return images, targets.roll(1, 0).mul_(1 - own).add_(targets.mul(own))
+
+        self.check(Mix(mixup=0.2, cutmix=1, p=0.8, pairing="torchvision"), (0.2, 1, 0.8, 0.5), reference)
+
+    def test_timms_own(self):
+        try:
+            from timm.data import mixup
+        except ImportError as error:
+            self.skipTest(f"timm: {error}")
+
+        def reference(images, labels, kind, own, box):
+            its = mixup.Mixup(0.8, 1, label_smoothing=0.1, num_classes=NUM_CLASSES)
+            top, left, height, width = box
+            with unittest.mock.patch.object(its, "_params_per_batch", lambda: (own, kind == 2)), \
+                    unittest.mock.patch.object(mixup, "cutmix_bbox_and_lam", lambda *a, **k: (
+                        (top, top + height, left, left + width), own)):
+                its._mix_batch(images)
+            with unittest.mock.patch.object(torch, "full", lambda *a, device=None, **k: full(*a, **k)):
+                return images, mixup.mixup_target(labels, NUM_CLASSES, own, 0.1)
+
+        full = torch.full
+        self.check(Mix(mixup=0.8, cutmix=1, p=0.9, label_smoothing=0.1), (0.8, 1, 0.9, 0.5), reference)
+
+    def test_odd_things(self):
+        images, labels = a_batch(1)
+        got, soft = Mix(mixup=1)(images.clone(), labels, key(num_rows=1), NUM_CLASSES)
+        torch.testing.assert_close(got, images)  # with itself
+        self.assertEqual(int(soft.argmax()), int(labels))
+        _, soft = Mix(label_smoothing=0.1)(images, labels, key(num_rows=1), NUM_CLASSES)
+        self.assertAlmostEqual(float(soft.max()), 0.92, places=6)
+        pixels = torch.zeros((2, 3, 8, 8), dtype=torch.uint8)
+        Mix(cutmix=1)(pixels, torch.tensor([0, 1]), key(num_rows=2), 2)
+        for wrong, words in ((lambda: Mix(mixup=1)(pixels, torch.tensor([0, 1]), key(num_rows=2), 2), "normalize=True"),
+                             (lambda: Mix(mixup=-1), "alphas"), (lambda: Mix(p=2), "from 0 to 1"),
+                             (lambda: Mix(pairing="random"), "pairing 'random'"),
+                             (lambda: Mix(label_smoothing=1), "label_smoothing 1")):
+            with self.assertRaisesRegex(ValueError, words):
+                wrong()
+
+
+class Erasing(unittest.TestCase):
+    def test_the_box_of_each_sample(self):
+        for fill in (0, 0.5, (1, 2, 3), "channel", "pixel"):
+            images, labels = a_batch(40)
+            got, same = RandomErasing(p=0.5, fill=fill)(images.clone(), labels, key(num_rows=40), NUM_CLASSES)
+            self.assertIs(same, labels)
+            num = 0
+            for row, sample in enumerate(range(100, 140)):
+                box = _sluice.draw_erasing(3, 2, sample, 0.5, 0.02, 1 / 3, 0.3, 1 / 0.3, 20, 30)
+                if box is None:
+                    self.assertTrue(torch.equal(got[row], images[row]))
+                    continue
+                num += 1
+                top, left, height, width = box
+                inside = got[row, :, top:top + height, left:left + width]
+                value = inside if isinstance(fill, str) else torch.tensor(fill, dtype=torch.float32).view(-1, 1, 1)
+                want = T.functional.erase(images[row], top, left, height, width, value)
+                self.assertTrue(torch.equal(got[row], want))
+                if fill == "channel":
+                    self.assertTrue(all(len(channel.unique()) == 1 for channel in inside))
+                if fill == "pixel" and height * width > 30:
+                    self.assertLess(abs(float(inside.mean())), 1)
+                    self.assertGreater(len(inside.unique()), height * width * 2)
+            self.assertGreater(num, 10)
+
+    def test_it_does_not_depend_on_the_batch(self):
+        images, labels = a_batch(8)
+        erasing = RandomErasing(p=1, fill="pixel")
+        whole, _ = erasing(images.clone(), labels, key(num_rows=8), NUM_CLASSES)
+        part, _ = erasing(images[5:].clone(), labels[5:], key(9, 3, first=105), NUM_CLASSES)
+        self.assertTrue(torch.equal(whole[5:], part))
+
+    def test_what_is_refused(self):
+        for wrong in (dict(p=1.5), dict(scale=(0, 0.3)), dict(scale=(0.5, 0.3)), dict(ratio=(0, 1)),
+                      dict(fill="noise"), dict(fill=(1, 2))):
+            with self.assertRaises(ValueError):
+                RandomErasing(**wrong)
+        with self.assertRaisesRegex(ValueError, "normalize=True"):
+            RandomErasing()(torch.zeros((1, 3, 8, 8), dtype=torch.uint8), torch.zeros(1), key(num_rows=1), 2)
+
+
+class Recipes(unittest.TestCase):
+    def test_torchvisions_erasing_at_the_end(self):
+        usual = [T.RandomResizedCrop(64), T.ToTensor(), T.Normalize([0.5] * 3, [0.5] * 3)]
+        text, erasings = recipes.split(T.Compose([*usual, T.RandomErasing(0.1)]))
+        self.assertEqual(text, recipes.text(T.Compose(usual)))
+        self.assertEqual(erasings, [{"p": 0.1, "scale": (0.02, 0.33), "ratio": (0.3, 3.3), "fill": 0}])
+        _, (erasing,) = recipes.split(T.Compose([*usual, T.RandomErasing(0.1, value="random")]))
+        self.assertEqual(erasing["fill"], "pixel")
+        self.assertIn("batch op", recipes.explain(T.Compose([*usual, T.RandomErasing(0.1)])))
+        with self.assertRaisesRegex(ValueError, "RandomErasing"):
+            recipes.text(T.Compose([*usual, T.RandomErasing(0.1)]))
+        with self.assertRaisesRegex(ValueError, "RandomErasing"):
+            recipes.split(T.Compose([T.ToTensor(), T.RandomErasing(), T.CenterCrop(9)]))
+
+    def test_timms(self):
+        try:
+            from timm.data import create_transform
+        except ImportError as error:
+            self.skipTest(f"timm: {error}")
+        _, (erasing,) = recipes.split(create_transform(64, is_training=True, re_prob=0.25, re_mode="pixel"))
+        self.assertEqual((erasing["p"], erasing["fill"], erasing["scale"]), (0.25, "pixel", (0.02, 1 / 3)))
+        self.assertAlmostEqual(erasing["ratio"][1], 1 / 0.3)
+        RandomErasing(**erasing)
+
+
+class Loaders(support.SetTest):
+    def batches(self, batch_size=8, epoch=1, **options):
+        options = {"pipeline": support.PIPELINE, "workers": 2, "seed": 3, "normalize": True, **options}
+        with sluice.torch.Loader(self.root, batch_size, sample_ids=True, **options) as loader:
+            loader.set_epoch(epoch)
+            return [(images.clone(), labels.clone(), ids.clone()) for images, labels, ids in loader]
+
+    def test_batches_are_mixed_by_their_key(self):
+        mix = Mix(mixup=0.8, cutmix=1, label_smoothing=0.1)
+        plain, mixed = self.batches(), self.batches(batch_ops=[mix])
+        self.assertEqual(len(plain), len(mixed))
+        with sluice.torch.Loader(self.root, 8, pipeline=support.PIPELINE) as loader:
+            num_classes = loader.info["num_classes"]
+        for index, ((images, labels, ids), (got, soft, _)) in enumerate(zip(plain, mixed)):
+            want, targets = mix(images, labels, BatchKey(3, 1, index, 0, ids, ids), num_classes)
+            self.assertTrue(torch.equal(got, want))
+            self.assertTrue(torch.equal(soft, targets))
+        self.assertFalse(torch.equal(self.batches(epoch=2, batch_ops=[mix])[0][1], mixed[0][1]))
+
+    def test_a_sample_is_erased_alike_in_every_batch_and_mode(self):
+        def rows(batches):
+            return {int(of): image for images, _, ids in batches for image, of in zip(images, ids)}
+
+        tail = T.Compose([T.RandomResizedCrop(64), T.RandomHorizontalFlip(), T.ToTensor(),
+                          T.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]), T.RandomErasing(0.5, value="random")])
+        small, large = (rows(self.batches(size, pipeline=None, recipe=tail)) for size in (4, 16))
+        plain = rows(self.batches())
+        self.assertEqual(small.keys(), large.keys())
+        self.assertTrue(all(torch.equal(small[of], large[of]) for of in small))
+        num_erased = sum(not torch.equal(small[of], plain[of]) for of in small)
+        self.assertGreater(num_erased, 10)
+        self.assertLess(num_erased, 40)
+
+    def test_validation_is_left_alone(self):
+        (images, labels, _), *_ = self.batches(part="val", batch_ops=[Mix(mixup=1), RandomErasing(1)])
+        (want, same, _), *_ = self.batches(part="val")
+        self.assertTrue(torch.equal(images, want))
+        self.assertTrue(torch.equal(labels, same))
+
+    def test_pixels_are_not_mixed_up(self):
+        with self.assertRaisesRegex(ValueError, "normalize=True"):
+            self.batches(normalize=False, batch_ops=[Mix(mixup=1)])
+
+
+if __name__ == "__main__":
+    support.main()
