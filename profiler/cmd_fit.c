@@ -2,6 +2,7 @@
 
 #include "base/show.h"
 #include "cli/cli.h"
+#include "op/recipe.h"
 #include "plan/choice_fit.h"
 
 #include <jansson.h>
@@ -269,7 +270,7 @@ static const struct sluice_option options[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &fit.source.pipeline,
      .arg = "SPEC",
-     .check = sluice_pipeline_check,
+     .check = sluice_recipe_check,
      .help = "Preprocessing steps that were profiled; offload_profile run --help lists the ops.",
      .default_text = "as the folder says"},
     {.name = "seed",

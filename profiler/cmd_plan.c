@@ -4,6 +4,7 @@
 #include "base/show.h"
 #include "base/suggest.h"
 #include "cli/cli.h"
+#include "op/recipe.h"
 #include "plan/mode.h"
 
 #include <jansson.h>
@@ -382,7 +383,7 @@ static const struct sluice_option options[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.source.pipeline,
      .arg = "SPEC",
-     .check = sluice_pipeline_check,
+     .check = sluice_recipe_check,
      .help =
          "Preprocessing steps that were profiled, from which the crops follow; offload_profile run "
          "--help lists the ops.",

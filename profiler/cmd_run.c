@@ -8,7 +8,7 @@
 #include "datasets/manifest/manifest.h"
 #include "datasets/shards/shard.h"
 #include "host/disk_clock.h"
-#include "op/pipeline.h"
+#include "op/recipe.h"
 #include "plan/choice_fit.h"
 #include "plan/cost_folder.h"
 #include "plan/model_file.h"
@@ -48,7 +48,7 @@ static sluice_status run_init(struct run *run, const struct run_options *options
                               struct sluice_err *err)
 {
     *run = (struct run){0};
-    sluice_status status = sluice_pipeline_parse(options->pipeline, &run->pipeline, err);
+    sluice_status status = sluice_recipe_parse(options->pipeline, false, &run->pipeline, err);
     if (status == SLUICE_OK)
         status = sluice_buf_pool_create((size_t)256 << 20, &run->pool, err);
     if (status == SLUICE_OK)
@@ -177,7 +177,7 @@ static const struct sluice_option options[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.pipeline,
      .arg = "SPEC",
-     .check = sluice_pipeline_check,
+     .check = sluice_recipe_check,
      .list = sluice_pipeline_list_ops,
      .help = "Preprocessing steps to measure: ops from the list below, with commas between."},
     {.name = "seed",

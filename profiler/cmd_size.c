@@ -5,6 +5,7 @@
 #include "base/show.h"
 #include "cli/cli.h"
 #include "image/codecs/coding.h"
+#include "op/recipe.h"
 #include "plan/cost_folder.h"
 #include "plan/mode.h"
 #include "plan/sizing.h"
@@ -246,8 +247,9 @@ static sluice_status make_profile(const struct request *request, struct sluice_p
 {
     const struct sluice_profile_source *source = &request->source;
     *profile = (struct sluice_profile){0};
-    sluice_status status = sluice_pipeline_parse(
-        source->pipeline ? source->pipeline : SLUICE_DEFAULT_PIPELINE, &profile->pipeline, err);
+    sluice_status status =
+        sluice_recipe_parse(source->pipeline ? source->pipeline : SLUICE_DEFAULT_PIPELINE, false,
+                            &profile->pipeline, err);
     if (status != SLUICE_OK)
         return status;
     profile->choices = sluice_choices_of(profile->pipeline);
@@ -423,7 +425,7 @@ static const struct sluice_option options[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.source.pipeline,
      .arg = "SPEC",
-     .check = sluice_pipeline_check,
+     .check = sluice_recipe_check,
      .help = "Preprocessing steps; offload_profile run --help lists the ops.",
      .default_text = "the profile's, else the default pipeline"},
 };

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "image/codecs/coding.h"
 #include "op/form.h"
+#include "op/recipe.h"
 #include "plan/cost_folder.h"
 #include "plan/form_table.h"
 #include "plan/model_file.h"
@@ -65,8 +66,8 @@ static sluice_status find_pipeline(const struct sluice_profile_source *source,
     const bool has_folder = source->folder && !source->sizes_path;
     if (has_folder && !source->pipeline)
         return sluice_cost_folder_pipeline(source->folder, pipeline, err);
-    sluice_status status = sluice_pipeline_parse(
-        source->pipeline ? source->pipeline : SLUICE_DEFAULT_PIPELINE, pipeline, err);
+    sluice_status status = sluice_recipe_parse(
+        source->pipeline ? source->pipeline : SLUICE_DEFAULT_PIPELINE, false, pipeline, err);
     if (status == SLUICE_OK && has_folder)
         status = sluice_cost_folder_check(source->folder, *pipeline, err);
     return status;

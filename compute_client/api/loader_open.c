@@ -8,6 +8,7 @@
 #include "image/codecs/codec.h"
 #include "op/form.h"
 #include "op/op.h"
+#include "op/recipe.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -48,7 +49,7 @@ static sluice_status make_val_pipeline(const char *given, const struct sluice_pi
                            resized < SLUICE_MAX_OP_SIZE ? resized : SLUICE_MAX_OP_SIZE, side,
                            tail ? tail : "") < 0)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a pipeline");
-    const sluice_status status = sluice_pipeline_parse(given ? given : text, pipeline, err);
+    const sluice_status status = sluice_recipe_parse(given ? given : text, true, pipeline, err);
     free(text);
     return status;
 }
@@ -71,15 +72,19 @@ sluice_status loader_make_pipelines(struct sluice_loader *loader, struct sluice_
     snprintf(text, sizeof(text),
              "decode,random_resized_crop=%u,hflip=0.5,to_tensor,normalize=imagenet",
              (unsigned)options->image_size);
-    sluice_status status = sluice_pipeline_parse(options->pipeline ? options->pipeline : text,
-                                                 &loader->train.pipeline, err);
+    sluice_status status = sluice_recipe_parse(options->pipeline ? options->pipeline : text, false,
+                                               &loader->train.pipeline, err);
     if (status != SLUICE_OK)
         return status;
     status = check_size(loader->train.pipeline, "pipeline", err);
     if (status != SLUICE_OK)
         return status;
-    status = make_val_pipeline(options->val_pipeline, loader->train.pipeline, &loader->val.pipeline,
-                               err);
+    status = SLUICE_E_NOT_FOUND; /* a recipe may have no "val" */
+    if (!options->val_pipeline && options->pipeline && sluice_is_recipe(options->pipeline))
+        status = sluice_recipe_parse(options->pipeline, true, &loader->val.pipeline, err);
+    if (status == SLUICE_E_NOT_FOUND)
+        status = make_val_pipeline(options->val_pipeline, loader->train.pipeline,
+                                   &loader->val.pipeline, err);
     if (status != SLUICE_OK)
         return status;
     return check_size(loader->val.pipeline, "val-pipeline", err);

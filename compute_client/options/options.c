@@ -8,7 +8,7 @@
 #include "compute_client/options/options_table.h"
 #include "metrics/metrics_server.h"
 #include "op/form.h"
-#include "op/pipeline.h"
+#include "op/recipe.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -242,7 +242,7 @@ static sluice_status check_image_size(const struct sluice_given_options *given,
     const struct sluice_options *o = &given->options;
     struct sluice_pipeline *pipeline = NULL;
     if (!o->pipeline || !given->has_image_size ||
-        sluice_pipeline_parse(o->pipeline, &pipeline, NULL) != SLUICE_OK)
+        sluice_recipe_parse(o->pipeline, false, &pipeline, NULL) != SLUICE_OK)
         return SLUICE_OK;
     const uint32_t size = sluice_pipeline_output_size(pipeline);
     sluice_pipeline_destroy(pipeline);

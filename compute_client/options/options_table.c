@@ -4,7 +4,7 @@
 #include "compute_client/options/connection.h"
 #include "datasets/jpeg_index/jpeg_index_file.h"
 #include "host/cgroup.h"
-#include "op/pipeline.h"
+#include "op/recipe.h"
 
 #include <assert.h>
 #include <math.h>
@@ -494,19 +494,23 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.options.pipeline,
      .arg = "TEXT",
-     .check = sluice_pipeline_check,
+     .check = sluice_recipe_check,
      .list = sluice_pipeline_list_ops,
-     .help = "Preprocessing steps of the training subset: ops from the list below, with commas "
-             "between, such as decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet.",
+     .help =
+         "Preprocessing steps of the training subset: ops from the list below, with commas "
+         "between, such as decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet; or "
+         "@FILE, a recipe in JSON, which may have those of the val subset, too.",
      .default_text = "these steps at --image-size"},
     {.name = "val-pipeline",
      .group = DATA,
      .type = SLUICE_OPTION_STRING,
      .value = &given.options.val_pipeline,
      .arg = "TEXT",
-     .check = sluice_pipeline_check,
+     .check = sluice_recipe_check_val,
      .help = "Preprocessing steps of the val subset, of the same ops.",
-     .default_text = "resize, center_crop, to_tensor and normalize, to the size of training"},
+     .default_text =
+         "those of --pipeline @FILE; else resize, center_crop, to_tensor and normalize, "
+         "to the size of training"},
     {.name = "repeat",
      .group = DATA,
      .type = SLUICE_OPTION_UINT,

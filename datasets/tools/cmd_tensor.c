@@ -8,7 +8,7 @@
 #include "datasets/tools/npy.h"
 #include "image/image.h"
 #include "image/orientation.h"
-#include "op/pipeline.h"
+#include "op/recipe.h"
 
 #include <jansson.h>
 
@@ -264,15 +264,17 @@ static const struct sluice_option options[] = {
      .group = PIPELINE,
      .type = SLUICE_OPTION_FLAG,
      .value = &given.is_val,
-     .help = "Run the validation pipeline: " VAL_PIPELINE "."},
+     .help = "Run the validation pipeline: " VAL_PIPELINE ", or that of --pipeline @FILE."},
     {.name = "pipeline",
      .group = PIPELINE,
      .type = SLUICE_OPTION_STRING,
      .value = &given.spec,
      .arg = "TEXT",
-     .check = sluice_pipeline_check,
+     .check = sluice_recipe_check,
      .list = sluice_pipeline_list_ops,
-     .help = "Preprocessing steps: ops from the list below, with commas between.",
+     .help =
+         "Preprocessing steps: ops from the list below, with commas between, or @FILE, a recipe "
+         "in JSON.",
      .default_text = TRAIN_PIPELINE},
     {.name = "draws",
      .group = OUTPUT,
@@ -305,15 +307,16 @@ int sluice_dataset_cmd_tensor(int argc, char **argv)
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
     if (parsed.should_exit)
         return parsed.exit_code;
-    if (given.spec && given.is_val)
-        return sluice_cli_usage_error(&cli, "--pipeline and --val exclude each other");
+    if (given.spec && given.is_val && !sluice_is_recipe(given.spec))
+        return sluice_cli_usage_error(
+            &cli, "--pipeline and --val exclude each other, unless it is @FILE");
 
     struct sluice_err err = {0};
     struct sluice_pipeline *pipeline = NULL;
-    if (sluice_pipeline_parse(given.spec     ? given.spec
-                              : given.is_val ? VAL_PIPELINE
-                                             : TRAIN_PIPELINE,
-                              &pipeline, &err) != SLUICE_OK)
+    if (sluice_recipe_parse(given.spec     ? given.spec
+                            : given.is_val ? VAL_PIPELINE
+                                           : TRAIN_PIPELINE,
+                            given.is_val, &pipeline, &err) != SLUICE_OK)
         return sluice_cli_usage_error(&cli, "--pipeline: %s", err.text);
     const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
     if (given.split > num_ops && given.split != SLUICE_PIPELINE_MAX_OPS) {

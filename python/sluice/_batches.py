@@ -59,7 +59,8 @@ class Batches:
 
     def __init__(self, source, batch_size, *, seed=0, mode=None, pipeline=None, rank=None,
                  world_size=None, drop_last=False, shuffle=True, part="train", sampler=None,
-                 on_error="skip", workers=None, pinned_device=-1, targets=False, recipe=None, **options):
+                 on_error="skip", workers=None, pinned_device=-1, targets=False, recipe=None,
+                 _does_batch_ops=False, **options):
         if part not in PARTS:
             raise _sluice.InvalidError(f"part {part!r}: 'train' or 'val'")
         if (rank is None) != (world_size is None):
@@ -67,9 +68,14 @@ class Batches:
         if recipe is not None:
             if pipeline is not None:
                 raise _sluice.InvalidError("recipe and pipeline are two names of one thing: give one")
-            pipeline = recipes.text(recipe)
-            if part == "val":  # training ends at the same size then, whoever asks for it
-                options.setdefault("val_pipeline", pipeline)
+            recipe = recipes.of(recipe)
+            if (recipe.erasing or recipe.mix) and part == "train" and not _does_batch_ops:
+                raise _sluice.InvalidError(
+                    "recipe: its RandomErasing and Mix are for sluice.torch.Loader; for the pipeline alone give "
+                    "pipeline=sluice.recipes.of(recipe).train")
+            pipeline = recipe.train
+            if recipe.val or part == "val":  # a transform is of the part that it is given to
+                options.setdefault("val_pipeline", recipe.val or pipeline)
         self._part_name, self._part = part, PARTS[part]
         self._batch_size = operator.index(batch_size)
         self._sampler, self._drop_last = sampler, drop_last

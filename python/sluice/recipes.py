@@ -7,10 +7,18 @@ Each known part becomes ops of a pipeline (docs/RECIPES.md), whose pixels are th
 with the same parameters, bit for bit.  What a sample draws is not what torchvision's generator would draw: the
 distribution is the same, and the draws of a seed, epoch and sample are always the same.
 """
+import dataclasses
+import fractions
+import json
+import logging
 import math
+import pathlib
 import struct
+import typing
 
 from sluice import _sluice
+
+_PRESETS = pathlib.Path(__file__).parent / "presets"
 
 # torchvision's names of a resize's filter that the ops have.
 _FILTERS = ("nearest", "bilinear", "bicubic")
@@ -24,6 +32,13 @@ def _number(value):
 def _span(bounds):
     low, high = (float(value) for value in bounds)
     return _number(low) if low == high else f"{_number(low)}-{_number(high)}"
+
+
+def _ratio(value):
+    """A decimal, or a fraction such as 4/3, which decimals only come near to."""
+    fraction = fractions.Fraction(value).limit_denominator(16)
+    is_fraction = float(fraction) == value and fraction.denominator > 1
+    return f"{fraction.numerator}/{fraction.denominator}" if is_fraction else _number(value)
 
 
 def _refuse(part, why):
@@ -76,7 +91,7 @@ def _resize_filter(part):
 
 
 def _resized_crop(part):
-    return [f"random_resized_crop={_side(part, part.size)}:scale={_span(part.scale)}:ratio={_span(part.ratio)}"
+    return [f"random_resized_crop={_side(part, part.size)}:scale={_span(part.scale)}:ratio={'-'.join(map(_ratio, part.ratio))}"
             f"{_resize_filter(part)}"]
 
 
@@ -301,15 +316,40 @@ def _erasing(part):
     return {"p": part.p, "scale": tuple(part.scale), "ratio": tuple(part.ratio), "fill": fill}
 
 
-def split(transform):
-    """The pipeline as text(), and what sluice.torch.RandomErasing is given for each RandomErasing at the end."""
-    parts = list(getattr(transform, "transforms", []))
-    erasings = []
-    while parts and type(parts[-1]).__name__ == "RandomErasing":
-        erasings.insert(0, _erasing(parts.pop()))
-    if not erasings:
-        return text(transform), []
-    return ",".join(["decode", *(op for part in parts for op in _ops(part))]), erasings
+@dataclasses.dataclass
+class Recipe:
+    """Pipelines as text, and what sluice.torch does to the batches of training."""
+    train: str
+    val: typing.Optional[str] = None       # None: usual evaluation at the size of training
+    erasing: typing.Optional[dict] = None  # arguments of sluice.torch.RandomErasing
+    mix: typing.Optional[dict] = None      # arguments of sluice.torch.Mix
+
+
+def presets():
+    """Names that Loader(recipe=) and preset() take."""
+    return sorted(path.stem for path in _PRESETS.glob("*.json"))
+
+
+def preset(name):
+    """The Recipe of that name; its file is also what offload_train --pipeline @FILE takes."""
+    path = _PRESETS / f"{name}.json"
+    if name not in presets():
+        raise _sluice.InvalidError(f"recipe {name!r}: none of {', '.join(presets())}")
+    read = json.loads(path.read_text())
+    if "left_out" in read:
+        logging.getLogger("sluice").info("recipe %s: not done is %s", name, read["left_out"])
+    return Recipe(",".join(read["train"]), ",".join(read["val"]), read.get("erasing"), read.get("mix"))
+
+
+def of(recipe):
+    """The Recipe of a transform, of a preset's name or of a pipeline's text."""
+    if isinstance(recipe, Recipe):
+        return recipe
+    if isinstance(recipe, str):
+        return Recipe(recipe) if recipe.startswith(("decode", "@")) else preset(recipe)
+    parts = list(getattr(recipe, "transforms", [recipe]))
+    erasing = _erasing(parts.pop()) if type(parts[-1]).__name__ == "RandomErasing" else None
+    return Recipe(",".join(["decode", *(op for part in parts for op in _ops(part))]), erasing=erasing)
 
 
 def text(transform):
@@ -321,12 +361,18 @@ def text(transform):
     return ",".join(["decode", *_ops(transform)])
 
 
-def explain(transform):
-    """A line for each part of a transform, with its ops."""
-    parts = list(getattr(transform, "transforms", [transform]))
-    num_ops = len(parts) - len(split(transform)[1])
-    rows = [(repr(part).split("\n")[0], ",".join(_ops(part)) or "nothing: images are RGB, of 8 bits, as they come")
-            for part in parts[:num_ops]]
-    rows += [(repr(part).split("\n")[0], f"batch op {_erasing(part)}") for part in parts[num_ops:]]
+def explain(recipe):
+    """A line for each part of a transform or preset, with its ops."""
+    made = of(recipe)
+    if isinstance(recipe, (str, Recipe)):
+        rows = [("train", made.train)] + ([("val", made.val)] if made.val else [])
+    else:
+        parts = [part for part in getattr(recipe, "transforms", [recipe]) if type(part).__name__ != "RandomErasing"]
+        rows = [(repr(part).split("\n")[0], ",".join(_ops(part)) or "nothing: images are RGB, of 8 bits, as they come")
+                for part in parts]
+    for name, arguments in (("RandomErasing", made.erasing), ("Mix", made.mix)):
+        if arguments is not None:
+            values = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+            rows.append((f"each batch: {name}", f"sluice.torch.{name}({values})"))
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:{width}}  {ops}" for name, ops in rows)

@@ -38,8 +38,8 @@ class Loader(Batches):
     seed            of order, crops and flips
     mode            where the steps run, as --dataset-mode; a server's default is "remote_auto"
     pipeline        "decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet", say
-    recipe          a transform of torchvision or timm in place of pipeline (sluice.recipes); its RandomErasing is one
-                    of the batch_ops
+    recipe          a transform of torchvision or timm, or the name of a preset, in place of pipeline (sluice.recipes);
+                    its RandomErasing, and a preset's Mix, come before batch_ops
     batch_ops       RandomErasing and Mix of this module, which are applied to each batch in order; of the training
                     part alone
     rank, world_size  of this process; left out: torch.distributed's, else those of the launcher
@@ -79,11 +79,12 @@ class Loader(Batches):
         if dtype is not None and (not self._normalize or dtype not in DTYPES):
             raise _sluice.InvalidError(
                 f"dtype {dtype}: float32, float16 or bfloat16, and with normalize=True")
-        erasings = []
+        made = []
         if recipe is not None:
-            recipe, erasings = recipes.split(recipe)
-        self._batch_ops = ([*(RandomErasing(**erasing) for erasing in erasings), *batch_ops]
-                           if options.get("part", "train") == "train" else [])
+            recipe = recipes.of(recipe)
+            made = [op(**arguments) for op, arguments in ((RandomErasing, recipe.erasing), (Mix, recipe.mix))
+                    if arguments is not None]
+        self._batch_ops = [*made, *batch_ops] if options.get("part", "train") == "train" else []
         self._seed = seed
         self._dtype = dtype or torch.float32
         self._channels_last = channels_last
@@ -109,7 +110,7 @@ class Loader(Batches):
             pinned_device = torch.cuda.current_device()
         super().__init__(source, batch_size, rank=rank, world_size=world_size,
                          pinned_device=pinned_device, gpu_decode=gpu_decode, gpu_memory=gpu_memory,
-                         recipe=recipe, seed=seed, **options)
+                         recipe=recipe, seed=seed, _does_batch_ops=True, **options)
         index = self._loader.device()
         self._is_on_device = index >= 0
         if self._is_on_device and (not is_cuda or index != self._device.index):

@@ -183,6 +183,24 @@ class PipelinesTest(unittest.TestCase):
         self.assertEqual({report["samples"] for report in evaluations}, {2})
         self.assertEqual(len({report["digest"] for report in evaluations}), 1)
 
+    def test_a_recipe_file_has_both_pipelines(self):
+        train = ["decode", "random_resized_crop=96", "one_of(invert,equalize)", "to_tensor"]
+        val = "decode,resize=150,center_crop=128,to_tensor"
+        path = os.path.join(self.folder.name, "recipe.json")
+        with open(path, "w") as out:
+            json.dump({"train": train, "val": val, "mix": {"mixup": 0.2}}, out)
+        flags = ("--device", "none", "--json", "-p", "0", "-b", "8", self.root)
+        for subset in ((), ("--evaluate",)):
+            (of_file,), _ = self.run_program("offload_train", *flags, *subset, "--pipeline", "@" + path)
+            (of_text,), _ = self.run_program("offload_train", *flags, *subset, "--pipeline", ",".join(train),
+                                             "--val-pipeline", val)
+            self.assertEqual(of_file["digest"], of_text["digest"])
+        with open(path, "w") as out:
+            json.dump({"train": [*train[:-2], "mosaic"]}, out)
+        _, err = self.run_program("offload_train", *flags, "--pipeline", "@" + path, code=2)
+        self.assertIn("mosaic", err)
+        self.assertIn(path, err)
+
     def test_val_of_another_size(self):
         spec = "decode,random_resized_crop=96,hflip=0.5,to_tensor,normalize=imagenet"
         val = "decode,resize=150,center_crop=128,to_tensor,normalize=imagenet"

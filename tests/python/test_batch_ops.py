@@ -11,6 +11,7 @@ import torch  # noqa: E402
 from torchvision import transforms as T  # noqa: E402
 
 import sluice  # noqa: E402
+import sluice.numpy  # noqa: E402
 import sluice.torch  # noqa: E402
 from sluice import _sluice, _torch_batch, recipes  # noqa: E402
 from sluice.torch import BatchKey, Mix, RandomErasing  # noqa: E402
@@ -159,29 +160,81 @@ class Erasing(unittest.TestCase):
             RandomErasing()(torch.zeros((1, 3, 8, 8), dtype=torch.uint8), torch.zeros(1), key(num_rows=1), 2)
 
 
-class Recipes(unittest.TestCase):
+class Recipes(support.SetTest):
     def test_torchvisions_erasing_at_the_end(self):
         usual = [T.RandomResizedCrop(64), T.ToTensor(), T.Normalize([0.5] * 3, [0.5] * 3)]
-        text, erasings = recipes.split(T.Compose([*usual, T.RandomErasing(0.1)]))
-        self.assertEqual(text, recipes.text(T.Compose(usual)))
-        self.assertEqual(erasings, [{"p": 0.1, "scale": (0.02, 0.33), "ratio": (0.3, 3.3), "fill": 0}])
-        _, (erasing,) = recipes.split(T.Compose([*usual, T.RandomErasing(0.1, value="random")]))
+        recipe = recipes.of(T.Compose([*usual, T.RandomErasing(0.1)]))
+        self.assertEqual(recipe, recipes.Recipe(recipes.text(T.Compose(usual)), erasing={
+            "p": 0.1, "scale": (0.02, 0.33), "ratio": (0.3, 3.3), "fill": 0}))
+        erasing = recipes.of(T.Compose([*usual, T.RandomErasing(0.1, value="random")])).erasing
         self.assertEqual(erasing["fill"], "pixel")
-        self.assertIn("batch op", recipes.explain(T.Compose([*usual, T.RandomErasing(0.1)])))
+        self.assertIn("each batch: RandomErasing", recipes.explain(T.Compose([*usual, T.RandomErasing(0.1)])))
         with self.assertRaisesRegex(ValueError, "RandomErasing"):
             recipes.text(T.Compose([*usual, T.RandomErasing(0.1)]))
         with self.assertRaisesRegex(ValueError, "RandomErasing"):
-            recipes.split(T.Compose([T.ToTensor(), T.RandomErasing(), T.CenterCrop(9)]))
+            recipes.of(T.Compose([T.ToTensor(), T.RandomErasing(), T.CenterCrop(9)]))
 
     def test_timms(self):
         try:
             from timm.data import create_transform
         except ImportError as error:
             self.skipTest(f"timm: {error}")
-        _, (erasing,) = recipes.split(create_transform(64, is_training=True, re_prob=0.25, re_mode="pixel"))
+        erasing = recipes.of(create_transform(64, is_training=True, re_prob=0.25, re_mode="pixel")).erasing
         self.assertEqual((erasing["p"], erasing["fill"], erasing["scale"]), (0.25, "pixel", (0.02, 1 / 3)))
         self.assertAlmostEqual(erasing["ratio"][1], 1 / 0.3)
         RandomErasing(**erasing)
+
+
+    def test_timms_presets_are_its_transforms(self):
+        try:
+            from timm.data import create_transform
+        except ImportError as error:
+            self.skipTest(f"timm: {error}")
+        for name, train, val in (
+                ("timm-a1", dict(input_size=224, auto_augment="rand-m7-mstd0.5-inc1"), dict(crop_pct=0.95)),
+                ("timm-a3", dict(input_size=160, auto_augment="rand-m6-mstd0.5-inc1"), dict(crop_pct=0.95)),
+                ("timm-default", dict(input_size=224, color_jitter=0.4), {}),
+                ("deit", dict(input_size=224, auto_augment="rand-m9-mstd0.5-inc1", interpolation="bicubic", re_prob=0.25,
+                              re_mode="pixel"), {})):
+            recipe = recipes.preset(name)
+            self.check_same(recipe.train, recipes.of(create_transform(
+                is_training=True, **{"interpolation": "random", **train})).train)
+            self.check_same(recipe.val, recipes.of(create_transform(224, interpolation="bicubic", **val)).train)
+        erasing = recipes.of(create_transform(224, is_training=True, re_prob=0.25, re_mode="pixel")).erasing
+        self.assertEqual(erasing["p"], recipes.preset("deit").erasing["p"])
+
+    def test_torchvisions_presets_are_its_transforms(self):
+        """references/classification/presets.py."""
+        tail = [T.ToTensor(), T.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]
+        wide = T.TrivialAugmentWide(interpolation=T.InterpolationMode.BILINEAR)
+        v2 = recipes.preset("torchvision-v2")
+        made = recipes.of(T.Compose([T.RandomResizedCrop(176), T.RandomHorizontalFlip(0.5), wide, *tail, T.RandomErasing(0.1)]))
+        self.check_same(v2.train, made.train)
+        ours, theirs = RandomErasing(**v2.erasing), RandomErasing(**made.erasing)
+        self.assertEqual(vars(ours), vars(theirs))
+        self.check_same(v2.val, recipes.text(T.Compose([T.Resize(232), T.CenterCrop(224), *tail])))
+
+    def check_same(self, text, other):
+        """The fingerprints that the library gives them."""
+        def fingerprint(pipeline):
+            with sluice.torch.Loader(self.root, 1, pipeline=pipeline) as loader:
+                return loader.info["pipeline_fingerprint"][0]
+
+        self.assertEqual(fingerprint(text), fingerprint(other), (text, other))
+
+    def test_every_preset_parses_and_explains_itself(self):
+        self.assertIn("timm-a2", recipes.presets())
+        for name in recipes.presets():
+            recipe = recipes.preset(name)
+            self.check_same(recipe.train, recipe.train)
+            self.check_same(recipe.val, recipe.val)
+            self.assertIn(recipe.train, recipes.explain(name))
+            if recipe.mix:
+                Mix(**recipe.mix)
+            if recipe.erasing:
+                RandomErasing(**recipe.erasing)
+        with self.assertRaisesRegex(ValueError, "recipe 'timm-a9': none of deit, deit3"):
+            recipes.preset("timm-a9")
 
 
 class Loaders(support.SetTest):
@@ -216,6 +269,22 @@ class Loaders(support.SetTest):
         num_erased = sum(not torch.equal(small[of], plain[of]) for of in small)
         self.assertGreater(num_erased, 10)
         self.assertLess(num_erased, 40)
+
+    def test_a_preset_trains_and_validates_at_its_sizes(self):
+        with sluice.torch.Loader(self.root, 8, recipe="torchvision-v2", normalize=True) as train, \
+                sluice.torch.Loader(self.root, 8, recipe="torchvision-v2", normalize=True, part="val") as val:
+            images, labels = next(iter(train))
+            self.assertEqual(images.shape[2:], (176, 176))
+            self.assertEqual(labels.shape, (8, train.info["num_classes"]))
+            torch.testing.assert_close(labels.sum(1), torch.ones(8))
+            images, labels = next(iter(val))
+            self.assertEqual(images.shape[2:], (224, 224))
+            self.assertEqual(labels.dtype, torch.int64)
+            self.assertEqual(train.info["pipeline_fingerprint"], val.info["pipeline_fingerprint"])
+        with self.assertRaisesRegex(ValueError, "for sluice.torch.Loader"):
+            sluice.numpy.Loader(self.root, 8, recipe="deit")
+        with sluice.numpy.Loader(self.root, 8, recipe="mae") as plain:
+            self.assertEqual(next(iter(plain))[0].shape, (8, 224, 224, 3))
 
     def test_validation_is_left_alone(self):
         (images, labels, _), *_ = self.batches(part="val", batch_ops=[Mix(mixup=1), RandomErasing(1)])

@@ -29,18 +29,18 @@ class Text(unittest.TestCase):
 
     def test_the_usual_training(self):
         self.check(T.Compose([T.RandomResizedCrop(176), T.RandomHorizontalFlip(), T.TrivialAugmentWide(), *TAIL]),
-                   "decode,random_resized_crop=176:scale=0.08-1:ratio=0.75-1.333333333,hflip=0.5,"
+                   "decode,random_resized_crop=176:scale=0.08-1:ratio=3/4-4/3,hflip=0.5,"
                    "trivial_augment_wide=nearest:fill=0" + TAIL_TEXT)
         self.check(T.Compose([T.RandomResizedCrop(224, scale=(0.2, 1)), T.RandAugment(2, 9, fill=[124, 116, 104],
                                                                                    interpolation=Mode.BILINEAR)]),
-                   "decode,random_resized_crop=224:scale=0.2-1:ratio=0.75-1.333333333,"
+                   "decode,random_resized_crop=224:scale=0.2-1:ratio=3/4-4/3,"
                    "randaugment=2:magnitude=9:bins=31:filter=bilinear:fill=124/116/104")
 
     def test_simclr_like_choices(self):
         jitter = T.ColorJitter(0.4, 0.4, 0.2, 0.1)
         self.check(T.Compose([T.RandomResizedCrop(224), T.RandomApply([jitter], p=0.8), T.RandomGrayscale(0.2),
                               T.RandomSolarize(128, p=0.2), T.RandomHorizontalFlip(0.5)]),
-                   "decode,random_resized_crop=224:scale=0.08-1:ratio=0.75-1.333333333,"
+                   "decode,random_resized_crop=224:scale=0.08-1:ratio=3/4-4/3,"
                    "sequence(shuffled(brightness=0.6-1.4,contrast=0.6-1.4,color=0.8-1.2,hue=-0.1-0.1)):p=0.8,"
                    "grayscale:p=0.2,solarize=128:p=0.2,hflip=0.5")
         self.check(T.RandomChoice([T.Grayscale(3), T.RandomSolarize(128, p=1)], p=[1, 3]),
@@ -64,11 +64,11 @@ class Text(unittest.TestCase):
         except ImportError as error:
             self.skipTest(f"timm: {error}")
         train = create_transform(224, is_training=True, auto_augment="rand-m9-mstd0.5-inc1", interpolation="random")
-        self.check(train, "decode,random_resized_crop=224:scale=0.08-1:ratio=0.75-1.333333333:filter=random,hflip=0.5,"
+        self.check(train, "decode,random_resized_crop=224:scale=0.08-1:ratio=3/4-4/3:filter=random,hflip=0.5,"
                    "rand_augment_timm=9:mstd=0.5:num_ops=2:prob=0.5:increasing=1:filter=random:fill=124/116/104" +
                    TAIL_TEXT)
         plain = create_transform(160, is_training=True, auto_augment="rand-m7-n3-p0.25", interpolation="bicubic", hflip=0)
-        self.check(plain, "decode,random_resized_crop=160:scale=0.08-1:ratio=0.75-1.333333333:filter=bicubic,"
+        self.check(plain, "decode,random_resized_crop=160:scale=0.08-1:ratio=3/4-4/3:filter=bicubic,"
                    "rand_augment_timm=7:mstd=0:num_ops=3:prob=0.25:increasing=0:filter=bicubic:fill=124/116/104" +
                    TAIL_TEXT)
         self.check(create_transform(224, is_training=False, crop_pct=0.875),
