@@ -29,6 +29,9 @@ static void write_resample(FILE *out, const struct sluice_resample *resample, bo
                 sluice_resize_filters[resample->filter]);
     fputs(",\"keep\":", out);
     write_box(out, &resample->keep);
+    if (is_copy)
+        fprintf(out, ",\"at\":[%u,%u],\"size\":[%u,%u]", resample->left, resample->top,
+                resample->out.width, resample->out.height);
 }
 
 static void write_warp(FILE *out, const double values[8])
@@ -47,6 +50,15 @@ static void write_warp(FILE *out, const double values[8])
 static void write_values(FILE *out, const struct sluice_op_type *type, const double values[8])
 {
     unsigned num = 0;
+    if (type->drawn_name) {
+        fprintf(out, ",\"%s\":[", type->drawn_name);
+        for (; num < type->num_drawn; num++) {
+            fputs(num ? "," : "", out);
+            write_number(out, values[num]);
+        }
+        fputs("]", out);
+        return;
+    }
     for (const struct sluice_op_param *p = type->params; p && p->name; p++) {
         if (p->kind != SLUICE_PARAM_DRAWN)
             continue;

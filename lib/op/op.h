@@ -152,8 +152,10 @@ struct sluice_op_type {
     bool is_identity; /* a table that changes nothing */
     /* A resample that may have another filter than bilinear.  NULL: it has not. */
     bool (*has_filter)(const void *params);
-    bool takes_whole;  /* a resample whose `from` is always the whole input */
-    bool is_copy;      /* a resample that never resizes: `to` is the size of `from` */
+    bool takes_whole; /* a resample whose `from` is always the whole input */
+    bool is_copy;     /* a resample that never resizes: `to` is the size of `from` */
+    /* A copy that may lie partly outside an image that is large enough.  NULL: it does not. */
+    bool (*has_padding)(const void *params);
     unsigned numerics; /* raise it when the op gives other bytes for the same text, seed and image;
                           0 is not part of the fingerprint */
     const struct sluice_op_param *params; /* NULL: none */
@@ -167,6 +169,10 @@ struct sluice_op_type {
      * op's own for this sample.  NULL for kinds without a record. */
     void (*draw)(const void *params, struct sluice_size in, struct sluice_rng *rng,
                  union sluice_drawn *drawn);
+
+    /* For --draws, where the drawn values are not those of parameters; NULL: they are. */
+    const char *drawn_name;
+    unsigned num_drawn;
 
     /* SLUICE_OP_TABLE: the result for each value of each channel. */
     enum sluice_statistics statistics;

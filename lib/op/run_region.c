@@ -91,6 +91,9 @@ static bool can_join(const struct sluice_pipeline *pipeline, unsigned op)
     if (op + 1 >= pipeline->u8_split || !pipeline->ops[op].type->takes_whole ||
         !pipeline->ops[op + 1].type->is_copy)
         return false;
+    const struct sluice_op *crop = &pipeline->ops[op + 1];
+    if (crop->type->has_padding && crop->type->has_padding(crop->params))
+        return false;
     return sluice_pipeline_known_size(pipeline, op + 1).shorter >=
            sluice_pipeline_known_size(pipeline, op + 2).square;
 }

@@ -110,6 +110,30 @@ def _jitter(part):
     return [f"shuffled({','.join(ops)})"] if ops else []
 
 
+def _blur(part):
+    kernels = set(part.kernel_size)
+    if len(kernels) != 1:
+        _refuse(part, f"kernel_size {tuple(part.kernel_size)}: one number for both directions")
+    return [f"tv_blur={_span(part.sigma)}:kernel={kernels.pop()}"]
+
+
+def _random_crop(part):
+    padding = part.padding or 0
+    if not isinstance(padding, int):
+        if len(set(padding)) != 1:
+            _refuse(part, f"padding {padding}: one number for all sides")
+        padding = padding[0]
+    if part.padding_mode != "constant" or part.fill not in (0, None, [0, 0, 0]):
+        _refuse(part, f"padding_mode {part.padding_mode}, fill {part.fill}: random_crop pads with black")
+    return [f"random_crop={_side(part, part.size)}:padding={padding}"]
+
+
+def _distort(part):
+    spans = ((name, getattr(part, name)) for name in ("brightness", "contrast", "saturation", "hue"))
+    return [f"photometric_distort={_number(part.p)}" + "".join(f":{name}={_number(low)}-{_number(high)}"
+                                                              for name, (low, high) in spans)]
+
+
 def _group(name):
     def of(part):
         inner = ",".join(_inner(part))
@@ -258,7 +282,11 @@ _PARTS = {
     "CenterCrop": lambda part: [f"center_crop={_side(part, part.size)}"],
     "RandomHorizontalFlip": lambda part: [f"hflip={_number(part.p)}"],
     "RandomVerticalFlip": lambda part: [_with_p("vflip", part)],
+    "RandomCrop": _random_crop,
     "ColorJitter": _jitter,
+    "GaussianBlur": _blur,
+    "RandomPhotometricDistort": _distort,
+    "RandomChannelPermutation": lambda part: ["channel_permute"],
     "Grayscale": _gray,
     "RandomGrayscale": lambda part: [_with_p("grayscale", part)],
     "RandomInvert": lambda part: [_with_p("invert", part)],
@@ -284,7 +312,6 @@ _PARTS = {
 
 # The nearest op or way, for parts that no op stands for.
 _NEAREST = {
-    "GaussianBlur": "pil_blur is Pillow's blur; torchvision's is another",
     "RandomErasing": "what comes after Normalize is done to batches: sluice.torch.Loader(recipe=) takes it at the end, and "
                      "sluice.torch.RandomErasing is the same",
     "Lambda": "a function; apply it to the batches (transform=)",

@@ -169,7 +169,7 @@ def ours(program, text, files, folder):
 
 
 POLICY = ("random_resized_crop=40:filter=random,hflip,rand_augment_timm=8:mstd=1:increasing=1:num_ops=3:prob=0.8:filter=random,"
-          "color_jitter=0.4:contrast=0.4:saturation=0.4:hue=0.1")
+          "color_jitter=0.4:contrast=0.4:saturation=0.4:hue=0.1,random_crop=33:padding=2,photometric_distort")
 BY_VALUE = {name: OPS[name][0] for name in ("solarize", "solarize_add", "posterize", "brightness", "contrast", "color",
                                             "sharpness", "hue", "pil_blur")}
 
@@ -178,7 +178,12 @@ def replay(image, ops):
     """A pipeline by Pillow, with the draws that --draws gives."""
     for op in ops:
         name = op["op"]
-        if "from" in op:
+        if "at" in op:
+            box, (x, y) = op["from"], op["at"]
+            whole = Image.new("RGB", op["size"])
+            whole.paste(image.crop((box["left"], box["top"], box["left"] + box["width"], box["top"] + box["height"])), (x, y))
+            image = whole
+        elif "from" in op:
             box = op["from"]
             left, top = box["left"], box["top"]
             image = image.crop((left, top, left + box["width"], top + box["height"]))
@@ -188,6 +193,8 @@ def replay(image, ops):
         elif "matrix" in op:
             image = image.transform(image.size, Image.AFFINE, op["matrix"], FILTERS[op["filter"]],
                                     fillcolor=tuple(op["fill"]))
+        elif name == "channel_permute":
+            image = Image.merge("RGB", [image.getchannel(c) for c in op["order"]])
         elif name in BY_VALUE:
             values = [value for key, value in op.items() if key != "op"]
             image = BY_VALUE[name](image, *(int(v) if name in ("posterize", "solarize_add") else v for v in values))

@@ -48,6 +48,11 @@ class Text(unittest.TestCase):
         self.check(T.RandomOrder([T.RandomEqualize(0.5), T.RandomAutocontrast(1)]),
                    "decode,shuffled(equalize:p=0.5,autocontrast)")
 
+    def test_crops_blurs_and_distortions(self):
+        self.check(T.Compose([T.RandomCrop(32, padding=4), T.GaussianBlur(9, (0.1, 2)), *TAIL]),
+                   "decode,random_crop=32:padding=4,tv_blur=0.1-2:kernel=9" + TAIL_TEXT)
+        self.check(T.Compose([T.RandomCrop(32, padding=None)]), "decode,random_crop=32:padding=0")
+
     def test_auto_augment_is_its_policies(self):
         text = recipes.text(T.AutoAugment(T.AutoAugmentPolicy.IMAGENET, fill=[7, 8, 9]))
         self.assertEqual(text.count("sequence("), 25)
@@ -85,7 +90,8 @@ class Text(unittest.TestCase):
 
     def test_what_no_op_does_is_named(self):
         for transform, words in (
-                (T.Compose([T.GaussianBlur(9)]), "GaussianBlur: no op does this: pil_blur is Pillow's"),
+                (T.Compose([T.GaussianBlur((9, 5))]), "GaussianBlur: kernel_size (9, 5)"),
+                (T.Compose([T.RandomCrop(9, 4, padding_mode="reflect")]), "RandomCrop: padding_mode reflect"),
                 (T.Compose([T.ToTensor(), T.RandomErasing()]), "RandomErasing: no op does this"),
                 (T.Compose([T.Lambda(lambda image: image)]), "Lambda: no op does this"),
                 (T.RandomResizedCrop(224, interpolation=Mode.NEAREST), "RandomResizedCrop: interpolation nearest"),
@@ -104,6 +110,26 @@ class Text(unittest.TestCase):
         self.assertTrue(lines[0].startswith("Resize(size=72") and lines[0].endswith("  resize=72"))
         self.assertTrue(lines[1].endswith("  equalize:p=0.25"))
         self.assertIn("nothing", lines[2])
+
+
+class Blur(unittest.TestCase):
+    def test_within_one_of_torchvisions(self):
+        import numpy
+        generator = torch.Generator().manual_seed(3)
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for kernel, sigma in ((9, 0.3), (23, 1.7), (3, 100), (1, 1), (63, 9.5), (127, 30)):
+                pixels = torch.randint(256, (80, 64 + kernel, 3), generator=generator, dtype=torch.uint8)
+                image = Image.fromarray(pixels.numpy())
+                image.save(folder / "image.png")
+                subprocess.run([support.BIN / "offload_dataset", "tensor", "--pipeline",
+                                f"decode,tv_blur={sigma}:kernel={kernel}", "-o", folder / "out.npy", folder / "image.png"],
+                               check=True, capture_output=True)
+                got = numpy.load(folder / "out.npy").astype(int)
+                want = numpy.asarray(T.functional.gaussian_blur(image, kernel, sigma)).astype(int)
+                off = abs(got - want)
+                self.assertLessEqual(off.max(), 1, (kernel, sigma))
+                self.assertLess((off > 0).mean(), 1e-3, (kernel, sigma))
 
 
 class Batches(unittest.TestCase):

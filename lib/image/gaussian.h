@@ -1,0 +1,21 @@
+#ifndef SLUICE_IMAGE_GAUSSIAN_H
+#define SLUICE_IMAGE_GAUSSIAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SLUICE_GAUSSIAN_MAX_RADIUS 63
+
+/* A symmetric filter along rows, then along columns, in float32: each sum begins with the middle
+ * and goes on with the pairs at distance 1, 2, ..., every operation rounded; the end is rounded to
+ * the nearest u8, halves to even.  Images are mirrored about their outer pixels, again and again if
+ * they are smaller than the radius.
+ *
+ * in, out: height x width x 3.  weights: radius + 1, the middle first; their sum, with all but the
+ * first twice, is 1 but for rounding.  `memory` has sluice_gaussian_memory() bytes, aligned for
+ * floats.  Threads: pure. */
+void sluice_gaussian_rgb(const uint8_t *in, uint32_t width, uint32_t height, const float *weights,
+                         uint32_t radius, uint8_t *out, void *memory);
+size_t sluice_gaussian_memory(uint32_t width, uint32_t height);
+
+#endif

@@ -1,0 +1,91 @@
+#include "op/op.h"
+
+/* random_crop: torchvision's RandomCrop(size, padding, pad_if_needed=True), with black padding. */
+
+struct params {
+    uint32_t size;
+    double padding;
+};
+
+static const struct sluice_op_param param_list[] = {
+    {.name = "size",
+     .kind = SLUICE_PARAM_SIZE,
+     .offset = offsetof(struct params, size),
+     .form = "SIZE",
+     .example = "32:padding=4"},
+    {.name = "padding",
+     .kind = SLUICE_PARAM_NUMBER,
+     .offset = offsetof(struct params, padding),
+     .form = "PIXELS",
+     .max = SLUICE_MAX_OP_SIZE,
+     .has_preset = true},
+    {0},
+};
+
+static const char *prepare(void *params)
+{
+    const struct params *p = params;
+    if (p->padding != (uint32_t)p->padding)
+        return "the padding is to be a whole number";
+    return p->padding < p->size ? NULL : "the padding is to be below the size";
+}
+
+/* One axis: `count` pixels from `from` are kept, and stand at `at`. */
+struct span {
+    uint32_t from, count, at;
+};
+
+/* A window somewhere within the image and its padding; an image that is too small even so is padded
+ * on both sides by what it lacks. */
+static struct span draw_span(const struct params *p, uint32_t in, struct sluice_rng *rng)
+{
+    const uint32_t padding = (uint32_t)p->padding, padded = in + 2 * padding;
+    const uint32_t lack = padded < p->size ? p->size - padded : 0;
+    const uint32_t before = padding + lack;
+    const uint32_t start = sluice_rng_below(rng, padded + 2 * lack - p->size + 1);
+    const uint32_t from = start > before ? start - before : 0;
+    const uint32_t at = before > start ? before - start : 0;
+    const uint32_t left = in - from, room = p->size - at;
+    return (struct span){.from = from, .count = left < room ? left : room, .at = at};
+}
+
+static void draw(const void *params, struct sluice_size in, struct sluice_rng *rng,
+                 union sluice_drawn *drawn)
+{
+    const struct params *p = params;
+    const struct span across = draw_span(p, in.width, rng), down = draw_span(p, in.height, rng);
+    drawn->resample = (struct sluice_resample){
+        .from = {across.from, down.from, across.count, down.count},
+        .to = {across.count, down.count},
+        .keep = {.width = across.count, .height = down.count},
+        .out = {p->size, p->size},
+        .left = across.at,
+        .top = down.at,
+    };
+}
+
+static struct sluice_known_size known_size(const void *params, struct sluice_known_size in)
+{
+    (void)in;
+    return sluice_known_square(((const struct params *)params)->size);
+}
+
+static bool has_padding(const void *params)
+{
+    return ((const struct params *)params)->padding > 0;
+}
+
+const struct sluice_op_type sluice_op_random_crop = {
+    .name = "random_crop",
+    .help = "32 x 32 pixels anywhere in an image with 4 black pixels around it",
+    .column = "RandomCrop",
+    .kind = SLUICE_OP_RESAMPLE,
+    .is_copy = true,
+    .has_padding = has_padding,
+    .is_random = true,
+    .params = param_list,
+    .params_size = sizeof(struct params),
+    .prepare = prepare,
+    .draw = draw,
+    .known_size = known_size,
+};
