@@ -259,6 +259,12 @@ class FetchTest(unittest.TestCase):
                                       f"{self.base}/w/a\tb.jpg"], base=False)
         self.assertEqual((code, totals["bad_lines"]), (1, 3))
 
+    def test_a_long_name_is_cut_and_gets_a_hash(self):
+        name = "n" * 230 + ".jpeg"
+        Handler.files[f"/w/{name}"] = self.images[0]
+        (kept,) = self.fetch_twice([f"{self.base}/w/{name}"])
+        self.assertRegex(kept, "^n{200}-[0-9a-f]{16}[.]jpeg$")
+
     def test_what_has_no_suffix_gets_that_of_its_content(self):
         for path in ("/image", "/photo.php", "/w/latest"):
             Handler.files[path] = self.images[0]
