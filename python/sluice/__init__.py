@@ -17,7 +17,7 @@ __all__ = [
     "AgainError", "ClosedError", "CorruptError", "Error", "InternalError", "InvalidError",
     "IoError", "NoMemoryError", "NotFoundError", "StaleError", "UnsupportedError",
     "LOG_DEBUG", "LOG_ERROR", "LOG_INFO", "LOG_WARN", "set_log_level",
-    "Server", "settings", "version", "__version__",
+    "Server", "preview", "settings", "version", "__version__",
 ]
 __version__ = version()
 
@@ -37,6 +37,13 @@ def settings(**options):
 
     return {name.replace("_", "-"): text(value) for name, value in options.items()
             if value is not None}
+
+
+def preview(source, recipe, **options):
+    """What a recipe makes of some images, with the draws of each, as a page that a notebook shows:
+    sluice.contact_sheet.preview()."""
+    from sluice import contact_sheet
+    return contact_sheet.preview(source, recipe, **options)
 
 
 def _named_roots(roots):

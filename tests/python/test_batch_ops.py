@@ -1,13 +1,21 @@
 #!/usr/bin/env python3
 """Mix and RandomErasing of sluice.torch: the formulas of timm and torchvision, by our draws; what they depend on."""
+import base64
+import html.parser
+import io
+import os
+import subprocess
+import sys
+import tempfile
 import unittest
 import unittest.mock
 
 import support
 
-support.require("torch", "torchvision")
+support.require("torch", "torchvision", "PIL")
 
 import torch  # noqa: E402
+from PIL import Image  # noqa: E402
 from torchvision import transforms as T  # noqa: E402
 
 import sluice  # noqa: E402
@@ -235,6 +243,59 @@ class Recipes(support.SetTest):
                 RandomErasing(**recipe.erasing)
         with self.assertRaisesRegex(ValueError, "recipe 'timm-a9': none of deit, deit3"):
             recipes.preset("timm-a9")
+
+
+class Preview(support.SetTest):
+    def test_a_page_of_draws(self):
+        class Reader(html.parser.HTMLParser):
+            def __init__(self):
+                super().__init__()
+                self.images, self.texts = [], []
+
+            def handle_starttag(self, tag, attributes):
+                if tag == "img":
+                    self.images.append(dict(attributes)["src"])
+
+            def handle_data(self, data):
+                self.texts.append(data)
+
+        odd = os.path.join(self.root, "<b>&.png")
+        self.addCleanup(os.unlink, odd)
+        image = Image.new("RGB", (70, 90), (1, 2, 3))
+        image.save(odd)
+        text = "decode,center_crop=50,invert,one_of(equalize,brightness=0.5-1.5),to_tensor"
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "page.html")
+            page = sluice.preview([odd, odd], text, draws=3, out=out)
+            with open(out, encoding="utf-8") as file:
+                self.assertEqual(file.read(), page)
+        reader = Reader()
+        reader.feed(page)
+        self.assertEqual(len(reader.images), 6)
+        self.assertIn("<b>&.png", reader.texts)
+        self.assertIn("center_crop: from 50 x 50 at 10, 20; keep 50 x 50 at 0, 0; at 0, 0; size 50, 50", reader.texts)
+        shown = Image.open(io.BytesIO(base64.b64decode(reader.images[0].split(",")[1])))
+        self.assertEqual((shown.size, shown.mode), ((50, 50), "RGB"))
+        factors = {line for line in reader.texts if line.startswith("brightness: ")}
+        self.assertTrue(factors or "equalize" in reader.texts)
+        self.assertIn("Mix", sluice.preview(self.root, "timm-a2", num=1, draws=1))
+        self.assertIn("srcdoc", page._repr_html_())
+
+    def test_what_cannot_be_shown_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(ValueError, "no images in"):
+                sluice.preview(folder, "mae")
+            path = os.path.join(folder, "a.jpg")
+            with open(path, "wb") as file:
+                file.write(b"no image")
+            with self.assertRaisesRegex(ValueError, "a.jpg"):
+                sluice.preview(folder, "mae")
+            with self.assertRaisesRegex(ValueError, "none of deit"):
+                sluice.preview(folder, "imagenet")
+            done = subprocess.run([sys.executable, "-m", "sluice.contact_sheet", folder, "--recipe", "mae", "-o",
+                                   os.path.join(folder, "x")], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("sluice.contact_sheet: preview: ", done.stderr)
 
 
 class Loaders(support.SetTest):
