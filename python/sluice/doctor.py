@@ -16,13 +16,13 @@ import json
 import math
 import os
 import re
+import runpy
 import shlex
 import socket
 import sys
 import textwrap
 import time
 import traceback
-import types
 
 import sluice
 from sluice import _forecast, _usage
@@ -56,75 +56,63 @@ def _rows(batch):
     return int(shape[0]) if shape else None
 
 
-class _HostClock:
-    """Steps and waits as this thread has them."""
-    kind = "host"
+class _HostEvent:
+    """A moment of this thread, as torch.cuda.Event is one of the device."""
 
-    def __init__(self):
-        self.step_s = self.wait_s = 0.0
-        self.steps = self.waits = 0
-        self._ended = None
+    def __init__(self, enable_timing):
+        pass
 
-    def begin(self):
-        self._began = time.perf_counter()
-        if self._ended is not None:
-            self.wait_s += self._began - self._ended
-            self.waits += 1
+    def record(self):
+        self._s = time.perf_counter()
 
-    def end(self):
-        self._ended = time.perf_counter()
-        self.step_s += self._ended - self._began
-        self.steps += 1
+    def query(self):
+        return True
 
-    def read(self):
-        """Up to now."""
+    def synchronize(self):
+        pass
 
-    def leave(self):
-        """What comes next is no wait between two steps."""
-        self._ended = None
+    def elapsed_time(self, later):
+        return 1e3 * (later._s - self._s)
 
 
-class _CudaClock:
-    """Steps and waits as the device has them: events on the current stream before and after each
-    step.  Between the end of one step and the beginning of the next the stream has nothing to do.
-    Events are read when they are over, so no step waits for them."""
-    kind = "cuda"
+class _Clock:
+    """Steps, and waits between them, by events before and after each step: of this thread or, on
+    the current stream, of the device.  Events are read when they are over, so no step waits for
+    them."""
 
-    def __init__(self, cuda):
-        self._cuda = cuda
+    def __init__(self, kind, event):
+        self.kind, self._event = kind, event
         self.step_s = self.wait_s = 0.0
         self.steps = self.waits = 0
         self._pending = collections.deque()
         self._ended = None
 
-    def _event(self):
-        event = self._cuda.Event(enable_timing=True)
+    def _now(self):
+        event = self._event(enable_timing=True)
         event.record()
         return event
 
     def begin(self):
-        self._began = self._event()
+        self._began = self._now()
 
     def end(self):
-        self._pending.append((self._began, self._event()))
-        while self._pending and (len(self._pending) > _PENDING or self._pending[0][1].query()):
-            self._read_first()
+        self._pending.append((self._began, self._now()))
+        self.read(_PENDING)
 
-    def _read_first(self):
-        began, ended = self._pending.popleft()
-        ended.synchronize()
-        self.step_s += began.elapsed_time(ended) / 1000
-        self.steps += 1
-        if self._ended is not None:
-            self.wait_s += self._ended.elapsed_time(began) / 1000
-            self.waits += 1
-        self._ended = ended
-
-    def read(self):
-        while self._pending:
-            self._read_first()
+    def read(self, most=0):
+        """What is over, and all but `most` of the rest."""
+        while self._pending and (len(self._pending) > most or self._pending[0][1].query()):
+            began, ended = self._pending.popleft()
+            ended.synchronize()
+            self.step_s += began.elapsed_time(ended) / 1e3
+            self.steps += 1
+            if self._ended is not None:
+                self.wait_s += self._ended.elapsed_time(began) / 1e3
+                self.waits += 1
+            self._ended = ended
 
     def leave(self):
+        """What comes next is no wait between two steps."""
         self.read()
         self._ended = None
 
@@ -132,8 +120,8 @@ class _CudaClock:
 def _clock():
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        return _CudaClock(torch.cuda)
-    return _HostClock()
+        return _Clock("cuda", torch.cuda.Event)
+    return _Clock("host", _HostEvent)
 
 
 class _Timing:
@@ -252,23 +240,25 @@ class Report:
 
     def lines(self, with_advice=True):
         found = self.found
-        own, children, cores = found["own_cores"], found["child_cores"], found["cores"]
+        wait, cores = found["wait"], found["cores"]
+        own, children = found["own_cores"], found["child_cores"]
         device = " of the GPU" if found["clock"] == "cuda" else ""
         yield (f"Your loop: {_number(found['samples_per_s'])} samples/s; "
                f"{_number(found['samples'])} samples in {_time(found['seconds'])}, "
                f"{found['batch_size']} a batch")
-        for name, share, seconds in (("waits for data", found["wait"], found["wait_s"]),
-                                     ("step" + device, 1 - found["wait"], found["step_s"])):
-            yield _row(name, f"{_percent(share):5}  {_time(seconds)} a batch")
-        yield _row("CPU", f"{own + children:.1f} of {cores:g} cores: {own:.1f} this process, "
-                          f"{children:.1f} its workers")
         others = found["machine_cores"] - own - children
-        if others >= 0.1 * cores:
-            yield _row("", f"{others:.1f} cores other programs")
-        yield _row("disk", f"{_bytes(found['disk_bytes_per_s'])}/s read")
-        yield _row("network", f"{_bytes(found['network_bytes_per_s'])}/s received")
-        yield _row("first batch", f"{_time(found['first_batch_s'])} after an epoch's start, not "
-                                  f"counted above")
+        for name, text in (
+                ("waits for data", f"{_percent(wait):5}  {_time(found['wait_s'])} a batch"),
+                ("step" + device, f"{_percent(1 - wait):5}  {_time(found['step_s'])} a batch"),
+                ("CPU", f"{own + children:.1f} of {cores:g} cores: {own:.1f} this process, "
+                        f"{children:.1f} its workers"),
+                ("", f"{others:.1f} cores other programs" if others >= 0.1 * cores else None),
+                ("disk", f"{_bytes(found['disk_bytes_per_s'])}/s read"),
+                ("network", f"{_bytes(found['network_bytes_per_s'])}/s received"),
+                ("first batch", f"{_time(found['first_batch_s'])} after an epoch's start, not "
+                                f"counted above")):
+            if text:
+                yield f"  {name:16}{text}"
         yield ""
         yield from _wrap(self.verdict())
         if not with_advice:
@@ -368,8 +358,7 @@ def _run_script(arguments):
             f"({error}): install it, or call sluice.doctor.watch() in the loop") from None
     path = arguments[0]
     try:
-        with open(path, "rb") as file:
-            code = compile(file.read(), path, "exec")
+        open(path, "rb").close()
     except OSError as error:
         raise sluice.NotFoundError(f"--script {path}: {error.strerror}") from None
 
@@ -381,15 +370,13 @@ def _run_script(arguments):
         timing = timings.setdefault((id(data), loader.batch_size), (_Timing(loader), data))[0]
         return timing.run(loader, lambda: iterate(loader))
 
-    main = types.ModuleType("__main__")
-    main.__dict__.update(__file__=path, __builtins__=__builtins__)
-    before = sys.argv, sys.modules["__main__"]
-    sys.argv, sys.modules["__main__"] = list(arguments), main
+    before = sys.argv
+    sys.argv = list(arguments)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     DataLoader.__iter__ = watched
     status = 0
     try:
-        exec(code, main.__dict__)
+        runpy.run_path(path, run_name="__main__")
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
         if status and not isinstance(error.code, int):
@@ -397,11 +384,15 @@ def _run_script(arguments):
     except KeyboardInterrupt:
         status = 130
     except BaseException as error:
-        traceback.print_exception(type(error), error, error.__traceback__.tb_next)
+        at = error.__traceback__
+        ours = (__file__, runpy.__file__, "<frozen runpy>")
+        while at.tb_next and at.tb_frame.f_code.co_filename in ours:
+            at = at.tb_next
+        traceback.print_exception(type(error), error, at)
         status = 1
     finally:
         DataLoader.__iter__ = iterate
-        sys.argv, sys.modules["__main__"] = before
+        sys.argv = before
     gc.collect()  # iterators that the script left
     timings = [timing for timing, _ in timings.values()]
     for timing in timings:
@@ -547,25 +538,22 @@ def _percent(share):
     return f"{100 * share:.0f} %"
 
 
+def _scaled(value, *units):
+    """In the first unit of which there is one, or else in the last."""
+    factor, unit = next((u for u in units if value * u[0] >= 1), units[-1])
+    return f"{_number(value * factor)} {unit}"
+
+
 def _time(seconds):
-    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
-        if seconds * factor >= 1 or unit == "us":
-            return f"{_number(seconds * factor)} {unit}"
+    return _scaled(seconds, (1, "s"), (1e3, "ms"), (1e6, "us"))
 
 
 def _bytes(count):
-    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= factor:
-            return f"{_number(count / factor)} {unit}"
-    return f"{count:.0f} B"
+    return _scaled(count, (1e-9, "GB"), (1e-6, "MB"), (1e-3, "kB"), (1, "B"))
 
 
 def _cell(runs, mode):
     return _number(runs[mode]["samples_per_s"]) if mode in runs else "-"
-
-
-def _row(name, text):
-    return f"  {name:16}{text}"
 
 
 def _wrap(text):

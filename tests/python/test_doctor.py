@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import types
 import unittest
 import unittest.mock
 
@@ -217,7 +216,7 @@ class WatchTest(unittest.TestCase):
             self.assertEqual(doctor.Report._limit({**base, **changes}), limit, changes)
 
 
-class CudaClockTest(unittest.TestCase):
+class ClockTest(unittest.TestCase):
     """Its arithmetic, with events whose times are given.  On a device: the test below."""
 
     def clock(self, times):
@@ -240,7 +239,7 @@ class CudaClockTest(unittest.TestCase):
                 return later.time - self.time  # ms
 
         is_over = False
-        return doctor._CudaClock(types.SimpleNamespace(Event=Event)), synchronized
+        return doctor._Clock("cuda", Event), synchronized
 
     def test_waits_are_what_lies_between_steps(self):
         clock, _ = self.clock([0, 30, 100, 130, 131, 161])
