@@ -1,6 +1,7 @@
 /* Reads all objects of a store, with many threads: bytes per second and CPU time.  The objects are
  * those of a folder with the same files.  docs/BENCHMARKING.md */
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "bench/bench.h"
@@ -34,12 +35,9 @@ static sluice_status add(void *ctx, const struct sluice_object *object, struct s
     if (!dot || (strcasecmp(dot, ".jpg") != 0 && strcasecmp(dot, ".jpeg") != 0 &&
                  strcasecmp(dot, ".png") != 0))
         return SLUICE_OK;
-    if (work->num_objects == work->capacity) {
-        work->capacity = work->capacity ? 2 * work->capacity : 1024;
-        work->objects = realloc(work->objects, work->capacity * sizeof(work->objects[0]));
-        if (!work->objects)
-            bench_die("no memory");
-    }
+    if (!sluice_array_reserve(&work->objects, &work->capacity, work->num_objects + 1,
+                              sizeof(*work->objects)))
+        bench_die("no memory");
     work->objects[work->num_objects] = *object;
     work->objects[work->num_objects++].key = strdup(object->key);
     return SLUICE_OK;

@@ -1,5 +1,6 @@
 #include "plan/form_table.h"
 
+#include "base/array.h"
 #include "base/c_locale.h"
 #include "base/file.h"
 #include "image/codecs/coding.h"
@@ -46,14 +47,9 @@ void sluice_form_table_clear(struct sluice_form_table *table)
 sluice_status sluice_form_table_add(struct sluice_form_table *table,
                                     const struct sluice_form_row *row, struct sluice_err *err)
 {
-    if (table->num_rows == table->capacity) {
-        const size_t capacity = table->capacity ? 2 * table->capacity : 256;
-        void *rows = realloc(table->rows, capacity * sizeof(*table->rows));
-        if (!rows)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu rows", capacity);
-        table->rows = rows;
-        table->capacity = capacity;
-    }
+    if (!sluice_array_reserve(&table->rows, &table->capacity, table->num_rows + 1,
+                              sizeof(*table->rows)))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu rows", table->num_rows + 1);
     table->rows[table->num_rows++] = *row;
     return SLUICE_OK;
 }

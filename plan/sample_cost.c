@@ -1,5 +1,6 @@
 #include "plan/sample_cost.h"
 
+#include "base/array.h"
 #include "base/c_locale.h"
 #include "base/file.h"
 #include "plan/csv.h"
@@ -129,15 +130,10 @@ sluice_status sluice_cost_table_read_sizes(const char *path, const struct sluice
         status = sluice_csv_next(&csv, &is_end, err);
         if (status != SLUICE_OK || is_end)
             break;
-        if (read.num_rows == capacity) {
-            capacity = capacity ? capacity * 2 : 1024;
-            struct sluice_sample_cost *grown = realloc(read.rows, capacity * sizeof(*grown));
-            if (!grown) {
-                status = sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: no memory for %zu rows", path,
-                                     capacity);
-                break;
-            }
-            read.rows = grown;
+        if (!sluice_array_reserve(&read.rows, &capacity, read.num_rows + 1, sizeof(*read.rows))) {
+            status = sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: no memory for %zu rows", path,
+                                 read.num_rows + 1);
+            break;
         }
         read.rows[read.num_rows] = (struct sluice_sample_cost){0};
         status = read_size_row(&csv, read.num_rows, &read.rows[read.num_rows], err);

@@ -1,5 +1,6 @@
 #include "profiler/runs.h"
 
+#include "base/array.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "plan/mode.h"
@@ -103,14 +104,10 @@ static bool parse_epoch(json_t *json, struct sluice_run_epoch *epoch, const char
 static sluice_status add(struct sluice_runs *runs, struct sluice_run_epoch *epoch, bool is_first,
                          struct sluice_err *err)
 {
-    if (runs->num_items == runs->capacity) {
-        const size_t grown = runs->capacity ? runs->capacity * 2 : 16;
-        struct sluice_run_epoch *moved = realloc(runs->items, grown * sizeof(*moved));
-        if (!moved)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu epochs", grown);
-        runs->items = moved;
-        runs->capacity = grown;
-    }
+    if (!sluice_array_reserve(&runs->items, &runs->capacity, runs->num_items + 1,
+                              sizeof(*runs->items)))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu epochs",
+                           runs->num_items + 1);
     /* The last epoch of this file that was trained or read, no evaluation. */
     const struct sluice_run_epoch *last = NULL;
     for (size_t i = runs->num_items; !is_first && i-- > 0 && !last;)

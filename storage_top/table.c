@@ -1,5 +1,6 @@
 #include "storage_top/table.h"
 
+#include "base/array.h"
 #include "base/show.h"
 #include "base/text.h"
 
@@ -27,15 +28,10 @@ static char *cell(const struct grid *grid, size_t row, size_t column)
 /* The cells of a new row, of num_columns; NULL: no memory. */
 static char (*add_row(struct grid *grid))[CELL_BYTES]
 {
-    if (grid->num_rows == grid->capacity) {
-        const size_t capacity = grid->capacity * 2 + 8;
-        void *cells = realloc(grid->cells, capacity * grid->num_columns * sizeof(*grid->cells));
-        if (!cells) {
-            grid->has_failed = true;
-            return NULL;
-        }
-        grid->cells = cells;
-        grid->capacity = capacity;
+    if (!sluice_array_reserve(&grid->cells, &grid->capacity, grid->num_rows + 1,
+                              grid->num_columns * sizeof(*grid->cells))) {
+        grid->has_failed = true;
+        return NULL;
     }
     char(*row)[CELL_BYTES] = &grid->cells[grid->num_rows++ * grid->num_columns];
     memset(row, 0, grid->num_columns * sizeof(*row));

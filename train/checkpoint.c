@@ -1,5 +1,6 @@
 #include "train/checkpoint.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/checked.h"
 #include "base/file.h"
@@ -32,15 +33,9 @@ static sluice_status put(struct sluice_checkpoint_writer *writer, const void *da
     size_t needed;
     if (!sluice_add_size(writer->len, len, &needed))
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: too large", writer->path);
-    if (!writer->bytes || needed > writer->capacity) {
-        const size_t capacity = needed > SIZE_MAX / 2 ? needed : 2 * needed;
-        uint8_t *bytes = realloc(writer->bytes, capacity);
-        if (!bytes)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: no memory for %zu bytes", writer->path,
-                               capacity);
-        writer->bytes = bytes;
-        writer->capacity = capacity;
-    }
+    if (!sluice_array_reserve(&writer->bytes, &writer->capacity, needed, 1))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: no memory for %zu bytes", writer->path,
+                           needed);
     memcpy(writer->bytes + writer->len, data, len);
     writer->len = needed;
     return SLUICE_OK;

@@ -1,6 +1,7 @@
 #include "train/onednn_shim.h"
 #include "train/trainer_internal.h"
 
+#include "base/array.h"
 #include "base/cpu.h"
 
 #include <assert.h>
@@ -74,14 +75,9 @@ static size_t elements(struct sluice_shape shape)
 static sluice_status alloc_array(struct cpu_trainer *cpu, size_t count, float **array,
                                  struct sluice_err *err)
 {
-    if (cpu->num_owned == cpu->max_owned) {
-        const size_t max = cpu->max_owned ? 2 * cpu->max_owned : 64;
-        float **owned = realloc(cpu->owned, max * sizeof(*owned));
-        if (!owned)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the trainer");
-        cpu->owned = owned;
-        cpu->max_owned = max;
-    }
+    if (!sluice_array_reserve(&cpu->owned, &cpu->max_owned, cpu->num_owned + 1,
+                              sizeof(*cpu->owned)))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the trainer");
     void *block;
     if (posix_memalign(&block, 64, count * sizeof(float)) != 0)
         return sluice_fail(err, SLUICE_E_NO_MEMORY,

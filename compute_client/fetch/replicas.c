@@ -1,5 +1,6 @@
 #include "compute_client/fetch/replicas.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "compute_client/fetch/replicas_state.h"
@@ -376,14 +377,8 @@ static bool find_index(struct replicas *s, uint32_t *index)
             return true;
         }
     }
-    if (s->num_replicas == s->max_replicas) {
-        const size_t max = s->max_replicas ? 2 * s->max_replicas : 8;
-        struct replica **grown = realloc(s->replicas, max * sizeof(void *));
-        if (!grown)
-            return false;
-        s->replicas = grown;
-        s->max_replicas = max;
-    }
+    if (!sluice_array_reserve(&s->replicas, &s->max_replicas, s->num_replicas + 1, sizeof(void *)))
+        return false;
     *index = (uint32_t)s->num_replicas;
     s->replicas[s->num_replicas++] = NULL;
     return true;

@@ -1,5 +1,6 @@
 #include "datasets/jpeg_index/jpeg_index_file.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -273,14 +274,8 @@ sluice_status sluice_jpeg_index_file_find(const struct sluice_jpeg_index_file *f
             return sluice_jpeg_index_file_find(file->members[i].file, rest, pool, out, err);
     }
     const uint64_t wanted = hash_path(path);
-    size_t first = 0, end = file->num_rows;
-    while (first < end) {
-        const size_t middle = first + (end - first) / 2;
-        if (file->rows[middle].path_hash < wanted)
-            first = middle + 1;
-        else
-            end = middle;
-    }
+    size_t first = 0;
+    SLUICE_FIND_FIRST(first, file->num_rows, row, file->rows[row].path_hash < wanted);
     if (first == file->num_rows || file->rows[first].path_hash != wanted)
         return sluice_fail(err, SLUICE_E_NOT_FOUND, "no index");
     const uint64_t place = file->rows[first].place;

@@ -1,5 +1,6 @@
 #include "datasets/list/label_table.h"
 
+#include "base/array.h"
 #include "base/c_locale.h"
 #include "base/text.h"
 #include "datasets/list/class_list.h"
@@ -130,14 +131,10 @@ static sluice_status add_row(struct sluice_label_table *table, char *const value
         if (status != SLUICE_OK)
             return status;
     }
-    if (table->num_rows == table->capacity) {
-        const size_t capacity = table->capacity ? 2 * table->capacity : 256;
-        void *moved = realloc(table->rows, capacity * sizeof(*table->rows));
-        if (!moved)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu labels", capacity);
-        table->rows = moved;
-        table->capacity = capacity;
-    }
+    if (!sluice_array_reserve(&table->rows, &table->capacity, table->num_rows + 1,
+                              sizeof(*table->rows)))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu labels",
+                           table->num_rows + 1);
     table->rows[table->num_rows++] = row;
     return SLUICE_OK;
 }

@@ -1,5 +1,6 @@
 #include "datasets/list/labels.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -337,17 +338,10 @@ static struct table *table_of(struct sluice_labels *labels, const char *path)
 static const struct sluice_label_row *find_row(const struct table *table, const char *path)
 {
     const char *wanted = path + strlen(table->prefix);
-    size_t low = 0, high = table->rows.num_rows;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (strcmp(table->rows.rows[middle].path, wanted) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < table->rows.num_rows && strcmp(table->rows.rows[low].path, wanted) == 0
-               ? &table->rows.rows[low]
-               : NULL;
+    const struct sluice_label_row *rows = table->rows.rows;
+    size_t at = 0;
+    SLUICE_FIND_FIRST(at, table->rows.num_rows, i, strcmp(rows[i].path, wanted) < 0);
+    return at < table->rows.num_rows && strcmp(rows[at].path, wanted) == 0 ? &rows[at] : NULL;
 }
 
 /* Of an entry that has this row. */

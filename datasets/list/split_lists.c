@@ -1,5 +1,6 @@
 #include "datasets/list/split_lists.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -113,14 +114,10 @@ static sluice_status add_line(struct sluice_split_lists *lists, struct line line
                      has_label ? "has a label, unlike the lines before it"
                                : "has no label, unlike the lines before it",
                      err);
-    if (lists->num_lines == lists->capacity) {
-        const size_t capacity = lists->capacity ? 2 * lists->capacity : 256;
-        void *moved = realloc(lists->lines, capacity * sizeof(*lists->lines));
-        if (!moved)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu lines", capacity);
-        lists->lines = moved;
-        lists->capacity = capacity;
-    }
+    if (!sluice_array_reserve(&lists->lines, &lists->capacity, lists->num_lines + 1,
+                              sizeof(*lists->lines)))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu lines",
+                           lists->num_lines + 1);
     lists->lines[lists->num_lines++] = line;
     return SLUICE_OK;
 }
@@ -198,16 +195,10 @@ static sluice_status sort_lines(struct sluice_split_lists *lists, struct sluice_
 
 static struct line *find_line(const struct sluice_split_lists *lists, const char *path)
 {
-    size_t low = 0, high = lists->num_lines;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (strcmp(lists->lines[middle].path, path) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < lists->num_lines && strcmp(lists->lines[low].path, path) == 0 ? &lists->lines[low]
-                                                                               : NULL;
+    size_t at = 0;
+    SLUICE_FIND_FIRST(at, lists->num_lines, i, strcmp(lists->lines[i].path, path) < 0);
+    return at < lists->num_lines && strcmp(lists->lines[at].path, path) == 0 ? &lists->lines[at]
+                                                                             : NULL;
 }
 
 /* The first line whose image is not there is an error. */

@@ -1,5 +1,7 @@
 #include "datasets/list/target_values.h"
 
+#include "base/array.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,17 +28,10 @@ static bool are_vectors(const struct sluice_target_values *values)
 static sluice_status make_room(struct sluice_target_values *values, size_t bytes,
                                struct sluice_err *err)
 {
-    if (values->capacity - values->len >= bytes && values->bytes)
-        return SLUICE_OK;
-    size_t capacity = values->capacity ? 2 * values->capacity : (size_t)4 << 10;
-    while (capacity - values->len < bytes)
-        capacity *= 2;
-    void *moved = realloc(values->bytes, capacity);
-    if (!moved)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu bytes of targets", capacity);
-    values->bytes = moved;
-    values->capacity = capacity;
-    return SLUICE_OK;
+    const size_t wanted = values->len + bytes + 1; /* memory also for targets of no bytes */
+    return sluice_array_reserve(&values->bytes, &values->capacity, wanted, 1)
+               ? SLUICE_OK
+               : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu bytes of targets", wanted);
 }
 
 static sluice_status add(struct sluice_target_values *values, struct sluice_target_type type,

@@ -1,5 +1,6 @@
 #include "datasets/manifest/drift.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -61,14 +62,9 @@ static void count(uint64_t *number, char example[SLUICE_MAX_PATH_BYTES], const c
 
 static bool add_folder(struct search *search, const char *path, size_t len, bool is_shard)
 {
-    if (search->num_folders == search->capacity) {
-        const size_t capacity = search->capacity ? 2 * search->capacity : 256;
-        void *moved = realloc(search->folders, capacity * sizeof(*search->folders));
-        if (!moved)
-            return false;
-        search->folders = moved;
-        search->capacity = capacity;
-    }
+    if (!sluice_array_reserve(&search->folders, &search->capacity, search->num_folders + 1,
+                              sizeof(*search->folders)))
+        return false;
     search->folders[search->num_folders++] =
         (struct folder){.path = path, .len = len, .is_shard = is_shard};
     return true;
@@ -144,15 +140,8 @@ struct rows {
 static size_t find_bound(const struct sluice_manifest *manifest, const char *prefix, size_t len,
                          size_t low, bool is_behind)
 {
-    size_t high = manifest->num_entries;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        const int order = strncmp(sluice_manifest_at(manifest, middle).path, prefix, len);
-        if (order < 0 || (is_behind && order == 0))
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    SLUICE_FIND_FIRST(low, manifest->num_entries, i,
+                      strncmp(sluice_manifest_at(manifest, i).path, prefix, len) < is_behind);
     return low;
 }
 
@@ -174,15 +163,9 @@ static struct rows rows_of(const struct sluice_manifest *manifest, char *path, s
 static size_t find_row(const struct sluice_manifest *manifest, const struct rows *rows,
                        const char *path)
 {
-    size_t low = rows->first, high = rows->end;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (strcmp(sluice_manifest_at(manifest, middle).path, path) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < rows->end && strcmp(sluice_manifest_at(manifest, low).path, path) == 0 ? low
+    size_t row = rows->first;
+    SLUICE_FIND_FIRST(row, rows->end, i, strcmp(sluice_manifest_at(manifest, i).path, path) < 0);
+    return row < rows->end && strcmp(sluice_manifest_at(manifest, row).path, path) == 0 ? row
                                                                                         : rows->end;
 }
 

@@ -1,5 +1,6 @@
 #include "datasets/manifest/index_known.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -224,16 +225,10 @@ void sluice_index_known_close(struct sluice_index_known *known)
 static bool find_record(const struct sluice_index_known *known, struct sluice_manifest_entry *row)
 {
     const size_t len = strlen(row->path);
-    size_t first = 0, end = known->num_records;
-    while (first < end) {
-        const size_t middle = first + (end - first) / 2;
-        const uint8_t *at = known->records[middle];
-        if (compare_paths((const char *)at + sizeof(struct record), record_at(at).path_len,
-                          row->path, len) < 0)
-            first = middle + 1;
-        else
-            end = middle;
-    }
+    size_t first = 0;
+    SLUICE_FIND_FIRST(first, known->num_records, i,
+                      compare_paths((const char *)known->records[i] + sizeof(struct record),
+                                    record_at(known->records[i]).path_len, row->path, len) < 0);
     if (first == known->num_records)
         return false;
     const uint8_t *at = known->records[first];
@@ -252,14 +247,7 @@ static bool find_record(const struct sluice_index_known *known, struct sluice_ma
 
 static bool find_old(const struct sluice_manifest *old, struct sluice_manifest_entry *row)
 {
-    size_t first = 0, end = old->num_entries;
-    while (first < end) {
-        const size_t middle = first + (end - first) / 2;
-        if (strcmp(sluice_manifest_at(old, middle).path, row->path) < 0)
-            first = middle + 1;
-        else
-            end = middle;
-    }
+    const size_t first = sluice_manifest_find_first(old, row->path);
     if (first == old->num_entries)
         return false;
     const struct sluice_manifest_entry was = sluice_manifest_at(old, first);

@@ -1,5 +1,6 @@
 #include "datasets/manifest/layout.h"
 
+#include "base/array.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "datasets/list/split_name.h"
@@ -45,14 +46,9 @@ static const struct {
 sluice_status sluice_layout_folders_add(struct sluice_layout_folders *folders, const char *path,
                                         size_t len, struct sluice_err *err)
 {
-    if (folders->num == folders->capacity) {
-        const size_t capacity = folders->capacity ? 2 * folders->capacity : 64;
-        void *moved = realloc(folders->all, capacity * sizeof(*folders->all));
-        if (!moved)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu folders", capacity);
-        folders->all = moved;
-        folders->capacity = capacity;
-    }
+    if (!sluice_array_reserve(&folders->all, &folders->capacity, folders->num + 1,
+                              sizeof(*folders->all)))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu folders", folders->num + 1);
     char *copy = strndup(path, len);
     if (!copy)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a folder's name");

@@ -1,5 +1,6 @@
 #include "datasets/manifest/manifest.h"
 
+#include "base/array.h"
 #include "datasets/manifest/builder.h"
 
 #include <stdlib.h>
@@ -73,29 +74,13 @@ sluice_status sluice_manifest_builder_init(struct sluice_manifest_builder *build
     return SLUICE_OK;
 }
 
-/* Grows *array by doubling so that one more element fits. */
-static bool make_room(void **array, size_t *capacity, size_t count, size_t element)
-{
-    if (count < *capacity)
-        return true;
-    const size_t grown = *capacity ? *capacity * 2 : 256;
-    void *moved = realloc(*array, grown * element);
-    if (!moved)
-        return false;
-    *array = moved;
-    *capacity = grown;
-    return true;
-}
-
 sluice_status sluice_manifest_add_entry(struct sluice_manifest_builder *builder,
                                         const struct sluice_manifest_entry *row, const char *path,
                                         size_t path_len, struct sluice_err *err)
 {
     struct sluice_manifest *manifest = builder->manifest;
-    void *entries = manifest->rows;
-    const bool has_room = make_room(&entries, &builder->entry_capacity, manifest->num_entries,
-                                    sizeof(*manifest->rows));
-    manifest->rows = entries;
+    const bool has_room = sluice_array_reserve(&manifest->rows, &builder->entry_capacity,
+                                               manifest->num_entries + 1, sizeof(*manifest->rows));
     const char *copy = has_room ? store_string(manifest, path, path_len) : NULL;
     if (!copy)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a manifest of %zu samples",
@@ -125,10 +110,9 @@ sluice_status sluice_manifest_add_class(struct sluice_manifest_builder *builder,
                                         size_t len, struct sluice_err *err)
 {
     struct sluice_manifest *manifest = builder->manifest;
-    void *classes = manifest->classes;
-    const bool has_room = make_room(&classes, &builder->class_capacity, manifest->num_classes,
-                                    sizeof(*manifest->classes));
-    manifest->classes = classes;
+    const bool has_room =
+        sluice_array_reserve(&manifest->classes, &builder->class_capacity,
+                             manifest->num_classes + 1, sizeof(*manifest->classes));
     const char *copy = has_room ? store_string(manifest, name, len) : NULL;
     if (!copy)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the class names");
@@ -178,15 +162,10 @@ sluice_status sluice_manifest_create(const struct sluice_manifest_entry *entries
 
 size_t sluice_manifest_find_first(const struct sluice_manifest *manifest, const char *begin)
 {
-    size_t low = 0, high = manifest->num_entries;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (strcmp(sluice_manifest_at(manifest, middle).path, begin) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    size_t first = 0;
+    SLUICE_FIND_FIRST(first, manifest->num_entries, i,
+                      strcmp(sluice_manifest_at(manifest, i).path, begin) < 0);
+    return first;
 }
 
 uint64_t sluice_manifest_target_bytes(const struct sluice_manifest *manifest)

@@ -1,5 +1,6 @@
 #include "datasets/shards/shard_list.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -118,15 +119,8 @@ void sluice_label_texts_clear(struct sluice_label_texts *texts)
 /* Takes the text, also on failure. */
 static sluice_status add_text(struct sluice_label_texts *texts, char *text, struct sluice_err *err)
 {
-    if (text && texts->num == texts->capacity) {
-        const size_t capacity = texts->capacity ? 2 * texts->capacity : 64;
-        char **moved = realloc(texts->all, capacity * sizeof(*moved));
-        if (moved) {
-            texts->all = moved;
-            texts->capacity = capacity;
-        }
-    }
-    if (!text || texts->num == texts->capacity || texts->num >= SLUICE_NO_LABEL) {
+    if (!text || texts->num >= SLUICE_NO_LABEL ||
+        !sluice_array_reserve(&texts->all, &texts->capacity, texts->num + 1, sizeof(*texts->all))) {
         free(text);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the names of classes");
     }

@@ -1,5 +1,6 @@
 #include "datasets/shards/shard_set.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -57,14 +58,8 @@ struct sluice_shard_place sluice_shard_place_of_folder(struct sluice_shard_folde
 sluice_status sluice_shard_set_add(struct sluice_shard_set *set,
                                    const struct sluice_shard_file *file, struct sluice_err *err)
 {
-    if (set->num == set->capacity) {
-        const size_t capacity = set->capacity ? 2 * set->capacity : 64;
-        void *moved = realloc(set->files, capacity * sizeof(*set->files));
-        if (!moved)
-            return no_memory(err);
-        set->files = moved;
-        set->capacity = capacity;
-    }
+    if (!sluice_array_reserve(&set->files, &set->capacity, set->num + 1, sizeof(*set->files)))
+        return no_memory(err);
     char *path = strdup(file->path);
     if (!path)
         return no_memory(err);

@@ -1,5 +1,6 @@
 #include "datasets/tools/commands.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -50,14 +51,9 @@ static void paths_clear(struct paths *paths)
 static sluice_status paths_add(struct paths *paths, const char *folder, const char *name,
                                struct sluice_err *err)
 {
-    if (paths->num_items == paths->capacity) {
-        const size_t capacity = paths->capacity ? 2 * paths->capacity : 64;
-        char **items = realloc(paths->items, capacity * sizeof(*items));
-        if (!items)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a list of files");
-        paths->items = items;
-        paths->capacity = capacity;
-    }
+    if (!sluice_array_reserve(&paths->items, &paths->capacity, paths->num_items + 1,
+                              sizeof(*paths->items)))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a list of files");
     char *path = NULL;
     if (asprintf(&path, "%s%s%s", folder ? folder : "", folder ? "/" : "", name) < 0)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a path");

@@ -1,4 +1,5 @@
 #include "base/message.h"
+#include "base/array.h"
 
 #include "base/buf.h"
 #include "base/checked.h"
@@ -40,16 +41,10 @@ sluice_status sluice_message_append_ref(struct sluice_message *message, const ui
     size_t total;
     if (!sluice_add_size(message->len, len, &total))
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "a message too long to count");
-    if (!message->segments || message->num_segments == message->capacity) {
-        const size_t capacity = message->capacity ? message->capacity * 2 : 8;
-        struct sluice_segment *grown =
-            realloc(message->segments, capacity * sizeof(*message->segments));
-        if (!grown)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a message of %zu segments",
-                               capacity);
-        message->segments = grown;
-        message->capacity = capacity;
-    }
+    if (!sluice_array_reserve(&message->segments, &message->capacity, message->num_segments + 1,
+                              sizeof(*message->segments)))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a message of %zu segments",
+                           message->num_segments + 1);
     message->segments[message->num_segments++] = (struct sluice_segment){data, len, release, owner};
     message->len = total;
     return SLUICE_OK;

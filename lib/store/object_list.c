@@ -1,5 +1,6 @@
 #include "store/object_list.h"
 
+#include "base/array.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -8,14 +9,10 @@
 sluice_status sluice_object_list_add(struct sluice_object_list *list,
                                      const struct sluice_object *object, struct sluice_err *err)
 {
-    if (list->num_objects == list->capacity) {
-        const size_t capacity = list->capacity ? 2 * list->capacity : 256;
-        void *moved = realloc(list->objects, capacity * sizeof(list->objects[0]));
-        if (!moved)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu objects", capacity);
-        list->objects = moved;
-        list->capacity = capacity;
-    }
+    if (!sluice_array_reserve(&list->objects, &list->capacity, list->num_objects + 1,
+                              sizeof(*list->objects)))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu objects",
+                           list->num_objects + 1);
     char *key = strdup(object->key);
     if (!key)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for an object's key");

@@ -1,5 +1,6 @@
 #include "wire/message_writer.h"
 
+#include "base/array.h"
 #include "wire/wire_internal.h"
 
 #include <stdlib.h>
@@ -40,16 +41,10 @@ static sluice_status splice(struct sluice_message *message, struct sluice_messag
         return SLUICE_OK;
     }
     const size_t needed = message->num_segments + part->num_segments;
-    if (needed > message->capacity) {
-        const size_t capacity = needed > 2 * message->capacity ? needed : 2 * message->capacity;
-        struct sluice_segment *grown =
-            realloc(message->segments, capacity * sizeof(*message->segments));
-        if (!grown)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a message of %zu segments",
-                               needed);
-        message->segments = grown;
-        message->capacity = capacity;
-    }
+    if (!sluice_array_reserve(&message->segments, &message->capacity, needed,
+                              sizeof(*message->segments)))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a message of %zu segments",
+                           needed);
     if (part->num_segments)
         memcpy(message->segments + message->num_segments, part->segments,
                part->num_segments * sizeof(*part->segments));

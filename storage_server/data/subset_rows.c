@@ -1,5 +1,7 @@
 #include "storage_server/data/subset_rows.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 
 /* Neighbouring entries of one subset, up to the next run's. */
@@ -22,14 +24,9 @@ static sluice_status add_entry(struct runs *runs, size_t entry, struct sluice_er
 {
     struct run *last = runs->num_runs ? &runs->runs[runs->num_runs - 1] : NULL;
     if (!last || last->entry + last->len != entry) {
-        if (runs->num_runs == runs->capacity) {
-            const size_t capacity = runs->capacity ? 2 * runs->capacity : 4;
-            struct run *grown = realloc(runs->runs, capacity * sizeof(*grown));
-            if (!grown)
-                return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the rows of a subset");
-            runs->runs = grown;
-            runs->capacity = capacity;
-        }
+        if (!sluice_array_reserve(&runs->runs, &runs->capacity, runs->num_runs + 1,
+                                  sizeof(*runs->runs)))
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the rows of a subset");
         last = &runs->runs[runs->num_runs++];
         *last = (struct run){.entry = entry, .row = runs->num_rows};
     }

@@ -83,17 +83,10 @@ static void unref_transfer(struct transfer *t)
 /* The sample that the file is; NO_SAMPLE: none. */
 static size_t sample_of(const struct sluice_manifest *manifest, const char *path)
 {
-    size_t low = 0, high = manifest->num_entries;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (strcmp(sluice_manifest_at(manifest, middle).path, path) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    const size_t row = sluice_manifest_find_first(manifest, path);
     const bool is_found =
-        low < manifest->num_entries && strcmp(sluice_manifest_at(manifest, low).path, path) == 0;
-    return is_found ? low : NO_SAMPLE;
+        row < manifest->num_entries && strcmp(sluice_manifest_at(manifest, row).path, path) == 0;
+    return is_found ? row : NO_SAMPLE;
 }
 
 /* What the call will hold, as far as is known: its file, and what becomes of it. */

@@ -1,5 +1,6 @@
 #include "storage_server/session/token_file.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/c_locale.h"
 #include "base/file.h"
@@ -192,14 +193,9 @@ static sluice_status add_line(const char *line, size_t len, size_t *capacity,
 {
     if (list->num_entries == MAX_TOKENS)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "more than %d tokens", MAX_TOKENS);
-    if (list->num_entries == *capacity) {
-        const size_t wanted = *capacity ? 2 * *capacity : 16;
-        struct sluice_token_entry *more = realloc(list->entries, wanted * sizeof(*more));
-        if (!more)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for tokens");
-        list->entries = more;
-        *capacity = wanted;
-    }
+    if (!sluice_array_reserve(&list->entries, capacity, list->num_entries + 1,
+                              sizeof(*list->entries)))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for tokens");
     struct sluice_token_entry entry = {.num_roots = 0};
     sluice_status status = parse_line(line, len, &entry, err);
     if (status == SLUICE_OK)

@@ -1,5 +1,6 @@
 #include "compute_client/loader/order/mix.h"
 
+#include "base/array.h"
 #include "base/hash.h"
 #include "base/parse.h"
 #include "base/text.h"
@@ -112,15 +113,9 @@ static size_t find_row(const struct sluice_manifest *manifest, const char *name,
 /* The first position whose row is not before `row`. */
 static size_t find_position(const uint32_t *ids, size_t num_ids, size_t row)
 {
-    size_t low = 0, high = num_ids;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (ids[middle] < row)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    size_t position = 0;
+    SLUICE_FIND_FIRST(position, num_ids, i, ids[i] < row);
+    return position;
 }
 
 static sluice_status fail_name(const struct sluice_manifest *manifest, const char *name,

@@ -1,5 +1,6 @@
 #include "compute_client/loader/order/sampler.h"
 
+#include "base/array.h"
 #include "base/rng.h"
 
 #include <assert.h>
@@ -172,15 +173,9 @@ struct run {
 /* The shard of a position. */
 static size_t shard_of(const struct sluice_sampler *sampler, uint32_t position)
 {
-    size_t low = 0, high = sampler->num_shards - 1;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (position < sampler->shard_ends[middle])
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    size_t shard = 0;
+    SLUICE_FIND_FIRST(shard, sampler->num_shards - 1, i, sampler->shard_ends[i] <= position);
+    return shard;
 }
 
 /* Fills runs[] unless it is NULL; how many there are. */

@@ -1,5 +1,6 @@
 #include "compute_client/loader/order/shard_ends.h"
 
+#include "base/array.h"
 #include "base/file.h"
 #include "datasets/shards/shard.h"
 
@@ -34,14 +35,9 @@ sluice_status sluice_shard_ends(const struct sluice_manifest *manifest, const ui
         }
         const bool is_same = path && next && len == next_len && memcmp(path, next, len) == 0;
         if (i > 0 && !is_same) {
-            if (count == capacity) {
-                capacity = capacity ? 2 * capacity : 64;
-                uint32_t *larger = realloc(ends, capacity * sizeof(*ends));
-                if (!larger) {
-                    free(ends);
-                    return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a list of shards");
-                }
-                ends = larger;
+            if (!sluice_array_reserve(&ends, &capacity, count + 1, sizeof(*ends))) {
+                free(ends);
+                return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a list of shards");
             }
             ends[count++] = (uint32_t)i;
         }

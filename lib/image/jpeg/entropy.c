@@ -1,5 +1,6 @@
 #include "image/jpeg/entropy.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "image/image_internal.h"
 
@@ -262,15 +263,10 @@ sluice_status sluice_jpeg_parse(const uint8_t *bytes, size_t len, struct sluice_
 static sluice_status push_segment(struct sluice_jpeg_scan *scan, size_t *capacity, size_t end,
                                   struct sluice_err *err)
 {
-    if (scan->num_segments == *capacity) {
-        const size_t wanted = *capacity ? 2 * *capacity : 64;
-        size_t *larger = realloc(scan->segment_ends, wanted * sizeof(*larger));
-        if (!larger)
-            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu restart intervals",
-                               wanted);
-        scan->segment_ends = larger;
-        *capacity = wanted;
-    }
+    if (!sluice_array_reserve(&scan->segment_ends, capacity, scan->num_segments + 1,
+                              sizeof(*scan->segment_ends)))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu restart intervals",
+                           scan->num_segments + 1);
     scan->segment_ends[scan->num_segments++] = end;
     return SLUICE_OK;
 }

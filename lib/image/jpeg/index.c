@@ -1,5 +1,6 @@
 #include "image/jpeg/index.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/hash.h"
 #include "image/jpeg/index_bytes.h"
@@ -455,14 +456,9 @@ unsigned sluice_jpeg_index_parts(const struct sluice_jpeg_index *index,
 static bool push_segment(struct sluice_jpeg_stretch *stretch, size_t end)
 {
     struct sluice_jpeg_scan *scan = &stretch->scan;
-    if (scan->num_segments == stretch->segment_capacity) {
-        const size_t wanted = 2 * stretch->segment_capacity + 8;
-        size_t *larger = realloc(scan->segment_ends, wanted * sizeof(*larger));
-        if (!larger)
-            return false;
-        scan->segment_ends = larger;
-        stretch->segment_capacity = wanted;
-    }
+    if (!sluice_array_reserve(&scan->segment_ends, &stretch->segment_capacity,
+                              scan->num_segments + 1, sizeof(*scan->segment_ends)))
+        return false;
     scan->segment_ends[scan->num_segments++] = end;
     return true;
 }

@@ -48,12 +48,38 @@ static void what_is_too_large_changes_nothing(void)
     free(items);
 }
 
+static void finds_what_a_scan_finds(void)
+{
+    static const int keys[] = {1, 3, 3, 3, 4, 8, 8, 9};
+    for (size_t begin = 0; begin <= 8; begin++) {
+        for (size_t end = begin; end <= 8; end++) {
+            for (int key = 0; key <= 10; key++) {
+                size_t expected = begin, first = begin;
+                while (expected < end && keys[expected] < key)
+                    expected++;
+                SLUICE_FIND_FIRST(first, end, i, keys[i] < key);
+                CU_ASSERT_EQUAL(first, expected);
+            }
+        }
+    }
+}
+
+static void asks_for_few_and_for_none_outside(void)
+{
+    size_t num_asked = 0, first = 1000;
+    SLUICE_FIND_FIRST(first, 2000, i, (num_asked += i >= 1000 && i < 2000 ? 1 : 1000, i < 1777));
+    CU_ASSERT_EQUAL(first, 1777);
+    CU_ASSERT(num_asked <= 10); /* log2 1000 */
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(grows_from_nothing_and_keeps_its_items),
         SLUICE_TEST(makes_room_for_many_at_once),
         SLUICE_TEST(what_is_too_large_changes_nothing),
+        SLUICE_TEST(finds_what_a_scan_finds),
+        SLUICE_TEST(asks_for_few_and_for_none_outside),
     };
     return sluice_test_run("array", tests, SLUICE_TEST_COUNT(tests));
 }
