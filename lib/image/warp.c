@@ -15,8 +15,12 @@ struct image {
 
 static void fill_rgb(uint8_t *out, size_t num_pixels, const uint8_t fill[3])
 {
-    for (size_t i = 0; i < num_pixels; i++)
-        memcpy(out + 3 * i, fill, 3);
+    memcpy(out, fill, 3);
+    for (size_t done = 1; done < num_pixels;) {
+        const size_t more = done < num_pixels - done ? done : num_pixels - done;
+        memcpy(out + 3 * done, out, 3 * more);
+        done += more;
+    }
 }
 
 /* COORD(): -1 is outside. */
@@ -32,20 +36,52 @@ static int floor_of(double v)
 
 /* --- nearest --- */
 
+/* The columns [begin, end) that have a source, which begins at `from`; is_run: each has the one
+ * after its neighbour's. */
+struct columns {
+    int begin, end, from;
+    bool is_run;
+};
+
+static struct columns find_columns(const struct image *in, double step, double xo)
+{
+    struct columns found = {.is_run = true};
+    for (int x = 0; x < in->width; x++, xo += step) {
+        const int from_x = whole(xo);
+        if (from_x < 0 || from_x >= in->width)
+            continue;
+        if (found.end == 0) {
+            found.begin = x;
+            found.from = from_x;
+        }
+        found.is_run = found.is_run && from_x - found.from == x - found.begin;
+        found.end = x + 1;
+    }
+    return found;
+}
+
 /* ImagingScaleAffine(): no rotation and no shear, such as a translation. */
 static void scale_nearest(const struct image *in, const double m[6], uint8_t *out)
 {
+    const size_t width = (size_t)in->width;
+    const double first = m[2] + m[0] * 0.5;
+    const struct columns columns = find_columns(in, m[0], first);
     double yo = m[5] + m[4] * 0.5;
     for (int y = 0; y < in->height; y++, yo += m[4]) {
         const int from_y = whole(yo);
         if (from_y < 0 || from_y >= in->height)
             continue;
-        double xo = m[2] + m[0] * 0.5;
-        for (int x = 0; x < in->width; x++, xo += m[0]) {
-            const int from_x = whole(xo);
-            if (from_x >= 0 && from_x < in->width)
-                memcpy(out + 3 * ((size_t)y * (size_t)in->width + (size_t)x),
-                       in->pixels + 3 * ((size_t)from_y * (size_t)in->width + (size_t)from_x), 3);
+        const uint8_t *row = in->pixels + 3 * (size_t)from_y * width;
+        uint8_t *to = out + 3 * (size_t)y * width;
+        if (columns.is_run) {
+            memcpy(to + 3 * columns.begin, row + 3 * columns.from,
+                   3 * (size_t)(columns.end - columns.begin));
+            continue;
+        }
+        double xo = first;
+        for (int x = 0; x < columns.end; x++, xo += m[0]) {
+            if (x >= columns.begin)
+                memcpy(to + 3 * x, row + 3 * whole(xo), 3);
         }
     }
 }
@@ -66,18 +102,39 @@ static int32_t add(int32_t a, int32_t b)
     return (int32_t)((uint32_t)a + (uint32_t)b);
 }
 
+static int32_t at(int32_t from, int32_t step, int count)
+{
+    return (int32_t)((uint32_t)from + (uint32_t)step * (uint32_t)count);
+}
+
+static bool is_inside(const struct image *in, int32_t x, int32_t y)
+{
+    return x >> 16 >= 0 && x >> 16 < in->width && y >> 16 >= 0 && y >> 16 < in->height;
+}
+
 /* affine_fixed(): 16 bits of fraction. */
 static void fixed_nearest(const struct image *in, const double m[6], uint8_t *out)
 {
     const int32_t a0 = fix(m[0]), a1 = fix(m[1]), a3 = fix(m[3]), a4 = fix(m[4]);
     int32_t a2 = fix(m[2] + m[0] * 0.5 + m[1] * 0.5), a5 = fix(m[5] + m[3] * 0.5 + m[4] * 0.5);
-    for (int y = 0; y < in->height; y++) {
-        int32_t xx = a2, yy = a5;
-        for (int x = 0; x < in->width; x++, out += 3) {
-            const int from_x = xx >> 16, from_y = yy >> 16;
-            if (from_x >= 0 && from_x < in->width && from_y >= 0 && from_y < in->height)
-                memcpy(out, in->pixels + 3 * ((size_t)from_y * (size_t)in->width + (size_t)from_x),
-                       3);
+    const uint8_t *last = in->pixels + ((size_t)in->width * (size_t)in->height - 1) * 3;
+    for (int y = 0; y < in->height; y++, out += (size_t)in->width * 3) {
+        /* A line crosses the image once: what is inside lies between the first and the last. */
+        int x = 0, end = in->width;
+        while (x < end && !is_inside(in, at(a2, a0, x), at(a5, a3, x)))
+            x++;
+        while (end > x && !is_inside(in, at(a2, a0, end - 1), at(a5, a3, end - 1)))
+            end--;
+        int32_t xx = at(a2, a0, x), yy = at(a5, a3, x);
+        uint8_t *to = out + (size_t)x * 3;
+        for (; x < end; x++, to += 3) {
+            const size_t pixel = (size_t)(yy >> 16) * (size_t)in->width + (size_t)(xx >> 16);
+            const uint8_t *from = in->pixels + 3 * pixel;
+            /* A byte of the next pixel comes with it, which is then overwritten. */
+            if (x + 1 < end && from < last)
+                memcpy(to, from, 4);
+            else
+                memcpy(to, from, 3);
             xx = add(xx, a0);
             yy = add(yy, a3);
         }

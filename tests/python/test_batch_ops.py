@@ -358,5 +358,23 @@ class Loaders(support.SetTest):
             self.batches(normalize=False, batch_ops=[Mix(mixup=1)])
 
 
+@unittest.skipUnless(torch.cuda.is_available(), "no GPU with CUDA")
+class OnTheGpu(support.SetTest):
+    def batches(self, part="train", **options):
+        with sluice.torch.Loader(self.root, 8, recipe="torchvision-v2", seed=3, part=part, batch_ops=[
+                RandomErasing(0.5, fill="pixel"), Mix(mixup=1, cutmix=1)], **options) as loader:
+            return [(images.cpu(), labels.cpu()) for images, labels in loader]
+
+    def test_the_same_batches_as_on_the_cpu(self):
+        for part in ("train", "val"):
+            want = self.batches(part, normalize=True)
+            for decode in ("on", "off"):
+                got = self.batches(part, device="cuda", gpu_decode=decode)
+                self.assertEqual(len(got), len(want))
+                for (images, labels), (wanted, targets) in zip(got, want):
+                    self.assertTrue(torch.equal(images, wanted), (part, decode))
+                    self.assertTrue(torch.equal(labels, targets), (part, decode))
+
+
 if __name__ == "__main__":
     support.main()
