@@ -208,25 +208,32 @@ class Report:
             "machine_cores": usage.machine_cpu_s / seconds,
             "disk_bytes_per_s": usage.disk_bytes / seconds,
             "network_bytes_per_s": usage.network_bytes / seconds}
-        self.found["limit"] = self._limit(self.found)
+        self.found["limit"], self._because = self._limit(self.found)
         self.found["command"] = self._command(timing)
 
     @staticmethod
     def _limit(found):
-        """The step, or what the loop waits for."""
-        own, children = found["own_cores"], found["child_cores"]
+        """What limits the loop, and a sentence about it."""
+        own, children, cores = found["own_cores"], found["child_cores"], found["cores"]
+        workers, used = found["workers"], own + children
+        others = max(found["machine_cores"] - used, 0.0)
+        idle = f"{cores - used:.1f} of {cores:g} cores are idle."
         if found["wait"] < _READY:
-            return "step"
+            return "step", ""
         if found["stalls"]:
             waits = {name: found["stalls"][name] for name in found["stalls"] if name != "trainer"}
-            return _WAITS[max(waits, key=waits.get)]
-        if max(own + children, found["machine_cores"]) >= _BUSY * found["cores"]:
-            return "compute CPU"
-        if not found["workers"] and _BUSY <= own < 2 - _BUSY:
-            return "one thread"
-        if found["workers"] and children >= _BUSY * found["workers"]:
-            return "workers"
-        return "reading"
+            limit = _WAITS[max(waits, key=waits.get)]
+            return limit, f"The {limit} limits it, says the loader's stats()."
+        if used + others >= _BUSY * cores:
+            with_others = f", {others:.1f} of them with other programs" * (others >= 0.25 * cores)
+            return "compute CPU", (f"The compute CPU limits it: {used + others:.1f} of {cores:g} "
+                                   f"cores are busy{with_others}.")
+        if not workers and _BUSY <= own < 2 - _BUSY:
+            return "one thread", f"One thread loads and trains by turns, while {idle}"
+        if workers and children >= _BUSY * workers:
+            return "workers", f"The loader's {workers} workers are always busy, while {idle}"
+        return "reading", (f"No core is short ({used:.1f} of {cores:g} are busy), so it waits for "
+                           f"reading, or for something else that is no work of the CPU.")
 
     def _command(self, timing):
         root = timing.root if isinstance(timing.root, (str, os.PathLike)) else None
@@ -269,27 +276,13 @@ class Report:
             yield "  " + found["command"]
 
     def verdict(self):
-        found = self.found
-        wait, cores = _percent(found["wait"]), found["cores"]
-        used = found["own_cores"] + found["child_cores"]
-        others = max(found["machine_cores"] - used, 0.0)
-        if found["limit"] == "step":
+        wait = _percent(self.found["wait"])
+        if self.found["limit"] == "step":
             return (f"The step is the limit: the loop waits for data only {wait} of its time. "
                     f"No loader can make it faster by more than that.")
-        because = {
-            "compute CPU": f"The compute CPU limits it: "
-                           f"{used + others:.1f} of {cores:g} cores are busy" +
-                           (f", {others:.1f} of them with other programs."
-                            if others >= 0.25 * cores else "."),
-            "one thread": f"One thread loads and trains by turns, while {cores - used:.1f} of "
-                          f"{cores:g} cores are idle.",
-            "workers": f"The loader's {found['workers']} workers are always busy, while "
-                       f"{cores - used:.1f} of {cores:g} cores are idle.",
-            "reading": f"No core is short ({used:.1f} of {cores:g} are busy), so it waits for "
-                       f"reading, or for something else that is no work of the CPU.",
-        }.get(found["limit"], f"The {found['limit']} limits it, says the loader's stats().")
-        return (f"The loop waits for data {wait} of its time. {because} With data always ready it "
-                f"would do {_number(self.step_samples_per_s)} samples/s (forecast from its step).")
+        return (f"The loop waits for data {wait} of its time. {self._because} With data always "
+                f"ready it would do {_number(self.step_samples_per_s)} samples/s (forecast from "
+                f"its step).")
 
     def _lacks_workers(self):
         """Whether a DataLoader has fewer than there are cores, and these are idle."""
