@@ -123,6 +123,32 @@ static void a_table_maps_each_value_of_its_channel(void)
     }
 }
 
+/* Tables of bits and a threshold have a kernel of their own; a table that differs in one value has
+ * not. */
+static void tables_of_bits_and_a_threshold(void)
+{
+    uint8_t in[768], out[768], table[3][256];
+    for (size_t i = 0; i < sizeof(in); i++)
+        in[i] = (uint8_t)(i * 7);
+    size_t wrong = 0;
+    for (unsigned mask = 0; mask < 256; mask += mask < 240 ? 37 : 1) {
+        for (unsigned threshold = 0; threshold <= 256; threshold += 16) {
+            for (unsigned other = 0; other < 257; other += 64) {
+                for (unsigned v = 0; v < 256; v++)
+                    table[0][v] = (uint8_t)((v < threshold ? v : 255 - v) & mask);
+                if (other < 256)
+                    table[0][other] ^= 4;
+                memcpy(table[1], table[0], 256);
+                memcpy(table[2], table[0], 256);
+                sluice_map_rgb(in, sizeof(in) / 3, table, out);
+                for (size_t i = 0; i < sizeof(in); i++)
+                    wrong += out[i] != table[0][in[i]];
+            }
+        }
+    }
+    CU_ASSERT_EQUAL(wrong, 0);
+}
+
 static void luma_gray_and_saturation_are_pillows(void)
 {
     static const size_t lengths[] = {1, 2, 15, 255, 256, 257, 1000};
@@ -215,6 +241,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(every_hue_is_pillows),
         SLUICE_TEST(a_table_maps_each_value_of_its_channel),
+        SLUICE_TEST(tables_of_bits_and_a_threshold),
         SLUICE_TEST(luma_gray_and_saturation_are_pillows),
         SLUICE_TEST(sharpness_is_pillows),
         SLUICE_TEST(a_box_blur_is_its_sum),
