@@ -171,9 +171,8 @@ static sluice_status read_names(struct fetch *fetch, uint64_t *num_lines, struct
         if (name)
             fetch->rows[fetch->num_rows++] = row_of(url, name);
     }
-    if (ferror(fetch->list))
+    if (ferror(fetch->list) || fseek(fetch->list, 0, SEEK_SET) != 0)
         return list_error(fetch, err);
-    rewind(fetch->list);
     fetch->line_number = 0;
     if (fetch->num_rows > 0)
         qsort(fetch->rows, fetch->num_rows, sizeof(*fetch->rows), compare_rows);
@@ -488,7 +487,7 @@ static sluice_status run_all(struct fetch *fetch, struct sluice_err *err)
             end_try(fetch, transfer, message->data.result);
             note_progress(fetch);
         }
-        if (is_done || fetch->num_running == given.num_parallel)
+        if (fetch->transfers && (is_done || fetch->num_running == given.num_parallel))
             curl_multi_poll(fetch->multi, NULL, 0, (int)fmin(ceil(given.retry_ms), 500), NULL);
     }
     return SLUICE_OK;

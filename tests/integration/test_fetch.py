@@ -315,6 +315,13 @@ class FetchTest(unittest.TestCase):
         self.assertEqual((code, totals["failed"]), (1, 1))
         self.assertIn("--max-file-bytes", errors)
 
+    def test_a_list_that_cannot_be_read_twice_is_refused(self):
+        done = subprocess.run([BIN / "offload_dataset", "fetch", "/dev/stdin", self.root],
+                              input=f"{self.base}/train/good0.jpg\n", capture_output=True, text=True,
+                              timeout=120)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("/dev/stdin: ", done.stderr)
+
     def test_no_server_is_an_error_of_each_file(self):
         with Port() as port:
             code, totals, errors = self.fetch([f"http://127.0.0.1:{port}/x.jpg"], "--retries", "1")
