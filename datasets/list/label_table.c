@@ -222,14 +222,11 @@ static bool header_has(const void *columns, const char *name)
 
 static sluice_status take_names(struct csv *csv, struct header *header, struct sluice_err *err)
 {
+    size_t capacity = 0;
     for (bool is_last = csv->at == csv->end; !is_last; header->num++) {
-        if ((header->num & (header->num - 1)) == 0) { /* room for twice as many */
-            const size_t capacity = header->num ? 2 * (size_t)header->num : 1;
-            char **moved = realloc(header->names, capacity * sizeof(*moved));
-            if (!moved)
-                return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the names of columns");
-            header->names = moved;
-        }
+        if (!sluice_array_reserve(&header->names, &capacity, (size_t)header->num + 1,
+                                  sizeof(char *)))
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the names of columns");
         const sluice_status status = take_field(csv, &header->names[header->num], &is_last, err);
         if (status != SLUICE_OK)
             return status;
