@@ -1,17 +1,17 @@
 #include "profiler/commands.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "profiler/report.h"
-
-#include <jansson.h>
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* --- the command line --- */
 
@@ -129,8 +129,8 @@ static int sort_inputs(const struct sluice_cli *cli, const struct sluice_cli_res
     return choose_out(inputs) ? 0 : sluice_cli_usage_error(cli, "the path is too long");
 }
 
-static sluice_status add_plans(const struct inputs *inputs, struct sluice_page *page,
-                               struct sluice_err *err)
+/* Writes what is drawn of the profile to `out`. */
+static sluice_status write_plans(FILE *out, struct sluice_err *err)
 {
     const struct sluice_rates rates = {
         .link_bytes_per_s = given.net_bw > 0 ? given.net_bw : INFINITY,
@@ -147,47 +147,64 @@ static sluice_status add_plans(const struct inputs *inputs, struct sluice_page *
     if (status == SLUICE_OK)
         status = sluice_profile_load_forms(&given.source, &profile, &forms, err);
     if (status == SLUICE_OK)
-        status = sluice_report_plans(&profile, &costs, &forms, &rates, inputs->out, page, err);
+        status = sluice_report_plans(&profile, &costs, &forms, &rates, out, err);
     sluice_form_table_clear(&forms);
     sluice_profile_costs_clear(&costs);
     sluice_profile_clear(&profile);
     return status;
 }
 
-static void print_json(const char *path, const struct sluice_runs *runs)
+/* report.py in the package that this program is installed in (a wheel), else in share/sluice. */
+static sluice_status find_script(char path[SLUICE_MAX_PATH_BYTES], struct sluice_err *err)
 {
-    json_t *json = json_pack("{s:s, s:I, s:I}", "page", path, "epochs", (json_int_t)runs->num_items,
-                             "passed_over", (json_int_t)runs->num_passed_over);
-    json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_PRESERVE_ORDER);
-    printf("\n");
-    json_decref(json);
+    char program[SLUICE_MAX_PATH_BYTES] = "";
+    const ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    char *name = len > 0 ? strrchr(program, '/') : NULL;
+    if (!name)
+        return sluice_fail(err, SLUICE_E_IO, "/proc/self/exe: %s", strerror(errno));
+    *name = '\0';
+    const char *folder = strrchr(program, '/');
+    const bool is_in_package = folder && strcmp(folder, "/_bin") == 0;
+    if (!sluice_print(path, SLUICE_MAX_PATH_BYTES, "%s/../%sreport.py", program,
+                      is_in_package ? "" : "share/sluice/"))
+        return sluice_fail(err, SLUICE_E_INVALID, "%s: the path is too long", program);
+    if (access(path, R_OK) != 0)
+        return sluice_fail(err, SLUICE_E_NOT_FOUND,
+                           "%s, which draws the page, is not there: %s; install sluice again", path,
+                           strerror(errno));
+    return SLUICE_OK;
 }
 
-static sluice_status write_report(const struct inputs *inputs, bool is_json, struct sluice_err *err)
+/* Becomes python3, which runs the script with the plans on its stdin; returns only on failure. */
+static sluice_status draw(const struct inputs *inputs, FILE *plans, bool is_json,
+                          struct sluice_err *err)
 {
-    struct sluice_runs runs = {0};
-    struct sluice_page page = {0};
-    char path[SLUICE_MAX_PATH_BYTES];
-    sluice_status status = sluice_path_in(inputs->out, "index.html", path, err);
-    for (size_t i = 0; status == SLUICE_OK && i < inputs->num_runs; i++)
-        status = sluice_runs_read(inputs->runs[i], &runs, err);
-    if (status == SLUICE_OK)
-        status = sluice_mkdirs(inputs->out, err);
-    if (status == SLUICE_OK)
-        status = sluice_page_open(&page, "Sluice: a report", err);
-    if (status == SLUICE_OK && runs.num_items > 0)
-        status = sluice_report_runs(&runs, inputs->out, &page, is_json ? NULL : stdout, err);
-    if (status == SLUICE_OK && (given.source.folder || given.source.sizes_path))
-        status = add_plans(inputs, &page, err);
-    if (status == SLUICE_OK)
-        status = sluice_page_close(&page, path, err);
-    if (status == SLUICE_OK && is_json)
-        print_json(path, &runs);
-    else if (status == SLUICE_OK)
-        printf("page: %s\n", path);
-    sluice_page_abandon(&page);
-    sluice_runs_clear(&runs);
-    return status;
+    char script[SLUICE_MAX_PATH_BYTES];
+    const sluice_status status = find_script(script, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (plans)
+        rewind(plans);
+    /* -I: nothing of the folder that it lies in, or of the environment, is imported. */
+    const char *argv[SLUICE_ARRAY_LEN(inputs->runs) + 10] = {"python3", "-I", script, "--out",
+                                                             inputs->out};
+    size_t argc = 5;
+    if (plans)
+        argv[argc++] = "--plans";
+    if (is_json)
+        argv[argc++] = "--json";
+    if (!sluice_log_is_enabled(SLUICE_LOG_WARN))
+        argv[argc++] = "--quiet";
+    argv[argc++] = "--";
+    for (size_t i = 0; i < inputs->num_runs; i++)
+        argv[argc++] = inputs->runs[i];
+    if (!plans || dup2(fileno(plans), STDIN_FILENO) >= 0)
+        execvp(argv[0], (char **)argv);
+    return errno == ENOENT
+               ? sluice_fail(err, SLUICE_E_NOT_FOUND,
+                             "the page is drawn by python3 and gnuplot, and python3 is not "
+                             "installed (packages python3 and gnuplot-nox)")
+               : sluice_fail(err, SLUICE_E_IO, "python3: %s", strerror(errno));
 }
 
 int sluice_profile_cmd_report(int argc, char **argv)
@@ -213,6 +230,15 @@ int sluice_profile_cmd_report(int argc, char **argv)
     if (exit_code != 0)
         return exit_code;
     struct sluice_err err = {0};
-    const sluice_status status = write_report(&inputs, parsed.is_json, &err);
+    const bool has_profile = given.source.folder || given.source.sizes_path;
+    FILE *plans = has_profile ? tmpfile() : NULL;
+    sluice_status status = SLUICE_OK;
+    if (has_profile)
+        status = plans ? write_plans(plans, &err)
+                       : sluice_fail(&err, SLUICE_E_IO, "a temporary file: %s", strerror(errno));
+    if (status == SLUICE_OK)
+        status = draw(&inputs, plans, parsed.is_json, &err);
+    if (plans)
+        fclose(plans);
     return sluice_cli_exit_code(status, &err);
 }

@@ -2,62 +2,21 @@
 them.  A figure is drawn only where there is something to compare."""
 import csv
 import glob
-import math
 import os
 import shutil
-import subprocess
 
-from . import cells, records
+from . import cells
+from .toolkit import report
 
-COLOURS = {"no-off": "#4477aa", "all-off": "#ee6677", "resize-off": "#ccbb44", "sophon": "#aa3377",
-           "auto": "#228833", "cold": "#99cc99", "static": "#bbcc33", "crop": "#66ccee",
-           "packed": "#888888"}
-TERMINALS = (("svg size 900,560 dynamic font 'sans,13' background rgb 'white'", "svg"),
-             ("pngcairo size 1800,1120 font 'sans,11' fontscale 2 linewidth 2 pointscale 2", "png"))
-HEAD = """set encoding utf8
-set grid back linetype 1 linewidth 1 linecolor rgb '#dddddd'
-set border 3
-set tics nomirror
-set key outside right top vertical
-"""
+COLOURS = {name: report.LOOKS[cells.MODES[name].title][0]
+           for name in ("no-off", "all-off", "resize-off", "sophon", "auto")} | {
+    "cold": report.AREAS["green"], "static": report.AREAS["olive"], "crop": report.AREAS["blue"],
+    "packed": report.GREY}
 REFERENCE_MBIT = 500  # what the bars are of: the measured bandwidth nearest to it
-STAGES = (("raw", "file"), ("decoding", "decoded"), ("RandomResizedCrop", "cropped, u8"),
+STAGES = (("raw", "file"), ("decoding", "decoded"), ("RandomResizedCrop", "cropped pixels"),
           ("Normalize", "float32"))
 FORMS = {"jpeg_crop@0": "file, cut to the crop", "u8_packed@3": "cropped, packed"}
 NUM_POINTS = 400
-
-
-class Figure:
-    """settings and data, gnuplot's language; plots, what follows `plot`."""
-
-    def __init__(self, name, title, caption):
-        self.name, self.title, self.caption = name, title, caption
-        self.settings = [HEAD, f"set title {quote(title)}"]
-        self.plots = []
-
-    def data(self, name, rows):
-        lines = [" ".join(value if isinstance(value, str) else f"{value:.9g}" for value in row)
-                 for row in rows]
-        self.settings.append("\n".join([f"${name} << EOD", *lines, "EOD"]))
-
-    def write(self, folder):
-        script = "\n".join(self.settings)
-        for terminal, suffix in TERMINALS:
-            script += (f"\nset terminal {terminal}\nset output '{self.name}.{suffix}'\n"
-                       f"plot {', '.join(self.plots)}\nunset output\n")
-        with open(os.path.join(folder, self.name + ".gp"), "w", encoding="utf-8") as file:
-            file.write(script)
-
-
-def quote(text):
-    return "'" + text.replace("'", "''") + "'"
-
-
-def log_tics(low, high):
-    """1, 2, 5, 10 ... within the range."""
-    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    values = [digit * 10.0 ** exponent for exponent in exponents for digit in (1, 2, 5)]
-    return ", ".join(f"'{value:g}' {value:g}" for value in values if low <= value <= high)
 
 
 def log_range(values):
@@ -97,7 +56,7 @@ def bars_of(link, rate, summary):
     for name, what, unit, key, scale in (
             ("modes_time", "Seconds", "seconds", "seconds", 1),
             ("modes_traffic", "MB on the wire", "MB", "wire_bytes", 1e-6)):
-        figure = Figure(f"{name}_{link}{file_suffix(rate)}",
+        figure = report.Figure(f"{name}_{link}{file_suffix(rate)}",
                         f"{what} for one pass over the images at {cells.mbit_text(mbit)}"
                         f"{trainer_text(rate)}",
                         f"cells.csv, link {link}: {key} at {cells.mbit_text(mbit)}.")
@@ -105,13 +64,12 @@ def bars_of(link, rate, summary):
                    for cell in chosen}
         figure.data("bars", [
             [f"\"{storage:g}+{compute:g} cores\""] +
-            [by_cell.get((storage, compute, mode), "NaN") for mode in modes]
+            [by_cell.get((storage, compute, mode)) for mode in modes]
             for storage, compute in pairs])
-        figure.settings.append(
-            "set style data histograms\nset style histogram clustered gap 1\n"
-            "set style fill solid 0.85 noborder\nset yrange [0:*]\n"
-            f"set ylabel '{unit}'\nset xlabel 'storage + compute cores'")
-        figure.plots = [f"$bars using {i + 2}:xtic(1) title {quote(title_of(mode))} "
+        figure.labels("storage + compute cores", unit)
+        figure.script += ["set style data histograms", "set style histogram clustered gap 1",
+                          "set style fill solid noborder", "set yrange [0:*]"]
+        figure.plots = [f"$bars using {i + 2}:xtic(1) title '{title_of(mode)}' "
                         f"linecolor rgb '{COLOURS[mode]}'" for i, mode in enumerate(modes)]
         # A cluster is one wide, its bars and a gap of one bar.
         width = 1 / (len(modes) + 1)
@@ -124,31 +82,29 @@ def bars_of(link, rate, summary):
 
 def lines_over(summary, name, title, caption, axis, xlabel):
     """Measured seconds as points and lines, the plan's thin and dashed, one colour a mode."""
-    figure = Figure(name, title, caption)
+    figure = report.Figure(name, title, caption)
     for mode in modes_in(summary):
         of_mode = sorted((cell for cell in summary if cell["mode"] == mode),
                          key=lambda cell: cell[axis])
         block = mode.replace("-", "_")
         figure.data(block, [
-            [cell[axis], cell["seconds"],
-             "NaN" if cell["plan_seconds"] is None else cell["plan_seconds"]] for cell in of_mode])
+            [cell[axis], cell["seconds"], cell["plan_seconds"]] for cell in of_mode])
         figure.plots.append(f"${block} using 1:2 with linespoints lw 2 pt 7 ps 0.6 "
-                            f"lc rgb '{COLOURS[mode]}' title {quote(title_of(mode))}")
+                            f"lc rgb '{COLOURS[mode]}' title '{title_of(mode)}'")
         if any(cell["plan_seconds"] is not None for cell in of_mode):
             figure.plots.append(f"${block} using 1:3 with lines lw 1 dt 2 "
                                 f"lc rgb '{COLOURS[mode]}' notitle")
     if any(cell["plan_seconds"] is not None for cell in summary):
-        figure.plots.append("NaN with lines lw 1 dt 2 lc rgb '#444444' title 'dashed: planned'")
+        figure.plots.append(f"NaN with lines lw 1 dt 2 lc rgb '{report.FAINT_INK}' title 'dashed: planned'")
     values = sorted({cell[axis] for cell in summary})
     tics = ", ".join(f"'{value:g}' {value:g}" for value in values)
     seconds = [cell["seconds"] for cell in summary] + \
         [cell["plan_seconds"] for cell in summary if cell["plan_seconds"]]
-    low, high = log_range(seconds)
-    left, right = log_range(values)
-    figure.settings.append(f"set logscale xy\nset xlabel {quote(xlabel)}\nset xtics ({tics})\n"
-                           f"set xrange [{left:g}:{right:g}]\nset yrange [{low:g}:{high:g}]\n"
-                           f"set ytics ({log_tics(low, high)})\n"
-                           "set ylabel 'seconds for one pass over the images'\n")
+    figure.labels(xlabel, "seconds for one pass over the images")
+    figure.log_axis("x", *log_range(values))
+    figure.log_axis("y", *log_range(seconds))
+    figure.narrow_tics = ""
+    figure.script.append(f"set xtics ({tics})")
     return figure
 
 
@@ -201,24 +157,22 @@ def plan_versus_measured(summary):
     planned = [cell for cell in summary if cell["plan_seconds"]]
     if not planned:
         return
-    figure = Figure("plan_versus_measured", "Measured epoch time over the plan's",
+    figure = report.Figure("plan_versus_measured", "Measured epoch time over the plan's",
                     "cells.csv: measured_over_plan over plan_seconds; dashed: 10 % off.")
     ratios = [cell["measured_over_plan"] for cell in planned]
-    low, high = log_range([cell["plan_seconds"] for cell in planned])
-    figure.settings.append(
-        "set logscale x\nset xlabel 'plan, seconds for one pass over the images'\n"
-        "set ylabel 'measured / plan'\n"
-        f"set xrange [{low:g}:{high:g}]\nset xtics ({log_tics(low, high)})\n"
+    figure.labels("plan, seconds for one pass over the images", "measured / plan")
+    figure.log_axis("x", *log_range([cell["plan_seconds"] for cell in planned]))
+    figure.script.append(
         f"set yrange [{min(0.8, *ratios) - 0.02:g}:{max(1.2, *ratios) + 0.02:g}]")
-    figure.plots = ["1 with lines lc rgb '#000000' notitle",
-                    "1.1 with lines dt 2 lc rgb '#999999' notitle",
-                    "0.9 with lines dt 2 lc rgb '#999999' notitle"]
+    figure.plots = [f"1 with lines lc rgb '{report.INK}' notitle",
+                    f"1.1 with lines dt 2 lc rgb '{report.GREY}' notitle",
+                    f"0.9 with lines dt 2 lc rgb '{report.GREY}' notitle"]
     for mode in modes_in(planned):
         block = mode.replace("-", "_")
         figure.data(block, [[cell["plan_seconds"], cell["measured_over_plan"]]
                             for cell in planned if cell["mode"] == mode])
         figure.plots.append(f"${block} using 1:2 with points pt 7 ps 0.8 "
-                            f"lc rgb '{COLOURS[mode]}' title {quote(title_of(mode))}")
+                            f"lc rgb '{COLOURS[mode]}' title '{title_of(mode)}'")
     yield figure
 
 
@@ -245,22 +199,16 @@ def sizes_cdf(sizes_path, forms_path, title, name):
         return
     if not rows:
         return
-    figure = Figure(name, f"Bytes of a sample at each stage: {title}",
-                    f"The sizes in {os.path.basename(sizes_path)}, {len(rows)} samples.")
     in_forms = sizes_in_forms(forms_path)
-    curves = [(column, text, [int(row[column]) for row in rows]) for column, text in STAGES]
-    curves += [(choice.split("@")[0], text, in_forms[choice])
-               for choice, text in FORMS.items() if choice in in_forms]
-    for column, text, sizes in curves:
-        ordered = sorted(sizes)
-        figure.data(column, [(ordered[(len(ordered) - 1) * i // NUM_POINTS] / 1e3, i / NUM_POINTS)
-                             for i in range(NUM_POINTS + 1)])
-        figure.plots.append(f"${column} using 1:2 with lines lw 2 title {quote(text)}")
-    every = [size / 1e3 for _, _, sizes in curves for size in sizes if size > 0]
-    figure.settings.append("set logscale x\nset xlabel 'kB per sample'\n"
-                           f"set xrange [{min(every):g}:{max(every):g}]\n"
-                           "set ylabel 'share of samples'\nset yrange [0:1]")
-    yield figure
+    sizes = {text: [int(row[column]) for row in rows] for column, text in STAGES}
+    sizes |= {text: in_forms[choice] for choice, text in FORMS.items() if choice in in_forms}
+    spreads = {}
+    for text, values in sizes.items():
+        ordered = sorted(values)
+        spreads[text] = [ordered[(len(ordered) - 1) * i // NUM_POINTS] / 1e3
+                         for i in range(NUM_POINTS + 1)]
+    yield report.sizes_figure(spreads, name, f"Bytes of a sample at each stage\n{title}",
+                              f"The sizes in {os.path.basename(sizes_path)}, {len(rows)} samples.")
 
 
 def all_figures(kept, summary):
@@ -287,11 +235,11 @@ def draw(kept, summary):
         if name.endswith((".gp", ".svg", ".png")):
             os.unlink(os.path.join(folder, name))
     figures = list(all_figures(kept, summary))
-    for figure in figures:
-        figure.write(folder)
     if not shutil.which("gnuplot"):
+        for figure in figures:
+            figure.write(folder)
         return [], ("gnuplot is not installed (gnuplot-nox), so figures/ holds their scripts "
                     "alone; bench/reproduce --draw draws them where it is")
     for figure in figures:
-        subprocess.run(["gnuplot", figure.name + ".gp"], cwd=folder, check=True)
+        figure.draw(folder)
     return figures, None

@@ -1,56 +1,16 @@
 """One HTML page of a sweep, with its figures inside: what was run on what, every table, and for
 every number the line of which file it is, and the command behind that line."""
-import base64
 import csv
-import html
-import os
 import statistics
 
 from . import cells, records
+from .toolkit import report
 
-STYLE = """
-body { font: 15px/1.45 sans-serif; max-width: 72em; margin: 2em auto; padding: 0 1em; color: #222; }
-table { border-collapse: collapse; margin: 0.6em 0; }
-th, td { padding: 0.15em 0.7em; text-align: right; border-bottom: 1px solid #ddd;
-         font-variant-numeric: tabular-nums; }
-th { background: #f3f3f3; vertical-align: bottom; }
-th.text, td.text { text-align: left; }
-tr.auto td { background: #eef7ee; }
-td.off { color: #b00; font-weight: bold; }
-code { font-size: 85%; overflow-wrap: anywhere; }
-figure { margin: 1.5em 0; } figure img { max-width: 100%; border: 1px solid #eee; }
-figcaption { color: #555; }
-"""
-
-
-def escape(value):
-    return html.escape(str(value))
+Raw, escape, table = report.Raw, report.escape, report.table
 
 
 def link(target, text):
     return f'<a href="{escape(target)}">{escape(text)}</a>'
-
-
-class Raw(str):
-    """Text that is HTML already."""
-
-
-def table(heads, rows):
-    """heads: "name", or "<name" for a column of text; rows: lists, or (class, list)."""
-    is_text = [head.startswith("<") for head in heads]
-    lines = ["<table><tr>" + "".join(
-        f'<th{" class=text" if text else ""}>{escape(head.lstrip("<"))}</th>'
-        for head, text in zip(heads, is_text)) + "</tr>"]
-    for row in rows:
-        style, values = row if isinstance(row, tuple) else ("", row)
-        attribute, _, identity = style.partition("#")
-        start = "<tr" + (f' class="{attribute}"' if attribute else "") + \
-            (f' id="{identity}"' if identity else "") + ">"
-        lines.append(start + "".join(
-            f'<td{" class=text" if text else ""}>'
-            f"{value if isinstance(value, Raw) else escape(value)}</td>"
-            for value, text in zip(values, is_text)) + "</tr>")
-    return "\n".join([*lines, "</table>"])
 
 
 def number(value, digits):
@@ -61,7 +21,7 @@ def ratio(value, low, high):
     """Marked where it is out of bounds."""
     text = number(value, 3)
     if value is not None and not low <= value <= high:
-        return Raw(f'<b style="color:#b00">{text}</b>')
+        return Raw(f'<span class="bad">{text}</span>')
     return text
 
 
@@ -225,7 +185,7 @@ def _results(kept, summary):
                 if cell["stall_" + name] >= 0.005)
             is_ours = cell["mode"] == "auto"
             high = 1.03 if is_ours else float("inf")
-            rows.append(("auto" if is_ours else "", [
+            rows.append((' class="ours"' if is_ours else "", [
                 cells.MODES[cell["mode"]].title, number(cell["seconds"], 4),
                 f"{cell['seconds_min']:.4f} to {cell['seconds_max']:.4f}",
                 number(cell["wire_bytes"] / 1e6, 2), number(cell["bytes_per_sample"], 0),
@@ -253,15 +213,7 @@ def _figures(kept, figures, why_none):
     parts = ["<h2>Figures</h2>"]
     if why_none:
         parts.append(f"<p>{escape(why_none)}.</p>")
-    for figure in figures:
-        with open(kept.path(f"figures/{figure.name}.svg"), "rb") as file:
-            data = base64.b64encode(file.read()).decode()
-        files = ", ".join(link(f"figures/{figure.name}.{suffix}", suffix)
-                          for suffix in ("svg", "png", "gp"))
-        parts.append(f'<figure id="{escape(figure.name)}"><img alt="{escape(figure.title)}" '
-                     f'src="data:image/svg+xml;base64,{data}"><figcaption>{escape(figure.caption)} '
-                     f"({files})</figcaption></figure>")
-    return parts
+    return parts + [report.embed(figure, kept.path("figures"), "figures/") for figure in figures]
 
 
 def _openimages(kept):
@@ -297,7 +249,7 @@ def _sources(kept):
     parts += [f"<h3>{link('rows.csv', 'rows.csv')}: measured epochs, by line</h3>", table(
         ["line", "<setup", "<mode", "round", "passes", "seconds", "wire bytes", "<digest",
          "errors", "others' CPU s", "<commit", "<date", "<commands"],
-        [(f"#row-{i + 2}", [
+        [(f' id="row-{i + 2}"', [
             i + 2, f"{cells.setup_text(records.setup_of(row))}, {row['link']}",
             cells.MODES[row["mode"]].title,
             row["round"], row["repeat"], f"{row['seconds']:.4f}", row["wire_bytes"],
@@ -308,7 +260,7 @@ def _sources(kept):
     parts += [f"<h3>{link('forecast.csv', 'forecast.csv')}: plans, by line</h3>", table(
         ["line", "<setup", "<mode", "round", "seconds", "wire bytes", "<limit", "<commit",
          "<command"],
-        [(f"#plan-{i + 2}", [
+        [(f' id="plan-{i + 2}"', [
             i + 2, f"{cells.setup_text(records.setup_of(row))}, {row['link']}",
             cells.MODES[row["mode"]].title,
             row["round"], f"{row['seconds']:.4f}", row["wire_bytes"], row["slowest"], row["commit"],
@@ -320,9 +272,7 @@ def _sources(kept):
 def write(kept, summary, figures, why_no_figures, more_lines):
     """more_lines: text that is shown as it is."""
     digests = len({(row["repeat"], row["round"]) for row in kept.rows.rows})
-    parts = ["<!DOCTYPE html><html lang=en><head><meta charset=utf-8>"
-             f"<title>Sluice: a sweep</title><style>{STYLE}</style></head><body>",
-             "<h1>Preprocessing near the storage: a sweep</h1>"]
+    parts = []
     if kept.rows.rows:
         parts.append(f"<p>{len(kept.rows.rows)} epochs measured in {len(summary)} cells. Every "
                      "mode delivered the same data: epochs of equal draws have equal digests "
@@ -330,9 +280,6 @@ def write(kept, summary, figures, why_no_figures, more_lines):
     parts += _machine(kept) + _results(kept, summary) + _where_cpus_bind(summary) + \
         _more(more_lines) + \
         _figures(kept, figures, why_no_figures) + _openimages(kept) + _sources(kept)
-    parts.append("</body></html>")
     path = kept.path("index.html")
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        file.write("\n".join(parts) + "\n")
-    os.replace(path + ".new", path)
+    report.write_page(path, "Preprocessing near the storage: a sweep", parts)
     return path
