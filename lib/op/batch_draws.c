@@ -3,10 +3,12 @@
 #include "op/exact_math.h"
 
 #include <math.h>
+#include <string.h>
 
 /* These streams are apart from those of the ops, which are below 16,384, and of the order. */
 #define MIX_OP 0xFF00u
-#define ERASING_OP 0xFF01u /* _torch_batch.py fills the boxes by 0xFF02 */
+#define ERASING_OP 0xFF01u
+#define FILL_OP 0xFF02u /* _torch_batch.py has it, too */
 
 #define MAX_ATTEMPTS 10
 #define TURN 6.283185307179586
@@ -110,4 +112,18 @@ bool sluice_draw_erasing(const struct sluice_erasing_params *params,
         }
     }
     return false;
+}
+
+void sluice_fill_drawn(const struct sluice_draw_key *key, const void *table, void *out,
+                       size_t count)
+{
+    struct sluice_rng rng = sluice_rng_init(key->seed, key->epoch, key->sample_id, FILL_OP);
+    const char *from = table;
+    char *to = out;
+    for (size_t i = 0; i < count; i += 2) {
+        const uint32_t word = sluice_rng_u32(&rng);
+        memcpy(to + 4 * i, from + 4 * (size_t)(word & 0xFFFF), 4);
+        if (i + 1 < count)
+            memcpy(to + 4 * i + 4, from + 4 * (size_t)(word >> 16), 4);
+    }
 }

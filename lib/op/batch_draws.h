@@ -44,4 +44,10 @@ bool sluice_draw_erasing(const struct sluice_erasing_params *params,
                          const struct sluice_draw_key *key, struct sluice_size size,
                          struct sluice_box *box);
 
+/* The fill of an erased box: `count` (at most SLUICE_MAX_FILL) entries of a table of 65,536
+ * float32, drawn from the sample's own stream.  Neither memory need be aligned. */
+#define SLUICE_MAX_FILL (65536u * 8)
+void sluice_fill_drawn(const struct sluice_draw_key *key, const void *table, void *out,
+                       size_t count);
+
 #endif

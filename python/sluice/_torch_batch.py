@@ -136,16 +136,33 @@ def _quantiles(device):
     return torch.cat([half, -half.flip(0)]).to(device)
 
 
+@functools.lru_cache(maxsize=1)
+def _quantile_bytes():
+    return bytes(_quantiles(torch.device("cpu")).numpy())
+
+
 def normals(seed, epochs, samples, sizes, device):
     """float32 [sum(sizes)] on the device: sizes[i] normal numbers of sample i in its epoch, the same on every
     device."""
+    if max(sizes) > 65536 * 8:
+        raise _sluice.InvalidError("fill 'pixel': a box has at most 524,288 values")
+    if device.type != "cpu":
+        return normals_by_tensors(seed, epochs, samples, sizes, device)
+    drawn = torch.empty(sum(sizes))
+    at = drawn.data_ptr()
+    for epoch, sample, size in zip(epochs, samples, sizes):
+        _sluice.fill_normals(seed, epoch, sample, _quantile_bytes(), at, size)
+        at += 4 * size
+    return drawn
+
+
+def normals_by_tensors(seed, epochs, samples, sizes, device):
+    """The same on any device, by its own arithmetic."""
     counts = torch.tensor(sizes)
     blocks = (counts + 7) // 8  # a block of the generator is eight numbers of 16 bits
     of = torch.repeat_interleave(torch.arange(len(sizes)), blocks).to(device)
     first = torch.cumsum(blocks, 0) - blocks
     block = torch.arange(int(blocks.sum()), device=device) - first.to(device)[of]
-    if blocks.max() > 65536:
-        raise _sluice.InvalidError("fill 'pixel': a box has at most 524,288 values")
     epoch = torch.tensor(epochs, device=device)[of]
     low = torch.tensor([sample & 0xFFFFFFFF for sample in samples], device=device)[of]
     high = torch.tensor([sample >> 32 for sample in samples], device=device)[of]

@@ -85,6 +85,8 @@ class Loader(Batches):
             made = [op(**arguments) for op, arguments in ((RandomErasing, recipe.erasing), (Mix, recipe.mix))
                     if arguments is not None]
         self._batch_ops = [*made, *batch_ops] if options.get("part", "train") == "train" else []
+        if sum(isinstance(op, Mix) for op in self._batch_ops) > 1:
+            raise _sluice.InvalidError("batch_ops: one Mix; the recipe has one already, or leave it out")
         self._seed = seed
         self._dtype = dtype or torch.float32
         self._channels_last = channels_last

@@ -32,6 +32,25 @@ PyObject *module_draw_mix(PyObject *module, PyObject *args)
                          box->left, box->height, box->width);
 }
 
+PyObject *module_fill_normals(PyObject *module, PyObject *args)
+{
+    (void)module;
+    unsigned long long seed, sample, address, count;
+    unsigned epoch;
+    const char *bytes;
+    Py_ssize_t len;
+    if (!PyArg_ParseTuple(args, "KIKy#KK:fill_normals", &seed, &epoch, &sample, &bytes, &len,
+                          &address, &count))
+        return NULL;
+    if (len != (Py_ssize_t)(65536 * sizeof(float)) || count > SLUICE_MAX_FILL)
+        return raise_text(SLUICE_E_INVALID, "fill_normals: of a table of 65,536 float32");
+    Py_BEGIN_ALLOW_THREADS;
+    sluice_fill_drawn(&(struct sluice_draw_key){.seed = seed, .epoch = epoch, .sample_id = sample},
+                      bytes, (void *)(uintptr_t)address, (size_t)count);
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
 PyObject *module_draw_erasing(PyObject *module, PyObject *args)
 {
     (void)module;

@@ -129,6 +129,9 @@ static PyMethodDef module_methods[] = {
     {"draw_erasing", module_draw_erasing, METH_VARARGS,
      "draw_erasing(seed, epoch, sample, p, min_scale, max_scale, min_ratio, max_ratio, height, "
      "width): (top, left, height, width), or None."},
+    {"fill_normals", module_fill_normals, METH_VARARGS,
+     "fill_normals(seed, epoch, sample, table, address, count): count float32 to an address of the "
+     "host, each one of the table's 65,536."},
     {"version", module_version, METH_NOARGS, "Of the library, as 'MAJOR.MINOR.PATCH'."},
     {"set_log_level", module_set_log_level, METH_O,
      "The least severe lines that the library writes: LOG_INFO at first."},

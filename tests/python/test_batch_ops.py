@@ -56,6 +56,8 @@ class Random(unittest.TestCase):
         self.assertLess(abs(float((drawn**4).mean()) - 3), 0.1)
         alone = _torch_batch.normals(5, [1], [2**40], [9], torch.device("cpu"))
         self.assertTrue(torch.equal(alone, drawn[40001:40010]))
+        tensors = _torch_batch.normals_by_tensors(5, [0, 1], [7, 2**40], [40001, 80000], torch.device("cpu"))
+        self.assertTrue(torch.equal(tensors, drawn))
         other = _torch_batch.normals(6, [1], [2**40], [9], torch.device("cpu"))
         self.assertFalse(torch.equal(alone, other))
 
@@ -356,13 +358,15 @@ class Loaders(support.SetTest):
     def test_pixels_are_not_mixed_up(self):
         with self.assertRaisesRegex(ValueError, "normalize=True"):
             self.batches(normalize=False, batch_ops=[Mix(mixup=1)])
+        with self.assertRaisesRegex(ValueError, "one Mix"):
+            self.batches(pipeline=None, recipe="timm-a2", batch_ops=[Mix(mixup=1)])
 
 
 @unittest.skipUnless(torch.cuda.is_available(), "no GPU with CUDA")
 class OnTheGpu(support.SetTest):
     def batches(self, part="train", **options):
         with sluice.torch.Loader(self.root, 8, recipe="torchvision-v2", seed=3, part=part, batch_ops=[
-                RandomErasing(0.5, fill="pixel"), Mix(mixup=1, cutmix=1)], **options) as loader:
+                RandomErasing(0.5, fill="pixel")], **options) as loader:
             return [(images.cpu(), labels.cpu()) for images, labels in loader]
 
     def test_the_same_batches_as_on_the_cpu(self):

@@ -1,3 +1,4 @@
+#include "image/kernels/x86/resample_avx2.h"
 #include "image/kernels/x86/warp_avx2.h"
 
 #include <immintrin.h>
@@ -28,6 +29,7 @@ static void map_bytes(const uint8_t *in, size_t n, const uint8_t table[256], uin
 }
 
 #define SLUICE_MAP_BYTES
+#define SLUICE_WEIGH_PIXELS sluice_weigh_pixels_avx2
 #define SLUICE_WARP sluice_warp_avx2
 #define SLUICE_COLOR_KERNELS sluice_color_kernels_avx2
 #include "image/kernels/color_loops.inc"

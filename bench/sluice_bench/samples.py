@@ -1,0 +1,91 @@
+#!/usr/bin/python3
+"""Whole samples, from the file to float32: sluice.torch beside torchvision and timm with the same recipe.
+
+usage: samples.py FOLDER [--rounds N] [--passes N]        PYTHONPATH: build/release/python; FOLDER: JPEGs in class folders
+
+CPU time of the process on one core, in us an image: the median of the rounds, which take turns.  Batches are not hashed,
+and no index of the JPEGs is used.  Without timm its recipes are left out.
+"""
+import argparse
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+try:
+    import PIL
+    import torch
+    import torchvision
+    from PIL import Image
+    from torchvision import transforms as T
+except ImportError as error:
+    print(f"SKIPPED: {error}", file=sys.stderr)
+    sys.exit(77)
+
+import sluice.torch
+from sluice import recipes
+
+TAIL = [T.ToTensor(), T.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]
+BILINEAR = T.InterpolationMode.BILINEAR
+
+
+def made():
+    """(name, transform) of torchvision and timm; the names of presets are those of sluice.recipes."""
+    yield "torchvision-v1", T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip(), *TAIL])
+    yield "torchvision-v2", T.Compose([T.RandomResizedCrop(176), T.RandomHorizontalFlip(),
+                                       T.TrivialAugmentWide(interpolation=BILINEAR), *TAIL,
+                                       T.RandomErasing(0.1)])
+    yield "RandAugment(2, 9)", T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip(),
+                                          T.RandAugment(interpolation=BILINEAR), *TAIL])
+    yield "SimCLR-like", T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip(),
+                                    T.RandomApply([T.ColorJitter(0.8, 0.8, 0.8, 0.2)], 0.8), T.RandomGrayscale(0.2),
+                                    T.RandomApply([T.GaussianBlur(23, (0.1, 2))], 0.5), *TAIL])
+    try:
+        from timm.data import create_transform
+    except ImportError as error:
+        print(f"without timm's: {error}", file=sys.stderr)
+        return
+    yield "timm-a2", create_transform(224, is_training=True, auto_augment="rand-m7-mstd0.5-inc1", interpolation="random")
+    yield "deit", create_transform(224, is_training=True, auto_augment="rand-m9-mstd0.5-inc1", interpolation="bicubic",
+                                   re_prob=0.25, re_mode="pixel")
+
+
+def theirs(transform, files):
+    start = time.process_time()
+    for file in files:
+        with Image.open(file) as image:
+            transform(image.convert("RGB"))
+    return (time.process_time() - start) / len(files)
+
+
+def ours(loader):
+    start = time.process_time()
+    num = sum(len(images) for images, *_ in loader)
+    return (time.process_time() - start) / num
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--passes", type=int, default=2, help="of ours in a round")
+    args = parser.parse_args()
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    torch.set_num_threads(1)
+    files = sorted(path for path in pathlib.Path(args.folder).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    print(f"{len(files)} JPEGs; torchvision {torchvision.__version__}, Pillow {PIL.__version__}, torch {torch.__version__}")
+    print(f"{'recipe':20} {'theirs, us':>10} {'ours, us':>10} {'ratio':>6}")
+    for name, transform in made():
+        recipe = recipes.of(transform)
+        recipe.mix = None
+        with sluice.torch.Loader(args.folder, 50, recipe=recipe, normalize=True, workers=1, digest=False,
+                                 jpeg_index="off", repeat=args.passes) as loader:
+            ours(loader)
+            rounds = [(theirs(transform, files), ours(loader)) for _ in range(args.rounds)]
+        a, b = (statistics.median(column) * 1e6 for column in zip(*rounds))
+        print(f"{name:20} {a:10.0f} {b:10.0f} {a / b:6.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
