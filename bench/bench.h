@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What the bench programs share: statistics, pinning, and rows of results.
+/* Shared by the bench programs: statistics, pinning, and rows of results.
  *
  * Threads: one at a time. */
 

@@ -135,7 +135,7 @@ static double measure(struct sim_scenario scenario, size_t num_seeds)
     return bench_quantile(ratios, num_seeds, 0.5);
 }
 
-/* What a command line asks for. */
+/* The options of a command line. */
 struct plan {
     uint64_t num_seeds;
     const char *only;

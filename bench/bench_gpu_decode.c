@@ -228,7 +228,7 @@ static void decode(struct bench *bench)
     must(sluice_gpu_decoder_wait(bench->decoder, bench->statuses, &err));
 }
 
-/* Of the rows that were added, as labels 0 .. batch - 1. */
+/* The digest of the rows that were added, as labels 0 .. batch - 1. */
 static float hash(struct bench *bench, size_t num_rows)
 {
     float ms;

@@ -59,7 +59,7 @@ static struct jpeg *index_jpegs(const struct bench_image *images, size_t num_ima
     return jpegs;
 }
 
-/* What is done with an image: its bytes afterwards. */
+/* The ways to send an image, and its bytes in each. */
 struct work {
     const char *name;
     enum { DECODE, BOX, CROP } what;

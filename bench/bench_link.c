@@ -27,7 +27,7 @@
 #define NUM_CHUNKS 64
 #define MAX_WAYS 256
 
-/* What may wait for the wire, in its own time; at least one chunk may. */
+/* Limit of the bytes that wait for the wire, in seconds of it; at least one chunk may wait. */
 #define QUEUE_S 0.01
 
 /* The kernel's part of the queue. */
@@ -126,7 +126,7 @@ static void clear_closed(void)
     }
 }
 
-/* Of the standard input: whole lines as they come. */
+/* Reads standard input: whole lines as they come. */
 static void obey(void)
 {
     static char line[128];

@@ -245,7 +245,7 @@ static void ask_reference_times(const struct bench *b, struct reference *ref, si
 
 /* --- the results --- */
 
-/* Of each sample the median over the repeats. */
+/* The median over the repeats, for each sample. */
 static double *medians(const struct bench *b, const double *us)
 {
     double *of_task = new_array(b->num_tasks, sizeof(double));

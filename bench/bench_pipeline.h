@@ -85,7 +85,7 @@ bool bench_decode_region(struct routes *r, const struct bench_task *task,
 struct bench_outcome bench_with_decoder(struct routes *r, const struct bench_task *task,
                                         bench_decode_fn decode);
 
-/* What is compared and not timed: every form, split and way of decoding, each with and without an
+/* Compared and not timed: every form, split and way of decoding, each with and without an
  * index.  Scalar kernels after libjpeg-turbo's whole decode are the first of them. */
 extern const size_t bench_num_checks;
 const char *bench_check_name(size_t check);

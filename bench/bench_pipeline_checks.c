@@ -141,7 +141,7 @@ static bool make_partial(struct routes *r, const struct check *check, const stru
     return num_parts > 1;
 }
 
-/* What the storage node does for the form; false: it would send another. */
+/* Does the storage node's part of the form; false: it would send another form. */
 static bool send_as(struct routes *r, const struct check *check, const struct bench_task *task,
                     const struct sluice_pipeline *pipeline, struct sluice_sample *sample)
 {

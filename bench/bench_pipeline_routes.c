@@ -70,7 +70,7 @@ struct sluice_sample bench_sample_of(const struct bench_task *task)
 
 /* --- the product's own ways --- */
 
-/* What is left of a sample, to f32; takes the sample. */
+/* Runs the ops that are left, to f32; takes the sample. */
 static struct bench_outcome finish_sample(struct routes *r, const struct sluice_pipeline *pipeline,
                                           const struct bench_task *task,
                                           struct sluice_sample *sample)

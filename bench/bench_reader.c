@@ -29,7 +29,7 @@
 #define MAX_FLAGS 12
 /* So often everything that the server may have cached of its images is dropped. */
 #define DROP_PERIOD_MS 100
-/* Of the storage node's CPUs; a clock tick is 1 % of a second. */
+/* Busy time of the storage node's CPUs; a clock tick is 1 % of a second. */
 #define MOST_OTHERS 0.04
 
 struct bench {
@@ -201,7 +201,7 @@ static double busy_s(const struct bench *b)
     return (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* What we, the server and all that shares its CPUs had. */
+/* CPU time of this program, the server and everything on the server's CPUs. */
 static double our_s(const struct bench *b, const struct load *load)
 {
     const bool is_shared = CPU_EQUAL(&b->storage, &b->client);
@@ -223,7 +223,7 @@ struct a_case {
     double alone_per_s[MAX_ROUNDS]; /* without the reader */
 };
 
-/* What the server does while the reader does nothing. */
+/* The server's rate while the reader is idle. */
 static double measure_alone(const struct bench *b, struct load *load)
 {
     const uint64_t start_ns = sluice_clock_ns();

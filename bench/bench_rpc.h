@@ -38,7 +38,7 @@ struct bench_setup {
     char root[64];            /* a folder with a file for every payload */
 };
 
-/* What the client is asked, and what it answers. */
+/* Requests to the client, and its answers. */
 struct bench_ask {
     uint32_t transport, size; /* size: an index */
     uint64_t count;

@@ -25,7 +25,7 @@
 #define NUM_CLASSES 1000
 #define BATCH "256"
 
-/* Of one process, in bytes. */
+/* Resident memory of one process, in bytes. */
 struct memory {
     double anonymous; /* its own */
     double files;     /* pages of files that it alone maps, which the kernel may drop */

@@ -20,7 +20,7 @@ extern "C" {
  * decode.cu, where each thread of a block calls these functions, and of decode_host.c, where a loop
  * does.  All results are those of image/jpeg/window_c.c and image/kernels/kernels_c.c.
  *
- * What is declared SLUICE_GPU_SHARED belongs to a block of threads.  Functions with a `thread` are
+ * Variables declared SLUICE_GPU_SHARED belong to a block of threads.  Functions with a `thread` are
  * called by each thread of the block; where the text says "then", all have returned from the one
  * before any calls the next.
  *
@@ -370,7 +370,7 @@ SLUICE_KERNEL_INLINE int sluice_gpu_decode_segment(const struct sluice_gpu_memor
     for (;;) {
         sluice_gpu_refill(&in, shared);
         uint32_t code = lookup->fast[in.bits >> (64 - SLUICE_GPU_LOOKUP_BITS)];
-        /* What was read is written while the next is looked up. */
+        /* The value that was read is written while the next one is looked up. */
         if (value != 0 && at.out)
             at.out[place] = (int16_t)value;
         if (code == 0) {
@@ -604,9 +604,9 @@ struct sluice_gpu_across_shared {
     } side;
 };
 
-/* What a task makes: rows [row, row + num_rows) and columns [column, column + num_columns) of its
- * result, from the inputs of each row from `first` on.  These are in the pixels [x, x + 4 * fours)
- * of the image, which need the columns [chroma, chroma + 4 * chroma_fours) of chroma up to
+/* The output of a task: rows [row, row + num_rows) and columns [column, column + num_columns) of
+ * its result, from the inputs of each row from `first` on.  These are in the pixels [x, x + 4 *
+ * fours) of the image, which need the columns [chroma, chroma + 4 * chroma_fours) of chroma up to
  * last_chroma.  Each row has 1 << thread_bits threads. */
 struct sluice_gpu_across {
     uint32_t row, num_rows, column, num_columns, first;

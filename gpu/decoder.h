@@ -52,7 +52,7 @@ SLUICE_MUST_USE sluice_status sluice_gpu_decoder_wait(struct sluice_gpu_decoder 
 /* Waits for the decoding if it is started, whatever comes of it, and empties the batch. */
 void sluice_gpu_decoder_drop(struct sluice_gpu_decoder *decoder);
 
-/* What the last batch took, after wait. */
+/* Times of the last batch, valid after wait. */
 enum sluice_gpu_stage {
     SLUICE_GPU_UPLOAD,
     SLUICE_GPU_CLEAR, /* the coefficients */

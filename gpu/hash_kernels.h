@@ -92,7 +92,7 @@ SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_word(const struct sluice_gpu_hash_
     return last >> (64 - num_bits) | input->label << num_bits;
 }
 
-/* What the stripe that begins at byte `at` adds to an accumulator. */
+/* The term that the stripe at byte `at` adds to an accumulator. */
 SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_stripe(const struct sluice_gpu_hash_input *input,
                                                      uint64_t at, uint32_t secret_at,
                                                      uint32_t accumulator)

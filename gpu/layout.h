@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-/* What the decoder on the device reads: a batch as batch.h writes it, in one piece of memory.
+/* The input of the decoder on the device: a batch as batch.h writes it, in one piece of memory.
  *
  *     index  max_samples + 1 times struct sluice_gpu_index
  *     then for each sample, at a multiple of 16 bytes:

@@ -71,7 +71,7 @@ void sluice_gpu_place_set_row_bytes(struct sluice_gpu_place *place, size_t row_b
 
 int sluice_gpu_place_device(const struct sluice_gpu_place *place);     /* -1: is_host */
 uint64_t sluice_gpu_place_bytes(const struct sluice_gpu_place *place); /* of the device's memory */
-/* Of the host's memory, page-locked, now. */
+/* Bytes of the host's memory that are page-locked now. */
 uint64_t sluice_gpu_place_locked_bytes(struct sluice_gpu_place *place);
 unsigned sluice_gpu_place_num_lanes(const struct sluice_gpu_place *place);
 struct sluice_gpu_lane *sluice_gpu_place_lane(struct sluice_gpu_place *place, unsigned lane);
@@ -106,7 +106,7 @@ void sluice_gpu_block_give_after(struct sluice_gpu_block *block, void *stream);
 
 /* NULL: all are in use. */
 struct sluice_gpu_staging *sluice_gpu_place_take_staging(struct sluice_gpu_place *place);
-/* What was written to it is of use no longer. */
+/* Its content may be overwritten. */
 void sluice_gpu_staging_give(struct sluice_gpu_staging *staging);
 
 struct sluice_gpu_file {
@@ -115,7 +115,7 @@ struct sluice_gpu_file {
     const struct sluice_jpeg_index *index; /* or NULL */
 };
 
-/* What the device needs of a file. */
+/* The part of a file that the device needs. */
 struct sluice_gpu_prepared {
     struct sluice_buf *data; /* owned; NULL: it is in the staging buffer, */
     uint32_t at, bytes;      /* there */

@@ -5,14 +5,14 @@
 
 #include <stdatomic.h>
 
-/* What place.c asks of a device: CUDA's (place_cuda.c), or the host (place_host.c).
+/* The operations of a device that place.c needs: CUDA's (place_cuda.c), or the host (place_host.c).
  *
  * An engine is a lane's part of the device: a stream, a decoder and what they need.  What is put on
  * an engine is done in order, behind the caller's back, until wait or sync.
  *
  * Threads: as place.h says.  All functions but close are called between enter and leave. */
 
-/* What was current in a thread, and is so again (cuda_context.h). */
+/* The context that was current in a thread, and is restored (cuda_context.h). */
 struct sluice_gpu_scope {
     void *context;
     int capture_mode;
@@ -68,7 +68,7 @@ struct sluice_gpu_device_ops {
                                  struct sluice_gpu_engine **engine, struct sluice_err *err);
     void (*engine_close)(struct sluice_gpu_engine *engine); /* NULL is allowed */
 
-    /* What follows is done once the mark's work is. */
+    /* Later work waits for the work before the mark. */
     sluice_status (*follow)(struct sluice_gpu_engine *engine, void *mark, struct sluice_err *err);
     /* `from` is borrowed until sync or drop. */
     sluice_status (*upload)(struct sluice_gpu_engine *engine, uint8_t *to, const uint8_t *from,
@@ -78,7 +78,7 @@ struct sluice_gpu_device_ops {
     /* Waits for that; as sluice_gpu_decoder_wait(). */
     sluice_status (*wait)(struct sluice_gpu_engine *engine, sluice_status *statuses,
                           struct sluice_err *err);
-    /* Hashes so many rows, at most max_samples; once between two calls of sync. */
+    /* Hashes num_items rows, at most max_samples; once between two calls of sync. */
     sluice_status (*hash)(struct sluice_gpu_engine *engine, const uint8_t *rows,
                           const struct sluice_gpu_hash_item *items, uint32_t num_items,
                           struct sluice_err *err);

@@ -10,7 +10,7 @@
 /* The host's memory of a place: what is page-locked, the staging buffers that workers write samples
  * into, and the rate of uploads. */
 
-/* What an upload's rate is measured with. */
+/* The memory whose upload is timed. */
 #define NUM_UPLOADS 16
 #define MAX_UPLOAD_BYTES ((uint64_t)16 << 20)
 

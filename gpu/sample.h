@@ -36,11 +36,11 @@ struct sluice_gpu_limits {
     uint32_t out_width, out_height; /* of every sample */
     uint64_t max_file_bytes;
     uint64_t max_pixels; /* of the boxes, rounded up to MCUs */
-    /* Of one segment, which one thread decodes; 0: any. */
+    /* The bytes of one segment, which one thread decodes; 0: any. */
     uint64_t max_segment_bytes;
 };
 
-/* What the device needs memory for. */
+/* The sizes that the device's memory depends on. */
 struct sluice_gpu_sizes {
     uint64_t upload_bytes;
     uint64_t blocks;  /* of 64 coefficients, and of 64 samples */
@@ -48,7 +48,7 @@ struct sluice_gpu_sizes {
     uint64_t pixels;  /* words, between the passes of the resize */
 };
 
-/* What is made of a file: as sluice_codec_decode_region() of `box`, then
+/* The result for a file: as sluice_codec_decode_region() of `box`, then
  * sluice_resize_rgb_part(). */
 struct sluice_gpu_request {
     struct sluice_box box; /* as large as sluice_resize_part_input(&part) */
@@ -57,10 +57,10 @@ struct sluice_gpu_request {
     uint32_t row; /* where the sample goes in the batch that is made */
 };
 
-/* Of samples in memory. */
+/* The alignment of samples in memory. */
 #define SLUICE_GPU_SAMPLE_ALIGNMENT 16
 
-/* What a sample will need, before anything is written.  Points into itself. */
+/* The memory that a sample will need, before anything is written.  Points into itself. */
 struct sluice_gpu_plan {
     struct sluice_gpu_sizes sizes; /* upload_bytes: at most */
     uint64_t max_segment_bytes;
@@ -101,7 +101,7 @@ SLUICE_MUST_USE sluice_status sluice_gpu_plan_write(const struct sluice_gpu_plan
                                                     uint8_t *to, uint64_t *bytes,
                                                     struct sluice_err *err);
 
-/* What of the device a sample that is written takes, but for its upload. */
+/* The device memory of a written sample, without its upload. */
 struct sluice_gpu_sizes sluice_gpu_sample_sizes(const struct sluice_gpu_sample *sample);
 
 #endif

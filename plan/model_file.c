@@ -171,7 +171,7 @@ static void read_model(struct reader *reader, const json_t *weights,
         read_choice(reader, weights, model, c);
 }
 
-/* Of files of before a GPU's batches these are as usual. */
+/* Fields that files from before batches on a GPU lack are as usual. */
 static struct sluice_transport_cost read_transport(struct reader *reader, const json_t *json)
 {
     const struct sluice_transport_cost usual = sluice_transport_cost_default();

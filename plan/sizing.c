@@ -7,7 +7,8 @@
 /* Half of what the header promises: the rest is for the planner's gap. */
 #define CORES_PRECISION 0.005
 
-/* What is busy for this share of the time has nothing left: plans are rounded to whole samples. */
+/* A resource that is busy for this share of the time is full: plans are rounded to whole samples.
+ */
 #define NOTHING_LEFT 0.99
 
 #define ROUNDING 1e-9
@@ -68,7 +69,7 @@ static bool is_met(const struct sizer *sizer)
     return sizer->forecast.primal_s <= sizer->limit_s * (1 + ROUNDING);
 }
 
-/* What the last plan loads, with one of each; no capacity divides it. */
+/* The load of the last plan, with one of each resource; no capacity divides it. */
 static struct sluice_choice_forecast loads_of(const struct sizer *sizer)
 {
     const struct sluice_rates units = {.link_bytes_per_s = 1,
@@ -84,7 +85,7 @@ static double storage_cores_of(const struct sizer *sizer)
     return loads_of(sizer).busy_s[SLUICE_STORAGE_CPU] * sizer->ask->num_loaders / sizer->limit_s;
 }
 
-/* What the last plan takes in an epoch of epoch_s, and which of these resources are busy then. */
+/* The resources that the last plan takes in an epoch of epoch_s, and which of them are busy. */
 static struct sluice_sizing sizing_of(const struct sizer *sizer, double storage_cores,
                                       double epoch_s, unsigned sized)
 {

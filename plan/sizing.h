@@ -18,7 +18,7 @@
 struct sluice_sizing_ask {
     double samples_per_s; /* of all loaders together; > 0, finite */
     unsigned num_loaders; /* > 0 */
-    /* Of all loaders together; > 0; INFINITY: never the limit. */
+    /* Capacities for all loaders together; > 0; INFINITY: never the limit. */
     double link_bytes_per_s, compute_cores;
 };
 

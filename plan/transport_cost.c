@@ -17,7 +17,7 @@
  *   u8_packed@3   64,060          150          116   storage CPU
  *   f32@5        602,112          351          230   storage CPU
  *
- * What a node spends where it is not the limit is more than it must.  The lines below are between
+ * A node that is not the limit spends more than it must.  The lines below are between
  * what is fitted to profiles there, through network namespaces there, and on an Intel Xeon; a GPU's
  * batch is of the latter, where bench_gpu_decode takes 18 to 32 us for files of 50 kB. */
 struct sluice_transport_cost sluice_transport_cost_default(void)
@@ -146,7 +146,7 @@ static void fit_side(double *const cost[NUM_COSTS], bool is_storage, double read
         *cost[f] *= w[f];
 }
 
-/* Of whole files that were cut for it nobody knows how many bytes the GPU got. */
+/* The bytes that the GPU got are unknown where whole files were cut for it. */
 static void fit_batches(struct sluice_transport_cost *transport,
                         const struct sluice_transport_seen *seen, size_t num_seen)
 {

@@ -68,7 +68,7 @@ static sluice_status index_sample(struct sluice_sample *sample, struct sluice_er
     return SLUICE_OK;
 }
 
-/* What the storage side does.  A form that it would not send is *is_refused. */
+/* Does the storage side's part.  *is_refused: it would not send this form. */
 static sluice_status make_payload(const struct sluice_form_meter *meter,
                                   struct sluice_choice choice, struct sluice_sample *sample,
                                   bool *is_refused, struct sluice_err *err)

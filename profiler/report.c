@@ -123,7 +123,7 @@ static sluice_status add_over(const struct sluice_form_menu *menu, const struct 
 /* Cells, and of how many samples at most each is planned: the map takes a second or two. */
 enum { COLUMNS = 36, ROWS = 18, MAP_SAMPLES = 1000 };
 
-/* Of the profile's samples or an even part of them: what limits is alike for both. */
+/* All samples of the profile or an even part of them, which has the same limits. */
 static sluice_status add_map(const struct sluice_form_menu *full, const struct sluice_rates *at,
                              const struct axis *x, const struct axis *y, json_t *map,
                              struct sluice_err *err)

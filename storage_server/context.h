@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the handlers of one server share: every callback of rpc_server gets it as its ctx.  All of
+/* Shared by the handlers of one server: every callback of rpc_server gets it as its ctx.  All of
  * it is made before the first call and outlives the last one.
  *
  * Lock order of the whole server.  Who holds a lock takes only locks further to the right:
@@ -82,7 +82,7 @@ struct sluice_context {
     atomic_uint_fast64_t open_transfers; /* calls of DataTransfer whose job is not done */
 };
 
-/* What a sample can be sent as, as Hello says it: a bit for each enum sluice_form. */
+/* The forms that a sample can be sent in, as in Hello: a bit for each enum sluice_form. */
 static inline uint32_t sluice_server_forms(bool has_jpeg_index)
 {
     uint32_t forms = 0;

@@ -61,7 +61,7 @@ static void print_stats(struct sluice_storage_server *server)
     free(json);
 }
 
-/* What the end has come to, for whoever ends the process. */
+/* The progress of the shutdown, shown to whoever ends the process. */
 struct ending {
     pthread_mutex_t lock;
     struct sluice_storage_server *server; /* NULL once it may go, or before it is there */

@@ -496,7 +496,7 @@ static sluice_status take_roots(struct sluice_server_options *options, const cha
     return SLUICE_OK;
 }
 
-/* What no single value shows.  `dashes` stand before a name. */
+/* Checks of several options together.  `dashes` precede a name. */
 static sluice_status check(struct sluice_server_options *options, const char *dashes,
                            struct sluice_err *err)
 {

@@ -71,7 +71,7 @@ struct sluice_server_options {
 /* io_workers, or what the root that asks for most of them asks for. */
 unsigned sluice_server_io_workers(const struct sluice_server_options *options);
 
-/* What they say of the stores; `place` is that of a root. */
+/* The options about stores; `place` is that of a root. */
 struct sluice_store_options sluice_server_store_options(const struct sluice_server_options *options,
                                                         const char *place);
 

@@ -186,7 +186,7 @@ static sluice_status find_memory_limit(const struct sluice_server_options *optio
     return sluice_memory_limit_default("", count_threads(options, io_workers), limit, err);
 }
 
-/* What cannot fail.  Takes the store. */
+/* The steps that cannot fail.  Takes the store. */
 static void init_context(struct sluice_storage_server *server,
                          const struct sluice_server_options *options, struct sluice_store *store,
                          struct sluice_store *cache)
@@ -311,7 +311,7 @@ static sluice_status create_workers(struct sluice_storage_server *server,
     return sluice_watchdog_create(&watchdog, &context->watchdog, err);
 }
 
-/* What the process has by now is what it is made of, and not its clients'. */
+/* Memory resident now is the baseline; clients are not charged for it. */
 static sluice_status create_memory_budget(struct sluice_storage_server *server,
                                           const struct sluice_memory_parts *memory,
                                           struct sluice_err *err)

@@ -142,7 +142,7 @@ uint64_t sluice_serving_stop(struct sluice_serving *serving)
     return sluice_storage_server_num_unanswered(serving->server);
 }
 
-/* What serves goes before what it borrows. */
+/* Stop the services before the objects that they borrow. */
 void sluice_serving_close(struct sluice_serving *serving)
 {
     sluice_self_watch_close(serving->watch);

@@ -128,7 +128,7 @@ static uint64_t count_errors(const struct sluice_wire_stats *stats)
     return sum;
 }
 
-/* Of preprocessed JPEGs; NAN: there were not any. */
+/* The share of preprocessed JPEGs that had an index; NAN: there were none. */
 static double index_share(const struct sluice_wire_stats *stats)
 {
     const double hits = (double)stats->jpeg_index.hits;

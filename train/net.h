@@ -52,7 +52,7 @@ enum sluice_init {
     SLUICE_INIT_ONE,
     /* torch's default for conv and linear: U(-b, b), b = 1/sqrt(fan_in). */
     SLUICE_INIT_KAIMING_UNIFORM,
-    /* Of resnet's convolutions: N(0, 2 / fan_out). */
+    /* The initial weights of resnet's convolutions: N(0, 2 / fan_out). */
     SLUICE_INIT_KAIMING_NORMAL_FAN_OUT,
 };
 

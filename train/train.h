@@ -139,7 +139,7 @@ SLUICE_MUST_USE sluice_status sluice_trainer_get_param(struct sluice_trainer *tr
                                                        float *out, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status sluice_trainer_set_param(struct sluice_trainer *trainer, size_t param,
                                                        const float *in, struct sluice_err *err);
-/* Of the last step, before momentum and weight decay. */
+/* The gradient of the last step, before momentum and weight decay. */
 SLUICE_MUST_USE sluice_status sluice_trainer_get_grad(struct sluice_trainer *trainer, size_t param,
                                                       float *out, struct sluice_err *err);
 

@@ -26,7 +26,7 @@
 
 #define NUM_SNAPSHOTS 4
 
-/* Of device memory: a few for each layer. */
+/* Buffers of device memory: a few for each layer. */
 #define MAX_BLOCKS 1024
 
 enum pass { PASS_FORWARD, PASS_BACKWARD_DATA, PASS_BACKWARD_FILTER, NUM_PASSES };
@@ -102,7 +102,7 @@ struct cuda_trainer {
     float *table;
     /* For sums over columns. */
     double *scratch;
-    /* Of the convolutions, one after the other. */
+    /* Workspace of the convolutions, one after the other. */
     void *workspace;
     size_t workspace_bytes;
 
@@ -124,7 +124,7 @@ struct cuda_trainer {
     struct snapshot snapshots[NUM_SNAPSHOTS];
     struct sluice_cuda_sums *pinned;
     unsigned first_snapshot, num_snapshots;
-    /* Of the last snapshot that arrived. */
+    /* The results of the last snapshot that arrived. */
     struct sluice_cuda_sums portion;
     uint64_t known_samples, known_steps;
 

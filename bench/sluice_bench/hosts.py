@@ -17,7 +17,7 @@ import time
 from . import quota
 
 NETWORK = "10.213.7."  # four addresses of it for each storage node
-# Of an Ethernet frame of 1514 bytes, 1448 are TCP's payload (IPv4, timestamps); tbf counts frames.
+# An Ethernet frame of 1514 bytes has 1448 of TCP's payload (IPv4, timestamps); tbf counts frames.
 PAYLOAD_SHARE = 1448 / 1514
 PR_SET_PDEATHSIG = 1
 START_TIMEOUT_S = 60

@@ -75,8 +75,8 @@ struct sluice_options {
 /* --max-errors of an epoch of num_samples; a share is rounded up. */
 uint64_t sluice_options_max_errors(const struct sluice_options *options, uint64_t num_samples);
 
-/* What a loader takes of a command line, as it was given there, and gpu-decode as it is with the
- * trainer's device. */
+/* The options that a loader takes from a command line, as given there, and gpu-decode as it is with
+ * the trainer's device. */
 struct sluice_loader_settings {
     struct sluice_setting items[SLUICE_CLI_MAX_OPTIONS + SLUICE_MAX_STRINGS + SLUICE_MAX_ROOTS + 1];
     size_t num_items;

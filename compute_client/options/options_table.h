@@ -23,7 +23,7 @@ struct sluice_given_options {
 struct sluice_cli_result sluice_options_read(int argc, char **argv,
                                              struct sluice_given_options *out);
 
-/* Of what was given, that which a loader takes; `options` is what was read. */
+/* The given options that a loader takes; `options` has all that were read. */
 void sluice_options_for_loader(const struct sluice_cli_result *parsed,
                                const struct sluice_given_options *options,
                                struct sluice_loader_settings *settings);

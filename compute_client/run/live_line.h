@@ -60,7 +60,7 @@ struct sluice_live_view {
     double waits_s;          /* the trainer waits unusually long; 0: it does not */
 };
 
-/* What is done of `total`, of which `first` were done before the meter's start; then come
+/* The finished part of `total`, of which `first` were done before the meter's start; then come
  * `more`, at the same rate.  The names, the loss and has_network are the caller's. */
 struct sluice_live_view sluice_live_view_of(const struct sluice_live_meter *meter,
                                             const struct sluice_counters *live, uint64_t first,

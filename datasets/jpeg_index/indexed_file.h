@@ -35,7 +35,7 @@ enum sluice_index_use sluice_indexed_file_find(const struct sluice_jpeg_index_fi
                                                struct sluice_buf_pool *pool,
                                                struct sluice_jpeg_index **out);
 
-/* What ops are about to do with a file. */
+/* The ops that will run on a file. */
 struct sluice_indexed_want {
     const struct sluice_jpeg_index_file *indexes; /* NULL: none */
     const char *path;                             /* relative to the dataset's root */

@@ -58,7 +58,7 @@ SLUICE_MUST_USE sluice_status
 sluice_jpeg_index_file_choose_for(const char *choice, const struct sluice_roots *roots,
                                   struct sluice_jpeg_index_file **file, struct sluice_err *err);
 
-/* Of one file. */
+/* The interval of the points in one file's index. */
 uint32_t sluice_jpeg_index_file_step(const struct sluice_jpeg_index_file *file);
 
 /* A new buffer with the entry for a path relative to the dataset's root, for

@@ -87,7 +87,7 @@ static bool is_letter(struct text text)
            ((text.at[0] >= 'a' && text.at[0] <= 'z') || (text.at[0] >= 'A' && text.at[0] <= 'Z'));
 }
 
-/* What stands between braces, if it is a range. */
+/* Parses the text between braces if it is a range. */
 static bool parse_range(struct text inner, struct range *range)
 {
     struct text parts[3] = {{0}};

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a table is looked for. */
+/* The columns to look for in a table. */
 enum field { PATH, LABEL, SPLIT, TARGET, NUM_FIELDS };
 
 /* Names of a column of labels; the first one that is there is taken. */
@@ -139,7 +139,7 @@ static sluice_status add_row(struct sluice_label_table *table, char *const value
     return SLUICE_OK;
 }
 
-/* What adding a target came to, with its line and field. */
+/* The result of adding a target, with its line and field. */
 static sluice_status wrong_target(const struct sluice_label_table *table, sluice_status status,
                                   size_t line, const char *value, const struct sluice_err *why,
                                   struct sluice_err *err)
@@ -156,7 +156,7 @@ struct csv {
     size_t line; /* of `at` */
 };
 
-/* What stands in quotes, in place; leaves `at` behind them. */
+/* Reads a quoted text in place; leaves `at` after the closing quote. */
 static sluice_status take_quoted(struct csv *csv, char **out, struct sluice_err *err)
 {
     const size_t first_line = csv->line;
@@ -330,7 +330,7 @@ static char *keep(char **room, const char *text)
     return kept;
 }
 
-/* What an object says of a field; NULL: nothing. */
+/* The value of a field in an object; NULL: the field is missing. */
 static const json_t *value_of(const struct sluice_label_table *table, const json_t *object,
                               enum field field)
 {
@@ -470,7 +470,7 @@ static sluice_status check_replaced(const struct sluice_label_table *table,
     return SLUICE_OK;
 }
 
-/* What the first line tells: whether this is a table of labels. */
+/* Tells by the first line whether this is a table of labels. */
 static bool is_table_of(struct sluice_label_table *table, const json_t *object)
 {
     choose_label(table, object_has, object);

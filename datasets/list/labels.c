@@ -344,7 +344,7 @@ static const struct sluice_label_row *find_row(const struct table *table, const 
     return at < table->rows.num_rows && strcmp(rows[at].path, wanted) == 0 ? &rows[at] : NULL;
 }
 
-/* Of an entry that has this row. */
+/* Sets the target of an entry that has this row. */
 static sluice_status set_target(const struct table *table, const struct sluice_label_row *row,
                                 struct sluice_manifest_builder *builder, size_t i,
                                 struct sluice_err *err)

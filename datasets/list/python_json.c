@@ -6,7 +6,7 @@ struct walk {
     char *text;
     size_t len, at;
     unsigned depth;
-    /* Of the outermost object: where its last key lies, without quotes. */
+    /* The place of the outermost object's last key, without quotes. */
     size_t key, key_len;
     bool is_key; /* the next string at depth 1 is a key */
     sluice_python_json_fn *told;
@@ -85,7 +85,7 @@ static void replace_by_zero(struct walk *w, size_t len)
     w->at += len;
 }
 
-/* What begins here and ends before a delimiter: a number or a word. */
+/* The number or word that begins here and ends before a delimiter. */
 static void walk_word(struct walk *w)
 {
     static const char *const words[] = {"NaN", "Infinity", "-Infinity"};

@@ -15,7 +15,7 @@ static const struct {
     {"test", SLUICE_SPLIT_TEST},    {"testing", SLUICE_SPLIT_TEST},
 };
 
-/* Of letters in lower case: in any locale, unlike strncasecmp(). */
+/* Compares with lower-case letters in any locale, unlike strncasecmp(). */
 static bool is_word(const char *word, const char *name, size_t len)
 {
     for (size_t i = 0; i < len; i++) {

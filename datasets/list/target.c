@@ -152,7 +152,7 @@ void sluice_target_write_field(FILE *file, struct sluice_target_type type, const
     }
 }
 
-/* Of "\x1b", behind the x; -1: not two hexadecimal digits. */
+/* The value of "\x1b" from behind the x; -1: not two hexadecimal digits. */
 static int byte_of(const char *digits)
 {
     static const char all[] = "0123456789abcdef";

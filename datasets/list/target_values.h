@@ -11,7 +11,7 @@
  *
  * Threads: none of its own. */
 
-/* What is asked for; zero: no targets. */
+/* The request; zero: no targets. */
 struct sluice_target_column {
     const char *name; /* of a table's column, or the suffix of members of tars; NULL: none */
     enum sluice_target_kind kind; /* NONE: as the first one is */

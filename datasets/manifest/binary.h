@@ -91,7 +91,7 @@ SLUICE_MUST_USE sluice_status sluice_manifest_writer_add(struct sluice_manifest_
                                                          const struct sluice_manifest_entry *entry,
                                                          struct sluice_err *err);
 
-/* Of the rows so far. */
+/* The dataset id of the rows so far. */
 struct sluice_hash128 sluice_manifest_writer_id(const struct sluice_manifest_writer *writer);
 /* As sluice_manifest_list_hash(); `classes` are as many as were said. */
 uint64_t sluice_manifest_writer_list_hash(const struct sluice_manifest_writer *writer,

@@ -124,7 +124,7 @@ static void write_passed_over(FILE *file, const struct sluice_manifest *manifest
     fputc('\n', file);
 }
 
-/* Of version 3 unless there are offsets or targets to write, so that programs that know none read
+/* Version 3 unless there are offsets or targets to write, so that programs that know none read
  * it. */
 static void write_rows(FILE *file, const void *ctx)
 {

@@ -13,7 +13,7 @@
 
 /* --- layouts --- */
 
-/* What the folders in a root are (manifest.h).  A path may leave it open. */
+/* The meaning of the folders in a root (manifest.h).  A path may leave it open. */
 enum layout { OPEN, NO_CLASSES, CLASSES, SUBSETS };
 
 static const char *const layout_words[] = {

@@ -31,7 +31,7 @@ struct layout {
     size_t num_classes;
 };
 
-/* What a name says of how a file is coded; it does not tell of a JPEG. */
+/* The coding that a file's name implies; unknown for a JPEG. */
 static const struct {
     const char *suffix;
     enum sluice_coding coding;

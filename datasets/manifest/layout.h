@@ -38,13 +38,13 @@ bool sluice_layout_is_image(const char *name);
 bool sluice_layout_is_read(const char *name);
 #define SLUICE_LAYOUT_READ ".jpg, .jpeg, .png, .webp, .tif, .tiff, .bmp, .gif, .ppm and .pgm"
 
-/* What the suffix says of the coding (image/codecs/coding.h): the format, but for JPEGs. */
+/* The coding that the suffix implies (image/codecs/coding.h): the format, except for JPEGs. */
 uint8_t sluice_layout_coding(const char *name);
 
 /* Whether a name at the place of a class is one that is passed over unless it holds an image. */
 bool sluice_layout_is_hidden(const char *name);
 
-/* What the classes and subsets of samples are found by. */
+/* How classes and subsets of samples are found. */
 struct sluice_layout_source {
     const char *root; /* in words */
     const struct sluice_layout_folder *folders;

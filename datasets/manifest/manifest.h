@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a dataset holds: every image under a root, in one order that all nodes
+/* The samples of a dataset: every image under a root, in one order that all nodes
  * agree on.
  *
  * Classes are as torchvision's ImageFolder has them: the folders in the root, also those that are

@@ -14,7 +14,7 @@
 
 #define CLASS_DEPTHS 2 /* class, train/class */
 
-/* What is made of a store's list, which has no folders but those of its keys. */
+/* A manifest of a store's list, whose only folders are the prefixes of its keys. */
 struct listing {
     struct sluice_store *store;
     const char *root; /* in words */
@@ -49,7 +49,7 @@ static sluice_status enter(struct listing *listing, unsigned depth, const char *
     return status;
 }
 
-/* What a walk over a folder would make of a key. */
+/* Classifies a key as a walk over a folder would. */
 struct key_parts {
     const char *name;     /* the last part */
     unsigned depth;       /* folders that it lies in */

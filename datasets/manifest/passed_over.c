@@ -12,7 +12,7 @@ bool sluice_has_suffix(const char *name, const char *suffix)
     return dot && sluice_strcasecmp(dot, suffix) == 0;
 }
 
-/* What image formats are called, beside those that are read. */
+/* Names of image formats that are not read. */
 static bool is_image_suffix(const char *suffix)
 {
     static const char *const known[] = {

@@ -33,7 +33,8 @@ struct sluice_passed_over {
     uint64_t num_shards;  /* tars and MDS shards that nobody looked into */
     uint64_t num_damaged; /* shards of which a part is listed (shard_list.h) */
 
-    /* What may be an image and is not read, whatever the reason; and the first by path. */
+    /* Counts of files that may be images and are not read, for any reason, and the first by path.
+     */
     uint64_t num_images;
     char images[SLUICE_PASSED_NAMES][SLUICE_MAX_PATH_BYTES]; /* "": there are not as many */
 };

@@ -73,7 +73,7 @@ static void pass_over(struct walk *walk, bool may_be_image, const char *why)
         sluice_log(SLUICE_LOG_WARN, "%s/%s: %s; passed over", walk->root, walk->path, why);
 }
 
-/* What cannot be read may hold samples: a list without them would be a smaller dataset. */
+/* An unreadable folder may hold samples: a list without them would be a smaller dataset. */
 static sluice_status fail_here(const struct walk *walk, const char *what, int error,
                                struct sluice_err *err)
 {
@@ -84,7 +84,7 @@ static sluice_status fail_here(const struct walk *walk, const char *what, int er
                        walk->root, walk->path[0] ? "/" : "", walk->path, what, strerror(error));
 }
 
-/* Of an error about a link: it is the link that is no sample, not the disk that failed. */
+/* Tells an error of a link, which is then not a sample, from a failed disk. */
 static bool is_the_links_own(int error)
 {
     switch (error) {
@@ -305,7 +305,7 @@ static sluice_status walk_entry(struct walk *walk, int folder_fd, const struct s
     return walk_file(walk, name, len, &st, err);
 }
 
-/* What nobody looks at.  Hidden folders at the place of a class are looked at. */
+/* Names that are skipped.  Hidden folders in the position of a class are read. */
 static bool is_ignored(struct walk *walk, const char *name, unsigned depth)
 {
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)

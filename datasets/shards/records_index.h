@@ -13,7 +13,7 @@ struct sluice_records_index {
     char **names; /* of the shards, relative to the index's folder */
     size_t num;
     struct sluice_columns columns; /* LitData; of MDS each shard says, and there are none here */
-    /* Of the shards: "zstd", ...: what the first compressed one is called; NULL: none is. */
+    /* The compression of the first compressed shard: "zstd", ...; NULL: none is compressed. */
     char *compression, *compressed;
 };
 

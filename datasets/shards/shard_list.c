@@ -215,7 +215,7 @@ static size_t sort_entries(struct sluice_manifest *manifest)
 bool sluice_shard_has_key(const struct sluice_manifest *manifest, const char *key)
 {
     const size_t len = strlen(key);
-    /* Of what begins with the key only such as "KEY-2.jpg" stands before "KEY.jpg". */
+    /* Among names that begin with the key only such as "KEY-2.jpg" sort before "KEY.jpg". */
     for (size_t i = sluice_manifest_find_first(manifest, key); i < manifest->num_entries; i++) {
         const char *path = manifest->rows[i].path;
         if (strncmp(path, key, len) != 0)
@@ -287,7 +287,7 @@ static sluice_status list_shard(struct sluice_shard *shard, const char *path,
         sluice_log(SLUICE_LOG_WARN, "%s: passed over: %llu more such members", path,
                    (unsigned long long)(shard->num_passed - MAX_TOLD));
     join_labels(shard);
-    /* What is behind the damage may be the image. */
+    /* The image may follow the damaged part. */
     return shard->is_damaged ? SLUICE_OK : sluice_shard_check_labels(shard, err);
 }
 

@@ -25,7 +25,7 @@ enum {
     GNU_MORE_EXTENDED = 504, /* the same, in such a block */
 };
 
-/* What extended headers say of the member behind them. */
+/* Values that extended headers give to the next member. */
 struct extended {
     char path[SLUICE_MAX_PATH_BYTES];
     bool has_path, is_path_too_long, has_size, is_sparse;
@@ -222,7 +222,7 @@ static sluice_status take_extended(const struct sluice_tar *tar, uint64_t at, ui
 
 /* --- members --- */
 
-/* What a type is; NULL: a regular file. */
+/* The name of a type; NULL: a regular file. */
 static const char *kind_of(uint8_t type, const char *name)
 {
     const size_t len = strlen(name);

@@ -31,7 +31,7 @@
 #define MAX_URL_BYTES 4096
 #define MAX_NAME_BYTES 200     /* of the 255 that Linux takes: ".part" and a hash follow */
 #define MAX_PAUSE_MS 60000     /* the backoff doubles up to here */
-#define MAX_RETRY_AFTER_S 3600 /* a server that says more is waited for so long */
+#define MAX_RETRY_AFTER_S 3600 /* the most that a server's Retry-After counts */
 
 static struct {
     const char *base_url;

@@ -69,14 +69,14 @@ static sluice_status verify_one(void *ctx, size_t i, struct sluice_err *err)
     return SLUICE_OK;
 }
 
-/* What `verify` may be told. */
+/* The options of `verify`. */
 struct verify_options {
     struct sluice_listing_source source;
     const char *manifest;
     bool should_decode, has_jpeg_index;
 };
 
-/* Of two lists whose targets were both asked for. */
+/* Compares two lists whose targets were both asked for. */
 static bool is_same_target(const struct verification *verified, size_t listed,
                            const struct sluice_manifest *found, size_t i)
 {
@@ -121,7 +121,7 @@ static sluice_status count_unlisted(struct verification *verified,
     return SLUICE_OK;
 }
 
-/* Of a file that `index` could not read, the manifest knows the length alone. */
+/* The manifest has only the length of a file that `index` could not read. */
 static void note_without_hash(const struct verification *verified)
 {
     size_t num = 0;

@@ -28,7 +28,7 @@ struct sluice_listing {
 
 void sluice_listing_clear(struct sluice_listing *listing);
 
-/* What is listed, and where labels and targets come from. */
+/* The source of the list, of labels and of targets. */
 struct sluice_listing_source {
     const char *shards, *train_list, *val_list, *labels, *label_key, *classes, *target,
         *target_type;
@@ -38,7 +38,7 @@ struct sluice_listing_source {
 
 struct sluice_manifest_options sluice_listing_options(const struct sluice_listing_source *source);
 
-/* What the root holds now, its shards included. */
+/* The current content of the root, its shards included. */
 SLUICE_MUST_USE sluice_status sluice_listing_list(struct sluice_listing *listing,
                                                   const struct sluice_listing_source *source,
                                                   struct sluice_manifest **manifest,
@@ -60,7 +60,7 @@ SLUICE_MUST_USE sluice_status sluice_listing_jpegs_path(const char *manifest_pat
                                                         char path[SLUICE_MAX_PATH_BYTES],
                                                         struct sluice_err *err);
 
-/* What a command found. */
+/* The findings of a command. */
 struct sluice_listing_counts {
     uint64_t bad;
     bool is_index;                                   /* has the next: to `verify` all is bad */

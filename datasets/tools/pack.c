@@ -147,7 +147,7 @@ static void drop_shard(struct packer *packer)
         unlink(part);
 }
 
-/* What packing can keep: order and labels by .cls, subsets by folder. */
+/* Packing can keep order and labels by .cls, and subsets by folder. */
 static sluice_status check_packable(const struct sluice_manifest *manifest, bool *has_subsets,
                                     struct sluice_err *err)
 {

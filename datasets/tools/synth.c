@@ -44,7 +44,7 @@ uint32_t sluice_synth_target_bytes(const struct sluice_synth_options *options, u
     return (uint32_t)(kilobytes * 1000);
 }
 
-/* What kind of file a sample is. */
+/* The file format of a sample. */
 struct layout {
     uint32_t width, height;
     bool is_png;

@@ -252,7 +252,7 @@ void sluice_format_bytes(uint64_t bytes, char out[32])
         binary /= 1024;
     for (; decimal_power < 4 && bytes && decimal % 1000 == 0; decimal_power++)
         decimal /= 1000;
-    /* Of both units the one with the shorter number is printed ("1TB" = 976562500KiB). */
+    /* The unit with the shorter number is printed ("1TB" = 976562500KiB). */
     if (decimal_power > 0 && (power == 0 || decimal < binary))
         snprintf(out, 32, "%llu%cB", (unsigned long long)decimal,
                  decimal_power == 1 ? 'k' : prefixes[decimal_power - 1]);

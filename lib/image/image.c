@@ -190,7 +190,7 @@ static sluice_status probe_png(const uint8_t *bytes, size_t len, struct sluice_i
     return SLUICE_OK;
 }
 
-/* What a file is by its first bytes. */
+/* The format of a file, by its first bytes. */
 enum kind { OTHER, JPEG, PNG, WEBP, GIF, TIFF, PGM, PPM, BMP };
 
 static enum kind kind_of(const uint8_t *bytes, size_t len)

@@ -28,7 +28,7 @@ enum sluice_image_format {
 /* Whether this build decodes the format: some need a library that a build may be without. */
 bool sluice_image_format_is_decoded(enum sluice_image_format format);
 
-/* What a file's header says, without decoding. */
+/* The facts in a file's header; nothing is decoded. */
 struct sluice_image_info {
     enum sluice_image_format format;
     uint32_t width, height;

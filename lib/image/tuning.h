@@ -1,8 +1,8 @@
 #ifndef SLUICE_IMAGE_TUNING_H
 #define SLUICE_IMAGE_TUNING_H
 
-/* What a decode may cost.  Measured on one Zen 5 core of a shared machine with libjpeg-turbo 2.1.5
- * and libpng 1.6.39; docs/operations/server.md says what that comes to.
+/* The most that a decode may cost.  Measured on one Zen 5 core of a shared machine with
+ * libjpeg-turbo 2.1.5 and libpng 1.6.39; docs/operations/server.md says what that comes to.
  *
  * Nearly all real progressive JPEGs have 10 scans or so: jpegtran and Pillow write 10, mozjpeg up
  * to 13 or so. */

@@ -11,7 +11,7 @@
 /* A monitoring system needs one connection, or two for a moment. */
 #define CONNECTIONS_PER_HOST 4u
 
-/* s.  A scrape takes milliseconds; who says nothing for so long makes room for others. */
+/* s.  A scrape takes milliseconds; a connection that is silent for longer makes room for others. */
 #define IDLE_S 3u
 
 #define COMPILER_TEXT_(x) #x
@@ -205,7 +205,7 @@ static void on_connection(void *ctx, struct MHD_Connection *connection, void **p
 sluice_status sluice_metrics_listen_parse(const char *listen, struct sluice_host_port *address,
                                           struct sluice_err *err)
 {
-    /* What needs no thought is open to nobody else. */
+    /* A port alone means loopback. */
     char loopback[32];
     const bool is_port = listen[0] && !listen[strspn(listen, "0123456789")];
     if (is_port)

@@ -37,7 +37,7 @@
 /* From accept to the client's HTTP/2 settings.  A round trip or two in good faith. */
 #define HANDSHAKE_MS 10000
 
-/* A connection without a call is closed (GOAWAY) after so long: it holds a place that others may
+/* A connection without a call is closed (GOAWAY) after this time: it holds a place that others may
  * want, and a client connects again by itself when it calls. */
 #define IDLE_MS 300000
 

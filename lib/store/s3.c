@@ -20,7 +20,7 @@
 /* The limit of a list: a billion objects. */
 #define MAX_PAGES 1000000u
 
-/* s; credentials are looked for again so long before they end. */
+/* s before they end, at which credentials are looked up again. */
 #define RENEW_BEFORE_S 300
 
 /* Where requests of a bucket go. */
@@ -287,7 +287,7 @@ static sluice_status on_object(void *ctx, const struct sluice_s3_object *object,
 {
     struct listing *listing = ctx;
     const size_t prefix_len = strlen(listing->s3->prefix), len = strlen(object->key);
-    /* What consoles make as folders ends in a slash. */
+    /* Consoles create folders as keys that end in a slash. */
     if (!sluice_starts_with(object->key, listing->s3->prefix) || len == prefix_len ||
         object->key[len - 1] == '/')
         return SLUICE_OK;

@@ -37,7 +37,8 @@ static struct sluice_store *find(const struct store_roots *s, const char *path, 
     return NULL;
 }
 
-/* Of a path that begins with no member's name.  Whether it leads out any member can tell. */
+/* The error for a path that begins with no member's name.  Any member can tell whether it leads
+ * out. */
 static sluice_status fail_find(struct store_roots *s, const char *path, struct sluice_err *err)
 {
     struct sluice_store *any = s->members[0].store;

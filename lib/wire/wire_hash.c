@@ -48,7 +48,7 @@ static void hash_until(struct walk *walk, size_t pos)
     (void)sluice_cursor_skip(&walk->hashed, pos - walk->hashed.pos);
 }
 
-/* Of a SampleReply: hashes what is before its payloads and passes over these. */
+/* Hashes the part of a SampleReply before its payloads, and passes over these. */
 static bool leave_payloads_out(struct walk *walk, struct sluice_cursor sample)
 {
     while (sluice_cursor_left(&sample) > 0) {

@@ -90,7 +90,7 @@ PyObject *array_new(struct held *held, void *data, int device, uint8_t dl_code, 
 /* Takes the batch, also on failure. */
 PyObject *batch_new(const struct sluice_batch *taken, int device);
 bool is_batch(PyObject *object);
-/* What a Batch holds, borrowed; NULL with an exception set: it was released. */
+/* The memory of a Batch, borrowed; NULL with an exception set: it was released. */
 struct held *batch_held(PyObject *self);
 
 /* --- waiting_call.c --- */

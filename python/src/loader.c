@@ -329,7 +329,7 @@ static bool set_seconds(PyObject *dict, const char *key, double seconds)
     return is_set;
 }
 
-/* Of those that are not 0. */
+/* Only counts that are not 0. */
 static bool set_choices(PyObject *dict, const struct sluice_loader *loader)
 {
     enum { MOST = 128 }; /* each split has one plain form, and few have others */
@@ -346,7 +346,7 @@ static bool set_choices(PyObject *dict, const struct sluice_loader *loader)
     return is_set;
 }
 
-/* Of those that are not 0. */
+/* Only counts that are not 0. */
 static bool set_on_gpu(PyObject *dict, const struct sluice_counters *counters)
 {
     PyObject *forms = PyDict_New();

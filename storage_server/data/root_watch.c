@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of one root. */
+/* The watch of one root. */
 struct watch {
     pthread_mutex_t lock;
     pthread_cond_t closing;

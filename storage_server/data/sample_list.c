@@ -92,7 +92,7 @@ struct root {
     struct sluice_store *store; /* NULL: a folder */
 };
 
-/* What one root has. */
+/* The samples of one root. */
 struct listed {
     struct sluice_manifest *manifest;
     struct sluice_jpeg_index_file *jpeg_indexes;

@@ -48,7 +48,7 @@ struct sluice_sample_list_source {
     const struct sluice_roots *roots;
     /* By root: the store of one that is remote; NULL: a folder. */
     struct sluice_store *stores[SLUICE_MAX_ROOTS];
-    /* Of one root without a name; those of others are beside their files. */
+    /* The list of one root without a name; other roots have theirs next to their files. */
     const char *manifest;   /* a file that must be there; NULL: the root's, or else a scan */
     const char *jpeg_index; /* sluice_jpeg_index_file_choose() */
     bool should_verify;     /* sluice_freshness_create() */

@@ -24,7 +24,7 @@ uint32_t sluice_fetch_to_us(uint64_t ns)
     return us > UINT32_MAX ? UINT32_MAX : (uint32_t)us;
 }
 
-/* Of a long path the end, which says more than the beginning. */
+/* The end of a long path, which says more than the beginning. */
 static void fail_reply(struct sluice_wire_sample_reply *reply, sluice_status status,
                        const char *path, const char *text)
 {
@@ -53,7 +53,7 @@ static bool is_wanted(struct sluice_fetch_stream *s)
     return !is_over;
 }
 
-/* What a client gets that asks for a restart marker every so many MCUs. */
+/* The crop for a client that asks for restart markers at an interval of MCUs. */
 static uint32_t restart_interval(const struct sluice_context *context, uint32_t asked)
 {
     const uint32_t least = context->min_crop_restart, most = SLUICE_JPEG_MAX_RESTART_INTERVAL;

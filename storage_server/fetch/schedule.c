@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What one stream may hold in memory, from requests that were scheduled (as far as their size is
+/* Limit of the memory of one stream, from requests that were scheduled (as far as their size is
  * known) to bytes that the transport has not taken.  So a client that does not read is not served
  * on. */
 #define STREAM_BYTES (64u << 20)

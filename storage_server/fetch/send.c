@@ -21,7 +21,7 @@ void sluice_fetch_job_free(struct sluice_fetch_job *job)
     sluice_wire_sample_reply_clear(&job->reply);
     if (job->has_sample)
         sluice_sample_clear(&job->sample);
-    /* Of a job that never began, or that the watchdog answered. */
+    /* For a job that never began, or that the watchdog answered. */
     if (job->reserved_ns)
         sluice_grant_settle_cpu(job->stream->grant, job->reserved_ns, 0);
     sluice_memory_give(job->stream->memory, job->charged);

@@ -234,7 +234,7 @@ static void volunteer_for_oom(void)
     close(fd);
 }
 
-/* What images make the libraries set up for good is set up once, and shared by all decoders. */
+/* State that the libraries build once is built before the fork, so that all decoders share it. */
 static void warm_up(void)
 {
     static const uint8_t pixels[32 * 32 * 3];

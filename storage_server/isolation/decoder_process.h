@@ -20,7 +20,7 @@
 
 struct sluice_decoders;
 
-/* What a decoder does with its socket and its region until it ends.  Of its own process. */
+/* The main loop of a decoder, in its own process, over its socket and its region. */
 typedef void sluice_decoder_serve_fn(int socket, uint8_t *region,
                                      const struct sluice_decoder_limits *limits);
 

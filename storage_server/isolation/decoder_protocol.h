@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What the server, its fork server and its decoders (decoders.h) say to each other.
+/* Messages between the server, its fork server and its decoders (decoders.h).
  *
  *     server ----- fork request ----> fork server ---- fork() ---> decoder
  *        \                                                            /

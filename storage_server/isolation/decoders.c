@@ -191,7 +191,7 @@ static uint64_t read_clock(clockid_t clock)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* What it has used since it was last asked is the calling thread's. */
+/* CPU time that it used since the last call counts for the calling thread. */
 static void count_cpu(struct sluice_decoder *d)
 {
     const uint64_t now_ns = read_clock(d->clock);

@@ -16,7 +16,7 @@
  *
  * Threads: any, for itself. */
 
-/* What may be done with a path; a sum of these. */
+/* Rights to a path; a sum of these. */
 #define SLUICE_LANDLOCK_READ 1u    /* files and folders */
 #define SLUICE_LANDLOCK_WRITE 2u   /* files that exist */
 #define SLUICE_LANDLOCK_SOCKET 4u  /* make Unix sockets in this folder, and remove files */

@@ -54,7 +54,7 @@ static void warn_root(void)
 #define READ SLUICE_LANDLOCK_READ
 #define WRITE SLUICE_LANDLOCK_WRITE
 
-/* What the libraries and lib/base read. */
+/* Files that the libraries and lib/base read. */
 static const struct sluice_landlock_path of_machine[] = {
     {"/dev/null", READ | WRITE},
     {"/dev/urandom", READ},
@@ -245,7 +245,7 @@ static struct ports gather_ports(const struct sluice_server_options *options,
 
 /* --- the whole --- */
 
-/* What holds, for the log. */
+/* The restrictions in force, for the log. */
 static char in_force[160];
 
 static sluice_status check_wish(const struct sluice_server_options *options,

@@ -106,7 +106,8 @@ static void allow_memory(struct builder *b)
     allow_if(b, "mprotect", SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
 }
 
-/* Of the calling thread, which each of them calls 0; of other processes if they may be set. */
+/* Allowed for the calling thread, which all of them name 0; for other processes if they may be set.
+ */
 static void allow_priorities(struct builder *b, bool may_be_others)
 {
     static const struct {

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the server did, in numbers: the Stats call and the JSON line show the same.
+/* Counters of the server: the Stats call and the JSON line show the same.
  *
  * Threads: any. */
 
@@ -25,7 +25,7 @@ enum sluice_stage {
     SLUICE_NUM_STAGES,
 };
 
-/* What only the metrics show. */
+/* Shown by the metrics alone. */
 struct sluice_service_stats {
     struct sluice_histogram service;                   /* from request to message; errors, too */
     struct sluice_histogram stages[SLUICE_NUM_STAGES]; /* of samples without an error */

@@ -34,7 +34,7 @@ struct sluice_watchdog {
     bool has_thread;
 };
 
-/* What a look found, for when the lock is released. */
+/* The findings of a check, used after the lock is released. */
 struct findings {
     struct sluice_late_answer *answers;
     char lines[MAX_LINES][400];

@@ -89,7 +89,7 @@ static size_t sample_of(const struct sluice_manifest *manifest, const char *path
     return is_found ? row : NO_SAMPLE;
 }
 
-/* What the call will hold, as far as is known: its file, and what becomes of it. */
+/* The memory that the call will hold, as far as is known: its file and the result. */
 static size_t expected_charge(const struct transfer *t)
 {
     const struct sluice_manifest *manifest = t->list->manifest;
@@ -108,7 +108,7 @@ static size_t expected_charge(const struct transfer *t)
 
 static enum sluice_rpc_code code_of(sluice_status status)
 {
-    /* Of a file, "invalid" means that its path leaves the root (store.h). */
+    /* For a file "invalid" means that its path leaves the root (store.h). */
     return status == SLUICE_E_INVALID ? SLUICE_RPC_PERMISSION_DENIED
                                       : sluice_rpc_code_from_status(status);
 }

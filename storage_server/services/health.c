@@ -63,7 +63,7 @@ static void free_watcher(struct watcher *watcher)
     free(watcher);
 }
 
-/* Of a watcher that is in no list any more. */
+/* Frees a watcher that is in no list any more. */
 static void drop_watcher(struct sluice_health *health, struct watcher *watcher)
 {
     pthread_mutex_lock(&health->lock);

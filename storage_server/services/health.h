@@ -26,7 +26,7 @@ SLUICE_MUST_USE sluice_status sluice_health_create(struct sluice_health **health
                                                    struct sluice_err *err);
 void sluice_health_destroy(struct sluice_health *health); /* NULL is allowed; no call is left */
 
-/* What keeps the server from serving. */
+/* Reasons why the server cannot serve. */
 enum sluice_health_cause {
     SLUICE_HEALTH_ROOT,    /* the data is not where it was */
     SLUICE_HEALTH_WORKERS, /* a worker hangs */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the server says at its start: what it serves, from which list, with what, and to whom.
+/* The log lines at the server's start: the dataset, its list, the resources, and who may connect.
  *
  * Threads: any. */
 

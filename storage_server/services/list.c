@@ -14,7 +14,7 @@
 #define LIST_ROWS 1000
 #define LIST_BYTES (64u << 10)
 
-/* Of a row beside its path: numbers, hash and tags. */
+/* Bytes of a row without its path: numbers, hash and tags. */
 #define ROW_BYTES 56
 
 /* Most of the classes of one message (SLUICE_WIRE_MAX_ELEMENTS and SLUICE_WIRE_MAX_BYTES), beside

@@ -36,7 +36,7 @@ struct sluice_probe {
     struct sluice_rpc_call *call;   /* a reference */
     struct sluice_session *session; /* a reference */
     struct sluice_memory_holder *memory;
-    /* Of who has the turn: */
+    /* For the session whose turn it is: */
     uint64_t left;
     uint32_t message_bytes;
     struct sluice_buf *payload; /* message_bytes that do not compress; made with the turn */

@@ -198,7 +198,7 @@ static void add_clients(struct sluice_context *context, struct sluice_wire_stats
     }
 }
 
-/* What only the Stats call shows, and not the JSON line. */
+/* Shown by the Stats call, not by the JSON line. */
 static void add_state(struct sluice_context *context, struct sluice_wire_stats *stats)
 {
     char reason[64];

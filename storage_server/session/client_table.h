@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What each client was sent, for the metrics.
+/* Counts of replies to each client, for the metrics.
  *
  * A client is a name, which it chooses itself, at an address.  It gives its own name, so nothing
  * but the metrics depends on it.  There are CLIENT_TABLE_ROWS rows: who comes when all are taken
@@ -53,7 +53,7 @@ size_t sluice_client_table_join_token(struct sluice_client_table *table, const c
                                       const char *address);
 void sluice_client_table_leave(struct sluice_client_table *table, size_t row);
 
-/* So many samples were sent, so many answered with an error. */
+/* Adds counts of samples that were sent, and of those answered with an error. */
 void sluice_client_table_count(struct sluice_client_table *table, size_t row, uint64_t samples,
                                uint64_t payload_bytes, uint64_t errors);
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the holder of a token may take: which subsets, and how much of the cores, of the link and of
+/* The limits of a token's holder: which subsets, and how much of the cores, of the link and of
  * the connections.  The limits are over all that the token's clients do.
  *
  * Cores and link are token buckets (https://en.wikipedia.org/wiki/Token_bucket), of seconds of CPU
@@ -47,10 +47,10 @@ void sluice_grant_leave(struct sluice_grant *grant, const char *peer);
 /* Work is to begin: reserves what a piece of it took on average; *reserved_ns is for settle.
  * False: the cores are used up for now. */
 bool sluice_grant_take_cpu(struct sluice_grant *grant, uint64_t now_ns, uint64_t *reserved_ns);
-/* It took so much; 0: it did not run. */
+/* The CPU time that it took; 0: it did not run. */
 void sluice_grant_settle_cpu(struct sluice_grant *grant, uint64_t reserved_ns, uint64_t used_ns);
 
-/* 0: a message may go; else ask again after so many ns. */
+/* 0: a message may go; else ns after which to ask again. */
 uint64_t sluice_grant_wait_ns(struct sluice_grant *grant, uint64_t now_ns);
 void sluice_grant_spend(struct sluice_grant *grant, size_t bytes);
 

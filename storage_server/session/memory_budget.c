@@ -42,7 +42,7 @@ struct sluice_memory_budget {
     bool has_thread;
 };
 
-/* Under the lock: whether the holder may take so much. */
+/* Under the lock: whether the holder may take these bytes. */
 static bool fits(const struct sluice_memory_budget *budget,
                  const struct sluice_memory_holder *holder, uint64_t bytes,
                  enum sluice_memory_use use)
@@ -126,7 +126,7 @@ static void measure(struct sluice_memory_budget *budget)
     budget->is_over = bytes > budget->most_resident;
 }
 
-/* Under the lock: so much is held that the process's size is worth a look. */
+/* Under the lock: whether enough is held to read the process's size. */
 static bool is_much(const struct sluice_memory_budget *budget)
 {
     return budget->used > budget->options.bytes / MEMORY_UNWATCHED_PART;

@@ -64,7 +64,7 @@ void sluice_memory_budget_destroy(struct sluice_memory_budget *budget); /* NULL 
 struct sluice_memory_holder *sluice_memory_open(struct sluice_memory_budget *budget,
                                                 struct sluice_session *session,
                                                 void (*on_room)(void *ctx), void *ctx);
-/* What it holds may be given back later.  It does not wait.  NULL is allowed. */
+/* Its memory may be released later.  Does not wait.  NULL is allowed. */
 void sluice_memory_close(struct sluice_memory_holder *holder);
 
 /* Requests find a little room where replies find none: a client that reads slowly may still ask. */
@@ -92,7 +92,7 @@ void sluice_memory_budget_shift(struct sluice_memory_budget *budget, int64_t byt
  * most_resident, even with freed memory returned?  trim() is called here, too. */
 bool sluice_memory_is_beyond(struct sluice_memory_budget *budget);
 
-/* Could so much ever be taken? */
+/* Whether these bytes could ever be taken. */
 bool sluice_memory_could_fit(const struct sluice_memory_budget *budget, uint64_t bytes);
 
 struct sluice_memory_stats {

@@ -49,7 +49,7 @@ struct sluice_cpu_market {
     unsigned num_workers;
     unsigned num_followers; /* that asked for something of late, at the last update */
 
-    /* Of PREP's jobs of clients that follow the price: */
+    /* Among PREP's jobs of clients that follow the price: */
     size_t num_waiting;
     uint64_t done_ns; /* CPU time since the last update */
     bool was_empty;   /* none waited at some time since */

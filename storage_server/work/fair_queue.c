@@ -54,7 +54,7 @@ static void add_waiting(struct sluice_fair_level *level, struct sluice_fair_shar
     share->depth++;
 }
 
-/* Of equals the last in the list, which has waited for the longest. */
+/* The last of equals in the list, which has waited the longest. */
 static struct sluice_fair_share *find_least(const struct sluice_fair_level *level)
 {
     struct sluice_fair_share *least = level->waiting;

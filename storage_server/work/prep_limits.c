@@ -346,7 +346,7 @@ static sluice_status set_quota(struct sluice_prep_limits *limits, const struct g
  * themselves. If the kernel refuses it, that is a warning, as for a thread. */
 static void set_weight(struct sluice_prep_limits *limits, const struct group *group)
 {
-    /* Of nice values 0 to 19, as the kernel has them for threads. */
+    /* The kernel's weights of nice values 0 to 19, for threads. */
     static const int shares[] = {1024, 820, 655, 526, 423, 335, 272, 215, 172, 137,
                                  110,  87,  70,  56,  45,  36,  29,  23,  18,  15};
     const bool is_v2 = group->version == 2;

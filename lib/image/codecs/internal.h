@@ -5,7 +5,8 @@
 #include "image/image_internal.h"
 #include "image/jpeg/crop.h"
 
-/* What codec.c calls in codec_*.c, one for each format; some are doors to foreign libraries.
+/* The functions of codec_*.c that codec.c calls, one file for each format; some are doors to
+ * foreign libraries.
  *
  * Threads: one at a time for each codec; nothing else is shared. */
 

@@ -149,7 +149,7 @@ static sluice_status fail_job(const struct tiff_job *job, struct sluice_err *err
                        job->text[0] ? job->text : "damaged or cut");
 }
 
-/* What the values of a row of single numbers mean. */
+/* The meaning of the values in a row of single numbers. */
 static sluice_status fill_lut(struct tiff_job *job, bool is_white_zero, struct sluice_err *err)
 {
     const unsigned num_values = job->bits < 8 ? 1u << job->bits : 256;
@@ -169,7 +169,7 @@ static sluice_status fill_lut(struct tiff_job *job, bool is_white_zero, struct s
     return SLUICE_OK;
 }
 
-/* Of Pillow's table of what it takes, the part with whole numbers of up to 16 bits. */
+/* The part of Pillow's table of modes with whole numbers of up to 16 bits. */
 static sluice_status read_layout(struct tiff_job *job, struct sluice_err *err)
 {
     TIFF *tiff = job->tiff;

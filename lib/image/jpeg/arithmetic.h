@@ -10,7 +10,7 @@
  *
  * C11 and CUDA.  Threads: pure functions and constants. */
 
-/* Of the k-th coefficient of the file, 8 * row + column. */
+/* 8 * row + column of the k-th coefficient of the file. */
 SLUICE_KERNEL_CONST uint8_t sluice_jpeg_natural_order[64] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
     41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,

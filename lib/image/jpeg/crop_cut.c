@@ -524,7 +524,7 @@ static size_t aim_at_row(const struct walker *walker, uint32_t row, uint32_t kep
     return num_aims;
 }
 
-/* How many MCUs the segment still takes after so many. */
+/* MCUs that the segment still takes after these. */
 static uint32_t kept_left_after(const struct walker *walker, uint64_t num_mcus)
 {
     return walker->kept_interval - (uint32_t)(num_mcus % walker->kept_interval);

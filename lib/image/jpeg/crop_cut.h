@@ -11,7 +11,7 @@
 struct sluice_buf_pool;
 struct sluice_jpeg_index;
 
-/* What to cut. */
+/* The crop. */
 struct sluice_jpeg_cut {
     struct sluice_jpeg *jpeg; /* its tables become those of the crop */
     const uint8_t *bytes;     /* of the file */

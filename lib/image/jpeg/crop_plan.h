@@ -18,7 +18,7 @@ static inline uint32_t sluice_divide_up(uint32_t a, uint32_t b)
     return (a + b - 1) / b;
 }
 
-/* What determines the window of a box. */
+/* The facts that determine the window of a box. */
 struct sluice_jpeg_grid {
     uint32_t width, height;              /* of the image */
     uint32_t mcu_width, mcu_height;      /* a window begins at multiples of these */

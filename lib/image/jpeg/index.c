@@ -549,7 +549,7 @@ static bool unstuff_marked(struct sluice_jpeg_stretch *stretch,
     return true;
 }
 
-/* Room for so many bytes in the stretch's own memory. */
+/* Room for these bytes in the stretch's own memory. */
 static bool reserve_data(struct sluice_jpeg_stretch *stretch, size_t bytes,
                          struct sluice_buf_pool *pool)
 {

@@ -14,7 +14,7 @@
  *     | the file before its scan | the rows of MCUs | EOI | their points in the index | 4: how many
  *                                                                                       bytes these
  *
- * What comes before the points is a JPEG that lacks rows.  With the index that opening gives,
+ * The bytes before the points are a JPEG that lacks rows.  With the index that opening gives,
  * decoders and cutters find the rows that are there, and fail where they want others.
  * docs/NUMERICS.md has the format of the points.
  *

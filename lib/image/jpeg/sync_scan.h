@@ -19,7 +19,7 @@ bool sluice_jpeg_skip_mcu(const struct sluice_jpeg_lanes *lanes, const struct sl
 bool sluice_jpeg_skip_block(const struct sluice_jpeg_coding *coding, struct sluice_jpeg_reader *in,
                             uint32_t *dc);
 
-/* What to find: a point in this row of MCUs, in one of these columns, both included.  The column
+/* The point to find: one in this row of MCUs, in one of these columns, both included.  The column
  * behind the last is the row's end. */
 struct sluice_jpeg_sync_scan_aim {
     uint32_t row, first_column, last_column;

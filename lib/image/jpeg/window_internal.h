@@ -43,7 +43,7 @@ struct sluice_jpeg_mcu_range {
     uint32_t first_row, end_row, first_column, end_column;
 };
 
-/* What to read: a whole scan, or rows found by an index. */
+/* The part to read: a whole scan, or rows found by an index. */
 struct sluice_jpeg_source {
     const struct sluice_jpeg *jpeg;
     struct sluice_jpeg_mcu_range wanted;

@@ -1,4 +1,4 @@
-/* What the results are: plain C, one sum after the other. */
+/* The definition of the kernels: plain C, one sum after the other. */
 
 #include "image/kernels/kernels.h"
 

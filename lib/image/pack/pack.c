@@ -76,7 +76,7 @@ static sluice_status reserve(struct sluice_packer *packer, size_t bytes, struct 
     return sluice_buf_create(NULL, bytes, &packer->memory, err);
 }
 
-/* What a large image took is not kept. */
+/* Memory of a large image is freed. */
 static void release_large(struct sluice_packer *packer)
 {
     if (packer->memory && packer->memory->capacity > SLUICE_IMAGE_KEPT_BYTES) {

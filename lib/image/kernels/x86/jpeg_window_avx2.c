@@ -33,7 +33,7 @@ transform_block(const struct sluice_jpeg_block *block)
     const int16_t *const quantisers = block->quantisers;
     uint8_t *const out = block->out;
     const size_t stride = block->stride;
-    /* Of `is_wide` the sign bit says: not in -16384 .. 16383, saturated values among them. */
+    /* The sign bit of `is_wide` says: not in -16384 .. 16383, saturated values among them. */
     __m256i overflow = _mm256_setzero_si256(), is_wide = _mm256_setzero_si256(), in[4], sums[8];
     for (unsigned i = 0; i < 4; i++) {
         __m256i *const from = (__m256i *)(void *)(coefficients + 16 * i);

@@ -35,7 +35,7 @@ static const alignas(64) uint8_t from_columns[64] = {
     TWO_ROWS(3),
 };
 
-/* What left its range: any bit of `is_cut`, the sign bits of `is_wide`. */
+/* Values that left their range: any bit of `is_cut`, the sign bits of `is_wide`. */
 struct range {
     __m512i is_cut, is_wide;
 };

@@ -188,7 +188,7 @@ static void split_weights(const struct sluice_taps *taps, struct halves *out)
     }
 }
 
-/* What the eight lanes of a group look at. */
+/* The inputs of the eight lanes of a group. */
 struct group {
     uint32_t outputs[PIXELS_PER_GROUP]; /* theirs; the last one again where there are no more */
     __m256i pixels;                     /* which of these a lane belongs to */
@@ -443,7 +443,7 @@ static SLUICE_ALWAYS_INLINE void resize_in_groups(const struct sluice_taps *taps
             const __m128i high = _mm256_extracti128_si256(results, 1);
             uint8_t *const *out = rows->out + y;
             if (at + 8 <= out_bytes) {
-                /* What is stored beyond a group, the next one overwrites. */
+                /* The next group overwrites bytes stored past this one. */
                 store_lower(out[0] + at, low);
                 store_upper(out[1] + at, low);
                 store_lower(out[2] + at, high);

@@ -389,7 +389,7 @@ static SLUICE_ALWAYS_INLINE void resize_side_by_side(const struct sluice_taps *t
 
     for (uint32_t g = 0; g < plan->num_groups; g++) {
         const size_t at = group_first_byte(taps, plan->group_bytes, g);
-        /* What is stored beyond a group, the next one overwrites. */
+        /* The next group overwrites bytes stored past this one. */
         const bool is_whole = at + MAX_GROUP_BYTES <= out_bytes;
         const __mmask16 mask =
             (__mmask16)first_bytes(out_bytes < plan->group_bytes ? out_bytes : plan->group_bytes);
@@ -549,7 +549,7 @@ static SLUICE_ALWAYS_INLINE void blend_few(const struct digits *digits, uint32_t
         row[k] = rows[k];
     for (uint32_t f = 0; f < few; f++)
         load_digits(&digits[f], weights[f]);
-    /* What is left of the row comes together with bytes that are done already: a masked store of
+    /* The rest of the row comes together with bytes that are done already: a masked store of
      * bytes costs more. */
     for (size_t next = 0; next < num_bytes; next += 64) {
         const size_t at = next + 64 <= num_bytes ? next : num_bytes - 64;
