@@ -2,7 +2,7 @@
 #define SLUICE_IMAGE_TUNING_H
 
 /* The most that a decode may cost.  Measured on one Zen 5 core of a shared machine with
- * libjpeg-turbo 2.1.5 and libpng 1.6.39; docs/operations/server.md says what that comes to.
+ * libjpeg-turbo 2.1.5 and libpng 1.6.39; docs/operations/server-limits.md says what that comes to.
  *
  * Nearly all real progressive JPEGs have 10 scans or so: jpegtran and Pillow write 10, mozjpeg up
  * to 13 or so. */

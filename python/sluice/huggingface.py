@@ -312,7 +312,7 @@ TIFF_BITS = {0: {1: (1, 2, 4, 8, 16), 2: (8,)}, 1: {1: (1, 2, 4, 8, 16), 2: (8,)
 
 
 def _is_read(tags):
-    """Whether these tags are of a TIFF of a kind that Sluice reads (docs/NUMERICS.md)."""
+    """Whether these tags are of a TIFF of a kind that Sluice reads (docs/DECODING.md)."""
     compression, colors, num_samples, planes = (tags.get(tag, default) for tag, default in (
         (259, 1), (262, 0), (277, 1), (284, 1)))
     bits = set(tags.get(258, (1,)))

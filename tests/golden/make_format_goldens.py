@@ -9,7 +9,7 @@ it cannot, by the writers below; the expected pixels always come from Pillow.
 expected.txt has one line per file, the hash being zlib's CRC-32 of the RGB bytes:
     decode FILE WIDTH HEIGHT CRC
     upright FILE WIDTH HEIGHT CRC   the same after ImageOps.exif_transpose
-    error FILE                      Pillow raises, or docs/NUMERICS.md says that Sluice does (unread_*)
+    error FILE                      Pillow raises, or docs/DECODING.md says that Sluice does (unread_*)
 """
 
 import io

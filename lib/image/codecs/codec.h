@@ -38,7 +38,7 @@ SLUICE_MUST_USE sluice_status sluice_codec_decode(struct sluice_codec *codec, co
 
 /* Decodes only a box.  The pixels are those of sluice_codec_decode() within the box, and the same
  * files are refused with the same status.  Reconstructs no more than the box needs where the file
- * allows that (docs/NUMERICS.md says when).  SLUICE_E_INVALID: the box is empty or not within the
+ * allows that (docs/DECODING.md says when).  SLUICE_E_INVALID: the box is empty or not within the
  * image. */
 SLUICE_MUST_USE sluice_status sluice_codec_decode_region(
     struct sluice_codec *codec, const uint8_t *bytes, size_t len, const struct sluice_box *box,

@@ -64,7 +64,7 @@ void sluice_jpeg_index_clear(struct sluice_jpeg_index *index); /* idempotent; fi
 /* Clears and frees; NULL is fine. */
 void sluice_jpeg_index_destroy(struct sluice_jpeg_index *index);
 
-/* An index as bytes (docs/NUMERICS.md has the format), and back.  SLUICE_E_CORRUPT: not such
+/* An index as bytes (docs/DECODING.md has the format), and back.  SLUICE_E_CORRUPT: not such
  * bytes, or they contradict themselves. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_index_write(const struct sluice_jpeg_index *index,
                                                       struct sluice_buf **entry,

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* How points and numbers of an index are written, for what is beside a file (jpeg/index.c) and for
- * what travels with rows of it (jpeg/rows.c).  docs/NUMERICS.md has both formats.
+ * what travels with rows of it (jpeg/rows.c).  docs/DECODING.md has both formats.
  *
  * Threads: pure functions. */
 

@@ -16,7 +16,7 @@
  *
  * The bytes before the points are a JPEG that lacks rows.  With the index that opening gives,
  * decoders and cutters find the rows that are there, and fail where they want others.
- * docs/NUMERICS.md has the format of the points.
+ * docs/DECODING.md has the format of the points.
  *
  * The promise: a box of the rows decodes to the file's own pixels.  Packing takes only rows whose
  * bytes are those that were indexed, and only files of a kind that this CPU's window decoder and

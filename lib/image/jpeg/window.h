@@ -8,7 +8,7 @@
  *
  * Without an index or restart markers, a sync scan (jpeg/sync_scan.h) passes over all MCUs up to
  * the last row needed, to find where the box's rows begin.  Then these rows are decoded; only the
- * box's blocks are transformed, and only its pixels are upsampled and converted.  docs/NUMERICS.md
+ * box's blocks are transformed, and only its pixels are upsampled and converted.  docs/DECODING.md
  *
  * Covers gray and YCbCr files with chroma sampled 1x1 and luma 1x1, 2x1, 1x2 or 2x2, and of
  * those what jpeg/entropy.h covers, without damage in the part that is read.  What it
