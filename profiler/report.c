@@ -80,12 +80,6 @@ struct axis {
     double here;      /* of that machine; infinite: no limit */
 };
 
-static struct axis make_axis(double low, double high, double here)
-{
-    return isfinite(here) ? (struct axis){fmin(low, here), fmax(high, here), here}
-                          : (struct axis){low, high, here};
-}
-
 static double value_at(const struct axis *axis, double share)
 {
     return axis->low * pow(axis->high / axis->low, share);
@@ -163,25 +157,11 @@ static int compare_bytes(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts `bytes`. */
-static void add_spread(json_t *sizes, const char *name, uint64_t *bytes, size_t num)
-{
-    enum { NUM_POINTS = 200 };
-    if (num == 0)
-        return;
-    qsort(bytes, num, sizeof(*bytes), compare_bytes);
-    json_t *kb = json_array();
-    json_object_set_new(sizes, name, kb);
-    for (size_t point = 0; point <= NUM_POINTS; point++) {
-        const size_t rank = (num - 1) * point / NUM_POINTS;
-        json_array_append_new(kb, json_real((double)bytes[rank] / 1e3));
-    }
-}
-
 static sluice_status add_sizes(const struct sluice_profile *profile,
                                const struct sluice_form_table *forms, json_t *sizes,
                                struct sluice_err *err)
 {
+    enum { NUM_POINTS = 200 };
     const struct sluice_cost_table *table = &profile->table;
     const struct sluice_choices *choices = &profile->choices;
     const struct {
@@ -211,7 +191,15 @@ static sluice_status add_sizes(const struct sluice_profile *profile,
             if (choices->at[forms->rows[row].choice].form == sluice_form_find(lines[i].form))
                 bytes[num++] = forms->rows[row].bytes;
         }
-        add_spread(sizes, lines[i].name, bytes, num);
+        if (num == 0)
+            continue;
+        qsort(bytes, num, sizeof(*bytes), compare_bytes);
+        json_t *kb = json_array();
+        json_object_set_new(sizes, lines[i].name, kb);
+        for (size_t point = 0; point <= NUM_POINTS; point++) {
+            const size_t rank = (num - 1) * point / NUM_POINTS;
+            json_array_append_new(kb, json_real((double)bytes[rank] / 1e3));
+        }
     }
     free(bytes);
     return SLUICE_OK;
@@ -228,8 +216,9 @@ sluice_status sluice_report_plans(const struct sluice_profile *profile,
     struct sluice_form_menu menu = sluice_profile_menu(profile, costs);
     for (unsigned c = 0; c < menu.choices.num; c++)
         sluice_profile_offer(&menu, costs, c);
-    const struct axis x = make_axis(50, 10000, rates->link_bytes_per_s * 8 / 1e6);
-    const struct axis y = make_axis(1, 32, rates->storage_cores);
+    const double mbit = rates->link_bytes_per_s * 8 / 1e6, cores = rates->storage_cores;
+    const struct axis x = {fmin(50, mbit), isfinite(mbit) ? fmax(10000, mbit) : 10000, mbit};
+    const struct axis y = {fmin(1, cores), fmax(32, cores), cores};
     json_t *list = json_array(), *twice = json_array(), *over = json_object(), *map = json_array();
     json_t *sizes = json_object();
     json_t *report =

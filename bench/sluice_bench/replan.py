@@ -30,6 +30,7 @@ import threading
 import time
 
 from . import hosts, image_files
+from .toolkit import report
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 RECOVERED, WINDOW_S = 0.9, 0.6
@@ -309,28 +310,29 @@ def draw(out, name, rows, summary):
     run = next(run for run in summary["runs"] if run["variant"] == "replan")
     columns = ("s", "per_s", "link_mbit", "storage_cores", "price_net_down", "price_storage_cpu",
                "price_compute_cpu", "asked_raw@0", "asked_jpeg_crop@0", "asked_u8_packed@3")
-    data = "\n".join(" ".join(str(row[column]) for column in columns) for row in rows)
-    marks = "\n".join(f"set arrow from first {at},graph 0 to first {at},graph 1 nohead dashtype 3"
-                      for at in run["switches_s"])
+    title = f"{name}: changes at the dotted lines"
+    figure = report.Figure(f"replan-{name}", title, "", 1000, 1400)
+    figure.data("data", [[float(row[column]) for column in columns] for row in rows])
+    figure.script += [f"set arrow from first {at},graph 0 to first {at},graph 1 nohead dashtype 3"
+                      for at in run["switches_s"]]
     panels = (("samples/s", [("2", "done")], ""), ("Mbit/s", [("3", "link, as believed")], ""),
               ("cores", [("4", "storage, as believed")], ""),
               ("price", [("5", "link"), ("6", "storage CPU"), ("7", "compute CPU")], "[0:1.05]"),
               ("share asked", [("8", "raw"), ("9", "jpeg crop"), ("10", "packed")], "[0:1.05]"))
-    script = f"$data << EOD\n{data}\nEOD\n{marks}\nset key outside right\nset grid\n"
-    for terminal, suffix in (("svg size 900,1000 dynamic background rgb 'white'", "svg"),
-                             ("pngcairo size 900,1000", "png")):
-        script += (f"set terminal {terminal}\nset output 'replan-{name}.{suffix}'\n"
-                   f"set multiplot layout {len(panels)},1 "
-                   f"title '{name}: changes at the dotted lines'\n")
-        for label, lines, limits in panels:
-            plots = ", ".join(f"$data using 1:{column} with steps linewidth 2 title '{title}'"
-                              for column, title in lines)
-            script += f"set ylabel '{label}'\nplot [0:*] {limits or '[0:*]'} {plots}\n"
-        script += "unset multiplot\nunset output\n"
-    (out / f"replan-{name}.gp").write_text(script, encoding="utf-8")
+    figure.commands += [f"set multiplot layout {len(panels)},1", "set lmargin 9",
+                        "if (narrow) { set rmargin 2 } else { set rmargin 28 }",
+                        f"set title '{title}' textcolor rgb '{report.INK}'"]
+    for label, lines, limits in panels:
+        plots = ", ".join(
+            f"$data using 1:{column} with steps linewidth 2 linecolor rgb '{colour}' title '{what}'"
+            for (column, what), colour in zip(lines, (report.BLUE, report.VERMILION, report.GREEN)))
+        figure.commands += [f"set ylabel '{label}'", f"plot [0:*] {limits or '[0:*]'} {plots}",
+                            "unset title"]
+    figure.commands.append("unset multiplot")
     if shutil.which("gnuplot"):
-        subprocess.run(["gnuplot", f"replan-{name}.gp"], cwd=out, check=True)
+        figure.draw(out)
     else:
+        figure.write(out)
         print("gnuplot is not installed (gnuplot-nox): the script is there, the figure is not")
 
 

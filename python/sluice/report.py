@@ -744,8 +744,8 @@ def main():
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     parser.add_argument("runs", nargs="*", metavar="RUN.jsonl", help="lines that offload_train --json printed")
     options = parser.parse_args()
-    logging.addLevelName(logging.WARNING, "warning")
-    logging.addLevelName(logging.ERROR, "error")
+    for level, word in ((logging.WARNING, "warning"), (logging.ERROR, "error")):
+        logging.addLevelName(level, word)
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(format="%(asctime)s.%(msecs)03dZ offload_profile report %(levelname)s: %(message)s",
                         datefmt="%Y-%m-%dT%H:%M:%S", level=logging.ERROR if options.quiet else logging.WARNING)
