@@ -16,8 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The server's page for monitoring systems (metrics/metrics_server.h).  docs/operations/server-metrics.md
- * lists the series; their names are a promise to dashboards.
+/* The server's page for monitoring systems (metrics/metrics_server.h).
+ * docs/operations/server-metrics.md lists the series; their names are a promise to dashboards.
  *
  * Threads: pure functions. */
 
