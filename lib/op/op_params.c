@@ -264,7 +264,7 @@ static sluice_status fail_name(const struct sluice_op_type *type,
     const char *names[16] = {NULL};
     char list[400] = "", near[80];
     size_t len = 0;
-    for (size_t i = 1; type->params[i].name && i < SLUICE_ARRAY_LEN(names); i++) {
+    for (size_t i = 1; type->params && type->params[i].name && i < SLUICE_ARRAY_LEN(names); i++) {
         const struct sluice_op_param *param = &type->params[i];
         names[i - 1] = param->name;
         len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s=%s", i > 1 ? " or " : "",

@@ -217,6 +217,7 @@ static void an_unknown_word_comes_with_what_is_near_and_all_ops(void)
         {"decode,ToTensor", "did you mean to_tensor?"},
         {"decode,mosaic=3", "no such op; the ops are decode, "},
         {"decode,random_resized_crop=9:scales=0.1-1", "did you mean scale?"},
+        {"decode,grayscale:rs", "nothing more belongs here"},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_err err = {{0}};
