@@ -11,14 +11,6 @@
 #define FILL_OP 0xFF02u /* _torch_batch.py has it, too */
 
 #define MAX_ATTEMPTS 10
-#define TURN 6.283185307179586
-
-/* Box and Muller's normal, without its second half. */
-static double draw_normal(struct sluice_rng *rng)
-{
-    const double radius = sqrt(-2 * sluice_exact_log(1 - sluice_rng_double(rng)));
-    return radius * sluice_exact_cos(TURN * sluice_rng_double(rng));
-}
 
 /* The logarithm of a draw of Gamma(alpha): the draw itself may be too small for a double. */
 static double draw_log_gamma(struct sluice_rng *rng, double alpha)
@@ -27,7 +19,7 @@ static double draw_log_gamma(struct sluice_rng *rng, double alpha)
     const double d = (alpha < 1 ? alpha + 1 : alpha) - 1.0 / 3;
     const double c = 1 / sqrt(9 * d);
     for (;;) {
-        const double x = draw_normal(rng);
+        const double x = sluice_draw_normal(rng);
         const double root = 1 + c * x, v = root * root * root;
         const double u = 1 - sluice_rng_double(rng);
         if (root <= 0)

@@ -121,12 +121,32 @@ static double draw_about(struct sluice_rng *rng, const struct sluice_number *num
     return number->about + (is_minus ? -drawn : drawn);
 }
 
-/* Box and Muller's transform, the same on every machine. */
-static double draw_normal(struct sluice_rng *rng, const struct sluice_number *number)
+unsigned sluice_choose_all(const void *params, const struct sluice_op *children,
+                           unsigned num_children, struct sluice_rng *rng,
+                           uint8_t chosen[SLUICE_MAX_CHOSEN])
+{
+    (void)params, (void)children, (void)rng;
+    for (unsigned i = 0; i < num_children; i++)
+        chosen[i] = (uint8_t)i;
+    return num_children;
+}
+
+unsigned sluice_num_children(const void *params, unsigned num_children)
+{
+    (void)params;
+    return num_children;
+}
+
+double sluice_draw_normal(struct sluice_rng *rng)
 {
     const double radius = sqrt(-2 * sluice_exact_log(1 - sluice_rng_double(rng)));
     const double turn = 2 * 3.14159265358979323846 * sluice_rng_double(rng);
-    const double drawn = number->mean + number->deviation * (radius * sluice_exact_cos(turn));
+    return radius * sluice_exact_cos(turn);
+}
+
+static double draw_normal(struct sluice_rng *rng, const struct sluice_number *number)
+{
+    const double drawn = number->mean + number->deviation * sluice_draw_normal(rng);
     return drawn < number->min ? number->min : drawn > number->max ? number->max : drawn;
 }
 

@@ -113,6 +113,15 @@ uint8_t sluice_draw_child(const struct sluice_op *children, unsigned num_childre
 unsigned sluice_draw_order(unsigned num_children, struct sluice_rng *rng,
                            uint8_t chosen[SLUICE_MAX_CHOSEN]);
 
+/* `choose` and `num_chosen` of a choice that runs all of its ops in order. */
+unsigned sluice_choose_all(const void *params, const struct sluice_op *children,
+                           unsigned num_children, struct sluice_rng *rng,
+                           uint8_t chosen[SLUICE_MAX_CHOSEN]);
+unsigned sluice_num_children(const void *params, unsigned num_children);
+
+/* N(0, 1) by Box and Muller's transform, the same on every machine. */
+double sluice_draw_normal(struct sluice_rng *rng);
+
 /* --- pixels --- */
 
 /* The pixels' statistics that a table may depend on. */

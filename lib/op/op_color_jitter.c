@@ -62,12 +62,6 @@ static unsigned choose(const void *params, const struct sluice_op *children, uns
     return sluice_draw_order(num_children, rng, chosen);
 }
 
-static unsigned num_chosen(const void *params, unsigned num_children)
-{
-    (void)params;
-    return num_children;
-}
-
 const struct sluice_op_type sluice_op_color_jitter = {
     .name = "color_jitter",
     .help = "brightness by up to this; :contrast=F:saturation=F:hue=H; in an order that is drawn",
@@ -78,5 +72,5 @@ const struct sluice_op_type sluice_op_color_jitter = {
     .params_size = sizeof(struct params),
     .expand = expand,
     .choose = choose,
-    .num_chosen = num_chosen,
+    .num_chosen = sluice_num_children,
 };

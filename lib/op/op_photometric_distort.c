@@ -60,21 +60,6 @@ static void expand(const void *params, char *text, size_t room)
              brightness, contrast, color, hue, color, hue, contrast, p);
 }
 
-static unsigned choose(const void *params, const struct sluice_op *children, unsigned num_children,
-                       struct sluice_rng *rng, uint8_t chosen[SLUICE_MAX_CHOSEN])
-{
-    (void)params, (void)children, (void)rng;
-    for (unsigned i = 0; i < num_children; i++)
-        chosen[i] = (uint8_t)i;
-    return num_children;
-}
-
-static unsigned num_chosen(const void *params, unsigned num_children)
-{
-    (void)params;
-    return num_children;
-}
-
 const struct sluice_op_type sluice_op_photometric_distort = {
     .name = "photometric_distort",
     .help =
@@ -85,6 +70,6 @@ const struct sluice_op_type sluice_op_photometric_distort = {
     .params = param_list,
     .params_size = sizeof(struct params),
     .expand = expand,
-    .choose = choose,
-    .num_chosen = num_chosen,
+    .choose = sluice_choose_all,
+    .num_chosen = sluice_num_children,
 };

@@ -10,12 +10,6 @@ static unsigned choose(const void *params, const struct sluice_op *children, uns
     return sluice_draw_order(num_children, rng, chosen);
 }
 
-static unsigned num_chosen(const void *params, unsigned num_children)
-{
-    (void)params;
-    return num_children;
-}
-
 static const char *check_children(const void *params, unsigned num_children)
 {
     (void)params;
@@ -29,6 +23,6 @@ const struct sluice_op_type sluice_op_shuffled = {
     .kind = SLUICE_OP_CHOICE,
     .is_random = true,
     .choose = choose,
-    .num_chosen = num_chosen,
+    .num_chosen = sluice_num_children,
     .check_children = check_children,
 };
