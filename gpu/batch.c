@@ -33,7 +33,7 @@ sluice_status sluice_gpu_limits_check(const struct sluice_gpu_limits *limits,
         .upload_bytes = sluice_gpu_index_bytes(limits) +
                         samples * (sizeof(struct sluice_gpu_sample) +
                                    SLUICE_GPU_MAX_HUFFMAN * sizeof(struct sluice_gpu_huffman) +
-                                   4 * SLUICE_GPU_SAMPLE_ALIGNMENT) +
+                                   SLUICE_GPU_USUAL_CALL_BYTES + 5 * SLUICE_GPU_SAMPLE_ALIGNMENT) +
                         /* 28 bytes for each segment of at least 75 */
                         limits->max_file_bytes + limits->max_file_bytes * 3 / 8,
         .blocks = divide_up(limits->max_pixels, 64) * SLUICE_GPU_MAX_PLANES,
@@ -103,6 +103,7 @@ void sluice_gpu_batch_clear(struct sluice_gpu_batch *batch)
         sample_at(batch, index_of(batch)[i].at)->is_placed = 0;
     batch->num_samples = 0;
     batch->max_huffman = 0;
+    batch->has_calls = false;
     batch->used = (struct sluice_gpu_sizes){.upload_bytes = batch->written};
     batch->from = batch->end = sluice_gpu_index_bytes(&batch->limits);
     index_of(batch)[0] = (struct sluice_gpu_index){.at = 0};
@@ -120,7 +121,8 @@ struct sluice_gpu_request sluice_gpu_request_whole(const struct sluice_gpu_batch
     const uint32_t width = batch->limits.out_width, height = batch->limits.out_height;
     return (struct sluice_gpu_request){
         .box = *box,
-        .part = {box->width, box->height, width, height, {0, 0, width, height}},
+        .part =
+            {box->width, box->height, width, height, {0, 0, width, height}, SLUICE_RESIZE_BILINEAR},
         .is_flipped = is_flipped,
         .row = row,
     };
@@ -192,6 +194,7 @@ static void place(struct sluice_gpu_batch *batch, uint64_t at, uint64_t bytes, u
         .across_tasks = index->across_tasks + (uint32_t)across_tasks,
     };
     batch->num_samples++;
+    batch->has_calls |= sample->calls_bytes > 0;
     if (sample->num_huffman > batch->max_huffman)
         batch->max_huffman = sample->num_huffman;
 }

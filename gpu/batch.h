@@ -41,6 +41,7 @@ struct sluice_gpu_batch {
     uint64_t from, end;           /* in `upload`, the batch's samples and what lies between them */
     uint32_t num_samples;
     uint32_t max_huffman;               /* tables of a sample, at most */
+    bool has_calls;                     /* of kernels, for one of its samples at least */
     struct sluice_jpeg_stretch stretch; /* memory that add() uses again */
 };
 

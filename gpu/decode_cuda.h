@@ -5,7 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
-/* The kernels of decode.cu and hash.cu, in the order in which a batch needs them.
+/* The kernels of decode.cu, pixels.cu and hash.cu, in the order in which a batch needs them.
  *
  * Each function puts one kernel on `stream` and returns what the launch returned.  `memory` is of
  * the device; num_tasks comes from the batch's index, and num_tables is its max_huffman.
@@ -20,6 +20,7 @@ struct sluice_gpu_memory;
 
 /* Loads the kernels of each file, which their first launch does otherwise. */
 cudaError_t sluice_gpu_load_decode(void);
+cudaError_t sluice_gpu_load_pixels(void);
 cudaError_t sluice_gpu_load_hash(void);
 
 cudaError_t sluice_gpu_launch_weigh(cudaStream_t stream, const struct sluice_gpu_memory *memory);
@@ -30,6 +31,7 @@ cudaError_t sluice_gpu_launch_transform(cudaStream_t stream, const struct sluice
 cudaError_t sluice_gpu_launch_across(cudaStream_t stream, const struct sluice_gpu_memory *memory,
                                      uint32_t num_tasks);
 cudaError_t sluice_gpu_launch_down(cudaStream_t stream, const struct sluice_gpu_memory *memory);
+cudaError_t sluice_gpu_launch_pixels(cudaStream_t stream, const struct sluice_gpu_memory *memory);
 
 /* hashes[i] is of items[i]; both are in memory that the device reaches, and so is `rows`, which is
  * 8-byte aligned and may be read up to a multiple of 8 bytes. */

@@ -2,6 +2,7 @@
 
 #include "gpu/decode_kernels.h"
 #include "gpu/hash_kernels.h"
+#include "gpu/pixel_kernels.h"
 
 #include <stdlib.h>
 
@@ -94,6 +95,35 @@ static void down(const struct sluice_gpu_memory *memory)
     }
 }
 
+/* Threads of a block, as the loop stands for them. */
+#define NUM_THREADS 32
+
+static void run_call(struct sluice_gpu_pixels *pixels, const struct sluice_kernel_call *call)
+{
+    const uint32_t num_phases = sluice_gpu_num_phases(call->kernel);
+    for (uint32_t phase = 0; phase < num_phases; phase++) {
+        for (uint32_t t = 0; t < NUM_THREADS; t++) {
+            pixels->thread = t;
+            sluice_gpu_run_phase(pixels, call, phase);
+        }
+    }
+}
+
+static void run_calls(const struct sluice_gpu_memory *memory,
+                      struct sluice_gpu_pixels_shared *shared)
+{
+    for (uint32_t i = 0; i < memory->num_samples; i++) {
+        const struct sluice_gpu_sample *sample = sluice_gpu_sample_of(memory, i);
+        struct sluice_gpu_pixels pixels =
+            sluice_gpu_pixels_init(memory, sample, shared, 0, NUM_THREADS);
+        for (uint32_t at = 0; at < sample->calls_bytes;) {
+            const struct sluice_kernel_call *call = sluice_gpu_call_of(sample, at);
+            run_call(&pixels, call);
+            at += call->bytes;
+        }
+    }
+}
+
 sluice_status sluice_gpu_decode_host(const struct sluice_gpu_batch *batch, uint8_t *rows,
                                      sluice_status *statuses, struct sluice_err *err)
 {
@@ -101,6 +131,7 @@ sluice_status sluice_gpu_decode_host(const struct sluice_gpu_batch *batch, uint8
         struct sluice_gpu_decode_shared decode;
         struct sluice_gpu_transform_shared transform;
         struct sluice_gpu_across_shared across;
+        struct sluice_gpu_pixels_shared pixels;
     } *shared = malloc(sizeof(*shared));
     struct sluice_gpu_memory memory = {
         .upload = batch->upload,
@@ -122,6 +153,7 @@ sluice_status sluice_gpu_decode_host(const struct sluice_gpu_batch *batch, uint8
         weigh(&memory);
         across(&memory, &shared->across);
         down(&memory);
+        run_calls(&memory, &shared->pixels);
         for (uint32_t i = 0; i < batch->num_samples; i++)
             statuses[i] = memory.faults[i] ? SLUICE_E_CORRUPT : SLUICE_OK;
     } else {

@@ -12,6 +12,7 @@
 extern "C" {
 #endif
 #include "image/kernels/kernels.h"
+#include "image/resize.h"
 #ifdef __cplusplus
 }
 #endif
@@ -32,7 +33,9 @@ struct sluice_gpu_memory {
     int16_t *coefficients; /* 64 of each block: zero before the decoding */
     uint8_t *samples;      /* 64 of each block; each plane is rows of columns * 8 */
     int32_t *weights;
-    uint32_t *pixels; /* red, green, blue in a word's low bytes, after the pass across */
+    /* Red, green, blue in a word's low bytes, after the pass across; and scratch memory of what
+     * follows the pass down (pixel_kernels.h). */
+    uint32_t *pixels;
     uint8_t *rows;    /* the result */
     uint32_t *faults; /* not 0: the sample is not to be used */
     uint32_t num_samples, out_width, out_height;
@@ -551,41 +554,70 @@ SLUICE_KERNEL_INLINE double sluice_gpu_triangle(double x)
     return x < 1.0 ? SLUICE_GPU_ADD(1.0, -x) : 0.0;
 }
 
+/* Pillow's bicubic: Keys' cubic with a = -0.5. */
+SLUICE_KERNEL_INLINE double sluice_gpu_keys(double x)
+{
+    x = x < 0 ? -x : x;
+    if (x < 1.0) {
+        const double y = SLUICE_GPU_ADD(SLUICE_GPU_MUL(1.5, x), -2.5);
+        return SLUICE_GPU_ADD(SLUICE_GPU_MUL(SLUICE_GPU_MUL(y, x), x), 1);
+    }
+    if (x < 2.0) {
+        const double y = SLUICE_GPU_ADD(SLUICE_GPU_MUL(SLUICE_GPU_ADD(x, -5), x), 8);
+        return SLUICE_GPU_MUL(SLUICE_GPU_ADD(SLUICE_GPU_MUL(y, x), -4), -0.5);
+    }
+    return 0.0;
+}
+
+SLUICE_KERNEL_INLINE double sluice_gpu_filter(uint32_t filter, double x)
+{
+    return filter == SLUICE_RESIZE_BICUBIC ? sluice_gpu_keys(x) : sluice_gpu_triangle(x);
+}
+
 /* Output `i` of an axis: what sluice_weigh_c() and the part of resize.c make of it. */
 SLUICE_KERNEL_INLINE void sluice_gpu_weigh(const struct sluice_gpu_memory *memory,
                                            const struct sluice_gpu_axis *axis, int is_mirrored,
                                            uint32_t i)
 {
     const double scale = (double)axis->in / axis->out;
-    const double support = scale < 1.0 ? 1.0 : scale;
-    const double inverse = 1.0 / support;
+    const double stretch = scale < 1.0 ? 1.0 : scale;
+    const double support = axis->filter == SLUICE_RESIZE_BICUBIC ? 2.0 * stretch : stretch;
+    const double inverse = 1.0 / stretch;
     const uint32_t o = axis->from + (is_mirrored ? axis->count - 1 - i : i);
     const double center = SLUICE_GPU_MUL(SLUICE_GPU_ADD(o, 0.5), scale);
     int32_t first = (int32_t)SLUICE_GPU_ADD(SLUICE_GPU_ADD(center, -support), 0.5);
     first = first < 0 ? 0 : first;
     int32_t end = (int32_t)SLUICE_GPU_ADD(SLUICE_GPU_ADD(center, support), 0.5);
     end = end > (int32_t)axis->in ? (int32_t)axis->in : end;
+    if (axis->in == axis->out) { /* the other taps weigh 0, and may lie past the input */
+        first = (int32_t)o;
+        end = first + 1;
+    }
     const int32_t count = end - first;
     double sum = 0;
     for (int32_t k = 0; k < count; k++)
         sum = SLUICE_GPU_ADD(
-            sum, sluice_gpu_triangle(SLUICE_GPU_MUL(
-                     SLUICE_GPU_ADD(SLUICE_GPU_ADD((double)(k + first), -center), 0.5), inverse)));
+            sum,
+            sluice_gpu_filter(
+                axis->filter,
+                SLUICE_GPU_MUL(SLUICE_GPU_ADD(SLUICE_GPU_ADD((double)(k + first), -center), 0.5),
+                               inverse)));
     int32_t *spans = memory->weights + axis->first_weight;
     int32_t *weights = spans + 2 * (uint64_t)axis->count + i;
     for (int32_t k = 0; k < count; k++) {
-        const double weight = sluice_gpu_triangle(SLUICE_GPU_MUL(
-            SLUICE_GPU_ADD(SLUICE_GPU_ADD((double)(k + first), -center), 0.5), inverse));
+        const double weight = sluice_gpu_filter(
+            axis->filter,
+            SLUICE_GPU_MUL(SLUICE_GPU_ADD(SLUICE_GPU_ADD((double)(k + first), -center), 0.5),
+                           inverse));
         const double normalized = sum != 0.0 ? weight / sum : weight;
-        weights[(uint64_t)k * axis->count] = (int32_t)SLUICE_GPU_ADD(
-            0.5, SLUICE_GPU_MUL(normalized, (double)(1 << SLUICE_RESIZE_BITS)));
+        weights[(uint64_t)k * axis->count] =
+            (int32_t)SLUICE_GPU_ADD(normalized < 0 ? -0.5 : 0.5,
+                                    SLUICE_GPU_MUL(normalized, (double)(1 << SLUICE_RESIZE_BITS)));
     }
     for (int32_t k = count; k < (int32_t)axis->max_taps; k++)
         weights[(uint64_t)k * axis->count] = 0;
-    /* Where the size does not change, a span may end with a tap of weight 0 past the input. */
-    const int32_t from = first - (int32_t)axis->in_from, left = (int32_t)axis->in_count - from;
-    spans[i] = from;
-    spans[axis->count + i] = count < left ? count : left;
+    spans[i] = first - (int32_t)axis->in_from;
+    spans[axis->count + i] = count;
 }
 
 /* --- samples to pixels, and the pass across --- */

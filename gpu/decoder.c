@@ -20,7 +20,7 @@ struct sluice_gpu_decoder {
 };
 
 const char *const sluice_gpu_stage_names[SLUICE_GPU_NUM_STAGES] = {
-    "upload", "clear", "weigh", "decode", "transform", "across", "down",
+    "upload", "clear", "weigh", "decode", "transform", "across", "down", "pixels",
 };
 
 static sluice_status check(cudaError_t error, const char *what, struct sluice_err *err)
@@ -164,6 +164,8 @@ static cudaError_t run_stage(struct sluice_gpu_decoder *decoder, enum sluice_gpu
         return sluice_gpu_launch_across(stream, memory, sums->across_tasks);
     case SLUICE_GPU_PASS_DOWN:
         return sluice_gpu_launch_down(stream, memory);
+    case SLUICE_GPU_PIXELS:
+        return decoder->batch.has_calls ? sluice_gpu_launch_pixels(stream, memory) : cudaSuccess;
     default:
         return cudaErrorInvalidValue;
     }

@@ -61,6 +61,7 @@ enum sluice_gpu_stage {
     SLUICE_GPU_TRANSFORM,
     SLUICE_GPU_PASS_ACROSS, /* with upsampling and colours */
     SLUICE_GPU_PASS_DOWN,
+    SLUICE_GPU_PIXELS, /* colours, blurs and warps of the rows */
     SLUICE_GPU_NUM_STAGES,
 };
 extern const char *const sluice_gpu_stage_names[SLUICE_GPU_NUM_STAGES];

@@ -11,6 +11,7 @@
  *         struct sluice_gpu_huffman     num_huffman times
  *         struct sluice_gpu_segment     num_segments times
  *         the segments' bits, without stuffing
+ *         the calls of kernels on its row (image/kernel_call.h), at a multiple of 16 bytes
  *
  * Every number in it is checked: no kernel can leave the batch's memory, whatever the bits are.
  *
@@ -72,6 +73,7 @@ struct sluice_gpu_axis {
     uint32_t in, in_from, in_count;
     uint32_t out, from, count;
     uint32_t max_taps;
+    uint32_t filter;       /* enum sluice_resize_filter: bilinear or bicubic */
     uint32_t first_weight; /* of the batch's; see sluice_gpu_weights_len() */
 };
 
@@ -89,6 +91,8 @@ struct sluice_gpu_sample {
     uint32_t first_pixel; /* of the batch's, after the pass across */
     uint32_t row;         /* of the batch that is made */
     uint32_t rows_at_once, columns_at_once;
+    uint32_t calls_at, calls_bytes; /* from the sample's start; 0 bytes: no call */
+    uint32_t scratch_words;         /* that the calls take, from first_pixel on */
     struct sluice_gpu_axis across, down;
     struct sluice_gpu_plane planes[SLUICE_GPU_MAX_PLANES];
 };

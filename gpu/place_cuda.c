@@ -272,6 +272,8 @@ static sluice_status prepare(struct cuda_device *device, struct sluice_err *err)
     size_t free_bytes = 0, all_bytes = 0;
     sluice_status status = check(sluice_gpu_load_decode(), "loading kernels", err);
     if (status == SLUICE_OK)
+        status = check(sluice_gpu_load_pixels(), "loading kernels", err);
+    if (status == SLUICE_OK)
         status = check(sluice_gpu_load_hash(), "loading kernels", err);
     if (status == SLUICE_OK)
         status = check(cudaMemGetInfo(&free_bytes, &all_bytes), "cudaMemGetInfo", err);

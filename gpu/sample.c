@@ -93,26 +93,41 @@ static void plan_plane(struct sluice_gpu_plan *plan, unsigned c, const struct sl
     }
 }
 
-static struct sluice_gpu_axis make_axis(uint32_t in, uint32_t in_from, uint32_t in_count,
-                                        uint32_t out, uint32_t from, uint32_t count)
+/* Inputs to each side that a filter reads, where the size stays. */
+static double support_of(uint32_t filter)
 {
-    return (struct sluice_gpu_axis){
+    return filter == SLUICE_RESIZE_BICUBIC ? 2.0 : 1.0;
+}
+
+static double support_on(const struct sluice_gpu_axis *axis)
+{
+    const double scale = (double)axis->in / axis->out;
+    return support_of(axis->filter) * (scale < 1.0 ? 1.0 : scale);
+}
+
+static struct sluice_gpu_axis make_axis(enum sluice_resize_filter filter, uint32_t in,
+                                        uint32_t in_from, uint32_t in_count, uint32_t out,
+                                        uint32_t from, uint32_t count)
+{
+    struct sluice_gpu_axis axis = {
         .in = in,
         .in_from = in_from,
         .in_count = in_count,
         .out = out,
         .from = from,
         .count = count,
-        .max_taps = sluice_max_taps(in, out),
+        .filter = filter,
     };
+    axis.max_taps = (uint32_t)ceil(support_on(&axis)) * 2 + 1;
+    return axis;
 }
 
 /* At least the inputs that so many neighbouring outputs depend on, with what makes them fours. */
 static uint64_t inputs_of(const struct sluice_gpu_axis *axis, uint32_t num_outputs)
 {
     const double scale = (double)axis->in / axis->out;
-    const double support = scale < 1.0 ? 1.0 : scale;
-    const uint64_t inputs = (uint64_t)ceil(num_outputs * scale) + 2 * (uint64_t)ceil(support) + 3;
+    const uint64_t inputs =
+        (uint64_t)ceil(num_outputs * scale) + 2 * (uint64_t)ceil(support_on(axis)) + 3;
     return (inputs < axis->in_count ? inputs : axis->in_count) + 6;
 }
 
@@ -132,10 +147,12 @@ static sluice_status plan_resize(struct sluice_gpu_plan *plan,
     if (in.width != request->box.width || in.height != request->box.height)
         return sluice_fail(err, SLUICE_E_INVALID, "a box of %u x %u pixels for a part of %u x %u",
                            request->box.width, request->box.height, in.width, in.height);
-    sample->across =
-        make_axis(part->in_width, in.left, in.width, part->out_width, out->left, out->width);
-    sample->down =
-        make_axis(part->in_height, in.top, in.height, part->out_height, out->top, out->height);
+    if (part->filter != SLUICE_RESIZE_BILINEAR && part->filter != SLUICE_RESIZE_BICUBIC)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "a filter that the CPU must run");
+    sample->across = make_axis(part->filter, part->in_width, in.left, in.width, part->out_width,
+                               out->left, out->width);
+    sample->down = make_axis(part->filter, part->in_height, in.top, in.height, part->out_height,
+                             out->top, out->height);
     uint32_t columns = out->width;
     while (columns > 1 && !fit_across(&sample->across, columns))
         columns = (columns + 1) / 2;
@@ -149,6 +166,45 @@ static sluice_status plan_resize(struct sluice_gpu_plan *plan,
     sample->columns_at_once = columns;
     sample->rows_at_once = rows;
     sample->is_flipped = request->is_flipped;
+    return SLUICE_OK;
+}
+
+/* Words of scratch memory that a kernel takes on an image of this size. */
+static uint64_t scratch_words_of(uint32_t kernel, uint32_t width, uint32_t height)
+{
+    const uint64_t num = (uint64_t)width * height;
+    switch (kernel) {
+    case SLUICE_KERNEL_SHARPEN:
+    case SLUICE_KERNEL_BOX_BLUR:
+        return num;
+    case SLUICE_KERNEL_GAUSSIAN: /* its sums across, float32 */
+        return 3 * num;
+    case SLUICE_KERNEL_WARP: /* with the source of each column and row */
+        return num + width + height;
+    default:
+        return 0;
+    }
+}
+
+static sluice_status plan_calls(struct sluice_gpu_plan *plan,
+                                const struct sluice_kernel_calls *calls, struct sluice_err *err)
+{
+    struct sluice_gpu_sample *sample = &plan->sample;
+    const uint8_t *bytes = calls ? (const uint8_t *)calls->bytes : NULL;
+    uint64_t most = 0;
+    for (uint32_t at = 0; calls && at < calls->num_bytes;) {
+        const struct sluice_kernel_call *call =
+            (const struct sluice_kernel_call *)(const void *)(bytes + at);
+        const uint64_t words =
+            scratch_words_of(call->kernel, sample->across.count, sample->down.count);
+        most = words > most ? words : most;
+        at += call->bytes;
+    }
+    if (most > UINT32_MAX)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "an image that the CPU must work on");
+    plan->calls = calls;
+    sample->calls_bytes = calls ? calls->num_bytes : 0;
+    sample->scratch_words = (uint32_t)most;
     return SLUICE_OK;
 }
 
@@ -242,6 +298,8 @@ static sluice_status make_plan(struct sluice_gpu_plan *plan,
     sample->top = request->box.top;
     sluice_status status = plan_resize(plan, request, err);
     if (status == SLUICE_OK)
+        status = plan_calls(plan, request->calls, err);
+    if (status == SLUICE_OK)
         status = plan_segments(plan, err);
     if (status != SLUICE_OK)
         return status;
@@ -252,7 +310,8 @@ static sluice_status make_plan(struct sluice_gpu_plan *plan,
         sample->segments_at + (uint64_t)sample->num_segments * sizeof(struct sluice_gpu_segment);
     plan->sizes = sluice_gpu_sample_sizes(sample);
     plan->sizes.upload_bytes = align(words_at + plan->segment_bytes +
-                                     (uint64_t)sample->num_segments * 4 + SLUICE_JPEG_COPY_SLACK);
+                                     (uint64_t)sample->num_segments * 4 + SLUICE_JPEG_COPY_SLACK) +
+                               align(sample->calls_bytes);
     sample->words_at = (uint32_t)words_at; /* of use only if it is below the capacity */
     return SLUICE_OK;
 }
@@ -470,6 +529,14 @@ sluice_status sluice_gpu_plan_make(struct sluice_gpu_plan *plan,
     return status == SLUICE_OK ? make_plan(plan, request, err) : status;
 }
 
+/* The next multiple of the alignment from `start`, after zeros. */
+static uint8_t *pad(const uint8_t *start, uint8_t *end)
+{
+    while ((end - start) % SLUICE_GPU_SAMPLE_ALIGNMENT != 0)
+        *end++ = 0;
+    return end;
+}
+
 sluice_status sluice_gpu_plan_write(const struct sluice_gpu_plan *plan,
                                     struct sluice_jpeg_stretch *stretch, uint8_t *to,
                                     uint64_t *bytes, struct sluice_err *err)
@@ -482,19 +549,25 @@ sluice_status sluice_gpu_plan_write(const struct sluice_gpu_plan *plan,
                                              : copy_segments(plan, segments, words, &end, err);
     if (status != SLUICE_OK)
         return status;
-    memcpy(to, sample, sizeof(*sample));
+    end = pad(to, end);
+    struct sluice_gpu_sample *written = (struct sluice_gpu_sample *)(void *)to;
+    *written = *sample;
+    written->calls_at = (uint32_t)(end - to);
     write_huffman(plan, (struct sluice_gpu_huffman *)(void *)(to + sample->huffman_at));
-    while ((end - to) % SLUICE_GPU_SAMPLE_ALIGNMENT != 0)
-        *end++ = 0;
+    if (sample->calls_bytes) {
+        memcpy(end, plan->calls->bytes, sample->calls_bytes);
+        end = pad(to, end + sample->calls_bytes);
+    }
     *bytes = (uint64_t)(end - to);
     return SLUICE_OK;
 }
 
 struct sluice_gpu_sizes sluice_gpu_sample_sizes(const struct sluice_gpu_sample *sample)
 {
+    const uint64_t between = (uint64_t)sample->across.count * sample->down.in_count;
     return (struct sluice_gpu_sizes){
         .blocks = sample->num_blocks,
         .weights = SLUICE_GPU_WEIGHTS_LEN(&sample->across) + SLUICE_GPU_WEIGHTS_LEN(&sample->down),
-        .pixels = (uint64_t)sample->across.count * sample->down.in_count,
+        .pixels = between > sample->scratch_words ? between : sample->scratch_words,
     };
 }

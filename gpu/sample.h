@@ -6,6 +6,7 @@
 #include "image/image.h"
 #include "image/jpeg/entropy.h"
 #include "image/jpeg/index.h"
+#include "image/kernel_call.h"
 #include "image/resize.h"
 
 #include <stdbool.h>
@@ -49,12 +50,13 @@ struct sluice_gpu_sizes {
 };
 
 /* The result for a file: as sluice_codec_decode_region() of `box`, then
- * sluice_resize_rgb_part(). */
+ * sluice_resize_rgb_part(), with a filter that is bilinear or bicubic, then the calls. */
 struct sluice_gpu_request {
     struct sluice_box box; /* as large as sluice_resize_part_input(&part) */
     struct sluice_resize_part part;
     bool is_flipped;
-    uint32_t row; /* where the sample goes in the batch that is made */
+    const struct sluice_kernel_calls *calls; /* borrowed until the sample is written; or NULL */
+    uint32_t row;                            /* where the sample goes in the batch that is made */
 };
 
 /* The alignment of samples in memory. */
@@ -68,6 +70,7 @@ struct sluice_gpu_plan {
     /* sample.c's */
     const uint8_t *bytes; /* borrowed, as the index */
     struct sluice_jpeg jpeg;
+    const struct sluice_kernel_calls *calls;
     const struct sluice_jpeg_index *index; /* NULL: segments are those of restart markers */
     uint64_t num_mcus, interval;           /* a file without restarts has one interval */
     /* MCUs that hold a block of any plane */

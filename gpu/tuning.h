@@ -68,6 +68,15 @@
  * least 80 MB. */
 #define SLUICE_GPU_MIN_USUAL_FILES 8u
 
+/* Bytes of the calls of kernels on a row that a lane counts with: one table and some others. Larger
+ * ones take the room of several rows.  Half: batches of longer recipes take two rounds; twice: 1
+ * KiB more of page-locked memory for each row of each lane. */
+#define SLUICE_GPU_USUAL_CALL_BYTES 1024u
+
+/* Threads that run the calls on one row, at most what a block may have: a batch has few rows for a
+ * device of 132 multiprocessors, and a row's calls follow each other. */
+#define SLUICE_GPU_PIXELS_THREADS 1024
+
 /* Bytes of a segment.  One thread decodes it, at about 3 bytes in 1 us, and the batch waits
  * for the last thread.  Half: a row of MCUs of a wide, sharp photograph goes to the CPU; twice: one
  * file may hold a batch up for 10 ms. */

@@ -84,7 +84,7 @@ sluice_status loader_open_gpu(struct sluice_loader *loader, struct sluice_err *e
 
 bool loader_decodes_on_gpu(const struct sluice_loader *loader, const struct part *part)
 {
-    return loader->has_place && sluice_pipeline_is_crop_and_resize(part->pipeline) &&
+    return loader->has_place && sluice_pipeline_has_kernels(part->pipeline) &&
            sluice_pipeline_output_size(part->pipeline) ==
                sluice_pipeline_output_size(loader->train.pipeline);
 }

@@ -72,7 +72,7 @@ void sluice_sharpen_rgb(const uint8_t *in, uint32_t width, uint32_t height, floa
 
 /* --- blur --- */
 
-static struct sluice_blur_box box_of(float sigma)
+struct sluice_blur_box sluice_blur_box(float sigma)
 {
     const float passes = 3;
     const float sigma2 = sigma * sigma / passes;
@@ -119,7 +119,7 @@ void sluice_blur_rgb(const uint8_t *in, uint32_t width, uint32_t height, float s
                      uint8_t *memory)
 {
     const struct sluice_color_kernels *k = kernels();
-    const struct sluice_blur_box box = box_of(sigma);
+    const struct sluice_blur_box box = sluice_blur_box(sigma);
     const size_t bytes = ((size_t)width * height * 3 + 63) & ~(size_t)63;
     uint8_t *first = memory, *second = memory + bytes;
     uint32_t *sums = (uint32_t *)(void *)(memory + 2 * bytes);

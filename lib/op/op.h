@@ -2,6 +2,7 @@
 #define SLUICE_OP_OP_H
 
 #include "base/rng.h"
+#include "image/kernel_call.h"
 #include "image/resize.h"
 #include "op/pipeline.h"
 
@@ -159,8 +160,6 @@ struct sluice_op_type {
     enum sluice_op_kind kind;
     bool is_random;   /* draws random numbers */
     bool is_identity; /* a table that changes nothing */
-    /* A resample that may have another filter than bilinear.  NULL: it has not. */
-    bool (*has_filter)(const void *params);
     bool takes_whole; /* a resample whose `from` is always the whole input */
     bool is_copy;     /* a resample that never resizes: `to` is the size of `from` */
     /* A copy that may lie partly outside an image that is large enough.  NULL: it does not. */
@@ -193,6 +192,11 @@ struct sluice_op_type {
     void (*apply)(const union sluice_drawn *drawn, struct sluice_size size, const uint8_t *in,
                   uint8_t *out, void *memory);
     size_t (*memory_bytes)(struct sluice_size size);
+
+    /* The same as a call of a kernel, for SLUICE_OP_PIXELS and tables that depend on statistics:
+     * sets call->kernel and what it takes.  NULL: the CPU runs every pipeline that has
+     * this op. */
+    void (*call)(const union sluice_drawn *drawn, struct sluice_kernel_call *call);
 
     /* SLUICE_OP_CHOICE: the ops in the parentheses that run, in this order; returns how many, at
      * most SLUICE_MAX_CHOSEN. */

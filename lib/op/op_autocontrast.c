@@ -26,6 +26,12 @@ static void table(const union sluice_drawn *drawn, const struct sluice_pixel_sta
         stretch(statistics->histogram[c], out[c]);
 }
 
+static void call(const union sluice_drawn *drawn, struct sluice_kernel_call *call)
+{
+    (void)drawn;
+    call->kernel = SLUICE_KERNEL_AUTOCONTRAST;
+}
+
 const struct sluice_op_type sluice_op_autocontrast = {
     .name = "autocontrast",
     .help = "the values of each channel stretched to 0 .. 255",
@@ -33,4 +39,5 @@ const struct sluice_op_type sluice_op_autocontrast = {
     .kind = SLUICE_OP_TABLE,
     .statistics = SLUICE_STATISTICS_HISTOGRAM,
     .table = table,
+    .call = call,
 };

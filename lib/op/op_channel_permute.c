@@ -30,6 +30,13 @@ static void apply(const union sluice_drawn *drawn, struct sluice_size size, cons
     }
 }
 
+static void call(const union sluice_drawn *drawn, struct sluice_kernel_call *call)
+{
+    call->kernel = SLUICE_KERNEL_PERMUTE;
+    for (size_t c = 0; c < 3; c++)
+        call->with.order[c] = (uint32_t)drawn->values[c];
+}
+
 const struct sluice_op_type sluice_op_channel_permute = {
     .name = "channel_permute",
     .help = "the channels in an order that is drawn",
@@ -40,4 +47,5 @@ const struct sluice_op_type sluice_op_channel_permute = {
     .num_drawn = 3,
     .draw = draw,
     .apply = apply,
+    .call = call,
 };

@@ -34,6 +34,12 @@ static void apply(const union sluice_drawn *drawn, struct sluice_size size, cons
     sluice_saturate_rgb(in, (size_t)size.width * size.height, (float)drawn->values[0], out);
 }
 
+static void call(const union sluice_drawn *drawn, struct sluice_kernel_call *call)
+{
+    call->kernel = SLUICE_KERNEL_SATURATE;
+    call->with.factor = (float)drawn->values[0];
+}
+
 const struct sluice_op_type sluice_op_color = {
     .name = "color",
     .help = "saturation: away from gray by a factor that is drawn from this range",
@@ -43,4 +49,5 @@ const struct sluice_op_type sluice_op_color = {
     .params_size = sizeof(struct params),
     .draw = draw,
     .apply = apply,
+    .call = call,
 };

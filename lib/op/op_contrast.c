@@ -42,6 +42,12 @@ static void table(const union sluice_drawn *drawn, const struct sluice_pixel_sta
         out[0][v] = out[1][v] = out[2][v] = sluice_blend(gray, (float)v, factor);
 }
 
+static void call(const union sluice_drawn *drawn, struct sluice_kernel_call *call)
+{
+    call->kernel = SLUICE_KERNEL_CONTRAST;
+    call->with.factor = (float)drawn->values[0];
+}
+
 const struct sluice_op_type sluice_op_contrast = {
     .name = "contrast",
     .help = "away from the mean gray by a factor that is drawn from this range",
@@ -52,4 +58,5 @@ const struct sluice_op_type sluice_op_contrast = {
     .draw = draw,
     .statistics = SLUICE_STATISTICS_LUMA,
     .table = table,
+    .call = call,
 };

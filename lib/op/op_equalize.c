@@ -24,6 +24,12 @@ static void table(const union sluice_drawn *drawn, const struct sluice_pixel_sta
         equalize(statistics->histogram[c], statistics->num_pixels, out[c]);
 }
 
+static void call(const union sluice_drawn *drawn, struct sluice_kernel_call *call)
+{
+    (void)drawn;
+    call->kernel = SLUICE_KERNEL_EQUALIZE;
+}
+
 const struct sluice_op_type sluice_op_equalize = {
     .name = "equalize",
     .help = "about as many pixels of each value, by channel",
@@ -31,4 +37,5 @@ const struct sluice_op_type sluice_op_equalize = {
     .kind = SLUICE_OP_TABLE,
     .statistics = SLUICE_STATISTICS_HISTOGRAM,
     .table = table,
+    .call = call,
 };

@@ -10,10 +10,17 @@ static void apply(const union sluice_drawn *drawn, struct sluice_size size, cons
     sluice_gray_rgb(in, (size_t)size.width * size.height, out);
 }
 
+static void call(const union sluice_drawn *drawn, struct sluice_kernel_call *call)
+{
+    (void)drawn;
+    call->kernel = SLUICE_KERNEL_GRAY;
+}
+
 const struct sluice_op_type sluice_op_grayscale = {
     .name = "grayscale",
     .help = "the luma in all three channels",
     .column = "RandomGrayscale",
     .kind = SLUICE_OP_PIXELS,
     .apply = apply,
+    .call = call,
 };

@@ -37,6 +37,12 @@ static void apply(const union sluice_drawn *drawn, struct sluice_size size, cons
                          (uint8_t)(int)(drawn->values[0] * 255), out);
 }
 
+static void call(const union sluice_drawn *drawn, struct sluice_kernel_call *call)
+{
+    call->kernel = SLUICE_KERNEL_HUE;
+    call->with.shift = (uint8_t)(int)(drawn->values[0] * 255);
+}
+
 const struct sluice_op_type sluice_op_hue = {
     .name = "hue",
     .help = "turns the hue by this part of a circle, from -0.5 to 0.5, drawn from this range",
@@ -46,4 +52,5 @@ const struct sluice_op_type sluice_op_hue = {
     .params_size = sizeof(struct params),
     .draw = draw,
     .apply = apply,
+    .call = call,
 };

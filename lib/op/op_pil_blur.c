@@ -38,6 +38,15 @@ static void apply(const union sluice_drawn *drawn, struct sluice_size size, cons
     sluice_blur_rgb(in, size.width, size.height, (float)drawn->values[0], out, memory);
 }
 
+static void call(const union sluice_drawn *drawn, struct sluice_kernel_call *call)
+{
+    call->kernel = SLUICE_KERNEL_BOX_BLUR;
+    const struct sluice_blur_box box = sluice_blur_box((float)drawn->values[0]);
+    call->with.box.radius = box.radius;
+    call->with.box.inner = box.inner;
+    call->with.box.edge = box.edge;
+}
+
 const struct sluice_op_type sluice_op_pil_blur = {
     .name = "pil_blur",
     .help = "Pillow's Gaussian blur, of a sigma in pixels that is drawn from this range",
@@ -49,4 +58,5 @@ const struct sluice_op_type sluice_op_pil_blur = {
     .draw = draw,
     .apply = apply,
     .memory_bytes = memory_bytes,
+    .call = call,
 };

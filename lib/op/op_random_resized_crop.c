@@ -107,11 +107,6 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
     drawn->resample.filter = sluice_draw_filter(rng, p->filter); /* after the box's draws */
 }
 
-static bool has_filter(const void *params)
-{
-    return ((const struct params *)params)->filter != SLUICE_RESIZE_BILINEAR;
-}
-
 static struct sluice_known_size known_size(const void *params, struct sluice_known_size in)
 {
     (void)in;
@@ -130,6 +125,5 @@ const struct sluice_op_type sluice_op_random_resized_crop = {
     .params_size = sizeof(struct params),
     .prepare = prepare,
     .draw = draw,
-    .has_filter = has_filter,
     .known_size = known_size,
 };

@@ -37,11 +37,6 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
     };
 }
 
-static bool has_filter(const void *params)
-{
-    return ((const struct params *)params)->filter != SLUICE_RESIZE_BILINEAR;
-}
-
 static struct sluice_known_size known_size(const void *params, struct sluice_known_size in)
 {
     const uint32_t shorter = ((const struct params *)params)->shorter;
@@ -57,6 +52,5 @@ const struct sluice_op_type sluice_op_resize = {
     .params = param_list,
     .params_size = sizeof(struct params),
     .draw = draw,
-    .has_filter = has_filter,
     .known_size = known_size,
 };

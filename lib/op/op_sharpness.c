@@ -34,6 +34,12 @@ static void apply(const union sluice_drawn *drawn, struct sluice_size size, cons
     sluice_sharpen_rgb(in, size.width, size.height, (float)drawn->values[0], out);
 }
 
+static void call(const union sluice_drawn *drawn, struct sluice_kernel_call *call)
+{
+    call->kernel = SLUICE_KERNEL_SHARPEN;
+    call->with.factor = (float)drawn->values[0];
+}
+
 const struct sluice_op_type sluice_op_sharpness = {
     .name = "sharpness",
     .help = "0 is smooth, 1 the image, above it sharper; drawn from this range",
@@ -44,4 +50,5 @@ const struct sluice_op_type sluice_op_sharpness = {
     .params_size = sizeof(struct params),
     .draw = draw,
     .apply = apply,
+    .call = call,
 };

@@ -53,4 +53,5 @@ const struct sluice_op_type sluice_op_translate_y = {
     .params_size = sizeof(struct params),
     .draw = draw,
     .apply = sluice_warp_apply,
+    .call = sluice_warp_call,
 };

@@ -52,9 +52,8 @@ static size_t memory_bytes(struct sluice_size size)
     return sluice_gaussian_memory(size.width, size.height);
 }
 
-/* exp(-x^2 / 2 sigma^2), divided by their sum. */
-static void apply(const union sluice_drawn *drawn, struct sluice_size size, const uint8_t *in,
-                  uint8_t *out, void *memory)
+/* exp(-x^2 / 2 sigma^2), divided by their sum; returns the radius of those that count. */
+static uint32_t weigh(const union sluice_drawn *drawn, float weights[])
 {
     const double sigma = drawn->values[0];
     const uint32_t radius = (uint32_t)drawn->values[1] / 2;
@@ -64,13 +63,26 @@ static void apply(const union sluice_drawn *drawn, struct sluice_size size, cons
         exact[i] = power < -700 ? 0 : sluice_exact_exp(power);
         sum += i ? 2 * exact[i] : exact[i];
     }
-    float weights[SLUICE_GAUSSIAN_MAX_RADIUS + 1];
     uint32_t num = 0;
     while (num <= radius && exact[num] / sum >= 0x1p-24) {
         weights[num] = (float)(exact[num] / sum);
         num++;
     }
-    sluice_gaussian_rgb(in, size.width, size.height, weights, num - 1, out, memory);
+    return num - 1;
+}
+
+static void apply(const union sluice_drawn *drawn, struct sluice_size size, const uint8_t *in,
+                  uint8_t *out, void *memory)
+{
+    float weights[SLUICE_GAUSSIAN_MAX_RADIUS + 1];
+    const uint32_t radius = weigh(drawn, weights);
+    sluice_gaussian_rgb(in, size.width, size.height, weights, radius, out, memory);
+}
+
+static void call(const union sluice_drawn *drawn, struct sluice_kernel_call *call)
+{
+    call->kernel = SLUICE_KERNEL_GAUSSIAN;
+    call->with.gaussian.radius = weigh(drawn, call->with.gaussian.weights);
 }
 
 const struct sluice_op_type sluice_op_tv_blur = {
@@ -85,4 +97,5 @@ const struct sluice_op_type sluice_op_tv_blur = {
     .draw = draw,
     .apply = apply,
     .memory_bytes = memory_bytes,
+    .call = call,
 };

@@ -13,10 +13,17 @@ static void apply(const union sluice_drawn *drawn, struct sluice_size size, cons
         memcpy(out + y * row, in + (size.height - 1 - y) * row, row);
 }
 
+static void call(const union sluice_drawn *drawn, struct sluice_kernel_call *call)
+{
+    (void)drawn;
+    call->kernel = SLUICE_KERNEL_FLIP;
+}
+
 const struct sluice_op_type sluice_op_vflip = {
     .name = "vflip",
     .help = "top and bottom change places",
     .column = "RandomVerticalFlip",
     .kind = SLUICE_OP_PIXELS,
     .apply = apply,
+    .call = call,
 };

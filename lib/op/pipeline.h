@@ -2,6 +2,8 @@
 #define SLUICE_OP_PIPELINE_H
 
 #include "base/error.h"
+#include "image/kernel_call.h"
+#include "image/resize.h"
 #include "op/form_words.h"
 
 #include <stdbool.h>
@@ -270,17 +272,26 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_take_rows(const struct sluice_pipe
                                                         struct sluice_sample *sample,
                                                         struct sluice_err *err);
 
-/* Whether the ops up to the u8 split are no more than a box of the file's image, a resize of it and
- * a flip. */
-bool sluice_pipeline_is_crop_and_resize(const struct sluice_pipeline *pipeline);
+/* The way of a sample from its file to its u8 image, for a decoder that knows no op: decode the
+ * box, resize it to the part, mirror it, and call the kernels one after the other. */
+struct sluice_kernel_work {
+    struct sluice_box box; /* in the pixels of the file */
+    struct sluice_resize_part part;
+    bool is_mirrored;
+    struct sluice_kernel_calls calls;
+};
 
-/* That box, in the pixels of the file, that resize and whether it is mirrored, for a sample at
- * split 0.  False: the pipeline does more; or run() must say what is wrong with the file, or pad
- * what is smaller than a center_crop. */
-bool sluice_pipeline_crop_and_resize(const struct sluice_pipeline *pipeline,
-                                     const struct sluice_scratch *scratch,
-                                     const struct sluice_sample *sample, struct sluice_box *box,
-                                     struct sluice_resize_part *part, bool *is_flipped);
+/* Whether the ops up to the u8 split are such work: a box of the file's image, a resize of it, and
+ * ops that keep the size and have kernels, which a GPU has, too. */
+bool sluice_pipeline_has_kernels(const struct sluice_pipeline *pipeline);
+
+/* That work, for a sample at split 0.  False: the pipeline does more; run() must say what is wrong
+ * with the file, pad what is smaller than a center_crop, or make more calls than there is room for.
+ */
+bool sluice_pipeline_kernel_work(const struct sluice_pipeline *pipeline,
+                                 const struct sluice_scratch *scratch,
+                                 const struct sluice_sample *sample,
+                                 struct sluice_kernel_work *work);
 
 /* Runs ops up to `end`, a u8 split, and packs the pixels losslessly (image/pack/pack.h).  What
  * run() and finish() make of the result is what they make of the plain sample.

@@ -22,6 +22,13 @@ unsigned sluice_pixels_resolve(const struct sluice_op *ops, unsigned num_ops,
                                const struct sluice_draw_key *key, struct sluice_size size,
                                struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS]);
 
+/* Whether a kernel does what the op does, and each op in its parentheses. */
+bool sluice_pixels_have_kernel(const struct sluice_op *op);
+/* Appends the calls that do what the list does; the op of each has a kernel.  Tables that follow
+ * each other are one.  False: the calls are full. */
+SLUICE_MUST_USE bool sluice_pixels_add_calls(const struct sluice_drawn_op *list, unsigned num,
+                                             struct sluice_kernel_calls *calls);
+
 /* Runs the list, of at least one op, from `in` to `out`, both width x height x 3 without gaps. */
 SLUICE_MUST_USE sluice_status sluice_pixels_run(const struct sluice_drawn_op *list, unsigned num,
                                                 struct sluice_scratch *scratch,

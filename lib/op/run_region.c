@@ -1,6 +1,7 @@
 /* Decode, and stages that resample a box of their input, with decode before them or not. */
 
 #include "op/run_region.h"
+#include "op/pixels.h"
 
 #include "base/buf.h"
 #include "image/codecs/codec.h"
@@ -380,27 +381,52 @@ sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
     return status;
 }
 
-bool sluice_pipeline_is_crop_and_resize(const struct sluice_pipeline *pipeline)
+bool sluice_pipeline_has_kernels(const struct sluice_pipeline *pipeline)
 {
     const unsigned end = pipeline->stage_end[0];
-    for (unsigned op = sluice_first_op(pipeline); op < end; op++) {
-        const struct sluice_op_type *type = pipeline->ops[op].type;
-        if (type->has_filter && type->has_filter(pipeline->ops[op].params))
+    for (unsigned op = end; op < pipeline->u8_split; op++) {
+        const enum sluice_op_kind kind = pipeline->ops[op].type->kind;
+        const bool has_size = kind == SLUICE_OP_MIRROR || sluice_op_kind_has_p(kind);
+        if (!has_size ||
+            (kind != SLUICE_OP_MIRROR && !sluice_pixels_have_kernel(&pipeline->ops[op])))
             return false;
     }
-    return end > 0 &&
-           (pipeline->u8_split == end ||
-            (pipeline->u8_split == end + 1 && pipeline->ops[end].type->kind == SLUICE_OP_MIRROR));
+    return end > 0;
 }
 
-bool sluice_pipeline_crop_and_resize(const struct sluice_pipeline *pipeline,
-                                     const struct sluice_scratch *scratch,
-                                     const struct sluice_sample *sample, struct sluice_box *box,
-                                     struct sluice_resize_part *part, bool *is_flipped)
+/* The ops after the crop and the resize.  A mirror that follows these is part of the resize. */
+static bool add_calls(const struct sluice_pipeline *pipeline, const struct sluice_draw_key *key,
+                      struct sluice_size size, struct sluice_kernel_work *work)
+{
+    struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
+    const struct sluice_kernel_call mirror = {.kernel = SLUICE_KERNEL_MIRROR};
+    work->is_mirrored = false;
+    work->calls.num_bytes = 0;
+    bool is_added = true;
+    for (unsigned op = pipeline->stage_end[0]; is_added && op < pipeline->u8_split; op++) {
+        if (pipeline->ops[op].type->kind != SLUICE_OP_MIRROR) {
+            const unsigned num = sluice_pixels_resolve(&pipeline->ops[op], 1, key, size, list);
+            is_added = sluice_pixels_add_calls(list, num, &work->calls);
+            continue;
+        }
+        union sluice_drawn drawn;
+        sluice_op_draw(&pipeline->ops[op], key, size, &drawn);
+        if (drawn.is_mirrored && work->calls.num_bytes == 0)
+            work->is_mirrored = !work->is_mirrored;
+        else if (drawn.is_mirrored)
+            is_added = sluice_kernel_calls_add(&work->calls, &mirror);
+    }
+    return is_added;
+}
+
+bool sluice_pipeline_kernel_work(const struct sluice_pipeline *pipeline,
+                                 const struct sluice_scratch *scratch,
+                                 const struct sluice_sample *sample,
+                                 struct sluice_kernel_work *work)
 {
     const unsigned first = sluice_first_op(pipeline), end = pipeline->stage_end[0];
     struct sluice_jpeg_crop_box window;
-    if (!sluice_pipeline_is_crop_and_resize(pipeline) || sample->ops_done > 0 ||
+    if (!sluice_pipeline_has_kernels(pipeline) || sample->ops_done > 0 ||
         (!sluice_sample_is_window(sample) &&
          sluice_file_orientation(pipeline, sample->data->data, sample->data->len) != 1) ||
         find_window(pipeline, scratch, sample, &window, NULL) != SLUICE_OK)
@@ -417,14 +443,8 @@ bool sluice_pipeline_crop_and_resize(const struct sluice_pipeline *pipeline,
         resample.keep.width != resample.out.width || resample.keep.height != resample.out.height;
     if (!is_within(&of_image, &window) || is_padded)
         return false;
-    *part = part_of(&resample);
-    *box = (struct sluice_box){of_image.left - window.left, of_image.top - window.top,
-                               of_image.width, of_image.height};
-    *is_flipped = false;
-    if (pipeline->u8_split > end) {
-        union sluice_drawn mirror;
-        sluice_op_draw(&pipeline->ops[end], &sample->key, resample.out, &mirror);
-        *is_flipped = mirror.is_mirrored;
-    }
-    return true;
+    work->part = part_of(&resample);
+    work->box = (struct sluice_box){of_image.left - window.left, of_image.top - window.top,
+                                    of_image.width, of_image.height};
+    return add_calls(pipeline, &sample->key, resample.out, work);
 }

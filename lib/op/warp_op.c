@@ -20,6 +20,14 @@ void sluice_warp_print(const struct sluice_warp_params *warp, char *text, size_t
              warp->fill[0], warp->fill[1], warp->fill[2]);
 }
 
+void sluice_warp_call(const union sluice_drawn *drawn, struct sluice_kernel_call *call)
+{
+    call->kernel = SLUICE_KERNEL_WARP;
+    memcpy(call->with.warp.matrix, drawn->values, sizeof(call->with.warp.matrix));
+    call->with.warp.filter = (uint32_t)drawn->values[6];
+    call->with.warp.fill = (uint32_t)drawn->values[7];
+}
+
 void sluice_warp_apply(const union sluice_drawn *drawn, struct sluice_size size, const uint8_t *in,
                        uint8_t *out, void *memory)
 {

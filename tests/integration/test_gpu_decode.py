@@ -78,6 +78,25 @@ class GpuDecodeTest(SynthTest):
         self.assertEqual(report["digest"], wanted["digest"])
         self.assertGreater(report["choices"]["jpeg_crop@0+gpu"], NUM_TRAIN // 2)
 
+    def test_recipes(self):
+        """Colours, blurs and warps on the GPU, where every op has a kernel; else on the CPU."""
+        server = self.serve(self.root, 0, 2)
+        for ops, is_for_gpu in (
+                ("random_resized_crop=64:filter=random,hflip,"
+                 "rand_augment_timm=9:mstd=0.5:increasing=1:filter=random", True),
+                ("resize=72:filter=bicubic,center_crop=64,shuffled(pil_blur=0.1-2:p=0.5,"
+                 "color_jitter=0.4:contrast=0.4:saturation=0.4:hue=0.1),hflip", True),
+                ("random_resized_crop=80,hue=0.1,center_crop=64", False)):
+            pipeline = f"decode,{ops},to_tensor,normalize=imagenet"
+            (wanted,), _ = train("local", [self.root], "--pipeline", pipeline, "--gpu-decode", "off")
+            for mode in ("local", "remote_nooff", "remote_auto"):
+                where = [self.root] if mode == "local" else ["--host", server.address]
+                (report,), _ = train(mode, where, "--pipeline", pipeline, "--gpu-decode", "on")
+                with self.subTest(ops=ops, mode=mode):
+                    self.assertEqual(report["digest"], wanted["digest"])
+                    if mode in FILES:
+                        self.assertEqual(on_gpu(report) > NUM_TRAIN // 2, is_for_gpu)
+
     def test_epochs_and_val(self):
         flags = ("--epochs", 3, "--repeat", 2, "--val")
         wanted, _ = train("local", [self.root], *flags, "--gpu-decode", "off")

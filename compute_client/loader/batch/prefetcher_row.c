@@ -221,7 +221,7 @@ static bool keep_for_gpu(struct row *row, struct maker *maker)
     const struct sluice_prefetcher *prefetcher = row->prefetcher;
     const struct sluice_pipeline *pipeline = prefetcher->epoch.pipeline;
     struct sluice_sample *sample = &row->result.sample;
-    struct sluice_gpu_request request = {.row = row->index};
+    struct sluice_kernel_work work;
     if (prefetcher->num_lanes == 0 || !row->choice.on_gpu || row->ops_done > 0 ||
         sluice_source_gather(&row->result, prefetcher->options.pool, NULL) != SLUICE_OK ||
         sluice_sample_open(pipeline, maker->scratch, sample, NULL) != SLUICE_OK)
@@ -230,9 +230,16 @@ static bool keep_for_gpu(struct row *row, struct maker *maker)
         sluice_pipeline_cut_for_gpu(pipeline, maker->scratch, sample, TUNING_GPU_RESTART, NULL) !=
             SLUICE_OK)
         return false;
-    return sluice_pipeline_crop_and_resize(pipeline, maker->scratch, sample, &request.box,
-                                           &request.part, &request.is_flipped) &&
-           prepare(row, maker, &request);
+    if (!sluice_pipeline_kernel_work(pipeline, maker->scratch, sample, &work))
+        return false;
+    const struct sluice_gpu_request request = {
+        .box = work.box,
+        .part = work.part,
+        .is_flipped = work.is_mirrored,
+        .calls = &work.calls,
+        .row = row->index,
+    };
+    return prepare(row, maker, &request);
 }
 
 /* Writes the u8 image of the row's sample to `out`. */

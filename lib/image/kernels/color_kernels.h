@@ -2,6 +2,7 @@
 #define SLUICE_IMAGE_KERNELS_COLOR_KERNELS_H
 
 #include "base/cpu.h"
+#include "image/color.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,11 +13,6 @@
  * contraction and no reordering of floats, so every table gives the same bytes.
  *
  * Threads: pure functions over the caller's memory. */
-
-/* A box of `radius` whole pixels to either side and a fraction, as weights of 24 bits. */
-struct sluice_blur_box {
-    uint32_t radius, inner, edge;
-};
 
 struct sluice_color_kernels {
     /* Each value to table[channel][value]. */

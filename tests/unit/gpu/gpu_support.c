@@ -81,6 +81,7 @@ struct sluice_gpu_request gpu_test_request(struct sluice_rng *rng,
         .out_width = limits->out_width,
         .out_height = limits->out_height,
         .out = {.width = limits->out_width, .height = limits->out_height},
+        .filter = sluice_rng_below(rng, 2) ? SLUICE_RESIZE_BICUBIC : SLUICE_RESIZE_BILINEAR,
     };
     if (sluice_rng_below(rng, 3) == 0) {
         part->out_width += sluice_rng_below(rng, 40);

@@ -200,8 +200,17 @@ static bool prepare(struct run *run, struct sluice_sample *sample, unsigned way,
     if (!sample->jpeg_index && sluice_pipeline_cut_for_gpu(run->pipeline, run->scratch, sample,
                                                            restart, NULL) != SLUICE_OK)
         return false;
-    return sluice_pipeline_crop_and_resize(run->pipeline, run->scratch, sample, &request->box,
-                                           &request->part, &request->is_flipped);
+    static _Thread_local struct sluice_kernel_work work;
+    if (!sluice_pipeline_kernel_work(run->pipeline, run->scratch, sample, &work))
+        return false;
+    *request = (struct sluice_gpu_request){
+        .box = work.box,
+        .part = work.part,
+        .is_flipped = work.is_mirrored,
+        .calls = &work.calls,
+        .row = request->row,
+    };
+    return true;
 }
 
 static void add_sample(struct run *run, const char *path, struct sluice_buf *file,

@@ -510,24 +510,23 @@ static void packed_pixels_that_contradict_the_sample_are_corrupt(void)
 static void crop_and_resize(const struct sluice_pipeline *p, const struct sluice_scratch *scratch,
                             const struct sluice_sample *sample, uint8_t *out)
 {
-    struct sluice_box box;
-    struct sluice_resize_part part;
-    bool is_flipped;
+    struct sluice_kernel_work work;
     struct sluice_codec *codec = NULL;
     struct sluice_resizer *resizer = NULL;
     struct sluice_rgb rgb;
-    CU_ASSERT_FATAL(sluice_pipeline_crop_and_resize(p, scratch, sample, &box, &part, &is_flipped));
+    CU_ASSERT_FATAL(sluice_pipeline_kernel_work(p, scratch, sample, &work));
+    CU_ASSERT_EQUAL(work.calls.num_bytes, 0);
     CU_ASSERT_EQUAL_FATAL(sluice_codec_create(&codec, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(sluice_resizer_create(&resizer, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(sluice_codec_decode_region(codec, sample->data->data, sample->data->len,
-                                                     &box, 1 << 20, NULL, &rgb, NULL),
+                                                     &work.box, 1 << 20, NULL, &rgb, NULL),
                           SLUICE_OK);
-    const struct sluice_box input = sluice_resize_part_input(&part);
-    CU_ASSERT(input.width == box.width && input.height == box.height);
-    CU_ASSERT(part.out.width == 24 && part.out.height == 24);
+    const struct sluice_box input = sluice_resize_part_input(&work.part);
+    CU_ASSERT(input.width == work.box.width && input.height == work.box.height);
+    CU_ASSERT(work.part.out.width == 24 && work.part.out.height == 24);
     const struct sluice_image_view view = {rgb.pixels->data, (size_t)rgb.width * 3, rgb.width,
                                            rgb.height};
-    CU_ASSERT_EQUAL(sluice_resize_rgb_part(resizer, &part, &view, is_flipped, out, NULL),
+    CU_ASSERT_EQUAL(sluice_resize_rgb_part(resizer, &work.part, &view, work.is_mirrored, out, NULL),
                     SLUICE_OK);
     sluice_buf_unref(rgb.pixels);
     sluice_resizer_destroy(resizer);
@@ -542,12 +541,13 @@ static void a_crop_a_resize_and_a_flip_are_told_for_another_decoder(void)
         "decode,resize=30,center_crop=24,hflip=0.5,to_tensor",
         "decode,resize=24,center_crop=24,to_tensor",
         "decode,center_crop=24,hflip,to_tensor",
+        "decode,random_resized_crop=24:filter=random,hflip",
     };
     struct sluice_buf *file = make_jpeg(200, 150);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
     for (size_t i = 0; i < SLUICE_TEST_COUNT(specs); i++) {
         struct sluice_pipeline *p = run_test_parse(specs[i]);
-        CU_ASSERT(sluice_pipeline_is_crop_and_resize(p));
+        CU_ASSERT(sluice_pipeline_has_kernels(p));
         for (uint64_t id = 0; id < 40; id++) {
             uint8_t want[24 * 24 * 3], whole[24 * 24 * 3], cut[24 * 24 * 3];
             struct sluice_sample sample = run_test_sample(file, id);
@@ -579,18 +579,16 @@ static void what_is_more_than_a_crop_and_a_resize_is_not_told(void)
         "decode,resize=20,center_crop=24,to_tensor",
         "decode,resize=24",
         "decode,to_tensor",
+        "decode,random_resized_crop=24,rotate=10,center_crop=20",
     };
     struct sluice_buf *file = make_jpeg(200, 150);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
-    struct sluice_box box;
-    struct sluice_resize_part part;
-    bool is_flipped;
+    struct sluice_kernel_work work;
     struct sluice_sample sample = run_test_sample(file, 1);
     for (size_t i = 0; i < SLUICE_TEST_COUNT(specs); i++) {
         struct sluice_pipeline *p = run_test_parse(specs[i]);
-        CU_ASSERT_FALSE(sluice_pipeline_is_crop_and_resize(p));
-        CU_ASSERT_FALSE(
-            sluice_pipeline_crop_and_resize(p, scratch, &sample, &box, &part, &is_flipped));
+        CU_ASSERT_FALSE(sluice_pipeline_has_kernels(p));
+        CU_ASSERT_FALSE(sluice_pipeline_kernel_work(p, scratch, &sample, &work));
         sluice_pipeline_destroy(p);
     }
     /* Of more pixels than there may be; a crop of more than there is pads; a file that is none has
@@ -598,18 +596,16 @@ static void what_is_more_than_a_crop_and_a_resize_is_not_told(void)
     struct sluice_pipeline *train = run_test_parse(TRAIN);
     struct sluice_scratch *little =
         run_test_scratch(&(struct sluice_scratch_options){.max_image_pixels = 100});
-    CU_ASSERT(sluice_pipeline_crop_and_resize(train, scratch, &sample, &box, &part, &is_flipped));
-    CU_ASSERT_FALSE(
-        sluice_pipeline_crop_and_resize(train, little, &sample, &box, &part, &is_flipped));
+    CU_ASSERT(sluice_pipeline_kernel_work(train, scratch, &sample, &work));
+    CU_ASSERT_FALSE(sluice_pipeline_kernel_work(train, little, &sample, &work));
     sluice_scratch_destroy(little);
     sluice_pipeline_destroy(train);
     struct sluice_pipeline *padded = run_test_parse("decode,center_crop=160,to_tensor");
-    CU_ASSERT(sluice_pipeline_is_crop_and_resize(padded));
-    CU_ASSERT_FALSE(
-        sluice_pipeline_crop_and_resize(padded, scratch, &sample, &box, &part, &is_flipped));
+    CU_ASSERT(sluice_pipeline_has_kernels(padded));
+    CU_ASSERT_FALSE(sluice_pipeline_kernel_work(padded, scratch, &sample, &work));
     struct sluice_pipeline *p = run_test_parse(TRAIN);
     file->data[0] = 0;
-    CU_ASSERT_FALSE(sluice_pipeline_crop_and_resize(p, scratch, &sample, &box, &part, &is_flipped));
+    CU_ASSERT_FALSE(sluice_pipeline_kernel_work(p, scratch, &sample, &work));
     sluice_pipeline_destroy(p);
     sluice_pipeline_destroy(padded);
     sluice_sample_clear(&sample);
