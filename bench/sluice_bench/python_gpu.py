@@ -23,7 +23,7 @@ from . import hosts, image_files
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SKIPPED = 77
 MODELS = ("resnet18-bf16", "alexnet-bf16", "alexnet-tf32", "alexnet-f32", "resnet18-tf32",
-          "resnet18-f32")
+          "resnet18-f32", "resnet50-bf16")
 WARM_UP = 10  # steps
 LEARNING_RATE = 1e-3  # the rate of a step does not depend on it
 
@@ -96,7 +96,8 @@ def fed(trainer, loader):
 def measure(options, name, source):
     with sluice.torch.Loader(
             source, options.batch, mode=options.mode, workers=options.workers,
-            repeat=options.repeat, image_size=options.image_size, digest=False,
+            repeat=options.repeat, digest=False,
+            **({"recipe": options.recipe} if options.recipe else {"image_size": options.image_size}),
             device=options.device, channels_last=True, drop_last=True,
             dtype=torch.bfloat16 if name.endswith("bf16") else torch.float32) as loader:
         trainer = Trainer(options, name, loader.info["num_classes"])
@@ -136,7 +137,7 @@ def row_of(options, name, num_batches, rates):
         "of_step": spread(of_step), "of_bound": spread(of_bound), "fed_per_s": medians["fed"],
         "step_per_s": medians["step"], "loader_per_s": medians["loader"], "batches": num_batches,
         "batch": options.batch, "rounds": options.rounds, "workers": options.workers,
-        "prep_workers": options.prep_workers, "mode": options.mode or "default"}
+        "prep_workers": options.prep_workers, "recipe": options.recipe, "mode": options.mode or "default"}
 
 
 def print_table(rows):
@@ -191,6 +192,8 @@ def parse():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch", type=int, default=256, help="samples in a batch")
     parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--recipe", help="a preset of sluice.recipes, of images of --image-size; "
+                        "default: random crops and flips")
     parser.add_argument("--repeat", type=int, default=200,
                         help="how often each image comes in an epoch")
     parser.add_argument("--steps", type=int, default=100, help="at most, of the step alone")
