@@ -170,6 +170,8 @@ static void set_class(const struct sluice_choices *choices, int file_class,
             add_class(&of[c][SLUICE_NETWORK], type->cost.bytes, file_class);
         }
         add(storage, &serve);
+        storage->per[SLUICE_CHOICE_PER_OUTPUT_PIXEL] += choices->traits[c].op_s_before;
+        compute->per[SLUICE_CHOICE_PER_OUTPUT_PIXEL] += choices->traits[c].op_s_after;
     }
 }
 
@@ -196,6 +198,10 @@ struct sluice_choice_model sluice_choice_model_default(const struct sluice_choic
 static const struct sluice_choice_weights decode_on_gpu = {{SLUICE_PER(CROP_BYTE, 0.104e-9),
                                                             SLUICE_PER(CROP_PIXEL, 13e-12),
                                                             SLUICE_PER(OUTPUT_PIXEL, 4.6e-12)}};
+
+/* Ops of colour, blur and geometry on the GPU, against one core: an estimate.  On an NVIDIA H100
+ * they slow no recipe down by as much as its rate varies (docs/results/xeon.md). */
+#define GPU_OP_TIME 0.02
 
 static struct sluice_choice_weights times(double factor, const struct sluice_choice_weights *step)
 {
@@ -225,6 +231,8 @@ static void set_gpu_class(const struct sluice_choices *choices, unsigned choice,
     const struct sluice_choice_weights cut_s = times(MARKED_CUT_TIME, &of[cut][SLUICE_STORAGE_CPU]);
     struct sluice_choice_weights *weights = of[choice];
     weights[SLUICE_GPU] = decode_on_gpu;
+    weights[SLUICE_GPU].per[SLUICE_CHOICE_PER_OUTPUT_PIXEL] +=
+        GPU_OP_TIME * choices->traits[choice].op_s_after;
     if (type->is_window) {
         weights[SLUICE_STORAGE_CPU] = cut_s;
         weights[SLUICE_COMPUTE_CPU] = none;

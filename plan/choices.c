@@ -81,6 +81,9 @@ static void add(struct sluice_choices *choices, const struct sluice_pipeline *pi
         .needs_box_alone = sluice_pipeline_file_box(pipeline, &any, 1, 1, choice.split,
                                                     (enum sluice_form)choice.form, &box),
         .leaves_flip = has_mirror_after(pipeline, choice.split),
+        .op_s_before = 1e-9 * sluice_pipeline_mean_ns(pipeline, 0, choice.split),
+        .op_s_after = 1e-9 * sluice_pipeline_mean_ns(pipeline, choice.split,
+                                                     sluice_pipeline_num_ops(pipeline)),
     };
     choices->at[choices->num++] = choice;
 }

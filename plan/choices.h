@@ -37,6 +37,9 @@ struct sluice_choice_traits {
     struct sluice_known_size image;
     bool needs_box_alone; /* of the file's image: sluice_pipeline_file_box() says which */
     bool leaves_flip;     /* to the compute node */
+    /* Seconds an output pixel of the ops that keep the image's size, before the split and after it:
+     * sluice_pipeline_mean_ns(). */
+    double op_s_before, op_s_after;
 };
 
 struct sluice_choices {

@@ -178,6 +178,11 @@ struct sluice_op_type {
     void (*draw)(const void *params, struct sluice_size in, struct sluice_rng *rng,
                  union sluice_drawn *drawn);
 
+    /* Nanoseconds of one core for each pixel, for the plan: an AMD EPYC (Zen 4) with AVX2, by
+     * bench_ops.  ns_of: where it depends on a parameter, such as the filter; NULL: it does not. */
+    double ns_per_pixel;
+    double (*ns_of)(const void *params);
+
     /* For --draws, where the drawn values are not those of parameters; NULL: they are. */
     const char *drawn_name;
     unsigned num_drawn;

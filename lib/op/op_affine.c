@@ -71,6 +71,11 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
     sluice_warp_draw(&p->warp, rng, m, drawn);
 }
 
+static double ns_of(const void *params)
+{
+    return sluice_warp_ns(&((const struct params *)params)->warp);
+}
+
 const struct sluice_op_type sluice_op_affine = {
     .name = "affine",
     .help = "turns in degrees; :translate_x=P:translate_y=P in parts of the sides, :scale=F, "
@@ -84,4 +89,5 @@ const struct sluice_op_type sluice_op_affine = {
     .draw = draw,
     .apply = sluice_warp_apply,
     .call = sluice_warp_call,
+    .ns_of = ns_of,
 };

@@ -37,6 +37,7 @@ const struct sluice_op_type sluice_op_autocontrast = {
     .help = "the values of each channel stretched to 0 .. 255",
     .column = "RandomAutocontrast",
     .kind = SLUICE_OP_TABLE,
+    .ns_per_pixel = 1.2,
     .statistics = SLUICE_STATISTICS_HISTOGRAM,
     .table = table,
     .call = call,

@@ -40,6 +40,7 @@ const struct sluice_op_type sluice_op_brightness = {
     .name = "brightness",
     .help = "values times a factor that is drawn from this range",
     .kind = SLUICE_OP_TABLE,
+    .ns_per_pixel = 0.5,
     .is_random = true,
     .params = param_list,
     .params_size = sizeof(struct params),

@@ -42,6 +42,7 @@ const struct sluice_op_type sluice_op_channel_permute = {
     .help = "the channels in an order that is drawn",
     .column = "RandomChannelPermutation",
     .kind = SLUICE_OP_PIXELS,
+    .ns_per_pixel = 0.5,
     .is_random = true,
     .drawn_name = "order",
     .num_drawn = 3,

@@ -44,6 +44,7 @@ const struct sluice_op_type sluice_op_color = {
     .name = "color",
     .help = "saturation: away from gray by a factor that is drawn from this range",
     .kind = SLUICE_OP_PIXELS,
+    .ns_per_pixel = 1.4,
     .is_random = true,
     .params = param_list,
     .params_size = sizeof(struct params),

@@ -52,6 +52,7 @@ const struct sluice_op_type sluice_op_contrast = {
     .name = "contrast",
     .help = "away from the mean gray by a factor that is drawn from this range",
     .kind = SLUICE_OP_TABLE,
+    .ns_per_pixel = 0.8,
     .is_random = true,
     .params = param_list,
     .params_size = sizeof(struct params),

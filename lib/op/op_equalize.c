@@ -35,6 +35,7 @@ const struct sluice_op_type sluice_op_equalize = {
     .help = "about as many pixels of each value, by channel",
     .column = "RandomEqualize",
     .kind = SLUICE_OP_TABLE,
+    .ns_per_pixel = 1.5,
     .statistics = SLUICE_STATISTICS_HISTOGRAM,
     .table = table,
     .call = call,

@@ -47,6 +47,7 @@ const struct sluice_op_type sluice_op_hue = {
     .name = "hue",
     .help = "turns the hue by this part of a circle, from -0.5 to 0.5, drawn from this range",
     .kind = SLUICE_OP_PIXELS,
+    .ns_per_pixel = 6,
     .is_random = true,
     .params = param_list,
     .params_size = sizeof(struct params),

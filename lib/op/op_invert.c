@@ -15,5 +15,6 @@ const struct sluice_op_type sluice_op_invert = {
     .name = "invert",
     .help = "the negative",
     .kind = SLUICE_OP_TABLE,
+    .ns_per_pixel = 0.1,
     .table = table,
 };

@@ -52,6 +52,7 @@ const struct sluice_op_type sluice_op_pil_blur = {
     .help = "Pillow's Gaussian blur, of a sigma in pixels that is drawn from this range",
     .column = "GaussianBlur",
     .kind = SLUICE_OP_PIXELS,
+    .ns_per_pixel = 5.5,
     .is_random = true,
     .params = param_list,
     .params_size = sizeof(struct params),

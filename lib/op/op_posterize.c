@@ -53,6 +53,7 @@ const struct sluice_op_type sluice_op_posterize = {
     .help = "keeps this number of upper bits of each value",
     .column = "RandomPosterize",
     .kind = SLUICE_OP_TABLE,
+    .ns_per_pixel = 0.1,
     .is_random = true,
     .params = param_list,
     .params_size = sizeof(struct params),

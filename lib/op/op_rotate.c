@@ -69,6 +69,11 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
     sluice_warp_draw(&warp, rng, m, drawn);
 }
 
+static double ns_of(const void *params)
+{
+    return sluice_warp_ns(&((const struct params *)params)->warp);
+}
+
 const struct sluice_op_type sluice_op_rotate = {
     .name = "rotate",
     .help =
@@ -81,4 +86,5 @@ const struct sluice_op_type sluice_op_rotate = {
     .draw = draw,
     .apply = sluice_warp_apply,
     .call = sluice_warp_call,
+    .ns_of = ns_of,
 };

@@ -45,6 +45,7 @@ const struct sluice_op_type sluice_op_sharpness = {
     .help = "0 is smooth, 1 the image, above it sharper; drawn from this range",
     .column = "RandomAdjustSharpness",
     .kind = SLUICE_OP_PIXELS,
+    .ns_per_pixel = 1.5,
     .is_random = true,
     .params = param_list,
     .params_size = sizeof(struct params),

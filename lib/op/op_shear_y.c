@@ -28,6 +28,11 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
     sluice_warp_draw(&p->warp, rng, matrix, drawn);
 }
 
+static double ns_of(const void *params)
+{
+    return sluice_warp_ns(&((const struct params *)params)->warp);
+}
+
 const struct sluice_op_type sluice_op_shear_y = {
     .name = "shear_y",
     .help = "each column moves by this times its distance from the left edge",
@@ -38,4 +43,5 @@ const struct sluice_op_type sluice_op_shear_y = {
     .draw = draw,
     .apply = sluice_warp_apply,
     .call = sluice_warp_call,
+    .ns_of = ns_of,
 };

@@ -42,6 +42,7 @@ const struct sluice_op_type sluice_op_solarize = {
     .help = "inverts values of at least this",
     .column = "RandomSolarize",
     .kind = SLUICE_OP_TABLE,
+    .ns_per_pixel = 0.1,
     .is_random = true,
     .params = param_list,
     .params_size = sizeof(struct params),

@@ -52,6 +52,7 @@ const struct sluice_op_type sluice_op_solarize_add = {
     .name = "solarize_add",
     .help = "adds this to values below :threshold=128",
     .kind = SLUICE_OP_TABLE,
+    .ns_per_pixel = 0.5,
     .is_random = true,
     .params = param_list,
     .params_size = sizeof(struct params),

@@ -90,6 +90,7 @@ const struct sluice_op_type sluice_op_tv_blur = {
     .help = "torchvision's Gaussian blur, of a sigma in pixels that is drawn from this range",
     .column = "GaussianBlur",
     .kind = SLUICE_OP_PIXELS,
+    .ns_per_pixel = 8,
     .is_random = true,
     .params = param_list,
     .params_size = sizeof(struct params),

@@ -24,6 +24,7 @@ const struct sluice_op_type sluice_op_vflip = {
     .help = "top and bottom change places",
     .column = "RandomVerticalFlip",
     .kind = SLUICE_OP_PIXELS,
+    .ns_per_pixel = 0.1,
     .apply = apply,
     .call = call,
 };

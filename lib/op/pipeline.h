@@ -120,6 +120,10 @@ bool sluice_pipeline_op_resizes(const struct sluice_pipeline *pipeline, unsigned
 const char *sluice_pipeline_op_column(const struct sluice_pipeline *pipeline, unsigned op);
 const char *sluice_pipeline_op_label(const struct sluice_pipeline *pipeline, unsigned op);
 
+/* Nanoseconds of one core for each pixel of an image that ops [from, to) change without changing
+ * its size, in the mean over the draws; other ops count as 0 (op.h has the machine). */
+double sluice_pipeline_mean_ns(const struct sluice_pipeline *pipeline, unsigned from, unsigned to);
+
 /* The canonical text: every constant spelled out; parses to an equal pipeline. */
 const char *sluice_pipeline_spec(const struct sluice_pipeline *pipeline);
 

@@ -225,3 +225,19 @@ bool sluice_pixels_add_calls(const struct sluice_drawn_op *list, unsigned num,
     }
     return is_added;
 }
+
+/* --- costs --- */
+
+double sluice_pixels_mean_ns(const struct sluice_op *op)
+{
+    const struct sluice_op_type *type = op->type;
+    if (type->kind != SLUICE_OP_CHOICE)
+        return op->p * (type->ns_of ? type->ns_of(op->params) : type->ns_per_pixel);
+    double sum = 0, weights = 0;
+    for (unsigned i = 0; i < op->num_children; i++) {
+        sum += op->children[i].weight * sluice_pixels_mean_ns(&op->children[i]);
+        weights += op->children[i].weight;
+    }
+    const unsigned num = type->num_chosen ? type->num_chosen(op->params, op->num_children) : 1;
+    return weights > 0 ? op->p * num * sum / weights : 0;
+}

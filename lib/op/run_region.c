@@ -381,6 +381,16 @@ sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
     return status;
 }
 
+double sluice_pipeline_mean_ns(const struct sluice_pipeline *pipeline, unsigned from, unsigned to)
+{
+    double ns = 0;
+    for (unsigned op = from; op < to; op++) {
+        if (sluice_op_kind_has_p(pipeline->ops[op].type->kind))
+            ns += sluice_pixels_mean_ns(&pipeline->ops[op]);
+    }
+    return ns;
+}
+
 bool sluice_pipeline_has_kernels(const struct sluice_pipeline *pipeline)
 {
     const unsigned end = pipeline->stage_end[0];

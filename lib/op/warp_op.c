@@ -20,6 +20,12 @@ void sluice_warp_print(const struct sluice_warp_params *warp, char *text, size_t
              warp->fill[0], warp->fill[1], warp->fill[2]);
 }
 
+double sluice_warp_ns(const struct sluice_warp_params *warp)
+{
+    static const double ns[] = {1.2, 4, 12, 8}; /* by sluice_warp_filters */
+    return ns[warp->filter];
+}
+
 void sluice_warp_call(const union sluice_drawn *drawn, struct sluice_kernel_call *call)
 {
     call->kernel = SLUICE_KERNEL_WARP;

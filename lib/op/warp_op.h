@@ -33,6 +33,8 @@ void sluice_warp_draw(const struct sluice_warp_params *warp, struct sluice_rng *
                       const double matrix[6], union sluice_drawn *drawn);
 /* ":filter=bilinear:fill=128", for ops that write others' texts. */
 void sluice_warp_print(const struct sluice_warp_params *warp, char *text, size_t room);
+/* The ns_of() of such an op. */
+double sluice_warp_ns(const struct sluice_warp_params *warp);
 /* The call() and the apply() of such an op. */
 void sluice_warp_call(const union sluice_drawn *drawn, struct sluice_kernel_call *call);
 void sluice_warp_apply(const union sluice_drawn *drawn, struct sluice_size size, const uint8_t *in,

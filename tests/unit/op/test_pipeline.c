@@ -369,6 +369,31 @@ static void has_room_for_32_ops(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "a pipeline has at most 32 ops"));
 }
 
+static double mean_ns(const char *spec)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, NULL), SLUICE_OK);
+    const double ns = sluice_pipeline_mean_ns(pipeline, 0, sluice_pipeline_num_ops(pipeline));
+    sluice_pipeline_destroy(pipeline);
+    return ns;
+}
+
+static void a_choice_costs_the_mean_of_its_ops(void)
+{
+    const double hue = mean_ns("decode,hue=0.1"), gray = mean_ns("decode,grayscale");
+    CU_ASSERT(hue > gray && gray > 0);
+    CU_ASSERT_EQUAL(mean_ns("decode,resize=256,center_crop=224,hflip,identity"), 0);
+    CU_ASSERT_DOUBLE_EQUAL(mean_ns("decode,hue=0.1:p=0.25"), hue / 4, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(mean_ns("decode,hue=0.1,grayscale,hue=0.2"), 2 * hue + gray, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(mean_ns("decode,one_of(hue=0.1,grayscale:weight=3)"),
+                           (hue + 3 * gray) / 4, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(mean_ns("decode,k_of(2,hue=0.1,grayscale,identity):p=0.5"),
+                           (hue + gray) / 3, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(mean_ns("decode,shuffled(hue=0.1,sequence(grayscale,grayscale))"),
+                           hue + 2 * gray, 1e-12);
+    CU_ASSERT(mean_ns("decode,rotate=9:filter=bicubic") > mean_ns("decode,rotate=9"));
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -388,6 +413,7 @@ int main(void)
         SLUICE_TEST(forms_have_their_names),
         SLUICE_TEST(clearing_a_sample_twice_is_fine),
         SLUICE_TEST(has_room_for_32_ops),
+        SLUICE_TEST(a_choice_costs_the_mean_of_its_ops),
     };
     return sluice_test_run("pipeline", tests, SLUICE_TEST_COUNT(tests));
 }

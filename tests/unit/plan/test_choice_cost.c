@@ -426,6 +426,54 @@ static void the_default_knows_what_moves_where(void)
     CU_ASSERT(file[COMPUTE] > 200e-6 && file[COMPUTE] < 2e-3);
 }
 
+/* The costs of a choice by its name. */
+static const double *cost_of(const struct sluice_choices *choices, const char *name,
+                             double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
+{
+    const int at = sluice_choices_find_name(choices, name);
+    CU_ASSERT_FATAL(at >= 0);
+    return cost[at];
+}
+
+/* Whoever runs an op pays for it; the GPU runs the ops of what it decodes. */
+static void ops_cost_where_they_run(void)
+{
+    static const char *const texts[] = {"decode,random_resized_crop=224,identity,identity",
+                                        "decode,random_resized_crop=224,hue=0.1:p=0.5,pil_blur=1"};
+    double costs[2][SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+    struct sluice_choices choices;
+    double hue_s = 0, blur_s = 0;
+    for (int i = 0; i < 2; i++) {
+        struct sluice_pipeline *pipeline = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(texts[i], &pipeline, NULL), SLUICE_OK);
+        choices = sluice_choices_of(pipeline);
+        sluice_choices_add_gpu(&choices, pipeline, true);
+        const struct sluice_choice_model model = sluice_choice_model_default(&choices);
+        const struct sluice_sample_facts facts = photograph();
+        sluice_choice_model_costs(&model, &facts, costs[i]);
+        hue_s = 224 * 224e-9 * sluice_pipeline_mean_ns(pipeline, 2, 3);
+        blur_s = 224 * 224e-9 * sluice_pipeline_mean_ns(pipeline, 3, 4);
+        sluice_pipeline_destroy(pipeline);
+    }
+    CU_ASSERT(hue_s > 0 && blur_s > 0);
+    static const struct {
+        const char *name;
+        int storage, compute; /* 1: hue, 2: blur */
+    } rows[] = {{"raw@0", 0, 3}, {"u8@2", 0, 3},        {"u8@3", 1, 2},
+                {"u8@4", 3, 0},  {"jpeg_crop@0", 0, 3}, {"raw@0+gpu", 0, 0}};
+    for (size_t r = 0; r < SLUICE_TEST_COUNT(rows); r++) {
+        const double *plain = cost_of(&choices, rows[r].name, costs[0]);
+        const double *with_ops = cost_of(&choices, rows[r].name, costs[1]);
+        const int storage = rows[r].storage, compute = rows[r].compute;
+        CU_ASSERT_DOUBLE_EQUAL(with_ops[STORAGE] - plain[STORAGE],
+                               (storage & 1) * hue_s + (storage / 2) * blur_s, 1e-9);
+        CU_ASSERT_DOUBLE_EQUAL(with_ops[COMPUTE] - plain[COMPUTE],
+                               (compute & 1) * hue_s + (compute / 2) * blur_s, 1e-9);
+    }
+    CU_ASSERT(cost_of(&choices, "raw@0+gpu", costs[1])[SLUICE_GPU] >
+              cost_of(&choices, "raw@0+gpu", costs[0])[SLUICE_GPU]);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -442,6 +490,7 @@ int main(void)
         SLUICE_TEST(whole_files_alone_can_be_the_gpus),
         SLUICE_TEST(a_gpu_changes_no_other_choice),
         SLUICE_TEST(the_default_knows_what_moves_where),
+        SLUICE_TEST(ops_cost_where_they_run),
     };
     return sluice_test_run("choice_cost", tests, SLUICE_TEST_COUNT(tests));
 }
