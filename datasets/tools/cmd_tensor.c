@@ -339,7 +339,8 @@ int sluice_dataset_cmd_tensor(int argc, char **argv)
         exit_code = run_all(&tensor, &paths,
                             &(struct sluice_draw_key){.seed = given.seed,
                                                       .epoch = (uint32_t)given.epoch,
-                                                      .sample_id = given.sample_id});
+                                                      .sample_id = given.sample_id,
+                                                      .schedule = (uint32_t)given.epoch});
     else
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
     if (fflush(stdout) != 0 && exit_code == 0)

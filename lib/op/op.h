@@ -38,6 +38,7 @@ enum sluice_param_kind {
     SLUICE_PARAM_DRAWN,  /* struct sluice_number: "A", "A-B", "A-B/N", "C~A-B", ...: docs/RECIPES.md
                           */
     SLUICE_PARAM_WORD,   /* uint32_t: the number of the word among `words` */
+    SLUICE_PARAM_EPOCHS, /* struct sluice_epochs: "epoch>=N", "epoch<N" or "A<=epoch<B" */
     SLUICE_PARAM_COLOR,  /* uint8_t[3]: "V" or "R/G/B", each 0 to 255 */
 };
 
@@ -53,6 +54,11 @@ struct sluice_number {
     uint32_t steps; /* 0: any */
     bool has_sign;
     double mean, deviation;
+};
+
+/* Epochs [from, end), not empty. */
+struct sluice_epochs {
+    uint32_t from, end;
 };
 
 /* (value - mean) / std, by channel. */
@@ -207,6 +213,8 @@ struct sluice_op_type {
      * most SLUICE_MAX_CHOSEN. */
     unsigned (*choose)(const void *params, const struct sluice_op *children, unsigned num_children,
                        struct sluice_rng *rng, uint8_t chosen[SLUICE_MAX_CHOSEN]);
+    /* Whether it runs in this epoch of the training (sluice_draw_key.schedule).  NULL: in all. */
+    bool (*runs_in)(const void *params, uint32_t epoch);
     /* A choice without parentheses: writes the text of its ops. */
     void (*expand)(const void *params, char *text, size_t room);
     /* How many of them run; and NULL, or what is wrong with this number of them.  May be NULL. */

@@ -131,6 +131,42 @@ static sluice_status parse_drawn(struct sluice_spec_text *text, const struct slu
     return status;
 }
 
+static sluice_status parse_epoch(struct sluice_spec_text *text, uint32_t *epoch,
+                                 struct sluice_err *err)
+{
+    const struct sluice_spec_text start = *text;
+    double number;
+    const sluice_status status = sluice_spec_number(text, &number, err);
+    if (status == SLUICE_OK && number != (uint32_t)number)
+        return sluice_spec_fail(&start, err, "an epoch is a whole number");
+    *epoch = (uint32_t)number;
+    return status;
+}
+
+/* "epoch>=N", "epoch<N" or "A<=epoch<B". */
+static sluice_status parse_epochs(struct sluice_spec_text *text,
+                                  const struct sluice_op_param *param, struct sluice_epochs *epochs,
+                                  struct sluice_err *err)
+{
+    const struct sluice_spec_text start = *text;
+    sluice_status status = SLUICE_OK;
+    *epochs = (struct sluice_epochs){.end = UINT32_MAX};
+    if (sluice_spec_accept(text, "epoch>="))
+        return parse_epoch(text, &epochs->from, err);
+    if (*text->at >= '0' && *text->at <= '9') {
+        status = parse_epoch(text, &epochs->from, err);
+        if (status == SLUICE_OK && !sluice_spec_accept(text, "<="))
+            status = sluice_spec_fail(text, err, "%s is wanted here", param->form);
+    }
+    if (status == SLUICE_OK && !sluice_spec_accept(text, "epoch<"))
+        status = sluice_spec_fail(text, err, "%s is wanted here", param->form);
+    if (status == SLUICE_OK)
+        status = parse_epoch(text, &epochs->end, err);
+    if (status == SLUICE_OK && epochs->from >= epochs->end)
+        status = sluice_spec_fail(&start, err, "no epoch is in this range");
+    return status;
+}
+
 static sluice_status parse_word(struct sluice_spec_text *text, const struct sluice_op_param *param,
                                 uint32_t *word, struct sluice_err *err)
 {
@@ -223,6 +259,8 @@ static sluice_status parse_value(const struct sluice_op *op, const struct sluice
         return parse_drawn(text, param, value_of(op, param), err);
     case SLUICE_PARAM_WORD:
         return parse_word(text, param, value_of(op, param), err);
+    case SLUICE_PARAM_EPOCHS:
+        return parse_epochs(text, param, value_of(op, param), err);
     case SLUICE_PARAM_COLOR:
         return parse_color(text, param, value_of(op, param), err);
     }
@@ -253,7 +291,8 @@ static void set_preset(const struct sluice_op *op, const struct sluice_op_param 
         memset(value, (int)param->preset.min, 3);
         break;
     case SLUICE_PARAM_SCALE:
-        assert(!"a preset of a scale");
+    case SLUICE_PARAM_EPOCHS:
+        assert(!"a preset of a scale or of epochs");
     }
 }
 
@@ -434,6 +473,16 @@ static void print_value(const struct sluice_op *op, const struct sluice_op_param
     case SLUICE_PARAM_DRAWN:
         print_drawn(value, text, room);
         break;
+    case SLUICE_PARAM_EPOCHS: {
+        const struct sluice_epochs *epochs = value;
+        if (epochs->end == UINT32_MAX)
+            snprintf(text, room, "epoch>=%u", epochs->from);
+        else if (epochs->from == 0)
+            snprintf(text, room, "epoch<%u", epochs->end);
+        else
+            snprintf(text, room, "%u<=epoch<%u", epochs->from, epochs->end);
+        break;
+    }
     case SLUICE_PARAM_WORD:
         snprintf(text, room, "%s", param->words[*(const uint32_t *)value]);
         break;

@@ -65,8 +65,11 @@ enum sluice_op_kind {
  * same crop and flip from it, so no draw is ever sent. */
 struct sluice_draw_key {
     uint64_t seed;
-    uint32_t epoch;
+    uint32_t epoch; /* of the draws: of the training, or where samples repeat, one for each time */
     uint64_t sample_id;
+    /* The epoch of the training, for pipelines that have a schedule; it is not part of what names
+     * the draws. */
+    uint32_t schedule;
 };
 
 /* Ops of a pipeline.  (SLUICE_MAX_OPS of sluice.h is the room in what callers allocate.) */
@@ -123,6 +126,9 @@ const char *sluice_pipeline_op_label(const struct sluice_pipeline *pipeline, uns
 /* Nanoseconds of one core for each pixel of an image that ops [from, to) change without changing
  * its size, in the mean over the draws; other ops count as 0 (op.h has the machine). */
 double sluice_pipeline_mean_ns(const struct sluice_pipeline *pipeline, unsigned from, unsigned to);
+
+/* Whether an op runs in some epochs alone.  Then draw keys have the epoch of the training. */
+bool sluice_pipeline_has_schedule(const struct sluice_pipeline *pipeline);
 
 /* The canonical text: every constant spelled out; parses to an equal pipeline. */
 const char *sluice_pipeline_spec(const struct sluice_pipeline *pipeline);

@@ -24,7 +24,8 @@ static void resolve(struct resolved *r, const struct sluice_op *op)
                                             op->index + turn * SLUICE_MAX_NODES);
     if (op->p < 1 && sluice_rng_double(&rng) >= op->p)
         return;
-    if (op->type->is_identity)
+    if (op->type->is_identity ||
+        (op->type->runs_in && !op->type->runs_in(op->params, r->key->schedule)))
         return;
     if (op->type->kind != SLUICE_OP_CHOICE) {
         assert(r->num < SLUICE_MAX_DRAWN_OPS); /* the parser has counted */
@@ -48,6 +49,14 @@ unsigned sluice_pixels_resolve(const struct sluice_op *ops, unsigned num_ops,
     for (unsigned i = 0; i < num_ops; i++)
         resolve(&r, &ops[i]);
     return r.num;
+}
+
+bool sluice_pixels_have_schedule(const struct sluice_op *op)
+{
+    bool has_one = op->type->runs_in != NULL;
+    for (unsigned i = 0; !has_one && i < op->num_children; i++)
+        has_one = sluice_pixels_have_schedule(&op->children[i]);
+    return has_one;
 }
 
 /* --- from a list to pixels --- */

@@ -22,6 +22,9 @@ unsigned sluice_pixels_resolve(const struct sluice_op *ops, unsigned num_ops,
                                const struct sluice_draw_key *key, struct sluice_size size,
                                struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS]);
 
+/* Whether the op, or one in its parentheses, runs in some epochs alone. */
+bool sluice_pixels_have_schedule(const struct sluice_op *op);
+
 /* Whether a kernel does what the op does, and each op in its parentheses. */
 bool sluice_pixels_have_kernel(const struct sluice_op *op);
 /* Appends the calls that do what the list does; the op of each has a kernel.  Tables that follow

@@ -381,6 +381,15 @@ sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
     return status;
 }
 
+bool sluice_pipeline_has_schedule(const struct sluice_pipeline *pipeline)
+{
+    for (unsigned op = 0; op < pipeline->num_ops; op++) {
+        if (sluice_pixels_have_schedule(&pipeline->ops[op]))
+            return true;
+    }
+    return false;
+}
+
 double sluice_pipeline_mean_ns(const struct sluice_pipeline *pipeline, unsigned from, unsigned to)
 {
     double ns = 0;

@@ -50,6 +50,7 @@ sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_reque
             rows[i].sample_id = sample->key.sample_id;
             rows[i].seed = sample->key.seed;
             rows[i].epoch = sample->key.epoch;
+            rows[i].schedule = sample->key.schedule;
             rows[i].split = sample->split;
             rows[i].form = sluice_wire_form_to_wire(sample->form);
             rows[i].jpeg_crop_restart = sample->jpeg_crop_restart;
@@ -122,7 +123,10 @@ static sluice_status get_request(const Sluice__V1__FetchRequest *wire,
         const bool is_known = sluice_wire_form_from_wire((uint64_t)sample->form, &form);
         got->samples[i] = (struct sluice_wire_sample_request){
             .request_id = sample->request_id,
-            .key = {.seed = sample->seed, .epoch = sample->epoch, .sample_id = sample->sample_id},
+            .key = {.seed = sample->seed,
+                    .epoch = sample->epoch,
+                    .sample_id = sample->sample_id,
+                    .schedule = sample->schedule},
             .split = is_known ? sample->split : 0,
             .form = form,
             .jpeg_crop_restart = sample->jpeg_crop_restart,

@@ -138,13 +138,14 @@ sluice_status sluice_wire_damaged(const char *name, struct sluice_err *err)
 static uint64_t sample_hash(uint64_t request_id, const struct sluice_draw_key *key,
                             uint64_t listed_id, uint64_t payload_hash)
 {
-    const uint64_t numbers[] = {request_id, key->sample_id, key->seed,
-                                key->epoch, payload_hash,   listed_id};
+    const uint64_t numbers[] = {request_id,   key->sample_id, key->seed,    key->epoch,
+                                payload_hash, listed_id,      key->schedule};
     uint8_t bytes[sizeof(numbers)];
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(numbers); i++)
         put_u64(bytes + 8 * i, numbers[i]);
-    /* Without a listed_id as it was before there was one. */
-    return sluice_hash64(bytes, listed_id ? sizeof(bytes) : sizeof(bytes) - 8);
+    /* Without the last ones as it was before there were any. */
+    const size_t len = key->schedule ? 7 : listed_id ? 6 : 5;
+    return sluice_hash64(bytes, 8 * len);
 }
 
 void sluice_wire_seal_sample_reply(struct sluice_wire_sample_reply *reply,

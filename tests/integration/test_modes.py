@@ -84,6 +84,29 @@ class ModesTest(SynthTest):
             finally:
                 server.kill()
 
+    def test_schedule(self):
+        """Ops of some epochs alone: one digest in all modes, and that of a run with these ops, or
+        without them, in each epoch."""
+        def run(mode, where, ops):
+            # Samples that repeat draw by more epochs than those of the training.
+            flags = ["--epochs", "3", "--repeat", "2", "--pipeline",
+                     f"decode,random_resized_crop=64,hflip,{ops}to_tensor"]
+            reports, _ = self.train(mode, [*where, *flags])
+            return [report["digest"] for report in reports]
+
+        here = [self.root]
+        plain, gray = (run("local", here, ops) for ops in ("identity,", "grayscale,"))
+        late = run("local", here, "when(epoch>=1,grayscale),")
+        self.assertEqual(late, [plain[0], *gray[1:]])
+        self.assertEqual(run("local", here, "when(1<=epoch<2,grayscale),"),
+                         [plain[0], gray[1], plain[2]])
+        server = Server(self.root)
+        self.addCleanup(server.kill)
+        for mode in ("remote_nooff", "remote_alloff", "remote_piloff"):
+            with self.subTest(mode=mode):
+                self.assertEqual(run(mode, ["--host", server.address], "when(epoch>=1,grayscale),"),
+                                 late)
+
     def test_profile_of_both_machines(self):
         folder = pathlib.Path(self.folder.name, "both")
         num_samples = 10

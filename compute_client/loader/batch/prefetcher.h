@@ -105,6 +105,7 @@ struct sluice_epoch {
     const uint32_t *ids; /* sample ids of the subset, by position */
     struct sluice_chooser chooser;
     uint64_t seed;
+    uint32_t schedule; /* of each sample's draw key */
     const struct sluice_sampler_item *items;
     size_t num_items;
     size_t num_padded; /* the number of last ones that repeat others */

@@ -37,6 +37,10 @@ static void the_canonical_text_parses_to_itself(void)
         {"decode,trivial_augment_wide", "decode,trivial_augment_wide=nearest:fill=0"},
         {"decode,randaugment=2:p=0.5",
          "decode,randaugment=2:magnitude=9:bins=31:filter=nearest:fill=0:p=0.5"},
+        {"decode,when(epoch>=71,invert)", "decode,when(epoch>=71,invert)"},
+        {"decode,when(0<=epoch<3,invert,equalize):p=0.5",
+         "decode,when(epoch<3,invert,equalize):p=0.5"},
+        {"decode,when(7<=epoch<9,one_of(invert))", "decode,when(7<=epoch<9,one_of(invert))"},
         {"decode,shuffled(one_of(invert,shuffled(equalize)))",
          "decode,shuffled(one_of(invert,shuffled(equalize)))"},
     };
@@ -78,6 +82,12 @@ static void what_is_wrong_is_said_where_it_is(void)
         {"decode,k_of(2:replace=0.5,invert)", "replace is 0 or 1"},
         {"decode,k_of(40:replace=1,invert)", "at most 32 ops can be drawn"},
         {"decode,k_of(32:replace=1,k_of(3:replace=1,invert))", "more than 64 ops"},
+        {"decode,when(invert)", "op 2 (when) at character 13: epoch>=N, epoch<N or A<=epoch<B"},
+        {"decode,when(epoch>=1.5,invert)", "an epoch is a whole number"},
+        {"decode,when(3<=epoch,invert)", "epoch>=N, epoch<N or A<=epoch<B is wanted here"},
+        {"decode,when(3<=epoch<3,invert)", "at character 13: no epoch is in this range"},
+        {"decode,when(epoch<0,invert)", "no epoch is in this range"},
+        {"decode,when(epoch<1)", "',' and ops are wanted here"},
         {"decode,hue=0.6", "shift lies from -0.5 to 0.5"},
         {"decode,brightness=-1", "a number such as 0.08 is wanted here"},
         {"decode,brightness=2-1", "the lower bound is above the upper one"},
@@ -103,6 +113,35 @@ static void what_is_wrong_is_said_where_it_is(void)
         if (!strstr(err.text, cases[i].words))
             printf("'%s' gave '%s'\n", cases[i].text, err.text);
     }
+}
+
+/* --- schedules --- */
+
+static void when_runs_in_its_epochs_alone(void)
+{
+    struct sluice_pipeline *plain = run_test_parse("decode,one_of(invert,sequence(grayscale))");
+    struct sluice_pipeline *pipeline =
+        run_test_parse("decode,when(epoch<2,invert),one_of(when(2<=epoch<5,equalize,grayscale)),"
+                       "when(epoch>=4,vflip:p=0.5)");
+    CU_ASSERT_FALSE(sluice_pipeline_has_schedule(plain));
+    CU_ASSERT(sluice_pipeline_has_schedule(pipeline));
+    for (uint32_t epoch = 0; epoch < 8; epoch++) {
+        unsigned most = 0, least = 9;
+        for (uint64_t id = 0; id < 50; id++) {
+            struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
+            /* Samples that repeat draw by more epochs than those of the training. */
+            const struct sluice_draw_key key = {
+                .seed = 5, .epoch = 3 * epoch + 1, .sample_id = id, .schedule = epoch};
+            const unsigned num = sluice_pixels_resolve(pipeline->ops + 1, pipeline->num_ops - 1,
+                                                       &key, (struct sluice_size){8, 8}, list);
+            most = num > most ? num : most;
+            least = num < least ? num : least;
+        }
+        CU_ASSERT_EQUAL(least, (epoch < 2) + 2 * (epoch >= 2 && epoch < 5));
+        CU_ASSERT_EQUAL(most, least + (epoch >= 4));
+    }
+    sluice_pipeline_destroy(plain);
+    sluice_pipeline_destroy(pipeline);
 }
 
 /* --- draws --- */
@@ -390,6 +429,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_canonical_text_parses_to_itself),
         SLUICE_TEST(what_is_wrong_is_said_where_it_is),
+        SLUICE_TEST(when_runs_in_its_epochs_alone),
         SLUICE_TEST(one_of_draws_by_weight),
         SLUICE_TEST(an_op_runs_with_its_probability),
         SLUICE_TEST(k_of_takes_each_once_and_all_pairs_alike),

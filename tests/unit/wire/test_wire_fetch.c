@@ -33,7 +33,10 @@ static struct sluice_wire_fetch_request random_request(void)
     for (size_t i = 0; i < request.num_samples; i++)
         request.samples[i] = (struct sluice_wire_sample_request){
             .request_id = random_u64(),
-            .key = {.seed = random_u64(), .epoch = random_u32(), .sample_id = random_u64()},
+            .key = {.seed = random_u64(),
+                    .epoch = random_u32(),
+                    .sample_id = random_u64(),
+                    .schedule = random_bool() ? random_u32() : 0},
             .split = random_u32(),
             .form = random_u32() % SLUICE_NUM_FORMS,
             .jpeg_crop_restart = random_bool() ? random_u32() : 0,
@@ -71,6 +74,7 @@ static void requests_come_back_as_they_were_put(void)
             CU_ASSERT_EQUAL(got.samples[k].key.seed, request.samples[k].key.seed);
             CU_ASSERT_EQUAL(got.samples[k].key.epoch, request.samples[k].key.epoch);
             CU_ASSERT_EQUAL(got.samples[k].key.sample_id, request.samples[k].key.sample_id);
+            CU_ASSERT_EQUAL(got.samples[k].key.schedule, request.samples[k].key.schedule);
             CU_ASSERT_EQUAL(got.samples[k].split, request.samples[k].split);
             CU_ASSERT_EQUAL(got.samples[k].form, request.samples[k].form);
             CU_ASSERT_EQUAL(got.samples[k].jpeg_crop_restart, request.samples[k].jpeg_crop_restart);

@@ -14,7 +14,7 @@
 static const struct sluice_draw_key asked[NUM_SAMPLES] = {
     {.seed = 7, .epoch = 2, .sample_id = 40},
     {.seed = 7, .epoch = 2, .sample_id = 41},
-    {.seed = 7, .epoch = 2, .sample_id = 300},
+    {.seed = 7, .epoch = 2, .sample_id = 300, .schedule = 1},
 };
 /* As on the wire: one of them has none. */
 static const uint64_t listed[NUM_SAMPLES] = {5, 0, 77};
@@ -305,7 +305,8 @@ static void answer_flipped_request(const struct sluice_message *message, void *c
         if (index < NUM_SAMPLES) {
             const struct sluice_draw_key *a = &asked[index], *b = &got.samples[i].key;
             const bool is_same = a->sample_id == b->sample_id && a->seed == b->seed &&
-                                 a->epoch == b->epoch && listed[index] == got.samples[i].listed_id;
+                                 a->epoch == b->epoch && a->schedule == b->schedule &&
+                                 listed[index] == got.samples[i].listed_id;
             CU_ASSERT_EQUAL(sluice_wire_sample_reply_is_whole(&arrived, a, listed[index]), is_same);
             *refused += !is_same;
         }
