@@ -26,6 +26,7 @@ static struct sluice_sampler sampler_of(const struct sluice_loader *loader, enum
         .seed = o->seed,
         .num_samples = (uint32_t)(is_training ? &loader->train : &loader->val)->num_ids,
         .repeat = is_training ? (uint32_t)o->repeat : 1,
+        .copies = is_training ? (uint32_t)o->repeat_within_batch : 1,
         .is_shuffled = is_training && o->is_shuffled,
         .ranges = loader->ranges,
         .num_ranges = is_training ? loader->num_ranges : 0,
@@ -122,6 +123,7 @@ struct sluice_state loader_state_at(const struct sluice_loader *loader, enum slu
         .epoch = epoch,
         .global_batch = loader->options.batch_size * loader->options.world_size,
         .repeat = part == SLUICE_TRAIN ? loader->options.repeat : 1,
+        .copies = part == SLUICE_TRAIN ? loader->options.repeat_within_batch : 1,
         .num_samples = loader->dataset.num_samples[part],
         .part = (uint32_t)part,
         .pipeline = loader->dataset.pipeline_fingerprint[part],
@@ -155,6 +157,7 @@ static sluice_status find_start(const struct sluice_loader *loader,
         now.has_order = true;
         now.mix[0] = '\0'; /* of the loader's own order */
         now.num_mixed = 0;
+        now.copies = 1;
         now.order_hash = sluice_hash128(start->order, start->num_order * sizeof(*start->order)).low;
         now.global_batch = loader->options.batch_size;
         world_size = 1;

@@ -199,11 +199,12 @@ static sluice_status check_profiling(const struct sluice_options *o, struct slui
     if (o->profile_samples && !o->is_profiling)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "--profile-samples is for --profiling, which is not given");
-    if (o->is_profiling && (o->repeat != 1 || o->mix || o->is_evaluate || o->resume))
+    if (o->is_profiling &&
+        (o->repeat != 1 || o->repeat_within_batch != 1 || o->mix || o->is_evaluate || o->resume))
         return sluice_fail(
             err, SLUICE_E_INVALID,
-            "--profiling measures each training sample once: it goes with none of --repeat, --mix, "
-            "--evaluate and --resume");
+            "--profiling measures each training sample once: it goes with none of --repeat, "
+            "--repeat-within-batch, --mix, --evaluate and --resume");
     return SLUICE_OK;
 }
 

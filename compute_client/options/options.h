@@ -45,7 +45,8 @@ struct sluice_options {
     const char *on_error;         /* "fail", "skip", "substitute" */
 
     uint64_t batch_size, workers, epochs, start_epoch, seed, print_freq;
-    uint64_t image_size, num_classes, repeat, shuffle_shards, limit_samples, train_threads;
+    uint64_t image_size, num_classes, repeat, repeat_within_batch, shuffle_shards, limit_samples,
+        train_threads;
     uint64_t rank, world_size;
     bool drops_tail;      /* a partial global batch at an epoch's end is left out */
     uint64_t remote_cpus; /* 0: as many as the server reports */

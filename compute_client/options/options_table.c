@@ -520,6 +520,16 @@ static const struct sluice_option table[] = {
      .max = 1000000,
      .help =
          "How often each training sample comes in an epoch, each time with another crop and flip."},
+    {.name = "repeat-within-batch",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.repeat_within_batch,
+     .arg = "K",
+     .min = 1,
+     .max = 1000,
+     .help =
+         "Repeated augmentation: a training sample comes K times in a row, each time with other "
+         "draws, in every K-th epoch; an epoch has as many rows as without."},
     {.name = "mix",
      .group = DATA,
      .type = SLUICE_OPTION_STRING,
@@ -619,6 +629,7 @@ static struct sluice_given_options defaults(void)
                 .epochs = 1,
                 .image_size = 224,
                 .repeat = 1,
+                .repeat_within_batch = 1,
                 .gpu_decode = "auto",
                 .jpeg_index = "auto",
                 .prefetch_bytes = 1u << 30,

@@ -74,6 +74,8 @@ class Batches:
                     "recipe: its RandomErasing and Mix are for sluice.torch.Loader; for the pipeline alone give "
                     "pipeline=sluice.recipes.of(recipe).train")
             pipeline = recipe.train
+            if recipe.repeat_within_batch > 1:
+                options.setdefault("repeat_within_batch", recipe.repeat_within_batch)
             if recipe.val or part == "val":  # a transform is of the part that it is given to
                 options.setdefault("val_pipeline", recipe.val or pipeline)
         self._part_name, self._part = part, PARTS[part]

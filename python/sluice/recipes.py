@@ -10,7 +10,6 @@ distribution is the same, and the draws of a seed, epoch and sample are always t
 import dataclasses
 import fractions
 import json
-import logging
 import math
 import pathlib
 import struct
@@ -350,6 +349,7 @@ class Recipe:
     val: typing.Optional[str] = None       # None: usual evaluation at the size of training
     erasing: typing.Optional[dict] = None  # arguments of sluice.torch.RandomErasing
     mix: typing.Optional[dict] = None      # arguments of sluice.torch.Mix
+    repeat_within_batch: int = 1           # the Loader's setting, of training
 
 
 def presets():
@@ -363,9 +363,8 @@ def preset(name):
     if name not in presets():
         raise _sluice.InvalidError(f"recipe {name!r}: none of {', '.join(presets())}")
     read = json.loads(path.read_text())
-    if "left_out" in read:
-        logging.getLogger("sluice").info("recipe %s: not done is %s", name, read["left_out"])
-    return Recipe(",".join(read["train"]), ",".join(read["val"]), read.get("erasing"), read.get("mix"))
+    return Recipe(",".join(read["train"]), ",".join(read["val"]), read.get("erasing"), read.get("mix"),
+                  read.get("repeat_within_batch", 1))
 
 
 def of(recipe):
@@ -401,5 +400,7 @@ def explain(recipe):
         if arguments is not None:
             values = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
             rows.append((f"each batch: {name}", f"sluice.torch.{name}({values})"))
+    if made.repeat_within_batch > 1:
+        rows.append(("each epoch", f"repeat_within_batch={made.repeat_within_batch}"))
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:{width}}  {ops}" for name, ops in rows)

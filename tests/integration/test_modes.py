@@ -107,6 +107,22 @@ class ModesTest(SynthTest):
                 self.assertEqual(run(mode, ["--host", server.address], "when(epoch>=1,grayscale),"),
                                  late)
 
+    def test_repeated_augmentation(self):
+        """An epoch has as many rows as without, and the same ones in any mode."""
+        def run(*flags):
+            return self.train("local", [self.root, *flags])[0]
+
+        whole = run("--epochs", "6", "--repeat-within-batch", "3")
+        self.assertEqual([report["samples"] for report in whole], [NUM_TRAIN] * 6)
+        self.assertEqual(len({report["digest"] for report in whole}), 6)
+        self.assertNotEqual(whole[0]["digest"], self.digest)
+        server = Server(self.root)
+        self.addCleanup(server.kill)
+        reports, _ = self.train("remote_piloff", ["--host", server.address, "--epochs", "6",
+                                                  "--repeat-within-batch", "3"])
+        self.assertEqual([report["digest"] for report in reports],
+                         [report["digest"] for report in whole])
+
     def test_profile_of_both_machines(self):
         folder = pathlib.Path(self.folder.name, "both")
         num_samples = 10

@@ -234,6 +234,9 @@ class Recipes(support.SetTest):
 
     def test_every_preset_parses_and_explains_itself(self):
         self.assertIn("timm-a2", recipes.presets())
+        self.assertEqual({name: recipes.preset(name).repeat_within_batch for name in
+                          ("deit", "timm-a2", "timm-a3", "torchvision-v2")},
+                         {"deit": 3, "timm-a2": 3, "timm-a3": 1, "torchvision-v2": 4})
         for name in recipes.presets():
             recipe = recipes.preset(name)
             self.check_same(recipe.train, recipe.train)
@@ -344,6 +347,10 @@ class Loaders(support.SetTest):
             self.assertEqual(images.shape[2:], (224, 224))
             self.assertEqual(labels.dtype, torch.int64)
             self.assertEqual(train.info["pipeline_fingerprint"], val.info["pipeline_fingerprint"])
+        with sluice.torch.Loader(self.root, 8, recipe="torchvision-v2", normalize=True, sample_ids=True) as train:
+            ids = [int(of) for _, _, batch in train for of in batch]
+            self.assertEqual(len(ids), train.info["num_samples"])
+            self.assertEqual([len(set(ids[at:at + 4])) for at in range(0, len(ids) - 3, 4)], [1] * (len(ids) // 4))
         with self.assertRaisesRegex(ValueError, "for sluice.torch.Loader"):
             sluice.numpy.Loader(self.root, 8, recipe="deit")
         with sluice.numpy.Loader(self.root, 8, recipe="mae") as plain:

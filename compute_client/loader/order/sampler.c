@@ -35,6 +35,11 @@ static uint32_t next_place(struct shuffle *shuffle, uint32_t i)
     return sluice_rng_below(&shuffle->rng, i + 1);
 }
 
+static uint32_t copies_of(const struct sluice_sampler *sampler)
+{
+    return sampler->copies > 1 ? sampler->copies : 1;
+}
+
 /* --- ranges --- */
 
 /* Items of a range in an epoch; more than 2^32 count as 2^32. */
@@ -56,7 +61,7 @@ static sluice_status count_ranges(const struct sluice_sampler *sampler, uint64_t
         total += items;
         samples += range->num_samples;
         if (items > 0 && (__builtin_mul_overflow(last_epoch + 1, items, &steps) ||
-                          (steps - 1) / range->num_samples > UINT32_MAX))
+                          (steps - 1) / range->num_samples > UINT32_MAX / copies_of(sampler)))
             return sluice_fail(err, SLUICE_E_INVALID, "epoch %llu with a weight of %g is too many",
                                (unsigned long long)last_epoch, range->weight);
     }
@@ -264,7 +269,8 @@ sluice_status sluice_sampler_count(const struct sluice_sampler *sampler, uint64_
     if (items > UINT32_MAX)
         return sluice_fail(err, SLUICE_E_INVALID, "%u samples repeated %u times are too many",
                            sampler->num_samples, sampler->repeat);
-    if (__builtin_mul_overflow(last_epoch + 1, (uint64_t)sampler->repeat, &draw_epochs) ||
+    if (__builtin_mul_overflow(last_epoch + copies_of(sampler), (uint64_t)sampler->repeat,
+                               &draw_epochs) ||
         draw_epochs > UINT32_MAX)
         return sluice_fail(err, SLUICE_E_INVALID, "epoch %llu repeated %u times is too many",
                            (unsigned long long)last_epoch, sampler->repeat);
@@ -272,8 +278,9 @@ sluice_status sluice_sampler_count(const struct sluice_sampler *sampler, uint64_
     return SLUICE_OK;
 }
 
-sluice_status sluice_sampler_fill(const struct sluice_sampler *sampler, uint32_t epoch,
-                                  struct sluice_sampler_item *items, struct sluice_err *err)
+/* Without copies. */
+static sluice_status fill_once(const struct sluice_sampler *sampler, uint32_t epoch,
+                               struct sluice_sampler_item *items, struct sluice_err *err)
 {
     uint32_t count = 0;
     if (sampler->num_ranges > 0) {
@@ -300,4 +307,31 @@ sluice_status sluice_sampler_fill(const struct sluice_sampler *sampler, uint32_t
     struct shuffle shuffle = {.seed = sampler->seed, .epoch = epoch, .op = SHUFFLE_OP};
     shuffle_items(&shuffle, items, count);
     return SLUICE_OK;
+}
+
+sluice_status sluice_sampler_fill(const struct sluice_sampler *sampler, uint32_t epoch,
+                                  struct sluice_sampler_item *items, struct sluice_err *err)
+{
+    const uint32_t copies = copies_of(sampler);
+    size_t count = 0;
+    if (copies == 1)
+        return fill_once(sampler, epoch, items, err);
+    sluice_status status = sluice_sampler_count(sampler, epoch, &count, err);
+    if (status != SLUICE_OK)
+        return status;
+    struct sluice_sampler_item *once = malloc(count * sizeof(*once));
+    if (!once)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the order of %zu samples",
+                           count);
+    status = fill_once(sampler, epoch / copies, once, err);
+    const uint64_t first = (uint64_t)(epoch % copies) * count;
+    for (size_t i = 0; status == SLUICE_OK && i < count; i++) {
+        const struct sluice_sampler_item item = once[(first + i) / copies];
+        items[i] = (struct sluice_sampler_item){
+            .position = item.position,
+            .draw_epoch = item.draw_epoch * copies + (uint32_t)((first + i) % copies),
+        };
+    }
+    free(once);
+    return status;
 }

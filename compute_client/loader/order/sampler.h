@@ -37,6 +37,18 @@
  *     in order   c c c   a a a | d d d   b b b        num_mixed = 2
  *     shuffled   c a a c a c   | b d d b b d
  *
+ * With K copies (repeated augmentation) a sample comes K times in a row, each time with other
+ * draws, and every K-th epoch has it: K epochs share one order, that of epoch e / K without copies,
+ * of which each item becomes K that follow each other, and these K times as many items are dealt
+ * out in K equal parts:
+ *
+ *     order of 0   c a d b               K = 2
+ *     with copies  c c a a | d d b b
+ *                  epoch 0 ` 1
+ *
+ * So an epoch has as many items as without, and K epochs have the same items with the same draws:
+ * copy k of an item of draw epoch d draws as d * K + k.
+ *
  * Threads: pure functions. */
 
 struct sluice_sampler_item {
@@ -55,6 +67,7 @@ struct sluice_sampler {
     uint64_t seed;
     uint32_t num_samples; /* in the subset */
     uint32_t repeat;      /* >= 1 */
+    uint32_t copies;      /* 0 or 1: a sample comes once in a row */
     bool is_shuffled;
     const struct sluice_sampler_range *ranges; /* of all positions, in their order */
     size_t num_ranges;                         /* 0: each sample comes `repeat` times */
@@ -70,7 +83,7 @@ SLUICE_MUST_USE sluice_status sluice_sampler_count(const struct sluice_sampler *
                                                    uint64_t last_epoch, size_t *count,
                                                    struct sluice_err *err);
 
-/* Fills items[0 .. count).  SLUICE_E_NO_MEMORY, with ranges or shards alone. */
+/* Fills items[0 .. count).  SLUICE_E_NO_MEMORY, with ranges, shards or copies alone. */
 SLUICE_MUST_USE sluice_status sluice_sampler_fill(const struct sluice_sampler *sampler,
                                                   uint32_t epoch, struct sluice_sampler_item *items,
                                                   struct sluice_err *err);

@@ -15,6 +15,7 @@
 
 #define VERSION 1
 #define VERSION_OF_MIX 2 /* who knows no mixes, or no shards, does not read on in one */
+#define VERSION_OF_COPIES 3
 #define MAX_TEXT_BYTES 65536u
 
 #define HEX_DIGITS "0123456789abcdef"
@@ -40,15 +41,20 @@ void sluice_state_write(const struct sluice_state *state, char out[SLUICE_MAX_ST
         "{\"sluice\":%d,\"part\":\"%s\",\"epoch\":%" PRIu64 ",\"cursor\":%" PRIu64
         ",\"global_batch\":%" PRIu64 ",\"repeat\":%" PRIu64 ",\"samples\":%" PRIu64
         ",\"dataset\":\"%.32s\",\"pipeline\":\"%016" PRIx64 "\",\"seed\":\"%" PRIu64 "\"",
-        state->mix[0] || state->num_mixed ? VERSION_OF_MIX : VERSION, part_name(state->part),
-        state->epoch, state->cursor, state->global_batch, state->repeat, state->num_samples,
-        state->dataset_id, state->pipeline, state->seed);
+        state->copies > 1                   ? VERSION_OF_COPIES
+        : state->mix[0] || state->num_mixed ? VERSION_OF_MIX
+                                            : VERSION,
+        part_name(state->part), state->epoch, state->cursor, state->global_batch, state->repeat,
+        state->num_samples, state->dataset_id, state->pipeline, state->seed);
     if (state->mix[0])
         len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len,
                                 ",\"mix\":\"%s\",\"items\":%" PRIu64, state->mix, state->num_items);
     if (state->num_mixed)
         len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len, ",\"shards\":%" PRIu64,
                                 state->num_mixed);
+    if (state->copies > 1)
+        len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len, ",\"copies\":%" PRIu64,
+                                state->copies);
     if (state->has_order)
         len += (size_t)snprintf(out + len, SLUICE_MAX_STATE - len, ",\"order\":\"%016" PRIx64 "\"",
                                 state->order_hash);
@@ -229,11 +235,12 @@ static sluice_status read_all(const json_t *object, struct sluice_state *state,
     const json_t *version = json_object_get(object, "sluice");
     if (version && !json_is_integer(version))
         return bad("sluice", "is no whole number", err);
-    const bool has_mix = version && json_integer_value(version) == VERSION_OF_MIX;
-    if (version && json_integer_value(version) != VERSION && !has_mix)
+    const json_int_t number = version ? json_integer_value(version) : VERSION;
+    if (number < VERSION || number > VERSION_OF_COPIES)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED,
-                           "the state's \"sluice\", its version, is %lld, and this reads %d and %d",
-                           (long long)json_integer_value(version), VERSION, VERSION_OF_MIX);
+                           "the state's \"sluice\", its version, is %lld, and this reads %d to %d",
+                           (long long)number, VERSION, VERSION_OF_COPIES);
+    const bool has_mix = number >= VERSION_OF_MIX;
     sluice_status status = read_uint(object, "epoch", 0, UINT32_MAX, &state->epoch, err);
     if (status == SLUICE_OK)
         status = read_uint(object, "repeat", 1, UINT32_MAX, &state->repeat, err);
@@ -243,8 +250,12 @@ static sluice_status read_all(const json_t *object, struct sluice_state *state,
     const bool has_shards = has_mix && json_object_get(object, "shards");
     if (status == SLUICE_OK && has_shards)
         status = read_uint(object, "shards", 1, UINT32_MAX, &state->num_mixed, err);
-    if (status == SLUICE_OK && has_mix && (!has_shards || json_object_get(object, "mix")))
+    const bool needs_mix = number == VERSION_OF_MIX && !has_shards;
+    if (status == SLUICE_OK && has_mix && (needs_mix || json_object_get(object, "mix")))
         status = read_mix(object, state, err);
+    state->copies = 1;
+    if (status == SLUICE_OK && number == VERSION_OF_COPIES)
+        status = read_uint(object, "copies", 1, UINT32_MAX, &state->copies, err);
     if (status == SLUICE_OK)
         status = read_dataset(object, state->dataset_id, err);
     if (status == SLUICE_OK)
@@ -405,6 +416,12 @@ sluice_status sluice_state_check(const struct sluice_state *saved, const struct 
     const sluice_status status = check_order(saved, now, err);
     if (status != SLUICE_OK)
         return status;
+    if (saved->copies != now->copies)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "the state is of --repeat-within-batch %" PRIu64
+                           ", and this is --repeat-within-batch %" PRIu64
+                           ": pass --repeat-within-batch %" PRIu64 ", " ANEW,
+                           saved->copies, now->copies, saved->copies);
     if (strcmp(saved->mix, now->mix) != 0)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "the state is of %s%s, and this is %s%s: pass the --mix of then, " ANEW,

@@ -18,7 +18,8 @@
  * The numbers of 64 bits are texts, as a JSON integer has 63 and most readers keep 53: hexadecimal
  * with 16 digits, the seed decimal.  "order" is there for an external order alone, "mix" and
  * "items" for a mix of roots (mix.h) alone, "shards" for an order that keeps shards together
- * (sampler.h) alone; with one of these "sluice" is 2; of "errors" what is not 0.
+ * (sampler.h) alone; with one of these "sluice" is 2.  "copies" is there where a sample comes
+ * several times in a row alone; then "sluice" is 3.  Of "errors" what is not 0.
  *
  * A checkpoint of offload_train without "sluice" is read, too.  It says "batch", those delivered in
  * the epoch, and "batch_size", in place of "cursor" and "global_batch"; "errors" may be missing.
@@ -31,6 +32,7 @@ struct sluice_state {
     uint64_t cursor;           /* items delivered in the epoch to all ranks (order.h) */
     uint64_t global_batch;     /* world size x batch size, >= 1 */
     uint64_t repeat;           /* >= 1 */
+    uint64_t copies;           /* that follow each other (sampler.h); >= 1 */
     uint64_t num_samples;      /* of the part, >= 1 */
     char mix[SLUICE_MIX_TEXT]; /* mix.h's text; "": none */
     uint64_t num_items;        /* of an epoch, with a mix */
@@ -59,9 +61,9 @@ SLUICE_MUST_USE sluice_status sluice_state_read(const char *text, struct sluice_
                                                 struct sluice_err *err);
 
 /* Does a loader that would be in `now` deliver from `saved` on what the loader that was there would
- * have?  Both are of one part.  Compares seed, dataset, pipeline, repeat, mix, shards that are
- * mixed, number of samples and external order; in mid-epoch also the global batch, of which now's
- * is `world_size` x a batch size.  now's epoch, cursor and errors are not looked at.
+ * have?  Both are of one part.  Compares seed, dataset, pipeline, repeat, copies, mix, shards that
+ * are mixed, number of samples and external order; in mid-epoch also the global batch, of which
+ * now's is `world_size` x a batch size.  now's epoch, cursor and errors are not looked at.
  *
  * SLUICE_E_INVALID has both values and what to do. */
 SLUICE_MUST_USE sluice_status sluice_state_check(const struct sluice_state *saved,

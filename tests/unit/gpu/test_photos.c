@@ -272,7 +272,8 @@ static void check_photos(const struct paths *paths, const char *pipeline)
                 file->len = len;
                 free(bytes);
             }
-            const struct sluice_draw_key key = {sluice_test_seed(), epoch, i};
+            const struct sluice_draw_key key = {
+                .seed = sluice_test_seed(), .epoch = epoch, .sample_id = i};
             if (step > 1) {
                 add_sample(&run, paths->names[i], file, &key, (unsigned)(number / step) % 3);
                 continue;

@@ -186,7 +186,7 @@ static void check(const char *these, uint32_t side, struct sluice_rng *rng)
         struct sluice_buf *file =
             jpeg_test_file(8 + sluice_rng_below(rng, 150), 8 + sluice_rng_below(rng, 150),
                            sluice_rng_u32(rng), &options);
-        const struct sluice_draw_key key = {sluice_test_seed(), 1, i};
+        const struct sluice_draw_key key = {.seed = sluice_test_seed(), .epoch = 1, .sample_id = i};
         add(&run, &key, file);
         sluice_buf_unref(file);
     }
@@ -228,7 +228,7 @@ static void too_many_calls_are_the_cpus(void)
     const struct sluice_jpeg_encode_options options = {.h_samp = 1, .v_samp = 1, .quality = 90};
     struct sluice_buf *file = jpeg_test_file(90, 80, 7, &options);
     CU_ASSERT(sluice_pipeline_has_kernels(run.pipeline));
-    add(&run, &(struct sluice_draw_key){1, 0, 5}, file);
+    add(&run, &(struct sluice_draw_key){.seed = 1, .sample_id = 5}, file);
     CU_ASSERT_EQUAL(run.num_of_cpu, 1);
     sluice_buf_unref(file);
     run_close(&run);

@@ -321,8 +321,11 @@ static void draws_are_in_the_image_that_the_crop_sees(void)
 static void draws_depend_on_every_part_of_the_key(void)
 {
     struct sluice_pipeline *p = parse(TRAIN);
-    const struct sluice_draw_key keys[] = {
-        {1, 0, 0}, {1 + (1ull << 32), 0, 0}, {1, 1, 0}, {1, 0, 1}, {1, 0, 1ull << 32}};
+    const struct sluice_draw_key keys[] = {{1, 0, 0, 0},
+                                           {1 + (1ull << 32), 0, 0, 0},
+                                           {1, 1, 0, 0},
+                                           {1, 0, 1, 0},
+                                           {1, 0, 1ull << 32, 0}};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(keys); i++) {
         for (size_t j = 0; j <= i; j++) {
             const struct sluice_draws a = sluice_pipeline_draws(p, &keys[i], 5000, 4000);

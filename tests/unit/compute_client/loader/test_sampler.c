@@ -377,6 +377,89 @@ static void shards_come_repeat_times(void)
     free(items);
 }
 
+static int compare_items(const void *a, const void *b)
+{
+    const struct sluice_sampler_item *x = a, *y = b;
+    if (x->position != y->position)
+        return x->position < y->position ? -1 : 1;
+    return (x->draw_epoch > y->draw_epoch) - (x->draw_epoch < y->draw_epoch);
+}
+
+/* The items of epochs [from, from + num), one epoch after the other. */
+static struct sluice_sampler_item *fill_epochs(const struct sluice_sampler *sampler, uint32_t from,
+                                               uint32_t num, size_t *count)
+{
+    struct sluice_sampler_item *all = NULL;
+    *count = 0;
+    for (uint32_t epoch = from; epoch < from + num; epoch++) {
+        size_t more;
+        struct sluice_sampler_item *items = fill(sampler, epoch, &more);
+        all = realloc(all, (*count + more) * sizeof(*all));
+        CU_ASSERT_PTR_NOT_NULL_FATAL(all);
+        memcpy(all + *count, items, more * sizeof(*items));
+        *count += more;
+        free(items);
+    }
+    return all;
+}
+
+static void copies_follow_each_other_and_are_the_items_of_their_epochs(void)
+{
+    static const uint32_t shard_ends[] = {10, 35, 101};
+    for (uint32_t copies = 2; copies <= 4; copies++) {
+        for (uint32_t repeat = 1; repeat <= 2; repeat++) {
+            struct sluice_sampler sampler = {.seed = 9,
+                                             .num_samples = 101,
+                                             .repeat = repeat,
+                                             .is_shuffled = true,
+                                             .shard_ends = shard_ends,
+                                             .num_shards = 3,
+                                             .num_mixed = repeat - 1};
+            size_t count, order_count;
+            struct sluice_sampler_item *order = fill(&sampler, 5, &order_count);
+            sampler.copies = copies;
+            struct sluice_sampler_item *items = fill_epochs(&sampler, 5 * copies, copies, &count);
+            CU_ASSERT_EQUAL_FATAL(count, order_count * copies);
+            for (size_t i = 0; i < count; i++) {
+                CU_ASSERT_EQUAL(items[i].position, order[i / copies].position);
+                CU_ASSERT_EQUAL(items[i].draw_epoch,
+                                order[i / copies].draw_epoch * copies + i % copies);
+            }
+            free(order);
+            /* The same as without copies, in another order. */
+            size_t plain_count;
+            sampler.copies = 1;
+            struct sluice_sampler_item *plain =
+                fill_epochs(&sampler, 5 * copies, copies, &plain_count);
+            CU_ASSERT_EQUAL_FATAL(plain_count, count);
+            qsort(items, count, sizeof(*items), compare_items);
+            qsort(plain, count, sizeof(*plain), compare_items);
+            CU_ASSERT_EQUAL(memcmp(items, plain, count * sizeof(*items)), 0);
+            free(plain);
+            free(items);
+        }
+    }
+}
+
+static void copies_of_ranges_have_draws_of_their_own(void)
+{
+    static const struct sluice_sampler_range ranges[] = {{30, 0.5, 1}, {20, 2, 2}};
+    const struct sluice_sampler sampler = {.seed = 3,
+                                           .num_samples = 50,
+                                           .repeat = 1,
+                                           .copies = 3,
+                                           .is_shuffled = true,
+                                           .ranges = ranges,
+                                           .num_ranges = 2};
+    size_t count;
+    struct sluice_sampler_item *items = fill_epochs(&sampler, 0, 12, &count);
+    CU_ASSERT_EQUAL(count, 12 * (15 + 40));
+    qsort(items, count, sizeof(*items), compare_items);
+    for (size_t i = 1; i < count; i++)
+        CU_ASSERT_NOT_EQUAL(compare_items(&items[i - 1], &items[i]), 0);
+    free(items);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -392,6 +475,8 @@ int main(void)
         SLUICE_TEST(refuses_weights_that_do_not_fit),
         SLUICE_TEST(shards_are_read_a_few_at_a_time),
         SLUICE_TEST(shards_come_repeat_times),
+        SLUICE_TEST(copies_follow_each_other_and_are_the_items_of_their_epochs),
+        SLUICE_TEST(copies_of_ranges_have_draws_of_their_own),
     };
     return sluice_test_run("sampler", tests, SLUICE_TEST_COUNT(tests));
 }

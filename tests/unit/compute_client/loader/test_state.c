@@ -28,6 +28,7 @@ static const struct sluice_state example = {
     .cursor = 1024,
     .global_batch = 512,
     .repeat = 1,
+    .copies = 1,
     .num_samples = 50000,
     .part = SLUICE_TRAIN,
     .dataset_id = "0123456789abcdef0123456789abcdef",
@@ -57,6 +58,7 @@ static void check_same(const struct sluice_state *a, const struct sluice_state *
     CU_ASSERT_EQUAL(a->cursor, b->cursor);
     CU_ASSERT_EQUAL(a->global_batch, b->global_batch);
     CU_ASSERT_EQUAL(a->repeat, b->repeat);
+    CU_ASSERT_EQUAL(a->copies, b->copies);
     CU_ASSERT_EQUAL(a->num_samples, b->num_samples);
     CU_ASSERT_STRING_EQUAL(a->mix, b->mix);
     CU_ASSERT_EQUAL(a->num_items, b->num_items);
@@ -85,6 +87,7 @@ static void reads_what_it_wrote(void)
             .epoch = sluice_rng_below(&rng, UINT32_MAX),
             .global_batch = 1 + sluice_rng_below(&rng, 2000),
             .repeat = 1 + sluice_rng_below(&rng, 50),
+            .copies = i % 7 ? 1 : 1 + sluice_rng_below(&rng, 4),
             .num_samples = 1 + sluice_rng_below(&rng, 1u << 20),
             .part = sluice_rng_below(&rng, 2),
             .pipeline = (uint64_t)sluice_rng_below(&rng, UINT32_MAX) << 32 | (uint64_t)i,
@@ -188,6 +191,7 @@ static void reads_a_checkpoint_of_offload_train_without_sluice(void)
         .cursor = 15 * 64,
         .global_batch = 64,
         .repeat = 2,
+        .copies = 1,
         .num_samples = 1000,
         .dataset_id = "0123456789abcdef0123456789abcdef",
         .pipeline = 0xfedcba9876543210,
@@ -255,6 +259,7 @@ static const struct sluice_state untouched = {
     .cursor = 103,
     .global_batch = 104,
     .repeat = 105,
+    .copies = 112,
     .num_samples = 106,
     .part = 107,
     .dataset_id = "nobody",
@@ -344,8 +349,10 @@ static void refuses_a_cursor_within_a_global_batch_or_beyond_the_epoch(void)
 
 static void refuses_another_version(void)
 {
-    check_refused(with(EXAMPLE_TEXT, "\"sluice\":1", "\"sluice\":3"), SLUICE_E_UNSUPPORTED,
-                  "\"sluice\", its version, is 3, and this reads 1 and 2");
+    check_refused(with(EXAMPLE_TEXT, "\"sluice\":1", "\"sluice\":4"), SLUICE_E_UNSUPPORTED,
+                  "\"sluice\", its version, is 4, and this reads 1 to 3");
+    check_refused(with(EXAMPLE_TEXT, "\"sluice\":1", "\"sluice\":3"), SLUICE_E_CORRUPT,
+                  "\"copies\"");
     check_refused("{\"sluice\":0}", SLUICE_E_UNSUPPORTED, "is 0");
 }
 
@@ -452,6 +459,11 @@ static void a_refusal_has_both_values_and_what_to_do(void)
     now.repeat = 3;
     check_differs(&example, &now, 1,
                   "the state is of --repeat 1, and this is --repeat 3: pass --repeat 1" ANEW);
+    now = example;
+    now.copies = 4;
+    check_differs(&example, &now, 1,
+                  "the state is of --repeat-within-batch 1, and this is --repeat-within-batch 4: "
+                  "pass --repeat-within-batch 1" ANEW);
     now = example;
     snprintf(now.mix, sizeof(now.mix), "a=0.5");
     check_differs(&example, &now, 1,
