@@ -349,7 +349,7 @@ class Loaders(support.SetTest):
             self.assertEqual(train.info["pipeline_fingerprint"], val.info["pipeline_fingerprint"])
         with sluice.torch.Loader(self.root, 8, recipe="torchvision-v2", normalize=True, sample_ids=True) as train:
             ids = [int(of) for _, _, batch in train for of in batch]
-            self.assertEqual(len(ids), train.info["num_samples"])
+            self.assertEqual(len(ids), train.info["num_samples"][0])
             self.assertEqual([len(set(ids[at:at + 4])) for at in range(0, len(ids) - 3, 4)], [1] * (len(ids) // 4))
         with self.assertRaisesRegex(ValueError, "for sluice.torch.Loader"):
             sluice.numpy.Loader(self.root, 8, recipe="deit")

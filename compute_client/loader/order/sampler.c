@@ -319,7 +319,7 @@ sluice_status sluice_sampler_fill(const struct sluice_sampler *sampler, uint32_t
     sluice_status status = sluice_sampler_count(sampler, epoch, &count, err);
     if (status != SLUICE_OK)
         return status;
-    struct sluice_sampler_item *once = malloc(count * sizeof(*once));
+    struct sluice_sampler_item *once = calloc(count, sizeof(*once));
     if (!once)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the order of %zu samples",
                            count);
