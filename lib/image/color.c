@@ -15,13 +15,27 @@ void sluice_map_rgb(const uint8_t *in, size_t num_pixels, const uint8_t table[3]
     kernels()->map(in, num_pixels, table, out);
 }
 
+/* Neighbours are counted apart: they often have the same value, whose count would have to be
+ * written before it is read again. */
 void sluice_histogram_rgb(const uint8_t *pixels, size_t num_pixels, uint32_t histogram[3][256])
 {
-    memset(histogram, 0, 3 * sizeof(histogram[0]));
-    for (size_t i = 0; i < num_pixels * 3; i += 3) {
-        histogram[0][pixels[i]]++;
-        histogram[1][pixels[i + 1]]++;
-        histogram[2][pixels[i + 2]]++;
+    uint32_t counts[4][3][256] = {{{0}}};
+    size_t i = 0;
+    for (; i + 4 <= num_pixels; i += 4) {
+        const uint8_t *four = pixels + 3 * i;
+        for (int k = 0; k < 4; k++) {
+            counts[k][0][four[3 * k]]++;
+            counts[k][1][four[3 * k + 1]]++;
+            counts[k][2][four[3 * k + 2]]++;
+        }
+    }
+    for (; i < num_pixels; i++) {
+        for (int c = 0; c < 3; c++)
+            counts[0][c][pixels[3 * i + (size_t)c]]++;
+    }
+    for (int c = 0; c < 3; c++) {
+        for (int v = 0; v < 256; v++)
+            histogram[c][v] = counts[0][c][v] + counts[1][c][v] + counts[2][c][v] + counts[3][c][v];
     }
 }
 

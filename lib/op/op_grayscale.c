@@ -21,7 +21,7 @@ const struct sluice_op_type sluice_op_grayscale = {
     .help = "the luma in all three channels",
     .column = "RandomGrayscale",
     .kind = SLUICE_OP_PIXELS,
-    .ns_per_pixel = 0.4,
+    .ns_per_pixel = 0.2,
     .apply = apply,
     .call = call,
 };

@@ -1,3 +1,4 @@
+#include "image/kernels/x86/pixels_avx2.h"
 #include "image/kernels/x86/resample_avx2.h"
 #include "image/kernels/x86/warp_avx2.h"
 
@@ -22,6 +23,13 @@ static void map_bytes(const uint8_t *in, size_t n, const uint8_t table[256], uin
 }
 
 #define SLUICE_MAP_BYTES
+#define SLUICE_HAS_PIXELS
+#define SLUICE_SPLIT sluice_split_avx2
+#define SLUICE_JOIN sluice_join_avx2
+#define SLUICE_LUMA_SUM sluice_luma_sum_avx2
+#define SLUICE_GRAY sluice_gray_avx2
+#define SLUICE_SATURATE sluice_saturate_avx2
+#define SLUICE_SHIFT_HUE sluice_shift_hue_avx2
 #define SLUICE_WEIGH_PIXELS sluice_weigh_pixels_avx2
 #define SLUICE_WARP sluice_warp_avx2
 #define SLUICE_COLOR_KERNELS sluice_color_kernels_avx512
