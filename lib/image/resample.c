@@ -1,6 +1,7 @@
 #include "image/resample.h"
 
 #include "base/checked.h"
+#include "image/exact_math.h"
 #include "image/kernels/color_kernels.h"
 
 #include <math.h>
@@ -19,16 +20,66 @@ static double bicubic(double x)
     return 0.0;
 }
 
+#define PI 3.14159265358979323846
+
+/* sin(pi x) / (pi x) */
+static double sinc(double x)
+{
+    return x == 0 ? 1 : sluice_exact_sin(x * PI) / (x * PI);
+}
+
+static double lanczos(double x)
+{
+    return x >= -3 && x < 3 ? sinc(x) * sinc(x / 3) : 0;
+}
+
+static double box(double x)
+{
+    return x > -0.5 && x <= 0.5 ? 1 : 0;
+}
+
+static double hamming(double x)
+{
+    x = fabs(x);
+    if (x == 0 || x >= 1)
+        return x == 0 ? 1 : 0;
+    x *= PI;
+    return sluice_exact_sin(x) / x * (0.54 + 0.46 * sluice_exact_cos(x));
+}
+
 static const struct {
     double support;
     double (*weight)(double x);
 } filters[] = {
     [SLUICE_RESIZE_BICUBIC] = {2.0, bicubic},
+    [SLUICE_RESIZE_LANCZOS] = {3.0, lanczos},
+    [SLUICE_RESIZE_BOX] = {0.5, box},
+    [SLUICE_RESIZE_HAMMING] = {1.0, hamming},
 };
+
+/* Nearest takes one input, at a position that Pillow adds up step by step, and so does this: fills
+ * sources[i - from] with that of output i, for [from, from + count). */
+static void find_sources(uint32_t num_in, uint32_t num_out, uint32_t from, uint32_t count,
+                         uint32_t *sources)
+{
+    const double scale = (double)num_in / num_out;
+    double at = scale * 0.5;
+    for (uint32_t o = 0; o < from; o++)
+        at += scale;
+    for (uint32_t i = 0; i < count; i++, at += scale) {
+        const uint32_t source = (uint32_t)at;
+        sources[i] = source < num_in ? source : num_in - 1;
+    }
+}
 
 struct sluice_tap_span sluice_resample_span(enum sluice_resize_filter filter, uint32_t num_in,
                                             uint32_t num_out, uint32_t o)
 {
+    if (filter == SLUICE_RESIZE_NEAREST) {
+        struct sluice_tap_span span = {.count = 1};
+        find_sources(num_in, num_out, o, 1, &span.first);
+        return span;
+    }
     const double scale = (double)num_in / num_out;
     const double support = filters[filter].support * (scale < 1.0 ? 1.0 : scale);
     const double center = (o + 0.5) * scale;
@@ -130,10 +181,27 @@ static void mirror(uint8_t *pixels, uint32_t width, uint32_t height)
     }
 }
 
-sluice_status sluice_resample_rgb_part(const struct sluice_resize_part *part,
-                                       const struct sluice_box *in,
-                                       const struct sluice_image_view *view, bool flip,
-                                       uint8_t *out, struct sluice_err *err)
+static bool run_nearest(const struct sluice_resize_part *part, const struct sluice_box *in,
+                        const struct sluice_image_view *view, uint8_t *out)
+{
+    const struct sluice_box *keep = &part->out;
+    uint32_t *columns = malloc(((size_t)keep->width + keep->height) * sizeof(*columns));
+    if (!columns)
+        return false;
+    uint32_t *rows = columns + keep->width;
+    find_sources(part->in_width, part->out_width, keep->left, keep->width, columns);
+    find_sources(part->in_height, part->out_height, keep->top, keep->height, rows);
+    for (uint32_t y = 0; y < keep->height; y++) {
+        const uint8_t *from = view->pixels + (rows[y] - in->top) * view->stride;
+        for (uint32_t x = 0; x < keep->width; x++, out += 3)
+            memcpy(out, from + 3 * (size_t)(columns[x] - in->left), 3);
+    }
+    free(columns);
+    return true;
+}
+
+static bool run_weighted(const struct sluice_resize_part *part, const struct sluice_box *in,
+                         const struct sluice_image_view *view, uint8_t *out)
 {
     struct weights across = {0}, down = {0};
     const bool is_across = part->in_width != part->out_width;
@@ -147,17 +215,25 @@ sluice_status sluice_resample_rgb_part(const struct sluice_resize_part *part,
     if (is_made && is_down)
         is_made = weights_make(&down, part->filter, part->in_height, part->out_height, in->top,
                                keep->top, keep->height);
-    if (is_made) {
+    if (is_made)
         run(view, is_across ? &across : NULL, is_down ? &down : NULL, keep->width, keep->height,
             between, out);
-        if (flip)
-            mirror(out, keep->width, keep->height);
-    }
     weights_clear(&across);
     weights_clear(&down);
     free(between);
-    return is_made ? SLUICE_OK
-                   : sluice_fail(err, SLUICE_E_NO_MEMORY,
-                                 "no memory to resize %u x %u pixels to %u x %u", part->in_width,
-                                 part->in_height, part->out_width, part->out_height);
+    return is_made;
+}
+
+sluice_status sluice_resample_rgb_part(const struct sluice_resize_part *part,
+                                       const struct sluice_box *in,
+                                       const struct sluice_image_view *view, bool flip,
+                                       uint8_t *out, struct sluice_err *err)
+{
+    const bool is_nearest = part->filter == SLUICE_RESIZE_NEAREST;
+    if (!(is_nearest ? run_nearest : run_weighted)(part, in, view, out))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to resize %u x %u pixels to %u x %u",
+                           part->in_width, part->in_height, part->out_width, part->out_height);
+    if (flip)
+        mirror(out, part->out.width, part->out.height);
+    return SLUICE_OK;
 }

@@ -5,7 +5,8 @@
 #include "image/resize.h"
 
 /* Image.resize() of Pillow with the filters other than bilinear, bit for bit: two passes of weights
- * in fixed point, as for bilinear (image/resize.h), which has kernels of its own.
+ * in fixed point, as for bilinear (image/resize.h), which has kernels of its own; nearest copies.
+ * Sines are the true value rounded (image/exact_math.h), where Pillow has its libm's.
  *
  * Threads: pure functions. */
 

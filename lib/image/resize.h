@@ -29,7 +29,14 @@ SLUICE_MUST_USE sluice_status sluice_resizer_create_at(enum sluice_cpu_level lev
 void sluice_resizer_destroy(struct sluice_resizer *resizer); /* NULL is allowed */
 
 /* Pillow's filters; resample.h has those that are not bilinear. */
-enum sluice_resize_filter { SLUICE_RESIZE_BILINEAR, SLUICE_RESIZE_BICUBIC };
+enum sluice_resize_filter {
+    SLUICE_RESIZE_BILINEAR,
+    SLUICE_RESIZE_BICUBIC,
+    SLUICE_RESIZE_LANCZOS,
+    SLUICE_RESIZE_BOX,
+    SLUICE_RESIZE_HAMMING,
+    SLUICE_RESIZE_NEAREST,
+};
 
 struct sluice_image_view {
     const uint8_t *pixels; /* the first pixel of the region; RGB, 3 bytes a pixel */

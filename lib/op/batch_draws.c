@@ -1,6 +1,6 @@
 #include "op/batch_draws.h"
 
-#include "op/exact_math.h"
+#include "image/exact_math.h"
 
 #include <math.h>
 #include <string.h>

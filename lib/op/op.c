@@ -2,7 +2,7 @@
 
 #include "base/c_locale.h"
 #include "base/suggest.h"
-#include "op/exact_math.h"
+#include "image/exact_math.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -181,7 +181,8 @@ double sluice_draw_whole(struct sluice_rng *rng, const struct sluice_number *num
     return draw_about(rng, number, drawn);
 }
 
-const char *const sluice_resize_filters[] = {"bilinear", "bicubic", "random", NULL};
+const char *const sluice_resize_filters[] = {"bilinear", "bicubic", "lanczos", "box",
+                                             "hamming",  "nearest", "random",  NULL};
 
 enum sluice_resize_filter sluice_draw_filter(struct sluice_rng *rng, uint32_t word)
 {

@@ -145,7 +145,8 @@ struct sluice_pixel_statistics {
         luma_sum; /* with SLUICE_STATISTICS_LUMA: of (19595 R + 38470 G + 7471 B + 2^15) >> 16 */
 };
 
-/* The words of an op's filter; the last is bilinear or bicubic, drawn for each sample. */
+/* The words of an op's filter, by enum sluice_resize_filter; the last is bilinear or bicubic, drawn
+ * for each sample. */
 extern const char *const sluice_resize_filters[];
 enum sluice_resize_filter sluice_draw_filter(struct sluice_rng *rng, uint32_t word);
 

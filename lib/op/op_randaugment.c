@@ -1,4 +1,4 @@
-#include "op/exact_math.h"
+#include "image/exact_math.h"
 #include "op/warp_op.h"
 
 #include "base/c_locale.h"

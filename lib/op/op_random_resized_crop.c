@@ -1,5 +1,5 @@
 #include "op/op.h"
-#include "op/exact_math.h"
+#include "image/exact_math.h"
 
 #include <math.h>
 
@@ -39,7 +39,7 @@ static const struct sluice_op_param param_list[] = {
     {.name = "filter",
      .kind = SLUICE_PARAM_WORD,
      .offset = offsetof(struct params, filter),
-     .form = "bilinear, bicubic or random",
+     .form = "bilinear, bicubic, lanczos, box, hamming, nearest or random",
      .has_preset = true,
      .words = sluice_resize_filters,
      .is_quiet = true},

@@ -1,5 +1,5 @@
+#include "image/exact_math.h"
 #include "image/gaussian.h"
-#include "op/exact_math.h"
 #include "op/op.h"
 
 /* tv_blur: torchvision's GaussianBlur(kernel, sigma) of a PIL image, within 1: PyTorch leaves the

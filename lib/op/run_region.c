@@ -170,7 +170,8 @@ static bool keeps_all(const struct sluice_resample *resample)
 static struct sluice_box input_of(const struct sluice_resample *resample)
 {
     struct sluice_box box = resample->from;
-    if (!keeps_all(resample)) {
+    /* All of a result depends on all of the box, but for nearest. */
+    if (!keeps_all(resample) || resample->filter == SLUICE_RESIZE_NEAREST) {
         const struct sluice_resize_part part = part_of(resample);
         box = sluice_resize_part_input(&part);
         box.left += resample->from.left;

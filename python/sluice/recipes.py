@@ -20,7 +20,9 @@ from sluice import _sluice
 _PRESETS = pathlib.Path(__file__).parent / "presets"
 
 # torchvision's names of a resize's filter that the ops have.
-_FILTERS = ("nearest", "bilinear", "bicubic")
+_FILTERS = ("nearest", "bilinear", "bicubic")  # of warps
+_RESIZES = (*_FILTERS, "lanczos", "box", "hamming")
+_NUMBERS = dict(zip("023145", _RESIZES))  # of Pillow
 
 
 def _number(value):
@@ -52,7 +54,7 @@ def _with_p(text, part):
 def _filter_of(part):
     mode = getattr(part, "interpolation", None)
     name = str(getattr(mode, "value", mode)).lower()
-    return {"0": "nearest", "2": "bilinear", "3": "bicubic"}.get(name, name)
+    return _NUMBERS.get(name, name)
 
 
 def _warp(part):
@@ -80,13 +82,13 @@ def _resize_filter(part):
     """":filter=..." of a part that resizes; timm's "random" is a tuple of the two."""
     if isinstance(part.interpolation, (tuple, list)):
         names = [str(getattr(mode, "value", mode)).lower() for mode in part.interpolation]
-        if {"2": "bilinear", "3": "bicubic"}.get(names[0], names[0]) != "bilinear" or len(names) != 2:
+        if _NUMBERS.get(names[0], names[0]) != "bilinear" or len(names) != 2:
             _refuse(part, f"interpolation {part.interpolation}: bilinear and bicubic in turns")
         return ":filter=random"
     name = _filter_of(part)
-    if name not in ("bilinear", "bicubic"):
-        _refuse(part, f"interpolation {name}: resizes are bilinear or bicubic")
-    return "" if name == "bilinear" else ":filter=bicubic"
+    if name not in _RESIZES:
+        _refuse(part, f"interpolation {name}: one of {', '.join(_RESIZES)}")
+    return "" if name == "bilinear" else f":filter={name}"
 
 
 def _resized_crop(part):
@@ -210,7 +212,7 @@ def _rand_augment_timm(part):
     if isinstance(resample, (tuple, list)):
         name = "random"
     else:
-        name = {"0": "nearest", "2": "bilinear", "3": "bicubic"}.get(str(int(resample)))
+        name = _NUMBERS.get(str(int(resample)))
     fill = first.kwargs.get("fillcolor", (128, 128, 128))
     return [f"rand_augment_timm={_number(first.magnitude)}:mstd={_number(first.magnitude_std)}"
             f":num_ops={part.num_layers}:prob={_number(first.prob)}:increasing={int(names != _TIMM)}"

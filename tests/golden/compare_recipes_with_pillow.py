@@ -38,7 +38,8 @@ def posterize(image, bits):
     return ImageOps.posterize(image, bits) if bits else Image.new("RGB", image.size)
 
 
-FILTERS = {"nearest": Image.NEAREST, "bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
+FILTERS = {"nearest": Image.NEAREST, "bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC,
+           "lanczos": Image.LANCZOS, "box": Image.BOX, "hamming": Image.HAMMING}
 
 
 def warped(image, matrix, filter="nearest", fill="0"):
@@ -107,7 +108,7 @@ OPS = {
     "pil_blur": (lambda image, s: image.filter(ImageFilter.GaussianBlur(s)),
                  [(s,) for s in (0, 0.1, 0.3, 0.5, 0.9, 1, 1.5, 2, 3.7, 10)]),
     "resize": (resize, [(side, {"filter": name}) for side in (1, 3, 7, 20, 31, 64, 150)
-                        for name in ("bilinear", "bicubic")]),
+                        for name in FILTERS]),
     "identity": (lambda image: image, [()]),
     "shear_x": (lambda image, f, **rest: warped(image, (1, f, 0, 0, 1, 0), **rest),
                 with_warps([(f,) for f in (0, 0.3, -0.21, 2.5)])),

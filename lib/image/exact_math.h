@@ -1,10 +1,10 @@
-#ifndef SLUICE_OP_EXACT_MATH_H
-#define SLUICE_OP_EXACT_MATH_H
+#ifndef SLUICE_IMAGE_EXACT_MATH_H
+#define SLUICE_IMAGE_EXACT_MATH_H
 
 #include <stdint.h>
 
-/* The few functions between a random word and the box of a crop or the angle of a rotation, the
- * same to the last bit on every machine.
+/* The few functions between a random word and the box of a crop or the angle of a rotation, and
+ * those of a filter's weights, the same to the last bit on every machine.
  *
  * A libm may round exp and log as it likes, and does from version to version;
  * two nodes with two libms would then cut two different crops.  These use only

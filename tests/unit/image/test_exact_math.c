@@ -1,4 +1,4 @@
-#include "op/exact_math.h"
+#include "image/exact_math.h"
 
 #include "base/rng.h"
 #include "support/test.h"
