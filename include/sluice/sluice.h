@@ -205,6 +205,21 @@ sluice_loader_row_format(const struct sluice_loader *loader, enum sluice_part pa
 /* The path of a sample within its dataset, or of a class; NULL: unknown id. */
 SLUICE_API const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id);
 
+/* A sample of a part as it comes in an epoch. */
+struct sluice_drawn_sample {
+    enum sluice_part part;
+    uint64_t sample_id;
+    uint32_t epoch, draw_epoch; /* as of its batch, and of its row */
+    uint32_t width, height;     /* of the image; 0: as the dataset's list says */
+};
+/* The parameters that every op draws for it, in order, as a JSON array, so that another library can
+ * be given the same (docs/RECIPES.md); free it with sluice_free().  The loader must be open.
+ * SLUICE_E_NOT_FOUND: unknown id; SLUICE_E_INVALID: a list of a dataset that is not indexed has no
+ * sizes. */
+SLUICE_API SLUICE_MUST_USE sluice_status
+sluice_loader_draws(const struct sluice_loader *loader, const struct sluice_drawn_sample *sample,
+                    char **json, struct sluice_err *err);
+
 /* The target of a sample of an open loader's dataset: target_dim float32s, at an
  * address that is a multiple of 4, or bytes that may be anywhere; *bytes says how many.  They stay
  * until the loader is closed.  NULL: unknown id, or a dataset without targets. */

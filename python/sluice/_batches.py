@@ -226,6 +226,24 @@ class Batches:
         """Of a sample, within the dataset."""
         return self._loader.path(int(sample_id))
 
+    def draws(self, sample_ids, epoch=0, draw_epochs=None, sizes=None):
+        """What every op draws for these samples, in order, a list for each: what another library is to be given
+        for the same images ([{"op": "hflip", "mirrored": True}, ...]).
+
+        epoch        of the training
+        draw_epochs  of each sample, where samples repeat within an epoch (Batch.draw_epochs); None: epoch
+        sizes        (width, height) of each image; None: as the dataset's list says, which has them once it
+                     is indexed
+
+        NotFoundError: an id that no sample has.  InvalidError: the list has no sizes."""
+        ids = [int(of) for of in sample_ids]
+        epochs = [epoch] * len(ids) if draw_epochs is None else list(draw_epochs)
+        sizes = [(0, 0)] * len(ids) if sizes is None else list(sizes)
+        if not len(ids) == len(epochs) == len(sizes):
+            raise _sluice.InvalidError(f"{len(ids)} samples, {len(epochs)} draw epochs and {len(sizes)} sizes")
+        return [json.loads(self._loader.draws(self._part, of, epoch, int(draw_epoch), *size))
+                for of, draw_epoch, size in zip(ids, epochs, sizes)]
+
     def stop(self):
         """Any thread: what waits for a batch fails with ClosedError, now and later."""
         self._loader.stop()

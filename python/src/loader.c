@@ -494,6 +494,27 @@ static PyObject *loader_device(PyObject *self, PyObject *unused)
     return PyLong_FromLong(sluice_loader_device(l->loader));
 }
 
+static PyObject *loader_draws(PyObject *self, PyObject *args)
+{
+    const struct loader *l = (struct loader *)self;
+    struct sluice_drawn_sample sample = {.part = SLUICE_TRAIN};
+    struct sluice_err err = {{0}};
+    PyObject *part;
+    unsigned long long id;
+    if (!PyArg_ParseTuple(args, "OKIIII", &part, &id, &sample.epoch, &sample.draw_epoch,
+                          &sample.width, &sample.height) ||
+        !part_of(part, &sample.part) || !loader_must_be_open(l))
+        return NULL;
+    char *json = NULL;
+    sample.sample_id = id;
+    const sluice_status status = sluice_loader_draws(l->loader, &sample, &json, &err);
+    if (status != SLUICE_OK)
+        return raise_status(status, &err);
+    PyObject *text = PyUnicode_FromString(json);
+    sluice_free(json);
+    return text;
+}
+
 static PyMethodDef loader_methods[] = {
     {"open", loader_open, METH_NOARGS, "Connects and lists the samples.  Once."},
     {"start", (PyCFunction)(void (*)(void))loader_start, METH_VARARGS | METH_KEYWORDS,
@@ -506,6 +527,8 @@ static PyMethodDef loader_methods[] = {
     {"stats", loader_stats, METH_NOARGS, "The last epoch that ended, as JSON."},
     {"counters", loader_counters, METH_NOARGS, "Since the loader was made, as a dict."},
     {"info", loader_info, METH_O, "The dataset and the rows of a part (TRAIN or VAL), as a dict."},
+    {"draws", loader_draws, METH_VARARGS,
+     "draws(part, id, epoch, draw_epoch, width, height): of a sample, as JSON."},
     {"path", loader_path, METH_O, "path(id): of a sample, or None."},
     {"targets", loader_targets, METH_O,
      "targets(batch): of its rows, float32s as a bytearray, or a list of bytes; None: no targets."},

@@ -15,7 +15,8 @@ import support
 support.require("torch", "torchvision", "PIL")
 
 import torch  # noqa: E402
-from PIL import Image  # noqa: E402
+import numpy  # noqa: E402
+from PIL import Image, ImageOps  # noqa: E402
 from torchvision import transforms as T  # noqa: E402
 
 import sluice  # noqa: E402
@@ -335,6 +336,37 @@ class Loaders(support.SetTest):
         num_erased = sum(not torch.equal(small[of], plain[of]) for of in small)
         self.assertGreater(num_erased, 10)
         self.assertLess(num_erased, 40)
+
+    def test_draws_are_what_rows_are_made_of(self):
+        """Pillow, given them, makes the same pixels."""
+        pipeline = "decode,random_resized_crop=40:filter=random,hflip,when(epoch>=2,solarize=100-200:p=0.7)"
+        with sluice.numpy.Loader(self.root, 8, seed=5, pipeline=pipeline, sample_ids=True) as loader:
+            with self.assertRaisesRegex(_sluice.InvalidError, "no sizes of images"):
+                loader.draws([0])
+            with self.assertRaisesRegex(_sluice.NotFoundError, "no sample 999"):
+                loader.draws([999], sizes=[(3, 4)])
+            seen = set()
+            for epoch in range(3):
+                for pixels, _, ids in loader:
+                    images = [Image.open(os.path.join(self.root, loader.path(of))).convert("RGB") for of in ids]
+                    drawn = loader.draws(ids, epoch, sizes=[image.size for image in images])
+                    for row, image, ops in zip(pixels, images, drawn):
+                        self.assertTrue((row == self.made(image, ops)).all(), ops)
+                        seen.update(op["op"] for op in ops)
+                self.assertEqual("solarize" in seen, epoch == 2)
+
+    @staticmethod
+    def made(image, ops):
+        for op in ops:
+            if op["op"] == "random_resized_crop":
+                box = op["from"]
+                image = image.crop((box["left"], box["top"], box["left"] + box["width"], box["top"] + box["height"]))
+                image = image.resize(op["to"], getattr(Image, op["filter"].upper()))
+            elif op["op"] == "hflip":
+                image = image.transpose(Image.FLIP_LEFT_RIGHT) if op["mirrored"] else image
+            else:
+                image = ImageOps.solarize(image, op["threshold"])
+        return numpy.asarray(image)
 
     def test_a_preset_trains_and_validates_at_its_sizes(self):
         with sluice.torch.Loader(self.root, 8, recipe="torchvision-v2", normalize=True) as train, \
