@@ -32,6 +32,10 @@ static void write_resample(FILE *out, const struct sluice_resample *resample, bo
     if (is_copy)
         fprintf(out, ",\"at\":[%u,%u],\"size\":[%u,%u]", resample->left, resample->top,
                 resample->out.width, resample->out.height);
+    const struct sluice_padding *padding = &resample->padding;
+    static const char *const modes[] = {"constant", "edge", "reflect", "symmetric"};
+    if (is_copy && padding->mode != SLUICE_PADDING_CONSTANT)
+        fprintf(out, ",\"mode\":\"%s\",\"padding\":%u", modes[padding->mode], padding->around);
 }
 
 static void write_warp(FILE *out, const double values[8])

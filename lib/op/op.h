@@ -86,9 +86,24 @@ struct sluice_op;
 
 /* --- draws --- */
 
+/* Pixels around an image: black, its outer pixels again, or the image mirrored about its outer
+ * pixels or about its edge, as NumPy's pad() has it.  torchvision pads twice: every image by
+ * `around`, and what is too small even so once more. */
+enum sluice_padding_mode {
+    SLUICE_PADDING_CONSTANT,
+    SLUICE_PADDING_EDGE,
+    SLUICE_PADDING_REFLECT,
+    SLUICE_PADDING_SYMMETRIC,
+};
+struct sluice_padding {
+    enum sluice_padding_mode mode;
+    uint32_t around;
+    struct sluice_size in; /* of the image; with CONSTANT nothing but the mode counts */
+};
+
 /* The part of an image that an op of kind SLUICE_OP_RESAMPLE keeps, and where it goes:
  *
- *     input --from--> box --to--> resized --keep--> part --at left, top--> out, black elsewhere
+ *     input --from--> box --to--> resized --keep--> part --at left, top--> out, padded elsewhere
  */
 struct sluice_resample {
     struct sluice_box from; /* of the input; filter taps do not reach outside it */
@@ -96,6 +111,7 @@ struct sluice_resample {
     struct sluice_box keep; /* of the resized box */
     struct sluice_size out;
     uint32_t left, top; /* of the kept part in the result */
+    struct sluice_padding padding;
     enum sluice_resize_filter filter;
 };
 

@@ -1,11 +1,14 @@
 #include "op/op.h"
 
-/* random_crop: torchvision's RandomCrop(size, padding, pad_if_needed=True), with black padding. */
+/* random_crop: torchvision's RandomCrop(size, padding, pad_if_needed=True, padding_mode=mode). */
 
 struct params {
     uint32_t size;
     double padding;
+    uint32_t mode;
 };
+
+static const char *const modes[] = {"constant", "edge", "reflect", "symmetric", NULL};
 
 static const struct sluice_op_param param_list[] = {
     {.name = "size",
@@ -19,6 +22,13 @@ static const struct sluice_op_param param_list[] = {
      .form = "PIXELS",
      .max = SLUICE_MAX_OP_SIZE,
      .has_preset = true},
+    {.name = "mode",
+     .kind = SLUICE_PARAM_WORD,
+     .offset = offsetof(struct params, mode),
+     .form = "constant, edge, reflect or symmetric",
+     .has_preset = true,
+     .words = modes,
+     .is_quiet = true},
     {0},
 };
 
@@ -27,6 +37,9 @@ static const char *prepare(void *params)
     const struct params *p = params;
     if (p->padding != (uint32_t)p->padding)
         return "the padding is to be a whole number";
+    /* The window then has the pixels that are mirrored. */
+    if (p->mode != SLUICE_PADDING_CONSTANT && 2 * p->padding >= p->size)
+        return "padding that mirrors is to be below half of the size";
     return p->padding < p->size ? NULL : "the padding is to be below the size";
 }
 
@@ -61,6 +74,7 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
         .out = {p->size, p->size},
         .left = across.at,
         .top = down.at,
+        .padding = {(enum sluice_padding_mode)p->mode, (uint32_t)p->padding, in},
     };
 }
 
@@ -77,7 +91,7 @@ static bool has_padding(const void *params)
 
 const struct sluice_op_type sluice_op_random_crop = {
     .name = "random_crop",
-    .help = "32 x 32 pixels anywhere in an image with 4 black pixels around it",
+    .help = "32 x 32 pixels anywhere in an image with 4 around it, black or of :mode=reflect, ...",
     .column = "RandomCrop",
     .kind = SLUICE_OP_RESAMPLE,
     .is_copy = true,

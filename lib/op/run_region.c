@@ -297,16 +297,73 @@ void sluice_copy_rgb(const struct sluice_image_view *in, bool flip, uint8_t *out
     }
 }
 
-/* Copies the view to its place in the result, which is black elsewhere. */
+/* The pixel of [0, count) that stands for one outside. */
+static int64_t fold(enum sluice_padding_mode mode, int64_t at, int64_t count)
+{
+    if (mode == SLUICE_PADDING_EDGE || count == 1)
+        return at < 0 ? 0 : at < count ? at : count - 1;
+    const int64_t edge = mode == SLUICE_PADDING_REFLECT; /* the outer pixel comes once */
+    const int64_t period = 2 * (count - edge);
+    at %= period;
+    at += at < 0 ? period : 0;
+    return at < count ? at : period - 1 + edge - at;
+}
+
+/* Pixels [at, at + count) of a line are the image's from `from` on; the place in the line of what
+ * stands for its pixel number i. */
+struct line {
+    uint32_t at, from, in;
+};
+static uint32_t source_of(const struct sluice_padding *padding, const struct line *line, uint32_t i)
+{
+    const int64_t around = padding->around;
+    const int64_t padded =
+        fold(padding->mode, (int64_t)i - line->at + line->from + around, line->in + 2 * around);
+    const int64_t pixel = fold(padding->mode, padded - around, line->in);
+    return (uint32_t)(pixel - line->from + line->at);
+}
+
+/* Fills what is around the part of the result that has its pixels: rows to both sides, then whole
+ * rows. */
+static void pad(const struct sluice_resample *resample, bool flip, uint8_t *out)
+{
+    const struct sluice_padding *padding = &resample->padding;
+    const struct sluice_size size = resample->out;
+    const struct line across = {resample->left, resample->from.left, padding->in.width};
+    const struct line down = {resample->top, resample->from.top, padding->in.height};
+    const size_t stride = (size_t)size.width * 3;
+    for (uint32_t y = resample->top; y < resample->top + resample->keep.height; y++) {
+        uint8_t *row = out + y * stride;
+        for (uint32_t x = 0; x < size.width; x++) {
+            if (x == resample->left)
+                x += resample->keep.width;
+            if (x >= size.width)
+                break;
+            const uint32_t source = source_of(padding, &across, x);
+            memcpy(row + 3 * (size_t)(flip ? size.width - 1 - x : x),
+                   row + 3 * (size_t)(flip ? size.width - 1 - source : source), 3);
+        }
+    }
+    for (uint32_t y = 0; y < size.height; y++) {
+        if (y < resample->top || y >= resample->top + resample->keep.height)
+            memcpy(out + y * stride, out + source_of(padding, &down, y) * stride, stride);
+    }
+}
+
+/* Copies the view to its place in the result, which is padded elsewhere. */
 static void place(const struct sluice_resample *resample, const struct sluice_image_view *view,
                   bool flip, uint8_t *out)
 {
     const struct sluice_size size = resample->out;
     const size_t out_stride = (size_t)size.width * 3;
-    if (view->width < size.width || view->height < size.height)
+    const bool is_padded = view->width < size.width || view->height < size.height;
+    const bool is_black = resample->padding.mode == SLUICE_PADDING_CONSTANT;
+    if (is_padded && is_black)
         memset(out, 0, out_stride * size.height);
     const uint32_t left = flip ? size.width - resample->left - view->width : resample->left;
     sluice_copy_rgb(view, flip, out + resample->top * out_stride + (size_t)left * 3, out_stride);
+    if (is_padded && !is_black)
+        pad(resample, flip, out);
 }
 
 /* Resamples the view, which is input_of(resample). */

@@ -124,9 +124,10 @@ def _random_crop(part):
         if len(set(padding)) != 1:
             _refuse(part, f"padding {padding}: one number for all sides")
         padding = padding[0]
-    if part.padding_mode != "constant" or part.fill not in (0, None, [0, 0, 0]):
-        _refuse(part, f"padding_mode {part.padding_mode}, fill {part.fill}: random_crop pads with black")
-    return [f"random_crop={_side(part, part.size)}:padding={padding}"]
+    if part.padding_mode == "constant" and part.fill not in (0, None, [0, 0, 0]):
+        _refuse(part, f"fill {part.fill}: random_crop pads with black, or padding_mode")
+    mode = "" if part.padding_mode == "constant" else f":mode={part.padding_mode}"
+    return [f"random_crop={_side(part, part.size)}:padding={padding}{mode}"]
 
 
 def _distort(part):

@@ -171,6 +171,8 @@ def ours(program, text, files, folder):
 
 POLICY = ("random_resized_crop=40:filter=random,hflip,rand_augment_timm=8:mstd=1:increasing=1:num_ops=3:prob=0.8:filter=random,"
           "color_jitter=0.4:contrast=0.4:saturation=0.4:hue=0.1,random_crop=33:padding=2,photometric_distort")
+PADDED = [f"random_crop={side}:padding={around}:mode={mode},hflip" for side, around in ((33, 15), (9, 4), (70, 0), (100, 3))
+          for mode in ("edge", "reflect", "symmetric")]
 BY_VALUE = {name: OPS[name][0] for name in ("solarize", "solarize_add", "posterize", "brightness", "contrast", "color",
                                             "sharpness", "hue", "pil_blur")}
 
@@ -179,7 +181,15 @@ def replay(image, ops):
     """A pipeline by Pillow, with the draws that --draws gives."""
     for op in ops:
         name = op["op"]
-        if "at" in op:
+        if "mode" in op:  # as torchvision's RandomCrop: every image is padded, and a small one once more
+            box, (x, y), (width, height) = op["from"], op["at"], op["size"]
+            pixels, around = np.asarray(image), op["padding"]
+            pixels = np.pad(pixels, ((around, around), (around, around), (0, 0)), op["mode"])
+            lacks = [max(0, side - has) for side, has in zip((height, width), pixels.shape)]
+            pixels = np.pad(pixels, [(lack, lack) for lack in lacks] + [(0, 0)], op["mode"])
+            top, left = box["top"] - y + around + lacks[0], box["left"] - x + around + lacks[1]
+            image = Image.fromarray(pixels[top:top + height, left:left + width])
+        elif "at" in op:
             box, (x, y) = op["from"], op["at"]
             whole = Image.new("RGB", op["size"])
             whole.paste(image.crop((box["left"], box["top"], box["left"] + box["width"], box["top"] + box["height"])), (x, y))
@@ -207,8 +217,8 @@ def replay(image, ops):
 def compare_drawn(program, images, files, folder):
     """(compared, wrong): samples of a whole policy, replayed."""
     compared = wrong = 0
-    for epoch in range(12):
-        done = subprocess.run([program, "tensor", "--draws", "--epoch", str(epoch), "--pipeline", "decode," + POLICY, "-o",
+    for epoch, policy in enumerate([POLICY] * 12 + PADDED):
+        done = subprocess.run([program, "tensor", "--draws", "--epoch", str(epoch), "--pipeline", "decode," + policy, "-o",
                                folder / "out", *files], capture_output=True, text=True, check=True)
         for i, line in enumerate(done.stdout.splitlines()):
             got = np.load(folder / "out" / f"{i:08}.npy")

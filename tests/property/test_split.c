@@ -57,6 +57,8 @@ static const char *const specs[] = {
     "decode,random_resized_crop=20,equalize:p=0.5,posterize=3-8:p=0.5,solarize=20-256,hflip=1",
     "decode,resize=30,random_crop=24:padding=3,tv_blur=0.1-3:kernel=9:p=0.8,photometric_distort",
     "decode,resize=30,random_crop=24,hflip,to_tensor",
+    "decode,resize=30:filter=lanczos,random_crop=24:padding=5:mode=reflect,hflip,to_tensor",
+    "decode,random_resized_crop=24:filter=nearest,when(epoch<9,hue=0.1),hflip,to_tensor",
     "decode,random_crop=27:padding=5,hflip,channel_permute:p=0.5,to_tensor",
     "decode,resize=30,center_crop=21,pil_blur=0.1-3:p=0.8,sharpness=0.1-2,vflip:p=0.5,hflip",
     jitter,

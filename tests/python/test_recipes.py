@@ -85,6 +85,9 @@ class Text(unittest.TestCase):
             recipes.text(create_transform(224, is_training=True, re_prob=0.25))
         self.assertIn("RandomErasing", str(caught.exception))
 
+    def test_padding(self):
+        self.check(T.RandomCrop(9, 4, padding_mode="reflect"), "decode,random_crop=9:padding=4:mode=reflect")
+
     def test_filters_of_resizes(self):
         for mode, name in ((Mode.NEAREST, "nearest"), (Mode.LANCZOS, "lanczos"), (Mode.BOX, "box"), (Mode.HAMMING, "hamming")):
             self.check(T.Resize(9, interpolation=mode), f"decode,resize=9:filter={name}")
@@ -95,7 +98,7 @@ class Text(unittest.TestCase):
     def test_what_no_op_does_is_named(self):
         for transform, words in (
                 (T.Compose([T.GaussianBlur((9, 5))]), "GaussianBlur: kernel_size (9, 5)"),
-                (T.Compose([T.RandomCrop(9, 4, padding_mode="reflect")]), "RandomCrop: padding_mode reflect"),
+                (T.Compose([T.RandomCrop(9, 4, fill=7)]), "RandomCrop: fill 7"),
                 (T.Compose([T.ToTensor(), T.RandomErasing()]), "RandomErasing: no op does this"),
                 (T.Compose([T.Lambda(lambda image: image)]), "Lambda: no op does this"),
                 (T.Resize((200, 300)), "Resize: size"),

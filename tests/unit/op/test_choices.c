@@ -89,6 +89,7 @@ static void what_is_wrong_is_said_where_it_is(void)
         {"decode,when(3<=epoch<3,invert)", "at character 13: no epoch is in this range"},
         {"decode,when(epoch<0,invert)", "no epoch is in this range"},
         {"decode,when(epoch<1)", "',' and ops are wanted here"},
+        {"decode,random_crop=8:padding=4:mode=edge", "is to be below half of the size"},
         {"decode,hue=0.6", "shift lies from -0.5 to 0.5"},
         {"decode,brightness=-1", "a number such as 0.08 is wanted here"},
         {"decode,brightness=2-1", "the lower bound is above the upper one"},
