@@ -117,6 +117,8 @@ static void fixed_nearest(const struct image *in, const double m[6], uint8_t *ou
 {
     const int32_t a0 = fix(m[0]), a1 = fix(m[1]), a3 = fix(m[3]), a4 = fix(m[4]);
     int32_t a2 = fix(m[2] + m[0] * 0.5 + m[1] * 0.5), a5 = fix(m[5] + m[3] * 0.5 + m[4] * 0.5);
+    /* Rows only move, as shear_x makes them. */
+    const bool is_run = a0 == 1 << 16 && a3 == 0;
     const uint8_t *last = in->pixels + ((size_t)in->width * (size_t)in->height - 1) * 3;
     for (int y = 0; y < in->height; y++, out += (size_t)in->width * 3) {
         /* A line crosses the image once: what is inside lies between the first and the last. */
@@ -127,6 +129,11 @@ static void fixed_nearest(const struct image *in, const double m[6], uint8_t *ou
             end--;
         int32_t xx = at(a2, a0, x), yy = at(a5, a3, x);
         uint8_t *to = out + (size_t)x * 3;
+        if (is_run && x < end) {
+            const size_t pixel = (size_t)(yy >> 16) * (size_t)in->width + (size_t)(xx >> 16);
+            memcpy(to, in->pixels + 3 * pixel, (size_t)(end - x) * 3);
+            x = end;
+        }
         for (; x < end; x++, to += 3) {
             const size_t pixel = (size_t)(yy >> 16) * (size_t)in->width + (size_t)(xx >> 16);
             const uint8_t *from = in->pixels + 3 * pixel;
