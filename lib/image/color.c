@@ -101,27 +101,6 @@ struct sluice_blur_box sluice_blur_box(float sigma)
     return box;
 }
 
-/* Rows become columns. */
-static void transpose(const uint8_t *in, uint32_t width, uint32_t height, uint8_t *out)
-{
-    const size_t side = 16; /* a tile stays in the first cache */
-    for (size_t y0 = 0; y0 < height; y0 += side) {
-        for (size_t x0 = 0; x0 < width; x0 += side) {
-            const size_t y1 = y0 + side < height ? y0 + side : height;
-            const size_t x1 = x0 + side < width ? x0 + side : width;
-            for (size_t x = x0; x < x1; x++) {
-                for (size_t y = y0; y < y1; y++) {
-                    const uint8_t *from = in + 3 * (y * width + x);
-                    uint8_t *to = out + 3 * (x * height + y);
-                    to[0] = from[0];
-                    to[1] = from[1];
-                    to[2] = from[2];
-                }
-            }
-        }
-    }
-}
-
 size_t sluice_blur_memory(uint32_t width, uint32_t height)
 {
     const size_t longest = width > height ? width : height;
@@ -138,11 +117,11 @@ void sluice_blur_rgb(const uint8_t *in, uint32_t width, uint32_t height, float s
     uint8_t *first = memory, *second = memory + bytes;
     uint32_t *sums = (uint32_t *)(void *)(memory + 2 * bytes);
     const size_t column = (size_t)height * 3, row = (size_t)width * 3;
-    transpose(in, width, height, first);
+    k->transpose(in, width, height, first);
     k->blur_down(&box, first, column, width, second, sums);
     k->blur_down(&box, second, column, width, first, sums);
     k->blur_down(&box, first, column, width, second, sums);
-    transpose(second, height, width, first);
+    k->transpose(second, height, width, first);
     k->blur_down(&box, first, row, height, second, sums);
     k->blur_down(&box, second, row, height, first, sums);
     k->blur_down(&box, first, row, height, out, sums);

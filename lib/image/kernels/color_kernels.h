@@ -26,6 +26,8 @@ struct sluice_color_kernels {
     /* One box blur down the columns of rows without gaps; `sums` has row_bytes entries. */
     void (*blur_down)(const struct sluice_blur_box *box, const uint8_t *in, size_t row_bytes,
                       size_t num_rows, uint8_t *out, uint32_t *sums);
+    /* Rows of pixels become columns. */
+    void (*transpose)(const uint8_t *in, size_t width, size_t height, uint8_t *out);
     /* A pixel from `count` pixels, and a row from `count` rows of row_bytes: their weighted sums,
      * of weights with SLUICE_RESIZE_BITS of fraction, rounded and clipped. */
     void (*weigh_pixels)(const uint8_t *pixels, const int32_t *weights, size_t count, uint8_t *out);

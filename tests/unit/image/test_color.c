@@ -100,6 +100,58 @@ static void every_hue_is_pillows(void)
     free(in);
 }
 
+/* Every hue, saturation and value that a colour can have, on the way back: red, green and blue are
+ * v, least and least, whose hue is 0, so the shift is the hue. */
+static void every_hsv_comes_back_as_pillows(void)
+{
+    enum { NUM = 1 << 15 };
+    uint8_t *in = malloc((size_t)(NUM + 128) * 3), *out = malloc((size_t)(NUM + 128) * 3);
+    size_t num = 0, wrong = 0;
+    for (int v = 0; v < 256; v++) {
+        for (int least = 0; least <= v; least++, num++) {
+            in[3 * num] = (uint8_t)v;
+            in[3 * num + 1] = in[3 * num + 2] = (uint8_t)least;
+        }
+    }
+    CU_ASSERT_EQUAL_FATAL(num, NUM + 128);
+    for (int hue = 0; hue < 256; hue++) {
+        sluice_shift_hue_rgb(in, num, (uint8_t)hue, out);
+        for (size_t i = 0; i < num; i++) {
+            uint8_t want[3];
+            struct hsv hsv = to_hsv(in + 3 * i);
+            wrong += hsv.h != 0;
+            hsv.h = (uint8_t)hue;
+            to_rgb(hsv, want);
+            wrong += memcmp(out + 3 * i, want, 3) != 0;
+        }
+    }
+    CU_ASSERT_EQUAL(wrong, 0);
+    free(out);
+    free(in);
+}
+
+/* Each length has an end of its own behind the last whole vector; nothing behind it is written. */
+static void hues_of_each_length(void)
+{
+    for (size_t num = 1; num <= 100; num++) {
+        uint8_t *in = random_pixels(num, num % 3), out[303];
+        size_t wrong = 0;
+        memset(out, 0xA5, sizeof(out));
+        sluice_shift_hue_rgb(in, num, (uint8_t)num, out);
+        for (size_t i = 0; i < num; i++) {
+            uint8_t want[3];
+            struct hsv hsv = to_hsv(in + 3 * i);
+            hsv.h = (uint8_t)(hsv.h + num);
+            to_rgb(hsv, want);
+            wrong += memcmp(out + 3 * i, want, 3) != 0;
+        }
+        for (size_t i = 3 * num; i < sizeof(out); i++)
+            wrong += out[i] != 0xA5;
+        CU_ASSERT_EQUAL(wrong, 0);
+        free(in);
+    }
+}
+
 static void a_table_maps_each_value_of_its_channel(void)
 {
     static const size_t lengths[] = {1, 10, 21, 22, 85, 86, 256, 1001};
@@ -151,11 +203,11 @@ static void tables_of_bits_and_a_threshold(void)
 
 static void luma_gray_and_saturation_are_pillows(void)
 {
-    static const size_t lengths[] = {1, 2, 15, 255, 256, 257, 1000};
+    static const size_t longer[] = {255, 256, 257, 1000};
     static const float factors[] = {0, 0.25f, 1, 1.27f, 1.9f, 5};
     for (uint32_t kind = 0; kind < 3; kind++) {
-        for (size_t l = 0; l < SLUICE_ARRAY_LEN(lengths); l++) {
-            const size_t num = lengths[l];
+        for (size_t l = 1; l <= 100 + SLUICE_ARRAY_LEN(longer); l++) {
+            const size_t num = l <= 100 ? l : longer[l - 101];
             uint8_t *in = random_pixels(num, kind), *out = malloc(num * 3);
             uint64_t sum = 0;
             size_t wrong = 0;
@@ -207,32 +259,82 @@ static void sharpness_is_pillows(void)
     }
 }
 
-/* A box of the whole radius and the weights that blur_down() is given, value by value. */
-static void a_box_blur_is_its_sum(void)
+/* The values of blur_down() that are not the sums of a box of whole radius and of its edges. */
+static size_t wrong_in_blur(const struct sluice_blur_box *box, const uint8_t *in, size_t row,
+                            size_t num_rows)
 {
     const struct sluice_color_kernels *kernels = sluice_color_kernels_for(sluice_cpu_level());
-    for (uint32_t radius = 0; radius < 12; radius++) {
-        const struct sluice_blur_box box = {radius, (1u << 24) / (2 * radius + 2), 1u << 19};
-        const size_t row = 51, num = 1 + radius % 5 * 3;
-        uint8_t *in = random_pixels(row * num / 3 + 1, radius % 3), out[51 * 16];
-        uint32_t sums[51];
-        size_t wrong = 0;
-        kernels->blur_down(&box, in, row, num, out, sums);
-        for (size_t y = 0; y < num; y++) {
-            for (size_t i = 0; i < row; i++) {
-                uint32_t sum = 0, edges = 0;
-                for (long d = -(long)radius - 1; d <= (long)radius + 1; d++) {
-                    long at = (long)y + d;
-                    at = at < 0 ? 0 : at >= (long)num ? (long)num - 1 : at;
-                    const bool is_edge = d == -(long)radius - 1 || d == (long)radius + 1;
-                    *(is_edge ? &edges : &sum) += in[(size_t)at * row + i];
-                }
-                const uint32_t want = (sum * box.inner + edges * box.edge + (1u << 23)) >> 24;
-                wrong += out[y * row + i] != (uint8_t)want;
+    const long radius = (long)box->radius, last = (long)num_rows - 1;
+    uint8_t *out = malloc(row * num_rows);
+    uint32_t *sums = malloc(row * sizeof(*sums));
+    size_t wrong = 0;
+    kernels->blur_down(box, in, row, num_rows, out, sums);
+    for (long y = 0; y <= last; y++) {
+        for (size_t i = 0; i < row; i++) {
+            uint32_t sum = 0, edges = 0;
+            for (long d = -radius - 1; d <= radius + 1; d++) {
+                const long at = y + d < 0 ? 0 : y + d > last ? last : y + d;
+                const bool is_edge = d == -radius - 1 || d == radius + 1;
+                *(is_edge ? &edges : &sum) += in[(size_t)at * row + i];
             }
+            const uint32_t want = (sum * box->inner + edges * box->edge + (1u << 23)) >> 24;
+            wrong += out[(size_t)y * row + i] != (uint8_t)want;
         }
-        CU_ASSERT_EQUAL(wrong, 0);
-        free(in);
+    }
+    free(sums);
+    free(out);
+    return wrong;
+}
+
+static void a_box_blur_is_its_sum(void)
+{
+    static const uint32_t radii[] = {0, 1, 2, 3, 5, 11, 62, 63, 64, 127, 128};
+    for (size_t r = 0; r < SLUICE_ARRAY_LEN(radii); r++) {
+        const uint32_t radius = radii[r],
+                       inner = (1u << 24) / (2 * radius + 2) + 1000 % (radius + 1);
+        const struct sluice_blur_box box = {radius, inner,
+                                            ((1u << 24) - (2 * radius + 1) * inner) / 2};
+        for (size_t row = 1; row <= 100; row++) {
+            const size_t num_rows = 1 + row % 5 * 3;
+            uint8_t *in = random_pixels(row * num_rows / 3 + 1, (uint32_t)(row % 3));
+            CU_ASSERT_EQUAL(wrong_in_blur(&box, in, row, num_rows), 0);
+            free(in);
+        }
+        /* The greatest sums there are. */
+        uint8_t white[64 * 9];
+        memset(white, 255, sizeof(white));
+        CU_ASSERT_EQUAL(wrong_in_blur(&box, white, 64, 9), 0);
+    }
+}
+
+/* Each weight that a sigma gives; its two halves are multiplied apart. */
+static void a_box_blur_of_each_sigma(void)
+{
+    uint8_t *in = random_pixels(11 * 40, 0);
+    for (int i = 0; i < 110; i++) {
+        const struct sluice_blur_box box = sluice_blur_box(0.05F * powf(1.07F, (float)i));
+        CU_ASSERT_EQUAL(wrong_in_blur(&box, in, 33, 40), 0);
+    }
+    free(in);
+}
+
+static void rows_become_columns(void)
+{
+    const struct sluice_color_kernels *kernels = sluice_color_kernels_for(sluice_cpu_level());
+    for (size_t w = 1; w <= 100; w += w < 20 ? 1 : 7) {
+        for (size_t h = 1; h <= 140; h += h < 20 ? 1 : 11) {
+            /* Of its own length each, so that a sanitizer sees what is touched behind it. */
+            uint8_t *in = random_pixels(w * h, 0), *out = malloc(w * h * 3);
+            size_t wrong = 0;
+            kernels->transpose(in, w, h, out);
+            for (size_t y = 0; y < h; y++) {
+                for (size_t x = 0; x < w; x++)
+                    wrong += memcmp(out + 3 * (x * h + y), in + 3 * (y * w + x), 3) != 0;
+            }
+            CU_ASSERT_EQUAL(wrong, 0);
+            free(out);
+            free(in);
+        }
     }
 }
 
@@ -240,11 +342,15 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(every_hue_is_pillows),
+        SLUICE_TEST(every_hsv_comes_back_as_pillows),
+        SLUICE_TEST(hues_of_each_length),
         SLUICE_TEST(a_table_maps_each_value_of_its_channel),
         SLUICE_TEST(tables_of_bits_and_a_threshold),
         SLUICE_TEST(luma_gray_and_saturation_are_pillows),
         SLUICE_TEST(sharpness_is_pillows),
         SLUICE_TEST(a_box_blur_is_its_sum),
+        SLUICE_TEST(a_box_blur_of_each_sigma),
+        SLUICE_TEST(rows_become_columns),
     };
     return sluice_test_run("color", tests, SLUICE_TEST_COUNT(tests));
 }

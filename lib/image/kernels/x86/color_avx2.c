@@ -1,3 +1,4 @@
+#include "image/kernels/x86/blur_avx2.h"
 #include "image/kernels/x86/pixels_avx2.h"
 #include "image/kernels/x86/resample_avx2.h"
 #include "image/kernels/x86/warp_avx2.h"
@@ -37,6 +38,8 @@ static void map_bytes(const uint8_t *in, size_t n, const uint8_t table[256], uin
 #define SLUICE_GRAY sluice_gray_avx2
 #define SLUICE_SATURATE sluice_saturate_avx2
 #define SLUICE_SHIFT_HUE sluice_shift_hue_avx2
+#define SLUICE_BLUR_DOWN sluice_blur_down_avx2
+#define SLUICE_TRANSPOSE sluice_transpose_avx2
 #define SLUICE_WEIGH_PIXELS sluice_weigh_pixels_avx2
 #define SLUICE_WARP sluice_warp_avx2
 #define SLUICE_COLOR_KERNELS sluice_color_kernels_avx2
