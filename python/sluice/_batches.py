@@ -56,11 +56,15 @@ class Batches:
 
     _takes_device = False  # whether rows may be on a CUDA device
     _gives_targets = True
+    _takes_tail_shape = False  # whether python_tail may return other arrays than images
 
     def __init__(self, source, batch_size, *, seed=0, mode=None, pipeline=None, rank=None,
                  world_size=None, drop_last=False, shuffle=True, part="train", sampler=None,
                  on_error="skip", workers=None, pinned_device=-1, targets=False, recipe=None,
-                 _does_batch_ops=False, **options):
+                 _does_batch_ops=False, python_tail=None, python_tail_shape=None, python_tail_dtype=None,
+                 python_tail_workers=None, **options):
+        self._tail = self._tail_of(python_tail, python_tail_shape, python_tail_dtype, python_tail_workers, seed,
+                                   options.get("gpu_decode"))
         if part not in PARTS:
             raise _sluice.InvalidError(f"part {part!r}: 'train' or 'val'")
         if (rank is None) != (world_size is None):
@@ -113,18 +117,53 @@ class Batches:
         self._turn = 0           # which iter() may yield: the newest
         self.num_padded = 0      # rows of the batch yielded last that repeat others
 
+    def _tail_of(self, function, shape, dtype, workers, seed, gpu_decode):
+        """The PythonTail that the loader's arguments ask for, or None."""
+        if function is None:
+            if (shape, dtype, workers) != (None, None, None):
+                raise _sluice.InvalidError("python_tail_shape, python_tail_dtype, python_tail_workers: they go with "
+                                           "python_tail")
+            return None
+        if gpu_decode not in (None, "off"):
+            raise _sluice.InvalidError(
+                f"python_tail: it is for rows on the host, and gpu_decode={gpu_decode!r} leaves them on the GPU: leave "
+                "out one of them")
+        from sluice._python_tail import PythonTail  # it needs NumPy
+        tail = PythonTail(function, shape, dtype, int(workers or len(os.sched_getaffinity(0))), seed)
+        if not tail.is_image and not self._takes_tail_shape:
+            raise _sluice.InvalidError("python_tail_shape, python_tail_dtype: for sluice.torch.Loader and "
+                                       "sluice.numpy.Loader; here the function returns a u8 image of the same size")
+        return tail
+
     def _made_of(self, batch):
         raise NotImplementedError
 
     def _vectors_of(self, batch, from_buffer):
         """The batch's targets: from_buffer(bytearray of float32) in their shape, or a list of
         bytes."""
-        targets = self._loader.targets(batch)
+        targets = self._loader.targets(batch) if self._tail is None else self._tail.targets
         if self.info["target_kind"] == "bytes":
             return targets
         dim = self.info["target_dim"]
+        if isinstance(targets, list):  # of a python_tail
+            targets = bytearray(b"".join(target.tobytes() for target in targets))
         made = from_buffer(targets)
         return made.reshape((batch.num_rows, dim)) if dim > 1 else made
+
+    def _next(self):
+        """The next _sluice.Batch, after the python_tail if there is one; None: the epoch has ended."""
+        if self._tail is None:
+            return self._loader.next()
+        return self._tail.next(self._loader, self._batch_size, self._rows_of_targets, self.path)
+
+    def _rows_of_targets(self, batch):
+        """What python_tail gets for each sample of a batch; None: no targets."""
+        if not self._targets:
+            return None
+        targets, dim = self._loader.targets(batch), self.info["target_dim"]
+        if isinstance(targets, list):
+            return targets
+        return self._tail.rows_of(targets, dim)
 
     def _take_back(self):
         """Called before a batch is waited for."""
@@ -162,6 +201,8 @@ class Batches:
         self._epoch = epoch + 1
         self._at = resume or {"epoch": epoch}
         self._turn += 1
+        if self._tail is not None:
+            self._tail.begin()
         self._loader.start(epoch, self._part, self._order(epoch), state)
         yield from self._yield(self._turn, epoch)
 
@@ -171,7 +212,7 @@ class Batches:
             while True:
                 self._check_turn(turn)
                 self._take_back()
-                batch = self._loader.next()
+                batch = self._next()
                 if batch is None:
                     is_done = True
                     self._at = {"epoch": epoch + 1}
@@ -184,6 +225,8 @@ class Batches:
                 del made
         finally:
             if turn == self._turn:
+                if self._tail is not None:
+                    self._tail.end()
                 try:
                     self._loader.finish()
                 except _sluice.Error:
@@ -210,8 +253,11 @@ class Batches:
         self._at = dict(self._resume)
 
     def stats(self):
-        """The last epoch that ended, as a dict; keys as of offload_train --json."""
-        return json.loads(self._loader.stats())
+        """The last epoch that ended, as a dict; keys as of offload_train --json.
+        With a python_tail its share of "stalls", and "python_tail": samples, cpu_s of the workers, wait_s
+        of the loop."""
+        made = json.loads(self._loader.stats())
+        return made if self._tail is None else self._tail.added_to(made)
 
     def counters(self):
         """Since the loader was made, at any time and from any thread, as a dict: samples, batches,
@@ -246,11 +292,15 @@ class Batches:
 
     def stop(self):
         """Any thread: what waits for a batch fails with ClosedError, now and later."""
+        if self._tail is not None:
+            self._tail.stop()
         self._loader.stop()
 
     def close(self):
         """Frees the loader; batches that were yielded stay.  Twice is fine."""
         self._turn += 1
+        if self._tail is not None:
+            self._tail.close()
         self._loader.close()
 
     def __enter__(self):

@@ -1,5 +1,5 @@
 import os
-from typing import Any, Generic, Iterable, Iterator, Optional, TypeVar, Union
+from typing import Any, Callable, Generic, Iterable, Iterator, Optional, Sequence, TypeVar, Union
 
 # A list: shards; a dict: folders by name.
 _Source = Union[str, os.PathLike[str], list[str], tuple[str, ...],
@@ -22,6 +22,9 @@ class Batches(Generic[_T]):
                  sampler: Optional[Iterable[int]] = None, on_error: str = "skip",
                  workers: Optional[int] = None, pinned_device: int = -1,
                  targets: bool = False, recipe: Any = None,
+                 python_tail: Optional[Callable[..., Any]] = None,
+                 python_tail_shape: Optional[Sequence[int]] = None, python_tail_dtype: Any = None,
+                 python_tail_workers: Optional[int] = None,
                  **options: Any) -> None: ...
     def set_epoch(self, epoch: int) -> None: ...
     def __iter__(self) -> Iterator[_T]: ...

@@ -78,7 +78,8 @@ class Dataset(torch.utils.data.Dataset):
                  target_transform=None, on_error="fail", normalize=False, dtype=None,
                  channels_last=False, **options):
         for name in ("rank", "world_size", "sampler", "shuffle", "drop_last", "sample_ids", "paths",
-                     "device", "gpu_decode", "pin_memory", "repeat", "repeat_within_batch"):
+                     "device", "gpu_decode", "pin_memory", "repeat", "repeat_within_batch",
+                     "python_tail"):
             if name in options:
                 raise _sluice.InvalidError(
                     f"{name}: a Dataset has none; it is for DataLoader or sluice.torch.Loader")

@@ -35,7 +35,7 @@ _WIDTH = 80
 _NAMES = {"disk": "disk", "storage_cpu": "storage CPU", "network": "network",
           "compute_cpu": "compute CPU", "receive": "receiving", "pcie": "PCIe", "gpu": "step",
           "trainer": "step"}
-_WAITS = {**_NAMES, "gpu": "GPU decoder"}  # of an epoch's stalls
+_WAITS = {**_NAMES, "gpu": "GPU decoder", "python_tail": "python_tail"}  # of an epoch's stalls
 _PENDING = 64  # steps whose events are not looked at yet; more are waited for
 
 

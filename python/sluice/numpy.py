@@ -15,12 +15,15 @@ from sluice._batches import Batches
 class Loader(Batches):
     """Of a folder or HOST:PORT; options as of sluice.torch.Loader, without devices."""
 
+    _takes_tail_shape = True
+
     def __init__(self, source, batch_size, *, sample_ids=False, **options):
         self._sample_ids = sample_ids
         super().__init__(source, batch_size, **options)
 
     def _made_of(self, batch):
-        made = numpy.asarray(batch.pixels), numpy.asarray(batch.labels)
+        images = self._tail.images if self._tail is not None else None
+        made = numpy.asarray(batch.pixels) if images is None else images, numpy.asarray(batch.labels)
         if self._targets:
             made += (self._vectors_of(
                 batch, lambda bytes_: numpy.frombuffer(bytes_, numpy.float32)),)

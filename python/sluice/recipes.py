@@ -316,7 +316,7 @@ _PARTS = {
 _NEAREST = {
     "RandomErasing": "what comes after Normalize is done to batches: sluice.torch.Loader(recipe=) takes it at the end, and "
                      "sluice.torch.RandomErasing is the same",
-    "Lambda": "a function; apply it to the batches (transform=)",
+    "Lambda": "a function; call it for each image after the last op (python_tail=), or for the batches (transform=)",
 }
 
 
@@ -325,9 +325,11 @@ def _ops(part):
     if module == "timm.data.auto_augment" and name == "RandAugment":
         return _rand_augment_timm(part)
     if module.split(".")[0] == "timm" and name not in ("RandomResizedCropAndInterpolation", "MaybeToTensor"):
-        _refuse(part, "no op does this: of timm's own parts its RandAugment, crop and MaybeToTensor are known")
+        _refuse(part, "no op does this: of timm's own parts its RandAugment, crop and MaybeToTensor are known; "
+                      "python_tail= calls others for each image after the last op")
     if module.split(".")[0] not in ("torchvision", "torch", "timm") or name not in _PARTS:
-        why = _NEAREST.get(name, "apply it to the batches (transform=), or leave it out")
+        why = _NEAREST.get(name, "call it for each image after the last op (python_tail=), apply it to the batches (transform=), "
+                                  "or leave it out")
         _refuse(part, f"no op does this: {why}.  Known are {', '.join(sorted(_PARTS))} of torchvision and timm")
     return _PARTS[name](part)
 

@@ -61,6 +61,11 @@ class Loader(Batches):
     channels_last   lay normalised images out so
     normalize       whether to; left out: if there is a device
     transform, target_transform  called with each batch's images and labels, at last
+    python_tail     a picklable function(image, rng) for each sample's uint8 [height, width, 3] after the last
+                    op, in processes of its own; with targets function(image, rng, target) gives both back
+    python_tail_shape, python_tail_dtype  of what it returns; left out: of image.  Others are yielded as they
+                    are: [rows, *shape]
+    python_tail_workers  its processes; left out: the cores of this one
     pin_memory      page-locked memory without a device, too
     on_error        "fail", "skip" or "substitute": what to do about a sample that cannot be read
     workers         threads that preprocess here
@@ -68,6 +73,7 @@ class Loader(Batches):
     """
 
     _takes_device = True
+    _takes_tail_shape = True
 
     def __init__(self, source, batch_size, *, sample_ids=False, paths=False, rank=None,
                  world_size=None, device=None, dtype=None, channels_last=False, normalize=None,
@@ -75,7 +81,8 @@ class Loader(Batches):
                  gpu_memory=None, recipe=None, batch_ops=(), seed=0, **options):
         self._device = torch.device(device) if device is not None else None
         is_cuda = self._device is not None and self._device.type == "cuda"
-        self._normalize = device is not None if normalize is None else normalize
+        is_other = (options.get("python_tail_shape"), options.get("python_tail_dtype")) != (None, None)
+        self._normalize = device is not None and not is_other if normalize is None else normalize
         if dtype is not None and (not self._normalize or dtype not in DTYPES):
             raise _sluice.InvalidError(
                 f"dtype {dtype}: float32, float16 or bfloat16, and with normalize=True")
@@ -87,6 +94,9 @@ class Loader(Batches):
         self._batch_ops = [*made, *batch_ops] if options.get("part", "train") == "train" else []
         if sum(isinstance(op, Mix) for op in self._batch_ops) > 1:
             raise _sluice.InvalidError("batch_ops: one Mix; the recipe has one already, or leave it out")
+        if is_other and (normalize or self._batch_ops):
+            raise _sluice.InvalidError("python_tail_shape, python_tail_dtype: what the function returns is yielded as "
+                                       "it is, without normalize, batch_ops and a recipe's Mix and RandomErasing")
         self._seed = seed
         self._dtype = dtype or torch.float32
         self._channels_last = channels_last
@@ -105,7 +115,8 @@ class Loader(Batches):
             self._device = torch.device("cuda", torch.cuda.current_device())
         if is_cuda:
             pinned_device = self._device.index
-            gpu_decode = gpu_decode or "auto"
+            if gpu_decode is None:
+                gpu_decode = "auto" if options.get("python_tail") is None else "off"
             if gpu_decode != "off":
                 options.setdefault("gpu_device", self._device.index)
         elif pin_memory:
@@ -153,7 +164,13 @@ class Loader(Batches):
             batch, lambda bytes_: torch.frombuffer(bytes_, dtype=torch.float32)
         ) if self._targets else None
 
-        if self._is_on_device:
+        if self._tail is not None and self._tail.images is not None:
+            images, labels = torch.from_numpy(self._tail.images), torch.from_dlpack(batch.labels)
+            if self._device is not None:
+                images, labels, targets = (tensor.to(self._device) if torch.is_tensor(tensor) else tensor
+                                           for tensor in (images, labels, targets))
+                ids = ids.to(self._device) if self._sample_ids else None
+        elif self._is_on_device:
             images, labels, ids, targets = self._taken(batch, targets)
         elif self._stream is not None:
             images, labels, ids, targets = self._upload(batch, targets)

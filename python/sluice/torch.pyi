@@ -18,4 +18,7 @@ class Loader(Batches[tuple[Any, ...]]):
                  target_transform: Optional[Callable[[torch.Tensor], Any]] = None,
                  pin_memory: bool = False, gpu_decode: Optional[str] = None,
                  gpu_memory: Union[None, str, int] = None, recipe: Any = None,
-                 batch_ops: Sequence[Union[Mix, RandomErasing]] = (), seed: int = 0, **options: Any) -> None: ...
+                 batch_ops: Sequence[Union[Mix, RandomErasing]] = (), seed: int = 0,
+                 python_tail: Optional[Callable[..., Any]] = None,
+                 python_tail_shape: Optional[Sequence[int]] = None, python_tail_dtype: Any = None,
+                 python_tail_workers: Optional[int] = None, **options: Any) -> None: ...
