@@ -312,6 +312,9 @@ _PARTS = {
     "Normalize": _normalize,
 }
 
+_FROM_PIL = {"ToTensor", "PILToTensor", "ToImage", "MaybeToTensor"}
+_OF_TENSORS = {"Normalize", "ConvertImageDtype", "ToDtype", "Identity"}
+
 # The nearest op or way, for parts that no op stands for.
 _NEAREST = {
     "RandomErasing": "what comes after Normalize is done to batches: sluice.torch.Loader(recipe=) takes it at the end, and "
@@ -381,6 +384,29 @@ def of(recipe):
     parts = list(getattr(recipe, "transforms", [recipe]))
     erasing = _erasing(parts.pop()) if type(parts[-1]).__name__ == "RandomErasing" else None
     return Recipe(",".join(["decode", *(op for part in parts for op in _ops(part))]), erasing=erasing)
+
+
+def _leaves(part):
+    """The parts in a transform that have no others in them."""
+    is_sequential = type(part).__module__ == "torch.nn.modules.container" and type(part).__name__ == "Sequential"
+    inner = list(part) if is_sequential else getattr(part, "transforms", None)
+    return [leaf for child in inner for leaf in _leaves(child)] if isinstance(inner, (list, tuple)) else [part]
+
+
+def is_recipe(transform):
+    """Whether Loader(transform=) is for the PIL image of each sample, as one with ToTensor is; False: it is called
+    with each batch.
+
+    InvalidError: it is made of torchvision's or timm's ops for images alone, and so may be either."""
+    leaves = [(type(part).__name__, type(part).__module__.split(".")[0]) for part in _leaves(transform)]
+    known = [name for name, package in leaves if package in ("torchvision", "timm") and name in _PARTS]
+    if _FROM_PIL & set(known):
+        return True
+    if known and len(known) == len(leaves) and set(known) - _OF_TENSORS:
+        raise _sluice.InvalidError(
+            f"transform: {', '.join(known)} may be for each image or for each batch: give recipe= for each image, "
+            "or transform=lambda images: ... for each batch")
+    return False
 
 
 def text(transform):

@@ -60,7 +60,8 @@ class Loader(Batches):
     dtype           of normalised images: float32 (the default), float16, bfloat16
     channels_last   lay normalised images out so
     normalize       whether to; left out: if there is a device
-    transform, target_transform  called with each batch's images and labels, at last
+    transform, target_transform  called with each batch's images and labels, at last; a transform of torchvision
+                    or timm with ToTensor in it is taken as recipe
     python_tail     a picklable function(image, rng) for each sample's uint8 [height, width, 3] after the last
                     op, in processes of its own; with targets function(image, rng, target) gives both back
     python_tail_shape, python_tail_dtype  of what it returns; left out: of image.  Others are yielded as they
@@ -86,6 +87,10 @@ class Loader(Batches):
         if dtype is not None and (not self._normalize or dtype not in DTYPES):
             raise _sluice.InvalidError(
                 f"dtype {dtype}: float32, float16 or bfloat16, and with normalize=True")
+        if transform is not None and recipes.is_recipe(transform):
+            if recipe is not None:
+                raise _sluice.InvalidError("transform and recipe are both for each image: give one")
+            transform, recipe = None, transform
         made = []
         if recipe is not None:
             recipe = recipes.of(recipe)

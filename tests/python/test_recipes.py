@@ -188,6 +188,24 @@ class Batches(unittest.TestCase):
                 rows.append([images.clone() for images, _ in loader])
         self.assertTrue(all(torch.equal(one, other) for one, other in zip(*rows)) and rows[0])
 
+    def test_a_transform_with_to_tensor_is_a_recipe_and_others_get_the_batch(self):
+        train = T.Compose([T.RandomResizedCrop(32), T.RandomHorizontalFlip(), *TAIL])
+        made = []
+        for options in ({"recipe": train}, {"transform": train}):
+            with sluice.torch.Loader(self.root, 4, seed=3, workers=2, normalize=True, **options) as loader:
+                made.append([images.clone() for images, _ in loader])
+        self.assertGreater(len(made[0]), 0)
+        for want, images in zip(*made, strict=True):
+            self.assertTrue(torch.equal(images, want))
+        with self.assertRaisesRegex(ValueError, "transform and recipe"):
+            sluice.torch.Loader(self.root, 4, recipe=train, transform=train)
+        for either in (T.Compose([T.RandomHorizontalFlip()]), torch.nn.Sequential(T.CenterCrop(8), T.Normalize(MEAN, STD))):
+            with self.assertRaisesRegex(ValueError, "may be for each image or for each batch"):
+                sluice.torch.Loader(self.root, 4, transform=either)
+        for of_batches in (T.Normalize(MEAN, STD), T.Compose([T.RandomHorizontalFlip(), T.RandomErasing()]), torch.clone,
+                           torch.nn.Sequential(), T.Compose([T.Lambda(torch.clone)])):
+            self.assertFalse(recipes.is_recipe(of_batches))
+
     def test_recipe_and_pipeline_are_one(self):
         with self.assertRaises(ValueError):
             sluice.torch.Loader(self.root, 3, recipe="decode,resize=8,center_crop=8", pipeline="decode")
