@@ -225,6 +225,17 @@ class Recipes(support.SetTest):
         self.assertEqual(vars(ours), vars(theirs))
         self.check_same(v2.val, recipes.text(T.Compose([T.Resize(232), T.CenterCrop(224), *tail])))
 
+    def test_one_view_of_simclr_and_byol_is_what_torchvision_says(self):
+        tail = [T.RandomGrayscale(0.2), T.GaussianBlur(23, (0.1, 2)), T.ToTensor(),
+                T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))]
+        byol = [T.RandomResizedCrop(224, interpolation=T.InterpolationMode.BICUBIC), T.RandomHorizontalFlip(),
+                T.RandomApply([T.ColorJitter(0.4, 0.4, 0.2, 0.1)], 0.8), *tail]
+        self.check_same(recipes.preset("byol").train, recipes.text(T.Compose(byol)))
+        simclr = [T.RandomResizedCrop(224), T.RandomHorizontalFlip(),
+                  T.RandomApply([T.ColorJitter(0.8, 0.8, 0.8, 0.2)], 0.8), *tail]
+        text = recipes.text(T.Compose(simclr)).replace(":kernel=23", ":kernel=23:p=0.5")
+        self.check_same(recipes.preset("simclr").train, text)
+
     def check_same(self, text, other):
         """The fingerprints that the library gives them."""
         def fingerprint(pipeline):
@@ -247,7 +258,7 @@ class Recipes(support.SetTest):
                 Mix(**recipe.mix)
             if recipe.erasing:
                 RandomErasing(**recipe.erasing)
-        with self.assertRaisesRegex(ValueError, "recipe 'timm-a9': none of deit, deit3"):
+        with self.assertRaisesRegex(ValueError, "recipe 'timm-a9': none of byol, deit, deit3"):
             recipes.preset("timm-a9")
 
 
