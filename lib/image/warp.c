@@ -1,6 +1,7 @@
 #include "image/warp.h"
 
 #include "image/kernels/color_kernels.h"
+#include "image/kernels/warp_pixel.inc"
 
 #include <math.h>
 #include <stdbool.h>
@@ -27,11 +28,6 @@ static void fill_rgb(uint8_t *out, size_t num_pixels, const uint8_t fill[3])
 static int whole(double v)
 {
     return v < 0 ? -1 : (int)v;
-}
-
-static int floor_of(double v)
-{
-    return v < 0 ? (int)floor(v) : (int)v;
 }
 
 /* --- nearest --- */
@@ -186,4 +182,26 @@ void sluice_warp_rgb(const uint8_t *in, uint32_t width, uint32_t height, const d
     else
         sluice_color_kernels_for(sluice_cpu_level())
             ->warp(in, (int)width, (int)height, m, filter == SLUICE_WARP_BICUBIC, out);
+}
+
+void sluice_perspective_rgb(const uint8_t *in, uint32_t width, uint32_t height, const double a[8],
+                            enum sluice_warp_filter filter, const uint8_t fill[3], uint8_t *out)
+{
+    const int w = (int)width, h = (int)height;
+    fill_rgb(out, (size_t)width * height, fill);
+    for (int y = 0; y < h; y++) {
+        for (int x = 0; x < w; x++, out += 3) {
+            const double u = x + 0.5, v = y + 0.5, by = a[6] * u + a[7] * v + 1;
+            const double from_x = (a[0] * u + a[1] * v + a[2]) / by;
+            const double from_y = (a[3] * u + a[4] * v + a[5]) / by;
+            if (!(from_x >= 0 && from_x < w && from_y >= 0 && from_y < h))
+                continue;
+            if (filter == SLUICE_WARP_NEAREST)
+                memcpy(out, in + 3 * ((size_t)from_y * width + (size_t)from_x), 3);
+            else if (filter == SLUICE_WARP_BILINEAR)
+                take_bilinear(in, w, h, from_x, from_y, out);
+            else
+                take_bicubic(in, w, h, from_x, from_y, out);
+        }
+    }
 }

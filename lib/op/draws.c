@@ -38,7 +38,7 @@ static void write_resample(FILE *out, const struct sluice_resample *resample, bo
         fprintf(out, ",\"mode\":\"%s\",\"padding\":%u", modes[padding->mode], padding->around);
 }
 
-static void write_warp(FILE *out, const double values[8])
+static void write_warp(FILE *out, const double values[10], bool is_perspective)
 {
     const uint32_t fill = (uint32_t)values[7];
     fputs(",\"matrix\":[", out);
@@ -46,12 +46,16 @@ static void write_warp(FILE *out, const double values[8])
         fputs(i ? "," : "", out);
         write_number(out, values[i]);
     }
+    for (int i = 8; is_perspective && i < 10; i++) {
+        fputs(",", out);
+        write_number(out, values[i]);
+    }
     fprintf(out, "],\"filter\":\"%s\",\"fill\":[%u,%u,%u]", sluice_warp_filters[(int)values[6]],
             fill & 255, fill >> 8 & 255, fill >> 16);
 }
 
 /* The numbers that were drawn, by the names of their parameters. */
-static void write_values(FILE *out, const struct sluice_op_type *type, const double values[8])
+static void write_values(FILE *out, const struct sluice_op_type *type, const double values[10])
 {
     unsigned num = 0;
     if (type->drawn_name) {
@@ -79,8 +83,8 @@ static void write_op(FILE *out, const struct sluice_drawn_op *drawn)
         write_resample(out, &drawn->drawn.resample, type->is_copy);
     else if (type->kind == SLUICE_OP_MIRROR)
         fprintf(out, ",\"mirrored\":%s", drawn->drawn.is_mirrored ? "true" : "false");
-    else if (type->apply == sluice_warp_apply)
-        write_warp(out, drawn->drawn.values);
+    else if (type->apply == sluice_warp_apply || type->apply == sluice_perspective_apply)
+        write_warp(out, drawn->drawn.values, type->apply == sluice_perspective_apply);
     else
         write_values(out, type, drawn->drawn.values);
     fputs("}", out);

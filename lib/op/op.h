@@ -119,7 +119,7 @@ struct sluice_resample {
 union sluice_drawn {
     struct sluice_resample resample; /* SLUICE_OP_RESAMPLE */
     bool is_mirrored;                /* SLUICE_OP_MIRROR */
-    double values[8];                /* SLUICE_OP_TABLE, SLUICE_OP_PIXELS: the op's own */
+    double values[10];               /* SLUICE_OP_TABLE, SLUICE_OP_PIXELS: the op's own */
 };
 
 /* Draws a number of a SLUICE_PARAM_DRAWN; one that is always the same takes no draw. */

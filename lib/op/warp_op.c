@@ -34,12 +34,32 @@ void sluice_warp_call(const union sluice_drawn *drawn, struct sluice_kernel_call
     call->with.warp.fill = (uint32_t)drawn->values[7];
 }
 
+static void get_fill(const union sluice_drawn *drawn, uint8_t fill[3])
+{
+    const uint32_t packed = (uint32_t)drawn->values[7];
+    for (int c = 0; c < 3; c++)
+        fill[c] = (uint8_t)(packed >> 8 * c);
+}
+
 void sluice_warp_apply(const union sluice_drawn *drawn, struct sluice_size size, const uint8_t *in,
                        uint8_t *out, void *memory)
 {
     (void)memory;
-    const uint32_t packed = (uint32_t)drawn->values[7];
-    const uint8_t fill[3] = {packed & 255, packed >> 8 & 255, (uint8_t)(packed >> 16)};
+    uint8_t fill[3];
+    get_fill(drawn, fill);
     sluice_warp_rgb(in, size.width, size.height, drawn->values,
                     (enum sluice_warp_filter)drawn->values[6], fill, out);
+}
+
+void sluice_perspective_apply(const union sluice_drawn *drawn, struct sluice_size size,
+                              const uint8_t *in, uint8_t *out, void *memory)
+{
+    (void)memory;
+    uint8_t fill[3];
+    double a[8];
+    get_fill(drawn, fill);
+    memcpy(a, drawn->values, 6 * sizeof(*a));
+    memcpy(a + 6, drawn->values + 8, 2 * sizeof(*a));
+    sluice_perspective_rgb(in, size.width, size.height, a,
+                           (enum sluice_warp_filter)drawn->values[6], fill, out);
 }

@@ -33,6 +33,10 @@ void sluice_warp_draw(const struct sluice_warp_params *warp, struct sluice_rng *
                       const double matrix[6], union sluice_drawn *drawn);
 /* ":filter=bilinear:fill=128", for ops that write others' texts. */
 void sluice_warp_print(const struct sluice_warp_params *warp, char *text, size_t room);
+/* The apply() of an op whose record has two coefficients more, values[8] and [9]: those of
+ * image/warp.h's perspective are values[0 .. 6) and these. */
+void sluice_perspective_apply(const union sluice_drawn *drawn, struct sluice_size size,
+                              const uint8_t *in, uint8_t *out, void *memory);
 /* The ns_of() of such an op. */
 double sluice_warp_ns(const struct sluice_warp_params *warp);
 /* The call() and the apply() of such an op. */

@@ -299,6 +299,7 @@ _PARTS = {
     "RandomAdjustSharpness": lambda part: [_with_p(f"sharpness={_number(part.sharpness_factor)}", part)],
     "RandomRotation": _rotation,
     "RandomAffine": _affine,
+    "RandomPerspective": lambda part: [_with_p(f"perspective={_number(part.distortion_scale)}{_warp(part)}", part)],
     "RandAugment": _randaugment,
     "AutoAugment": _auto_augment,
     "TrivialAugmentWide": _trivial,

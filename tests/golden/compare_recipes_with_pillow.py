@@ -171,6 +171,7 @@ def ours(program, text, files, folder):
 
 POLICY = ("random_resized_crop=40:filter=random,hflip,rand_augment_timm=8:mstd=1:increasing=1:num_ops=3:prob=0.8:filter=random,"
           "color_jitter=0.4:contrast=0.4:saturation=0.4:hue=0.1,random_crop=33:padding=2,photometric_distort")
+WARPED = [f"perspective={part}:filter={name}:fill=9/99/200" for part in (0.5, 1, 0) for name in ("nearest", "bilinear", "bicubic")]
 PADDED = [f"random_crop={side}:padding={around}:mode={mode},hflip" for side, around in ((33, 15), (9, 4), (70, 0), (100, 3))
           for mode in ("edge", "reflect", "symmetric")]
 BY_VALUE = {name: OPS[name][0] for name in ("solarize", "solarize_add", "posterize", "brightness", "contrast", "color",
@@ -202,7 +203,8 @@ def replay(image, ops):
         elif name == "hflip":
             image = image.transpose(Image.FLIP_LEFT_RIGHT) if op["mirrored"] else image
         elif "matrix" in op:
-            image = image.transform(image.size, Image.AFFINE, op["matrix"], FILTERS[op["filter"]],
+            method = Image.PERSPECTIVE if name == "perspective" else Image.AFFINE
+            image = image.transform(image.size, method, op["matrix"], FILTERS[op["filter"]],
                                     fillcolor=tuple(op["fill"]))
         elif name == "channel_permute":
             image = Image.merge("RGB", [image.getchannel(c) for c in op["order"]])
@@ -217,7 +219,7 @@ def replay(image, ops):
 def compare_drawn(program, images, files, folder):
     """(compared, wrong): samples of a whole policy, replayed."""
     compared = wrong = 0
-    for epoch, policy in enumerate([POLICY] * 12 + PADDED):
+    for epoch, policy in enumerate([POLICY] * 12 + PADDED + WARPED):
         done = subprocess.run([program, "tensor", "--draws", "--epoch", str(epoch), "--pipeline", "decode," + policy, "-o",
                                folder / "out", *files], capture_output=True, text=True, check=True)
         for i, line in enumerate(done.stdout.splitlines()):

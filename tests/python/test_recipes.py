@@ -88,6 +88,9 @@ class Text(unittest.TestCase):
     def test_padding(self):
         self.check(T.RandomCrop(9, 4, padding_mode="reflect"), "decode,random_crop=9:padding=4:mode=reflect")
 
+    def test_perspective(self):
+        self.check(T.RandomPerspective(0.4, 0.3, fill=7), "decode,perspective=0.4:filter=bilinear:fill=7:p=0.3")
+
     def test_filters_of_resizes(self):
         for mode, name in ((Mode.NEAREST, "nearest"), (Mode.LANCZOS, "lanczos"), (Mode.BOX, "box"), (Mode.HAMMING, "hamming")):
             self.check(T.Resize(9, interpolation=mode), f"decode,resize=9:filter={name}")
