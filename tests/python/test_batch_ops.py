@@ -307,7 +307,7 @@ class Preview(support.SetTest):
                 file.write(b"no image")
             with self.assertRaisesRegex(ValueError, "a.jpg"):
                 sluice.preview(folder, "mae")
-            with self.assertRaisesRegex(ValueError, "none of deit"):
+            with self.assertRaisesRegex(ValueError, "none of byol, deit"):
                 sluice.preview(folder, "imagenet")
             done = subprocess.run([sys.executable, "-m", "sluice.contact_sheet", folder, "--recipe", "mae", "-o",
                                    os.path.join(folder, "x")], capture_output=True, text=True)
