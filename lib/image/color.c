@@ -39,6 +39,11 @@ void sluice_histogram_rgb(const uint8_t *pixels, size_t num_pixels, uint32_t his
     }
 }
 
+void sluice_range_rgb(const uint8_t *pixels, size_t num_pixels, uint8_t low[3], uint8_t high[3])
+{
+    kernels()->range(pixels, num_pixels, low, high);
+}
+
 uint64_t sluice_luma_sum(const uint8_t *pixels, size_t num_pixels, const uint8_t before[3][256])
 {
     if (!before)

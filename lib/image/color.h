@@ -25,6 +25,8 @@ static inline uint8_t sluice_blend(float d, float v, float factor)
 void sluice_map_rgb(const uint8_t *in, size_t num_pixels, const uint8_t table[3][256],
                     uint8_t *out);
 void sluice_histogram_rgb(const uint8_t *pixels, size_t num_pixels, uint32_t histogram[3][256]);
+/* The least and the greatest value of each channel, of at least one pixel. */
+void sluice_range_rgb(const uint8_t *pixels, size_t num_pixels, uint8_t low[3], uint8_t high[3]);
 /* The sum of the lumas of the pixels as `before` makes them; NULL: as they are. */
 uint64_t sluice_luma_sum(const uint8_t *pixels, size_t num_pixels, const uint8_t before[3][256]);
 

@@ -151,12 +151,14 @@ double sluice_draw_normal(struct sluice_rng *rng);
 enum sluice_statistics {
     SLUICE_STATISTICS_NONE,
     SLUICE_STATISTICS_HISTOGRAM,
+    SLUICE_STATISTICS_RANGE,
     SLUICE_STATISTICS_LUMA
 };
 
 struct sluice_pixel_statistics {
     uint64_t num_pixels;
     uint32_t histogram[3][256]; /* with SLUICE_STATISTICS_HISTOGRAM */
+    uint8_t low[3], high[3];    /* with SLUICE_STATISTICS_RANGE: the values that pixels have */
     uint64_t
         luma_sum; /* with SLUICE_STATISTICS_LUMA: of (19595 R + 38470 G + 7471 B + 2^15) >> 16 */
 };

@@ -3,13 +3,8 @@
 /* autocontrast: Pillow's ImageOps.autocontrast: the values of each channel stretched to 0 .. 255.
  */
 
-static void stretch(const uint32_t histogram[256], uint8_t out[256])
+static void stretch(int low, int high, uint8_t out[256])
 {
-    int low = 0, high = 255;
-    while (low < 255 && histogram[low] == 0)
-        low++;
-    while (high > 0 && histogram[high] == 0)
-        high--;
     const double scale = high > low ? 255.0 / (high - low) : 1;
     const double offset = high > low ? -low * scale : 0;
     for (int v = 0; v < 256; v++) {
@@ -23,7 +18,7 @@ static void table(const union sluice_drawn *drawn, const struct sluice_pixel_sta
 {
     (void)drawn;
     for (int c = 0; c < 3; c++)
-        stretch(statistics->histogram[c], out[c]);
+        stretch(statistics->low[c], statistics->high[c], out[c]);
 }
 
 static void call(const union sluice_drawn *drawn, struct sluice_kernel_call *call)
@@ -38,7 +33,7 @@ const struct sluice_op_type sluice_op_autocontrast = {
     .column = "RandomAutocontrast",
     .kind = SLUICE_OP_TABLE,
     .ns_per_pixel = 1.2,
-    .statistics = SLUICE_STATISTICS_HISTOGRAM,
+    .statistics = SLUICE_STATISTICS_RANGE,
     .table = table,
     .call = call,
 };

@@ -79,6 +79,21 @@ static void set_identity(table t)
     }
 }
 
+/* The first and the last value of each channel that pixels have. */
+static void find_range(struct sluice_pixel_statistics *statistics)
+{
+    for (int c = 0; c < 3; c++) {
+        const uint32_t *histogram = statistics->histogram[c];
+        int low = 0, high = 255;
+        while (low < 255 && histogram[low] == 0)
+            low++;
+        while (high > 0 && histogram[high] == 0)
+            high--;
+        statistics->low[c] = (uint8_t)low;
+        statistics->high[c] = (uint8_t)high;
+    }
+}
+
 /* Measures the pixels as the table `before` makes them, which changes nothing if is_first. */
 static void measure(enum sluice_statistics kind, const uint8_t *pixels, size_t num_pixels,
                     const table before, bool is_first, struct sluice_pixel_statistics *statistics)
@@ -87,13 +102,17 @@ static void measure(enum sluice_statistics kind, const uint8_t *pixels, size_t n
     statistics->num_pixels = num_pixels;
     if (kind == SLUICE_STATISTICS_LUMA) {
         statistics->luma_sum = sluice_luma_sum(pixels, num_pixels, is_first ? NULL : before);
-    } else if (kind == SLUICE_STATISTICS_HISTOGRAM) {
+    } else if (kind == SLUICE_STATISTICS_RANGE && is_first) {
+        sluice_range_rgb(pixels, num_pixels, statistics->low, statistics->high);
+    } else if (kind != SLUICE_STATISTICS_NONE) {
         uint32_t histogram[3][256];
         sluice_histogram_rgb(pixels, num_pixels, histogram);
         for (int c = 0; c < 3; c++) {
             for (int v = 0; v < 256; v++)
                 statistics->histogram[c][before[c][v]] += histogram[c][v];
         }
+        if (kind == SLUICE_STATISTICS_RANGE)
+            find_range(statistics);
     }
 }
 

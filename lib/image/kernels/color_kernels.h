@@ -17,6 +17,8 @@
 struct sluice_color_kernels {
     /* Each value to table[channel][value]. */
     void (*map)(const uint8_t *in, size_t num_pixels, const uint8_t table[3][256], uint8_t *out);
+    /* The least and the greatest value of each channel, of at least one pixel. */
+    void (*range)(const uint8_t *pixels, size_t num_pixels, uint8_t low[3], uint8_t high[3]);
     uint64_t (*luma_sum)(const uint8_t *pixels, size_t num_pixels);
     void (*gray)(const uint8_t *in, size_t num_pixels, uint8_t *out);
     void (*saturate)(const uint8_t *in, size_t num_pixels, float factor, uint8_t *out);

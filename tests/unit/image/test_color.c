@@ -201,6 +201,30 @@ static void tables_of_bits_and_a_threshold(void)
     CU_ASSERT_EQUAL(wrong, 0);
 }
 
+/* Alone in its channel, a least and a greatest value stand at each place of each length. */
+static void the_range_of_each_channel(void)
+{
+    for (size_t num = 1; num <= 100; num++) {
+        uint8_t *in = malloc(num * 3), low[3], high[3];
+        size_t wrong = 0;
+        for (size_t at = 0; at < num * 3; at++) {
+            for (int is_high = 0; is_high < 2; is_high++) {
+                memset(in, 100, num * 3);
+                in[at] = is_high ? 255 : 0;
+                sluice_range_rgb(in, num, low, high);
+                for (size_t c = 0; c < 3; c++) {
+                    const bool is_its = c == at % 3;
+                    const bool is_alone = is_its && num == 1;
+                    wrong += low[c] != (is_its && !is_high ? 0 : is_alone ? 255 : 100);
+                    wrong += high[c] != (is_its && is_high ? 255 : is_alone ? 0 : 100);
+                }
+            }
+        }
+        CU_ASSERT_EQUAL(wrong, 0);
+        free(in);
+    }
+}
+
 static void luma_gray_and_saturation_are_pillows(void)
 {
     static const size_t longer[] = {255, 256, 257, 1000};
@@ -346,6 +370,7 @@ int main(void)
         SLUICE_TEST(hues_of_each_length),
         SLUICE_TEST(a_table_maps_each_value_of_its_channel),
         SLUICE_TEST(tables_of_bits_and_a_threshold),
+        SLUICE_TEST(the_range_of_each_channel),
         SLUICE_TEST(luma_gray_and_saturation_are_pillows),
         SLUICE_TEST(sharpness_is_pillows),
         SLUICE_TEST(a_box_blur_is_its_sum),
