@@ -115,7 +115,7 @@ static void fixed_nearest(const struct image *in, const double m[6], uint8_t *ou
     int32_t a2 = fix(m[2] + m[0] * 0.5 + m[1] * 0.5), a5 = fix(m[5] + m[3] * 0.5 + m[4] * 0.5);
     /* Rows only move, as shear_x makes them. */
     const bool is_run = a0 == 1 << 16 && a3 == 0;
-    const uint8_t *last = in->pixels + ((size_t)in->width * (size_t)in->height - 1) * 3;
+    const struct sluice_color_kernels *kernels = sluice_color_kernels_for(sluice_cpu_level());
     for (int y = 0; y < in->height; y++, out += (size_t)in->width * 3) {
         /* A line crosses the image once: what is inside lies between the first and the last. */
         int x = 0, end = in->width;
@@ -123,23 +123,14 @@ static void fixed_nearest(const struct image *in, const double m[6], uint8_t *ou
             x++;
         while (end > x && !is_inside(in, at(a2, a0, end - 1), at(a5, a3, end - 1)))
             end--;
-        int32_t xx = at(a2, a0, x), yy = at(a5, a3, x);
+        const struct sluice_walk walk = {at(a2, a0, x), at(a5, a3, x), a0, a3};
+        const size_t width = (size_t)in->width, count = (size_t)(end - x);
         uint8_t *to = out + (size_t)x * 3;
-        if (is_run && x < end) {
-            const size_t pixel = (size_t)(yy >> 16) * (size_t)in->width + (size_t)(xx >> 16);
-            memcpy(to, in->pixels + 3 * pixel, (size_t)(end - x) * 3);
-            x = end;
-        }
-        for (; x < end; x++, to += 3) {
-            const size_t pixel = (size_t)(yy >> 16) * (size_t)in->width + (size_t)(xx >> 16);
-            const uint8_t *from = in->pixels + 3 * pixel;
-            /* A byte of the next pixel comes with it, which is then overwritten. */
-            if (x + 1 < end && from < last)
-                memcpy(to, from, 4);
-            else
-                memcpy(to, from, 3);
-            xx = add(xx, a0);
-            yy = add(yy, a3);
+        if (is_run && count > 0) {
+            const size_t pixel = (size_t)(walk.y >> 16) * width + (size_t)(walk.x >> 16);
+            memcpy(to, in->pixels + 3 * pixel, 3 * count);
+        } else if (count > 0) {
+            kernels->walk(in->pixels, width, (size_t)in->height, &walk, count, to);
         }
         a2 = add(a2, a1);
         a5 = add(a5, a4);

@@ -14,6 +14,11 @@
  *
  * Threads: pure functions over the caller's memory. */
 
+/* A straight line through an image, in fixed point with 16 bits of fraction. */
+struct sluice_walk {
+    int32_t x, y, step_x, step_y;
+};
+
 struct sluice_color_kernels {
     /* Each value to table[channel][value]. */
     void (*map)(const uint8_t *in, size_t num_pixels, const uint8_t table[3][256], uint8_t *out);
@@ -35,6 +40,9 @@ struct sluice_color_kernels {
     void (*weigh_pixels)(const uint8_t *pixels, const int32_t *weights, size_t count, uint8_t *out);
     void (*weigh_rows)(const uint8_t *rows, size_t row_bytes, const int32_t *weights, size_t count,
                        uint8_t *out);
+    /* `count` pixels of the image, all within it: the one at the start, and each a step on. */
+    void (*walk)(const uint8_t *in, size_t width, size_t height, const struct sluice_walk *walk,
+                 size_t count, uint8_t *out);
     /* The pixels of image/warp.h whose source lies within the image; the others stay. */
     void (*warp)(const uint8_t *in, int width, int height, const double m[6], bool is_bicubic,
                  uint8_t *out);

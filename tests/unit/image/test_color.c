@@ -362,6 +362,38 @@ static void rows_become_columns(void)
     }
 }
 
+/* Lines from a corner to any other pixel, both ways; one that ends in the last pixel has no byte
+ * behind it. */
+static void a_walk_takes_the_pixels_of_its_line(void)
+{
+    const struct sluice_color_kernels *kernels = sluice_color_kernels_for(sluice_cpu_level());
+    const int w = 23, h = 9;
+    uint8_t *in = random_pixels((size_t)w * (size_t)h, 0);
+    for (int count = 1; count <= 100; count++) {
+        for (int end = 0; end < w * h; end += end % w == w - 3 ? 1 : 2) {
+            const int half = 1 << 15, steps = count > 1 ? count - 1 : 1;
+            const struct sluice_walk there = {half, half, end % w * 65536 / steps,
+                                              end / w * 65536 / steps};
+            const struct sluice_walk back = {there.x + end % w * 65536, there.y + end / w * 65536,
+                                             -there.step_x, -there.step_y};
+            for (int is_back = 0; is_back < 2; is_back++) {
+                const struct sluice_walk *walk = is_back ? &back : &there;
+                uint8_t *out = malloc((size_t)count * 3);
+                size_t wrong = 0;
+                kernels->walk(in, (size_t)w, (size_t)h, walk, (size_t)count, out);
+                for (int i = 0; i < count; i++) {
+                    const int x = (walk->x + i * walk->step_x) / 65536;
+                    const int y = (walk->y + i * walk->step_y) / 65536;
+                    wrong += memcmp(out + 3 * i, in + 3 * (y * w + x), 3) != 0;
+                }
+                CU_ASSERT_EQUAL(wrong, 0);
+                free(out);
+            }
+        }
+    }
+    free(in);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -376,6 +408,7 @@ int main(void)
         SLUICE_TEST(a_box_blur_is_its_sum),
         SLUICE_TEST(a_box_blur_of_each_sigma),
         SLUICE_TEST(rows_become_columns),
+        SLUICE_TEST(a_walk_takes_the_pixels_of_its_line),
     };
     return sluice_test_run("color", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -34,6 +34,7 @@ static void map_bytes(const uint8_t *in, size_t n, const uint8_t table[256], uin
 #define SLUICE_BLUR_DOWN sluice_blur_down_avx2
 #define SLUICE_TRANSPOSE sluice_transpose_avx2
 #define SLUICE_WEIGH_PIXELS sluice_weigh_pixels_avx2
+#define SLUICE_WALK sluice_walk_avx2
 #define SLUICE_WARP sluice_warp_avx2
 #define SLUICE_COLOR_KERNELS sluice_color_kernels_avx512
 #include "image/kernels/color_loops.inc"

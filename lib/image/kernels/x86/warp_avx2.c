@@ -127,3 +127,46 @@ void sluice_warp_avx2(const uint8_t *in, int width, int height, const double m[6
             warp_pixel(in, width, height, m, is_bicubic, x, y, row + x * 3);
     }
 }
+
+#define WALKED 8 /* pixels at a time */
+
+/* Eight pixels of four bytes each to 24 bytes. */
+static void store_pixels(__m256i pixels, uint8_t *out)
+{
+    const __m256i pack = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1));
+    const __m256i order = _mm256_setr_epi32(0, 1, 2, 4, 5, 6, 3, 7);
+    const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(pixels, pack), order);
+    _mm_storeu_si128((__m128i *)(void *)out, _mm256_castsi256_si128(bytes));
+    _mm_storel_epi64((__m128i *)(void *)(out + 16), _mm256_extracti128_si256(bytes, 1));
+}
+
+void sluice_walk_avx2(const uint8_t *in, size_t width, size_t height,
+                      const struct sluice_walk *walk, size_t count, uint8_t *out)
+{
+    const bool fits = width * height <= INT32_MAX / 3; /* indices are int32 */
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256i step_x = _mm256_set1_epi32(walk->step_x);
+    const __m256i step_y = _mm256_set1_epi32(walk->step_y);
+    const __m256i last = _mm256_set1_epi32(fits ? (int)(width * height) - 1 : 0);
+    __m256i x = _mm256_add_epi32(_mm256_set1_epi32(walk->x), _mm256_mullo_epi32(lane, step_x));
+    __m256i y = _mm256_add_epi32(_mm256_set1_epi32(walk->y), _mm256_mullo_epi32(lane, step_y));
+    size_t i = 0;
+    for (; fits && i + WALKED <= count; i += WALKED) {
+        const __m256i pixel = _mm256_add_epi32(
+            _mm256_mullo_epi32(_mm256_srai_epi32(y, 16), _mm256_set1_epi32((int)width)),
+            _mm256_srai_epi32(x, 16));
+        /* The load of the image's last pixel would end behind the image. */
+        if (_mm256_movemask_epi8(_mm256_cmpeq_epi32(pixel, last)) != 0)
+            break;
+        const __m256i at = _mm256_add_epi32(pixel, _mm256_add_epi32(pixel, pixel));
+        store_pixels(_mm256_i32gather_epi32((const int *)(const void *)in, at, 1), out + 3 * i);
+        x = _mm256_add_epi32(x, _mm256_slli_epi32(step_x, 3));
+        y = _mm256_add_epi32(y, _mm256_slli_epi32(step_y, 3));
+    }
+    for (; i < count; i++) {
+        const uint32_t from_x = (uint32_t)walk->x + (uint32_t)i * (uint32_t)walk->step_x;
+        const uint32_t from_y = (uint32_t)walk->y + (uint32_t)i * (uint32_t)walk->step_y;
+        memcpy(out + 3 * i, in + ((from_y >> 16) * width + (from_x >> 16)) * 3, 3);
+    }
+}
