@@ -148,33 +148,6 @@ const struct sluice_row_format *sluice_loader_row_format(const struct sluice_loa
     return part == SLUICE_VAL ? &loader->val.format : &loader->train.format;
 }
 
-sluice_status sluice_loader_draws(const struct sluice_loader *loader,
-                                  const struct sluice_drawn_sample *sample, char **json,
-                                  struct sluice_err *err)
-{
-    const unsigned long long id = sample->sample_id;
-    if (!loader->is_open)
-        return sluice_fail(err, SLUICE_E_INVALID, "the loader is not open");
-    if (id >= loader->manifest->num_entries)
-        return sluice_fail(err, SLUICE_E_NOT_FOUND, "there is no sample %llu", id);
-    const struct sluice_manifest_entry entry = sluice_manifest_at(loader->manifest, id);
-    const uint32_t width = sample->width ? sample->width : entry.width;
-    const uint32_t height = sample->height ? sample->height : entry.height;
-    if (width == 0 || height == 0)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "sample %llu (%s): the list has no sizes of images: index the dataset, "
-                           "or give this one's",
-                           id, entry.path);
-    const struct sluice_draw_key key = {
-        .seed = loader->options.seed,
-        .epoch = sample->draw_epoch,
-        .sample_id = id,
-        .schedule = sample->epoch,
-    };
-    const struct part *part = sample->part == SLUICE_VAL ? &loader->val : &loader->train;
-    return sluice_pipeline_write_draws(part->pipeline, &key, width, height, json, err);
-}
-
 const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id)
 {
     const struct sluice_manifest *manifest = loader->manifest;

@@ -210,12 +210,14 @@ struct sluice_drawn_sample {
     enum sluice_part part;
     uint64_t sample_id;
     uint32_t epoch, draw_epoch; /* as of its batch, and of its row */
-    uint32_t width, height;     /* of the image; 0: as the dataset's list says */
+    /* The size of the image, turned upright if the pipeline turns it.  0: as the dataset's list
+     * says, or else the file, which is read if it is of this machine. */
+    uint32_t width, height;
 };
 /* The parameters that every op draws for it, in order, as a JSON array, so that another library can
  * be given the same (docs/RECIPES.md); free it with sluice_free().  The loader must be open.
- * SLUICE_E_NOT_FOUND: unknown id; SLUICE_E_INVALID: a list of a dataset that is not indexed has no
- * sizes. */
+ * SLUICE_E_NOT_FOUND: unknown id; SLUICE_E_INVALID: a server's list has no sizes, as its dataset is
+ * not indexed, or not those of images that are turned upright. */
 SLUICE_API SLUICE_MUST_USE sluice_status
 sluice_loader_draws(const struct sluice_loader *loader, const struct sluice_drawn_sample *sample,
                     char **json, struct sluice_err *err);

@@ -278,10 +278,12 @@ class Batches:
 
         epoch        of the training
         draw_epochs  of each sample, where samples repeat within an epoch (Batch.draw_epochs); None: epoch
-        sizes        (width, height) of each image; None: as the dataset's list says, which has them once it
-                     is indexed
+        sizes        (width, height) of each image, turned upright if the pipeline turns it; None: as the
+                     dataset's list says, which has them once it is indexed, or else the file, if it is of
+                     this machine
 
-        NotFoundError: an id that no sample has.  InvalidError: the list has no sizes."""
+        NotFoundError: an id that no sample has.  InvalidError: a server's list has no sizes, or not those of
+        images that are turned upright."""
         ids = [int(of) for of in sample_ids]
         epochs = [epoch] * len(ids) if draw_epochs is None else list(draw_epochs)
         sizes = [(0, 0)] * len(ids) if sizes is None else list(sizes)

@@ -87,9 +87,9 @@ class ModesTest(SynthTest):
     def test_schedule(self):
         """Ops of some epochs alone: one digest in all modes, and that of a run with these ops, or
         without them, in each epoch."""
-        def run(mode, where, ops):
+        def run(mode, where, ops, repeat=2):
             # Samples that repeat draw by more epochs than those of the training.
-            flags = ["--epochs", "3", "--repeat", "2", "--pipeline",
+            flags = ["--epochs", "3", "--repeat", str(repeat), "--pipeline",
                      f"decode,random_resized_crop=64,hflip,{ops}to_tensor"]
             reports, _ = self.train(mode, [*where, *flags])
             return [report["digest"] for report in reports]
@@ -102,7 +102,12 @@ class ModesTest(SynthTest):
                          [plain[0], gray[1], plain[2]])
         server = Server(self.root)
         self.addCleanup(server.kill)
-        for mode in ("remote_nooff", "remote_alloff", "remote_piloff"):
+        profile = pathlib.Path(self.folder.name, "schedule")  # a plan is of a profile of the same pipeline
+        run("local", [self.root, "--profiling", "--write-profile-folder", profile],
+            "when(epoch>=1,grayscale),", repeat=1)
+        self.addCleanup(setattr, type(self), "profile", self.profile)
+        type(self).profile = profile
+        for mode in MODES[1:]:
             with self.subTest(mode=mode):
                 self.assertEqual(run(mode, ["--host", server.address], "when(epoch>=1,grayscale),"),
                                  late)

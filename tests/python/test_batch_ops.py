@@ -352,8 +352,6 @@ class Loaders(support.SetTest):
         """Pillow, given them, makes the same pixels."""
         pipeline = "decode,random_resized_crop=40:filter=random,hflip,when(epoch>=2,solarize=100-200:p=0.7)"
         with sluice.numpy.Loader(self.root, 8, seed=5, pipeline=pipeline, sample_ids=True) as loader:
-            with self.assertRaisesRegex(_sluice.InvalidError, "no sizes of images"):
-                loader.draws([0])
             with self.assertRaisesRegex(_sluice.NotFoundError, "no sample 999"):
                 loader.draws([999], sizes=[(3, 4)])
             seen = set()
@@ -361,10 +359,44 @@ class Loaders(support.SetTest):
                 for pixels, _, ids in loader:
                     images = [Image.open(os.path.join(self.root, loader.path(of))).convert("RGB") for of in ids]
                     drawn = loader.draws(ids, epoch, sizes=[image.size for image in images])
+                    self.assertEqual(loader.draws(ids, epoch), drawn)  # by the sizes that the files say
                     for row, image, ops in zip(pixels, images, drawn):
                         self.assertTrue((row == self.made(image, ops)).all(), ops)
                         seen.update(op["op"] for op in ops)
                 self.assertEqual("solarize" in seen, epoch == 2)
+
+        with sluice.numpy.Loader(self.address, 8, seed=5, pipeline=pipeline) as loader:
+            iter(loader)
+            with self.assertRaisesRegex(_sluice.InvalidError, "no sizes of images"):
+                loader.draws([0])
+            self.assertEqual(loader.draws(ids, epoch, sizes=[image.size for image in images]), drawn)
+
+    def test_draws_of_turned_images(self):
+        """Their sizes are those of the images as they are turned, also where a list has sizes."""
+        pipeline = "decode,exif_transpose,random_resized_crop=40,hflip"
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "train", "a"))
+            rng = numpy.random.default_rng(1)
+            for orientation in range(1, 9):
+                exif = Image.Exif()
+                exif[0x0112] = orientation
+                Image.fromarray(rng.integers(0, 256, (60, 200, 3), numpy.uint8)).save(
+                    os.path.join(folder, "train", "a", f"{orientation}.png"), exif=exif)
+            for is_indexed in (False, True):
+                if is_indexed:
+                    subprocess.run([support.BIN / "offload_dataset", "index", folder], check=True, capture_output=True)
+                with sluice.numpy.Loader(folder, 8, seed=5, pipeline=pipeline, sample_ids=True) as loader:
+                    (pixels, _, ids), = loader
+                    paths = [os.path.join(folder, loader.path(of)) for of in ids]
+                    for row, path, ops in zip(pixels, paths, loader.draws(ids)):
+                        with self.subTest(is_indexed=is_indexed, path=path):
+                            image = ImageOps.exif_transpose(Image.open(path))
+                            self.assertTrue((row == self.made(image, ops)).all(), ops)
+            with support.offload_server(folder) as server, \
+                    sluice.numpy.Loader(server.address, 8, pipeline=pipeline) as loader:
+                iter(loader)
+                with self.assertRaisesRegex(_sluice.InvalidError, "exif_transpose"):
+                    loader.draws([0])
 
     @staticmethod
     def made(image, ops):
