@@ -10,6 +10,7 @@ int sluice_dataset_cmd_synth(int argc, char **argv);
 int sluice_dataset_cmd_index(int argc, char **argv);
 int sluice_dataset_cmd_verify(int argc, char **argv);
 int sluice_dataset_cmd_tensor(int argc, char **argv);
+int sluice_dataset_cmd_preview(int argc, char **argv);
 int sluice_dataset_cmd_fetch(int argc, char **argv);
 int sluice_dataset_cmd_pack(int argc, char **argv);
 int sluice_dataset_cmd_unpack(int argc, char **argv);

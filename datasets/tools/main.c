@@ -14,6 +14,7 @@ int main(int argc, char **argv)
         {"pack", sluice_dataset_cmd_pack, "make tars of a folder"},
         {"unpack", sluice_dataset_cmd_unpack, "make a folder of tars"},
         {"tensor", sluice_dataset_cmd_tensor, "run images through a pipeline, write .npy"},
+        {"preview", sluice_dataset_cmd_preview, "write a page of what a recipe makes of images"},
     };
     static const struct sluice_program program = {
         .name = "offload_dataset",

@@ -298,6 +298,26 @@ class Preview(support.SetTest):
         self.assertIn("Mix", sluice.preview(self.root, "timm-a2", num=1, draws=1))
         self.assertIn("srcdoc", page._repr_html_())
 
+    def test_offload_dataset_preview_is_that_page(self):
+        with tempfile.TemporaryDirectory() as folder:
+            python = os.path.join(folder, "python3")
+            with open(python, "w", encoding="utf-8") as file:
+                file.write(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+            os.chmod(python, 0o755)
+            out = os.path.join(folder, "page.html")
+            command = [support.BIN / "offload_dataset", "preview", self.root, "--recipe", "timm-a2", "--num", "2",
+                       "--draws", "1", "-o", out]
+            environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+            subprocess.run(command, env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)}, check=True)
+            with open(out, encoding="utf-8") as file:
+                self.assertEqual(file.read(), sluice.preview(self.root, "timm-a2", num=2, draws=1))
+            with open(os.path.join(folder, "sluice.py"), "w", encoding="utf-8"):
+                pass  # a module of that name that is another
+            done = subprocess.run(command, env={**environment, "PYTHONPATH": folder}, capture_output=True, text=True,
+                                  check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("the page is made by the Python package sluice", done.stderr)
+
     def test_what_cannot_be_shown_is_said(self):
         with tempfile.TemporaryDirectory() as folder:
             with self.assertRaisesRegex(ValueError, "no images in"):
