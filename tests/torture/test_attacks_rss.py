@@ -161,13 +161,23 @@ class Attacks(unittest.TestCase):
             while not ended.is_set():
                 yield more
 
+        channels, streams = [], []
+
+        def end():
+            """Ends each stream before it is collected: gRPC 1.51's Python can crash on a stream
+            that is collected while its call ends."""
+            ended.set()
+            for channel in channels:
+                channel.close()
+            while not all(stream.done() for stream in streams):
+                time.sleep(0.01)
+        self.addCleanup(end)
+
         def attack(connect):
             for _ in range(2 * MANY):
-                channel = grpc.insecure_channel(
-                    self.server.address, [("grpc.use_local_subchannel_pool", 1)])
-                self.addCleanup(channel.close)
-                self.addCleanup(ended.set)
-                streams = [channel.stream_stream(FETCH)(requests()) for _ in range(10)]
+                channels.append(grpc.insecure_channel(
+                    self.server.address, [("grpc.use_local_subchannel_pool", 1)]))
+                streams.extend(channels[-1].stream_stream(FETCH)(requests()) for _ in range(10))
             while not any(stream.done() for stream in streams) and \
                     self.server.rss_bytes() < 4 * LIMIT_MB * MB:
                 time.sleep(0.01)
