@@ -179,9 +179,9 @@ class ReplanTest(unittest.TestCase):
         most = 2 * files / NUM_TRAIN / (READ_US * 1e-6)
         rates = [1e6 * float(rate) for rate in re.findall(r"plan at .*, disk ([\d.]+) MB/s", log)]
         self.assertGreater(statistics.median(rates), seen / 2)
-        # The log rounds to 0.1 MB/s, and samples of one look may have larger files than the mean.
-        for rate in (*rates, report["rates"]["disk_bytes_per_s"]):
-            self.assertLess(rate, 1.5 * most)
+        rounding = 0.05e6  # of the log
+        for rate in (*(rate - rounding for rate in rates), report["rates"]["disk_bytes_per_s"]):
+            self.assertLess(rate, 1.1 * most)
         self.assertEqual(max(report["stalls"], key=report["stalls"].get), "disk", report["stalls"])
 
     def test_a_server_that_is_gone_while_the_plan_changes(self):

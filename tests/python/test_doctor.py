@@ -351,12 +351,14 @@ class ForecastTest(support.SetTest):
         # Floats fill the link whatever else this machine does.
         self.assertEqual((forecast["remote_alloff"]["bound_by"], epochs["remote_alloff"]["bound_by"]),
                          ("network", "network"))
-        # The doctor's own epochs are of as many samples as the time allows, and a busy server answers with files.
-        most = max(epochs["remote_alloff"]["bytes_per_sample"],
-                   *(path.stat().st_size for path in pathlib.Path(self.root).rglob("*") if path.is_file()))
+        # The doctor measures as many samples as fit into its time, so their files are larger or smaller than the
+        # mean; and a busy server sends files instead of pixels.
+        files = [path.stat().st_size for path in pathlib.Path(self.root).rglob("*") if path.is_file()]
+        most = max(epochs["remote_alloff"]["bytes_per_sample"], *files)
         for measured in found["measured"]:
-            self.assertGreater(measured["bytes_per_sample"], 0)
-            self.assertLess(measured["bytes_per_sample"], 1.1 * most)
+            least, largest = (min(files), max(files)) if measured["mode"] == "remote_nooff" else (1, most)
+            self.assertGreaterEqual(measured["bytes_per_sample"], least)
+            self.assertLess(measured["bytes_per_sample"], 1.1 * largest)
             self.assertEqual(measured["errors"], 0)
         best = forecast["remote_auto"]["samples_per_s"]
         self.assertEqual(best, max(run["samples_per_s"] for run in forecast.values()))
