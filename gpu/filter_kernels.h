@@ -2,6 +2,7 @@
 #define SLUICE_GPU_FILTER_KERNELS_H
 
 #include "gpu/color_kernels.h"
+#include "image/gaussian.h"
 #include "image/warp.h"
 
 /* Kernels that read other pixels than they write, through the scratch memory: sharpness, blurs and
@@ -75,20 +76,6 @@ SLUICE_KERNEL_INLINE void sluice_gpu_box_blur(const struct sluice_gpu_pixels *p,
     }
 }
 
-/* The pixel that stands for `at`, outside of [0, count): mirrored about the outer pixels. */
-SLUICE_KERNEL_INLINE uint32_t sluice_gpu_mirrored(int64_t at, uint32_t count)
-{
-    if (at >= 0 && at < count)
-        return (uint32_t)at;
-    if (count == 1)
-        return 0;
-    const int64_t period = 2 * ((int64_t)count - 1);
-    at %= period;
-    if (at < 0)
-        at += period;
-    return (uint32_t)(at < count ? at : period - at);
-}
-
 /* Phase 0: sums across, float32, to the scratch memory. */
 SLUICE_KERNEL_INLINE void sluice_gpu_gaussian_across(const struct sluice_gpu_pixels *p,
                                                      const struct sluice_kernel_call *call)
@@ -104,8 +91,8 @@ SLUICE_KERNEL_INLINE void sluice_gpu_gaussian_across(const struct sluice_gpu_pix
         for (uint32_t c = 0; c < 3; c++)
             sum[c] = (float)sluice_gpu_channel(middle, c) * weights[0];
         for (uint32_t k = 1; k <= radius; k++) {
-            const uint32_t a = sluice_gpu_load(p, line + sluice_gpu_mirrored(x - k, p->width));
-            const uint32_t b = sluice_gpu_load(p, line + sluice_gpu_mirrored(x + k, p->width));
+            const uint32_t a = sluice_gpu_load(p, line + sluice_mirrored(x - k, p->width));
+            const uint32_t b = sluice_gpu_load(p, line + sluice_mirrored(x + k, p->width));
             for (uint32_t c = 0; c < 3; c++)
                 sum[c] += ((float)sluice_gpu_channel(a, c) + (float)sluice_gpu_channel(b, c)) *
                           weights[k];
@@ -137,8 +124,8 @@ SLUICE_KERNEL_INLINE void sluice_gpu_gaussian_down(const struct sluice_gpu_pixel
         for (uint32_t c = 0; c < 3; c++)
             sum[c] = sums[3 * i + c] * weights[0];
         for (uint32_t k = 1; k <= radius; k++) {
-            const uint64_t up = sluice_gpu_mirrored(y - k, p->height);
-            const uint64_t down = sluice_gpu_mirrored(y + k, p->height);
+            const uint64_t up = sluice_mirrored(y - k, p->height);
+            const uint64_t down = sluice_mirrored(y + k, p->height);
             const float *a = sums + 3 * (up * p->width + x), *b = sums + 3 * (down * p->width + x);
             for (uint32_t c = 0; c < 3; c++)
                 sum[c] += (a[c] + b[c]) * weights[k];

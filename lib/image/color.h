@@ -50,10 +50,7 @@ void sluice_blur_rgb(const uint8_t *in, uint32_t width, uint32_t height, float s
                      uint8_t *memory);
 size_t sluice_blur_memory(uint32_t width, uint32_t height);
 
-/* Its box: `radius` whole pixels to either side and a fraction, as weights of 24 bits. */
-struct sluice_blur_box {
-    uint32_t radius, inner, edge;
-};
+/* Its box (image/kernels/color_kernels.h). */
 struct sluice_blur_box sluice_blur_box(float sigma);
 
 #endif

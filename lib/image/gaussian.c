@@ -3,23 +3,11 @@
 /* Added and subtracted, it rounds a float32 of up to 2^22 to a whole number, halves to even. */
 #define ROUNDER 0x1.8p23f
 
-/* The pixel that stands for `at`, outside of [0, count). */
-static uint32_t mirrored(int64_t at, uint32_t count)
-{
-    if (count == 1)
-        return 0;
-    const int64_t period = 2 * ((int64_t)count - 1);
-    at %= period;
-    if (at < 0)
-        at += period;
-    return (uint32_t)(at < count ? at : period - at);
-}
-
 /* A row with `radius` mirrored pixels on both sides. */
 static void extend_row(const uint8_t *in, uint32_t width, uint32_t radius, float *row)
 {
     for (uint32_t x = 0; x < width + 2 * radius; x++) {
-        const uint32_t from = mirrored((int64_t)x - radius, width);
+        const uint32_t from = sluice_mirrored((int64_t)x - radius, width);
         for (uint32_t c = 0; c < 3; c++)
             row[x * 3 + c] = in[from * 3 + c];
     }
@@ -69,8 +57,9 @@ void sluice_gaussian_rgb(const uint8_t *in, uint32_t width, uint32_t height, con
     for (uint32_t y = 0; y < height; y++) {
         begin(rows + y * count, weights[0], count, sum);
         for (uint32_t i = 1; i <= radius; i++)
-            add_pair(rows + mirrored((int64_t)y - i, height) * count,
-                     rows + mirrored((int64_t)y + i, height) * count, weights[i], count, sum);
+            add_pair(rows + sluice_mirrored((int64_t)y - i, height) * count,
+                     rows + sluice_mirrored((int64_t)y + i, height) * count, weights[i], count,
+                     sum);
         finish(sum, count, out + y * count);
     }
 }

@@ -1,6 +1,8 @@
 #ifndef SLUICE_IMAGE_GAUSSIAN_H
 #define SLUICE_IMAGE_GAUSSIAN_H
 
+#include "base/compiler.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,5 +19,19 @@
 void sluice_gaussian_rgb(const uint8_t *in, uint32_t width, uint32_t height, const float *weights,
                          uint32_t radius, uint8_t *out, void *memory);
 size_t sluice_gaussian_memory(uint32_t width, uint32_t height);
+
+/* The pixel of [0, count) that stands for `at`: mirrored about the outer pixels. */
+SLUICE_KERNEL_INLINE uint32_t sluice_mirrored(int64_t at, uint32_t count)
+{
+    if (at >= 0 && at < count)
+        return (uint32_t)at;
+    if (count == 1)
+        return 0;
+    const int64_t period = 2 * ((int64_t)count - 1);
+    at %= period;
+    if (at < 0)
+        at += period;
+    return (uint32_t)(at < count ? at : period - at);
+}
 
 #endif

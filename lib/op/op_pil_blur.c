@@ -1,4 +1,5 @@
 #include "image/color.h"
+#include "image/kernels/color_kernels.h"
 #include "op/op.h"
 
 /* pil_blur: Pillow's ImageFilter.GaussianBlur(sigma), which is three box blurs. */

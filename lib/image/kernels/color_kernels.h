@@ -2,7 +2,6 @@
 #define SLUICE_IMAGE_KERNELS_COLOR_KERNELS_H
 
 #include "base/cpu.h"
-#include "image/color.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,6 +16,11 @@
 /* A straight line through an image, in fixed point with 16 bits of fraction. */
 struct sluice_walk {
     int32_t x, y, step_x, step_y;
+};
+
+/* The box of a blur: `radius` whole pixels to either side and a fraction, as weights of 24 bits. */
+struct sluice_blur_box {
+    uint32_t radius, inner, edge;
 };
 
 struct sluice_color_kernels {

@@ -1,7 +1,7 @@
 #ifndef SLUICE_IMAGE_KERNELS_X86_BLUR_AVX2_H
 #define SLUICE_IMAGE_KERNELS_X86_BLUR_AVX2_H
 
-#include "image/color.h"
+#include "image/kernels/color_kernels.h"
 
 #include <stdbool.h>
 #include <stddef.h>
