@@ -19,6 +19,7 @@ struct sluice_pipeline {
     /* Where the fused stage ends that begins at an op: stage_end[0] is the split after the ops that
      * need no more than a box of the file's image, or 0. */
     unsigned stage_end[SLUICE_PIPELINE_MAX_OPS];
+    bool has_kernels; /* a GPU can run all u8 ops after stage_end[0] */
     uint32_t output_size;
     uint64_t fingerprint;
     const struct sluice_scale *scale;   /* of the op of kind SLUICE_OP_SCALE; NULL: none */
@@ -40,7 +41,7 @@ struct sluice_scratch {
     const struct sluice_jpeg_index *jpeg_index; /* borrowed, or NULL */
 };
 
-/* Sets stage_end (run_region.c). */
+/* Sets stage_end and has_kernels (run_region.c). */
 void sluice_find_stages(struct sluice_pipeline *pipeline);
 
 /* The op after decode, and exif_transpose where it stands. */

@@ -99,6 +99,20 @@ static bool can_join(const struct sluice_pipeline *pipeline, unsigned op)
            sluice_pipeline_known_size(pipeline, op + 2).square;
 }
 
+/* Whether a GPU can run all u8 ops that follow stage 0. */
+static bool has_kernels(const struct sluice_pipeline *pipeline)
+{
+    const unsigned end = pipeline->stage_end[0];
+    for (unsigned op = end; op < pipeline->u8_split; op++) {
+        const enum sluice_op_kind kind = pipeline->ops[op].type->kind;
+        const bool has_size = kind == SLUICE_OP_MIRROR || sluice_op_kind_has_p(kind);
+        if (!has_size ||
+            (kind != SLUICE_OP_MIRROR && !sluice_pixels_have_kernel(&pipeline->ops[op])))
+            return false;
+    }
+    return end > 0;
+}
+
 void sluice_find_stages(struct sluice_pipeline *pipeline)
 {
     for (unsigned op = 1; op < pipeline->u8_split; op++) {
@@ -110,6 +124,7 @@ void sluice_find_stages(struct sluice_pipeline *pipeline)
     /* A resize alone needs all of the image. */
     const bool is_box = end > 0 && (end == first + 2 || !pipeline->ops[first].type->takes_whole);
     pipeline->stage_end[0] = is_box ? end : 0;
+    pipeline->has_kernels = has_kernels(pipeline);
 }
 
 /* A stage's resamples, drawn for one sample. */
@@ -460,18 +475,10 @@ double sluice_pipeline_mean_ns(const struct sluice_pipeline *pipeline, unsigned 
 
 bool sluice_pipeline_has_kernels(const struct sluice_pipeline *pipeline)
 {
-    const unsigned end = pipeline->stage_end[0];
-    for (unsigned op = end; op < pipeline->u8_split; op++) {
-        const enum sluice_op_kind kind = pipeline->ops[op].type->kind;
-        const bool has_size = kind == SLUICE_OP_MIRROR || sluice_op_kind_has_p(kind);
-        if (!has_size ||
-            (kind != SLUICE_OP_MIRROR && !sluice_pixels_have_kernel(&pipeline->ops[op])))
-            return false;
-    }
-    return end > 0;
+    return pipeline->has_kernels;
 }
 
-/* The ops after the crop and the resize.  A mirror that follows these is part of the resize. */
+/* The ops after the crop and the resize.  A mirror with no call before it is part of the resize. */
 static bool add_calls(const struct sluice_pipeline *pipeline, const struct sluice_draw_key *key,
                       struct sluice_size size, struct sluice_kernel_work *work)
 {
