@@ -60,12 +60,12 @@ static sluice_status size_of(const struct sluice_loader *loader,
     if (is_upright)
         return sluice_fail(
             err, SLUICE_E_INVALID,
-            "sample %llu (%s): exif_transpose turns images as their files say, which "
-            "are on the storage node: give this one's size",
+            "sample %llu (%s): exif_transpose turns images by their files, which are on the "
+            "storage node: pass the turned image's width and height",
             id, entry.path);
     return sluice_fail(err, SLUICE_E_INVALID,
-                       "sample %llu (%s): the list has no sizes of images: index the dataset, "
-                       "or give this one's",
+                       "sample %llu (%s): the dataset's list has no image sizes: index the "
+                       "dataset, or pass width and height",
                        id, entry.path);
 }
 

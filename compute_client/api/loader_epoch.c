@@ -242,8 +242,7 @@ static sluice_status begin(struct sluice_loader *loader, struct sluice_err *err)
         .ids = part->ids,
         .chooser = chooser,
         .seed = o->seed,
-        .schedule =
-            sluice_pipeline_has_schedule(part->pipeline) ? (uint32_t)loader->start.epoch : 0,
+        .schedule = (uint32_t)loader->start.epoch,
         .items = loader->items,
         .num_items = loader->num_items,
         .num_padded = loader->num_padded,

@@ -112,9 +112,7 @@ sluice_status profile_run_phase(struct measuring *measuring, const struct mix *m
         .ids = loader->train.ids,
         .chooser = {.choose = choose, .on_row = on_row, .on_decoded = on_decoded, .ctx = measuring},
         .seed = loader->options.seed,
-        .schedule = sluice_pipeline_has_schedule(loader->train.pipeline)
-                        ? (uint32_t)loader->start.epoch
-                        : 0,
+        .schedule = (uint32_t)loader->start.epoch,
         .items = measuring->items,
         .num_items = num_items,
         .has_max_errors = true,

@@ -216,8 +216,9 @@ struct sluice_drawn_sample {
 };
 /* The parameters that every op draws for it, in order, as a JSON array, so that another library can
  * be given the same (docs/RECIPES.md); free it with sluice_free().  The loader must be open.
- * SLUICE_E_NOT_FOUND: unknown id; SLUICE_E_INVALID: a server's list has no sizes, as its dataset is
- * not indexed, or not those of images that are turned upright. */
+ * SLUICE_E_NOT_FOUND: unknown id.  SLUICE_E_INVALID: the size is not known, because the server's
+ * dataset is not indexed, or because the pipeline turns images upright by files that only the
+ * server has. */
 SLUICE_API SLUICE_MUST_USE sluice_status
 sluice_loader_draws(const struct sluice_loader *loader, const struct sluice_drawn_sample *sample,
                     char **json, struct sluice_err *err);

@@ -282,8 +282,8 @@ class Batches:
                      dataset's list says, which has them once it is indexed, or else the file, if it is of
                      this machine
 
-        NotFoundError: an id that no sample has.  InvalidError: a server's list has no sizes, or not those of
-        images that are turned upright."""
+        NotFoundError: unknown id.  InvalidError: the size is not known, because the server's dataset is not
+        indexed, or because the pipeline turns images upright by files that only the server has."""
         ids = [int(of) for of in sample_ids]
         epochs = [epoch] * len(ids) if draw_epochs is None else list(draw_epochs)
         sizes = [(0, 0)] * len(ids) if sizes is None else list(sizes)

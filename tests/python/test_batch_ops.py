@@ -387,7 +387,7 @@ class Loaders(support.SetTest):
 
         with sluice.numpy.Loader(self.address, 8, seed=5, pipeline=pipeline) as loader:
             iter(loader)
-            with self.assertRaisesRegex(_sluice.InvalidError, "no sizes of images"):
+            with self.assertRaisesRegex(_sluice.InvalidError, "list has no image sizes: index the dataset"):
                 loader.draws([0])
             self.assertEqual(loader.draws(ids, epoch, sizes=[image.size for image in images]), drawn)
 

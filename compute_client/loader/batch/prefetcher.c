@@ -358,6 +358,8 @@ sluice_status sluice_prefetcher_start(struct sluice_prefetcher *prefetcher,
     if (status != SLUICE_OK)
         return status;
     prefetcher->epoch = *epoch;
+    if (!sluice_pipeline_has_schedule(epoch->pipeline))
+        prefetcher->epoch.schedule = 0; /* older servers take no other */
     prefetcher->stats = (struct sluice_epoch_stats){0};
     prefetcher->waited_ns = prefetcher->outside_since_ns = 0;
     memcpy(prefetcher->errors, epoch->errors_before, sizeof(prefetcher->errors));

@@ -105,7 +105,7 @@ struct sluice_epoch {
     const uint32_t *ids; /* sample ids of the subset, by position */
     struct sluice_chooser chooser;
     uint64_t seed;
-    uint32_t schedule; /* of each sample's draw key */
+    uint32_t schedule; /* the training's epoch; in draw keys if the pipeline has a schedule */
     const struct sluice_sampler_item *items;
     size_t num_items;
     size_t num_padded; /* the number of last ones that repeat others */
