@@ -114,7 +114,7 @@ static void check_refused(const char *name)
     free(bytes);
 }
 
-static void every_file_decodes_as_pillow_decodes_it(void)
+TEST(every_file_decodes_as_pillow_decodes_it)
 {
     char path[1200], line[512], name[256];
     snprintf(path, sizeof(path), "%s/tests/golden/formats/expected.txt", sluice_test_source_dir());
@@ -141,12 +141,9 @@ static void every_file_decodes_as_pillow_decodes_it(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_file_decodes_as_pillow_decodes_it),
-    };
     if (sluice_codec_create(&codec, NULL) != SLUICE_OK)
         return 1;
-    const int result = sluice_test_run("format goldens", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_main();
     sluice_codec_destroy(codec);
     return result;
 }

@@ -55,7 +55,7 @@ static struct sluice_rgb decode(const char *name)
     return rgb;
 }
 
-static void every_image_decodes_as_pillow_decodes_it(void)
+TEST(every_image_decodes_as_pillow_decodes_it)
 {
     FILE *expected = open_expected();
     char line[512], name[256];
@@ -80,7 +80,7 @@ static void every_image_decodes_as_pillow_decodes_it(void)
     CU_ASSERT(num_checked >= 70);
 }
 
-static void every_resize_gives_pillows_bytes(void)
+TEST(every_resize_gives_pillows_bytes)
 {
     FILE *expected = open_expected();
     char line[512], name[256];
@@ -119,14 +119,10 @@ static void every_resize_gives_pillows_bytes(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_image_decodes_as_pillow_decodes_it),
-        SLUICE_TEST(every_resize_gives_pillows_bytes),
-    };
     if (sluice_codec_create(&codec, NULL) != SLUICE_OK ||
         sluice_resizer_create(&resizer, NULL) != SLUICE_OK)
         return 1;
-    const int result = sluice_test_run("image goldens", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_main();
     sluice_codec_destroy(codec);
     sluice_resizer_destroy(resizer);
     return result;

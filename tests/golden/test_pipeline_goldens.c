@@ -131,27 +131,17 @@ static bool check_draw(const struct goldens *goldens, const char *line)
            got.width == want.width && got.flip == (flip != 0);
 }
 
-static void pixels_are_torchvisions(void)
+TEST(pixels_are_torchvisions)
 {
     CU_ASSERT_EQUAL(each_case("image ", check_image), 50);
 }
 
-static void tables_are_torchs_float32(void)
+TEST(tables_are_torchs_float32)
 {
     CU_ASSERT_EQUAL(each_case("table ", check_table), 3);
 }
 
-static void draws_are_the_reference_draws(void)
+TEST(draws_are_the_reference_draws)
 {
     CU_ASSERT_EQUAL(each_case("draw ", check_draw), 160);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(pixels_are_torchvisions),
-        SLUICE_TEST(tables_are_torchs_float32),
-        SLUICE_TEST(draws_are_the_reference_draws),
-    };
-    return sluice_test_run("pipeline goldens", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -34,7 +34,7 @@ static struct sluice_message received(const char *name)
     return message;
 }
 
-static void sends_the_bytes_that_the_previous_release_sent(void)
+TEST(sends_the_bytes_that_the_previous_release_sent)
 {
     for (size_t i = 0; i < wire_num_goldens; i++) {
         struct sluice_message message = {0};
@@ -53,7 +53,7 @@ static void sends_the_bytes_that_the_previous_release_sent(void)
     }
 }
 
-static void reads_its_hello(void)
+TEST(reads_its_hello)
 {
     struct sluice_wire_hello hello;
     struct sluice_message message = received("hello_request");
@@ -84,7 +84,7 @@ static void reads_its_hello(void)
     sluice_message_clear(&message);
 }
 
-static void reads_its_list(void)
+TEST(reads_its_list)
 {
     struct sluice_message message = received("list_request");
     char *subset;
@@ -123,7 +123,7 @@ static void reads_its_list(void)
     sluice_message_clear(&message);
 }
 
-static void reads_its_requests(void)
+TEST(reads_its_requests)
 {
     struct sluice_wire_fetch_request request;
     struct sluice_message message = received("fetch_open");
@@ -207,7 +207,7 @@ static void check_reply(void *ctx, const struct sluice_wire_sample_reply *reply)
     ++*num;
 }
 
-static void reads_its_replies(void)
+TEST(reads_its_replies)
 {
     struct sluice_message message = received("fetch_reply");
     struct sluice_wire_load load;
@@ -230,16 +230,4 @@ static void reads_its_replies(void)
     CU_ASSERT_EQUAL(stats.process_cpu_s, 2.3);
     CU_ASSERT_EQUAL(stats.jpeg_index.again, 2);
     sluice_message_clear(&message);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(sends_the_bytes_that_the_previous_release_sent),
-        SLUICE_TEST(reads_its_hello),
-        SLUICE_TEST(reads_its_list),
-        SLUICE_TEST(reads_its_requests),
-        SLUICE_TEST(reads_its_replies),
-    };
-    return sluice_test_run("wire_goldens", tests, SLUICE_TEST_COUNT(tests));
 }

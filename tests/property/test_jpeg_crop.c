@@ -133,12 +133,12 @@ static void check_pixels(const struct sluice_buf *file, const struct sluice_rgb 
     sluice_buf_unref(crop);
 }
 
-static void crops_of_any_file_give_its_pixels(void)
+TEST(crops_of_any_file_give_its_pixels)
 {
     static const uint16_t sizes[][2] = {{1, 1},   {7, 5},    {17, 9},   {18, 40},  {65, 66},
                                         {97, 53}, {130, 35}, {33, 200}, {163, 98}, {176, 144}};
     for (size_t i = 0; i < jpeg_test_num_options; i++) {
-        for (size_t s = 0; s < SLUICE_TEST_COUNT(sizes); s++) {
+        for (size_t s = 0; s < SLUICE_ARRAY_LEN(sizes); s++) {
             struct sluice_buf *file = jpeg_test_file(sizes[s][0], sizes[s][1], sluice_rng_u32(&rng),
                                                      &jpeg_test_options[i]);
             struct sluice_rgb all;
@@ -184,7 +184,7 @@ static bool has_same_blocks(const struct jpeg_test_coefficients *all,
     return true;
 }
 
-static void crops_hold_the_coefficients_of_the_file(void)
+TEST(crops_hold_the_coefficients_of_the_file)
 {
     for (size_t i = 0; i < jpeg_test_num_options; i++) {
         const struct sluice_jpeg_encode_options *options = &jpeg_test_options[i];
@@ -229,7 +229,7 @@ static const char *const crop_specs[] = {
     "decode,resize=33,center_crop=33,to_tensor",
 };
 
-static size_t num_cut[SLUICE_TEST_COUNT(crop_specs)];
+static size_t num_cut[SLUICE_ARRAY_LEN(crop_specs)];
 
 /* What a pipeline makes of the cut file is what it makes, op by op, of the whole one. */
 static void check_pipeline(size_t which, const struct sluice_pipeline *pipeline,
@@ -271,16 +271,16 @@ static void check_pipeline(size_t which, const struct sluice_pipeline *pipeline,
     free(got);
 }
 
-static void cut_files_go_through_any_pipeline_like_whole_ones(void)
+TEST(cut_files_go_through_any_pipeline_like_whole_ones)
 {
     static const uint16_t sizes[][2] = {{16, 200}, {97, 53},   {160, 90},
                                         {33, 200}, {320, 240}, {251, 333}};
-    for (size_t p = 0; p < SLUICE_TEST_COUNT(crop_specs); p++) {
+    for (size_t p = 0; p < SLUICE_ARRAY_LEN(crop_specs); p++) {
         struct sluice_pipeline *pipeline = NULL;
         CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(crop_specs[p], &pipeline, NULL), SLUICE_OK);
         CU_ASSERT(sluice_pipeline_can_crop_jpeg(pipeline));
         for (size_t i = 0; i < jpeg_test_num_options; i++) {
-            for (size_t s = 0; s < SLUICE_TEST_COUNT(sizes); s++) {
+            for (size_t s = 0; s < SLUICE_ARRAY_LEN(sizes); s++) {
                 struct sluice_buf *file = jpeg_test_file(
                     sizes[s][0], sizes[s][1], sluice_rng_u32(&rng), &jpeg_test_options[i]);
                 for (uint64_t id = 0; id < 2; id++)
@@ -336,7 +336,7 @@ static void check_folder(const char *folder, unsigned step, unsigned *num_files)
     closedir(dir);
 }
 
-static void crops_of_photographs_give_their_pixels(void)
+TEST(crops_of_photographs_give_their_pixels)
 {
     const char *data = sluice_test_data("imagenet-200");
     if (!data) {
@@ -355,16 +355,10 @@ static void crops_of_photographs_give_their_pixels(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(crops_of_any_file_give_its_pixels),
-        SLUICE_TEST(crops_hold_the_coefficients_of_the_file),
-        SLUICE_TEST(cut_files_go_through_any_pipeline_like_whole_ones),
-        SLUICE_TEST(crops_of_photographs_give_their_pixels),
-    };
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     if (sluice_codec_create(&codec, NULL) != SLUICE_OK)
         return 1;
-    const int result = sluice_test_run("jpeg_crop", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_main();
     sluice_codec_destroy(codec);
     return result;
 }

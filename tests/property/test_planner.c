@@ -44,7 +44,7 @@ static struct sluice_lp_result plan(const struct sluice_menu *menus, size_t n,
     return result;
 }
 
-static void primal_is_the_plan_and_dual_is_below_it(void)
+TEST(primal_is_the_plan_and_dual_is_below_it)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     struct sluice_menu *menus = malloc(1000 * sizeof(*menus));
@@ -78,7 +78,7 @@ static void primal_is_the_plan_and_dual_is_below_it(void)
     free(menus);
 }
 
-static void dual_is_what_its_prices_say(void)
+TEST(dual_is_what_its_prices_say)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 1);
     struct sluice_menu *menus = malloc(3000 * sizeof(*menus));
@@ -109,7 +109,7 @@ static void dual_is_what_its_prices_say(void)
     free(menus);
 }
 
-static void is_close_to_the_best_of_all_plans(void)
+TEST(is_close_to_the_best_of_all_plans)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 2);
     double sum_excess = 0;
@@ -140,7 +140,7 @@ static void is_close_to_the_best_of_all_plans(void)
     CU_ASSERT(sum_excess / num_cases < 0.10);
 }
 
-static void closes_the_gap_at_10000_samples(void)
+TEST(closes_the_gap_at_10000_samples)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 3);
     enum { N = 10000 };
@@ -159,7 +159,7 @@ static void closes_the_gap_at_10000_samples(void)
     free(menus);
 }
 
-static void more_capacity_or_more_choice_is_never_worse(void)
+TEST(more_capacity_or_more_choice_is_never_worse)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 4);
     enum { N = 500 };
@@ -197,7 +197,7 @@ static double load_of(const struct sluice_menu *menus, size_t n, enum sluice_res
 
 /* Of the exact optima the dearer one never loads more.  Two plans g above their bounds may, by at
  * most g / (the rise of the price): add what either proves of the other. */
-static void a_higher_price_never_loads_more(void)
+TEST(a_higher_price_never_loads_more)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 6);
     enum { N = 500 };
@@ -238,7 +238,7 @@ static void a_higher_price_never_loads_more(void)
 
 /* Every plan takes as long, and yet they are not the same: what is left of the others is as much as
  * if the limit were not there. */
-static void what_no_choice_changes_does_not_hide_the_rest(void)
+TEST(what_no_choice_changes_does_not_hide_the_rest)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 6);
     enum { N = 10000 };
@@ -270,7 +270,7 @@ static void what_no_choice_changes_does_not_hide_the_rest(void)
 }
 
 /* One sample in many that has a choice there is enough for the resource to count again. */
-static void one_sample_with_a_choice_is_seen(void)
+TEST(one_sample_with_a_choice_is_seen)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 7);
     enum { N = 70000 };
@@ -304,7 +304,7 @@ static void remake(void *context, uint64_t first, size_t count, struct sluice_me
     memcpy(scratch, remade->menus + first, count * sizeof(*scratch));
 }
 
-static void streaming_gives_the_same_plan_and_its_choices_later(void)
+TEST(streaming_gives_the_same_plan_and_its_choices_later)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 5);
     enum { N = 70000 }; /* enough for the search to begin on a part */
@@ -342,20 +342,4 @@ static void streaming_gives_the_same_plan_and_its_choices_later(void)
     }
     free(choice);
     free(menus);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(primal_is_the_plan_and_dual_is_below_it),
-        SLUICE_TEST(dual_is_what_its_prices_say),
-        SLUICE_TEST(is_close_to_the_best_of_all_plans),
-        SLUICE_TEST(closes_the_gap_at_10000_samples),
-        SLUICE_TEST(more_capacity_or_more_choice_is_never_worse),
-        SLUICE_TEST(a_higher_price_never_loads_more),
-        SLUICE_TEST(what_no_choice_changes_does_not_hide_the_rest),
-        SLUICE_TEST(one_sample_with_a_choice_is_seen),
-        SLUICE_TEST(streaming_gives_the_same_plan_and_its_choices_later),
-    };
-    return sluice_test_run("planner_properties", tests, SLUICE_TEST_COUNT(tests));
 }

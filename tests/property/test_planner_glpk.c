@@ -65,7 +65,7 @@ static double solve_by_glpk(const struct sluice_menu *menus, size_t n,
     return optimum;
 }
 
-static void dual_equals_the_linear_program(void)
+TEST(dual_equals_the_linear_program)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     enum { MOST = 120 };
@@ -96,7 +96,7 @@ static void dual_equals_the_linear_program(void)
 
 /* A limit that no choice changes leaves the rest at the optimum of a linear program that does not
  * know it. */
-static void the_rest_is_minimal_beside_what_is_given(void)
+TEST(the_rest_is_minimal_beside_what_is_given)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 1);
     enum { N = 120 };
@@ -120,15 +120,6 @@ static void the_rest_is_minimal_beside_what_is_given(void)
         CU_ASSERT(rest_s <= optimum * 1.1); /* so few samples cannot be divided */
     }
     glp_free_env();
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(dual_equals_the_linear_program),
-        SLUICE_TEST(the_rest_is_minimal_beside_what_is_given),
-    };
-    return sluice_test_run("planner_glpk", tests, SLUICE_TEST_COUNT(tests));
 }
 
 #endif

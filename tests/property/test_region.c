@@ -185,9 +185,9 @@ static void check_random_boxes(const uint8_t *bytes, size_t len, unsigned num_bo
     sluice_buf_unref(all.pixels);
 }
 
-static void boxes_of_every_coding_equal_the_whole_cut(void)
+TEST(boxes_of_every_coding_equal_the_whole_cut)
 {
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(codings); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(codings); i++) {
         for (unsigned k = 0; k < 8; k++) {
             const uint32_t width = 1 + sluice_rng_below(&rng, k < 3 ? 40 : 200);
             const uint32_t height = 1 + sluice_rng_below(&rng, k < 3 ? 40 : 200);
@@ -199,13 +199,13 @@ static void boxes_of_every_coding_equal_the_whole_cut(void)
 }
 
 /* Skipping rows is where libjpeg-turbo has had most of its faults: every first row. */
-static void every_first_row_equals_the_whole_cut(void)
+TEST(every_first_row_equals_the_whole_cut)
 {
     static const struct {
         uint32_t width, height;
     } sizes[] = {{15, 15}, {33, 47}, {64, 65}};
     for (size_t i = 0; i < NUM_TO_DAMAGE; i++) {
-        for (size_t k = 0; k < SLUICE_TEST_COUNT(sizes); k++) {
+        for (size_t k = 0; k < SLUICE_ARRAY_LEN(sizes); k++) {
             const uint32_t width = sizes[k].width, height = sizes[k].height;
             struct sluice_buf *file = make_file(width, height, &codings[i]);
             struct sluice_rgb all = {0};
@@ -222,7 +222,7 @@ static void every_first_row_equals_the_whole_cut(void)
 }
 
 /* And every first column with many last ones, where upsampling looks across. */
-static void every_span_of_columns_equals_the_whole_cut(void)
+TEST(every_span_of_columns_equals_the_whole_cut)
 {
     for (size_t i = 0; i < NUM_TO_DAMAGE; i++) {
         const uint32_t width = 49 + sluice_rng_below(&rng, 16), height = 20;
@@ -273,7 +273,7 @@ static void damage(struct sluice_buf *file)
     }
 }
 
-static void damaged_files_are_taken_and_refused_alike(void)
+TEST(damaged_files_are_taken_and_refused_alike)
 {
     unsigned num_refused = 0, num_taken = 0;
     for (size_t i = FIRST_GOOD_TO_DAMAGE; i < NUM_TO_DAMAGE; i++) {
@@ -306,11 +306,11 @@ static void damaged_files_are_taken_and_refused_alike(void)
 }
 
 /* The box is complete long before the end that is missing. */
-static void a_missing_end_is_refused_for_a_box_at_the_top(void)
+TEST(a_missing_end_is_refused_for_a_box_at_the_top)
 {
     const struct sluice_box box = {.width = 8, .height = 8};
     unsigned num_refused = 0;
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(codings); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(codings); i++) {
         struct sluice_buf *file = make_file(64, 64, &codings[i]);
         struct sluice_rgb all = {0};
         file->len -= 2;
@@ -356,7 +356,7 @@ static int visit(const char *path, const struct stat *info, int type, struct FTW
     return 0;
 }
 
-static void boxes_of_the_golden_files_equal_the_whole_cut(void)
+TEST(boxes_of_the_golden_files_equal_the_whole_cut)
 {
     char path[4096];
     snprintf(path, sizeof(path), "%s/tests/golden/image", sluice_test_source_dir());
@@ -365,10 +365,10 @@ static void boxes_of_the_golden_files_equal_the_whole_cut(void)
     CU_ASSERT(num_files > 50);
 }
 
-static void boxes_of_photographs_equal_the_whole_cut(void)
+TEST(boxes_of_photographs_equal_the_whole_cut)
 {
     static const char *const folders[] = {"imagenet-200", "photos-1024"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(folders); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(folders); i++) {
         const char *path = sluice_test_data(folders[i]);
         if (!path) {
             printf("no %s here ", folders[i]);
@@ -381,10 +381,10 @@ static void boxes_of_photographs_equal_the_whole_cut(void)
 }
 
 /* Declining everything would pass the tests above. */
-static void every_way_takes_ordinary_files(void)
+TEST(every_way_takes_ordinary_files)
 {
     const struct sluice_box box = {.left = 11, .top = 13, .width = 30, .height = 20};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(codings); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(codings); i++) {
         const struct sluice_jpeg_encode_options *coding = &codings[i];
         const bool is_odd = coding->is_progressive || coding->is_cmyk || coding->is_ycck ||
                             coding->h_samp == 3 || coding->v_samp == 3;
@@ -400,7 +400,7 @@ static void every_way_takes_ordinary_files(void)
     }
 }
 
-static void a_box_outside_the_image_is_invalid(void)
+TEST(a_box_outside_the_image_is_invalid)
 {
     struct sluice_buf *file = make_file(20, 10, &codings[0]);
     static const struct sluice_box boxes[] = {
@@ -409,7 +409,7 @@ static void a_box_outside_the_image_is_invalid(void)
         {0, 1, 1, 10}, {0, UINT32_MAX, 1, 2}, {0, 2, 1, UINT32_MAX},
     };
     struct sluice_rgb part = {0};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(boxes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(boxes); i++) {
         CU_ASSERT_EQUAL(sluice_codec_decode_region(codec, file->data, file->len, &boxes[i], 0, NULL,
                                                    &part, NULL),
                         SLUICE_E_INVALID);
@@ -418,7 +418,7 @@ static void a_box_outside_the_image_is_invalid(void)
     sluice_buf_unref(file);
 }
 
-static void the_pixel_limit_counts_the_whole_image(void)
+TEST(the_pixel_limit_counts_the_whole_image)
 {
     struct sluice_buf *file = make_file(20, 10, &codings[0]);
     const struct sluice_box box = {.width = 1, .height = 1};
@@ -435,23 +435,11 @@ static void the_pixel_limit_counts_the_whole_image(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(boxes_of_every_coding_equal_the_whole_cut),
-        SLUICE_TEST(every_first_row_equals_the_whole_cut),
-        SLUICE_TEST(every_span_of_columns_equals_the_whole_cut),
-        SLUICE_TEST(damaged_files_are_taken_and_refused_alike),
-        SLUICE_TEST(a_missing_end_is_refused_for_a_box_at_the_top),
-        SLUICE_TEST(boxes_of_the_golden_files_equal_the_whole_cut),
-        SLUICE_TEST(boxes_of_photographs_equal_the_whole_cut),
-        SLUICE_TEST(every_way_takes_ordinary_files),
-        SLUICE_TEST(a_box_outside_the_image_is_invalid),
-        SLUICE_TEST(the_pixel_limit_counts_the_whole_image),
-    };
     if (sluice_codec_create(&codec, NULL) != SLUICE_OK ||
         sluice_jpeg_window_create(&window, NULL) != SLUICE_OK)
         return 1;
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
-    const int rc = sluice_test_run("region", tests, SLUICE_TEST_COUNT(tests));
+    const int rc = sluice_test_main();
     printf("boxes taken: libjpeg %u, window %u, window in C %u, indexed %u\n",
            num_accepted[WAY_LIBJPEG], num_accepted[WAY_WINDOW], num_accepted[WAY_WINDOW_C],
            num_accepted[WAY_INDEX]);

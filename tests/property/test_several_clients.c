@@ -84,7 +84,7 @@ static void print(const struct sim_scenario *scenario, const struct sim *sim, co
         printf(" %.2f", time_s[j] / sim_best_s(scenario, &scenario->clients[j], part));
 }
 
-static void clients_that_hear_the_price_end_near_the_joint_optimum(void)
+TEST(clients_that_hear_the_price_end_near_the_joint_optimum)
 {
     double sum = 0;
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(settings); i++) {
@@ -107,7 +107,7 @@ static void clients_that_hear_the_price_end_near_the_joint_optimum(void)
     CU_ASSERT(sum < MOST_MEAN * (double)num_settings);
 }
 
-static void one_alone_hears_no_price(void)
+TEST(one_alone_hears_no_price)
 {
     static const struct sim_scenario alone = {"alone", 1, {NODE(1000, 1)}, .storage_cores = 1};
     struct sim *sim = create_settled(alone);
@@ -123,7 +123,7 @@ static void one_alone_hears_no_price(void)
 /* Other programs slow either node down for a while, for longer or for less time than the plan needs
  * to follow, so that what was asked for is soon all before one of them: the other is kept at work.
  */
-static void neither_node_stands_still_while_the_other_is_slow(void)
+TEST(neither_node_stands_still_while_the_other_is_slow)
 {
     static const double paces_s[] = {5, 1, 0.3};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(paces_s); i++) {
@@ -146,7 +146,7 @@ static const struct sim_scenario four_equal = {
     {NODE(1000, 1), NODE(1000, 1), NODE(1000, 1), NODE(1000, 1)},
     .storage_cores = 2};
 
-static void one_that_does_not_hear_it_starves_nobody(void)
+TEST(one_that_does_not_hear_it_starves_nobody)
 {
     struct sim_scenario scenario = four_equal;
     scenario.clients[0].is_greedy = true;
@@ -160,7 +160,7 @@ static void one_that_does_not_hear_it_starves_nobody(void)
     sim_destroy(sim);
 }
 
-static void those_who_stay_take_over_what_others_leave(void)
+TEST(those_who_stay_take_over_what_others_leave)
 {
     struct sim_scenario scenario = four_equal;
     scenario.storage_cores = 1;
@@ -237,7 +237,7 @@ static double others_time(struct sim_scenario scenario, double (*lie)(double, do
     return mean;
 }
 
-static void a_client_that_lies_about_the_price_harms_itself_alone(void)
+TEST(a_client_that_lies_about_the_price_harms_itself_alone)
 {
     static double (*const lies[])(double, double) = {
         say_all, say_nothing, say_both_in_turn, say_next_to_nothing, exaggerate, understate};
@@ -254,17 +254,4 @@ static void a_client_that_lies_about_the_price_harms_itself_alone(void)
             CU_ASSERT(ratio < MOST_HARM);
         }
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(clients_that_hear_the_price_end_near_the_joint_optimum),
-        SLUICE_TEST(one_alone_hears_no_price),
-        SLUICE_TEST(neither_node_stands_still_while_the_other_is_slow),
-        SLUICE_TEST(one_that_does_not_hear_it_starves_nobody),
-        SLUICE_TEST(a_client_that_lies_about_the_price_harms_itself_alone),
-        SLUICE_TEST(those_who_stay_take_over_what_others_leave),
-    };
-    return sluice_test_run("several_clients", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -416,7 +416,7 @@ static struct sluice_hash128 run_everything(void)
 
 static char digest[33];
 
-static void any_split_gives_the_same_bytes(void)
+TEST(any_split_gives_the_same_bytes)
 {
     sluice_hash128_hex(run_everything(), digest);
     CU_ASSERT(num_packed > 100 && num_boxes_packed > 10);
@@ -464,7 +464,7 @@ static void check_child(const struct child *child)
 }
 
 /* All at the same time. */
-static void any_cpu_level_gives_the_same_bytes(void)
+TEST_OF("parent", any_cpu_level_gives_the_same_bytes)
 {
     struct child children[SLUICE_CPU_NEON + 1];
     size_t num_children = 0;
@@ -483,15 +483,9 @@ static void any_cpu_level_gives_the_same_bytes(void)
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "--digest") == 0) {
-        /* Asserts need a registry; without one CUnit aborts, so the child has a suite too. */
-        static const struct sluice_test alone[] = {SLUICE_TEST(any_split_gives_the_same_bytes)};
-        const int rc = sluice_test_run("split child", alone, SLUICE_TEST_COUNT(alone));
+        const int rc = sluice_test_main();
         printf("\nchild %s %s\n", sluice_cpu_level_name(sluice_cpu_level()), digest);
         return rc;
     }
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(any_split_gives_the_same_bytes),
-        SLUICE_TEST(any_cpu_level_gives_the_same_bytes),
-    };
-    return sluice_test_run("split", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main_with("parent");
 }

@@ -13,19 +13,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int sluice_test_run(const char *suite_name, const struct sluice_test *tests, size_t num_tests)
+static struct sluice_test *tests; /* by file and place */
+
+static bool is_before(const struct sluice_test *a, const struct sluice_test *b)
+{
+    const int order = strcmp(a->file, b->file);
+    return order ? order < 0 : a->place < b->place;
+}
+
+void sluice_test_register(struct sluice_test *test)
+{
+    struct sluice_test **at = &tests;
+    while (*at && is_before(*at, test))
+        at = &(*at)->next;
+    test->next = *at;
+    *at = test;
+}
+
+int sluice_test_main_with(const char *group)
 {
     if (getenv("SLUICE_TEST_LOCALE"))
         sluice_test_comma_locale();
     if (CU_initialize_registry() != CUE_SUCCESS)
         return 1;
-    CU_pSuite suite = CU_add_suite(suite_name, NULL, NULL);
-    for (size_t i = 0; suite && i < num_tests; i++) {
-        if (!CU_add_test(suite, tests[i].name, tests[i].fn))
+    CU_pSuite suite = CU_add_suite(program_invocation_short_name, NULL, NULL);
+    for (const struct sluice_test *test = tests; suite && test; test = test->next) {
+        const bool is_run = !test->group || (group && strcmp(group, test->group) == 0);
+        if (is_run && !CU_add_test(suite, test->name, test->fn))
             suite = NULL;
     }
-    if (!suite) {
-        fprintf(stderr, "%s\n", CU_get_error_msg());
+    if (!suite || !tests) {
+        fprintf(stderr, "%s\n", suite ? "no tests" : CU_get_error_msg());
         return 1;
     }
     CU_basic_set_mode(CU_BRM_VERBOSE);
@@ -33,6 +51,11 @@ int sluice_test_run(const char *suite_name, const struct sluice_test *tests, siz
     const unsigned failed = CU_get_number_of_failures();
     CU_cleanup_registry();
     return failed ? 1 : 0;
+}
+
+int sluice_test_main(void)
+{
+    return sluice_test_main_with(NULL);
 }
 
 void sluice_test_skip(const char *reason)

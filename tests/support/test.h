@@ -1,6 +1,8 @@
 #ifndef SLUICE_TESTS_SUPPORT_TEST_H
 #define SLUICE_TESTS_SUPPORT_TEST_H
 
+#include "base/compiler.h"
+
 #include <CUnit/CUnit.h>
 
 #include <stdbool.h>
@@ -20,28 +22,43 @@
 
 /* The little that every CUnit program here shares.
  *
- *     static void rejects_zero_width(void) { ... CU_ASSERT_EQUAL(...); }
- *     int main(void)
+ *     TEST(rejects_zero_width)
  *     {
- *         static const struct sluice_test tests[] = {SLUICE_TEST(rejects_zero_width)};
- *         return sluice_test_run("codec", tests, SLUICE_TEST_COUNT(tests));
+ *         CU_ASSERT_EQUAL(...);
  *     }
+ *
+ * The program's main() is here and runs its tests in the order of the file.  A program that
+ * prepares something has a main() of its own, which ends with sluice_test_main().
  *
  * Exit codes: 0 all passed, 1 some failed, 77 skipped. */
 
 struct sluice_test {
     const char *name;
     void (*fn)(void);
+    const char *group; /* or NULL */
+    const char *file;
+    int place; /* in its file */
+    struct sluice_test *next;
 };
 
-#define SLUICE_TEST(fn)                                                                            \
+#define TEST(test) TEST_OF(NULL, test)
+/* Run only by a program that is told this group. */
+#define TEST_OF(group, test)                                                                       \
+    static void test(void);                                                                        \
+    __attribute__((constructor)) static void test##_is_registered(void)                            \
     {                                                                                              \
-#fn, fn                                                                                    \
-    }
-#define SLUICE_TEST_COUNT(tests) (sizeof(tests) / sizeof((tests)[0]))
+        static struct sluice_test self = {#test, test, group, __FILE__, __COUNTER__, NULL};        \
+        sluice_test_register(&self);                                                               \
+    }                                                                                              \
+    static void test(void)
 
-/* With SLUICE_TEST_LOCALE in that of sluice_test_comma_locale(). */
-int sluice_test_run(const char *suite, const struct sluice_test *tests, size_t num_tests);
+/* Borrows the test until the program ends. */
+void sluice_test_register(struct sluice_test *test);
+
+/* Runs the tests without a group, or with these those of one group; the program's exit code.  With
+ * SLUICE_TEST_LOCALE in the environment they run in the locale of sluice_test_comma_locale(). */
+int sluice_test_main(void);
+int sluice_test_main_with(const char *group);
 
 /* Ends the program as skipped, saying why. */
 void sluice_test_skip(const char *reason) __attribute__((noreturn));

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-static void grows_from_nothing_and_keeps_its_items(void)
+TEST(grows_from_nothing_and_keeps_its_items)
 {
     int *items = NULL;
     size_t capacity = 0, num_moves = 0;
@@ -22,7 +22,7 @@ static void grows_from_nothing_and_keeps_its_items(void)
     free(items);
 }
 
-static void makes_room_for_many_at_once(void)
+TEST(makes_room_for_many_at_once)
 {
     char *text = NULL;
     size_t capacity = 0;
@@ -34,7 +34,7 @@ static void makes_room_for_many_at_once(void)
     free(text);
 }
 
-static void what_is_too_large_changes_nothing(void)
+TEST(what_is_too_large_changes_nothing)
 {
     uint64_t *items = NULL;
     size_t capacity = 0;
@@ -48,7 +48,7 @@ static void what_is_too_large_changes_nothing(void)
     free(items);
 }
 
-static void finds_what_a_scan_finds(void)
+TEST(finds_what_a_scan_finds)
 {
     static const int keys[] = {1, 3, 3, 3, 4, 8, 8, 9};
     for (size_t begin = 0; begin <= 8; begin++) {
@@ -64,22 +64,10 @@ static void finds_what_a_scan_finds(void)
     }
 }
 
-static void asks_for_few_and_for_none_outside(void)
+TEST(asks_for_few_and_for_none_outside)
 {
     size_t num_asked = 0, first = 1000;
     SLUICE_FIND_FIRST(first, 2000, i, (num_asked += i >= 1000 && i < 2000 ? 1 : 1000, i < 1777));
     CU_ASSERT_EQUAL(first, 1777);
     CU_ASSERT(num_asked <= 10); /* log2 1000 */
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(grows_from_nothing_and_keeps_its_items),
-        SLUICE_TEST(makes_room_for_many_at_once),
-        SLUICE_TEST(what_is_too_large_changes_nothing),
-        SLUICE_TEST(finds_what_a_scan_finds),
-        SLUICE_TEST(asks_for_few_and_for_none_outside),
-    };
-    return sluice_test_run("array", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -45,13 +45,13 @@ static struct sluice_buf *new_buf(struct sluice_buf_pool *pool, size_t capacity)
     return buf;
 }
 
-static void is_empty_aligned_roomy_and_has_slack(void)
+TEST(is_empty_aligned_roomy_and_has_slack)
 {
     static const size_t sizes[] = {0,    1,    63,   64,    65,     4095,    4096,
                                    4097, 5120, 5121, 70000, 150528, 3000001, 1 << 23};
     struct sluice_buf_pool *pool = new_pool(1 << 20);
     for (int pooled = 0; pooled < 2; pooled++) {
-        for (size_t i = 0; i < SLUICE_TEST_COUNT(sizes); i++) {
+        for (size_t i = 0; i < SLUICE_ARRAY_LEN(sizes); i++) {
             struct sluice_buf *buf = new_buf(pooled ? pool : NULL, sizes[i]);
             CU_ASSERT_EQUAL(buf->len, 0);
             CU_ASSERT(buf->capacity >= sizes[i]);
@@ -67,7 +67,7 @@ static void is_empty_aligned_roomy_and_has_slack(void)
     sluice_buf_pool_destroy(pool);
 }
 
-static void wastes_at_most_a_quarter_of_large_buffers(void)
+TEST(wastes_at_most_a_quarter_of_large_buffers)
 {
     struct sluice_buf_pool *pool = new_pool(0);
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
@@ -80,7 +80,7 @@ static void wastes_at_most_a_quarter_of_large_buffers(void)
     sluice_buf_pool_destroy(pool);
 }
 
-static void a_returned_buffer_is_used_again(void)
+TEST(a_returned_buffer_is_used_again)
 {
     struct sluice_buf_pool *pool = new_pool(1 << 20);
     struct sluice_buf *buf = new_buf(pool, 100000);
@@ -96,7 +96,7 @@ static void a_returned_buffer_is_used_again(void)
     sluice_buf_pool_destroy(pool);
 }
 
-static void keeps_no_more_than_the_limit(void)
+TEST(keeps_no_more_than_the_limit)
 {
     /* Three of a size, room to keep two: taking three again allocates one. */
     struct sluice_buf *bufs[3];
@@ -126,7 +126,7 @@ static void keeps_no_more_than_the_limit(void)
     sluice_buf_pool_destroy(pool);
 }
 
-static void only_the_last_unref_gives_back(void)
+TEST(only_the_last_unref_gives_back)
 {
     struct sluice_buf_pool *pool = new_pool(1 << 20);
     struct sluice_buf *buf = new_buf(pool, 5000);
@@ -141,7 +141,7 @@ static void only_the_last_unref_gives_back(void)
     sluice_buf_unref(NULL);
 }
 
-static void buffers_outlive_their_destroyed_pool(void)
+TEST(buffers_outlive_their_destroyed_pool)
 {
     struct sluice_buf_pool *pool = new_pool(1 << 20);
     struct sluice_buf *a = new_buf(pool, 10000);
@@ -155,7 +155,7 @@ static void buffers_outlive_their_destroyed_pool(void)
     sluice_buf_pool_destroy(NULL);
 }
 
-static void no_memory_leaves_the_out_parameter_alone(void)
+TEST(no_memory_leaves_the_out_parameter_alone)
 {
     struct sluice_buf_pool *pool = new_pool(1 << 20);
     for (int kind = 0; kind < 3; kind++) {
@@ -218,7 +218,7 @@ static void *use_buffers(void *arg)
     return (void *)(uintptr_t)num_wrong;
 }
 
-static void references_may_be_dropped_from_any_thread(void)
+TEST(references_may_be_dropped_from_any_thread)
 {
     struct shared shared = {.pool = new_pool(1 << 19)};
     struct thread_arg args[NUM_THREADS];
@@ -252,7 +252,7 @@ static void *unref_all(void *arg)
     return NULL;
 }
 
-static void the_last_buffers_may_come_back_while_the_pool_is_destroyed(void)
+TEST(the_last_buffers_may_come_back_while_the_pool_is_destroyed)
 {
     for (int round = 0; round < 50; round++) {
         struct sluice_buf_pool *pool = new_pool(1 << 20);
@@ -266,7 +266,7 @@ static void the_last_buffers_may_come_back_while_the_pool_is_destroyed(void)
     }
 }
 
-static void hands_out_no_more_than_its_limit(void)
+TEST(hands_out_no_more_than_its_limit)
 {
     struct sluice_buf_pool *pool = new_pool(1 << 20);
     sluice_buf_pool_limit(pool, 100000);
@@ -289,7 +289,7 @@ static void hands_out_no_more_than_its_limit(void)
 
 static size_t given;
 
-static void lent_memory_is_never_freed(void)
+TEST(lent_memory_is_never_freed)
 {
     static _Alignas(64) uint8_t memory[100 + SLUICE_BUF_SLACK];
     struct sluice_buf buf;
@@ -311,7 +311,7 @@ static void note_given(void *owner, size_t bytes)
     given += bytes;
 }
 
-static void the_last_unref_calls_the_hook_once(void)
+TEST(the_last_unref_calls_the_hook_once)
 {
     struct sluice_buf_pool *pool = new_pool(1 << 20);
     struct sluice_buf *buf = new_buf(pool, 5000);
@@ -326,23 +326,4 @@ static void the_last_unref_calls_the_hook_once(void)
     CU_ASSERT_EQUAL(given, 77);
     CU_ASSERT(sluice_buf_footprint(5000) >= 5000 && sluice_buf_footprint(5000) < 8000);
     sluice_buf_pool_destroy(pool);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(is_empty_aligned_roomy_and_has_slack),
-        SLUICE_TEST(wastes_at_most_a_quarter_of_large_buffers),
-        SLUICE_TEST(a_returned_buffer_is_used_again),
-        SLUICE_TEST(keeps_no_more_than_the_limit),
-        SLUICE_TEST(only_the_last_unref_gives_back),
-        SLUICE_TEST(buffers_outlive_their_destroyed_pool),
-        SLUICE_TEST(no_memory_leaves_the_out_parameter_alone),
-        SLUICE_TEST(references_may_be_dropped_from_any_thread),
-        SLUICE_TEST(the_last_buffers_may_come_back_while_the_pool_is_destroyed),
-        SLUICE_TEST(hands_out_no_more_than_its_limit),
-        SLUICE_TEST(lent_memory_is_never_freed),
-        SLUICE_TEST(the_last_unref_calls_the_hook_once),
-    };
-    return sluice_test_run("buf", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-static void numbers_have_a_point(void)
+TEST(numbers_have_a_point)
 {
     char text[32], *end;
     snprintf(text, sizeof(text), "%.1f", 0.5);
@@ -40,7 +40,7 @@ static void *read_number(void *ctx)
     return NULL;
 }
 
-static void other_threads_keep_their_locale(void)
+TEST(other_threads_keep_their_locale)
 {
     bool has_comma = false;
     pthread_t thread;
@@ -56,7 +56,7 @@ static void other_threads_keep_their_locale(void)
     CU_ASSERT_EQUAL(strtod("0.5", NULL), 0);
 }
 
-static void letters_are_those_of_ascii(void)
+TEST(letters_are_those_of_ascii)
 {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which have their own */
     CU_ASSERT_NOT_EQUAL(strcasecmp("TIF", "tif"), 0);
@@ -79,11 +79,6 @@ static void letters_are_those_of_ascii(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(numbers_have_a_point),
-        SLUICE_TEST(other_threads_keep_their_locale),
-        SLUICE_TEST(letters_are_those_of_ascii),
-    };
     sluice_test_comma_locale();
-    return sluice_test_run("c_locale", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

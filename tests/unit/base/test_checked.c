@@ -17,10 +17,10 @@ static const size_t edges[] = {0,
                                SIZE_MAX - 1,
                                SIZE_MAX};
 
-static void multiplies_or_says_that_it_does_not_fit(void)
+TEST(multiplies_or_says_that_it_does_not_fit)
 {
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(edges); i++) {
-        for (size_t k = 0; k < SLUICE_TEST_COUNT(edges); k++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(edges); i++) {
+        for (size_t k = 0; k < SLUICE_ARRAY_LEN(edges); k++) {
             const wide exact = (wide)edges[i] * edges[k];
             size_t out = 77;
             const bool is_ok = sluice_mul_size(edges[i], edges[k], &out);
@@ -30,10 +30,10 @@ static void multiplies_or_says_that_it_does_not_fit(void)
     }
 }
 
-static void adds_or_says_that_it_does_not_fit(void)
+TEST(adds_or_says_that_it_does_not_fit)
 {
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(edges); i++) {
-        for (size_t k = 0; k < SLUICE_TEST_COUNT(edges); k++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(edges); i++) {
+        for (size_t k = 0; k < SLUICE_ARRAY_LEN(edges); k++) {
             const wide exact = (wide)edges[i] + edges[k];
             size_t out = 77;
             const bool is_ok = sluice_add_size(edges[i], edges[k], &out);
@@ -41,13 +41,4 @@ static void adds_or_says_that_it_does_not_fit(void)
             CU_ASSERT_EQUAL(out, exact <= SIZE_MAX ? (size_t)exact : 77);
         }
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(multiplies_or_says_that_it_does_not_fit),
-        SLUICE_TEST(adds_or_says_that_it_does_not_fit),
-    };
-    return sluice_test_run("checked", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -12,7 +12,7 @@ static uint64_t system_ns(clockid_t id)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static void is_the_monotonic_clock_in_nanoseconds(void)
+TEST(is_the_monotonic_clock_in_nanoseconds)
 {
     for (int i = 0; i < 1000; i++) {
         const uint64_t before = system_ns(CLOCK_MONOTONIC);
@@ -31,7 +31,7 @@ static void *burn(void *arg)
     return NULL;
 }
 
-static void thread_time_counts_the_calling_thread_alone(void)
+TEST(thread_time_counts_the_calling_thread_alone)
 {
     uint64_t theirs = 0;
     pthread_t thread;
@@ -43,14 +43,14 @@ static void thread_time_counts_the_calling_thread_alone(void)
     CU_ASSERT(ours < theirs);
 }
 
-static void thread_time_is_the_systems(void)
+TEST(thread_time_is_the_systems)
 {
     const uint64_t before = system_ns(CLOCK_THREAD_CPUTIME_ID);
     const uint64_t ours = sluice_thread_cpu_ns();
     CU_ASSERT(ours >= before && ours <= system_ns(CLOCK_THREAD_CPUTIME_ID));
 }
 
-static void process_time_counts_every_thread(void)
+TEST(process_time_counts_every_thread)
 {
     uint64_t theirs = 0;
     pthread_t thread;
@@ -60,7 +60,7 @@ static void process_time_counts_every_thread(void)
     CU_ASSERT(sluice_process_cpu_ns() - before >= theirs);
 }
 
-static void work_of_other_processes_counts(void)
+TEST(work_of_other_processes_counts)
 {
     const uint64_t thread_ns = sluice_thread_cpu_ns(), process_ns = sluice_process_cpu_ns();
     sluice_clock_add_cpu_ns(UINT64_C(5000000000000));
@@ -73,7 +73,7 @@ static void work_of_other_processes_counts(void)
     CU_ASSERT(theirs < UINT64_C(5000000000000));
 }
 
-static void sleeps_until_a_moment_and_not_for_one_that_is_past(void)
+TEST(sleeps_until_a_moment_and_not_for_one_that_is_past)
 {
     const uint64_t until_ns = sluice_clock_ns() + 2000000u;
     sluice_clock_sleep_until(until_ns);
@@ -82,23 +82,9 @@ static void sleeps_until_a_moment_and_not_for_one_that_is_past(void)
     sluice_clock_sleep_until(0);
 }
 
-static void a_moment_has_seconds_and_the_rest(void)
+TEST(a_moment_has_seconds_and_the_rest)
 {
     const struct timespec moment = sluice_clock_timespec(3000000007u);
     CU_ASSERT_EQUAL(moment.tv_sec, 3);
     CU_ASSERT_EQUAL(moment.tv_nsec, 7);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(is_the_monotonic_clock_in_nanoseconds),
-        SLUICE_TEST(thread_time_counts_the_calling_thread_alone),
-        SLUICE_TEST(thread_time_is_the_systems),
-        SLUICE_TEST(process_time_counts_every_thread),
-        SLUICE_TEST(work_of_other_processes_counts),
-        SLUICE_TEST(sleeps_until_a_moment_and_not_for_one_that_is_past),
-        SLUICE_TEST(a_moment_has_seconds_and_the_rest),
-    };
-    return sluice_test_run("clock", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -35,7 +35,7 @@ static bool wait_open(struct door *door)
     return is_open;
 }
 
-static void waits_until_the_deadline_and_not_less(void)
+TEST(waits_until_the_deadline_and_not_less)
 {
     struct door door;
     door_init(&door, sluice_clock_ns() + 2000000u);
@@ -57,7 +57,7 @@ static void *open_door(void *arg)
     return NULL;
 }
 
-static void a_change_ends_it_before_a_deadline_or_without_one(void)
+TEST(a_change_ends_it_before_a_deadline_or_without_one)
 {
     const uint64_t far_ns = sluice_clock_ns() + 3600 * UINT64_C(1000000000);
     const uint64_t until_ns[] = {far_ns, UINT64_MAX};
@@ -71,13 +71,4 @@ static void a_change_ends_it_before_a_deadline_or_without_one(void)
         CU_ASSERT(sluice_clock_ns() < far_ns);
         door_destroy(&door);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(waits_until_the_deadline_and_not_less),
-        SLUICE_TEST(a_change_ends_it_before_a_deadline_or_without_one),
-    };
-    return sluice_test_run("cond", tests, SLUICE_TEST_COUNT(tests));
 }

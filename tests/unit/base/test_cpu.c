@@ -53,11 +53,6 @@ static enum sluice_cpu_level expected_level(void)
 #endif
 }
 
-static void detects_what_the_kernel_lists(void)
-{
-    CU_ASSERT_EQUAL(sluice_cpu_detected(), expected_level());
-}
-
 /* The level is decided once in a process, so each wish has its own. */
 static int level_under_wish(void *ctx)
 {
@@ -79,13 +74,14 @@ static int run_wish(const char *wish)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void takes_the_best_without_a_wish(void)
+/* Each process remembers its first call: the children that make wishes come first. */
+TEST(takes_the_best_without_a_wish)
 {
     CU_ASSERT_EQUAL(run_wish(NULL), (int)expected_level());
     CU_ASSERT_STRING_EQUAL(output.err, "");
 }
 
-static void a_wish_lowers_the_level(void)
+TEST(a_wish_lowers_the_level)
 {
     CU_ASSERT_EQUAL(run_wish("c"), SLUICE_CPU_C);
     CU_ASSERT_STRING_EQUAL(output.err, "");
@@ -97,12 +93,12 @@ static void a_wish_lowers_the_level(void)
     CU_ASSERT_STRING_EQUAL(output.err, "");
 }
 
-static void a_wish_that_cannot_be_met_is_a_warning_once(void)
+TEST(a_wish_that_cannot_be_met_is_a_warning_once)
 {
     const char *foreign =
         expected_level() == SLUICE_CPU_NEON ? "avx2" : "neon"; /* never on one machine */
     const char *const wishes[] = {foreign, "sse9", "AVX2"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wishes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wishes); i++) {
         CU_ASSERT_EQUAL(run_wish(wishes[i]), (int)expected_level());
         CU_ASSERT_PTR_NOT_NULL_FATAL(strstr(output.err, "warning: SLUICE_CPU="));
         CU_ASSERT_PTR_NOT_NULL(strstr(output.err, wishes[i]));
@@ -110,7 +106,12 @@ static void a_wish_that_cannot_be_met_is_a_warning_once(void)
     }
 }
 
-static void levels_have_the_names_of_the_variable(void)
+TEST(detects_what_the_kernel_lists)
+{
+    CU_ASSERT_EQUAL(sluice_cpu_detected(), expected_level());
+}
+
+TEST(levels_have_the_names_of_the_variable)
 {
     CU_ASSERT_STRING_EQUAL(sluice_cpu_level_name(SLUICE_CPU_C), "c");
     CU_ASSERT_STRING_EQUAL(sluice_cpu_level_name(SLUICE_CPU_AVX2), "avx2");
@@ -136,7 +137,7 @@ static int count_on_one_cpu(void *ctx)
     return (int)sluice_cpu_count();
 }
 
-static void counts_the_cpus_of_this_process(void)
+TEST(counts_the_cpus_of_this_process)
 {
     cpu_set_t set;
     CU_ASSERT_EQUAL_FATAL(sched_getaffinity(0, sizeof(set), &set), 0);
@@ -161,7 +162,7 @@ static void *bind_and_wait(void *arg)
     return NULL;
 }
 
-static void counts_the_cpus_of_another_thread(void)
+TEST(counts_the_cpus_of_another_thread)
 {
     const unsigned ours = sluice_cpu_count();
     struct other other = {.tid = 0};
@@ -175,19 +176,4 @@ static void counts_the_cpus_of_another_thread(void)
     CU_ASSERT_EQUAL(sluice_cpu_count_of(0), ours);
     sem_post(&other.may_end);
     pthread_join(other.thread, NULL);
-}
-
-int main(void)
-{
-    /* Each process remembers its first call: the children that make wishes come first. */
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(takes_the_best_without_a_wish),
-        SLUICE_TEST(a_wish_lowers_the_level),
-        SLUICE_TEST(a_wish_that_cannot_be_met_is_a_warning_once),
-        SLUICE_TEST(detects_what_the_kernel_lists),
-        SLUICE_TEST(levels_have_the_names_of_the_variable),
-        SLUICE_TEST(counts_the_cpus_of_this_process),
-        SLUICE_TEST(counts_the_cpus_of_another_thread),
-    };
-    return sluice_test_run("cpu", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-static void fail_sets_the_text_and_returns_the_status(void)
+TEST(fail_sets_the_text_and_returns_the_status)
 {
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(sluice_fail(&err, SLUICE_E_CORRUPT, "row %d of %s", 7, "a"), SLUICE_E_CORRUPT);
     CU_ASSERT_STRING_EQUAL(err.text, "row 7 of a");
 }
 
-static void the_first_text_wins(void)
+TEST(the_first_text_wins)
 {
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(sluice_fail(&err, SLUICE_E_IO, "cause"), SLUICE_E_IO);
@@ -19,12 +19,12 @@ static void the_first_text_wins(void)
     CU_ASSERT_STRING_EQUAL(err.text, "cause");
 }
 
-static void err_may_be_null(void)
+TEST(err_may_be_null)
 {
     CU_ASSERT_EQUAL(sluice_fail(NULL, SLUICE_E_AGAIN, "%d", 1), SLUICE_E_AGAIN);
 }
 
-static void a_long_text_is_cut_and_terminated(void)
+TEST(a_long_text_is_cut_and_terminated)
 {
     struct sluice_err err = {0};
     char text[1000];
@@ -34,7 +34,7 @@ static void a_long_text_is_cut_and_terminated(void)
     CU_ASSERT_EQUAL(strlen(err.text), sizeof(err.text) - 1);
 }
 
-static void a_text_is_one_line_that_a_terminal_does_not_obey(void)
+TEST(a_text_is_one_line_that_a_terminal_does_not_obey)
 {
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(sluice_fail(&err, SLUICE_E_IO, "%s: gone", "a\nb\x1b[2J\xc2\x9b\xff\xc3\xa9"),
@@ -42,7 +42,7 @@ static void a_text_is_one_line_that_a_terminal_does_not_obey(void)
     CU_ASSERT_STRING_EQUAL(err.text, "a\\nb\\x1b[2J\\xc2\\x9b\\xff\xc3\xa9: gone");
 }
 
-static void every_status_has_a_name_of_its_own(void)
+TEST(every_status_has_a_name_of_its_own)
 {
     for (int i = SLUICE_OK; i < SLUICE_NUM_STATUS; i++) {
         const char *name = sluice_status_name((sluice_status)i);
@@ -51,17 +51,4 @@ static void every_status_has_a_name_of_its_own(void)
             CU_ASSERT_STRING_NOT_EQUAL(name, sluice_status_name((sluice_status)k));
     }
     CU_ASSERT_STRING_EQUAL(sluice_status_name((sluice_status)1000), "unknown");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(fail_sets_the_text_and_returns_the_status),
-        SLUICE_TEST(the_first_text_wins),
-        SLUICE_TEST(err_may_be_null),
-        SLUICE_TEST(a_long_text_is_cut_and_terminated),
-        SLUICE_TEST(a_text_is_one_line_that_a_terminal_does_not_obey),
-        SLUICE_TEST(every_status_has_a_name_of_its_own),
-    };
-    return sluice_test_run("error", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -111,7 +111,7 @@ static void expect_content(const char *path, const char *text)
     sluice_buf_unref(buf);
 }
 
-static void reads_a_whole_file_of_any_size_up_to_the_limit(void)
+TEST(reads_a_whole_file_of_any_size_up_to_the_limit)
 {
     enum { MAX = 70000 };
     static const size_t sizes[] = {0, 1, 4095, 4096, 4097, MAX};
@@ -122,7 +122,7 @@ static void reads_a_whole_file_of_any_size_up_to_the_limit(void)
     CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &pool, NULL), SLUICE_OK);
     for (size_t i = 0; i <= MAX; i++)
         data[i] = (uint8_t)(i * 31);
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(sizes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(sizes); i++) {
         const char *path = path_of("sized");
         sluice_test_write_file(path, data, sizes[i]);
         for (int pieces = 0; pieces < 2; pieces++) {
@@ -150,7 +150,7 @@ static void reads_a_whole_file_of_any_size_up_to_the_limit(void)
     free(data);
 }
 
-static void pread_goes_on_until_all_is_read_or_the_file_ends(void)
+TEST(pread_goes_on_until_all_is_read_or_the_file_ends)
 {
     sluice_test_write_file(path_of("pieces"), "0123456789", 10);
     const int fd = open(path_of("pieces"), O_RDONLY | O_CLOEXEC);
@@ -167,7 +167,7 @@ static void pread_goes_on_until_all_is_read_or_the_file_ends(void)
     CU_ASSERT_EQUAL(errno, EBADF);
 }
 
-static void read_names_what_is_absent_or_no_file(void)
+TEST(read_names_what_is_absent_or_no_file)
 {
     CU_ASSERT_EQUAL_FATAL(mkfifo(path_of("fifo"), 0600), 0);
     CU_ASSERT_EQUAL_FATAL(mkdir(path_of("folder"), 0700), 0);
@@ -181,7 +181,7 @@ static void read_names_what_is_absent_or_no_file(void)
         {"folder", SLUICE_E_INVALID},
         {"fifo", SLUICE_E_INVALID}, /* and does not wait for a writer */
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_buf *buf = NULL;
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL(sluice_file_read(path_of(cases[i].name), 100, NULL, &buf, &err),
@@ -192,7 +192,7 @@ static void read_names_what_is_absent_or_no_file(void)
     unlink(path_of("fifo"));
 }
 
-static void read_refuses_a_file_that_is_not_as_long_as_it_says(void)
+TEST(read_refuses_a_file_that_is_not_as_long_as_it_says)
 {
     /* Files of proc are regular, say that they are empty, and are not. */
     struct sluice_buf *buf = NULL;
@@ -202,7 +202,7 @@ static void read_refuses_a_file_that_is_not_as_long_as_it_says(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "changed"));
 }
 
-static void write_creates_and_replaces_and_leaves_nothing_beside(void)
+TEST(write_creates_and_replaces_and_leaves_nothing_beside)
 {
     char folder[1024], path[1100];
     snprintf(folder, sizeof(folder), "%s", path_of("replace"));
@@ -225,7 +225,7 @@ static void write_creates_and_replaces_and_leaves_nothing_beside(void)
     CU_ASSERT_EQUAL(count_entries(folder), 1);
 }
 
-static void write_works_without_a_folder_in_the_path(void)
+TEST(write_works_without_a_folder_in_the_path)
 {
     char old[1024];
     CU_ASSERT_PTR_NOT_NULL_FATAL(getcwd(old, sizeof(old)));
@@ -235,7 +235,7 @@ static void write_works_without_a_folder_in_the_path(void)
     CU_ASSERT_EQUAL_FATAL(chdir(old), 0);
 }
 
-static void a_failed_write_leaves_the_old_file_and_nothing_beside(void)
+TEST(a_failed_write_leaves_the_old_file_and_nothing_beside)
 {
     char folder[1024], path[1100];
     snprintf(folder, sizeof(folder), "%s", path_of("full"));
@@ -271,7 +271,7 @@ static void a_failed_write_leaves_the_old_file_and_nothing_beside(void)
     free(long_path);
 }
 
-static void write_replaces_a_link_and_not_what_it_points_to(void)
+TEST(write_replaces_a_link_and_not_what_it_points_to)
 {
     char link_path[1024];
     snprintf(link_path, sizeof(link_path), "%s", path_of("link"));
@@ -301,7 +301,7 @@ static void *write_often(void *arg)
     return NULL;
 }
 
-static void a_reader_sees_one_whole_version_or_another(void)
+TEST(a_reader_sees_one_whole_version_or_another)
 {
     static const char letters[2] = {'a', 'b'};
     pthread_t threads[2];
@@ -325,11 +325,11 @@ static void a_reader_sees_one_whole_version_or_another(void)
         pthread_join(threads[i], NULL);
 }
 
-static void mkdirs_makes_what_is_missing(void)
+TEST(mkdirs_makes_what_is_missing)
 {
     static const char *const names[] = {"m/a/b/c", "m/a/b/c", "m/d/", "m//e//f", "m"};
     struct stat st;
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(names); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(names); i++) {
         CU_ASSERT_EQUAL(sluice_mkdirs(path_of(names[i]), NULL), SLUICE_OK);
         CU_ASSERT(stat(path_of(names[i]), &st) == 0 && S_ISDIR(st.st_mode));
     }
@@ -337,7 +337,7 @@ static void mkdirs_makes_what_is_missing(void)
     CU_ASSERT_EQUAL(sluice_mkdirs(".", NULL), SLUICE_OK);
 }
 
-static void mkdirs_names_what_is_in_the_way(void)
+TEST(mkdirs_names_what_is_in_the_way)
 {
     struct sluice_err err = {0};
     sluice_test_write_file(path_of("in-the-way"), "x", 1);
@@ -352,7 +352,7 @@ static void print_number(FILE *out, const void *ctx)
     fprintf(out, "number %d\n", *(const int *)ctx);
 }
 
-static void print_atomic_writes_what_was_printed(void)
+TEST(print_atomic_writes_what_was_printed)
 {
     char path[1024];
     snprintf(path, sizeof(path), "%s/printed.txt", sluice_test_dir());
@@ -368,7 +368,7 @@ static void print_atomic_writes_what_was_printed(void)
                     SLUICE_E_NOT_FOUND);
 }
 
-static void reads_parts_to_their_places(void)
+TEST(reads_parts_to_their_places)
 {
     char path[1024];
     snprintf(path, sizeof(path), "%s/parts.bin", sluice_test_dir());
@@ -400,7 +400,7 @@ static void reads_parts_to_their_places(void)
     close(fd);
 }
 
-static void read_range_reads_its_bytes_alone(void)
+TEST(read_range_reads_its_bytes_alone)
 {
     char path[1024];
     snprintf(path, sizeof(path), "%s/range.bin", sluice_test_dir());
@@ -452,7 +452,7 @@ static void give(void *ctx)
     CU_ASSERT_EQUAL(++turns->num_gives, turns->num_takes);
 }
 
-static void every_read_of_a_part_is_a_turn(void)
+TEST(every_read_of_a_part_is_a_turn)
 {
     char path[1024];
     snprintf(path, sizeof(path), "%s/turns.bin", sluice_test_dir());
@@ -476,7 +476,7 @@ static void every_read_of_a_part_is_a_turn(void)
     close(fd);
 }
 
-static void path_in_joins_and_refuses_what_is_too_long(void)
+TEST(path_in_joins_and_refuses_what_is_too_long)
 {
     char path[SLUICE_MAX_PATH_BYTES], name[SLUICE_MAX_PATH_BYTES];
     CU_ASSERT_EQUAL_FATAL(sluice_path_in("a/b", "c", path, NULL), SLUICE_OK);
@@ -490,7 +490,7 @@ static void path_in_joins_and_refuses_what_is_too_long(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "ff/nnn"));
 }
 
-static void try_tells_what_a_write_would_meet(void)
+TEST(try_tells_what_a_write_would_meet)
 {
     char path[300], beside[320];
     snprintf(path, sizeof(path), "%s/tried", sluice_test_dir());
@@ -521,7 +521,7 @@ static void try_tells_what_a_write_would_meet(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/nonexist/x"));
 }
 
-static void what_is_no_file_stays_and_is_written_to(void)
+TEST(what_is_no_file_stays_and_is_written_to)
 {
     char path[1024], got[8] = "";
     snprintf(path, sizeof(path), "%s/pipe", sluice_test_dir());
@@ -536,7 +536,7 @@ static void what_is_no_file_stays_and_is_written_to(void)
     close(fd);
 }
 
-static void a_folder_has_files_unless_all_are_hidden(void)
+TEST(a_folder_has_files_unless_all_are_hidden)
 {
     char folder[900], path[1000];
     snprintf(folder, sizeof(folder), "%s/new", sluice_test_dir());
@@ -578,38 +578,11 @@ static int begin_with_closed_descriptors(void *ctx)
     return open("/dev/null", O_RDONLY) > 2 ? 0 : 5;
 }
 
-static void closed_standard_descriptors_are_opened(void)
+TEST(closed_standard_descriptors_are_opened)
 {
     for (unsigned closed = 0; closed < 8; closed++) {
         struct sluice_test_output output;
         const int status = sluice_test_child(begin_with_closed_descriptors, &closed, &output);
         CU_ASSERT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_folder_has_files_unless_all_are_hidden),
-        SLUICE_TEST(path_in_joins_and_refuses_what_is_too_long),
-        SLUICE_TEST(reads_parts_to_their_places),
-        SLUICE_TEST(read_range_reads_its_bytes_alone),
-        SLUICE_TEST(every_read_of_a_part_is_a_turn),
-        SLUICE_TEST(print_atomic_writes_what_was_printed),
-        SLUICE_TEST(reads_a_whole_file_of_any_size_up_to_the_limit),
-        SLUICE_TEST(pread_goes_on_until_all_is_read_or_the_file_ends),
-        SLUICE_TEST(read_names_what_is_absent_or_no_file),
-        SLUICE_TEST(read_refuses_a_file_that_is_not_as_long_as_it_says),
-        SLUICE_TEST(write_creates_and_replaces_and_leaves_nothing_beside),
-        SLUICE_TEST(write_works_without_a_folder_in_the_path),
-        SLUICE_TEST(a_failed_write_leaves_the_old_file_and_nothing_beside),
-        SLUICE_TEST(write_replaces_a_link_and_not_what_it_points_to),
-        SLUICE_TEST(a_reader_sees_one_whole_version_or_another),
-        SLUICE_TEST(what_is_no_file_stays_and_is_written_to),
-        SLUICE_TEST(try_tells_what_a_write_would_meet),
-        SLUICE_TEST(closed_standard_descriptors_are_opened),
-        SLUICE_TEST(mkdirs_makes_what_is_missing),
-        SLUICE_TEST(mkdirs_names_what_is_in_the_way),
-    };
-    return sluice_test_run("file", tests, SLUICE_TEST_COUNT(tests));
 }

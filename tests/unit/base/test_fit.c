@@ -20,7 +20,7 @@ static void expect(unsigned columns, const char *expected)
     CU_ASSERT(taken <= columns);
 }
 
-static void parts_get_shorter_and_then_fewer_the_least_important_first(void)
+TEST(parts_get_shorter_and_then_fewer_the_least_important_first)
 {
     expect(80, "epoch 0, 1834 samples/s, limited by network");
     expect(43, "epoch 0, 1834 samples/s, limited by network");
@@ -33,13 +33,13 @@ static void parts_get_shorter_and_then_fewer_the_least_important_first(void)
     expect(14, "epoch 0");
 }
 
-static void the_most_important_part_is_cut_and_not_left_out(void)
+TEST(the_most_important_part_is_cut_and_not_left_out)
 {
     expect(5, "epoch");
     expect(0, "");
 }
 
-static void columns_are_not_bytes(void)
+TEST(columns_are_not_bytes)
 {
     const struct sluice_fit_part bar[] = {
         {.form = {"a"}, .importance = 2, .before = ""},
@@ -50,14 +50,4 @@ static void columns_are_not_bytes(void)
     CU_ASSERT_STRING_EQUAL(text, "a ━━");
     CU_ASSERT_EQUAL(sluice_fit_line(bar, 2, 3, text, sizeof(text)), 1);
     CU_ASSERT_STRING_EQUAL(text, "a");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(parts_get_shorter_and_then_fewer_the_least_important_first),
-        SLUICE_TEST(the_most_important_part_is_cut_and_not_left_out),
-        SLUICE_TEST(columns_are_not_bytes),
-    };
-    return sluice_test_run("fit", tests, SLUICE_TEST_COUNT(tests));
 }

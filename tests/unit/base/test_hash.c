@@ -17,7 +17,7 @@ static void fill_sanity_buffer(uint8_t *data, size_t len)
 }
 
 /* Seed 0, published with xxHash. */
-static void hash64_gives_the_published_vectors(void)
+TEST(hash64_gives_the_published_vectors)
 {
     static const struct {
         size_t len;
@@ -30,12 +30,12 @@ static void hash64_gives_the_published_vectors(void)
     };
     uint8_t data[2048];
     fill_sanity_buffer(data, sizeof(data));
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(vectors); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(vectors); i++)
         CU_ASSERT_EQUAL(sluice_hash64(data, vectors[i].len), vectors[i].hash);
 }
 
 /* What `printf %s TEXT | xxhsum -H128` prints. */
-static void hash128_hex_is_what_xxhsum_prints(void)
+TEST(hash128_hex_is_what_xxhsum_prints)
 {
     static const struct {
         const char *text, *hex;
@@ -44,14 +44,14 @@ static void hash128_hex_is_what_xxhsum_prints(void)
         {"a", "a96faf705af16834e6c632b61e964e1f"},
         {"abc", "06b05ab6733a618578af5f94892f3950"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(vectors); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(vectors); i++) {
         char hex[33];
         sluice_hash128_hex(sluice_hash128(vectors[i].text, strlen(vectors[i].text)), hex);
         CU_ASSERT_STRING_EQUAL(hex, vectors[i].hex);
     }
 }
 
-static void bytes_are_the_hex_digits(void)
+TEST(bytes_are_the_hex_digits)
 {
     const struct sluice_hash128 hash = {.high = 0x0123456789ABCDEF, .low = 0x00112233445566F8};
     static const uint8_t expected[16] = {0x01, 0x23, 0x45, 0x67, 0x89, 0xAB, 0xCD, 0xEF,
@@ -64,7 +64,7 @@ static void bytes_are_the_hex_digits(void)
     CU_ASSERT_STRING_EQUAL(hex, "0123456789abcdef00112233445566f8");
 }
 
-static void streamed_in_any_pieces_equals_one_shot(void)
+TEST(streamed_in_any_pieces_equals_one_shot)
 {
     enum { LEN = 20000 };
     uint8_t *data = malloc(LEN);
@@ -97,7 +97,7 @@ static void streamed_in_any_pieces_equals_one_shot(void)
     free(data);
 }
 
-static void hash64_in_pieces_equals_one_shot(void)
+TEST(hash64_in_pieces_equals_one_shot)
 {
     enum { LEN = 5000 };
     uint8_t data[LEN];
@@ -116,16 +116,4 @@ static void hash64_in_pieces_equals_one_shot(void)
         }
         CU_ASSERT_EQUAL(sluice_hasher64_digest(&hasher), sluice_hash64(data, len));
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(hash64_gives_the_published_vectors),
-        SLUICE_TEST(hash128_hex_is_what_xxhsum_prints),
-        SLUICE_TEST(bytes_are_the_hex_digits),
-        SLUICE_TEST(streamed_in_any_pieces_equals_one_shot),
-        SLUICE_TEST(hash64_in_pieces_equals_one_shot),
-    };
-    return sluice_test_run("hash", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static void takes_names_addresses_and_ports(void)
+TEST(takes_names_addresses_and_ports)
 {
     static const struct {
         const char *text;
@@ -26,7 +26,7 @@ static void takes_names_addresses_and_ports(void)
         {":50051", -1, "", 50051, "0.0.0.0:50051"},
         {"[::]:1", -1, "::", 1, "[::]:1"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_host_port address;
         char written[SLUICE_HOST_PORT_BYTES];
         CU_ASSERT_EQUAL_FATAL(
@@ -39,7 +39,7 @@ static void takes_names_addresses_and_ports(void)
     }
 }
 
-static void refuses_the_rest_and_says_why(void)
+TEST(refuses_the_rest_and_says_why)
 {
     static const struct {
         const char *text;
@@ -54,7 +54,7 @@ static void refuses_the_rest_and_says_why(void)
         {"", 50051, "HOST:PORT"},       {"", -1, "HOST:PORT"},
         {"a b:1", -1, "HOST:PORT"},     {"http://h:1", -1, "HOST:PORT"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_host_port address = {.port = 9};
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL(
@@ -82,7 +82,7 @@ static const char *complaint(const char *host, unsigned port, struct sluice_err 
     return err->text;
 }
 
-static void says_what_is_in_the_way_of_listening(void)
+TEST(says_what_is_in_the_way_of_listening)
 {
     struct sluice_err err;
     CU_ASSERT_STRING_EQUAL(complaint("127.0.0.1", 0, &err), "");
@@ -95,7 +95,7 @@ static void says_what_is_in_the_way_of_listening(void)
                            "cannot listen on 192.0.2.1:7: 192.0.2.1 is no address of this machine");
 }
 
-static void says_that_another_program_has_the_port(void)
+TEST(says_that_another_program_has_the_port)
 {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -109,7 +109,7 @@ static void says_that_another_program_has_the_port(void)
     CU_ASSERT_STRING_EQUAL(complaint("127.0.0.1", ntohs(own.sin_port), &err), "");
 }
 
-static void says_that_a_port_is_roots(void)
+TEST(says_that_a_port_is_roots)
 {
     FILE *file = fopen("/proc/sys/net/ipv4/ip_unprivileged_port_start", "re");
     unsigned first = 1024;
@@ -122,7 +122,7 @@ static void says_that_a_port_is_roots(void)
         CU_ASSERT_PTR_NOT_NULL(strstr(complaint("127.0.0.1", 1, &err), "may not take port 1 "));
 }
 
-static void knows_addresses_of_this_machine_alone(void)
+TEST(knows_addresses_of_this_machine_alone)
 {
     static const char *const alone[] = {"127.0.0.1:1", "127.1.2.3:1",      "localhost:1",
                                         "[::1]:1",     "unix:/run/sluice", "unix-abstract:x"};
@@ -131,9 +131,9 @@ static void knows_addresses_of_this_machine_alone(void)
                                          "10.0.0.1:1",  "127.evil.example:1",
                                          "127.0.0.1",   "localhost.example:1",
                                          "128.0.0.1:1", "[::ffff:10.0.0.1]:1"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(alone); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(alone); i++)
         CU_ASSERT(sluice_is_loopback(alone[i]));
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++)
         CU_ASSERT_FALSE(sluice_is_loopback(others[i]));
 }
 
@@ -153,7 +153,7 @@ static bool are_one_host(const char *a, const char *b)
     return sluice_host_is_same(&first, &second);
 }
 
-static void a_host_is_an_ipv4_address_or_an_ipv6_network(void)
+TEST(a_host_is_an_ipv4_address_or_an_ipv6_network)
 {
     CU_ASSERT(are_one_host("10.0.0.1", "::ffff:10.0.0.1"));
     CU_ASSERT_FALSE(are_one_host("10.0.0.1", "10.0.0.2"));
@@ -161,18 +161,4 @@ static void a_host_is_an_ipv4_address_or_an_ipv6_network(void)
     CU_ASSERT(are_one_host("2001:db8::1", "2001:db8::2:3:4:5"));
     CU_ASSERT_FALSE(are_one_host("2001:db8::1", "2001:db8:0:1::1"));
     CU_ASSERT_FALSE(are_one_host("::1", "::2"));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(takes_names_addresses_and_ports),
-        SLUICE_TEST(refuses_the_rest_and_says_why),
-        SLUICE_TEST(says_what_is_in_the_way_of_listening),
-        SLUICE_TEST(says_that_another_program_has_the_port),
-        SLUICE_TEST(says_that_a_port_is_roots),
-        SLUICE_TEST(knows_addresses_of_this_machine_alone),
-        SLUICE_TEST(a_host_is_an_ipv4_address_or_an_ipv6_network),
-    };
-    return sluice_test_run("host_port", tests, SLUICE_TEST_COUNT(tests));
 }

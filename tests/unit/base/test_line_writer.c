@@ -44,7 +44,7 @@ static struct sluice_line_writer *open_file(const char *path)
     return writer;
 }
 
-static void goes_on_in_mid_line_when_there_is_room_again(void)
+TEST(goes_on_in_mid_line_when_there_is_room_again)
 {
     char path[300];
     name_file(path, "room");
@@ -62,7 +62,7 @@ static void goes_on_in_mid_line_when_there_is_room_again(void)
     expect_file(path, "name,size\none,1\ntwo,2\nthree,3\n");
 }
 
-static void another_file_begins_with_a_header_and_a_whole_line(void)
+TEST(another_file_begins_with_a_header_and_a_whole_line)
 {
     char path[300], away[300];
     name_file(path, "moved");
@@ -80,7 +80,7 @@ static void another_file_begins_with_a_header_and_a_whole_line(void)
     expect_file(path, "name,size\ntwo,2\n");
 }
 
-static void what_does_not_fit_is_counted(void)
+TEST(what_does_not_fit_is_counted)
 {
     struct sluice_line_writer *writer = open_file("/dev/full");
     char line[1024];
@@ -94,7 +94,7 @@ static void what_does_not_fit_is_counted(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "No space left on device; 2001 lines are missing"));
 }
 
-static void a_reader_that_has_gone_ends_nothing(void)
+TEST(a_reader_that_has_gone_ends_nothing)
 {
     int ends[2];
     CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
@@ -117,7 +117,7 @@ static void *request_stop(void *ctx)
 }
 
 /* Last, as a stop stays requested. */
-static void a_stop_ends_the_wait_for_a_reader(void)
+TEST(a_stop_ends_the_wait_for_a_reader)
 {
     int ends[2];
     CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
@@ -141,15 +141,8 @@ static void a_stop_ends_the_wait_for_a_reader(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(goes_on_in_mid_line_when_there_is_room_again),
-        SLUICE_TEST(another_file_begins_with_a_header_and_a_whole_line),
-        SLUICE_TEST(what_does_not_fit_is_counted),
-        SLUICE_TEST(a_reader_that_has_gone_ends_nothing),
-        SLUICE_TEST(a_stop_ends_the_wait_for_a_reader),
-    };
     if (sluice_quit_init(NULL) != SLUICE_OK)
         return 1;
     sluice_log_set_level(SLUICE_LOG_ERROR);
-    return sluice_test_run("line_writer", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

@@ -21,7 +21,7 @@ static void reset(void)
     sluice_log_set_program(NULL);
 }
 
-static void parses_the_four_names_and_nothing_else(void)
+TEST(parses_the_four_names_and_nothing_else)
 {
     static const struct {
         const char *name;
@@ -30,13 +30,13 @@ static void parses_the_four_names_and_nothing_else(void)
                  {"warn", SLUICE_LOG_WARN},
                  {"info", SLUICE_LOG_INFO},
                  {"debug", SLUICE_LOG_DEBUG}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(names); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(names); i++) {
         enum sluice_log_level level = i ? SLUICE_LOG_ERROR : SLUICE_LOG_DEBUG;
         CU_ASSERT_EQUAL(sluice_log_level_parse(names[i].name, &level, NULL), SLUICE_OK);
         CU_ASSERT_EQUAL(level, names[i].level);
     }
     static const char *const wrong[] = {"", "Info", "warning", "info ", "4"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         struct sluice_err err = {0};
         enum sluice_log_level level = SLUICE_LOG_DEBUG;
         CU_ASSERT_EQUAL(sluice_log_level_parse(wrong[i], &level, &err), SLUICE_E_INVALID);
@@ -51,7 +51,7 @@ static void keep_text(void *ctx, enum sluice_log_level level, const char *text)
     snprintf(ctx, 64, "%s", text);
 }
 
-static void a_sink_gets_one_line_that_a_terminal_does_not_obey(void)
+TEST(a_sink_gets_one_line_that_a_terminal_does_not_obey)
 {
     char text[64] = "";
     reset();
@@ -61,7 +61,7 @@ static void a_sink_gets_one_line_that_a_terminal_does_not_obey(void)
     CU_ASSERT_STRING_EQUAL(text, "a\\nb\\x1b[2J\\xff: gone");
 }
 
-static void goes_to_stderr_with_program_and_mark(void)
+TEST(goes_to_stderr_with_program_and_mark)
 {
     reset();
     sluice_test_capture_begin();
@@ -77,7 +77,7 @@ static void goes_to_stderr_with_program_and_mark(void)
     reset();
 }
 
-static void shows_lines_up_to_the_level(void)
+TEST(shows_lines_up_to_the_level)
 {
     for (int level = SLUICE_LOG_ERROR; level <= SLUICE_LOG_DEBUG; level++) {
         reset();
@@ -93,7 +93,7 @@ static void shows_lines_up_to_the_level(void)
     reset();
 }
 
-static void a_long_line_is_cut_but_ends(void)
+TEST(a_long_line_is_cut_but_ends)
 {
     char text[5000];
     memset(text, 'x', sizeof(text) - 1);
@@ -108,7 +108,7 @@ static void a_long_line_is_cut_but_ends(void)
     CU_ASSERT_STRING_EQUAL(output.err + len, "\ninfo: next\n");
 }
 
-static void stays_one_line_whatever_is_in_it(void)
+TEST(stays_one_line_whatever_is_in_it)
 {
     reset();
     sluice_log_set_program("prog");
@@ -135,7 +135,7 @@ static time_t now_s(void)
     return now.tv_sec;
 }
 
-static void text_begins_with_the_time_in_utc(void)
+TEST(text_begins_with_the_time_in_utc)
 {
     char line[4096];
     reset();
@@ -152,7 +152,7 @@ static void text_begins_with_the_time_in_utc(void)
     reset();
 }
 
-static void json_is_one_object_a_line_whatever_is_in_it(void)
+TEST(json_is_one_object_a_line_whatever_is_in_it)
 {
     char line[4096];
     reset();
@@ -173,7 +173,7 @@ static void json_is_one_object_a_line_whatever_is_in_it(void)
     reset();
 }
 
-static void no_status_line_where_nobody_looks_on(void)
+TEST(no_status_line_where_nobody_looks_on)
 {
     reset();
     sluice_test_capture_begin();
@@ -233,7 +233,7 @@ static void log_over_a_status(void)
     sluice_log(SLUICE_LOG_INFO, "the end");
 }
 
-static void a_dumb_terminal_gets_lines_and_nothing_else(void)
+TEST(a_dumb_terminal_gets_lines_and_nothing_else)
 {
     char text[4096];
     reset();
@@ -244,7 +244,7 @@ static void a_dumb_terminal_gets_lines_and_nothing_else(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "warning: a line\r\n"));
 }
 
-static void lines_go_above_the_status(void)
+TEST(lines_go_above_the_status)
 {
     char text[4096], times[2][9] = {{0}};
     reset();
@@ -274,7 +274,7 @@ static void *log_lines(void *arg)
     return NULL;
 }
 
-static void lines_of_threads_never_mix(void)
+TEST(lines_of_threads_never_mix)
 {
     static const char letters[NUM_THREADS] = {'a', 'b', 'c', 'd'};
     pthread_t threads[NUM_THREADS];
@@ -295,23 +295,4 @@ static void lines_of_threads_never_mix(void)
         p += 41;
     }
     CU_ASSERT_EQUAL(num_lines, NUM_THREADS * NUM_LINES);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(parses_the_four_names_and_nothing_else),
-        SLUICE_TEST(goes_to_stderr_with_program_and_mark),
-        SLUICE_TEST(a_sink_gets_one_line_that_a_terminal_does_not_obey),
-        SLUICE_TEST(shows_lines_up_to_the_level),
-        SLUICE_TEST(a_long_line_is_cut_but_ends),
-        SLUICE_TEST(stays_one_line_whatever_is_in_it),
-        SLUICE_TEST(text_begins_with_the_time_in_utc),
-        SLUICE_TEST(json_is_one_object_a_line_whatever_is_in_it),
-        SLUICE_TEST(no_status_line_where_nobody_looks_on),
-        SLUICE_TEST(a_dumb_terminal_gets_lines_and_nothing_else),
-        SLUICE_TEST(lines_go_above_the_status),
-        SLUICE_TEST(lines_of_threads_never_mix),
-    };
-    return sluice_test_run("log", tests, SLUICE_TEST_COUNT(tests));
 }

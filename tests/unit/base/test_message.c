@@ -41,7 +41,7 @@ static void expect_bytes(const struct sluice_message *message, const char *text)
     CU_ASSERT_EQUAL(sluice_cursor_left(&cursor), 0);
 }
 
-static void copies_are_copies_and_share_a_segment(void)
+TEST(copies_are_copies_and_share_a_segment)
 {
     struct sluice_message message = {0};
     char text[] = "abc";
@@ -54,7 +54,7 @@ static void copies_are_copies_and_share_a_segment(void)
     sluice_message_clear(&message);
 }
 
-static void references_are_not_copied_and_released_once(void)
+TEST(references_are_not_copied_and_released_once)
 {
     struct sluice_message message = {0};
     int num_releases[2] = {0, 0};
@@ -74,7 +74,7 @@ static void references_are_not_copied_and_released_once(void)
     CU_ASSERT_EQUAL(num_releases[1], 1);
 }
 
-static void clear_is_idempotent_and_leaves_an_empty_message(void)
+TEST(clear_is_idempotent_and_leaves_an_empty_message)
 {
     struct sluice_message message = {0};
     int num_releases = 0;
@@ -93,7 +93,7 @@ static void clear_is_idempotent_and_leaves_an_empty_message(void)
     sluice_message_clear(&message);
 }
 
-static void a_copy_behind_memory_released_by_free_does_not_write_into_it(void)
+TEST(a_copy_behind_memory_released_by_free_does_not_write_into_it)
 {
     struct sluice_message message = {0};
     uint8_t *data = malloc(4);
@@ -106,7 +106,7 @@ static void a_copy_behind_memory_released_by_free_does_not_write_into_it(void)
     sluice_message_clear(&message);
 }
 
-static void a_buf_gets_a_reference_of_the_messages_own(void)
+TEST(a_buf_gets_a_reference_of_the_messages_own)
 {
     struct sluice_message message = {0};
     struct sluice_buf_pool *pool = NULL;
@@ -131,7 +131,7 @@ static void a_buf_gets_a_reference_of_the_messages_own(void)
     sluice_buf_pool_destroy(pool);
 }
 
-static void a_failed_append_leaves_message_and_owner(void)
+TEST(a_failed_append_leaves_message_and_owner)
 {
     struct sluice_message message = {0};
     struct sluice_buf *buf = NULL;
@@ -225,7 +225,7 @@ static bool same_cursor(const struct sluice_cursor *a, const struct sluice_curso
            a->pos == b->pos && a->end == b->end;
 }
 
-static void cursors_read_any_segmentation_as_if_it_were_flat(void)
+TEST(cursors_read_any_segmentation_as_if_it_were_flat)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     uint8_t flat[FLAT_LEN], bytes[FLAT_LEN];
@@ -296,7 +296,7 @@ static void cursors_read_any_segmentation_as_if_it_were_flat(void)
     }
 }
 
-static void next_gives_every_byte_once_where_it_lies(void)
+TEST(next_gives_every_byte_once_where_it_lies)
 {
     struct sluice_message message = {0};
     int releases = 0;
@@ -322,7 +322,7 @@ static void next_gives_every_byte_once_where_it_lies(void)
     sluice_message_clear(&message);
 }
 
-static void varints_have_at_most_ten_bytes_and_64_bits(void)
+TEST(varints_have_at_most_ten_bytes_and_64_bits)
 {
     static const struct {
         const char *bytes;
@@ -340,7 +340,7 @@ static void varints_have_at_most_ten_bytes_and_64_bits(void)
         {"\xFF\xFF", 2, false, 0},
         {"", 0, false, 0},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_message message = {0};
         CU_ASSERT_EQUAL(sluice_message_append_copy(&message, cases[i].bytes, cases[i].len, NULL),
                         SLUICE_OK);
@@ -353,7 +353,7 @@ static void varints_have_at_most_ten_bytes_and_64_bits(void)
     }
 }
 
-static void gathers_what_lies_apart(void)
+TEST(gathers_what_lies_apart)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 1, 0, 0);
     uint8_t flat[FLAT_LEN];
@@ -378,7 +378,7 @@ static void gathers_what_lies_apart(void)
     }
 }
 
-static void a_failed_gather_leaves_the_cursor(void)
+TEST(a_failed_gather_leaves_the_cursor)
 {
     struct sluice_message message = {0};
     CU_ASSERT_EQUAL(sluice_message_append_copy(&message, "abc", 3, NULL), SLUICE_OK);
@@ -392,7 +392,7 @@ static void a_failed_gather_leaves_the_cursor(void)
     sluice_message_clear(&message);
 }
 
-static void a_shared_message_is_cleared_with_its_last_reference(void)
+TEST(a_shared_message_is_cleared_with_its_last_reference)
 {
     struct sluice_message message = {0};
     int num_releases = 0;
@@ -414,23 +414,4 @@ static void a_shared_message_is_cleared_with_its_last_reference(void)
     sluice_shared_message_unref(shared);
     CU_ASSERT_EQUAL(num_releases, 1);
     sluice_shared_message_unref(NULL);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(copies_are_copies_and_share_a_segment),
-        SLUICE_TEST(references_are_not_copied_and_released_once),
-        SLUICE_TEST(clear_is_idempotent_and_leaves_an_empty_message),
-        SLUICE_TEST(a_copy_behind_memory_released_by_free_does_not_write_into_it),
-        SLUICE_TEST(a_buf_gets_a_reference_of_the_messages_own),
-        SLUICE_TEST(a_failed_append_leaves_message_and_owner),
-        SLUICE_TEST(cursors_read_any_segmentation_as_if_it_were_flat),
-        SLUICE_TEST(next_gives_every_byte_once_where_it_lies),
-        SLUICE_TEST(varints_have_at_most_ten_bytes_and_64_bits),
-        SLUICE_TEST(gathers_what_lies_apart),
-        SLUICE_TEST(a_failed_gather_leaves_the_cursor),
-        SLUICE_TEST(a_shared_message_is_cleared_with_its_last_reference),
-    };
-    return sluice_test_run("message", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -25,7 +25,7 @@ static void *alloc_failing(void *unused)
     return NULL;
 }
 
-static void a_failure_is_noted_until_the_next_beginning(void)
+TEST(a_failure_is_noted_until_the_next_beginning)
 {
     sluice_noted_begin();
     fails = true;
@@ -39,7 +39,7 @@ static void a_failure_is_noted_until_the_next_beginning(void)
     CU_ASSERT_FALSE(sluice_noted_is_short());
 }
 
-static void other_threads_failures_are_theirs(void)
+TEST(other_threads_failures_are_theirs)
 {
     pthread_t thread;
     sluice_noted_begin();
@@ -47,13 +47,4 @@ static void other_threads_failures_are_theirs(void)
     pthread_join(thread, NULL);
     fails = false;
     CU_ASSERT_FALSE(sluice_noted_is_short());
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_failure_is_noted_until_the_next_beginning),
-        SLUICE_TEST(other_threads_failures_are_theirs),
-    };
-    return sluice_test_run("noted_alloc", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -54,7 +54,7 @@ static void check_real(sluice_status (*parse)(const char *, double *, struct slu
     }
 }
 
-static void parses_whole_numbers_exactly(void)
+TEST(parses_whole_numbers_exactly)
 {
     static const struct whole good[] = {{"0", 0},
                                         {"007", 7},
@@ -71,19 +71,19 @@ static void parses_whole_numbers_exactly(void)
                                       "18446744073709551616",
                                       "99999999999999999999",
                                       "a"};
-    check_whole(sluice_parse_uint, good, SLUICE_TEST_COUNT(good), bad, SLUICE_TEST_COUNT(bad));
+    check_whole(sluice_parse_uint, good, SLUICE_ARRAY_LEN(good), bad, SLUICE_ARRAY_LEN(bad));
 }
 
-static void parses_finite_decimals_only(void)
+TEST(parses_finite_decimals_only)
 {
     static const struct real good[] = {{"0", 0},     {"-1.5", -1.5}, {"+2", 2},   {".5", 0.5},
                                        {"1e3", 1e3}, {"1E-2", 1e-2}, {"0.1", 0.1}};
     static const char *const bad[] = {"",    " 1",  "1 ",   "nan", "inf", "-inf", "0x10", "1e999",
                                       "1,5", "--1", "1.5f", "-",   "+",   ".",    "e5"};
-    check_real(sluice_parse_double, good, SLUICE_TEST_COUNT(good), bad, SLUICE_TEST_COUNT(bad));
+    check_real(sluice_parse_double, good, SLUICE_ARRAY_LEN(good), bad, SLUICE_ARRAY_LEN(bad));
 }
 
-static void a_letter_alone_is_a_power_of_1024(void)
+TEST(a_letter_alone_is_a_power_of_1024)
 {
     static const struct whole good[] = {{"0", 0},
                                         {"64", 64},
@@ -97,10 +97,10 @@ static void a_letter_alone_is_a_power_of_1024(void)
     static const char *const bad[] = {
         "",   "k",  "-1", "64kk", "64q", "+1",  " 1",    "0x10",      "1e3",
         "1 ", "1.", ".5", "1..5", "64 ", "1,5", "64  k", "16777216T", "18446744073709551616"};
-    check_whole(sluice_parse_bytes, good, SLUICE_TEST_COUNT(good), bad, SLUICE_TEST_COUNT(bad));
+    check_whole(sluice_parse_bytes, good, SLUICE_ARRAY_LEN(good), bad, SLUICE_ARRAY_LEN(bad));
 }
 
-static void an_i_makes_bytes_powers_of_1024_and_a_b_alone_of_1000(void)
+TEST(an_i_makes_bytes_powers_of_1024_and_a_b_alone_of_1000)
 {
     static const struct whole good[] = {
         {"1KiB", 1024},       {"64kiB", 65536},      {"1MiB", 1 << 20},      {"1GiB", 1ull << 30},
@@ -110,10 +110,10 @@ static void an_i_makes_bytes_powers_of_1024_and_a_b_alone_of_1000(void)
     };
     /* A small b means bits, which a size does not have. */
     static const char *const bad[] = {"64kb", "1mb", "1gb", "1Mb", "1Mib", "1GBit", "1iB", "1Mbit"};
-    check_whole(sluice_parse_bytes, good, SLUICE_TEST_COUNT(good), bad, SLUICE_TEST_COUNT(bad));
+    check_whole(sluice_parse_bytes, good, SLUICE_ARRAY_LEN(good), bad, SLUICE_ARRAY_LEN(bad));
 }
 
-static void fractions_of_bytes_are_taken_where_they_are_whole(void)
+TEST(fractions_of_bytes_are_taken_where_they_are_whole)
 {
     static const struct whole good[] = {{"1.5GiB", 3ull << 29}, {"1.5G", 3ull << 29}, {"0.5k", 512},
                                         {"2.50kB", 2500},       {"62.5MB", 62500000}, {"1.0", 1},
@@ -124,10 +124,10 @@ static void fractions_of_bytes_are_taken_where_they_are_whole(void)
                                       "0.1KiB",
                                       "1.00000000000000000000000001GiB",
                                       "18446744073709551615.5"};
-    check_whole(sluice_parse_bytes, good, SLUICE_TEST_COUNT(good), bad, SLUICE_TEST_COUNT(bad));
+    check_whole(sluice_parse_bytes, good, SLUICE_ARRAY_LEN(good), bad, SLUICE_ARRAY_LEN(bad));
 }
 
-static void parses_rates_in_bits_and_bytes(void)
+TEST(parses_rates_in_bits_and_bytes)
 {
     static const struct real good[] = {
         {"500mbit", 62500000},
@@ -165,7 +165,7 @@ static void parses_rates_in_bits_and_bytes(void)
         "",      "mbit", "-1",   "+1",    " 1",      "1mb",  "1mb/s",   "1.",      ".5",   "1e3",
         "inf",   "nan",  "None", "1..5",  "1,5",     "7bit", "0.1B",    "1mbits",  "0x10", "1M",
         "1MBPS", "1 ",   "1b",   "1gb/s", "1Mbitps", "1Mib", "1Mbit/h", "1MB/s/s", "1iB",  "1  MB"};
-    check_real(sluice_parse_rate, good, SLUICE_TEST_COUNT(good), bad, SLUICE_TEST_COUNT(bad));
+    check_real(sluice_parse_rate, good, SLUICE_ARRAY_LEN(good), bad, SLUICE_ARRAY_LEN(bad));
     /* Too small to be a limit, too large to be a number. */
     char tiny[500], huge[500];
     double value = 77;
@@ -186,7 +186,7 @@ static sluice_status parse_ms(const char *text, double *ms, struct sluice_err *e
     return sluice_parse_time(text, 1e-3, ms, err);
 }
 
-static void parses_times_with_and_without_a_unit(void)
+TEST(parses_times_with_and_without_a_unit)
 {
     static const struct real good[] = {
         {"30", 30},    {"0", 0},          {"0.5", 0.5}, {"500ms", 0.5}, {"3ms", 0.003},
@@ -195,14 +195,14 @@ static void parses_times_with_and_without_a_unit(void)
     };
     static const char *const bad[] = {"",   "s",   "-1", "1 ",   "1M",    "1e3",
                                       "1S", "inf", "1w", "1:30", "2mins", "1h30m"};
-    check_real(parse_seconds, good, SLUICE_TEST_COUNT(good), bad, SLUICE_TEST_COUNT(bad));
+    check_real(parse_seconds, good, SLUICE_ARRAY_LEN(good), bad, SLUICE_ARRAY_LEN(bad));
     static const struct real ms[] = {
         {"3", 3}, {"3ms", 3}, {"1.25s", 1250}, {"2m", 120000}, {"57us", 0.057}};
     static const char *const bad_ms[] = {"3 ", "3mS"};
-    check_real(parse_ms, ms, SLUICE_TEST_COUNT(ms), bad_ms, SLUICE_TEST_COUNT(bad_ms));
+    check_real(parse_ms, ms, SLUICE_ARRAY_LEN(ms), bad_ms, SLUICE_ARRAY_LEN(bad_ms));
 }
 
-static void errors_list_examples(void)
+TEST(errors_list_examples)
 {
     struct sluice_err bytes = {0}, rate = {0}, seconds = {0};
     uint64_t whole;
@@ -217,7 +217,7 @@ static void errors_list_examples(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(seconds.text, "500ms"));
 }
 
-static void what_is_formatted_parses_back_exactly(void)
+TEST(what_is_formatted_parses_back_exactly)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     for (int round = 0; round < 2000; round++) {
@@ -249,7 +249,7 @@ static void what_is_formatted_parses_back_exactly(void)
     static const struct real times[] = {
         {"1m", 60},   {"2m", 120}, {"500ms", 0.5}, {"3ms", 0.003}, {"1.5s", 1.5},
         {"1h", 3600}, {"90s", 90}, {"0s", 0},      {"1d", 86400},  {"250us", 2.5e-4}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(times); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(times); i++) {
         char shown[32];
         sluice_format_time(times[i].value, 1, shown);
         CU_ASSERT_STRING_EQUAL(shown, times[i].text);
@@ -257,7 +257,7 @@ static void what_is_formatted_parses_back_exactly(void)
     static const struct whole sizes[] = {
         {"64KiB", 65536}, {"1GiB", 1 << 30}, {"100MB", 100000000},   {"1kB", 1000},
         {"1500", 1500},   {"0", 0},          {"1TB", 1000000000000}, {"32MiB", 32 << 20}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(sizes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(sizes); i++) {
         char shown[32];
         sluice_format_bytes(sizes[i].value, shown);
         CU_ASSERT_STRING_EQUAL(shown, sizes[i].text);
@@ -271,20 +271,4 @@ static void what_is_formatted_parses_back_exactly(void)
     CU_ASSERT_STRING_EQUAL(text, "3GiB");
     sluice_format_double(0.1, text);
     CU_ASSERT_STRING_EQUAL(text, "0.1");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(parses_whole_numbers_exactly),
-        SLUICE_TEST(parses_finite_decimals_only),
-        SLUICE_TEST(a_letter_alone_is_a_power_of_1024),
-        SLUICE_TEST(an_i_makes_bytes_powers_of_1024_and_a_b_alone_of_1000),
-        SLUICE_TEST(fractions_of_bytes_are_taken_where_they_are_whole),
-        SLUICE_TEST(parses_rates_in_bits_and_bytes),
-        SLUICE_TEST(parses_times_with_and_without_a_unit),
-        SLUICE_TEST(errors_list_examples),
-        SLUICE_TEST(what_is_formatted_parses_back_exactly),
-    };
-    return sluice_test_run("parse", tests, SLUICE_TEST_COUNT(tests));
 }

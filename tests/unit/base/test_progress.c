@@ -25,7 +25,7 @@ uint64_t __wrap_sluice_clock_ns(void)
     return now_ns;
 }
 
-static void progress_is_a_plain_line_every_few_seconds(void)
+TEST(progress_is_a_plain_line_every_few_seconds)
 {
     struct sluice_progress progress;
     sluice_log_set_program(NULL);
@@ -47,7 +47,7 @@ static void progress_is_a_plain_line_every_few_seconds(void)
     CU_ASSERT_PTR_NULL(strchr(output.err, '\r'));
 }
 
-static void more_than_was_expected_is_not_more_than_all(void)
+TEST(more_than_was_expected_is_not_more_than_all)
 {
     struct sluice_progress progress;
     sluice_test_capture_begin();
@@ -59,7 +59,7 @@ static void more_than_was_expected_is_not_more_than_all(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "300/200 (100%)"));
 }
 
-static void progress_of_unknown_length_has_no_share(void)
+TEST(progress_of_unknown_length_has_no_share)
 {
     struct sluice_progress progress;
     sluice_test_capture_begin();
@@ -74,7 +74,7 @@ static void progress_of_unknown_length_has_no_share(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "\ninfo: reading: 60 in 10.0 s\n"));
 }
 
-static void progress_is_silent_below_info(void)
+TEST(progress_is_silent_below_info)
 {
     struct sluice_progress progress;
     sluice_log_set_level(SLUICE_LOG_WARN);
@@ -88,7 +88,7 @@ static void progress_is_silent_below_info(void)
     CU_ASSERT_STRING_EQUAL(output.err, "");
 }
 
-static void progress_rewrites_its_line_on_a_terminal(void)
+TEST(progress_rewrites_its_line_on_a_terminal)
 {
     const int master = posix_openpt(O_RDWR | O_NOCTTY);
     if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
@@ -130,16 +130,4 @@ static void progress_rewrites_its_line_on_a_terminal(void)
     CU_ASSERT_PTR_EQUAL(strchr(text, '\n'), text + len - 1);
     close(terminal);
     close(master);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(progress_is_a_plain_line_every_few_seconds),
-        SLUICE_TEST(more_than_was_expected_is_not_more_than_all),
-        SLUICE_TEST(progress_of_unknown_length_has_no_share),
-        SLUICE_TEST(progress_is_silent_below_info),
-        SLUICE_TEST(progress_rewrites_its_line_on_a_terminal),
-    };
-    return sluice_test_run("progress", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -40,7 +40,7 @@ static int child_stop(void *ctx)
     return 0;
 }
 
-static void term_and_int_ask_for_a_stop(void)
+TEST(term_and_int_ask_for_a_stop)
 {
     int term = SIGTERM, interrupt = SIGINT;
     CU_ASSERT_EQUAL(exit_code_of(child_stop, &term), 0);
@@ -60,7 +60,7 @@ static int child_insist(void *ctx)
     return 0; /* not reached */
 }
 
-static void a_second_one_ends_the_process_by_that_signal(void)
+TEST(a_second_one_ends_the_process_by_that_signal)
 {
     int numbers[4][2] = {
         {SIGTERM, SIGTERM}, {SIGINT, SIGINT}, {SIGTERM, SIGINT}, {SIGINT, SIGTERM}};
@@ -81,7 +81,7 @@ static int child_hangup(void *ctx)
     return 0;
 }
 
-static void a_hangup_asks_for_a_stop_and_is_never_the_second_one(void)
+TEST(a_hangup_asks_for_a_stop_and_is_never_the_second_one)
 {
     CU_ASSERT_EQUAL(exit_code_of(child_hangup, NULL), 0);
 }
@@ -97,7 +97,7 @@ static int child_late_hangup(void *ctx)
     return 0;
 }
 
-static void a_hangup_after_a_stop_changes_nothing(void)
+TEST(a_hangup_after_a_stop_changes_nothing)
 {
     CU_ASSERT_EQUAL(exit_code_of(child_late_hangup, NULL), 0);
 }
@@ -112,7 +112,7 @@ static int child_nohup(void *ctx)
     return 0;
 }
 
-static void an_ignored_hangup_stays_ignored(void)
+TEST(an_ignored_hangup_stays_ignored)
 {
     CU_ASSERT_EQUAL(exit_code_of(child_nohup, NULL), 0);
 }
@@ -134,7 +134,7 @@ static int child_reread(void *ctx)
     return 0;
 }
 
-static void a_hangup_asks_to_read_again_where_that_was_said(void)
+TEST(a_hangup_asks_to_read_again_where_that_was_said)
 {
     bool is_nohup = false;
     CU_ASSERT_EQUAL(exit_code_of(child_reread, &is_nohup), 0);
@@ -155,7 +155,7 @@ static int child_report(void *ctx)
     return 0;
 }
 
-static void usr1_asks_for_a_report_each_time(void)
+TEST(usr1_asks_for_a_report_each_time)
 {
     CU_ASSERT_EQUAL(exit_code_of(child_report, NULL), 0);
 }
@@ -175,7 +175,7 @@ static int child_flood(void *ctx)
     return 0;
 }
 
-static void a_stop_comes_before_reports_and_is_never_lost(void)
+TEST(a_stop_comes_before_reports_and_is_never_lost)
 {
     CU_ASSERT_EQUAL(exit_code_of(child_flood, NULL), 0);
 }
@@ -190,7 +190,7 @@ static int child_timeout(void *ctx)
     return 0;
 }
 
-static void waiting_ends_with_the_timeout(void)
+TEST(waiting_ends_with_the_timeout)
 {
     CU_ASSERT_EQUAL(exit_code_of(child_timeout, NULL), 0);
 }
@@ -206,7 +206,7 @@ static int child_pipe(void *ctx)
     return 0;
 }
 
-static void a_broken_pipe_is_an_error_and_no_signal(void)
+TEST(a_broken_pipe_is_an_error_and_no_signal)
 {
     CU_ASSERT_EQUAL(exit_code_of(child_pipe, NULL), 0);
 }
@@ -239,7 +239,7 @@ static int child_request(void *ctx)
     return 0;
 }
 
-static void a_request_from_another_thread_wakes_the_waiting_one(void)
+TEST(a_request_from_another_thread_wakes_the_waiting_one)
 {
     CU_ASSERT_EQUAL(exit_code_of(child_request, (void *)"inside"), 0);
     CU_ASSERT_EQUAL(exit_code_of(child_request, (void *)"signal"), 0);
@@ -256,7 +256,7 @@ static int child_inside_then_signal(void *ctx)
     return 0;
 }
 
-static void a_request_from_inside_is_not_the_first_signal(void)
+TEST(a_request_from_inside_is_not_the_first_signal)
 {
     CU_ASSERT_EQUAL(exit_code_of(child_inside_then_signal, NULL), 0);
 }
@@ -272,7 +272,7 @@ static int child_early(void *ctx)
     return 0;
 }
 
-static void a_request_before_init_is_kept(void)
+TEST(a_request_before_init_is_kept)
 {
     CU_ASSERT_EQUAL(exit_code_of(child_early, NULL), 0);
 }
@@ -289,28 +289,7 @@ static int child_twice(void *ctx)
     return 0;
 }
 
-static void a_second_init_is_refused_and_changes_nothing(void)
+TEST(a_second_init_is_refused_and_changes_nothing)
 {
     CU_ASSERT_EQUAL(exit_code_of(child_twice, NULL), 0);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(term_and_int_ask_for_a_stop),
-        SLUICE_TEST(a_second_one_ends_the_process_by_that_signal),
-        SLUICE_TEST(a_hangup_asks_for_a_stop_and_is_never_the_second_one),
-        SLUICE_TEST(a_hangup_after_a_stop_changes_nothing),
-        SLUICE_TEST(an_ignored_hangup_stays_ignored),
-        SLUICE_TEST(a_hangup_asks_to_read_again_where_that_was_said),
-        SLUICE_TEST(usr1_asks_for_a_report_each_time),
-        SLUICE_TEST(a_stop_comes_before_reports_and_is_never_lost),
-        SLUICE_TEST(waiting_ends_with_the_timeout),
-        SLUICE_TEST(a_broken_pipe_is_an_error_and_no_signal),
-        SLUICE_TEST(a_request_from_another_thread_wakes_the_waiting_one),
-        SLUICE_TEST(a_request_from_inside_is_not_the_first_signal),
-        SLUICE_TEST(a_request_before_init_is_kept),
-        SLUICE_TEST(a_second_init_is_refused_and_changes_nothing),
-    };
-    return sluice_test_run("quit", tests, SLUICE_TEST_COUNT(tests));
 }

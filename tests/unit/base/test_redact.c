@@ -18,7 +18,7 @@ static void expect(const char *given, const char *wanted)
     CU_ASSERT_STRING_EQUAL(text, wanted);
 }
 
-static void what_is_no_secret_stays(void)
+TEST(what_is_no_secret_stays)
 {
     static const char *const texts[] = {
         "",
@@ -30,17 +30,17 @@ static void what_is_no_secret_stays(void)
         "%4",
         "x://",
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(texts); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(texts); i++)
         expect(texts[i], texts[i]);
 }
 
-static void a_url_shows_no_password(void)
+TEST(a_url_shows_no_password)
 {
     expect("http://me:pass@host/x: gone", "http://***@host/x: gone");
     expect("a https://u:p@h, s3://key@secret@h/x", "a https://***@h, s3://***@h/x");
 }
 
-static void what_is_marked_as_a_signature_or_token_is_hidden(void)
+TEST(what_is_marked_as_a_signature_or_token_is_hidden)
 {
     expect("Authorization: AWS4-HMAC-SHA256 Credential=AKID/1, Signature=0123456789abcdef0123",
            "Authorization: AWS4-HMAC-SHA256 Credential=AKID/1, Signature=***");
@@ -52,7 +52,7 @@ static void what_is_marked_as_a_signature_or_token_is_hidden(void)
     expect("x-amz-security-token: abcdefghijklmnop", "x-amz-security-token: ***");
 }
 
-static void a_secret_of_ours_is_hidden_however_it_is_repeated(void)
+TEST(a_secret_of_ours_is_hidden_however_it_is_repeated)
 {
     expect("(" SECRET ")", "(" SECRET ")");
     sluice_redact_add(SECRET);
@@ -64,7 +64,7 @@ static void a_secret_of_ours_is_hidden_however_it_is_repeated(void)
     expect("wJalrXUtnFE, testing", "wJalrXUtnFE, testing");
 }
 
-static void errors_and_the_log_show_no_secret(void)
+TEST(errors_and_the_log_show_no_secret)
 {
     static struct sluice_test_output output;
     struct sluice_err err = {0};
@@ -77,7 +77,7 @@ static void errors_and_the_log_show_no_secret(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "the store says ***\n"));
 }
 
-static void the_last_32_secrets_are_known(void)
+TEST(the_last_32_secrets_are_known)
 {
     char secret[40], text[80];
     for (int i = 0; i < 32; i++) {
@@ -89,17 +89,4 @@ static void the_last_32_secrets_are_known(void)
         sluice_redact(text);
         CU_ASSERT_STRING_EQUAL(text, "*** is there");
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(what_is_no_secret_stays),
-        SLUICE_TEST(a_url_shows_no_password),
-        SLUICE_TEST(what_is_marked_as_a_signature_or_token_is_hidden),
-        SLUICE_TEST(a_secret_of_ours_is_hidden_however_it_is_repeated),
-        SLUICE_TEST(errors_and_the_log_show_no_secret),
-        SLUICE_TEST(the_last_32_secrets_are_known),
-    };
-    return sluice_test_run("redact", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -3,7 +3,7 @@
 #include "support/test.h"
 
 /* The known-answer vectors that come with the authors' Random123 library. */
-static void philox_gives_the_published_vectors(void)
+TEST(philox_gives_the_published_vectors)
 {
     static const struct {
         uint32_t counter[4], key[2], out[4];
@@ -24,7 +24,7 @@ static void philox_gives_the_published_vectors(void)
     }
 }
 
-static void equal_names_give_equal_draws_and_others_do_not(void)
+TEST(equal_names_give_equal_draws_and_others_do_not)
 {
     struct sluice_rng a = sluice_rng_init(7, 3, 1ull << 40, 2);
     struct sluice_rng b = sluice_rng_init(7, 3, 1ull << 40, 2);
@@ -42,7 +42,7 @@ static void equal_names_give_equal_draws_and_others_do_not(void)
         CU_ASSERT_EQUAL(sluice_rng_u32(&a), sluice_rng_u32(&b));
 }
 
-static void doubles_are_uniform_in_the_unit_interval(void)
+TEST(doubles_are_uniform_in_the_unit_interval)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     double sum = 0, sum_squares = 0;
@@ -57,7 +57,7 @@ static void doubles_are_uniform_in_the_unit_interval(void)
     CU_ASSERT_DOUBLE_EQUAL(sum_squares / n, 1.0 / 3, 0.01);
 }
 
-static void below_stays_below_and_reaches_all(void)
+TEST(below_stays_below_and_reaches_all)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 1, 0);
     unsigned counts[7] = {0};
@@ -66,15 +66,4 @@ static void below_stays_below_and_reaches_all(void)
     for (int i = 0; i < 7; i++)
         CU_ASSERT(counts[i] > 9500 && counts[i] < 10500);
     CU_ASSERT_EQUAL(sluice_rng_below(&rng, 1), 0);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(philox_gives_the_published_vectors),
-        SLUICE_TEST(equal_names_give_equal_draws_and_others_do_not),
-        SLUICE_TEST(doubles_are_uniform_in_the_unit_interval),
-        SLUICE_TEST(below_stays_below_and_reaches_all),
-    };
-    return sluice_test_run("rng", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -13,11 +13,11 @@ static struct sluice_roots parse(const char *const *texts, size_t num)
     return roots;
 }
 
-static void a_plain_root_has_no_name(void)
+TEST(a_plain_root_has_no_name)
 {
     static const char *const texts[] = {
         "/data/a=b", "./a=b", "s3://bucket/a=b", "http://host/list?a=b", "a b=c", ""};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(texts); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(texts); i++) {
         const struct sluice_roots roots = parse(&texts[i], 1);
         const char *rest;
         CU_ASSERT_EQUAL(roots.num, 1);
@@ -29,7 +29,7 @@ static void a_plain_root_has_no_name(void)
 }
 
 /* '-' comes before '/', and '0' after it. */
-static void roots_are_ordered_by_the_paths_in_them(void)
+TEST(roots_are_ordered_by_the_paths_in_them)
 {
     const struct sluice_roots roots =
         parse((const char *const[]){"a0=/z", "a=/x=y", "a-b=s3://bucket", "_=relative"}, 4);
@@ -47,7 +47,7 @@ static void roots_are_ordered_by_the_paths_in_them(void)
     CU_ASSERT_STRING_EQUAL(text, "_=relative a-b=s3://bucket a=/x=y a0=/z");
 }
 
-static void finds_the_root_of_a_path(void)
+TEST(finds_the_root_of_a_path)
 {
     const struct sluice_roots roots = parse((const char *const[]){"a=/x", "ab=/y"}, 2);
     const char *rest = NULL;
@@ -59,7 +59,7 @@ static void finds_the_root_of_a_path(void)
     CU_ASSERT_PTR_NULL(sluice_roots_find(&roots, "/a/1.jpg", &rest));
 }
 
-static void says_what_is_wrong(void)
+TEST(says_what_is_wrong)
 {
     static const struct {
         const char *texts[2];
@@ -74,7 +74,7 @@ static void says_what_is_wrong(void)
         {{"abcdefghijklmnopqrstuvwxyz0123456=/x"}, 1, "at most 32"},
         {{NULL}, 0, "0 roots"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_roots roots = {.num = 77};
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL(sluice_roots_parse(cases[i].texts, cases[i].num, &roots, &err),
@@ -85,7 +85,7 @@ static void says_what_is_wrong(void)
     }
 }
 
-static void a_long_list_is_cut(void)
+TEST(a_long_list_is_cut)
 {
     char place[400];
     memset(place, 'x', sizeof(place) - 1);
@@ -95,14 +95,4 @@ static void a_long_list_is_cut(void)
     sluice_roots_format(&roots, text);
     CU_ASSERT_EQUAL(strlen(text), SLUICE_ROOTS_TEXT - 1);
     CU_ASSERT_STRING_EQUAL(text + SLUICE_ROOTS_TEXT - 5, "x...");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_plain_root_has_no_name), SLUICE_TEST(roots_are_ordered_by_the_paths_in_them),
-        SLUICE_TEST(finds_the_root_of_a_path), SLUICE_TEST(says_what_is_wrong),
-        SLUICE_TEST(a_long_list_is_cut),
-    };
-    return sluice_test_run("roots", tests, SLUICE_TEST_COUNT(tests));
 }

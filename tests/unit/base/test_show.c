@@ -20,7 +20,7 @@ static void check(show_fn *show, const struct shown *cases, size_t num_cases)
     }
 }
 
-static void bytes_are_powers_of_1000(void)
+TEST(bytes_are_powers_of_1000)
 {
     static const struct shown cases[] = {
         {0, "0 B"},          {812, "812 B"},      {999.4, "999 B"},     {999.6, "1.00 kB"},
@@ -28,10 +28,10 @@ static void bytes_are_powers_of_1000(void)
         {123.4e6, "123 MB"}, {1.5e12, "1.50 TB"}, {4e15, "4000 TB"},    {INFINITY, "-"},
         {NAN, "-"},          {99.96e6, "100 MB"},
     };
-    check(sluice_show_bytes, cases, SLUICE_TEST_COUNT(cases));
+    check(sluice_show_bytes, cases, SLUICE_ARRAY_LEN(cases));
 }
 
-static void rates_are_in_mbit_per_second_and_infinite_ones_no_limit(void)
+TEST(rates_are_in_mbit_per_second_and_infinite_ones_no_limit)
 {
     static const struct shown cases[] = {
         {62.5e6, "500 Mbit/s"},
@@ -42,65 +42,51 @@ static void rates_are_in_mbit_per_second_and_infinite_ones_no_limit(void)
         {INFINITY, "no limit"},
         {NAN, "-"},
     };
-    check(sluice_show_rate, cases, SLUICE_TEST_COUNT(cases));
+    check(sluice_show_rate, cases, SLUICE_ARRAY_LEN(cases));
 }
 
-static void seconds_take_the_unit_that_fits(void)
+TEST(seconds_take_the_unit_that_fits)
 {
     static const struct shown cases[] = {
         {0, "0 s"},        {1.23e-4, "123 us"}, {0.0123, "12.3 ms"}, {0.9996, "1.00 s"},
         {4.561, "4.56 s"}, {1234, "1234 s"},    {INFINITY, "-"},     {NAN, "-"},
     };
-    check(sluice_show_seconds, cases, SLUICE_TEST_COUNT(cases));
+    check(sluice_show_seconds, cases, SLUICE_ARRAY_LEN(cases));
 }
 
-static void clocks_count_whole_seconds(void)
+TEST(clocks_count_whole_seconds)
 {
     static const struct shown cases[] = {
         {0, "0:00"}, {7.4, "0:07"},   {59.6, "1:00"}, {83, "1:23"}, {7509, "2:05:09"},
         {-1, "-"},   {INFINITY, "-"}, {NAN, "-"},     {1e12, "-"},
     };
-    check(sluice_show_clock, cases, SLUICE_TEST_COUNT(cases));
+    check(sluice_show_clock, cases, SLUICE_ARRAY_LEN(cases));
 }
 
-static void shares_never_leave_0_to_100_percent(void)
+TEST(shares_never_leave_0_to_100_percent)
 {
     static const struct shown cases[] = {
         {0, "0%"},      {0.001, "<1%"}, {0.18, "18%"},      {0.999, "99%"}, {1, "100%"},
         {1.37, "100%"}, {-0.2, "0%"},   {INFINITY, "100%"}, {NAN, "-"},
     };
-    check(sluice_show_share, cases, SLUICE_TEST_COUNT(cases));
+    check(sluice_show_share, cases, SLUICE_ARRAY_LEN(cases));
 }
 
-static void numbers_have_three_digits_and_are_finite(void)
+TEST(numbers_have_three_digits_and_are_finite)
 {
     static const struct shown cases[] = {
         {0, "0"}, {4.2, "4.20"}, {1234.5, "1234"}, {-3.14159, "-3.14"}, {INFINITY, "-"}, {NAN, "-"},
     };
-    check(sluice_show_number, cases, SLUICE_TEST_COUNT(cases));
+    check(sluice_show_number, cases, SLUICE_ARRAY_LEN(cases));
 }
 
-static void the_largest_numbers_fit(void)
+TEST(the_largest_numbers_fit)
 {
     static show_fn *const all[] = {sluice_show_bytes, sluice_show_rate,  sluice_show_seconds,
                                    sluice_show_clock, sluice_show_share, sluice_show_number};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(all); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(all); i++) {
         char out[SLUICE_SHOW_BYTES];
         CU_ASSERT_TRUE(strlen(all[i](-1.5e308, out)) < SLUICE_SHOW_BYTES - 1);
         CU_ASSERT_PTR_NULL(strstr(all[i](1.5e308, out), "inf"));
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(bytes_are_powers_of_1000),
-        SLUICE_TEST(rates_are_in_mbit_per_second_and_infinite_ones_no_limit),
-        SLUICE_TEST(seconds_take_the_unit_that_fits),
-        SLUICE_TEST(clocks_count_whole_seconds),
-        SLUICE_TEST(shares_never_leave_0_to_100_percent),
-        SLUICE_TEST(numbers_have_three_digits_and_are_finite),
-        SLUICE_TEST(the_largest_numbers_fit),
-    };
-    return sluice_test_run("show", tests, SLUICE_TEST_COUNT(tests));
 }

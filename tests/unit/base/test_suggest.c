@@ -22,7 +22,7 @@ static void check(const struct mistake *mistakes, size_t num_mistakes)
     }
 }
 
-static void near_words_are_those_of_a_small_distance(void)
+TEST(near_words_are_those_of_a_small_distance)
 {
     static const struct mistake mistakes[] = {
         {"epoch", "; did you mean epochs?"},   /* one is missing */
@@ -33,17 +33,17 @@ static void near_words_are_those_of_a_small_distance(void)
         {"seed", "; did you mean seed?"},
         {"sede", "; did you mean seed?"},
     };
-    check(mistakes, SLUICE_TEST_COUNT(mistakes));
+    check(mistakes, SLUICE_ARRAY_LEN(mistakes));
 }
 
-static void case_and_underscores_count_for_nothing(void)
+TEST(case_and_underscores_count_for_nothing)
 {
     static const struct mistake mistakes[] = {{"REMOTE-AUTO", "; did you mean remote_auto?"},
                                               {"Dataset_Mode", "; did you mean dataset-mode?"}};
-    check(mistakes, SLUICE_TEST_COUNT(mistakes));
+    check(mistakes, SLUICE_ARRAY_LEN(mistakes));
 }
 
-static void beginnings_and_parts_come_after_typing_errors(void)
+TEST(beginnings_and_parts_come_after_typing_errors)
 {
     static const struct mistake mistakes[] = {
         {"dataset", "; did you mean dataset-mode?"},
@@ -51,10 +51,10 @@ static void beginnings_and_parts_come_after_typing_errors(void)
         {"bw", "; did you mean net-bw or pcie-bw?"},
         {"batch", "; did you mean batch-size or batch-log?"},
     };
-    check(mistakes, SLUICE_TEST_COUNT(mistakes));
+    check(mistakes, SLUICE_ARRAY_LEN(mistakes));
 }
 
-static void what_is_far_from_all_or_near_to_many_gets_no_answer(void)
+TEST(what_is_far_from_all_or_near_to_many_gets_no_answer)
 {
     static const struct mistake mistakes[] = {
         {"", ""},
@@ -65,10 +65,10 @@ static void what_is_far_from_all_or_near_to_many_gets_no_answer(void)
         {"remotely", ""},
         {"a-word-that-is-much-longer-than-any-option-of-any-program-has-ever-been", ""},
     };
-    check(mistakes, SLUICE_TEST_COUNT(mistakes));
+    check(mistakes, SLUICE_ARRAY_LEN(mistakes));
 }
 
-static void a_word_may_end_before_its_text_and_the_known_ones_get_dashes(void)
+TEST(a_word_may_end_before_its_text_and_the_known_ones_get_dashes)
 {
     struct sluice_suggestion suggestion = sluice_suggest_begin("batch-sise=3", 10);
     sluice_suggest_try(&suggestion, "batch-size");
@@ -77,7 +77,7 @@ static void a_word_may_end_before_its_text_and_the_known_ones_get_dashes(void)
     CU_ASSERT_STRING_EQUAL(out, "; did you mean --batch-size?");
 }
 
-static void nothing_is_written_past_the_room(void)
+TEST(nothing_is_written_past_the_room)
 {
     for (size_t room = 1; room < 60; room++) {
         char out[64];
@@ -92,7 +92,7 @@ static void nothing_is_written_past_the_room(void)
     }
 }
 
-static void words_are_joined_by_commas(void)
+TEST(words_are_joined_by_commas)
 {
     static const char *const words[] = {"a", "bc", "d", NULL};
     char out[20];
@@ -100,18 +100,4 @@ static void words_are_joined_by_commas(void)
     CU_ASSERT_STRING_EQUAL(out, "a, bc, d");
     sluice_join_words(words + 3, out, sizeof(out));
     CU_ASSERT_STRING_EQUAL(out, "");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(near_words_are_those_of_a_small_distance),
-        SLUICE_TEST(case_and_underscores_count_for_nothing),
-        SLUICE_TEST(beginnings_and_parts_come_after_typing_errors),
-        SLUICE_TEST(what_is_far_from_all_or_near_to_many_gets_no_answer),
-        SLUICE_TEST(a_word_may_end_before_its_text_and_the_known_ones_get_dashes),
-        SLUICE_TEST(nothing_is_written_past_the_room),
-        SLUICE_TEST(words_are_joined_by_commas),
-    };
-    return sluice_test_run("suggest", tests, SLUICE_TEST_COUNT(tests));
 }

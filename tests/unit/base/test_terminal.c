@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static void utf8_is_what_the_locale_says_by_its_first_variable(void)
+TEST(utf8_is_what_the_locale_says_by_its_first_variable)
 {
     static const struct {
         const char *all, *ctype, *lang;
@@ -34,7 +34,7 @@ static void utf8_is_what_the_locale_says_by_its_first_variable(void)
     }
 }
 
-static void a_terminal_says_how_wide_it_is_each_time(void)
+TEST(a_terminal_says_how_wide_it_is_each_time)
 {
     const int master = posix_openpt(O_RDWR | O_NOCTTY);
     if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
@@ -73,7 +73,7 @@ static void a_terminal_says_how_wide_it_is_each_time(void)
     close(master);
 }
 
-static void a_line_is_cut_between_characters(void)
+TEST(a_line_is_cut_between_characters)
 {
     char text[] = "äöü!";
     sluice_terminal_cut(text, 9);
@@ -86,14 +86,4 @@ static void a_line_is_cut_between_characters(void)
                    "a";
     sluice_terminal_cut(bytes, 2);
     CU_ASSERT_EQUAL(strlen(bytes), 2);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(utf8_is_what_the_locale_says_by_its_first_variable),
-        SLUICE_TEST(a_terminal_says_how_wide_it_is_each_time),
-        SLUICE_TEST(a_line_is_cut_between_characters),
-    };
-    return sluice_test_run("terminal", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -2,7 +2,7 @@
 
 #include "support/test.h"
 
-static void says_whether_it_was_cut(void)
+TEST(says_whether_it_was_cut)
 {
     char text[8] = "";
     CU_ASSERT(sluice_print(text, sizeof(text), "%s/%d", "abc", 123));
@@ -15,7 +15,7 @@ static void says_whether_it_was_cut(void)
     CU_ASSERT_STRING_EQUAL(text, "");
 }
 
-static void starts_with_compares_no_more_than_the_prefix(void)
+TEST(starts_with_compares_no_more_than_the_prefix)
 {
     CU_ASSERT(sluice_starts_with("train/a", "train/"));
     CU_ASSERT(sluice_starts_with("train/", "train/"));
@@ -24,7 +24,7 @@ static void starts_with_compares_no_more_than_the_prefix(void)
     CU_ASSERT_FALSE(sluice_starts_with("a/train/", "train/"));
 }
 
-static void utf8_is_what_rfc_3629_says(void)
+TEST(utf8_is_what_rfc_3629_says)
 {
     static const struct {
         const char *text;
@@ -51,7 +51,7 @@ static void utf8_is_what_rfc_3629_says(void)
         {"\xf4\x90\x80\x80", 0}, /* U+110000 */
         {"\xff", 0},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         CU_ASSERT_EQUAL(sluice_utf8_len(cases[i].text), cases[i].len);
         CU_ASSERT_EQUAL(sluice_is_utf8(cases[i].text), cases[i].len > 0);
         char longer[16];
@@ -61,7 +61,7 @@ static void utf8_is_what_rfc_3629_says(void)
     CU_ASSERT(sluice_is_utf8(""));
 }
 
-static void finds_the_byte_order_mark(void)
+TEST(finds_the_byte_order_mark)
 {
     CU_ASSERT_EQUAL(sluice_byte_order_mark("\xef\xbb\xbf"
                                            "a",
@@ -71,7 +71,7 @@ static void finds_the_byte_order_mark(void)
     CU_ASSERT_EQUAL(sluice_byte_order_mark("abc", 3), 0);
 }
 
-static void escapes_what_is_no_visible_character(void)
+TEST(escapes_what_is_no_visible_character)
 {
     static const struct {
         const char *text, *line;
@@ -86,7 +86,7 @@ static void escapes_what_is_no_visible_character(void)
          "\\xc2\\x9b31m\xc2\xa0"}, /* CSI as a C1 character */
         {"\xff\xe2\x82|", "\\xff\\xe2\\x82|"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         char line[64];
         CU_ASSERT_EQUAL(sluice_escape_line(line, sizeof(line), cases[i].text),
                         strlen(cases[i].line));
@@ -94,7 +94,7 @@ static void escapes_what_is_no_visible_character(void)
     }
 }
 
-static void an_escaped_line_is_cut_between_characters(void)
+TEST(an_escaped_line_is_cut_between_characters)
 {
     static const char text[] = "a\x1b\xc3\xbc"
                                "b";
@@ -102,24 +102,11 @@ static void an_escaped_line_is_cut_between_characters(void)
     static const char *const lines[] = {
         "", "a", "a", "a", "a", "a\\x1b", "a\\x1b", ("a\\x1b\xc3\xbc"), ("a\\x1b\xc3\xbc" "b")};
     /* clang-format on */
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(lines); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(lines); i++) {
         char line[16];
         memset(line, 'x', sizeof(line));
         CU_ASSERT_EQUAL(sluice_escape_line(line, i + 1, text), strlen(lines[i]));
         CU_ASSERT_STRING_EQUAL(line, lines[i]);
         CU_ASSERT_EQUAL(line[i + 1], 'x');
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(says_whether_it_was_cut),
-        SLUICE_TEST(starts_with_compares_no_more_than_the_prefix),
-        SLUICE_TEST(utf8_is_what_rfc_3629_says),
-        SLUICE_TEST(finds_the_byte_order_mark),
-        SLUICE_TEST(escapes_what_is_no_visible_character),
-        SLUICE_TEST(an_escaped_line_is_cut_between_characters),
-    };
-    return sluice_test_run("text", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -7,7 +7,7 @@
 #define TRACE "4bf92f3577b34da6a3ce929d0e0e4736"
 #define SPAN "00f067aa0ba902b7"
 
-static void reads_a_traceparent(void)
+TEST(reads_a_traceparent)
 {
     struct sluice_trace_context context = {{0}, 0};
     CU_ASSERT_FATAL(sluice_traceparent_parse("00-" TRACE "-" SPAN "-01", &context));
@@ -18,7 +18,7 @@ static void reads_a_traceparent(void)
     CU_ASSERT(sluice_traceparent_parse("cc-" TRACE "-" SPAN "-01-what-comes-later", &context));
 }
 
-static void rejects_what_is_no_traceparent(void)
+TEST(rejects_what_is_no_traceparent)
 {
     static const char *const wrong[] = {
         "",
@@ -36,7 +36,7 @@ static void rejects_what_is_no_traceparent(void)
         "00-" TRACE "-0000000000000000-01",
         "00-" TRACE "-0x00000000000000-01",
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         struct sluice_trace_context context = {{1, 2}, 3};
         if (sluice_traceparent_parse(wrong[i], &context))
             CU_FAIL(wrong[i]);
@@ -44,7 +44,7 @@ static void rejects_what_is_no_traceparent(void)
     }
 }
 
-static void comes_back_as_it_was_put(void)
+TEST(comes_back_as_it_was_put)
 {
     const struct sluice_trace_context context = {{0x0102030405060708, 0}, 0xf0e0d0c0b0a09080};
     uint8_t bytes[SLUICE_TRACE_CONTEXT_BYTES];
@@ -54,7 +54,7 @@ static void comes_back_as_it_was_put(void)
     CU_ASSERT(memcmp(&got, &context, sizeof(got)) == 0);
 }
 
-static void bytes_that_are_none_are_not_traced(void)
+TEST(bytes_that_are_none_are_not_traced)
 {
     uint8_t bytes[SLUICE_TRACE_CONTEXT_BYTES + 1];
     memset(bytes, 7, sizeof(bytes));
@@ -66,22 +66,10 @@ static void bytes_that_are_none_are_not_traced(void)
     CU_ASSERT_EQUAL(sluice_trace_context_get(bytes, SLUICE_TRACE_CONTEXT_BYTES).span, 0);
 }
 
-static void children_differ_and_stay_the_same(void)
+TEST(children_differ_and_stay_the_same)
 {
     const struct sluice_trace_context a = {{1, 2}, 3}, b = {{1, 2}, 4};
     CU_ASSERT_EQUAL(sluice_trace_child(&a, 1), sluice_trace_child(&a, 1));
     CU_ASSERT_NOT_EQUAL(sluice_trace_child(&a, 1), sluice_trace_child(&a, 2));
     CU_ASSERT_NOT_EQUAL(sluice_trace_child(&a, 1), sluice_trace_child(&b, 1));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(reads_a_traceparent),
-        SLUICE_TEST(rejects_what_is_no_traceparent),
-        SLUICE_TEST(comes_back_as_it_was_put),
-        SLUICE_TEST(bytes_that_are_none_are_not_traced),
-        SLUICE_TEST(children_differ_and_stay_the_same),
-    };
-    return sluice_test_run("trace_context", tests, SLUICE_TEST_COUNT(tests));
 }

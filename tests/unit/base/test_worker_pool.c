@@ -150,7 +150,7 @@ static void wait_until_submitter_sleeps(struct submitter *submitter)
     sluice_test_wait_blocked(atomic_load(&submitter->tid));
 }
 
-static void runs_every_accepted_job_once(void)
+TEST(runs_every_accepted_job_once)
 {
     enum { NUM_SUBMITTERS = 3, NUM_JOBS = 500 };
     struct sluice_worker_pool *pool = new_pool(4, 8);
@@ -173,7 +173,7 @@ static void runs_every_accepted_job_once(void)
     }
 }
 
-static void one_worker_runs_jobs_in_order(void)
+TEST(one_worker_runs_jobs_in_order)
 {
     struct sluice_worker_pool *pool = new_pool(1, 4);
     struct gate gate = GATE_INIT;
@@ -210,7 +210,7 @@ static void full_pool_init(struct full_pool *full)
     }
 }
 
-static void a_full_queue_says_again_and_does_not_call(void)
+TEST(a_full_queue_says_again_and_does_not_call)
 {
     struct full_pool full;
     full_pool_init(&full);
@@ -228,7 +228,7 @@ static void a_full_queue_says_again_and_does_not_call(void)
               full.queued[1].num_run == 1);
 }
 
-static void submit_waits_for_room(void)
+TEST(submit_waits_for_room)
 {
     struct full_pool full;
     full_pool_init(&full);
@@ -245,7 +245,7 @@ static void submit_waits_for_room(void)
     CU_ASSERT_EQUAL(late.num_run, 1);
 }
 
-static void close_refuses_and_wakes_waiting_submitters(void)
+TEST(close_refuses_and_wakes_waiting_submitters)
 {
     enum { NUM_SUBMITTERS = 3 };
     struct full_pool full;
@@ -277,7 +277,7 @@ static void close_refuses_and_wakes_waiting_submitters(void)
     CU_ASSERT(full.queued[0].num_run == 1 && full.queued[1].num_run == 1);
 }
 
-static void abandon_cancels_what_is_queued_and_lets_running_jobs_finish(void)
+TEST(abandon_cancels_what_is_queued_and_lets_running_jobs_finish)
 {
     struct full_pool full;
     full_pool_init(&full);
@@ -314,7 +314,7 @@ static void race_job_fn(struct sluice_job *job, enum sluice_job_fate fate, void 
     free(my); /* the pool does not touch a job after the call */
 }
 
-static void every_accepted_job_is_answered_once_when_closed_amid_submits(void)
+TEST(every_accepted_job_is_answered_once_when_closed_amid_submits)
 {
     enum { NUM_SUBMITTERS = 3, NUM_JOBS = 40, NUM_ROUNDS = 60 };
     static struct test_job jobs[NUM_SUBMITTERS][NUM_JOBS];
@@ -356,7 +356,7 @@ static void every_accepted_job_is_answered_once_when_closed_amid_submits(void)
     }
 }
 
-static void every_accepted_job_is_answered_once_when_destroyed_at_work(void)
+TEST(every_accepted_job_is_answered_once_when_destroyed_at_work)
 {
     enum { NUM_JOBS = 12, NUM_ROUNDS = 60 };
     for (int round = 0; round < NUM_ROUNDS; round++) {
@@ -386,7 +386,7 @@ static void every_accepted_job_is_answered_once_when_destroyed_at_work(void)
     }
 }
 
-static void counts_what_happened(void)
+TEST(counts_what_happened)
 {
     struct full_pool full;
     full_pool_init(&full);
@@ -409,7 +409,7 @@ static void counts_what_happened(void)
     sluice_worker_pool_destroy(full.pool, SLUICE_POOL_DRAIN);
 }
 
-static void waiting_jobs_cost_no_busy_time(void)
+TEST(waiting_jobs_cost_no_busy_time)
 {
     struct sluice_worker_pool *pool = new_pool(1, 2);
     struct gate gate = GATE_INIT, last = GATE_INIT;
@@ -483,7 +483,7 @@ static void state_job_fn(struct sluice_job *job, enum sluice_job_fate fate, void
     gate_pass(my->gate);
 }
 
-static void each_worker_has_its_own_state_on_its_own_thread(void)
+TEST(each_worker_has_its_own_state_on_its_own_thread)
 {
     enum { NUM_WORKERS = 4 };
     struct start_ctx ctx = {.failing_index = MAX_WORKERS};
@@ -532,7 +532,7 @@ static struct sluice_worker_pool_options four_workers(struct start_ctx *ctx)
     };
 }
 
-static void a_failed_start_stops_the_others_and_says_why(void)
+TEST(a_failed_start_stops_the_others_and_says_why)
 {
     for (unsigned failing = 0; failing < 4; failing++) {
         struct start_ctx ctx = {.failing_index = failing};
@@ -565,7 +565,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
     return __real_pthread_create(thread, attr, fn, arg);
 }
 
-static void a_thread_that_cannot_be_made_stops_the_others(void)
+TEST(a_thread_that_cannot_be_made_stops_the_others)
 {
     for (int made = 0; made < 3; made++) {
         struct start_ctx ctx = {.failing_index = MAX_WORKERS};
@@ -582,7 +582,7 @@ static void a_thread_that_cannot_be_made_stops_the_others(void)
     }
 }
 
-static void zero_workers_means_one_for_each_cpu(void)
+TEST(zero_workers_means_one_for_each_cpu)
 {
     struct start_ctx ctx = {.failing_index = ~0u};
     const struct sluice_worker_pool_options options = {.name = "cpus",
@@ -596,12 +596,12 @@ static void zero_workers_means_one_for_each_cpu(void)
     sluice_worker_pool_destroy(pool, SLUICE_POOL_DRAIN);
 }
 
-static void threads_carry_the_pools_name(void)
+TEST(threads_carry_the_pools_name)
 {
     static const struct {
         const char *name, *expected;
     } cases[] = {{"prep", "prep-0"}, {"a-name-longer-than-that", "a-name-longer-0"}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         const struct sluice_worker_pool_options options = {
             .name = cases[i].name, .num_workers = 1, .queue_capacity = 1};
         struct sluice_worker_pool *pool = NULL;
@@ -613,7 +613,7 @@ static void threads_carry_the_pools_name(void)
     }
 }
 
-static void workers_do_not_interrupt_who_submits(void)
+TEST(workers_do_not_interrupt_who_submits)
 {
     const struct sched_param param = {0};
     const int own = sched_getscheduler(0);
@@ -636,7 +636,7 @@ static void await_workers(struct sluice_worker_pool *pool, unsigned count)
         sched_yield();
 }
 
-static void stand_ins_work_while_others_hang_and_leave_when_they_are_back(void)
+TEST(stand_ins_work_while_others_hang_and_leave_when_they_are_back)
 {
     struct sluice_worker_pool *pool = NULL;
     const struct sluice_worker_pool_options options = {
@@ -667,7 +667,7 @@ static void stand_ins_work_while_others_hang_and_leave_when_they_are_back(void)
     sluice_worker_pool_destroy(pool, SLUICE_POOL_DRAIN);
 }
 
-static void refuses_a_queue_of_no_capacity(void)
+TEST(refuses_a_queue_of_no_capacity)
 {
     const struct sluice_worker_pool_options options = {.name = "none", .num_workers = 1};
     struct sluice_worker_pool *pool = NULL;
@@ -677,34 +677,8 @@ static void refuses_a_queue_of_no_capacity(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "none"));
 }
 
-static void destroy_takes_null(void)
+TEST(destroy_takes_null)
 {
     sluice_worker_pool_destroy(NULL, SLUICE_POOL_DRAIN);
     sluice_worker_pool_destroy(NULL, SLUICE_POOL_ABANDON);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(runs_every_accepted_job_once),
-        SLUICE_TEST(one_worker_runs_jobs_in_order),
-        SLUICE_TEST(a_full_queue_says_again_and_does_not_call),
-        SLUICE_TEST(submit_waits_for_room),
-        SLUICE_TEST(close_refuses_and_wakes_waiting_submitters),
-        SLUICE_TEST(abandon_cancels_what_is_queued_and_lets_running_jobs_finish),
-        SLUICE_TEST(every_accepted_job_is_answered_once_when_closed_amid_submits),
-        SLUICE_TEST(every_accepted_job_is_answered_once_when_destroyed_at_work),
-        SLUICE_TEST(counts_what_happened),
-        SLUICE_TEST(waiting_jobs_cost_no_busy_time),
-        SLUICE_TEST(each_worker_has_its_own_state_on_its_own_thread),
-        SLUICE_TEST(a_failed_start_stops_the_others_and_says_why),
-        SLUICE_TEST(a_thread_that_cannot_be_made_stops_the_others),
-        SLUICE_TEST(zero_workers_means_one_for_each_cpu),
-        SLUICE_TEST(threads_carry_the_pools_name),
-        SLUICE_TEST(workers_do_not_interrupt_who_submits),
-        SLUICE_TEST(stand_ins_work_while_others_hang_and_leave_when_they_are_back),
-        SLUICE_TEST(refuses_a_queue_of_no_capacity),
-        SLUICE_TEST(destroy_takes_null),
-    };
-    return sluice_test_run("worker_pool", tests, SLUICE_TEST_COUNT(tests));
 }

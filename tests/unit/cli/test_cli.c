@@ -100,7 +100,7 @@ static const struct sluice_cli cli = {.program = "prog",
                                       .summary = "Does what tests need.",
                                       .positional = "[DIR] [OTHER]",
                                       .options = options,
-                                      .num_options = SLUICE_TEST_COUNT(options),
+                                      .num_options = SLUICE_ARRAY_LEN(options),
                                       .epilog = "The end."};
 
 #define MAX_ARGS 90
@@ -155,7 +155,7 @@ static void expect_usage_error(struct sluice_cli_result result, const char *flag
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, what));
 }
 
-static void defaults_stay_without_arguments(void)
+TEST(defaults_stay_without_arguments)
 {
     EXPECT_GOES_ON(PARSE("--root", "x"));
     CU_ASSERT_TRUE(values.is_root_given);
@@ -165,7 +165,7 @@ static void defaults_stay_without_arguments(void)
     CU_ASSERT_STRING_EQUAL(values.mode, "local");
 }
 
-static void the_four_spellings_of_a_value_are_the_same(void)
+TEST(the_four_spellings_of_a_value_are_the_same)
 {
     EXPECT_GOES_ON(PARSE("--root=x", "--workers", "7"));
     CU_ASSERT_EQUAL(values.workers, 7);
@@ -177,7 +177,7 @@ static void the_four_spellings_of_a_value_are_the_same(void)
     CU_ASSERT_EQUAL(values.workers, 10);
 }
 
-static void each_type_takes_its_values(void)
+TEST(each_type_takes_its_values)
 {
     EXPECT_GOES_ON(PARSE("--root", "a b=c", "--seed", "18446744073709551615", "--cache", "3G",
                          "--lr", "1e-3", "-r", "-0.5", "--link-limit", "500mbit", "-mremote_auto",
@@ -197,7 +197,7 @@ static void each_type_takes_its_values(void)
     CU_ASSERT_STRING_EQUAL(values.hosts.items[1], "h2");
 }
 
-static void the_last_of_two_counts_and_a_line_says_so(void)
+TEST(the_last_of_two_counts_and_a_line_says_so)
 {
     const struct sluice_cli_result result =
         PARSE("--root=a", "--root=b", "--no-digest", "--digest", "-q", "--no-quiet");
@@ -211,7 +211,7 @@ static void the_last_of_two_counts_and_a_line_says_so(void)
     EXPECT_GOES_ON(PARSE("--root=a", "--root=a", "-q", "--quiet", "--host=a", "--host=b"));
 }
 
-static void times_take_units(void)
+TEST(times_take_units)
 {
     EXPECT_GOES_ON(PARSE("--root=a", "--patience=1m", "--wait=250us"));
     CU_ASSERT_EQUAL(values.patience, 60);
@@ -223,27 +223,27 @@ static void times_take_units(void)
     expect_usage_error(PARSE("--wait=soon"), "--wait", "500ms");
 }
 
-static void a_choice_may_have_other_names(void)
+TEST(a_choice_may_have_other_names)
 {
     EXPECT_GOES_ON(PARSE("--root=a", "--mode=auto"));
     CU_ASSERT_STRING_EQUAL(values.mode, "auto"); /* as typed */
 }
 
-static void a_checked_text_says_what_is_wrong(void)
+TEST(a_checked_text_says_what_is_wrong)
 {
     EXPECT_GOES_ON(PARSE("--root=a", "--even=ab"));
     expect_usage_error(PARSE("--root=a", "--even=abc"), "--even", "'abc' is odd");
     CU_ASSERT_PTR_NULL(values.even);
 }
 
-static void flags_take_what_print_config_writes(void)
+TEST(flags_take_what_print_config_writes)
 {
     EXPECT_GOES_ON(PARSE("--root=a", "--digest=false", "--quiet=true"));
     CU_ASSERT_FALSE(values.digest);
     CU_ASSERT_TRUE(values.quiet);
 }
 
-static void unknown_words_come_with_those_that_are_near(void)
+TEST(unknown_words_come_with_those_that_are_near)
 {
     expect_usage_error(PARSE("--worker=3"), "--worker", "did you mean --workers?");
     expect_usage_error(PARSE("--Link_Limit=3"), "--Link_Limit", "did you mean --link-limit?");
@@ -258,7 +258,7 @@ static void unknown_words_come_with_those_that_are_near(void)
     CU_ASSERT_PTR_NULL(strstr(output.err, "did you mean"));
 }
 
-static void likely_mistakes_are_named(void)
+TEST(likely_mistakes_are_named)
 {
     expect_usage_error(PARSE("-workers=3"), "-workers=3", "two dashes: --workers=3");
     expect_usage_error(PARSE("-wrokers"), "-wrokers", "did you mean --workers?");
@@ -275,7 +275,7 @@ static void likely_mistakes_are_named(void)
     expect_usage_error(parse_words(&other, words, 1), "'/data'", "did you mean --root /data?");
 }
 
-static void both_names_of_an_option_work(void)
+TEST(both_names_of_an_option_work)
 {
     EXPECT_GOES_ON(PARSE("--root=a", "--learning-rate=2"));
     CU_ASSERT_EQUAL(values.lr, 2);
@@ -283,14 +283,14 @@ static void both_names_of_an_option_work(void)
     CU_ASSERT_EQUAL(values.lr, 3);
 }
 
-static void short_flags_may_be_joined(void)
+TEST(short_flags_may_be_joined)
 {
     EXPECT_GOES_ON(PARSE("--root=a", "-qj3"));
     CU_ASSERT_TRUE(values.quiet);
     CU_ASSERT_EQUAL(values.workers, 3);
 }
 
-static void positional_arguments_and_the_end_of_options(void)
+TEST(positional_arguments_and_the_end_of_options)
 {
     struct sluice_cli_result result = PARSE("a", "--root=r", "-");
     CU_ASSERT_FALSE(result.should_exit);
@@ -328,7 +328,7 @@ static void positional_arguments_and_the_end_of_options(void)
     expect_usage_error(parse_words(&other, many, 18), "'p'", "unexpected");
 }
 
-static void a_failure_is_a_line_and_exit_1(void)
+TEST(a_failure_is_a_line_and_exit_1)
 {
     struct sluice_err err = {0};
     sluice_test_capture_begin();
@@ -344,7 +344,7 @@ static void a_failure_is_a_line_and_exit_1(void)
     CU_ASSERT_STRING_EQUAL(output.out, "");
 }
 
-static void json_and_log_level_belong_to_every_program(void)
+TEST(json_and_log_level_belong_to_every_program)
 {
     struct sluice_cli_result result = PARSE("--root=r");
     CU_ASSERT_FALSE(result.is_json);
@@ -358,7 +358,7 @@ static void json_and_log_level_belong_to_every_program(void)
     expect_usage_error(PARSE("--root=r", "--log-level=loud"), "--log-level", "'loud'");
 }
 
-static void errors_name_the_flag_and_what_is_wrong(void)
+TEST(errors_name_the_flag_and_what_is_wrong)
 {
     expect_usage_error(PARSE("--root"), "--root", "needs a value");
     expect_usage_error(PARSE("--root", "--json"), "--root", "needs a value");
@@ -390,7 +390,7 @@ static void errors_name_the_flag_and_what_is_wrong(void)
     CU_ASSERT_STRING_EQUAL(values.root, "--json");
 }
 
-static void a_wrong_value_changes_nothing(void)
+TEST(a_wrong_value_changes_nothing)
 {
     expect_usage_error(PARSE("-j65"), "-j", "65");
     CU_ASSERT_EQUAL(values.workers, 4);
@@ -401,7 +401,7 @@ static void a_wrong_value_changes_nothing(void)
     CU_ASSERT_FALSE(values.is_lr_given);
 }
 
-static void too_many_of_a_list_is_an_error(void)
+TEST(too_many_of_a_list_is_an_error)
 {
     const char *words[66];
     for (int i = 0; i < 65; i++)
@@ -412,7 +412,7 @@ static void too_many_of_a_list_is_an_error(void)
     CU_ASSERT_EQUAL(values.hosts.num_items, 64);
 }
 
-static void a_late_usage_error_has_the_same_form(void)
+TEST(a_late_usage_error_has_the_same_form)
 {
     sluice_test_capture_begin();
     const int code = sluice_cli_usage_error(&cli, "--%s and --%s exclude each other", "a", "b");
@@ -435,7 +435,7 @@ static const char *in_one_line(const char *text)
     return line;
 }
 
-static void help_shows_every_option_and_its_default(void)
+TEST(help_shows_every_option_and_its_default)
 {
     static const char *const spellings[] = {"--help", "-h"};
     for (int i = 0; i < 2; i++) {
@@ -469,7 +469,7 @@ static void help_shows_every_option_and_its_default(void)
                                             "--version",
                                             "-h, --help",
                                             " The end. "};
-        for (size_t k = 0; k < SLUICE_TEST_COUNT(parts); k++) {
+        for (size_t k = 0; k < SLUICE_ARRAY_LEN(parts); k++) {
             CU_ASSERT_PTR_NOT_NULL(strstr(in_one_line(output.out), parts[k]));
         }
         for (const char *line = output.out; *line; line += strcspn(line, "\n") + 1)
@@ -480,7 +480,7 @@ static void help_shows_every_option_and_its_default(void)
     CU_ASSERT_EQUAL(result.exit_code, 0);
 }
 
-static void help_puts_options_under_their_groups(void)
+TEST(help_puts_options_under_their_groups)
 {
     static const char *const groups[] = {"first", "second", NULL};
     bool flag = false;
@@ -497,7 +497,7 @@ static void help_puts_options_under_their_groups(void)
     };
     const struct sluice_cli other = {.program = "prog",
                                      .options = grouped,
-                                     .num_options = SLUICE_TEST_COUNT(grouped),
+                                     .num_options = SLUICE_ARRAY_LEN(grouped),
                                      .groups = groups};
     static const char *const words[] = {"--help"};
     parse_words(&other, words, 1);
@@ -509,13 +509,13 @@ static void help_puts_options_under_their_groups(void)
         "hflip=0.5,to_tensor,\n                            normalize=",
         "\n\ngeneral:\n      --json "};
     const char *at = output.out;
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(lines); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(lines); i++) {
         at = strstr(at, lines[i]);
         CU_ASSERT_PTR_NOT_NULL_FATAL(at);
     }
 }
 
-static void the_table_may_use_h_for_itself(void)
+TEST(the_table_may_use_h_for_itself)
 {
     bool human = false;
     const struct sluice_option option = {
@@ -526,7 +526,7 @@ static void the_table_may_use_h_for_itself(void)
     CU_ASSERT_TRUE(human);
 }
 
-static void version_names_program_and_version(void)
+TEST(version_names_program_and_version)
 {
     const struct sluice_cli_result result = PARSE("--version");
     CU_ASSERT_TRUE(result.should_exit);
@@ -534,7 +534,7 @@ static void version_names_program_and_version(void)
     CU_ASSERT_STRING_EQUAL(output.out, "prog " SLUICE_VERSION "\n");
 }
 
-static void print_config_prints_final_values(void)
+TEST(print_config_prints_final_values)
 {
     const struct sluice_cli_result result =
         PARSE("--print-config", "--workers=9", "--host=a", "--host=b", "--link-limit=62.5MB");
@@ -548,7 +548,7 @@ static void print_config_prints_final_values(void)
                                        "log-format = text\n");
 }
 
-static void what_was_not_given_and_has_no_value_is_left_empty(void)
+TEST(what_was_not_given_and_has_no_value_is_left_empty)
 {
     bool is_given = false;
     uint64_t limit = 0, number = 0;
@@ -566,7 +566,7 @@ static void what_was_not_given_and_has_no_value_is_left_empty(void)
          .default_text = "the process's"},
     };
     const struct sluice_cli other = {
-        .program = "prog", .options = unset, .num_options = SLUICE_TEST_COUNT(unset)};
+        .program = "prog", .options = unset, .num_options = SLUICE_ARRAY_LEN(unset)};
     static const char *const words[] = {"--print-config", "--nice=0"};
     parse_words(&other, words, 1);
     CU_ASSERT_PTR_NOT_NULL(strstr(output.out, "limit =\nnice =\njson"));
@@ -574,7 +574,7 @@ static void what_was_not_given_and_has_no_value_is_left_empty(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(output.out, "limit =\nnice = 0\njson"));
 }
 
-static void print_config_checks_like_a_real_run(void)
+TEST(print_config_checks_like_a_real_run)
 {
     expect_usage_error(PARSE("--print-config", "--workers=0"), "--workers", "'0'");
 }
@@ -593,7 +593,7 @@ static bool same_values(const struct values *a, const struct values *b)
 }
 
 /* Random options in, --print-config out, and its lines in again as --name=value. */
-static void print_config_round_trips_exactly(void)
+TEST(print_config_round_trips_exactly)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     for (int round = 0; round < 300; round++) {
@@ -672,7 +672,7 @@ static const char *config_of(const char *text)
     return config_flag;
 }
 
-static void a_config_file_sets_options_of_every_type(void)
+TEST(a_config_file_sets_options_of_every_type)
 {
     const char *config = config_of("# comment\n[prog]\nroot = /a b\nworkers=9\nlr = 0.5\n"
                                    "digest = false\nquiet = true\ncache = 2MiB\n"
@@ -695,7 +695,7 @@ static void a_config_file_sets_options_of_every_type(void)
     CU_ASSERT_PTR_NULL(result.given[3]); /* "seed =" */
 }
 
-static void the_command_line_counts_more_than_the_file(void)
+TEST(the_command_line_counts_more_than_the_file)
 {
     const char *config = config_of("root = /a\nworkers = 9\ndigest = true\nhost = a\nhost = b\n");
     EXPECT_GOES_ON(PARSE("--workers=3", config, "--no-digest", "--host=c"));
@@ -706,7 +706,7 @@ static void the_command_line_counts_more_than_the_file(void)
     CU_ASSERT_STRING_EQUAL(values.hosts.items[0], "c");
 }
 
-static void errors_of_a_file_name_line_and_key(void)
+TEST(errors_of_a_file_name_line_and_key)
 {
     expect_usage_error(PARSE(config_of("root = x\nworkrs = 3\n")),
                        "prog.conf:2: ", "unknown key 'workrs'; did you mean workers?");
@@ -735,7 +735,7 @@ static sluice_status check_seed(const struct sluice_cli_result *parsed, struct s
     return values.seed == 7 ? sluice_fail(err, SLUICE_E_INVALID, "--seed: not 7") : SLUICE_OK;
 }
 
-static void check_config_checks_all_and_ends(void)
+TEST(check_config_checks_all_and_ends)
 {
     struct sluice_cli checked = cli;
     checked.check = check_seed;
@@ -755,7 +755,7 @@ static void check_config_checks_all_and_ends(void)
     CU_ASSERT_EQUAL(parse_words(&checked, only_shown, 2).exit_code, 0);
 }
 
-static void config_reads_what_print_config_writes(void)
+TEST(config_reads_what_print_config_writes)
 {
     PARSE("--print-config", "--root= a \"", "--even=\"\"", "--host=x;y", "--host=# z", "-q",
           "--lr=0.25", "--no-digest");
@@ -778,49 +778,9 @@ static int print_to_a_full_disk(void *ctx)
     return sluice_cli_parse(&cli, 2, argv).exit_code;
 }
 
-static void help_that_cannot_be_written_is_a_failure(void)
+TEST(help_that_cannot_be_written_is_a_failure)
 {
     const int status = sluice_test_child(print_to_a_full_disk, NULL, &output);
     CU_ASSERT_EQUAL(status, 1 << 8); /* exit code 1 */
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "cannot write"));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(defaults_stay_without_arguments),
-        SLUICE_TEST(the_four_spellings_of_a_value_are_the_same),
-        SLUICE_TEST(each_type_takes_its_values),
-        SLUICE_TEST(the_last_of_two_counts_and_a_line_says_so),
-        SLUICE_TEST(times_take_units),
-        SLUICE_TEST(a_choice_may_have_other_names),
-        SLUICE_TEST(a_checked_text_says_what_is_wrong),
-        SLUICE_TEST(flags_take_what_print_config_writes),
-        SLUICE_TEST(unknown_words_come_with_those_that_are_near),
-        SLUICE_TEST(likely_mistakes_are_named),
-        SLUICE_TEST(both_names_of_an_option_work),
-        SLUICE_TEST(short_flags_may_be_joined),
-        SLUICE_TEST(positional_arguments_and_the_end_of_options),
-        SLUICE_TEST(a_failure_is_a_line_and_exit_1),
-        SLUICE_TEST(json_and_log_level_belong_to_every_program),
-        SLUICE_TEST(errors_name_the_flag_and_what_is_wrong),
-        SLUICE_TEST(a_wrong_value_changes_nothing),
-        SLUICE_TEST(too_many_of_a_list_is_an_error),
-        SLUICE_TEST(a_late_usage_error_has_the_same_form),
-        SLUICE_TEST(help_shows_every_option_and_its_default),
-        SLUICE_TEST(help_puts_options_under_their_groups),
-        SLUICE_TEST(the_table_may_use_h_for_itself),
-        SLUICE_TEST(version_names_program_and_version),
-        SLUICE_TEST(print_config_prints_final_values),
-        SLUICE_TEST(what_was_not_given_and_has_no_value_is_left_empty),
-        SLUICE_TEST(print_config_checks_like_a_real_run),
-        SLUICE_TEST(print_config_round_trips_exactly),
-        SLUICE_TEST(a_config_file_sets_options_of_every_type),
-        SLUICE_TEST(the_command_line_counts_more_than_the_file),
-        SLUICE_TEST(errors_of_a_file_name_line_and_key),
-        SLUICE_TEST(check_config_checks_all_and_ends),
-        SLUICE_TEST(config_reads_what_print_config_writes),
-        SLUICE_TEST(help_that_cannot_be_written_is_a_failure),
-    };
-    return sluice_test_run("cli", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -78,7 +78,7 @@ static void must_fail(const char *key, const char *value, const char *words)
     CU_ASSERT_PTR_NULL(texts.first);
 }
 
-static void sets_options_of_every_type(void)
+TEST(sets_options_of_every_type)
 {
     struct values v = {.strict = true};
     must_set(&v, NULL, "strict", "false");
@@ -110,7 +110,7 @@ static void sets_options_of_every_type(void)
     CU_ASSERT(v.hosts.items[1] && strcmp(v.hosts.items[1], "b:2") == 0);
 }
 
-static void writes_to_the_given_struct_alone(void)
+TEST(writes_to_the_given_struct_alone)
 {
     struct values on_stack = {0}, *on_heap = calloc(1, sizeof(*on_heap));
     CU_ASSERT_PTR_NOT_NULL_FATAL(on_heap);
@@ -129,7 +129,7 @@ static void writes_to_the_given_struct_alone(void)
     free(on_heap);
 }
 
-static void copies_or_borrows_text(void)
+TEST(copies_or_borrows_text)
 {
     char text[] = "/data", host[] = "a:1";
     struct values v = {0};
@@ -154,7 +154,7 @@ static void copies_or_borrows_text(void)
     sluice_cli_texts_clear(&texts);
 }
 
-static void the_last_value_counts_and_an_alias_is_the_same(void)
+TEST(the_last_value_counts_and_an_alias_is_the_same)
 {
     struct values v = {0};
     must_set(&v, NULL, "io-workers", "3");
@@ -162,7 +162,7 @@ static void the_last_value_counts_and_an_alias_is_the_same(void)
     CU_ASSERT_EQUAL(v.workers, 4);
 }
 
-static void refuses_unknown_keys_and_says_what_is_near(void)
+TEST(refuses_unknown_keys_and_says_what_is_near)
 {
     must_fail("roott", "/data", "unknown setting 'roott'; did you mean root?");
     must_fail("--root", "/data", "unknown setting '--root'; did you mean root?");
@@ -174,7 +174,7 @@ static void refuses_unknown_keys_and_says_what_is_near(void)
     must_fail(NULL, "1", "a setting has no key");
 }
 
-static void checks_values_as_the_command_line_does(void)
+TEST(checks_values_as_the_command_line_does)
 {
     must_fail("io-workers", "65", "io-workers: '65' is not within 1 to 64");
     must_fail("workers", "0", "workers: '0' is not within 1 to 64");
@@ -194,17 +194,4 @@ static void checks_values_as_the_command_line_does(void)
     CU_ASSERT_EQUAL(set(&v, &texts, "hosts", "a", &err), SLUICE_E_INVALID);
     CU_ASSERT_STRING_EQUAL(err.text, "hosts: given more than 64 times");
     sluice_cli_texts_clear(&texts);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(sets_options_of_every_type),
-        SLUICE_TEST(writes_to_the_given_struct_alone),
-        SLUICE_TEST(copies_or_borrows_text),
-        SLUICE_TEST(the_last_value_counts_and_an_alias_is_the_same),
-        SLUICE_TEST(refuses_unknown_keys_and_says_what_is_near),
-        SLUICE_TEST(checks_values_as_the_command_line_does),
-    };
-    return sluice_test_run("cli_set", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -18,7 +18,7 @@ static int remember(int argc, char **argv)
 static const struct sluice_command commands[] = {{"plan", remember, "plan without running"}};
 static const struct sluice_program program = {"offload_x", "does things", commands, 1};
 
-static void runs_the_command_with_its_own_argv(void)
+TEST(runs_the_command_with_its_own_argv)
 {
     char *argv[] = {"offload_x", "plan", "--json", NULL};
     CU_ASSERT_EQUAL(sluice_program_run(&program, 3, argv), 42);
@@ -27,7 +27,7 @@ static void runs_the_command_with_its_own_argv(void)
     CU_ASSERT_STRING_EQUAL(argv[2], "--json");
 }
 
-static void no_command_and_an_unknown_one_are_usage_errors(void)
+TEST(no_command_and_an_unknown_one_are_usage_errors)
 {
     char *none[] = {"offload_x", NULL};
     char *unknown[] = {"offload_x", "pla", NULL};
@@ -35,7 +35,7 @@ static void no_command_and_an_unknown_one_are_usage_errors(void)
     CU_ASSERT_EQUAL(sluice_program_run(&program, 2, unknown), 2);
 }
 
-static void an_unknown_command_is_answered_with_all_and_what_is_near(void)
+TEST(an_unknown_command_is_answered_with_all_and_what_is_near)
 {
     static struct sluice_test_output output;
     char *unknown[] = {"offload_x", "paln", NULL};
@@ -63,7 +63,7 @@ static void an_unknown_command_is_answered_with_all_and_what_is_near(void)
     CU_ASSERT_PTR_EQUAL(strchr(output.err, '\n'), output.err + strlen(output.err) - 1);
 }
 
-static void help_and_version_end_well(void)
+TEST(help_and_version_end_well)
 {
     char *help[] = {"offload_x", "--help", NULL};
     char *word[] = {"offload_x", "help", NULL};
@@ -71,15 +71,4 @@ static void help_and_version_end_well(void)
     char *version[] = {"offload_x", "--version", NULL};
     CU_ASSERT_EQUAL(sluice_program_run(&program, 2, help), 0);
     CU_ASSERT_EQUAL(sluice_program_run(&program, 2, version), 0);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(runs_the_command_with_its_own_argv),
-        SLUICE_TEST(no_command_and_an_unknown_one_are_usage_errors),
-        SLUICE_TEST(an_unknown_command_is_answered_with_all_and_what_is_near),
-        SLUICE_TEST(help_and_version_end_well),
-    };
-    return sluice_test_run("command", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -45,7 +45,7 @@ static void expect_error(struct sluice_config_lines *lines, unsigned number, con
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, what));
 }
 
-static void reads_keys_and_values(void)
+TEST(reads_keys_and_values)
 {
     struct sluice_config_lines lines = BEGIN("a=1\n  b-c =  two words \t\n\nd = \ne = x=y");
     expect_line(&lines, 1, "a", "1");
@@ -55,7 +55,7 @@ static void reads_keys_and_values(void)
     expect_end(&lines);
 }
 
-static void comments_and_headings_mean_nothing(void)
+TEST(comments_and_headings_mean_nothing)
 {
     struct sluice_config_lines lines = BEGIN("# a = 1\n ; b = 2\n[server]\n [ x ] \r\nc = 3\n");
     expect_line(&lines, 5, "c", "3");
@@ -64,14 +64,14 @@ static void comments_and_headings_mean_nothing(void)
     expect_end(&lines);
 }
 
-static void a_value_keeps_signs_of_comments(void)
+TEST(a_value_keeps_signs_of_comments)
 {
     struct sluice_config_lines lines = BEGIN("a = /data ; # set\nb = [x]\n");
     expect_line(&lines, 1, "a", "/data ; # set");
     expect_line(&lines, 2, "b", "[x]");
 }
 
-static void one_pair_of_quotes_goes(void)
+TEST(one_pair_of_quotes_goes)
 {
     struct sluice_config_lines lines = BEGIN("a = \" x \"\nb = \"\"y\"\"\nc = \"\nd = \"\"\ne=\"f");
     expect_line(&lines, 1, "a", " x ");
@@ -81,7 +81,7 @@ static void one_pair_of_quotes_goes(void)
     expect_line(&lines, 5, "e", "\"f");
 }
 
-static void other_line_ends_and_a_byte_order_mark_are_fine(void)
+TEST(other_line_ends_and_a_byte_order_mark_are_fine)
 {
     struct sluice_config_lines lines = BEGIN("\xEF\xBB\xBF"
                                              "a = 1\r\nb = 2\r\n");
@@ -90,7 +90,7 @@ static void other_line_ends_and_a_byte_order_mark_are_fine(void)
     expect_end(&lines);
 }
 
-static void long_lines_are_whole(void)
+TEST(long_lines_are_whole)
 {
     char line[3000] = "a = ";
     memset(line + 4, 'x', sizeof(line) - 4);
@@ -101,7 +101,7 @@ static void long_lines_are_whole(void)
     CU_ASSERT_EQUAL(strlen(read.value), sizeof(line) - 4);
 }
 
-static void what_is_wrong_is_said_and_reading_goes_on(void)
+TEST(what_is_wrong_is_said_and_reading_goes_on)
 {
     struct sluice_config_lines lines =
         BEGIN("word\n = x\na\0b = 1\nc = \x1b[31m\nd = \xff\n[open\nok = 1\n");
@@ -113,18 +113,4 @@ static void what_is_wrong_is_said_and_reading_goes_on(void)
     expect_error(&lines, 6, "'[open'");
     expect_line(&lines, 7, "ok", "1");
     expect_end(&lines);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(reads_keys_and_values),
-        SLUICE_TEST(comments_and_headings_mean_nothing),
-        SLUICE_TEST(a_value_keeps_signs_of_comments),
-        SLUICE_TEST(one_pair_of_quotes_goes),
-        SLUICE_TEST(other_line_ends_and_a_byte_order_mark_are_fine),
-        SLUICE_TEST(long_lines_are_whole),
-        SLUICE_TEST(what_is_wrong_is_said_and_reading_goes_on),
-    };
-    return sluice_test_run("config_lines", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -38,7 +38,7 @@ static void make_files(void)
         sluice_test_skip("openssl does not make what is needed");
 }
 
-static void reads_what_belongs_together(void)
+TEST(reads_what_belongs_together)
 {
     const struct sluice_tls_files files = {
         .cert = in("server.pem"), .key = in("server-key.pem"), .ca = in("ca.pem")};
@@ -57,7 +57,7 @@ static void reads_what_belongs_together(void)
     CU_ASSERT(!texts.cert && !texts.key && !texts.ca && !texts.cert_end);
 }
 
-static void errors_name_the_file_and_the_reason(void)
+TEST(errors_name_the_file_and_the_reason)
 {
     static const struct {
         const char *cert, *key, *ca, *named, *why;
@@ -76,7 +76,7 @@ static void errors_name_the_file_and_the_reason(void)
         {"old.pem", "server-key.pem", NULL, "old.pem", "the certificate expired on "},
         {NULL, NULL, "old.pem", "old.pem", "the certificate expired on "},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         const struct sluice_tls_files files = {
             .cert = cases[i].cert ? in(cases[i].cert) : NULL,
             .key = cases[i].key ? in(cases[i].key) : NULL,
@@ -93,7 +93,7 @@ static void errors_name_the_file_and_the_reason(void)
     }
 }
 
-static void says_hello_as_a_client_of_tls(void)
+TEST(says_hello_as_a_client_of_tls)
 {
     uint8_t hello[SLUICE_CLIENT_HELLO_BYTES];
     const size_t len = sluice_tls_client_hello(hello);
@@ -105,11 +105,6 @@ static void says_hello_as_a_client_of_tls(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(reads_what_belongs_together),
-        SLUICE_TEST(errors_name_the_file_and_the_reason),
-        SLUICE_TEST(says_hello_as_a_client_of_tls),
-    };
     make_files();
-    return sluice_test_run("certificates", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

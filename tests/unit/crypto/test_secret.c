@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void hashes_as_fips_180_4_says(void)
+TEST(hashes_as_fips_180_4_says)
 {
     uint8_t hash[SLUICE_SHA256_BYTES];
     char hex[65];
@@ -17,7 +17,7 @@ static void hashes_as_fips_180_4_says(void)
     CU_ASSERT_STRING_EQUAL(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
-static void compares_every_byte(void)
+TEST(compares_every_byte)
 {
     uint8_t a[32] = {0}, b[32] = {0};
     CU_ASSERT(sluice_secret_equal(a, b, 32));
@@ -46,7 +46,7 @@ static bool is_kept_from_dumps(const void *address)
     return is_kept;
 }
 
-static void a_secret_lies_where_no_dump_shows_it(void)
+TEST(a_secret_lies_where_no_dump_shows_it)
 {
     struct sluice_secret *secret = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_secret_create(5000, &secret, NULL), SLUICE_OK);
@@ -66,7 +66,7 @@ static const char *file(const char *name, const char *text)
     return path;
 }
 
-static void reads_a_file_and_trims_a_token(void)
+TEST(reads_a_file_and_trims_a_token)
 {
     struct sluice_secret *secret = NULL;
     CU_ASSERT_EQUAL_FATAL(
@@ -79,11 +79,11 @@ static void reads_a_file_and_trims_a_token(void)
     sluice_secret_destroy(secret);
 }
 
-static void errors_show_nothing_of_the_secret(void)
+TEST(errors_show_nothing_of_the_secret)
 {
     static const char *const bad[] = {"tooshort", "", "sixteen letters, and others",
                                       "line-one-is-long-enough\nline-two"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(bad); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(bad); i++) {
         struct sluice_secret *secret = NULL;
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL_FATAL(sluice_secret_read(file("bad", bad[i]), 100, &secret, NULL),
@@ -114,21 +114,8 @@ static int filter(void *ctx)
     return num == 1 && value == 0 ? 0 : 1;
 }
 
-static void a_program_s_memory_stays_out_of_core_dumps(void)
+TEST(a_program_s_memory_stays_out_of_core_dumps)
 {
     static struct sluice_test_output output;
     CU_ASSERT_EQUAL(sluice_test_child(filter, NULL, &output), 0);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(hashes_as_fips_180_4_says),
-        SLUICE_TEST(compares_every_byte),
-        SLUICE_TEST(a_secret_lies_where_no_dump_shows_it),
-        SLUICE_TEST(reads_a_file_and_trims_a_token),
-        SLUICE_TEST(errors_show_nothing_of_the_secret),
-        SLUICE_TEST(a_program_s_memory_stays_out_of_core_dumps),
-    };
-    return sluice_test_run("secret", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -16,7 +16,7 @@ static void link_to(const char *target, const char *name)
     CU_ASSERT_EQUAL_FATAL(symlink(target, path), 0);
 }
 
-static void follows_links_that_stay_beneath(void)
+TEST(follows_links_that_stay_beneath)
 {
     struct stat st;
     link_to("a/file", "inside");
@@ -35,7 +35,7 @@ static void follows_links_that_stay_beneath(void)
     CU_ASSERT_EQUAL(errno, ENOENT);
 }
 
-static void opens_with_the_flags(void)
+TEST(opens_with_the_flags)
 {
     const int fd = sluice_open_beneath(folder, "a", O_RDONLY | O_DIRECTORY);
     CU_ASSERT_TRUE(fd >= 0);
@@ -46,10 +46,6 @@ static void opens_with_the_flags(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(follows_links_that_stay_beneath),
-        SLUICE_TEST(opens_with_the_flags),
-    };
     char path[1024];
     sluice_test_put_text(sluice_test_dir(), "in/a/file", "file\n");
     sluice_test_put_text(sluice_test_dir(), "out", "out\n");
@@ -58,5 +54,5 @@ int main(void)
     struct stat st;
     if (!sluice_stat_beneath(folder, "a/file", &st) && errno == ENOSYS)
         sluice_test_skip("this kernel has no openat2(2)");
-    return sluice_test_run("beneath", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

@@ -25,7 +25,7 @@ static sluice_status expand(const char *list)
     return sluice_brace_expand(list, take, NULL, NULL);
 }
 
-static void names_are_those_of_bash(void)
+TEST(names_are_those_of_bash)
 {
     /* What bash 5.2 prints for: echo PATTERN. */
     static const struct {
@@ -55,23 +55,23 @@ static void names_are_those_of_bash(void)
         {"{..}", "{..}"},
         {"{5..5}", "5"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(known); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(known); i++) {
         CU_ASSERT_EQUAL(expand(known[i].pattern), SLUICE_OK);
         CU_ASSERT_STRING_EQUAL(names, known[i].names);
     }
 }
 
-static void lists_stand_between_double_colons(void)
+TEST(lists_stand_between_double_colons)
 {
     CU_ASSERT_EQUAL(expand("a-{0..1}.tar::b:c.tar::d"), SLUICE_OK);
     CU_ASSERT_STRING_EQUAL(names, "a-0.tar a-1.tar b:c.tar d");
 }
 
-static void what_is_no_list_is_refused(void)
+TEST(what_is_no_list_is_refused)
 {
     static const char *const wrong[] = {"",     "a::", "::a",    "{",    "}",
                                         "{a,b", "a}",  "{{a,b}", "{,a}", "{a,b::c}"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++)
         CU_ASSERT_EQUAL(expand(wrong[i]), SLUICE_E_INVALID);
 }
 
@@ -83,7 +83,7 @@ static sluice_status count(void *ctx, const char *name, struct sluice_err *err)
     return SLUICE_OK;
 }
 
-static void names_are_bounded(void)
+TEST(names_are_bounded)
 {
     size_t num = 0;
     struct sluice_err err = {0};
@@ -112,17 +112,7 @@ static sluice_status stop(void *ctx, const char *name, struct sluice_err *err)
     return strcmp(name, ctx) == 0 ? SLUICE_E_CLOSED : SLUICE_OK;
 }
 
-static void another_status_ends_the_list(void)
+TEST(another_status_ends_the_list)
 {
     CU_ASSERT_EQUAL(sluice_brace_expand("{a,b,c}", stop, (char[]){"b"}, NULL), SLUICE_E_CLOSED);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(names_are_those_of_bash),      SLUICE_TEST(lists_stand_between_double_colons),
-        SLUICE_TEST(what_is_no_list_is_refused),   SLUICE_TEST(names_are_bounded),
-        SLUICE_TEST(another_status_ends_the_list),
-    };
-    return sluice_test_run("brace", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -20,7 +20,7 @@ static sluice_status read_text(const char *text, size_t len, struct sluice_class
     return sluice_class_list_read(list_path(), list, err);
 }
 
-static void lines_are_names_in_the_order_of_labels(void)
+TEST(lines_are_names_in_the_order_of_labels)
 {
     struct sluice_class_list list = {0};
     static const char text[] = "\xef\xbb\xbf"
@@ -37,7 +37,7 @@ static void lines_are_names_in_the_order_of_labels(void)
     sluice_class_list_clear(&list);
 }
 
-static void a_wrong_line_is_named(void)
+TEST(a_wrong_line_is_named)
 {
     static const struct {
         const char *text;
@@ -53,7 +53,7 @@ static void a_wrong_line_is_named(void)
         {"a\n\xff\n", 4, "classes.txt:2: not a class's name"},
         {"a\nb\0c\n", 6, "classes.txt:2: not a class's name"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         struct sluice_class_list list = {0};
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL(read_text(wrong[i].text, wrong[i].len, &list, &err), SLUICE_E_INVALID);
@@ -82,7 +82,7 @@ static struct sluice_manifest_builder images(const uint32_t labels[3], bool are_
     return builder;
 }
 
-static void the_list_gives_the_labels_and_what_it_lacks_is_an_error(void)
+TEST(the_list_gives_the_labels_and_what_it_lacks_is_an_error)
 {
     struct sluice_class_list list = {0};
     struct sluice_manifest_builder builder = images((const uint32_t[]){0, 1, 0}, false);
@@ -114,7 +114,7 @@ static void the_list_gives_the_labels_and_what_it_lacks_is_an_error(void)
     sluice_manifest_destroy(builder.manifest);
 }
 
-static void what_is_written_reads_back_whatever_a_name_has(void)
+TEST(what_is_written_reads_back_whatever_a_name_has)
 {
     static const char *const names[] = {"\xef\xbb\xbf-a", "b\r", "c\td\ne\\", "\xc3\xa4"};
     struct sluice_manifest_builder builder;
@@ -132,7 +132,7 @@ static void what_is_written_reads_back_whatever_a_name_has(void)
     sluice_manifest_destroy(builder.manifest);
 }
 
-static void numbers_get_names_from_the_list_or_are_their_own(void)
+TEST(numbers_get_names_from_the_list_or_are_their_own)
 {
     struct sluice_manifest_builder builder = images((const uint32_t[]){0, 11, 0}, true);
     CU_ASSERT_EQUAL_FATAL(sluice_class_list_number(NULL, &builder, NULL), SLUICE_OK);
@@ -153,16 +153,4 @@ static void numbers_get_names_from_the_list_or_are_their_own(void)
     CU_ASSERT_EQUAL(sluice_class_list_number(NULL, &builder, NULL), SLUICE_E_INVALID);
     sluice_class_list_clear(&list);
     sluice_manifest_destroy(builder.manifest);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(lines_are_names_in_the_order_of_labels),
-        SLUICE_TEST(a_wrong_line_is_named),
-        SLUICE_TEST(the_list_gives_the_labels_and_what_it_lacks_is_an_error),
-        SLUICE_TEST(what_is_written_reads_back_whatever_a_name_has),
-        SLUICE_TEST(numbers_get_names_from_the_list_or_are_their_own),
-    };
-    return sluice_test_run("class_list", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -42,7 +42,7 @@ static bool needs_content(struct sluice_freshness *freshness, size_t sample, int
     return needs;
 }
 
-static void another_length_is_stale_and_said_in_numbers(void)
+TEST(another_length_is_stale_and_said_in_numbers)
 {
     struct sluice_freshness *freshness = make(false);
     for (size_t sample = 0; sample < 3; sample++) {
@@ -57,7 +57,7 @@ static void another_length_is_stale_and_said_in_numbers(void)
     end(freshness);
 }
 
-static void another_time_costs_one_hash(void)
+TEST(another_time_costs_one_hash)
 {
     struct sluice_freshness *freshness = make(false);
     CU_ASSERT_FALSE(needs_content(freshness, BOTH, LISTED_NS));
@@ -71,7 +71,7 @@ static void another_time_costs_one_hash(void)
     end(freshness);
 }
 
-static void a_time_that_is_not_listed_costs_one_hash(void)
+TEST(a_time_that_is_not_listed_costs_one_hash)
 {
     struct sluice_freshness *freshness = make(false);
     CU_ASSERT(needs_content(freshness, HASH, 5));
@@ -81,7 +81,7 @@ static void a_time_that_is_not_listed_costs_one_hash(void)
     end(freshness);
 }
 
-static void other_content_is_stale_each_time(void)
+TEST(other_content_is_stale_each_time)
 {
     struct sluice_freshness *freshness = make(false);
     for (int i = 0; i < 2; i++) {
@@ -95,7 +95,7 @@ static void other_content_is_stale_each_time(void)
     end(freshness);
 }
 
-static void without_a_hash_another_time_is_fresh(void)
+TEST(without_a_hash_another_time_is_fresh)
 {
     struct sluice_freshness *freshness = make(true);
     CU_ASSERT_FALSE(needs_content(freshness, TIME, 7));
@@ -103,7 +103,7 @@ static void without_a_hash_another_time_is_fresh(void)
     end(freshness);
 }
 
-static void verify_asks_for_the_content_at_every_read(void)
+TEST(verify_asks_for_the_content_at_every_read)
 {
     struct sluice_freshness *freshness = make(true);
     for (int i = 0; i < 2; i++) {
@@ -114,17 +114,4 @@ static void verify_asks_for_the_content_at_every_read(void)
     CU_ASSERT_EQUAL(sluice_freshness_read(freshness, BOTH, LISTED_NS, other, LEN, NULL),
                     SLUICE_E_STALE);
     end(freshness);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(another_length_is_stale_and_said_in_numbers),
-        SLUICE_TEST(another_time_costs_one_hash),
-        SLUICE_TEST(a_time_that_is_not_listed_costs_one_hash),
-        SLUICE_TEST(other_content_is_stale_each_time),
-        SLUICE_TEST(without_a_hash_another_time_is_fresh),
-        SLUICE_TEST(verify_asks_for_the_content_at_every_read),
-    };
-    return sluice_test_run("freshness", tests, SLUICE_TEST_COUNT(tests));
 }

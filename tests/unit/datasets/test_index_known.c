@@ -47,7 +47,7 @@ static bool is_known(const struct sluice_index_known *known, const char *path, u
     return true;
 }
 
-static void rows_of_the_manifest_before_are_known(void)
+TEST(rows_of_the_manifest_before_are_known)
 {
     struct sluice_manifest_entry rows[] = {image("a.png", 10), image("b.png", 20),
                                            image("c.png", 30)};
@@ -80,7 +80,7 @@ static void rows_of_the_manifest_before_are_known(void)
     CU_ASSERT_EQUAL(access(test_path("m.progress"), F_OK), -1); /* none was read */
 }
 
-static void a_run_goes_on_after_what_was_read(void)
+TEST(a_run_goes_on_after_what_was_read)
 {
     static char names[2000][16];
     struct sluice_index_known *known = open_known("r.tsv", false);
@@ -122,7 +122,7 @@ static void a_run_goes_on_after_what_was_read(void)
     CU_ASSERT_EQUAL(access(test_path("r.progress"), F_OK), -1);
 }
 
-static void two_runs_do_not_mix(void)
+TEST(two_runs_do_not_mix)
 {
     struct sluice_index_known *first = open_known("t.tsv", false), *second = NULL;
     struct sluice_test_output output;
@@ -143,7 +143,7 @@ static void two_runs_do_not_mix(void)
     sluice_index_known_close(first);
 }
 
-static void a_list_that_is_no_file_has_none(void)
+TEST(a_list_that_is_no_file_has_none)
 {
     struct sluice_index_known *known = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_index_known_open("/dev/null", false, &known, NULL), SLUICE_OK);
@@ -152,15 +152,4 @@ static void a_list_that_is_no_file_has_none(void)
     CU_ASSERT_FALSE(is_known(known, "a.png", 10));
     sluice_index_known_close(known);
     CU_ASSERT_EQUAL(access("/dev/null.progress", F_OK), -1);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(rows_of_the_manifest_before_are_known),
-        SLUICE_TEST(a_run_goes_on_after_what_was_read),
-        SLUICE_TEST(two_runs_do_not_mix),
-        SLUICE_TEST(a_list_that_is_no_file_has_none),
-    };
-    return sluice_test_run("index_known", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -16,7 +16,7 @@ static struct sluice_jpeg_index_file *indexes;
 static struct sluice_pipeline *pipeline;
 
 /* A JPEG, its entry under a.jpg, and another one, damaged, under b.jpg. */
-static void make(void)
+TEST(make)
 {
     const uint32_t width = 200, height = 1000;
     uint8_t *pixels = malloc((size_t)width * height * 3);
@@ -49,7 +49,7 @@ static void make(void)
     CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(TRAIN, &pipeline, NULL), SLUICE_OK);
 }
 
-static void an_index_is_used_for_its_file_alone(void)
+TEST(an_index_is_used_for_its_file_alone)
 {
     static const struct {
         const char *path;
@@ -85,7 +85,7 @@ static struct sluice_buf *copy_of(const struct sluice_buf *of)
 }
 
 /* Every form that looks at a box alone: read in parts, it is made as from the whole. */
-static void parts_give_what_the_whole_gives(void)
+TEST(parts_give_what_the_whole_gives)
 {
     static const struct {
         unsigned end;
@@ -236,7 +236,7 @@ static unsigned count_made_from_parts(const struct sluice_pipeline *upright,
     return num;
 }
 
-static void a_file_that_is_turned_is_made_from_what_was_read_or_fails(void)
+TEST(a_file_that_is_turned_is_made_from_what_was_read_or_fails)
 {
     struct sluice_jpeg_index_file *of_others = indexes;
     struct sluice_jpeg_index_writer *writer;
@@ -281,13 +281,7 @@ static void a_file_that_is_turned_is_made_from_what_was_read_or_fails(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(make), /* what the others look at */
-        SLUICE_TEST(an_index_is_used_for_its_file_alone),
-        SLUICE_TEST(parts_give_what_the_whole_gives),
-        SLUICE_TEST(a_file_that_is_turned_is_made_from_what_was_read_or_fails),
-    };
-    const int rc = sluice_test_run("indexed_file", tests, SLUICE_TEST_COUNT(tests));
+    const int rc = sluice_test_main();
     sluice_jpeg_index_file_close(indexes);
     sluice_pipeline_destroy(pipeline);
     sluice_buf_unref(file);

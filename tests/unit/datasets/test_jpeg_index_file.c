@@ -76,7 +76,7 @@ static void make_file(const char *path)
     CU_ASSERT_EQUAL(len, bytes);
 }
 
-static void what_was_added_by_many_is_found_by_path(void)
+TEST(what_was_added_by_many_is_found_by_path)
 {
     const char *path = in_dir("index.bin");
     make_file(path);
@@ -100,7 +100,7 @@ static void what_was_added_by_many_is_found_by_path(void)
     sluice_jpeg_index_file_close(NULL);
 }
 
-static void indexes_of_several_roots_are_found_by_their_names(void)
+TEST(indexes_of_several_roots_are_found_by_their_names)
 {
     const char *path = in_dir("joined.bin");
     make_file(path);
@@ -116,7 +116,7 @@ static void indexes_of_several_roots_are_found_by_their_names(void)
                  {"a-b/", SLUICE_OK},
                  {"c/", SLUICE_E_NOT_FOUND},
                  {"", SLUICE_E_NOT_FOUND}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         char name[32], of_root[64];
         name_of(7, name);
         snprintf(of_root, sizeof(of_root), "%s%s", cases[i].root, name);
@@ -143,7 +143,7 @@ static void indexes_of_several_roots_are_found_by_their_names(void)
         const struct sluice_roots *roots;
         const char *begin;
     } folders[] = {{&roots, "r/"}, {&alone, ""}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(folders); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(folders); i++) {
         char name[32], of_root[64];
         struct sluice_buf *got = NULL;
         name_of(7, name);
@@ -162,7 +162,7 @@ static void indexes_of_several_roots_are_found_by_their_names(void)
     CU_ASSERT_PTR_NULL(joined);
 }
 
-static void a_file_without_entries_is_one(void)
+TEST(a_file_without_entries_is_one)
 {
     const char *path = in_dir("empty.bin");
     struct sluice_jpeg_index_writer *writer = NULL;
@@ -191,7 +191,7 @@ static unsigned count_files(void)
     return count;
 }
 
-static void what_is_not_committed_leaves_the_old_file_and_nothing_beside(void)
+TEST(what_is_not_committed_leaves_the_old_file_and_nothing_beside)
 {
     const char *path = in_dir("kept.bin");
     make_file(path);
@@ -218,7 +218,7 @@ static void what_is_not_committed_leaves_the_old_file_and_nothing_beside(void)
 }
 
 /* Every byte of the header and the table counts, and every one that is missing or too many. */
-static void cut_and_damaged_files_are_refused_by_name(void)
+TEST(cut_and_damaged_files_are_refused_by_name)
 {
     char path[1024];
     snprintf(path, sizeof(path), "%s", in_dir("damaged.bin"));
@@ -255,7 +255,7 @@ static void cut_and_damaged_files_are_refused_by_name(void)
     free(bytes);
 }
 
-static void a_program_takes_what_it_can_use_and_warns_of_the_rest(void)
+TEST(a_program_takes_what_it_can_use_and_warns_of_the_rest)
 {
     struct sluice_jpeg_index_file *file = NULL;
     struct sluice_err err = {0};
@@ -288,17 +288,4 @@ static void a_program_takes_what_it_can_use_and_warns_of_the_rest(void)
         CU_ASSERT_PTR_NOT_NULL(strstr(output.err, path));
         CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "without this index"));
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(what_was_added_by_many_is_found_by_path),
-        SLUICE_TEST(indexes_of_several_roots_are_found_by_their_names),
-        SLUICE_TEST(a_file_without_entries_is_one),
-        SLUICE_TEST(what_is_not_committed_leaves_the_old_file_and_nothing_beside),
-        SLUICE_TEST(cut_and_damaged_files_are_refused_by_name),
-        SLUICE_TEST(a_program_takes_what_it_can_use_and_warns_of_the_rest),
-    };
-    return sluice_test_run("jpeg_index_file", tests, SLUICE_TEST_COUNT(tests));
 }

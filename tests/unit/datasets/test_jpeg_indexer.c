@@ -18,7 +18,7 @@ static const char *const names[NUM_FILES] = {"a/0.jpg", "a/1.jpg", "b/2.jpg", "b
 static struct stat stats[NUM_FILES];
 static char path[1024];
 
-static void make_files(void)
+TEST(make_files)
 {
     uint8_t pixels[40 * 30 * 3];
     for (size_t i = 0; i < sizeof(pixels); i++)
@@ -60,7 +60,7 @@ static sluice_status check(int i, struct sluice_err *err)
     return status;
 }
 
-static void unchanged_files_keep_their_entries(void)
+TEST(unchanged_files_keep_their_entries)
 {
     struct sluice_jpeg_indexer_summary summary = run(0);
     CU_ASSERT(summary.made == 2 && summary.kept == 0 && summary.without == 2);
@@ -88,7 +88,7 @@ static void unchanged_files_keep_their_entries(void)
         CU_ASSERT_EQUAL(check(i, NULL), SLUICE_OK);
 }
 
-static void a_damaged_index_is_made_anew(void)
+TEST(a_damaged_index_is_made_anew)
 {
     (void)run(0);
     size_t len;
@@ -110,7 +110,7 @@ static void a_damaged_index_is_made_anew(void)
     free(bytes);
 }
 
-static void what_is_stale_or_not_the_files_is_found(void)
+TEST(what_is_stale_or_not_the_files_is_found)
 {
     (void)run(0);
     struct sluice_err err = {0};
@@ -129,14 +129,8 @@ static void what_is_stale_or_not_the_files_is_found(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(make_files), /* what the others look at */
-        SLUICE_TEST(unchanged_files_keep_their_entries),
-        SLUICE_TEST(a_damaged_index_is_made_anew),
-        SLUICE_TEST(what_is_stale_or_not_the_files_is_found),
-    };
     snprintf(path, sizeof(path), "%s/index.bin", sluice_test_dir());
-    const int rc = sluice_test_run("jpeg_indexer", tests, SLUICE_TEST_COUNT(tests));
+    const int rc = sluice_test_main();
     for (int i = 0; i < NUM_FILES; i++)
         sluice_buf_unref(files[i]);
     return rc;

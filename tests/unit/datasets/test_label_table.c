@@ -46,7 +46,7 @@ static void expect(const char *name, const char *text, bool are_names,
     }
 }
 
-static void reads_csv_with_quotes_other_columns_and_any_newline(void)
+TEST(reads_csv_with_quotes_other_columns_and_any_newline)
 {
     static const struct expected rows[] = {
         {"a/1.jpg", "3", SLUICE_SUBSET_TRAIN, 2},
@@ -63,13 +63,13 @@ static void reads_csv_with_quotes_other_columns_and_any_newline(void)
            false, rows, 3);
 }
 
-static void names_of_classes_are_read_and_path_is_another_word(void)
+TEST(names_of_classes_are_read_and_path_is_another_word)
 {
     static const struct expected rows[] = {{"1.jpg", "a cat", -1, 2}, {"2.jpg", "dog", -1, 3}};
     expect("labels.csv", "label,path\na cat,1.jpg\ndog,2.jpg\n", true, rows, 2);
 }
 
-static void reads_json_lines(void)
+TEST(reads_json_lines)
 {
     static const struct expected rows[] = {{"a \"1\"\xc3\xa4.jpg", "3", -1, 1},
                                            {"b.jpg", "0", SLUICE_SUBSET_VAL, 3}};
@@ -82,7 +82,7 @@ static void reads_json_lines(void)
     expect("metadata.jsonl", "{\"file_name\": \"a.jpg\", \"label\": \"404\"}\n", true, names, 1);
 }
 
-static void what_has_not_both_columns_is_no_table(void)
+TEST(what_has_not_both_columns_is_no_table)
 {
     static const struct {
         const char *name, *text;
@@ -98,7 +98,7 @@ static void what_has_not_both_columns_is_no_table(void)
         {"metadata.jsonl", "{\"file_name\": \"a.jpg\", \"text\": \"a cat\"}\n", 41},
         {"metadata.jsonl", "[1, 2]\n", 7},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++) {
         CU_ASSERT_EQUAL(parse(others[i].name, others[i].text, others[i].len, NULL), SLUICE_OK);
         CU_ASSERT(!is_table && table.num_rows == 0);
     }
@@ -114,10 +114,10 @@ static const char *const damages[] = {
     "-9223372036854775809",
 };
 
-static void what_python_writes_is_read_in_columns_that_nobody_asks_for(void)
+TEST(what_python_writes_is_read_in_columns_that_nobody_asks_for)
 {
     static const struct expected rows[] = {{"a/1.jpg", "zebra", -1, 1}, {"b/2.jpg", "ant", -1, 2}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(damages); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(damages); i++) {
         for (int line = 0; line < 2; line++) {
             char text[400];
             snprintf(text, sizeof(text),
@@ -129,13 +129,13 @@ static void what_python_writes_is_read_in_columns_that_nobody_asks_for(void)
     }
 }
 
-static void a_line_that_is_damaged_is_an_error_in_every_row(void)
+TEST(a_line_that_is_damaged_is_an_error_in_every_row)
 {
-    for (size_t i = 0; i <= SLUICE_TEST_COUNT(damages); i++) {
+    for (size_t i = 0; i <= SLUICE_ARRAY_LEN(damages); i++) {
         for (int line = 0; line < 2; line++) {
             char bad[200], text[400], where[40];
             struct sluice_err err = {0};
-            if (i < SLUICE_TEST_COUNT(damages))
+            if (i < SLUICE_ARRAY_LEN(damages))
                 snprintf(bad, sizeof(bad), "{\"file_name\": \"a.jpg\", \"label\": %s}", damages[i]);
             else
                 snprintf(bad, sizeof(bad), "{\"file_name\": \"a.jpg\", \"label\": \"x");
@@ -149,7 +149,7 @@ static void a_line_that_is_damaged_is_an_error_in_every_row(void)
     }
 }
 
-static void a_column_of_labels_has_one_of_four_names_or_that_which_is_asked_for(void)
+TEST(a_column_of_labels_has_one_of_four_names_or_that_which_is_asked_for)
 {
     static const struct {
         const char *name, *text, *key, *column; /* NULL: no table */
@@ -166,7 +166,7 @@ static void a_column_of_labels_has_one_of_four_names_or_that_which_is_asked_for(
         {"m.jsonl", "{\"file_name\": \"a.jpg\", \"id\": 7, \"label\": 8}", "id", "id", "7"},
         {"m.jsonl", "{\"file_name\": \"a.jpg\", \"id\": 7}", NULL, NULL, NULL},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         label_key = cases[i].key;
         CU_ASSERT_EQUAL(parse(cases[i].name, cases[i].text, strlen(cases[i].text), NULL),
                         SLUICE_OK);
@@ -201,7 +201,7 @@ static void expect_targets(const char *name, const char *text, enum sluice_targe
     }
 }
 
-static void targets_are_numbers_or_text_of_a_column(void)
+TEST(targets_are_numbers_or_text_of_a_column)
 {
     static const float numbers[] = {0.5f, -1, 2, 3};
     static const struct expected_target pairs[] = {{numbers, 8}, {numbers + 2, 8}},
@@ -237,7 +237,7 @@ static void targets_are_numbers_or_text_of_a_column(void)
 }
 
 /* The label itself may be a number with a fraction. */
-static void the_column_of_labels_may_be_the_target(void)
+TEST(the_column_of_labels_may_be_the_target)
 {
     static const float numbers[] = {0.5f, 2};
     static const struct expected_target want[] = {{numbers, 4}, {numbers + 1, 4}};
@@ -251,7 +251,7 @@ static void the_column_of_labels_may_be_the_target(void)
     column = (struct sluice_target_column){0};
 }
 
-static void a_wrong_target_is_named_with_line_and_field(void)
+TEST(a_wrong_target_is_named_with_line_and_field)
 {
     static const struct {
         const char *name, *text, *says;
@@ -268,7 +268,7 @@ static void a_wrong_target_is_named_with_line_and_field(void)
          "t.jsonl:2: field 'y': 'its value' is no list of numbers"},
     };
     column = (struct sluice_target_column){"y", SLUICE_TARGETS_NONE};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL(parse(wrong[i].name, wrong[i].text, strlen(wrong[i].text), &err),
                         SLUICE_E_INVALID);
@@ -279,7 +279,7 @@ static void a_wrong_target_is_named_with_line_and_field(void)
     column = (struct sluice_target_column){0};
 }
 
-static void a_wrong_row_is_named_with_line_and_field(void)
+TEST(a_wrong_row_is_named_with_line_and_field)
 {
 #define HEAD "path,label,split\n1.jpg,0,train\n"
     static const struct {
@@ -321,7 +321,7 @@ static void a_wrong_row_is_named_with_line_and_field(void)
          "{\"path\": \"1.jpg\", \"label\": 0}\n{\"path\": \"2.jpg\", \"label\": \"cat\"}\n",
          "t.jsonl:2: field 'label': 'cat' is a name, but the rows before have integers"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL(parse(wrong[i].name, wrong[i].text, strlen(wrong[i].text), &err),
                         SLUICE_E_INVALID);
@@ -335,23 +335,4 @@ static void a_wrong_row_is_named_with_line_and_field(void)
     CU_ASSERT_STRING_EQUAL(err.text, "t.csv: a NUL byte");
     sluice_label_table_clear(&table);
     sluice_label_table_clear(&table);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(reads_csv_with_quotes_other_columns_and_any_newline),
-        SLUICE_TEST(names_of_classes_are_read_and_path_is_another_word),
-        SLUICE_TEST(reads_json_lines),
-        SLUICE_TEST(what_has_not_both_columns_is_no_table),
-        SLUICE_TEST(what_python_writes_is_read_in_columns_that_nobody_asks_for),
-        SLUICE_TEST(a_line_that_is_damaged_is_an_error_in_every_row),
-        SLUICE_TEST(a_column_of_labels_has_one_of_four_names_or_that_which_is_asked_for),
-        {"targets_are_numbers_or_text_of_a_column", targets_are_numbers_or_text_of_a_column},
-        {"the_column_of_labels_may_be_the_target", the_column_of_labels_may_be_the_target},
-        {"a_wrong_target_is_named_with_line_and_field",
-         a_wrong_target_is_named_with_line_and_field},
-        SLUICE_TEST(a_wrong_row_is_named_with_line_and_field),
-    };
-    return sluice_test_run("label_table", tests, SLUICE_TEST_COUNT(tests));
 }

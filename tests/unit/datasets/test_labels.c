@@ -55,7 +55,7 @@ static struct sluice_labels *read_labels(const char *file)
     return labels;
 }
 
-static void integers_stay_and_names_get_numbers_as_python_sorts_them(void)
+TEST(integers_stay_and_names_get_numbers_as_python_sorts_them)
 {
     static const char *const paths[] = {"1.jpg", "a/2.jpg", "a/3.jpg"};
     make_root();
@@ -91,7 +91,7 @@ static void integers_stay_and_names_get_numbers_as_python_sorts_them(void)
     sluice_labels_destroy(labels);
 }
 
-static void each_subset_may_have_its_own_table(void)
+TEST(each_subset_may_have_its_own_table)
 {
     static const char *const paths[] = {"train/1.jpg", "train/a/2.jpg", "val/1.jpg"};
     make_root();
@@ -118,7 +118,7 @@ static void each_subset_may_have_its_own_table(void)
     CU_ASSERT_PTR_NULL(labels);
 }
 
-static void each_folder_that_is_called_as_train_or_val_may_have_its_own_table(void)
+TEST(each_folder_that_is_called_as_train_or_val_may_have_its_own_table)
 {
     static const char *const paths[] = {"Train/1.jpg", "test/1.jpg", "val/1.jpg",
                                         "validation/1.jpg"};
@@ -143,7 +143,7 @@ static void each_folder_that_is_called_as_train_or_val_may_have_its_own_table(vo
     sluice_labels_destroy(labels);
 }
 
-static void the_column_split_sets_the_subset(void)
+TEST(the_column_split_sets_the_subset)
 {
     static const char *const paths[] = {"1.jpg", "2.jpg"};
     make_root();
@@ -160,7 +160,7 @@ static void the_column_split_sets_the_subset(void)
     sluice_labels_destroy(labels);
 }
 
-static void images_of_split_test_are_no_samples_and_their_classes_stay(void)
+TEST(images_of_split_test_are_no_samples_and_their_classes_stay)
 {
     static const char *const paths[] = {"1.jpg", "2.jpg", "3.jpg", "4.jpg"};
     make_root();
@@ -188,7 +188,7 @@ static void expect_target(const struct sluice_manifest *manifest, size_t i, cons
     CU_ASSERT(memcmp(row.target, want, row.target_bytes) == 0);
 }
 
-static void targets_stay_with_the_images_that_split_test_leaves(void)
+TEST(targets_stay_with_the_images_that_split_test_leaves)
 {
     static const char *const paths[] = {"1.jpg", "2.jpg", "3.jpg", "4.jpg"};
     make_root();
@@ -224,7 +224,7 @@ static void targets_stay_with_the_images_that_split_test_leaves(void)
     column = (struct sluice_target_column){0};
 }
 
-static void an_image_without_a_row_is_an_error_and_a_row_without_an_image_is_not(void)
+TEST(an_image_without_a_row_is_an_error_and_a_row_without_an_image_is_not)
 {
     static const char *const paths[] = {"1.jpg", "2.jpg", "3.jpg"};
     make_root();
@@ -243,7 +243,7 @@ static void an_image_without_a_row_is_an_error_and_a_row_without_an_image_is_not
     sluice_labels_destroy(labels);
 }
 
-static void what_is_ambiguous_is_refused_and_other_tables_are_left_alone(void)
+TEST(what_is_ambiguous_is_refused_and_other_tables_are_left_alone)
 {
     struct sluice_labels *labels = NULL;
     struct sluice_err err = {0};
@@ -279,7 +279,7 @@ static void what_is_ambiguous_is_refused_and_other_tables_are_left_alone(void)
     sluice_labels_destroy(NULL);
 }
 
-static void targets_go_to_their_images_with_labels_or_without(void)
+TEST(targets_go_to_their_images_with_labels_or_without)
 {
     static const char *const paths[] = {"train/a.jpg", "val/b.jpg"};
     static const float numbers[] = {1, 2, 3, 4};
@@ -313,21 +313,4 @@ static void targets_go_to_their_images_with_labels_or_without(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "one has labels, the other has none"));
     CU_ASSERT_PTR_NULL(labels);
     column = (struct sluice_target_column){0};
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(integers_stay_and_names_get_numbers_as_python_sorts_them),
-        SLUICE_TEST(each_subset_may_have_its_own_table),
-        SLUICE_TEST(each_folder_that_is_called_as_train_or_val_may_have_its_own_table),
-        SLUICE_TEST(the_column_split_sets_the_subset),
-        SLUICE_TEST(images_of_split_test_are_no_samples_and_their_classes_stay),
-        SLUICE_TEST(targets_stay_with_the_images_that_split_test_leaves),
-        SLUICE_TEST(an_image_without_a_row_is_an_error_and_a_row_without_an_image_is_not),
-        SLUICE_TEST(what_is_ambiguous_is_refused_and_other_tables_are_left_alone),
-        {"targets_go_to_their_images_with_labels_or_without",
-         targets_go_to_their_images_with_labels_or_without},
-    };
-    return sluice_test_run("labels", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -41,7 +41,7 @@ static struct sluice_manifest *scan(const char *name)
     return manifest;
 }
 
-static void orders_samples_and_classes_bytewise(void)
+TEST(orders_samples_and_classes_bytewise)
 {
     make_folder("plain");
     make_folder("plain/zebra");
@@ -79,7 +79,7 @@ static void orders_samples_and_classes_bytewise(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void knows_train_and_val(void)
+TEST(knows_train_and_val)
 {
     make_folder("split");
     make_folder("split/train");
@@ -101,7 +101,7 @@ static void knows_train_and_val(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void passes_over_what_is_no_sample(void)
+TEST(passes_over_what_is_no_sample)
 {
     make_folder("odd");
     make_folder("odd/x.jpg");
@@ -124,7 +124,7 @@ static void passes_over_what_is_no_sample(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void follows_links_to_folders_within_the_root_and_no_circles(void)
+TEST(follows_links_to_folders_within_the_root_and_no_circles)
 {
     make_folder("links");
     make_folder("links/b");
@@ -143,7 +143,7 @@ static void follows_links_to_folders_within_the_root_and_no_circles(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void counts_what_it_passes_over_and_strict_refuses_images(void)
+TEST(counts_what_it_passes_over_and_strict_refuses_images)
 {
     make_folder("formats");
     make_folder("formats/cat");
@@ -195,7 +195,7 @@ static void counts_what_it_passes_over_and_strict_refuses_images(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void a_folder_nested_too_deep_is_an_error(void)
+TEST(a_folder_nested_too_deep_is_an_error)
 {
     char name[256] = "deep";
     make_folder(name);
@@ -212,7 +212,7 @@ static void a_folder_nested_too_deep_is_an_error(void)
     CU_ASSERT_PTR_NULL(manifest);
 }
 
-static void a_file_systems_own_folder_is_passed_over(void)
+TEST(a_file_systems_own_folder_is_passed_over)
 {
     make_folder("mounted");
     make_folder("mounted/lost+found");
@@ -226,7 +226,7 @@ static void a_file_systems_own_folder_is_passed_over(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void a_walk_that_is_cancelled_is_closed(void)
+TEST(a_walk_that_is_cancelled_is_closed)
 {
     make_folder("stopped");
     make_file("stopped/1.jpg", 1);
@@ -246,7 +246,7 @@ static void a_walk_that_is_cancelled_is_closed(void)
     CU_ASSERT_PTR_NULL(manifest);
 }
 
-static void refuses_an_empty_or_missing_root(void)
+TEST(refuses_an_empty_or_missing_root)
 {
     make_folder("empty");
     struct sluice_manifest *manifest = NULL;
@@ -266,7 +266,7 @@ static bool ids_are_equal(const struct sluice_manifest *a, const struct sluice_m
     return x.high == y.high && x.low == y.low;
 }
 
-static void write_and_read_give_the_same_manifest(void)
+TEST(write_and_read_give_the_same_manifest)
 {
     const char *classes[] = {"", "a\tb", "c\\d\ne"};
     const struct sluice_manifest_entry entries[] = {
@@ -312,7 +312,7 @@ static void write_and_read_give_the_same_manifest(void)
     sluice_manifest_destroy(read);
 }
 
-static void offsets_of_members_are_kept_in_version_4_and_leave_the_id(void)
+TEST(offsets_of_members_are_kept_in_version_4_and_leave_the_id)
 {
     const char *classes[] = {"cat"};
     struct sluice_manifest_entry entries[] = {
@@ -361,7 +361,7 @@ static void offsets_of_members_are_kept_in_version_4_and_leave_the_id(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void a_damaged_file_is_refused_by_line(void)
+TEST(a_damaged_file_is_refused_by_line)
 {
     struct sluice_manifest *manifest = scan("split");
     struct sluice_err err = {0};
@@ -388,7 +388,7 @@ static void a_damaged_file_is_refused_by_line(void)
     free(bytes);
 }
 
-static void reads_files_of_versions_1_and_2_that_know_less(void)
+TEST(reads_files_of_versions_1_and_2_that_know_less)
 {
     struct sluice_manifest *manifest = scan("split"), *read = NULL;
     char id[33], text[512];
@@ -434,7 +434,7 @@ static void reads_files_of_versions_1_and_2_that_know_less(void)
 }
 
 /* Whatever bit flips, what is read is what was written, or nothing is. */
-static void no_flipped_bit_of_the_file_is_taken(void)
+TEST(no_flipped_bit_of_the_file_is_taken)
 {
     struct sluice_manifest *manifest = scan("split"), *read = NULL;
     manifest->rows[0].width = 640;
@@ -470,7 +470,7 @@ static void no_flipped_bit_of_the_file_is_taken(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void open_prefers_the_file_and_falls_back_to_walking(void)
+TEST(open_prefers_the_file_and_falls_back_to_walking)
 {
     struct sluice_manifest *walked = scan("split"), *opened = NULL;
     struct sluice_err err = {0};
@@ -493,7 +493,7 @@ static void open_prefers_the_file_and_falls_back_to_walking(void)
 }
 
 /* As lists were made that took images beside the class folders for a class of their own. */
-static void a_list_with_a_nameless_class_among_others_is_warned_of(void)
+TEST(a_list_with_a_nameless_class_among_others_is_warned_of)
 {
     static struct sluice_test_output output;
     const char *classes[] = {"", "cat"};
@@ -515,7 +515,7 @@ static void a_list_with_a_nameless_class_among_others_is_warned_of(void)
     }
 }
 
-static void create_refuses_bad_rows(void)
+TEST(create_refuses_bad_rows)
 {
     const char *classes[] = {"a"};
     struct sluice_manifest_entry entries[] = {{.path = "b"}, {.path = "a"}};
@@ -579,7 +579,7 @@ static void expect_rows(const struct sluice_manifest *manifest, const char *cons
     }
 }
 
-static void members_of_tars_have_the_classes_that_they_would_have_unpacked(void)
+TEST(members_of_tars_have_the_classes_that_they_would_have_unpacked)
 {
     static const char *const train[] = {"dog/1.jpg", "cat/2.jpg"};
     static const char *const val[] = {"val/cat/3.jpg"};
@@ -635,7 +635,7 @@ static void members_of_tars_have_the_classes_that_they_would_have_unpacked(void)
                     SLUICE_E_CLOSED);
 }
 
-static void the_cls_of_members_are_the_labels_if_all_have_one(void)
+TEST(the_cls_of_members_are_the_labels_if_all_have_one)
 {
     static const char *const a[] = {"cat/1.jpg", "cat/1.cls=2", "2.jpg", "2.cls=0"};
     static const char *const b[] = {"3.jpg"};
@@ -661,7 +661,7 @@ static void the_cls_of_members_are_the_labels_if_all_have_one(void)
         "1 of 3 images have no label, as others have by .cls, .json or column (b.tar/3.jpg)"));
 }
 
-static void a_table_gives_labels_also_beside_class_folders_and_in_tars(void)
+TEST(a_table_gives_labels_also_beside_class_folders_and_in_tars)
 {
     static const char *const a[] = {"1.jpg", "1.cls=5"};
     mkdir(in_dir("table"), 0700);
@@ -703,31 +703,4 @@ static void a_table_gives_labels_also_beside_class_folders_and_in_tars(void)
     expect_rows(manifest, folders, 1);
     CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 0).label, 1);
     sluice_manifest_destroy(manifest);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(orders_samples_and_classes_bytewise),
-        SLUICE_TEST(knows_train_and_val),
-        SLUICE_TEST(passes_over_what_is_no_sample),
-        SLUICE_TEST(follows_links_to_folders_within_the_root_and_no_circles),
-        SLUICE_TEST(counts_what_it_passes_over_and_strict_refuses_images),
-        SLUICE_TEST(a_folder_nested_too_deep_is_an_error),
-        SLUICE_TEST(a_file_systems_own_folder_is_passed_over),
-        SLUICE_TEST(a_walk_that_is_cancelled_is_closed),
-        SLUICE_TEST(refuses_an_empty_or_missing_root),
-        SLUICE_TEST(write_and_read_give_the_same_manifest),
-        SLUICE_TEST(offsets_of_members_are_kept_in_version_4_and_leave_the_id),
-        SLUICE_TEST(a_damaged_file_is_refused_by_line),
-        SLUICE_TEST(reads_files_of_versions_1_and_2_that_know_less),
-        SLUICE_TEST(no_flipped_bit_of_the_file_is_taken),
-        SLUICE_TEST(open_prefers_the_file_and_falls_back_to_walking),
-        SLUICE_TEST(a_list_with_a_nameless_class_among_others_is_warned_of),
-        SLUICE_TEST(create_refuses_bad_rows),
-        SLUICE_TEST(members_of_tars_have_the_classes_that_they_would_have_unpacked),
-        SLUICE_TEST(the_cls_of_members_are_the_labels_if_all_have_one),
-        SLUICE_TEST(a_table_gives_labels_also_beside_class_folders_and_in_tars),
-    };
-    return sluice_test_run("manifest", tests, SLUICE_TEST_COUNT(tests));
 }

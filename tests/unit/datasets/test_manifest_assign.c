@@ -50,7 +50,7 @@ static void expect(size_t i, const char *path, uint32_t label, enum sluice_subse
     CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, i).subset, subset);
 }
 
-static void folders_in_shards_are_classes_and_entries_are_in_order(void)
+TEST(folders_in_shards_are_classes_and_entries_are_in_order)
 {
     static const struct image images[] = {
         {"val/y.tar/bee/1.jpg", 512, SLUICE_NO_LABEL},
@@ -66,7 +66,7 @@ static void folders_in_shards_are_classes_and_entries_are_in_order(void)
     expect(2, "val/y.tar/bee/1.jpg", 1, SLUICE_SUBSET_VAL);
 }
 
-static void labels_of_shards_are_of_all_or_an_error(void)
+TEST(labels_of_shards_are_of_all_or_an_error)
 {
     static const struct image images[] = {{"x.tar/2.jpg", 512, 3}, {"x.tar/1.jpg", 1024, 0}};
     static const struct image mixed[] = {{"x.tar/2.jpg", 512, 3}, {"1.jpg", 0, SLUICE_NO_LABEL}};
@@ -79,7 +79,7 @@ static void labels_of_shards_are_of_all_or_an_error(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "1 of 2 images have no label, as others have"));
 }
 
-static void lists_come_before_folders_and_shards(void)
+TEST(lists_come_before_folders_and_shards)
 {
     static const struct image images[] = {{"train/a/1.jpg", 0, SLUICE_NO_LABEL},
                                           {"val/a/2.jpg", 0, SLUICE_NO_LABEL},
@@ -96,7 +96,7 @@ static void lists_come_before_folders_and_shards(void)
     CU_ASSERT_EQUAL(assign(images, 3, 1, NULL), SLUICE_E_NOT_FOUND);
 }
 
-static void a_list_of_classes_is_one_that_is_named_where_there_is_no_folder(void)
+TEST(a_list_of_classes_is_one_that_is_named_where_there_is_no_folder)
 {
     static const struct image images[] = {{"x.tar/1.jpg", 512, 1}};
     char path[1024];
@@ -110,7 +110,7 @@ static void a_list_of_classes_is_one_that_is_named_where_there_is_no_folder(void
     CU_ASSERT_EQUAL(builder.manifest->num_classes, 2);
 }
 
-static void targets_of_tars_need_a_folder_and_those_of_tables_a_table(void)
+TEST(targets_of_tars_need_a_folder_and_those_of_tables_a_table)
 {
     static const struct image images[] = {{"x.tar/1.jpg", 512, 1}};
     struct sluice_err err = {0};
@@ -127,14 +127,7 @@ static void targets_of_tars_need_a_folder_and_those_of_tables_a_table(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(folders_in_shards_are_classes_and_entries_are_in_order),
-        SLUICE_TEST(labels_of_shards_are_of_all_or_an_error),
-        SLUICE_TEST(lists_come_before_folders_and_shards),
-        SLUICE_TEST(a_list_of_classes_is_one_that_is_named_where_there_is_no_folder),
-        SLUICE_TEST(targets_of_tars_need_a_folder_and_those_of_tables_a_table),
-    };
-    const int code = sluice_test_run("manifest_assign", tests, SLUICE_TEST_COUNT(tests));
+    const int code = sluice_test_main();
     sluice_manifest_destroy(builder.manifest);
     sluice_layout_folders_clear(&folders);
     return code;

@@ -118,7 +118,7 @@ static void expect(const struct sluice_manifest *manifest, unsigned added, unsig
     CU_ASSERT_EQUAL(drift.num_changed, changed);
 }
 
-static void what_was_just_indexed_agrees(void)
+TEST(what_was_just_indexed_agrees)
 {
     for (int i = 0; i < 2; i++) {
         make_root(i ? "train/" : "");
@@ -130,7 +130,7 @@ static void what_was_just_indexed_agrees(void)
     }
 }
 
-static void files_added_and_gone_are_counted_and_named(void)
+TEST(files_added_and_gone_are_counted_and_named)
 {
     make_root("");
     struct sluice_manifest *manifest = index_root();
@@ -153,7 +153,7 @@ static void files_added_and_gone_are_counted_and_named(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void what_is_no_sample_is_not_counted(void)
+TEST(what_is_no_sample_is_not_counted)
 {
     make_root("");
     struct sluice_manifest *manifest = index_root();
@@ -174,7 +174,7 @@ static void what_is_no_sample_is_not_counted(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void images_of_split_test_are_not_counted(void)
+TEST(images_of_split_test_are_not_counted)
 {
     make_root("train/");
     CU_ASSERT_EQUAL(mkdir(in_root("test"), 0700), 0);
@@ -193,7 +193,7 @@ static void images_of_split_test_are_not_counted(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void another_length_is_a_change_and_another_time_only_with_other_content(void)
+TEST(another_length_is_a_change_and_another_time_only_with_other_content)
 {
     make_root("");
     struct sluice_manifest *manifest = index_root();
@@ -208,7 +208,7 @@ static void another_length_is_a_change_and_another_time_only_with_other_content(
     sluice_manifest_destroy(manifest);
 }
 
-static void a_copy_that_keeps_the_times_or_rounds_them_agrees(void)
+TEST(a_copy_that_keeps_the_times_or_rounds_them_agrees)
 {
     make_root("");
     struct sluice_manifest *manifest = index_root();
@@ -224,7 +224,7 @@ static void a_copy_that_keeps_the_times_or_rounds_them_agrees(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void an_old_time_does_not_hide_a_file_that_was_added(void)
+TEST(an_old_time_does_not_hide_a_file_that_was_added)
 {
     make_root("");
     struct sluice_manifest *manifest = index_root();
@@ -236,7 +236,7 @@ static void an_old_time_does_not_hide_a_file_that_was_added(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void an_empty_root_has_lost_everything_and_one_that_is_gone_is_an_error(void)
+TEST(an_empty_root_has_lost_everything_and_one_that_is_gone_is_an_error)
 {
     make_root("val/");
     struct sluice_manifest *manifest = index_root();
@@ -250,7 +250,7 @@ static void an_empty_root_has_lost_everything_and_one_that_is_gone_is_an_error(v
     sluice_manifest_destroy(manifest);
 }
 
-static void a_folder_that_cannot_be_read_to_its_end_is_an_error_and_not_files_gone(void)
+TEST(a_folder_that_cannot_be_read_to_its_end_is_an_error_and_not_files_gone)
 {
     make_root("");
     struct sluice_manifest *manifest = index_root();
@@ -279,7 +279,7 @@ static void a_folder_that_cannot_be_read_to_its_end_is_an_error_and_not_files_go
     sluice_manifest_destroy(manifest);
 }
 
-static void a_search_that_is_cancelled_ends(void)
+TEST(a_search_that_is_cancelled_ends)
 {
     make_root("");
     struct sluice_manifest *manifest = index_root();
@@ -319,7 +319,7 @@ static struct sluice_manifest *index_sharded(void)
     return manifest;
 }
 
-static void shards_that_come_go_shrink_or_change_are_seen(void)
+TEST(shards_that_come_go_shrink_or_change_are_seen)
 {
     struct sluice_manifest *manifest = index_sharded();
     expect(manifest, 0, 0, 0); /* of another time, but the content is as listed */
@@ -344,22 +344,4 @@ static void shards_that_come_go_shrink_or_change_are_seen(void)
     write_file("y.tar", "a tar");
     expect(manifest, 0, 0, 0);
     sluice_manifest_destroy(manifest);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(what_was_just_indexed_agrees),
-        SLUICE_TEST(files_added_and_gone_are_counted_and_named),
-        SLUICE_TEST(what_is_no_sample_is_not_counted),
-        SLUICE_TEST(images_of_split_test_are_not_counted),
-        SLUICE_TEST(another_length_is_a_change_and_another_time_only_with_other_content),
-        SLUICE_TEST(a_copy_that_keeps_the_times_or_rounds_them_agrees),
-        SLUICE_TEST(an_old_time_does_not_hide_a_file_that_was_added),
-        SLUICE_TEST(an_empty_root_has_lost_everything_and_one_that_is_gone_is_an_error),
-        SLUICE_TEST(a_folder_that_cannot_be_read_to_its_end_is_an_error_and_not_files_gone),
-        SLUICE_TEST(a_search_that_is_cancelled_ends),
-        SLUICE_TEST(shards_that_come_go_shrink_or_change_are_seen),
-    };
-    return sluice_test_run("manifest_drift", tests, SLUICE_TEST_COUNT(tests));
 }

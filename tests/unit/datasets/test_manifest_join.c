@@ -135,7 +135,7 @@ static void fill(const struct tree *tree, enum split split, bool has_subsets, ui
     }
 }
 
-static void parts_of_a_folder_make_the_list_of_the_whole(void)
+TEST(parts_of_a_folder_make_the_list_of_the_whole)
 {
     for (size_t num_parts = 1; num_parts <= MAX_PARTS; num_parts++) {
         for (int split = BY_CLASS; split <= WITHIN_CLASSES; split++) {
@@ -148,7 +148,7 @@ static void parts_of_a_folder_make_the_list_of_the_whole(void)
     }
 }
 
-static void images_without_classes_are_spread_too(void)
+TEST(images_without_classes_are_spread_too)
 {
     const struct tree tree = make_tree(3);
     for (unsigned i = 0; i < 30; i++) {
@@ -160,7 +160,7 @@ static void images_without_classes_are_spread_too(void)
 }
 
 /* As one server would: a class without samples keeps its label. */
-static void an_empty_class_keeps_its_label(void)
+TEST(an_empty_class_keeps_its_label)
 {
     const struct tree tree = make_tree(2);
     put(&tree, 0, "a/1.jpg");
@@ -173,7 +173,7 @@ static void an_empty_class_keeps_its_label(void)
     expect_whole(&tree);
 }
 
-static void a_subset_may_lie_on_one_shard(void)
+TEST(a_subset_may_lie_on_one_shard)
 {
     const struct tree tree = make_tree(2);
     put(&tree, 0, "train/a/1.jpg");
@@ -183,7 +183,7 @@ static void a_subset_may_lie_on_one_shard(void)
     expect_whole(&tree);
 }
 
-static void a_path_of_two_shards_is_an_error_with_both_hosts(void)
+TEST(a_path_of_two_shards_is_an_error_with_both_hosts)
 {
     const struct tree tree = make_tree(3);
     put(&tree, 0, "a/1.jpg");
@@ -194,7 +194,7 @@ static void a_path_of_two_shards_is_an_error_with_both_hosts(void)
     expect_error(&tree, (const char *const[]){"two:2", "three:3", "'b/x.jpg'"});
 }
 
-static void shards_of_two_layouts_are_an_error_with_both_hosts(void)
+TEST(shards_of_two_layouts_are_an_error_with_both_hosts)
 {
     const struct tree tree = make_tree(2);
     put(&tree, 0, "train/a/1.jpg");
@@ -207,7 +207,7 @@ static void shards_of_two_layouts_are_an_error_with_both_hosts(void)
 }
 
 /* What a list says of its files beside their names. */
-static void hashes_and_sizes_stay(void)
+TEST(hashes_and_sizes_stay)
 {
     struct sluice_manifest_entry rows[2][1] = {
         {{.path = "b/1.png",
@@ -253,7 +253,7 @@ static struct sluice_manifest *make(const struct sluice_manifest_entry *rows, si
 }
 
 /* Each root has the layout it has; a class that both have is one. */
-static void paths_of_roots_get_their_names_and_classes_are_united(void)
+TEST(paths_of_roots_get_their_names_and_classes_are_united)
 {
     const struct sluice_manifest_entry first[] = {
         {.path = "cat/1.jpg", .bytes = 1, .label = 0, .mtime_ns = 5},
@@ -310,7 +310,7 @@ static void paths_of_roots_get_their_names_and_classes_are_united(void)
     sluice_manifest_destroy(a);
 }
 
-static void a_path_that_becomes_too_long_is_named(void)
+TEST(a_path_that_becomes_too_long_is_named)
 {
     static char path[4094];
     memset(path, 'x', sizeof(path) - 1);
@@ -337,7 +337,7 @@ static struct sluice_manifest *one_with_target(const char *path, struct sluice_t
     return builder.manifest;
 }
 
-static void targets_stay_and_are_of_one_kind(void)
+TEST(targets_stay_and_are_of_one_kind)
 {
     const struct sluice_target_type bytes = {SLUICE_TARGETS_BYTES, 0},
                                     vector = {SLUICE_TARGETS_VECTOR, 1};
@@ -360,21 +360,4 @@ static void targets_stay_and_are_of_one_kind(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "two has bytes, and one has vectors of 1 float32"));
     for (size_t i = 0; i < 2; i++)
         sluice_manifest_destroy((struct sluice_manifest *)(uintptr_t)lists[i].manifest);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(parts_of_a_folder_make_the_list_of_the_whole),
-        SLUICE_TEST(images_without_classes_are_spread_too),
-        SLUICE_TEST(an_empty_class_keeps_its_label),
-        SLUICE_TEST(a_subset_may_lie_on_one_shard),
-        SLUICE_TEST(a_path_of_two_shards_is_an_error_with_both_hosts),
-        SLUICE_TEST(shards_of_two_layouts_are_an_error_with_both_hosts),
-        SLUICE_TEST(hashes_and_sizes_stay),
-        SLUICE_TEST(paths_of_roots_get_their_names_and_classes_are_united),
-        SLUICE_TEST(a_path_that_becomes_too_long_is_named),
-        SLUICE_TEST(targets_stay_and_are_of_one_kind),
-    };
-    return sluice_test_run("manifest_join", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -38,7 +38,7 @@ static struct sluice_manifest *assign(const char *const *paths, size_t num_paths
     return builder.manifest;
 }
 
-static void classes_are_the_folders_in_the_root_as_python_sorts_them(void)
+TEST(classes_are_the_folders_in_the_root_as_python_sorts_them)
 {
     static const char *const paths[] = {"b/1.jpg", "\xc3\xa9/2.jpg", "\xef\xbf\xbd/3.jpg"};
     static const struct sluice_layout_folder folders[] = {
@@ -55,7 +55,7 @@ static void classes_are_the_folders_in_the_root_as_python_sorts_them(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void entries_beside_the_class_folders_are_taken_out_and_counted(void)
+TEST(entries_beside_the_class_folders_are_taken_out_and_counted)
 {
     static const char *const paths[] = {"a.jpg", "b/1.jpg", "c.jpg"};
     static const struct sluice_layout_folder folders[] = {{"b", true}};
@@ -68,7 +68,7 @@ static void entries_beside_the_class_folders_are_taken_out_and_counted(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void without_an_image_in_any_folder_there_is_one_class_without_a_name(void)
+TEST(without_an_image_in_any_folder_there_is_one_class_without_a_name)
 {
     static const char *const paths[] = {"a.jpg", "c.jpg"};
     static const struct sluice_layout_folder folders[] = {{"notes", false}};
@@ -87,7 +87,7 @@ static void expect(const struct sluice_manifest *manifest, size_t i, int split, 
         CU_ASSERT_STRING_EQUAL(manifest->classes[entry.label], class);
 }
 
-static void folders_called_as_splits_are_splits_with_the_classes_of_train_and_val(void)
+TEST(folders_called_as_splits_are_splits_with_the_classes_of_train_and_val)
 {
     static const char *const paths[] = {"Test/c/9.jpg",  "dev/b/1.jpg",   "stray.jpg",
                                         "testing/7.jpg", "train/b/1.jpg", "train/s.jpg",
@@ -120,7 +120,7 @@ static void folders_called_as_splits_are_splits_with_the_classes_of_train_and_va
     sluice_manifest_destroy(manifest);
 }
 
-static void a_folder_of_images_beside_splits_of_class_folders_is_refused(void)
+TEST(a_folder_of_images_beside_splits_of_class_folders_is_refused)
 {
     static const char *const paths[] = {"notes/2.jpg", "train/b/1.jpg"};
     static const struct sluice_layout_folder folders[] = {
@@ -147,7 +147,7 @@ static void a_folder_of_images_beside_splits_of_class_folders_is_refused(void)
     sluice_manifest_destroy(builder.manifest);
 }
 
-static void a_class_may_be_called_as_a_split_is(void)
+TEST(a_class_may_be_called_as_a_split_is)
 {
     static const char *const paths[] = {"cat/1.jpg", "test/2.jpg", "train/3.jpg"};
     static const struct sluice_layout_folder folders[] = {
@@ -171,7 +171,7 @@ static void a_class_may_be_called_as_a_split_is(void)
     sluice_manifest_destroy(builder.manifest);
 }
 
-static void with_lists_the_folders_of_split_test_hold_samples_where_one_is_listed(void)
+TEST(with_lists_the_folders_of_split_test_hold_samples_where_one_is_listed)
 {
     static const char *const paths[] = {"test/c/1.jpg", "train/a/2.jpg"};
     static const struct sluice_layout_folder folders[] = {
@@ -187,7 +187,7 @@ static void with_lists_the_folders_of_split_test_hold_samples_where_one_is_liste
     }
 }
 
-static void knows_the_suffixes_that_image_folder_takes(void)
+TEST(knows_the_suffixes_that_image_folder_takes)
 {
     CU_ASSERT(sluice_layout_is_image("a.WebP"));
     CU_ASSERT(sluice_layout_is_image(".jpg"));
@@ -197,7 +197,7 @@ static void knows_the_suffixes_that_image_folder_takes(void)
     CU_ASSERT_FALSE(sluice_layout_is_hidden("git"));
 }
 
-static void a_list_of_folders_grows_and_clears(void)
+TEST(a_list_of_folders_grows_and_clears)
 {
     struct sluice_layout_folders folders = {0};
     for (int i = 0; i < 200; i++)
@@ -212,18 +212,7 @@ static void a_list_of_folders_grows_and_clears(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(classes_are_the_folders_in_the_root_as_python_sorts_them),
-        SLUICE_TEST(entries_beside_the_class_folders_are_taken_out_and_counted),
-        SLUICE_TEST(without_an_image_in_any_folder_there_is_one_class_without_a_name),
-        SLUICE_TEST(folders_called_as_splits_are_splits_with_the_classes_of_train_and_val),
-        SLUICE_TEST(a_folder_of_images_beside_splits_of_class_folders_is_refused),
-        SLUICE_TEST(a_class_may_be_called_as_a_split_is),
-        SLUICE_TEST(with_lists_the_folders_of_split_test_hold_samples_where_one_is_listed),
-        SLUICE_TEST(knows_the_suffixes_that_image_folder_takes),
-        SLUICE_TEST(a_list_of_folders_grows_and_clears),
-    };
-    const int code = sluice_test_run("manifest_layout", tests, SLUICE_TEST_COUNT(tests));
+    const int code = sluice_test_main();
     free(passed);
     return code;
 }

@@ -28,7 +28,7 @@ static void write_both(const char *name)
     sluice_manifest_destroy(manifest);
 }
 
-static void maps_what_was_written(void)
+TEST(maps_what_was_written)
 {
     write_both("m.tsv");
     struct sluice_manifest *manifest = test_manifest(), *read = NULL;
@@ -51,7 +51,7 @@ static void maps_what_was_written(void)
 }
 
 /* By cp, or rsync --inplace. */
-static void what_is_overwritten_in_place_stays_as_it_was_read(void)
+TEST(what_is_overwritten_in_place_stays_as_it_was_read)
 {
     const char *tmp = getenv("TMPDIR");
     char *kept = tmp ? strdup(tmp) : NULL;
@@ -88,7 +88,7 @@ static void what_is_overwritten_in_place_stays_as_it_was_read(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void maps_what_is_read_in_pieces(void)
+TEST(maps_what_is_read_in_pieces)
 {
     struct sluice_manifest *read = NULL;
     write_both("p.tsv");
@@ -127,7 +127,7 @@ static void expect_targets(struct sluice_manifest *manifest)
     sluice_manifest_destroy(manifest);
 }
 
-static void targets_come_back(void)
+TEST(targets_come_back)
 {
     expect_targets(test_manifest_of_vectors());
     expect_targets(test_manifest_of_bytes(false));
@@ -152,7 +152,7 @@ static void expect_text(const char *name, const char *warning)
     sluice_manifest_destroy(read);
 }
 
-static void every_damaged_byte_is_found_and_the_text_is_read(void)
+TEST(every_damaged_byte_is_found_and_the_text_is_read)
 {
     write_both("d.tsv");
     size_t len;
@@ -205,7 +205,7 @@ static sluice_status map_changed(struct sluice_manifest *manifest, uint32_t kind
     return status;
 }
 
-static void damaged_targets_are_found(void)
+TEST(damaged_targets_are_found)
 {
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(map_changed(test_manifest_of_vectors(), SLUICE_TARGETS_VECTOR, 2,
@@ -232,7 +232,7 @@ static void damaged_targets_are_found(void)
         SLUICE_E_CORRUPT);
 }
 
-static void a_cut_file_is_corrupt(void)
+TEST(a_cut_file_is_corrupt)
 {
     write_both("c.tsv");
     size_t len;
@@ -248,7 +248,7 @@ static void a_cut_file_is_corrupt(void)
     expect_text("c.tsv", "damaged");
 }
 
-static void belongs_to_the_text_beside_it_alone(void)
+TEST(belongs_to_the_text_beside_it_alone)
 {
     write_both("t.tsv");
     struct sluice_manifest *manifest = test_manifest();
@@ -260,7 +260,7 @@ static void belongs_to_the_text_beside_it_alone(void)
     expect_text("t.tsv", NULL);
 }
 
-static void another_dataset_or_version_is_told_from_damage(void)
+TEST(another_dataset_or_version_is_told_from_damage)
 {
     write_both("v.tsv");
     struct sluice_manifest *read = NULL;
@@ -278,23 +278,4 @@ static void another_dataset_or_version_is_told_from_damage(void)
                     SLUICE_E_UNSUPPORTED);
     free(bytes);
     CU_ASSERT_PTR_NULL(read);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        {"maps_what_was_written", maps_what_was_written},
-        {"maps_what_is_read_in_pieces", maps_what_is_read_in_pieces},
-        {"what_is_overwritten_in_place_stays_as_it_was_read",
-         what_is_overwritten_in_place_stays_as_it_was_read},
-        {"targets_come_back", targets_come_back},
-        {"damaged_targets_are_found", damaged_targets_are_found},
-        {"every_damaged_byte_is_found_and_the_text_is_read",
-         every_damaged_byte_is_found_and_the_text_is_read},
-        {"a_cut_file_is_corrupt", a_cut_file_is_corrupt},
-        {"belongs_to_the_text_beside_it_alone", belongs_to_the_text_beside_it_alone},
-        {"another_dataset_or_version_is_told_from_damage",
-         another_dataset_or_version_is_told_from_damage},
-    };
-    return sluice_test_run("manifest_map", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -44,7 +44,7 @@ static struct sluice_manifest *list_keys(const char *const *listed, size_t num)
     return manifest;
 }
 
-static void is_the_manifest_of_a_folder_with_these_files(void)
+TEST(is_the_manifest_of_a_folder_with_these_files)
 {
     /* The last two come as from a bucket without an order. */
     static const char *const listed[] = {
@@ -87,7 +87,7 @@ static void is_the_manifest_of_a_folder_with_these_files(void)
     sluice_manifest_destroy(scanned);
 }
 
-static void entries_have_the_versions_of_their_objects(void)
+TEST(entries_have_the_versions_of_their_objects)
 {
     static const char *const listed[] = {"b.jpg", "a.jpg"};
     struct sluice_manifest *manifest = list_keys(listed, 2);
@@ -100,7 +100,7 @@ static void entries_have_the_versions_of_their_objects(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void a_list_is_whole_or_there_is_none(void)
+TEST(a_list_is_whole_or_there_is_none)
 {
     static const char *const none[] = {"a.txt"}, *const twice[] = {"a.jpg", "b.jpg", "a.jpg"};
     struct sluice_manifest *manifest = NULL;
@@ -141,7 +141,7 @@ static void put_tar(const char *path, const char *name, const char *label)
     sluice_test_write_file(full, bytes, len + 3 * SLUICE_TAR_BLOCK);
 }
 
-static void shards_are_those_of_a_folder_with_these_files(void)
+TEST(shards_are_those_of_a_folder_with_these_files)
 {
     static struct sluice_test_shard shard;
     char root[1024], path[1100];
@@ -197,15 +197,4 @@ static void shards_are_those_of_a_folder_with_these_files(void)
                     SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "s3://b/train/d.tar, which the list names"));
     files->destroy(files);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(is_the_manifest_of_a_folder_with_these_files),
-        SLUICE_TEST(entries_have_the_versions_of_their_objects),
-        SLUICE_TEST(a_list_is_whole_or_there_is_none),
-        SLUICE_TEST(shards_are_those_of_a_folder_with_these_files),
-    };
-    return sluice_test_run("manifest_of_store", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -15,7 +15,7 @@ static struct sluice_manifest_writer *begin(const char *path, size_t num_entries
     return writer;
 }
 
-static void keeps_columns_that_were_asked_for_alone(void)
+TEST(keeps_columns_that_were_asked_for_alone)
 {
     struct sluice_manifest_writer *writer = begin(NULL, TEST_ROWS);
     struct sluice_manifest *manifest = NULL, *whole = test_manifest();
@@ -59,7 +59,7 @@ static uint64_t list_hash_with(size_t row, const struct sluice_manifest_entry *o
     return hash;
 }
 
-static void the_list_hash_covers_what_the_id_does_not(void)
+TEST(the_list_hash_covers_what_the_id_does_not)
 {
     const char *const others[] = {"z", "a\tb", "other"};
     const uint64_t hash = list_hash_with(0, NULL, test_classes);
@@ -92,7 +92,7 @@ static void expect_refused(struct sluice_manifest_entry row, const char *text)
     sluice_manifest_writer_destroy(writer);
 }
 
-static void refuses_rows_that_a_reader_would_refuse(void)
+TEST(refuses_rows_that_a_reader_would_refuse)
 {
     static char long_path[SLUICE_MAX_PATH_BYTES + 1];
     memset(long_path, 'x', SLUICE_MAX_PATH_BYTES);
@@ -108,7 +108,7 @@ static void refuses_rows_that_a_reader_would_refuse(void)
     sluice_manifest_writer_destroy(writer);
 }
 
-static void targets_must_be_as_was_said(void)
+TEST(targets_must_be_as_was_said)
 {
     const float numbers[] = {1, 2};
     const struct sluice_manifest_writer_options options = {
@@ -133,7 +133,7 @@ static void targets_must_be_as_was_said(void)
     sluice_manifest_writer_destroy(writer);
 }
 
-static void leaves_nothing_without_a_commit_and_needs_all_rows(void)
+TEST(leaves_nothing_without_a_commit_and_needs_all_rows)
 {
     struct sluice_manifest_writer *writer = begin(test_path("w.bin"), 2);
     const struct sluice_manifest_ending ending = {.classes = test_classes};
@@ -145,7 +145,7 @@ static void leaves_nothing_without_a_commit_and_needs_all_rows(void)
 }
 
 /* More than fits any buffer, and paths whose ends lie on all sides of a piece's. */
-static void many_rows_come_back(void)
+TEST(many_rows_come_back)
 {
     const size_t n = 50000;
     struct sluice_manifest_writer *writer = begin(NULL, n);
@@ -172,26 +172,11 @@ static void many_rows_come_back(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void names_the_file_beside_the_text(void)
+TEST(names_the_file_beside_the_text)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     CU_ASSERT_EQUAL(sluice_manifest_binary_path("a/x.tsv", path, NULL), SLUICE_OK);
     CU_ASSERT_STRING_EQUAL(path, "a/x.bin");
     CU_ASSERT_EQUAL(sluice_manifest_binary_path("a/list", path, NULL), SLUICE_OK);
     CU_ASSERT_STRING_EQUAL(path, "a/list.bin");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        {"keeps_columns_that_were_asked_for_alone", keeps_columns_that_were_asked_for_alone},
-        {"refuses_rows_that_a_reader_would_refuse", refuses_rows_that_a_reader_would_refuse},
-        {"targets_must_be_as_was_said", targets_must_be_as_was_said},
-        {"the_list_hash_covers_what_the_id_does_not", the_list_hash_covers_what_the_id_does_not},
-        {"many_rows_come_back", many_rows_come_back},
-        {"names_the_file_beside_the_text", names_the_file_beside_the_text},
-        {"leaves_nothing_without_a_commit_and_needs_all_rows",
-         leaves_nothing_without_a_commit_and_needs_all_rows},
-    };
-    return sluice_test_run("manifest_writer", tests, SLUICE_TEST_COUNT(tests));
 }

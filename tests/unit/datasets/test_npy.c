@@ -35,7 +35,7 @@ static void check(const char *type, const size_t *shape, size_t num_dims, const 
     free(file);
 }
 
-static void writes_numpys_format_1_0(void)
+TEST(writes_numpys_format_1_0)
 {
     const uint8_t bytes[24] = "twenty-four bytes of u8";
     check("|u1", (const size_t[]){24}, 1, bytes, 24,
@@ -46,7 +46,7 @@ static void writes_numpys_format_1_0(void)
           "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2, 1,), }");
 }
 
-static void a_folder_that_is_not_there_is_an_error(void)
+TEST(a_folder_that_is_not_there_is_an_error)
 {
     char path[1024];
     snprintf(path, sizeof(path), "%s/none/array.npy", sluice_test_dir());
@@ -54,13 +54,4 @@ static void a_folder_that_is_not_there_is_an_error(void)
     CU_ASSERT_NOT_EQUAL(sluice_npy_write(path, "|u1", (const size_t[]){1}, 1, "x", 1, &err),
                         SLUICE_OK);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "none"));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(writes_numpys_format_1_0),
-        SLUICE_TEST(a_folder_that_is_not_there_is_an_error),
-    };
-    return sluice_test_run("npy", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -116,14 +116,14 @@ static void make_set(void)
     put("set/train/empty/note.txt", "no image");
 }
 
-static void a_packed_folder_has_the_same_samples_in_the_same_order(void)
+TEST(a_packed_folder_has_the_same_samples_in_the_same_order)
 {
     static const struct {
         uint64_t shard_bytes;
         size_t num_shards;
     } cases[] = {{1, 15}, {5000, 6}, {1 << 20, 2}};
     make_set();
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         char out[40], again[40];
         struct sluice_pack_summary summary;
         snprintf(out, sizeof(out), "tars%zu", i);
@@ -154,7 +154,7 @@ static void a_packed_folder_has_the_same_samples_in_the_same_order(void)
     CU_ASSERT(has_file("tars0/train/shard-000007.tar") && has_file("tars0/valid/shard-000006.tar"));
 }
 
-static void labels_of_a_table_are_kept(void)
+TEST(labels_of_a_table_are_kept)
 {
     put("table/1.jpg", "one");
     put("table/a, \"b\"/2.jpg", "two");
@@ -209,7 +209,7 @@ static void expect_same_targets(const char *name, enum sluice_target_kind kind)
         sluice_manifest_destroy(all[k]);
 }
 
-static void targets_are_kept(void)
+TEST(targets_are_kept)
 {
     put("words/1.jpg", "one");
     put("words/2.jpg", "two");
@@ -237,7 +237,7 @@ static void targets_are_kept(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void what_tars_cannot_keep_is_refused(void)
+TEST(what_tars_cannot_keep_is_refused)
 {
     struct sluice_pack_summary summary;
     struct sluice_err err = {0};
@@ -264,7 +264,7 @@ static void what_tars_cannot_keep_is_refused(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "is not empty"));
 }
 
-static void a_file_that_is_not_as_listed_ends_it_and_leaves_no_half_tar(void)
+TEST(a_file_that_is_not_as_listed_ends_it_and_leaves_no_half_tar)
 {
     struct sluice_pack_summary summary;
     struct sluice_err err = {0};
@@ -281,7 +281,7 @@ static void a_file_that_is_not_as_listed_ends_it_and_leaves_no_half_tar(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void samples_that_would_be_one_file_are_named_before_anything_is_written(void)
+TEST(samples_that_would_be_one_file_are_named_before_anything_is_written)
 {
     struct sluice_pack_summary summary;
     struct sluice_err err = {0};
@@ -292,17 +292,4 @@ static void samples_that_would_be_one_file_are_named_before_anything_is_written(
     CU_ASSERT_EQUAL(unpack("both", "both-back", &err), SLUICE_E_INVALID);
     CU_ASSERT_STRING_EQUAL(err.text, "other.tar/a/1.jpg and same.tar/a/1.jpg would be one file");
     CU_ASSERT_FALSE(has_file("both-back"));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_packed_folder_has_the_same_samples_in_the_same_order),
-        SLUICE_TEST(labels_of_a_table_are_kept),
-        SLUICE_TEST(targets_are_kept),
-        SLUICE_TEST(what_tars_cannot_keep_is_refused),
-        SLUICE_TEST(a_file_that_is_not_as_listed_ends_it_and_leaves_no_half_tar),
-        SLUICE_TEST(samples_that_would_be_one_file_are_named_before_anything_is_written),
-    };
-    return sluice_test_run("pack", tests, SLUICE_TEST_COUNT(tests));
 }

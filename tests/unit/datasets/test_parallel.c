@@ -19,7 +19,7 @@ static sluice_status count(void *ctx, size_t i, struct sluice_err *err)
     return SLUICE_OK;
 }
 
-static void every_item_is_worked_once(void)
+TEST(every_item_is_worked_once)
 {
     for (unsigned threads = 0; threads < 5; threads++) {
         memset(calls, 0, sizeof(calls));
@@ -32,7 +32,7 @@ static void every_item_is_worked_once(void)
     CU_ASSERT_EQUAL(sluice_parallel_for(0, 4, "testing", count, NULL, &err), SLUICE_OK);
 }
 
-static void the_first_failure_is_returned_and_ends_it(void)
+TEST(the_first_failure_is_returned_and_ends_it)
 {
     size_t bad = 10;
     memset(calls, 0, sizeof(calls));
@@ -46,9 +46,5 @@ static void the_first_failure_is_returned_and_ends_it(void)
 int main(void)
 {
     sluice_log_set_level(SLUICE_LOG_WARN);
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_item_is_worked_once),
-        SLUICE_TEST(the_first_failure_is_returned_and_ends_it),
-    };
-    return sluice_test_run("parallel", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

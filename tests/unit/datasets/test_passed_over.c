@@ -20,7 +20,7 @@ static void assert_text(const struct sluice_passed_over *passed, const char *exp
     CU_ASSERT_STRING_EQUAL(text, expected);
 }
 
-static void counts_by_suffix_whatever_its_case(void)
+TEST(counts_by_suffix_whatever_its_case)
 {
     struct sluice_passed_over *passed = make();
     assert_text(passed, "");
@@ -36,7 +36,7 @@ static void counts_by_suffix_whatever_its_case(void)
     free(passed);
 }
 
-static void a_file_without_suffix_may_be_an_image_where_it_lies_in_a_folder(void)
+TEST(a_file_without_suffix_may_be_an_image_where_it_lies_in_a_folder)
 {
     struct sluice_passed_over *passed = make();
     sluice_passed_over_add(passed, "LICENSE");
@@ -49,7 +49,7 @@ static void a_file_without_suffix_may_be_an_image_where_it_lies_in_a_folder(void
     free(passed);
 }
 
-static void names_the_first_images_by_path(void)
+TEST(names_the_first_images_by_path)
 {
     struct sluice_passed_over *passed = make();
     const char *const paths[] = {"d/4.avif", "b/2.jpe", "e/5.dib", "a/1.jfif", "c/3.heic"};
@@ -68,7 +68,7 @@ static void names_the_first_images_by_path(void)
     free(passed);
 }
 
-static void suffixes_that_are_no_words_or_too_many_are_counted_together(void)
+TEST(suffixes_that_are_no_words_or_too_many_are_counted_together)
 {
     struct sluice_passed_over *passed = make();
     sluice_passed_over_add(passed, "a/what is. this");
@@ -85,7 +85,7 @@ static void suffixes_that_are_no_words_or_too_many_are_counted_together(void)
     free(passed);
 }
 
-static void a_text_without_room_is_cut(void)
+TEST(a_text_without_room_is_cut)
 {
     struct sluice_passed_over *passed = make();
     sluice_passed_over_add(passed, "a/1.jxl");
@@ -96,7 +96,7 @@ static void a_text_without_room_is_cut(void)
     free(passed);
 }
 
-static void one_that_is_read_after_all_is_taken_back(void)
+TEST(one_that_is_read_after_all_is_taken_back)
 {
     struct sluice_passed_over passed = {0};
     char text[100];
@@ -109,17 +109,4 @@ static void one_that_is_read_after_all_is_taken_back(void)
     sluice_passed_over_take_back(&passed, "a/1.bin");
     (void)sluice_passed_over_text(&passed, text, sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "1 .txt");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(counts_by_suffix_whatever_its_case),
-        SLUICE_TEST(a_file_without_suffix_may_be_an_image_where_it_lies_in_a_folder),
-        SLUICE_TEST(names_the_first_images_by_path),
-        SLUICE_TEST(suffixes_that_are_no_words_or_too_many_are_counted_together),
-        SLUICE_TEST(a_text_without_room_is_cut),
-        SLUICE_TEST(one_that_is_read_after_all_is_taken_back),
-    };
-    return sluice_test_run("passed_over", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -14,7 +14,7 @@ static void note(void *ctx, const char *key)
     strcat(told, ";");
 }
 
-static void replaces_in_place_what_jansson_refuses(void)
+TEST(replaces_in_place_what_jansson_refuses)
 {
     static const struct {
         const char *text, *replaced, *keys;
@@ -38,7 +38,7 @@ static void replaces_in_place_what_jansson_refuses(void)
         {"NaN", "0  ", ";"},
         {"}]{\"a\":NaN", "}]{\"a\":0  ", "a;"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         char text[100];
         const size_t len = strlen(cases[i].text);
         memcpy(text, cases[i].text, len + 1);
@@ -51,7 +51,7 @@ static void replaces_in_place_what_jansson_refuses(void)
     }
 }
 
-static void a_long_key_is_cut(void)
+TEST(a_long_key_is_cut)
 {
     char text[400];
     memset(text, 'k', sizeof(text));
@@ -61,13 +61,4 @@ static void a_long_key_is_cut(void)
     sluice_python_json_replace(text, 307, note, NULL);
     CU_ASSERT_EQUAL(strlen(told), SLUICE_PYTHON_JSON_KEY); /* with the ';' */
     CU_ASSERT_EQUAL(memcmp(text + 300, "\": 0  }", 7), 0);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(replaces_in_place_what_jansson_refuses),
-        SLUICE_TEST(a_long_key_is_cut),
-    };
-    return sluice_test_run("python_json", tests, SLUICE_TEST_COUNT(tests));
 }

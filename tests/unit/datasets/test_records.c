@@ -36,7 +36,7 @@ static void make(struct sluice_test_shard *shard, uint32_t num)
     }
 }
 
-static void finds_the_values_of_each_record(void)
+TEST(finds_the_values_of_each_record)
 {
     static struct sluice_test_shard shard;
     make(&shard, 2100); /* more than a window of offsets */
@@ -67,7 +67,7 @@ static void finds_the_values_of_each_record(void)
         SLUICE_E_CORRUPT);
 }
 
-static void kinds_are_by_the_names_of_encodings(void)
+TEST(kinds_are_by_the_names_of_encodings)
 {
     static const struct {
         const char *encoding;
@@ -87,7 +87,7 @@ static void kinds_are_by_the_names_of_encodings(void)
         {"float32", SLUICE_COLUMN_OTHER},
     };
     struct sluice_columns columns = {.num = 0};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(known); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(known); i++) {
         CU_ASSERT_TRUE(sluice_columns_add(&columns, "x", known[i].encoding, 0));
         CU_ASSERT_EQUAL(columns.all[i].kind, known[i].kind);
     }
@@ -112,7 +112,7 @@ static void expect_corrupt(struct sluice_test_shard *shard, uint32_t record)
     CU_ASSERT_EQUAL(strncmp(err.text, "byte ", 5), 0);
 }
 
-static void damage_is_found_before_anything_is_read_by_it(void)
+TEST(damage_is_found_before_anything_is_read_by_it)
 {
     static struct sluice_test_shard shard;
     struct sluice_value values[3];
@@ -136,7 +136,7 @@ static void damage_is_found_before_anything_is_read_by_it(void)
         {8, UINT32_MAX}, /* and out of the shard */
         {8, 0x0000FF00},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         make(&shard, 3);
         sluice_test_put_u32(shard.bytes + wrong[i].at, wrong[i].number);
         expect_corrupt(&shard, 0);
@@ -152,7 +152,7 @@ static void damage_is_found_before_anything_is_read_by_it(void)
     CU_ASSERT_EQUAL(sluice_records_find(&records, 2, values, NULL), SLUICE_OK); /* is sound */
 }
 
-static void columns_that_are_none_are_no_shard(void)
+TEST(columns_that_are_none_are_no_shard)
 {
     static const char *const configs[] = {
         "",
@@ -166,14 +166,14 @@ static void columns_that_are_none_are_no_shard(void)
         ("{\"column_names\": [\"a\"], \"column_encodings\": [\"int\"], "
          "\"column_sizes\": [4294967296]}"),
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(configs); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(configs); i++) {
         static struct sluice_test_shard shard;
         sluice_test_shard_begin(&shard, 0, configs[i]);
         expect_corrupt(&shard, 0);
     }
 }
 
-static void rows_of_arrow_are_refused(void)
+TEST(rows_of_arrow_are_refused)
 {
     static struct sluice_test_shard shard;
     sluice_test_shard_begin(&shard, 1, "");
@@ -182,16 +182,4 @@ static void rows_of_arrow_are_refused(void)
     struct sluice_records records = reader(&shard);
     CU_ASSERT_TRUE(sluice_columns_add(&records.columns, "x", "bytes", 0));
     CU_ASSERT_EQUAL(sluice_records_open(&records, NULL), SLUICE_E_UNSUPPORTED);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(finds_the_values_of_each_record),
-        SLUICE_TEST(kinds_are_by_the_names_of_encodings),
-        SLUICE_TEST(damage_is_found_before_anything_is_read_by_it),
-        SLUICE_TEST(columns_that_are_none_are_no_shard),
-        SLUICE_TEST(rows_of_arrow_are_refused),
-    };
-    return sluice_test_run("records", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -22,7 +22,7 @@ static sluice_status parse(const char *text, struct sluice_err *err)
     "{\"chunks\": [{\"filename\": \"" filename "\"}], \"config\": {\"data_format\": [\"jpeg\", "   \
     "\"int\"]" more "}}"
 
-static void names_the_shards_of_mds(void)
+TEST(names_the_shards_of_mds)
 {
     CU_ASSERT_EQUAL_FATAL(parse(MDS("a/shard.00000.mds", "null", "null"), NULL), SLUICE_OK);
     CU_ASSERT_TRUE(is_index);
@@ -36,7 +36,7 @@ static void names_the_shards_of_mds(void)
     CU_ASSERT_STRING_EQUAL(parsed.compressed, "x.mds.zstd");
 }
 
-static void names_the_chunks_of_litdata_and_their_columns(void)
+TEST(names_the_chunks_of_litdata_and_their_columns)
 {
     CU_ASSERT_EQUAL_FATAL(parse(LITDATA("chunk-0-0.bin", ", \"compression\": null"), NULL),
                           SLUICE_OK);
@@ -59,7 +59,7 @@ static void names_the_chunks_of_litdata_and_their_columns(void)
     CU_ASSERT_STRING_EQUAL(parsed.compressed, "x.bin.zstd");
 }
 
-static void other_files_are_no_index(void)
+TEST(other_files_are_no_index)
 {
     static const char *const others[] = {
         "",
@@ -71,14 +71,14 @@ static void other_files_are_no_index(void)
         "{\"chunks\": []}",
         "{\"chunks\": 1, \"config\": {\"data_format\": [\"int\"]}}",
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++) {
         CU_ASSERT_EQUAL(parse(others[i], NULL), SLUICE_OK);
         CU_ASSERT_FALSE(is_index);
         CU_ASSERT_EQUAL(parsed.num, 0);
     }
 }
 
-static void what_is_wrong_is_said(void)
+TEST(what_is_wrong_is_said)
 {
     static const char *const wrong[] = {
         MDS("../x.mds", "null", "null"),
@@ -92,7 +92,7 @@ static void what_is_wrong_is_said(void)
         "{\"chunks\": [], \"config\": {\"data_format\": []}}",
         "{\"chunks\": [], \"config\": {\"data_format\": [1]}}",
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL(parse(wrong[i], &err), SLUICE_E_INVALID);
         CU_ASSERT_NOT_EQUAL(err.text[0], '\0');
@@ -104,13 +104,7 @@ static void what_is_wrong_is_said(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(names_the_shards_of_mds),
-        SLUICE_TEST(names_the_chunks_of_litdata_and_their_columns),
-        SLUICE_TEST(other_files_are_no_index),
-        SLUICE_TEST(what_is_wrong_is_said),
-    };
-    const int code = sluice_test_run("records_index", tests, SLUICE_TEST_COUNT(tests));
+    const int code = sluice_test_main();
     sluice_records_index_clear(&parsed);
     return code;
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void splits_at_the_first_tar_before_a_slash(void)
+TEST(splits_at_the_first_tar_before_a_slash)
 {
     static const char *const cases[][2] = {
         {"a/x-000.tar/cat/1.jpg", "a/x-000.tar"},
@@ -23,7 +23,7 @@ static void splits_at_the_first_tar_before_a_slash(void)
     }
 }
 
-static void tells_paths_without_a_shard(void)
+TEST(tells_paths_without_a_shard)
 {
     static const char *const paths[] = {"", "a/b.jpg", "x.tar", "x.tar.gz/1.jpg", "x.TAR/1.jpg"};
     char object[SLUICE_MAX_PATH_BYTES] = "as it was";
@@ -36,7 +36,7 @@ static void tells_paths_without_a_shard(void)
     CU_ASSERT_STRING_EQUAL(object, "as it was");
 }
 
-static void the_unpacked_path_lacks_the_shard_alone(void)
+TEST(the_unpacked_path_lacks_the_shard_alone)
 {
     static const char *const cases[][2] = {
         {"train/x-000.tar/cat/1.jpg", "train/cat/1.jpg"},
@@ -51,7 +51,7 @@ static void the_unpacked_path_lacks_the_shard_alone(void)
     }
 }
 
-static void reads_members_and_plain_files(void)
+TEST(reads_members_and_plain_files)
 {
     char path[700];
     snprintf(path, sizeof(path), "%s/x.tar", sluice_test_dir());
@@ -74,24 +74,12 @@ static void reads_members_and_plain_files(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "y.tar"));
 }
 
-static void tars_and_mds_shards_are_known_by_their_names(void)
+TEST(tars_and_mds_shards_are_known_by_their_names)
 {
     static const char *const others[] = {"",           ".tar",  ".mds", "a.tar.gz",
                                          "a.mds.zstd", "a.bin", "mds"};
     CU_ASSERT_TRUE(sluice_is_shard_name("a.tar"));
     CU_ASSERT_TRUE(sluice_is_shard_name("shard.00000.mds"));
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++)
         CU_ASSERT_FALSE(sluice_is_shard_name(others[i]));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(splits_at_the_first_tar_before_a_slash),
-        SLUICE_TEST(tells_paths_without_a_shard),
-        SLUICE_TEST(the_unpacked_path_lacks_the_shard_alone),
-        SLUICE_TEST(reads_members_and_plain_files),
-        SLUICE_TEST(tars_and_mds_shards_are_known_by_their_names),
-    };
-    return sluice_test_run("shard", tests, SLUICE_TEST_COUNT(tests));
 }

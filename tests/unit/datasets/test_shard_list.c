@@ -84,7 +84,7 @@ static void expect(size_t i, const char *path, size_t offset, size_t size, uint3
     CU_ASSERT_EQUAL(entry.mtime_ns, 77);
 }
 
-static void keys_end_at_the_first_dot_of_the_last_part(void)
+TEST(keys_end_at_the_first_dot_of_the_last_part)
 {
     CU_ASSERT_EQUAL(sluice_shard_key_len("a.b/c.d.jpg"), 5);
     CU_ASSERT_EQUAL(sluice_shard_key_len("000017.jpg"), 6);
@@ -92,7 +92,7 @@ static void keys_end_at_the_first_dot_of_the_last_part(void)
     CU_ASSERT_EQUAL(sluice_shard_key_len("a/.hidden"), 2);
 }
 
-static void images_are_samples_and_cls_their_labels_wherever_it_stands(void)
+TEST(images_are_samples_and_cls_their_labels_wherever_it_stands)
 {
     begin();
     add("a/1.cls", "7");
@@ -117,7 +117,7 @@ static void images_are_samples_and_cls_their_labels_wherever_it_stands(void)
     CU_ASSERT_EQUAL(summary.num_labelled, 3);
 }
 
-static void names_that_are_no_paths_of_a_dataset_are_passed_over(void)
+TEST(names_that_are_no_paths_of_a_dataset_are_passed_over)
 {
     begin();
     add("../up.jpg", "x");
@@ -136,7 +136,7 @@ static void names_that_are_no_paths_of_a_dataset_are_passed_over(void)
 }
 
 /* As tar(1) takes them. */
-static void names_are_those_that_tar_would_write_to(void)
+TEST(names_are_those_that_tar_would_write_to)
 {
     begin();
     const size_t root = add("/root.jpg", "root");
@@ -150,7 +150,7 @@ static void names_are_those_that_tar_would_write_to(void)
     expect(1, "names.tar/root.jpg", root, 4, 4);
 }
 
-static void of_two_members_of_one_name_the_later_one_counts(void)
+TEST(of_two_members_of_one_name_the_later_one_counts)
 {
     begin();
     add("1.jpg", "first");
@@ -163,7 +163,7 @@ static void of_two_members_of_one_name_the_later_one_counts(void)
     expect(0, "twice.tar/1.jpg", second, 10, 2);
 }
 
-static void a_damaged_or_missing_tar_leaves_the_rest(void)
+TEST(a_damaged_or_missing_tar_leaves_the_rest)
 {
     begin();
     const size_t first = add("1.jpg", "first");
@@ -189,7 +189,7 @@ static void a_damaged_or_missing_tar_leaves_the_rest(void)
     CU_ASSERT_EQUAL(summary.num_damaged, 1);
 }
 
-static void a_cls_that_is_no_label_is_named(void)
+TEST(a_cls_that_is_no_label_is_named)
 {
     static const char *const wrong[] = {"",
                                         "cat",
@@ -200,7 +200,7 @@ static void a_cls_that_is_no_label_is_named(void)
                                         "10000000",
                                         "99999999999999999999",
                                         "                                        1"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         begin();
         add("1.jpg", "image");
         const size_t at = add("a/1.cls", wrong[i]);
@@ -219,7 +219,7 @@ static void a_cls_that_is_no_label_is_named(void)
     CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, SLUICE_MAX_CLASSES - 1);
 }
 
-static void large_members_are_passed_without_reading_them(void)
+TEST(large_members_are_passed_without_reading_them)
 {
     /* 1 GiB of hole between two members; the content would take long to read. */
     begin();
@@ -244,17 +244,7 @@ static void large_members_are_passed_without_reading_them(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(keys_end_at_the_first_dot_of_the_last_part),
-        SLUICE_TEST(images_are_samples_and_cls_their_labels_wherever_it_stands),
-        SLUICE_TEST(names_that_are_no_paths_of_a_dataset_are_passed_over),
-        SLUICE_TEST(names_are_those_that_tar_would_write_to),
-        SLUICE_TEST(of_two_members_of_one_name_the_later_one_counts),
-        SLUICE_TEST(a_damaged_or_missing_tar_leaves_the_rest),
-        SLUICE_TEST(a_cls_that_is_no_label_is_named),
-        SLUICE_TEST(large_members_are_passed_without_reading_them),
-    };
-    const int code = sluice_test_run("shard_list", tests, SLUICE_TEST_COUNT(tests));
+    const int code = sluice_test_main();
     sluice_manifest_destroy(builder.manifest);
     return code;
 }

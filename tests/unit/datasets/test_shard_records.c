@@ -61,7 +61,7 @@ static void make(struct sluice_test_shard *shard, uint32_t num, const char *enco
     }
 }
 
-static void records_are_samples_by_number_and_suffix(void)
+TEST(records_are_samples_by_number_and_suffix)
 {
     static struct sluice_test_shard shard;
     make(&shard, 11, "bytes");
@@ -76,7 +76,7 @@ static void records_are_samples_by_number_and_suffix(void)
     CU_ASSERT_EQUAL(list(&shard, "image", NULL, NULL), SLUICE_E_INVALID);
 }
 
-static void bytes_that_begin_as_no_image_are_passed_over_and_damaged_images_stay(void)
+TEST(bytes_that_begin_as_no_image_are_passed_over_and_damaged_images_stay)
 {
     static struct sluice_test_shard shard;
     make(&shard, 4, "bytes");
@@ -111,7 +111,7 @@ static void make_named(struct sluice_test_shard *shard, const char *text, const 
     }
 }
 
-static void a_label_is_never_guessed(void)
+TEST(a_label_is_never_guessed)
 {
     static struct sluice_test_shard shard;
     static const struct {
@@ -129,7 +129,7 @@ static void a_label_is_never_guessed(void)
         {"caption", "width", "height", true, false, {0}},
         {"caption", "width", "", false, false, {SLUICE_NO_LABEL, SLUICE_NO_LABEL}},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_err err = {0};
         make_named(&shard, cases[i].text, cases[i].integer);
         const sluice_status status = list(&shard, cases[i].key, NULL, &err);
@@ -158,11 +158,11 @@ static void a_label_is_never_guessed(void)
     CU_ASSERT_EQUAL(summary.num_labelled, 0);
 }
 
-static void a_name_of_a_class_that_is_none_is_named(void)
+TEST(a_name_of_a_class_that_is_none_is_named)
 {
     static struct sluice_test_shard shard;
     static const char *const wrong[] = {"\xff....", "z\0bra"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         struct sluice_err err = {0};
         make_named(&shard, "label", "id");
         for (size_t at = 0; at + 5 <= shard.len; at++) {
@@ -174,11 +174,11 @@ static void a_name_of_a_class_that_is_none_is_named(void)
     }
 }
 
-static void a_shard_without_a_column_of_images_is_named(void)
+TEST(a_shard_without_a_column_of_images_is_named)
 {
     static struct sluice_test_shard shard;
     static const char *const encodings[] = {"jpegarray", "pil", "str", "jpeg_array:int"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(encodings); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(encodings); i++) {
         struct sluice_err err = {0};
         make(&shard, 2, encodings[i]);
         CU_ASSERT_EQUAL(list(&shard, "n", NULL, &err), SLUICE_E_UNSUPPORTED);
@@ -186,7 +186,7 @@ static void a_shard_without_a_column_of_images_is_named(void)
     }
 }
 
-static void a_label_that_is_none_is_named(void)
+TEST(a_label_that_is_none_is_named)
 {
     static struct sluice_test_shard shard;
     struct sluice_err err = {0};
@@ -196,7 +196,7 @@ static void a_label_that_is_none_is_named(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, ": n: -1 is not a label from 0 to"));
 }
 
-static void a_damaged_shard_is_listed_as_far_as_it_is_sound(void)
+TEST(a_damaged_shard_is_listed_as_far_as_it_is_sound)
 {
     static struct sluice_test_shard shard;
     make(&shard, 5, "jpeg");
@@ -210,7 +210,7 @@ static void a_damaged_shard_is_listed_as_far_as_it_is_sound(void)
     CU_ASSERT_EQUAL(summary.num_damaged, 1);
 }
 
-static void chunks_have_the_columns_that_their_index_says(void)
+TEST(chunks_have_the_columns_that_their_index_says)
 {
     static struct sluice_test_shard shard;
     struct sluice_columns columns = {.num = 0};
@@ -229,17 +229,7 @@ static void chunks_have_the_columns_that_their_index_says(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(records_are_samples_by_number_and_suffix),
-        SLUICE_TEST(bytes_that_begin_as_no_image_are_passed_over_and_damaged_images_stay),
-        SLUICE_TEST(a_label_is_never_guessed),
-        SLUICE_TEST(a_name_of_a_class_that_is_none_is_named),
-        SLUICE_TEST(a_shard_without_a_column_of_images_is_named),
-        SLUICE_TEST(a_label_that_is_none_is_named),
-        SLUICE_TEST(a_damaged_shard_is_listed_as_far_as_it_is_sound),
-        SLUICE_TEST(chunks_have_the_columns_that_their_index_says),
-    };
-    const int code = sluice_test_run("shard_records", tests, SLUICE_TEST_COUNT(tests));
+    const int code = sluice_test_main();
     sluice_manifest_destroy(builder.manifest);
     return code;
 }

@@ -23,7 +23,7 @@ static sluice_status add_index(const char *path, const char *text, bool *is_inde
     return sluice_shard_set_add_index(&set, &place, path, is_index, err);
 }
 
-static void adds_what_an_index_names_sorted_and_once(void)
+TEST(adds_what_an_index_names_sorted_and_once)
 {
     bool is_index;
     CU_ASSERT_EQUAL_FATAL(add_index("a/index.json",
@@ -47,7 +47,7 @@ static void adds_what_an_index_names_sorted_and_once(void)
     CU_ASSERT_EQUAL(set.files[0].columns->num, 1);
 }
 
-static void another_index_json_adds_nothing(void)
+TEST(another_index_json_adds_nothing)
 {
     bool is_index = true;
     CU_ASSERT_EQUAL(add_index("a/index.json", "{\"shards\": 3}", &is_index, NULL), SLUICE_OK);
@@ -55,7 +55,7 @@ static void another_index_json_adds_nothing(void)
     CU_ASSERT_EQUAL(set.num, 0);
 }
 
-static void what_cannot_be_read_is_named(void)
+TEST(what_cannot_be_read_is_named)
 {
     bool is_index;
     struct sluice_err err = {0};
@@ -92,7 +92,7 @@ static sluice_status add_patterns(const char *patterns, struct sluice_err *err)
     return sluice_shard_set_add_patterns(&set, &place, patterns, err);
 }
 
-static void patterns_name_shards_and_no_others(void)
+TEST(patterns_name_shards_and_no_others)
 {
     CU_ASSERT_EQUAL_FATAL(add_patterns("a/{1..2}.mds::b/1.tar", NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(set.num, 3);
@@ -109,7 +109,7 @@ static void patterns_name_shards_and_no_others(void)
         {"../x.tar", SLUICE_E_IO, "../x.tar"},
         {"a/{1.mds", SLUICE_E_INVALID, "a { without a }"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL(add_patterns(wrong[i].patterns, &err), wrong[i].status);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, wrong[i].says));
@@ -118,19 +118,13 @@ static void patterns_name_shards_and_no_others(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(adds_what_an_index_names_sorted_and_once),
-        SLUICE_TEST(another_index_json_adds_nothing),
-        SLUICE_TEST(what_cannot_be_read_is_named),
-        SLUICE_TEST(patterns_name_shards_and_no_others),
-    };
     folder.root = sluice_test_dir();
     folder.root_fd = open(sluice_test_dir(), O_PATH | O_DIRECTORY | O_CLOEXEC);
     sluice_test_put_text(sluice_test_dir(), "a/1.mds", "one");
     sluice_test_put_text(sluice_test_dir(), "a/2.mds", "two!");
     sluice_test_put_text(sluice_test_dir(), "b/c.bin", "chunk");
     sluice_test_put_text(sluice_test_dir(), "b/1.tar", "tar");
-    const int code = sluice_test_run("shard_set", tests, SLUICE_TEST_COUNT(tests));
+    const int code = sluice_test_main();
     sluice_shard_set_clear(&set);
     close(folder.root_fd);
     return code;

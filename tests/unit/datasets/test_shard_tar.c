@@ -48,7 +48,7 @@ static void begin(const char *json)
     add("a/.3.txt", "hidden");
 }
 
-static void a_label_key_takes_labels_from_json_in_place_of_cls(void)
+TEST(a_label_key_takes_labels_from_json_in_place_of_cls)
 {
     begin("{\"id\": \"x\", \"kind\": 12}");
     CU_ASSERT_EQUAL_FATAL(list(NULL, NULL), SLUICE_OK);
@@ -58,7 +58,7 @@ static void a_label_key_takes_labels_from_json_in_place_of_cls(void)
     CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, 12);
 }
 
-static void a_json_without_such_a_label_is_named(void)
+TEST(a_json_without_such_a_label_is_named)
 {
     static const char *const wrong[] = {
         "",
@@ -73,7 +73,7 @@ static void a_json_without_such_a_label_is_named(void)
         "{\"kind\": 10000000}",
         "{\"kind\": true}",
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         struct sluice_err err = {0};
         begin(wrong[i]);
         CU_ASSERT_EQUAL(list(NULL, NULL), SLUICE_OK);
@@ -89,7 +89,7 @@ static void begin_empty(void)
 }
 
 /* The key of a sample is its name up to the first dot. */
-static void a_cls_without_an_image_is_an_error(void)
+TEST(a_cls_without_an_image_is_an_error)
 {
     static const struct {
         const char *other, *cls;
@@ -100,7 +100,7 @@ static void a_cls_without_an_image_is_an_error(void)
         {"b/1-2.jpg", "b/1.cls"},
         {"b/1.txt", "b/1.cls"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         struct sluice_err err = {0};
         begin_empty();
         add("a.jpg", "image");
@@ -114,7 +114,7 @@ static void a_cls_without_an_image_is_an_error(void)
     }
 }
 
-static void a_cls_of_an_image_that_is_not_read_is_none(void)
+TEST(a_cls_of_an_image_that_is_not_read_is_none)
 {
     begin_empty();
     add("1.avif", "not read");
@@ -128,7 +128,7 @@ static void a_cls_of_an_image_that_is_not_read_is_none(void)
     CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, 3);
 }
 
-static void a_label_of_a_json_may_be_the_name_of_a_class(void)
+TEST(a_label_of_a_json_may_be_the_name_of_a_class)
 {
     begin("{\"id\": NaN, \"kind\": \"zebra\"}");
     add("a/4.jpg", "image");
@@ -145,7 +145,7 @@ static void a_label_of_a_json_may_be_the_name_of_a_class(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "integers, but before names of classes"));
 }
 
-static void other_members_are_counted_by_suffix(void)
+TEST(other_members_are_counted_by_suffix)
 {
     char text[200];
     begin("{\"kind\": 1}");
@@ -159,15 +159,7 @@ static void other_members_are_counted_by_suffix(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_label_key_takes_labels_from_json_in_place_of_cls),
-        SLUICE_TEST(a_json_without_such_a_label_is_named),
-        SLUICE_TEST(a_label_of_a_json_may_be_the_name_of_a_class),
-        SLUICE_TEST(a_cls_without_an_image_is_an_error),
-        SLUICE_TEST(a_cls_of_an_image_that_is_not_read_is_none),
-        SLUICE_TEST(other_members_are_counted_by_suffix),
-    };
-    const int code = sluice_test_run("shard_tar", tests, SLUICE_TEST_COUNT(tests));
+    const int code = sluice_test_main();
     sluice_manifest_destroy(builder.manifest);
     return code;
 }

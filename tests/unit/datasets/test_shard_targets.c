@@ -55,12 +55,12 @@ static const struct member members[] = {
 static const char *const paths[] = {"x.tar/10.jpg", "x.tar/2.jpg", "x.tar/a/1.big.jpg",
                                     "x.tar/a/1.jpg"};
 
-static void images_of_a_key_have_its_member_the_later_one(void)
+TEST(images_of_a_key_have_its_member_the_later_one)
 {
     struct sluice_manifest_builder builder = rows(paths, 4);
     const struct sluice_manifest *manifest = builder.manifest;
     const char *const want[] = {"", "two \xff", "one\n", "one\n"};
-    write_tar("x.tar", members, SLUICE_TEST_COUNT(members), 0);
+    write_tar("x.tar", members, SLUICE_ARRAY_LEN(members), 0);
     CU_ASSERT_EQUAL_FATAL(sluice_shard_targets_read(sluice_test_dir(),
                                                     (struct sluice_target_column){".txt", 0},
                                                     &builder, NULL),
@@ -86,9 +86,9 @@ static void expect_error(const char *const *of, size_t num, struct sluice_target
     sluice_manifest_destroy(builder.manifest);
 }
 
-static void an_image_without_one_is_named(void)
+TEST(an_image_without_one_is_named)
 {
-    write_tar("x.tar", members, SLUICE_TEST_COUNT(members), 0);
+    write_tar("x.tar", members, SLUICE_ARRAY_LEN(members), 0);
     expect_error(paths, 4, (struct sluice_target_column){".json", 0},
                  "3 of 4 images have no .json of their key in their tar (x.tar/10.jpg, ...)");
     const char *const file[] = {"a/1.jpg"};
@@ -100,11 +100,11 @@ static void an_image_without_one_is_named(void)
                     SLUICE_E_INVALID);
     sluice_manifest_destroy(builder.manifest);
     /* What is behind damage is not there. */
-    write_tar("x.tar", members, SLUICE_TEST_COUNT(members), 512 * 9);
+    write_tar("x.tar", members, SLUICE_ARRAY_LEN(members), 512 * 9);
     expect_error(paths, 4, (struct sluice_target_column){".txt", 0}, "(x.tar/2.jpg)");
 }
 
-static void vectors_are_read_where_they_are_asked_for(void)
+TEST(vectors_are_read_where_they_are_asked_for)
 {
     static const struct member numbers[] = {
         {"1.jpg", ""}, {"1.txt", "0.5 -1\n"}, {"2.jpg", ""}, {"2.txt", "[1, 2]"}};
@@ -118,16 +118,6 @@ static void vectors_are_read_where_they_are_asked_for(void)
     CU_ASSERT(
         sluice_target_is_same(builder.manifest->rows[0].target, 8, (const float[]){0.5f, -1}, 8));
     sluice_manifest_destroy(builder.manifest);
-    write_tar("x.tar", members, SLUICE_TEST_COUNT(members), 0);
+    write_tar("x.tar", members, SLUICE_ARRAY_LEN(members), 0);
     expect_error(paths, 4, column, "x.tar/a/1.txt is no number");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(images_of_a_key_have_its_member_the_later_one),
-        SLUICE_TEST(an_image_without_one_is_named),
-        SLUICE_TEST(vectors_are_read_where_they_are_asked_for),
-    };
-    return sluice_test_run("shard_targets", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -16,7 +16,7 @@ static void begin(void)
     sluice_split_lists_destroy(lists);
     CU_ASSERT_EQUAL_FATAL(sluice_split_lists_create(&lists, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(paths); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(paths); i++) {
         const struct sluice_manifest_entry row = {.label = 77};
         CU_ASSERT_EQUAL_FATAL(
             sluice_manifest_add_entry(&builder, &row, paths[i], strlen(paths[i]), NULL), SLUICE_OK);
@@ -45,7 +45,7 @@ static void expect(size_t i, const char *path, enum sluice_subset subset, uint32
     CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, i).label, label);
 }
 
-static void listed_images_alone_stay_in_their_subsets(void)
+TEST(listed_images_alone_stay_in_their_subsets)
 {
     begin();
     CU_ASSERT_EQUAL(parse("./x.tar/3.jpg\r\n\n  \na/2.jpg", SLUICE_SUBSET_TRAIN, NULL), SLUICE_OK);
@@ -61,7 +61,7 @@ static void listed_images_alone_stay_in_their_subsets(void)
     expect(2, "x.tar/3.jpg", SLUICE_SUBSET_TRAIN, 77);
 }
 
-static void labels_stand_behind_paths(void)
+TEST(labels_stand_behind_paths)
 {
     begin();
     CU_ASSERT_EQUAL(parse("a/1 2.jpg 3\na/1.jpg\t0\nb/1.png  12  \n", SLUICE_SUBSET_TRAIN, NULL),
@@ -73,7 +73,7 @@ static void labels_stand_behind_paths(void)
     expect(2, "b/1.png", SLUICE_SUBSET_TRAIN, 12);
 }
 
-static void what_is_wrong_is_named_by_file_and_line(void)
+TEST(what_is_wrong_is_named_by_file_and_line)
 {
     static const struct {
         const char *train, *val, *says;
@@ -96,7 +96,7 @@ static void what_is_wrong_is_named_by_file_and_line(void)
         {"", NULL, "train.txt: no line names an image"},
         {"a/1.jpg", "\n\n", "val.txt: no line names an image"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         struct sluice_err err = {0};
         begin();
         sluice_status status = parse(wrong[i].train, SLUICE_SUBSET_TRAIN, &err);
@@ -116,12 +116,7 @@ static void what_is_wrong_is_named_by_file_and_line(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(listed_images_alone_stay_in_their_subsets),
-        SLUICE_TEST(labels_stand_behind_paths),
-        SLUICE_TEST(what_is_wrong_is_named_by_file_and_line),
-    };
-    const int code = sluice_test_run("split_lists", tests, SLUICE_TEST_COUNT(tests));
+    const int code = sluice_test_main();
     sluice_manifest_destroy(builder.manifest);
     sluice_split_lists_destroy(lists);
     return code;

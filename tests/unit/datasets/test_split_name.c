@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static void words_name_splits_in_any_case(void)
+TEST(words_name_splits_in_any_case)
 {
     static const struct {
         const char *word;
@@ -36,7 +36,7 @@ static void words_name_splits_in_any_case(void)
     CU_ASSERT_EQUAL(sluice_split_of_name("validation", 6), -1);
 }
 
-static void the_first_folder_of_a_path_is_the_split(void)
+TEST(the_first_folder_of_a_path_is_the_split)
 {
     const char *rest = "as before";
     CU_ASSERT_EQUAL(sluice_split_of_path("cat/train/1.jpg", &rest), -1);
@@ -46,13 +46,4 @@ static void the_first_folder_of_a_path_is_the_split(void)
     CU_ASSERT_EQUAL(sluice_split_of_path("Valid/cat/1.jpg", &rest), SLUICE_SUBSET_VAL);
     CU_ASSERT_STRING_EQUAL(rest, "cat/1.jpg");
     CU_ASSERT_EQUAL(sluice_split_of_path("test/", NULL), SLUICE_SPLIT_TEST);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(words_name_splits_in_any_case),
-        SLUICE_TEST(the_first_folder_of_a_path_is_the_split),
-    };
-    return sluice_test_run("split_name", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -49,7 +49,7 @@ static void check(struct sluice_stat_pool *pool, size_t first, size_t num)
     free(files);
 }
 
-static void every_file_gets_its_state(void)
+TEST(every_file_gets_its_state)
 {
     make_files();
     for (unsigned num_threads = 0; num_threads <= 9; num_threads += 3) {
@@ -65,17 +65,8 @@ static void every_file_gets_its_state(void)
     }
 }
 
-static void without_a_pool_it_is_the_same(void)
+TEST(without_a_pool_it_is_the_same)
 {
     check(NULL, 0, NUM);
     sluice_stat_pool_destroy(NULL);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_file_gets_its_state),
-        SLUICE_TEST(without_a_pool_it_is_the_same),
-    };
-    return sluice_test_run("stat_pool", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -8,7 +8,7 @@
 
 #define NUM_IMAGES 60
 
-static void equal_names_give_equal_bytes_that_decode(void)
+TEST(equal_names_give_equal_bytes_that_decode)
 {
     const struct sluice_synth_options options = {.seed = 5, .num_classes = 4};
     struct sluice_codec *codec = NULL;
@@ -35,7 +35,7 @@ static void equal_names_give_equal_bytes_that_decode(void)
     sluice_codec_destroy(codec);
 }
 
-static void targets_spread_like_imagenet_files(void)
+TEST(targets_spread_like_imagenet_files)
 {
     const struct sluice_synth_options options = {.seed = 1, .num_classes = 10};
     double sum = 0;
@@ -51,7 +51,7 @@ static void targets_spread_like_imagenet_files(void)
     CU_ASSERT_DOUBLE_EQUAL((double)num_large / n, 0.29, 0.02);
 }
 
-static void files_come_near_their_targets(void)
+TEST(files_come_near_their_targets)
 {
     const struct sluice_synth_options options = {.seed = 2, .num_classes = 10};
     double sum = 0, aimed = 0;
@@ -67,7 +67,7 @@ static void files_come_near_their_targets(void)
     CU_ASSERT_DOUBLE_EQUAL(sum / aimed, 0.96, 0.08);
 }
 
-static void classes_take_turns(void)
+TEST(classes_take_turns)
 {
     const struct sluice_synth_options options = {.num_classes = 3};
     for (uint64_t i = 0; i < 9; i++)
@@ -77,15 +77,4 @@ static void classes_take_turns(void)
     const char *suffix;
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(sluice_synth_image(&none, 0, &file, &suffix, &err), SLUICE_E_INVALID);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(equal_names_give_equal_bytes_that_decode),
-        SLUICE_TEST(targets_spread_like_imagenet_files),
-        SLUICE_TEST(files_come_near_their_targets),
-        SLUICE_TEST(classes_take_turns),
-    };
-    return sluice_test_run("synth", tests, SLUICE_TEST_COUNT(tests));
 }

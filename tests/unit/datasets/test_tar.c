@@ -106,7 +106,7 @@ static void expect_members(const char *name, const struct expected *expected, si
     free(data);
 }
 
-static void reads_what_tar_writes_in_each_format(void)
+TEST(reads_what_tar_writes_in_each_format)
 {
     static const struct expected members[] = {
         {"cat/1.jpg", NULL, 700, 'c'}, {"cat/2.cls", NULL, 3, '1'},
@@ -131,7 +131,7 @@ static void reads_what_tar_writes_in_each_format(void)
     }
 }
 
-static void reads_long_names_of_gnu_and_pax(void)
+TEST(reads_long_names_of_gnu_and_pax)
 {
     char content[600];
     memset(content, 'l', sizeof(content));
@@ -150,7 +150,7 @@ static void reads_long_names_of_gnu_and_pax(void)
     }
 }
 
-static void sparse_members_are_told_and_passed(void)
+TEST(sparse_members_are_told_and_passed)
 {
     if (!run(
             "truncate -s 4M tree/hole.jpg && for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 "
@@ -193,7 +193,7 @@ static size_t write_two(uint8_t *to, const char *first, const char *second)
     return len + 512 + 1024;
 }
 
-static void tar_and_this_read_what_is_written(void)
+TEST(tar_and_this_read_what_is_written)
 {
     static uint8_t bytes[32768];
     static char longest[SLUICE_MAX_PATH_BYTES];
@@ -243,7 +243,7 @@ static sluice_status read_all(uint8_t *data, size_t len, size_t *num, struct slu
     }
 }
 
-static void cuts_are_named_with_their_byte_and_keep_what_is_before(void)
+TEST(cuts_are_named_with_their_byte_and_keep_what_is_before)
 {
     static uint8_t bytes[8192];
     const size_t len = write_two(bytes, "1.jpg", "2.jpg");
@@ -265,7 +265,7 @@ static void cuts_are_named_with_their_byte_and_keep_what_is_before(void)
     }
 }
 
-static void flipped_bits_of_headers_are_found(void)
+TEST(flipped_bits_of_headers_are_found)
 {
     static uint8_t bytes[8192];
     const size_t len = write_two(bytes, "1.jpg", "2.jpg");
@@ -293,7 +293,7 @@ static void set_sum(uint8_t *header)
     snprintf((char *)header + 148, 7, "%06o", sum);
 }
 
-static void sizes_in_base_256_are_read_and_bounded(void)
+TEST(sizes_in_base_256_are_read_and_bounded)
 {
     static uint8_t bytes[8192];
     const size_t len = write_two(bytes, "1.jpg", "2.jpg");
@@ -337,7 +337,7 @@ static sluice_status read_pax(const char *records, char type, struct sluice_tar_
     return sluice_tar_next(&tar, member, &is_end, err);
 }
 
-static void pax_records_are_taken_or_refused(void)
+TEST(pax_records_are_taken_or_refused)
 {
     struct sluice_tar_member member;
     CU_ASSERT_EQUAL_FATAL(
@@ -370,7 +370,7 @@ static void pax_records_are_taken_or_refused(void)
     CU_ASSERT_EQUAL(read_pax("10 path=x\n", 'g', &member, NULL), SLUICE_E_CORRUPT);
 }
 
-static void what_read_at_says_is_passed_on(void)
+TEST(what_read_at_says_is_passed_on)
 {
     static uint8_t bytes[8192];
     struct bytes broken = {.data = bytes, .len = write_two(bytes, "1.jpg", "2.jpg"), true};
@@ -380,20 +380,4 @@ static void what_read_at_says_is_passed_on(void)
     bool is_end = false;
     CU_ASSERT_EQUAL(sluice_tar_next(&tar, &member, &is_end, &err), SLUICE_E_IO);
     CU_ASSERT_STRING_EQUAL(err.text, "the disk is broken");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(reads_what_tar_writes_in_each_format),
-        SLUICE_TEST(reads_long_names_of_gnu_and_pax),
-        SLUICE_TEST(sparse_members_are_told_and_passed),
-        SLUICE_TEST(tar_and_this_read_what_is_written),
-        SLUICE_TEST(cuts_are_named_with_their_byte_and_keep_what_is_before),
-        SLUICE_TEST(flipped_bits_of_headers_are_found),
-        SLUICE_TEST(sizes_in_base_256_are_read_and_bounded),
-        SLUICE_TEST(pax_records_are_taken_or_refused),
-        SLUICE_TEST(what_read_at_says_is_passed_on),
-    };
-    return sluice_test_run("tar", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -16,7 +16,7 @@ static void expect_numbers(const char *text, size_t num, const float *want)
     CU_ASSERT(memcmp(got, want, num * sizeof(*want)) == 0);
 }
 
-static void reads_numbers_between_blanks_or_commas(void)
+TEST(reads_numbers_between_blanks_or_commas)
 {
     expect_numbers("0.5", 1, (const float[]){0.5f});
     expect_numbers(" -1,2e-3 ,\t+.25 4. ", 4, (const float[]){-1.0f, 2e-3f, 0.25f, 4.0f});
@@ -26,20 +26,20 @@ static void reads_numbers_between_blanks_or_commas(void)
     expect_numbers("1e-60", 1, (const float[]){0.0f});
 }
 
-static void what_is_no_list_of_numbers_is_told(void)
+TEST(what_is_no_list_of_numbers_is_told)
 {
     static const char *const others[] = {"",    " ",  "a cat", "1 cat", "1,,2",  ",1",   "1,",
                                          "[1",  "1]", "[]",    "[1] 2", "0x10",  "1-2",  "1e",
                                          "--1", ".",  "e5",    "1;2",   "[[1]]", "1 [2]"};
     bool is_finite;
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++)
         CU_ASSERT_EQUAL(sluice_target_parse_vector(others[i], NULL, 0, &is_finite), 0);
 }
 
-static void numbers_that_are_not_finite_are_told(void)
+TEST(numbers_that_are_not_finite_are_told)
 {
     static const char *const others[] = {"nan", "1 -inf", "1,Infinity", "1e39", "[NaN]"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++) {
         bool is_finite = true;
         CU_ASSERT(sluice_target_parse_vector(others[i], NULL, 0, &is_finite) > 0);
         CU_ASSERT(!is_finite);
@@ -65,7 +65,7 @@ static bool returns(struct sluice_target_type type, const void *target, size_t b
     return is_same;
 }
 
-static void vectors_come_back_bit_for_bit(void)
+TEST(vectors_come_back_bit_for_bit)
 {
     static const float edges[] = {0.0f,     -0.0f,     1.0f / 3,    FLT_MAX,
                                   -FLT_MIN, 0x1p-149f, 16777217.0f, 0.1f};
@@ -81,7 +81,7 @@ static void vectors_come_back_bit_for_bit(void)
     }
 }
 
-static void any_bytes_come_back(void)
+TEST(any_bytes_come_back)
 {
     const struct sluice_target_type type = {SLUICE_TARGETS_BYTES, 0};
     char all[256];
@@ -94,7 +94,7 @@ static void any_bytes_come_back(void)
     CU_ASSERT(returns(type, "\\x00", 4));
 }
 
-static void text_stays_readable(void)
+TEST(text_stays_readable)
 {
     char *text = NULL;
     size_t len = 0;
@@ -106,7 +106,7 @@ static void text_stays_readable(void)
     free(text);
 }
 
-static void refuses_wrong_fields(void)
+TEST(refuses_wrong_fields)
 {
     static const struct {
         struct sluice_target_type type;
@@ -117,7 +117,7 @@ static void refuses_wrong_fields(void)
         {{SLUICE_TARGETS_BYTES, 0}, "a\\"},    {{SLUICE_TARGETS_BYTES, 0}, "a\\q"},
         {{SLUICE_TARGETS_BYTES, 0}, "\\x1"},   {{SLUICE_TARGETS_BYTES, 0}, "\\x1G"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wrong); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         char field[32];
         float room[4];
         const void *target;
@@ -127,7 +127,7 @@ static void refuses_wrong_fields(void)
     }
 }
 
-static void tells_flaws_of_types_and_targets(void)
+TEST(tells_flaws_of_types_and_targets)
 {
     const struct sluice_target_type none = {SLUICE_TARGETS_NONE, 0},
                                     two = {SLUICE_TARGETS_VECTOR, 2},
@@ -153,7 +153,7 @@ static void tells_flaws_of_types_and_targets(void)
     CU_ASSERT_PTR_NOT_NULL(sluice_target_flaw(two, numbers, 8));
 }
 
-static void targets_are_compared(void)
+TEST(targets_are_compared)
 {
     CU_ASSERT(sluice_target_is_same("ab", 2, "abc", 2));
     CU_ASSERT(!sluice_target_is_same("ab", 2, "abc", 3));
@@ -161,20 +161,4 @@ static void targets_are_compared(void)
     CU_ASSERT(sluice_target_is_same("", 0, "x", 0));
     CU_ASSERT(sluice_target_is_same(NULL, 0, NULL, 0));
     CU_ASSERT(!sluice_target_is_same("", 0, NULL, 0));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        {"reads_numbers_between_blanks_or_commas", reads_numbers_between_blanks_or_commas},
-        {"what_is_no_list_of_numbers_is_told", what_is_no_list_of_numbers_is_told},
-        {"numbers_that_are_not_finite_are_told", numbers_that_are_not_finite_are_told},
-        {"vectors_come_back_bit_for_bit", vectors_come_back_bit_for_bit},
-        {"any_bytes_come_back", any_bytes_come_back},
-        {"text_stays_readable", text_stays_readable},
-        {"refuses_wrong_fields", refuses_wrong_fields},
-        {"targets_are_compared", targets_are_compared},
-        {"tells_flaws_of_types_and_targets", tells_flaws_of_types_and_targets},
-    };
-    return sluice_test_run("target", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -31,7 +31,7 @@ static void expect_refused(const char *text, const char *says)
     CU_ASSERT_EQUAL(values.len, len);
 }
 
-static void the_first_one_says_what_all_are(void)
+TEST(the_first_one_says_what_all_are)
 {
     begin(SLUICE_TARGETS_NONE);
     expect_text("1,2", (const float[]){1, 2}, 8);
@@ -47,7 +47,7 @@ static void the_first_one_says_what_all_are(void)
     expect_text("", "", 0);
 }
 
-static void a_type_that_is_asked_for_holds(void)
+TEST(a_type_that_is_asked_for_holds)
 {
     begin(SLUICE_TARGETS_BYTES);
     expect_text("42", "42", 2);
@@ -58,14 +58,14 @@ static void a_type_that_is_asked_for_holds(void)
     expect_refused("1 2", "has 2 numbers, but the ones before have 1");
 }
 
-static void not_finite_is_refused_at_once(void)
+TEST(not_finite_is_refused_at_once)
 {
     begin(SLUICE_TARGETS_NONE);
     expect_refused("inf", "not finite");
     CU_ASSERT_EQUAL(values.type.kind, SLUICE_TARGETS_NONE);
 }
 
-static void bytes_have_a_limit(void)
+TEST(bytes_have_a_limit)
 {
     static char much[SLUICE_MAX_TARGET_BYTES + 1];
     begin(SLUICE_TARGETS_NONE);
@@ -78,13 +78,7 @@ static void bytes_have_a_limit(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_first_one_says_what_all_are),
-        SLUICE_TEST(a_type_that_is_asked_for_holds),
-        SLUICE_TEST(not_finite_is_refused_at_once),
-        SLUICE_TEST(bytes_have_a_limit),
-    };
-    const int code = sluice_test_run("target_values", tests, SLUICE_TEST_COUNT(tests));
+    const int code = sluice_test_main();
     sluice_target_values_clear(&values);
     return code;
 }

@@ -34,7 +34,7 @@ static uint32_t random_side(struct sluice_rng *rng)
 struct sluice_buf *gpu_test_file(struct sluice_rng *rng, uint32_t *width, uint32_t *height)
 {
     struct sluice_jpeg_encode_options options =
-        kinds[sluice_rng_below(rng, SLUICE_TEST_COUNT(kinds))];
+        kinds[sluice_rng_below(rng, SLUICE_ARRAY_LEN(kinds))];
     options.quality = (int)(1 + sluice_rng_below(rng, 100));
     options.optimize = sluice_rng_below(rng, 2);
     *width = random_side(rng);
@@ -152,7 +152,7 @@ struct sluice_jpeg_index *gpu_test_index(struct sluice_rng *rng, const struct sl
     if (sluice_rng_below(rng, 4) == 0)
         return NULL;
     struct sluice_jpeg_index *index = calloc(1, sizeof(*index));
-    const uint32_t step = steps[sluice_rng_below(rng, SLUICE_TEST_COUNT(steps))];
+    const uint32_t step = steps[sluice_rng_below(rng, SLUICE_ARRAY_LEN(steps))];
     if (!index || sluice_jpeg_index_build(file->data, file->len, 0, step, index, NULL) != SLUICE_OK)
         abort();
     return index;

@@ -15,9 +15,7 @@
 #define PLACE_TEST_ROWS 24
 
 /* Of the kind of place that is tested: test_place_host.c or test_place_cuda.c has them. */
-#define PLACE_TEST_MAX_MORE 8
 extern const bool place_test_is_host;
-extern const struct sluice_test place_test_more[PLACE_TEST_MAX_MORE]; /* a name of NULL ends them */
 const char *place_test_skip(void); /* why it cannot be tested here, or NULL */
 /* A copy of a block's rows, which are made. */
 void place_test_read(const struct sluice_gpu_block *block, size_t bytes, uint8_t *rows);

@@ -57,7 +57,7 @@ static sluice_status status_of(const struct sluice_buf *file)
     return status;
 }
 
-static void limits_that_are_0_or_huge_are_invalid(void)
+TEST(limits_that_are_0_or_huge_are_invalid)
 {
     struct sluice_gpu_sizes capacity = {.blocks = 7};
     for (unsigned i = 0; i < 8; i++) {
@@ -80,7 +80,7 @@ static void limits_that_are_0_or_huge_are_invalid(void)
     CU_ASSERT_EQUAL(capacity.blocks, 7);
 }
 
-static void refuses_what_the_device_does_not_decode(void)
+TEST(refuses_what_the_device_does_not_decode)
 {
     static const struct {
         struct sluice_jpeg_encode_options options;
@@ -95,7 +95,7 @@ static void refuses_what_the_device_does_not_decode(void)
         {{.h_samp = 3, .v_samp = 1}, SLUICE_E_UNSUPPORTED},
         {{.h_samp = 4, .v_samp = 2}, SLUICE_E_UNSUPPORTED},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_buf *file = jpeg_test_file(40, 30, i, &cases[i].options);
         CU_ASSERT_EQUAL(status_of(file), cases[i].status);
         sluice_buf_unref(file);
@@ -118,7 +118,7 @@ static uint8_t *find_frame(struct sluice_buf *file)
     abort();
 }
 
-static void refuses_12_bits_and_arithmetic_coding(void)
+TEST(refuses_12_bits_and_arithmetic_coding)
 {
     struct sluice_buf *file = jpeg_test_file(40, 30, 1, &(struct sluice_jpeg_encode_options){0});
     uint8_t *frame = find_frame(file);
@@ -133,7 +133,7 @@ static void refuses_12_bits_and_arithmetic_coding(void)
 }
 
 /* A file of a few bytes cannot ask for more memory or time than its limits. */
-static void a_size_that_is_a_lie_finds_no_room(void)
+TEST(a_size_that_is_a_lie_finds_no_room)
 {
     struct sluice_buf *file = jpeg_test_file(40, 30, 1, &(struct sluice_jpeg_encode_options){0});
     uint8_t *frame = find_frame(file);
@@ -146,7 +146,7 @@ static void a_size_that_is_a_lie_finds_no_room(void)
     sluice_buf_unref(file);
 }
 
-static void a_full_batch_says_again(void)
+TEST(a_full_batch_says_again)
 {
     struct sluice_buf *file = jpeg_test_file(40, 30, 1, &(struct sluice_jpeg_encode_options){0});
     struct sluice_gpu_batch batch;
@@ -186,7 +186,7 @@ static void a_full_batch_says_again(void)
     sluice_buf_unref(file);
 }
 
-static void a_request_that_is_wrong_is_invalid(void)
+TEST(a_request_that_is_wrong_is_invalid)
 {
     struct sluice_buf *file = jpeg_test_file(40, 30, 1, &(struct sluice_jpeg_encode_options){0});
     struct sluice_gpu_batch batch;
@@ -246,7 +246,7 @@ static const struct sluice_gpu_segment *segments_of(const struct sluice_gpu_samp
 }
 
 /* 20 x 10 MCUs of 8 x 8, a marker after each 3: of the box's rows, the segments that meet it. */
-static void only_segments_that_the_box_needs_are_taken(void)
+TEST(only_segments_that_the_box_needs_are_taken)
 {
     const struct sluice_jpeg_encode_options options = {.h_samp = 1, .v_samp = 1};
     struct sluice_buf *plain = jpeg_test_file(160, 80, 1, &options);
@@ -261,7 +261,7 @@ static void only_segments_that_the_box_needs_are_taken(void)
     static const struct {
         uint32_t first_mcu, num_mcus;
     } want[] = {{42, 3}, {45, 3}, {63, 3}, {66, 2}, {84, 3}, {87, 1}};
-    CU_ASSERT_EQUAL_FATAL(sample->num_segments, SLUICE_TEST_COUNT(want));
+    CU_ASSERT_EQUAL_FATAL(sample->num_segments, SLUICE_ARRAY_LEN(want));
     for (uint32_t i = 0; i < sample->num_segments; i++) {
         CU_ASSERT_EQUAL(segments_of(sample)[i].first_mcu, want[i].first_mcu);
         CU_ASSERT_EQUAL(segments_of(sample)[i].num_mcus, want[i].num_mcus);
@@ -299,7 +299,7 @@ static sluice_status add_indexed(struct sluice_gpu_batch *batch, const struct sl
 
 /* 20 x 10 MCUs of 8 x 8, points at columns 0, 6, 12 and 18: of the box's rows, the parts that meet
  * it, each with its own predictors and no bits of the next. */
-static void points_of_an_index_are_segments(void)
+TEST(points_of_an_index_are_segments)
 {
     const struct sluice_jpeg_encode_options options = {.h_samp = 1, .v_samp = 1};
     struct sluice_buf *file = jpeg_test_file(160, 80, 1, &options);
@@ -314,7 +314,7 @@ static void points_of_an_index_are_segments(void)
     static const struct {
         uint32_t first_mcu, num_mcus, point;
     } want[] = {{46, 6, 9}, {52, 3, 10}, {66, 6, 13}, {72, 3, 14}, {86, 6, 17}, {92, 3, 18}};
-    CU_ASSERT_EQUAL_FATAL(sample->num_segments, SLUICE_TEST_COUNT(want));
+    CU_ASSERT_EQUAL_FATAL(sample->num_segments, SLUICE_ARRAY_LEN(want));
     const struct sluice_gpu_segment *segments = segments_of(sample);
     for (uint32_t i = 0; i < sample->num_segments; i++) {
         const struct sluice_jpeg_index_point *point = &index.points[want[i].point];
@@ -334,7 +334,7 @@ static void points_of_an_index_are_segments(void)
     sluice_buf_unref(file);
 }
 
-static void an_index_serves_its_own_file_alone(void)
+TEST(an_index_serves_its_own_file_alone)
 {
     const struct sluice_jpeg_encode_options options = {.quality = 95};
     struct sluice_buf *file = jpeg_test_file(160, 80, 1, &options);
@@ -373,7 +373,7 @@ static void an_index_serves_its_own_file_alone(void)
     sluice_buf_unref(wide);
 }
 
-static void refuses_a_segment_that_is_too_long(void)
+TEST(refuses_a_segment_that_is_too_long)
 {
     const struct sluice_jpeg_encode_options options = {.quality = 95};
     struct sluice_buf *plain = jpeg_test_file(160, 80, 1, &options);
@@ -399,7 +399,7 @@ static void refuses_a_segment_that_is_too_long(void)
 }
 
 /* A file that is cut anywhere is refused, and so is one with markers out of order. */
-static void refuses_cut_files_and_false_markers(void)
+TEST(refuses_cut_files_and_false_markers)
 {
     const struct sluice_jpeg_encode_options options = {.quality = 60};
     struct sluice_buf *plain = jpeg_test_file(40, 30, 1, &options);
@@ -419,7 +419,7 @@ static void refuses_cut_files_and_false_markers(void)
     sluice_buf_unref(plain);
 }
 
-static void arrays_of_the_device_do_not_meet(void)
+TEST(arrays_of_the_device_do_not_meet)
 {
     struct sluice_gpu_limits odd = limits;
     odd.max_samples = 3;
@@ -432,28 +432,9 @@ static void arrays_of_the_device_do_not_meet(void)
                                parts.pixels, parts.faults,       parts.end};
     const uint64_t lens[] = {sizes.upload_bytes, sizes.blocks * 128, sizes.blocks * 64,
                              sizes.weights * 4,  sizes.pixels * 4,   odd.max_samples * 4};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(lens); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(lens); i++) {
         CU_ASSERT_EQUAL(starts[i] % 256, 0);
         CU_ASSERT(starts[i] + lens[i] <= starts[i + 1]);
         CU_ASSERT(starts[i] + lens[i] + 256 > starts[i + 1]);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(limits_that_are_0_or_huge_are_invalid),
-        SLUICE_TEST(refuses_what_the_device_does_not_decode),
-        SLUICE_TEST(refuses_12_bits_and_arithmetic_coding),
-        SLUICE_TEST(a_size_that_is_a_lie_finds_no_room),
-        SLUICE_TEST(a_full_batch_says_again),
-        SLUICE_TEST(a_request_that_is_wrong_is_invalid),
-        SLUICE_TEST(only_segments_that_the_box_needs_are_taken),
-        SLUICE_TEST(points_of_an_index_are_segments),
-        SLUICE_TEST(an_index_serves_its_own_file_alone),
-        SLUICE_TEST(refuses_a_segment_that_is_too_long),
-        SLUICE_TEST(refuses_cut_files_and_false_markers),
-        SLUICE_TEST(arrays_of_the_device_do_not_meet),
-    };
-    return sluice_test_run("batch", tests, SLUICE_TEST_COUNT(tests));
 }

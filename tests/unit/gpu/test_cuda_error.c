@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static void each_kind_of_error_has_its_status(void)
+TEST(each_kind_of_error_has_its_status)
 {
     static const struct {
         cudaError_t error;
@@ -19,19 +19,11 @@ static void each_kind_of_error_has_its_status(void)
         {cudaErrorNoKernelImageForDevice, SLUICE_E_UNSUPPORTED},
         {cudaErrorIllegalAddress, SLUICE_E_INTERNAL},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_err err = {{0}};
         CU_ASSERT_EQUAL(sluice_cuda_check(cases[i].error, "who", "what", &err), cases[i].status);
         CU_ASSERT_EQUAL(strncmp(err.text, "who: what: ", 11) == 0, cases[i].error != cudaSuccess);
         CU_ASSERT_EQUAL(strstr(err.text, cudaGetErrorString(cases[i].error)) != NULL,
                         cases[i].error != cudaSuccess);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(each_kind_of_error_has_its_status),
-    };
-    return sluice_test_run("cuda_error", tests, SLUICE_TEST_COUNT(tests));
 }

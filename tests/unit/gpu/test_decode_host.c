@@ -38,9 +38,9 @@ static void batch_create(struct sluice_gpu_batch *batch, uint32_t out_width, uin
 
 static const uint32_t out_sizes[][2] = {{32, 32}, {1, 1}, {37, 20}, {64, 9}, {3, 150}};
 
-static void every_kind_and_box_is_the_cpus(void)
+TEST(every_kind_and_box_is_the_cpus)
 {
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(out_sizes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(out_sizes); i++) {
         struct sluice_gpu_batch batch;
         batch_create(&batch, out_sizes[i][0], out_sizes[i][1]);
         gpu_test_random_batches(&batch, decode, 12, sluice_test_seed() + i);
@@ -49,7 +49,7 @@ static void every_kind_and_box_is_the_cpus(void)
     }
 }
 
-static void random_tables_are_libjpegs(void)
+TEST(random_tables_are_libjpegs)
 {
     struct sluice_gpu_batch batch;
     batch_create(&batch, 40, 31);
@@ -58,7 +58,7 @@ static void random_tables_are_libjpegs(void)
     free(batch.upload);
 }
 
-static void damage_is_declined_or_decoded_as_the_cpu_does(void)
+TEST(damage_is_declined_or_decoded_as_the_cpu_does)
 {
     struct sluice_gpu_batch batch;
     batch_create(&batch, 24, 24);
@@ -78,7 +78,7 @@ static struct sluice_buf *copy_of(const struct sluice_buf *file)
 
 /* With an index, damage in rows that are needed is found before anything is decoded, and damage in
  * others changes nothing. */
-static void damage_that_the_index_does_not_know_is_declined(void)
+TEST(damage_that_the_index_does_not_know_is_declined)
 {
     enum { SIDE = 24 };
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 4, 0, 0);
@@ -138,7 +138,7 @@ static void forge(struct sluice_rng *rng, struct sluice_jpeg_index *index)
 }
 
 /* It gives a wrong row or none, and leaves those beside it alone. */
-static void a_forged_index_harms_only_its_own_row(void)
+TEST(a_forged_index_harms_only_its_own_row)
 {
     enum { SIDE = 24, ROW = SIDE * SIDE * 3 };
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 5, 0, 0);
@@ -212,14 +212,14 @@ static void check_wide(uint32_t width, uint32_t out_width)
 }
 
 /* Where its pixels or its weights are too many for a task's memory, and where they just fit. */
-static void a_wide_image_is_resized_in_parts(void)
+TEST(a_wide_image_is_resized_in_parts)
 {
     check_wide(20001, 48);
     check_wide(1711, 2000);
     check_wide(4100, 1);
 }
 
-static void an_empty_batch_is_nothing_to_do(void)
+TEST(an_empty_batch_is_nothing_to_do)
 {
     struct sluice_gpu_batch batch;
     batch_create(&batch, 4, 4);
@@ -254,7 +254,7 @@ static void hash_lengths_from(size_t from, size_t end, size_t step, struct sluic
 }
 
 /* Rows begin at every place in a word; blocks and stripes end at every place. */
-static void hashes_are_the_librarys(void)
+TEST(hashes_are_the_librarys)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 3, 0, 0);
     hash_lengths_from(233, 1300, 1, &rng);
@@ -263,19 +263,4 @@ static void hashes_are_the_librarys(void)
     hash_lengths_from(128 * 1024 - 20, 128 * 1024 + 20, 1, &rng);
     hash_lengths_from(224 * 224 * 3, 224 * 224 * 3 + 1, 1, &rng);
     hash_lengths_from(299 * 299 * 3, 299 * 299 * 3 + 1, 1, &rng);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_kind_and_box_is_the_cpus),
-        SLUICE_TEST(random_tables_are_libjpegs),
-        SLUICE_TEST(damage_is_declined_or_decoded_as_the_cpu_does),
-        SLUICE_TEST(damage_that_the_index_does_not_know_is_declined),
-        SLUICE_TEST(a_forged_index_harms_only_its_own_row),
-        SLUICE_TEST(a_wide_image_is_resized_in_parts),
-        SLUICE_TEST(an_empty_batch_is_nothing_to_do),
-        SLUICE_TEST(hashes_are_the_librarys),
-    };
-    return sluice_test_run("decode_host", tests, SLUICE_TEST_COUNT(tests));
 }

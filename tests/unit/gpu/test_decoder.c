@@ -86,9 +86,9 @@ static void close_decoder(void)
 
 static const uint32_t out_sizes[][2] = {{32, 32}, {1, 1}, {37, 20}, {64, 9}, {3, 150}};
 
-static void every_kind_and_box_is_the_cpus(void)
+TEST(every_kind_and_box_is_the_cpus)
 {
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(out_sizes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(out_sizes); i++) {
         open_decoder(out_sizes[i][0], out_sizes[i][1]);
         gpu_test_random_batches(sluice_gpu_decoder_batch(decoder), decode, 12,
                                 sluice_test_seed() + i);
@@ -96,14 +96,14 @@ static void every_kind_and_box_is_the_cpus(void)
     }
 }
 
-static void random_tables_are_libjpegs(void)
+TEST(random_tables_are_libjpegs)
 {
     open_decoder(40, 31);
     gpu_test_random_tables(sluice_gpu_decoder_batch(decoder), decode, 40, sluice_test_seed());
     close_decoder();
 }
 
-static void damage_is_declined_or_decoded_as_the_cpu_does(void)
+TEST(damage_is_declined_or_decoded_as_the_cpu_does)
 {
     open_decoder(24, 24);
     CU_ASSERT(gpu_test_damaged_batches(sluice_gpu_decoder_batch(decoder), decode,
@@ -111,7 +111,7 @@ static void damage_is_declined_or_decoded_as_the_cpu_does(void)
     close_decoder();
 }
 
-static void an_empty_batch_is_nothing_to_do(void)
+TEST(an_empty_batch_is_nothing_to_do)
 {
     struct sluice_err err = {{0}};
     float times_ms[SLUICE_GPU_NUM_STAGES];
@@ -122,7 +122,7 @@ static void an_empty_batch_is_nothing_to_do(void)
     close_decoder();
 }
 
-static void limits_that_are_0_are_invalid(void)
+TEST(limits_that_are_0_are_invalid)
 {
     struct sluice_err err = {{0}};
     struct sluice_gpu_decoder *none = NULL;
@@ -138,14 +138,7 @@ int main(void)
     if (error != cudaSuccess || num_devices == 0)
         sluice_test_skip(cudaGetErrorString(error ? error : cudaErrorNoDevice));
     must(cudaStreamCreate(&stream));
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_kind_and_box_is_the_cpus),
-        SLUICE_TEST(random_tables_are_libjpegs),
-        SLUICE_TEST(damage_is_declined_or_decoded_as_the_cpu_does),
-        SLUICE_TEST(an_empty_batch_is_nothing_to_do),
-        SLUICE_TEST(limits_that_are_0_are_invalid),
-    };
-    const int result = sluice_test_run("decoder", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_main();
     must(cudaStreamDestroy(stream));
     return result;
 }

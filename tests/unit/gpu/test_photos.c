@@ -298,7 +298,7 @@ static void check_all(const char *pipeline)
 {
     static const char *const folders[] = {"imagenet-200", "photos-1024"};
     struct paths paths = {.num = 0};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(folders); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(folders); i++) {
         const char *folder = sluice_test_data(folders[i]);
         if (folder)
             add_folder(&paths, folder);
@@ -309,12 +309,12 @@ static void check_all(const char *pipeline)
     free_paths(&paths);
 }
 
-static void random_crops_of_photographs_are_the_cpus(void)
+TEST(random_crops_of_photographs_are_the_cpus)
 {
     check_all("decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet");
 }
 
-static void centres_of_photographs_are_the_cpus(void)
+TEST(centres_of_photographs_are_the_cpus)
 {
     check_all("decode,resize=256,center_crop=224,to_tensor,normalize=imagenet");
 }
@@ -340,10 +340,6 @@ static const char *why_not(void)
 
 int main(int argc, char **argv)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(random_crops_of_photographs_are_the_cpus),
-        SLUICE_TEST(centres_of_photographs_are_the_cpus),
-    };
     if (argc != 2 || (strcmp(argv[1], "host") != 0 && strcmp(argv[1], "cuda") != 0)) {
         fprintf(stderr, "usage: %s host | cuda\n", argv[0]);
         return 2;
@@ -354,5 +350,5 @@ int main(int argc, char **argv)
     const char *reason = why_not();
     if (reason)
         sluice_test_skip(reason);
-    return sluice_test_run("photos", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

@@ -196,18 +196,18 @@ static void check(const char *these, uint32_t side, struct sluice_rng *rng)
     run_close(&run);
 }
 
-static void each_op_is_the_cpus(void)
+TEST(each_op_is_the_cpus)
 {
     static const uint32_t sides[] = {9, 23, 64, 101};
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(ops); i++) {
-        for (size_t k = 0; k < SLUICE_TEST_COUNT(sides); k++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(ops); i++) {
+        for (size_t k = 0; k < SLUICE_ARRAY_LEN(sides); k++)
             check(ops[i], sides[k], &rng);
     }
 }
 
 /* Rows in turn without a call and with many, which take more than their part of the memory. */
-static void calls_of_any_number_share_a_batch(void)
+TEST(calls_of_any_number_share_a_batch)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 1, 0, 0);
     check("k_of(1,identity,equalize)", 33, &rng);
@@ -218,7 +218,7 @@ static void calls_of_any_number_share_a_batch(void)
 }
 
 /* Tables beyond the room of a sample's calls. */
-static void too_many_calls_are_the_cpus(void)
+TEST(too_many_calls_are_the_cpus)
 {
     char text[2048] = "decode,random_resized_crop=32";
     for (int i = 0; i < 14; i++)
@@ -255,11 +255,6 @@ static const char *why_not(void)
 
 int main(int argc, char **argv)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(each_op_is_the_cpus),
-        SLUICE_TEST(calls_of_any_number_share_a_batch),
-        SLUICE_TEST(too_many_calls_are_the_cpus),
-    };
     if (argc != 2 || (strcmp(argv[1], "host") != 0 && strcmp(argv[1], "cuda") != 0)) {
         fprintf(stderr, "usage: %s host | cuda\n", argv[0]);
         return 2;
@@ -268,5 +263,5 @@ int main(int argc, char **argv)
     const char *reason = why_not();
     if (reason)
         sluice_test_skip(reason);
-    return sluice_test_run("pixels", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

@@ -16,9 +16,9 @@
 
 static const uint32_t out_sizes[][2] = {{32, 32}, {9, 9}, {37, 20}, {64, 9}, {3, 150}};
 
-static void rows_and_hashes_are_the_cpus(void)
+TEST(rows_and_hashes_are_the_cpus)
 {
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(out_sizes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(out_sizes); i++) {
         const struct sluice_gpu_place_options options =
             place_test_options(out_sizes[i][0], out_sizes[i][1]);
         struct sluice_gpu_place *place = place_test_open(&options);
@@ -27,7 +27,7 @@ static void rows_and_hashes_are_the_cpus(void)
     }
 }
 
-static void uploads_and_decodes_make_a_batch_together(void)
+TEST(uploads_and_decodes_make_a_batch_together)
 {
     const struct sluice_gpu_place_options options = place_test_options(32, 24);
     struct sluice_gpu_place *place = place_test_open(&options);
@@ -64,7 +64,7 @@ static bool is_damaged(uint32_t row)
     return row % 5 == 3;
 }
 
-static void a_fault_is_its_rows_alone_and_an_upload_mends_it(void)
+TEST(a_fault_is_its_rows_alone_and_an_upload_mends_it)
 {
     const struct sluice_gpu_place_options options = place_test_options(32, 32);
     struct sluice_gpu_place *place = place_test_open(&options);
@@ -97,7 +97,7 @@ static void a_fault_is_its_rows_alone_and_an_upload_mends_it(void)
     sluice_gpu_place_destroy(place);
 }
 
-static void more_files_than_memory_take_several_rounds(void)
+TEST(more_files_than_memory_take_several_rounds)
 {
     struct sluice_gpu_place_options options = place_test_options(24, 24);
     options.memory_bytes = (uint64_t)48 << 20;
@@ -121,7 +121,7 @@ static void more_files_than_memory_take_several_rounds(void)
     sluice_gpu_place_destroy(place);
 }
 
-static void a_file_of_one_long_segment_is_the_cpus(void)
+TEST(a_file_of_one_long_segment_is_the_cpus)
 {
     const struct sluice_gpu_place_options options = place_test_options(24, 24);
     struct sluice_gpu_place *place = place_test_open(&options);
@@ -152,7 +152,7 @@ static void a_file_of_one_long_segment_is_the_cpus(void)
     sluice_gpu_place_destroy(place);
 }
 
-static void a_wrong_call_is_refused_and_the_lane_goes_on(void)
+TEST(a_wrong_call_is_refused_and_the_lane_goes_on)
 {
     const struct sluice_gpu_place_options options = place_test_options(32, 32);
     struct sluice_gpu_place *place = place_test_open(&options);
@@ -184,7 +184,7 @@ static void a_wrong_call_is_refused_and_the_lane_goes_on(void)
     sluice_gpu_place_destroy(place);
 }
 
-static void what_is_dropped_leaves_no_trace(void)
+TEST(what_is_dropped_leaves_no_trace)
 {
     const struct sluice_gpu_place_options options = place_test_options(32, 32);
     struct sluice_gpu_place *place = place_test_open(&options);
@@ -206,7 +206,7 @@ static void what_is_dropped_leaves_no_trace(void)
     sluice_gpu_place_destroy(place);
 }
 
-static void an_empty_batch_is_nothing_to_do(void)
+TEST(an_empty_batch_is_nothing_to_do)
 {
     const struct sluice_gpu_place_options options = place_test_options(32, 32);
     struct sluice_gpu_place *place = place_test_open(&options);
@@ -221,7 +221,7 @@ static void an_empty_batch_is_nothing_to_do(void)
     sluice_gpu_place_destroy(place);
 }
 
-static void uploads_have_a_rate_and_leave_the_place_as_it_was(void)
+TEST(uploads_have_a_rate_and_leave_the_place_as_it_was)
 {
     const struct sluice_gpu_place_options options = place_test_options(32, 24);
     struct sluice_gpu_place *place = place_test_open(&options);
@@ -234,7 +234,7 @@ static void uploads_have_a_rate_and_leave_the_place_as_it_was(void)
     sluice_gpu_place_destroy(place);
 }
 
-static void blocks_run_out_and_come_back(void)
+TEST(blocks_run_out_and_come_back)
 {
     struct sluice_gpu_place_options options = place_test_options(32, 32);
     options.num_blocks = 3;
@@ -272,7 +272,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void lanes_work_side_by_side(void)
+TEST(lanes_work_side_by_side)
 {
     struct sluice_gpu_place_options options = place_test_options(32, 32);
     options.num_lanes = 3;
@@ -288,7 +288,7 @@ static void lanes_work_side_by_side(void)
     sluice_gpu_place_destroy(place);
 }
 
-static void too_little_memory_is_said_with_sizes(void)
+TEST(too_little_memory_is_said_with_sizes)
 {
     struct sluice_gpu_place *place = NULL;
     struct sluice_gpu_place_options options = place_test_options(32, 32);
@@ -304,7 +304,7 @@ static void too_little_memory_is_said_with_sizes(void)
     sluice_gpu_place_destroy(place);
 }
 
-static void options_that_cannot_be_are_invalid(void)
+TEST(options_that_cannot_be_are_invalid)
 {
     struct sluice_gpu_place *place = NULL;
     struct sluice_gpu_place_options options[6];
@@ -324,28 +324,7 @@ static void options_that_cannot_be_are_invalid(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(rows_and_hashes_are_the_cpus),
-        SLUICE_TEST(uploads_and_decodes_make_a_batch_together),
-        SLUICE_TEST(a_fault_is_its_rows_alone_and_an_upload_mends_it),
-        SLUICE_TEST(more_files_than_memory_take_several_rounds),
-        SLUICE_TEST(a_file_of_one_long_segment_is_the_cpus),
-        SLUICE_TEST(a_wrong_call_is_refused_and_the_lane_goes_on),
-        SLUICE_TEST(what_is_dropped_leaves_no_trace),
-        SLUICE_TEST(an_empty_batch_is_nothing_to_do),
-        SLUICE_TEST(uploads_have_a_rate_and_leave_the_place_as_it_was),
-        SLUICE_TEST(blocks_run_out_and_come_back),
-        SLUICE_TEST(lanes_work_side_by_side),
-        SLUICE_TEST(too_little_memory_is_said_with_sizes),
-        SLUICE_TEST(options_that_cannot_be_are_invalid),
-    };
-    struct sluice_test all[SLUICE_TEST_COUNT(tests) + PLACE_TEST_MAX_MORE];
-    size_t num = 0;
     if (place_test_skip())
         sluice_test_skip(place_test_skip());
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(tests); i++)
-        all[num++] = tests[i];
-    for (size_t i = 0; i < PLACE_TEST_MAX_MORE && place_test_more[i].name; i++)
-        all[num++] = place_test_more[i];
-    return sluice_test_run("place", all, num);
+    return sluice_test_main();
 }

@@ -110,7 +110,7 @@ static void read_late(cudaStream_t stream)
     sluice_gpu_place_destroy(place);
 }
 
-static void a_block_given_after_work_waits_for_it(void)
+TEST(a_block_given_after_work_waits_for_it)
 {
     cudaStream_t stream;
     must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -130,7 +130,7 @@ static size_t free_bytes(void)
 }
 
 /* Once the kernels are loaded. */
-static void memory_is_what_it_says_and_stays_so(void)
+TEST(memory_is_what_it_says_and_stays_so)
 {
     if (getenv("SLUICE_CUDA_SANITIZER")) {
         CU_PASS("compute-sanitizer takes of the device's memory, too"); /* scripts/test-cuda */
@@ -168,7 +168,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void a_graph_that_is_captured_meanwhile_is_whole(void)
+TEST(a_graph_that_is_captured_meanwhile_is_whole)
 {
     const struct sluice_gpu_place_options options = place_test_options(32, 32);
     struct worker worker = {.place = place_test_open(&options), .options = &options};
@@ -194,7 +194,7 @@ static void a_graph_that_is_captured_meanwhile_is_whole(void)
 }
 
 /* The last device, from a thread whose device is the first. */
-static void the_current_device_stays(void)
+TEST(the_current_device_stays)
 {
     struct sluice_gpu_place_options options = place_test_options(32, 32);
     options.device = num_devices() - 1;
@@ -215,7 +215,7 @@ static void the_current_device_stays(void)
     printf("(device %d) ", options.device);
 }
 
-static void a_device_that_is_not_there_is_unsupported(void)
+TEST(a_device_that_is_not_there_is_unsupported)
 {
     struct sluice_gpu_place_options options = place_test_options(32, 32);
     struct sluice_gpu_place *place = NULL;
@@ -225,12 +225,3 @@ static void a_device_that_is_not_there_is_unsupported(void)
     CU_ASSERT_PTR_NULL(place);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "there is no device"));
 }
-
-const struct sluice_test place_test_more[PLACE_TEST_MAX_MORE] = {
-    SLUICE_TEST(a_block_given_after_work_waits_for_it),
-    SLUICE_TEST(memory_is_what_it_says_and_stays_so),
-    SLUICE_TEST(a_graph_that_is_captured_meanwhile_is_whole),
-    SLUICE_TEST(the_current_device_stays),
-    SLUICE_TEST(a_device_that_is_not_there_is_unsupported),
-    {0},
-};

@@ -17,7 +17,7 @@ void place_test_read(const struct sluice_gpu_block *block, size_t bytes, uint8_t
 }
 
 #ifndef SLUICE_HAVE_CUDA
-static void a_build_without_cuda_says_so(void)
+TEST(a_build_without_cuda_says_so)
 {
     struct sluice_gpu_place_options options = place_test_options(32, 32);
     struct sluice_gpu_place *place = NULL;
@@ -27,10 +27,3 @@ static void a_build_without_cuda_says_so(void)
     CU_ASSERT_STRING_EQUAL(err.text, "this build has no CUDA (SLUICE_CUDA)");
 }
 #endif
-
-const struct sluice_test place_test_more[PLACE_TEST_MAX_MORE] = {
-#ifndef SLUICE_HAVE_CUDA
-    SLUICE_TEST(a_build_without_cuda_says_so),
-#endif
-    {0},
-};

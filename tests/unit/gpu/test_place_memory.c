@@ -15,7 +15,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static void staging_buffers_run_out_and_come_back(void)
+TEST(staging_buffers_run_out_and_come_back)
 {
     struct sluice_gpu_place_options options = place_test_options(32, 32);
     options.num_stagings = 2;
@@ -31,7 +31,7 @@ static void staging_buffers_run_out_and_come_back(void)
     sluice_gpu_place_destroy(place);
 }
 
-static void a_lane_gives_its_own_buffer_for_a_batchs(void)
+TEST(a_lane_gives_its_own_buffer_for_a_batchs)
 {
     const struct sluice_gpu_place_options options = place_test_options(32, 32);
     struct sluice_gpu_place *place = place_test_open(&options);
@@ -74,7 +74,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void workers_write_side_by_side(void)
+TEST(workers_write_side_by_side)
 {
     const struct sluice_gpu_place_options options = place_test_options(32, 24);
     struct sluice_gpu_place *place = place_test_open(&options);
@@ -119,7 +119,7 @@ static struct sluice_buf *make_file(uint32_t width, uint32_t height, unsigned in
 
 /* Files of which a staging buffer holds some are decoded in several rounds, from both kinds of
  * memory. */
-static void what_does_not_fit_is_written_apart(void)
+TEST(what_does_not_fit_is_written_apart)
 {
     struct sluice_gpu_place_options options = place_test_options(24, 24);
     options.memory_bytes = (uint64_t)48 << 20;
@@ -170,7 +170,7 @@ static void what_does_not_fit_is_written_apart(void)
     sluice_gpu_place_destroy(place);
 }
 
-static void a_refusal_takes_no_room(void)
+TEST(a_refusal_takes_no_room)
 {
     const struct sluice_gpu_place_options options = place_test_options(24, 24);
     struct sluice_gpu_place *place = place_test_open(&options);
@@ -197,7 +197,7 @@ static void a_refusal_takes_no_room(void)
     sluice_gpu_place_destroy(place);
 }
 
-static void page_locked_memory_is_counted(void)
+TEST(page_locked_memory_is_counted)
 {
     struct sluice_gpu_place_options options = place_test_options(24, 24);
     struct sluice_gpu_place *place = place_test_open(&options);
@@ -220,7 +220,7 @@ static void page_locked_memory_is_counted(void)
 
 /* The sanitizers end a process that asks for so much. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-static void a_failure_says_what_was_asked_for(void)
+TEST(a_failure_says_what_was_asked_for)
 {
     const struct sluice_gpu_place_options options = place_test_options(24, 24);
     struct sluice_gpu_place *place = place_test_open(&options);
@@ -245,7 +245,7 @@ static uint64_t address_space_bytes(void)
 }
 
 /* CUDA takes more address space than there is memory. */
-static void where_memory_is_short_fewer_batches_gather(void)
+TEST(where_memory_is_short_fewer_batches_gather)
 {
     struct sluice_gpu_place_options options = place_test_options(24, 24);
     struct rlimit before;
@@ -273,19 +273,7 @@ static void where_memory_is_short_fewer_batches_gather(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(staging_buffers_run_out_and_come_back),
-        SLUICE_TEST(a_lane_gives_its_own_buffer_for_a_batchs),
-        SLUICE_TEST(workers_write_side_by_side),
-        SLUICE_TEST(what_does_not_fit_is_written_apart),
-        SLUICE_TEST(a_refusal_takes_no_room),
-        SLUICE_TEST(page_locked_memory_is_counted),
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-        SLUICE_TEST(a_failure_says_what_was_asked_for),
-        SLUICE_TEST(where_memory_is_short_fewer_batches_gather),
-#endif
-    };
     if (place_test_skip())
         sluice_test_skip(place_test_skip());
-    return sluice_test_run("place_memory", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

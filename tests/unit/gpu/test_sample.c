@@ -76,7 +76,7 @@ static void written_clear(struct written *written)
     sluice_gpu_batch_destroy(&written->batch);
 }
 
-static void a_plan_says_at_most_what_is_written(void)
+TEST(a_plan_says_at_most_what_is_written)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 1, 0, 0);
     unsigned num_written = 0;
@@ -93,7 +93,7 @@ static void a_plan_says_at_most_what_is_written(void)
     CU_ASSERT(num_written > NUM / 2 && num_written < NUM);
 }
 
-static void a_sample_that_is_copied_or_placed_is_the_one_that_a_batch_adds(void)
+TEST(a_sample_that_is_copied_or_placed_is_the_one_that_a_batch_adds)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 2, 0, 0);
     const uint64_t first = sluice_gpu_index_bytes(&limits);
@@ -125,7 +125,7 @@ static void a_sample_that_is_copied_or_placed_is_the_one_that_a_batch_adds(void)
     }
 }
 
-static void its_sizes_are_the_plans(void)
+TEST(its_sizes_are_the_plans)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 3, 0, 0);
     for (unsigned i = 0; i < NUM; i++) {
@@ -142,7 +142,7 @@ static void its_sizes_are_the_plans(void)
 }
 
 /* Four in the order of their memory, and then the last and the first alone. */
-static void a_batch_takes_samples_of_its_memory_in_any_order_again_and_again(void)
+TEST(a_batch_takes_samples_of_its_memory_in_any_order_again_and_again)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 4, 0, 0);
     struct sluice_gpu_batch batch;
@@ -185,13 +185,7 @@ static void a_batch_takes_samples_of_its_memory_in_any_order_again_and_again(voi
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_plan_says_at_most_what_is_written),
-        SLUICE_TEST(a_sample_that_is_copied_or_placed_is_the_one_that_a_batch_adds),
-        SLUICE_TEST(its_sizes_are_the_plans),
-        SLUICE_TEST(a_batch_takes_samples_of_its_memory_in_any_order_again_and_again),
-    };
-    const int failed = sluice_test_run("sample", tests, SLUICE_TEST_COUNT(tests));
+    const int failed = sluice_test_main();
     sluice_jpeg_stretch_clear(&stretch);
     return failed;
 }

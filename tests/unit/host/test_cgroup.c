@@ -41,7 +41,7 @@ static void is_at(const struct sluice_cgroup *group, const char *mount, const ch
 #define V2_HYBRID "41 31 0:38 / /sys/fs/cgroup/unified rw shared:10 master:2 - cgroup2 cgroup2 rw\n"
 #define V2 "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
 
-static void finds_the_group_of_version_1(void)
+TEST(finds_the_group_of_version_1)
 {
     new_machine();
     put("/proc/self/mountinfo", "22 1 254:0 / / rw - ext4 /dev/vda rw\n" TMPFS V1_SET V1_CPU);
@@ -55,7 +55,7 @@ static void finds_the_group_of_version_1(void)
     is_at(&group, "/sys/fs/cgroup/cpuset", "/sys/fs/cgroup/cpuset");
 }
 
-static void finds_the_group_of_version_2(void)
+TEST(finds_the_group_of_version_2)
 {
     new_machine();
     put("/proc/self/mountinfo", V2);
@@ -68,7 +68,7 @@ static void finds_the_group_of_version_2(void)
     is_at(&group, "/sys/fs/cgroup", "/sys/fs/cgroup/system.slice/sluice.service");
 }
 
-static void a_hybrid_has_each_controller_in_one_version(void)
+TEST(a_hybrid_has_each_controller_in_one_version)
 {
     new_machine();
     put("/proc/self/mountinfo", TMPFS V2_HYBRID V1_CPU);
@@ -83,7 +83,7 @@ static void a_hybrid_has_each_controller_in_one_version(void)
     is_at(&group, "/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified/two");
 }
 
-static void a_container_sees_its_part(void)
+TEST(a_container_sees_its_part)
 {
     /* Version 1 without a namespace: the container's group is mounted, and paths are the host's. */
     new_machine();
@@ -103,13 +103,13 @@ static void a_container_sees_its_part(void)
     is_at(&group, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu");
 }
 
-static void of_several_mounts_the_one_that_shows_most_above_counts(void)
+TEST(of_several_mounts_the_one_that_shows_most_above_counts)
 {
     static const char all[] = "50 49 0:29 / /all rw - cgroup cgroup rw,cpu\n";
     static const char part[] = "51 49 0:29 /a /part rw - cgroup cgroup rw,cpu\n";
     static const char other[] = "52 49 0:29 /b /other rw - cgroup cgroup rw,cpu\n";
     const char *const orders[][3] = {{all, part, other}, {other, part, all}, {part, other, all}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(orders); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(orders); i++) {
         char text[512];
         snprintf(text, sizeof(text), "%s%s%s", orders[i][0], orders[i][1], orders[i][2]);
         new_machine();
@@ -121,7 +121,7 @@ static void of_several_mounts_the_one_that_shows_most_above_counts(void)
     }
 }
 
-static void finds_the_groups_of_other_threads(void)
+TEST(finds_the_groups_of_other_threads)
 {
     new_machine();
     put("/proc/self/mountinfo", V1_CPU);
@@ -133,7 +133,7 @@ static void finds_the_groups_of_other_threads(void)
     CU_ASSERT_EQUAL(sluice_cgroup_find(root, "cpu", 99, &group, NULL), SLUICE_E_IO);
 }
 
-static void reads_escaped_mount_points(void)
+TEST(reads_escaped_mount_points)
 {
     new_machine();
     put("/proc/self/mountinfo", "32 31 0:29 / /my\\040cpu\\134 rw - cgroup cgroup rw,cpu\n");
@@ -143,7 +143,7 @@ static void reads_escaped_mount_points(void)
     is_at(&group, "/my cpu\\", "/my cpu\\/a");
 }
 
-static void finds_the_hierarchy_of_a_path(void)
+TEST(finds_the_hierarchy_of_a_path)
 {
     new_machine();
     put("/proc/self/mountinfo", TMPFS V1_CPU V1_SET V2_HYBRID);
@@ -158,7 +158,7 @@ static void finds_the_hierarchy_of_a_path(void)
     is_at(&group, "/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified/u");
 
     const char *const nowhere[] = {"/sys/fs/cgroup/cpusets/x", "/sys/fs/cgroup", "/tmp/x", "/", ""};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(nowhere); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(nowhere); i++) {
         struct sluice_err err = {0};
         group.version = 77;
         CU_ASSERT_EQUAL(sluice_cgroup_find_at(root, nowhere[i], 0, &group, &err),
@@ -168,7 +168,7 @@ static void finds_the_hierarchy_of_a_path(void)
     }
 }
 
-static void says_what_is_missing(void)
+TEST(says_what_is_missing)
 {
     struct sluice_cgroup group = {.version = 77};
     struct sluice_err err = {0};
@@ -186,7 +186,7 @@ static void says_what_is_missing(void)
     CU_ASSERT_EQUAL(sluice_cgroup_quota(root, 0), INFINITY);
 }
 
-static void passes_over_lines_that_are_none(void)
+TEST(passes_over_lines_that_are_none)
 {
     new_machine();
     char mounts[8192], name[4000];
@@ -203,7 +203,7 @@ static void passes_over_lines_that_are_none(void)
     is_at(&group, "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct/right");
 }
 
-static void the_quota_is_the_least_from_the_group_upward(void)
+TEST(the_quota_is_the_least_from_the_group_upward)
 {
     new_machine();
     put("/proc/self/mountinfo", V2);
@@ -236,7 +236,7 @@ static void the_quota_is_the_least_from_the_group_upward(void)
     CU_ASSERT_DOUBLE_EQUAL(sluice_cgroup_quota(root, 0), 1.5, 1e-12);
 }
 
-static void a_quota_that_is_no_number_is_none(void)
+TEST(a_quota_that_is_no_number_is_none)
 {
     const char *const texts[] = {"",          "\n",        "100000",   "fast 100000",
                                  "5x 100000", "100000 y2", "0 100000", "100000 0\n",
@@ -245,13 +245,13 @@ static void a_quota_that_is_no_number_is_none(void)
     put("/proc/self/mountinfo", V2);
     put("/proc/thread-self/cgroup", "0::/a\n");
     put("/sys/fs/cgroup/cgroup.controllers", "cpu\n");
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(texts); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(texts); i++) {
         put("/sys/fs/cgroup/a/cpu.max", texts[i]);
         CU_ASSERT_EQUAL(sluice_cgroup_quota(root, 0), INFINITY);
     }
 }
 
-static void says_why_there_are_so_few_cores(void)
+TEST(says_why_there_are_so_few_cores)
 {
     char why[128];
     new_machine();
@@ -267,7 +267,7 @@ static void says_why_there_are_so_few_cores(void)
     CU_ASSERT_STRING_EQUAL(why, "a control group's quota is 0.5 CPUs");
 }
 
-static void reads_this_machine(void)
+TEST(reads_this_machine)
 {
     struct sluice_cgroup group;
     struct sluice_err err = {0};
@@ -284,7 +284,7 @@ static void reads_this_machine(void)
 
 #define V1_MEMORY "35 31 0:33 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
 
-static void the_memory_is_the_least_limit_of_the_groups_above(void)
+TEST(the_memory_is_the_least_limit_of_the_groups_above)
 {
     new_machine();
     CU_ASSERT_EQUAL(sluice_cgroup_memory(root, 0), UINT64_MAX);
@@ -306,26 +306,4 @@ static void the_memory_is_the_least_limit_of_the_groups_above(void)
     CU_ASSERT_EQUAL(sluice_cgroup_memory(root, 0), UINT64_MAX);
     put("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "2000000000\n");
     CU_ASSERT_EQUAL(sluice_cgroup_memory(root, 0), 2000000000);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(finds_the_group_of_version_1),
-        SLUICE_TEST(finds_the_group_of_version_2),
-        SLUICE_TEST(a_hybrid_has_each_controller_in_one_version),
-        SLUICE_TEST(a_container_sees_its_part),
-        SLUICE_TEST(of_several_mounts_the_one_that_shows_most_above_counts),
-        SLUICE_TEST(finds_the_groups_of_other_threads),
-        SLUICE_TEST(reads_escaped_mount_points),
-        SLUICE_TEST(finds_the_hierarchy_of_a_path),
-        SLUICE_TEST(says_what_is_missing),
-        SLUICE_TEST(passes_over_lines_that_are_none),
-        SLUICE_TEST(the_quota_is_the_least_from_the_group_upward),
-        SLUICE_TEST(a_quota_that_is_no_number_is_none),
-        SLUICE_TEST(says_why_there_are_so_few_cores),
-        SLUICE_TEST(reads_this_machine),
-        SLUICE_TEST(the_memory_is_the_least_limit_of_the_groups_above),
-    };
-    return sluice_test_run("cgroup", tests, SLUICE_TEST_COUNT(tests));
 }

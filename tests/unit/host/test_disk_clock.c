@@ -12,7 +12,7 @@ static void sleep_ms(unsigned ms)
     nanosleep(&(struct timespec){.tv_nsec = ms * 1000000l}, NULL);
 }
 
-static void a_read_alone_keeps_the_disk_busy_all_its_time(void)
+TEST(a_read_alone_keeps_the_disk_busy_all_its_time)
 {
     struct sluice_disk_clock clock = SLUICE_DISK_CLOCK_INITIALIZER;
     for (int i = 0; i < 3; i++) {
@@ -26,7 +26,7 @@ static void a_read_alone_keeps_the_disk_busy_all_its_time(void)
     }
 }
 
-static void what_comes_from_memory_costs_the_disk_nothing(void)
+TEST(what_comes_from_memory_costs_the_disk_nothing)
 {
     struct sluice_disk_clock clock = SLUICE_DISK_CLOCK_INITIALIZER;
     struct sluice_disk_read read;
@@ -38,7 +38,7 @@ static void what_comes_from_memory_costs_the_disk_nothing(void)
     CU_ASSERT_EQUAL(time.busy_ns, 0);
 }
 
-static void the_parts_of_reads_that_overlap_add_up_to_the_busy_time(void)
+TEST(the_parts_of_reads_that_overlap_add_up_to_the_busy_time)
 {
     struct sluice_disk_clock clock = SLUICE_DISK_CLOCK_INITIALIZER;
     struct sluice_disk_read first, second;
@@ -74,7 +74,7 @@ static void *read_often(void *ctx)
     return NULL;
 }
 
-static void threads_share_one_clock(void)
+TEST(threads_share_one_clock)
 {
     pthread_t threads[NUM_THREADS];
     const uint64_t start = sluice_clock_ns();
@@ -89,15 +89,4 @@ static void threads_share_one_clock(void)
     CU_ASSERT(sum >= (uint64_t)NUM_READS * 1000000);
     CU_ASSERT(sum <= sluice_clock_ns() - start);
     CU_ASSERT_EQUAL(shared.num_reads, 0);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_read_alone_keeps_the_disk_busy_all_its_time),
-        SLUICE_TEST(what_comes_from_memory_costs_the_disk_nothing),
-        SLUICE_TEST(the_parts_of_reads_that_overlap_add_up_to_the_busy_time),
-        SLUICE_TEST(threads_share_one_clock),
-    };
-    return sluice_test_run("disk_clock", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -30,7 +30,7 @@ static struct sluice_machine machine_of(uint64_t boot, uint8_t cpus)
         .boot = boot, .quota = INFINITY, .num_cpu_bytes = 1, .cpus = {cpus}};
 }
 
-static void names_the_boot_and_the_group_that_has_a_quota(void)
+TEST(names_the_boot_and_the_group_that_has_a_quota)
 {
     struct sluice_machine a, b;
     new_machine("2f1c0f44\n", "150000 100000\n");
@@ -46,7 +46,7 @@ static void names_the_boot_and_the_group_that_has_a_quota(void)
     CU_ASSERT_EQUAL(b.boot, 0);
 }
 
-static void shares_the_union_of_sets_that_meet(void)
+TEST(shares_the_union_of_sets_that_meet)
 {
     static const struct {
         struct {
@@ -69,7 +69,7 @@ static void shares_the_union_of_sets_that_meet(void)
     }
 }
 
-static void a_common_quota_is_shared_whatever_the_sets(void)
+TEST(a_common_quota_is_shared_whatever_the_sets)
 {
     struct sluice_machine a = machine_of(1, 0x0f), b = machine_of(1, 0xf0);
     a.group = b.group = 5;
@@ -79,7 +79,7 @@ static void a_common_quota_is_shared_whatever_the_sets(void)
     CU_ASSERT_EQUAL(sluice_machine_shared_cores(&a, &b), 0);
 }
 
-static void servers_of_one_machine_are_merged_and_of_two_are_none(void)
+TEST(servers_of_one_machine_are_merged_and_of_two_are_none)
 {
     struct sluice_machine sum = machine_of(1, 0x01);
     struct sluice_machine other = machine_of(1, 0x02);
@@ -94,7 +94,7 @@ static void servers_of_one_machine_are_merged_and_of_two_are_none(void)
     CU_ASSERT_EQUAL(sluice_machine_shared_cores(&sum, &other), 0);
 }
 
-static void busy_is_what_these_cpus_did(void)
+TEST(busy_is_what_these_cpus_did)
 {
     new_machine("x\n", "max 100000\n");
     sluice_test_put_text(root, "/proc/stat",
@@ -112,24 +112,11 @@ static void busy_is_what_these_cpus_did(void)
     CU_ASSERT(sluice_machine_busy_s("/no/such/folder", &first, &first) < 0);
 }
 
-static void busy_under_a_quota_is_what_the_group_did(void)
+TEST(busy_under_a_quota_is_what_the_group_did)
 {
     new_machine("x\n", "50000 100000\n");
     struct sluice_machine a = machine_of(1, 0x03);
     a.group = 5;
     a.quota = 0.5;
     CU_ASSERT_DOUBLE_EQUAL(sluice_machine_busy_s(root, &a, &a), 2.5, 1e-9);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(names_the_boot_and_the_group_that_has_a_quota),
-        SLUICE_TEST(shares_the_union_of_sets_that_meet),
-        SLUICE_TEST(a_common_quota_is_shared_whatever_the_sets),
-        SLUICE_TEST(servers_of_one_machine_are_merged_and_of_two_are_none),
-        SLUICE_TEST(busy_is_what_these_cpus_did),
-        SLUICE_TEST(busy_under_a_quota_is_what_the_group_did),
-    };
-    return sluice_test_run("machine", tests, SLUICE_TEST_COUNT(tests));
 }

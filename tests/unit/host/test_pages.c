@@ -46,7 +46,7 @@ static uint8_t *map(void)
     return block;
 }
 
-static void brings_in_every_page_that_it_reaches_into(void)
+TEST(brings_in_every_page_that_it_reaches_into)
 {
     uint8_t *block = map();
     CU_ASSERT_EQUAL(num_resident(block), 0);
@@ -60,14 +60,14 @@ static void brings_in_every_page_that_it_reaches_into(void)
     munmap(block, NUM_PAGES * page);
 }
 
-static void does_so_by_hand_where_the_kernel_does_not(void)
+TEST(does_so_by_hand_where_the_kernel_does_not)
 {
     is_old_kernel = true;
     brings_in_every_page_that_it_reaches_into();
     is_old_kernel = false;
 }
 
-static void leaves_the_bytes_as_they_are(void)
+TEST(leaves_the_bytes_as_they_are)
 {
     uint8_t *block = map();
     memset(block + page, 0x5a, page);
@@ -79,14 +79,4 @@ static void leaves_the_bytes_as_they_are(void)
     }
     is_old_kernel = false;
     munmap(block, NUM_PAGES * page);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(brings_in_every_page_that_it_reaches_into),
-        SLUICE_TEST(does_so_by_hand_where_the_kernel_does_not),
-        SLUICE_TEST(leaves_the_bytes_as_they_are),
-    };
-    return sluice_test_run("pages", tests, SLUICE_TEST_COUNT(tests));
 }

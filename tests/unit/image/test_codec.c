@@ -85,7 +85,7 @@ static void put_be32(uint8_t *p, uint32_t value)
         p[i] = (uint8_t)(value >> (24 - 8 * i));
 }
 
-static void other_formats_are_named(void)
+TEST(other_formats_are_named)
 {
     static const struct {
         const char *bytes;
@@ -102,7 +102,7 @@ static void other_formats_are_named(void)
         {"\xFF\xD8\0\0", 4, "ff d8"},
         {"\x89PNG\r\n\x1a\r....", 12, "89 50"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(files); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(files); i++) {
         struct sluice_err err = {{0}};
         CU_ASSERT_EQUAL(failing_decode((const uint8_t *)files[i].bytes, files[i].len, 0, &err),
                         SLUICE_E_UNSUPPORTED);
@@ -113,7 +113,7 @@ static void other_formats_are_named(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "empty"));
 }
 
-static void contradicting_headers_are_corrupt(void)
+TEST(contradicting_headers_are_corrupt)
 {
     uint8_t bytes[64];
     struct sluice_err err;
@@ -137,7 +137,7 @@ static void contradicting_headers_are_corrupt(void)
         unsigned at, value;
     } changes[] = {{11, 14}, {12, 'J'}, {19, 0}, {23, 0}, {24, 3},
                    {25, 5},  {26, 1},   {27, 1}, {28, 2}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(changes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(changes); i++) {
         const uint8_t old = file->data[changes[i].at];
         file->data[changes[i].at] = (uint8_t)changes[i].value;
         CU_ASSERT_EQUAL(failing_decode(file->data, file->len, 0, &err), SLUICE_E_CORRUPT);
@@ -146,13 +146,13 @@ static void contradicting_headers_are_corrupt(void)
     sluice_buf_unref(file);
 }
 
-static void what_libjpeg_cannot_do_is_unsupported(void)
+TEST(what_libjpeg_cannot_do_is_unsupported)
 {
     static const struct {
         unsigned sof, precision, num_components;
     } headers[] = {{0xC0, 12, 3}, {0xC1, 16, 1}, {0xC3, 8, 3}, {0xC5, 8, 3},
                    {0xCB, 8, 3},  {0xCF, 8, 3},  {0xC0, 8, 2}, {0xC0, 8, 5}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(headers); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(headers); i++) {
         uint8_t bytes[64];
         struct sluice_err err;
         const size_t len = put_jpeg_header(bytes, headers[i].sof, headers[i].precision, 10, 10,
@@ -161,7 +161,7 @@ static void what_libjpeg_cannot_do_is_unsupported(void)
     }
 }
 
-static void huge_headers_are_refused_before_any_allocation(void)
+TEST(huge_headers_are_refused_before_any_allocation)
 {
     uint8_t bytes[64];
     struct sluice_err err;
@@ -185,7 +185,7 @@ static void huge_headers_are_refused_before_any_allocation(void)
     sluice_buf_unref(file);
 }
 
-static void max_pixels_is_the_last_size_that_decodes(void)
+TEST(max_pixels_is_the_last_size_that_decodes)
 {
     for (int kind = 0; kind < IMAGE_TEST_NUM_KINDS; kind++) {
         struct sluice_buf *file = image_test_file((enum image_test_kind)kind, 20, 30);
@@ -199,7 +199,7 @@ static void max_pixels_is_the_last_size_that_decodes(void)
     }
 }
 
-static void no_memory_is_a_status(void)
+TEST(no_memory_is_a_status)
 {
     for (int kind = 0; kind < IMAGE_TEST_NUM_KINDS; kind++) {
         struct sluice_buf *file = image_test_file((enum image_test_kind)kind, 20, 30);
@@ -221,7 +221,7 @@ static void no_memory_is_a_status(void)
     has_no_memory = false;
 }
 
-static void every_cut_is_corrupt(void)
+TEST(every_cut_is_corrupt)
 {
     for (int kind = 0; kind < IMAGE_TEST_NUM_KINDS; kind++) {
         struct sluice_buf *file = image_test_file((enum image_test_kind)kind, 21, 19);
@@ -239,7 +239,7 @@ static void every_cut_is_corrupt(void)
     }
 }
 
-static void bytes_after_the_end_are_ignored(void)
+TEST(bytes_after_the_end_are_ignored)
 {
     for (int kind = 0; kind < IMAGE_TEST_NUM_KINDS; kind++) {
         struct sluice_buf *file = image_test_file((enum image_test_kind)kind, 21, 19);
@@ -257,7 +257,7 @@ static void bytes_after_the_end_are_ignored(void)
     }
 }
 
-static void random_damage_never_does_more_than_fail(void)
+TEST(random_damage_never_does_more_than_fail)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     unsigned num_ok = 0, num_failed = 0;
@@ -308,7 +308,7 @@ static size_t drop_huffman_tables(const uint8_t *bytes, size_t len, uint8_t *out
     return n + len - pos;
 }
 
-static void nothing_of_one_image_reaches_the_next(void)
+TEST(nothing_of_one_image_reaches_the_next)
 {
     uint8_t *pixels = image_test_picture(40, 40);
     struct sluice_buf *standard, *own;
@@ -346,7 +346,7 @@ static void nothing_of_one_image_reaches_the_next(void)
     free(pixels);
 }
 
-static void pixels_come_from_the_pool(void)
+TEST(pixels_come_from_the_pool)
 {
     struct sluice_buf_pool *pool;
     CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &pool, NULL), SLUICE_OK);
@@ -362,30 +362,16 @@ static void pixels_come_from_the_pool(void)
     sluice_buf_pool_destroy(pool);
 }
 
-static void destroy_takes_null(void)
+TEST(destroy_takes_null)
 {
     sluice_codec_destroy(NULL);
 }
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(other_formats_are_named),
-        SLUICE_TEST(contradicting_headers_are_corrupt),
-        SLUICE_TEST(what_libjpeg_cannot_do_is_unsupported),
-        SLUICE_TEST(huge_headers_are_refused_before_any_allocation),
-        SLUICE_TEST(max_pixels_is_the_last_size_that_decodes),
-        SLUICE_TEST(no_memory_is_a_status),
-        SLUICE_TEST(every_cut_is_corrupt),
-        SLUICE_TEST(bytes_after_the_end_are_ignored),
-        SLUICE_TEST(random_damage_never_does_more_than_fail),
-        SLUICE_TEST(nothing_of_one_image_reaches_the_next),
-        SLUICE_TEST(pixels_come_from_the_pool),
-        SLUICE_TEST(destroy_takes_null),
-    };
     if (sluice_codec_create(&codec, NULL) != SLUICE_OK)
         return 1;
-    const int result = sluice_test_run("codec", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_main();
     sluice_codec_destroy(codec);
     return result;
 }

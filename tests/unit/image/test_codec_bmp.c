@@ -5,21 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void every_cut_is_corrupt(void)
+TEST(every_cut_is_corrupt)
 {
     test_every_cut("palette4_made.bmp", 2, 3); /* the padding of the last row may be missing */
     test_every_cut("rgb24.bmp", 2, 1);
     test_every_cut("rle8.bmp", 2, 4); /* the ends of the last row and of the picture */
 }
 
-static void damage_is_a_status(void)
+TEST(damage_is_a_status)
 {
     test_every_byte_wrong("rle4_odd.bmp");
     test_every_byte_wrong("masks565_v4.bmp");
     test_every_byte_wrong("palette1_os2.bmp");
 }
 
-static void a_huge_header_is_refused_before_any_memory_is_taken(void)
+TEST(a_huge_header_is_refused_before_any_memory_is_taken)
 {
     size_t len;
     uint8_t *bytes = test_read_format("rgb24.bmp", &len);
@@ -33,14 +33,4 @@ static void a_huge_header_is_refused_before_any_memory_is_taken(void)
     CU_ASSERT_EQUAL(test_decode_format(bytes, len, &err), SLUICE_E_CORRUPT);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cut in its pixels"));
     free(bytes);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_cut_is_corrupt),
-        SLUICE_TEST(damage_is_a_status),
-        SLUICE_TEST(a_huge_header_is_refused_before_any_memory_is_taken),
-    };
-    return sluice_test_run("codec_bmp", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void every_cut_is_corrupt(void)
+TEST(every_cut_is_corrupt)
 {
     /* The last code, the block's end and the trailer may be missing. */
     size_t len;
@@ -18,13 +18,13 @@ static void every_cut_is_corrupt(void)
     free(bytes);
 }
 
-static void damage_is_a_status(void)
+TEST(damage_is_a_status)
 {
     test_every_byte_wrong("interlaced_9.gif");
     test_every_byte_wrong("frame_beyond.gif");
 }
 
-static void a_frame_that_makes_the_screen_too_large_is_refused(void)
+TEST(a_frame_that_makes_the_screen_too_large_is_refused)
 {
     size_t len;
     uint8_t *bytes = test_read_format("one_pixel.gif", &len);
@@ -34,14 +34,4 @@ static void a_frame_that_makes_the_screen_too_large_is_refused(void)
     memset(frame + 1, 0xFF, 4); /* at 65,535, so 65,536 pixels wide and high */
     CU_ASSERT_EQUAL(test_decode_format(bytes, len, &err), SLUICE_E_UNSUPPORTED);
     free(bytes);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_cut_is_corrupt),
-        SLUICE_TEST(damage_is_a_status),
-        SLUICE_TEST(a_frame_that_makes_the_screen_too_large_is_refused),
-    };
-    return sluice_test_run("codec_gif", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -33,7 +33,7 @@ static double round_trip(uint32_t width, uint32_t height,
     return difference;
 }
 
-static void every_option_gives_the_picture_back(void)
+TEST(every_option_gives_the_picture_back)
 {
     static const struct sluice_jpeg_encode_options all[] = {
         {0},
@@ -49,13 +49,13 @@ static void every_option_gives_the_picture_back(void)
         {.optimize = true},
         {.optimize = true, .restart_rows = 2, .is_progressive = true},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(all); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(all); i++)
         CU_ASSERT(round_trip(97, 53, &all[i]) < 4);
     CU_ASSERT(round_trip(1, 1, &all[0]) < 4);
     CU_ASSERT(round_trip(3, 50, &all[0]) < 40); /* a few columns carry much of the colour */
 }
 
-static void gray_is_the_luma_three_times(void)
+TEST(gray_is_the_luma_three_times)
 {
     uint8_t *pixels = image_test_picture(40, 30);
     struct sluice_buf *file;
@@ -83,11 +83,11 @@ static unsigned count_restarts(const struct sluice_buf *file)
     return count;
 }
 
-static void restart_rows_are_what_was_asked(void)
+TEST(restart_rows_are_what_was_asked)
 {
     uint8_t *pixels = image_test_picture(64, 64); /* four rows of 16 x 16 MCUs */
     static const unsigned wanted[][2] = {{0, 0}, {1, 3}, {2, 1}, {4, 0}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(wanted); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wanted); i++) {
         const struct sluice_jpeg_encode_options options = {.restart_rows = wanted[i][0]};
         struct sluice_buf *file;
         CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, 64, 64, &options, &file, NULL), SLUICE_OK);
@@ -110,7 +110,7 @@ static size_t encoded_len(const struct sluice_jpeg_encode_options *options)
     return len;
 }
 
-static void quality_and_optimisation_change_the_size(void)
+TEST(quality_and_optimisation_change_the_size)
 {
     const size_t plain = encoded_len(&(struct sluice_jpeg_encode_options){0});
     CU_ASSERT_EQUAL(plain, encoded_len(&(struct sluice_jpeg_encode_options){
@@ -121,7 +121,7 @@ static void quality_and_optimisation_change_the_size(void)
 }
 
 /* Noise, so that the file outgrows the first buffer many times. */
-static void large_files_grow_their_buffer(void)
+TEST(large_files_grow_their_buffer)
 {
     const uint32_t side = 500;
     uint8_t *pixels = malloc((size_t)side * side * 3);
@@ -143,7 +143,7 @@ static void large_files_grow_their_buffer(void)
     free(pixels);
 }
 
-static void bad_options_are_refused(void)
+TEST(bad_options_are_refused)
 {
     static const struct sluice_jpeg_encode_options bad[] = {
         {.quality = -1},
@@ -156,7 +156,7 @@ static void bad_options_are_refused(void)
         {.restart_rows = 65536},
     };
     uint8_t pixel[3] = {0};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(bad); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(bad); i++) {
         struct sluice_buf *file = NULL;
         struct sluice_err err = {{0}};
         CU_ASSERT_EQUAL(sluice_jpeg_encode(pixel, 1, 1, &bad[i], &file, &err), SLUICE_E_INVALID);
@@ -164,7 +164,7 @@ static void bad_options_are_refused(void)
         CU_ASSERT_PTR_NULL(file);
     }
     static const uint32_t sizes[][2] = {{0, 1}, {1, 0}, {65501, 1}, {1, 65501}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(sizes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(sizes); i++) {
         struct sluice_buf *file = NULL;
         CU_ASSERT_EQUAL(sluice_jpeg_encode(pixel, sizes[i][0], sizes[i][1],
                                            &(struct sluice_jpeg_encode_options){0}, &file, NULL),
@@ -174,17 +174,9 @@ static void bad_options_are_refused(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_option_gives_the_picture_back),
-        SLUICE_TEST(gray_is_the_luma_three_times),
-        SLUICE_TEST(restart_rows_are_what_was_asked),
-        SLUICE_TEST(quality_and_optimisation_change_the_size),
-        SLUICE_TEST(large_files_grow_their_buffer),
-        SLUICE_TEST(bad_options_are_refused),
-    };
     if (sluice_codec_create(&codec, NULL) != SLUICE_OK)
         return 1;
-    const int result = sluice_test_run("codec_jpeg", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_main();
     sluice_codec_destroy(codec);
     return result;
 }

@@ -22,7 +22,7 @@ static struct sluice_buf *encode(uint32_t width, uint32_t height, int level)
     return file;
 }
 
-static void every_level_gives_the_same_pixels_back(void)
+TEST(every_level_gives_the_same_pixels_back)
 {
     uint8_t *pixels = image_test_picture(61, 45);
     size_t len[10];
@@ -42,7 +42,7 @@ static void every_level_gives_the_same_pixels_back(void)
     free(pixels);
 }
 
-static void bad_arguments_are_refused(void)
+TEST(bad_arguments_are_refused)
 {
     uint8_t pixel[3] = {0};
     struct sluice_buf *file = NULL;
@@ -65,7 +65,7 @@ static sluice_status decode_status(const uint8_t *bytes, size_t len)
     return status;
 }
 
-static void a_wrong_crc_before_the_pixels_is_corrupt(void)
+TEST(a_wrong_crc_before_the_pixels_is_corrupt)
 {
     struct sluice_buf *file = encode(9, 9, 6);
     CU_ASSERT_EQUAL(decode_status(file->data, file->len), SLUICE_OK);
@@ -74,7 +74,7 @@ static void a_wrong_crc_before_the_pixels_is_corrupt(void)
     sluice_buf_unref(file);
 }
 
-static void a_chunk_longer_than_the_file_is_corrupt(void)
+TEST(a_chunk_longer_than_the_file_is_corrupt)
 {
     struct sluice_buf *file = encode(9, 9, 6);
     static const uint8_t huge[12] = {0x7F, 0xFF, 0xFF, 0xFF, 't', 'E', 'X', 't', 0, 0, 0, 0};
@@ -89,7 +89,7 @@ static void a_chunk_longer_than_the_file_is_corrupt(void)
     sluice_buf_unref(file);
 }
 
-static void too_few_pixels_are_corrupt(void)
+TEST(too_few_pixels_are_corrupt)
 {
     /* The header of a taller picture (with its right CRC) on the pixels of a smaller one. */
     struct sluice_buf *small = encode(9, 9, 6), *tall = encode(9, 10, 6);
@@ -101,16 +101,9 @@ static void too_few_pixels_are_corrupt(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_level_gives_the_same_pixels_back),
-        SLUICE_TEST(bad_arguments_are_refused),
-        SLUICE_TEST(a_wrong_crc_before_the_pixels_is_corrupt),
-        SLUICE_TEST(a_chunk_longer_than_the_file_is_corrupt),
-        SLUICE_TEST(too_few_pixels_are_corrupt),
-    };
     if (sluice_codec_create(&codec, NULL) != SLUICE_OK)
         return 1;
-    const int result = sluice_test_run("codec_png", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_main();
     sluice_codec_destroy(codec);
     return result;
 }

@@ -4,18 +4,18 @@
 
 #include <string.h>
 
-static void every_cut_is_corrupt(void)
+TEST(every_cut_is_corrupt)
 {
     test_every_cut("max510.ppm", 3, 0);
     test_every_cut("comments.ppm", 3, 0);
 }
 
-static void damage_is_a_status(void)
+TEST(damage_is_a_status)
 {
     test_every_byte_wrong("max2.pgm");
 }
 
-static void sizes_beyond_any_number_are_refused(void)
+TEST(sizes_beyond_any_number_are_refused)
 {
     static const char *const files[] = {"P6 4294967297 1 255 abc", "P6 99999999999 1 255 abc",
                                         "P6 0 1 255 abc", "P6 9999999999 9999999999 255 abc",
@@ -26,14 +26,4 @@ static void sizes_beyond_any_number_are_refused(void)
             test_decode_format((const uint8_t *)files[i], strlen(files[i]), &err);
         CU_ASSERT(status == SLUICE_E_CORRUPT || status == SLUICE_E_UNSUPPORTED);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_cut_is_corrupt),
-        SLUICE_TEST(damage_is_a_status),
-        SLUICE_TEST(sizes_beyond_any_number_are_refused),
-    };
-    return sluice_test_run("codec_pnm", tests, SLUICE_TEST_COUNT(tests));
 }

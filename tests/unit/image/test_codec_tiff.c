@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void every_cut_is_corrupt(void)
+TEST(every_cut_is_corrupt)
 {
     test_every_cut("rgb_tiff_lzw.tif", 4, 0);
     test_every_cut("tiles_deflate_be.tif", 4, 4); /* where the next directory would be */
     test_every_cut("made16_2_4_extra1_be.tif", 4, 4);
 }
 
-static void damage_is_a_status(void)
+TEST(damage_is_a_status)
 {
     test_every_byte_wrong("rgb_packbits.tif");
     test_every_byte_wrong("tiles_deflate_be.tif");
@@ -29,7 +29,7 @@ static uint8_t *value_of(uint8_t *bytes, unsigned tag)
     return entry + 8;
 }
 
-static void parts_larger_than_the_picture_justifies_are_refused(void)
+TEST(parts_larger_than_the_picture_justifies_are_refused)
 {
     size_t len;
     uint8_t *bytes = test_read_format("tiles_deflate_le.tif", &len);
@@ -42,7 +42,7 @@ static void parts_larger_than_the_picture_justifies_are_refused(void)
     free(bytes);
 }
 
-static void what_is_not_read_is_named(void)
+TEST(what_is_not_read_is_named)
 {
     size_t len;
     uint8_t *bytes = test_read_format("unread_group4.tif", &len);
@@ -54,13 +54,7 @@ static void what_is_not_read_is_named(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_cut_is_corrupt),
-        SLUICE_TEST(damage_is_a_status),
-        SLUICE_TEST(parts_larger_than_the_picture_justifies_are_refused),
-        SLUICE_TEST(what_is_not_read_is_named),
-    };
     if (!sluice_image_format_is_decoded(SLUICE_IMAGE_TIFF))
         sluice_test_skip("built without libtiff");
-    return sluice_test_run("codec_tiff", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

@@ -5,20 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void every_cut_is_corrupt(void)
+TEST(every_cut_is_corrupt)
 {
     test_every_cut("lossy.webp", 15, 0);
     test_every_cut("lossless_alpha.webp", 15, 0);
     test_every_cut("animated_moved.webp", 15, 0);
 }
 
-static void damage_is_a_status(void)
+TEST(damage_is_a_status)
 {
     test_every_byte_wrong("odd.webp");
     test_every_byte_wrong("animated_moved.webp");
 }
 
-static void two_sizes_in_one_file_are_corrupt(void)
+TEST(two_sizes_in_one_file_are_corrupt)
 {
     size_t len;
     uint8_t *bytes = test_read_format("lossy_alpha.webp", &len); /* has a canvas and a picture */
@@ -31,12 +31,7 @@ static void two_sizes_in_one_file_are_corrupt(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_cut_is_corrupt),
-        SLUICE_TEST(damage_is_a_status),
-        SLUICE_TEST(two_sizes_in_one_file_are_corrupt),
-    };
     if (!sluice_image_format_is_decoded(SLUICE_IMAGE_WEBP))
         sluice_test_skip("built without libwebp");
-    return sluice_test_run("codec_webp", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

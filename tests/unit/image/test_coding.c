@@ -18,7 +18,7 @@ static uint8_t coding_of_jpeg(const struct sluice_jpeg_encode_options *options)
     return sluice_coding_of(&info);
 }
 
-static void tells_how_a_file_is_coded(void)
+TEST(tells_how_a_file_is_coded)
 {
     static const struct {
         struct sluice_jpeg_encode_options options;
@@ -33,13 +33,13 @@ static void tells_how_a_file_is_coded(void)
         {{.is_cmyk = true}, SLUICE_CODING_JPEG_OTHER},
         {{.is_progressive = true}, SLUICE_CODING_JPEG_420 | SLUICE_CODING_PROGRESSIVE},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++)
         CU_ASSERT_EQUAL(coding_of_jpeg(&cases[i].options), cases[i].coding);
     const struct sluice_image_info png = {.format = SLUICE_IMAGE_PNG, .num_components = 3};
     CU_ASSERT_EQUAL(sluice_coding_of(&png), SLUICE_CODING_PNG);
 }
 
-static void every_name_leads_back(void)
+TEST(every_name_leads_back)
 {
     for (unsigned kind = 1; kind < SLUICE_NUM_CODINGS; kind++) {
         for (unsigned flag = 0; flag <= SLUICE_CODING_PROGRESSIVE;
@@ -52,21 +52,11 @@ static void every_name_leads_back(void)
     }
 }
 
-static void what_this_version_does_not_know_is_unknown(void)
+TEST(what_this_version_does_not_know_is_unknown)
 {
     CU_ASSERT_STRING_EQUAL(sluice_coding_name(SLUICE_CODING_UNKNOWN), "-");
     CU_ASSERT_STRING_EQUAL(sluice_coding_name(0x7F), "-");
     CU_ASSERT_EQUAL(sluice_coding_kind(0xFF), SLUICE_CODING_UNKNOWN);
     CU_ASSERT_EQUAL(sluice_coding_parse("-"), SLUICE_CODING_UNKNOWN);
     CU_ASSERT_EQUAL(sluice_coding_parse("jpeg-xl"), SLUICE_CODING_UNKNOWN);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(tells_how_a_file_is_coded),
-        SLUICE_TEST(every_name_leads_back),
-        SLUICE_TEST(what_this_version_does_not_know_is_unknown),
-    };
-    return sluice_test_run("coding", tests, SLUICE_TEST_COUNT(tests));
 }

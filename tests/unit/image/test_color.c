@@ -74,7 +74,7 @@ static uint8_t *random_pixels(size_t num, uint32_t kind)
 }
 
 /* Every colour there is, at some shifts: to HSV and back. */
-static void every_hue_is_pillows(void)
+TEST(every_hue_is_pillows)
 {
     enum { NUM = 1 << 16 };
     uint8_t *in = malloc(NUM * 3), *out = malloc(NUM * 3);
@@ -102,7 +102,7 @@ static void every_hue_is_pillows(void)
 
 /* Every hue, saturation and value that a colour can have, on the way back: red, green and blue are
  * v, least and least, whose hue is 0, so the shift is the hue. */
-static void every_hsv_comes_back_as_pillows(void)
+TEST(every_hsv_comes_back_as_pillows)
 {
     enum { NUM = 1 << 15 };
     uint8_t *in = malloc((size_t)(NUM + 128) * 3), *out = malloc((size_t)(NUM + 128) * 3);
@@ -131,7 +131,7 @@ static void every_hsv_comes_back_as_pillows(void)
 }
 
 /* Each length has an end of its own behind the last whole vector; nothing behind it is written. */
-static void hues_of_each_length(void)
+TEST(hues_of_each_length)
 {
     for (size_t num = 1; num <= 100; num++) {
         uint8_t *in = random_pixels(num, num % 3), out[303];
@@ -152,7 +152,7 @@ static void hues_of_each_length(void)
     }
 }
 
-static void a_table_maps_each_value_of_its_channel(void)
+TEST(a_table_maps_each_value_of_its_channel)
 {
     static const size_t lengths[] = {1, 10, 21, 22, 85, 86, 256, 1001};
     for (size_t l = 0; l < SLUICE_ARRAY_LEN(lengths); l++) {
@@ -177,7 +177,7 @@ static void a_table_maps_each_value_of_its_channel(void)
 
 /* Tables of bits and a threshold have a kernel of their own; a table that differs in one value has
  * not. */
-static void tables_of_bits_and_a_threshold(void)
+TEST(tables_of_bits_and_a_threshold)
 {
     uint8_t in[768], out[768], table[3][256];
     for (size_t i = 0; i < sizeof(in); i++)
@@ -202,7 +202,7 @@ static void tables_of_bits_and_a_threshold(void)
 }
 
 /* Alone in its channel, a least and a greatest value stand at each place of each length. */
-static void the_range_of_each_channel(void)
+TEST(the_range_of_each_channel)
 {
     for (size_t num = 1; num <= 100; num++) {
         uint8_t *in = malloc(num * 3), low[3], high[3];
@@ -225,7 +225,7 @@ static void the_range_of_each_channel(void)
     }
 }
 
-static void luma_gray_and_saturation_are_pillows(void)
+TEST(luma_gray_and_saturation_are_pillows)
 {
     static const size_t longer[] = {255, 256, 257, 1000};
     static const float factors[] = {0, 0.25f, 1, 1.27f, 1.9f, 5};
@@ -253,7 +253,7 @@ static void luma_gray_and_saturation_are_pillows(void)
     }
 }
 
-static void sharpness_is_pillows(void)
+TEST(sharpness_is_pillows)
 {
     static const uint32_t sizes[][2] = {{1, 1}, {2, 9}, {3, 3}, {9, 2}, {40, 17}, {257, 5}};
     for (size_t s = 0; s < SLUICE_ARRAY_LEN(sizes); s++) {
@@ -310,7 +310,7 @@ static size_t wrong_in_blur(const struct sluice_blur_box *box, const uint8_t *in
     return wrong;
 }
 
-static void a_box_blur_is_its_sum(void)
+TEST(a_box_blur_is_its_sum)
 {
     static const uint32_t radii[] = {0, 1, 2, 3, 5, 11, 62, 63, 64, 127, 128};
     for (size_t r = 0; r < SLUICE_ARRAY_LEN(radii); r++) {
@@ -332,7 +332,7 @@ static void a_box_blur_is_its_sum(void)
 }
 
 /* Each weight that a sigma gives; its two halves are multiplied apart. */
-static void a_box_blur_of_each_sigma(void)
+TEST(a_box_blur_of_each_sigma)
 {
     uint8_t *in = random_pixels(11 * 40, 0);
     for (int i = 0; i < 110; i++) {
@@ -342,7 +342,7 @@ static void a_box_blur_of_each_sigma(void)
     free(in);
 }
 
-static void rows_become_columns(void)
+TEST(rows_become_columns)
 {
     const struct sluice_color_kernels *kernels = sluice_color_kernels_for(sluice_cpu_level());
     for (size_t w = 1; w <= 100; w += w < 20 ? 1 : 7) {
@@ -364,7 +364,7 @@ static void rows_become_columns(void)
 
 /* Lines from a corner to any other pixel, both ways; one that ends in the last pixel has no byte
  * behind it. */
-static void a_walk_takes_the_pixels_of_its_line(void)
+TEST(a_walk_takes_the_pixels_of_its_line)
 {
     const struct sluice_color_kernels *kernels = sluice_color_kernels_for(sluice_cpu_level());
     const int w = 23, h = 9;
@@ -392,23 +392,4 @@ static void a_walk_takes_the_pixels_of_its_line(void)
         }
     }
     free(in);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_hue_is_pillows),
-        SLUICE_TEST(every_hsv_comes_back_as_pillows),
-        SLUICE_TEST(hues_of_each_length),
-        SLUICE_TEST(a_table_maps_each_value_of_its_channel),
-        SLUICE_TEST(tables_of_bits_and_a_threshold),
-        SLUICE_TEST(the_range_of_each_channel),
-        SLUICE_TEST(luma_gray_and_saturation_are_pillows),
-        SLUICE_TEST(sharpness_is_pillows),
-        SLUICE_TEST(a_box_blur_is_its_sum),
-        SLUICE_TEST(a_box_blur_of_each_sigma),
-        SLUICE_TEST(rows_become_columns),
-        SLUICE_TEST(a_walk_takes_the_pixels_of_its_line),
-    };
-    return sluice_test_run("color", tests, SLUICE_TEST_COUNT(tests));
 }

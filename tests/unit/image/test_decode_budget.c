@@ -35,7 +35,7 @@ static void set_clock(uint64_t step)
     num_looks = 0;
 }
 
-static void the_clock_is_looked_at_once_in_a_while(void)
+TEST(the_clock_is_looked_at_once_in_a_while)
 {
     struct sluice_decode_budget budget;
     set_clock(0);
@@ -48,7 +48,7 @@ static void the_clock_is_looked_at_once_in_a_while(void)
     CU_ASSERT_EQUAL(num_looks, 1);
 }
 
-static void a_budget_is_two_seconds_or_more_for_many_pixels(void)
+TEST(a_budget_is_two_seconds_or_more_for_many_pixels)
 {
     static const struct {
         uint64_t pixels, allowed_ns;
@@ -57,7 +57,7 @@ static void a_budget_is_two_seconds_or_more_for_many_pixels(void)
         {20000000, 2000000000},
         {178956970, 17895697000},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_decode_budget budget;
         struct sluice_err err = {{0}};
         set_clock(0);
@@ -73,12 +73,12 @@ static void a_budget_is_two_seconds_or_more_for_many_pixels(void)
     }
 }
 
-static void scans_are_limited_by_number_and_by_pixels(void)
+TEST(scans_are_limited_by_number_and_by_pixels)
 {
     static const struct {
         uint64_t pixels, scans;
     } most[] = {{1, 500}, {2000000, 500}, {10000000, 100}, {50000000, 20}, {178956970, 20}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(most); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(most); i++) {
         struct sluice_err err = {{0}};
         CU_ASSERT_EQUAL(sluice_decode_check_scans(most[i].pixels, most[i].scans, &err), SLUICE_OK);
         CU_ASSERT_EQUAL(sluice_decode_check_scans(most[i].pixels, most[i].scans + 1, &err),
@@ -154,12 +154,12 @@ static sluice_status crop(const struct sluice_buf *file, struct sluice_err *err)
 static sluice_status (*const ways[])(const struct sluice_buf *,
                                      struct sluice_err *) = {decode, decode_box, crop};
 
-static void a_jpeg_of_too_many_scans_is_refused(void)
+TEST(a_jpeg_of_too_many_scans_is_refused)
 {
     set_clock(0);
     struct sluice_buf *most = file_of_scans(SLUICE_DECODE_MAX_SCANS, 64, 48);
     struct sluice_buf *more = file_of_scans(SLUICE_DECODE_MAX_SCANS + 1, 64, 48);
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(ways); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(ways); i++) {
         struct sluice_err err = {{0}};
         /* What comes too often is a fault for cropping alone. */
         CU_ASSERT_EQUAL(ways[i](most, &err), ways[i] == crop ? SLUICE_E_UNSUPPORTED : SLUICE_OK);
@@ -172,7 +172,7 @@ static void a_jpeg_of_too_many_scans_is_refused(void)
     sluice_buf_unref(more);
 }
 
-static void scans_in_a_comment_do_not_count(void)
+TEST(scans_in_a_comment_do_not_count)
 {
     enum { COMMENT_LEN = 4002 };
     set_clock(0);
@@ -194,15 +194,15 @@ static void scans_in_a_comment_do_not_count(void)
     sluice_buf_unref(file);
 }
 
-static void a_slow_file_is_refused_when_its_time_is_spent(void)
+TEST(a_slow_file_is_refused_when_its_time_is_spent)
 {
     struct sluice_buf *files[] = {
         file_of_scans(20, 640, 480),
         image_test_jpeg(640, 480, &(struct sluice_jpeg_encode_options){.is_ycck = true}),
         image_test_file(IMAGE_TEST_PNG, 640, 480),
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(files); i++) {
-        for (size_t k = 0; k < SLUICE_TEST_COUNT(ways); k++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(files); i++) {
+        for (size_t k = 0; k < SLUICE_ARRAY_LEN(ways); k++) {
             if (ways[k] == crop && i != 0)
                 continue;
             struct sluice_err err = {{0}};
@@ -218,7 +218,7 @@ static void a_slow_file_is_refused_when_its_time_is_spent(void)
     }
 }
 
-static void a_small_image_costs_no_look_at_the_clock(void)
+TEST(a_small_image_costs_no_look_at_the_clock)
 {
     for (int kind = 0; kind < IMAGE_TEST_NUM_KINDS; kind++) {
         struct sluice_buf *file = image_test_file((enum image_test_kind)kind, 100, 80);
@@ -229,7 +229,7 @@ static void a_small_image_costs_no_look_at_the_clock(void)
     }
 }
 
-static void there_are_no_more_restart_intervals_than_mcus(void)
+TEST(there_are_no_more_restart_intervals_than_mcus)
 {
     enum { NUM_EXTRA = 1000 };
     struct sluice_buf *one = image_test_jpeg(
@@ -262,19 +262,9 @@ static void there_are_no_more_restart_intervals_than_mcus(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_clock_is_looked_at_once_in_a_while),
-        SLUICE_TEST(a_budget_is_two_seconds_or_more_for_many_pixels),
-        SLUICE_TEST(scans_are_limited_by_number_and_by_pixels),
-        SLUICE_TEST(a_jpeg_of_too_many_scans_is_refused),
-        SLUICE_TEST(scans_in_a_comment_do_not_count),
-        SLUICE_TEST(a_slow_file_is_refused_when_its_time_is_spent),
-        SLUICE_TEST(a_small_image_costs_no_look_at_the_clock),
-        SLUICE_TEST(there_are_no_more_restart_intervals_than_mcus),
-    };
     if (sluice_codec_create(&codec, NULL) != SLUICE_OK)
         return 1;
-    const int result = sluice_test_run("decode_budget", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_main();
     sluice_codec_destroy(codec);
     return result;
 }

@@ -13,7 +13,7 @@ static double ulps(double got, long double want)
     return (double)(fabsl((long double)got - want) / ulp);
 }
 
-static void exp_is_within_one_ulp_of_libm(void)
+TEST(exp_is_within_one_ulp_of_libm)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     double worst = 0;
@@ -27,7 +27,7 @@ static void exp_is_within_one_ulp_of_libm(void)
     CU_ASSERT_EQUAL(sluice_exact_exp(0), 1);
 }
 
-static void log_is_within_one_ulp_of_libm(void)
+TEST(log_is_within_one_ulp_of_libm)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 1, 0);
     double worst = 0;
@@ -44,7 +44,7 @@ static void log_is_within_one_ulp_of_libm(void)
     CU_ASSERT_EQUAL(sluice_exact_log(2), log(2));
 }
 
-static void sine_and_cosine_are_the_true_value_rounded(void)
+TEST(sine_and_cosine_are_the_true_value_rounded)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 2, 0);
     double worst = 0;
@@ -59,7 +59,7 @@ static void sine_and_cosine_are_the_true_value_rounded(void)
     CU_ASSERT_EQUAL(sluice_exact_cos(0), 1);
 }
 
-static void the_tangent_is_the_true_value_rounded(void)
+TEST(the_tangent_is_the_true_value_rounded)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 3, 0);
     double worst = 0;
@@ -71,14 +71,14 @@ static void the_tangent_is_the_true_value_rounded(void)
     CU_ASSERT(worst < 0.501);
 }
 
-static void exp_undoes_log(void)
+TEST(exp_undoes_log)
 {
     CU_ASSERT_DOUBLE_EQUAL(sluice_exact_exp(sluice_exact_log(3.0 / 4)), 3.0 / 4, 1e-15);
     CU_ASSERT_DOUBLE_EQUAL(sluice_exact_exp(sluice_exact_log(4.0 / 3)), 4.0 / 3, 1e-15);
 }
 
 /* Fixed bits, not only near libm: another compiler or machine must give these. */
-static void bits_never_change(void)
+TEST(bits_never_change)
 {
     CU_ASSERT_EQUAL(sluice_exact_log(3.0 / 4), -0x1.269621134db92p-2);
     CU_ASSERT_EQUAL(sluice_exact_exp(0.25), 0x1.48b5e3c3e8186p+0);
@@ -95,7 +95,7 @@ static void bits_never_change(void)
     CU_ASSERT_EQUAL(sum, 0x3804c4cb38425737);
 }
 
-static void rounds_halves_to_even(void)
+TEST(rounds_halves_to_even)
 {
     CU_ASSERT_EQUAL(sluice_round_half_even(0.5), 0);
     CU_ASSERT_EQUAL(sluice_round_half_even(1.5), 2);
@@ -109,18 +109,4 @@ static void rounds_halves_to_even(void)
         const double x = (sluice_rng_double(&rng) - 0.5) * 1e6;
         CU_ASSERT_EQUAL(sluice_round_half_even(x), llrint(x));
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(exp_is_within_one_ulp_of_libm),
-        SLUICE_TEST(log_is_within_one_ulp_of_libm),
-        SLUICE_TEST(sine_and_cosine_are_the_true_value_rounded),
-        SLUICE_TEST(the_tangent_is_the_true_value_rounded),
-        SLUICE_TEST(exp_undoes_log),
-        SLUICE_TEST(bits_never_change),
-        SLUICE_TEST(rounds_halves_to_even),
-    };
-    return sluice_test_run("exact_math", tests, SLUICE_TEST_COUNT(tests));
 }

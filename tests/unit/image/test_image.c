@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void probe_reads_jpeg_headers(void)
+TEST(probe_reads_jpeg_headers)
 {
     uint8_t *pixels = image_test_picture(50, 40);
     for (int h = 1; h <= 4; h *= 2) {
@@ -38,7 +38,7 @@ static void probe_reads_jpeg_headers(void)
         enum image_test_kind kind;
         unsigned num_components;
     } others[] = {{IMAGE_TEST_GRAY, 1}, {IMAGE_TEST_CMYK, 4}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++) {
         struct sluice_buf *file = image_test_file(others[i].kind, 9, 7);
         struct sluice_image_info info;
         CU_ASSERT_EQUAL(sluice_image_probe(file->data, file->len, &info, NULL), SLUICE_OK);
@@ -48,7 +48,7 @@ static void probe_reads_jpeg_headers(void)
     }
 }
 
-static void probe_reads_png_headers(void)
+TEST(probe_reads_png_headers)
 {
     struct sluice_buf *file = image_test_file(IMAGE_TEST_PNG, 31, 12);
     struct sluice_image_info info;
@@ -74,7 +74,7 @@ static void probe_reads_png_headers(void)
     sluice_buf_unref(file);
 }
 
-static void probe_needs_the_whole_header_and_no_more(void)
+TEST(probe_needs_the_whole_header_and_no_more)
 {
     for (int kind = 0; kind < IMAGE_TEST_NUM_KINDS; kind++) {
         struct sluice_buf *file = image_test_file((enum image_test_kind)kind, 20, 20);
@@ -96,7 +96,7 @@ static void probe_needs_the_whole_header_and_no_more(void)
     }
 }
 
-static void sizes_have_a_side_and_an_area(void)
+TEST(sizes_have_a_side_and_an_area)
 {
     struct sluice_err err = {{0}};
     CU_ASSERT_EQUAL(sluice_image_check_size(65535, 2, 131070, NULL), SLUICE_OK);
@@ -107,7 +107,7 @@ static void sizes_have_a_side_and_an_area(void)
                     SLUICE_E_UNSUPPORTED);
 }
 
-static void a_box_is_within_or_not(void)
+TEST(a_box_is_within_or_not)
 {
     static const struct {
         struct sluice_box box;
@@ -119,11 +119,11 @@ static void a_box_is_within_or_not(void)
         {{0, 0, 1, 0}, false},   {{UINT32_MAX, 0, 2, 1}, false},
         {{10, 0, 1, 1}, false},  {{0, UINT32_MAX, 1, UINT32_MAX}, false},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(boxes); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(boxes); i++)
         CU_ASSERT_EQUAL(sluice_box_is_within(&boxes[i].box, 10, 20), boxes[i].is_within);
 }
 
-static void a_writer_keeps_what_it_has(void)
+TEST(a_writer_keeps_what_it_has)
 {
     struct sluice_image_writer writer = {0};
     for (size_t i = 0; i < 100000; i += 1000) {
@@ -140,7 +140,7 @@ static void a_writer_keeps_what_it_has(void)
     sluice_buf_unref(writer.file);
 }
 
-static void a_frame_header_has_what_decoders_ask_of_it(void)
+TEST(a_frame_header_has_what_decoders_ask_of_it)
 {
     static const struct {
         uint8_t body[15];
@@ -159,12 +159,12 @@ static void a_frame_header_has_what_decoders_ask_of_it(void)
         {{8, 0, 9, 0, 7, 1, 1, 0x10, 0}, 9, SLUICE_E_CORRUPT},
         {{8, 0, 9, 0, 7, 1, 1, 0x51, 0}, 9, SLUICE_E_CORRUPT},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++)
         CU_ASSERT_EQUAL(sluice_jpeg_check_frame(cases[i].body, cases[i].len, NULL),
                         cases[i].status);
 }
 
-static void the_suffix_is_by_the_first_bytes(void)
+TEST(the_suffix_is_by_the_first_bytes)
 {
     static const struct {
         const char *begin;
@@ -185,25 +185,10 @@ static void the_suffix_is_by_the_first_bytes(void)
         {"\xFF\xD8", 2, NULL},
         {"", 0, NULL},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(known); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(known); i++) {
         const char *suffix = sluice_image_suffix((const uint8_t *)known[i].begin, known[i].len);
         CU_ASSERT_FATAL((suffix == NULL) == (known[i].suffix == NULL));
         if (suffix)
             CU_ASSERT_STRING_EQUAL(suffix, known[i].suffix);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(probe_reads_jpeg_headers),
-        SLUICE_TEST(probe_reads_png_headers),
-        SLUICE_TEST(the_suffix_is_by_the_first_bytes),
-        SLUICE_TEST(probe_needs_the_whole_header_and_no_more),
-        SLUICE_TEST(sizes_have_a_side_and_an_area),
-        SLUICE_TEST(a_box_is_within_or_not),
-        SLUICE_TEST(a_writer_keeps_what_it_has),
-        SLUICE_TEST(a_frame_header_has_what_decoders_ask_of_it),
-    };
-    return sluice_test_run("image", tests, SLUICE_TEST_COUNT(tests));
 }

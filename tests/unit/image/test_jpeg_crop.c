@@ -47,7 +47,7 @@ static bool contains(const struct sluice_buf *buf, const char *text)
     return memmem(buf->data, buf->len, text, strlen(text)) != NULL;
 }
 
-static void the_box_must_be_inside(void)
+TEST(the_box_must_be_inside)
 {
     struct sluice_buf *file = small_file(NULL), *out = NULL;
     struct sluice_jpeg_crop_box window = {.left = 12345};
@@ -55,7 +55,7 @@ static void the_box_must_be_inside(void)
         {0, 0, 0, 8},  {0, 0, 8, 0},  {96, 0, 1, 1},          {0, 80, 1, 1},
         {90, 0, 7, 8}, {0, 80, 8, 1}, {1, 0, UINT32_MAX, 80}, {UINT32_MAX, 0, 2, 2},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(boxes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(boxes); i++) {
         for (int route = SLUICE_JPEG_CROP_BY_ANY; route <= SLUICE_JPEG_CROP_BY_LIBJPEG; route++) {
             const struct sluice_jpeg_crop_options options = {
                 .allow_larger = true, .route = (enum sluice_jpeg_crop_route)route};
@@ -69,7 +69,7 @@ static void the_box_must_be_inside(void)
     sluice_buf_unref(file);
 }
 
-static void what_would_not_be_smaller_is_not_made(void)
+TEST(what_would_not_be_smaller_is_not_made)
 {
     struct sluice_buf *file = small_file(NULL), *out = NULL;
     const struct sluice_box all = {0, 0, 96, 80}, part = {40, 40, 4, 4};
@@ -93,7 +93,7 @@ static void what_would_not_be_smaller_is_not_made(void)
     sluice_buf_unref(file);
 }
 
-static void metadata_are_dropped_and_colours_kept(void)
+TEST(metadata_are_dropped_and_colours_kept)
 {
     struct sluice_buf *file = small_file(&(struct sluice_jpeg_encode_options){.is_ycck = true});
     static const char comment[] = "\xFF\xFE\0\x10Kilroy was he";
@@ -151,7 +151,7 @@ static void check_rgb_ids(bool has_jfif)
     sluice_buf_unref(file);
 }
 
-static void component_ids_that_mean_rgb_are_kept(void)
+TEST(component_ids_that_mean_rgb_are_kept)
 {
     check_rgb_ids(false);
     check_rgb_ids(true);
@@ -163,7 +163,7 @@ static void component_ids_that_mean_rgb_are_kept(void)
     sluice_buf_unref(file);
 }
 
-static void optimal_tables_are_smaller(void)
+TEST(optimal_tables_are_smaller)
 {
     static const struct sluice_jpeg_crop_options optimal = {.optimal_huffman = true};
     struct sluice_buf *file = small_file(NULL), *fast_crop = NULL, *optimal_crop = NULL;
@@ -181,7 +181,7 @@ static void optimal_tables_are_smaller(void)
 }
 
 /* So that the client's readers need not look for them; whatever the file has, and whoever cuts. */
-static void each_row_is_a_segment(void)
+TEST(each_row_is_a_segment)
 {
     const struct sluice_box box = {20, 18, 50, 40};
     for (unsigned rows = 0; rows < 3; rows++) {
@@ -210,7 +210,7 @@ static void each_row_is_a_segment(void)
 
 /* Without a restart interval a crop has the bytes that it has had since before there was one; the
  * hashes are of then. */
-static void crops_without_restart_interval_stay_the_same(void)
+TEST(crops_without_restart_interval_stay_the_same)
 {
     static const struct {
         const char *name;
@@ -221,7 +221,7 @@ static void crops_without_restart_interval_stay_the_same(void)
         {"ycc_1x1.jpg", 0x51ba9b385472436f}, {"ycc_1x2.jpg", 0xa200ec1de75fd63d},
         {"ycc_2x2.jpg", 0x751cdb37440e720e}, {"ycc_4x1.jpg", 0x41fc50c91c140336},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(files); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(files); i++) {
         char path[1024];
         snprintf(path, sizeof(path), "%s/tests/golden/image/%s", sluice_test_source_dir(),
                  files[i].name);
@@ -333,8 +333,8 @@ static void check_intervals(struct restart_check *check, bool is_progressive, un
             sluice_jpeg_index_build(check->file->data, check->file->len, 0, 4, &index, NULL),
             SLUICE_OK);
     index.is_partial = true; /* so that nothing but the index will do */
-    for (size_t b = 0; b < SLUICE_TEST_COUNT(edge_boxes); b++) {
-        for (size_t i = 0; i < SLUICE_TEST_COUNT(intervals); i++) {
+    for (size_t b = 0; b < SLUICE_ARRAY_LEN(edge_boxes); b++) {
+        for (size_t i = 0; i < SLUICE_ARRAY_LEN(intervals); i++) {
             const unsigned way = (*turn)++ % 5;
             check->box = edge_boxes[b];
             check->options = (struct sluice_jpeg_crop_options){
@@ -354,7 +354,7 @@ static void check_intervals(struct restart_check *check, bool is_progressive, un
 
 /* Of every sampling, from files with restart markers of their own and without, with an index and
  * without, by every route; where the boxes and the intervals do not go together with the rows. */
-static void restart_markers_come_every_so_many_mcus(void)
+TEST(restart_markers_come_every_so_many_mcus)
 {
     struct restart_check check = {0};
     unsigned turn = 0;
@@ -375,7 +375,7 @@ static void restart_markers_come_every_so_many_mcus(void)
     sluice_codec_destroy(check.codec);
 }
 
-static void an_interval_of_a_row_is_none(void)
+TEST(an_interval_of_a_row_is_none)
 {
     struct sluice_buf *file = small_file(NULL);
     const struct sluice_box box = {20, 18, 50, 40};
@@ -398,7 +398,7 @@ static void an_interval_of_a_row_is_none(void)
     sluice_buf_unref(file);
 }
 
-static void rejects_an_interval_of_more_than_16_bits(void)
+TEST(rejects_an_interval_of_more_than_16_bits)
 {
     struct sluice_buf *file = small_file(NULL), *out = NULL;
     const struct sluice_box box = {0, 0, 8, 8};
@@ -414,7 +414,7 @@ static void rejects_an_interval_of_more_than_16_bits(void)
 }
 
 /* Markers count when it is said that a crop would not be smaller. */
-static void markers_may_make_a_crop_too_large(void)
+TEST(markers_may_make_a_crop_too_large)
 {
     const struct sluice_jpeg_encode_options small = {
         .is_gray = true, .quality = 10, .optimize = true};
@@ -445,7 +445,7 @@ static void markers_may_make_a_crop_too_large(void)
     sluice_buf_unref(file);
 }
 
-static void truncated_and_damaged_files_are_refused(void)
+TEST(truncated_and_damaged_files_are_refused)
 {
     const struct sluice_box box = {0, 0, 8, 8};
     struct sluice_buf *out = NULL;
@@ -468,7 +468,7 @@ static void truncated_and_damaged_files_are_refused(void)
 }
 
 /* A progressive file without its last scans: whole, but libjpeg would smooth it. */
-static void an_unfinished_progression_is_refused(void)
+TEST(an_unfinished_progression_is_refused)
 {
     struct sluice_buf *file =
         small_file(&(struct sluice_jpeg_encode_options){.is_progressive = true, .is_gray = true});
@@ -489,7 +489,7 @@ static void an_unfinished_progression_is_refused(void)
     sluice_buf_unref(file);
 }
 
-static void too_many_pixels_are_refused_by_the_header(void)
+TEST(too_many_pixels_are_refused_by_the_header)
 {
     const struct sluice_box box = {0, 0, 8, 8};
     for (int i = 0; i < 2; i++) {
@@ -509,7 +509,7 @@ static void too_many_pixels_are_refused_by_the_header(void)
 
 /* All DC differences of a flat image are 0 but the first, so its own table has two
  * categories; a box that begins behind a step needs others. */
-static void categories_that_a_table_lacks_are_appended(void)
+TEST(categories_that_a_table_lacks_are_appended)
 {
     uint8_t *pixels = malloc((size_t)64 * 64 * 3);
     for (size_t i = 0; i < (size_t)64 * 64 * 3; i++)
@@ -549,7 +549,7 @@ static void categories_that_a_table_lacks_are_appended(void)
     sluice_buf_unref(file);
 }
 
-static void a_crop_says_where_it_was(void)
+TEST(a_crop_says_where_it_was)
 {
     struct sluice_buf *file =
         small_file(&(struct sluice_jpeg_encode_options){.h_samp = 1, .v_samp = 1});
@@ -573,7 +573,7 @@ static void a_crop_says_where_it_was(void)
         size_t at;
         uint8_t value;
     } changes[] = {{19, 73}, {21, 65}, {15, 39}, {17, 47}, {13, 2}, {18, 255}, {20, 255}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(changes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(changes); i++) {
         const uint8_t was = out->data[changes[i].at];
         out->data[changes[i].at] = changes[i].value;
         struct sluice_err err = {{0}};
@@ -587,7 +587,7 @@ static void a_crop_says_where_it_was(void)
     sluice_buf_unref(file);
 }
 
-static void buffers_come_from_the_pool(void)
+TEST(buffers_come_from_the_pool)
 {
     struct sluice_buf_pool *pool = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &pool, NULL), SLUICE_OK);
@@ -604,28 +604,4 @@ static void buffers_come_from_the_pool(void)
         sluice_buf_unref(file);
     }
     sluice_buf_pool_destroy(pool);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_box_must_be_inside),
-        SLUICE_TEST(what_would_not_be_smaller_is_not_made),
-        SLUICE_TEST(metadata_are_dropped_and_colours_kept),
-        SLUICE_TEST(component_ids_that_mean_rgb_are_kept),
-        SLUICE_TEST(optimal_tables_are_smaller),
-        SLUICE_TEST(each_row_is_a_segment),
-        SLUICE_TEST(crops_without_restart_interval_stay_the_same),
-        SLUICE_TEST(restart_markers_come_every_so_many_mcus),
-        SLUICE_TEST(an_interval_of_a_row_is_none),
-        SLUICE_TEST(rejects_an_interval_of_more_than_16_bits),
-        SLUICE_TEST(markers_may_make_a_crop_too_large),
-        SLUICE_TEST(truncated_and_damaged_files_are_refused),
-        SLUICE_TEST(an_unfinished_progression_is_refused),
-        SLUICE_TEST(too_many_pixels_are_refused_by_the_header),
-        SLUICE_TEST(categories_that_a_table_lacks_are_appended),
-        SLUICE_TEST(a_crop_says_where_it_was),
-        SLUICE_TEST(buffers_come_from_the_pool),
-    };
-    return sluice_test_run("jpeg_crop", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -52,7 +52,7 @@ static void fill(struct sluice_rng *rng, uint8_t *bytes, size_t len)
                                                       : (uint8_t)sluice_rng_u32(rng);
 }
 
-static void the_first_ff_of_eight_bytes_is_found(void)
+TEST(the_first_ff_of_eight_bytes_is_found)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     for (int i = 0; i < 100000; i++) {
@@ -62,7 +62,7 @@ static void the_first_ff_of_eight_bytes_is_found(void)
     }
 }
 
-static void a_zero_follows_each_ff_and_a_byte_stays_free(void)
+TEST(a_zero_follows_each_ff_and_a_byte_stays_free)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 1, 0, 0);
     for (int i = 0; i < 5000; i++) {
@@ -77,7 +77,7 @@ static void a_zero_follows_each_ff_and_a_byte_stays_free(void)
     }
 }
 
-static void a_marker_stands_between_segments(void)
+TEST(a_marker_stands_between_segments)
 {
     struct sluice_buf *data;
     CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, 256, &data, NULL), SLUICE_OK);
@@ -106,7 +106,7 @@ static void a_marker_stands_between_segments(void)
     sluice_buf_unref(data);
 }
 
-static void a_head_says_what_was_put(void)
+TEST(a_head_says_what_was_put)
 {
     const struct sluice_jpeg_crop_box box = {
         .full_width = 65535, .full_height = 1234, .left = 400, .top = 8};
@@ -123,15 +123,4 @@ static void a_head_says_what_was_put(void)
         head[i] ^= 1;
     }
     CU_ASSERT_EQUAL(got.left, 77);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_first_ff_of_eight_bytes_is_found),
-        SLUICE_TEST(a_zero_follows_each_ff_and_a_byte_stays_free),
-        SLUICE_TEST(a_marker_stands_between_segments),
-        SLUICE_TEST(a_head_says_what_was_put),
-    };
-    return sluice_test_run("jpeg_crop_write", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -114,13 +114,13 @@ static void compare(const uint8_t *bytes, size_t len)
     sluice_jpeg_scan_clear(&scan);
 }
 
-static void symbols_give_the_coefficients_of_libjpeg(void)
+TEST(symbols_give_the_coefficients_of_libjpeg)
 {
     static const uint16_t sizes[][2] = {{1, 1}, {8, 8}, {17, 9}, {97, 53}, {3, 200}, {160, 96}};
     for (size_t i = 0; i < jpeg_test_num_options; i++) {
         if (jpeg_test_options[i].is_progressive)
             continue;
-        for (size_t s = 0; s < SLUICE_TEST_COUNT(sizes); s++) {
+        for (size_t s = 0; s < SLUICE_ARRAY_LEN(sizes); s++) {
             struct sluice_buf *file =
                 jpeg_test_file(sizes[s][0], sizes[s][1], i, &jpeg_test_options[i]);
             compare(file->data, file->len);
@@ -160,7 +160,7 @@ static uint8_t *find_marker(struct sluice_buf *file, unsigned marker)
     return NULL;
 }
 
-static void refuses_every_cut(void)
+TEST(refuses_every_cut)
 {
     struct sluice_buf *file = small_file(&(struct sluice_jpeg_encode_options){.restart_rows = 1});
     CU_ASSERT_EQUAL(read_all(file->data, file->len, NULL), SLUICE_OK);
@@ -176,7 +176,7 @@ static void refuses_every_cut(void)
     sluice_buf_unref(file);
 }
 
-static void leaves_to_libjpeg_what_it_does_not_cover(void)
+TEST(leaves_to_libjpeg_what_it_does_not_cover)
 {
     struct sluice_buf *file =
         small_file(&(struct sluice_jpeg_encode_options){.is_progressive = true});
@@ -208,7 +208,7 @@ static void leaves_to_libjpeg_what_it_does_not_cover(void)
         {0xE0, 0, 0x00}, /* junk */
         {0xE0, 2, 0xFF}, /* longer than the file */
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(changes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(changes); i++) {
         file = small_file(NULL);
         uint8_t *marker = find_marker(file, changes[i].marker);
         marker[changes[i].offset] = changes[i].value;
@@ -220,7 +220,7 @@ static void leaves_to_libjpeg_what_it_does_not_cover(void)
     }
 }
 
-static void refuses_unexpected_markers_in_the_scan(void)
+TEST(refuses_unexpected_markers_in_the_scan)
 {
     const struct sluice_jpeg_encode_options with_restarts = {.restart_rows = 1};
     struct sluice_buf *file = small_file(&with_restarts);
@@ -240,7 +240,7 @@ static void refuses_unexpected_markers_in_the_scan(void)
     sluice_buf_unref(file);
 }
 
-static void says_what_decides_the_colours(void)
+TEST(says_what_decides_the_colours)
 {
     struct sluice_jpeg jpeg;
     struct sluice_buf *file = small_file(NULL);
@@ -256,7 +256,7 @@ static void says_what_decides_the_colours(void)
     sluice_buf_unref(file);
 }
 
-static void codes_and_lookup_agree_up_to_16_bits(void)
+TEST(codes_and_lookup_agree_up_to_16_bits)
 {
     /* One code of each length: 0, 10, 110, ... */
     struct sluice_jpeg_huffman huffman = {.is_present = true, .num_symbols = 16};
@@ -282,7 +282,7 @@ static void codes_and_lookup_agree_up_to_16_bits(void)
     CU_ASSERT_EQUAL(sluice_jpeg_bits_peek_symbol(&ones, &lookup), 0);
 }
 
-static void extends_values_as_the_standard_says(void)
+TEST(extends_values_as_the_standard_says)
 {
     CU_ASSERT_EQUAL(sluice_jpeg_extend(UINT64_MAX, 0), 0);
     CU_ASSERT_EQUAL(sluice_jpeg_extend(0, 0), 0);
@@ -294,7 +294,7 @@ static void extends_values_as_the_standard_says(void)
     CU_ASSERT_EQUAL(sluice_jpeg_extend(UINT64_MAX, 15), 32767);
 }
 
-static void takes_bits_across_refills(void)
+TEST(takes_bits_across_refills)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     uint8_t bytes[256 + 8] = {0};
@@ -315,19 +315,4 @@ static void takes_bits_across_refills(void)
         sluice_jpeg_bits_refill(&in);
         CU_ASSERT_EQUAL(sluice_jpeg_bits_position(&in, bytes), position);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(symbols_give_the_coefficients_of_libjpeg),
-        SLUICE_TEST(refuses_every_cut),
-        SLUICE_TEST(leaves_to_libjpeg_what_it_does_not_cover),
-        SLUICE_TEST(refuses_unexpected_markers_in_the_scan),
-        SLUICE_TEST(says_what_decides_the_colours),
-        SLUICE_TEST(codes_and_lookup_agree_up_to_16_bits),
-        SLUICE_TEST(extends_values_as_the_standard_says),
-        SLUICE_TEST(takes_bits_across_refills),
-    };
-    return sluice_test_run("jpeg_entropy", tests, SLUICE_TEST_COUNT(tests));
 }

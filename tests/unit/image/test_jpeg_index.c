@@ -31,7 +31,7 @@ static struct sluice_jpeg_index build(const struct sluice_buf *file, uint32_t st
     return index;
 }
 
-static void an_index_is_written_and_read_back(void)
+TEST(an_index_is_written_and_read_back)
 {
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
     for (uint32_t step = 0; step < 12; step++) {
@@ -64,7 +64,7 @@ static void an_index_is_written_and_read_back(void)
     sluice_buf_unref(file);
 }
 
-static void damaged_entries_are_refused(void)
+TEST(damaged_entries_are_refused)
 {
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.restart_rows = 2});
     struct sluice_jpeg_index index = build(file, 4), untouched = {.mcus_down = 77};
@@ -98,7 +98,7 @@ static bool reads(const struct sluice_jpeg_index *index, const struct sluice_buf
     return is_read;
 }
 
-static void what_was_not_indexed_is_not_read(void)
+TEST(what_was_not_indexed_is_not_read)
 {
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
     struct sluice_jpeg_index index = build(file, 0);
@@ -124,7 +124,7 @@ static void what_was_not_indexed_is_not_read(void)
 }
 
 /* No byte behind what the file has of the part is touched. */
-static void a_part_goes_where_the_caller_wants_it(void)
+TEST(a_part_goes_where_the_caller_wants_it)
 {
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
     struct sluice_jpeg_index index = build(file, 2);
@@ -172,7 +172,7 @@ static bool decodes_like(const struct sluice_buf *file, const struct sluice_jpeg
 }
 
 /* The rows above may be missing altogether with it, and count without it. */
-static void an_index_spares_the_rows_above(void)
+TEST(an_index_spares_the_rows_above)
 {
     const struct sluice_box box = {.left = 40, .top = 60, .width = 60, .height = 30};
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
@@ -215,7 +215,7 @@ static struct sluice_buf *read_parts(const struct sluice_buf *file,
     return part;
 }
 
-static void parts_of_a_file_decode_and_cut_as_the_whole_does(void)
+TEST(parts_of_a_file_decode_and_cut_as_the_whole_does)
 {
     static const struct sluice_jpeg_encode_options kinds[] = {
         {.quality = 95},
@@ -272,7 +272,7 @@ static void parts_of_a_file_decode_and_cut_as_the_whole_does(void)
 }
 
 /* Where a row is not as it was indexed, the rest of the file is not there to fall back on. */
-static void a_part_that_does_not_do_fails(void)
+TEST(a_part_that_does_not_do_fails)
 {
     const struct sluice_box box = {.left = 4, .top = 20, .width = 60, .height = 30};
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
@@ -304,7 +304,7 @@ static void a_part_that_does_not_do_fails(void)
     sluice_buf_unref(file);
 }
 
-static void the_chosen_step_keeps_rows_short(void)
+TEST(the_chosen_step_keeps_rows_short)
 {
     static const struct {
         uint32_t width, step, points;
@@ -326,7 +326,7 @@ static void the_chosen_step_keeps_rows_short(void)
 }
 
 /* A stale index, and one whose rows do not match at the last moment. */
-static void an_index_that_is_not_the_files_is_of_no_effect(void)
+TEST(an_index_that_is_not_the_files_is_of_no_effect)
 {
     const struct sluice_box box = {.left = 4, .top = 20, .width = 60, .height = 70};
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
@@ -349,7 +349,7 @@ static void an_index_that_is_not_the_files_is_of_no_effect(void)
     sluice_buf_unref(other);
 }
 
-static void what_is_not_covered_or_damaged_has_no_index(void)
+TEST(what_is_not_covered_or_damaged_has_no_index)
 {
     struct sluice_jpeg_index index = {.mcus_down = 77};
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.is_progressive = true});
@@ -371,21 +371,9 @@ static void what_is_not_covered_or_damaged_has_no_index(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(an_index_is_written_and_read_back),
-        SLUICE_TEST(damaged_entries_are_refused),
-        SLUICE_TEST(what_was_not_indexed_is_not_read),
-        SLUICE_TEST(an_index_spares_the_rows_above),
-        SLUICE_TEST(parts_of_a_file_decode_and_cut_as_the_whole_does),
-        SLUICE_TEST(a_part_that_does_not_do_fails),
-        SLUICE_TEST(a_part_goes_where_the_caller_wants_it),
-        SLUICE_TEST(the_chosen_step_keeps_rows_short),
-        SLUICE_TEST(an_index_that_is_not_the_files_is_of_no_effect),
-        SLUICE_TEST(what_is_not_covered_or_damaged_has_no_index),
-    };
     if (sluice_jpeg_window_create(&window, NULL) != SLUICE_OK)
         return 1;
-    const int rc = sluice_test_run("jpeg_index", tests, SLUICE_TEST_COUNT(tests));
+    const int rc = sluice_test_main();
     sluice_jpeg_window_destroy(window);
     return rc;
 }

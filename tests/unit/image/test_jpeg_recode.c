@@ -60,7 +60,7 @@ static void check_is_sound(const struct sluice_jpeg_huffman *huffman)
     CU_ASSERT(huffman->is_present);
 }
 
-static void codes_cost_the_least(void)
+TEST(codes_cost_the_least)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     for (int round = 0; round < 200; round++) {
@@ -76,7 +76,7 @@ static void codes_cost_the_least(void)
     }
 }
 
-static void no_code_is_longer_than_16_bits(void)
+TEST(no_code_is_longer_than_16_bits)
 {
     /* Each weighs as much as all before it: without a limit, a code of 39 bits. */
     uint32_t occurrences[256] = {1, 1};
@@ -96,7 +96,7 @@ static void no_code_is_longer_than_16_bits(void)
     CU_ASSERT_EQUAL(huffman.num_symbols, 256);
 }
 
-static void few_symbols_are_a_code_too(void)
+TEST(few_symbols_are_a_code_too)
 {
     uint32_t occurrences[256] = {0};
     struct sluice_jpeg_huffman huffman;
@@ -110,7 +110,7 @@ static void few_symbols_are_a_code_too(void)
     CU_ASSERT_EQUAL(huffman.symbols[0], 0xF0);
 }
 
-static void bits_are_put_one_after_the_other(void)
+TEST(bits_are_put_one_after_the_other)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 1, 0, 0);
     uint8_t bytes[512] = {0}, want[512] = {0};
@@ -126,15 +126,4 @@ static void bits_are_put_one_after_the_other(void)
         CU_ASSERT_EQUAL((size_t)(out.next - bytes) * 8 + out.count, position);
     }
     CU_ASSERT(memcmp(bytes, want, position / 8) == 0);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(codes_cost_the_least),
-        SLUICE_TEST(no_code_is_longer_than_16_bits),
-        SLUICE_TEST(few_symbols_are_a_code_too),
-        SLUICE_TEST(bits_are_put_one_after_the_other),
-    };
-    return sluice_test_run("jpeg_recode", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -99,7 +99,7 @@ static bool compare(struct sluice_rng *rng, const struct sluice_buf *file, uint3
     return status == SLUICE_OK;
 }
 
-static void a_box_of_the_rows_is_the_files(void)
+TEST(a_box_of_the_rows_is_the_files)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     unsigned num_packed = 0;
@@ -139,7 +139,7 @@ static void clear_file(void)
     sluice_buf_unref(file);
 }
 
-static void only_what_was_indexed_is_packed(void)
+TEST(only_what_was_indexed_is_packed)
 {
     make_file();
     uint32_t first, end, from, to;
@@ -176,7 +176,7 @@ static void only_what_was_indexed_is_packed(void)
 }
 
 /* All rows, with their points, in a buffer that has room for the file alone. */
-static void the_points_may_need_more_room_than_the_file_has(void)
+TEST(the_points_may_need_more_room_than_the_file_has)
 {
     make_file();
     const struct sluice_box all = {.width = 300, .height = 400};
@@ -202,7 +202,7 @@ static void the_points_may_need_more_room_than_the_file_has(void)
     clear_file();
 }
 
-static void what_would_be_much_larger_is_left_as_it_is(void)
+TEST(what_would_be_much_larger_is_left_as_it_is)
 {
     make_file();
     struct sluice_jpeg_index dense;
@@ -219,7 +219,7 @@ static void what_would_be_much_larger_is_left_as_it_is(void)
     clear_file();
 }
 
-static void rows_that_did_not_come_are_not_found(void)
+TEST(rows_that_did_not_come_are_not_found)
 {
     make_file();
     struct sluice_buf *packed = copy_of(file);
@@ -249,7 +249,7 @@ static void rows_that_did_not_come_are_not_found(void)
     clear_file();
 }
 
-static void wide_sampling_goes_as_it_is(void)
+TEST(wide_sampling_goes_as_it_is)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     unsigned num_wide = 0;
@@ -296,7 +296,7 @@ static void expect_in_order(const uint8_t *bytes, size_t len, struct sluice_jpeg
     sluice_jpeg_index_clear(index);
 }
 
-static void what_was_not_packed_is_refused(void)
+TEST(what_was_not_packed_is_refused)
 {
     make_file();
     struct sluice_buf *packed = copy_of(file);
@@ -325,7 +325,7 @@ static void what_was_not_packed_is_refused(void)
 }
 
 /* 8191 x 8191 MCUs with a point each: 1 GB. */
-static void no_more_is_allocated_than_a_multiple_of_what_came(void)
+TEST(no_more_is_allocated_than_a_multiple_of_what_came)
 {
     uint8_t bytes[100] = {0}, *out = bytes + 10;
     *out++ = 1;
@@ -365,17 +365,7 @@ int main(void)
 {
     if (sluice_jpeg_window_create(&window, NULL) != SLUICE_OK)
         return EXIT_FAILURE;
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_box_of_the_rows_is_the_files),
-        SLUICE_TEST(only_what_was_indexed_is_packed),
-        SLUICE_TEST(the_points_may_need_more_room_than_the_file_has),
-        SLUICE_TEST(what_would_be_much_larger_is_left_as_it_is),
-        SLUICE_TEST(rows_that_did_not_come_are_not_found),
-        SLUICE_TEST(wide_sampling_goes_as_it_is),
-        SLUICE_TEST(what_was_not_packed_is_refused),
-        SLUICE_TEST(no_more_is_allocated_than_a_multiple_of_what_came),
-    };
-    const int result = sluice_test_run("jpeg_rows", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_main();
     sluice_jpeg_window_destroy(window);
     return result;
 }

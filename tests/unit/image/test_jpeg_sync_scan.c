@@ -121,14 +121,14 @@ static void check_aims(const struct sluice_jpeg *jpeg, const struct sluice_jpeg_
     free(points);
 }
 
-static void points_are_where_they_are(void)
+TEST(points_are_where_they_are)
 {
     static const uint16_t sizes[][2] = {{9, 7}, {177, 130}, {640, 40}, {390, 300}};
     for (size_t i = 0; i < jpeg_test_num_options; i++) {
         struct sluice_jpeg_encode_options options = jpeg_test_options[i];
         options.is_progressive = false;
         options.restart_rows = 0;
-        for (size_t s = 0; s < SLUICE_TEST_COUNT(sizes); s++) {
+        for (size_t s = 0; s < SLUICE_ARRAY_LEN(sizes); s++) {
             struct sluice_buf *file =
                 jpeg_test_file(sizes[s][0], sizes[s][1], sluice_rng_u32(&rng), &options);
             struct sluice_jpeg jpeg;
@@ -153,7 +153,7 @@ static void points_are_where_they_are(void)
 }
 
 /* Both ways over an MCU lead to its end. */
-static void skipping_counts_dcs_and_bits(void)
+TEST(skipping_counts_dcs_and_bits)
 {
     struct sluice_buf *file = jpeg_test_file(
         177, 130, 8, &(struct sluice_jpeg_encode_options){.quality = 90, .h_samp = 2});
@@ -184,7 +184,7 @@ static void skipping_counts_dcs_and_bits(void)
 }
 
 /* A scan that ends too early, and one with a code that is none. */
-static void faults_before_the_last_point_are_found(void)
+TEST(faults_before_the_last_point_are_found)
 {
     struct sluice_buf *file = jpeg_test_file(
         390, 300, 4, &(struct sluice_jpeg_encode_options){.quality = 95, .h_samp = 1, .v_samp = 1});
@@ -227,14 +227,9 @@ static void faults_before_the_last_point_are_found(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(points_are_where_they_are),
-        SLUICE_TEST(skipping_counts_dcs_and_bits),
-        SLUICE_TEST(faults_before_the_last_point_are_found),
-    };
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     lanes = aligned_alloc(64, (sizeof(*lanes) + 63) / 64 * 64);
-    const int result = sluice_test_run("jpeg_sync_scan", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_main();
     free(lanes);
     return result;
 }

@@ -37,24 +37,24 @@ static sluice_status status_of(const struct sluice_jpeg_encode_options *options,
     return status;
 }
 
-static void takes_gray_and_the_common_samplings(void)
+TEST(takes_gray_and_the_common_samplings)
 {
     static const struct sluice_jpeg_encode_options taken[] = {
         {.h_samp = 1, .v_samp = 1},         {.h_samp = 2, .v_samp = 1}, {.h_samp = 1, .v_samp = 2},
         {.h_samp = 2, .v_samp = 2},         {.is_gray = true},          {.restart_rows = 1},
         {.optimize = true, .quality = 100},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(taken); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(taken); i++)
         CU_ASSERT_EQUAL(status_of(&taken[i], 40), SLUICE_OK);
 }
 
-static void declines_what_it_does_not_cover(void)
+TEST(declines_what_it_does_not_cover)
 {
     static const struct sluice_jpeg_encode_options declined[] = {
         {.h_samp = 4, .v_samp = 1}, {.h_samp = 1, .v_samp = 4}, {.h_samp = 3, .v_samp = 1},
         {.is_progressive = true},   {.is_cmyk = true},          {.is_ycck = true},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(declined); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(declined); i++)
         CU_ASSERT_EQUAL(status_of(&declined[i], 40), SLUICE_E_UNSUPPORTED);
     /* Chroma two columns wide is repeated, not interpolated. */
     CU_ASSERT_EQUAL(status_of(&(struct sluice_jpeg_encode_options){0}, 4), SLUICE_E_UNSUPPORTED);
@@ -62,7 +62,7 @@ static void declines_what_it_does_not_cover(void)
 }
 
 /* With an Adobe marker that says so, three components are RGB. */
-static void declines_rgb_planes(void)
+TEST(declines_rgb_planes)
 {
     size_t len;
     char path[1024];
@@ -77,20 +77,20 @@ static void declines_rgb_planes(void)
     free(bytes);
 }
 
-static void a_box_outside_the_image_is_invalid(void)
+TEST(a_box_outside_the_image_is_invalid)
 {
     static const struct sluice_box boxes[] = {
         {0, 0, 0, 1}, {0, 0, 41, 1}, {40, 0, 1, 1}, {0, 0, 1, 31}, {0, UINT32_MAX, 1, 2}};
     struct sluice_buf *file = image_test_jpeg(40, 30, &(struct sluice_jpeg_encode_options){0});
     struct sluice_rgb rgb = {0};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(boxes); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(boxes); i++)
         CU_ASSERT_EQUAL(decode(file, &boxes[i], &rgb), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NULL(rgb.pixels);
     sluice_buf_unref(file);
 }
 
 /* libjpeg's own limit of 65,500, though the format has 65,535. */
-static void declines_sides_that_libjpeg_refuses(void)
+TEST(declines_sides_that_libjpeg_refuses)
 {
     struct sluice_buf *file =
         image_test_jpeg(16, 16, &(struct sluice_jpeg_encode_options){.is_gray = true});
@@ -109,7 +109,7 @@ static void declines_sides_that_libjpeg_refuses(void)
 }
 
 /* Only the part that is read counts, but the scan must end in EOI. */
-static void declines_faults_before_the_last_row(void)
+TEST(declines_faults_before_the_last_row)
 {
     struct sluice_buf *file =
         image_test_jpeg(64, 64,
@@ -135,7 +135,7 @@ static void declines_faults_before_the_last_row(void)
 }
 
 /* A decoder that failed in mid-block is as good as new. */
-static void nothing_stays_from_one_file_to_the_next(void)
+TEST(nothing_stays_from_one_file_to_the_next)
 {
     struct sluice_buf *good =
         image_test_jpeg(48, 48, &(struct sluice_jpeg_encode_options){.quality = 95});
@@ -160,7 +160,7 @@ static void nothing_stays_from_one_file_to_the_next(void)
     sluice_buf_unref(good);
 }
 
-static void memory_of_a_large_image_is_not_kept(void)
+TEST(memory_of_a_large_image_is_not_kept)
 {
     enum { SIDE = 6000 };
     uint8_t *black = calloc(SIDE, (size_t)SIDE * 3);
@@ -188,19 +188,9 @@ static void memory_of_a_large_image_is_not_kept(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(takes_gray_and_the_common_samplings),
-        SLUICE_TEST(declines_what_it_does_not_cover),
-        SLUICE_TEST(declines_rgb_planes),
-        SLUICE_TEST(a_box_outside_the_image_is_invalid),
-        SLUICE_TEST(declines_sides_that_libjpeg_refuses),
-        SLUICE_TEST(declines_faults_before_the_last_row),
-        SLUICE_TEST(nothing_stays_from_one_file_to_the_next),
-        SLUICE_TEST(memory_of_a_large_image_is_not_kept),
-    };
     if (sluice_jpeg_window_create(&window, NULL) != SLUICE_OK)
         return 1;
-    const int rc = sluice_test_run("jpeg_window", tests, SLUICE_TEST_COUNT(tests));
+    const int rc = sluice_test_main();
     sluice_jpeg_window_destroy(window);
     sluice_jpeg_window_destroy(NULL);
     return rc;

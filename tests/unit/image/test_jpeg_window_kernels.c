@@ -215,7 +215,7 @@ static void check_colours(const struct sluice_jpeg_window_kernels *kernels)
     guarded_check_and_free(got, 3 * len);
 }
 
-static void every_table_equals_the_scalar_one(void)
+TEST(every_table_equals_the_scalar_one)
 {
     for (enum sluice_cpu_level level = SLUICE_CPU_C; level <= SLUICE_CPU_NEON; level++) {
         if (level > sluice_cpu_detected())
@@ -245,7 +245,7 @@ static double true_sample(const int16_t coefficients[64], unsigned x, unsigned y
     return fmin(fmax(sum + 128, 0), 255);
 }
 
-static void the_scalar_transform_is_an_inverse_dct(void)
+TEST(the_scalar_transform_is_an_inverse_dct)
 {
     for (unsigned n = 0; n < 60; n++) {
         int16_t coefficients[64] = {0};
@@ -259,7 +259,7 @@ static void the_scalar_transform_is_an_inverse_dct(void)
 }
 
 /* At these steps the next value leaves the range where 16-bit arithmetic can be trusted. */
-static void values_out_of_range_are_noticed(void)
+TEST(values_out_of_range_are_noticed)
 {
     uint8_t out[64];
     int16_t coefficients[64] = {0};
@@ -281,13 +281,8 @@ static void values_out_of_range_are_noticed(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_table_equals_the_scalar_one),
-        SLUICE_TEST(the_scalar_transform_is_an_inverse_dct),
-        SLUICE_TEST(values_out_of_range_are_noticed),
-    };
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     for (unsigned i = 0; i < 64; i++)
         ones[i] = 1;
-    return sluice_test_run("jpeg_window_kernels", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

@@ -79,12 +79,12 @@ static const struct sluice_jpeg_encode_options samplings[] = {
     {.quality = 90, .is_gray = true},
 };
 
-static void restart_intervals_need_not_fit_the_rows(void)
+TEST(restart_intervals_need_not_fit_the_rows)
 {
     static const unsigned intervals[] = {1, 2, 3, 5, 7, 13, 40, 61, 65535};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(samplings); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(samplings); i++) {
         struct sluice_buf *file = jpeg_test_file(203, 117, i, &samplings[i]);
-        for (size_t k = 0; k < SLUICE_TEST_COUNT(intervals); k++) {
+        for (size_t k = 0; k < SLUICE_ARRAY_LEN(intervals); k++) {
             struct sluice_buf *other = jpeg_test_with_restarts(file, intervals[k]);
             check_boxes(other, 6);
             sluice_buf_unref(other);
@@ -94,7 +94,7 @@ static void restart_intervals_need_not_fit_the_rows(void)
 }
 
 /* A marker lost in mid-row, or doubled. */
-static void restart_markers_out_of_order_are_declined(void)
+TEST(restart_markers_out_of_order_are_declined)
 {
     struct sluice_buf *whole = jpeg_test_file(203, 117, 5, &samplings[0]);
     struct sluice_buf *file = jpeg_test_with_restarts(whole, 5);
@@ -114,9 +114,9 @@ static void restart_markers_out_of_order_are_declined(void)
 }
 
 /* Noise: enough bytes for all readers, who fall into step soon. */
-static void several_readers_find_the_rows(void)
+TEST(several_readers_find_the_rows)
 {
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(samplings); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(samplings); i++) {
         struct sluice_jpeg_encode_options options = samplings[i];
         for (unsigned n = 0; n < 2; n++) {
             options.optimize = n == 1;
@@ -145,13 +145,13 @@ static struct sluice_buf *encode_flat(uint32_t width, uint32_t height, uint32_t 
 
 /* Every MCU of a plain picture has the same few bits, and who begins among them stays out of
  * step for good if he reads as many. */
-static void readers_may_never_meet(void)
+TEST(readers_may_never_meet)
 {
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(samplings); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(samplings); i++) {
         struct sluice_buf *file = encode_flat(1200, 1100, 1100, &samplings[i]);
         struct sluice_rgb all = decode_all(file);
         const struct sluice_box boxes[] = {{0, 1090, 1200, 10}, {700, 900, 30, 1}, {3, 3, 40, 700}};
-        for (size_t k = 0; k < SLUICE_TEST_COUNT(boxes); k++)
+        for (size_t k = 0; k < SLUICE_ARRAY_LEN(boxes); k++)
             check_box(file, &all, &boxes[k], NULL);
         sluice_buf_unref(all.pixels);
         sluice_buf_unref(file);
@@ -160,9 +160,9 @@ static void readers_may_never_meet(void)
 
 /* Where the rows needed take far fewer bytes than their share of the file, the first reader
  * comes by more MCUs than are wanted in all, and stops for want of room. */
-static void marks_may_run_out(void)
+TEST(marks_may_run_out)
 {
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(samplings); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(samplings); i++) {
         struct sluice_buf *file = encode_flat(640, 640, 512, &samplings[i]);
         struct sluice_rgb all = decode_all(file);
         for (uint32_t top = 0; top < 600; top += 37) {
@@ -176,7 +176,7 @@ static void marks_may_run_out(void)
 
 /* What is accepted is what libjpeg-turbo makes of it; and most of what lies before the box is
  * noticed, by whichever reader it is met. */
-static void faults_in_mid_stream_are_noticed_or_harmless(void)
+TEST(faults_in_mid_stream_are_noticed_or_harmless)
 {
     struct sluice_buf *file = jpeg_test_file(400, 300, 77, &samplings[1]);
     struct sluice_jpeg jpeg;
@@ -209,7 +209,7 @@ static void faults_in_mid_stream_are_noticed_or_harmless(void)
 }
 
 /* The scan ends before the box does, though EOI follows. */
-static void scans_that_end_early_are_declined(void)
+TEST(scans_that_end_early_are_declined)
 {
     struct sluice_buf *file = jpeg_test_file(400, 300, 78, &samplings[0]);
     struct sluice_rgb all = decode_all(file);
@@ -230,20 +230,11 @@ static void scans_that_end_early_are_declined(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(restart_intervals_need_not_fit_the_rows),
-        SLUICE_TEST(restart_markers_out_of_order_are_declined),
-        SLUICE_TEST(several_readers_find_the_rows),
-        SLUICE_TEST(readers_may_never_meet),
-        SLUICE_TEST(marks_may_run_out),
-        SLUICE_TEST(faults_in_mid_stream_are_noticed_or_harmless),
-        SLUICE_TEST(scans_that_end_early_are_declined),
-    };
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     if (sluice_jpeg_window_create(&window, NULL) != SLUICE_OK ||
         sluice_codec_create(&codec, NULL) != SLUICE_OK)
         return 1;
-    const int rc = sluice_test_run("jpeg_window_points", tests, SLUICE_TEST_COUNT(tests));
+    const int rc = sluice_test_main();
     sluice_jpeg_window_destroy(window);
     sluice_codec_destroy(codec);
     return rc;

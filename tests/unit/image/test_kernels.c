@@ -297,22 +297,22 @@ static void check_look_up(const struct sluice_kernels *kernels)
     }
 }
 
-static void the_scalar_flip_mirrors_pixels(void)
+TEST(the_scalar_flip_mirrors_pixels)
 {
     check_flip_row(&sluice_kernels_c);
 }
 
-static void the_scalar_lookup_reads_the_table(void)
+TEST(the_scalar_lookup_reads_the_table)
 {
     check_look_up(&sluice_kernels_c);
 }
 
-static void the_scalar_rows_are_the_rounded_sums(void)
+TEST(the_scalar_rows_are_the_rounded_sums)
 {
     check_resize_rows(&sluice_kernels_c);
 }
 
-static void the_scalar_blend_is_the_rounded_sum(void)
+TEST(the_scalar_blend_is_the_rounded_sum)
 {
     check_blend_rows(&sluice_kernels_c);
 }
@@ -326,32 +326,32 @@ static void check_levels(void (*check)(const struct sluice_kernels *kernels))
     check(sluice_kernels_for(detected));
 }
 
-static void the_vector_weights_equal_the_scalar_ones(void)
+TEST(the_vector_weights_equal_the_scalar_ones)
 {
     check_levels(check_weigh);
 }
 
-static void the_vector_rows_equal_it_and_stays_in_bounds(void)
+TEST(the_vector_rows_equal_it_and_stays_in_bounds)
 {
     check_levels(check_resize_rows);
 }
 
-static void the_vector_blend_equals_it_and_stays_in_bounds(void)
+TEST(the_vector_blend_equals_it_and_stays_in_bounds)
 {
     check_levels(check_blend_rows);
 }
 
-static void the_vector_flip_equals_it_and_stays_in_bounds(void)
+TEST(the_vector_flip_equals_it_and_stays_in_bounds)
 {
     check_levels(check_flip_row);
 }
 
-static void the_vector_lookup_equals_it_and_stays_in_bounds(void)
+TEST(the_vector_lookup_equals_it_and_stays_in_bounds)
 {
     check_levels(check_look_up);
 }
 
-static void each_level_has_its_table(void)
+TEST(each_level_has_its_table)
 {
     CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_C), &sluice_kernels_c);
 #ifdef SLUICE_HAVE_NEON_KERNELS
@@ -367,18 +367,6 @@ static void each_level_has_its_table(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(each_level_has_its_table),
-        SLUICE_TEST(the_scalar_rows_are_the_rounded_sums),
-        SLUICE_TEST(the_scalar_blend_is_the_rounded_sum),
-        SLUICE_TEST(the_vector_weights_equal_the_scalar_ones),
-        SLUICE_TEST(the_vector_rows_equal_it_and_stays_in_bounds),
-        SLUICE_TEST(the_vector_blend_equals_it_and_stays_in_bounds),
-        SLUICE_TEST(the_scalar_flip_mirrors_pixels),
-        SLUICE_TEST(the_scalar_lookup_reads_the_table),
-        SLUICE_TEST(the_vector_flip_equals_it_and_stays_in_bounds),
-        SLUICE_TEST(the_vector_lookup_equals_it_and_stays_in_bounds),
-    };
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
-    return sluice_test_run("kernels", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

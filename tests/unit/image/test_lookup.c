@@ -43,7 +43,7 @@ static double value_of_f16(uint16_t bits)
     return bits & 0x8000 ? -magnitude : magnitude;
 }
 
-static void every_binary16_comes_back(void)
+TEST(every_binary16_comes_back)
 {
     for (uint32_t bits = 0; bits < 0x10000; bits++) {
         if ((bits & 0x7c00) == 0x7c00 && (bits & 0x3ff))
@@ -52,7 +52,7 @@ static void every_binary16_comes_back(void)
     }
 }
 
-static void binary16_is_the_nearest_and_ties_go_to_even(void)
+TEST(binary16_is_the_nearest_and_ties_go_to_even)
 {
     for (uint16_t bits = 0; bits < 0x7bff; bits++) {
         const double low = value_of_f16(bits), high = value_of_f16((uint16_t)(bits + 1));
@@ -67,7 +67,7 @@ static void binary16_is_the_nearest_and_ties_go_to_even(void)
     CU_ASSERT_EQUAL(sluice_f16_bits(-FLT_MAX), 0xfc00);
 }
 
-static void bfloat16_is_the_nearest_and_ties_go_to_even(void)
+TEST(bfloat16_is_the_nearest_and_ties_go_to_even)
 {
     for (uint32_t bits = 0; bits < 0x7f7f; bits++) {
         const uint32_t word = bits << 16;
@@ -80,7 +80,7 @@ static void bfloat16_is_the_nearest_and_ties_go_to_even(void)
     CU_ASSERT_EQUAL(sluice_bf16_bits(FLT_MAX), 0x7f80);
 }
 
-static void a_nan_stays_one_with_its_sign(void)
+TEST(a_nan_stays_one_with_its_sign)
 {
     static const uint32_t nans[] = {0x7f800001, 0x7fc00000, 0x7fffffff, 0x7fbfffff, 0x7f802000};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(nans); i++) {
@@ -144,7 +144,7 @@ static void check_run(enum sluice_lookup_type type, enum sluice_lookup_layout la
     free(out);
 }
 
-static void every_value_is_the_tables_in_its_place(void)
+TEST(every_value_is_the_tables_in_its_place)
 {
     static const struct {
         uint32_t width, height;
@@ -161,7 +161,7 @@ static void every_value_is_the_tables_in_its_place(void)
     }
 }
 
-static void long_rows_are_mirrored_as_a_whole(void)
+TEST(long_rows_are_mirrored_as_a_whole)
 {
     check_run(SLUICE_LOOKUP_F32, SLUICE_LOOKUP_CHW, 2048, 3, 0, true);
     check_run(SLUICE_LOOKUP_F32, SLUICE_LOOKUP_CHW, 2049, 2, 5, true);
@@ -176,7 +176,7 @@ static void make_formula_table(const float mean[3], const float std[3], float ta
     }
 }
 
-static void a_formula_is_taken_where_it_gives_the_tables_bits(void)
+TEST(a_formula_is_taken_where_it_gives_the_tables_bits)
 {
     static const struct {
         float mean[3], std[3];
@@ -206,7 +206,7 @@ static void a_formula_is_taken_where_it_gives_the_tables_bits(void)
     }
 }
 
-static void a_formula_of_another_table_is_refused(void)
+TEST(a_formula_of_another_table_is_refused)
 {
     const float mean[3] = {0.485f, 0.456f, 0.406f}, std[3] = {0.229f, 0.224f, 0.225f};
     float table[3][256];
@@ -228,17 +228,7 @@ static void a_formula_of_another_table_is_refused(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_binary16_comes_back),
-        SLUICE_TEST(binary16_is_the_nearest_and_ties_go_to_even),
-        SLUICE_TEST(bfloat16_is_the_nearest_and_ties_go_to_even),
-        SLUICE_TEST(a_nan_stays_one_with_its_sign),
-        SLUICE_TEST(every_value_is_the_tables_in_its_place),
-        SLUICE_TEST(long_rows_are_mirrored_as_a_whole),
-        SLUICE_TEST(a_formula_is_taken_where_it_gives_the_tables_bits),
-        SLUICE_TEST(a_formula_of_another_table_is_refused),
-    };
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     printf("kernels: %s\n", sluice_cpu_level_name(sluice_cpu_level()));
-    return sluice_test_run("lookup", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

@@ -34,7 +34,7 @@ static struct sluice_rgb cut(const struct sluice_rgb *rgb, const struct sluice_b
 
 /* Where EXIF 2.3 puts the first row and column of what is seen: of the stored image, which row or
  * column lies at the top, and which at the left. */
-static void the_first_row_and_column_lie_where_exif_says(void)
+TEST(the_first_row_and_column_lie_where_exif_says)
 {
     static const struct {
         const char *first_pixel, *next_in_row;
@@ -64,7 +64,7 @@ static void the_first_row_and_column_lie_where_exif_says(void)
     }
 }
 
-static void a_stored_box_turned_is_the_box_of_the_turned(void)
+TEST(a_stored_box_turned_is_the_box_of_the_turned)
 {
     const uint32_t width = 6, height = 4;
     for (uint32_t orientation = 0; orientation <= 9; orientation++) {
@@ -91,7 +91,7 @@ static void a_stored_box_turned_is_the_box_of_the_turned(void)
     }
 }
 
-static void metadata_that_is_cut_or_odd_means_as_it_is(void)
+TEST(metadata_that_is_cut_or_odd_means_as_it_is)
 {
     uint8_t jpeg[] = {0xFF, 0xD8, 0xFF, 0xE1, 0, 34, 'E', 'x', 'i', 'f', 0,  0, 'M',
                       'M',  0,    '*',  0,    0, 0,  8,   0,   1,   1,   18, 0, 3,
@@ -107,14 +107,4 @@ static void metadata_that_is_cut_or_odd_means_as_it_is(void)
     jpeg[31] = 8;
     jpeg[19] = 200; /* the directory lies behind the end */
     CU_ASSERT_EQUAL(sluice_image_orientation(&info, jpeg, sizeof(jpeg)), 1);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_first_row_and_column_lie_where_exif_says),
-        SLUICE_TEST(a_stored_box_turned_is_the_box_of_the_turned),
-        SLUICE_TEST(metadata_that_is_cut_or_odd_means_as_it_is),
-    };
-    return sluice_test_run("orientation", tests, SLUICE_TEST_COUNT(tests));
 }

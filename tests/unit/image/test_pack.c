@@ -114,7 +114,7 @@ static uint8_t *steps_picture(uint32_t width, uint32_t height)
     return pixels;
 }
 
-static void gives_back_pictures(void)
+TEST(gives_back_pictures)
 {
     static const struct {
         uint32_t width, height;
@@ -129,7 +129,7 @@ static void gives_back_pictures(void)
     }
 }
 
-static void gives_back_a_picture_at_every_level(void)
+TEST(gives_back_a_picture_at_every_level)
 {
     uint8_t *pixels = steps_picture(120, 90);
     for (int level = -1; level <= 19; level += level < 4 ? 1 : 5)
@@ -137,7 +137,7 @@ static void gives_back_a_picture_at_every_level(void)
     free(pixels);
 }
 
-static void gives_back_every_small_size(void)
+TEST(gives_back_every_small_size)
 {
     for (uint32_t width = 1; width <= 35; width++) {
         for (uint32_t height = 1; height <= 6; height++) {
@@ -153,7 +153,7 @@ static void gives_back_every_small_size(void)
     }
 }
 
-static void gives_back_narrow_and_flat_pictures(void)
+TEST(gives_back_narrow_and_flat_pictures)
 {
     static const struct {
         uint32_t width, height;
@@ -174,7 +174,7 @@ static void gives_back_narrow_and_flat_pictures(void)
 }
 
 /* Steps between the extremes, where differences wrap around. */
-static void gives_back_the_extremes(void)
+TEST(gives_back_the_extremes)
 {
     const uint32_t width = 100, height = 60;
     uint8_t *pixels = malloc((size_t)width * height * 3);
@@ -184,7 +184,7 @@ static void gives_back_the_extremes(void)
     free(pixels);
 }
 
-static void gives_back_photographs(void)
+TEST(gives_back_photographs)
 {
     const char *folder = sluice_test_data("imagenet-200");
     if (!folder)
@@ -231,7 +231,7 @@ static void gives_back_photographs(void)
     CU_ASSERT(packed_bytes * 10 < raw_bytes * 7);
 }
 
-static void refuses_to_grow_with_again(void)
+TEST(refuses_to_grow_with_again)
 {
     static const struct {
         uint32_t width, height;
@@ -244,7 +244,7 @@ static void refuses_to_grow_with_again(void)
     }
 }
 
-static void rejects_sizes_outside_the_limits(void)
+TEST(rejects_sizes_outside_the_limits)
 {
     static const struct {
         uint32_t width, height;
@@ -261,7 +261,7 @@ static void rejects_sizes_outside_the_limits(void)
 }
 
 /* One call leaves nothing behind that another could see. */
-static void repeats_itself_after_other_pictures(void)
+TEST(repeats_itself_after_other_pictures)
 {
     uint8_t *pixels = steps_picture(90, 50), *other = random_pixels(300, 20);
     struct sluice_buf *first = pack(pixels, 90, 50, 0);
@@ -279,7 +279,7 @@ static void repeats_itself_after_other_pictures(void)
     free(other);
 }
 
-static void takes_buffers_from_the_pool(void)
+TEST(takes_buffers_from_the_pool)
 {
     struct sluice_buf_pool *pool = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &pool, NULL), SLUICE_OK);
@@ -298,7 +298,7 @@ static void takes_buffers_from_the_pool(void)
     free(pixels);
 }
 
-static void reports_missing_memory(void)
+TEST(reports_missing_memory)
 {
     uint8_t *pixels = steps_picture(70, 40);
     struct sluice_packer *saved = packer;
@@ -338,7 +338,7 @@ static void check_rejected(const uint8_t *bytes, size_t len, uint64_t max_pixels
     CU_ASSERT(rgb.pixels == NULL && rgb.width == 0 && rgb.height == 0);
 }
 
-static void rejects_what_is_cut_or_longer(void)
+TEST(rejects_what_is_cut_or_longer)
 {
     uint8_t *pixels = steps_picture(60, 45);
     struct sluice_buf *packed = pack(pixels, 60, 45, 0);
@@ -352,7 +352,7 @@ static void rejects_what_is_cut_or_longer(void)
     free(pixels);
 }
 
-static void rejects_a_bad_header(void)
+TEST(rejects_a_bad_header)
 {
     uint8_t *pixels = steps_picture(60, 45);
     struct sluice_buf *packed = pack(pixels, 60, 45, 0);
@@ -381,7 +381,7 @@ static void rejects_a_bad_header(void)
     free(pixels);
 }
 
-static void rejects_more_pixels_than_allowed(void)
+TEST(rejects_more_pixels_than_allowed)
 {
     uint8_t *pixels = steps_picture(60, 45);
     struct sluice_buf *packed = pack(pixels, 60, 45, 0);
@@ -396,7 +396,7 @@ static void rejects_more_pixels_than_allowed(void)
 }
 
 /* Streams that hold as many bytes as the pixels need, but not where they are needed. */
-static void rejects_streams_in_the_wrong_place(void)
+TEST(rejects_streams_in_the_wrong_place)
 {
     uint8_t *pixels = steps_picture(60, 45);
     struct sluice_buf *packed = pack(pixels, 60, 45, 0);
@@ -418,7 +418,7 @@ static void rejects_streams_in_the_wrong_place(void)
 }
 
 /* Pixels of the right size or words; asan and ubsan see to the rest. */
-static void survives_every_kind_of_damage(void)
+TEST(survives_every_kind_of_damage)
 {
     uint8_t *pixels = steps_picture(90, 40);
     struct sluice_buf *packed = pack(pixels, 90, 40, 0);
@@ -445,7 +445,7 @@ static void survives_every_kind_of_damage(void)
 }
 
 /* What an earlier build packed means the same to this one. */
-static void unpacks_what_was_packed_before(void)
+TEST(unpacks_what_was_packed_before)
 {
     char path[1024];
     snprintf(path, sizeof(path), "%s/tests/fuzz/corpus/unpack/steps_61x45",
@@ -465,7 +465,7 @@ static void unpacks_what_was_packed_before(void)
 /* test_image_pack FOLDER writes the seeds of tests/fuzz/corpus/unpack. */
 static const char *corpus_folder;
 
-static void write_corpus(void)
+TEST_OF("corpus", write_corpus)
 {
     const char *folder = corpus_folder;
     char path[1024];
@@ -488,41 +488,18 @@ static void write_corpus(void)
     free(steps);
 }
 
-static void destroy_takes_null(void)
+TEST(destroy_takes_null)
 {
     sluice_packer_destroy(NULL);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(gives_back_pictures),
-        SLUICE_TEST(gives_back_a_picture_at_every_level),
-        SLUICE_TEST(gives_back_every_small_size),
-        SLUICE_TEST(gives_back_narrow_and_flat_pictures),
-        SLUICE_TEST(gives_back_the_extremes),
-        SLUICE_TEST(gives_back_photographs),
-        SLUICE_TEST(refuses_to_grow_with_again),
-        SLUICE_TEST(rejects_sizes_outside_the_limits),
-        SLUICE_TEST(repeats_itself_after_other_pictures),
-        SLUICE_TEST(takes_buffers_from_the_pool),
-        SLUICE_TEST(reports_missing_memory),
-        SLUICE_TEST(rejects_what_is_cut_or_longer),
-        SLUICE_TEST(rejects_a_bad_header),
-        SLUICE_TEST(rejects_more_pixels_than_allowed),
-        SLUICE_TEST(rejects_streams_in_the_wrong_place),
-        SLUICE_TEST(survives_every_kind_of_damage),
-        SLUICE_TEST(unpacks_what_was_packed_before),
-        SLUICE_TEST(destroy_takes_null),
-    };
     if (sluice_packer_create(&packer, NULL) != SLUICE_OK)
         return 1;
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
-    static const struct sluice_test writing[] = {SLUICE_TEST(write_corpus)};
     corpus_folder = argc > 1 ? argv[1] : NULL;
-    const int result = corpus_folder
-                           ? sluice_test_run("pack corpus", writing, SLUICE_TEST_COUNT(writing))
-                           : sluice_test_run("pack", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_main_with(corpus_folder ? "corpus" : NULL);
     sluice_packer_destroy(packer);
     return result;
 }

@@ -72,7 +72,7 @@ static uint8_t *random_bytes(size_t len)
     return bytes;
 }
 
-static void every_level_splits_rows_alike(void)
+TEST(every_level_splits_rows_alike)
 {
     for (size_t width = 1; width <= MAX_WIDTH; width++) {
         uint8_t *pixels = random_bytes(3 * width);
@@ -107,7 +107,7 @@ static uint8_t median_prediction(int a, int b, int c)
     return (uint8_t)(plane < low ? low : plane > high ? high : plane);
 }
 
-static void every_level_predicts_alike(void)
+TEST(every_level_predicts_alike)
 {
     for (size_t width = 1; width <= MAX_WIDTH; width++) {
         uint8_t *row = random_bytes(width), *above = random_bytes(width);
@@ -129,7 +129,7 @@ static void every_level_predicts_alike(void)
     }
 }
 
-static void every_level_finds_the_same_spreads(void)
+TEST(every_level_finds_the_same_spreads)
 {
     for (unsigned round = 0; round < 300; round++) {
         const size_t num_blocks = 1 + sluice_rng_below(&rng, 12);
@@ -157,7 +157,7 @@ static void every_level_finds_the_same_spreads(void)
     }
 }
 
-static void every_level_restores_rows_alike(void)
+TEST(every_level_restores_rows_alike)
 {
     for (size_t width = 1; width <= MAX_WIDTH; width++) {
         const size_t padded =
@@ -189,7 +189,7 @@ static void every_level_restores_rows_alike(void)
 }
 
 /* What is split and predicted comes back. */
-static void restoring_undoes_predicting(void)
+TEST(restoring_undoes_predicting)
 {
     const struct sluice_pack_kernels *c = &sluice_pack_kernels_c;
     for (size_t width = 1; width <= 40; width++) {
@@ -218,14 +218,7 @@ static void restoring_undoes_predicting(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_level_splits_rows_alike),
-        SLUICE_TEST(every_level_predicts_alike),
-        SLUICE_TEST(every_level_finds_the_same_spreads),
-        SLUICE_TEST(every_level_restores_rows_alike),
-        SLUICE_TEST(restoring_undoes_predicting),
-    };
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     find_levels();
-    return sluice_test_run("pack_kernels", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

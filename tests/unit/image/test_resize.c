@@ -80,7 +80,7 @@ static uint8_t *reference(const uint8_t *pixels, uint32_t width, uint32_t height
     return both;
 }
 
-static void equals_the_definition_at_random_sizes(void)
+TEST(equals_the_definition_at_random_sizes)
 {
     for (int i = 0; i < 120; i++) {
         const uint32_t width = 1 + sluice_rng_below(&rng, 50);
@@ -100,11 +100,11 @@ static void equals_the_definition_at_random_sizes(void)
     }
 }
 
-static void flip_mirrors_the_result(void)
+TEST(flip_mirrors_the_result)
 {
     static const uint32_t sizes[][4] = {{31, 20, 17, 9}, {17, 9, 31, 20}, {12, 7, 12, 7},
                                         {12, 7, 12, 3},  {12, 7, 5, 7},   {1, 1, 1, 1}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(sizes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(sizes); i++) {
         const uint32_t *s = sizes[i];
         uint8_t *pixels = random_pixels(s[0], s[1]);
         uint8_t *plain = resize(pixels, s[0], s[1], s[2], s[3], false);
@@ -122,7 +122,7 @@ static void flip_mirrors_the_result(void)
 }
 
 /* The scalar kernels are the definition: every level that this machine runs gives their bytes. */
-static void levels_agree(void)
+TEST(levels_agree)
 {
     static const uint32_t fixed[][4] = {
         {1, 1, 64, 40},    {1, 5, 7, 1},       {300, 200, 224, 224}, {500, 375, 224, 224},
@@ -136,14 +136,14 @@ static void levels_agree(void)
     const enum sluice_cpu_level detected = sluice_cpu_detected();
     const enum sluice_cpu_level levels[] = {
         SLUICE_CPU_C, detected == SLUICE_CPU_AVX512 ? SLUICE_CPU_AVX2 : detected, detected};
-    struct sluice_resizer *at_level[SLUICE_TEST_COUNT(levels)];
-    for (size_t l = 0; l < SLUICE_TEST_COUNT(levels); l++)
+    struct sluice_resizer *at_level[SLUICE_ARRAY_LEN(levels)];
+    for (size_t l = 0; l < SLUICE_ARRAY_LEN(levels); l++)
         CU_ASSERT_EQUAL(sluice_resizer_create_at(levels[l], &at_level[l], NULL), SLUICE_OK);
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(fixed) + 60; i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(fixed) + 60; i++) {
         uint32_t s[4];
         for (int k = 0; k < 4; k++)
-            s[k] = i < SLUICE_TEST_COUNT(fixed) ? fixed[i][k]
-                                                : 1 + sluice_rng_below(&rng, i % 8 ? 100 : 600);
+            s[k] = i < SLUICE_ARRAY_LEN(fixed) ? fixed[i][k]
+                                               : 1 + sluice_rng_below(&rng, i % 8 ? 100 : 600);
         const bool flip = sluice_rng_below(&rng, 2) == 0;
         const struct sluice_image_view view = {random_pixels(s[0], s[1]), (size_t)s[0] * 3, s[0],
                                                s[1]};
@@ -151,7 +151,7 @@ static void levels_agree(void)
         uint8_t *wanted = malloc(len), *got = malloc(len);
         CU_ASSERT_EQUAL(sluice_resize_rgb(at_level[0], &view, s[2], s[3], flip, wanted, NULL),
                         SLUICE_OK);
-        for (size_t l = 1; l < SLUICE_TEST_COUNT(levels); l++) {
+        for (size_t l = 1; l < SLUICE_ARRAY_LEN(levels); l++) {
             CU_ASSERT_EQUAL(sluice_resize_rgb(at_level[l], &view, s[2], s[3], flip, got, NULL),
                             SLUICE_OK);
             const bool is_equal = memcmp(got, wanted, len) == 0;
@@ -164,16 +164,16 @@ static void levels_agree(void)
         free(wanted);
         free(got);
     }
-    for (size_t l = 0; l < SLUICE_TEST_COUNT(levels); l++)
+    for (size_t l = 0; l < SLUICE_ARRAY_LEN(levels); l++)
         sluice_resizer_destroy(at_level[l]);
 }
 
 /* At every level, and from nothing but the box that it depends on. */
-static void a_part_is_that_part_of_the_whole(void)
+TEST(a_part_is_that_part_of_the_whole)
 {
     const enum sluice_cpu_level levels[] = {SLUICE_CPU_C, SLUICE_CPU_AVX2, sluice_cpu_detected()};
     for (size_t i = 0; i < 120; i++) {
-        const enum sluice_cpu_level level = levels[i % SLUICE_TEST_COUNT(levels)];
+        const enum sluice_cpu_level level = levels[i % SLUICE_ARRAY_LEN(levels)];
         struct sluice_resizer *at_level;
         if (level == SLUICE_CPU_AVX2 && sluice_cpu_detected() != SLUICE_CPU_AVX512)
             continue;
@@ -230,7 +230,7 @@ static void a_part_is_that_part_of_the_whole(void)
     }
 }
 
-static void the_same_size_copies(void)
+TEST(the_same_size_copies)
 {
     uint8_t *pixels = random_pixels(23, 11);
     uint8_t *out = resize(pixels, 23, 11, 23, 11, false);
@@ -239,7 +239,7 @@ static void the_same_size_copies(void)
     free(out);
 }
 
-static void one_colour_stays_that_colour(void)
+TEST(one_colour_stays_that_colour)
 {
     for (unsigned value = 0; value < 256; value += 17) {
         uint8_t pixels[40 * 30 * 3];
@@ -251,7 +251,7 @@ static void one_colour_stays_that_colour(void)
     }
 }
 
-static void a_view_keeps_inside_its_box(void)
+TEST(a_view_keeps_inside_its_box)
 {
     /* The same box cut out and in place, among neighbours that differ. */
     const uint32_t width = 60, height = 50, box = 21;
@@ -270,7 +270,7 @@ static void a_view_keeps_inside_its_box(void)
     free(cut_out);
 }
 
-static void extreme_sizes_work(void)
+TEST(extreme_sizes_work)
 {
     uint8_t *line = random_pixels(65535, 1);
     uint8_t *out = resize(line, 65535, 1, 1, 1, false);
@@ -292,13 +292,13 @@ static void extreme_sizes_work(void)
     free(line);
 }
 
-static void sizes_outside_the_promise_are_refused(void)
+TEST(sizes_outside_the_promise_are_refused)
 {
     static const uint32_t bad[][4] = {{0, 1, 1, 1},     {1, 0, 1, 1},     {1, 1, 0, 1},
                                       {1, 1, 1, 0},     {65536, 1, 1, 1}, {1, 65536, 1, 1},
                                       {1, 1, 65536, 1}, {1, 1, 1, 65536}};
     uint8_t pixel[3] = {1, 2, 3}, out[3] = {7, 7, 7};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(bad); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(bad); i++) {
         const struct sluice_image_view view = {pixel, 3, bad[i][0], bad[i][1]};
         struct sluice_err err = {{0}};
         CU_ASSERT_EQUAL(sluice_resize_rgb(resizer, &view, bad[i][2], bad[i][3], false, out, &err),
@@ -308,29 +308,17 @@ static void sizes_outside_the_promise_are_refused(void)
     CU_ASSERT_EQUAL(out[0], 7);
 }
 
-static void destroy_takes_null(void)
+TEST(destroy_takes_null)
 {
     sluice_resizer_destroy(NULL);
 }
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(equals_the_definition_at_random_sizes),
-        SLUICE_TEST(flip_mirrors_the_result),
-        SLUICE_TEST(levels_agree),
-        SLUICE_TEST(a_part_is_that_part_of_the_whole),
-        SLUICE_TEST(the_same_size_copies),
-        SLUICE_TEST(one_colour_stays_that_colour),
-        SLUICE_TEST(a_view_keeps_inside_its_box),
-        SLUICE_TEST(extreme_sizes_work),
-        SLUICE_TEST(sizes_outside_the_promise_are_refused),
-        SLUICE_TEST(destroy_takes_null),
-    };
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     if (sluice_resizer_create(&resizer, NULL) != SLUICE_OK)
         return 1;
-    const int result = sluice_test_run("resize", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_main();
     sluice_resizer_destroy(resizer);
     return result;
 }

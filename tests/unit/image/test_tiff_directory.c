@@ -19,7 +19,7 @@ static size_t make(bool is_big_endian)
     return sizeof(big);
 }
 
-static void numbers_are_read_in_either_order(void)
+TEST(numbers_are_read_in_either_order)
 {
     for (int order = 0; order < 2; order++) {
         const size_t len = make(order);
@@ -33,7 +33,7 @@ static void numbers_are_read_in_either_order(void)
     }
 }
 
-static void a_directory_that_is_cut_says_so_and_has_what_is_there(void)
+TEST(a_directory_that_is_cut_says_so_and_has_what_is_there)
 {
     struct sluice_tiff_directory directory;
     const size_t whole = make(false);
@@ -47,7 +47,7 @@ static void a_directory_that_is_cut_says_so_and_has_what_is_there(void)
     }
 }
 
-static void of_two_tags_the_last_counts_and_bytes_are_no_number(void)
+TEST(of_two_tags_the_last_counts_and_bytes_are_no_number)
 {
     struct sluice_tiff_directory directory;
     const size_t len = make(false);
@@ -56,14 +56,4 @@ static void of_two_tags_the_last_counts_and_bytes_are_no_number(void)
     CU_ASSERT_EQUAL(sluice_tiff_directory_get(&directory, SLUICE_TIFF_WIDTH, 0), 0x0809);
     file[24] = 1;
     CU_ASSERT_EQUAL(sluice_tiff_directory_get(&directory, SLUICE_TIFF_WIDTH, 5), 5);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(numbers_are_read_in_either_order),
-        SLUICE_TEST(a_directory_that_is_cut_says_so_and_has_what_is_there),
-        SLUICE_TEST(of_two_tags_the_last_counts_and_bytes_are_no_number),
-    };
-    return sluice_test_run("tiff_directory", tests, SLUICE_TEST_COUNT(tests));
 }

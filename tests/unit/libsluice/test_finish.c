@@ -207,7 +207,7 @@ static uint8_t *random_pixels(size_t num)
 
 /* --- tests --- */
 
-static void every_value_is_the_tables_in_its_place(void)
+TEST(every_value_is_the_tables_in_its_place)
 {
     static const struct {
         size_t num_rows, height, width;
@@ -223,7 +223,7 @@ static void every_value_is_the_tables_in_its_place(void)
     }
 }
 
-static void all_256_values_of_each_channel(void)
+TEST(all_256_values_of_each_channel)
 {
     uint8_t pixels[256 * 3];
     for (int i = 0; i < 256 * 3; i++)
@@ -244,7 +244,7 @@ static void normalise(float table[3][256], const float mean[3], const float std[
 }
 
 /* Sizes from which on values may be computed. */
-static void tables_of_mean_and_std_are_exact(void)
+TEST(tables_of_mean_and_std_are_exact)
 {
     static const struct {
         float mean[3], std[3];
@@ -287,7 +287,7 @@ static void tables_of_mean_and_std_are_exact(void)
 }
 
 /* Sizes that are written past the caches, in planes that are aligned for that and in others. */
-static void large_batches_are_the_same(void)
+TEST(large_batches_are_the_same)
 {
     static const struct {
         size_t height, width;
@@ -309,7 +309,7 @@ static void large_batches_are_the_same(void)
     }
 }
 
-static void output_may_start_at_any_element(void)
+TEST(output_may_start_at_any_element)
 {
     float table[3][256];
     make_table(table);
@@ -321,7 +321,7 @@ static void output_may_start_at_any_element(void)
 
 /* Two million floats of a walk through the bit patterns, against the compiler's own conversion and
  * the search. */
-static void f16_is_what_the_compiler_makes_of_a_float(void)
+TEST(f16_is_what_the_compiler_makes_of_a_float)
 {
 #ifdef __FLT16_MAX__
     __extension__ typedef _Float16 half;
@@ -353,7 +353,7 @@ static void f16_is_what_the_compiler_makes_of_a_float(void)
 #endif
 }
 
-static void known_values(void)
+TEST(known_values)
 {
     static const struct {
         uint32_t f32;
@@ -410,14 +410,14 @@ static void check_refused(size_t num_rows, size_t height, size_t width, enum slu
         CU_ASSERT_EQUAL(out[i], 0xa5);
 }
 
-static void refuses_sizes_of_0(void)
+TEST(refuses_sizes_of_0)
 {
     check_refused(0, 2, 2, SLUICE_F32, SLUICE_NCHW, 0, "0 rows of 2 x 2");
     check_refused(1, 0, 2, SLUICE_F16, SLUICE_NHWC, 0, "1 rows of 0 x 2");
     check_refused(1, 2, 0, SLUICE_BF16, SLUICE_NCHW, 0, "1 rows of 2 x 0");
 }
 
-static void refuses_sizes_that_overflow(void)
+TEST(refuses_sizes_that_overflow)
 {
     static const char says[] = "too many bytes";
     const size_t half = (size_t)1 << (sizeof(size_t) * 4);
@@ -432,13 +432,13 @@ static void refuses_sizes_that_overflow(void)
     check_refused(1, 1, PTRDIFF_MAX / 12 + 1, SLUICE_F32, SLUICE_NHWC, 0, says);
 }
 
-static void refuses_unknown_dtypes_and_layouts(void)
+TEST(refuses_unknown_dtypes_and_layouts)
 {
     check_refused(1, 1, 1, (enum sluice_dtype)3, SLUICE_NCHW, 0, "3 is not a dtype");
     check_refused(1, 1, 1, SLUICE_F32, (enum sluice_layout)2, 0, "2 is not a layout");
 }
 
-static void refuses_output_that_is_not_aligned(void)
+TEST(refuses_output_that_is_not_aligned)
 {
     check_refused(1, 1, 1, SLUICE_F32, SLUICE_NCHW, 1, "aligned to its 4 bytes");
     check_refused(1, 1, 1, SLUICE_F32, SLUICE_NCHW, 2, "aligned to its 4 bytes");
@@ -448,20 +448,7 @@ static void refuses_output_that_is_not_aligned(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_value_is_the_tables_in_its_place),
-        SLUICE_TEST(all_256_values_of_each_channel),
-        SLUICE_TEST(tables_of_mean_and_std_are_exact),
-        SLUICE_TEST(large_batches_are_the_same),
-        SLUICE_TEST(output_may_start_at_any_element),
-        SLUICE_TEST(f16_is_what_the_compiler_makes_of_a_float),
-        SLUICE_TEST(known_values),
-        SLUICE_TEST(refuses_sizes_of_0),
-        SLUICE_TEST(refuses_sizes_that_overflow),
-        SLUICE_TEST(refuses_unknown_dtypes_and_layouts),
-        SLUICE_TEST(refuses_output_that_is_not_aligned),
-    };
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     printf("kernels: %s\n", sluice_cpu_level_name(sluice_cpu_level()));
-    return sluice_test_run("finish", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

@@ -124,7 +124,7 @@ static const char *const *local(void)
     return settings;
 }
 
-static void every_mode_gives_the_same_rows(void)
+TEST(every_mode_gives_the_same_rows)
 {
     struct sluice_server *server = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_server_start(image_root(), NULL, 0, &server, NULL), SLUICE_OK);
@@ -142,7 +142,7 @@ static void every_mode_gives_the_same_rows(void)
     sluice_server_stop(server);
 }
 
-static void ranks_share_one_global_order(void)
+TEST(ranks_share_one_global_order)
 {
     const char *const one[] = {"dir", image_root(), "batch-size", "12", NULL};
     const struct rows all = whole(one, 1);
@@ -176,7 +176,7 @@ static void ranks_share_one_global_order(void)
     }
 }
 
-static void goes_on_from_a_state_of_any_batch(void)
+TEST(goes_on_from_a_state_of_any_batch)
 {
     const struct rows all = whole(local(), 2);
     for (unsigned taken = 1; taken <= 8; taken++) {
@@ -213,7 +213,7 @@ static uint64_t num_on_gpu(struct sluice_loader *loader)
 }
 
 /* The kernels run on the CPU here, so the rows are in the host's memory. */
-static void a_state_goes_on_with_the_gpu_and_without(void)
+TEST(a_state_goes_on_with_the_gpu_and_without)
 {
     const struct rows all = whole(local(), 1);
     const bool is_set = getenv("SLUICE_GPU");
@@ -247,7 +247,7 @@ static void a_state_goes_on_with_the_gpu_and_without(void)
         unsetenv("SLUICE_GPU");
 }
 
-static void an_epoch_may_be_left_in_the_middle(void)
+TEST(an_epoch_may_be_left_in_the_middle)
 {
     const struct rows all = whole(local(), 0);
     struct sluice_loader *loader = opened(local());
@@ -262,7 +262,7 @@ static void an_epoch_may_be_left_in_the_middle(void)
     sluice_loader_close(loader);
 }
 
-static void batches_that_are_held_stay_as_they_are(void)
+TEST(batches_that_are_held_stay_as_they_are)
 {
     struct sluice_loader *loader = opened(local());
     const struct sluice_batch *held[16];
@@ -283,7 +283,7 @@ static void batches_that_are_held_stay_as_they_are(void)
     }
 }
 
-static void takes_an_order_of_the_callers(void)
+TEST(takes_an_order_of_the_callers)
 {
     static const uint64_t order[] = {5, 0, 11, 5, 2, 7, 7, 7, 1};
     struct sluice_loader *loader = opened(local());
@@ -311,7 +311,7 @@ static void takes_an_order_of_the_callers(void)
     sluice_loader_close(loader);
 }
 
-static void tells_what_an_epoch_came_to(void)
+TEST(tells_what_an_epoch_came_to)
 {
     struct sluice_loader *loader = opened(local());
     char *json = NULL;
@@ -348,7 +348,7 @@ static void check_targets(const char *const *settings)
     sluice_loader_close(loader);
 }
 
-static void targets_are_there_from_a_folder_and_from_a_server(void)
+TEST(targets_are_there_from_a_folder_and_from_a_server)
 {
     size_t bytes;
     struct sluice_loader *loader = opened(local());
@@ -366,7 +366,7 @@ static void targets_are_there_from_a_folder_and_from_a_server(void)
     remove_targets();
 }
 
-static void the_place_is_that_after_the_batch_given_last(void)
+TEST(the_place_is_that_after_the_batch_given_last)
 {
     struct sluice_loader *loader = opened(local());
     char state[SLUICE_MAX_STATE], of_batch[SLUICE_MAX_STATE];
@@ -401,7 +401,7 @@ static void the_place_is_that_after_the_batch_given_last(void)
     sluice_loader_close(loader);
 }
 
-static void what_was_learned_is_in_the_statistics(void)
+TEST(what_was_learned_is_in_the_statistics)
 {
     struct sluice_loader *loader = opened(local());
     struct rows rows = {.num = 0};
@@ -429,7 +429,7 @@ static void what_was_learned_is_in_the_statistics(void)
     sluice_loader_close(loader);
 }
 
-static void counters_and_the_pass_follow_the_batches(void)
+TEST(counters_and_the_pass_follow_the_batches)
 {
     struct sluice_loader *loader = opened(local());
     struct sluice_counters counters;
@@ -463,7 +463,7 @@ static void counters_and_the_pass_follow_the_batches(void)
     sluice_loader_close(loader);
 }
 
-static void writes_a_profile(void)
+TEST(writes_a_profile)
 {
     char folder[] = "/tmp/sluice-profile-XXXXXX", path[64];
     CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(folder));
@@ -504,7 +504,7 @@ static void writes_a_profile(void)
     CU_ASSERT_EQUAL(rmdir(folder), 0);
 }
 
-static void refuses_in_words(void)
+TEST(refuses_in_words)
 {
     static const struct {
         const char *settings[8], *words;
@@ -538,7 +538,7 @@ static void refuses_in_words(void)
     sluice_loader_close(loader);
 }
 
-static void a_stop_ends_every_wait(void)
+TEST(a_stop_ends_every_wait)
 {
     struct sluice_loader *loader = opened(local());
     begin(loader, 0, NULL);
@@ -573,7 +573,7 @@ static int use_in_child(void *ctx)
     return 0;
 }
 
-static void a_forked_child_is_told(void)
+TEST(a_forked_child_is_told)
 {
     struct sluice_loader *loader = opened(local());
     begin(loader, 0, NULL);
@@ -584,27 +584,4 @@ static void a_forked_child_is_told(void)
     drain(loader, &rows);
     CU_ASSERT_EQUAL(rows.num, NUM_ITEMS - 8);
     sluice_loader_close(loader);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_mode_gives_the_same_rows),
-        SLUICE_TEST(ranks_share_one_global_order),
-        SLUICE_TEST(goes_on_from_a_state_of_any_batch),
-        SLUICE_TEST(a_state_goes_on_with_the_gpu_and_without),
-        SLUICE_TEST(an_epoch_may_be_left_in_the_middle),
-        SLUICE_TEST(batches_that_are_held_stay_as_they_are),
-        SLUICE_TEST(takes_an_order_of_the_callers),
-        SLUICE_TEST(targets_are_there_from_a_folder_and_from_a_server),
-        SLUICE_TEST(tells_what_an_epoch_came_to),
-        SLUICE_TEST(the_place_is_that_after_the_batch_given_last),
-        SLUICE_TEST(what_was_learned_is_in_the_statistics),
-        SLUICE_TEST(counters_and_the_pass_follow_the_batches),
-        SLUICE_TEST(writes_a_profile),
-        SLUICE_TEST(refuses_in_words),
-        SLUICE_TEST(a_stop_ends_every_wait),
-        SLUICE_TEST(a_forked_child_is_told),
-    };
-    return sluice_test_run("loader", tests, SLUICE_TEST_COUNT(tests));
 }

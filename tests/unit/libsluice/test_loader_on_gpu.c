@@ -201,7 +201,7 @@ static void check_mode(const char *const *settings, const struct outcome expecte
     sluice_loader_close(loader);
 }
 
-static void every_mode_gives_the_hosts_batches_of_both_parts(void)
+TEST(every_mode_gives_the_hosts_batches_of_both_parts)
 {
     static const struct {
         const char *mode, *form;
@@ -252,7 +252,7 @@ static void index_part(struct sluice_jpeg_indexer *indexer, const char *part)
     }
 }
 
-static void an_index_changes_no_row_and_no_count(void)
+TEST(an_index_changes_no_row_and_no_count)
 {
     char path[700];
     struct outcome plain[2];
@@ -288,7 +288,7 @@ static void an_index_changes_no_row_and_no_count(void)
 }
 
 /* Of JPEGs with an index the server sends the rows under the crop, which the GPU decodes by it. */
-static void rows_go_to_the_gpu_as_they_come(void)
+TEST(rows_go_to_the_gpu_as_they_come)
 {
     static const char *const modes[] = {"nooff", "auto"};
     char path[700];
@@ -332,7 +332,7 @@ static void rows_go_to_the_gpu_as_they_come(void)
     sluice_server_stop(server);
 }
 
-static void only_crops_with_restart_markers_go_to_the_gpu(void)
+TEST(only_crops_with_restart_markers_go_to_the_gpu)
 {
     static const char *const intervals[] = {"0", "1"}, *const modes[] = {"nooff", "auto"};
     const char *const local[] = {"dir", folder(), NULL};
@@ -364,7 +364,7 @@ static void only_crops_with_restart_markers_go_to_the_gpu(void)
     }
 }
 
-static void next_refuses_while_every_batch_is_held_and_goes_on(void)
+TEST(next_refuses_while_every_batch_is_held_and_goes_on)
 {
     const char *const local[] = {"dir", folder(), "batch-size", "4", NULL};
     struct sluice_loader *host = opened(local, "off");
@@ -404,7 +404,7 @@ static void next_refuses_while_every_batch_is_held_and_goes_on(void)
         sluice_batch_release(held[i]);
 }
 
-static void what_cannot_be_is_an_error_or_the_hosts(void)
+TEST(what_cannot_be_is_an_error_or_the_hosts)
 {
     const char *const little[] = {"dir", folder(), "gpu-memory", "1MB", NULL};
     struct sluice_loader *loader = make(little, "on");
@@ -427,11 +427,11 @@ static void what_cannot_be_is_an_error_or_the_hosts(void)
 
 /* A step that is slower than the workers leaves the GPU no time to decode; a fast one does.  Where
  * the workers decode a file sooner than they cut it, they do. */
-static void a_folder_is_planned_between_workers_and_gpu(void)
+TEST(a_folder_is_planned_between_workers_and_gpu)
 {
     static const char *const rates[] = {"0.01", "1000000", "0"};
-    struct outcome outcomes[SLUICE_TEST_COUNT(rates)];
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(rates); i++) {
+    struct outcome outcomes[SLUICE_ARRAY_LEN(rates)];
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(rates); i++) {
         const char *const settings[] = {"dir", folder_of_photographs(), "gpu-rate", rates[i], NULL};
         struct sluice_loader *loader = opened(settings, "auto");
         outcomes[i] = whole(loader, SLUICE_TRAIN);
@@ -452,7 +452,7 @@ static void a_folder_is_planned_between_workers_and_gpu(void)
     sluice_loader_close(loader);
 }
 
-static void a_pipeline_that_a_gpu_cannot_do_is_the_workers(void)
+TEST(a_pipeline_that_a_gpu_cannot_do_is_the_workers)
 {
     const char *const padded[] = {"dir",
                                   root,
@@ -474,7 +474,7 @@ static void a_pipeline_that_a_gpu_cannot_do_is_the_workers(void)
 }
 
 /* Of both of its choices, with the seconds that its stand-in took. */
-static void a_profile_measures_what_the_gpu_decodes(void)
+TEST(a_profile_measures_what_the_gpu_decodes)
 {
     struct sluice_server *server = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_server_start(folder(), NULL, 0, &server, NULL), SLUICE_OK);
@@ -536,18 +536,7 @@ static void a_profile_measures_what_the_gpu_decodes(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_mode_gives_the_hosts_batches_of_both_parts),
-        SLUICE_TEST(an_index_changes_no_row_and_no_count),
-        SLUICE_TEST(rows_go_to_the_gpu_as_they_come),
-        SLUICE_TEST(only_crops_with_restart_markers_go_to_the_gpu),
-        SLUICE_TEST(next_refuses_while_every_batch_is_held_and_goes_on),
-        SLUICE_TEST(what_cannot_be_is_an_error_or_the_hosts),
-        SLUICE_TEST(a_folder_is_planned_between_workers_and_gpu),
-        SLUICE_TEST(a_profile_measures_what_the_gpu_decodes),
-        SLUICE_TEST(a_pipeline_that_a_gpu_cannot_do_is_the_workers),
-    };
     setenv("SLUICE_GPU", "host", 1);
     sluice_set_log(NULL, NULL, SLUICE_LOG_ERROR);
-    return sluice_test_run("loader_gpu", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

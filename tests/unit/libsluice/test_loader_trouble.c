@@ -158,7 +158,7 @@ static void *client_main(void *ctx)
     return NULL;
 }
 
-static void two_loaders_at_once_get_what_one_after_the_other_gets(void)
+TEST(two_loaders_at_once_get_what_one_after_the_other_gets)
 {
     struct sluice_server *server = serve(image_root());
     struct client clients[2] = {{sluice_server_address(server), "remote_auto", {{0}}},
@@ -205,7 +205,7 @@ static void *onlooker_main(void *ctx)
     return NULL;
 }
 
-static void another_thread_reads_the_counters(void)
+TEST(another_thread_reads_the_counters)
 {
     struct onlooker onlooker = {.loader = opened(NULL, "local")};
     pthread_t thread;
@@ -279,19 +279,19 @@ static void stop_at_any_moment(const char *host, const char *mode)
     }
 }
 
-static void a_stop_ends_what_is_under_way_with_a_server(void)
+TEST(a_stop_ends_what_is_under_way_with_a_server)
 {
     struct sluice_server *server = serve(image_root());
     stop_at_any_moment(sluice_server_address(server), "remote_auto");
     sluice_server_stop(server);
 }
 
-static void a_stop_ends_what_is_under_way_with_a_folder(void)
+TEST(a_stop_ends_what_is_under_way_with_a_folder)
 {
     stop_at_any_moment(NULL, "local");
 }
 
-static void a_stop_before_open_is_heard(void)
+TEST(a_stop_before_open_is_heard)
 {
     struct sluice_server *server = serve(image_root());
     struct sluice_loader *loaders[] = {
@@ -355,13 +355,13 @@ static void release_elsewhere(bool late)
         pthread_join(threads[i], NULL);
 }
 
-static void other_threads_release_after_close(void)
+TEST(other_threads_release_after_close)
 {
     for (int i = 0; i < 5; i++)
         release_elsewhere(true);
 }
 
-static void other_threads_release_during_close(void)
+TEST(other_threads_release_during_close)
 {
     for (int i = 0; i < 20; i++)
         release_elsewhere(false);
@@ -471,12 +471,12 @@ static void run_short_of_memory(const char *host, const char *mode)
     }
 }
 
-static void goes_on_when_memory_was_short(void)
+TEST(goes_on_when_memory_was_short)
 {
     run_short_of_memory(NULL, "local");
 }
 
-static void goes_on_when_memory_was_short_with_a_server(void)
+TEST(goes_on_when_memory_was_short_with_a_server)
 {
     struct sluice_server *server = serve(image_root());
     run_short_of_memory(sluice_server_address(server), "remote_auto");
@@ -485,7 +485,7 @@ static void goes_on_when_memory_was_short_with_a_server(void)
 
 /* --- orders and timeouts --- */
 
-static void a_bad_order_is_refused_and_the_next_one_works(void)
+TEST(a_bad_order_is_refused_and_the_next_one_works)
 {
     static const uint64_t beyond[] = {0, NUM_IMAGES}, huge[] = {UINT64_MAX}, good[] = {3, 11};
     const struct sum expected = reference(0);
@@ -511,7 +511,7 @@ static void a_bad_order_is_refused_and_the_next_one_works(void)
     sluice_loader_close(loader);
 }
 
-static void an_empty_order_is_an_empty_epoch(void)
+TEST(an_empty_order_is_an_empty_epoch)
 {
     static const uint64_t none[1];
     struct sluice_loader *loader = opened(NULL, "local");
@@ -523,7 +523,7 @@ static void an_empty_order_is_an_empty_epoch(void)
     sluice_loader_close(loader);
 }
 
-static void a_timeout_of_0_never_waits_and_loses_nothing(void)
+TEST(a_timeout_of_0_never_waits_and_loses_nothing)
 {
     struct sluice_server *server = serve(image_root());
     struct sluice_loader *loader = opened(sluice_server_address(server), "remote_auto");
@@ -588,7 +588,7 @@ static void reread(struct sluice_server *server, uint64_t num)
     }
 }
 
-static void an_open_loader_keeps_the_list_that_it_began_with(void)
+TEST(an_open_loader_keeps_the_list_that_it_began_with)
 {
     char root[600];
     make_folder("growing", NUM_IMAGES - 1, root);
@@ -614,7 +614,7 @@ static void an_open_loader_keeps_the_list_that_it_began_with(void)
     sluice_server_stop(server);
 }
 
-static void a_loader_from_before_a_change_is_told_to_open_anew(void)
+TEST(a_loader_from_before_a_change_is_told_to_open_anew)
 {
     char root[600];
     make_folder("grown", NUM_IMAGES - 1, root);
@@ -634,7 +634,7 @@ static void a_loader_from_before_a_change_is_told_to_open_anew(void)
     sluice_server_stop(server);
 }
 
-static void a_replaced_file_is_named(void)
+TEST(a_replaced_file_is_named)
 {
     static const struct sluice_setting settings[] = {{"on-error", "fail"}, {"retry-for", "1s"}};
     char root[600];
@@ -660,7 +660,7 @@ static void a_replaced_file_is_named(void)
 }
 
 /* Rank 1 of 2 pads its last batch, of 3 rows, with the first of the order, whose file is bad. */
-static void a_bad_padded_row_is_not_counted_as_padded(void)
+TEST(a_bad_padded_row_is_not_counted_as_padded)
 {
     static const char *const on_errors[] = {"skip", "substitute"};
     char root[600];
@@ -688,27 +688,4 @@ static void a_bad_padded_row_is_not_counted_as_padded(void)
         CU_ASSERT_EQUAL(num_padded, k ? 1 : 0);
         sluice_loader_close(loader);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(two_loaders_at_once_get_what_one_after_the_other_gets),
-        SLUICE_TEST(another_thread_reads_the_counters),
-        SLUICE_TEST(a_stop_ends_what_is_under_way_with_a_server),
-        SLUICE_TEST(a_stop_ends_what_is_under_way_with_a_folder),
-        SLUICE_TEST(a_stop_before_open_is_heard),
-        SLUICE_TEST(other_threads_release_after_close),
-        SLUICE_TEST(other_threads_release_during_close),
-        SLUICE_TEST(goes_on_when_memory_was_short),
-        SLUICE_TEST(goes_on_when_memory_was_short_with_a_server),
-        SLUICE_TEST(a_bad_order_is_refused_and_the_next_one_works),
-        SLUICE_TEST(an_empty_order_is_an_empty_epoch),
-        SLUICE_TEST(a_timeout_of_0_never_waits_and_loses_nothing),
-        SLUICE_TEST(an_open_loader_keeps_the_list_that_it_began_with),
-        SLUICE_TEST(a_loader_from_before_a_change_is_told_to_open_anew),
-        SLUICE_TEST(a_replaced_file_is_named),
-        SLUICE_TEST(a_bad_padded_row_is_not_counted_as_padded),
-    };
-    return sluice_test_run("loader_trouble", tests, SLUICE_TEST_COUNT(tests));
 }

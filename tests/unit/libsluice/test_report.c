@@ -49,7 +49,7 @@ static struct sluice_epoch_stats sample_stats(void)
     return stats;
 }
 
-static void waits_for_the_gpus_decoder_are_told_where_there_are_some(void)
+TEST(waits_for_the_gpus_decoder_are_told_where_there_are_some)
 {
     struct sluice_epoch_stats stats = sample_stats();
     const struct sluice_epoch_report report = {
@@ -67,7 +67,7 @@ static void waits_for_the_gpus_decoder_are_told_where_there_are_some(void)
     json_decref(o);
 }
 
-static void the_json_has_the_keys_that_checks_read(void)
+TEST(the_json_has_the_keys_that_checks_read)
 {
     const struct sluice_epoch_stats stats = sample_stats();
     const struct sluice_epoch_report report = {
@@ -114,7 +114,7 @@ static void the_json_has_the_keys_that_checks_read(void)
     json_decref(o);
 }
 
-static void what_there_is_not_is_null(void)
+TEST(what_there_is_not_is_null)
 {
     struct sluice_epoch_stats stats = {0};
     stats.num_named = 1;
@@ -135,7 +135,7 @@ static void what_there_is_not_is_null(void)
     json_decref(o);
 }
 
-static void a_plan_says_what_it_took(void)
+TEST(a_plan_says_what_it_took)
 {
     const struct sluice_epoch_stats stats = sample_stats();
     const struct sluice_plan_stats plan = {
@@ -178,7 +178,7 @@ static void a_plan_says_what_it_took(void)
     json_decref(o);
 }
 
-static void the_json_names_the_mode_as_it_was_typed(void)
+TEST(the_json_names_the_mode_as_it_was_typed)
 {
     const struct sluice_epoch_stats stats = sample_stats();
     struct sluice_epoch_report report = {.mode = SLUICE_MODE_SOPHON,
@@ -195,7 +195,7 @@ static void the_json_names_the_mode_as_it_was_typed(void)
     json_decref(o);
 }
 
-static void the_text_is_one_line_of_what_matters(void)
+TEST(the_text_is_one_line_of_what_matters)
 {
     const struct sluice_epoch_stats stats = sample_stats();
     const struct sluice_epoch_report report = {
@@ -223,7 +223,7 @@ static void the_text_is_one_line_of_what_matters(void)
     CU_ASSERT_EQUAL(text[20], 'x');
 }
 
-static void says_what_the_gpu_decoded(void)
+TEST(says_what_the_gpu_decoded)
 {
     struct sluice_epoch_stats stats = sample_stats();
     stats.on_gpu[SLUICE_FORM_RAW] = 20;
@@ -254,7 +254,7 @@ static struct sluice_report_summary summary_of(const struct sluice_epoch_report 
     return summary;
 }
 
-static void the_summary_is_two_lines_of_what_matters(void)
+TEST(the_summary_is_two_lines_of_what_matters)
 {
     struct sluice_epoch_stats stats = sample_stats();
     stats.errors = 0;
@@ -280,7 +280,7 @@ static void the_summary_is_two_lines_of_what_matters(void)
         "epoch 3 local: 400 samples in 2.00 s, 200 samples/s, 1 error, limited by network");
 }
 
-static void the_digest_and_the_val_loss_stay_whatever_else_there_is(void)
+TEST(the_digest_and_the_val_loss_stay_whatever_else_there_is)
 {
     const struct sluice_epoch_stats stats = sample_stats();
     const struct sluice_epoch_report report = {
@@ -303,7 +303,7 @@ static void the_digest_and_the_val_loss_stay_whatever_else_there_is(void)
         "   loss 2.315  val 2.200, top1 43.0%  digest 00112233445566778899aabbccddeeff");
 }
 
-static void a_summary_of_nothing_has_no_numbers_that_are_none(void)
+TEST(a_summary_of_nothing_has_no_numbers_that_are_none)
 {
     const struct sluice_epoch_stats stats = {0};
     const struct sluice_epoch_report report = {
@@ -314,18 +314,6 @@ static void a_summary_of_nothing_has_no_numbers_that_are_none(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_json_has_the_keys_that_checks_read),
-        SLUICE_TEST(what_there_is_not_is_null),
-        SLUICE_TEST(the_json_names_the_mode_as_it_was_typed),
-        SLUICE_TEST(a_plan_says_what_it_took),
-        SLUICE_TEST(says_what_the_gpu_decoded),
-        SLUICE_TEST(waits_for_the_gpus_decoder_are_told_where_there_are_some),
-        SLUICE_TEST(the_summary_is_two_lines_of_what_matters),
-        SLUICE_TEST(the_digest_and_the_val_loss_stay_whatever_else_there_is),
-        SLUICE_TEST(a_summary_of_nothing_has_no_numbers_that_are_none),
-        SLUICE_TEST(the_text_is_one_line_of_what_matters),
-    };
     static const struct sluice_manifest_entry entries[] = {
         {.path = "a/\x80.png"},
         {.path = "a/\xc3\xa4.png"},
@@ -333,7 +321,7 @@ int main(void)
     static const char *const classes[] = {"a"};
     if (sluice_manifest_create(entries, 2, classes, 1, &manifest, NULL) != SLUICE_OK)
         return 1;
-    const int failed = sluice_test_run("report", tests, SLUICE_TEST_COUNT(tests));
+    const int failed = sluice_test_main();
     sluice_manifest_destroy(manifest);
     return failed;
 }

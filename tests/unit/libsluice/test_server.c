@@ -93,7 +93,7 @@ static int port_of(const struct sluice_server *server)
 
 /* --- tests --- */
 
-static void serves_a_folder_to_clients(void)
+TEST(serves_a_folder_to_clients)
 {
     struct sluice_server *server = start(image_root(), NULL, 0);
     CU_ASSERT_EQUAL(strncmp(sluice_server_address(server), "127.0.0.1:", 10), 0);
@@ -112,7 +112,7 @@ static void serves_a_folder_to_clients(void)
     sluice_server_stop(server);
 }
 
-static void two_servers_live_in_one_process(void)
+TEST(two_servers_live_in_one_process)
 {
     char few[600];
     make_folder("few", 0, 2, few);
@@ -138,7 +138,7 @@ static void must_refuse(const char *root, struct sluice_setting setting, sluice_
     }
 }
 
-static void what_cannot_be_served_is_named(void)
+TEST(what_cannot_be_served_is_named)
 {
     const struct sluice_setting none = {NULL, NULL};
     must_refuse("/no/such/folder", none, SLUICE_E_NOT_FOUND, "/no/such/folder");
@@ -149,7 +149,7 @@ static void what_cannot_be_served_is_named(void)
     sluice_server_stop(server);
 }
 
-static void settings_are_checked_as_flags_are(void)
+TEST(settings_are_checked_as_flags_are)
 {
     const struct {
         struct sluice_setting setting;
@@ -174,7 +174,7 @@ static void settings_are_checked_as_flags_are(void)
     }
 }
 
-static void settings_are_copied_and_hold(void)
+TEST(settings_are_copied_and_hold)
 {
     char root[600], listen[] = "127.0.0.1:0", workers[] = "1", key[] = "prep-workers";
     snprintf(root, sizeof(root), "%s", image_root());
@@ -197,7 +197,7 @@ static void settings_are_copied_and_hold(void)
     sluice_server_stop(server);
 }
 
-static void several_roots_are_settings(void)
+TEST(several_roots_are_settings)
 {
     char first[600], second[600];
     snprintf(first, sizeof(first), "a=%s", image_root());
@@ -210,7 +210,7 @@ static void several_roots_are_settings(void)
                 "/no/such/folder");
 }
 
-static void limits_on_connections_hold(void)
+TEST(limits_on_connections_hold)
 {
     const struct sluice_setting settings[] = {{"max-connections", "1"},
                                               {"max-connections-per-host", "1"}};
@@ -225,7 +225,7 @@ static void limits_on_connections_hold(void)
     sluice_server_stop(server);
 }
 
-static void metrics_are_served(void)
+TEST(metrics_are_served)
 {
     const int port = sluice_test_port();
     char listen[32];
@@ -242,7 +242,7 @@ static void metrics_are_served(void)
     sluice_server_stop(server);
 }
 
-static void a_reread_finds_new_images(void)
+TEST(a_reread_finds_new_images)
 {
     char root[600], passed[600];
     make_folder("growing", 0, 3, root);
@@ -279,7 +279,7 @@ static int use_in_child(void *ctx)
     return ALL_REFUSED;
 }
 
-static void a_forked_child_is_told(void)
+TEST(a_forked_child_is_told)
 {
     struct sluice_server *server = start(image_root(), NULL, 0);
     static struct sluice_test_output output;
@@ -288,16 +288,4 @@ static void a_forked_child_is_told(void)
     CU_ASSERT_EQUAL(num_served(server), NUM_IMAGES);
     sluice_server_stop(server);
     sluice_server_stop(NULL);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(serves_a_folder_to_clients),     SLUICE_TEST(two_servers_live_in_one_process),
-        SLUICE_TEST(what_cannot_be_served_is_named), SLUICE_TEST(settings_are_checked_as_flags_are),
-        SLUICE_TEST(settings_are_copied_and_hold),   SLUICE_TEST(several_roots_are_settings),
-        SLUICE_TEST(limits_on_connections_hold),     SLUICE_TEST(metrics_are_served),
-        SLUICE_TEST(a_reread_finds_new_images),      SLUICE_TEST(a_forked_child_is_told),
-    };
-    return sluice_test_run("server", tests, SLUICE_TEST_COUNT(tests));
 }

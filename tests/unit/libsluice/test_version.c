@@ -17,12 +17,12 @@ static void see(void *ctx, enum sluice_log_level level, const char *text)
     snprintf(seen->text, sizeof(seen->text), "%s", text);
 }
 
-static void says_its_version(void)
+TEST(says_its_version)
 {
     CU_ASSERT_STRING_EQUAL(sluice_version(), SLUICE_VERSION);
 }
 
-static void gives_lines_to_the_caller(void)
+TEST(gives_lines_to_the_caller)
 {
     struct seen seen = {0};
     sluice_set_log(see, &seen, SLUICE_LOG_WARN);
@@ -32,13 +32,4 @@ static void gives_lines_to_the_caller(void)
     CU_ASSERT_EQUAL(seen.lines, 1);
     CU_ASSERT_EQUAL(seen.level, SLUICE_LOG_WARN);
     CU_ASSERT_STRING_EQUAL(seen.text, "sample 7");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(says_its_version),
-        SLUICE_TEST(gives_lines_to_the_caller),
-    };
-    return sluice_test_run("version", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -26,12 +26,12 @@ static void expect(struct sluice_exposition *page, const char *text)
     free(made);
 }
 
-static void a_page_without_families_is_empty(void)
+TEST(a_page_without_families_is_empty)
 {
     expect(begin(), "");
 }
 
-static void each_family_has_help_and_type_before_its_samples(void)
+TEST(each_family_has_help_and_type_before_its_samples)
 {
     struct sluice_exposition *page = begin();
     const struct sluice_label a[] = {{"form", "u8"}, {"split", "3"}}, b[] = {{"form", "raw"}};
@@ -56,7 +56,7 @@ static void each_family_has_help_and_type_before_its_samples(void)
                  "sluice_d_seconds_total 0.1\n");
 }
 
-static void values_come_back_as_they_were(void)
+TEST(values_come_back_as_they_were)
 {
     static const double values[] = {0, 1.0 / 3, 1e15 + 0.3, 1e-300, -2.5, 123456789.123};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(values); i++) {
@@ -70,7 +70,7 @@ static void values_come_back_as_they_were(void)
     }
 }
 
-static void what_is_no_number_is_spelled_as_prometheus_does(void)
+TEST(what_is_no_number_is_spelled_as_prometheus_does)
 {
     struct sluice_exposition *page = begin();
     sluice_exposition_family(page, "sluice_a", SLUICE_GAUGE, "A.");
@@ -81,7 +81,7 @@ static void what_is_no_number_is_spelled_as_prometheus_does(void)
                  "sluice_a NaN\nsluice_a +Inf\nsluice_a -Inf\n");
 }
 
-static void label_values_are_escaped(void)
+TEST(label_values_are_escaped)
 {
     struct sluice_exposition *page = begin();
     const struct sluice_label label = {"client", "a\"b\nc\\d"};
@@ -91,7 +91,7 @@ static void label_values_are_escaped(void)
                  "sluice_a{client=\"a\\\"b\\\\nc\\\\d\"} 1\n");
 }
 
-static void control_characters_of_a_label_are_shown_and_not_sent(void)
+TEST(control_characters_of_a_label_are_shown_and_not_sent)
 {
     struct sluice_exposition *page = begin();
     const struct sluice_label label = {"client", "\x1b[2J\x7f\xc2\x9b"};
@@ -101,7 +101,7 @@ static void control_characters_of_a_label_are_shown_and_not_sent(void)
                  "sluice_a{client=\"\\\\x1b[2J\\\\x7f\\\\xc2\\\\x9b\"} 1\n");
 }
 
-static void label_values_become_valid_utf8(void)
+TEST(label_values_become_valid_utf8)
 {
     struct sluice_exposition *page = begin();
     const struct sluice_label labels[] = {{"a", "\xff"}, {"b", "\xc3\xa9\xe2\x82"}, {"c", ""}};
@@ -111,7 +111,7 @@ static void label_values_become_valid_utf8(void)
                  "sluice_a{a=\"\xef\xbf\xbd\",b=\"\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\",c=\"\"} 1\n");
 }
 
-static void any_bytes_make_one_line_that_reads_back(void)
+TEST(any_bytes_make_one_line_that_reads_back)
 {
     uint64_t state = sluice_test_seed();
     for (int round = 0; round < 1000; round++) {
@@ -147,7 +147,7 @@ static void any_bytes_make_one_line_that_reads_back(void)
     }
 }
 
-static void label_text_is_cut_between_characters(void)
+TEST(label_text_is_cut_between_characters)
 {
     char out[6];
     sluice_label_text(out, sizeof(out), "ab\xc3\xa9\xc3\xa9z");
@@ -160,7 +160,7 @@ static void label_text_is_cut_between_characters(void)
     CU_ASSERT_STRING_EQUAL(out, "");
 }
 
-static void buckets_are_cumulative_and_end_with_inf(void)
+TEST(buckets_are_cumulative_and_end_with_inf)
 {
     struct sluice_histogram histogram = {0};
     sluice_histogram_add(&histogram, 50000);         /* <= 0.0001 */
@@ -198,21 +198,4 @@ static void buckets_are_cumulative_and_end_with_inf(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "\nsluice_b_seconds_bucket{le=\"+Inf\"} 4\n"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "\nsluice_b_seconds_count 4\n"));
     free(text);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_page_without_families_is_empty),
-        SLUICE_TEST(each_family_has_help_and_type_before_its_samples),
-        SLUICE_TEST(values_come_back_as_they_were),
-        SLUICE_TEST(what_is_no_number_is_spelled_as_prometheus_does),
-        SLUICE_TEST(label_values_are_escaped),
-        SLUICE_TEST(control_characters_of_a_label_are_shown_and_not_sent),
-        SLUICE_TEST(label_values_become_valid_utf8),
-        SLUICE_TEST(any_bytes_make_one_line_that_reads_back),
-        SLUICE_TEST(label_text_is_cut_between_characters),
-        SLUICE_TEST(buckets_are_cumulative_and_end_with_inf),
-    };
-    return sluice_test_run("exposition", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -2,7 +2,7 @@
 
 #include "support/test.h"
 
-static void bounds_ascend_from_100_us_to_a_minute(void)
+TEST(bounds_ascend_from_100_us_to_a_minute)
 {
     CU_ASSERT_EQUAL(sluice_histogram_bounds_ns[0], 100000);
     CU_ASSERT_EQUAL(sluice_histogram_bounds_ns[SLUICE_HISTOGRAM_BUCKETS - 1], 60000000000);
@@ -13,7 +13,7 @@ static void bounds_ascend_from_100_us_to_a_minute(void)
     }
 }
 
-static void an_entry_is_in_the_first_bucket_whose_bound_it_does_not_exceed(void)
+TEST(an_entry_is_in_the_first_bucket_whose_bound_it_does_not_exceed)
 {
     for (size_t i = 0; i < SLUICE_HISTOGRAM_BUCKETS; i++) {
         struct sluice_histogram h = {0};
@@ -26,13 +26,4 @@ static void an_entry_is_in_the_first_bucket_whose_bound_it_does_not_exceed(void)
     struct sluice_histogram zero = {0};
     sluice_histogram_add(&zero, 0);
     CU_ASSERT_EQUAL(zero.counts[0], 1);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(bounds_ascend_from_100_us_to_a_minute),
-        SLUICE_TEST(an_entry_is_in_the_first_bucket_whose_bound_it_does_not_exceed),
-    };
-    return sluice_test_run("histogram", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -99,7 +99,7 @@ static const char *body_of(const char *answer)
     return end ? end + 4 : "";
 }
 
-static void metrics_begin_with_build_info(void)
+TEST(metrics_begin_with_build_info)
 {
     struct program program = {0};
     struct sluice_metrics_server *server = serve("127.0.0.1:0", &program);
@@ -119,7 +119,7 @@ static void metrics_begin_with_build_info(void)
     sluice_metrics_server_destroy(NULL);
 }
 
-static void healthz_is_ok_or_says_why_not(void)
+TEST(healthz_is_ok_or_says_why_not)
 {
     struct program program = {0};
     struct sluice_metrics_server *server = serve("127.0.0.1:0", &program);
@@ -136,7 +136,7 @@ static void healthz_is_ok_or_says_why_not(void)
     sluice_metrics_server_destroy(server);
 }
 
-static void the_root_links_both_pages(void)
+TEST(the_root_links_both_pages)
 {
     struct program program = {0};
     struct sluice_metrics_server *server = serve("127.0.0.1:0", &program);
@@ -151,7 +151,7 @@ static void the_root_links_both_pages(void)
     sluice_metrics_server_destroy(server);
 }
 
-static void head_has_the_status_and_no_body(void)
+TEST(head_has_the_status_and_no_body)
 {
     struct program program = {0};
     struct sluice_metrics_server *server = serve("127.0.0.1:0", &program);
@@ -167,7 +167,7 @@ static void head_has_the_status_and_no_body(void)
     sluice_metrics_server_destroy(server);
 }
 
-static void other_paths_are_404_and_other_methods_405(void)
+TEST(other_paths_are_404_and_other_methods_405)
 {
     struct program program = {0};
     struct sluice_metrics_server *server = serve("127.0.0.1:0", &program);
@@ -191,7 +191,7 @@ static void other_paths_are_404_and_other_methods_405(void)
 }
 
 /* 127.0.0.2 is another address of this machine. */
-static void a_bare_port_is_this_machines_and_a_colon_every_address(void)
+TEST(a_bare_port_is_this_machines_and_a_colon_every_address)
 {
     struct program program = {0};
     char answer[4096];
@@ -209,7 +209,7 @@ static void a_bare_port_is_this_machines_and_a_colon_every_address(void)
 }
 
 /* An idle connection ends after 3 s, so where this takes so long it holds for that reason. */
-static void who_sends_slowly_keeps_nobody_out(void)
+TEST(who_sends_slowly_keeps_nobody_out)
 {
     struct program program = {0};
     struct sluice_metrics_server *server = serve("127.0.0.1:0", &program);
@@ -226,7 +226,7 @@ static void who_sends_slowly_keeps_nobody_out(void)
     sluice_metrics_server_destroy(server);
 }
 
-static void nor_do_many_hosts(void)
+TEST(nor_do_many_hosts)
 {
     struct program program = {0};
     struct sluice_metrics_server *server = serve("127.0.0.1:0", &program);
@@ -243,7 +243,7 @@ static void nor_do_many_hosts(void)
     sluice_metrics_server_destroy(server);
 }
 
-static void an_address_that_is_taken_is_named(void)
+TEST(an_address_that_is_taken_is_named)
 {
     struct program program = {0};
     const struct sluice_metrics_pages pages = pages_of(&program);
@@ -257,7 +257,7 @@ static void an_address_that_is_taken_is_named(void)
     sluice_metrics_server_destroy(server);
 }
 
-static void a_bare_port_parses_as_the_loopbacks(void)
+TEST(a_bare_port_parses_as_the_loopbacks)
 {
     struct sluice_host_port address;
     CU_ASSERT_EQUAL(sluice_metrics_listen_parse("9464", &address, NULL), SLUICE_OK);
@@ -269,7 +269,7 @@ static void a_bare_port_parses_as_the_loopbacks(void)
     CU_ASSERT_STRING_EQUAL(address.host, "::1");
 }
 
-static void refuses_what_is_no_address(void)
+TEST(refuses_what_is_no_address)
 {
     static const char *const bad[] = {"",          "127.0.0.1:", "127.0.0.1:http-x",
                                       "::1::x",    "99999",      ":70000",
@@ -284,22 +284,4 @@ static void refuses_what_is_no_address(void)
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "--metrics"));
         CU_ASSERT_PTR_NULL(server);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(metrics_begin_with_build_info),
-        SLUICE_TEST(healthz_is_ok_or_says_why_not),
-        SLUICE_TEST(the_root_links_both_pages),
-        SLUICE_TEST(head_has_the_status_and_no_body),
-        SLUICE_TEST(other_paths_are_404_and_other_methods_405),
-        SLUICE_TEST(a_bare_port_is_this_machines_and_a_colon_every_address),
-        SLUICE_TEST(who_sends_slowly_keeps_nobody_out),
-        SLUICE_TEST(nor_do_many_hosts),
-        SLUICE_TEST(an_address_that_is_taken_is_named),
-        SLUICE_TEST(a_bare_port_parses_as_the_loopbacks),
-        SLUICE_TEST(refuses_what_is_no_address),
-    };
-    return sluice_test_run("metrics_server", tests, SLUICE_TEST_COUNT(tests));
 }

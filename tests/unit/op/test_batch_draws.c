@@ -43,7 +43,7 @@ static double beta_of_2(double x)
     return x * x * (3 - 2 * x);
 }
 
-static void beta_has_its_distribution(void)
+TEST(beta_has_its_distribution)
 {
     const double most = 1.63 / sqrt(NUM_DRAWS);
     CU_ASSERT(distance(1, uniform) < most);
@@ -53,7 +53,7 @@ static void beta_has_its_distribution(void)
 }
 
 /* Var = 1 / (4 (2 alpha + 1)). */
-static void small_and_large_alphas_have_their_variance(void)
+TEST(small_and_large_alphas_have_their_variance)
 {
     static const double alphas[] = {1e-3, 0.1, 0.2, 0.8, 8, 1000};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(alphas); i++) {
@@ -72,7 +72,7 @@ static void small_and_large_alphas_have_their_variance(void)
 
 /* --- mix --- */
 
-static void mixes_by_its_probabilities(void)
+TEST(mixes_by_its_probabilities)
 {
     const struct sluice_mix_params params = {
         .mixup_alpha = 0.8, .cutmix_alpha = 1, .p = 0.75, .cutmix_p = 0.4};
@@ -98,7 +98,7 @@ static void mixes_by_its_probabilities(void)
     CU_ASSERT(cut / num_cut > 0.6); /* boxes that reach outside are cut */
 }
 
-static void ranks_and_batches_draw_apart(void)
+TEST(ranks_and_batches_draw_apart)
 {
     const struct sluice_mix_params params = {.mixup_alpha = 1, .p = 1, .cutmix_p = 0.5};
     const struct sluice_size size = {8, 8};
@@ -110,7 +110,7 @@ static void ranks_and_batches_draw_apart(void)
     CU_ASSERT_NOT_EQUAL(sluice_draw_mix(&params, 2, 2, 3, 0, size).lambda, first);
 }
 
-static void nothing_is_mixed_without_an_alpha(void)
+TEST(nothing_is_mixed_without_an_alpha)
 {
     const struct sluice_mix_params params = {.p = 1, .cutmix_p = 1};
     const struct sluice_mix mix = sluice_draw_mix(&params, 1, 2, 3, 0, (struct sluice_size){8, 8});
@@ -120,7 +120,7 @@ static void nothing_is_mixed_without_an_alpha(void)
 
 /* --- erasing --- */
 
-static void erases_boxes_within_the_image(void)
+TEST(erases_boxes_within_the_image)
 {
     const struct sluice_erasing_params params = {
         .p = 0.25, .scale = {0.02, 1.0 / 3}, .ratio = {0.3, 1 / 0.3}};
@@ -141,24 +141,10 @@ static void erases_boxes_within_the_image(void)
     CU_ASSERT(area / num > 0.14 && area / num < 0.18);
 }
 
-static void an_image_of_one_pixel_is_not_erased(void)
+TEST(an_image_of_one_pixel_is_not_erased)
 {
     const struct sluice_erasing_params params = {.p = 1, .scale = {1, 1}, .ratio = {1, 1}};
     const struct sluice_draw_key key = {.seed = 3};
     struct sluice_box box;
     CU_ASSERT(!sluice_draw_erasing(&params, &key, (struct sluice_size){1, 1}, &box));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(beta_has_its_distribution),
-        SLUICE_TEST(small_and_large_alphas_have_their_variance),
-        SLUICE_TEST(mixes_by_its_probabilities),
-        SLUICE_TEST(ranks_and_batches_draw_apart),
-        SLUICE_TEST(nothing_is_mixed_without_an_alpha),
-        SLUICE_TEST(erases_boxes_within_the_image),
-        SLUICE_TEST(an_image_of_one_pixel_is_not_erased),
-    };
-    return sluice_test_run("batch_draws", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -7,7 +7,7 @@
 
 /* --- text --- */
 
-static void the_canonical_text_parses_to_itself(void)
+TEST(the_canonical_text_parses_to_itself)
 {
     static const struct {
         const char *text, *canonical;
@@ -64,7 +64,7 @@ static void the_canonical_text_parses_to_itself(void)
     }
 }
 
-static void what_is_wrong_is_said_where_it_is(void)
+TEST(what_is_wrong_is_said_where_it_is)
 {
     static const struct {
         const char *text, *words;
@@ -119,7 +119,7 @@ static void what_is_wrong_is_said_where_it_is(void)
 
 /* --- schedules --- */
 
-static void when_runs_in_its_epochs_alone(void)
+TEST(when_runs_in_its_epochs_alone)
 {
     struct sluice_pipeline *plain = run_test_parse("decode,one_of(invert,sequence(grayscale))");
     struct sluice_pipeline *pipeline =
@@ -169,7 +169,7 @@ static unsigned resolve(const struct sluice_pipeline *pipeline, uint64_t id,
                                  (struct sluice_size){8, 8}, list);
 }
 
-static void one_of_draws_by_weight(void)
+TEST(one_of_draws_by_weight)
 {
     static const double parts[3] = {0.1, 0.2, 0.7};
     struct sluice_pipeline *pipeline =
@@ -184,7 +184,7 @@ static void one_of_draws_by_weight(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void an_op_runs_with_its_probability(void)
+TEST(an_op_runs_with_its_probability)
 {
     static const double parts[2] = {0.3, 0.7};
     struct sluice_pipeline *pipeline = run_test_parse("decode,invert:p=0.3");
@@ -197,7 +197,7 @@ static void an_op_runs_with_its_probability(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void k_of_takes_each_once_and_all_pairs_alike(void)
+TEST(k_of_takes_each_once_and_all_pairs_alike)
 {
     double parts[6];
     for (int i = 0; i < 6; i++)
@@ -221,7 +221,7 @@ static void k_of_takes_each_once_and_all_pairs_alike(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void shuffled_gives_every_order(void)
+TEST(shuffled_gives_every_order)
 {
     double parts[6];
     for (int i = 0; i < 6; i++)
@@ -240,7 +240,7 @@ static void shuffled_gives_every_order(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void an_op_that_comes_twice_draws_twice(void)
+TEST(an_op_that_comes_twice_draws_twice)
 {
     struct sluice_pipeline *pipeline =
         run_test_parse("decode,k_of(2:replace=1,brightness=0.5-1.5)");
@@ -261,7 +261,7 @@ static void an_op_that_comes_twice_draws_twice(void)
 }
 
 /* Also where choices that may repeat stand in each other. */
-static void all_turns_draw_apart(void)
+TEST(all_turns_draw_apart)
 {
     struct sluice_pipeline *pipeline = run_test_parse(
         "decode,k_of(2:replace=1,k_of(4:replace=1,k_of(4:replace=1,brightness=0-9)))");
@@ -279,7 +279,7 @@ static void all_turns_draw_apart(void)
 }
 
 /* Adding an op behind others, or into a choice behind them, changes no draw of theirs. */
-static void draws_depend_on_the_place_in_the_text_alone(void)
+TEST(draws_depend_on_the_place_in_the_text_alone)
 {
     struct sluice_pipeline *pipeline = run_test_parse("decode,brightness=0-9,hue=-0.5-0.5");
     struct sluice_pipeline *longer =
@@ -295,7 +295,7 @@ static void draws_depend_on_the_place_in_the_text_alone(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void numbers_have_their_distribution(void)
+TEST(numbers_have_their_distribution)
 {
     struct sluice_pipeline *pipeline = run_test_parse(
         "decode,brightness=1~0.9,brightness=0-1/5,brightness=normal(2,0.5,1.5,9),posterize=3-6");
@@ -326,7 +326,7 @@ static void numbers_have_their_distribution(void)
 }
 
 /* The ops of a policy come uniformly, and with the parameters of the original's table. */
-static void randaugment_is_torchvisions(void)
+TEST(randaugment_is_torchvisions)
 {
     struct sluice_pipeline *pipeline = run_test_parse("decode,randaugment=1:magnitude=15");
     const struct sluice_op *ops = pipeline->ops[1].children;
@@ -355,7 +355,7 @@ static void randaugment_is_torchvisions(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void rand_augment_timm_is_timms(void)
+TEST(rand_augment_timm_is_timms)
 {
     struct sluice_pipeline *pipeline =
         run_test_parse("decode,rand_augment_timm=5:mstd=0:increasing=1:num_ops=1:prob=1");
@@ -395,7 +395,7 @@ static void rand_augment_timm_is_timms(void)
 /* --- pixels --- */
 
 /* Tables that are composed give what they give one by one. */
-static void a_chain_is_its_ops_one_after_the_other(void)
+TEST(a_chain_is_its_ops_one_after_the_other)
 {
     static const char *const ops[] = {
         "contrast=1.7", "equalize", "brightness=0.6", "autocontrast", "color=1.8", "posterize=3",
@@ -424,25 +424,4 @@ static void a_chain_is_its_ops_one_after_the_other(void)
     sluice_scratch_destroy(apart);
     sluice_scratch_destroy(scratch);
     sluice_pipeline_destroy(pipeline);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_canonical_text_parses_to_itself),
-        SLUICE_TEST(what_is_wrong_is_said_where_it_is),
-        SLUICE_TEST(when_runs_in_its_epochs_alone),
-        SLUICE_TEST(one_of_draws_by_weight),
-        SLUICE_TEST(an_op_runs_with_its_probability),
-        SLUICE_TEST(k_of_takes_each_once_and_all_pairs_alike),
-        SLUICE_TEST(shuffled_gives_every_order),
-        SLUICE_TEST(an_op_that_comes_twice_draws_twice),
-        SLUICE_TEST(all_turns_draw_apart),
-        SLUICE_TEST(draws_depend_on_the_place_in_the_text_alone),
-        SLUICE_TEST(numbers_have_their_distribution),
-        SLUICE_TEST(randaugment_is_torchvisions),
-        SLUICE_TEST(rand_augment_timm_is_timms),
-        SLUICE_TEST(a_chain_is_its_ops_one_after_the_other),
-    };
-    return sluice_test_run("choices", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -45,7 +45,7 @@ static struct sluice_sample indexed_sample(const struct sluice_buf *file, uint64
     return sample;
 }
 
-static void ops_make_of_rows_what_they_make_of_the_file(void)
+TEST(ops_make_of_rows_what_they_make_of_the_file)
 {
     static const char *const specs[] = {TRAIN, VAL, "decode,center_crop=64"};
     unsigned num_taken = 0;
@@ -109,7 +109,7 @@ static struct sluice_sample taken(const struct sluice_pipeline *p, const struct 
 }
 
 /* For a decoder beside this CPU, which takes cut files. */
-static void rows_are_cut_as_their_file_is(void)
+TEST(rows_are_cut_as_their_file_is)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
@@ -128,7 +128,7 @@ static void rows_are_cut_as_their_file_is(void)
     sluice_pipeline_destroy(p);
 }
 
-static void only_a_file_with_an_index_has_rows(void)
+TEST(only_a_file_with_an_index_has_rows)
 {
     static const char *const specs[] = {"decode,to_tensor",
                                         "decode,exif_transpose,random_resized_crop=24"};
@@ -155,7 +155,7 @@ static void only_a_file_with_an_index_has_rows(void)
     sluice_buf_unref(file);
 }
 
-static void opening_leaves_all_else_alone(void)
+TEST(opening_leaves_all_else_alone)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
@@ -180,15 +180,4 @@ static void opening_leaves_all_else_alone(void)
     sluice_buf_unref(file);
     sluice_scratch_destroy(scratch);
     sluice_pipeline_destroy(p);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(ops_make_of_rows_what_they_make_of_the_file),
-        SLUICE_TEST(rows_are_cut_as_their_file_is),
-        SLUICE_TEST(only_a_file_with_an_index_has_rows),
-        SLUICE_TEST(opening_leaves_all_else_alone),
-    };
-    return sluice_test_run("form_jpeg_rows", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -13,7 +13,7 @@ static void expect(const uint64_t count[SLUICE_MAX_FORMS], const char *brief, co
     CU_ASSERT_STRING_EQUAL(text, words);
 }
 
-static void the_most_frequent_form_is_first(void)
+TEST(the_most_frequent_form_is_first)
 {
     expect((uint64_t[SLUICE_MAX_FORMS]){[SLUICE_FORM_RAW] = 7, [SLUICE_FORM_JPEG_CROP] = 93},
            "crop 93% raw 7%", "93% JPEG crops, 7% files");
@@ -23,7 +23,7 @@ static void the_most_frequent_form_is_first(void)
         "packed 50% pixels 25% floats 25%", "50% packed pixels, 25% pixels, 25% floats");
 }
 
-static void what_hardly_ever_comes_is_left_out_and_never_counted_as_all(void)
+TEST(what_hardly_ever_comes_is_left_out_and_never_counted_as_all)
 {
     expect((uint64_t[SLUICE_MAX_FORMS]){0}, "", "");
     expect((uint64_t[SLUICE_MAX_FORMS]){[SLUICE_FORM_RAW] = 5}, "raw 100%", "100% files");
@@ -31,7 +31,7 @@ static void what_hardly_ever_comes_is_left_out_and_never_counted_as_all(void)
            "99% files");
 }
 
-static void what_does_not_fit_is_left_out_whole(void)
+TEST(what_does_not_fit_is_left_out_whole)
 {
     const uint64_t count[SLUICE_MAX_FORMS] = {[SLUICE_FORM_RAW] = 7, [SLUICE_FORM_JPEG_CROP] = 93};
     char text[12];
@@ -39,7 +39,7 @@ static void what_does_not_fit_is_left_out_whole(void)
     CU_ASSERT_STRING_EQUAL(text, "crop 93%");
 }
 
-static void the_gpus_share_follows_if_it_fits(void)
+TEST(the_gpus_share_follows_if_it_fits)
 {
     char text[26] = "crop 93% raw 7%";
     sluice_form_add_gpu(4, 1000, text, sizeof(text));
@@ -51,20 +51,8 @@ static void the_gpus_share_follows_if_it_fits(void)
     CU_ASSERT_STRING_EQUAL(small, "crop 93%");
 }
 
-static void every_form_has_words(void)
+TEST(every_form_has_words)
 {
     for (int f = 0; f < SLUICE_NUM_FORMS; f++)
         CU_ASSERT_FATAL(strlen(sluice_form_words((enum sluice_form)f)) > 0);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_most_frequent_form_is_first),
-        SLUICE_TEST(what_hardly_ever_comes_is_left_out_and_never_counted_as_all),
-        SLUICE_TEST(what_does_not_fit_is_left_out_whole),
-        SLUICE_TEST(the_gpus_share_follows_if_it_fits),
-        SLUICE_TEST(every_form_has_words),
-    };
-    return sluice_test_run("form_words", tests, SLUICE_TEST_COUNT(tests));
 }

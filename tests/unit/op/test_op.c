@@ -11,7 +11,7 @@ static struct sluice_spec_text text_at(const char *text)
         .start = text, .at = text, .op = 3, .op_name = "hflip", .op_name_len = 5};
 }
 
-static void finds_each_op_by_its_whole_name(void)
+TEST(finds_each_op_by_its_whole_name)
 {
     static const char *const names[] = {
         "decode", "random_resized_crop", "resize",    "center_crop",
@@ -26,7 +26,7 @@ static void finds_each_op_by_its_whole_name(void)
     CU_ASSERT_PTR_NULL(sluice_op_type_find("hflips", 6));
 }
 
-static void an_error_names_op_and_position(void)
+TEST(an_error_names_op_and_position)
 {
     struct sluice_spec_text text = text_at("abcdef");
     text.at += 4;
@@ -35,7 +35,7 @@ static void an_error_names_op_and_position(void)
     CU_ASSERT_STRING_EQUAL(err.text, "pipeline: op 3 (hflip) at character 5: no good");
 }
 
-static void accept_moves_only_past_its_token(void)
+TEST(accept_moves_only_past_its_token)
 {
     struct sluice_spec_text text = text_at("scale=1");
     CU_ASSERT_FALSE(sluice_spec_accept(&text, "ratio="));
@@ -45,7 +45,7 @@ static void accept_moves_only_past_its_token(void)
     CU_ASSERT_STRING_EQUAL(text.at, "1");
 }
 
-static void reads_sizes_within_their_limits(void)
+TEST(reads_sizes_within_their_limits)
 {
     static const struct {
         const char *text;
@@ -74,7 +74,7 @@ static void reads_sizes_within_their_limits(void)
     }
 }
 
-static void reads_plain_decimals_only(void)
+TEST(reads_plain_decimals_only)
 {
     static const struct {
         const char *text;
@@ -109,7 +109,7 @@ static void reads_plain_decimals_only(void)
     }
 }
 
-static void prints_the_shortest_decimal_that_reads_back(void)
+TEST(prints_the_shortest_decimal_that_reads_back)
 {
     static const struct {
         double number;
@@ -133,17 +133,4 @@ static void prints_the_shortest_decimal_that_reads_back(void)
     char text[32];
     sluice_print_number(0.00010000000000000003, text, sizeof(text));
     CU_ASSERT_EQUAL(strtod(text, NULL), 0.00010000000000000003);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(finds_each_op_by_its_whole_name),
-        SLUICE_TEST(an_error_names_op_and_position),
-        SLUICE_TEST(accept_moves_only_past_its_token),
-        SLUICE_TEST(reads_sizes_within_their_limits),
-        SLUICE_TEST(reads_plain_decimals_only),
-        SLUICE_TEST(prints_the_shortest_decimal_that_reads_back),
-    };
-    return sluice_test_run("op", tests, SLUICE_TEST_COUNT(tests));
 }

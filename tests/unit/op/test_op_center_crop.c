@@ -43,7 +43,7 @@ static void crop(const uint8_t *pixels, uint32_t width, uint32_t height, uint32_
     sluice_pipeline_destroy(pipeline);
 }
 
-static void center_crop_is_pad_and_cut(void)
+TEST(center_crop_is_pad_and_cut)
 {
     enum { MAX = 9 };
     uint8_t pixels[MAX * MAX * 3], out[MAX * MAX * 3];
@@ -69,12 +69,4 @@ static void center_crop_is_pad_and_cut(void)
             }
         }
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(center_crop_is_pad_and_cut),
-    };
-    return sluice_test_run("op_center_crop", tests, SLUICE_TEST_COUNT(tests));
 }

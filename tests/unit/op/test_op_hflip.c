@@ -18,7 +18,7 @@ static unsigned count_flips(const char *probability)
     return num_flips;
 }
 
-static void flips_as_often_as_asked(void)
+TEST(flips_as_often_as_asked)
 {
     CU_ASSERT_EQUAL(count_flips("0"), 0);
     CU_ASSERT_EQUAL(count_flips("1"), 10000);
@@ -27,7 +27,7 @@ static void flips_as_often_as_asked(void)
     CU_ASSERT(fifth > 1840 && fifth < 2160);
 }
 
-static void the_place_in_the_pipeline_names_the_draw(void)
+TEST(the_place_in_the_pipeline_names_the_draw)
 {
     struct sluice_pipeline *pipeline = run_test_parse("decode,hflip,hflip");
     unsigned num_equal = 0;
@@ -38,7 +38,7 @@ static void the_place_in_the_pipeline_names_the_draw(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void copies_mirrored_within_strides(void)
+TEST(copies_mirrored_within_strides)
 {
     /* Two rows of three pixels in rows of 12 bytes, to rows of 10. */
     const uint8_t in[24] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  99, 99, 99,
@@ -53,14 +53,4 @@ static void copies_mirrored_within_strides(void)
     CU_ASSERT(memcmp(out, straight, sizeof(out)) == 0);
     sluice_copy_rgb(&view, true, out, 10);
     CU_ASSERT(memcmp(out, mirrored, sizeof(out)) == 0);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(flips_as_often_as_asked),
-        SLUICE_TEST(the_place_in_the_pipeline_names_the_draw),
-        SLUICE_TEST(copies_mirrored_within_strides),
-    };
-    return sluice_test_run("op_hflip", tests, SLUICE_TEST_COUNT(tests));
 }

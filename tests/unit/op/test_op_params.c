@@ -56,7 +56,7 @@ static sluice_status read(const char *value, struct sluice_op *op, struct sluice
     return sluice_op_parse(op, &text, err);
 }
 
-static void prints_every_parameter_and_reads_it_back(void)
+TEST(prints_every_parameter_and_reads_it_back)
 {
     static const struct {
         const char *text, *printed;
@@ -80,7 +80,7 @@ static void prints_every_parameter_and_reads_it_back(void)
     }
 }
 
-static void says_which_parameter_is_wrong(void)
+TEST(says_which_parameter_is_wrong)
 {
     static const struct {
         const char *text, *why;
@@ -106,7 +106,7 @@ static void says_which_parameter_is_wrong(void)
     }
 }
 
-static void an_op_without_parameters_takes_no_value(void)
+TEST(an_op_without_parameters_takes_no_value)
 {
     static const struct sluice_op_type bare = {.name = "bare", .kind = SLUICE_OP_TABLE};
     struct sluice_op op = {.type = &bare};
@@ -117,20 +117,9 @@ static void an_op_without_parameters_takes_no_value(void)
     CU_ASSERT_STRING_EQUAL(printed, "");
 }
 
-static void examples_come_from_the_parameters(void)
+TEST(examples_come_from_the_parameters)
 {
     char example[80];
     sluice_op_print_example(&type, example, sizeof(example));
     CU_ASSERT_STRING_EQUAL(example, "=9:range=0-1");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(prints_every_parameter_and_reads_it_back),
-        SLUICE_TEST(says_which_parameter_is_wrong),
-        SLUICE_TEST(an_op_without_parameters_takes_no_value),
-        SLUICE_TEST(examples_come_from_the_parameters),
-    };
-    return sluice_test_run("op_params", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -54,7 +54,7 @@ static void check_uniform(const char *text, struct sluice_size in, int32_t low, 
     CU_ASSERT((sum - degrees) * (sum - degrees) <= 9 * 2 * degrees + 1e-9);
 }
 
-static void the_window_is_anywhere(void)
+TEST(the_window_is_anywhere)
 {
     check_uniform("decode,random_crop=8", (struct sluice_size){20, 9}, 0, 13);
     check_uniform("decode,random_crop=8", (struct sluice_size){8, 8}, 0, 1);
@@ -63,27 +63,17 @@ static void the_window_is_anywhere(void)
 }
 
 /* As torchvision's pad_if_needed: what is lacking is added on both sides. */
-static void small_images_are_padded(void)
+TEST(small_images_are_padded)
 {
     check_uniform("decode,random_crop=8", (struct sluice_size){5, 5}, -3, 4);
     check_uniform("decode,random_crop=8:padding=1", (struct sluice_size){4, 40}, -3, 3);
 }
 
-static void what_is_no_crop_is_refused(void)
+TEST(what_is_no_crop_is_refused)
 {
     static const char *const texts[] = {
         "decode,random_crop", "decode,random_crop=0", "decode,random_crop=8:padding=8",
         "decode,random_crop=8:padding=1.5", "decode,random_crop=8:padding=-1"};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(texts); i++)
         CU_ASSERT_EQUAL(sluice_pipeline_check(texts[i], NULL), SLUICE_E_INVALID);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_window_is_anywhere),
-        SLUICE_TEST(small_images_are_padded),
-        SLUICE_TEST(what_is_no_crop_is_refused),
-    };
-    return sluice_test_run("op_random_crop", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -13,7 +13,7 @@ static struct sluice_box draw(const struct sluice_pipeline *pipeline, uint64_t i
     return resample.from;
 }
 
-static void boxes_lie_in_the_image_and_have_area_and_ratio(void)
+TEST(boxes_lie_in_the_image_and_have_area_and_ratio)
 {
     struct sluice_pipeline *op = run_test_parse("decode,random_resized_crop=8");
     double sum_scale = 0, sum_log_ratio = 0;
@@ -35,7 +35,7 @@ static void boxes_lie_in_the_image_and_have_area_and_ratio(void)
     sluice_pipeline_destroy(op);
 }
 
-static void places_are_uniform_in_what_is_left(void)
+TEST(places_are_uniform_in_what_is_left)
 {
     struct sluice_pipeline *op =
         run_test_parse("decode,random_resized_crop=8:scale=0.25-0.25:ratio=1-1");
@@ -56,7 +56,7 @@ static void places_are_uniform_in_what_is_left(void)
     sluice_pipeline_destroy(op);
 }
 
-static void after_ten_tries_the_central_box_is_taken(void)
+TEST(after_ten_tries_the_central_box_is_taken)
 {
     /* The whole area at these ratios never fits into strips. */
     struct sluice_pipeline *op = run_test_parse("decode,random_resized_crop=8:scale=1-1");
@@ -85,7 +85,7 @@ static void after_ten_tries_the_central_box_is_taken(void)
     sluice_pipeline_destroy(extreme);
 }
 
-static void one_pixel_is_a_box(void)
+TEST(one_pixel_is_a_box)
 {
     struct sluice_pipeline *op = run_test_parse("decode,random_resized_crop=8");
     for (uint64_t id = 0; id < 100; id++) {
@@ -93,15 +93,4 @@ static void one_pixel_is_a_box(void)
         CU_ASSERT(box.width == 1 && box.height == 1 && box.left == 0 && box.top == 0);
     }
     sluice_pipeline_destroy(op);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(boxes_lie_in_the_image_and_have_area_and_ratio),
-        SLUICE_TEST(places_are_uniform_in_what_is_left),
-        SLUICE_TEST(after_ten_tries_the_central_box_is_taken),
-        SLUICE_TEST(one_pixel_is_a_box),
-    };
-    return sluice_test_run("op_random_resized_crop", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -51,7 +51,7 @@ static const struct sluice_op_type sunlit = {
 
 #define SPEC "decode,random_resized_crop=16,sunlit=0-256,hflip,sunlit=9-200,to_tensor"
 
-static void a_name_is_registered_once(void)
+TEST(a_name_is_registered_once)
 {
     struct sluice_pipeline *pipeline = NULL;
     struct sluice_err err = {{0}};
@@ -61,7 +61,7 @@ static void a_name_is_registered_once(void)
     CU_ASSERT_STRING_EQUAL(err.text, "there is an op sunlit already");
 }
 
-static void the_text_and_the_help_come_from_its_parameters(void)
+TEST(the_text_and_the_help_come_from_its_parameters)
 {
     char list[4000];
     struct sluice_pipeline *pipeline = run_test_parse("decode,sunlit=1-2");
@@ -96,7 +96,7 @@ static void reference(const struct sluice_pipeline *pipeline, const struct sluic
     sluice_sample_clear(&sample);
 }
 
-static void any_split_gives_what_its_record_says(void)
+TEST(any_split_gives_what_its_record_says)
 {
     struct sluice_pipeline *pipeline = run_test_parse(SPEC);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
@@ -120,14 +120,4 @@ static void any_split_gives_what_its_record_says(void)
     sluice_buf_unref(file);
     sluice_scratch_destroy(scratch);
     sluice_pipeline_destroy(pipeline);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_name_is_registered_once),
-        SLUICE_TEST(the_text_and_the_help_come_from_its_parameters),
-        SLUICE_TEST(any_split_gives_what_its_record_says),
-    };
-    return sluice_test_run("op_register", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Values that Python gave for torchvision's int(size * long / short). */
-static void the_shorter_side_leads(void)
+TEST(the_shorter_side_leads)
 {
     static const struct {
         uint32_t size, width, height, out_width, out_height;
@@ -32,7 +32,7 @@ static void the_shorter_side_leads(void)
 }
 
 /* The rule in whole numbers: floor, as the true quotient never rounds up to the next one here. */
-static void the_other_side_is_the_floor_of_the_quotient(void)
+TEST(the_other_side_is_the_floor_of_the_quotient)
 {
     for (uint32_t shorter = 1; shorter < 66000; shorter += 131) {
         const uint32_t longer = 65535 > shorter ? 65535 : shorter;
@@ -43,7 +43,7 @@ static void the_other_side_is_the_floor_of_the_quotient(void)
     }
 }
 
-static void an_equal_size_changes_nothing(void)
+TEST(an_equal_size_changes_nothing)
 {
     struct sluice_pipeline *pipeline = run_test_parse("decode,resize=5");
     struct sluice_scratch *scratch = run_test_scratch(NULL);
@@ -58,14 +58,4 @@ static void an_equal_size_changes_nothing(void)
     sluice_sample_clear(&sample);
     sluice_scratch_destroy(scratch);
     sluice_pipeline_destroy(pipeline);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_shorter_side_leads),
-        SLUICE_TEST(the_other_side_is_the_floor_of_the_quotient),
-        SLUICE_TEST(an_equal_size_changes_nothing),
-    };
-    return sluice_test_run("op_resize", tests, SLUICE_TEST_COUNT(tests));
 }

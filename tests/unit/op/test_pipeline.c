@@ -21,7 +21,7 @@ static struct sluice_pipeline *parse(const char *spec)
     return pipeline;
 }
 
-static void parses_the_training_pipeline(void)
+TEST(parses_the_training_pipeline)
 {
     struct sluice_pipeline *p = parse(TRAIN);
     CU_ASSERT_EQUAL(sluice_pipeline_num_ops(p), 5);
@@ -41,7 +41,7 @@ static void parses_the_training_pipeline(void)
     sluice_pipeline_destroy(NULL);
 }
 
-static void output_size_follows_the_ops(void)
+TEST(output_size_follows_the_ops)
 {
     static const struct {
         const char *spec;
@@ -66,7 +66,7 @@ static void output_size_follows_the_ops(void)
     }
 }
 
-static void canonical_text_spells_out_every_constant(void)
+TEST(canonical_text_spells_out_every_constant)
 {
     struct sluice_pipeline *p = parse("decode,random_resized_crop=224,hflip,to_tensor,"
                                       "normalize=imagenet");
@@ -83,7 +83,7 @@ static bool has_same_bits(const void *a, const void *b, size_t len)
     return memcmp(a, b, len) == 0;
 }
 
-static void canonical_text_parses_to_an_equal_pipeline(void)
+TEST(canonical_text_parses_to_an_equal_pipeline)
 {
     static const char *const specs[] = {
         TRAIN,
@@ -111,7 +111,7 @@ static void canonical_text_parses_to_an_equal_pipeline(void)
     }
 }
 
-static void fingerprints_tell_ops_and_constants_apart(void)
+TEST(fingerprints_tell_ops_and_constants_apart)
 {
     static const char *const specs[] = {
         TRAIN,
@@ -144,7 +144,7 @@ static void fingerprints_tell_ops_and_constants_apart(void)
     sluice_pipeline_destroy(q);
 }
 
-static void a_bad_text_names_the_op_and_the_position(void)
+TEST(a_bad_text_names_the_op_and_the_position)
 {
     static const struct {
         const char *spec, *words;
@@ -203,7 +203,7 @@ static void a_bad_text_names_the_op_and_the_position(void)
     }
 }
 
-static void an_unknown_word_comes_with_what_is_near_and_all_ops(void)
+TEST(an_unknown_word_comes_with_what_is_near_and_all_ops)
 {
     static const struct {
         const char *spec, *words;
@@ -229,7 +229,7 @@ static void an_unknown_word_comes_with_what_is_near_and_all_ops(void)
     CU_ASSERT_EQUAL(sluice_pipeline_check(TRAIN, NULL), SLUICE_OK);
 }
 
-static void the_list_has_every_op_with_an_example_that_parses(void)
+TEST(the_list_has_every_op_with_an_example_that_parses)
 {
     char list[8192];
     sluice_pipeline_list_ops(list, sizeof(list));
@@ -251,7 +251,7 @@ static void the_list_has_every_op_with_an_example_that_parses(void)
 }
 
 /* v / 255 and the rest with a rounding to float after every step. */
-static void tail_table_is_float32_arithmetic(void)
+TEST(tail_table_is_float32_arithmetic)
 {
     static const float mean[3] = {0.485f, 0.456f, 0.406f}, std[3] = {0.229f, 0.224f, 0.225f};
     struct sluice_pipeline *p = parse(TRAIN);
@@ -281,7 +281,7 @@ static void tail_table_is_float32_arithmetic(void)
 }
 
 /* A matter of speed, which the results could not show. */
-static void usual_tails_may_be_computed(void)
+TEST(usual_tails_may_be_computed)
 {
     static const char *const specs[] = {
         TRAIN,
@@ -297,7 +297,7 @@ static void usual_tails_may_be_computed(void)
     }
 }
 
-static void draws_without_random_ops_are_the_whole_image(void)
+TEST(draws_without_random_ops_are_the_whole_image)
 {
     struct sluice_pipeline *p = parse(VAL);
     const struct sluice_draw_key key = {.seed = 1};
@@ -307,7 +307,7 @@ static void draws_without_random_ops_are_the_whole_image(void)
     sluice_pipeline_destroy(p);
 }
 
-static void draws_are_in_the_image_that_the_crop_sees(void)
+TEST(draws_are_in_the_image_that_the_crop_sees)
 {
     struct sluice_pipeline *p = parse("decode,center_crop=32,random_resized_crop=8");
     for (uint64_t id = 0; id < 100; id++) {
@@ -318,7 +318,7 @@ static void draws_are_in_the_image_that_the_crop_sees(void)
     sluice_pipeline_destroy(p);
 }
 
-static void draws_depend_on_every_part_of_the_key(void)
+TEST(draws_depend_on_every_part_of_the_key)
 {
     struct sluice_pipeline *p = parse(TRAIN);
     const struct sluice_draw_key keys[] = {{1, 0, 0, 0},
@@ -336,7 +336,7 @@ static void draws_depend_on_every_part_of_the_key(void)
     sluice_pipeline_destroy(p);
 }
 
-static void forms_have_their_names(void)
+TEST(forms_have_their_names)
 {
     CU_ASSERT_STRING_EQUAL(sluice_form_name(SLUICE_FORM_RAW), "raw");
     CU_ASSERT_STRING_EQUAL(sluice_form_name(SLUICE_FORM_JPEG_CROP), "jpeg_crop");
@@ -346,7 +346,7 @@ static void forms_have_their_names(void)
     CU_ASSERT_STRING_EQUAL(sluice_form_name(SLUICE_FORM_F32), "f32");
 }
 
-static void clearing_a_sample_twice_is_fine(void)
+TEST(clearing_a_sample_twice_is_fine)
 {
     struct sluice_sample sample = {.ops_done = 1, .width = 3};
     CU_ASSERT_EQUAL(sluice_buf_create(NULL, 10, &sample.data, NULL), SLUICE_OK);
@@ -356,7 +356,7 @@ static void clearing_a_sample_twice_is_fine(void)
     sluice_sample_clear(&sample);
 }
 
-static void has_room_for_32_ops(void)
+TEST(has_room_for_32_ops)
 {
     char spec[512] = "decode";
     for (int i = 1; i < SLUICE_PIPELINE_MAX_OPS; i++)
@@ -381,7 +381,7 @@ static double mean_ns(const char *spec)
     return ns;
 }
 
-static void a_choice_costs_the_mean_of_its_ops(void)
+TEST(a_choice_costs_the_mean_of_its_ops)
 {
     const double hue = mean_ns("decode,hue=0.1"), gray = mean_ns("decode,grayscale");
     CU_ASSERT(hue > gray && gray > 0);
@@ -395,28 +395,4 @@ static void a_choice_costs_the_mean_of_its_ops(void)
     CU_ASSERT_DOUBLE_EQUAL(mean_ns("decode,shuffled(hue=0.1,sequence(grayscale,grayscale))"),
                            hue + 2 * gray, 1e-12);
     CU_ASSERT(mean_ns("decode,rotate=9:filter=bicubic") > mean_ns("decode,rotate=9"));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(parses_the_training_pipeline),
-        SLUICE_TEST(output_size_follows_the_ops),
-        SLUICE_TEST(canonical_text_spells_out_every_constant),
-        SLUICE_TEST(canonical_text_parses_to_an_equal_pipeline),
-        SLUICE_TEST(fingerprints_tell_ops_and_constants_apart),
-        SLUICE_TEST(a_bad_text_names_the_op_and_the_position),
-        SLUICE_TEST(an_unknown_word_comes_with_what_is_near_and_all_ops),
-        SLUICE_TEST(the_list_has_every_op_with_an_example_that_parses),
-        SLUICE_TEST(tail_table_is_float32_arithmetic),
-        SLUICE_TEST(usual_tails_may_be_computed),
-        SLUICE_TEST(draws_without_random_ops_are_the_whole_image),
-        SLUICE_TEST(draws_are_in_the_image_that_the_crop_sees),
-        SLUICE_TEST(draws_depend_on_every_part_of_the_key),
-        SLUICE_TEST(forms_have_their_names),
-        SLUICE_TEST(clearing_a_sample_twice_is_fine),
-        SLUICE_TEST(has_room_for_32_ops),
-        SLUICE_TEST(a_choice_costs_the_mean_of_its_ops),
-    };
-    return sluice_test_run("pipeline", tests, SLUICE_TEST_COUNT(tests));
 }

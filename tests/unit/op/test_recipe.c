@@ -39,7 +39,7 @@ static void check_fails(const char *json, bool is_val, sluice_status want, const
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, path));
 }
 
-static void a_recipe_has_both_pipelines(void)
+TEST(a_recipe_has_both_pipelines)
 {
     const char *both = "{\"train\": [\"decode\", \"one_of(invert,equalize)\"],"
                        " \"val\": \"decode,center_crop=9\", \"mix\": {\"mixup\": 0.2}}";
@@ -49,7 +49,7 @@ static void a_recipe_has_both_pipelines(void)
     check("\"decode,invert\"", true, "decode,invert");
 }
 
-static void errors_name_the_file(void)
+TEST(errors_name_the_file)
 {
     check_fails("{\"train\": \"decode\"}", true, SLUICE_E_NOT_FOUND, "it has no \"val\"");
     check_fails("{\"val\": \"decode\"}", false, SLUICE_E_INVALID, "it has no \"train\"");
@@ -63,7 +63,7 @@ static void errors_name_the_file(void)
     check_fails("{\"train\": \"decode\\u0000\"}", false, SLUICE_E_INVALID, "line 1");
 }
 
-static void a_file_must_be_there(void)
+TEST(a_file_must_be_there)
 {
     struct sluice_pipeline *pipeline = NULL;
     struct sluice_err err = {0};
@@ -76,13 +76,8 @@ static void a_file_must_be_there(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_recipe_has_both_pipelines),
-        SLUICE_TEST(errors_name_the_file),
-        SLUICE_TEST(a_file_must_be_there),
-    };
     close(mkstemp(path));
-    const int rc = sluice_test_run("recipe", tests, SLUICE_TEST_COUNT(tests));
+    const int rc = sluice_test_main();
     unlink(path);
     return rc;
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void each_split_has_its_kind_and_size(void)
+TEST(each_split_has_its_kind_and_size)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
@@ -35,7 +35,7 @@ static void each_split_has_its_kind_and_size(void)
     sluice_pipeline_destroy(p);
 }
 
-static void finish_clears_the_sample_on_success(void)
+TEST(finish_clears_the_sample_on_success)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
@@ -53,7 +53,7 @@ static void finish_clears_the_sample_on_success(void)
     sluice_pipeline_destroy(p);
 }
 
-static void finish_wants_the_exact_output_size(void)
+TEST(finish_wants_the_exact_output_size)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN),
                            *open_ended = run_test_parse("decode,hflip,to_tensor");
@@ -76,7 +76,7 @@ static void finish_wants_the_exact_output_size(void)
     sluice_pipeline_destroy(p);
 }
 
-static void a_failed_op_leaves_the_sample_as_it_was(void)
+TEST(a_failed_op_leaves_the_sample_as_it_was)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
@@ -100,7 +100,7 @@ static void a_failed_op_leaves_the_sample_as_it_was(void)
     sluice_pipeline_destroy(p);
 }
 
-static void sizes_are_checked_before_memory_is_taken(void)
+TEST(sizes_are_checked_before_memory_is_taken)
 {
     struct sluice_buf *file = run_test_file(40, 30);
     const struct sluice_scratch_options options = {.max_image_pixels = 40 * 30 - 1};
@@ -135,7 +135,7 @@ static void sizes_are_checked_before_memory_is_taken(void)
     sluice_buf_unref(file);
 }
 
-static void a_sample_must_be_what_its_split_can_be(void)
+TEST(a_sample_must_be_what_its_split_can_be)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN),
                            *val = run_test_parse("decode,resize=20,center_crop=24");
@@ -202,7 +202,7 @@ static void a_sample_must_be_what_its_split_can_be(void)
     sluice_pipeline_destroy(p);
 }
 
-static void a_float_from_no_pixel_is_corrupt(void)
+TEST(a_float_from_no_pixel_is_corrupt)
 {
     struct sluice_pipeline *p = run_test_parse("decode,center_crop=2,to_tensor,normalize=imagenet");
     struct sluice_scratch *scratch = run_test_scratch(NULL);
@@ -244,7 +244,7 @@ static void a_float_from_no_pixel_is_corrupt(void)
     sluice_pipeline_destroy(p);
 }
 
-static void op_times_are_kept_when_asked_for(void)
+TEST(op_times_are_kept_when_asked_for)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN);
     const struct sluice_scratch_options options = {.measure_ops = true};
@@ -274,7 +274,7 @@ static void op_times_are_kept_when_asked_for(void)
     sluice_pipeline_destroy(p);
 }
 
-static void a_pool_gets_every_buffer_back(void)
+TEST(a_pool_gets_every_buffer_back)
 {
     struct sluice_buf_pool *pool = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &pool, NULL), SLUICE_OK);
@@ -292,20 +292,4 @@ static void a_pool_gets_every_buffer_back(void)
     sluice_pipeline_destroy(p);
     sluice_scratch_destroy(scratch);
     sluice_buf_pool_destroy(pool); /* a leak would show under asan */
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(each_split_has_its_kind_and_size),
-        SLUICE_TEST(finish_clears_the_sample_on_success),
-        SLUICE_TEST(finish_wants_the_exact_output_size),
-        SLUICE_TEST(a_failed_op_leaves_the_sample_as_it_was),
-        SLUICE_TEST(sizes_are_checked_before_memory_is_taken),
-        SLUICE_TEST(a_sample_must_be_what_its_split_can_be),
-        SLUICE_TEST(a_float_from_no_pixel_is_corrupt),
-        SLUICE_TEST(op_times_are_kept_when_asked_for),
-        SLUICE_TEST(a_pool_gets_every_buffer_back),
-    };
-    return sluice_test_run("run", tests, SLUICE_TEST_COUNT(tests));
 }

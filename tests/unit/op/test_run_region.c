@@ -40,7 +40,7 @@ static struct sluice_sample cut_sample(const struct sluice_pipeline *p,
     return (struct sluice_sample){0};
 }
 
-static void a_cut_file_is_decoded_with_its_crop_only(void)
+TEST(a_cut_file_is_decoded_with_its_crop_only)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
@@ -63,7 +63,7 @@ static void a_cut_file_is_decoded_with_its_crop_only(void)
 }
 
 /* The first row is of no use to a crop below it, and may even be damaged. */
-static void an_index_spares_the_rows_above(void)
+TEST(an_index_spares_the_rows_above)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
@@ -105,7 +105,7 @@ static void an_index_spares_the_rows_above(void)
     sluice_pipeline_destroy(p);
 }
 
-static void a_file_box_is_what_the_crop_draws_where_only_that_is_looked_at(void)
+TEST(a_file_box_is_what_the_crop_draws_where_only_that_is_looked_at)
 {
     static const struct {
         const char *spec;
@@ -140,7 +140,7 @@ static void a_file_box_is_what_the_crop_draws_where_only_that_is_looked_at(void)
     }
 }
 
-static void a_file_box_is_what_a_crop_keeps_of_a_resize(void)
+TEST(a_file_box_is_what_a_crop_keeps_of_a_resize)
 {
     struct sluice_pipeline *p = run_test_parse("decode,resize=30,center_crop=20,hflip,to_tensor");
     const struct sluice_draw_key key = {.seed = 5};
@@ -157,7 +157,7 @@ static void a_file_box_is_what_a_crop_keeps_of_a_resize(void)
 }
 
 /* As op by op: damage is found before a size that is too large. */
-static void a_crop_of_a_resize_fails_as_its_ops_do(void)
+TEST(a_crop_of_a_resize_fails_as_its_ops_do)
 {
     struct sluice_pipeline *p = run_test_parse("decode,resize=30,center_crop=20");
     struct sluice_scratch *scratch = run_test_scratch(NULL);
@@ -180,7 +180,7 @@ static void a_crop_of_a_resize_fails_as_its_ops_do(void)
 }
 
 /* The sample's own index, in place of the scratch's; it goes with the sample. */
-static void a_sample_brings_its_own_index(void)
+TEST(a_sample_brings_its_own_index)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
@@ -209,7 +209,7 @@ static void a_sample_brings_its_own_index(void)
     sluice_pipeline_destroy(p);
 }
 
-static void files_are_cut_wherever_the_ops_begin_with_a_crop(void)
+TEST(files_are_cut_wherever_the_ops_begin_with_a_crop)
 {
     static const struct {
         const char *spec;
@@ -227,7 +227,7 @@ static void files_are_cut_wherever_the_ops_begin_with_a_crop(void)
     };
     struct sluice_scratch *scratch = run_test_scratch(NULL);
     struct sluice_buf *file = make_jpeg(400, 300);
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_pipeline *p = run_test_parse(cases[i].spec);
         struct sluice_sample sample = run_test_sample(file, 1);
         CU_ASSERT_EQUAL(sluice_pipeline_can_crop_jpeg(p), cases[i].crop_end > 0);
@@ -247,7 +247,7 @@ static void files_are_cut_wherever_the_ops_begin_with_a_crop(void)
     sluice_scratch_destroy(scratch);
 }
 
-static void what_cannot_be_cut_stays_as_it_is(void)
+TEST(what_cannot_be_cut_stays_as_it_is)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN),
                            *val = run_test_parse("decode,hflip,center_crop=24");
@@ -265,7 +265,7 @@ static void what_cannot_be_cut_stays_as_it_is(void)
         {p, jpeg, jpeg->len - 1, SLUICE_E_UNSUPPORTED},
         {p, jpeg, 30, SLUICE_E_CORRUPT},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_sample sample = run_test_sample(cases[i].file, 1);
         const size_t whole_len = cases[i].file->len;
         struct sluice_err err = {{0}};
@@ -285,7 +285,7 @@ static void what_cannot_be_cut_stays_as_it_is(void)
     sluice_pipeline_destroy(val);
 }
 
-static void a_cut_file_that_contradicts_the_draws_is_corrupt(void)
+TEST(a_cut_file_that_contradicts_the_draws_is_corrupt)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN),
                            *val = run_test_parse("decode,hflip,center_crop=24");
@@ -323,7 +323,7 @@ static void a_cut_file_that_contradicts_the_draws_is_corrupt(void)
     sluice_pipeline_destroy(val);
 }
 
-static void packed_pixels_stand_at_a_u8_split(void)
+TEST(packed_pixels_stand_at_a_u8_split)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
@@ -353,7 +353,7 @@ static void packed_pixels_stand_at_a_u8_split(void)
     sluice_pipeline_destroy(p);
 }
 
-static void a_packed_box_goes_on_with_its_crop(void)
+TEST(a_packed_box_goes_on_with_its_crop)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
@@ -384,7 +384,7 @@ static void a_packed_box_goes_on_with_its_crop(void)
     sluice_pipeline_destroy(p);
 }
 
-static void what_packing_does_not_shrink_stays_plain(void)
+TEST(what_packing_does_not_shrink_stays_plain)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
@@ -429,7 +429,7 @@ static struct sluice_sample copy_of(const struct sluice_sample *sample)
     return copy;
 }
 
-static void packed_pixels_that_contradict_the_sample_are_corrupt(void)
+TEST(packed_pixels_that_contradict_the_sample_are_corrupt)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN),
                            *free_size = run_test_parse("decode,hflip=0.5,to_tensor");
@@ -491,7 +491,7 @@ static void packed_pixels_that_contradict_the_sample_are_corrupt(void)
         {0, SLUICE_KIND_FILE, 0, 100, SLUICE_E_CORRUPT},
         {1, SLUICE_KIND_U8, 65536, 100, SLUICE_E_CORRUPT},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_sample sample = run_test_zeroes(cases[i].split, cases[i].kind, cases[i].side,
                                                       cases[i].side, cases[i].len);
         sample.coding = sluice_form_type(SLUICE_FORM_U8_PACKED);
@@ -533,7 +533,7 @@ static void crop_and_resize(const struct sluice_pipeline *p, const struct sluice
     sluice_codec_destroy(codec);
 }
 
-static void a_crop_a_resize_and_a_flip_are_told_for_another_decoder(void)
+TEST(a_crop_a_resize_and_a_flip_are_told_for_another_decoder)
 {
     static const char *const specs[] = {
         TRAIN,
@@ -545,7 +545,7 @@ static void a_crop_a_resize_and_a_flip_are_told_for_another_decoder(void)
     };
     struct sluice_buf *file = make_jpeg(200, 150);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(specs); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(specs); i++) {
         struct sluice_pipeline *p = run_test_parse(specs[i]);
         CU_ASSERT(sluice_pipeline_has_kernels(p));
         for (uint64_t id = 0; id < 40; id++) {
@@ -571,7 +571,7 @@ static void a_crop_a_resize_and_a_flip_are_told_for_another_decoder(void)
     sluice_buf_unref(file);
 }
 
-static void what_is_more_than_a_crop_and_a_resize_is_not_told(void)
+TEST(what_is_more_than_a_crop_and_a_resize_is_not_told)
 {
     static const char *const specs[] = {
         "decode,hflip,center_crop=24,to_tensor",
@@ -585,7 +585,7 @@ static void what_is_more_than_a_crop_and_a_resize_is_not_told(void)
     struct sluice_scratch *scratch = run_test_scratch(NULL);
     struct sluice_kernel_work work;
     struct sluice_sample sample = run_test_sample(file, 1);
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(specs); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(specs); i++) {
         struct sluice_pipeline *p = run_test_parse(specs[i]);
         CU_ASSERT_FALSE(sluice_pipeline_has_kernels(p));
         CU_ASSERT_FALSE(sluice_pipeline_kernel_work(p, scratch, &sample, &work));
@@ -611,26 +611,4 @@ static void what_is_more_than_a_crop_and_a_resize_is_not_told(void)
     sluice_sample_clear(&sample);
     sluice_scratch_destroy(scratch);
     sluice_buf_unref(file);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_cut_file_is_decoded_with_its_crop_only),
-        SLUICE_TEST(an_index_spares_the_rows_above),
-        SLUICE_TEST(a_file_box_is_what_the_crop_draws_where_only_that_is_looked_at),
-        SLUICE_TEST(a_file_box_is_what_a_crop_keeps_of_a_resize),
-        SLUICE_TEST(a_crop_of_a_resize_fails_as_its_ops_do),
-        SLUICE_TEST(a_sample_brings_its_own_index),
-        SLUICE_TEST(files_are_cut_wherever_the_ops_begin_with_a_crop),
-        SLUICE_TEST(what_cannot_be_cut_stays_as_it_is),
-        SLUICE_TEST(a_crop_a_resize_and_a_flip_are_told_for_another_decoder),
-        SLUICE_TEST(what_is_more_than_a_crop_and_a_resize_is_not_told),
-        SLUICE_TEST(a_cut_file_that_contradicts_the_draws_is_corrupt),
-        SLUICE_TEST(packed_pixels_stand_at_a_u8_split),
-        SLUICE_TEST(a_packed_box_goes_on_with_its_crop),
-        SLUICE_TEST(what_packing_does_not_shrink_stays_plain),
-        SLUICE_TEST(packed_pixels_that_contradict_the_sample_are_corrupt),
-    };
-    return sluice_test_run("run_region", tests, SLUICE_TEST_COUNT(tests));
 }

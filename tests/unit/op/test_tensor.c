@@ -22,7 +22,7 @@ static void to_floats(const sluice_pipeline_table table, const uint8_t *pixels,
     sluice_lookup_run(&lookup, pixels, (size_t)size.width * 3, size.width, size.height, flip, out);
 }
 
-static void every_value_comes_back_through_the_table(void)
+TEST(every_value_comes_back_through_the_table)
 {
     uint8_t pixels[256 * 3], back[256 * 3];
     float values[3 * 256];
@@ -46,7 +46,7 @@ static void every_value_comes_back_through_the_table(void)
     }
 }
 
-static void neighbours_of_table_values_are_refused(void)
+TEST(neighbours_of_table_values_are_refused)
 {
     for (size_t k = 0; k <= SLUICE_ARRAY_LEN(normalizes); k++) {
         sluice_pipeline_table table;
@@ -85,7 +85,7 @@ static bool has_same_bits(const void *a, const void *b, size_t len)
     return memcmp(a, b, len) == 0;
 }
 
-static void normalizing_afterwards_equals_the_table(void)
+TEST(normalizing_afterwards_equals_the_table)
 {
     for (size_t k = 0; k < SLUICE_ARRAY_LEN(normalizes); k++) {
         sluice_pipeline_table plain, table;
@@ -97,7 +97,7 @@ static void normalizing_afterwards_equals_the_table(void)
     }
 }
 
-static void planes_follow_each_other_and_flip_mirrors_rows(void)
+TEST(planes_follow_each_other_and_flip_mirrors_rows)
 {
     sluice_pipeline_table table;
     sluice_tensor_table(NULL, table);
@@ -119,7 +119,7 @@ static void planes_follow_each_other_and_flip_mirrors_rows(void)
     }
 }
 
-static void a_table_that_cannot_be_taken_back_is_known(void)
+TEST(a_table_that_cannot_be_taken_back_is_known)
 {
     static const struct sluice_scale flat = {.mean = {0, 0, 1e6}, .std = {1, 1, 1}};
     sluice_pipeline_table table;
@@ -128,16 +128,4 @@ static void a_table_that_cannot_be_taken_back_is_known(void)
     sluice_tensor_table(NULL, table);
     table[1][9] = NAN;
     CU_ASSERT_FALSE(sluice_tensor_table_is_invertible(table));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_value_comes_back_through_the_table),
-        SLUICE_TEST(neighbours_of_table_values_are_refused),
-        SLUICE_TEST(normalizing_afterwards_equals_the_table),
-        SLUICE_TEST(planes_follow_each_other_and_flip_mirrors_rows),
-        SLUICE_TEST(a_table_that_cannot_be_taken_back_is_known),
-    };
-    return sluice_test_run("tensor", tests, SLUICE_TEST_COUNT(tests));
 }

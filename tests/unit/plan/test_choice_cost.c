@@ -43,7 +43,7 @@ static struct sluice_sample_facts random_facts(struct sluice_rng *rng)
     return facts;
 }
 
-static void features_are_of_the_mcus_that_the_crop_needs(void)
+TEST(features_are_of_the_mcus_that_the_crop_needs)
 {
     struct sluice_sample_facts facts = photograph();
     double feature[SLUICE_NUM_CHOICE_FEATURES];
@@ -74,7 +74,7 @@ static void features_are_of_the_mcus_that_the_crop_needs(void)
     CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_CROP_BYTE], 110000);
 }
 
-static void files_go_by_the_decoder_that_takes_them(void)
+TEST(files_go_by_the_decoder_that_takes_them)
 {
     static const struct {
         uint8_t coding;
@@ -93,13 +93,13 @@ static void files_go_by_the_decoder_that_takes_them(void)
         {SLUICE_CODING_PNM, SLUICE_CLASS_PNG},
         {SLUICE_CODING_PNG | SLUICE_CODING_PROGRESSIVE, SLUICE_CLASS_PNG},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         const struct sluice_sample_facts facts = {.coding = cases[i].coding};
         CU_ASSERT_EQUAL(sluice_file_class_of(&facts), cases[i].file_class);
     }
 }
 
-static void bytes_of_plain_forms_are_what_the_pipeline_makes(void)
+TEST(bytes_of_plain_forms_are_what_the_pipeline_makes)
 {
     struct sluice_pipeline *pipeline = NULL;
     struct sluice_scratch *scratch = NULL;
@@ -150,7 +150,7 @@ static struct sluice_buf *make_noise(uint32_t width, uint32_t height)
     return file;
 }
 
-static void what_is_read_is_what_the_index_leaves_to_be_read(void)
+TEST(what_is_read_is_what_the_index_leaves_to_be_read)
 {
     enum { WIDTH = 500, HEIGHT = 375, CROPS = 200 };
     struct sluice_pipeline *pipeline = NULL;
@@ -197,7 +197,7 @@ static void what_is_read_is_what_the_index_leaves_to_be_read(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void the_disk_counts_what_is_read(void)
+TEST(the_disk_counts_what_is_read)
 {
     struct sluice_choice_model model = sluice_test_model();
     model.disk_s_per_sample = 1;
@@ -216,7 +216,7 @@ static void the_disk_counts_what_is_read(void)
     /* What no index covers, and what needs most of a file, is read whole. */
     static const uint8_t codings[] = {SLUICE_CODING_PNG, SLUICE_CODING_JPEG_OTHER,
                                       SLUICE_CODING_JPEG_420 | SLUICE_CODING_PROGRESSIVE};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(codings); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(codings); i++) {
         facts.coding = codings[i];
         CU_ASSERT_EQUAL(sluice_choice_read_bytes(&model, &facts, SLUICE_TEST_JPEG_CROP), 110000);
     }
@@ -226,7 +226,7 @@ static void the_disk_counts_what_is_read(void)
     CU_ASSERT_EQUAL(sluice_choice_read_bytes(&model, &facts, SLUICE_TEST_JPEG_CROP), 110000);
 }
 
-static void costs_are_finite_and_not_negative(void)
+TEST(costs_are_finite_and_not_negative)
 {
     const struct sluice_choice_model model = sluice_test_model();
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
@@ -245,7 +245,7 @@ static void costs_are_finite_and_not_negative(void)
     }
 }
 
-static void more_never_costs_less(void)
+TEST(more_never_costs_less)
 {
     const struct sluice_choice_model model = sluice_test_model();
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 1);
@@ -263,7 +263,7 @@ static void more_never_costs_less(void)
     }
 }
 
-static void a_png_is_never_cut(void)
+TEST(a_png_is_never_cut)
 {
     const struct sluice_choice_model model = sluice_test_model();
     struct sluice_sample_facts facts = photograph();
@@ -281,7 +281,7 @@ static void expect_same(const double a[SLUICE_NUM_RESOURCES], const double b[SLU
 }
 
 /* The bytes of rows and their points as they are packed; the file where no rows come. */
-static void rows_cost_what_is_sent_of_the_file(void)
+TEST(rows_cost_what_is_sent_of_the_file)
 {
     enum { WIDTH = 500, HEIGHT = 375, CROPS = 200 };
     struct sluice_pipeline *pipeline = NULL;
@@ -332,13 +332,13 @@ static void rows_cost_what_is_sent_of_the_file(void)
 }
 
 /* What the GPU does not decode, CPUs do. */
-static void the_gpu_decodes_what_it_covers(void)
+TEST(the_gpu_decodes_what_it_covers)
 {
     const struct sluice_choice_model model = sluice_choice_model_default(sluice_test_gpu_choices());
     static const uint8_t codings[] = {SLUICE_CODING_JPEG_420, SLUICE_CODING_UNKNOWN,
                                       SLUICE_CODING_JPEG_420 | SLUICE_CODING_PROGRESSIVE,
                                       SLUICE_CODING_JPEG_OTHER, SLUICE_CODING_PNG};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(codings); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(codings); i++) {
         struct sluice_sample_facts facts = photograph();
         facts.coding = codings[i];
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
@@ -374,7 +374,7 @@ static void the_gpu_decodes_what_it_covers(void)
 }
 
 /* Where a server cannot put markers into what it cuts, whole files are left. */
-static void whole_files_alone_can_be_the_gpus(void)
+TEST(whole_files_alone_can_be_the_gpus)
 {
     const struct sluice_choice_model both = sluice_choice_model_default(sluice_test_gpu_choices());
     struct sluice_choices choices = *sluice_test_gpu_choices();
@@ -391,7 +391,7 @@ static void whole_files_alone_can_be_the_gpus(void)
 }
 
 /* The other choices have the costs that they have without it. */
-static void a_gpu_changes_no_other_choice(void)
+TEST(a_gpu_changes_no_other_choice)
 {
     const struct sluice_choice_model with = sluice_choice_model_default(sluice_test_gpu_choices());
     const struct sluice_choice_model without = sluice_test_model();
@@ -411,7 +411,7 @@ static void a_gpu_changes_no_other_choice(void)
     }
 }
 
-static void the_default_knows_what_moves_where(void)
+TEST(the_default_knows_what_moves_where)
 {
     const struct sluice_choice_model model = sluice_test_model();
     const struct sluice_sample_facts facts = photograph();
@@ -436,7 +436,7 @@ static const double *cost_of(const struct sluice_choices *choices, const char *n
 }
 
 /* Whoever runs an op pays for it; the GPU runs the ops of what it decodes. */
-static void ops_cost_where_they_run(void)
+TEST(ops_cost_where_they_run)
 {
     static const char *const texts[] = {"decode,random_resized_crop=224,identity,identity",
                                         "decode,random_resized_crop=224,hue=0.1:p=0.5,pil_blur=1"};
@@ -461,7 +461,7 @@ static void ops_cost_where_they_run(void)
         int storage, compute; /* 1: hue, 2: blur */
     } rows[] = {{"raw@0", 0, 3}, {"u8@2", 0, 3},        {"u8@3", 1, 2},
                 {"u8@4", 3, 0},  {"jpeg_crop@0", 0, 3}, {"raw@0+gpu", 0, 0}};
-    for (size_t r = 0; r < SLUICE_TEST_COUNT(rows); r++) {
+    for (size_t r = 0; r < SLUICE_ARRAY_LEN(rows); r++) {
         const double *plain = cost_of(&choices, rows[r].name, costs[0]);
         const double *with_ops = cost_of(&choices, rows[r].name, costs[1]);
         const int storage = rows[r].storage, compute = rows[r].compute;
@@ -472,25 +472,4 @@ static void ops_cost_where_they_run(void)
     }
     CU_ASSERT(cost_of(&choices, "raw@0+gpu", costs[1])[SLUICE_GPU] >
               cost_of(&choices, "raw@0+gpu", costs[0])[SLUICE_GPU]);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(features_are_of_the_mcus_that_the_crop_needs),
-        SLUICE_TEST(files_go_by_the_decoder_that_takes_them),
-        SLUICE_TEST(bytes_of_plain_forms_are_what_the_pipeline_makes),
-        SLUICE_TEST(what_is_read_is_what_the_index_leaves_to_be_read),
-        SLUICE_TEST(the_disk_counts_what_is_read),
-        SLUICE_TEST(costs_are_finite_and_not_negative),
-        SLUICE_TEST(more_never_costs_less),
-        SLUICE_TEST(a_png_is_never_cut),
-        SLUICE_TEST(rows_cost_what_is_sent_of_the_file),
-        SLUICE_TEST(the_gpu_decodes_what_it_covers),
-        SLUICE_TEST(whole_files_alone_can_be_the_gpus),
-        SLUICE_TEST(a_gpu_changes_no_other_choice),
-        SLUICE_TEST(the_default_knows_what_moves_where),
-        SLUICE_TEST(ops_cost_where_they_run),
-    };
-    return sluice_test_run("choice_cost", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -65,7 +65,7 @@ static struct sluice_choice_quality try_on(const struct sluice_form_table *table
     return quality;
 }
 
-static void finds_weights_that_it_has_no_idea_of(void)
+TEST(finds_weights_that_it_has_no_idea_of)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     struct sluice_weights_fit fit = {0};
@@ -91,7 +91,7 @@ static void finds_weights_that_it_has_no_idea_of(void)
     }
 }
 
-static void no_weight_is_negative_and_the_sum_is_right(void)
+TEST(no_weight_is_negative_and_the_sum_is_right)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 1);
     for (int round = 0; round < 20; round++) {
@@ -115,13 +115,13 @@ static void no_weight_is_negative_and_the_sum_is_right(void)
     }
 }
 
-static void learns_a_machine_from_many_samples(void)
+TEST(learns_a_machine_from_many_samples)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 2);
     const uint8_t codings[] = {SLUICE_CODING_JPEG_420, SLUICE_CODING_PNG,
                                SLUICE_CODING_JPEG_444 | SLUICE_CODING_PROGRESSIVE};
     const struct sluice_choice_model prior = sluice_test_model();
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(codings); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(codings); i++) {
         struct sluice_form_table table = measure(&rng, 200, codings[i], 2.5, 0.1);
         struct sluice_choice_model model;
         struct sluice_err err = {0};
@@ -142,7 +142,7 @@ static void learns_a_machine_from_many_samples(void)
     }
 }
 
-static void few_samples_move_the_prior_to_the_machines_speed(void)
+TEST(few_samples_move_the_prior_to_the_machines_speed)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 3);
     struct sluice_form_table few = measure(&rng, 2, SLUICE_CODING_JPEG_420, 3, 0.02);
@@ -171,7 +171,7 @@ static void few_samples_move_the_prior_to_the_machines_speed(void)
     sluice_form_table_clear(&pngs);
 }
 
-static void a_side_that_was_not_measured_keeps_the_prior(void)
+TEST(a_side_that_was_not_measured_keeps_the_prior)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 4);
     struct sluice_form_table table = measure(&rng, 20, SLUICE_CODING_JPEG_420, 3, 0);
@@ -192,7 +192,7 @@ static void a_side_that_was_not_measured_keeps_the_prior(void)
 }
 
 /* By one factor, for what the GPU decodes of the rows: cut files of those that it covers. */
-static void the_gpus_time_is_brought_to_what_was_measured(void)
+TEST(the_gpus_time_is_brought_to_what_was_measured)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 5);
     const struct sluice_choice_model before =
@@ -236,7 +236,7 @@ static void the_gpus_time_is_brought_to_what_was_measured(void)
     sluice_form_table_clear(&table);
 }
 
-static void disk_time_is_brought_to_what_was_measured(void)
+TEST(disk_time_is_brought_to_what_was_measured)
 {
     struct sluice_choice_model model = sluice_test_model();
     const struct sluice_choice_model before = model;
@@ -273,7 +273,7 @@ static void disk_time_is_brought_to_what_was_measured(void)
                            1e-9);
 }
 
-static void fits_to_those_rows_alone_that_are_named(void)
+TEST(fits_to_those_rows_alone_that_are_named)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 5);
     struct sluice_form_table table = measure(&rng, 40, SLUICE_CODING_JPEG_420, 1, 0);
@@ -305,19 +305,4 @@ static void fits_to_those_rows_alone_that_are_named(void)
     CU_ASSERT_EQUAL(sluice_choice_model_fit(&table, is_used, &prior, &model, &err),
                     SLUICE_E_INVALID);
     sluice_form_table_clear(&table);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(finds_weights_that_it_has_no_idea_of),
-        SLUICE_TEST(no_weight_is_negative_and_the_sum_is_right),
-        SLUICE_TEST(learns_a_machine_from_many_samples),
-        SLUICE_TEST(few_samples_move_the_prior_to_the_machines_speed),
-        SLUICE_TEST(a_side_that_was_not_measured_keeps_the_prior),
-        SLUICE_TEST(the_gpus_time_is_brought_to_what_was_measured),
-        SLUICE_TEST(disk_time_is_brought_to_what_was_measured),
-        SLUICE_TEST(fits_to_those_rows_alone_that_are_named),
-    };
-    return sluice_test_run("choice_fit", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -19,7 +19,7 @@ static const char *names_of(const char *spec)
     return text;
 }
 
-static void the_default_pipeline_has_the_names_that_files_know(void)
+TEST(the_default_pipeline_has_the_names_that_files_know)
 {
     CU_ASSERT_STRING_EQUAL(names_of(SLUICE_TEST_PIPELINE),
                            "raw@0 u8@1 u8@2 u8@3 f32@4 f32@5 jpeg_crop@0 u8_packed@3 jpeg_rows@0");
@@ -27,7 +27,7 @@ static void the_default_pipeline_has_the_names_that_files_know(void)
     CU_ASSERT(choices->num_ops == 5 && choices->u8_split == 3 && choices->output_size == 224);
 }
 
-static void other_pipelines_have_what_they_can_be_asked_for(void)
+TEST(other_pipelines_have_what_they_can_be_asked_for)
 {
     static const struct {
         const char *spec, *names;
@@ -40,11 +40,11 @@ static void other_pipelines_have_what_they_can_be_asked_for(void)
          "raw@0 u8@1 u8@2 u8@3 jpeg_crop@0 u8_packed@3"},
         {"decode,hflip,random_resized_crop=64,to_tensor", "raw@0 u8@1 u8@2 u8@3 f32@4 u8_packed@3"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++)
         CU_ASSERT_STRING_EQUAL(names_of(cases[i].spec), cases[i].names);
 }
 
-static void a_gpu_adds_its_choices_where_files_can_be_cut(void)
+TEST(a_gpu_adds_its_choices_where_files_can_be_cut)
 {
     const struct sluice_choices *choices = sluice_test_gpu_choices();
     CU_ASSERT_EQUAL(choices->num, sluice_test_choices()->num + 3);
@@ -90,7 +90,7 @@ static void a_gpu_adds_its_choices_where_files_can_be_cut(void)
     sluice_pipeline_destroy(uncut);
 }
 
-static void no_split_gives_way(void)
+TEST(no_split_gives_way)
 {
     CU_ASSERT_STRING_EQUAL(
         names_of("decode,random_resized_crop=8,resize=7,center_crop=6,hflip,to_tensor,"
@@ -98,7 +98,7 @@ static void no_split_gives_way(void)
         "raw@0 u8@1 u8@2 u8@3 u8@4 u8@5 f32@6 f32@7 jpeg_crop@0 u8_packed@5 jpeg_rows@0");
 }
 
-static void the_longest_pipeline_has_room(void)
+TEST(the_longest_pipeline_has_room)
 {
     char spec[512] = "decode,random_resized_crop=8";
     for (int i = 2; i < SLUICE_PIPELINE_MAX_OPS - 1; i++)
@@ -116,7 +116,7 @@ static void the_longest_pipeline_has_room(void)
 }
 
 /* Every order of image ops, with and without a tail: each split has its plain form. */
-static void every_split_of_every_pipeline_is_a_choice(void)
+TEST(every_split_of_every_pipeline_is_a_choice)
 {
     static const char *const ops[] = {"random_resized_crop=9", "resize=12", "center_crop=8",
                                       "hflip"};
@@ -134,7 +134,7 @@ static void every_split_of_every_pipeline_is_a_choice(void)
             used |= 1u << op;
             strcat(strcat(spec, ","), ops[op]);
         }
-        for (size_t t = 0; is_valid && t < SLUICE_TEST_COUNT(tails); t++) {
+        for (size_t t = 0; is_valid && t < SLUICE_ARRAY_LEN(tails); t++) {
             char text[320];
             snprintf(text, sizeof(text), "%s%s", spec, tails[t]);
             struct sluice_pipeline *pipeline = NULL;
@@ -164,7 +164,7 @@ static void every_split_of_every_pipeline_is_a_choice(void)
     CU_ASSERT(num_pipelines > 3 * 64);
 }
 
-static void a_choice_is_found_by_pair_and_by_name(void)
+TEST(a_choice_is_found_by_pair_and_by_name)
 {
     const struct sluice_choices *choices = sluice_test_choices();
     for (unsigned c = 0; c < choices->num; c++) {
@@ -180,7 +180,7 @@ static void a_choice_is_found_by_pair_and_by_name(void)
         sluice_choice_name((struct sluice_choice){.split = 8, .form = SLUICE_FORM_F32}), "f32@8");
 }
 
-static void traits_are_what_the_pipeline_says(void)
+TEST(traits_are_what_the_pipeline_says)
 {
     const struct sluice_choices *choices = sluice_test_choices();
     for (unsigned c = 0; c < choices->num; c++) {
@@ -193,19 +193,4 @@ static void traits_are_what_the_pipeline_says(void)
         sluice_test_choices_of("decode,resize=256,center_crop=224,to_tensor");
     CU_ASSERT(other.traits[2].image.square == 0 && other.traits[2].image.shorter == 256);
     CU_ASSERT(!other.traits[2].needs_box_alone && other.traits[3].needs_box_alone);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_default_pipeline_has_the_names_that_files_know),
-        SLUICE_TEST(other_pipelines_have_what_they_can_be_asked_for),
-        SLUICE_TEST(a_gpu_adds_its_choices_where_files_can_be_cut),
-        SLUICE_TEST(no_split_gives_way),
-        SLUICE_TEST(the_longest_pipeline_has_room),
-        SLUICE_TEST(every_split_of_every_pipeline_is_a_choice),
-        SLUICE_TEST(a_choice_is_found_by_pair_and_by_name),
-        SLUICE_TEST(traits_are_what_the_pipeline_says),
-    };
-    return sluice_test_run("choices", tests, SLUICE_TEST_COUNT(tests));
 }

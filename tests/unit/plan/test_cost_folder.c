@@ -69,7 +69,7 @@ static void check_is_of(const char *folder, const struct sluice_pipeline *expect
     CU_ASSERT_EQUAL(sluice_cost_folder_check(folder, expected, &err), SLUICE_OK);
 }
 
-static void a_folder_is_of_the_pipeline_that_its_model_names(void)
+TEST(a_folder_is_of_the_pipeline_that_its_model_names)
 {
     struct sluice_pipeline *other = parse(OTHER);
     const char *folder = write_tables("named", other, 192);
@@ -78,7 +78,7 @@ static void a_folder_is_of_the_pipeline_that_its_model_names(void)
     sluice_pipeline_destroy(other);
 }
 
-static void tables_of_the_original_are_of_the_default_at_their_size(void)
+TEST(tables_of_the_original_are_of_the_default_at_their_size)
 {
     struct sluice_pipeline *small = parse(SMALL);
     check_is_of(write_tables("plain", sluice_test_pipeline(), 150528), sluice_test_pipeline());
@@ -104,7 +104,7 @@ static void check_refused(const char *folder, const struct sluice_pipeline *prof
     }
 }
 
-static void a_profile_of_another_pipeline_or_size_is_refused_by_name(void)
+TEST(a_profile_of_another_pipeline_or_size_is_refused_by_name)
 {
     struct sluice_pipeline *other = parse(OTHER), *small = parse(SMALL);
     const char *folder = write_tables("other", other, 192);
@@ -119,7 +119,7 @@ static void a_profile_of_another_pipeline_or_size_is_refused_by_name(void)
     sluice_pipeline_destroy(small);
 }
 
-static void a_folder_that_does_not_say_is_an_error(void)
+TEST(a_folder_that_does_not_say_is_an_error)
 {
     struct sluice_pipeline *other = parse(OTHER), *found = NULL;
     struct sluice_err err = {0};
@@ -173,7 +173,7 @@ static sluice_status read_for(const char *folder, const struct sluice_pipeline *
     return status;
 }
 
-static void a_profile_of_another_dataset_is_refused_with_both_ids(void)
+TEST(a_profile_of_another_dataset_is_refused_with_both_ids)
 {
     static const char other[] = "00112233445566778899aabbccddeeff";
     static struct sluice_test_output output;
@@ -190,7 +190,7 @@ static void a_profile_of_another_dataset_is_refused_with_both_ids(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, other));
 }
 
-static void what_does_not_say_its_dataset_is_taken_with_one_line(void)
+TEST(what_does_not_say_its_dataset_is_taken_with_one_line)
 {
     static struct sluice_test_output output;
     struct sluice_err err;
@@ -203,7 +203,7 @@ static void what_does_not_say_its_dataset_is_taken_with_one_line(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "does not say of which dataset"));
 }
 
-static void what_can_be_checked_without_an_id_is(void)
+TEST(what_can_be_checked_without_an_id_is)
 {
     static struct sluice_test_output output;
     struct sluice_err err;
@@ -216,7 +216,7 @@ static void what_can_be_checked_without_an_id_is(void)
     entries[1].bytes = 5000;
 }
 
-static void sizes_that_the_pipeline_does_not_make_are_refused(void)
+TEST(sizes_that_the_pipeline_does_not_make_are_refused)
 {
     struct sluice_sample_cost row = {
         .bytes = {5000, 30000, 150528, 150528, 602112, 602112}, .width = 100, .height = 100};
@@ -244,19 +244,4 @@ static void sizes_that_the_pipeline_does_not_make_are_refused(void)
         }
         row.bytes[stage] = right;
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_folder_is_of_the_pipeline_that_its_model_names),
-        SLUICE_TEST(tables_of_the_original_are_of_the_default_at_their_size),
-        SLUICE_TEST(a_profile_of_another_pipeline_or_size_is_refused_by_name),
-        SLUICE_TEST(a_folder_that_does_not_say_is_an_error),
-        SLUICE_TEST(a_profile_of_another_dataset_is_refused_with_both_ids),
-        SLUICE_TEST(what_does_not_say_its_dataset_is_taken_with_one_line),
-        SLUICE_TEST(what_can_be_checked_without_an_id_is),
-        SLUICE_TEST(sizes_that_the_pipeline_does_not_make_are_refused),
-    };
-    return sluice_test_run("cost_folder", tests, SLUICE_TEST_COUNT(tests));
 }

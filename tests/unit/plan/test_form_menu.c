@@ -77,7 +77,7 @@ static void add_up(const struct sluice_cost_table *table, const uint8_t *split,
     }
 }
 
-static void forecasts_plain_splits_by_adding_up(void)
+TEST(forecasts_plain_splits_by_adding_up)
 {
     struct sluice_cost_table table = make_table();
     const struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
@@ -107,7 +107,7 @@ static void forecasts_plain_splits_by_adding_up(void)
     sluice_cost_table_clear(&table);
 }
 
-static void plan_is_near_its_bound_and_no_worse_than_any_other(void)
+TEST(plan_is_near_its_bound_and_no_worse_than_any_other)
 {
     struct sluice_cost_table table = make_table();
     uint8_t *choice = malloc(N);
@@ -146,7 +146,7 @@ static const struct sluice_rates one = {
 
 /* Rows know nothing of cut files and packed pixels: these cost as much of the row's own decoding as
  * they do of the default model's. */
-static void rows_lend_the_other_forms_their_speed(void)
+TEST(rows_lend_the_other_forms_their_speed)
 {
     struct sluice_sample_cost row = {.bytes = {108906, 562500, 150528, 150528, 602112, 602112},
                                      .op_s = {1e-4, 640e-6, 459e-6, 0, 100e-6, 50e-6},
@@ -191,7 +191,7 @@ static void rows_lend_the_other_forms_their_speed(void)
     CU_ASSERT(forecast.wire_bytes > 40000 && forecast.wire_bytes < 60000);
 }
 
-static void a_model_takes_the_place_of_the_rows(void)
+TEST(a_model_takes_the_place_of_the_rows)
 {
     struct sluice_sample_cost rows[2] = {
         {.bytes = {50000, 562500, 150528, 150528, 602112, 602112}, .op_s = {1, 1, 1, 1, 1, 1}},
@@ -240,7 +240,7 @@ static double two_stages_s(double fed_s, double gpu_s, unsigned num_batches)
     return trained_at_s;
 }
 
-static void an_epoch_takes_one_batch_more_of_the_faster_side(void)
+TEST(an_epoch_takes_one_batch_more_of_the_faster_side)
 {
     static const double gpu_s[] = {0, 1, 3, 8};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(gpu_s); i++) {
@@ -258,7 +258,7 @@ static void an_epoch_takes_one_batch_more_of_the_faster_side(void)
 }
 
 /* By the model, and by the rows, whose disk time is of the whole file. */
-static void with_an_index_the_disk_reads_what_the_crop_needs(void)
+TEST(with_an_index_the_disk_reads_what_the_crop_needs)
 {
     struct sluice_sample_cost row = {.bytes = {110000, 562500, 150528, 150528, 602112, 602112},
                                      .op_s = {2e-3, 640e-6, 459e-6, 0, 100e-6, 50e-6}};
@@ -313,7 +313,7 @@ static void with_an_index_the_disk_reads_what_the_crop_needs(void)
     }
 }
 
-static void a_sample_that_was_never_decoded_is_its_file(void)
+TEST(a_sample_that_was_never_decoded_is_its_file)
 {
     struct sluice_sample_cost row = {.bytes = {1000, 1000, 1000, 1000, 1000, 1000}};
     const struct sluice_cost_table table = {&row, 1, SLUICE_TEST_SPLITS};
@@ -331,7 +331,7 @@ static void a_sample_that_was_never_decoded_is_its_file(void)
     }
 }
 
-static void pcie_is_the_limit_where_it_is_slowest(void)
+TEST(pcie_is_the_limit_where_it_is_slowest)
 {
     struct sluice_cost_table table = make_table();
     const struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
@@ -349,7 +349,7 @@ static void pcie_is_the_limit_where_it_is_slowest(void)
     sluice_cost_table_clear(&table);
 }
 
-static void adds_the_transport_and_floats_where_asked_to(void)
+TEST(adds_the_transport_and_floats_where_asked_to)
 {
     struct sluice_sample_cost row = {.bytes = {100000, 562500, 150528, 150528, 602112, 602112},
                                      .op_s = {1e-4, 600e-6, 400e-6, 0, 100e-6, 50e-6},
@@ -396,7 +396,7 @@ static void adds_the_transport_and_floats_where_asked_to(void)
 
 /* With cores and a link without end, what one thread receives is the limit, and fewer bytes help.
  */
-static void a_plan_sends_less_where_the_receiving_thread_is_the_limit(void)
+TEST(a_plan_sends_less_where_the_receiving_thread_is_the_limit)
 {
     struct sluice_cost_table table = make_table();
     const struct sluice_transport_cost transport = {.receive_s_per_sample = 1e-6,
@@ -423,7 +423,7 @@ static void a_plan_sends_less_where_the_receiving_thread_is_the_limit(void)
 }
 
 /* A GPU is used as far as it makes the slowest resource faster, its own training step counted. */
-static void the_gpu_decodes_what_its_step_leaves_it(void)
+TEST(the_gpu_decodes_what_its_step_leaves_it)
 {
     struct sluice_cost_table table = make_table();
     struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_gpu_choices());
@@ -483,7 +483,7 @@ static void the_gpu_decodes_what_its_step_leaves_it(void)
     sluice_cost_table_clear(&table);
 }
 
-static void the_time_to_decode_can_be_anothers(void)
+TEST(the_time_to_decode_can_be_anothers)
 {
     struct sluice_cost_table table = make_table();
     struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_gpu_choices());
@@ -510,7 +510,7 @@ static void the_time_to_decode_can_be_anothers(void)
 }
 
 /* Few samples, all plans there are. */
-static void with_a_gpu_it_is_close_to_the_best_of_all_plans(void)
+TEST(with_a_gpu_it_is_close_to_the_best_of_all_plans)
 {
     enum { FEW = 4 };
     struct sluice_cost_table table = make_table();
@@ -551,7 +551,7 @@ static void with_a_gpu_it_is_close_to_the_best_of_all_plans(void)
     sluice_cost_table_clear(&table);
 }
 
-static void refuses_a_rate_that_is_not_positive(void)
+TEST(refuses_a_rate_that_is_not_positive)
 {
     struct sluice_sample_cost row = {.bytes = {1, 1, 1, 1, 1, 1}};
     const struct sluice_cost_table table = {&row, 1, SLUICE_TEST_SPLITS};
@@ -571,25 +571,4 @@ static void refuses_a_rate_that_is_not_positive(void)
     CU_ASSERT_EQUAL(sluice_form_menu_plan(&menu, &stopped, &choice, &bound_s, &err),
                     SLUICE_E_INVALID);
     CU_ASSERT(strstr(err.text, "gpu") != NULL);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(forecasts_plain_splits_by_adding_up),
-        SLUICE_TEST(plan_is_near_its_bound_and_no_worse_than_any_other),
-        SLUICE_TEST(rows_lend_the_other_forms_their_speed),
-        SLUICE_TEST(a_model_takes_the_place_of_the_rows),
-        SLUICE_TEST(an_epoch_takes_one_batch_more_of_the_faster_side),
-        SLUICE_TEST(with_an_index_the_disk_reads_what_the_crop_needs),
-        SLUICE_TEST(a_sample_that_was_never_decoded_is_its_file),
-        SLUICE_TEST(pcie_is_the_limit_where_it_is_slowest),
-        SLUICE_TEST(adds_the_transport_and_floats_where_asked_to),
-        SLUICE_TEST(a_plan_sends_less_where_the_receiving_thread_is_the_limit),
-        SLUICE_TEST(the_gpu_decodes_what_its_step_leaves_it),
-        SLUICE_TEST(the_time_to_decode_can_be_anothers),
-        SLUICE_TEST(with_a_gpu_it_is_close_to_the_best_of_all_plans),
-        SLUICE_TEST(refuses_a_rate_that_is_not_positive),
-    };
-    return sluice_test_run("form_menu", tests, SLUICE_TEST_COUNT(tests));
 }

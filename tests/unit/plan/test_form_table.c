@@ -40,7 +40,7 @@ static bool is_same_time(double a, double b)
     return isnan(a) ? isnan(b) : fabs(a - b) < 1e-9;
 }
 
-static void what_is_written_is_read(void)
+TEST(what_is_written_is_read)
 {
     struct sluice_form_table table = some_rows(), read;
     struct sluice_err err = {0};
@@ -72,7 +72,7 @@ static void what_is_written_is_read(void)
     sluice_form_table_clear(&read);
 }
 
-static void refuses_what_it_would_not_write(void)
+TEST(refuses_what_it_would_not_write)
 {
     static const char head[] =
         "index;epoch;file_bytes;width;height;coding;top;left;crop_height;crop_width;output_size;"
@@ -96,7 +96,7 @@ static void refuses_what_it_would_not_write(void)
     };
     char path[1024], text[1024];
     snprintf(path, sizeof(path), "%s/" SLUICE_FORM_TABLE_FILE, sluice_test_dir());
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         const int len =
             snprintf(text, sizeof(text), "%s\n%s%s", cases[i].first, head, cases[i].row);
         sluice_test_write_file(path, text, (size_t)len);
@@ -115,20 +115,10 @@ static void refuses_what_it_would_not_write(void)
                     SLUICE_E_CORRUPT);
 }
 
-static void a_folder_without_the_file_is_told_apart(void)
+TEST(a_folder_without_the_file_is_told_apart)
 {
     struct sluice_form_table read;
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(sluice_form_table_read("/no/such/folder", sluice_test_choices(), &read, &err),
                     SLUICE_E_NOT_FOUND);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(what_is_written_is_read),
-        SLUICE_TEST(refuses_what_it_would_not_write),
-        SLUICE_TEST(a_folder_without_the_file_is_told_apart),
-    };
-    return sluice_test_run("form_table", tests, SLUICE_TEST_COUNT(tests));
 }

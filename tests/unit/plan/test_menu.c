@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static void keeps_costs_to_a_share_of_the_highest(void)
+TEST(keeps_costs_to_a_share_of_the_highest)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     for (int round = 0; round < 2000; round++) {
@@ -34,7 +34,7 @@ static void keeps_costs_to_a_share_of_the_highest(void)
     }
 }
 
-static void keeps_equal_costs_as_they_are(void)
+TEST(keeps_equal_costs_as_they_are)
 {
     double cost[3][SLUICE_NUM_RESOURCES];
     for (int c = 0; c < 3; c++) {
@@ -51,28 +51,17 @@ static void keeps_equal_costs_as_they_are(void)
     }
 }
 
-static void twelve_choices_take_228_bytes(void)
+TEST(twelve_choices_take_228_bytes)
 {
     CU_ASSERT_EQUAL(sluice_menu_size(12), 228);
     CU_ASSERT_EQUAL(sluice_menu_size(9), 228);
     CU_ASSERT_EQUAL(sluice_menu_size(SLUICE_MENU_CHOICES), sizeof(struct sluice_menu));
 }
 
-static void an_array_is_a_source(void)
+TEST(an_array_is_a_source)
 {
     struct sluice_menu menus[3] = {{.unit = {1}}, {.unit = {2}}, {.unit = {3}}}, scratch[1];
     const struct sluice_menu_source source = sluice_menu_array(menus, 3);
     CU_ASSERT_EQUAL(source.num_samples, 3);
     CU_ASSERT(sluice_menus_get(&source, 2, 1, scratch) == &menus[2]);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(keeps_costs_to_a_share_of_the_highest),
-        SLUICE_TEST(keeps_equal_costs_as_they_are),
-        SLUICE_TEST(twelve_choices_take_228_bytes),
-        SLUICE_TEST(an_array_is_a_source),
-    };
-    return sluice_test_run("menu", tests, SLUICE_TEST_COUNT(tests));
 }

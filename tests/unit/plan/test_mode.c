@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static void every_mode_is_read_by_its_name(void)
+TEST(every_mode_is_read_by_its_name)
 {
     for (int m = 0; m < SLUICE_NUM_MODES; m++) {
         enum sluice_mode mode = SLUICE_NUM_MODES;
@@ -15,7 +15,7 @@ static void every_mode_is_read_by_its_name(void)
     CU_ASSERT_PTR_NULL(sluice_mode_names[SLUICE_NUM_MODES]);
 }
 
-static void the_part_after_remote_is_a_name_too(void)
+TEST(the_part_after_remote_is_a_name_too)
 {
     for (int m = SLUICE_MODE_NOOFF; m < SLUICE_NUM_MODES; m++) {
         enum sluice_mode mode = SLUICE_NUM_MODES;
@@ -25,7 +25,7 @@ static void the_part_after_remote_is_a_name_too(void)
     }
 }
 
-static void older_names_are_read(void)
+TEST(older_names_are_read)
 {
     static const struct {
         const char *alias, *name;
@@ -35,7 +35,7 @@ static void older_names_are_read(void)
         {"greedy", "remote_sophon"},   {"resize-off", "remote_piloff"},
         {"lp", "remote_auto"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++)
         CU_ASSERT_STRING_EQUAL(sluice_mode_canonical(cases[i].alias), cases[i].name);
     for (size_t i = 0; sluice_mode_aliases[i]; i++) {
         enum sluice_mode mode;
@@ -43,10 +43,10 @@ static void older_names_are_read(void)
     }
 }
 
-static void other_words_are_no_mode(void)
+TEST(other_words_are_no_mode)
 {
     static const char *const others[] = {"", "remote", "remote_", "AUTO", "autos", "remote_local"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++) {
         enum sluice_mode mode = SLUICE_NUM_MODES;
         CU_ASSERT_FALSE(sluice_mode_parse(others[i], &mode));
         CU_ASSERT_EQUAL((int)mode, SLUICE_NUM_MODES);
@@ -54,21 +54,9 @@ static void other_words_are_no_mode(void)
     }
 }
 
-static void plans_decide_in_sophon_and_auto(void)
+TEST(plans_decide_in_sophon_and_auto)
 {
     for (int m = 0; m < SLUICE_NUM_MODES; m++)
         CU_ASSERT_EQUAL(sluice_mode_is_planned((enum sluice_mode)m),
                         m == SLUICE_MODE_SOPHON || m == SLUICE_MODE_AUTO);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_mode_is_read_by_its_name),
-        SLUICE_TEST(the_part_after_remote_is_a_name_too),
-        SLUICE_TEST(older_names_are_read),
-        SLUICE_TEST(other_words_are_no_mode),
-        SLUICE_TEST(plans_decide_in_sophon_and_auto),
-    };
-    return sluice_test_run("mode", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -26,7 +26,7 @@ static sluice_status read_text(const char *text, struct sluice_err *err)
     return status;
 }
 
-static void what_is_written_is_read(void)
+TEST(what_is_written_is_read)
 {
     struct sluice_model_file file = {
         .model = sluice_test_model(),
@@ -90,7 +90,7 @@ static void expect_weights(const struct sluice_choice_model *read,
 
 /* A file without the GPU's choices, as older ones are, has the weights for them that follow from
  * its others; one with them keeps what was measured, and tells nothing to who has no GPU. */
-static void the_gpu_is_read_where_the_file_has_it(void)
+TEST(the_gpu_is_read_where_the_file_has_it)
 {
     struct sluice_model_file file = {.model = sluice_test_model()}, read;
     struct sluice_err err = {0};
@@ -125,7 +125,7 @@ static void the_gpu_is_read_where_the_file_has_it(void)
     CU_ASSERT_EQUAL(read.model.choices.num, SLUICE_TEST_CHOICES);
 }
 
-static void says_of_which_pipeline_and_dataset_it_is(void)
+TEST(says_of_which_pipeline_and_dataset_it_is)
 {
     struct sluice_model_file file = {.model = sluice_test_model()};
     struct sluice_model_origin origin = {.output_size = 7};
@@ -155,7 +155,7 @@ static void says_of_which_pipeline_and_dataset_it_is(void)
         "\"pipeline\": \"decode\", \"fingerprint\": \"xyz4567890123456\"",
         "\"pipeline\": \"decode\", \"fingerprint\": \"0123456789abcdef\", \"output_size\": -1",
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(bad); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(bad); i++) {
         char text[256];
         snprintf(text, sizeof(text), "{\"sluice_cost_model\": 1, %s}", bad[i]);
         sluice_test_write_file(path_of_file(), text, strlen(text));
@@ -167,7 +167,7 @@ static void says_of_which_pipeline_and_dataset_it_is(void)
     CU_ASSERT_STRING_EQUAL(origin.pipeline, "");
 }
 
-static void refuses_what_is_no_model(void)
+TEST(refuses_what_is_no_model)
 {
     static const struct {
         const char *text;
@@ -190,7 +190,7 @@ static void refuses_what_is_no_model(void)
          SLUICE_E_CORRUPT, "pixel"},
     };
     struct sluice_err err;
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         CU_ASSERT_EQUAL(read_text(cases[i].text, &err), cases[i].status);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].says));
     }
@@ -209,15 +209,4 @@ static void refuses_what_is_no_model(void)
                     sluice_transport_cost_default().batch_s_per_sample);
     CU_ASSERT_EQUAL(sluice_model_file_read("/no/such/folder", sluice_test_choices(), &file, &err),
                     SLUICE_E_NOT_FOUND);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(what_is_written_is_read),
-        SLUICE_TEST(the_gpu_is_read_where_the_file_has_it),
-        SLUICE_TEST(says_of_which_pipeline_and_dataset_it_is),
-        SLUICE_TEST(refuses_what_is_no_model),
-    };
-    return sluice_test_run("model_file", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -49,7 +49,7 @@ static struct sluice_nnls problem_of(const struct random_problem *made, double p
 
 /* Karush, Kuhn and Tucker: no weight is below its bound; one above it has no slope, and of one at
  * the bound the slope is not downhill.  The problem is convex, so that is the minimum. */
-static void solutions_meet_the_conditions_of_a_minimum(void)
+TEST(solutions_meet_the_conditions_of_a_minimum)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     unsigned num_bound = 0;
@@ -75,7 +75,7 @@ static void solutions_meet_the_conditions_of_a_minimum(void)
     CU_ASSERT(num_bound > 60); /* the bounds are felt */
 }
 
-static void weights_that_can_be_told_are_found(void)
+TEST(weights_that_can_be_told_are_found)
 {
     /* y = 2 x0 + 5 x1, seen at (1, 0), (0, 1) and (1, 1). */
     const double a[] = {2, 1, 1, 2}, b[] = {9, 12}, prior[] = {100, 100};
@@ -88,13 +88,4 @@ static void weights_that_can_be_told_are_found(void)
     problem.pull = 1e9; /* a prior that outweighs all */
     sluice_nnls_solve(&problem, w);
     CU_ASSERT_DOUBLE_EQUAL(w[0], 100, 1e-3);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(solutions_meet_the_conditions_of_a_minimum),
-        SLUICE_TEST(weights_that_can_be_told_are_found),
-    };
-    return sluice_test_run("nnls", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -36,7 +36,7 @@ static struct sluice_sample encode(bool is_progressive)
     return sample;
 }
 
-static void measures_bytes_and_times_and_gives_the_pixels(void)
+TEST(measures_bytes_and_times_and_gives_the_pixels)
 {
     struct sluice_pipeline *pipeline = parse(SPEC);
     struct sluice_op_meter meter;
@@ -72,7 +72,7 @@ static void measures_bytes_and_times_and_gives_the_pixels(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void an_index_stays_the_sample_s(void)
+TEST(an_index_stays_the_sample_s)
 {
     struct sluice_pipeline *pipeline = parse(SPEC);
     struct sluice_op_meter meter;
@@ -96,7 +96,7 @@ static void an_index_stays_the_sample_s(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void what_cannot_be_decoded_never_pays(void)
+TEST(what_cannot_be_decoded_never_pays)
 {
     struct sluice_pipeline *pipeline = parse(SPEC);
     struct sluice_op_meter meter;
@@ -117,7 +117,7 @@ static void what_cannot_be_decoded_never_pays(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void measures_any_pipeline(void)
+TEST(measures_any_pipeline)
 {
     static const struct {
         const char *spec;
@@ -128,7 +128,7 @@ static void measures_any_pipeline(void)
         {"decode,resize=45,center_crop=32,hflip,to_tensor,normalize=imagenet",
          {0, 32400, 60 * 45 * 3, PIXELS, PIXELS, 4 * PIXELS, 4 * PIXELS}},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_pipeline *pipeline = parse(cases[i].spec);
         struct sluice_op_meter meter;
         struct sluice_err err = {0};
@@ -151,7 +151,7 @@ static void measures_any_pipeline(void)
     }
 }
 
-static void refuses_pixels_of_another_size(void)
+TEST(refuses_pixels_of_another_size)
 {
     struct sluice_pipeline *pipeline = parse(SPEC);
     struct sluice_op_meter meter;
@@ -166,16 +166,4 @@ static void refuses_pixels_of_another_size(void)
     sluice_sample_clear(&file);
     sluice_op_meter_clear(&meter);
     sluice_pipeline_destroy(pipeline);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(measures_bytes_and_times_and_gives_the_pixels),
-        SLUICE_TEST(an_index_stays_the_sample_s),
-        SLUICE_TEST(what_cannot_be_decoded_never_pays),
-        SLUICE_TEST(measures_any_pipeline),
-        SLUICE_TEST(refuses_pixels_of_another_size),
-    };
-    return sluice_test_run("op_meter", tests, SLUICE_TEST_COUNT(tests));
 }

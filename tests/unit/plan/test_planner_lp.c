@@ -11,7 +11,7 @@
 static const struct sluice_capacities unlimited = {
     .per_s = {INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY}};
 
-static void splits_equal_samples_between_two_resources(void)
+TEST(splits_equal_samples_between_two_resources)
 {
     /* Either 3 s of storage CPU or 1 s of compute CPU each: of 8 samples, 2 go to storage. */
     const double cost[2][SLUICE_NUM_RESOURCES] = {
@@ -41,7 +41,7 @@ static void splits_equal_samples_between_two_resources(void)
 }
 
 /* The same on one machine: x of 8 samples at storage take max(3 x, 8 - x, (8 + 2 x) / cores). */
-static void both_sides_share_the_cores_of_one_machine(void)
+TEST(both_sides_share_the_cores_of_one_machine)
 {
     const double cost[2][SLUICE_NUM_RESOURCES] = {
         {[SLUICE_STORAGE_CPU] = 3},
@@ -87,7 +87,7 @@ static void both_sides_share_the_cores_of_one_machine(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "shared cores"));
 }
 
-static void a_load_that_no_choice_avoids_counts(void)
+TEST(a_load_that_no_choice_avoids_counts)
 {
     const double cost[2][SLUICE_NUM_RESOURCES] = {{[SLUICE_DISK] = 5, [SLUICE_NETWORK] = 1},
                                                   {[SLUICE_DISK] = 5, [SLUICE_RECEIVE] = 1}};
@@ -126,7 +126,7 @@ static void make_all_but_the_last_alike(void *context, uint64_t first, size_t co
     }
 }
 
-static void what_one_sample_has_a_choice_on_is_not_given(void)
+TEST(what_one_sample_has_a_choice_on_is_not_given)
 {
     /* One block; several; a part of them first. */
     static const uint64_t counts[] = {200, 1000, 70000};
@@ -146,7 +146,7 @@ static void what_one_sample_has_a_choice_on_is_not_given(void)
     }
 }
 
-static void nothing_to_do_takes_no_time(void)
+TEST(nothing_to_do_takes_no_time)
 {
     struct sluice_menu menus[2];
     const double cost[2][SLUICE_NUM_RESOURCES] = {{1, 1, 1, 1, 1, 1, 1}, {0}};
@@ -183,7 +183,7 @@ static void expect_refused(const struct sluice_capacities *capacities, int load)
     CU_ASSERT(choice == 9 && result.primal_s == 7);
 }
 
-static void refuses_a_capacity_that_is_not_positive(void)
+TEST(refuses_a_capacity_that_is_not_positive)
 {
     static const double bad[] = {0, -1, NAN};
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
@@ -193,7 +193,7 @@ static void refuses_a_capacity_that_is_not_positive(void)
     }
 }
 
-static void a_price_from_outside_moves_the_plan(void)
+TEST(a_price_from_outside_moves_the_plan)
 {
     /* 1 s of storage CPU or 2 MB over a link of 1 MB/s: left alone, two thirds of the samples go
      * to storage; a second of storage CPU saves up to 2 s of the link. */
@@ -231,7 +231,7 @@ static void a_price_from_outside_moves_the_plan(void)
     }
 }
 
-static void refuses_a_price_that_is_none(void)
+TEST(refuses_a_price_that_is_none)
 {
     static const double bad[] = {-1, NAN, INFINITY};
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
@@ -241,7 +241,7 @@ static void refuses_a_price_that_is_none(void)
     }
 }
 
-static void capacities_are_what_the_rates_say(void)
+TEST(capacities_are_what_the_rates_say)
 {
     struct sluice_rates rates = {
         .link_bytes_per_s = 1e6, .storage_cores = 2, .compute_cores = 3, .gpu_samples_per_s = 400};
@@ -259,20 +259,4 @@ static void capacities_are_what_the_rates_say(void)
     rates.gpu_samples_per_s = 0;
     CU_ASSERT_EQUAL(sluice_capacities_of(&rates).per_s[SLUICE_GPU], 0);
     CU_ASSERT_EQUAL(sluice_rates_step_s(&rates), 1e9);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(capacities_are_what_the_rates_say),
-        SLUICE_TEST(splits_equal_samples_between_two_resources),
-        SLUICE_TEST(both_sides_share_the_cores_of_one_machine),
-        SLUICE_TEST(a_load_that_no_choice_avoids_counts),
-        SLUICE_TEST(what_one_sample_has_a_choice_on_is_not_given),
-        SLUICE_TEST(nothing_to_do_takes_no_time),
-        SLUICE_TEST(refuses_a_capacity_that_is_not_positive),
-        SLUICE_TEST(a_price_from_outside_moves_the_plan),
-        SLUICE_TEST(refuses_a_price_that_is_none),
-    };
-    return sluice_test_run("planner_lp", tests, SLUICE_TEST_COUNT(tests));
 }

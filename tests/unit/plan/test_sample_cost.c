@@ -23,7 +23,7 @@ static const char *in_dir(const char *name)
     return path;
 }
 
-static void write_and_read_give_the_same_table(void)
+TEST(write_and_read_give_the_same_table)
 {
     struct sluice_sample_cost rows[] = {
         {.bytes = {462687, 1886241, 150561, 150561, 602145, 602145},
@@ -57,7 +57,7 @@ static void write_and_read_give_the_same_table(void)
 }
 
 /* Of another pipeline the columns are its ops. */
-static void columns_are_named_after_the_ops(void)
+TEST(columns_are_named_after_the_ops)
 {
     static const char expected[] = "index;raw;decoding;original_shape;Resize;CenterCrop;ToTensor;\n"
                                    "0;9;600;(20, 10);300;48;192;\n";
@@ -89,7 +89,7 @@ static void columns_are_named_after_the_ops(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void reads_the_original_layout(void)
+TEST(reads_the_original_layout)
 {
     static const char sizes[] =
         SIZES_HEADER "0;462687;1886241;(1024, 614);150561;150561;602145;602145;\n"
@@ -108,7 +108,7 @@ static void reads_the_original_layout(void)
 }
 
 /* Each bad file is refused with its name, the line and a word of what is wrong. */
-static void bad_files_are_named_by_line_and_column(void)
+TEST(bad_files_are_named_by_line_and_column)
 {
     static const struct {
         const char *sizes, *times, *where, *what;
@@ -148,7 +148,7 @@ static void bad_files_are_named_by_line_and_column(void)
     }
 }
 
-static void a_missing_times_file_says_what_to_do(void)
+TEST(a_missing_times_file_says_what_to_do)
 {
     static const char sizes[] = SIZES_HEADER "0;1;2;(3, 4);5;6;7;8;\n";
     struct sluice_cost_table read = {0};
@@ -162,7 +162,7 @@ static void a_missing_times_file_says_what_to_do(void)
     CU_ASSERT_PTR_NULL(read.rows);
 }
 
-static void modelled_times_grow_with_file_and_pixels(void)
+TEST(modelled_times_grow_with_file_and_pixels)
 {
     struct sluice_sample_cost rows[] = {
         {.bytes = {100000, 600000, 150528, 150528, 602112, 602112}, .width = 500, .height = 400},
@@ -178,7 +178,7 @@ static void modelled_times_grow_with_file_and_pixels(void)
     CU_ASSERT(rows[0].op_s[1] > 0.5e-3 && rows[0].op_s[1] < 2e-3);
 }
 
-static void samples_are_as_many_as_asked_for_and_spread(void)
+TEST(samples_are_as_many_as_asked_for_and_spread)
 {
     for (uint64_t n = 1; n < 60; n++) {
         for (uint64_t num = 0; num <= n + 2; num++) {
@@ -196,7 +196,7 @@ static void samples_are_as_many_as_asked_for_and_spread(void)
     }
 }
 
-static void a_pipeline_of_more_than_8_ops_is_refused(void)
+TEST(a_pipeline_of_more_than_8_ops_is_refused)
 {
     struct sluice_pipeline *pipeline = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse("decode,hflip,hflip,hflip,hflip,hflip,hflip,hflip,"
@@ -211,19 +211,4 @@ static void a_pipeline_of_more_than_8_ops_is_refused(void)
                     SLUICE_E_INVALID);
     CU_ASSERT_PTR_NULL(table.rows);
     sluice_pipeline_destroy(pipeline);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(write_and_read_give_the_same_table),
-        SLUICE_TEST(columns_are_named_after_the_ops),
-        SLUICE_TEST(reads_the_original_layout),
-        SLUICE_TEST(bad_files_are_named_by_line_and_column),
-        SLUICE_TEST(a_missing_times_file_says_what_to_do),
-        SLUICE_TEST(modelled_times_grow_with_file_and_pixels),
-        SLUICE_TEST(samples_are_as_many_as_asked_for_and_spread),
-        SLUICE_TEST(a_pipeline_of_more_than_8_ops_is_refused),
-    };
-    return sluice_test_run("sample_cost", tests, SLUICE_TEST_COUNT(tests));
 }

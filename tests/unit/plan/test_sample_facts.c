@@ -14,7 +14,7 @@ static struct sluice_pipeline *parse(const char *spec)
     return pipeline;
 }
 
-static void the_crop_is_the_one_that_the_key_draws(void)
+TEST(the_crop_is_the_one_that_the_key_draws)
 {
     struct sluice_pipeline *pipeline = parse("decode,random_resized_crop=96,hflip");
     const struct sluice_manifest_entry entry = {
@@ -37,7 +37,7 @@ static void the_crop_is_the_one_that_the_key_draws(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void the_crop_is_what_a_center_crop_looks_at(void)
+TEST(the_crop_is_what_a_center_crop_looks_at)
 {
     struct sluice_pipeline *pipeline = parse("decode,center_crop=56");
     struct sluice_pipeline *resized = parse("decode,resize=64,center_crop=56");
@@ -55,7 +55,7 @@ static void the_crop_is_what_a_center_crop_looks_at(void)
     sluice_pipeline_destroy(resized);
 }
 
-static void a_pipeline_that_begins_with_no_crop_has_the_whole_image(void)
+TEST(a_pipeline_that_begins_with_no_crop_has_the_whole_image)
 {
     struct sluice_pipeline *pipeline = parse("decode,hflip,resize=64,center_crop=56");
     const struct sluice_draw_key key = {.seed = 1};
@@ -69,11 +69,11 @@ static void a_pipeline_that_begins_with_no_crop_has_the_whole_image(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void sizes_that_are_not_known_are_guessed_from_the_bytes(void)
+TEST(sizes_that_are_not_known_are_guessed_from_the_bytes)
 {
     struct sluice_pipeline *pipeline = parse("decode,random_resized_crop=224");
     const uint32_t unknown[][2] = {{0, 0}, {640, 0}, {0, 480}, {65536, 10}, {10, UINT32_MAX}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(unknown); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(unknown); i++) {
         const struct sluice_draw_key key = {.sample_id = i};
         const struct sluice_sample_facts facts =
             sluice_sample_facts_make(pipeline, 110000, unknown[i][0], unknown[i][1], 0, &key);
@@ -89,7 +89,7 @@ static void sizes_that_are_not_known_are_guessed_from_the_bytes(void)
         sluice_sample_facts_make(pipeline, 315000, 0, 0, SLUICE_CODING_PNG, &any);
     CU_ASSERT(png.is_size_guessed && png.width > 400 && png.width < 600);
     const uint64_t bytes[] = {0, 1, UINT64_MAX};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(bytes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(bytes); i++) {
         const struct sluice_draw_key key = {0};
         const struct sluice_sample_facts facts =
             sluice_sample_facts_make(pipeline, bytes[i], 0, 0, 0, &key);
@@ -97,15 +97,4 @@ static void sizes_that_are_not_known_are_guessed_from_the_bytes(void)
         CU_ASSERT(facts.height >= 1 && facts.height <= 65535);
     }
     sluice_pipeline_destroy(pipeline);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_crop_is_the_one_that_the_key_draws),
-        SLUICE_TEST(the_crop_is_what_a_center_crop_looks_at),
-        SLUICE_TEST(a_pipeline_that_begins_with_no_crop_has_the_whole_image),
-        SLUICE_TEST(sizes_that_are_not_known_are_guessed_from_the_bytes),
-    };
-    return sluice_test_run("sample_facts", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -89,7 +89,7 @@ static const struct sluice_sizing_ask asks[] = {
     {500, 2, 300e6 / 8, 0.2},       {24000, 8, INFINITY, 10}, {100, 1, INFINITY, INFINITY},
 };
 
-static void planner_meets_the_rate_with_these_cores_and_not_with_fewer(void)
+TEST(planner_meets_the_rate_with_these_cores_and_not_with_fewer)
 {
     struct photos photos;
     make_photos(&photos);
@@ -121,7 +121,7 @@ static void planner_meets_the_rate_with_these_cores_and_not_with_fewer(void)
     clear_photos(&photos);
 }
 
-static void what_is_short_is_named(void)
+TEST(what_is_short_is_named)
 {
     struct photos photos;
     make_photos(&photos);
@@ -142,7 +142,7 @@ static void what_is_short_is_named(void)
     clear_photos(&photos);
 }
 
-static void more_link_or_more_compute_cores_never_need_more(void)
+TEST(more_link_or_more_compute_cores_never_need_more)
 {
     struct photos photos;
     make_photos(&photos);
@@ -161,7 +161,7 @@ static void more_link_or_more_compute_cores_never_need_more(void)
     clear_photos(&photos);
 }
 
-static void rate_is_what_the_planner_forecasts(void)
+TEST(rate_is_what_the_planner_forecasts)
 {
     struct photos photos;
     make_photos(&photos);
@@ -180,7 +180,7 @@ static void rate_is_what_the_planner_forecasts(void)
 }
 
 /* By adding up, and against what one loader's plan of that choice is forecast. */
-static void a_fixed_choice_takes_its_sum(void)
+TEST(a_fixed_choice_takes_its_sum)
 {
     struct photos photos;
     make_photos(&photos);
@@ -216,7 +216,7 @@ static void a_fixed_choice_takes_its_sum(void)
     clear_photos(&photos);
 }
 
-static void refuses_what_cannot_be_asked(void)
+TEST(refuses_what_cannot_be_asked)
 {
     struct photos photos;
     make_photos(&photos);
@@ -237,17 +237,4 @@ static void refuses_what_cannot_be_asked(void)
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(sluice_size_storage(&photos.menu, &asks[0], &sizing, &err), SLUICE_E_INVALID);
     clear_photos(&photos);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(planner_meets_the_rate_with_these_cores_and_not_with_fewer),
-        SLUICE_TEST(what_is_short_is_named),
-        SLUICE_TEST(more_link_or_more_compute_cores_never_need_more),
-        SLUICE_TEST(rate_is_what_the_planner_forecasts),
-        SLUICE_TEST(a_fixed_choice_takes_its_sum),
-        SLUICE_TEST(refuses_what_cannot_be_asked),
-    };
-    return sluice_test_run("sizing", tests, SLUICE_TEST_COUNT(tests));
 }

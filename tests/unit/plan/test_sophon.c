@@ -79,7 +79,7 @@ static struct sluice_cost_table random_table(struct sluice_rng *rng, size_t n, b
     return table;
 }
 
-static void sophon_equals_its_definition_on_random_tables(void)
+TEST(sophon_equals_its_definition_on_random_tables)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     uint64_t taken = 0, possible = 0;
@@ -107,7 +107,7 @@ static void sophon_equals_its_definition_on_random_tables(void)
     CU_ASSERT(taken > possible / 10 && taken < possible * 9 / 10);
 }
 
-static void the_sample_that_breaks_the_balance_is_not_taken(void)
+TEST(the_sample_that_breaks_the_balance_is_not_taken)
 {
     /* Two equal samples of 100 bytes that shrink to 10 in one second; 1 byte/s and 1 core: taking
      * one leaves net 110 s >= storage 1 s, both 20 >= 2.  At 50 bytes/s: 2.2 >= 1 holds, 0.4 >= 2
@@ -133,7 +133,7 @@ static void the_sample_that_breaks_the_balance_is_not_taken(void)
     CU_ASSERT(plan[0] == 2 && plan[1] == 2);
 }
 
-static void a_sample_that_saves_nothing_stays_raw(void)
+TEST(a_sample_that_saves_nothing_stays_raw)
 {
     struct sluice_sample_cost rows[1] = {{.bytes = {10, 20, 10, 10, 40, 40}}};
     const struct sluice_cost_table table = {rows, 1, SLUICE_TEST_SPLITS};
@@ -145,7 +145,7 @@ static void a_sample_that_saves_nothing_stays_raw(void)
     CU_ASSERT_EQUAL(plan[0], 0);
 }
 
-static void refuses_a_rate_that_is_not_positive(void)
+TEST(refuses_a_rate_that_is_not_positive)
 {
     const struct sluice_cost_table table = {0};
     const struct sluice_rates good = {
@@ -161,7 +161,7 @@ static void refuses_a_rate_that_is_not_positive(void)
     }
 }
 
-static void forecast_adds_up(void)
+TEST(forecast_adds_up)
 {
     struct sluice_sample_cost rows[2] = {
         {.bytes = {100, 200, 50, 50, 200, 200}, .op_s = {1, 2, 3, 4, 5, 6}},
@@ -185,7 +185,7 @@ static void forecast_adds_up(void)
 }
 
 /* The totals that the published OpenImages sizes give (40,000 images). */
-static void published_openimages_sizes_give_the_published_bytes(void)
+TEST(published_openimages_sizes_give_the_published_bytes)
 {
     const char *path = sluice_test_data("openimages_prep_sizes.csv");
     if (!path) {
@@ -219,17 +219,4 @@ static void published_openimages_sizes_give_the_published_bytes(void)
     }
     free(plan);
     sluice_cost_table_clear(&table);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(sophon_equals_its_definition_on_random_tables),
-        SLUICE_TEST(the_sample_that_breaks_the_balance_is_not_taken),
-        SLUICE_TEST(a_sample_that_saves_nothing_stays_raw),
-        SLUICE_TEST(refuses_a_rate_that_is_not_positive),
-        SLUICE_TEST(forecast_adds_up),
-        SLUICE_TEST(published_openimages_sizes_give_the_published_bytes),
-    };
-    return sluice_test_run("planner", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -29,7 +29,7 @@ static double decode_s(const struct sluice_sample_facts *facts)
            1e-9 * (double)facts->crop.width * facts->crop.height;
 }
 
-static void rows_follow_from_those_that_were_measured(void)
+TEST(rows_follow_from_those_that_were_measured)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     struct sluice_sample_cost rows[N];
@@ -68,12 +68,4 @@ static void rows_follow_from_those_that_were_measured(void)
         CU_ASSERT_EQUAL(rows[i].op_s[3], 0);
         CU_ASSERT_EQUAL(rows[i].op_s[5], 0);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(rows_follow_from_those_that_were_measured),
-    };
-    return sluice_test_run("table_fill", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -18,7 +18,7 @@ static const struct sluice_transport_cost some = {
     .receive_s_per_byte = 0.125,
 };
 
-static void adds_to_both_cpus_and_the_receiving_thread_alone(void)
+TEST(adds_to_both_cpus_and_the_receiving_thread_alone)
 {
     double cost[SLUICE_NUM_RESOURCES];
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
@@ -35,7 +35,7 @@ static void adds_to_both_cpus_and_the_receiving_thread_alone(void)
     }
 }
 
-static void a_file_needs_no_prep_worker(void)
+TEST(a_file_needs_no_prep_worker)
 {
     for (unsigned choice = 0; choice < SLUICE_MAX_CHOICES; choice++) {
         double cost[SLUICE_NUM_RESOURCES] = {[SLUICE_NETWORK] = 2};
@@ -45,7 +45,7 @@ static void a_file_needs_no_prep_worker(void)
     }
 }
 
-static void what_the_gpu_decodes_is_put_into_a_batch(void)
+TEST(what_the_gpu_decodes_is_put_into_a_batch)
 {
     const struct sluice_transport_cost transport = {.batch_s_per_sample = 5,
                                                     .batch_s_per_byte = 0.25};
@@ -114,7 +114,7 @@ static double error_of(const struct sluice_transport_cost *got, double jobs, dou
     return fabs(a / b - 1);
 }
 
-static void follows_what_a_profile_saw(void)
+TEST(follows_what_a_profile_saw)
 {
     struct sluice_transport_seen seen[6];
     struct sluice_transport_cost fitted = sluice_transport_cost_default();
@@ -128,7 +128,7 @@ static void follows_what_a_profile_saw(void)
 }
 
 /* Phases of what a GPU decodes say what its batches take, and nothing of the rest. */
-static void batches_follow_what_a_gpus_phases_took_beyond_the_rest(void)
+TEST(batches_follow_what_a_gpus_phases_took_beyond_the_rest)
 {
     struct sluice_transport_seen seen[8];
     struct sluice_transport_cost fitted = sluice_transport_cost_default(), without = fitted;
@@ -154,7 +154,7 @@ static void batches_follow_what_a_gpus_phases_took_beyond_the_rest(void)
     CU_ASSERT_DOUBLE_EQUAL(fitted.batch_s_per_sample, 4 * usual.batch_s_per_sample, 1e-12);
 }
 
-static void what_a_node_takes_while_it_is_idle_counts_little(void)
+TEST(what_a_node_takes_while_it_is_idle_counts_little)
 {
     struct sluice_transport_seen seen[6];
     struct sluice_transport_cost fitted = sluice_transport_cost_default();
@@ -164,7 +164,7 @@ static void what_a_node_takes_while_it_is_idle_counts_little(void)
     CU_ASSERT(error_of(&fitted, 0, 110e3, false) < 0.05);
 }
 
-static void a_sample_takes_no_less_than_reading_its_file(void)
+TEST(a_sample_takes_no_less_than_reading_its_file)
 {
     struct sluice_transport_seen seen[6];
     struct sluice_transport_cost fitted = sluice_transport_cost_default();
@@ -173,7 +173,7 @@ static void a_sample_takes_no_less_than_reading_its_file(void)
     CU_ASSERT(fitted.storage_s_per_job >= 0 && fitted.storage_s_per_byte >= 0);
 }
 
-static void without_anything_seen_it_stays_as_it_is(void)
+TEST(without_anything_seen_it_stays_as_it_is)
 {
     const struct sluice_transport_cost usual = sluice_transport_cost_default();
     struct sluice_transport_cost fitted = usual;
@@ -192,7 +192,7 @@ static void without_anything_seen_it_stays_as_it_is(void)
     CU_ASSERT(error_of(&fitted, 0, 110e3, false) < 0.02);
 }
 
-static void the_default_is_above_nothing_and_grows_with_bytes(void)
+TEST(the_default_is_above_nothing_and_grows_with_bytes)
 {
     const struct sluice_transport_cost transport = sluice_transport_cost_default();
     double last[SLUICE_NUM_RESOURCES] = {0};
@@ -210,7 +210,7 @@ static void the_default_is_above_nothing_and_grows_with_bytes(void)
     CU_ASSERT(isfinite(last[SLUICE_STORAGE_CPU]) && isfinite(last[SLUICE_COMPUTE_CPU]));
 }
 
-static void the_receiving_thread_is_as_fast_as_a_probe_was(void)
+TEST(the_receiving_thread_is_as_fast_as_a_probe_was)
 {
     const struct sluice_transport_cost usual = sluice_transport_cost_default();
     struct sluice_transport_cost slow = usual, slower = usual, absurd = usual, none = usual;
@@ -225,7 +225,7 @@ static void the_receiving_thread_is_as_fast_as_a_probe_was(void)
     CU_ASSERT_EQUAL(slower.compute_s_per_byte, usual.compute_s_per_byte);
 }
 
-static void a_cipher_makes_bytes_dearer_and_nothing_else(void)
+TEST(a_cipher_makes_bytes_dearer_and_nothing_else)
 {
     const struct sluice_transport_cost usual = sluice_transport_cost_default();
     struct sluice_transport_cost tls = usual, absurd = usual, none = usual;
@@ -278,30 +278,11 @@ static double planned_bytes(const struct sluice_transport_cost *transport)
     return bytes;
 }
 
-static void less_is_moved_where_a_byte_is_dearer(void)
+TEST(less_is_moved_where_a_byte_is_dearer)
 {
     struct sluice_transport_cost plain = sluice_transport_cost_default(), tls = plain;
     sluice_transport_cost_set_receive(&plain, 0.2e-9);
     sluice_transport_cost_set_receive_tls(&tls, 0.68e-9);
     sluice_transport_cost_add_tls(&tls, 0.68e-9);
     CU_ASSERT(planned_bytes(&tls) < 0.6 * planned_bytes(&plain));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(adds_to_both_cpus_and_the_receiving_thread_alone),
-        SLUICE_TEST(a_file_needs_no_prep_worker),
-        SLUICE_TEST(what_the_gpu_decodes_is_put_into_a_batch),
-        SLUICE_TEST(the_receiving_thread_is_as_fast_as_a_probe_was),
-        SLUICE_TEST(a_cipher_makes_bytes_dearer_and_nothing_else),
-        SLUICE_TEST(less_is_moved_where_a_byte_is_dearer),
-        SLUICE_TEST(follows_what_a_profile_saw),
-        SLUICE_TEST(batches_follow_what_a_gpus_phases_took_beyond_the_rest),
-        SLUICE_TEST(what_a_node_takes_while_it_is_idle_counts_little),
-        SLUICE_TEST(a_sample_takes_no_less_than_reading_its_file),
-        SLUICE_TEST(without_anything_seen_it_stays_as_it_is),
-        SLUICE_TEST(the_default_is_above_nothing_and_grows_with_bytes),
-    };
-    return sluice_test_run("transport_cost", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -32,7 +32,7 @@ static struct sluice_buf *encode_jpeg(void)
     return file;
 }
 
-static void measures_every_choice_of_a_jpeg(void)
+TEST(measures_every_choice_of_a_jpeg)
 {
     struct sluice_pipeline *pipeline = parse(SPEC);
     struct sluice_form_meter meter;
@@ -69,7 +69,7 @@ static void measures_every_choice_of_a_jpeg(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void a_png_has_no_rows_for_parts_of_a_jpeg(void)
+TEST(a_png_has_no_rows_for_parts_of_a_jpeg)
 {
     struct sluice_pipeline *pipeline = parse(SPEC);
     struct sluice_form_meter meter;
@@ -90,7 +90,7 @@ static void a_png_has_no_rows_for_parts_of_a_jpeg(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void a_file_that_cannot_be_decoded_adds_nothing(void)
+TEST(a_file_that_cannot_be_decoded_adds_nothing)
 {
     struct sluice_pipeline *pipeline = parse(SPEC);
     struct sluice_form_meter meter;
@@ -108,26 +108,15 @@ static void a_file_that_cannot_be_decoded_adds_nothing(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void refuses_pipelines_without_one_output_size(void)
+TEST(refuses_pipelines_without_one_output_size)
 {
     static const char *const specs[] = {"decode,hflip",
                                         "decode,resize=40,hflip,to_tensor,normalize=imagenet"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(specs); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(specs); i++) {
         struct sluice_pipeline *pipeline = parse(specs[i]);
         struct sluice_form_meter meter;
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL(sluice_form_meter_init(&meter, pipeline, NULL, 0, &err), SLUICE_E_INVALID);
         sluice_pipeline_destroy(pipeline);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(measures_every_choice_of_a_jpeg),
-        SLUICE_TEST(a_png_has_no_rows_for_parts_of_a_jpeg),
-        SLUICE_TEST(a_file_that_cannot_be_decoded_adds_nothing),
-        SLUICE_TEST(refuses_pipelines_without_one_output_size),
-    };
-    return sluice_test_run("form_meter", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -53,7 +53,7 @@ static struct sluice_rpc_channel *connect_with(const struct server *server,
 
 /* --- TLS --- */
 
-static void calls_and_streams_go_over_tls(void)
+TEST(calls_and_streams_go_over_tls)
 {
     const struct sluice_rpc_server_tls tls = {.cert = in("server.pem"),
                                               .key = in("server-key.pem")};
@@ -74,7 +74,7 @@ static void calls_and_streams_go_over_tls(void)
     pair_stop(&server, channel);
 }
 
-static void only_a_client_that_knows_the_ca_gets_through(void)
+TEST(only_a_client_that_knows_the_ca_gets_through)
 {
     const struct sluice_rpc_server_tls tls = {.cert = in("server.pem"),
                                               .key = in("server-key.pem")};
@@ -84,9 +84,9 @@ static void only_a_client_that_knows_the_ca_gets_through(void)
     };
     struct server server;
     server_start(&server, &(struct server_options){.tls = &tls});
-    for (size_t i = 0; i <= SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i <= SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_rpc_channel *channel =
-            connect_with(&server, i < SLUICE_TEST_COUNT(cases) ? &cases[i] : NULL, NULL);
+            connect_with(&server, i < SLUICE_ARRAY_LEN(cases) ? &cases[i] : NULL, NULL);
         CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_UNAVAILABLE);
         sluice_rpc_channel_destroy(channel);
     }
@@ -94,7 +94,7 @@ static void only_a_client_that_knows_the_ca_gets_through(void)
     server_stop(&server, 0);
 }
 
-static void a_server_that_wants_certificates_gets_them(void)
+TEST(a_server_that_wants_certificates_gets_them)
 {
     const struct sluice_rpc_server_tls tls = {
         .cert = in("server.pem"), .key = in("server-key.pem"), .client_ca = in("ca.pem")};
@@ -120,7 +120,7 @@ static void a_server_that_wants_certificates_gets_them(void)
     pair_stop(&server, channel);
 }
 
-static void files_are_read_again_and_bad_ones_change_nothing(void)
+TEST(files_are_read_again_and_bad_ones_change_nothing)
 {
     CU_ASSERT_FATAL(shell("mkdir turn; cp server.pem server-key.pem ca.pem turn"));
     const struct sluice_rpc_server_tls tls = {.cert = in("turn/server.pem"),
@@ -186,7 +186,7 @@ static void release(void *server, void *grant, const char *peer)
     atomic_fetch_add(&num_released, 1);
 }
 
-static void a_call_is_admitted_or_no_handler_sees_it(void)
+TEST(a_call_is_admitted_or_no_handler_sees_it)
 {
     atomic_store(&num_asked, 0);
     atomic_store(&num_released, 0);
@@ -224,7 +224,7 @@ static void a_call_is_admitted_or_no_handler_sees_it(void)
     CU_ASSERT_EQUAL(atomic_load(&num_released), 21);
 }
 
-static void the_token_is_read_again_with_a_new_connection(void)
+TEST(the_token_is_read_again_with_a_new_connection)
 {
     sluice_test_put_text(folder, "token", "another-token-than-that");
     struct server server;
@@ -247,11 +247,11 @@ static void the_token_is_read_again_with_a_new_connection(void)
     pair_stop(&server, channel);
 }
 
-static void a_token_is_for_tls_or_this_machine(void)
+TEST(a_token_is_for_tls_or_this_machine)
 {
     sluice_test_put_text(folder, "token", TOKEN);
     static const char *const far[] = {"10.0.0.1:1", "storage:1", "0.0.0.0:1", "127.0.0.1.evil:1"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(far); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(far); i++) {
         struct sluice_rpc_channel *channel = NULL;
         struct sluice_err err = {0};
         struct sluice_rpc_channel_options options = {.target = far[i], .token_file = in("token")};
@@ -273,15 +273,6 @@ static void a_token_is_for_tls_or_this_machine(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(calls_and_streams_go_over_tls),
-        SLUICE_TEST(only_a_client_that_knows_the_ca_gets_through),
-        SLUICE_TEST(a_server_that_wants_certificates_gets_them),
-        SLUICE_TEST(files_are_read_again_and_bad_ones_change_nothing),
-        SLUICE_TEST(a_call_is_admitted_or_no_handler_sees_it),
-        SLUICE_TEST(the_token_is_read_again_with_a_new_connection),
-        SLUICE_TEST(a_token_is_for_tls_or_this_machine),
-    };
     make_certificates();
-    return sluice_test_run("credentials", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

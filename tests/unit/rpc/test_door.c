@@ -90,7 +90,7 @@ static bool is_let_in(int fd)
     return recv(fd, &byte, 1, 0) == 1;
 }
 
-static void connections_above_the_limit_are_closed(void)
+TEST(connections_above_the_limit_are_closed)
 {
     struct sluice_rpc_server *server = start("127.0.0.1:0", 3, 0);
     int fds[5];
@@ -109,7 +109,7 @@ static void connections_above_the_limit_are_closed(void)
     stop(server);
 }
 
-static void a_host_has_its_own_limit(void)
+TEST(a_host_has_its_own_limit)
 {
     struct sluice_rpc_server *server = start("127.0.0.1:0", 0, 2);
     int fds[6];
@@ -125,7 +125,7 @@ static void a_host_has_its_own_limit(void)
     stop(server);
 }
 
-static void an_ended_connection_makes_room(void)
+TEST(an_ended_connection_makes_room)
 {
     struct sluice_rpc_server *server = start("127.0.0.1:0", 1, 0);
     for (unsigned i = 0; i < 5; i++) {
@@ -139,7 +139,7 @@ static void an_ended_connection_makes_room(void)
     stop(server);
 }
 
-static void servers_count_their_own(void)
+TEST(servers_count_their_own)
 {
     struct sluice_rpc_server *one = start("127.0.0.1:0", 1, 0), *two = start("127.0.0.1:0", 2, 0);
     const int fds[] = {connect_from(1, one), connect_from(1, two), connect_from(1, two)};
@@ -153,7 +153,7 @@ static void servers_count_their_own(void)
     stop(two);
 }
 
-static void a_server_reaches_itself_beyond_its_limits(void)
+TEST(a_server_reaches_itself_beyond_its_limits)
 {
     struct sluice_rpc_server *server = start("127.0.0.1:0", 1, 1);
     const int guest = connect_from(1, server);
@@ -168,14 +168,14 @@ static void a_server_reaches_itself_beyond_its_limits(void)
     stop(server);
 }
 
-static void a_server_reaches_itself_at_any_kind_of_address(void)
+TEST(a_server_reaches_itself_at_any_kind_of_address)
 {
     char path[64], absolute[80];
     snprintf(path, sizeof(path), "unix:/tmp/sluice-door-%d", (int)getpid());
     snprintf(absolute, sizeof(absolute), "unix:///tmp/sluice-door-%d", (int)getpid());
     const char *const addresses[] = {"0.0.0.0:0",   "[::]:0", "[::1]:0",
                                      "localhost:0", path,     absolute};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(addresses); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(addresses); i++) {
         const int probe = strchr(addresses[i], '[') ? socket(AF_INET6, SOCK_STREAM, 0) : -1;
         const struct sockaddr_in6 loopback = {.sin6_family = AF_INET6,
                                               .sin6_addr = IN6ADDR_LOOPBACK_INIT};
@@ -198,7 +198,7 @@ static void a_server_reaches_itself_at_any_kind_of_address(void)
     unlink(strchr(path, '/'));
 }
 
-static void a_server_that_is_gone_does_not_answer(void)
+TEST(a_server_that_is_gone_does_not_answer)
 {
     struct sluice_rpc_server *server = start("127.0.0.1:0", 0, 0);
     sluice_rpc_server_shutdown(server, 0);
@@ -247,7 +247,7 @@ static void send_updates(int fd, unsigned count)
     }
 }
 
-static void too_much_memory_cuts_strangers_the_newest_first(void)
+TEST(too_much_memory_cuts_strangers_the_newest_first)
 {
     struct sluice_rpc_server *server = start("127.0.0.1:0", 0, 0);
     const int known = greet(server, true), old = greet(server, false), new = greet(server, false);
@@ -265,7 +265,7 @@ static void too_much_memory_cuts_strangers_the_newest_first(void)
     stop(server);
 }
 
-static void too_much_memory_cuts_a_flood_of_a_known_client(void)
+TEST(too_much_memory_cuts_a_flood_of_a_known_client)
 {
     struct sluice_rpc_server *server = start("127.0.0.1:0", 0, 0);
     const int quiet = greet(server, true), loud = greet(server, true);
@@ -281,24 +281,7 @@ static void too_much_memory_cuts_a_flood_of_a_known_client(void)
     stop(server);
 }
 
-static void limits_hold_in_a_program(void)
+TEST(limits_hold_in_a_program)
 {
     CU_ASSERT(sluice_rpc_server_can_limit());
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(limits_hold_in_a_program),
-        SLUICE_TEST(too_much_memory_cuts_strangers_the_newest_first),
-        SLUICE_TEST(too_much_memory_cuts_a_flood_of_a_known_client),
-        SLUICE_TEST(connections_above_the_limit_are_closed),
-        SLUICE_TEST(a_host_has_its_own_limit),
-        SLUICE_TEST(an_ended_connection_makes_room),
-        SLUICE_TEST(servers_count_their_own),
-        SLUICE_TEST(a_server_reaches_itself_beyond_its_limits),
-        SLUICE_TEST(a_server_reaches_itself_at_any_kind_of_address),
-        SLUICE_TEST(a_server_that_is_gone_does_not_answer),
-    };
-    return sluice_test_run("door", tests, SLUICE_TEST_COUNT(tests));
 }

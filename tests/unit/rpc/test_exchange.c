@@ -39,7 +39,7 @@ static void check_order(struct client *client, struct sluice_message *message)
     CU_ASSERT_EQUAL(number & 0xFFFFFF, order->next[number >> 24]++);
 }
 
-static void messages_arrive_in_the_order_they_were_sent(void)
+TEST(messages_arrive_in_the_order_they_were_sent)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -72,7 +72,7 @@ static void *send_numbers(void *arg)
     return NULL;
 }
 
-static void any_thread_may_send(void)
+TEST(any_thread_may_send)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -94,7 +94,7 @@ static void any_thread_may_send(void)
     pair_stop(&server, channel);
 }
 
-static void workers_answer_in_any_order_and_all_arrive(void)
+TEST(workers_answer_in_any_order_and_all_arrive)
 {
     struct server server;
     server_start(&server, &(struct server_options){.num_threads = 4});
@@ -126,7 +126,7 @@ static void workers_answer_in_any_order_and_all_arrive(void)
     CU_ASSERT_EQUAL(atomic_load(&server.replies_sent), num_clients * num_messages);
 }
 
-static void empty_messages_are_messages(void)
+TEST(empty_messages_are_messages)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -142,7 +142,7 @@ static void empty_messages_are_messages(void)
     pair_stop(&server, channel);
 }
 
-static void eight_megabytes_in_one_message(void)
+TEST(eight_megabytes_in_one_message)
 {
     const size_t len = 8u << 20;
     struct server server;
@@ -169,7 +169,7 @@ static void eight_megabytes_in_one_message(void)
     pair_stop(&server, channel);
 }
 
-static void a_message_above_the_limit_is_refused(void)
+TEST(a_message_above_the_limit_is_refused)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -183,7 +183,7 @@ static void a_message_above_the_limit_is_refused(void)
     pair_stop(&server, channel);
 }
 
-static void segments_of_any_size_arrive_as_one_run_of_bytes(void)
+TEST(segments_of_any_size_arrive_as_one_run_of_bytes)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -229,7 +229,7 @@ static void segments_of_any_size_arrive_as_one_run_of_bytes(void)
     CU_ASSERT_EQUAL(atomic_load(&released), num_owned);
 }
 
-static void what_is_taken_is_released_exactly_once(void)
+TEST(what_is_taken_is_released_exactly_once)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -285,7 +285,7 @@ static void what_is_taken_is_released_exactly_once(void)
     CU_ASSERT_EQUAL(atomic_load(&released), taken);
 }
 
-static void on_writable_keeps_a_sender_within_its_bound(void)
+TEST(on_writable_keeps_a_sender_within_its_bound)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -302,7 +302,7 @@ static void on_writable_keeps_a_sender_within_its_bound(void)
     CU_ASSERT(atomic_load(&server.most_queued) < POUR_BYTES + 50000);
 }
 
-static void a_paused_call_gets_nothing_until_it_is_resumed(void)
+TEST(a_paused_call_gets_nothing_until_it_is_resumed)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -336,7 +336,7 @@ static void a_paused_call_gets_nothing_until_it_is_resumed(void)
     pair_stop(&server, channel);
 }
 
-static void nothing_but_done_comes_after_finish(void)
+TEST(nothing_but_done_comes_after_finish)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -375,7 +375,7 @@ static uint64_t grant_some(struct server *server, size_t bytes)
     return 0;
 }
 
-static void what_the_pace_grants_is_what_is_sent(void)
+TEST(what_the_pace_grants_is_what_is_sent)
 {
     for (unsigned refuse = 0; refuse < 3; refuse++) {
         struct pacer pacer = {.refuse = refuse};
@@ -433,7 +433,7 @@ static void note_other(struct client *client, struct sluice_message *message)
     overtaken->count = latch_count(&overtaken->other->messages);
 }
 
-static void a_large_message_is_not_overtaken_for_ever(void)
+TEST(a_large_message_is_not_overtaken_for_ever)
 {
     struct pacer pacer = {0};
     struct server server;
@@ -471,7 +471,7 @@ static uint64_t grant_nothing(struct server *server, size_t bytes)
     return 3600 * 1000000000ull;
 }
 
-static void a_call_that_waits_for_the_pace_can_be_cancelled(void)
+TEST(a_call_that_waits_for_the_pace_can_be_cancelled)
 {
     struct pacer pacer = {0};
     struct server server;
@@ -500,21 +500,5 @@ static void a_call_that_waits_for_the_pace_can_be_cancelled(void)
 int main(void)
 {
     sluice_rpc_process_init();
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(messages_arrive_in_the_order_they_were_sent),
-        SLUICE_TEST(any_thread_may_send),
-        SLUICE_TEST(workers_answer_in_any_order_and_all_arrive),
-        SLUICE_TEST(empty_messages_are_messages),
-        SLUICE_TEST(eight_megabytes_in_one_message),
-        SLUICE_TEST(a_message_above_the_limit_is_refused),
-        SLUICE_TEST(segments_of_any_size_arrive_as_one_run_of_bytes),
-        SLUICE_TEST(what_is_taken_is_released_exactly_once),
-        SLUICE_TEST(on_writable_keeps_a_sender_within_its_bound),
-        SLUICE_TEST(a_paused_call_gets_nothing_until_it_is_resumed),
-        SLUICE_TEST(nothing_but_done_comes_after_finish),
-        SLUICE_TEST(what_the_pace_grants_is_what_is_sent),
-        SLUICE_TEST(a_large_message_is_not_overtaken_for_ever),
-        SLUICE_TEST(a_call_that_waits_for_the_pace_can_be_cancelled),
-    };
-    return sluice_test_run("exchange", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

@@ -50,9 +50,9 @@ static void send_frame(struct peer *peer, int type, int flags, uint32_t len)
 
 static const size_t pieces[] = {1, 7, 9, 10, 4096, 1u << 20};
 
-static void an_ordinary_connection_is_fine(void)
+TEST(an_ordinary_connection_is_fine)
 {
-    for (size_t p = 0; p < SLUICE_TEST_COUNT(pieces); p++) {
+    for (size_t p = 0; p < SLUICE_ARRAY_LEN(pieces); p++) {
         struct peer peer = connect_peer(pieces[p]);
         send_frame(&peer, SETTINGS, 0, 36);
         send_frame(&peer, SETTINGS, 1, 0);
@@ -66,9 +66,9 @@ static void an_ordinary_connection_is_fine(void)
     }
 }
 
-static void header_fields_are_bounded_in_each_block(void)
+TEST(header_fields_are_bounded_in_each_block)
 {
-    for (size_t p = 0; p < SLUICE_TEST_COUNT(pieces); p++) {
+    for (size_t p = 0; p < SLUICE_ARRAY_LEN(pieces); p++) {
         struct peer peer = connect_peer(pieces[p]);
         for (int i = 0; i < 10; i++) { /* each block is below the limit */
             send_frame(&peer, HEADERS, 0, 16000);
@@ -85,7 +85,7 @@ static void header_fields_are_bounded_in_each_block(void)
     }
 }
 
-static void empty_continuations_are_bounded(void)
+TEST(empty_continuations_are_bounded)
 {
     struct peer peer = connect_peer(4096);
     send_frame(&peer, HEADERS, 0, 10);
@@ -96,7 +96,7 @@ static void empty_continuations_are_bounded(void)
     CU_ASSERT(sent <= FRAME_WATCH_HEADER_BYTES / 9);
 }
 
-static void resets_have_a_burst_and_a_rate(void)
+TEST(resets_have_a_burst_and_a_rate)
 {
     struct peer peer = connect_peer(64);
     send_frame(&peer, SETTINGS, 1, 0);
@@ -113,10 +113,10 @@ static void resets_have_a_burst_and_a_rate(void)
     CU_ASSERT_EQUAL(peer.verdict, FRAMES_TOO_MANY_RESETS);
 }
 
-static void frames_that_carry_nothing_are_bounded(void)
+TEST(frames_that_carry_nothing_are_bounded)
 {
     static const int types[] = {SETTINGS, PING, PRIORITY, 0x42};
-    for (size_t t = 0; t < SLUICE_TEST_COUNT(types); t++) {
+    for (size_t t = 0; t < SLUICE_ARRAY_LEN(types); t++) {
         struct peer peer = connect_peer(4096);
         for (int i = 0; i <= FRAME_WATCH_BURST && peer.verdict == FRAMES_FINE; i++)
             send_frame(&peer, types[t], 0, 8);
@@ -124,7 +124,7 @@ static void frames_that_carry_nothing_are_bounded(void)
     }
 }
 
-static void early_streams_are_bounded(void)
+TEST(early_streams_are_bounded)
 {
     struct peer peer = connect_peer(4096);
     for (int i = 0; i < FRAME_WATCH_EARLY_STREAMS; i++)
@@ -139,23 +139,9 @@ static void early_streams_are_bounded(void)
     CU_ASSERT_EQUAL(late.verdict, FRAMES_FINE);
 }
 
-static void every_verdict_has_a_text(void)
+TEST(every_verdict_has_a_text)
 {
     for (int v = FRAMES_LONG_HEADERS; v <= FRAMES_NO_SETTINGS_ACK; v++)
         CU_ASSERT_STRING_NOT_EQUAL(frame_verdict_text((enum frame_verdict)v),
                                    frame_verdict_text(FRAMES_FINE));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(an_ordinary_connection_is_fine),
-        SLUICE_TEST(header_fields_are_bounded_in_each_block),
-        SLUICE_TEST(empty_continuations_are_bounded),
-        SLUICE_TEST(resets_have_a_burst_and_a_rate),
-        SLUICE_TEST(frames_that_carry_nothing_are_bounded),
-        SLUICE_TEST(early_streams_are_bounded),
-        SLUICE_TEST(every_verdict_has_a_text),
-    };
-    return sluice_test_run("frame_watch", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -11,7 +11,7 @@ static void check(const char *peer, const char *expected)
     CU_ASSERT_STRING_EQUAL(host, expected);
 }
 
-static void ports_make_no_other_client(void)
+TEST(ports_make_no_other_client)
 {
     check("ipv4:10.0.0.1:4242", "10.0.0.1");
     check("ipv4:10.0.0.1:1", "10.0.0.1");
@@ -19,7 +19,7 @@ static void ports_make_no_other_client(void)
     check("ipv6:%5B::1%5D:4242", "::");
 }
 
-static void an_ipv6_client_is_its_network(void)
+TEST(an_ipv6_client_is_its_network)
 {
     check("ipv6:%5B2001:db8:1:2:3:4:5:6%5D:80", "2001:db8:1:2::");
     check("ipv6:[2001:db8:1:2:ffff::7]:81", "2001:db8:1:2::");
@@ -27,12 +27,12 @@ static void an_ipv6_client_is_its_network(void)
     check("ipv6:[fe80::1%eth0]:81", "fe80::");
 }
 
-static void an_ipv4_client_is_the_same_over_ipv6(void)
+TEST(an_ipv4_client_is_the_same_over_ipv6)
 {
     check("ipv6:%5B::ffff:10.0.0.1%5D:4242", "10.0.0.1");
 }
 
-static void other_texts_stay_as_they_are(void)
+TEST(other_texts_stay_as_they_are)
 {
     check("unix:/run/sluice", "unix:/run/sluice");
     check("", "");
@@ -53,7 +53,7 @@ static void check_text(const char *peer, const char *expected)
     CU_ASSERT_STRING_EQUAL(text, expected);
 }
 
-static void people_read_an_address_and_a_port(void)
+TEST(people_read_an_address_and_a_port)
 {
     check_text("ipv4:10.0.0.1:4242", "10.0.0.1:4242");
     check_text("ipv6:%5B::1%5D:4242", "[::1]:4242");
@@ -73,7 +73,7 @@ static void people_read_an_address_and_a_port(void)
     CU_ASSERT_EQUAL(strlen(text), SLUICE_PEER_TEXT - 1);
 }
 
-static void an_address_has_a_host_and_a_port(void)
+TEST(an_address_has_a_host_and_a_port)
 {
     static const struct {
         const char *peer;
@@ -85,7 +85,7 @@ static void an_address_has_a_host_and_a_port(void)
     };
     struct sluice_host host;
     uint16_t port;
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         port = 0;
         CU_ASSERT(sluice_peer_find(cases[i].peer, &host, &port));
         CU_ASSERT_EQUAL(memcmp(host.bytes, cases[i].bytes, 16), 0);
@@ -93,19 +93,6 @@ static void an_address_has_a_host_and_a_port(void)
     }
     static const char *const others[] = {"unix:/run/sluice", "", "ipv4:10.0.0.1:65536",
                                          "ipv4:10.0.0.1:", "ipv4:10.0.0.1:x"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++)
         CU_ASSERT_FALSE(sluice_peer_find(others[i], &host, &port));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(ports_make_no_other_client),
-        SLUICE_TEST(an_ipv6_client_is_its_network),
-        SLUICE_TEST(an_ipv4_client_is_the_same_over_ipv6),
-        SLUICE_TEST(other_texts_stay_as_they_are),
-        SLUICE_TEST(people_read_an_address_and_a_port),
-        SLUICE_TEST(an_address_has_a_host_and_a_port),
-    };
-    return sluice_test_run("peer", tests, SLUICE_TEST_COUNT(tests));
 }

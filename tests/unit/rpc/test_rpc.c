@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void codes_have_their_names(void)
+TEST(codes_have_their_names)
 {
     CU_ASSERT_STRING_EQUAL(sluice_rpc_code_name(SLUICE_RPC_OK), "OK");
     CU_ASSERT_STRING_EQUAL(sluice_rpc_code_name(SLUICE_RPC_UNAVAILABLE), "UNAVAILABLE");
@@ -22,7 +22,7 @@ static void codes_have_their_names(void)
     CU_ASSERT_STRING_EQUAL(sluice_rpc_code_name((enum sluice_rpc_code)99), "no such code");
 }
 
-static void only_ok_is_ok(void)
+TEST(only_ok_is_ok)
 {
     CU_ASSERT_EQUAL(sluice_rpc_code_to_status(SLUICE_RPC_OK), SLUICE_OK);
     for (int code = 1; code < 40; code++)
@@ -31,7 +31,7 @@ static void only_ok_is_ok(void)
         CU_ASSERT_NOT_EQUAL(sluice_rpc_code_from_status((sluice_status)status), SLUICE_RPC_OK);
 }
 
-static void what_is_worth_a_retry_is_io(void)
+TEST(what_is_worth_a_retry_is_io)
 {
     CU_ASSERT_EQUAL(sluice_rpc_code_to_status(SLUICE_RPC_UNAVAILABLE), SLUICE_E_IO);
     CU_ASSERT_EQUAL(sluice_rpc_code_to_status(SLUICE_RPC_DEADLINE_EXCEEDED), SLUICE_E_IO);
@@ -41,7 +41,7 @@ static void what_is_worth_a_retry_is_io(void)
     CU_ASSERT_EQUAL(sluice_rpc_code_to_status((enum sluice_rpc_code)99), SLUICE_E_INTERNAL);
 }
 
-static void a_status_keeps_its_meaning_there_and_back(void)
+TEST(a_status_keeps_its_meaning_there_and_back)
 {
     for (int status = SLUICE_OK; status < SLUICE_NUM_STATUS; status++) {
         const sluice_status back =
@@ -54,7 +54,7 @@ static void a_status_keeps_its_meaning_there_and_back(void)
     }
 }
 
-static void why_nobody_was_reached_is_said_in_our_words(void)
+TEST(why_nobody_was_reached_is_said_in_our_words)
 {
     /* As gRPC 1.51 wrote them. */
     static const struct {
@@ -121,7 +121,7 @@ static int start_grpc(const char *experiments)
     return experiments ? !now || strcmp(now, experiments) != 0 : now != NULL;
 }
 
-static void the_environment_stays_as_it_is(void)
+TEST(the_environment_stays_as_it_is)
 {
     static const char *const cases[] = {NULL, "tcp_rcv_lowat"};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
@@ -132,17 +132,4 @@ static void the_environment_stays_as_it_is(void)
         CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
         CU_ASSERT_EQUAL(status, 0);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(codes_have_their_names),
-        SLUICE_TEST(only_ok_is_ok),
-        SLUICE_TEST(what_is_worth_a_retry_is_io),
-        SLUICE_TEST(a_status_keeps_its_meaning_there_and_back),
-        SLUICE_TEST(why_nobody_was_reached_is_said_in_our_words),
-        SLUICE_TEST(the_environment_stays_as_it_is),
-    };
-    return sluice_test_run("rpc", tests, SLUICE_TEST_COUNT(tests));
 }

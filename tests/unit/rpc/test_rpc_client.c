@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void a_unary_call_gets_its_answer(void)
+TEST(a_unary_call_gets_its_answer)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -24,7 +24,7 @@ static void a_unary_call_gets_its_answer(void)
     CU_ASSERT_EQUAL(latch_count(&server.half_closes), 51);
 }
 
-static void an_unknown_method_is_unimplemented(void)
+TEST(an_unknown_method_is_unimplemented)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -50,7 +50,7 @@ static void an_unknown_method_is_unimplemented(void)
     CU_ASSERT_EQUAL(latch_count(&server.opened), 0);
 }
 
-static void the_server_s_words_arrive(void)
+TEST(the_server_s_words_arrive)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -77,7 +77,7 @@ static void the_server_s_words_arrive(void)
     pair_stop(&server, channel);
 }
 
-static void a_deadline_ends_a_call(void)
+TEST(a_deadline_ends_a_call)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -94,7 +94,7 @@ static void a_deadline_ends_a_call(void)
     pair_stop(&server, channel);
 }
 
-static void nobody_there_is_unavailable_at_once(void)
+TEST(nobody_there_is_unavailable_at_once)
 {
     char target[64];
     snprintf(target, sizeof(target), "127.0.0.1:%d", sluice_test_port());
@@ -108,7 +108,7 @@ static void nobody_there_is_unavailable_at_once(void)
     sluice_rpc_channel_destroy(channel);
 }
 
-static void rejects_a_channel_to_nowhere(void)
+TEST(rejects_a_channel_to_nowhere)
 {
     struct sluice_rpc_channel *channel = NULL;
     struct sluice_err err = {0};
@@ -121,7 +121,7 @@ static void rejects_a_channel_to_nowhere(void)
     sluice_rpc_stream_destroy(NULL);
 }
 
-static void cancel_ends_both_sides_once(void)
+TEST(cancel_ends_both_sides_once)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -149,7 +149,7 @@ static void cancel_ends_both_sides_once(void)
     CU_ASSERT_EQUAL(latch_count(&client.done), 1);
 }
 
-static void a_restarted_server_is_found_again(void)
+TEST(a_restarted_server_is_found_again)
 {
     struct server server;
     char target[64];
@@ -192,7 +192,7 @@ static void keep(struct client *client, struct sluice_message *message)
     kept = take(message);
 }
 
-static void a_received_message_may_outlive_the_channel(void)
+TEST(a_received_message_may_outlive_the_channel)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -219,7 +219,7 @@ static void *hold_unary(void *ctx)
     return NULL;
 }
 
-static void stopping_a_channel_ends_every_call_and_all_later_ones(void)
+TEST(stopping_a_channel_ends_every_call_and_all_later_ones)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -240,21 +240,4 @@ static void stopping_a_channel_ends_every_call_and_all_later_ones(void)
     CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_CANCELLED);
     sluice_rpc_channel_stop(channel);
     pair_stop(&server, channel);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_unary_call_gets_its_answer),
-        SLUICE_TEST(an_unknown_method_is_unimplemented),
-        SLUICE_TEST(the_server_s_words_arrive),
-        SLUICE_TEST(a_deadline_ends_a_call),
-        SLUICE_TEST(nobody_there_is_unavailable_at_once),
-        SLUICE_TEST(rejects_a_channel_to_nowhere),
-        SLUICE_TEST(cancel_ends_both_sides_once),
-        SLUICE_TEST(stopping_a_channel_ends_every_call_and_all_later_ones),
-        SLUICE_TEST(a_restarted_server_is_found_again),
-        SLUICE_TEST(a_received_message_may_outlive_the_channel),
-    };
-    return sluice_test_run("rpc_client", tests, SLUICE_TEST_COUNT(tests));
 }

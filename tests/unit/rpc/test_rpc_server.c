@@ -12,7 +12,7 @@
 
 static const struct sluice_rpc_method one_method = {.path = "/t/One"};
 
-static void two_servers_on_one_port_is_an_error(void)
+TEST(two_servers_on_one_port_is_an_error)
 {
     struct server server;
     server_start(&server, &(struct server_options){0});
@@ -31,7 +31,7 @@ static void two_servers_on_one_port_is_an_error(void)
     server_stop(&server, 0);
 }
 
-static void rejects_what_it_cannot_serve(void)
+TEST(rejects_what_it_cannot_serve)
 {
     const struct sluice_rpc_method twice[] = {one_method, one_method};
     const struct {
@@ -67,7 +67,7 @@ static void rejects_what_it_cannot_serve(void)
     sluice_rpc_server_destroy(NULL);
 }
 
-static void port_0_is_a_free_port_and_peers_have_names(void)
+TEST(port_0_is_a_free_port_and_peers_have_names)
 {
     struct server servers[2];
     for (int i = 0; i < 2; i++) {
@@ -85,7 +85,7 @@ static void port_0_is_a_free_port_and_peers_have_names(void)
     server_stop(&servers[1], 0);
 }
 
-static void bytes_sent_counts_messages_with_their_frame_headers(void)
+TEST(bytes_sent_counts_messages_with_their_frame_headers)
 {
     struct server server;
     server_start(&server, &(struct server_options){.num_threads = 3});
@@ -106,7 +106,7 @@ static void bytes_sent_counts_messages_with_their_frame_headers(void)
     pair_stop(&server, channel);
 }
 
-static void a_unary_call_without_a_message_half_closes_alone(void)
+TEST(a_unary_call_without_a_message_half_closes_alone)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -120,7 +120,7 @@ static void a_unary_call_without_a_message_half_closes_alone(void)
     CU_ASSERT_EQUAL(latch_count(&server.half_closes), 1);
 }
 
-static void bytes_that_are_no_http2_harm_nobody(void)
+TEST(bytes_that_are_no_http2_harm_nobody)
 {
     struct server server;
     server_start(&server, &(struct server_options){0});
@@ -153,7 +153,7 @@ static void bytes_that_are_no_http2_harm_nobody(void)
     CU_ASSERT_EQUAL(latch_count(&server.opened), 1);
 }
 
-static void shutdown_without_calls_does_not_wait_for_the_grace(void)
+TEST(shutdown_without_calls_does_not_wait_for_the_grace)
 {
     struct server server;
     server_start(&server, &(struct server_options){0});
@@ -163,7 +163,7 @@ static void shutdown_without_calls_does_not_wait_for_the_grace(void)
     sluice_rpc_channel_destroy(channel);
 }
 
-static void shutdown_lets_calls_finish(void)
+TEST(shutdown_lets_calls_finish)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -186,7 +186,7 @@ static void shutdown_lets_calls_finish(void)
     sluice_rpc_channel_destroy(channel);
 }
 
-static void shutdown_cancels_what_outlasts_the_grace(void)
+TEST(shutdown_cancels_what_outlasts_the_grace)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
@@ -228,7 +228,7 @@ static void start_stop(struct stopper *stopper, struct server *server, unsigned 
     CU_ASSERT_EQUAL_FATAL(pthread_create(&stopper->thread, NULL, run_stop, stopper), 0);
 }
 
-static void new_calls_are_unavailable_while_old_ones_finish(void)
+TEST(new_calls_are_unavailable_while_old_ones_finish)
 {
     char listen[64];
     snprintf(listen, sizeof(listen), "127.0.0.1:%d", sluice_test_port());
@@ -287,7 +287,7 @@ static void *run_flood(void *arg)
     return NULL;
 }
 
-static void every_message_is_settled_when_shutdown_cuts_in(void)
+TEST(every_message_is_settled_when_shutdown_cuts_in)
 {
     for (unsigned grace_ms = 0; grace_ms <= 40; grace_ms += 20) {
         struct server server;
@@ -321,18 +321,5 @@ static void every_message_is_settled_when_shutdown_cuts_in(void)
 int main(void)
 {
     sluice_rpc_process_init();
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(two_servers_on_one_port_is_an_error),
-        SLUICE_TEST(rejects_what_it_cannot_serve),
-        SLUICE_TEST(port_0_is_a_free_port_and_peers_have_names),
-        SLUICE_TEST(bytes_sent_counts_messages_with_their_frame_headers),
-        SLUICE_TEST(a_unary_call_without_a_message_half_closes_alone),
-        SLUICE_TEST(bytes_that_are_no_http2_harm_nobody),
-        SLUICE_TEST(shutdown_without_calls_does_not_wait_for_the_grace),
-        SLUICE_TEST(shutdown_lets_calls_finish),
-        SLUICE_TEST(shutdown_cancels_what_outlasts_the_grace),
-        SLUICE_TEST(new_calls_are_unavailable_while_old_ones_finish),
-        SLUICE_TEST(every_message_is_settled_when_shutdown_cuts_in),
-    };
-    return sluice_test_run("rpc_server", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

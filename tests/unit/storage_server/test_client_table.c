@@ -36,7 +36,7 @@ static uint64_t sum_samples(void)
     return sum;
 }
 
-static void counts_by_name_and_address(void)
+TEST(counts_by_name_and_address)
 {
     sluice_client_table_init(&table);
     CU_ASSERT_EQUAL(sluice_client_table_read(&table, rows), 0);
@@ -60,7 +60,7 @@ static void counts_by_name_and_address(void)
     sluice_client_table_clear(&table);
 }
 
-static void the_least_recent_without_a_stream_makes_room(void)
+TEST(the_least_recent_without_a_stream_makes_room)
 {
     sluice_client_table_init(&table);
     for (unsigned i = 0; i < CLIENT_TABLE_ROWS; i++) {
@@ -88,7 +88,7 @@ static void the_least_recent_without_a_stream_makes_room(void)
     sluice_client_table_clear(&table);
 }
 
-static void who_comes_while_all_have_streams_is_one_of_the_others(void)
+TEST(who_comes_while_all_have_streams_is_one_of_the_others)
 {
     sluice_client_table_init(&table);
     for (unsigned i = 0; i < CLIENT_TABLE_ROWS; i++)
@@ -102,7 +102,7 @@ static void who_comes_while_all_have_streams_is_one_of_the_others(void)
     sluice_client_table_clear(&table);
 }
 
-static void a_client_called_other_is_not_the_others(void)
+TEST(a_client_called_other_is_not_the_others)
 {
     sluice_client_table_init(&table);
     const size_t row = sluice_client_table_join(&table, CLIENT_TABLE_OTHERS, "10.0.0.1");
@@ -112,7 +112,7 @@ static void a_client_called_other_is_not_the_others(void)
     sluice_client_table_clear(&table);
 }
 
-static void names_become_valid_and_are_cut_and_no_two_rows_are_alike(void)
+TEST(names_become_valid_and_are_cut_and_no_two_rows_are_alike)
 {
     sluice_client_table_init(&table);
     const size_t a = sluice_client_table_join(&table, "n\xff", "10.0.0.1");
@@ -130,7 +130,7 @@ static void names_become_valid_and_are_cut_and_no_two_rows_are_alike(void)
     sluice_client_table_clear(&table);
 }
 
-static void a_row_says_whether_its_name_is_a_tokens(void)
+TEST(a_row_says_whether_its_name_is_a_tokens)
 {
     sluice_client_table_init(&table);
     const size_t a = sluice_client_table_join_token(&table, "team", "10.0.0.1");
@@ -142,17 +142,4 @@ static void a_row_says_whether_its_name_is_a_tokens(void)
     CU_ASSERT_TRUE(read[0].has_token);
     CU_ASSERT_FALSE(read[1].has_token);
     sluice_client_table_clear(&table);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(counts_by_name_and_address),
-        SLUICE_TEST(the_least_recent_without_a_stream_makes_room),
-        SLUICE_TEST(who_comes_while_all_have_streams_is_one_of_the_others),
-        SLUICE_TEST(a_client_called_other_is_not_the_others),
-        SLUICE_TEST(names_become_valid_and_are_cut_and_no_two_rows_are_alike),
-        SLUICE_TEST(a_row_says_whether_its_name_is_a_tokens),
-    };
-    return sluice_test_run("client_table", tests, SLUICE_TEST_COUNT(tests));
 }

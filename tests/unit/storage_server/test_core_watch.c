@@ -64,7 +64,20 @@ static void close_watch(struct source *source, struct sluice_core_watch *watch)
     sem_destroy(&source->may_end);
 }
 
-static void the_number_is_known_from_the_beginning(void)
+/* While the clock is the system's: the first test. */
+TEST(it_is_read_anew_though_nobody_asks)
+{
+    struct source source;
+    struct sluice_core_watch *watch = open_watch(&source, 1000000);
+    for (int i = 0; i < 2; i++) {
+        await(&source.has_begun);
+        sem_post(&source.may_end);
+    }
+    close_watch(&source, watch);
+    CU_ASSERT(source.cores >= 3);
+}
+
+TEST(the_number_is_known_from_the_beginning)
 {
     struct source source;
     struct sluice_core_watch *watch = open_watch(&source, NEVER);
@@ -73,7 +86,7 @@ static void the_number_is_known_from_the_beginning(void)
     sluice_core_watch_close(NULL);
 }
 
-static void who_asks_does_not_wait_for_the_reading(void)
+TEST(who_asks_does_not_wait_for_the_reading)
 {
     struct source source;
     struct sluice_core_watch *watch = open_watch(&source, NEVER);
@@ -89,26 +102,4 @@ static void who_asks_does_not_wait_for_the_reading(void)
         CU_ASSERT_FALSE(pthread_equal(source.thread, pthread_self()));
     }
     close_watch(&source, watch);
-}
-
-static void it_is_read_anew_though_nobody_asks(void)
-{
-    struct source source;
-    struct sluice_core_watch *watch = open_watch(&source, 1000000);
-    for (int i = 0; i < 2; i++) {
-        await(&source.has_begun);
-        sem_post(&source.may_end);
-    }
-    close_watch(&source, watch);
-    CU_ASSERT(source.cores >= 3);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(it_is_read_anew_though_nobody_asks), /* while the clock is the system's */
-        SLUICE_TEST(the_number_is_known_from_the_beginning),
-        SLUICE_TEST(who_asks_does_not_wait_for_the_reading),
-    };
-    return sluice_test_run("core_watch", tests, SLUICE_TEST_COUNT(tests));
 }

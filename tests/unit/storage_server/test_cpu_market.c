@@ -44,7 +44,7 @@ static double update(uint64_t at)
     return sluice_cpu_market_update(&market, at, market.num_workers, 0);
 }
 
-static void it_is_due_once_an_interval_has_passed(void)
+TEST(it_is_due_once_an_interval_has_passed)
 {
     begin(1);
     CU_ASSERT_FALSE(sluice_cpu_market_is_due(&market, BEGIN));
@@ -55,7 +55,7 @@ static void it_is_due_once_an_interval_has_passed(void)
     CU_ASSERT(sluice_cpu_market_is_due(&market, BEGIN + 120 * MS));
 }
 
-static void the_price_is_of_those_who_follow_it_and_ask(void)
+TEST(the_price_is_of_those_who_follow_it_and_ask)
 {
     begin(1);
     follow(&one, 2);
@@ -75,7 +75,7 @@ static void the_price_is_of_those_who_follow_it_and_ask(void)
     CU_ASSERT_EQUAL(market.num_followers, 1);
 }
 
-static void a_client_without_requests_does_not_share_the_cores(void)
+TEST(a_client_without_requests_does_not_share_the_cores)
 {
     begin(1);
     follow(&one, 2);
@@ -95,7 +95,7 @@ static void a_client_without_requests_does_not_share_the_cores(void)
     CU_ASSERT_EQUAL(market.num_followers, 2);
 }
 
-static void the_worth_counts_by_what_a_client_used_of_late(void)
+TEST(the_worth_counts_by_what_a_client_used_of_late)
 {
     begin(2);
     follow(&one, 1);
@@ -113,7 +113,7 @@ static void the_worth_counts_by_what_a_client_used_of_late(void)
     CU_ASSERT_DOUBLE_EQUAL(market.price.worth, pow(16, used_other / (used_one + used_other)), 0.01);
 }
 
-static void the_worth_is_searched_for_while_a_client_has_not_told_it(void)
+TEST(the_worth_is_searched_for_while_a_client_has_not_told_it)
 {
     begin(1);
     sluice_cpu_market_follow(&market, &one);
@@ -133,7 +133,7 @@ static void the_worth_is_searched_for_while_a_client_has_not_told_it(void)
 
 /* Else the cores would be taken for as few as did nothing then, and the price be too high for long.
  */
-static void cores_that_nobody_had_asked_for_yet_were_idle(void)
+TEST(cores_that_nobody_had_asked_for_yet_were_idle)
 {
     begin(1);
     const uint64_t at = BEGIN + 350 * MS; /* long enough to learn from */
@@ -149,7 +149,7 @@ static void cores_that_nobody_had_asked_for_yet_were_idle(void)
     CU_ASSERT_FALSE(market.was_empty);
 }
 
-static void jobs_that_wait_when_a_client_begins_to_follow_count(void)
+TEST(jobs_that_wait_when_a_client_begins_to_follow_count)
 {
     begin(1);
     sluice_cpu_market_queued(&market, &one, BEGIN);
@@ -167,7 +167,7 @@ static void jobs_that_wait_when_a_client_begins_to_follow_count(void)
     CU_ASSERT_EQUAL(market.num_waiting, 0);
 }
 
-static void jobs_that_began_before_their_client_followed_are_of_others(void)
+TEST(jobs_that_began_before_their_client_followed_are_of_others)
 {
     begin(2);
     sluice_cpu_market_queued(&market, &one, BEGIN);
@@ -198,7 +198,7 @@ static void keep_busy(struct sluice_cpu_market_client *clients[], int count, uin
     }
 }
 
-static void who_says_what_is_incredible_for_long_moves_no_price(void)
+TEST(who_says_what_is_incredible_for_long_moves_no_price)
 {
     static const double lies[] = {1e300, 1e-300, 3000, 0.1};
     for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
@@ -232,7 +232,7 @@ static void who_says_what_is_incredible_for_long_moves_no_price(void)
     }
 }
 
-static void a_client_that_hardly_uses_the_cores_may_say_anything(void)
+TEST(a_client_that_hardly_uses_the_cores_may_say_anything)
 {
     begin(2);
     struct sluice_cpu_market_client *busy[] = {&one};
@@ -368,7 +368,7 @@ static void tell(struct sluice_cpu_market_client *clients, const struct job *job
     }
 }
 
-static void the_accounts_are_the_sums_over_all_jobs(void)
+TEST(the_accounts_are_the_sums_over_all_jobs)
 {
     static struct job jobs[NUM_JOBS];
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
@@ -396,22 +396,4 @@ static void the_accounts_are_the_sums_over_all_jobs(void)
         num_above_0 += got > 0;
     }
     CU_ASSERT(num_above_0 > 50);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(it_is_due_once_an_interval_has_passed),
-        SLUICE_TEST(the_price_is_of_those_who_follow_it_and_ask),
-        SLUICE_TEST(a_client_without_requests_does_not_share_the_cores),
-        SLUICE_TEST(the_worth_counts_by_what_a_client_used_of_late),
-        SLUICE_TEST(the_worth_is_searched_for_while_a_client_has_not_told_it),
-        SLUICE_TEST(cores_that_nobody_had_asked_for_yet_were_idle),
-        SLUICE_TEST(jobs_that_wait_when_a_client_begins_to_follow_count),
-        SLUICE_TEST(jobs_that_began_before_their_client_followed_are_of_others),
-        SLUICE_TEST(the_accounts_are_the_sums_over_all_jobs),
-        SLUICE_TEST(who_says_what_is_incredible_for_long_moves_no_price),
-        SLUICE_TEST(a_client_that_hardly_uses_the_cores_may_say_anything),
-    };
-    return sluice_test_run("cpu_market", tests, SLUICE_TEST_COUNT(tests));
 }

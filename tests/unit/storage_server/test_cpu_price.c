@@ -126,7 +126,7 @@ static struct seen run(struct world *world, double seconds)
     return seen;
 }
 
-static void settles_where_the_cores_are_busy_and_worth_the_same_to_all(void)
+TEST(settles_where_the_cores_are_busy_and_worth_the_same_to_all)
 {
     static const double uses[] = {0.1, 0.5, 2}, lags[] = {0.1, 0.3, 0.5}, steep[] = {0, 0.2, 1, 3};
     for (size_t i = 0; i < 3 * 3 * 4; i++) {
@@ -149,7 +149,7 @@ static void settles_where_the_cores_are_busy_and_worth_the_same_to_all(void)
     }
 }
 
-static void pauses_of_a_quota_are_no_lack_of_work(void)
+TEST(pauses_of_a_quota_are_no_lack_of_work)
 {
     static const double periods[] = {0.01, 0.1};
     for (int k = 0; k < 2; k++) {
@@ -169,7 +169,7 @@ static void pauses_of_a_quota_are_no_lack_of_work(void)
     }
 }
 
-static void capacity_is_what_is_done_while_jobs_wait(void)
+TEST(capacity_is_what_is_done_while_jobs_wait)
 {
     struct world world = {.clients = {{1, 1, 1}, {1, 1, 1}},
                           .n = 2,
@@ -207,7 +207,7 @@ static struct sluice_cpu_price update_often(const struct sluice_cpu_load *load, 
     return price;
 }
 
-static void time_for_other_clients_is_spare_only_while_no_job_waits(void)
+TEST(time_for_other_clients_is_spare_only_while_no_job_waits)
 {
     struct sluice_cpu_load load = standing(2, 1);
     load.cores = 4;
@@ -220,20 +220,20 @@ static void time_for_other_clients_is_spare_only_while_no_job_waits(void)
     CU_ASSERT(price.price < 0.9);
 }
 
-static void at_rest_it_is_the_mean_worth(void)
+TEST(at_rest_it_is_the_mean_worth)
 {
     const struct sluice_cpu_load load = standing(3, 0.7);
     CU_ASSERT_DOUBLE_EQUAL(update_often(&load, 100).price, 0.7, 0.01);
 }
 
-static void it_is_0_for_a_single_client(void)
+TEST(it_is_0_for_a_single_client)
 {
     const struct sluice_cpu_load alone = standing(1, 5), nobody = standing(0, 0);
     CU_ASSERT_EQUAL(update_often(&alone, 100).price, 0);
     CU_ASSERT_EQUAL(update_often(&nobody, 100).price, 0);
 }
 
-static void it_is_higher_while_jobs_stand_and_lower_while_cores_are_idle(void)
+TEST(it_is_higher_while_jobs_stand_and_lower_while_cores_are_idle)
 {
     struct sluice_cpu_load load = standing(2, 1);
     load.waiting_s = 0.3;
@@ -247,7 +247,7 @@ static void it_is_higher_while_jobs_stand_and_lower_while_cores_are_idle(void)
     CU_ASSERT_DOUBLE_EQUAL(price.asked, -0.2, 0.01);
 }
 
-static void it_answers_to_the_growth_of_the_queue(void)
+TEST(it_answers_to_the_growth_of_the_queue)
 {
     /* The queue is as short as it should be, but grows, or shrinks. */
     struct sluice_cpu_load load = standing(2, 1);
@@ -256,7 +256,7 @@ static void it_answers_to_the_growth_of_the_queue(void)
     CU_ASSERT(sluice_cpu_price_update(&price, to_ns(101 * INTERVAL_S), &load) > 1.05);
 }
 
-static void cores_without_a_use_are_worth_nothing_unless_jobs_wait(void)
+TEST(cores_without_a_use_are_worth_nothing_unless_jobs_wait)
 {
     struct sluice_cpu_load load = standing(2, 1);
     struct sluice_cpu_price price = update_often(&load, 100);
@@ -272,7 +272,7 @@ static void cores_without_a_use_are_worth_nothing_unless_jobs_wait(void)
     CU_ASSERT_EQUAL(price.price, 0);
 }
 
-static void it_is_searched_for_if_nobody_tells_the_worth(void)
+TEST(it_is_searched_for_if_nobody_tells_the_worth)
 {
     struct sluice_cpu_load load = standing(1, 0);
     load.waiting_s = 0.3;
@@ -290,37 +290,18 @@ static void it_is_searched_for_if_nobody_tells_the_worth(void)
     CU_ASSERT_EQUAL(sluice_cpu_price_update(&price, to_ns(7200), &load), 0);
 }
 
-static void it_is_bounded(void)
+TEST(it_is_bounded)
 {
     const struct sluice_cpu_load dear = standing(2, 1e12), cheap = standing(2, 1e-3);
     CU_ASSERT_EQUAL(update_often(&dear, 10).price, SLUICE_CPU_PRICE_MOST);
     CU_ASSERT_EQUAL(update_often(&cheap, 10).price, 0);
 }
 
-static void a_clock_that_stands_changes_nothing(void)
+TEST(a_clock_that_stands_changes_nothing)
 {
     struct sluice_cpu_price price = sluice_cpu_price_init(5);
     price.price = 3;
     const struct sluice_cpu_load load = standing(2, 1);
     CU_ASSERT_EQUAL(sluice_cpu_price_update(&price, 5, &load), 3);
     CU_ASSERT_EQUAL(sluice_cpu_price_update(&price, 4, &load), 3);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(settles_where_the_cores_are_busy_and_worth_the_same_to_all),
-        SLUICE_TEST(pauses_of_a_quota_are_no_lack_of_work),
-        SLUICE_TEST(capacity_is_what_is_done_while_jobs_wait),
-        SLUICE_TEST(time_for_other_clients_is_spare_only_while_no_job_waits),
-        SLUICE_TEST(at_rest_it_is_the_mean_worth),
-        SLUICE_TEST(it_is_0_for_a_single_client),
-        SLUICE_TEST(it_is_higher_while_jobs_stand_and_lower_while_cores_are_idle),
-        SLUICE_TEST(it_answers_to_the_growth_of_the_queue),
-        SLUICE_TEST(cores_without_a_use_are_worth_nothing_unless_jobs_wait),
-        SLUICE_TEST(it_is_searched_for_if_nobody_tells_the_worth),
-        SLUICE_TEST(it_is_bounded),
-        SLUICE_TEST(a_clock_that_stands_changes_nothing),
-    };
-    return sluice_test_run("cpu_price", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -142,29 +142,29 @@ static int try_in_filter(void (*deed)(void))
     return wait_status;
 }
 
-static void it_may_allocate_talk_and_end(void)
+TEST(it_may_allocate_talk_and_end)
 {
     static void (*const deeds[])(void) = {nothing, allocate, talk};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(deeds); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(deeds); i++) {
         const int wait_status = try_in_filter(deeds[i]);
         CU_ASSERT_TRUE(WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0);
     }
 }
 
-static void abort_ends_it_as_such(void)
+TEST(abort_ends_it_as_such)
 {
     const int wait_status = try_in_filter(abort);
     CU_ASSERT_TRUE(WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGABRT);
 }
 
-static void all_else_ends_it(void)
+TEST(all_else_ends_it)
 {
     static void (*const deeds[])(void) = {
         open_file,       open_socket, open_unix_socket, fork_itself,  start_program,
         kill_parent,     make_code,   map_file,         read_another, write_another,
         send_descriptor, trace,       raise_limit,
     };
-    for (size_t i = 0; !HAS_SANITIZER && i < SLUICE_TEST_COUNT(deeds); i++) {
+    for (size_t i = 0; !HAS_SANITIZER && i < SLUICE_ARRAY_LEN(deeds); i++) {
         const int wait_status = try_in_filter(deeds[i]);
         CU_ASSERT_TRUE(WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGSYS);
         if (!WIFSIGNALED(wait_status))
@@ -206,7 +206,7 @@ static void read_field(pid_t pid, const char *name, char *value, size_t room)
     fclose(file);
 }
 
-static void it_has_given_up_what_it_does_not_need(void)
+TEST(it_has_given_up_what_it_does_not_need)
 {
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL_FATAL(
@@ -262,7 +262,7 @@ static void take_memory(int socket, uint8_t *region, const struct sluice_decoder
     _exit(some && !much ? 42 : 43);
 }
 
-static void its_memory_is_limited(void)
+TEST(its_memory_is_limited)
 {
     if (HAS_SANITIZER) /* whose shadow would count */
         return;
@@ -280,7 +280,7 @@ static void look_for_files(int socket, uint8_t *region, const struct sluice_deco
     _exit(open("/etc/passwd", O_RDONLY | O_CLOEXEC) < 0 && errno == EACCES ? 42 : 43);
 }
 
-static void without_a_filter_it_still_has_no_files(void)
+TEST(without_a_filter_it_still_has_no_files)
 {
     if (sluice_landlock_abi() == 0)
         return;
@@ -304,7 +304,7 @@ static void look_for_the_region(int socket, uint8_t *region,
     _exit(42);
 }
 
-static void it_has_no_descriptor_of_the_region(void)
+TEST(it_has_no_descriptor_of_the_region)
 {
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL_FATAL(sluice_decoder_process_open(look_for_the_region, &decoders, NULL),
@@ -316,18 +316,9 @@ static void it_has_no_descriptor_of_the_region(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(it_may_allocate_talk_and_end),
-        SLUICE_TEST(abort_ends_it_as_such),
-        SLUICE_TEST(all_else_ends_it),
-        SLUICE_TEST(it_has_given_up_what_it_does_not_need),
-        SLUICE_TEST(its_memory_is_limited),
-        SLUICE_TEST(without_a_filter_it_still_has_no_files),
-        SLUICE_TEST(it_has_no_descriptor_of_the_region),
-    };
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return 1;
     if (!sluice_syscall_filter_is_possible())
         sluice_test_skip("this kernel has no seccomp filters");
-    return sluice_test_run("decoder_process", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

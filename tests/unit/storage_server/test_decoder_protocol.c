@@ -46,7 +46,7 @@ static sluice_status read_reply(const struct sluice_decoder_request *request,
     return status;
 }
 
-static void takes_what_each_task_can_make(void)
+TEST(takes_what_each_task_can_make)
 {
     static const struct {
         enum sluice_form form;
@@ -54,7 +54,7 @@ static void takes_what_each_task_can_make(void)
     } works[] = {{SLUICE_FORM_RAW, 1},       {SLUICE_FORM_RAW, 3},
                  {SLUICE_FORM_RAW, 5},       {SLUICE_FORM_U8_PACKED, 1},
                  {SLUICE_FORM_U8_PACKED, 3}, {SLUICE_FORM_JPEG_CROP, 0}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(works); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(works); i++) {
         const struct sluice_decoder_request request = request_for(works[i].form, works[i].end);
         const struct sluice_decoder_reply reply = reply_to(&request);
         CU_ASSERT_EQUAL(read_reply(&request, &reply), SLUICE_OK);
@@ -67,7 +67,7 @@ static void takes_what_each_task_can_make(void)
     CU_ASSERT_EQUAL(read_reply(&run, &unpacked), SLUICE_E_CORRUPT);
 }
 
-static void takes_failures_of_ops(void)
+TEST(takes_failures_of_ops)
 {
     const struct sluice_decoder_request request = request_for(SLUICE_FORM_RAW, 3);
     for (uint32_t status = 0; status < SLUICE_NUM_STATUS + 2; status++) {
@@ -80,7 +80,7 @@ static void takes_failures_of_ops(void)
     }
 }
 
-static void words_are_printable_and_end(void)
+TEST(words_are_printable_and_end)
 {
     const struct sluice_decoder_request request = request_for(SLUICE_FORM_RAW, 3);
     struct sluice_decoder_reply reply = {.number = 7, .status = SLUICE_E_CORRUPT}, read;
@@ -98,7 +98,7 @@ static void words_are_printable_and_end(void)
     CU_ASSERT_NOT_EQUAL(read.text[0], '\0');
 }
 
-static void rejects_lies(void)
+TEST(rejects_lies)
 {
     const struct sluice_decoder_request run = request_for(SLUICE_FORM_RAW, 3);
     const struct sluice_decoder_request whole = request_for(SLUICE_FORM_RAW, 1);
@@ -154,7 +154,7 @@ static void rejects_lies(void)
     }
 }
 
-static void places_an_index_behind_the_file(void)
+TEST(places_an_index_behind_the_file)
 {
     const struct sluice_jpeg_index index = {.mcus_down = 30, .points_across = 5};
     uint64_t points_at = 0, rows_at = 0;
@@ -172,15 +172,10 @@ static void places_an_index_behind_the_file(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(takes_what_each_task_can_make),   SLUICE_TEST(takes_failures_of_ops),
-        SLUICE_TEST(words_are_printable_and_end),     SLUICE_TEST(rejects_lies),
-        SLUICE_TEST(places_an_index_behind_the_file),
-    };
     if (sluice_pipeline_parse("decode,random_resized_crop=8,hflip,to_tensor,normalize=imagenet",
                               &pipeline, NULL) != SLUICE_OK)
         return 1;
-    const int code = sluice_test_run("decoder_protocol", tests, SLUICE_TEST_COUNT(tests));
+    const int code = sluice_test_main();
     sluice_pipeline_destroy(pipeline);
     return code;
 }

@@ -193,7 +193,7 @@ static void check_deed(int what, enum sluice_decoder_end how, const char *words)
     sluice_decoders_close(decoders);
 }
 
-static void a_lie_costs_the_decoder(void)
+TEST(a_lie_costs_the_decoder)
 {
     check_deed(LIE_LEN, SLUICE_DECODER_LIED, "cannot be");
     check_deed(LIE_KIND, SLUICE_DECODER_LIED, "cannot be");
@@ -203,20 +203,20 @@ static void a_lie_costs_the_decoder(void)
     check_deed(SAY_ALL_ONES, SLUICE_DECODER_LIED, "cannot be");
 }
 
-static void a_death_is_told(void)
+TEST(a_death_is_told)
 {
     check_deed(SEGV, SLUICE_DECODER_CRASHED, "died of SIGSEGV");
     check_deed(TERM_ITSELF, SLUICE_DECODER_KILLED, "died of SIGKILL");
     check_deed(EXIT, SLUICE_DECODER_CRASHED, "exited with code 3");
 }
 
-static void what_hangs_is_killed(void)
+TEST(what_hangs_is_killed)
 {
     check_deed(HANG, SLUICE_DECODER_HUNG, "did not answer within 1 s");
     check_deed(CLOSE, SLUICE_DECODER_KILLED, "SIGKILL");
 }
 
-static void a_sample_that_ends_several_is_to_blame(void)
+TEST(a_sample_that_ends_several_is_to_blame)
 {
     deed = SEGV;
     open_decoders(misbehave);
@@ -246,7 +246,7 @@ static void a_sample_that_ends_several_is_to_blame(void)
 }
 
 /* On a machine that is busy, or was stopped, any sample may do so. */
-static void a_sample_whose_decoders_had_no_cpu_is_not_to_blame(void)
+TEST(a_sample_whose_decoders_had_no_cpu_is_not_to_blame)
 {
     deed = HANG;
     open_decoders(misbehave);
@@ -264,7 +264,7 @@ static void a_sample_whose_decoders_had_no_cpu_is_not_to_blame(void)
 }
 
 /* However often another program has the CPU meanwhile. */
-static void a_sample_at_which_several_spin_is_to_blame(void)
+TEST(a_sample_at_which_several_spin_is_to_blame)
 {
     deed = SPIN_FOR_EVER;
     open_decoders(misbehave);
@@ -298,7 +298,7 @@ static void die_after_the_trial(int socket, uint8_t *region,
     }
 }
 
-static void those_that_die_at_once_come_back_slowly(void)
+TEST(those_that_die_at_once_come_back_slowly)
 {
     open_decoders(die_after_the_trial);
     struct sluice_decoder *decoder = create(600);
@@ -327,7 +327,7 @@ static void exit_at_once(int socket, uint8_t *region, const struct sluice_decode
     (void)socket, (void)region, (void)limits;
 }
 
-static void one_that_can_do_nothing_is_found_at_the_start(void)
+TEST(one_that_can_do_nothing_is_found_at_the_start)
 {
     open_decoders(exit_at_once);
     const struct sluice_decoder_options options = {
@@ -343,7 +343,7 @@ static void one_that_can_do_nothing_is_found_at_the_start(void)
     sluice_decoders_close(decoders);
 }
 
-static void cpu_time_counts_as_the_workers(void)
+TEST(cpu_time_counts_as_the_workers)
 {
     deed = SPIN;
     open_decoders(misbehave);
@@ -372,7 +372,7 @@ static pid_t parent_of(pid_t pid)
     return (pid_t)parent;
 }
 
-static void without_the_fork_server_files_are_sent(void)
+TEST(without_the_fork_server_files_are_sent)
 {
     open_decoders(sluice_decoder_process_serve);
     struct sluice_decoder *decoder = create(600);
@@ -412,7 +412,7 @@ static void *run_many(void *ctx)
     return (void *)failures;
 }
 
-static void decoders_of_two_threads_do_not_meet(void)
+TEST(decoders_of_two_threads_do_not_meet)
 {
     open_decoders(sluice_decoder_process_serve);
     pthread_t threads[2];
@@ -432,19 +432,6 @@ static void decoders_of_two_threads_do_not_meet(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_lie_costs_the_decoder),
-        SLUICE_TEST(a_death_is_told),
-        SLUICE_TEST(what_hangs_is_killed),
-        SLUICE_TEST(a_sample_that_ends_several_is_to_blame),
-        SLUICE_TEST(a_sample_whose_decoders_had_no_cpu_is_not_to_blame),
-        SLUICE_TEST(a_sample_at_which_several_spin_is_to_blame),
-        SLUICE_TEST(those_that_die_at_once_come_back_slowly),
-        SLUICE_TEST(one_that_can_do_nothing_is_found_at_the_start),
-        SLUICE_TEST(cpu_time_counts_as_the_workers),
-        SLUICE_TEST(without_the_fork_server_files_are_sent),
-        SLUICE_TEST(decoders_of_two_threads_do_not_meet),
-    };
     uint8_t pixels[32 * 24 * 3];
     for (size_t i = 0; i < sizeof(pixels); i++)
         pixels[i] = (uint8_t)(i * 7);
@@ -453,7 +440,7 @@ int main(void)
         sluice_pipeline_parse("decode,random_resized_crop=8,hflip,to_tensor", &pipeline, NULL) ||
         sluice_jpeg_encode(pixels, 32, 24, &plain, &file, NULL))
         return 1;
-    const int code = sluice_test_run("decoders", tests, SLUICE_TEST_COUNT(tests));
+    const int code = sluice_test_main();
     sluice_buf_unref(file);
     sluice_pipeline_destroy(pipeline);
     return code;

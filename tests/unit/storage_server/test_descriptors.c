@@ -14,7 +14,7 @@ static struct sluice_server_options some_options(void)
     return options;
 }
 
-static void connections_get_what_the_rest_leaves(void)
+TEST(connections_get_what_the_rest_leaves)
 {
     struct sluice_server_options options = some_options();
     CU_ASSERT_EQUAL(sluice_descriptors_share(100, &options, NULL), SLUICE_OK);
@@ -29,7 +29,7 @@ static void connections_get_what_the_rest_leaves(void)
     CU_ASSERT(more.max_connections >= 8);
 }
 
-static void the_default_has_an_end(void)
+TEST(the_default_has_an_end)
 {
     struct sluice_server_options options = some_options();
     CU_ASSERT_EQUAL(sluice_descriptors_share(1u << 20, &options, NULL), SLUICE_OK);
@@ -37,7 +37,7 @@ static void the_default_has_an_end(void)
     CU_ASSERT_EQUAL(options.max_connections_per_host, 4096);
 }
 
-static void what_was_given_stays_or_is_refused(void)
+TEST(what_was_given_stays_or_is_refused)
 {
     struct sluice_server_options options = some_options();
     options.max_connections = 60;
@@ -51,13 +51,13 @@ static void what_was_given_stays_or_is_refused(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "61 connections need 101 descriptors"));
 
     static const uint64_t too_low[] = {0, 20, 40, 47};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(too_low); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(too_low); i++) {
         struct sluice_server_options few = some_options();
         CU_ASSERT_EQUAL(sluice_descriptors_share(too_low[i], &few, NULL), SLUICE_E_INVALID);
     }
 }
 
-static void a_part_larger_than_the_whole_is_told(void)
+TEST(a_part_larger_than_the_whole_is_told)
 {
     static struct sluice_test_output output;
     for (unsigned per_host = 50; per_host <= 51; per_host++) {
@@ -72,7 +72,7 @@ static void a_part_larger_than_the_whole_is_told(void)
     }
 }
 
-static void the_soft_limit_becomes_the_hard_one(void)
+TEST(the_soft_limit_becomes_the_hard_one)
 {
     struct rlimit limit;
     CU_ASSERT_EQUAL_FATAL(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -85,16 +85,4 @@ static void the_soft_limit_becomes_the_hard_one(void)
     CU_ASSERT_EQUAL(sluice_descriptors_limit(), raised);
     CU_ASSERT_EQUAL(now.rlim_max, limit.rlim_max);
     CU_ASSERT_EQUAL(raised, limit.rlim_max < 1u << 20 ? limit.rlim_max : 1u << 20);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(connections_get_what_the_rest_leaves),
-        SLUICE_TEST(the_default_has_an_end),
-        SLUICE_TEST(what_was_given_stays_or_is_refused),
-        SLUICE_TEST(a_part_larger_than_the_whole_is_told),
-        SLUICE_TEST(the_soft_limit_becomes_the_hard_one),
-    };
-    return sluice_test_run("descriptors", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -110,7 +110,7 @@ static void start(struct other *other)
     CU_ASSERT_EQUAL_FATAL(pthread_create(&other->thread, NULL, other_main, other), 0);
 }
 
-static void all_go_at_once_while_nobody_else_reads(void)
+TEST(all_go_at_once_while_nobody_else_reads)
 {
     open_gate();
     for (int i = 0; i < 5; i++)
@@ -127,7 +127,7 @@ static void all_go_at_once_while_nobody_else_reads(void)
     sluice_disk_gate_close(NULL);
 }
 
-static void one_at_a_time_in_pieces_while_others_read(void)
+TEST(one_at_a_time_in_pieces_while_others_read)
 {
     open_gate();
     CU_ASSERT(is_whole(sluice_disk_gate_take(gate))); /* goes on while others come */
@@ -142,15 +142,15 @@ static void one_at_a_time_in_pieces_while_others_read(void)
     CU_ASSERT(first.bytes >= 4096 && first.bytes <= 65536);
 
     pthread_t threads[3];
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(threads); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(threads); i++)
         CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, crowd_main, NULL), 0);
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(threads); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(threads); i++)
         pthread_join(threads[i], NULL);
     CU_ASSERT_EQUAL(num_crowded, 0);
     sluice_disk_gate_close(gate);
 }
 
-static void a_piece_waits_for_others_but_not_for_ever(void)
+TEST(a_piece_waits_for_others_but_not_for_ever)
 {
     open_gate();
     read_of_others();
@@ -171,7 +171,7 @@ static void a_piece_waits_for_others_but_not_for_ever(void)
     sluice_disk_gate_close(gate);
 }
 
-static void once_others_are_gone_all_go_at_once_again(void)
+TEST(once_others_are_gone_all_go_at_once_again)
 {
     open_gate();
     read_of_others();
@@ -192,7 +192,7 @@ static void once_others_are_gone_all_go_at_once_again(void)
 }
 
 /* What others read behind what we wait for shows only at such a moment. */
-static void a_moment_of_quiet_shows_little_reads(void)
+TEST(a_moment_of_quiet_shows_little_reads)
 {
     open_gate();
     ours = 1 << 20;
@@ -252,7 +252,7 @@ static void wait_for_quiet_ms(unsigned ms)
     CU_ASSERT(is_whole(other.bytes));
 }
 
-static void moments_of_quiet_are_rare_where_they_cost_much(void)
+TEST(moments_of_quiet_are_rare_where_they_cost_much)
 {
     open_gate();
     CU_ASSERT_EQUAL(ms_until_a_poll(), 100);
@@ -265,7 +265,7 @@ static void moments_of_quiet_are_rare_where_they_cost_much(void)
     sluice_disk_gate_close(gate);
 }
 
-static void no_disk_is_an_error(void)
+TEST(no_disk_is_an_error)
 {
     char nowhere[700];
     struct sluice_disk_gate *none = NULL;
@@ -273,18 +273,4 @@ static void no_disk_is_an_error(void)
     CU_ASSERT_EQUAL(sluice_disk_gate_open(nowhere, sluice_test_dir(), &none, NULL),
                     SLUICE_E_UNSUPPORTED);
     CU_ASSERT_PTR_NULL(none);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(all_go_at_once_while_nobody_else_reads),
-        SLUICE_TEST(one_at_a_time_in_pieces_while_others_read),
-        SLUICE_TEST(a_piece_waits_for_others_but_not_for_ever),
-        SLUICE_TEST(once_others_are_gone_all_go_at_once_again),
-        SLUICE_TEST(a_moment_of_quiet_shows_little_reads),
-        SLUICE_TEST(moments_of_quiet_are_rare_where_they_cost_much),
-        SLUICE_TEST(no_disk_is_an_error),
-    };
-    return sluice_test_run("disk_gate", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -33,7 +33,7 @@ static void must_refuse(const struct fake_disk *disk, const char *word)
     }
 }
 
-static void others_are_what_is_not_ours(void)
+TEST(others_are_what_is_not_ours)
 {
     const struct fake_disk disk = fake_disk_create();
     fake_disk_set(&disk, 8192, 4096, 0); /* before it is opened */
@@ -50,7 +50,7 @@ static void others_are_what_is_not_ours(void)
     sluice_disk_watch_close(watch);
 }
 
-static void our_reads_in_flight_are_never_others(void)
+TEST(our_reads_in_flight_are_never_others)
 {
     const struct fake_disk disk = fake_disk_create();
     struct sluice_disk_watch *watch = must_open(&disk);
@@ -74,7 +74,7 @@ static void our_reads_in_flight_are_never_others(void)
     sluice_disk_watch_close(watch);
 }
 
-static void counters_that_cannot_be_read_show_no_reads(void)
+TEST(counters_that_cannot_be_read_show_no_reads)
 {
     const struct fake_disk disk = fake_disk_create();
     struct sluice_disk_watch *watch = must_open(&disk);
@@ -86,7 +86,7 @@ static void counters_that_cannot_be_read_show_no_reads(void)
 }
 
 /* A partition's or a volume's own counters stay at 0 here, and the disk's count. */
-static void a_partition_or_volume_is_its_disk(void)
+TEST(a_partition_or_volume_is_its_disk)
 {
     for (int is_volume = 0; is_volume < 2; is_volume++) {
         struct fake_disk disk = fake_disk_create();
@@ -114,7 +114,7 @@ static void a_partition_or_volume_is_its_disk(void)
     }
 }
 
-static void a_volume_on_several_disks_is_itself(void)
+TEST(a_volume_on_several_disks_is_itself)
 {
     const struct fake_disk disk = fake_disk_create();
     sluice_test_put_text(disk.folder, "slaves/sda/stat", "");
@@ -125,7 +125,7 @@ static void a_volume_on_several_disks_is_itself(void)
     sluice_disk_watch_close(watch);
 }
 
-static void a_disk_without_counters_is_refused(void)
+TEST(a_disk_without_counters_is_refused)
 {
     struct fake_disk disk = fake_disk_create();
     sluice_test_put_text(disk.folder, "queue/iostats", "0\n");
@@ -143,7 +143,7 @@ static void a_disk_without_counters_is_refused(void)
     CU_ASSERT_EQUAL(sluice_disk_watch_open("", "/no/such/folder", &watch, NULL), SLUICE_E_IO);
 }
 
-static void the_kernel_says_what_is_cached(void)
+TEST(the_kernel_says_what_is_cached)
 {
     char path[1024];
     static char bytes[10000];
@@ -166,7 +166,7 @@ static void the_kernel_says_what_is_cached(void)
 }
 
 /* Whatever this machine's folder lies on: refused with a word, or seen. */
-static void this_machine_has_a_disk_or_says_why_not(void)
+TEST(this_machine_has_a_disk_or_says_why_not)
 {
     struct sluice_disk_watch *watch = NULL;
     struct sluice_err err = {0};
@@ -177,19 +177,4 @@ static void this_machine_has_a_disk_or_says_why_not(void)
     }
     (void)sluice_disk_watch_poll(watch, true);
     sluice_disk_watch_close(watch);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(others_are_what_is_not_ours),
-        SLUICE_TEST(our_reads_in_flight_are_never_others),
-        SLUICE_TEST(counters_that_cannot_be_read_show_no_reads),
-        SLUICE_TEST(a_partition_or_volume_is_its_disk),
-        SLUICE_TEST(a_volume_on_several_disks_is_itself),
-        SLUICE_TEST(a_disk_without_counters_is_refused),
-        SLUICE_TEST(the_kernel_says_what_is_cached),
-        SLUICE_TEST(this_machine_has_a_disk_or_says_why_not),
-    };
-    return sluice_test_run("disk_watch", tests, SLUICE_TEST_COUNT(tests));
 }

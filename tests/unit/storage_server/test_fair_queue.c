@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-static void within_a_flow_the_first_comes_first(void)
+TEST(within_a_flow_the_first_comes_first)
 {
     struct sluice_fair_queue queue = sluice_fair_queue_init(10);
     struct sluice_flow_host host = {0};
@@ -102,7 +102,7 @@ static void begin(struct simulation *s, int num_flows, const int num_jobs[], con
     }
 }
 
-static void flows_that_always_wait_have_equal_time(void)
+TEST(flows_that_always_wait_have_equal_time)
 {
     static struct simulation s;
     /* One asks for much, one for jobs of ten times the cost, one for little. */
@@ -116,7 +116,7 @@ static void flows_that_always_wait_have_equal_time(void)
     }
 }
 
-static void a_flow_that_asks_for_less_has_all_it_asks_for(void)
+TEST(a_flow_that_asks_for_less_has_all_it_asks_for)
 {
     static struct simulation s;
     /* One job at a time keeps one worker of three busy, whatever the others ask for. */
@@ -130,7 +130,7 @@ static void a_flow_that_asks_for_less_has_all_it_asks_for(void)
         CU_ASSERT(s.had_ns[f] > 700000000);
 }
 
-static void connections_of_one_host_share_one_part(void)
+TEST(connections_of_one_host_share_one_part)
 {
     static struct simulation s;
     static const int num_jobs[] = {40, 40, 40, 40};
@@ -148,7 +148,7 @@ static bool is_odd(const struct sluice_job *job, const void *first)
     return (job - (const struct sluice_job *)first) % 2 == 1;
 }
 
-static void a_removed_job_leaves_no_trace(void)
+TEST(a_removed_job_leaves_no_trace)
 {
     struct sluice_fair_queue queue = sluice_fair_queue_init(100);
     struct sluice_flow_host hosts[2] = {0};
@@ -188,7 +188,7 @@ static void a_removed_job_leaves_no_trace(void)
     CU_ASSERT_PTR_NULL(sluice_fair_queue_pop(&queue, &served, &cost_ns));
 }
 
-static void nothing_is_saved_up(void)
+TEST(nothing_is_saved_up)
 {
     struct sluice_fair_queue queue = sluice_fair_queue_init(200);
     struct sluice_flow_host hosts[2] = {0};
@@ -225,7 +225,7 @@ static void fill(struct sluice_fair_queue *queue, struct sluice_flow flows[4],
     }
 }
 
-static void a_quarter_of_many_places_is_kept_for_new_flows(void)
+TEST(a_quarter_of_many_places_is_kept_for_new_flows)
 {
     struct sluice_fair_queue queue = sluice_fair_queue_init(64);
     struct sluice_flow_host hosts[4] = {0};
@@ -251,7 +251,7 @@ static void a_quarter_of_many_places_is_kept_for_new_flows(void)
     }
 }
 
-static void flows_of_one_host_leave_places_to_other_hosts(void)
+TEST(flows_of_one_host_leave_places_to_other_hosts)
 {
     struct sluice_fair_queue queue = sluice_fair_queue_init(64);
     struct sluice_flow_host hosts[2] = {0};
@@ -263,19 +263,4 @@ static void flows_of_one_host_leave_places_to_other_hosts(void)
     fill(&queue, flows, jobs, held);
     CU_ASSERT_EQUAL(held[0] + held[1] + held[2], 48);
     CU_ASSERT_EQUAL(held[3], 16);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(within_a_flow_the_first_comes_first),
-        SLUICE_TEST(flows_that_always_wait_have_equal_time),
-        SLUICE_TEST(a_flow_that_asks_for_less_has_all_it_asks_for),
-        SLUICE_TEST(connections_of_one_host_share_one_part),
-        SLUICE_TEST(a_removed_job_leaves_no_trace),
-        SLUICE_TEST(nothing_is_saved_up),
-        SLUICE_TEST(a_quarter_of_many_places_is_kept_for_new_flows),
-        SLUICE_TEST(flows_of_one_host_leave_places_to_other_hosts),
-    };
-    return sluice_test_run("fair_queue", tests, SLUICE_TEST_COUNT(tests));
 }

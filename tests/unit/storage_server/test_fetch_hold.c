@@ -23,7 +23,7 @@ static void on_due(struct sluice_fetch_stream *s)
     s->is_held = false;
     pthread_mutex_unlock(&s->lock);
     pthread_mutex_lock(&lock);
-    if (num_due < SLUICE_TEST_COUNT(due))
+    if (num_due < SLUICE_ARRAY_LEN(due))
         due[num_due] = s;
     num_due++;
     pthread_cond_signal(&called);
@@ -74,7 +74,7 @@ static void end(struct sluice_fetch *fetch)
 }
 
 /* Counted from when they were ready, not from when the timer heard of them. */
-static void replies_are_held_for_one_hold(void)
+TEST(replies_are_held_for_one_hold)
 {
     struct sluice_fetch fetch = {0};
     struct sluice_fetch_stream s = {0};
@@ -86,7 +86,7 @@ static void replies_are_held_for_one_hold(void)
     end(&fetch);
 }
 
-static void each_stream_is_due_at_its_own_time(void)
+TEST(each_stream_is_due_at_its_own_time)
 {
     struct sluice_fetch fetch = {0};
     struct sluice_fetch_stream soon = {0}, late = {0};
@@ -105,9 +105,5 @@ static void each_stream_is_due_at_its_own_time(void)
 int main(void)
 {
     sluice_cond_init(&called);
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(replies_are_held_for_one_hold),
-        SLUICE_TEST(each_stream_is_due_at_its_own_time),
-    };
-    return sluice_test_run("fetch_hold", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

@@ -17,7 +17,7 @@ static struct sluice_fetch_job *make_job(struct sluice_fetch_stream *s, uint64_t
 }
 
 /* Whether it was cancelled, expired in its queue, or lost to the watchdog: it is freed as it is. */
-static void a_job_that_is_freed_returns_what_it_reserved(void)
+TEST(a_job_that_is_freed_returns_what_it_reserved)
 {
     const struct sluice_token_entry entry = {.cores = 1};
     struct sluice_fetch_stream s = {.refs = 1};
@@ -39,12 +39,4 @@ static void a_job_that_is_freed_returns_what_it_reserved(void)
     CU_ASSERT_FALSE(sluice_grant_take_cpu(s.grant, S, &none_ns));
     CU_ASSERT_EQUAL(atomic_load(&s.refs), 1);
     sluice_grant_unref(s.grant);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_job_that_is_freed_returns_what_it_reserved),
-    };
-    return sluice_test_run("fetch_send", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -13,7 +13,7 @@ static struct sluice_grant *make(const struct sluice_token_entry *entry)
     return grant;
 }
 
-static void nothing_limits_whom_nothing_was_granted(void)
+TEST(nothing_limits_whom_nothing_was_granted)
 {
     uint64_t reserved_ns = 7;
     CU_ASSERT(sluice_grant_enter(NULL, "ipv4:10.0.0.1:1"));
@@ -31,7 +31,7 @@ static void nothing_limits_whom_nothing_was_granted(void)
 }
 
 /* Work of 5 ms each is begun as often as may be for 10 s. */
-static void cores_are_what_work_takes_over_time(void)
+TEST(cores_are_what_work_takes_over_time)
 {
     const struct sluice_token_entry entry = {.cores = 0.5};
     struct sluice_grant *grant = make(&entry);
@@ -53,7 +53,7 @@ static void cores_are_what_work_takes_over_time(void)
     sluice_grant_unref(grant);
 }
 
-static void work_that_did_not_run_costs_nothing(void)
+TEST(work_that_did_not_run_costs_nothing)
 {
     const struct sluice_token_entry entry = {.cores = 1};
     struct sluice_grant *grant = make(&entry);
@@ -69,7 +69,7 @@ static void work_that_did_not_run_costs_nothing(void)
     sluice_grant_unref(grant);
 }
 
-static void bytes_go_at_the_rate(void)
+TEST(bytes_go_at_the_rate)
 {
     const struct sluice_token_entry entry = {.bytes_per_s = 1e6};
     struct sluice_grant *grant = make(&entry);
@@ -86,7 +86,7 @@ static void bytes_go_at_the_rate(void)
     sluice_grant_unref(grant);
 }
 
-static void connections_are_counted_while_they_have_calls(void)
+TEST(connections_are_counted_while_they_have_calls)
 {
     const struct sluice_token_entry entry = {.connections = 2};
     struct sluice_grant *grant = make(&entry);
@@ -103,7 +103,7 @@ static void connections_are_counted_while_they_have_calls(void)
     sluice_grant_unref(grant); /* with calls left */
 }
 
-static void limits_change_at_once(void)
+TEST(limits_change_at_once)
 {
     struct sluice_token_entry entry = {.name = "a", .may_train = true, .may_val = true};
     struct sluice_grant *grant = make(&entry);
@@ -128,17 +128,4 @@ static void limits_change_at_once(void)
     CU_ASSERT(sluice_grant_is_revoked(grant));
     CU_ASSERT_STRING_EQUAL(sluice_grant_name(grant), "a");
     sluice_grant_unref(grant);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(nothing_limits_whom_nothing_was_granted),
-        SLUICE_TEST(cores_are_what_work_takes_over_time),
-        SLUICE_TEST(work_that_did_not_run_costs_nothing),
-        SLUICE_TEST(bytes_go_at_the_rate),
-        SLUICE_TEST(connections_are_counted_while_they_have_calls),
-        SLUICE_TEST(limits_change_at_once),
-    };
-    return sluice_test_run("grant", tests, SLUICE_TEST_COUNT(tests));
 }

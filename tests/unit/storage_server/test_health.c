@@ -23,7 +23,7 @@ static int get_status(const struct sluice_message *message)
     return bytes[1];
 }
 
-static void check_knows_its_services(void)
+TEST(check_knows_its_services)
 {
     static const char *const known[] = {"", "sluice.v1.Offload", "DataTransfer"};
     struct fixture f = fixture_init();
@@ -45,7 +45,7 @@ static void check_knows_its_services(void)
     fixture_end(&f);
 }
 
-static void watch_tells_the_stop_and_ends(void)
+TEST(watch_tells_the_stop_and_ends)
 {
     struct fixture f = fixture_init();
     fixture_start(&f);
@@ -74,7 +74,7 @@ static void watch_tells_the_stop_and_ends(void)
     fixture_end(&f);
 }
 
-static void reading_it_gives_every_reason(void)
+TEST(reading_it_gives_every_reason)
 {
     struct sluice_health *health = NULL;
     char reason[200] = "untouched", cut[8];
@@ -96,14 +96,4 @@ static void reading_it_gives_every_reason(void)
     CU_ASSERT_FALSE(sluice_health_read(health, reason, sizeof(reason)));
     CU_ASSERT_STRING_EQUAL(reason, "the server is stopping");
     sluice_health_destroy(health);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(check_knows_its_services),
-        SLUICE_TEST(watch_tells_the_stop_and_ends),
-        SLUICE_TEST(reading_it_gives_every_reason),
-    };
-    return sluice_test_run("health", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -29,7 +29,7 @@ static int introduce(void *ctx)
     return 0;
 }
 
-static void says_what_is_served_with_what_and_to_whom(void)
+TEST(says_what_is_served_with_what_and_to_whom)
 {
     struct sluice_roots roots = sluice_roots_one("/data");
     struct sluice_introduction facts = {
@@ -49,7 +49,7 @@ static void says_what_is_served_with_what_and_to_whom(void)
         "3 threads that read files, 12.0 GB of memory",
         "--insecure: anyone who reaches 0.0.0.0:50051 may read every sample beneath /data",
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(words); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(words); i++)
         CU_ASSERT_PTR_NOT_NULL(strstr(output.err, words[i]));
     facts.listen = "127.0.0.1:50051";
     CU_ASSERT_EQUAL(sluice_test_child(introduce, &facts, &output), 0);
@@ -69,7 +69,7 @@ static void says_what_is_served_with_what_and_to_whom(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "; listed by each root's own list or walk; "));
 }
 
-static void says_who_may_connect(void)
+TEST(says_who_may_connect)
 {
     static const struct {
         bool has_tls, has_client_ca, has_tokens;
@@ -82,7 +82,7 @@ static void says_who_may_connect(void)
         {true, false, true, "0.0.0.0:1, TLS: clients need a token"},
         {true, true, true, "0.0.0.0:1, TLS: clients need a certificate and a token"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         const struct sluice_roots roots = sluice_roots_one("/data");
         struct sluice_introduction facts = {
             .roots = &roots,
@@ -92,13 +92,4 @@ static void says_who_may_connect(void)
         CU_ASSERT_EQUAL(sluice_test_child(introduce, &facts, &output), 0);
         CU_ASSERT_PTR_NOT_NULL(strstr(output.err, cases[i].words));
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(says_what_is_served_with_what_and_to_whom),
-        SLUICE_TEST(says_who_may_connect),
-    };
-    return sluice_test_run("introduction", tests, SLUICE_TEST_COUNT(tests));
 }

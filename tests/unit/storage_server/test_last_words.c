@@ -40,7 +40,7 @@ static int run(int (*speak)(void *ctx), void *ctx, const uint64_t *after_ns, uns
     return status;
 }
 
-static void the_process_ends_at_the_earliest_deadline_with_that_code(void)
+TEST(the_process_ends_at_the_earliest_deadline_with_that_code)
 {
     const uint64_t after_ns[] = {3600000000000u, 1000000, 7200000000000u};
     int ends[2];
@@ -54,7 +54,7 @@ static void the_process_ends_at_the_earliest_deadline_with_that_code(void)
     close(ends[0]);
 }
 
-static void words_that_do_not_come_do_not_hold_it_up(void)
+TEST(words_that_do_not_come_do_not_hold_it_up)
 {
     const uint64_t after_ns = 1000000;
     const int status = run(say_nothing, NULL, &after_ns, 1);
@@ -62,7 +62,7 @@ static void words_that_do_not_come_do_not_hold_it_up(void)
     CU_ASSERT_EQUAL(WTERMSIG(status), SIGALRM);
 }
 
-static void closed_in_time_nothing_is_said(void)
+TEST(closed_in_time_nothing_is_said)
 {
     struct sluice_last_words *words = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_last_words_open(say_7, NULL, &words, NULL), SLUICE_OK);
@@ -71,7 +71,7 @@ static void closed_in_time_nothing_is_said(void)
     sluice_last_words_close(NULL);
 }
 
-static void a_line_never_waits_for_its_reader(void)
+TEST(a_line_never_waits_for_its_reader)
 {
     int ends[2];
     char line[3000], back[8192];
@@ -90,15 +90,4 @@ static void a_line_never_waits_for_its_reader(void)
     const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
     CU_ASSERT_FALSE(sluice_write_line_now(full, "lost"));
     close(full);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_process_ends_at_the_earliest_deadline_with_that_code),
-        SLUICE_TEST(words_that_do_not_come_do_not_hold_it_up),
-        SLUICE_TEST(closed_in_time_nothing_is_said),
-        SLUICE_TEST(a_line_never_waits_for_its_reader),
-    };
-    return sluice_test_run("last_words", tests, SLUICE_TEST_COUNT(tests));
 }

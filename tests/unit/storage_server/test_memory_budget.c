@@ -61,7 +61,7 @@ static void await(sem_t *semaphore)
         ;
 }
 
-static void one_client_alone_leaves_a_third_to_others(void)
+TEST(one_client_alone_leaves_a_third_to_others)
 {
     struct sluice_memory_budget *budget = create(9000);
     struct sluice_memory_holder *a[8], *b[8];
@@ -88,7 +88,7 @@ static void one_client_alone_leaves_a_third_to_others(void)
     sluice_memory_budget_destroy(budget);
 }
 
-static void a_stream_leaves_room_to_others_of_its_client(void)
+TEST(a_stream_leaves_room_to_others_of_its_client)
 {
     struct sluice_memory_budget *budget = create(7000);
     struct sluice_memory_holder *first = open_of(budget, "a", NULL, NULL);
@@ -104,7 +104,7 @@ static void a_stream_leaves_room_to_others_of_its_client(void)
     sluice_memory_budget_destroy(budget);
 }
 
-static void one_sample_may_always_be_worked_on(void)
+TEST(one_sample_may_always_be_worked_on)
 {
     struct sluice_memory_budget *budget = create(1000);
     struct sluice_memory_holder *a = open_of(budget, "a", NULL, NULL);
@@ -120,7 +120,7 @@ static void one_sample_may_always_be_worked_on(void)
     sluice_memory_budget_destroy(budget);
 }
 
-static void requests_find_room_where_replies_do_not(void)
+TEST(requests_find_room_where_replies_do_not)
 {
     struct sluice_memory_budget *budget = create(10000);
     struct sluice_memory_holder *a = open_of(budget, "a", NULL, NULL);
@@ -139,7 +139,7 @@ static void requests_find_room_where_replies_do_not(void)
     sluice_memory_budget_destroy(budget);
 }
 
-static void who_waits_is_called_once_there_is_room(void)
+TEST(who_waits_is_called_once_there_is_room)
 {
     struct sluice_memory_budget *budget = create(1000);
     struct waiting waiting = {0};
@@ -234,7 +234,7 @@ static void *stream_main(void *ctx)
     return NULL;
 }
 
-static void threads_never_hold_more_than_the_budget_and_all_get_their_turn(void)
+TEST(threads_never_hold_more_than_the_budget_and_all_get_their_turn)
 {
     struct sluice_memory_budget *budget = create(ALL);
     struct stream streams[NUM_THREADS] = {0};
@@ -273,7 +273,7 @@ static void trim(void *ctx)
     atomic_fetch_add(&trims, 1);
 }
 
-static void nothing_is_taken_while_the_process_is_too_large(void)
+TEST(nothing_is_taken_while_the_process_is_too_large)
 {
     struct sluice_memory_budget *budget;
     sem_init(&was_read, 0, 0);
@@ -300,7 +300,7 @@ static void nothing_is_taken_while_the_process_is_too_large(void)
     sem_destroy(&was_read);
 }
 
-static void a_process_far_beyond_its_size_is_told_after_a_trim(void)
+TEST(a_process_far_beyond_its_size_is_told_after_a_trim)
 {
     struct sluice_memory_budget *budget;
     sem_init(&was_read, 0, 0);
@@ -320,7 +320,7 @@ static void a_process_far_beyond_its_size_is_told_after_a_trim(void)
     sem_destroy(&was_read);
 }
 
-static void the_limit_moves_with_what_the_process_itself_holds(void)
+TEST(the_limit_moves_with_what_the_process_itself_holds)
 {
     struct sluice_memory_budget *budget;
     sem_init(&was_read, 0, 0);
@@ -354,20 +354,9 @@ static void the_limit_moves_with_what_the_process_itself_holds(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(one_client_alone_leaves_a_third_to_others),
-        SLUICE_TEST(a_stream_leaves_room_to_others_of_its_client),
-        SLUICE_TEST(one_sample_may_always_be_worked_on),
-        SLUICE_TEST(requests_find_room_where_replies_do_not),
-        SLUICE_TEST(who_waits_is_called_once_there_is_room),
-        SLUICE_TEST(threads_never_hold_more_than_the_budget_and_all_get_their_turn),
-        SLUICE_TEST(nothing_is_taken_while_the_process_is_too_large),
-        SLUICE_TEST(a_process_far_beyond_its_size_is_told_after_a_trim),
-        SLUICE_TEST(the_limit_moves_with_what_the_process_itself_holds),
-    };
     if (sluice_sessions_create(&sessions, NULL) != SLUICE_OK)
         return 1;
-    const int result = sluice_test_run("memory_budget", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_main();
     sluice_sessions_destroy(sessions);
     return result;
 }

@@ -24,7 +24,7 @@ static uint64_t limit_of(const char *its_root)
     return bytes;
 }
 
-static void is_half_of_the_machine_or_of_its_group(void)
+TEST(is_half_of_the_machine_or_of_its_group)
 {
     new_machine("MemTotal:        4000000 kB\nMemFree:          100 kB\n");
     CU_ASSERT_EQUAL(limit_of(root), 2000000ull * 1024);
@@ -36,7 +36,7 @@ static void is_half_of_the_machine_or_of_its_group(void)
     CU_ASSERT_EQUAL(limit_of(root), 500000000);
 }
 
-static void too_little_is_refused_by_words(void)
+TEST(too_little_is_refused_by_words)
 {
     new_machine("MemTotal:        40000 kB\n");
     struct sluice_err err = {0};
@@ -64,7 +64,7 @@ static int child_with_limit(int which, uint64_t most, unsigned num_threads)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void a_ulimit_leaves_room_for_stacks(void)
+TEST(a_ulimit_leaves_room_for_stacks)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     return; /* a sanitizer's address space is larger than any ulimit */
@@ -74,7 +74,7 @@ static void a_ulimit_leaves_room_for_stacks(void)
     CU_ASSERT_EQUAL(child_with_limit(RLIMIT_AS, 2000u << 20, 10000), 2);
 }
 
-static void the_parts_leave_some_of_the_limit(void)
+TEST(the_parts_leave_some_of_the_limit)
 {
     for (uint64_t limit = 32u << 20; limit < 1ull << 40; limit *= 2) {
         const struct sluice_memory_parts parts = sluice_memory_limit_part(limit);
@@ -82,15 +82,4 @@ static void the_parts_leave_some_of_the_limit(void)
         CU_ASSERT(parts.live + parts.cached + parts.grpc < limit);
     }
     CU_ASSERT(sluice_memory_resident() > 100000);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(is_half_of_the_machine_or_of_its_group),
-        SLUICE_TEST(too_little_is_refused_by_words),
-        SLUICE_TEST(a_ulimit_leaves_room_for_stacks),
-        SLUICE_TEST(the_parts_leave_some_of_the_limit),
-    };
-    return sluice_test_run("memory_limit", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -62,7 +62,7 @@ static char *make_page(const struct sluice_server_counts *counts)
     return text;
 }
 
-static void the_page_has_every_counter(void)
+TEST(the_page_has_every_counter)
 {
     const struct sluice_server_counts counts = some_counts();
     char *text = make_page(&counts);
@@ -138,7 +138,7 @@ static void the_page_has_every_counter(void)
     free(text);
 }
 
-static void decoders_are_told_of_where_there_are_some(void)
+TEST(decoders_are_told_of_where_there_are_some)
 {
     struct sluice_server_counts counts = some_counts();
     counts.decoders =
@@ -161,7 +161,7 @@ static void decoders_are_told_of_where_there_are_some(void)
     free(text);
 }
 
-static void a_cache_is_told_of_where_there_is_one(void)
+TEST(a_cache_is_told_of_where_there_is_one)
 {
     struct sluice_server_counts counts = some_counts();
     counts.cache = (struct sluice_store_cache_counts){.hits = 2,
@@ -192,7 +192,7 @@ static void a_cache_is_told_of_where_there_is_one(void)
     free(text);
 }
 
-static void a_server_that_did_nothing_has_a_page_too(void)
+TEST(a_server_that_did_nothing_has_a_page_too)
 {
     const struct sluice_server_counts counts = {.dataset.id = ""};
     char *text = make_page(&counts);
@@ -201,15 +201,4 @@ static void a_server_that_did_nothing_has_a_page_too(void)
     CU_ASSERT_PTR_NULL(strstr(text, " NaN"));
     CU_ASSERT_PTR_NULL(strstr(text, "sluice_process_resident_bytes"));
     free(text);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_page_has_every_counter),
-        SLUICE_TEST(decoders_are_told_of_where_there_are_some),
-        SLUICE_TEST(a_cache_is_told_of_where_there_is_one),
-        SLUICE_TEST(a_server_that_did_nothing_has_a_page_too),
-    };
-    return sluice_test_run("metrics", tests, SLUICE_TEST_COUNT(tests));
 }

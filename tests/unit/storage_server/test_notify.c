@@ -63,7 +63,7 @@ static void check_manager(const char *name)
     close(manager);
 }
 
-static void the_manager_hears_all(void)
+TEST(the_manager_hears_all)
 {
     char path[100];
     CU_ASSERT_FATAL(snprintf(path, sizeof(path), "%s/socket", sluice_test_dir()) < 100);
@@ -72,13 +72,13 @@ static void the_manager_hears_all(void)
     check_manager(path);
 }
 
-static void without_a_watchdog_nobody_waits_for_a_sign_of_life(void)
+TEST(without_a_watchdog_nobody_waits_for_a_sign_of_life)
 {
     char name[60];
     snprintf(name, sizeof(name), "@sluice-test-%ld", (long)getpid());
     const int manager = listen_at(name);
     static const char *const usecs[] = {NULL, "3000000", "0", "soon"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(usecs); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(usecs); i++) {
         CU_ASSERT_EQUAL_FATAL(setenv("NOTIFY_SOCKET", name, 1), 0);
         if (usecs[i]) /* a time for another process, or none */
             set_watchdog(usecs[i], i == 1 ? getpid() + 1 : getpid());
@@ -92,7 +92,7 @@ static void without_a_watchdog_nobody_waits_for_a_sign_of_life(void)
     close(manager);
 }
 
-static void without_a_manager_nothing_happens(void)
+TEST(without_a_manager_nothing_happens)
 {
     struct sluice_notify notify;
     sluice_notify_open(&notify);
@@ -102,11 +102,11 @@ static void without_a_manager_nothing_happens(void)
     sluice_notify_close(&notify);
 }
 
-static void a_manager_that_is_not_there_is_told(void)
+TEST(a_manager_that_is_not_there_is_told)
 {
     static const char *const names[] = {"/no/such/socket", "relative", ""};
     static struct sluice_test_output output;
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(names); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(names); i++) {
         CU_ASSERT_EQUAL_FATAL(setenv("NOTIFY_SOCKET", names[i], 1), 0);
         struct sluice_notify notify;
         sluice_test_capture_begin();
@@ -117,15 +117,4 @@ static void a_manager_that_is_not_there_is_told(void)
         sluice_notify_ready(&notify, "10.0.0.1:50051");
         sluice_notify_close(&notify);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_manager_hears_all),
-        SLUICE_TEST(without_a_watchdog_nobody_waits_for_a_sign_of_life),
-        SLUICE_TEST(without_a_manager_nothing_happens),
-        SLUICE_TEST(a_manager_that_is_not_there_is_told),
-    };
-    return sluice_test_run("notify", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -16,7 +16,7 @@ static struct sluice_cli_result parse(struct sluice_server_options *options, int
           (int)(sizeof((const char *[]){"offload_server", __VA_ARGS__}) / sizeof(char *)),         \
           (const char *[]){"offload_server", __VA_ARGS__, NULL})
 
-static void the_root_alone_is_enough(void)
+TEST(the_root_alone_is_enough)
 {
     struct sluice_server_options options;
     const struct sluice_cli_result result = PARSE(&options, "--root", "/data");
@@ -37,7 +37,7 @@ static void the_root_alone_is_enough(void)
     CU_ASSERT_EQUAL(options.prep_cpu_max, 0);
 }
 
-static void every_flag_reaches_its_field(void)
+TEST(every_flag_reaches_its_field)
 {
     struct sluice_server_options options;
     const struct sluice_cli_result result =
@@ -66,7 +66,7 @@ static void every_flag_reaches_its_field(void)
     CU_ASSERT_EQUAL(options.prep_cpu_max, 1.5);
 }
 
-static void refuses_what_no_server_can_be(void)
+TEST(refuses_what_no_server_can_be)
 {
     struct sluice_server_options options;
     CU_ASSERT_EQUAL(PARSE(&options, "--queue", "4").exit_code, 2); /* no root */
@@ -89,7 +89,7 @@ static void refuses_what_no_server_can_be(void)
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "surplus").exit_code, 2);
 }
 
-static void several_roots_have_names(void)
+TEST(several_roots_have_names)
 {
     struct sluice_server_options options;
     CU_ASSERT_FALSE(
@@ -107,7 +107,7 @@ static void several_roots_have_names(void)
     CU_ASSERT_FALSE(PARSE(&options, "--root", "a=/a", "--jpeg-index", "off").should_exit);
 }
 
-static void a_root_may_be_a_bucket_or_a_web_server(void)
+TEST(a_root_may_be_a_bucket_or_a_web_server)
 {
     struct sluice_server_options options;
     CU_ASSERT_FALSE(PARSE(&options, "--root", "s3://bucket/a", "--s3-endpoint", "http://ceph:7480",
@@ -134,7 +134,7 @@ static void a_root_may_be_a_bucket_or_a_web_server(void)
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "s3://bucket", "--s3-style", "x").exit_code, 2);
 }
 
-static void a_cache_is_for_remote_roots_and_has_a_size(void)
+TEST(a_cache_is_for_remote_roots_and_has_a_size)
 {
     struct sluice_server_options options;
     CU_ASSERT_FALSE(PARSE(&options, "--root", "s3://bucket", "--cache", "/c", "--cache-bytes", "2G")
@@ -151,12 +151,12 @@ static void a_cache_is_for_remote_roots_and_has_a_size(void)
         2);
 }
 
-static void is_open_to_others_only_if_told(void)
+TEST(is_open_to_others_only_if_told)
 {
     struct sluice_server_options options;
     static const char *const far[] = {"0.0.0.0:1", ":1", "[::]:1", "10.0.0.1:1", "storage:1"};
     static const char *const near[] = {"127.0.0.1:1", "localhost:1", "[::1]:1", "unix:/run/x"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(far); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(far); i++) {
         CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--listen", far[i]).exit_code, 2);
         CU_ASSERT_FALSE(
             PARSE(&options, "--root", "/d", "--listen", far[i], "--insecure").should_exit);
@@ -169,7 +169,7 @@ static void is_open_to_others_only_if_told(void)
                 .exit_code,
             2);
     }
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(near); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(near); i++)
         CU_ASSERT_FALSE(
             PARSE(&options, "--root", "/d", "--listen", near[i], "--tokens", "t").should_exit);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--tls-cert", "c").exit_code, 2);
@@ -183,7 +183,7 @@ static sluice_status set(struct sluice_server_options *options, struct sluice_cl
     return sluice_server_options_set(options, &(struct sluice_setting){key, value}, 1, texts, err);
 }
 
-static void settings_go_over_what_is_there(void)
+TEST(settings_go_over_what_is_there)
 {
     struct sluice_server_options options = sluice_server_options_init();
     struct sluice_cli_texts texts = {0};
@@ -209,7 +209,7 @@ static void settings_go_over_what_is_there(void)
     sluice_cli_texts_clear(&texts);
 }
 
-static void settings_are_refused_as_flags_are(void)
+TEST(settings_are_refused_as_flags_are)
 {
     struct sluice_server_options options = sluice_server_options_init();
     struct sluice_cli_texts texts = {0};
@@ -233,20 +233,4 @@ static void settings_are_refused_as_flags_are(void)
     CU_ASSERT_EQUAL(set(&options, &texts, "listen", "unix:/tmp/s", &err), SLUICE_OK);
     CU_ASSERT_STRING_EQUAL(options.listen, "unix:/tmp/s");
     sluice_cli_texts_clear(&texts);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_root_alone_is_enough),
-        SLUICE_TEST(several_roots_have_names),
-        SLUICE_TEST(a_root_may_be_a_bucket_or_a_web_server),
-        SLUICE_TEST(a_cache_is_for_remote_roots_and_has_a_size),
-        SLUICE_TEST(is_open_to_others_only_if_told),
-        SLUICE_TEST(every_flag_reaches_its_field),
-        SLUICE_TEST(refuses_what_no_server_can_be),
-        SLUICE_TEST(settings_go_over_what_is_there),
-        SLUICE_TEST(settings_are_refused_as_flags_are),
-    };
-    return sluice_test_run("options", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -92,7 +92,7 @@ static void put_group(const char *folder, bool has_cpu)
         {"cpu.weight.nice", "0\n", is_v2 && has_cpu},
         {"cpu.idle", "0\n", has_cpu},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(files); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(files); i++) {
         snprintf(path, sizeof(path), "%s/%s", folder, files[i].name);
         if (files[i].is_here)
             put(path, files[i].text);
@@ -224,7 +224,7 @@ static void must_refuse(struct sluice_prep_limits_options options, const char *w
 
 /* --- version 1 --- */
 
-static void version_1_makes_sets_enters_and_removes(void)
+TEST(version_1_makes_sets_enters_and_removes)
 {
     new_v1();
     struct sluice_prep_limits *limits =
@@ -251,7 +251,7 @@ static void version_1_makes_sets_enters_and_removes(void)
     CU_ASSERT(is_there("/sys/fs/cgroup/cpu/own"));
 }
 
-static void version_1_joins_what_blkio_and_cpuset_have(void)
+TEST(version_1_joins_what_blkio_and_cpuset_have)
 {
     new_v1();
     put_group("/sys/fs/cgroup/blkio/own/prep", false);
@@ -272,7 +272,7 @@ static void version_1_joins_what_blkio_and_cpuset_have(void)
     CU_ASSERT(is_there("/sys/fs/cgroup/cpuset/own/prep"));
 }
 
-static void a_group_that_is_there_gets_its_quota_back(void)
+TEST(a_group_that_is_there_gets_its_quota_back)
 {
     new_v1();
     put_group("/sys/fs/cgroup/cpu/site", true);
@@ -293,7 +293,7 @@ static void a_group_that_is_there_gets_its_quota_back(void)
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/cpu/site/tasks"), 3);
 }
 
-static void a_quota_alone_has_a_group_of_this_process(void)
+TEST(a_quota_alone_has_a_group_of_this_process)
 {
     new_v1();
     char path[256];
@@ -307,7 +307,7 @@ static void a_quota_alone_has_a_group_of_this_process(void)
 
 /* --- version 2 --- */
 
-static void version_2_makes_a_threaded_group_and_passes_cpu_on(void)
+TEST(version_2_makes_a_threaded_group_and_passes_cpu_on)
 {
     new_v2();
     struct sluice_prep_limits *limits =
@@ -326,7 +326,7 @@ static void version_2_makes_a_threaded_group_and_passes_cpu_on(void)
     CU_ASSERT_STRING_EQUAL(text_of("/sys/fs/cgroup/own/cgroup.subtree_control"), "\n");
 }
 
-static void version_2_leaves_what_others_need(void)
+TEST(version_2_leaves_what_others_need)
 {
     /* Another group beneath the same one may live by the controller that was passed on. */
     new_v2();
@@ -349,7 +349,7 @@ static void version_2_leaves_what_others_need(void)
     CU_ASSERT_STRING_EQUAL(text_of("/sys/fs/cgroup/own/cgroup.subtree_control"), "pids cpu\n");
 }
 
-static void a_domain_that_is_invalid_becomes_threaded(void)
+TEST(a_domain_that_is_invalid_becomes_threaded)
 {
     new_v2();
     put_group("/sys/fs/cgroup/own/prep", true);
@@ -369,7 +369,7 @@ static void a_domain_that_is_invalid_becomes_threaded(void)
     CU_ASSERT(is_there("/sys/fs/cgroup/own/prep"));
 }
 
-static void a_hybrid_takes_cpu_from_version_1(void)
+TEST(a_hybrid_takes_cpu_from_version_1)
 {
     new_v1();
     put("/proc/self/mountinfo", "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
@@ -386,7 +386,7 @@ static void a_hybrid_takes_cpu_from_version_1(void)
     CU_ASSERT_FALSE(is_there("/sys/fs/cgroup/unified/two/prep"));
 }
 
-static void a_group_has_the_weight_of_its_threads(void)
+TEST(a_group_has_the_weight_of_its_threads)
 {
     new_v1();
     put_group("/sys/fs/cgroup/cpu/own/prep", true);
@@ -423,7 +423,7 @@ static void a_group_has_the_weight_of_its_threads(void)
     sluice_prep_limits_close(must_open(options));
 }
 
-static void a_weight_that_is_refused_is_a_warning(void)
+TEST(a_weight_that_is_refused_is_a_warning)
 {
     static struct sluice_test_output output;
     new_v1();
@@ -440,7 +440,7 @@ static void a_weight_that_is_refused_is_a_warning(void)
 
 /* --- what cannot be had --- */
 
-static void a_file_system_that_is_read_only_is_an_error(void)
+TEST(a_file_system_that_is_read_only_is_an_error)
 {
     new_v1();
     make_error = EROFS;
@@ -450,7 +450,7 @@ static void a_file_system_that_is_read_only_is_an_error(void)
                 "Read-only file system");
 }
 
-static void nothing_is_left_of_what_failed(void)
+TEST(nothing_is_left_of_what_failed)
 {
     static const struct {
         const char *file;
@@ -465,7 +465,7 @@ static void nothing_is_left_of_what_failed(void)
         {"cpu.cfs_quota_us", EINVAL, "cpu.cfs_quota_us, 50000: Invalid argument (more", true},
         {"prep/tasks", ENOSPC, "prep/tasks: No space left on device", true},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         if (cases[i].is_v1)
             new_v1();
         else
@@ -482,7 +482,7 @@ static void nothing_is_left_of_what_failed(void)
     }
 }
 
-static void a_missing_controller_is_an_error(void)
+TEST(a_missing_controller_is_an_error)
 {
     new_v2();
     put("/sys/fs/cgroup/own/cgroup.controllers", "memory pids\n");
@@ -498,7 +498,7 @@ static void a_missing_controller_is_an_error(void)
                 "/proc/self/mountinfo");
 }
 
-static void a_path_that_names_no_group_is_an_error(void)
+TEST(a_path_that_names_no_group_is_an_error)
 {
     new_v1();
     const char *const names[] = {"",
@@ -512,7 +512,7 @@ static void a_path_that_names_no_group_is_an_error(void)
                                  "/",
                                  "/sys/fs/cgroup",
                                  "/sys/fs/cgroup/cpus/x"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(names); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(names); i++)
         must_refuse((struct sluice_prep_limits_options){.cgroup = names[i]}, "--prep-cgroup ",
                     names[i]);
     must_refuse((struct sluice_prep_limits_options){.cgroup = "a/b"}, "--prep-cgroup a/b",
@@ -524,7 +524,7 @@ static void a_path_that_names_no_group_is_an_error(void)
                 "the path is too long");
 }
 
-static void what_is_refused_later_is_said(void)
+TEST(what_is_refused_later_is_said)
 {
     static struct sluice_test_output output;
     new_v1();
@@ -572,14 +572,14 @@ static struct seen limits_of_a_thread(struct sluice_prep_limits *limits)
     return seen;
 }
 
-static void nice_policy_and_class_are_of_the_thread_alone(void)
+TEST(nice_policy_and_class_are_of_the_thread_alone)
 {
     const int ours = getpriority(PRIO_PROCESS, 0);
     static const struct {
         const char *io_class;
         int value;
     } classes[] = {{"normal", -1}, {"low", 2 << 13 | 7}, {"idle", 3 << 13}, {NULL, -1}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(classes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(classes); i++) {
         struct sluice_prep_limits *limits = must_open((struct sluice_prep_limits_options){
             .has_nice = true, .nice = 19, .io_class = classes[i].io_class});
         const struct seen seen = limits_of_a_thread(limits);
@@ -602,7 +602,7 @@ static void nice_policy_and_class_are_of_the_thread_alone(void)
     sluice_prep_limits_close(NULL);
 }
 
-static void a_decoder_has_its_workers_limits(void)
+TEST(a_decoder_has_its_workers_limits)
 {
     int ends[2];
     CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
@@ -638,7 +638,7 @@ static void a_decoder_has_its_workers_limits(void)
     CU_ASSERT_EQUAL(waitpid(pid, &status, 0), pid);
 }
 
-static void a_nice_value_that_is_refused_is_one_warning(void)
+TEST(a_nice_value_that_is_refused_is_one_warning)
 {
     static struct sluice_test_output output;
     new_machine();
@@ -658,7 +658,7 @@ static void a_nice_value_that_is_refused_is_one_warning(void)
 
 /* --- cores --- */
 
-static void cores_are_the_least_of_cpus_quotas_and_our_own(void)
+TEST(cores_are_the_least_of_cpus_quotas_and_our_own)
 {
     const double cpus = sluice_cpu_count();
     new_v1();
@@ -698,7 +698,7 @@ static void *visit_main(void *arg)
     return NULL;
 }
 
-static void the_kernel_takes_what_is_written(void)
+TEST(the_kernel_takes_what_is_written)
 {
     char name[64], line[80];
     snprintf(name, sizeof(name), "sluice-test-%ld", (long)getpid());
@@ -730,31 +730,4 @@ static void the_kernel_takes_what_is_written(void)
     sluice_prep_limits_close(visit.limits); /* could not remove a group with a thread in it */
     sluice_test_capture_end(&output);
     CU_ASSERT_STRING_EQUAL(output.err, "");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(version_1_makes_sets_enters_and_removes),
-        SLUICE_TEST(version_1_joins_what_blkio_and_cpuset_have),
-        SLUICE_TEST(a_group_that_is_there_gets_its_quota_back),
-        SLUICE_TEST(a_quota_alone_has_a_group_of_this_process),
-        SLUICE_TEST(version_2_makes_a_threaded_group_and_passes_cpu_on),
-        SLUICE_TEST(version_2_leaves_what_others_need),
-        SLUICE_TEST(a_domain_that_is_invalid_becomes_threaded),
-        SLUICE_TEST(a_hybrid_takes_cpu_from_version_1),
-        SLUICE_TEST(a_group_has_the_weight_of_its_threads),
-        SLUICE_TEST(a_weight_that_is_refused_is_a_warning),
-        SLUICE_TEST(a_file_system_that_is_read_only_is_an_error),
-        SLUICE_TEST(nothing_is_left_of_what_failed),
-        SLUICE_TEST(a_missing_controller_is_an_error),
-        SLUICE_TEST(a_path_that_names_no_group_is_an_error),
-        SLUICE_TEST(what_is_refused_later_is_said),
-        SLUICE_TEST(nice_policy_and_class_are_of_the_thread_alone),
-        SLUICE_TEST(a_decoder_has_its_workers_limits),
-        SLUICE_TEST(a_nice_value_that_is_refused_is_one_warning),
-        SLUICE_TEST(cores_are_the_least_of_cpus_quotas_and_our_own),
-        SLUICE_TEST(the_kernel_takes_what_is_written),
-    };
-    return sluice_test_run("prep_limits", tests, SLUICE_TEST_COUNT(tests));
 }

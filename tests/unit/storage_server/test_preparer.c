@@ -131,11 +131,11 @@ static const char *const specs[] = {
 };
 
 /* Every task, split and file, with and without an index, for a few draws. */
-static void the_two_ways_are_equal(void)
+TEST(the_two_ways_are_equal)
 {
     struct sluice_jpeg_index *whole = index_of(files[BASELINE]);
     unsigned num_ok = 0, num_failed = 0;
-    for (size_t s = 0; s < SLUICE_TEST_COUNT(specs); s++) {
+    for (size_t s = 0; s < SLUICE_ARRAY_LEN(specs); s++) {
         struct sluice_pipeline *pipeline;
         CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(specs[s], &pipeline, NULL), SLUICE_OK);
         const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
@@ -164,7 +164,7 @@ static void the_two_ways_are_equal(void)
     sluice_jpeg_index_destroy(whole);
 }
 
-static void parts_of_a_file_will_do(void)
+TEST(parts_of_a_file_will_do)
 {
     struct sluice_pipeline *pipeline;
     CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(specs[0], &pipeline, NULL), SLUICE_OK);
@@ -194,7 +194,7 @@ static void parts_of_a_file_will_do(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void pipelines_take_turns(void)
+TEST(pipelines_take_turns)
 {
     for (int i = 0; i < 12; i++) {
         char spec[64];
@@ -208,7 +208,7 @@ static void pipelines_take_turns(void)
     }
 }
 
-static void limits_are_those_of_this_process(void)
+TEST(limits_are_those_of_this_process)
 {
     struct sluice_preparer *old_here = here, *old_isolated = isolated;
     here = create(NULL, WIDTH * HEIGHT - 1, 0);
@@ -228,12 +228,6 @@ static void limits_are_those_of_this_process(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_two_ways_are_equal),
-        SLUICE_TEST(parts_of_a_file_will_do),
-        SLUICE_TEST(pipelines_take_turns),
-        SLUICE_TEST(limits_are_those_of_this_process),
-    };
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         sluice_decoder_process_open(sluice_decoder_process_serve, &decoders, NULL) != SLUICE_OK)
         return 1;
@@ -241,7 +235,7 @@ int main(void)
     isolated = create(decoders, 178956970, UINT64_C(4) << 30);
     if (!make_files() || !here || !isolated)
         return 1;
-    const int code = sluice_test_run("preparer", tests, SLUICE_TEST_COUNT(tests));
+    const int code = sluice_test_main();
     sluice_preparer_destroy(here);
     sluice_preparer_destroy(isolated);
     sluice_decoders_close(decoders);

@@ -10,7 +10,7 @@ static uint64_t seconds(double s)
     return (uint64_t)(s * 1e9);
 }
 
-static void without_a_limit_everything_goes_at_once(void)
+TEST(without_a_limit_everything_goes_at_once)
 {
     struct sluice_rate_limit limit;
     sluice_rate_limit_init(&limit, 0, 0);
@@ -34,7 +34,7 @@ static double send_for(struct sluice_rate_limit *limit, uint64_t from_ns, uint64
     return sent;
 }
 
-static void keeps_the_rate_for_messages_of_any_size(void)
+TEST(keeps_the_rate_for_messages_of_any_size)
 {
     static const size_t lengths[] = {100, 1500, 20000, 150528, 602112, 5000000};
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
@@ -48,7 +48,7 @@ static void keeps_the_rate_for_messages_of_any_size(void)
     }
 }
 
-static void an_asker_late_by_less_than_the_burst_loses_nothing(void)
+TEST(an_asker_late_by_less_than_the_burst_loses_nothing)
 {
     struct sluice_rate_limit limit;
     sluice_rate_limit_init(&limit, MBIT_500, 0);
@@ -58,7 +58,7 @@ static void an_asker_late_by_less_than_the_burst_loses_nothing(void)
     sluice_rate_limit_clear(&limit);
 }
 
-static void an_idle_time_is_not_saved_up_beyond_the_burst(void)
+TEST(an_idle_time_is_not_saved_up_beyond_the_burst)
 {
     struct sluice_rate_limit limit;
     sluice_rate_limit_init(&limit, MBIT_500, 0);
@@ -67,7 +67,7 @@ static void an_idle_time_is_not_saved_up_beyond_the_burst(void)
     sluice_rate_limit_clear(&limit);
 }
 
-static void a_refusal_spends_nothing(void)
+TEST(a_refusal_spends_nothing)
 {
     struct sluice_rate_limit limit;
     sluice_rate_limit_init(&limit, 1e6, 0);
@@ -81,7 +81,7 @@ static void a_refusal_spends_nothing(void)
     sluice_rate_limit_clear(&limit);
 }
 
-static void a_clock_that_steps_back_gives_nothing_twice(void)
+TEST(a_clock_that_steps_back_gives_nothing_twice)
 {
     struct sluice_rate_limit limit;
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
@@ -128,7 +128,7 @@ static void simulate(struct sluice_rate_limit *limit, struct sender *senders, si
     }
 }
 
-static void clients_that_always_send_have_equal_parts(void)
+TEST(clients_that_always_send_have_equal_parts)
 {
     struct sluice_rate_limit limit;
     sluice_rate_limit_init(&limit, 12.5e6, 0);
@@ -154,7 +154,7 @@ static void clients_that_always_send_have_equal_parts(void)
     sluice_rate_limit_clear(&limit);
 }
 
-static void a_client_that_asks_for_little_waits_for_one_message(void)
+TEST(a_client_that_asks_for_little_waits_for_one_message)
 {
     struct sluice_rate_limit limit;
     sluice_rate_limit_init(&limit, 12.5e6, 0);
@@ -175,7 +175,7 @@ static void a_client_that_asks_for_little_waits_for_one_message(void)
     sluice_rate_limit_clear(&limit);
 }
 
-static void a_client_that_does_not_come_back_holds_nobody_up(void)
+TEST(a_client_that_does_not_come_back_holds_nobody_up)
 {
     struct sluice_rate_limit limit;
     sluice_rate_limit_init(&limit, 12.5e6, 0);
@@ -190,20 +190,4 @@ static void a_client_that_does_not_come_back_holds_nobody_up(void)
     sluice_rate_limit_leave(&limit, &gone);
     sluice_rate_limit_leave(&limit, &one);
     sluice_rate_limit_clear(&limit);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(without_a_limit_everything_goes_at_once),
-        SLUICE_TEST(keeps_the_rate_for_messages_of_any_size),
-        SLUICE_TEST(an_asker_late_by_less_than_the_burst_loses_nothing),
-        SLUICE_TEST(an_idle_time_is_not_saved_up_beyond_the_burst),
-        SLUICE_TEST(a_refusal_spends_nothing),
-        SLUICE_TEST(a_clock_that_steps_back_gives_nothing_twice),
-        SLUICE_TEST(clients_that_always_send_have_equal_parts),
-        SLUICE_TEST(a_client_that_asks_for_little_waits_for_one_message),
-        SLUICE_TEST(a_client_that_does_not_come_back_holds_nobody_up),
-    };
-    return sluice_test_run("rate_limit", tests, SLUICE_TEST_COUNT(tests));
 }

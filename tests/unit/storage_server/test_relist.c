@@ -72,7 +72,7 @@ static void await_list(struct fixture *f, const char *id)
     }
 }
 
-static void an_open_stream_keeps_its_list_and_a_new_one_gets_the_new(void)
+TEST(an_open_stream_keeps_its_list_and_a_new_one_gets_the_new)
 {
     char all[33], some[33], now[33];
     struct fixture f = start(all);
@@ -101,7 +101,7 @@ static void an_open_stream_keeps_its_list_and_a_new_one_gets_the_new(void)
     fixture_end(&f);
 }
 
-static void a_list_that_cannot_be_read_leaves_the_old_one(void)
+TEST(a_list_that_cannot_be_read_leaves_the_old_one)
 {
     char all[33], now[33];
     struct fixture f = start(all);
@@ -156,29 +156,19 @@ static void *fetch_rounds(void *ctx)
     return NULL;
 }
 
-static void lists_change_under_clients(void)
+TEST(lists_change_under_clients)
 {
     char id[33];
     struct fixture f = start(id);
     pthread_t threads[3];
-    for (unsigned i = 0; i < SLUICE_TEST_COUNT(threads); i++)
+    for (unsigned i = 0; i < SLUICE_ARRAY_LEN(threads); i++)
         CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, fetch_rounds, &f), 0);
     for (unsigned round = 0; round < ROUNDS; round++) {
         write_list(round % 3 ? NUM_FIRST : NUM_IMAGES, id); /* another one, and the same again */
         sluice_storage_server_reread(f.server);
         await_list(&f, id);
     }
-    for (unsigned i = 0; i < SLUICE_TEST_COUNT(threads); i++)
+    for (unsigned i = 0; i < SLUICE_ARRAY_LEN(threads); i++)
         pthread_join(threads[i], NULL);
     fixture_end(&f);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(an_open_stream_keeps_its_list_and_a_new_one_gets_the_new),
-        SLUICE_TEST(a_list_that_cannot_be_read_leaves_the_old_one),
-        SLUICE_TEST(lists_change_under_clients),
-    };
-    return sluice_test_run("relist", tests, SLUICE_TEST_COUNT(tests));
 }

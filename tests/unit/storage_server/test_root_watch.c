@@ -83,7 +83,7 @@ static void await_answer(struct sluice_root_watch *watch, bool is_here)
         sched_yield();
 }
 
-static void a_root_that_is_gone_at_the_start_is_noticed(void)
+TEST(a_root_that_is_gone_at_the_start_is_noticed)
 {
     set(&is_gone, true);
     struct sluice_root_watch *watch = open_watch();
@@ -93,7 +93,7 @@ static void a_root_that_is_gone_at_the_start_is_noticed(void)
     close_watch(watch);
 }
 
-static void a_look_that_hangs_counts_as_gone(void)
+TEST(a_look_that_hangs_counts_as_gone)
 {
     set(&hangs, true);
     struct sluice_root_watch *watch = open_watch();
@@ -125,7 +125,7 @@ static sluice_status look_at_one(struct sluice_store *of, const struct sluice_st
 }
 
 /* Each is looked for by its own first sample; one that has none by itself. */
-static void each_root_is_looked_for(void)
+TEST(each_root_is_looked_for)
 {
     const char *classes[] = {""};
     const struct sluice_manifest_entry entries[] = {{.path = "a-b/1.jpg", .bytes = 7},
@@ -150,14 +150,4 @@ static void each_root_is_looked_for(void)
     atomic_store(&is_second_gone, false);
     await_answer(watch, true);
     close_watch(watch);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_root_that_is_gone_at_the_start_is_noticed),
-        SLUICE_TEST(a_look_that_hangs_counts_as_gone),
-        SLUICE_TEST(each_root_is_looked_for),
-    };
-    return sluice_test_run("root_watch", tests, SLUICE_TEST_COUNT(tests));
 }

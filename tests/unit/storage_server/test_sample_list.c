@@ -38,7 +38,7 @@ static void on_gone(void *ctx, uint64_t bytes)
     gone_bytes = bytes;
 }
 
-static void the_newest_list_is_one_of_the_same_dataset(void)
+TEST(the_newest_list_is_one_of_the_same_dataset)
 {
     struct sluice_sample_list *first = make_list(7, 1), *again = make_list(7, 2),
                               *other = make_list(8, 1);
@@ -91,7 +91,7 @@ static void write_text(const char *path, const char *text)
     CU_ASSERT_EQUAL_FATAL(sluice_file_write_atomic(path, text, strlen(text), NULL), SLUICE_OK);
 }
 
-static void a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file(void)
+TEST(a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file)
 {
     const char *root = path_in("root"), *folder = path_in("root/cat");
     CU_ASSERT_FATAL(mkdir(root, 0700) == 0 && mkdir(folder, 0700) == 0);
@@ -123,7 +123,7 @@ static void a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file(voi
     sluice_sample_list_unref(list);
 }
 
-static void a_named_file_must_be_there_and_whole(void)
+TEST(a_named_file_must_be_there_and_whole)
 {
     const struct sluice_roots roots = sluice_roots_one(path_in("root"));
     struct sluice_sample_list_source source = {
@@ -137,7 +137,7 @@ static void a_named_file_must_be_there_and_whole(void)
     CU_ASSERT_PTR_NULL(list);
 }
 
-static void a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_whole(void)
+TEST(a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_whole)
 {
     write_text(path_in("root/" SLUICE_MANIFEST_FILE), "no manifest\n");
     const struct sluice_roots roots = sluice_roots_one(path_in("root"));
@@ -156,7 +156,7 @@ static void a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_wh
 }
 
 /* Each has its own list: one is walked over, the other has a manifest. */
-static void roots_with_names_are_one_list(void)
+TEST(roots_with_names_are_one_list)
 {
     CU_ASSERT_FATAL(mkdir(path_in("left"), 0700) == 0 && mkdir(path_in("left/cat"), 0700) == 0);
     CU_ASSERT_FATAL(mkdir(path_in("right"), 0700) == 0);
@@ -204,7 +204,7 @@ static void destroy_nothing(struct sluice_store *store)
     (void)store;
 }
 
-static void remote_roots_are_read_through_their_stores(void)
+TEST(remote_roots_are_read_through_their_stores)
 {
     struct sluice_roots roots = sluice_roots_one("s3://bucket");
     struct sluice_sample_list_source source = {.roots = &roots};
@@ -225,17 +225,4 @@ static void remote_roots_are_read_through_their_stores(void)
     sluice_sample_list_source_find(&source, store);
     CU_ASSERT_PTR_EQUAL(source.stores[0], &one); /* not that over all roots */
     store->destroy(store);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_newest_list_is_one_of_the_same_dataset),
-        SLUICE_TEST(a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file),
-        SLUICE_TEST(a_named_file_must_be_there_and_whole),
-        SLUICE_TEST(a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_whole),
-        SLUICE_TEST(roots_with_names_are_one_list),
-        SLUICE_TEST(remote_roots_are_read_through_their_stores),
-    };
-    return sluice_test_run("sample_list", tests, SLUICE_TEST_COUNT(tests));
 }

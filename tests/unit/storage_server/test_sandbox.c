@@ -40,7 +40,7 @@ static void make_files(void)
 {
     static const char *const files[] = {"data/root/image", "data/secret", "lists/list",
                                         "elsewhere/file"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(files); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(files); i++)
         sluice_test_put_text(sluice_test_dir(), files[i], "text");
 }
 
@@ -450,20 +450,20 @@ static bool has_ports(void)
     return sluice_landlock_abi() >= SLUICE_LANDLOCK_TCP_ABI;
 }
 
-static void what_serving_needs_stays(void)
+TEST(what_serving_needs_stays)
 {
     const struct sluice_server_options options = options_of("auto");
-    check(needed, SLUICE_TEST_COUNT(needed), &options);
+    check(needed, SLUICE_ARRAY_LEN(needed), &options);
 }
 
-static void other_files_are_out_of_reach(void)
+TEST(other_files_are_out_of_reach)
 {
     const struct sluice_server_options options = options_of("auto");
     if (has_landlock())
-        check(files, SLUICE_TEST_COUNT(files), &options);
+        check(files, SLUICE_ARRAY_LEN(files), &options);
 }
 
-static void a_cache_can_be_written_and_nothing_else(void)
+TEST(a_cache_can_be_written_and_nothing_else)
 {
     struct sluice_server_options options = options_of("auto");
     static const struct attempt cached[] = {
@@ -473,38 +473,38 @@ static void a_cache_can_be_written_and_nothing_else(void)
     };
     static const struct attempt renames[] = {{"rename", try_rename, EPERM}};
     if (sluice_syscall_filter_is_possible())
-        check(renames, SLUICE_TEST_COUNT(renames), &options);
+        check(renames, SLUICE_ARRAY_LEN(renames), &options);
     options.cache = at("elsewhere");
     if (has_landlock())
-        check(cached, SLUICE_TEST_COUNT(cached), &options);
+        check(cached, SLUICE_ARRAY_LEN(cached), &options);
 }
 
-static void other_ports_are_out_of_reach(void)
+TEST(other_ports_are_out_of_reach)
 {
     const struct sluice_server_options options = options_of("auto");
     if (has_ports())
-        check(ports, SLUICE_TEST_COUNT(ports), &options);
+        check(ports, SLUICE_ARRAY_LEN(ports), &options);
 }
 
-static void other_calls_fail(void)
+TEST(other_calls_fail)
 {
     const struct sluice_server_options options = options_of("auto");
     if (sluice_syscall_filter_is_possible())
-        check(calls, SLUICE_TEST_COUNT(calls), &options);
+        check(calls, SLUICE_ARRAY_LEN(calls), &options);
 }
 
 /* The probes find what they look for where nothing is in the way. */
-static void off_leaves_everything(void)
+TEST(off_leaves_everything)
 {
     const struct sluice_server_options options = options_of("off");
     const struct {
         const struct attempt *attempts;
         size_t count;
-    } all[] = {{needed, SLUICE_TEST_COUNT(needed)},
-               {files, SLUICE_TEST_COUNT(files)},
-               {ports, SLUICE_TEST_COUNT(ports)},
-               {calls, SLUICE_TEST_COUNT(calls)}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(all); i++) {
+    } all[] = {{needed, SLUICE_ARRAY_LEN(needed)},
+               {files, SLUICE_ARRAY_LEN(files)},
+               {ports, SLUICE_ARRAY_LEN(ports)},
+               {calls, SLUICE_ARRAY_LEN(calls)}};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(all); i++) {
         for (size_t k = 0; k < all[i].count; k++) {
             struct attempt attempt = all[i].attempts[k];
             attempt.expected = 0;
@@ -514,7 +514,7 @@ static void off_leaves_everything(void)
     }
 }
 
-static void names_may_be_looked_up_if_there_are_any(void)
+TEST(names_may_be_looked_up_if_there_are_any)
 {
     struct sluice_server_options options = options_of("auto");
     static char listen[64];
@@ -571,7 +571,7 @@ static int after_replacing(const struct sluice_server_options *options, const ch
 }
 
 /* A list, a key, tokens: whatever has its name later. */
-static void a_file_that_is_replaced_is_read(void)
+TEST(a_file_that_is_replaced_is_read)
 {
     const struct sluice_server_options none = options_of("auto");
     for (int i = 0; i < 6; i++) {
@@ -593,7 +593,7 @@ static void a_file_that_is_replaced_is_read(void)
     }
 }
 
-static void a_root_that_is_replaced_is_read_unless_it_is_on(void)
+TEST(a_root_that_is_replaced_is_read_unless_it_is_on)
 {
     make_files();
     sluice_test_put_text(sluice_test_dir(), "elsewhere/root/image", "text");
@@ -610,7 +610,7 @@ static void a_root_that_is_replaced_is_read_unless_it_is_on(void)
                     EACCES);
 }
 
-static void on_is_everything_or_an_error(void)
+TEST(on_is_everything_or_an_error)
 {
     make_files();
     struct sluice_server_options options = options_of("on");
@@ -625,7 +625,7 @@ static void on_is_everything_or_an_error(void)
     }
 }
 
-static void ways_around_the_ports_and_other_processes_are_closed(void)
+TEST(ways_around_the_ports_and_other_processes_are_closed)
 {
     static const struct attempt attempts[] = {
         {"MPTCP", try_mptcp, EPERM},
@@ -656,7 +656,7 @@ static int try_unix_listener(void)
     return error ? error : unlink(address.sun_path) == 0 ? 0 : errno;
 }
 
-static void a_unix_socket_can_be_made_where_it_is_asked_for(void)
+TEST(a_unix_socket_can_be_made_where_it_is_asked_for)
 {
     make_files();
     static char listen[600];
@@ -672,7 +672,7 @@ static void a_unix_socket_can_be_made_where_it_is_asked_for(void)
 }
 
 /* What an older kernel has, as far as this one can show it. */
-static void every_version_of_landlock_will_do(void)
+TEST(every_version_of_landlock_will_do)
 {
     make_files();
     const struct sluice_landlock_path root = {at("data"), SLUICE_LANDLOCK_READ};
@@ -703,7 +703,7 @@ static void *read_when_told(void *ctx)
 }
 
 /* Threads that were there before have the filter, too. */
-static void all_threads_have_the_filter(void)
+TEST(all_threads_have_the_filter)
 {
     if (!sluice_syscall_filter_is_possible())
         return;
@@ -725,25 +725,4 @@ static void all_threads_have_the_filter(void)
     CU_ASSERT_EQUAL(WEXITSTATUS(status), EPERM);
     close(go_pipe[0]);
     close(go_pipe[1]);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(what_serving_needs_stays),
-        SLUICE_TEST(other_files_are_out_of_reach),
-        SLUICE_TEST(a_cache_can_be_written_and_nothing_else),
-        SLUICE_TEST(other_ports_are_out_of_reach),
-        SLUICE_TEST(other_calls_fail),
-        SLUICE_TEST(off_leaves_everything),
-        SLUICE_TEST(names_may_be_looked_up_if_there_are_any),
-        SLUICE_TEST(a_file_that_is_replaced_is_read),
-        SLUICE_TEST(a_root_that_is_replaced_is_read_unless_it_is_on),
-        SLUICE_TEST(on_is_everything_or_an_error),
-        SLUICE_TEST(ways_around_the_ports_and_other_processes_are_closed),
-        SLUICE_TEST(a_unix_socket_can_be_made_where_it_is_asked_for),
-        SLUICE_TEST(every_version_of_landlock_will_do),
-        SLUICE_TEST(all_threads_have_the_filter),
-    };
-    return sluice_test_run("sandbox", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -71,7 +71,7 @@ static uint64_t num_refused(struct sluice_security *security)
     return sum;
 }
 
-static void without_a_file_all_may_call(void)
+TEST(without_a_file_all_may_call)
 {
     struct sluice_security *security = (struct sluice_security *)&options;
     options = sluice_server_options_init();
@@ -82,7 +82,7 @@ static void without_a_file_all_may_call(void)
     sluice_security_close(NULL);
 }
 
-static void a_token_of_the_file_is_let_in_and_no_other(void)
+TEST(a_token_of_the_file_is_let_in_and_no_other)
 {
     char text[1024];
     LINES(text, "a", "token-of-a-000000", "");
@@ -99,17 +99,17 @@ static void a_token_of_the_file_is_let_in_and_no_other(void)
                                          "token-of-a-00000",
                                          "token-of-a-0000000",
                                          "Token-of-a-000000"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++) {
         struct sluice_err why = {0};
         CU_ASSERT_EQUAL(ask(security, others[i], "p:1", &grant, &why), SLUICE_RPC_UNAUTHENTICATED);
         CU_ASSERT_PTR_NULL(grant);
         CU_ASSERT(why.text[0] && (!others[i] || !others[i][0] || !strstr(why.text, others[i])));
     }
-    CU_ASSERT_EQUAL(num_refused(security), SLUICE_TEST_COUNT(others));
+    CU_ASSERT_EQUAL(num_refused(security), SLUICE_ARRAY_LEN(others));
     sluice_security_close(security);
 }
 
-static void a_token_for_other_roots_is_refused(void)
+TEST(a_token_for_other_roots_is_refused)
 {
     char text[8192], limits[4200];
     snprintf(limits, sizeof(limits), ", \"roots\": [\"/no/such/folder\", \"%s/.\"]",
@@ -126,7 +126,7 @@ static void a_token_for_other_roots_is_refused(void)
 }
 
 /* What a token opens has the files of all roots. */
-static void a_token_must_be_for_each_root(void)
+TEST(a_token_must_be_for_each_root)
 {
     char text[8192], limits[4200];
     snprintf(limits, sizeof(limits), ", \"roots\": [\"%s\"]", sluice_test_dir());
@@ -138,7 +138,7 @@ static void a_token_must_be_for_each_root(void)
         const char *other;
         bool is_both_in;
     } cases[] = {{"/", true}, {"s3://bucket/b", false}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         other_root = cases[i].other;
         struct sluice_security *security = open_with(text);
         struct sluice_grant *grant;
@@ -155,7 +155,7 @@ static void a_token_must_be_for_each_root(void)
     other_root = NULL;
 }
 
-static void connections_beyond_the_limit_are_refused(void)
+TEST(connections_beyond_the_limit_are_refused)
 {
     char text[1024];
     LINES(text, "a", "token-of-a-000000", ", \"connections\": 1");
@@ -172,7 +172,7 @@ static void connections_beyond_the_limit_are_refused(void)
     sluice_security_close(security);
 }
 
-static void a_reload_revokes_keeps_and_changes(void)
+TEST(a_reload_revokes_keeps_and_changes)
 {
     char text[1024];
     LINES(text, "gone", "token-of-gone-000", "");
@@ -213,7 +213,7 @@ static void a_reload_revokes_keeps_and_changes(void)
 }
 
 /* As when the folder is a mount that is away for a while. */
-static void a_token_whose_root_comes_back_is_let_in_again(void)
+TEST(a_token_whose_root_comes_back_is_let_in_again)
 {
     char text[8192], limits[4200], place[4200];
     snprintf(place, sizeof(place), "%s/mount", sluice_test_dir());
@@ -238,7 +238,7 @@ static void a_token_whose_root_comes_back_is_let_in_again(void)
     unlink(place);
 }
 
-static void a_file_that_is_emptied_locks_nobody_out(void)
+TEST(a_file_that_is_emptied_locks_nobody_out)
 {
     char text[1024];
     LINES(text, "a", "token-of-a-000000", "");
@@ -253,7 +253,7 @@ static void a_file_that_is_emptied_locks_nobody_out(void)
     sluice_security_close(security);
 }
 
-static void a_limit_that_cannot_be_kept_is_refused(void)
+TEST(a_limit_that_cannot_be_kept_is_refused)
 {
     char text[1024];
     struct sluice_err err = {0};
@@ -276,7 +276,7 @@ static int refuse_many(void *ctx)
     return num_refused(ctx) == 1000 ? 0 : 1;
 }
 
-static void the_log_hears_of_refusals_now_and_then(void)
+TEST(the_log_hears_of_refusals_now_and_then)
 {
     char text[1024];
     LINES(text, "a", "token-of-a-000000", "");
@@ -305,7 +305,7 @@ static int refuse_from_many(void *ctx)
     return num_refused(ctx) == 2000 ? 0 : 1;
 }
 
-static void the_noise_of_one_client_hides_no_other(void)
+TEST(the_noise_of_one_client_hides_no_other)
 {
     char text[1024];
     LINES(text, "a", "token-of-a-000000", "");
@@ -344,7 +344,7 @@ static void *ask_often(void *ctx)
     return NULL;
 }
 
-static void a_reload_goes_beside_calls(void)
+TEST(a_reload_goes_beside_calls)
 {
     char with[1024], without[1024];
     LINES(with, "a", "token-of-a-000000", ", \"cores\": 4");
@@ -367,23 +367,4 @@ static void a_reload_goes_beside_calls(void)
     CU_ASSERT_EQUAL(ask(security, "token-of-a-000000", "p:1", &grant, NULL), SLUICE_RPC_OK);
     sluice_security_release(grant, "p:1");
     sluice_security_close(security);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(without_a_file_all_may_call),
-        SLUICE_TEST(a_token_of_the_file_is_let_in_and_no_other),
-        SLUICE_TEST(a_token_for_other_roots_is_refused),
-        SLUICE_TEST(a_token_must_be_for_each_root),
-        SLUICE_TEST(connections_beyond_the_limit_are_refused),
-        SLUICE_TEST(a_reload_revokes_keeps_and_changes),
-        SLUICE_TEST(a_token_whose_root_comes_back_is_let_in_again),
-        SLUICE_TEST(a_file_that_is_emptied_locks_nobody_out),
-        SLUICE_TEST(a_limit_that_cannot_be_kept_is_refused),
-        SLUICE_TEST(the_log_hears_of_refusals_now_and_then),
-        SLUICE_TEST(the_noise_of_one_client_hides_no_other),
-        SLUICE_TEST(a_reload_goes_beside_calls),
-    };
-    return sluice_test_run("security", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -50,31 +50,21 @@ static struct script run(const char *results, unsigned checks)
     return script;
 }
 
-static void six_failures_in_a_row_are_deaf(void)
+TEST(six_failures_in_a_row_are_deaf)
 {
     const struct script script = run("..xxxxxx", 100);
     CU_ASSERT_EQUAL(script.deaf, 1);
     CU_ASSERT_EQUAL(script.checks, 8);
 }
 
-static void fewer_are_not(void)
+TEST(fewer_are_not)
 {
     CU_ASSERT_EQUAL(run(".xxxxx.xxxxx.x.x.x.x.x.x.xxxxx", 40).deaf, 0);
 }
 
-static void closes_at_any_time(void)
+TEST(closes_at_any_time)
 {
     (void)run("", 1);
     (void)run("xxx", 2);
     sluice_self_watch_close(NULL);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(six_failures_in_a_row_are_deaf),
-        SLUICE_TEST(fewer_are_not),
-        SLUICE_TEST(closes_at_any_time),
-    };
-    return sluice_test_run("self_watch", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void what_cannot_be_served_is_named(void)
+TEST(what_cannot_be_served_is_named)
 {
     struct sluice_server_options options = sluice_server_options_init();
     struct sluice_storage_server *server = NULL;
@@ -38,7 +38,7 @@ static void what_cannot_be_served_is_named(void)
     fixture_end(&f);
 }
 
-static void serves_the_files_beneath_the_root(void)
+TEST(serves_the_files_beneath_the_root)
 {
     struct sluice_server_options options = fixture_init().options;
     struct fixture f = {.options = options};
@@ -63,7 +63,7 @@ static void serves_the_files_beneath_the_root(void)
     fixture_end(&f);
 }
 
-static void the_link_limit_holds_back_what_is_sent(void)
+TEST(the_link_limit_holds_back_what_is_sent)
 {
     struct fixture f = fixture_init();
     f.options.link_bytes_per_s = 1e6;
@@ -82,7 +82,7 @@ static void the_link_limit_holds_back_what_is_sent(void)
     fixture_end(&f);
 }
 
-static void a_stop_may_come_twice(void)
+TEST(a_stop_may_come_twice)
 {
     struct fixture f = fixture_init();
     fixture_start(&f);
@@ -94,15 +94,4 @@ static void a_stop_may_come_twice(void)
     free(json);
     fixture_end(&f);
     sluice_storage_server_destroy(NULL);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(what_cannot_be_served_is_named),
-        SLUICE_TEST(serves_the_files_beneath_the_root),
-        SLUICE_TEST(the_link_limit_holds_back_what_is_sent),
-        SLUICE_TEST(a_stop_may_come_twice),
-    };
-    return sluice_test_run("server", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -22,7 +22,7 @@ static enum sluice_rpc_code say_hello(struct fixture *f, const struct sluice_wir
     return code;
 }
 
-static void hello_tells_limits_and_compares_pipeline_and_data(void)
+TEST(hello_tells_limits_and_compares_pipeline_and_data)
 {
     struct fixture f = fixture_init();
     f.options.prep_workers = 3;
@@ -123,7 +123,7 @@ static sluice_status take_packed(void *ctx, const struct sluice_list_row *row,
     return SLUICE_OK;
 }
 
-static void lists_rows_packed_from_any_row_on(void)
+TEST(lists_rows_packed_from_any_row_on)
 {
     struct fixture f = fixture_init();
     fixture_start(&f);
@@ -160,7 +160,7 @@ static sluice_status take_target(void *ctx, const struct sluice_list_row *row,
 }
 
 /* Plain rows are as without targets, so that those who know none take the list. */
-static void packed_rows_have_targets_and_plain_ones_have_none(void)
+TEST(packed_rows_have_targets_and_plain_ones_have_none)
 {
     struct fixture f = fixture_init();
     struct client *client;
@@ -200,7 +200,7 @@ static void packed_rows_have_targets_and_plain_ones_have_none(void)
     remove_targets();
 }
 
-static void lists_every_sample_once_in_order(void)
+TEST(lists_every_sample_once_in_order)
 {
     struct fixture f = fixture_init();
     fixture_start(&f);
@@ -244,7 +244,7 @@ static void lists_every_sample_once_in_order(void)
     fixture_end(&f);
 }
 
-static void lists_from_any_row(void)
+TEST(lists_from_any_row)
 {
     struct fixture f = fixture_init();
     fixture_start(&f);
@@ -287,7 +287,7 @@ static size_t probe_overhead(size_t len)
     return len < 128 ? 2 : len < 16384 ? 3 : 4;
 }
 
-static void a_probe_sends_what_it_was_asked_for(void)
+TEST(a_probe_sends_what_it_was_asked_for)
 {
     struct fixture f = fixture_init();
     fixture_start(&f);
@@ -323,7 +323,7 @@ static void a_probe_sends_what_it_was_asked_for(void)
     fixture_end(&f);
 }
 
-static void a_request_that_is_none_is_refused(void)
+TEST(a_request_that_is_none_is_refused)
 {
     static const char *const methods[] = {SLUICE_METHOD_HELLO, SLUICE_METHOD_LIST_SAMPLES,
                                           SLUICE_METHOD_PROBE};
@@ -345,18 +345,4 @@ static void a_request_that_is_none_is_refused(void)
         client_close(client);
     }
     fixture_end(&f);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(hello_tells_limits_and_compares_pipeline_and_data),
-        SLUICE_TEST(lists_rows_packed_from_any_row_on),
-        SLUICE_TEST(packed_rows_have_targets_and_plain_ones_have_none),
-        SLUICE_TEST(lists_every_sample_once_in_order),
-        SLUICE_TEST(lists_from_any_row),
-        SLUICE_TEST(a_probe_sends_what_it_was_asked_for),
-        SLUICE_TEST(a_request_that_is_none_is_refused),
-    };
-    return sluice_test_run("service", tests, SLUICE_TEST_COUNT(tests));
 }

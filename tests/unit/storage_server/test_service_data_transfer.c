@@ -152,7 +152,7 @@ static void expect_tensor(const struct response *r, int size, float low, float h
     CU_ASSERT(most - least > (high - low) / 10);
 }
 
-static void each_method_answers_in_its_form(void)
+TEST(each_method_answers_in_its_form)
 {
     struct fixture f = fixture_init();
     fixture_start(&f);
@@ -177,7 +177,7 @@ static void each_method_answers_in_its_form(void)
     fixture_end(&f);
 }
 
-static void sophon_stops_at_the_stage_that_pproc_names(void)
+TEST(sophon_stops_at_the_stage_that_pproc_names)
 {
     static const char *const methods[] = {SLUICE_METHOD_DT_SOPHON, SLUICE_METHOD_DT_SMARTOFF};
     struct fixture f = fixture_init();
@@ -203,7 +203,7 @@ static void sophon_stops_at_the_stage_that_pproc_names(void)
     fixture_end(&f);
 }
 
-static void every_call_draws_afresh(void)
+TEST(every_call_draws_afresh)
 {
     struct fixture f = fixture_init();
     fixture_start(&f);
@@ -223,7 +223,7 @@ static void every_call_draws_afresh(void)
     fixture_end(&f);
 }
 
-static void errors_are_a_status_with_a_text(void)
+TEST(errors_are_a_status_with_a_text)
 {
     struct fixture f = fixture_init();
     fixture_start(&f);
@@ -270,7 +270,7 @@ static void errors_are_a_status_with_a_text(void)
     CU_ASSERT_EQUAL(remove(hidden), 0);
 }
 
-static void is_not_there_unless_it_was_asked_for(void)
+TEST(is_not_there_unless_it_was_asked_for)
 {
     struct fixture f = fixture_init();
     f.options.has_data_transfer = false;
@@ -281,7 +281,7 @@ static void is_not_there_unless_it_was_asked_for(void)
     fixture_end(&f);
 }
 
-static void calls_wait_for_room_rather_than_fail(void)
+TEST(calls_wait_for_room_rather_than_fail)
 {
     struct fixture f = fixture_init();
     f.options.prep_workers = 1;
@@ -310,17 +310,4 @@ static void calls_wait_for_room_rather_than_fail(void)
         client_close(clients[i]);
     }
     fixture_end(&f);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(each_method_answers_in_its_form),
-        SLUICE_TEST(sophon_stops_at_the_stage_that_pproc_names),
-        SLUICE_TEST(every_call_draws_afresh),
-        SLUICE_TEST(errors_are_a_status_with_a_text),
-        SLUICE_TEST(is_not_there_unless_it_was_asked_for),
-        SLUICE_TEST(calls_wait_for_room_rather_than_fail),
-    };
-    return sluice_test_run("service_data_transfer", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -99,7 +99,7 @@ static void expect_all_local(struct client *client, uint64_t count)
         expect_local_bytes(fetch_reply_to(client, id), id % NUM_IMAGES);
 }
 
-static void every_split_equals_the_local_pipeline(void)
+TEST(every_split_equals_the_local_pipeline)
 {
     struct fixture f = fixture_init();
     struct client *client = start(&f);
@@ -117,7 +117,7 @@ static void every_split_equals_the_local_pipeline(void)
     end(&f, client);
 }
 
-static void a_hint_that_does_not_fit_gets_what_does(void)
+TEST(a_hint_that_does_not_fit_gets_what_does)
 {
     struct fixture f = fixture_init();
     struct client *client = start(&f);
@@ -154,7 +154,7 @@ static size_t ask_for_crops(struct client *client, uint64_t first, size_t count)
     return num_crops;
 }
 
-static void files_are_cut_where_that_saves_bytes(void)
+TEST(files_are_cut_where_that_saves_bytes)
 {
     struct fixture f = fixture_init();
     struct client *client = start(&f);
@@ -176,7 +176,7 @@ static void files_are_cut_where_that_saves_bytes(void)
     end(&f, client);
 }
 
-static void optimal_tables_make_smaller_crops(void)
+TEST(optimal_tables_make_smaller_crops)
 {
     size_t bytes[2] = {0};
     for (int is_optimal = 0; is_optimal < 2; is_optimal++) {
@@ -194,16 +194,16 @@ static void optimal_tables_make_smaller_crops(void)
 }
 
 /* As asked, but no shorter than the server's own interval, and no longer than a JPEG can say. */
-static void crops_restart_as_often_as_is_asked_and_allowed(void)
+TEST(crops_restart_as_often_as_is_asked_and_allowed)
 {
     static const uint32_t least[] = {1, 4, 0}, asked[] = {0, 1, 3, 4, 8, UINT32_MAX};
-    for (size_t l = 0; l < SLUICE_TEST_COUNT(least); l++) {
+    for (size_t l = 0; l < SLUICE_ARRAY_LEN(least); l++) {
         struct fixture f = fixture_init();
         CU_ASSERT_EQUAL(f.options.jpeg_crop_restart, 1);
         f.options.jpeg_crop_restart = least[l];
         struct client *client = start(&f);
         size_t num_replies = 0, num_cut = 0;
-        for (size_t a = 0; a < SLUICE_TEST_COUNT(asked); a++) {
+        for (size_t a = 0; a < SLUICE_ARRAY_LEN(asked); a++) {
             uint32_t want = asked[a] && least[l] ? asked[a] : 0;
             if (want && want < least[l])
                 want = least[l];
@@ -230,13 +230,13 @@ static void crops_restart_as_often_as_is_asked_and_allowed(void)
                 num_cut += can_cut;
             }
         }
-        CU_ASSERT(num_cut > SLUICE_TEST_COUNT(asked) * NUM_IMAGES / 2);
+        CU_ASSERT(num_cut > SLUICE_ARRAY_LEN(asked) * NUM_IMAGES / 2);
         end(&f, client);
     }
 }
 
 /* As of a shard: the file by its number here, the draws by its number in the whole. */
-static void a_listed_id_names_the_file_and_the_key_the_draws(void)
+TEST(a_listed_id_names_the_file_and_the_key_the_draws)
 {
     struct fixture f = fixture_init();
     struct client *client = start(&f);
@@ -267,7 +267,7 @@ static void a_listed_id_names_the_file_and_the_key_the_draws(void)
     end(&f, client);
 }
 
-static void a_trace_names_the_file_that_is_listed(void)
+TEST(a_trace_names_the_file_that_is_listed)
 {
     char path[600], name[64];
     size_t len;
@@ -297,7 +297,7 @@ static void a_trace_names_the_file_that_is_listed(void)
 }
 
 /* At every u8 split, with no more bytes than the plain form has; at split 1 than the file. */
-static void pixels_come_packed_where_that_saves_bytes(void)
+TEST(pixels_come_packed_where_that_saves_bytes)
 {
     struct fixture f = fixture_init();
     struct client *client = start(&f);
@@ -329,7 +329,7 @@ static void pixels_come_packed_where_that_saves_bytes(void)
     end(&f, client);
 }
 
-static void no_room_to_cut_gives_the_file(void)
+TEST_OF("local", no_room_to_cut_gives_the_file)
 {
     struct fixture f = fixture_init();
     make_tiny(&f);
@@ -347,7 +347,7 @@ static void no_room_to_cut_gives_the_file(void)
     end(&f, client);
 }
 
-static void a_stream_without_a_pipeline_gets_files(void)
+TEST(a_stream_without_a_pipeline_gets_files)
 {
     struct fixture f = fixture_init();
     fixture_start(&f);
@@ -369,7 +369,7 @@ static void a_stream_without_a_pipeline_gets_files(void)
     end(&f, client);
 }
 
-static void a_full_prep_queue_costs_ops_and_two_full_queues_cost_time(void)
+TEST_OF("local", a_full_prep_queue_costs_ops_and_two_full_queues_cost_time)
 {
     struct fixture f = fixture_init();
     make_tiny(&f);
@@ -419,7 +419,7 @@ static void a_full_prep_queue_costs_ops_and_two_full_queues_cost_time(void)
     end(&f, client);
 }
 
-static void many_streams_share_a_full_server(void)
+TEST_OF("local", many_streams_share_a_full_server)
 {
     struct fixture f = fixture_init();
     make_tiny(&f);
@@ -444,7 +444,7 @@ static void many_streams_share_a_full_server(void)
     fixture_end(&f);
 }
 
-static void no_more_than_max_in_flight_are_taken_up(void)
+TEST_OF("local", no_more_than_max_in_flight_are_taken_up)
 {
     struct fixture f = fixture_init();
     f.options.prep_workers = 4;
@@ -469,7 +469,7 @@ static void await_io(struct fixture *f)
     client_close(other);
 }
 
-static void without_credit_replies_wait_for_a_grant(void)
+TEST_OF("local", without_credit_replies_wait_for_a_grant)
 {
     struct fixture f = fixture_init();
     f.options.io_workers = 1;
@@ -502,7 +502,7 @@ static void without_credit_replies_wait_for_a_grant(void)
     end(&f, client);
 }
 
-static void replies_wait_for_those_that_are_worked_on(void)
+TEST_OF("local", replies_wait_for_those_that_are_worked_on)
 {
     struct fixture f = fixture_init();
     f.options.prep_workers = 1;
@@ -518,7 +518,7 @@ static void replies_wait_for_those_that_are_worked_on(void)
     end(&f, client);
 }
 
-static void no_reply_waits_long_for_those_that_take_long(void)
+TEST_OF("local", no_reply_waits_long_for_those_that_take_long)
 {
     struct fixture f = fixture_init();
     f.options.reply_wait_ms = 1;
@@ -536,7 +536,7 @@ static void no_reply_waits_long_for_those_that_take_long(void)
 }
 
 /* The grants stand behind requests that cannot be taken up before them. */
-static void grants_are_read_past_requests_that_wait(void)
+TEST_OF("local", grants_are_read_past_requests_that_wait)
 {
     struct fixture f = fixture_init();
     f.options.max_in_flight = 2;
@@ -552,7 +552,7 @@ static void grants_are_read_past_requests_that_wait(void)
     end(&f, client);
 }
 
-static void a_very_long_backlog_pauses_the_stream_and_is_answered_all_the_same(void)
+TEST_OF("local", a_very_long_backlog_pauses_the_stream_and_is_answered_all_the_same)
 {
     struct fixture f = fixture_init();
     f.options.max_in_flight = 1;
@@ -574,7 +574,7 @@ static void a_very_long_backlog_pauses_the_stream_and_is_answered_all_the_same(v
 }
 
 /* 64 MiB may wait in the server for a stream, beside what its client's transport has taken. */
-static void a_client_that_does_not_read_fills_no_more_than_its_share(void)
+TEST_OF("local", a_client_that_does_not_read_fills_no_more_than_its_share)
 {
     char kept[700];
     snprintf(kept, sizeof(kept), "%s.kept", image_path(0));
@@ -670,7 +670,7 @@ static void change_hidden(const char *path)
         utimensat(AT_FDCWD, path, (const struct timespec[]){st.st_mtim, st.st_mtim}, 0), 0);
 }
 
-static void a_reply_says_how_much_of_the_file_was_read(void)
+TEST(a_reply_says_how_much_of_the_file_was_read)
 {
     enum { ID = 3 };
     char kept[700], index_path[700];
@@ -718,7 +718,7 @@ static bool rows_are_the_files_pixels(const struct sluice_wire_sample_reply *rep
     return is_same;
 }
 
-static void rows_are_sent_of_files_with_an_index_and_other_files_whole(void)
+TEST(rows_are_sent_of_files_with_an_index_and_other_files_whole)
 {
     enum { ID = 3 };
     char kept[700], index_path[700];
@@ -758,7 +758,7 @@ static void rows_are_sent_of_files_with_an_index_and_other_files_whole(void)
     rename(kept, image_path(ID));
 }
 
-static void a_bad_file_is_an_error_of_its_own(void)
+TEST(a_bad_file_is_an_error_of_its_own)
 {
     struct fixture f = fixture_init();
     f.options.max_image_pixels = 100000;
@@ -822,7 +822,7 @@ static void a_bad_file_is_an_error_of_its_own(void)
     end(&f, client);
 }
 
-static void too_many_pixels_are_refused_by_the_header(void)
+TEST(too_many_pixels_are_refused_by_the_header)
 {
     struct fixture f = fixture_init();
     f.options.max_image_pixels = 48 * 40; /* the size of sample 0; the others are larger */
@@ -847,7 +847,7 @@ end_of(struct fixture *f, const struct sluice_wire_fetch_request *request, struc
     return code;
 }
 
-static void refuses_streams_that_do_not_agree(void)
+TEST(refuses_streams_that_do_not_agree)
 {
     struct fixture f = fixture_init();
     fixture_start(&f);
@@ -902,7 +902,7 @@ static void refuses_streams_that_do_not_agree(void)
     end(&f, client);
 }
 
-static void a_client_that_goes_away_takes_nothing_with_it(void)
+TEST(a_client_that_goes_away_takes_nothing_with_it)
 {
     struct fixture f = fixture_init();
     fixture_start(&f);
@@ -939,7 +939,7 @@ static void await_refusal(struct fixture *f)
     CU_ASSERT(code == SLUICE_RPC_UNAVAILABLE || code == SLUICE_RPC_CANCELLED);
 }
 
-static void a_stop_answers_what_was_accepted(void)
+TEST_OF("local", a_stop_answers_what_was_accepted)
 {
     struct fixture f = fixture_init();
     f.options.prep_workers = 1;
@@ -968,7 +968,7 @@ static void a_stop_answers_what_was_accepted(void)
     end(&f, client);
 }
 
-static void a_stop_waits_no_longer_than_the_grace(void)
+TEST(a_stop_waits_no_longer_than_the_grace)
 {
     struct fixture f = fixture_init();
     f.options.grace_s = 0;
@@ -983,7 +983,7 @@ static void a_stop_waits_no_longer_than_the_grace(void)
 }
 
 /* In two stages: what is read and finds PREP full goes as the file. */
-static void what_is_read_is_worked_on_or_goes_as_it_is(void)
+TEST_OF("remote", what_is_read_is_worked_on_or_goes_as_it_is)
 {
     struct fixture f = fixture_init();
     f.options.prep_workers = 1;
@@ -1002,7 +1002,7 @@ static void what_is_read_is_worked_on_or_goes_as_it_is(void)
 }
 
 /* While files are read over a network no thread of PREP waits for them. */
-static void reads_take_threads_of_io_alone(void)
+TEST_OF("remote", reads_take_threads_of_io_alone)
 {
     struct fixture f = fixture_init();
     f.options.prep_workers = 1;
@@ -1019,73 +1019,14 @@ static void reads_take_threads_of_io_alone(void)
     end(&f, client);
 }
 
-static int run_remote(void)
-{
-    gate_is_remote = true;
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_split_equals_the_local_pipeline),
-        SLUICE_TEST(a_hint_that_does_not_fit_gets_what_does),
-        SLUICE_TEST(a_stream_without_a_pipeline_gets_files),
-        SLUICE_TEST(files_are_cut_where_that_saves_bytes),
-        SLUICE_TEST(optimal_tables_make_smaller_crops),
-        SLUICE_TEST(crops_restart_as_often_as_is_asked_and_allowed),
-        SLUICE_TEST(a_listed_id_names_the_file_and_the_key_the_draws),
-        SLUICE_TEST(a_trace_names_the_file_that_is_listed),
-        SLUICE_TEST(pixels_come_packed_where_that_saves_bytes),
-        SLUICE_TEST(what_is_read_is_worked_on_or_goes_as_it_is),
-        SLUICE_TEST(reads_take_threads_of_io_alone),
-        SLUICE_TEST(a_reply_says_how_much_of_the_file_was_read),
-        SLUICE_TEST(rows_are_sent_of_files_with_an_index_and_other_files_whole),
-        SLUICE_TEST(a_bad_file_is_an_error_of_its_own),
-        SLUICE_TEST(too_many_pixels_are_refused_by_the_header),
-        SLUICE_TEST(refuses_streams_that_do_not_agree),
-        SLUICE_TEST(a_client_that_goes_away_takes_nothing_with_it),
-        SLUICE_TEST(a_stop_waits_no_longer_than_the_grace),
-    };
-    return sluice_test_run("service_fetch remote", tests, SLUICE_TEST_COUNT(tests));
-}
-
-static int run_local(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_split_equals_the_local_pipeline),
-        SLUICE_TEST(a_hint_that_does_not_fit_gets_what_does),
-        SLUICE_TEST(a_stream_without_a_pipeline_gets_files),
-        SLUICE_TEST(files_are_cut_where_that_saves_bytes),
-        SLUICE_TEST(optimal_tables_make_smaller_crops),
-        SLUICE_TEST(crops_restart_as_often_as_is_asked_and_allowed),
-        SLUICE_TEST(a_listed_id_names_the_file_and_the_key_the_draws),
-        SLUICE_TEST(a_trace_names_the_file_that_is_listed),
-        SLUICE_TEST(pixels_come_packed_where_that_saves_bytes),
-        SLUICE_TEST(no_room_to_cut_gives_the_file),
-        SLUICE_TEST(a_full_prep_queue_costs_ops_and_two_full_queues_cost_time),
-        SLUICE_TEST(many_streams_share_a_full_server),
-        SLUICE_TEST(no_more_than_max_in_flight_are_taken_up),
-        SLUICE_TEST(without_credit_replies_wait_for_a_grant),
-        SLUICE_TEST(replies_wait_for_those_that_are_worked_on),
-        SLUICE_TEST(no_reply_waits_long_for_those_that_take_long),
-        SLUICE_TEST(grants_are_read_past_requests_that_wait),
-        SLUICE_TEST(a_very_long_backlog_pauses_the_stream_and_is_answered_all_the_same),
-        SLUICE_TEST(a_client_that_does_not_read_fills_no_more_than_its_share),
-        SLUICE_TEST(a_reply_says_how_much_of_the_file_was_read),
-        SLUICE_TEST(rows_are_sent_of_files_with_an_index_and_other_files_whole),
-        SLUICE_TEST(a_bad_file_is_an_error_of_its_own),
-        SLUICE_TEST(too_many_pixels_are_refused_by_the_header),
-        SLUICE_TEST(refuses_streams_that_do_not_agree),
-        SLUICE_TEST(a_client_that_goes_away_takes_nothing_with_it),
-        SLUICE_TEST(a_stop_answers_what_was_accepted),
-        SLUICE_TEST(a_stop_waits_no_longer_than_the_grace),
-    };
-    return sluice_test_run("service_fetch", tests, SLUICE_TEST_COUNT(tests));
-}
-
 /* With "remote": in two stages, as where files come over a network. */
 int main(int argc, char **argv)
 {
     if (sluice_pipeline_parse(PIPELINE, &pipeline, NULL) != SLUICE_OK ||
         sluice_scratch_create(NULL, &scratch, NULL) != SLUICE_OK)
         return 1;
-    const int failed = argc > 1 && strcmp(argv[1], "remote") == 0 ? run_remote() : run_local();
+    gate_is_remote = argc > 1 && strcmp(argv[1], "remote") == 0;
+    const int failed = sluice_test_main_with(gate_is_remote ? "remote" : "local");
     sluice_scratch_destroy(scratch);
     sluice_pipeline_destroy(pipeline);
     return failed;

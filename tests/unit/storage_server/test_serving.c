@@ -15,7 +15,7 @@ static struct sluice_server_options options_here(void)
     return options;
 }
 
-static void opens_what_the_options_ask_for(void)
+TEST(opens_what_the_options_ask_for)
 {
     char metrics[32];
     snprintf(metrics, sizeof(metrics), "127.0.0.1:%d", sluice_test_port());
@@ -37,7 +37,7 @@ static void opens_what_the_options_ask_for(void)
     }
 }
 
-static void what_cannot_be_opened_is_named_and_freed(void)
+TEST(what_cannot_be_opened_is_named_and_freed)
 {
     struct sluice_err err = {0};
     struct sluice_server_options options = options_here();
@@ -55,13 +55,4 @@ static void what_cannot_be_opened_is_named_and_freed(void)
     CU_ASSERT_NOT_EQUAL(sluice_serving_open(&serving, &err), SLUICE_OK);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "99999"));
     sluice_serving_close(&serving);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(opens_what_the_options_ask_for),
-        SLUICE_TEST(what_cannot_be_opened_is_named_and_freed),
-    };
-    return sluice_test_run("serving", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -12,7 +12,7 @@ static struct sluice_sessions *create(void)
     return sessions;
 }
 
-static void an_address_is_one_session_however_many_connections_it_has(void)
+TEST(an_address_is_one_session_however_many_connections_it_has)
 {
     struct sluice_sessions *sessions = create();
     struct sluice_session *first = sluice_session_open(sessions, "ipv4:10.0.0.1:4242");
@@ -26,7 +26,7 @@ static void an_address_is_one_session_however_many_connections_it_has(void)
     sluice_sessions_destroy(sessions);
 }
 
-static void it_is_new_once_nobody_holds_it(void)
+TEST(it_is_new_once_nobody_holds_it)
 {
     struct sluice_sessions *sessions = create();
     struct sluice_session *session = sluice_session_open(sessions, "a");
@@ -41,7 +41,7 @@ static void it_is_new_once_nobody_holds_it(void)
     sluice_sessions_destroy(NULL);
 }
 
-static void one_may_outlive_the_table(void)
+TEST(one_may_outlive_the_table)
 {
     struct sluice_sessions *sessions = create();
     struct sluice_session *a = sluice_session_open(sessions, "a");
@@ -69,7 +69,7 @@ static void *come_and_go(void *ctx)
     return NULL;
 }
 
-static void threads_come_and_go(void)
+TEST(threads_come_and_go)
 {
     struct sluice_sessions *sessions = create();
     pthread_t threads[NUM_THREADS];
@@ -81,15 +81,4 @@ static void threads_come_and_go(void)
         CU_ASSERT_PTR_NULL(wrong);
     }
     sluice_sessions_destroy(sessions);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(an_address_is_one_session_however_many_connections_it_has),
-        SLUICE_TEST(it_is_new_once_nobody_holds_it),
-        SLUICE_TEST(one_may_outlive_the_table),
-        SLUICE_TEST(threads_come_and_go),
-    };
-    return sluice_test_run("session", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -19,7 +19,7 @@ static void count(struct sluice_stats *stats, sluice_status status, unsigned spl
     sluice_buf_unref(reply.payload);
 }
 
-static void counts_samples_bytes_and_errors_by_kind(void)
+TEST(counts_samples_bytes_and_errors_by_kind)
 {
     struct sluice_stats stats;
     sluice_stats_init(&stats, 1000000000);
@@ -56,7 +56,7 @@ static uint64_t total(const struct sluice_histogram *histogram)
     return sum;
 }
 
-static void a_samples_time_is_split_into_its_stages(void)
+TEST(a_samples_time_is_split_into_its_stages)
 {
     struct sluice_stats stats;
     sluice_stats_init(&stats, 0);
@@ -79,7 +79,7 @@ static void a_samples_time_is_split_into_its_stages(void)
     sluice_stats_clear(&stats);
 }
 
-static void files_are_counted_by_what_was_read_and_their_index(void)
+TEST(files_are_counted_by_what_was_read_and_their_index)
 {
     struct sluice_stats stats;
     sluice_stats_init(&stats, 0);
@@ -103,7 +103,7 @@ static void files_are_counted_by_what_was_read_and_their_index(void)
     sluice_stats_clear(&stats);
 }
 
-static void json_is_one_line_with_what_occurred(void)
+TEST(json_is_one_line_with_what_occurred)
 {
     struct sluice_wire_stats stats = {
         .uptime_s = 12.5,
@@ -181,7 +181,7 @@ static void json_is_one_line_with_what_occurred(void)
     free(text);
 }
 
-static void json_tells_of_a_cache_where_there_is_one(void)
+TEST(json_tells_of_a_cache_where_there_is_one)
 {
     const struct sluice_wire_stats stats = {.samples = 1};
     const struct sluice_store_cache_counts cache = {.hits = 1,
@@ -197,16 +197,4 @@ static void json_tells_of_a_cache_where_there_is_one(void)
                                         "\"miss_bytes\":4,\"evictions\":5,\"errors\":6,"
                                         "\"bytes\":7}"));
     free(text);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(counts_samples_bytes_and_errors_by_kind),
-        SLUICE_TEST(a_samples_time_is_split_into_its_stages),
-        SLUICE_TEST(files_are_counted_by_what_was_read_and_their_index),
-        SLUICE_TEST(json_is_one_line_with_what_occurred),
-        SLUICE_TEST(json_tells_of_a_cache_where_there_is_one),
-    };
-    return sluice_test_run("stats", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -38,7 +38,7 @@ static void check_rows(const struct sluice_manifest *manifest, enum sluice_rows_
     free(expected);
 }
 
-static void finds_rows_without_a_walk_over_the_others(void)
+TEST(finds_rows_without_a_walk_over_the_others)
 {
     enum { ENTRIES = 300000 };
     struct sluice_manifest manifest = {.num_entries = ENTRIES};
@@ -58,7 +58,7 @@ static void finds_rows_without_a_walk_over_the_others(void)
     free(manifest.rows);
 }
 
-static void an_empty_subset_has_no_rows(void)
+TEST(an_empty_subset_has_no_rows)
 {
     struct sluice_manifest_entry entry = {.path = "a.jpg"};
     const struct sluice_manifest manifest = {.rows = &entry, .num_entries = 1};
@@ -70,13 +70,4 @@ static void an_empty_subset_has_no_rows(void)
     CU_ASSERT_EQUAL(sluice_subset_rows_count(rows, SLUICE_ROWS_TRAIN), 1);
     sluice_subset_rows_destroy(rows);
     sluice_subset_rows_destroy(NULL);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(finds_rows_without_a_walk_over_the_others),
-        SLUICE_TEST(an_empty_subset_has_no_rows),
-    };
-    return sluice_test_run("subset_rows", tests, SLUICE_TEST_COUNT(tests));
 }

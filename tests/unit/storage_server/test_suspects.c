@@ -7,7 +7,7 @@
 
 #define MINUTE_NS UINT64_C(60000000000)
 
-static void counts_deaths(void)
+TEST(counts_deaths)
 {
     struct sluice_suspects suspects = {0};
     for (unsigned i = 1; i <= SUSPECTS_DEATHS; i++) {
@@ -18,7 +18,7 @@ static void counts_deaths(void)
     CU_ASSERT_EQUAL(sluice_suspects_deaths(&suspects, "b.jpg", MINUTE_NS + 100), 0);
 }
 
-static void forgets_after_a_while(void)
+TEST(forgets_after_a_while)
 {
     struct sluice_suspects suspects = {0};
     for (unsigned i = 0; i < SUSPECTS_DEATHS; i++)
@@ -30,7 +30,7 @@ static void forgets_after_a_while(void)
     CU_ASSERT_EQUAL(sluice_suspects_deaths(&suspects, "a.jpg", later_ns), 1);
 }
 
-static void the_oldest_makes_room(void)
+TEST(the_oldest_makes_room)
 {
     struct sluice_suspects suspects = {0};
     char path[32];
@@ -47,14 +47,4 @@ static void the_oldest_makes_room(void)
     CU_ASSERT_EQUAL(sluice_suspects_deaths(&suspects, "first.jpg", MINUTE_NS + 100), 0);
     CU_ASSERT_EQUAL(sluice_suspects_deaths(&suspects, "second.jpg", MINUTE_NS + 100),
                     SUSPECTS_DEATHS);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(counts_deaths),
-        SLUICE_TEST(forgets_after_a_while),
-        SLUICE_TEST(the_oldest_makes_room),
-    };
-    return sluice_test_run("suspects", tests, SLUICE_TEST_COUNT(tests));
 }

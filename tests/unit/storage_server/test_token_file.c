@@ -17,7 +17,7 @@ static sluice_status parse(const char *text, struct sluice_token_list *list, str
     return sluice_token_list_parse(text, strlen(text), list, err);
 }
 
-static void reads_a_token_a_line(void)
+TEST(reads_a_token_a_line)
 {
     struct sluice_token_list list;
     CU_ASSERT_EQUAL_FATAL(
@@ -42,7 +42,7 @@ static void reads_a_token_a_line(void)
     sluice_token_list_clear(&list);
 }
 
-static void an_empty_file_has_no_token(void)
+TEST(an_empty_file_has_no_token)
 {
     struct sluice_token_list list;
     CU_ASSERT_EQUAL(parse("", &list, NULL), SLUICE_OK);
@@ -50,7 +50,7 @@ static void an_empty_file_has_no_token(void)
     sluice_token_list_clear(&list);
 }
 
-static void says_which_line_is_wrong_and_why(void)
+TEST(says_which_line_is_wrong_and_why)
 {
 #define WITH(rest) "{\"name\": \"b\", \"sha256\": \"" B_HASH "\", " rest "}"
     static const struct {
@@ -80,7 +80,7 @@ static void says_which_line_is_wrong_and_why(void)
         {WITH("\"roots\": []"), "line 2: roots: "},
         {WITH("\"cores\": 1, \"cores\": 2"), "line 2: not a JSON object: duplicate"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         char text[512];
         struct sluice_token_list list;
         struct sluice_err err = {0};
@@ -91,7 +91,7 @@ static void says_which_line_is_wrong_and_why(void)
     }
 }
 
-static void names_the_file(void)
+TEST(names_the_file)
 {
     struct sluice_token_list list;
     struct sluice_err missing = {0}, bad = {0};
@@ -121,7 +121,7 @@ static int print_line(void *ctx)
     return status == SLUICE_OK ? 0 : 1;
 }
 
-static void prints_the_line_of_a_token_and_never_the_token(void)
+TEST(prints_the_line_of_a_token_and_never_the_token)
 {
     /* printf abcdefghijklmnop | sha256sum */
     CU_ASSERT_EQUAL(sluice_test_child(print_line, (char *)"abcdefghijklmnop\n", &output), 0);
@@ -134,16 +134,4 @@ static void prints_the_line_of_a_token_and_never_the_token(void)
                         0);
     CU_ASSERT_PTR_NULL(strstr(output.err, "blank"));
     CU_ASSERT_STRING_EQUAL(output.out, "");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(reads_a_token_a_line),
-        SLUICE_TEST(an_empty_file_has_no_token),
-        SLUICE_TEST(says_which_line_is_wrong_and_why),
-        SLUICE_TEST(names_the_file),
-        SLUICE_TEST(prints_the_line_of_a_token_and_never_the_token),
-    };
-    return sluice_test_run("token_file", tests, SLUICE_TEST_COUNT(tests));
 }

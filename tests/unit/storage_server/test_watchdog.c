@@ -139,7 +139,7 @@ static void end(void)
     sluice_health_destroy(health);
 }
 
-static void who_hangs_is_answered_once_and_another_stands_in(void)
+TEST(who_hangs_is_answered_once_and_another_stands_in)
 {
     start();
     struct hanging stuck = make("stuck.jpg", true), next = make("next.jpg", false);
@@ -158,7 +158,7 @@ static void who_hangs_is_answered_once_and_another_stands_in(void)
     end();
 }
 
-static void a_file_that_hangs_is_refused_until_it_returns(void)
+TEST(a_file_that_hangs_is_refused_until_it_returns)
 {
     start();
     struct hanging stuck = make("stuck.jpg", true), again = make("stuck.jpg", false), after = again;
@@ -174,7 +174,7 @@ static void a_file_that_hangs_is_refused_until_it_returns(void)
     end();
 }
 
-static void when_all_hang_who_waits_is_answered(void)
+TEST(when_all_hang_who_waits_is_answered)
 {
     enum { NUM_THREADS = 1 + WATCHDOG_MAX_STAND_INS };
     static const char *const paths[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8"};
@@ -196,7 +196,7 @@ static void when_all_hang_who_waits_is_answered(void)
     end();
 }
 
-static void who_is_in_time_is_left_alone(void)
+TEST(who_is_in_time_is_left_alone)
 {
     start();
     struct hanging job = make("good.jpg", false);
@@ -209,15 +209,4 @@ static void who_is_in_time_is_left_alone(void)
         job.num_answers = 0;
     }
     end();
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(who_hangs_is_answered_once_and_another_stands_in),
-        SLUICE_TEST(a_file_that_hangs_is_refused_until_it_returns),
-        SLUICE_TEST(when_all_hang_who_waits_is_answered),
-        SLUICE_TEST(who_is_in_time_is_left_alone),
-    };
-    return sluice_test_run("watchdog", tests, SLUICE_TEST_COUNT(tests));
 }

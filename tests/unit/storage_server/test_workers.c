@@ -120,7 +120,7 @@ static void run_quick(struct sluice_job *job, enum sluice_job_fate fate, void *w
     sem_post(quick->done);
 }
 
-static void prep_jobs_get_a_scratch_and_io_jobs_none(void)
+TEST(prep_jobs_get_a_scratch_and_io_jobs_none)
 {
     create(1, 4);
     struct held_job prep, io;
@@ -151,7 +151,7 @@ static void run_noting(struct sluice_job *job, enum sluice_job_fate fate, void *
     noting->turn = ++*noting->turns;
 }
 
-static void a_client_with_little_does_not_wait_for_one_with_much(void)
+TEST(a_client_with_little_does_not_wait_for_one_with_much)
 {
     create(1, 64);
     struct sluice_work_client *other = join("another");
@@ -182,7 +182,7 @@ static void a_client_with_little_does_not_wait_for_one_with_much(void)
         CU_ASSERT(much[i].turn < much[i + 1].turn);
 }
 
-static void a_client_cannot_take_all_places(void)
+TEST(a_client_cannot_take_all_places)
 {
     create(1, 16);
     struct sluice_work_client *other = join("another");
@@ -229,7 +229,7 @@ static void init_waiter(struct counting_waiter *waiter, bool is_served)
     sem_init(&waiter->called, 0, 0);
 }
 
-static void a_wait_after_a_start_is_refused(void)
+TEST(a_wait_after_a_start_is_refused)
 {
     create(1, 1);
     struct held_job running;
@@ -251,7 +251,7 @@ static void a_wait_after_a_start_is_refused(void)
     CU_ASSERT_EQUAL(atomic_load(&waiter.calls), 0);
 }
 
-static void a_start_calls_waiters_until_one_finds_no_room(void)
+TEST(a_start_calls_waiters_until_one_finds_no_room)
 {
     create(1, 1);
     struct held_job running;
@@ -276,7 +276,7 @@ static void a_start_calls_waiters_until_one_finds_no_room(void)
     CU_ASSERT_EQUAL(atomic_load(&third.calls), 1);
 }
 
-static void a_client_without_room_keeps_nobody_else_waiting(void)
+TEST(a_client_without_room_keeps_nobody_else_waiting)
 {
     create(1, 1);
     struct sluice_work_client *other = join("another");
@@ -336,7 +336,7 @@ static void run_again(struct sluice_job *job, enum sluice_job_fate fate, void *w
         submit_next(s);
 }
 
-static void nobody_waits_in_front_of_an_empty_queue(void)
+TEST(nobody_waits_in_front_of_an_empty_queue)
 {
     enum { NUM_SUBMITTERS = 12, NUM_JOBS = 300 };
     create(2, 1);
@@ -386,7 +386,7 @@ static void run_costly(struct sluice_job *job, enum sluice_job_fate fate, void *
     sem_post(costly->done);
 }
 
-static void a_job_is_charged_what_its_thread_spent_since_the_last_one(void)
+TEST(a_job_is_charged_what_its_thread_spent_since_the_last_one)
 {
     create(1, 4);
     sem_t done;
@@ -435,7 +435,7 @@ static int nice_of(enum sluice_worker_group group)
     return nice.nice;
 }
 
-static void limits_hold_for_both_groups(void)
+TEST(limits_hold_for_both_groups)
 {
     const int ours = getpriority(PRIO_PROCESS, 0);
     const struct sluice_prep_limits_options options = {.has_nice = true, .nice = 19};
@@ -453,11 +453,11 @@ static void limits_hold_for_both_groups(void)
     destroy();
 }
 
-static void cores_are_no_more_than_workers_or_cpus(void)
+TEST(cores_are_no_more_than_workers_or_cpus)
 {
     const double cores = sluice_prep_limits_cores(NULL, 0);
     const unsigned counts[] = {1, sluice_cpu_count() + 3, 0}; /* 0: as many as cores */
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(counts); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(counts); i++) {
         create(counts[i], 1);
         CU_ASSERT_EQUAL(sluice_workers_prep_cores(workers),
                         counts[i] ? fmin(counts[i], cores) : cores);
@@ -467,7 +467,7 @@ static void cores_are_no_more_than_workers_or_cpus(void)
     }
 }
 
-static void who_asks_for_the_cores_reads_no_files(void)
+TEST(who_asks_for_the_cores_reads_no_files)
 {
     create(8, 1);
     num_own_reads = 0;
@@ -484,7 +484,7 @@ static void who_asks_for_the_cores_reads_no_files(void)
     atomic_store(&cores_to_read, 0);
 }
 
-static void the_offer_is_the_markets_price(void)
+TEST(the_offer_is_the_markets_price)
 {
     create(1, 16);
     struct sluice_work_client *other = join("another");
@@ -540,7 +540,7 @@ static bool is_fated(const struct sluice_job *job, const void *ctx)
     return job->fn == run_fated;
 }
 
-static void cancelled_jobs_leave_the_queue_at_once(void)
+TEST(cancelled_jobs_leave_the_queue_at_once)
 {
     create(1, 64);
     sluice_workers_follow(workers, client);
@@ -575,7 +575,7 @@ static void cancelled_jobs_leave_the_queue_at_once(void)
     sem_destroy(&done);
 }
 
-static void a_cancelled_job_makes_room_for_one_that_waits(void)
+TEST(a_cancelled_job_makes_room_for_one_that_waits)
 {
     create(1, 1);
     struct held_job running;
@@ -595,25 +595,9 @@ static void a_cancelled_job_makes_room_for_one_that_waits(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(prep_jobs_get_a_scratch_and_io_jobs_none),
-        SLUICE_TEST(a_client_with_little_does_not_wait_for_one_with_much),
-        SLUICE_TEST(a_client_cannot_take_all_places),
-        SLUICE_TEST(a_wait_after_a_start_is_refused),
-        SLUICE_TEST(a_start_calls_waiters_until_one_finds_no_room),
-        SLUICE_TEST(a_client_without_room_keeps_nobody_else_waiting),
-        SLUICE_TEST(nobody_waits_in_front_of_an_empty_queue),
-        SLUICE_TEST(a_job_is_charged_what_its_thread_spent_since_the_last_one),
-        SLUICE_TEST(limits_hold_for_both_groups),
-        SLUICE_TEST(cores_are_no_more_than_workers_or_cpus),
-        SLUICE_TEST(who_asks_for_the_cores_reads_no_files),
-        SLUICE_TEST(the_offer_is_the_markets_price),
-        SLUICE_TEST(cancelled_jobs_leave_the_queue_at_once),
-        SLUICE_TEST(a_cancelled_job_makes_room_for_one_that_waits),
-    };
     if (sluice_sessions_create(&sessions, NULL) != SLUICE_OK)
         return 1;
-    const int result = sluice_test_run("workers", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_main();
     sluice_sessions_destroy(sessions);
     return result;
 }

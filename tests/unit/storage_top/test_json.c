@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void what_is_known_is_a_number_and_what_is_not_is_null(void)
+TEST(what_is_known_is_a_number_and_what_is_not_is_null)
 {
     struct top_client client = {
         .counts = {.name = "a\"\x01\xc2\x9b", .token = "team", .samples = 3},
@@ -43,12 +43,4 @@ static void what_is_known_is_a_number_and_what_is_not_is_null(void)
     CU_ASSERT(json_is_null(json_object_get(b, "age_s")));
     json_decref(root);
     free(text);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(what_is_known_is_a_number_and_what_is_not_is_null),
-    };
-    return sluice_test_run("json", tests, SLUICE_TEST_COUNT(tests));
 }

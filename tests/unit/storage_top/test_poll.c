@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-static void rates_are_over_the_time_between_two_answers(void)
+TEST(rates_are_over_the_time_between_two_answers)
 {
     const struct sluice_wire_stats before = {
         .uptime_s = 10, .busy_cores = 1, .wire_bytes = 1000, .samples = 100};
@@ -19,14 +19,14 @@ static void rates_are_over_the_time_between_two_answers(void)
     CU_ASSERT_DOUBLE_EQUAL(rates.samples_per_s, 15, 1e-9);
 }
 
-static void one_answer_has_no_rates(void)
+TEST(one_answer_has_no_rates)
 {
     const struct sluice_wire_stats none = {0}, now = {.uptime_s = 2, .samples = 9};
     CU_ASSERT(isnan(top_rates_between(&none, &now).samples_per_s));
     CU_ASSERT(isnan(top_rates_between(&now, &now).samples_per_s));
 }
 
-static void a_server_that_was_started_anew_has_no_rates(void)
+TEST(a_server_that_was_started_anew_has_no_rates)
 {
     const struct sluice_wire_stats before = {.uptime_s = 90, .samples = 9000};
     const struct sluice_wire_stats now = {.uptime_s = 2, .samples = 9};
@@ -34,7 +34,7 @@ static void a_server_that_was_started_anew_has_no_rates(void)
     CU_ASSERT(isnan(rates.cores) && isnan(rates.bytes_per_s) && isnan(rates.samples_per_s));
 }
 
-static void a_server_that_is_not_there_is_away(void)
+TEST(a_server_that_is_not_there_is_away)
 {
     struct top_options options = {.interval_s = 0.05, .num_targets = 2};
     strcpy(options.targets[0], "127.0.0.1:1");
@@ -57,7 +57,7 @@ static void a_server_that_is_not_there_is_away(void)
     top_poll_destroy(NULL);
 }
 
-static void a_token_file_that_is_not_there_is_an_error(void)
+TEST(a_token_file_that_is_not_there_is_an_error)
 {
     struct top_options options = {
         .interval_s = 1, .num_targets = 1, .connection = {.token_file = "/nowhere/token"}};
@@ -67,16 +67,4 @@ static void a_token_file_that_is_not_there_is_an_error(void)
     CU_ASSERT_NOT_EQUAL(top_poll_create(&options, &poll, &err), SLUICE_OK);
     CU_ASSERT_PTR_NULL(poll);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/nowhere/token"));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(rates_are_over_the_time_between_two_answers),
-        SLUICE_TEST(one_answer_has_no_rates),
-        SLUICE_TEST(a_server_that_was_started_anew_has_no_rates),
-        SLUICE_TEST(a_server_that_is_not_there_is_away),
-        SLUICE_TEST(a_token_file_that_is_not_there_is_an_error),
-    };
-    return sluice_test_run("poll", tests, SLUICE_TEST_COUNT(tests));
 }

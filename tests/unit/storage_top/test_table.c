@@ -43,7 +43,7 @@ static void init(void)
                                      .rates = {NAN, NAN, NAN}};
 }
 
-static void a_line_for_each_server_and_client_and_reason(void)
+TEST(a_line_for_each_server_and_client_and_reason)
 {
     init();
     struct top_lines lines;
@@ -73,7 +73,7 @@ static void a_line_for_each_server_and_client_and_reason(void)
     top_lines_clear(&lines);
 }
 
-static void a_terminal_obeys_no_name(void)
+TEST(a_terminal_obeys_no_name)
 {
     init();
     snprintf(client.counts.name, sizeof(client.counts.name), "a\x1b[2Jb\xff");
@@ -85,7 +85,7 @@ static void a_terminal_obeys_no_name(void)
     top_lines_clear(&lines);
 }
 
-static void long_texts_are_cut_and_wide_ones_align(void)
+TEST(long_texts_are_cut_and_wide_ones_align)
 {
     init();
     memset(client.counts.name, 1, sizeof(client.counts.name) - 1); /* 4 characters for each byte */
@@ -102,7 +102,7 @@ static void long_texts_are_cut_and_wide_ones_align(void)
     top_lines_clear(&lines);
 }
 
-static void a_client_of_before_is_not_shown(void)
+TEST(a_client_of_before_is_not_shown)
 {
     init();
     client.counts.streams = 0;
@@ -113,7 +113,7 @@ static void a_client_of_before_is_not_shown(void)
     top_lines_clear(&lines);
 }
 
-static void what_hangs_and_what_does_not_serve_is_said(void)
+TEST(what_hangs_and_what_does_not_serve_is_said)
 {
     init();
     servers[0].stats.hanging_workers = 2;
@@ -125,16 +125,4 @@ static void what_hangs_and_what_does_not_serve_is_said(void)
     CU_ASSERT_EQUAL_FATAL(top_table_make(servers, 1, &lines, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NOT_NULL(strstr(lines.lines[1], "not serving"));
     top_lines_clear(&lines);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_line_for_each_server_and_client_and_reason),
-        SLUICE_TEST(a_terminal_obeys_no_name),
-        SLUICE_TEST(long_texts_are_cut_and_wide_ones_align),
-        SLUICE_TEST(a_client_of_before_is_not_shown),
-        SLUICE_TEST(what_hangs_and_what_does_not_serve_is_said),
-    };
-    return sluice_test_run("table", tests, SLUICE_TEST_COUNT(tests));
 }

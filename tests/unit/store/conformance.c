@@ -69,7 +69,7 @@ static void put_keys(void)
         put(keys[i], 100 + i, (unsigned)i);
 }
 
-void conformance_lists_keys_in_order_with_lengths_and_versions(void)
+TEST(conformance_lists_keys_in_order_with_lengths_and_versions)
 {
     struct sluice_store *store = world->open();
     put_keys();
@@ -92,7 +92,7 @@ static sluice_status refuse(void *ctx, const struct sluice_object *object, struc
     return sluice_fail(err, SLUICE_E_UNSUPPORTED, "enough");
 }
 
-void conformance_lists_by_prefix_and_nothing(void)
+TEST(conformance_lists_by_prefix_and_nothing)
 {
     struct sluice_store *store = world->open();
     CU_ASSERT_EQUAL(list(store, "").num, 0);
@@ -106,7 +106,7 @@ void conformance_lists_by_prefix_and_nothing(void)
     store->destroy(store);
 }
 
-void conformance_describes_an_object(void)
+TEST(conformance_describes_an_object)
 {
     struct sluice_store *store = world->open();
     struct sluice_object object = {.bytes = 7};
@@ -122,7 +122,7 @@ void conformance_describes_an_object(void)
     store->destroy(store);
 }
 
-void conformance_versions_change_with_the_content(void)
+TEST(conformance_versions_change_with_the_content)
 {
     struct sluice_store *store = world->open();
     struct sluice_object first, second;
@@ -190,7 +190,7 @@ static struct sluice_store_read listed(struct sluice_store *store, const char *k
     return (struct sluice_store_read){.key = key, .bytes = object.bytes, .version = object.version};
 }
 
-void conformance_reads_whole_objects(void)
+TEST(conformance_reads_whole_objects)
 {
     struct sluice_store *store = world->open();
     static const size_t lengths[] = {1, 2, 1000, CONFORMANCE_MAX_BYTES};
@@ -232,7 +232,7 @@ static sluice_status choose(void *ctx, uint64_t len, int64_t version,
     return SLUICE_OK;
 }
 
-void conformance_reads_the_parts_that_are_chosen(void)
+TEST(conformance_reads_the_parts_that_are_chosen)
 {
     struct sluice_store *store = world->open();
     put("a.jpg", 5000, 3);
@@ -262,7 +262,7 @@ void conformance_reads_the_parts_that_are_chosen(void)
     store->destroy(store);
 }
 
-void conformance_reads_ranges_and_parts_of_them(void)
+TEST(conformance_reads_ranges_and_parts_of_them)
 {
     struct sluice_store *store = world->open();
     put("x.tar", 2 * CONFORMANCE_MAX_BYTES, 4); /* the limit is of a range, not of its object */
@@ -291,7 +291,7 @@ void conformance_reads_ranges_and_parts_of_them(void)
     store->destroy(store);
 }
 
-void conformance_names_what_is_missing(void)
+TEST(conformance_names_what_is_missing)
 {
     struct sluice_store *store = world->open();
     struct sluice_object object = {.bytes = 7};
@@ -308,7 +308,7 @@ void conformance_names_what_is_missing(void)
     store->destroy(store);
 }
 
-void conformance_refuses_and_counts_ways_out_of_the_root(void)
+TEST(conformance_refuses_and_counts_ways_out_of_the_root)
 {
     static const char *const out[] = {"../secret.jpg", "a/../../secret.jpg", "/etc/passwd", ".."};
     struct sluice_store *store = world->open();
@@ -324,7 +324,7 @@ void conformance_refuses_and_counts_ways_out_of_the_root(void)
     store->destroy(store);
 }
 
-void conformance_names_empty_and_huge_objects(void)
+TEST(conformance_names_empty_and_huge_objects)
 {
     struct sluice_store *store = world->open();
     put("empty.jpg", 0, 0);
@@ -338,7 +338,7 @@ void conformance_names_empty_and_huge_objects(void)
     store->destroy(store);
 }
 
-void conformance_whoever_chooses_may_refuse(void)
+TEST(conformance_whoever_chooses_may_refuse)
 {
     struct sluice_store *store = world->open();
     put("a.jpg", 10, 1);
@@ -394,7 +394,7 @@ static void expect_stale(void (*act)(void))
     }
 }
 
-void conformance_an_object_that_changes_is_stale(void)
+TEST(conformance_an_object_that_changes_is_stale)
 {
     expect_stale(replace);
     /* And one that has changed since it was listed, where the version tells. */
@@ -411,12 +411,12 @@ void conformance_an_object_that_changes_is_stale(void)
     store->destroy(store);
 }
 
-void conformance_an_object_that_is_cut_is_stale(void)
+TEST(conformance_an_object_that_is_cut_is_stale)
 {
     expect_stale(cut);
 }
 
-void conformance_a_range_beyond_the_end_is_stale(void)
+TEST(conformance_a_range_beyond_the_end_is_stale)
 {
     struct sluice_store *store = world->open();
     put("x.tar", 2000, 5);
@@ -466,7 +466,7 @@ static void *read_some(void *ctx)
     return NULL;
 }
 
-void conformance_reads_many_at_once(void)
+TEST(conformance_reads_many_at_once)
 {
     struct sluice_store *store = world->open();
     struct reader readers[NUM_READERS];
@@ -485,7 +485,7 @@ void conformance_reads_many_at_once(void)
     store->destroy(store);
 }
 
-void conformance_reads_what_comes_slowly(void)
+TEST(conformance_reads_what_comes_slowly)
 {
     struct sluice_store *store = world->open();
     put("slow.jpg", 200, 7);
@@ -494,7 +494,7 @@ void conformance_reads_what_comes_slowly(void)
     store->destroy(store);
 }
 
-void conformance_a_body_that_breaks_off_is_read_again_or_an_error(void)
+TEST(conformance_a_body_that_breaks_off_is_read_again_or_an_error)
 {
     if (!world->break_off)
         return;
@@ -526,7 +526,7 @@ static void *read_hanging(void *ctx)
     return NULL;
 }
 
-void conformance_cancel_ends_the_reads_of_one_owner(void)
+TEST(conformance_cancel_ends_the_reads_of_one_owner)
 {
     struct sluice_store *store = world->open();
     int ours, theirs; /* owners by their addresses */

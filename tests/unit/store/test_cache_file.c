@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void names_are_read_back_and_no_others(void)
+TEST(names_are_read_back_and_no_others)
 {
     static const char *const others[][2] = {
         {"3f", ""},
@@ -39,7 +39,7 @@ static bool is_same(struct sluice_hash128 a, struct sluice_hash128 b)
     return a.high == b.high || a.low == b.low;
 }
 
-static void identities_differ_by_key_version_and_range(void)
+TEST(identities_differ_by_key_version_and_range)
 {
     const struct sluice_hash128 one = sluice_cache_identify("a/b.jpg", -5, 0, 100);
     CU_ASSERT(is_same(one, sluice_cache_identify("a/b.jpg", -5, 0, 100)));
@@ -49,7 +49,7 @@ static void identities_differ_by_key_version_and_range(void)
     CU_ASSERT(!is_same(one, sluice_cache_identify("a/b.jpg", -5, 0, 101)));
 }
 
-static void headers_show_damage_and_other_objects(void)
+TEST(headers_show_damage_and_other_objects)
 {
     static const char data[] = "0123456789";
     const struct sluice_hash128 identity = sluice_cache_identify("a", -1, 0, 100);
@@ -73,14 +73,4 @@ static void headers_show_damage_and_other_objects(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "another object"));
     CU_ASSERT_EQUAL(sluice_cache_header_check(header, identity, &moved, &hash, NULL),
                     SLUICE_E_CORRUPT);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(names_are_read_back_and_no_others),
-        SLUICE_TEST(identities_differ_by_key_version_and_range),
-        SLUICE_TEST(headers_show_damage_and_other_objects),
-    };
-    return sluice_test_run("cache_file", tests, SLUICE_TEST_COUNT(tests));
 }

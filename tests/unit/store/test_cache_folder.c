@@ -44,7 +44,7 @@ static sluice_status read_piece(struct sluice_cache_folder *folder, struct sluic
     return status;
 }
 
-static void reads_what_was_written_until_it_is_removed(void)
+TEST(reads_what_was_written_until_it_is_removed)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     struct sluice_cache_folder *folder = make(path);
@@ -63,7 +63,7 @@ static void reads_what_was_written_until_it_is_removed(void)
 }
 
 /* Every byte of the file, and every length. */
-static void damage_of_any_byte_is_seen(void)
+TEST(damage_of_any_byte_is_seen)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     struct sluice_cache_folder *folder = make(path);
@@ -85,7 +85,7 @@ static void damage_of_any_byte_is_seen(void)
     sluice_cache_folder_close(folder);
 }
 
-static void one_at_a_time_has_a_folder(void)
+TEST(one_at_a_time_has_a_folder)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     struct sluice_cache_folder *folder = make(path), *second = NULL;
@@ -98,7 +98,7 @@ static void one_at_a_time_has_a_folder(void)
     sluice_cache_folder_close(second);
 }
 
-static void folders_of_other_things_are_refused(void)
+TEST(folders_of_other_things_are_refused)
 {
     char path[SLUICE_MAX_PATH_BYTES], other[SLUICE_MAX_PATH_BYTES];
     struct sluice_err err = {0};
@@ -122,7 +122,7 @@ static bool keep_first(void *ctx, const struct sluice_cache_piece *found)
     return num_kept++ == 0;
 }
 
-static void a_scan_removes_what_is_torn_foreign_or_not_kept(void)
+TEST(a_scan_removes_what_is_torn_foreign_or_not_kept)
 {
     char path[SLUICE_MAX_PATH_BYTES], torn[SLUICE_MAX_PATH_BYTES], new[SLUICE_MAX_PATH_BYTES],
         foreign[SLUICE_MAX_PATH_BYTES];
@@ -144,7 +144,7 @@ static void a_scan_removes_what_is_torn_foreign_or_not_kept(void)
     sluice_cache_folder_close(folder);
 }
 
-static void a_folder_that_others_may_write_is_refused(void)
+TEST(a_folder_that_others_may_write_is_refused)
 {
     char path[SLUICE_MAX_PATH_BYTES], sub[SLUICE_MAX_PATH_BYTES];
     static const mode_t modes[] = {0770, 0707, 01777};
@@ -153,7 +153,7 @@ static void a_folder_that_others_may_write_is_refused(void)
     CU_ASSERT_EQUAL_FATAL(stat(path, &st), 0);
     CU_ASSERT_EQUAL(st.st_mode & 0777, 0700);
     sluice_cache_folder_close(folder);
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(modes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(modes); i++) {
         struct sluice_err prepared = {0}, opened = {0};
         CU_ASSERT_EQUAL_FATAL(chmod(path, modes[i]), 0);
         CU_ASSERT_EQUAL(sluice_cache_folder_prepare(path, &prepared), SLUICE_E_INVALID);
@@ -173,7 +173,7 @@ static void a_folder_that_others_may_write_is_refused(void)
 }
 
 /* Nobody writes into the FIFO: a reader that waited for that would never end. */
-static void what_is_no_file_is_no_piece(void)
+TEST(what_is_no_file_is_no_piece)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     struct sluice_cache_folder *folder = make(path);
@@ -185,7 +185,7 @@ static void what_is_no_file_is_no_piece(void)
     sluice_cache_folder_close(folder);
 }
 
-static void what_is_abandoned_is_gone(void)
+TEST(what_is_abandoned_is_gone)
 {
     char path[SLUICE_MAX_PATH_BYTES], new[SLUICE_MAX_PATH_BYTES];
     struct sluice_cache_folder *folder = make(path);
@@ -198,19 +198,4 @@ static void what_is_abandoned_is_gone(void)
     CU_ASSERT_NOT_EQUAL(access(new, F_OK), 0);
     CU_ASSERT_EQUAL(read_piece(folder, NULL), SLUICE_OK);
     sluice_cache_folder_close(folder);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(reads_what_was_written_until_it_is_removed),
-        SLUICE_TEST(damage_of_any_byte_is_seen),
-        SLUICE_TEST(one_at_a_time_has_a_folder),
-        SLUICE_TEST(folders_of_other_things_are_refused),
-        SLUICE_TEST(a_scan_removes_what_is_torn_foreign_or_not_kept),
-        SLUICE_TEST(a_folder_that_others_may_write_is_refused),
-        SLUICE_TEST(what_is_no_file_is_no_piece),
-        SLUICE_TEST(what_is_abandoned_is_gone),
-    };
-    return sluice_test_run("cache_folder", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -38,7 +38,7 @@ static void check_object(struct sluice_cache_index *index, unsigned id)
     CU_ASSERT(is_good);
 }
 
-static void finds_what_was_added_and_not_removed(void)
+TEST(finds_what_was_added_and_not_removed)
 {
     struct sluice_cache_index *index = NULL;
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
@@ -68,7 +68,7 @@ static void finds_what_was_added_and_not_removed(void)
     sluice_cache_index_destroy(NULL);
 }
 
-static void pieces_of_an_object_do_not_overlap(void)
+TEST(pieces_of_an_object_do_not_overlap)
 {
     struct sluice_cache_index *index = NULL;
     static const struct sluice_cache_piece first = {7, 100, 50};
@@ -84,7 +84,7 @@ static void pieces_of_an_object_do_not_overlap(void)
     sluice_cache_index_destroy(index);
 }
 
-static void what_was_looked_for_stays_the_longest(void)
+TEST(what_was_looked_for_stays_the_longest)
 {
     struct sluice_cache_index *index = NULL;
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
@@ -104,14 +104,4 @@ static void what_was_looked_for_stays_the_longest(void)
     /* Eight draws of such are one in 256 at first, and one in 26 at the end. */
     CU_ASSERT(num_used < 25);
     sluice_cache_index_destroy(index);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(finds_what_was_added_and_not_removed),
-        SLUICE_TEST(pieces_of_an_object_do_not_overlap),
-        SLUICE_TEST(what_was_looked_for_stays_the_longest),
-    };
-    return sluice_test_run("cache_index", tests, SLUICE_TEST_COUNT(tests));
 }

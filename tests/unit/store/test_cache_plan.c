@@ -60,7 +60,7 @@ static void mark_all(const struct setup *setup, const struct sluice_cache_plan *
     }
 }
 
-static void every_wanted_byte_comes_from_one_place_and_no_other(void)
+TEST(every_wanted_byte_comes_from_one_place_and_no_other)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     static struct sluice_cache_plan plan;
@@ -87,7 +87,7 @@ static void every_wanted_byte_comes_from_one_place_and_no_other(void)
     CU_ASSERT(num_merged > 0);
 }
 
-static void short_gaps_are_fetched_and_long_ones_are_not(void)
+TEST(short_gaps_are_fetched_and_long_ones_are_not)
 {
     static struct sluice_cache_plan plan;
     static const struct sluice_file_part whole = {0, 1000};
@@ -105,13 +105,4 @@ static void short_gaps_are_fetched_and_long_ones_are_not(void)
     CU_ASSERT_EQUAL(plan.num_stretches, 2);
     sluice_cache_plan_make(&plan, &whole, 1, &(struct sluice_cache_piece){1, 0, 1000}, 1, 0);
     CU_ASSERT(plan.num_fetched == 0 && plan.num_stretches == 1);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_wanted_byte_comes_from_one_place_and_no_other),
-        SLUICE_TEST(short_gaps_are_fetched_and_long_ones_are_not),
-    };
-    return sluice_test_run("cache_plan", tests, SLUICE_TEST_COUNT(tests));
 }

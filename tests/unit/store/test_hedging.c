@@ -20,7 +20,7 @@ static struct sluice_hedging of(uint64_t slow_ms, unsigned slow_per_1000)
     return hedging;
 }
 
-static void waits_for_the_slowest_in_a_hundred(void)
+TEST(waits_for_the_slowest_in_a_hundred)
 {
     struct sluice_hedging hedging = of(2000, 2);
     CU_ASSERT_EQUAL(sluice_hedging_after_ns(&hedging), 2 * 25 * MS); /* twice the median */
@@ -30,7 +30,7 @@ static void waits_for_the_slowest_in_a_hundred(void)
     CU_ASSERT_EQUAL(sluice_hedging_after_ns(&hedging), 3 * 29 * MS); /* of the 90th */
 }
 
-static void never_before_the_floor(void)
+TEST(never_before_the_floor)
 {
     struct sluice_hedging hedging = sluice_hedging_init();
     for (unsigned i = 0; i < 1000; i++) {
@@ -40,7 +40,7 @@ static void never_before_the_floor(void)
     CU_ASSERT_EQUAL(sluice_hedging_after_ns(&hedging), STORE_HEDGE_FLOOR_MS * MS);
 }
 
-static void not_before_enough_is_known(void)
+TEST(not_before_enough_is_known)
 {
     struct sluice_hedging hedging = sluice_hedging_init();
     for (unsigned i = 0; i < 99; i++) {
@@ -52,7 +52,7 @@ static void not_before_enough_is_known(void)
     CU_ASSERT_EQUAL(sluice_hedging_after_ns(&hedging), 60 * MS);
 }
 
-static void has_a_budget(void)
+TEST(has_a_budget)
 {
     struct sluice_hedging hedging = of(2000, 10);
     unsigned num_hedges = 0;
@@ -72,7 +72,7 @@ static void has_a_budget(void)
     CU_ASSERT(num_hedges >= STORE_MAX_HEDGES_SAVED + 1000 * STORE_HEDGE_RATIO - 1);
 }
 
-static void follows_a_store_that_becomes_slower(void)
+TEST(follows_a_store_that_becomes_slower)
 {
     struct sluice_hedging hedging = of(2000, 2);
     for (unsigned i = 0; i < 1000; i++)
@@ -94,7 +94,7 @@ static uint64_t draw_ns(struct sluice_rng *rng, unsigned slow_per_1000)
 }
 
 /* Requests one after the other, each with its second one where the policy says so. */
-static void a_tail_of_seconds_is_cut_within_the_budget(void)
+TEST(a_tail_of_seconds_is_cut_within_the_budget)
 {
     enum { NUM = 20000 };
     static uint64_t without[NUM], with[NUM];
@@ -123,17 +123,4 @@ static void a_tail_of_seconds_is_cut_within_the_budget(void)
         CU_ASSERT(with[at] < 150 * MS);
         CU_ASSERT(num_hedges <= NUM * STORE_HEDGE_RATIO + STORE_MAX_HEDGES_SAVED);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(waits_for_the_slowest_in_a_hundred),
-        SLUICE_TEST(never_before_the_floor),
-        SLUICE_TEST(not_before_enough_is_known),
-        SLUICE_TEST(has_a_budget),
-        SLUICE_TEST(follows_a_store_that_becomes_slower),
-        SLUICE_TEST(a_tail_of_seconds_is_cut_within_the_budget),
-    };
-    return sluice_test_run("hedging", tests, SLUICE_TEST_COUNT(tests));
 }

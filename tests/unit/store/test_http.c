@@ -43,7 +43,7 @@ static void put_digits(const char *key)
     web_put(key, "0123456789", 10);
 }
 
-static void bodies_ranges_and_heads(void)
+TEST(bodies_ranges_and_heads)
 {
     web_clear();
     put_digits("a");
@@ -69,7 +69,7 @@ static void bodies_ranges_and_heads(void)
     CU_ASSERT(t.status == SLUICE_OK && t.is_longer && t.len == 4);
 }
 
-static void a_206_of_another_range_is_not_taken(void)
+TEST(a_206_of_another_range_is_not_taken)
 {
     static const struct {
         enum web_lie lie;
@@ -82,7 +82,7 @@ static void a_206_of_another_range_is_not_taken(void)
     };
     web_clear();
     put_digits("a");
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_http_transfer t = get("a");
         t.has_range = true;
         t.from = 3;
@@ -102,7 +102,7 @@ static void a_206_of_another_range_is_not_taken(void)
     CU_ASSERT(t.status == SLUICE_OK && t.len == 2 && t.total == 10);
 }
 
-static void statuses_say_what_is_wrong(void)
+TEST(statuses_say_what_is_wrong)
 {
     web_clear();
     put_digits("a");
@@ -127,7 +127,7 @@ static void statuses_say_what_is_wrong(void)
     CU_ASSERT_EQUAL(web_count().requests, 4);
 }
 
-static void redirects_are_not_followed(void)
+TEST(redirects_are_not_followed)
 {
     web_clear();
     put_digits("elsewhere");
@@ -138,7 +138,7 @@ static void redirects_are_not_followed(void)
     CU_ASSERT_EQUAL(web_count().requests, 1);
 }
 
-static void what_may_pass_is_tried_again(void)
+TEST(what_may_pass_is_tried_again)
 {
     static const unsigned codes[] = {500, 502, 503, 429, 408};
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
@@ -160,7 +160,7 @@ static void what_may_pass_is_tried_again(void)
     CU_ASSERT_EQUAL(web_count().requests, STORE_MAX_TRIES);
 }
 
-static void a_retry_asks_for_the_version_that_it_began_with(void)
+TEST(a_retry_asks_for_the_version_that_it_began_with)
 {
     web_clear();
     put_digits("a");
@@ -175,7 +175,7 @@ static void a_retry_asks_for_the_version_that_it_began_with(void)
     CU_ASSERT(t.status == SLUICE_E_STALE && t.code == 412);
 }
 
-static void connections_are_kept(void)
+TEST(connections_are_kept)
 {
     web_clear();
     put_digits("a");
@@ -188,7 +188,7 @@ static void connections_are_kept(void)
     CU_ASSERT(web_count().connections <= 1);
 }
 
-static void a_server_that_is_not_there_is_an_error_in_time(void)
+TEST(a_server_that_is_not_there_is_an_error_in_time)
 {
     char url[64];
     snprintf(url, sizeof(url), "http://127.0.0.1:%d/a", sluice_test_port());
@@ -201,7 +201,7 @@ static void a_server_that_is_not_there_is_an_error_in_time(void)
     CU_ASSERT_EQUAL(t.status, SLUICE_E_IO);
 }
 
-static void a_body_that_stops_ends_with_the_time(void)
+TEST(a_body_that_stops_ends_with_the_time)
 {
     web_clear();
     put_digits("a");
@@ -227,7 +227,7 @@ static struct sluice_http *begin_history(unsigned num)
 }
 
 /* It would hang for ever. */
-static void what_takes_long_is_asked_for_again(void)
+TEST(what_takes_long_is_asked_for_again)
 {
     web_clear();
     put_digits("a");
@@ -254,7 +254,7 @@ static void what_takes_long_is_asked_for_again(void)
     http = kept;
 }
 
-static void a_store_that_is_slow_as_a_whole_is_not_asked_twice(void)
+TEST(a_store_that_is_slow_as_a_whole_is_not_asked_twice)
 {
     static struct sluice_http_transfer ts[60];
     static uint8_t rooms[60][16];
@@ -286,7 +286,7 @@ static void *run_hanging(void *ctx)
     return NULL;
 }
 
-static void closing_ends_what_runs(void)
+TEST(closing_ends_what_runs)
 {
     struct sluice_http *kept = http;
     const struct sluice_http_options options = {.num_parallel = 4};
@@ -309,7 +309,7 @@ static void closing_ends_what_runs(void)
 }
 
 /* After all others, as it leaves nothing of the budget. */
-static void retries_have_a_budget(void)
+TEST(retries_have_a_budget)
 {
     unsigned num_requests = 0;
     web_clear();
@@ -336,22 +336,7 @@ int main(void)
     port = web_open();
     if (sluice_http_open(&options, &http, NULL) != SLUICE_OK)
         return 1;
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(bodies_ranges_and_heads),
-        SLUICE_TEST(a_206_of_another_range_is_not_taken),
-        SLUICE_TEST(statuses_say_what_is_wrong),
-        SLUICE_TEST(redirects_are_not_followed),
-        SLUICE_TEST(what_may_pass_is_tried_again),
-        SLUICE_TEST(a_retry_asks_for_the_version_that_it_began_with),
-        SLUICE_TEST(connections_are_kept),
-        SLUICE_TEST(a_server_that_is_not_there_is_an_error_in_time),
-        SLUICE_TEST(a_body_that_stops_ends_with_the_time),
-        SLUICE_TEST(what_takes_long_is_asked_for_again),
-        SLUICE_TEST(a_store_that_is_slow_as_a_whole_is_not_asked_twice),
-        SLUICE_TEST(closing_ends_what_runs),
-        SLUICE_TEST(retries_have_a_budget),
-    };
-    const int failed = sluice_test_run("http", tests, SLUICE_TEST_COUNT(tests));
+    const int failed = sluice_test_main();
     sluice_http_close(http);
     return failed;
 }

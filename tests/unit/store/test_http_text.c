@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static void values_of_headers_are_without_their_blanks(void)
+TEST(values_of_headers_are_without_their_blanks)
 {
     char value[8];
     static const char line[] = "eTag: \t \"ab\" \r\n", long_one[] = "ETag: 12345678\r\n",
@@ -18,7 +18,7 @@ static void values_of_headers_are_without_their_blanks(void)
     CU_ASSERT(sluice_http_header_value("ETag:", 5, "ETag", value, 8) && value[0] == '\0');
 }
 
-static void encodes_all_but_the_unreserved(void)
+TEST(encodes_all_but_the_unreserved)
 {
     char out[64];
     CU_ASSERT(sluice_http_encode("aZ9-_.~/ +%\xc3\xa4?&=", true, out, sizeof(out)));
@@ -31,7 +31,7 @@ static void encodes_all_but_the_unreserved(void)
     CU_ASSERT(sluice_http_encode(" ", true, out, 4));
 }
 
-static void parses_addresses_and_refuses_passwords(void)
+TEST(parses_addresses_and_refuses_passwords)
 {
     struct sluice_http_address a;
     CU_ASSERT_EQUAL(sluice_http_parse_address("http://host/a", &a, NULL), SLUICE_OK);
@@ -47,14 +47,4 @@ static void parses_addresses_and_refuses_passwords(void)
         CU_ASSERT_EQUAL(sluice_http_parse_address(bad[i], &a, &err), SLUICE_E_INVALID);
         CU_ASSERT_PTR_NULL(strstr(err.text, "secret"));
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(values_of_headers_are_without_their_blanks),
-        SLUICE_TEST(encodes_all_but_the_unreserved),
-        SLUICE_TEST(parses_addresses_and_refuses_passwords),
-    };
-    return sluice_test_run("http_text", tests, SLUICE_TEST_COUNT(tests));
 }

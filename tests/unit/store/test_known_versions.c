@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-static void keeps_many_and_forgets(void)
+TEST(keeps_many_and_forgets)
 {
     struct sluice_known_versions *known = NULL;
     uint64_t bytes = 7;
@@ -32,12 +32,4 @@ static void keeps_many_and_forgets(void)
     CU_ASSERT(sluice_known_versions_get(known, "a/6.jpg", &bytes, &version));
     sluice_known_versions_destroy(known);
     sluice_known_versions_destroy(NULL);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(keeps_many_and_forgets),
-    };
-    return sluice_test_run("known_versions", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -14,7 +14,7 @@ static sluice_status tell(void *ctx, const struct sluice_object *object, struct 
     return SLUICE_OK;
 }
 
-static void tells_by_the_order_of_bytes_and_by_prefix(void)
+TEST(tells_by_the_order_of_bytes_and_by_prefix)
 {
     static const char *const keys[] = {"b", "a/b", "a.b", "\xff", "a"};
     struct sluice_object_list list = {.num_objects = 0};
@@ -34,12 +34,4 @@ static void tells_by_the_order_of_bytes_and_by_prefix(void)
     sluice_object_list_clear(&list);
     sluice_object_list_clear(&list);
     CU_ASSERT_EQUAL(list.num_objects, 0);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(tells_by_the_order_of_bytes_and_by_prefix),
-    };
-    return sluice_test_run("object_list", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void schemes_tell_folders_from_networks(void)
+TEST(schemes_tell_folders_from_networks)
 {
     CU_ASSERT(sluice_store_is_remote("s3://b"));
     CU_ASSERT(sluice_store_is_remote("http://h/l"));
@@ -15,7 +15,7 @@ static void schemes_tell_folders_from_networks(void)
     CU_ASSERT(sluice_store_parallel_reads("s3://b") > sluice_store_parallel_reads("/b"));
 }
 
-static void opens_a_folder(void)
+TEST(opens_a_folder)
 {
     struct sluice_store *store = NULL;
     struct sluice_store_limits limits;
@@ -29,7 +29,7 @@ static void opens_a_folder(void)
     CU_ASSERT_EQUAL(sluice_store_open(&none, &store, NULL), SLUICE_E_NOT_FOUND);
 }
 
-static void remote_roots_are_opened_without_a_question(void)
+TEST(remote_roots_are_opened_without_a_question)
 {
     static const char *const roots[] = {"s3://bucket/a", "http://127.0.0.1:1/a/list"};
     for (size_t i = 0; i < 2; i++) {
@@ -46,7 +46,7 @@ static void remote_roots_are_opened_without_a_question(void)
     }
 }
 
-static void relative_takes_the_root_off(void)
+TEST(relative_takes_the_root_off)
 {
     struct sluice_store *store = NULL;
     const struct sluice_store_options options = {.root = "s3://bucket/a/", .max_object_bytes = 7};
@@ -59,7 +59,7 @@ static void relative_takes_the_root_off(void)
     store->destroy(store);
 }
 
-static void check_names_what_is_wrong(void)
+TEST(check_names_what_is_wrong)
 {
     static const struct sluice_store_options bad[] = {
         {.root = "s3://"},
@@ -84,7 +84,7 @@ static bool needs_file(const struct sluice_store_needs *needs, const char *path)
     return false;
 }
 
-static void says_what_a_sandbox_has_to_leave(void)
+TEST(says_what_a_sandbox_has_to_leave)
 {
     struct sluice_store_needs needs = {.num_ports = 9};
     struct sluice_store_options options = {.root = "/a/folder"};
@@ -116,13 +116,5 @@ int main(void)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unsetenv(names[i]);
     setenv("HOME", "/home/x", 1);
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(schemes_tell_folders_from_networks),
-        SLUICE_TEST(opens_a_folder),
-        SLUICE_TEST(remote_roots_are_opened_without_a_question),
-        SLUICE_TEST(relative_takes_the_root_off),
-        SLUICE_TEST(check_names_what_is_wrong),
-        SLUICE_TEST(says_what_a_sandbox_has_to_leave),
-    };
-    return sluice_test_run("open", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

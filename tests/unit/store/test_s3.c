@@ -48,7 +48,7 @@ static void write_profile(const char *key_id)
     sluice_test_write_file(credentials_file, text, strlen(text));
 }
 
-static void requests_are_signed_and_in_order(void)
+TEST(requests_are_signed_and_in_order)
 {
     write_profile("AKFIRST");
     struct sluice_store *store = open_world();
@@ -70,7 +70,7 @@ static sluice_status count(void *ctx, const struct sluice_object *object, struct
     return SLUICE_OK;
 }
 
-static void long_lists_come_in_pages(void)
+TEST(long_lists_come_in_pages)
 {
     struct sluice_store *store = open_world();
     unsigned num = 0;
@@ -90,13 +90,13 @@ static void long_lists_come_in_pages(void)
 }
 
 /* Keys are any bytes; a sample's path is text. */
-static void keys_that_are_no_paths_are_passed_over(void)
+TEST(keys_that_are_no_paths_are_passed_over)
 {
     struct sluice_store *store = open_world();
     struct sluice_test_output output;
     unsigned num = 0;
     static const char *const keys[] = {"c/a+b %.jpg", "c/a&<.jpg", "c/x\by.jpg", "c/\xff.jpg"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(keys); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(keys); i++)
         web_put(keys[i], "x", 1);
     sluice_test_capture_begin();
     CU_ASSERT_EQUAL(store->list(store, "c/", count, &num, NULL), SLUICE_OK);
@@ -108,7 +108,7 @@ static void keys_that_are_no_paths_are_passed_over(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "2 objects are passed over"));
 }
 
-static void an_object_of_an_absurd_size_is_passed_over(void)
+TEST(an_object_of_an_absurd_size_is_passed_over)
 {
     struct sluice_store *store = open_world();
     static struct sluice_test_output output;
@@ -126,7 +126,7 @@ static void an_object_of_an_absurd_size_is_passed_over(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "d/b.jpg"));
 }
 
-static void a_list_that_goes_on_by_itself_is_refused(void)
+TEST(a_list_that_goes_on_by_itself_is_refused)
 {
     struct sluice_store *store = open_world();
     struct sluice_err err = {0};
@@ -144,7 +144,7 @@ static void a_list_that_goes_on_by_itself_is_refused(void)
 }
 
 /* As S3 answers a request of another region. */
-static void the_region_of_a_bucket_is_named(void)
+TEST(the_region_of_a_bucket_is_named)
 {
     struct sluice_store *store = open_world();
     struct sluice_err err = {0};
@@ -156,7 +156,7 @@ static void the_region_of_a_bucket_is_named(void)
 }
 
 /* Once, and with one line in the log. */
-static void the_region_of_a_bucket_is_followed(void)
+TEST(the_region_of_a_bucket_is_followed)
 {
     static const struct {
         unsigned code;
@@ -199,7 +199,7 @@ static void the_region_of_a_bucket_is_followed(void)
 }
 
 /* Of an object, too; and what is no region's name is not made a part of a host's. */
-static void only_a_region_is_followed(void)
+TEST(only_a_region_is_followed)
 {
     struct sluice_store *store = open_world();
     struct sluice_object object;
@@ -217,7 +217,7 @@ static void only_a_region_is_followed(void)
     store->destroy(store);
 }
 
-static void another_region_is_of_the_same_service(void)
+TEST(another_region_is_of_the_same_service)
 {
     static const struct sluice_s3_places aws = {.region = "us-east-1"};
     static const struct {
@@ -251,7 +251,7 @@ static void another_region_is_of_the_same_service(void)
     }
 }
 
-static void credentials_that_are_refused_are_looked_for_again(void)
+TEST(credentials_that_are_refused_are_looked_for_again)
 {
     static const char expired[] =
         "<Error><Code>ExpiredToken</Code><Message>it has expired</Message></Error>";
@@ -280,7 +280,7 @@ static void credentials_that_are_refused_are_looked_for_again(void)
 }
 
 /* As stores do that tell what they would have signed. */
-static void an_error_that_repeats_secrets_shows_none(void)
+TEST(an_error_that_repeats_secrets_shows_none)
 {
     static const char echo[] =
         "<Error><Code>AccessDenied</Code><Message>signed by s/e+cret of a/token+of==AKNEW and "
@@ -296,7 +296,7 @@ static void an_error_that_repeats_secrets_shows_none(void)
     store->destroy(store);
 }
 
-static void a_bucket_that_is_not_there_is_no_missing_object(void)
+TEST(a_bucket_that_is_not_there_is_no_missing_object)
 {
     struct sluice_store *store = open_world();
     unsigned num = 0;
@@ -314,7 +314,7 @@ static void a_bucket_that_is_not_there_is_no_missing_object(void)
     store->destroy(store);
 }
 
-static void endpoints_and_styles(void)
+TEST(endpoints_and_styles)
 {
     static const struct sluice_s3_places aws = {.region = "eu-west-3"};
     static const struct {
@@ -358,21 +358,5 @@ int main(void)
     setenv("AWS_REGION", "eu-test-1", 1);
     write_profile("AKTEST");
     conformance_use(&world);
-    static const struct sluice_test tests[] = {
-        CONFORMANCE_TESTS,
-        SLUICE_TEST(requests_are_signed_and_in_order),
-        SLUICE_TEST(long_lists_come_in_pages),
-        SLUICE_TEST(keys_that_are_no_paths_are_passed_over),
-        SLUICE_TEST(an_object_of_an_absurd_size_is_passed_over),
-        SLUICE_TEST(a_list_that_goes_on_by_itself_is_refused),
-        SLUICE_TEST(the_region_of_a_bucket_is_named),
-        SLUICE_TEST(the_region_of_a_bucket_is_followed),
-        SLUICE_TEST(only_a_region_is_followed),
-        SLUICE_TEST(another_region_is_of_the_same_service),
-        SLUICE_TEST(credentials_that_are_refused_are_looked_for_again),
-        SLUICE_TEST(an_error_that_repeats_secrets_shows_none),
-        SLUICE_TEST(a_bucket_that_is_not_there_is_no_missing_object),
-        SLUICE_TEST(endpoints_and_styles),
-    };
-    return sluice_test_run("s3", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

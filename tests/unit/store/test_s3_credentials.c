@@ -46,7 +46,7 @@ static sluice_status find(struct sluice_err *err)
                                       &credentials, err);
 }
 
-static void without_any_nobody_asks(void)
+TEST(without_any_nobody_asks)
 {
     forget_environment();
     CU_ASSERT_EQUAL_FATAL(find(NULL), SLUICE_OK);
@@ -56,7 +56,7 @@ static void without_any_nobody_asks(void)
     CU_ASSERT_STRING_EQUAL(places.sts_url, "https://sts.us-east-1.amazonaws.com/");
 }
 
-static void the_home_folder_has_profiles(void)
+TEST(the_home_folder_has_profiles)
 {
     forget_environment();
     sluice_test_put_text(sluice_test_dir(), ".aws/credentials",
@@ -79,7 +79,7 @@ static void the_home_folder_has_profiles(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no profile none"));
 }
 
-static void the_environment_comes_first(void)
+TEST(the_environment_comes_first)
 {
     forget_environment();
     setenv("AWS_ACCESS_KEY_ID", "AKENV", 1);
@@ -100,7 +100,7 @@ static void the_environment_comes_first(void)
     CU_ASSERT_STRING_EQUAL(places.endpoint, "http://s3");
 }
 
-static void a_web_identity_asks_sts(void)
+TEST(a_web_identity_asks_sts)
 {
     static const char answer[] =
         "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials>"
@@ -146,13 +146,7 @@ int main(void)
     port = web_open();
     if (sluice_http_open(&options, &http, NULL) != SLUICE_OK)
         return 1;
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(without_any_nobody_asks),
-        SLUICE_TEST(the_home_folder_has_profiles),
-        SLUICE_TEST(the_environment_comes_first),
-        SLUICE_TEST(a_web_identity_asks_sts),
-    };
-    const int failed = sluice_test_run("s3_credentials", tests, SLUICE_TEST_COUNT(tests));
+    const int failed = sluice_test_main();
     sluice_http_close(http);
     return failed;
 }

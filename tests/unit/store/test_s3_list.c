@@ -27,7 +27,7 @@ static sluice_status parse(const char *xml, void *ctx, struct sluice_s3_page *pa
     "<?xml version=\"1.0\"?><ListBucketResult xmlns=\"x\">" inner "</ListBucketResult>"
 #define OBJECT(key, size) "<Contents><Key>" key "</Key><Size>" size "</Size></Contents>"
 
-static void tells_objects_in_their_order(void)
+TEST(tells_objects_in_their_order)
 {
     struct sluice_s3_page page = {.is_truncated = true};
     CU_ASSERT_EQUAL(
@@ -52,7 +52,7 @@ static void tells_objects_in_their_order(void)
 }
 
 /* As encoding-type=url asks for them: any bytes, of which XML has no word. */
-static void keys_may_be_encoded_as_in_urls(void)
+TEST(keys_may_be_encoded_as_in_urls)
 {
     struct sluice_s3_page page;
     CU_ASSERT_EQUAL(parse(LIST(OBJECT("a%08+b%2Bc%25/%C3%A4", "7") "<EncodingType>url"
@@ -68,11 +68,11 @@ static void keys_may_be_encoded_as_in_urls(void)
         LIST("<EncodingType>url</EncodingType>" OBJECT("a%zz", "1")),
         LIST("<EncodingType>url</EncodingType>" OBJECT("a%00b", "1")),
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(bad); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(bad); i++)
         CU_ASSERT_EQUAL(parse(bad[i], NULL, &page, NULL), SLUICE_E_CORRUPT);
 }
 
-static void refuses_what_is_no_list(void)
+TEST(refuses_what_is_no_list)
 {
     static const char *const bad[] = {
         "",
@@ -107,7 +107,7 @@ static void refuses_what_is_no_list(void)
     CU_ASSERT_EQUAL(sluice_s3_list_parse(xml, strlen(xml), tell, NULL, &page, NULL), SLUICE_OK);
 }
 
-static void whoever_listens_may_end_it(void)
+TEST(whoever_listens_may_end_it)
 {
     struct sluice_s3_page page;
     struct sluice_err err = {0};
@@ -116,7 +116,7 @@ static void whoever_listens_may_end_it(void)
     CU_ASSERT_STRING_EQUAL(err.text, "enough");
 }
 
-static void finds_fields_and_what_errors_say(void)
+TEST(finds_fields_and_what_errors_say)
 {
     char first[32] = "x", second[8] = "x", third[8] = "x";
     const struct sluice_s3_field fields[] = {
@@ -134,14 +134,4 @@ static void finds_fields_and_what_errors_say(void)
     CU_ASSERT_STRING_EQUAL(message, "Reduce it.");
     sluice_s3_error_parse("<html>", code, message);
     CU_ASSERT_STRING_EQUAL(code, "");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(tells_objects_in_their_order),     SLUICE_TEST(keys_may_be_encoded_as_in_urls),
-        SLUICE_TEST(refuses_what_is_no_list),          SLUICE_TEST(whoever_listens_may_end_it),
-        SLUICE_TEST(finds_fields_and_what_errors_say),
-    };
-    return sluice_test_run("s3_list", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -17,7 +17,7 @@ static void clear(void)
     memset(&profile, 0, sizeof(profile));
 }
 
-static void reads_the_profile_of_a_name(void)
+TEST(reads_the_profile_of_a_name)
 {
     static const char credentials[] = "# keys\n[default]\naws_access_key_id=AK1\n"
                                       "aws_secret_access_key = a/b+c= \r\n\n"
@@ -36,7 +36,7 @@ static void reads_the_profile_of_a_name(void)
     CU_ASSERT(!profile.is_found);
 }
 
-static void sections_of_config_say_profile_and_what_is_there_stays(void)
+TEST(sections_of_config_say_profile_and_what_is_there_stays)
 {
     static const char config[] = "[default]\nregion = eu-west-1\ns3 =\n  addressing_style = path\n"
                                  "  region = nested\n[work]\nregion = wrong\n"
@@ -54,7 +54,7 @@ static void sections_of_config_say_profile_and_what_is_there_stays(void)
     CU_ASSERT_STRING_EQUAL(profile.other, "");
 }
 
-static void errors_name_the_line_and_not_what_it_says(void)
+TEST(errors_name_the_line_and_not_what_it_says)
 {
     static const char *const bad[] = {"[default]\n[secret\n", "[default]\nsecret\n"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -70,14 +70,4 @@ static void errors_name_the_line_and_not_what_it_says(void)
     CU_ASSERT_EQUAL(parse(text, "default", false, &err), SLUICE_E_INVALID);
     CU_ASSERT_EQUAL(sluice_s3_profile_parse("a=\0b", 4, "default", false, &profile, NULL),
                     SLUICE_E_INVALID);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(reads_the_profile_of_a_name),
-        SLUICE_TEST(sections_of_config_say_profile_and_what_is_there_stays),
-        SLUICE_TEST(errors_name_the_line_and_not_what_it_says),
-    };
-    return sluice_test_run("s3_profile", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -228,7 +228,7 @@ static void expect_read(struct sluice_store *store, unsigned object, struct choi
     CU_ASSERT(is_right);
 }
 
-static void a_second_read_asks_the_store_for_nothing(void)
+TEST(a_second_read_asks_the_store_for_nothing)
 {
     struct sluice_store *store = open_cache(1u << 20);
     expect_read(store, 1, NULL);
@@ -247,7 +247,7 @@ static void a_second_read_asks_the_store_for_nothing(void)
     store->destroy(store);
 }
 
-static void other_parts_take_from_the_cache_what_overlaps(void)
+TEST(other_parts_take_from_the_cache_what_overlaps)
 {
     struct sluice_store *store = open_cache(1u << 20);
     struct choice first = {{{0, 500}, {3000, 6000}}, 2}, second = {{{0, 500}, {4000, 8000}}, 2},
@@ -267,7 +267,7 @@ static void other_parts_take_from_the_cache_what_overlaps(void)
     store->destroy(store);
 }
 
-static void random_parts_are_right_and_never_fetched_in_excess(void)
+TEST(random_parts_are_right_and_never_fetched_in_excess)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     struct sluice_store *store = open_cache(200u << 10); /* too small for them */
@@ -290,7 +290,7 @@ static void random_parts_are_right_and_never_fetched_in_excess(void)
     store->destroy(store);
 }
 
-static void another_version_is_never_taken_from_the_cache(void)
+TEST(another_version_is_never_taken_from_the_cache)
 {
     struct sluice_store *store = open_cache(1u << 20);
     expect_read(store, 3, NULL);
@@ -317,7 +317,7 @@ static void shuffle(unsigned order[NUM_OBJECTS], struct sluice_rng *rng)
 }
 
 /* An LRU would hit next to nothing: what it has just thrown out is read next. */
-static void epochs_over_twice_the_cache_hit_about_half(void)
+TEST(epochs_over_twice_the_cache_hit_about_half)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     const uint64_t max_bytes = NUM_OBJECTS / 2 * 12288;
@@ -354,7 +354,7 @@ static void epochs_over_twice_the_cache_hit_about_half(void)
     store->destroy(store);
 }
 
-static void what_never_fits_is_not_kept(void)
+TEST(what_never_fits_is_not_kept)
 {
     struct sluice_store *store = open_cache(8192);
     for (unsigned i = 0; i < 40; i++)
@@ -378,7 +378,7 @@ static void listen_to(void *ctx, enum sluice_log_level level, const char *text)
     (void)sluice_print(said, sizeof(said), "%s", text);
 }
 
-static void a_damaged_file_costs_a_warning_and_no_read(void)
+TEST(a_damaged_file_costs_a_warning_and_no_read)
 {
     static const char *const expected[] = {"damaged", "too short", "not a regular file"};
     for (unsigned how = 0; how < 3; how++) {
@@ -413,7 +413,7 @@ static void a_damaged_file_costs_a_warning_and_no_read(void)
     }
 }
 
-static void a_file_that_is_gone_is_fetched_again(void)
+TEST(a_file_that_is_gone_is_fetched_again)
 {
     char file[SLUICE_MAX_PATH_BYTES];
     unsigned num = 0;
@@ -429,7 +429,7 @@ static void a_file_that_is_gone_is_fetched_again(void)
 }
 
 /* As a disk that is full: nothing new can be made. */
-static void a_cache_that_cannot_be_written_is_a_warning_and_passes_through(void)
+TEST(a_cache_that_cannot_be_written_is_a_warning_and_passes_through)
 {
     char sub[SLUICE_MAX_PATH_BYTES];
     struct sluice_store *store = open_cache(1u << 20);
@@ -449,7 +449,7 @@ static void a_cache_that_cannot_be_written_is_a_warning_and_passes_through(void)
     store->destroy(store);
 }
 
-static void a_read_that_fails_is_not_kept(void)
+TEST(a_read_that_fails_is_not_kept)
 {
     bool is_right;
     struct sluice_store *store = open_cache(1u << 20);
@@ -503,7 +503,7 @@ static void release(bool fails)
 }
 
 /* Whether the others came to wait or came later: there is one fetch. */
-static void many_at_once_are_one_fetch(void)
+TEST(many_at_once_are_one_fetch)
 {
     struct reader readers[8];
     struct sluice_store *store = open_cache(1u << 20);
@@ -523,7 +523,7 @@ static void many_at_once_are_one_fetch(void)
     store->destroy(store);
 }
 
-static void who_waits_is_cancelled_or_reads_itself_when_the_fetch_fails(void)
+TEST(who_waits_is_cancelled_or_reads_itself_when_the_fetch_fails)
 {
     struct reader first, cancelled, patient;
     int owner;
@@ -615,20 +615,5 @@ int main(int argc, char **argv)
     setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
     port = web_open();
     conformance_use(&world);
-    static const struct sluice_test tests[] = {
-        CONFORMANCE_TESTS,
-        SLUICE_TEST(a_second_read_asks_the_store_for_nothing),
-        SLUICE_TEST(other_parts_take_from_the_cache_what_overlaps),
-        SLUICE_TEST(random_parts_are_right_and_never_fetched_in_excess),
-        SLUICE_TEST(another_version_is_never_taken_from_the_cache),
-        SLUICE_TEST(epochs_over_twice_the_cache_hit_about_half),
-        SLUICE_TEST(what_never_fits_is_not_kept),
-        SLUICE_TEST(a_damaged_file_costs_a_warning_and_no_read),
-        SLUICE_TEST(a_file_that_is_gone_is_fetched_again),
-        SLUICE_TEST(a_cache_that_cannot_be_written_is_a_warning_and_passes_through),
-        SLUICE_TEST(a_read_that_fails_is_not_kept),
-        SLUICE_TEST(many_at_once_are_one_fetch),
-        SLUICE_TEST(who_waits_is_cancelled_or_reads_itself_when_the_fetch_fails),
-    };
-    return sluice_test_run("store_cache", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

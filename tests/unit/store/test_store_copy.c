@@ -16,7 +16,7 @@ static struct sluice_store *open_store(uint64_t max_bytes)
     return store;
 }
 
-static void copies_objects_longer_than_a_read(void)
+TEST(copies_objects_longer_than_a_read)
 {
     static uint8_t bytes[100003];
     char path[1024];
@@ -38,7 +38,7 @@ static void copies_objects_longer_than_a_read(void)
     store->destroy(store);
 }
 
-static void says_what_is_missing_or_not_written(void)
+TEST(says_what_is_missing_or_not_written)
 {
     struct sluice_store *store = open_store(1000);
     uint64_t len = 7;
@@ -50,13 +50,4 @@ static void says_what_is_missing_or_not_written(void)
     CU_ASSERT_EQUAL(len, 7);
     close(fd);
     store->destroy(store);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(copies_objects_longer_than_a_read),
-        SLUICE_TEST(says_what_is_missing_or_not_written),
-    };
-    return sluice_test_run("store_copy", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -128,7 +128,7 @@ static void expect_failure(struct sluice_store *store, const char *path, sluice_
     CU_ASSERT(err.text[0] != '\0');
 }
 
-static void reads_files_and_links_that_stay_beneath(void)
+TEST(reads_files_and_links_that_stay_beneath)
 {
     struct sluice_store *store = open_store();
     expect_bytes(store, "top.jpg", "top");
@@ -144,7 +144,7 @@ static void reads_files_and_links_that_stay_beneath(void)
     store->destroy(store);
 }
 
-static void refuses_and_counts_what_leads_out_of_the_root(void)
+TEST(refuses_and_counts_what_leads_out_of_the_root)
 {
     static const char *const paths[] = {
         "../secret.jpg",
@@ -169,7 +169,7 @@ static void refuses_and_counts_what_leads_out_of_the_root(void)
     store->destroy(store);
 }
 
-static void reads_regular_files_only(void)
+TEST(reads_regular_files_only)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof(address.sun_path), "%s", outer("root/socket.jpg"));
@@ -189,7 +189,7 @@ static void reads_regular_files_only(void)
     close(fd);
 }
 
-static void names_missing_empty_and_large_files(void)
+TEST(names_missing_empty_and_large_files)
 {
     struct sluice_store *store = open_store();
     expect_failure(store, "nothing.jpg", SLUICE_E_NOT_FOUND);
@@ -207,7 +207,7 @@ static void names_missing_empty_and_large_files(void)
     store->destroy(store);
 }
 
-static void relative_strips_the_root_and_refuses_other_absolute_paths(void)
+TEST(relative_strips_the_root_and_refuses_other_absolute_paths)
 {
     struct sluice_store *store = open_store();
     CU_ASSERT_STRING_EQUAL(store->relative(store, "a/one.jpg"), "a/one.jpg");
@@ -259,7 +259,7 @@ static sluice_status read_chosen(struct sluice_store *store, const char *key, st
     return store->read(store, &read, file, err);
 }
 
-static void reads_the_parts_that_are_chosen_by_length_and_time(void)
+TEST(reads_the_parts_that_are_chosen_by_length_and_time)
 {
     struct sluice_store *store = open_store();
     struct choice choice = {.num_parts = 2, .parts = {{0, 1}, {2, 4}}};
@@ -288,7 +288,7 @@ static void reads_the_parts_that_are_chosen_by_length_and_time(void)
     store->destroy(store);
 }
 
-static void reads_a_range_as_if_it_were_the_file(void)
+TEST(reads_a_range_as_if_it_were_the_file)
 {
     struct sluice_store *store = open_store();
     sluice_test_write_file(outer("root/shard.tar"), "0123456789abcdefghijklmnopqrst", 30);
@@ -326,7 +326,7 @@ static void reads_a_range_as_if_it_were_the_file(void)
     store->destroy(store);
 }
 
-static void files_that_are_not_cached_are_read_in_turns(void)
+TEST(files_that_are_not_cached_are_read_in_turns)
 {
     sluice_test_write_file(outer("root/hole.jpg"), "", 0);
     CU_ASSERT_EQUAL_FATAL(truncate(outer("root/hole.jpg"), 13), 0); /* never read */
@@ -356,7 +356,7 @@ static void files_that_are_not_cached_are_read_in_turns(void)
     store->destroy(store);
 }
 
-static void a_missing_root_is_named(void)
+TEST(a_missing_root_is_named)
 {
     struct sluice_store *store = NULL;
     const struct sluice_store_file_options options = {.root = "/no/such/root"};
@@ -389,7 +389,7 @@ static void copy_root(const char *name, const char *content)
     sluice_test_write_file(outer(path), content, strlen(content));
 }
 
-static void a_root_that_was_moved_is_read_and_looked_for(void)
+TEST(a_root_that_was_moved_is_read_and_looked_for)
 {
     struct sluice_store *store = open_store();
     CU_ASSERT_EQUAL(look(store), SLUICE_OK);
@@ -409,7 +409,7 @@ static void a_root_that_was_moved_is_read_and_looked_for(void)
     store->destroy(store);
 }
 
-static void a_folder_with_the_known_sample_takes_the_place_of_one_that_is_gone(void)
+TEST(a_folder_with_the_known_sample_takes_the_place_of_one_that_is_gone)
 {
     copy_root("first", "one");
     copy_root("second", "short"); /* of another length */
@@ -433,7 +433,7 @@ static void a_folder_with_the_known_sample_takes_the_place_of_one_that_is_gone(v
     store->destroy(store);
 }
 
-static void a_known_member_of_a_shard_must_fit_in_it(void)
+TEST(a_known_member_of_a_shard_must_fit_in_it)
 {
     struct sluice_store *store = open_store();
     sluice_test_write_file(outer("root/known.tar"), "0123456789", 10);
@@ -528,20 +528,5 @@ int main(int argc, char **argv)
     conformance_use(&folder);
     avoid_openat2 = argc > 1 && strcmp(argv[1], "walk") == 0;
     make_tree();
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(reads_files_and_links_that_stay_beneath),
-        SLUICE_TEST(refuses_and_counts_what_leads_out_of_the_root),
-        SLUICE_TEST(reads_regular_files_only),
-        SLUICE_TEST(names_missing_empty_and_large_files),
-        SLUICE_TEST(relative_strips_the_root_and_refuses_other_absolute_paths),
-        SLUICE_TEST(reads_the_parts_that_are_chosen_by_length_and_time),
-        SLUICE_TEST(reads_a_range_as_if_it_were_the_file),
-        SLUICE_TEST(files_that_are_not_cached_are_read_in_turns),
-        SLUICE_TEST(a_missing_root_is_named),
-        SLUICE_TEST(a_root_that_was_moved_is_read_and_looked_for),
-        SLUICE_TEST(a_folder_with_the_known_sample_takes_the_place_of_one_that_is_gone),
-        CONFORMANCE_TESTS,
-        SLUICE_TEST(a_known_member_of_a_shard_must_fit_in_it),
-    };
-    return sluice_test_run("store_file", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static void versions_are_of_the_tag_within_its_quotes(void)
+TEST(versions_are_of_the_tag_within_its_quotes)
 {
     const int64_t version = sluice_remote_version("\"abc\"");
     CU_ASSERT(version < 0);
@@ -17,7 +17,7 @@ static void versions_are_of_the_tag_within_its_quotes(void)
     CU_ASSERT_EQUAL(sluice_remote_version("\"\""), 0);
 }
 
-static void requests_that_are_not_signed_have_no_headers(void)
+TEST(requests_that_are_not_signed_have_no_headers)
 {
     static struct sluice_remote_request request = {.url = "http://h/a",
                                                    .is_signed = true,
@@ -37,13 +37,4 @@ static void requests_that_are_not_signed_have_no_headers(void)
     CU_ASSERT_PTR_NULL(transfer.signature);
     CU_ASSERT_PTR_NULL(transfer.headers[0]);
     CU_ASSERT_EQUAL(transfer.len, 7);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(versions_are_of_the_tag_within_its_quotes),
-        SLUICE_TEST(requests_that_are_not_signed_have_no_headers),
-    };
-    return sluice_test_run("store_remote", tests, SLUICE_TEST_COUNT(tests));
 }

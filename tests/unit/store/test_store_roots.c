@@ -231,7 +231,7 @@ static const char *list(struct sluice_store *store, const char *prefix)
     return listed;
 }
 
-static void the_first_part_of_a_path_names_the_store(void)
+TEST(the_first_part_of_a_path_names_the_store)
 {
     struct sluice_store *store = open_roots((const char *const[]){"a", "a-b", "c"}, 3);
     put("a", "x/1.jpg", "one", 3);
@@ -244,7 +244,7 @@ static void the_first_part_of_a_path_names_the_store(void)
     static const struct {
         const char *key, *bytes;
     } files[] = {{"a/x/1.jpg", "one"}, {"a-b/x/1.jpg", "other"}, {"c/2.jpg", "two"}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(files); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(files); i++) {
         struct sluice_buf *buf = NULL;
         const struct sluice_store_read read = {.key = files[i].key};
         CU_ASSERT_EQUAL_FATAL(store->read(store, &read, &buf, NULL), SLUICE_OK);
@@ -256,7 +256,7 @@ static void the_first_part_of_a_path_names_the_store(void)
     store->destroy(store);
 }
 
-static void another_first_part_is_not_found_and_ways_out_are_refused(void)
+TEST(another_first_part_is_not_found_and_ways_out_are_refused)
 {
     struct sluice_store *store = open_roots((const char *const[]){"a", "b"}, 2);
     put("b", "1.jpg", "one", 3);
@@ -270,7 +270,7 @@ static void another_first_part_is_not_found_and_ways_out_are_refused(void)
         {"c/../b", SLUICE_E_INVALID},
     };
     uint64_t refused = 0;
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_buf *buf = NULL;
         struct sluice_object object;
         const struct sluice_store_read read = {.key = cases[i].key};
@@ -290,7 +290,7 @@ static void another_first_part_is_not_found_and_ways_out_are_refused(void)
 }
 
 /* As by itself: what is gone is IO for its paths alone. */
-static void a_root_that_is_gone_takes_no_other_with_it(void)
+TEST(a_root_that_is_gone_takes_no_other_with_it)
 {
     struct sluice_store *store = open_roots((const char *const[]){"a", "b"}, 2);
     put("a", "1.jpg", "one", 3);
@@ -338,7 +338,7 @@ static void fake_destroy(struct sluice_store *store)
     num_destroyed++;
 }
 
-static void limits_hold_for_each_and_cancel_reaches_all(void)
+TEST(limits_hold_for_each_and_cancel_reaches_all)
 {
     struct sluice_store *store = NULL;
     for (int i = 0; i < 2; i++)
@@ -363,7 +363,7 @@ static void limits_hold_for_each_and_cancel_reaches_all(void)
     CU_ASSERT_EQUAL(num_destroyed, 2);
 }
 
-static void a_root_that_is_not_there_is_named(void)
+TEST(a_root_that_is_not_there_is_named)
 {
     struct sluice_roots roots;
     char there[1100], missing[1100];
@@ -386,13 +386,5 @@ static const struct conformance_world one_of_three = {
 int main(void)
 {
     conformance_use(&one_of_three);
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_first_part_of_a_path_names_the_store),
-        SLUICE_TEST(another_first_part_is_not_found_and_ways_out_are_refused),
-        SLUICE_TEST(a_root_that_is_gone_takes_no_other_with_it),
-        SLUICE_TEST(limits_hold_for_each_and_cancel_reaches_all),
-        SLUICE_TEST(a_root_that_is_not_there_is_named),
-        CONFORMANCE_TESTS,
-    };
-    return sluice_test_run("store_roots", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

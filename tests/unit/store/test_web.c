@@ -47,7 +47,7 @@ static sluice_status refuse(void *ctx, const struct sluice_object *object, struc
     return sluice_fail(err, SLUICE_E_INTERNAL, "called");
 }
 
-static void a_missing_or_bad_list_is_named(void)
+TEST(a_missing_or_bad_list_is_named)
 {
     static const char bad[] = "a.jpg 10 -\nb.jpg ten -\n";
     struct sluice_err err = {0};
@@ -64,7 +64,7 @@ static void a_missing_or_bad_list_is_named(void)
     store->destroy(store);
 }
 
-static void servers_without_etags_have_the_time_of_change(void)
+TEST(servers_without_etags_have_the_time_of_change)
 {
     struct sluice_store *store = open_world();
     struct sluice_object object;
@@ -81,7 +81,7 @@ static void servers_without_etags_have_the_time_of_change(void)
     store->destroy(store);
 }
 
-static void servers_without_ranges_send_it_all(void)
+TEST(servers_without_ranges_send_it_all)
 {
     struct sluice_store *store = open_world();
     web_ignore_ranges(true);
@@ -94,7 +94,7 @@ static void servers_without_ranges_send_it_all(void)
     store->destroy(store);
 }
 
-static void refuses_roots_that_are_no_urls_of_files(void)
+TEST(refuses_roots_that_are_no_urls_of_files)
 {
     static const char *const roots[] = {"http://",
                                         "http://host",
@@ -116,12 +116,5 @@ int main(void)
 {
     port = web_open();
     conformance_use(&world);
-    static const struct sluice_test tests[] = {
-        CONFORMANCE_TESTS,
-        SLUICE_TEST(a_missing_or_bad_list_is_named),
-        SLUICE_TEST(servers_without_etags_have_the_time_of_change),
-        SLUICE_TEST(servers_without_ranges_send_it_all),
-        SLUICE_TEST(refuses_roots_that_are_no_urls_of_files),
-    };
-    return sluice_test_run("web", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

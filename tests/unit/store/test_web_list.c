@@ -22,7 +22,7 @@ static sluice_status parse(const char *text, void *ctx, struct sluice_err *err)
     return sluice_web_list_parse(text, strlen(text), tell, ctx, err);
 }
 
-static void reads_paths_lengths_and_etags(void)
+TEST(reads_paths_lengths_and_etags)
 {
     CU_ASSERT_EQUAL(
         parse("# a list\n\n  a/b c.jpg  12 \"ab-1\"\r\n\tx\t0\t-\nlast 7 W/\"e\"", NULL, NULL),
@@ -32,7 +32,7 @@ static void reads_paths_lengths_and_etags(void)
     CU_ASSERT_EQUAL(parse("a 1 -\n", told, NULL), SLUICE_E_UNSUPPORTED);
 }
 
-static void refuses_other_lines_by_number(void)
+TEST(refuses_other_lines_by_number)
 {
     static const char *const bad[] = {"a",
                                       "a 1",
@@ -60,13 +60,4 @@ static void refuses_other_lines_by_number(void)
     memset(longer, 'a', sizeof(longer) - 1);
     CU_ASSERT_EQUAL(parse(longer, NULL, NULL), SLUICE_E_CORRUPT);
     CU_ASSERT_EQUAL(sluice_web_list_parse("a\0b 1 -", 7, tell, NULL, NULL), SLUICE_E_CORRUPT);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(reads_paths_lengths_and_etags),
-        SLUICE_TEST(refuses_other_lines_by_number),
-    };
-    return sluice_test_run("web_list", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -57,7 +57,7 @@ static const char *text(const json_t *object, const char *name)
     return value ? value : "";
 }
 
-static void a_line_has_all_spans_of_a_sample(void)
+TEST(a_line_has_all_spans_of_a_sample)
 {
     struct sluice_tracer *tracer = open_tracer(1, NULL, 0);
     const struct sluice_trace_context context = {{0x0123456789abcdef, 7}, 0xf};
@@ -102,7 +102,7 @@ static void a_line_has_all_spans_of_a_sample(void)
     json_decref(line);
 }
 
-static void every_run_picks_the_same_share_under_other_ids(void)
+TEST(every_run_picks_the_same_share_under_other_ids)
 {
     struct sluice_tracer *one = open_tracer(0.1, NULL, 0), *two = open_tracer(0.1, NULL, 0);
     unsigned picked = 0;
@@ -121,7 +121,7 @@ static void every_run_picks_the_same_share_under_other_ids(void)
     sluice_tracer_close(two);
 }
 
-static void all_and_none_are_exact(void)
+TEST(all_and_none_are_exact)
 {
     struct sluice_tracer *all = open_tracer(1, NULL, 0), *none = open_tracer(0, NULL, 0);
     for (uint64_t sample = 0; sample < 1000; sample++) {
@@ -134,7 +134,7 @@ static void all_and_none_are_exact(void)
     sluice_tracer_close(NULL);
 }
 
-static void a_parents_trace_is_that_of_all(void)
+TEST(a_parents_trace_is_that_of_all)
 {
     struct sluice_tracer *tracer =
         open_tracer(1, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", 0);
@@ -164,7 +164,7 @@ static void *write_many(void *tracer)
     return NULL;
 }
 
-static void lines_of_threads_do_not_mix(void)
+TEST(lines_of_threads_do_not_mix)
 {
     struct sluice_tracer *tracer = open_tracer(1, NULL, 0);
     pthread_t threads[4];
@@ -178,7 +178,7 @@ static void lines_of_threads_do_not_mix(void)
     json_decref(last);
 }
 
-static void what_is_above_the_limit_is_dropped(void)
+TEST(what_is_above_the_limit_is_dropped)
 {
     sluice_log_set_level(SLUICE_LOG_ERROR);
     const uint64_t start_ns = sluice_clock_ns();
@@ -190,17 +190,4 @@ static void what_is_above_the_limit_is_dropped(void)
     const unsigned lines = read_lines(&last);
     CU_ASSERT(lines >= 10 && lines <= 10 * seconds);
     json_decref(last);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_line_has_all_spans_of_a_sample),
-        SLUICE_TEST(every_run_picks_the_same_share_under_other_ids),
-        SLUICE_TEST(all_and_none_are_exact),
-        SLUICE_TEST(a_parents_trace_is_that_of_all),
-        SLUICE_TEST(lines_of_threads_do_not_mix),
-        SLUICE_TEST(what_is_above_the_limit_is_dropped),
-    };
-    return sluice_test_run("tracer", tests, SLUICE_TEST_COUNT(tests));
 }

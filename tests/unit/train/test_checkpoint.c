@@ -76,7 +76,7 @@ static unsigned count_files(void)
     return count;
 }
 
-static void what_is_written_is_read(void)
+TEST(what_is_written_is_read)
 {
     write_tiny("tiny.ckpt");
     struct sluice_checkpoint checkpoint;
@@ -101,7 +101,7 @@ static void what_is_written_is_read(void)
     sluice_checkpoint_clear(&checkpoint);
 }
 
-static void every_cut_and_every_flipped_bit_is_refused(void)
+TEST(every_cut_and_every_flipped_bit_is_refused)
 {
     write_tiny("tiny.ckpt");
     size_t len;
@@ -138,7 +138,7 @@ static sluice_status parse_sealed(const uint8_t *body, size_t len)
 }
 
 /* A right checksum over wrong lengths: whoever made it, nothing is read past the end. */
-static void lengths_are_checked_without_the_checksums_help(void)
+TEST(lengths_are_checked_without_the_checksums_help)
 {
     write_tiny("tiny.ckpt");
     size_t len;
@@ -170,7 +170,7 @@ static void lengths_are_checked_without_the_checksums_help(void)
     free(bytes);
 }
 
-static void another_version_is_unsupported(void)
+TEST(another_version_is_unsupported)
 {
     write_tiny("tiny.ckpt");
     size_t len;
@@ -183,7 +183,7 @@ static void another_version_is_unsupported(void)
     free(bytes);
 }
 
-static void an_error_names_the_file(void)
+TEST(an_error_names_the_file)
 {
     struct sluice_checkpoint checkpoint;
     memset(&err, 0, sizeof(err));
@@ -199,7 +199,7 @@ static void an_error_names_the_file(void)
 }
 
 /* Until the commit, the path has what it had; given up, nothing is left beside it. */
-static void a_checkpoint_replaces_the_old_one_whole_or_not_at_all(void)
+TEST(a_checkpoint_replaces_the_old_one_whole_or_not_at_all)
 {
     sluice_test_write_file(path_of("old.ckpt"), "old", 3);
     const unsigned files = count_files();
@@ -220,7 +220,7 @@ static void a_checkpoint_replaces_the_old_one_whole_or_not_at_all(void)
     sluice_checkpoint_writer_close(NULL);
 }
 
-static void a_folder_that_is_not_there_is_named(void)
+TEST(a_folder_that_is_not_there_is_named)
 {
     const struct sluice_checkpoint_head head = {.model = "tiny", .extra = ""};
     struct sluice_checkpoint_writer *writer = NULL;
@@ -231,7 +231,7 @@ static void a_folder_that_is_not_there_is_named(void)
     sluice_checkpoint_writer_close(writer);
 }
 
-static void an_extra_text_that_is_too_long_is_refused(void)
+TEST(an_extra_text_that_is_too_long_is_refused)
 {
     char *extra = malloc(SLUICE_CHECKPOINT_MAX_EXTRA + 2);
     memset(extra, 'x', SLUICE_CHECKPOINT_MAX_EXTRA + 1);
@@ -241,19 +241,4 @@ static void an_extra_text_that_is_too_long_is_refused(void)
     CU_ASSERT_EQUAL(sluice_checkpoint_writer_open(path_of("long.ckpt"), &head, &writer, NULL),
                     SLUICE_E_INVALID);
     free(extra);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(what_is_written_is_read),
-        SLUICE_TEST(every_cut_and_every_flipped_bit_is_refused),
-        SLUICE_TEST(lengths_are_checked_without_the_checksums_help),
-        SLUICE_TEST(another_version_is_unsupported),
-        SLUICE_TEST(an_error_names_the_file),
-        SLUICE_TEST(a_checkpoint_replaces_the_old_one_whole_or_not_at_all),
-        SLUICE_TEST(a_folder_that_is_not_there_is_named),
-        SLUICE_TEST(an_extra_text_that_is_too_long_is_refused),
-    };
-    return sluice_test_run("checkpoint", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -68,7 +68,7 @@ static size_t at(const struct sluice_cuda_window *w, size_t n, size_t c, size_t 
     return ((n * h + y) * width + x) * w->c + c;
 }
 
-static void input_looks_each_channel_up_in_its_table(void)
+TEST(input_looks_each_channel_up_in_its_table)
 {
     enum { COUNT = 3 * 7 * 5 * 3 };
     float table[3 * 256];
@@ -87,7 +87,7 @@ static void input_looks_each_channel_up_in_its_table(void)
     end();
 }
 
-static void bias_is_added_by_channel_and_may_end_in_a_relu(void)
+TEST(bias_is_added_by_channel_and_may_end_in_a_relu)
 {
     enum { C = 5, COUNT = 363 * C };
     float *values = make_values(COUNT, 1), *bias = make_values(C, 2);
@@ -108,10 +108,10 @@ static void bias_is_added_by_channel_and_may_end_in_a_relu(void)
 }
 
 /* Few and many rows, columns that fill no block and many blocks. */
-static void biases_gradients_are_sums_of_columns(void)
+TEST(biases_gradients_are_sums_of_columns)
 {
     static const size_t sizes[][2] = {{1, 1}, {3, 7}, {1000, 33}, {20011, 64}, {5, 70001}};
-    for (size_t k = 0; k < 2 * SLUICE_TEST_COUNT(sizes); k++) {
+    for (size_t k = 0; k < 2 * SLUICE_ARRAY_LEN(sizes); k++) {
         const size_t rows = sizes[k / 2][0], num_c = sizes[k / 2][1], count = rows * num_c;
         const bool relu = k % 2;
         float *diffs = make_values(count, 15), *values = make_values(count, 16);
@@ -213,7 +213,7 @@ static void check_batchnorm(size_t rows, uint32_t num_c, bool relu)
     end();
 }
 
-static void batchnorm_is_torchs(void)
+TEST(batchnorm_is_torchs)
 {
     check_batchnorm(2, 4, false);
     check_batchnorm(1000, 32, true);
@@ -222,7 +222,7 @@ static void batchnorm_is_torchs(void)
     check_batchnorm(1, 8, false); /* torch refuses a single row; its variance is 0 here */
 }
 
-static void relu_passes_gradients_where_its_output_is_positive(void)
+TEST(relu_passes_gradients_where_its_output_is_positive)
 {
     enum { COUNT = 70001 };
     float *values = make_values(COUNT, 3), *diffs = make_values(COUNT, 4);
@@ -244,7 +244,7 @@ static void relu_passes_gradients_where_its_output_is_positive(void)
     end();
 }
 
-static void add_may_write_over_its_first_term_and_end_in_a_relu(void)
+TEST(add_may_write_over_its_first_term_and_end_in_a_relu)
 {
     enum { COUNT = 1027 };
     float *a = make_values(COUNT, 5), *b = make_values(COUNT, 6);
@@ -263,7 +263,7 @@ static void add_may_write_over_its_first_term_and_end_in_a_relu(void)
     end();
 }
 
-static void a_sums_gradient_goes_to_both_terms(void)
+TEST(a_sums_gradient_goes_to_both_terms)
 {
     enum { COUNT = 1027 };
     float *diffs = make_values(COUNT, 21), *values = make_values(COUNT, 22);
@@ -287,7 +287,7 @@ static void a_sums_gradient_goes_to_both_terms(void)
     free(diffs), free(values), free(before);
 }
 
-static void dropout_drops_what_the_net_says(void)
+TEST(dropout_drops_what_the_net_says)
 {
     enum { COUNT = 12347 };
     static float mask[COUNT];
@@ -355,9 +355,9 @@ static void check_maxpool(const struct sluice_cuda_window *w)
     end();
 }
 
-static void maxpool_takes_the_first_maximum(void)
+TEST(maxpool_takes_the_first_maximum)
 {
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(pools); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(pools); i++)
         check_maxpool(&pools[i]);
 }
 
@@ -407,9 +407,9 @@ static void check_avgpool(const struct sluice_cuda_window *w)
     end();
 }
 
-static void avgpool_has_torchs_bins(void)
+TEST(avgpool_has_torchs_bins)
 {
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(adaptive); i++)
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(adaptive); i++)
         check_avgpool(&adaptive[i]);
 }
 
@@ -452,7 +452,7 @@ static void check_loss(size_t n, uint32_t num_classes)
     end();
 }
 
-static void loss_is_cross_entropy_and_counts_hits(void)
+TEST(loss_is_cross_entropy_and_counts_hits)
 {
     check_loss(5, 10);
     check_loss(300, 7);
@@ -461,7 +461,7 @@ static void loss_is_cross_entropy_and_counts_hits(void)
 }
 
 /* exp() of these overflows unless the maximum is taken off first. */
-static void loss_of_large_logits_is_finite(void)
+TEST(loss_of_large_logits_is_finite)
 {
     const float logits[3] = {1000, 999, -1000};
     const uint32_t label = 1;
@@ -476,7 +476,7 @@ static void loss_of_large_logits_is_finite(void)
     end();
 }
 
-static void sgd_rounds_as_the_cpu_does(void)
+TEST(sgd_rounds_as_the_cpu_does)
 {
     enum { COUNT = 5003 };
     const float lr = 0.013f, momentum = 0.9f, weight_decay = 3e-4f;
@@ -503,7 +503,7 @@ static void sgd_rounds_as_the_cpu_does(void)
 }
 
 /* Past 2^30 elements indices have 64 bits. */
-static void kernels_reach_beyond_32_bits(void)
+TEST(kernels_reach_beyond_32_bits)
 {
     const size_t count = ((size_t)1 << 32) + 3; /* 1 modulo 3 */
     const float bias[3] = {1, 2, 3};
@@ -517,7 +517,7 @@ static void kernels_reach_beyond_32_bits(void)
     require(sluice_cuda_bias(NULL, values, to_device(bias, sizeof(bias)), count, 3, true));
     const size_t indices[] = {0, 1, 2, 1u << 31, (size_t)1 << 32, count - 2, count - 1};
     const float wanted[] = {6, 7, 8, 8, 7, 8, 6};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(indices); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(indices); i++) {
         float got = 0;
         require(cudaMemcpy(&got, values + indices[i], sizeof(got), cudaMemcpyDeviceToHost));
         CU_ASSERT_EQUAL(got, wanted[i]);
@@ -532,21 +532,5 @@ int main(void)
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error || count < 1)
         sluice_test_skip(cudaGetErrorString(error ? error : cudaErrorNoDevice));
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(input_looks_each_channel_up_in_its_table),
-        SLUICE_TEST(bias_is_added_by_channel_and_may_end_in_a_relu),
-        SLUICE_TEST(biases_gradients_are_sums_of_columns),
-        SLUICE_TEST(batchnorm_is_torchs),
-        SLUICE_TEST(relu_passes_gradients_where_its_output_is_positive),
-        SLUICE_TEST(add_may_write_over_its_first_term_and_end_in_a_relu),
-        SLUICE_TEST(a_sums_gradient_goes_to_both_terms),
-        SLUICE_TEST(dropout_drops_what_the_net_says),
-        SLUICE_TEST(maxpool_takes_the_first_maximum),
-        SLUICE_TEST(avgpool_has_torchs_bins),
-        SLUICE_TEST(loss_is_cross_entropy_and_counts_hits),
-        SLUICE_TEST(loss_of_large_logits_is_finite),
-        SLUICE_TEST(sgd_rounds_as_the_cpu_does),
-        SLUICE_TEST(kernels_reach_beyond_32_bits),
-    };
-    return sluice_test_run("kernels_cuda", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

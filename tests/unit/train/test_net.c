@@ -34,7 +34,7 @@ static int find_param(const char *name)
 }
 
 /* torchvision publishes these totals with its weights ("num_params"). */
-static void alexnet_has_torchvisions_parameters(void)
+TEST(alexnet_has_torchvisions_parameters)
 {
     build("alexnet", 224, 1000);
     CU_ASSERT_EQUAL(count_trained(), 61100840);
@@ -47,7 +47,7 @@ static void alexnet_has_torchvisions_parameters(void)
     CU_ASSERT_EQUAL(net.params[weight].dims[1], 9216);
 }
 
-static void resnet18_has_torchvisions_parameters(void)
+TEST(resnet18_has_torchvisions_parameters)
 {
     build("resnet18", 224, 1000);
     CU_ASSERT_EQUAL(count_trained(), 11689512);
@@ -64,7 +64,7 @@ static void resnet18_has_torchvisions_parameters(void)
     CU_ASSERT(!net.params[find_param("layer3.0.downsample.1.running_mean")].is_trained);
 }
 
-static void shapes_chain_from_the_image_to_the_classes(void)
+TEST(shapes_chain_from_the_image_to_the_classes)
 {
     static const struct {
         const char *model;
@@ -95,7 +95,7 @@ static void shapes_chain_from_the_image_to_the_classes(void)
     CU_ASSERT_EQUAL(net.layers[12].out.h, 6);
 }
 
-static void every_parameter_belongs_to_one_layer(void)
+TEST(every_parameter_belongs_to_one_layer)
 {
     build("resnet18", 64, 10);
     unsigned uses[SLUICE_NET_MAX_PARAMS] = {0};
@@ -111,7 +111,7 @@ static void every_parameter_belongs_to_one_layer(void)
         CU_ASSERT_EQUAL(uses[i], 1);
 }
 
-static void names_what_it_refuses(void)
+TEST(names_what_it_refuses)
 {
     struct sluice_err err = {{0}};
     CU_ASSERT_EQUAL(sluice_net_build("vgg", 224, 10, -1, &net, &err), SLUICE_E_INVALID);
@@ -143,7 +143,7 @@ static void build_linears(struct sluice_net_builder *b, double p)
         sluice_net_linear(b, "layer", 2);
 }
 
-static void a_model_deeper_than_a_net_holds_is_refused(void)
+TEST(a_model_deeper_than_a_net_holds_is_refused)
 {
     static const struct sluice_net_model relus = {"relus", build_relus, 0};
     static const struct sluice_net_model linears = {"linears", build_linears, 0};
@@ -167,7 +167,7 @@ static void a_model_deeper_than_a_net_holds_is_refused(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "65 layers and 130 parameters"));
 }
 
-static void dropout_is_the_models_unless_given(void)
+TEST(dropout_is_the_models_unless_given)
 {
     build("alexnet", 64, 10);
     unsigned num_dropouts = 0;
@@ -198,7 +198,7 @@ static void moments(const float *values, size_t count, double *mean, double *var
     *variance = squares / (double)count - *mean * *mean;
 }
 
-static void initial_values_have_torchs_distributions(void)
+TEST(initial_values_have_torchs_distributions)
 {
     double mean, variance, max;
     build("alexnet", 64, 10);
@@ -231,7 +231,7 @@ static void initial_values_have_torchs_distributions(void)
         CU_ASSERT(ones[i] == 1 && zeros[i] == 0);
 }
 
-static void initial_values_differ_by_seed_and_parameter_alone(void)
+TEST(initial_values_differ_by_seed_and_parameter_alone)
 {
     build("small_cnn", 64, 10);
     const unsigned param = (unsigned)find_param("classifier.weight");
@@ -248,7 +248,7 @@ static void initial_values_differ_by_seed_and_parameter_alone(void)
     free(b);
 }
 
-static void dropout_drops_p_and_scales_the_rest(void)
+TEST(dropout_drops_p_and_scales_the_rest)
 {
     enum { COUNT = 40001 };
     static float mask[COUNT + 1], other[COUNT];
@@ -272,21 +272,4 @@ static void dropout_drops_p_and_scales_the_rest(void)
     sluice_net_dropout_mask(sluice_test_seed(), 9, 3, 0, other, COUNT);
     for (int i = 0; i < COUNT; i++)
         CU_ASSERT_EQUAL(other[i], 1);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(alexnet_has_torchvisions_parameters),
-        SLUICE_TEST(resnet18_has_torchvisions_parameters),
-        SLUICE_TEST(shapes_chain_from_the_image_to_the_classes),
-        SLUICE_TEST(every_parameter_belongs_to_one_layer),
-        SLUICE_TEST(names_what_it_refuses),
-        SLUICE_TEST(a_model_deeper_than_a_net_holds_is_refused),
-        SLUICE_TEST(dropout_is_the_models_unless_given),
-        SLUICE_TEST(initial_values_have_torchs_distributions),
-        SLUICE_TEST(initial_values_differ_by_seed_and_parameter_alone),
-        SLUICE_TEST(dropout_drops_p_and_scales_the_rest),
-    };
-    return sluice_test_run("net", tests, SLUICE_TEST_COUNT(tests));
 }

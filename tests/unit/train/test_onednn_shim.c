@@ -130,7 +130,7 @@ static void check_weighted(struct sluice_onednn_geometry g)
         free(arrays_to_free[i]);
 }
 
-static void convolution_is_its_definition(void)
+TEST(convolution_is_its_definition)
 {
     static const struct {
         unsigned n, c, h, w, out_c, out_h, out_w, kernel, stride, pad;
@@ -156,7 +156,7 @@ static void convolution_is_its_definition(void)
                                                        .has_bias = cases[i].has_bias});
 }
 
-static void linear_is_its_definition(void)
+TEST(linear_is_its_definition)
 {
     check_weighted((struct sluice_onednn_geometry){.kind = SLUICE_ONEDNN_LINEAR,
                                                    .n = 3,
@@ -172,7 +172,7 @@ static void linear_is_its_definition(void)
 }
 
 /* Also: the padding never wins, and of equal values the first gets the gradient. */
-static void maxpool_is_its_definition(void)
+TEST(maxpool_is_its_definition)
 {
     const struct sluice_onednn_geometry g = {.kind = SLUICE_ONEDNN_MAXPOOL,
                                              .n = 2,
@@ -224,7 +224,7 @@ static void maxpool_is_its_definition(void)
     free(wanted_src);
 }
 
-static void batchnorm_is_its_definition_also_in_place(void)
+TEST(batchnorm_is_its_definition_also_in_place)
 {
     enum { N = 3, C = 21, H = 4, W = 3, PIXELS = N * H * W, COUNT = PIXELS * C };
     const struct sluice_onednn_geometry g = {.kind = SLUICE_ONEDNN_BATCHNORM,
@@ -284,7 +284,7 @@ static void batchnorm_is_its_definition_also_in_place(void)
     free(shift);
 }
 
-static void relu_is_its_definition_in_place(void)
+TEST(relu_is_its_definition_in_place)
 {
     const struct sluice_onednn_geometry g = {.kind = SLUICE_ONEDNN_RELU,
                                              .n = 2,
@@ -311,7 +311,7 @@ static void relu_is_its_definition_in_place(void)
     free(diff);
 }
 
-static void a_geometry_that_does_not_fit_is_an_error(void)
+TEST(a_geometry_that_does_not_fit_is_an_error)
 {
     const struct sluice_onednn_geometry g = {.kind = SLUICE_ONEDNN_CONV,
                                              .n = 1,
@@ -341,15 +341,7 @@ int main(void)
         return 1;
     }
     sluice_onednn_enter(onednn);
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(convolution_is_its_definition),
-        SLUICE_TEST(linear_is_its_definition),
-        SLUICE_TEST(maxpool_is_its_definition),
-        SLUICE_TEST(batchnorm_is_its_definition_also_in_place),
-        SLUICE_TEST(relu_is_its_definition_in_place),
-        SLUICE_TEST(a_geometry_that_does_not_fit_is_an_error),
-    };
-    const int status = sluice_test_run("onednn_shim", tests, SLUICE_TEST_COUNT(tests));
+    const int status = sluice_test_main();
     sluice_onednn_destroy(onednn);
     return status;
 }

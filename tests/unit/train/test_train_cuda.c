@@ -65,7 +65,7 @@ static float *params_of(struct sluice_trainer *trainer, size_t *count)
 }
 
 /* The same step twice, the second time with the batch's memory overwritten at once. */
-static void the_batch_is_the_callers_again_after_a_step(void)
+TEST(the_batch_is_the_callers_again_after_a_step)
 {
     const struct sluice_train_options options = options_of("small_cnn");
     double losses[2][6];
@@ -180,7 +180,7 @@ static float *run_on(const char *model, enum where where, double *loss, size_t *
     return values;
 }
 
-static void rows_on_the_device_train_as_the_hosts_do(void)
+TEST(rows_on_the_device_train_as_the_hosts_do)
 {
     static const char *const models[] = {"alexnet", "resnet18", "small_cnn"};
     for (size_t m = 0; m < SLUICE_ARRAY_LEN(models); m++) {
@@ -199,7 +199,7 @@ static void rows_on_the_device_train_as_the_hosts_do(void)
     }
 }
 
-static void the_upload_is_measured_and_leaves_training_as_it_was(void)
+TEST(the_upload_is_measured_and_leaves_training_as_it_was)
 {
     const struct sluice_train_options options = options_of("small_cnn");
     double loss[2];
@@ -219,7 +219,7 @@ static void the_upload_is_measured_and_leaves_training_as_it_was(void)
     CU_ASSERT_EQUAL(loss[0], loss[1]);
 }
 
-static void a_run_from_a_checkpoint_goes_on_as_if_never_stopped(void)
+TEST(a_run_from_a_checkpoint_goes_on_as_if_never_stopped)
 {
     static const char *const models[] = {"alexnet", "resnet18"};
     char path[600];
@@ -253,7 +253,7 @@ static void a_run_from_a_checkpoint_goes_on_as_if_never_stopped(void)
 }
 
 /* small_cnn's last stage has one pixel at image size 16, and one sample then is one value. */
-static void a_single_value_can_be_normalised(void)
+TEST(a_single_value_can_be_normalised)
 {
     struct sluice_train_options options = options_of("small_cnn");
     options.image_size = 16;
@@ -276,7 +276,7 @@ static void a_single_value_can_be_normalised(void)
     sluice_trainer_destroy(trainer);
 }
 
-static void a_batch_beyond_the_devices_memory_is_an_error(void)
+TEST(a_batch_beyond_the_devices_memory_is_an_error)
 {
     struct sluice_train_options options = options_of("alexnet");
     options.image_size = 1024;
@@ -292,7 +292,7 @@ static void a_batch_beyond_the_devices_memory_is_an_error(void)
     sluice_trainer_destroy(trainer);
 }
 
-static void training_learns(void)
+TEST(training_learns)
 {
     for (int tf32 = 0; tf32 < 2; tf32++) {
         struct sluice_train_options options = options_of("resnet18");
@@ -316,14 +316,5 @@ int main(void)
     train_test_fill_table();
     const struct sluice_train_options options = options_of("small_cnn");
     sluice_trainer_destroy(train_test_create(&options)); /* or the end: skipped */
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_batch_is_the_callers_again_after_a_step),
-        SLUICE_TEST(rows_on_the_device_train_as_the_hosts_do),
-        SLUICE_TEST(the_upload_is_measured_and_leaves_training_as_it_was),
-        SLUICE_TEST(a_run_from_a_checkpoint_goes_on_as_if_never_stopped),
-        SLUICE_TEST(a_single_value_can_be_normalised),
-        SLUICE_TEST(a_batch_beyond_the_devices_memory_is_an_error),
-        SLUICE_TEST(training_learns),
-    };
-    return sluice_test_run("train_cuda", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

@@ -23,7 +23,7 @@ static int picked(const struct cuda_candidate *candidates, int count, bool allow
     return pass.algo;
 }
 
-static void a_deterministic_algorithm_comes_before_faster_ones(void)
+TEST(a_deterministic_algorithm_comes_before_faster_ones)
 {
     const struct cuda_candidate candidates[] = {
         {5, OK, 0, VARIES, TENSOR},
@@ -37,7 +37,7 @@ static void a_deterministic_algorithm_comes_before_faster_ones(void)
     CU_ASSERT_EQUAL(picked(candidates + 2, 1, true, &is_deterministic), 3);
 }
 
-static void without_one_the_fastest_is_taken_and_said_to_vary(void)
+TEST(without_one_the_fastest_is_taken_and_said_to_vary)
 {
     const struct cuda_candidate candidates[] = {
         {6, CUDNN_STATUS_NOT_SUPPORTED, 0, SAME, FMA},
@@ -52,7 +52,7 @@ static void without_one_the_fastest_is_taken_and_said_to_vary(void)
     CU_ASSERT(!is_deterministic);
 }
 
-static void float32_takes_no_tensor_cores(void)
+TEST(float32_takes_no_tensor_cores)
 {
     const struct cuda_candidate candidates[] = {
         {2, OK, 0, SAME, TENSOR},
@@ -66,7 +66,7 @@ static void float32_takes_no_tensor_cores(void)
     CU_ASSERT(pass.workspace == 7 && pass.math == FMA);
 }
 
-static void no_usable_algorithm_is_an_error(void)
+TEST(no_usable_algorithm_is_an_error)
 {
     const struct cuda_candidate candidates[] = {
         {2, OK, TOO_MUCH, SAME, TENSOR},
@@ -78,15 +78,4 @@ static void no_usable_algorithm_is_an_error(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no algorithm"));
     bool is_deterministic;
     CU_ASSERT_EQUAL(picked(candidates, 0, true, &is_deterministic), -1);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_deterministic_algorithm_comes_before_faster_ones),
-        SLUICE_TEST(without_one_the_fastest_is_taken_and_said_to_vary),
-        SLUICE_TEST(float32_takes_no_tensor_cores),
-        SLUICE_TEST(no_usable_algorithm_is_an_error),
-    };
-    return sluice_test_run("train_cuda_plan", tests, SLUICE_TEST_COUNT(tests));
 }

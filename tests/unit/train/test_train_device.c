@@ -106,7 +106,7 @@ static void params_equal(struct sluice_trainer *a, struct sluice_trainer *b, int
 }
 
 /* Along its own gradient g, at unit length, the loss climbs by |g|: for each parameter. */
-static void gradients_are_the_losss_slopes(void)
+TEST(gradients_are_the_losss_slopes)
 {
     struct sluice_train_options options = small_options();
     options.lr = options.weight_decay = 0;
@@ -149,7 +149,7 @@ static void gradients_are_the_losss_slopes(void)
 }
 
 /* In float32, operation by operation: m = momentum * m + (g + weight_decay * w); w -= lr * m. */
-static void a_step_is_torchs_sgd(void)
+TEST(a_step_is_torchs_sgd)
 {
     const struct sluice_train_options options = small_options();
     struct sluice_trainer *trainer = create(&options);
@@ -180,7 +180,7 @@ static void a_step_is_torchs_sgd(void)
     sluice_trainer_destroy(trainer);
 }
 
-static void loss_falls_and_accuracy_rises(void)
+TEST(loss_falls_and_accuracy_rises)
 {
     struct sluice_train_options options = small_options();
     options.weight_decay = 0;
@@ -199,7 +199,7 @@ static void loss_falls_and_accuracy_rises(void)
 }
 
 /* The running statistics enter, and no parameter or statistic changes. */
-static void evaluation_uses_running_statistics_and_changes_nothing(void)
+TEST(evaluation_uses_running_statistics_and_changes_nothing)
 {
     struct sluice_train_options options = small_options();
     options.lr = options.weight_decay = 0;
@@ -221,7 +221,7 @@ static void evaluation_uses_running_statistics_and_changes_nothing(void)
     sluice_trainer_destroy(b);
 }
 
-static void dropout_changes_with_the_step(void)
+TEST(dropout_changes_with_the_step)
 {
     struct sluice_train_options options = small_options();
     options.lr = options.weight_decay = 0;
@@ -233,7 +233,7 @@ static void dropout_changes_with_the_step(void)
 }
 
 /* A short batch computes what a trainer made for that size computes. */
-static void a_short_batch_is_a_batch_of_its_size(void)
+TEST(a_short_batch_is_a_batch_of_its_size)
 {
     struct sluice_train_options options = small_options();
     struct sluice_trainer *large = create(&options);
@@ -253,7 +253,7 @@ static void a_short_batch_is_a_batch_of_its_size(void)
 }
 
 /* More sizes than are kept ready; a sample alone (batchnorm over one value at the end) too. */
-static void every_batch_size_works(void)
+TEST(every_batch_size_works)
 {
     const struct sluice_train_options options = small_options();
     struct sluice_trainer *trainer = create(&options);
@@ -269,7 +269,7 @@ static void every_batch_size_works(void)
     sluice_trainer_destroy(trainer);
 }
 
-static void a_loss_that_is_not_finite_is_an_error(void)
+TEST(a_loss_that_is_not_finite_is_an_error)
 {
     struct sluice_train_options options = small_options();
     options.lr = 1e30;
@@ -293,7 +293,7 @@ static struct sluice_train_totals progress(struct sluice_trainer *trainer)
 }
 
 /* Between any two steps or none; the sums are those of portions that are collected and added. */
-static void progress_changes_no_sum_that_is_collected(void)
+TEST(progress_changes_no_sum_that_is_collected)
 {
     const struct sluice_train_options options = small_options();
     struct sluice_trainer *asked = create(&options), *collected = create(&options);
@@ -330,7 +330,7 @@ static void progress_changes_no_sum_that_is_collected(void)
 }
 
 /* Where progress does not wait, reading a parameter does. */
-static void progress_knows_every_step_that_is_done(void)
+TEST(progress_knows_every_step_that_is_done)
 {
     const struct sluice_train_options options = small_options();
     struct sluice_trainer *trainer = create(&options);
@@ -348,7 +348,7 @@ static void progress_knows_every_step_that_is_done(void)
     sluice_trainer_destroy(trainer);
 }
 
-static void equal_seeds_give_equal_runs(void)
+TEST(equal_seeds_give_equal_runs)
 {
     struct sluice_train_options options = small_options();
     options.num_threads = 2;
@@ -368,7 +368,7 @@ static void equal_seeds_give_equal_runs(void)
     sluice_trainer_destroy(other);
 }
 
-static void parameters_come_back_as_they_were_set(void)
+TEST(parameters_come_back_as_they_were_set)
 {
     const struct sluice_train_options options = small_options();
     struct sluice_trainer *trainer = create(&options);
@@ -402,7 +402,7 @@ static const char *path_of(const char *name)
 
 /* Parameters, momentum, statistics, step count (dropout) and seed all come back: the run that
  * goes on from the file is the run that was not interrupted, bit for bit on the CPU. */
-static void a_resumed_run_is_the_uninterrupted_one(void)
+TEST(a_resumed_run_is_the_uninterrupted_one)
 {
     struct sluice_train_options options = small_options();
     options.dropout = 0.25;
@@ -443,7 +443,7 @@ static void a_resumed_run_is_the_uninterrupted_one(void)
     sluice_trainer_destroy(resumed);
 }
 
-static void a_checkpoint_of_another_model_is_refused_and_changes_nothing(void)
+TEST(a_checkpoint_of_another_model_is_refused_and_changes_nothing)
 {
     struct sluice_train_options options = small_options();
     struct sluice_trainer *saved = create(&options);
@@ -482,7 +482,7 @@ static void a_checkpoint_of_another_model_is_refused_and_changes_nothing(void)
     sluice_trainer_destroy(fresh);
 }
 
-static void rows_on_a_device_are_refused_without_one(void)
+TEST(rows_on_a_device_are_refused_without_one)
 {
     const struct sluice_train_options options = small_options();
     struct sluice_trainer *trainer = create(&options);
@@ -500,7 +500,7 @@ static void rows_on_a_device_are_refused_without_one(void)
     sluice_trainer_destroy(trainer);
 }
 
-static void refuses_options_that_make_no_sense(void)
+TEST(refuses_options_that_make_no_sense)
 {
     static const char *const words[] = {"lr",    "momentum",   "weight_decay", "dropout",
                                         "table", "image_size", "model"};
@@ -527,23 +527,5 @@ int main(int argc, char **argv)
     train_test_fill_table();
     const struct sluice_train_options options = small_options();
     sluice_trainer_destroy(create(&options)); /* or skipped, before any test runs */
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(gradients_are_the_losss_slopes),
-        SLUICE_TEST(a_step_is_torchs_sgd),
-        SLUICE_TEST(loss_falls_and_accuracy_rises),
-        SLUICE_TEST(evaluation_uses_running_statistics_and_changes_nothing),
-        SLUICE_TEST(dropout_changes_with_the_step),
-        SLUICE_TEST(a_short_batch_is_a_batch_of_its_size),
-        SLUICE_TEST(every_batch_size_works),
-        SLUICE_TEST(a_loss_that_is_not_finite_is_an_error),
-        SLUICE_TEST(progress_changes_no_sum_that_is_collected),
-        SLUICE_TEST(progress_knows_every_step_that_is_done),
-        SLUICE_TEST(equal_seeds_give_equal_runs),
-        SLUICE_TEST(parameters_come_back_as_they_were_set),
-        SLUICE_TEST(a_resumed_run_is_the_uninterrupted_one),
-        SLUICE_TEST(a_checkpoint_of_another_model_is_refused_and_changes_nothing),
-        SLUICE_TEST(rows_on_a_device_are_refused_without_one),
-        SLUICE_TEST(refuses_options_that_make_no_sense),
-    };
-    return sluice_test_run("train_device", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

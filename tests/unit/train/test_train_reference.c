@@ -220,17 +220,17 @@ static void run_case(const char *model)
     sluice_trainer_destroy(trainer);
 }
 
-static void alexnet_steps_like_pytorch(void)
+TEST(alexnet_steps_like_pytorch)
 {
     run_case("alexnet");
 }
 
-static void resnet18_steps_like_pytorch(void)
+TEST(resnet18_steps_like_pytorch)
 {
     run_case("resnet18");
 }
 
-static void small_cnn_steps_like_pytorch(void)
+TEST(small_cnn_steps_like_pytorch)
 {
     run_case("small_cnn");
 }
@@ -248,12 +248,7 @@ int main(int argc, char **argv)
         return 1;
     }
     train_test_fill_table();
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(small_cnn_steps_like_pytorch),
-        SLUICE_TEST(resnet18_steps_like_pytorch),
-        SLUICE_TEST(alexnet_steps_like_pytorch),
-    };
-    const int status = sluice_test_run("train_reference", tests, SLUICE_TEST_COUNT(tests));
+    const int status = sluice_test_main();
     fclose(file);
     return status;
 }

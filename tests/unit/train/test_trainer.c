@@ -20,7 +20,7 @@ static struct sluice_train_options none_options(void)
 static const uint8_t pixels[20 * 8 * 8 * 3];
 static const uint32_t labels[20] = {0, 9, 3};
 
-static void names_the_option_it_refuses(void)
+TEST(names_the_option_it_refuses)
 {
     static const struct {
         const char *word;
@@ -45,7 +45,7 @@ static void names_the_option_it_refuses(void)
 }
 
 /* Either the device works or the error says how to get it. */
-static void a_missing_device_names_its_build_option(void)
+TEST(a_missing_device_names_its_build_option)
 {
     static const struct {
         const char *device, *option;
@@ -64,7 +64,7 @@ static void a_missing_device_names_its_build_option(void)
     }
 }
 
-static void counts_samples_and_steps_until_collected(void)
+TEST(counts_samples_and_steps_until_collected)
 {
     const struct sluice_train_options options = none_options();
     struct sluice_trainer *trainer = train_test_create(&options);
@@ -85,7 +85,7 @@ static void counts_samples_and_steps_until_collected(void)
     sluice_trainer_destroy(NULL);
 }
 
-static void refuses_a_label_out_of_range_and_names_the_sample(void)
+TEST(refuses_a_label_out_of_range_and_names_the_sample)
 {
     const struct sluice_train_options options = none_options();
     struct sluice_trainer *trainer = train_test_create(&options);
@@ -102,7 +102,7 @@ static void refuses_a_label_out_of_range_and_names_the_sample(void)
     sluice_trainer_destroy(trainer);
 }
 
-static void refuses_an_empty_and_an_oversized_batch(void)
+TEST(refuses_an_empty_and_an_oversized_batch)
 {
     const struct sluice_train_options options = none_options();
     struct sluice_trainer *trainer = train_test_create(&options);
@@ -114,7 +114,7 @@ static void refuses_an_empty_and_an_oversized_batch(void)
 }
 
 /* 100 samples at 1,000 a second take 0.1 s at least, however they are cut. */
-static void none_consumes_at_its_rate(void)
+TEST(none_consumes_at_its_rate)
 {
     struct sluice_train_options options = none_options();
     options.consume_rate = 1000;
@@ -133,7 +133,7 @@ static void none_consumes_at_its_rate(void)
 
 /* As on a GPU: the batch is free again, and progress is told, while the step still runs (here: for
  * longer than ctest's limit). */
-static void none_returns_before_its_step_is_done(void)
+TEST(none_returns_before_its_step_is_done)
 {
     struct sluice_train_options options = none_options();
     options.consume_rate = 0.02;
@@ -147,7 +147,7 @@ static void none_returns_before_its_step_is_done(void)
     sluice_trainer_destroy(trainer);
 }
 
-static void host_memory_is_aligned_to_64_bytes(void)
+TEST(host_memory_is_aligned_to_64_bytes)
 {
     const struct sluice_train_options options = none_options();
     struct sluice_trainer *trainer = train_test_create(&options);
@@ -161,7 +161,7 @@ static void host_memory_is_aligned_to_64_bytes(void)
     sluice_trainer_destroy(trainer);
 }
 
-static void nothing_is_uploaded_to_no_device(void)
+TEST(nothing_is_uploaded_to_no_device)
 {
     const struct sluice_train_options options = none_options();
     struct sluice_trainer *trainer = train_test_create(&options);
@@ -171,7 +171,7 @@ static void nothing_is_uploaded_to_no_device(void)
     sluice_trainer_destroy(trainer);
 }
 
-static void none_takes_rows_anywhere_and_does_not_look(void)
+TEST(none_takes_rows_anywhere_and_does_not_look)
 {
     const struct sluice_train_options options = none_options();
     struct sluice_trainer *trainer = train_test_create(&options);
@@ -188,7 +188,7 @@ static void none_takes_rows_anywhere_and_does_not_look(void)
     sluice_trainer_destroy(trainer);
 }
 
-static void none_has_no_model_to_save_or_load(void)
+TEST(none_has_no_model_to_save_or_load)
 {
     const struct sluice_train_options options = none_options();
     struct sluice_trainer *trainer = train_test_create(&options);
@@ -202,18 +202,5 @@ static void none_has_no_model_to_save_or_load(void)
 int main(void)
 {
     train_test_fill_table();
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(names_the_option_it_refuses),
-        SLUICE_TEST(a_missing_device_names_its_build_option),
-        SLUICE_TEST(counts_samples_and_steps_until_collected),
-        SLUICE_TEST(refuses_a_label_out_of_range_and_names_the_sample),
-        SLUICE_TEST(refuses_an_empty_and_an_oversized_batch),
-        SLUICE_TEST(none_consumes_at_its_rate),
-        SLUICE_TEST(none_returns_before_its_step_is_done),
-        SLUICE_TEST(host_memory_is_aligned_to_64_bytes),
-        SLUICE_TEST(nothing_is_uploaded_to_no_device),
-        SLUICE_TEST(none_takes_rows_anywhere_and_does_not_look),
-        SLUICE_TEST(none_has_no_model_to_save_or_load),
-    };
-    return sluice_test_run("trainer", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

@@ -44,7 +44,7 @@ static sluice_status take(void *ctx, const struct sluice_list_row *row, struct s
     return SLUICE_OK;
 }
 
-static void rows_come_back_block_by_block(void)
+TEST(rows_come_back_block_by_block)
 {
     size_t done = 0;
     while (done < MANY) {
@@ -64,7 +64,7 @@ static void rows_come_back_block_by_block(void)
     CU_ASSERT_EQUAL(done, MANY);
 }
 
-static void long_paths_make_short_blocks(void)
+TEST(long_paths_make_short_blocks)
 {
     static char path[SLUICE_LIST_PATH_BYTES + 1];
     static struct sluice_list_row longs[3000];
@@ -83,7 +83,7 @@ static void long_paths_make_short_blocks(void)
     CU_ASSERT_EQUAL(sluice_list_block_pack(&row, 1, &block, NULL), SLUICE_E_INVALID);
 }
 
-static void what_take_returns_ends_it(void)
+TEST(what_take_returns_ends_it)
 {
     struct sluice_list_block block = {0};
     struct sluice_err err = {0};
@@ -129,7 +129,7 @@ static sluice_status take_target(void *ctx, const struct sluice_list_row *row,
     return SLUICE_OK;
 }
 
-static void targets_come_back(void)
+TEST(targets_come_back)
 {
     static struct sluice_list_row with[500];
     struct sluice_list_block block = {0};
@@ -149,7 +149,7 @@ static void targets_come_back(void)
     sluice_list_block_clear(&block);
 }
 
-static void large_targets_make_short_blocks(void)
+TEST(large_targets_make_short_blocks)
 {
     static char most[SLUICE_LIST_TARGET_BYTES];
     static struct sluice_list_row with[100];
@@ -168,19 +168,19 @@ static void large_targets_make_short_blocks(void)
     CU_ASSERT_EQUAL(sluice_list_block_pack(with, 100, &block, NULL), SLUICE_E_INVALID);
 }
 
-static void counts_beyond_the_bounds_are_corrupt(void)
+TEST(counts_beyond_the_bounds_are_corrupt)
 {
     struct sluice_list_block block = {0};
     CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(rows, 100, &block, NULL), SLUICE_OK);
     const struct sluice_list_block good = block;
     const uint32_t counts[] = {0, 99, 101, SLUICE_LIST_BLOCK_ROWS + 1, UINT32_MAX};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(counts); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(counts); i++) {
         block.num_rows = counts[i];
         CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, ignore, NULL, NULL), SLUICE_E_CORRUPT);
     }
     block = good;
     const uint32_t sizes[] = {0, good.raw_bytes - 1, good.raw_bytes + 1, UINT32_MAX};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(sizes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(sizes); i++) {
         block.raw_bytes = sizes[i];
         CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, ignore, NULL, NULL), SLUICE_E_CORRUPT);
     }
@@ -193,14 +193,6 @@ static void counts_beyond_the_bounds_are_corrupt(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(rows_come_back_block_by_block),
-        SLUICE_TEST(long_paths_make_short_blocks),
-        SLUICE_TEST(what_take_returns_ends_it),
-        SLUICE_TEST(targets_come_back),
-        SLUICE_TEST(large_targets_make_short_blocks),
-        SLUICE_TEST(counts_beyond_the_bounds_are_corrupt),
-    };
     make_rows();
-    return sluice_test_run("list_block", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void fields_are_read_one_after_the_other(void)
+TEST(fields_are_read_one_after_the_other)
 {
     static const uint8_t bytes[] = {0x08, 0xAC, 0x02, 0x12, 3,    'a',  'b',  'c',  0x19, 1,
                                     2,    3,    4,    5,    6,    7,    8,    0x25, 1,    2,
@@ -54,7 +54,7 @@ static sluice_status unpack(const ProtobufCMessageDescriptor *descriptor, const 
     return status;
 }
 
-static void scalars_repeated_and_packed_are_read_either_way(void)
+TEST(scalars_repeated_and_packed_are_read_either_way)
 {
     static const struct {
         uint8_t data[16];
@@ -73,7 +73,7 @@ static void scalars_repeated_and_packed_are_read_either_way(void)
     }
 }
 
-static void rejects_what_is_not_well_formed(void)
+TEST(rejects_what_is_not_well_formed)
 {
     static const struct {
         const char *why;
@@ -113,7 +113,7 @@ static void rejects_what_is_not_well_formed(void)
     }
 }
 
-static void negative_numbers_are_fine_where_the_type_has_them(void)
+TEST(negative_numbers_are_fine_where_the_type_has_them)
 {
     static const uint8_t minus_one[] = {0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
                                         0xFF, 0xFF, 0xFF, 0xFF, 0x01};
@@ -124,7 +124,7 @@ static void negative_numbers_are_fine_where_the_type_has_them(void)
     protobuf_c_message_free_unpacked(found, NULL);
 }
 
-static void rejects_more_bytes_than_the_limit(void)
+TEST(rejects_more_bytes_than_the_limit)
 {
     const size_t len = SLUICE_WIRE_MAX_BYTES + 1;
     uint8_t *bytes = calloc(1, len);
@@ -138,7 +138,7 @@ static void rejects_more_bytes_than_the_limit(void)
     free(bytes);
 }
 
-static void rejects_more_elements_than_the_limit(void)
+TEST(rejects_more_elements_than_the_limit)
 {
     /* Empty samples and empty unknown fields alike: two bytes that cost an allocation each. */
     static const uint8_t tags[] = {0x12, 0x7A};
@@ -157,7 +157,7 @@ static void rejects_more_elements_than_the_limit(void)
 
 /* Bytes of real messages, a few of them changed: whatever is accepted must be what
  * protobuf-c's own unpack accepts, and the sanitizers watch. */
-static void what_passes_is_never_more_than_protobuf_c_takes(void)
+TEST(what_passes_is_never_more_than_protobuf_c_takes)
 {
     unsigned accepted = 0, refused = 0;
     for (int i = 0; i < 4000; i++) {
@@ -189,18 +189,4 @@ static void what_passes_is_never_more_than_protobuf_c_takes(void)
     }
     CU_ASSERT(accepted > 100);
     CU_ASSERT(refused > 100);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(fields_are_read_one_after_the_other),
-        SLUICE_TEST(scalars_repeated_and_packed_are_read_either_way),
-        SLUICE_TEST(rejects_what_is_not_well_formed),
-        SLUICE_TEST(negative_numbers_are_fine_where_the_type_has_them),
-        SLUICE_TEST(rejects_more_bytes_than_the_limit),
-        SLUICE_TEST(rejects_more_elements_than_the_limit),
-        SLUICE_TEST(what_passes_is_never_more_than_protobuf_c_takes),
-    };
-    return sluice_test_run("message_reader", tests, SLUICE_TEST_COUNT(tests));
 }

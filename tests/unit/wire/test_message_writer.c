@@ -14,7 +14,7 @@ static sluice_status put(struct sluice_buf *payload, struct sluice_message *mess
     return sluice_wire_pack(&wire.base, payload, message, NULL);
 }
 
-static void short_payloads_are_copied_and_long_ones_referred_to(void)
+TEST(short_payloads_are_copied_and_long_ones_referred_to)
 {
     const size_t lens[] = {0, 1, SLUICE_WIRE_MIN_REF_BYTES - 1, SLUICE_WIRE_MIN_REF_BYTES, 100000};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(lens); i++) {
@@ -29,7 +29,7 @@ static void short_payloads_are_copied_and_long_ones_referred_to(void)
     }
 }
 
-static void the_message_outlives_the_callers_reference(void)
+TEST(the_message_outlives_the_callers_reference)
 {
     struct sluice_buf *payload = random_buf(5000);
     uint8_t first = payload->data[0];
@@ -42,7 +42,7 @@ static void the_message_outlives_the_callers_reference(void)
     sluice_message_clear(&message);
 }
 
-static void appends_behind_what_is_there(void)
+TEST(appends_behind_what_is_there)
 {
     struct sluice_message message = {0};
     uint8_t expected[64 * 1200];
@@ -62,7 +62,7 @@ static void appends_behind_what_is_there(void)
     sluice_message_clear(&message);
 }
 
-static void packing_nothing_leaves_the_message_as_it_was(void)
+TEST(packing_nothing_leaves_the_message_as_it_was)
 {
     const Sluice__V1__StatsRequest wire = SLUICE__V1__STATS_REQUEST__INIT;
     struct sluice_message message = {0};
@@ -70,15 +70,4 @@ static void packing_nothing_leaves_the_message_as_it_was(void)
     CU_ASSERT_EQUAL(sluice_wire_pack(&wire.base, NULL, &message, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(message.len, 3);
     sluice_message_clear(&message);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(short_payloads_are_copied_and_long_ones_referred_to),
-        SLUICE_TEST(the_message_outlives_the_callers_reference),
-        SLUICE_TEST(appends_behind_what_is_there),
-        SLUICE_TEST(packing_nothing_leaves_the_message_as_it_was),
-    };
-    return sluice_test_run("message_writer", tests, SLUICE_TEST_COUNT(tests));
 }

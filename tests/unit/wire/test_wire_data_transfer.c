@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void reads_requests_of_protobuf_c(void)
+TEST(reads_requests_of_protobuf_c)
 {
     for (int i = 0; i < 100; i++) {
         DataRequest request = DATA_REQUEST__INIT;
@@ -28,7 +28,7 @@ static void reads_requests_of_protobuf_c(void)
     }
 }
 
-static void rejects_a_file_name_with_a_nul(void)
+TEST(rejects_a_file_name_with_a_nul)
 {
     static const uint8_t bytes[] = {0x0A, 5, 'a', 0, '/', '.', '.'};
     struct sluice_message message = message_cut(bytes, sizeof(bytes));
@@ -37,7 +37,7 @@ static void rejects_a_file_name_with_a_nul(void)
     sluice_message_clear(&message);
 }
 
-static void protobuf_c_reads_responses(void)
+TEST(protobuf_c_reads_responses)
 {
     const struct sluice_wire_data_response response = {
         .image = random_buf(602112),
@@ -80,22 +80,11 @@ static void protobuf_c_reads_responses(void)
     sluice_buf_unref(response.image);
 }
 
-static void nulls_are_empty(void)
+TEST(nulls_are_empty)
 {
     const struct sluice_wire_data_response response = {0};
     struct sluice_message message = {0};
     CU_ASSERT_EQUAL(sluice_wire_put_data_response(&response, &message, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(message.len, 0);
     sluice_message_clear(&message);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(reads_requests_of_protobuf_c),
-        SLUICE_TEST(rejects_a_file_name_with_a_nul),
-        SLUICE_TEST(protobuf_c_reads_responses),
-        SLUICE_TEST(nulls_are_empty),
-    };
-    return sluice_test_run("wire_data_transfer", tests, SLUICE_TEST_COUNT(tests));
 }

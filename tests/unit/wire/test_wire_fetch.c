@@ -48,7 +48,7 @@ static struct sluice_wire_fetch_request random_request(void)
     return request;
 }
 
-static void requests_come_back_as_they_were_put(void)
+TEST(requests_come_back_as_they_were_put)
 {
     for (int i = 0; i < 300; i++) {
         struct sluice_wire_fetch_request request = random_request(), got;
@@ -89,7 +89,7 @@ static void requests_come_back_as_they_were_put(void)
 }
 
 /* A request that asks for no restart interval has the bytes that it had before there was one. */
-static void a_request_without_restart_interval_stays_the_same(void)
+TEST(a_request_without_restart_interval_stays_the_same)
 {
     static const uint8_t before[] = {0x12, 13, 0x08, 9, 0x10, 0xAC, 2,    0x18, 7,
                                      0x20, 2,  0x28, 3, 0x30, 1,    0x18, 0x80, 0x20};
@@ -117,7 +117,7 @@ static void a_request_without_restart_interval_stays_the_same(void)
     }
 }
 
-static void a_listed_id_is_the_number_in_the_servers_list(void)
+TEST(a_listed_id_is_the_number_in_the_servers_list)
 {
     struct sluice_wire_sample_request request = {.key = {.sample_id = 300}};
     CU_ASSERT_EQUAL(sluice_wire_listed_id(&request), 300);
@@ -128,7 +128,7 @@ static void a_listed_id_is_the_number_in_the_servers_list(void)
 }
 
 /* As a server that knows no jpeg_crop_restart reads it. */
-static void fields_of_a_sample_request_that_are_not_known_are_passed_over(void)
+TEST(fields_of_a_sample_request_that_are_not_known_are_passed_over)
 {
     static const uint8_t bytes[] = {0x12, 10, 0x08, 9, 0x28, 3, 0x78, 8, 0x30, 1, 0x10, 5};
     struct sluice_message message = message_cut(bytes, sizeof(bytes));
@@ -142,7 +142,7 @@ static void fields_of_a_sample_request_that_are_not_known_are_passed_over(void)
     sluice_message_clear(&message);
 }
 
-static void a_form_of_a_later_version_asks_for_the_file(void)
+TEST(a_form_of_a_later_version_asks_for_the_file)
 {
     static const uint8_t bytes[] = {0x12, 8, 0x08, 9, 0x28, 3, 0x30, 77, 0x10, 5};
     struct sluice_message message = message_cut(bytes, sizeof(bytes));
@@ -237,7 +237,7 @@ static void assert_replies_equal(const struct sluice_wire_sample_reply *a,
     }
 }
 
-static void replies_come_back_as_they_were_put(void)
+TEST(replies_come_back_as_they_were_put)
 {
     for (int i = 0; i < 100; i++) {
         struct collected put = {0}, got = {0};
@@ -268,7 +268,7 @@ static void replies_come_back_as_they_were_put(void)
     }
 }
 
-static void every_status_and_form_survives(void)
+TEST(every_status_and_form_survives)
 {
     for (unsigned status = 0; status < SLUICE_WIRE_NUM_STATUS; status++) {
         for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
@@ -291,7 +291,7 @@ static void every_status_and_form_survives(void)
     }
 }
 
-static void payloads_travel_by_reference(void)
+TEST(payloads_travel_by_reference)
 {
     struct sluice_message message = {0};
     struct sluice_buf *bufs[3];
@@ -323,7 +323,7 @@ static void payloads_travel_by_reference(void)
     }
 }
 
-static void a_payload_too_large_for_any_message_leaves_it_as_it_was(void)
+TEST(a_payload_too_large_for_any_message_leaves_it_as_it_was)
 {
     struct sluice_message message = {0};
     CU_ASSERT_EQUAL(
@@ -340,7 +340,7 @@ static void a_payload_too_large_for_any_message_leaves_it_as_it_was(void)
     sluice_message_clear(&message);
 }
 
-static void error_texts_are_made_utf8(void)
+TEST(error_texts_are_made_utf8)
 {
     struct sluice_wire_sample_reply reply = {.status = SLUICE_E_NOT_FOUND,
                                              .error = "no file a\xFF.\xC3-\xC3\xA4.jpg"};
@@ -355,7 +355,7 @@ static void error_texts_are_made_utf8(void)
     sluice_message_clear(&message);
 }
 
-static void a_worth_that_is_no_amount_is_refused(void)
+TEST(a_worth_that_is_no_amount_is_refused)
 {
     const double wrong[] = {-1e-3, NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
@@ -370,7 +370,7 @@ static void a_worth_that_is_no_amount_is_refused(void)
     }
 }
 
-static void protobuf_c_reads_what_is_put(void)
+TEST(protobuf_c_reads_what_is_put)
 {
     struct collected put = {0};
     struct sluice_message message = {0};
@@ -407,7 +407,7 @@ static void protobuf_c_reads_what_is_put(void)
     clear_collected(&put);
 }
 
-static void what_protobuf_c_packs_is_read(void)
+TEST(what_protobuf_c_packs_is_read)
 {
     uint8_t *bytes = malloc(200000);
     random_bytes(bytes, 200000);
@@ -489,7 +489,7 @@ static sluice_status get(const uint8_t *data, size_t len, struct collected *got)
     return status;
 }
 
-static void malformed_replies_are_corrupt(void)
+TEST(malformed_replies_are_corrupt)
 {
     static const struct {
         const char *why;
@@ -543,7 +543,7 @@ static void malformed_replies_are_corrupt(void)
     }
 }
 
-static void samples_before_the_break_are_delivered(void)
+TEST(samples_before_the_break_are_delivered)
 {
     struct collected got = {0};
     CU_ASSERT_EQUAL(get(BYTES(0x0A, 2, 0x08, 1, 0x0A, 2, 0x08, 2, 0x0A, 9, 0x08), &got),
@@ -553,7 +553,7 @@ static void samples_before_the_break_are_delivered(void)
     clear_collected(&got);
 }
 
-static void the_last_of_a_repeated_scalar_counts_and_order_does_not(void)
+TEST(the_last_of_a_repeated_scalar_counts_and_order_does_not)
 {
     struct collected got = {0};
     /* payload first, twice; unknown fields between; request id thrice */
@@ -568,7 +568,7 @@ static void the_last_of_a_repeated_scalar_counts_and_order_does_not(void)
     clear_collected(&got);
 }
 
-static void an_absent_payload_is_an_empty_one(void)
+TEST(an_absent_payload_is_an_empty_one)
 {
     struct collected got = {0};
     CU_ASSERT_EQUAL(get(BYTES(0x0A, 0), &got), SLUICE_OK);
@@ -579,7 +579,7 @@ static void an_absent_payload_is_an_empty_one(void)
     clear_collected(&got);
 }
 
-static void a_payload_beside_an_error_is_dropped(void)
+TEST(a_payload_beside_an_error_is_dropped)
 {
     struct collected got = {0};
     CU_ASSERT_EQUAL(
@@ -591,7 +591,7 @@ static void a_payload_beside_an_error_is_dropped(void)
     clear_collected(&got);
 }
 
-static void an_unknown_status_is_an_internal_error_with_its_number(void)
+TEST(an_unknown_status_is_an_internal_error_with_its_number)
 {
     struct collected got = {0};
     CU_ASSERT_EQUAL(get(BYTES(0x0A, 6, 0x10, 77, 0x7A, 2, 1, 2), &got), SLUICE_OK);
@@ -609,7 +609,7 @@ static void an_unknown_status_is_an_internal_error_with_its_number(void)
     clear_collected(&got);
 }
 
-static void an_unknown_form_is_an_unsupported_sample(void)
+TEST(an_unknown_form_is_an_unsupported_sample)
 {
     struct collected got = {0};
     CU_ASSERT_EQUAL(get(BYTES(0x0A, 6, 0x28, 5, 0x7A, 2, 1, 2), &got), SLUICE_OK);
@@ -620,7 +620,7 @@ static void an_unknown_form_is_an_unsupported_sample(void)
     clear_collected(&got);
 }
 
-static void a_long_error_is_cut(void)
+TEST(a_long_error_is_cut)
 {
     uint8_t bytes[400];
     memset(bytes, 'e', sizeof(bytes));
@@ -641,7 +641,7 @@ static void stay(void *ctx, const struct sluice_wire_sample_reply *reply)
     *arrived = reply->arrived;
 }
 
-static void got_payloads_stay_in_the_message(void)
+TEST(got_payloads_stay_in_the_message)
 {
     const struct sluice_wire_sample_reply reply = {.payload = random_buf(5000)};
     struct sluice_message message = {0};
@@ -656,33 +656,4 @@ static void got_payloads_stay_in_the_message(void)
     CU_ASSERT(memcmp(bytes, reply.payload->data, sizeof(bytes)) == 0);
     sluice_buf_unref(reply.payload);
     sluice_message_clear(&message);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(requests_come_back_as_they_were_put),
-        SLUICE_TEST(a_request_without_restart_interval_stays_the_same),
-        SLUICE_TEST(a_listed_id_is_the_number_in_the_servers_list),
-        SLUICE_TEST(fields_of_a_sample_request_that_are_not_known_are_passed_over),
-        SLUICE_TEST(a_form_of_a_later_version_asks_for_the_file),
-        SLUICE_TEST(replies_come_back_as_they_were_put),
-        SLUICE_TEST(every_status_and_form_survives),
-        SLUICE_TEST(payloads_travel_by_reference),
-        SLUICE_TEST(a_payload_too_large_for_any_message_leaves_it_as_it_was),
-        SLUICE_TEST(error_texts_are_made_utf8),
-        SLUICE_TEST(a_worth_that_is_no_amount_is_refused),
-        SLUICE_TEST(protobuf_c_reads_what_is_put),
-        SLUICE_TEST(what_protobuf_c_packs_is_read),
-        SLUICE_TEST(malformed_replies_are_corrupt),
-        SLUICE_TEST(samples_before_the_break_are_delivered),
-        SLUICE_TEST(the_last_of_a_repeated_scalar_counts_and_order_does_not),
-        SLUICE_TEST(an_absent_payload_is_an_empty_one),
-        SLUICE_TEST(a_payload_beside_an_error_is_dropped),
-        SLUICE_TEST(an_unknown_status_is_an_internal_error_with_its_number),
-        SLUICE_TEST(an_unknown_form_is_an_unsupported_sample),
-        SLUICE_TEST(a_long_error_is_cut),
-        SLUICE_TEST(got_payloads_stay_in_the_message),
-    };
-    return sluice_test_run("wire_fetch", tests, SLUICE_TEST_COUNT(tests));
 }

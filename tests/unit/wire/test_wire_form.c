@@ -2,7 +2,7 @@
 
 #include "support/test.h"
 
-static void every_form_has_a_number_of_its_own(void)
+TEST(every_form_has_a_number_of_its_own)
 {
     for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
         enum sluice_form back = SLUICE_NUM_FORMS;
@@ -13,7 +13,7 @@ static void every_form_has_a_number_of_its_own(void)
 }
 
 /* They are on the wire between versions, and never change. */
-static void the_numbers_are_these(void)
+TEST(the_numbers_are_these)
 {
     static const struct {
         enum sluice_form form;
@@ -32,7 +32,7 @@ static void the_numbers_are_these(void)
     }
 }
 
-static void what_is_no_form_of_a_sample_is_said_to_be_so(void)
+TEST(what_is_no_form_of_a_sample_is_said_to_be_so)
 {
     static const uint64_t numbers[] = {SLUICE__V1__FORM__FORM_JPEG_CROP_RESTART,
                                        SLUICE__V1__FORM__FORM_LISTED_ID, 8, 1ull << 32, UINT64_MAX};
@@ -40,14 +40,4 @@ static void what_is_no_form_of_a_sample_is_said_to_be_so(void)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(numbers); i++)
         CU_ASSERT_FALSE(sluice_wire_form_from_wire(numbers[i], &form));
     CU_ASSERT_EQUAL(form, SLUICE_FORM_U8);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_form_has_a_number_of_its_own),
-        SLUICE_TEST(the_numbers_are_these),
-        SLUICE_TEST(what_is_no_form_of_a_sample_is_said_to_be_so),
-    };
-    return sluice_test_run("wire_form", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -133,7 +133,7 @@ static void take_flipped(const struct sluice_message *message, void *ctx)
         CU_ASSERT_EQUAL(arrival->accepted, NUM_SAMPLES - 1);
 }
 
-static void no_flipped_bit_of_a_reply_is_taken(void)
+TEST(no_flipped_bit_of_a_reply_is_taken)
 {
     struct sluice_wire_sample_reply replies[NUM_SAMPLES];
     struct sluice_message message = make_message(replies);
@@ -148,7 +148,7 @@ static void no_flipped_bit_of_a_reply_is_taken(void)
         sluice_wire_sample_reply_clear(&replies[i]);
 }
 
-static void a_cut_reply_is_not_whole(void)
+TEST(a_cut_reply_is_not_whole)
 {
     struct sluice_wire_sample_reply replies[NUM_SAMPLES];
     struct sluice_message message = make_message(replies);
@@ -170,7 +170,7 @@ static void keep_reply(void *ctx, const struct sluice_wire_sample_reply *got)
 }
 
 /* docs/PROTOCOL.md gives these definitions to whoever writes another client. */
-static void hashes_are_what_the_protocol_says(void)
+TEST(hashes_are_what_the_protocol_says)
 {
     static const uint8_t payload[] = "payload";
     struct sluice_wire_sample_reply reply = {.request_id = 0x0102030405060708}, got = {0};
@@ -274,7 +274,7 @@ static void read_flipped_request(const struct sluice_message *message, void *ctx
     sluice_wire_fetch_request_clear(&got);
 }
 
-static void no_flipped_bit_of_a_request_is_taken(void)
+TEST(no_flipped_bit_of_a_request_is_taken)
 {
     struct sluice_message message = make_request(true);
     unsigned refused = 0;
@@ -316,7 +316,7 @@ static void answer_flipped_request(const struct sluice_message *message, void *c
     sluice_wire_fetch_request_clear(&got);
 }
 
-static void an_answer_to_another_question_is_not_whole(void)
+TEST(an_answer_to_another_question_is_not_whole)
 {
     struct sluice_message message = make_request(false);
     unsigned refused = 0;
@@ -334,7 +334,7 @@ static void read_flipped_hello(const struct sluice_message *message, void *ctx)
     CU_ASSERT_NOT_EQUAL(sluice_wire_get_hello_reply(message, &got, NULL), SLUICE_OK);
 }
 
-static void no_flipped_bit_of_a_hello_turns_the_check_off(void)
+TEST(no_flipped_bit_of_a_hello_turns_the_check_off)
 {
     struct sluice_wire_hello hello = {.protocol_version = 1,
                                       .peer = (char[]){"server"},
@@ -373,7 +373,7 @@ static void read_flipped_list(const struct sluice_message *message, void *ctx)
     sluice_wire_list_clear(&got);
 }
 
-static void no_flipped_bit_of_a_list_is_taken(void)
+TEST(no_flipped_bit_of_a_list_is_taken)
 {
     char *classes[] = {"ant"};
     struct sluice_wire_sample_info rows[] = {
@@ -392,18 +392,4 @@ static void no_flipped_bit_of_a_list_is_taken(void)
     flip_every_bit(&message, read_flipped_list, &unhashed);
     CU_ASSERT(unhashed <= 8);
     sluice_message_clear(&message);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(no_flipped_bit_of_a_reply_is_taken),
-        SLUICE_TEST(a_cut_reply_is_not_whole),
-        SLUICE_TEST(hashes_are_what_the_protocol_says),
-        SLUICE_TEST(no_flipped_bit_of_a_request_is_taken),
-        SLUICE_TEST(an_answer_to_another_question_is_not_whole),
-        SLUICE_TEST(no_flipped_bit_of_a_hello_turns_the_check_off),
-        SLUICE_TEST(no_flipped_bit_of_a_list_is_taken),
-    };
-    return sluice_test_run("wire_hash", tests, SLUICE_TEST_COUNT(tests));
 }

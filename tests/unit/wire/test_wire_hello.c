@@ -71,7 +71,7 @@ static void assert_equal(const struct sluice_wire_hello *a, const struct sluice_
     CU_ASSERT_EQUAL(memcmp(a->machine.cpus, b->machine.cpus, sizeof(a->machine.cpus)), 0);
 }
 
-static void what_is_put_is_what_is_got(void)
+TEST(what_is_put_is_what_is_got)
 {
     for (int i = 0; i < 300; i++) {
         const bool is_request = random_bool();
@@ -93,7 +93,7 @@ static void what_is_put_is_what_is_got(void)
 }
 
 /* As forms, which a client that does not know it passes over, and before the hash. */
-static void abilities_are_more_forms(void)
+TEST(abilities_are_more_forms)
 {
     struct sluice_wire_hello hello = random_hello(false);
     hello.has_hashes = true;
@@ -119,7 +119,7 @@ static void abilities_are_more_forms(void)
     sluice_wire_hello_clear(&hello);
 }
 
-static void protobuf_c_reads_what_is_put(void)
+TEST(protobuf_c_reads_what_is_put)
 {
     struct sluice_wire_hello hello = random_hello(false);
     hello.forms = 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_U8;
@@ -142,7 +142,7 @@ static void protobuf_c_reads_what_is_put(void)
 }
 
 /* More CPUs than can be named, and a quota that is no number. */
-static void a_machine_that_cannot_be_told_is_not_told(void)
+TEST(a_machine_that_cannot_be_told_is_not_told)
 {
     for (int k = 0; k < 3; k++) {
         uint8_t cpus[SLUICE_MACHINE_CPU_BYTES + 1] = {1};
@@ -176,7 +176,7 @@ static sluice_status get_request_of(const void *data, size_t len)
     return status;
 }
 
-static void an_empty_message_is_all_defaults(void)
+TEST(an_empty_message_is_all_defaults)
 {
     struct sluice_message message = {0};
     struct sluice_wire_hello got;
@@ -188,7 +188,7 @@ static void an_empty_message_is_all_defaults(void)
     sluice_wire_hello_clear(&got);
 }
 
-static void fields_of_later_versions_are_passed_over(void)
+TEST(fields_of_later_versions_are_passed_over)
 {
     /* field 100: a varint, field 101: bytes, field 102: 64 bits, field 103: 32 bits */
     CU_ASSERT_EQUAL(get_request_of("\xA0\x06\x05\xAA\x06\x02xy\xB1\x06"
@@ -198,7 +198,7 @@ static void fields_of_later_versions_are_passed_over(void)
                     SLUICE_OK);
 }
 
-static void rejects_a_dataset_id_that_is_none(void)
+TEST(rejects_a_dataset_id_that_is_none)
 {
     CU_ASSERT_EQUAL(get_request_of("\x2A\x20"
                                    "0123456789abcdef0123456789abcdef",
@@ -214,7 +214,7 @@ static void rejects_a_dataset_id_that_is_none(void)
                     SLUICE_E_CORRUPT);
 }
 
-static void forms_of_a_later_version_are_left_out(void)
+TEST(forms_of_a_later_version_are_left_out)
 {
     const char packed[] = "\x52\x03\x00\x4D\x02"; /* 0, 77, 2 */
     const char single[] = "\x50\x04\x50\x4D";     /* 4, 77, unpacked */
@@ -234,7 +234,7 @@ static void forms_of_a_later_version_are_left_out(void)
     }
 }
 
-static void rejects_cores_that_are_no_number(void)
+TEST(rejects_cores_that_are_no_number)
 {
     const struct {
         const char *data;
@@ -252,20 +252,4 @@ static void rejects_cores_that_are_no_number(void)
             sluice_wire_hello_clear(&got);
         sluice_message_clear(&message);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(what_is_put_is_what_is_got),
-        SLUICE_TEST(abilities_are_more_forms),
-        SLUICE_TEST(protobuf_c_reads_what_is_put),
-        SLUICE_TEST(a_machine_that_cannot_be_told_is_not_told),
-        SLUICE_TEST(an_empty_message_is_all_defaults),
-        SLUICE_TEST(fields_of_later_versions_are_passed_over),
-        SLUICE_TEST(rejects_a_dataset_id_that_is_none),
-        SLUICE_TEST(forms_of_a_later_version_are_left_out),
-        SLUICE_TEST(rejects_cores_that_are_no_number),
-    };
-    return sluice_test_run("wire_hello", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -42,7 +42,7 @@ static struct sluice_wire_list random_list(void)
     return list;
 }
 
-static void what_is_put_is_what_is_got(void)
+TEST(what_is_put_is_what_is_got)
 {
     for (int i = 0; i < 200; i++) {
         struct sluice_wire_list list = random_list(), got;
@@ -78,7 +78,7 @@ static void what_is_put_is_what_is_got(void)
     }
 }
 
-static void a_coding_of_no_byte_is_not_known(void)
+TEST(a_coding_of_no_byte_is_not_known)
 {
     /* One sample: path "a", coding 256. */
     static const uint8_t bytes[] = {0x22, 6, 0x12, 1, 'a', 0x48, 0x80, 0x02};
@@ -92,7 +92,7 @@ static void a_coding_of_no_byte_is_not_known(void)
     sluice_message_clear(&message);
 }
 
-static void subsets_come_back_as_they_were_put(void)
+TEST(subsets_come_back_as_they_were_put)
 {
     static const char *const subsets[] = {"train", "val", ""};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(subsets); i++) {
@@ -113,7 +113,7 @@ static void subsets_come_back_as_they_were_put(void)
     }
 }
 
-static void packed_rows_come_in_place_of_samples(void)
+TEST(packed_rows_come_in_place_of_samples)
 {
     const struct sluice_list_row row = {.path = "a/1.png", .bytes = 5};
     struct sluice_wire_list list = {.first_row = 9, .has_hash = true}, got;
@@ -141,7 +141,7 @@ static void packed_rows_come_in_place_of_samples(void)
     free(sample.path);
 }
 
-static void protobuf_c_reads_what_is_put(void)
+TEST(protobuf_c_reads_what_is_put)
 {
     struct sluice_wire_list list = random_list();
     struct sluice_message message = {0};
@@ -164,7 +164,7 @@ static void protobuf_c_reads_what_is_put(void)
     sluice_wire_list_clear(&list);
 }
 
-static void names_that_are_no_utf8_are_made_so(void)
+TEST(names_that_are_no_utf8_are_made_so)
 {
     char *classes[] = {"caf\xE9"};
     struct sluice_wire_sample_info samples[] = {{.path = "caf\xE9/1.jpg"},
@@ -182,7 +182,7 @@ static void names_that_are_no_utf8_are_made_so(void)
     sluice_message_clear(&message);
 }
 
-static void rejects_rows_that_contradict_themselves(void)
+TEST(rejects_rows_that_contradict_themselves)
 {
     static const struct {
         const char *why;
@@ -208,18 +208,4 @@ static void rejects_rows_that_contradict_themselves(void)
         CU_ASSERT(err.text[0] != 0);
         sluice_message_clear(&message);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(what_is_put_is_what_is_got),
-        SLUICE_TEST(a_coding_of_no_byte_is_not_known),
-        SLUICE_TEST(subsets_come_back_as_they_were_put),
-        SLUICE_TEST(packed_rows_come_in_place_of_samples),
-        SLUICE_TEST(protobuf_c_reads_what_is_put),
-        SLUICE_TEST(names_that_are_no_utf8_are_made_so),
-        SLUICE_TEST(rejects_rows_that_contradict_themselves),
-    };
-    return sluice_test_run("wire_list", tests, SLUICE_TEST_COUNT(tests));
 }

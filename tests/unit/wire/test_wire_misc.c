@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void probe_requests_come_back_as_they_were_put(void)
+TEST(probe_requests_come_back_as_they_were_put)
 {
     for (int i = 0; i < 100; i++) {
         const uint64_t bytes = random_u64();
@@ -30,7 +30,7 @@ static void probe_requests_come_back_as_they_were_put(void)
     }
 }
 
-static void probe_payloads_travel_by_reference(void)
+TEST(probe_payloads_travel_by_reference)
 {
     struct sluice_buf *payload = random_buf(256 << 10);
     struct sluice_message message = {0};
@@ -48,7 +48,7 @@ static void probe_payloads_travel_by_reference(void)
     sluice_buf_unref(payload);
 }
 
-static void stats_come_back_as_they_were_put(void)
+TEST(stats_come_back_as_they_were_put)
 {
     for (int i = 0; i < 100; i++) {
         struct sluice_wire_stats stats, got;
@@ -142,7 +142,7 @@ static void stats_come_back_as_they_were_put(void)
     }
 }
 
-static void stats_of_a_later_version_lose_only_what_is_unknown(void)
+TEST(stats_of_a_later_version_lose_only_what_is_unknown)
 {
     Sluice__V1__CountByChoice a = SLUICE__V1__COUNT_BY_CHOICE__INIT, b = a, c = a;
     a.split = SLUICE_WIRE_MAX_SPLITS;
@@ -182,7 +182,7 @@ static void stats_of_a_later_version_lose_only_what_is_unknown(void)
     sluice_message_clear(&message);
 }
 
-static void a_list_of_clients_has_a_bound(void)
+TEST(a_list_of_clients_has_a_bound)
 {
     enum { MANY = SLUICE_WIRE_MAX_CLIENTS + 50 };
     char longer[300];
@@ -210,7 +210,7 @@ static void a_list_of_clients_has_a_bound(void)
     free(packed);
 }
 
-static void rejects_stats_that_are_no_numbers(void)
+TEST(rejects_stats_that_are_no_numbers)
 {
     const double wrong[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < 9; i++) {
@@ -228,7 +228,7 @@ static void rejects_stats_that_are_no_numbers(void)
     }
 }
 
-static void a_stats_request_is_empty(void)
+TEST(a_stats_request_is_empty)
 {
     struct sluice_message message = {0};
     CU_ASSERT_EQUAL(sluice_wire_put_stats_request(&message, NULL), SLUICE_OK);
@@ -236,7 +236,7 @@ static void a_stats_request_is_empty(void)
     sluice_message_clear(&message);
 }
 
-static void health_speaks_with_protobuf_c(void)
+TEST(health_speaks_with_protobuf_c)
 {
     Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
     request.service = "sluice.v1.Offload";
@@ -260,19 +260,4 @@ static void health_speaks_with_protobuf_c(void)
         free(flat);
         sluice_message_clear(&message);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(probe_requests_come_back_as_they_were_put),
-        SLUICE_TEST(probe_payloads_travel_by_reference),
-        SLUICE_TEST(stats_come_back_as_they_were_put),
-        SLUICE_TEST(stats_of_a_later_version_lose_only_what_is_unknown),
-        SLUICE_TEST(a_list_of_clients_has_a_bound),
-        SLUICE_TEST(rejects_stats_that_are_no_numbers),
-        SLUICE_TEST(a_stats_request_is_empty),
-        SLUICE_TEST(health_speaks_with_protobuf_c),
-    };
-    return sluice_test_run("wire_misc", tests, SLUICE_TEST_COUNT(tests));
 }

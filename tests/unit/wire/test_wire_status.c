@@ -2,7 +2,7 @@
 
 #include "support/test.h"
 
-static void every_status_has_a_number_of_its_own(void)
+TEST(every_status_has_a_number_of_its_own)
 {
     for (int status = SLUICE_OK; status < SLUICE_NUM_STATUS; status++) {
         const int64_t number = sluice_wire_status_to_wire((sluice_status)status);
@@ -15,7 +15,7 @@ static void every_status_has_a_number_of_its_own(void)
     CU_ASSERT_EQUAL(sluice__v1__sample_status__descriptor.n_values, SLUICE_NUM_STATUS);
 }
 
-static void the_names_mean_the_same_on_both_sides(void)
+TEST(the_names_mean_the_same_on_both_sides)
 {
     static const struct {
         sluice_status status;
@@ -39,7 +39,7 @@ static void the_names_mean_the_same_on_both_sides(void)
     }
 }
 
-static void an_unknown_number_is_said_to_be_so(void)
+TEST(an_unknown_number_is_said_to_be_so)
 {
     sluice_status status = SLUICE_E_AGAIN;
     CU_ASSERT_FALSE(sluice_wire_status_from_wire(SLUICE_NUM_STATUS, &status));
@@ -47,14 +47,4 @@ static void an_unknown_number_is_said_to_be_so(void)
     CU_ASSERT_FALSE(sluice_wire_status_from_wire(INT64_MAX, &status));
     CU_ASSERT_FALSE(sluice_wire_status_from_wire(1ll << 32, &status)); /* not cut to 32 bits */
     CU_ASSERT_EQUAL(status, SLUICE_E_AGAIN);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_status_has_a_number_of_its_own),
-        SLUICE_TEST(the_names_mean_the_same_on_both_sides),
-        SLUICE_TEST(an_unknown_number_is_said_to_be_so),
-    };
-    return sluice_test_run("wire_status", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void bytes_outside_utf8_become_question_marks(void)
+TEST(bytes_outside_utf8_become_question_marks)
 {
     static const struct {
         const char *text, *clean;
@@ -41,7 +41,7 @@ static void bytes_outside_utf8_become_question_marks(void)
     }
 }
 
-static void a_cut_is_at_the_end_of_a_character(void)
+TEST(a_cut_is_at_the_end_of_a_character)
 {
     const char text[] = "ab\xE2\x82\xAC";
     static const char *const expected[] = {"", "a", "ab", "ab", "ab", "ab\xE2\x82\xAC"};
@@ -54,7 +54,7 @@ static void a_cut_is_at_the_end_of_a_character(void)
     }
 }
 
-static void null_is_empty(void)
+TEST(null_is_empty)
 {
     char out[2] = "x", *owned = NULL, *copy = NULL;
     sluice_wire_copy_utf8(NULL, out, sizeof(out));
@@ -66,7 +66,7 @@ static void null_is_empty(void)
     free(copy);
 }
 
-static void dataset_ids_are_32_hex_digits_or_nothing(void)
+TEST(dataset_ids_are_32_hex_digits_or_nothing)
 {
     char out[33] = "before";
     static const char *const wrong[] = {"a", "0123456789abcdef0123456789abcde",
@@ -81,15 +81,4 @@ static void dataset_ids_are_32_hex_digits_or_nothing(void)
     CU_ASSERT_STRING_EQUAL(out, "0123456789abcdef0123456789abcdef");
     CU_ASSERT_EQUAL(sluice_wire_copy_dataset_id("", out, NULL), SLUICE_OK);
     CU_ASSERT_STRING_EQUAL(out, "");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(bytes_outside_utf8_become_question_marks),
-        SLUICE_TEST(a_cut_is_at_the_end_of_a_character),
-        SLUICE_TEST(null_is_empty),
-        SLUICE_TEST(dataset_ids_are_32_hex_digits_or_nothing),
-    };
-    return sluice_test_run("wire_text", tests, SLUICE_TEST_COUNT(tests));
 }

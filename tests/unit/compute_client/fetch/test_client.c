@@ -31,7 +31,7 @@ static struct sluice_server_info greet(struct sluice_client *client)
     return info;
 }
 
-static void hello_tells_what_the_server_has(void)
+TEST(hello_tells_what_the_server_has)
 {
     struct fake_server *server =
         fake_server_start(&(struct fake_server_options){.dataset = &dataset, .max_in_flight = 9});
@@ -50,7 +50,7 @@ static void hello_tells_what_the_server_has(void)
     fake_server_stop(server);
 }
 
-static void hello_may_tell_of_parts_of_a_core(void)
+TEST(hello_may_tell_of_parts_of_a_core)
 {
     struct fake_server *server = fake_server_start(
         &(struct fake_server_options){.dataset = &dataset, .max_in_flight = 9, .prep_cores = 1.5});
@@ -62,7 +62,7 @@ static void hello_may_tell_of_parts_of_a_core(void)
     fake_server_stop(server);
 }
 
-static void another_pipeline_or_dataset_is_refused_with_both_names(void)
+TEST(another_pipeline_or_dataset_is_refused_with_both_names)
 {
     struct fake_server *server = fake_server_start(
         &(struct fake_server_options){.dataset = &dataset, .fingerprint_xor = 0xff});
@@ -95,7 +95,7 @@ static void another_pipeline_or_dataset_is_refused_with_both_names(void)
     fake_server_stop(server);
 }
 
-static void the_list_is_the_servers_manifest(void)
+TEST(the_list_is_the_servers_manifest)
 {
     struct fake_server *server =
         fake_server_start(&(struct fake_server_options){.dataset = &dataset});
@@ -119,7 +119,7 @@ static void the_list_is_the_servers_manifest(void)
     fake_server_stop(server);
 }
 
-static void a_list_that_is_not_the_dataset_it_claims_is_refused(void)
+TEST(a_list_that_is_not_the_dataset_it_claims_is_refused)
 {
     struct fake_server *server = fake_server_start(&(struct fake_server_options){
         .dataset = &dataset, .dataset_id = "00112233445566778899aabbccddeeff"});
@@ -166,7 +166,7 @@ static struct listed list_from(const struct fake_server_options *options,
     return listed;
 }
 
-static void a_list_goes_on_from_the_row_that_it_has_reached(void)
+TEST(a_list_goes_on_from_the_row_that_it_has_reached)
 {
     const struct listed listed = list_from(
         &(struct fake_server_options){
@@ -177,7 +177,7 @@ static void a_list_goes_on_from_the_row_that_it_has_reached(void)
     CU_ASSERT_EQUAL(listed.stats.list_rows, dataset.num_samples); /* each row once */
 }
 
-static void a_list_without_hashes_starts_over(void)
+TEST(a_list_without_hashes_starts_over)
 {
     const struct listed listed = list_from(&(struct fake_server_options){.dataset = &dataset,
                                                                          .list_lose_after = 2,
@@ -188,7 +188,7 @@ static void a_list_without_hashes_starts_over(void)
     CU_ASSERT_EQUAL(listed.stats.list_rows, dataset.num_samples + 3 * 6);
 }
 
-static void a_damaged_page_of_a_list_is_asked_for_again(void)
+TEST(a_damaged_page_of_a_list_is_asked_for_again)
 {
     const struct listed listed = list_from(&(struct fake_server_options){.dataset = &dataset,
                                                                          .has_hashes = true,
@@ -198,7 +198,7 @@ static void a_damaged_page_of_a_list_is_asked_for_again(void)
     CU_ASSERT_EQUAL(listed.stats.lists, 3);
 }
 
-static void an_endless_list_stops_at_the_promised_count(void)
+TEST(an_endless_list_stops_at_the_promised_count)
 {
     for (int has_hashes = 0; has_hashes < 2; has_hashes++) {
         const struct listed listed = list_from(
@@ -211,7 +211,7 @@ static void an_endless_list_stops_at_the_promised_count(void)
     }
 }
 
-static void a_list_of_other_data_is_refused_with_both_names(void)
+TEST(a_list_of_other_data_is_refused_with_both_names)
 {
     char id[33];
     sluice_hash128_hex(sluice_manifest_id(dataset.manifest), id);
@@ -232,7 +232,7 @@ static void a_list_of_other_data_is_refused_with_both_names(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(listed.err.text, "12"));
 }
 
-static void a_damaged_hello_is_asked_for_again(void)
+TEST(a_damaged_hello_is_asked_for_again)
 {
     struct fake_server *server = fake_server_start(&(struct fake_server_options){
         .dataset = &dataset, .has_hashes = true, .flip_hello_times = 4});
@@ -244,7 +244,7 @@ static void a_damaged_hello_is_asked_for_again(void)
     fake_server_stop(server);
 }
 
-static void the_probe_measures_the_link(void)
+TEST(the_probe_measures_the_link)
 {
     struct fake_server *server =
         fake_server_start(&(struct fake_server_options){.dataset = &dataset});
@@ -266,7 +266,7 @@ static void the_probe_measures_the_link(void)
     fake_server_stop(server);
 }
 
-static void the_server_says_its_cpu_time(void)
+TEST(the_server_says_its_cpu_time)
 {
     struct fake_server *server =
         fake_server_start(&(struct fake_server_options){.dataset = &dataset});
@@ -282,7 +282,7 @@ static void the_server_says_its_cpu_time(void)
     sluice_client_destroy(client);
 }
 
-static void waits_for_a_server_that_is_not_there_yet(void)
+TEST(waits_for_a_server_that_is_not_there_yet)
 {
     const int port = sluice_test_port();
     char target[32];
@@ -300,7 +300,7 @@ static void waits_for_a_server_that_is_not_there_yet(void)
     fake_server_stop(server);
 }
 
-static void gives_up_after_its_patience(void)
+TEST(gives_up_after_its_patience)
 {
     char target[32];
     snprintf(target, sizeof(target), "127.0.0.1:%d", sluice_test_port());
@@ -315,7 +315,7 @@ static void gives_up_after_its_patience(void)
     sluice_client_destroy(client);
 }
 
-static void says_at_once_why_it_waits(void)
+TEST(says_at_once_why_it_waits)
 {
     char target[32], expected[300];
     struct sluice_test_output output;
@@ -348,7 +348,7 @@ static void *stop_main(void *client)
     return NULL;
 }
 
-static void stop_ends_the_waiting(void)
+TEST(stop_ends_the_waiting)
 {
     char target[32];
     snprintf(target, sizeof(target), "127.0.0.1:%d", sluice_test_port());
@@ -371,7 +371,7 @@ static void *hello_main(void *ctx)
 }
 
 /* The library's own form of an address names the resolver, which --host does not take. */
-static void stop_ends_the_wait_for_a_name(void)
+TEST(stop_ends_the_wait_for_a_name)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(address);
@@ -393,7 +393,7 @@ static void stop_ends_the_wait_for_a_name(void)
     close(names);
 }
 
-static void only_what_may_pass_is_tried_again(void)
+TEST(only_what_may_pass_is_tried_again)
 {
     const enum sluice_rpc_code passing[] = {SLUICE_RPC_UNAVAILABLE, SLUICE_RPC_DEADLINE_EXCEEDED,
                                             SLUICE_RPC_CANCELLED,   SLUICE_RPC_INTERNAL,
@@ -409,32 +409,11 @@ static void only_what_may_pass_is_tried_again(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(hello_tells_what_the_server_has),
-        SLUICE_TEST(hello_may_tell_of_parts_of_a_core),
-        SLUICE_TEST(another_pipeline_or_dataset_is_refused_with_both_names),
-        SLUICE_TEST(the_list_is_the_servers_manifest),
-        SLUICE_TEST(a_list_that_is_not_the_dataset_it_claims_is_refused),
-        SLUICE_TEST(a_list_goes_on_from_the_row_that_it_has_reached),
-        SLUICE_TEST(a_list_without_hashes_starts_over),
-        SLUICE_TEST(a_damaged_page_of_a_list_is_asked_for_again),
-        SLUICE_TEST(an_endless_list_stops_at_the_promised_count),
-        SLUICE_TEST(a_list_of_other_data_is_refused_with_both_names),
-        SLUICE_TEST(a_damaged_hello_is_asked_for_again),
-        SLUICE_TEST(the_probe_measures_the_link),
-        SLUICE_TEST(the_server_says_its_cpu_time),
-        SLUICE_TEST(waits_for_a_server_that_is_not_there_yet),
-        SLUICE_TEST(gives_up_after_its_patience),
-        SLUICE_TEST(says_at_once_why_it_waits),
-        SLUICE_TEST(stop_ends_the_waiting),
-        SLUICE_TEST(stop_ends_the_wait_for_a_name),
-        SLUICE_TEST(only_what_may_pass_is_tried_again),
-    };
     sluice_log_set_level(SLUICE_LOG_ERROR);
     fake_dataset_make(&dataset, 10, SIZE_MAX);
     if (sluice_pipeline_parse(FAKE_PIPELINE, &pipeline, NULL) != SLUICE_OK)
         return 1;
-    const int failed = sluice_test_run("client", tests, SLUICE_TEST_COUNT(tests));
+    const int failed = sluice_test_main();
     sluice_pipeline_destroy(pipeline);
     fake_dataset_clear(&dataset);
     return failed;

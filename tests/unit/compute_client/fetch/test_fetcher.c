@@ -105,7 +105,7 @@ static void check_each_once(const struct bench *b, size_t count)
     CU_ASSERT_EQUAL(b->record.num_good, count);
 }
 
-static void everything_is_answered_once_in_any_order(void)
+TEST(everything_is_answered_once_in_any_order)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.repeat_every = 3, .stray_every = 5}, 5, 1 << 20);
@@ -124,7 +124,7 @@ static void everything_is_answered_once_in_any_order(void)
     bench_close(&b);
 }
 
-static void late_and_repeated_replies_are_dropped(void)
+TEST(late_and_repeated_replies_are_dropped)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.repeat_every = 1, .stray_every = 1}, 5, 1 << 20);
@@ -138,7 +138,7 @@ static void late_and_repeated_replies_are_dropped(void)
     bench_close(&b);
 }
 
-static void a_lost_stream_is_opened_again_and_the_unanswered_asked_again(void)
+TEST(a_lost_stream_is_opened_again_and_the_unanswered_asked_again)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.lose_after = 7, .lose_times = 5}, 20, 1 << 20);
@@ -153,7 +153,7 @@ static void a_lost_stream_is_opened_again_and_the_unanswered_asked_again(void)
     bench_close(&b);
 }
 
-static void a_message_that_cannot_be_read_costs_the_stream_alone(void)
+TEST(a_message_that_cannot_be_read_costs_the_stream_alone)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.garble_after = 11, .garble_times = 3}, 20,
@@ -166,7 +166,7 @@ static void a_message_that_cannot_be_read_costs_the_stream_alone(void)
     bench_close(&b);
 }
 
-static void a_damaged_reply_is_asked_again_and_counted(void)
+TEST(a_damaged_reply_is_asked_again_and_counted)
 {
     for (int is_request = 0; is_request < 2; is_request++) {
         struct bench b;
@@ -187,7 +187,7 @@ static void a_damaged_reply_is_asked_again_and_counted(void)
     }
 }
 
-static void a_damaged_message_costs_the_stream_alone(void)
+TEST(a_damaged_message_costs_the_stream_alone)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.has_hashes = true, .flip_message_every = 40}, 20,
@@ -202,7 +202,7 @@ static void a_damaged_message_costs_the_stream_alone(void)
     bench_close(&b);
 }
 
-static void a_reply_that_is_always_damaged_is_that_samples_error(void)
+TEST(a_reply_that_is_always_damaged_is_that_samples_error)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.has_hashes = true, .flip_payload_every = 1}, 0.15,
@@ -241,7 +241,7 @@ static enum fake_action fail_some(void *ctx, const struct sluice_wire_sample_req
 static const sluice_status passing[] = {SLUICE_E_IO,     SLUICE_E_NO_MEMORY, SLUICE_E_AGAIN,
                                         SLUICE_E_CLOSED, SLUICE_E_INTERNAL,  SLUICE_E_STALE};
 
-static void failures_that_may_pass_are_asked_again(void)
+TEST(failures_that_may_pass_are_asked_again)
 {
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(passing); i++) {
         struct bench b;
@@ -256,7 +256,7 @@ static void failures_that_may_pass_are_asked_again(void)
     }
 }
 
-static void one_that_lasts_is_that_samples_error_after_the_deadline(void)
+TEST(one_that_lasts_is_that_samples_error_after_the_deadline)
 {
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(passing); i++) {
         struct bench b;
@@ -275,7 +275,7 @@ static void one_that_lasts_is_that_samples_error_after_the_deadline(void)
     }
 }
 
-static void what_the_data_is_stays_so_and_is_not_asked_again(void)
+TEST(what_the_data_is_stays_so_and_is_not_asked_again)
 {
     static const sluice_status lasting[] = {SLUICE_E_CORRUPT, SLUICE_E_UNSUPPORTED,
                                             SLUICE_E_NOT_FOUND, SLUICE_E_INVALID};
@@ -294,7 +294,7 @@ static void what_the_data_is_stays_so_and_is_not_asked_again(void)
     }
 }
 
-static void fewer_ops_than_asked_for_are_an_answer(void)
+TEST(fewer_ops_than_asked_for_are_an_answer)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.reduce_every = 2}, 5, 1 << 20);
@@ -308,7 +308,7 @@ static void fewer_ops_than_asked_for_are_an_answer(void)
     bench_close(&b);
 }
 
-static void a_reply_that_contradicts_itself_is_asked_again(void)
+TEST(a_reply_that_contradicts_itself_is_asked_again)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.wrong_kind_every = 10}, 20, 1 << 20);
@@ -319,7 +319,7 @@ static void a_reply_that_contradicts_itself_is_asked_again(void)
     bench_close(&b);
 }
 
-static void and_after_the_deadline_it_is_that_samples_error(void)
+TEST(and_after_the_deadline_it_is_that_samples_error)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.wrong_kind_every = 10}, 0, 1 << 20);
@@ -345,7 +345,7 @@ static enum fake_action say_rows(void *ctx, const struct sluice_wire_sample_requ
     return FAKE_SEND;
 }
 
-static void rows_that_were_not_asked_for_are_refused(void)
+TEST(rows_that_were_not_asked_for_are_refused)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.meddle = say_rows}, 0, 1 << 20);
@@ -357,7 +357,7 @@ static void rows_that_were_not_asked_for_are_refused(void)
     bench_close(&b);
 }
 
-static void a_cut_file_is_told_from_a_whole_one(void)
+TEST(a_cut_file_is_told_from_a_whole_one)
 {
     for (unsigned split = 0; split <= 2; split += 2) {
         struct bench b;
@@ -376,7 +376,7 @@ static void a_cut_file_is_told_from_a_whole_one(void)
     }
 }
 
-static void keeps_to_what_the_server_queues(void)
+TEST(keeps_to_what_the_server_queues)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.max_in_flight = 5}, 5, 1 << 20);
@@ -387,7 +387,7 @@ static void keeps_to_what_the_server_queues(void)
     bench_close(&b);
 }
 
-static void grants_only_what_was_consumed(void)
+TEST(grants_only_what_was_consumed)
 {
     struct bench b;
     const uint64_t window = 10 * FAKE_ROW_BYTES;
@@ -410,7 +410,7 @@ static void grants_only_what_was_consumed(void)
     bench_close(&b);
 }
 
-static void a_new_streams_window_leaves_out_what_is_still_held(void)
+TEST(a_new_streams_window_leaves_out_what_is_still_held)
 {
     struct bench b;
     const uint64_t window = 20 * FAKE_ROW_BYTES;
@@ -428,7 +428,7 @@ static void a_new_streams_window_leaves_out_what_is_still_held(void)
     bench_close(&b);
 }
 
-static void counts_the_messages_bytes(void)
+TEST(counts_the_messages_bytes)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){0}, 5, 1 << 20);
@@ -439,7 +439,7 @@ static void counts_the_messages_bytes(void)
     bench_close(&b);
 }
 
-static void a_restarted_server_costs_time_only(void)
+TEST(a_restarted_server_costs_time_only)
 {
     struct bench b;
     const int port = sluice_test_port();
@@ -463,7 +463,7 @@ static size_t count_in(const char *text, const char *word)
     return count;
 }
 
-static void a_server_that_nobody_waits_for_is_said_to_be_lost_and_back(void)
+TEST(a_server_that_nobody_waits_for_is_said_to_be_lost_and_back)
 {
     struct bench b;
     const int port = sluice_test_port();
@@ -495,7 +495,7 @@ static void a_server_that_nobody_waits_for_is_said_to_be_lost_and_back(void)
     bench_close(&b);
 }
 
-static void another_dataset_after_a_restart_is_refused(void)
+TEST(another_dataset_after_a_restart_is_refused)
 {
     struct bench b;
     const int port = sluice_test_port();
@@ -516,7 +516,7 @@ static void another_dataset_after_a_restart_is_refused(void)
     bench_close(&b);
 }
 
-static void a_server_that_keeps_refusing_the_stream_is_believed(void)
+TEST(a_server_that_keeps_refusing_the_stream_is_believed)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.refuse_fetch = SLUICE_RPC_FAILED_PRECONDITION},
@@ -529,7 +529,7 @@ static void a_server_that_keeps_refusing_the_stream_is_believed(void)
     bench_close(&b);
 }
 
-static void gives_up_when_nothing_was_answered_for_so_long(void)
+TEST(gives_up_when_nothing_was_answered_for_so_long)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){0}, 0.2, 1 << 20);
@@ -545,7 +545,7 @@ static void gives_up_when_nothing_was_answered_for_so_long(void)
     bench_close(&b);
 }
 
-static void close_ends_the_waiting_and_refuses_requests(void)
+TEST(close_ends_the_waiting_and_refuses_requests)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){0}, 1000, 1 << 20);
@@ -583,7 +583,7 @@ static enum fake_action hang_some(void *ctx, const struct sluice_wire_sample_req
     return FAKE_KEEP;
 }
 
-static void a_sample_that_later_ones_have_passed_is_asked_for_as_a_file(void)
+TEST(a_sample_that_later_ones_have_passed_is_asked_for_as_a_file)
 {
     struct bench b;
     struct hanging hanging = {.only = 20, .min_split = 1, .times = UINT_MAX};
@@ -600,7 +600,7 @@ static void a_sample_that_later_ones_have_passed_is_asked_for_as_a_file(void)
     bench_close(&b);
 }
 
-static void a_stream_that_is_silent_is_opened_again(void)
+TEST(a_stream_that_is_silent_is_opened_again)
 {
     struct bench b;
     struct hanging hanging = {.only = -1, .times = 1}; /* the newest: nothing is sent after it */
@@ -614,7 +614,7 @@ static void a_stream_that_is_silent_is_opened_again(void)
     bench_close(&b);
 }
 
-static void a_sample_that_never_comes_is_named_and_the_others_go_on(void)
+TEST(a_sample_that_never_comes_is_named_and_the_others_go_on)
 {
     struct bench b;
     struct hanging hanging = {.only = 5, .times = UINT_MAX};
@@ -710,21 +710,21 @@ static struct loss lose_replica(enum fake_action action)
     return loss;
 }
 
-static void a_silent_replica_is_lost_with_a_failure_at_that_time(void)
+TEST(a_silent_replica_is_lost_with_a_failure_at_that_time)
 {
     const struct loss loss = lose_replica(FAKE_KEEP);
     CU_ASSERT_PTR_NOT_NULL(strstr(loss.text, "no answer for "));
     CU_ASSERT_EQUAL(loss.num_owed, 0); /* the request has failed before */
 }
 
-static void a_replica_that_ends_the_stream_without_a_failure_is_lost_with_one(void)
+TEST(a_replica_that_ends_the_stream_without_a_failure_is_lost_with_one)
 {
     const struct loss loss = lose_replica(FAKE_END);
     CU_ASSERT_PTR_NOT_NULL(strstr(loss.text, "it ended the stream"));
     CU_ASSERT_EQUAL(loss.num_owed, 1);
 }
 
-static void no_time_counts_while_the_server_has_no_credit(void)
+TEST(no_time_counts_while_the_server_has_no_credit)
 {
     struct bench b;
     sample_timeout_s = 0.3;
@@ -769,7 +769,7 @@ static enum fake_action poison_some(void *ctx, const struct sluice_wire_sample_r
     return FAKE_ABORT;
 }
 
-static void a_sample_that_ends_the_stream_comes_as_a_file(void)
+TEST(a_sample_that_ends_the_stream_comes_as_a_file)
 {
     struct bench b;
     struct poison poison = {.sample = 17, .min_split = 1};
@@ -785,7 +785,7 @@ static void a_sample_that_ends_the_stream_comes_as_a_file(void)
     bench_close(&b);
 }
 
-static void and_one_that_ends_it_as_a_file_is_named(void)
+TEST(and_one_that_ends_it_as_a_file_is_named)
 {
     struct bench b;
     struct poison poison = {.sample = 17};
@@ -852,7 +852,7 @@ static enum fake_action trick(void *ctx, const struct sluice_wire_sample_request
     return FAKE_SEND;
 }
 
-static void a_payload_that_cannot_be_the_samples_is_asked_again(void)
+TEST(a_payload_that_cannot_be_the_samples_is_asked_again)
 {
     static const struct {
         int trick;
@@ -874,7 +874,7 @@ static void a_payload_that_cannot_be_the_samples_is_asked_again(void)
     }
 }
 
-static void payload_above_its_credit_ends_the_stream_and_is_not_kept(void)
+TEST(payload_above_its_credit_ends_the_stream_and_is_not_kept)
 {
     struct bench b;
     const uint64_t window = 4 * FAKE_ROW_BYTES;
@@ -904,7 +904,7 @@ static enum fake_action send_much(void *ctx, const struct sluice_wire_sample_req
     return FAKE_SEND;
 }
 
-static void a_message_above_the_bound_is_not_taken(void)
+TEST(a_message_above_the_bound_is_not_taken)
 {
     struct bench b = {0};
     b.server =
@@ -920,7 +920,7 @@ static void a_message_above_the_bound_is_not_taken(void)
     bench_close(&b);
 }
 
-static void replies_that_nobody_asked_for_do_not_use_up_the_credit(void)
+TEST(replies_that_nobody_asked_for_do_not_use_up_the_credit)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.stray_every = 1, .repeat_every = 1}, 20,
@@ -936,50 +936,11 @@ static void replies_that_nobody_asked_for_do_not_use_up_the_credit(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(everything_is_answered_once_in_any_order),
-        SLUICE_TEST(late_and_repeated_replies_are_dropped),
-        SLUICE_TEST(a_lost_stream_is_opened_again_and_the_unanswered_asked_again),
-        SLUICE_TEST(a_message_that_cannot_be_read_costs_the_stream_alone),
-        SLUICE_TEST(a_damaged_reply_is_asked_again_and_counted),
-        SLUICE_TEST(a_damaged_message_costs_the_stream_alone),
-        SLUICE_TEST(a_reply_that_is_always_damaged_is_that_samples_error),
-        SLUICE_TEST(failures_that_may_pass_are_asked_again),
-        SLUICE_TEST(one_that_lasts_is_that_samples_error_after_the_deadline),
-        SLUICE_TEST(what_the_data_is_stays_so_and_is_not_asked_again),
-        SLUICE_TEST(fewer_ops_than_asked_for_are_an_answer),
-        SLUICE_TEST(a_reply_that_contradicts_itself_is_asked_again),
-        SLUICE_TEST(and_after_the_deadline_it_is_that_samples_error),
-        SLUICE_TEST(rows_that_were_not_asked_for_are_refused),
-        SLUICE_TEST(a_cut_file_is_told_from_a_whole_one),
-        SLUICE_TEST(keeps_to_what_the_server_queues),
-        SLUICE_TEST(grants_only_what_was_consumed),
-        SLUICE_TEST(a_new_streams_window_leaves_out_what_is_still_held),
-        SLUICE_TEST(counts_the_messages_bytes),
-        SLUICE_TEST(a_restarted_server_costs_time_only),
-        SLUICE_TEST(a_server_that_nobody_waits_for_is_said_to_be_lost_and_back),
-        SLUICE_TEST(another_dataset_after_a_restart_is_refused),
-        SLUICE_TEST(a_server_that_keeps_refusing_the_stream_is_believed),
-        SLUICE_TEST(gives_up_when_nothing_was_answered_for_so_long),
-        SLUICE_TEST(close_ends_the_waiting_and_refuses_requests),
-        SLUICE_TEST(a_sample_that_later_ones_have_passed_is_asked_for_as_a_file),
-        SLUICE_TEST(a_stream_that_is_silent_is_opened_again),
-        SLUICE_TEST(a_sample_that_never_comes_is_named_and_the_others_go_on),
-        SLUICE_TEST(a_silent_replica_is_lost_with_a_failure_at_that_time),
-        SLUICE_TEST(a_replica_that_ends_the_stream_without_a_failure_is_lost_with_one),
-        SLUICE_TEST(no_time_counts_while_the_server_has_no_credit),
-        SLUICE_TEST(a_sample_that_ends_the_stream_comes_as_a_file),
-        SLUICE_TEST(and_one_that_ends_it_as_a_file_is_named),
-        SLUICE_TEST(a_payload_that_cannot_be_the_samples_is_asked_again),
-        SLUICE_TEST(payload_above_its_credit_ends_the_stream_and_is_not_kept),
-        SLUICE_TEST(a_message_above_the_bound_is_not_taken),
-        SLUICE_TEST(replies_that_nobody_asked_for_do_not_use_up_the_credit),
-    };
     sluice_log_set_level(SLUICE_LOG_ERROR);
     fake_dataset_make(&dataset, NUM_SAMPLES, SIZE_MAX);
     if (sluice_pipeline_parse(FAKE_PIPELINE, &pipeline, NULL) != SLUICE_OK)
         return 1;
-    const int failed = sluice_test_run("fetcher", tests, SLUICE_TEST_COUNT(tests));
+    const int failed = sluice_test_main();
     sluice_pipeline_destroy(pipeline);
     fake_dataset_clear(&dataset);
     return failed;

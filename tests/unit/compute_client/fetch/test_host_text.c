@@ -17,7 +17,7 @@ static void show(const struct sluice_host_items *items, char *out, size_t room)
     }
 }
 
-static void commas_part_replicas_and_texts_shards(void)
+TEST(commas_part_replicas_and_texts_shards)
 {
     static const struct {
         const char *texts[3];
@@ -38,7 +38,7 @@ static void commas_part_replicas_and_texts_shards(void)
         {{"a:1,a:2"}, "0 a:1; 0 a:2", "a:1 and 1 more"},
         {{"dns"}, "0 dns:50051", "dns:50051"}, /* a host of that name */
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         size_t num_texts = 0;
         while (num_texts < 3 && cases[i].texts[num_texts])
             num_texts++;
@@ -55,7 +55,7 @@ static void commas_part_replicas_and_texts_shards(void)
     }
 }
 
-static void what_cannot_be_read_is_named(void)
+TEST(what_cannot_be_read_is_named)
 {
     static const struct {
         const char *texts[2];
@@ -76,7 +76,7 @@ static void what_cannot_be_read_is_named(void)
         {{"http://a"}, "'http://a' is no HOST:PORT"},
         {{"::1"}, "brackets"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_host_items items = {0};
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL(
@@ -88,7 +88,7 @@ static void what_cannot_be_read_is_named(void)
     }
 }
 
-static void there_is_an_end_to_servers(void)
+TEST(there_is_an_end_to_servers)
 {
     char text[SLUICE_MAX_SERVERS * 8 + 8] = "";
     for (int i = 0; i <= SLUICE_MAX_SERVERS; i++)
@@ -102,14 +102,4 @@ static void there_is_an_end_to_servers(void)
     CU_ASSERT_EQUAL(sluice_host_items_parse(texts, 1, &items, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(items.num, SLUICE_MAX_SERVERS);
     sluice_host_items_clear(&items);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(commas_part_replicas_and_texts_shards),
-        SLUICE_TEST(what_cannot_be_read_is_named),
-        SLUICE_TEST(there_is_an_end_to_servers),
-    };
-    return sluice_test_run("host_text", tests, SLUICE_TEST_COUNT(tests));
 }

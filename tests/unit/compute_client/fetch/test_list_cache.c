@@ -43,7 +43,7 @@ static void put(size_t num, uint64_t list_hash, char id[33])
     }
 }
 
-static void finds_a_list_by_id_and_list_hash(void)
+TEST(finds_a_list_by_id_and_list_hash)
 {
     char id[33];
     put(5, 77, id);
@@ -60,7 +60,7 @@ static void finds_a_list_by_id_and_list_hash(void)
     CU_ASSERT_PTR_NULL(sluice_list_cache_find(other_id, 77));
 }
 
-static void a_list_under_another_name_is_not_taken(void)
+TEST(a_list_under_another_name_is_not_taken)
 {
     char id[33], from[SLUICE_MAX_PATH_BYTES], to[SLUICE_MAX_PATH_BYTES];
     put(6, 77, id);
@@ -73,7 +73,7 @@ static void a_list_under_another_name_is_not_taken(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "of another dataset"));
 }
 
-static void names_that_are_no_ids_lead_nowhere(void)
+TEST(names_that_are_no_ids_lead_nowhere)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     CU_ASSERT_FALSE(sluice_list_cache_path("../../../../../../../../../etc/x", path));
@@ -81,7 +81,7 @@ static void names_that_are_no_ids_lead_nowhere(void)
     CU_ASSERT_PTR_NULL(sluice_list_cache_find("../../../../../../../../../etc/x", 1));
 }
 
-static void follows_the_environment(void)
+TEST(follows_the_environment)
 {
     char path[SLUICE_MAX_PATH_BYTES], home[1024], *before = strdup(sluice_test_dir());
     snprintf(home, sizeof(home), "%s/home", sluice_test_dir());
@@ -102,10 +102,10 @@ static void follows_the_environment(void)
     free(before);
 }
 
-static void the_last_used_are_kept(void)
+TEST(the_last_used_are_kept)
 {
     char ids[TUNING_LIST_CACHE_FILES + 3][33], path[SLUICE_MAX_PATH_BYTES];
-    const size_t num = SLUICE_TEST_COUNT(ids);
+    const size_t num = SLUICE_ARRAY_LEN(ids);
     for (size_t i = 0; i < num; i++) {
         put(100 + i, 1, ids[i]);
         CU_ASSERT(sluice_list_cache_path(ids[i], path));
@@ -129,13 +129,6 @@ static void the_last_used_are_kept(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(finds_a_list_by_id_and_list_hash),
-        SLUICE_TEST(a_list_under_another_name_is_not_taken),
-        SLUICE_TEST(names_that_are_no_ids_lead_nowhere),
-        SLUICE_TEST(follows_the_environment),
-        SLUICE_TEST(the_last_used_are_kept),
-    };
     setenv("XDG_CACHE_HOME", sluice_test_dir(), 1);
-    return sluice_test_run("list_cache", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_main();
 }

@@ -5,7 +5,7 @@
 
 #define SECOND 1000000000ull
 
-static void one_line_when_it_is_lost_and_one_when_it_is_back(void)
+TEST(one_line_when_it_is_lost_and_one_when_it_is_back)
 {
     struct sluice_outage outage = {0};
     uint64_t untold = 1;
@@ -22,7 +22,7 @@ static void one_line_when_it_is_lost_and_one_when_it_is_back(void)
     CU_ASSERT_EQUAL(outage.num, 1);
 }
 
-static void a_second_stream_that_ended_before_it_was_back_is_no_second_outage(void)
+TEST(a_second_stream_that_ended_before_it_was_back_is_no_second_outage)
 {
     struct sluice_outage outage = {0};
     double away_s;
@@ -35,7 +35,7 @@ static void a_second_stream_that_ended_before_it_was_back_is_no_second_outage(vo
     CU_ASSERT_EQUAL(outage.num, 2);
 }
 
-static void a_link_that_flaps_is_told_of_now_and_then_and_always_in_pairs(void)
+TEST(a_link_that_flaps_is_told_of_now_and_then_and_always_in_pairs)
 {
     struct sluice_outage outage = {0};
     unsigned lost = 0, back = 0, untold_sum = 0;
@@ -53,7 +53,7 @@ static void a_link_that_flaps_is_told_of_now_and_then_and_always_in_pairs(void)
     CU_ASSERT_EQUAL(lost + untold_sum + outage.untold, num);
 }
 
-static void one_that_lasts_is_told_of_whatever_was_before(void)
+TEST(one_that_lasts_is_told_of_whatever_was_before)
 {
     struct sluice_outage outage = {0};
     uint64_t now = SECOND, untold = 0;
@@ -68,15 +68,4 @@ static void one_that_lasts_is_told_of_whatever_was_before(void)
     CU_ASSERT(now - since_ns <= TUNING_TELL_OUTAGE_NS + SECOND);
     CU_ASSERT_TRUE(sluice_outage_back(&outage, now + SECOND, &away_s));
     CU_ASSERT_DOUBLE_EQUAL(away_s, (double)(now + SECOND - since_ns) * 1e-9, 1e-9);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(one_line_when_it_is_lost_and_one_when_it_is_back),
-        SLUICE_TEST(a_second_stream_that_ended_before_it_was_back_is_no_second_outage),
-        SLUICE_TEST(a_link_that_flaps_is_told_of_now_and_then_and_always_in_pairs),
-        SLUICE_TEST(one_that_lasts_is_told_of_whatever_was_before),
-    };
-    return sluice_test_run("outage", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -17,7 +17,7 @@ static void fill(size_t count)
     }
 }
 
-static void requests_are_sent_in_their_order_under_new_ids(void)
+TEST(requests_are_sent_in_their_order_under_new_ids)
 {
     fill(3);
     uint64_t ids[3];
@@ -48,7 +48,7 @@ static void requests_are_sent_in_their_order_under_new_ids(void)
     sluice_pending_clear(&table);
 }
 
-static void late_is_what_was_passed_and_not_behind_others(void)
+TEST(late_is_what_was_passed_and_not_behind_others)
 {
     fill(5);
     struct sluice_pending *sent[5];
@@ -84,7 +84,7 @@ static void late_is_what_was_passed_and_not_behind_others(void)
     sluice_pending_clear(&table);
 }
 
-static void a_lost_stream_makes_all_unsent_by_ticket(void)
+TEST(a_lost_stream_makes_all_unsent_by_ticket)
 {
     fill(6);
     for (size_t i = 0; i < 5; i++)
@@ -106,7 +106,7 @@ static void a_lost_stream_makes_all_unsent_by_ticket(void)
     sluice_pending_clear(&table);
 }
 
-static void requests_are_taken_out(void)
+TEST(requests_are_taken_out)
 {
     fill(5);
     for (size_t i = 0; i < 3; i++)
@@ -133,15 +133,4 @@ static void requests_are_taken_out(void)
     for (size_t i = 0; i < NUM_ITEMS; i++) /* all rows are free again */
         sluice_pending_accept(&table, &(struct sluice_source_item){.ticket = i}, 1, 10, 1);
     sluice_pending_clear(&table);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(requests_are_sent_in_their_order_under_new_ids),
-        SLUICE_TEST(late_is_what_was_passed_and_not_behind_others),
-        SLUICE_TEST(a_lost_stream_makes_all_unsent_by_ticket),
-        SLUICE_TEST(requests_are_taken_out),
-    };
-    return sluice_test_run("pending_table", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -21,7 +21,7 @@ static void serve(struct sluice_replica_load *load, uint64_t *now, size_t count,
     }
 }
 
-static void a_server_without_history_counts_what_it_was_asked_for(void)
+TEST(a_server_without_history_counts_what_it_was_asked_for)
 {
     struct sluice_replica_load load = {0};
     CU_ASSERT_DOUBLE_EQUAL(sluice_replica_load_wait_s(&load, 5, 0.01), 0.01, 1e-9);
@@ -31,7 +31,7 @@ static void a_server_without_history_counts_what_it_was_asked_for(void)
     CU_ASSERT_EQUAL(sluice_replica_load_gap_s(&load), 0);
 }
 
-static void the_wait_is_the_queue_over_the_rate(void)
+TEST(the_wait_is_the_queue_over_the_rate)
 {
     struct sluice_replica_load load = {0};
     uint64_t now = 1000 * MS;
@@ -46,7 +46,7 @@ static void the_wait_is_the_queue_over_the_rate(void)
     CU_ASSERT_DOUBLE_EQUAL(sluice_replica_load_wait_s(&load, now, 1), 0.104, 2e-3);
 }
 
-static void the_rate_is_of_the_time_in_which_it_owed_answers(void)
+TEST(the_rate_is_of_the_time_in_which_it_owed_answers)
 {
     struct sluice_replica_load load = {0};
     uint64_t now = 1000 * MS;
@@ -59,7 +59,7 @@ static void the_rate_is_of_the_time_in_which_it_owed_answers(void)
     CU_ASSERT_DOUBLE_EQUAL(sluice_replica_load_gap_s(&load), 0.003, 1e-4);
 }
 
-static void replies_in_bursts_do_not_hide_the_rate(void)
+TEST(replies_in_bursts_do_not_hide_the_rate)
 {
     struct sluice_replica_load load = {0};
     uint64_t now = 1000 * MS;
@@ -76,7 +76,7 @@ static void replies_in_bursts_do_not_hide_the_rate(void)
     }
 }
 
-static void a_change_of_the_rate_is_known_soon(void)
+TEST(a_change_of_the_rate_is_known_soon)
 {
     struct sluice_replica_load load = {0};
     uint64_t now = 1000 * MS;
@@ -87,7 +87,7 @@ static void a_change_of_the_rate_is_known_soon(void)
     CU_ASSERT(now - changed < 2 * (uint64_t)TUNING_REPLICA_MEMORY_NS);
 }
 
-static void one_that_falls_silent_is_expected_to_be_so_for_as_long_again(void)
+TEST(one_that_falls_silent_is_expected_to_be_so_for_as_long_again)
 {
     struct sluice_replica_load load = {0};
     uint64_t now = 1000 * MS;
@@ -96,7 +96,7 @@ static void one_that_falls_silent_is_expected_to_be_so_for_as_long_again(void)
     CU_ASSERT_DOUBLE_EQUAL(sluice_replica_load_wait_s(&load, now + 700 * MS, 1), 0.7, 1e-6);
 }
 
-static void a_slow_servers_usual_silence_is_longer_than_its_gaps(void)
+TEST(a_slow_servers_usual_silence_is_longer_than_its_gaps)
 {
     struct sluice_replica_load load = {0};
     CU_ASSERT_EQUAL(sluice_replica_load_usual_silence_s(&load), 0);
@@ -108,7 +108,7 @@ static void a_slow_servers_usual_silence_is_longer_than_its_gaps(void)
     }
 }
 
-static void a_bursty_servers_usual_silence_is_that_between_bursts(void)
+TEST(a_bursty_servers_usual_silence_is_that_between_bursts)
 {
     struct sluice_replica_load load = {0};
     uint64_t now = 1000 * MS;
@@ -126,7 +126,7 @@ static void a_bursty_servers_usual_silence_is_that_between_bursts(void)
     CU_ASSERT(sluice_replica_load_usual_silence_s(&load) < 0.2);
 }
 
-static void what_is_known_of_one_that_is_asked_nothing_ages(void)
+TEST(what_is_known_of_one_that_is_asked_nothing_ages)
 {
     struct sluice_replica_load load = {0};
     uint64_t now = 1000 * MS;
@@ -142,7 +142,7 @@ static void what_is_known_of_one_that_is_asked_nothing_ages(void)
     CU_ASSERT(sluice_replica_load_wait_s(&load, now, 1) > wait_s);
 }
 
-static void it_should_owe_what_it_answers_in_a_while(void)
+TEST(it_should_owe_what_it_answers_in_a_while)
 {
     struct sluice_replica_load load = {0};
     CU_ASSERT_EQUAL(sluice_replica_load_most_owed(&load), TUNING_REPLICA_LEAST_AHEAD);
@@ -160,21 +160,4 @@ static void it_should_owe_what_it_answers_in_a_while(void)
     struct sluice_replica_load far = {0};
     serve(&far, &now, 2000, 400, 1);
     CU_ASSERT(sluice_replica_load_most_owed(&far) > 400 * (TUNING_REPLICA_AHEAD_TRIPS - 1));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_server_without_history_counts_what_it_was_asked_for),
-        SLUICE_TEST(the_wait_is_the_queue_over_the_rate),
-        SLUICE_TEST(the_rate_is_of_the_time_in_which_it_owed_answers),
-        SLUICE_TEST(replies_in_bursts_do_not_hide_the_rate),
-        SLUICE_TEST(a_change_of_the_rate_is_known_soon),
-        SLUICE_TEST(one_that_falls_silent_is_expected_to_be_so_for_as_long_again),
-        SLUICE_TEST(a_slow_servers_usual_silence_is_longer_than_its_gaps),
-        SLUICE_TEST(a_bursty_servers_usual_silence_is_that_between_bursts),
-        SLUICE_TEST(what_is_known_of_one_that_is_asked_nothing_ages),
-        SLUICE_TEST(it_should_owe_what_it_answers_in_a_while),
-    };
-    return sluice_test_run("replica_load", tests, SLUICE_TEST_COUNT(tests));
 }

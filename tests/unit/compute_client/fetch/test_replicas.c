@@ -234,7 +234,7 @@ static size_t ask_until_it_owes(struct bench *b, size_t done, size_t server)
 
 /* --- the tests --- */
 
-static void all_servers_answer_and_each_item_is_answered_once(void)
+TEST(all_servers_answer_and_each_item_is_answered_once)
 {
     struct bench b;
     bench_open(&b, 3);
@@ -249,7 +249,7 @@ static void all_servers_answer_and_each_item_is_answered_once(void)
     bench_close(&b);
 }
 
-static void an_item_goes_to_the_shard_that_has_it(void)
+TEST(an_item_goes_to_the_shard_that_has_it)
 {
     struct bench b;
     set.num_shards = 2;
@@ -262,7 +262,7 @@ static void an_item_goes_to_the_shard_that_has_it(void)
     bench_close(&b); /* checks that nobody was asked for another shard's */
 }
 
-static void what_a_lost_server_owes_comes_from_another(void)
+TEST(what_a_lost_server_owes_comes_from_another)
 {
     struct bench b;
     bench_open(&b, 2);
@@ -283,7 +283,7 @@ static void what_a_lost_server_owes_comes_from_another(void)
     bench_close(&b);
 }
 
-static void a_server_that_is_absent_at_first_is_used_once_it_is_there(void)
+TEST(a_server_that_is_absent_at_first_is_used_once_it_is_there)
 {
     struct bench b;
     set.num_absent = 1;
@@ -294,7 +294,7 @@ static void a_server_that_is_absent_at_first_is_used_once_it_is_there(void)
     bench_close(&b);
 }
 
-static void with_all_servers_away_the_first_that_is_back_serves(void)
+TEST(with_all_servers_away_the_first_that_is_back_serves)
 {
     struct bench b;
     bench_open(&b, 2);
@@ -312,7 +312,7 @@ static void with_all_servers_away_the_first_that_is_back_serves(void)
     bench_close(&b);
 }
 
-static void gives_up_when_no_server_of_a_shard_came_back(void)
+TEST(gives_up_when_no_server_of_a_shard_came_back)
 {
     struct bench b;
     set.retry_for_s = 0.3;
@@ -331,7 +331,7 @@ static void gives_up_when_no_server_of_a_shard_came_back(void)
     bench_close(&b);
 }
 
-static void servers_are_added_and_removed_while_it_runs(void)
+TEST(servers_are_added_and_removed_while_it_runs)
 {
     struct bench b;
     set.num_later = 2;
@@ -353,7 +353,7 @@ static void servers_are_added_and_removed_while_it_runs(void)
     bench_close(&b);
 }
 
-static void a_silent_server_does_not_hold_up_the_others(void)
+TEST(a_silent_server_does_not_hold_up_the_others)
 {
     struct bench b;
     bench_open(&b, 2);
@@ -378,7 +378,7 @@ static void a_silent_server_does_not_hold_up_the_others(void)
     bench_close(&b);
 }
 
-static void a_doubt_that_was_wrong_costs_nothing_but_work(void)
+TEST(a_doubt_that_was_wrong_costs_nothing_but_work)
 {
     struct bench b;
     bench_open(&b, 2);
@@ -394,7 +394,7 @@ static void a_doubt_that_was_wrong_costs_nothing_but_work(void)
     bench_close(&b);
 }
 
-static void a_slow_server_gets_less(void)
+TEST(a_slow_server_gets_less)
 {
     struct bench b;
     bench_open(&b, 2);
@@ -411,7 +411,7 @@ static void a_slow_server_gets_less(void)
 }
 
 /* Late binding: not all goes to whom was there when it was asked for. */
-static void a_burst_is_shared_with_one_that_comes_later(void)
+TEST(a_burst_is_shared_with_one_that_comes_later)
 {
     struct bench b;
     set.num_absent = 1;
@@ -450,19 +450,19 @@ static void check_poison(size_t num_servers, bool is_raw)
     bench_close(&b);
 }
 
-static void a_sample_that_ends_every_server_comes_as_a_file(void)
+TEST(a_sample_that_ends_every_server_comes_as_a_file)
 {
     check_poison(1, false);
     check_poison(3, false);
 }
 
-static void and_one_that_does_so_as_a_file_is_named(void)
+TEST(and_one_that_does_so_as_a_file_is_named)
 {
     check_poison(1, true);
     check_poison(3, true);
 }
 
-static void a_server_that_refuses_is_left_out_while_another_serves(void)
+TEST(a_server_that_refuses_is_left_out_while_another_serves)
 {
     struct bench b;
     static const char other[] = "0123456789abcdef0123456789abcdef";
@@ -492,7 +492,7 @@ static void a_server_that_refuses_is_left_out_while_another_serves(void)
     bench_close(&b);
 }
 
-static void a_shard_whose_servers_all_refuse_is_given_up(void)
+TEST(a_shard_whose_servers_all_refuse_is_given_up)
 {
     struct bench b;
     static const char other[] = "0123456789abcdef0123456789abcdef";
@@ -512,7 +512,7 @@ static void a_shard_whose_servers_all_refuse_is_given_up(void)
     bench_close(&b);
 }
 
-static void what_fails_at_one_is_asked_of_another(void)
+TEST(what_fails_at_one_is_asked_of_another)
 {
     struct bench b;
     bench_open(&b, 2);
@@ -534,7 +534,7 @@ static void what_fails_at_one_is_asked_of_another(void)
     bench_close(&b);
 }
 
-static void a_failure_of_all_that_lasts_is_that_samples_error(void)
+TEST(a_failure_of_all_that_lasts_is_that_samples_error)
 {
     struct bench b;
     set.retry_for_s = 0.3;
@@ -548,7 +548,7 @@ static void a_failure_of_all_that_lasts_is_that_samples_error(void)
     bench_close(&b);
 }
 
-static void all_servers_together_keep_to_the_window(void)
+TEST(all_servers_together_keep_to_the_window)
 {
     struct bench b;
     set.window_bytes = 20 * FAKE_ROW_BYTES;
@@ -582,7 +582,7 @@ static void all_servers_together_keep_to_the_window(void)
     bench_close(&b);
 }
 
-static void what_takes_longer_than_nearly_all_is_asked_for_twice(void)
+TEST(what_takes_longer_than_nearly_all_is_asked_for_twice)
 {
     struct bench b;
     set.hedges = true;
@@ -609,7 +609,7 @@ static void what_takes_longer_than_nearly_all_is_asked_for_twice(void)
     bench_close(&b);
 }
 
-static void rejects_a_shard_without_a_server(void)
+TEST(rejects_a_shard_without_a_server)
 {
     struct sluice_client *client = NULL;
     const struct sluice_client_options of_client = {.target = "127.0.0.1:1"};
@@ -633,7 +633,7 @@ static void rejects_a_shard_without_a_server(void)
     sluice_client_destroy(client);
 }
 
-static void without_any_server_left_it_fails_in_the_end(void)
+TEST(without_any_server_left_it_fails_in_the_end)
 {
     struct bench b;
     set.retry_for_s = 0.2;
@@ -647,7 +647,7 @@ static void without_any_server_left_it_fails_in_the_end(void)
     bench_close(&b);
 }
 
-static void what_is_consumed_late_may_be_of_a_server_that_is_gone(void)
+TEST(what_is_consumed_late_may_be_of_a_server_that_is_gone)
 {
     struct bench b;
     bench_open(&b, 2);
@@ -708,7 +708,7 @@ static void disturb(struct bench *b, uint64_t *state, bool *is_used)
     }
 }
 
-static void each_item_is_answered_once_whatever_happens(void)
+TEST(each_item_is_answered_once_whatever_happens)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -740,36 +740,11 @@ static void each_item_is_answered_once_whatever_happens(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(all_servers_answer_and_each_item_is_answered_once),
-        SLUICE_TEST(an_item_goes_to_the_shard_that_has_it),
-        SLUICE_TEST(what_a_lost_server_owes_comes_from_another),
-        SLUICE_TEST(a_server_that_is_absent_at_first_is_used_once_it_is_there),
-        SLUICE_TEST(with_all_servers_away_the_first_that_is_back_serves),
-        SLUICE_TEST(gives_up_when_no_server_of_a_shard_came_back),
-        SLUICE_TEST(servers_are_added_and_removed_while_it_runs),
-        SLUICE_TEST(a_silent_server_does_not_hold_up_the_others),
-        SLUICE_TEST(a_doubt_that_was_wrong_costs_nothing_but_work),
-        SLUICE_TEST(a_slow_server_gets_less),
-        SLUICE_TEST(a_burst_is_shared_with_one_that_comes_later),
-        SLUICE_TEST(a_sample_that_ends_every_server_comes_as_a_file),
-        SLUICE_TEST(and_one_that_does_so_as_a_file_is_named),
-        SLUICE_TEST(a_server_that_refuses_is_left_out_while_another_serves),
-        SLUICE_TEST(a_shard_whose_servers_all_refuse_is_given_up),
-        SLUICE_TEST(what_fails_at_one_is_asked_of_another),
-        SLUICE_TEST(a_failure_of_all_that_lasts_is_that_samples_error),
-        SLUICE_TEST(all_servers_together_keep_to_the_window),
-        SLUICE_TEST(what_takes_longer_than_nearly_all_is_asked_for_twice),
-        SLUICE_TEST(rejects_a_shard_without_a_server),
-        SLUICE_TEST(without_any_server_left_it_fails_in_the_end),
-        SLUICE_TEST(what_is_consumed_late_may_be_of_a_server_that_is_gone),
-        SLUICE_TEST(each_item_is_answered_once_whatever_happens),
-    };
     sluice_log_set_level(getenv("LOGW") ? SLUICE_LOG_DEBUG : SLUICE_LOG_ERROR);
     fake_dataset_make(&dataset, NUM_SAMPLES, SIZE_MAX);
     if (sluice_pipeline_parse(FAKE_PIPELINE, &pipeline, NULL) != SLUICE_OK)
         return 1;
-    const int failed = sluice_test_run("replicas", tests, SLUICE_TEST_COUNT(tests));
+    const int failed = sluice_test_main();
     sluice_pipeline_destroy(pipeline);
     fake_dataset_clear(&dataset);
     return failed;

@@ -190,7 +190,7 @@ static void expect_failure(struct opened *o, sluice_status status, const char *c
     opened_close(o, NULL);
 }
 
-static void shards_and_replicas_give_what_one_server_would(void)
+TEST(shards_and_replicas_give_what_one_server_would)
 {
     for (size_t num_shards = 1; num_shards <= MAX_SHARDS; num_shards++) {
         for (size_t num_replicas = 1; num_replicas <= 2; num_replicas++) {
@@ -231,7 +231,7 @@ static void shards_and_replicas_give_what_one_server_would(void)
     }
 }
 
-static void links_add_up(void)
+TEST(links_add_up)
 {
     struct fake_server *a = fake_server_start(&(struct fake_server_options){.dataset = &dataset});
     struct fake_server *b = fake_server_start(&(struct fake_server_options){.dataset = &dataset});
@@ -253,7 +253,7 @@ static void links_add_up(void)
 }
 
 /* A warning, and it is used once it answers. */
-static void a_dead_replica_is_no_error(void)
+TEST(a_dead_replica_is_no_error)
 {
     struct fake_server *there =
         fake_server_start(&(struct fake_server_options){.dataset = &dataset, .has_hashes = true});
@@ -286,7 +286,7 @@ static void a_dead_replica_is_no_error(void)
     fake_server_stop(late);
 }
 
-static void a_dead_shard_is_an_error_with_host_and_number(void)
+TEST(a_dead_shard_is_an_error_with_host_and_number)
 {
     struct fake_dataset half = part_of(0, 2);
     struct fake_server *there =
@@ -304,7 +304,7 @@ static void a_dead_shard_is_an_error_with_host_and_number(void)
     fake_dataset_clear(&half);
 }
 
-static void replicas_with_other_data_are_refused_with_both_ids(void)
+TEST(replicas_with_other_data_are_refused_with_both_ids)
 {
     struct fake_dataset parts[] = {part_of(0, 2), part_of(1, 2)};
     struct fake_server *a = fake_server_start(&(struct fake_server_options){.dataset = &parts[0]});
@@ -332,7 +332,7 @@ static void replicas_with_other_data_are_refused_with_both_ids(void)
     fake_dataset_clear(&parts[1]);
 }
 
-static void a_server_that_knows_no_parts_is_refused_as_a_shard_alone(void)
+TEST(a_server_that_knows_no_parts_is_refused_as_a_shard_alone)
 {
     struct fake_dataset parts[] = {part_of(0, 2), part_of(1, 2)};
     struct fake_server *a = fake_server_start(&(struct fake_server_options){.dataset = &parts[0]});
@@ -351,7 +351,7 @@ static void a_server_that_knows_no_parts_is_refused_as_a_shard_alone(void)
     fake_dataset_clear(&parts[1]);
 }
 
-static void another_pipeline_is_refused_at_once(void)
+TEST(another_pipeline_is_refused_at_once)
 {
     struct fake_server *good =
         fake_server_start(&(struct fake_server_options){.dataset = &dataset});
@@ -366,7 +366,7 @@ static void another_pipeline_is_refused_at_once(void)
     fake_server_stop(bad);
 }
 
-static void texts_that_cannot_be_read_make_none(void)
+TEST(texts_that_cannot_be_read_make_none)
 {
     const struct sluice_servers_options options = {.shards = (const char *const[]){"a", "b,,c"},
                                                    .num_shards = 2};
@@ -386,7 +386,7 @@ static void *stop_main(void *ctx)
     return NULL;
 }
 
-static void stop_ends_the_wait_for_servers(void)
+TEST(stop_ends_the_wait_for_servers)
 {
     char dead[80];
     snprintf(dead, sizeof(dead), "127.0.0.1:%d,127.0.0.1:%d", sluice_test_port(),
@@ -466,7 +466,7 @@ static void ask_until_used(struct record *r, size_t *asked, struct fake_server *
     }
 }
 
-static void addresses_of_a_name_come_and_go(void)
+TEST(addresses_of_a_name_come_and_go)
 {
     const int port = sluice_test_port();
     struct fake_server_options options = {.dataset = &dataset, .port = port, .has_hashes = true};
@@ -519,7 +519,7 @@ static void addresses_of_a_name_come_and_go(void)
     fake_server_stop(one);
 }
 
-static void a_name_that_does_not_resolve_is_waited_for(void)
+TEST(a_name_that_does_not_resolve_is_waited_for)
 {
     struct names names = {
         .lock = PTHREAD_MUTEX_INITIALIZER, .asked = PTHREAD_COND_INITIALIZER, .is_broken = true};
@@ -537,23 +537,10 @@ static void a_name_that_does_not_resolve_is_waited_for(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(shards_and_replicas_give_what_one_server_would),
-        SLUICE_TEST(links_add_up),
-        SLUICE_TEST(a_dead_replica_is_no_error),
-        SLUICE_TEST(a_dead_shard_is_an_error_with_host_and_number),
-        SLUICE_TEST(replicas_with_other_data_are_refused_with_both_ids),
-        SLUICE_TEST(a_server_that_knows_no_parts_is_refused_as_a_shard_alone),
-        SLUICE_TEST(another_pipeline_is_refused_at_once),
-        SLUICE_TEST(texts_that_cannot_be_read_make_none),
-        SLUICE_TEST(stop_ends_the_wait_for_servers),
-        SLUICE_TEST(addresses_of_a_name_come_and_go),
-        SLUICE_TEST(a_name_that_does_not_resolve_is_waited_for),
-    };
     fake_dataset_make(&dataset, NUM_SAMPLES, SIZE_MAX);
     if (sluice_pipeline_parse(FAKE_PIPELINE, &pipeline, NULL) != SLUICE_OK)
         return 1;
-    const int result = sluice_test_run("servers", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_main();
     sluice_pipeline_destroy(pipeline);
     fake_dataset_clear(&dataset);
     return result;

@@ -6,7 +6,7 @@
 
 #define S 1000000000ull
 
-static void one_line_in_five_seconds_tells_the_first_failure(void)
+TEST(one_line_in_five_seconds_tells_the_first_failure)
 {
     struct sluice_again_log again = {0}, line = {0};
     CU_ASSERT_EQUAL(sluice_again_due_ns(&again), 0);
@@ -25,7 +25,7 @@ static void one_line_in_five_seconds_tells_the_first_failure(void)
     CU_ASSERT_STRING_EQUAL(line.text, "third");
 }
 
-static void a_failure_that_is_over_is_not_told(void)
+TEST(a_failure_that_is_over_is_not_told)
 {
     struct sluice_again_log again = {0}, line = {0};
     sluice_again_note(&again, SLUICE_E_IO, "over");
@@ -34,13 +34,4 @@ static void a_failure_that_is_over_is_not_told(void)
     sluice_again_note(&again, SLUICE_E_IO, "lasts");
     CU_ASSERT_TRUE(sluice_again_take(&again, 2, 101 * S, &line)); /* no line was used up */
     CU_ASSERT_STRING_EQUAL(line.text, "lasts");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(one_line_in_five_seconds_tells_the_first_failure),
-        SLUICE_TEST(a_failure_that_is_over_is_not_told),
-    };
-    return sluice_test_run("again_log", tests, SLUICE_TEST_COUNT(tests));
 }

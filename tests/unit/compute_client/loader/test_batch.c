@@ -43,7 +43,7 @@ static void check(enum sluice_on_error on_error, const char *rows, const char *w
     sluice_rows_clear(&batch);
 }
 
-static void skip_leaves_bad_rows_out_and_keeps_the_order(void)
+TEST(skip_leaves_bad_rows_out_and_keeps_the_order)
 {
     check(SLUICE_ON_ERROR_SKIP, "abcd", "abcd");
     check(SLUICE_ON_ERROR_SKIP, "-bcd", "bcd");
@@ -52,7 +52,7 @@ static void skip_leaves_bad_rows_out_and_keeps_the_order(void)
     check(SLUICE_ON_ERROR_SKIP, "abc-", "abc");
 }
 
-static void substitute_takes_the_good_row_before_or_the_first_after(void)
+TEST(substitute_takes_the_good_row_before_or_the_first_after)
 {
     check(SLUICE_ON_ERROR_SUBSTITUTE, "abcd", "abcd");
     check(SLUICE_ON_ERROR_SUBSTITUTE, "a--d-", "aaadd");
@@ -72,7 +72,7 @@ static unsigned padded_after(enum sluice_on_error on_error, const char *rows, un
     return after;
 }
 
-static void padded_rows_that_are_left_out_do_not_count(void)
+TEST(padded_rows_that_are_left_out_do_not_count)
 {
     CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "abcd", 2), 2);
     CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SKIP, "abc-", 2), 1);
@@ -86,19 +86,8 @@ static void padded_rows_that_are_left_out_do_not_count(void)
     CU_ASSERT_EQUAL(padded_after(SLUICE_ON_ERROR_SUBSTITUTE, "----", 3), 0);
 }
 
-static void a_batch_without_a_good_row_is_empty(void)
+TEST(a_batch_without_a_good_row_is_empty)
 {
     check(SLUICE_ON_ERROR_SKIP, "--", "");
     check(SLUICE_ON_ERROR_SUBSTITUTE, "---", "");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(skip_leaves_bad_rows_out_and_keeps_the_order),
-        SLUICE_TEST(substitute_takes_the_good_row_before_or_the_first_after),
-        SLUICE_TEST(padded_rows_that_are_left_out_do_not_count),
-        SLUICE_TEST(a_batch_without_a_good_row_is_empty),
-    };
-    return sluice_test_run("batch", tests, SLUICE_TEST_COUNT(tests));
 }

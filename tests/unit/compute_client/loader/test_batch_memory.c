@@ -45,7 +45,7 @@ static sluice_status open_memory(struct made *made, struct sluice_batch_memory *
     return sluice_batch_memory_init(memory, &options, err);
 }
 
-static void what_was_given_back_last_is_taken_first(void)
+TEST(what_was_given_back_last_is_taken_first)
 {
     struct made made = {0};
     struct sluice_batch_memory memory;
@@ -70,7 +70,7 @@ static void what_was_given_back_last_is_taken_first(void)
     CU_ASSERT_EQUAL(made.num_freed, 3);
 }
 
-static void a_lent_block_is_replaced_and_few_stay_when_it_returns(void)
+TEST(a_lent_block_is_replaced_and_few_stay_when_it_returns)
 {
     struct made made = {0};
     struct sluice_batch_memory memory;
@@ -105,7 +105,7 @@ static void a_lent_block_is_replaced_and_few_stay_when_it_returns(void)
     CU_ASSERT_EQUAL(made.num_freed, made.num_made);
 }
 
-static void a_failure_leaves_nothing(void)
+TEST(a_failure_leaves_nothing)
 {
     for (unsigned at = 1; at <= 3; at++) {
         struct made made = {.fails_at = at};
@@ -117,14 +117,4 @@ static void a_failure_leaves_nothing(void)
         sluice_batch_memory_clear(&memory);
         CU_ASSERT_EQUAL(made.num_freed, at - 1);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(what_was_given_back_last_is_taken_first),
-        SLUICE_TEST(a_lent_block_is_replaced_and_few_stay_when_it_returns),
-        SLUICE_TEST(a_failure_leaves_nothing),
-    };
-    return sluice_test_run("batch_memory", tests, SLUICE_TEST_COUNT(tests));
 }

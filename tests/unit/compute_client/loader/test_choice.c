@@ -16,7 +16,7 @@ static struct sluice_pipeline *parse(const char *text)
     return pipeline;
 }
 
-static void fixed_modes_ask_for_what_their_name_says(void)
+TEST(fixed_modes_ask_for_what_their_name_says)
 {
     struct sluice_pipeline *pipeline = parse(PIPELINE);
     const struct {
@@ -40,7 +40,7 @@ static void fixed_modes_ask_for_what_their_name_says(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void only_files_before_a_crop_are_asked_for_cut(void)
+TEST(only_files_before_a_crop_are_asked_for_cut)
 {
     struct sluice_pipeline *pipeline = parse(PIPELINE);
     struct sluice_pipeline *val = parse("decode,hflip,center_crop=8,to_tensor");
@@ -61,7 +61,7 @@ static void only_files_before_a_crop_are_asked_for_cut(void)
     sluice_pipeline_destroy(resized);
 }
 
-static void rows_are_asked_for_of_files_that_stay_as_they_are_turned(void)
+TEST(rows_are_asked_for_of_files_that_stay_as_they_are_turned)
 {
     struct sluice_pipeline *pipeline = parse(PIPELINE);
     struct sluice_pipeline *upright = parse("decode,exif_transpose,center_crop=8,to_tensor");
@@ -77,7 +77,7 @@ static void rows_are_asked_for_of_files_that_stay_as_they_are_turned(void)
     sluice_pipeline_destroy(upright);
 }
 
-static void packed_pixels_are_asked_for_where_pixels_come(void)
+TEST(packed_pixels_are_asked_for_where_pixels_come)
 {
     struct sluice_pipeline *pipeline = parse(PIPELINE);
     struct sluice_pipeline *val = parse("decode,resize=16,center_crop=8,to_tensor");
@@ -134,7 +134,7 @@ static sluice_status plan(const char *folder, const struct sluice_pipeline *pipe
     return sluice_choice_plan(&request, choices, err);
 }
 
-static void the_plan_is_the_planners_in_the_plain_forms(void)
+TEST(the_plan_is_the_planners_in_the_plain_forms)
 {
     struct sluice_pipeline *pipeline = parse(PIPELINE);
     const char *folder = write_profile(10);
@@ -162,7 +162,7 @@ static void the_plan_is_the_planners_in_the_plain_forms(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void a_profile_of_other_data_or_ops_is_refused(void)
+TEST(a_profile_of_other_data_or_ops_is_refused)
 {
     struct sluice_pipeline *pipeline = parse(PIPELINE);
     struct sluice_pipeline *other = parse("decode,resize=10,center_crop=8,hflip,to_tensor,"
@@ -188,17 +188,4 @@ static void a_profile_of_other_data_or_ops_is_refused(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/nonexistent"));
     sluice_pipeline_destroy(pipeline);
     sluice_pipeline_destroy(other);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(fixed_modes_ask_for_what_their_name_says),
-        SLUICE_TEST(only_files_before_a_crop_are_asked_for_cut),
-        SLUICE_TEST(rows_are_asked_for_of_files_that_stay_as_they_are_turned),
-        SLUICE_TEST(packed_pixels_are_asked_for_where_pixels_come),
-        SLUICE_TEST(the_plan_is_the_planners_in_the_plain_forms),
-        SLUICE_TEST(a_profile_of_other_data_or_ops_is_refused),
-    };
-    return sluice_test_run("choice", tests, SLUICE_TEST_COUNT(tests));
 }

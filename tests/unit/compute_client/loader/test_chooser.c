@@ -2,7 +2,7 @@
 
 #include "support/test.h"
 
-static void a_fixed_chooser_goes_by_the_position_and_sets_no_bound(void)
+TEST(a_fixed_chooser_goes_by_the_position_and_sets_no_bound)
 {
     const struct sluice_choice choices[3] = {{.split = 0}, {.split = 3}, {.split = 5}};
     const struct sluice_chooser chooser = sluice_chooser_fixed(choices);
@@ -16,12 +16,4 @@ static void a_fixed_chooser_goes_by_the_position_and_sets_no_bound(void)
     }
     CU_ASSERT_PTR_NULL(chooser.on_row);
     CU_ASSERT_PTR_NULL(chooser.on_batch);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_fixed_chooser_goes_by_the_position_and_sets_no_bound),
-    };
-    return sluice_test_run("chooser", tests, SLUICE_TEST_COUNT(tests));
 }

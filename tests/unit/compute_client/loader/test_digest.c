@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* The definition, spelled out on contiguous memory. */
-static void a_sample_is_its_pixels_and_eight_bytes_of_label(void)
+TEST(a_sample_is_its_pixels_and_eight_bytes_of_label)
 {
     uint8_t bytes[300 + 8];
     for (int i = 0; i < 300; i++)
@@ -20,7 +20,7 @@ static void a_sample_is_its_pixels_and_eight_bytes_of_label(void)
     sluice_hasher_destroy(hasher);
 }
 
-static void the_chain_is_the_hash_of_canonical_hashes_in_order(void)
+TEST(the_chain_is_the_hash_of_canonical_hashes_in_order)
 {
     const struct sluice_hash128 a = {.high = 0x0102030405060708, .low = 0x090a0b0c0d0e0f10};
     const struct sluice_hash128 b = {.high = 1, .low = 2};
@@ -38,13 +38,4 @@ static void the_chain_is_the_hash_of_canonical_hashes_in_order(void)
     sluice_digest_chain(chain, a);
     CU_ASSERT_NOT_EQUAL(sluice_hasher_digest(chain).low, want.low);
     sluice_hasher_destroy(chain);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_sample_is_its_pixels_and_eight_bytes_of_label),
-        SLUICE_TEST(the_chain_is_the_hash_of_canonical_hashes_in_order),
-    };
-    return sluice_test_run("digest", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -57,7 +57,7 @@ static struct sluice_held *make_held(struct sluice_held_home *home)
     return held;
 }
 
-static void a_released_header_serves_again(void)
+TEST(a_released_header_serves_again)
 {
     struct owner owner = {0};
     struct sluice_held_home *home = make_home(&owner);
@@ -75,7 +75,7 @@ static void a_released_header_serves_again(void)
     sluice_held_home_unref(NULL);
 }
 
-static void the_owner_gets_the_pixels_back_and_may_not_want_them(void)
+TEST(the_owner_gets_the_pixels_back_and_may_not_want_them)
 {
     struct owner owner = {0};
     struct sluice_held_home *home = make_home(&owner);
@@ -95,7 +95,7 @@ static void the_owner_gets_the_pixels_back_and_may_not_want_them(void)
     sluice_held_home_unref(home);
 }
 
-static void after_close_a_release_frees_the_pixels(void)
+TEST(after_close_a_release_frees_the_pixels)
 {
     struct owner owner = {0};
     struct sluice_held_home *home = make_home(&owner);
@@ -110,14 +110,4 @@ static void after_close_a_release_frees_the_pixels(void)
     sluice_held_release(b);
     CU_ASSERT_EQUAL(owner.num_freed, 2);
     CU_ASSERT_EQUAL(owner.num_taken, 0);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_released_header_serves_again),
-        SLUICE_TEST(the_owner_gets_the_pixels_back_and_may_not_want_them),
-        SLUICE_TEST(after_close_a_release_frees_the_pixels),
-    };
-    return sluice_test_run("held", tests, SLUICE_TEST_COUNT(tests));
 }

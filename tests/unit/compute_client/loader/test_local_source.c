@@ -53,7 +53,7 @@ static void on_failed(void *ctx, sluice_status status, const char *text)
     pthread_mutex_unlock(&r->lock);
 }
 
-static void every_file_is_read_once_and_a_bad_one_is_its_own_error(void)
+TEST(every_file_is_read_once_and_a_bad_one_is_its_own_error)
 {
     static struct record r = {.lock = PTHREAD_MUTEX_INITIALIZER,
                               .changed = PTHREAD_COND_INITIALIZER};
@@ -126,7 +126,7 @@ static void ask(struct record *r, struct sluice_source *source, struct sluice_so
     pthread_mutex_unlock(&r->lock);
 }
 
-static void a_replaced_file_is_stale_and_a_lost_root_is_no_missing_file(void)
+TEST(a_replaced_file_is_stale_and_a_lost_root_is_no_missing_file)
 {
     static struct record r = {.lock = PTHREAD_MUTEX_INITIALIZER,
                               .changed = PTHREAD_COND_INITIALIZER};
@@ -184,7 +184,7 @@ static void a_replaced_file_is_stale_and_a_lost_root_is_no_missing_file(void)
     sluice_manifest_destroy(manifest);
 }
 
-static void a_member_of_a_shard_is_read_where_its_row_says(void)
+TEST(a_member_of_a_shard_is_read_where_its_row_says)
 {
     static struct record r = {.lock = PTHREAD_MUTEX_INITIALIZER,
                               .changed = PTHREAD_COND_INITIALIZER};
@@ -226,7 +226,7 @@ static void a_member_of_a_shard_is_read_where_its_row_says(void)
 }
 
 /* The first part of a path names the folder; one that is gone takes no other with it. */
-static void files_of_several_folders_are_read_by_their_names(void)
+TEST(files_of_several_folders_are_read_by_their_names)
 {
     static struct record r = {.lock = PTHREAD_MUTEX_INITIALIZER,
                               .changed = PTHREAD_COND_INITIALIZER};
@@ -266,15 +266,4 @@ static void files_of_several_folders_are_read_by_their_names(void)
     ask(&r, source, &items[0]);
     CU_ASSERT_EQUAL(r.status[0], SLUICE_OK);
     source->destroy(source);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_file_is_read_once_and_a_bad_one_is_its_own_error),
-        SLUICE_TEST(a_replaced_file_is_stale_and_a_lost_root_is_no_missing_file),
-        SLUICE_TEST(a_member_of_a_shard_is_read_where_its_row_says),
-        SLUICE_TEST(files_of_several_folders_are_read_by_their_names),
-    };
-    return sluice_test_run("local_source", tests, SLUICE_TEST_COUNT(tests));
 }

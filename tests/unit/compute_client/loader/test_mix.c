@@ -16,7 +16,7 @@ static struct sluice_mix parse(const char *text)
     return mix;
 }
 
-static void the_text_has_one_form(void)
+TEST(the_text_has_one_form)
 {
     static const char *const cases[][2] = {
         {"", ""},
@@ -26,7 +26,7 @@ static void the_text_has_one_form(void)
         {"a=0.1", "a=0.1"},
         {"x_1=1e3", "x_1=1000"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         const struct sluice_mix mix = parse(cases[i][0]);
         CU_ASSERT_STRING_EQUAL(mix.text, cases[i][1]);
         const struct sluice_mix again = parse(mix.text);
@@ -37,7 +37,7 @@ static void the_text_has_one_form(void)
     }
 }
 
-static void says_what_is_wrong(void)
+TEST(says_what_is_wrong)
 {
     static const char *const cases[][2] = {
         {"a", "'a' is no NAME=WEIGHT"},
@@ -55,7 +55,7 @@ static void says_what_is_wrong(void)
         {"abcdefghijklmnopqrstuvwxyz0123456=1", "at most 32 letters"},
         {"a=2,b=2,c=2,d=2,e=2,f=2,g=2,h=2,i=2,j=2,k=2,l=2,m=2,n=2,o=2,p=2,q=2", "more than 16"},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_mix mix = {.num = 77};
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL(sluice_mix_parse(cases[i][0], &mix, &err), SLUICE_E_INVALID);
@@ -76,17 +76,17 @@ static struct sluice_manifest *make_manifest(void)
 {
     static const char *const paths[] = {"a-b/1.jpg", "a/1.jpg", "a/2.jpg", "a/3.jpg",
                                         "a0/1.jpg",  "b/1.jpg", "b/2.jpg", "c.jpg"};
-    struct sluice_manifest_entry entries[SLUICE_TEST_COUNT(paths)];
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(paths); i++)
+    struct sluice_manifest_entry entries[SLUICE_ARRAY_LEN(paths)];
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(paths); i++)
         entries[i] = (struct sluice_manifest_entry){.path = paths[i], .bytes = 1};
     struct sluice_manifest *manifest = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, SLUICE_TEST_COUNT(paths),
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, SLUICE_ARRAY_LEN(paths),
                                                  (const char *const[]){""}, 1, &manifest, NULL),
                           SLUICE_OK);
     return manifest;
 }
 
-static void a_range_is_what_lies_under_a_name(void)
+TEST(a_range_is_what_lies_under_a_name)
 {
     struct sluice_manifest *manifest = make_manifest();
     static const uint32_t all[] = {0, 1, 2, 3, 4, 5, 6, 7}, some[] = {0, 2, 3, 7};
@@ -106,7 +106,7 @@ static void a_range_is_what_lies_under_a_name(void)
         {"a-b=3,a=0", false, 3, {{1, 3}, {3, 0}, {4, 1}}},
         {"a=0.5,b=2", true, 4, {{1, 1}, {2, 0.5}, {0, 2}, {1, 1}}},
     };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         const struct sluice_mix mix = parse(cases[i].mix);
         struct sluice_sampler_range ranges[SLUICE_MAX_MIX_RANGES];
         size_t num = 77;
@@ -130,14 +130,4 @@ static void a_range_is_what_lies_under_a_name(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no path of the dataset begins with c/"));
     CU_ASSERT_EQUAL(num, 77);
     sluice_manifest_destroy(manifest);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_text_has_one_form),
-        SLUICE_TEST(says_what_is_wrong),
-        SLUICE_TEST(a_range_is_what_lies_under_a_name),
-    };
-    return sluice_test_run("mix", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -110,13 +110,13 @@ static void check_union(uint32_t total, uint32_t batch_size, uint32_t world_size
     }
 }
 
-static void the_ranks_together_have_the_global_order(void)
+TEST(the_ranks_together_have_the_global_order)
 {
     for_all(check_union);
 }
 
 /* Whatever W is, as long as W * B is the same. */
-static void global_batches_do_not_depend_on_the_world_size(void)
+TEST(global_batches_do_not_depend_on_the_world_size)
 {
     enum { G = 12, TOTAL = 40 };
     static struct share shares[G];
@@ -140,7 +140,7 @@ static void global_batches_do_not_depend_on_the_world_size(void)
 }
 
 /* The example of torch's DistributedSampler: padding = order[:missing], repeated where short. */
-static void pads_from_the_beginning_of_the_epoch_as_often_as_needed(void)
+TEST(pads_from_the_beginning_of_the_epoch_as_often_as_needed)
 {
     enum { WORLD = 5 };
     fill_global(2);
@@ -156,7 +156,7 @@ static void pads_from_the_beginning_of_the_epoch_as_often_as_needed(void)
     }
 }
 
-static void one_rank_has_a_short_last_batch_and_no_repeats(void)
+TEST(one_rank_has_a_short_last_batch_and_no_repeats)
 {
     struct share share;
     fill_global(10);
@@ -168,7 +168,7 @@ static void one_rank_has_a_short_last_batch_and_no_repeats(void)
     CU_ASSERT_EQUAL(memcmp(share.items, global, 10 * sizeof(*global)), 0);
 }
 
-static void drop_leaves_the_partial_batch_out(void)
+TEST(drop_leaves_the_partial_batch_out)
 {
     struct share share;
     fill_global(10);
@@ -208,13 +208,13 @@ static void check_cursors(uint32_t total, uint32_t batch_size, uint32_t world_si
     }
 }
 
-static void a_cursor_continues_where_its_batches_ended(void)
+TEST(a_cursor_continues_where_its_batches_ended)
 {
     for_all(check_cursors);
 }
 
 /* Two ranks stop after two batches, and three or six go on. */
-static void another_world_size_with_the_same_global_batch_gets_the_rest(void)
+TEST(another_world_size_with_the_same_global_batch_gets_the_rest)
 {
     enum { G = 6, TOTAL = 35 };
     fill_global(TOTAL);
@@ -244,7 +244,7 @@ static void another_world_size_with_the_same_global_batch_gets_the_rest(void)
 }
 
 /* Without items, so without memory for them. */
-static void numbers_near_32_bits_do_not_overflow(void)
+TEST(numbers_near_32_bits_do_not_overflow)
 {
     const uint64_t total = UINT32_MAX;
     struct sluice_order_options options =
@@ -261,7 +261,7 @@ static void numbers_near_32_bits_do_not_overflow(void)
     CU_ASSERT_EQUAL(sluice_order_num_batches(&options, total, 0), 1u << 31);
 }
 
-static void refuses_options_and_names_the_flag(void)
+TEST(refuses_options_and_names_the_flag)
 {
     const struct {
         struct sluice_order_options options;
@@ -279,7 +279,7 @@ static void refuses_options_and_names_the_flag(void)
     }
 }
 
-static void refuses_a_cursor_within_a_global_batch_or_beyond_the_end(void)
+TEST(refuses_a_cursor_within_a_global_batch_or_beyond_the_end)
 {
     const struct sluice_order_options options = options_of(2, 0, 3, SLUICE_TAIL_PAD);
     struct sluice_err err = {0};
@@ -304,7 +304,7 @@ static char *get(const char *name)
     return NULL;
 }
 
-static void a_launcher_tells_rank_and_world_size(void)
+TEST(a_launcher_tells_rank_and_world_size)
 {
     const struct {
         const char *environment[9];
@@ -329,7 +329,7 @@ static void a_launcher_tells_rank_and_world_size(void)
     }
 }
 
-static void half_a_pair_or_no_number_is_refused_with_its_variables(void)
+TEST(half_a_pair_or_no_number_is_refused_with_its_variables)
 {
     const struct {
         const char *environment[5];
@@ -353,23 +353,4 @@ static void half_a_pair_or_no_number_is_refused_with_its_variables(void)
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].words));
         CU_ASSERT_EQUAL(rank.rank, 77);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_ranks_together_have_the_global_order),
-        SLUICE_TEST(global_batches_do_not_depend_on_the_world_size),
-        SLUICE_TEST(pads_from_the_beginning_of_the_epoch_as_often_as_needed),
-        SLUICE_TEST(one_rank_has_a_short_last_batch_and_no_repeats),
-        SLUICE_TEST(drop_leaves_the_partial_batch_out),
-        SLUICE_TEST(a_cursor_continues_where_its_batches_ended),
-        SLUICE_TEST(another_world_size_with_the_same_global_batch_gets_the_rest),
-        SLUICE_TEST(numbers_near_32_bits_do_not_overflow),
-        SLUICE_TEST(refuses_options_and_names_the_flag),
-        SLUICE_TEST(refuses_a_cursor_within_a_global_batch_or_beyond_the_end),
-        SLUICE_TEST(a_launcher_tells_rank_and_world_size),
-        SLUICE_TEST(half_a_pair_or_no_number_is_refused_with_its_variables),
-    };
-    return sluice_test_run("order", tests, SLUICE_TEST_COUNT(tests));
 }

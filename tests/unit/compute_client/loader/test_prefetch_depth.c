@@ -18,7 +18,7 @@ static uint64_t take(struct sluice_prefetch_depth *depth, size_t size, uint64_t 
     return now;
 }
 
-static void a_slow_trainer_has_the_least(void)
+TEST(a_slow_trainer_has_the_least)
 {
     struct sluice_prefetch_depth depth = {.least = 768, .most = 3328};
     CU_ASSERT_EQUAL(sluice_prefetch_depth_items(&depth), 768);
@@ -26,7 +26,7 @@ static void a_slow_trainer_has_the_least(void)
     CU_ASSERT_EQUAL(sluice_prefetch_depth_items(&depth), 768);
 }
 
-static void a_fast_one_has_what_it_takes_in_a_quarter_of_a_second(void)
+TEST(a_fast_one_has_what_it_takes_in_a_quarter_of_a_second)
 {
     struct sluice_prefetch_depth depth = {.least = 96, .most = 100000};
     uint64_t now = take(&depth, 32, 1, 4 * MS, 5000 * MS); /* 8,000/s */
@@ -43,7 +43,7 @@ static void a_fast_one_has_what_it_takes_in_a_quarter_of_a_second(void)
     CU_ASSERT(sluice_prefetch_depth_items(&depth) >= 400);
 }
 
-static void never_more_than_there_is_room_for(void)
+TEST(never_more_than_there_is_room_for)
 {
     struct sluice_prefetch_depth depth = {.least = 768, .most = 1024};
     take(&depth, 256, 1, 1 * MS, 2000 * MS);
@@ -56,14 +56,4 @@ static void never_more_than_there_is_room_for(void)
     /* Much later it is as at first. */
     sluice_prefetch_depth_see(&depth, 256, 3600000 * MS);
     CU_ASSERT_EQUAL(sluice_prefetch_depth_items(&depth), 768);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_slow_trainer_has_the_least),
-        SLUICE_TEST(a_fast_one_has_what_it_takes_in_a_quarter_of_a_second),
-        SLUICE_TEST(never_more_than_there_is_room_for),
-    };
-    return sluice_test_run("prefetch_depth", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -227,7 +227,7 @@ static void check_batches(struct sluice_prefetcher *prefetcher, const struct ref
 
 /* --- tests --- */
 
-static void every_choice_delivers_the_same_bytes_in_the_samplers_order(void)
+TEST(every_choice_delivers_the_same_bytes_in_the_samplers_order)
 {
     static const unsigned all[] = {0, 1, 2, 3, 4, 5};
     const struct {
@@ -262,7 +262,7 @@ static void every_choice_delivers_the_same_bytes_in_the_samplers_order(void)
     }
 }
 
-static void whoever_looks_on_sees_the_same_sums_as_the_epoch(void)
+TEST(whoever_looks_on_sees_the_same_sums_as_the_epoch)
 {
     struct sluice_live live = {0};
     const unsigned splits[] = {3, 0};
@@ -307,7 +307,7 @@ static unsigned count_lines(const char *path, const char *word)
     return count;
 }
 
-static void a_sample_that_is_traced_has_a_line_once_it_is_delivered(void)
+TEST(a_sample_that_is_traced_has_a_line_once_it_is_delivered)
 {
     char path[4096];
     snprintf(path, sizeof(path), "%s/trace", sluice_test_dir());
@@ -339,7 +339,7 @@ static void a_sample_that_is_traced_has_a_line_once_it_is_delivered(void)
     sluice_tracer_close(tracer);
 }
 
-static void lost_streams_and_reversed_repeated_answers_change_nothing(void)
+TEST(lost_streams_and_reversed_repeated_answers_change_nothing)
 {
     struct reference reference;
     const unsigned splits[] = {3, 0, 5};
@@ -363,7 +363,7 @@ static void lost_streams_and_reversed_repeated_answers_change_nothing(void)
     net_close(&net);
 }
 
-static void a_broken_off_epoch_goes_on_at_its_batch(void)
+TEST(a_broken_off_epoch_goes_on_at_its_batch)
 {
     struct reference reference;
     const struct drawn drawn = draw(0, 3);
@@ -405,7 +405,7 @@ static struct sluice_epoch_stats run_bad(enum sluice_on_error on_error, unsigned
     return stats;
 }
 
-static void a_bad_sample_is_counted_named_and_the_same_in_every_mode(void)
+TEST(a_bad_sample_is_counted_named_and_the_same_in_every_mode)
 {
     char digests[2][33];
     for (int k = 0; k < 2; k++) {
@@ -426,7 +426,7 @@ static void a_bad_sample_is_counted_named_and_the_same_in_every_mode(void)
     CU_ASSERT_STRING_NOT_EQUAL(digests[0], digests[1]);
 }
 
-static void on_error_fail_ends_with_the_samples_name(void)
+TEST(on_error_fail_ends_with_the_samples_name)
 {
     const struct drawn drawn = draw(1, 0);
     struct net net = {0};
@@ -449,7 +449,7 @@ static void on_error_fail_ends_with_the_samples_name(void)
     net_close(&net);
 }
 
-static void profiling_measures_every_stage_and_delivers_the_same(void)
+TEST(profiling_measures_every_stage_and_delivers_the_same)
 {
     struct reference reference;
     struct sluice_sample_cost rows[NUM_SAMPLES];
@@ -594,7 +594,7 @@ static void answer(struct held *held, struct sluice_prefetcher *prefetcher, size
     events.on_result(events.ctx, &result);
 }
 
-static void reads_ahead_as_far_as_the_slots_and_no_further(void)
+TEST(reads_ahead_as_far_as_the_slots_and_no_further)
 {
     const struct drawn drawn = draw(0, 0);
     struct held held;
@@ -621,7 +621,7 @@ static void reads_ahead_as_far_as_the_slots_and_no_further(void)
     end(prefetcher);
 }
 
-static void reads_ahead_as_far_as_usual_until_batches_are_taken(void)
+TEST(reads_ahead_as_far_as_usual_until_batches_are_taken)
 {
     const struct drawn drawn = draw(0, 3); /* expected: a row */
     for (unsigned i = 0; i < 2; i++) {
@@ -650,7 +650,7 @@ static void reads_ahead_as_far_as_usual_until_batches_are_taken(void)
     }
 }
 
-static void reads_ahead_as_far_as_the_bytes_and_no_further(void)
+TEST(reads_ahead_as_far_as_the_bytes_and_no_further)
 {
     const struct drawn drawn = draw(0, 3); /* expected: a row */
     struct held held;
@@ -671,7 +671,7 @@ static void reads_ahead_as_far_as_the_bytes_and_no_further(void)
     end(prefetcher);
 }
 
-static void a_sample_larger_than_the_bound_is_let_through_alone(void)
+TEST(a_sample_larger_than_the_bound_is_let_through_alone)
 {
     const struct drawn drawn = draw(0, 0);
     struct held held;
@@ -771,7 +771,7 @@ static void start_watched(struct sluice_prefetcher *prefetcher, struct sluice_so
     CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_start(prefetcher, &epoch, NULL), SLUICE_OK);
 }
 
-static void the_chooser_is_asked_once_per_item_and_sees_every_row(void)
+TEST(the_chooser_is_asked_once_per_item_and_sees_every_row)
 {
     const struct drawn drawn = draw(0, 0);
     struct watching watching = {.max_away = UINT32_MAX, .max_unfinished = UINT32_MAX};
@@ -792,7 +792,7 @@ static void the_chooser_is_asked_once_per_item_and_sees_every_row(void)
     net_close(&net);
 }
 
-static void no_more_is_under_way_than_the_chooser_wants(void)
+TEST(no_more_is_under_way_than_the_chooser_wants)
 {
     const struct drawn drawn = draw(0, 0);
     struct held held;
@@ -822,7 +822,7 @@ static void no_more_is_under_way_than_the_chooser_wants(void)
     }
 }
 
-static void stop_wakes_a_waiting_next_for_good(void)
+TEST(stop_wakes_a_waiting_next_for_good)
 {
     const struct drawn drawn = draw(0, 0);
     struct held held;
@@ -837,7 +837,7 @@ static void stop_wakes_a_waiting_next_for_good(void)
     end(prefetcher);
 }
 
-static void a_source_that_gives_up_ends_the_epoch_with_its_words(void)
+TEST(a_source_that_gives_up_ends_the_epoch_with_its_words)
 {
     const struct drawn drawn = draw(0, 0);
     struct held held;
@@ -901,7 +901,7 @@ static sluice_status first_batch_of(const sluice_status refused[BATCH], uint64_t
     return status;
 }
 
-static void more_errors_of_a_kind_than_allowed_end_the_epoch_at_once(void)
+TEST(more_errors_of_a_kind_than_allowed_end_the_epoch_at_once)
 {
     sluice_status refused[BATCH] = {0};
     refused[0] = refused[1] = SLUICE_E_NOT_FOUND;
@@ -929,7 +929,7 @@ static void more_errors_of_a_kind_than_allowed_end_the_epoch_at_once(void)
     CU_ASSERT_EQUAL(first_batch_of(refused, 0, 0, &has_lost_source, NULL), SLUICE_E_INVALID);
 }
 
-static void too_many_errors_that_pass_leave_the_epoch_to_go_on(void)
+TEST(too_many_errors_that_pass_leave_the_epoch_to_go_on)
 {
     for (int status = SLUICE_E_INVALID; status < SLUICE_NUM_STATUS; status++) {
         const bool is_of_the_data = status == SLUICE_E_INVALID || status == SLUICE_E_CORRUPT ||
@@ -1008,7 +1008,7 @@ static enum sluice_resource largest_stall(uint64_t disk_ns, uint64_t storage_ns)
     return (enum sluice_resource)most;
 }
 
-static void waiting_is_put_down_to_what_the_slowest_sample_waited_for(void)
+TEST(waiting_is_put_down_to_what_the_slowest_sample_waited_for)
 {
     CU_ASSERT_EQUAL(largest_stall(0, 0), SLUICE_NETWORK);
     CU_ASSERT_EQUAL(largest_stall(0, UINT64_MAX / 4), SLUICE_STORAGE_CPU);
@@ -1044,7 +1044,7 @@ static struct sluice_held *take(struct sluice_prefetcher *prefetcher)
     return batch;
 }
 
-static void a_trainer_with_one_batch_at_a_time_needs_the_slots_memory_alone(void)
+TEST(a_trainer_with_one_batch_at_a_time_needs_the_slots_memory_alone)
 {
     struct blocks blocks = {0};
     struct net net = {0};
@@ -1063,7 +1063,7 @@ static void a_trainer_with_one_batch_at_a_time_needs_the_slots_memory_alone(void
     CU_ASSERT_EQUAL(blocks.num_freed, 3);
 }
 
-static void held_batches_stay_as_they_are_and_are_released_in_any_order(void)
+TEST(held_batches_stay_as_they_are_and_are_released_in_any_order)
 {
     struct blocks blocks = {0};
     struct reference reference;
@@ -1097,7 +1097,7 @@ static void held_batches_stay_as_they_are_and_are_released_in_any_order(void)
     CU_ASSERT_EQUAL(blocks.num_made, blocks.num_freed);
 }
 
-static void a_trainer_that_holds_three_allocates_two_more_and_no_more(void)
+TEST(a_trainer_that_holds_three_allocates_two_more_and_no_more)
 {
     struct blocks blocks = {0};
     struct reference reference;
@@ -1161,7 +1161,7 @@ static void *release_main(void *ctx)
     }
 }
 
-static void batches_are_released_from_other_threads_and_after_destroy(void)
+TEST(batches_are_released_from_other_threads_and_after_destroy)
 {
     struct blocks blocks = {0};
     struct reference reference;
@@ -1212,7 +1212,7 @@ static void batches_are_released_from_other_threads_and_after_destroy(void)
     CU_ASSERT_EQUAL(blocks.num_made, blocks.num_freed);
 }
 
-static void without_memory_next_says_so_and_goes_on_after_a_release(void)
+TEST(without_memory_next_says_so_and_goes_on_after_a_release)
 {
     struct blocks blocks = {0};
     struct reference reference;
@@ -1238,7 +1238,7 @@ static void without_memory_next_says_so_and_goes_on_after_a_release(void)
     CU_ASSERT_EQUAL(blocks.num_freed, 3);
 }
 
-static void next_waits_no_longer_than_it_is_told(void)
+TEST(next_waits_no_longer_than_it_is_told)
 {
     const struct drawn drawn = draw(0, 3);
     struct held held;
@@ -1269,7 +1269,7 @@ static void next_waits_no_longer_than_it_is_told(void)
     end(prefetcher);
 }
 
-static void the_callers_time_is_that_outside_next(void)
+TEST(the_callers_time_is_that_outside_next)
 {
     const struct drawn drawn = draw(0, 3);
     struct net net = {0};
@@ -1294,7 +1294,7 @@ static void the_callers_time_is_that_outside_next(void)
     net_close(&net);
 }
 
-static void an_abandoned_epoch_leaves_the_next_one_right(void)
+TEST(an_abandoned_epoch_leaves_the_next_one_right)
 {
     struct blocks blocks = {0};
     struct sluice_live live = {0};
@@ -1337,7 +1337,7 @@ static void an_abandoned_epoch_leaves_the_next_one_right(void)
     CU_ASSERT_EQUAL(blocks.num_made, blocks.num_freed);
 }
 
-static void a_source_that_gave_up_is_forgotten_after_abandon(void)
+TEST(a_source_that_gave_up_is_forgotten_after_abandon)
 {
     struct reference reference;
     const struct drawn drawn = draw(0, 0);
@@ -1369,7 +1369,7 @@ static void a_source_that_gave_up_is_forgotten_after_abandon(void)
     sluice_prefetcher_destroy(prefetcher);
 }
 
-static void a_substitute_has_the_id_of_the_row_that_it_copies(void)
+TEST(a_substitute_has_the_id_of_the_row_that_it_copies)
 {
     struct reference reference;
     const struct drawn drawn = draw(1, 0);
@@ -1420,7 +1420,7 @@ static enum fake_action count_asked(void *ctx, const struct sluice_wire_sample_r
     return FAKE_SEND;
 }
 
-static void crops_for_a_gpu_are_asked_for_with_restart_markers_and_nothing_else_is(void)
+TEST(crops_for_a_gpu_are_asked_for_with_restart_markers_and_nothing_else_is)
 {
     struct asked asked = {0};
     struct net net = {0};
@@ -1459,7 +1459,7 @@ static enum fake_action call_it_rows(void *ctx, const struct sluice_wire_sample_
     return FAKE_SEND;
 }
 
-static void where_rows_do_not_do_the_file_is_asked_for(void)
+TEST(where_rows_do_not_do_the_file_is_asked_for)
 {
     _Atomic unsigned num_asked[SLUICE_MAX_FORMS] = {0};
     struct sluice_live live = {0};
@@ -1487,7 +1487,7 @@ static void where_rows_do_not_do_the_file_is_asked_for(void)
     net_close(&net);
 }
 
-static void an_epoch_is_broken_off_while_files_are_asked_for(void)
+TEST(an_epoch_is_broken_off_while_files_are_asked_for)
 {
     _Atomic unsigned num_asked[SLUICE_MAX_FORMS] = {0};
     struct net net = {0};
@@ -1508,40 +1508,6 @@ static void an_epoch_is_broken_off_while_files_are_asked_for(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_choice_delivers_the_same_bytes_in_the_samplers_order),
-        SLUICE_TEST(whoever_looks_on_sees_the_same_sums_as_the_epoch),
-        SLUICE_TEST(a_sample_that_is_traced_has_a_line_once_it_is_delivered),
-        SLUICE_TEST(lost_streams_and_reversed_repeated_answers_change_nothing),
-        SLUICE_TEST(a_broken_off_epoch_goes_on_at_its_batch),
-        SLUICE_TEST(a_bad_sample_is_counted_named_and_the_same_in_every_mode),
-        SLUICE_TEST(on_error_fail_ends_with_the_samples_name),
-        SLUICE_TEST(profiling_measures_every_stage_and_delivers_the_same),
-        SLUICE_TEST(reads_ahead_as_far_as_the_slots_and_no_further),
-        SLUICE_TEST(reads_ahead_as_far_as_usual_until_batches_are_taken),
-        SLUICE_TEST(reads_ahead_as_far_as_the_bytes_and_no_further),
-        SLUICE_TEST(a_sample_larger_than_the_bound_is_let_through_alone),
-        SLUICE_TEST(the_chooser_is_asked_once_per_item_and_sees_every_row),
-        SLUICE_TEST(no_more_is_under_way_than_the_chooser_wants),
-        SLUICE_TEST(stop_wakes_a_waiting_next_for_good),
-        SLUICE_TEST(a_source_that_gives_up_ends_the_epoch_with_its_words),
-        SLUICE_TEST(more_errors_of_a_kind_than_allowed_end_the_epoch_at_once),
-        SLUICE_TEST(too_many_errors_that_pass_leave_the_epoch_to_go_on),
-        SLUICE_TEST(waiting_is_put_down_to_what_the_slowest_sample_waited_for),
-        SLUICE_TEST(a_trainer_with_one_batch_at_a_time_needs_the_slots_memory_alone),
-        SLUICE_TEST(held_batches_stay_as_they_are_and_are_released_in_any_order),
-        SLUICE_TEST(a_trainer_that_holds_three_allocates_two_more_and_no_more),
-        SLUICE_TEST(batches_are_released_from_other_threads_and_after_destroy),
-        SLUICE_TEST(without_memory_next_says_so_and_goes_on_after_a_release),
-        SLUICE_TEST(next_waits_no_longer_than_it_is_told),
-        SLUICE_TEST(the_callers_time_is_that_outside_next),
-        SLUICE_TEST(an_abandoned_epoch_leaves_the_next_one_right),
-        SLUICE_TEST(a_source_that_gave_up_is_forgotten_after_abandon),
-        SLUICE_TEST(a_substitute_has_the_id_of_the_row_that_it_copies),
-        SLUICE_TEST(crops_for_a_gpu_are_asked_for_with_restart_markers_and_nothing_else_is),
-        SLUICE_TEST(where_rows_do_not_do_the_file_is_asked_for),
-        SLUICE_TEST(an_epoch_is_broken_off_while_files_are_asked_for),
-    };
     sluice_log_set_level(SLUICE_LOG_ERROR);
     fake_dataset_make(&good, NUM_SAMPLES, SIZE_MAX);
     fake_dataset_make(&bad, NUM_SAMPLES, 12);
@@ -1552,7 +1518,7 @@ int main(void)
     }
     if (sluice_pipeline_parse(FAKE_PIPELINE, &pipeline, NULL) != SLUICE_OK)
         return 1;
-    const int failed = sluice_test_run("prefetcher", tests, SLUICE_TEST_COUNT(tests));
+    const int failed = sluice_test_main();
     sluice_pipeline_destroy(pipeline);
     fake_dataset_clear(&good);
     fake_dataset_clear(&bad);

@@ -383,7 +383,7 @@ static void check_same(const struct outcome *a, const struct outcome *b)
 
 /* --- tests --- */
 
-static void files_of_every_kind_give_the_hosts_batches(void)
+TEST(files_of_every_kind_give_the_hosts_batches)
 {
     make_files(false);
     const struct outcome host = run(NULL, SLUICE_ON_ERROR_FAIL, 1);
@@ -403,7 +403,7 @@ static void files_of_every_kind_give_the_hosts_batches(void)
     }
 }
 
-static void damage_is_told_skipped_and_replaced_as_on_the_host(void)
+TEST(damage_is_told_skipped_and_replaced_as_on_the_host)
 {
     make_files(true);
     for (int on_error = SLUICE_ON_ERROR_FAIL; on_error <= SLUICE_ON_ERROR_SUBSTITUTE; on_error++) {
@@ -461,7 +461,7 @@ static unsigned damage_files(uint64_t round)
 }
 
 /* Its status and what is said of it, and no other sample's row, with an index and without. */
-static void any_damage_ends_as_on_the_host(void)
+TEST(any_damage_ends_as_on_the_host)
 {
     const uint64_t num_rounds = sluice_test_is_long() ? 132 : 4;
     unsigned num_damaged = 0, num_decoded = 0, num_failed = 0;
@@ -496,7 +496,7 @@ static void break_files(void)
     }
 }
 
-static void files_with_an_index_are_the_devices_without_a_cut(void)
+TEST(files_with_an_index_are_the_devices_without_a_cut)
 {
     unsigned wanted = 0;
     for (size_t i = 0; i < NUM; i++)
@@ -523,7 +523,7 @@ static void files_with_an_index_are_the_devices_without_a_cut(void)
     has_index = false;
 }
 
-static void a_batch_of_bad_samples_alone_is_passed_over(void)
+TEST(a_batch_of_bad_samples_alone_is_passed_over)
 {
     make_files(false);
     for (size_t i = BATCH; i < 2 * BATCH; i++)
@@ -535,7 +535,7 @@ static void a_batch_of_bad_samples_alone_is_passed_over(void)
     CU_ASSERT_EQUAL(gpu.stats.samples, NUM - BATCH);
 }
 
-static void whoever_holds_every_batch_is_told_and_goes_on_after_a_release(void)
+TEST(whoever_holds_every_batch_is_told_and_goes_on_after_a_release)
 {
     make_files(false);
     const struct outcome host = run(NULL, SLUICE_ON_ERROR_FAIL, 1);
@@ -578,7 +578,7 @@ static void whoever_holds_every_batch_is_told_and_goes_on_after_a_release(void)
 
 /* With next to no memory for them a batch's files come all the same, but not more: besides those of
  * the blocks there is one batch that waits for a block. */
-static void cut_files_count_until_their_batch_is_made(void)
+TEST(cut_files_count_until_their_batch_is_made)
 {
     make_files(false);
     const struct outcome host = run(NULL, SLUICE_ON_ERROR_FAIL, 1);
@@ -597,7 +597,7 @@ static void cut_files_count_until_their_batch_is_made(void)
     }
 }
 
-static void a_left_epoch_and_held_batches_leave_the_next_one_right(void)
+TEST(a_left_epoch_and_held_batches_leave_the_next_one_right)
 {
     make_files(false);
     const struct outcome host = run(NULL, SLUICE_ON_ERROR_FAIL, 1);
@@ -623,7 +623,7 @@ static void a_left_epoch_and_held_batches_leave_the_next_one_right(void)
     rig_close(&rig);
 }
 
-static void goes_on_where_an_epoch_was_left(void)
+TEST(goes_on_where_an_epoch_was_left)
 {
     make_files(false);
     struct outcome outcomes[2];
@@ -653,7 +653,7 @@ static void *ending_main(void *ctx)
     return NULL;
 }
 
-static void a_stop_at_any_moment_ends_every_wait(void)
+TEST(a_stop_at_any_moment_ends_every_wait)
 {
     make_files(false);
     for (unsigned i = 0; i < 40; i++) {
@@ -685,7 +685,7 @@ static void *release_main(void *ctx)
     return NULL;
 }
 
-static void batches_outlive_the_prefetcher_with_their_place(void)
+TEST(batches_outlive_the_prefetcher_with_their_place)
 {
     make_files(false);
     for (int late = 0; late < 2; late++) {
@@ -713,7 +713,7 @@ static void batches_outlive_the_prefetcher_with_their_place(void)
 }
 
 /* A request that the device takes for wrong stands for a device that fails. */
-static void a_device_that_fails_ends_the_epoch_with_its_words(void)
+TEST(a_device_that_fails_ends_the_epoch_with_its_words)
 {
     make_files(false);
     struct rig rig;
@@ -733,20 +733,6 @@ static void a_device_that_fails_ends_the_epoch_with_its_words(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(files_of_every_kind_give_the_hosts_batches),
-        SLUICE_TEST(damage_is_told_skipped_and_replaced_as_on_the_host),
-        SLUICE_TEST(any_damage_ends_as_on_the_host),
-        SLUICE_TEST(files_with_an_index_are_the_devices_without_a_cut),
-        SLUICE_TEST(a_batch_of_bad_samples_alone_is_passed_over),
-        SLUICE_TEST(whoever_holds_every_batch_is_told_and_goes_on_after_a_release),
-        SLUICE_TEST(cut_files_count_until_their_batch_is_made),
-        SLUICE_TEST(a_left_epoch_and_held_batches_leave_the_next_one_right),
-        SLUICE_TEST(goes_on_where_an_epoch_was_left),
-        SLUICE_TEST(a_stop_at_any_moment_ends_every_wait),
-        SLUICE_TEST(batches_outlive_the_prefetcher_with_their_place),
-        SLUICE_TEST(a_device_that_fails_ends_the_epoch_with_its_words),
-    };
     sluice_log_set_level(SLUICE_LOG_ERROR);
     if (sluice_pipeline_parse("decode,random_resized_crop=24,hflip,to_tensor", &pipeline, NULL) !=
         SLUICE_OK)
@@ -763,7 +749,7 @@ int main(void)
         choices[i] = (struct sluice_choice){.form = i % 3 ? SLUICE_FORM_RAW : SLUICE_FORM_JPEG_CROP,
                                             .on_gpu = i % 11 > 0};
     }
-    const int failed = sluice_test_run("prefetcher_gpu", tests, SLUICE_TEST_COUNT(tests));
+    const int failed = sluice_test_main();
     for (size_t i = 0; i < NUM; i++) {
         sluice_buf_unref(files[i]);
         sluice_buf_unref(whole[i]);

@@ -4,7 +4,7 @@
 
 #define MS 1000000ull
 
-static void waits_double_up_to_two_seconds_with_jitter_above_half(void)
+TEST(waits_double_up_to_two_seconds_with_jitter_above_half)
 {
     struct sluice_retry retry = sluice_retry_init(1e6, sluice_test_seed());
     const uint64_t ranges_ms[] = {50, 100, 200, 400, 800, 1600, 2000, 2000, 2000};
@@ -15,7 +15,7 @@ static void waits_double_up_to_two_seconds_with_jitter_above_half(void)
     }
 }
 
-static void two_clients_do_not_wait_alike(void)
+TEST(two_clients_do_not_wait_alike)
 {
     struct sluice_retry a = sluice_retry_init(10, 1), b = sluice_retry_init(10, 2);
     uint64_t wait_a = 0, wait_b = 0;
@@ -24,7 +24,7 @@ static void two_clients_do_not_wait_alike(void)
     CU_ASSERT_NOT_EQUAL(wait_a, wait_b);
 }
 
-static void the_patience_counts_from_the_first_failure_after_a_success(void)
+TEST(the_patience_counts_from_the_first_failure_after_a_success)
 {
     struct sluice_retry retry = sluice_retry_init(1, 3);
     uint64_t wait = 0;
@@ -37,30 +37,18 @@ static void the_patience_counts_from_the_first_failure_after_a_success(void)
     CU_ASSERT(wait <= 50 * MS);
 }
 
-static void without_patience_the_first_failure_is_the_last(void)
+TEST(without_patience_the_first_failure_is_the_last)
 {
     struct sluice_retry retry = sluice_retry_init(0, 3);
     uint64_t wait = 0;
     CU_ASSERT_FALSE(sluice_retry_failed(&retry, 77 * MS, &wait));
 }
 
-static void only_what_the_data_is_is_not_worth_another_try(void)
+TEST(only_what_the_data_is_is_not_worth_another_try)
 {
     for (int status = 0; status < SLUICE_NUM_STATUS; status++)
         CU_ASSERT_EQUAL(sluice_retry_is_worth((sluice_status)status),
                         status != SLUICE_OK && status != SLUICE_E_CORRUPT &&
                             status != SLUICE_E_UNSUPPORTED && status != SLUICE_E_NOT_FOUND &&
                             status != SLUICE_E_INVALID);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(waits_double_up_to_two_seconds_with_jitter_above_half),
-        SLUICE_TEST(two_clients_do_not_wait_alike),
-        SLUICE_TEST(the_patience_counts_from_the_first_failure_after_a_success),
-        SLUICE_TEST(without_patience_the_first_failure_is_the_last),
-        SLUICE_TEST(only_what_the_data_is_is_not_worth_another_try),
-    };
-    return sluice_test_run("retry", tests, SLUICE_TEST_COUNT(tests));
 }

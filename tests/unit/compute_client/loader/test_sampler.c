@@ -16,7 +16,7 @@ static struct sluice_sampler_item *fill(const struct sluice_sampler *sampler, ui
     return items;
 }
 
-static void every_sample_comes_exactly_repeat_times(void)
+TEST(every_sample_comes_exactly_repeat_times)
 {
     const uint32_t sizes[] = {1, 2, 7, 1000};
     for (size_t s = 0; s < 4; s++) {
@@ -47,7 +47,7 @@ static void every_sample_comes_exactly_repeat_times(void)
     }
 }
 
-static void no_two_epochs_share_a_draw_epoch(void)
+TEST(no_two_epochs_share_a_draw_epoch)
 {
     const struct sluice_sampler sampler = {.num_samples = 3, .repeat = 4, .is_shuffled = true};
     uint8_t seen[3][20] = {{0}};
@@ -66,7 +66,7 @@ static void no_two_epochs_share_a_draw_epoch(void)
     }
 }
 
-static void the_order_depends_on_seed_and_epoch_alone(void)
+TEST(the_order_depends_on_seed_and_epoch_alone)
 {
     struct sluice_sampler a = {.seed = 1, .num_samples = 500, .repeat = 1, .is_shuffled = true};
     struct sluice_sampler b = a;
@@ -90,7 +90,7 @@ static void the_order_depends_on_seed_and_epoch_alone(void)
 }
 
 /* The first position is uniform, also past the steps that share one stream of draws. */
-static void the_shuffle_is_uniform(void)
+TEST(the_shuffle_is_uniform)
 {
     unsigned counts[5] = {0};
     for (uint32_t epoch = 0; epoch < 5000; epoch++) {
@@ -115,7 +115,7 @@ static void the_shuffle_is_uniform(void)
     free(items);
 }
 
-static void without_shuffle_the_order_is_sequential(void)
+TEST(without_shuffle_the_order_is_sequential)
 {
     const struct sluice_sampler sampler = {.seed = 9, .num_samples = 100, .repeat = 1};
     size_t count;
@@ -127,7 +127,7 @@ static void without_shuffle_the_order_is_sequential(void)
     free(items);
 }
 
-static void refuses_what_does_not_fit_32_bits(void)
+TEST(refuses_what_does_not_fit_32_bits)
 {
     struct sluice_sampler sampler = {.num_samples = 1u << 20, .repeat = 1u << 12};
     struct sluice_err err = {0};
@@ -199,12 +199,12 @@ static void check_range(const struct sluice_sampler_range *range, uint32_t repea
     }
 }
 
-static void a_range_is_walked_through_by_its_weight(void)
+TEST(a_range_is_walked_through_by_its_weight)
 {
     static const double weights[] = {0.5, 0.75, 1.0 / 3, 1, 1.5, 2, 2.75, 0.02, 0.999};
     static const uint32_t sizes[] = {1, 2, 3, 4, 10, 17, MAX_IN_RANGE};
-    for (size_t w = 0; w < SLUICE_TEST_COUNT(weights); w++) {
-        for (size_t s = 0; s < SLUICE_TEST_COUNT(sizes); s++) {
+    for (size_t w = 0; w < SLUICE_ARRAY_LEN(weights); w++) {
+        for (size_t s = 0; s < SLUICE_ARRAY_LEN(sizes); s++) {
             const struct sluice_sampler_range range = {
                 .num_samples = sizes[s], .weight = weights[w], .stream = 77};
             for (uint32_t repeat = 1; repeat <= 3; repeat++)
@@ -213,7 +213,7 @@ static void a_range_is_walked_through_by_its_weight(void)
     }
 }
 
-static void weights_of_1_are_the_order_without(void)
+TEST(weights_of_1_are_the_order_without)
 {
     const struct sluice_sampler_range ranges[] = {{.num_samples = 40, .weight = 1},
                                                   {.num_samples = 0, .weight = 5},
@@ -235,7 +235,7 @@ static void weights_of_1_are_the_order_without(void)
 }
 
 /* What one range gives does not hang on the others; its order differs by seed and stream. */
-static void a_range_depends_on_seed_epoch_and_stream_alone(void)
+TEST(a_range_depends_on_seed_epoch_and_stream_alone)
 {
     struct sluice_sampler_range ranges[2] = {{.num_samples = 50, .weight = 0.5, .stream = 9},
                                              {.num_samples = 10, .weight = 1}};
@@ -259,7 +259,7 @@ static void a_range_depends_on_seed_epoch_and_stream_alone(void)
     free(first);
 }
 
-static void refuses_weights_that_do_not_fit(void)
+TEST(refuses_weights_that_do_not_fit)
 {
     struct sluice_sampler_range range = {.num_samples = 1000, .weight = 1e6};
     struct sluice_sampler sampler = {
@@ -294,7 +294,7 @@ static size_t shard_at(uint32_t position)
 
 /* Of each window of num_mixed shards no other shard comes, and all of them do; within it they are
  * mixed; windows and orders differ by epoch and seed. */
-static void shards_are_read_a_few_at_a_time(void)
+TEST(shards_are_read_a_few_at_a_time)
 {
     size_t num_first_of_0[6] = {0}, num_neighbours = 0;
     for (uint32_t num_mixed = 1; num_mixed <= 7; num_mixed++) {
@@ -305,7 +305,7 @@ static void shards_are_read_a_few_at_a_time(void)
                 .repeat = 1,
                 .is_shuffled = true,
                 .shard_ends = shard_ends,
-                .num_shards = SLUICE_TEST_COUNT(shard_ends),
+                .num_shards = SLUICE_ARRAY_LEN(shard_ends),
                 .num_mixed = num_mixed,
             };
             size_t count;
@@ -349,7 +349,7 @@ static void shards_are_read_a_few_at_a_time(void)
 }
 
 /* Each time that a shard comes it is a run of its own, with the draws of its repetition. */
-static void shards_come_repeat_times(void)
+TEST(shards_come_repeat_times)
 {
     const struct sluice_sampler sampler = {
         .seed = 3,
@@ -357,7 +357,7 @@ static void shards_come_repeat_times(void)
         .repeat = 3,
         .is_shuffled = true,
         .shard_ends = shard_ends,
-        .num_shards = SLUICE_TEST_COUNT(shard_ends),
+        .num_shards = SLUICE_ARRAY_LEN(shard_ends),
         .num_mixed = 1,
     };
     size_t count;
@@ -403,7 +403,7 @@ static struct sluice_sampler_item *fill_epochs(const struct sluice_sampler *samp
     return all;
 }
 
-static void copies_follow_each_other_and_are_the_items_of_their_epochs(void)
+TEST(copies_follow_each_other_and_are_the_items_of_their_epochs)
 {
     static const uint32_t shard_ends[] = {10, 35, 101};
     for (uint32_t copies = 2; copies <= 4; copies++) {
@@ -441,7 +441,7 @@ static void copies_follow_each_other_and_are_the_items_of_their_epochs(void)
     }
 }
 
-static void copies_of_ranges_have_draws_of_their_own(void)
+TEST(copies_of_ranges_have_draws_of_their_own)
 {
     static const struct sluice_sampler_range ranges[] = {{30, 0.5, 1}, {20, 2, 2}};
     const struct sluice_sampler sampler = {.seed = 3,
@@ -458,25 +458,4 @@ static void copies_of_ranges_have_draws_of_their_own(void)
     for (size_t i = 1; i < count; i++)
         CU_ASSERT_NOT_EQUAL(compare_items(&items[i - 1], &items[i]), 0);
     free(items);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_sample_comes_exactly_repeat_times),
-        SLUICE_TEST(no_two_epochs_share_a_draw_epoch),
-        SLUICE_TEST(the_order_depends_on_seed_and_epoch_alone),
-        SLUICE_TEST(the_shuffle_is_uniform),
-        SLUICE_TEST(without_shuffle_the_order_is_sequential),
-        SLUICE_TEST(refuses_what_does_not_fit_32_bits),
-        SLUICE_TEST(a_range_is_walked_through_by_its_weight),
-        SLUICE_TEST(weights_of_1_are_the_order_without),
-        SLUICE_TEST(a_range_depends_on_seed_epoch_and_stream_alone),
-        SLUICE_TEST(refuses_weights_that_do_not_fit),
-        SLUICE_TEST(shards_are_read_a_few_at_a_time),
-        SLUICE_TEST(shards_come_repeat_times),
-        SLUICE_TEST(copies_follow_each_other_and_are_the_items_of_their_epochs),
-        SLUICE_TEST(copies_of_ranges_have_draws_of_their_own),
-    };
-    return sluice_test_run("sampler", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -22,7 +22,7 @@ static void check(const struct sluice_manifest_entry *rows, size_t num_rows, con
 }
 
 /* A folder within a shard is no shard, and a folder that is called like one is one. */
-static void shards_end_where_another_begins(void)
+TEST(shards_end_where_another_begins)
 {
     static const struct sluice_manifest_entry rows[] = {
         {.path = "0.jpg"},
@@ -39,18 +39,10 @@ static void shards_end_where_another_begins(void)
     };
     static const uint32_t ids[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
     static const uint32_t wanted[] = {1, 3, 4, 6, 8, 9, 11};
-    check(rows, SLUICE_TEST_COUNT(rows), ids, SLUICE_TEST_COUNT(ids), wanted,
-          SLUICE_TEST_COUNT(wanted));
+    check(rows, SLUICE_ARRAY_LEN(rows), ids, SLUICE_ARRAY_LEN(ids), wanted,
+          SLUICE_ARRAY_LEN(wanted));
     static const uint32_t some[] = {2, 4, 7, 8}, of_some[] = {1, 2, 3, 4};
-    check(rows, SLUICE_TEST_COUNT(rows), some, 4, of_some, 4);
+    check(rows, SLUICE_ARRAY_LEN(rows), some, 4, of_some, 4);
     static const uint32_t one[] = {6, 7}, of_one[] = {2};
-    check(rows, SLUICE_TEST_COUNT(rows), one, 2, of_one, 1);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(shards_end_where_another_begins),
-    };
-    return sluice_test_run("shard_ends", tests, SLUICE_TEST_COUNT(tests));
+    check(rows, SLUICE_ARRAY_LEN(rows), one, 2, of_one, 1);
 }

@@ -26,7 +26,7 @@ static struct sluice_source_result make_result(int *released)
     return result;
 }
 
-static void gather_brings_the_bytes_together_and_lets_the_message_go(void)
+TEST(gather_brings_the_bytes_together_and_lets_the_message_go)
 {
     int released = 0;
     struct sluice_source_result result = make_result(&released);
@@ -42,7 +42,7 @@ static void gather_brings_the_bytes_together_and_lets_the_message_go(void)
     sluice_source_result_clear(&result);
 }
 
-static void a_message_stays_for_its_other_samples(void)
+TEST(a_message_stays_for_its_other_samples)
 {
     int released = 0;
     struct sluice_source_result result = make_result(&released);
@@ -57,7 +57,7 @@ static void a_message_stays_for_its_other_samples(void)
     sluice_source_result_clear(&other);
 }
 
-static void clear_lets_go_of_either_and_is_idempotent(void)
+TEST(clear_lets_go_of_either_and_is_idempotent)
 {
     int released = 0;
     struct sluice_source_result result = make_result(&released);
@@ -69,14 +69,4 @@ static void clear_lets_go_of_either_and_is_idempotent(void)
     sluice_source_result_clear(&none);
     CU_ASSERT_EQUAL(sluice_source_gather(&none, NULL, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NULL(none.sample.data);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(gather_brings_the_bytes_together_and_lets_the_message_go),
-        SLUICE_TEST(a_message_stays_for_its_other_samples),
-        SLUICE_TEST(clear_lets_go_of_either_and_is_idempotent),
-    };
-    return sluice_test_run("source", tests, SLUICE_TEST_COUNT(tests));
 }

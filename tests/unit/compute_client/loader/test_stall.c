@@ -34,21 +34,21 @@ static void expect(const struct sluice_sample_times *t, uint64_t from, uint64_t 
 #define C SLUICE_COMPUTE_CPU
 #define G SLUICE_STALL_GPU
 
-static void a_whole_wait_is_split_as_the_sample_spent_it(void)
+TEST(a_whole_wait_is_split_as_the_sample_spent_it)
 {
     const struct sluice_sample_times t = times(0, 300, 100);
     expect(&t, 1000, 2200,
            (uint64_t[SLUICE_NUM_RESOURCES]){[S] = 300, [D] = 100, [N] = 600, [C] = 200});
 }
 
-static void a_wait_that_begins_late_leaves_out_what_was_over(void)
+TEST(a_wait_that_begins_late_leaves_out_what_was_over)
 {
     const struct sluice_sample_times t = times(0, 300, 100);
     expect(&t, 1350, 2100, (uint64_t[SLUICE_NUM_RESOURCES]){[D] = 50, [N] = 600, [C] = 100});
     expect(&t, 2150, 2200, (uint64_t[SLUICE_NUM_RESOURCES]){[C] = 50});
 }
 
-static void a_backlog_waited_for_the_same_as_the_sample_after_it(void)
+TEST(a_backlog_waited_for_the_same_as_the_sample_after_it)
 {
     /* 500 of the 1000 behind others; 400 of the rest for a worker: so 800 in all. */
     const struct sluice_sample_times t = times(500, 400, 0);
@@ -57,7 +57,7 @@ static void a_backlog_waited_for_the_same_as_the_sample_after_it(void)
     expect(&local, 1000, 2000, (uint64_t[SLUICE_NUM_RESOURCES]){[D] = 1000});
 }
 
-static void a_wait_for_a_worker_was_for_what_workers_do(void)
+TEST(a_wait_for_a_worker_was_for_what_workers_do)
 {
     /* 600 in the queue, 300 on the disk and 100 of work. */
     struct sluice_sample_times t = times(0, 700, 300);
@@ -71,14 +71,14 @@ static void a_wait_for_a_worker_was_for_what_workers_do(void)
     expect(&t, 1000, 2000, (uint64_t[SLUICE_NUM_RESOURCES]){[D] = 1000});
 }
 
-static void time_before_the_request_goes_to_where_the_sample_spent_most(void)
+TEST(time_before_the_request_goes_to_where_the_sample_spent_most)
 {
     const struct sluice_sample_times t = times(0, 700, 0);
     expect(&t, 0, 2000, (uint64_t[SLUICE_NUM_RESOURCES]){[S] = 1700, [N] = 300});
     expect(&t, 2200, 2300, (uint64_t[SLUICE_NUM_RESOURCES]){[S] = 100});
 }
 
-static void what_a_server_claims_is_taken_up_to_what_fits(void)
+TEST(what_a_server_claims_is_taken_up_to_what_fits)
 {
     const struct sluice_sample_times all = times(UINT64_MAX, UINT64_MAX, UINT64_MAX);
     expect(&all, 1000, 2000, (uint64_t[SLUICE_NUM_RESOURCES]){[D] = 1000});
@@ -86,7 +86,7 @@ static void what_a_server_claims_is_taken_up_to_what_fits(void)
     expect(&backlog, 1000, 2000, (uint64_t[SLUICE_NUM_RESOURCES]){[N] = 1000});
 }
 
-static void a_local_sample_waits_for_no_network_and_no_storage_cpu(void)
+TEST(a_local_sample_waits_for_no_network_and_no_storage_cpu)
 {
     struct sluice_sample_times t = times(0, 0, 300);
     t.is_local = true;
@@ -104,7 +104,7 @@ static void a_local_sample_waits_for_no_network_and_no_storage_cpu(void)
 }
 
 /* Done at 2200, made at 3200. */
-static void a_batch_that_the_gpu_makes_waits_for_the_gpu_and_for_what_prepares_it(void)
+TEST(a_batch_that_the_gpu_makes_waits_for_the_gpu_and_for_what_prepares_it)
 {
     struct sluice_sample_times t = times(0, 300, 100);
     t.made_ns = 3200;
@@ -123,7 +123,7 @@ static void a_batch_that_the_gpu_makes_waits_for_the_gpu_and_for_what_prepares_i
     expect(&t, 2200, 3200, (uint64_t[SLUICE_NUM_RESOURCES]){[G] = 1000});
 }
 
-static void every_resource_has_words_that_a_person_reads(void)
+TEST(every_resource_has_words_that_a_person_reads)
 {
     CU_ASSERT_STRING_EQUAL(sluice_stall_words(SLUICE_STORAGE_CPU), "storage CPU");
     CU_ASSERT_STRING_EQUAL(sluice_stall_words(SLUICE_COMPUTE_CPU), "compute CPU");
@@ -135,7 +135,7 @@ static void every_resource_has_words_that_a_person_reads(void)
         CU_ASSERT_PTR_NULL(strchr(sluice_stall_words((enum sluice_resource)r), '_'));
 }
 
-static void nothing_is_added_twice_or_lost(void)
+TEST(nothing_is_added_twice_or_lost)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     for (int i = 0; i < 2000; i++) {
@@ -161,7 +161,7 @@ static void nothing_is_added_twice_or_lost(void)
     }
 }
 
-static void the_largest_of_equals_is_the_first(void)
+TEST(the_largest_of_equals_is_the_first)
 {
     CU_ASSERT_EQUAL(sluice_stall_largest((uint64_t[SLUICE_NUM_RESOURCES]){0}), SLUICE_DISK);
     CU_ASSERT_EQUAL(sluice_stall_largest((uint64_t[SLUICE_NUM_RESOURCES]){
@@ -170,22 +170,4 @@ static void the_largest_of_equals_is_the_first(void)
     CU_ASSERT_EQUAL(sluice_stall_largest((uint64_t[SLUICE_NUM_RESOURCES]){
                         [SLUICE_DISK] = 1, [SLUICE_STORAGE_CPU] = 2, [SLUICE_GPU] = 3}),
                     SLUICE_GPU);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_whole_wait_is_split_as_the_sample_spent_it),
-        SLUICE_TEST(a_wait_that_begins_late_leaves_out_what_was_over),
-        SLUICE_TEST(a_backlog_waited_for_the_same_as_the_sample_after_it),
-        SLUICE_TEST(a_wait_for_a_worker_was_for_what_workers_do),
-        SLUICE_TEST(time_before_the_request_goes_to_where_the_sample_spent_most),
-        SLUICE_TEST(what_a_server_claims_is_taken_up_to_what_fits),
-        SLUICE_TEST(a_local_sample_waits_for_no_network_and_no_storage_cpu),
-        SLUICE_TEST(a_batch_that_the_gpu_makes_waits_for_the_gpu_and_for_what_prepares_it),
-        SLUICE_TEST(every_resource_has_words_that_a_person_reads),
-        SLUICE_TEST(nothing_is_added_twice_or_lost),
-        SLUICE_TEST(the_largest_of_equals_is_the_first),
-    };
-    return sluice_test_run("stall", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -71,14 +71,14 @@ static void check_same(const struct sluice_state *a, const struct sluice_state *
     CU_ASSERT_EQUAL(a->order_hash, b->order_hash);
 }
 
-static void writes_the_text_of_its_header(void)
+TEST(writes_the_text_of_its_header)
 {
     char text[SLUICE_MAX_STATE];
     sluice_state_write(&example, text);
     CU_ASSERT_STRING_EQUAL(text, EXAMPLE_TEXT);
 }
 
-static void reads_what_it_wrote(void)
+TEST(reads_what_it_wrote)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     for (int i = 0; i < 2000; i++) {
@@ -122,7 +122,7 @@ static void reads_what_it_wrote(void)
     }
 }
 
-static void fits_whatever_the_numbers_are(void)
+TEST(fits_whatever_the_numbers_are)
 {
     struct sluice_state state;
     memset(&state, 0xff, sizeof(state));
@@ -140,7 +140,7 @@ static void fits_whatever_the_numbers_are(void)
     CU_ASSERT_STRING_EQUAL(text + len - 2, "}}");
 }
 
-static void shards_are_version_2(void)
+TEST(shards_are_version_2)
 {
     struct sluice_state state = example;
     state.num_mixed = 8;
@@ -156,7 +156,7 @@ static void shards_are_version_2(void)
 }
 
 /* A reader of version 1 refuses it, and so does this one what is no mix. */
-static void a_mix_is_version_2(void)
+TEST(a_mix_is_version_2)
 {
     struct sluice_state state = example;
     state.has_order = false;
@@ -172,7 +172,7 @@ static void a_mix_is_version_2(void)
     check_same(&state, &again);
     static const char *const no_mixes[] = {"b=2,a=0.5", "a=0.50,b=2", "a=1,b=2",
                                            "aaaaaaaaa", ",,,,,,,,,",  "a=0.5,b=-"};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(no_mixes); i++) {
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(no_mixes); i++) {
         struct sluice_err err = {0};
         const char *at = strstr(text, "a=0.5,b=2");
         snprintf(other, sizeof(other), "%.*s%s%s", (int)(at - text), text, no_mixes[i], at + 9);
@@ -182,7 +182,7 @@ static void a_mix_is_version_2(void)
     check_same(&state, &again);
 }
 
-static void reads_a_checkpoint_of_offload_train_without_sluice(void)
+TEST(reads_a_checkpoint_of_offload_train_without_sluice)
 {
     struct sluice_state state = {0};
     const struct sluice_state expected = {
@@ -212,7 +212,7 @@ static const char *with(const char *text, const char *what, const char *by)
     return out;
 }
 
-static void a_short_last_batch_of_a_checkpoint_is_the_end(void)
+TEST(a_short_last_batch_of_a_checkpoint_is_the_end)
 {
     struct sluice_state state = {0};
     /* 2000 = 31 x 64 + 16 */
@@ -223,7 +223,7 @@ static void a_short_last_batch_of_a_checkpoint_is_the_end(void)
     CU_ASSERT_EQUAL(sluice_state_read(text, &state, NULL), SLUICE_E_CORRUPT);
 }
 
-static void ignores_members_that_are_unknown(void)
+TEST(ignores_members_that_are_unknown)
 {
     struct sluice_state state = {0};
     const char *text = with(EXAMPLE_TEXT, "\"not found\":1",
@@ -232,7 +232,7 @@ static void ignores_members_that_are_unknown(void)
     check_same(&state, &example);
 }
 
-static void errors_and_the_order_may_be_missing(void)
+TEST(errors_and_the_order_may_be_missing)
 {
     struct sluice_state state = {0};
     const char *text = with(EXAMPLE_TEXT, ",\"errors\":{\"not found\":1}", "");
@@ -244,7 +244,7 @@ static void errors_and_the_order_may_be_missing(void)
 }
 
 /* An external order may have more items than the part, and end within a batch. */
-static void the_cursor_of_an_external_order_is_bounded_by_32_bits_alone(void)
+TEST(the_cursor_of_an_external_order_is_bounded_by_32_bits_alone)
 {
     struct sluice_state state = {0};
     const char *text = with(EXAMPLE_TEXT, "\"cursor\":1024", "\"cursor\":4294967295");
@@ -279,7 +279,7 @@ static void check_refused(const char *text, sluice_status expected, const char *
     check_same(&state, &untouched);
 }
 
-static void names_the_member_that_is_wrong(void)
+TEST(names_the_member_that_is_wrong)
 {
     const struct {
         const char *text, *what, *by, *words;
@@ -336,7 +336,7 @@ static void names_the_member_that_is_wrong(void)
                       cases[i].words);
 }
 
-static void refuses_a_cursor_within_a_global_batch_or_beyond_the_epoch(void)
+TEST(refuses_a_cursor_within_a_global_batch_or_beyond_the_epoch)
 {
     char text[2048];
     snprintf(text, sizeof(text), "%s", with(EXAMPLE_TEXT, ",\"order\":\"0011223344556677\"", ""));
@@ -347,7 +347,7 @@ static void refuses_a_cursor_within_a_global_batch_or_beyond_the_epoch(void)
     CU_ASSERT_EQUAL(sluice_state_read(with(text, "1024", "50000"), &state, NULL), SLUICE_OK);
 }
 
-static void refuses_another_version(void)
+TEST(refuses_another_version)
 {
     check_refused(with(EXAMPLE_TEXT, "\"sluice\":1", "\"sluice\":4"), SLUICE_E_UNSUPPORTED,
                   "\"sluice\", its version, is 4, and this reads 1 to 3");
@@ -356,7 +356,7 @@ static void refuses_another_version(void)
     check_refused("{\"sluice\":0}", SLUICE_E_UNSUPPORTED, "is 0");
 }
 
-static void refuses_what_is_no_json_object(void)
+TEST(refuses_what_is_no_json_object)
 {
     check_refused("", SLUICE_E_CORRUPT, "no JSON object");
     check_refused("[1]", SLUICE_E_CORRUPT, "no JSON object");
@@ -371,7 +371,7 @@ static void refuses_what_is_no_json_object(void)
     }
 }
 
-static void refuses_a_text_of_more_than_64_kib(void)
+TEST(refuses_a_text_of_more_than_64_kib)
 {
     enum { MOST = 65536 };
     char *text = malloc(MOST + 2);
@@ -388,7 +388,7 @@ static void refuses_a_text_of_more_than_64_kib(void)
 }
 
 /* Every allocation fails once. */
-static void says_when_memory_was_short(void)
+TEST(says_when_memory_was_short)
 {
     json_set_alloc_funcs(sluice_noted_malloc, free);
     struct sluice_state state = untouched;
@@ -421,7 +421,7 @@ static void check_differs(const struct sluice_state *saved, const struct sluice_
     CU_ASSERT_STRING_EQUAL(err.text, expected);
 }
 
-static void the_same_loader_goes_on(void)
+TEST(the_same_loader_goes_on)
 {
     struct sluice_state now = example;
     CU_ASSERT_EQUAL(sluice_state_check(&example, &now, 2, NULL), SLUICE_OK);
@@ -433,7 +433,7 @@ static void the_same_loader_goes_on(void)
 
 #define ANEW ", or start anew without the state"
 
-static void a_refusal_has_both_values_and_what_to_do(void)
+TEST(a_refusal_has_both_values_and_what_to_do)
 {
     struct sluice_state now = example;
     now.seed = 4;
@@ -496,7 +496,7 @@ static void a_refusal_has_both_values_and_what_to_do(void)
                   "gives (hash 0011223344556677): give none" ANEW);
 }
 
-static void the_pipeline_of_val_is_named_as_such(void)
+TEST(the_pipeline_of_val_is_named_as_such)
 {
     struct sluice_state saved = example, now;
     saved.part = SLUICE_VAL;
@@ -507,7 +507,7 @@ static void the_pipeline_of_val_is_named_as_such(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "--val-pipeline and"));
 }
 
-static void another_global_batch_is_refused_in_mid_epoch(void)
+TEST(another_global_batch_is_refused_in_mid_epoch)
 {
     struct sluice_state saved = example, now = example;
     saved.has_order = now.has_order = false;
@@ -536,7 +536,7 @@ static void another_global_batch_is_refused_in_mid_epoch(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "divide it: 1 ... do)"));
 }
 
-static void another_global_batch_is_fine_between_epochs(void)
+TEST(another_global_batch_is_fine_between_epochs)
 {
     struct sluice_state saved = example, now = example;
     saved.has_order = now.has_order = false;
@@ -550,7 +550,7 @@ static void another_global_batch_is_fine_between_epochs(void)
     CU_ASSERT_EQUAL(sluice_state_check(&saved, &now, 1, NULL), SLUICE_E_INVALID);
 }
 
-static void the_longest_refusals_are_whole(void)
+TEST(the_longest_refusals_are_whole)
 {
     struct sluice_state saved = example, now = example;
     saved.has_order = now.has_order = false;
@@ -563,33 +563,4 @@ static void the_longest_refusals_are_whole(void)
     CU_ASSERT_EQUAL(sluice_state_check(&saved, &now, 429496729, &err), SLUICE_E_INVALID);
     const size_t len = strlen(err.text);
     CU_ASSERT_STRING_EQUAL(err.text + len - (sizeof(ANEW) - 1), ANEW);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(writes_the_text_of_its_header),
-        SLUICE_TEST(reads_what_it_wrote),
-        SLUICE_TEST(fits_whatever_the_numbers_are),
-        SLUICE_TEST(shards_are_version_2),
-        SLUICE_TEST(a_mix_is_version_2),
-        SLUICE_TEST(reads_a_checkpoint_of_offload_train_without_sluice),
-        SLUICE_TEST(a_short_last_batch_of_a_checkpoint_is_the_end),
-        SLUICE_TEST(ignores_members_that_are_unknown),
-        SLUICE_TEST(errors_and_the_order_may_be_missing),
-        SLUICE_TEST(the_cursor_of_an_external_order_is_bounded_by_32_bits_alone),
-        SLUICE_TEST(names_the_member_that_is_wrong),
-        SLUICE_TEST(refuses_a_cursor_within_a_global_batch_or_beyond_the_epoch),
-        SLUICE_TEST(refuses_another_version),
-        SLUICE_TEST(refuses_what_is_no_json_object),
-        SLUICE_TEST(refuses_a_text_of_more_than_64_kib),
-        SLUICE_TEST(says_when_memory_was_short),
-        SLUICE_TEST(the_same_loader_goes_on),
-        SLUICE_TEST(a_refusal_has_both_values_and_what_to_do),
-        SLUICE_TEST(the_pipeline_of_val_is_named_as_such),
-        SLUICE_TEST(another_global_batch_is_refused_in_mid_epoch),
-        SLUICE_TEST(another_global_batch_is_fine_between_epochs),
-        SLUICE_TEST(the_longest_refusals_are_whole),
-    };
-    return sluice_test_run("state", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -11,7 +11,7 @@ static void check(const struct sluice_connection_options *options, const char *s
     CU_ASSERT_STRING_EQUAL(err.text, said ? said : "");
 }
 
-static void options_exclude_and_need_each_other(void)
+TEST(options_exclude_and_need_each_other)
 {
     check(&(struct sluice_connection_options){0}, NULL);
     check(&(struct sluice_connection_options){.token_file = "t"}, NULL);
@@ -24,12 +24,4 @@ static void options_exclude_and_need_each_other(void)
           "--cert and --key go together");
     check(&(struct sluice_connection_options){.token_file = ""}, "--token-file: an empty name");
     check(&(struct sluice_connection_options){.has_tls = true, .ca = ""}, "--ca: an empty name");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(options_exclude_and_need_each_other),
-    };
-    return sluice_test_run("connection", tests, SLUICE_TEST_COUNT(tests));
 }

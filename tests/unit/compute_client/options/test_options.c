@@ -24,7 +24,7 @@ static bool parse(char *line, struct sluice_options *options, int *exit_code)
     return parse_all(line, options, &settings, exit_code);
 }
 
-static void rows_on_a_gpu_are_for_a_trainer_that_takes_them(void)
+TEST(rows_on_a_gpu_are_for_a_trainer_that_takes_them)
 {
     static const struct {
         const char *flags, *wanted; /* NULL: a usage error */
@@ -62,7 +62,7 @@ static void rows_on_a_gpu_are_for_a_trainer_that_takes_them(void)
     }
 }
 
-static void the_originals_flags_keep_their_names(void)
+TEST(the_originals_flags_keep_their_names)
 {
     char line[] = "set -a alexnet -b 32 -j 3 --epochs 7 --lr 0.5 --momentum 0.8 --wd 0.01 -p 5 "
                   "--dataset-mode=local";
@@ -98,7 +98,7 @@ static void the_originals_flags_keep_their_names(void)
     CU_ASSERT_TRUE(!o.has_replan && o.is_greedy);
 }
 
-static void a_mode_keeps_the_name_that_was_typed(void)
+TEST(a_mode_keeps_the_name_that_was_typed)
 {
     static const struct {
         const char *flags, *name;
@@ -138,7 +138,7 @@ static void a_mode_keeps_the_name_that_was_typed(void)
     }
 }
 
-static void sizes_rates_and_times_take_units(void)
+TEST(sizes_rates_and_times_take_units)
 {
     char line[] = "--prefetch-bytes 1.5GiB --net-bw 1Gbps --pcie-bw 62.5MB/s --retry-for 2m "
                   "--sample-timeout 500ms";
@@ -152,7 +152,7 @@ static void sizes_rates_and_times_take_units(void)
     CU_ASSERT_EQUAL(o.sample_timeout_s, 0.5);
 }
 
-static void errors_may_be_a_number_or_a_share(void)
+TEST(errors_may_be_a_number_or_a_share)
 {
     static const struct {
         const char *text;
@@ -176,7 +176,7 @@ static void errors_may_be_a_number_or_a_share(void)
     CU_ASSERT_EQUAL(sluice_options_max_errors(&o, 1281167), 12812); /* the default: 1 % */
 }
 
-static void checkpoints_come_after_batches_or_time(void)
+TEST(checkpoints_come_after_batches_or_time)
 {
     static const struct {
         const char *text;
@@ -196,7 +196,7 @@ static void checkpoints_come_after_batches_or_time(void)
     }
 }
 
-static void a_host_without_a_port_gets_the_default(void)
+TEST(a_host_without_a_port_gets_the_default)
 {
     static const struct {
         const char *host, *target;
@@ -224,7 +224,7 @@ static struct sluice_options options_of(const char *flags)
     return o;
 }
 
-static void a_host_may_be_many(void)
+TEST(a_host_may_be_many)
 {
     char line[] = "--host a1,a2 --host dns:b:7 --hedge";
     struct sluice_options o;
@@ -237,7 +237,7 @@ static void a_host_may_be_many(void)
     CU_ASSERT(o.hedges);
 }
 
-static void a_dir_without_a_host_is_local(void)
+TEST(a_dir_without_a_host_is_local)
 {
     CU_ASSERT_EQUAL(options_of("set").mode, SLUICE_MODE_LOCAL);
     CU_ASSERT_TRUE(options_of("set").is_mode_derived);
@@ -251,7 +251,7 @@ static void a_dir_without_a_host_is_local(void)
     CU_ASSERT_FALSE(options_of("--lr 1").has_host);
 }
 
-static void the_learning_rate_is_the_models_unless_it_is_given(void)
+TEST(the_learning_rate_is_the_models_unless_it_is_given)
 {
     CU_ASSERT_EQUAL(options_of("-a alexnet").lr, 0.01);
     CU_ASSERT_EQUAL(options_of("-a alexnet --lr 0.1").lr, 0.1);
@@ -261,7 +261,7 @@ static void the_learning_rate_is_the_models_unless_it_is_given(void)
     CU_ASSERT_EQUAL(options_of("--lr 0").lr, 0);
 }
 
-static void the_size_may_be_said_twice_if_it_is_one(void)
+TEST(the_size_may_be_said_twice_if_it_is_one)
 {
     CU_ASSERT_EQUAL(options_of("--image-size 96").image_size, 96);
     CU_ASSERT_EQUAL(
@@ -278,7 +278,7 @@ static enum sluice_form form_of(const char *flags)
     return o.remote_form;
 }
 
-static void only_remote_auto_asks_for_crops_by_itself(void)
+TEST(only_remote_auto_asks_for_crops_by_itself)
 {
     CU_ASSERT_EQUAL(form_of(""), SLUICE_FORM_JPEG_CROP);
     CU_ASSERT_EQUAL(form_of("--dataset-mode remote_auto --profile-folder p"),
@@ -299,7 +299,7 @@ static void only_remote_auto_asks_for_crops_by_itself(void)
                     SLUICE_FORM_RAW);
 }
 
-static void profiling_is_without_offload(void)
+TEST(profiling_is_without_offload)
 {
     char line[] = "--profiling --write-profile-folder p";
     struct sluice_options o;
@@ -309,7 +309,7 @@ static void profiling_is_without_offload(void)
 }
 
 /* Every usage error is exit 2; that its line names the flag is for tests/cli to see. */
-static void tls_and_a_token_are_of_files(void)
+TEST(tls_and_a_token_are_of_files)
 {
     char line[] = "--host h --tls --ca a --cert b --key c --server-name d --token-file e";
     char plain[] = "--host h --token-file e";
@@ -327,7 +327,7 @@ static void tls_and_a_token_are_of_files(void)
     CU_ASSERT_PTR_NULL(o.ca);
 }
 
-static void what_does_not_fit_is_a_usage_error(void)
+TEST(what_does_not_fit_is_a_usage_error)
 {
     static const char *const lines[] = {
         "--dataset-mode local",
@@ -384,26 +384,4 @@ static void what_does_not_fit_is_a_usage_error(void)
         CU_ASSERT_FALSE(parse(line, &o, &exit_code));
         CU_ASSERT_EQUAL(exit_code, 2);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(rows_on_a_gpu_are_for_a_trainer_that_takes_them),
-        SLUICE_TEST(the_originals_flags_keep_their_names),
-        SLUICE_TEST(a_mode_keeps_the_name_that_was_typed),
-        SLUICE_TEST(sizes_rates_and_times_take_units),
-        SLUICE_TEST(errors_may_be_a_number_or_a_share),
-        SLUICE_TEST(checkpoints_come_after_batches_or_time),
-        SLUICE_TEST(a_host_without_a_port_gets_the_default),
-        SLUICE_TEST(a_host_may_be_many),
-        SLUICE_TEST(a_dir_without_a_host_is_local),
-        SLUICE_TEST(tls_and_a_token_are_of_files),
-        SLUICE_TEST(the_learning_rate_is_the_models_unless_it_is_given),
-        SLUICE_TEST(the_size_may_be_said_twice_if_it_is_one),
-        SLUICE_TEST(only_remote_auto_asks_for_crops_by_itself),
-        SLUICE_TEST(profiling_is_without_offload),
-        SLUICE_TEST(what_does_not_fit_is_a_usage_error),
-    };
-    return sluice_test_run("options", tests, SLUICE_TEST_COUNT(tests));
 }

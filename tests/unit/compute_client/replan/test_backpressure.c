@@ -42,7 +42,7 @@ static double gain(void)
     return sluice_tuning_default()->gain_per_s;
 }
 
-static void where_items_were_is_learnt_by_what_they_took(void)
+TEST(where_items_were_is_learnt_by_what_they_took)
 {
     struct sluice_backpressure backpressure = unseen();
     /* A file is in the link for all of its time, and has ten times the bytes; another row has none
@@ -72,7 +72,7 @@ static void where_items_were_is_learnt_by_what_they_took(void)
     CU_ASSERT_EQUAL(backpressure.away_s, before.away_s);
 }
 
-static void a_longer_queue_makes_its_resource_dearer(void)
+TEST(a_longer_queue_makes_its_resource_dearer)
 {
     const struct sluice_backpressure backpressure = seen();
     const double dual[SLUICE_NUM_RESOURCES] = {[S] = 0.5, [C] = 0.5};
@@ -100,7 +100,7 @@ static void a_longer_queue_makes_its_resource_dearer(void)
     CU_ASSERT_DOUBLE_EQUAL(factor[S] * factor[C], 1, 1e-9);
 }
 
-static void the_link_counts_where_it_is_a_limit(void)
+TEST(the_link_counts_where_it_is_a_limit)
 {
     const struct sluice_backpressure backpressure = seen();
     const double dual[SLUICE_NUM_RESOURCES] = {[S] = 0.3, [N] = 0.4, [C] = 0.3};
@@ -113,7 +113,7 @@ static void the_link_counts_where_it_is_a_limit(void)
     CU_ASSERT_DOUBLE_EQUAL(factor[C], exp(-gain() * 0.01), 1e-9);
 }
 
-static void one_limit_alone_leaves_prices_as_they_are(void)
+TEST(one_limit_alone_leaves_prices_as_they_are)
 {
     const struct sluice_backpressure backpressure = seen(), nothing_seen = unseen();
     const struct sluice_expected under_way = {5, 5, 50};
@@ -130,15 +130,4 @@ static void one_limit_alone_leaves_prices_as_they_are(void)
     sluice_backpressure_factors(&nothing_seen, &under_way, both, ones, factor);
     CU_ASSERT_EQUAL(factor[S], 1);
     CU_ASSERT_EQUAL(factor[C], 1);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(where_items_were_is_learnt_by_what_they_took),
-        SLUICE_TEST(a_longer_queue_makes_its_resource_dearer),
-        SLUICE_TEST(the_link_counts_where_it_is_a_limit),
-        SLUICE_TEST(one_limit_alone_leaves_prices_as_they_are),
-    };
-    return sluice_test_run("backpressure", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -82,7 +82,7 @@ static struct sluice_interval see(struct sluice_capacity_estimator *estimator, s
     return sluice_capacity_estimator_see(estimator, rows, NUM_ROWS, &no_trainer, spans);
 }
 
-static void what_was_used_is_counted_in_units_of_each(void)
+TEST(what_was_used_is_counted_in_units_of_each)
 {
     struct sluice_capacity_estimator estimator = create(&believed, &most);
     const struct sluice_interval interval = see(&estimator, (struct waits){0});
@@ -95,7 +95,7 @@ static void what_was_used_is_counted_in_units_of_each(void)
         CU_ASSERT_EQUAL(interval.waited[k], 0);
 }
 
-static void each_wait_names_its_own_resource(void)
+TEST(each_wait_names_its_own_resource)
 {
     const struct {
         struct waits waits;
@@ -123,7 +123,7 @@ static void each_wait_names_its_own_resource(void)
     }
 }
 
-static void a_worker_that_is_off_the_cpu_is_not_a_slow_link(void)
+TEST(a_worker_that_is_off_the_cpu_is_not_a_slow_link)
 {
     struct sluice_capacity_estimator estimator = create(&believed, &most);
     const struct sluice_interval interval =
@@ -132,7 +132,7 @@ static void a_worker_that_is_off_the_cpu_is_not_a_slow_link(void)
     CU_ASSERT(interval.waited[SLUICE_STORAGE_CPU] > 0.9);
 }
 
-static void short_waits_are_no_limit(void)
+TEST(short_waits_are_no_limit)
 {
     struct sluice_capacity_estimator estimator = create(&believed, &most);
     const struct sluice_interval interval =
@@ -149,7 +149,7 @@ static struct sluice_interval interval_of(enum sluice_resource k, double used, d
     return interval;
 }
 
-static void a_limit_moves_its_estimate_as_an_ewma_of_logarithms(void)
+TEST(a_limit_moves_its_estimate_as_an_ewma_of_logarithms)
 {
     const struct sluice_tuning *tuning = sluice_tuning_default();
     struct sluice_capacity_estimator estimator = create(&believed, &most);
@@ -174,7 +174,7 @@ static void a_limit_moves_its_estimate_as_an_ewma_of_logarithms(void)
     }
 }
 
-static void an_outlier_moves_an_estimate_by_max_factor_and_a_fall_is_soon_believed(void)
+TEST(an_outlier_moves_an_estimate_by_max_factor_and_a_fall_is_soon_believed)
 {
     const struct sluice_tuning *tuning = sluice_tuning_default();
     const double most_step = pow(tuning->max_factor, tuning->ewma_weight);
@@ -194,7 +194,7 @@ static void an_outlier_moves_an_estimate_by_max_factor_and_a_fall_is_soon_believ
     CU_ASSERT_DOUBLE_EQUAL(estimator.per_s[SLUICE_NETWORK], 10e6, 1e6);
 }
 
-static void what_is_fully_used_without_a_wait_grows(void)
+TEST(what_is_fully_used_without_a_wait_grows)
 {
     const struct sluice_tuning *tuning = sluice_tuning_default();
     const enum sluice_resource resources[] = {SLUICE_NETWORK, SLUICE_STORAGE_CPU,
@@ -226,7 +226,7 @@ static void what_is_fully_used_without_a_wait_grows(void)
     }
 }
 
-static void the_latency_is_the_least_of_the_epoch(void)
+TEST(the_latency_is_the_least_of_the_epoch)
 {
     static struct sluice_row_seen rows[NUM_ROWS];
     static struct sluice_wait_span spans[NUM_ROWS];
@@ -250,7 +250,7 @@ static void the_latency_is_the_least_of_the_epoch(void)
     CU_ASSERT_EQUAL(estimator.latency_ns, 21 * MS);
 }
 
-static void cores_and_price_are_those_that_arrived_last(void)
+TEST(cores_and_price_are_those_that_arrived_last)
 {
     const struct sluice_row_seen rows[] = {
         {.arrived_ns = 5, .storage_price = 1, .storage_cores = 2},
@@ -274,7 +274,7 @@ static void hear_cores(struct sluice_capacity_estimator *estimator, double cores
     sluice_capacity_estimator_learn(estimator, &interval);
 }
 
-static void the_estimate_changes_as_much_as_the_cores_that_are_heard_of(void)
+TEST(the_estimate_changes_as_much_as_the_cores_that_are_heard_of)
 {
     struct sluice_rates shared = believed, free = most;
     shared.storage_cores = 0.5; /* others have the rest */
@@ -297,7 +297,7 @@ static void the_estimate_changes_as_much_as_the_cores_that_are_heard_of(void)
     CU_ASSERT_EQUAL(estimator.per_s[SLUICE_COMPUTE_CPU], believed.compute_cores);
 }
 
-static void while_there_is_a_price_all_cores_that_are_heard_of_are_believed(void)
+TEST(while_there_is_a_price_all_cores_that_are_heard_of_are_believed)
 {
     struct sluice_capacity_estimator estimator = create(&believed, &most);
     const double *per_s = &estimator.per_s[SLUICE_STORAGE_CPU];
@@ -315,7 +315,7 @@ static void while_there_is_a_price_all_cores_that_are_heard_of_are_believed(void
     CU_ASSERT_DOUBLE_EQUAL(*per_s, 0.5, 0.01);
 }
 
-static void more_use_than_believed_is_a_lower_bound_up_to_the_most(void)
+TEST(more_use_than_believed_is_a_lower_bound_up_to_the_most)
 {
     struct sluice_capacity_estimator estimator = create(&believed, &most);
     struct sluice_interval interval = interval_of(SLUICE_NETWORK, 130e6, 0.2);
@@ -330,7 +330,7 @@ static void more_use_than_believed_is_a_lower_bound_up_to_the_most(void)
     CU_ASSERT_EQUAL(estimator.per_s[SLUICE_NETWORK], 1);
 }
 
-static void the_trainers_rate_is_its_samples_over_its_time(void)
+TEST(the_trainers_rate_is_its_samples_over_its_time)
 {
     struct sluice_capacity_estimator estimator = create(&believed, &most);
     const struct sluice_trainer_seen seen = {.samples = 512, .busy_ns = 256 * MS};
@@ -345,7 +345,7 @@ static void the_trainers_rate_is_its_samples_over_its_time(void)
 
 /* Of a second, half was training and decoding both, and a fifth of all was decoding: a fifth of the
  * trainer's time was not its own. */
-static void decoding_beside_the_trainer_is_not_its_own_time(void)
+TEST(decoding_beside_the_trainer_is_not_its_own_time)
 {
     static const struct {
         double decode_s, per_s;
@@ -369,7 +369,7 @@ static double trainer_rate(const struct sluice_capacity_estimator *estimator)
     return sluice_capacity_estimator_rates(estimator).gpu_samples_per_s;
 }
 
-static void the_rest_of_an_epoch_counts_by_its_part(void)
+TEST(the_rest_of_an_epoch_counts_by_its_part)
 {
     struct sluice_capacity_estimator estimator = create(&believed, &most);
     const struct sluice_trainer_seen slow = {.samples = 100, .busy_ns = 1000 * MS};
@@ -407,7 +407,7 @@ static struct sluice_interval see_reads(struct sluice_capacity_estimator *estima
     return sluice_capacity_estimator_see(estimator, rows, NUM_ROWS, &no_trainer, spans);
 }
 
-static void the_disk_does_what_was_read_over_what_it_was_busy(void)
+TEST(the_disk_does_what_was_read_over_what_it_was_busy)
 {
     struct sluice_capacity_estimator estimator = create(&believed, &most);
     CU_ASSERT_EQUAL(sluice_capacity_estimator_rates(&estimator).disk_bytes_per_s, INFINITY);
@@ -426,7 +426,7 @@ static void the_disk_does_what_was_read_over_what_it_was_busy(void)
     CU_ASSERT_DOUBLE_EQUAL(estimator.per_s[SLUICE_DISK], 60e6, 2e6);
 }
 
-static void of_a_disk_that_others_have_too_a_part_is_left(void)
+TEST(of_a_disk_that_others_have_too_a_part_is_left)
 {
     struct sluice_capacity_estimator estimator = create(&believed, &most);
     const struct sluice_interval interval =
@@ -436,7 +436,7 @@ static void of_a_disk_that_others_have_too_a_part_is_left(void)
     CU_ASSERT_DOUBLE_EQUAL(estimator.per_s[SLUICE_DISK], 60e6, 1e6);
 }
 
-static void files_in_memory_cost_the_disk_nothing(void)
+TEST(files_in_memory_cost_the_disk_nothing)
 {
     struct sluice_rates slow = believed;
     slow.disk_bytes_per_s = 50e6; /* when it was profiled */
@@ -452,7 +452,7 @@ static void files_in_memory_cost_the_disk_nothing(void)
     CU_ASSERT_EQUAL(estimator.per_s[SLUICE_DISK], INFINITY);
 }
 
-static void a_queue_for_workers_that_read_says_nothing_of_the_cores(void)
+TEST(a_queue_for_workers_that_read_says_nothing_of_the_cores)
 {
     struct sluice_capacity_estimator estimator = create(&believed, &most);
     const struct waits queued = {.queue_ns = 100 * MS};
@@ -468,7 +468,7 @@ static void a_queue_for_workers_that_read_says_nothing_of_the_cores(void)
 }
 
 /* A busy CPU delays the network and the workers; only what both did of the shared cores counts. */
-static void while_shared_cores_are_busy_they_alone_are_the_limit(void)
+TEST(while_shared_cores_are_busy_they_alone_are_the_limit)
 {
     struct sluice_rates shared = believed, limits = most;
     shared.shared_cores = limits.shared_cores = 2;
@@ -499,7 +499,7 @@ static void while_shared_cores_are_busy_they_alone_are_the_limit(void)
     CU_ASSERT_EQUAL(estimator.shared_cores, 2); /* no more than there are */
 }
 
-static void cores_that_others_keep_busy_hide_no_slow_link(void)
+TEST(cores_that_others_keep_busy_hide_no_slow_link)
 {
     struct sluice_rates shared = believed, limits = most;
     shared.shared_cores = limits.shared_cores = 16;
@@ -511,7 +511,7 @@ static void cores_that_others_keep_busy_hide_no_slow_link(void)
     CU_ASSERT_EQUAL(estimator.shared_cores, 16);
 }
 
-static void a_link_within_the_machine_stays_unlimited(void)
+TEST(a_link_within_the_machine_stays_unlimited)
 {
     struct sluice_rates shared = believed, limits = most;
     shared.shared_cores = limits.shared_cores = 16;
@@ -522,7 +522,7 @@ static void a_link_within_the_machine_stays_unlimited(void)
     CU_ASSERT(isinf(estimator.per_s[SLUICE_NETWORK]));
 }
 
-static void two_machines_share_nothing(void)
+TEST(two_machines_share_nothing)
 {
     struct sluice_capacity_estimator estimator = create(&believed, &most);
     struct sluice_interval interval = see(&estimator, (struct waits){.link_ns = 100 * MS});
@@ -532,7 +532,7 @@ static void two_machines_share_nothing(void)
     CU_ASSERT_EQUAL(estimator.shared_cores, 0);
 }
 
-static void failed_rows_and_nothing_at_all_say_nothing(void)
+TEST(failed_rows_and_nothing_at_all_say_nothing)
 {
     static struct sluice_row_seen rows[NUM_ROWS];
     static struct sluice_wait_span spans[NUM_ROWS];
@@ -554,7 +554,7 @@ static void failed_rows_and_nothing_at_all_say_nothing(void)
     CU_ASSERT_EQUAL(estimator.latency_ns, before.latency_ns);
 }
 
-static void transport_counts_as_done_by_the_cores(void)
+TEST(transport_counts_as_done_by_the_cores)
 {
     struct sluice_capacity_estimator estimator = create(&believed, &most);
     estimator.transport = (struct sluice_transport_cost){
@@ -572,36 +572,4 @@ static void transport_counts_as_done_by_the_cores(void)
     CU_ASSERT_DOUBLE_EQUAL(interval.used_per_s[SLUICE_STORAGE_CPU], 0.5 * 1.3, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(interval.used_per_s[SLUICE_COMPUTE_CPU], 0.5 * 1.6, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(interval.used_per_s[SLUICE_NETWORK], 50e6, 1);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(what_was_used_is_counted_in_units_of_each),
-        SLUICE_TEST(each_wait_names_its_own_resource),
-        SLUICE_TEST(transport_counts_as_done_by_the_cores),
-        SLUICE_TEST(a_worker_that_is_off_the_cpu_is_not_a_slow_link),
-        SLUICE_TEST(short_waits_are_no_limit),
-        SLUICE_TEST(a_limit_moves_its_estimate_as_an_ewma_of_logarithms),
-        SLUICE_TEST(an_outlier_moves_an_estimate_by_max_factor_and_a_fall_is_soon_believed),
-        SLUICE_TEST(what_is_fully_used_without_a_wait_grows),
-        SLUICE_TEST(the_latency_is_the_least_of_the_epoch),
-        SLUICE_TEST(cores_and_price_are_those_that_arrived_last),
-        SLUICE_TEST(the_estimate_changes_as_much_as_the_cores_that_are_heard_of),
-        SLUICE_TEST(while_there_is_a_price_all_cores_that_are_heard_of_are_believed),
-        SLUICE_TEST(more_use_than_believed_is_a_lower_bound_up_to_the_most),
-        SLUICE_TEST(the_trainers_rate_is_its_samples_over_its_time),
-        SLUICE_TEST(decoding_beside_the_trainer_is_not_its_own_time),
-        SLUICE_TEST(the_rest_of_an_epoch_counts_by_its_part),
-        SLUICE_TEST(the_disk_does_what_was_read_over_what_it_was_busy),
-        SLUICE_TEST(of_a_disk_that_others_have_too_a_part_is_left),
-        SLUICE_TEST(files_in_memory_cost_the_disk_nothing),
-        SLUICE_TEST(a_queue_for_workers_that_read_says_nothing_of_the_cores),
-        SLUICE_TEST(while_shared_cores_are_busy_they_alone_are_the_limit),
-        SLUICE_TEST(cores_that_others_keep_busy_hide_no_slow_link),
-        SLUICE_TEST(a_link_within_the_machine_stays_unlimited),
-        SLUICE_TEST(two_machines_share_nothing),
-        SLUICE_TEST(failed_rows_and_nothing_at_all_say_nothing),
-    };
-    return sluice_test_run("capacity_estimator", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -97,7 +97,7 @@ static struct sluice_controller *make_plan(const struct sluice_rates *rates, uin
     return make_plan_of(&choices, rates, forms, epoch, forecast);
 }
 
-static void the_first_plan_says_what_it_takes_and_a_right_one_stays(void)
+TEST(the_first_plan_says_what_it_takes_and_a_right_one_stays)
 {
     const struct sim_scenario scenario = {"steady", ONE(300, 0.15, 8000)};
     const struct outcome outcome = run(&scenario);
@@ -112,7 +112,7 @@ static void the_first_plan_says_what_it_takes_and_a_right_one_stays(void)
 }
 
 /* As much more is asked for as is done, so that a few round trips fill every queue. */
-static void the_time_until_the_first_interval_is_not_lost(void)
+TEST(the_time_until_the_first_interval_is_not_lost)
 {
     const struct sim_scenario scenario = {"a short epoch", ONE(2000, 2, 2500)};
     const struct outcome outcome = run(&scenario);
@@ -133,7 +133,7 @@ static void the_time_until_the_first_interval_is_not_lost(void)
 }
 
 /* Every belief wrong by a factor of two to ten, upwards and downwards. */
-static void a_cold_start_ends_within_a_tenth_of_foresight(void)
+TEST(a_cold_start_ends_within_a_tenth_of_foresight)
 {
     static const struct sluice_rates believed[] = {RATES(3000, 4), RATES(30, 0.04)};
     const struct sim_scenario scenarios[] = {
@@ -172,7 +172,7 @@ static struct outcome check_there_and_back(const struct sim_scenario *scenario)
     return outcome;
 }
 
-static void a_link_that_thins_and_widens_is_followed(void)
+TEST(a_link_that_thins_and_widens_is_followed)
 {
     static const struct sim_phase phases[] = {
         {.until_s = 8}, {.until_s = 18, .link_bytes_per_s = 100 * MBIT}, {.until_s = INFINITY}};
@@ -185,7 +185,7 @@ static void a_link_that_thins_and_widens_is_followed(void)
     CU_ASSERT(share_of_files(&outcome, 2) > 0.3);
 }
 
-static void storage_cores_that_go_and_come_back_are_followed(void)
+TEST(storage_cores_that_go_and_come_back_are_followed)
 {
     static const struct sim_phase phases[] = {
         {.until_s = 8}, {.until_s = 18, .storage_cores = 0.2}, {.until_s = INFINITY}};
@@ -198,7 +198,7 @@ static void storage_cores_that_go_and_come_back_are_followed(void)
 
 /* A way that becomes longer looks like a slower link for the rest of the epoch, and costs little.
  */
-static void a_longer_way_costs_little(void)
+TEST(a_longer_way_costs_little)
 {
     static const struct sim_phase phases[] = {{.until_s = 3},
                                               {.until_s = INFINITY, .latency_s = 0.05}};
@@ -211,7 +211,7 @@ static void a_longer_way_costs_little(void)
 
 /* Less is under way than would hold a changed plan up for long: what was asked for before the link
  * fell to a tenth is through within a second. */
-static void a_fall_of_the_link_is_over_soon(void)
+TEST(a_fall_of_the_link_is_over_soon)
 {
     static const struct sim_phase phases[] = {
         {.until_s = 6}, {.until_s = INFINITY, .link_bytes_per_s = 100 * MBIT}};
@@ -222,7 +222,7 @@ static void a_fall_of_the_link_is_over_soon(void)
     CU_ASSERT(outcome.seconds < 1.1 * outcome.oracle_s);
 }
 
-static void noise_costs_less_than_a_tenth(void)
+TEST(noise_costs_less_than_a_tenth)
 {
     const double noises[] = {0.15, 0.3};
     for (size_t k = 0; k < 2; k++) {
@@ -233,7 +233,7 @@ static void noise_costs_less_than_a_tenth(void)
     }
 }
 
-static void the_trainers_rate_is_no_reason_to_solve(void)
+TEST(the_trainers_rate_is_no_reason_to_solve)
 {
     struct sluice_rates rates = RATES(20, 4);
     rates.gpu_samples_per_s = 1e6;
@@ -258,7 +258,7 @@ static void the_trainers_rate_is_no_reason_to_solve(void)
 }
 
 /* Nobody said that the disk is slow, and nothing can be done about it. */
-static void a_slow_disk_is_seen_and_costs_nothing_more(void)
+TEST(a_slow_disk_is_seen_and_costs_nothing_more)
 {
     static const struct sim_phase phases[] = {{.until_s = 2},
                                               {.until_s = INFINITY, .disk_bytes_per_s = 20e6}};
@@ -273,7 +273,7 @@ static void a_slow_disk_is_seen_and_costs_nothing_more(void)
 }
 
 /* With an index of the files a slow disk is a reason to ask for crops. */
-static void a_slow_disk_reads_parts_where_it_can(void)
+TEST(a_slow_disk_reads_parts_where_it_can)
 {
     struct sim_scenario scenario = {"slow disk, no index", ONE(1000, 1, 4000),
                                     .disk_bytes_per_s = 20e6, .noise = 0.05};
@@ -292,7 +292,7 @@ static void a_slow_disk_reads_parts_where_it_can(void)
 
 /* What the plan asks for where nothing but the trainer is the limit is what it would ask for
  * without one, not whichever plan is as fast: little is left to chance from epoch to epoch. */
-static void a_slow_trainer_leaves_the_plan_as_it_is(void)
+TEST(a_slow_trainer_leaves_the_plan_as_it_is)
 {
     size_t counts[3][SLUICE_MAX_CHOICES] = {{0}};
     for (int k = 0; k < 3; k++) {
@@ -321,7 +321,7 @@ static void has_no_bounds(const struct sluice_controller *plan)
     CU_ASSERT_EQUAL(sluice_controller_solves(plan), 1);
 }
 
-static void a_fixed_plan_stays_whatever_is_seen(void)
+TEST(a_fixed_plan_stays_whatever_is_seen)
 {
     static const struct sim_phase phases[] = {
         {.until_s = 1},
@@ -344,7 +344,7 @@ static void has_corrections(const struct sluice_controller *plan)
     CU_ASSERT_EQUAL(sluice_controller_correction(plan, 1, SLUICE_NETWORK), 1);
 }
 
-static void costs_are_corrected_by_what_is_seen_of_each_choice(void)
+TEST(costs_are_corrected_by_what_is_seen_of_each_choice)
 {
     const struct sim_scenario scenario = {"costs 3, 2, 1.25", ONE(100, 4, 4000),
                                           .storage_factor = 3, .compute_factor = 2,
@@ -354,7 +354,7 @@ static void costs_are_corrected_by_what_is_seen_of_each_choice(void)
     CU_ASSERT_EQUAL(outcome.record.counts[1], 0);
 }
 
-static void a_price_of_storage_cpu_keeps_work_away_from_it(void)
+TEST(a_price_of_storage_cpu_keeps_work_away_from_it)
 {
     struct sim_scenario scenario = {"no price", ONE(300, 4, 8000)};
     const struct outcome cheap = run(&scenario);
@@ -367,7 +367,7 @@ static void a_price_of_storage_cpu_keeps_work_away_from_it(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(dear.record.last.reason, "price of storage CPU 1e+05"));
 }
 
-static void the_end_of_a_price_is_told(void)
+TEST(the_end_of_a_price_is_told)
 {
     const struct sluice_rates rates = RATES(300, 4);
     const struct sluice_plan_epoch epoch = sim_epoch(1000);
@@ -391,7 +391,7 @@ static void the_end_of_a_price_is_told(void)
     sluice_controller_destroy(plan);
 }
 
-static void only_forms_that_are_offered_and_fit_the_pipeline_are_chosen(void)
+TEST(only_forms_that_are_offered_and_fit_the_pipeline_are_chosen)
 {
     struct sluice_pipeline *other = NULL;
     CU_ASSERT_EQUAL_FATAL(
@@ -434,7 +434,7 @@ static size_t choose_all(struct sluice_controller *plan, const struct sluice_pla
     return on_gpu;
 }
 
-static void a_short_compute_cpu_leaves_decoding_to_a_gpu_that_has_the_time(void)
+TEST(a_short_compute_cpu_leaves_decoding_to_a_gpu_that_has_the_time)
 {
     enum { ITEMS = 2000 };
     static unsigned choice[ITEMS], plain_choice[ITEMS];
@@ -514,7 +514,7 @@ static void see_decoding(struct sluice_controller *plan, const struct sluice_pla
                                    (interval + 1) * ROWS, rows, ROWS, &trainer, last);
 }
 
-static void a_gpu_that_decodes_ten_times_slower_gets_less_to_decode(void)
+TEST(a_gpu_that_decodes_ten_times_slower_gets_less_to_decode)
 {
     enum { INTERVALS = 8 };
     const struct sluice_plan_epoch epoch = sim_epoch(4000);
@@ -549,7 +549,7 @@ static void a_gpu_that_decodes_ten_times_slower_gets_less_to_decode(void)
 
 /* A folder's files come late, as from a link; that is nobody's limit.  What the GPU turns out not
  * to decode in time comes back to the CPUs. */
-static void a_folder_has_files_alone_and_is_planned_anew(void)
+TEST(a_folder_has_files_alone_and_is_planned_anew)
 {
     enum { INTERVALS = 16 };
     const struct sluice_plan_epoch epoch = sim_epoch(4000);
@@ -590,7 +590,7 @@ static void a_folder_has_files_alone_and_is_planned_anew(void)
 }
 
 /* It is in the choices where the GPU decodes, too. */
-static void the_trainers_rate_counts_where_its_device_decodes(void)
+TEST(the_trainers_rate_counts_where_its_device_decodes)
 {
     struct sluice_rates rates = RATES(20000, 1);
     rates.compute_cores = 0.5;
@@ -613,7 +613,7 @@ static void the_trainers_rate_counts_where_its_device_decodes(void)
     sluice_controller_destroy(plan);
 }
 
-static void a_rate_that_is_no_rate_is_refused(void)
+TEST(a_rate_that_is_no_rate_is_refused)
 {
     for (int k = 0; k < 4; k++) {
         struct sluice_controller_options options = {
@@ -631,33 +631,4 @@ static void a_rate_that_is_no_rate_is_refused(void)
         CU_ASSERT(err.text[0]);
     }
     sluice_controller_destroy(NULL);
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_first_plan_says_what_it_takes_and_a_right_one_stays),
-        SLUICE_TEST(the_time_until_the_first_interval_is_not_lost),
-        SLUICE_TEST(a_cold_start_ends_within_a_tenth_of_foresight),
-        SLUICE_TEST(a_link_that_thins_and_widens_is_followed),
-        SLUICE_TEST(storage_cores_that_go_and_come_back_are_followed),
-        SLUICE_TEST(a_longer_way_costs_little),
-        SLUICE_TEST(a_fall_of_the_link_is_over_soon),
-        SLUICE_TEST(noise_costs_less_than_a_tenth),
-        SLUICE_TEST(the_trainers_rate_is_no_reason_to_solve),
-        SLUICE_TEST(a_slow_disk_is_seen_and_costs_nothing_more),
-        SLUICE_TEST(a_slow_disk_reads_parts_where_it_can),
-        SLUICE_TEST(a_slow_trainer_leaves_the_plan_as_it_is),
-        SLUICE_TEST(a_fixed_plan_stays_whatever_is_seen),
-        SLUICE_TEST(costs_are_corrected_by_what_is_seen_of_each_choice),
-        SLUICE_TEST(a_price_of_storage_cpu_keeps_work_away_from_it),
-        SLUICE_TEST(the_end_of_a_price_is_told),
-        SLUICE_TEST(only_forms_that_are_offered_and_fit_the_pipeline_are_chosen),
-        SLUICE_TEST(a_short_compute_cpu_leaves_decoding_to_a_gpu_that_has_the_time),
-        SLUICE_TEST(a_gpu_that_decodes_ten_times_slower_gets_less_to_decode),
-        SLUICE_TEST(a_folder_has_files_alone_and_is_planned_anew),
-        SLUICE_TEST(the_trainers_rate_counts_where_its_device_decodes),
-        SLUICE_TEST(a_rate_that_is_no_rate_is_refused),
-    };
-    return sluice_test_run("controller", tests, SLUICE_TEST_COUNT(tests));
 }

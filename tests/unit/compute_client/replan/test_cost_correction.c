@@ -31,7 +31,7 @@ static void learn(struct sluice_cost_correction *costs, unsigned choice, int num
     }
 }
 
-static void nothing_seen_is_the_model_and_the_transport(void)
+TEST(nothing_seen_is_the_model_and_the_transport)
 {
     const struct sluice_transport_cost transport = {.storage_s_per_sample = 1e-3,
                                                     .storage_s_per_job = 2e-3,
@@ -55,7 +55,7 @@ static void nothing_seen_is_the_model_and_the_transport(void)
     }
 }
 
-static void a_factor_goes_to_what_is_seen_and_forgets(void)
+TEST(a_factor_goes_to_what_is_seen_and_forgets)
 {
     struct sluice_cost_correction costs =
         sluice_cost_correction_init(&model, &no_transport, tuning);
@@ -72,7 +72,7 @@ static void a_factor_goes_to_what_is_seen_and_forgets(void)
 }
 
 /* However many rows come in an interval, it is one of the last eight or so. */
-static void an_interval_does_not_make_the_factor(void)
+TEST(an_interval_does_not_make_the_factor)
 {
     struct sluice_cost_correction costs =
         sluice_cost_correction_init(&model, &no_transport, tuning);
@@ -94,7 +94,7 @@ static void an_interval_does_not_make_the_factor(void)
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][COMPUTE], 2, 0.1);
 }
 
-static void other_choices_follow_on_the_same_resource_but_for_bytes(void)
+TEST(other_choices_follow_on_the_same_resource_but_for_bytes)
 {
     struct sluice_cost_correction costs =
         sluice_cost_correction_init(&model, &no_transport, tuning);
@@ -109,7 +109,7 @@ static void other_choices_follow_on_the_same_resource_but_for_bytes(void)
 }
 
 /* Handing out a file is next to nothing in the model, and a clock's reading in a row. */
-static void what_is_no_work_teaches_nothing(void)
+TEST(what_is_no_work_teaches_nothing)
 {
     CU_ASSERT_FATAL(plain[0][SLUICE_STORAGE_CPU] < tuning->least_work_s);
     struct sluice_cost_correction costs =
@@ -120,7 +120,7 @@ static void what_is_no_work_teaches_nothing(void)
 }
 
 /* What the storage node's workers take includes reading the file, which is transport already. */
-static void reading_is_not_counted_twice(void)
+TEST(reading_is_not_counted_twice)
 {
     const double read_s = plain[CROP][SLUICE_STORAGE_CPU];
     const struct sluice_transport_cost transport = {.storage_s_per_sample = read_s};
@@ -129,7 +129,7 @@ static void reading_is_not_counted_twice(void)
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][STORAGE], 1, 1e-9);
 }
 
-static void neither_one_outlier_nor_many_carry_a_factor_away(void)
+TEST(neither_one_outlier_nor_many_carry_a_factor_away)
 {
     struct sluice_cost_correction costs =
         sluice_cost_correction_init(&model, &no_transport, tuning);
@@ -151,7 +151,7 @@ static double disk_of(const struct sluice_cost_correction *costs,
     return cost[choice][SLUICE_DISK];
 }
 
-static void what_is_read_follows_what_was(void)
+TEST(what_is_read_follows_what_was)
 {
     struct sluice_sample_facts middle = facts;
     middle.crop.top = 140;
@@ -190,7 +190,7 @@ static void what_is_read_follows_what_was(void)
 }
 
 /* What is told of many samples at once is one factor for all that the GPU decodes. */
-static void the_gpu_has_one_factor_from_what_it_decoded(void)
+TEST(the_gpu_has_one_factor_from_what_it_decoded)
 {
     const struct sluice_choice_model with_gpu =
         sluice_choice_model_default(sluice_test_gpu_choices());
@@ -231,17 +231,6 @@ static void the_gpu_has_one_factor_from_what_it_decoded(void)
 
 int main(void)
 {
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(nothing_seen_is_the_model_and_the_transport),
-        SLUICE_TEST(a_factor_goes_to_what_is_seen_and_forgets),
-        SLUICE_TEST(an_interval_does_not_make_the_factor),
-        SLUICE_TEST(other_choices_follow_on_the_same_resource_but_for_bytes),
-        SLUICE_TEST(what_is_no_work_teaches_nothing),
-        SLUICE_TEST(reading_is_not_counted_twice),
-        SLUICE_TEST(what_is_read_follows_what_was),
-        SLUICE_TEST(the_gpu_has_one_factor_from_what_it_decoded),
-        SLUICE_TEST(neither_one_outlier_nor_many_carry_a_factor_away),
-    };
     struct sluice_pipeline *pipeline = NULL;
     if (sluice_pipeline_parse(
             "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet", &pipeline,
@@ -252,7 +241,7 @@ int main(void)
     tuning = sluice_tuning_default();
     model = sluice_test_model();
     sluice_choice_model_costs(&model, &facts, plain);
-    const int failed = sluice_test_run("cost_correction", tests, SLUICE_TEST_COUNT(tests));
+    const int failed = sluice_test_main();
     sluice_pipeline_destroy(pipeline);
     return failed;
 }

@@ -33,7 +33,7 @@ static struct sluice_cpu_share following(double price)
     return share;
 }
 
-static void without_a_price_there_is_no_share_to_keep_to(void)
+TEST(without_a_price_there_is_no_share_to_keep_to)
 {
     struct sluice_cpu_share share = unseen();
     sluice_cpu_share_see(&share, 0, 0.5);
@@ -46,7 +46,7 @@ static void without_a_price_there_is_no_share_to_keep_to(void)
     CU_ASSERT_EQUAL(share.cores, 0);
 }
 
-static void the_worth_of_a_core_is_what_another_would_gain(void)
+TEST(the_worth_of_a_core_is_what_another_would_gain)
 {
     /* T (1 - p d) with x (1 + d). */
     struct sluice_cpu_share share = following(1);
@@ -58,7 +58,7 @@ static void the_worth_of_a_core_is_what_another_would_gain(void)
     CU_ASSERT_DOUBLE_EQUAL(share.worth, 10 * 0.2 / 0.5, 1e-9);
 }
 
-static void the_worth_is_that_of_the_program(void)
+TEST(the_worth_is_that_of_the_program)
 {
     /* T = max(1 - s, s / x), as of work that storage seconds s take off the client. */
     const double xs[] = {0.1, 0.5, 2};
@@ -74,7 +74,7 @@ static void the_worth_is_that_of_the_program(void)
     }
 }
 
-static void uses_more_where_a_core_is_worth_more_than_its_price(void)
+TEST(uses_more_where_a_core_is_worth_more_than_its_price)
 {
     struct sluice_cpu_share share = following(1);
     const struct sluice_lp_result dear = plan_of(1, 1); /* worth 2 */
@@ -86,7 +86,7 @@ static void uses_more_where_a_core_is_worth_more_than_its_price(void)
     CU_ASSERT(sluice_cpu_share_next(&share, 500 * MS, 4) < more);
 }
 
-static void steps_become_small_near_the_right_share(void)
+TEST(steps_become_small_near_the_right_share)
 {
     struct sluice_cpu_share share = following(1);
     const struct sluice_lp_result near = plan_of(0.515, 1); /* worth 1.03 */
@@ -99,7 +99,7 @@ static void steps_become_small_near_the_right_share(void)
     CU_ASSERT(sluice_cpu_share_next(&share, 60000 * (uint64_t)MS, 4) < 1.5 * next);
 }
 
-static void does_not_ask_for_more_than_a_plan_has_a_use_for(void)
+TEST(does_not_ask_for_more_than_a_plan_has_a_use_for)
 {
     struct sluice_cpu_share share = following(0.1);
     const struct sluice_lp_result dear = plan_of(1, 1), slack = plan_of(0, 0.6);
@@ -111,7 +111,7 @@ static void does_not_ask_for_more_than_a_plan_has_a_use_for(void)
     CU_ASSERT(sluice_cpu_share_next(&share, 250 * MS, 4) <= planned);
 }
 
-static void stays_within_the_cores_and_above_nothing(void)
+TEST(stays_within_the_cores_and_above_nothing)
 {
     struct sluice_cpu_share share = following(1);
     CU_ASSERT_EQUAL(sluice_cpu_share_next(&share, 250 * MS, 0.25), 0.25);
@@ -121,18 +121,4 @@ static void stays_within_the_cores_and_above_nothing(void)
         sluice_cpu_share_planned(&share, cores, &cheap, NUM_ITEMS);
         CU_ASSERT(cores >= sluice_tuning_default()->least_share * 4);
     }
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(without_a_price_there_is_no_share_to_keep_to),
-        SLUICE_TEST(the_worth_of_a_core_is_what_another_would_gain),
-        SLUICE_TEST(the_worth_is_that_of_the_program),
-        SLUICE_TEST(uses_more_where_a_core_is_worth_more_than_its_price),
-        SLUICE_TEST(steps_become_small_near_the_right_share),
-        SLUICE_TEST(does_not_ask_for_more_than_a_plan_has_a_use_for),
-        SLUICE_TEST(stays_within_the_cores_and_above_nothing),
-    };
-    return sluice_test_run("cpu_share", tests, SLUICE_TEST_COUNT(tests));
 }

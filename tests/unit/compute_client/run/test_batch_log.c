@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void a_line_for_each_batch(void)
+TEST(a_line_for_each_batch)
 {
     char path[300];
     snprintf(path, sizeof(path), "%s/log.csv", sluice_test_dir());
@@ -34,14 +34,14 @@ static void a_line_for_each_batch(void)
     free(text);
 }
 
-static void no_log_is_no_error(void)
+TEST(no_log_is_no_error)
 {
     const struct sluice_batch_entry entry = {.samples = 1};
     sluice_batch_log_add(NULL, &entry);
     CU_ASSERT_EQUAL(sluice_batch_log_close(NULL, NULL), SLUICE_OK);
 }
 
-static void a_file_that_cannot_be_written_is_named(void)
+TEST(a_file_that_cannot_be_written_is_named)
 {
     struct sluice_batch_log *log = NULL;
     struct sluice_err err = {0};
@@ -58,14 +58,4 @@ static void a_file_that_cannot_be_written_is_named(void)
     CU_ASSERT_EQUAL(sluice_batch_log_close(log, &err), SLUICE_E_IO);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/dev/full"));
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "100001 lines are missing"));
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(a_line_for_each_batch),
-        SLUICE_TEST(no_log_is_no_error),
-        SLUICE_TEST(a_file_that_cannot_be_written_is_named),
-    };
-    return sluice_test_run("batch_log", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -34,7 +34,7 @@ static struct sluice_live_view run_for(struct sluice_live_meter *meter,
     return sluice_live_view_of(meter, live, 0, total, 0, true, *now);
 }
 
-static void rates_are_of_the_last_seconds(void)
+TEST(rates_are_of_the_last_seconds)
 {
     struct sluice_counters live = {0};
     struct sluice_live_meter meter;
@@ -55,7 +55,7 @@ static void rates_are_of_the_last_seconds(void)
     CU_ASSERT(view.samples_per_s > 360 && view.samples_per_s < 405);
 }
 
-static void batches_that_come_seldom_make_no_ripple(void)
+TEST(batches_that_come_seldom_make_no_ripple)
 {
     struct sluice_counters live = {0};
     struct sluice_live_meter meter;
@@ -76,7 +76,7 @@ static void batches_that_come_seldom_make_no_ripple(void)
     CU_ASSERT_DOUBLE_EQUAL(most, 256 / 3.0, 1);
 }
 
-static void a_stall_shows_while_it_lasts(void)
+TEST(a_stall_shows_while_it_lasts)
 {
     struct sluice_counters live = {0};
     struct sluice_live_meter meter;
@@ -95,7 +95,7 @@ static void a_stall_shows_while_it_lasts(void)
     CU_ASSERT_DOUBLE_EQUAL(view.lost_s, 3, 1e-6);
 }
 
-static void what_was_before_counts_as_done_and_what_comes_after_as_left(void)
+TEST(what_was_before_counts_as_done_and_what_comes_after_as_left)
 {
     struct sluice_counters live = {.samples = 777, .wire_bytes = 99999999};
     live.choices[3][SLUICE_FORM_U8] = 777;
@@ -156,7 +156,7 @@ static void expect(const struct sluice_live_view *view, unsigned columns, bool h
     CU_ASSERT_EQUAL(taken, columns_of(text));
 }
 
-static void a_line_has_what_fits_and_what_matters_most(void)
+TEST(a_line_has_what_fits_and_what_matters_most)
 {
     const struct sluice_live_view view = sample_view();
     expect(&view, 119, true,
@@ -171,7 +171,7 @@ static void a_line_has_what_fits_and_what_matters_most(void)
     expect(&view, 19, true, "epoch 0  47%");
 }
 
-static void a_detail_goes_after_the_rest_of_what_can_go(void)
+TEST(a_detail_goes_after_the_rest_of_what_can_go)
 {
     struct sluice_live_view view = sample_view();
     strcpy(view.what, "part 6 of 10");
@@ -182,7 +182,7 @@ static void a_detail_goes_after_the_rest_of_what_can_go(void)
     expect(&view, 43, true, "part 6 of 10  47%  1834/s  0:41 left");
 }
 
-static void every_width_holds(void)
+TEST(every_width_holds)
 {
     struct sluice_live_view view = sample_view();
     for (int state = 0; state < 3; state++) {
@@ -201,7 +201,7 @@ static void every_width_holds(void)
     }
 }
 
-static void the_bar_is_full_at_the_end_and_not_before(void)
+TEST(the_bar_is_full_at_the_end_and_not_before)
 {
     struct sluice_live_view view = sample_view();
     char text[512];
@@ -217,7 +217,7 @@ static void the_bar_is_full_at_the_end_and_not_before(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "[======] 100%"));
 }
 
-static void what_is_not_known_is_not_there(void)
+TEST(what_is_not_known_is_not_there)
 {
     const struct sluice_live_view view = {
         .what = "epoch 0",
@@ -241,7 +241,7 @@ static void what_is_not_known_is_not_there(void)
     CU_ASSERT_PTR_NULL(strstr(text, "nan"));
 }
 
-static void a_lost_server_stands_before_everything_else(void)
+TEST(a_lost_server_stands_before_everything_else)
 {
     struct sluice_live_view view = sample_view();
     view.lost_s = 3.2;
@@ -258,29 +258,11 @@ static void a_lost_server_stands_before_everything_else(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "waiting 1:15"));
 }
 
-static void a_log_gets_all_of_it(void)
+TEST(a_log_gets_all_of_it)
 {
     const struct sluice_live_view view = sample_view();
     char text[512];
     sluice_live_text(&view, text, sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "epoch 0: 470 of 1000 samples, 1834 samples/s, 0:41 left, "
                                  "loss 2.3145, 498 Mbit/s, limited by network, crop 93% raw 7%");
-}
-
-int main(void)
-{
-    static const struct sluice_test tests[] = {
-        SLUICE_TEST(rates_are_of_the_last_seconds),
-        SLUICE_TEST(batches_that_come_seldom_make_no_ripple),
-        SLUICE_TEST(a_stall_shows_while_it_lasts),
-        SLUICE_TEST(what_was_before_counts_as_done_and_what_comes_after_as_left),
-        SLUICE_TEST(a_line_has_what_fits_and_what_matters_most),
-        SLUICE_TEST(a_detail_goes_after_the_rest_of_what_can_go),
-        SLUICE_TEST(every_width_holds),
-        SLUICE_TEST(the_bar_is_full_at_the_end_and_not_before),
-        SLUICE_TEST(what_is_not_known_is_not_there),
-        SLUICE_TEST(a_lost_server_stands_before_everything_else),
-        SLUICE_TEST(a_log_gets_all_of_it),
-    };
-    return sluice_test_run("live_line", tests, SLUICE_TEST_COUNT(tests));
 }
