@@ -8,7 +8,7 @@
 /* These streams are apart from those of the ops, which are below 16,384, and of the order. */
 #define MIX_OP 0xFF00u
 #define ERASING_OP 0xFF01u
-#define FILL_OP 0xFF02u /* _torch_batch.py has it, too */
+#define FILL_OP 0xFF02u /* _batch_ops.py has it, too */
 
 #define MAX_ATTEMPTS 10
 

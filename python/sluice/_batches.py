@@ -75,7 +75,7 @@ class Batches:
             recipe = recipes.of(recipe)
             if (recipe.erasing or recipe.mix) and part == "train" and not _does_batch_ops:
                 raise _sluice.InvalidError(
-                    "recipe: its RandomErasing and Mix are for sluice.torch.Loader; for the pipeline alone give "
+                    "recipe: its RandomErasing and Mix are for sluice.torch.Loader and sluice.jax.Loader; for the pipeline alone give "
                     "pipeline=sluice.recipes.of(recipe).train")
             pipeline = recipe.train
             if recipe.repeat_within_batch > 1:

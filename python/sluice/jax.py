@@ -7,8 +7,9 @@
     batches.set_state(saved)               next() goes on after that batch
 
 images is uint8 [rows, height, width, 3], labels int32 [rows], as JAX has no int64 unless it is told
-to.  Both are on JAX's default device; where that is the CPU, images is the batch's memory itself,
-without a copy, if JAX takes it as it is.  With targets=True they are followed by targets: float32
+to.  With normalize=True images is float32, bit for bit what torchvision's ToTensor and Normalize
+give.  Both are on JAX's default device; where that is the CPU, images of uint8 is the batch's memory
+itself, without a copy, if JAX takes it as it is.  With targets=True they are followed by targets: float32
 [rows, dimension], [rows] where that is 1, placed as the labels are, or a list of bytes.
 
 With gpu_decode="on" images lies on the GPU that decoded it.
@@ -18,22 +19,28 @@ With `devices` or `sharding` the rows are shared among devices, and what is yiel
     loader = sluice.jax.Loader("storage:50051", 256, devices=jax.local_devices())
 """
 import collections
+import functools
 import json
 
 import jax
 import numpy
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from sluice import _sluice
+from sluice import _batch_ops, _sluice
 from sluice._batches import Batches
+from sluice._jax_batch import BatchKey, Mix, RandomErasing
 from sluice.numpy import normalization
 
-__all__ = ["Iterator", "Loader", "normalization", "normalize"]
+__all__ = ["BatchKey", "Iterator", "Loader", "Mix", "RandomErasing", "normalization", "normalize"]
 
 
 class Loader(Batches):
     """Of a folder or HOST:PORT; options as of sluice.torch.Loader, without its devices, and
 
+    normalize       whether to; left out: if there are batch_ops, or a recipe has a RandomErasing or Mix
+    dtype           of normalised images: float32 (the default), float16, bfloat16
+    batch_ops       RandomErasing and Mix of this module, which are applied to each batch in order, on the device;
+                    of the training part alone
     gpu_decode      "on" or "auto", as of sluice.torch.Loader: what is better decoded on the GPU is,
                     and images are there; with one device at most.  "off" if left out
     gpu_memory      of the GPU that the loader takes at most, "2GiB" say
@@ -48,7 +55,13 @@ class Loader(Batches):
     _takes_device = True
 
     def __init__(self, source, batch_size, *, sample_ids=False, devices=None, sharding=None,
-                 rank=None, world_size=None, gpu_decode=None, gpu_memory=None, **options):
+                 rank=None, world_size=None, gpu_decode=None, gpu_memory=None, normalize=None,
+                 dtype=None, batch_ops=(), recipe=None, seed=0, **options):
+        recipe, ops = _batch_ops.of_part(recipe, batch_ops, options.get("part", "train"), Mix, RandomErasing)
+        if normalize is None:
+            normalize = bool(batch_ops or recipe and (recipe.erasing or recipe.mix))
+        if dtype is not None and not normalize:
+            raise _sluice.InvalidError(f"dtype {dtype}: with normalize=True")
         if devices is not None and sharding is not None:
             raise _sluice.InvalidError("devices and sharding: one of them")
         if devices is not None:
@@ -78,10 +91,21 @@ class Loader(Batches):
         if gpu_decode not in (None, "off") and self._gpu() is not None:
             options.setdefault("gpu_device", self._gpu().local_hardware_id)
         super().__init__(source, batch_size, rank=rank, world_size=world_size,
-                         gpu_decode=gpu_decode, gpu_memory=gpu_memory, **options)
+                         gpu_decode=gpu_decode, gpu_memory=gpu_memory, recipe=recipe, seed=seed,
+                         _does_batch_ops=True, **options)
         if self._loader.device() >= 0 and self._gpu() is None:
             self.close()
             raise _sluice.InvalidError(f"gpu_decode={gpu_decode!r}: JAX uses no GPU here")
+        self._seed, self._ops = seed, ops
+        self._finished = None  # normalises a batch and applies the ops
+        if normalize or ops:
+            table = normalization(self) if normalize else None
+            if normalize and table is None:
+                self.close()
+                raise _sluice.InvalidError("normalize: the pipeline ends at u8; "
+                                           "let it end with to_tensor and normalize")
+            self._finished = _finisher(table, dtype or jax.numpy.float32, ops, self.info["num_classes"],
+                                       self._local())
 
     def _gpu(self):
         """The one that decodes; None: there is none."""
@@ -104,11 +128,31 @@ class Loader(Batches):
         self._copying.append((mark, batch))
         return images
 
+    def _local(self):
+        """The sharding over the devices of this process alone; None without one."""
+        return self._sharding and NamedSharding(self._sharding.mesh.local_mesh, self._sharding.spec)
+
     def _placed(self, array):
         """On the devices, or on JAX's default device."""
         if self._sharding is None:
             return jax.numpy.asarray(array)
         return jax.make_array_from_process_local_data(self._sharding, array)
+
+    def _shared(self, array):
+        """An array over this process's devices as its part of a global one."""
+        if self._sharding is None or self._sharding.is_fully_addressable:
+            return array
+        shares = self._sharding.devices_indices_map((len(self._sharding.device_set),)).values()
+        num_rows = array.shape[0] // self._num_shares * len({share[0].start or 0 for share in shares})
+        return jax.make_array_from_single_device_arrays(
+            (num_rows, *array.shape[1:]), self._sharding, [shard.data for shard in array.addressable_shards])
+
+    def _finish(self, batch, images, labels, ids):
+        """Images and labels after normalisation and the ops; ids, of all rows, are NumPy's."""
+        epochs = numpy.asarray(batch.draw_epochs)[numpy.arange(len(ids)) % batch.num_rows]
+        key = BatchKey(self._seed, batch.epoch, batch.index, self.info["rank"], ids.tolist(), epochs.tolist())
+        draws = [op.draws(key, batch.height, batch.width) for op in self._ops]
+        return tuple(map(self._shared, self._finished(images, labels, draws, num_added=self._num_added)))
 
     def _tuple(self, images, labels, targets, ids):
         return ((images, labels) + ((targets,) if self._targets else ())
@@ -123,6 +167,8 @@ class Loader(Batches):
             place = self._sharding or images.devices().pop()
             images, labels = jax.device_put(
                 (images, numpy.asarray(batch.labels).astype(numpy.int32)), place)
+            if self._finished:
+                images, labels = self._finish(batch, images, labels, ids)
             if self._targets and not isinstance(targets, list):
                 targets = jax.device_put(targets, place)
             return self._tuple(images, labels, targets, ids)
@@ -135,9 +181,13 @@ class Loader(Batches):
             if self._targets:
                 targets = ([targets[row] for row in rows] if isinstance(targets, list)
                            else targets[rows])
-        labels = self._placed(labels.astype(numpy.int32))
+        labels = labels.astype(numpy.int32)
         if self._targets and not isinstance(targets, list):
             targets = self._placed(targets)
+        if self._finished:
+            images, labels = self._finish(batch, *jax.device_put((images, labels), self._local()), ids)
+            return self._tuple(images, labels, targets, ids)
+        labels = self._placed(labels)
         is_host = self._sharding is None and labels.devices().pop().platform == "cpu"
         images = jax.dlpack.from_dlpack(batch.pixels) if is_host else self._placed(images)
         return self._tuple(images, labels, targets, ids)
@@ -158,6 +208,19 @@ class Loader(Batches):
         for made in batches:
             self.num_padded += self._num_added
             yield made
+
+
+def _finisher(table, dtype, ops, num_classes, sharding):
+    """A jitted function: (images, labels, draws of each op) -> (images, labels).  table None: without normalisation."""
+    @functools.partial(jax.jit, static_argnames="num_added",
+                       out_shardings=None if sharding is None else (sharding, sharding))
+    def finish(images, labels, draws, *, num_added):
+        if table is not None:
+            images = normalize(images, table, dtype)
+        for op, drawn in zip(ops, draws):
+            images, labels = op.apply(images, labels, drawn, num_classes, num_added)
+        return images, labels
+    return finish
 
 
 @jax.jit

@@ -3,6 +3,7 @@ from typing import Any, Iterator as TypingIterator, Optional, Sequence, Union
 import jax
 
 from sluice._batches import Batches, _Source
+from sluice._jax_batch import BatchKey as BatchKey, Mix as Mix, RandomErasing as RandomErasing
 from sluice.numpy import normalization as normalization
 
 class Loader(Batches[tuple[Any, ...]]):
@@ -12,6 +13,8 @@ class Loader(Batches[tuple[Any, ...]]):
                  sharding: Optional[jax.sharding.NamedSharding] = None,
                  rank: Optional[int] = None, world_size: Optional[int] = None,
                  gpu_decode: Optional[str] = None, gpu_memory: Union[None, str, int] = None,
+                 normalize: Optional[bool] = None, dtype: Any = None,
+                 batch_ops: Sequence[Union[Mix, RandomErasing]] = (), recipe: Any = None, seed: int = 0,
                  **options: Any) -> None: ...
     def __iter__(self) -> Iterator: ...
     def batches(self) -> TypingIterator[tuple[Any, ...]]: ...

@@ -319,7 +319,7 @@ _OF_TENSORS = {"Normalize", "ConvertImageDtype", "ToDtype", "Identity"}
 # The nearest op or way, for parts that no op stands for.
 _NEAREST = {
     "RandomErasing": "what comes after Normalize is done to batches: sluice.torch.Loader(recipe=) takes it at the end, and "
-                     "sluice.torch.RandomErasing is the same",
+                     "RandomErasing of sluice.torch and sluice.jax is the same",
     "Lambda": "a function; call it for each image after the last op (python_tail=), or for the batches (transform=)",
 }
 
@@ -339,7 +339,7 @@ def _ops(part):
 
 
 def _erasing(part):
-    """The arguments of sluice.torch.RandomErasing for torchvision's or timm's."""
+    """The arguments of our RandomErasing for torchvision's or timm's."""
     if hasattr(part, "probability"):  # timm's
         low, high = part.log_aspect_ratio
         if (part.min_count, part.max_count) != (1, 1) or part.num_splits > 1:
@@ -353,11 +353,11 @@ def _erasing(part):
 
 @dataclasses.dataclass
 class Recipe:
-    """Pipelines as text, and what sluice.torch does to the batches of training."""
+    """Pipelines as text, and what sluice.torch and sluice.jax do to the batches of training."""
     train: str
     val: typing.Optional[str] = None       # None: usual evaluation at the size of training
-    erasing: typing.Optional[dict] = None  # arguments of sluice.torch.RandomErasing
-    mix: typing.Optional[dict] = None      # arguments of sluice.torch.Mix
+    erasing: typing.Optional[dict] = None  # arguments of RandomErasing
+    mix: typing.Optional[dict] = None      # arguments of Mix
     repeat_within_batch: int = 1           # the Loader's setting, of training
 
 
@@ -431,7 +431,7 @@ def explain(recipe):
     for name, arguments in (("RandomErasing", made.erasing), ("Mix", made.mix)):
         if arguments is not None:
             values = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-            rows.append((f"each batch: {name}", f"sluice.torch.{name}({values})"))
+            rows.append((f"each batch: {name}", f"{name}({values})"))
     if made.repeat_within_batch > 1:
         rows.append(("each epoch", f"repeat_within_batch={made.repeat_within_batch}"))
     width = max(len(name) for name, _ in rows)

@@ -9,7 +9,7 @@ import collections
 
 import torch
 
-from sluice import _sluice, recipes
+from sluice import _batch_ops, _sluice, recipes
 from sluice._batches import Batches
 from sluice._torch_batch import BatchKey, Mix, RandomErasing  # noqa: F401
 
@@ -91,14 +91,7 @@ class Loader(Batches):
             if recipe is not None:
                 raise _sluice.InvalidError("transform and recipe are both for each image: give one")
             transform, recipe = None, transform
-        made = []
-        if recipe is not None:
-            recipe = recipes.of(recipe)
-            made = [op(**arguments) for op, arguments in ((RandomErasing, recipe.erasing), (Mix, recipe.mix))
-                    if arguments is not None]
-        self._batch_ops = [*made, *batch_ops] if options.get("part", "train") == "train" else []
-        if sum(isinstance(op, Mix) for op in self._batch_ops) > 1:
-            raise _sluice.InvalidError("batch_ops: one Mix; the recipe has one already, or leave it out")
+        recipe, self._batch_ops = _batch_ops.of_part(recipe, batch_ops, options.get("part", "train"), Mix, RandomErasing)
         if is_other and (normalize or self._batch_ops):
             raise _sluice.InvalidError("python_tail_shape, python_tail_dtype: what the function returns is yielded as "
                                        "it is, without normalize, batch_ops and a recipe's Mix and RandomErasing")

@@ -2,7 +2,7 @@
 
 #include "op/batch_draws.h"
 
-/* The draws of _torch_batch.py. */
+/* The draws of _batch_ops.py. */
 
 #define MAX_ALPHA 1000 /* Beta(alpha, alpha) is 0.5 within 1 % by then */
 

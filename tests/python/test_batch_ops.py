@@ -22,7 +22,7 @@ from torchvision import transforms as T  # noqa: E402
 import sluice  # noqa: E402
 import sluice.numpy  # noqa: E402
 import sluice.torch  # noqa: E402
-from sluice import _sluice, _torch_batch, recipes  # noqa: E402
+from sluice import _batch_ops, _sluice, _torch_batch, recipes  # noqa: E402
 from sluice.torch import BatchKey, Mix, RandomErasing  # noqa: E402
 
 NUM_CLASSES = 5
@@ -46,7 +46,8 @@ class Random(unittest.TestCase):
                 ([0xffffffff] * 4, [0xffffffff] * 2, [0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd]),
                 ([0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344], [0xa4093822, 0x299f31d0],
                  [0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1])):
-            words = _torch_batch.philox(of, [torch.tensor([word]) for word in counter])
+            words = _batch_ops.philox(_batch_ops.round_keys(of), [torch.tensor([word]) for word in counter],
+                                      _torch_batch.multiplied)
             self.assertEqual([int(word) for word in words], want)
 
     def test_normals_are_normal_and_of_their_sample(self):
