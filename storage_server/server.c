@@ -8,17 +8,21 @@
 #include "datasets/manifest/manifest.h"
 #include "host/disk_clock.h"
 #include "rpc/rpc_server.h"
-#include "storage_server/context.h"
 #include "storage_server/data/disk_gate.h"
 #include "storage_server/data/disk_watch.h"
 #include "storage_server/data/relist.h"
 #include "storage_server/data/root_watch.h"
 #include "storage_server/data/sample_list.h"
+#include "storage_server/fetch/fetch.h"
+#include "storage_server/isolation/decoders.h"
 #include "storage_server/observe/metrics.h"
 #include "storage_server/observe/stats.h"
 #include "storage_server/observe/watchdog.h"
+#include "storage_server/services/data_transfer.h"
 #include "storage_server/services/health.h"
 #include "storage_server/services/introduction.h"
+#include "storage_server/services/list.h"
+#include "storage_server/services/probe.h"
 #include "storage_server/services/service.h"
 #include "storage_server/session/client_table.h"
 #include "storage_server/session/grant.h"
@@ -34,6 +38,7 @@
 #include "store/store_cache.h"
 #include "wire/wire.h"
 
+#include <assert.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,16 +50,32 @@
 #define MAX_METHODS 16
 
 struct sluice_storage_server {
-    struct sluice_context context;
-    struct sluice_stats stats;
-    struct sluice_client_table clients;
+    struct sluice_security *security; /* NULL: whoever connects may call */
+    struct sluice_sessions *sessions;
+    struct sluice_roots roots;
+    struct sluice_store *store;
+    struct sluice_store *cache; /* the same, if it is a store_cache.h; NULL: it is none */
+    struct sluice_sample_lists *lists;
+    struct sluice_buf_pool *buffers;
     struct sluice_disk_clock disk;
+    struct sluice_health *health;
+    struct sluice_workers *workers;
+    struct sluice_root_watch *root;
+    struct sluice_watchdog *watchdog; /* of the workers and the root */
+    struct sluice_decoders *decoders; /* borrowed; NULL: images are decoded in this process */
+    struct sluice_memory_budget *memory;
     struct sluice_rate_limit link;
+    struct sluice_client_table clients;
+    struct sluice_stats stats;
+    struct sluice_relist *relist;
+
+    struct sluice_fetch *fetch; /* the services, from here on */
+    struct sluice_offload offload;
+    struct sluice_probe_service probe;
+    struct sluice_transfer_service transfers;
     struct sluice_rpc_method methods[MAX_METHODS];
     struct sluice_rpc_server *rpc;
-    struct sluice_roots roots;
-    struct sluice_root_watch *root;
-    struct sluice_relist *relist;
+
     uint64_t memory_limit;
     unsigned io_workers;
     unsigned grace_ms;
@@ -69,13 +90,13 @@ struct pacer {
 
 static uint64_t pace(void *ctx, void *client, size_t bytes)
 {
-    struct sluice_context *context = ctx;
+    struct sluice_storage_server *server = ctx;
     const struct pacer *pacer = client;
     struct sluice_grant *grant = pacer ? pacer->grant : NULL;
     const uint64_t now_ns = sluice_clock_ns();
     uint64_t wait_ns = sluice_grant_wait_ns(grant, now_ns);
     if (!wait_ns)
-        wait_ns = sluice_rate_limit_take(context->link, pacer ? &pacer->session->link : NULL, bytes,
+        wait_ns = sluice_rate_limit_take(&server->link, pacer ? &pacer->session->link : NULL, bytes,
                                          now_ns);
     if (!wait_ns)
         sluice_grant_spend(grant, bytes);
@@ -83,29 +104,28 @@ static uint64_t pace(void *ctx, void *client, size_t bytes)
 }
 
 /* Freed memory goes back to the system: the process comes near its limit. */
-static void trim(void *ctx)
+static void trim(void *buffers)
 {
-    struct sluice_context *context = ctx;
-    sluice_buf_pool_trim(context->buffers);
+    sluice_buf_pool_trim(buffers);
     malloc_trim(0);
 }
 
 static bool is_beyond_memory(void *ctx)
 {
-    const struct sluice_context *context = ctx;
-    return sluice_memory_is_beyond(context->memory);
+    const struct sluice_storage_server *server = ctx;
+    return sluice_memory_is_beyond(server->memory);
 }
 
 static void *join_link(void *ctx, const char *peer, void *grant)
 {
-    struct sluice_context *context = ctx;
-    struct sluice_session *session = sluice_session_open(context->sessions, peer);
+    struct sluice_storage_server *server = ctx;
+    struct sluice_session *session = sluice_session_open(server->sessions, peer);
     struct pacer *pacer = session ? malloc(sizeof(*pacer)) : NULL;
     if (!pacer) {
         sluice_session_unref(session);
         return NULL;
     }
-    sluice_rate_limit_join(context->link, &session->link);
+    sluice_rate_limit_join(&server->link, &session->link);
     pacer->session = session;
     pacer->grant = sluice_grant_ref(grant);
     return pacer;
@@ -113,9 +133,9 @@ static void *join_link(void *ctx, const char *peer, void *grant)
 
 static void leave_link(void *ctx, void *client)
 {
-    struct sluice_context *context = ctx;
+    struct sluice_storage_server *server = ctx;
     struct pacer *pacer = client;
-    sluice_rate_limit_leave(context->link, &pacer->session->link);
+    sluice_rate_limit_leave(&server->link, &pacer->session->link);
     sluice_session_unref(pacer->session);
     sluice_grant_unref(pacer->grant);
     free(pacer);
@@ -124,9 +144,9 @@ static void leave_link(void *ctx, void *client)
 static enum sluice_rpc_code admit(void *ctx, const struct sluice_rpc_caller *caller, void **grant,
                                   struct sluice_err *why)
 {
-    struct sluice_context *context = ctx;
+    struct sluice_storage_server *server = ctx;
     struct sluice_grant *given = NULL;
-    const enum sluice_rpc_code code = sluice_security_admit(context->security, caller, &given, why);
+    const enum sluice_rpc_code code = sluice_security_admit(server->security, caller, &given, why);
     *grant = given;
     return code;
 }
@@ -137,24 +157,18 @@ static void release(void *ctx, void *grant, const char *peer)
     sluice_security_release(grant, peer);
 }
 
-static size_t gather_methods(const struct sluice_server_options *options,
-                             struct sluice_rpc_method *methods)
+static size_t gather_methods(struct sluice_storage_server *server, bool has_data_transfer)
 {
-    const struct sluice_method_list lists[] = {
-        sluice_offload_methods(),
-        sluice_list_methods(),
-        sluice_probe_methods(),
-        sluice_fetch_methods(),
-        sluice_health_methods(),
-        options->has_data_transfer ? sluice_data_transfer_methods()
-                                   : (struct sluice_method_list){.num_methods = 0},
-    };
-    size_t count = 0;
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(lists); i++) {
-        for (size_t k = 0; k < lists[i].num_methods; k++)
-            methods[count++] = lists[i].methods[k];
-    }
-    return count;
+    struct sluice_rpc_method *end = server->methods;
+    end = sluice_offload_methods(&server->offload, end);
+    end = sluice_list_methods(server->lists, end);
+    end = sluice_probe_methods(&server->probe, end);
+    end = sluice_fetch_methods(server->fetch, end);
+    end = sluice_health_methods(server->health, end);
+    if (has_data_transfer)
+        end = sluice_transfer_methods(&server->transfers, end);
+    assert(end <= server->methods + MAX_METHODS);
+    return (size_t)(end - server->methods);
 }
 
 /* Where no good seed is to be had, the clock is unlike enough for draws. */
@@ -184,37 +198,6 @@ static sluice_status find_memory_limit(const struct sluice_server_options *optio
         return SLUICE_OK;
     }
     return sluice_memory_limit_default("", count_threads(options, io_workers), limit, err);
-}
-
-/* The steps that cannot fail.  Takes the store. */
-static void init_context(struct sluice_storage_server *server,
-                         const struct sluice_server_options *options, struct sluice_store *store,
-                         struct sluice_store *cache)
-{
-    const uint64_t now_ns = sluice_clock_ns();
-    sluice_stats_init(&server->stats, now_ns);
-    sluice_client_table_init(&server->clients);
-    server->disk = (struct sluice_disk_clock)SLUICE_DISK_CLOCK_INITIALIZER;
-    sluice_rate_limit_init(&server->link, options->link_bytes_per_s, now_ns);
-    server->grace_ms = (unsigned)(options->grace_s * 1000);
-    server->context = (struct sluice_context){
-        .store = store,
-        .cache = cache,
-        .stats = &server->stats,
-        .clients = &server->clients,
-        .disk = &server->disk,
-        .link = &server->link,
-        .tracer = options->tracer,
-        .max_in_flight = (size_t)options->max_in_flight,
-        .max_image_pixels = options->max_image_pixels,
-        .max_file_bytes = options->max_file_bytes,
-        .has_data_transfer = options->has_data_transfer,
-        .has_optimal_crops = strcmp(options->jpeg_crop_huffman, "optimal") == 0,
-        .min_crop_restart = (uint32_t)options->jpeg_crop_restart,
-        .decoders = options->decoders,
-        .transfer_seed = fresh_seed(),
-    };
-    sluice_machine_here("", &server->context.machine);
 }
 
 static size_t take_turn(void *gate)
@@ -251,24 +234,24 @@ static sluice_status open_store(const struct sluice_server_options *options,
     return status;
 }
 
-static sluice_status open_samples(struct sluice_context *context,
+static sluice_status open_samples(struct sluice_storage_server *server,
                                   const struct sluice_sample_list_source *source,
                                   struct sluice_err *err)
 {
     struct sluice_sample_list *list = NULL;
     sluice_status status = sluice_sample_list_read(source, &list, err);
     if (status == SLUICE_OK)
-        status = sluice_sample_lists_create(list, &context->lists, err);
+        status = sluice_sample_lists_create(list, &server->lists, err);
     return status;
 }
 
-static sluice_status create_buffers(struct sluice_context *context,
+static sluice_status create_buffers(struct sluice_storage_server *server,
                                     const struct sluice_memory_parts *memory,
                                     struct sluice_err *err)
 {
-    const sluice_status status = sluice_buf_pool_create(memory->cached, &context->buffers, err);
+    const sluice_status status = sluice_buf_pool_create(memory->cached, &server->buffers, err);
     if (status == SLUICE_OK)
-        sluice_buf_pool_limit(context->buffers, memory->live);
+        sluice_buf_pool_limit(server->buffers, memory->live);
     return status;
 }
 
@@ -278,11 +261,10 @@ static sluice_status create_workers(struct sluice_storage_server *server,
                                     const struct sluice_memory_parts *memory,
                                     struct sluice_err *err)
 {
-    struct sluice_context *context = &server->context;
     const uint64_t timeout_ns = (uint64_t)(options->sample_timeout_s * 1e9);
     const struct sluice_preparer_options preparer = {
         .max_image_pixels = options->max_image_pixels,
-        .buffers = context->buffers,
+        .buffers = server->buffers,
         .decoders = options->decoders,
         .limits = sluice_decoder_limits_for(options->max_image_pixels, options->max_file_bytes,
                                             memory->live),
@@ -296,19 +278,19 @@ static sluice_status create_workers(struct sluice_storage_server *server,
         .limits = options->prep_limits,
         .preparer = &preparer,
     };
-    sluice_status status = sluice_workers_create(&workers, &context->workers, err);
-    if (status == SLUICE_OK && context->store->look)
-        status = sluice_root_watch_open(context->store, &server->roots, context->lists,
-                                        &server->root, err);
+    sluice_status status = sluice_workers_create(&workers, &server->workers, err);
+    if (status == SLUICE_OK && server->store->look)
+        status = sluice_root_watch_open(server->store, &server->roots, server->lists, &server->root,
+                                        err);
     if (status != SLUICE_OK)
         return status;
     const struct sluice_watchdog_options watchdog = {
         .timeout_ns = timeout_ns,
-        .workers = context->workers,
-        .health = context->health,
+        .workers = server->workers,
+        .health = server->health,
         .root = server->root,
     };
-    return sluice_watchdog_create(&watchdog, &context->watchdog, err);
+    return sluice_watchdog_create(&watchdog, &server->watchdog, err);
 }
 
 /* Memory resident now is the baseline; clients are not charged for it. */
@@ -322,9 +304,9 @@ static sluice_status create_memory_budget(struct sluice_storage_server *server,
         .most_resident = resident + server->memory_limit,
         .resident = resident ? sluice_memory_resident : NULL,
         .trim = trim,
-        .ctx = &server->context,
+        .ctx = server->buffers,
     };
-    const sluice_status status = sluice_memory_budget_create(&budget, &server->context.memory, err);
+    const sluice_status status = sluice_memory_budget_create(&budget, &server->memory, err);
     if (status == SLUICE_OK)
         sluice_log(
             SLUICE_LOG_DEBUG,
@@ -337,6 +319,64 @@ static sluice_status create_memory_budget(struct sluice_storage_server *server,
     return status;
 }
 
+static sluice_status create_services(struct sluice_storage_server *server,
+                                     const struct sluice_server_options *options, bool is_remote,
+                                     struct sluice_err *err)
+{
+    server->offload = (struct sluice_offload){
+        .lists = server->lists,
+        .store = server->store,
+        .workers = server->workers,
+        .watchdog = server->watchdog,
+        .memory = server->memory,
+        .clients = &server->clients,
+        .stats = &server->stats,
+        .health = server->health,
+        .security = server->security,
+        .max_in_flight = (uint32_t)options->max_in_flight,
+        .max_image_pixels = options->max_image_pixels,
+        .max_file_bytes = options->max_file_bytes,
+        .has_crop_restart = options->jpeg_crop_restart > 0,
+    };
+    sluice_machine_here("", &server->offload.machine);
+    server->probe = (struct sluice_probe_service){
+        .sessions = server->sessions,
+        .memory = server->memory,
+        .buffers = server->buffers,
+    };
+    server->transfers = (struct sluice_transfer_service){
+        .lists = server->lists,
+        .store = server->store,
+        .buffers = server->buffers,
+        .workers = server->workers,
+        .watchdog = server->watchdog,
+        .sessions = server->sessions,
+        .memory = server->memory,
+        .clients = &server->clients,
+        .stats = &server->stats,
+        .seed = fresh_seed(),
+    };
+    const struct sluice_fetch_options fetch = {
+        .lists = server->lists,
+        .store = server->store,
+        .disk = &server->disk,
+        .buffers = server->buffers,
+        .workers = server->workers,
+        .watchdog = server->watchdog,
+        .sessions = server->sessions,
+        .memory = server->memory,
+        .clients = &server->clients,
+        .stats = &server->stats,
+        .tracer = options->tracer,
+        .max_in_flight = (size_t)options->max_in_flight,
+        .hold_ns = (uint64_t)(options->reply_wait_ms * 1e6),
+        .reads_first = is_remote,
+        .has_optimal_crops = strcmp(options->jpeg_crop_huffman, "optimal") == 0,
+        .min_crop_restart = (uint32_t)options->jpeg_crop_restart,
+    };
+    return sluice_fetch_create(&fetch, &server->fetch, err);
+}
+
 /* From here on clients come. */
 static sluice_status listen_to_clients(struct sluice_storage_server *server,
                                        const struct sluice_server_options *options,
@@ -344,13 +384,13 @@ static sluice_status listen_to_clients(struct sluice_storage_server *server,
 {
     const struct sluice_rpc_server_tls tls = {
         .cert = options->tls_cert, .key = options->tls_key, .client_ca = options->tls_client_ca};
-    const bool has_tokens = server->context.security != NULL;
+    const bool has_tokens = server->security != NULL;
     const struct sluice_rpc_server_options rpc = {
         .listen = options->listen,
         .num_threads = (unsigned)options->grpc_workers,
         .methods = server->methods,
-        .num_methods = gather_methods(options, server->methods),
-        .ctx = &server->context,
+        .num_methods = gather_methods(server, options->has_data_transfer),
+        .ctx = server,
         .max_receive_bytes = MAX_REQUEST_BYTES,
         .max_connections = (unsigned)options->max_connections,
         .max_connections_per_host = (unsigned)options->max_connections_per_host,
@@ -365,7 +405,7 @@ static sluice_status listen_to_clients(struct sluice_storage_server *server,
     };
     const sluice_status status = sluice_rpc_server_create(&rpc, &server->rpc, err);
     if (status == SLUICE_OK)
-        atomic_store(&server->context.rpc, server->rpc);
+        atomic_store(&server->offload.rpc, server->rpc);
     return status;
 }
 
@@ -397,9 +437,15 @@ sluice_status sluice_storage_server_create(const struct sluice_server_options *o
     if (options->owns_process)
         sluice_memory_limit_apply(s->memory_limit);
     const struct sluice_memory_parts memory = sluice_memory_limit_part(s->memory_limit);
-    init_context(s, options, store, cache);
-    struct sluice_context *context = &s->context;
-    context->reads_first = limits.is_remote;
+    const uint64_t now_ns = sluice_clock_ns();
+    sluice_stats_init(&s->stats, now_ns);
+    sluice_client_table_init(&s->clients);
+    s->disk = (struct sluice_disk_clock)SLUICE_DISK_CLOCK_INITIALIZER;
+    sluice_rate_limit_init(&s->link, options->link_bytes_per_s, now_ns);
+    s->grace_ms = (unsigned)(options->grace_s * 1000);
+    s->store = store;
+    s->cache = cache;
+    s->decoders = options->decoders;
     s->roots = options->roots;
     struct sluice_sample_list_source source = {
         .roots = &s->roots,
@@ -409,29 +455,28 @@ sluice_status sluice_storage_server_create(const struct sluice_server_options *o
         .is_strict = options->is_strict,
     };
     sluice_sample_list_source_find(&source, store);
-    status = sluice_security_open(options, &context->security, err);
+    status = sluice_security_open(options, &s->security, err);
     if (status == SLUICE_OK)
-        status = sluice_sessions_create(&context->sessions, err);
+        status = sluice_sessions_create(&s->sessions, err);
     if (status == SLUICE_OK)
-        status = open_samples(context, &source, err);
+        status = open_samples(s, &source, err);
     if (status == SLUICE_OK)
-        status = create_buffers(context, &memory, err);
+        status = create_buffers(s, &memory, err);
     if (status == SLUICE_OK)
-        status =
-            sluice_fetch_create((uint64_t)(options->reply_wait_ms * 1e6), &context->fetch, err);
-    if (status == SLUICE_OK)
-        status = sluice_health_create(&context->health, err);
+        status = sluice_health_create(options->has_data_transfer, &s->health, err);
     if (status == SLUICE_OK)
         status = create_workers(s, options, &memory, err);
     if (status == SLUICE_OK)
         status = create_memory_budget(s, &memory, err);
     if (status == SLUICE_OK)
+        status = create_services(s, options, limits.is_remote, err);
+    if (status == SLUICE_OK)
         status = listen_to_clients(s, options, memory.grpc, err);
     if (status == SLUICE_OK) {
         const struct sluice_relist_options relist = {
             .source = source,
-            .lists = context->lists,
-            .memory = context->memory,
+            .lists = s->lists,
+            .memory = s->memory,
         };
         status = sluice_relist_open(&relist, &s->relist, err);
     }
@@ -463,7 +508,7 @@ void sluice_storage_server_address(const struct sluice_storage_server *server, c
 void sluice_storage_server_introduce(struct sluice_storage_server *server,
                                      const struct sluice_server_options *options)
 {
-    struct sluice_sample_list *list = sluice_sample_lists_now(server->context.lists);
+    struct sluice_sample_list *list = sluice_sample_lists_now(server->lists);
     char address[SLUICE_HOST_PORT_BYTES];
     sluice_storage_server_address(server, options->listen, address);
     struct sluice_introduction facts = {
@@ -472,8 +517,8 @@ void sluice_storage_server_introduce(struct sluice_storage_server *server,
         .manifest = options->manifest,
         .cache = options->cache,
         .list = list,
-        .prep_cores = sluice_workers_prep_cores(server->context.workers),
-        .prep_workers = sluice_workers_num_prep(server->context.workers),
+        .prep_cores = sluice_workers_prep_cores(server->workers),
+        .prep_workers = sluice_workers_num_prep(server->workers),
         .io_workers = server->io_workers,
         .has_decoders = options->decoders != NULL,
         .memory_limit = server->memory_limit,
@@ -481,8 +526,8 @@ void sluice_storage_server_introduce(struct sluice_storage_server *server,
                    .has_client_ca = options->tls_client_ca != NULL,
                    .has_tokens = options->tokens != NULL},
     };
-    if (server->context.cache)
-        facts.cache_counts = sluice_store_cache_count(server->context.cache);
+    if (server->cache)
+        facts.cache_counts = sluice_store_cache_count(server->cache);
     sluice_introduce(&facts);
     sluice_sample_list_unref(list);
 }
@@ -500,20 +545,20 @@ void sluice_storage_server_reread(struct sluice_storage_server *server)
     if (sluice_rpc_server_reload(server->rpc, &certificates) != SLUICE_OK)
         sluice_log(SLUICE_LOG_ERROR, "the certificate stays the one of before: %s",
                    certificates.text);
-    if (sluice_security_reload(server->context.security, &tokens) != SLUICE_OK)
+    if (sluice_security_reload(server->security, &tokens) != SLUICE_OK)
         sluice_log(SLUICE_LOG_ERROR, "the tokens stay those of before: %s", tokens.text);
 }
 
 struct sluice_wire_stats sluice_storage_server_stats(struct sluice_storage_server *server)
 {
-    return sluice_context_stats(&server->context);
+    return sluice_offload_stats(&server->offload);
 }
 
 sluice_status sluice_storage_server_stats_json(struct sluice_storage_server *server, char **json,
                                                struct sluice_err *err)
 {
     const struct sluice_wire_stats stats = sluice_storage_server_stats(server);
-    struct sluice_store *cache = server->context.cache;
+    struct sluice_store *cache = server->cache;
     struct sluice_store_cache_counts counts;
     if (cache)
         counts = sluice_store_cache_count(cache);
@@ -523,36 +568,35 @@ sluice_status sluice_storage_server_stats_json(struct sluice_storage_server *ser
 static void write_metrics(void *ctx, struct sluice_exposition *page)
 {
     struct sluice_storage_server *server = ctx;
-    struct sluice_context *context = &server->context;
-    struct sluice_sample_list *list = sluice_sample_lists_now(context->lists);
+    struct sluice_sample_list *list = sluice_sample_lists_now(server->lists);
     char reason[SLUICE_HEALTH_REASON];
     struct sluice_server_counts counts = {
         .stats = sluice_storage_server_stats(server),
         .service = sluice_stats_read_service(&server->stats),
         .connections = sluice_rpc_server_connections(server->rpc),
-        .memory = sluice_memory_stats(context->memory),
+        .memory = sluice_memory_stats(server->memory),
         .resident_bytes = sluice_memory_resident(),
         .dataset = {.id = list->dataset_id,
                     .samples = list->manifest->num_entries,
                     .classes = list->manifest->num_classes,
                     .bytes = list->dataset_bytes},
-        .groups = {sluice_workers_stats(context->workers, SLUICE_GROUP_PREP),
-                   sluice_workers_stats(context->workers, SLUICE_GROUP_IO)},
+        .groups = {sluice_workers_stats(server->workers, SLUICE_GROUP_PREP),
+                   sluice_workers_stats(server->workers, SLUICE_GROUP_IO)},
         .unanswered = sluice_storage_server_num_unanswered(server),
-        .timeouts = sluice_watchdog_num_timeouts(context->watchdog),
+        .timeouts = sluice_watchdog_num_timeouts(server->watchdog),
         .hanging = sluice_storage_server_num_hanging(server),
-        .refused_calls = sluice_security_refusals(context->security),
+        .refused_calls = sluice_security_refusals(server->security),
         .certificate_end = sluice_rpc_server_certificate_end(server->rpc),
-        .has_root = !sluice_health_has(context->health, SLUICE_HEALTH_ROOT),
-        .is_serving = sluice_health_read(context->health, reason, sizeof(reason)),
+        .has_root = !sluice_health_has(server->health, SLUICE_HEALTH_ROOT),
+        .is_serving = sluice_health_read(server->health, reason, sizeof(reason)),
     };
-    if (context->decoders) {
+    if (server->decoders) {
         counts.has_decoders = true;
-        counts.decoders = sluice_decoders_count(context->decoders);
+        counts.decoders = sluice_decoders_count(server->decoders);
     }
-    if (context->cache) {
+    if (server->cache) {
         counts.has_cache = true;
-        counts.cache = sluice_store_cache_count(context->cache);
+        counts.cache = sluice_store_cache_count(server->cache);
     }
     counts.num_clients = sluice_client_table_read(&server->clients, counts.clients);
     sluice_metrics_write(&counts, page);
@@ -562,7 +606,7 @@ static void write_metrics(void *ctx, struct sluice_exposition *page)
 static bool is_well(void *ctx, char *reason)
 {
     const struct sluice_storage_server *server = ctx;
-    return sluice_health_read(server->context.health, reason, SLUICE_HEALTH_REASON);
+    return sluice_health_read(server->health, reason, SLUICE_HEALTH_REASON);
 }
 
 sluice_status sluice_storage_server_serve_metrics(struct sluice_storage_server *server,
@@ -584,49 +628,46 @@ void sluice_storage_server_stop(struct sluice_storage_server *server)
     if (server->is_stopped)
         return;
     server->is_stopped = true;
-    sluice_health_stop(server->context.health);
-    sluice_fetch_stop(server->context.fetch,
-                      sluice_clock_ns() + server->grace_ms * UINT64_C(1000000));
+    sluice_health_stop(server->health);
+    sluice_fetch_stop(server->fetch, sluice_clock_ns() + server->grace_ms * UINT64_C(1000000));
     sluice_rpc_server_shutdown(server->rpc, server->grace_ms);
 }
 
 uint64_t sluice_storage_server_num_unanswered(struct sluice_storage_server *server)
 {
-    return sluice_fetch_num_unanswered(server->context.fetch) +
-           atomic_load(&server->context.open_transfers);
+    return sluice_fetch_num_unanswered(server->fetch) + atomic_load(&server->transfers.num_open);
 }
 
 unsigned sluice_storage_server_num_hanging(struct sluice_storage_server *server)
 {
-    return sluice_watchdog_num_stuck(server->context.watchdog);
+    return sluice_watchdog_num_stuck(server->watchdog);
 }
 
 void sluice_storage_server_destroy(struct sluice_storage_server *server)
 {
     if (!server)
         return;
-    struct sluice_context *context = &server->context;
     if (server->rpc)
         sluice_storage_server_stop(server);
     sluice_relist_close(server->relist);
-    sluice_memory_budget_close(context->memory); /* streams of waiters go before the workers */
-    sluice_fetch_close(context->fetch);
-    sluice_watchdog_stop(context->watchdog);
+    sluice_memory_budget_close(server->memory); /* streams of waiters go before the workers */
+    sluice_fetch_close(server->fetch);
+    sluice_watchdog_stop(server->watchdog);
     sluice_root_watch_close(server->root);
     /* Jobs of cancelled calls still hold their calls: they end before the rpc server does. */
-    sluice_workers_destroy(context->workers);
-    sluice_watchdog_destroy(context->watchdog);
+    sluice_workers_destroy(server->workers);
+    sluice_watchdog_destroy(server->watchdog);
     sluice_rpc_server_destroy(server->rpc);
-    sluice_fetch_destroy(context->fetch);
-    sluice_health_destroy(context->health);
-    sluice_memory_budget_destroy(context->memory);
-    sluice_buf_pool_destroy(context->buffers);
-    if (context->store)
-        context->store->destroy(context->store);
-    sluice_sample_lists_destroy(context->lists);
-    sluice_security_close(context->security);
+    sluice_fetch_destroy(server->fetch);
+    sluice_health_destroy(server->health);
+    sluice_memory_budget_destroy(server->memory);
+    sluice_buf_pool_destroy(server->buffers);
+    if (server->store)
+        server->store->destroy(server->store);
+    sluice_sample_lists_destroy(server->lists);
+    sluice_security_close(server->security);
     sluice_rate_limit_clear(&server->link);
-    sluice_sessions_destroy(context->sessions);
+    sluice_sessions_destroy(server->sessions);
     sluice_client_table_clear(&server->clients);
     sluice_stats_clear(&server->stats);
     free(server);

@@ -10,7 +10,22 @@
 /* The server as a whole.  It serves from its creation until it is stopped, and then has answered
  * all requests that it accepted.
  *
- * Threads: create, stop and destroy on one thread; the rest from any. */
+ * Threads: create, stop and destroy on one thread; the rest from any.
+ *
+ * Lock order of the whole server.  Who holds a lock takes only locks further to the right:
+ *
+ *     sluice_fetch.lock  ->  sluice_fetch_stream.lock          (fetch/stream.h)
+ *     sluice_fetch_stream.lock  ->  sluice_memory_budget.lock  (memory_budget.h)
+ *     sluice_workers.lock  ->  the lock of a base/worker_pool  (workers.c)
+ *     sluice_workers.lock  ->  sluice_sessions.lock            (session.c)
+ *     sluice_security.lock  ->  sluice_grant.lock              (security.c)
+ *
+ * Each of these is a leaf and taken alone: sluice_watchdog.lock, sluice_root_watch.lock,
+ * sluice_core_watch.lock, sluice_sample_lists.lock, sluice_relist.lock, sluice_stats.lock,
+ * sluice_client_table.lock, sluice_health.lock, sluice_rate_limit.lock, sluice_probe_line.lock,
+ * sluice_disk_gate.lock, sluice_decoders.fork_lock, sluice_decoders.lock, sluice_tracer.lock, and
+ * those of host/disk_clock and the pool of base/buf.  lib/rpc has locks of its own, of which it
+ * holds none during a callback, and none of ours is held while it is called. */
 
 struct sluice_storage_server;
 struct sluice_store;

@@ -243,6 +243,11 @@ static void ask_to_admit(struct sluice_rpc_call *call)
         refuse(call, code, why.text);
 }
 
+static void *ctx_of(const struct sluice_rpc_call *call)
+{
+    return call->method->ctx ? call->method->ctx : call->server->ctx;
+}
+
 static void begin_call(struct exchange *x)
 {
     struct sluice_rpc_call *call = call_of(x);
@@ -255,7 +260,7 @@ static void begin_call(struct exchange *x)
         return;
 
     const struct sluice_rpc_method *method = call->method;
-    void *ctx = call->server->ctx;
+    void *ctx = ctx_of(call);
     call->peer = grpc_call_get_peer(x->call);
     if (call->server->admit)
         ask_to_admit(call);
@@ -264,7 +269,7 @@ static void begin_call(struct exchange *x)
     if (call->server->knows_callers)
         door_know(call->server->door, call->peer);
     if (call->server->pace_join)
-        x->pace_client = call->server->pace_join(ctx, call->peer, call->grant);
+        x->pace_client = call->server->pace_join(call->server->ctx, call->peer, call->grant);
     if (method->on_open)
         method->on_open(ctx, call);
     if (!method->is_unary)
@@ -287,21 +292,21 @@ static void begin_call(struct exchange *x)
 static void deliver(struct exchange *x, struct sluice_message *message)
 {
     struct sluice_rpc_call *call = call_of(x);
-    call->method->on_message(call->server->ctx, call, message);
+    call->method->on_message(ctx_of(call), call, message);
 }
 
 static void deliver_half_close(struct exchange *x)
 {
     struct sluice_rpc_call *call = call_of(x);
     if (call->method->on_half_close)
-        call->method->on_half_close(call->server->ctx, call);
+        call->method->on_half_close(ctx_of(call), call);
 }
 
 static void deliver_writable(struct exchange *x)
 {
     struct sluice_rpc_call *call = call_of(x);
     if (call->method->on_writable)
-        call->method->on_writable(call->server->ctx, call);
+        call->method->on_writable(ctx_of(call), call);
 }
 
 static void fill_status(struct exchange *x, grpc_op *op)
@@ -328,7 +333,7 @@ static void end_call(struct exchange *x)
     struct sluice_rpc_call *call = call_of(x);
     struct sluice_rpc_server *server = call->server;
     if (!call->is_refused && call->method->on_done)
-        call->method->on_done(server->ctx, call);
+        call->method->on_done(ctx_of(call), call);
 
     if (x->pace_client && server->pace_leave)
         server->pace_leave(server->ctx, x->pace_client);

@@ -32,6 +32,7 @@ struct sluice_rpc_method {
      * round through the queue, and on_half_close follows it at once (alone, if none came). */
     bool is_unary;
 
+    void *ctx; /* for these callbacks; borrowed; NULL: the server's */
     /* The call began.  Optional. */
     void (*on_open)(void *ctx, struct sluice_rpc_call *call);
     /* A message arrived; borrowed for the time of the callback (take the
@@ -62,7 +63,7 @@ struct sluice_rpc_server_options {
     unsigned num_threads;                    /* completion threads, each with its own queue; >= 1 */
     const struct sluice_rpc_method *methods; /* borrowed; any other method: UNIMPLEMENTED */
     size_t num_methods;
-    void *ctx; /* for the callbacks; borrowed */
+    void *ctx; /* for the callbacks below, and for methods without one; borrowed */
 
     size_t max_receive_bytes;        /* 0: 4 MiB */
     unsigned max_concurrent_streams; /* 0: 128 */

@@ -5,7 +5,6 @@
 #include "datasets/manifest/freshness.h"
 #include "datasets/shards/shard.h"
 #include "op/form.h"
-#include "storage_server/context.h"
 #include "storage_server/data/sample_list.h"
 #include "storage_server/observe/stats.h"
 #include "store/store.h"
@@ -67,28 +66,27 @@ static sluice_status choose(void *ctx, uint64_t len, int64_t mtime_ns,
     return SLUICE_OK;
 }
 
-static sluice_status read_file(struct sluice_context *context,
-                               const struct sluice_sample_list *list, const char *path,
-                               struct reading *reading, struct sluice_buf **file,
-                               struct sluice_err *err)
+static sluice_status read_file(const struct sluice_sample_want *want, struct reading *reading,
+                               struct sluice_buf **file, struct sluice_err *err)
 {
-    struct sluice_store *store = context->store;
-    const struct sluice_manifest_entry entry = sluice_manifest_at(list->manifest, reading->sample);
+    struct sluice_store *store = want->store;
+    const struct sluice_manifest_entry entry =
+        sluice_manifest_at(want->list->manifest, reading->sample);
     struct sluice_store_limits limits;
     store->limits(store, &limits);
     reading->merge_gap_bytes = limits.merge_gap_bytes;
     struct sluice_store_read read = {
-        .key = path,
+        .key = want->path,
         .offset = entry.offset,
         .bytes = entry.bytes,
         .version = entry.mtime_ns,
         .choose = choose,
         .ctx = reading,
-        .pool = context->buffers,
+        .pool = want->buffers,
         .owner = reading->owner,
     };
     char shard[SLUICE_MAX_PATH_BYTES];
-    if (read.offset && sluice_shard_split(path, shard))
+    if (read.offset && sluice_shard_split(want->path, shard))
         read.key = shard;
     struct sluice_buf *buf;
     sluice_status status = store->read(store, &read, &buf, err);
@@ -104,8 +102,7 @@ static sluice_status read_file(struct sluice_context *context,
     return status;
 }
 
-sluice_status sluice_sample_file_read(struct sluice_context *context,
-                                      const struct sluice_sample_want *want, bool is_again,
+sluice_status sluice_sample_file_read(const struct sluice_sample_want *want, bool is_again,
                                       struct sluice_sample *sample,
                                       struct sluice_file_reading *seen, struct sluice_err *err)
 {
@@ -117,7 +114,7 @@ sluice_status sluice_sample_file_read(struct sluice_context *context,
         .key = want->key,
         .end = want->split,
         .form = want->form,
-        .pool = context->buffers,
+        .pool = want->buffers,
     };
     struct reading reading = {
         .freshness = want->list->freshness,
@@ -127,12 +124,11 @@ sluice_status sluice_sample_file_read(struct sluice_context *context,
         .seen = {.is_again = is_again},
     };
     struct sluice_buf *file;
-    const sluice_status status = read_file(context, want->list, want->path, &reading, &file, err);
+    const sluice_status status = read_file(want, &reading, &file, err);
     if (status != SLUICE_OK) {
         sluice_jpeg_index_destroy(reading.index);
         return status;
     }
-    sluice_stats_count_file(context->stats, &reading.seen);
     *seen = reading.seen;
     *sample = (struct sluice_sample){
         .key = want->key,
@@ -143,14 +139,12 @@ sluice_status sluice_sample_file_read(struct sluice_context *context,
     return SLUICE_OK;
 }
 
-sluice_status sluice_sample_file_read_whole(struct sluice_context *context,
-                                            const struct sluice_sample_list *list, size_t sample,
-                                            const char *path, struct sluice_buf **file,
-                                            struct sluice_err *err)
+sluice_status sluice_sample_file_read_whole(const struct sluice_sample_want *want,
+                                            struct sluice_buf **file, struct sluice_err *err)
 {
     struct reading reading = {
-        .freshness = list->freshness,
-        .sample = sample,
+        .freshness = want->list->freshness,
+        .sample = want->sample,
     };
-    return read_file(context, list, path, &reading, file, err);
+    return read_file(want, &reading, file, err);
 }

@@ -14,12 +14,16 @@
  * Threads: any; may block on the disk. */
 
 struct sluice_buf;
-struct sluice_context;
+struct sluice_buf_pool;
 struct sluice_file_reading;
 struct sluice_sample_list;
+struct sluice_store;
 
+/* Borrows all of it. */
 struct sluice_sample_want {
-    const struct sluice_sample_list *list; /* borrowed */
+    struct sluice_store *store;
+    struct sluice_buf_pool *buffers;
+    const struct sluice_sample_list *list;
     size_t sample; /* index into its manifest, whose row the file is compared with (freshness.h) */
     const char *path; /* relative to the root */
     struct sluice_draw_key key;
@@ -31,18 +35,14 @@ struct sluice_sample_want {
 
 /* *sample is a file at split 0, to be cleared; *seen gets what was read.  `is_again`: reads it in
  * full, because the parts that were read before were not enough (sluice_indexed_file_has_holes()
- * after the ops had run).  Statuses of the store and of freshness.h.  Counts bytes and the index's
- * use. */
-SLUICE_MUST_USE sluice_status sluice_sample_file_read(struct sluice_context *context,
-                                                      const struct sluice_sample_want *want,
+ * after the ops had run).  Statuses of the store and of freshness.h. */
+SLUICE_MUST_USE sluice_status sluice_sample_file_read(const struct sluice_sample_want *want,
                                                       bool is_again, struct sluice_sample *sample,
                                                       struct sluice_file_reading *seen,
                                                       struct sluice_err *err);
 
-/* Reads a file whole and counts nothing.  */
-SLUICE_MUST_USE sluice_status sluice_sample_file_read_whole(struct sluice_context *context,
-                                                            const struct sluice_sample_list *list,
-                                                            size_t sample, const char *path,
+/* Reads a file whole, whatever the want's ops and form. */
+SLUICE_MUST_USE sluice_status sluice_sample_file_read_whole(const struct sluice_sample_want *want,
                                                             struct sluice_buf **file,
                                                             struct sluice_err *err);
 

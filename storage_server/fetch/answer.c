@@ -6,7 +6,6 @@
 #include "host/disk_clock.h"
 #include "image/jpeg/crop.h"
 #include "op/form.h"
-#include "storage_server/context.h"
 #include "storage_server/data/sample_file.h"
 #include "storage_server/data/sample_list.h"
 #include "storage_server/observe/stats.h"
@@ -54,9 +53,9 @@ static bool is_wanted(struct sluice_fetch_stream *s)
 }
 
 /* The crop for a client that asks for restart markers at an interval of MCUs. */
-static uint32_t restart_interval(const struct sluice_context *context, uint32_t asked)
+static uint32_t restart_interval(const struct sluice_fetch *fetch, uint32_t asked)
 {
-    const uint32_t least = context->min_crop_restart, most = SLUICE_JPEG_MAX_RESTART_INTERVAL;
+    const uint32_t least = fetch->options.min_crop_restart, most = SLUICE_JPEG_MAX_RESTART_INTERVAL;
     if (asked == 0 || least == 0)
         return 0;
     return asked < least ? least : asked > most ? most : asked;
@@ -70,7 +69,7 @@ static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_prep
 {
     struct sluice_fetch_stream *s = job->stream;
     if (job->is_rows && sample->jpeg_index) /* else the file goes, once it is read whole */
-        (void)!sluice_pipeline_take_rows(s->pipeline, s->context->buffers, sample, NULL);
+        (void)!sluice_pipeline_take_rows(s->pipeline, s->fetch->options.buffers, sample, NULL);
     if (!job->split && !job->is_cut)
         return SLUICE_OK;
     if (!is_wanted(s)) /* cancelled while the file was read */
@@ -80,9 +79,8 @@ static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_prep
     struct sluice_decoder_work work = {
         .form = is_coded ? type->form : sluice_form_plain(SLUICE_KIND_FILE),
         .end = job->split,
-        .options = {.has_optimal_huffman = s->context->has_optimal_crops,
-                    .restart_interval =
-                        restart_interval(s->context, job->request.jpeg_crop_restart)},
+        .options = {.has_optimal_huffman = s->fetch->options.has_optimal_crops,
+                    .restart_interval = restart_interval(s->fetch, job->request.jpeg_crop_restart)},
         .path = path,
     };
     const sluice_status status = sluice_preparer_run(preparer, s->pipeline, &work, sample, err);
@@ -101,14 +99,15 @@ static sluice_status read_sample(struct sluice_fetch_job *job,
                                  const struct sluice_sample_want *want, bool is_again,
                                  struct sluice_sample *sample, struct sluice_err *err)
 {
-    struct sluice_context *context = job->stream->context;
+    const struct sluice_fetch_options *options = &job->stream->fetch->options;
     struct sluice_disk_read read;
     sluice_watchdog_note(&job->watched, true);
-    sluice_disk_clock_start(context->disk, &read);
+    sluice_disk_clock_start(options->disk, &read);
     struct sluice_file_reading seen = {0};
-    const sluice_status status =
-        sluice_sample_file_read(context, want, is_again, sample, &seen, err);
-    const struct sluice_disk_time time = sluice_disk_clock_stop(context->disk, &read);
+    const sluice_status status = sluice_sample_file_read(want, is_again, sample, &seen, err);
+    if (status == SLUICE_OK)
+        sluice_stats_count_file(options->stats, &seen);
+    const struct sluice_disk_time time = sluice_disk_clock_stop(options->disk, &read);
     sluice_watchdog_note(&job->watched, false);
     job->reply.disk_us += sluice_fetch_to_us(time.wait_ns);
     job->reply.disk_busy_us += sluice_fetch_to_us(time.busy_ns);
@@ -129,6 +128,8 @@ static struct sluice_sample_want want_of(const struct sluice_fetch_job *job,
     const struct sluice_fetch_stream *s = job->stream;
     const size_t sample = sluice_wire_listed_id(&job->request);
     return (struct sluice_sample_want){
+        .store = s->fetch->options.store,
+        .buffers = s->fetch->options.buffers,
         .list = list,
         .sample = sample,
         .path = sluice_manifest_at(s->list->manifest, sample).path,
@@ -144,7 +145,7 @@ static struct sluice_sample_want want_of(const struct sluice_fetch_job *job,
 bool sluice_fetch_read(struct sluice_fetch_job *job)
 {
     struct sluice_fetch_stream *s = job->stream;
-    struct sluice_sample_list *list = sluice_sample_lists_newest(s->context->lists, s->list);
+    struct sluice_sample_list *list = sluice_sample_lists_newest(s->fetch->options.lists, s->list);
     const struct sluice_sample_want want = want_of(job, list);
     struct sluice_err err = {0};
     const sluice_status status = read_sample(job, &want, false, &job->sample, &err);
@@ -160,7 +161,7 @@ void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_preparer *p
     struct sluice_fetch_stream *s = job->stream;
     const struct sluice_manifest_entry entry =
         sluice_manifest_at(s->list->manifest, sluice_wire_listed_id(&job->request));
-    struct sluice_sample_list *list = sluice_sample_lists_newest(s->context->lists, s->list);
+    struct sluice_sample_list *list = sluice_sample_lists_newest(s->fetch->options.lists, s->list);
     struct sluice_sample_want want = want_of(job, list);
     struct sluice_err err = {0};
     struct sluice_sample sample = {0};

@@ -17,7 +17,7 @@ static struct sluice_fetch_stream *find_due(struct sluice_fetch *fetch, uint64_t
     for (struct sluice_fetch_stream *s = fetch->streams; s; s = s->next) {
         pthread_mutex_lock(&s->lock);
         const bool is_held = s->is_held;
-        const uint64_t until_ns = s->ready_since_ns + fetch->hold_ns;
+        const uint64_t until_ns = s->ready_since_ns + fetch->options.hold_ns;
         const bool is_due = is_held && now >= until_ns;
         pthread_mutex_unlock(&s->lock);
         if (is_held && !is_due && until_ns < *next_ns)

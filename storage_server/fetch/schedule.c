@@ -5,7 +5,6 @@
 #include "datasets/manifest/manifest.h"
 #include "op/form.h"
 #include "rpc/rpc_server.h"
-#include "storage_server/context.h"
 #include "storage_server/data/sample_list.h"
 #include "storage_server/session/grant.h"
 #include "storage_server/session/memory_budget.h"
@@ -75,8 +74,7 @@ static const char *path_of(const struct sluice_fetch_job *job)
         .path;
 }
 
-/* What the job and its reply take of the memory budget if its payload is a buffer for so many
- * bytes. */
+/* Bytes of the memory budget for the job and its reply, with a payload of this size. */
 static size_t charge_for(const struct sluice_fetch_job *job, size_t payload_bytes)
 {
     return sizeof(*job) + sluice_buf_footprint(payload_bytes);
@@ -115,20 +113,20 @@ static void drop_payload(struct sluice_wire_sample_reply *reply)
 /* Makes the reply, watched.  False: the watchdog has answered the request. */
 static bool make_reply(struct sluice_fetch_job *job, struct sluice_preparer *preparer)
 {
-    struct sluice_context *context = job->stream->context;
+    struct sluice_watchdog *watchdog = job->stream->fetch->options.watchdog;
     struct sluice_err err = {0};
     job->watched = (struct sluice_watched){
         .path = path_of(job),
         .group = preparer ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO,
         .answer = make_answer,
     };
-    const sluice_status status = sluice_watchdog_begin(context->watchdog, &job->watched, &err);
+    const sluice_status status = sluice_watchdog_begin(watchdog, &job->watched, &err);
     if (status != SLUICE_OK) {
         sluice_fetch_fail(job, status, err.text);
         return true;
     }
     sluice_fetch_answer(job, preparer);
-    return sluice_watchdog_end(context->watchdog, &job->watched);
+    return sluice_watchdog_end(watchdog, &job->watched);
 }
 
 /* Answers, or where the reply is too large for the memory that is left, with the file.  False: the
@@ -183,7 +181,7 @@ enum stage_end { IS_ANSWERED, IS_HANDED_ON, IS_LOST /* the watchdog has answered
 static enum stage_end read_first(struct sluice_fetch_job *job)
 {
     struct sluice_fetch_stream *s = job->stream;
-    struct sluice_context *context = s->context;
+    const struct sluice_fetch_options *options = &s->fetch->options;
     const uint64_t start_ns = sluice_clock_ns();
     struct sluice_err err = {0};
     job->watched = (struct sluice_watched){
@@ -191,11 +189,11 @@ static enum stage_end read_first(struct sluice_fetch_job *job)
         .group = SLUICE_GROUP_IO,
         .answer = make_answer,
     };
-    const sluice_status watched = sluice_watchdog_begin(context->watchdog, &job->watched, &err);
+    const sluice_status watched = sluice_watchdog_begin(options->watchdog, &job->watched, &err);
     bool is_read = false;
     if (watched == SLUICE_OK) {
         is_read = sluice_fetch_read(job);
-        if (!sluice_watchdog_end(context->watchdog, &job->watched))
+        if (!sluice_watchdog_end(options->watchdog, &job->watched))
             return IS_LOST;
     } else {
         sluice_fetch_fail(job, watched, err.text);
@@ -204,7 +202,7 @@ static enum stage_end read_first(struct sluice_fetch_job *job)
     job->io_work_ns = sluice_clock_ns() - start_ns;
     if (is_read) {
         const sluice_status status =
-            sluice_workers_try(context->workers, s->client, SLUICE_GROUP_PREP, &job->job);
+            sluice_workers_try(options->workers, s->client, SLUICE_GROUP_PREP, &job->job);
         if (status == SLUICE_OK)
             return IS_HANDED_ON;
         job->split = 0;
@@ -225,7 +223,7 @@ static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *wo
     struct sluice_fetch_job *job = SLUICE_CONTAINER_OF(base, struct sluice_fetch_job, job);
     struct sluice_fetch_stream *s = sluice_fetch_stream_ref(job->stream);
     if (fate == SLUICE_JOB_RUN)
-        sluice_workers_started(s->context->workers);
+        sluice_workers_started(s->fetch->options.workers);
 
     pthread_mutex_lock(&s->lock);
     const bool is_over = s->is_over;
@@ -255,10 +253,10 @@ static bool is_of_stream(const struct sluice_job *base, const void *stream)
 
 void sluice_fetch_cancel(struct sluice_fetch_stream *s)
 {
-    struct sluice_workers *workers = s->context->workers;
+    struct sluice_workers *workers = s->fetch->options.workers;
     (void)sluice_workers_cancel(workers, s->client, SLUICE_GROUP_PREP, is_of_stream, s);
     (void)sluice_workers_cancel(workers, s->client, SLUICE_GROUP_IO, is_of_stream, s);
-    s->context->store->cancel(s->context->store, s);
+    s->fetch->options.store->cancel(s->fetch->options.store, s);
 }
 
 /* --- from the backlog to the workers --- */
@@ -354,7 +352,7 @@ static struct sluice_fetch_job *take_request(struct sluice_fetch_stream *s)
 /* Hands the job to PREP, or without its ops to IO where PREP is full.  SLUICE_E_AGAIN: both are. */
 static sluice_status hand_over(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
-    struct sluice_workers *workers = s->context->workers;
+    struct sluice_workers *workers = s->fetch->options.workers;
     if (sluice_wire_listed_id(&job->request) >= s->list->manifest->num_entries) {
         job->reply.status = SLUICE_E_INVALID;
         snprintf(job->reply.error, sizeof(job->reply.error), "sample %llu of %zu",
@@ -378,7 +376,7 @@ static sluice_status hand_over(struct sluice_fetch_stream *s, struct sluice_fetc
     if ((job->split || job->is_cut) &&
         sluice_grant_take_cpu(s->grant, sluice_clock_ns(), &reserved_ns)) {
         job->reserved_ns = reserved_ns;
-        job->reads_first = s->context->reads_first;
+        job->reads_first = s->fetch->options.reads_first;
         const sluice_status status = sluice_workers_try(
             workers, s->client, job->reads_first ? SLUICE_GROUP_IO : SLUICE_GROUP_PREP, &job->job);
         if (status != SLUICE_E_AGAIN)
@@ -423,7 +421,7 @@ static void unpark(struct sluice_fetch_stream *s)
 static bool refuse_too_large(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
     const size_t bytes = charge_for(job, (size_t)expected_bytes(s, job));
-    if (sluice_memory_could_fit(s->context->memory, bytes))
+    if (sluice_memory_could_fit(s->fetch->options.memory, bytes))
         return false;
     job->reply.status = SLUICE_E_UNSUPPORTED;
     snprintf(job->reply.error, sizeof(job->reply.error),
@@ -436,7 +434,7 @@ static bool refuse_too_large(struct sluice_fetch_stream *s, struct sluice_fetch_
 /* Hands the job over, or parks it and waits for memory or for room in a queue. */
 static void place(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
-    struct sluice_workers *workers = s->context->workers;
+    struct sluice_workers *workers = s->fetch->options.workers;
     sluice_fetch_stream_ref(s); /* the waiter's, if it has to wait */
     for (;;) {
         const uint64_t moment = sluice_workers_moment(workers);
@@ -475,7 +473,8 @@ static bool may_take(const struct sluice_fetch_stream *s, size_t queued)
         return false;
     /* A request larger than all the room must pass, too, but only while nothing else is held. */
     return s->is_over || (!s->in_flight && !queued) ||
-           (s->in_flight < s->context->max_in_flight && s->in_flight_bytes + queued < STREAM_BYTES);
+           (s->in_flight < s->fetch->options.max_in_flight &&
+            s->in_flight_bytes + queued < STREAM_BYTES);
 }
 
 static void dispatch(struct sluice_fetch_stream *s)

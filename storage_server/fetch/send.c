@@ -3,7 +3,6 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "rpc/rpc_server.h"
-#include "storage_server/context.h"
 #include "storage_server/observe/stats.h"
 #include "storage_server/session/client_table.h"
 #include "storage_server/session/grant.h"
@@ -66,7 +65,7 @@ static bool is_due(struct sluice_fetch_stream *s, size_t queued)
     if (!s->ready || queued > 0)
         return false;
     s->is_held =
-        s->num_working > 0 && sluice_clock_ns() < s->ready_since_ns + s->context->fetch->hold_ns;
+        s->num_working > 0 && sluice_clock_ns() < s->ready_since_ns + s->fetch->options.hold_ns;
     return !s->is_held;
 }
 
@@ -77,15 +76,16 @@ static void count_batch(struct sluice_fetch_stream *s, const struct sluice_fetch
     uint64_t samples = 0, payload_bytes = 0, errors = 0;
     for (const struct sluice_fetch_job *job = batch; job; job = job->next) {
         const struct sluice_wire_sample_reply *reply = &job->reply;
-        sluice_stats_count(s->context->stats, reply, reply->ops_done < job->request.split,
+        sluice_stats_count(s->fetch->options.stats, reply, reply->ops_done < job->request.split,
                            now_ns - job->accepted_ns + reply->backlog_us * UINT64_C(1000));
-        if (job->request.trace.span && s->context->tracer)
+        if (job->request.trace.span && s->fetch->options.tracer)
             sluice_fetch_trace(job, now_ns);
         samples += reply->status == SLUICE_OK;
         errors += reply->status != SLUICE_OK;
         payload_bytes += reply->payload ? reply->payload->len : 0;
     }
-    sluice_client_table_count(s->context->clients, s->client_row, samples, payload_bytes, errors);
+    sluice_client_table_count(s->fetch->options.clients, s->client_row, samples, payload_bytes,
+                              errors);
 }
 
 static void send_batch(struct sluice_fetch_stream *s, const struct sluice_fetch_job *batch)
@@ -97,8 +97,8 @@ static void send_batch(struct sluice_fetch_stream *s, const struct sluice_fetch_
         status = sluice_wire_put_sample_reply(&job->reply, &message, &err);
     if (status == SLUICE_OK) {
         const struct sluice_worker_pool_stats prep =
-            sluice_workers_stats(s->context->workers, SLUICE_GROUP_PREP);
-        const struct sluice_workers_offer offer = sluice_workers_offer(s->context->workers);
+            sluice_workers_stats(s->fetch->options.workers, SLUICE_GROUP_PREP);
+        const struct sluice_workers_offer offer = sluice_workers_offer(s->fetch->options.workers);
         const struct sluice_wire_load load = {
             .queue_depth = (uint32_t)prep.queue_depth,
             .cpu_price = offer.cpu_price,
@@ -140,7 +140,7 @@ void sluice_fetch_flush(struct sluice_fetch_stream *s)
         pthread_mutex_unlock(&s->lock);
         if (!batch) {
             if (is_held)
-                sluice_fetch_hold(s->context->fetch);
+                sluice_fetch_hold(s->fetch);
             return;
         }
 

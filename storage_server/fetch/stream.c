@@ -4,7 +4,6 @@
 #include "op/pipeline.h"
 #include "rpc/peer.h"
 #include "rpc/rpc_server.h"
-#include "storage_server/context.h"
 #include "storage_server/data/sample_list.h"
 #include "storage_server/session/client_table.h"
 #include "storage_server/session/grant.h"
@@ -24,10 +23,10 @@ void sluice_fetch_stream_unref(struct sluice_fetch_stream *s)
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (s->is_open)
-        sluice_client_table_leave(s->context->clients, s->client_row);
+        sluice_client_table_leave(s->fetch->options.clients, s->client_row);
     sluice_pipeline_destroy(s->pipeline);
     sluice_sample_list_unref(s->list);
-    sluice_workers_leave(s->context->workers, s->client);
+    sluice_workers_leave(s->fetch->options.workers, s->client);
     sluice_memory_close(s->memory);
     sluice_grant_unref(s->grant);
     sluice_rpc_call_unref(s->call);
@@ -56,7 +55,7 @@ void sluice_fetch_stream_end(struct sluice_fetch_stream *s, enum sluice_rpc_code
 
 void sluice_fetch_stream_end_if_answered(struct sluice_fetch_stream *s)
 {
-    const bool is_stopping = atomic_load(&s->context->fetch->is_stopping);
+    const bool is_stopping = atomic_load(&s->fetch->is_stopping);
     pthread_mutex_lock(&s->lock);
     const bool is_answered = !s->in_flight && !s->backlog_first;
     const bool is_half_closed = s->is_half_closed;

@@ -3,6 +3,7 @@
 
 #include "op/pipeline.h"
 #include "rpc/rpc.h"
+#include "storage_server/fetch/fetch.h"
 #include "storage_server/observe/watchdog.h"
 #include "storage_server/work/workers.h"
 #include "wire/wire.h"
@@ -13,10 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Private to the Fetch service (service.h shows the way of a request): its streams and their jobs.
+/* Private to the Fetch service (fetch.h shows the way of a request): its streams and their jobs.
  * A file calls only files below it:
  *
- *     services/fetch.c       what arrives from the client; creates and stops the service
+ *     fetch/fetch.c         what arrives from the client; creates and stops the service
  *         |
  *     fetch/schedule.c      takes requests from the backlog and hands them to the workers
  *         |       \
@@ -30,16 +31,15 @@
  *         |
  *     fetch/stream.c        how long a stream lives, and how it ends
  *
- * What comes back up is a callback that the upper file passed down, without a lock: the workers run
- * jobs and call waiters (fetch/schedule.c), and the timer calls on_due
+ * An upper file is reached by callbacks alone, which it passed down, without a lock: the workers
+ * run jobs and call waiters (fetch/schedule.c), and the timer calls on_due
  * (sluice_fetch_stream_advance).
  *
  * Lock order: sluice_fetch.lock before a stream's.  Neither is held while workers, rpc, stats or a
- * callback are called; the memory budget's is taken under them (context.h has all locks).
+ * callback are called; the memory budget's is taken under them (server.h has all locks).
  *
  * Threads: any. */
 
-struct sluice_context;
 struct sluice_grant;
 struct sluice_memory_holder;
 struct sluice_rpc_call;
@@ -97,8 +97,8 @@ struct sluice_fetch_stream {
     bool is_waiting; /* the waiter below is in line, or the memory's */
     bool is_dispatching, dispatch_again;
 
-    atomic_uint refs; /* the call, each job, a waiter in line, the list while stopping */
-    struct sluice_context *context;    /* constant from here */
+    atomic_uint refs;           /* the call, each job, a waiter in line, the list while stopping */
+    struct sluice_fetch *fetch; /* constant from here */
     struct sluice_rpc_call *call;      /* a reference */
     struct sluice_work_client *client; /* joined */
     struct sluice_grant *grant;        /* a reference; NULL: everything */
@@ -123,9 +123,9 @@ struct sluice_fetch {
     pthread_cond_t changed; /* one of these two */
 
     atomic_bool is_stopping;
-    atomic_uint_fast64_t cut_ns;  /* streams that are lost from then on were cut off by us */
-    atomic_uint_fast64_t num_cut; /* requests of these without an answer */
-    uint64_t hold_ns;             /* constant from here */
+    atomic_uint_fast64_t cut_ns;         /* streams that are lost from then on were cut off by us */
+    atomic_uint_fast64_t num_cut;        /* requests of these without an answer */
+    struct sluice_fetch_options options; /* constant from here */
     void (*on_due)(struct sluice_fetch_stream *stream);
     pthread_t holder;
     bool has_holder;

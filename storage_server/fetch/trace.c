@@ -4,7 +4,6 @@
 #include "datasets/manifest/manifest.h"
 #include "rpc/peer.h"
 #include "rpc/rpc_server.h"
-#include "storage_server/context.h"
 #include "storage_server/data/sample_list.h"
 #include "trace/tracer.h"
 
@@ -95,5 +94,5 @@ void sluice_fetch_trace(const struct sluice_fetch_job *job, uint64_t now_ns)
     const size_t num_spans = !reply->work_us      ? 1
                              : reply->disk_us > 0 ? SLUICE_ARRAY_LEN(spans)
                                                   : SLUICE_ARRAY_LEN(spans) - 1;
-    sluice_tracer_write(job->stream->context->tracer, context, spans, num_spans);
+    sluice_tracer_write(job->stream->fetch->options.tracer, context, spans, num_spans);
 }

@@ -1,11 +1,10 @@
-/* The service of the original Python implementation, for its clients: one image per call, by path,
- * with new random draws each time.  protos/data_transfer.proto. */
+#include "storage_server/services/data_transfer.h"
 
 #include "base/buf.h"
 #include "datasets/manifest/manifest.h"
 #include "op/form.h"
 #include "rpc/peer.h"
-#include "storage_server/context.h"
+#include "rpc/rpc_server.h"
 #include "storage_server/data/sample_file.h"
 #include "storage_server/data/sample_list.h"
 #include "storage_server/observe/stats.h"
@@ -39,7 +38,7 @@ enum method { NOOFF, ALLOFF, PILOFF, SOPHON };
 struct transfer {
     struct sluice_job job;
     struct sluice_waiter waiter;
-    struct sluice_context *context;
+    struct sluice_transfer_service *service;
     struct sluice_rpc_call *call;      /* a reference */
     struct sluice_work_client *client; /* joined */
     struct sluice_sample_list *list;   /* a reference */
@@ -59,7 +58,7 @@ struct transfer {
 /* The watchdog's, in place of a worker that hangs. */
 struct transfer_answer {
     struct sluice_late_answer answer;
-    struct sluice_context *context;
+    struct sluice_transfer_service *service;
     struct sluice_rpc_call *call; /* a reference */
     char text[256];
 };
@@ -71,7 +70,7 @@ static void unref_transfer(struct transfer *t)
         return;
     sluice_wire_data_request_clear(&t->request);
     sluice_sample_list_unref(t->list);
-    sluice_workers_leave(t->context->workers, t->client);
+    sluice_workers_leave(t->service->workers, t->client);
     sluice_memory_give(t->memory, t->charged);
     sluice_memory_close(t->memory);
     sluice_rpc_call_unref(t->call);
@@ -125,8 +124,8 @@ static sluice_status preprocess(struct transfer *t, struct sluice_preparer *prep
     if (status != SLUICE_OK)
         return status;
     sample->key = (struct sluice_draw_key){
-        .seed = t->context->transfer_seed,
-        .sample_id = atomic_fetch_add_explicit(&t->context->transfers, 1, memory_order_relaxed),
+        .seed = t->service->seed,
+        .sample_id = atomic_fetch_add_explicit(&t->service->num_draws, 1, memory_order_relaxed),
     };
     struct sluice_decoder_work work = {.end = t->split, .path = t->path};
     status = sluice_preparer_run(preparer, pipeline, &work, sample, err);
@@ -134,16 +133,16 @@ static sluice_status preprocess(struct transfer *t, struct sluice_preparer *prep
     return status;
 }
 
-static void count(struct sluice_context *context, struct sluice_rpc_call *call,
+static void count(struct sluice_transfer_service *service, struct sluice_rpc_call *call,
                   sluice_status status, unsigned split, enum sluice_form form, uint64_t bytes)
 {
     char host[SLUICE_PEER_HOST];
     sluice_peer_host(sluice_rpc_call_peer(call), host);
-    sluice_stats_count_transfer(context->stats, status, split, form, bytes);
-    const size_t row = sluice_client_table_join(context->clients, NULL, host);
-    sluice_client_table_count(context->clients, row, status == SLUICE_OK, bytes,
+    sluice_stats_count_transfer(service->stats, status, split, form, bytes);
+    const size_t row = sluice_client_table_join(service->clients, NULL, host);
+    sluice_client_table_count(service->clients, row, status == SLUICE_OK, bytes,
                               status != SLUICE_OK);
-    sluice_client_table_leave(context->clients, row);
+    sluice_client_table_leave(service->clients, row);
 }
 
 static sluice_status send_response(struct transfer *t, const struct sluice_sample *sample,
@@ -174,7 +173,7 @@ static sluice_status send_response(struct transfer *t, const struct sluice_sampl
         sluice_message_clear(&message);
         return status;
     }
-    count(t->context, t->call, SLUICE_OK, t->split, sluice_sample_form(sample), sample->data->len);
+    count(t->service, t->call, SLUICE_OK, t->split, sluice_sample_form(sample), sample->data->len);
     sluice_rpc_call_send(t->call, &message);
     return SLUICE_OK;
 }
@@ -183,7 +182,7 @@ static sluice_status send_response(struct transfer *t, const struct sluice_sampl
 static void end_transfer(struct transfer *t)
 {
     if (!atomic_exchange(&t->is_answered, true))
-        atomic_fetch_sub(&t->context->open_transfers, 1);
+        atomic_fetch_sub(&t->service->num_open, 1);
     atomic_store(&t->is_done, true);
     unref_transfer(t);
 }
@@ -191,7 +190,7 @@ static void end_transfer(struct transfer *t)
 static void give_answer(struct sluice_late_answer *base)
 {
     struct transfer_answer *answer = SLUICE_CONTAINER_OF(base, struct transfer_answer, answer);
-    count(answer->context, answer->call, SLUICE_E_IO, 0, sluice_form_plain(SLUICE_KIND_FILE), 0);
+    count(answer->service, answer->call, SLUICE_E_IO, 0, sluice_form_plain(SLUICE_KIND_FILE), 0);
     sluice_rpc_call_finish(answer->call, code_of(SLUICE_E_IO), answer->text);
     sluice_rpc_call_unref(answer->call);
     free(answer);
@@ -203,10 +202,10 @@ static struct sluice_late_answer *make_answer(struct sluice_watched *watched, co
     struct transfer_answer *answer = malloc(sizeof(*answer));
     if (!answer)
         return NULL;
-    *answer = (struct transfer_answer){.answer = {.give = give_answer}, .context = t->context};
+    *answer = (struct transfer_answer){.answer = {.give = give_answer}, .service = t->service};
     answer->call = sluice_rpc_call_ref(t->call);
     if (!atomic_exchange(&t->is_answered, true))
-        atomic_fetch_sub(&t->context->open_transfers, 1);
+        atomic_fetch_sub(&t->service->num_open, 1);
     snprintf(answer->text, sizeof(answer->text), "%.120s: %.120s", t->path, text);
     return &answer->answer;
 }
@@ -231,7 +230,7 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
 {
     struct transfer *t = SLUICE_CONTAINER_OF(base, struct transfer, job);
     if (fate == SLUICE_JOB_RUN)
-        sluice_workers_started(t->context->workers);
+        sluice_workers_started(t->service->workers);
     if (fate == SLUICE_JOB_CANCEL || atomic_load(&t->is_over)) {
         sluice_rpc_call_finish(t->call, SLUICE_RPC_UNAVAILABLE,
                                "not read: the call is over, or every worker hangs at another file");
@@ -241,7 +240,7 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
 
     struct sluice_err err = {0};
     struct sluice_sample sample = {.kind = SLUICE_KIND_FILE};
-    struct sluice_watchdog *watchdog = t->context->watchdog;
+    struct sluice_watchdog *watchdog = t->service->watchdog;
     t->watched = (struct sluice_watched){
         .path = t->path,
         .group = worker ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO,
@@ -249,9 +248,15 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
     };
     sluice_status status = sluice_watchdog_begin(watchdog, &t->watched, &err);
     const bool is_watched = status == SLUICE_OK;
+    const struct sluice_sample_want want = {
+        .store = t->service->store,
+        .buffers = t->service->buffers,
+        .list = t->list,
+        .sample = t->sample,
+        .path = t->path,
+    };
     if (is_watched)
-        status = sluice_sample_file_read_whole(t->context, t->list, t->sample, t->path,
-                                               &sample.data, &err);
+        status = sluice_sample_file_read_whole(&want, &sample.data, &err);
     sluice_watchdog_note(&t->watched, false);
     enum sluice_rpc_code code = code_of(status);
     if (status == SLUICE_OK && t->split) {
@@ -270,7 +275,7 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
     if (!is_ours) {
         /* The watchdog has finished the call. */
     } else if (status != SLUICE_OK) {
-        count(t->context, t->call, status, 0, sluice_form_plain(SLUICE_KIND_FILE), 0);
+        count(t->service, t->call, status, 0, sluice_form_plain(SLUICE_KIND_FILE), 0);
         struct sluice_err named = {0};
         sluice_fail(&named, status, "%.120s: %.120s", t->path, err.text);
         sluice_rpc_call_finish(t->call, code, named.text);
@@ -299,7 +304,7 @@ static bool submit(struct transfer *t)
 {
     if (!charge(t))
         return false;
-    struct sluice_workers *workers = t->context->workers;
+    struct sluice_workers *workers = t->service->workers;
     const enum sluice_worker_group group = t->split ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO;
     for (;;) {
         const uint64_t moment = sluice_workers_moment(workers);
@@ -359,12 +364,12 @@ static bool choose_split(struct sluice_rpc_call *call, enum method method,
 
 /* The sample of this path; false: refused, and the call is finished.  Whether there is another file
  * is not told. */
-static bool find_sample(struct sluice_context *context, struct sluice_rpc_call *call,
+static bool find_sample(struct sluice_transfer_service *service, struct sluice_rpc_call *call,
                         const struct sluice_sample_list *list, const char *fname, size_t *sample)
 {
     struct sluice_err err = {0};
     struct sluice_grant *grant = sluice_rpc_call_grant(call);
-    const char *path = context->store->relative(context->store, fname);
+    const char *path = service->store->relative(service->store, fname);
     const size_t found = path ? sample_of(list->manifest, path) : NO_SAMPLE;
     enum sluice_rpc_code code = SLUICE_RPC_OK;
     if (!path) {
@@ -385,7 +390,7 @@ static bool find_sample(struct sluice_context *context, struct sluice_rpc_call *
     return false;
 }
 
-static void on_request(struct sluice_context *context, struct sluice_rpc_call *call,
+static void on_request(struct sluice_transfer_service *service, struct sluice_rpc_call *call,
                        const struct sluice_message *message, enum method method)
 {
     struct sluice_err err = {0};
@@ -402,23 +407,23 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         sluice_wire_data_request_clear(&request);
         return;
     }
-    struct sluice_sample_list *list = sluice_sample_lists_now(context->lists);
+    struct sluice_sample_list *list = sluice_sample_lists_now(service->lists);
     size_t sample = 0;
-    if (!find_sample(context, call, list, request.fname, &sample)) {
+    if (!find_sample(service, call, list, request.fname, &sample)) {
         sluice_sample_list_unref(list);
         sluice_wire_data_request_clear(&request);
         return;
     }
     struct transfer *t = malloc(sizeof(*t));
     const char *peer = sluice_rpc_call_peer(call);
-    struct sluice_session *session = t ? sluice_session_open(context->sessions, peer) : NULL;
+    struct sluice_session *session = t ? sluice_session_open(service->sessions, peer) : NULL;
     struct sluice_work_client *client =
-        session ? sluice_workers_join(context->workers, session, peer) : NULL;
+        session ? sluice_workers_join(service->workers, session, peer) : NULL;
     struct sluice_memory_holder *memory =
-        client ? sluice_memory_open(context->memory, session, on_memory, t) : NULL;
+        client ? sluice_memory_open(service->memory, session, on_memory, t) : NULL;
     sluice_session_unref(session); /* the two above keep it */
     if (!memory) {
-        sluice_workers_leave(context->workers, client);
+        sluice_workers_leave(service->workers, client);
         free(t);
         sluice_sample_list_unref(list);
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a request");
@@ -428,7 +433,7 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
     *t = (struct transfer){
         .job = {.fn = run_transfer},
         .waiter = {.fn = on_room},
-        .context = context,
+        .service = service,
         .call = sluice_rpc_call_ref(call),
         .client = client,
         .list = list,
@@ -442,9 +447,9 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
     atomic_init(&t->is_over, false);
     atomic_init(&t->is_done, false);
     atomic_init(&t->is_answered, false);
-    atomic_fetch_add(&context->open_transfers, 1);
+    atomic_fetch_add(&service->num_open, 1);
     sluice_rpc_call_set_state(call, t);
-    if (!sluice_memory_could_fit(context->memory, expected_charge(t))) {
+    if (!sluice_memory_could_fit(service->memory, expected_charge(t))) {
         sluice_rpc_call_finish(call, SLUICE_RPC_UNIMPLEMENTED,
                                "needs more memory than --memory-limit allows");
         end_transfer(t);
@@ -460,13 +465,13 @@ static bool is_job(const struct sluice_job *job, const void *sought)
 
 static void on_done(void *ctx, struct sluice_rpc_call *call)
 {
-    struct sluice_context *context = ctx;
+    struct sluice_transfer_service *service = ctx;
     struct transfer *t = sluice_rpc_call_state(call);
     if (!t)
         return;
     atomic_store(&t->is_over, true); /* a job that still waits for room is not submitted then */
     if (!atomic_load(&t->is_done))
-        (void)sluice_workers_cancel(context->workers, t->client,
+        (void)sluice_workers_cancel(service->workers, t->client,
                                     t->split ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO, is_job,
                                     &t->job);
     if (sluice_memory_forget(t->memory))
@@ -501,34 +506,26 @@ static void on_half_close(void *ctx, struct sluice_rpc_call *call)
         sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, "a request is missing");
 }
 
-struct sluice_method_list sluice_data_transfer_methods(void)
+struct sluice_rpc_method *sluice_transfer_methods(struct sluice_transfer_service *service,
+                                                  struct sluice_rpc_method *end)
 {
-    static const struct sluice_rpc_method methods[] = {
-        {.path = SLUICE_METHOD_DT_NOOFF,
-         .is_unary = true,
-         .on_message = on_nooff,
-         .on_half_close = on_half_close,
-         .on_done = on_done},
-        {.path = SLUICE_METHOD_DT_ALLOFF,
-         .is_unary = true,
-         .on_message = on_alloff,
-         .on_half_close = on_half_close,
-         .on_done = on_done},
-        {.path = SLUICE_METHOD_DT_PILOFF,
-         .is_unary = true,
-         .on_message = on_piloff,
-         .on_half_close = on_half_close,
-         .on_done = on_done},
-        {.path = SLUICE_METHOD_DT_SOPHON,
-         .is_unary = true,
-         .on_message = on_sophon,
-         .on_half_close = on_half_close,
-         .on_done = on_done},
-        {.path = SLUICE_METHOD_DT_SMARTOFF,
-         .is_unary = true,
-         .on_message = on_sophon,
-         .on_half_close = on_half_close,
-         .on_done = on_done},
+    static const struct {
+        const char *path;
+        void (*on_message)(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message);
+    } methods[] = {
+        {SLUICE_METHOD_DT_NOOFF, on_nooff},     {SLUICE_METHOD_DT_ALLOFF, on_alloff},
+        {SLUICE_METHOD_DT_PILOFF, on_piloff},   {SLUICE_METHOD_DT_SOPHON, on_sophon},
+        {SLUICE_METHOD_DT_SMARTOFF, on_sophon},
     };
-    return (struct sluice_method_list){methods, SLUICE_ARRAY_LEN(methods)};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(methods); i++) {
+        *end++ = (struct sluice_rpc_method){
+            .path = methods[i].path,
+            .is_unary = true,
+            .ctx = service,
+            .on_message = methods[i].on_message,
+            .on_half_close = on_half_close,
+            .on_done = on_done,
+        };
+    }
+    return end;
 }

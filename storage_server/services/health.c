@@ -1,6 +1,6 @@
 #include "storage_server/services/health.h"
 
-#include "storage_server/context.h"
+#include "rpc/rpc_server.h"
 #include "wire/wire.h"
 
 #include <pthread.h>
@@ -21,14 +21,18 @@ struct sluice_health {
     bool is_stopping;
     unsigned causes; /* a bit for each that there is */
     struct watcher *watchers;
+
+    bool has_data_transfer; /* constant */
 };
 
-sluice_status sluice_health_create(struct sluice_health **health, struct sluice_err *err)
+sluice_status sluice_health_create(bool has_data_transfer, struct sluice_health **health,
+                                   struct sluice_err *err)
 {
     struct sluice_health *h = calloc(1, sizeof(*h));
     if (!h)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the health service");
     pthread_mutex_init(&h->lock, NULL);
+    h->has_data_transfer = has_data_transfer;
     *health = h;
     return SLUICE_OK;
 }
@@ -149,14 +153,14 @@ void sluice_health_stop(struct sluice_health *health)
     }
 }
 
-static bool is_known(const struct sluice_context *context, const char *service)
+static bool is_known(const struct sluice_health *health, const char *service)
 {
     return !service[0] || strcmp(service, "sluice.v1.Offload") == 0 ||
-           (context->has_data_transfer && strcmp(service, "DataTransfer") == 0);
+           (health->has_data_transfer && strcmp(service, "DataTransfer") == 0);
 }
 
 /* False: the call is finished already. */
-static bool get_service(const struct sluice_context *context, struct sluice_rpc_call *call,
+static bool get_service(const struct sluice_health *health, struct sluice_rpc_call *call,
                         const struct sluice_message *message, bool *known)
 {
     char *service;
@@ -166,16 +170,16 @@ static bool get_service(const struct sluice_context *context, struct sluice_rpc_
         sluice_rpc_call_finish(call, sluice_rpc_code_of_request(status), err.text);
         return false;
     }
-    *known = is_known(context, service);
+    *known = is_known(health, service);
     free(service);
     return true;
 }
 
 static void on_check(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
 {
-    struct sluice_health *health = ((struct sluice_context *)ctx)->health;
+    struct sluice_health *health = ctx;
     bool known;
-    if (!get_service(ctx, call, message, &known))
+    if (!get_service(health, call, message, &known))
         return;
     if (!known) {
         sluice_rpc_call_finish(call, SLUICE_RPC_NOT_FOUND, "no such service");
@@ -190,9 +194,9 @@ static void on_check(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
 
 static void on_watch(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
 {
-    struct sluice_health *health = ((struct sluice_context *)ctx)->health;
+    struct sluice_health *health = ctx;
     bool known;
-    if (sluice_rpc_call_state(call) || !get_service(ctx, call, message, &known))
+    if (sluice_rpc_call_state(call) || !get_service(health, call, message, &known))
         return;
 
     struct watcher *watcher = malloc(sizeof(*watcher));
@@ -231,7 +235,7 @@ static void on_watch(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
 
 static void on_watch_done(void *ctx, struct sluice_rpc_call *call)
 {
-    struct sluice_health *health = ((struct sluice_context *)ctx)->health;
+    struct sluice_health *health = ctx;
     struct watcher *gone = NULL;
     pthread_mutex_lock(&health->lock);
     for (struct watcher **at = &health->watchers; *at; at = &(*at)->next) {
@@ -253,17 +257,22 @@ static void on_check_half_close(void *ctx, struct sluice_rpc_call *call)
     sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, "a request is missing");
 }
 
-struct sluice_method_list sluice_health_methods(void)
+struct sluice_rpc_method *sluice_health_methods(struct sluice_health *health,
+                                                struct sluice_rpc_method *end)
 {
-    static const struct sluice_rpc_method methods[] = {
-        {.path = SLUICE_METHOD_HEALTH_CHECK,
-         .is_unary = true,
-         .on_message = on_check,
-         .on_half_close = on_check_half_close},
-        {.path = SLUICE_METHOD_HEALTH_WATCH,
-         .is_unary = true,
-         .on_message = on_watch,
-         .on_done = on_watch_done},
+    *end++ = (struct sluice_rpc_method){
+        .path = SLUICE_METHOD_HEALTH_CHECK,
+        .is_unary = true,
+        .ctx = health,
+        .on_message = on_check,
+        .on_half_close = on_check_half_close,
     };
-    return (struct sluice_method_list){methods, SLUICE_ARRAY_LEN(methods)};
+    *end++ = (struct sluice_rpc_method){
+        .path = SLUICE_METHOD_HEALTH_WATCH,
+        .is_unary = true,
+        .ctx = health,
+        .on_message = on_watch,
+        .on_done = on_watch_done,
+    };
+    return end;
 }

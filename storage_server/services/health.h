@@ -13,6 +13,7 @@
  * Threads: any. */
 
 struct sluice_health;
+struct sluice_rpc_method;
 
 /* The numbers of the protocol. */
 enum sluice_serving_status {
@@ -21,10 +22,15 @@ enum sluice_serving_status {
     SLUICE_SERVICE_UNKNOWN = 3,
 };
 
-/* Starts as SERVING. */
-SLUICE_MUST_USE sluice_status sluice_health_create(struct sluice_health **health,
+/* Starts as SERVING.  has_data_transfer: the original's service is there, too. */
+SLUICE_MUST_USE sluice_status sluice_health_create(bool has_data_transfer,
+                                                   struct sluice_health **health,
                                                    struct sluice_err *err);
 void sluice_health_destroy(struct sluice_health *health); /* NULL is allowed; no call is left */
+
+/* Adds Check and Watch to the server's table, and returns the table's end. */
+struct sluice_rpc_method *sluice_health_methods(struct sluice_health *health,
+                                                struct sluice_rpc_method *end);
 
 /* Reasons why the server cannot serve. */
 enum sluice_health_cause {

@@ -5,10 +5,11 @@
 #include "base/roots.h"
 #include "base/show.h"
 #include "datasets/manifest/manifest.h"
+#include "op/form.h"
 #include "op/pipeline.h"
-#include "storage_server/context.h"
 #include "storage_server/data/sample_list.h"
 #include "storage_server/data/subset_rows.h"
+#include "storage_server/services/service.h"
 #include "store/open.h"
 
 #include <stdio.h>
@@ -54,7 +55,7 @@ static void tell_work(const struct sluice_introduction *facts)
     char forms[128] = "", memory[SLUICE_SHOW_BYTES];
     for (unsigned form = 0; form < sluice_num_forms(); form++) {
         const size_t len = strlen(forms);
-        if (sluice_server_forms(facts->list->jpeg_indexes != NULL) & 1u << form)
+        if (sluice_offload_forms(facts->list->jpeg_indexes != NULL) & 1u << form)
             snprintf(forms + len, sizeof(forms) - len, "%s%s", len ? ", " : "",
                      sluice_form_name((enum sluice_form)form));
     }

@@ -1,8 +1,9 @@
+#include "storage_server/services/list.h"
+
 #include "datasets/manifest/manifest.h"
-#include "storage_server/context.h"
+#include "rpc/rpc_server.h"
 #include "storage_server/data/sample_list.h"
 #include "storage_server/data/subset_rows.h"
-#include "storage_server/services/service.h"
 #include "wire/wire.h"
 
 #include <stdlib.h>
@@ -173,7 +174,6 @@ static void list_more(struct sluice_rpc_call *call)
 
 static void on_list(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
 {
-    struct sluice_context *context = ctx;
     struct sluice_err err = {0};
     char *subset;
     uint64_t first_row;
@@ -189,7 +189,7 @@ static void on_list(void *ctx, struct sluice_rpc_call *call, struct sluice_messa
 
     static const char *const names[] = {
         [SLUICE_ROWS_ALL] = "", [SLUICE_ROWS_TRAIN] = "train", [SLUICE_ROWS_VAL] = "val"};
-    struct sluice_sample_list *list = sluice_sample_lists_now(context->lists);
+    struct sluice_sample_list *list = sluice_sample_lists_now(ctx);
     size_t found = 0;
     while (found < SLUICE_ARRAY_LEN(names) && strcmp(subset, names[found]) != 0)
         found++;
@@ -241,15 +241,17 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
     free(listing);
 }
 
-struct sluice_method_list sluice_list_methods(void)
+struct sluice_rpc_method *sluice_list_methods(struct sluice_sample_lists *lists,
+                                              struct sluice_rpc_method *end)
 {
-    static const struct sluice_rpc_method methods[] = {
-        {.path = SLUICE_METHOD_LIST_SAMPLES,
-         .is_unary = true,
-         .on_message = on_list,
-         .on_half_close = on_half_close,
-         .on_writable = on_writable,
-         .on_done = on_done},
+    *end++ = (struct sluice_rpc_method){
+        .path = SLUICE_METHOD_LIST_SAMPLES,
+        .is_unary = true,
+        .ctx = lists,
+        .on_message = on_list,
+        .on_half_close = on_half_close,
+        .on_writable = on_writable,
+        .on_done = on_done,
     };
-    return (struct sluice_method_list){methods, SLUICE_ARRAY_LEN(methods)};
+    return end;
 }

@@ -1,10 +1,8 @@
-/* Probe: bytes that do not compress, so that a client learns how fast the link is. */
+#include "storage_server/services/probe.h"
 
 #include "base/buf.h"
 #include "base/rng.h"
 #include "rpc/rpc_server.h"
-#include "storage_server/context.h"
-#include "storage_server/services/service.h"
 #include "storage_server/session/session.h"
 #include "wire/wire.h"
 
@@ -54,7 +52,7 @@ static void unref(struct sluice_probe *probe)
     free(probe);
 }
 
-static sluice_status make_payload(struct sluice_context *context,
+static sluice_status make_payload(const struct sluice_probe_service *service,
                                   struct sluice_memory_holder *memory, size_t len,
                                   struct sluice_buf **payload, struct sluice_err *err)
 {
@@ -63,7 +61,7 @@ static sluice_status make_payload(struct sluice_context *context,
     if (!sluice_memory_take(memory, charged, SLUICE_MEMORY_REPLY))
         return sluice_fail(err, SLUICE_E_NO_MEMORY,
                            "this client's share of the server's memory is used up");
-    const sluice_status status = sluice_buf_create(context->buffers, len, &buf, err);
+    const sluice_status status = sluice_buf_create(service->buffers, len, &buf, err);
     if (status != SLUICE_OK) {
         sluice_memory_give(memory, charged);
         return status;
@@ -80,7 +78,7 @@ static sluice_status make_payload(struct sluice_context *context,
 }
 
 /* Sends one message.  False: the probe is over. */
-static bool send_one(struct sluice_context *context, struct sluice_probe *probe)
+static bool send_one(const struct sluice_probe_service *service, struct sluice_probe *probe)
 {
     sluice_status status = SLUICE_OK;
     struct sluice_err err = {0};
@@ -92,7 +90,7 @@ static bool send_one(struct sluice_context *context, struct sluice_probe *probe)
         probe->message_bytes = (uint32_t)probe->left;
     }
     if (!probe->payload)
-        status = make_payload(context, probe->memory, probe->message_bytes, &probe->payload, &err);
+        status = make_payload(service, probe->memory, probe->message_bytes, &probe->payload, &err);
     struct sluice_message reply = {0};
     if (status == SLUICE_OK)
         status = sluice_wire_put_probe_reply(probe->payload, &reply, &err);
@@ -108,12 +106,12 @@ static bool send_one(struct sluice_context *context, struct sluice_probe *probe)
 }
 
 /* On the call's own thread. */
-static void send_more(struct sluice_context *context, struct sluice_probe *probe)
+static void send_more(const struct sluice_probe_service *service, struct sluice_probe *probe)
 {
     while (probe->left) {
         if (sluice_rpc_call_queued_bytes(probe->call) >= PROBE_AHEAD_BYTES)
             return;
-        if (!send_one(context, probe))
+        if (!send_one(service, probe))
             return;
     }
     sluice_rpc_call_finish(probe->call, SLUICE_RPC_OK, NULL);
@@ -174,7 +172,7 @@ static struct sluice_probe *leave_line(struct sluice_probe *probe)
 
 static void on_probe(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
 {
-    struct sluice_context *context = ctx;
+    const struct sluice_probe_service *service = ctx;
     struct sluice_err err = {0};
     uint64_t bytes;
     uint32_t message_bytes;
@@ -194,9 +192,9 @@ static void on_probe(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
     }
     struct sluice_probe *probe = calloc(1, sizeof(*probe));
     struct sluice_session *session =
-        probe ? sluice_session_open(context->sessions, sluice_rpc_call_peer(call)) : NULL;
+        probe ? sluice_session_open(service->sessions, sluice_rpc_call_peer(call)) : NULL;
     struct sluice_memory_holder *memory =
-        session ? sluice_memory_open(context->memory, session, NULL, NULL) : NULL;
+        session ? sluice_memory_open(service->memory, session, NULL, NULL) : NULL;
     if (!memory) {
         sluice_session_unref(session);
         free(probe);
@@ -215,7 +213,7 @@ static void on_probe(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
                               probe); /* before it is in the line: its turn may come at once */
     const enum place place = enter_line(probe);
     if (place == HAS_TURN)
-        send_more(context, probe);
+        send_more(service, probe);
     if (place != IS_REFUSED)
         return;
     sluice_rpc_call_set_state(call, NULL);
@@ -233,7 +231,6 @@ static void on_writable(void *ctx, struct sluice_rpc_call *call)
 
 static void on_done(void *ctx, struct sluice_rpc_call *call)
 {
-    struct sluice_context *context = ctx;
     struct sluice_probe *probe = sluice_rpc_call_state(call);
     if (!probe)
         return;
@@ -242,7 +239,7 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
     if (!next)
         return;
     if (next->left)
-        (void)send_one(context, next);
+        (void)send_one(ctx, next);
     else
         sluice_rpc_call_finish(next->call, SLUICE_RPC_OK, NULL);
     unref(next);
@@ -256,15 +253,17 @@ static void on_half_close(void *ctx, struct sluice_rpc_call *call)
         sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, "a request is missing");
 }
 
-struct sluice_method_list sluice_probe_methods(void)
+struct sluice_rpc_method *sluice_probe_methods(struct sluice_probe_service *service,
+                                               struct sluice_rpc_method *end)
 {
-    static const struct sluice_rpc_method methods[] = {
-        {.path = SLUICE_METHOD_PROBE,
-         .is_unary = true,
-         .on_message = on_probe,
-         .on_half_close = on_half_close,
-         .on_writable = on_writable,
-         .on_done = on_done},
+    *end++ = (struct sluice_rpc_method){
+        .path = SLUICE_METHOD_PROBE,
+        .is_unary = true,
+        .ctx = service,
+        .on_message = on_probe,
+        .on_half_close = on_half_close,
+        .on_writable = on_writable,
+        .on_done = on_done,
     };
-    return (struct sluice_method_list){methods, SLUICE_ARRAY_LEN(methods)};
+    return end;
 }

@@ -4,10 +4,10 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "datasets/manifest/manifest.h"
+#include "op/form.h"
 #include "op/pipeline.h"
 #include "rpc/peer.h"
 #include "rpc/rpc_server.h"
-#include "storage_server/context.h"
 #include "storage_server/data/sample_list.h"
 #include "storage_server/observe/stats.h"
 #include "storage_server/observe/watchdog.h"
@@ -18,9 +18,7 @@
 #include "storage_server/session/security.h"
 #include "storage_server/work/workers.h"
 #include "store/store.h"
-#include "wire/wire.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +89,16 @@ enum sluice_rpc_code sluice_service_agree(const struct sluice_sample_list *list,
     return SLUICE_RPC_OK;
 }
 
+uint32_t sluice_offload_forms(bool has_jpeg_index)
+{
+    uint32_t forms = 0;
+    for (unsigned form = 0; form < sluice_num_forms(); form++) {
+        if (has_jpeg_index || !sluice_form_type((enum sluice_form)form)->needs_index)
+            forms |= 1u << form;
+    }
+    return forms;
+}
+
 static uint32_t whole_cores(double cores)
 {
     return cores < 1 ? 1 : (uint32_t)(cores + 0.5);
@@ -98,7 +106,7 @@ static uint32_t whole_cores(double cores)
 
 static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
 {
-    struct sluice_context *context = ctx;
+    struct sluice_offload *offload = ctx;
     struct sluice_err err = {0};
     struct sluice_wire_hello hello = {0};
     sluice_status status = sluice_wire_get_hello_request(message, &hello, &err);
@@ -107,7 +115,7 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
         return;
     }
 
-    struct sluice_sample_list *list = sluice_sample_lists_now(context->lists);
+    struct sluice_sample_list *list = sluice_sample_lists_now(offload->lists);
     struct sluice_pipeline *pipeline = NULL;
     char peer[SLUICE_PEER_TEXT];
     sluice_peer_text(sluice_rpc_call_peer(call), peer);
@@ -120,7 +128,7 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
         sluice_rpc_call_finish(call, code, err.text);
     } else {
         struct sluice_grant *grant = sluice_rpc_call_grant(call);
-        double cores = sluice_workers_prep_cores(context->workers);
+        double cores = sluice_workers_prep_cores(offload->workers);
         if (sluice_grant_cores(grant) > 0 && sluice_grant_cores(grant) < cores)
             cores = sluice_grant_cores(grant);
         if (grant)
@@ -133,16 +141,16 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
             .num_samples = list->manifest->num_entries,
             .prep_cores = cores,
             .prep_workers = whole_cores(cores),
-            .max_in_flight = (uint32_t)context->max_in_flight,
-            .max_image_pixels = context->max_image_pixels,
-            .max_file_bytes = context->max_file_bytes,
+            .max_in_flight = offload->max_in_flight,
+            .max_image_pixels = offload->max_image_pixels,
+            .max_file_bytes = offload->max_file_bytes,
             .has_jpeg_index = list->jpeg_indexes != NULL,
             .has_hashes = true,
-            .has_jpeg_crop_restart = context->min_crop_restart > 0,
+            .has_jpeg_crop_restart = offload->has_crop_restart,
             .has_listed_id = true,
-            .forms = sluice_server_forms(list->jpeg_indexes != NULL),
+            .forms = sluice_offload_forms(list->jpeg_indexes != NULL),
             .list_hash = list->list_hash,
-            .machine = context->machine,
+            .machine = offload->machine,
         };
         memcpy(answer.dataset_id, list->dataset_id, sizeof(answer.dataset_id));
         struct sluice_message reply = {0};
@@ -156,19 +164,19 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
 
 /* --- Stats --- */
 
-struct sluice_wire_stats sluice_context_stats(struct sluice_context *context)
+struct sluice_wire_stats sluice_offload_stats(struct sluice_offload *offload)
 {
-    struct sluice_wire_stats stats = sluice_stats_read(context->stats, sluice_clock_ns());
+    struct sluice_wire_stats stats = sluice_stats_read(offload->stats, sluice_clock_ns());
     const struct sluice_worker_pool_stats prep =
-        sluice_workers_stats(context->workers, SLUICE_GROUP_PREP);
-    struct sluice_rpc_server *rpc = atomic_load(&context->rpc);
+        sluice_workers_stats(offload->workers, SLUICE_GROUP_PREP);
+    struct sluice_rpc_server *rpc = atomic_load(&offload->rpc);
     stats.wire_bytes = rpc ? sluice_rpc_server_bytes_sent(rpc) : 0;
-    stats.refused_paths = context->store->refused(context->store);
+    stats.refused_paths = offload->store->refused(offload->store);
     stats.queue_depth = (uint32_t)prep.queue_depth;
     stats.queue_peak = (uint32_t)prep.queue_peak;
-    stats.prep_cores = sluice_workers_prep_cores(context->workers);
+    stats.prep_cores = sluice_workers_prep_cores(offload->workers);
     stats.prep_workers = whole_cores(stats.prep_cores);
-    stats.cpu_price = sluice_workers_offer(context->workers).cpu_price;
+    stats.cpu_price = sluice_workers_offer(offload->workers).cpu_price;
     stats.process_cpu_s = (double)sluice_process_cpu_ns() * 1e-9;
     stats.busy_cores = stats.uptime_s > 0 ? (double)prep.busy_ns * 1e-9 / stats.uptime_s : 0;
     return stats;
@@ -179,11 +187,11 @@ _Static_assert(CLIENT_TABLE_NAME <= SLUICE_WIRE_CLIENT_NAME &&
                "a row's texts fit");
 _Static_assert(CLIENT_TABLE_ROWS + 1 <= SLUICE_WIRE_MAX_CLIENTS, "so do the rows");
 
-static void add_clients(struct sluice_context *context, struct sluice_wire_stats *stats,
+static void add_clients(struct sluice_offload *offload, struct sluice_wire_stats *stats,
                         struct sluice_wire_client clients[CLIENT_TABLE_ROWS + 1])
 {
     struct sluice_client_row rows[CLIENT_TABLE_ROWS + 1];
-    stats->num_clients = sluice_client_table_read(context->clients, rows);
+    stats->num_clients = sluice_client_table_read(offload->clients, rows);
     stats->clients = clients;
     for (size_t i = 0; i < stats->num_clients; i++) {
         struct sluice_wire_client *client = &clients[i];
@@ -199,15 +207,15 @@ static void add_clients(struct sluice_context *context, struct sluice_wire_stats
 }
 
 /* Shown by the Stats call, not by the JSON line. */
-static void add_state(struct sluice_context *context, struct sluice_wire_stats *stats)
+static void add_state(struct sluice_offload *offload, struct sluice_wire_stats *stats)
 {
     char reason[64];
-    struct sluice_rpc_server *rpc = atomic_load(&context->rpc);
-    const struct sluice_memory_stats memory = sluice_memory_stats(context->memory);
-    const struct sluice_refusals refusals = sluice_security_refusals(context->security);
+    struct sluice_rpc_server *rpc = atomic_load(&offload->rpc);
+    const struct sluice_memory_stats memory = sluice_memory_stats(offload->memory);
+    const struct sluice_refusals refusals = sluice_security_refusals(offload->security);
     (void)sluice_print(stats->server, sizeof(stats->server), "%s", OUR_NAME);
-    stats->is_not_serving = !sluice_health_read(context->health, reason, sizeof(reason));
-    stats->hanging_workers = sluice_watchdog_num_stuck(context->watchdog);
+    stats->is_not_serving = !sluice_health_read(offload->health, reason, sizeof(reason));
+    stats->hanging_workers = sluice_watchdog_num_stuck(offload->watchdog);
     stats->refused_connections = rpc ? sluice_rpc_server_num_refused(rpc) : 0;
     for (int i = 0; i < SLUICE_NUM_REFUSALS; i++)
         stats->refused_calls += refusals.calls[i];
@@ -218,28 +226,33 @@ static void add_state(struct sluice_context *context, struct sluice_wire_stats *
 static void on_stats(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
 {
     (void)message; /* StatsRequest has no fields */
-    struct sluice_context *context = ctx;
-    struct sluice_wire_stats stats = sluice_context_stats(context);
+    struct sluice_offload *offload = ctx;
+    struct sluice_wire_stats stats = sluice_offload_stats(offload);
     struct sluice_wire_client clients[CLIENT_TABLE_ROWS + 1];
-    add_clients(context, &stats, clients);
-    add_state(context, &stats);
+    add_clients(offload, &stats, clients);
+    add_state(offload, &stats);
     struct sluice_err err = {0};
     struct sluice_message reply = {0};
     const sluice_status status = sluice_wire_put_stats_reply(&stats, &reply, &err);
     reply_and_finish(call, status, &reply, &err);
 }
 
-struct sluice_method_list sluice_offload_methods(void)
+struct sluice_rpc_method *sluice_offload_methods(struct sluice_offload *offload,
+                                                 struct sluice_rpc_method *end)
 {
-    static const struct sluice_rpc_method methods[] = {
-        {.path = SLUICE_METHOD_HELLO,
-         .is_unary = true,
-         .on_message = on_hello,
-         .on_half_close = on_half_close},
-        {.path = SLUICE_METHOD_STATS,
-         .is_unary = true,
-         .on_message = on_stats,
-         .on_half_close = on_half_close},
+    *end++ = (struct sluice_rpc_method){
+        .path = SLUICE_METHOD_HELLO,
+        .is_unary = true,
+        .ctx = offload,
+        .on_message = on_hello,
+        .on_half_close = on_half_close,
     };
-    return (struct sluice_method_list){methods, SLUICE_ARRAY_LEN(methods)};
+    *end++ = (struct sluice_rpc_method){
+        .path = SLUICE_METHOD_STATS,
+        .is_unary = true,
+        .ctx = offload,
+        .on_message = on_stats,
+        .on_half_close = on_half_close,
+    };
+    return end;
 }

@@ -2,57 +2,66 @@
 #define SLUICE_STORAGE_SERVER_SERVICES_SERVICE_H
 
 #include "base/error.h"
+#include "host/machine.h"
 #include "rpc/rpc.h"
+#include "wire/wire.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-/* sluice.v1.Offload.  service.c answers what is about the server (Hello, Stats), services/list.c
- * lists the dataset, services/probe.c sends probes, one at a time to each client, services/fetch.c
- * and the files below it (fetch/stream.h) move the samples.
+/* Hello and Stats of sluice.v1.Offload, which are about the server itself.  Its other methods are
+ * in list.h, probe.h and fetch/fetch.h.
  *
- * A Fetch stream, its requests and its replies:
- *
- *     message -> backlog -> queue of PREP or IO -> ready -> one message of replies
- *                   |           (workers.h)          |
- *             waits while too much              waits while the client's credit is used up,
- *             is in flight, or no               while an earlier message is on its way, and,
- *             queue has room                    for hold_ns at most, while others are worked
- *                                               on (so that replies share a message)
- *
- * Reading goes on while replies wait, since the grant that they wait for may stand behind requests
- * that wait in the backlog.  It pauses only at a backlog that no client of ours comes near.
- *
- * Promises: every request of a stream that lives is answered exactly once; a completion thread
- * never waits; a full queue of PREP costs ops, a full server costs time, and neither costs a
- * request.
- *
- * Threads: any, except where noted. */
+ * Threads: any. */
 
-struct sluice_context;
+struct sluice_client_table;
+struct sluice_health;
+struct sluice_memory_budget;
 struct sluice_pipeline;
-struct sluice_fetch;
+struct sluice_rpc_method;
+struct sluice_rpc_server;
 struct sluice_sample_list;
+struct sluice_sample_lists;
+struct sluice_security;
+struct sluice_stats;
+struct sluice_store;
+struct sluice_watchdog;
+struct sluice_workers;
 
-/* hold_ns: how long a reply waits for others at most, see above. */
-SLUICE_MUST_USE sluice_status sluice_fetch_create(uint64_t hold_ns, struct sluice_fetch **fetch,
-                                                  struct sluice_err *err);
-void sluice_fetch_destroy(struct sluice_fetch *fetch); /* NULL is allowed; no call is left */
+/* Borrows all of it.  Constant while serving, but for rpc. */
+struct sluice_offload {
+    struct sluice_sample_lists *lists;
+    struct sluice_store *store;
+    struct sluice_workers *workers;
+    struct sluice_watchdog *watchdog; /* of the workers */
+    struct sluice_memory_budget *memory;
+    struct sluice_client_table *clients;
+    struct sluice_stats *stats;
+    struct sluice_health *health;
+    struct sluice_security *security; /* NULL: whoever connects may call */
+    /* NULL until it is known, when calls may come already. */
+    struct sluice_rpc_server *_Atomic rpc;
+    uint32_t max_in_flight; /* samples of one stream */
+    uint64_t max_image_pixels, max_file_bytes;
+    bool has_crop_restart;         /* restart markers at the interval that a client asks for */
+    struct sluice_machine machine; /* that the server runs on, for clients that may be there, too */
+};
 
-/* From here on requests that arrive are refused: each stream ends as UNAVAILABLE once
- * it has answered what it took before.  Streams that end after cut_ns were cut off by us.  Once. */
-void sluice_fetch_stop(struct sluice_fetch *fetch, uint64_t cut_ns);
+/* Adds the methods to the server's table, and returns the table's end. */
+struct sluice_rpc_method *sluice_offload_methods(struct sluice_offload *offload,
+                                                 struct sluice_rpc_method *end);
 
-/* Requests of streams that live which are not answered yet, and those of streams that were cut
- * off. */
-uint64_t sluice_fetch_num_unanswered(struct sluice_fetch *fetch);
+/* Every counter there is, for the Stats call and for the JSON line. */
+struct sluice_wire_stats sluice_offload_stats(struct sluice_offload *offload);
 
-/* Ends the service's own thread, which may hold streams.  Once no call is left, and before the
- * workers go.  NULL is allowed. */
-void sluice_fetch_close(struct sluice_fetch *fetch);
+/* The forms that a sample can be sent in, as in Hello: a bit for each enum sluice_form. */
+uint32_t sluice_offload_forms(bool has_jpeg_index);
 
-/* What Hello and Fetch compare, the dataset id with that of `list`.  An empty text, a fingerprint
- * of 0 and an empty dataset id are not compared; *pipeline (owned by the caller) is NULL without a
- * text. */
+/* Compares what Hello and FetchOpen name, the dataset id with that of `list`.  An empty text, a
+ * fingerprint of 0 and an empty dataset id are not compared; *pipeline (owned by the caller) is
+ * NULL without a text. */
 enum sluice_rpc_code sluice_service_agree(const struct sluice_sample_list *list,
                                           uint32_t protocol_version, const char *text,
                                           uint64_t fingerprint, const char *dataset_id,

@@ -78,7 +78,7 @@ TEST(reading_it_gives_every_reason)
 {
     struct sluice_health *health = NULL;
     char reason[200] = "untouched", cut[8];
-    CU_ASSERT_EQUAL_FATAL(sluice_health_create(&health, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_health_create(false, &health, NULL), SLUICE_OK);
     CU_ASSERT(sluice_health_read(health, reason, sizeof(reason)));
     CU_ASSERT_STRING_EQUAL(reason, "untouched");
     sluice_health_set(health, SLUICE_HEALTH_WORKERS, false);

@@ -123,7 +123,7 @@ static void start(void)
     struct sluice_session *session = sluice_session_open(sessions, "a client");
     client = sluice_workers_join(workers, session, "a client");
     sluice_session_unref(session);
-    CU_ASSERT_EQUAL_FATAL(sluice_health_create(&health, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_health_create(false, &health, NULL), SLUICE_OK);
     const struct sluice_watchdog_options watch = {
         .timeout_ns = TIMEOUT_NS, .workers = workers, .health = health};
     CU_ASSERT_EQUAL_FATAL(sluice_watchdog_create(&watch, &dog, NULL), SLUICE_OK);

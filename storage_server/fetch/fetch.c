@@ -1,14 +1,14 @@
-#include "storage_server/services/service.h"
+#include "storage_server/fetch/fetch.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "op/pipeline.h"
 #include "rpc/peer.h"
 #include "rpc/rpc_server.h"
-#include "storage_server/context.h"
 #include "storage_server/data/sample_list.h"
 #include "storage_server/fetch/stream.h"
 #include "storage_server/observe/stats.h"
+#include "storage_server/services/service.h"
 #include "storage_server/session/client_table.h"
 #include "storage_server/session/grant.h"
 #include "storage_server/session/memory_budget.h"
@@ -17,14 +17,14 @@
 
 #include <stdlib.h>
 
-sluice_status sluice_fetch_create(uint64_t hold_ns, struct sluice_fetch **fetch,
-                                  struct sluice_err *err)
+sluice_status sluice_fetch_create(const struct sluice_fetch_options *options,
+                                  struct sluice_fetch **fetch, struct sluice_err *err)
 {
     struct sluice_fetch *f = calloc(1, sizeof(*f));
     if (!f)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the fetch service");
     pthread_mutex_init(&f->lock, NULL);
-    f->hold_ns = hold_ns;
+    f->options = *options;
     f->on_due = sluice_fetch_stream_advance;
     atomic_init(&f->is_stopping, false);
     atomic_init(&f->cut_ns, UINT64_MAX);
@@ -55,14 +55,15 @@ void sluice_fetch_destroy(struct sluice_fetch *fetch)
 
 static void on_open(void *ctx, struct sluice_rpc_call *call)
 {
-    struct sluice_context *context = ctx;
+    struct sluice_fetch *fetch = ctx;
+    const struct sluice_fetch_options *options = &fetch->options;
     struct sluice_fetch_stream *s = calloc(1, sizeof(*s));
     const char *peer = sluice_rpc_call_peer(call);
-    struct sluice_session *session = s ? sluice_session_open(context->sessions, peer) : NULL;
+    struct sluice_session *session = s ? sluice_session_open(options->sessions, peer) : NULL;
     struct sluice_memory_holder *memory =
-        session ? sluice_memory_open(context->memory, session, sluice_fetch_on_memory, s) : NULL;
+        session ? sluice_memory_open(options->memory, session, sluice_fetch_on_memory, s) : NULL;
     struct sluice_work_client *client =
-        memory ? sluice_workers_join(context->workers, session, peer) : NULL;
+        memory ? sluice_workers_join(options->workers, session, peer) : NULL;
     sluice_session_unref(session); /* the two above keep it */
     if (!client) {
         sluice_memory_close(memory);
@@ -73,7 +74,7 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
     pthread_mutex_init(&s->lock, NULL);
     s->backlog_end = &s->backlog_first;
     s->ready_end = &s->ready;
-    s->context = context;
+    s->fetch = fetch;
     s->call = sluice_rpc_call_ref(call);
     s->client = client;
     s->grant = sluice_grant_ref(sluice_rpc_call_grant(call));
@@ -81,15 +82,15 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
     s->waiter.fn = sluice_fetch_on_room;
     atomic_init(&s->refs, 1);
     sluice_rpc_call_set_state(call, s);
-    sluice_stats_stream_opened(context->stats);
+    sluice_stats_stream_opened(options->stats);
 
-    pthread_mutex_lock(&context->fetch->lock);
-    s->next = context->fetch->streams;
-    s->link = &context->fetch->streams;
+    pthread_mutex_lock(&fetch->lock);
+    s->next = fetch->streams;
+    s->link = &fetch->streams;
     if (s->next)
         s->next->link = &s->next;
-    context->fetch->streams = s;
-    pthread_mutex_unlock(&context->fetch->lock);
+    fetch->streams = s;
+    pthread_mutex_unlock(&fetch->lock);
     /* After it is listed: a stop either finds the stream in the list or is seen here. */
     sluice_fetch_stream_end_if_answered(s);
 }
@@ -103,7 +104,7 @@ static bool open_stream(struct sluice_fetch_stream *s, const struct sluice_wire_
     }
     struct sluice_err err = {0};
     struct sluice_pipeline *pipeline = NULL;
-    struct sluice_sample_list *list = sluice_sample_lists_now(s->context->lists);
+    struct sluice_sample_list *list = sluice_sample_lists_now(s->fetch->options.lists);
     const enum sluice_rpc_code code =
         sluice_service_agree(list, open->protocol_version, open->pipeline,
                              open->pipeline_fingerprint, open->dataset_id, &pipeline, &err);
@@ -114,16 +115,17 @@ static bool open_stream(struct sluice_fetch_stream *s, const struct sluice_wire_
     }
     /* No job of this stream exists yet, so nobody else reads these. */
     if (open->follows_price)
-        sluice_workers_follow(s->context->workers, s->client);
+        sluice_workers_follow(s->fetch->options.workers, s->client);
     s->list = list;
     s->pipeline = pipeline;
     s->num_ops = pipeline ? sluice_pipeline_num_ops(pipeline) : 0;
     char host[SLUICE_PEER_HOST];
     sluice_peer_host(sluice_rpc_call_peer(s->call), host);
     /* A token's name is to be relied on; a client's own is not. */
-    s->client_row = s->grant ? sluice_client_table_join_token(s->context->clients,
-                                                              sluice_grant_name(s->grant), host)
-                             : sluice_client_table_join(s->context->clients, open->client, host);
+    s->client_row = s->grant
+                        ? sluice_client_table_join_token(s->fetch->options.clients,
+                                                         sluice_grant_name(s->grant), host)
+                        : sluice_client_table_join(s->fetch->options.clients, open->client, host);
     pthread_mutex_lock(&s->lock);
     s->is_open = true;
     s->has_credit = open->window_bytes > 0;
@@ -135,7 +137,7 @@ static bool open_stream(struct sluice_fetch_stream *s, const struct sluice_wire_
 
 static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
 {
-    struct sluice_context *context = ctx;
+    struct sluice_fetch *fetch = ctx;
     struct sluice_fetch_stream *s = sluice_rpc_call_state(call);
     if (!s)
         return;
@@ -147,7 +149,7 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
     struct sluice_wire_fetch_request request = {0};
     const sluice_status read = sluice_wire_get_fetch_request(message, &request, &err);
     if (read == SLUICE_E_IO)
-        sluice_stats_count_damaged(context->stats);
+        sluice_stats_count_damaged(fetch->options.stats);
     if (read != SLUICE_OK) {
         sluice_fetch_stream_end(s, sluice_rpc_code_of_request(read), err.text);
         return;
@@ -159,7 +161,7 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
 
     struct sluice_fetch_backlog *backlog = NULL;
     /* Requests after the stop are not accepted; credit still counts. */
-    const bool is_stopping = atomic_load(&context->fetch->is_stopping);
+    const bool is_stopping = atomic_load(&fetch->is_stopping);
     const size_t charged = sizeof(*backlog) + request.num_samples * sizeof(*request.samples);
     if (request.num_samples && !is_stopping) {
         if (!s->is_open) {
@@ -178,7 +180,7 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
                 .charged = charged,
                 .received_ns = sluice_clock_ns(),
             };
-            sluice_workers_hear_worth(context->workers, s->client, request.cpu_worth);
+            sluice_workers_hear_worth(fetch->options.workers, s->client, request.cpu_worth);
             request.samples = NULL;
             request.num_samples = 0;
         }
@@ -242,29 +244,29 @@ uint64_t sluice_fetch_num_unanswered(struct sluice_fetch *fetch)
 
 static void on_done(void *ctx, struct sluice_rpc_call *call)
 {
-    struct sluice_context *context = ctx;
+    struct sluice_fetch *fetch = ctx;
     struct sluice_fetch_stream *s = sluice_rpc_call_state(call);
     if (!s)
         return;
-    pthread_mutex_lock(&context->fetch->lock);
+    pthread_mutex_lock(&fetch->lock);
     *s->link = s->next;
     if (s->next)
         s->next->link = s->link;
-    pthread_mutex_unlock(&context->fetch->lock);
+    pthread_mutex_unlock(&fetch->lock);
 
     pthread_mutex_lock(&s->lock);
     const bool is_lost = !s->is_over;
     const size_t unanswered = count_unanswered(s);
     s->is_over = true;
     pthread_mutex_unlock(&s->lock);
-    if (is_lost && sluice_clock_ns() >= atomic_load(&context->fetch->cut_ns))
-        atomic_fetch_add(&context->fetch->num_cut, unanswered);
+    if (is_lost && sluice_clock_ns() >= atomic_load(&fetch->cut_ns))
+        atomic_fetch_add(&fetch->num_cut, unanswered);
     if (is_lost && unanswered) {
         char peer[SLUICE_PEER_TEXT];
         sluice_peer_text(sluice_rpc_call_peer(call), peer);
         sluice_log(SLUICE_LOG_WARN, "lost %s with %zu samples unanswered", peer, unanswered);
     }
-    sluice_stats_stream_closed(context->stats);
+    sluice_stats_stream_closed(fetch->options.stats);
     sluice_fetch_cancel(s);
     if (sluice_memory_forget(s->memory))
         sluice_fetch_on_memory(s);
@@ -292,15 +294,17 @@ void sluice_fetch_stop(struct sluice_fetch *fetch, uint64_t cut_ns)
     }
 }
 
-struct sluice_method_list sluice_fetch_methods(void)
+struct sluice_rpc_method *sluice_fetch_methods(struct sluice_fetch *fetch,
+                                               struct sluice_rpc_method *end)
 {
-    static const struct sluice_rpc_method methods[] = {
-        {.path = SLUICE_METHOD_FETCH,
-         .on_open = on_open,
-         .on_message = on_message,
-         .on_half_close = on_half_close,
-         .on_writable = on_writable,
-         .on_done = on_done},
+    *end++ = (struct sluice_rpc_method){
+        .path = SLUICE_METHOD_FETCH,
+        .ctx = fetch,
+        .on_open = on_open,
+        .on_message = on_message,
+        .on_half_close = on_half_close,
+        .on_writable = on_writable,
+        .on_done = on_done,
     };
-    return (struct sluice_method_list){methods, SLUICE_ARRAY_LEN(methods)};
+    return end;
 }

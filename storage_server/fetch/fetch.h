@@ -1,0 +1,83 @@
+#ifndef SLUICE_STORAGE_SERVER_FETCH_FETCH_H
+#define SLUICE_STORAGE_SERVER_FETCH_FETCH_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The Fetch service, which moves the samples.  A stream, its requests and its replies:
+ *
+ *     message -> backlog -> queue of PREP or IO -> ready -> one message of replies
+ *                   |           (workers.h)          |
+ *             waits while too much              waits while the client's credit is used up,
+ *             is in flight, or no               while an earlier message is on its way, and,
+ *             queue has room                    for hold_ns at most, while others are worked
+ *                                               on (so that replies share a message)
+ *
+ * Reading goes on while replies wait, since the grant that they wait for may stand behind requests
+ * that wait in the backlog.  It pauses only at a backlog that no client of ours comes near.
+ *
+ * Promises: every request of a stream that lives is answered exactly once; a completion thread
+ * never waits; a full queue of PREP costs ops, a full server costs time, and neither costs a
+ * request.
+ *
+ * Threads: any, except where noted. */
+
+struct sluice_buf_pool;
+struct sluice_client_table;
+struct sluice_disk_clock;
+struct sluice_fetch;
+struct sluice_memory_budget;
+struct sluice_rpc_method;
+struct sluice_sample_lists;
+struct sluice_sessions;
+struct sluice_stats;
+struct sluice_store;
+struct sluice_tracer;
+struct sluice_watchdog;
+struct sluice_workers;
+
+/* Borrows all of it. */
+struct sluice_fetch_options {
+    struct sluice_sample_lists *lists;
+    struct sluice_store *store;
+    struct sluice_disk_clock *disk;
+    struct sluice_buf_pool *buffers;
+    struct sluice_workers *workers;
+    struct sluice_watchdog *watchdog; /* of the workers */
+    struct sluice_sessions *sessions;
+    struct sluice_memory_budget *memory;
+    struct sluice_client_table *clients;
+    struct sluice_stats *stats;
+    struct sluice_tracer *tracer; /* NULL: nothing is traced */
+    size_t max_in_flight;         /* samples of one stream between request and reply */
+    uint64_t hold_ns;             /* how long a reply waits for others at most, see above */
+    bool reads_first;             /* IO reads, then PREP works: the store is remote */
+    bool has_optimal_crops;       /* Huffman tables made for each JPEG crop */
+    uint32_t min_crop_restart;    /* MCUs; 0: no restart markers but one for each row of a crop */
+};
+
+SLUICE_MUST_USE sluice_status sluice_fetch_create(const struct sluice_fetch_options *options,
+                                                  struct sluice_fetch **fetch,
+                                                  struct sluice_err *err);
+void sluice_fetch_destroy(struct sluice_fetch *fetch); /* NULL is allowed; no call is left */
+
+/* Adds the method to the server's table, and returns the table's end. */
+struct sluice_rpc_method *sluice_fetch_methods(struct sluice_fetch *fetch,
+                                               struct sluice_rpc_method *end);
+
+/* From here on requests that arrive are refused: each stream ends as UNAVAILABLE once
+ * it has answered what it took before.  Streams that end after cut_ns were cut off by us.  Once. */
+void sluice_fetch_stop(struct sluice_fetch *fetch, uint64_t cut_ns);
+
+/* Requests of streams that live which are not answered yet, and those of streams that were cut
+ * off. */
+uint64_t sluice_fetch_num_unanswered(struct sluice_fetch *fetch);
+
+/* Ends the service's own thread, which may hold streams.  Once no call is left, and before the
+ * workers go.  NULL is allowed. */
+void sluice_fetch_close(struct sluice_fetch *fetch);
+
+#endif

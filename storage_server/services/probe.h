@@ -1,0 +1,24 @@
+#ifndef SLUICE_STORAGE_SERVER_SERVICES_PROBE_H
+#define SLUICE_STORAGE_SERVER_SERVICES_PROBE_H
+
+/* Probe: bytes that do not compress, so that a client learns how fast the link is.
+ *
+ * Threads: any. */
+
+struct sluice_buf_pool;
+struct sluice_memory_budget;
+struct sluice_rpc_method;
+struct sluice_sessions;
+
+/* Borrows all of it. */
+struct sluice_probe_service {
+    struct sluice_sessions *sessions;
+    struct sluice_memory_budget *memory;
+    struct sluice_buf_pool *buffers;
+};
+
+/* Adds the method to the server's table, and returns the table's end.  Borrows the service. */
+struct sluice_rpc_method *sluice_probe_methods(struct sluice_probe_service *service,
+                                               struct sluice_rpc_method *end);
+
+#endif
