@@ -301,7 +301,8 @@ void bench_rpc_serve(const struct bench_setup *setup, enum transport transport, 
             options.tls_cert = cert;
             options.tls_key = key;
         }
-        if (sluice_storage_server_create(&options, &memory_store, &server, &err))
+        if (sluice_storage_server_create(
+                &options, &(struct sluice_server_parts){.store = &memory_store}, &server, &err))
             bench_die("%s", err.text);
         port = sluice_storage_server_port(server);
         break;

@@ -174,26 +174,27 @@ int main(int argc, char **argv)
 
     sluice_log_set_program("offload_server");
     sluice_rpc_process_init();
-    options.owns_process = true;
+    struct sluice_serving serving = {
+        .options = &options, .parts.owns_process = true, .on_deaf = end_deaf};
+    struct sluice_decoders **decoders = &serving.parts.decoders;
     if (options.tls_key || options.tokens)
         sluice_secret_keep_from_core_dumps();
     struct sluice_err err = {0};
     sluice_quit_on_hangup(SLUICE_QUIT_REREAD);
     sluice_status status = sluice_sandbox_begin(&err);
     if (status == SLUICE_OK && options.isolates_decoders)
-        status = sluice_decoder_process_open(sluice_decoder_process_serve, &options.decoders, &err);
-    if (options.decoders)
-        sluice_decoders_on_gone(options.decoders, end_without_decoders, NULL);
+        status = sluice_decoder_process_open(sluice_decoder_process_serve, decoders, &err);
+    if (*decoders)
+        sluice_decoders_on_gone(*decoders, end_without_decoders, NULL);
     if (status == SLUICE_OK)
         status = sluice_quit_init(&err);
     sluice_quit_at_once(true);
-    struct sluice_serving serving = {.options = &options, .on_deaf = end_deaf};
     struct sluice_notify notify;
     sluice_notify_open(&notify);
     if (status == SLUICE_OK &&
         (sluice_descriptors_share(sluice_descriptors_raise(), &options, &err) != SLUICE_OK ||
          sluice_serving_limit(&serving, &err) != SLUICE_OK ||
-         sluice_sandbox_enter(&options, &err) != SLUICE_OK)) {
+         sluice_sandbox_enter(&options, serving.parts.limits, &err) != SLUICE_OK)) {
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
         sluice_serving_close(&serving);
         return 2; /* a flag that cannot be honoured here */
@@ -220,7 +221,7 @@ int main(int argc, char **argv)
     stop(&ending, words, &serving);
     sluice_notify_close(&notify);
     sluice_serving_close(&serving);
-    sluice_decoders_close(options.decoders);
+    sluice_decoders_close(*decoders);
     sluice_last_words_close(words);
     return exit_code(ending.num_unanswered);
 }

@@ -14,10 +14,6 @@
  *
  * Threads: parse at start, on the main thread; init and set on any. */
 
-struct sluice_decoders;
-struct sluice_disk_gate;
-struct sluice_prep_limits;
-
 struct sluice_server_options {
     struct sluice_option_strings given_roots; /* as they were given; required */
     struct sluice_roots roots;                /* the same, parsed (store/open.h) */
@@ -59,13 +55,6 @@ struct sluice_server_options {
     bool has_prep_nice;
     const char *prep_sched, *prep_io, *prep_cgroup;
     double prep_cpu_max;
-    /* Not flags, but what main opened by them.  Borrowed as long as the server lives; NULL: none.
-     */
-    struct sluice_prep_limits *prep_limits;
-    struct sluice_disk_gate *disk_gates[SLUICE_MAX_ROOTS]; /* by root; one for all of a disk */
-    struct sluice_tracer *tracer;
-    struct sluice_decoders *decoders; /* if isolates_decoders */
-    bool owns_process;                /* not a flag: malloc may be tuned for it (memory_limit.h) */
 };
 
 /* io_workers, or what the root that asks for most of them asks for. */

@@ -8,8 +8,6 @@
 #include "datasets/manifest/manifest.h"
 #include "host/disk_clock.h"
 #include "rpc/rpc_server.h"
-#include "storage_server/data/disk_gate.h"
-#include "storage_server/data/disk_watch.h"
 #include "storage_server/data/relist.h"
 #include "storage_server/data/root_watch.h"
 #include "storage_server/data/sample_list.h"
@@ -27,6 +25,7 @@
 #include "storage_server/session/client_table.h"
 #include "storage_server/session/grant.h"
 #include "storage_server/session/memory_budget.h"
+#include "storage_server/session/pacer.h"
 #include "storage_server/session/rate_limit.h"
 #include "storage_server/session/security.h"
 #include "storage_server/session/session.h"
@@ -34,7 +33,7 @@
 #include "storage_server/work/memory_limit.h"
 #include "storage_server/work/preparer.h"
 #include "storage_server/work/workers.h"
-#include "store/open.h"
+#include "store/store.h"
 #include "store/store_cache.h"
 #include "wire/wire.h"
 
@@ -53,8 +52,7 @@ struct sluice_storage_server {
     struct sluice_security *security; /* NULL: whoever connects may call */
     struct sluice_sessions *sessions;
     struct sluice_roots roots;
-    struct sluice_store *store;
-    struct sluice_store *cache; /* the same, if it is a store_cache.h; NULL: it is none */
+    struct sluice_server_parts parts;
     struct sluice_sample_lists *lists;
     struct sluice_buf_pool *buffers;
     struct sluice_disk_clock disk;
@@ -62,7 +60,6 @@ struct sluice_storage_server {
     struct sluice_workers *workers;
     struct sluice_root_watch *root;
     struct sluice_watchdog *watchdog; /* of the workers and the root */
-    struct sluice_decoders *decoders; /* borrowed; NULL: images are decoded in this process */
     struct sluice_memory_budget *memory;
     struct sluice_rate_limit link;
     struct sluice_client_table clients;
@@ -82,27 +79,6 @@ struct sluice_storage_server {
     bool is_stopped;
 };
 
-/* Who shares the link, and who has a share of its own that it may not exceed. */
-struct pacer {
-    struct sluice_session *session; /* a reference */
-    struct sluice_grant *grant;     /* a reference */
-};
-
-static uint64_t pace(void *ctx, void *client, size_t bytes)
-{
-    struct sluice_storage_server *server = ctx;
-    const struct pacer *pacer = client;
-    struct sluice_grant *grant = pacer ? pacer->grant : NULL;
-    const uint64_t now_ns = sluice_clock_ns();
-    uint64_t wait_ns = sluice_grant_wait_ns(grant, now_ns);
-    if (!wait_ns)
-        wait_ns = sluice_rate_limit_take(&server->link, pacer ? &pacer->session->link : NULL, bytes,
-                                         now_ns);
-    if (!wait_ns)
-        sluice_grant_spend(grant, bytes);
-    return wait_ns;
-}
-
 /* Freed memory goes back to the system: the process comes near its limit. */
 static void trim(void *buffers)
 {
@@ -119,26 +95,19 @@ static bool is_beyond_memory(void *ctx)
 static void *join_link(void *ctx, const char *peer, void *grant)
 {
     struct sluice_storage_server *server = ctx;
-    struct sluice_session *session = sluice_session_open(server->sessions, peer);
-    struct pacer *pacer = session ? malloc(sizeof(*pacer)) : NULL;
-    if (!pacer) {
-        sluice_session_unref(session);
-        return NULL;
-    }
-    sluice_rate_limit_join(&server->link, &session->link);
-    pacer->session = session;
-    pacer->grant = sluice_grant_ref(grant);
-    return pacer;
+    return sluice_pacer_open(&server->link, server->sessions, peer, grant);
 }
 
-static void leave_link(void *ctx, void *client)
+static void leave_link(void *ctx, void *pacer)
+{
+    (void)ctx;
+    sluice_pacer_close(pacer);
+}
+
+static uint64_t pace(void *ctx, void *pacer, size_t bytes)
 {
     struct sluice_storage_server *server = ctx;
-    struct pacer *pacer = client;
-    sluice_rate_limit_leave(&server->link, &pacer->session->link);
-    sluice_session_unref(pacer->session);
-    sluice_grant_unref(pacer->grant);
-    free(pacer);
+    return sluice_pacer_take(&server->link, pacer, bytes, sluice_clock_ns());
 }
 
 static enum sluice_rpc_code admit(void *ctx, const struct sluice_rpc_caller *caller, void **grant,
@@ -200,40 +169,6 @@ static sluice_status find_memory_limit(const struct sluice_server_options *optio
     return sluice_memory_limit_default("", count_threads(options, io_workers), limit, err);
 }
 
-static size_t take_turn(void *gate)
-{
-    return sluice_disk_gate_take(gate);
-}
-
-static void give_turn(void *gate)
-{
-    sluice_disk_gate_give(gate);
-}
-
-/* Where the samples come from; with --cache that is *cache, too. */
-static sluice_status open_store(const struct sluice_server_options *options,
-                                struct sluice_store **store, struct sluice_store **cache,
-                                struct sluice_err *err)
-{
-    struct sluice_store_options store_options = sluice_server_store_options(options, NULL);
-    struct sluice_file_turns turns[SLUICE_MAX_ROOTS] = {{NULL, NULL, NULL}};
-    store_options.is_cached = sluice_disk_is_cached;
-    for (size_t i = 0; i < options->roots.num; i++) {
-        if (options->disk_gates[i])
-            turns[i] = (struct sluice_file_turns){take_turn, give_turn, options->disk_gates[i]};
-    }
-    sluice_status status =
-        sluice_store_open_roots(&store_options, &options->roots, turns, store, err);
-    if (status != SLUICE_OK || !options->cache)
-        return status;
-    const struct sluice_store_cache_options kept = {options->cache, options->cache_bytes};
-    struct sluice_store *under = *store;
-    *store = NULL;
-    status = sluice_store_cache_open(&kept, under, store, err);
-    *cache = *store;
-    return status;
-}
-
 static sluice_status open_samples(struct sluice_storage_server *server,
                                   const struct sluice_sample_list_source *source,
                                   struct sluice_err *err)
@@ -265,23 +200,23 @@ static sluice_status create_workers(struct sluice_storage_server *server,
     const struct sluice_preparer_options preparer = {
         .max_image_pixels = options->max_image_pixels,
         .buffers = server->buffers,
-        .decoders = options->decoders,
+        .decoders = server->parts.decoders,
         .limits = sluice_decoder_limits_for(options->max_image_pixels, options->max_file_bytes,
                                             memory->live),
         .timeout_ns = timeout_ns / 8 * DECODER_TIME_8THS,
-        .worker = options->prep_limits,
+        .worker = server->parts.limits,
     };
     const struct sluice_workers_options workers = {
         .prep_workers = (unsigned)options->prep_workers,
         .io_workers = server->io_workers,
         .queue = (size_t)options->queue,
-        .limits = options->prep_limits,
+        .limits = server->parts.limits,
         .preparer = &preparer,
     };
     sluice_status status = sluice_workers_create(&workers, &server->workers, err);
-    if (status == SLUICE_OK && server->store->look)
-        status = sluice_root_watch_open(server->store, &server->roots, server->lists, &server->root,
-                                        err);
+    if (status == SLUICE_OK && server->parts.store->look)
+        status = sluice_root_watch_open(server->parts.store, &server->roots, server->lists,
+                                        &server->root, err);
     if (status != SLUICE_OK)
         return status;
     const struct sluice_watchdog_options watchdog = {
@@ -320,12 +255,14 @@ static sluice_status create_memory_budget(struct sluice_storage_server *server,
 }
 
 static sluice_status create_services(struct sluice_storage_server *server,
-                                     const struct sluice_server_options *options, bool is_remote,
+                                     const struct sluice_server_options *options,
                                      struct sluice_err *err)
 {
+    struct sluice_store_limits limits;
+    server->parts.store->limits(server->parts.store, &limits);
     server->offload = (struct sluice_offload){
         .lists = server->lists,
-        .store = server->store,
+        .store = server->parts.store,
         .workers = server->workers,
         .watchdog = server->watchdog,
         .memory = server->memory,
@@ -346,7 +283,7 @@ static sluice_status create_services(struct sluice_storage_server *server,
     };
     server->transfers = (struct sluice_transfer_service){
         .lists = server->lists,
-        .store = server->store,
+        .store = server->parts.store,
         .buffers = server->buffers,
         .workers = server->workers,
         .watchdog = server->watchdog,
@@ -358,7 +295,7 @@ static sluice_status create_services(struct sluice_storage_server *server,
     };
     const struct sluice_fetch_options fetch = {
         .lists = server->lists,
-        .store = server->store,
+        .store = server->parts.store,
         .disk = &server->disk,
         .buffers = server->buffers,
         .workers = server->workers,
@@ -367,10 +304,10 @@ static sluice_status create_services(struct sluice_storage_server *server,
         .memory = server->memory,
         .clients = &server->clients,
         .stats = &server->stats,
-        .tracer = options->tracer,
+        .tracer = server->parts.tracer,
         .max_in_flight = (size_t)options->max_in_flight,
         .hold_ns = (uint64_t)(options->reply_wait_ms * 1e6),
-        .reads_first = is_remote,
+        .reads_first = limits.is_remote,
         .has_optimal_crops = strcmp(options->jpeg_crop_huffman, "optimal") == 0,
         .min_crop_restart = (uint32_t)options->jpeg_crop_restart,
     };
@@ -395,7 +332,7 @@ static sluice_status listen_to_clients(struct sluice_storage_server *server,
         .max_connections = (unsigned)options->max_connections,
         .max_connections_per_host = (unsigned)options->max_connections_per_host,
         .memory_bytes = memory_bytes,
-        .is_over = options->owns_process ? is_beyond_memory : NULL,
+        .is_over = server->parts.owns_process ? is_beyond_memory : NULL,
         .tls = options->tls_cert ? &tls : NULL,
         .admit = has_tokens ? admit : NULL,
         .release = release,
@@ -412,41 +349,24 @@ static sluice_status listen_to_clients(struct sluice_storage_server *server,
 /* --- the whole --- */
 
 sluice_status sluice_storage_server_create(const struct sluice_server_options *options,
-                                           struct sluice_store *store,
+                                           const struct sluice_server_parts *parts,
                                            struct sluice_storage_server **server,
                                            struct sluice_err *err)
 {
     struct sluice_storage_server *s = calloc(1, sizeof(*s));
-    sluice_status status =
-        s ? SLUICE_OK : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server");
-    struct sluice_store *cache = NULL;
-    if (status == SLUICE_OK && !store)
-        status = open_store(options, &store, &cache, err);
-    struct sluice_store_limits limits = {0};
-    if (status == SLUICE_OK) {
-        store->limits(store, &limits);
-        s->io_workers = sluice_server_io_workers(options);
-        status = find_memory_limit(options, s->io_workers, &s->memory_limit, err);
+    if (!s) {
+        parts->store->destroy(parts->store);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server");
     }
-    if (status != SLUICE_OK) {
-        if (store)
-            store->destroy(store);
-        free(s);
-        return status;
-    }
-    if (options->owns_process)
-        sluice_memory_limit_apply(s->memory_limit);
-    const struct sluice_memory_parts memory = sluice_memory_limit_part(s->memory_limit);
     const uint64_t now_ns = sluice_clock_ns();
-    sluice_stats_init(&s->stats, now_ns);
-    sluice_client_table_init(&s->clients);
-    s->disk = (struct sluice_disk_clock)SLUICE_DISK_CLOCK_INITIALIZER;
-    sluice_rate_limit_init(&s->link, options->link_bytes_per_s, now_ns);
-    s->grace_ms = (unsigned)(options->grace_s * 1000);
-    s->store = store;
-    s->cache = cache;
-    s->decoders = options->decoders;
+    s->parts = *parts;
     s->roots = options->roots;
+    s->disk = (struct sluice_disk_clock)SLUICE_DISK_CLOCK_INITIALIZER;
+    s->io_workers = sluice_server_io_workers(options);
+    s->grace_ms = (unsigned)(options->grace_s * 1000);
+    sluice_rate_limit_init(&s->link, options->link_bytes_per_s, now_ns);
+    sluice_client_table_init(&s->clients);
+    sluice_stats_init(&s->stats, now_ns);
     struct sluice_sample_list_source source = {
         .roots = &s->roots,
         .manifest = options->manifest,
@@ -454,8 +374,13 @@ sluice_status sluice_storage_server_create(const struct sluice_server_options *o
         .should_verify = options->should_verify,
         .is_strict = options->is_strict,
     };
-    sluice_sample_list_source_find(&source, store);
-    status = sluice_security_open(options, &s->security, err);
+    sluice_sample_list_source_find(&source, parts->store);
+    sluice_status status = find_memory_limit(options, s->io_workers, &s->memory_limit, err);
+    if (status == SLUICE_OK && parts->owns_process)
+        sluice_memory_limit_apply(s->memory_limit);
+    const struct sluice_memory_parts memory = sluice_memory_limit_part(s->memory_limit);
+    if (status == SLUICE_OK)
+        status = sluice_security_open(options, &s->security, err);
     if (status == SLUICE_OK)
         status = sluice_sessions_create(&s->sessions, err);
     if (status == SLUICE_OK)
@@ -469,7 +394,7 @@ sluice_status sluice_storage_server_create(const struct sluice_server_options *o
     if (status == SLUICE_OK)
         status = create_memory_budget(s, &memory, err);
     if (status == SLUICE_OK)
-        status = create_services(s, options, limits.is_remote, err);
+        status = create_services(s, options, err);
     if (status == SLUICE_OK)
         status = listen_to_clients(s, options, memory.grpc, err);
     if (status == SLUICE_OK) {
@@ -520,14 +445,14 @@ void sluice_storage_server_introduce(struct sluice_storage_server *server,
         .prep_cores = sluice_workers_prep_cores(server->workers),
         .prep_workers = sluice_workers_num_prep(server->workers),
         .io_workers = server->io_workers,
-        .has_decoders = options->decoders != NULL,
+        .has_decoders = server->parts.decoders != NULL,
         .memory_limit = server->memory_limit,
         .access = {.has_tls = options->tls_cert != NULL,
                    .has_client_ca = options->tls_client_ca != NULL,
                    .has_tokens = options->tokens != NULL},
     };
-    if (server->cache)
-        facts.cache_counts = sluice_store_cache_count(server->cache);
+    if (server->parts.cache)
+        facts.cache_counts = sluice_store_cache_count(server->parts.cache);
     sluice_introduce(&facts);
     sluice_sample_list_unref(list);
 }
@@ -558,7 +483,7 @@ sluice_status sluice_storage_server_stats_json(struct sluice_storage_server *ser
                                                struct sluice_err *err)
 {
     const struct sluice_wire_stats stats = sluice_storage_server_stats(server);
-    struct sluice_store *cache = server->cache;
+    struct sluice_store *cache = server->parts.cache;
     struct sluice_store_cache_counts counts;
     if (cache)
         counts = sluice_store_cache_count(cache);
@@ -590,13 +515,13 @@ static void write_metrics(void *ctx, struct sluice_exposition *page)
         .has_root = !sluice_health_has(server->health, SLUICE_HEALTH_ROOT),
         .is_serving = sluice_health_read(server->health, reason, sizeof(reason)),
     };
-    if (server->decoders) {
+    if (server->parts.decoders) {
         counts.has_decoders = true;
-        counts.decoders = sluice_decoders_count(server->decoders);
+        counts.decoders = sluice_decoders_count(server->parts.decoders);
     }
-    if (server->cache) {
+    if (server->parts.cache) {
         counts.has_cache = true;
-        counts.cache = sluice_store_cache_count(server->cache);
+        counts.cache = sluice_store_cache_count(server->parts.cache);
     }
     counts.num_clients = sluice_client_table_read(&server->clients, counts.clients);
     sluice_metrics_write(&counts, page);
@@ -662,8 +587,7 @@ void sluice_storage_server_destroy(struct sluice_storage_server *server)
     sluice_health_destroy(server->health);
     sluice_memory_budget_destroy(server->memory);
     sluice_buf_pool_destroy(server->buffers);
-    if (server->store)
-        server->store->destroy(server->store);
+    server->parts.store->destroy(server->parts.store);
     sluice_sample_lists_destroy(server->lists);
     sluice_security_close(server->security);
     sluice_rate_limit_clear(&server->link);

@@ -7,6 +7,8 @@
 #include "storage_server/options.h"
 #include "wire/wire.h"
 
+#include <stdbool.h>
+
 /* The server as a whole.  It serves from its creation until it is stopped, and then has answered
  * all requests that it accepted.
  *
@@ -27,14 +29,29 @@
  * those of host/disk_clock and the pool of base/buf.  lib/rpc has locks of its own, of which it
  * holds none during a callback, and none of ours is held while it is called. */
 
+struct sluice_decoders;
+struct sluice_prep_limits;
 struct sluice_storage_server;
 struct sluice_store;
+struct sluice_tracer;
 
-/* `store` NULL: the files beneath options->roots; otherwise takes the store, whatever is returned
- * (tests bring their own).  Reads the manifest or scans the files, starts all threads, listens.
- * Errors name the root or the address. */
+/* What is opened for a server before it is created. */
+struct sluice_server_parts {
+    struct sluice_store *store; /* the samples' files; taken, whatever create returns */
+    struct sluice_store *cache; /* the same, if it is a store_cache.h; NULL: it is none */
+
+    /* Borrowed as long as the server lives; NULL: none. */
+    struct sluice_prep_limits *limits;
+    struct sluice_tracer *tracer;
+    struct sluice_decoders *decoders; /* NULL: images are decoded in this process */
+
+    bool owns_process; /* malloc may be tuned for it (memory_limit.h) */
+};
+
+/* Reads the manifest or scans the files, starts all threads, listens.  Errors name the root or the
+ * address. */
 SLUICE_MUST_USE sluice_status sluice_storage_server_create(
-    const struct sluice_server_options *options, struct sluice_store *store,
+    const struct sluice_server_options *options, const struct sluice_server_parts *parts,
     struct sluice_storage_server **server, struct sluice_err *err);
 
 int sluice_storage_server_port(const struct sluice_storage_server *server);

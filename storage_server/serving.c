@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "metrics/metrics_server.h"
 #include "storage_server/data/disk_gate.h"
+#include "storage_server/data/disk_watch.h"
 #include "storage_server/observe/self_watch.h"
 #include "storage_server/server.h"
 #include "storage_server/tuning.h"
@@ -16,16 +17,16 @@
 
 /* The gate of an earlier root on the same device, or a new one.  NULL: it is not possible here;
  * then the reads have their I/O class only. */
-static struct sluice_disk_gate *open_gate(const struct sluice_server_options *options, size_t root)
+static struct sluice_disk_gate *open_gate(const struct sluice_serving *serving, size_t root)
 {
+    const struct sluice_roots *roots = &serving->options->roots;
     struct sluice_disk_gate *gate = NULL;
     struct sluice_err err = {0};
     struct stat st, other;
-    const char *place = options->roots.at[root].place;
+    const char *place = roots->at[root].place;
     for (size_t i = 0; stat(place, &st) == 0 && i < root; i++) {
-        if (options->disk_gates[i] && stat(options->roots.at[i].place, &other) == 0 &&
-            st.st_dev == other.st_dev)
-            return options->disk_gates[i];
+        if (serving->gates[i] && stat(roots->at[i].place, &other) == 0 && st.st_dev == other.st_dev)
+            return serving->gates[i];
     }
     if (sluice_disk_gate_open("", place, &gate, &err) != SLUICE_OK)
         sluice_log(SLUICE_LOG_WARN, "prep-io idle: %s; other programs' reads are not seen",
@@ -34,26 +35,27 @@ static struct sluice_disk_gate *open_gate(const struct sluice_server_options *op
 }
 
 /* Whether every folder has one, so that the I/O class is not needed. */
-static bool open_gates(struct sluice_server_options *options)
+static bool open_gates(struct sluice_serving *serving)
 {
+    const struct sluice_server_options *options = serving->options;
     bool has_all = strcmp(options->prep_io, "idle") == 0, has_any = false;
     for (size_t i = 0; strcmp(options->prep_io, "idle") == 0 && i < options->roots.num; i++) {
         if (sluice_store_is_remote(options->roots.at[i].place))
             continue;
-        options->disk_gates[i] = open_gate(options, i);
-        has_all &= options->disk_gates[i] != NULL;
-        has_any |= options->disk_gates[i] != NULL;
+        serving->gates[i] = open_gate(serving, i);
+        has_all &= serving->gates[i] != NULL;
+        has_any |= serving->gates[i] != NULL;
     }
     return has_all && has_any;
 }
 
-static void close_gates(struct sluice_server_options *options)
+static void close_gates(struct sluice_serving *serving)
 {
     for (size_t i = 0; i < SLUICE_MAX_ROOTS; i++) {
-        struct sluice_disk_gate *gate = options->disk_gates[i];
+        struct sluice_disk_gate *gate = serving->gates[i];
         for (size_t k = i; k < SLUICE_MAX_ROOTS; k++) {
-            if (options->disk_gates[k] == gate)
-                options->disk_gates[k] = NULL;
+            if (serving->gates[k] == gate)
+                serving->gates[k] = NULL;
         }
         sluice_disk_gate_close(gate);
     }
@@ -61,12 +63,12 @@ static void close_gates(struct sluice_server_options *options)
 
 sluice_status sluice_serving_limit(struct sluice_serving *serving, struct sluice_err *err)
 {
-    struct sluice_server_options *options = serving->options;
+    const struct sluice_server_options *options = serving->options;
     if (options->trace) {
         const struct sluice_tracer_options trace = {.path = options->trace,
                                                     .service = "offload_server",
                                                     .max_lines_per_s = TUNING_TRACES_PER_S};
-        const sluice_status status = sluice_tracer_open(&trace, &options->tracer, err);
+        const sluice_status status = sluice_tracer_open(&trace, &serving->parts.tracer, err);
         if (status != SLUICE_OK)
             return status;
     }
@@ -75,7 +77,7 @@ sluice_status sluice_serving_limit(struct sluice_serving *serving, struct sluice
         if (status != SLUICE_OK)
             return status;
     }
-    const bool has_gates = open_gates(options);
+    const bool has_gates = open_gates(serving);
     const struct sluice_prep_limits_options limits = {
         .has_nice = options->has_prep_nice,
         .nice = (int)options->prep_nice,
@@ -86,7 +88,39 @@ sluice_status sluice_serving_limit(struct sluice_serving *serving, struct sluice
         .cgroup = options->prep_cgroup,
         .cpu_max = options->prep_cpu_max,
     };
-    return sluice_prep_limits_open(&limits, &options->prep_limits, err);
+    return sluice_prep_limits_open(&limits, &serving->parts.limits, err);
+}
+
+static size_t take_turn(void *gate)
+{
+    return sluice_disk_gate_take(gate);
+}
+
+static void give_turn(void *gate)
+{
+    sluice_disk_gate_give(gate);
+}
+
+/* Where the samples come from. */
+static sluice_status open_store(struct sluice_serving *serving, struct sluice_err *err)
+{
+    const struct sluice_server_options *options = serving->options;
+    struct sluice_server_parts *parts = &serving->parts;
+    struct sluice_store_options store_options = sluice_server_store_options(options, NULL);
+    struct sluice_file_turns turns[SLUICE_MAX_ROOTS] = {{NULL, NULL, NULL}};
+    store_options.is_cached = sluice_disk_is_cached;
+    for (size_t i = 0; i < options->roots.num; i++) {
+        if (serving->gates[i])
+            turns[i] = (struct sluice_file_turns){take_turn, give_turn, serving->gates[i]};
+    }
+    sluice_status status =
+        sluice_store_open_roots(&store_options, &options->roots, turns, &parts->store, err);
+    if (status != SLUICE_OK || !options->cache)
+        return status;
+    const struct sluice_store_cache_options kept = {options->cache, options->cache_bytes};
+    status = sluice_store_cache_open(&kept, parts->store, &parts->cache, err);
+    parts->store = parts->cache;
+    return status;
 }
 
 static sluice_status check_itself(void *ctx, unsigned timeout_ms, struct sluice_err *err)
@@ -115,7 +149,9 @@ static sluice_status watch_itself(struct sluice_serving *serving, struct sluice_
 sluice_status sluice_serving_open(struct sluice_serving *serving, struct sluice_err *err)
 {
     const struct sluice_server_options *options = serving->options;
-    sluice_status status = sluice_storage_server_create(options, NULL, &serving->server, err);
+    sluice_status status = open_store(serving, err);
+    if (status == SLUICE_OK)
+        status = sluice_storage_server_create(options, &serving->parts, &serving->server, err);
     if (status != SLUICE_OK)
         return status;
     sluice_storage_server_address(serving->server, options->listen, serving->address);
@@ -148,7 +184,7 @@ void sluice_serving_close(struct sluice_serving *serving)
     sluice_self_watch_close(serving->watch);
     sluice_metrics_server_destroy(serving->metrics);
     sluice_storage_server_destroy(serving->server);
-    sluice_prep_limits_close(serving->options->prep_limits);
-    close_gates(serving->options);
-    sluice_tracer_close(serving->options->tracer);
+    sluice_prep_limits_close(serving->parts.limits);
+    close_gates(serving);
+    sluice_tracer_close(serving->parts.tracer);
 }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/host_port.h"
 #include "storage_server/options.h"
+#include "storage_server/server.h"
 
 #include <stdint.h>
 
@@ -12,23 +13,25 @@
  *
  * Threads: one. */
 
+struct sluice_disk_gate;
 struct sluice_metrics_server;
 struct sluice_self_watch;
-struct sluice_storage_server;
 
 /* The caller fills in the first part; it stays where it is until close. */
 struct sluice_serving {
-    struct sluice_server_options *options; /* borrowed until close */
-    void (*on_deaf)(void *ctx);            /* self_watch.h */
+    const struct sluice_server_options *options; /* borrowed until close */
+    struct sluice_server_parts parts;            /* decoders and owns_process alone */
+    void (*on_deaf)(void *ctx);                  /* self_watch.h */
     void *ctx;
 
+    struct sluice_disk_gate *gates[SLUICE_MAX_ROOTS]; /* by root; one for all of a disk */
     struct sluice_storage_server *server;
     struct sluice_metrics_server *metrics; /* NULL: not asked for */
     struct sluice_self_watch *watch;       /* NULL: not asked for */
     char address[SLUICE_HOST_PORT_BYTES];  /* that it listens on */
 };
 
-/* First: the disk gate and the limits on workers, into the options; and the cache's folder. */
+/* First: the tracer, the cache's folder, the disk gates and the limits on workers. */
 SLUICE_MUST_USE sluice_status sluice_serving_limit(struct sluice_serving *serving,
                                                    struct sluice_err *err);
 

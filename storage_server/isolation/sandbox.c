@@ -162,6 +162,7 @@ static bool is_unix_path(const char *listen)
 }
 
 static void gather_paths(const struct sluice_server_options *options,
+                         const struct sluice_prep_limits *limits,
                          const struct sluice_store_needs *needs, struct paths *paths)
 {
     memcpy(paths->list, of_machine, sizeof(of_machine));
@@ -191,7 +192,7 @@ static void gather_paths(const struct sluice_server_options *options,
     add(paths, options->cache, READ | WRITE | SLUICE_LANDLOCK_CREATE | SLUICE_LANDLOCK_UNLINK);
     if (is_unix_path(options->listen))
         add_above(paths, options->listen + strlen("unix:"), SLUICE_LANDLOCK_SOCKET);
-    sluice_prep_limits_folders(options->prep_limits, add_group, paths);
+    sluice_prep_limits_folders(limits, add_group, paths);
     add_for_tests(paths);
 }
 
@@ -282,7 +283,7 @@ static const char *files_in_words(unsigned abi, const struct ports *ports)
 }
 
 sluice_status sluice_sandbox_enter(const struct sluice_server_options *options,
-                                   struct sluice_err *err)
+                                   const struct sluice_prep_limits *limits, struct sluice_err *err)
 {
     if (strcmp(options->sandbox, "off") == 0)
         return SLUICE_OK;
@@ -306,7 +307,7 @@ sluice_status sluice_sandbox_enter(const struct sluice_server_options *options,
     if (!paths && status == SLUICE_OK)
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a sandbox");
     if (status == SLUICE_OK && abi > 0) {
-        gather_paths(options, needs, paths);
+        gather_paths(options, limits, needs, paths);
         const struct sluice_landlock_rules rules = {
             .paths = paths->list,
             .num_paths = paths->count,

@@ -21,11 +21,15 @@
  *
  * Threads: the main thread, before there are others: those would not be covered. */
 
+struct sluice_prep_limits;
+
 /* First of all: from here on the process can gain no privileges. */
 SLUICE_MUST_USE sluice_status sluice_sandbox_begin(struct sluice_err *err);
 
-/* After all that `options` name exists (serving.h: limit), before anything of it is read. */
+/* After all that `options` name exists (serving.h: limit), before anything of it is read.  `limits`
+ * are those of the workers; NULL: none. */
 SLUICE_MUST_USE sluice_status sluice_sandbox_enter(const struct sluice_server_options *options,
+                                                   const struct sluice_prep_limits *limits,
                                                    struct sluice_err *err);
 
 /* Once it serves: says in the log what holds, and to root, unless it is that of a container, who

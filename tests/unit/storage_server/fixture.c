@@ -276,10 +276,9 @@ struct fixture fixture_init(void)
 void fixture_start(struct fixture *fixture)
 {
     struct sluice_err err = {0};
-    struct sluice_store *store;
-    fixture->gate = gate_create(&store);
+    fixture->gate = gate_create(&fixture->parts.store);
     const sluice_status status =
-        sluice_storage_server_create(&fixture->options, store, &fixture->server, &err);
+        sluice_storage_server_create(&fixture->options, &fixture->parts, &fixture->server, &err);
     must(status == SLUICE_OK, err.text);
     fixture->channel = fixture_connect(fixture);
 }

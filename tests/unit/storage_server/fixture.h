@@ -52,6 +52,7 @@ unsigned gate_peak(struct gate *gate);                   /* most reads at once *
 
 struct fixture {
     struct sluice_server_options options; /* small defaults; change them before start */
+    struct sluice_server_parts parts;     /* but for the store */
     struct sluice_storage_server *server;
     struct sluice_rpc_channel *channel;
     struct gate *gate; /* open */

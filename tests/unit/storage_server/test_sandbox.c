@@ -349,7 +349,7 @@ static int within(const struct sluice_server_options *options, int (*probe)(void
     if (pid == 0) {
         struct sluice_err err = {0};
         if (sluice_sandbox_begin(&err) != SLUICE_OK ||
-            sluice_sandbox_enter(options, &err) != SLUICE_OK) {
+            sluice_sandbox_enter(options, NULL, &err) != SLUICE_OK) {
             fprintf(stderr, "%s\n", err.text);
             _exit(NOT_ENTERED);
         }
@@ -551,7 +551,7 @@ static int after_replacing(const struct sluice_server_options *options, const ch
     CU_ASSERT_FATAL(pid >= 0);
     if (pid == 0) {
         if (sluice_sandbox_begin(NULL) != SLUICE_OK ||
-            sluice_sandbox_enter(options, NULL) != SLUICE_OK)
+            sluice_sandbox_enter(options, NULL, NULL) != SLUICE_OK)
             _exit(NOT_ENTERED);
         (void)!write(entered[1], "x", 1);
         _exit(probe());

@@ -12,17 +12,13 @@ TEST(what_cannot_be_served_is_named)
 {
     struct sluice_server_options options = sluice_server_options_init();
     struct sluice_storage_server *server = NULL;
+    struct sluice_server_parts parts = {0};
     struct sluice_err err = {0};
-    options.listen = "127.0.0.1:0";
-    options.roots = sluice_roots_one("/no/such/folder");
-    CU_ASSERT_EQUAL(sluice_storage_server_create(&options, NULL, &server, &err),
-                    SLUICE_E_NOT_FOUND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/no/such/folder"));
-
-    err = (struct sluice_err){0};
     options.roots = sluice_roots_one(image_root());
     options.listen = "127.0.0.1:notaport";
-    CU_ASSERT_EQUAL(sluice_storage_server_create(&options, NULL, &server, &err), SLUICE_E_INVALID);
+    (void)gate_create(&parts.store); /* the server destroys it */
+    CU_ASSERT_EQUAL(sluice_storage_server_create(&options, &parts, &server, &err),
+                    SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "notaport"));
 
     /* Two on one port. */
@@ -32,34 +28,10 @@ TEST(what_cannot_be_served_is_named)
     snprintf(taken, sizeof(taken), "127.0.0.1:%d", sluice_storage_server_port(f.server));
     options.listen = taken;
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_storage_server_create(&options, NULL, &server, &err), SLUICE_E_IO);
+    (void)gate_create(&parts.store);
+    CU_ASSERT_EQUAL(sluice_storage_server_create(&options, &parts, &server, &err), SLUICE_E_IO);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, taken));
     CU_ASSERT_PTR_NULL(server);
-    fixture_end(&f);
-}
-
-TEST(serves_the_files_beneath_the_root)
-{
-    struct sluice_server_options options = fixture_init().options;
-    struct fixture f = {.options = options};
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_storage_server_create(&options, NULL, &f.server, &err), SLUICE_OK);
-    char target[64];
-    snprintf(target, sizeof(target), "127.0.0.1:%d", sluice_storage_server_port(f.server));
-    const struct sluice_rpc_channel_options channel = {.target = target};
-    CU_ASSERT_EQUAL_FATAL(sluice_rpc_channel_create(&channel, &f.channel, NULL), SLUICE_OK);
-    struct client *client = fetch_open(&f, 0);
-    fetch_ask(client, 0, NUM_IMAGES, 0, SLUICE_FORM_RAW);
-    fetch_await(client, NUM_IMAGES);
-    for (unsigned id = 0; id < NUM_IMAGES; id++) {
-        size_t len;
-        uint8_t *bytes = sluice_test_read_file(image_path(id), &len);
-        const struct sluice_wire_sample_reply *reply = fetch_reply_to(client, id);
-        CU_ASSERT_EQUAL_FATAL(reply->status, SLUICE_OK);
-        CU_ASSERT(reply->payload->len == len && memcmp(reply->payload->data, bytes, len) == 0);
-        free(bytes);
-    }
-    client_close(client);
     fixture_end(&f);
 }
 

@@ -274,7 +274,7 @@ TEST(a_trace_names_the_file_that_is_listed)
     snprintf(path, sizeof(path), "%s/trace.jsonl", sluice_test_dir());
     const struct sluice_tracer_options options = {.path = path, .service = "test", .sample = 1};
     struct fixture f = fixture_init();
-    CU_ASSERT_EQUAL_FATAL(sluice_tracer_open(&options, &f.options.tracer, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_tracer_open(&options, &f.parts.tracer, NULL), SLUICE_OK);
     struct client *client = start(&f);
     const struct sluice_wire_sample_request request = {
         .request_id = 1,
@@ -285,7 +285,7 @@ TEST(a_trace_names_the_file_that_is_listed)
     fetch_send(client, &request, 1, 0);
     fetch_await(client, 1);
     CU_ASSERT_EQUAL(fetch_reply_to(client, 1)->status, SLUICE_OK);
-    struct sluice_tracer *tracer = f.options.tracer;
+    struct sluice_tracer *tracer = f.parts.tracer;
     end(&f, client);
     sluice_tracer_close(tracer);
     char *text = (char *)sluice_test_read_file(path, &len);

@@ -5,6 +5,7 @@
 #include "support/test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct sluice_server_options options_here(void)
@@ -37,6 +38,30 @@ TEST(opens_what_the_options_ask_for)
     }
 }
 
+TEST(serves_the_files_beneath_the_root)
+{
+    const struct sluice_server_options options = options_here();
+    struct sluice_serving serving = {.options = &options};
+    CU_ASSERT_EQUAL_FATAL(sluice_serving_limit(&serving, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_serving_open(&serving, NULL), SLUICE_OK);
+    struct fixture f = {.options = options, .server = serving.server};
+    f.channel = fixture_connect(&f);
+    struct client *client = fetch_open(&f, 0);
+    fetch_ask(client, 0, NUM_IMAGES, 0, SLUICE_FORM_RAW);
+    fetch_await(client, NUM_IMAGES);
+    for (unsigned id = 0; id < NUM_IMAGES; id++) {
+        size_t len;
+        uint8_t *bytes = sluice_test_read_file(image_path(id), &len);
+        const struct sluice_wire_sample_reply *reply = fetch_reply_to(client, id);
+        CU_ASSERT_EQUAL_FATAL(reply->status, SLUICE_OK);
+        CU_ASSERT(reply->payload->len == len && memcmp(reply->payload->data, bytes, len) == 0);
+        free(bytes);
+    }
+    client_close(client);
+    sluice_rpc_channel_destroy(f.channel);
+    sluice_serving_close(&serving);
+}
+
 TEST(what_cannot_be_opened_is_named_and_freed)
 {
     struct sluice_err err = {0};
@@ -54,5 +79,14 @@ TEST(what_cannot_be_opened_is_named_and_freed)
     CU_ASSERT_EQUAL_FATAL(sluice_serving_limit(&serving, NULL), SLUICE_OK);
     CU_ASSERT_NOT_EQUAL(sluice_serving_open(&serving, &err), SLUICE_OK);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "99999"));
+    sluice_serving_close(&serving);
+
+    err = (struct sluice_err){0};
+    options = options_here();
+    options.roots = sluice_roots_one("/no/such/folder");
+    serving = (struct sluice_serving){.options = &options};
+    CU_ASSERT_EQUAL_FATAL(sluice_serving_limit(&serving, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_serving_open(&serving, &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/no/such/folder"));
     sluice_serving_close(&serving);
 }
