@@ -185,150 +185,173 @@ static inline __m256i blend(__m256 from, __m256 value, __m256 factor)
         _mm256_add_ps(from, _mm256_mul_ps(factor, _mm256_sub_ps(value, from))));
 }
 
-/* To bytes, clipped; the four quarters of 32 bits are in order. */
-static inline __m128i pack(__m256i low, __m256i high)
+/* luma_of() of the eight pixels in two times 12 bytes that `spread` finds in each half: r g b g. */
+static inline __m256 luma_of_eight(const uint8_t *low, const uint8_t *high, __m256i spread)
 {
-    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
-    return _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    const __m256i bytes =
+        _mm256_shuffle_epi8(_mm256_loadu2_m128i((const __m128i *)(const void *)high,
+                                                (const __m128i *)(const void *)low),
+                            spread);
+    const __m256i weights =
+        _mm256_set1_epi64x((int64_t)19235 << 48 | (int64_t)7471 << 32 | 19235 << 16 | 19595);
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i sums =
+        _mm256_hadd_epi32(_mm256_madd_epi16(_mm256_unpacklo_epi8(bytes, zero), weights),
+                          _mm256_madd_epi16(_mm256_unpackhi_epi8(bytes, zero), weights));
+    return _mm256_cvtepi32_ps(
+        _mm256_srli_epi32(_mm256_add_epi32(sums, _mm256_set1_epi32(0x8000)), 16));
 }
 
-static inline struct planes saturated(struct planes in, float factor, int shift)
+/* The 24 values of eight pixels, by their lumas. */
+static inline void saturate_eight(const uint8_t *in, __m256 luma, __m256 factor, __m256i made[3])
 {
-    (void)shift;
-    const __m128i luma = luma_of(&in);
-    const __m256 low = to_floats(luma), high = to_floats(_mm_srli_si128(luma, 8));
-    const __m256 by = _mm256_set1_ps(factor);
-    const __m128i channels[3] = {in.r, in.g, in.b};
-    __m128i made[3];
-    for (int c = 0; c < 3; c++)
-        made[c] = pack(blend(low, to_floats(channels[c]), by),
-                       blend(high, to_floats(_mm_srli_si128(channels[c], 8)), by));
-    return (struct planes){made[0], made[1], made[2]};
+    const __m256i of_pixel[3] = {_mm256_setr_epi32(0, 0, 0, 1, 1, 1, 2, 2),
+                                 _mm256_setr_epi32(2, 3, 3, 3, 4, 4, 4, 5),
+                                 _mm256_setr_epi32(5, 5, 6, 6, 6, 7, 7, 7)};
+    for (int k = 0; k < 3; k++) {
+        const __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)(in + 8 * k));
+        made[k] = blend(_mm256_permutevar8x32_ps(luma, of_pixel[k]), to_floats(bytes), factor);
+    }
+}
+
+static inline void saturate(const uint8_t *in, __m256 factor, uint8_t *out)
+{
+    const __m256i first = _mm256_setr_epi8(0, 1, 2, 1, 3, 4, 5, 4, 6, 7, 8, 7, 9, 10, 11, 10, 0, 1,
+                                           2, 1, 3, 4, 5, 4, 6, 7, 8, 7, 9, 10, 11, 10);
+    const __m256i last = _mm256_setr_epi8(0, 1, 2, 1, 3, 4, 5, 4, 6, 7, 8, 7, 9, 10, 11, 10, 4, 5,
+                                          6, 5, 7, 8, 9, 8, 10, 11, 12, 11, 13, 14, 15, 14);
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); /* that the packs have left */
+    __m256i made[6];
+    saturate_eight(in, luma_of_eight(in, in + 12, first), factor, made);
+    saturate_eight(in + 24, luma_of_eight(in + 24, in + 32, last), factor, made + 3);
+    const __m256i words[3] = {_mm256_packs_epi32(made[0], made[1]),
+                              _mm256_packs_epi32(made[2], made[3]),
+                              _mm256_packs_epi32(made[4], made[5])};
+    const __m256i low = _mm256_packus_epi16(words[0], words[1]);
+    const __m256i high = _mm256_packus_epi16(words[2], words[2]);
+    _mm256_storeu_si256((__m256i *)(void *)out, _mm256_permutevar8x32_epi32(low, order));
+    _mm_storeu_si128((__m128i *)(void *)(out + 32),
+                     _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(high, order)));
 }
 
 void sluice_saturate_avx2(const uint8_t *in, size_t num_pixels, float factor, uint8_t *out)
 {
-    run(saturated, in, num_pixels, factor, 0, out);
+    const __m256 by = _mm256_set1_ps(factor);
+    size_t i = 0;
+    for (; i + AT_ONCE <= num_pixels; i += AT_ONCE)
+        saturate(in + 3 * i, by, out + 3 * i);
+    if (i == num_pixels)
+        return;
+    uint8_t block[3 * AT_ONCE] = {0}, made[3 * AT_ONCE];
+    memcpy(block, in + 3 * i, 3 * (num_pixels - i));
+    saturate(block, by, made);
+    memcpy(out + 3 * i, made, 3 * (num_pixels - i));
 }
 
-/* --- hue: to_hsv() and to_rgb() of image/kernels/color_loops.inc, in float32.  A quotient of whole
- * numbers below 2^24 that is rounded or truncated here is set right by its exact remainder, which
- * a fused multiply-add gives. --- */
+/* --- hue: to_hsv() and to_rgb() of image/kernels/color_loops.inc.  Float32 gives the same whole
+ * numbers; tests/unit/image/test_color.c goes through all colours. --- */
 
-struct rgb8 {
-    __m256 r, g, b;
+/* whole and is_minus of to_hsv() by which channels are the least and the most: bit 0, blue is the
+ * least; 1, red is; 2, red is the most; 3, green is. */
+static const int8_t wholes[16] = {5, 1, 3, 1, -1, 1, 3, 1, 5, 1, 3, 1, -1, 1, 3, 1};
+static const int8_t signs[16] = {-1, 1, 1, 1, 1, -1, 1, -1, -1, 1, -1, 1, 1, -1, -1, -1};
+
+static inline __m128i bit_where_equal(__m128i a, __m128i b, int bit)
+{
+    return _mm_and_si128(_mm_cmpeq_epi8(a, b), _mm_set1_epi8((char)(1 << bit)));
+}
+
+/* Eight pixels, as float32 of whole numbers but for the hue: a sixth of a turn is one. */
+struct hsv8 {
+    __m256 v, v_less_least, whole, part;
 };
 
-static inline __m256 where(__m256 mask, __m256 then, __m256 otherwise)
+static inline __m256 saturation_of(const struct hsv8 *p)
 {
-    return _mm256_blendv_ps(otherwise, then, mask);
-}
-
-static inline __m256 equal(__m256 a, __m256 b)
-{
-    return _mm256_cmp_ps(a, b, _CMP_EQ_OQ);
-}
-
-/* trunc(255 x) for x in [0, 1], without the rounding of the product. */
-static inline __m256 trunc_255(__m256 x)
-{
-    const __m256 times = _mm256_set1_ps(255);
-    const __m256 whole =
-        _mm256_round_ps(_mm256_mul_ps(x, times), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
-    const __m256 rest = _mm256_fmsub_ps(x, times, whole);
-    const __m256 is_above = _mm256_cmp_ps(rest, _mm256_setzero_ps(), _CMP_LT_OQ);
-    return _mm256_sub_ps(whole, _mm256_and_ps(is_above, _mm256_set1_ps(1)));
-}
-
-/* a / 65025, rounded, for a whole number below 2^24: no quotient is half way between two. */
-static inline __m256 divide_65025(__m256 a)
-{
-    const __m256 by = _mm256_set1_ps(65025), half = _mm256_set1_ps(32512.5F);
-    const __m256 guess = _mm256_round_ps(_mm256_mul_ps(a, _mm256_set1_ps(1.0F / 65025)),
-                                         _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m256 rest = _mm256_fnmadd_ps(guess, by, a);
     const __m256 one = _mm256_set1_ps(1);
-    const __m256 is_low = _mm256_cmp_ps(rest, half, _CMP_GT_OQ);
-    const __m256 is_high =
-        _mm256_cmp_ps(rest, _mm256_sub_ps(_mm256_setzero_ps(), half), _CMP_LT_OQ);
-    return _mm256_sub_ps(_mm256_add_ps(guess, _mm256_and_ps(is_low, one)),
-                         _mm256_and_ps(is_high, one));
+    return _mm256_mul_ps(_mm256_div_ps(p->v_less_least, _mm256_max_ps(p->v, one)),
+                         _mm256_set1_ps(255));
 }
 
-static inline __m256 hue_of(const struct rgb8 *p, __m256 most, __m256 least)
+/* Below 0 a turn is added; as bits, what is below 0 is above what is not. */
+static inline __m256 hue_of(const struct hsv8 *p)
 {
-    const __m256 one = _mm256_set1_ps(1), zero = _mm256_setzero_ps();
-    const __m256 range = _mm256_sub_ps(most, least);
-    const __m256 mid =
-        _mm256_sub_ps(_mm256_sub_ps(_mm256_add_ps(_mm256_add_ps(p->r, p->g), p->b), most), least);
-    const __m256 third = _mm256_div_ps(_mm256_sub_ps(most, mid), _mm256_max_ps(range, one));
-    const __m256 is_r = equal(p->r, most), is_g = equal(p->g, most);
-    const __m256 is_b_least = equal(p->b, least), is_r_least = equal(p->r, least);
-    const __m256 whole = where(is_r, where(is_b_least, one, _mm256_set1_ps(-1)),
-                               where(is_g, where(is_b_least, one, _mm256_set1_ps(3)),
-                                     where(is_r_least, _mm256_set1_ps(3), _mm256_set1_ps(5))));
-    const __m256 all = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
-    const __m256 is_minus =
-        where(is_r, is_b_least,
-              where(is_g, _mm256_xor_ps(is_b_least, all), _mm256_xor_ps(is_r_least, all)));
-    const __m256 sign = _mm256_and_ps(is_minus, _mm256_set1_ps(-0.0F));
-    const __m256 hue = _mm256_add_ps(whole, _mm256_xor_ps(third, sign));
-    /* hue / 6 + 1 in double, less 1 from 1 on, and then in float32: hue / 6, or below 0 the sum, of
-     * which the rounding errors of the quotient and of the sum are taken back. */
-    const __m256 by = _mm256_set1_ps(6);
-    const __m256 sixth = _mm256_div_ps(hue, by);
-    const __m256 sum = _mm256_add_ps(one, sixth);
-    const __m256 rest = _mm256_div_ps(_mm256_fnmadd_ps(sixth, by, hue), by);
-    const __m256 lost = _mm256_add_ps(_mm256_sub_ps(sixth, _mm256_sub_ps(sum, one)), rest);
-    const __m256 is_negative = _mm256_cmp_ps(hue, zero, _CMP_LT_OQ);
-    return trunc_255(where(is_negative, _mm256_add_ps(sum, lost), sixth));
+    const __m256 one = _mm256_set1_ps(1);
+    const __m256 third = _mm256_div_ps(p->part, _mm256_max_ps(p->v_less_least, one));
+    const __m256 hue = _mm256_add_ps(p->whole, third);
+    const __m256 turn = _mm256_div_ps(hue, _mm256_set1_ps(6));
+    const __m256 next = _mm256_fmadd_ps(hue, _mm256_set1_ps(1.0F / 6), one);
+    const __m256i least = _mm256_min_epu32(_mm256_castps_si256(turn), _mm256_castps_si256(next));
+    return _mm256_mul_ps(_mm256_castsi256_ps(least), _mm256_set1_ps(255));
 }
 
-static inline struct rgb8 shifted(struct rgb8 in, __m256 shift)
+static inline __m256i truncated_words(__m256 low, __m256 high)
 {
-    const __m256 one = _mm256_set1_ps(1), all = _mm256_set1_ps(255);
-    const __m256 v = _mm256_max_ps(_mm256_max_ps(in.r, in.g), in.b);
-    const __m256 least = _mm256_min_ps(_mm256_min_ps(in.r, in.g), in.b);
-    const __m256 s = trunc_255(_mm256_div_ps(_mm256_sub_ps(v, least), _mm256_max_ps(v, one)));
-    __m256 h = _mm256_add_ps(hue_of(&in, v, least), shift);
-    h = _mm256_sub_ps(h, _mm256_and_ps(_mm256_cmp_ps(h, all, _CMP_GT_OQ), _mm256_set1_ps(256)));
-    /* six = 6 h = 255 turn + part */
-    const __m256 six = _mm256_mul_ps(h, _mm256_set1_ps(6));
-    const __m256 turn = _mm256_round_ps(
-        _mm256_mul_ps(_mm256_add_ps(six, _mm256_set1_ps(0.5F)), _mm256_set1_ps(1.0F / 255)),
-        _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
-    const __m256 part = _mm256_fnmadd_ps(turn, all, six);
-    const __m256 whole = _mm256_set1_ps(65025);
-    const __m256 low = _mm256_round_ps(
-        _mm256_mul_ps(_mm256_mul_ps(v, _mm256_sub_ps(all, s)), _mm256_set1_ps(1.0F / 255)),
-        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m256 down = divide_65025(_mm256_mul_ps(v, _mm256_fnmadd_ps(s, part, whole)));
-    const __m256 up =
-        divide_65025(_mm256_mul_ps(v, _mm256_fnmadd_ps(s, _mm256_sub_ps(all, part), whole)));
-    const __m256 k = where(equal(turn, _mm256_set1_ps(6)), _mm256_setzero_ps(), turn);
-    const __m256 is_0 = equal(k, _mm256_setzero_ps()), is_1 = equal(k, one);
-    const __m256 is_2 = equal(k, _mm256_set1_ps(2)), is_3 = equal(k, _mm256_set1_ps(3));
-    const __m256 is_4 = equal(k, _mm256_set1_ps(4)), is_5 = equal(k, _mm256_set1_ps(5));
-    return (struct rgb8){
-        .r = where(_mm256_or_ps(is_0, is_5), v, where(is_1, down, where(is_4, up, low))),
-        .g = where(_mm256_or_ps(is_1, is_2), v, where(is_0, up, where(is_3, down, low))),
-        .b = where(_mm256_or_ps(is_3, is_4), v, where(is_2, up, where(is_5, down, low))),
-    };
+    return _mm256_packs_epi32(_mm256_cvttps_epi32(low), _mm256_cvttps_epi32(high));
+}
+
+/* A channel is v (65025 - s part) / 65025, rounded: `part` rises and falls with the hue, from 0
+ * where the channel is the most to 255 where it is the least. */
+static inline __m256i channel_of(__m256i s, __m256i part, const struct hsv8 *low,
+                                 const struct hsv8 *high)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i less = _mm256_mullo_epi16(s, _mm256_min_epu16(part, _mm256_set1_epi16(255)));
+    const __m256 whole = _mm256_set1_ps(65025), half = _mm256_set1_ps(32512);
+    const __m256 by = _mm256_set1_ps(1.0F / 65025);
+    const __m256 of_low =
+        _mm256_fnmadd_ps(low->v, _mm256_cvtepi32_ps(_mm256_unpacklo_epi16(less, zero)),
+                         _mm256_fmadd_ps(low->v, whole, half));
+    const __m256 of_high =
+        _mm256_fnmadd_ps(high->v, _mm256_cvtepi32_ps(_mm256_unpackhi_epi16(less, zero)),
+                         _mm256_fmadd_ps(high->v, whole, half));
+    return truncated_words(_mm256_mul_ps(of_low, by), _mm256_mul_ps(of_high, by));
+}
+
+static inline __m256i distance(__m256i a, int16_t b)
+{
+    return _mm256_abs_epi16(_mm256_sub_epi16(a, _mm256_set1_epi16(b)));
 }
 
 static inline struct planes hue_shifted(struct planes in, float factor, int shift)
 {
     (void)factor;
-    const __m256 by = _mm256_set1_ps((float)shift);
-    const struct rgb8 low =
-        shifted((struct rgb8){to_floats(in.r), to_floats(in.g), to_floats(in.b)}, by);
-    const struct rgb8 high = shifted((struct rgb8){to_floats(_mm_srli_si128(in.r, 8)),
-                                                   to_floats(_mm_srli_si128(in.g, 8)),
-                                                   to_floats(_mm_srli_si128(in.b, 8))},
-                                     by);
-    return (struct planes){pack(_mm256_cvttps_epi32(low.r), _mm256_cvttps_epi32(high.r)),
-                           pack(_mm256_cvttps_epi32(low.g), _mm256_cvttps_epi32(high.g)),
-                           pack(_mm256_cvttps_epi32(low.b), _mm256_cvttps_epi32(high.b))};
+    const __m128i most = _mm_max_epu8(_mm_max_epu8(in.r, in.g), in.b);
+    const __m128i least = _mm_min_epu8(_mm_min_epu8(in.r, in.g), in.b);
+    const __m128i range = _mm_sub_epi8(most, least);
+    /* most - mid = 2 most + least - r - g - b, modulo 256 */
+    const __m128i rest = _mm_sub_epi8(
+        _mm_sub_epi8(_mm_add_epi8(_mm_add_epi8(most, most), least), _mm_add_epi8(in.r, in.g)),
+        in.b);
+    const __m128i kind =
+        _mm_or_si128(_mm_or_si128(bit_where_equal(in.b, least, 0), bit_where_equal(in.r, least, 1)),
+                     _mm_or_si128(bit_where_equal(in.r, most, 2), bit_where_equal(in.g, most, 3)));
+    const __m128i whole = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)wholes), kind);
+    const __m128i sign = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)signs), kind);
+    const __m256i part = _mm256_sign_epi16(_mm256_cvtepu8_epi16(rest), _mm256_cvtepi8_epi16(sign));
+    const struct hsv8 low = {
+        to_floats(most), to_floats(range), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(whole)),
+        _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm256_castsi256_si128(part)))};
+    const struct hsv8 high = {
+        to_floats(_mm_srli_si128(most, 8)), to_floats(_mm_srli_si128(range, 8)),
+        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(whole, 8))),
+        _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm256_extracti128_si256(part, 1)))};
+
+    /* Words are in the order that packs and unpacks of `low` and `high` have. */
+    const __m256i s = truncated_words(saturation_of(&low), saturation_of(&high));
+    const __m256i hue = truncated_words(hue_of(&low), hue_of(&high));
+    const __m256i h = _mm256_and_si256(_mm256_add_epi16(hue, _mm256_set1_epi16((int16_t)shift)),
+                                       _mm256_set1_epi16(255));
+    const __m256i six = _mm256_mullo_epi16(h, _mm256_set1_epi16(6)); /* 255 a sixth of a turn */
+    const __m256i all = _mm256_set1_epi16(255), two = _mm256_set1_epi16(510);
+    const __m256i r = channel_of(s, _mm256_subs_epu16(two, distance(six, 765)), &low, &high);
+    const __m256i g = channel_of(s, _mm256_subs_epu16(distance(six, 510), all), &low, &high);
+    const __m256i b = channel_of(s, _mm256_subs_epu16(distance(six, 1020), all), &low, &high);
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m256i rg = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(r, g), order);
+    const __m256i bb = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(b, b), order);
+    return (struct planes){_mm256_castsi256_si128(rg), _mm256_extracti128_si256(rg, 1),
+                           _mm256_castsi256_si128(bb)};
 }
 
 void sluice_shift_hue_avx2(const uint8_t *in, size_t num_pixels, uint8_t shift, uint8_t *out)
