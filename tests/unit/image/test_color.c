@@ -253,33 +253,44 @@ TEST(luma_gray_and_saturation_are_pillows)
     }
 }
 
+static size_t wrong_in_sharpness(uint32_t w, uint32_t h, uint32_t kind, float factor)
+{
+    uint8_t *in = random_pixels((size_t)w * h, kind), *out = malloc((size_t)w * h * 3);
+    size_t wrong = 0;
+    sluice_sharpen_rgb(in, w, h, factor, out);
+    for (uint32_t y = 0; y < h; y++) {
+        for (uint32_t i = 0; i < w * 3; i++) {
+            const uint8_t *at = in + y * w * 3 + i;
+            uint8_t want = *at;
+            if (y > 0 && y + 1 < h && i >= 3 && i + 3 < w * 3) {
+                int sum = 4 * *at;
+                for (int dy = -1; dy <= 1; dy++) {
+                    for (int dx = -1; dx <= 1; dx++)
+                        sum += at[dy * (int)w * 3 + dx * 3];
+                }
+                const int smooth = (2 * sum + 13) / 26;
+                want = sluice_blend((float)smooth, *at, factor);
+            }
+            wrong += out[y * w * 3 + i] != want;
+        }
+    }
+    free(out);
+    free(in);
+    return wrong;
+}
+
 TEST(sharpness_is_pillows)
 {
-    static const uint32_t sizes[][2] = {{1, 1}, {2, 9}, {3, 3}, {9, 2}, {40, 17}, {257, 5}};
-    for (size_t s = 0; s < SLUICE_ARRAY_LEN(sizes); s++) {
-        const uint32_t w = sizes[s][0], h = sizes[s][1];
-        uint8_t *in = random_pixels((size_t)w * h, s % 3), *out = malloc((size_t)w * h * 3);
-        size_t wrong = 0;
-        sluice_sharpen_rgb(in, w, h, 1.7f, out);
-        for (uint32_t y = 0; y < h; y++) {
-            for (uint32_t i = 0; i < w * 3; i++) {
-                const uint8_t *at = in + y * w * 3 + i;
-                uint8_t want = *at;
-                if (y > 0 && y + 1 < h && i >= 3 && i + 3 < w * 3) {
-                    int sum = 4 * *at;
-                    for (int dy = -1; dy <= 1; dy++) {
-                        for (int dx = -1; dx <= 1; dx++)
-                            sum += at[dy * (int)w * 3 + dx * 3];
-                    }
-                    const int smooth = (2 * sum + 13) / 26;
-                    want = sluice_blend((float)smooth, *at, 1.7f);
-                }
-                wrong += out[y * w * 3 + i] != want;
-            }
+    static const uint32_t sizes[][2] = {{1, 1}, {2, 9}, {9, 2}, {1, 50}, {50, 1}, {257, 5}};
+    static const float factors[] = {0, 0.1f, 1, 1.27f, 1.7f, 100};
+    for (size_t f = 0; f < SLUICE_ARRAY_LEN(factors); f++) {
+        for (uint32_t kind = 0; kind < 3; kind++) {
+            for (size_t s = 0; s < SLUICE_ARRAY_LEN(sizes); s++)
+                CU_ASSERT_EQUAL(wrong_in_sharpness(sizes[s][0], sizes[s][1], kind, factors[f]), 0);
+            /* Each length has an end of its own behind the last whole vector and block. */
+            for (uint32_t w = 3; w < 200; w += w < 40 ? 1 : 3)
+                CU_ASSERT_EQUAL(wrong_in_sharpness(w, 4, kind, factors[f]), 0);
         }
-        CU_ASSERT_EQUAL(wrong, 0);
-        free(out);
-        free(in);
     }
 }
 

@@ -155,3 +155,74 @@ void sluice_transpose_avx2(const uint8_t *in, size_t width, size_t height, uint8
         transpose_rest(in, width, height, x, width, y0, y1, out);
     }
 }
+
+/* --- sharpness: 16 values at a time --- */
+
+#define WORDS 16
+#define BLOCK 256
+
+static inline __m256i load_sums(const uint16_t *from)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)from);
+}
+
+/* The sums of a column of three bytes each, from `row` on. */
+static void sum_columns(const uint8_t *row, size_t row_bytes, size_t count, uint16_t *sums)
+{
+    for (size_t i = 0; i < count; i += WORDS) {
+        /* The last ones cover some of those before again. */
+        const size_t at = i + WORDS <= count ? i : count - WORDS;
+        const __m256i above = load_words(row + at - row_bytes);
+        const __m256i below = load_words(row + at + row_bytes);
+        _mm256_storeu_si256((__m256i *)(void *)(sums + at),
+                            _mm256_add_epi16(_mm256_add_epi16(above, below), load_words(row + at)));
+    }
+}
+
+/* sluice_blend() of words; whoever makes bytes of them clips. */
+static inline __m256i blend(__m256i from, __m256i value, __m256 factor)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256 d[2] = {_mm256_cvtepi32_ps(_mm256_unpacklo_epi16(from, zero)),
+                         _mm256_cvtepi32_ps(_mm256_unpackhi_epi16(from, zero))};
+    const __m256 v[2] = {_mm256_cvtepi32_ps(_mm256_unpacklo_epi16(value, zero)),
+                         _mm256_cvtepi32_ps(_mm256_unpackhi_epi16(value, zero))};
+    __m256i made[2];
+    for (int k = 0; k < 2; k++)
+        made[k] = _mm256_cvttps_epi32(
+            _mm256_add_ps(d[k], _mm256_mul_ps(factor, _mm256_sub_ps(v[k], d[k]))));
+    return _mm256_packs_epi32(made[0], made[1]);
+}
+
+/* Values from `row` on; `sums` begins three columns before. */
+static inline void sharpen_words(const uint8_t *row, const uint16_t *sums, __m256 factor,
+                                 uint8_t *out)
+{
+    const __m256i value = load_words(row);
+    const __m256i of_columns = _mm256_add_epi16(
+        _mm256_add_epi16(load_sums(sums), load_sums(sums + 3)), load_sums(sums + 6));
+    const __m256i sum = _mm256_add_epi16(of_columns, _mm256_slli_epi16(value, 2));
+    /* sum / 13, rounded: (sum + 6) / 13, whose remainder the factor's error does not reach */
+    const __m256i smooth = _mm256_mulhi_epu16(_mm256_add_epi16(sum, _mm256_set1_epi16(6)),
+                                              _mm256_set1_epi16(65536 / 13 + 1));
+    const __m256i words = blend(smooth, value, factor);
+    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(words, words), 0x08);
+    _mm_storeu_si128((__m128i *)(void *)out, _mm256_castsi256_si128(bytes));
+}
+
+void sluice_sharpen_row_avx2(const uint8_t *row, size_t row_bytes, float factor, uint8_t *out)
+{
+    const __m256 by = _mm256_set1_ps(factor);
+    const size_t end = row_bytes - 3;
+    uint16_t sums[BLOCK + 6];
+    for (size_t begin = 3; begin < end; begin += BLOCK) {
+        size_t count = end - begin < BLOCK ? end - begin : BLOCK;
+        const size_t first = count < WORDS ? end - WORDS : begin;
+        count = count < WORDS ? WORDS : count;
+        sum_columns(row + first - 3, row_bytes, count + 6, sums);
+        for (size_t i = 0; i < count; i += WORDS) {
+            const size_t at = i + WORDS <= count ? i : count - WORDS;
+            sharpen_words(row + first + at, sums + at, by, out + first + at);
+        }
+    }
+}

@@ -31,6 +31,7 @@ static void map_bytes(const uint8_t *in, size_t n, const uint8_t table[256], uin
 #define SLUICE_GRAY sluice_gray_avx2
 #define SLUICE_SATURATE sluice_saturate_avx2
 #define SLUICE_SHIFT_HUE sluice_shift_hue_avx2
+#define SLUICE_SHARPEN_ROW sluice_sharpen_row_avx2
 #define SLUICE_BLUR_DOWN sluice_blur_down_avx2
 #define SLUICE_TRANSPOSE sluice_transpose_avx2
 #define SLUICE_WEIGH_PIXELS sluice_weigh_pixels_avx2
