@@ -280,9 +280,11 @@ static void begin_call(struct exchange *x)
     grpc_byte_buffer *payload = call->payload;
     call->payload = NULL;
     struct sluice_message message = {0};
-    if (payload && !rpc_message_from_bytes(payload, &message))
+    if (!payload)
+        exchange_end(x, SLUICE_RPC_INVALID_ARGUMENT, "a request is missing");
+    else if (!rpc_message_from_bytes(payload, &message))
         exchange_end(x, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for the request");
-    else if (payload && exchange_is_wanted(x))
+    else if (exchange_is_wanted(x))
         method->on_message(ctx, call, &message);
     sluice_message_clear(&message);
     if (method->on_half_close && exchange_is_wanted(x))

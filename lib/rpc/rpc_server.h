@@ -29,7 +29,8 @@ struct sluice_rpc_method {
     const char *path; /* "/sluice.v1.Offload/Fetch" */
 
     /* The peer sends exactly one message: it is read together with the call, which saves a
-     * round through the queue, and on_half_close follows it at once (alone, if none came). */
+     * round through the queue, and on_half_close follows it at once.  A call without it is
+     * INVALID_ARGUMENT. */
     bool is_unary;
 
     void *ctx; /* for these callbacks; borrowed; NULL: the server's */

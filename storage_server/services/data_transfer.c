@@ -499,13 +499,6 @@ static void on_sophon(void *ctx, struct sluice_rpc_call *call, struct sluice_mes
     on_request(ctx, call, message, SOPHON);
 }
 
-static void on_half_close(void *ctx, struct sluice_rpc_call *call)
-{
-    (void)ctx;
-    if (!sluice_rpc_call_state(call))
-        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, "a request is missing");
-}
-
 struct sluice_rpc_method *sluice_transfer_methods(struct sluice_transfer_service *service,
                                                   struct sluice_rpc_method *end)
 {
@@ -523,7 +516,6 @@ struct sluice_rpc_method *sluice_transfer_methods(struct sluice_transfer_service
             .is_unary = true,
             .ctx = service,
             .on_message = methods[i].on_message,
-            .on_half_close = on_half_close,
             .on_done = on_done,
         };
     }

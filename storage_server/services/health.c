@@ -250,13 +250,6 @@ static void on_watch_done(void *ctx, struct sluice_rpc_call *call)
         drop_watcher(health, gone);
 }
 
-static void on_check_half_close(void *ctx, struct sluice_rpc_call *call)
-{
-    (void)ctx;
-    /* The first finish counts: this one tells those who sent no message. */
-    sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, "a request is missing");
-}
-
 struct sluice_rpc_method *sluice_health_methods(struct sluice_health *health,
                                                 struct sluice_rpc_method *end)
 {
@@ -265,7 +258,6 @@ struct sluice_rpc_method *sluice_health_methods(struct sluice_health *health,
         .is_unary = true,
         .ctx = health,
         .on_message = on_check,
-        .on_half_close = on_check_half_close,
     };
     *end++ = (struct sluice_rpc_method){
         .path = SLUICE_METHOD_HEALTH_WATCH,

@@ -215,15 +215,6 @@ static void on_list(void *ctx, struct sluice_rpc_call *call, struct sluice_messa
     free(subset);
 }
 
-/* A call that half-closes without its one message.  If it was finished before, this does nothing.
- */
-static void on_half_close(void *ctx, struct sluice_rpc_call *call)
-{
-    (void)ctx;
-    if (!sluice_rpc_call_state(call))
-        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, "a request is missing");
-}
-
 static void on_writable(void *ctx, struct sluice_rpc_call *call)
 {
     (void)ctx;
@@ -249,7 +240,6 @@ struct sluice_rpc_method *sluice_list_methods(struct sluice_sample_lists *lists,
         .is_unary = true,
         .ctx = lists,
         .on_message = on_list,
-        .on_half_close = on_half_close,
         .on_writable = on_writable,
         .on_done = on_done,
     };

@@ -245,14 +245,6 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
     unref(next);
 }
 
-/* A call that half-closes without its one message. */
-static void on_half_close(void *ctx, struct sluice_rpc_call *call)
-{
-    (void)ctx;
-    if (!sluice_rpc_call_state(call))
-        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, "a request is missing");
-}
-
 struct sluice_rpc_method *sluice_probe_methods(struct sluice_probe_service *service,
                                                struct sluice_rpc_method *end)
 {
@@ -261,7 +253,6 @@ struct sluice_rpc_method *sluice_probe_methods(struct sluice_probe_service *serv
         .is_unary = true,
         .ctx = service,
         .on_message = on_probe,
-        .on_half_close = on_half_close,
         .on_writable = on_writable,
         .on_done = on_done,
     };

@@ -30,15 +30,6 @@ static void finish_with(struct sluice_rpc_call *call, sluice_status status,
     sluice_rpc_call_finish(call, sluice_rpc_code_from_status(status), err->text);
 }
 
-/* A call that half-closes without its one message.  If it was finished before, this does nothing.
- */
-static void on_half_close(void *ctx, struct sluice_rpc_call *call)
-{
-    (void)ctx;
-    if (!sluice_rpc_call_state(call))
-        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, "a request is missing");
-}
-
 static void reply_and_finish(struct sluice_rpc_call *call, sluice_status status,
                              struct sluice_message *reply, const struct sluice_err *err)
 {
@@ -245,14 +236,12 @@ struct sluice_rpc_method *sluice_offload_methods(struct sluice_offload *offload,
         .is_unary = true,
         .ctx = offload,
         .on_message = on_hello,
-        .on_half_close = on_half_close,
     };
     *end++ = (struct sluice_rpc_method){
         .path = SLUICE_METHOD_STATS,
         .is_unary = true,
         .ctx = offload,
         .on_message = on_stats,
-        .on_half_close = on_half_close,
     };
     return end;
 }

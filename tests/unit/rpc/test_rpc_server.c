@@ -106,18 +106,18 @@ TEST(bytes_sent_counts_messages_with_their_frame_headers)
     pair_stop(&server, channel);
 }
 
-TEST(a_unary_call_without_a_message_half_closes_alone)
+TEST(a_unary_call_without_a_message_is_refused)
 {
     struct server server;
     struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     struct client client = {0};
     client_open(&client, channel, "/t/Unary");
     client_close(&client);
-    CU_ASSERT_EQUAL(client.code, SLUICE_RPC_OK);
+    CU_ASSERT_EQUAL(client.code, SLUICE_RPC_INVALID_ARGUMENT);
     CU_ASSERT_EQUAL(latch_count(&client.messages), 0);
     pair_stop(&server, channel);
     CU_ASSERT_EQUAL(latch_count(&server.messages), 0);
-    CU_ASSERT_EQUAL(latch_count(&server.half_closes), 1);
+    CU_ASSERT_EQUAL(latch_count(&server.half_closes), 0);
 }
 
 TEST(bytes_that_are_no_http2_harm_nobody)
