@@ -22,10 +22,9 @@
 #include "storage_server/services/list.h"
 #include "storage_server/services/probe.h"
 #include "storage_server/services/service.h"
+#include "storage_server/session/caller.h"
 #include "storage_server/session/client_table.h"
-#include "storage_server/session/grant.h"
 #include "storage_server/session/memory_budget.h"
-#include "storage_server/session/pacer.h"
 #include "storage_server/session/rate_limit.h"
 #include "storage_server/session/security.h"
 #include "storage_server/session/session.h"
@@ -49,8 +48,7 @@
 #define MAX_METHODS 16
 
 struct sluice_storage_server {
-    struct sluice_security *security; /* NULL: whoever connects may call */
-    struct sluice_sessions *sessions;
+    struct sluice_admission admission;
     struct sluice_roots roots;
     struct sluice_server_parts parts;
     struct sluice_sample_lists *lists;
@@ -84,46 +82,6 @@ static void trim(void *buffers)
 {
     sluice_buf_pool_trim(buffers);
     malloc_trim(0);
-}
-
-static bool is_beyond_memory(void *ctx)
-{
-    const struct sluice_storage_server *server = ctx;
-    return sluice_memory_is_beyond(server->memory);
-}
-
-static void *join_link(void *ctx, const char *peer, void *grant)
-{
-    struct sluice_storage_server *server = ctx;
-    return sluice_pacer_open(&server->link, server->sessions, peer, grant);
-}
-
-static void leave_link(void *ctx, void *pacer)
-{
-    (void)ctx;
-    sluice_pacer_close(pacer);
-}
-
-static uint64_t pace(void *ctx, void *pacer, size_t bytes)
-{
-    struct sluice_storage_server *server = ctx;
-    return sluice_pacer_take(&server->link, pacer, bytes, sluice_clock_ns());
-}
-
-static enum sluice_rpc_code admit(void *ctx, const struct sluice_rpc_caller *caller, void **grant,
-                                  struct sluice_err *why)
-{
-    struct sluice_storage_server *server = ctx;
-    struct sluice_grant *given = NULL;
-    const enum sluice_rpc_code code = sluice_security_admit(server->security, caller, &given, why);
-    *grant = given;
-    return code;
-}
-
-static void release(void *ctx, void *grant, const char *peer)
-{
-    (void)ctx;
-    sluice_security_release(grant, peer);
 }
 
 static size_t gather_methods(struct sluice_storage_server *server, bool has_data_transfer)
@@ -260,6 +218,8 @@ static sluice_status create_services(struct sluice_storage_server *server,
 {
     struct sluice_store_limits limits;
     server->parts.store->limits(server->parts.store, &limits);
+    server->admission.link = &server->link;
+    server->admission.memory = server->memory;
     server->offload = (struct sluice_offload){
         .lists = server->lists,
         .store = server->parts.store,
@@ -269,7 +229,7 @@ static sluice_status create_services(struct sluice_storage_server *server,
         .clients = &server->clients,
         .stats = &server->stats,
         .health = server->health,
-        .security = server->security,
+        .security = server->admission.security,
         .max_in_flight = (uint32_t)options->max_in_flight,
         .max_image_pixels = options->max_image_pixels,
         .max_file_bytes = options->max_file_bytes,
@@ -277,7 +237,6 @@ static sluice_status create_services(struct sluice_storage_server *server,
     };
     sluice_machine_here("", &server->offload.machine);
     server->probe = (struct sluice_probe_service){
-        .sessions = server->sessions,
         .memory = server->memory,
         .buffers = server->buffers,
     };
@@ -287,7 +246,6 @@ static sluice_status create_services(struct sluice_storage_server *server,
         .buffers = server->buffers,
         .workers = server->workers,
         .watchdog = server->watchdog,
-        .sessions = server->sessions,
         .memory = server->memory,
         .clients = &server->clients,
         .stats = &server->stats,
@@ -300,7 +258,6 @@ static sluice_status create_services(struct sluice_storage_server *server,
         .buffers = server->buffers,
         .workers = server->workers,
         .watchdog = server->watchdog,
-        .sessions = server->sessions,
         .memory = server->memory,
         .clients = &server->clients,
         .stats = &server->stats,
@@ -321,24 +278,22 @@ static sluice_status listen_to_clients(struct sluice_storage_server *server,
 {
     const struct sluice_rpc_server_tls tls = {
         .cert = options->tls_cert, .key = options->tls_key, .client_ca = options->tls_client_ca};
-    const bool has_tokens = server->security != NULL;
+    const bool is_paced = options->link_bytes_per_s > 0 || server->admission.security;
     const struct sluice_rpc_server_options rpc = {
         .listen = options->listen,
         .num_threads = (unsigned)options->grpc_workers,
         .methods = server->methods,
         .num_methods = gather_methods(server, options->has_data_transfer),
-        .ctx = server,
+        .ctx = &server->admission,
         .max_receive_bytes = MAX_REQUEST_BYTES,
         .max_connections = (unsigned)options->max_connections,
         .max_connections_per_host = (unsigned)options->max_connections_per_host,
         .memory_bytes = memory_bytes,
-        .is_over = server->parts.owns_process ? is_beyond_memory : NULL,
+        .is_over = server->parts.owns_process ? sluice_caller_is_over : NULL,
         .tls = options->tls_cert ? &tls : NULL,
-        .admit = has_tokens ? admit : NULL,
-        .release = release,
-        .pace = options->link_bytes_per_s > 0 || has_tokens ? pace : NULL,
-        .pace_join = join_link,
-        .pace_leave = leave_link,
+        .admit = sluice_caller_admit,
+        .release = sluice_caller_release,
+        .pace = is_paced ? sluice_caller_pace : NULL,
     };
     const sluice_status status = sluice_rpc_server_create(&rpc, &server->rpc, err);
     if (status == SLUICE_OK)
@@ -380,9 +335,9 @@ sluice_status sluice_storage_server_create(const struct sluice_server_options *o
         sluice_memory_limit_apply(s->memory_limit);
     const struct sluice_memory_parts memory = sluice_memory_limit_part(s->memory_limit);
     if (status == SLUICE_OK)
-        status = sluice_security_open(options, &s->security, err);
+        status = sluice_security_open(options, &s->admission.security, err);
     if (status == SLUICE_OK)
-        status = sluice_sessions_create(&s->sessions, err);
+        status = sluice_sessions_create(&s->admission.sessions, err);
     if (status == SLUICE_OK)
         status = open_samples(s, &source, err);
     if (status == SLUICE_OK)
@@ -470,7 +425,7 @@ void sluice_storage_server_reread(struct sluice_storage_server *server)
     if (sluice_rpc_server_reload(server->rpc, &certificates) != SLUICE_OK)
         sluice_log(SLUICE_LOG_ERROR, "the certificate stays the one of before: %s",
                    certificates.text);
-    if (sluice_security_reload(server->security, &tokens) != SLUICE_OK)
+    if (sluice_security_reload(server->admission.security, &tokens) != SLUICE_OK)
         sluice_log(SLUICE_LOG_ERROR, "the tokens stay those of before: %s", tokens.text);
 }
 
@@ -510,7 +465,7 @@ static void write_metrics(void *ctx, struct sluice_exposition *page)
         .unanswered = sluice_storage_server_num_unanswered(server),
         .timeouts = sluice_watchdog_num_timeouts(server->watchdog),
         .hanging = sluice_storage_server_num_hanging(server),
-        .refused_calls = sluice_security_refusals(server->security),
+        .refused_calls = sluice_security_refusals(server->admission.security),
         .certificate_end = sluice_rpc_server_certificate_end(server->rpc),
         .has_root = !sluice_health_has(server->health, SLUICE_HEALTH_ROOT),
         .is_serving = sluice_health_read(server->health, reason, sizeof(reason)),
@@ -589,9 +544,9 @@ void sluice_storage_server_destroy(struct sluice_storage_server *server)
     sluice_buf_pool_destroy(server->buffers);
     server->parts.store->destroy(server->parts.store);
     sluice_sample_lists_destroy(server->lists);
-    sluice_security_close(server->security);
+    sluice_security_close(server->admission.security);
     sluice_rate_limit_clear(&server->link);
-    sluice_sessions_destroy(server->sessions);
+    sluice_sessions_destroy(server->admission.sessions);
     sluice_client_table_clear(&server->clients);
     sluice_stats_clear(&server->stats);
     free(server);

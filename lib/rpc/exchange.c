@@ -69,7 +69,7 @@ static void run_woken(struct rpc_queue *queue)
 
 static uint64_t ask(const struct exchange *x, size_t len)
 {
-    return x->queue->pace(x->queue->pace_ctx, x->pace_client, len + FRAME_HEADER_BYTES);
+    return x->queue->pace(x->queue->pace_ctx, x->client, len + FRAME_HEADER_BYTES);
 }
 
 static void leave_pace(struct exchange *x)
@@ -101,14 +101,14 @@ static void run_paced(struct rpc_queue *queue)
     for (struct exchange *x = queue->paced_first; x; x = next) {
         next = x->next_paced;
         size_t i = 0;
-        while (i < num_refused && refused[i] != x->pace_client)
+        while (i < num_refused && refused[i] != x->client)
             i++;
         if (i < num_refused)
             continue;
         const uint64_t wait_ns = ask(x, x->waiting_len);
         if (wait_ns) {
             if (num_refused < SLUICE_ARRAY_LEN(refused))
-                refused[num_refused++] = x->pace_client;
+                refused[num_refused++] = x->client;
             const uint64_t its_ns = sluice_clock_ns() + wait_ns;
             until_ns = its_ns < until_ns ? its_ns : until_ns;
             continue;
@@ -123,7 +123,7 @@ static void run_paced(struct rpc_queue *queue)
 static bool has_client_that_waits(const struct rpc_queue *queue, const void *client)
 {
     for (const struct exchange *x = queue->paced_first; x; x = x->next_paced) {
-        if (x->pace_client == client)
+        if (x->client == client)
             return true;
     }
     return false;
@@ -136,7 +136,7 @@ static bool ask_pace(struct exchange *x, size_t len)
     struct rpc_queue *queue = x->queue;
     if (!queue->pace)
         return true;
-    if (!has_client_that_waits(queue, x->pace_client)) {
+    if (!has_client_that_waits(queue, x->client)) {
         const uint64_t wait_ns = ask(x, len);
         if (!wait_ns)
             return true;

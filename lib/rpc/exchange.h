@@ -121,7 +121,7 @@ struct exchange {
     grpc_slice end_slice; /* end_text as the library wants it */
     struct outgoing writing;
     size_t waiting_len; /* of the message that waits for the pace */
-    void *pace_client;  /* whose it is, for the pace */
+    void *client;       /* whose it is (rpc_server.h), for the pace, too */
     grpc_byte_buffer *received;
     struct rpc_tag wake_tag, write_tag, read_tag;
     struct exchange *next_woken, *next_paced;

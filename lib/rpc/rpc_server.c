@@ -63,7 +63,6 @@ struct sluice_rpc_call {
     char *peer;
     int is_cancelled;
     bool is_refused;
-    void *grant;          /* of admit() */
     bool is_last_of_kind; /* no memory for its successor: it is used again */
 
     void *state;
@@ -79,11 +78,9 @@ struct sluice_rpc_server {
     size_t num_methods;
     void *ctx;
     char *listen;
-    void *(*pace_join)(void *ctx, const char *peer, void *grant);
-    void (*pace_leave)(void *ctx, void *client);
-    enum sluice_rpc_code (*admit)(void *ctx, const struct sluice_rpc_caller *caller, void **grant,
+    enum sluice_rpc_code (*admit)(void *ctx, const struct sluice_rpc_caller *caller, void **client,
                                   struct sluice_err *why);
-    void (*release)(void *ctx, void *grant, const char *peer);
+    void (*release)(void *ctx, void *client, const char *peer);
     struct rpc_identity *identity; /* NULL: no TLS */
     int port;
     struct door *door;
@@ -238,7 +235,8 @@ static void ask_to_admit(struct sluice_rpc_call *call)
     if (server->identity)
         find_certificate(call->exchange.call, certificate, sizeof(certificate));
     struct sluice_err why = {0};
-    const enum sluice_rpc_code code = server->admit(server->ctx, &caller, &call->grant, &why);
+    const enum sluice_rpc_code code =
+        server->admit(server->ctx, &caller, &call->exchange.client, &why);
     if (code != SLUICE_RPC_OK)
         refuse(call, code, why.text);
 }
@@ -268,8 +266,6 @@ static void begin_call(struct exchange *x)
         return;
     if (call->server->knows_callers)
         door_know(call->server->door, call->peer);
-    if (call->server->pace_join)
-        x->pace_client = call->server->pace_join(call->server->ctx, call->peer, call->grant);
     if (method->on_open)
         method->on_open(ctx, call);
     if (!method->is_unary)
@@ -336,13 +332,9 @@ static void end_call(struct exchange *x)
     struct sluice_rpc_server *server = call->server;
     if (!call->is_refused && call->method->on_done)
         call->method->on_done(ctx_of(call), call);
-
-    if (x->pace_client && server->pace_leave)
-        server->pace_leave(server->ctx, x->pace_client);
-    x->pace_client = NULL;
-    if (call->grant)
-        server->release(server->ctx, call->grant, call->peer);
-    call->grant = NULL;
+    if (x->client)
+        server->release(server->ctx, x->client, call->peer);
+    x->client = NULL;
     struct rpc_queue *queue = x->queue;
     if (call->is_last_of_kind) {
         /* It was refused, so no handler has seen it. */
@@ -386,9 +378,9 @@ const char *sluice_rpc_call_peer(struct sluice_rpc_call *call)
     return call->peer ? call->peer : "";
 }
 
-void *sluice_rpc_call_grant(struct sluice_rpc_call *call)
+void *sluice_rpc_call_client(struct sluice_rpc_call *call)
 {
-    return call->grant;
+    return call->exchange.client;
 }
 
 struct sluice_rpc_call *sluice_rpc_call_ref(struct sluice_rpc_call *call)
@@ -613,8 +605,6 @@ sluice_status sluice_rpc_server_create(const struct sluice_rpc_server_options *o
     server->methods = options->methods;
     server->num_methods = options->num_methods;
     server->ctx = options->ctx;
-    server->pace_join = options->pace_join;
-    server->pace_leave = options->pace_leave;
     server->admit = options->admit;
     server->release = options->release;
     server->stop_tag.fn = on_stopped;

@@ -73,11 +73,12 @@ struct sluice_rpc_server_options {
     const struct sluice_rpc_server_tls *tls;
 
     /* Who may call: asked on the completion thread as a call begins.  Anything but OK ends the call
-     * with that code and the text, and no handler sees it.  Otherwise *grant is the call's
-     * (sluice_rpc_call_grant()) until release() gets it, with the call's peer.  NULL: everybody. */
-    enum sluice_rpc_code (*admit)(void *ctx, const struct sluice_rpc_caller *caller, void **grant,
+     * with that code and the text, and no handler sees it.  Otherwise *client is the call's
+     * (sluice_rpc_call_client()) until release() gets it, with the call's peer.  NULL: everybody.
+     */
+    enum sluice_rpc_code (*admit)(void *ctx, const struct sluice_rpc_caller *caller, void **client,
                                   struct sluice_err *why);
-    void (*release)(void *ctx, void *grant, const char *peer);
+    void (*release)(void *ctx, void *client, const char *peer);
 
     /* Connections beyond these are closed as they come, with a line in the log; 0: as many as there
      * are descriptors.  A host is an IPv4 address or an IPv6 /64. */
@@ -95,13 +96,9 @@ struct sluice_rpc_server_options {
      * `bytes` (its frame header included) is written.  0: write now, the bytes are spent; else ask
      * again in so many ns.  Each thread queues the messages of its calls, oldest first, and asks
      * for all of them when the shortest wait is over.  Waits are rounded up to the timer's next
-     * millisecond, so a limiter should allow a burst of a few milliseconds.  NULL: no limit.
-     *
-     * `client` is what pace_join() returned for the call's peer when it began; pace_leave() gets it
-     * back when the call has ended.  Both may be NULL, and so may what pace_join() returns. */
+     * millisecond, so a limiter should allow a burst of a few milliseconds.  `client` is that of
+     * admit().  NULL: no limit. */
     uint64_t (*pace)(void *ctx, void *client, size_t bytes);
-    void *(*pace_join)(void *ctx, const char *peer, void *grant);
-    void (*pace_leave)(void *ctx, void *client);
 };
 
 /* SLUICE_E_INVALID if `listen` is not an address, SLUICE_E_IO if it cannot be bound; both name it.
@@ -165,7 +162,7 @@ void sluice_rpc_call_set_state(struct sluice_rpc_call *call, void *state);
 void *sluice_rpc_call_state(struct sluice_rpc_call *call);
 const char *sluice_rpc_call_peer(struct sluice_rpc_call *call); /* "ipv4:10.0.0.1:4242" */
 /* The result of admit(); valid until on_done has returned.  NULL: everybody may call. */
-void *sluice_rpc_call_grant(struct sluice_rpc_call *call);
+void *sluice_rpc_call_client(struct sluice_rpc_call *call);
 
 /* Keeps the struct valid (not the connection) beyond on_done, for workers. */
 struct sluice_rpc_call *sluice_rpc_call_ref(struct sluice_rpc_call *call);

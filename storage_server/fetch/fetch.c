@@ -9,11 +9,11 @@
 #include "storage_server/fetch/stream.h"
 #include "storage_server/observe/stats.h"
 #include "storage_server/services/service.h"
+#include "storage_server/session/caller.h"
 #include "storage_server/session/client_table.h"
 #include "storage_server/session/grant.h"
 #include "storage_server/session/memory_budget.h"
 #include "storage_server/session/security.h"
-#include "storage_server/session/session.h"
 
 #include <stdlib.h>
 
@@ -59,12 +59,12 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
     const struct sluice_fetch_options *options = &fetch->options;
     struct sluice_fetch_stream *s = calloc(1, sizeof(*s));
     const char *peer = sluice_rpc_call_peer(call);
-    struct sluice_session *session = s ? sluice_session_open(options->sessions, peer) : NULL;
+    const struct sluice_caller *caller = sluice_rpc_call_client(call);
+    struct sluice_session *session = caller->session;
     struct sluice_memory_holder *memory =
-        session ? sluice_memory_open(options->memory, session, sluice_fetch_on_memory, s) : NULL;
+        s ? sluice_memory_open(options->memory, session, sluice_fetch_on_memory, s) : NULL;
     struct sluice_work_client *client =
         memory ? sluice_workers_join(options->workers, session, peer) : NULL;
-    sluice_session_unref(session); /* the two above keep it */
     if (!client) {
         sluice_memory_close(memory);
         free(s);
@@ -77,7 +77,7 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
     s->fetch = fetch;
     s->call = sluice_rpc_call_ref(call);
     s->client = client;
-    s->grant = sluice_grant_ref(sluice_rpc_call_grant(call));
+    s->grant = sluice_grant_ref(caller->grant);
     s->memory = memory;
     s->waiter.fn = sluice_fetch_on_room;
     atomic_init(&s->refs, 1);

@@ -32,7 +32,6 @@ struct sluice_fetch;
 struct sluice_memory_budget;
 struct sluice_rpc_method;
 struct sluice_sample_lists;
-struct sluice_sessions;
 struct sluice_stats;
 struct sluice_store;
 struct sluice_tracer;
@@ -47,7 +46,6 @@ struct sluice_fetch_options {
     struct sluice_buf_pool *buffers;
     struct sluice_workers *workers;
     struct sluice_watchdog *watchdog; /* of the workers */
-    struct sluice_sessions *sessions;
     struct sluice_memory_budget *memory;
     struct sluice_client_table *clients;
     struct sluice_stats *stats;

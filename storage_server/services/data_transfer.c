@@ -9,9 +9,10 @@
 #include "storage_server/data/sample_list.h"
 #include "storage_server/observe/stats.h"
 #include "storage_server/observe/watchdog.h"
+#include "storage_server/session/caller.h"
 #include "storage_server/session/client_table.h"
 #include "storage_server/session/grant.h"
-#include "storage_server/session/session.h"
+#include "storage_server/session/memory_budget.h"
 #include "storage_server/work/preparer.h"
 #include "storage_server/work/workers.h"
 #include "store/store.h"
@@ -368,7 +369,7 @@ static bool find_sample(struct sluice_transfer_service *service, struct sluice_r
                         const struct sluice_sample_list *list, const char *fname, size_t *sample)
 {
     struct sluice_err err = {0};
-    struct sluice_grant *grant = sluice_rpc_call_grant(call);
+    const struct sluice_caller *caller = sluice_rpc_call_client(call);
     const char *path = service->store->relative(service->store, fname);
     const size_t found = path ? sample_of(list->manifest, path) : NO_SAMPLE;
     enum sluice_rpc_code code = SLUICE_RPC_OK;
@@ -378,9 +379,10 @@ static bool find_sample(struct sluice_transfer_service *service, struct sluice_r
     } else if (found == NO_SAMPLE) {
         sluice_fail(&err, SLUICE_E_NOT_FOUND, "%.200s: no sample of this server", fname);
         code = SLUICE_RPC_NOT_FOUND;
-    } else if (!sluice_grant_may_read(grant, sluice_manifest_at(list->manifest, found).subset)) {
+    } else if (!sluice_grant_may_read(caller->grant,
+                                      sluice_manifest_at(list->manifest, found).subset)) {
         sluice_fail(&err, SLUICE_E_INVALID, "%.200s: not for the token %s", fname,
-                    sluice_grant_name(grant));
+                    sluice_grant_name(caller->grant));
         code = SLUICE_RPC_PERMISSION_DENIED;
     }
     *sample = found;
@@ -416,12 +418,11 @@ static void on_request(struct sluice_transfer_service *service, struct sluice_rp
     }
     struct transfer *t = malloc(sizeof(*t));
     const char *peer = sluice_rpc_call_peer(call);
-    struct sluice_session *session = t ? sluice_session_open(service->sessions, peer) : NULL;
+    const struct sluice_caller *caller = sluice_rpc_call_client(call);
     struct sluice_work_client *client =
-        session ? sluice_workers_join(service->workers, session, peer) : NULL;
+        t ? sluice_workers_join(service->workers, caller->session, peer) : NULL;
     struct sluice_memory_holder *memory =
-        client ? sluice_memory_open(service->memory, session, on_memory, t) : NULL;
-    sluice_session_unref(session); /* the two above keep it */
+        client ? sluice_memory_open(service->memory, caller->session, on_memory, t) : NULL;
     if (!memory) {
         sluice_workers_leave(service->workers, client);
         free(t);

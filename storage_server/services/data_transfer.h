@@ -14,7 +14,6 @@ struct sluice_client_table;
 struct sluice_memory_budget;
 struct sluice_rpc_method;
 struct sluice_sample_lists;
-struct sluice_sessions;
 struct sluice_stats;
 struct sluice_store;
 struct sluice_watchdog;
@@ -27,7 +26,6 @@ struct sluice_transfer_service {
     struct sluice_buf_pool *buffers;
     struct sluice_workers *workers;
     struct sluice_watchdog *watchdog; /* of the workers */
-    struct sluice_sessions *sessions;
     struct sluice_memory_budget *memory;
     struct sluice_client_table *clients;
     struct sluice_stats *stats;

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/rng.h"
 #include "rpc/rpc_server.h"
+#include "storage_server/session/caller.h"
 #include "storage_server/session/session.h"
 #include "wire/wire.h"
 
@@ -32,7 +33,7 @@ struct sluice_probe {
     struct sluice_probe *next;      /* in the session's line, under its lock */
     atomic_uint refs;               /* the call's, and of who passes the turn on */
     struct sluice_rpc_call *call;   /* a reference */
-    struct sluice_session *session; /* a reference */
+    struct sluice_session *session; /* the call's */
     struct sluice_memory_holder *memory;
     /* For the session whose turn it is: */
     uint64_t left;
@@ -47,7 +48,6 @@ static void unref(struct sluice_probe *probe)
         return;
     sluice_buf_unref(probe->payload);
     sluice_memory_close(probe->memory);
-    sluice_session_unref(probe->session);
     sluice_rpc_call_unref(probe->call);
     free(probe);
 }
@@ -191,19 +191,17 @@ static void on_probe(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
         return;
     }
     struct sluice_probe *probe = calloc(1, sizeof(*probe));
-    struct sluice_session *session =
-        probe ? sluice_session_open(service->sessions, sluice_rpc_call_peer(call)) : NULL;
+    const struct sluice_caller *caller = sluice_rpc_call_client(call);
     struct sluice_memory_holder *memory =
-        session ? sluice_memory_open(service->memory, session, NULL, NULL) : NULL;
+        probe ? sluice_memory_open(service->memory, caller->session, NULL, NULL) : NULL;
     if (!memory) {
-        sluice_session_unref(session);
         free(probe);
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory to probe with");
         return;
     }
     *probe = (struct sluice_probe){
         .call = sluice_rpc_call_ref(call),
-        .session = session,
+        .session = caller->session,
         .memory = memory,
         .left = bytes,
         .message_bytes = message_bytes,

@@ -8,11 +8,9 @@
 struct sluice_buf_pool;
 struct sluice_memory_budget;
 struct sluice_rpc_method;
-struct sluice_sessions;
 
 /* Borrows all of it. */
 struct sluice_probe_service {
-    struct sluice_sessions *sessions;
     struct sluice_memory_budget *memory;
     struct sluice_buf_pool *buffers;
 };

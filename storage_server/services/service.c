@@ -12,6 +12,7 @@
 #include "storage_server/observe/stats.h"
 #include "storage_server/observe/watchdog.h"
 #include "storage_server/services/health.h"
+#include "storage_server/session/caller.h"
 #include "storage_server/session/client_table.h"
 #include "storage_server/session/grant.h"
 #include "storage_server/session/memory_budget.h"
@@ -118,7 +119,8 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
                    peer, err.text);
         sluice_rpc_call_finish(call, code, err.text);
     } else {
-        struct sluice_grant *grant = sluice_rpc_call_grant(call);
+        const struct sluice_caller *caller = sluice_rpc_call_client(call);
+        struct sluice_grant *grant = caller->grant;
         double cores = sluice_workers_prep_cores(offload->workers);
         if (sluice_grant_cores(grant) > 0 && sluice_grant_cores(grant) < cores)
             cores = sluice_grant_cores(grant);
