@@ -44,14 +44,6 @@ static void set_payload(struct sluice_wire_sample_reply *reply, const struct slu
     reply->payload = sluice_buf_ref(sample->data);
 }
 
-static bool is_wanted(struct sluice_fetch_stream *s)
-{
-    pthread_mutex_lock(&s->lock);
-    const bool is_over = s->is_over;
-    pthread_mutex_unlock(&s->lock);
-    return !is_over;
-}
-
 /* The crop for a client that asks for restart markers at an interval of MCUs. */
 static uint32_t restart_interval(const struct sluice_fetch *fetch, uint32_t asked)
 {
@@ -68,17 +60,19 @@ static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_prep
                                 struct sluice_err *err)
 {
     struct sluice_fetch_stream *s = job->stream;
-    if (job->is_rows && sample->jpeg_index) /* else the file goes, once it is read whole */
+    if (job->work == SLUICE_FETCH_ROWS &&
+        sample->jpeg_index) /* else the file goes, once it is read whole */
         (void)!sluice_pipeline_take_rows(s->pipeline, s->fetch->options.buffers, sample, NULL);
-    if (!job->split && !job->is_cut)
+    if (!sluice_fetch_needs_prep(job))
         return SLUICE_OK;
-    if (!is_wanted(s)) /* cancelled while the file was read */
+    if (sluice_fetch_stream_is_over(s)) /* cancelled while the file was read */
         return sluice_fail(err, SLUICE_E_CLOSED, "cancelled");
     const struct sluice_form_type *type = sluice_form_type(job->request.form);
-    const bool is_coded = !type->is_plain && sluice_form_can_carry(type, s->pipeline, job->split);
+    const unsigned split = sluice_fetch_split(job);
+    const bool is_coded = !type->is_plain && sluice_form_can_carry(type, s->pipeline, split);
     struct sluice_decoder_work work = {
         .form = is_coded ? type->form : sluice_form_plain(SLUICE_KIND_FILE),
-        .end = job->split,
+        .end = split,
         .options = {.has_optimal_huffman = s->fetch->options.has_optimal_crops,
                     .restart_interval = restart_interval(s->fetch, job->request.jpeg_crop_restart)},
         .path = path,
@@ -86,7 +80,8 @@ static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_prep
     const sluice_status status = sluice_preparer_run(preparer, s->pipeline, &work, sample, err);
     *has_ended = work.has_ended;
     /* A JPEG that cannot be cut goes as it is; the client finds what is wrong with it. */
-    const bool is_left = job->is_cut && !work.has_ended && !sluice_indexed_file_has_holes(sample);
+    const bool is_left =
+        job->work == SLUICE_FETCH_CUT && !work.has_ended && !sluice_indexed_file_has_holes(sample);
     return status != SLUICE_OK && is_left ? SLUICE_E_AGAIN : status;
 }
 
@@ -135,9 +130,9 @@ static struct sluice_sample_want want_of(const struct sluice_fetch_job *job,
         .path = sluice_manifest_at(s->list->manifest, sample).path,
         .key = job->request.key,
         .pipeline = s->pipeline,
-        .split = job->split,
-        .form = job->split || job->is_cut || job->is_rows ? job->request.form
-                                                          : sluice_form_plain(SLUICE_KIND_FILE),
+        .split = sluice_fetch_split(job),
+        .form = job->work == SLUICE_FETCH_FILE ? sluice_form_plain(SLUICE_KIND_FILE)
+                                               : job->request.form,
         .owner = s,
     };
 }
@@ -185,7 +180,7 @@ void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_preparer *p
     }
     if (status == SLUICE_E_AGAIN)
         status = SLUICE_OK;
-    if (status == SLUICE_OK && job->split && sample.data->len > MAX_PAYLOAD_BYTES) {
+    if (status == SLUICE_OK && want.split && sample.data->len > MAX_PAYLOAD_BYTES) {
         sluice_sample_clear(&sample);
         want.split = 0;
         want.form = sluice_form_plain(SLUICE_KIND_FILE);

@@ -17,6 +17,9 @@
 
 #include <stdlib.h>
 
+/* Bytes: more than any stream sends, and far from an overflow. */
+#define MOST_CREDIT (INT64_MAX / 2)
+
 sluice_status sluice_fetch_create(const struct sluice_fetch_options *options,
                                   struct sluice_fetch **fetch, struct sluice_err *err)
 {
@@ -98,7 +101,7 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
 /* False: the stream was ended. */
 static bool open_stream(struct sluice_fetch_stream *s, const struct sluice_wire_fetch_open *open)
 {
-    if (s->is_open) {
+    if (s->list) {
         sluice_fetch_stream_end(s, SLUICE_RPC_INVALID_ARGUMENT, "a second FetchOpen");
         return false;
     }
@@ -127,10 +130,10 @@ static bool open_stream(struct sluice_fetch_stream *s, const struct sluice_wire_
                                                          sluice_grant_name(s->grant), host)
                         : sluice_client_table_join(s->fetch->options.clients, open->client, host);
     pthread_mutex_lock(&s->lock);
-    s->is_open = true;
-    s->has_credit = open->window_bytes > 0;
-    s->credit_bytes =
-        open->window_bytes < INT64_MAX / 2 ? (int64_t)open->window_bytes : INT64_MAX / 2;
+    if (s->phase == SLUICE_FETCH_NEW)
+        s->phase = SLUICE_FETCH_OPEN;
+    const bool is_limited = open->window_bytes && open->window_bytes < MOST_CREDIT;
+    s->credit_bytes = is_limited ? (int64_t)open->window_bytes : MOST_CREDIT;
     pthread_mutex_unlock(&s->lock);
     return true;
 }
@@ -164,7 +167,7 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
     const bool is_stopping = atomic_load(&fetch->is_stopping);
     const size_t charged = sizeof(*backlog) + request.num_samples * sizeof(*request.samples);
     if (request.num_samples && !is_stopping) {
-        if (!s->is_open) {
+        if (!s->list) {
             sluice_fetch_stream_end(s, SLUICE_RPC_INVALID_ARGUMENT,
                                     "the first message must hold a FetchOpen");
         } else if (!sluice_memory_take(s->memory, charged, SLUICE_MEMORY_REQUEST)) {
@@ -192,7 +195,7 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
         s->backlog_end = &backlog->next;
         s->backlog_requests += backlog->num_requests;
     }
-    const int64_t room = INT64_MAX / 2 - s->credit_bytes;
+    const int64_t room = MOST_CREDIT - s->credit_bytes;
     s->credit_bytes += request.grant_bytes < (uint64_t)room ? (int64_t)request.grant_bytes : room;
     pthread_mutex_unlock(&s->lock);
     sluice_wire_fetch_request_clear(&request);
@@ -206,7 +209,8 @@ static void on_half_close(void *ctx, struct sluice_rpc_call *call)
     if (!s)
         return;
     pthread_mutex_lock(&s->lock);
-    s->is_half_closed = true;
+    if (s->phase != SLUICE_FETCH_OVER)
+        s->phase = SLUICE_FETCH_DRAINING;
     pthread_mutex_unlock(&s->lock);
     sluice_fetch_stream_end_if_answered(s);
 }
@@ -235,7 +239,7 @@ uint64_t sluice_fetch_num_unanswered(struct sluice_fetch *fetch)
     pthread_mutex_lock(&fetch->lock);
     for (struct sluice_fetch_stream *s = fetch->streams; s; s = s->next) {
         pthread_mutex_lock(&s->lock);
-        count += s->is_over ? 0 : count_unanswered(s);
+        count += s->phase == SLUICE_FETCH_OVER ? 0 : count_unanswered(s);
         pthread_mutex_unlock(&s->lock);
     }
     pthread_mutex_unlock(&fetch->lock);
@@ -255,9 +259,9 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
     pthread_mutex_unlock(&fetch->lock);
 
     pthread_mutex_lock(&s->lock);
-    const bool is_lost = !s->is_over;
+    const bool is_lost = s->phase != SLUICE_FETCH_OVER;
     const size_t unanswered = count_unanswered(s);
-    s->is_over = true;
+    s->phase = SLUICE_FETCH_OVER;
     pthread_mutex_unlock(&s->lock);
     if (is_lost && sluice_clock_ns() >= atomic_load(&fetch->cut_ns))
         atomic_fetch_add(&fetch->num_cut, unanswered);

@@ -139,9 +139,8 @@ static bool answer(struct sluice_fetch_job *job, struct sluice_preparer *prepare
     if (!is_short && settle(job))
         return true;
     drop_payload(&job->reply);
-    if (job->split || job->is_cut || job->is_rows) {
-        job->split = 0;
-        job->is_cut = job->is_rows = false;
+    if (job->work != SLUICE_FETCH_FILE) {
+        job->work = SLUICE_FETCH_FILE;
         job->reply.status = SLUICE_OK;
         job->reply.error[0] = '\0';
         job->reply.ops_done = 0;
@@ -205,8 +204,7 @@ static enum stage_end read_first(struct sluice_fetch_job *job)
             sluice_workers_try(options->workers, s->client, SLUICE_GROUP_PREP, &job->job);
         if (status == SLUICE_OK)
             return IS_HANDED_ON;
-        job->split = 0;
-        job->is_cut = false;
+        job->work = SLUICE_FETCH_FILE;
         return work(job, NULL) ? IS_ANSWERED : IS_LOST;
     }
     sluice_grant_settle_cpu(s->grant, job->reserved_ns, job->io_cpu_ns);
@@ -225,15 +223,12 @@ static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *wo
     if (fate == SLUICE_JOB_RUN)
         sluice_workers_started(s->fetch->options.workers);
 
-    pthread_mutex_lock(&s->lock);
-    const bool is_over = s->is_over;
-    pthread_mutex_unlock(&s->lock);
     enum stage_end end = IS_ANSWERED;
-    if (is_over)
+    if (sluice_fetch_stream_is_over(s))
         job->reply.status = SLUICE_E_CLOSED;
     else if (fate != SLUICE_JOB_RUN)
         sluice_fetch_fail(job, SLUICE_E_IO, "not read: every worker hangs at another file");
-    else if (job->reads_first && !job->has_sample)
+    else if (!worker && sluice_fetch_needs_prep(job))
         end = read_first(job);
     else
         end = work(job, worker) ? IS_ANSWERED : IS_LOST;
@@ -265,12 +260,13 @@ void sluice_fetch_cancel(struct sluice_fetch_stream *s)
  * worker of IO reads them as it reads files. */
 static void plan_work(const struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
-    job->split = job->request.split;
     const struct sluice_form_type *type = sluice_form_type(job->request.form);
-    const bool is_coded = job->split == 0 && s->pipeline && !type->is_plain &&
-                          sluice_form_can_carry(type, s->pipeline, 0);
-    job->is_cut = is_coded && type->is_work;
-    job->is_rows = is_coded && !type->is_work;
+    if (job->request.split)
+        job->work = SLUICE_FETCH_OPS;
+    else if (!s->pipeline || type->is_plain || !sluice_form_can_carry(type, s->pipeline, 0))
+        job->work = SLUICE_FETCH_FILE;
+    else
+        job->work = type->is_work ? SLUICE_FETCH_CUT : SLUICE_FETCH_ROWS;
 }
 
 /* How large the payload of the job's reply will be, as far as is known: at least its file's length,
@@ -283,17 +279,25 @@ static uint64_t expected_bytes(const struct sluice_fetch_stream *s,
         return 0;
     const struct sluice_manifest_entry entry =
         sluice_manifest_at(manifest, sluice_wire_listed_id(&job->request));
+    const unsigned split = sluice_fetch_split(job);
     const enum sluice_kind kind =
-        job->split ? sluice_pipeline_kind(s->pipeline, job->split) : SLUICE_KIND_FILE;
+        split ? sluice_pipeline_kind(s->pipeline, split) : SLUICE_KIND_FILE;
     uint64_t bytes = 0;
     if (kind == SLUICE_KIND_F32)
         bytes = sluice_pipeline_output_bytes(s->pipeline);
-    else if (kind == SLUICE_KIND_U8 && job->split > 1)
+    else if (kind == SLUICE_KIND_U8 && split > 1)
         bytes = sluice_pipeline_u8_bytes(s->pipeline);
     else if (kind == SLUICE_KIND_U8) /* the whole image */
         bytes = entry.width ? (uint64_t)entry.width * entry.height * 3
                             : entry.bytes * PIXELS_PER_FILE_BYTE;
     return bytes > entry.bytes ? bytes : entry.bytes;
+}
+
+/* Without PREP the file goes. */
+static void leave_prep(struct sluice_fetch_job *job)
+{
+    if (sluice_fetch_needs_prep(job))
+        job->work = SLUICE_FETCH_FILE;
 }
 
 /* Takes memory for the job's work, or without its ops for the file.  False: there is neither. */
@@ -306,8 +310,7 @@ static bool charge(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
         job->charged = bytes;
         return true;
     }
-    job->split = 0;
-    job->is_cut = false;
+    leave_prep(job);
     const size_t of_file = charge_for(job, (size_t)expected_bytes(s, job));
     if (of_file < bytes && sluice_memory_take(s->memory, of_file, SLUICE_MEMORY_REPLY)) {
         job->charged = of_file;
@@ -373,21 +376,19 @@ static sluice_status hand_over(struct sluice_fetch_stream *s, struct sluice_fetc
         return SLUICE_OK;
     }
     uint64_t reserved_ns = 0;
-    if ((job->split || job->is_cut) &&
+    if (sluice_fetch_needs_prep(job) &&
         sluice_grant_take_cpu(s->grant, sluice_clock_ns(), &reserved_ns)) {
         job->reserved_ns = reserved_ns;
-        job->reads_first = s->fetch->options.reads_first;
-        const sluice_status status = sluice_workers_try(
-            workers, s->client, job->reads_first ? SLUICE_GROUP_IO : SLUICE_GROUP_PREP, &job->job);
+        const enum sluice_worker_group first =
+            s->fetch->options.reads_first ? SLUICE_GROUP_IO : SLUICE_GROUP_PREP;
+        const sluice_status status = sluice_workers_try(workers, s->client, first, &job->job);
         if (status != SLUICE_E_AGAIN)
             return status;
         sluice_grant_settle_cpu(s->grant, reserved_ns, 0);
         job->reserved_ns = 0;
-        job->reads_first = false;
     }
     /* Set before it is submitted, as it belongs to another thread then. */
-    job->split = 0;
-    job->is_cut = false;
+    leave_prep(job);
     return sluice_workers_try(workers, s->client, SLUICE_GROUP_IO, &job->job);
 }
 
@@ -472,7 +473,7 @@ static bool may_take(const struct sluice_fetch_stream *s, size_t queued)
     if (!s->backlog_first)
         return false;
     /* A request larger than all the room must pass, too, but only while nothing else is held. */
-    return s->is_over || (!s->in_flight && !queued) ||
+    return s->phase == SLUICE_FETCH_OVER || (!s->in_flight && !queued) ||
            (s->in_flight < s->fetch->options.max_in_flight &&
             s->in_flight_bytes + queued < STREAM_BYTES);
 }
@@ -480,22 +481,21 @@ static bool may_take(const struct sluice_fetch_stream *s, size_t queued)
 static void dispatch(struct sluice_fetch_stream *s)
 {
     pthread_mutex_lock(&s->lock);
-    if (s->is_dispatching) {
-        s->dispatch_again = true;
+    if (s->dispatch != SLUICE_FETCH_IDLE) {
+        s->dispatch = SLUICE_FETCH_AGAIN;
         pthread_mutex_unlock(&s->lock);
         return;
     }
-    s->is_dispatching = true;
     bool is_out_of_memory = false;
     do {
-        s->dispatch_again = false;
+        s->dispatch = SLUICE_FETCH_DISPATCHING;
         for (;;) {
             pthread_mutex_unlock(&s->lock);
             const size_t queued = sluice_rpc_call_queued_bytes(s->call);
             pthread_mutex_lock(&s->lock);
             if (!may_take(s, queued) || is_out_of_memory)
                 break;
-            if (s->is_over && !s->parked) {
+            if (s->phase == SLUICE_FETCH_OVER && !s->parked) {
                 /* Nobody waits for the rest of the backlog. */
                 struct sluice_fetch_backlog *rest = s->backlog_first;
                 s->backlog_first = NULL;
@@ -504,7 +504,7 @@ static void dispatch(struct sluice_fetch_stream *s)
                 sluice_fetch_free_backlog(s, rest);
                 break;
             }
-            const bool is_over = s->is_over;
+            const bool is_over = s->phase == SLUICE_FETCH_OVER;
             struct sluice_fetch_job *job = s->parked ? s->parked : take_request(s);
             s->parked = NULL;
             pthread_mutex_unlock(&s->lock);
@@ -517,7 +517,7 @@ static void dispatch(struct sluice_fetch_stream *s)
             pthread_mutex_lock(&s->lock);
         }
         const bool should_pause = s->backlog_requests > MAX_BACKLOG_REQUESTS;
-        if (should_pause != s->is_paused && !s->is_over) {
+        if (should_pause != s->is_paused && s->phase != SLUICE_FETCH_OVER) {
             s->is_paused = should_pause;
             pthread_mutex_unlock(&s->lock);
             if (should_pause)
@@ -526,8 +526,8 @@ static void dispatch(struct sluice_fetch_stream *s)
                 sluice_rpc_call_resume(s->call);
             pthread_mutex_lock(&s->lock);
         }
-    } while (s->dispatch_again);
-    s->is_dispatching = false;
+    } while (s->dispatch == SLUICE_FETCH_AGAIN);
+    s->dispatch = SLUICE_FETCH_IDLE;
     pthread_mutex_unlock(&s->lock);
     if (is_out_of_memory)
         sluice_fetch_stream_end(s, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a request");

@@ -37,7 +37,7 @@ static struct sluice_fetch_job *take_batch(struct sluice_fetch_stream *s)
         struct sluice_fetch_job *job = s->ready;
         const size_t len = job->reply.payload ? job->reply.payload->len : 0;
         /* One reply may overdraw the credit: else one that is larger could never go. */
-        if (len && s->has_credit && s->credit_bytes <= 0)
+        if (len && s->credit_bytes <= 0)
             break;
         if (bytes && bytes + len > MAX_SHARED_BYTES)
             break;
@@ -45,7 +45,7 @@ static struct sluice_fetch_job *take_batch(struct sluice_fetch_stream *s)
         if (!s->ready)
             s->ready_end = &s->ready;
         s->ready_bytes -= len;
-        s->credit_bytes -= s->has_credit ? (int64_t)len : 0;
+        s->credit_bytes -= (int64_t)len;
         bytes += len;
         s->sending++;
         job->next = NULL;
@@ -126,7 +126,7 @@ void sluice_fetch_flush(struct sluice_fetch_stream *s)
         const size_t queued = sluice_rpc_call_queued_bytes(s->call);
         struct sluice_fetch_job *batch = NULL;
         pthread_mutex_lock(&s->lock);
-        const bool is_over = s->is_over;
+        const bool is_over = s->phase == SLUICE_FETCH_OVER;
         if (is_over) {
             batch = s->ready;
             s->ready = NULL;

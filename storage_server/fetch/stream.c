@@ -22,7 +22,7 @@ void sluice_fetch_stream_unref(struct sluice_fetch_stream *s)
     /* Acquire and release: the last one sees what the others wrote. */
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
-    if (s->is_open)
+    if (s->list)
         sluice_client_table_leave(s->fetch->options.clients, s->client_row);
     sluice_pipeline_destroy(s->pipeline);
     sluice_sample_list_unref(s->list);
@@ -36,12 +36,20 @@ void sluice_fetch_stream_unref(struct sluice_fetch_stream *s)
 #endif
 }
 
+bool sluice_fetch_stream_is_over(struct sluice_fetch_stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool is_over = s->phase == SLUICE_FETCH_OVER;
+    pthread_mutex_unlock(&s->lock);
+    return is_over;
+}
+
 void sluice_fetch_stream_end(struct sluice_fetch_stream *s, enum sluice_rpc_code code,
                              const char *text)
 {
     pthread_mutex_lock(&s->lock);
-    const bool is_first = !s->is_over;
-    s->is_over = true;
+    const bool is_first = s->phase != SLUICE_FETCH_OVER;
+    s->phase = SLUICE_FETCH_OVER;
     pthread_mutex_unlock(&s->lock);
     if (!is_first)
         return;
@@ -58,11 +66,11 @@ void sluice_fetch_stream_end_if_answered(struct sluice_fetch_stream *s)
     const bool is_stopping = atomic_load(&s->fetch->is_stopping);
     pthread_mutex_lock(&s->lock);
     const bool is_answered = !s->in_flight && !s->backlog_first;
-    const bool is_half_closed = s->is_half_closed;
+    const bool is_draining = s->phase == SLUICE_FETCH_DRAINING;
     pthread_mutex_unlock(&s->lock);
     if (!is_answered)
         return;
-    if (is_half_closed)
+    if (is_draining)
         sluice_fetch_stream_end(s, SLUICE_RPC_OK, NULL);
     else if (is_stopping)
         sluice_fetch_stream_end(s, SLUICE_RPC_UNAVAILABLE, "the server is stopping");

@@ -46,6 +46,37 @@ struct sluice_rpc_call;
 struct sluice_sample_list;
 struct sluice_preparer;
 
+/* How far a stream has come.
+ *
+ *     NEW --FetchOpen--> OPEN --the client half-closes--> DRAINING
+ *      |                  |                                   |  all is answered
+ *      '------------------'-----------------------------------'---------------------> OVER
+ *           lost, refused, or the server has stopped and all is answered
+ *
+ * A client that half-closes before its FetchOpen is DRAINING, too. */
+enum sluice_fetch_phase {
+    SLUICE_FETCH_NEW,
+    SLUICE_FETCH_OPEN,
+    SLUICE_FETCH_DRAINING, /* the client asks for no more */
+    SLUICE_FETCH_OVER,     /* nothing more is sent */
+};
+
+/* Whether a thread schedules the stream's requests. */
+enum sluice_fetch_dispatch {
+    SLUICE_FETCH_IDLE,
+    SLUICE_FETCH_DISPATCHING,
+    SLUICE_FETCH_AGAIN, /* and another one came meanwhile */
+};
+
+/* The work of a worker for a request.  PREP does the last two; the file goes instead where PREP is
+ * full or memory is short. */
+enum sluice_fetch_work {
+    SLUICE_FETCH_FILE, /* read it */
+    SLUICE_FETCH_ROWS, /* read the rows that it needs, of an indexed JPEG */
+    SLUICE_FETCH_CUT,  /* cut the JPEG to its crop's MCUs */
+    SLUICE_FETCH_OPS,  /* run the ops that were asked for */
+};
+
 /* The requests of one message that wait to be scheduled. */
 struct sluice_fetch_backlog {
     struct sluice_fetch_backlog *next;
@@ -55,17 +86,21 @@ struct sluice_fetch_backlog {
     uint64_t received_ns;
 };
 
+/* One request, handed from queue to queue until its reply is sent:
+ *
+ *     backlog --> PREP or IO --> ready --> sent
+ *          \         ^
+ *           parked --'         while PREP and IO are full or memory is short
+ *
+ * Where files come over a network, a job for PREP goes to IO first, which reads its file. */
 struct sluice_fetch_job {
     struct sluice_job job;
     struct sluice_fetch_job *next;
     struct sluice_fetch_stream *stream;        /* a reference */
     struct sluice_wire_sample_request request; /* its split at most num_ops */
-    unsigned split;                            /* ops to run: what was asked for, or none */
-    uint64_t reserved_ns;                      /* CPU time of the grant */
-    bool is_cut;                               /* no ops, but the JPEG cut to its crop's MCUs */
-    bool is_rows;                              /* nor that: of an indexed JPEG the rows it needs */
-    bool reads_first;               /* a worker of IO reads the file, then one of PREP goes on */
-    bool has_sample;                /* it is read */
+    enum sluice_fetch_work work;
+    uint64_t reserved_ns;           /* CPU time of the grant */
+    bool has_sample;                /* the file is read */
     struct sluice_sample sample;    /* if has_sample */
     uint64_t io_cpu_ns, io_work_ns; /* what the reading took */
     size_t estimated_bytes;         /* of the reply; when it is made, its own */
@@ -89,13 +124,10 @@ struct sluice_fetch_stream {
     size_t in_flight, in_flight_bytes; /* taken from the backlog and not yet sent */
     size_t sending;                    /* of these, with the thread that sends them now */
     int64_t credit_bytes;              /* payload bytes that may still go; < 0: overdrawn */
-    bool has_credit;                   /* the client limits them (FetchOpen's window_bytes) */
-    bool is_open;                      /* FetchOpen came */
-    bool is_half_closed;               /* the client asks for no more */
-    bool is_over;                      /* finished by us, or lost: nothing more is sent */
+    enum sluice_fetch_phase phase;
+    enum sluice_fetch_dispatch dispatch;
     bool is_paused;
     bool is_waiting; /* the waiter below is in line, or the memory's */
-    bool is_dispatching, dispatch_again;
 
     atomic_uint refs;           /* the call, each job, a waiter in line, the list while stopping */
     struct sluice_fetch *fetch; /* constant from here */
@@ -105,10 +137,10 @@ struct sluice_fetch_stream {
     struct sluice_waiter waiter;
     struct sluice_memory_holder *memory;
     struct sluice_sample_list
-        *list; /* a reference; this and the next set with is_open, before any job */
+        *list; /* a reference; this and the next three set by FetchOpen; NULL before */
     struct sluice_pipeline *pipeline;
     unsigned num_ops;
-    size_t client_row; /* of the client table, if is_open */
+    size_t client_row; /* of the client table */
 
     struct sluice_fetch_stream *next, **link; /* under the fetch's lock */
     struct sluice_fetch_stream *stop_next;    /* sluice_fetch_stop()'s own */
@@ -132,6 +164,8 @@ struct sluice_fetch {
 };
 
 /* --- fetch/stream.c --- */
+
+bool sluice_fetch_stream_is_over(struct sluice_fetch_stream *s);
 
 struct sluice_fetch_stream *sluice_fetch_stream_ref(struct sluice_fetch_stream *s);
 void sluice_fetch_stream_unref(struct sluice_fetch_stream *s);
@@ -172,6 +206,17 @@ void sluice_fetch_flush(struct sluice_fetch_stream *s);
 void sluice_fetch_trace(const struct sluice_fetch_job *job, uint64_t now_ns);
 
 /* --- fetch/answer.c --- */
+
+/* Does the job need a worker of PREP? */
+static inline bool sluice_fetch_needs_prep(const struct sluice_fetch_job *job)
+{
+    return job->work >= SLUICE_FETCH_CUT;
+}
+/* The ops that are to be run. */
+static inline unsigned sluice_fetch_split(const struct sluice_fetch_job *job)
+{
+    return job->work == SLUICE_FETCH_OPS ? job->request.split : 0;
+}
 
 /* Reads the job's file into job->sample.  False: it cannot be read, and the reply is an error. */
 bool sluice_fetch_read(struct sluice_fetch_job *job);
