@@ -12,8 +12,8 @@
 #include "storage_server/session/caller.h"
 #include "storage_server/session/client_table.h"
 #include "storage_server/session/grant.h"
-#include "storage_server/session/memory_budget.h"
 #include "storage_server/session/security.h"
+#include "storage_server/session/session.h"
 
 #include <stdlib.h>
 
@@ -122,13 +122,11 @@ static bool open_stream(struct sluice_fetch_stream *s, const struct sluice_wire_
     s->list = list;
     s->pipeline = pipeline;
     s->num_ops = pipeline ? sluice_pipeline_num_ops(pipeline) : 0;
-    char host[SLUICE_PEER_HOST];
-    sluice_peer_host(sluice_rpc_call_peer(s->call), host);
     /* A token's name is to be relied on; a client's own is not. */
-    s->client_row = s->grant
-                        ? sluice_client_table_join_token(s->fetch->options.clients,
-                                                         sluice_grant_name(s->grant), host)
-                        : sluice_client_table_join(s->fetch->options.clients, open->client, host);
+    const char *name = s->grant ? sluice_grant_name(s->grant) : open->client;
+    const struct sluice_caller *caller = sluice_rpc_call_client(s->call);
+    s->client_row = sluice_client_table_join(s->fetch->options.clients, name, s->grant != NULL,
+                                             caller->session->host);
     pthread_mutex_lock(&s->lock);
     if (s->phase == SLUICE_FETCH_NEW)
         s->phase = SLUICE_FETCH_OPEN;

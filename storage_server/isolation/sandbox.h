@@ -8,11 +8,12 @@
  * message has little of the machine.  Only the program calls this: a server within another process
  * leaves that process as it is.
  *
- *     files           the roots, to read, or what a remote one needs (store/open.h); the folders of
- * the files that options name; what the C library and gRPC read of /etc, /proc and /sys
- * (landlock.h); and writes in the cache's folder alone ports           listens at those of the
- * options; connects to its own, to see that it answers, and to those of a remote root system calls
- * those that it needs (syscall_filter.h)
+ *     files         to read: the roots, or what a remote one needs (store/open.h), the folders
+ *                   of the files that options name, and what the C library and gRPC read of
+ *                   /etc, /proc and /sys (landlock.h); to write: the cache's folder
+ *     ports         listens at those of the options; connects to its own, to see that it
+ *                   answers, and to those of a remote root
+ *     system calls  those that it needs (syscall_filter.h)
  *
  * With options->sandbox "auto" as much of it as the kernel has, and the log says what.  A root that
  * comes back as another folder, from a backup or a mount, is to be read again, and rules hold for

@@ -10,10 +10,11 @@
 
 /* Looks after workers that hang, as in a read of a disk that never answers.
  *
- *     after half of the timeout    a line in the log; health is NOT_SERVING; another thread stands
- * in for the worker (WATCHDOG_MAX_STAND_INS for each group) after the timeout            the
- * request is answered with SLUICE_E_IO when the worker is back      a line in the log; its result
- * is dropped if it comes late; health is SERVING, and the stand-in goes
+ *     after half of the timeout  a line in the log; health is NOT_SERVING; another thread stands
+ *                                in for the worker (WATCHDOG_MAX_STAND_INS for each group)
+ *     after the timeout          the request is answered with SLUICE_E_IO
+ *     when the worker is back    a line in the log; its result is dropped if it comes late; health
+ *                                is SERVING, and the stand-in goes
  *
  * A file whose read was given up is refused to others until that read returns, so a file that hangs
  * costs one worker, however often it is asked for.  If all workers of a group and their stand-ins

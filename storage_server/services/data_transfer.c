@@ -140,7 +140,7 @@ static void count(struct sluice_transfer_service *service, struct sluice_rpc_cal
     char host[SLUICE_PEER_HOST];
     sluice_peer_host(sluice_rpc_call_peer(call), host);
     sluice_stats_count_transfer(service->stats, status, split, form, bytes);
-    const size_t row = sluice_client_table_join(service->clients, NULL, host);
+    const size_t row = sluice_client_table_join(service->clients, NULL, false, host);
     sluice_client_table_count(service->clients, row, status == SLUICE_OK, bytes,
                               status != SLUICE_OK);
     sluice_client_table_leave(service->clients, row);

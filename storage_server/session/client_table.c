@@ -47,8 +47,8 @@ static void give_to_others(struct sluice_client_table *table, struct sluice_clie
     *row = (struct sluice_client_row){0};
 }
 
-static size_t join(struct sluice_client_table *table, const char *name, bool has_token,
-                   const char *address)
+size_t sluice_client_table_join(struct sluice_client_table *table, const char *name, bool has_token,
+                                const char *address)
 {
     /* Made valid before they are compared: two rows never have the same labels. */
     struct sluice_client_row wanted;
@@ -70,18 +70,6 @@ static size_t join(struct sluice_client_table *table, const char *name, bool has
     row->used = ++table->uses;
     pthread_mutex_unlock(&table->lock);
     return found;
-}
-
-size_t sluice_client_table_join(struct sluice_client_table *table, const char *name,
-                                const char *address)
-{
-    return join(table, name, false, address);
-}
-
-size_t sluice_client_table_join_token(struct sluice_client_table *table, const char *token,
-                                      const char *address)
-{
-    return join(table, token, true, address);
 }
 
 void sluice_client_table_leave(struct sluice_client_table *table, size_t row)

@@ -45,12 +45,10 @@ void sluice_client_table_init(struct sluice_client_table *table);
 void sluice_client_table_clear(struct sluice_client_table *table);
 
 /* A stream of the client of this name at this address (peer.h) begins; "" or NULL: the address is
- * its name.  Returns its row, which is its own until as many streams have ended. */
-size_t sluice_client_table_join(struct sluice_client_table *table, const char *name,
+ * its name.  has_token: the name is its token's.  Returns its row, which is its own until as many
+ * streams have ended. */
+size_t sluice_client_table_join(struct sluice_client_table *table, const char *name, bool has_token,
                                 const char *address);
-/* The same of one that uses the token of this name, which is the name of its row. */
-size_t sluice_client_table_join_token(struct sluice_client_table *table, const char *token,
-                                      const char *address);
 void sluice_client_table_leave(struct sluice_client_table *table, size_t row);
 
 /* Adds counts of samples that were sent, and of those answered with an error. */

@@ -13,7 +13,7 @@ static size_t join_number(unsigned number)
 {
     char address[SLUICE_PEER_HOST];
     snprintf(address, sizeof(address), "10.0.0.%u", number);
-    return sluice_client_table_join(&table, NULL, address);
+    return sluice_client_table_join(&table, NULL, false, address);
 }
 
 /* NULL: none. */
@@ -40,12 +40,12 @@ TEST(counts_by_name_and_address)
 {
     sluice_client_table_init(&table);
     CU_ASSERT_EQUAL(sluice_client_table_read(&table, rows), 0);
-    const size_t a = sluice_client_table_join(&table, "a", "10.0.0.1");
-    const size_t b = sluice_client_table_join(&table, "a", "10.0.0.2");
-    const size_t c = sluice_client_table_join(&table, "", "10.0.0.2");
+    const size_t a = sluice_client_table_join(&table, "a", false, "10.0.0.1");
+    const size_t b = sluice_client_table_join(&table, "a", false, "10.0.0.2");
+    const size_t c = sluice_client_table_join(&table, "", false, "10.0.0.2");
     CU_ASSERT(a != b && b != c && a != c);
-    CU_ASSERT_EQUAL(sluice_client_table_join(&table, "a", "10.0.0.1"), a);
-    CU_ASSERT_EQUAL(sluice_client_table_join(&table, "10.0.0.2", "10.0.0.2"), c);
+    CU_ASSERT_EQUAL(sluice_client_table_join(&table, "a", false, "10.0.0.1"), a);
+    CU_ASSERT_EQUAL(sluice_client_table_join(&table, "10.0.0.2", false, "10.0.0.2"), c);
     sluice_client_table_count(&table, a, 3, 300, 1);
     sluice_client_table_count(&table, a, 2, 50, 0);
     sluice_client_table_leave(&table, b);
@@ -105,7 +105,7 @@ TEST(who_comes_while_all_have_streams_is_one_of_the_others)
 TEST(a_client_called_other_is_not_the_others)
 {
     sluice_client_table_init(&table);
-    const size_t row = sluice_client_table_join(&table, CLIENT_TABLE_OTHERS, "10.0.0.1");
+    const size_t row = sluice_client_table_join(&table, CLIENT_TABLE_OTHERS, false, "10.0.0.1");
     CU_ASSERT(row < CLIENT_TABLE_ROWS);
     CU_ASSERT_EQUAL(sluice_client_table_read(&table, rows), 1);
     CU_ASSERT_STRING_EQUAL(rows[0].address, "10.0.0.1");
@@ -115,14 +115,14 @@ TEST(a_client_called_other_is_not_the_others)
 TEST(names_become_valid_and_are_cut_and_no_two_rows_are_alike)
 {
     sluice_client_table_init(&table);
-    const size_t a = sluice_client_table_join(&table, "n\xff", "10.0.0.1");
-    CU_ASSERT_EQUAL(sluice_client_table_join(&table, "n\xfe", "10.0.0.1"), a);
-    CU_ASSERT_EQUAL(sluice_client_table_join(&table, "n\xef\xbf\xbd", "10.0.0.1"), a);
+    const size_t a = sluice_client_table_join(&table, "n\xff", false, "10.0.0.1");
+    CU_ASSERT_EQUAL(sluice_client_table_join(&table, "n\xfe", false, "10.0.0.1"), a);
+    CU_ASSERT_EQUAL(sluice_client_table_join(&table, "n\xef\xbf\xbd", false, "10.0.0.1"), a);
     char longer[3 * CLIENT_TABLE_NAME] = "";
     memset(longer, 'x', sizeof(longer) - 1);
-    const size_t b = sluice_client_table_join(&table, longer, "10.0.0.1");
+    const size_t b = sluice_client_table_join(&table, longer, false, "10.0.0.1");
     longer[sizeof(longer) - 2] = 'y';
-    CU_ASSERT_EQUAL(sluice_client_table_join(&table, longer, "10.0.0.1"), b);
+    CU_ASSERT_EQUAL(sluice_client_table_join(&table, longer, false, "10.0.0.1"), b);
     const size_t count = sluice_client_table_read(&table, rows);
     CU_ASSERT_EQUAL(count, 2);
     for (size_t i = 0; i < count; i++)
@@ -133,10 +133,10 @@ TEST(names_become_valid_and_are_cut_and_no_two_rows_are_alike)
 TEST(a_row_says_whether_its_name_is_a_tokens)
 {
     sluice_client_table_init(&table);
-    const size_t a = sluice_client_table_join_token(&table, "team", "10.0.0.1");
-    const size_t b = sluice_client_table_join(&table, "mine", "10.0.0.1");
+    const size_t a = sluice_client_table_join(&table, "team", true, "10.0.0.1");
+    const size_t b = sluice_client_table_join(&table, "mine", false, "10.0.0.1");
     CU_ASSERT_NOT_EQUAL(a, b);
-    CU_ASSERT_EQUAL(sluice_client_table_join_token(&table, "team", "10.0.0.1"), a);
+    CU_ASSERT_EQUAL(sluice_client_table_join(&table, "team", true, "10.0.0.1"), a);
     struct sluice_client_row read[CLIENT_TABLE_ROWS + 1];
     CU_ASSERT_EQUAL_FATAL(sluice_client_table_read(&table, read), 2);
     CU_ASSERT_TRUE(read[0].has_token);
