@@ -112,22 +112,19 @@ static sluice_status read_sample(struct sluice_fetch_job *job,
 
 void sluice_fetch_fail(struct sluice_fetch_job *job, sluice_status status, const char *text)
 {
-    const struct sluice_manifest *manifest = job->stream->list->manifest;
-    fail_reply(&job->reply, status,
-               sluice_manifest_at(manifest, sluice_wire_listed_id(&job->request)).path, text);
+    fail_reply(&job->reply, status, sluice_fetch_path(job), text);
 }
 
 static struct sluice_sample_want want_of(const struct sluice_fetch_job *job,
                                          const struct sluice_sample_list *list)
 {
     const struct sluice_fetch_stream *s = job->stream;
-    const size_t sample = sluice_wire_listed_id(&job->request);
     return (struct sluice_sample_want){
         .store = s->fetch->options.store,
         .buffers = s->fetch->options.buffers,
         .list = list,
-        .sample = sample,
-        .path = sluice_manifest_at(s->list->manifest, sample).path,
+        .sample = sluice_wire_listed_id(&job->request),
+        .path = sluice_fetch_path(job),
         .key = job->request.key,
         .pipeline = s->pipeline,
         .split = sluice_fetch_split(job),

@@ -28,7 +28,7 @@ sluice_status sluice_fetch_create(const struct sluice_fetch_options *options,
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the fetch service");
     pthread_mutex_init(&f->lock, NULL);
     f->options = *options;
-    f->on_due = sluice_fetch_stream_advance;
+    f->advance = sluice_fetch_stream_advance;
     atomic_init(&f->is_stopping, false);
     atomic_init(&f->cut_ns, UINT64_MAX);
     atomic_init(&f->num_cut, 0);

@@ -35,7 +35,7 @@ static void call_back(struct sluice_fetch *fetch, struct sluice_fetch_stream *du
     while (due) {
         struct sluice_fetch_stream *s = due;
         due = s->due_next;
-        fetch->on_due(s);
+        fetch->advance(s);
         sluice_fetch_stream_unref(s);
     }
 }

@@ -1,6 +1,7 @@
 #include "storage_server/fetch/stream.h"
 
 #include "base/log.h"
+#include "datasets/manifest/manifest.h"
 #include "op/pipeline.h"
 #include "rpc/peer.h"
 #include "rpc/rpc_server.h"
@@ -10,6 +11,13 @@
 #include "storage_server/session/memory_budget.h"
 
 #include <stdlib.h>
+
+const char *sluice_fetch_path(const struct sluice_fetch_job *job)
+{
+    const struct sluice_manifest *manifest = job->stream->list->manifest;
+    const uint64_t sample = sluice_wire_listed_id(&job->request);
+    return sample < manifest->num_entries ? sluice_manifest_at(manifest, sample).path : "";
+}
 
 struct sluice_fetch_stream *sluice_fetch_stream_ref(struct sluice_fetch_stream *s)
 {

@@ -20,8 +20,10 @@
  *     fetch/fetch.c         what arrives from the client; creates and stops the service
  *         |
  *     fetch/schedule.c      takes requests from the backlog and hands them to the workers
+ *         |
+ *     fetch/work.c          runs one job, on a worker
  *         |       \
- *         |     fetch/answer.c    answers one request, on a worker
+ *         |     fetch/answer.c    reads the file and makes the reply
  *         |
  *     fetch/send.c          puts replies that are ready into messages
  *         |
@@ -31,9 +33,7 @@
  *         |
  *     fetch/stream.c        how long a stream lives, and how it ends
  *
- * An upper file is reached by callbacks alone, which it passed down, without a lock: the workers
- * run jobs and call waiters (fetch/schedule.c), and the timer calls on_due
- * (sluice_fetch_stream_advance).
+ * What is ready goes on by fetch->advance (sluice_fetch_stream_advance()), which calls back up.
  *
  * Lock order: sluice_fetch.lock before a stream's.  Neither is held while workers, rpc, stats or a
  * callback are called; the memory budget's is taken under them (server.h has all locks).
@@ -158,12 +158,16 @@ struct sluice_fetch {
     atomic_uint_fast64_t cut_ns;         /* streams that are lost from then on were cut off by us */
     atomic_uint_fast64_t num_cut;        /* requests of these without an answer */
     struct sluice_fetch_options options; /* constant from here */
-    void (*on_due)(struct sluice_fetch_stream *stream);
+    /* sluice_fetch_stream_advance(), for the files below fetch/schedule.c; called without a lock */
+    void (*advance)(struct sluice_fetch_stream *stream);
     pthread_t holder;
     bool has_holder;
 };
 
 /* --- fetch/stream.c --- */
+
+/* The path of the job's sample; "": its number is beyond the list. */
+const char *sluice_fetch_path(const struct sluice_fetch_job *job);
 
 bool sluice_fetch_stream_is_over(struct sluice_fetch_stream *s);
 
@@ -178,7 +182,7 @@ void sluice_fetch_stream_end_if_answered(struct sluice_fetch_stream *s);
 
 /* --- fetch/hold.c --- */
 
-/* Starts the timer.  It calls fetch->on_due, without a lock, for each stream whose replies have
+/* Starts the timer.  It calls fetch->advance for each stream whose replies have
  * been held back for hold_ns. */
 SLUICE_MUST_USE sluice_status sluice_fetch_hold_open(struct sluice_fetch *fetch,
                                                      struct sluice_err *err);
@@ -226,6 +230,16 @@ void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_preparer *p
 void sluice_fetch_fail(struct sluice_fetch_job *job, sluice_status status, const char *text);
 uint32_t sluice_fetch_to_us(uint64_t ns); /* at most UINT32_MAX */
 
+/* --- fetch/work.c --- */
+
+/* The fn of each job: on a worker, or where it is cancelled.  The job is then ready, handed on to
+ * PREP, or freed as the watchdog has answered. */
+void sluice_fetch_run_job(struct sluice_job *base, enum sluice_job_fate fate, void *worker);
+/* Bytes of the memory budget for the job and its reply, with a payload of this size. */
+size_t sluice_fetch_charge_for(const struct sluice_fetch_job *job, size_t payload_bytes);
+/* The stream is over: its jobs that no worker has taken yet leave the queues. */
+void sluice_fetch_cancel(struct sluice_fetch_stream *s);
+
 /* --- fetch/schedule.c --- */
 
 /* Call it after anything changed that may let replies go or requests in.  Sends, hands requests to
@@ -237,7 +251,5 @@ bool sluice_fetch_on_room(struct sluice_waiter *waiter); /* the stream's waiter'
 void sluice_fetch_on_memory(void *stream);               /* the same of the memory's */
 /* The backlog and what it is charged. */
 void sluice_fetch_free_backlog(struct sluice_fetch_stream *s, struct sluice_fetch_backlog *backlog);
-/* The stream is over: its jobs that no worker has taken yet leave the queues. */
-void sluice_fetch_cancel(struct sluice_fetch_stream *s);
 
 #endif

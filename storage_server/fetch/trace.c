@@ -1,10 +1,8 @@
 #include "storage_server/fetch/stream.h"
 
 #include "base/buf.h"
-#include "datasets/manifest/manifest.h"
 #include "rpc/peer.h"
 #include "rpc/rpc_server.h"
-#include "storage_server/data/sample_list.h"
 #include "trace/tracer.h"
 
 #include <stdio.h>
@@ -28,13 +26,6 @@ static uint64_t span_id(const struct sluice_fetch_job *job, uint64_t step)
     return sluice_trace_child(&job->request.trace, job->request.request_id << 3 | step);
 }
 
-static const char *path_of(const struct sluice_fetch_job *job)
-{
-    const struct sluice_manifest *manifest = job->stream->list->manifest;
-    const uint64_t sample = sluice_wire_listed_id(&job->request);
-    return sample < manifest->num_entries ? sluice_manifest_at(manifest, sample).path : "";
-}
-
 /* One after the other, as the reply has them:
  *
  *     serve:  [backlog][queue][work: [disk]         ][send]                                     */
@@ -53,7 +44,7 @@ void sluice_fetch_trace(const struct sluice_fetch_job *job, uint64_t now_ns)
         TEXT("rpc.service", "sluice.v1.Offload"),
         TEXT("rpc.method", "Fetch"),
         TEXT("client.address", peer),
-        TEXT("file.path", path_of(job)),
+        TEXT("file.path", sluice_fetch_path(job)),
         COUNT("sluice.sample", job->request.key.sample_id),
         COUNT("sluice.seed", job->request.key.seed),
         COUNT("sluice.epoch", job->request.key.epoch),

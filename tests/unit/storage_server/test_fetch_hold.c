@@ -46,7 +46,7 @@ static void begin(struct sluice_fetch *fetch)
 {
     num_due = 0;
     pthread_mutex_init(&fetch->lock, NULL);
-    fetch->on_due = on_due;
+    fetch->advance = on_due;
     fetch->options.hold_ns = HOLD_NS;
     CU_ASSERT_EQUAL_FATAL(sluice_fetch_hold_open(fetch, NULL), SLUICE_OK);
 }
