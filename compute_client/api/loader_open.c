@@ -36,16 +36,17 @@
 
 /* --- pipelines and data --- */
 
-/* Torchvision's usual evaluation at the size of training, with ImageNet's margin: 256 for 224; what
- * follows the pixels is as in training. */
+/* Torchvision's usual evaluation at the size of training, with ImageNet's margin: 256 for 224;
+ * decode and what follows the pixels are as in training. */
 static sluice_status make_val_pipeline(const char *given, const struct sluice_pipeline *train,
                                        struct sluice_pipeline **pipeline, struct sluice_err *err)
 {
     const unsigned side = sluice_pipeline_output_size(train);
     const unsigned resized = (side * 8 + 3) / 7;
-    const char *tail = strstr(sluice_pipeline_spec(train), ",to_tensor");
+    const char *spec = sluice_pipeline_spec(train);
+    const char *tail = strstr(spec, ",to_tensor");
     char *text = NULL;
-    if (!given && asprintf(&text, "decode,resize=%u,center_crop=%u%s",
+    if (!given && asprintf(&text, "%.*s,resize=%u,center_crop=%u%s", (int)strcspn(spec, ","), spec,
                            resized < SLUICE_MAX_OP_SIZE ? resized : SLUICE_MAX_OP_SIZE, side,
                            tail ? tail : "") < 0)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a pipeline");

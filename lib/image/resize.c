@@ -44,8 +44,9 @@ struct pass {
 struct sluice_resizer {
     const struct sluice_kernels *kernels;
     struct pass across, down;
-    struct growing ring; /* rows after the first pass that the second still needs */
-    struct growing rows; /* pointers to the rows that one output row weighs */
+    struct growing ring;    /* rows after the first pass that the second still needs */
+    struct growing rows;    /* pointers to the rows that one output row weighs */
+    struct growing between; /* the image between the passes where the down pass is first */
 };
 
 sluice_status sluice_resizer_create(struct sluice_resizer **out, struct sluice_err *err)
@@ -79,6 +80,7 @@ void sluice_resizer_destroy(struct sluice_resizer *resizer)
     pass_clear(&resizer->down);
     free(resizer->ring.data);
     free(resizer->rows.data);
+    free(resizer->between.data);
     free(resizer);
 }
 
@@ -277,10 +279,10 @@ struct sluice_box sluice_resize_part_input(const struct sluice_resize_part *part
     return (struct sluice_box){across.in_from, down.in_from, across.in_count, down.in_count};
 }
 
-sluice_status sluice_resize_rgb_part(struct sluice_resizer *resizer,
-                                     const struct sluice_resize_part *part,
-                                     const struct sluice_image_view *view, bool flip, uint8_t *out,
-                                     struct sluice_err *err)
+static sluice_status resize_part(struct sluice_resizer *resizer,
+                                 const struct sluice_resize_part *part,
+                                 const struct sluice_image_view *view, bool flip, uint8_t *out,
+                                 struct sluice_err *err)
 {
     const struct axis across =
         find_axis(part->filter, part->in_width, part->out_width, part->out.left, part->out.width);
@@ -294,4 +296,36 @@ sluice_status sluice_resize_rgb_part(struct sluice_resizer *resizer,
         return sluice_resample_rgb_part(part, &in, view, flip, out, err);
     }
     return resize(resizer, &across, &down, view, flip, out, err);
+}
+
+/* ImagingResampleInner() of Pillow 13.0: where the down pass takes off more than twice as many
+ * pixels of its side as the across pass. */
+static bool is_down_first(const struct sluice_resize_part *part)
+{
+    const int64_t narrower = (int64_t)part->in_width - part->out_width;
+    const int64_t lower = (int64_t)part->in_height - part->out_height;
+    return part->is_pillow13 && lower > 0 && lower > 2 * narrower;
+}
+
+sluice_status sluice_resize_rgb_part(struct sluice_resizer *resizer,
+                                     const struct sluice_resize_part *part,
+                                     const struct sluice_image_view *view, bool flip, uint8_t *out,
+                                     struct sluice_err *err)
+{
+    if (!is_down_first(part))
+        return resize_part(resizer, part, view, flip, out, err);
+    const struct sluice_box in = sluice_resize_part_input(part);
+    struct sluice_resize_part down = *part, across = *part;
+    down.out_width = part->in_width;
+    down.out.left = in.left;
+    down.out.width = in.width;
+    across.in_height = part->out_height;
+    if (!grow(&resizer->between, (size_t)in.width * part->out.height * 3))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to resize %u x %u pixels to %u x %u",
+                           part->in_width, part->in_height, part->out_width, part->out_height);
+    uint8_t *between = resizer->between.data;
+    const sluice_status status = resize_part(resizer, &down, view, false, between, err);
+    const struct sluice_image_view lower = {between, (size_t)in.width * 3, in.width,
+                                            part->out.height};
+    return status ? status : resize_part(resizer, &across, &lower, flip, out, err);
 }

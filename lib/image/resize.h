@@ -58,6 +58,7 @@ struct sluice_resize_part {
     uint32_t in_width, in_height, out_width, out_height;
     struct sluice_box out;
     enum sluice_resize_filter filter;
+    bool is_pillow13; /* the passes are in the order of Pillow 13 (docs/NUMERICS.md) */
 };
 
 /* The box of the input that the part depends on. */

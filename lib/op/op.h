@@ -61,6 +61,15 @@ struct sluice_epochs {
     uint32_t from, end;
 };
 
+/* Where versions of Pillow differ: whose pixels a pipeline makes (docs/NUMERICS.md). */
+enum sluice_numerics {
+    SLUICE_NUMERICS_PILLOW12, /* Pillow 9.4 to 12 */
+    SLUICE_NUMERICS_PILLOW13,
+};
+struct sluice_decode_params {
+    uint32_t numerics; /* enum sluice_numerics */
+};
+
 /* (value - mean) / std, by channel. */
 struct sluice_scale {
     double mean[3], std[3];

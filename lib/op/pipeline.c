@@ -154,6 +154,9 @@ static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_sp
         return status;
     }
     pipeline->ops[pipeline->num_ops++] = op;
+    if (op.type->kind == SLUICE_OP_DECODE)
+        pipeline->numerics =
+            (enum sluice_numerics)((const struct sluice_decode_params *)op.params)->numerics;
     if (op.type->kind == SLUICE_OP_SCALE)
         pipeline->scale = op.params;
     else if (op.type->kind != SLUICE_OP_TENSOR)

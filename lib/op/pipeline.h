@@ -97,12 +97,12 @@ void sluice_sample_clear(struct sluice_sample *sample); /* idempotent; fine on {
  * exif_transpose, random_resized_crop=SIZE[:scale=MIN-MAX][:ratio=MIN-MAX] (0.08-1, 3/4-4/3),
  * resize=SHORTER_SIDE, center_crop=SIZE, hflip[=P] (0.5),
  * normalize=imagenet or normalize=R:G:B/R:G:B (means / standard deviations).
- * decode stands first, and right after it exif_transpose if images are to be turned upright (what
- * decode gives is upright then, and exif_transpose does no more); to_tensor comes after every u8
- * op, normalize after it.  A bound of a ratio may be a fraction.  docs/RECIPES.md has the other ops
- * and the grammar of groups, one_of(...), k_of(N,...) and shuffled(...).
- * An op may stand as often as wanted.  SLUICE_E_INVALID names the op and the position in err, and
- * what may have been meant.  Destroy the result. */
+ * decode stands first (decode=pillow13: with resizes as of Pillow 13), and right after it
+ * exif_transpose if images are to be turned upright (what decode gives is upright then, and
+ * exif_transpose does no more); to_tensor comes after every u8 op, normalize after it.  A bound of
+ * a ratio may be a fraction.  docs/RECIPES.md has the other ops and the grammar of groups,
+ * one_of(...), k_of(N,...) and shuffled(...). An op may stand as often as wanted.  SLUICE_E_INVALID
+ * names the op and the position in err, and what may have been meant.  Destroy the result. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_parse(const char *spec,
                                                     struct sluice_pipeline **pipeline,
                                                     struct sluice_err *err);

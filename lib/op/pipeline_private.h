@@ -20,6 +20,7 @@ struct sluice_pipeline {
      * need no more than a box of the file's image, or 0. */
     unsigned stage_end[SLUICE_PIPELINE_MAX_OPS];
     bool has_kernels; /* a GPU can run all u8 ops after stage_end[0] */
+    enum sluice_numerics numerics;
     uint32_t output_size;
     uint64_t fingerprint;
     const struct sluice_scale *scale;   /* of the op of kind SLUICE_OP_SCALE; NULL: none */

@@ -103,6 +103,8 @@ static bool can_join(const struct sluice_pipeline *pipeline, unsigned op)
 static bool has_kernels(const struct sluice_pipeline *pipeline)
 {
     const unsigned end = pipeline->stage_end[0];
+    if (pipeline->numerics != SLUICE_NUMERICS_PILLOW12) /* a GPU resizes across first */
+        return false;
     for (unsigned op = end; op < pipeline->u8_split; op++) {
         const enum sluice_op_kind kind = pipeline->ops[op].type->kind;
         const bool has_size = kind == SLUICE_OP_MIRROR || sluice_op_kind_has_p(kind);
@@ -383,17 +385,19 @@ static void place(const struct sluice_resample *resample, const struct sluice_im
 
 /* Resamples the view, which is input_of(resample). */
 static sluice_status apply(const struct sluice_resample *resample, bool is_copy,
-                           struct sluice_scratch *scratch, const struct sluice_image_view *view,
-                           bool flip, uint8_t *out, struct sluice_err *err)
+                           enum sluice_numerics numerics, struct sluice_scratch *scratch,
+                           const struct sluice_image_view *view, bool flip, uint8_t *out,
+                           struct sluice_err *err)
 {
     if (is_copy) {
         place(resample, view, flip, out);
         return SLUICE_OK;
     }
-    if (keeps_all(resample) && resample->filter == SLUICE_RESIZE_BILINEAR)
+    struct sluice_resize_part part = part_of(resample);
+    part.is_pillow13 = numerics == SLUICE_NUMERICS_PILLOW13;
+    if (keeps_all(resample) && part.filter == SLUICE_RESIZE_BILINEAR && !part.is_pillow13)
         return sluice_resize_rgb(scratch->resizer, view, resample->to.width, resample->to.height,
                                  flip, out, err);
-    const struct sluice_resize_part part = part_of(resample);
     return sluice_resize_rgb_part(scratch->resizer, &part, view, flip, out, err);
 }
 
@@ -444,8 +448,8 @@ sluice_status sluice_run_resample(const struct sluice_pipeline *pipeline,
     const struct sluice_op *last = &pipeline->ops[end - 1];
     status = sluice_make_result(last, scratch, resample.out, &out, &data, err);
     if (status == SLUICE_OK)
-        status = apply(&resample, pipeline->ops[first].type->is_copy, scratch, &view,
-                       stage->is_mirrored, out, err);
+        status = apply(&resample, pipeline->ops[first].type->is_copy, pipeline->numerics, scratch,
+                       &view, stage->is_mirrored, out, err);
     sluice_buf_unref(rgb.pixels);
     if (status)
         sluice_buf_unref(data);

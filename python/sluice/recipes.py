@@ -9,7 +9,9 @@ distribution is the same, and the draws of a seed, epoch and sample are always t
 """
 import dataclasses
 import fractions
+import importlib.metadata
 import json
+import logging
 import math
 import pathlib
 import struct
@@ -376,8 +378,47 @@ def preset(name):
                   read.get("repeat_within_batch", 1))
 
 
-def of(recipe):
-    """The Recipe of a transform, of a preset's name or of a pipeline's text."""
+def _with_numerics(pipeline, numerics):
+    if pipeline is None:
+        return None
+    if not pipeline.startswith("decode"):
+        raise _sluice.InvalidError(f"numerics: {pipeline} is a file; write decode={numerics} into its pipelines")
+    return f"decode={numerics}{pipeline[len(pipeline.split(',')[0]):]}"
+
+
+_is_told = False
+
+
+def _tell_of_pillow13(pipeline):
+    """Once, where the Pillow that is installed is not the one whose pixels the pipeline makes."""
+    global _is_told
+    if _is_told or not pipeline.startswith("decode,") or "resize" not in pipeline:
+        return
+    try:
+        version = importlib.metadata.version("pillow")
+    except importlib.metadata.PackageNotFoundError:
+        return
+    if int(version.split(".")[0]) >= 13:
+        _is_told = True
+        logging.getLogger("sluice").warning(
+            "Pillow %s is installed, and the recipe resizes as Pillow up to 12 does: some crops differ in the last bit. "
+            "recipe=sluice.recipes.of(recipe, numerics=\"pillow13\") gives the pixels of Pillow 13, and "
+            "numerics=\"pillow12\" those of before without this warning", version)
+
+
+def of(recipe, numerics=None):
+    """The Recipe of a transform, of a preset's name or of a pipeline's text.
+
+    numerics  "pillow12" or "pillow13": whose pixels resizes make (docs/NUMERICS.md).  None: what the text says, pillow12
+              by default, whichever Pillow is installed"""
+    made = _of(recipe)
+    if numerics is not None:
+        return dataclasses.replace(made, train=_with_numerics(made.train, numerics), val=_with_numerics(made.val, numerics))
+    _tell_of_pillow13(made.train)
+    return made
+
+
+def _of(recipe):
     if isinstance(recipe, Recipe):
         return recipe
     if isinstance(recipe, str):

@@ -16,6 +16,7 @@ import tempfile
 
 try:
     import numpy as np
+    import PIL
     from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 except ImportError as error:
     print(f"SKIPPED: {error}")
@@ -75,12 +76,23 @@ def translate(image, x, y, unit="part", filter="nearest", fill="0"):
     return warped(image, (1, 0, x, 0, 1, y), filter, fill)
 
 
+def resized(image, size, filter, is_pillow13=False):
+    """image.resize(size) of the Pillow that is meant; where that is not the one installed two resizes of one pass each,
+    which all versions do alike, in its order."""
+    if is_pillow13 == (int(PIL.__version__.split(".")[0]) >= 13):
+        return image.resize(size, FILTERS[filter])
+    lower, narrower = image.height - size[1], image.width - size[0]
+    is_down_first = is_pillow13 and lower > 0 and lower > 2 * narrower
+    between = (image.width, size[1]) if is_down_first else (size[0], image.height)
+    return image.resize(between, FILTERS[filter]).resize(size, FILTERS[filter])
+
+
 def resize(image, side, filter):
     """torchvision's Resize(int): the longer side is truncated."""
     width, height = image.size
     longer = int(side * max(width, height) / min(width, height))
     size = (side, longer) if width <= height else (longer, side)
-    return image.resize(size, FILTERS[filter])
+    return resized(image, size, filter)
 
 
 WARPS = [{"filter": f, "fill": v} for f, v in (("nearest", "0"), ("bilinear", "128"), ("bicubic", "124/116/104"))]
@@ -174,11 +186,12 @@ POLICY = ("random_resized_crop=40:filter=random,hflip,rand_augment_timm=8:mstd=1
 WARPED = [f"perspective={part}:filter={name}:fill=9/99/200" for part in (0.5, 1, 0) for name in ("nearest", "bilinear", "bicubic")]
 PADDED = [f"random_crop={side}:padding={around}:mode={mode},hflip" for side, around in ((33, 15), (9, 4), (70, 0), (100, 3))
           for mode in ("edge", "reflect", "symmetric")]
+CROPS = [f"random_resized_crop={side}:scale=0.01-1:ratio=1/4-4:filter={name},hflip" for side in (9, 31, 70) for name in FILTERS]
 BY_VALUE = {name: OPS[name][0] for name in ("solarize", "solarize_add", "posterize", "brightness", "contrast", "color",
                                             "sharpness", "hue", "pil_blur")}
 
 
-def replay(image, ops):
+def replay(image, ops, is_pillow13):
     """A pipeline by Pillow, with the draws that --draws gives."""
     for op in ops:
         name = op["op"]
@@ -199,7 +212,7 @@ def replay(image, ops):
             box = op["from"]
             left, top = box["left"], box["top"]
             image = image.crop((left, top, left + box["width"], top + box["height"]))
-            image = image.resize(op["to"], FILTERS[op["filter"]])
+            image = resized(image, op["to"], op["filter"], is_pillow13)
         elif name == "hflip":
             image = image.transpose(Image.FLIP_LEFT_RIGHT) if op["mirrored"] else image
         elif "matrix" in op:
@@ -219,13 +232,15 @@ def replay(image, ops):
 def compare_drawn(program, images, files, folder):
     """(compared, wrong): samples of a whole policy, replayed."""
     compared = wrong = 0
-    for epoch, policy in enumerate([POLICY] * 12 + PADDED + WARPED):
-        done = subprocess.run([program, "tensor", "--draws", "--epoch", str(epoch), "--pipeline", "decode," + policy, "-o",
+    policies = [f"decode,{policy}" for policy in [POLICY] * 12 + PADDED + WARPED + CROPS]
+    policies += [f"decode=pillow13,{policy}" for policy in CROPS + ["resize=24,center_crop=21"]]
+    for epoch, policy in enumerate(policies):
+        done = subprocess.run([program, "tensor", "--draws", "--epoch", str(epoch), "--pipeline", policy, "-o",
                                folder / "out", *files], capture_output=True, text=True, check=True)
         for i, line in enumerate(done.stdout.splitlines()):
             got = np.load(folder / "out" / f"{i:08}.npy")
             compared += 1
-            if (got != np.asarray(replay(images[i], json.loads(line)["ops"]))).any():
+            if (got != np.asarray(replay(images[i], json.loads(line)["ops"], "pillow13" in policy))).any():
                 wrong += 1
                 print(f"epoch {epoch}, image {i} of {images[i].size}: {line}")
     return compared, wrong

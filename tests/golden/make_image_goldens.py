@@ -11,6 +11,9 @@ Pillow cannot write); the expected pixels always come from Pillow.
 expected.txt has one line per check, hashes being zlib's CRC-32 of the RGB bytes:
     decode FILE WIDTH HEIGHT CRC
     resize FILE LEFT TOP WIDTH HEIGHT OUT_WIDTH OUT_HEIGHT FLIP CRC
+    pillow13 FILE LEFT TOP WIDTH HEIGHT OUT_WIDTH OUT_HEIGHT FLIP CRC
+        a resize that Pillow 13 begins with the rows, as two resizes of one pass each,
+        which every Pillow does alike
 """
 
 import os
@@ -250,6 +253,17 @@ def main():
         if flip:
             image = image.transpose(Image.FLIP_LEFT_RIGHT)
         lines.append(f"resize resize_source.png {left} {top} {width} {height} {out_width} "
+                     f"{out_height} {flip} {zlib.crc32(image.tobytes()):08x}")
+    for left, top, width, height, out_width, out_height, flip in resize_cases():
+        lower, narrower = height - out_height, width - out_width
+        if lower <= 0 or lower <= 2 * narrower:
+            continue
+        image = source.crop((left, top, left + width, top + height))
+        image = image.resize((width, out_height), Image.BILINEAR)
+        image = image.resize((out_width, out_height), Image.BILINEAR)
+        if flip:
+            image = image.transpose(Image.FLIP_LEFT_RIGHT)
+        lines.append(f"pillow13 resize_source.png {left} {top} {width} {height} {out_width} "
                      f"{out_height} {flip} {zlib.crc32(image.tobytes()):08x}")
     with open(os.path.join(folder, "expected.txt"), "w") as file:
         file.write("\n".join(lines) + "\n")

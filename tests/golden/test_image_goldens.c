@@ -80,7 +80,8 @@ TEST(every_image_decodes_as_pillow_decodes_it)
     CU_ASSERT(num_checked >= 70);
 }
 
-TEST(every_resize_gives_pillows_bytes)
+/* The resizes of lines that begin with this word. */
+static void check_resizes(const char *word, bool is_pillow13, unsigned min_checked)
 {
     FILE *expected = open_expected();
     char line[512], name[256];
@@ -92,8 +93,10 @@ TEST(every_resize_gives_pillows_bytes)
     }
     const size_t stride = (size_t)source.width * 3;
     while (fgets(line, sizeof(line), expected)) {
-        if (sscanf(line, "resize %255s %u %u %u %u %u %u %u %x", name, &n[0], &n[1], &n[2], &n[3],
-                   &n[4], &n[5], &n[6], &crc) != 9)
+        char kind[16];
+        if (sscanf(line, "%15s %255s %u %u %u %u %u %u %u %x", kind, name, &n[0], &n[1], &n[2],
+                   &n[3], &n[4], &n[5], &n[6], &crc) != 10 ||
+            strcmp(kind, word) != 0)
             continue;
         /* The crop alone, so that a tap outside of it is a bad access. */
         uint8_t *crop = malloc((size_t)n[2] * n[3] * 3);
@@ -103,7 +106,16 @@ TEST(every_resize_gives_pillows_bytes)
         const struct sluice_image_view view = {crop, n[2] * 3u, n[2], n[3]};
         const size_t out_len = (size_t)n[4] * n[5] * 3;
         uint8_t *out = malloc(out_len);
-        CU_ASSERT_EQUAL(sluice_resize_rgb(resizer, &view, n[4], n[5], n[6], out, NULL), SLUICE_OK);
+        const struct sluice_resize_part part = {.in_width = n[2],
+                                                .in_height = n[3],
+                                                .out_width = n[4],
+                                                .out_height = n[5],
+                                                .out = {.width = n[4], .height = n[5]},
+                                                .is_pillow13 = is_pillow13};
+        CU_ASSERT_EQUAL(is_pillow13
+                            ? sluice_resize_rgb_part(resizer, &part, &view, n[6], out, NULL)
+                            : sluice_resize_rgb(resizer, &view, n[4], n[5], n[6], out, NULL),
+                        SLUICE_OK);
         const bool is_equal = crc32_of(out, out_len) == crc;
         if (!is_equal)
             printf("differs from Pillow: %s", line);
@@ -114,7 +126,17 @@ TEST(every_resize_gives_pillows_bytes)
     }
     sluice_buf_unref(source.pixels);
     fclose(expected);
-    CU_ASSERT(num_checked >= 140);
+    CU_ASSERT(num_checked >= min_checked);
+}
+
+TEST(every_resize_gives_pillows_bytes)
+{
+    check_resizes("resize", false, 140);
+}
+
+TEST(every_resize_gives_pillow_13s_bytes)
+{
+    check_resizes("pillow13", true, 26);
 }
 
 int main(void)

@@ -64,6 +64,8 @@ static const char *const specs[] = {
     jitter,
     "decode,resize=40:filter=bicubic,center_crop=32,hflip=1,to_tensor",
     "decode,random_resized_crop=30:filter=random,hflip",
+    "decode=pillow13,random_resized_crop=32,hflip,to_tensor",
+    "decode=pillow13,exif_transpose,resize=20,center_crop=17,hflip",
     "decode,random_resized_crop=26,hflip,trivial_augment_wide=bilinear,to_tensor",
     "decode,resize=31,center_crop=30,randaugment=3:magnitude=15,hflip,to_tensor",
     "decode,random_resized_crop=22,rand_augment_timm=9:mstd=0.5:increasing=1:filter=random",

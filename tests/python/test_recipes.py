@@ -4,6 +4,7 @@ import pathlib
 import subprocess
 import tempfile
 import unittest
+from unittest import mock
 
 import support
 
@@ -113,7 +114,31 @@ class Text(unittest.TestCase):
                 recipes.text(transform)
             self.assertIn(words, str(caught.exception))
 
-    def test_explain_has_a_line_for_each_part(self):
+    def test_numerics_are_of_all_pipelines(self):
+        transform = T.Compose([T.Resize(256), T.CenterCrop(224)])
+        self.assertEqual(recipes.of(transform, numerics="pillow13").train, "decode=pillow13,resize=256,center_crop=224")
+        both = recipes.of("timm-a3", numerics="pillow13")
+        self.assertTrue(both.train.startswith("decode=pillow13,random_resized_crop=160"))
+        self.assertTrue(both.val.startswith("decode=pillow13,resize="))
+        self.assertEqual(recipes.of(both, numerics="pillow12").train, recipes.of("timm-a3").train.replace(
+            "decode", "decode=pillow12", 1))
+        with self.assertRaisesRegex(sluice.InvalidError, "@recipe.json is a file; write decode=pillow13 into"):
+            recipes.of("@recipe.json", numerics="pillow13")
+
+    def test_another_pillow_is_told_of_once(self):
+        resize = "decode,resize=256,center_crop=224"
+        with mock.patch.object(recipes, "_is_told", False):
+            for version, recipe in (("12.3.0", resize), ("13.0.0", "decode,center_crop=224"),
+                                    ("13.0.0", resize.replace("decode", "decode=pillow12"))):
+                with mock.patch("importlib.metadata.version", return_value=version), self.assertNoLogs("sluice"):
+                    recipes.of(recipe)
+            with mock.patch("importlib.metadata.version", return_value="13.0.0"):
+                with self.assertLogs("sluice", "WARNING") as logs:
+                    recipes.of(resize)
+                self.assertIn('numerics="pillow13"', logs.output[0])
+                with self.assertNoLogs("sluice"):
+                    recipes.of(resize)
+
         lines = recipes.explain(T.Compose([T.Resize(72), T.RandomEqualize(0.25), T.PILToTensor()])).splitlines()
         self.assertEqual(len(lines), 3)
         self.assertTrue(lines[0].startswith("Resize(size=72") and lines[0].endswith("  resize=72"))

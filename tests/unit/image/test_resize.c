@@ -168,6 +168,19 @@ TEST(levels_agree)
         sluice_resizer_destroy(at_level[l]);
 }
 
+static struct sluice_resize_part whole_of(uint32_t in_width, uint32_t in_height, uint32_t out_width,
+                                          uint32_t out_height, enum sluice_resize_filter filter)
+{
+    return (struct sluice_resize_part){
+        .in_width = in_width,
+        .in_height = in_height,
+        .out_width = out_width,
+        .out_height = out_height,
+        .out = {.width = out_width, .height = out_height},
+        .filter = filter,
+    };
+}
+
 /* At every level, and from nothing but the box that it depends on. */
 TEST(a_part_is_that_part_of_the_whole)
 {
@@ -185,7 +198,7 @@ TEST(a_part_is_that_part_of_the_whole)
             s[2] = s[0];
         if (i % 5 == 0)
             s[3] = s[1];
-        struct sluice_resize_part part = {s[0], s[1], s[2], s[3], {0}};
+        struct sluice_resize_part part = whole_of(s[0], s[1], s[2], s[3], SLUICE_RESIZE_BILINEAR);
         part.out.width = 1 + sluice_rng_below(&rng, s[2]);
         part.out.height = 1 + sluice_rng_below(&rng, s[3]);
         part.out.left = sluice_rng_below(&rng, s[2] - part.out.width + 1);
@@ -228,6 +241,81 @@ TEST(a_part_is_that_part_of_the_whole)
         free(got);
         sluice_resizer_destroy(at_level);
     }
+}
+
+/* A resize of this part, its input cut from the pixels. */
+static uint8_t *resize_part(struct sluice_resizer *at_level, const struct sluice_resize_part *part,
+                            const uint8_t *pixels, bool flip)
+{
+    const struct sluice_box in = sluice_resize_part_input(part);
+    const size_t stride = (size_t)part->in_width * 3;
+    const struct sluice_image_view view = {pixels + in.top * stride + (size_t)in.left * 3, stride,
+                                           in.width, in.height};
+    uint8_t *out = malloc((size_t)part->out.width * part->out.height * 3);
+    CU_ASSERT_EQUAL(sluice_resize_rgb_part(at_level, part, &view, flip, out, NULL), SLUICE_OK);
+    return out;
+}
+
+/* Against two resizes of one pass each, for every filter and level, whole and in part. */
+TEST(pillow_13_begins_with_the_rows_where_that_saves_more)
+{
+    const enum sluice_cpu_level levels[] = {SLUICE_CPU_C, SLUICE_CPU_AVX2, sluice_cpu_detected()};
+    unsigned num_other = 0, num_first = 0;
+    for (size_t i = 0; i < 180; i++) {
+        const enum sluice_cpu_level level = levels[i % SLUICE_ARRAY_LEN(levels)];
+        const enum sluice_resize_filter filter = (enum sluice_resize_filter)(i / 3 % 6);
+        struct sluice_resizer *at_level;
+        if (level == SLUICE_CPU_AVX2 && sluice_cpu_detected() != SLUICE_CPU_AVX512)
+            continue;
+        CU_ASSERT_EQUAL_FATAL(sluice_resizer_create_at(level, &at_level, NULL), SLUICE_OK);
+        const uint32_t w = 1 + sluice_rng_below(&rng, 70), h = 1 + sluice_rng_below(&rng, 70);
+        uint32_t ow = 1 + sluice_rng_below(&rng, 70), oh = 1 + sluice_rng_below(&rng, 70);
+        if (i % 4 == 0 && h > 2 * ow && w > ow && h > 2 * (w - ow)) /* the bound itself */
+            oh = h - 2 * (w - ow);
+        if (i % 5 == 0)
+            ow = w;
+        const int narrower = (int)w - (int)ow, lower = (int)h - (int)oh;
+        const bool is_down_first = lower > 0 && lower > 2 * narrower;
+        uint8_t *pixels = random_pixels(w, h);
+        struct sluice_resize_part part = whole_of(w, h, ow, oh, filter);
+        uint8_t *across_first = resize_part(at_level, &part, pixels, false);
+        uint8_t *want = across_first;
+        if (is_down_first) {
+            const struct sluice_resize_part down = whole_of(w, h, w, oh, filter);
+            const struct sluice_resize_part across = whole_of(w, oh, ow, oh, filter);
+            uint8_t *between = resize_part(at_level, &down, pixels, false);
+            want = resize_part(at_level, &across, between, false);
+            free(between);
+            num_other += memcmp(want, across_first, (size_t)ow * oh * 3) != 0;
+            num_first++;
+        }
+        part.is_pillow13 = true;
+        uint8_t *got = resize_part(at_level, &part, pixels, false);
+        CU_ASSERT_EQUAL(memcmp(want, got, (size_t)ow * oh * 3), 0);
+        free(got);
+        part.out.left = sluice_rng_below(&rng, ow);
+        part.out.top = sluice_rng_below(&rng, oh);
+        part.out.width = 1 + sluice_rng_below(&rng, ow - part.out.left);
+        part.out.height = 1 + sluice_rng_below(&rng, oh - part.out.top);
+        const bool flip = i % 2;
+        got = resize_part(at_level, &part, pixels, flip);
+        for (uint32_t y = 0; y < part.out.height; y++) {
+            for (uint32_t x = 0; x < part.out.width; x++) {
+                const uint32_t to = flip ? part.out.width - 1 - x : x;
+                const uint8_t *of_whole =
+                    want + 3 * ((size_t)(part.out.top + y) * ow + part.out.left + x);
+                CU_ASSERT_EQUAL(memcmp(got + 3 * ((size_t)y * part.out.width + to), of_whole, 3),
+                                0);
+            }
+        }
+        free(got);
+        if (want != across_first)
+            free(want);
+        free(across_first);
+        free(pixels);
+        sluice_resizer_destroy(at_level);
+    }
+    CU_ASSERT(num_other > 10 && num_other < num_first);
 }
 
 TEST(the_same_size_copies)

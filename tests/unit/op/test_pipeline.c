@@ -92,6 +92,7 @@ TEST(canonical_text_parses_to_an_equal_pipeline)
         "decode,hflip=0,random_resized_crop=1:ratio=0.0001-10000:scale=0.0001-0.0001",
         "decode,center_crop=8192,resize=1,to_tensor,normalize=0:0:0/1:1:1",
         "decode,random_resized_crop=32:ratio=1/3-7/3:scale=0.123456789012345678-0.9,to_tensor",
+        "decode=pillow13,random_resized_crop=32",
         "decode,to_tensor,normalize=0.1:0.2:0.30000000000000004/0.3333333333333333:1000000:2.5",
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(specs); i++) {
@@ -128,6 +129,8 @@ TEST(fingerprints_tell_ops_and_constants_apart)
         "decode,hflip,center_crop=224",
         "decode,to_tensor",
         "decode,to_tensor,normalize=0:0:0/1:1:1",
+        "decode=pillow13",
+        "decode=pillow13,resize=224",
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(specs); i++) {
         struct sluice_pipeline *p = parse(specs[i]);
@@ -138,10 +141,17 @@ TEST(fingerprints_tell_ops_and_constants_apart)
         }
         sluice_pipeline_destroy(p);
     }
-    struct sluice_pipeline *p = parse("decode,hflip"), *q = parse("decode,hflip=0.50");
-    CU_ASSERT_EQUAL(sluice_pipeline_fingerprint(p), sluice_pipeline_fingerprint(q));
-    sluice_pipeline_destroy(p);
-    sluice_pipeline_destroy(q);
+    static const char *const equal[][2] = {
+        {"decode,hflip", "decode,hflip=0.50"},
+        {"decode,hflip", "decode=pillow12,hflip"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(equal); i++) {
+        struct sluice_pipeline *p = parse(equal[i][0]), *q = parse(equal[i][1]);
+        CU_ASSERT_EQUAL(sluice_pipeline_fingerprint(p), sluice_pipeline_fingerprint(q));
+        CU_ASSERT_STRING_EQUAL(sluice_pipeline_spec(p), sluice_pipeline_spec(q));
+        sluice_pipeline_destroy(p);
+        sluice_pipeline_destroy(q);
+    }
 }
 
 TEST(a_bad_text_names_the_op_and_the_position)
@@ -153,7 +163,10 @@ TEST(a_bad_text_names_the_op_and_the_position)
         {"decode,", "op 2 () at character 8: there is no such op"},
         {"hflip", "op 1 (hflip) at character 1: decode stands first"},
         {"decode,decode", "op 2 (decode) at character 8"},
-        {"decode=1", "op 1 (decode) at character 8: decode takes no value"},
+        {"decode=1", "op 1 (decode) at character 8: pillow12 or pillow13 is wanted here"},
+        {"decode=pillow14",
+         "op 1 (decode) at character 8: pillow12 or pillow13 is wanted here; did"},
+        {"decode:p=0.5", "op 1 (decode) at character 8"},
         {"decode,exif_transpose=6", "op 2 (exif_transpose) at character 23: exif_transpose takes"},
         {"exif_transpose", "op 1 (exif_transpose) at character 1: decode stands first"},
         {"decode,hflip,exif_transpose", "op 3 (exif_transpose) at character 14: it must follow"},

@@ -580,6 +580,7 @@ TEST(what_is_more_than_a_crop_and_a_resize_is_not_told)
         "decode,resize=24",
         "decode,to_tensor",
         "decode,random_resized_crop=24,rotate=10,center_crop=20",
+        "decode=pillow13,random_resized_crop=24,to_tensor",
     };
     struct sluice_buf *file = make_jpeg(200, 150);
     struct sluice_scratch *scratch = run_test_scratch(NULL);
