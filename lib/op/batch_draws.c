@@ -88,11 +88,11 @@ bool sluice_draw_erasing(const struct sluice_erasing_params *params,
     struct sluice_rng rng = sluice_rng_init(key->seed, key->epoch, key->sample_id, ERASING_OP);
     if (sluice_rng_double(&rng) >= params->p)
         return false;
-    const double min_log = sluice_exact_log(params->ratio.min);
-    const double max_log = sluice_exact_log(params->ratio.max);
+    const double min_log = sluice_exact_log(params->min_ratio);
+    const double max_log = sluice_exact_log(params->max_ratio);
     for (int i = 0; i < MAX_ATTEMPTS; i++) {
         const double area = (double)size.width * size.height *
-                            draw_between(&rng, params->scale.min, params->scale.max);
+                            draw_between(&rng, params->min_scale, params->max_scale);
         const double ratio = sluice_exact_exp(draw_between(&rng, min_log, max_log));
         const int64_t height = sluice_round_half_even(sqrt(area * ratio));
         const int64_t width = sluice_round_half_even(sqrt(area / ratio));

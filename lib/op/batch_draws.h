@@ -1,6 +1,7 @@
 #ifndef SLUICE_OP_BATCH_DRAWS_H
 #define SLUICE_OP_BATCH_DRAWS_H
 
+#include "op/batch_ops.h"
 #include "op/op.h"
 
 /* Draws of what is done to whole batches after normalize: mixup, CutMix and random erasing.  The
@@ -11,14 +12,6 @@
 /* A draw of Beta(alpha, alpha), alpha > 0: G / (G + H) of two draws of Gamma(alpha) (Marsaglia and
  * Tsang, "A Simple Method for Generating Gamma Variables", 2000), the same on every machine. */
 double sluice_draw_beta(struct sluice_rng *rng, double alpha);
-
-/* Mixup (Zhang et al., 2018) and CutMix (Yun et al., 2019), as timm's Mixup and torchvision's MixUp
- * and CutMix draw them. */
-struct sluice_mix_params {
-    double mixup_alpha, cutmix_alpha; /* 0: never that one */
-    double p;                         /* that a batch is mixed at all */
-    double cutmix_p;                  /* with both: that it is CutMix */
-};
 
 struct sluice_mix {
     bool is_mixed, is_cutmix;
@@ -31,21 +24,15 @@ struct sluice_mix sluice_draw_mix(const struct sluice_mix_params *params, uint64
                                   uint32_t epoch, uint64_t batch, uint32_t rank,
                                   struct sluice_size size);
 
-/* Random erasing (Zhong et al., 2017), as timm's RandomErasing with one box, and torchvision's. */
-struct sluice_erasing_params {
-    double p;
-    struct sluice_range scale; /* of the area, within (0, 1] */
-    struct sluice_range ratio; /* height to width, > 0, uniform in its logarithm */
-};
-
 /* The box of one sample; false: none.  Of ten draws the first that is smaller than the image on
  * both sides counts, and without one nothing is erased. */
 bool sluice_draw_erasing(const struct sluice_erasing_params *params,
                          const struct sluice_draw_key *key, struct sluice_size size,
                          struct sluice_box *box);
 
-/* The fill of an erased box: `count` (at most SLUICE_MAX_FILL) entries of a table of 65,536
- * float32, drawn from the sample's own stream.  Neither memory need be aligned. */
+/* The fill of an erased box: `count` (at most SLUICE_MAX_FILL) entries of a table of
+ * SLUICE_NUM_QUANTILES float32, drawn from the sample's own stream.  Neither memory need be
+ * aligned. */
 #define SLUICE_MAX_FILL (65536u * 8)
 void sluice_fill_drawn(const struct sluice_draw_key *key, const void *table, void *out,
                        size_t count);

@@ -4,7 +4,6 @@ The classes here check and draw; a framework's own apply what was drawn to its a
 """
 import collections
 import functools
-import statistics
 
 from sluice import _sluice, recipes
 
@@ -124,8 +123,5 @@ def philox(keys, counter, multiplied):
 
 @functools.lru_cache(maxsize=1)
 def quantiles():
-    """65,536 numbers that float32 has: the normal distribution at the middles of as many equal parts, in steps of 2^-20,
-    so that the last bits of a libm's logarithm do not show."""
-    inverse = statistics.NormalDist().inv_cdf
-    half = [round(inverse((i + 0.5) / 65536) * 2**20) / 2**20 for i in range(32768)]
-    return [*half, *(-value for value in reversed(half))]
+    """Of the normal distribution, as bytes of float32 [65536]: what erased boxes are filled with."""
+    return _sluice.normal_quantiles()

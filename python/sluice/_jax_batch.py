@@ -109,4 +109,4 @@ def _normals(keys, counters, places):
     words = _batch_ops.philox(keys, (low, high, epoch, (places >> 3) + numpy.uint32(_batch_ops.FILL_OP << 16)), _multiplied)
     word = jnp.select([places >> 1 & 3 == i for i in range(3)], words[:3], words[3])
     part = jnp.where(places & 1, word >> 16, word & 0xFFFF)
-    return jnp.asarray(_batch_ops.quantiles(), jnp.float32)[part]
+    return jnp.asarray(numpy.frombuffer(_batch_ops.quantiles(), numpy.float32))[part]

@@ -63,12 +63,7 @@ def multiplied(tensor, constant):
 
 @functools.lru_cache(maxsize=None)
 def _quantiles(device):
-    return torch.tensor(_batch_ops.quantiles(), dtype=torch.float32).to(device)
-
-
-@functools.lru_cache(maxsize=1)
-def _quantile_bytes():
-    return bytes(_quantiles(torch.device("cpu")).numpy())
+    return torch.frombuffer(bytearray(_batch_ops.quantiles()), dtype=torch.float32).to(device)
 
 
 def normals(seed, epochs, samples, sizes, device):
@@ -79,7 +74,7 @@ def normals(seed, epochs, samples, sizes, device):
     drawn = torch.empty(sum(sizes))
     at = drawn.data_ptr()
     for epoch, sample, size in zip(epochs, samples, sizes):
-        _sluice.fill_normals(seed, epoch, sample, _quantile_bytes(), at, size)
+        _sluice.fill_normals(seed, epoch, sample, _batch_ops.quantiles(), at, size)
         at += 4 * size
     return drawn
 

@@ -110,6 +110,7 @@ int add_plain_type(PyObject *module, PyType_Spec *spec, const char *name);
 /* draws.c: functions of the module. */
 PyObject *module_draw_mix(PyObject *module, PyObject *args);
 PyObject *module_fill_normals(PyObject *module, PyObject *args);
+PyObject *module_normal_quantiles(PyObject *module, PyObject *unused);
 PyObject *module_draw_erasing(PyObject *module, PyObject *args);
 
 int add_errors(PyObject *module);

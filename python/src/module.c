@@ -132,6 +132,8 @@ static PyMethodDef module_methods[] = {
     {"fill_normals", module_fill_normals, METH_VARARGS,
      "fill_normals(seed, epoch, sample, table, address, count): count float32 to an address of the "
      "host, each one of the table's 65,536."},
+    {"normal_quantiles", module_normal_quantiles, METH_NOARGS,
+     "The table that fill_normals() is given: 65,536 float32, as bytes."},
     {"version", module_version, METH_NOARGS, "Of the library, as 'MAJOR.MINOR.PATCH'."},
     {"set_log_level", module_set_log_level, METH_O,
      "The least severe lines that the library writes: LOG_INFO at first."},

@@ -4,6 +4,7 @@ import base64
 import html.parser
 import io
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -49,6 +50,11 @@ class Random(unittest.TestCase):
             words = _batch_ops.philox(_batch_ops.round_keys(of), [torch.tensor([word]) for word in counter],
                                       _torch_batch.multiplied)
             self.assertEqual([int(word) for word in words], want)
+
+    def test_quantiles_are_those_of_statistics(self):
+        inverse = statistics.NormalDist().inv_cdf
+        want = numpy.array([round(inverse((i + 0.5) / 65536) * 2**20) / 2**20 for i in range(65536)], numpy.float32)
+        self.assertEqual(_batch_ops.quantiles(), want.tobytes())
 
     def test_normals_are_normal_and_of_their_sample(self):
         drawn = _torch_batch.normals(5, [0, 1], [7, 2**40], [40001, 80000], torch.device("cpu"))

@@ -82,7 +82,6 @@ def mixed(images, labels, of, settings, smoothing=0.0, pairing="timm", num_class
 
 def erased(images, of, settings, fill):
     """(number of boxes, images) in NumPy, with the noise that the library draws on the host."""
-    table = numpy.array(_batch_ops.quantiles(), numpy.float32).tobytes()
     images, num = images.copy(), 0
     for image, sample, epoch in zip(images, of.ids, of.draw_epochs):
         box = _sluice.draw_erasing(of.seed, epoch, sample, *settings, *image.shape[:2])
@@ -92,7 +91,7 @@ def erased(images, of, settings, fill):
         top, left, height, width = box
         if isinstance(fill, str):
             drawn = numpy.empty((3, height, width) if fill == "pixel" else (3, 1, 1), numpy.float32)
-            _sluice.fill_normals(of.seed, epoch, sample, table, drawn.ctypes.data, drawn.size)
+            _sluice.fill_normals(of.seed, epoch, sample, _batch_ops.quantiles(), drawn.ctypes.data, drawn.size)
             value = drawn.transpose(1, 2, 0)
         else:
             value = numpy.array(fill, numpy.float32)

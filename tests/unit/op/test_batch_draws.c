@@ -123,7 +123,7 @@ TEST(nothing_is_mixed_without_an_alpha)
 TEST(erases_boxes_within_the_image)
 {
     const struct sluice_erasing_params params = {
-        .p = 0.25, .scale = {0.02, 1.0 / 3}, .ratio = {0.3, 1 / 0.3}};
+        .p = 0.25, .min_scale = 0.02, .max_scale = 1.0 / 3, .min_ratio = 0.3, .max_ratio = 1 / 0.3};
     const struct sluice_size size = {60, 40};
     unsigned num = 0;
     double area = 0;
@@ -143,7 +143,8 @@ TEST(erases_boxes_within_the_image)
 
 TEST(an_image_of_one_pixel_is_not_erased)
 {
-    const struct sluice_erasing_params params = {.p = 1, .scale = {1, 1}, .ratio = {1, 1}};
+    const struct sluice_erasing_params params = {
+        .p = 1, .min_scale = 1, .max_scale = 1, .min_ratio = 1, .max_ratio = 1};
     const struct sluice_draw_key key = {.seed = 3};
     struct sluice_box box;
     CU_ASSERT(!sluice_draw_erasing(&params, &key, (struct sluice_size){1, 1}, &box));
