@@ -72,6 +72,20 @@ __global__ void input_kernel(const uint8_t *__restrict__ pixels, const float *__
         out[i] = lut[256 * (i % 3) + pixels[i]];
 }
 
+/* Three neighbours, a pixel, in a thread. */
+__global__ void
+mix_input_kernel(struct sluice_mix_batch batch, const struct sluice_mix_row *__restrict__ rows,
+                 const uint8_t *__restrict__ pixels, const float *__restrict__ table,
+                 const float *__restrict__ quantiles, float *__restrict__ out, size_t count)
+{
+    for (size_t i = first_index<size_t>(); i < count; i += index_stride<size_t>()) {
+        const place<size_t> p = place_of<size_t>(i, 1, batch.size, batch.size);
+        for (uint32_t c = 0; c < 3; c++)
+            out[3 * i + c] = sluice_mix_value(&batch, rows, pixels, table, quantiles, (uint32_t)p.n,
+                                              p.y, p.x, c);
+    }
+}
+
 template <typename I>
 __global__ void bias_kernel(float *__restrict__ values, const float *__restrict__ bias, I count,
                             I num_c, bool relu)
@@ -116,21 +130,6 @@ __global__ void fill_kernel(float *out, float value, size_t count)
         out[i] = value;
 }
 
-/* Philox4x32-10 (Salmon and others, 2011), as lib/base/rng.c has it. */
-__device__ void philox(uint32_t k0, uint32_t k1, uint32_t c[4])
-{
-    for (int round = 0; round < 10; round++) {
-        const uint32_t high0 = __umulhi(0xD2511F53u, c[0]), low0 = 0xD2511F53u * c[0];
-        const uint32_t high1 = __umulhi(0xCD9E8D57u, c[2]), low1 = 0xCD9E8D57u * c[2];
-        c[0] = high1 ^ c[1] ^ k0;
-        c[1] = low1;
-        c[2] = high0 ^ c[3] ^ k1;
-        c[3] = low0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-}
-
 __global__ void dropout_kernel(float *values, size_t count, uint64_t seed, uint64_t step,
                                uint32_t layer, uint32_t drop_below, float kept)
 {
@@ -139,7 +138,7 @@ __global__ void dropout_kernel(float *values, size_t count, uint64_t seed, uint6
          block += index_stride<size_t>()) {
         uint32_t words[4] = {(uint32_t)block, (uint32_t)step, (uint32_t)(step >> 32),
                              0x44000000u | layer};
-        philox((uint32_t)seed, (uint32_t)(seed >> 32), words);
+        sluice_mix_philox((uint32_t)seed, (uint32_t)(seed >> 32), words);
         for (size_t k = 0; k < 4 && 4 * block + k < count; k++)
             values[4 * block + k] *= words[k] < drop_below ? 0.0f : kept;
     }
@@ -544,6 +543,46 @@ __global__ void loss_kernel(const float *__restrict__ logits, const uint32_t *__
     }
 }
 
+__global__ void mix_loss_kernel(struct sluice_mix_batch batch, const float *__restrict__ logits,
+                                const uint32_t *__restrict__ labels, uint32_t num_classes,
+                                double weight, float *__restrict__ diff,
+                                struct sluice_cuda_sums *__restrict__ samples)
+{
+    __shared__ double doubles[BLOCK];
+    __shared__ uint32_t counts[BLOCK];
+    const size_t start = (size_t)blockIdx.x * num_classes;
+    const uint32_t own = labels[blockIdx.x], other = labels[sluice_mix_met(&batch, blockIdx.x)];
+    const uint32_t hit = batch.own >= batch.other ? own : other;
+    const float hit_logit = logits[start + hit];
+    double max = hit_logit;
+    uint32_t rank = 0;
+    for (uint32_t c = threadIdx.x; c < num_classes; c += blockDim.x) {
+        const float logit = logits[start + c];
+        max = fmax(max, (double)logit);
+        rank += logit > hit_logit || (logit == hit_logit && c < hit);
+    }
+    const auto plus = [](auto a, auto b) { return a + b; };
+    max = reduce(max, doubles, [](double a, double b) { return fmax(a, b); });
+    rank = reduce(rank, counts, plus);
+    double sum = 0, target_sum = 0, products = 0;
+    for (uint32_t c = threadIdx.x; c < num_classes; c += blockDim.x) {
+        const double target = sluice_mix_target(&batch, own, other, c);
+        sum += exp(logits[start + c] - max);
+        target_sum += target;
+        products += target * logits[start + c];
+    }
+    sum = reduce(sum, doubles, plus);
+    target_sum = reduce(target_sum, doubles, plus);
+    products = reduce(products, doubles, plus);
+    if (threadIdx.x == 0)
+        samples[blockIdx.x] = {target_sum * (log(sum) + max) - products, rank < 1, rank < 5};
+    for (uint32_t c = threadIdx.x; c < num_classes; c += blockDim.x) {
+        const double target = sluice_mix_target(&batch, own, other, c);
+        diff[start + c] =
+            (float)((exp(logits[start + c] - max) / sum * target_sum - target) * weight);
+    }
+}
+
 __global__ void sum_kernel(const struct sluice_cuda_sums *samples, size_t num_samples,
                            struct sluice_cuda_sums *sums)
 {
@@ -621,6 +660,16 @@ cudaError_t sluice_cuda_input(cudaStream_t stream, const uint8_t *pixels, const 
 {
     /* Few blocks, each of which loads the table. */
     input_kernel<<<blocks_for(count, 2048), BLOCK, 0, stream>>>(pixels, table, out, count);
+    return cudaGetLastError();
+}
+
+cudaError_t sluice_cuda_mix_input(cudaStream_t stream, const struct sluice_mix_batch *batch,
+                                  const struct sluice_mix_row *rows, const uint8_t *pixels,
+                                  const float *table, const float *quantiles, float *out)
+{
+    const size_t count = (size_t)batch->n * batch->size * batch->size;
+    mix_input_kernel<<<blocks_for(count), BLOCK, 0, stream>>>(*batch, rows, pixels, table,
+                                                              quantiles, out, count);
     return cudaGetLastError();
 }
 
@@ -768,6 +817,17 @@ cudaError_t sluice_cuda_loss(cudaStream_t stream, const float *logits, const uin
     loss_kernel<<<(unsigned)num_samples, BLOCK, 0, stream>>>(
         logits, labels, num_classes, 1.0 / (double)num_samples, diff, scratch);
     sum_kernel<<<1, BLOCK, 0, stream>>>(scratch, num_samples, sums);
+    return cudaGetLastError();
+}
+
+cudaError_t sluice_cuda_mix_loss(cudaStream_t stream, const struct sluice_mix_batch *batch,
+                                 const float *logits, const uint32_t *labels, uint32_t num_classes,
+                                 float *diff, struct sluice_cuda_sums *scratch,
+                                 struct sluice_cuda_sums *sums)
+{
+    mix_loss_kernel<<<batch->n, BLOCK, 0, stream>>>(*batch, logits, labels, num_classes,
+                                                    1.0 / batch->n, diff, scratch);
+    sum_kernel<<<1, BLOCK, 0, stream>>>(scratch, batch->n, sums);
     return cudaGetLastError();
 }
 

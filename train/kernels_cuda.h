@@ -1,6 +1,8 @@
 #ifndef SLUICE_TRAIN_KERNELS_CUDA_H
 #define SLUICE_TRAIN_KERNELS_CUDA_H
 
+#include "train/mix_kernel.h"
+
 #include <cuda_runtime_api.h>
 
 #include <stdbool.h>
@@ -55,6 +57,13 @@ size_t sluice_cuda_scratch(size_t num_c);
 /* out[i] = table[i % 3][pixels[i]]; table is 3 x 256. */
 cudaError_t sluice_cuda_input(cudaStream_t stream, const uint8_t *pixels, const float *table,
                               float *out, size_t count);
+
+/* The same by sluice_mix_value(), for the rows of a batch; quantiles: NULL where the fill is
+ * numbers.
+ */
+cudaError_t sluice_cuda_mix_input(cudaStream_t stream, const struct sluice_mix_batch *batch,
+                                  const struct sluice_mix_row *rows, const uint8_t *pixels,
+                                  const float *table, const float *quantiles, float *out);
 
 /* values[i] += bias[i % num_c], then, with relu, at least 0 (NaN stays). */
 cudaError_t sluice_cuda_bias(cudaStream_t stream, float *values, const float *bias, size_t count,
@@ -122,6 +131,12 @@ cudaError_t sluice_cuda_batchnorm_backward(cudaStream_t stream,
 cudaError_t sluice_cuda_loss(cudaStream_t stream, const float *logits, const uint32_t *labels,
                              size_t num_samples, uint32_t num_classes, float *diff,
                              struct sluice_cuda_sums *scratch, struct sluice_cuda_sums *sums);
+
+/* The same for batch->n samples with the targets of sluice_mix_target(), as sluice_mix_loss(). */
+cudaError_t sluice_cuda_mix_loss(cudaStream_t stream, const struct sluice_mix_batch *batch,
+                                 const float *logits, const uint32_t *labels, uint32_t num_classes,
+                                 float *diff, struct sluice_cuda_sums *scratch,
+                                 struct sluice_cuda_sums *sums);
 
 /* m = momentum * m + (g + weight_decay * w); w -= lr * m, each operation rounded, as the CPU
  * does it. */

@@ -2,6 +2,7 @@
 #define SLUICE_TRAIN_TRAIN_H
 
 #include "base/error.h"
+#include "op/batch_ops.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,11 +21,21 @@
 
 struct sluice_trainer;
 
+/* The names of a batch and of its n rows, on which the draws of its batch ops depend: those of
+ * struct sluice_batch, and this process's rank. */
+struct sluice_train_key {
+    uint32_t epoch, rank;
+    uint64_t index;
+    const uint64_t *ids;
+    const uint32_t *draw_epochs;
+};
+
 struct sluice_train_batch {
-    const uint8_t *pixels;  /* n x size x size x 3 */
-    const uint32_t *labels; /* n, each < num_classes */
-    unsigned n;             /* 1 .. batch_size; the last of an epoch may be short */
-    bool is_on_device;      /* `pixels` is memory of sluice_trainer_device() */
+    const uint8_t *pixels;              /* n x size x size x 3 */
+    const uint32_t *labels;             /* n, each < num_classes */
+    unsigned n;                         /* 1 .. batch_size; the last of an epoch may be short */
+    bool is_on_device;                  /* `pixels` is memory of sluice_trainer_device() */
+    const struct sluice_train_key *key; /* NULL: no batch ops */
 };
 
 struct sluice_train_options {
@@ -38,8 +49,10 @@ struct sluice_train_options {
     unsigned batch_size;
     /* SGD as torch.optim.SGD defines it (nesterov off). */
     double lr, momentum, weight_decay;
-    /* Key of the draws of initial weights and dropout. */
+    /* Key of the draws of initial weights, dropout and batch ops. */
     uint64_t seed;
+    /* Done to the batches of steps that have a key. */
+    struct sluice_batch_ops batch_ops;
     /* [3][256]; borrowed for the trainer's life. */
     const float (*table)[256];
     /* Device none: samples a second; 0: no limit. */
@@ -64,6 +77,7 @@ void sluice_trainer_destroy(struct sluice_trainer *trainer); /* NULL is allowed 
 struct sluice_train_totals {
     uint64_t samples, steps;
     double loss_sum; /* cross-entropy, natural log, summed over samples */
+    /* Where batch ops mix labels, a hit is the one that has the larger part. */
     uint64_t top1, top5;
 };
 

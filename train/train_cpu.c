@@ -543,7 +543,12 @@ static sluice_status run(struct cpu_trainer *cpu, const struct sluice_train_batc
     sluice_status status = get_plan(cpu, batch->n, plan, err);
     if (status)
         return status;
-    input_from_pixels(cpu, batch);
+    const struct sluice_trainer *base = &cpu->base;
+    if (batch->key)
+        sluice_mix_input(&base->mix.batch, base->mix.rows, batch->pixels, base->options.table,
+                         base->mix.quantiles, cpu->tensors[0]);
+    else
+        input_from_pixels(cpu, batch);
     for (unsigned i = 0; !status && i < net->num_layers; i++)
         status = forward_layer(cpu, *plan, i, is_training, err);
     if (status)
@@ -551,9 +556,15 @@ static sluice_status run(struct cpu_trainer *cpu, const struct sluice_train_batc
 
     const float *logits = cpu->tensors[net->num_layers];
     float *diff = is_training ? cpu->diffs[net->num_layers] : NULL;
-    for (unsigned s = 0; s < batch->n; s++)
-        loss_of(logits + (size_t)s * net->num_classes, net->num_classes, batch->labels[s],
-                1.0 / batch->n, diff ? diff + (size_t)s * net->num_classes : NULL, &cpu->totals);
+    for (unsigned s = 0; s < batch->n; s++) {
+        const size_t at = (size_t)s * net->num_classes;
+        if (batch->key)
+            sluice_mix_loss(&base->mix.batch, s, batch->labels, logits + at, net->num_classes,
+                            1.0 / batch->n, diff + at, &cpu->totals);
+        else
+            loss_of(logits + at, net->num_classes, batch->labels[s], 1.0 / batch->n,
+                    diff ? diff + at : NULL, &cpu->totals);
+    }
     return SLUICE_OK;
 }
 

@@ -27,7 +27,10 @@ static sluice_status upload(struct cuda_trainer *cuda, const struct sluice_train
 {
     const size_t bytes = batch->n * cuda_elements(cuda->base.net.layers[0].in);
     const size_t label_bytes = batch->n * sizeof(*batch->labels);
+    const size_t row_bytes = batch->n * sizeof(*slot->rows);
     memcpy(slot->pinned_labels, batch->labels, label_bytes);
+    if (batch->key)
+        memcpy(slot->pinned_rows, cuda->base.mix.rows, row_bytes);
     sluice_status status = cuda_check(cudaStreamWaitEvent(cuda->copies, slot->consumed, 0),
                                       "cudaStreamWaitEvent", err);
     if (!status && !batch->is_on_device)
@@ -38,6 +41,10 @@ static sluice_status upload(struct cuda_trainer *cuda, const struct sluice_train
         status = cuda_check(cudaMemcpyAsync(slot->labels, slot->pinned_labels, label_bytes,
                                             cudaMemcpyHostToDevice, cuda->copies),
                             "cudaMemcpy", err);
+    if (!status && batch->key)
+        status = cuda_check(cudaMemcpyAsync(slot->rows, slot->pinned_rows, row_bytes,
+                                            cudaMemcpyHostToDevice, cuda->copies),
+                            "cudaMemcpy", err);
     if (!status)
         status = cuda_check(cudaEventRecord(slot->uploaded, cuda->copies), "cudaEventRecord", err);
     if (!status)
@@ -46,23 +53,31 @@ static sluice_status upload(struct cuda_trainer *cuda, const struct sluice_train
     return status;
 }
 
-/* From the pixels, which are on the device, and the slot's labels. */
+/* From the pixels, which are on the device, and the slot's labels and, if the batch is mixed, rows.
+ */
 static sluice_status forward(struct cuda_trainer *cuda, struct plan *plan, const uint8_t *pixels,
-                             const struct slot *slot, bool is_training, struct sluice_err *err)
+                             const struct slot *slot, bool is_training, bool is_mixed,
+                             struct sluice_err *err)
 {
     const struct sluice_net *net = &cuda->base.net;
-    sluice_status status =
-        cuda_check(sluice_cuda_input(cuda->compute, pixels, cuda->table, cuda->tensors[0],
-                                     plan->n * cuda_elements(net->layers[0].in)),
-                   "the input", err);
+    const struct sluice_mix_batch *mix = &cuda->base.mix.batch;
+    const float *logits = cuda->tensors[net->num_layers];
+    float *diff = is_training ? cuda->diffs[net->num_layers] : NULL;
+    const cudaError_t input =
+        is_mixed ? sluice_cuda_mix_input(cuda->compute, mix, slot->rows, pixels, cuda->table,
+                                         cuda->quantiles, cuda->tensors[0])
+                 : sluice_cuda_input(cuda->compute, pixels, cuda->table, cuda->tensors[0],
+                                     plan->n * cuda_elements(net->layers[0].in));
+    sluice_status status = cuda_check(input, "the input", err);
     for (unsigned i = 0; !status && i < net->num_layers; i++)
         status = cuda_forward_layer(cuda, plan, i, is_training, err);
     if (!status)
-        status = cuda_check(sluice_cuda_loss(cuda->compute, cuda->tensors[net->num_layers],
-                                             slot->labels, plan->n, net->num_classes,
-                                             is_training ? cuda->diffs[net->num_layers] : NULL,
-                                             cuda->sample_sums, cuda->sums),
-                            "the loss", err);
+        status = cuda_check(
+            is_mixed ? sluice_cuda_mix_loss(cuda->compute, mix, logits, slot->labels,
+                                            net->num_classes, diff, cuda->sample_sums, cuda->sums)
+                     : sluice_cuda_loss(cuda->compute, logits, slot->labels, plan->n,
+                                        net->num_classes, diff, cuda->sample_sums, cuda->sums),
+            "the loss", err);
     if (!status)
         status = cuda_queue_snapshot(cuda, plan->n, err);
     if (!status)
@@ -91,7 +106,7 @@ static sluice_status run(struct cuda_trainer *cuda, const struct sluice_train_ba
     status = upload(cuda, batch, slot, err);
     if (!status)
         status = forward(cuda, plan, batch->is_on_device ? batch->pixels : slot->pixels, slot,
-                         is_training, err);
+                         is_training, batch->key != NULL, err);
     bool has_diff[SLUICE_NET_MAX_LAYERS + 1] = {false};
     for (unsigned i = cuda->base.net.num_layers; !status && is_training && i > 0; i--)
         status = cuda_backward_layer(cuda, plan, i - 1, has_diff, err);
@@ -200,6 +215,8 @@ static void cuda_clear(struct sluice_trainer *trainer)
             cudaEventDestroy(cuda->slots[i].consumed);
         if (cuda->slots[i].pinned_labels)
             cudaFreeHost(cuda->slots[i].pinned_labels);
+        if (cuda->slots[i].pinned_rows)
+            cudaFreeHost(cuda->slots[i].pinned_rows);
     }
     cuda_clear_sums(cuda);
     if (cuda->cublas)

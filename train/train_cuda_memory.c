@@ -301,6 +301,11 @@ sluice_status cuda_make_slots(struct cuda_trainer *cuda, struct sluice_err *err)
         if (!status)
             status = sluice_trainer_host_alloc(&cuda->base, n * sizeof(*slot->pinned_labels),
                                                (void **)&slot->pinned_labels, err);
+        if (!status && cuda->base.mix.rows)
+            status = alloc_device(cuda, n * sizeof(*slot->rows), (void **)&slot->rows, err);
+        if (!status && cuda->base.mix.rows)
+            status = sluice_trainer_host_alloc(&cuda->base, n * sizeof(*slot->pinned_rows),
+                                               (void **)&slot->pinned_rows, err);
         if (!status)
             status = cuda_check(cudaEventCreateWithFlags(&slot->uploaded, flags), "cudaEventCreate",
                                 err);
@@ -315,6 +320,13 @@ sluice_status cuda_make_slots(struct cuda_trainer *cuda, struct sluice_err *err)
             cuda_check(cudaMemcpyAsync(cuda->table, cuda->base.options.table, sizeof(float[3][256]),
                                        cudaMemcpyHostToDevice, cuda->compute),
                        "cudaMemcpy", err);
+    if (!status && cuda->base.mix.quantiles)
+        status = alloc_floats(cuda, SLUICE_NUM_QUANTILES, &cuda->quantiles, err);
+    if (!status && cuda->base.mix.quantiles)
+        status = cuda_check(cudaMemcpyAsync(cuda->quantiles, cuda->base.mix.quantiles,
+                                            SLUICE_NUM_QUANTILES * sizeof(float),
+                                            cudaMemcpyHostToDevice, cuda->compute),
+                            "cudaMemcpy", err);
     return status;
 }
 

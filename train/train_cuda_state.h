@@ -71,6 +71,7 @@ struct slot {
     uint8_t *pixels;
     uint32_t *labels;
     uint32_t *pinned_labels;
+    struct sluice_mix_row *rows, *pinned_rows; /* with batch ops, as the labels */
     cudaEvent_t uploaded, consumed;
 };
 
@@ -100,6 +101,7 @@ struct cuda_trainer {
     size_t trained_count;
 
     float *table;
+    float *quantiles; /* of batch ops; NULL without */
     /* For sums over columns. */
     double *scratch;
     /* Workspace of the convolutions, one after the other. */

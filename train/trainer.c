@@ -69,6 +69,19 @@ static sluice_status check_options(const struct sluice_train_options *options, b
     return SLUICE_OK;
 }
 
+static sluice_status make_mix(struct sluice_trainer *trainer, struct sluice_err *err)
+{
+    const sluice_status status = sluice_batch_ops_check(&trainer->options.batch_ops, err);
+    if (status)
+        return status;
+    trainer->mix.rows = calloc(trainer->options.batch_size, sizeof(*trainer->mix.rows));
+    trainer->mix.quantiles = malloc(SLUICE_NUM_QUANTILES * sizeof(*trainer->mix.quantiles));
+    if (!trainer->mix.rows || !trainer->mix.quantiles)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a trainer");
+    sluice_normal_quantiles(trainer->mix.quantiles);
+    return SLUICE_OK;
+}
+
 sluice_status sluice_trainer_create(const struct sluice_train_options *options,
                                     struct sluice_trainer **trainer, struct sluice_err *err)
 {
@@ -99,7 +112,10 @@ sluice_status sluice_trainer_create(const struct sluice_train_options *options,
         }
         t->options.model = t->net.model;
     }
-    status = t->ops->init(t, err);
+    if (learns && sluice_has_batch_ops(&options->batch_ops))
+        status = make_mix(t, err);
+    if (!status)
+        status = t->ops->init(t, err);
     if (status) {
         sluice_trainer_destroy(t);
         return status;
@@ -113,6 +129,8 @@ void sluice_trainer_destroy(struct sluice_trainer *trainer)
     if (!trainer)
         return;
     trainer->ops->clear(trainer);
+    free(trainer->mix.rows);
+    free(trainer->mix.quantiles);
     free(trainer);
 }
 
@@ -150,8 +168,15 @@ sluice_status sluice_trainer_step(struct sluice_trainer *trainer,
                                   const struct sluice_train_batch *batch, struct sluice_err *err)
 {
     sluice_status status = check_batch(trainer, batch, err);
+    struct sluice_train_batch drawn = *batch;
+    if (!trainer->mix.rows)
+        drawn.key = NULL;
+    if (!status && drawn.key)
+        status = sluice_mix_draw(&trainer->options.batch_ops, trainer->options.seed, batch,
+                                 trainer->options.image_size, trainer->options.num_classes,
+                                 &trainer->mix.batch, trainer->mix.rows, err);
     if (!status)
-        status = trainer->ops->step(trainer, batch, err);
+        status = trainer->ops->step(trainer, &drawn, err);
     if (status)
         return status;
     trainer->has_grad = true;
@@ -166,8 +191,10 @@ sluice_status sluice_trainer_evaluate(struct sluice_trainer *trainer,
                                       struct sluice_err *err)
 {
     sluice_status status = check_batch(trainer, batch, err);
+    struct sluice_train_batch plain = *batch;
+    plain.key = NULL;
     if (!status)
-        status = trainer->ops->evaluate(trainer, batch, err);
+        status = trainer->ops->evaluate(trainer, &plain, err);
     if (status)
         return status;
     trainer->totals.steps++;

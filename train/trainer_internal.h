@@ -1,6 +1,7 @@
 #ifndef SLUICE_TRAIN_TRAINER_INTERNAL_H
 #define SLUICE_TRAIN_TRAINER_INTERNAL_H
 
+#include "train/mix.h"
 #include "train/net.h"
 #include "train/train.h"
 
@@ -24,8 +25,9 @@ struct sluice_trainer_ops {
     sluice_status (*init)(struct sluice_trainer *trainer, struct sluice_err *err);
     void (*clear)(struct sluice_trainer *trainer); /* also after a failed init */
 
-    /* The batch is checked: n, labels, where its pixels are.  `trainer->steps` numbers this step
-     * (from 0) and `trainer->lr` is its rate.  Sums may stay on the device until collect. */
+    /* The batch is checked: n, labels, where its pixels are; if it has a key, `trainer->mix` has
+     * its draws.  `trainer->steps` numbers this step (from 0) and `trainer->lr` is its rate.  Sums
+     * may stay on the device until collect. */
     sluice_status (*step)(struct sluice_trainer *trainer, const struct sluice_train_batch *batch,
                           struct sluice_err *err);
     sluice_status (*evaluate)(struct sluice_trainer *trainer,
@@ -71,6 +73,12 @@ struct sluice_trainer {
     /* Since the last collect: all samples and steps; loss and hits of the portions that progress
      * ended, as far as they are known. */
     struct sluice_train_totals totals;
+    /* The draws of the step under way; `rows` and `quantiles` are NULL without batch ops. */
+    struct {
+        struct sluice_mix_batch batch;
+        struct sluice_mix_row *rows;
+        float *quantiles; /* SLUICE_NUM_QUANTILES */
+    } mix;
     /* A step was taken by this object. */
     bool has_grad;
     /* The device says so, at any time. */

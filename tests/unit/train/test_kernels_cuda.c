@@ -2,6 +2,7 @@
 
 #include "base/rng.h"
 #include "support/test.h"
+#include "train/mix.h"
 #include "train/net.h"
 #include "train_support.h"
 
@@ -85,6 +86,76 @@ TEST(input_looks_each_channel_up_in_its_table)
         CU_ASSERT_EQUAL(got[i], table[256 * (i % 3) + pixels[i]]);
     free(got);
     end();
+}
+
+/* Every kind and fill of a mixed batch, from its draws on. */
+TEST(mixed_batches_are_those_of_the_host)
+{
+    enum { ROWS = 7, SIZE = 20, CLASSES = 300, COUNT = ROWS * SIZE * SIZE * 3 };
+    static uint8_t pixels[COUNT];
+    static float quantiles[SLUICE_NUM_QUANTILES], wanted[COUNT], diff[ROWS * CLASSES];
+    uint32_t labels[ROWS], draw_epochs[ROWS] = {0};
+    uint64_t ids[ROWS];
+    struct sluice_mix_row rows[ROWS];
+    unsigned num_of_kind[3] = {0};
+    sluice_normal_quantiles(quantiles);
+    train_test_fill_table();
+    train_test_fill_batch(ROWS, SIZE, CLASSES, 0, pixels, labels);
+    for (unsigned n = 0; n < ROWS; n++)
+        ids[n] = ((uint64_t)n << 33) + n;
+    float *logits = make_values((size_t)ROWS * CLASSES, 31);
+    for (uint64_t index = 0; index < 24; index++) {
+        struct sluice_batch_ops ops = sluice_batch_ops_none();
+        ops.mix.mixup_alpha = ops.mix.cutmix_alpha = 1;
+        ops.mix.p = 0.8;
+        ops.label_smoothing = 0.1;
+        ops.erasing.p = 0.5;
+        ops.fill = (enum sluice_fill)(index % 3);
+        ops.is_rolled = index / 3 % 2;
+        const struct sluice_train_key key = {
+            .index = index, .ids = ids, .draw_epochs = draw_epochs};
+        const struct sluice_train_batch batch = {
+            .pixels = pixels, .labels = labels, .n = ROWS, .key = &key};
+        struct sluice_mix_batch drawn;
+        struct sluice_err err = {0};
+        train_test_require(sluice_mix_draw(&ops, 9, &batch, SIZE, CLASSES, &drawn, rows, &err),
+                           &err);
+        num_of_kind[drawn.kind]++;
+
+        float *table = to_device(train_test_table, sizeof(train_test_table));
+        float *out = to_device(NULL, sizeof(wanted));
+        require(sluice_cuda_mix_input(NULL, &drawn, to_device(rows, sizeof(rows)),
+                                      to_device(pixels, sizeof(pixels)), table,
+                                      to_device(quantiles, sizeof(quantiles)), out));
+        float *got = from_device(out, sizeof(wanted));
+        sluice_mix_input(&drawn, rows, pixels, train_test_table, quantiles, wanted);
+        CU_ASSERT(train_test_same_bits(got, wanted, sizeof(wanted)));
+        free(got);
+
+        static const struct sluice_cuda_sums zero;
+        struct sluice_cuda_sums *sums = to_device(&zero, sizeof(zero));
+        float *diff_out = to_device(NULL, sizeof(diff));
+        const size_t logit_bytes = (size_t)ROWS * CLASSES * sizeof(*logits);
+        require(sluice_cuda_mix_loss(NULL, &drawn, to_device(logits, logit_bytes),
+                                     to_device(labels, sizeof(labels)), CLASSES, diff_out,
+                                     to_device(NULL, ROWS * sizeof(zero)), sums));
+        struct sluice_train_totals totals = {0};
+        for (uint32_t n = 0; n < ROWS; n++)
+            sluice_mix_loss(&drawn, n, labels, logits + (size_t)n * CLASSES, CLASSES, 1.0 / ROWS,
+                            diff + (size_t)n * CLASSES, &totals);
+        struct sluice_cuda_sums *got_sums = from_device(sums, sizeof(zero));
+        CU_ASSERT_DOUBLE_EQUAL(got_sums->loss, totals.loss_sum, 1e-9);
+        CU_ASSERT_EQUAL(got_sums->top1, totals.top1);
+        CU_ASSERT_EQUAL(got_sums->top5, totals.top5);
+        float *got_diff = from_device(diff_out, sizeof(diff));
+        for (size_t i = 0; i < (size_t)ROWS * CLASSES; i++)
+            CU_ASSERT_DOUBLE_EQUAL(got_diff[i], diff[i], 1e-7);
+        free(got_sums);
+        free(got_diff);
+        end();
+    }
+    free(logits);
+    CU_ASSERT(num_of_kind[0] > 0 && num_of_kind[1] > 0 && num_of_kind[2] > 0);
 }
 
 TEST(bias_is_added_by_channel_and_may_end_in_a_relu)

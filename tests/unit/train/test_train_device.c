@@ -1,3 +1,4 @@
+#include "train/mix.h"
 #include "train/train.h"
 
 #include "support/test.h"
@@ -480,6 +481,115 @@ TEST(a_checkpoint_of_another_model_is_refused_and_changes_nothing)
     params_equal(loaded, fresh, 1);
     sluice_trainer_destroy(loaded);
     sluice_trainer_destroy(fresh);
+}
+
+/* Every trained parameter's gradient of the last step, one behind the other; free() it. */
+static float *gradients(struct sluice_trainer *trainer, size_t *count)
+{
+    float *all = NULL;
+    *count = 0;
+    for (size_t i = 0; i < sluice_trainer_num_params(trainer); i++) {
+        if (!is_trained(trainer, i))
+            continue;
+        const size_t more = sluice_trainer_param_count(trainer, i);
+        all = realloc(all, (*count + more) * sizeof(*all));
+        train_test_require(sluice_trainer_get_grad(trainer, i, all + *count, &err), &err);
+        *count += more;
+    }
+    return all;
+}
+
+/* The rows after erasing with 128 and CutMix, made by hand. */
+static void cut_by_hand(const struct sluice_mix_batch *drawn, const struct sluice_mix_row *rows,
+                        uint8_t *made)
+{
+    static uint8_t erased[sizeof(pixels)];
+    for (int turn = 0; turn < 2; turn++) {
+        for (uint32_t i = 0; i < BATCH * SIZE * SIZE * 3; i++) {
+            const uint32_t n = i / (SIZE * SIZE * 3), y = i / (SIZE * 3) % SIZE, x = i / 3 % SIZE;
+            const struct sluice_mix_row *row = &rows[n];
+            const uint32_t from = (BATCH - 1 - n) * SIZE * SIZE * 3 + i % (SIZE * SIZE * 3);
+            const bool is_in = y >= row->top && y < row->top + row->height && x >= row->left &&
+                               x < row->left + row->width;
+            const bool is_cut = y >= drawn->top && y < drawn->top + drawn->height &&
+                                x >= drawn->left && x < drawn->left + drawn->width;
+            if (turn == 0)
+                erased[i] = is_in ? 128 : pixels[i];
+            else
+                made[i] = erased[is_cut ? from : i];
+        }
+    }
+}
+
+/* The loss is linear in the targets: it and its gradient are sums over those of whole labels. */
+TEST(a_step_with_batch_ops_learns_what_is_made_by_hand)
+{
+    struct sluice_train_options options = small_options();
+    options.lr = options.weight_decay = 0;
+    struct sluice_trainer *plain = create(&options);
+    options.batch_ops = sluice_batch_ops_none();
+    options.batch_ops.mix.cutmix_alpha = 1;
+    options.batch_ops.label_smoothing = 0.2;
+    options.batch_ops.erasing.p = 0.5;
+    for (int c = 0; c < 3; c++)
+        options.batch_ops.fill_values[c] = train_test_table[c][128];
+    struct sluice_trainer *mixed = create(&options);
+
+    static const uint64_t ids[BATCH] = {4, 8, 15, 16, 23, 42};
+    static const uint32_t epochs[BATCH];
+    const struct sluice_train_key key = {.index = 3, .ids = ids, .draw_epochs = epochs};
+    struct sluice_train_batch of_key = batch;
+    of_key.key = &key;
+    struct sluice_mix_batch drawn;
+    struct sluice_mix_row rows[BATCH];
+    train_test_require(sluice_mix_draw(&options.batch_ops, options.seed, &of_key, SIZE, CLASSES,
+                                       &drawn, rows, &err),
+                       &err);
+    CU_ASSERT(drawn.kind == SLUICE_MIX_CUTMIX && drawn.other > 0.1f && drawn.own > 0.1f);
+
+    static uint8_t made[sizeof(pixels)];
+    cut_by_hand(&drawn, rows, made);
+    double loss = 0;
+    size_t count = 0;
+    double *wanted = NULL;
+    for (uint32_t label = 0; label < CLASSES + 2; label++) { /* then its own, and the met row's */
+        uint32_t all[BATCH];
+        for (uint32_t n = 0; n < BATCH; n++)
+            all[n] = label < CLASSES ? label : labels[label == CLASSES ? n : BATCH - 1 - n];
+        const double part = label < CLASSES    ? 0.2 / CLASSES
+                            : label == CLASSES ? 0.8 * drawn.own
+                                               : 0.8 * drawn.other;
+        const struct sluice_train_batch whole = {.pixels = made, .labels = all, .n = BATCH};
+        train_test_require(sluice_trainer_step(plain, &whole, &err), &err);
+        loss += part * collect(plain).loss_sum;
+        float *grad = gradients(plain, &count);
+        if (!wanted)
+            wanted = calloc(count, sizeof(*wanted));
+        for (size_t i = 0; i < count; i++)
+            wanted[i] += part * grad[i];
+        free(grad);
+    }
+    train_test_require(sluice_trainer_step(mixed, &of_key, &err), &err);
+    CU_ASSERT_DOUBLE_EQUAL(collect(mixed).loss_sum / loss, 1, 1e-5);
+    float *grad = gradients(mixed, &count);
+    double off = 0, norm = 0;
+    for (size_t i = 0; i < count; i++) {
+        off += (grad[i] - wanted[i]) * (grad[i] - wanted[i]);
+        norm += wanted[i] * wanted[i];
+    }
+    CU_ASSERT(sqrt(off / norm) < 1e-4);
+    free(grad);
+    free(wanted);
+
+    /* Evaluation, and a step without a key, are of the rows as they are. */
+    train_test_require(sluice_trainer_step(plain, &batch, &err), &err);
+    train_test_require(sluice_trainer_step(mixed, &batch, &err), &err);
+    CU_ASSERT_DOUBLE_EQUAL(collect(plain).loss_sum, collect(mixed).loss_sum, 1e-5);
+    train_test_require(sluice_trainer_evaluate(mixed, &of_key, &err), &err);
+    const double of_rows = collect(mixed).loss_sum;
+    CU_ASSERT_DOUBLE_EQUAL(of_rows, BATCH * evaluation_loss(mixed), 1e-5);
+    sluice_trainer_destroy(plain);
+    sluice_trainer_destroy(mixed);
 }
 
 TEST(rows_on_a_device_are_refused_without_one)

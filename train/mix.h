@@ -1,0 +1,31 @@
+#ifndef SLUICE_TRAIN_MIX_H
+#define SLUICE_TRAIN_MIX_H
+
+#include "op/batch_ops.h"
+#include "train/mix_kernel.h"
+#include "train/train.h"
+
+/* Draws of a batch's random erasing, mixup and CutMix, and what they make of it on the host.
+ *
+ * Threads: pure functions. */
+
+/* *drawn and rows[batch->n] of a batch that has a key, for images of size x size pixels.
+ * SLUICE_E_INVALID: a box is too large for its noise (SLUICE_MAX_FILL). */
+SLUICE_MUST_USE sluice_status sluice_mix_draw(const struct sluice_batch_ops *ops, uint64_t seed,
+                                              const struct sluice_train_batch *batch, uint32_t size,
+                                              uint32_t num_classes, struct sluice_mix_batch *drawn,
+                                              struct sluice_mix_row *rows, struct sluice_err *err);
+
+/* out[n][size][size][3] by sluice_mix_value(). */
+void sluice_mix_input(const struct sluice_mix_batch *drawn, const struct sluice_mix_row *rows,
+                      const uint8_t *pixels, const float (*table)[256], const float *quantiles,
+                      float *out);
+
+/* Softmax and cross-entropy of row n against its target, in double; labels are all rows'.  diff:
+ * its gradient times `weight`.  Hits are of the label that has the larger part, of equal ones the
+ * row's own; ties in rank go to the lower class. */
+void sluice_mix_loss(const struct sluice_mix_batch *drawn, uint32_t n, const uint32_t *labels,
+                     const float *logits, uint32_t num_classes, double weight, float *diff,
+                     struct sluice_train_totals *totals);
+
+#endif
