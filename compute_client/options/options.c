@@ -346,6 +346,28 @@ static double lr_of(const char *arch)
     return strcmp(arch, "alexnet") == 0 ? 0.01 : 0.1;
 }
 
+/* The recipe's batch ops; flags count before it. */
+static sluice_status find_batch_ops(struct sluice_given_options *given, struct sluice_err *err)
+{
+    struct sluice_options *o = &given->options;
+    struct sluice_batch_ops *ops = &o->batch_ops;
+    struct sluice_err cause = {0};
+    *ops = sluice_batch_ops_none();
+    const sluice_status status =
+        o->pipeline ? sluice_recipe_batch_ops(o->pipeline, ops, &cause) : SLUICE_OK;
+    if (status != SLUICE_OK)
+        return sluice_fail(err, status, "--pipeline: %s", cause.text);
+    if (given->has_mixup)
+        ops->mix.mixup_alpha = given->mixup;
+    if (given->has_cutmix)
+        ops->mix.cutmix_alpha = given->cutmix;
+    if (given->has_label_smoothing)
+        ops->label_smoothing = given->label_smoothing;
+    if (given->has_erasing)
+        ops->erasing.p = given->erasing;
+    return SLUICE_OK;
+}
+
 sluice_status sluice_options_check_run(struct sluice_given_options *given, struct sluice_err *err)
 {
     if (!given->has_lr)
@@ -353,6 +375,8 @@ sluice_status sluice_options_check_run(struct sluice_given_options *given, struc
     sluice_status status = sluice_options_check(given, err);
     if (status == SLUICE_OK)
         status = check_plan(given, err);
+    if (status == SLUICE_OK)
+        status = find_batch_ops(given, err);
     return status == SLUICE_OK ? check_place(&given->options, err) : status;
 }
 

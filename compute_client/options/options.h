@@ -3,6 +3,7 @@
 
 #include "base/roots.h"
 #include "cli/cli.h"
+#include "op/batch_ops.h"
 #include "plan/mode.h"
 #include "sluice/sluice.h"
 
@@ -53,8 +54,9 @@ struct sluice_options {
     uint64_t prefetch_bytes;
     uint64_t lr_step;
     double lr, momentum, weight_decay, lr_gamma, dropout;
-    double net_bw;            /* bytes per second; 0: measured */
-    double gpu_rate, pcie_bw; /* for the plan; 0: as measured, and never the bottleneck */
+    struct sluice_batch_ops batch_ops; /* of training; by --pipeline @FILE and flags */
+    double net_bw;                     /* bytes per second; 0: measured */
+    double gpu_rate, pcie_bw;          /* for the plan; 0: as measured, and never the bottleneck */
     double consume_rate, retry_for_s, sample_timeout_s;
 
     const char *pipeline, *val_pipeline; /* NULL: from image_size */

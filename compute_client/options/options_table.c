@@ -94,7 +94,9 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_UINT,
      .value = &given.options.seed,
      .arg = "N",
-     .help = "Seed of every random choice: shuffling, crops, flips, initial weights, dropout."},
+     .help =
+         "Seed of every random choice: shuffling, crops, flips, initial weights, dropout, mixup, "
+         "CutMix, erasing."},
     {.name = "lr",
      .alias = "learning-rate",
      .group = TRAINING,
@@ -148,6 +150,51 @@ static const struct sluice_option table[] = {
      .max = 0.99,
      .help = "Share of units that dropout sets to 0, from 0 to 0.99; below 0: as the model defines "
              "it."},
+    {.name = "mixup",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.mixup,
+     .is_given = &given.has_mixup,
+     .arg = "ALPHA",
+     .min = 0,
+     .max = 1000,
+     .help = "Mixup: blend each training image and its label with another of the batch, by a part "
+             "drawn from Beta(ALPHA, ALPHA); 0: never.",
+     .default_text = "as --pipeline @FILE says, else 0"},
+    {.name = "cutmix",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.cutmix,
+     .is_given = &given.has_cutmix,
+     .arg = "ALPHA",
+     .min = 0,
+     .max = 1000,
+     .help =
+         "CutMix: put a box of another image of the batch into each training image, and as much "
+         "of its label; 1 less the share of its area is drawn from Beta(ALPHA, ALPHA); 0: never. "
+         "With --mixup, too, each batch has one of both, drawn by halves.",
+     .default_text = "as --pipeline @FILE says, else 0"},
+    {.name = "label-smoothing",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.label_smoothing,
+     .is_given = &given.has_label_smoothing,
+     .arg = "P",
+     .min = 0,
+     .max = 0.99,
+     .help = "Part of each training label that all classes share, from 0 to 0.99.",
+     .default_text = "as --pipeline @FILE says, else 0"},
+    {.name = "erasing",
+     .group = TRAINING,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.erasing,
+     .is_given = &given.has_erasing,
+     .arg = "P",
+     .min = 0,
+     .max = 1,
+     .help = "Random erasing: the probability that a box of a training image is set to 0 after "
+             "normalize, which is the mean.",
+     .default_text = "as --pipeline @FILE says, else 0"},
     {.name = "print-freq",
      .short_name = 'p',
      .group = OUTPUT,
@@ -499,7 +546,8 @@ static const struct sluice_option table[] = {
      .help =
          "Preprocessing steps of the training subset: ops from the list below, with commas "
          "between, such as decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet; or "
-         "@FILE, a recipe in JSON, which may have those of the val subset, too.",
+         "@FILE, a recipe in JSON, which may have those of the val subset, and mixup, CutMix and "
+         "erasing, too.",
      .default_text = "these steps at --image-size"},
     {.name = "val-pipeline",
      .group = DATA,

@@ -13,8 +13,10 @@
  * Threads: at start, on the main thread. */
 
 struct sluice_given_options {
-    struct sluice_options options; /* without the fields that the words below decide */
+    struct sluice_options options; /* without the fields that what is below decides */
     const char *mode, *remote_form, *on_error, *planner, *max_errors, *checkpoint_every, *tail;
+    double mixup, cutmix, label_smoothing, erasing;
+    bool has_mixup, has_cutmix, has_label_smoothing, has_erasing;
     bool has_start_epoch, has_mode, has_image_size, has_rank, has_world_size, has_trace_sample,
         has_lr;
 };

@@ -66,11 +66,19 @@ static sluice_status step(struct run *run, struct pass *pass, const struct sluic
 {
     for (unsigned i = 0; i < batch->num_rows; i++)
         labels[i] = (uint32_t)batch->labels[i];
+    const struct sluice_train_key key = {
+        .epoch = (uint32_t)batch->epoch,
+        .rank = run->dataset->rank,
+        .index = batch->index,
+        .ids = batch->ids,
+        .draw_epochs = batch->draw_epochs,
+    };
     const struct sluice_train_batch rows = {
         .pixels = batch->pixels,
         .labels = labels,
         .n = batch->num_rows,
         .is_on_device = sluice_loader_device(run->loader) >= 0,
+        .key = &key,
     };
     const sluice_status status = pass->part == SLUICE_TRAIN
                                      ? sluice_trainer_step(run->trainer, &rows, err)

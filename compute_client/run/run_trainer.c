@@ -68,6 +68,7 @@ sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
         .momentum = o->momentum,
         .weight_decay = o->weight_decay,
         .seed = o->seed,
+        .batch_ops = o->batch_ops,
         .table = run->dataset->table,
         .consume_rate = o->consume_rate,
         .num_threads = (unsigned)o->train_threads,

@@ -1,6 +1,7 @@
 #ifndef SLUICE_OP_RECIPE_H
 #define SLUICE_OP_RECIPE_H
 
+#include "op/batch_ops.h"
 #include "op/pipeline.h"
 
 /* Pipelines on command lines and in settings: text, or "@FILE", a recipe in JSON (docs/RECIPES.md):
@@ -8,6 +9,8 @@
  *     {"train": ["decode", "random_resized_crop=224", "hflip"], "val": "decode,center_crop=224"}
  *
  * A pipeline there is a text, or a list of ops in text.  A file that is only one of these is both.
+ * "mix" and "erasing" are what is done to batches, by the arguments of sluice.torch.Mix and
+ * sluice.torch.RandomErasing.
  * Only for command lines and settings: a text of a peer goes to sluice_pipeline_parse().
  *
  * Threads: pure but for the file. */
@@ -19,6 +22,12 @@ bool sluice_is_recipe(const char *text); /* begins with '@' */
 SLUICE_MUST_USE sluice_status sluice_recipe_parse(const char *text, bool is_val,
                                                   struct sluice_pipeline **pipeline,
                                                   struct sluice_err *err);
+
+/* The batch ops that the file of "@FILE" has; *ops has the defaults, and takes what the file says.
+ * SLUICE_E_INVALID, SLUICE_E_IO name the file. */
+SLUICE_MUST_USE sluice_status sluice_recipe_batch_ops(const char *text,
+                                                      struct sluice_batch_ops *ops,
+                                                      struct sluice_err *err);
 
 /* For an option: whether it can be parsed. */
 SLUICE_MUST_USE sluice_status sluice_recipe_check(const char *text, struct sluice_err *err);

@@ -73,6 +73,65 @@ class PipelinesTest(unittest.TestCase):
         return self.run_program("offload_profile", "plan", "--profile-folder", folder, "--json",
                                 *flags, code=code)
 
+    def learn(self, name, *flags):
+        """Reports of a small model's training from the folder; its checkpoint is `name`."""
+        checkpoint = pathlib.Path(self.folder.name, name)
+        done = subprocess.run(
+            [str(part) for part in (BIN / "offload_train", self.root, "--device", "cpu", "-a", "small_cnn", "-b", "7",
+                                    "--train-threads", "1", "--lr", "0.01", "--json", "-p", "0", "--checkpoint",
+                                    checkpoint, *flags)],
+            capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        if done.returncode == 1 and "SLUICE_ONEDNN" in done.stderr:
+            self.skipTest("this build has no CPU trainer")
+        self.assertEqual(done.returncode, 0, done.stderr[-3000:])
+        return [json.loads(line) for line in done.stdout.splitlines()], checkpoint
+
+    def recipe(self, **batch_ops):
+        path = pathlib.Path(self.folder.name, "recipe.json")
+        path.write_text(json.dumps({
+            "train": ["decode", "random_resized_crop=32", "hflip", "to_tensor", "normalize=imagenet"],
+            "val": ["decode", "resize=36", "center_crop=32", "to_tensor", "normalize=imagenet"], **batch_ops}))
+        return f"@{path}"
+
+    def test_batches_of_training_are_mixed_and_erased(self):
+        recipe = self.recipe()
+        (plain,), _ = self.learn("a.ckpt", "--pipeline", recipe, "--lr", "0")
+        (flags,), _ = self.learn("b.ckpt", "--pipeline", recipe, "--lr", "0", "--mixup", "0.8", "--cutmix", "1",
+                                 "--label-smoothing", "0.1", "--erasing", "0.25")
+        of_file = self.recipe(mix={"mixup": 0.8, "cutmix": 1, "label_smoothing": 0.1}, erasing={"p": 0.25})
+        (file,), _ = self.learn("c.ckpt", "--pipeline", of_file, "--lr", "0")
+        (off,), _ = self.learn("d.ckpt", "--pipeline", of_file, "--lr", "0", "--mixup", "0", "--cutmix", "0",
+                               "--label-smoothing", "0", "--erasing", "0")
+        self.assertNotEqual(flags["loss"], plain["loss"])
+        self.assertEqual(file["loss"], flags["loss"])
+        self.assertEqual(off["loss"], plain["loss"])
+        self.assertEqual({report["digest"] for report in (plain, flags, file, off)}, {plain["digest"]})
+
+        none, _ = self.run_program("offload_train", self.root, "--device", "none", "--json", "--pipeline", of_file)
+        self.assertEqual(len(none), 1)
+        _, err = self.run_program("offload_train", self.root, "--pipeline", self.recipe(mix={"alpha": 1}), code=2)
+        self.assertIn('recipe.json: "mix": no "alpha" is known here', err)
+
+    def test_a_run_that_was_killed_goes_on_with_the_same_mixes(self):
+        flags = ["--pipeline", self.recipe(mix={"mixup": 0.8, "cutmix": 1}, erasing={"fill": "pixel"}), "--epochs", "2",
+                 "--repeat", "20"]
+        reports, whole = self.learn("whole.ckpt", *flags)
+        killed = pathlib.Path(self.folder.name, "killed.ckpt")
+        process = subprocess.Popen(
+            [str(part) for part in (BIN / "offload_train", self.root, "--device", "cpu", "-a", "small_cnn", "-b", "7",
+                                    "--train-threads", "1", "--lr", "0.01", "--checkpoint", killed,
+                                    "--checkpoint-every", "1", "-p", "1", *flags)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for line in process.stderr:
+            if "[3/" in line:
+                process.kill()
+        process.stderr.close()
+        process.wait()
+        rest, _ = self.learn("killed.ckpt", *flags, "--resume", killed)
+        if rest:
+            self.assertEqual(rest[-1]["loss"], reports[-1]["loss"])
+        self.assertEqual(whole.read_bytes(), killed.read_bytes())
+
     def test_profile_plan_and_train(self):
         for name, (spec, size, columns, choices) in PIPELINES.items():
             with self.subTest(name):

@@ -63,6 +63,76 @@ TEST(errors_name_the_file)
     check_fails("{\"train\": \"decode\\u0000\"}", false, SLUICE_E_INVALID, "line 1");
 }
 
+static sluice_status batch_ops(const char *json, struct sluice_batch_ops *ops,
+                               struct sluice_err *err)
+{
+    struct sluice_pipeline *pipeline;
+    (void)parse(json, false, &pipeline, NULL);
+    sluice_pipeline_destroy(pipeline);
+    char text[64];
+    snprintf(text, sizeof(text), "@%s", path);
+    return sluice_recipe_batch_ops(text, ops, err);
+}
+
+TEST(a_recipe_says_what_is_done_to_batches)
+{
+    struct sluice_batch_ops ops = sluice_batch_ops_none();
+    CU_ASSERT_EQUAL(
+        batch_ops("{\"train\": \"decode\", \"mix\": {\"mixup\": 1, \"cutmix\": 0.25, \"p\": 0.5, "
+                  "\"switch_p\": 0.75, \"label_smoothing\": 0.1, \"pairing\": \"torchvision\"}, "
+                  "\"erasing\": {\"p\": 0.25, \"scale\": [0.1, 0.2], \"ratio\": [0.5, 2], "
+                  "\"fill\": [1, 2, 3]}}",
+                  &ops, NULL),
+        SLUICE_OK);
+    CU_ASSERT(ops.mix.mixup_alpha == 1 && ops.mix.cutmix_alpha == 0.25 && ops.mix.p == 0.5);
+    CU_ASSERT(ops.mix.cutmix_p == 0.75 && ops.label_smoothing == 0.1 && ops.is_rolled);
+    CU_ASSERT(ops.erasing.p == 0.25 && ops.erasing.min_scale == 0.1 &&
+              ops.erasing.max_scale == 0.2 && ops.erasing.min_ratio == 0.5 &&
+              ops.erasing.max_ratio == 2);
+    CU_ASSERT(ops.fill == SLUICE_FILL_VALUES && ops.fill_values[0] == 1 && ops.fill_values[2] == 3);
+
+    ops = sluice_batch_ops_none();
+    CU_ASSERT_EQUAL(batch_ops("{\"train\": \"decode\", \"mix\": null, "
+                              "\"erasing\": {\"fill\": \"pixel\"}}",
+                              &ops, NULL),
+                    SLUICE_OK);
+    CU_ASSERT(ops.erasing.p == 0.5 && ops.fill == SLUICE_FILL_PIXEL);
+    CU_ASSERT(ops.mix.p == 1 && ops.erasing.max_scale == 1.0 / 3);
+
+    ops = sluice_batch_ops_none();
+    CU_ASSERT_EQUAL(batch_ops("[\"decode\"]", &ops, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_recipe_batch_ops("decode", &ops, NULL), SLUICE_OK);
+    CU_ASSERT(!sluice_has_batch_ops(&ops));
+}
+
+TEST(wrong_batch_ops_are_named)
+{
+    static const char *const wrong[][2] = {
+        {"\"mix\": 5", "\"mix\" is to be an object"},
+        {"\"mix\": {\"alpha\": 1}", "\"mix\": no \"alpha\" is known"},
+        {"\"mix\": {\"mixup\": \"1\"}", "\"mix\": the value of \"mixup\""},
+        {"\"mix\": {\"mixup\": -1}", "alphas are from 0 to 1000"},
+        {"\"mix\": {\"label_smoothing\": 1}", "label_smoothing is from 0 to below 1"},
+        {"\"mix\": {\"pairing\": \"random\"}", "\"pairing\""},
+        {"\"erasing\": {\"count\": 2}", "\"erasing\": no \"count\" is known"},
+        {"\"erasing\": {\"scale\": [1]}", "\"scale\""},
+        {"\"erasing\": {\"scale\": [0.2, 0.1]}", "p and scale are from 0 to 1"},
+        {"\"erasing\": {\"ratio\": [0, 1]}", "ratio from 0.001"},
+        {"\"erasing\": {\"fill\": \"noise\"}", "\"fill\""},
+        {"\"erasing\": {\"fill\": [1, 2]}", "\"fill\""},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
+        struct sluice_batch_ops ops = sluice_batch_ops_none();
+        struct sluice_err err = {0};
+        char json[128];
+        snprintf(json, sizeof(json), "{\"train\": \"decode\", %s}", wrong[i][0]);
+        CU_ASSERT_EQUAL(batch_ops(json, &ops, &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, wrong[i][1]));
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, path));
+        CU_ASSERT(!sluice_has_batch_ops(&ops));
+    }
+}
+
 TEST(a_file_must_be_there)
 {
     struct sluice_pipeline *pipeline = NULL;

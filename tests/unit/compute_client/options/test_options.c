@@ -3,7 +3,9 @@
 #include "support/test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_ARGS 32
 
@@ -327,6 +329,29 @@ TEST(tls_and_a_token_are_of_files)
     CU_ASSERT_PTR_NULL(o.ca);
 }
 
+TEST(batch_ops_are_the_recipes_and_then_the_flags)
+{
+    char path[] = "/tmp/sluice-options-XXXXXX";
+    FILE *out = fdopen(mkstemp(path), "we");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(out);
+    fputs("{\"train\": [\"decode\", \"center_crop=8\", \"to_tensor\"], "
+          "\"mix\": {\"mixup\": 0.5, \"cutmix\": 0.25}, \"erasing\": {\"fill\": \"pixel\"}}",
+          out);
+    fclose(out);
+    char flags[160];
+    snprintf(flags, sizeof(flags), "--pipeline @%s --mixup 0.75 --label-smoothing 0.125", path);
+    const struct sluice_batch_ops ops = options_of(flags).batch_ops;
+    CU_ASSERT(ops.mix.mixup_alpha == 0.75 && ops.mix.cutmix_alpha == 0.25);
+    CU_ASSERT(ops.label_smoothing == 0.125 && ops.erasing.p == 0.5);
+    CU_ASSERT(ops.fill == SLUICE_FILL_PIXEL);
+    snprintf(flags, sizeof(flags), "--pipeline @%s --mixup 0 --cutmix 0 --erasing 0", path);
+    struct sluice_batch_ops none = options_of(flags).batch_ops;
+    CU_ASSERT(!sluice_has_batch_ops(&none));
+    none = options_of("--epochs 1").batch_ops;
+    CU_ASSERT(!sluice_has_batch_ops(&none) && none.mix.p == 1);
+    unlink(path);
+}
+
 TEST(what_does_not_fit_is_a_usage_error)
 {
     static const char *const lines[] = {
@@ -355,6 +380,10 @@ TEST(what_does_not_fit_is_a_usage_error)
         "--planner remote_nooff",
         "--pipeline decode,hflp",
         "--image-size 64 --pipeline decode,random_resized_crop=96",
+        "--mixup -1",
+        "--cutmix 1001",
+        "--label-smoothing 1",
+        "--erasing 1.5",
         "--max-errors many",
         "--max-errors -1",
         "--max-errors 101%",
