@@ -255,6 +255,33 @@ void sluice_choice_model_set_gpu(struct sluice_choice_model *model)
     }
 }
 
+static void add_to_pixels(struct sluice_choice_weights *weights, double seconds)
+{
+    double *per = &weights->per[SLUICE_CHOICE_PER_OUTPUT_PIXEL];
+    *per = fmax(*per + seconds, 0);
+}
+
+void sluice_choice_model_set_schedule(struct sluice_choice_model *model,
+                                      const struct sluice_pipeline *pipeline, uint32_t schedule)
+{
+    const struct sluice_choices before = model->choices;
+    sluice_choices_set_schedule(&model->choices, pipeline, schedule);
+    for (unsigned c = 0; c < model->choices.num; c++) {
+        const struct sluice_choice_traits *from = &before.traits[c],
+                                          *to = &model->choices.traits[c];
+        const double of_storage = to->op_s_before - from->op_s_before;
+        const double of_compute = to->op_s_after - from->op_s_after;
+        for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
+            struct sluice_choice_weights *of = model->weights[file_class][c];
+            add_to_pixels(&of[SLUICE_STORAGE_CPU], of_storage);
+            if (model->choices.at[c].on_gpu)
+                add_to_pixels(&of[SLUICE_GPU], GPU_OP_TIME * of_compute);
+            else
+                add_to_pixels(&of[SLUICE_COMPUTE_CPU], of_compute);
+        }
+    }
+}
+
 /* --- costs --- */
 
 bool sluice_choice_has_exact_bytes(struct sluice_choice choice)

@@ -43,6 +43,11 @@ struct sluice_choice_model sluice_choice_model_default(const struct sluice_choic
  * where nothing was measured of a GPU. */
 void sluice_choice_model_set_gpu(struct sluice_choice_model *model);
 
+/* Brings a model of epoch 0 to this epoch of the training: the ops that start or end by then
+ * (`when`) are added to its CPU and GPU times, or taken off, at their usual price. */
+void sluice_choice_model_set_schedule(struct sluice_choice_model *model,
+                                      const struct sluice_pipeline *pipeline, uint32_t schedule);
+
 /* Whether the bytes of a choice follow from sizes alone, whatever its weights say: those of plain
  * forms, and of forms with exact_bytes(). */
 bool sluice_choice_has_exact_bytes(struct sluice_choice choice);

@@ -70,6 +70,22 @@ static bool has_mirror_after(const struct sluice_pipeline *pipeline, unsigned sp
     return false;
 }
 
+static void price_ops(struct sluice_choices *choices, unsigned choice,
+                      const struct sluice_pipeline *pipeline, uint32_t schedule)
+{
+    const unsigned split = choices->at[choice].split, end = sluice_pipeline_num_ops(pipeline);
+    struct sluice_choice_traits *traits = &choices->traits[choice];
+    traits->op_s_before = 1e-9 * sluice_pipeline_mean_ns(pipeline, 0, split, schedule);
+    traits->op_s_after = 1e-9 * sluice_pipeline_mean_ns(pipeline, split, end, schedule);
+}
+
+void sluice_choices_set_schedule(struct sluice_choices *choices,
+                                 const struct sluice_pipeline *pipeline, uint32_t schedule)
+{
+    for (unsigned c = 0; c < choices->num; c++)
+        price_ops(choices, c, pipeline, schedule);
+}
+
 static void add(struct sluice_choices *choices, const struct sluice_pipeline *pipeline,
                 struct sluice_choice choice)
 {
@@ -81,11 +97,9 @@ static void add(struct sluice_choices *choices, const struct sluice_pipeline *pi
         .needs_box_alone = sluice_pipeline_file_box(pipeline, &any, 1, 1, choice.split,
                                                     (enum sluice_form)choice.form, &box),
         .leaves_flip = has_mirror_after(pipeline, choice.split),
-        .op_s_before = 1e-9 * sluice_pipeline_mean_ns(pipeline, 0, choice.split),
-        .op_s_after = 1e-9 * sluice_pipeline_mean_ns(pipeline, choice.split,
-                                                     sluice_pipeline_num_ops(pipeline)),
     };
-    choices->at[choices->num++] = choice;
+    choices->at[choices->num] = choice;
+    price_ops(choices, choices->num++, pipeline, 0);
 }
 
 /* Whether a form that is not plain is a choice of its own at this split. */

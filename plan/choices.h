@@ -51,8 +51,12 @@ struct sluice_choices {
     uint32_t output_size;
 };
 
-/* Every choice that makes sense for this pipeline where CPUs decode. */
+/* Every choice that makes sense for this pipeline where CPUs decode, with the traits of epoch 0. */
 struct sluice_choices sluice_choices_of(const struct sluice_pipeline *pipeline);
+
+/* Sets op_s_before and op_s_after to those of this epoch of the training (op `when`). */
+void sluice_choices_set_schedule(struct sluice_choices *choices,
+                                 const struct sluice_pipeline *pipeline, uint32_t schedule);
 
 /* Adds those of a GPU that decodes to the pipeline's choices, which have none of them; nothing
  * where its files cannot be cut.  has_cut: files arrive cut as the GPU needs them, if asked for. */

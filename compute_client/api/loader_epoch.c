@@ -227,6 +227,7 @@ static sluice_status begin(struct sluice_loader *loader, struct sluice_err *err)
             .manifest = loader->manifest,
             .ids = part->ids,
             .seed = o->seed,
+            .schedule = (uint32_t)loader->start.epoch,
             .items = loader->items,
             .num_items = loader->num_items,
             .is_brief = loader->start.has_order,

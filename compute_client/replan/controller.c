@@ -239,6 +239,10 @@ sluice_status sluice_controller_begin(struct sluice_controller *c,
                                       struct sluice_plan_forecast *forecast, struct sluice_err *err)
 {
     c->epoch = *epoch;
+    if (sluice_pipeline_has_schedule(epoch->pipeline)) {
+        c->costs.model = c->options.model;
+        sluice_choice_model_set_schedule(&c->costs.model, epoch->pipeline, epoch->schedule);
+    }
     sluice_capacity_estimator_begin(&c->capacity, now_ns);
     c->seen_per_s = 0;
     c->num_solves = 0;

@@ -43,7 +43,7 @@
 struct sluice_controller;
 
 struct sluice_controller_options {
-    struct sluice_choice_model model;
+    struct sluice_choice_model model; /* of epoch 0 */
     struct sluice_transport_cost transport;
     uint32_t forms; /* bits 1 << enum sluice_form that may be asked for in addition to the plain */
     struct sluice_rates rates; /* to begin with; PCIe's stays */
@@ -69,6 +69,7 @@ struct sluice_plan_epoch {
     const struct sluice_manifest *manifest;
     const uint32_t *ids; /* by position */
     uint64_t seed;
+    uint32_t schedule; /* the epoch of the training */
     const struct sluice_sampler_item *items;
     size_t num_items, first_item;
     bool is_brief; /* one of very many: its plan is told in the debug log */

@@ -124,8 +124,10 @@ const char *sluice_pipeline_op_column(const struct sluice_pipeline *pipeline, un
 const char *sluice_pipeline_op_label(const struct sluice_pipeline *pipeline, unsigned op);
 
 /* Nanoseconds of one core for each pixel of an image that ops [from, to) change without changing
- * its size, in the mean over the draws; other ops count as 0 (op.h has the machine). */
-double sluice_pipeline_mean_ns(const struct sluice_pipeline *pipeline, unsigned from, unsigned to);
+ * its size, in the mean over the draws of this epoch of the training; other ops count as 0 (op.h
+ * has the machine). */
+double sluice_pipeline_mean_ns(const struct sluice_pipeline *pipeline, unsigned from, unsigned to,
+                               uint32_t schedule);
 
 /* Whether an op runs in some epochs alone.  Then draw keys have the epoch of the training. */
 bool sluice_pipeline_has_schedule(const struct sluice_pipeline *pipeline);

@@ -16,6 +16,11 @@ struct resolved {
     uint8_t turns[SLUICE_MAX_NODES]; /* by op: how often it came already */
 };
 
+static bool runs_in(const struct sluice_op *op, uint32_t schedule)
+{
+    return !op->type->runs_in || op->type->runs_in(op->params, schedule);
+}
+
 /* An op that choices take again has draws of its own each time. */
 static void resolve(struct resolved *r, const struct sluice_op *op)
 {
@@ -24,8 +29,7 @@ static void resolve(struct resolved *r, const struct sluice_op *op)
                                             op->index + turn * SLUICE_MAX_NODES);
     if (op->p < 1 && sluice_rng_double(&rng) >= op->p)
         return;
-    if (op->type->is_identity ||
-        (op->type->runs_in && !op->type->runs_in(op->params, r->key->schedule)))
+    if (op->type->is_identity || !runs_in(op, r->key->schedule))
         return;
     if (op->type->kind != SLUICE_OP_CHOICE) {
         assert(r->num < SLUICE_MAX_DRAWN_OPS); /* the parser has counted */
@@ -256,14 +260,16 @@ bool sluice_pixels_add_calls(const struct sluice_drawn_op *list, unsigned num,
 
 /* --- costs --- */
 
-double sluice_pixels_mean_ns(const struct sluice_op *op)
+double sluice_pixels_mean_ns(const struct sluice_op *op, uint32_t schedule)
 {
     const struct sluice_op_type *type = op->type;
+    if (!runs_in(op, schedule))
+        return 0;
     if (type->kind != SLUICE_OP_CHOICE)
         return op->p * (type->ns_of ? type->ns_of(op->params) : type->ns_per_pixel);
     double sum = 0, weights = 0;
     for (unsigned i = 0; i < op->num_children; i++) {
-        sum += op->children[i].weight * sluice_pixels_mean_ns(&op->children[i]);
+        sum += op->children[i].weight * sluice_pixels_mean_ns(&op->children[i], schedule);
         weights += op->children[i].weight;
     }
     const unsigned num = type->num_chosen ? type->num_chosen(op->params, op->num_children) : 1;

@@ -32,9 +32,10 @@ bool sluice_pixels_have_kernel(const struct sluice_op *op);
 SLUICE_MUST_USE bool sluice_pixels_add_calls(const struct sluice_drawn_op *list, unsigned num,
                                              struct sluice_kernel_calls *calls);
 
-/* Nanoseconds for each pixel of what the op runs, in the mean over its draws, but for ops that
- * choices take without replacement: these are taken to be as likely as the others. */
-double sluice_pixels_mean_ns(const struct sluice_op *op);
+/* Nanoseconds for each pixel of what the op runs in this epoch of the training, in the mean over
+ * its draws, but for ops that choices take without replacement: these are taken to be as likely as
+ * the others. */
+double sluice_pixels_mean_ns(const struct sluice_op *op, uint32_t schedule);
 
 /* Runs the list, of at least one op, from `in` to `out`, both width x height x 3 without gaps. */
 SLUICE_MUST_USE sluice_status sluice_pixels_run(const struct sluice_drawn_op *list, unsigned num,

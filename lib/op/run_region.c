@@ -467,12 +467,13 @@ bool sluice_pipeline_has_schedule(const struct sluice_pipeline *pipeline)
     return false;
 }
 
-double sluice_pipeline_mean_ns(const struct sluice_pipeline *pipeline, unsigned from, unsigned to)
+double sluice_pipeline_mean_ns(const struct sluice_pipeline *pipeline, unsigned from, unsigned to,
+                               uint32_t schedule)
 {
     double ns = 0;
     for (unsigned op = from; op < to; op++) {
         if (sluice_op_kind_has_p(pipeline->ops[op].type->kind))
-            ns += sluice_pixels_mean_ns(&pipeline->ops[op]);
+            ns += sluice_pixels_mean_ns(&pipeline->ops[op], schedule);
     }
     return ns;
 }

@@ -385,13 +385,19 @@ TEST(has_room_for_32_ops)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "a pipeline has at most 32 ops"));
 }
 
-static double mean_ns(const char *spec)
+static double mean_ns_in(const char *spec, uint32_t schedule)
 {
     struct sluice_pipeline *pipeline = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, NULL), SLUICE_OK);
-    const double ns = sluice_pipeline_mean_ns(pipeline, 0, sluice_pipeline_num_ops(pipeline));
+    const double ns =
+        sluice_pipeline_mean_ns(pipeline, 0, sluice_pipeline_num_ops(pipeline), schedule);
     sluice_pipeline_destroy(pipeline);
     return ns;
+}
+
+static double mean_ns(const char *spec)
+{
+    return mean_ns_in(spec, 0);
 }
 
 TEST(a_choice_costs_the_mean_of_its_ops)
@@ -408,4 +414,16 @@ TEST(a_choice_costs_the_mean_of_its_ops)
     CU_ASSERT_DOUBLE_EQUAL(mean_ns("decode,shuffled(hue=0.1,sequence(grayscale,grayscale))"),
                            hue + 2 * gray, 1e-12);
     CU_ASSERT(mean_ns("decode,rotate=9:filter=bicubic") > mean_ns("decode,rotate=9"));
+}
+
+TEST(ops_of_some_epochs_cost_in_these_alone)
+{
+    const double hue = mean_ns("decode,hue=0.1"), gray = mean_ns("decode,grayscale");
+    static const char spec[] = "decode,when(epoch>=71,hue=0.1,grayscale:p=0.5):p=0.5,grayscale";
+    CU_ASSERT_DOUBLE_EQUAL(mean_ns_in(spec, 0), gray, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(mean_ns_in(spec, 70), gray, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(mean_ns_in(spec, 71), gray + hue / 2 + gray / 4, 1e-12);
+    static const char within[] = "decode,one_of(when(2<=epoch<4,hue=0.1),grayscale)";
+    CU_ASSERT_DOUBLE_EQUAL(mean_ns_in(within, 4), gray / 2, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(mean_ns_in(within, 3), (gray + hue) / 2, 1e-12);
 }

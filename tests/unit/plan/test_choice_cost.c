@@ -435,6 +435,43 @@ static const double *cost_of(const struct sluice_choices *choices, const char *n
     return cost[at];
 }
 
+/* The model of an epoch costs what the model of a pipeline costs that has the ops of this epoch. */
+TEST(scheduled_ops_cost_in_their_epochs)
+{
+    static const struct {
+        uint32_t schedule;
+        const char *same;
+    } cases[] = {{0, "decode,random_resized_crop=224,hue=0.1,identity"},
+                 {71, "decode,random_resized_crop=224,identity,pil_blur=1"}};
+    static const char spec[] =
+        "decode,random_resized_crop=224,when(epoch<71,hue=0.1),when(epoch>=71,pil_blur=1)";
+    struct sluice_pipeline *pipeline = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, NULL), SLUICE_OK);
+    struct sluice_choices choices = sluice_choices_of(pipeline);
+    sluice_choices_add_gpu(&choices, pipeline, true);
+    const struct sluice_sample_facts facts = photograph();
+    struct sluice_choice_model model = sluice_choice_model_default(&choices);
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        double want[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES],
+            got[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+        struct sluice_pipeline *plain = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(cases[i].same, &plain, NULL), SLUICE_OK);
+        struct sluice_choices of_plain = sluice_choices_of(plain);
+        sluice_choices_add_gpu(&of_plain, plain, true);
+        const struct sluice_choice_model usual = sluice_choice_model_default(&of_plain);
+        sluice_choice_model_costs(&usual, &facts, want);
+        sluice_choice_model_set_schedule(&model, pipeline, cases[i].schedule);
+        sluice_choice_model_costs(&model, &facts, got);
+        CU_ASSERT_EQUAL(choices.num, of_plain.num);
+        for (unsigned c = 0; c < choices.num; c++) {
+            for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+                CU_ASSERT_DOUBLE_EQUAL(got[c][r], want[c][r], 1e-12);
+        }
+        sluice_pipeline_destroy(plain);
+    }
+    sluice_pipeline_destroy(pipeline);
+}
+
 /* Whoever runs an op pays for it; the GPU runs the ops of what it decodes. */
 TEST(ops_cost_where_they_run)
 {
@@ -451,8 +488,8 @@ TEST(ops_cost_where_they_run)
         const struct sluice_choice_model model = sluice_choice_model_default(&choices);
         const struct sluice_sample_facts facts = photograph();
         sluice_choice_model_costs(&model, &facts, costs[i]);
-        hue_s = 224 * 224e-9 * sluice_pipeline_mean_ns(pipeline, 2, 3);
-        blur_s = 224 * 224e-9 * sluice_pipeline_mean_ns(pipeline, 3, 4);
+        hue_s = 224 * 224e-9 * sluice_pipeline_mean_ns(pipeline, 2, 3, 0);
+        blur_s = 224 * 224e-9 * sluice_pipeline_mean_ns(pipeline, 3, 4, 0);
         sluice_pipeline_destroy(pipeline);
     }
     CU_ASSERT(hue_s > 0 && blur_s > 0);

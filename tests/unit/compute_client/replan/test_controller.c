@@ -111,6 +111,29 @@ TEST(the_first_plan_says_what_it_takes_and_a_right_one_stays)
     CU_ASSERT(outcome.record.num_replans <= 1);
 }
 
+TEST(an_epoch_is_planned_with_its_own_ops)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_pipeline_parse("decode,random_resized_crop=224,when(epoch>=71,tv_blur=2:kernel=23),"
+                              "hflip,to_tensor,normalize=imagenet",
+                              &pipeline, NULL),
+        SLUICE_OK);
+    const struct sluice_rates rates = RATES(2000, 2);
+    struct sluice_plan_epoch epoch = sim_epoch(100);
+    epoch.pipeline = pipeline;
+    struct sluice_plan_forecast without, with, again;
+    struct sluice_controller *plan = make_plan(&rates, FORMS, &epoch, &without);
+    epoch.schedule = 71;
+    CU_ASSERT_EQUAL(sluice_controller_begin(plan, &epoch, 0, &with, NULL), SLUICE_OK);
+    CU_ASSERT(with.rest_s > 1.02 * without.rest_s);
+    epoch.schedule = 70;
+    CU_ASSERT_EQUAL(sluice_controller_begin(plan, &epoch, 0, &again, NULL), SLUICE_OK);
+    CU_ASSERT_DOUBLE_EQUAL(again.rest_s, without.rest_s, 1e-9 * without.rest_s);
+    sluice_controller_destroy(plan);
+    sluice_pipeline_destroy(pipeline);
+}
+
 /* As much more is asked for as is done, so that a few round trips fill every queue. */
 TEST(the_time_until_the_first_interval_is_not_lost)
 {
