@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """Whole samples, from the file to float32: sluice.torch beside torchvision and timm with the same recipe.
 
-usage: samples.py FOLDER [--rounds N] [--passes N]        PYTHONPATH: build/release/python; FOLDER: JPEGs in class folders
+usage: samples.py FOLDER [--rounds N] [--passes N] [--workers N]        PYTHONPATH: build/release/python; FOLDER: JPEGs in class folders
 
-CPU time of the process on one core, in us an image: the median of the rounds, which take turns.  Batches are not hashed,
-and no index of the JPEGs is used.  Without timm its recipes are left out.
+CPU time of the process on one core, in us an image: the median of the rounds, which take turns.  With --workers the time
+of the clock on as many cores: a DataLoader with N worker processes, and sluice with N workers.  Batches are not hashed, and no index
+of the JPEGs is used.  Without timm its recipes are left out.
 """
 import argparse
 import os
@@ -59,10 +60,18 @@ def theirs(transform, files):
     return (time.process_time() - start) / len(files)
 
 
-def ours(loader):
-    start = time.process_time()
+def per_image(loader, clock):
+    start = clock()
     num = sum(len(images) for images, *_ in loader)
-    return (time.process_time() - start) / num
+    return (clock() - start) / num
+
+
+class Repeated(torchvision.datasets.ImageFolder):
+    """Each image several times, as sluice's option repeat gives it."""
+
+    def __init__(self, folder, transform, repeat):
+        super().__init__(folder, transform)
+        self.samples = self.samples * repeat
 
 
 def main():
@@ -70,8 +79,9 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--passes", type=int, default=2, help="of ours in a round")
+    parser.add_argument("--workers", type=int, help="loaders by the clock, with this number of workers and of cores")
     args = parser.parse_args()
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-(args.workers or 1):])
     torch.set_num_threads(1)
     files = sorted(path for path in pathlib.Path(args.folder).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
     print(f"{len(files)} JPEGs; torchvision {torchvision.__version__}, Pillow {PIL.__version__}, torch {torch.__version__}")
@@ -79,10 +89,16 @@ def main():
     for name, transform in made():
         recipe = recipes.of(transform)
         recipe.mix = None
-        with sluice.torch.Loader(args.folder, 50, recipe=recipe, normalize=True, workers=1, digest=False,
+        with sluice.torch.Loader(args.folder, 50, recipe=recipe, normalize=True, workers=args.workers or 1, digest=False,
                                  jpeg_index="off", repeat=args.passes) as loader:
-            ours(loader)
-            rounds = [(theirs(transform, files), ours(loader)) for _ in range(args.rounds)]
+            per_image(loader, time.process_time)
+            if args.workers:
+                peer = torch.utils.data.DataLoader(Repeated(args.folder, transform, args.passes), 50, shuffle=True,
+                                                   num_workers=args.workers, persistent_workers=True)
+                per_image(peer, time.monotonic)
+                rounds = [(per_image(peer, time.monotonic), per_image(loader, time.monotonic)) for _ in range(args.rounds)]
+            else:
+                rounds = [(theirs(transform, files), per_image(loader, time.process_time)) for _ in range(args.rounds)]
         a, b = (statistics.median(column) * 1e6 for column in zip(*rounds))
         print(f"{name:20} {a:10.0f} {b:10.0f} {a / b:6.2f}", flush=True)
 
