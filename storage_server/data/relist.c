@@ -5,6 +5,7 @@
 #include "datasets/manifest/join.h"
 #include "datasets/manifest/manifest.h"
 #include "storage_server/session/memory_budget.h"
+#include "storage_server/side_thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,12 +16,10 @@
 
 struct sluice_relist {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* one of these two flags */
-    bool is_wanted;
-    atomic_bool is_closed; /* also read without the lock: a look at the folders ends then */
+    bool is_wanted; /* `thread.changed` */
 
     struct sluice_relist_options options; /* constant from here */
-    pthread_t thread;
+    struct sluice_side_thread thread;
 };
 
 static void on_gone(void *memory, uint64_t bytes)
@@ -75,7 +74,7 @@ static void look_at_root(struct sluice_relist *relist, const struct sluice_sampl
                    err.text);
     else
         sluice_manifest_tell_drift(of_root ? of_root : list->manifest, place, source->manifest,
-                                   then, &relist->is_closed);
+                                   then, &relist->thread.is_stopping); /* which ends the look */
     sluice_manifest_destroy(of_root);
 }
 
@@ -98,9 +97,9 @@ static void *relist_main(void *ctx)
     look(relist);
     pthread_mutex_lock(&relist->lock);
     for (;;) {
-        while (!relist->is_wanted && !relist->is_closed)
-            pthread_cond_wait(&relist->changed, &relist->lock);
-        if (relist->is_closed)
+        while (!relist->is_wanted && !relist->thread.is_stopping)
+            pthread_cond_wait(&relist->thread.changed, &relist->lock);
+        if (relist->thread.is_stopping)
             break;
         relist->is_wanted = false;
         pthread_mutex_unlock(&relist->lock);
@@ -123,30 +122,21 @@ sluice_status sluice_relist_open(const struct sluice_relist_options *options,
      * list that is whole. */
     relist->options.source.needs_whole = true;
     pthread_mutex_init(&relist->lock, NULL);
-    pthread_cond_init(&relist->changed, NULL);
-    const int failed = pthread_create(&relist->thread, NULL, relist_main, relist);
-    if (failed) {
-        pthread_cond_destroy(&relist->changed);
-        pthread_mutex_destroy(&relist->lock);
-        free(relist);
-        return sluice_fail(err, SLUICE_E_IO,
-                           "cannot start the thread that reads lists of samples again: %s",
-                           strerror(failed));
-    }
-    *out = relist;
-    return SLUICE_OK;
+    const sluice_status status =
+        sluice_side_thread_open(&relist->thread, &relist->lock, relist_main, relist,
+                                "the thread that reads lists of samples again", err);
+    if (status == SLUICE_OK)
+        *out = relist;
+    else
+        sluice_relist_close(relist);
+    return status;
 }
 
 void sluice_relist_close(struct sluice_relist *relist)
 {
     if (!relist)
         return;
-    pthread_mutex_lock(&relist->lock);
-    atomic_store(&relist->is_closed, true);
-    pthread_cond_signal(&relist->changed);
-    pthread_mutex_unlock(&relist->lock);
-    pthread_join(relist->thread, NULL);
-    pthread_cond_destroy(&relist->changed);
+    sluice_side_thread_clear(&relist->thread);
     pthread_mutex_destroy(&relist->lock);
     free(relist);
 }
@@ -155,6 +145,6 @@ void sluice_relist_request(struct sluice_relist *relist)
 {
     pthread_mutex_lock(&relist->lock);
     relist->is_wanted = true;
-    pthread_cond_signal(&relist->changed);
+    pthread_cond_signal(&relist->thread.changed);
     pthread_mutex_unlock(&relist->lock);
 }

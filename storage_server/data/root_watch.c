@@ -1,12 +1,12 @@
 #include "storage_server/data/root_watch.h"
 
 #include "base/clock.h"
-#include "base/cond.h"
 #include "base/log.h"
 #include "base/roots.h"
 #include "datasets/manifest/manifest.h"
 #include "datasets/shards/shard.h"
 #include "storage_server/data/sample_list.h"
+#include "storage_server/side_thread.h"
 #include "storage_server/tuning.h"
 #include "store/store.h"
 
@@ -18,8 +18,6 @@
 /* The watch of one root. */
 struct watch {
     pthread_mutex_t lock;
-    pthread_cond_t closing;
-    bool is_closing;
     uint64_t looking_ns;     /* since when; 0: no look is under way */
     struct sluice_err wrong; /* what the last look said; empty: nothing */
 
@@ -28,7 +26,7 @@ struct watch {
     const char *root; /* its name; constant from here */
     struct sluice_store *store;
     struct sluice_sample_lists *lists;
-    pthread_t thread;
+    struct sluice_side_thread thread;
 };
 
 struct sluice_root_watch {
@@ -72,7 +70,7 @@ static void *watch_main(void *ctx)
     struct watch *watch = ctx;
     pthread_setname_np(pthread_self(), "root-watch");
     pthread_mutex_lock(&watch->lock);
-    while (!watch->is_closing) {
+    while (!watch->thread.is_stopping) {
         watch->looking_ns = sluice_clock_ns();
         pthread_mutex_unlock(&watch->lock);
         struct sluice_err wrong = {0};
@@ -80,13 +78,17 @@ static void *watch_main(void *ctx)
         pthread_mutex_lock(&watch->lock);
         watch->looking_ns = 0;
         watch->wrong = status == SLUICE_OK ? (struct sluice_err){0} : wrong;
-        const uint64_t until_ns = sluice_clock_ns() + ROOT_LOOK_NS;
-        bool has_time = true;
-        while (has_time && !watch->is_closing)
-            has_time = sluice_cond_wait_until(&watch->closing, &watch->lock, until_ns);
+        (void)sluice_side_thread_sleep(&watch->thread, sluice_clock_ns() + ROOT_LOOK_NS);
     }
     pthread_mutex_unlock(&watch->lock);
     return NULL;
+}
+
+static void close_one(struct watch *watch)
+{
+    sluice_side_thread_clear(&watch->thread);
+    pthread_mutex_destroy(&watch->lock);
+    free(watch);
 }
 
 static sluice_status open_one(const struct watch *what, struct watch **out, struct sluice_err *err)
@@ -96,17 +98,13 @@ static sluice_status open_one(const struct watch *what, struct watch **out, stru
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to watch the root");
     *watch = *what;
     pthread_mutex_init(&watch->lock, NULL);
-    sluice_cond_init(&watch->closing);
-    const int failed = pthread_create(&watch->thread, NULL, watch_main, watch);
-    if (failed) {
-        pthread_cond_destroy(&watch->closing);
-        pthread_mutex_destroy(&watch->lock);
-        free(watch);
-        return sluice_fail(err, SLUICE_E_IO, "cannot start the thread that watches the root: %s",
-                           strerror(failed));
-    }
-    *out = watch;
-    return SLUICE_OK;
+    const sluice_status status = sluice_side_thread_open(
+        &watch->thread, &watch->lock, watch_main, watch, "the thread that watches the root", err);
+    if (status == SLUICE_OK)
+        *out = watch;
+    else
+        close_one(watch);
+    return status;
 }
 
 sluice_status sluice_root_watch_open(struct sluice_store *store, const struct sluice_roots *roots,
@@ -128,18 +126,6 @@ sluice_status sluice_root_watch_open(struct sluice_store *store, const struct sl
     }
     *out = made;
     return SLUICE_OK;
-}
-
-static void close_one(struct watch *watch)
-{
-    pthread_mutex_lock(&watch->lock);
-    watch->is_closing = true;
-    pthread_cond_signal(&watch->closing);
-    pthread_mutex_unlock(&watch->lock);
-    pthread_join(watch->thread, NULL);
-    pthread_cond_destroy(&watch->closing);
-    pthread_mutex_destroy(&watch->lock);
-    free(watch);
 }
 
 void sluice_root_watch_close(struct sluice_root_watch *watch)

@@ -1,9 +1,6 @@
 #include "storage_server/fetch/stream.h"
 
 #include "base/clock.h"
-#include "base/cond.h"
-
-#include <string.h>
 
 #define NEVER UINT64_MAX
 
@@ -40,21 +37,13 @@ static void call_back(struct sluice_fetch *fetch, struct sluice_fetch_stream *du
     }
 }
 
-/* Whoever begins to hold replies meanwhile is due later. */
-static void wait_until(struct sluice_fetch *fetch, uint64_t until_ns)
-{
-    bool has_time = true;
-    while (has_time && !fetch->is_closed)
-        has_time = sluice_cond_wait_until(&fetch->changed, &fetch->lock, until_ns);
-}
-
 static void *holder_main(void *ctx)
 {
     struct sluice_fetch *fetch = ctx;
     pthread_mutex_lock(&fetch->lock);
-    while (!fetch->is_closed) {
+    while (!fetch->holder.is_stopping) {
         if (!fetch->is_holding) {
-            pthread_cond_wait(&fetch->changed, &fetch->lock);
+            pthread_cond_wait(&fetch->holder.changed, &fetch->lock);
             continue;
         }
         uint64_t next_ns;
@@ -63,8 +52,8 @@ static void *holder_main(void *ctx)
         pthread_mutex_unlock(&fetch->lock);
         call_back(fetch, due);
         pthread_mutex_lock(&fetch->lock);
-        if (next_ns != NEVER)
-            wait_until(fetch, next_ns);
+        if (next_ns != NEVER) /* whoever begins to hold replies meanwhile is due later */
+            (void)sluice_side_thread_sleep(&fetch->holder, next_ns);
     }
     pthread_mutex_unlock(&fetch->lock);
     return NULL;
@@ -75,33 +64,18 @@ void sluice_fetch_hold(struct sluice_fetch *fetch)
     pthread_mutex_lock(&fetch->lock);
     if (!fetch->is_holding) {
         fetch->is_holding = true;
-        pthread_cond_signal(&fetch->changed);
+        pthread_cond_signal(&fetch->holder.changed);
     }
     pthread_mutex_unlock(&fetch->lock);
 }
 
 sluice_status sluice_fetch_hold_open(struct sluice_fetch *fetch, struct sluice_err *err)
 {
-    sluice_cond_init(&fetch->changed);
-    const int failed = pthread_create(&fetch->holder, NULL, holder_main, fetch);
-    if (failed) {
-        pthread_cond_destroy(&fetch->changed);
-        return sluice_fail(err, SLUICE_E_IO, "cannot start the timer of held replies: %s",
-                           strerror(failed));
-    }
-    fetch->has_holder = true;
-    return SLUICE_OK;
+    return sluice_side_thread_open(&fetch->holder, &fetch->lock, holder_main, fetch,
+                                   "the timer of held replies", err);
 }
 
 void sluice_fetch_hold_close(struct sluice_fetch *fetch)
 {
-    if (!fetch->has_holder)
-        return;
-    pthread_mutex_lock(&fetch->lock);
-    fetch->is_closed = true;
-    pthread_cond_signal(&fetch->changed);
-    pthread_mutex_unlock(&fetch->lock);
-    pthread_join(fetch->holder, NULL);
-    pthread_cond_destroy(&fetch->changed);
-    fetch->has_holder = false;
+    sluice_side_thread_clear(&fetch->holder);
 }

@@ -5,6 +5,7 @@
 #include "rpc/rpc.h"
 #include "storage_server/fetch/fetch.h"
 #include "storage_server/observe/watchdog.h"
+#include "storage_server/side_thread.h"
 #include "storage_server/work/workers.h"
 #include "wire/wire.h"
 
@@ -150,9 +151,7 @@ struct sluice_fetch_stream {
 struct sluice_fetch {
     pthread_mutex_t lock;
     struct sluice_fetch_stream *streams;
-    bool is_holding; /* a stream may hold replies back */
-    bool is_closed;
-    pthread_cond_t changed; /* one of these two */
+    bool is_holding; /* a stream may hold replies back: `holder.changed` */
 
     atomic_bool is_stopping;
     atomic_uint_fast64_t cut_ns;         /* streams that are lost from then on were cut off by us */
@@ -160,8 +159,7 @@ struct sluice_fetch {
     struct sluice_fetch_options options; /* constant from here */
     /* sluice_fetch_stream_advance(), for the files below fetch/schedule.c; called without a lock */
     void (*advance)(struct sluice_fetch_stream *stream);
-    pthread_t holder;
-    bool has_holder;
+    struct sluice_side_thread holder;
 };
 
 /* --- fetch/stream.c --- */

@@ -1,6 +1,7 @@
 #include "storage_server/observe/last_words.h"
 
 #include "base/cond.h"
+#include "storage_server/side_thread.h"
 #include "storage_server/tuning.h"
 
 #include <errno.h>
@@ -16,13 +17,11 @@
 
 struct sluice_last_words {
     pthread_mutex_t lock;
-    pthread_cond_t changed;
-    uint64_t deadline_ns; /* UINT64_MAX: none yet */
-    bool is_closed;
+    uint64_t deadline_ns; /* UINT64_MAX: none yet; `thread.changed` */
 
     int (*speak)(void *ctx); /* constant from here */
     void *ctx;
-    pthread_t thread;
+    struct sluice_side_thread thread;
 };
 
 static void *wait_main(void *ctx)
@@ -31,11 +30,10 @@ static void *wait_main(void *ctx)
     pthread_setname_np(pthread_self(), "last-words");
     pthread_mutex_lock(&words->lock);
     bool has_time = true;
-    while (!words->is_closed && has_time)
-        has_time = sluice_cond_wait_until(&words->changed, &words->lock, words->deadline_ns);
-    const bool is_closed = words->is_closed;
+    while (!words->thread.is_stopping && has_time)
+        has_time = sluice_cond_wait_until(&words->thread.changed, &words->lock, words->deadline_ns);
     pthread_mutex_unlock(&words->lock);
-    if (is_closed)
+    if (words->thread.is_stopping)
         return NULL;
     signal(SIGALRM, SIG_DFL);
     const struct itimerval limit = {.it_value.tv_usec = LAST_WORDS_NS / 1000};
@@ -51,29 +49,20 @@ sluice_status sluice_last_words_open(int (*speak)(void *ctx), void *ctx,
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the deadline of the end");
     *words = (struct sluice_last_words){.deadline_ns = UINT64_MAX, .speak = speak, .ctx = ctx};
     pthread_mutex_init(&words->lock, NULL);
-    sluice_cond_init(&words->changed);
-    const int failed = pthread_create(&words->thread, NULL, wait_main, words);
-    if (failed) {
-        pthread_cond_destroy(&words->changed);
-        pthread_mutex_destroy(&words->lock);
-        free(words);
-        return sluice_fail(err, SLUICE_E_IO, "cannot start the thread that ends the process: %s",
-                           strerror(failed));
-    }
-    *out = words;
-    return SLUICE_OK;
+    const sluice_status status = sluice_side_thread_open(
+        &words->thread, &words->lock, wait_main, words, "the thread that ends the process", err);
+    if (status == SLUICE_OK)
+        *out = words;
+    else
+        sluice_last_words_close(words);
+    return status;
 }
 
 void sluice_last_words_close(struct sluice_last_words *words)
 {
     if (!words)
         return;
-    pthread_mutex_lock(&words->lock);
-    words->is_closed = true;
-    pthread_cond_signal(&words->changed);
-    pthread_mutex_unlock(&words->lock);
-    pthread_join(words->thread, NULL);
-    pthread_cond_destroy(&words->changed);
+    sluice_side_thread_clear(&words->thread);
     pthread_mutex_destroy(&words->lock);
     free(words);
 }
@@ -83,7 +72,7 @@ void sluice_last_words_at(struct sluice_last_words *words, uint64_t deadline_ns)
     pthread_mutex_lock(&words->lock);
     if (deadline_ns < words->deadline_ns)
         words->deadline_ns = deadline_ns;
-    pthread_cond_signal(&words->changed);
+    pthread_cond_signal(&words->thread.changed);
     pthread_mutex_unlock(&words->lock);
 }
 

@@ -1,35 +1,27 @@
 #include "storage_server/observe/self_watch.h"
 
 #include "base/clock.h"
-#include "base/cond.h"
 #include "base/log.h"
+#include "storage_server/side_thread.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Failures are counted, not time: a process that was stopped for a while (SIGSTOP) is not deaf. */
 #define MAX_FAILURES 6
 
 struct sluice_self_watch {
-    pthread_mutex_t lock;
-    pthread_cond_t closed;
-    bool is_closed;
-
-    struct sluice_self_watch_options options; /* constant from here */
-    pthread_t thread;
+    pthread_mutex_t lock;                     /* the thread's alone */
+    struct sluice_self_watch_options options; /* constant */
+    struct sluice_side_thread thread;
 };
 
 /* False once the watch is closed. */
 static bool wait_until(struct sluice_self_watch *watch, uint64_t until_ns)
 {
     pthread_mutex_lock(&watch->lock);
-    bool has_time = true;
-    while (has_time && !watch->is_closed)
-        has_time = sluice_cond_wait_until(&watch->closed, &watch->lock, until_ns);
-    const bool is_closed = watch->is_closed;
+    const bool is_open = sluice_side_thread_sleep(&watch->thread, until_ns);
     pthread_mutex_unlock(&watch->lock);
-    return !is_closed;
+    return is_open;
 }
 
 static void *watch_main(void *ctx)
@@ -65,29 +57,20 @@ sluice_status sluice_self_watch_open(const struct sluice_self_watch_options *opt
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to watch the server itself");
     watch->options = *options;
     pthread_mutex_init(&watch->lock, NULL);
-    sluice_cond_init(&watch->closed);
-    const int failed = pthread_create(&watch->thread, NULL, watch_main, watch);
-    if (failed) {
-        pthread_cond_destroy(&watch->closed);
-        pthread_mutex_destroy(&watch->lock);
-        free(watch);
-        return sluice_fail(err, SLUICE_E_IO, "cannot start the thread that watches the server: %s",
-                           strerror(failed));
-    }
-    *out = watch;
-    return SLUICE_OK;
+    const sluice_status status = sluice_side_thread_open(
+        &watch->thread, &watch->lock, watch_main, watch, "the thread that watches the server", err);
+    if (status == SLUICE_OK)
+        *out = watch;
+    else
+        sluice_self_watch_close(watch);
+    return status;
 }
 
 void sluice_self_watch_close(struct sluice_self_watch *watch)
 {
     if (!watch)
         return;
-    pthread_mutex_lock(&watch->lock);
-    watch->is_closed = true;
-    pthread_cond_signal(&watch->closed);
-    pthread_mutex_unlock(&watch->lock);
-    pthread_join(watch->thread, NULL);
-    pthread_cond_destroy(&watch->closed);
+    sluice_side_thread_clear(&watch->thread);
     pthread_mutex_destroy(&watch->lock);
     free(watch);
 }

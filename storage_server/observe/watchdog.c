@@ -2,10 +2,10 @@
 
 #include "base/c_locale.h"
 #include "base/clock.h"
-#include "base/cond.h"
 #include "base/log.h"
 #include "storage_server/data/root_watch.h"
 #include "storage_server/services/health.h"
+#include "storage_server/side_thread.h"
 #include "storage_server/tuning.h"
 
 #include <assert.h>
@@ -22,16 +22,13 @@ static const char *const group_names[NUM_GROUPS] = {"prep", "io"};
 
 struct sluice_watchdog {
     pthread_mutex_t lock;
-    pthread_cond_t stopped;
-    bool is_stopping;
     struct sluice_watched *watched;
     unsigned num_stuck[NUM_GROUPS], num_late[NUM_GROUPS];
     uint64_t num_timeouts;         /* since the start */
     uint64_t begun_ns[NUM_GROUPS]; /* when a worker last took a job, or the queue was emptied */
 
     struct sluice_watchdog_options options; /* constant from here */
-    pthread_t thread;
-    bool has_thread;
+    struct sluice_side_thread thread;
 };
 
 /* The findings of a check, used after the lock is released. */
@@ -133,13 +130,7 @@ static void *watch_main(void *ctx)
         timeout_ns / 8 < WATCHDOG_INTERVAL_NS ? timeout_ns / 8 : WATCHDOG_INTERVAL_NS;
     pthread_setname_np(pthread_self(), "watchdog");
     pthread_mutex_lock(&dog->lock);
-    for (;;) {
-        const uint64_t until_ns = sluice_clock_ns() + interval_ns;
-        bool has_time = true;
-        while (has_time && !dog->is_stopping)
-            has_time = sluice_cond_wait_until(&dog->stopped, &dog->lock, until_ns);
-        if (dog->is_stopping)
-            break;
+    while (sluice_side_thread_sleep(&dog->thread, sluice_clock_ns() + interval_ns)) {
         struct findings found = {0};
         const uint64_t now_ns = sluice_clock_ns();
         for (struct sluice_watched *watched = dog->watched; watched; watched = watched->next)
@@ -162,38 +153,29 @@ sluice_status sluice_watchdog_create(const struct sluice_watchdog_options *optio
     if (!dog)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the watchdog");
     pthread_mutex_init(&dog->lock, NULL);
-    sluice_cond_init(&dog->stopped);
     dog->options = *options;
     dog->begun_ns[0] = dog->begun_ns[1] = sluice_clock_ns();
-    const int failed = pthread_create(&dog->thread, NULL, watch_main, dog);
-    dog->has_thread = !failed;
-    if (failed) {
+    const sluice_status status =
+        sluice_side_thread_open(&dog->thread, &dog->lock, watch_main, dog, "the watchdog", err);
+    if (status == SLUICE_OK)
+        *watchdog = dog;
+    else
         sluice_watchdog_destroy(dog);
-        return sluice_fail(err, SLUICE_E_IO, "cannot start the watchdog: %s", strerror(failed));
-    }
-    *watchdog = dog;
-    return SLUICE_OK;
+    return status;
 }
 
 void sluice_watchdog_stop(struct sluice_watchdog *dog)
 {
-    if (!dog || !dog->has_thread)
-        return;
-    pthread_mutex_lock(&dog->lock);
-    dog->is_stopping = true;
-    pthread_cond_signal(&dog->stopped);
-    pthread_mutex_unlock(&dog->lock);
-    pthread_join(dog->thread, NULL);
-    dog->has_thread = false;
+    if (dog)
+        sluice_side_thread_stop(&dog->thread);
 }
 
 void sluice_watchdog_destroy(struct sluice_watchdog *dog)
 {
     if (!dog)
         return;
-    sluice_watchdog_stop(dog);
+    sluice_side_thread_clear(&dog->thread);
     assert(!dog->watched);
-    pthread_cond_destroy(&dog->stopped);
     pthread_mutex_destroy(&dog->lock);
     free(dog);
 }

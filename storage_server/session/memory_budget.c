@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "storage_server/session/session.h"
+#include "storage_server/side_thread.h"
 #include "storage_server/tuning.h"
 
 #include <assert.h>
@@ -25,7 +26,6 @@ struct sluice_memory_holder {
 
 struct sluice_memory_budget {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* there may be room for a waiter, or it is closed */
     unsigned num_holders;
     struct sluice_memory_holder *first_waiting, **end_waiting;
     unsigned num_waiting;
@@ -33,13 +33,12 @@ struct sluice_memory_budget {
     uint64_t used, peak, refused;
     uint64_t most_resident;
     bool is_over;    /* the process is larger than it should be */
-    bool is_awake;   /* the thread was told of `changed` */
+    bool is_awake;   /* the thread was told that there may be room: `thread.changed` */
     bool is_watched; /* the thread looks at the process's size at intervals */
-    bool is_closed, is_destroyed;
+    bool is_destroyed;
 
     struct sluice_memory_options options; /* constant from here */
-    pthread_t thread;
-    bool has_thread;
+    struct sluice_side_thread thread;
 };
 
 /* Under the lock: whether the holder may take these bytes. */
@@ -47,7 +46,7 @@ static bool fits(const struct sluice_memory_budget *budget,
                  const struct sluice_memory_holder *holder, uint64_t bytes,
                  enum sluice_memory_use use)
 {
-    if (budget->is_closed) /* nobody waits any more */
+    if (budget->thread.is_stopping) /* nobody waits any more */
         return true;
     const uint64_t all = budget->options.bytes, used = budget->used;
     const uint64_t free_bytes = used < all ? all - used : 0;
@@ -70,7 +69,7 @@ static void wake(struct sluice_memory_budget *budget)
 {
     if (!budget->is_awake) {
         budget->is_awake = true;
-        pthread_cond_signal(&budget->changed);
+        pthread_cond_signal(&budget->thread.changed);
     }
 }
 
@@ -138,13 +137,13 @@ static void *thread_main(void *ctx)
     uint64_t measured_ns = 0;
     pthread_setname_np(pthread_self(), "memory");
     pthread_mutex_lock(&budget->lock);
-    while (!budget->is_closed) {
+    while (!budget->thread.is_stopping) {
         const uint64_t due_ns = measured_ns + MEMORY_MEASURE_NS;
         budget->is_watched = is_much(budget) || budget->is_over;
         if (!budget->is_awake && budget->is_watched)
-            (void)sluice_cond_wait_until(&budget->changed, &budget->lock, due_ns);
+            (void)sluice_cond_wait_until(&budget->thread.changed, &budget->lock, due_ns);
         else if (!budget->is_awake)
-            pthread_cond_wait(&budget->changed, &budget->lock);
+            pthread_cond_wait(&budget->thread.changed, &budget->lock);
         budget->is_awake = false;
         if (sluice_clock_ns() >= due_ns && (is_much(budget) || budget->is_over)) {
             measure(budget);
@@ -167,36 +166,27 @@ sluice_status sluice_memory_budget_create(const struct sluice_memory_options *op
     if (!b)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a budget of memory");
     pthread_mutex_init(&b->lock, NULL);
-    sluice_cond_init(&b->changed);
     b->options = *options;
     b->most_resident = options->most_resident;
     b->end_waiting = &b->first_waiting;
-    const int failed = pthread_create(&b->thread, NULL, thread_main, b);
-    if (failed) {
+    const sluice_status status = sluice_side_thread_open(&b->thread, &b->lock, thread_main, b,
+                                                         "the thread of the memory budget", err);
+    if (status == SLUICE_OK)
+        *budget = b;
+    else
         sluice_memory_budget_destroy(b);
-        return sluice_fail(err, SLUICE_E_IO, "cannot start the thread of the memory budget: %s",
-                           strerror(failed));
-    }
-    b->has_thread = true;
-    *budget = b;
-    return SLUICE_OK;
+    return status;
 }
 
 void sluice_memory_budget_close(struct sluice_memory_budget *budget)
 {
-    if (!budget || !budget->has_thread)
-        return;
-    pthread_mutex_lock(&budget->lock);
-    budget->is_closed = true;
-    pthread_cond_signal(&budget->changed);
-    pthread_mutex_unlock(&budget->lock);
-    pthread_join(budget->thread, NULL);
-    budget->has_thread = false;
+    if (budget)
+        sluice_side_thread_stop(&budget->thread);
 }
 
 static void free_budget(struct sluice_memory_budget *budget)
 {
-    pthread_cond_destroy(&budget->changed);
+    sluice_side_thread_clear(&budget->thread);
     pthread_mutex_destroy(&budget->lock);
     free(budget);
 }
