@@ -201,6 +201,54 @@ TEST(tables_of_bits_and_a_threshold)
     CU_ASSERT_EQUAL(wrong, 0);
 }
 
+static size_t wrong_in_map(const uint8_t *in, size_t num, const uint8_t table[3][256])
+{
+    uint8_t *out = malloc(num * 3 + 1), *same = malloc(num * 3);
+    size_t wrong = 0;
+    out[num * 3] = 0xA5;
+    sluice_map_rgb(in, num, table, out);
+    memcpy(same, in, num * 3);
+    sluice_map_rgb(same, num, table, same);
+    for (size_t i = 0; i < num * 3; i++) {
+        const uint8_t want = table[i % 3][in[i]];
+        wrong += (out[i] != want) + (same[i] != want);
+    }
+    wrong += out[num * 3] != 0xA5;
+    free(same);
+    free(out);
+    return wrong;
+}
+
+/* Tables of brightness, contrast and autocontrast have a kernel of their own in images of 4,096
+ * pixels and more; a table that differs in one value has not. */
+TEST(tables_that_are_lines)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 1, 0, 0);
+    for (int i = 0; i < 600; i++) {
+        const size_t num = 4090 + sluice_rng_below(&rng, 100);
+        uint8_t *in = random_pixels(num, 0), table[3][256];
+        for (int c = 0; c < 3; c++) {
+            double slope = i % 2 ? 255.0 / (1 + sluice_rng_below(&rng, 255))
+                                 : sluice_rng_below(&rng, 190) / 100.0;
+            double start = (int)sluice_rng_below(&rng, 512) - 256.0;
+            if (i % 7 == 0)
+                slope = -slope;
+            if (i % 3 == 0 && c > 0) {
+                memcpy(table[c], table[0], 256);
+                continue;
+            }
+            for (int v = 0; v < 256; v++) {
+                const double at = start + slope * (i % 5 ? v - start : v);
+                table[c][v] = (uint8_t)(at <= 0 ? 0 : at >= 255 ? 255 : at);
+            }
+            if (i % 11 == 0)
+                table[c][sluice_rng_below(&rng, 256)] ^= 1;
+        }
+        CU_ASSERT_EQUAL(wrong_in_map(in, num, (const uint8_t(*)[256])table), 0);
+        free(in);
+    }
+}
+
 /* Alone in its channel, a least and a greatest value stand at each place of each length. */
 TEST(the_range_of_each_channel)
 {

@@ -1,4 +1,5 @@
 #include "image/kernels/x86/blur_avx2.h"
+#include "image/kernels/x86/lines_avx2.h"
 #include "image/kernels/x86/pixels_avx2.h"
 #include "image/kernels/x86/resample_avx2.h"
 #include "image/kernels/x86/warp_avx2.h"
@@ -31,6 +32,7 @@ static void map_bytes(const uint8_t *in, size_t n, const uint8_t table[256], uin
 }
 
 #define SLUICE_MAP_BYTES
+#define SLUICE_MAP_LINES sluice_map_lines_avx2
 #define SLUICE_HAS_PIXELS
 #define SLUICE_SPLIT sluice_split_avx2
 #define SLUICE_JOIN sluice_join_avx2
