@@ -254,8 +254,8 @@ class Batches:
 
     def stats(self):
         """The last epoch that ended, as a dict; keys as of offload_train --json.
-        With a python_tail its share of "stalls", and "python_tail": samples, cpu_s of the workers, wait_s
-        of the loop."""
+        With a python_tail its share of "stalls", which may be "bound_by", and "python_tail": samples, cpu_s of the
+        workers, wait_s of the loop."""
         made = json.loads(self._loader.stats())
         return made if self._tail is None else self._tail.added_to(made)
 
@@ -263,10 +263,11 @@ class Batches:
         """Since the loader was made, at any time and from any thread, as a dict: samples, batches,
         errors, prefetched (samples that are ready now), wire_bytes, choices by form@split, on_gpu by
         form (what of split 0 was decoded on the GPU), wait_s by what was waited for ("gpu": its
-        decoder; "trainer": the loop's own time), outages, lost_streams, repeated_requests, hash_errors, failed_over and
+        decoder; "trainer": the loop's own time; "python_tail": its processes), outages, lost_streams, repeated_requests, hash_errors, failed_over and
         hedged (of replicas); waits_s and lost_s: for how long a batch is waited for now, and the
         server has been lost."""
-        return self._loader.counters()
+        counters = self._loader.counters()
+        return counters if self._tail is None else self._tail.counted_in(counters)
 
     def path(self, sample_id):
         """Of a sample, within the dataset."""

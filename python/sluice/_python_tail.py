@@ -159,12 +159,19 @@ class PythonTail:
         self._pending = []       # batches of this epoch: (batch, block, rows of each worker)
         self._stopping = multiprocessing.Pipe(duplex=False)
         self.images = self.targets = None  # of the batch that next() gave last; None: those in the batch
+        self._before_s = (0.0, 0.0)  # wait_s and late_s of the epochs before
+        self._waiting_since = None  # next() waits for the workers
+        self.wait_s = self._late_s = 0.0
+        self._library_ended = None
         self.begin()
 
     def begin(self):
         """A new epoch: what the workers still have of another is waited for, and dropped."""
-        self._pending, self._ended = [], None
+        self.end()
+        self._ended = None
+        self._before_s = (self._before_s[0] + self.wait_s, self._before_s[1] + self._late_s)
         self.wait_s = self.cpu_s = 0.0  # of the loop; of the workers
+        self._late_s = 0.0  # of the epoch, after the library's last batch
         self.num_rows = 0
         try:
             while self._sent:
@@ -175,8 +182,11 @@ class PythonTail:
             self.close()
 
     def end(self):
-        """Lets go of the batches that are not yielded."""
+        """Of the epoch; lets go of the batches that are not yielded."""
         self._pending = []
+        if self._library_ended is not None:
+            self._late_s = time.monotonic() - self._library_ended
+            self._library_ended = None
 
     def _start(self, batch, batch_size):
         """The workers, as the first batch says how large images are."""
@@ -250,16 +260,20 @@ class PythonTail:
                 self._ended = StopIteration() if batch is None else None
             except _sluice.Error as error:
                 self._ended = error  # after the batches that came before it
+            if self._ended is not None:
+                self._library_ended = time.monotonic()
             else:
-                if batch is not None:
-                    self._send(batch, targets_of(batch), batch_size)
+                self._send(batch, targets_of(batch), batch_size)
         if not self._pending:
             if isinstance(self._ended, _sluice.Error):
                 raise self._ended
             return None
-        start = time.monotonic()
-        made = self._collect()
-        self.wait_s += time.monotonic() - start
+        start = self._waiting_since = time.monotonic()
+        try:
+            made = self._collect()
+        finally:
+            self._waiting_since = None
+            self.wait_s += time.monotonic() - start
         batch, block, targets = self._pending.pop(0)
         for failed, _ in made:
             if failed is not None:
@@ -282,14 +296,33 @@ class PythonTail:
         return vectors.reshape(-1, dim) if dim > 1 else vectors
 
     def added_to(self, stats):
-        """A loader's stats() with the wait for the workers apart from the loop's own time, of which the library takes it
-        to be."""
+        """A loader's stats() with the wait for the workers, which the library takes for the loop's own time, as a stall,
+        and with the time after the library's last batch, when the workers still have some."""
         stats["python_tail"] = {"samples": self.num_rows, "cpu_s": self.cpu_s, "wait_s": self.wait_s}
-        if stats.get("stalls") is not None:
-            trainer = stats["stalls"].get("trainer", 0.0)
-            share = min(self.wait_s / stats["seconds"], trainer) if stats.get("seconds") else 0.0
-            stats["stalls"].update(trainer=trainer - share, python_tail=share)
+        if stats.get("stalls") is not None and stats.get("seconds"):
+            of_s = {name: share * stats["seconds"] for name, share in stats["stalls"].items()}
+            self._divide(of_s, self.wait_s, self._late_s)
+            stats["seconds"] += self._late_s
+            stats["samples_per_s"] = stats["samples"] / stats["seconds"]
+            stats["stalls"] = {name: spent / stats["seconds"] for name, spent in of_s.items()}
+            stats["bound_by"] = max(stats["stalls"], key=stats["stalls"].get)
         return stats
+
+    def counted_in(self, counters):
+        """A loader's counters() with the same; any thread."""
+        wait_s, late_s = (before + more for before, more in zip(self._before_s, (self.wait_s, self._late_s)))
+        now, waiting_since, library_ended = time.monotonic(), self._waiting_since, self._library_ended
+        waits_s = 0.0 if waiting_since is None else now - waiting_since
+        if library_ended is not None:
+            late_s += now - library_ended
+        self._divide(counters["wait_s"], wait_s + waits_s, late_s)
+        counters["waits_s"] = max(counters["waits_s"], waits_s)
+        return counters
+
+    @staticmethod
+    def _divide(of_s, wait_s, late_s):
+        """The loop's own time in `of_s`, and what came after the library's end, into both parts of it."""
+        of_s.update(trainer=max(of_s.get("trainer", 0.0) + late_s - wait_s, 0.0), python_tail=wait_s)
 
     def stop(self):
         """Any thread: who waits for the workers gets a ClosedError, now and later."""

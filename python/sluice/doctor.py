@@ -272,7 +272,7 @@ class Report:
             return
         yield ""
         yield from _wrap(self.advice())
-        if found["limit"] != "step" and not self._lacks_workers():
+        if found["limit"] not in ("step", "python_tail") and not self._lacks_workers():
             yield "  " + found["command"]
 
     def verdict(self):
@@ -296,6 +296,9 @@ class Report:
         if self._lacks_workers():
             return (f"To do: give the loader more workers, DataLoader(..., "
                     f"num_workers={int(self.found['cores'])}).")
+        if self.found["limit"] == "python_tail":
+            return ("To do: give the function more processes, python_tail_workers=, if cores are idle; or make it faster, "
+                    "or let an op take its place.")
         if self.found["stalls"]:
             return "To do: see what more of it would bring:"
         where = "" if "HOST:PORT" not in self.found["command"] else \

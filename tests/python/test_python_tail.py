@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import threading
+import time
 import unittest
 
 import support
@@ -21,6 +22,7 @@ if __name__ != "__mp_main__":  # a worker needs the functions alone, and PyTorch
     import torch
 
     import sluice
+    import sluice.doctor
     import sluice.numpy
     import sluice.torch
 
@@ -62,6 +64,11 @@ def dies_for(bad, image, rng):
 
 def halved(image, rng):
     return image[::2]
+
+
+def slow(image, rng):
+    time.sleep(0.03)
+    return image
 
 
 def waits_for_ever(image, rng):
@@ -169,6 +176,42 @@ class PythonTailTest(support.SetTest):
         with load(self.root) as loader:
             list(loader)
             self.assertNotIn("python_tail", loader.stats()["stalls"])
+            self.assertNotIn("python_tail", loader.counters()["wait_s"])
+
+    def test_stats_counters_and_the_doctor_say_that_it_limits(self):
+        for options in ({}, {"limit_samples": 2 * BATCH}):  # of two batches the library has none left for the workers
+            with self.subTest(options), load(self.root, slow, **options) as loader:
+                wait_s = 0.0
+                for epoch in range(2):
+                    watched = sluice.doctor.watch(loader, quiet=True)
+                    for _ in watched:
+                        self.assertGreater(loader.counters()["wait_s"]["python_tail"], wait_s)
+                    stats, counters, found = loader.stats(), loader.counters(), watched.report().found
+                    wait_s += stats["python_tail"]["wait_s"]
+                    self.assertEqual(stats["bound_by"], "python_tail")
+                    self.assertAlmostEqual(stats["stalls"]["python_tail"] * stats["seconds"], stats["python_tail"]["wait_s"])
+                    self.assertLessEqual(sum(stats["stalls"].values()), 1 + 1e-6)
+                    self.assertAlmostEqual(stats["samples_per_s"] * stats["seconds"], stats["samples"])
+                    self.assertAlmostEqual(counters["wait_s"]["python_tail"], wait_s)
+                    self.assertGreaterEqual(counters["wait_s"]["trainer"], 0)
+                    self.assertEqual(found["stalls"], stats["stalls"])
+                    self.assertEqual(found["limit"], "python_tail")
+                self.assertIn("python_tail_workers", watched.report().advice())
+                self.assertNotIn("python -m", "".join(watched.report().lines()))
+
+    def test_a_wait_is_counted_while_it_lasts(self):
+        with load(self.root, waits_for_ever) as loader:
+            def look():
+                for waits in iter(loader.counters, None):
+                    if waits["wait_s"]["python_tail"] > 0.1 and waits["waits_s"] > 0.1:
+                        return loader.stop()
+                    time.sleep(0.01)
+
+            looker = threading.Thread(target=look)
+            looker.start()
+            with self.assertRaises(sluice.ClosedError):
+                next(iter(loader))
+            looker.join()
 
     def sum_and_id(self):
         """Of a row in the third batch."""
