@@ -106,7 +106,7 @@ static const struct sluice_choice_weights serve = {{SLUICE_PER(SAMPLE, 1e-6)}};
 
 static bool is_whole_image(const struct sluice_choice_traits *traits)
 {
-    return traits->image.square == 0 && traits->image.shorter == 0;
+    return traits->image.width == 0 && traits->image.shorter == 0;
 }
 
 static void add(struct sluice_choice_weights *sum, const struct sluice_choice_weights *step)
@@ -296,7 +296,8 @@ static double pixels_of(const struct sluice_choices *choices, unsigned choice,
                         const double feature[SLUICE_NUM_CHOICE_FEATURES])
 {
     const struct sluice_known_size known = choices->traits[choice].image;
-    if (known.square > 0 && known.square == choices->output_size)
+    const uint32_t side = choices->output_size;
+    if (side > 0 && known.width == side && known.height == side)
         return feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL];
     return (double)sluice_known_size_pixels(known, facts->width, facts->height);
 }

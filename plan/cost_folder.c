@@ -125,8 +125,9 @@ static bool is_about(uint64_t bytes, uint64_t expected)
 /* Bytes that every sample has at a stage; 0: they vary. */
 static uint64_t bytes_at(const struct sluice_pipeline *pipeline, unsigned stage)
 {
-    const uint64_t side = sluice_pipeline_known_size(pipeline, stage).square;
-    return side * side * (sluice_pipeline_kind(pipeline, stage) == SLUICE_KIND_F32 ? 12 : 3);
+    const struct sluice_known_size known = sluice_pipeline_known_size(pipeline, stage);
+    const bool is_f32 = sluice_pipeline_kind(pipeline, stage) == SLUICE_KIND_F32;
+    return (uint64_t)known.width * known.height * (is_f32 ? 12 : 3);
 }
 
 sluice_status sluice_cost_folder_check_sizes(const char *name,

@@ -33,9 +33,12 @@ static void write_resample(FILE *out, const struct sluice_resample *resample, bo
         fprintf(out, ",\"at\":[%u,%u],\"size\":[%u,%u]", resample->left, resample->top,
                 resample->out.width, resample->out.height);
     const struct sluice_padding *padding = &resample->padding;
-    static const char *const modes[] = {"constant", "edge", "reflect", "symmetric"};
     if (is_copy && padding->mode != SLUICE_PADDING_CONSTANT)
-        fprintf(out, ",\"mode\":\"%s\",\"padding\":%u", modes[padding->mode], padding->around);
+        fprintf(out, ",\"mode\":\"%s\",\"padding\":%u", sluice_padding_modes[padding->mode],
+                padding->around);
+    const uint8_t *color = padding->color;
+    if (color[0] || color[1] || color[2])
+        fprintf(out, ",\"fill\":[%u,%u,%u]", color[0], color[1], color[2]);
 }
 
 static void write_warp(FILE *out, const double values[10], bool is_perspective)

@@ -40,6 +40,7 @@ enum sluice_param_kind {
     SLUICE_PARAM_WORD,   /* uint32_t: the number of the word among `words` */
     SLUICE_PARAM_EPOCHS, /* struct sluice_epochs: "epoch>=N", "epoch<N" or "A<=epoch<B" */
     SLUICE_PARAM_COLOR,  /* uint8_t[3]: "V" or "R/G/B", each 0 to 255 */
+    SLUICE_PARAM_SIDES,  /* struct sluice_sides: "P", "X/Y" or "LEFT/TOP/RIGHT/BOTTOM", in pixels */
 };
 
 struct sluice_range {
@@ -54,6 +55,11 @@ struct sluice_number {
     uint32_t steps; /* 0: any */
     bool has_sign;
     double mean, deviation;
+};
+
+/* Pixels at each side of an image, each 0 to SLUICE_MAX_OP_SIZE. */
+struct sluice_sides {
+    uint32_t left, top, right, bottom;
 };
 
 /* Epochs [from, end), not empty. */
@@ -88,16 +94,16 @@ struct sluice_op_param {
     struct sluice_range
         preset;               /* of a number, a word and a color: min; of a drawn one: its bounds */
     const char *const *words; /* of a word: NULL-terminated */
-    bool is_quiet;            /* a word that the canonical text leaves out if it is the preset */
+    bool is_quiet; /* the canonical text leaves a word or a color out if it is the preset */
 };
 
 struct sluice_op;
 
 /* --- draws --- */
 
-/* Pixels around an image: black, its outer pixels again, or the image mirrored about its outer
- * pixels or about its edge, as NumPy's pad() has it.  torchvision pads twice: every image by
- * `around`, and what is too small even so once more. */
+/* Pixels around an image: one color, its outer pixels again, or the image mirrored about its outer
+ * pixels or about its edge, as NumPy's pad() has it.  torchvision's RandomCrop pads twice: every
+ * image by `around`, and what is too small even so once more. */
 enum sluice_padding_mode {
     SLUICE_PADDING_CONSTANT,
     SLUICE_PADDING_EDGE,
@@ -106,9 +112,14 @@ enum sluice_padding_mode {
 };
 struct sluice_padding {
     enum sluice_padding_mode mode;
+    uint8_t color[3]; /* of CONSTANT */
+    /* With CONSTANT these are not used. */
     uint32_t around;
-    struct sluice_size in; /* of the image; with CONSTANT nothing but the mode counts */
+    struct sluice_size in; /* of the image */
 };
+
+/* The words of a mode, by the enum. */
+extern const char *const sluice_padding_modes[];
 
 /* The part of an image that an op of kind SLUICE_OP_RESAMPLE keeps, and where it goes:
  *
@@ -177,10 +188,10 @@ struct sluice_pixel_statistics {
 extern const char *const sluice_resize_filters[];
 enum sluice_resize_filter sluice_draw_filter(struct sluice_rng *rng, uint32_t word);
 
-/* The known size of a square result. */
-static inline struct sluice_known_size sluice_known_square(uint32_t side)
+/* The known size of a result that is always this large. */
+static inline struct sluice_known_size sluice_known_exactly(uint32_t width, uint32_t height)
 {
-    return (struct sluice_known_size){.square = side, .shorter = side};
+    return (struct sluice_known_size){.width = width, .height = height};
 }
 
 /* --- the op --- */

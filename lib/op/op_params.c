@@ -1,4 +1,4 @@
-/* Parameters of ops: from text, and back. */
+/* Parameters of ops from text; op_print.c writes them. */
 
 #include "op/op.h"
 
@@ -183,27 +183,52 @@ static sluice_status parse_word(struct sluice_spec_text *text, const struct slui
     return sluice_spec_fail(text, err, "%s is wanted here%s", param->form, near);
 }
 
+/* Whole numbers with '/' between; at most `most` of them, of which none is above `max`. */
+static sluice_status parse_wholes(struct sluice_spec_text *text,
+                                  const struct sluice_op_param *param, uint32_t max, unsigned most,
+                                  uint32_t *wholes, unsigned *num, struct sluice_err *err)
+{
+    *num = 0;
+    do {
+        const struct sluice_spec_text start = *text;
+        double value;
+        const sluice_status status = sluice_spec_number(text, &value, err);
+        if (status != SLUICE_OK)
+            return status;
+        if (value > max || value != (uint32_t)value)
+            return sluice_spec_fail(&start, err, "%s has whole numbers from 0 to %u", param->name,
+                                    max);
+        wholes[(*num)++] = (uint32_t)value;
+    } while (*num < most && sluice_spec_accept(text, "/"));
+    return SLUICE_OK;
+}
+
 static sluice_status parse_color(struct sluice_spec_text *text, const struct sluice_op_param *param,
                                  uint8_t color[3], struct sluice_err *err)
 {
-    double values[3];
-    for (int c = 0; c < 3; c++) {
-        if (c == 1 && *text->at != '/') {
-            values[1] = values[2] = values[0];
-            break;
-        }
-        if (c > 0 && !sluice_spec_accept(text, "/"))
-            return sluice_spec_fail(text, err, "R/G/B is wanted here");
-        const struct sluice_spec_text start = *text;
-        const sluice_status status = sluice_spec_number(text, &values[c], err);
-        if (status != SLUICE_OK)
-            return status;
-        if (values[c] > 255 || values[c] != (uint8_t)values[c])
-            return sluice_spec_fail(&start, err, "%s has whole numbers from 0 to 255", param->name);
-    }
-    for (int c = 0; c < 3; c++)
-        color[c] = (uint8_t)values[c];
-    return SLUICE_OK;
+    uint32_t values[3] = {0};
+    unsigned num;
+    const sluice_status status = parse_wholes(text, param, 255, 3, values, &num, err);
+    if (status == SLUICE_OK && num == 2)
+        return sluice_spec_fail(text, err, "R/G/B is wanted here");
+    for (unsigned c = 0; status == SLUICE_OK && c < 3; c++)
+        color[c] = (uint8_t)values[num == 1 ? 0 : c];
+    return status;
+}
+
+static sluice_status parse_sides(struct sluice_spec_text *text, const struct sluice_op_param *param,
+                                 struct sluice_sides *sides, struct sluice_err *err)
+{
+    uint32_t values[4] = {0};
+    unsigned num;
+    const sluice_status status =
+        parse_wholes(text, param, SLUICE_MAX_OP_SIZE, 4, values, &num, err);
+    if (status == SLUICE_OK && num == 3)
+        return sluice_spec_fail(text, err, "%s is wanted here", param->form);
+    if (status == SLUICE_OK)
+        *sides = (struct sluice_sides){values[0], values[num > 1 ? 1 : 0], values[num > 2 ? 2 : 0],
+                                       values[num > 2 ? 3 : num - 1]};
+    return status;
 }
 
 static sluice_status parse_triple(struct sluice_spec_text *text, double triple[3],
@@ -263,6 +288,8 @@ static sluice_status parse_value(const struct sluice_op *op, const struct sluice
         return parse_epochs(text, param, value_of(op, param), err);
     case SLUICE_PARAM_COLOR:
         return parse_color(text, param, value_of(op, param), err);
+    case SLUICE_PARAM_SIDES:
+        return parse_sides(text, param, value_of(op, param), err);
     }
     assert(!"a kind of parameter");
     return SLUICE_E_INTERNAL;
@@ -292,7 +319,8 @@ static void set_preset(const struct sluice_op *op, const struct sluice_op_param 
         break;
     case SLUICE_PARAM_SCALE:
     case SLUICE_PARAM_EPOCHS:
-        assert(!"a preset of a scale or of epochs");
+    case SLUICE_PARAM_SIDES:
+        assert(!"a preset of a scale, of epochs or of sides");
     }
 }
 
@@ -427,124 +455,4 @@ void sluice_op_clear(struct sluice_op *op)
     op->num_children = 0;
     free(op->params);
     op->params = NULL;
-}
-
-static void print_drawn(const struct sluice_number *number, char *text, size_t room)
-{
-    char about[32] = "", min[32], max[32] = "", steps[16] = "";
-    if (number->about != 0)
-        sluice_print_number(number->about, about, sizeof(about));
-    sluice_print_number(number->min, min, sizeof(min));
-    if (number->min < number->max)
-        sluice_print_number(number->max, max, sizeof(max));
-    if (number->steps)
-        snprintf(steps, sizeof(steps), "/%u", number->steps);
-    if (number->deviation > 0) {
-        char mean[32], deviation[32];
-        sluice_print_number(number->mean, mean, sizeof(mean));
-        sluice_print_number(number->deviation, deviation, sizeof(deviation));
-        sluice_print_number(number->max, max, sizeof(max));
-        snprintf(text, room, "%s%snormal(%s,%s,%s,%s)", about, number->has_sign ? "~" : "", mean,
-                 deviation, min, max);
-        return;
-    }
-    snprintf(text, room, "%s%s%s%s%s%s", about, number->has_sign ? "~" : "", min, max[0] ? "-" : "",
-             max, steps);
-}
-
-static void print_value(const struct sluice_op *op, const struct sluice_op_param *param, char *text,
-                        size_t room)
-{
-    char numbers[6][32];
-    const void *value = value_of(op, param);
-    switch (param->kind) {
-    case SLUICE_PARAM_SIZE:
-        snprintf(text, room, "%u", *(const uint32_t *)value);
-        break;
-    case SLUICE_PARAM_NUMBER:
-        sluice_print_number(*(const double *)value, text, room);
-        break;
-    case SLUICE_PARAM_RANGE:
-    case SLUICE_PARAM_RATIOS:
-        sluice_print_number(((const struct sluice_range *)value)->min, numbers[0], 32);
-        sluice_print_number(((const struct sluice_range *)value)->max, numbers[1], 32);
-        snprintf(text, room, "%s-%s", numbers[0], numbers[1]);
-        break;
-    case SLUICE_PARAM_DRAWN:
-        print_drawn(value, text, room);
-        break;
-    case SLUICE_PARAM_EPOCHS: {
-        const struct sluice_epochs *epochs = value;
-        if (epochs->end == UINT32_MAX)
-            snprintf(text, room, "epoch>=%u", epochs->from);
-        else if (epochs->from == 0)
-            snprintf(text, room, "epoch<%u", epochs->end);
-        else
-            snprintf(text, room, "%u<=epoch<%u", epochs->from, epochs->end);
-        break;
-    }
-    case SLUICE_PARAM_WORD:
-        snprintf(text, room, "%s", param->words[*(const uint32_t *)value]);
-        break;
-    case SLUICE_PARAM_COLOR: {
-        const uint8_t *color = value;
-        if (color[0] == color[1] && color[0] == color[2])
-            snprintf(text, room, "%u", color[0]);
-        else
-            snprintf(text, room, "%u/%u/%u", color[0], color[1], color[2]);
-        break;
-    }
-    case SLUICE_PARAM_SCALE:
-        for (int c = 0; c < 3; c++) {
-            sluice_print_number(((const struct sluice_scale *)value)->mean[c], numbers[c], 32);
-            sluice_print_number(((const struct sluice_scale *)value)->std[c], numbers[3 + c], 32);
-        }
-        snprintf(text, room, "%s:%s:%s/%s:%s:%s", numbers[0], numbers[1], numbers[2], numbers[3],
-                 numbers[4], numbers[5]);
-        break;
-    }
-}
-
-void sluice_op_print(const struct sluice_op *op, char *text, size_t room)
-{
-    const struct sluice_op_param *params = op->type->params;
-    size_t len = 0;
-    text[0] = '\0';
-    for (size_t i = 0; params && params[i].name; i++) {
-        char value[200];
-        if (params[i].is_quiet &&
-            *(const uint32_t *)value_of(op, &params[i]) == (uint32_t)params[i].preset.min)
-            continue;
-        print_value(op, &params[i], value, sizeof(value));
-        len += (size_t)(i == 0 ? snprintf(text, room, "%s", value)
-                               : snprintf(text + len, room - len, ":%s=%s", params[i].name, value));
-        assert(len < room);
-    }
-}
-
-void sluice_op_print_modifiers(const struct sluice_op *op, char *text, size_t room)
-{
-    const double values[] = {op->p, op->weight};
-    size_t len = 0;
-    text[0] = '\0';
-    for (size_t i = 0; sluice_op_kind_has_p(op->type->kind) && i < SLUICE_ARRAY_LEN(values); i++) {
-        char number[32];
-        if (values[i] == 1)
-            continue;
-        sluice_print_number(values[i], number, sizeof(number));
-        len += (size_t)snprintf(text + len, room - len, ":%s=%s", modifiers[i].name, number);
-        assert(len < room);
-    }
-}
-
-void sluice_op_print_example(const struct sluice_op_type *type, char *text, size_t room)
-{
-    size_t len = (size_t)snprintf(text, room, "%s", type->example ? type->example : "");
-    for (size_t i = 0; !type->example && type->params && type->params[i].name; i++) {
-        const struct sluice_op_param *param = &type->params[i];
-        if (param->example)
-            len += (size_t)snprintf(text + len, room - len, "%s%s=%s", i > 0 ? ":" : "",
-                                    i > 0 ? param->name : "", param->example);
-        assert(len < room);
-    }
 }

@@ -1,14 +1,14 @@
 #include "op/op.h"
 
-/* random_crop: torchvision's RandomCrop(size, padding, pad_if_needed=True, padding_mode=mode). */
+/* random_crop: torchvision's RandomCrop(size, padding, pad_if_needed=True, fill=fill,
+ * padding_mode=mode). */
 
 struct params {
     uint32_t size;
     double padding;
     uint32_t mode;
+    uint8_t fill[3];
 };
-
-static const char *const modes[] = {"constant", "edge", "reflect", "symmetric", NULL};
 
 static const struct sluice_op_param param_list[] = {
     {.name = "size",
@@ -27,7 +27,13 @@ static const struct sluice_op_param param_list[] = {
      .offset = offsetof(struct params, mode),
      .form = "constant, edge, reflect or symmetric",
      .has_preset = true,
-     .words = modes,
+     .words = sluice_padding_modes,
+     .is_quiet = true},
+    {.name = "fill",
+     .kind = SLUICE_PARAM_COLOR,
+     .offset = offsetof(struct params, fill),
+     .form = "V or R/G/B",
+     .has_preset = true,
      .is_quiet = true},
     {0},
 };
@@ -74,14 +80,18 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
         .out = {p->size, p->size},
         .left = across.at,
         .top = down.at,
-        .padding = {(enum sluice_padding_mode)p->mode, (uint32_t)p->padding, in},
+        .padding = {.mode = (enum sluice_padding_mode)p->mode,
+                    .color = {p->fill[0], p->fill[1], p->fill[2]},
+                    .around = (uint32_t)p->padding,
+                    .in = in},
     };
 }
 
 static struct sluice_known_size known_size(const void *params, struct sluice_known_size in)
 {
     (void)in;
-    return sluice_known_square(((const struct params *)params)->size);
+    const uint32_t side = ((const struct params *)params)->size;
+    return sluice_known_exactly(side, side);
 }
 
 static bool has_padding(const void *params)
@@ -91,7 +101,8 @@ static bool has_padding(const void *params)
 
 const struct sluice_op_type sluice_op_random_crop = {
     .name = "random_crop",
-    .help = "32 x 32 pixels anywhere in an image with 4 around it, black or of :mode=reflect, ...",
+    .help =
+        "32 x 32 pixels anywhere in an image with 4 around it, black, :fill=128 or :mode=reflect",
     .column = "RandomCrop",
     .kind = SLUICE_OP_RESAMPLE,
     .is_copy = true,

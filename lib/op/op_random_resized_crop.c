@@ -110,7 +110,8 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
 static struct sluice_known_size known_size(const void *params, struct sluice_known_size in)
 {
     (void)in;
-    return sluice_known_square(((const struct params *)params)->size);
+    const uint32_t side = ((const struct params *)params)->size;
+    return sluice_known_exactly(side, side);
 }
 
 const struct sluice_op_type sluice_op_random_resized_crop = {

@@ -40,7 +40,11 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
 static struct sluice_known_size known_size(const void *params, struct sluice_known_size in)
 {
     const uint32_t shorter = ((const struct params *)params)->shorter;
-    return (struct sluice_known_size){.square = in.square ? shorter : 0, .shorter = shorter};
+    const struct sluice_size size = {in.width, in.height};
+    if (!in.width)
+        return (struct sluice_known_size){.shorter = shorter};
+    const struct sluice_size out = sluice_size_with_shorter(shorter, size);
+    return sluice_known_exactly(out.width, out.height);
 }
 
 const struct sluice_op_type sluice_op_resize = {

@@ -278,7 +278,8 @@ sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **o
 
     pipeline->fingerprint = fingerprint_of(pipeline);
     sluice_find_stages(pipeline);
-    pipeline->output_size = sluice_pipeline_known_size(pipeline, pipeline->u8_split).square;
+    const struct sluice_known_size end = sluice_pipeline_known_size(pipeline, pipeline->u8_split);
+    pipeline->output_size = end.width == end.height ? end.width : 0;
     if (pipeline->u8_split < pipeline->num_ops) {
         sluice_tensor_table(NULL, pipeline->tensor_table);
         sluice_tensor_table(pipeline->scale, pipeline->tail_table);
@@ -393,13 +394,24 @@ struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline
 
 uint64_t sluice_known_size_pixels(struct sluice_known_size known, uint32_t width, uint32_t height)
 {
-    if (known.square)
-        return (uint64_t)known.square * known.square;
-    if (!known.shorter)
-        return (uint64_t)width * height;
-    const struct sluice_size size =
-        sluice_size_with_shorter(known.shorter, (struct sluice_size){width, height});
-    return (uint64_t)size.width * size.height;
+    struct sluice_size size = {width, height};
+    if (known.width)
+        size = (struct sluice_size){known.width, known.height};
+    else if (known.shorter)
+        size = sluice_size_with_shorter(known.shorter, size);
+    return ((uint64_t)size.width + known.padding.width) *
+           ((uint64_t)size.height + known.padding.height);
+}
+
+bool sluice_known_size_allows(struct sluice_known_size known, uint32_t width, uint32_t height)
+{
+    if (known.width)
+        return width == known.width && height == known.height;
+    if (width <= known.padding.width || height <= known.padding.height)
+        return false;
+    width -= known.padding.width;
+    height -= known.padding.height;
+    return !known.shorter || known.shorter == (width < height ? width : height);
 }
 
 uint32_t sluice_pipeline_output_size(const struct sluice_pipeline *pipeline)

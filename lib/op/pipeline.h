@@ -158,16 +158,21 @@ size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline);
  */
 bool sluice_pipeline_is_upright(const struct sluice_pipeline *pipeline);
 
-/* The size of an image at a split, as far as it is known without the image. */
+/* The size of an image at a split, as far as it is known without the image: both sides; or else how
+ * it follows from the decoded image's. */
 struct sluice_known_size {
-    uint32_t square;  /* both sides, or 0 */
-    uint32_t shorter; /* the shorter side, or 0 */
+    uint32_t width, height; /* or 0 */
+    uint32_t shorter;       /* the shorter side is resized to this; 0: it is the image's own */
+    struct {
+        uint32_t width, height;
+    } padding; /* what is added to that */
 };
 struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline *pipeline,
                                                     unsigned split);
-/* Pixels that an image has where this is known; width and height are the decoded image's, at least
- * 1. */
+/* Pixels of that image; width and height are the decoded image's, at least 1. */
 uint64_t sluice_known_size_pixels(struct sluice_known_size known, uint32_t width, uint32_t height);
+/* Whether some decoded image becomes one of this size, at least 1. */
+bool sluice_known_size_allows(struct sluice_known_size known, uint32_t width, uint32_t height);
 
 /* to_tensor and normalize as one lookup: table[channel][u8 value] is what the
  * tail of the pipeline makes of it, in torch's float32 arithmetic:

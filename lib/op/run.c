@@ -118,10 +118,7 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
     if (pixels > (max_pixels ? max_pixels : DEFAULT_MAX_PIXELS))
         return sluice_fail(err, SLUICE_E_CORRUPT, "sample of %u x %u pixels is over the limit",
                            width, height);
-    const struct sluice_known_size known = sluice_pipeline_known_size(pipeline, split);
-    const uint32_t shorter = width < height ? width : height;
-    if ((known.square && (width != known.square || height != known.square)) ||
-        (known.shorter && shorter != known.shorter))
+    if (!sluice_known_size_allows(sluice_pipeline_known_size(pipeline, split), width, height))
         return sluice_fail(err, SLUICE_E_CORRUPT, "split %u cannot give %u x %u pixels", split,
                            width, height);
     const uint64_t bytes = pixels * (kind == SLUICE_KIND_F32 ? 3 * sizeof(float) : 3);

@@ -89,14 +89,17 @@ sluice_status sluice_run_decode(const struct sluice_pipeline *pipeline,
  */
 static bool can_join(const struct sluice_pipeline *pipeline, unsigned op)
 {
-    if (op + 1 >= pipeline->u8_split || !pipeline->ops[op].type->takes_whole ||
+    const struct sluice_op_type *type = pipeline->ops[op].type;
+    if (op + 1 >= pipeline->u8_split || !type->takes_whole || type->is_copy ||
         !pipeline->ops[op + 1].type->is_copy)
         return false;
     const struct sluice_op *crop = &pipeline->ops[op + 1];
     if (crop->type->has_padding && crop->type->has_padding(crop->params))
         return false;
-    return sluice_pipeline_known_size(pipeline, op + 1).shorter >=
-           sluice_pipeline_known_size(pipeline, op + 2).square;
+    const struct sluice_known_size from = sluice_pipeline_known_size(pipeline, op + 1),
+                                   to = sluice_pipeline_known_size(pipeline, op + 2);
+    return from.width ? from.width >= to.width && from.height >= to.height
+                      : from.shorter >= to.width && from.shorter >= to.height;
 }
 
 /* Whether a GPU can run all u8 ops that follow stage 0. */
@@ -367,6 +370,16 @@ static void pad(const struct sluice_resample *resample, bool flip, uint8_t *out)
     }
 }
 
+static void fill(uint8_t *out, size_t num_pixels, const uint8_t color[3])
+{
+    if (color[0] == color[1] && color[0] == color[2]) {
+        memset(out, color[0], num_pixels * 3);
+        return;
+    }
+    for (size_t i = 0; i < num_pixels; i++)
+        memcpy(out + 3 * i, color, 3);
+}
+
 /* Copies the view to its place in the result, which is padded elsewhere. */
 static void place(const struct sluice_resample *resample, const struct sluice_image_view *view,
                   bool flip, uint8_t *out)
@@ -374,12 +387,12 @@ static void place(const struct sluice_resample *resample, const struct sluice_im
     const struct sluice_size size = resample->out;
     const size_t out_stride = (size_t)size.width * 3;
     const bool is_padded = view->width < size.width || view->height < size.height;
-    const bool is_black = resample->padding.mode == SLUICE_PADDING_CONSTANT;
-    if (is_padded && is_black)
-        memset(out, 0, out_stride * size.height);
+    const bool is_constant = resample->padding.mode == SLUICE_PADDING_CONSTANT;
+    if (is_padded && is_constant)
+        fill(out, (size_t)size.width * size.height, resample->padding.color);
     const uint32_t left = flip ? size.width - resample->left - view->width : resample->left;
     sluice_copy_rgb(view, flip, out + resample->top * out_stride + (size_t)left * 3, out_stride);
-    if (is_padded && !is_black)
+    if (is_padded && !is_constant)
         pad(resample, flip, out);
 }
 

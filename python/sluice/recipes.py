@@ -59,18 +59,22 @@ def _filter_of(part):
     return _NUMBERS.get(name, name)
 
 
-def _warp(part):
-    """':filter=...:fill=...' of a part that moves pixels."""
-    name = _filter_of(part)
-    if name not in _FILTERS:
-        _refuse(part, f"interpolation {name}: one of {', '.join(_FILTERS)}")
+def _fill(part):
     fill = getattr(part, "fill", None)
     if isinstance(fill, dict):
         _refuse(part, "a fill for each type; give one number, or one for each channel")
     values = [0] if fill is None else [fill] if isinstance(fill, (int, float)) else list(fill)
     if len(values) not in (1, 3) or any(value != int(value) or not 0 <= value <= 255 for value in values):
         _refuse(part, f"fill {fill}: whole numbers from 0 to 255, one or three")
-    return f":filter={name}:fill={'/'.join(str(int(value)) for value in values)}"
+    return "/".join(str(int(value)) for value in values)
+
+
+def _warp(part):
+    """':filter=...:fill=...' of a part that moves pixels."""
+    name = _filter_of(part)
+    if name not in _FILTERS:
+        _refuse(part, f"interpolation {name}: one of {', '.join(_FILTERS)}")
+    return f":filter={name}:fill={_fill(part)}"
 
 
 def _side(part, size):
@@ -120,16 +124,28 @@ def _blur(part):
     return [f"tv_blur={_span(part.sigma)}:kernel={kernels.pop()}"]
 
 
+def _padding(part):
+    """":mode=..." or ":fill=..." of a part that pads."""
+    if part.padding_mode != "constant":
+        return f":mode={part.padding_mode}"
+    fill = _fill(part)
+    return "" if fill == "0" else f":fill={fill}"
+
+
 def _random_crop(part):
     padding = part.padding or 0
     if not isinstance(padding, int):
         if len(set(padding)) != 1:
             _refuse(part, f"padding {padding}: one number for all sides")
         padding = padding[0]
-    if part.padding_mode == "constant" and part.fill not in (0, None, [0, 0, 0]):
-        _refuse(part, f"fill {part.fill}: random_crop pads with black, or padding_mode")
-    mode = "" if part.padding_mode == "constant" else f":mode={part.padding_mode}"
-    return [f"random_crop={_side(part, part.size)}:padding={padding}{mode}"]
+    return [f"random_crop={_side(part, part.size)}:padding={padding}{_padding(part)}"]
+
+
+def _pad(part):
+    sides = [part.padding] if isinstance(part.padding, int) else list(part.padding)
+    if min(sides) < 0:
+        _refuse(part, f"padding {part.padding}: pad adds pixels; center_crop and random_crop take them away")
+    return [f"pad={'/'.join(map(str, sides))}{_padding(part)}"]
 
 
 def _distort(part):
@@ -287,6 +303,7 @@ _PARTS = {
     "RandomHorizontalFlip": lambda part: [f"hflip={_number(part.p)}"],
     "RandomVerticalFlip": lambda part: [_with_p("vflip", part)],
     "RandomCrop": _random_crop,
+    "Pad": _pad,
     "ColorJitter": _jitter,
     "GaussianBlur": _blur,
     "RandomPhotometricDistort": _distort,

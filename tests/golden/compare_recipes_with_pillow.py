@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the ops that keep an image's size with what Pillow makes of the same image, byte by byte.
+"""Compares ops with what Pillow makes of the same image, byte by byte.
 
 usage: compare_recipes_with_pillow.py OFFLOAD_DATASET [--images N] [--seed N]
 
@@ -87,6 +87,16 @@ def resized(image, size, filter, is_pillow13=False):
     return image.resize(between, FILTERS[filter]).resize(size, FILTERS[filter])
 
 
+def pad(image, sides, mode="constant", fill="0"):
+    """torchvision.transforms.functional.pad of a PIL image."""
+    sides = [int(n) for n in str(sides).split("/")]
+    left, top, right, bottom = sides * (4 // len(sides))
+    if mode == "constant":
+        color = [int(v) for v in fill.split("/")]
+        return ImageOps.expand(image, (left, top, right, bottom), tuple(color * (3 // len(color))))
+    return Image.fromarray(np.pad(np.asarray(image), ((top, bottom), (left, right), (0, 0)), mode))
+
+
 def resize(image, side, filter):
     """torchvision's Resize(int): the longer side is truncated."""
     width, height = image.size
@@ -121,6 +131,8 @@ OPS = {
                  [(s,) for s in (0, 0.1, 0.3, 0.5, 0.9, 1, 1.5, 2, 3.7, 10)]),
     "resize": (resize, [(side, {"filter": name}) for side in (1, 3, 7, 20, 31, 64, 150)
                         for name in FILTERS]),
+    "pad": (pad, [(sides, {"mode": mode}) for sides in ("0", "4", "3/8", "1/2/3/4", "0/99/120/0")
+                  for mode in ("constant", "edge", "reflect", "symmetric")] + [("2/0/5/1", {"fill": "7/88/199"})]),
     "identity": (lambda image: image, [()]),
     "shear_x": (lambda image, f, **rest: warped(image, (1, f, 0, 0, 1, 0), **rest),
                 with_warps([(f,) for f in (0, 0.3, -0.21, 2.5)])),
@@ -185,7 +197,8 @@ POLICY = ("random_resized_crop=40:filter=random,hflip,rand_augment_timm=8:mstd=1
           "color_jitter=0.4:contrast=0.4:saturation=0.4:hue=0.1,random_crop=33:padding=2,photometric_distort")
 WARPED = [f"perspective={part}:filter={name}:fill=9/99/200" for part in (0.5, 1, 0) for name in ("nearest", "bilinear", "bicubic")]
 PADDED = [f"random_crop={side}:padding={around}:mode={mode},hflip" for side, around in ((33, 15), (9, 4), (70, 0), (100, 3))
-          for mode in ("edge", "reflect", "symmetric")]
+          for mode in ("edge", "reflect", "symmetric")] + ["random_crop=33:padding=15:fill=9/99/200,pad=1/2/3/4:fill=7,hflip",
+                                                           "pad=9:mode=reflect,random_crop=20:padding=3,pad=3/2:mode=edge"]
 CROPS = [f"random_resized_crop={side}:scale=0.01-1:ratio=1/4-4:filter={name},hflip" for side in (9, 31, 70) for name in FILTERS]
 BY_VALUE = {name: OPS[name][0] for name in ("solarize", "solarize_add", "posterize", "brightness", "contrast", "color",
                                             "sharpness", "hue", "pil_blur")}
@@ -195,7 +208,11 @@ def replay(image, ops, is_pillow13):
     """A pipeline by Pillow, with the draws that --draws gives."""
     for op in ops:
         name = op["op"]
-        if "mode" in op:  # as torchvision's RandomCrop: every image is padded, and a small one once more
+        if name == "pad":
+            (left, top), (width, height), box = op["at"], op["size"], op["keep"]
+            sides = "/".join(str(n) for n in (left, top, width - left - box["width"], height - top - box["height"]))
+            image = pad(image, sides, op.get("mode", "constant"), "/".join(str(v) for v in op.get("fill", [0])))
+        elif "mode" in op:  # as torchvision's RandomCrop: every image is padded, and a small one once more
             box, (x, y), (width, height) = op["from"], op["at"], op["size"]
             pixels, around = np.asarray(image), op["padding"]
             pixels = np.pad(pixels, ((around, around), (around, around), (0, 0)), op["mode"])
@@ -205,7 +222,7 @@ def replay(image, ops, is_pillow13):
             image = Image.fromarray(pixels[top:top + height, left:left + width])
         elif "at" in op:
             box, (x, y) = op["from"], op["at"]
-            whole = Image.new("RGB", op["size"])
+            whole = Image.new("RGB", op["size"], tuple(op.get("fill", (0, 0, 0))))
             whole.paste(image.crop((box["left"], box["top"], box["left"] + box["width"], box["top"] + box["height"])), (x, y))
             image = whole
         elif "from" in op:

@@ -60,6 +60,9 @@ static const char *const specs[] = {
     "decode,resize=30:filter=lanczos,random_crop=24:padding=5:mode=reflect,hflip,to_tensor",
     "decode,random_resized_crop=24:filter=nearest,when(epoch<9,hue=0.1),hflip,to_tensor",
     "decode,random_crop=27:padding=5,hflip,channel_permute:p=0.5,to_tensor",
+    "decode,pad=3/0/5/9:mode=symmetric,hflip,random_crop=20:padding=3:fill=9/8/"
+    "7,pad=1:fill=200,hflip=1",
+    "decode,resize=30,pad=2/7:mode=reflect,hflip=1,center_crop=40,pad=3:mode=edge,to_tensor",
     "decode,resize=30,center_crop=21,pil_blur=0.1-3:p=0.8,sharpness=0.1-2,vflip:p=0.5,hflip",
     jitter,
     "decode,resize=40:filter=bicubic,center_crop=32,hflip=1,to_tensor",

@@ -88,6 +88,10 @@ class Text(unittest.TestCase):
 
     def test_padding(self):
         self.check(T.RandomCrop(9, 4, padding_mode="reflect"), "decode,random_crop=9:padding=4:mode=reflect")
+        self.check(T.RandomCrop(9, 4, fill=(7, 8, 9)), "decode,random_crop=9:padding=4:fill=7/8/9")
+        self.check(T.Pad(4), "decode,pad=4")
+        self.check(T.Pad((1, 2), fill=7), "decode,pad=1/2:fill=7")
+        self.check(T.Pad([1, 2, 3, 4], padding_mode="symmetric"), "decode,pad=1/2/3/4:mode=symmetric")
 
     def test_perspective(self):
         self.check(T.RandomPerspective(0.4, 0.3, fill=7), "decode,perspective=0.4:filter=bilinear:fill=7:p=0.3")
@@ -102,7 +106,8 @@ class Text(unittest.TestCase):
     def test_what_no_op_does_is_named(self):
         for transform, words in (
                 (T.Compose([T.GaussianBlur((9, 5))]), "GaussianBlur: kernel_size (9, 5)"),
-                (T.Compose([T.RandomCrop(9, 4, fill=7)]), "RandomCrop: fill 7"),
+                (T.Compose([T.RandomCrop(9, 4, fill=7.5)]), "RandomCrop: fill 7.5"),
+                (T.Pad((-1, 2)), "Pad: padding (-1, 2)"),
                 (T.Compose([T.ToTensor(), T.RandomErasing()]), "RandomErasing: no op does this"),
                 (T.Compose([T.Lambda(lambda image: image)]), "Lambda: no op does this"),
                 (T.Resize((200, 300)), "Resize: size"),
@@ -191,6 +196,12 @@ class Batches(unittest.TestCase):
     def test_of_the_val_part(self):
         self.same(T.Resize(72), T.CenterCrop(64))
         self.same(T.Resize(70, interpolation=Mode.BICUBIC), T.CenterCrop(64))
+
+    def test_of_pads(self):
+        for options in ({}, {"fill": (9, 99, 199)}, {"padding_mode": "edge"}, {"padding_mode": "reflect"},
+                        {"padding_mode": "symmetric"}):
+            self.same(T.Pad((3, 0, 90, 77), **options), T.Resize(72), T.CenterCrop(64), T.Pad((2, 5), **options),
+                      T.CenterCrop(68))
 
     def test_of_colour(self):
         self.same(T.Resize(72), T.CenterCrop(64), T.RandomSolarize(100, p=1), T.RandomEqualize(p=1))

@@ -223,7 +223,7 @@ TEST(an_unknown_word_comes_with_what_is_near_and_all_ops)
     } cases[] = {
         {"decode,random_resize_crop=224",
          "no such op; did you mean random_resized_crop? The ops are "
-         "decode, exif_transpose, random_resized_crop, resize, center_crop, random_crop, "},
+         "decode, exif_transpose, random_resized_crop, resize, center_crop, random_crop, pad, "},
         {"decode,RandomResizedCrop(224)", "did you mean random_resized_crop?"},
         {"decode,crop=224", "did you mean random_resized_crop, center_crop or random_crop?"},
         {"decode,flip", "did you mean hflip or vflip?"},
@@ -260,7 +260,7 @@ TEST(the_list_has_every_op_with_an_example_that_parses)
         CU_ASSERT_EQUAL(sluice_pipeline_check(spec, NULL), SLUICE_OK);
         num_ops++;
     }
-    CU_ASSERT_EQUAL(num_ops, 43);
+    CU_ASSERT_EQUAL(num_ops, 44);
 }
 
 /* v / 255 and the rest with a rounding to float after every step. */

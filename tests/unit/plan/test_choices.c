@@ -155,7 +155,8 @@ TEST(every_split_of_every_pipeline_is_a_choice)
                 CU_ASSERT(choices.at[stands].form == plain.form);
                 CU_ASSERT_EQUAL(c, (int)stands);
                 const struct sluice_known_size own = sluice_pipeline_known_size(pipeline, split);
-                CU_ASSERT(split == 0 || (choices.traits[stands].image.square == own.square &&
+                CU_ASSERT(split == 0 || (choices.traits[stands].image.width == own.width &&
+                                         choices.traits[stands].image.height == own.height &&
                                          choices.traits[stands].image.shorter == own.shorter));
             }
             sluice_pipeline_destroy(pipeline);
@@ -185,12 +186,13 @@ TEST(traits_are_what_the_pipeline_says)
     const struct sluice_choices *choices = sluice_test_choices();
     for (unsigned c = 0; c < choices->num; c++) {
         const struct sluice_choice_traits *traits = &choices->traits[c];
-        CU_ASSERT_EQUAL(traits->image.square, choices->at[c].split > 1 ? 224 : 0);
+        CU_ASSERT_EQUAL(traits->image.width, choices->at[c].split > 1 ? 224 : 0);
+        CU_ASSERT_EQUAL(traits->image.height, traits->image.width);
         CU_ASSERT_EQUAL(traits->needs_box_alone, c > 1);
         CU_ASSERT_EQUAL(traits->leaves_flip, choices->at[c].split < 3);
     }
     const struct sluice_choices other =
         sluice_test_choices_of("decode,resize=256,center_crop=224,to_tensor");
-    CU_ASSERT(other.traits[2].image.square == 0 && other.traits[2].image.shorter == 256);
+    CU_ASSERT(other.traits[2].image.width == 0 && other.traits[2].image.shorter == 256);
     CU_ASSERT(!other.traits[2].needs_box_alone && other.traits[3].needs_box_alone);
 }

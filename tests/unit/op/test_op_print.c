@@ -1,0 +1,33 @@
+#include "op/op.h"
+
+#include "support/test.h"
+
+/* Each kind of parameter, and what is left out of the canonical text. */
+TEST(a_pipeline_has_one_text)
+{
+    static const struct {
+        const char *text, *canonical;
+    } cases[] = {
+        {"decode,pad=4", "decode,pad=4"},
+        {"decode,pad=4/4/4/4:fill=0/0/0:mode=constant", "decode,pad=4"},
+        {"decode,pad=4/5/4/5:fill=3/3/3", "decode,pad=4/5:fill=3"},
+        {"decode,pad=1/2/3/4:mode=edge", "decode,pad=1/2/3/4:mode=edge"},
+        {"decode,random_crop=9:fill=1/2/3:padding=2", "decode,random_crop=9:padding=2:fill=1/2/3"},
+        {"decode,random_crop=9:fill=0", "decode,random_crop=9:padding=0"},
+        {"decode,rotate=3", "decode,rotate=3:filter=nearest:fill=0"},
+        {"decode,posterize=normal(2,1,0,3):p=0.5",
+         "decode,posterize=normal(2,1,0,3):rounding=down:p=0.5"},
+        {"decode,hue=~0-0.1/3:weight=2", "decode,hue=~0-0.1/3:weight=2"},
+        {"decode,random_resized_crop=8:filter=bilinear",
+         "decode,random_resized_crop=8:scale=0.08-1:ratio=0.75-1.3333333333333333"},
+        {"decode,when(2<=epoch<3,invert)", "decode,when(2<=epoch<3,invert)"},
+        {"decode,to_tensor,normalize=0.5:0.5:0.5/1:1:1",
+         "decode,to_tensor,normalize=0.5:0.5:0.5/1:1:1"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_pipeline *pipeline = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(cases[i].text, &pipeline, NULL), SLUICE_OK);
+        CU_ASSERT_STRING_EQUAL(sluice_pipeline_spec(pipeline), cases[i].canonical);
+        sluice_pipeline_destroy(pipeline);
+    }
+}
