@@ -60,6 +60,13 @@ static sluice_status check_size(const struct sluice_pipeline *pipeline, const ch
 {
     if (sluice_pipeline_output_size(pipeline) > 0)
         return SLUICE_OK;
+    const struct sluice_known_size size =
+        sluice_pipeline_known_size(pipeline, sluice_pipeline_u8_split(pipeline));
+    if (size.width > 0)
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "--%s \"%s\" ends at %u x %u (height x width): a batch's rows are square", flag,
+            sluice_pipeline_spec(pipeline), size.height, size.width);
     return sluice_fail(err, SLUICE_E_INVALID,
                        "--%s \"%s\" leaves images of any size: a batch is of one size, which "
                        "random_resized_crop or center_crop makes",

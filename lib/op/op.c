@@ -235,15 +235,31 @@ void sluice_op_draw(const struct sluice_op *op, const struct sluice_draw_key *ke
     op->type->draw(op->params, in, &rng, drawn);
 }
 
-/* int(shorter * long / short): the product is exact and Python divides integers with one
- * rounding, so a double division gives the same; the quotient is below 2^30. */
-struct sluice_size sluice_size_with_shorter(uint32_t shorter, struct sluice_size in)
+/* int(side * a / b): the product is exact and Python divides integers with one rounding, so a
+ * double division gives the same; the quotient is below 2^30. */
+static uint32_t scale_side(uint32_t side, uint32_t a, uint32_t b)
+{
+    const uint32_t scaled = (uint32_t)((double)((uint64_t)side * a) / (double)b);
+    return scaled > 0 ? scaled : 1;
+}
+
+struct sluice_size sluice_size_with_sides(uint32_t shorter, uint32_t longer, struct sluice_size in)
 {
     const bool is_tall = in.width <= in.height;
-    const uint32_t from = is_tall ? in.width : in.height;
-    const uint32_t longer = is_tall ? in.height : in.width;
-    const uint32_t other = (uint32_t)((double)((uint64_t)shorter * longer) / (double)from);
-    return is_tall ? (struct sluice_size){shorter, other} : (struct sluice_size){other, shorter};
+    const uint32_t in_shorter = is_tall ? in.width : in.height;
+    const uint32_t in_longer = is_tall ? in.height : in.width;
+    uint32_t to_shorter = shorter, to_longer = longer;
+    if (!shorter) {
+        to_shorter = scale_side(longer, in_shorter, in_longer);
+    } else {
+        to_longer = scale_side(shorter, in_longer, in_shorter);
+        if (longer && to_longer > longer) {
+            to_shorter = scale_side(longer, shorter, to_longer);
+            to_longer = longer;
+        }
+    }
+    return is_tall ? (struct sluice_size){to_shorter, to_longer}
+                   : (struct sluice_size){to_longer, to_shorter};
 }
 
 bool sluice_resample_join(const struct sluice_resample *first, const struct sluice_resample *second,

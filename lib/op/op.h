@@ -40,6 +40,7 @@ enum sluice_param_kind {
     SLUICE_PARAM_WORD,   /* uint32_t: the number of the word among `words` */
     SLUICE_PARAM_EPOCHS, /* struct sluice_epochs: "epoch>=N", "epoch<N" or "A<=epoch<B" */
     SLUICE_PARAM_COLOR,  /* uint8_t[3]: "V" or "R/G/B", each 0 to 255 */
+    SLUICE_PARAM_SIZES,  /* struct sluice_size: "SIZE", then its width is 0, or "HEIGHTxWIDTH" */
     SLUICE_PARAM_SIDES,  /* struct sluice_sides: "P", "X/Y" or "LEFT/TOP/RIGHT/BOTTOM", in pixels */
 };
 
@@ -94,7 +95,7 @@ struct sluice_op_param {
     struct sluice_range
         preset;               /* of a number, a word and a color: min; of a drawn one: its bounds */
     const char *const *words; /* of a word: NULL-terminated */
-    bool is_quiet; /* the canonical text leaves a word or a color out if it is the preset */
+    bool is_quiet; /* the canonical text leaves a word, a size or a color out if it is the preset */
 };
 
 struct sluice_op;
@@ -189,9 +190,21 @@ extern const char *const sluice_resize_filters[];
 enum sluice_resize_filter sluice_draw_filter(struct sluice_rng *rng, uint32_t word);
 
 /* The known size of a result that is always this large. */
-static inline struct sluice_known_size sluice_known_exactly(uint32_t width, uint32_t height)
+static inline struct sluice_known_size sluice_known_exactly(struct sluice_size size)
 {
-    return (struct sluice_known_size){.width = width, .height = height};
+    return (struct sluice_known_size){.width = size.width, .height = size.height};
+}
+
+/* A crop's SLUICE_PARAM_SIZES: one number is both sides. */
+static inline struct sluice_size sluice_crop_size(struct sluice_size given)
+{
+    return given.width ? given : (struct sluice_size){given.height, given.height};
+}
+/* For prepare(): "224x224" has the canonical text "224". */
+static inline void sluice_crop_size_prepare(struct sluice_size *given)
+{
+    if (given->width == given->height)
+        given->width = 0;
 }
 
 /* --- the op --- */
@@ -297,9 +310,10 @@ void sluice_op_type_suggest(const char *name, size_t len, char *out, size_t room
 void sluice_op_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
                     struct sluice_size in, union sluice_drawn *drawn);
 
-/* The smallest size of an image with these proportions whose shorter side is `shorter`: the other
- * side is truncated, as torchvision's Resize(int) does. */
-struct sluice_size sluice_size_with_shorter(uint32_t shorter, struct sluice_size in);
+/* The size of an image with these proportions whose shorter side is `shorter`, or with 0 whose
+ * longer side is `longer`; with both the longer side is at most that.  The other side is truncated,
+ * as torchvision's Resize does, but to at least one pixel, where that fails. */
+struct sluice_size sluice_size_with_sides(uint32_t shorter, uint32_t longer, struct sluice_size in);
 
 /* Whether `second`, a copy, keeps only pixels of what `first` makes, and `first` fills its result;
  * then *both is the two in one. */

@@ -3,14 +3,14 @@
 /* center_crop: the middle of an image, as torchvision's CenterCrop. */
 
 struct params {
-    uint32_t size;
+    struct sluice_size size;
 };
 
 static const struct sluice_op_param param_list[] = {
     {.name = "size",
-     .kind = SLUICE_PARAM_SIZE,
+     .kind = SLUICE_PARAM_SIZES,
      .offset = offsetof(struct params, size),
-     .form = "SIZE",
+     .form = "SIZE or HEIGHTxWIDTH",
      .example = "224"},
     {0},
 };
@@ -30,37 +30,44 @@ static struct span center_span(uint32_t in, uint32_t size)
     return (struct span){.from = half + (rest & half & 1), .count = size};
 }
 
+static const char *prepare(void *params)
+{
+    sluice_crop_size_prepare(&((struct params *)params)->size);
+    return NULL;
+}
+
 static void draw(const void *params, struct sluice_size in, struct sluice_rng *rng,
                  union sluice_drawn *drawn)
 {
     (void)rng;
-    const uint32_t size = ((const struct params *)params)->size;
-    const struct span across = center_span(in.width, size), down = center_span(in.height, size);
+    const struct sluice_size size = sluice_crop_size(((const struct params *)params)->size);
+    const struct span across = center_span(in.width, size.width),
+                      down = center_span(in.height, size.height);
     drawn->resample = (struct sluice_resample){
         .from = {across.from, down.from, across.count, down.count},
         .to = {across.count, down.count},
         .keep = {.width = across.count, .height = down.count},
-        .out = {size, size},
-        .left = (size - across.count) / 2,
-        .top = (size - down.count) / 2,
+        .out = size,
+        .left = (size.width - across.count) / 2,
+        .top = (size.height - down.count) / 2,
     };
 }
 
 static struct sluice_known_size known_size(const void *params, struct sluice_known_size in)
 {
     (void)in;
-    const uint32_t side = ((const struct params *)params)->size;
-    return sluice_known_exactly(side, side);
+    return sluice_known_exactly(sluice_crop_size(((const struct params *)params)->size));
 }
 
 const struct sluice_op_type sluice_op_center_crop = {
     .name = "center_crop",
-    .help = "the middle 224 x 224 pixels",
+    .help = "the middle 224 x 224 pixels, or 192x256 as HEIGHTxWIDTH",
     .column = "CenterCrop",
     .kind = SLUICE_OP_RESAMPLE,
     .is_copy = true,
     .params = param_list,
     .params_size = sizeof(struct params),
+    .prepare = prepare,
     .draw = draw,
     .known_size = known_size,
 };

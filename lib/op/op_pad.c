@@ -63,7 +63,7 @@ static struct sluice_known_size known_size(const void *params, struct sluice_kno
     const struct sluice_sides *s = &((const struct params *)params)->sides;
     const uint32_t across = s->left + s->right, down = s->top + s->bottom;
     if (in.width)
-        return sluice_known_exactly(in.width + across, in.height + down);
+        return sluice_known_exactly((struct sluice_size){in.width + across, in.height + down});
     in.padding.width += across;
     in.padding.height += down;
     return in;

@@ -216,6 +216,16 @@ static sluice_status parse_color(struct sluice_spec_text *text, const struct slu
     return status;
 }
 
+static sluice_status parse_sizes(struct sluice_spec_text *text, struct sluice_size *sizes,
+                                 struct sluice_err *err)
+{
+    sizes->width = 0;
+    const sluice_status status = sluice_spec_size(text, &sizes->height, err);
+    return status == SLUICE_OK && sluice_spec_accept(text, "x")
+               ? sluice_spec_size(text, &sizes->width, err)
+               : status;
+}
+
 static sluice_status parse_sides(struct sluice_spec_text *text, const struct sluice_op_param *param,
                                  struct sluice_sides *sides, struct sluice_err *err)
 {
@@ -288,6 +298,8 @@ static sluice_status parse_value(const struct sluice_op *op, const struct sluice
         return parse_epochs(text, param, value_of(op, param), err);
     case SLUICE_PARAM_COLOR:
         return parse_color(text, param, value_of(op, param), err);
+    case SLUICE_PARAM_SIZES:
+        return parse_sizes(text, value_of(op, param), err);
     case SLUICE_PARAM_SIDES:
         return parse_sides(text, param, value_of(op, param), err);
     }
@@ -319,8 +331,9 @@ static void set_preset(const struct sluice_op *op, const struct sluice_op_param 
         break;
     case SLUICE_PARAM_SCALE:
     case SLUICE_PARAM_EPOCHS:
+    case SLUICE_PARAM_SIZES:
     case SLUICE_PARAM_SIDES:
-        assert(!"a preset of a scale, of epochs or of sides");
+        assert(!"a preset of a scale, of epochs, of sizes or of sides");
     }
 }
 

@@ -70,6 +70,11 @@ static void print_value(const struct sluice_op *op, const struct sluice_op_param
             snprintf(text, room, "%u/%u/%u", color[0], color[1], color[2]);
         break;
     }
+    case SLUICE_PARAM_SIZES: {
+        const struct sluice_size *sizes = value;
+        snprintf(text, room, sizes->width ? "%ux%u" : "%u", sizes->height, sizes->width);
+        break;
+    }
     case SLUICE_PARAM_SIDES: {
         const struct sluice_sides *s = value;
         if (s->left != s->right || s->top != s->bottom)
@@ -96,7 +101,7 @@ static bool is_preset(const struct sluice_op *op, const struct sluice_op_param *
     const uint8_t *value = (const uint8_t *)op->params + param->offset;
     if (param->kind == SLUICE_PARAM_COLOR)
         return value[0] == param->preset.min && value[1] == value[0] && value[2] == value[0];
-    assert(param->kind == SLUICE_PARAM_WORD);
+    assert(param->kind == SLUICE_PARAM_WORD || param->kind == SLUICE_PARAM_SIZE);
     return *(const uint32_t *)(const void *)value == (uint32_t)param->preset.min;
 }
 

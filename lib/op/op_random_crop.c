@@ -4,7 +4,7 @@
  * padding_mode=mode). */
 
 struct params {
-    uint32_t size;
+    struct sluice_size size;
     double padding;
     uint32_t mode;
     uint8_t fill[3];
@@ -12,9 +12,9 @@ struct params {
 
 static const struct sluice_op_param param_list[] = {
     {.name = "size",
-     .kind = SLUICE_PARAM_SIZE,
+     .kind = SLUICE_PARAM_SIZES,
      .offset = offsetof(struct params, size),
-     .form = "SIZE",
+     .form = "SIZE or HEIGHTxWIDTH",
      .example = "32:padding=4"},
     {.name = "padding",
      .kind = SLUICE_PARAM_NUMBER,
@@ -40,13 +40,16 @@ static const struct sluice_op_param param_list[] = {
 
 static const char *prepare(void *params)
 {
-    const struct params *p = params;
+    struct params *p = params;
+    sluice_crop_size_prepare(&p->size);
+    const struct sluice_size size = sluice_crop_size(p->size);
+    const uint32_t side = size.width < size.height ? size.width : size.height;
     if (p->padding != (uint32_t)p->padding)
         return "the padding is to be a whole number";
     /* The window then has the pixels that are mirrored. */
-    if (p->mode != SLUICE_PADDING_CONSTANT && 2 * p->padding >= p->size)
+    if (p->mode != SLUICE_PADDING_CONSTANT && 2 * p->padding >= side)
         return "padding that mirrors is to be below half of the size";
-    return p->padding < p->size ? NULL : "the padding is to be below the size";
+    return p->padding < side ? NULL : "the padding is to be below the size";
 }
 
 /* One axis: `count` pixels from `from` are kept, and stand at `at`. */
@@ -56,15 +59,15 @@ struct span {
 
 /* A window somewhere within the image and its padding; an image that is too small even so is padded
  * on both sides by what it lacks. */
-static struct span draw_span(const struct params *p, uint32_t in, struct sluice_rng *rng)
+static struct span draw_span(uint32_t padding, uint32_t size, uint32_t in, struct sluice_rng *rng)
 {
-    const uint32_t padding = (uint32_t)p->padding, padded = in + 2 * padding;
-    const uint32_t lack = padded < p->size ? p->size - padded : 0;
+    const uint32_t padded = in + 2 * padding;
+    const uint32_t lack = padded < size ? size - padded : 0;
     const uint32_t before = padding + lack;
-    const uint32_t start = sluice_rng_below(rng, padded + 2 * lack - p->size + 1);
+    const uint32_t start = sluice_rng_below(rng, padded + 2 * lack - size + 1);
     const uint32_t from = start > before ? start - before : 0;
     const uint32_t at = before > start ? before - start : 0;
-    const uint32_t left = in - from, room = p->size - at;
+    const uint32_t left = in - from, room = size - at;
     return (struct span){.from = from, .count = left < room ? left : room, .at = at};
 }
 
@@ -72,17 +75,20 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
                  union sluice_drawn *drawn)
 {
     const struct params *p = params;
-    const struct span across = draw_span(p, in.width, rng), down = draw_span(p, in.height, rng);
+    const uint32_t padding = (uint32_t)p->padding;
+    const struct sluice_size size = sluice_crop_size(p->size);
+    const struct span across = draw_span(padding, size.width, in.width, rng),
+                      down = draw_span(padding, size.height, in.height, rng);
     drawn->resample = (struct sluice_resample){
         .from = {across.from, down.from, across.count, down.count},
         .to = {across.count, down.count},
         .keep = {.width = across.count, .height = down.count},
-        .out = {p->size, p->size},
+        .out = size,
         .left = across.at,
         .top = down.at,
         .padding = {.mode = (enum sluice_padding_mode)p->mode,
                     .color = {p->fill[0], p->fill[1], p->fill[2]},
-                    .around = (uint32_t)p->padding,
+                    .around = padding,
                     .in = in},
     };
 }
@@ -90,8 +96,7 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
 static struct sluice_known_size known_size(const void *params, struct sluice_known_size in)
 {
     (void)in;
-    const uint32_t side = ((const struct params *)params)->size;
-    return sluice_known_exactly(side, side);
+    return sluice_known_exactly(sluice_crop_size(((const struct params *)params)->size));
 }
 
 static bool has_padding(const void *params)

@@ -7,7 +7,7 @@
 
 struct params {
     uint32_t filter;
-    uint32_t size;
+    struct sluice_size size;
     struct sluice_range scale, ratio;
     double log_ratio_min, log_ratio_max;
 };
@@ -15,9 +15,9 @@ struct params {
 /* Outside these bounds of scale and ratio a crop has no pixels. */
 static const struct sluice_op_param param_list[] = {
     {.name = "size",
-     .kind = SLUICE_PARAM_SIZE,
+     .kind = SLUICE_PARAM_SIZES,
      .offset = offsetof(struct params, size),
-     .form = "SIZE",
+     .form = "SIZE or HEIGHTxWIDTH",
      .example = "224"},
     {.name = "scale",
      .kind = SLUICE_PARAM_RANGE,
@@ -49,6 +49,7 @@ static const struct sluice_op_param param_list[] = {
 static const char *prepare(void *params)
 {
     struct params *p = params;
+    sluice_crop_size_prepare(&p->size);
     p->log_ratio_min = sluice_exact_log(p->ratio.min);
     p->log_ratio_max = sluice_exact_log(p->ratio.max);
     return NULL;
@@ -98,11 +99,12 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
                  union sluice_drawn *drawn)
 {
     const struct params *p = params;
+    const struct sluice_size to = sluice_crop_size(p->size);
     drawn->resample = (struct sluice_resample){
         .from = draw_box(p, in, rng),
-        .to = {p->size, p->size},
-        .keep = {.width = p->size, .height = p->size},
-        .out = {p->size, p->size},
+        .to = to,
+        .keep = {.width = to.width, .height = to.height},
+        .out = to,
     };
     drawn->resample.filter = sluice_draw_filter(rng, p->filter); /* after the box's draws */
 }
@@ -110,14 +112,14 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
 static struct sluice_known_size known_size(const void *params, struct sluice_known_size in)
 {
     (void)in;
-    const uint32_t side = ((const struct params *)params)->size;
-    return sluice_known_exactly(side, side);
+    return sluice_known_exactly(sluice_crop_size(((const struct params *)params)->size));
 }
 
 const struct sluice_op_type sluice_op_random_resized_crop = {
     .name = "random_resized_crop",
-    .help = "a random box with this share of the area, resized to 224 x 224; :ratio=3/4-4/3 bounds "
-            "width to height; these ranges hold if left out",
+    .help = "a random box with this share of the area, resized to 224 x 224, or 192x256 as "
+            "HEIGHTxWIDTH; "
+            ":ratio=3/4-4/3 bounds width to height; these ranges hold if left out",
     .column = "RandomResizedCrop",
     .label = "crop",
     .kind = SLUICE_OP_RESAMPLE,

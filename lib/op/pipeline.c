@@ -397,8 +397,8 @@ uint64_t sluice_known_size_pixels(struct sluice_known_size known, uint32_t width
     struct sluice_size size = {width, height};
     if (known.width)
         size = (struct sluice_size){known.width, known.height};
-    else if (known.shorter)
-        size = sluice_size_with_shorter(known.shorter, size);
+    else if (known.shorter || known.longer)
+        size = sluice_size_with_sides(known.shorter, known.longer, size);
     return ((uint64_t)size.width + known.padding.width) *
            ((uint64_t)size.height + known.padding.height);
 }
@@ -411,7 +411,13 @@ bool sluice_known_size_allows(struct sluice_known_size known, uint32_t width, ui
         return false;
     width -= known.padding.width;
     height -= known.padding.height;
-    return !known.shorter || known.shorter == (width < height ? width : height);
+    const uint32_t shorter = width < height ? width : height;
+    const uint32_t longer = width < height ? height : width;
+    if (!known.longer)
+        return !known.shorter || shorter == known.shorter;
+    return longer == known.longer
+               ? !known.shorter || shorter <= known.shorter
+               : known.shorter && longer < known.longer && shorter == known.shorter;
 }
 
 uint32_t sluice_pipeline_output_size(const struct sluice_pipeline *pipeline)

@@ -162,7 +162,9 @@ bool sluice_pipeline_is_upright(const struct sluice_pipeline *pipeline);
  * it follows from the decoded image's. */
 struct sluice_known_size {
     uint32_t width, height; /* or 0 */
-    uint32_t shorter;       /* the shorter side is resized to this; 0: it is the image's own */
+    /* Resized to this shorter or longer side, or with both to the shorter one unless the longer
+     * one would be above `longer`; 0 and 0: it is the image's own size. */
+    uint32_t shorter, longer;
     struct {
         uint32_t width, height;
     } padding; /* what is added to that */

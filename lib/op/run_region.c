@@ -99,7 +99,7 @@ static bool can_join(const struct sluice_pipeline *pipeline, unsigned op)
     const struct sluice_known_size from = sluice_pipeline_known_size(pipeline, op + 1),
                                    to = sluice_pipeline_known_size(pipeline, op + 2);
     return from.width ? from.width >= to.width && from.height >= to.height
-                      : from.shorter >= to.width && from.shorter >= to.height;
+                      : !from.longer && from.shorter >= to.width && from.shorter >= to.height;
 }
 
 /* Whether a GPU can run all u8 ops that follow stage 0. */

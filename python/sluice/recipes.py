@@ -77,11 +77,10 @@ def _warp(part):
     return f":filter={name}:fill={_fill(part)}"
 
 
-def _side(part, size):
+def _size(size):
+    """"224" or "HEIGHTxWIDTH" of a crop."""
     sides = [size] if isinstance(size, int) else list(size)
-    if len(set(sides)) != 1:
-        _refuse(part, f"size {size}: images end as squares")
-    return int(sides[0])
+    return str(int(sides[0])) if len(set(sides)) == 1 else "x".join(str(int(side)) for side in sides)
 
 
 def _resize_filter(part):
@@ -98,16 +97,17 @@ def _resize_filter(part):
 
 
 def _resized_crop(part):
-    return [f"random_resized_crop={_side(part, part.size)}:scale={_span(part.scale)}:ratio={'-'.join(map(_ratio, part.ratio))}"
+    return [f"random_resized_crop={_size(part.size)}:scale={_span(part.scale)}:ratio={'-'.join(map(_ratio, part.ratio))}"
             f"{_resize_filter(part)}"]
 
 
 def _resize(part):
-    if getattr(part, "max_size", None) is not None:
-        _refuse(part, "max_size: no op bounds the longer side")
-    if not isinstance(part.size, int) and len(part.size) != 1:
-        _refuse(part, f"size {part.size}: one number, the shorter side's")
-    return [f"resize={_side(part, part.size)}{_resize_filter(part)}"]
+    most = getattr(part, "max_size", None)
+    if part.size is None:
+        return [f"resize={most}{_resize_filter(part)}:side=longer"]
+    sides = [part.size] if isinstance(part.size, int) else list(part.size)
+    bound = "" if most is None else f":max={most}"
+    return [f"resize={'x'.join(str(int(side)) for side in sides)}{_resize_filter(part)}{bound}"]
 
 
 def _jitter(part):
@@ -138,7 +138,7 @@ def _random_crop(part):
         if len(set(padding)) != 1:
             _refuse(part, f"padding {padding}: one number for all sides")
         padding = padding[0]
-    return [f"random_crop={_side(part, part.size)}:padding={padding}{_padding(part)}"]
+    return [f"random_crop={_size(part.size)}:padding={padding}{_padding(part)}"]
 
 
 def _pad(part):
@@ -299,7 +299,7 @@ _PARTS = {
     "Identity": lambda part: [],
     "RandomResizedCrop": _resized_crop,
     "Resize": _resize,
-    "CenterCrop": lambda part: [f"center_crop={_side(part, part.size)}"],
+    "CenterCrop": lambda part: [f"center_crop={_size(part.size)}"],
     "RandomHorizontalFlip": lambda part: [f"hflip={_number(part.p)}"],
     "RandomVerticalFlip": lambda part: [_with_p("vflip", part)],
     "RandomCrop": _random_crop,

@@ -97,12 +97,16 @@ def pad(image, sides, mode="constant", fill="0"):
     return Image.fromarray(np.pad(np.asarray(image), ((top, bottom), (left, right), (0, 0)), mode))
 
 
-def resize(image, side, filter):
-    """torchvision's Resize(int): the longer side is truncated."""
-    width, height = image.size
-    longer = int(side * max(width, height) / min(width, height))
-    size = (side, longer) if width <= height else (longer, side)
-    return resized(image, size, filter)
+def resize(image, size, filter="bilinear", side="shorter", max=None):
+    """torchvision.transforms.functional.resize of a PIL image, with size=None as v2 has it for side="longer"."""
+    if "x" in str(size):
+        return resized(image, tuple(int(n) for n in reversed(size.split("x"))), filter)
+    short, long = sorted(image.size)
+    shorter, longer = (int(size * short / long), size) if side == "longer" else (size, int(size * long / short))
+    if max is not None and longer > max:
+        shorter, longer = int(max * shorter / longer), max
+    shorter = shorter or 1
+    return resized(image, (shorter, longer) if image.width <= image.height else (longer, shorter), filter)
 
 
 WARPS = [{"filter": f, "fill": v} for f, v in (("nearest", "0"), ("bilinear", "128"), ("bicubic", "124/116/104"))]
@@ -130,7 +134,10 @@ OPS = {
     "pil_blur": (lambda image, s: image.filter(ImageFilter.GaussianBlur(s)),
                  [(s,) for s in (0, 0.1, 0.3, 0.5, 0.9, 1, 1.5, 2, 3.7, 10)]),
     "resize": (resize, [(side, {"filter": name}) for side in (1, 3, 7, 20, 31, 64, 150)
-                        for name in FILTERS]),
+                        for name in FILTERS] +
+               [(size, {"filter": name}) for size in ("1x1", "31x64", "64x31", "20x20") for name in FILTERS] +
+               [(side, {"side": "longer"}) for side in (1, 20, 64, 150)] +
+               [(side, {"max": most}) for side, most in ((1, 2), (20, 21), (31, 40), (64, 100), (64, 8192))]),
     "pad": (pad, [(sides, {"mode": mode}) for sides in ("0", "4", "3/8", "1/2/3/4", "0/99/120/0")
                   for mode in ("constant", "edge", "reflect", "symmetric")] + [("2/0/5/1", {"fill": "7/88/199"})]),
     "identity": (lambda image: image, [()]),
@@ -198,7 +205,9 @@ POLICY = ("random_resized_crop=40:filter=random,hflip,rand_augment_timm=8:mstd=1
 WARPED = [f"perspective={part}:filter={name}:fill=9/99/200" for part in (0.5, 1, 0) for name in ("nearest", "bilinear", "bicubic")]
 PADDED = [f"random_crop={side}:padding={around}:mode={mode},hflip" for side, around in ((33, 15), (9, 4), (70, 0), (100, 3))
           for mode in ("edge", "reflect", "symmetric")] + ["random_crop=33:padding=15:fill=9/99/200,pad=1/2/3/4:fill=7,hflip",
-                                                           "pad=9:mode=reflect,random_crop=20:padding=3,pad=3/2:mode=edge"]
+                                                           "pad=9:mode=reflect,random_crop=20:padding=3,pad=3/2:mode=edge",
+                                                           "random_resized_crop=20x33:filter=bicubic,center_crop=31x17,random_crop=9x40:padding=2",
+                                                           "resize=40x70:filter=random,center_crop=30x60"]
 CROPS = [f"random_resized_crop={side}:scale=0.01-1:ratio=1/4-4:filter={name},hflip" for side in (9, 31, 70) for name in FILTERS]
 BY_VALUE = {name: OPS[name][0] for name in ("solarize", "solarize_add", "posterize", "brightness", "contrast", "color",
                                             "sharpness", "hue", "pil_blur")}

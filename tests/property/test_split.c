@@ -60,6 +60,11 @@ static const char *const specs[] = {
     "decode,resize=30:filter=lanczos,random_crop=24:padding=5:mode=reflect,hflip,to_tensor",
     "decode,random_resized_crop=24:filter=nearest,when(epoch<9,hue=0.1),hflip,to_tensor",
     "decode,random_crop=27:padding=5,hflip,channel_permute:p=0.5,to_tensor",
+    "decode,resize=40x25,center_crop=24x20,resize=18x18,hflip=1,to_tensor",
+    "decode,random_resized_crop=20x33:filter=bicubic,hflip,resize=19:side=longer,center_crop=24",
+    "decode,resize=30:max=41:filter=box,random_crop=24x30:padding=4:mode=edge,hflip=1",
+    "decode,resize=22x31,hflip=1,to_tensor,normalize=imagenet",
+    "decode,resize=33:max=45,center_crop=30,hflip,to_tensor",
     "decode,pad=3/0/5/9:mode=symmetric,hflip,random_crop=20:padding=3:fill=9/8/"
     "7,pad=1:fill=200,hflip=1",
     "decode,resize=30,pad=2/7:mode=reflect,hflip=1,center_crop=40,pad=3:mode=edge,to_tensor",

@@ -178,7 +178,7 @@ TEST(a_bad_text_names_the_op_and_the_position)
         {"decode,hflip=0.00001", "op 2 (hflip) at character 14: a number is 0 or from"},
         {"decode,hflip=nan", "op 2 (hflip)"},
         {"decode,hflip=0.5x", "op 2 (hflip) at character 17: nothing more belongs here"},
-        {"decode,resize", "op 2 (resize) at character 14: '=SHORTER_SIDE'"},
+        {"decode,resize", "op 2 (resize) at character 14: '=SHORTER_SIDE or HEIGHTxWIDTH'"},
         {"decode,resize=0", "op 2 (resize) at character 15: a size"},
         {"decode,resize=8193", "op 2 (resize) at character 15: a size"},
         {"decode,resize=99999999999999999999", "op 2 (resize) at character 15: a size"},
