@@ -101,6 +101,7 @@ int main(int argc, char **argv)
         "color_jitter=0.4:contrast=0.4:saturation=0.4:hue=0.1",
         "photometric_distort",
         "randaugment=2",
+        "auto_augment=imagenet",
         "trivial_augment_wide",
         "rand_augment_timm=9:mstd=0.5:increasing=1:filter=random",
     };

@@ -95,7 +95,8 @@ struct sluice_op_param {
     struct sluice_range
         preset;               /* of a number, a word and a color: min; of a drawn one: its bounds */
     const char *const *words; /* of a word: NULL-terminated */
-    bool is_quiet; /* the canonical text leaves a word, a size or a color out if it is the preset */
+    bool is_quiet; /* the canonical text leaves a word, a size, a number or a color out if it is the
+                      preset */
 };
 
 struct sluice_op;
@@ -349,6 +350,12 @@ SLUICE_MUST_USE sluice_status sluice_spec_number(struct sluice_spec_text *text, 
 
 /* The shortest plain decimal that reads back as `number`; room >= 32. */
 void sluice_print_number(double number, char *text, size_t room);
+
+/* The number that timm makes of an op's magnitude m from 0 to 10, as from + by * m / 10: of one
+ * that is normal about `magnitude` with the deviation `mstd`, if that is not 0. */
+#define SLUICE_LEVEL_ROOM 128
+void sluice_print_level(double magnitude, double mstd, double from, double by,
+                        char text[SLUICE_LEVEL_ROOM]);
 
 /* Reads what stands after the name of `op`, whose type is set, into its params (op_params.c): of a
  * choice up to the first op in its parentheses, and then what follows them. */

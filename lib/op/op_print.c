@@ -2,6 +2,8 @@
 
 #include "op/op.h"
 
+#include "base/c_locale.h"
+
 #include <assert.h>
 #include <stdio.h>
 
@@ -96,9 +98,23 @@ static void print_value(const struct sluice_op *op, const struct sluice_op_param
     }
 }
 
+void sluice_print_level(double magnitude, double mstd, double from, double by,
+                        char text[SLUICE_LEVEL_ROOM])
+{
+    const double low = by < 0 ? from + by : from, high = by < 0 ? from : from + by;
+    const double mean = from + by * magnitude / 10, deviation = (by < 0 ? -by : by) * mstd / 10;
+    if (deviation > 0)
+        sluice_snprintf(text, SLUICE_LEVEL_ROOM, "normal(%.9f,%.9f,%.9f,%.9f)", mean, deviation,
+                        low, high);
+    else
+        sluice_snprintf(text, SLUICE_LEVEL_ROOM, "%.9f", mean);
+}
+
 static bool is_preset(const struct sluice_op *op, const struct sluice_op_param *param)
 {
     const uint8_t *value = (const uint8_t *)op->params + param->offset;
+    if (param->kind == SLUICE_PARAM_NUMBER)
+        return *(const double *)(const void *)value == param->preset.min;
     if (param->kind == SLUICE_PARAM_COLOR)
         return value[0] == param->preset.min && value[1] == value[0] && value[2] == value[0];
     assert(param->kind == SLUICE_PARAM_WORD || param->kind == SLUICE_PARAM_SIZE);

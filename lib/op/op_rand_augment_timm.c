@@ -51,35 +51,24 @@ static const char *prepare(void *params)
     return p->num_ops > SLUICE_MAX_CHOSEN ? "at most 32 ops can be drawn" : NULL;
 }
 
-#define LEVEL 128
-
-/* Writes the number of an op whose magnitude m becomes from + by * m / 10. */
-static void write_level(const struct params *p, double from, double by, char text[LEVEL])
-{
-    const double low = by < 0 ? from + by : from, high = by < 0 ? from : from + by;
-    const double mean = from + by * p->magnitude / 10,
-                 deviation = (by < 0 ? -by : by) * p->mstd / 10;
-    if (deviation > 0)
-        sluice_snprintf(text, LEVEL, "normal(%.9f,%.9f,%.9f,%.9f)", mean, deviation, low, high);
-    else
-        sluice_snprintf(text, LEVEL, "%.9f", mean);
-}
-
 /* timm's _RAND_TRANSFORMS and _RAND_INCREASING_TRANSFORMS, with their _level_to_arg functions. */
 static void expand(const void *params, char *text, size_t room)
 {
     const struct params *p = params;
-    char warp[80], enhance[LEVEL], rotate[LEVEL], bits[LEVEL], solarize[LEVEL], add[LEVEL],
-        shear[LEVEL], translate[LEVEL], prob[32], each[48] = "";
+    char warp[80], enhance[SLUICE_LEVEL_ROOM], rotate[SLUICE_LEVEL_ROOM], bits[SLUICE_LEVEL_ROOM],
+        solarize[SLUICE_LEVEL_ROOM], add[SLUICE_LEVEL_ROOM], shear[SLUICE_LEVEL_ROOM],
+        translate[SLUICE_LEVEL_ROOM], prob[32], each[48] = "";
     const bool is_increasing = p->increasing == 1;
     sluice_warp_print(&p->warp, warp, sizeof(warp));
-    write_level(p, 0, 30, rotate);
-    write_level(p, is_increasing ? 4 : 0, is_increasing ? -4 : 4, bits);
-    write_level(p, is_increasing ? 256 : 0, is_increasing ? -256 : 256, solarize);
-    write_level(p, 0, 110, add);
-    write_level(p, is_increasing ? 0 : 0.1, is_increasing ? 0.9 : 1.8, enhance);
-    write_level(p, 0, 0.3, shear);
-    write_level(p, 0, 0.45, translate);
+    sluice_print_level(p->magnitude, p->mstd, 0, 30, rotate);
+    sluice_print_level(p->magnitude, p->mstd, is_increasing ? 4 : 0, is_increasing ? -4 : 4, bits);
+    sluice_print_level(p->magnitude, p->mstd, is_increasing ? 256 : 0, is_increasing ? -256 : 256,
+                       solarize);
+    sluice_print_level(p->magnitude, p->mstd, 0, 110, add);
+    sluice_print_level(p->magnitude, p->mstd, is_increasing ? 0 : 0.1, is_increasing ? 0.9 : 1.8,
+                       enhance);
+    sluice_print_level(p->magnitude, p->mstd, 0, 0.3, shear);
+    sluice_print_level(p->magnitude, p->mstd, 0, 0.45, translate);
     if (p->prob < 1) {
         sluice_print_number(p->prob, prob, sizeof(prob));
         sluice_snprintf(each, sizeof(each), ":p=%s", prob);

@@ -1,10 +1,15 @@
 #include "op/op.h"
 
+#include <math.h>
+
 /* solarize: inverts every value at or above a threshold, as Pillow's ImageOps.solarize. */
 
 struct params {
     struct sluice_number threshold;
+    uint32_t rounding;
 };
+
+static const char *const roundings[] = {"none", "down", NULL};
 
 static const struct sluice_op_param param_list[] = {
     {
@@ -17,6 +22,13 @@ static const struct sluice_op_param param_list[] = {
         .has_preset = true,
         .preset = {128, 128},
     },
+    {.name = "rounding",
+     .kind = SLUICE_PARAM_WORD,
+     .offset = offsetof(struct params, rounding),
+     .form = "none or down",
+     .has_preset = true,
+     .words = roundings,
+     .is_quiet = true},
     {0},
 };
 
@@ -25,7 +37,8 @@ static void draw(const void *params, struct sluice_size in, struct sluice_rng *r
 {
     (void)in;
     const struct params *p = params;
-    drawn->values[0] = sluice_draw_number(rng, &p->threshold);
+    const double threshold = sluice_draw_number(rng, &p->threshold);
+    drawn->values[0] = p->rounding ? floor(threshold) : threshold;
 }
 
 static void table(const union sluice_drawn *drawn, const struct sluice_pixel_statistics *unused,

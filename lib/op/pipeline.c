@@ -74,7 +74,7 @@ static sluice_status parse_children(struct sluice_op *op, struct sluice_spec_tex
 static sluice_status parse_expansion(struct sluice_op *op, unsigned *num_nodes, unsigned depth,
                                      struct sluice_err *err)
 {
-    char ops[4096];
+    char ops[8192];
     op->type->expand(op->params, ops, sizeof(ops));
     struct sluice_spec_text text = {.start = ops, .at = ops};
     return parse_children(op, &text, num_nodes, depth, err);

@@ -15,6 +15,7 @@ import logging
 import math
 import pathlib
 import struct
+import sys
 import typing
 
 from sluice import _sluice
@@ -215,27 +216,40 @@ _TIMM = {"AutoContrast", "Equalize", "Invert", "Rotate", "Posterize", "Solarize"
 _TIMM_INCREASING = {"Posterize", "Solarize", "Color", "Contrast", "Brightness", "Sharpness"}
 
 
+def _timms(part, ops):
+    """The deviation of the magnitude and ":filter=...:fill=..." that timm's ops have in common."""
+    first = ops[0]
+    if any((op.magnitude_std, op.magnitude_max) != (first.magnitude_std, first.magnitude_max) for op in ops):
+        _refuse(part, "its ops have different magnitudes or probabilities")
+    if first.magnitude_std == float("inf") or first.magnitude_max is not None:
+        _refuse(part, "a uniform or bounded magnitude (mstd of 100 and more, mmax)")
+    resample = first.kwargs.get("resample", (2, 3))
+    name = "random" if isinstance(resample, (tuple, list)) else _NUMBERS.get(str(int(resample)))
+    fill = first.kwargs.get("fillcolor", (128, 128, 128))
+    return _number(first.magnitude_std), f":filter={name}:fill={'/'.join(str(int(value)) for value in fill)}"
+
+
+def _auto_augment_timm(part):
+    table = [[(op.name, op.prob, op.magnitude) for op in pair] for pair in part.policy]
+    policy_of = sys.modules[type(part).__module__].auto_augment_policy
+    for name in ("original", "originalr", "v0", "v0r"):
+        if table == [[(op.name, op.prob, op.magnitude) for op in pair] for pair in policy_of(name)]:
+            mstd, warp = _timms(part, [op for pair in part.policy for op in pair])
+            return [f"auto_augment={name}" + ("" if mstd == "0" else f":mstd={mstd}") + warp]
+    _refuse(part, "its policy is none of original, originalr, v0 and v0r")
+
+
 def _rand_augment_timm(part):
     names = {op.name for op in part.ops}
     increasing = {name + "Increasing" if name in _TIMM_INCREASING else name for name in _TIMM}
     if names not in (_TIMM, increasing) or part.choice_weights is not None:
         _refuse(part, "its ops are neither timm's 15 nor their increasing forms, or have weights")
     first = part.ops[0]
-    for op in part.ops:
-        if (op.prob, op.magnitude, op.magnitude_std, op.magnitude_max) != (
-                first.prob, first.magnitude, first.magnitude_std, first.magnitude_max):
-            _refuse(part, "its ops have different magnitudes or probabilities")
-    if first.magnitude_std == float("inf") or first.magnitude_max is not None:
-        _refuse(part, "a uniform or bounded magnitude (mstd of 100 and more, mmax)")
-    resample = first.kwargs.get("resample", (2, 3))
-    if isinstance(resample, (tuple, list)):
-        name = "random"
-    else:
-        name = _NUMBERS.get(str(int(resample)))
-    fill = first.kwargs.get("fillcolor", (128, 128, 128))
-    return [f"rand_augment_timm={_number(first.magnitude)}:mstd={_number(first.magnitude_std)}"
-            f":num_ops={part.num_layers}:prob={_number(first.prob)}:increasing={int(names != _TIMM)}"
-            f":filter={name}:fill={'/'.join(str(int(value)) for value in fill)}"]
+    if any((op.prob, op.magnitude) != (first.prob, first.magnitude) for op in part.ops):
+        _refuse(part, "its ops have different magnitudes or probabilities")
+    mstd, warp = _timms(part, part.ops)
+    return [f"rand_augment_timm={_number(first.magnitude)}:mstd={mstd}"
+            f":num_ops={part.num_layers}:prob={_number(first.prob)}:increasing={int(names != _TIMM)}{warp}"]
 
 
 def _auto_op(name, p, magnitude, warp):
@@ -260,7 +274,10 @@ def _auto_op(name, p, magnitude, warp):
 
 def _auto_augment(part):
     warp = _warp(part)
-    pairs = (",".join(_auto_op(*op, warp) for op in pair) for pair in part.policies)
+    policies = part.policies if hasattr(part, "policies") else part._policies
+    if policies == part._get_policies(part.policy):
+        return [f"auto_augment={part.policy.value}{warp}"]
+    pairs = (",".join(_auto_op(*op, warp) for op in pair) for pair in policies)
     return [f"one_of({','.join(f'sequence({pair})' for pair in pairs)})"]
 
 
@@ -345,10 +362,10 @@ _NEAREST = {
 
 def _ops(part):
     name, module = type(part).__name__, type(part).__module__
-    if module == "timm.data.auto_augment" and name == "RandAugment":
-        return _rand_augment_timm(part)
+    if module == "timm.data.auto_augment" and name in ("RandAugment", "AutoAugment"):
+        return _rand_augment_timm(part) if name == "RandAugment" else _auto_augment_timm(part)
     if module.split(".")[0] == "timm" and name not in ("RandomResizedCropAndInterpolation", "MaybeToTensor"):
-        _refuse(part, "no op does this: of timm's own parts its RandAugment, crop and MaybeToTensor are known; "
+        _refuse(part, "no op does this: of timm's own parts its RandAugment, AutoAugment, crop and MaybeToTensor are known; "
                       "python_tail= calls others for each image after the last op")
     if module.split(".")[0] not in ("torchvision", "torch", "timm") or name not in _PARTS:
         why = _NEAREST.get(name, "call it for each image after the last op (python_tail=), apply it to the batches (transform=), "

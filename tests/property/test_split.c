@@ -77,6 +77,8 @@ static const char *const specs[] = {
     "decode,random_resized_crop=26,hflip,trivial_augment_wide=bilinear,to_tensor",
     "decode,resize=31,center_crop=30,randaugment=3:magnitude=15,hflip,to_tensor",
     "decode,random_resized_crop=22,rand_augment_timm=9:mstd=0.5:increasing=1:filter=random",
+    "decode,random_resized_crop=23,auto_augment=cifar10:filter=bilinear,auto_augment=v0:mstd=1,"
+    "hflip",
     "decode,center_crop=25,affine=-20-20:scale=0.8-1.2:filter=bicubic,rotate=0-360,hflip=1",
     "decode",
     longest,

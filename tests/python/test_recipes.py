@@ -24,6 +24,28 @@ TAIL = [T.ToTensor(), T.Normalize(MEAN, STD)]
 TAIL_TEXT = ",to_tensor,normalize=0.485:0.456:0.406/0.229:0.224:0.225"
 
 
+def own_policies(part):
+    """One that is not known by its name, so that its text spells out its ops."""
+    part._get_policies = lambda policy: None
+    return part
+
+
+def timms_ops(part):
+    """The text of timm's AutoAugment without mstd, from its own functions."""
+    def text(op, warp):
+        name, level = op.name, op.level_fn(op.magnitude, op.hparams)[0] if op.level_fn else None
+        number = "" if level is None else f"{abs(level):.9f}"
+        form = {"AutoContrast": "autocontrast", "Equalize": "equalize", "Invert": "invert", "Rotate": f"rotate=~{number}{warp}",
+                "Solarize": f"solarize={number}", "SolarizeAdd": f"solarize_add={number}", "ShearX": f"shear_x=~{number}{warp}",
+                "ShearY": f"shear_y=~{number}{warp}", "TranslateYRel": f"translate_y=~{number}{warp}"}.get(name)
+        if form is None and name.startswith("Posterize"):
+            form = f"posterize={number}" + (":rounding=up" if name == "PosterizeIncreasing" else "")
+        return (form or f"{name.lower()}={number}") + ("" if op.prob == 1 else f":p={op.prob}")
+
+    warp = ":filter=bicubic:fill=124/116/104"
+    return "one_of(" + ",".join(f"sequence({','.join(text(op, warp) for op in pair)})" for pair in part.policy) + ")"
+
+
 class Text(unittest.TestCase):
     def check(self, transform, text):
         self.assertEqual(recipes.text(transform), text)
@@ -54,15 +76,16 @@ class Text(unittest.TestCase):
                    "decode,random_crop=32:padding=4,tv_blur=0.1-2:kernel=9" + TAIL_TEXT)
         self.check(T.Compose([T.RandomCrop(32, padding=None)]), "decode,random_crop=32:padding=0")
 
-    def test_auto_augment_is_its_policies(self):
-        text = recipes.text(T.AutoAugment(T.AutoAugmentPolicy.IMAGENET, fill=[7, 8, 9]))
+    def test_auto_augment(self):
+        self.check(T.AutoAugment(T.AutoAugmentPolicy.SVHN, interpolation=Mode.BILINEAR),
+                   "decode,auto_augment=svhn:filter=bilinear:fill=0")
+        text = recipes.text(own_policies(T.AutoAugment(T.AutoAugmentPolicy.IMAGENET, fill=[7, 8, 9])))
         self.assertEqual(text.count("sequence("), 25)
         self.assertTrue(text.startswith(
             "decode,one_of(sequence(posterize=4:p=0.4,rotate=~30:filter=nearest:fill=7/8/9:p=0.6),"
             "sequence(solarize=113.333333333:p=0.6,autocontrast:p=0.6),"), text[:200])
         self.assertIn("sequence(invert:p=0.6,equalize)", text)
-        self.assertEqual(recipes.text(T.AutoAugment(T.AutoAugmentPolicy.CIFAR10)).count("sequence("), 25)
-        self.assertIn("shear_y=~", recipes.text(T.AutoAugment(T.AutoAugmentPolicy.SVHN)))
+        self.assertIn("shear_y=~", recipes.text(own_policies(T.AutoAugment(T.AutoAugmentPolicy.SVHN))))
 
     def test_timm(self):
         try:
@@ -77,11 +100,14 @@ class Text(unittest.TestCase):
         self.check(plain, "decode,random_resized_crop=160:scale=0.08-1:ratio=3/4-4/3:filter=bicubic,"
                    "rand_augment_timm=7:mstd=0:num_ops=3:prob=0.25:increasing=0:filter=bicubic:fill=124/116/104" +
                    TAIL_TEXT)
+        for name, mstd in (("original", ""), ("originalr", ""), ("v0", ":mstd=0.5"), ("v0r", "")):
+            auto = create_transform(64, is_training=True, interpolation="bicubic",
+                                    auto_augment=name + mstd.replace(":mstd=", "-mstd")).transforms[2]
+            self.check(auto, f"decode,auto_augment={name}{mstd}:filter=bicubic:fill=124/116/104")
         self.check(create_transform(224, is_training=False, crop_pct=0.875),
                    "decode,resize=256,center_crop=224" + TAIL_TEXT)
-        with self.assertRaises(ValueError) as caught:
-            recipes.text(create_transform(224, is_training=True, auto_augment="original"))
-        self.assertIn("AutoAugment: no op does this", str(caught.exception))
+        with self.assertRaisesRegex(ValueError, "AutoAugment: its policy is none of"):
+            recipes.text(create_transform(224, is_training=True, auto_augment="3a"))
         with self.assertRaises(ValueError) as caught:
             recipes.text(create_transform(224, is_training=True, re_prob=0.25))
         self.assertIn("RandomErasing", str(caught.exception))
@@ -243,6 +269,27 @@ class Batches(unittest.TestCase):
             with sluice.torch.Loader(self.root, 6, seed=3, normalize=True, **options) as loader:
                 rows.append([images.clone() for images, _ in loader])
         self.assertTrue(all(torch.equal(one, other) for one, other in zip(*rows)) and rows[0])
+
+    def rows(self, ops):
+        with sluice.torch.Loader(self.root, 6, seed=3, pipeline="decode,random_resized_crop=48," + ops) as loader:
+            return [images.clone() for _ in range(12) for images, _ in loader]
+
+    def same_ops(self, name, spelled):
+        made, wanted = self.rows(name), self.rows(spelled)
+        self.assertTrue(made and all(torch.equal(one, other) for one, other in zip(made, wanted, strict=True)), name)
+
+    def test_auto_augment_is_its_policies(self):
+        for policy in T.AutoAugmentPolicy:
+            spelled = recipes.text(own_policies(T.AutoAugment(policy))).removeprefix("decode,")
+            self.same_ops(f"auto_augment={policy.value}", spelled)
+
+    def test_auto_augment_of_timm_is_its_policies(self):
+        try:
+            from timm.data.auto_augment import auto_augment_transform
+        except ImportError as error:
+            self.skipTest(f"timm: {error}")
+        for name in ("original", "originalr", "v0", "v0r"):
+            self.same_ops(f"auto_augment={name}:filter=bicubic:fill=124/116/104", timms_ops(auto_augment_transform(name)))
 
     def test_a_transform_with_to_tensor_is_a_recipe_and_others_get_the_batch(self):
         train = T.Compose([T.RandomResizedCrop(32), T.RandomHorizontalFlip(), *TAIL])

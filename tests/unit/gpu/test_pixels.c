@@ -51,6 +51,7 @@ static const char *const ops[] = {
     "color_jitter=0.4:contrast=0.4:saturation=0.4:hue=0.1",
     "photometric_distort",
     "randaugment=2:magnitude=9",
+    "auto_augment=svhn,auto_augment=originalr:mstd=0.5:filter=random",
     "rand_augment_timm=9:mstd=0.5:increasing=1:filter=random",
     "trivial_augment_wide:filter=bilinear",
     "hflip,one_of(grayscale,solarize=128,pil_blur=0.1-2),color_jitter=0.3:contrast=0.3",

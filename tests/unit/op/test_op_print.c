@@ -14,6 +14,11 @@ TEST(a_pipeline_has_one_text)
         {"decode,pad=1/2/3/4:mode=edge", "decode,pad=1/2/3/4:mode=edge"},
         {"decode,random_crop=9:fill=1/2/3:padding=2", "decode,random_crop=9:padding=2:fill=1/2/3"},
         {"decode,random_crop=9:fill=0", "decode,random_crop=9:padding=0"},
+        {"decode,auto_augment=v0:mstd=0", "decode,auto_augment=v0:filter=nearest:fill=0"},
+        {"decode,auto_augment=v0:mstd=0.5",
+         "decode,auto_augment=v0:mstd=0.5:filter=nearest:fill=0"},
+        {"decode,solarize=99:rounding=down,solarize=9:rounding=none",
+         "decode,solarize=99:rounding=down,solarize=9"},
         {"decode,resize=256:side=shorter:filter=bilinear", "decode,resize=256"},
         {"decode,resize=256:max=300:filter=box", "decode,resize=256:filter=box:max=300"},
         {"decode,resize=256:side=longer", "decode,resize=256:side=longer"},
@@ -39,5 +44,22 @@ TEST(a_pipeline_has_one_text)
         CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(cases[i].text, &pipeline, NULL), SLUICE_OK);
         CU_ASSERT_STRING_EQUAL(sluice_pipeline_spec(pipeline), cases[i].canonical);
         sluice_pipeline_destroy(pipeline);
+    }
+}
+
+TEST(a_level_is_timms)
+{
+    static const struct {
+        double magnitude, mstd, from, by;
+        const char *text;
+    } cases[] = {
+        {9, 0, 0, 30, "27.000000000"},
+        {3, 0, 0.1, 1.8, "0.640000000"},
+        {6, 0.5, 4, -4, "normal(1.600000000,0.200000000,0.000000000,4.000000000)"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        char text[SLUICE_LEVEL_ROOM];
+        sluice_print_level(cases[i].magnitude, cases[i].mstd, cases[i].from, cases[i].by, text);
+        CU_ASSERT_STRING_EQUAL(text, cases[i].text);
     }
 }

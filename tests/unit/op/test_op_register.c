@@ -63,7 +63,7 @@ TEST(a_name_is_registered_once)
 
 TEST(the_text_and_the_help_come_from_its_parameters)
 {
-    char list[4000];
+    char list[8192];
     struct sluice_pipeline *pipeline = run_test_parse("decode,sunlit=1-2");
     CU_ASSERT_STRING_EQUAL(sluice_pipeline_spec(pipeline), "decode,sunlit=1-2");
     sluice_pipeline_destroy(pipeline);

@@ -260,7 +260,7 @@ TEST(the_list_has_every_op_with_an_example_that_parses)
         CU_ASSERT_EQUAL(sluice_pipeline_check(spec, NULL), SLUICE_OK);
         num_ops++;
     }
-    CU_ASSERT_EQUAL(num_ops, 44);
+    CU_ASSERT_EQUAL(num_ops, 45);
 }
 
 /* v / 255 and the rest with a rounding to float after every step. */
