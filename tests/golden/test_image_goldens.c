@@ -7,10 +7,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_codec *codec;
 static struct sluice_resizer *resizer;
 

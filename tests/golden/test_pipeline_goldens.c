@@ -3,9 +3,6 @@
 #include "support/test.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Compares with tests/golden/pipeline, which make_pipeline_goldens.py made with
  * torchvision and with an independent copy of the draws. */

@@ -5,10 +5,6 @@
 #include "golden/wire_messages.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static uint8_t *flatten(const struct sluice_message *message)
 {
     uint8_t *bytes = malloc(message->len + 1);

@@ -4,10 +4,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Takes steps of a model for compare_train_with_pytorch.py.
  *
  *     golden_train_tool DEVICE PRECISION STEPS FOLDER MODEL IMAGE_SIZE NUM_CLASSES BATCH SEED LR

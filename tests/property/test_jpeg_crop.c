@@ -15,9 +15,6 @@
 #include "support/test.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static struct sluice_codec *codec;
 static struct sluice_rng rng;

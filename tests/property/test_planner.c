@@ -6,8 +6,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Sums are taken in another order here. */
 #define ROUNDING 1e-9

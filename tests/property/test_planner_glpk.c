@@ -14,7 +14,6 @@ int main(void)
 #include <glpk.h>
 
 #include <math.h>
-#include <stdlib.h>
 
 /* min T + sum q a x, sum_c x[i][c] = 1, sum a x / b - T <= 0, x >= 0. */
 static double solve_by_glpk(const struct sluice_menu *menus, size_t n,

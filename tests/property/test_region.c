@@ -8,9 +8,6 @@
 #include "support/test.h"
 
 #include <ftw.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Decoding a box is decoding everything and cutting the box out: the same pixels of the
  * same files, and the same refusals of the rest. */

@@ -1,11 +1,8 @@
-#include "base/compiler.h"
 #include "support/choices.h"
 #include "support/sim.h"
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* Several clients of one storage node, each with the product's own plan, which share its cores by
  * the product's own queue and price (support/sim.h). */

@@ -1,6 +1,5 @@
 #include "support/sim.h"
 
-#include "base/compiler.h"
 #include "base/rng.h"
 #include "image/codecs/coding.h"
 #include "plan/planner_lp.h"
@@ -10,8 +9,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define PIPELINE "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"
 #define FORMS (1u << SLUICE_FORM_JPEG_CROP | 1u << SLUICE_FORM_U8_PACKED)

@@ -8,7 +8,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef __clang_analyzer__
 /* A fatal assertion that fails does not return, which the analyser cannot see in CUnit. */

@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdint.h>
-#include <stdlib.h>
-
 TEST(grows_from_nothing_and_keeps_its_items)
 {
     int *items = NULL;

@@ -5,9 +5,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Linked with --wrap: what the code under test asks of the allocator. */
 void *__real_aligned_alloc(size_t alignment, size_t size);

@@ -4,8 +4,6 @@
 
 #include <ctype.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 TEST(numbers_have_a_point)

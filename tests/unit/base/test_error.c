@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 TEST(fail_sets_the_text_and_returns_the_status)
 {
     struct sluice_err err = {0};

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 static const struct sluice_fit_part parts[] = {
     {.form = {"epoch 0"}, .importance = 9, .before = ""},
     {.form = {"1834 samples/s", "1834/s"}, .importance = 5, .before = ", "},

@@ -3,9 +3,6 @@
 #include "base/rng.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* The buffer of xxHash's own sanity check (tests/sanity_test.c of the project). */
 static void fill_sanity_buffer(uint8_t *data, size_t len)
 {

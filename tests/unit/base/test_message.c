@@ -4,9 +4,6 @@
 #include "base/rng.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* Linked with --wrap, to let the allocator fail. */
 void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);

@@ -3,8 +3,6 @@
 #include "support/test.h"
 
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdlib.h>
 
 static bool fails;
 

@@ -4,8 +4,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 struct whole {
     const char *text;

@@ -5,9 +5,6 @@
 #include "support/capture.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #define SECRET "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 
 static void expect(const char *given, const char *wanted)

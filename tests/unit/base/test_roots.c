@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 static struct sluice_roots parse(const char *const *texts, size_t num)
 {
     struct sluice_roots roots = {.num = 0};

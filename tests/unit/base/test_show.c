@@ -3,7 +3,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <string.h>
 
 typedef const char *show_fn(double number, char out[SLUICE_SHOW_BYTES]);
 

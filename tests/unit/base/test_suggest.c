@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 static const char *const known[] = {
     "dataset-mode", "batch-size",  "batch-log", "net-bw", "pcie-bw", "epochs", "seed",
     "remote_nooff", "remote_auto", "p-one",     "p-two",  "p-three", "p-four", NULL,

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 #define TRACE "4bf92f3577b34da6a3ce929d0e0e4736"
 #define SPAN "00f067aa0ba902b7"
 

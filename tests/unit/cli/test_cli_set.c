@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* An option of each type. */
 struct values {
     bool strict, verify, is_verify_given;

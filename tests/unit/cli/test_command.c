@@ -3,8 +3,6 @@
 #include "support/capture.h"
 #include "support/test.h"
 
-#include <string.h>
-
 static int seen_argc;
 static char seen_program[128];
 

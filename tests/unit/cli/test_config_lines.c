@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 static char text[4096];
 
 static struct sluice_config_lines begin(const char *from, size_t len)

@@ -3,8 +3,6 @@
 #include "support/capture.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 TEST(hashes_as_fips_180_4_says)

@@ -6,9 +6,6 @@
 #include "image/codecs/coding.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* Rows for the tests of binary manifests, each with another set of fields. */
 
 #define TEST_ROWS 3

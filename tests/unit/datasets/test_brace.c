@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static char names[4096];
 static size_t num_names;
 

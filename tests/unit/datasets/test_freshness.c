@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 /* Samples: with a hash and a time, with a hash alone, with a time alone. */
 enum { BOTH, HASH, TIME };
 static const char content[] = "what was indexed", other[] = "something else!!";

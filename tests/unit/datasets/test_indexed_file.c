@@ -5,9 +5,6 @@
 #include "image/codecs/codec.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #define TRAIN "decode,random_resized_crop=24,hflip=0.5,to_tensor,normalize=imagenet"
 #define MTIME 1700000000000000017
 

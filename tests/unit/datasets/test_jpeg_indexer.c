@@ -7,9 +7,6 @@
 #include "support/capture.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #define NUM_FILES 4
 
 /* Two JPEGs, a progressive one and a PNG. */

@@ -2,10 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_label_table table;
 static bool is_table;
 static struct sluice_target_column column; /* that is asked for */

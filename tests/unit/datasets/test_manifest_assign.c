@@ -3,10 +3,6 @@
 #include "datasets/shards/shard_list.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_manifest_builder builder;
 static struct sluice_layout_folders folders;
 static struct sluice_passed_over passed;

@@ -4,9 +4,6 @@
 #include "datasets/manifest/builder.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 /* Of shards the reference is what sluice_manifest_scan() makes of all files in one folder. */

@@ -3,9 +3,6 @@
 #include "datasets/list/split_name.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_passed_over *passed;
 
 /* A manifest of these paths, in order. */

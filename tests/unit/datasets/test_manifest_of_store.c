@@ -7,9 +7,6 @@
 #include "support/record_shard.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* A store that lists what a test says, "KEY" of as many bytes as its key has. */
 static const char *const *keys;
 static size_t num_keys;

@@ -2,10 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static uint8_t *write_and_read(const char *type, const size_t *shape, size_t num_dims,
                                const void *data, size_t len, size_t *file_len)
 {

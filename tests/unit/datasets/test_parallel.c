@@ -4,7 +4,6 @@
 #include "support/test.h"
 
 #include <stdatomic.h>
-#include <string.h>
 
 #define N 1000
 

@@ -2,10 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_passed_over *make(void)
 {
     struct sluice_passed_over *passed = calloc(1, sizeof(*passed));

@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static char told[200];
 
 static void note(void *ctx, const char *key)

@@ -3,8 +3,6 @@
 #include "support/record_shard.h"
 #include "support/test.h"
 
-#include <string.h>
-
 static const char config[] = "{\"column_names\": [\"a\", \"b\", \"c\"], \"column_encodings\": "
                              "[\"bytes\", \"int16\", \"uint64\"], \"column_sizes\": [null, 2, 8]}";
 

@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static struct sluice_records_index parsed;
 static bool is_index;
 

@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 TEST(splits_at_the_first_tar_before_a_slash)
 {
     static const char *const cases[][2] = {

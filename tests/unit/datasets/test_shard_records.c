@@ -5,9 +5,6 @@
 #include "support/record_shard.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static const uint8_t jpeg[16] = {0xFF, 0xD8, 0xFF, 0xE0}, png[16] = "\x89PNG\r\n\x1a\n";
 
 static struct sluice_manifest_builder builder;

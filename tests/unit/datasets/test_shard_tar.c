@@ -3,9 +3,6 @@
 #include "datasets/shards/tar.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* What test_shard_list.c does not say of tars: labels in .json, and members that are counted. */
 
 static uint8_t bytes[1 << 16];

@@ -3,10 +3,6 @@
 #include "datasets/shards/tar.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* A tar of members, all with the given content. */
 struct member {
     const char *name, *content;

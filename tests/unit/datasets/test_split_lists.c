@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static struct sluice_manifest_builder builder;
 static struct sluice_split_lists *lists;
 

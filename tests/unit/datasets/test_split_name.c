@@ -3,8 +3,6 @@
 #include "datasets/manifest/manifest.h"
 #include "support/test.h"
 
-#include <string.h>
-
 TEST(words_name_splits_in_any_case)
 {
     static const struct {

@@ -4,8 +4,6 @@
 #include "image/codecs/codec.h"
 #include "support/test.h"
 
-#include <string.h>
-
 #define NUM_IMAGES 60
 
 TEST(equal_names_give_equal_bytes_that_decode)

@@ -4,8 +4,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void expect_numbers(const char *text, size_t num, const float *want)
 {

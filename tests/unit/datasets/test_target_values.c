@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 static struct sluice_target_values values;
 static struct sluice_target_place place;
 

@@ -9,10 +9,6 @@
 #include "support/random_jpeg.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const struct sluice_jpeg_encode_options kinds[] = {
     {.h_samp = 1, .v_samp = 1}, {.h_samp = 2, .v_samp = 1}, {.h_samp = 1, .v_samp = 2},
     {.h_samp = 2, .v_samp = 2}, {.h_samp = 4, .v_samp = 1}, {.h_samp = 1, .v_samp = 4},

@@ -4,10 +4,6 @@
 #include "base/hash.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 struct sluice_gpu_place_options place_test_options(uint32_t width, uint32_t height)
 {
     return (struct sluice_gpu_place_options){

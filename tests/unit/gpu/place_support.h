@@ -5,10 +5,6 @@
 #include "gpu_support.h"
 #include "support/test.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 /* Batches of a place and what the CPU makes of them: for test_place.c, which runs on either kind
  * of place, and test_place_cuda.c. */
 

@@ -7,9 +7,6 @@
 #include "jpeg_support.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static const struct sluice_gpu_limits limits = {
     .max_samples = 3,
     .out_width = 32,

@@ -4,8 +4,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 TEST(each_kind_of_error_has_its_status)
 {
     static const struct {

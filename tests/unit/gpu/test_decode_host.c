@@ -9,10 +9,6 @@
 #include "jpeg_support.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static void decode(struct sluice_gpu_batch *batch, uint8_t *rows, sluice_status *statuses)
 {
     struct sluice_err err = {{0}};

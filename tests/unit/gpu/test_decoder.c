@@ -7,9 +7,6 @@
 #include "support/test.h"
 
 #include <cuda_runtime_api.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static struct sluice_gpu_decoder *decoder;
 static cudaStream_t stream;

@@ -15,9 +15,6 @@
 #include "support/test.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define ROWS 32
 #define NUM_EPOCHS 3

@@ -11,10 +11,6 @@
 #include "op/pipeline.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define ROWS 16
 
 static bool is_host;

@@ -10,9 +10,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const uint32_t out_sizes[][2] = {{32, 32}, {9, 9}, {37, 20}, {64, 9}, {3, 150}};
 

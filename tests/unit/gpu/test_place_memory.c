@@ -10,8 +10,6 @@
 #include "support/test.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 

@@ -7,9 +7,6 @@
 #include "gpu_support.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define NUM 400
 #define CANARY 64
 

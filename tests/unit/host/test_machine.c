@@ -3,8 +3,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #define V2 "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
 

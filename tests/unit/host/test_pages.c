@@ -3,9 +3,6 @@
 #include "support/test.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -3,10 +3,6 @@
 #include "base/buf.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 uint8_t *test_read_format(const char *name, size_t *len)
 {
     char path[1300];

@@ -4,9 +4,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
 uint8_t *image_test_picture(uint32_t width, uint32_t height)
 {

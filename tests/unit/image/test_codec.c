@@ -6,10 +6,6 @@
 #include "image_support.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_codec *codec;
 
 /* Stands before the real one (linked with --wrap): counts, and fails on request. */

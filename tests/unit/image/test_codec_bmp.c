@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 TEST(every_cut_is_corrupt)
 {
     test_every_cut("palette4_made.bmp", 2, 3); /* the padding of the last row may be missing */

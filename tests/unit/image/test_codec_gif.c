@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 TEST(every_cut_is_corrupt)
 {
     /* The last code, the block's end and the trailer may be missing. */

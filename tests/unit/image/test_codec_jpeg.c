@@ -8,9 +8,6 @@
 #include "image_support.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_codec *codec;
 
 /* Encodes the picture and decodes it again; returns the mean difference. */

@@ -8,9 +8,6 @@
 #include "image_support.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_codec *codec;
 
 static struct sluice_buf *encode(uint32_t width, uint32_t height, int level)

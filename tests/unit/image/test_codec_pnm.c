@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 TEST(every_cut_is_corrupt)
 {
     test_every_cut("max510.ppm", 3, 0);

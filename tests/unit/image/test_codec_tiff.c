@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 TEST(every_cut_is_corrupt)
 {
     test_every_cut("rgb_tiff_lzw.tif", 4, 0);

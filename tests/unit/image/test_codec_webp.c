@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 TEST(every_cut_is_corrupt)
 {
     test_every_cut("lossy.webp", 15, 0);

@@ -5,8 +5,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Pillow's functions, pixel by pixel, as its C has them; the kernels of this machine's level must
  * give the same bytes (ctest runs this at each level). */

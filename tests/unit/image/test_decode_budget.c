@@ -11,9 +11,6 @@
 #include "image_support.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_codec *codec;
 
 static uint64_t clock_ns, step_ns; /* a look at the clock moves it on */

@@ -7,9 +7,6 @@
 #include "image_support.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 TEST(probe_reads_jpeg_headers)
 {
     uint8_t *pixels = image_test_picture(50, 40);

@@ -11,10 +11,6 @@
 #include "jpeg_support.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const struct sluice_jpeg_crop_options larger = {.allow_larger = true};
 
 static struct sluice_buf *small_file(const struct sluice_jpeg_encode_options *options)

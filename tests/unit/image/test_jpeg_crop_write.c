@@ -8,8 +8,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 static unsigned naive_before_ff(const uint8_t *bytes)
 {
     unsigned i = 0;

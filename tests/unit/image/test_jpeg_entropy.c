@@ -8,9 +8,6 @@
 #include "jpeg_support.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static const uint8_t natural_order[64] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
     41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,

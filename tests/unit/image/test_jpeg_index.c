@@ -13,9 +13,6 @@
 #include "image_support.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_jpeg_window *window;
 
 static struct sluice_buf *encode(const struct sluice_jpeg_encode_options *options)

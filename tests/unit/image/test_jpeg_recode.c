@@ -8,8 +8,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 static uint64_t cost_of(const uint32_t occurrences[256], const struct sluice_jpeg_huffman *huffman)
 {
     struct sluice_jpeg_codes codes;

@@ -15,9 +15,6 @@
 #include "support/random_jpeg.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_jpeg_window *window;
 
 static struct sluice_buf *copy_of(const struct sluice_buf *file)

@@ -9,9 +9,6 @@
 #include "jpeg_support.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_rng rng;
 static struct sluice_jpeg_lanes *lanes;
 

@@ -11,9 +11,6 @@
 #include "image_support.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_jpeg_window *window;
 
 static sluice_status decode(const struct sluice_buf *file, const struct sluice_box *box,

@@ -3,13 +3,10 @@
 
 #include "image/jpeg/window_kernels.h"
 
-#include "base/compiler.h"
 #include "base/rng.h"
 #include "support/test.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 static struct sluice_rng rng;
 static const struct sluice_jpeg_window_kernels *const scalar = &sluice_jpeg_window_kernels_c;

@@ -13,9 +13,6 @@
 #include "jpeg_support.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_jpeg_window *window;
 static struct sluice_codec *codec;
 static struct sluice_rng rng;

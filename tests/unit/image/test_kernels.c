@@ -4,11 +4,6 @@
 
 #include "support/test.h"
 
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define GUARD 64
 #define GUARD_BYTE 0xA5
 

@@ -5,8 +5,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 /* An image in which each pixel says where it is. */
 static struct sluice_rgb make_image(uint32_t width, uint32_t height)
 {

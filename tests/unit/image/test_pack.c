@@ -7,9 +7,6 @@
 #include "support/test.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define HEADER_LEN 56 /* 8 and the lengths of 12 streams */
 

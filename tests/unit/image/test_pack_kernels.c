@@ -1,13 +1,8 @@
 #include "image/pack/pack_kernels.h"
 
-#include "base/compiler.h"
 #include "base/rng.h"
 
 #include "support/test.h"
-
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define GUARD 64
 #define GUARD_BYTE 0xA5

@@ -5,9 +5,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static struct sluice_resizer *resizer;
 static struct sluice_rng rng;

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 static uint8_t file[64];
 
 /* A header and a directory of three tags: 256 as a long, 257 as a short, 274 as two shorts. */

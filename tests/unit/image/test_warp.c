@@ -1,13 +1,9 @@
 #include "image/warp.h"
 
-#include "base/compiler.h"
 #include "base/rng.h"
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Pillow's bilinear and bicubic transforms, value by value, as its C has them; the kernels of this
  * machine's level must give the same bytes (ctest runs this at each level). */

@@ -1,14 +1,11 @@
 #include "sluice/sluice.h"
 
-#include "base/compiler.h"
 #include "base/cpu.h"
 #include "base/rng.h"
 #include "compute_client/api/tuning.h"
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 static struct sluice_rng rng;
 

@@ -6,9 +6,6 @@
 #include "support/test.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* Twelve images, so most epochs here repeat them: 12 x 5 items. */

@@ -11,9 +11,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 /* Loaders whose batches are on a GPU, which the CPU stands in for, against loaders without. */

@@ -9,9 +9,6 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Loaders among other loaders, among threads, without memory, over data that changes. */
 

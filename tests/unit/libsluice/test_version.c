@@ -1,8 +1,6 @@
 #include "base/log.h"
 #include "support/test.h"
 
-#include <string.h>
-
 struct seen {
     unsigned lines;
     enum sluice_log_level level;

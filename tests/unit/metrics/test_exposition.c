@@ -4,9 +4,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
 
 static struct sluice_exposition *begin(void)
 {

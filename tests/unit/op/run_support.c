@@ -4,9 +4,6 @@
 #include "image/codecs/codec.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 struct sluice_pipeline *run_test_parse(const char *spec)
 {
     struct sluice_pipeline *pipeline = NULL;

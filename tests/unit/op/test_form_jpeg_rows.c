@@ -8,9 +8,6 @@
 #include "run_support.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define VAL "decode,resize=32,center_crop=24,to_tensor,normalize=imagenet"
 #define WIDTH 400
 #define HEIGHT 300

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 static void expect(const uint64_t count[SLUICE_MAX_FORMS], const char *brief, const char *words)
 {
     char text[100];

@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_spec_text text_at(const char *text)
 {
     return (struct sluice_spec_text){

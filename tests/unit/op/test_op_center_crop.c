@@ -4,8 +4,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 /* torchvision's center_crop as its source reads, pixel by pixel: pad, then cut. */
 static uint8_t centre_pixel(const uint8_t *pixels, uint32_t width, uint32_t height, uint32_t size,

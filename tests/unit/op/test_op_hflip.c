@@ -3,9 +3,6 @@
 #include "op/run_region.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static unsigned count_flips(const char *probability)
 {
     char spec[64];

@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* An op with a parameter of each kind that can have a preset. */
 struct params {
     uint32_t size;

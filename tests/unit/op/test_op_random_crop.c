@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #define NUM_DRAWS 6000
 
 /* The number of draws with the window at each place, `low` the first; all kept pixels are checked.

@@ -3,8 +3,6 @@
 #include "base/buf.h"
 #include "support/test.h"
 
-#include <string.h>
-
 /* An op that the library does not have: inverts every value at or above a threshold, as Pillow's
  * ImageOps.sunlit(image, threshold), with a random threshold.  Nothing but this record names
  * it. */

@@ -3,9 +3,6 @@
 #include "base/buf.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* Values that Python gave for torchvision's int(size * long / short). */
 TEST(the_shorter_side_leads)
 {

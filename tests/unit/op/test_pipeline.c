@@ -4,9 +4,6 @@
 #include "op/pipeline_private.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define TRAIN "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"
 #define VAL "decode,resize=256,center_crop=224,to_tensor,normalize=imagenet"
 

@@ -2,7 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
 #include <unistd.h>
 
 static char path[] = "/tmp/sluice-recipe-XXXXXX";

@@ -5,8 +5,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 TEST(each_split_has_its_kind_and_size)
 {

@@ -8,9 +8,6 @@
 #include "run_support.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_buf *make_jpeg(uint32_t width, uint32_t height)
 {
     uint8_t *pixels = malloc((size_t)width * height * 3);

@@ -5,7 +5,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <string.h>
 
 static const struct sluice_scale normalizes[] = {
     {.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}},

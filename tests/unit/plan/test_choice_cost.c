@@ -10,7 +10,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { STORAGE = SLUICE_STORAGE_CPU, COMPUTE = SLUICE_COMPUTE_CPU };
 

@@ -6,7 +6,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <string.h>
 
 #define F SLUICE_NUM_CHOICE_FEATURES
 

@@ -3,9 +3,6 @@
 #include "support/choices.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* "raw@0 u8@1 ..." */
 static const char *names_of(const char *spec)
 {

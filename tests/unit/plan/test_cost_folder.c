@@ -6,9 +6,6 @@
 #include "support/choices.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #define OTHER "decode,resize=10,center_crop=8,to_tensor"
 #define SMALL "decode,random_resized_crop=64,hflip=0.5,to_tensor,normalize=imagenet"
 

@@ -1,14 +1,11 @@
 #include "plan/form_menu.h"
 
-#include "base/compiler.h"
 #include "base/rng.h"
 #include "plan/choice_cost.h"
 #include "support/choices.h"
 #include "support/test.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { N = 10000 };
 

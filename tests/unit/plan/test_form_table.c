@@ -6,8 +6,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 static struct sluice_form_table some_rows(void)
 {

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 TEST(every_mode_is_read_by_its_name)
 {
     for (int m = 0; m < SLUICE_NUM_MODES; m++) {

@@ -3,9 +3,6 @@
 #include "support/choices.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #define DATASET "00112233445566778899aabbccddeeff"
 
 static const char *path_of_file(void)

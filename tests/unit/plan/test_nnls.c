@@ -4,7 +4,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 enum { N = 6, ROWS = 40 };
 

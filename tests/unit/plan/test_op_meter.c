@@ -8,9 +8,6 @@
 #include "support/choices.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define SPEC "decode,random_resized_crop=32,hflip=1,to_tensor,normalize=imagenet"
 
 enum { PIXELS = 32 * 32 * 3 };

@@ -1,10 +1,8 @@
 #include "plan/planner_lp.h"
 
-#include "base/compiler.h"
 #include "support/test.h"
 
 #include <math.h>
-#include <string.h>
 
 /* What holds for every input is in tests/property/test_planner.c. */
 

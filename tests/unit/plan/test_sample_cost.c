@@ -3,9 +3,6 @@
 #include "support/choices.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define SIZES_HEADER                                                                               \

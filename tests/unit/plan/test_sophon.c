@@ -7,10 +7,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* SOPHON's rule once more, written from its description with no sorting and no incremental sums:
  * again and again look for the sample that comes next, and add everything up from nothing.  Times

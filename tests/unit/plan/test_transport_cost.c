@@ -5,7 +5,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 static const struct sluice_transport_cost some = {
     .storage_s_per_sample = 1,

@@ -7,8 +7,6 @@
 #include "support/choices.h"
 #include "support/test.h"
 
-#include <string.h>
-
 #define SPEC "decode,random_resized_crop=32,hflip,to_tensor,normalize=imagenet"
 
 static struct sluice_pipeline *parse(const char *spec)

@@ -7,9 +7,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 /* What the rpc tests share: a count that threads can wait for, a server whose
  * methods show one behaviour each, and a client stream that remembers. */

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 enum { DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PING = 6, WINDOW_UPDATE = 8, CONTINUATION };
 
 /* A connection of which the bytes come in pieces of `piece`. */

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 static void check(const char *peer, const char *expected)
 {
     char host[SLUICE_PEER_HOST];

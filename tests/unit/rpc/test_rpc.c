@@ -1,12 +1,8 @@
 #include "rpc/rpc.h"
 
-#include "base/compiler.h"
 #include "rpc/grpc_library.h"
 #include "support/test.h"
 
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -3,8 +3,6 @@
 #include "base/file.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 

@@ -6,9 +6,6 @@
 #include "storage_server/session/session.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #define S UINT64_C(1000000000)
 #define MB 1000000.0
 

@@ -3,9 +3,6 @@
 #include "base/text.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static struct sluice_client_table table;
 static struct sluice_client_row rows[CLIENT_TABLE_ROWS + 1];
 

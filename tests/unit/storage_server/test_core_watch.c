@@ -7,7 +7,6 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 
 #define NEVER (UINT64_MAX / 2)
 

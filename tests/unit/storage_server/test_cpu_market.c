@@ -1,11 +1,9 @@
 #include "storage_server/work/cpu_market.h"
 
-#include "base/compiler.h"
 #include "base/rng.h"
 #include "support/test.h"
 
 #include <math.h>
-#include <string.h>
 
 #define MS 1000000ull
 #define S (1000 * MS)

@@ -1,6 +1,5 @@
 #include "storage_server/work/cpu_price.h"
 
-#include "base/compiler.h"
 #include "storage_server/tuning.h"
 #include "support/test.h"
 

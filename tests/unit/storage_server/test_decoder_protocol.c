@@ -3,8 +3,6 @@
 #include "base/buf.h"
 #include "support/test.h"
 
-#include <string.h>
-
 static struct sluice_pipeline *pipeline;
 
 static const struct sluice_decoder_limits limits = {

@@ -3,7 +3,6 @@
 #include "support/capture.h"
 #include "support/test.h"
 
-#include <string.h>
 #include <sys/resource.h>
 
 static struct sluice_server_options some_options(void)

@@ -7,9 +7,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <time.h>
 
 /* Linked with --wrap: a clock that stands unless it is moved, and sleep that moves it. */

@@ -1,10 +1,7 @@
 #include "storage_server/work/fair_queue.h"
 
-#include "base/compiler.h"
 #include "base/rng.h"
 #include "support/test.h"
-
-#include <stddef.h>
 
 TEST(within_a_flow_the_first_comes_first)
 {

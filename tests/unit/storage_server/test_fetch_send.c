@@ -2,8 +2,6 @@
 #include "storage_server/session/grant.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-
 #define S UINT64_C(1000000000)
 
 /* A job of the stream, as it is handed to the workers: the grant's CPU time is reserved. */

@@ -3,9 +3,6 @@
 #include "storage_server/fetch/stream.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static unsigned num_advanced;
 
 static void count_advance(struct sluice_fetch_stream *s)

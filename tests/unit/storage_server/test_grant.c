@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 #define S UINT64_C(1000000000)
 
 static struct sluice_grant *make(const struct sluice_token_entry *entry)

@@ -4,7 +4,6 @@
 #include "support/test.h"
 
 #include <pthread.h>
-#include <string.h>
 
 static void put_request(struct sluice_message *message, const char *service)
 {

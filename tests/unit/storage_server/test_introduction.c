@@ -5,8 +5,6 @@
 #include "support/capture.h"
 #include "support/test.h"
 
-#include <string.h>
-
 static struct sluice_test_output output;
 
 /* In a child, whose log is captured. */

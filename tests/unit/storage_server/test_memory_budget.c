@@ -7,8 +7,6 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static struct sluice_memory_budget *create(uint64_t bytes)
 {

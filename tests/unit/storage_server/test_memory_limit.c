@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

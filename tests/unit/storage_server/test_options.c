@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 static struct sluice_cli_result parse(struct sluice_server_options *options, int argc,
                                       const char *const *argv)
 {

@@ -9,8 +9,6 @@
 #include "storage_server/isolation/decoder_process.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
 
 #define WIDTH 200

@@ -8,8 +8,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
 
 #define NUM_FIRST 6 /* samples of the short list */
 #define ROUNDS 20   /* of the list that changes under clients */

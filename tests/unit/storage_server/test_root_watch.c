@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <string.h>
 
 /* Linked with --wrap: the clock runs, and the test puts it forward. */
 static atomic_uint_fast64_t skipped_ns;

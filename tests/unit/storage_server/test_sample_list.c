@@ -5,8 +5,6 @@
 #include "store/store_roots.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 static const char *const classes[] = {"cat"};

@@ -5,8 +5,6 @@
 #include "support/test.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 static struct sluice_server_options options;

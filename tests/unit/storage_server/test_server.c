@@ -4,10 +4,6 @@
 #include "fixture.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 TEST(what_cannot_be_served_is_named)
 {
     struct sluice_server_options options = sluice_server_options_init();

@@ -6,9 +6,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static enum sluice_rpc_code say_hello(struct fixture *f, const struct sluice_wire_hello *hello,
                                       struct sluice_wire_hello *answer, struct sluice_err *err)

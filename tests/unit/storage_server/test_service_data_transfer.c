@@ -1,10 +1,6 @@
 #include "fixture.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* The original's clients are other people's code, so its messages are written and read here by
  * hand, as protos/data_transfer.proto has them. */
 

@@ -4,10 +4,6 @@
 #include "storage_server/server.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_server_options options_here(void)
 {
     struct sluice_server_options options = sluice_server_options_init();

@@ -3,7 +3,6 @@
 #include "support/test.h"
 
 #include <pthread.h>
-#include <stdio.h>
 
 static struct sluice_sessions *create(void)
 {

@@ -5,7 +5,6 @@
 #include "support/test.h"
 
 #include <errno.h>
-#include <string.h>
 
 #define S UINT64_C(1000000000)
 

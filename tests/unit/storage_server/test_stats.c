@@ -4,8 +4,6 @@
 #include "support/test.h"
 
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void count(struct sluice_stats *stats, sluice_status status, unsigned split,
                   enum sluice_form form, size_t len, bool is_reduced)

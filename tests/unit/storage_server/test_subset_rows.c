@@ -3,8 +3,6 @@
 #include "base/rng.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-
 #define MAX 1000 /* as ListSamples asks for */
 
 /* Whatever row is asked for, the answer is what a walk over all entries gives, and it costs no such

@@ -3,8 +3,6 @@
 #include "storage_server/tuning.h"
 #include "support/test.h"
 
-#include <stdio.h>
-
 #define MINUTE_NS UINT64_C(60000000000)
 
 TEST(counts_deaths)

@@ -8,7 +8,6 @@
 #include "support/test.h"
 
 #include <pthread.h>
-#include <string.h>
 
 #define TIMEOUT_NS 20000000u
 

@@ -12,7 +12,6 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 
 static struct sluice_workers *workers;

@@ -4,8 +4,6 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 TEST(what_is_known_is_a_number_and_what_is_not_is_null)
 {

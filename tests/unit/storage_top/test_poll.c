@@ -5,7 +5,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <string.h>
 
 TEST(rates_are_over_the_time_between_two_answers)
 {

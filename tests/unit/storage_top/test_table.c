@@ -3,8 +3,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 static struct top_client client;
 static struct top_server servers[2];

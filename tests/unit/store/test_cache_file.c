@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 TEST(names_are_read_back_and_no_others)
 {
     static const char *const others[][2] = {

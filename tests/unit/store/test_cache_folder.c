@@ -4,8 +4,6 @@
 #include "base/text.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 #define NUM_IDS 400
 #define SLOTS 40 /* of an object, of 10 bytes each */
 

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 #define LEN 1000
 
 /* One letter for each byte: what is wanted, cached, taken from the cache, fetched. */

@@ -4,9 +4,6 @@
 #include "store/tuning.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #define MS UINT64_C(1000000)
 
 static struct sluice_hedging of(uint64_t slow_ms, unsigned slow_per_1000)

@@ -7,8 +7,6 @@
 #include "web_server.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
 static int port;
 static struct sluice_http *http;

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 TEST(values_of_headers_are_without_their_blanks)
 {
     char value[8];

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-
 TEST(keeps_many_and_forgets)
 {
     struct sluice_known_versions *known = NULL;

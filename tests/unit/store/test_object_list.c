@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 static char told[64];
 
 static sluice_status tell(void *ctx, const struct sluice_object *object, struct sluice_err *err)

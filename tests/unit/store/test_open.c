@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 TEST(schemes_tell_folders_from_networks)
 {
     CU_ASSERT(sluice_store_is_remote("s3://b"));

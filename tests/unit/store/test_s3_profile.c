@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 static struct sluice_s3_profile profile;
 
 static sluice_status parse(const char *text, const char *name, bool is_config,

@@ -3,8 +3,6 @@
 #include "support/test.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 static struct sluice_store *open_store(uint64_t max_bytes)

@@ -3,8 +3,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 TEST(versions_are_of_the_tag_within_its_quotes)
 {
     const int64_t version = sluice_remote_version("\"abc\"");

@@ -1,15 +1,11 @@
 #include "store/store_roots.h"
 
 #include "base/buf.h"
-#include "base/compiler.h"
 #include "conformance.h"
 #include "store/open.h"
 #include "support/test.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

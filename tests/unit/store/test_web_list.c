@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static char told[512];
 
 static sluice_status tell(void *ctx, const struct sluice_web_object *object, struct sluice_err *err)

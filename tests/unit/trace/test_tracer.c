@@ -7,9 +7,6 @@
 #include <jansson.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static char path[4096];
 

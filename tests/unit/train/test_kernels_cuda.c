@@ -7,8 +7,6 @@
 #include "train_support.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* Each kernel against a plain loop here. */
 

@@ -6,9 +6,6 @@
 #include "train_support.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { MAX_ROWS = 8, SIZE = 24, CLASSES = 5, ROW = SIZE * SIZE * 3 };
 

@@ -4,8 +4,6 @@
 #include "train_support.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 static struct sluice_net net; /* large for a stack frame */
 

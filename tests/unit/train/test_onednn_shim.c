@@ -5,9 +5,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Each operation against loops that do what its definition says, on small odd geometries. */
 

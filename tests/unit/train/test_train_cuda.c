@@ -5,9 +5,6 @@
 
 #include <cuda_runtime_api.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* What test_train_device and test_train_reference do not ask of a GPU. */
 

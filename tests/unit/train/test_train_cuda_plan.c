@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 /* Which of cuDNN's algorithms is taken; needs no GPU. */
 
 #define OK CUDNN_STATUS_SUCCESS

@@ -5,9 +5,6 @@
 #include "train_support.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* A device that learns, on small nets.
  *

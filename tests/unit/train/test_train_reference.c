@@ -4,10 +4,6 @@
 #include "train_support.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Three steps of each model against PyTorch in float64 (tests/golden/make_train_reference.py).
  *

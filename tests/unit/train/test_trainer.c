@@ -6,8 +6,6 @@
 #include "train_support.h"
 
 #include <math.h>
-#include <stdint.h>
-#include <string.h>
 
 /* What holds for every device, shown on device none, and device none's own pace. */
 

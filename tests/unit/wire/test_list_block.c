@@ -3,9 +3,6 @@
 #include "support/test.h"
 #include "wire_random.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define MANY 40000
 
 static char paths[MANY][48];

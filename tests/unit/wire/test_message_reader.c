@@ -5,9 +5,6 @@
 #include "support/test.h"
 #include "wire_random.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 TEST(fields_are_read_one_after_the_other)
 {
     static const uint8_t bytes[] = {0x08, 0xAC, 0x02, 0x12, 3,    'a',  'b',  'c',  0x19, 1,

@@ -4,9 +4,6 @@
 #include "support/test.h"
 #include "wire_random.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static sluice_status put(struct sluice_buf *payload, struct sluice_message *message)
 {
     Sluice__V1__ProbeReply wire = SLUICE__V1__PROBE_REPLY__INIT;

@@ -4,9 +4,6 @@
 #include "support/test.h"
 #include "wire_random.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 TEST(reads_requests_of_protobuf_c)
 {
     for (int i = 0; i < 100; i++) {

@@ -5,9 +5,6 @@
 #include "wire/wire_internal.h"
 #include "wire_random.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define MAX_PAYLOAD (1u << 20)
 
 /* --- requests --- */

@@ -4,9 +4,6 @@
 #include "support/test.h"
 #include "wire_random.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define MAX_PAYLOAD (1u << 20)
 #define NUM_SAMPLES 3
 

@@ -5,8 +5,6 @@
 #include "wire_random.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 static struct sluice_wire_hello random_hello(bool is_request)
 {

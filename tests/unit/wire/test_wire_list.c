@@ -4,9 +4,6 @@
 #include "support/test.h"
 #include "wire_random.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_wire_list random_list(void)
 {
     struct sluice_wire_list list = {

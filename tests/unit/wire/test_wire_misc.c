@@ -6,9 +6,6 @@
 #include "wire_random.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 TEST(probe_requests_come_back_as_they_were_put)
 {

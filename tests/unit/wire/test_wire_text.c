@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 TEST(bytes_outside_utf8_become_question_marks)
 {
     static const struct {

@@ -2,10 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static void *must(void *memory)
 {
     if (!memory) {

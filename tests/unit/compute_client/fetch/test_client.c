@@ -8,8 +8,6 @@
 
 #include <netinet/in.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* The items as one text: shard numbers, then what they are called. */
 static void show(const struct sluice_host_items *items, char *out, size_t room)
 {

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 #define NUM_ITEMS 8
 
 static struct sluice_pending_table table;

@@ -5,9 +5,6 @@
 #include "support/test.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define NUM_SAMPLES 60
 #define MAX_SHARDS 4

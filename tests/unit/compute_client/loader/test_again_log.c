@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 #define S 1000000000ull
 
 TEST(one_line_in_five_seconds_tells_the_first_failure)

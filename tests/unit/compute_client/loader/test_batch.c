@@ -3,8 +3,6 @@
 #include "base/hash.h"
 #include "support/test.h"
 
-#include <string.h>
-
 #define ROW 4
 
 /* A batch whose row i holds 'a' + i everywhere; '-' in `rows` is a bad one. */

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdlib.h>
-
 #define BYTES 1000
 
 struct made {

@@ -3,9 +3,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define PIPELINE "decode,random_resized_crop=22,hflip=0.5,to_tensor,normalize=imagenet"
 

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 /* The definition, spelled out on contiguous memory. */
 TEST(a_sample_is_its_pixels_and_eight_bytes_of_label)
 {

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdlib.h>
-
 #define BATCH 5
 #define BYTES 100
 

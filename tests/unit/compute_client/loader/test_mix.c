@@ -3,9 +3,6 @@
 #include "base/hash.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static struct sluice_mix parse(const char *text)
 {
     struct sluice_mix mix;

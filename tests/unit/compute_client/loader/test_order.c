@@ -2,10 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* The brute force below covers every (total, batch size, world size, tail) up to these. */
 #define MAX_TOTAL 40
 #define MAX_BATCH 5

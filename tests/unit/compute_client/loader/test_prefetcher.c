@@ -14,9 +14,6 @@
 #include "trace/tracer.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define NUM_SAMPLES 50

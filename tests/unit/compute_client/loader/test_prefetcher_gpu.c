@@ -12,9 +12,6 @@
 #include "support/test.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* A prefetcher with a device, which the CPU stands in for, against one without: the same source
  * gives both the same samples. */

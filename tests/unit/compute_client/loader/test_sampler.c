@@ -2,9 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static struct sluice_sampler_item *fill(const struct sluice_sampler *sampler, uint32_t epoch,
                                         size_t *count)
 {

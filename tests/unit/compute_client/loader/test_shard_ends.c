@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdlib.h>
-
 static void check(const struct sluice_manifest_entry *rows, size_t num_rows, const uint32_t *ids,
                   size_t num_ids, const uint32_t *wanted, size_t num_wanted)
 {

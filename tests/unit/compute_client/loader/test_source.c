@@ -3,8 +3,6 @@
 #include "base/buf.h"
 #include "support/test.h"
 
-#include <string.h>
-
 static void count_release(void *owner)
 {
     ++*(int *)owner;

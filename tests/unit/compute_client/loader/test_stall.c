@@ -3,8 +3,6 @@
 #include "base/rng.h"
 #include "support/test.h"
 
-#include <string.h>
-
 /* Asked for at 1000, here at 2000, done at 2200. */
 static struct sluice_sample_times times(uint64_t backlog, uint64_t storage, uint64_t disk)
 {

@@ -7,9 +7,6 @@
 #include <jansson.h>
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* malloc() fails once, after so many more; < 0: never. */
 static int fails_after = -1;

@@ -2,8 +2,6 @@
 
 #include "support/test.h"
 
-#include <string.h>
-
 static void check(const struct sluice_connection_options *options, const char *said)
 {
     struct sluice_err err = {0};

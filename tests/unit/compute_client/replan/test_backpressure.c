@@ -1,6 +1,5 @@
 #include "compute_client/replan/backpressure.h"
 
-#include "base/compiler.h"
 #include "support/choices.h"
 #include "support/test.h"
 

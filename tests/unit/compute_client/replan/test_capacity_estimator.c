@@ -4,7 +4,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <string.h>
 
 #define MS 1000000u
 #define NUM_ROWS 500

@@ -1,14 +1,10 @@
 #include "compute_client/replan/controller.h"
 
-#include "base/compiler.h"
 #include "support/choices.h"
 #include "support/sim.h"
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* The plan against simulated machines (support/sim.h), whose rates change when a test says so. */
 

@@ -2,10 +2,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 TEST(a_line_for_each_batch)
 {
     char path[300];

@@ -3,8 +3,6 @@
 #include "support/test.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #define SECOND 1000000000ull
 
