@@ -3,12 +3,7 @@
 
 #include "store/cache_file.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define FUZZ_CHECK(condition) ((condition) ? (void)0 : abort())
+#include "fuzz.h"
 
 static void try_name(const uint8_t *data, size_t size)
 {

@@ -1,11 +1,7 @@
 #include "train/checkpoint.h"
 
 #include "base/hash.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 /* Touches every byte that the reader says is there. */
 static void read_all(const uint8_t *bytes, size_t len)
@@ -19,8 +15,7 @@ static void read_all(const uint8_t *bytes, size_t len)
         const struct sluice_checkpoint_tensor *tensor = &checkpoint.tensors[i];
         for (size_t k = 0; k < tensor->count * sizeof(float); k++)
             sink = tensor->data[k];
-        if (!sluice_checkpoint_find(&checkpoint, tensor->kind, tensor->name))
-            abort();
+        FUZZ_CHECK(sluice_checkpoint_find(&checkpoint, tensor->kind, tensor->name));
     }
     (void)sink;
     sluice_checkpoint_clear(&checkpoint);

@@ -6,10 +6,6 @@
 #include "base/text.h"
 #include "fuzz_file.h"
 
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static const char *const names[] = {"classes.txt", NULL};
 
 static void remove_links(void)

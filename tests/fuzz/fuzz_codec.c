@@ -5,10 +5,7 @@
 #include "base/buf.h"
 #include "image/codecs/codec.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 static void check_part(struct sluice_codec *codec, const uint8_t *data, size_t size,
                        const struct sluice_image_info *info, sluice_status want,
@@ -24,15 +21,13 @@ static void check_part(struct sluice_codec *codec, const uint8_t *data, size_t s
     struct sluice_rgb part = {0};
     const sluice_status status =
         sluice_codec_decode_region(codec, data, size, &box, 64 * 1024, NULL, &part, NULL);
-    if (status != want)
-        abort();
+    FUZZ_CHECK(status == want);
     if (status != SLUICE_OK)
         return;
     for (uint32_t y = 0; y < box.height; y++) {
         const size_t from = ((size_t)(box.top + y) * all->width + box.left) * 3;
-        if (memcmp(part.pixels->data + (size_t)y * box.width * 3, all->pixels->data + from,
-                   (size_t)box.width * 3) != 0)
-            abort();
+        FUZZ_CHECK(memcmp(part.pixels->data + (size_t)y * box.width * 3, all->pixels->data + from,
+                          (size_t)box.width * 3) == 0);
     }
     sluice_buf_unref(part.pixels);
 }
@@ -45,8 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct sluice_image_info info;
     struct sluice_err err = {{0}};
     const sluice_status probe_status = sluice_image_probe(data, size, &info, &err);
-    if ((probe_status == SLUICE_OK) != (err.text[0] == 0))
-        abort();
+    FUZZ_CHECK((probe_status == SLUICE_OK) == (err.text[0] == 0));
 
     struct sluice_rgb rgb = {0};
     err.text[0] = 0;

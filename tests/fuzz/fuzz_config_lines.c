@@ -1,14 +1,7 @@
 #include "cli/config_lines.h"
 
 #include "base/text.h"
-
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define FUZZ_CHECK(condition) ((condition) ? (void)0 : abort())
+#include "fuzz.h"
 
 /* Any bytes as a configuration file: every line is read or has its reason, in their order, and keys
  * and values are text within the file's. */

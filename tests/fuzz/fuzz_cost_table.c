@@ -10,9 +10,6 @@
 #include "fuzz_file.h"
 
 #include <math.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { SIZES, TIMES, FORMS, NUM_FILES };
 static const char *const names[] = {"prep_sizes.csv", "prep_times.csv", SLUICE_FORM_TABLE_FILE,

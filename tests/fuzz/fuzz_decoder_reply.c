@@ -5,10 +5,6 @@
 
 #include "storage_server/isolation/decoder_protocol.h"
 
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static const struct sluice_decoder_limits limits = {
     .max_image_pixels = 100000,
     .in_room = 1 << 16,

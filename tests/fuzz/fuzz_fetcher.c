@@ -5,10 +5,6 @@
 #include "compute_client/fetch/fetcher_state.h"
 #include "op/pipeline.h"
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* What a server sends, from the bytes of its messages to finished pixels: the fetcher's side of the
  * stream (fetcher_arrive.c) and sluice_pipeline_finish_u8().
  *
@@ -122,8 +118,6 @@ static void deliver(struct fetcher *f, const uint8_t *data, size_t len)
     fetcher_on_message(f, &message);
     sluice_message_clear(&message);
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct sluice_pipeline *pipeline;

@@ -1,17 +1,13 @@
 #ifndef SLUICE_TESTS_FUZZ_FILE_H
 #define SLUICE_TESTS_FUZZ_FILE_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "fuzz.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
 /* Inputs as files, for parsers that open theirs by name: files in memory, which a folder on disk
  * has links to. */
-
-#define FUZZ_CHECK(condition) ((condition) ? (void)0 : abort())
 
 static char fuzz_folder[64];
 

@@ -3,9 +3,7 @@
 
 #include "rpc/grpc151/frame_watch.h"
 
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 /* The bytes that were fine, in pieces of `piece`; *verdict for the one after them. */
 static size_t feed(const uint8_t *data, size_t size, size_t piece, enum frame_verdict *verdict)

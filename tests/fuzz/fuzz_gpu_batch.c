@@ -6,10 +6,7 @@
 #include "gpu/decode_host.h"
 #include "image/codecs/codec.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 #define SIDE 16
 #define MAX_PIXELS (64 * 1024)
@@ -33,8 +30,7 @@ static void prepare(void)
         sluice_gpu_limits_check(&limits, &capacity, NULL) != SLUICE_OK)
         abort();
     void *upload = aligned_alloc(16, (capacity.upload_bytes + 15) / 16 * 16);
-    if (!upload)
-        abort();
+    FUZZ_CHECK(upload);
     sluice_gpu_batch_init(&batch, &limits, &capacity, upload);
 }
 
@@ -43,9 +39,8 @@ static void check_row(const uint8_t *data, size_t size, const struct sluice_gpu_
 {
     struct sluice_rgb rgb;
     uint8_t want[SIDE * SIDE * 3];
-    if (sluice_codec_decode_region(codec, data, size, &request->box, 0, NULL, &rgb, NULL) !=
-        SLUICE_OK)
-        abort();
+    FUZZ_CHECK(sluice_codec_decode_region(codec, data, size, &request->box, 0, NULL, &rgb, NULL) ==
+               SLUICE_OK);
     const struct sluice_image_view view = {
         .pixels = rgb.pixels->data,
         .stride = (size_t)rgb.width * 3,

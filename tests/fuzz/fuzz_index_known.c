@@ -5,15 +5,9 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "fuzz.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#define FUZZ_CHECK(condition) ((condition) ? (void)0 : abort())
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static char fuzz_folder[64], list[128], progress[128];
 

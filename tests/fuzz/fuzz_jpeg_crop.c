@@ -7,10 +7,7 @@
 #include "image/jpeg/crop.h"
 #include "image/jpeg/entropy.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 #define REQUIRE(condition)                                                                         \
     do {                                                                                           \

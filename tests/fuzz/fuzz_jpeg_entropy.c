@@ -4,9 +4,7 @@
 #include "base/buf.h"
 #include "image/jpeg/entropy.h"
 
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 #define REQUIRE(condition)                                                                         \
     do {                                                                                           \

@@ -8,10 +8,7 @@
 #include "image/jpeg/index.h"
 #include "image/jpeg/window.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 #define MAX_PIXELS (64 * 1024)
 
@@ -97,8 +94,7 @@ static void check_made_up(const uint8_t *entry, size_t entry_len, const uint8_t 
 {
     struct sluice_jpeg_index index;
     uint8_t *sealed = malloc(entry_len + 8);
-    if (!sealed)
-        abort();
+    FUZZ_CHECK(sealed);
     memcpy(sealed, entry, entry_len);
     const uint64_t seal = sluice_hash64(entry, entry_len);
     for (unsigned i = 0; i < 8; i++)

@@ -6,14 +6,10 @@
 #include "datasets/jpeg_index/jpeg_index_file.h"
 #include "image/jpeg/index.h"
 
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define HEADER_BYTES 56
 
@@ -65,8 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < HEADER_BYTES)
         return 0;
     uint8_t *sealed = malloc(size);
-    if (!sealed)
-        abort();
+    FUZZ_CHECK(sealed);
     memcpy(sealed, data, size);
     const uint64_t table = get64(sealed + 24);
     if (table <= size)

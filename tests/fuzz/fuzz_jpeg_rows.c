@@ -7,10 +7,7 @@
 #include "image/jpeg/rows.h"
 #include "image/jpeg/window.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 #define MAX_PIXELS (64 * 1024)
 
@@ -35,8 +32,7 @@ static struct sluice_box box_of(const uint8_t choice[4], uint32_t width, uint32_
 static uint8_t *copy(const uint8_t *bytes, size_t len)
 {
     uint8_t *copied = malloc(len ? len : 1);
-    if (!copied)
-        abort();
+    FUZZ_CHECK(copied);
     memcpy(copied, bytes, len);
     return copied;
 }
@@ -77,15 +73,14 @@ static void check_packed(const uint8_t choice[4], uint32_t step, const uint8_t *
         return;
     const struct sluice_box box = box_of(choice, index.width, index.height);
     struct sluice_buf *file;
-    if (sluice_buf_create(NULL, len, &file, NULL) != SLUICE_OK)
-        abort();
+    FUZZ_CHECK(sluice_buf_create(NULL, len, &file, NULL) == SLUICE_OK);
     memcpy(file->data, bytes, len);
     file->len = len;
     if (sluice_jpeg_rows_pack(&index, &box, NULL, &file, NULL) == SLUICE_OK) {
         struct sluice_rgb want = {0}, rgb = {0};
         size_t file_len;
-        if (sluice_jpeg_rows_open(file->data, file->len, &file_len, &opened, NULL) != SLUICE_OK)
-            abort();
+        FUZZ_CHECK(sluice_jpeg_rows_open(file->data, file->len, &file_len, &opened, NULL) ==
+                   SLUICE_OK);
         const bool is_read = decode(bytes, len, &box, NULL, &want);
         if (decode(file->data, file_len, &box, &opened, &rgb) != is_read ||
             (is_read && memcmp(want.pixels->data, rgb.pixels->data, want.pixels->len) != 0))

@@ -6,10 +6,7 @@
 #include "image/jpeg/index.h"
 #include "image/jpeg/window.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 #define MAX_PIXELS (64 * 1024)
 
@@ -33,9 +30,8 @@ static void check_level(enum sluice_cpu_level level, const uint8_t *data, size_t
         abort();
     for (uint32_t y = 0; y < box->height; y++) {
         const size_t from = ((size_t)(box->top + y) * all->width + box->left) * 3;
-        if (memcmp(part.pixels->data + (size_t)y * box->width * 3, all->pixels->data + from,
-                   (size_t)box->width * 3) != 0)
-            abort();
+        FUZZ_CHECK(memcmp(part.pixels->data + (size_t)y * box->width * 3, all->pixels->data + from,
+                          (size_t)box->width * 3) == 0);
     }
     sluice_buf_unref(part.pixels);
 }

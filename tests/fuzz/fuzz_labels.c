@@ -6,18 +6,7 @@
 #include "base/text.h"
 #include "datasets/list/label_table.h"
 #include "datasets/list/split_name.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void check(bool is_true)
-{
-    if (!is_true)
-        abort();
-}
+#include "fuzz.h"
 
 static void assign(const char *name, const uint8_t *data, size_t size,
                    const struct sluice_label_table *table, struct sluice_target_column column)
@@ -27,31 +16,31 @@ static void assign(const char *name, const uint8_t *data, size_t size,
     bool are_names = false;
     if (sluice_labels_parse(name, (const char *)data, size, column, &labels, NULL) != SLUICE_OK)
         return; /* a path that comes twice */
-    check(sluice_manifest_builder_init(&builder, NULL) == SLUICE_OK);
+    FUZZ_CHECK(sluice_manifest_builder_init(&builder, NULL) == SLUICE_OK);
     size_t rows[100], num = 0; /* of the samples that are kept */
     for (size_t i = 0; i < table->num_rows && i < 100; i++) {
         if (table->rows[i].subset != SLUICE_SPLIT_TEST)
             rows[num++] = i;
         const char *path = table->rows[i].path;
-        check(sluice_manifest_add_entry(&builder, &(struct sluice_manifest_entry){0}, path,
-                                        strlen(path), NULL) == SLUICE_OK);
+        FUZZ_CHECK(sluice_manifest_add_entry(&builder, &(struct sluice_manifest_entry){0}, path,
+                                             strlen(path), NULL) == SLUICE_OK);
     }
     const bool has_samples = num > 0 || table->num_rows == 0;
-    check(sluice_labels_assign(labels, &builder, &are_names, NULL) ==
-          (has_samples ? SLUICE_OK : SLUICE_E_NOT_FOUND));
-    check(are_names == table->are_names || num == 0);
-    check(builder.manifest->num_entries == num);
+    FUZZ_CHECK(sluice_labels_assign(labels, &builder, &are_names, NULL) ==
+               (has_samples ? SLUICE_OK : SLUICE_E_NOT_FOUND));
+    FUZZ_CHECK(are_names == table->are_names || num == 0);
+    FUZZ_CHECK(builder.manifest->num_entries == num);
     for (size_t i = 0; i < num; i++) {
         const struct sluice_manifest_entry entry = sluice_manifest_at(builder.manifest, i);
         const char *said = table->rows[rows[i]].label;
         const uint32_t label = entry.label;
-        check(!sluice_target_flaw(table->targets.type, entry.target, entry.target_bytes));
+        FUZZ_CHECK(!sluice_target_flaw(table->targets.type, entry.target, entry.target_bytes));
         if (!table->has_labels)
             continue;
         if (are_names)
-            check(strcmp(builder.manifest->classes[label], said) == 0);
+            FUZZ_CHECK(strcmp(builder.manifest->classes[label], said) == 0);
         else
-            check(label == strtoul(said, NULL, 10));
+            FUZZ_CHECK(label == strtoul(said, NULL, 10));
     }
     sluice_manifest_destroy(builder.manifest);
     sluice_labels_destroy(labels);
@@ -70,19 +59,19 @@ static void read_as(const char *name, const uint8_t *data, size_t size,
     const sluice_status status =
         sluice_label_table_parse(&table, name, text, size, NULL, column, &is_table, &err);
     if (status == SLUICE_OK) {
-        check(is_table || table.num_rows == 0);
+        FUZZ_CHECK(is_table || table.num_rows == 0);
         for (size_t i = 0; i < table.num_rows; i++) {
             const struct sluice_label_row *row = &table.rows[i];
-            check(sluice_is_utf8(row->path) && !row->label == !table.has_labels);
-            check(!row->label || (row->label[0] && sluice_is_utf8(row->label)));
-            check(row->target.at + row->target.bytes <= table.targets.len);
-            check(row->subset >= -1 && row->subset <= SLUICE_SPLIT_TEST && row->line > 0);
-            check(i == 0 || row->line > table.rows[i - 1].line);
+            FUZZ_CHECK(sluice_is_utf8(row->path) && !row->label == !table.has_labels);
+            FUZZ_CHECK(!row->label || (row->label[0] && sluice_is_utf8(row->label)));
+            FUZZ_CHECK(row->target.at + row->target.bytes <= table.targets.len);
+            FUZZ_CHECK(row->subset >= -1 && row->subset <= SLUICE_SPLIT_TEST && row->line > 0);
+            FUZZ_CHECK(i == 0 || row->line > table.rows[i - 1].line);
         }
         if (is_table)
             assign(name, data, size, &table, column);
     } else {
-        check(status == SLUICE_E_INVALID && strncmp(err.text, name, strlen(name)) == 0);
+        FUZZ_CHECK(status == SLUICE_E_INVALID && strncmp(err.text, name, strlen(name)) == 0);
     }
     sluice_label_table_clear(&table);
 }

@@ -4,13 +4,11 @@
 
 #include "wire/list_block.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz.h"
+
 #include <zstd.h>
 
 #define CHECK(condition) ((condition) ? (void)0 : abort())
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static sluice_status take(void *ctx, const struct sluice_list_row *row, struct sluice_err *err)
 {

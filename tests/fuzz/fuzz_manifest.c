@@ -5,10 +5,6 @@
 
 #include "fuzz_file.h"
 
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static const char *const names[] = {"read.tsv", NULL};
 
 static void remove_links(void)

@@ -7,10 +7,7 @@
 #include "fuzz_file.h"
 
 #include <math.h>
-#include <string.h>
 #include <sys/stat.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char *const names[] = {SLUICE_MODEL_FILE, NULL};
 static struct sluice_pipeline *usual;

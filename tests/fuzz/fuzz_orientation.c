@@ -4,10 +4,7 @@
 #include "base/buf.h"
 #include "image/orientation.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 #define WIDTH 5
 #define HEIGHT 3
@@ -17,15 +14,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void check_box(uint32_t orientation, uint32_t draw)
 {
     struct sluice_rgb rgb = {.width = WIDTH, .height = HEIGHT};
-    if (sluice_buf_create(NULL, (size_t)WIDTH * HEIGHT * 3, &rgb.pixels, NULL) != SLUICE_OK)
-        abort();
+    FUZZ_CHECK(sluice_buf_create(NULL, (size_t)WIDTH * HEIGHT * 3, &rgb.pixels, NULL) == SLUICE_OK);
     rgb.pixels->len = (size_t)WIDTH * HEIGHT * 3;
     for (uint32_t i = 0; i < WIDTH * HEIGHT; i++) {
         const uint8_t pixel[3] = {(uint8_t)(i % WIDTH), (uint8_t)(i / WIDTH), 0};
         memcpy(rgb.pixels->data + (size_t)i * 3, pixel, 3);
     }
-    if (sluice_rgb_orient(&rgb, orientation, NULL, NULL) != SLUICE_OK)
-        abort();
+    FUZZ_CHECK(sluice_rgb_orient(&rgb, orientation, NULL, NULL) == SLUICE_OK);
     struct sluice_box box = {.left = draw % rgb.width, .top = (draw >> 8) % rgb.height};
     box.width = 1 + (draw >> 16) % (rgb.width - box.left);
     box.height = 1 + (draw >> 20) % (rgb.height - box.top);

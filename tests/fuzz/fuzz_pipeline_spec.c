@@ -1,13 +1,6 @@
 #include "op/pipeline.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define FUZZ_CHECK(condition) ((condition) ? (void)0 : abort())
+#include "fuzz.h"
 
 /* The text of a pipeline: what parses has a canonical text that parses to the same,
  * and draws that lie in the image. */

@@ -3,17 +3,7 @@
 #include "datasets/shards/records_index.h"
 
 #include "base/file.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void check(bool is_true)
-{
-    if (!is_true)
-        abort();
-}
+#include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -22,15 +12,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool is_index = false;
     const sluice_status status =
         sluice_records_index_parse((const char *)data, size, &index, &is_index, &err);
-    check((status == SLUICE_OK) == !err.text[0]);
-    check(is_index || (status == SLUICE_OK && index.num == 0));
-    check(index.columns.num <= SLUICE_RECORDS_MAX_COLUMNS);
+    FUZZ_CHECK((status == SLUICE_OK) == !err.text[0]);
+    FUZZ_CHECK(is_index || (status == SLUICE_OK && index.num == 0));
+    FUZZ_CHECK(index.columns.num <= SLUICE_RECORDS_MAX_COLUMNS);
     for (size_t i = 0; i < index.num; i++) {
         const char *name = index.names[i];
-        check(name[0] && name[0] != '/' && strlen(name) < SLUICE_MAX_PATH_BYTES);
+        FUZZ_CHECK(name[0] && name[0] != '/' && strlen(name) < SLUICE_MAX_PATH_BYTES);
         for (const char *part = name; part; part = strchr(part, '/')) {
             part += *part == '/';
-            check(strncmp(part, "../", 3) != 0 && strcmp(part, "..") != 0);
+            FUZZ_CHECK(strncmp(part, "../", 3) != 0 && strcmp(part, "..") != 0);
         }
     }
     sluice_records_index_clear(&index);

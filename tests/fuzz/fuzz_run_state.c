@@ -4,13 +4,7 @@
 #include "compute_client/run/run_state.h"
 
 #include "base/log.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define FUZZ_CHECK(condition) ((condition) ? (void)0 : abort())
+#include "fuzz.h"
 
 static const uint8_t *input;
 static size_t input_size;

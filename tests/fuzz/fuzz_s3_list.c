@@ -3,12 +3,7 @@
 
 #include "store/s3_list.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define FUZZ_CHECK(condition) ((condition) ? (void)0 : abort())
+#include "fuzz.h"
 
 static sluice_status see(void *ctx, const struct sluice_s3_object *object, struct sluice_err *err)
 {

@@ -3,36 +3,12 @@
 
 #include "datasets/shards/tar.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-struct bytes {
-    const uint8_t *data;
-    size_t len;
-};
-
-static void check(bool is_true)
-{
-    if (!is_true)
-        abort();
-}
-
-static sluice_status read_at(void *ctx, uint64_t at, void *to, size_t len, struct sluice_err *err)
-{
-    (void)err;
-    const struct bytes *bytes = ctx;
-    check(at <= bytes->len && len <= bytes->len - at);
-    memcpy(to, bytes->data + at, len);
-    return SLUICE_OK;
-}
+#include "fuzz.h"
 
 static void read_members(const uint8_t *data, size_t size)
 {
-    struct bytes bytes = {data, size};
-    struct sluice_tar tar = {.read_at = read_at, .ctx = &bytes, .size = size};
+    struct fuzz_bytes bytes = {data, size};
+    struct sluice_tar tar = {.read_at = fuzz_read_at, .ctx = &bytes, .size = size};
     struct sluice_tar_member member;
     struct sluice_err err = {{0}};
     bool is_end = false;
@@ -42,13 +18,14 @@ static void read_members(const uint8_t *data, size_t size)
         status = sluice_tar_next(&tar, &member, &is_end, &err);
         if (status != SLUICE_OK || is_end)
             break;
-        check(strnlen(member.name, sizeof(member.name)) < sizeof(member.name));
-        check(member.offset >= before + SLUICE_TAR_BLOCK && member.offset % SLUICE_TAR_BLOCK == 0);
-        check(member.offset <= size && member.bytes <= size - member.offset);
-        check(tar.at > before && tar.at <= size && tar.at >= member.offset + member.bytes);
+        FUZZ_CHECK(strnlen(member.name, sizeof(member.name)) < sizeof(member.name));
+        FUZZ_CHECK(member.offset >= before + SLUICE_TAR_BLOCK &&
+                   member.offset % SLUICE_TAR_BLOCK == 0);
+        FUZZ_CHECK(member.offset <= size && member.bytes <= size - member.offset);
+        FUZZ_CHECK(tar.at > before && tar.at <= size && tar.at >= member.offset + member.bytes);
     }
-    check(status == SLUICE_OK ||
-          (status == SLUICE_E_CORRUPT && strncmp(err.text, "byte ", 5) == 0));
+    FUZZ_CHECK(status == SLUICE_OK ||
+               (status == SLUICE_E_CORRUPT && strncmp(err.text, "byte ", 5) == 0));
 }
 
 /* So that changes of a header reach what is behind its sum. */

@@ -4,10 +4,7 @@
 #include "base/buf.h"
 #include "image/pack/pack.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 static void check_packs(struct sluice_packer *packer, const struct sluice_rgb *rgb)
 {

@@ -2,19 +2,7 @@
 #define SLUICE_TESTS_FUZZ_WIRE_H
 
 #include "base/message.h"
-
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-/* Holds in every build, unlike assert(). */
-#define FUZZ_CHECK(condition)                                                                      \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "fuzz.h"
 
 /* The first byte of an input says how the rest is cut: into segments of so many
  * bytes, 0: one segment.  Borrows `data`. */

@@ -3,10 +3,6 @@
 #include "base/text.h"
 #include "wire/wire.h"
 
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 /* The other replies that a client reads: lists, hellos and stats. */
 
 static void list(const struct sluice_message *message)

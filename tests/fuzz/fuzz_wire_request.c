@@ -3,9 +3,6 @@
 #include "wire/wire.h"
 
 #include <math.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Everything that a server reads from a client: one input goes to all of them. */
 

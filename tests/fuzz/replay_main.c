@@ -1,14 +1,10 @@
+#include "fuzz.h"
+
 /* Runs a fuzz target over every file of a corpus: what ctest does where there
  * is no libFuzzer.  Each input lies in memory of exactly its size, so that
  * AddressSanitizer sees a read beyond it. */
 
 #include <dirent.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void run_file(const char *path)
 {
