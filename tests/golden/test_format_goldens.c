@@ -50,9 +50,9 @@ static void check_pixels(const char *name, unsigned width, unsigned height, unsi
     }
     if (status != SLUICE_OK)
         printf("%s: %s\n", name, err.text);
-    CU_ASSERT_EQUAL(status, SLUICE_OK);
+    CHECK_OK(status);
     struct sluice_image_info info = {0};
-    CU_ASSERT_EQUAL(sluice_image_probe(bytes, len, &info, NULL), SLUICE_OK);
+    CHECK_OK(sluice_image_probe(bytes, len, &info, NULL));
     CU_ASSERT_EQUAL(info.width, width);
     CU_ASSERT_EQUAL(info.height, height);
     if (status == SLUICE_OK) {
@@ -77,11 +77,11 @@ static void check_upright(const char *name, unsigned width, unsigned height, uns
     uint8_t *bytes = read_golden(name, &len);
     struct sluice_image_info info = {0};
     struct sluice_rgb rgb = {0};
-    CU_ASSERT_EQUAL(sluice_image_probe(bytes, len, &info, NULL), SLUICE_OK);
+    CHECK_OK(sluice_image_probe(bytes, len, &info, NULL));
     if (sluice_image_format_is_decoded(info.format)) {
-        CU_ASSERT_EQUAL(sluice_codec_decode(codec, bytes, len, 0, NULL, &rgb, NULL), SLUICE_OK);
+        CHECK_OK(sluice_codec_decode(codec, bytes, len, 0, NULL, &rgb, NULL));
         const uint32_t orientation = sluice_image_orientation(&info, bytes, len);
-        CU_ASSERT_EQUAL(sluice_rgb_orient(&rgb, orientation, NULL, NULL), SLUICE_OK);
+        CHECK_OK(sluice_rgb_orient(&rgb, orientation, NULL, NULL));
         const bool is_equal = rgb.width == width && rgb.height == height &&
                               crc32_of(rgb.pixels->data, rgb.pixels->len) == crc;
         if (!is_equal)

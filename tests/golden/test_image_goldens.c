@@ -42,9 +42,9 @@ static struct sluice_rgb decode(const char *name)
     const sluice_status status = sluice_codec_decode(codec, bytes, len, 0, NULL, &rgb, &err);
     if (status != SLUICE_OK)
         printf("%s: %s\n", name, err.text);
-    CU_ASSERT_EQUAL(status, SLUICE_OK);
+    CHECK_OK(status);
     struct sluice_image_info info = {0};
-    CU_ASSERT_EQUAL(sluice_image_probe(bytes, len, &info, NULL), SLUICE_OK);
+    CHECK_OK(sluice_image_probe(bytes, len, &info, NULL));
     CU_ASSERT_EQUAL(info.width, rgb.width);
     CU_ASSERT_EQUAL(info.height, rgb.height);
     free(bytes);
@@ -108,10 +108,8 @@ static void check_resizes(const char *word, bool is_pillow13, unsigned min_check
                                                 .out_height = n[5],
                                                 .out = {.width = n[4], .height = n[5]},
                                                 .is_pillow13 = is_pillow13};
-        CU_ASSERT_EQUAL(is_pillow13
-                            ? sluice_resize_rgb_part(resizer, &part, &view, n[6], out, NULL)
-                            : sluice_resize_rgb(resizer, &view, n[4], n[5], n[6], out, NULL),
-                        SLUICE_OK);
+        CHECK_OK(is_pillow13 ? sluice_resize_rgb_part(resizer, &part, &view, n[6], out, NULL)
+                             : sluice_resize_rgb(resizer, &view, n[4], n[5], n[6], out, NULL));
         const bool is_equal = crc32_of(out, out_len) == crc;
         if (!is_equal)
             printf("differs from Pillow: %s", line);

@@ -25,7 +25,7 @@ static struct sluice_message received(const char *name)
     size_t len;
     uint8_t *bytes = read_golden(name, &len);
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_message_append_copy(&message, bytes, len, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_message_append_copy(&message, bytes, len, NULL));
     free(bytes);
     return message;
 }
@@ -34,7 +34,7 @@ TEST(sends_the_bytes_that_the_previous_release_sent)
 {
     for (size_t i = 0; i < wire_num_goldens; i++) {
         struct sluice_message message = {0};
-        CU_ASSERT_EQUAL_FATAL(wire_goldens[i].put(&message, NULL), SLUICE_OK);
+        REQUIRE_OK(wire_goldens[i].put(&message, NULL));
         uint8_t *ours = flatten(&message);
         size_t len;
         uint8_t *theirs = read_golden(wire_goldens[i].name, &len);
@@ -53,7 +53,7 @@ TEST(reads_its_hello)
 {
     struct sluice_wire_hello hello;
     struct sluice_message message = received("hello_request");
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_hello_request(&message, &hello, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_hello_request(&message, &hello, NULL));
     CU_ASSERT_EQUAL(hello.protocol_version, SLUICE_WIRE_PROTOCOL_VERSION);
     CU_ASSERT_STRING_EQUAL(hello.peer, "offload_train 0.1.0");
     CU_ASSERT_STRING_EQUAL(hello.pipeline, WIRE_GOLDEN_PIPELINE);
@@ -63,7 +63,7 @@ TEST(reads_its_hello)
     sluice_message_clear(&message);
 
     message = received("hello_reply");
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_hello_reply(&message, &hello, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_hello_reply(&message, &hello, NULL));
     CU_ASSERT_EQUAL(hello.protocol_version, SLUICE_WIRE_PROTOCOL_VERSION);
     CU_ASSERT_EQUAL(hello.num_samples, 1281167);
     CU_ASSERT_EQUAL(hello.prep_cores, 7.5);
@@ -86,8 +86,7 @@ TEST(reads_its_list)
     char *subset;
     uint64_t first_row;
     bool is_packed;
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_wire_get_list_request(&message, &subset, &first_row, &is_packed, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_list_request(&message, &subset, &first_row, &is_packed, NULL));
     CU_ASSERT(!is_packed);
     CU_ASSERT_STRING_EQUAL(subset, "train");
     CU_ASSERT_EQUAL(first_row, 2000);
@@ -96,7 +95,7 @@ TEST(reads_its_list)
 
     message = received("list_reply");
     struct sluice_wire_list list;
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(&message, &list, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_list_reply(&message, &list, NULL));
     CU_ASSERT_EQUAL_FATAL(list.num_classes, 2);
     CU_ASSERT_STRING_EQUAL(list.classes[1], "dog");
     CU_ASSERT_STRING_EQUAL(list.dataset_id, WIRE_GOLDEN_DATASET);
@@ -123,7 +122,7 @@ TEST(reads_its_requests)
 {
     struct sluice_wire_fetch_request request;
     struct sluice_message message = received("fetch_open");
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_fetch_request(&message, &request, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_fetch_request(&message, &request, NULL));
     CU_ASSERT(request.open.is_present);
     CU_ASSERT_EQUAL(request.open.protocol_version, SLUICE_WIRE_PROTOCOL_VERSION);
     CU_ASSERT_STRING_EQUAL(request.open.pipeline, WIRE_GOLDEN_PIPELINE);
@@ -135,7 +134,7 @@ TEST(reads_its_requests)
     sluice_message_clear(&message);
 
     message = received("fetch_samples");
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_fetch_request(&message, &request, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_fetch_request(&message, &request, NULL));
     CU_ASSERT(!request.open.is_present);
     CU_ASSERT_EQUAL(request.grant_bytes, 1000000);
     CU_ASSERT_EQUAL(request.cpu_worth, 12.5);
@@ -157,8 +156,7 @@ TEST(reads_its_requests)
     message = received("probe_request");
     uint64_t bytes;
     uint32_t message_bytes;
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_probe_request(&message, &bytes, &message_bytes, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_probe_request(&message, &bytes, &message_bytes, NULL));
     CU_ASSERT_EQUAL(bytes, 8000000);
     CU_ASSERT_EQUAL(message_bytes, 500000);
     sluice_message_clear(&message);
@@ -172,7 +170,7 @@ static void check_reply(void *ctx, const struct sluice_wire_sample_reply *reply)
     CU_ASSERT(sluice_wire_sample_reply_is_whole(reply, &key, 0));
     CU_ASSERT(!sluice_wire_sample_reply_is_whole(reply, &other, 0));
     if (*num < 2) {
-        CU_ASSERT_EQUAL(reply->status, SLUICE_OK);
+        CHECK_OK(reply->status);
         struct sluice_cursor payload = reply->arrived;
         CU_ASSERT_EQUAL_FATAL(sluice_cursor_left(&payload), WIRE_GOLDEN_PAYLOAD_BYTES);
         for (size_t i = 0; i < WIRE_GOLDEN_PAYLOAD_BYTES; i++) {
@@ -209,8 +207,7 @@ TEST(reads_its_replies)
     struct sluice_wire_load load;
     size_t num = 0;
     CU_ASSERT(sluice_wire_fetch_reply_is_whole(&message));
-    CU_ASSERT_EQUAL(sluice_wire_get_fetch_reply(&message, 1u << 20, check_reply, &num, &load, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_wire_get_fetch_reply(&message, 1u << 20, check_reply, &num, &load, NULL));
     CU_ASSERT_EQUAL(num, 3);
     CU_ASSERT_EQUAL(load.queue_depth, 4);
     CU_ASSERT_EQUAL(load.cpu_price, 2.5);
@@ -219,7 +216,7 @@ TEST(reads_its_replies)
 
     message = received("stats_reply");
     struct sluice_wire_stats stats;
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_stats_reply(&message, &stats, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_stats_reply(&message, &stats, NULL));
     CU_ASSERT_EQUAL(stats.samples, 400);
     CU_ASSERT_EQUAL(stats.choices[3][SLUICE_FORM_U8].bytes, 7526400);
     CU_ASSERT_EQUAL(stats.errors[SLUICE_E_CORRUPT], 1);

@@ -28,14 +28,12 @@ static void check_index(const struct sluice_buf *file, const struct sluice_box *
 {
     struct sluice_jpeg_index index;
     struct sluice_buf *crop;
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_jpeg_index_build(file->data, file->len, 0, sluice_rng_below(&rng, 4), &index, NULL),
-        SLUICE_OK);
+    REQUIRE_OK(
+        sluice_jpeg_index_build(file->data, file->len, 0, sluice_rng_below(&rng, 4), &index, NULL));
     struct sluice_jpeg_crop_options indexed = *options;
     indexed.index = &index;
     index.is_partial = true; /* so that nothing but the index will do */
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_jpeg_crop(file->data, file->len, box, &indexed, NULL, &crop, NULL, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_crop(file->data, file->len, box, &indexed, NULL, &crop, NULL, NULL));
     CU_ASSERT(crop->len == want->len && memcmp(crop->data, want->data, want->len) == 0);
     sluice_buf_unref(crop);
     sluice_jpeg_index_clear(&index);
@@ -113,13 +111,12 @@ static void check_pixels(const struct sluice_buf *file, const struct sluice_rgb 
     struct sluice_buf *crop = NULL;
     struct sluice_jpeg_crop_box window, told;
     struct sluice_rgb part = {0};
-    CU_ASSERT_EQUAL_FATAL(crop_by(way, is_progressive, file, box, &crop, &window), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_jpeg_crop_window(crop->data, crop->len, &told, NULL), SLUICE_OK);
+    REQUIRE_OK(crop_by(way, is_progressive, file, box, &crop, &window));
+    CHECK_OK(sluice_jpeg_crop_window(crop->data, crop->len, &told, NULL));
     CU_ASSERT(memcmp(&told, &window, sizeof(told)) == 0);
     CU_ASSERT(window.full_width == all->width && window.full_height == all->height);
     CU_ASSERT_FATAL(is_inside(&window, box));
-    CU_ASSERT_EQUAL_FATAL(sluice_codec_decode(codec, crop->data, crop->len, 0, NULL, &part, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_codec_decode(codec, crop->data, crop->len, 0, NULL, &part, NULL));
     CU_ASSERT(part.width == window.width && part.height == window.height);
     const bool is_same = has_same_pixels(all, &part, &window, box);
     CU_ASSERT(is_same);
@@ -139,8 +136,7 @@ TEST(crops_of_any_file_give_its_pixels)
             struct sluice_buf *file = jpeg_test_file(sizes[s][0], sizes[s][1], sluice_rng_u32(&rng),
                                                      &jpeg_test_options[i]);
             struct sluice_rgb all;
-            CU_ASSERT_EQUAL_FATAL(
-                sluice_codec_decode(codec, file->data, file->len, 0, NULL, &all, NULL), SLUICE_OK);
+            REQUIRE_OK(sluice_codec_decode(codec, file->data, file->len, 0, NULL, &all, NULL));
             for (int n = 0; n < 6; n++) {
                 const struct sluice_box box = random_box(all.width, all.height);
                 check_pixels(file, &all, &box, (enum way)(n % NUM_WAYS),
@@ -194,9 +190,8 @@ TEST(crops_hold_the_coefficients_of_the_file)
             const struct sluice_box box = random_box(width, height);
             struct sluice_buf *crop = NULL;
             struct sluice_jpeg_crop_box window;
-            CU_ASSERT_EQUAL_FATAL(crop_by((enum way)(n % NUM_WAYS), options->is_progressive, file,
-                                          &box, &crop, &window),
-                                  SLUICE_OK);
+            REQUIRE_OK(crop_by((enum way)(n % NUM_WAYS), options->is_progressive, file, &box, &crop,
+                               &window));
             struct jpeg_test_coefficients part;
             CU_ASSERT_FATAL(jpeg_test_read_coefficients(crop->data, crop->len, &part));
             CU_ASSERT_EQUAL(part.num_warnings, 0);
@@ -237,16 +232,14 @@ static void check_pipeline(size_t which, const struct sluice_pipeline *pipeline,
     CU_ASSERT_FATAL(want && got);
     struct sluice_scratch *by_op = NULL, *fused = NULL;
     const struct sluice_scratch_options options = {.measure_ops = true};
-    CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(&options, &by_op, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(NULL, &fused, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_scratch_create(&options, &by_op, NULL));
+    REQUIRE_OK(sluice_scratch_create(NULL, &fused, NULL));
     struct sluice_sample whole = {.key = {.seed = 1, .sample_id = id},
                                   .data = sluice_buf_ref(file)};
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_finish_u8(pipeline, by_op, &whole, want, len, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_finish_u8(pipeline, by_op, &whole, want, len, NULL));
     whole =
         (struct sluice_sample){.key = {.seed = 1, .sample_id = id}, .data = sluice_buf_ref(file)};
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_finish_u8(pipeline, fused, &whole, got, len, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_finish_u8(pipeline, fused, &whole, got, len, NULL));
     CU_ASSERT(memcmp(got, want, len) == 0);
     struct sluice_scratch *const scratches[] = {by_op, fused};
     for (int k = 0; k < 2; k++) {
@@ -255,8 +248,7 @@ static void check_pipeline(size_t which, const struct sluice_pipeline *pipeline,
         if (sluice_pipeline_crop_jpeg(pipeline, fused, &cut, k == 1, 0, NULL) == SLUICE_OK) {
             CU_ASSERT(sluice_sample_form(&cut) == SLUICE_FORM_JPEG_CROP &&
                       cut.data->len < file->len);
-            CU_ASSERT_EQUAL(sluice_pipeline_finish_u8(pipeline, scratches[k], &cut, got, len, NULL),
-                            SLUICE_OK);
+            CHECK_OK(sluice_pipeline_finish_u8(pipeline, scratches[k], &cut, got, len, NULL));
             CU_ASSERT(memcmp(got, want, len) == 0);
             num_cut[which]++;
         }
@@ -274,7 +266,7 @@ TEST(cut_files_go_through_any_pipeline_like_whole_ones)
                                         {33, 200}, {320, 240}, {251, 333}};
     for (size_t p = 0; p < SLUICE_ARRAY_LEN(crop_specs); p++) {
         struct sluice_pipeline *pipeline = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(crop_specs[p], &pipeline, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_pipeline_parse(crop_specs[p], &pipeline, NULL));
         CU_ASSERT(sluice_pipeline_can_crop_jpeg(pipeline));
         for (size_t i = 0; i < jpeg_test_num_options; i++) {
             for (size_t s = 0; s < SLUICE_ARRAY_LEN(sizes); s++) {
@@ -295,7 +287,7 @@ static void check_photograph(const char *path)
     size_t len;
     uint8_t *bytes = sluice_test_read_file(path, &len);
     struct sluice_buf *file;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, len, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, len, &file, NULL));
     memcpy(file->data, bytes, len);
     file->len = len;
     free(bytes);

@@ -38,7 +38,7 @@ static struct sluice_lp_result plan(const struct sluice_menu *menus, size_t n,
     const struct sluice_menu_source source = sluice_menu_array(menus, n);
     struct sluice_lp_result result = {0};
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, capacities, choice, &result, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_plan_lp(&source, capacities, choice, &result, &err));
     return result;
 }
 
@@ -321,7 +321,7 @@ TEST(streaming_gives_the_same_plan_and_its_choices_later)
                                                   .context = &remade};
         struct sluice_lp_result streamed = {0};
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(sluice_plan_lp(&source, &capacities, NULL, &streamed, &err), SLUICE_OK);
+        CHECK_OK(sluice_plan_lp(&source, &capacities, NULL, &streamed, &err));
         CU_ASSERT(remade.largest <= SLUICE_MENU_BLOCK);
         const struct sluice_lp_result at_once = plan(menus, N, &capacities, NULL);
         CU_ASSERT_EQUAL(streamed.primal_s, at_once.primal_s);

@@ -83,8 +83,7 @@ TEST(dual_equals_the_linear_program)
         const struct sluice_menu_source source = sluice_menu_array(menus, n);
         struct sluice_lp_result result = {0};
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, choice, &result, &err),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_plan_lp(&source, &capacities, choice, &result, &err));
         /* 1e-6: GLPK's own tolerance; 1e-12: where the optimum is 0. */
         CU_ASSERT(result.dual_s <= optimum * (1 + 1e-6) + 1e-12);
         CU_ASSERT(result.dual_s >= optimum * (1 - 5e-5) - 1e-12);
@@ -107,8 +106,7 @@ TEST(the_rest_is_minimal_beside_what_is_given)
         capacities.per_s[PLANNER_GIVEN] = 1;
         const struct sluice_menu_source source = sluice_menu_array(menus, N);
         struct sluice_lp_result result = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, choice, &result, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_plan_lp(&source, &capacities, choice, &result, NULL));
         CU_ASSERT_EQUAL(result.slowest, PLANNER_GIVEN);
         capacities.per_s[PLANNER_GIVEN] = capacities.per_s[SLUICE_DISK] = INFINITY;
         const double optimum = solve_by_glpk(menus, N, &capacities);

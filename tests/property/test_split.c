@@ -234,7 +234,7 @@ static struct sluice_sample cross_the_wire(const struct sluice_pipeline *pipelin
 {
     struct sluice_sample got = copy_of(sent);
     struct sluice_err err = {{0}};
-    CU_ASSERT_EQUAL(sluice_pipeline_check_sample(pipeline, &got, 0, &err), SLUICE_OK);
+    CHECK_OK(sluice_pipeline_check_sample(pipeline, &got, 0, &err));
     if (err.text[0])
         printf("%s\n", err.text);
     return got;
@@ -258,13 +258,11 @@ static void check_finish(const struct sluice_pipeline *pipeline, struct sluice_s
     memset(out, 0xa5, out_len);
 
     struct sluice_sample sample = cross_the_wire(pipeline, sent);
-    CU_ASSERT_EQUAL(sluice_pipeline_finish(pipeline, scratch, &sample, out, out_len, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_pipeline_finish(pipeline, scratch, &sample, out, out_len, NULL));
     CU_ASSERT(memcmp(out, at_end->data->data, out_len) == 0);
 
     sample = cross_the_wire(pipeline, sent);
-    CU_ASSERT_EQUAL(sluice_pipeline_finish_u8(pipeline, scratch, &sample, pixels, u8_len, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_pipeline_finish_u8(pipeline, scratch, &sample, pixels, u8_len, NULL));
     CU_ASSERT(memcmp(pixels, at_u8->data->data, u8_len) == 0);
     free(pixels);
     free(out);
@@ -302,9 +300,7 @@ static void check_cut_file(const struct sluice_pipeline *pipeline, struct nodes 
 
             const size_t out_len = steps[num_ops].data->len;
             uint8_t *out = malloc(out_len);
-            CU_ASSERT_EQUAL(
-                sluice_pipeline_finish(pipeline, scratches[s], &sample, out, out_len, NULL),
-                SLUICE_OK);
+            CHECK_OK(sluice_pipeline_finish(pipeline, scratches[s], &sample, out, out_len, NULL));
             CU_ASSERT(memcmp(out, steps[num_ops].data->data, out_len) == 0);
             free(out);
         }
@@ -350,9 +346,7 @@ static void check_packed(const struct sluice_pipeline *pipeline, struct nodes *n
             const size_t out_len = steps[num_ops].data->len;
             if (sluice_pipeline_output_size(pipeline) > 0) {
                 uint8_t *out = malloc(out_len);
-                CU_ASSERT_EQUAL(
-                    sluice_pipeline_finish(pipeline, scratch, &sample, out, out_len, NULL),
-                    SLUICE_OK);
+                CHECK_OK(sluice_pipeline_finish(pipeline, scratch, &sample, out, out_len, NULL));
                 CU_ASSERT(memcmp(out, steps[num_ops].data->data, out_len) == 0);
                 free(out);
             }

@@ -55,6 +55,14 @@ int sluice_test_main(void)
     return sluice_test_main_with(NULL);
 }
 
+void sluice_test_check_ok(sluice_status status, const char *call, const char *file, unsigned line,
+                          bool is_fatal)
+{
+    char text[1000];
+    snprintf(text, sizeof(text), "status %d of %s", (int)status, call);
+    CU_assertImplementation(status == SLUICE_OK, line, text, file, "", is_fatal);
+}
+
 void sluice_test_skip(const char *reason)
 {
     printf("SKIPPED: %s\n", reason);

@@ -2,6 +2,7 @@
 #define SLUICE_TESTS_SUPPORT_TEST_H
 
 #include "base/compiler.h"
+#include "base/error.h"
 
 #include <CUnit/CUnit.h>
 
@@ -20,7 +21,13 @@
 #define CU_ASSERT_FATAL(value) ((value) ? (void)0 : abort())
 #define CU_ASSERT_EQUAL_FATAL(actual, expected) ((actual) == (expected) ? (void)0 : abort())
 #define CU_ASSERT_PTR_NOT_NULL_FATAL(value) ((value) != NULL ? (void)0 : abort())
+#define REQUIRE_OK(...) ((__VA_ARGS__) == SLUICE_OK ? (void)0 : abort())
+#else
+/* A call succeeds; else the test ends. */
+#define REQUIRE_OK(...) sluice_test_check_ok((__VA_ARGS__), #__VA_ARGS__, __FILE__, __LINE__, true)
 #endif
+/* A call succeeds. */
+#define CHECK_OK(...) sluice_test_check_ok((__VA_ARGS__), #__VA_ARGS__, __FILE__, __LINE__, false)
 
 /* The little that every CUnit program here shares.
  *
@@ -61,6 +68,9 @@ void sluice_test_register(struct sluice_test *test);
  * SLUICE_TEST_LOCALE in the environment they run in the locale of sluice_test_comma_locale(). */
 int sluice_test_main(void);
 int sluice_test_main_with(const char *group);
+
+void sluice_test_check_ok(sluice_status status, const char *call, const char *file, unsigned line,
+                          bool is_fatal);
 
 /* Ends the program as skipped, saying why. */
 void sluice_test_skip(const char *reason) __attribute__((noreturn));

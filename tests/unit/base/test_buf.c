@@ -31,14 +31,14 @@ void *__wrap_calloc(size_t count, size_t size)
 static struct sluice_buf_pool *new_pool(size_t max_cached_bytes)
 {
     struct sluice_buf_pool *pool = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(max_cached_bytes, &pool, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_pool_create(max_cached_bytes, &pool, NULL));
     return pool;
 }
 
 static struct sluice_buf *new_buf(struct sluice_buf_pool *pool, size_t capacity)
 {
     struct sluice_buf *buf = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(pool, capacity, &buf, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(pool, capacity, &buf, NULL));
     return buf;
 }
 

@@ -102,7 +102,7 @@ static int count_entries(const char *folder)
 static void expect_content(const char *path, const char *text)
 {
     struct sluice_buf *buf = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_file_read(path, 1 << 20, NULL, &buf, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_file_read(path, 1 << 20, NULL, &buf, NULL));
     CU_ASSERT_EQUAL(buf->len, strlen(text));
     CU_ASSERT_EQUAL(memcmp(buf->data, text, buf->len), 0);
     sluice_buf_unref(buf);
@@ -116,7 +116,7 @@ TEST(reads_a_whole_file_of_any_size_up_to_the_limit)
     uint8_t *data = malloc(MAX + 1);
     if (!data)
         abort();
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &pool, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_pool_create(1 << 20, &pool, NULL));
     for (size_t i = 0; i <= MAX; i++)
         data[i] = (uint8_t)(i * 31);
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(sizes); i++) {
@@ -126,8 +126,7 @@ TEST(reads_a_whole_file_of_any_size_up_to_the_limit)
             struct sluice_buf *buf = NULL;
             max_read = pieces ? 1000 : SIZE_MAX;
             num_interrupts = pieces;
-            CU_ASSERT_EQUAL(sluice_file_read(path, MAX, pieces ? pool : NULL, &buf, NULL),
-                            SLUICE_OK);
+            CHECK_OK(sluice_file_read(path, MAX, pieces ? pool : NULL, &buf, NULL));
             max_read = SIZE_MAX;
             CU_ASSERT_PTR_NOT_NULL_FATAL(buf);
             CU_ASSERT_EQUAL(buf->len, sizes[i]);
@@ -206,7 +205,7 @@ TEST(write_creates_and_replaces_and_leaves_nothing_beside)
     snprintf(path, sizeof(path), "%s/file", folder);
     CU_ASSERT_EQUAL_FATAL(mkdir(folder, 0700), 0);
     const mode_t mask = umask(0027);
-    CU_ASSERT_EQUAL(sluice_file_write_atomic(path, "first", 5, NULL), SLUICE_OK);
+    CHECK_OK(sluice_file_write_atomic(path, "first", 5, NULL));
     umask(mask);
     struct stat st;
     CU_ASSERT_EQUAL(stat(path, &st), 0);
@@ -214,10 +213,10 @@ TEST(write_creates_and_replaces_and_leaves_nothing_beside)
     expect_content(path, "first");
     num_interrupts = 1;
     const int before = num_fsyncs;
-    CU_ASSERT_EQUAL(sluice_file_write_atomic(path, "second one", 10, NULL), SLUICE_OK);
+    CHECK_OK(sluice_file_write_atomic(path, "second one", 10, NULL));
     CU_ASSERT_EQUAL(num_fsyncs, before + 2); /* the file and its folder */
     expect_content(path, "second one");
-    CU_ASSERT_EQUAL(sluice_file_write_atomic(path, NULL, 0, NULL), SLUICE_OK);
+    CHECK_OK(sluice_file_write_atomic(path, NULL, 0, NULL));
     expect_content(path, "");
     CU_ASSERT_EQUAL(count_entries(folder), 1);
 }
@@ -227,7 +226,7 @@ TEST(write_works_without_a_folder_in_the_path)
     char old[1024];
     CU_ASSERT_PTR_NOT_NULL_FATAL(getcwd(old, sizeof(old)));
     CU_ASSERT_EQUAL_FATAL(chdir(sluice_test_dir()), 0);
-    CU_ASSERT_EQUAL(sluice_file_write_atomic("bare", "b", 1, NULL), SLUICE_OK);
+    CHECK_OK(sluice_file_write_atomic("bare", "b", 1, NULL));
     expect_content("bare", "b");
     CU_ASSERT_EQUAL_FATAL(chdir(old), 0);
 }
@@ -238,7 +237,7 @@ TEST(a_failed_write_leaves_the_old_file_and_nothing_beside)
     snprintf(folder, sizeof(folder), "%s", path_of("full"));
     snprintf(path, sizeof(path), "%s/file", folder);
     CU_ASSERT_EQUAL_FATAL(mkdir(folder, 0700), 0);
-    CU_ASSERT_EQUAL(sluice_file_write_atomic(path, "old", 3, NULL), SLUICE_OK);
+    CHECK_OK(sluice_file_write_atomic(path, "old", 3, NULL));
     for (size_t room = 0; room < 3; room++) {
         struct sluice_err err = {0};
         write_room = room;
@@ -274,7 +273,7 @@ TEST(write_replaces_a_link_and_not_what_it_points_to)
     snprintf(link_path, sizeof(link_path), "%s", path_of("link"));
     sluice_test_write_file(path_of("target"), "target", 6);
     CU_ASSERT_EQUAL_FATAL(symlink("target", link_path), 0);
-    CU_ASSERT_EQUAL(sluice_file_write_atomic(link_path, "new", 3, NULL), SLUICE_OK);
+    CHECK_OK(sluice_file_write_atomic(link_path, "new", 3, NULL));
     expect_content(link_path, "new");
     expect_content(path_of("target"), "target");
 }
@@ -305,14 +304,14 @@ TEST(a_reader_sees_one_whole_version_or_another)
     snprintf(race_path, sizeof(race_path), "%s", path_of("raced"));
     uint8_t first[BLOCK];
     memset(first, 'a', BLOCK);
-    CU_ASSERT_EQUAL_FATAL(sluice_file_write_atomic(race_path, first, BLOCK, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_file_write_atomic(race_path, first, BLOCK, NULL));
     atomic_store(&num_writers, 2);
     for (int i = 0; i < 2; i++)
         CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, write_often, (void *)&letters[i]),
                               0);
     do {
         struct sluice_buf *buf = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_file_read(race_path, BLOCK, NULL, &buf, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_file_read(race_path, BLOCK, NULL, &buf, NULL));
         CU_ASSERT_EQUAL(buf->len, BLOCK);
         for (size_t i = 1; i < buf->len; i++)
             CU_ASSERT_EQUAL_FATAL(buf->data[i], buf->data[0]);
@@ -327,11 +326,11 @@ TEST(mkdirs_makes_what_is_missing)
     static const char *const names[] = {"m/a/b/c", "m/a/b/c", "m/d/", "m//e//f", "m"};
     struct stat st;
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(names); i++) {
-        CU_ASSERT_EQUAL(sluice_mkdirs(path_of(names[i]), NULL), SLUICE_OK);
+        CHECK_OK(sluice_mkdirs(path_of(names[i]), NULL));
         CU_ASSERT(stat(path_of(names[i]), &st) == 0 && S_ISDIR(st.st_mode));
     }
-    CU_ASSERT_EQUAL(sluice_mkdirs("/", NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_mkdirs(".", NULL), SLUICE_OK);
+    CHECK_OK(sluice_mkdirs("/", NULL));
+    CHECK_OK(sluice_mkdirs(".", NULL));
 }
 
 TEST(mkdirs_names_what_is_in_the_way)
@@ -355,7 +354,7 @@ TEST(print_atomic_writes_what_was_printed)
     snprintf(path, sizeof(path), "%s/printed.txt", sluice_test_dir());
     const int number = 42;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_file_print_atomic(path, print_number, &number, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_file_print_atomic(path, print_number, &number, &err));
     size_t len;
     uint8_t *bytes = sluice_test_read_file(path, &len);
     CU_ASSERT_EQUAL_FATAL(len, 10);
@@ -374,14 +373,12 @@ TEST(reads_parts_to_their_places)
     CU_ASSERT_FATAL(fd >= 0);
     struct sluice_buf *buf = NULL;
     const struct sluice_file_part parts[] = {{0, 2}, {4, 4}, {7, 10}};
-    CU_ASSERT_EQUAL_FATAL(sluice_file_read_parts(fd, 0, 10, parts, 3, NULL, NULL, &buf, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_file_read_parts(fd, 0, 10, parts, 3, NULL, NULL, &buf, NULL));
     CU_ASSERT_EQUAL(buf->len, 10);
     CU_ASSERT(memcmp(buf->data, "01", 2) == 0 && memcmp(buf->data + 7, "789", 3) == 0);
     sluice_buf_unref(buf);
     const struct sluice_file_part inner[] = {{0, 1}, {3, 4}};
-    CU_ASSERT_EQUAL_FATAL(sluice_file_read_parts(fd, 5, 4, inner, 2, NULL, NULL, &buf, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_file_read_parts(fd, 5, 4, inner, 2, NULL, NULL, &buf, NULL));
     CU_ASSERT_EQUAL(buf->len, 4);
     CU_ASSERT(buf->data[0] == '5' && buf->data[3] == '8');
     sluice_buf_unref(buf);
@@ -404,7 +401,7 @@ TEST(read_range_reads_its_bytes_alone)
     sluice_test_write_file(path, "0123456789", 10);
     struct sluice_buf *buf = NULL;
     struct stat st = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_file_read_range(path, 6, 4, 4, NULL, &buf, &st, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_file_read_range(path, 6, 4, 4, NULL, &buf, &st, NULL));
     CU_ASSERT(buf->len == 4 && memcmp(buf->data, "6789", 4) == 0);
     CU_ASSERT_EQUAL(st.st_size, 10);
     sluice_buf_unref(buf);
@@ -460,8 +457,7 @@ TEST(every_read_of_a_part_is_a_turn)
     struct turns seen = {0};
     const struct sluice_file_turns turns = {take, give, &seen};
     const struct sluice_file_part parts[] = {{0, 2}, {4, 4}, {5, 10}};
-    CU_ASSERT_EQUAL_FATAL(sluice_file_read_parts(fd, 0, 10, parts, 3, &turns, NULL, &buf, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_file_read_parts(fd, 0, 10, parts, 3, &turns, NULL, &buf, NULL));
     CU_ASSERT_EQUAL(seen.num_takes, 3); /* of 2, 3 and 2 bytes */
     CU_ASSERT(memcmp(buf->data, "01", 2) == 0 && memcmp(buf->data + 5, "56789", 5) == 0);
     sluice_buf_unref(buf);
@@ -476,11 +472,11 @@ TEST(every_read_of_a_part_is_a_turn)
 TEST(path_in_joins_and_refuses_what_is_too_long)
 {
     char path[SLUICE_MAX_PATH_BYTES], name[SLUICE_MAX_PATH_BYTES];
-    CU_ASSERT_EQUAL_FATAL(sluice_path_in("a/b", "c", path, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_path_in("a/b", "c", path, NULL));
     CU_ASSERT_STRING_EQUAL(path, "a/b/c");
     memset(name, 'n', sizeof(name));
     name[SLUICE_MAX_PATH_BYTES - 3] = '\0';
-    CU_ASSERT_EQUAL(sluice_path_in("f", name, path, NULL), SLUICE_OK);
+    CHECK_OK(sluice_path_in("f", name, path, NULL));
     CU_ASSERT_EQUAL(strlen(path), SLUICE_MAX_PATH_BYTES - 1);
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(sluice_path_in("ff", name, path, &err), SLUICE_E_INVALID);
@@ -491,7 +487,7 @@ TEST(try_tells_what_a_write_would_meet)
 {
     char path[300], beside[320];
     snprintf(path, sizeof(path), "%s/tried", sluice_test_dir());
-    CU_ASSERT_EQUAL(sluice_file_try_atomic(path, NULL), SLUICE_OK);
+    CHECK_OK(sluice_file_try_atomic(path, NULL));
     CU_ASSERT_EQUAL(access(path, F_OK), -1); /* it is a trial alone */
 
     /* A process that lives no more, and this one. */
@@ -502,9 +498,9 @@ TEST(try_tells_what_a_write_would_meet)
     const pid_t owners[] = {gone, getpid()};
     for (int i = 0; i < 2; i++) {
         snprintf(beside, sizeof(beside), "%s.tmp-%ld-3", path, (long)owners[i]);
-        CU_ASSERT_EQUAL(sluice_file_write_atomic(beside, "half", 4, NULL), SLUICE_OK);
+        CHECK_OK(sluice_file_write_atomic(beside, "half", 4, NULL));
     }
-    CU_ASSERT_EQUAL(sluice_file_try_atomic(path, NULL), SLUICE_OK);
+    CHECK_OK(sluice_file_try_atomic(path, NULL));
     for (int i = 0; i < 2; i++) {
         snprintf(beside, sizeof(beside), "%s.tmp-%ld-3", path, (long)owners[i]);
         CU_ASSERT_EQUAL(access(beside, F_OK), i == 0 ? -1 : 0);
@@ -525,7 +521,7 @@ TEST(what_is_no_file_stays_and_is_written_to)
     CU_ASSERT_EQUAL_FATAL(mkfifo(path, 0600), 0);
     const int fd = open(path, O_RDONLY | O_NONBLOCK);
     CU_ASSERT_FATAL(fd >= 0);
-    CU_ASSERT_EQUAL(sluice_file_write_atomic(path, "text", 4, NULL), SLUICE_OK);
+    CHECK_OK(sluice_file_write_atomic(path, "text", 4, NULL));
     CU_ASSERT_EQUAL(read(fd, got, sizeof(got)), 4);
     CU_ASSERT_STRING_EQUAL(got, "text");
     struct stat st;
@@ -538,7 +534,7 @@ TEST(a_folder_has_files_unless_all_are_hidden)
     char folder[900], path[1000];
     snprintf(folder, sizeof(folder), "%s/new", sluice_test_dir());
     CU_ASSERT_FALSE(sluice_folder_has_files(folder));
-    CU_ASSERT_EQUAL_FATAL(sluice_mkdirs(folder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_mkdirs(folder, NULL));
     CU_ASSERT_FALSE(sluice_folder_has_files(folder));
     snprintf(path, sizeof(path), "%s/.hidden", folder);
     sluice_test_write_file(path, "a", 1);

@@ -68,7 +68,7 @@ TEST(streamed_in_any_pieces_equals_one_shot)
     struct sluice_hasher *hasher = NULL;
     if (!data)
         abort();
-    CU_ASSERT_EQUAL_FATAL(sluice_hasher_create(&hasher, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_hasher_create(&hasher, NULL));
     fill_sanity_buffer(data, LEN);
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     for (int round = 0; round < 50; round++) {

@@ -27,9 +27,7 @@ TEST(takes_names_addresses_and_ports)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_host_port address;
         char written[SLUICE_HOST_PORT_BYTES];
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_host_port_parse(cases[i].text, cases[i].default_port, &address, NULL),
-            SLUICE_OK);
+        REQUIRE_OK(sluice_host_port_parse(cases[i].text, cases[i].default_port, &address, NULL));
         CU_ASSERT_STRING_EQUAL(address.host, cases[i].host);
         CU_ASSERT_EQUAL(address.port, cases[i].port);
         sluice_host_port_format(&address, "0.0.0.0", written);

@@ -36,8 +36,7 @@ static void limit_files(rlim_t bytes)
 static struct sluice_line_writer *open_file(const char *path)
 {
     struct sluice_line_writer *writer = NULL;
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_line_writer_open(path, -1, "the list", "name,size\n", &writer, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_line_writer_open(path, -1, "the list", "name,size\n", &writer, NULL));
     return writer;
 }
 
@@ -55,7 +54,7 @@ TEST(goes_on_in_mid_line_when_there_is_room_again)
     sluice_line_writer_flush(writer);
     limit_files(RLIM_INFINITY);
     sluice_line_writer_add(writer, "three,3\n");
-    CU_ASSERT_EQUAL(sluice_line_writer_close(writer, NULL), SLUICE_OK);
+    CHECK_OK(sluice_line_writer_close(writer, NULL));
     expect_file(path, "name,size\none,1\ntwo,2\nthree,3\n");
 }
 
@@ -96,8 +95,7 @@ TEST(a_reader_that_has_gone_ends_nothing)
     int ends[2];
     CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
     struct sluice_line_writer *writer = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_line_writer_open(NULL, ends[1], "the output", NULL, &writer, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_line_writer_open(NULL, ends[1], "the output", NULL, &writer, NULL));
     close(ends[0]);
     sluice_line_writer_add(writer, "a line\n");
     sluice_line_writer_flush(writer);
@@ -124,8 +122,7 @@ TEST(a_stop_ends_the_wait_for_a_reader)
         ;
     CU_ASSERT_EQUAL_FATAL(fcntl(ends[1], F_SETFL, 0), 0);
     struct sluice_line_writer *writer = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_line_writer_open(NULL, ends[1], "the output", NULL, &writer, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_line_writer_open(NULL, ends[1], "the output", NULL, &writer, NULL));
     sluice_line_writer_add(writer, "a line\n");
     pthread_t thread;
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, request_stop, NULL), 0);

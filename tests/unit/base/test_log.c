@@ -29,7 +29,7 @@ TEST(parses_the_four_names_and_nothing_else)
                  {"debug", SLUICE_LOG_DEBUG}};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(names); i++) {
         enum sluice_log_level level = i ? SLUICE_LOG_ERROR : SLUICE_LOG_DEBUG;
-        CU_ASSERT_EQUAL(sluice_log_level_parse(names[i].name, &level, NULL), SLUICE_OK);
+        CHECK_OK(sluice_log_level_parse(names[i].name, &level, NULL));
         CU_ASSERT_EQUAL(level, names[i].level);
     }
     static const char *const wrong[] = {"", "Info", "warning", "info ", "4"};

@@ -42,10 +42,10 @@ TEST(copies_are_copies_and_share_a_segment)
 {
     struct sluice_message message = {0};
     char text[] = "abc";
-    CU_ASSERT_EQUAL(sluice_message_append_copy(&message, text, 3, NULL), SLUICE_OK);
+    CHECK_OK(sluice_message_append_copy(&message, text, 3, NULL));
     text[0] = 'x';
-    CU_ASSERT_EQUAL(sluice_message_append_copy(&message, "de", 2, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_message_append_copy(&message, NULL, 0, NULL), SLUICE_OK);
+    CHECK_OK(sluice_message_append_copy(&message, "de", 2, NULL));
+    CHECK_OK(sluice_message_append_copy(&message, NULL, 0, NULL));
     CU_ASSERT_EQUAL(message.num_segments, 1);
     expect_bytes(&message, "abcde");
     sluice_message_clear(&message);
@@ -56,13 +56,9 @@ TEST(references_are_not_copied_and_released_once)
     struct sluice_message message = {0};
     int num_releases[2] = {0, 0};
     static const uint8_t data[] = "hello";
-    CU_ASSERT_EQUAL(
-        sluice_message_append_ref(&message, data, 5, count_release, &num_releases[0], NULL),
-        SLUICE_OK);
-    CU_ASSERT_EQUAL(
-        sluice_message_append_ref(&message, data, 0, count_release, &num_releases[1], NULL),
-        SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_message_append_ref(&message, data, 4, NULL, NULL, NULL), SLUICE_OK);
+    CHECK_OK(sluice_message_append_ref(&message, data, 5, count_release, &num_releases[0], NULL));
+    CHECK_OK(sluice_message_append_ref(&message, data, 0, count_release, &num_releases[1], NULL));
+    CHECK_OK(sluice_message_append_ref(&message, data, 4, NULL, NULL, NULL));
     CU_ASSERT_PTR_EQUAL(message.segments[0].data, data);
     expect_bytes(&message, "hellohell");
     CU_ASSERT_EQUAL(num_releases[0], 0);
@@ -76,16 +72,15 @@ TEST(clear_is_idempotent_and_leaves_an_empty_message)
     struct sluice_message message = {0};
     int num_releases = 0;
     sluice_message_clear(&message);
-    CU_ASSERT_EQUAL(sluice_message_append_ref(&message, (const uint8_t *)"a", 1, count_release,
-                                              &num_releases, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_message_append_ref(&message, (const uint8_t *)"a", 1, count_release,
+                                       &num_releases, NULL));
     sluice_message_clear(&message);
     sluice_message_clear(&message);
     CU_ASSERT_EQUAL(num_releases, 1);
     CU_ASSERT_PTR_NULL(message.segments);
     CU_ASSERT_EQUAL(message.num_segments, 0);
     CU_ASSERT_EQUAL(message.len, 0);
-    CU_ASSERT_EQUAL(sluice_message_append_copy(&message, "b", 1, NULL), SLUICE_OK);
+    CHECK_OK(sluice_message_append_copy(&message, "b", 1, NULL));
     expect_bytes(&message, "b");
     sluice_message_clear(&message);
 }
@@ -97,8 +92,8 @@ TEST(a_copy_behind_memory_released_by_free_does_not_write_into_it)
     if (!data)
         abort();
     memcpy(data, "\xFF\xFF\xFF\xFF", 4);
-    CU_ASSERT_EQUAL(sluice_message_append_ref(&message, data, 4, free, data, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_message_append_copy(&message, "x", 1, NULL), SLUICE_OK);
+    CHECK_OK(sluice_message_append_ref(&message, data, 4, free, data, NULL));
+    CHECK_OK(sluice_message_append_copy(&message, "x", 1, NULL));
     expect_bytes(&message, "\xFF\xFF\xFF\xFFx");
     sluice_message_clear(&message);
 }
@@ -108,20 +103,20 @@ TEST(a_buf_gets_a_reference_of_the_messages_own)
     struct sluice_message message = {0};
     struct sluice_buf_pool *pool = NULL;
     struct sluice_buf *buf = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &pool, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(pool, 100, &buf, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_pool_create(1 << 20, &pool, NULL));
+    REQUIRE_OK(sluice_buf_create(pool, 100, &buf, NULL));
     memcpy(buf->data, "abcdef", 6);
     buf->len = 3;
-    CU_ASSERT_EQUAL(sluice_message_append_buf(&message, buf, NULL), SLUICE_OK);
+    CHECK_OK(sluice_message_append_buf(&message, buf, NULL));
     sluice_buf_unref(buf);
     /* Still in use: a new buffer is another one. */
     struct sluice_buf *other = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(pool, 100, &other, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(pool, 100, &other, NULL));
     CU_ASSERT_PTR_NOT_EQUAL(other, buf);
     expect_bytes(&message, "abc");
     sluice_message_clear(&message);
     struct sluice_buf *again = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(pool, 100, &again, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(pool, 100, &again, NULL));
     CU_ASSERT_PTR_EQUAL(again, buf);
     sluice_buf_unref(again);
     sluice_buf_unref(other);
@@ -133,7 +128,7 @@ TEST(a_failed_append_leaves_message_and_owner)
     struct sluice_message message = {0};
     struct sluice_buf *buf = NULL;
     int num_releases = 0;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, 8, &buf, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, 8, &buf, NULL));
     buf->len = 8;
     for (int i = 0; i < 100; i++) {
         const size_t len = message.len, num_segments = message.num_segments;
@@ -155,9 +150,7 @@ TEST(a_failed_append_leaves_message_and_owner)
         CU_ASSERT_EQUAL(by_copy, SLUICE_E_NO_MEMORY);
         CU_ASSERT_EQUAL(message.len, len);
         CU_ASSERT_EQUAL(message.num_segments, num_segments);
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_message_append_ref(&message, (const uint8_t *)"a", 1, NULL, NULL, NULL),
-            SLUICE_OK);
+        REQUIRE_OK(sluice_message_append_ref(&message, (const uint8_t *)"a", 1, NULL, NULL, NULL));
     }
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(sluice_message_append_ref(&message, (const uint8_t *)"a", SIZE_MAX,
@@ -190,13 +183,13 @@ static void segment_randomly(struct sluice_rng *rng, const uint8_t *flat, unsign
             ++*num_refs;
             break;
         default:
-            CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, piece, &buf, NULL), SLUICE_OK);
+            REQUIRE_OK(sluice_buf_create(NULL, piece, &buf, NULL));
             memcpy(buf->data, flat + at, piece);
             buf->len = piece;
             status = sluice_message_append_buf(message, buf, NULL);
             sluice_buf_unref(buf);
         }
-        CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+        REQUIRE_OK(status);
         at += piece;
     }
 }
@@ -298,12 +291,9 @@ TEST(next_gives_every_byte_once_where_it_lies)
     struct sluice_message message = {0};
     int releases = 0;
     static const uint8_t a[] = "abc", b[] = "defgh";
-    CU_ASSERT_EQUAL(sluice_message_append_ref(&message, a, 3, count_release, &releases, NULL),
-                    SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_message_append_ref(&message, b, 0, count_release, &releases, NULL),
-                    SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_message_append_ref(&message, b, 5, count_release, &releases, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_message_append_ref(&message, a, 3, count_release, &releases, NULL));
+    CHECK_OK(sluice_message_append_ref(&message, b, 0, count_release, &releases, NULL));
+    CHECK_OK(sluice_message_append_ref(&message, b, 5, count_release, &releases, NULL));
     struct sluice_cursor cursor = sluice_cursor_init(&message), part;
     CU_ASSERT_TRUE(sluice_cursor_skip(&cursor, 1));
     CU_ASSERT_TRUE(sluice_cursor_sub(&cursor, 4, &part));
@@ -339,8 +329,7 @@ TEST(varints_have_at_most_ten_bytes_and_64_bits)
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_message message = {0};
-        CU_ASSERT_EQUAL(sluice_message_append_copy(&message, cases[i].bytes, cases[i].len, NULL),
-                        SLUICE_OK);
+        CHECK_OK(sluice_message_append_copy(&message, cases[i].bytes, cases[i].len, NULL));
         struct sluice_cursor cursor = sluice_cursor_init(&message);
         uint64_t value = 77;
         CU_ASSERT_EQUAL(sluice_cursor_varint(&cursor, &value), cases[i].is_ok);
@@ -366,7 +355,7 @@ TEST(gathers_what_lies_apart)
         const size_t len = sluice_rng_below(&rng, (unsigned)(FLAT_LEN - skip + 1));
         CU_ASSERT_TRUE(sluice_cursor_skip(&cursor, skip));
         struct sluice_buf *buf = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_cursor_gather(&cursor, len, NULL, &buf, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_cursor_gather(&cursor, len, NULL, &buf, NULL));
         CU_ASSERT_EQUAL(buf->len, len);
         CU_ASSERT_EQUAL(memcmp(buf->data, flat + skip, len), 0);
         CU_ASSERT_EQUAL(sluice_cursor_left(&cursor), FLAT_LEN - skip - len);
@@ -378,13 +367,13 @@ TEST(gathers_what_lies_apart)
 TEST(a_failed_gather_leaves_the_cursor)
 {
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_message_append_copy(&message, "abc", 3, NULL), SLUICE_OK);
+    CHECK_OK(sluice_message_append_copy(&message, "abc", 3, NULL));
     struct sluice_cursor cursor = sluice_cursor_init(&message);
     const struct sluice_cursor before = cursor;
     struct sluice_buf *buf = NULL;
     CU_ASSERT_EQUAL(sluice_cursor_gather(&cursor, 4, NULL, &buf, NULL), SLUICE_E_INVALID);
     CU_ASSERT(same_cursor(&cursor, &before));
-    CU_ASSERT_EQUAL(sluice_cursor_gather(&cursor, 3, NULL, &buf, NULL), SLUICE_OK);
+    CHECK_OK(sluice_cursor_gather(&cursor, 3, NULL, &buf, NULL));
     sluice_buf_unref(buf);
     sluice_message_clear(&message);
 }
@@ -393,16 +382,15 @@ TEST(a_shared_message_is_cleared_with_its_last_reference)
 {
     struct sluice_message message = {0};
     int num_releases = 0;
-    CU_ASSERT_EQUAL(sluice_message_append_ref(&message, (const uint8_t *)"hello", 5, count_release,
-                                              &num_releases, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_message_append_ref(&message, (const uint8_t *)"hello", 5, count_release,
+                                       &num_releases, NULL));
     struct sluice_shared_message *shared = NULL;
     fail_malloc = true;
     const sluice_status failed = sluice_message_share(&message, &shared, NULL);
     fail_malloc = false;
     CU_ASSERT_EQUAL(failed, SLUICE_E_NO_MEMORY);
     expect_bytes(&message, "hello");
-    CU_ASSERT_EQUAL_FATAL(sluice_message_share(&message, &shared, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_message_share(&message, &shared, NULL));
     CU_ASSERT(message.num_segments == 0 && message.len == 0 && !message.segments);
     CU_ASSERT_PTR_EQUAL(sluice_shared_message_ref(shared), shared);
     sluice_shared_message_unref(shared);

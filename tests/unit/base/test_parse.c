@@ -22,7 +22,7 @@ static void check_whole(sluice_status (*parse)(const char *, uint64_t *, struct 
 {
     for (size_t i = 0; i < num_good; i++) {
         uint64_t value = 77;
-        CU_ASSERT_EQUAL(parse(good[i].text, &value, NULL), SLUICE_OK);
+        CHECK_OK(parse(good[i].text, &value, NULL));
         CU_ASSERT_EQUAL(value, good[i].value);
     }
     for (size_t i = 0; i < num_bad; i++) {
@@ -40,7 +40,7 @@ static void check_real(sluice_status (*parse)(const char *, double *, struct slu
 {
     for (size_t i = 0; i < num_good; i++) {
         double value = 77;
-        CU_ASSERT_EQUAL(parse(good[i].text, &value, NULL), SLUICE_OK);
+        CHECK_OK(parse(good[i].text, &value, NULL));
         CU_ASSERT_EQUAL(value, good[i].value);
     }
     for (size_t i = 0; i < num_bad; i++) {
@@ -224,24 +224,24 @@ TEST(what_is_formatted_parses_back_exactly)
         uint64_t bytes = sluice_rng_u32(&rng), back = 0;
         bytes = bytes << sluice_rng_below(&rng, 32) >> sluice_rng_below(&rng, 32);
         sluice_format_bytes(bytes, text);
-        CU_ASSERT_EQUAL(sluice_parse_bytes(text, &back, NULL), SLUICE_OK);
+        CHECK_OK(sluice_parse_bytes(text, &back, NULL));
         CU_ASSERT_EQUAL(back, bytes);
         const double value =
             ldexp((double)sluice_rng_u32(&rng) - 2e9, (int)sluice_rng_below(&rng, 200) - 100);
         double other = NAN;
         sluice_format_double(value, text);
-        CU_ASSERT_EQUAL(sluice_parse_double(text, &other, NULL), SLUICE_OK);
+        CHECK_OK(sluice_parse_double(text, &other, NULL));
         CU_ASSERT_EQUAL(other, value);
         const double rate = 1 + (double)sluice_rng_u32(&rng) / (1 + sluice_rng_below(&rng, 1000));
         sluice_format_rate(rate, text);
-        CU_ASSERT_EQUAL(sluice_parse_rate(text, &other, NULL), SLUICE_OK);
+        CHECK_OK(sluice_parse_rate(text, &other, NULL));
         CU_ASSERT_EQUAL(other, rate);
         const double seconds = (double)sluice_rng_u32(&rng) / (1 + sluice_rng_below(&rng, 10000));
         sluice_format_time(seconds, 1, text);
-        CU_ASSERT_EQUAL(sluice_parse_time(text, 1, &other, NULL), SLUICE_OK);
+        CHECK_OK(sluice_parse_time(text, 1, &other, NULL));
         CU_ASSERT_EQUAL(other, seconds);
         sluice_format_time(seconds, 1e-3, text);
-        CU_ASSERT_EQUAL(sluice_parse_time(text, 1e-3, &other, NULL), SLUICE_OK);
+        CHECK_OK(sluice_parse_time(text, 1e-3, &other, NULL));
         CU_ASSERT_EQUAL(other, seconds);
     }
     static const struct real times[] = {

@@ -97,7 +97,7 @@ static struct sluice_worker_pool *new_pool(unsigned num_workers, size_t capacity
     const struct sluice_worker_pool_options options = {
         .name = "test", .num_workers = num_workers, .queue_capacity = capacity};
     struct sluice_worker_pool *pool = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_worker_pool_create(&options, &pool, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_worker_pool_create(&options, &pool, NULL));
     return pool;
 }
 
@@ -176,7 +176,7 @@ TEST(one_worker_runs_jobs_in_order)
     struct gate gate = GATE_INIT;
     struct test_job jobs[3] = {make_job(&gate), make_job(NULL), make_job(&gate)};
     for (int i = 0; i < 3; i++)
-        CU_ASSERT_EQUAL(sluice_worker_pool_try_submit(pool, &jobs[i].job), SLUICE_OK);
+        CHECK_OK(sluice_worker_pool_try_submit(pool, &jobs[i].job));
     gate_wait_for(&gate, 1);
     CU_ASSERT_EQUAL(jobs[1].num_run, 0);
     gate_open(&gate);
@@ -198,12 +198,11 @@ static void full_pool_init(struct full_pool *full)
     *full = (struct full_pool){.gate = GATE_INIT};
     full->pool = new_pool(1, 2);
     full->running = make_job(&full->gate);
-    CU_ASSERT_EQUAL_FATAL(sluice_worker_pool_try_submit(full->pool, &full->running.job), SLUICE_OK);
+    REQUIRE_OK(sluice_worker_pool_try_submit(full->pool, &full->running.job));
     gate_wait_for(&full->gate, 1);
     for (int i = 0; i < 2; i++) {
         full->queued[i] = make_job(NULL);
-        CU_ASSERT_EQUAL_FATAL(sluice_worker_pool_try_submit(full->pool, &full->queued[i].job),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_worker_pool_try_submit(full->pool, &full->queued[i].job));
     }
 }
 
@@ -236,7 +235,7 @@ TEST(submit_waits_for_room)
     wait_until_submitter_sleeps(&submitter);
     gate_open(&full.gate);
     pthread_join(submitter.thread, NULL);
-    CU_ASSERT_EQUAL(submitter.status, SLUICE_OK);
+    CHECK_OK(submitter.status);
     CU_ASSERT_TRUE(submitter.saw_open);
     sluice_worker_pool_destroy(full.pool, SLUICE_POOL_DRAIN);
     CU_ASSERT_EQUAL(late.num_run, 1);
@@ -372,7 +371,7 @@ TEST(every_accepted_job_is_answered_once_when_destroyed_at_work)
                                      .pool = pool,
                                      .child = &children[i],
                                      .child_was_accepted = &was_accepted[i]};
-            CU_ASSERT_EQUAL(sluice_worker_pool_try_submit(pool, &job->job), SLUICE_OK);
+            CHECK_OK(sluice_worker_pool_try_submit(pool, &job->job));
         }
         sluice_worker_pool_destroy(pool, round % 2 ? SLUICE_POOL_DRAIN : SLUICE_POOL_ABANDON);
         for (int i = 0; i < NUM_JOBS; i++) {
@@ -392,7 +391,7 @@ TEST(counts_what_happened)
     struct gate last = GATE_INIT;
     struct test_job marker = make_job(&last);
     gate_open(&full.gate);
-    CU_ASSERT_EQUAL(sluice_worker_pool_submit(full.pool, &marker.job), SLUICE_OK);
+    CHECK_OK(sluice_worker_pool_submit(full.pool, &marker.job));
     gate_wait_for(&last, 1); /* the three before it are done and counted */
     const struct sluice_worker_pool_stats stats = sluice_worker_pool_stats(full.pool);
     CU_ASSERT_EQUAL(stats.submitted, 4);
@@ -411,8 +410,8 @@ TEST(waiting_jobs_cost_no_busy_time)
     struct sluice_worker_pool *pool = new_pool(1, 2);
     struct gate gate = GATE_INIT, last = GATE_INIT;
     struct test_job waits = make_job(&gate), marker = make_job(&last);
-    CU_ASSERT_EQUAL(sluice_worker_pool_submit(pool, &waits.job), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_worker_pool_submit(pool, &marker.job), SLUICE_OK);
+    CHECK_OK(sluice_worker_pool_submit(pool, &waits.job));
+    CHECK_OK(sluice_worker_pool_submit(pool, &marker.job));
     gate_wait_for(&gate, 1);
     const uint64_t start_ns = sluice_clock_ns();
     while (sluice_clock_ns() - start_ns < 20000000)
@@ -491,7 +490,7 @@ TEST(each_worker_has_its_own_state_on_its_own_thread)
                                                        .worker_stop = stop_worker,
                                                        .ctx = &ctx};
     struct sluice_worker_pool *pool = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_worker_pool_create(&options, &pool, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_worker_pool_create(&options, &pool, NULL));
     CU_ASSERT_EQUAL(ctx.num_started, NUM_WORKERS); /* before create returned */
 
     /* All at the gate at once: one job for each worker. */
@@ -499,7 +498,7 @@ TEST(each_worker_has_its_own_state_on_its_own_thread)
     struct state_job jobs[NUM_WORKERS];
     for (int i = 0; i < NUM_WORKERS; i++) {
         jobs[i] = (struct state_job){.job.fn = state_job_fn, .gate = &gate};
-        CU_ASSERT_EQUAL(sluice_worker_pool_submit(pool, &jobs[i].job), SLUICE_OK);
+        CHECK_OK(sluice_worker_pool_submit(pool, &jobs[i].job));
     }
     gate_wait_for(&gate, NUM_WORKERS);
     CU_ASSERT_EQUAL(ctx.num_stopped, 0);
@@ -588,7 +587,7 @@ TEST(zero_workers_means_one_for_each_cpu)
                                                        .worker_stop = stop_worker,
                                                        .ctx = &ctx};
     struct sluice_worker_pool *pool = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_worker_pool_create(&options, &pool, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_worker_pool_create(&options, &pool, NULL));
     CU_ASSERT_EQUAL(ctx.num_started, sluice_cpu_count());
     sluice_worker_pool_destroy(pool, SLUICE_POOL_DRAIN);
 }
@@ -603,8 +602,8 @@ TEST(threads_carry_the_pools_name)
             .name = cases[i].name, .num_workers = 1, .queue_capacity = 1};
         struct sluice_worker_pool *pool = NULL;
         struct test_job job = make_job(NULL);
-        CU_ASSERT_EQUAL_FATAL(sluice_worker_pool_create(&options, &pool, NULL), SLUICE_OK);
-        CU_ASSERT_EQUAL(sluice_worker_pool_submit(pool, &job.job), SLUICE_OK);
+        REQUIRE_OK(sluice_worker_pool_create(&options, &pool, NULL));
+        CHECK_OK(sluice_worker_pool_submit(pool, &job.job));
         sluice_worker_pool_destroy(pool, SLUICE_POOL_DRAIN);
         CU_ASSERT_STRING_EQUAL(job.thread_name, cases[i].expected);
     }
@@ -621,7 +620,7 @@ TEST(workers_do_not_interrupt_who_submits)
     }
     struct sluice_worker_pool *pool = new_pool(1, 1);
     struct test_job job = make_job(NULL);
-    CU_ASSERT_EQUAL(sluice_worker_pool_try_submit(pool, &job.job), SLUICE_OK);
+    CHECK_OK(sluice_worker_pool_try_submit(pool, &job.job));
     sluice_worker_pool_destroy(pool, SLUICE_POOL_DRAIN);
     CU_ASSERT_EQUAL(job.policy, expected);
     CU_ASSERT_EQUAL(sched_getscheduler(0), own);
@@ -638,25 +637,25 @@ TEST(stand_ins_work_while_others_hang_and_leave_when_they_are_back)
     struct sluice_worker_pool *pool = NULL;
     const struct sluice_worker_pool_options options = {
         .num_workers = 1, .queue_capacity = 8, .max_stand_ins = 2};
-    CU_ASSERT_EQUAL_FATAL(sluice_worker_pool_create(&options, &pool, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_worker_pool_create(&options, &pool, NULL));
     for (int round = 0; round < 3; round++) {
         struct gate gate = GATE_INIT, other = GATE_INIT;
         struct test_job hangs = make_job(&gate), hangs_too = make_job(&other);
         struct test_job runs = make_job(NULL);
-        CU_ASSERT_EQUAL(sluice_worker_pool_submit(pool, &hangs.job), SLUICE_OK);
+        CHECK_OK(sluice_worker_pool_submit(pool, &hangs.job));
         gate_wait_for(&gate, 1);
-        CU_ASSERT_EQUAL(sluice_worker_pool_stand_in(pool, 1, NULL), SLUICE_OK);
-        CU_ASSERT_EQUAL(sluice_worker_pool_submit(pool, &hangs_too.job), SLUICE_OK);
+        CHECK_OK(sluice_worker_pool_stand_in(pool, 1, NULL));
+        CHECK_OK(sluice_worker_pool_submit(pool, &hangs_too.job));
         gate_wait_for(&other, 1);
         /* More hang than there may be stand-ins. */
-        CU_ASSERT_EQUAL(sluice_worker_pool_stand_in(pool, 5, NULL), SLUICE_OK);
+        CHECK_OK(sluice_worker_pool_stand_in(pool, 5, NULL));
         await_workers(pool, 3);
-        CU_ASSERT_EQUAL(sluice_worker_pool_submit(pool, &runs.job), SLUICE_OK);
+        CHECK_OK(sluice_worker_pool_submit(pool, &runs.job));
         while (sluice_worker_pool_stats(pool).run < (uint64_t)round * 3 + 1)
             sched_yield();
         gate_open(&gate);
         gate_open(&other);
-        CU_ASSERT_EQUAL(sluice_worker_pool_stand_in(pool, 0, NULL), SLUICE_OK);
+        CHECK_OK(sluice_worker_pool_stand_in(pool, 0, NULL));
         await_workers(pool, 1);
         while (sluice_worker_pool_stats(pool).run < (uint64_t)round * 3 + 3)
             sched_yield();

@@ -55,7 +55,7 @@ static void must_set(struct values *values, struct sluice_cli_texts *texts, cons
                      const char *value)
 {
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(set(values, texts, key, value, &err), SLUICE_OK);
+    CHECK_OK(set(values, texts, key, value, &err));
     CU_ASSERT_STRING_EQUAL(err.text, "");
 }
 

@@ -18,7 +18,7 @@ static void expect_line(struct sluice_config_lines *lines, unsigned number, cons
 {
     struct sluice_config_line line;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_config_lines_next(lines, &line, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_config_lines_next(lines, &line, &err));
     CU_ASSERT_EQUAL(lines->number, number);
     CU_ASSERT_PTR_NOT_NULL_FATAL(line.key);
     CU_ASSERT_STRING_EQUAL(line.key, key);
@@ -29,7 +29,7 @@ static void expect_end(struct sluice_config_lines *lines)
 {
     for (int i = 0; i < 2; i++) {
         struct sluice_config_line line;
-        CU_ASSERT_EQUAL(sluice_config_lines_next(lines, &line, NULL), SLUICE_OK);
+        CHECK_OK(sluice_config_lines_next(lines, &line, NULL));
         CU_ASSERT_PTR_NULL(line.key);
     }
 }
@@ -95,7 +95,7 @@ TEST(long_lines_are_whole)
     struct sluice_config_lines lines = begin(line, sizeof(line));
     line[0] = '\0';
     struct sluice_config_line read;
-    CU_ASSERT_EQUAL(sluice_config_lines_next(&lines, &read, NULL), SLUICE_OK);
+    CHECK_OK(sluice_config_lines_next(&lines, &read, NULL));
     CU_ASSERT_EQUAL(strlen(read.value), sizeof(line) - 4);
 }
 

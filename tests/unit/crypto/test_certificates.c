@@ -41,7 +41,7 @@ TEST(reads_what_belongs_together)
         .cert = in("server.pem"), .key = in("server-key.pem"), .ca = in("ca.pem")};
     struct sluice_tls_texts texts = {0};
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_tls_read(&files, &texts, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_tls_read(&files, &texts, &err));
     CU_ASSERT_PTR_NOT_NULL(strstr(texts.cert, "BEGIN CERTIFICATE"));
     CU_ASSERT_PTR_NOT_NULL(strstr(texts.ca, "BEGIN CERTIFICATE"));
     CU_ASSERT_PTR_NOT_NULL(strstr(texts.key->text, "PRIVATE KEY"));
@@ -50,7 +50,7 @@ TEST(reads_what_belongs_together)
     sluice_tls_texts_clear(&texts);
     sluice_tls_texts_clear(&texts);
     const struct sluice_tls_files none = {0};
-    CU_ASSERT_EQUAL(sluice_tls_read(&none, &texts, NULL), SLUICE_OK);
+    CHECK_OK(sluice_tls_read(&none, &texts, NULL));
     CU_ASSERT(!texts.cert && !texts.key && !texts.ca && !texts.cert_end);
 }
 

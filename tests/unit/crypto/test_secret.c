@@ -47,7 +47,7 @@ static bool is_kept_from_dumps(const void *address)
 TEST(a_secret_lies_where_no_dump_shows_it)
 {
     struct sluice_secret *secret = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_secret_create(5000, &secret, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_secret_create(5000, &secret, NULL));
     CU_ASSERT_EQUAL(secret->len, 5000);
     CU_ASSERT(is_kept_from_dumps(secret));
     CU_ASSERT(is_kept_from_dumps(secret->text + 5000));
@@ -67,11 +67,9 @@ static const char *file(const char *name, const char *text)
 TEST(reads_a_file_and_trims_a_token)
 {
     struct sluice_secret *secret = NULL;
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_secret_read(file("token", "abcdefgh-._~+/=0123 \r\n\n"), 100, &secret, NULL),
-        SLUICE_OK);
+    REQUIRE_OK(sluice_secret_read(file("token", "abcdefgh-._~+/=0123 \r\n\n"), 100, &secret, NULL));
     CU_ASSERT_EQUAL(secret->len, 23);
-    CU_ASSERT_EQUAL(sluice_secret_trim_token(secret, NULL), SLUICE_OK);
+    CHECK_OK(sluice_secret_trim_token(secret, NULL));
     CU_ASSERT_STRING_EQUAL(secret->text, "abcdefgh-._~+/=0123");
     CU_ASSERT_EQUAL(secret->len, 19);
     sluice_secret_destroy(secret);
@@ -84,8 +82,7 @@ TEST(errors_show_nothing_of_the_secret)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(bad); i++) {
         struct sluice_secret *secret = NULL;
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_secret_read(file("bad", bad[i]), 100, &secret, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_secret_read(file("bad", bad[i]), 100, &secret, NULL));
         CU_ASSERT_EQUAL(sluice_secret_trim_token(secret, &err), SLUICE_E_INVALID);
         CU_ASSERT(err.text[0] && (!bad[i][0] || !strstr(err.text, bad[i])));
         sluice_secret_destroy(secret);

@@ -41,8 +41,7 @@ static inline const char *test_path(const char *name)
 static inline struct sluice_manifest *test_manifest(void)
 {
     struct sluice_manifest *manifest = NULL;
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_manifest_create(test_rows, TEST_ROWS, test_classes, 3, &manifest, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_create(test_rows, TEST_ROWS, test_classes, 3, &manifest, NULL));
     return manifest;
 }
 
@@ -74,8 +73,7 @@ static inline struct sluice_manifest *test_manifest_with(struct sluice_target_ty
     struct sluice_manifest_builder builder = {.manifest = test_manifest()};
     builder.manifest->target_type = type;
     for (size_t i = 0; i < TEST_ROWS; i++)
-        CU_ASSERT_EQUAL_FATAL(sluice_manifest_set_target(&builder, i, targets[i], bytes[i], NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_set_target(&builder, i, targets[i], bytes[i], NULL));
     return builder.manifest;
 }
 

@@ -21,14 +21,14 @@ TEST(lines_are_names_in_the_order_of_labels)
     struct sluice_class_list list = {0};
     static const char text[] = "\xef\xbb\xbf"
                                "dog\r\ncat\na\\tb\\\\c\nlast";
-    CU_ASSERT_EQUAL_FATAL(read_text(text, sizeof(text) - 1, &list, NULL), SLUICE_OK);
+    REQUIRE_OK(read_text(text, sizeof(text) - 1, &list, NULL));
     static const char *const expected[] = {"dog", "cat", "a\tb\\c", "last"};
     CU_ASSERT_EQUAL_FATAL(list.num, 4);
     for (size_t i = 0; i < 4; i++)
         CU_ASSERT_STRING_EQUAL(list.names[i], expected[i]);
     sluice_class_list_clear(&list);
     sluice_class_list_clear(&list);
-    CU_ASSERT_EQUAL_FATAL(read_text("\n", 1, &list, NULL), SLUICE_OK);
+    REQUIRE_OK(read_text("\n", 1, &list, NULL));
     CU_ASSERT(list.num == 1 && list.names[0][0] == '\0');
     sluice_class_list_clear(&list);
 }
@@ -65,15 +65,14 @@ static struct sluice_manifest_builder images(const uint32_t labels[3], bool are_
 {
     static const char *const paths[] = {"1.jpg", "2.jpg", "3.jpg"};
     struct sluice_manifest_builder builder;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_builder_init(&builder, NULL));
     for (size_t i = 0; i < 3; i++) {
         const struct sluice_manifest_entry row = {.label = labels[i]};
-        CU_ASSERT_EQUAL_FATAL(sluice_manifest_add_entry(&builder, &row, paths[i], 5, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_add_entry(&builder, &row, paths[i], 5, NULL));
     }
     if (!are_numbers) {
-        CU_ASSERT_EQUAL_FATAL(sluice_manifest_add_class(&builder, "cat", 3, NULL), SLUICE_OK);
-        CU_ASSERT_EQUAL_FATAL(sluice_manifest_add_class(&builder, "dog", 3, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_add_class(&builder, "cat", 3, NULL));
+        REQUIRE_OK(sluice_manifest_add_class(&builder, "dog", 3, NULL));
     }
     return builder;
 }
@@ -82,8 +81,8 @@ TEST(the_list_gives_the_labels_and_what_it_lacks_is_an_error)
 {
     struct sluice_class_list list = {0};
     struct sluice_manifest_builder builder = images((const uint32_t[]){0, 1, 0}, false);
-    CU_ASSERT_EQUAL_FATAL(read_text("dog\nbird\ncat\n", 13, &list, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_class_list_apply(&list, &builder, NULL), SLUICE_OK);
+    REQUIRE_OK(read_text("dog\nbird\ncat\n", 13, &list, NULL));
+    REQUIRE_OK(sluice_class_list_apply(&list, &builder, NULL));
     static const uint32_t expected[] = {2, 0, 2};
     for (size_t i = 0; i < 3; i++)
         CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, i).label, expected[i]);
@@ -92,8 +91,8 @@ TEST(the_list_gives_the_labels_and_what_it_lacks_is_an_error)
 
     /* What is written is the list again. */
     struct sluice_class_list again = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_class_list_write(builder.manifest, list_path(), NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_class_list_read(list_path(), &again, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_class_list_write(builder.manifest, list_path(), NULL));
+    REQUIRE_OK(sluice_class_list_read(list_path(), &again, NULL));
     CU_ASSERT_EQUAL_FATAL(again.num, list.num);
     for (size_t i = 0; i < list.num; i++)
         CU_ASSERT_STRING_EQUAL(again.names[i], list.names[i]);
@@ -103,7 +102,7 @@ TEST(the_list_gives_the_labels_and_what_it_lacks_is_an_error)
 
     struct sluice_err err = {0};
     builder = images((const uint32_t[]){0, 1, 0}, false);
-    CU_ASSERT_EQUAL_FATAL(read_text("cat\n", 4, &list, NULL), SLUICE_OK);
+    REQUIRE_OK(read_text("cat\n", 4, &list, NULL));
     CU_ASSERT_EQUAL(sluice_class_list_apply(&list, &builder, &err), SLUICE_E_INVALID);
     CU_ASSERT_STRING_EQUAL(err.text, "2.jpg: its class 'dog' is not in the list of classes");
     sluice_class_list_clear(&list);
@@ -115,12 +114,11 @@ TEST(what_is_written_reads_back_whatever_a_name_has)
     static const char *const names[] = {"\xef\xbb\xbf-a", "b\r", "c\td\ne\\", "\xc3\xa4"};
     struct sluice_manifest_builder builder;
     struct sluice_class_list list = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_builder_init(&builder, NULL));
     for (size_t i = 0; i < 4; i++)
-        CU_ASSERT_EQUAL_FATAL(sluice_manifest_add_class(&builder, names[i], strlen(names[i]), NULL),
-                              SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_class_list_write(builder.manifest, list_path(), NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_class_list_read(list_path(), &list, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_add_class(&builder, names[i], strlen(names[i]), NULL));
+    REQUIRE_OK(sluice_class_list_write(builder.manifest, list_path(), NULL));
+    REQUIRE_OK(sluice_class_list_read(list_path(), &list, NULL));
     CU_ASSERT_EQUAL_FATAL(list.num, 4);
     for (size_t i = 0; i < 4; i++)
         CU_ASSERT_STRING_EQUAL(list.names[i], names[i]);
@@ -131,19 +129,19 @@ TEST(what_is_written_reads_back_whatever_a_name_has)
 TEST(numbers_get_names_from_the_list_or_are_their_own)
 {
     struct sluice_manifest_builder builder = images((const uint32_t[]){0, 11, 0}, true);
-    CU_ASSERT_EQUAL_FATAL(sluice_class_list_number(NULL, &builder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_class_list_number(NULL, &builder, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_classes, 12);
     CU_ASSERT_STRING_EQUAL(builder.manifest->classes[11], "11");
     sluice_manifest_destroy(builder.manifest);
 
     struct sluice_class_list list = {0};
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(read_text("cat\ndog\n", 8, &list, NULL), SLUICE_OK);
+    REQUIRE_OK(read_text("cat\ndog\n", 8, &list, NULL));
     builder = images((const uint32_t[]){0, 1, 2}, true);
     CU_ASSERT_EQUAL(sluice_class_list_number(&list, &builder, &err), SLUICE_E_INVALID);
     CU_ASSERT_STRING_EQUAL(err.text, "3.jpg: label 2 of 2 in the list of classes");
     builder.manifest->rows[2].label = 1;
-    CU_ASSERT_EQUAL_FATAL(sluice_class_list_number(&list, &builder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_class_list_number(&list, &builder, NULL));
     CU_ASSERT_STRING_EQUAL(builder.manifest->classes[1], "dog");
     builder.manifest->rows[2].label = SLUICE_MAX_CLASSES;
     CU_ASSERT_EQUAL(sluice_class_list_number(NULL, &builder, NULL), SLUICE_E_INVALID);

@@ -20,9 +20,8 @@ static struct sluice_freshness *make(bool verify)
     };
     entries[BOTH].hash = entries[HASH].hash = sluice_hash128(content, LEN);
     struct sluice_freshness *freshness = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, 3, classes, 1, &manifest, NULL),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_freshness_create(manifest, verify, &freshness, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_create(entries, 3, classes, 1, &manifest, NULL));
+    REQUIRE_OK(sluice_freshness_create(manifest, verify, &freshness, NULL));
     return freshness;
 }
 
@@ -35,8 +34,7 @@ static void end(struct sluice_freshness *freshness)
 static bool needs_content(struct sluice_freshness *freshness, size_t sample, int64_t mtime_ns)
 {
     bool needs = false;
-    CU_ASSERT_EQUAL(sluice_freshness_look(freshness, sample, LEN, mtime_ns, &needs, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_freshness_look(freshness, sample, LEN, mtime_ns, &needs, NULL));
     return needs;
 }
 
@@ -61,8 +59,7 @@ TEST(another_time_costs_one_hash)
     CU_ASSERT_FALSE(needs_content(freshness, BOTH, LISTED_NS));
     for (int64_t time = LISTED_NS + 1; time < LISTED_NS + 3; time++) {
         CU_ASSERT(needs_content(freshness, BOTH, time));
-        CU_ASSERT_EQUAL(sluice_freshness_read(freshness, BOTH, time, content, LEN, NULL),
-                        SLUICE_OK);
+        CHECK_OK(sluice_freshness_read(freshness, BOTH, time, content, LEN, NULL));
         CU_ASSERT_FALSE(needs_content(freshness, BOTH, time));
     }
     CU_ASSERT_FALSE(needs_content(freshness, BOTH, LISTED_NS));
@@ -73,7 +70,7 @@ TEST(a_time_that_is_not_listed_costs_one_hash)
 {
     struct sluice_freshness *freshness = make(false);
     CU_ASSERT(needs_content(freshness, HASH, 5));
-    CU_ASSERT_EQUAL(sluice_freshness_read(freshness, HASH, 5, content, LEN, NULL), SLUICE_OK);
+    CHECK_OK(sluice_freshness_read(freshness, HASH, 5, content, LEN, NULL));
     CU_ASSERT_FALSE(needs_content(freshness, HASH, 5));
     CU_ASSERT(needs_content(freshness, HASH, 6));
     end(freshness);
@@ -97,7 +94,7 @@ TEST(without_a_hash_another_time_is_fresh)
 {
     struct sluice_freshness *freshness = make(true);
     CU_ASSERT_FALSE(needs_content(freshness, TIME, 7));
-    CU_ASSERT_EQUAL(sluice_freshness_read(freshness, TIME, 7, other, LEN, NULL), SLUICE_OK);
+    CHECK_OK(sluice_freshness_read(freshness, TIME, 7, other, LEN, NULL));
     end(freshness);
 }
 
@@ -106,8 +103,7 @@ TEST(verify_asks_for_the_content_at_every_read)
     struct sluice_freshness *freshness = make(true);
     for (int i = 0; i < 2; i++) {
         CU_ASSERT(needs_content(freshness, BOTH, LISTED_NS));
-        CU_ASSERT_EQUAL(sluice_freshness_read(freshness, BOTH, LISTED_NS, content, LEN, NULL),
-                        SLUICE_OK);
+        CHECK_OK(sluice_freshness_read(freshness, BOTH, LISTED_NS, content, LEN, NULL));
     }
     CU_ASSERT_EQUAL(sluice_freshness_read(freshness, BOTH, LISTED_NS, other, LEN, NULL),
                     SLUICE_E_STALE);

@@ -31,7 +31,7 @@ static struct sluice_index_known *open_known(const char *name, bool is_anew)
     struct sluice_index_known *known = NULL;
     struct sluice_test_output output; /* what it goes on with is a line of the log */
     sluice_test_capture_begin();
-    CU_ASSERT_EQUAL(sluice_index_known_open(test_path(name), is_anew, &known, NULL), SLUICE_OK);
+    CHECK_OK(sluice_index_known_open(test_path(name), is_anew, &known, NULL));
     sluice_test_capture_end(&output);
     CU_ASSERT_PTR_NOT_NULL_FATAL(known);
     return known;
@@ -54,9 +54,8 @@ TEST(rows_of_the_manifest_before_are_known)
     rows[1].has_hash = false;
     rows[2].width = 0; /* no image */
     struct sluice_manifest *manifest = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(rows, 3, test_classes, 1, &manifest, NULL),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, test_path("m.tsv"), NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_create(rows, 3, test_classes, 1, &manifest, NULL));
+    REQUIRE_OK(sluice_manifest_write(manifest, test_path("m.tsv"), NULL));
     sluice_manifest_destroy(manifest);
     struct sluice_index_known *known = open_known("m.tsv", false);
     CU_ASSERT(is_known(known, "a.png", 10));
@@ -127,7 +126,7 @@ TEST(two_runs_do_not_mix)
     struct sluice_index_known *first = open_known("t.tsv", false), *second = NULL;
     struct sluice_test_output output;
     sluice_test_capture_begin();
-    CU_ASSERT_EQUAL(sluice_index_known_open(test_path("t.tsv"), false, &second, NULL), SLUICE_OK);
+    CHECK_OK(sluice_index_known_open(test_path("t.tsv"), false, &second, NULL));
     sluice_test_capture_end(&output);
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "another run's"));
     const struct sluice_manifest_entry row = image("a.png", 10), other = image("b.png", 20);
@@ -146,7 +145,7 @@ TEST(two_runs_do_not_mix)
 TEST(a_list_that_is_no_file_has_none)
 {
     struct sluice_index_known *known = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_index_known_open("/dev/null", false, &known, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_index_known_open("/dev/null", false, &known, NULL));
     const struct sluice_manifest_entry row = image("a.png", 10);
     sluice_index_known_add(known, &row);
     CU_ASSERT_FALSE(is_known(known, "a.png", 10));

@@ -22,8 +22,7 @@ TEST(make)
     for (size_t i = 0; i < (size_t)width * height * 3; i++)
         pixels[i] = (uint8_t)((state = state * 1664525 + 1013904223) >> 25);
     const struct sluice_jpeg_encode_options options = {.quality = 95};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height, &options, &file, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(pixels, width, height, &options, &file, NULL));
     free(pixels);
     char path[1024];
     snprintf(path, sizeof(path), "%s/index.bin", sluice_test_dir());
@@ -31,19 +30,18 @@ TEST(make)
     struct sluice_buf *entry;
     struct sluice_jpeg_index_writer *writer;
     uint64_t bytes;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, MTIME, 8, &index, NULL),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_write(&index, &entry, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_create(path, 8, 2, &writer, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_add(writer, "a.jpg", entry, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_build(file->data, file->len, MTIME, 8, &index, NULL));
+    REQUIRE_OK(sluice_jpeg_index_write(&index, &entry, NULL));
+    REQUIRE_OK(sluice_jpeg_index_writer_create(path, 8, 2, &writer, NULL));
+    REQUIRE_OK(sluice_jpeg_index_writer_add(writer, "a.jpg", entry, NULL));
     entry->data[20] ^= 1;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_add(writer, "b.jpg", entry, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_commit(writer, &bytes, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_writer_add(writer, "b.jpg", entry, NULL));
+    REQUIRE_OK(sluice_jpeg_index_writer_commit(writer, &bytes, NULL));
     sluice_jpeg_index_writer_destroy(writer);
     sluice_jpeg_index_clear(&index);
     sluice_buf_unref(entry);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_open(path, &indexes, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(TRAIN, &pipeline, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_file_open(path, &indexes, NULL));
+    REQUIRE_OK(sluice_pipeline_parse(TRAIN, &pipeline, NULL));
 }
 
 TEST(an_index_is_used_for_its_file_alone)
@@ -75,7 +73,7 @@ TEST(an_index_is_used_for_its_file_alone)
 static struct sluice_buf *copy_of(const struct sluice_buf *of)
 {
     struct sluice_buf *copy = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, of->len, &copy, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, of->len, &copy, NULL));
     memcpy(copy->data, of->data, of->len);
     copy->len = of->len;
     return copy;
@@ -95,7 +93,7 @@ TEST(parts_give_what_the_whole_gives)
         {0, SLUICE_FORM_JPEG_ROWS, true},
     };
     struct sluice_scratch *scratch = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(NULL, &scratch, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_scratch_create(NULL, &scratch, NULL));
     unsigned num_partial = 0;
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         for (uint64_t id = 0; id < 20; id++) {
@@ -117,8 +115,7 @@ TEST(parts_give_what_the_whole_gives)
                                                            &samples[1].jpeg_index, parts,
                                                            &num_parts),
                                   SLUICE_INDEX_HIT);
-            CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, file->len, &samples[1].data, NULL),
-                                  SLUICE_OK);
+            REQUIRE_OK(sluice_buf_create(NULL, file->len, &samples[1].data, NULL));
             samples[1].data->len = file->len;
             memset(samples[1].data->data, 0xAA, file->len);
             for (unsigned k = 0; k < num_parts; k++)
@@ -173,8 +170,7 @@ static struct sluice_buf *with_orientation(uint8_t orientation)
                                    42,   0,    8, 0,  0,   0,   1,   0,   0x12, 1, 3,   0,
                                    1,    0,    0, 0,  0,   0,   0,   0,   0,    0, 0,   0};
     struct sluice_buf *made;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, file->len + sizeof(exif), &made, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, file->len + sizeof(exif), &made, NULL));
     made->len = file->len + sizeof(exif);
     memcpy(made->data, file->data, 2);
     memcpy(made->data + 2, exif, sizeof(exif));
@@ -206,8 +202,7 @@ static unsigned count_made_from_parts(const struct sluice_pipeline *upright,
                                                        &samples[1].jpeg_index, parts, &num_parts),
                               SLUICE_INDEX_HIT);
         for (int k = 0; k < 2; k++) {
-            CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, whole->len, &samples[k].data, NULL),
-                                  SLUICE_OK);
+            REQUIRE_OK(sluice_buf_create(NULL, whole->len, &samples[k].data, NULL));
             samples[k].data->len = whole->len;
             memset(samples[k].data->data, 0xAA, whole->len);
             for (unsigned i = 0; k == 1 && i < num_parts; i++)
@@ -216,8 +211,7 @@ static unsigned count_made_from_parts(const struct sluice_pipeline *upright,
         }
         memcpy(samples[0].data->data, whole->data, whole->len);
         const bool is_partial = sluice_indexed_file_has_holes(&samples[1]);
-        CU_ASSERT_EQUAL(sluice_pipeline_run(upright, scratch, &samples[0], want.end, NULL),
-                        SLUICE_OK);
+        CHECK_OK(sluice_pipeline_run(upright, scratch, &samples[0], want.end, NULL));
         const sluice_status status =
             sluice_pipeline_run(upright, scratch, &samples[1], want.end, NULL);
         CU_ASSERT(status == SLUICE_OK ||
@@ -243,26 +237,24 @@ TEST(a_file_that_is_turned_is_made_from_what_was_read_or_fails)
     char path[1024], name[16];
     uint64_t bytes;
     snprintf(path, sizeof(path), "%s/turned.bin", sluice_test_dir());
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(UPRIGHT, &upright, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(NULL, &scratch, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_create(path, 8, 8, &writer, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(UPRIGHT, &upright, NULL));
+    REQUIRE_OK(sluice_scratch_create(NULL, &scratch, NULL));
+    REQUIRE_OK(sluice_jpeg_index_writer_create(path, 8, 8, &writer, NULL));
     for (uint8_t orientation = 1; orientation <= 8; orientation++) {
         struct sluice_jpeg_index index;
         struct sluice_buf *entry;
         turned[orientation] = with_orientation(orientation);
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(turned[orientation]->data,
-                                                      turned[orientation]->len, MTIME, 8, &index,
-                                                      NULL),
-                              SLUICE_OK);
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_write(&index, &entry, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_jpeg_index_build(turned[orientation]->data, turned[orientation]->len,
+                                           MTIME, 8, &index, NULL));
+        REQUIRE_OK(sluice_jpeg_index_write(&index, &entry, NULL));
         snprintf(name, sizeof(name), "%u.jpg", orientation);
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_add(writer, name, entry, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_jpeg_index_writer_add(writer, name, entry, NULL));
         sluice_jpeg_index_clear(&index);
         sluice_buf_unref(entry);
     }
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_commit(writer, &bytes, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_writer_commit(writer, &bytes, NULL));
     sluice_jpeg_index_writer_destroy(writer);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_open(path, &indexes, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_file_open(path, &indexes, NULL));
     for (unsigned orientation = 1; orientation <= 8; orientation++) {
         snprintf(name, sizeof(name), "%u.jpg", orientation);
         const unsigned num = count_made_from_parts(upright, scratch, turned[orientation], name);

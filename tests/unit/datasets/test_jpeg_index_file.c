@@ -27,7 +27,7 @@ static void name_of(unsigned i, char name[32])
 static struct sluice_buf *entry_of(unsigned i)
 {
     struct sluice_buf *entry;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, i, &entry, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, i, &entry, NULL));
     for (unsigned k = 0; k < i; k++)
         entry->data[k] = (uint8_t)(i * 7 + k);
     entry->len = i;
@@ -57,8 +57,7 @@ static void *add_share(void *arg)
 static void make_file(const char *path)
 {
     struct sluice_jpeg_index_writer *writer = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_create(path, 8, NUM_PATHS, &writer, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_writer_create(path, 8, NUM_PATHS, &writer, NULL));
     struct share shares[2] = {{writer, 0, 2, 0}, {writer, 1, 2, 0}};
     pthread_t thread;
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, add_share, &shares[0]), 0);
@@ -66,7 +65,7 @@ static void make_file(const char *path)
     pthread_join(thread, NULL);
     CU_ASSERT_EQUAL(shares[0].num_failed + shares[1].num_failed, 0);
     uint64_t bytes = 0;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_commit(writer, &bytes, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_writer_commit(writer, &bytes, NULL));
     sluice_jpeg_index_writer_destroy(writer);
     size_t len;
     free(sluice_test_read_file(path, &len));
@@ -78,13 +77,13 @@ TEST(what_was_added_by_many_is_found_by_path)
     const char *path = in_dir("index.bin");
     make_file(path);
     struct sluice_jpeg_index_file *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_open(path, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_file_open(path, &file, NULL));
     CU_ASSERT_EQUAL(sluice_jpeg_index_file_step(file), 8);
     for (unsigned i = 0; i < NUM_PATHS; i++) {
         char name[32];
         name_of(i, name);
         struct sluice_buf *want = entry_of(i), *got = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_find(file, name, NULL, &got, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_jpeg_index_file_find(file, name, NULL, &got, NULL));
         CU_ASSERT(got->len == want->len && memcmp(got->data, want->data, want->len) == 0);
         sluice_buf_unref(got);
         sluice_buf_unref(want);
@@ -104,8 +103,8 @@ TEST(indexes_of_several_roots_are_found_by_their_names)
     struct sluice_jpeg_index_file *files[3] = {NULL}, *joined = NULL;
     static const char *const names[] = {"a", "a-b", "c"};
     for (size_t i = 0; i < 2; i++)
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_open(path, &files[i], NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_join(names, files, 3, &joined, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_jpeg_index_file_open(path, &files[i], NULL));
+    REQUIRE_OK(sluice_jpeg_index_file_join(names, files, 3, &joined, NULL));
     static const struct {
         const char *root;
         sluice_status status;
@@ -145,17 +144,15 @@ TEST(indexes_of_several_roots_are_found_by_their_names)
         struct sluice_buf *got = NULL;
         name_of(7, name);
         snprintf(of_root, sizeof(of_root), "%s%s", folders[i].begin, name);
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_jpeg_index_file_choose_for("auto", folders[i].roots, &joined, NULL), SLUICE_OK);
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_find(joined, of_root, NULL, &got, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_jpeg_index_file_choose_for("auto", folders[i].roots, &joined, NULL));
+        REQUIRE_OK(sluice_jpeg_index_file_find(joined, of_root, NULL, &got, NULL));
         sluice_buf_unref(got);
         sluice_jpeg_index_file_close(joined);
     }
     CU_ASSERT_EQUAL_FATAL(remove(index), 0);
     CU_ASSERT_FATAL(rmdir(left) == 0 && rmdir(right) == 0);
     struct sluice_jpeg_index_file *none[2] = {NULL};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_join(names, none, 2, &joined, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_file_join(names, none, 2, &joined, NULL));
     CU_ASSERT_PTR_NULL(joined);
 }
 
@@ -166,13 +163,13 @@ TEST(a_file_without_entries_is_one)
     struct sluice_jpeg_index_file *file = NULL;
     struct sluice_buf *none = NULL;
     uint64_t bytes;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_create(path, 0, 0, &writer, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_writer_create(path, 0, 0, &writer, NULL));
     struct sluice_buf *entry = entry_of(3);
     CU_ASSERT_EQUAL(sluice_jpeg_index_writer_add(writer, "x", entry, NULL), SLUICE_E_NO_MEMORY);
     sluice_buf_unref(entry);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_commit(writer, &bytes, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_writer_commit(writer, &bytes, NULL));
     sluice_jpeg_index_writer_destroy(writer);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_open(path, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_file_open(path, &file, NULL));
     CU_ASSERT_EQUAL(sluice_jpeg_index_file_find(file, "x", NULL, &none, NULL), SLUICE_E_NOT_FOUND);
     sluice_jpeg_index_file_close(file);
 }
@@ -196,10 +193,10 @@ TEST(what_is_not_committed_leaves_the_old_file_and_nothing_beside)
     uint8_t *before = sluice_test_read_file(path, &len);
     const unsigned num_files = count_files();
     struct sluice_jpeg_index_writer *writer = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_create(path, 8, 10, &writer, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_writer_create(path, 8, 10, &writer, NULL));
     CU_ASSERT_EQUAL(count_files(), num_files + 1);
     struct sluice_buf *entry = entry_of(9);
-    CU_ASSERT_EQUAL(sluice_jpeg_index_writer_add(writer, "x", entry, NULL), SLUICE_OK);
+    CHECK_OK(sluice_jpeg_index_writer_add(writer, "x", entry, NULL));
     sluice_buf_unref(entry);
     sluice_jpeg_index_writer_destroy(writer);
     sluice_jpeg_index_writer_destroy(NULL);
@@ -243,7 +240,7 @@ TEST(cut_and_damaged_files_are_refused_by_name)
     CU_ASSERT_PTR_NULL(file);
     /* One that is cut once it is open. */
     sluice_test_write_file(path, bytes, len);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_open(path, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_file_open(path, &file, NULL));
     CU_ASSERT_EQUAL_FATAL(truncate(path, 60), 0);
     struct sluice_buf *entry = NULL;
     CU_ASSERT_EQUAL(sluice_jpeg_index_file_find(file, "class/9.jpg", NULL, &entry, NULL),
@@ -259,16 +256,15 @@ TEST(a_program_takes_what_it_can_use_and_warns_of_the_rest)
     char path[1024];
     snprintf(path, sizeof(path), "%s", in_dir(SLUICE_JPEG_INDEX_FILE));
     const char *root = sluice_test_dir();
-    CU_ASSERT_EQUAL(sluice_jpeg_index_file_choose("auto", root, &file, NULL), SLUICE_OK);
+    CHECK_OK(sluice_jpeg_index_file_choose("auto", root, &file, NULL));
     CU_ASSERT_PTR_NULL(file);
     CU_ASSERT_EQUAL(sluice_jpeg_index_file_choose(path, root, &file, &err), SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, path));
     make_file(path);
-    CU_ASSERT_EQUAL(sluice_jpeg_index_file_choose("off", root, &file, NULL), SLUICE_OK);
+    CHECK_OK(sluice_jpeg_index_file_choose("off", root, &file, NULL));
     CU_ASSERT_PTR_NULL(file);
     for (int is_named = 0; is_named < 2; is_named++) {
-        CU_ASSERT_EQUAL(sluice_jpeg_index_file_choose(is_named ? path : "auto", root, &file, NULL),
-                        SLUICE_OK);
+        CHECK_OK(sluice_jpeg_index_file_choose(is_named ? path : "auto", root, &file, NULL));
         CU_ASSERT_PTR_NOT_NULL_FATAL(file);
         sluice_jpeg_index_file_close(file);
         file = NULL;
@@ -280,7 +276,7 @@ TEST(a_program_takes_what_it_can_use_and_warns_of_the_rest)
         const sluice_status status =
             sluice_jpeg_index_file_choose(is_named ? path : "auto", root, &file, NULL);
         sluice_test_capture_end(&output);
-        CU_ASSERT_EQUAL(status, SLUICE_OK);
+        CHECK_OK(status);
         CU_ASSERT_PTR_NULL(file);
         CU_ASSERT_PTR_NOT_NULL(strstr(output.err, path));
         CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "without this index"));

@@ -23,10 +23,9 @@ TEST(make_files)
     for (int i = 0; i < 3; i++) {
         const struct sluice_jpeg_encode_options options = {.quality = 50 + i,
                                                            .is_progressive = i == 2};
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, 40, 30, &options, &files[i], NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_jpeg_encode(pixels, 40, 30, &options, &files[i], NULL));
     }
-    CU_ASSERT_EQUAL_FATAL(sluice_png_encode(pixels, 40, 30, 1, &files[3], NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_png_encode(pixels, 40, 30, 1, &files[3], NULL));
     for (int i = 0; i < NUM_FILES; i++) {
         stats[i].st_size = (off_t)files[i]->len;
         stats[i].st_mtim = (struct timespec){.tv_sec = 1700000000 + i, .tv_nsec = 17};
@@ -37,12 +36,10 @@ static struct sluice_jpeg_indexer_summary run(uint32_t step)
 {
     struct sluice_jpeg_indexer *indexer = NULL;
     struct sluice_jpeg_indexer_summary summary = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_indexer_create(path, step, NUM_FILES, &indexer, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_indexer_create(path, step, NUM_FILES, &indexer, NULL));
     for (int i = 0; i < NUM_FILES; i++)
-        CU_ASSERT_EQUAL(sluice_jpeg_indexer_add(indexer, names[i], &stats[i], files[i], NULL),
-                        SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_jpeg_indexer_commit(indexer, &summary, NULL), SLUICE_OK);
+        CHECK_OK(sluice_jpeg_indexer_add(indexer, names[i], &stats[i], files[i], NULL));
+    CHECK_OK(sluice_jpeg_indexer_commit(indexer, &summary, NULL));
     sluice_jpeg_indexer_destroy(indexer);
     return summary;
 }
@@ -50,7 +47,7 @@ static struct sluice_jpeg_indexer_summary run(uint32_t step)
 static sluice_status check(int i, struct sluice_err *err)
 {
     struct sluice_jpeg_index_file *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_open(path, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_file_open(path, &file, NULL));
     const sluice_status status =
         sluice_jpeg_indexer_check(file, names[i], &stats[i], files[i], err);
     sluice_jpeg_index_file_close(file);
@@ -70,7 +67,7 @@ TEST(unchanged_files_keep_their_entries)
     summary = run(0);
     CU_ASSERT(summary.made == 1 && summary.kept == 1);
     struct sluice_buf *longer;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, files[1]->len + 1, &longer, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, files[1]->len + 1, &longer, NULL));
     memcpy(longer->data, files[1]->data, files[1]->len);
     longer->data[files[1]->len] = 0;
     longer->len = files[1]->len + 1;
@@ -82,7 +79,7 @@ TEST(unchanged_files_keep_their_entries)
     summary = run(3);
     CU_ASSERT(summary.made == 2 && summary.kept == 0);
     for (int i = 0; i < NUM_FILES; i++)
-        CU_ASSERT_EQUAL(check(i, NULL), SLUICE_OK);
+        CHECK_OK(check(i, NULL));
 }
 
 TEST(a_damaged_index_is_made_anew)
@@ -115,7 +112,7 @@ TEST(what_is_stale_or_not_the_files_is_found)
     CU_ASSERT_EQUAL(check(0, &err), SLUICE_E_CORRUPT);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "a/0.jpg: its index is stale"));
     stats[0].st_mtim.tv_sec--;
-    CU_ASSERT_EQUAL(check(0, NULL), SLUICE_OK);
+    CHECK_OK(check(0, NULL));
     /* The same length and time, other bytes. */
     files[0]->data[files[0]->len / 2] ^= 1;
     err = (struct sluice_err){0};

@@ -30,7 +30,7 @@ static void expect(const char *name, const char *text, bool are_names,
     const sluice_status status = parse(name, text, strlen(text), &err);
     if (status != SLUICE_OK)
         printf("%s\n", err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
     CU_ASSERT(is_table);
     CU_ASSERT_EQUAL_FATAL(table.num_rows, num);
     CU_ASSERT_EQUAL(table.are_names, are_names);
@@ -95,7 +95,7 @@ TEST(what_has_not_both_columns_is_no_table)
         {"metadata.jsonl", "[1, 2]\n", 7},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++) {
-        CU_ASSERT_EQUAL(parse(others[i].name, others[i].text, others[i].len, NULL), SLUICE_OK);
+        CHECK_OK(parse(others[i].name, others[i].text, others[i].len, NULL));
         CU_ASSERT(!is_table && table.num_rows == 0);
     }
 }
@@ -164,8 +164,7 @@ TEST(a_column_of_labels_has_one_of_four_names_or_that_which_is_asked_for)
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         label_key = cases[i].key;
-        CU_ASSERT_EQUAL(parse(cases[i].name, cases[i].text, strlen(cases[i].text), NULL),
-                        SLUICE_OK);
+        CHECK_OK(parse(cases[i].name, cases[i].text, strlen(cases[i].text), NULL));
         CU_ASSERT_EQUAL_FATAL(is_table, cases[i].column != NULL);
         if (!is_table)
             continue;
@@ -187,7 +186,7 @@ static void expect_targets(const char *name, const char *text, enum sluice_targe
     const sluice_status status = parse(name, text, strlen(text), &err);
     if (status != SLUICE_OK)
         printf("%s\n", err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
     CU_ASSERT(is_table && table.targets.type.kind == kind);
     CU_ASSERT_EQUAL_FATAL(table.num_rows, num);
     for (size_t i = 0; i < num; i++) {

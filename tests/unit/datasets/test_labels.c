@@ -34,11 +34,10 @@ static void put(const char *name, const char *text)
 static struct sluice_manifest_builder images(const char *const *paths, size_t num)
 {
     struct sluice_manifest_builder builder;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_builder_init(&builder, NULL));
     for (size_t i = 0; i < num; i++) {
         const struct sluice_manifest_entry row = {.label = 99};
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_manifest_add_entry(&builder, &row, paths[i], strlen(paths[i]), NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_add_entry(&builder, &row, paths[i], strlen(paths[i]), NULL));
     }
     return builder;
 }
@@ -63,7 +62,7 @@ TEST(integers_stay_and_names_get_numbers_as_python_sorts_them)
     CU_ASSERT_FALSE(sluice_labels_has_file(labels, "metadata.csv"));
     struct sluice_manifest_builder builder = images(paths, 3);
     bool are_names = true;
-    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_labels_assign(labels, &builder, &are_names, NULL));
     CU_ASSERT_FALSE(are_names);
     static const uint32_t numbers[] = {12, 7, 0};
     for (size_t i = 0; i < 3; i++)
@@ -77,7 +76,7 @@ TEST(integers_stay_and_names_get_numbers_as_python_sorts_them)
     labels = read_labels(NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
     builder = images(paths, 3);
-    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_labels_assign(labels, &builder, &are_names, NULL));
     CU_ASSERT(are_names);
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_classes, 3);
     CU_ASSERT_STRING_EQUAL(builder.manifest->classes[0], "b");
@@ -101,7 +100,7 @@ TEST(each_subset_may_have_its_own_table)
     CU_ASSERT(sluice_labels_has_file(labels, "val/metadata.csv"));
     struct sluice_manifest_builder builder = images(paths, 3);
     bool are_names;
-    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_labels_assign(labels, &builder, &are_names, NULL));
     for (uint32_t i = 0; i < 3; i++)
         CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, i).label, i + 1);
     sluice_manifest_destroy(builder.manifest);
@@ -132,7 +131,7 @@ TEST(each_folder_that_is_called_as_train_or_val_may_have_its_own_table)
     struct sluice_manifest_builder builder = images(paths, 4);
     builder.manifest->rows[1].subset = SLUICE_SPLIT_TEST;
     bool are_names;
-    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_labels_assign(labels, &builder, &are_names, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 3);
     for (uint32_t i = 0; i < 3; i++)
         CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, i).label, i + 1);
@@ -150,7 +149,7 @@ TEST(the_column_split_sets_the_subset)
     CU_ASSERT(sluice_labels_have_splits(labels));
     struct sluice_manifest_builder builder = images(paths, 2);
     bool are_names;
-    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_labels_assign(labels, &builder, &are_names, NULL));
     CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).subset, SLUICE_SUBSET_VAL);
     CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 1).subset, SLUICE_SUBSET_TRAIN);
     sluice_manifest_destroy(builder.manifest);
@@ -167,7 +166,7 @@ TEST(images_of_split_test_are_no_samples_and_their_classes_stay)
     CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
     struct sluice_manifest_builder builder = images(paths, 4);
     bool are_names;
-    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_labels_assign(labels, &builder, &are_names, NULL));
     CU_ASSERT_EQUAL(builder.manifest->num_classes, 4);
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
     CU_ASSERT_STRING_EQUAL(sluice_manifest_at(builder.manifest, 0).path, "2.jpg");
@@ -196,7 +195,7 @@ TEST(targets_stay_with_the_images_that_split_test_leaves)
     CU_ASSERT_PTR_NOT_NULL_FATAL(labels);
     struct sluice_manifest_builder builder = images(paths, 4);
     bool are_names;
-    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_labels_assign(labels, &builder, &are_names, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
     expect_target(builder.manifest, 0, "two");
     expect_target(builder.manifest, 1, "four");
@@ -205,7 +204,7 @@ TEST(targets_stay_with_the_images_that_split_test_leaves)
     sluice_manifest_destroy(builder.manifest);
 
     builder = images(paths, 4); /* targets alone: whatever else the table says */
-    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign_targets(labels, &builder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_labels_assign_targets(labels, &builder, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 4);
     expect_target(builder.manifest, 2, "three");
     CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 3).subset, SLUICE_SUBSET_TRAIN);
@@ -235,7 +234,7 @@ TEST(an_image_without_a_row_is_an_error_and_a_row_without_an_image_is_not)
     CU_ASSERT_PTR_NOT_NULL(
         strstr(err.text, "labels.csv: 2 of 3 images have no row in it (2.jpg, ...)"));
     builder.manifest->num_entries = 1;
-    CU_ASSERT_EQUAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    CHECK_OK(sluice_labels_assign(labels, &builder, &are_names, NULL));
     sluice_manifest_destroy(builder.manifest);
     sluice_labels_destroy(labels);
 }
@@ -247,7 +246,7 @@ TEST(what_is_ambiguous_is_refused_and_other_tables_are_left_alone)
     make_root();
     put("labels.csv", "n01440764,tench\n");
     put("metadata.csv", "file_name,text\n1.jpg,a cat\n");
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, NULL, column, &labels, &err), SLUICE_OK);
+    CHECK_OK(sluice_labels_read(root, NULL, NULL, column, &labels, &err));
     CU_ASSERT_PTR_NULL(labels);
     CU_ASSERT_EQUAL(sluice_labels_read(root, in_root("labels.csv"), NULL, column, &labels, &err),
                     SLUICE_E_INVALID);
@@ -290,7 +289,7 @@ TEST(targets_go_to_their_images_with_labels_or_without)
     CU_ASSERT(!sluice_labels_have_labels(labels));
     struct sluice_manifest_builder builder = images(paths, 2);
     bool are_names = true;
-    CU_ASSERT_EQUAL_FATAL(sluice_labels_assign(labels, &builder, &are_names, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_labels_assign(labels, &builder, &are_names, NULL));
     CU_ASSERT_EQUAL(builder.manifest->target_type.dim, 2);
     for (size_t i = 0; i < 2; i++) {
         const struct sluice_manifest_entry entry = sluice_manifest_at(builder.manifest, i);

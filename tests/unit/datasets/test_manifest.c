@@ -34,7 +34,7 @@ static struct sluice_manifest *scan(const char *name)
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {0};
     const sluice_status status = sluice_manifest_scan(in_dir(name), NULL, &manifest, &err);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
     return manifest;
 }
 
@@ -155,9 +155,7 @@ TEST(counts_what_it_passes_over_and_strict_refuses_images)
     struct sluice_err err = {0};
     sluice_passed_over_text(manifest->passed_over, text, sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "1 .txt");
-    CU_ASSERT_EQUAL(
-        sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, NULL, &err),
-        SLUICE_OK);
+    CHECK_OK(sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, NULL, &err));
     sluice_manifest_destroy(manifest);
 
     make_file("formats/cat/3.jxl", 4);
@@ -166,26 +164,22 @@ TEST(counts_what_it_passes_over_and_strict_refuses_images)
     sluice_passed_over_text(manifest->passed_over, text, sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "1 .jxl, 1 .txt");
     CU_ASSERT_EQUAL(manifest->passed_over->num_images, 2);
-    CU_ASSERT_EQUAL(
-        sluice_manifest_check_passed_over(manifest, in_dir("formats"), false, NULL, &err),
-        SLUICE_OK);
+    CHECK_OK(sluice_manifest_check_passed_over(manifest, in_dir("formats"), false, NULL, &err));
     CU_ASSERT_EQUAL(
         sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, NULL, &err),
         SLUICE_E_UNSUPPORTED);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cat/3.jxl, stray.jpg"));
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("formats.tsv"), NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_write(manifest, in_dir("formats.tsv"), NULL));
     sluice_manifest_destroy(manifest);
 
     /* A file knows what it was then: strict has the folder walked. */
     memset(&err, 0, sizeof(err));
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("formats.tsv"), &manifest, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_read(in_dir("formats.tsv"), &manifest, &err));
     CU_ASSERT_PTR_NULL(manifest->passed_over);
     CU_ASSERT_PTR_NOT_NULL_FATAL(manifest->passed_text);
     CU_ASSERT_STRING_EQUAL(manifest->passed_text, "1 .jxl, 1 .txt");
     CU_ASSERT_EQUAL(manifest->passed_unread, 1);
-    CU_ASSERT_EQUAL(
-        sluice_manifest_check_passed_over(manifest, in_dir("formats"), false, NULL, &err),
-        SLUICE_OK);
+    CHECK_OK(sluice_manifest_check_passed_over(manifest, in_dir("formats"), false, NULL, &err));
     CU_ASSERT_EQUAL(
         sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, NULL, &err),
         SLUICE_E_UNSUPPORTED);
@@ -230,8 +224,7 @@ TEST(a_walk_that_is_cancelled_is_closed)
     atomic_bool is_cancelled = false;
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("stopped"), &is_cancelled, &manifest, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_open(in_dir("stopped"), &is_cancelled, &manifest, NULL));
     sluice_manifest_destroy(manifest);
     manifest = NULL;
     is_cancelled = true;
@@ -284,10 +277,9 @@ TEST(write_and_read_give_the_same_manifest)
     };
     struct sluice_manifest *manifest = NULL, *read = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, 2, classes, 3, &manifest, &err),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("m.tsv"), &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("m.tsv"), &read, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_create(entries, 2, classes, 3, &manifest, &err));
+    REQUIRE_OK(sluice_manifest_write(manifest, in_dir("m.tsv"), &err));
+    REQUIRE_OK(sluice_manifest_read(in_dir("m.tsv"), &read, &err));
     CU_ASSERT_EQUAL_FATAL(read->num_entries, 2);
     CU_ASSERT_EQUAL_FATAL(read->num_classes, 3);
     for (size_t i = 0; i < 3; i++)
@@ -318,10 +310,9 @@ TEST(offsets_of_members_are_kept_in_version_4_and_leave_the_id)
         {.path = "x.tar/b.jpg", .offset = 1536, .bytes = 10, .has_hash = true},
     };
     struct sluice_manifest *manifest = NULL, *read = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, 3, classes, 1, &manifest, NULL),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("o.tsv"), NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("o.tsv"), &read, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_create(entries, 3, classes, 1, &manifest, NULL));
+    REQUIRE_OK(sluice_manifest_write(manifest, in_dir("o.tsv"), NULL));
+    REQUIRE_OK(sluice_manifest_read(in_dir("o.tsv"), &read, NULL));
     for (size_t i = 0; i < 3; i++) {
         CU_ASSERT_EQUAL(sluice_manifest_at(read, i).offset, entries[i].offset);
         CU_ASSERT_EQUAL(sluice_manifest_at(read, i).bytes, entries[i].bytes);
@@ -351,7 +342,7 @@ TEST(offsets_of_members_are_kept_in_version_4_and_leave_the_id)
     free(text);
 
     /* Without members it is a file of version 3. */
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("o.tsv"), NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_write(manifest, in_dir("o.tsv"), NULL));
     text = (char *)sluice_test_read_file(in_dir("o.tsv"), &len);
     CU_ASSERT_EQUAL(strncmp(text, "# sluice manifest 3\n", 20), 0);
     free(text);
@@ -362,7 +353,7 @@ TEST(a_damaged_file_is_refused_by_line)
 {
     struct sluice_manifest *manifest = scan("split");
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("whole.tsv"), &err), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_write(manifest, in_dir("whole.tsv"), &err));
     sluice_manifest_destroy(manifest);
     size_t len;
     uint8_t *bytes = sluice_test_read_file(in_dir("whole.tsv"), &len);
@@ -406,7 +397,7 @@ TEST(reads_files_of_versions_1_and_2_that_know_less)
     CU_ASSERT_FATAL(len > 0 && (size_t)len < sizeof(text));
     sluice_test_write_file(in_dir("old.tsv"), text, (size_t)len);
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("old.tsv"), &read, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_read(in_dir("old.tsv"), &read, &err));
     CU_ASSERT(ids_are_equal(manifest, read));
     CU_ASSERT_EQUAL(sluice_manifest_at(read, 0).width, 5);
     CU_ASSERT_EQUAL(sluice_manifest_at(read, 0).coding, SLUICE_CODING_UNKNOWN);
@@ -422,7 +413,7 @@ TEST(reads_files_of_versions_1_and_2_that_know_less)
                    "val/b/3.jpg\t3\t1\tval\t5\t7\t-\tpng\n",
                    id);
     sluice_test_write_file(in_dir("old.tsv"), text, (size_t)len);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("old.tsv"), &read, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_read(in_dir("old.tsv"), &read, &err));
     CU_ASSERT(ids_are_equal(manifest, read));
     CU_ASSERT_EQUAL(sluice_manifest_at(read, 0).coding, SLUICE_CODING_PNG);
     CU_ASSERT_EQUAL(sluice_manifest_at(read, 0).mtime_ns, 0);
@@ -438,7 +429,7 @@ TEST(no_flipped_bit_of_the_file_is_taken)
     manifest->rows[0].has_hash = true;
     manifest->rows[0].hash.low = 77;
     manifest->rows[1].mtime_ns = 1234567890123;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("flip.tsv"), NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_write(manifest, in_dir("flip.tsv"), NULL));
     size_t len, same = 0;
     uint8_t *bytes = sluice_test_read_file(in_dir("flip.tsv"), &len);
     for (size_t bit = 0; bit < 8 * len; bit++) {
@@ -471,19 +462,18 @@ TEST(open_prefers_the_file_and_falls_back_to_walking)
 {
     struct sluice_manifest *walked = scan("split"), *opened = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("split"), NULL, &opened, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_open(in_dir("split"), NULL, &opened, &err));
     CU_ASSERT(ids_are_equal(walked, opened));
     sluice_manifest_destroy(opened);
 
     walked->rows[0].bytes = 99; /* so that we can tell which one was opened */
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_manifest_write(walked, in_dir("split/" SLUICE_MANIFEST_FILE), &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("split"), NULL, &opened, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_write(walked, in_dir("split/" SLUICE_MANIFEST_FILE), &err));
+    REQUIRE_OK(sluice_manifest_open(in_dir("split"), NULL, &opened, &err));
     CU_ASSERT_EQUAL(sluice_manifest_at(opened, 0).bytes, 99);
     sluice_manifest_destroy(opened);
 
     sluice_test_write_file(in_dir("split/" SLUICE_MANIFEST_FILE), "junk\n", 5);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("split"), NULL, &opened, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_open(in_dir("split"), NULL, &opened, &err));
     CU_ASSERT_EQUAL(sluice_manifest_at(opened, 0).bytes, 1);
     sluice_manifest_destroy(opened);
     sluice_manifest_destroy(walked);
@@ -498,14 +488,13 @@ TEST(a_list_with_a_nameless_class_among_others_is_warned_of)
     struct sluice_manifest *manifest = NULL, *read = NULL;
     for (size_t first = 0; first < 2; first++) {
         const struct sluice_manifest_entry entry = {.path = "cat/1.jpg", .label = 0};
-        CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(first ? &entry : entries, 1, classes + first,
-                                                     2 - first, &manifest, NULL),
-                              SLUICE_OK);
-        CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("old.tsv"), NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_create(first ? &entry : entries, 1, classes + first, 2 - first,
+                                          &manifest, NULL));
+        REQUIRE_OK(sluice_manifest_write(manifest, in_dir("old.tsv"), NULL));
         sluice_test_capture_begin();
         const sluice_status status = sluice_manifest_read(in_dir("old.tsv"), &read, NULL);
         sluice_test_capture_end(&output);
-        CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+        REQUIRE_OK(status);
         CU_ASSERT_EQUAL(strstr(output.err, "make it anew") != NULL, first == 0);
         sluice_manifest_destroy(manifest);
         sluice_manifest_destroy(read);
@@ -616,8 +605,7 @@ TEST(members_of_tars_have_the_classes_that_they_would_have_unpacked)
     manifest = scan("tars");
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 4);
     CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 3).path, "train/cat/c.tar/4.jpg");
-    CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("tars"), true, NULL, &err),
-                    SLUICE_OK);
+    CHECK_OK(sluice_manifest_check_passed_over(manifest, in_dir("tars"), true, NULL, &err));
     sluice_manifest_destroy(manifest);
     put_text("tars/d.tar", "no tar at all");
     manifest = scan("tars");

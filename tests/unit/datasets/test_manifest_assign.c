@@ -19,13 +19,12 @@ static sluice_status assign(const struct image *images, size_t num, size_t num_l
 {
     sluice_manifest_destroy(builder.manifest);
     sluice_layout_folders_clear(&folders);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_builder_init(&builder, NULL));
     for (size_t i = 0; i < num; i++) {
         const struct sluice_manifest_entry row = {.offset = images[i].offset,
                                                   .label = images[i].label};
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_manifest_add_entry(&builder, &row, images[i].path, strlen(images[i].path), NULL),
-            SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_add_entry(&builder, &row, images[i].path, strlen(images[i].path),
+                                             NULL));
     }
     const struct sluice_manifest_parts parts = {
         .builder = &builder,
@@ -54,7 +53,7 @@ TEST(folders_in_shards_are_classes_and_entries_are_in_order)
         {"train/x.tar/ape/1.jpg", 1024, SLUICE_NO_LABEL},
     };
     options = (struct sluice_manifest_options){0};
-    CU_ASSERT_EQUAL_FATAL(assign(images, 3, 0, NULL), SLUICE_OK);
+    REQUIRE_OK(assign(images, 3, 0, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_classes, 2);
     CU_ASSERT_STRING_EQUAL(builder.manifest->classes[0], "ape");
     expect(0, "train/x.tar/ape/1.jpg", 0, SLUICE_SUBSET_TRAIN);
@@ -68,7 +67,7 @@ TEST(labels_of_shards_are_of_all_or_an_error)
     static const struct image mixed[] = {{"x.tar/2.jpg", 512, 3}, {"1.jpg", 0, SLUICE_NO_LABEL}};
     struct sluice_err err = {0};
     options = (struct sluice_manifest_options){0};
-    CU_ASSERT_EQUAL_FATAL(assign(images, 2, 2, NULL), SLUICE_OK);
+    REQUIRE_OK(assign(images, 2, 2, NULL));
     CU_ASSERT_EQUAL(builder.manifest->num_classes, 4);
     expect(1, "x.tar/2.jpg", 3, SLUICE_SUBSET_TRAIN);
     CU_ASSERT_EQUAL(assign(mixed, 2, 1, &err), SLUICE_E_INVALID);
@@ -84,7 +83,7 @@ TEST(lists_come_before_folders_and_shards)
     sluice_test_put_text(sluice_test_dir(), "list.txt", "val/a/2.jpg 5\ntrain/a/1.jpg 4\n");
     snprintf(path, sizeof(path), "%s/list.txt", sluice_test_dir());
     options = (struct sluice_manifest_options){.train_list = path};
-    CU_ASSERT_EQUAL_FATAL(assign(images, 3, 1, NULL), SLUICE_OK);
+    REQUIRE_OK(assign(images, 3, 1, NULL));
     CU_ASSERT_EQUAL(builder.manifest->num_entries, 2);
     expect(0, "train/a/1.jpg", 4, SLUICE_SUBSET_TRAIN);
     expect(1, "val/a/2.jpg", 5, SLUICE_SUBSET_TRAIN);
@@ -99,10 +98,10 @@ TEST(a_list_of_classes_is_one_that_is_named_where_there_is_no_folder)
     sluice_test_put_text(sluice_test_dir(), "classes.txt", "ape\nbee\ncat\n");
     snprintf(path, sizeof(path), "%s/classes.txt", sluice_test_dir());
     options = (struct sluice_manifest_options){.classes = path};
-    CU_ASSERT_EQUAL_FATAL(assign(images, 1, 1, NULL), SLUICE_OK);
+    REQUIRE_OK(assign(images, 1, 1, NULL));
     CU_ASSERT_EQUAL(builder.manifest->num_classes, 3);
     options = (struct sluice_manifest_options){0};
-    CU_ASSERT_EQUAL_FATAL(assign(images, 1, 1, NULL), SLUICE_OK);
+    REQUIRE_OK(assign(images, 1, 1, NULL));
     CU_ASSERT_EQUAL(builder.manifest->num_classes, 2);
 }
 

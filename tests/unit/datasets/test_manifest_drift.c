@@ -80,7 +80,7 @@ static void make_root(const char *prefix)
 static struct sluice_manifest *index_root(void)
 {
     struct sluice_manifest *manifest = NULL, *read = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_scan(root, NULL, &manifest, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_scan(root, NULL, &manifest, NULL));
     for (size_t i = 0; i < manifest->num_entries; i++) {
         size_t len;
         uint8_t *bytes = sluice_test_read_file(in_root(sluice_manifest_at(manifest, i).path), &len);
@@ -88,10 +88,8 @@ static struct sluice_manifest *index_root(void)
         manifest->rows[i].has_hash = true;
         free(bytes);
     }
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_root(SLUICE_MANIFEST_FILE), NULL),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_root(SLUICE_MANIFEST_FILE), &read, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_write(manifest, in_root(SLUICE_MANIFEST_FILE), NULL));
+    REQUIRE_OK(sluice_manifest_read(in_root(SLUICE_MANIFEST_FILE), &read, NULL));
     sluice_manifest_destroy(manifest);
     return read;
 }
@@ -101,9 +99,8 @@ static struct sluice_manifest_drift drift;
 static void find(const struct sluice_manifest *manifest)
 {
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_find_drift(manifest, root, in_root(SLUICE_MANIFEST_FILE),
-                                                     NULL, &drift, &err),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_find_drift(manifest, root, in_root(SLUICE_MANIFEST_FILE), NULL,
+                                          &drift, &err));
 }
 
 static void expect(const struct sluice_manifest *manifest, unsigned added, unsigned gone,
@@ -281,9 +278,8 @@ TEST(a_search_that_is_cancelled_ends)
     make_root("");
     struct sluice_manifest *manifest = index_root();
     const atomic_bool is_cancelled = true;
-    CU_ASSERT_EQUAL(sluice_manifest_find_drift(manifest, root, in_root(SLUICE_MANIFEST_FILE),
-                                               &is_cancelled, &drift, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_manifest_find_drift(manifest, root, in_root(SLUICE_MANIFEST_FILE),
+                                        &is_cancelled, &drift, NULL));
     CU_ASSERT_EQUAL(drift.num_folders + drift.num_files, 0);
     sluice_manifest_destroy(manifest);
 }
@@ -305,12 +301,9 @@ static struct sluice_manifest *index_sharded(void)
         entries[n + i].offset = 16 + 40 * i;
         entries[n + i].mtime_ns = 1;
     }
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, n + 2,
-                                                 (const char *const *)folder->classes,
-                                                 folder->num_classes, &manifest, NULL),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_root(SLUICE_MANIFEST_FILE), NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_create(entries, n + 2, (const char *const *)folder->classes,
+                                      folder->num_classes, &manifest, NULL));
+    REQUIRE_OK(sluice_manifest_write(manifest, in_root(SLUICE_MANIFEST_FILE), NULL));
     free(entries);
     sluice_manifest_destroy(folder);
     return manifest;

@@ -220,12 +220,11 @@ TEST(hashes_and_sizes_stay)
     struct sluice_manifest *parts[2] = {NULL}, *merged = NULL;
     struct sluice_manifest_part lists[2];
     for (size_t i = 0; i < 2; i++) {
-        CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(rows[i], 1, &classes[i], 1, &parts[i], NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_create(rows[i], 1, &classes[i], 1, &parts[i], NULL));
         lists[i] = (struct sluice_manifest_part){parts[i], "", classes[i]};
     }
     struct sluice_manifest_place *places = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_join(lists, 2, &merged, &places, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_join(lists, 2, &merged, &places, NULL));
     const struct sluice_manifest_entry e = sluice_manifest_at(merged, 1);
     CU_ASSERT(e.has_hash && e.hash.high == 1 && e.hash.low == 2 && e.width == 30 &&
               e.height == 40 && e.coding == 3 && e.bytes == 10 && e.label == 1);
@@ -294,7 +293,7 @@ TEST(paths_of_roots_get_their_names_and_classes_are_united)
     const struct sluice_hash128 x = sluice_manifest_id(whole), y = sluice_manifest_id(again);
     CU_ASSERT(x.high == y.high && x.low == y.low);
     sluice_manifest_destroy(again);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_of_root(whole, "a", &again, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_of_root(whole, "a", &again, NULL));
     CU_ASSERT_EQUAL_FATAL(again->num_entries, 3);
     for (size_t i = 0; i < 3; i++) {
         CU_ASSERT_STRING_EQUAL(sluice_manifest_at(again, i).path, first[i].path);
@@ -327,10 +326,9 @@ static struct sluice_manifest *one_with_target(const char *path, struct sluice_t
     static const char *const classes[] = {""};
     const struct sluice_manifest_entry row = {.path = path};
     struct sluice_manifest_builder builder = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(&row, 1, classes, 1, &builder.manifest, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_create(&row, 1, classes, 1, &builder.manifest, NULL));
     builder.manifest->target_type = type;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_set_target(&builder, 0, target, bytes, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_set_target(&builder, 0, target, bytes, NULL));
     return builder.manifest;
 }
 
@@ -343,7 +341,7 @@ TEST(targets_stay_and_are_of_one_kind)
     struct sluice_err err = {0};
     struct sluice_manifest_part lists[2] = {{one_with_target("2.png", bytes, "two", 3), "", "two"},
                                             {one_with_target("1.png", bytes, "", 0), "", "one"}};
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_join(lists, 2, &merged, &places, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_join(lists, 2, &merged, &places, NULL));
     CU_ASSERT_EQUAL(merged->target_type.kind, SLUICE_TARGETS_BYTES);
     const struct sluice_manifest_entry first = sluice_manifest_at(merged, 0),
                                        second = sluice_manifest_at(merged, 1);

@@ -10,11 +10,10 @@ static struct sluice_manifest_builder entries(const char *const *paths, size_t n
 {
     struct sluice_manifest_builder builder;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_builder_init(&builder, &err));
     for (size_t i = 0; i < num_paths; i++) {
         const struct sluice_manifest_entry row = {.bytes = i};
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_manifest_add_entry(&builder, &row, paths[i], strlen(paths[i]), &err), SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_add_entry(&builder, &row, paths[i], strlen(paths[i]), &err));
     }
     free(passed);
     passed = calloc(1, sizeof(*passed));
@@ -31,7 +30,7 @@ static struct sluice_manifest *assign(const char *const *paths, size_t num_paths
     struct sluice_err err = {0};
     const struct sluice_layout_source source = {
         .root = "root", .folders = folders, .num_folders = num_folders};
-    CU_ASSERT_EQUAL_FATAL(sluice_layout_assign(&builder, &source, passed, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_layout_assign(&builder, &source, passed, &err));
     return builder.manifest;
 }
 
@@ -105,7 +104,7 @@ TEST(folders_called_as_splits_are_splits_with_the_classes_of_train_and_val)
     expect(manifest, 4, SLUICE_SUBSET_VAL, "a");
     expect(manifest, 5, SLUICE_SUBSET_VAL, "b");
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_layout_leave_out_test(manifest, "root", &err), SLUICE_OK);
+    CHECK_OK(sluice_layout_leave_out_test(manifest, "root", &err));
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 4);
     CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 0).path, "dev/b/1.jpg");
     CU_ASSERT(sluice_layout_is_of_splits(manifest));
@@ -136,7 +135,7 @@ TEST(a_folder_of_images_beside_splits_of_class_folders_is_refused)
     }
     source.classes_are_folders = true;
     struct sluice_manifest_builder builder = entries(paths, 2);
-    CU_ASSERT_EQUAL(sluice_layout_assign(&builder, &source, passed, NULL), SLUICE_OK);
+    CHECK_OK(sluice_layout_assign(&builder, &source, passed, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
     expect(builder.manifest, 0, SLUICE_SUBSET_TRAIN, "notes");
     expect(builder.manifest, 1, SLUICE_SUBSET_TRAIN, "train");
@@ -161,7 +160,7 @@ TEST(a_class_may_be_called_as_a_split_is)
     struct sluice_manifest_builder builder = entries(paths, 3);
     CU_ASSERT_EQUAL(sluice_layout_assign_subsets(&builder, &source, NULL), SLUICE_E_INVALID);
     source.num_folders = 2; /* without cat/ */
-    CU_ASSERT_EQUAL(sluice_layout_assign_subsets(&builder, &source, NULL), SLUICE_OK);
+    CHECK_OK(sluice_layout_assign_subsets(&builder, &source, NULL));
     expect(builder.manifest, 0, SLUICE_SUBSET_TRAIN, NULL);
     expect(builder.manifest, 1, SLUICE_SPLIT_TEST, NULL);
     expect(builder.manifest, 2, SLUICE_SUBSET_TRAIN, NULL);
@@ -177,7 +176,7 @@ TEST(with_lists_the_folders_of_split_test_hold_samples_where_one_is_listed)
         .root = "root", .folders = folders, .num_folders = 5, .has_lists = true};
     for (size_t first = 0; first < 2; first++) {
         struct sluice_manifest_builder builder = entries(paths + first, 2 - first);
-        CU_ASSERT_EQUAL(sluice_layout_assign(&builder, &source, passed, NULL), SLUICE_OK);
+        CHECK_OK(sluice_layout_assign(&builder, &source, passed, NULL));
         CU_ASSERT_EQUAL(builder.manifest->num_classes, first ? 1 : 3);
         CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, first ? 0 : 2);
         sluice_manifest_destroy(builder.manifest);
@@ -198,7 +197,7 @@ TEST(a_list_of_folders_grows_and_clears)
 {
     struct sluice_layout_folders folders = {0};
     for (int i = 0; i < 200; i++)
-        CU_ASSERT_EQUAL(sluice_layout_folders_add(&folders, "train/cat/1.jpg", 9, NULL), SLUICE_OK);
+        CHECK_OK(sluice_layout_folders_add(&folders, "train/cat/1.jpg", 9, NULL));
     CU_ASSERT_EQUAL_FATAL(folders.num, 200);
     CU_ASSERT_STRING_EQUAL(folders.all[199].path, "train/cat");
     CU_ASSERT_FALSE(folders.all[199].holds_image);

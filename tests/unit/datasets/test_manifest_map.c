@@ -23,8 +23,8 @@ ssize_t __wrap_pread(int fd, void *data, size_t len, off_t offset)
 static void write_both(const char *name)
 {
     struct sluice_manifest *manifest = test_manifest();
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, test_path(name), NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write_binary(manifest, test_path(name), NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_write(manifest, test_path(name), NULL));
+    REQUIRE_OK(sluice_manifest_write_binary(manifest, test_path(name), NULL));
     sluice_manifest_destroy(manifest);
 }
 
@@ -32,7 +32,7 @@ TEST(maps_what_was_written)
 {
     write_both("m.tsv");
     struct sluice_manifest *manifest = test_manifest(), *read = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(test_path("m.tsv"), &read, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_read(test_path("m.tsv"), &read, NULL));
     CU_ASSERT_PTR_NOT_NULL(read->map);
     CU_ASSERT_EQUAL_FATAL(read->num_entries, TEST_ROWS);
     CU_ASSERT_EQUAL_FATAL(read->num_classes, 3);
@@ -61,7 +61,7 @@ TEST(what_is_overwritten_in_place_stays_as_it_was_read)
         size_t len;
         write_both("o.tsv");
         setenv("TMPDIR", is_memory ? "/nowhere" : sluice_test_dir(), 1);
-        CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(test_path("o.tsv"), &read, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_read(test_path("o.tsv"), &read, NULL));
         CU_ASSERT_PTR_NOT_NULL_FATAL(read->map);
         CU_ASSERT(!is_memory || !read->is_file_mapped); /* not every file system has O_TMPFILE */
         uint8_t *bytes = sluice_test_read_file(test_path("o.bin"), &len);
@@ -93,7 +93,7 @@ TEST(maps_what_is_read_in_pieces)
     struct sluice_manifest *read = NULL;
     write_both("p.tsv");
     max_read = 5;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(test_path("p.tsv"), &read, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_read(test_path("p.tsv"), &read, NULL));
     max_read = SIZE_MAX;
     CU_ASSERT_PTR_NOT_NULL(read->map);
     sluice_manifest_destroy(read);
@@ -103,12 +103,11 @@ TEST(maps_what_is_read_in_pieces)
 static void expect_targets(struct sluice_manifest *manifest)
 {
     const struct sluice_hash128 id = sluice_manifest_id(manifest);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, test_path("g.tsv"), NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write_binary(manifest, test_path("g.tsv"), NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_write(manifest, test_path("g.tsv"), NULL));
+    REQUIRE_OK(sluice_manifest_write_binary(manifest, test_path("g.tsv"), NULL));
     for (int is_text = 0; is_text < 2; is_text++) {
         struct sluice_manifest *read = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(test_path("g.tsv"), &read, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_read(test_path("g.tsv"), &read, NULL));
         CU_ASSERT_EQUAL((read->map == NULL), is_text);
         CU_ASSERT_EQUAL(read->target_type.kind, manifest->target_type.kind);
         CU_ASSERT_EQUAL(read->target_type.dim, manifest->target_type.dim);
@@ -142,7 +141,7 @@ static void expect_text(const char *name, const char *warning)
     sluice_test_capture_begin();
     const sluice_status status = sluice_manifest_read(test_path(name), &read, NULL);
     sluice_test_capture_end(&output);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
     CU_ASSERT_PTR_NULL(read->map);
     CU_ASSERT_EQUAL(read->num_entries, TEST_ROWS);
     if (warning)
@@ -181,9 +180,8 @@ static sluice_status map_changed(struct sluice_manifest *manifest, uint32_t kind
                                  enum sluice_binary_section section, uint64_t number,
                                  struct sluice_err *err)
 {
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, test_path("h.tsv"), NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write_binary(manifest, test_path("h.tsv"), NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_write(manifest, test_path("h.tsv"), NULL));
+    REQUIRE_OK(sluice_manifest_write_binary(manifest, test_path("h.tsv"), NULL));
     sluice_manifest_destroy(manifest);
     size_t len;
     uint8_t *bytes = sluice_test_read_file(test_path("h.bin"), &len);
@@ -208,9 +206,8 @@ static sluice_status map_changed(struct sluice_manifest *manifest, uint32_t kind
 TEST(damaged_targets_are_found)
 {
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(map_changed(test_manifest_of_vectors(), SLUICE_TARGETS_VECTOR, 2,
-                                SLUICE_BINARY_TARGETS, 0x3f800000, NULL),
-                    SLUICE_OK);
+    CHECK_OK(map_changed(test_manifest_of_vectors(), SLUICE_TARGETS_VECTOR, 2,
+                         SLUICE_BINARY_TARGETS, 0x3f800000, NULL));
     CU_ASSERT_EQUAL(map_changed(test_manifest_of_vectors(), SLUICE_TARGETS_VECTOR, 2,
                                 SLUICE_BINARY_TARGETS, 0x7fc00000, &err),
                     SLUICE_E_CORRUPT);
@@ -221,9 +218,8 @@ TEST(damaged_targets_are_found)
     CU_ASSERT_EQUAL(map_changed(test_manifest_of_vectors(), SLUICE_TARGETS_BYTES, 0,
                                 SLUICE_BINARY_TARGETS, 0, NULL),
                     SLUICE_E_CORRUPT);
-    CU_ASSERT_EQUAL(map_changed(test_manifest_of_bytes(false), SLUICE_TARGETS_BYTES, 0,
-                                SLUICE_BINARY_TARGET_ENDS, 3, NULL),
-                    SLUICE_OK); /* the second has the rest */
+    CHECK_OK(map_changed(test_manifest_of_bytes(false), SLUICE_TARGETS_BYTES, 0,
+                         SLUICE_BINARY_TARGET_ENDS, 3, NULL)); /* the second has the rest */
     CU_ASSERT_EQUAL(map_changed(test_manifest_of_bytes(false), SLUICE_TARGETS_BYTES, 0,
                                 SLUICE_BINARY_TARGET_ENDS, 8, NULL),
                     SLUICE_E_CORRUPT);
@@ -253,7 +249,7 @@ TEST(belongs_to_the_text_beside_it_alone)
     write_both("t.tsv");
     struct sluice_manifest *manifest = test_manifest();
     manifest->rows[0].bytes = 7;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, test_path("t.tsv"), NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_write(manifest, test_path("t.tsv"), NULL));
     sluice_manifest_destroy(manifest);
     expect_text("t.tsv", "made of another list");
     CU_ASSERT_EQUAL(unlink(test_path("t.bin")), 0);

@@ -37,7 +37,7 @@ static struct sluice_manifest *list_keys(const char *const *listed, size_t num)
     const sluice_status status = sluice_manifest_of_store(&store, "s3://b", &manifest, &err);
     if (status != SLUICE_OK)
         printf("%s\n", err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
     return manifest;
 }
 
@@ -59,7 +59,7 @@ TEST(is_the_manifest_of_a_folder_with_these_files)
             sluice_test_put_text(root, listed[i], listed[i]); /* as long as its path */
     }
     struct sluice_manifest *manifest = list_keys(listed, sizeof(listed) / sizeof(listed[0]));
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_scan(root, NULL, &scanned, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_scan(root, NULL, &scanned, NULL));
     const struct sluice_hash128 ours = sluice_manifest_id(manifest);
     const struct sluice_hash128 theirs = sluice_manifest_id(scanned);
     CU_ASSERT(ours.high == theirs.high && ours.low == theirs.low);
@@ -161,15 +161,14 @@ TEST(shards_are_those_of_a_folder_with_these_files)
 
     struct sluice_store *files = NULL;
     const struct sluice_store_file_options where = {.root = root, .max_file_bytes = 1 << 20};
-    CU_ASSERT_EQUAL_FATAL(sluice_store_file_open(&where, &files, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_store_file_open(&where, &files, NULL));
     static const char *const patterns[] = {NULL, "train/{a.tar,c.mds}"};
     for (size_t k = 0; k < 2; k++) {
         const struct sluice_manifest_options options = {.with_shards = true, .shards = patterns[k]};
         struct sluice_manifest_summary summary = {0};
         struct sluice_manifest *ours = NULL, *theirs = NULL;
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_manifest_list_store(files, root, &options, &ours, &summary, NULL), SLUICE_OK);
-        CU_ASSERT_EQUAL_FATAL(sluice_manifest_list(root, &options, &theirs, NULL, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_list_store(files, root, &options, &ours, &summary, NULL));
+        REQUIRE_OK(sluice_manifest_list(root, &options, &theirs, NULL, NULL));
         CU_ASSERT_EQUAL(summary.num_shards, k ? 2 : 3);
         CU_ASSERT_EQUAL_FATAL(ours->num_entries, k ? 2 : 3);
         CU_ASSERT_EQUAL_FATAL(theirs->num_entries, ours->num_entries);

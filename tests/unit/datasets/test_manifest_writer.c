@@ -11,7 +11,7 @@ static struct sluice_manifest_writer *begin(const char *path, size_t num_entries
     const struct sluice_manifest_writer_options options = {
         .path = path, .num_entries = num_entries, .num_classes = 3};
     struct sluice_manifest_writer *writer = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_writer_create(&options, &writer, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_writer_create(&options, &writer, NULL));
     return writer;
 }
 
@@ -20,10 +20,9 @@ TEST(keeps_columns_that_were_asked_for_alone)
     struct sluice_manifest_writer *writer = begin(NULL, TEST_ROWS);
     struct sluice_manifest *manifest = NULL, *whole = test_manifest();
     for (size_t i = 0; i < TEST_ROWS; i++)
-        CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &test_rows[i], NULL), SLUICE_OK);
+        CHECK_OK(sluice_manifest_writer_add(writer, &test_rows[i], NULL));
     const struct sluice_manifest_ending ending = {.classes = test_classes};
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_writer_commit(writer, &ending, &manifest, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_writer_commit(writer, &ending, &manifest, NULL));
     CU_ASSERT_EQUAL(sluice_manifest_writer_count(writer), TEST_ROWS);
     const struct sluice_hash128 id = sluice_manifest_writer_id(writer),
                                 want = sluice_manifest_id(whole);
@@ -52,8 +51,7 @@ static uint64_t list_hash_with(size_t row, const struct sluice_manifest_entry *o
     memcpy(rows, test_rows, sizeof(rows));
     if (other)
         rows[row] = *other;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(rows, TEST_ROWS, classes, 3, &manifest, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_create(rows, TEST_ROWS, classes, 3, &manifest, NULL));
     const uint64_t hash = sluice_manifest_list_hash(manifest);
     sluice_manifest_destroy(manifest);
     return hash;
@@ -77,7 +75,7 @@ TEST(the_list_hash_covers_what_the_id_does_not)
     CU_ASSERT_EQUAL(list_hash_with(1, &row, test_classes), hash);
     struct sluice_manifest_writer *writer = begin(NULL, TEST_ROWS);
     for (size_t i = 0; i < TEST_ROWS; i++)
-        CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &test_rows[i], NULL), SLUICE_OK);
+        CHECK_OK(sluice_manifest_writer_add(writer, &test_rows[i], NULL));
     CU_ASSERT_EQUAL(sluice_manifest_writer_list_hash(writer, test_classes), hash);
     sluice_manifest_writer_destroy(writer);
 }
@@ -86,7 +84,7 @@ static void expect_refused(struct sluice_manifest_entry row, const char *text)
 {
     struct sluice_manifest_writer *writer = begin(NULL, 2);
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &test_rows[0], NULL), SLUICE_OK);
+    CHECK_OK(sluice_manifest_writer_add(writer, &test_rows[0], NULL));
     CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &row, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, text));
     sluice_manifest_writer_destroy(writer);
@@ -103,7 +101,7 @@ TEST(refuses_rows_that_a_reader_would_refuse)
     expect_refused((struct sluice_manifest_entry){.path = test_rows[0].path}, "out of order");
     expect_refused((struct sluice_manifest_entry){.path = "b", .bytes = UINT64_MAX}, "bytes");
     struct sluice_manifest_writer *writer = begin(NULL, 1);
-    CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &test_rows[0], NULL), SLUICE_OK);
+    CHECK_OK(sluice_manifest_writer_add(writer, &test_rows[0], NULL));
     CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &test_rows[1], NULL), SLUICE_E_INVALID);
     sluice_manifest_writer_destroy(writer);
 }
@@ -120,13 +118,13 @@ TEST(targets_must_be_as_was_said)
     struct sluice_manifest_writer *writer = NULL;
     struct sluice_manifest_entry row = test_rows[0];
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_writer_create(&options, &writer, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_writer_create(&options, &writer, NULL));
     CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &row, NULL), SLUICE_E_INVALID);
     row.target = numbers;
     row.target_bytes = 4;
     CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &row, NULL), SLUICE_E_INVALID);
     row.target_bytes = 8;
-    CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &row, NULL), SLUICE_OK);
+    CHECK_OK(sluice_manifest_writer_add(writer, &row, NULL));
     row.path = test_rows[1].path;
     CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &row, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "more bytes of targets"));
@@ -137,7 +135,7 @@ TEST(leaves_nothing_without_a_commit_and_needs_all_rows)
 {
     struct sluice_manifest_writer *writer = begin(test_path("w.bin"), 2);
     const struct sluice_manifest_ending ending = {.classes = test_classes};
-    CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &test_rows[0], NULL), SLUICE_OK);
+    CHECK_OK(sluice_manifest_writer_add(writer, &test_rows[0], NULL));
     CU_ASSERT_EQUAL(sluice_manifest_writer_commit(writer, &ending, NULL, NULL), SLUICE_E_INVALID);
     sluice_manifest_writer_destroy(writer);
     CU_ASSERT_EQUAL(rmdir(sluice_test_dir()), 0); /* it is empty */
@@ -158,11 +156,10 @@ TEST(many_rows_come_back)
             "xxxxxxxxxxxxxxx");
         const struct sluice_manifest_entry row = {
             .path = path, .bytes = i * 3, .label = (uint32_t)(i % 3)};
-        CU_ASSERT_EQUAL_FATAL(sluice_manifest_writer_add(writer, &row, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_writer_add(writer, &row, NULL));
     }
     const struct sluice_manifest_ending ending = {.classes = test_classes};
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_writer_commit(writer, &ending, &manifest, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_writer_commit(writer, &ending, &manifest, NULL));
     sluice_manifest_writer_destroy(writer);
     for (size_t i = 0; i < n; i++) {
         const struct sluice_manifest_entry row = sluice_manifest_at(manifest, i);
@@ -175,8 +172,8 @@ TEST(many_rows_come_back)
 TEST(names_the_file_beside_the_text)
 {
     char path[SLUICE_MAX_PATH_BYTES];
-    CU_ASSERT_EQUAL(sluice_manifest_binary_path("a/x.tsv", path, NULL), SLUICE_OK);
+    CHECK_OK(sluice_manifest_binary_path("a/x.tsv", path, NULL));
     CU_ASSERT_STRING_EQUAL(path, "a/x.bin");
-    CU_ASSERT_EQUAL(sluice_manifest_binary_path("a/list", path, NULL), SLUICE_OK);
+    CHECK_OK(sluice_manifest_binary_path("a/list", path, NULL));
     CU_ASSERT_STRING_EQUAL(path, "a/list.bin");
 }

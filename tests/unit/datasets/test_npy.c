@@ -7,8 +7,7 @@ static uint8_t *write_and_read(const char *type, const size_t *shape, size_t num
 {
     char path[1024];
     snprintf(path, sizeof(path), "%s/array.npy", sluice_test_dir());
-    CU_ASSERT_EQUAL_FATAL(sluice_npy_write(path, type, shape, num_dims, data, len, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_npy_write(path, type, shape, num_dims, data, len, NULL));
     return sluice_test_read_file(path, file_len);
 }
 

@@ -22,7 +22,7 @@ static void put(const char *name, const char *content)
     char folder[1024];
     snprintf(folder, sizeof(folder), "%s", in_dir(name));
     *strrchr(folder, '/') = '\0';
-    CU_ASSERT_EQUAL_FATAL(sluice_mkdirs(folder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_mkdirs(folder, NULL));
     sluice_test_write_file(in_dir(name), content, strlen(content));
 }
 
@@ -35,7 +35,7 @@ static struct sluice_manifest *list(const char *name)
         sluice_manifest_list(in_dir(name), &options, &manifest, NULL, &err);
     if (status != SLUICE_OK)
         printf("%s\n", err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
     return manifest;
 }
 
@@ -53,12 +53,10 @@ static void expect_same(const char *a_root, const char *b_root)
         struct sluice_buf *x_file, *y_file;
         CU_ASSERT_EQUAL(x.label, y.label);
         CU_ASSERT_EQUAL(x.subset, y.subset);
-        CU_ASSERT_EQUAL_FATAL(sluice_shard_read(in_dir(a_root), x.path, x.offset, x.bytes, 1000,
-                                                NULL, &x_file, NULL, NULL),
-                              SLUICE_OK);
-        CU_ASSERT_EQUAL_FATAL(sluice_shard_read(in_dir(b_root), y.path, y.offset, y.bytes, 1000,
-                                                NULL, &y_file, NULL, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_shard_read(in_dir(a_root), x.path, x.offset, x.bytes, 1000, NULL, &x_file,
+                                     NULL, NULL));
+        REQUIRE_OK(sluice_shard_read(in_dir(b_root), y.path, y.offset, y.bytes, 1000, NULL, &y_file,
+                                     NULL, NULL));
         CU_ASSERT(x_file->len == y_file->len &&
                   memcmp(x_file->data, y_file->data, x_file->len) == 0);
         sluice_buf_unref(x_file);
@@ -125,7 +123,7 @@ TEST(a_packed_folder_has_the_same_samples_in_the_same_order)
         struct sluice_pack_summary summary;
         snprintf(out, sizeof(out), "tars%zu", i);
         snprintf(again, sizeof(again), "again%zu", i);
-        CU_ASSERT_EQUAL_FATAL(pack("set", out, cases[i].shard_bytes, &summary, NULL), SLUICE_OK);
+        REQUIRE_OK(pack("set", out, cases[i].shard_bytes, &summary, NULL));
         CU_ASSERT_EQUAL(summary.num_samples, 16);
         if (summary.num_shards != cases[i].num_shards)
             printf("%zu tars of %llu\n", summary.num_shards,
@@ -134,14 +132,14 @@ TEST(a_packed_folder_has_the_same_samples_in_the_same_order)
         expect_same("set", out);
 
         /* The same bytes, whenever it is packed. */
-        CU_ASSERT_EQUAL_FATAL(pack("set", again, cases[i].shard_bytes, &summary, NULL), SLUICE_OK);
+        REQUIRE_OK(pack("set", again, cases[i].shard_bytes, &summary, NULL));
         char command[3000];
         snprintf(command, sizeof(command), "diff -r '%s' '%s'", in_dir(out), in_dir(again));
         CU_ASSERT_EQUAL(system(command), 0);
 
         /* And back. */
         snprintf(again, sizeof(again), "back%zu", i);
-        CU_ASSERT_EQUAL_FATAL(unpack(out, again, NULL), SLUICE_OK);
+        REQUIRE_OK(unpack(out, again, NULL));
         expect_same("set", again);
         snprintf(command, sizeof(command),
                  "diff -r -x labels.csv -x sluice-classes.txt -x empty '%s' '%s'", in_dir("set"),
@@ -157,13 +155,13 @@ TEST(labels_of_a_table_are_kept)
     put("table/a, \"b\"/2.jpg", "two");
     put("table/labels.csv", "path,label\n1.jpg,5\n\"a, \"\"b\"\"/2.jpg\",0\n");
     struct sluice_pack_summary summary;
-    CU_ASSERT_EQUAL_FATAL(pack("table", "table-tars", 1, &summary, NULL), SLUICE_OK);
+    REQUIRE_OK(pack("table", "table-tars", 1, &summary, NULL));
     expect_same("table", "table-tars");
-    CU_ASSERT_EQUAL_FATAL(unpack("table-tars", "table-back", NULL), SLUICE_OK);
+    REQUIRE_OK(unpack("table-tars", "table-back", NULL));
     expect_same("table", "table-back");
     /* One class without a name is one, too. */
     put("flat/1.jpg", "one");
-    CU_ASSERT_EQUAL_FATAL(pack("flat", "flat-tars", 1, &summary, NULL), SLUICE_OK);
+    REQUIRE_OK(pack("flat", "flat-tars", 1, &summary, NULL));
     expect_same("flat", "flat-tars");
 }
 
@@ -172,8 +170,7 @@ static struct sluice_manifest *list_with(const char *name, const char *target,
 {
     const struct sluice_manifest_options options = {.with_shards = true, .target = {target, kind}};
     struct sluice_manifest *manifest = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_list(in_dir(name), &options, &manifest, NULL, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_list(in_dir(name), &options, &manifest, NULL, NULL));
     return manifest;
 }
 
@@ -186,11 +183,9 @@ static void expect_same_targets(const char *name, enum sluice_target_kind kind)
     snprintf(tars, sizeof(tars), "%s-tars", name);
     snprintf(back, sizeof(back), "%s-back", name);
     all[0] = list_with(name, "y", kind);
-    CU_ASSERT_EQUAL_FATAL(sluice_pack(in_dir(name), all[0], in_dir(tars), 1, &summary, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_pack(in_dir(name), all[0], in_dir(tars), 1, &summary, NULL));
     all[1] = list_with(tars, ".txt", kind);
-    CU_ASSERT_EQUAL_FATAL(sluice_unpack(in_dir(tars), all[1], in_dir(back), &summary, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_unpack(in_dir(tars), all[1], in_dir(back), &summary, NULL));
     all[2] = list_with(back, "target", kind);
     for (int k = 1; k < 3; k++) {
         CU_ASSERT_EQUAL(all[k]->target_type.kind, kind);
@@ -283,7 +278,7 @@ TEST(samples_that_would_be_one_file_are_named_before_anything_is_written)
     struct sluice_pack_summary summary;
     struct sluice_err err = {0};
     put("one/a/1.jpg", "one");
-    CU_ASSERT_EQUAL_FATAL(pack("one", "both", 1 << 20, &summary, NULL), SLUICE_OK);
+    REQUIRE_OK(pack("one", "both", 1 << 20, &summary, NULL));
     CU_ASSERT_EQUAL_FATAL(rename(in_dir("both/shard-000000.tar"), in_dir("both/other.tar")), 0);
     CU_ASSERT_EQUAL_FATAL(link(in_dir("both/other.tar"), in_dir("both/same.tar")), 0);
     CU_ASSERT_EQUAL(unpack("both", "both-back", &err), SLUICE_E_INVALID);

@@ -23,12 +23,12 @@ TEST(every_item_is_worked_once)
     for (unsigned threads = 0; threads < 5; threads++) {
         memset(calls, 0, sizeof(calls));
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(sluice_parallel_for(N, threads, "testing", count, NULL, &err), SLUICE_OK);
+        CHECK_OK(sluice_parallel_for(N, threads, "testing", count, NULL, &err));
         for (size_t i = 0; i < N; i++)
             CU_ASSERT_EQUAL(calls[i], 1);
     }
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_parallel_for(0, 4, "testing", count, NULL, &err), SLUICE_OK);
+    CHECK_OK(sluice_parallel_for(0, 4, "testing", count, NULL, &err));
 }
 
 TEST(the_first_failure_is_returned_and_ends_it)

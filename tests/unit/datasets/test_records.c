@@ -41,23 +41,21 @@ TEST(finds_the_values_of_each_record)
     struct sluice_records records = reader(&shard);
     struct sluice_value values[3];
     int64_t number;
-    CU_ASSERT_EQUAL_FATAL(sluice_records_open(&records, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_records_open(&records, NULL));
     CU_ASSERT_EQUAL(records.num, 2100);
     CU_ASSERT_EQUAL_FATAL(records.columns.num, 3);
     CU_ASSERT_STRING_EQUAL(records.columns.all[1].name, "b");
     CU_ASSERT_EQUAL(records.columns.all[0].kind, SLUICE_COLUMN_BYTES);
     for (uint32_t k = 0; k < 2100; k++) {
         const uint32_t i = k % 2 ? 2099 - k : k; /* also out of order */
-        CU_ASSERT_EQUAL_FATAL(sluice_records_find(&records, i, values, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_records_find(&records, i, values, NULL));
         CU_ASSERT_EQUAL(values[0].bytes, i % 5);
         CU_ASSERT_EQUAL(memcmp(shard.bytes + values[0].offset, "12345", i % 5), 0);
-        CU_ASSERT_EQUAL(
-            sluice_records_integer(&records, &records.columns.all[2], &values[2], &number, NULL),
-            SLUICE_OK);
+        CHECK_OK(
+            sluice_records_integer(&records, &records.columns.all[2], &values[2], &number, NULL));
         CU_ASSERT_EQUAL(number, i == 1 ? INT64_MAX : i);
-        CU_ASSERT_EQUAL(
-            sluice_records_integer(&records, &records.columns.all[1], &values[1], &number, NULL),
-            SLUICE_OK);
+        CHECK_OK(
+            sluice_records_integer(&records, &records.columns.all[1], &values[1], &number, NULL));
         CU_ASSERT_EQUAL(number, -2);
     }
     CU_ASSERT_EQUAL(
@@ -146,8 +144,8 @@ TEST(damage_is_found_before_anything_is_read_by_it)
     sluice_test_put_u32(shard.bytes + first + 14, 0);
     expect_corrupt(&shard, 1);
     struct sluice_records records = reader(&shard);
-    CU_ASSERT_EQUAL(sluice_records_open(&records, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_records_find(&records, 2, values, NULL), SLUICE_OK); /* is sound */
+    CHECK_OK(sluice_records_open(&records, NULL));
+    CHECK_OK(sluice_records_find(&records, 2, values, NULL)); /* is sound */
 }
 
 TEST(columns_that_are_none_are_no_shard)

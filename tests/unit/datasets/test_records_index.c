@@ -21,38 +21,34 @@ static sluice_status parse(const char *text, struct sluice_err *err)
 
 TEST(names_the_shards_of_mds)
 {
-    CU_ASSERT_EQUAL_FATAL(parse(MDS("a/shard.00000.mds", "null", "null"), NULL), SLUICE_OK);
+    REQUIRE_OK(parse(MDS("a/shard.00000.mds", "null", "null"), NULL));
     CU_ASSERT_TRUE(is_index);
     CU_ASSERT_EQUAL_FATAL(parsed.num, 1);
     CU_ASSERT_STRING_EQUAL(parsed.names[0], "a/shard.00000.mds");
     CU_ASSERT_EQUAL(parsed.columns.num, 0);
     CU_ASSERT_PTR_NULL(parsed.compression);
-    CU_ASSERT_EQUAL_FATAL(parse(MDS("x.mds", "\"zstd:7\"", "{\"basename\": \"x.mds.zstd\"}"), NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(parse(MDS("x.mds", "\"zstd:7\"", "{\"basename\": \"x.mds.zstd\"}"), NULL));
     CU_ASSERT_STRING_EQUAL(parsed.compression, "zstd:7");
     CU_ASSERT_STRING_EQUAL(parsed.compressed, "x.mds.zstd");
 }
 
 TEST(names_the_chunks_of_litdata_and_their_columns)
 {
-    CU_ASSERT_EQUAL_FATAL(parse(LITDATA("chunk-0-0.bin", ", \"compression\": null"), NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(parse(LITDATA("chunk-0-0.bin", ", \"compression\": null"), NULL));
     CU_ASSERT_TRUE(is_index);
     CU_ASSERT_STRING_EQUAL(parsed.names[0], "chunk-0-0.bin");
     CU_ASSERT_EQUAL_FATAL(parsed.columns.num, 2);
     CU_ASSERT_STRING_EQUAL(parsed.columns.all[1].name, "1");
     CU_ASSERT_EQUAL(parsed.columns.all[1].kind, SLUICE_COLUMN_INT);
     /* Of a dict of leaves the keys are names; of other trees numbers are. */
-    CU_ASSERT_EQUAL_FATAL(
+    REQUIRE_OK(
         parse(LITDATA("x.bin", ", \"data_spec\": \"[1, {\\\"type\\\": \\\"builtins.dict\\\", "
                                "\\\"context\\\": \\\"[\\\\\\\"image\\\\\\\", "
                                "\\\\\\\"kind\\\\\\\"]\\\", \\\"children_spec\\\": "
                                "[{\\\"children_spec\\\": []}, {\\\"children_spec\\\": []}]}]\""),
-              NULL),
-        SLUICE_OK);
+              NULL));
     CU_ASSERT_STRING_EQUAL(parsed.columns.all[1].name, "kind");
-    CU_ASSERT_EQUAL_FATAL(parse(LITDATA("x.bin.zstd", ", \"compression\": \"zstd\""), NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(parse(LITDATA("x.bin.zstd", ", \"compression\": \"zstd\""), NULL));
     CU_ASSERT_STRING_EQUAL(parsed.compressed, "x.bin.zstd");
 }
 
@@ -69,7 +65,7 @@ TEST(other_files_are_no_index)
         "{\"chunks\": 1, \"config\": {\"data_format\": [\"int\"]}}",
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++) {
-        CU_ASSERT_EQUAL(parse(others[i], NULL), SLUICE_OK);
+        CHECK_OK(parse(others[i], NULL));
         CU_ASSERT_FALSE(is_index);
         CU_ASSERT_EQUAL(parsed.num, 0);
     }

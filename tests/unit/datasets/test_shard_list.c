@@ -60,7 +60,7 @@ static sluice_status list(const struct sluice_shard_file *shards, size_t num,
                           struct sluice_err *err)
 {
     sluice_manifest_destroy(builder.manifest);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_builder_init(&builder, NULL));
     const sluice_status status = sluice_shards_list(
         &(struct sluice_shard_options){.root = sluice_test_dir(), .num_threads = 2}, shards, num,
         &builder, &summary, err);
@@ -103,7 +103,7 @@ TEST(images_are_samples_and_cls_their_labels_wherever_it_stands)
     begin();
     const size_t other = add("./a/1.jpg", "of another shard");
     shards[1] = end_whole("y.tar");
-    CU_ASSERT_EQUAL_FATAL(list(shards, 2, NULL), SLUICE_OK);
+    REQUIRE_OK(list(shards, 2, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 4);
     expect(0, "x.tar/a/1.jpg", one, 9, 7);
     expect(1, "x.tar/a/2.left.PNG", left, 4, 12);
@@ -127,7 +127,7 @@ TEST(names_that_are_no_paths_of_a_dataset_are_passed_over)
     add("..jpg/1.jpg", "x");
     const size_t sound = add("a..b/1..jpg", "sound");
     struct sluice_shard_file shard = end_whole("names.tar");
-    CU_ASSERT_EQUAL_FATAL(list(&shard, 1, NULL), SLUICE_OK);
+    REQUIRE_OK(list(&shard, 1, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 1);
     expect(0, "names.tar/a..b/1..jpg", sound, 5, SLUICE_NO_LABEL);
 }
@@ -141,7 +141,7 @@ TEST(names_are_those_that_tar_would_write_to)
     const size_t twice = add("a//b.jpg", "b");
     add("./a/./b.cls", "5");
     struct sluice_shard_file shard = end_whole("names.tar");
-    CU_ASSERT_EQUAL_FATAL(list(&shard, 1, NULL), SLUICE_OK);
+    REQUIRE_OK(list(&shard, 1, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
     expect(0, "names.tar/a/b.jpg", twice, 1, 5);
     expect(1, "names.tar/root.jpg", root, 4, 4);
@@ -155,7 +155,7 @@ TEST(of_two_members_of_one_name_the_later_one_counts)
     const size_t second = add("1.jpg", "the second");
     add("1.cls", "2");
     struct sluice_shard_file shard = end_whole("twice.tar");
-    CU_ASSERT_EQUAL_FATAL(list(&shard, 1, NULL), SLUICE_OK);
+    REQUIRE_OK(list(&shard, 1, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 1);
     expect(0, "twice.tar/1.jpg", second, 10, 2);
 }
@@ -171,7 +171,7 @@ TEST(a_damaged_or_missing_tar_leaves_the_rest)
     bytes[1024 + 3] ^= 1;
     shards[2] = end_whole("whole.tar");
     shards[3] = (struct sluice_shard_file){.path = "missing.tar", .bytes = 2048};
-    CU_ASSERT_EQUAL_FATAL(list(shards, 4, NULL), SLUICE_OK);
+    REQUIRE_OK(list(shards, 4, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 4);
     expect(0, "cut.tar/1.jpg", first, 5, SLUICE_NO_LABEL);
     expect(1, "damaged.tar/1.jpg", first, 5, SLUICE_NO_LABEL);
@@ -182,7 +182,7 @@ TEST(a_damaged_or_missing_tar_leaves_the_rest)
     shards[0] = end_whole("shrunk.tar");
     shards[0].bytes += 4 << 20;
     CU_ASSERT_EQUAL_FATAL(truncate(in_dir("shrunk.tar"), 1024), 0);
-    CU_ASSERT_EQUAL_FATAL(list(shards, 1, NULL), SLUICE_OK);
+    REQUIRE_OK(list(shards, 1, NULL));
     CU_ASSERT_EQUAL(summary.num_damaged, 1);
 }
 
@@ -212,7 +212,7 @@ TEST(a_cls_that_is_no_label_is_named)
     add("1.jpg", "image");
     add("1.cls", "9999999");
     struct sluice_shard_file shard = end_whole("label.tar");
-    CU_ASSERT_EQUAL(list(&shard, 1, NULL), SLUICE_OK);
+    CHECK_OK(list(&shard, 1, NULL));
     CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, SLUICE_MAX_CLASSES - 1);
 }
 
@@ -232,7 +232,7 @@ TEST(large_members_are_passed_without_reading_them)
     struct stat st;
     CU_ASSERT_EQUAL_FATAL(stat(in_dir("large.tar"), &st), 0);
     struct sluice_shard_file shard = {"large.tar", (uint64_t)st.st_size, 77, NULL};
-    CU_ASSERT_EQUAL_FATAL(list(&shard, 1, NULL), SLUICE_OK);
+    REQUIRE_OK(list(&shard, 1, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
     expect(0, "large.tar/hole.jpg", header, 1u << 30, SLUICE_NO_LABEL);
     expect(1, "large.tar/last.jpg", header + (1u << 30) + 512, 4, SLUICE_NO_LABEL);

@@ -26,7 +26,7 @@ static sluice_status list(const struct sluice_test_shard *shard, const char *lab
     const struct sluice_shard_options options = {
         .root = sluice_test_dir(), .num_threads = 1, .label_key = label_key};
     sluice_manifest_destroy(builder.manifest);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_builder_init(&builder, NULL));
     return sluice_shards_list(&options, &file, 1, &builder, &summary, err);
 }
 
@@ -62,7 +62,7 @@ TEST(records_are_samples_by_number_and_suffix)
 {
     static struct sluice_test_shard shard;
     make(&shard, 11, "bytes");
-    CU_ASSERT_EQUAL_FATAL(list(&shard, "n", NULL, NULL), SLUICE_OK);
+    REQUIRE_OK(list(&shard, "n", NULL, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 11);
     expect(0, "x.mds/00.jpg", 16, 0);
     expect(1, "x.mds/01.png", 16, 1);
@@ -78,11 +78,11 @@ TEST(bytes_that_begin_as_no_image_are_passed_over_and_damaged_images_stay)
     static struct sluice_test_shard shard;
     make(&shard, 4, "bytes");
     memset(shard.bytes + shard.len - 20, 0, 16);
-    CU_ASSERT_EQUAL_FATAL(list(&shard, "n", NULL, NULL), SLUICE_OK);
+    REQUIRE_OK(list(&shard, "n", NULL, NULL));
     CU_ASSERT_EQUAL(builder.manifest->num_entries, 3);
     make(&shard, 4, "jpeg");
     memset(shard.bytes + shard.len - 20, 0, 16);
-    CU_ASSERT_EQUAL_FATAL(list(&shard, "n", NULL, NULL), SLUICE_OK);
+    REQUIRE_OK(list(&shard, "n", NULL, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 4);
     expect(3, "x.mds/3.jpg", 16, 3);
 }
@@ -151,7 +151,7 @@ TEST(a_label_is_never_guessed)
     sluice_test_shard_u32(&shard, 16);
     sluice_test_shard_add(&shard, jpeg, 16);
     sluice_test_shard_end_record(&shard, 0);
-    CU_ASSERT_EQUAL_FATAL(list(&shard, NULL, NULL, NULL), SLUICE_OK);
+    REQUIRE_OK(list(&shard, NULL, NULL, NULL));
     CU_ASSERT_EQUAL(summary.num_labelled, 0);
 }
 
@@ -198,11 +198,11 @@ TEST(a_damaged_shard_is_listed_as_far_as_it_is_sound)
     static struct sluice_test_shard shard;
     make(&shard, 5, "jpeg");
     shard.len--;
-    CU_ASSERT_EQUAL_FATAL(list(&shard, "n", NULL, NULL), SLUICE_OK);
+    REQUIRE_OK(list(&shard, "n", NULL, NULL));
     CU_ASSERT_EQUAL(builder.manifest->num_entries, 4);
     CU_ASSERT_EQUAL(summary.num_damaged, 1);
     shard.len = 3;
-    CU_ASSERT_EQUAL_FATAL(list(&shard, "n", NULL, NULL), SLUICE_OK);
+    REQUIRE_OK(list(&shard, "n", NULL, NULL));
     CU_ASSERT_EQUAL(builder.manifest->num_entries, 0);
     CU_ASSERT_EQUAL(summary.num_damaged, 1);
 }
@@ -219,7 +219,7 @@ TEST(chunks_have_the_columns_that_their_index_says)
     sluice_test_shard_add(&shard, jpeg, 16);
     sluice_test_shard_add(&shard, "\5\0\0\0\0\0\0\0", 8);
     sluice_test_shard_end_record(&shard, 0);
-    CU_ASSERT_EQUAL_FATAL(list(&shard, "1", &columns, NULL), SLUICE_OK);
+    REQUIRE_OK(list(&shard, "1", &columns, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 1);
     expect(0, "x.mds/0.jpg", 16, 5);
 }

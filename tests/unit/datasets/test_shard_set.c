@@ -24,11 +24,10 @@ static sluice_status add_index(const char *path, const char *text, bool *is_inde
 TEST(adds_what_an_index_names_sorted_and_once)
 {
     bool is_index;
-    CU_ASSERT_EQUAL_FATAL(add_index("a/index.json",
-                                    "{\"shards\": [" SHARD("2.mds", "null") ", " SHARD(
-                                        "1.mds", "null") ", " SHARD("2.mds", "null") "]}",
-                                    &is_index, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(add_index("a/index.json",
+                         "{\"shards\": [" SHARD("2.mds", "null") ", " SHARD(
+                             "1.mds", "null") ", " SHARD("2.mds", "null") "]}",
+                         &is_index, NULL));
     CU_ASSERT_TRUE(is_index);
     CU_ASSERT_EQUAL(sluice_shard_set_sort(&set), 1);
     CU_ASSERT_EQUAL_FATAL(set.num, 2);
@@ -36,11 +35,10 @@ TEST(adds_what_an_index_names_sorted_and_once)
     CU_ASSERT_EQUAL(set.files[0].bytes, 3);
     CU_ASSERT_STRING_EQUAL(set.files[1].path, "a/2.mds");
     CU_ASSERT_PTR_NULL(set.files[1].columns);
-    CU_ASSERT_EQUAL_FATAL(add_index("b/index.json",
-                                    "{\"chunks\": [{\"filename\": \"c.bin\"}], \"config\": "
-                                    "{\"data_format\": [\"jpeg\"]}}",
-                                    &is_index, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(add_index("b/index.json",
+                         "{\"chunks\": [{\"filename\": \"c.bin\"}], \"config\": "
+                         "{\"data_format\": [\"jpeg\"]}}",
+                         &is_index, NULL));
     CU_ASSERT_EQUAL_FATAL(set.num, 1);
     CU_ASSERT_EQUAL(set.files[0].columns->num, 1);
 }
@@ -48,7 +46,7 @@ TEST(adds_what_an_index_names_sorted_and_once)
 TEST(another_index_json_adds_nothing)
 {
     bool is_index = true;
-    CU_ASSERT_EQUAL(add_index("a/index.json", "{\"shards\": 3}", &is_index, NULL), SLUICE_OK);
+    CHECK_OK(add_index("a/index.json", "{\"shards\": 3}", &is_index, NULL));
     CU_ASSERT_FALSE(is_index);
     CU_ASSERT_EQUAL(set.num, 0);
 }
@@ -68,9 +66,8 @@ TEST(what_cannot_be_read_is_named)
     CU_ASSERT_PTR_NOT_NULL(
         strstr(err.text, "/a/3.mds is compressed (zstd): cannot be read in place"));
     /* One that lies there as it was before, too, is read. */
-    CU_ASSERT_EQUAL(add_index("a/index.json", "{\"shards\": [" SHARD("1.mds", "\"zstd\"") "]}",
-                              &is_index, &err),
-                    SLUICE_OK);
+    CHECK_OK(add_index("a/index.json", "{\"shards\": [" SHARD("1.mds", "\"zstd\"") "]}", &is_index,
+                       &err));
     CU_ASSERT_EQUAL(set.num, 1);
     err = (struct sluice_err){0};
     CU_ASSERT_EQUAL(
@@ -92,7 +89,7 @@ static sluice_status add_patterns(const char *patterns, struct sluice_err *err)
 
 TEST(patterns_name_shards_and_no_others)
 {
-    CU_ASSERT_EQUAL_FATAL(add_patterns("a/{1..2}.mds::b/1.tar", NULL), SLUICE_OK);
+    REQUIRE_OK(add_patterns("a/{1..2}.mds::b/1.tar", NULL));
     CU_ASSERT_EQUAL_FATAL(set.num, 3);
     CU_ASSERT_STRING_EQUAL(set.files[2].path, "b/1.tar");
     static const struct {

@@ -29,7 +29,7 @@ static sluice_status list(const char *label_key, struct sluice_err *err)
         .root = sluice_test_dir(), .num_threads = 1, .label_key = label_key, .passed = &passed};
     passed = (struct sluice_passed_over){0};
     sluice_manifest_destroy(builder.manifest);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_builder_init(&builder, NULL));
     return sluice_shards_list(&options, &file, 1, &builder, &summary, err);
 }
 
@@ -48,10 +48,10 @@ static void begin(const char *json)
 TEST(a_label_key_takes_labels_from_json_in_place_of_cls)
 {
     begin("{\"id\": \"x\", \"kind\": 12}");
-    CU_ASSERT_EQUAL_FATAL(list(NULL, NULL), SLUICE_OK);
+    REQUIRE_OK(list(NULL, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 1);
     CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, 3);
-    CU_ASSERT_EQUAL_FATAL(list("kind", NULL), SLUICE_OK);
+    REQUIRE_OK(list("kind", NULL));
     CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, 12);
 }
 
@@ -73,7 +73,7 @@ TEST(a_json_without_such_a_label_is_named)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         struct sluice_err err = {0};
         begin(wrong[i]);
-        CU_ASSERT_EQUAL(list(NULL, NULL), SLUICE_OK);
+        CHECK_OK(list(NULL, NULL));
         CU_ASSERT_EQUAL(list("kind", &err), SLUICE_E_INVALID);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "a/1.json: "));
     }
@@ -107,7 +107,7 @@ TEST(a_cls_without_an_image_is_an_error)
         CU_ASSERT_EQUAL(list(NULL, &err), SLUICE_E_INVALID);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, wrong[i].cls));
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "belongs to no image"));
-        CU_ASSERT_EQUAL(list("kind", NULL), SLUICE_OK); /* labels are not those of .cls */
+        CHECK_OK(list("kind", NULL)); /* labels are not those of .cls */
     }
 }
 
@@ -120,7 +120,7 @@ TEST(a_cls_of_an_image_that_is_not_read_is_none)
     add("a/../2.cls", "8");
     add("3.cls", "3");
     add("3.jpg", "image");
-    CU_ASSERT_EQUAL_FATAL(list(NULL, NULL), SLUICE_OK);
+    REQUIRE_OK(list(NULL, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 1);
     CU_ASSERT_EQUAL(sluice_manifest_at(builder.manifest, 0).label, 3);
 }
@@ -130,7 +130,7 @@ TEST(a_label_of_a_json_may_be_the_name_of_a_class)
     begin("{\"id\": NaN, \"kind\": \"zebra\"}");
     add("a/4.jpg", "image");
     add("a/4.json", "{\"kind\": \"ant\"}");
-    CU_ASSERT_EQUAL_FATAL(list("kind", NULL), SLUICE_OK);
+    REQUIRE_OK(list("kind", NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_classes, 2);
     CU_ASSERT_STRING_EQUAL(builder.manifest->classes[0], "ant");
@@ -146,10 +146,10 @@ TEST(other_members_are_counted_by_suffix)
 {
     char text[200];
     begin("{\"kind\": 1}");
-    CU_ASSERT_EQUAL(list(NULL, NULL), SLUICE_OK);
+    CHECK_OK(list(NULL, NULL));
     (void)sluice_passed_over_text(&passed, text, sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "1 .avif, 1 .json, 1 .txt");
-    CU_ASSERT_EQUAL(list("kind", NULL), SLUICE_OK);
+    CHECK_OK(list("kind", NULL));
     (void)sluice_passed_over_text(&passed, text, sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "1 .avif, 1 .cls, 1 .txt");
 }

@@ -28,10 +28,9 @@ static struct sluice_manifest_builder rows(const char *const *paths, size_t num)
 {
     struct sluice_manifest_builder builder;
     const struct sluice_manifest_entry row = {.offset = 512};
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_builder_init(&builder, NULL));
     for (size_t i = 0; i < num; i++)
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_manifest_add_entry(&builder, &row, paths[i], strlen(paths[i]), NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_add_entry(&builder, &row, paths[i], strlen(paths[i]), NULL));
     return builder;
 }
 
@@ -57,10 +56,8 @@ TEST(images_of_a_key_have_its_member_the_later_one)
     const struct sluice_manifest *manifest = builder.manifest;
     const char *const want[] = {"", "two \xff", "one\n", "one\n"};
     write_tar("x.tar", members, SLUICE_ARRAY_LEN(members), 0);
-    CU_ASSERT_EQUAL_FATAL(sluice_shard_targets_read(sluice_test_dir(),
-                                                    (struct sluice_target_column){".txt", 0},
-                                                    &builder, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_shard_targets_read(sluice_test_dir(),
+                                         (struct sluice_target_column){".txt", 0}, &builder, NULL));
     CU_ASSERT_EQUAL(manifest->target_type.kind, SLUICE_TARGETS_BYTES);
     for (size_t i = 0; i < 4; i++) {
         CU_ASSERT_EQUAL_FATAL(manifest->rows[i].target_bytes, strlen(want[i]));
@@ -108,8 +105,7 @@ TEST(vectors_are_read_where_they_are_asked_for)
     struct sluice_manifest_builder builder = rows(of, 2);
     write_tar("v.tar", numbers, 4, 0);
     const struct sluice_target_column column = {".txt", SLUICE_TARGETS_VECTOR};
-    CU_ASSERT_EQUAL_FATAL(sluice_shard_targets_read(sluice_test_dir(), column, &builder, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_shard_targets_read(sluice_test_dir(), column, &builder, NULL));
     CU_ASSERT_EQUAL(builder.manifest->target_type.dim, 2);
     CU_ASSERT(
         sluice_target_is_same(builder.manifest->rows[0].target, 8, (const float[]){0.5f, -1}, 8));

@@ -11,12 +11,11 @@ static void begin(void)
                                         "x.tar/3.jpg"};
     sluice_manifest_destroy(builder.manifest);
     sluice_split_lists_destroy(lists);
-    CU_ASSERT_EQUAL_FATAL(sluice_split_lists_create(&lists, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_builder_init(&builder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_split_lists_create(&lists, NULL));
+    REQUIRE_OK(sluice_manifest_builder_init(&builder, NULL));
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(paths); i++) {
         const struct sluice_manifest_entry row = {.label = 77};
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_manifest_add_entry(&builder, &row, paths[i], strlen(paths[i]), NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_add_entry(&builder, &row, paths[i], strlen(paths[i]), NULL));
     }
 }
 
@@ -45,12 +44,11 @@ static void expect(size_t i, const char *path, enum sluice_subset subset, uint32
 TEST(listed_images_alone_stay_in_their_subsets)
 {
     begin();
-    CU_ASSERT_EQUAL(parse("./x.tar/3.jpg\r\n\n  \na/2.jpg", SLUICE_SUBSET_TRAIN, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(parse("\xEF\xBB\xBF"
-                          "a/1 2.jpg\n",
-                          SLUICE_SUBSET_VAL, NULL),
-                    SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(select_and_assign(NULL), SLUICE_OK);
+    CHECK_OK(parse("./x.tar/3.jpg\r\n\n  \na/2.jpg", SLUICE_SUBSET_TRAIN, NULL));
+    CHECK_OK(parse("\xEF\xBB\xBF"
+                   "a/1 2.jpg\n",
+                   SLUICE_SUBSET_VAL, NULL));
+    REQUIRE_OK(select_and_assign(NULL));
     CU_ASSERT_FALSE(sluice_split_lists_have_labels(lists));
     CU_ASSERT_EQUAL(builder.manifest->num_entries, 3);
     expect(0, "a/1 2.jpg", SLUICE_SUBSET_VAL, 77);
@@ -61,9 +59,8 @@ TEST(listed_images_alone_stay_in_their_subsets)
 TEST(labels_stand_behind_paths)
 {
     begin();
-    CU_ASSERT_EQUAL(parse("a/1 2.jpg 3\na/1.jpg\t0\nb/1.png  12  \n", SLUICE_SUBSET_TRAIN, NULL),
-                    SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(select_and_assign(NULL), SLUICE_OK);
+    CHECK_OK(parse("a/1 2.jpg 3\na/1.jpg\t0\nb/1.png  12  \n", SLUICE_SUBSET_TRAIN, NULL));
+    REQUIRE_OK(select_and_assign(NULL));
     CU_ASSERT_TRUE(sluice_split_lists_have_labels(lists));
     expect(0, "a/1 2.jpg", SLUICE_SUBSET_TRAIN, 3);
     expect(1, "a/1.jpg", SLUICE_SUBSET_TRAIN, 0);

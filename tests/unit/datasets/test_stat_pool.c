@@ -51,7 +51,7 @@ TEST(every_file_gets_its_state)
     make_files();
     for (unsigned num_threads = 0; num_threads <= 9; num_threads += 3) {
         struct sluice_stat_pool *pool = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_stat_pool_create(num_threads, &pool, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_stat_pool_create(num_threads, &pool, NULL));
         for (int round = 0; round < 20; round++) {
             check(pool, 0, NUM);
             check(pool, 17, 40);

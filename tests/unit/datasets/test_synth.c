@@ -11,20 +11,19 @@ TEST(equal_names_give_equal_bytes_that_decode)
     const struct sluice_synth_options options = {.seed = 5, .num_classes = 4};
     struct sluice_codec *codec = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_codec_create(&codec, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_codec_create(&codec, &err));
     for (uint64_t i = 0; i < 8; i++) {
         struct sluice_buf *a = NULL, *b = NULL;
         const char *suffix_a, *suffix_b;
-        CU_ASSERT_EQUAL_FATAL(sluice_synth_image(&options, i, &a, &suffix_a, &err), SLUICE_OK);
-        CU_ASSERT_EQUAL_FATAL(sluice_synth_image(&options, i, &b, &suffix_b, &err), SLUICE_OK);
+        REQUIRE_OK(sluice_synth_image(&options, i, &a, &suffix_a, &err));
+        REQUIRE_OK(sluice_synth_image(&options, i, &b, &suffix_b, &err));
         CU_ASSERT_STRING_EQUAL(suffix_a, suffix_b);
         CU_ASSERT_EQUAL_FATAL(a->len, b->len);
         CU_ASSERT_EQUAL(memcmp(a->data, b->data, a->len), 0);
         struct sluice_rgb rgb;
-        CU_ASSERT_EQUAL_FATAL(sluice_codec_decode(codec, a->data, a->len, 0, NULL, &rgb, &err),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_codec_decode(codec, a->data, a->len, 0, NULL, &rgb, &err));
         struct sluice_image_info info;
-        CU_ASSERT_EQUAL_FATAL(sluice_image_probe(a->data, a->len, &info, &err), SLUICE_OK);
+        REQUIRE_OK(sluice_image_probe(a->data, a->len, &info, &err));
         CU_ASSERT_STRING_EQUAL(suffix_a, info.format == SLUICE_IMAGE_PNG ? "png" : "jpg");
         sluice_buf_unref(rgb.pixels);
         sluice_buf_unref(a);
@@ -57,7 +56,7 @@ TEST(files_come_near_their_targets)
         struct sluice_buf *file = NULL;
         const char *suffix;
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_synth_image(&options, i, &file, &suffix, &err), SLUICE_OK);
+        REQUIRE_OK(sluice_synth_image(&options, i, &file, &suffix, &err));
         sum += (double)file->len;
         aimed += sluice_synth_target_bytes(&options, i);
         sluice_buf_unref(file);

@@ -88,7 +88,7 @@ static void expect_members(const char *name, const struct expected *expected, si
         const sluice_status status = sluice_tar_next(&tar, &member, &is_end, &err);
         if (status != SLUICE_OK)
             printf("%s: member %zu: %s\n", name, i, err.text);
-        CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+        REQUIRE_OK(status);
         CU_ASSERT_EQUAL_FATAL(is_end, i == num);
         if (is_end)
             break;
@@ -167,10 +167,10 @@ TEST(sparse_members_are_told_and_passed)
         struct sluice_tar tar = reader_of(&bytes);
         struct sluice_tar_member member;
         bool is_end = false;
-        CU_ASSERT_EQUAL_FATAL(sluice_tar_next(&tar, &member, &is_end, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_tar_next(&tar, &member, &is_end, NULL));
         CU_ASSERT_PTR_NOT_NULL_FATAL(member.kind);
         CU_ASSERT_STRING_EQUAL(member.kind, "sparse");
-        CU_ASSERT_EQUAL_FATAL(sluice_tar_next(&tar, &member, &is_end, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_tar_next(&tar, &member, &is_end, NULL));
         CU_ASSERT_STRING_EQUAL(member.name, "cat/2.cls");
         CU_ASSERT_PTR_NULL(member.kind);
         free(data);
@@ -205,13 +205,13 @@ TEST(tar_and_this_read_what_is_written)
         struct sluice_tar tar = reader_of(&in);
         struct sluice_tar_member member;
         bool is_end = false;
-        CU_ASSERT_EQUAL_FATAL(sluice_tar_next(&tar, &member, &is_end, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_tar_next(&tar, &member, &is_end, NULL));
         CU_ASSERT_STRING_EQUAL(member.name, names[i]);
         CU_ASSERT(member.bytes == 5 && memcmp(bytes + member.offset, "hello", 5) == 0);
-        CU_ASSERT_EQUAL_FATAL(sluice_tar_next(&tar, &member, &is_end, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_tar_next(&tar, &member, &is_end, NULL));
         CU_ASSERT_STRING_EQUAL(member.name, "second.jpg");
         CU_ASSERT(!is_end && member.bytes == 512 && !member.kind);
-        CU_ASSERT_EQUAL_FATAL(sluice_tar_next(&tar, &member, &is_end, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_tar_next(&tar, &member, &is_end, NULL));
         CU_ASSERT(is_end);
 
         sluice_test_write_file(in_dir("written.tar"), bytes, len);
@@ -250,7 +250,7 @@ TEST(cuts_are_named_with_their_byte_and_keep_what_is_before)
         size_t num;
         const sluice_status status = read_all(bytes, cut, &num, &err);
         if (cut >= 2560) { /* one block of zeros is an end */
-            CU_ASSERT_EQUAL(status, SLUICE_OK);
+            CHECK_OK(status);
             CU_ASSERT_EQUAL(num, 2);
             continue;
         }
@@ -300,7 +300,7 @@ TEST(sizes_in_base_256_are_read_and_bounded)
     bytes[124] = 0x80;
     bytes[135] = 5;
     set_sum(bytes);
-    CU_ASSERT_EQUAL(read_all(bytes, len, &num, &err), SLUICE_OK);
+    CHECK_OK(read_all(bytes, len, &num, &err));
     CU_ASSERT_EQUAL(num, 2);
     memset(bytes + 125, 0x7f, 11);
     set_sum(bytes);
@@ -337,14 +337,13 @@ static sluice_status read_pax(const char *records, char type, struct sluice_tar_
 TEST(pax_records_are_taken_or_refused)
 {
     struct sluice_tar_member member;
-    CU_ASSERT_EQUAL_FATAL(
-        read_pax("30 mtime=1700000000.123456789\n12 size=512\n10 path=x\n", 'x', &member, NULL),
-        SLUICE_OK);
+    REQUIRE_OK(
+        read_pax("30 mtime=1700000000.123456789\n12 size=512\n10 path=x\n", 'x', &member, NULL));
     CU_ASSERT_STRING_EQUAL(member.name, "x");
     CU_ASSERT_EQUAL(member.bytes, 512);
-    CU_ASSERT_EQUAL(read_pax("20 GNU.sparse.map=1\n", 'x', &member, NULL), SLUICE_OK);
+    CHECK_OK(read_pax("20 GNU.sparse.map=1\n", 'x', &member, NULL));
     CU_ASSERT_STRING_EQUAL(member.kind, "sparse");
-    CU_ASSERT_EQUAL(read_pax("17 comment=a b c\n", 'g', &member, NULL), SLUICE_OK);
+    CHECK_OK(read_pax("17 comment=a b c\n", 'g', &member, NULL));
     CU_ASSERT_STRING_EQUAL(member.name, "member.jpg");
     static const char *const wrong[] = {
         "10 path=x",

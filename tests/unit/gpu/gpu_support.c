@@ -276,7 +276,7 @@ static void decode_all(struct run *run)
                                  &sample->request, &err);
         if (status != SLUICE_OK)
             describe(sample, err.text);
-        CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+        REQUIRE_OK(status);
     }
     run->decode(run->batch, run->rows, run->statuses);
     for (uint32_t i = 0; i < SAMPLES; i++) {
@@ -341,9 +341,8 @@ static void read_by_libjpeg(const struct gpu_test_sample *sample, uint8_t *row)
     struct sluice_resizer *resizer;
     if (sluice_resizer_create_at(SLUICE_CPU_C, &resizer, NULL) != SLUICE_OK)
         abort();
-    CU_ASSERT_EQUAL(sluice_resize_rgb_part(resizer, &sample->request.part, &view,
-                                           sample->request.is_flipped, row, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_resize_rgb_part(resizer, &sample->request.part, &view,
+                                    sample->request.is_flipped, row, NULL));
     sluice_resizer_destroy(resizer);
     free(pixels);
 }

@@ -25,7 +25,7 @@ struct sluice_gpu_place *place_test_open(const struct sluice_gpu_place_options *
     const sluice_status status = sluice_gpu_place_create(options, &place, &err);
     if (status != SLUICE_OK)
         fprintf(stderr, "%s\n", err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
     CU_ASSERT_EQUAL(sluice_gpu_place_device(place), options->is_host ? -1 : options->device);
     CU_ASSERT(sluice_gpu_place_bytes(place) <= options->memory_bytes);
     CU_ASSERT_EQUAL(sluice_gpu_place_num_lanes(place), options->num_lanes);
@@ -46,8 +46,7 @@ struct place_test_batch *place_test_batch_create(struct sluice_gpu_place *place,
     batch->rows = malloc(PLACE_TEST_ROWS * batch->row_bytes);
     if (!batch->want || !batch->rows)
         abort();
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_gpu_host_alloc(place, PLACE_TEST_ROWS * batch->row_bytes, &pixels, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_gpu_host_alloc(place, PLACE_TEST_ROWS * batch->row_bytes, &pixels, NULL));
     CU_ASSERT_EQUAL((uintptr_t)pixels % 64, 0);
     batch->pixels = pixels;
     return batch;
@@ -78,9 +77,8 @@ void place_test_batch_destroy(struct place_test_batch *batch)
 static void make_row(struct place_test_batch *batch, uint32_t row)
 {
     const struct sluice_buf *file = batch->files[row];
-    CU_ASSERT_EQUAL_FATAL(gpu_test_reference(file->data, file->len, &batch->requests[row],
-                                             batch->want + row * batch->row_bytes),
-                          SLUICE_OK);
+    REQUIRE_OK(gpu_test_reference(file->data, file->len, &batch->requests[row],
+                                  batch->want + row * batch->row_bytes));
 }
 
 void place_test_make_files(struct place_test_batch *batch, struct sluice_rng *rng)
@@ -101,7 +99,7 @@ void place_test_upload(struct place_test_batch *batch, struct sluice_gpu_lane *l
 {
     uint8_t *pixels = batch->pixels + row * batch->row_bytes;
     memcpy(pixels, batch->want + row * batch->row_bytes, batch->row_bytes);
-    CU_ASSERT_EQUAL_FATAL(sluice_gpu_lane_upload(lane, row, pixels, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_gpu_lane_upload(lane, row, pixels, NULL));
 }
 
 void place_test_prepare(struct place_test_batch *batch, struct sluice_gpu_staging *staging,
@@ -141,7 +139,7 @@ void place_test_finish(struct place_test_batch *batch, struct sluice_gpu_lane *l
                                                         batch->hashes, &batch->work, &err);
     if (status != SLUICE_OK)
         fprintf(stderr, "%s\n", err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
 }
 
 static struct sluice_hash128 hash_of(const uint8_t *row, size_t row_bytes, uint32_t label)

@@ -18,7 +18,7 @@ static const struct sluice_gpu_limits limits = {
 static void batch_create(struct sluice_gpu_batch *batch, const struct sluice_gpu_limits *wanted)
 {
     struct sluice_gpu_sizes capacity;
-    CU_ASSERT_EQUAL_FATAL(sluice_gpu_limits_check(wanted, &capacity, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_gpu_limits_check(wanted, &capacity, NULL));
     void *upload = aligned_alloc(16, (capacity.upload_bytes + 15) / 16 * 16);
     CU_ASSERT_PTR_NOT_NULL_FATAL(upload);
     sluice_gpu_batch_init(batch, wanted, &capacity, upload);
@@ -99,7 +99,7 @@ TEST(refuses_what_the_device_does_not_decode)
     }
     uint8_t pixels[40 * 30 * 3] = {0};
     struct sluice_buf *png;
-    CU_ASSERT_EQUAL_FATAL(sluice_png_encode(pixels, 40, 30, 1, &png, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_png_encode(pixels, 40, 30, 1, &png, NULL));
     CU_ASSERT_EQUAL(status_of(png), SLUICE_E_UNSUPPORTED);
     sluice_buf_unref(png);
 }
@@ -125,7 +125,7 @@ TEST(refuses_12_bits_and_arithmetic_coding)
     frame[-1] = 0xC9;
     CU_ASSERT_EQUAL(status_of(file), SLUICE_E_UNSUPPORTED);
     frame[-1] = 0xC0;
-    CU_ASSERT_EQUAL(status_of(file), SLUICE_OK);
+    CHECK_OK(status_of(file));
     sluice_buf_unref(file);
 }
 
@@ -150,18 +150,18 @@ TEST(a_full_batch_says_again)
     batch_create(&batch, &limits);
     const struct sluice_gpu_request request = whole(&batch, 40, 30);
     for (uint32_t i = 0; i < limits.max_samples; i++)
-        CU_ASSERT_EQUAL(add(&batch, file, &request), SLUICE_OK);
+        CHECK_OK(add(&batch, file, &request));
     CU_ASSERT_EQUAL(add(&batch, file, &request), SLUICE_E_AGAIN);
     sluice_gpu_batch_clear(&batch);
-    CU_ASSERT_EQUAL(add(&batch, file, &request), SLUICE_OK);
+    CHECK_OK(add(&batch, file, &request));
     free(batch.upload);
 
     /* Pixels for two of them. */
     struct sluice_gpu_limits small = limits;
     small.max_pixels = 2 * 48 * 32;
     batch_create(&batch, &small);
-    CU_ASSERT_EQUAL(add(&batch, file, &request), SLUICE_OK);
-    CU_ASSERT_EQUAL(add(&batch, file, &request), SLUICE_OK);
+    CHECK_OK(add(&batch, file, &request));
+    CHECK_OK(add(&batch, file, &request));
     sluice_status status = add(&batch, file, &request);
     CU_ASSERT(status == SLUICE_E_AGAIN || status == SLUICE_OK); /* 4:2:0 takes half of the room */
     while (status == SLUICE_OK)
@@ -222,7 +222,7 @@ TEST(a_request_that_is_wrong_is_invalid)
         }
         CU_ASSERT_EQUAL(add(&batch, file, &request), SLUICE_E_INVALID);
     }
-    CU_ASSERT_EQUAL(add(&batch, file, &good), SLUICE_OK);
+    CHECK_OK(add(&batch, file, &good));
     free(batch.upload);
     sluice_buf_unref(file);
 }
@@ -252,7 +252,7 @@ TEST(only_segments_that_the_box_needs_are_taken)
     batch_create(&batch, &limits);
     const struct sluice_box box = {.left = 33, .top = 17, .width = 30, .height = 20};
     const struct sluice_gpu_request request = sluice_gpu_request_whole(&batch, &box, false, 2);
-    CU_ASSERT_EQUAL_FATAL(add(&batch, file, &request), SLUICE_OK);
+    REQUIRE_OK(add(&batch, file, &request));
     const struct sluice_gpu_sample *sample = sample_of(&batch, 0);
     /* Columns 4 .. 7 of rows 2 .. 4. */
     static const struct {
@@ -269,7 +269,7 @@ TEST(only_segments_that_the_box_needs_are_taken)
     sluice_gpu_batch_clear(&batch);
 
     /* Without markers there is one segment, up to the box's last MCU. */
-    CU_ASSERT_EQUAL_FATAL(add(&batch, plain, &request), SLUICE_OK);
+    REQUIRE_OK(add(&batch, plain, &request));
     sample = sample_of(&batch, 0);
     CU_ASSERT_EQUAL_FATAL(sample->num_segments, 1);
     CU_ASSERT_EQUAL(segments_of(sample)->first_mcu, 0);
@@ -282,8 +282,7 @@ TEST(only_segments_that_the_box_needs_are_taken)
 static struct sluice_jpeg_index index_of(const struct sluice_buf *file, uint32_t step)
 {
     struct sluice_jpeg_index index;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 0, step, &index, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_build(file->data, file->len, 0, step, &index, NULL));
     return index;
 }
 
@@ -305,7 +304,7 @@ TEST(points_of_an_index_are_segments)
     batch_create(&batch, &limits);
     const struct sluice_box box = {.left = 57, .top = 17, .width = 60, .height = 20};
     const struct sluice_gpu_request request = sluice_gpu_request_whole(&batch, &box, false, 2);
-    CU_ASSERT_EQUAL_FATAL(add_indexed(&batch, file, &index, &request), SLUICE_OK);
+    REQUIRE_OK(add_indexed(&batch, file, &index, &request));
     const struct sluice_gpu_sample *sample = sample_of(&batch, 0);
     /* Columns 7 .. 14 of rows 2 .. 4. */
     static const struct {
@@ -355,7 +354,7 @@ TEST(an_index_serves_its_own_file_alone)
         const sluice_status want = is_partial ? SLUICE_E_UNSUPPORTED : SLUICE_OK;
         sluice_gpu_batch_clear(&batch);
         index.is_partial = of_marked.is_partial = is_partial;
-        CU_ASSERT_EQUAL(add_indexed(&batch, file, &index, &request), SLUICE_OK);
+        CHECK_OK(add_indexed(&batch, file, &index, &request));
         CU_ASSERT_EQUAL(add_indexed(&batch, marked, &of_marked, &request), want);
         CU_ASSERT_EQUAL(add_indexed(&batch, file, &of_marked, &request), want);
     }
@@ -381,7 +380,7 @@ TEST(refuses_a_segment_that_is_too_long)
     batch_create(&batch, &short_ones);
     const struct sluice_gpu_request request = whole(&batch, 160, 80);
     CU_ASSERT_EQUAL(add(&batch, plain, &request), SLUICE_E_UNSUPPORTED);
-    CU_ASSERT_EQUAL(add(&batch, file, &request), SLUICE_OK);
+    CHECK_OK(add(&batch, file, &request));
     batch.limits.max_segment_bytes = plain->len / 15; /* 5 rows of 10 MCUs */
     for (uint32_t step = 0; step < 2; step++) {
         struct sluice_jpeg_index index = index_of(plain, step);
@@ -404,7 +403,7 @@ TEST(refuses_cut_files_and_false_markers)
     const size_t len = file->len;
     for (file->len = 0; file->len < len; file->len++)
         CU_ASSERT_NOT_EQUAL(status_of(file), SLUICE_OK);
-    CU_ASSERT_EQUAL(status_of(file), SLUICE_OK);
+    CHECK_OK(status_of(file));
     for (size_t i = 0; i + 1 < len; i++) {
         if (file->data[i] != 0xFF || (file->data[i + 1] & 0xF8) != 0xD0)
             continue;
@@ -423,7 +422,7 @@ TEST(arrays_of_the_device_do_not_meet)
     odd.max_pixels = 64 * 5;
     odd.out_width = 7;
     struct sluice_gpu_sizes sizes;
-    CU_ASSERT_EQUAL_FATAL(sluice_gpu_limits_check(&odd, &sizes, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_gpu_limits_check(&odd, &sizes, NULL));
     const struct sluice_gpu_parts parts = sluice_gpu_parts_of(&odd, &sizes);
     const uint64_t starts[] = {parts.upload, parts.coefficients, parts.samples, parts.weights,
                                parts.pixels, parts.faults,       parts.end};

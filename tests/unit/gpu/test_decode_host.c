@@ -12,7 +12,7 @@
 static void decode(struct sluice_gpu_batch *batch, uint8_t *rows, sluice_status *statuses)
 {
     struct sluice_err err = {{0}};
-    CU_ASSERT_EQUAL_FATAL(sluice_gpu_decode_host(batch, rows, statuses, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_gpu_decode_host(batch, rows, statuses, &err));
     sluice_gpu_batch_clear(batch);
 }
 
@@ -26,7 +26,7 @@ static void batch_create(struct sluice_gpu_batch *batch, uint32_t out_width, uin
         .max_pixels = 1 << 20,
     };
     struct sluice_gpu_sizes capacity;
-    CU_ASSERT_EQUAL_FATAL(sluice_gpu_limits_check(&limits, &capacity, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_gpu_limits_check(&limits, &capacity, NULL));
     void *upload = aligned_alloc(16, (capacity.upload_bytes + 15) / 16 * 16);
     CU_ASSERT_PTR_NOT_NULL_FATAL(upload);
     sluice_gpu_batch_init(batch, &limits, &capacity, upload);
@@ -66,7 +66,7 @@ TEST(damage_is_declined_or_decoded_as_the_cpu_does)
 static struct sluice_buf *copy_of(const struct sluice_buf *file)
 {
     struct sluice_buf *copy;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, file->len, &copy, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, file->len, &copy, NULL));
     memcpy(copy->data, file->data, file->len);
     copy->len = file->len;
     return copy;
@@ -97,9 +97,8 @@ TEST(damage_that_the_index_does_not_know_is_declined)
             num_beside += status == SLUICE_OK;
             if (status == SLUICE_OK) {
                 decode(&batch, row, &status);
-                CU_ASSERT_EQUAL(status, SLUICE_OK);
-                CU_ASSERT_EQUAL(gpu_test_reference(file->data, file->len, &request, reference),
-                                SLUICE_OK);
+                CHECK_OK(status);
+                CHECK_OK(gpu_test_reference(file->data, file->len, &request, reference));
                 CU_ASSERT_EQUAL_FATAL(memcmp(row, reference, sizeof(row)), 0);
             }
         }
@@ -157,9 +156,8 @@ TEST(a_forged_index_harms_only_its_own_row)
             is_added[k] = sluice_gpu_batch_add(&batch, file->data, file->len, index, &request,
                                                NULL) == SLUICE_OK;
             CU_ASSERT_FATAL(is_added[k] || k == 1);
-            CU_ASSERT_EQUAL(
-                gpu_test_reference(file->data, file->len, &request, reference + (size_t)k * ROW),
-                SLUICE_OK);
+            CHECK_OK(
+                gpu_test_reference(file->data, file->len, &request, reference + (size_t)k * ROW));
             sluice_jpeg_index_destroy(index);
             sluice_buf_unref(file);
         }
@@ -194,11 +192,10 @@ static void check_wide(uint32_t width, uint32_t out_width)
         const struct sluice_gpu_request request =
             sluice_gpu_request_whole(&batch, &box, is_flipped, 1);
         sluice_status status;
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_gpu_batch_add(&batch, file->data, file->len, NULL, &request, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_gpu_batch_add(&batch, file->data, file->len, NULL, &request, NULL));
         decode(&batch, rows, &status);
-        CU_ASSERT_EQUAL(status, SLUICE_OK);
-        CU_ASSERT_EQUAL(gpu_test_reference(file->data, file->len, &request, reference), SLUICE_OK);
+        CHECK_OK(status);
+        CHECK_OK(gpu_test_reference(file->data, file->len, &request, reference));
         CU_ASSERT_EQUAL(memcmp(rows + row_bytes, reference, row_bytes), 0);
     }
     free(batch.upload);

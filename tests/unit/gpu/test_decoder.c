@@ -38,11 +38,11 @@ static void decode(struct sluice_gpu_batch *batch, uint8_t *rows, sluice_status 
     }
     memcpy(host_rows, rows, bytes);
     struct sluice_err err = {{0}};
-    CU_ASSERT_EQUAL_FATAL(sluice_gpu_decode_host(batch, host_rows, host_statuses, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_gpu_decode_host(batch, host_rows, host_statuses, &err));
 
     must(cudaMemcpyAsync(device_rows, rows, bytes, cudaMemcpyHostToDevice, stream));
-    CU_ASSERT_EQUAL_FATAL(sluice_gpu_decoder_start(decoder, device_rows, stream, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_gpu_decoder_wait(decoder, statuses, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_gpu_decoder_start(decoder, device_rows, stream, &err));
+    REQUIRE_OK(sluice_gpu_decoder_wait(decoder, statuses, &err));
     must(cudaMemcpyAsync(rows, device_rows, bytes, cudaMemcpyDeviceToHost, stream));
     must(cudaStreamSynchronize(stream));
     CU_ASSERT_EQUAL(batch->num_samples, 0);
@@ -70,7 +70,7 @@ static void open_decoder(uint32_t out_width, uint32_t out_height)
     const sluice_status status = sluice_gpu_decoder_create(&limits, NULL, &decoder, &err);
     if (status != SLUICE_OK)
         fprintf(stderr, "%s\n", err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
     CU_ASSERT(sluice_gpu_decoder_bytes(decoder) > limits.max_file_bytes);
     must(cudaMalloc((void **)&device_rows, (size_t)14 * out_width * out_height * 3));
 }
@@ -113,9 +113,9 @@ TEST(an_empty_batch_is_nothing_to_do)
     struct sluice_err err = {{0}};
     float times_ms[SLUICE_GPU_NUM_STAGES];
     open_decoder(4, 4);
-    CU_ASSERT_EQUAL(sluice_gpu_decoder_start(decoder, device_rows, stream, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_gpu_decoder_wait(decoder, NULL, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_gpu_decoder_times(decoder, times_ms, &err), SLUICE_OK);
+    CHECK_OK(sluice_gpu_decoder_start(decoder, device_rows, stream, &err));
+    CHECK_OK(sluice_gpu_decoder_wait(decoder, NULL, &err));
+    CHECK_OK(sluice_gpu_decoder_times(decoder, times_ms, &err));
     close_decoder();
 }
 

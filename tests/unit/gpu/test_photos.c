@@ -116,7 +116,7 @@ static void run_open(struct run *run, const char *pipeline)
     const sluice_status status = sluice_gpu_place_create(&options, &run->place, &err);
     if (status != SLUICE_OK)
         fprintf(stderr, "%s\n", err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
     run->lane = sluice_gpu_place_lane(run->place, 0);
     run->block = sluice_gpu_place_take(run->place);
     run->row_bytes = sluice_pipeline_u8_bytes(run->pipeline);
@@ -142,8 +142,7 @@ static void finish_batch(struct run *run)
     struct sluice_hash128 hashes[ROWS];
     struct sluice_gpu_work work;
     struct sluice_err err = {{0}};
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_gpu_lane_finish(run->lane, run->labels, statuses, hashes, &work, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_gpu_lane_finish(run->lane, run->labels, statuses, hashes, &work, &err));
     CU_ASSERT_EQUAL(work.decoded, run->num_rows);
     for (uint32_t i = 0; i < run->num_rows; i++) {
         const bool is_equal = statuses[i] == SLUICE_OK && hashes[i].high == run->wanted[i].high &&
@@ -229,8 +228,7 @@ static void add_sample(struct run *run, const char *path, struct sluice_buf *fil
         const sluice_status status = sluice_gpu_prepare(run->place, NULL, &given, &request,
                                                         &run->stretch, NULL, &prepared, &err);
         if (status == SLUICE_OK) {
-            CU_ASSERT_EQUAL_FATAL(sluice_gpu_lane_decode(run->lane, &prepared, run->num_rows, NULL),
-                                  SLUICE_OK);
+            REQUIRE_OK(sluice_gpu_lane_decode(run->lane, &prepared, run->num_rows, NULL));
             sluice_gpu_prepared_clear(&prepared);
             run->num_cut += sluice_sample_form(&sample) == SLUICE_FORM_JPEG_CROP;
             run->num_indexed += !sample.coding;
@@ -264,7 +262,7 @@ static void check_photos(const struct paths *paths, const char *pipeline)
             if (!file) {
                 size_t len;
                 uint8_t *bytes = sluice_test_read_file(paths->names[i], &len);
-                CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, len, &file, NULL), SLUICE_OK);
+                REQUIRE_OK(sluice_buf_create(NULL, len, &file, NULL));
                 memcpy(file->data, bytes, len);
                 file->len = len;
                 free(bytes);

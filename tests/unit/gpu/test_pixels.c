@@ -84,7 +84,7 @@ static void run_open(struct run *run, const char *text)
         .num_lanes = 1,
         .memory_bytes = (uint64_t)64 << 20,
     };
-    CU_ASSERT_EQUAL_FATAL(sluice_gpu_place_create(&options, &run->place, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_gpu_place_create(&options, &run->place, &err));
     run->lane = sluice_gpu_place_lane(run->place, 0);
     run->row_bytes = sluice_pipeline_u8_bytes(run->pipeline);
 }
@@ -104,9 +104,8 @@ static void make_on_cpu(struct run *run, const struct sluice_draw_key *key, stru
     struct sluice_sample sample = {.key = *key, .data = sluice_buf_ref(file)};
     uint8_t *row = malloc(run->row_bytes + sizeof(label));
     CU_ASSERT_PTR_NOT_NULL_FATAL(row);
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_pipeline_finish_u8(run->pipeline, run->scratch, &sample, row, run->row_bytes, NULL),
-        SLUICE_OK);
+    REQUIRE_OK(
+        sluice_pipeline_finish_u8(run->pipeline, run->scratch, &sample, row, run->row_bytes, NULL));
     memcpy(row + run->row_bytes, &label, sizeof(label));
     *hash = sluice_hash128(row, run->row_bytes + sizeof(label));
     free(row);
@@ -143,8 +142,7 @@ static void add(struct run *run, const struct sluice_draw_key *key, struct sluic
         run->num_of_cpu++;
         return;
     }
-    CU_ASSERT_EQUAL_FATAL(sluice_gpu_lane_decode(run->lane, &prepared, run->num_rows, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_gpu_lane_decode(run->lane, &prepared, run->num_rows, NULL));
     sluice_gpu_prepared_clear(&prepared);
     run->labels[run->num_rows] = (uint32_t)key->sample_id;
     make_on_cpu(run, key, file, &run->wanted[run->num_rows++]);
@@ -155,8 +153,7 @@ static void finish(struct run *run, const char *text)
     sluice_status statuses[ROWS];
     struct sluice_hash128 hashes[ROWS];
     struct sluice_gpu_work work;
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_gpu_lane_finish(run->lane, run->labels, statuses, hashes, &work, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_gpu_lane_finish(run->lane, run->labels, statuses, hashes, &work, NULL));
     for (uint32_t i = 0; i < run->num_rows; i++) {
         const bool is_equal = statuses[i] == SLUICE_OK && hashes[i].high == run->wanted[i].high &&
                               hashes[i].low == run->wanted[i].low;

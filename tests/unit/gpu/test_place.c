@@ -138,10 +138,8 @@ TEST(a_file_of_one_long_segment_is_the_cpus)
     sluice_buf_unref(file);
     file = plain_file(500, 400, 32);
     given = (struct sluice_gpu_file){file->data, file->len, NULL};
-    CU_ASSERT_EQUAL(
-        sluice_gpu_prepare(place, NULL, &given, &request, &stretch, NULL, &sample, &err),
-        SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_gpu_lane_decode(lane, &sample, 0, NULL), SLUICE_OK);
+    CHECK_OK(sluice_gpu_prepare(place, NULL, &given, &request, &stretch, NULL, &sample, &err));
+    CHECK_OK(sluice_gpu_lane_decode(lane, &sample, 0, NULL));
     sluice_buf_unref(file);
     sluice_gpu_prepared_clear(&sample);
     sluice_gpu_lane_drop(lane);
@@ -165,7 +163,7 @@ TEST(a_wrong_call_is_refused_and_the_lane_goes_on)
     CU_ASSERT_PTR_NULL(batch->prepared[0].data);
     batch->requests[0].box.width--;
     place_test_prepare(batch, NULL, 0);
-    CU_ASSERT_EQUAL_FATAL(batch->refusals[0], SLUICE_OK);
+    REQUIRE_OK(batch->refusals[0]);
     CU_ASSERT_EQUAL(sluice_gpu_lane_decode(lane, &batch->prepared[0], PLACE_TEST_ROWS, NULL),
                     SLUICE_E_INVALID);
     CU_ASSERT_EQUAL(sluice_gpu_lane_upload(lane, PLACE_TEST_ROWS, batch->pixels, NULL),
@@ -210,9 +208,8 @@ TEST(an_empty_batch_is_nothing_to_do)
     struct sluice_gpu_block *block = sluice_gpu_place_take(place);
     struct sluice_gpu_work work = {1, 1, 1};
     sluice_gpu_lane_begin(sluice_gpu_place_lane(place, 0), block, NULL);
-    CU_ASSERT_EQUAL(
-        sluice_gpu_lane_finish(sluice_gpu_place_lane(place, 0), NULL, NULL, NULL, &work, NULL),
-        SLUICE_OK);
+    CHECK_OK(
+        sluice_gpu_lane_finish(sluice_gpu_place_lane(place, 0), NULL, NULL, NULL, &work, NULL));
     CU_ASSERT(work.decoded == 0 && work.upload_bytes == 0 && work.device_s == 0);
     sluice_gpu_block_give(block);
     sluice_gpu_place_destroy(place);
@@ -224,7 +221,7 @@ TEST(uploads_have_a_rate_and_leave_the_place_as_it_was)
     struct sluice_gpu_place *place = place_test_open(&options);
     struct sluice_err err = {{0}};
     double bytes_per_s = 0;
-    CU_ASSERT_EQUAL(sluice_gpu_place_measure_upload(place, &bytes_per_s, &err), SLUICE_OK);
+    CHECK_OK(sluice_gpu_place_measure_upload(place, &bytes_per_s, &err));
     CU_ASSERT_EQUAL(isinf(bytes_per_s), place_test_is_host);
     CU_ASSERT(bytes_per_s > 1e8);
     place_test_run(place, &options, 0, 2, 4, sluice_test_seed());
@@ -297,7 +294,7 @@ TEST(too_little_memory_is_said_with_sizes)
     CU_ASSERT_EQUAL(sscanf(err.text, "batches on the GPU need %u MB", &needed), 1);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "may take 20 MB"));
     options.memory_bytes = needed * (uint64_t)1000000;
-    CU_ASSERT_EQUAL(sluice_gpu_place_create(&options, &place, NULL), SLUICE_OK);
+    CHECK_OK(sluice_gpu_place_create(&options, &place, NULL));
     sluice_gpu_place_destroy(place);
 }
 

@@ -155,9 +155,8 @@ TEST(what_does_not_fit_is_written_apart)
         twice++;
     sluice_gpu_lane_begin_again(lane);
     for (uint32_t row = 0; row < PLACE_TEST_ROWS; row++)
-        CU_ASSERT_EQUAL_FATAL(sluice_gpu_lane_decode(
-                                  lane, &batch->prepared[row == replaced ? twice : row], row, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_gpu_lane_decode(lane, &batch->prepared[row == replaced ? twice : row],
+                                          row, NULL));
     memcpy(batch->want + replaced * batch->row_bytes, batch->want + twice * batch->row_bytes,
            batch->row_bytes);
     place_test_finish(batch, lane);
@@ -185,7 +184,7 @@ TEST(a_refusal_takes_no_room)
     }
     for (uint32_t row = 1; row < PLACE_TEST_ROWS; row++) {
         place_test_prepare(batch, staging, row);
-        CU_ASSERT_EQUAL(batch->refusals[row], SLUICE_OK);
+        CHECK_OK(batch->refusals[row]);
         CU_ASSERT_PTR_NULL(batch->prepared[row].data);
     }
     sluice_gpu_staging_give(staging);
@@ -204,7 +203,7 @@ TEST(page_locked_memory_is_counted)
     CU_ASSERT(before > 2 * PLACE_TEST_ROWS * (uint64_t)100000);
     CU_ASSERT(before < 2 * PLACE_TEST_ROWS * (uint64_t)150000);
     void *memory;
-    CU_ASSERT_EQUAL_FATAL(sluice_gpu_host_alloc(place, 12345, &memory, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_gpu_host_alloc(place, 12345, &memory, NULL));
     CU_ASSERT_EQUAL(sluice_gpu_place_locked_bytes(place), before + 12345);
     sluice_gpu_host_free(place, memory, 12345);
     CU_ASSERT_EQUAL(sluice_gpu_place_locked_bytes(place), before);

@@ -31,7 +31,7 @@ struct written {
 static void batch_create(struct sluice_gpu_batch *batch)
 {
     struct sluice_gpu_sizes capacity;
-    CU_ASSERT_EQUAL_FATAL(sluice_gpu_limits_check(&limits, &capacity, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_gpu_limits_check(&limits, &capacity, NULL));
     void *upload = aligned_alloc(16, (capacity.upload_bytes + 15) / 16 * 16);
     CU_ASSERT_PTR_NOT_NULL_FATAL(upload);
     sluice_gpu_batch_init(batch, &limits, &capacity, upload);
@@ -102,12 +102,9 @@ TEST(a_sample_that_is_copied_or_placed_is_the_one_that_a_batch_adds)
             if (i % 2) {
                 memcpy(batch.upload + first, written.memory, written.bytes);
                 sluice_gpu_batch_use(&batch, batch.upload, first + written.bytes);
-                CU_ASSERT_EQUAL(sluice_gpu_batch_place(&batch, first, written.bytes, 2, NULL),
-                                SLUICE_OK);
+                CHECK_OK(sluice_gpu_batch_place(&batch, first, written.bytes, 2, NULL));
             } else {
-                CU_ASSERT_EQUAL(
-                    sluice_gpu_batch_append(&batch, written.memory, written.bytes, 2, NULL),
-                    SLUICE_OK);
+                CHECK_OK(sluice_gpu_batch_append(&batch, written.memory, written.bytes, 2, NULL));
             }
             CU_ASSERT_EQUAL(batch.num_samples, 1);
             CU_ASSERT_EQUAL(batch.end, first + written.bytes);
@@ -158,7 +155,7 @@ TEST(a_batch_takes_samples_of_its_memory_in_any_order_again_and_again)
     sluice_gpu_batch_use(&batch, batch.upload, at);
     for (unsigned i = 0; i < 4; i++) {
         const uint64_t from = i ? ends[i - 1] : first;
-        CU_ASSERT_EQUAL(sluice_gpu_batch_place(&batch, from, ends[i] - from, i, NULL), SLUICE_OK);
+        CHECK_OK(sluice_gpu_batch_place(&batch, from, ends[i] - from, i, NULL));
     }
     CU_ASSERT(batch.from == first && batch.end == at && batch.used.upload_bytes == at);
     CU_ASSERT_EQUAL(sluice_gpu_batch_place(&batch, first, ends[0] - first, 0, NULL),
@@ -166,13 +163,13 @@ TEST(a_batch_takes_samples_of_its_memory_in_any_order_again_and_again)
     sluice_gpu_batch_clear(&batch);
     CU_ASSERT_EQUAL(sluice_gpu_batch_place(&batch, first, ends[0] - first, 4, NULL),
                     SLUICE_E_INVALID);
-    CU_ASSERT_EQUAL(sluice_gpu_batch_place(&batch, ends[2], at - ends[2], 3, NULL), SLUICE_OK);
+    CHECK_OK(sluice_gpu_batch_place(&batch, ends[2], at - ends[2], 3, NULL));
     CU_ASSERT(batch.num_samples == 1 && batch.from == ends[2] && batch.end == at);
-    CU_ASSERT_EQUAL(sluice_gpu_batch_place(&batch, ends[0], ends[1] - ends[0], 1, NULL), SLUICE_OK);
+    CHECK_OK(sluice_gpu_batch_place(&batch, ends[0], ends[1] - ends[0], 1, NULL));
     CU_ASSERT(batch.num_samples == 2 && batch.from == ends[0] && batch.end == at);
 
     /* The same once more is a copy. */
-    CU_ASSERT_EQUAL(sluice_gpu_batch_place(&batch, ends[0], ends[1] - ends[0], 0, NULL), SLUICE_OK);
+    CHECK_OK(sluice_gpu_batch_place(&batch, ends[0], ends[1] - ends[0], 0, NULL));
     CU_ASSERT(batch.num_samples == 3 && batch.end == at + ends[1] - ends[0]);
     const struct sluice_gpu_index *index = (const void *)batch.upload;
     CU_ASSERT_EQUAL(((const struct sluice_gpu_sample *)(batch.upload + index[1].at))->row, 1);

@@ -44,11 +44,11 @@ TEST(finds_the_group_of_version_1)
     put("/proc/self/mountinfo", "22 1 254:0 / / rw - ext4 /dev/vda rw\n" TMPFS V1_SET V1_CPU);
     put("/proc/thread-self/cgroup", "9:name=systemd:/\n5:cpuset:/\n4:cpu,cpuacct:/user/a b\n");
     struct sluice_cgroup group;
-    CU_ASSERT_EQUAL_FATAL(sluice_cgroup_find(root, "cpu", 0, &group, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cgroup_find(root, "cpu", 0, &group, NULL));
     CU_ASSERT_EQUAL(group.version, 1);
     CU_ASSERT_PTR_NOT_NULL(strstr(group.controllers, ",cpuacct,"));
     is_at(&group, "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct/user/a b");
-    CU_ASSERT_EQUAL_FATAL(sluice_cgroup_find(root, "cpuset", 0, &group, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cgroup_find(root, "cpuset", 0, &group, NULL));
     is_at(&group, "/sys/fs/cgroup/cpuset", "/sys/fs/cgroup/cpuset");
 }
 
@@ -59,7 +59,7 @@ TEST(finds_the_group_of_version_2)
     put("/proc/thread-self/cgroup", "0::/system.slice/sluice.service\n");
     put("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory\n");
     struct sluice_cgroup group;
-    CU_ASSERT_EQUAL_FATAL(sluice_cgroup_find(root, "cpu", 0, &group, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cgroup_find(root, "cpu", 0, &group, NULL));
     CU_ASSERT_EQUAL(group.version, 2);
     CU_ASSERT_STRING_EQUAL(group.controllers, ",cpuset,cpu,io,memory,");
     is_at(&group, "/sys/fs/cgroup", "/sys/fs/cgroup/system.slice/sluice.service");
@@ -72,10 +72,10 @@ TEST(a_hybrid_has_each_controller_in_one_version)
     put("/proc/thread-self/cgroup", "4:cpu,cpuacct:/one\n0::/two\n");
     put("/sys/fs/cgroup/unified/cgroup.controllers", "memory\n");
     struct sluice_cgroup group;
-    CU_ASSERT_EQUAL_FATAL(sluice_cgroup_find(root, "cpu", 0, &group, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cgroup_find(root, "cpu", 0, &group, NULL));
     CU_ASSERT_EQUAL(group.version, 1);
     is_at(&group, "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct/one");
-    CU_ASSERT_EQUAL_FATAL(sluice_cgroup_find(root, "memory", 0, &group, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cgroup_find(root, "memory", 0, &group, NULL));
     CU_ASSERT_EQUAL(group.version, 2);
     is_at(&group, "/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified/two");
 }
@@ -88,15 +88,15 @@ TEST(a_container_sees_its_part)
         "50 49 0:29 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n");
     put("/proc/thread-self/cgroup", "4:cpu:/docker/abc/inner\n");
     struct sluice_cgroup group;
-    CU_ASSERT_EQUAL_FATAL(sluice_cgroup_find(root, "cpu", 0, &group, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cgroup_find(root, "cpu", 0, &group, NULL));
     is_at(&group, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu/inner");
     put("/proc/thread-self/cgroup", "4:cpu:/docker/abc\n");
-    CU_ASSERT_EQUAL_FATAL(sluice_cgroup_find(root, "cpu", 0, &group, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cgroup_find(root, "cpu", 0, &group, NULL));
     is_at(&group, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu");
 
     /* A group that is not beneath what is mounted: all that can be seen is the mount. */
     put("/proc/thread-self/cgroup", "4:cpu:/docker/abcdef\n");
-    CU_ASSERT_EQUAL_FATAL(sluice_cgroup_find(root, "cpu", 0, &group, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cgroup_find(root, "cpu", 0, &group, NULL));
     is_at(&group, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu");
 }
 
@@ -113,7 +113,7 @@ TEST(of_several_mounts_the_one_that_shows_most_above_counts)
         put("/proc/self/mountinfo", text);
         put("/proc/thread-self/cgroup", "4:cpu:/a/x\n");
         struct sluice_cgroup group;
-        CU_ASSERT_EQUAL_FATAL(sluice_cgroup_find(root, "cpu", 0, &group, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_cgroup_find(root, "cpu", 0, &group, NULL));
         is_at(&group, "/all", "/all/a/x");
     }
 }
@@ -125,7 +125,7 @@ TEST(finds_the_groups_of_other_threads)
     put("/proc/thread-self/cgroup", "4:cpu,cpuacct:/mine\n");
     put("/proc/self/task/1234/cgroup", "4:cpu,cpuacct:/its\n");
     struct sluice_cgroup group;
-    CU_ASSERT_EQUAL_FATAL(sluice_cgroup_find(root, "cpu", 1234, &group, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cgroup_find(root, "cpu", 1234, &group, NULL));
     is_at(&group, "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct/its");
     CU_ASSERT_EQUAL(sluice_cgroup_find(root, "cpu", 99, &group, NULL), SLUICE_E_IO);
 }
@@ -136,7 +136,7 @@ TEST(reads_escaped_mount_points)
     put("/proc/self/mountinfo", "32 31 0:29 / /my\\040cpu\\134 rw - cgroup cgroup rw,cpu\n");
     put("/proc/thread-self/cgroup", "4:cpu:/a\n");
     struct sluice_cgroup group;
-    CU_ASSERT_EQUAL_FATAL(sluice_cgroup_find(root, "cpu", 0, &group, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cgroup_find(root, "cpu", 0, &group, NULL));
     is_at(&group, "/my cpu\\", "/my cpu\\/a");
 }
 
@@ -146,11 +146,9 @@ TEST(finds_the_hierarchy_of_a_path)
     put("/proc/self/mountinfo", TMPFS V1_CPU V1_SET V2_HYBRID);
     put("/proc/thread-self/cgroup", "5:cpuset:/s\n4:cpu,cpuacct:/c\n0::/u\n");
     struct sluice_cgroup group;
-    CU_ASSERT_EQUAL_FATAL(sluice_cgroup_find_at(root, "/sys/fs/cgroup/cpuset/x/y", 0, &group, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_cgroup_find_at(root, "/sys/fs/cgroup/cpuset/x/y", 0, &group, NULL));
     is_at(&group, "/sys/fs/cgroup/cpuset", "/sys/fs/cgroup/cpuset/s");
-    CU_ASSERT_EQUAL_FATAL(sluice_cgroup_find_at(root, "/sys/fs/cgroup/unified", 0, &group, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_cgroup_find_at(root, "/sys/fs/cgroup/unified", 0, &group, NULL));
     CU_ASSERT_EQUAL(group.version, 2);
     is_at(&group, "/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified/u");
 
@@ -196,7 +194,7 @@ TEST(passes_over_lines_that_are_none)
     put("/proc/self/mountinfo", mounts);
     put("/proc/thread-self/cgroup", "\n4\n4:cpu\n:::\n4:cpu,memory:/wrong\n4:cpu,cpuacct:/right");
     struct sluice_cgroup group;
-    CU_ASSERT_EQUAL_FATAL(sluice_cgroup_find(root, "cpu", 0, &group, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cgroup_find(root, "cpu", 0, &group, NULL));
     is_at(&group, "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct/right");
 }
 

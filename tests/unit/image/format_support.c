@@ -14,7 +14,7 @@ sluice_status test_decode_format(const uint8_t *bytes, size_t len, struct sluice
 {
     static struct sluice_codec *codec;
     if (!codec)
-        CU_ASSERT_EQUAL_FATAL(sluice_codec_create(&codec, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_codec_create(&codec, NULL));
     uint8_t *copy = malloc(len + 1);
     memcpy(copy + 1, bytes, len);
     struct sluice_rgb rgb = {0};
@@ -24,7 +24,7 @@ sluice_status test_decode_format(const uint8_t *bytes, size_t len, struct sluice
     CU_ASSERT_EQUAL(status == SLUICE_OK, err->text[0] == '\0');
     struct sluice_image_info info = {0};
     if (status == SLUICE_OK) {
-        CU_ASSERT_EQUAL(sluice_image_probe(copy + 1, len, &info, NULL), SLUICE_OK);
+        CHECK_OK(sluice_image_probe(copy + 1, len, &info, NULL));
         CU_ASSERT(rgb.width == info.width && rgb.height == info.height);
         CU_ASSERT_EQUAL(rgb.pixels->len, (size_t)rgb.width * rgb.height * 3);
     }
@@ -38,7 +38,7 @@ void test_every_cut(const char *name, size_t mark, size_t spare)
     size_t whole;
     uint8_t *bytes = test_read_format(name, &whole);
     struct sluice_err err;
-    CU_ASSERT_EQUAL(test_decode_format(bytes, whole, &err), SLUICE_OK);
+    CHECK_OK(test_decode_format(bytes, whole, &err));
     for (size_t len = 0; len < whole; len++) {
         const sluice_status status = test_decode_format(bytes, len, &err);
         const bool is_right = status == (len + spare >= whole      ? SLUICE_OK

@@ -49,8 +49,7 @@ struct sluice_buf *image_test_jpeg(uint32_t width, uint32_t height,
 {
     uint8_t *pixels = image_test_picture(width, height);
     struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height, options, &file, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(pixels, width, height, options, &file, NULL));
     free(pixels);
     return file;
 }
@@ -68,7 +67,7 @@ struct sluice_buf *image_test_file(enum image_test_kind kind, uint32_t width, ui
     }
     uint8_t *pixels = image_test_picture(width, height);
     struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_png_encode(pixels, width, height, 6, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_png_encode(pixels, width, height, 6, &file, NULL));
     free(pixels);
     return file;
 }

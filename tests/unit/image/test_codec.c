@@ -188,8 +188,7 @@ TEST(max_pixels_is_the_last_size_that_decodes)
         struct sluice_err err = {{0}};
         struct sluice_rgb rgb = {0};
         CU_ASSERT_EQUAL(failing_decode(file->data, file->len, 599, &err), SLUICE_E_UNSUPPORTED);
-        CU_ASSERT_EQUAL(sluice_codec_decode(codec, file->data, file->len, 600, NULL, &rgb, NULL),
-                        SLUICE_OK);
+        CHECK_OK(sluice_codec_decode(codec, file->data, file->len, 600, NULL, &rgb, NULL));
         sluice_buf_unref(rgb.pixels);
         sluice_buf_unref(file);
     }
@@ -243,8 +242,8 @@ TEST(bytes_after_the_end_are_ignored)
         memcpy(longer, file->data, file->len);
         struct sluice_err err;
         struct sluice_rgb plain = {0}, rgb = {0};
-        CU_ASSERT_EQUAL(decode(file->data, file->len, &plain, &err), SLUICE_OK);
-        CU_ASSERT_EQUAL(decode(longer, file->len + 1000, &rgb, &err), SLUICE_OK);
+        CHECK_OK(decode(file->data, file->len, &plain, &err));
+        CHECK_OK(decode(longer, file->len + 1000, &rgb, &err));
         CU_ASSERT_EQUAL(memcmp(plain.pixels->data, rgb.pixels->data, plain.pixels->len), 0);
         sluice_buf_unref(plain.pixels);
         sluice_buf_unref(rgb.pixels);
@@ -308,30 +307,26 @@ TEST(nothing_of_one_image_reaches_the_next)
 {
     uint8_t *pixels = image_test_picture(40, 40);
     struct sluice_buf *standard, *own;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, 40, 40,
-                                             &(struct sluice_jpeg_encode_options){0}, &standard,
-                                             NULL),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_jpeg_encode(pixels, 40, 40,
-                           &(struct sluice_jpeg_encode_options){.optimize = true, .quality = 30},
-                           &own, NULL),
-        SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(pixels, 40, 40, &(struct sluice_jpeg_encode_options){0},
+                                  &standard, NULL));
+    REQUIRE_OK(sluice_jpeg_encode(
+        pixels, 40, 40, &(struct sluice_jpeg_encode_options){.optimize = true, .quality = 30}, &own,
+        NULL));
     uint8_t *bare = malloc(standard->len);
     const size_t bare_len = drop_huffman_tables(standard->data, standard->len, bare);
     CU_ASSERT(bare_len < standard->len);
 
     struct sluice_rgb wanted = {0}, first = {0}, got = {0};
     struct sluice_err err;
-    CU_ASSERT_EQUAL(decode(standard->data, standard->len, &wanted, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL(decode(own->data, own->len, &first, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL(decode(bare, bare_len, &got, &err), SLUICE_OK);
+    CHECK_OK(decode(standard->data, standard->len, &wanted, &err));
+    CHECK_OK(decode(own->data, own->len, &first, &err));
+    CHECK_OK(decode(bare, bare_len, &got, &err));
     CU_ASSERT_EQUAL(memcmp(wanted.pixels->data, got.pixels->data, wanted.pixels->len), 0);
     sluice_buf_unref(got.pixels);
 
     /* Nor after an image that failed in its middle. */
     CU_ASSERT_EQUAL(failing_decode(own->data, own->len / 2, 0, &err), SLUICE_E_CORRUPT);
-    CU_ASSERT_EQUAL(decode(bare, bare_len, &got, &err), SLUICE_OK);
+    CHECK_OK(decode(bare, bare_len, &got, &err));
     CU_ASSERT_EQUAL(memcmp(wanted.pixels->data, got.pixels->data, wanted.pixels->len), 0);
     sluice_buf_unref(got.pixels);
     sluice_buf_unref(wanted.pixels);
@@ -345,12 +340,11 @@ TEST(nothing_of_one_image_reaches_the_next)
 TEST(pixels_come_from_the_pool)
 {
     struct sluice_buf_pool *pool;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &pool, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_pool_create(1 << 20, &pool, NULL));
     for (int kind = 0; kind < IMAGE_TEST_NUM_KINDS; kind++) {
         struct sluice_buf *file = image_test_file((enum image_test_kind)kind, 20, 30);
         struct sluice_rgb rgb = {0};
-        CU_ASSERT_EQUAL(sluice_codec_decode(codec, file->data, file->len, 0, pool, &rgb, NULL),
-                        SLUICE_OK);
+        CHECK_OK(sluice_codec_decode(codec, file->data, file->len, 0, pool, &rgb, NULL));
         CU_ASSERT_PTR_EQUAL(rgb.pixels->pool, pool);
         sluice_buf_unref(rgb.pixels);
         sluice_buf_unref(file);

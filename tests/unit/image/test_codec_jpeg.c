@@ -17,10 +17,8 @@ static double round_trip(uint32_t width, uint32_t height,
     uint8_t *pixels = image_test_picture(width, height);
     struct sluice_buf *file = NULL;
     struct sluice_rgb rgb = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height, options, &file, NULL),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_codec_decode(codec, file->data, file->len, 0, NULL, &rgb, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(pixels, width, height, options, &file, NULL));
+    REQUIRE_OK(sluice_codec_decode(codec, file->data, file->len, 0, NULL, &rgb, NULL));
     CU_ASSERT_EQUAL(rgb.width, width);
     CU_ASSERT_EQUAL(rgb.height, height);
     const double difference = image_test_mean_difference(pixels, rgb.pixels->data, width, height);
@@ -58,9 +56,8 @@ TEST(gray_is_the_luma_three_times)
     struct sluice_buf *file;
     struct sluice_rgb rgb = {0};
     const struct sluice_jpeg_encode_options options = {.is_gray = true, .quality = 100};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, 40, 30, &options, &file, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_codec_decode(codec, file->data, file->len, 0, NULL, &rgb, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(pixels, 40, 30, &options, &file, NULL));
+    REQUIRE_OK(sluice_codec_decode(codec, file->data, file->len, 0, NULL, &rgb, NULL));
     for (size_t i = 0; i < 40 * 30; i++) {
         const uint8_t *p = pixels + 3 * i, *q = rgb.pixels->data + 3 * i;
         const double luma = 0.299 * p[0] + 0.587 * p[1] + 0.114 * p[2];
@@ -87,7 +84,7 @@ TEST(restart_rows_are_what_was_asked)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(wanted); i++) {
         const struct sluice_jpeg_encode_options options = {.restart_rows = wanted[i][0]};
         struct sluice_buf *file;
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, 64, 64, &options, &file, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_jpeg_encode(pixels, 64, 64, &options, &file, NULL));
         CU_ASSERT_EQUAL(count_restarts(file), wanted[i][1]);
         sluice_buf_unref(file);
     }
@@ -98,7 +95,7 @@ static size_t encoded_len(const struct sluice_jpeg_encode_options *options)
 {
     uint8_t *pixels = image_test_picture(200, 150);
     struct sluice_buf *file;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, 200, 150, options, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(pixels, 200, 150, options, &file, NULL));
     const size_t len = file->len;
     CU_ASSERT(memcmp(file->data, "\xFF\xD8", 2) == 0);
     CU_ASSERT(memcmp(file->data + len - 2, "\xFF\xD9", 2) == 0);
@@ -130,10 +127,9 @@ TEST(large_files_grow_their_buffer)
     struct sluice_buf *file;
     struct sluice_rgb rgb = {0};
     const struct sluice_jpeg_encode_options options = {.quality = 100, .h_samp = 1, .v_samp = 1};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, side, side, &options, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(pixels, side, side, &options, &file, NULL));
     CU_ASSERT(file->len > 400000);
-    CU_ASSERT_EQUAL_FATAL(sluice_codec_decode(codec, file->data, file->len, 0, NULL, &rgb, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_codec_decode(codec, file->data, file->len, 0, NULL, &rgb, NULL));
     CU_ASSERT(image_test_mean_difference(pixels, rgb.pixels->data, side, side) < 3);
     sluice_buf_unref(file);
     sluice_buf_unref(rgb.pixels);

@@ -14,7 +14,7 @@ static struct sluice_buf *encode(uint32_t width, uint32_t height, int level)
 {
     uint8_t *pixels = image_test_picture(width, height);
     struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_png_encode(pixels, width, height, level, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_png_encode(pixels, width, height, level, &file, NULL));
     free(pixels);
     return file;
 }
@@ -26,8 +26,7 @@ TEST(every_level_gives_the_same_pixels_back)
     for (int level = 0; level <= 9; level++) {
         struct sluice_buf *file = encode(61, 45, level);
         struct sluice_rgb rgb = {0};
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_codec_decode(codec, file->data, file->len, 0, NULL, &rgb, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_codec_decode(codec, file->data, file->len, 0, NULL, &rgb, NULL));
         CU_ASSERT_EQUAL(rgb.width, 61);
         CU_ASSERT_EQUAL(rgb.height, 45);
         CU_ASSERT_EQUAL(memcmp(rgb.pixels->data, pixels, 61 * 45 * 3), 0);
@@ -65,7 +64,7 @@ static sluice_status decode_status(const uint8_t *bytes, size_t len)
 TEST(a_wrong_crc_before_the_pixels_is_corrupt)
 {
     struct sluice_buf *file = encode(9, 9, 6);
-    CU_ASSERT_EQUAL(decode_status(file->data, file->len), SLUICE_OK);
+    CHECK_OK(decode_status(file->data, file->len));
     file->data[29] ^= 1; /* the CRC of IHDR */
     CU_ASSERT_EQUAL(decode_status(file->data, file->len), SLUICE_E_CORRUPT);
     sluice_buf_unref(file);

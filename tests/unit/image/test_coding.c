@@ -12,8 +12,8 @@ static uint8_t coding_of_jpeg(const struct sluice_jpeg_encode_options *options)
     struct sluice_buf *file = NULL;
     struct sluice_image_info info;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(rgb, 32, 32, options, &file, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_image_probe(file->data, file->len, &info, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(rgb, 32, 32, options, &file, &err));
+    REQUIRE_OK(sluice_image_probe(file->data, file->len, &info, &err));
     sluice_buf_unref(file);
     return sluice_coding_of(&info);
 }

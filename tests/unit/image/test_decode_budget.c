@@ -77,7 +77,7 @@ TEST(scans_are_limited_by_number_and_by_pixels)
     } most[] = {{1, 500}, {2000000, 500}, {10000000, 100}, {50000000, 20}, {178956970, 20}};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(most); i++) {
         struct sluice_err err = {{0}};
-        CU_ASSERT_EQUAL(sluice_decode_check_scans(most[i].pixels, most[i].scans, &err), SLUICE_OK);
+        CHECK_OK(sluice_decode_check_scans(most[i].pixels, most[i].scans, &err));
         CU_ASSERT_EQUAL(sluice_decode_check_scans(most[i].pixels, most[i].scans + 1, &err),
                         SLUICE_E_UNSUPPORTED);
         CU_ASSERT_EQUAL(strstr(err.text, "for its size") != NULL, i > 1);
@@ -107,8 +107,7 @@ static struct sluice_buf *file_of_scans(unsigned num_scans, uint32_t width, uint
         has += one->data[i] == 0xFF && one->data[i + 1] == 0xDA;
     const size_t from = last_scan(one), scan_len = one->len - 2 - from;
     struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_buf_create(NULL, one->len + (num_scans - has) * scan_len, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, one->len + (num_scans - has) * scan_len, &file, NULL));
     memcpy(file->data, one->data, one->len - 2);
     file->len = one->len - 2;
     for (unsigned i = has; i < num_scans; i++, file->len += scan_len)
@@ -174,8 +173,7 @@ TEST(scans_in_a_comment_do_not_count)
     enum { COMMENT_LEN = 4002 };
     set_clock(0);
     struct sluice_buf *plain = file_of_scans(20, 64, 48), *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, plain->len + COMMENT_LEN, &file, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, plain->len + COMMENT_LEN, &file, NULL));
     /* Before the last scan: 1,999 times the marker of a scan, within a segment. */
     const size_t at = last_scan(plain);
     memcpy(file->data, plain->data, at);
@@ -186,7 +184,7 @@ TEST(scans_in_a_comment_do_not_count)
         memcpy(comment + i, "\xFF\xDA", 2);
     memcpy(comment + COMMENT_LEN, plain->data + at, plain->len - at);
     file->len = plain->len + COMMENT_LEN;
-    CU_ASSERT_EQUAL(decode(file, NULL), SLUICE_OK);
+    CHECK_OK(decode(file, NULL));
     sluice_buf_unref(plain);
     sluice_buf_unref(file);
 }
@@ -220,7 +218,7 @@ TEST(a_small_image_costs_no_look_at_the_clock)
     for (int kind = 0; kind < IMAGE_TEST_NUM_KINDS; kind++) {
         struct sluice_buf *file = image_test_file((enum image_test_kind)kind, 100, 80);
         set_clock(0);
-        CU_ASSERT_EQUAL(decode(file, NULL), SLUICE_OK);
+        CHECK_OK(decode(file, NULL));
         CU_ASSERT_EQUAL(num_looks, 0);
         sluice_buf_unref(file);
     }
@@ -232,8 +230,7 @@ TEST(there_are_no_more_restart_intervals_than_mcus)
     struct sluice_buf *one = image_test_jpeg(
         16, 8, &(struct sluice_jpeg_encode_options){.is_gray = true, .restart_rows = 1});
     struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, one->len + 2 * NUM_EXTRA, &file, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, one->len + 2 * NUM_EXTRA, &file, NULL));
     memcpy(file->data, one->data, one->len - 2);
     uint8_t *at = file->data + one->len - 2;
     for (unsigned i = 0; i < NUM_EXTRA; i++, at += 2)
@@ -246,8 +243,7 @@ TEST(there_are_no_more_restart_intervals_than_mcus)
         struct sluice_jpeg jpeg;
         struct sluice_jpeg_scan scan = {0};
         struct sluice_err err = {{0}};
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_parse(both[i]->data, both[i]->len, &jpeg, &err),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_jpeg_parse(both[i]->data, both[i]->len, &jpeg, &err));
         CU_ASSERT_EQUAL(sluice_jpeg_scan_read(&jpeg, NULL, &scan, &err),
                         i == 0 ? SLUICE_OK : SLUICE_E_CORRUPT);
         CU_ASSERT_EQUAL(strstr(err.text, "more restart markers than MCUs") != NULL, i == 1);

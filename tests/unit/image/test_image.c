@@ -15,10 +15,9 @@ TEST(probe_reads_jpeg_headers)
             const struct sluice_jpeg_encode_options options = {
                 .h_samp = h, .v_samp = v, .is_progressive = h == 2};
             struct sluice_buf *file;
-            CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, 50, 40, &options, &file, NULL),
-                                  SLUICE_OK);
+            REQUIRE_OK(sluice_jpeg_encode(pixels, 50, 40, &options, &file, NULL));
             struct sluice_image_info info;
-            CU_ASSERT_EQUAL(sluice_image_probe(file->data, file->len, &info, NULL), SLUICE_OK);
+            CHECK_OK(sluice_image_probe(file->data, file->len, &info, NULL));
             CU_ASSERT_EQUAL(info.format, SLUICE_IMAGE_JPEG);
             CU_ASSERT_EQUAL(info.width, 50);
             CU_ASSERT_EQUAL(info.height, 40);
@@ -38,7 +37,7 @@ TEST(probe_reads_jpeg_headers)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++) {
         struct sluice_buf *file = image_test_file(others[i].kind, 9, 7);
         struct sluice_image_info info;
-        CU_ASSERT_EQUAL(sluice_image_probe(file->data, file->len, &info, NULL), SLUICE_OK);
+        CHECK_OK(sluice_image_probe(file->data, file->len, &info, NULL));
         CU_ASSERT_EQUAL(info.num_components, others[i].num_components);
         CU_ASSERT_EQUAL(info.h_samp, 1);
         sluice_buf_unref(file);
@@ -49,7 +48,7 @@ TEST(probe_reads_png_headers)
 {
     struct sluice_buf *file = image_test_file(IMAGE_TEST_PNG, 31, 12);
     struct sluice_image_info info;
-    CU_ASSERT_EQUAL(sluice_image_probe(file->data, file->len, &info, NULL), SLUICE_OK);
+    CHECK_OK(sluice_image_probe(file->data, file->len, &info, NULL));
     CU_ASSERT_EQUAL(info.format, SLUICE_IMAGE_PNG);
     CU_ASSERT_EQUAL(info.width, 31);
     CU_ASSERT_EQUAL(info.height, 12);
@@ -61,7 +60,7 @@ TEST(probe_reads_png_headers)
         file->data[28] = 1; /* interlaced */
         const sluice_status status = sluice_image_probe(file->data, file->len, &info, NULL);
         if (type < 7 && components[type]) {
-            CU_ASSERT_EQUAL(status, SLUICE_OK);
+            CHECK_OK(status);
             CU_ASSERT_EQUAL(info.num_components, components[type]);
             CU_ASSERT(info.is_progressive);
         } else {
@@ -96,7 +95,7 @@ TEST(probe_needs_the_whole_header_and_no_more)
 TEST(sizes_have_a_side_and_an_area)
 {
     struct sluice_err err = {{0}};
-    CU_ASSERT_EQUAL(sluice_image_check_size(65535, 2, 131070, NULL), SLUICE_OK);
+    CHECK_OK(sluice_image_check_size(65535, 2, 131070, NULL));
     CU_ASSERT_EQUAL(sluice_image_check_size(65535, 2, 131069, &err), SLUICE_E_UNSUPPORTED);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "131069"));
     CU_ASSERT_EQUAL(sluice_image_check_size(1, 65536, UINT64_MAX, &err), SLUICE_E_UNSUPPORTED);
@@ -124,7 +123,7 @@ TEST(a_writer_keeps_what_it_has)
 {
     struct sluice_image_writer writer = {0};
     for (size_t i = 0; i < 100000; i += 1000) {
-        CU_ASSERT_EQUAL_FATAL(sluice_image_writer_reserve(&writer, 1000, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_image_writer_reserve(&writer, 1000, NULL));
         CU_ASSERT(writer.file->capacity - writer.file->len >= 1000);
         CU_ASSERT_EQUAL(writer.file->len, i);
         memset(writer.file->data + i, (int)(i / 1000), 1000);

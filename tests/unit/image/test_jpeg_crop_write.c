@@ -78,7 +78,7 @@ TEST(a_zero_follows_each_ff_and_a_byte_stays_free)
 TEST(a_marker_stands_between_segments)
 {
     struct sluice_buf *data;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, 256, &data, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, 256, &data, NULL));
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 2, 0, 0);
     for (int i = 0; i < 2000; i++) {
         size_t ends[12];

@@ -57,8 +57,8 @@ static void compare(const uint8_t *bytes, size_t len)
     struct sluice_jpeg jpeg;
     struct sluice_jpeg_scan scan;
     struct jpeg_test_coefficients want;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_parse(bytes, len, &jpeg, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_scan_read(&jpeg, NULL, &scan, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_parse(bytes, len, &jpeg, &err));
+    REQUIRE_OK(sluice_jpeg_scan_read(&jpeg, NULL, &scan, &err));
     CU_ASSERT_FATAL(jpeg_test_read_coefficients(bytes, len, &want));
     CU_ASSERT_EQUAL(want.num_components, jpeg.num_components);
     CU_ASSERT_EQUAL(want.width, jpeg.width);
@@ -160,7 +160,7 @@ static uint8_t *find_marker(struct sluice_buf *file, unsigned marker)
 TEST(refuses_every_cut)
 {
     struct sluice_buf *file = small_file(&(struct sluice_jpeg_encode_options){.restart_rows = 1});
-    CU_ASSERT_EQUAL(read_all(file->data, file->len, NULL), SLUICE_OK);
+    CHECK_OK(read_all(file->data, file->len, NULL));
     for (size_t len = 0; len < file->len; len++) {
         /* Memory of exactly that size, so that a read behind it is seen. */
         uint8_t *cut = malloc(len ? len : 1);
@@ -230,7 +230,7 @@ TEST(refuses_unexpected_markers_in_the_scan)
     restart[1] = 0xDC; /* DNL */
     CU_ASSERT_EQUAL(read_all(file->data, file->len, NULL), SLUICE_E_UNSUPPORTED);
     restart[1] = 0xD0;
-    CU_ASSERT_EQUAL(read_all(file->data, file->len, NULL), SLUICE_OK);
+    CHECK_OK(read_all(file->data, file->len, NULL));
     uint8_t *dri = find_marker(file, 0xDD);
     dri[4] = dri[5] = 0; /* no interval, but markers */
     CU_ASSERT_EQUAL(read_all(file->data, file->len, NULL), SLUICE_E_UNSUPPORTED);
@@ -241,14 +241,14 @@ TEST(says_what_decides_the_colours)
 {
     struct sluice_jpeg jpeg;
     struct sluice_buf *file = small_file(NULL);
-    CU_ASSERT_EQUAL(sluice_jpeg_parse(file->data, file->len, &jpeg, NULL), SLUICE_OK);
+    CHECK_OK(sluice_jpeg_parse(file->data, file->len, &jpeg, NULL));
     CU_ASSERT(jpeg.has_jfif && !jpeg.has_adobe);
     find_marker(file, 0xE0)[4] = 'j';
-    CU_ASSERT_EQUAL(sluice_jpeg_parse(file->data, file->len, &jpeg, NULL), SLUICE_OK);
+    CHECK_OK(sluice_jpeg_parse(file->data, file->len, &jpeg, NULL));
     CU_ASSERT(!jpeg.has_jfif && !jpeg.has_adobe);
     sluice_buf_unref(file);
     file = small_file(&(struct sluice_jpeg_encode_options){.is_ycck = true});
-    CU_ASSERT_EQUAL(sluice_jpeg_parse(file->data, file->len, &jpeg, NULL), SLUICE_OK);
+    CHECK_OK(sluice_jpeg_parse(file->data, file->len, &jpeg, NULL));
     CU_ASSERT(!jpeg.has_jfif && jpeg.has_adobe && jpeg.adobe_transform == 2);
     sluice_buf_unref(file);
 }

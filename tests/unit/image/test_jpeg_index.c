@@ -23,8 +23,7 @@ static struct sluice_buf *encode(const struct sluice_jpeg_encode_options *option
 static struct sluice_jpeg_index build(const struct sluice_buf *file, uint32_t step)
 {
     struct sluice_jpeg_index index = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 12345, step, &index, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_build(file->data, file->len, 12345, step, &index, NULL));
     return index;
 }
 
@@ -35,10 +34,9 @@ TEST(an_index_is_written_and_read_back)
         struct sluice_jpeg_index index = build(file, step), again = {0};
         struct sluice_buf *entry;
         CU_ASSERT_EQUAL(index.points_across, step ? (10 + step - 1) / step : 1);
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_write(&index, &entry, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_jpeg_index_write(&index, &entry, NULL));
         CU_ASSERT(entry->len <= 100 + 7 * (4 + (size_t)index.points_across * 12));
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_parse(entry->data, entry->len, &again, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_jpeg_index_parse(entry->data, entry->len, &again, NULL));
         CU_ASSERT_EQUAL(again.mtime_ns, 12345);
         CU_ASSERT_EQUAL(again.file_len, file->len);
         CU_ASSERT_EQUAL(again.head_hash, index.head_hash);
@@ -66,7 +64,7 @@ TEST(damaged_entries_are_refused)
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.restart_rows = 2});
     struct sluice_jpeg_index index = build(file, 4), untouched = {.mcus_down = 77};
     struct sluice_buf *entry;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_write(&index, &entry, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_write(&index, &entry, NULL));
     for (size_t i = 0; i < entry->len; i++) {
         CU_ASSERT_EQUAL(sluice_jpeg_index_parse(entry->data, i, &untouched, NULL),
                         SLUICE_E_CORRUPT);
@@ -87,7 +85,7 @@ static bool reads(const struct sluice_jpeg_index *index, const struct sluice_buf
 {
     struct sluice_jpeg jpeg;
     struct sluice_jpeg_stretch stretch = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_parse(file->data, file->len, &jpeg, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_parse(file->data, file->len, &jpeg, NULL));
     const bool is_read =
         sluice_jpeg_index_fits(index, &jpeg, file->data, file->len) &&
         sluice_jpeg_stretch_read(&stretch, index, &jpeg, file->data, row, 0, 10, NULL);
@@ -126,7 +124,7 @@ TEST(a_part_goes_where_the_caller_wants_it)
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
     struct sluice_jpeg_index index = build(file, 2);
     struct sluice_jpeg jpeg;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_parse(file->data, file->len, &jpeg, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_parse(file->data, file->len, &jpeg, NULL));
     for (uint32_t row = 0; row + 1 < index.mcus_down; row++) {
         struct sluice_jpeg_stretch own = {0}, other = {0};
         const size_t i = (size_t)row * index.points_across;
@@ -175,10 +173,8 @@ TEST(an_index_spares_the_rows_above)
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
     struct sluice_jpeg_index index = build(file, 0);
     struct sluice_rgb want = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_window_decode(window, &sluice_jpeg_window_kernels_c,
-                                                    file->data, file->len, &box, NULL, NULL, &want,
-                                                    NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_window_decode(window, &sluice_jpeg_window_kernels_c, file->data,
+                                         file->len, &box, NULL, NULL, &want, NULL));
     CU_ASSERT_TRUE(decodes_like(file, &index, &want, &box));
     uint32_t from, to;
     sluice_jpeg_index_range(&index, 3, 6, &from, &to);
@@ -200,7 +196,7 @@ static struct sluice_buf *read_parts(const struct sluice_buf *file,
     struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS];
     const unsigned num_parts = sluice_jpeg_index_parts(index, box, parts);
     struct sluice_buf *part;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, file->len, &part, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, file->len, &part, NULL));
     CU_ASSERT_FATAL(num_parts >= 1 && num_parts <= SLUICE_JPEG_INDEX_MAX_PARTS);
     part->len = file->len;
     memset(part->data, 0xAA, part->len);
@@ -229,8 +225,7 @@ TEST(parts_of_a_file_decode_and_cut_as_the_whole_does)
     unsigned num_gaps = 0;
     for (size_t k = 0; k < SLUICE_ARRAY_LEN(kinds); k++) {
         struct sluice_buf *file = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height, &kinds[k], &file, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_jpeg_encode(pixels, width, height, &kinds[k], &file, NULL));
         struct sluice_jpeg_index index = build(file, (uint32_t)k);
         index.is_partial = true;
         for (int i = 0; i < 40; i++) {
@@ -241,19 +236,15 @@ TEST(parts_of_a_file_decode_and_cut_as_the_whole_does)
             struct sluice_buf *part = read_parts(file, &index, &box), *cut = NULL, *want_cut = NULL;
             struct sluice_rgb want = {0};
             num_gaps += memcmp(part->data, file->data, file->len) != 0;
-            CU_ASSERT_EQUAL_FATAL(sluice_jpeg_window_decode(window, &sluice_jpeg_window_kernels_c,
-                                                            file->data, file->len, &box, NULL, NULL,
-                                                            &want, NULL),
-                                  SLUICE_OK);
+            REQUIRE_OK(sluice_jpeg_window_decode(window, &sluice_jpeg_window_kernels_c, file->data,
+                                                 file->len, &box, NULL, NULL, &want, NULL));
             CU_ASSERT_TRUE(decodes_like(part, &index, &want, &box));
             struct sluice_jpeg_crop_options options = {.allow_larger = true};
-            CU_ASSERT_EQUAL_FATAL(sluice_jpeg_crop(file->data, file->len, &box, &options, NULL,
-                                                   &want_cut, NULL, NULL),
-                                  SLUICE_OK);
+            REQUIRE_OK(sluice_jpeg_crop(file->data, file->len, &box, &options, NULL, &want_cut,
+                                        NULL, NULL));
             options.index = &index;
-            CU_ASSERT_EQUAL_FATAL(
-                sluice_jpeg_crop(part->data, part->len, &box, &options, NULL, &cut, NULL, NULL),
-                SLUICE_OK);
+            REQUIRE_OK(
+                sluice_jpeg_crop(part->data, part->len, &box, &options, NULL, &cut, NULL, NULL));
             CU_ASSERT(cut->len == want_cut->len &&
                       memcmp(cut->data, want_cut->data, cut->len) == 0);
             sluice_buf_unref(cut);
@@ -275,7 +266,7 @@ TEST(a_part_that_does_not_do_fails)
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
     struct sluice_jpeg_index index = build(file, 0);
     struct sluice_codec *codec = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_codec_create(&codec, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_codec_create(&codec, NULL));
     index.row_hashes[2] ^= 1;
     for (int is_partial = 0; is_partial < 2; is_partial++) {
         struct sluice_rgb rgb = {0};
@@ -309,10 +300,8 @@ TEST(the_chosen_step_keeps_rows_short)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         uint8_t *pixels = image_test_picture(cases[i].width, 16);
         struct sluice_buf *file = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, cases[i].width, 16,
-                                                 &(struct sluice_jpeg_encode_options){0}, &file,
-                                                 NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_jpeg_encode(pixels, cases[i].width, 16,
+                                      &(struct sluice_jpeg_encode_options){0}, &file, NULL));
         struct sluice_jpeg_index index = build(file, SLUICE_JPEG_INDEX_AUTO_STEP);
         CU_ASSERT_EQUAL(index.step, cases[i].step);
         CU_ASSERT_EQUAL(index.points_across, cases[i].points);
@@ -331,10 +320,8 @@ TEST(an_index_that_is_not_the_files_is_of_no_effect)
         encode(&(struct sluice_jpeg_encode_options){.quality = 30, .restart_rows = 1});
     struct sluice_jpeg_index index = build(other, 3);
     struct sluice_rgb want = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_window_decode(window, &sluice_jpeg_window_kernels_c,
-                                                    file->data, file->len, &box, NULL, NULL, &want,
-                                                    NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_window_decode(window, &sluice_jpeg_window_kernels_c, file->data,
+                                         file->len, &box, NULL, NULL, &want, NULL));
     CU_ASSERT_TRUE(decodes_like(file, &index, &want, &box));
     sluice_jpeg_index_clear(&index);
     index = build(file, 3);

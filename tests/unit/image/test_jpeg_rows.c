@@ -66,8 +66,7 @@ static bool compare(struct sluice_rng *rng, const struct sluice_buf *file, uint3
     size_t len = 0;
     if (status == SLUICE_OK) {
         struct sluice_rgb want, rgb = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_rows_open(packed->data, packed->len, &len, &opened, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_jpeg_rows_open(packed->data, packed->len, &len, &opened, NULL));
         CU_ASSERT(len <= file->len && len < packed->len && opened.is_partial);
         const sluice_status want_status = decode(file->data, file->len, &box, NULL, &want);
         CU_ASSERT_EQUAL(decode(packed->data, len, &box, &opened, &rgb), want_status);
@@ -125,9 +124,8 @@ static const struct sluice_box middle = {.left = 20, .top = 100, .width = 90, .h
 static void make_file(void)
 {
     file = image_test_jpeg(300, 400, &(struct sluice_jpeg_encode_options){.quality = 90});
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 7,
-                                                  SLUICE_JPEG_INDEX_AUTO_STEP, &whole, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_build(file->data, file->len, 7, SLUICE_JPEG_INDEX_AUTO_STEP,
+                                       &whole, NULL));
 }
 
 static void clear_file(void)
@@ -178,19 +176,18 @@ TEST(the_points_may_need_more_room_than_the_file_has)
     make_file();
     const struct sluice_box all = {.width = 300, .height = 400};
     struct sluice_buf *packed;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, file->len, &packed, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, file->len, &packed, NULL));
     memcpy(packed->data, file->data, file->len);
     packed->len = packed->capacity = file->len;
-    CU_ASSERT_EQUAL(sluice_jpeg_rows_pack(&whole, &all, NULL, &packed, NULL), SLUICE_OK);
+    CHECK_OK(sluice_jpeg_rows_pack(&whole, &all, NULL, &packed, NULL));
     CU_ASSERT(packed->len > file->len &&
               packed->len * 100 <= file->len * SLUICE_JPEG_ROWS_MAX_PERCENT);
     struct sluice_jpeg_index opened;
     struct sluice_rgb want, rgb;
     size_t len;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_rows_open(packed->data, packed->len, &len, &opened, NULL),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(decode(packed->data, len, &all, &opened, &rgb), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(decode(file->data, file->len, &all, NULL, &want), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_rows_open(packed->data, packed->len, &len, &opened, NULL));
+    REQUIRE_OK(decode(packed->data, len, &all, &opened, &rgb));
+    REQUIRE_OK(decode(file->data, file->len, &all, NULL, &want));
     CU_ASSERT(is_same(rgb.pixels, want.pixels));
     sluice_buf_unref(want.pixels);
     sluice_buf_unref(rgb.pixels);
@@ -203,13 +200,12 @@ TEST(what_would_be_much_larger_is_left_as_it_is)
 {
     make_file();
     struct sluice_jpeg_index dense;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 7, 1, &dense, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_build(file->data, file->len, 7, 1, &dense, NULL));
     const struct sluice_box all = {.width = 300, .height = 400};
     struct sluice_buf *packed = copy_of(file), *const same = packed;
     CU_ASSERT_EQUAL(sluice_jpeg_rows_pack(&dense, &all, NULL, &packed, NULL), SLUICE_E_AGAIN);
     CU_ASSERT(packed == same && is_same(packed, file));
-    CU_ASSERT_EQUAL(sluice_jpeg_rows_pack(&dense, &middle, NULL, &packed, NULL), SLUICE_OK);
+    CHECK_OK(sluice_jpeg_rows_pack(&dense, &middle, NULL, &packed, NULL));
     CU_ASSERT(packed == same && packed->len < file->len);
     sluice_buf_unref(packed);
     sluice_jpeg_index_clear(&dense);
@@ -220,11 +216,10 @@ TEST(rows_that_did_not_come_are_not_found)
 {
     make_file();
     struct sluice_buf *packed = copy_of(file);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_rows_pack(&whole, &middle, NULL, &packed, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_rows_pack(&whole, &middle, NULL, &packed, NULL));
     struct sluice_jpeg_index opened;
     size_t len;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_rows_open(packed->data, packed->len, &len, &opened, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_rows_open(packed->data, packed->len, &len, &opened, NULL));
     for (uint32_t row = 0; row < whole.mcus_down; row++) {
         const struct sluice_box box = {.top = row * whole.mcu_height + 2, .width = 30, .height = 3};
         const bool is_here = box.top >= middle.top && box.top + 3 <= middle.top + middle.height;
@@ -234,7 +229,7 @@ TEST(rows_that_did_not_come_are_not_found)
         CU_ASSERT(status == SLUICE_OK || status == SLUICE_E_CORRUPT);
         if (status == SLUICE_OK) { /* the margin's rows are there, too */
             struct sluice_rgb want;
-            CU_ASSERT_EQUAL_FATAL(decode(file->data, file->len, &box, NULL, &want), SLUICE_OK);
+            REQUIRE_OK(decode(file->data, file->len, &box, NULL, &want));
             CU_ASSERT(is_same(rgb.pixels, want.pixels));
             sluice_buf_unref(want.pixels);
         }
@@ -297,11 +292,10 @@ TEST(what_was_not_packed_is_refused)
 {
     make_file();
     struct sluice_buf *packed = copy_of(file);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_rows_pack(&whole, &middle, NULL, &packed, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_rows_pack(&whole, &middle, NULL, &packed, NULL));
     size_t len;
     struct sluice_jpeg_index opened;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_rows_open(packed->data, packed->len, &len, &opened, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_rows_open(packed->data, packed->len, &len, &opened, NULL));
     sluice_jpeg_index_clear(&opened);
     expect_refused(file->data, file->len);
     for (size_t i = 0; i < packed->len; i += i < len ? 97 : 1)
@@ -350,8 +344,7 @@ TEST(no_more_is_allocated_than_a_multiple_of_what_came)
     (void)sluice_index_put_varint(down, 32760);
     struct sluice_jpeg_index opened;
     size_t len;
-    CU_ASSERT_EQUAL(sluice_jpeg_rows_open(bytes, (size_t)(out - bytes), &len, &opened, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_jpeg_rows_open(bytes, (size_t)(out - bytes), &len, &opened, NULL));
     CU_ASSERT(len == 10 && opened.mcus_down == 4095 && opened.points_across == 1);
     sluice_jpeg_index_clear(&opened);
     (void)sluice_index_put_varint(step, 8190); /* two points a row */

@@ -62,8 +62,8 @@ static struct truth *read_all(const struct sluice_jpeg *jpeg, const struct sluic
 static void prepare(const struct sluice_buf *file, struct sluice_jpeg *jpeg,
                     struct sluice_jpeg_scan *scan)
 {
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_parse(file->data, file->len, jpeg, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_scan_read(jpeg, NULL, scan, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_parse(file->data, file->len, jpeg, NULL));
+    REQUIRE_OK(sluice_jpeg_scan_read(jpeg, NULL, scan, NULL));
     sluice_jpeg_lanes_init(lanes);
     sluice_jpeg_lanes_set_codings(lanes, jpeg);
     sluice_jpeg_lanes_make_skips(lanes, jpeg);

@@ -27,9 +27,8 @@ static sluice_status decode(const struct sluice_buf *file, const struct sluice_b
 static struct sluice_rgb decode_all(const struct sluice_buf *file)
 {
     struct sluice_rgb all;
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_jpeg_decode(codec, file->data, file->len, SLUICE_IMAGE_MAX_PIXELS, NULL, &all, NULL),
-        SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_decode(codec, file->data, file->len, SLUICE_IMAGE_MAX_PIXELS, NULL, &all,
+                                  NULL));
     return all;
 }
 
@@ -37,7 +36,7 @@ static void check_box(const struct sluice_buf *file, const struct sluice_rgb *al
                       const struct sluice_box *box, const struct sluice_jpeg_index *index)
 {
     struct sluice_rgb part = {0};
-    CU_ASSERT_EQUAL_FATAL(decode(file, box, index, &part), SLUICE_OK);
+    REQUIRE_OK(decode(file, box, index, &part));
     CU_ASSERT_FATAL(image_test_is_part(&part, all, box));
     sluice_buf_unref(part.pixels);
 }
@@ -55,9 +54,8 @@ static void check_boxes(const struct sluice_buf *file, unsigned num_boxes)
 {
     struct sluice_rgb all = decode_all(file);
     struct sluice_jpeg_index index = {0};
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_jpeg_index_build(file->data, file->len, 0, sluice_rng_below(&rng, 5), &index, NULL),
-        SLUICE_OK);
+    REQUIRE_OK(
+        sluice_jpeg_index_build(file->data, file->len, 0, sluice_rng_below(&rng, 5), &index, NULL));
     const struct sluice_box whole = {.width = all.width, .height = all.height};
     check_box(file, &all, &whole, NULL);
     check_box(file, &all, &whole, &index);
@@ -134,8 +132,7 @@ static struct sluice_buf *encode_flat(uint32_t width, uint32_t height, uint32_t 
     for (size_t i = flat; i < (size_t)width * height * 3; i++)
         pixels[i] = (uint8_t)sluice_rng_u32(&rng);
     struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height, options, &file, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(pixels, width, height, options, &file, NULL));
     free(pixels);
     return file;
 }
@@ -177,7 +174,7 @@ TEST(faults_in_mid_stream_are_noticed_or_harmless)
 {
     struct sluice_buf *file = jpeg_test_file(400, 300, 77, &samplings[1]);
     struct sluice_jpeg jpeg;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_parse(file->data, file->len, &jpeg, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_parse(file->data, file->len, &jpeg, NULL));
     const size_t scan = (size_t)(jpeg.scan - file->data);
     const struct sluice_box box = {.left = 150, .top = 200, .width = 200, .height = 90};
     unsigned num_declined = 0, num_same = 0;
@@ -190,9 +187,8 @@ TEST(faults_in_mid_stream_are_noticed_or_harmless)
         if (decode(file, &box, NULL, &part) != SLUICE_OK) {
             num_declined++;
         } else {
-            CU_ASSERT_EQUAL_FATAL(sluice_jpeg_decode(codec, file->data, file->len,
-                                                     SLUICE_IMAGE_MAX_PIXELS, NULL, &all, NULL),
-                                  SLUICE_OK);
+            REQUIRE_OK(sluice_jpeg_decode(codec, file->data, file->len, SLUICE_IMAGE_MAX_PIXELS,
+                                          NULL, &all, NULL));
             CU_ASSERT_FATAL(image_test_is_part(&part, &all, &box));
             num_same++;
         }

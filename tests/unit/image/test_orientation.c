@@ -9,8 +9,7 @@
 static struct sluice_rgb make_image(uint32_t width, uint32_t height)
 {
     struct sluice_rgb rgb = {.width = width, .height = height};
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, (size_t)width * height * 3, &rgb.pixels, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, (size_t)width * height * 3, &rgb.pixels, NULL));
     rgb.pixels->len = (size_t)width * height * 3;
     for (size_t i = 0; i < (size_t)width * height; i++) {
         rgb.pixels->data[3 * i] = (uint8_t)(i % width);
@@ -44,7 +43,7 @@ TEST(the_first_row_and_column_lie_where_exif_says)
     const uint32_t width = 5, height = 3;
     for (uint32_t orientation = 1; orientation <= 8; orientation++) {
         struct sluice_rgb rgb = make_image(width, height);
-        CU_ASSERT_EQUAL(sluice_rgb_orient(&rgb, orientation, NULL, NULL), SLUICE_OK);
+        CHECK_OK(sluice_rgb_orient(&rgb, orientation, NULL, NULL));
         const bool swaps = orientation >= 5;
         CU_ASSERT_EQUAL(sluice_orientation_swaps(orientation), swaps);
         CU_ASSERT_EQUAL(rgb.width, swaps ? height : width);
@@ -68,7 +67,7 @@ TEST(a_stored_box_turned_is_the_box_of_the_turned)
     for (uint32_t orientation = 0; orientation <= 9; orientation++) {
         struct sluice_rgb upright = make_image(width, height);
         const struct sluice_rgb stored = make_image(width, height);
-        CU_ASSERT_EQUAL(sluice_rgb_orient(&upright, orientation, NULL, NULL), SLUICE_OK);
+        CHECK_OK(sluice_rgb_orient(&upright, orientation, NULL, NULL));
         for (uint32_t i = 0; i < 6 * 6 * 6 * 6; i++) {
             const struct sluice_box box = {i % 6, i / 6 % 6, 1 + i / 36 % 6, 1 + i / 216};
             if (box.left + box.width > upright.width || box.top + box.height > upright.height)
@@ -78,7 +77,7 @@ TEST(a_stored_box_turned_is_the_box_of_the_turned)
             CU_ASSERT_FATAL(from.left + from.width <= width && from.top + from.height <= height);
             struct sluice_rgb part = cut(&stored, &from);
             struct sluice_rgb wanted = cut(&upright, &box);
-            CU_ASSERT_EQUAL(sluice_rgb_orient(&part, orientation, NULL, NULL), SLUICE_OK);
+            CHECK_OK(sluice_rgb_orient(&part, orientation, NULL, NULL));
             CU_ASSERT(part.width == box.width && part.height == box.height);
             CU_ASSERT(memcmp(part.pixels->data, wanted.pixels->data, wanted.pixels->len) == 0);
             sluice_buf_unref(part.pixels);

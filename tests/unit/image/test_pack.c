@@ -33,8 +33,7 @@ static struct sluice_buf *pack(const uint8_t *pixels, uint32_t width, uint32_t h
 {
     struct sluice_buf *packed = NULL;
     struct sluice_err err = {{0}};
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_pack_rgb(packer, pixels, width, height, level, NULL, &packed, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_pack_rgb(packer, pixels, width, height, level, NULL, &packed, &err));
     CU_ASSERT(err.text[0] == 0);
     CU_ASSERT(packed->len < (size_t)width * height * 3);
     return packed;
@@ -56,7 +55,7 @@ static void check_unpacks_to(const struct sluice_buf *packed, const uint8_t *pix
 {
     struct sluice_rgb rgb = {0};
     struct sluice_err err = {{0}};
-    CU_ASSERT_EQUAL_FATAL(unpack(packed->data, packed->len, 0, &rgb, &err), SLUICE_OK);
+    REQUIRE_OK(unpack(packed->data, packed->len, 0, &rgb, &err));
     CU_ASSERT(err.text[0] == 0);
     CU_ASSERT_EQUAL(rgb.width, width);
     CU_ASSERT_EQUAL(rgb.height, height);
@@ -188,7 +187,7 @@ TEST(gives_back_photographs)
         return;
     /* Files lie in a folder for each class; a dozen of them say enough here. */
     struct sluice_codec *codec = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_codec_create(&codec, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_codec_create(&codec, NULL));
     unsigned num_seen = 0;
     size_t raw_bytes = 0, packed_bytes = 0;
     struct dirent **classes = NULL;
@@ -279,15 +278,13 @@ TEST(repeats_itself_after_other_pictures)
 TEST(takes_buffers_from_the_pool)
 {
     struct sluice_buf_pool *pool = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &pool, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_pool_create(1 << 20, &pool, NULL));
     uint8_t *pixels = steps_picture(64, 40);
     struct sluice_buf *packed = NULL;
     struct sluice_rgb rgb = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_pack_rgb(packer, pixels, 64, 40, 0, pool, &packed, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_pack_rgb(packer, pixels, 64, 40, 0, pool, &packed, NULL));
     CU_ASSERT(packed->pool == pool);
-    CU_ASSERT_EQUAL_FATAL(sluice_unpack_rgb(packer, packed->data, packed->len, 0, pool, &rgb, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_unpack_rgb(packer, packed->data, packed->len, 0, pool, &rgb, NULL));
     CU_ASSERT(rgb.pixels->pool == pool);
     sluice_buf_unref(packed);
     sluice_buf_unref(rgb.pixels);
@@ -300,7 +297,7 @@ TEST(reports_missing_memory)
     uint8_t *pixels = steps_picture(70, 40);
     struct sluice_packer *saved = packer;
     for (int left = 0; left < 2; left++) {
-        CU_ASSERT_EQUAL_FATAL(sluice_packer_create(&packer, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_packer_create(&packer, NULL));
         struct sluice_buf *packed = NULL;
         bufs_left = left;
         CU_ASSERT_EQUAL(sluice_pack_rgb(packer, pixels, 70, 40, 0, NULL, &packed, NULL),
@@ -311,7 +308,7 @@ TEST(reports_missing_memory)
         packed = pack(pixels, 70, 40, 0);
         sluice_packer_destroy(packer);
 
-        CU_ASSERT_EQUAL_FATAL(sluice_packer_create(&packer, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_packer_create(&packer, NULL));
         struct sluice_rgb rgb = {0};
         bufs_left = left;
         CU_ASSERT_EQUAL(unpack(packed->data, packed->len, 0, &rgb, NULL), SLUICE_E_NO_MEMORY);
@@ -383,7 +380,7 @@ TEST(rejects_more_pixels_than_allowed)
     uint8_t *pixels = steps_picture(60, 45);
     struct sluice_buf *packed = pack(pixels, 60, 45, 0);
     struct sluice_rgb rgb = {0};
-    CU_ASSERT_EQUAL(unpack(packed->data, packed->len, 60 * 45, &rgb, NULL), SLUICE_OK);
+    CHECK_OK(unpack(packed->data, packed->len, 60 * 45, &rgb, NULL));
     sluice_buf_unref(rgb.pixels);
     check_rejected(packed->data, packed->len, 60 * 45 - 1, SLUICE_E_UNSUPPORTED);
     memset(packed->data + 4, 255, 4); /* above the default limit too */
@@ -450,7 +447,7 @@ TEST(unpacks_what_was_packed_before)
     size_t len;
     uint8_t *bytes = sluice_test_read_file(path, &len), *pixels = steps_picture(61, 45);
     struct sluice_rgb rgb = {0};
-    CU_ASSERT_EQUAL_FATAL(unpack(bytes, len, 0, &rgb, NULL), SLUICE_OK);
+    REQUIRE_OK(unpack(bytes, len, 0, &rgb, NULL));
     CU_ASSERT_EQUAL(rgb.width, 61);
     CU_ASSERT_EQUAL_FATAL(rgb.pixels->len, 61 * 45 * 3);
     CU_ASSERT(memcmp(rgb.pixels->data, pixels, 61 * 45 * 3) == 0);

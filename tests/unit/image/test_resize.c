@@ -25,7 +25,7 @@ static uint8_t *resize(const uint8_t *pixels, uint32_t width, uint32_t height, u
     struct sluice_err err = {{0}};
     const sluice_status status =
         sluice_resize_rgb(resizer, &view, out_width, out_height, flip, out, &err);
-    CU_ASSERT_EQUAL(status, SLUICE_OK);
+    CHECK_OK(status);
     return out;
 }
 
@@ -135,7 +135,7 @@ TEST(levels_agree)
         SLUICE_CPU_C, detected == SLUICE_CPU_AVX512 ? SLUICE_CPU_AVX2 : detected, detected};
     struct sluice_resizer *at_level[SLUICE_ARRAY_LEN(levels)];
     for (size_t l = 0; l < SLUICE_ARRAY_LEN(levels); l++)
-        CU_ASSERT_EQUAL(sluice_resizer_create_at(levels[l], &at_level[l], NULL), SLUICE_OK);
+        CHECK_OK(sluice_resizer_create_at(levels[l], &at_level[l], NULL));
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(fixed) + 60; i++) {
         uint32_t s[4];
         for (int k = 0; k < 4; k++)
@@ -146,11 +146,9 @@ TEST(levels_agree)
                                                s[1]};
         const size_t len = (size_t)s[2] * s[3] * 3;
         uint8_t *wanted = malloc(len), *got = malloc(len);
-        CU_ASSERT_EQUAL(sluice_resize_rgb(at_level[0], &view, s[2], s[3], flip, wanted, NULL),
-                        SLUICE_OK);
+        CHECK_OK(sluice_resize_rgb(at_level[0], &view, s[2], s[3], flip, wanted, NULL));
         for (size_t l = 1; l < SLUICE_ARRAY_LEN(levels); l++) {
-            CU_ASSERT_EQUAL(sluice_resize_rgb(at_level[l], &view, s[2], s[3], flip, got, NULL),
-                            SLUICE_OK);
+            CHECK_OK(sluice_resize_rgb(at_level[l], &view, s[2], s[3], flip, got, NULL));
             const bool is_equal = memcmp(got, wanted, len) == 0;
             if (!is_equal)
                 printf("%u x %u to %u x %u, flip %d, %s\n", s[0], s[1], s[2], s[3], flip,
@@ -187,7 +185,7 @@ TEST(a_part_is_that_part_of_the_whole)
         struct sluice_resizer *at_level;
         if (level == SLUICE_CPU_AVX2 && sluice_cpu_detected() != SLUICE_CPU_AVX512)
             continue;
-        CU_ASSERT_EQUAL_FATAL(sluice_resizer_create_at(level, &at_level, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_resizer_create_at(level, &at_level, NULL));
         uint32_t s[4];
         for (int k = 0; k < 4; k++)
             s[k] = 1 + sluice_rng_below(&rng, i % 4 ? 60 : 400);
@@ -213,7 +211,7 @@ TEST(a_part_is_that_part_of_the_whole)
                    (size_t)in.width * 3);
         const struct sluice_image_view view = {box, (size_t)in.width * 3, in.width, in.height};
         uint8_t *got = malloc((size_t)part.out.width * part.out.height * 3);
-        CU_ASSERT_EQUAL(sluice_resize_rgb_part(at_level, &part, &view, flip, got, NULL), SLUICE_OK);
+        CHECK_OK(sluice_resize_rgb_part(at_level, &part, &view, flip, got, NULL));
         size_t num_wrong = 0;
         for (size_t y = 0; y < part.out.height; y++) {
             for (size_t x = 0; x < part.out.width; x++) {
@@ -249,7 +247,7 @@ static uint8_t *resize_part(struct sluice_resizer *at_level, const struct sluice
     const struct sluice_image_view view = {pixels + in.top * stride + (size_t)in.left * 3, stride,
                                            in.width, in.height};
     uint8_t *out = malloc((size_t)part->out.width * part->out.height * 3);
-    CU_ASSERT_EQUAL(sluice_resize_rgb_part(at_level, part, &view, flip, out, NULL), SLUICE_OK);
+    CHECK_OK(sluice_resize_rgb_part(at_level, part, &view, flip, out, NULL));
     return out;
 }
 
@@ -264,7 +262,7 @@ TEST(pillow_13_begins_with_the_rows_where_that_saves_more)
         struct sluice_resizer *at_level;
         if (level == SLUICE_CPU_AVX2 && sluice_cpu_detected() != SLUICE_CPU_AVX512)
             continue;
-        CU_ASSERT_EQUAL_FATAL(sluice_resizer_create_at(level, &at_level, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_resizer_create_at(level, &at_level, NULL));
         const uint32_t w = 1 + sluice_rng_below(&rng, 70), h = 1 + sluice_rng_below(&rng, 70);
         uint32_t ow = 1 + sluice_rng_below(&rng, 70), oh = 1 + sluice_rng_below(&rng, 70);
         if (i % 4 == 0 && h > 2 * ow && w > ow && h > 2 * (w - ow)) /* the bound itself */
@@ -347,7 +345,7 @@ TEST(a_view_keeps_inside_its_box)
     const struct sluice_image_view view = {pixels + (13 * width + 17) * 3, (size_t)width * 3, box,
                                            box};
     uint8_t in_place[32 * 32 * 3];
-    CU_ASSERT_EQUAL(sluice_resize_rgb(resizer, &view, 32, 32, false, in_place, NULL), SLUICE_OK);
+    CHECK_OK(sluice_resize_rgb(resizer, &view, 32, 32, false, in_place, NULL));
     uint8_t *cut_out = resize(crop, box, box, 32, 32, false);
     CU_ASSERT_EQUAL(memcmp(in_place, cut_out, sizeof(in_place)), 0);
     free(pixels);

@@ -154,9 +154,8 @@ static void check(const float table[3][256], const uint8_t *pixels, size_t num_r
     CU_ASSERT_PTR_NOT_NULL_FATAL(memory);
     memset(memory, 0xa5, start + num_bytes + 64);
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(
-        sluice_finish(pixels, num_rows, height, width, table, dtype, layout, memory + start, &err),
-        SLUICE_OK);
+    CHECK_OK(
+        sluice_finish(pixels, num_rows, height, width, table, dtype, layout, memory + start, &err));
     uint32_t expected[3][256];
     for (int c = 0; c < 3; c++) {
         for (int v = 0; v < 256; v++)
@@ -332,8 +331,7 @@ TEST(f16_is_what_the_compiler_makes_of_a_float)
         for (int i = 0; i < 3 * 256; i++, bits += 0x1001 * 449) /* odd: it repeats none */
             table[i / 256][i % 256] = float_of(bits);
         uint16_t out[256 * 3];
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_finish(pixels, 1, 1, 256, table, SLUICE_F16, SLUICE_NCHW, out, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_finish(pixels, 1, 1, 256, table, SLUICE_F16, SLUICE_NCHW, out, NULL));
         for (int i = 0; i < 3 * 256; i++) {
             const float value = table[i / 256][i % 256];
             const half expected = (half)value;
@@ -374,10 +372,8 @@ TEST(known_values)
     }
     uint16_t f16[SLUICE_ARRAY_LEN(pixels)], bf16[SLUICE_ARRAY_LEN(pixels)];
     const size_t width = SLUICE_ARRAY_LEN(known);
-    CU_ASSERT_EQUAL(sluice_finish(pixels, 1, 1, width, table, SLUICE_F16, SLUICE_NCHW, f16, NULL),
-                    SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_finish(pixels, 1, 1, width, table, SLUICE_BF16, SLUICE_NCHW, bf16, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_finish(pixels, 1, 1, width, table, SLUICE_F16, SLUICE_NCHW, f16, NULL));
+    CHECK_OK(sluice_finish(pixels, 1, 1, width, table, SLUICE_BF16, SLUICE_NCHW, bf16, NULL));
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(known); i++) {
         CU_ASSERT_EQUAL(f16[i], known[i].f16);
         CU_ASSERT_EQUAL(bf16[i], known[i].bf16);

@@ -42,7 +42,7 @@ static struct sluice_loader *opened(const char *const *settings)
     struct sluice_loader *loader = make(settings, &err);
     CU_ASSERT_STRING_EQUAL(err.text, "");
     CU_ASSERT_PTR_NOT_NULL_FATAL(loader);
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_open(loader, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_loader_open(loader, &err));
     return loader;
 }
 
@@ -52,14 +52,14 @@ static void begin(struct sluice_loader *loader, uint64_t epoch, const char *stat
     const struct sluice_epoch_start start = {.epoch = epoch, .state = state};
     const sluice_status status = sluice_loader_start(loader, &start, &err);
     CU_ASSERT_STRING_EQUAL(err.text, "");
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
 }
 
 static const struct sluice_batch *next(struct sluice_loader *loader)
 {
     const struct sluice_batch *batch = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_loader_next(loader, -1, &batch, &err), SLUICE_OK);
+    CHECK_OK(sluice_loader_next(loader, -1, &batch, &err));
     CU_ASSERT_STRING_EQUAL(err.text, "");
     return batch;
 }
@@ -124,7 +124,7 @@ static const char *const *local(void)
 TEST(every_mode_gives_the_same_rows)
 {
     struct sluice_server *server = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_server_start(image_root(), NULL, 0, &server, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_server_start(image_root(), NULL, 0, &server, NULL));
     const struct rows here = whole(local(), 3);
     CU_ASSERT_EQUAL(here.num, NUM_ITEMS);
     static const char *const modes[] = {"remote_auto", "remote_nooff", "remote_piloff",
@@ -285,7 +285,7 @@ TEST(takes_an_order_of_the_callers)
     static const uint64_t order[] = {5, 0, 11, 5, 2, 7, 7, 7, 1};
     struct sluice_loader *loader = opened(local());
     struct sluice_epoch_start start = {.epoch = 6, .order = order, .num_order = 9};
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_start(loader, &start, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_loader_start(loader, &start, NULL));
     struct rows rows = {.num = 0};
     const struct sluice_batch *batch = next(loader);
     char state[SLUICE_MAX_STATE];
@@ -297,7 +297,7 @@ TEST(takes_an_order_of_the_callers)
     for (unsigned i = 0; i < rows.num; i++)
         CU_ASSERT_EQUAL(rows.id[i], order[i]);
     start.state = state;
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_start(loader, &start, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_loader_start(loader, &start, NULL));
     struct rows rest = {.num = 0};
     drain(loader, &rest);
     check_same(&rest, &rows, 8);
@@ -316,7 +316,7 @@ TEST(tells_what_an_epoch_came_to)
     struct rows rows = {.num = 0};
     begin(loader, 2, NULL);
     drain(loader, &rows);
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_stats(loader, SLUICE_TRAIN, &json, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_loader_stats(loader, SLUICE_TRAIN, &json, NULL));
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "{\"epoch\":2,\"mode\":\"local\",\"samples\":60,"));
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"loss\":null"));
     CU_ASSERT_PTR_NULL(strchr(json, '\n'));
@@ -355,7 +355,7 @@ TEST(targets_are_there_from_a_folder_and_from_a_server)
     write_targets();
     check_targets(local());
     struct sluice_server *server = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_server_start(image_root(), NULL, 0, &server, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_server_start(image_root(), NULL, 0, &server, NULL));
     const char *const remote[] = {"host", sluice_server_address(server), "dataset-mode",
                                   "remote_nooff", NULL};
     check_targets(remote);
@@ -370,7 +370,7 @@ TEST(the_place_is_that_after_the_batch_given_last)
     struct sluice_place place;
     begin(loader, 2, NULL);
     sluice_loader_state(loader, state);
-    CU_ASSERT_EQUAL_FATAL(sluice_state_place(state, &place, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_state_place(state, &place, NULL));
     CU_ASSERT(place.part == SLUICE_TRAIN && place.epoch == 2 && place.batch == 0);
     uint64_t num = 0;
     for (const struct sluice_batch *batch; (batch = next(loader));) {
@@ -378,14 +378,14 @@ TEST(the_place_is_that_after_the_batch_given_last)
         sluice_batch_release(batch);
         sluice_loader_state(loader, state);
         CU_ASSERT_STRING_EQUAL(state, of_batch);
-        CU_ASSERT_EQUAL_FATAL(sluice_state_place(state, &place, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_state_place(state, &place, NULL));
         CU_ASSERT(place.epoch == 2 && place.batch == ++num);
     }
     CU_ASSERT_EQUAL(num, sluice_loader_num_batches(loader, SLUICE_TRAIN));
     sluice_loader_state(loader, state);
-    CU_ASSERT_EQUAL_FATAL(sluice_state_place(state, &place, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_state_place(state, &place, NULL));
     CU_ASSERT(place.epoch == 3 && place.batch == 0);
-    CU_ASSERT_EQUAL(sluice_loader_check_state(loader, state, NULL), SLUICE_OK);
+    CHECK_OK(sluice_loader_check_state(loader, state, NULL));
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(sluice_state_place("{}", &place, &err), SLUICE_E_CORRUPT);
     CU_ASSERT(place.epoch == 3 && err.text[0]);
@@ -411,16 +411,16 @@ TEST(what_was_learned_is_in_the_statistics)
     begin(loader, 0, NULL);
     drain(loader, &rows);
     sluice_loader_learned(loader, SLUICE_TRAIN, &learned);
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_stats(loader, SLUICE_TRAIN, &json, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_loader_stats(loader, SLUICE_TRAIN, &json, NULL));
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"loss\":0.5,\"top1\":0.25,\"top5\":0.75"));
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"lr\":0.25"));
     sluice_free(json);
-    CU_ASSERT_EQUAL(sluice_loader_summary(loader, SLUICE_TRAIN, false, text, NULL), SLUICE_OK);
+    CHECK_OK(sluice_loader_summary(loader, SLUICE_TRAIN, false, text, NULL));
     const size_t first = strcspn(text, "\n");
     CU_ASSERT(first <= 80 && strcspn(text + first + 1, "\n") <= 80);
     CU_ASSERT_STRING_EQUAL(strrchr(text, '\n'), "\n");
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "loss 0.500"));
-    CU_ASSERT_EQUAL(sluice_loader_summary(loader, SLUICE_TRAIN, true, text, NULL), SLUICE_OK);
+    CHECK_OK(sluice_loader_summary(loader, SLUICE_TRAIN, true, text, NULL));
     CU_ASSERT_PTR_NULL(strchr(text, '\n'));
     CU_ASSERT_EQUAL(sluice_loader_stats(loader, SLUICE_VAL, &json, NULL), SLUICE_E_INVALID);
     sluice_loader_close(loader);
@@ -478,7 +478,7 @@ TEST(writes_a_profile)
     sluice_loader_pass(loader, &pass);
     CU_ASSERT_PTR_NOT_NULL(strstr(pass.name, "part 1 of"));
     const uint64_t before = pass.number;
-    CU_ASSERT_EQUAL(sluice_loader_write_profile(loader, NULL), SLUICE_OK);
+    CHECK_OK(sluice_loader_write_profile(loader, NULL));
     sluice_loader_pass(loader, &pass);
     CU_ASSERT(pass.number > before + 1 && pass.continues && pass.detail[0] == '(');
     static const char *const files[] = {"prep_sizes.csv", "prep_times.csv"};

@@ -93,7 +93,7 @@ static struct sluice_loader *make(const char *const *more, const char *gpu_decod
         settings[num++] = (struct sluice_setting){more[i], more[i + 1]};
     struct sluice_loader *loader = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_create(settings, num, &loader, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_loader_create(settings, num, &loader, &err));
     return loader;
 }
 
@@ -101,7 +101,7 @@ static struct sluice_loader *opened(const char *const *more, const char *gpu_dec
 {
     struct sluice_loader *loader = make(more, gpu_decode);
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_open(loader, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_loader_open(loader, &err));
     CU_ASSERT_EQUAL(sluice_loader_device(loader), -1); /* the host's memory */
     return loader;
 }
@@ -110,13 +110,13 @@ static void begin(struct sluice_loader *loader, enum sluice_part part)
 {
     struct sluice_err err = {0};
     const struct sluice_epoch_start start = {.part = part, .epoch = 2};
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_start(loader, &start, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_loader_start(loader, &start, &err));
 }
 
 static char *stats_of(struct sluice_loader *loader, enum sluice_part part)
 {
     char *json = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_stats(loader, part, &json, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_loader_stats(loader, part, &json, NULL));
     return json;
 }
 
@@ -144,7 +144,7 @@ static struct outcome whole(struct sluice_loader *loader, enum sluice_part part)
     struct sluice_err err = {0};
     do {
         sluice_batch_release(batch);
-        CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, -1, &batch, &err), SLUICE_OK);
+        REQUIRE_OK(sluice_loader_next(loader, -1, &batch, &err));
         num_rows += batch ? batch->num_rows : 0;
     } while (batch);
     CU_ASSERT(num_rows >= (part == SLUICE_VAL ? NUM_VAL : NUM_TRAIN - NUM_BAD));
@@ -208,7 +208,7 @@ TEST(every_mode_gives_the_hosts_batches_of_both_parts)
         {"remote_auto", "raw", 2},  {"remote_piloff", "raw", 0},      {"remote_alloff", "raw", 0},
     };
     struct sluice_server *server = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_server_start(folder(), NULL, 0, &server, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_server_start(folder(), NULL, 0, &server, NULL));
     for (size_t e = 0; e < SLUICE_ARRAY_LEN(on_errors); e++) {
         const char *const local[] = {"dir", folder(), "on-error", on_errors[e], NULL};
         struct sluice_loader *host = opened(local, "off");
@@ -244,7 +244,7 @@ static void index_part(struct sluice_jpeg_indexer *indexer, const char *part)
         snprintf(full, sizeof(full), "%s/%s", folder(), path);
         if (sluice_file_read_stat(full, 1 << 20, NULL, &file, &st, NULL) != SLUICE_OK)
             continue;
-        CU_ASSERT_EQUAL(sluice_jpeg_indexer_add(indexer, path, &st, file, NULL), SLUICE_OK);
+        CHECK_OK(sluice_jpeg_indexer_add(indexer, path, &st, file, NULL));
         sluice_buf_unref(file);
     }
 }
@@ -258,11 +258,10 @@ TEST(an_index_changes_no_row_and_no_count)
     for (uint32_t step = 0; step < 4; step++) {
         struct sluice_jpeg_indexer *indexer = NULL;
         struct sluice_jpeg_indexer_summary summary;
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_indexer_create(path, step, 1000, &indexer, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_jpeg_indexer_create(path, step, 1000, &indexer, NULL));
         index_part(indexer, "train");
         index_part(indexer, "val");
-        CU_ASSERT_EQUAL(sluice_jpeg_indexer_commit(indexer, &summary, NULL), SLUICE_OK);
+        CHECK_OK(sluice_jpeg_indexer_commit(indexer, &summary, NULL));
         CU_ASSERT(summary.made + summary.kept > NUM_VAL);
         sluice_jpeg_indexer_destroy(indexer);
         const char *const local[] = {"dir", folder(), "jpeg-index", step ? path : "off", NULL};
@@ -292,14 +291,14 @@ TEST(rows_go_to_the_gpu_as_they_come)
     snprintf(path, sizeof(path), "%s/rows.bin", sluice_test_dir());
     struct sluice_jpeg_indexer *indexer = NULL;
     struct sluice_jpeg_indexer_summary summary;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_indexer_create(path, 2, 1000, &indexer, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_indexer_create(path, 2, 1000, &indexer, NULL));
     index_part(indexer, "train");
     index_part(indexer, "val");
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_indexer_commit(indexer, &summary, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_indexer_commit(indexer, &summary, NULL));
     sluice_jpeg_indexer_destroy(indexer);
     const struct sluice_setting setting = {"jpeg-index", path};
     struct sluice_server *server = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_server_start(folder(), &setting, 1, &server, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_server_start(folder(), &setting, 1, &server, NULL));
     for (size_t e = 0; e < SLUICE_ARRAY_LEN(on_errors); e++) {
         const char *const local[] = {"dir", folder(), "on-error", on_errors[e], NULL};
         struct sluice_loader *host = opened(local, "off");
@@ -339,7 +338,7 @@ TEST(only_crops_with_restart_markers_go_to_the_gpu)
     for (int i = 0; i < 2; i++) {
         const struct sluice_setting setting = {"jpeg-crop-restart", intervals[i]};
         struct sluice_server *server = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_server_start(folder(), &setting, 1, &server, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_server_start(folder(), &setting, 1, &server, NULL));
         for (int m = 0; m < 2; m++) {
             const char *const remote[] = {"host",
                                           sluice_server_address(server),
@@ -384,12 +383,12 @@ TEST(next_refuses_while_every_batch_is_held_and_goes_on)
     char state[SLUICE_MAX_STATE];
     struct sluice_place place;
     sluice_loader_state(loader, state);
-    CU_ASSERT_EQUAL(sluice_state_place(state, &place, NULL), SLUICE_OK);
+    CHECK_OK(sluice_state_place(state, &place, NULL));
     CU_ASSERT_EQUAL(place.batch, MOST_HELD);
     for (unsigned i = 0;; i = (i + 1) % MOST_HELD) {
         sluice_batch_release_after(held[i], NULL);
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, -1, &held[i], &err), SLUICE_OK);
+        REQUIRE_OK(sluice_loader_next(loader, -1, &held[i], &err));
         if (!held[i])
             break;
     }
@@ -474,7 +473,7 @@ TEST(a_pipeline_that_a_gpu_cannot_do_is_the_workers)
 TEST(a_profile_measures_what_the_gpu_decodes)
 {
     struct sluice_server *server = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_server_start(folder(), NULL, 0, &server, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_server_start(folder(), NULL, 0, &server, NULL));
     char out[700];
     for (int on_gpu = 0; on_gpu < 2; on_gpu++) {
         snprintf(out, sizeof(out), "%s/profile%d", sluice_test_dir(), on_gpu);
@@ -492,19 +491,19 @@ TEST(a_profile_measures_what_the_gpu_decodes)
                                       NULL};
         struct sluice_loader *loader = on_gpu ? opened(remote, "on") : make(remote, "off");
         if (!on_gpu)
-            CU_ASSERT_EQUAL_FATAL(sluice_loader_open(loader, NULL), SLUICE_OK);
+            REQUIRE_OK(sluice_loader_open(loader, NULL));
         (void)whole(loader, SLUICE_TRAIN);
         CU_ASSERT_EQUAL(num_on_gpu(loader), 0); /* op by op */
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(sluice_loader_write_profile(loader, &err), SLUICE_OK);
+        CHECK_OK(sluice_loader_write_profile(loader, &err));
         sluice_loader_close(loader);
 
         struct sluice_pipeline *pipeline = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(PIPELINE, &pipeline, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_pipeline_parse(PIPELINE, &pipeline, NULL));
         struct sluice_choices choices = sluice_choices_of(pipeline);
         sluice_choices_add_gpu(&choices, pipeline, true);
         struct sluice_form_table forms = {0};
-        CU_ASSERT_EQUAL(sluice_form_table_read(out, &choices, &forms, &err), SLUICE_OK);
+        CHECK_OK(sluice_form_table_read(out, &choices, &forms, &err));
         size_t num_rows[2] = {0}; /* cut there, and here */
         for (size_t i = 0; i < forms.num_rows; i++) {
             const struct sluice_choice choice = choices.at[forms.rows[i].choice];
@@ -515,7 +514,7 @@ TEST(a_profile_measures_what_the_gpu_decodes)
         sluice_form_table_clear(&forms);
 
         struct sluice_model_file file;
-        CU_ASSERT_EQUAL_FATAL(sluice_model_file_read(out, &choices, &file, &err), SLUICE_OK);
+        REQUIRE_OK(sluice_model_file_read(out, &choices, &file, &err));
         const struct sluice_choice_model usual = sluice_choice_model_default(&choices);
         const unsigned c = choices.num - 1;
         for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++) {

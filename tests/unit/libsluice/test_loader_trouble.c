@@ -55,7 +55,7 @@ static struct sluice_loader *make_with(const char *host, const char *dir, const 
         settings[num_settings++] = more[i];
     struct sluice_loader *loader = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_loader_create(settings, num_settings, &loader, &err), SLUICE_OK);
+    CHECK_OK(sluice_loader_create(settings, num_settings, &loader, &err));
     CU_ASSERT_STRING_EQUAL(err.text, "");
     CU_ASSERT_PTR_NOT_NULL_FATAL(loader);
     return loader;
@@ -69,7 +69,7 @@ static struct sluice_loader *make(const char *host, const char *mode)
 static struct sluice_loader *opened(const char *host, const char *mode)
 {
     struct sluice_loader *loader = make(host, mode);
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_open(loader, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_loader_open(loader, NULL));
     return loader;
 }
 
@@ -110,8 +110,8 @@ static sluice_status drain(struct sluice_loader *loader, struct sum *sum, struct
 static struct sum whole(struct sluice_loader *loader, uint64_t epoch)
 {
     struct sum sum = {0};
-    CU_ASSERT_EQUAL(begin(loader, epoch, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(drain(loader, &sum, NULL), SLUICE_OK);
+    CHECK_OK(begin(loader, epoch, NULL));
+    CHECK_OK(drain(loader, &sum, NULL));
     return sum;
 }
 
@@ -134,7 +134,7 @@ static struct sum reference(uint64_t epoch)
 static struct sluice_server *serve(const char *root)
 {
     struct sluice_server *server = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_server_start(root, NULL, 0, &server, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_server_start(root, NULL, 0, &server, NULL));
     return server;
 }
 
@@ -333,12 +333,12 @@ static void release_elsewhere(bool late)
     struct releaser releasers[3] = {{.num = 0}};
     pthread_t threads[3];
     struct sluice_loader *loader = opened(NULL, "local");
-    CU_ASSERT_EQUAL_FATAL(begin(loader, 0, NULL), SLUICE_OK);
+    REQUIRE_OK(begin(loader, 0, NULL));
     const unsigned num = is_on_gpu() ? 5 : NUM_BATCHES; /* a GPU's batches are so many */
     for (unsigned i = 0; i < num; i++) {
         struct releaser *releaser = &releasers[i % 3];
         const struct sluice_batch **batch = &releaser->batches[releaser->num];
-        CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, -1, batch, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_loader_next(loader, -1, batch, NULL));
         CU_ASSERT_PTR_NOT_NULL_FATAL(*batch);
         add(&releaser->sums[releaser->num++], *batch);
     }
@@ -440,8 +440,8 @@ static unsigned slots_of(const char *mode, const char *host)
     struct memory memory = {.first_failure = UINT_MAX, .often = UINT_MAX};
     struct sluice_loader *loader = make(host, mode);
     use_memory(loader, &memory);
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_open(loader, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(begin(loader, 0, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_loader_open(loader, NULL));
+    REQUIRE_OK(begin(loader, 0, NULL));
     const unsigned num_slots = atomic_load(&memory.num_made);
     sluice_loader_close(loader);
     CU_ASSERT(num_slots >= 3);
@@ -459,7 +459,7 @@ static void run_short_of_memory(const char *host, const char *mode)
                                 .often = first < num_slots ? UINT_MAX : num_slots};
         struct sluice_loader *loader = make(host, mode);
         use_memory(loader, &memory);
-        CU_ASSERT_EQUAL_FATAL(sluice_loader_open(loader, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_loader_open(loader, NULL));
         struct sum sum = {0};
         CU_ASSERT(epoch_in_spite(loader, &sum) >= 1);
         check_sum(sum, expected);
@@ -495,13 +495,13 @@ TEST(a_bad_order_is_refused_and_the_next_one_works)
             const struct sluice_batch *batch = NULL;
             CU_ASSERT_EQUAL(sluice_loader_start(loader, &starts[i], &err), SLUICE_E_INVALID);
             CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "samples 0 to 11"));
-            CU_ASSERT_EQUAL(sluice_loader_next(loader, 0, &batch, NULL), SLUICE_OK);
+            CHECK_OK(sluice_loader_next(loader, 0, &batch, NULL));
             CU_ASSERT_PTR_NULL(batch);
         }
         struct sum sum = {0};
         const struct sluice_epoch_start start = {.order = good, .num_order = 2};
-        CU_ASSERT_EQUAL(sluice_loader_start(loader, &start, NULL), SLUICE_OK);
-        CU_ASSERT_EQUAL(drain(loader, &sum, NULL), SLUICE_OK);
+        CHECK_OK(sluice_loader_start(loader, &start, NULL));
+        CHECK_OK(drain(loader, &sum, NULL));
         CU_ASSERT_EQUAL(sum.num_rows, 2);
         check_sum(whole(loader, 0), expected);
     }
@@ -514,8 +514,8 @@ TEST(an_empty_order_is_an_empty_epoch)
     struct sluice_loader *loader = opened(NULL, "local");
     const struct sluice_epoch_start start = {.order = none, .num_order = 0};
     struct sum sum = {0};
-    CU_ASSERT_EQUAL(sluice_loader_start(loader, &start, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(drain(loader, &sum, NULL), SLUICE_OK);
+    CHECK_OK(sluice_loader_start(loader, &start, NULL));
+    CHECK_OK(drain(loader, &sum, NULL));
     CU_ASSERT_EQUAL(sum.num_rows, 0);
     sluice_loader_close(loader);
 }
@@ -525,7 +525,7 @@ TEST(a_timeout_of_0_never_waits_and_loses_nothing)
     struct sluice_server *server = serve(image_root());
     struct sluice_loader *loader = opened(sluice_server_address(server), "remote_auto");
     for (uint64_t epoch = 0; epoch < 2; epoch++) {
-        CU_ASSERT_EQUAL_FATAL(begin(loader, epoch, NULL), SLUICE_OK);
+        REQUIRE_OK(begin(loader, epoch, NULL));
         struct sum sum = {0};
         bool is_over = false;
         while (!is_over) {
@@ -537,7 +537,7 @@ TEST(a_timeout_of_0_never_waits_and_loses_nothing)
                 sched_yield();
                 continue;
             }
-            CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+            REQUIRE_OK(status);
             is_over = !batch;
             if (batch)
                 add(&sum, batch);
@@ -595,14 +595,14 @@ TEST(an_open_loader_keeps_the_list_that_it_began_with)
     CU_ASSERT_EQUAL(before.num_rows, (NUM_IMAGES - 1) * REPEAT);
 
     const struct sluice_batch *batch = NULL;
-    CU_ASSERT_EQUAL_FATAL(begin(loader, 0, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, -1, &batch, NULL), SLUICE_OK);
+    REQUIRE_OK(begin(loader, 0, NULL));
+    REQUIRE_OK(sluice_loader_next(loader, -1, &batch, NULL));
     struct sum sum = {0};
     add(&sum, batch);
     sluice_batch_release(batch);
     put_image(root, NUM_IMAGES - 1, NUM_IMAGES - 1);
     reread(server, NUM_IMAGES);
-    CU_ASSERT_EQUAL(drain(loader, &sum, NULL), SLUICE_OK);
+    CHECK_OK(drain(loader, &sum, NULL));
     CU_ASSERT_EQUAL(sum.num_rows, before.num_rows);
     CU_ASSERT_EQUAL(sum.hash, before.hash);
     const struct sum after = whole(loader, 0);
@@ -620,7 +620,7 @@ TEST(a_loader_from_before_a_change_is_told_to_open_anew)
     put_image(root, NUM_IMAGES - 1, NUM_IMAGES - 1);
     reread(server, NUM_IMAGES);
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(begin(loader, 0, NULL), SLUICE_OK);
+    CHECK_OK(begin(loader, 0, NULL));
     struct sum sum = {0};
     CU_ASSERT_EQUAL(drain(loader, &sum, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "other data: the client has dataset"));
@@ -643,12 +643,12 @@ TEST(a_replaced_file_is_named)
         make_with(NULL, root, "local", settings, 2),
     };
     for (int i = 0; i < 2; i++)
-        CU_ASSERT_EQUAL_FATAL(sluice_loader_open(loaders[i], NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_loader_open(loaders[i], NULL));
     put_image(root, 7, 3);
     for (int i = 0; i < 2; i++) {
         struct sluice_err err = {0};
         struct sum sum = {0};
-        CU_ASSERT_EQUAL(begin(loaders[i], 0, NULL), SLUICE_OK);
+        CHECK_OK(begin(loaders[i], 0, NULL));
         CU_ASSERT_EQUAL(drain(loaders[i], &sum, &err), SLUICE_E_STALE);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, image_name(3)));
         sluice_loader_close(loaders[i]);
@@ -668,12 +668,12 @@ TEST(a_bad_padded_row_is_not_counted_as_padded)
             {"on-error", on_errors[k]}, {"shuffle", "false"}, {"rank", "1"},
             {"world-size", "2"},        {"tail", "pad"},      {"max-errors", "10"}};
         struct sluice_loader *loader = make_with(NULL, root, "local", settings, 6);
-        CU_ASSERT_EQUAL_FATAL(sluice_loader_open(loader, NULL), SLUICE_OK);
-        CU_ASSERT_EQUAL_FATAL(begin(loader, 0, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_loader_open(loader, NULL));
+        REQUIRE_OK(begin(loader, 0, NULL));
         unsigned num_rows = 0, num_padded = 0;
         for (;;) {
             const struct sluice_batch *batch = NULL;
-            CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, -1, &batch, NULL), SLUICE_OK);
+            REQUIRE_OK(sluice_loader_next(loader, -1, &batch, NULL));
             if (!batch)
                 break;
             CU_ASSERT_EQUAL(num_padded, 0); /* of the batches before the last */

@@ -11,7 +11,7 @@ static struct sluice_manifest *manifest;
 static json_t *to_json(const struct sluice_epoch_report *report)
 {
     char *text = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_report_json(report, &text, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_report_json(report, &text, NULL));
     CU_ASSERT_PTR_NULL(strchr(text, '\n'));
     json_t *object = json_loads(text, 0, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(object);

@@ -20,7 +20,7 @@ static struct sluice_server *start(const char *root, const struct sluice_setting
 {
     struct sluice_server *server = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_server_start(root, settings, num_settings, &server, &err), SLUICE_OK);
+    CHECK_OK(sluice_server_start(root, settings, num_settings, &server, &err));
     CU_ASSERT_STRING_EQUAL(err.text, "");
     CU_ASSERT_PTR_NOT_NULL_FATAL(server);
     return server;
@@ -31,17 +31,17 @@ static struct sluice_client *connect_to(const struct sluice_server *server)
     const struct sluice_client_options options = {.target = sluice_server_address(server),
                                                   .retry_for_s = 10};
     struct sluice_client *client = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_client_create(&options, &client, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_client_create(&options, &client, NULL));
     return client;
 }
 
 static struct sluice_server_info hello(struct sluice_client *client)
 {
     struct sluice_pipeline *pipeline = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(PIPELINE, &pipeline, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(PIPELINE, &pipeline, NULL));
     struct sluice_server_info info = {.num_samples = 0};
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_client_hello(client, pipeline, "", &info, &err), SLUICE_OK);
+    CHECK_OK(sluice_client_hello(client, pipeline, "", &info, &err));
     CU_ASSERT_STRING_EQUAL(err.text, "");
     sluice_pipeline_destroy(pipeline);
     return info;
@@ -100,7 +100,7 @@ TEST(serves_a_folder_to_clients)
     const struct sluice_server_info info = hello(client);
     CU_ASSERT_EQUAL(info.num_samples, NUM_IMAGES);
     struct sluice_manifest *list = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_client_list(client, &info, &list, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_client_list(client, &info, &list, NULL));
     CU_ASSERT_EQUAL_FATAL(list->num_entries, NUM_IMAGES);
     for (unsigned id = 0; id < NUM_IMAGES; id++)
         CU_ASSERT_STRING_EQUAL(sluice_manifest_at(list, id).path, image_name(id));
@@ -184,7 +184,7 @@ TEST(settings_are_copied_and_hold)
     memset(settings, 0, sizeof(settings));
 
     char *json = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_server_stats(server, &json, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_server_stats(server, &json, NULL));
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"prep_workers\":1"));
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"samples\":0"));
     CU_ASSERT_EQUAL(json[0], '{');

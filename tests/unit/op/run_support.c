@@ -7,14 +7,14 @@
 struct sluice_pipeline *run_test_parse(const char *spec)
 {
     struct sluice_pipeline *pipeline = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(spec, &pipeline, NULL));
     return pipeline;
 }
 
 struct sluice_scratch *run_test_scratch(const struct sluice_scratch_options *options)
 {
     struct sluice_scratch *scratch = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(options, &scratch, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_scratch_create(options, &scratch, NULL));
     return scratch;
 }
 
@@ -25,7 +25,7 @@ struct sluice_buf *run_test_file(uint32_t width, uint32_t height)
     for (size_t i = 0; i < (size_t)width * height * 3; i++)
         pixels[i] = (uint8_t)sluice_rng_u32(&rng);
     struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_png_encode(pixels, width, height, 1, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_png_encode(pixels, width, height, 1, &file, NULL));
     free(pixels);
     return file;
 }
@@ -42,7 +42,7 @@ struct sluice_sample run_test_zeroes(unsigned ops_done, enum sluice_kind kind, u
     struct sluice_sample sample = {
         .ops_done = ops_done, .kind = kind, .width = width, .height = height};
     sample.channels = kind == SLUICE_KIND_FILE ? 0 : 3;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, len, &sample.data, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, len, &sample.data, NULL));
     memset(sample.data->data, 0, len);
     sample.data->len = len;
     return sample;

@@ -7,7 +7,7 @@
 TEST(none_does_nothing)
 {
     struct sluice_batch_ops ops = sluice_batch_ops_none(), zeros = {.is_rolled = false};
-    CU_ASSERT_EQUAL(sluice_batch_ops_check(&ops, NULL), SLUICE_OK);
+    CHECK_OK(sluice_batch_ops_check(&ops, NULL));
     CU_ASSERT(!sluice_has_batch_ops(&ops) && !sluice_has_batch_ops(&zeros));
     double *const numbers[] = {&ops.mix.mixup_alpha, &ops.mix.cutmix_alpha, &ops.label_smoothing,
                                &ops.erasing.p};
@@ -43,7 +43,7 @@ TEST(numbers_out_of_range_are_refused)
         CU_ASSERT_EQUAL(sluice_batch_ops_check(&ops, NULL), SLUICE_E_INVALID);
         *cases[i].number = before;
     }
-    CU_ASSERT_EQUAL(sluice_batch_ops_check(&ops, NULL), SLUICE_OK);
+    CHECK_OK(sluice_batch_ops_check(&ops, NULL));
 }
 
 /* The distribution function of what the table says for p is p. */

@@ -56,8 +56,7 @@ TEST(the_canonical_text_parses_to_itself)
             continue;
         }
         CU_ASSERT_STRING_EQUAL(sluice_pipeline_spec(pipeline), cases[i].canonical);
-        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(sluice_pipeline_spec(pipeline), &again, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_pipeline_parse(sluice_pipeline_spec(pipeline), &again, NULL));
         CU_ASSERT_EQUAL(sluice_pipeline_fingerprint(again), sluice_pipeline_fingerprint(pipeline));
         sluice_pipeline_destroy(again);
         sluice_pipeline_destroy(pipeline);
@@ -413,9 +412,9 @@ TEST(a_chain_is_its_ops_one_after_the_other)
     struct sluice_buf *file = run_test_file(31, 23);
     struct sluice_sample all = run_test_sample(file, 1), one = run_test_sample(file, 1);
     const unsigned end = sluice_pipeline_num_ops(pipeline);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &all, end, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_run(pipeline, scratch, &all, end, NULL));
     for (unsigned op = 1; op <= end; op++)
-        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, apart, &one, op, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_pipeline_run(pipeline, apart, &one, op, NULL));
     CU_ASSERT_EQUAL(all.data->len, one.data->len);
     CU_ASSERT(memcmp(all.data->data, one.data->data, all.data->len) == 0);
     sluice_sample_clear(&all);

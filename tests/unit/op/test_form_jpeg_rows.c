@@ -18,8 +18,7 @@ static struct sluice_buf *make_jpeg(const struct sluice_jpeg_encode_options *opt
     for (size_t i = 0; i < (size_t)WIDTH * HEIGHT * 3; i++)
         pixels[i] = (uint8_t)(i / 3 % WIDTH + i / 3 / WIDTH * 2 + i % 7 * 5);
     struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, WIDTH, HEIGHT, options, &file, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(pixels, WIDTH, HEIGHT, options, &file, NULL));
     free(pixels);
     return file;
 }
@@ -30,12 +29,11 @@ static struct sluice_sample indexed_sample(const struct sluice_buf *file, uint64
     struct sluice_buf *copy;
     struct sluice_jpeg_index *index = calloc(1, sizeof(*index));
     CU_ASSERT_PTR_NOT_NULL_FATAL(index);
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, file->len, &copy, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, file->len, &copy, NULL));
     memcpy(copy->data, file->data, file->len);
     copy->len = file->len;
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_jpeg_index_build(file->data, file->len, 0, SLUICE_JPEG_INDEX_AUTO_STEP, index, NULL),
-        SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_build(file->data, file->len, 0, SLUICE_JPEG_INDEX_AUTO_STEP, index,
+                                       NULL));
     struct sluice_sample sample = run_test_sample(copy, id);
     sluice_buf_unref(copy);
     sample.jpeg_index = index;
@@ -67,11 +65,10 @@ TEST(ops_make_of_rows_what_they_make_of_the_file)
                 CU_ASSERT_EQUAL(sluice_sample_form(&rows) == SLUICE_FORM_JPEG_ROWS,
                                 status == SLUICE_OK);
                 CU_ASSERT_EQUAL(rows.jpeg_index == NULL, status == SLUICE_OK);
-                CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &rows, 0, NULL), SLUICE_OK);
-                CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &rows, 0, NULL), SLUICE_OK);
+                CHECK_OK(sluice_pipeline_check_sample(p, &rows, 0, NULL));
+                CHECK_OK(sluice_pipeline_run(p, scratch, &rows, 0, NULL));
                 num_taken += status == SLUICE_OK;
-                CU_ASSERT_EQUAL(sluice_pipeline_finish_u8(p, scratch, &whole, want, room, NULL),
-                                SLUICE_OK);
+                CHECK_OK(sluice_pipeline_finish_u8(p, scratch, &whole, want, room, NULL));
                 /* Without SIMD the decoder is libjpeg-turbo, which takes no part of a file. */
                 const sluice_status expected =
                     status == SLUICE_OK && sluice_cpu_level() == SLUICE_CPU_C ? SLUICE_E_CORRUPT
@@ -113,8 +110,8 @@ TEST(rows_are_cut_as_their_file_is)
     struct sluice_buf *file = make_jpeg(&(struct sluice_jpeg_encode_options){0});
     struct sluice_sample rows = taken(p, file), whole = run_test_sample(file, 0);
     whole.key = rows.key;
-    CU_ASSERT_EQUAL(sluice_pipeline_cut_for_gpu(p, scratch, &rows, 8, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_pipeline_cut_for_gpu(p, scratch, &whole, 8, NULL), SLUICE_OK);
+    CHECK_OK(sluice_pipeline_cut_for_gpu(p, scratch, &rows, 8, NULL));
+    CHECK_OK(sluice_pipeline_cut_for_gpu(p, scratch, &whole, 8, NULL));
     CU_ASSERT(rows.data->len == whole.data->len &&
               memcmp(rows.data->data, whole.data->data, rows.data->len) == 0);
     CU_ASSERT(sluice_sample_form(&rows) == SLUICE_FORM_JPEG_CROP);
@@ -158,7 +155,7 @@ TEST(opening_leaves_all_else_alone)
     struct sluice_scratch *scratch = run_test_scratch(NULL);
     struct sluice_buf *file = make_jpeg(&(struct sluice_jpeg_encode_options){0});
     struct sluice_sample plain = run_test_sample(file, 0), rows = taken(p, file);
-    CU_ASSERT_EQUAL(sluice_sample_open(p, scratch, &plain, NULL), SLUICE_OK);
+    CHECK_OK(sluice_sample_open(p, scratch, &plain, NULL));
     CU_ASSERT(plain.data == file && !plain.jpeg_index);
     /* What is no such form stays as it came, and gives no pixels. */
     plain.coding = sluice_form_type(SLUICE_FORM_JPEG_ROWS);
@@ -167,11 +164,11 @@ TEST(opening_leaves_all_else_alone)
     CU_ASSERT(sluice_sample_form(&plain) == SLUICE_FORM_JPEG_ROWS && plain.data == file &&
               plain.ops_done == 0);
     const size_t len = rows.data->len;
-    CU_ASSERT_EQUAL(sluice_sample_open(p, scratch, &rows, NULL), SLUICE_OK);
+    CHECK_OK(sluice_sample_open(p, scratch, &rows, NULL));
     CU_ASSERT(!rows.coding && rows.data->len < len);
     CU_ASSERT_PTR_NOT_NULL_FATAL(rows.jpeg_index);
     CU_ASSERT(rows.jpeg_index->is_partial);
-    CU_ASSERT_EQUAL(sluice_sample_open(p, scratch, &rows, NULL), SLUICE_OK);
+    CHECK_OK(sluice_sample_open(p, scratch, &rows, NULL));
     sluice_sample_clear(&plain);
     sluice_sample_clear(&rows);
     sluice_buf_unref(file);

@@ -64,11 +64,11 @@ TEST(prints_every_parameter_and_reads_it_back)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_op op, again;
         char printed[200], twice[202];
-        CU_ASSERT_EQUAL_FATAL(read(cases[i].text, &op, NULL), SLUICE_OK);
+        REQUIRE_OK(read(cases[i].text, &op, NULL));
         sluice_op_print(&op, printed, sizeof(printed));
         CU_ASSERT_STRING_EQUAL(printed, cases[i].printed);
         snprintf(twice, sizeof(twice), "=%s", printed);
-        CU_ASSERT_EQUAL_FATAL(read(twice, &again, NULL), SLUICE_OK);
+        REQUIRE_OK(read(twice, &again, NULL));
         sluice_op_print(&again, twice, sizeof(twice));
         CU_ASSERT_STRING_EQUAL(twice, printed);
         sluice_op_clear(&op);

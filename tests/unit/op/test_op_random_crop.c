@@ -10,14 +10,12 @@ static void count_places(const char *text, struct sluice_size in, int32_t low, u
                          unsigned counts[64])
 {
     struct sluice_pipeline *pipeline = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(text, &pipeline, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(text, &pipeline, NULL));
     const uint32_t size = sluice_pipeline_output_size(pipeline);
     for (uint32_t i = 0; i < NUM_DRAWS; i++) {
         const struct sluice_draw_key key = {.seed = 4, .epoch = 1, .sample_id = i};
         char *json = NULL;
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_pipeline_write_draws(pipeline, &key, in.width, in.height, &json, NULL),
-            SLUICE_OK);
+        REQUIRE_OK(sluice_pipeline_write_draws(pipeline, &key, in.width, in.height, &json, NULL));
         unsigned left, top, width, height;
         CU_ASSERT_EQUAL_FATAL(
             sscanf(json,

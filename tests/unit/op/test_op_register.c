@@ -54,7 +54,7 @@ TEST(a_name_is_registered_once)
     struct sluice_pipeline *pipeline = NULL;
     struct sluice_err err = {{0}};
     CU_ASSERT_EQUAL(sluice_pipeline_parse(SPEC, &pipeline, NULL), SLUICE_E_INVALID);
-    CU_ASSERT_EQUAL(sluice_op_register(&sunlit, NULL), SLUICE_OK);
+    CHECK_OK(sluice_op_register(&sunlit, NULL));
     CU_ASSERT_EQUAL(sluice_op_register(&sunlit, &err), SLUICE_E_INVALID);
     CU_ASSERT_STRING_EQUAL(err.text, "there is an op sunlit already");
 }
@@ -74,7 +74,7 @@ static void reference(const struct sluice_pipeline *pipeline, const struct sluic
                       struct sluice_scratch *scratch, uint8_t out[16 * 16 * 3])
 {
     struct sluice_sample sample = {.key = file->key, .data = sluice_buf_ref(file->data)};
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &sample, 2, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_run(pipeline, scratch, &sample, 2, NULL));
     union sluice_drawn first, mirror, second;
     uint8_t first_table[3][256], second_table[3][256];
     const struct sluice_size size = {16, 16};
@@ -105,12 +105,9 @@ TEST(any_split_gives_what_its_record_says)
         reference(pipeline, &sample, scratch, want);
         for (unsigned split = 0; split <= 6; split++) {
             struct sluice_sample part = {.key = sample.key, .data = sluice_buf_ref(file)};
-            CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &part, split, NULL),
-                                  SLUICE_OK);
+            REQUIRE_OK(sluice_pipeline_run(pipeline, scratch, &part, split, NULL));
             CU_ASSERT_EQUAL(part.ops_done, split);
-            CU_ASSERT_EQUAL_FATAL(
-                sluice_pipeline_finish_u8(pipeline, scratch, &part, got, sizeof(got), NULL),
-                SLUICE_OK);
+            REQUIRE_OK(sluice_pipeline_finish_u8(pipeline, scratch, &part, got, sizeof(got), NULL));
             CU_ASSERT(memcmp(got, want, sizeof(got)) == 0);
         }
         sluice_sample_clear(&sample);

@@ -236,7 +236,7 @@ TEST(an_unknown_word_comes_with_what_is_near_and_all_ops)
         if (!strstr(err.text, cases[i].words))
             printf("'%s' gave '%s'\n", cases[i].spec, err.text);
     }
-    CU_ASSERT_EQUAL(sluice_pipeline_check(TRAIN, NULL), SLUICE_OK);
+    CHECK_OK(sluice_pipeline_check(TRAIN, NULL));
 }
 
 TEST(the_list_has_every_op_with_an_example_that_parses)
@@ -254,7 +254,7 @@ TEST(the_list_has_every_op_with_an_example_that_parses)
         char spec[300];
         snprintf(spec, sizeof(spec), "%s%s%s", num_ops > 0 ? "decode," : "",
                  strncmp(line, "normalize", 9) == 0 ? "to_tensor," : "", line);
-        CU_ASSERT_EQUAL(sluice_pipeline_check(spec, NULL), SLUICE_OK);
+        CHECK_OK(sluice_pipeline_check(spec, NULL));
         num_ops++;
     }
     CU_ASSERT_EQUAL(num_ops, 45);
@@ -359,7 +359,7 @@ TEST(forms_have_their_names)
 TEST(clearing_a_sample_twice_is_fine)
 {
     struct sluice_sample sample = {.ops_done = 1, .width = 3};
-    CU_ASSERT_EQUAL(sluice_buf_create(NULL, 10, &sample.data, NULL), SLUICE_OK);
+    CHECK_OK(sluice_buf_create(NULL, 10, &sample.data, NULL));
     sluice_sample_clear(&sample);
     CU_ASSERT_PTR_NULL(sample.data);
     CU_ASSERT_EQUAL(sample.width, 0);
@@ -372,7 +372,7 @@ TEST(has_room_for_32_ops)
     for (int i = 1; i < SLUICE_PIPELINE_MAX_OPS; i++)
         strcat(spec, ",hflip");
     struct sluice_pipeline *pipeline = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(spec, &pipeline, NULL));
     CU_ASSERT_EQUAL(sluice_pipeline_num_ops(pipeline), 32);
     sluice_pipeline_destroy(pipeline);
     struct sluice_err err = {{0}};
@@ -385,7 +385,7 @@ TEST(has_room_for_32_ops)
 static double mean_ns_in(const char *spec, uint32_t schedule)
 {
     struct sluice_pipeline *pipeline = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(spec, &pipeline, NULL));
     const double ns =
         sluice_pipeline_mean_ns(pipeline, 0, sluice_pipeline_num_ops(pipeline), schedule);
     sluice_pipeline_destroy(pipeline);

@@ -23,7 +23,7 @@ static void check(const char *json, bool is_val, const char *want)
 {
     struct sluice_pipeline *pipeline;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(parse(json, is_val, &pipeline, &err), SLUICE_OK);
+    REQUIRE_OK(parse(json, is_val, &pipeline, &err));
     CU_ASSERT_STRING_EQUAL(sluice_pipeline_spec(pipeline), want);
     sluice_pipeline_destroy(pipeline);
 }
@@ -76,13 +76,12 @@ static sluice_status batch_ops(const char *json, struct sluice_batch_ops *ops,
 TEST(a_recipe_says_what_is_done_to_batches)
 {
     struct sluice_batch_ops ops = sluice_batch_ops_none();
-    CU_ASSERT_EQUAL(
+    CHECK_OK(
         batch_ops("{\"train\": \"decode\", \"mix\": {\"mixup\": 1, \"cutmix\": 0.25, \"p\": 0.5, "
                   "\"switch_p\": 0.75, \"label_smoothing\": 0.1, \"pairing\": \"torchvision\"}, "
                   "\"erasing\": {\"p\": 0.25, \"scale\": [0.1, 0.2], \"ratio\": [0.5, 2], "
                   "\"fill\": [1, 2, 3]}}",
-                  &ops, NULL),
-        SLUICE_OK);
+                  &ops, NULL));
     CU_ASSERT(ops.mix.mixup_alpha == 1 && ops.mix.cutmix_alpha == 0.25 && ops.mix.p == 0.5);
     CU_ASSERT(ops.mix.cutmix_p == 0.75 && ops.label_smoothing == 0.1 && ops.is_rolled);
     CU_ASSERT(ops.erasing.p == 0.25 && ops.erasing.min_scale == 0.1 &&
@@ -91,16 +90,15 @@ TEST(a_recipe_says_what_is_done_to_batches)
     CU_ASSERT(ops.fill == SLUICE_FILL_VALUES && ops.fill_values[0] == 1 && ops.fill_values[2] == 3);
 
     ops = sluice_batch_ops_none();
-    CU_ASSERT_EQUAL(batch_ops("{\"train\": \"decode\", \"mix\": null, "
-                              "\"erasing\": {\"fill\": \"pixel\"}}",
-                              &ops, NULL),
-                    SLUICE_OK);
+    CHECK_OK(batch_ops("{\"train\": \"decode\", \"mix\": null, "
+                       "\"erasing\": {\"fill\": \"pixel\"}}",
+                       &ops, NULL));
     CU_ASSERT(ops.erasing.p == 0.5 && ops.fill == SLUICE_FILL_PIXEL);
     CU_ASSERT(ops.mix.p == 1 && ops.erasing.max_scale == 1.0 / 3);
 
     ops = sluice_batch_ops_none();
-    CU_ASSERT_EQUAL(batch_ops("[\"decode\"]", &ops, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_recipe_batch_ops("decode", &ops, NULL), SLUICE_OK);
+    CHECK_OK(batch_ops("[\"decode\"]", &ops, NULL));
+    CHECK_OK(sluice_recipe_batch_ops("decode", &ops, NULL));
     CU_ASSERT(!sluice_has_batch_ops(&ops));
 }
 
@@ -138,7 +136,7 @@ TEST(a_file_must_be_there)
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(sluice_recipe_parse("@/no/such.json", false, &pipeline, &err), SLUICE_E_IO);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/no/such.json: No such file"));
-    CU_ASSERT_EQUAL(sluice_recipe_check("decode,invert", NULL), SLUICE_OK);
+    CHECK_OK(sluice_recipe_check("decode,invert", NULL));
     CU_ASSERT_EQUAL(sluice_recipe_check_val("@/no/such.json", NULL), SLUICE_E_IO);
     CU_ASSERT_EQUAL(sluice_pipeline_parse("@/no/such.json", &pipeline, NULL), SLUICE_E_INVALID);
 }

@@ -15,14 +15,14 @@ TEST(each_split_has_its_kind_and_size)
                                    24 * 24 * 3, 24 * 24 * 12, 24 * 24 * 12};
     struct sluice_sample sample = run_test_sample(file, 0);
     for (unsigned end = 1; end <= 5; end++) {
-        CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, end, NULL), SLUICE_OK);
+        CHECK_OK(sluice_pipeline_run(p, scratch, &sample, end, NULL));
         CU_ASSERT_EQUAL(sample.ops_done, end);
         CU_ASSERT_EQUAL(sample.kind, sluice_pipeline_kind(p, end));
         CU_ASSERT_EQUAL(sample.data->len, bytes[end]);
         CU_ASSERT_EQUAL(sample.channels, 3);
-        CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_OK);
+        CHECK_OK(sluice_pipeline_check_sample(p, &sample, 0, NULL));
         /* Nothing left to do is done at once. */
-        CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, end, NULL), SLUICE_OK);
+        CHECK_OK(sluice_pipeline_run(p, scratch, &sample, end, NULL));
     }
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 4, NULL), SLUICE_E_INVALID);
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 6, NULL), SLUICE_E_INVALID);
@@ -40,9 +40,8 @@ TEST(finish_clears_the_sample_on_success)
     struct sluice_buf *file = run_test_file(40, 30);
     float *out = malloc(sluice_pipeline_output_bytes(p));
     struct sluice_sample sample = run_test_sample(file, 0);
-    CU_ASSERT_EQUAL(
-        sluice_pipeline_finish(p, scratch, &sample, out, sluice_pipeline_output_bytes(p), NULL),
-        SLUICE_OK);
+    CHECK_OK(
+        sluice_pipeline_finish(p, scratch, &sample, out, sluice_pipeline_output_bytes(p), NULL));
     CU_ASSERT_PTR_NULL(sample.data);
     CU_ASSERT_EQUAL(sample.ops_done, 0);
     free(out);
@@ -231,7 +230,7 @@ TEST(a_float_from_no_pixel_is_corrupt)
                 CU_ASSERT_EQUAL(status, SLUICE_E_CORRUPT);
                 CU_ASSERT_PTR_NOT_NULL(sample.data);
             } else {
-                CU_ASSERT_EQUAL(status, SLUICE_OK);
+                CHECK_OK(status);
                 for (unsigned k = 0; k < 12; k++)
                     CU_ASSERT_EQUAL(out[3 * (k % 4) + k / 4], k * 21);
             }
@@ -252,14 +251,14 @@ TEST(op_times_are_kept_when_asked_for)
     for (uint64_t id = 0; id < 8; id++) {
         struct sluice_sample sample = run_test_sample(file, id);
         const bool flip = sluice_pipeline_draws(p, &sample.key, 300, 200).flip;
-        CU_ASSERT_EQUAL(sluice_pipeline_run(p, measured, &sample, 5, NULL), SLUICE_OK);
+        CHECK_OK(sluice_pipeline_run(p, measured, &sample, 5, NULL));
         for (unsigned op = 0; op < 5; op++)
             CU_ASSERT_EQUAL(sluice_scratch_op_ns(measured, op) > 0, op != 2 || flip);
         was_flipped = was_flipped || flip;
         sluice_sample_clear(&sample);
 
         sample = run_test_sample(file, id);
-        CU_ASSERT_EQUAL(sluice_pipeline_run(p, plain, &sample, 5, NULL), SLUICE_OK);
+        CHECK_OK(sluice_pipeline_run(p, plain, &sample, 5, NULL));
         for (unsigned op = 0; op < 5; op++)
             CU_ASSERT_EQUAL(sluice_scratch_op_ns(plain, op), 0);
         sluice_sample_clear(&sample);
@@ -275,14 +274,14 @@ TEST(op_times_are_kept_when_asked_for)
 TEST(a_pool_gets_every_buffer_back)
 {
     struct sluice_buf_pool *pool = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &pool, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_pool_create(1 << 20, &pool, NULL));
     const struct sluice_scratch_options options = {.pool = pool};
     struct sluice_scratch *scratch = run_test_scratch(&options);
     struct sluice_pipeline *p = run_test_parse(TRAIN);
     struct sluice_buf *file = run_test_file(40, 30);
     for (unsigned end = 1; end <= 5; end++) {
         struct sluice_sample sample = run_test_sample(file, end);
-        CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, end, NULL), SLUICE_OK);
+        CHECK_OK(sluice_pipeline_run(p, scratch, &sample, end, NULL));
         CU_ASSERT_PTR_EQUAL(sample.data->pool, pool);
         sluice_sample_clear(&sample);
     }

@@ -14,9 +14,8 @@ static struct sluice_buf *make_jpeg(uint32_t width, uint32_t height)
     for (size_t i = 0; i < (size_t)width * height * 3; i++)
         pixels[i] = (uint8_t)(i / 3 % width + i % 7 * 5);
     struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height,
-                                             &(struct sluice_jpeg_encode_options){0}, &file, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(pixels, width, height, &(struct sluice_jpeg_encode_options){0},
+                                  &file, NULL));
     free(pixels);
     return file;
 }
@@ -45,13 +44,13 @@ TEST(a_cut_file_is_decoded_with_its_crop_only)
     struct sluice_sample sample = cut_sample(p, scratch, file);
     CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_JPEG_CROP &&
               sample.kind == SLUICE_KIND_FILE && sample.ops_done == 0);
-    CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 0, NULL), SLUICE_OK);
+    CHECK_OK(sluice_pipeline_check_sample(p, &sample, 0, NULL));
+    CHECK_OK(sluice_pipeline_run(p, scratch, &sample, 0, NULL));
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 1, NULL), SLUICE_E_INVALID);
     CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(p, scratch, &sample, false, 0, NULL),
                     SLUICE_E_INVALID);
     CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_JPEG_CROP);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, NULL), SLUICE_OK);
+    CHECK_OK(sluice_pipeline_run(p, scratch, &sample, 2, NULL));
     CU_ASSERT(!sample.coding && sample.ops_done == 2 && sample.width == 24);
     sluice_sample_clear(&sample);
     sluice_buf_unref(file);
@@ -66,23 +65,22 @@ TEST(an_index_spares_the_rows_above)
     struct sluice_scratch *scratch = run_test_scratch(NULL);
     struct sluice_buf *file = make_jpeg(400, 300);
     struct sluice_jpeg_index index = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 0, 0, &index, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_build(file->data, file->len, 0, 0, &index, NULL));
     struct sluice_sample want = cut_sample(p, scratch, file);
     struct sluice_sample cut = run_test_sample(file, want.key.sample_id), u8 = cut, want_u8 = cut;
     u8.data = sluice_buf_ref(file);
     want_u8.data = sluice_buf_ref(file);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(p, scratch, &want_u8, 2, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_run(p, scratch, &want_u8, 2, NULL));
     memset(file->data + index.points[0].offset, 0xAA,
            index.points[1].offset - index.points[0].offset);
 
     sluice_scratch_set_jpeg_index(scratch, &index);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_crop_jpeg(p, scratch, &cut, false, 0, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_crop_jpeg(p, scratch, &cut, false, 0, NULL));
     CU_ASSERT(cut.data->len == want.data->len &&
               memcmp(cut.data->data, want.data->data, cut.data->len) == 0);
     /* Without SIMD the decoder is libjpeg-turbo, which knows of no index. */
     if (sluice_cpu_level() != SLUICE_CPU_C) {
-        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(p, scratch, &u8, 2, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_pipeline_run(p, scratch, &u8, 2, NULL));
         CU_ASSERT(u8.data->len == want_u8.data->len &&
                   memcmp(u8.data->data, want_u8.data->data, u8.data->len) == 0);
     }
@@ -184,19 +182,18 @@ TEST(a_sample_brings_its_own_index)
     struct sluice_buf *file = make_jpeg(400, 300);
     struct sluice_jpeg_index *index = calloc(1, sizeof(*index));
     CU_ASSERT_PTR_NOT_NULL_FATAL(index);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 0, 0, index, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_build(file->data, file->len, 0, 0, index, NULL));
     struct sluice_sample want = cut_sample(p, scratch, file);
     struct sluice_sample cut = run_test_sample(file, want.key.sample_id);
     memset(file->data + index->points[0].offset, 0xAA,
            index->points[1].offset - index->points[0].offset);
     index->is_partial = true;
     cut.jpeg_index = index;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_crop_jpeg(p, scratch, &cut, false, 0, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_crop_jpeg(p, scratch, &cut, false, 0, NULL));
     CU_ASSERT(cut.data->len == want.data->len &&
               memcmp(cut.data->data, want.data->data, cut.data->len) == 0);
     /* The cut file is another than the index was made for. */
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &cut, 2, NULL), SLUICE_OK);
+    CHECK_OK(sluice_pipeline_run(p, scratch, &cut, 2, NULL));
     CU_ASSERT_PTR_EQUAL(cut.jpeg_index, index);
     sluice_sample_clear(&cut);
     CU_ASSERT_PTR_NULL(cut.jpeg_index);
@@ -233,8 +230,7 @@ TEST(files_are_cut_wherever_the_ops_begin_with_a_crop)
         for (unsigned end = 1; end < cases[i].crop_end; end++)
             CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, end, NULL), SLUICE_E_INVALID);
         if (cases[i].crop_end) {
-            CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, cases[i].crop_end, NULL),
-                            SLUICE_OK);
+            CHECK_OK(sluice_pipeline_run(p, scratch, &sample, cases[i].crop_end, NULL));
             CU_ASSERT(sample.width == 24 && sample.ops_done == cases[i].crop_end);
         }
         sluice_sample_clear(&sample);
@@ -330,19 +326,18 @@ TEST(packed_pixels_stand_at_a_u8_split)
     CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 4, NULL), SLUICE_E_INVALID);
     CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 99, NULL), SLUICE_E_INVALID);
     CU_ASSERT(sample.ops_done == 0 && sample.data == file);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_pack(p, scratch, &sample, 3, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_pack(p, scratch, &sample, 3, NULL));
     CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_U8_PACKED && sample.ops_done == 3 &&
               sample.kind == SLUICE_KIND_U8);
     CU_ASSERT(sample.width == 24 && sample.height == 24 && sample.channels == 3);
     CU_ASSERT(sample.data->len < 24 * 24 * 3);
-    CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_OK);
+    CHECK_OK(sluice_pipeline_check_sample(p, &sample, 0, NULL));
     /* Packed it is already. */
-    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 3, NULL), SLUICE_OK);
+    CHECK_OK(sluice_pipeline_pack(p, scratch, &sample, 3, NULL));
 
     uint8_t pixels[24 * 24 * 3];
-    CU_ASSERT_EQUAL(sluice_pipeline_finish_u8(p, scratch, &sample, pixels, sizeof(pixels), NULL),
-                    SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &plain, 3, NULL), SLUICE_OK);
+    CHECK_OK(sluice_pipeline_finish_u8(p, scratch, &sample, pixels, sizeof(pixels), NULL));
+    CHECK_OK(sluice_pipeline_run(p, scratch, &plain, 3, NULL));
     CU_ASSERT(memcmp(pixels, plain.data->data, sizeof(pixels)) == 0);
     sluice_sample_clear(&plain);
     sluice_buf_unref(file);
@@ -356,15 +351,15 @@ TEST(a_packed_box_goes_on_with_its_crop)
     struct sluice_scratch *scratch = run_test_scratch(NULL);
     struct sluice_buf *file = make_jpeg(400, 300);
     struct sluice_sample plain = run_test_sample(file, 3), sample = run_test_sample(file, 3);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_pack(p, scratch, &sample, 1, NULL));
     CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_U8_PACKED && sample.ops_done == 1 &&
               sample.width == 400 && sample.height == 300);
     CU_ASSERT(sample.data->len < file->len);
-    CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 1, NULL), SLUICE_OK);
+    CHECK_OK(sluice_pipeline_check_sample(p, &sample, 0, NULL));
+    CHECK_OK(sluice_pipeline_run(p, scratch, &sample, 1, NULL));
     CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_U8_PACKED && sample.ops_done == 1);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 5, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &plain, 5, NULL), SLUICE_OK);
+    CHECK_OK(sluice_pipeline_run(p, scratch, &sample, 5, NULL));
+    CHECK_OK(sluice_pipeline_run(p, scratch, &plain, 5, NULL));
     CU_ASSERT(!sample.coding && sample.data->len == plain.data->len);
     CU_ASSERT(memcmp(sample.data->data, plain.data->data, plain.data->len) == 0);
     sluice_sample_clear(&plain);
@@ -372,9 +367,9 @@ TEST(a_packed_box_goes_on_with_its_crop)
 
     /* Of a decoded image nothing is left to leave out. */
     sample = run_test_sample(file, 3);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 1, NULL), SLUICE_OK);
+    CHECK_OK(sluice_pipeline_run(p, scratch, &sample, 1, NULL));
     CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_E_INVALID);
-    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 2, NULL), SLUICE_OK);
+    CHECK_OK(sluice_pipeline_pack(p, scratch, &sample, 2, NULL));
     sluice_sample_clear(&sample);
     sluice_buf_unref(file);
     sluice_scratch_destroy(scratch);
@@ -396,7 +391,7 @@ TEST(what_packing_does_not_shrink_stays_plain)
     /* A picture that its file holds in fewer bytes. */
     struct sluice_buf *flat = NULL;
     uint8_t *pixels = calloc(1, (size_t)100 * 100 * 3);
-    CU_ASSERT_EQUAL_FATAL(sluice_png_encode(pixels, 100, 100, 9, &flat, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_png_encode(pixels, 100, 100, 9, &flat, NULL));
     free(pixels);
     sample = run_test_sample(flat, 1);
     CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_E_AGAIN);
@@ -420,7 +415,7 @@ TEST(what_packing_does_not_shrink_stays_plain)
 static struct sluice_sample copy_of(const struct sluice_sample *sample)
 {
     struct sluice_sample copy = *sample;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, sample->data->len, &copy.data, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, sample->data->len, &copy.data, NULL));
     memcpy(copy.data->data, sample->data->data, sample->data->len);
     copy.data->len = sample->data->len;
     return copy;
@@ -433,8 +428,8 @@ TEST(packed_pixels_that_contradict_the_sample_are_corrupt)
     struct sluice_scratch *scratch = run_test_scratch(NULL);
     struct sluice_buf *file = make_jpeg(400, 300);
     struct sluice_sample box = run_test_sample(file, 3), image = run_test_sample(file, 3);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_pack(p, scratch, &box, 1, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_pack(free_size, scratch, &image, 1, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_pack(p, scratch, &box, 1, NULL));
+    REQUIRE_OK(sluice_pipeline_pack(free_size, scratch, &image, 1, NULL));
 
     for (int i = 0; i < 7; i++) {
         struct sluice_sample sample = copy_of(i < 5 ? &box : &image);
@@ -513,18 +508,16 @@ static void crop_and_resize(const struct sluice_pipeline *p, const struct sluice
     struct sluice_rgb rgb;
     CU_ASSERT_FATAL(sluice_pipeline_kernel_work(p, scratch, sample, &work));
     CU_ASSERT_EQUAL(work.calls.num_bytes, 0);
-    CU_ASSERT_EQUAL_FATAL(sluice_codec_create(&codec, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_resizer_create(&resizer, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_codec_decode_region(codec, sample->data->data, sample->data->len,
-                                                     &work.box, 1 << 20, NULL, &rgb, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_codec_create(&codec, NULL));
+    REQUIRE_OK(sluice_resizer_create(&resizer, NULL));
+    REQUIRE_OK(sluice_codec_decode_region(codec, sample->data->data, sample->data->len, &work.box,
+                                          1 << 20, NULL, &rgb, NULL));
     const struct sluice_box input = sluice_resize_part_input(&work.part);
     CU_ASSERT(input.width == work.box.width && input.height == work.box.height);
     CU_ASSERT(work.part.out.width == 24 && work.part.out.height == 24);
     const struct sluice_image_view view = {rgb.pixels->data, (size_t)rgb.width * 3, rgb.width,
                                            rgb.height};
-    CU_ASSERT_EQUAL(sluice_resize_rgb_part(resizer, &work.part, &view, work.is_mirrored, out, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_resize_rgb_part(resizer, &work.part, &view, work.is_mirrored, out, NULL));
     sluice_buf_unref(rgb.pixels);
     sluice_resizer_destroy(resizer);
     sluice_codec_destroy(codec);
@@ -550,15 +543,12 @@ TEST(a_crop_a_resize_and_a_flip_are_told_for_another_decoder)
             struct sluice_sample sample = run_test_sample(file, id);
             crop_and_resize(p, scratch, &sample, whole);
             /* Whatever part of the file it is. */
-            CU_ASSERT_EQUAL_FATAL(sluice_pipeline_cut_for_gpu(p, scratch, &sample, 8, NULL),
-                                  SLUICE_OK);
+            REQUIRE_OK(sluice_pipeline_cut_for_gpu(p, scratch, &sample, 8, NULL));
             CU_ASSERT(sluice_sample_form(&sample) == SLUICE_FORM_JPEG_CROP);
             crop_and_resize(p, scratch, &sample, cut);
             sluice_sample_clear(&sample);
             sample = run_test_sample(file, id);
-            CU_ASSERT_EQUAL(
-                sluice_pipeline_finish_u8(p, scratch, &sample, want, sizeof(want), NULL),
-                SLUICE_OK);
+            CHECK_OK(sluice_pipeline_finish_u8(p, scratch, &sample, want, sizeof(want), NULL));
             CU_ASSERT_EQUAL(memcmp(whole, want, sizeof(want)), 0);
             CU_ASSERT_EQUAL(memcmp(cut, want, sizeof(want)), 0);
         }

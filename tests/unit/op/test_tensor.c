@@ -40,7 +40,7 @@ TEST(every_value_comes_back_through_the_table)
         CU_ASSERT_EQUAL(values[256], table[1][255]);
         CU_ASSERT_EQUAL(values[2 * 256 + 1], table[2][7]);
         memset(back, 0, sizeof(back));
-        CU_ASSERT_EQUAL(sluice_tensor_to_u8(table, values, size, back, NULL), SLUICE_OK);
+        CHECK_OK(sluice_tensor_to_u8(table, values, size, back, NULL));
         CU_ASSERT(memcmp(back, pixels, sizeof(back)) == 0);
     }
 }

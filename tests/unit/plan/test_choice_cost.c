@@ -107,13 +107,11 @@ TEST(bytes_of_plain_forms_are_what_the_pipeline_makes)
     uint8_t rgb[60 * 40 * 3];
     for (size_t i = 0; i < sizeof(rgb); i++)
         rgb[i] = (uint8_t)(i / 7);
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_pipeline_parse("decode,random_resized_crop=32,hflip,to_tensor,normalize=imagenet",
-                              &pipeline, &err),
-        SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(NULL, &scratch, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(
+        "decode,random_resized_crop=32,hflip,to_tensor,normalize=imagenet", &pipeline, &err));
+    REQUIRE_OK(sluice_scratch_create(NULL, &scratch, &err));
     const struct sluice_jpeg_encode_options options = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(rgb, 60, 40, &options, &file, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(rgb, 60, 40, &options, &file, &err));
 
     const struct sluice_draw_key key = {.seed = 3};
     const struct sluice_sample_facts facts =
@@ -123,8 +121,7 @@ TEST(bytes_of_plain_forms_are_what_the_pipeline_makes)
     sluice_choice_model_costs(&model, &facts, cost);
     for (unsigned split = 0; split < SLUICE_TEST_SPLITS; split++) {
         struct sluice_sample sample = {.key = key, .data = sluice_buf_ref(file)};
-        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &sample, split, &err),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_pipeline_run(pipeline, scratch, &sample, split, &err));
         other[0] = cost[split][SLUICE_NETWORK] - (double)sample.data->len;
         CU_ASSERT(other[0] >= 0 && other[0] < 100); /* a reply's other fields */
         sluice_sample_clear(&sample);
@@ -144,7 +141,7 @@ static struct sluice_buf *make_noise(uint32_t width, uint32_t height)
         rgb[i] = (uint8_t)sluice_rng_below(&rng, 128);
     struct sluice_buf *file = NULL;
     const struct sluice_jpeg_encode_options options = {.quality = 90};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(rgb, width, height, &options, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(rgb, width, height, &options, &file, NULL));
     free(rgb);
     return file;
 }
@@ -157,12 +154,9 @@ TEST(what_is_read_is_what_the_index_leaves_to_be_read)
     struct sluice_buf *file = make_noise(WIDTH, HEIGHT);
     struct sluice_choice_model model = sluice_test_model();
     model.has_jpeg_index = true;
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_pipeline_parse("decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet",
-                              &pipeline, NULL),
-        SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 0, 8, &index, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(
+        "decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet", &pipeline, NULL));
+    REQUIRE_OK(sluice_jpeg_index_build(file->data, file->len, 0, 8, &index, NULL));
     double foretold[SLUICE_MAX_CHOICES] = {0}, read[SLUICE_MAX_CHOICES] = {0};
     for (uint64_t id = 0; id < CROPS; id++) {
         const struct sluice_draw_key key = {.seed = 3, .sample_id = id};
@@ -286,22 +280,20 @@ TEST(rows_cost_what_is_sent_of_the_file)
     struct sluice_pipeline *pipeline = NULL;
     struct sluice_buf *file = make_noise(WIDTH, HEIGHT);
     struct sluice_choice_model model = sluice_choice_model_default(sluice_test_gpu_choices());
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(SLUICE_TEST_PIPELINE, &pipeline, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(SLUICE_TEST_PIPELINE, &pipeline, NULL));
     double foretold = 0, packed = 0;
     for (uint64_t id = 0; id < CROPS; id++) {
         const struct sluice_draw_key key = {.seed = 3, .sample_id = id};
         struct sluice_sample_facts facts = sluice_sample_facts_make(
             pipeline, file->len, WIDTH, HEIGHT, SLUICE_CODING_JPEG_420, &key);
         struct sluice_sample sample = {.key = key};
-        CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, file->len, &sample.data, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_buf_create(NULL, file->len, &sample.data, NULL));
         memcpy(sample.data->data, file->data, file->len);
         sample.data->len = file->len;
         sample.jpeg_index = calloc(1, sizeof(*sample.jpeg_index));
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 0,
-                                                      SLUICE_JPEG_INDEX_AUTO_STEP,
-                                                      sample.jpeg_index, NULL),
-                              SLUICE_OK);
-        CU_ASSERT_EQUAL(sluice_pipeline_take_rows(pipeline, NULL, &sample, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_jpeg_index_build(file->data, file->len, 0, SLUICE_JPEG_INDEX_AUTO_STEP,
+                                           sample.jpeg_index, NULL));
+        CHECK_OK(sluice_pipeline_take_rows(pipeline, NULL, &sample, NULL));
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         const double *rows = cost[SLUICE_TEST_JPEG_ROWS], *on_gpu = cost[SLUICE_TEST_ROWS_ON_GPU];
         model.has_jpeg_index = true;
@@ -445,7 +437,7 @@ TEST(scheduled_ops_cost_in_their_epochs)
     static const char spec[] =
         "decode,random_resized_crop=224,when(epoch<71,hue=0.1),when(epoch>=71,pil_blur=1)";
     struct sluice_pipeline *pipeline = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(spec, &pipeline, NULL));
     struct sluice_choices choices = sluice_choices_of(pipeline);
     sluice_choices_add_gpu(&choices, pipeline, true);
     const struct sluice_sample_facts facts = photograph();
@@ -454,7 +446,7 @@ TEST(scheduled_ops_cost_in_their_epochs)
         double want[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES],
             got[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         struct sluice_pipeline *plain = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(cases[i].same, &plain, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_pipeline_parse(cases[i].same, &plain, NULL));
         struct sluice_choices of_plain = sluice_choices_of(plain);
         sluice_choices_add_gpu(&of_plain, plain, true);
         const struct sluice_choice_model usual = sluice_choice_model_default(&of_plain);
@@ -481,7 +473,7 @@ TEST(ops_cost_where_they_run)
     double hue_s = 0, blur_s = 0;
     for (int i = 0; i < 2; i++) {
         struct sluice_pipeline *pipeline = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(texts[i], &pipeline, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_pipeline_parse(texts[i], &pipeline, NULL));
         choices = sluice_choices_of(pipeline);
         sluice_choices_add_gpu(&choices, pipeline, true);
         const struct sluice_choice_model model = sluice_choice_model_default(&choices);

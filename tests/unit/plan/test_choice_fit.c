@@ -46,7 +46,7 @@ static struct sluice_form_table measure(struct sluice_rng *rng, size_t num_sampl
                 .storage_s = speed * off * cost[c][SLUICE_STORAGE_CPU],
                 .compute_s = speed * off * cost[c][SLUICE_COMPUTE_CPU],
             };
-            CU_ASSERT_EQUAL_FATAL(sluice_form_table_add(&table, &row, &err), SLUICE_OK);
+            REQUIRE_OK(sluice_form_table_add(&table, &row, &err));
         }
     }
     return table;
@@ -58,9 +58,8 @@ static struct sluice_choice_quality try_on(const struct sluice_form_table *table
 {
     struct sluice_choice_quality quality;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_try(table, NULL, true, model, SLUICE_NUM_FILE_CLASSES,
-                                                  choice, side, &quality, &err),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_choice_model_try(table, NULL, true, model, SLUICE_NUM_FILE_CLASSES, choice,
+                                       side, &quality, &err));
     return quality;
 }
 
@@ -124,8 +123,7 @@ TEST(learns_a_machine_from_many_samples)
         struct sluice_form_table table = measure(&rng, 200, codings[i], 2.5, 0.1);
         struct sluice_choice_model model;
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&table, NULL, &prior, &model, &err),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_choice_model_fit(&table, NULL, &prior, &model, &err));
         struct sluice_form_table others = measure(&rng, 200, codings[i], 2.5, 0);
         for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
             SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED_BY_SAMPLE) {
@@ -156,7 +154,7 @@ TEST(few_samples_move_the_prior_to_the_machines_speed)
     const struct sluice_choice_model prior = sluice_test_model();
     struct sluice_choice_model model;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&few, NULL, &prior, &model, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_choice_model_fit(&few, NULL, &prior, &model, &err));
     struct sluice_form_table pngs = measure(&rng, 100, SLUICE_CODING_PNG, 3, 0);
     for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
         SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED_BY_SAMPLE & ~(1u << SLUICE_NETWORK)) {
@@ -179,7 +177,7 @@ TEST(a_side_that_was_not_measured_keeps_the_prior)
     const struct sluice_choice_model prior = sluice_test_model();
     struct sluice_choice_model model;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&table, NULL, &prior, &model, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_choice_model_fit(&table, NULL, &prior, &model, &err));
     for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
         for (int c = 0; c < SLUICE_TEST_CHOICES; c++) {
             for (int f = 0; f < F; f++)
@@ -209,7 +207,7 @@ TEST(the_gpus_time_is_brought_to_what_was_measured)
         sluice_choice_model_costs(&before, &row.facts, cost);
         sum_s += cost[row.choice][SLUICE_GPU];
         num_decoded += is_covered && row.choice >= SLUICE_TEST_CHOICES;
-        CU_ASSERT_EQUAL_FATAL(sluice_form_table_add(&table, &row, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_form_table_add(&table, &row, NULL));
     }
     CU_ASSERT_FATAL(num_decoded > 0);
     sluice_choice_model_set_decode(&model, &table, 5 * sum_s / num_decoded);
@@ -286,16 +284,11 @@ TEST(fits_to_those_rows_alone_that_are_named)
     struct sluice_choice_model model;
     struct sluice_choice_quality used, held_out;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&table, is_used, &prior, &model, &err),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_try(&table, is_used, true, &model,
-                                                  SLUICE_CLASS_WINDOW, 0, SLUICE_COMPUTE_CPU, &used,
-                                                  &err),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_try(&table, is_used, false, &model,
-                                                  SLUICE_CLASS_WINDOW, 0, SLUICE_COMPUTE_CPU,
-                                                  &held_out, &err),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_choice_model_fit(&table, is_used, &prior, &model, &err));
+    REQUIRE_OK(sluice_choice_model_try(&table, is_used, true, &model, SLUICE_CLASS_WINDOW, 0,
+                                       SLUICE_COMPUTE_CPU, &used, &err));
+    REQUIRE_OK(sluice_choice_model_try(&table, is_used, false, &model, SLUICE_CLASS_WINDOW, 0,
+                                       SLUICE_COMPUTE_CPU, &held_out, &err));
     CU_ASSERT_EQUAL(used.num_rows, 20);
     CU_ASSERT_EQUAL(held_out.num_rows, 20);
     CU_ASSERT(used.median < 0.01);

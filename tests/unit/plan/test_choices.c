@@ -79,7 +79,7 @@ TEST(a_gpu_adds_its_choices_where_files_can_be_cut)
     CU_ASSERT_EQUAL(sluice_choices_find_split(choices, 0), 0);
 
     struct sluice_pipeline *uncut = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse("decode", &uncut, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse("decode", &uncut, NULL));
     struct sluice_choices none = sluice_choices_of(uncut);
     const unsigned num = none.num;
     sluice_choices_add_gpu(&none, uncut, true);
@@ -101,8 +101,7 @@ TEST(the_longest_pipeline_has_room)
     for (int i = 2; i < SLUICE_PIPELINE_MAX_OPS - 1; i++)
         strcat(spec, ",hflip");
     struct sluice_pipeline *pipeline = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(strcat(spec, ",to_tensor"), &pipeline, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(strcat(spec, ",to_tensor"), &pipeline, NULL));
     struct sluice_choices choices = sluice_choices_of(pipeline);
     CU_ASSERT_EQUAL(choices.num, SLUICE_PIPELINE_MAX_OPS + 1 + 3);
     sluice_choices_add_gpu(&choices, pipeline, true);
@@ -135,7 +134,7 @@ TEST(every_split_of_every_pipeline_is_a_choice)
             char text[320];
             snprintf(text, sizeof(text), "%s%s", spec, tails[t]);
             struct sluice_pipeline *pipeline = NULL;
-            CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(text, &pipeline, NULL), SLUICE_OK);
+            REQUIRE_OK(sluice_pipeline_parse(text, &pipeline, NULL));
             const struct sluice_choices choices = sluice_choices_of(pipeline);
             num_pipelines++;
             struct sluice_choices with_gpu = choices;

@@ -12,7 +12,7 @@
 static struct sluice_pipeline *parse(const char *spec)
 {
     struct sluice_pipeline *pipeline = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(spec, &pipeline, NULL));
     return pipeline;
 }
 
@@ -38,7 +38,7 @@ static const char *write_tables(const char *name, const struct sluice_pipeline *
                            : is_float ? pixel_bytes * 4
                                       : pixel_bytes;
     }
-    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_write(folder, pipeline, &table, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cost_table_write(folder, pipeline, &table, NULL));
     return folder;
 }
 
@@ -48,7 +48,7 @@ static void write_model_of(const char *folder, const struct sluice_pipeline *pip
     const struct sluice_choices choices = sluice_choices_of(pipeline);
     struct sluice_model_file file = {.model = sluice_choice_model_default(&choices)};
     snprintf(file.dataset_id, sizeof(file.dataset_id), "%s", dataset_id);
-    CU_ASSERT_EQUAL_FATAL(sluice_model_file_write(folder, pipeline, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_model_file_write(folder, pipeline, &file, NULL));
 }
 
 static void write_model(const char *folder, const struct sluice_pipeline *pipeline)
@@ -60,10 +60,10 @@ static void check_is_of(const char *folder, const struct sluice_pipeline *expect
 {
     struct sluice_pipeline *found = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_cost_folder_pipeline(folder, &found, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_cost_folder_pipeline(folder, &found, &err));
     CU_ASSERT_STRING_EQUAL(sluice_pipeline_spec(found), sluice_pipeline_spec(expected));
     sluice_pipeline_destroy(found);
-    CU_ASSERT_EQUAL(sluice_cost_folder_check(folder, expected, &err), SLUICE_OK);
+    CHECK_OK(sluice_cost_folder_check(folder, expected, &err));
 }
 
 TEST(a_folder_is_of_the_pipeline_that_its_model_names)
@@ -179,7 +179,7 @@ TEST(a_profile_of_another_dataset_is_refused_with_both_ids)
     sluice_hash128_hex(sluice_manifest_id(&dataset), ours);
     const char *folder = write_tables("dataset", sluice_test_pipeline(), 150528);
     write_model_of(folder, sluice_test_pipeline(), ours);
-    CU_ASSERT_EQUAL(read_for(folder, sluice_test_pipeline(), 2, &output, &err), SLUICE_OK);
+    CHECK_OK(read_for(folder, sluice_test_pipeline(), 2, &output, &err));
     CU_ASSERT_STRING_EQUAL(output.err, "");
     write_model_of(folder, sluice_test_pipeline(), other);
     CU_ASSERT_EQUAL(read_for(folder, sluice_test_pipeline(), 2, &output, &err), SLUICE_E_INVALID);
@@ -192,11 +192,11 @@ TEST(what_does_not_say_its_dataset_is_taken_with_one_line)
     static struct sluice_test_output output;
     struct sluice_err err;
     const char *folder = write_tables("silent", sluice_test_pipeline(), 150528);
-    CU_ASSERT_EQUAL(read_for(folder, sluice_test_pipeline(), 2, &output, &err), SLUICE_OK);
+    CHECK_OK(read_for(folder, sluice_test_pipeline(), 2, &output, &err));
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "does not say of which pipeline and dataset"));
     CU_ASSERT_PTR_EQUAL(strchr(output.err, '\n'), strrchr(output.err, '\n'));
     write_model(folder, sluice_test_pipeline());
-    CU_ASSERT_EQUAL(read_for(folder, sluice_test_pipeline(), 2, &output, &err), SLUICE_OK);
+    CHECK_OK(read_for(folder, sluice_test_pipeline(), 2, &output, &err));
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "does not say of which dataset"));
 }
 
@@ -219,12 +219,10 @@ TEST(sizes_that_the_pipeline_does_not_make_are_refused)
         .bytes = {5000, 30000, 150528, 150528, 602112, 602112}, .width = 100, .height = 100};
     const struct sluice_cost_table table = {&row, 1, 6};
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_cost_folder_check_sizes("f.csv", sluice_test_pipeline(), &table, &err),
-                    SLUICE_OK);
+    CHECK_OK(sluice_cost_folder_check_sizes("f.csv", sluice_test_pipeline(), &table, &err));
     for (unsigned stage = 1; stage < 6; stage++)
         row.bytes[stage] += 33; /* the original's */
-    CU_ASSERT_EQUAL(sluice_cost_folder_check_sizes("f.csv", sluice_test_pipeline(), &table, &err),
-                    SLUICE_OK);
+    CHECK_OK(sluice_cost_folder_check_sizes("f.csv", sluice_test_pipeline(), &table, &err));
     for (unsigned stage = 1; stage < 6; stage++)
         row.bytes[stage] -= 33;
     for (unsigned stage = 2; stage < 6; stage++) {

@@ -116,15 +116,14 @@ TEST(plan_is_near_its_bound_and_no_worse_than_any_other)
             const struct sluice_rates *rates = &some_rates[r];
             double bound_s = 0;
             struct sluice_err err = {0};
-            CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&menu, rates, choice, &bound_s, &err),
-                                  SLUICE_OK);
+            REQUIRE_OK(sluice_form_menu_plan(&menu, rates, choice, &bound_s, &err));
             const struct sluice_choice_forecast plan =
                 sluice_form_menu_forecast(&menu, rates, choice);
             CU_ASSERT(plan.primal_s >= bound_s);
             CU_ASSERT(plan.primal_s <= bound_s * 1.001);
             for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++)
                 CU_ASSERT(menu.has_choice[c] || plan.choices[c] == 0);
-            CU_ASSERT_EQUAL(sluice_plan_sophon(&table, rates, choice, &err), SLUICE_OK);
+            CHECK_OK(sluice_plan_sophon(&table, rates, choice, &err));
             CU_ASSERT(bound_s <= sluice_form_menu_forecast(&menu, rates, choice).primal_s);
             for (int c = 0; c < SLUICE_TEST_CHOICES; c++) {
                 if (!menu.has_choice[c])
@@ -299,13 +298,11 @@ TEST(with_an_index_the_disk_reads_what_the_crop_needs)
         uint8_t choice = 77;
         double bound_s;
         menu.has_jpeg_index = true;
-        CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&menu, &rates, &choice, &bound_s, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_form_menu_plan(&menu, &rates, &choice, &bound_s, NULL));
         CU_ASSERT(choice > 1);
         CU_ASSERT(bound_s < 0.7 * disk_s[0][0]);
         menu.has_jpeg_index = false;
-        CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&menu, &rates, &choice, &bound_s, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_form_menu_plan(&menu, &rates, &choice, &bound_s, NULL));
         CU_ASSERT_EQUAL(choice, 0);
     }
 }
@@ -409,7 +406,7 @@ TEST(a_plan_sends_less_where_the_receiving_thread_is_the_limit)
     const struct sluice_choice_forecast files = sluice_form_menu_forecast(&menu, &rates, choice);
     CU_ASSERT_EQUAL(files.slowest, SLUICE_RECEIVE);
     double bound_s = 0;
-    CU_ASSERT_EQUAL(sluice_form_menu_plan(&menu, &rates, choice, &bound_s, NULL), SLUICE_OK);
+    CHECK_OK(sluice_form_menu_plan(&menu, &rates, choice, &bound_s, NULL));
     const struct sluice_choice_forecast plan = sluice_form_menu_forecast(&menu, &rates, choice);
     CU_ASSERT_DOUBLE_EQUAL(plan.busy_s[SLUICE_RECEIVE], N * 1e-6 + 1e-9 * (double)plan.wire_bytes,
                            1e-9);
@@ -442,14 +439,12 @@ TEST(the_gpu_decodes_what_its_step_leaves_it)
             double bound_s = 0, cpu_bound_s = 0;
             menu.has_choice[SLUICE_TEST_CUT_ON_GPU] = menu.has_choice[SLUICE_TEST_RAW_ON_GPU] =
                 false;
-            CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&menu, &rates, by_cpu, &cpu_bound_s, NULL),
-                                  SLUICE_OK);
+            REQUIRE_OK(sluice_form_menu_plan(&menu, &rates, by_cpu, &cpu_bound_s, NULL));
             const struct sluice_choice_forecast cpu =
                 sluice_form_menu_forecast(&menu, &rates, by_cpu);
             menu.has_choice[SLUICE_TEST_CUT_ON_GPU] = menu.has_choice[SLUICE_TEST_RAW_ON_GPU] =
                 true;
-            CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&menu, &rates, choice, &bound_s, NULL),
-                                  SLUICE_OK);
+            REQUIRE_OK(sluice_form_menu_plan(&menu, &rates, choice, &bound_s, NULL));
             const struct sluice_choice_forecast plan =
                 sluice_form_menu_forecast(&menu, &rates, choice);
             const uint64_t on_gpu =
@@ -530,8 +525,7 @@ TEST(with_a_gpu_it_is_close_to_the_best_of_all_plans)
         };
         uint8_t choice[FEW];
         double bound_s, best_s = INFINITY;
-        CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&menu, &rates, choice, &bound_s, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_form_menu_plan(&menu, &rates, choice, &bound_s, NULL));
         const double plan_s = sluice_form_menu_forecast(&menu, &rates, choice).primal_s;
         for (unsigned code = 0; code < (unsigned)pow(SLUICE_TEST_GPU_CHOICES, FEW); code++) {
             unsigned digits = code;

@@ -26,7 +26,7 @@ static struct sluice_form_table some_rows(void)
     for (unsigned c = 0; c < SLUICE_TEST_CHOICES; c++) {
         row.choice = (uint8_t)c;
         row.bytes = (uint64_t)1000 * c;
-        CU_ASSERT_EQUAL_FATAL(sluice_form_table_add(&table, &row, &err), SLUICE_OK);
+        REQUIRE_OK(sluice_form_table_add(&table, &row, &err));
         row.storage_s = c % 2 ? NAN : 1;
         row.compute_s = c % 3 ? NAN : 1;
     }
@@ -42,10 +42,8 @@ TEST(what_is_written_is_read)
 {
     struct sluice_form_table table = some_rows(), read;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_form_table_write(sluice_test_dir(), sluice_test_choices(), &table, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_form_table_read(sluice_test_dir(), sluice_test_choices(), &read, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_form_table_write(sluice_test_dir(), sluice_test_choices(), &table, &err));
+    REQUIRE_OK(sluice_form_table_read(sluice_test_dir(), sluice_test_choices(), &read, &err));
     CU_ASSERT_EQUAL_FATAL(read.num_rows, table.num_rows);
     for (size_t i = 0; i < read.num_rows; i++) {
         const struct sluice_form_row *a = &read.rows[i], *b = &table.rows[i];

@@ -36,10 +36,8 @@ TEST(what_is_written_is_read)
     file.model.has_jpeg_index = true;
     struct sluice_model_file read;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &read, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err));
+    REQUIRE_OK(sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &read, &err));
     CU_ASSERT_EQUAL(read.num_samples, 12345);
     CU_ASSERT_EQUAL(read.transport.storage_s_per_sample, 1e-6);
     CU_ASSERT_EQUAL(read.transport.storage_s_per_job, 2e-6);
@@ -92,11 +90,8 @@ TEST(the_gpu_is_read_where_the_file_has_it)
     struct sluice_model_file file = {.model = sluice_test_model()}, read;
     struct sluice_err err = {0};
     file.model.weights[SLUICE_CLASS_WINDOW][SLUICE_TEST_JPEG_CROP][SLUICE_STORAGE_CPU].per[0] *= 2;
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_model_file_read(sluice_test_dir(), sluice_test_gpu_choices(), &read, &err),
-        SLUICE_OK);
+    REQUIRE_OK(sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err));
+    REQUIRE_OK(sluice_model_file_read(sluice_test_dir(), sluice_test_gpu_choices(), &read, &err));
     struct sluice_choice_model expected = file.model;
     expected.choices = *sluice_test_gpu_choices();
     sluice_choice_model_set_gpu(&expected);
@@ -110,14 +105,10 @@ TEST(the_gpu_is_read_where_the_file_has_it)
         SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED)
             file.model.weights[SLUICE_CLASS_WINDOW][c][side].per[1] = 1e-9 * (c + (unsigned)side);
     }
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_model_file_read(sluice_test_dir(), sluice_test_gpu_choices(), &read, &err),
-        SLUICE_OK);
+    REQUIRE_OK(sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err));
+    REQUIRE_OK(sluice_model_file_read(sluice_test_dir(), sluice_test_gpu_choices(), &read, &err));
     expect_weights(&read.model, &file.model, 0, SLUICE_TEST_GPU_CHOICES);
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &read, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &read, &err));
     expect_weights(&read.model, &file.model, 0, SLUICE_TEST_CHOICES);
     CU_ASSERT_EQUAL(read.model.choices.num, SLUICE_TEST_CHOICES);
 }
@@ -127,19 +118,15 @@ TEST(says_of_which_pipeline_and_dataset_it_is)
     struct sluice_model_file file = {.model = sluice_test_model()};
     struct sluice_model_origin origin = {.output_size = 7};
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_model_file_read_origin(sluice_test_dir(), &origin, &err),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err));
+    REQUIRE_OK(sluice_model_file_read_origin(sluice_test_dir(), &origin, &err));
     CU_ASSERT_STRING_EQUAL(origin.pipeline, sluice_pipeline_spec(sluice_test_pipeline()));
     CU_ASSERT_EQUAL(origin.fingerprint, sluice_pipeline_fingerprint(sluice_test_pipeline()));
     CU_ASSERT_EQUAL(origin.output_size, 224);
     CU_ASSERT_STRING_EQUAL(origin.dataset_id, ""); /* not known */
     memcpy(file.dataset_id, DATASET, sizeof(DATASET));
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_model_file_read_origin(sluice_test_dir(), &origin, &err),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err));
+    REQUIRE_OK(sluice_model_file_read_origin(sluice_test_dir(), &origin, &err));
     CU_ASSERT_STRING_EQUAL(origin.dataset_id, DATASET);
     static const char *const bad[] = {
         "\"dataset\": 3",
@@ -160,7 +147,7 @@ TEST(says_of_which_pipeline_and_dataset_it_is)
                         SLUICE_E_CORRUPT);
     }
     sluice_test_write_file(path_of_file(), "{\"sluice_cost_model\": 1}", 24);
-    CU_ASSERT_EQUAL(sluice_model_file_read_origin(sluice_test_dir(), &origin, &err), SLUICE_OK);
+    CHECK_OK(sluice_model_file_read_origin(sluice_test_dir(), &origin, &err));
     CU_ASSERT_STRING_EQUAL(origin.pipeline, "");
 }
 
@@ -192,15 +179,13 @@ TEST(refuses_what_is_no_model)
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].says));
     }
     /* A weight that is not there is 0. */
-    CU_ASSERT_EQUAL(read_text("{\"sluice_cost_model\": 1, \"weights\": 3}", &err), SLUICE_OK);
+    CHECK_OK(read_text("{\"sluice_cost_model\": 1, \"weights\": 3}", &err));
     struct sluice_model_file file;
-    CU_ASSERT_EQUAL(sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &file, &err),
-                    SLUICE_OK);
+    CHECK_OK(sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &file, &err));
     CU_ASSERT_EQUAL(file.transport.compute_s_per_sample,
                     sluice_transport_cost_default().compute_s_per_sample);
-    CU_ASSERT_EQUAL(read_text("{\"sluice_cost_model\": 1, \"transport\": {}}", &err), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &file, &err),
-                    SLUICE_OK);
+    CHECK_OK(read_text("{\"sluice_cost_model\": 1, \"transport\": {}}", &err));
+    CHECK_OK(sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &file, &err));
     CU_ASSERT_EQUAL(file.transport.compute_s_per_sample, 0);
     CU_ASSERT_EQUAL(file.transport.batch_s_per_sample,
                     sluice_transport_cost_default().batch_s_per_sample);

@@ -16,7 +16,7 @@ static struct sluice_pipeline *parse(const char *spec)
 {
     struct sluice_pipeline *pipeline = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(spec, &pipeline, &err));
     return pipeline;
 }
 
@@ -28,8 +28,7 @@ static struct sluice_sample encode(bool is_progressive)
     struct sluice_sample sample = {.key = {.seed = 5, .epoch = 1, .sample_id = 3}};
     struct sluice_err err = {0};
     const struct sluice_jpeg_encode_options options = {.is_progressive = is_progressive};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(rgb, 120, 90, &options, &sample.data, &err),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(rgb, 120, 90, &options, &sample.data, &err));
     return sample;
 }
 
@@ -42,10 +41,9 @@ TEST(measures_bytes_and_times_and_gives_the_pixels)
     const size_t file_bytes = file.data->len;
     struct sluice_sample_cost row = {.op_s = {0.25, 7, 7, 7, 7, 7}};
     uint8_t pixels[PIXELS], expected[PIXELS];
-    CU_ASSERT_EQUAL_FATAL(sluice_op_meter_init(&meter, NULL, 0, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_op_meter_init(&meter, NULL, 0, &err));
     const uint64_t start_ns = sluice_clock_ns();
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_op_meter_measure(&meter, pipeline, &file, pixels, PIXELS, &row, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_op_meter_measure(&meter, pipeline, &file, pixels, PIXELS, &row, &err));
     const double elapsed_s = (double)(sluice_clock_ns() - start_ns) * 1e-9;
     const uint64_t bytes[] = {file_bytes, 120 * 90 * 3, PIXELS, PIXELS, 4 * PIXELS, 4 * PIXELS};
     for (int k = 0; k < SLUICE_TEST_SPLITS; k++)
@@ -61,8 +59,7 @@ TEST(measures_bytes_and_times_and_gives_the_pixels)
     /* The file stays, and the pixels are those of any run. */
     CU_ASSERT_EQUAL(file.ops_done, 0);
     CU_ASSERT_EQUAL(file.data->len, file_bytes);
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_pipeline_finish_u8(pipeline, meter.whole, &file, expected, PIXELS, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_finish_u8(pipeline, meter.whole, &file, expected, PIXELS, &err));
     CU_ASSERT_EQUAL(memcmp(pixels, expected, PIXELS), 0);
     sluice_op_meter_clear(&meter);
     sluice_op_meter_clear(&meter);
@@ -77,17 +74,14 @@ TEST(an_index_stays_the_sample_s)
     struct sluice_sample file = encode(false);
     file.jpeg_index = calloc(1, sizeof(*file.jpeg_index));
     CU_ASSERT_PTR_NOT_NULL_FATAL(file.jpeg_index);
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_jpeg_index_build(file.data->data, file.data->len, 0, 0, file.jpeg_index, &err),
-        SLUICE_OK);
+    REQUIRE_OK(
+        sluice_jpeg_index_build(file.data->data, file.data->len, 0, 0, file.jpeg_index, &err));
     struct sluice_sample_cost row = {.op_s = {0.25}};
     uint8_t pixels[PIXELS], expected[PIXELS];
-    CU_ASSERT_EQUAL_FATAL(sluice_op_meter_init(&meter, NULL, 0, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_op_meter_measure(&meter, pipeline, &file, pixels, PIXELS, &row, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_op_meter_init(&meter, NULL, 0, &err));
+    REQUIRE_OK(sluice_op_meter_measure(&meter, pipeline, &file, pixels, PIXELS, &row, &err));
     CU_ASSERT_EQUAL(file.jpeg_index->width, 120);
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_pipeline_finish_u8(pipeline, meter.whole, &file, expected, PIXELS, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_finish_u8(pipeline, meter.whole, &file, expected, PIXELS, &err));
     CU_ASSERT_EQUAL(memcmp(pixels, expected, PIXELS), 0);
     sluice_op_meter_clear(&meter);
     sluice_pipeline_destroy(pipeline);
@@ -101,7 +95,7 @@ TEST(what_cannot_be_decoded_never_pays)
     struct sluice_sample file = encode(true);
     file.data->len /= 2;
     struct sluice_sample_cost row = {.op_s = {0.25, 7, 7, 7, 7, 7}, .width = 9};
-    CU_ASSERT_EQUAL_FATAL(sluice_op_meter_init(&meter, NULL, 0, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_op_meter_init(&meter, NULL, 0, &err));
     CU_ASSERT_EQUAL(sluice_op_meter_measure(&meter, pipeline, &file, NULL, 0, &row, &err),
                     SLUICE_E_CORRUPT);
     for (int k = 0; k < SLUICE_TEST_SPLITS; k++) {
@@ -132,16 +126,12 @@ TEST(measures_any_pipeline)
         struct sluice_sample file = encode(true);
         struct sluice_sample_cost row = {.width = 9};
         uint8_t pixels[PIXELS], expected[PIXELS];
-        CU_ASSERT_EQUAL_FATAL(sluice_op_meter_init(&meter, NULL, 0, &err), SLUICE_OK);
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_op_meter_measure(&meter, pipeline, &file, pixels, PIXELS, &row, &err),
-            SLUICE_OK);
+        REQUIRE_OK(sluice_op_meter_init(&meter, NULL, 0, &err));
+        REQUIRE_OK(sluice_op_meter_measure(&meter, pipeline, &file, pixels, PIXELS, &row, &err));
         CU_ASSERT_EQUAL(row.bytes[0], file.data->len);
         for (unsigned k = 1; k < SLUICE_MAX_STAGES; k++)
             CU_ASSERT_EQUAL(row.bytes[k], cases[i].bytes[k]);
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_pipeline_finish_u8(pipeline, meter.whole, &file, expected, PIXELS, &err),
-            SLUICE_OK);
+        REQUIRE_OK(sluice_pipeline_finish_u8(pipeline, meter.whole, &file, expected, PIXELS, &err));
         CU_ASSERT_EQUAL(memcmp(pixels, expected, PIXELS), 0);
         sluice_op_meter_clear(&meter);
         sluice_pipeline_destroy(pipeline);
@@ -156,7 +146,7 @@ TEST(refuses_pixels_of_another_size)
     struct sluice_sample file = encode(true);
     struct sluice_sample_cost row = {.width = 9};
     uint8_t pixels[PIXELS];
-    CU_ASSERT_EQUAL_FATAL(sluice_op_meter_init(&meter, NULL, 0, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_op_meter_init(&meter, NULL, 0, &err));
     CU_ASSERT_EQUAL(
         sluice_op_meter_measure(&meter, pipeline, &file, pixels, PIXELS - 1, &row, &err),
         SLUICE_E_INVALID);

@@ -26,7 +26,7 @@ TEST(splits_equal_samples_between_two_resources)
     uint8_t choice[8];
     struct sluice_lp_result result;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, choice, &result, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_plan_lp(&source, &capacities, choice, &result, &err));
     int num_storage = 0;
     for (int i = 0; i < 8; i++)
         num_storage += choice[i] == 0;
@@ -67,8 +67,7 @@ TEST(both_sides_share_the_cores_of_one_machine)
         capacities.shared_cores = cases[k].cores;
         uint8_t choice[8];
         struct sluice_lp_result result;
-        CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, choice, &result, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_plan_lp(&source, &capacities, choice, &result, NULL));
         int num_storage = 0;
         for (int i = 0; i < 8; i++)
             num_storage += choice[i] == 0;
@@ -96,7 +95,7 @@ TEST(a_load_that_no_choice_avoids_counts)
     uint8_t choice;
     struct sluice_lp_result result;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, &choice, &result, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_plan_lp(&source, &capacities, &choice, &result, &err));
     CU_ASSERT_DOUBLE_EQUAL(result.primal_s, 2.5, 1e-5);
     CU_ASSERT_DOUBLE_EQUAL(result.dual_s, 2.5, 1e-3);
     CU_ASSERT_EQUAL(result.slowest, SLUICE_DISK);
@@ -137,7 +136,7 @@ TEST(what_one_sample_has_a_choice_on_is_not_given)
                                                   .context = &n};
         const struct sluice_capacities one = {.per_s = {1, 1, 1, 1, 1, 1, 1}};
         struct sluice_lp_result result;
-        CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &one, NULL, &result, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_plan_lp(&source, &one, NULL, &result, NULL));
         CU_ASSERT_DOUBLE_EQUAL(result.busy_s[SLUICE_DISK], (double)n - 1, 1e-4 * (double)n);
         CU_ASSERT_DOUBLE_EQUAL(result.primal_s, (double)n - 1, 1e-4 * (double)n);
         CU_ASSERT(result.gap < 1e-4);
@@ -160,8 +159,7 @@ TEST(nothing_to_do_takes_no_time)
         uint8_t choice[2];
         struct sluice_lp_result result;
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, cases[i].capacities, choice, &result, &err),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_plan_lp(&source, cases[i].capacities, choice, &result, &err));
         CU_ASSERT_EQUAL(result.primal_s, 0);
         CU_ASSERT_EQUAL(result.dual_s, 0);
         CU_ASSERT_EQUAL(result.gap, 0);
@@ -217,8 +215,7 @@ TEST(a_price_from_outside_moves_the_plan)
         uint8_t choice[N];
         struct sluice_lp_result result;
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, choice, &result, &err),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_plan_lp(&source, &capacities, choice, &result, &err));
         int num_storage = 0;
         for (int i = 0; i < N; i++)
             num_storage += choice[i] == 0;

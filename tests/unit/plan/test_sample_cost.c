@@ -36,10 +36,8 @@ TEST(write_and_read_give_the_same_table)
     struct sluice_cost_table read = {0};
     struct sluice_err err = {0};
     const char *folder = in_dir("a/b/c");
-    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_write(folder, sluice_test_pipeline(), &table, &err),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_read(folder, sluice_test_pipeline(), &read, &err),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_cost_table_write(folder, sluice_test_pipeline(), &table, &err));
+    REQUIRE_OK(sluice_cost_table_read(folder, sluice_test_pipeline(), &read, &err));
     CU_ASSERT_EQUAL_FATAL(read.num_rows, 2);
     for (size_t i = 0; i < 2; i++) {
         for (int k = 0; k < SLUICE_TEST_SPLITS; k++) {
@@ -60,22 +58,20 @@ TEST(columns_are_named_after_the_ops)
                                    "0;9;600;(20, 10);300;48;192;\n";
     struct sluice_pipeline *pipeline = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_pipeline_parse("decode,resize=10,center_crop=4,to_tensor", &pipeline, &err),
-        SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse("decode,resize=10,center_crop=4,to_tensor", &pipeline, &err));
     struct sluice_sample_cost row = {
         .bytes = {9, 600, 300, 48, 192}, .op_s = {0.5, 1, 2, 3, 4}, .width = 20, .height = 10};
     const struct sluice_cost_table table = {&row, 1, 5};
     struct sluice_cost_table read = {0};
     const char *folder = in_dir("other");
-    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_write(folder, pipeline, &table, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_cost_table_write(folder, pipeline, &table, &err));
     char text[256] = {0};
     FILE *file = fopen(in_dir("other/prep_sizes.csv"), "re");
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
     CU_ASSERT(fread(text, 1, sizeof(text) - 1, file) > 0);
     fclose(file);
     CU_ASSERT_STRING_EQUAL(text, expected);
-    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_read(folder, pipeline, &read, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_cost_table_read(folder, pipeline, &read, &err));
     CU_ASSERT_EQUAL(read.num_stages, 5);
     for (int k = 0; k < 5; k++)
         CU_ASSERT(read.rows[0].bytes[k] == row.bytes[k] && read.rows[0].op_s[k] == row.op_s[k]);
@@ -94,9 +90,8 @@ TEST(reads_the_original_layout)
     struct sluice_cost_table read = {0};
     struct sluice_err err = {0};
     sluice_test_write_file(in_dir("sizes.csv"), sizes, strlen(sizes));
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_cost_table_read_sizes(in_dir("sizes.csv"), sluice_test_pipeline(), &read, &err),
-        SLUICE_OK);
+    REQUIRE_OK(
+        sluice_cost_table_read_sizes(in_dir("sizes.csv"), sluice_test_pipeline(), &read, &err));
     CU_ASSERT_EQUAL_FATAL(read.num_rows, 2);
     CU_ASSERT_EQUAL(read.rows[1].bytes[0], 395615);
     CU_ASSERT_EQUAL(read.rows[1].bytes[5], 602145);
@@ -196,10 +191,9 @@ TEST(samples_are_as_many_as_asked_for_and_spread)
 TEST(a_pipeline_of_more_than_8_ops_is_refused)
 {
     struct sluice_pipeline *pipeline = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse("decode,hflip,hflip,hflip,hflip,hflip,hflip,hflip,"
-                                                "hflip",
-                                                &pipeline, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse("decode,hflip,hflip,hflip,hflip,hflip,hflip,hflip,"
+                                     "hflip",
+                                     &pipeline, NULL));
     struct sluice_cost_table table = {0};
     struct sluice_err err = {{0}};
     CU_ASSERT_EQUAL(sluice_cost_table_init(&table, pipeline, 1, &err), SLUICE_E_INVALID);

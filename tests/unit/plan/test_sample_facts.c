@@ -10,7 +10,7 @@ static struct sluice_pipeline *parse(const char *spec)
 {
     struct sluice_pipeline *pipeline = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(spec, &pipeline, &err));
     return pipeline;
 }
 

@@ -56,7 +56,7 @@ static struct sluice_sizing size(const struct photos *photos, const struct sluic
 {
     struct sluice_sizing sizing;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_size_storage(&photos->menu, ask, &sizing, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_size_storage(&photos->menu, ask, &sizing, &err));
     return sizing;
 }
 
@@ -74,8 +74,7 @@ static void ask_planner(const struct photos *photos, const struct sluice_sizing_
     uint8_t choice[N];
     double bound_s;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&photos->menu, &rates, choice, &bound_s, &err),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_form_menu_plan(&photos->menu, &rates, choice, &bound_s, &err));
     *forecast_per_s = N * part / sluice_form_menu_forecast(&photos->menu, &rates, choice).primal_s;
     *bound_per_s = N * part / bound_s;
 }
@@ -166,8 +165,7 @@ TEST(rate_is_what_the_planner_forecasts)
         struct sluice_sizing sizing;
         struct sluice_err err = {0};
         double forecast_per_s, bound_per_s;
-        CU_ASSERT_EQUAL_FATAL(sluice_size_rate(&photos.menu, &asks[i], 2, &sizing, &err),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_size_rate(&photos.menu, &asks[i], 2, &sizing, &err));
         ask_planner(&photos, &asks[i], 2, &forecast_per_s, &bound_per_s);
         CU_ASSERT_DOUBLE_EQUAL(sizing.samples_per_s, forecast_per_s, 1e-6 * forecast_per_s);
         CU_ASSERT_EQUAL(sizing.is_met, forecast_per_s >= asks[i].samples_per_s);
@@ -194,7 +192,7 @@ TEST(a_fixed_choice_takes_its_sum)
             sluice_form_menu_forecast(&photos.menu, &units, choice);
         struct sluice_sizing sizing;
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_size_choice(&photos.menu, &ask, c, &sizing, &err), SLUICE_OK);
+        REQUIRE_OK(sluice_size_choice(&photos.menu, &ask, c, &sizing, &err));
         CU_ASSERT(sizing.is_met);
         CU_ASSERT_DOUBLE_EQUAL(sizing.storage_cores, sum.busy_s[SLUICE_STORAGE_CPU] * 24000 / N,
                                1e-6);
@@ -206,7 +204,7 @@ TEST(a_fixed_choice_takes_its_sum)
     struct sluice_sizing sizing;
     struct sluice_err err = {0};
     const struct sluice_sizing_ask narrow = {24000, 8, 1e9 / 8, INFINITY};
-    CU_ASSERT_EQUAL_FATAL(sluice_size_choice(&photos.menu, &narrow, 0, &sizing, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_size_choice(&photos.menu, &narrow, 0, &sizing, &err));
     CU_ASSERT(!sizing.is_met);
     CU_ASSERT_EQUAL(sizing.binds, 1u << SLUICE_NETWORK);
     CU_ASSERT_DOUBLE_EQUAL(sizing.link_bytes_per_s, 1e9 / 8, 1);

@@ -91,7 +91,7 @@ TEST(sophon_equals_its_definition_on_random_tables)
         };
         uint8_t plan[40], expected[40];
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_plan_sophon(&table, &rates, plan, &err), SLUICE_OK);
+        REQUIRE_OK(sluice_plan_sophon(&table, &rates, plan, &err));
         plan_by_definition(&table, rates.link_bytes_per_s, rates.storage_cores, expected);
         CU_ASSERT_EQUAL(memcmp(plan, expected, n), 0);
         for (size_t i = 0; i < n; i++)
@@ -119,13 +119,13 @@ TEST(the_sample_that_breaks_the_balance_is_not_taken)
                                  .gpu_samples_per_s = INFINITY};
     uint8_t plan[2];
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_plan_sophon(&table, &rates, plan, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_plan_sophon(&table, &rates, plan, &err));
     CU_ASSERT(plan[0] == 2 && plan[1] == 2); /* of equal stages the earliest */
     rates.link_bytes_per_s = 50;
-    CU_ASSERT_EQUAL_FATAL(sluice_plan_sophon(&table, &rates, plan, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_plan_sophon(&table, &rates, plan, &err));
     CU_ASSERT(plan[0] == 2 && plan[1] == 0); /* of equal samples the lower index */
     rates.storage_cores = INFINITY;
-    CU_ASSERT_EQUAL_FATAL(sluice_plan_sophon(&table, &rates, plan, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_plan_sophon(&table, &rates, plan, &err));
     CU_ASSERT(plan[0] == 2 && plan[1] == 2);
 }
 
@@ -137,7 +137,7 @@ TEST(a_sample_that_saves_nothing_stays_raw)
         .link_bytes_per_s = 1, .storage_cores = 1, .compute_cores = 1, .gpu_samples_per_s = 1};
     uint8_t plan[1] = {9};
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_plan_sophon(&table, &rates, plan, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_plan_sophon(&table, &rates, plan, &err));
     CU_ASSERT_EQUAL(plan[0], 0);
 }
 
@@ -190,8 +190,7 @@ TEST(published_openimages_sizes_give_the_published_bytes)
     }
     struct sluice_cost_table table = {0};
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_read_sizes(path, sluice_test_pipeline(), &table, &err),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_cost_table_read_sizes(path, sluice_test_pipeline(), &table, &err));
     CU_ASSERT_EQUAL_FATAL(table.num_rows, 40000);
     sluice_cost_table_model_times(&table, sluice_test_pipeline());
     const struct sluice_rates ample = {.link_bytes_per_s = 62.5e6,
@@ -205,7 +204,7 @@ TEST(published_openimages_sizes_give_the_published_bytes)
     } expected[] = {{0, 12.68}, {5, 24.08}, {3, 6.02}, {-1, 5.56}};
     for (int i = 0; i < 4; i++) {
         if (expected[i].split < 0)
-            CU_ASSERT_EQUAL(sluice_plan_sophon(&table, &ample, plan, &err), SLUICE_OK)
+            CHECK_OK(sluice_plan_sophon(&table, &ample, plan, &err));
         else
             memset(plan, expected[i].split, table.num_rows);
         const struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());

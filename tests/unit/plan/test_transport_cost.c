@@ -270,7 +270,7 @@ static double planned_bytes(const struct sluice_transport_cost *transport)
     const struct sluice_menu_source source = sluice_menu_array(menus, 100);
     uint8_t choice[100];
     struct sluice_lp_result result;
-    CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, choice, &result, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_plan_lp(&source, &capacities, choice, &result, NULL));
     double bytes = 0;
     for (int i = 0; i < 100; i++)
         bytes += cost[choice[i]][SLUICE_NETWORK];

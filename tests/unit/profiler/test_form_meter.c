@@ -13,7 +13,7 @@ static struct sluice_pipeline *parse(const char *spec)
 {
     struct sluice_pipeline *pipeline = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(spec, &pipeline, &err));
     return pipeline;
 }
 
@@ -26,7 +26,7 @@ static struct sluice_buf *encode_jpeg(void)
     struct sluice_buf *file = NULL;
     struct sluice_err err = {0};
     const struct sluice_jpeg_encode_options options = {.h_samp = 1, .v_samp = 1};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(rgb, 120, 90, &options, &file, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(rgb, 120, 90, &options, &file, &err));
     return file;
 }
 
@@ -37,9 +37,9 @@ TEST(measures_every_choice_of_a_jpeg)
     struct sluice_form_table table = {0};
     struct sluice_err err = {0};
     struct sluice_buf *file = encode_jpeg();
-    CU_ASSERT_EQUAL_FATAL(sluice_form_meter_init(&meter, pipeline, NULL, 0, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_form_meter_init(&meter, pipeline, NULL, 0, &err));
     const struct sluice_draw_key key = {.seed = 5, .epoch = 2, .sample_id = 9};
-    CU_ASSERT_EQUAL_FATAL(sluice_form_meter_add(&meter, file, 4, &key, &table, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_form_meter_add(&meter, file, 4, &key, &table, &err));
     CU_ASSERT_EQUAL_FATAL(table.num_rows, SLUICE_TEST_CHOICES);
     const uint64_t bytes[] = {file->len,   120 * 90 * 3, 32 * 32 * 3,
                               32 * 32 * 3, 32 * 32 * 12, 32 * 32 * 12};
@@ -74,10 +74,10 @@ TEST(a_png_has_no_rows_for_parts_of_a_jpeg)
     struct sluice_form_table table = {0};
     struct sluice_err err = {0};
     struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_png_encode(rgb, 120, 90, 1, &file, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_form_meter_init(&meter, pipeline, NULL, 0, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_png_encode(rgb, 120, 90, 1, &file, &err));
+    REQUIRE_OK(sluice_form_meter_init(&meter, pipeline, NULL, 0, &err));
     const struct sluice_draw_key key = {.seed = 5};
-    CU_ASSERT_EQUAL_FATAL(sluice_form_meter_add(&meter, file, 0, &key, &table, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_form_meter_add(&meter, file, 0, &key, &table, &err));
     CU_ASSERT_EQUAL(table.num_rows, SLUICE_TEST_CHOICES - 2);
     for (size_t i = 0; i < table.num_rows; i++)
         CU_ASSERT(table.rows[i].choice != SLUICE_TEST_JPEG_CROP &&
@@ -96,7 +96,7 @@ TEST(a_file_that_cannot_be_decoded_adds_nothing)
     struct sluice_err err = {0};
     struct sluice_buf *file = encode_jpeg();
     file->len /= 2;
-    CU_ASSERT_EQUAL_FATAL(sluice_form_meter_init(&meter, pipeline, NULL, 0, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_form_meter_init(&meter, pipeline, NULL, 0, &err));
     const struct sluice_draw_key key = {.seed = 5};
     CU_ASSERT_EQUAL(sluice_form_meter_add(&meter, file, 0, &key, &table, &err), SLUICE_E_CORRUPT);
     CU_ASSERT_EQUAL(table.num_rows, 0);

@@ -462,7 +462,7 @@ void client_open(struct client *client, struct sluice_rpc_channel *channel, cons
 void client_send(struct client *client, const char *text)
 {
     struct sluice_message message = text_message(text);
-    CU_ASSERT_EQUAL(sluice_rpc_stream_send(client->stream, &message), SLUICE_OK);
+    CHECK_OK(sluice_rpc_stream_send(client->stream, &message));
 }
 
 void client_close(struct client *client)

@@ -70,7 +70,7 @@ TEST(calls_and_streams_go_over_tls)
     client_close(&client);
     /* The server's own connection to itself, whose client checks nothing. */
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_rpc_server_check(server.rpc, 10000, &err), SLUICE_OK);
+    CHECK_OK(sluice_rpc_server_check(server.rpc, 10000, &err));
     pair_stop(&server, channel);
 }
 
@@ -114,7 +114,7 @@ TEST(a_server_that_wants_certificates_gets_them)
     CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_UNAVAILABLE);
     sluice_rpc_channel_destroy(channel);
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_rpc_server_check(server.rpc, 10000, &err), SLUICE_OK);
+    CHECK_OK(sluice_rpc_server_check(server.rpc, 10000, &err));
     channel = connect_with(&server, &good, NULL);
     CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_OK);
     pair_stop(&server, channel);
@@ -154,7 +154,7 @@ TEST(files_are_read_again_and_bad_ones_change_nothing)
     CU_ASSERT_FATAL(shell("echo damaged >turn/ca.pem"));
     sluice_rpc_channel_renew(old); /* a line of the log, and what it had */
     CU_ASSERT_EQUAL(ping(old), SLUICE_RPC_OK);
-    CU_ASSERT_EQUAL(sluice_rpc_server_reload(server.rpc, NULL), SLUICE_OK);
+    CHECK_OK(sluice_rpc_server_reload(server.rpc, NULL));
     pair_stop(&server, old);
 }
 
@@ -259,7 +259,7 @@ TEST(a_token_is_for_tls_or_this_machine)
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, far[i]));
         CU_ASSERT_PTR_NULL(strstr(err.text, TOKEN));
         options.tls = &(struct sluice_rpc_client_tls){.ca = in("ca.pem")};
-        CU_ASSERT_EQUAL_FATAL(sluice_rpc_channel_create(&options, &channel, &err), SLUICE_OK);
+        REQUIRE_OK(sluice_rpc_channel_create(&options, &channel, &err));
         sluice_rpc_channel_destroy(channel);
     }
     struct sluice_rpc_channel *channel = NULL;

@@ -54,7 +54,7 @@ static struct sluice_rpc_server *start(const char *listen, unsigned max, unsigne
     const sluice_status status = sluice_rpc_server_create(&options, &server, &err);
     if (status != SLUICE_OK)
         printf("%s\n", err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
     return server;
 }
 
@@ -157,7 +157,7 @@ TEST(a_server_reaches_itself_beyond_its_limits)
     CU_ASSERT(is_let_in(guest));
     for (int i = 0; i < 3; i++) {
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(sluice_rpc_server_check(server, WAIT_MS, &err), SLUICE_OK);
+        CHECK_OK(sluice_rpc_server_check(server, WAIT_MS, &err));
         CU_ASSERT_STRING_EQUAL(err.text, "");
     }
     CU_ASSERT_EQUAL(sluice_rpc_server_connections(server).refused[SLUICE_RPC_REFUSED_FULL], 0);
@@ -187,7 +187,7 @@ TEST(a_server_reaches_itself_at_any_kind_of_address)
         }
         struct sluice_rpc_server *server = start(addresses[i], 1, 1);
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(sluice_rpc_server_check(server, WAIT_MS, &err), SLUICE_OK);
+        CHECK_OK(sluice_rpc_server_check(server, WAIT_MS, &err));
         if (err.text[0])
             printf("%s: %s\n", addresses[i], err.text);
         stop(server);

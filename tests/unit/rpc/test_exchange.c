@@ -48,7 +48,7 @@ TEST(messages_arrive_in_the_order_they_were_sent)
     client_open(&client, channel, "/t/Echo");
     for (uint32_t i = 0; i < 5000; i++) {
         struct sluice_message message = number_message(i);
-        CU_ASSERT_EQUAL(sluice_rpc_stream_send(client.stream, &message), SLUICE_OK);
+        CHECK_OK(sluice_rpc_stream_send(client.stream, &message));
     }
     client_close(&client);
     CU_ASSERT_EQUAL(client.code, SLUICE_RPC_OK);
@@ -67,7 +67,7 @@ static void *send_numbers(void *arg)
     struct sender *sender = arg;
     for (uint32_t i = 0; i < 1000; i++) {
         struct sluice_message message = number_message(sender->name << 24 | i);
-        CU_ASSERT_EQUAL(sluice_rpc_stream_send(sender->client->stream, &message), SLUICE_OK);
+        CHECK_OK(sluice_rpc_stream_send(sender->client->stream, &message));
     }
     return NULL;
 }
@@ -111,7 +111,7 @@ TEST(workers_answer_in_any_order_and_all_arrive)
             struct sluice_message message =
                 filled_message(sluice_rng_below(&rng, 9000), (uint8_t)(i * 7 + c));
             sums[c] += message_hash(&message);
-            CU_ASSERT_EQUAL(sluice_rpc_stream_send(clients[c].stream, &message), SLUICE_OK);
+            CHECK_OK(sluice_rpc_stream_send(clients[c].stream, &message));
         }
     }
     for (unsigned c = 0; c < num_clients; c++) {
@@ -134,7 +134,7 @@ TEST(empty_messages_are_messages)
     client_open(&client, channel, "/t/Echo");
     for (int i = 0; i < 3; i++) {
         struct sluice_message empty = {0};
-        CU_ASSERT_EQUAL(sluice_rpc_stream_send(client.stream, &empty), SLUICE_OK);
+        CHECK_OK(sluice_rpc_stream_send(client.stream, &empty));
     }
     client_close(&client);
     CU_ASSERT_EQUAL(latch_count(&client.messages), 3);
@@ -152,8 +152,7 @@ TEST(eight_megabytes_in_one_message)
     struct sluice_message message = filled_message(len, 0x5A), answer = {0};
     const uint64_t hash = message_hash(&message);
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_rpc_unary(channel, "/t/Unary", &message, 0, &answer, NULL, &err),
-                    SLUICE_OK);
+    CHECK_OK(sluice_rpc_unary(channel, "/t/Unary", &message, 0, &answer, NULL, &err));
     CU_ASSERT_EQUAL(answer.len, len);
     CU_ASSERT_EQUAL(message_hash(&answer), hash);
     sluice_message_clear(&answer);
@@ -161,7 +160,7 @@ TEST(eight_megabytes_in_one_message)
     struct client client = {0};
     client_open(&client, channel, "/t/Echo");
     message = filled_message(len, 0x5A);
-    CU_ASSERT_EQUAL(sluice_rpc_stream_send(client.stream, &message), SLUICE_OK);
+    CHECK_OK(sluice_rpc_stream_send(client.stream, &message));
     client_close(&client);
     CU_ASSERT_EQUAL(client.code, SLUICE_RPC_OK);
     CU_ASSERT_EQUAL(client.last_len, len);
@@ -217,10 +216,10 @@ TEST(segments_of_any_size_arrive_as_one_run_of_bytes)
                                                    sluice_rng_below(&rng, sizeof(constant)), NULL,
                                                    NULL, NULL);
             }
-            CU_ASSERT_EQUAL(status, SLUICE_OK);
+            CHECK_OK(status);
         }
         sum += message_hash(&message);
-        CU_ASSERT_EQUAL(sluice_rpc_stream_send(client.stream, &message), SLUICE_OK);
+        CHECK_OK(sluice_rpc_stream_send(client.stream, &message));
     }
     client_close(&client);
     CU_ASSERT_EQUAL(client.code, SLUICE_RPC_OK);
@@ -242,7 +241,7 @@ TEST(what_is_taken_is_released_exactly_once)
     for (int i = 0; i < 100; i++, taken++) {
         struct sluice_message message = {0};
         append_owned(&message, i * 100, 1, &released);
-        CU_ASSERT_EQUAL(sluice_rpc_stream_send(client.stream, &message), SLUICE_OK);
+        CHECK_OK(sluice_rpc_stream_send(client.stream, &message));
     }
     client_close(&client);
     CU_ASSERT_EQUAL(latch_count(&client.messages), 100);
@@ -252,7 +251,7 @@ TEST(what_is_taken_is_released_exactly_once)
     for (int i = 0; i < 100; i++, taken++) {
         struct sluice_message message = {0};
         append_owned(&message, 100000, 1, &released);
-        CU_ASSERT_EQUAL(sluice_rpc_stream_send(client.stream, &message), SLUICE_OK);
+        CHECK_OK(sluice_rpc_stream_send(client.stream, &message));
     }
     CU_ASSERT(latch_wait(&server.opened, 2));
     sluice_rpc_stream_cancel(client.stream);
@@ -310,7 +309,7 @@ TEST(a_paused_call_gets_nothing_until_it_is_resumed)
     client_open(&client, channel, "/t/Paused");
     for (uint32_t i = 0; i < 100; i++) {
         struct sluice_message message = filled_message(64000, (uint8_t)i);
-        CU_ASSERT_EQUAL(sluice_rpc_stream_send(client.stream, &message), SLUICE_OK);
+        CHECK_OK(sluice_rpc_stream_send(client.stream, &message));
     }
     CU_ASSERT(latch_wait(&server.opened, 1));
     /* These go to the same connection behind the stream's messages and come back. */
@@ -450,10 +449,10 @@ TEST(a_large_message_is_not_overtaken_for_ever)
     for (int i = 0; i < 200; i++) {
         if (i == 20) {
             struct sluice_message message = filled_message(30000, 1);
-            CU_ASSERT_EQUAL(sluice_rpc_stream_send(large.stream, &message), SLUICE_OK);
+            CHECK_OK(sluice_rpc_stream_send(large.stream, &message));
         }
         struct sluice_message message = filled_message(2500, 1);
-        CU_ASSERT_EQUAL(sluice_rpc_stream_send(small.stream, &message), SLUICE_OK);
+        CHECK_OK(sluice_rpc_stream_send(small.stream, &message));
     }
     CU_ASSERT(latch_wait(&large.messages, 1));
     CU_ASSERT(overtaken.count < 200);

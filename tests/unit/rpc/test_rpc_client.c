@@ -14,8 +14,7 @@ TEST(a_unary_call_gets_its_answer)
         CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_OK);
 
     struct sluice_message empty = {0}, answer = {0};
-    CU_ASSERT_EQUAL(sluice_rpc_unary(channel, "/t/Unary", &empty, 0, &answer, NULL, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_rpc_unary(channel, "/t/Unary", &empty, 0, &answer, NULL, NULL));
     CU_ASSERT_EQUAL(answer.len, 0);
     sluice_message_clear(&answer);
 

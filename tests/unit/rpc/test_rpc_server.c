@@ -97,7 +97,7 @@ TEST(bytes_sent_counts_messages_with_their_frame_headers)
     for (int i = 0; i < 30; i++) {
         struct sluice_message message = filled_message((size_t)i * 1000, 1);
         bytes += message.len + 5;
-        CU_ASSERT_EQUAL(sluice_rpc_stream_send(client.stream, &message), SLUICE_OK);
+        CHECK_OK(sluice_rpc_stream_send(client.stream, &message));
     }
     client_close(&client);
     for (int i = 0; i < 5; i++, bytes += strlen("ping") + 5)

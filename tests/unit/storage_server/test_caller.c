@@ -24,7 +24,7 @@ static void begin(double bytes_per_s)
     now_ns = S;
     sluice_rate_limit_init(&limit, bytes_per_s, now_ns);
     admission = (struct sluice_admission){.link = &limit};
-    CU_ASSERT_EQUAL_FATAL(sluice_sessions_create(&admission.sessions, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_sessions_create(&admission.sessions, NULL));
 }
 
 static void end(void)
@@ -94,7 +94,7 @@ TEST(a_token_keeps_its_own_rate)
     begin(10 * MB);
     struct sluice_caller *callers[] = {must_admit("ipv4:10.0.0.1:1"),
                                        must_admit("ipv4:10.0.0.2:1")};
-    CU_ASSERT_EQUAL_FATAL(sluice_grant_create(&entry, S, &callers[0]->grant, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_grant_create(&entry, S, &callers[0]->grant, NULL));
     double sent[2] = {0};
     send_side_by_side(callers, 2, sent);
     CU_ASSERT_DOUBLE_EQUAL(sent[0], 2 * MB, 0.2 * MB);
@@ -120,7 +120,7 @@ TEST(who_has_a_token_gets_its_grant_and_who_has_none_is_refused)
     options.roots = sluice_roots_one(root);
     options.tokens = path;
     begin(0);
-    CU_ASSERT_EQUAL_FATAL(sluice_security_open(&options, &admission.security, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_security_open(&options, &admission.security, NULL));
 
     void *caller = NULL, *none = NULL;
     CU_ASSERT_EQUAL(admit("ipv4:10.0.0.1:1", NULL, &none), SLUICE_RPC_UNAUTHENTICATED);

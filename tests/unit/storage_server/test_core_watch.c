@@ -48,8 +48,7 @@ static struct sluice_core_watch *open_watch(struct source *source, uint64_t max_
     *source = (struct source){0};
     sem_init(&source->has_begun, 0, 0);
     sem_init(&source->may_end, 0, 1);
-    CU_ASSERT_EQUAL_FATAL(sluice_core_watch_open(read_source, source, max_age_ns, &watch, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_core_watch_open(read_source, source, max_age_ns, &watch, NULL));
     await(&source->has_begun);
     return watch;
 }

@@ -207,8 +207,7 @@ static void read_field(pid_t pid, const char *name, char *value, size_t room)
 TEST(it_has_given_up_what_it_does_not_need)
 {
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_decoder_process_open(sluice_decoder_process_serve, &decoders, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_decoder_process_open(sluice_decoder_process_serve, &decoders, NULL));
     struct sluice_decoder *decoder = create(0, &err);
     CU_ASSERT_PTR_NOT_NULL_FATAL(decoder);
     const pid_t pid = sluice_decoder_pid(decoder);
@@ -265,7 +264,7 @@ TEST(its_memory_is_limited)
     if (HAS_SANITIZER) /* whose shadow would count */
         return;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_decoder_process_open(take_memory, &decoders, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_decoder_process_open(take_memory, &decoders, NULL));
     CU_ASSERT_PTR_NULL(create(100 << 20, &err));
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "exited with code 42"));
     sluice_decoders_close(decoders);
@@ -283,7 +282,7 @@ TEST(without_a_filter_it_still_has_no_files)
     if (sluice_landlock_abi() == 0)
         return;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_decoder_process_open(look_for_files, &decoders, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_decoder_process_open(look_for_files, &decoders, NULL));
     CU_ASSERT_PTR_NULL(create(0, &err));
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "exited with code 42"));
     sluice_decoders_close(decoders);
@@ -305,8 +304,7 @@ static void look_for_the_region(int socket, uint8_t *region,
 TEST(it_has_no_descriptor_of_the_region)
 {
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_decoder_process_open(look_for_the_region, &decoders, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_decoder_process_open(look_for_the_region, &decoders, NULL));
     CU_ASSERT_PTR_NULL(create(0, &err));
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "exited with code 42"));
     sluice_decoders_close(decoders);

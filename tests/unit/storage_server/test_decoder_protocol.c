@@ -55,13 +55,13 @@ TEST(takes_what_each_task_can_make)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(works); i++) {
         const struct sluice_decoder_request request = request_for(works[i].form, works[i].end);
         const struct sluice_decoder_reply reply = reply_to(&request);
-        CU_ASSERT_EQUAL(read_reply(&request, &reply), SLUICE_OK);
+        CHECK_OK(read_reply(&request, &reply));
     }
     const struct sluice_decoder_request pack = request_for(SLUICE_FORM_U8_PACKED, 3);
     const struct sluice_decoder_request run = request_for(SLUICE_FORM_RAW, 3);
     struct sluice_decoder_reply unpacked = reply_to(&run);
     unpacked.status = SLUICE_E_AGAIN;
-    CU_ASSERT_EQUAL(read_reply(&pack, &unpacked), SLUICE_OK);
+    CHECK_OK(read_reply(&pack, &unpacked));
     CU_ASSERT_EQUAL(read_reply(&run, &unpacked), SLUICE_E_CORRUPT);
 }
 
@@ -84,15 +84,13 @@ TEST(words_are_printable_and_end)
     struct sluice_decoder_reply reply = {.number = 7, .status = SLUICE_E_CORRUPT}, read;
     memset(reply.text, 'x', sizeof(reply.text));
     memcpy(reply.text, "a\nb\x1b[2J\xff", 8);
-    CU_ASSERT_EQUAL(
-        sluice_decoder_reply_read(&reply, sizeof(reply), &request, pipeline, &limits, &read, NULL),
-        SLUICE_OK);
+    CHECK_OK(
+        sluice_decoder_reply_read(&reply, sizeof(reply), &request, pipeline, &limits, &read, NULL));
     CU_ASSERT_EQUAL(strlen(read.text), sizeof(read.text) - 1);
     CU_ASSERT_NSTRING_EQUAL(read.text, "a?b?[2J?xx", 10);
     reply.text[0] = '\0';
-    CU_ASSERT_EQUAL(
-        sluice_decoder_reply_read(&reply, sizeof(reply), &request, pipeline, &limits, &read, NULL),
-        SLUICE_OK);
+    CHECK_OK(
+        sluice_decoder_reply_read(&reply, sizeof(reply), &request, pipeline, &limits, &read, NULL));
     CU_ASSERT_NOT_EQUAL(read.text[0], '\0');
 }
 

@@ -126,7 +126,7 @@ static void misbehave(int socket, uint8_t *region, const struct sluice_decoder_l
 
 static void open_decoders(sluice_decoder_serve_fn *serve)
 {
-    CU_ASSERT_EQUAL_FATAL(sluice_decoder_process_open(serve, &decoders, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_decoder_process_open(serve, &decoders, NULL));
 }
 
 static struct sluice_decoder *create(double timeout_s)
@@ -141,7 +141,7 @@ static struct sluice_decoder *create(double timeout_s)
     const sluice_status status = sluice_decoder_create(&options, &decoder, &err);
     if (status != SLUICE_OK)
         printf("%s\n", err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
     return decoder;
 }
 
@@ -183,7 +183,7 @@ static void check_deed(int what, enum sluice_decoder_end how, const char *words)
     CU_ASSERT_EQUAL(counts.running, 0);
     CU_ASSERT_EQUAL(sluice_decoder_pid(decoder), 0);
     /* The next decoder has its first request. */
-    CU_ASSERT_EQUAL(run(decoder, "good.jpg", &has_ended, NULL), SLUICE_OK);
+    CHECK_OK(run(decoder, "good.jpg", &has_ended, NULL));
     CU_ASSERT_FALSE(has_ended);
     CU_ASSERT_EQUAL(sluice_decoders_count(decoders).running, 1);
     sluice_decoder_destroy(decoder);
@@ -226,7 +226,7 @@ TEST(a_sample_that_ends_several_is_to_blame)
         CU_ASSERT_EQUAL(run(decoder, "bad.jpg", &has_ended, &err),
                         i < SUSPECTS_DEATHS ? SLUICE_E_IO : SLUICE_E_CORRUPT);
         now_ns += DECODER_MOST_WAIT_NS;
-        CU_ASSERT_EQUAL(run(decoder, "good.jpg", &has_ended, NULL), SLUICE_OK);
+        CHECK_OK(run(decoder, "good.jpg", &has_ended, NULL));
         CU_ASSERT_FALSE(has_ended);
     }
     /* And costs no other. */
@@ -255,7 +255,7 @@ TEST(a_sample_whose_decoders_had_no_cpu_is_not_to_blame)
         CU_ASSERT_EQUAL(run(decoder, "slow.jpg", &has_ended, &err), SLUICE_E_IO);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "did not answer"));
         now_ns += DECODER_MOST_WAIT_NS;
-        CU_ASSERT_EQUAL(run(decoder, "good.jpg", &has_ended, NULL), SLUICE_OK);
+        CHECK_OK(run(decoder, "good.jpg", &has_ended, NULL));
     }
     sluice_decoder_destroy(decoder);
     sluice_decoders_close(decoders);
@@ -275,7 +275,7 @@ TEST(a_sample_at_which_several_spin_is_to_blame)
         num++;
         now_ns += DECODER_MOST_WAIT_NS;
         if (status == SLUICE_E_IO)
-            CU_ASSERT_EQUAL(run(decoder, "good.jpg", &has_ended, NULL), SLUICE_OK);
+            CHECK_OK(run(decoder, "good.jpg", &has_ended, NULL));
     } while (status == SLUICE_E_IO);
     CU_ASSERT_EQUAL(status, SLUICE_E_CORRUPT);
     CU_ASSERT(num >= SUSPECTS_DEATHS);
@@ -348,7 +348,7 @@ TEST(cpu_time_counts_as_the_workers)
     struct sluice_decoder *decoder = create(600);
     bool has_ended;
     const uint64_t thread_ns = sluice_thread_cpu_ns(), process_ns = sluice_process_cpu_ns();
-    CU_ASSERT_EQUAL(run(decoder, "1", &has_ended, NULL), SLUICE_OK);
+    CHECK_OK(run(decoder, "1", &has_ended, NULL));
     CU_ASSERT(sluice_thread_cpu_ns() - thread_ns >= 25000000);
     CU_ASSERT(sluice_process_cpu_ns() - process_ns >= 25000000);
     sluice_decoder_destroy(decoder);
@@ -375,7 +375,7 @@ TEST(without_the_fork_server_files_are_sent)
     open_decoders(sluice_decoder_process_serve);
     struct sluice_decoder *decoder = create(600);
     bool has_ended;
-    CU_ASSERT_EQUAL(run(decoder, "1", &has_ended, NULL), SLUICE_OK);
+    CHECK_OK(run(decoder, "1", &has_ended, NULL));
     const pid_t forks = parent_of(sluice_decoder_pid(decoder));
     CU_ASSERT_NOT_EQUAL_FATAL(forks, getpid());
     CU_ASSERT_EQUAL(kill(forks, SIGKILL), 0);

@@ -16,14 +16,14 @@ static struct sluice_server_options some_options(void)
 TEST(connections_get_what_the_rest_leaves)
 {
     struct sluice_server_options options = some_options();
-    CU_ASSERT_EQUAL(sluice_descriptors_share(100, &options, NULL), SLUICE_OK);
+    CHECK_OK(sluice_descriptors_share(100, &options, NULL));
     CU_ASSERT_EQUAL(options.max_connections, 60);
     CU_ASSERT_EQUAL(options.max_connections_per_host, 30);
 
     struct sluice_server_options more = some_options();
     more.metrics = "127.0.0.1:0";
     more.prep_workers = 10;
-    CU_ASSERT_EQUAL(sluice_descriptors_share(200, &more, NULL), SLUICE_OK);
+    CHECK_OK(sluice_descriptors_share(200, &more, NULL));
     CU_ASSERT(more.max_connections < 200 - 2 * 12 - 64);
     CU_ASSERT(more.max_connections >= 8);
 }
@@ -31,7 +31,7 @@ TEST(connections_get_what_the_rest_leaves)
 TEST(the_default_has_an_end)
 {
     struct sluice_server_options options = some_options();
-    CU_ASSERT_EQUAL(sluice_descriptors_share(1u << 20, &options, NULL), SLUICE_OK);
+    CHECK_OK(sluice_descriptors_share(1u << 20, &options, NULL));
     CU_ASSERT_EQUAL(options.max_connections, 8192);
     CU_ASSERT_EQUAL(options.max_connections_per_host, 4096);
 }
@@ -41,7 +41,7 @@ TEST(what_was_given_stays_or_is_refused)
     struct sluice_server_options options = some_options();
     options.max_connections = 60;
     options.max_connections_per_host = 50;
-    CU_ASSERT_EQUAL(sluice_descriptors_share(100, &options, NULL), SLUICE_OK);
+    CHECK_OK(sluice_descriptors_share(100, &options, NULL));
     CU_ASSERT_EQUAL(options.max_connections, 60);
     CU_ASSERT_EQUAL(options.max_connections_per_host, 50);
     options.max_connections = 61;
@@ -66,7 +66,7 @@ TEST(a_part_larger_than_the_whole_is_told)
         sluice_test_capture_begin();
         const sluice_status status = sluice_descriptors_share(10000, &options, NULL);
         sluice_test_capture_end(&output);
-        CU_ASSERT_EQUAL(status, SLUICE_OK);
+        CHECK_OK(status);
         CU_ASSERT_EQUAL(strstr(output.err, "--max-connections-per-host 51") != NULL, per_host > 50);
     }
 }

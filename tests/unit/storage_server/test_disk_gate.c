@@ -47,8 +47,7 @@ static void open_gate(void)
     all = ours = polls_until_free = 0;
     num_polls = 0;
     advance_ms(1);
-    CU_ASSERT_EQUAL_FATAL(sluice_disk_gate_open(disk.root, sluice_test_dir(), &gate, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_disk_gate_open(disk.root, sluice_test_dir(), &gate, NULL));
 }
 
 static void read_of_others(void)

@@ -48,7 +48,7 @@ static void begin(struct sluice_fetch *fetch)
     pthread_mutex_init(&fetch->lock, NULL);
     fetch->advance = on_due;
     fetch->options.hold_ns = HOLD_NS;
-    CU_ASSERT_EQUAL_FATAL(sluice_fetch_hold_open(fetch, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_fetch_hold_open(fetch, NULL));
 }
 
 static void add(struct sluice_fetch *fetch, struct sluice_fetch_stream *s, uint64_t ready_since_ns)

@@ -20,7 +20,7 @@ TEST(a_job_that_is_freed_returns_what_it_reserved)
     const struct sluice_token_entry entry = {.cores = 1};
     struct sluice_fetch_stream s = {.refs = 1};
     uint64_t reserved_ns = 0, none_ns = 0;
-    CU_ASSERT_EQUAL_FATAL(sluice_grant_create(&entry, S, &s.grant, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_grant_create(&entry, S, &s.grant, NULL));
     for (unsigned i = 0; i < 3; i++) { /* at one time: nothing is earned meanwhile */
         CU_ASSERT(sluice_grant_take_cpu(s.grant, S, &reserved_ns));
         CU_ASSERT(reserved_ns > 0);

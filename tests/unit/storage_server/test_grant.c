@@ -7,7 +7,7 @@
 static struct sluice_grant *make(const struct sluice_token_entry *entry)
 {
     struct sluice_grant *grant = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_grant_create(entry, S, &grant, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_grant_create(entry, S, &grant, NULL));
     return grant;
 }
 

@@ -8,8 +8,8 @@
 static void put_request(struct sluice_message *message, const char *service)
 {
     const uint8_t head[] = {1 << 3 | 2, (uint8_t)strlen(service)};
-    CU_ASSERT_EQUAL(sluice_message_append_copy(message, head, sizeof(head), NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_message_append_copy(message, service, strlen(service), NULL), SLUICE_OK);
+    CHECK_OK(sluice_message_append_copy(message, head, sizeof(head), NULL));
+    CHECK_OK(sluice_message_append_copy(message, service, strlen(service), NULL));
 }
 
 static int get_status(const struct sluice_message *message)
@@ -77,7 +77,7 @@ TEST(reading_it_gives_every_reason)
 {
     struct sluice_health *health = NULL;
     char reason[200] = "untouched", cut[8];
-    CU_ASSERT_EQUAL_FATAL(sluice_health_create(false, &health, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_health_create(false, &health, NULL));
     CU_ASSERT(sluice_health_read(health, reason, sizeof(reason)));
     CU_ASSERT_STRING_EQUAL(reason, "untouched");
     sluice_health_set(health, SLUICE_HEALTH_WORKERS, false);

@@ -59,9 +59,7 @@ TEST(says_what_is_served_with_what_and_to_whom)
     CU_ASSERT_PTR_NOT_NULL(
         strstr(output.err, "what the store sends is kept in /ssd/cache: 1.50 kB of 3.00 MB"));
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "programs of other machines cannot connect"));
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_roots_parse((const char *const[]){"b=s3://x", "a=/data"}, 2, &roots, NULL),
-        SLUICE_OK);
+    REQUIRE_OK(sluice_roots_parse((const char *const[]){"b=s3://x", "a=/data"}, 2, &roots, NULL));
     CU_ASSERT_EQUAL(sluice_test_child(introduce, &facts, &output), 0);
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "a=/data b=s3://x: 2 samples"));
     CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "; listed by each root's own list or walk; "));

@@ -64,7 +64,7 @@ TEST(words_that_do_not_come_do_not_hold_it_up)
 TEST(closed_in_time_nothing_is_said)
 {
     struct sluice_last_words *words = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_last_words_open(say_7, NULL, &words, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_last_words_open(say_7, NULL, &words, NULL));
     sluice_last_words_at(words, sluice_clock_ns() + 3600000000000u);
     sluice_last_words_close(words);
     sluice_last_words_close(NULL);

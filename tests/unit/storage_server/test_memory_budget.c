@@ -12,7 +12,7 @@ static struct sluice_memory_budget *create(uint64_t bytes)
 {
     struct sluice_memory_budget *budget;
     const struct sluice_memory_options options = {.bytes = bytes};
-    CU_ASSERT_EQUAL_FATAL(sluice_memory_budget_create(&options, &budget, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_memory_budget_create(&options, &budget, NULL));
     return budget;
 }
 
@@ -278,7 +278,7 @@ TEST(nothing_is_taken_while_the_process_is_too_large)
     atomic_store(&said_resident, 5001);
     const struct sluice_memory_options options = {
         .bytes = 1000, .most_resident = 5000, .resident = read_resident, .trim = trim};
-    CU_ASSERT_EQUAL_FATAL(sluice_memory_budget_create(&options, &budget, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_memory_budget_create(&options, &budget, NULL));
     struct waiting waiting = {0};
     sem_init(&waiting.called, 0, 0);
     struct sluice_memory_holder *a = open_of(budget, "a", note, &waiting);
@@ -304,7 +304,7 @@ TEST(a_process_far_beyond_its_size_is_told_after_a_trim)
     sem_init(&was_read, 0, 0);
     const struct sluice_memory_options options = {
         .bytes = 1000, .most_resident = 5000, .resident = read_resident, .trim = trim};
-    CU_ASSERT_EQUAL_FATAL(sluice_memory_budget_create(&options, &budget, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_memory_budget_create(&options, &budget, NULL));
     atomic_store(&trims, 0);
     atomic_store(&said_resident, 5250);
     CU_ASSERT_FALSE(sluice_memory_is_beyond(budget));
@@ -325,7 +325,7 @@ TEST(the_limit_moves_with_what_the_process_itself_holds)
     atomic_store(&said_resident, 6000);
     const struct sluice_memory_options options = {
         .bytes = 1000, .most_resident = 5000, .resident = read_resident, .trim = trim};
-    CU_ASSERT_EQUAL_FATAL(sluice_memory_budget_create(&options, &budget, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_memory_budget_create(&options, &budget, NULL));
     struct waiting waiting = {0};
     sem_init(&waiting.called, 0, 0);
     struct sluice_memory_holder *a = open_of(budget, "a", note, &waiting);

@@ -18,7 +18,7 @@ static void new_machine(const char *meminfo)
 static uint64_t limit_of(const char *its_root)
 {
     uint64_t bytes = 0;
-    CU_ASSERT_EQUAL(sluice_memory_limit_default(its_root, 4, &bytes, NULL), SLUICE_OK);
+    CHECK_OK(sluice_memory_limit_default(its_root, 4, &bytes, NULL));
     return bytes;
 }
 

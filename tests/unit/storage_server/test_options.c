@@ -190,7 +190,7 @@ TEST(settings_go_over_what_is_there)
         {"root", root},          {"queue", "7"},     {"prep-nice", "3"},
         {"link-limit", "8mbit"}, {"strict", "true"},
     };
-    CU_ASSERT_EQUAL(sluice_server_options_set(&options, settings, 5, &texts, NULL), SLUICE_OK);
+    CHECK_OK(sluice_server_options_set(&options, settings, 5, &texts, NULL));
     memset(root, 'x', sizeof(root) - 1);
     CU_ASSERT_EQUAL(options.roots.num, 1);
     CU_ASSERT_STRING_EQUAL(options.roots.at[0].place, "/data");
@@ -201,7 +201,7 @@ TEST(settings_go_over_what_is_there)
     CU_ASSERT_EQUAL(options.prep_nice, 3);
     CU_ASSERT(options.is_strict);
 
-    CU_ASSERT_EQUAL(set(&options, &texts, "queue", "9", NULL), SLUICE_OK);
+    CHECK_OK(set(&options, &texts, "queue", "9", NULL));
     CU_ASSERT_EQUAL(options.queue, 9);
     CU_ASSERT_EQUAL(options.prep_nice, 3);
     sluice_cli_texts_clear(&texts);
@@ -228,7 +228,7 @@ TEST(settings_are_refused_as_flags_are)
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, bad[i][0]));
         CU_ASSERT_PTR_NULL(strstr(err.text, "--"));
     }
-    CU_ASSERT_EQUAL(set(&options, &texts, "listen", "unix:/tmp/s", &err), SLUICE_OK);
+    CHECK_OK(set(&options, &texts, "listen", "unix:/tmp/s", &err));
     CU_ASSERT_STRING_EQUAL(options.listen, "unix:/tmp/s");
     sluice_cli_texts_clear(&texts);
 }

@@ -235,9 +235,9 @@ TEST(version_1_makes_sets_enters_and_removes)
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/cpu/own/prep/tasks"), 1);
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/cpu/own/tasks"), 1);
 
-    CU_ASSERT_EQUAL(sluice_prep_limits_enter(limits, true, NULL), SLUICE_OK);
+    CHECK_OK(sluice_prep_limits_enter(limits, true, NULL));
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/cpu/own/prep/tasks"), 2);
-    CU_ASSERT_EQUAL(sluice_prep_limits_enter(limits, false, NULL), SLUICE_OK); /* reads files */
+    CHECK_OK(sluice_prep_limits_enter(limits, false, NULL)); /* reads files */
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/cpu/own/prep/tasks"), 2);
     sluice_prep_limits_leave(limits, false);
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/cpu/own/tasks"), 1);
@@ -255,11 +255,11 @@ TEST(version_1_joins_what_blkio_and_cpuset_have)
     put_group("/sys/fs/cgroup/cpuset/own/prep", false);
     struct sluice_prep_limits *limits =
         must_open((struct sluice_prep_limits_options){.cgroup = "prep"});
-    CU_ASSERT_EQUAL(sluice_prep_limits_enter(limits, false, NULL), SLUICE_OK);
+    CHECK_OK(sluice_prep_limits_enter(limits, false, NULL));
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/cpu/own/prep/tasks"), 1);
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/blkio/own/prep/tasks"), 2); /* all who read */
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/cpuset/own/prep/tasks"), 1);
-    CU_ASSERT_EQUAL(sluice_prep_limits_enter(limits, true, NULL), SLUICE_OK);
+    CHECK_OK(sluice_prep_limits_enter(limits, true, NULL));
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/cpu/own/prep/tasks"), 2);
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/blkio/own/prep/tasks"), 3);
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/cpuset/own/prep/tasks"), 2);
@@ -284,7 +284,7 @@ TEST(a_group_that_is_there_gets_its_quota_back)
 
     /* Without a quota of ours it keeps its own. */
     limits = must_open((struct sluice_prep_limits_options){.cgroup = "/sys/fs/cgroup/cpu/site"});
-    CU_ASSERT_EQUAL(sluice_prep_limits_enter(limits, true, NULL), SLUICE_OK);
+    CHECK_OK(sluice_prep_limits_enter(limits, true, NULL));
     sluice_prep_limits_close(limits);
     CU_ASSERT_STRING_EQUAL(text_of("/sys/fs/cgroup/cpu/site/cpu.cfs_quota_us"), "30000\n");
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/cpu/site/tasks"), 3);
@@ -312,9 +312,9 @@ TEST(version_2_makes_a_threaded_group_and_passes_cpu_on)
     CU_ASSERT_STRING_EQUAL(text_of("/sys/fs/cgroup/own/prep/cgroup.type"), "threaded\n");
     CU_ASSERT_STRING_EQUAL(text_of("/sys/fs/cgroup/own/cgroup.subtree_control"), "cpu\n");
     CU_ASSERT_STRING_EQUAL(text_of("/sys/fs/cgroup/own/prep/cpu.max"), "75000 100000\n");
-    CU_ASSERT_EQUAL(sluice_prep_limits_enter(limits, true, NULL), SLUICE_OK);
+    CHECK_OK(sluice_prep_limits_enter(limits, true, NULL));
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/own/prep/cgroup.threads"), 2);
-    CU_ASSERT_EQUAL(sluice_prep_limits_enter(limits, false, NULL), SLUICE_OK);
+    CHECK_OK(sluice_prep_limits_enter(limits, false, NULL));
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/own/prep/cgroup.threads"), 2);
     sluice_prep_limits_leave(limits, true);
     CU_ASSERT_EQUAL(threads_of("/sys/fs/cgroup/own/cgroup.threads"), 2);
@@ -580,7 +580,7 @@ TEST(nice_policy_and_class_are_of_the_thread_alone)
         struct sluice_prep_limits *limits = must_open((struct sluice_prep_limits_options){
             .has_nice = true, .nice = 19, .io_class = classes[i].io_class});
         const struct seen seen = limits_of_a_thread(limits);
-        CU_ASSERT_EQUAL(seen.status, SLUICE_OK);
+        CHECK_OK(seen.status);
         CU_ASSERT_EQUAL(seen.nice, 19);
         CU_ASSERT_EQUAL(seen.policy, SCHED_OTHER);
         if (classes[i].value >= 0)
@@ -612,18 +612,18 @@ TEST(a_decoder_has_its_workers_limits)
     const int ours = getpriority(PRIO_PROCESS, 0);
     struct sluice_prep_limits *limits = must_open(
         (struct sluice_prep_limits_options){.has_nice = true, .nice = 17, .policy = "idle"});
-    CU_ASSERT_EQUAL(sluice_prep_limits_enter_decoder(limits, pid, NULL), SLUICE_OK);
+    CHECK_OK(sluice_prep_limits_enter_decoder(limits, pid, NULL));
     CU_ASSERT_EQUAL(getpriority(PRIO_PROCESS, (id_t)pid), 17);
     CU_ASSERT_EQUAL(sched_getscheduler(pid), SCHED_IDLE);
     CU_ASSERT_EQUAL(getpriority(PRIO_PROCESS, 0), ours);
     CU_ASSERT_EQUAL(sched_getscheduler(0), SCHED_OTHER);
-    CU_ASSERT_EQUAL(sluice_prep_limits_enter_decoder(NULL, pid, NULL), SLUICE_OK);
+    CHECK_OK(sluice_prep_limits_enter_decoder(NULL, pid, NULL));
     sluice_prep_limits_close(limits);
 
     new_v1();
     limits = must_open((struct sluice_prep_limits_options){.cgroup = "prep"});
     expected_tid = pid;
-    CU_ASSERT_EQUAL(sluice_prep_limits_enter_decoder(limits, pid, NULL), SLUICE_OK);
+    CHECK_OK(sluice_prep_limits_enter_decoder(limits, pid, NULL));
     expected_tid = 0;
     char line[32];
     snprintf(line, sizeof(line), "tid %ld\n", (long)pid);
@@ -646,8 +646,8 @@ TEST(a_nice_value_that_is_refused_is_one_warning)
     const struct seen first = limits_of_a_thread(limits), second = limits_of_a_thread(limits);
     sluice_test_capture_end(&output);
     nice_error = 0;
-    CU_ASSERT_EQUAL(first.status, SLUICE_OK);
-    CU_ASSERT_EQUAL(second.status, SLUICE_OK);
+    CHECK_OK(first.status);
+    CHECK_OK(second.status);
     CU_ASSERT_PTR_NOT_NULL_FATAL(strstr(output.err, "--prep-nice 3: Permission denied"));
     CU_ASSERT_PTR_EQUAL(strchr(output.err, '\n'), output.err + strlen(output.err) - 1);
     sluice_prep_limits_close(limits);
@@ -719,7 +719,7 @@ TEST(the_kernel_takes_what_is_written)
     pthread_join(thread, NULL);
     sluice_test_capture_end(&output);
     CU_ASSERT_STRING_EQUAL(output.err, "");
-    CU_ASSERT_EQUAL(visit.status, SLUICE_OK);
+    CHECK_OK(visit.status);
     CU_ASSERT_PTR_NOT_NULL(strstr(visit.group, line));
     CU_ASSERT_DOUBLE_EQUAL(visit.cores, 0.5, 1e-12);
 

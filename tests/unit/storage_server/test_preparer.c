@@ -58,7 +58,7 @@ static struct sluice_jpeg_index *index_of(const struct sluice_buf *file)
 {
     struct sluice_jpeg_index *index = calloc(1, sizeof(*index));
     CU_ASSERT_PTR_NOT_NULL_FATAL(index);
-    CU_ASSERT_EQUAL(sluice_jpeg_index_build(file->data, file->len, 0, 2, index, NULL), SLUICE_OK);
+    CHECK_OK(sluice_jpeg_index_build(file->data, file->len, 0, 2, index, NULL));
     return index;
 }
 
@@ -70,7 +70,7 @@ static struct sluice_buf *with_holes(const struct sluice_buf *file,
     struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS];
     const unsigned num_parts = sluice_jpeg_index_parts(index, box, parts);
     struct sluice_buf *made;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, file->len, &made, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, file->len, &made, NULL));
     made->len = file->len;
     memset(made->data, 0xa5, made->len);
     for (unsigned i = 0; i < num_parts; i++)
@@ -135,7 +135,7 @@ TEST(the_two_ways_are_equal)
     unsigned num_ok = 0, num_failed = 0;
     for (size_t s = 0; s < SLUICE_ARRAY_LEN(specs); s++) {
         struct sluice_pipeline *pipeline;
-        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(specs[s], &pipeline, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_pipeline_parse(specs[s], &pipeline, NULL));
         const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
         for (unsigned run = 0; run < NUM_FILES * (2 * num_ops + 1) * 3; run++) {
             struct sluice_buf *file = files[run % NUM_FILES];
@@ -165,7 +165,7 @@ TEST(the_two_ways_are_equal)
 TEST(parts_of_a_file_will_do)
 {
     struct sluice_pipeline *pipeline;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(specs[0], &pipeline, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(specs[0], &pipeline, NULL));
     struct sluice_jpeg_index *index = index_of(files[BASELINE]);
     index->is_partial = true;
     unsigned num_ok = 0, num_holes = 0;
@@ -198,10 +198,10 @@ TEST(pipelines_take_turns)
         char spec[64];
         struct sluice_pipeline *pipeline;
         snprintf(spec, sizeof(spec), "decode,random_resized_crop=%d", 8 + i % 6);
-        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_pipeline_parse(spec, &pipeline, NULL));
         const struct sluice_decoder_work work = {.form = SLUICE_FORM_RAW, .end = 2};
         const struct sluice_draw_key key = {.seed = (uint64_t)i};
-        CU_ASSERT_EQUAL(compare(pipeline, work, key, files[BASELINE], NULL), SLUICE_OK);
+        CHECK_OK(compare(pipeline, work, key, files[BASELINE], NULL));
         sluice_pipeline_destroy(pipeline);
     }
 }
@@ -213,7 +213,7 @@ TEST(limits_are_those_of_this_process)
     isolated = create(decoders, WIDTH * HEIGHT - 1, 64 << 20);
     CU_ASSERT_FATAL(here && isolated);
     struct sluice_pipeline *pipeline;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse("decode", &pipeline, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse("decode", &pipeline, NULL));
     const struct sluice_decoder_work work = {.form = SLUICE_FORM_RAW, .end = 1};
     const struct sluice_draw_key key = {.seed = 0};
     CU_ASSERT_EQUAL(compare(pipeline, work, key, files[PNG], NULL), SLUICE_E_UNSUPPORTED);

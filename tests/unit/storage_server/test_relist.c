@@ -25,12 +25,11 @@ static const char *list_path(void)
 static void write_list(size_t num_samples, char id[33])
 {
     struct sluice_manifest *all = NULL, *some = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_scan(image_root(), NULL, &all, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_manifest_create(all->rows, num_samples, all->classes, all->num_classes, &some, NULL),
-        SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_scan(image_root(), NULL, &all, NULL));
+    REQUIRE_OK(sluice_manifest_create(all->rows, num_samples, all->classes, all->num_classes, &some,
+                                      NULL));
     sluice_hash128_hex(sluice_manifest_id(some), id);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(some, list_path(), NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_write(some, list_path(), NULL));
     sluice_manifest_destroy(some);
     sluice_manifest_destroy(all);
 }
@@ -50,10 +49,10 @@ static enum sluice_rpc_code say_hello(struct fixture *f, const char *id, char an
                              answer = {0};
     struct sluice_message request = {0}, reply = {0};
     snprintf(hello.dataset_id, sizeof(hello.dataset_id), "%s", id);
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_put_hello_request(&hello, &request, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_put_hello_request(&hello, &request, NULL));
     const enum sluice_rpc_code code = call(f, SLUICE_METHOD_HELLO, &request, &reply, NULL);
     if (code == SLUICE_RPC_OK) {
-        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_hello_reply(&reply, &answer, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_wire_get_hello_reply(&reply, &answer, NULL));
         memcpy(answer_id, answer.dataset_id, 33);
         sluice_wire_hello_clear(&answer);
     }
@@ -84,7 +83,7 @@ TEST(an_open_stream_keeps_its_list_and_a_new_one_gets_the_new)
     fetch_ask(old, NUM_IMAGES, NUM_IMAGES, 2, SLUICE_FORM_U8);
     fetch_await(old, 2 * NUM_IMAGES);
     for (unsigned i = 0; i < 2 * NUM_IMAGES; i++)
-        CU_ASSERT_EQUAL(fetch_reply_to(old, i)->status, SLUICE_OK);
+        CHECK_OK(fetch_reply_to(old, i)->status);
 
     CU_ASSERT_EQUAL(say_hello(&f, all, now), SLUICE_RPC_FAILED_PRECONDITION);
     CU_ASSERT_EQUAL(say_hello(&f, some, now), SLUICE_RPC_OK);
@@ -109,12 +108,12 @@ TEST(a_list_that_cannot_be_read_leaves_the_old_one)
     const struct sluice_roots roots = sluice_roots_one(image_root());
     const struct sluice_sample_list_source source = {
         .roots = &roots, .manifest = list_path(), .jpeg_index = "off"};
-    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_sample_lists_create(list, &lists, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_sample_list_read(&source, &list, NULL));
+    REQUIRE_OK(sluice_sample_lists_create(list, &lists, NULL));
     const struct sluice_relist_options options = {.source = source, .lists = lists};
-    CU_ASSERT_EQUAL_FATAL(sluice_relist_open(&options, &relist, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_relist_open(&options, &relist, NULL));
 
-    CU_ASSERT_EQUAL_FATAL(sluice_file_write_atomic(list_path(), "damaged", 7, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_file_write_atomic(list_path(), "damaged", 7, NULL));
     sluice_storage_server_reread(f.server);
     sluice_relist_request(relist);
     char some[33];
@@ -148,7 +147,7 @@ static void *fetch_rounds(void *ctx)
                   round % 2 ? SLUICE_FORM_U8 : SLUICE_FORM_RAW);
         fetch_await(client, NUM_FIRST);
         for (unsigned i = 0; i < NUM_FIRST; i++)
-            CU_ASSERT_EQUAL(fetch_reply_to(client, i)->status, SLUICE_OK);
+            CHECK_OK(fetch_reply_to(client, i)->status);
         client_close(client);
     }
     return NULL;

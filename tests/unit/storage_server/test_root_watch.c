@@ -62,11 +62,10 @@ static struct sluice_root_watch *open_watch(void)
     struct sluice_manifest *manifest = NULL;
     struct sluice_sample_list *list = NULL;
     atomic_store(&num_looks, 0);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(&entry, 1, classes, 1, &manifest, NULL),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_create(manifest, NULL, false, &list, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_sample_lists_create(list, &lists, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_root_watch_open(&store, &roots, lists, &watch, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_create(&entry, 1, classes, 1, &manifest, NULL));
+    REQUIRE_OK(sluice_sample_list_create(manifest, NULL, false, &list, NULL));
+    REQUIRE_OK(sluice_sample_lists_create(list, &lists, NULL));
+    REQUIRE_OK(sluice_root_watch_open(&store, &roots, lists, &watch, NULL));
     return watch;
 }
 
@@ -134,13 +133,11 @@ TEST(each_root_is_looked_for)
     struct sluice_manifest *manifest = NULL;
     struct sluice_sample_list *list = NULL;
     struct sluice_store several = {.look = look_at_one};
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_roots_parse((const char *const[]){"a=/x", "b=/y"}, 2, &roots, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, 3, classes, 1, &manifest, NULL),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_create(manifest, NULL, false, &list, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_sample_lists_create(list, &lists, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_root_watch_open(&several, &roots, lists, &watch, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_roots_parse((const char *const[]){"a=/x", "b=/y"}, 2, &roots, NULL));
+    REQUIRE_OK(sluice_manifest_create(entries, 3, classes, 1, &manifest, NULL));
+    REQUIRE_OK(sluice_sample_list_create(manifest, NULL, false, &list, NULL));
+    REQUIRE_OK(sluice_sample_lists_create(list, &lists, NULL));
+    REQUIRE_OK(sluice_root_watch_open(&several, &roots, lists, &watch, NULL));
     while (!atomic_load(&num_looks_at[0]) || !atomic_load(&num_looks_at[1]))
         sched_yield();
     CU_ASSERT(sluice_root_watch_is_here(watch, sluice_clock_ns()));

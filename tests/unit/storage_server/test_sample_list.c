@@ -14,17 +14,14 @@ static struct sluice_manifest *make_manifest(uint64_t bytes, int64_t mtime_ns)
     const struct sluice_manifest_entry entry = {
         .path = "cat/a.jpg", .bytes = bytes, .mtime_ns = mtime_ns};
     struct sluice_manifest *manifest = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(&entry, 1, classes, 1, &manifest, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_create(&entry, 1, classes, 1, &manifest, NULL));
     return manifest;
 }
 
 static struct sluice_sample_list *make_list(uint64_t bytes, int64_t mtime_ns)
 {
     struct sluice_sample_list *list = NULL;
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_sample_list_create(make_manifest(bytes, mtime_ns), NULL, false, &list, NULL),
-        SLUICE_OK);
+    REQUIRE_OK(sluice_sample_list_create(make_manifest(bytes, mtime_ns), NULL, false, &list, NULL));
     return list;
 }
 
@@ -44,7 +41,7 @@ TEST(the_newest_list_is_one_of_the_same_dataset)
     CU_ASSERT_STRING_NOT_EQUAL(first->dataset_id, other->dataset_id);
     CU_ASSERT(first->bytes > sizeof(struct sluice_manifest_entry));
     struct sluice_sample_lists *lists = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_sample_lists_create(first, &lists, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_sample_lists_create(first, &lists, NULL));
     struct sluice_sample_list *held = sluice_sample_lists_now(lists);
     CU_ASSERT_PTR_EQUAL(held, first);
 
@@ -86,7 +83,7 @@ static const char *path_in(const char *name)
 
 static void write_text(const char *path, const char *text)
 {
-    CU_ASSERT_EQUAL_FATAL(sluice_file_write_atomic(path, text, strlen(text), NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_file_write_atomic(path, text, strlen(text), NULL));
 }
 
 TEST(a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file)
@@ -97,7 +94,7 @@ TEST(a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file)
     const struct sluice_roots roots = sluice_roots_one(root);
     struct sluice_sample_list_source source = {.roots = &roots, .jpeg_index = "auto"};
     struct sluice_sample_list *list = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_sample_list_read(&source, &list, NULL));
     CU_ASSERT_PTR_NOT_NULL(list->manifest->passed_over);
     CU_ASSERT_EQUAL(sluice_manifest_at(list->manifest, 0).bytes, 10);
     sluice_sample_list_unref(list);
@@ -105,18 +102,18 @@ TEST(a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file)
     struct sluice_manifest *manifest = make_manifest(11, 1);
     char in_root[512];
     snprintf(in_root, sizeof(in_root), "%s/" SLUICE_MANIFEST_FILE, root);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_root, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_write(manifest, in_root, NULL));
     sluice_manifest_destroy(manifest);
-    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_sample_list_read(&source, &list, NULL));
     CU_ASSERT_PTR_NULL(list->manifest->passed_over);
     CU_ASSERT_EQUAL(sluice_manifest_at(list->manifest, 0).bytes, 11);
     sluice_sample_list_unref(list);
 
     manifest = make_manifest(12, 1);
     source.manifest = path_in("elsewhere.tsv");
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, source.manifest, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_write(manifest, source.manifest, NULL));
     sluice_manifest_destroy(manifest);
-    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_sample_list_read(&source, &list, NULL));
     CU_ASSERT_EQUAL(sluice_manifest_at(list->manifest, 0).bytes, 12);
     sluice_sample_list_unref(list);
 }
@@ -141,7 +138,7 @@ TEST(a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_whole)
     const struct sluice_roots roots = sluice_roots_one(path_in("root"));
     struct sluice_sample_list_source source = {.roots = &roots, .jpeg_index = "off"};
     struct sluice_sample_list *list = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK); /* scanned */
+    REQUIRE_OK(sluice_sample_list_read(&source, &list, NULL)); /* scanned */
     CU_ASSERT_EQUAL(sluice_manifest_at(list->manifest, 0).bytes, 10);
     sluice_sample_list_unref(list);
     list = NULL;
@@ -149,7 +146,7 @@ TEST(a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_whole)
     CU_ASSERT_EQUAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_E_CORRUPT);
     CU_ASSERT_PTR_NULL(list);
     CU_ASSERT_EQUAL(remove(path_in("root/" SLUICE_MANIFEST_FILE)), 0);
-    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_sample_list_read(&source, &list, NULL));
     sluice_sample_list_unref(list);
 }
 
@@ -160,19 +157,17 @@ TEST(roots_with_names_are_one_list)
     CU_ASSERT_FATAL(mkdir(path_in("right"), 0700) == 0);
     write_text(path_in("left/cat/a.jpg"), "some bytes");
     struct sluice_manifest *manifest = make_manifest(11, 1);
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_manifest_write(manifest, path_in("right/" SLUICE_MANIFEST_FILE), NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_write(manifest, path_in("right/" SLUICE_MANIFEST_FILE), NULL));
     char left[512], right[512], second[512];
     snprintf(left, sizeof(left), "l=%s", path_in("left"));
     snprintf(right, sizeof(right), "r=%s", path_in("right"));
     snprintf(second, sizeof(second), "r/%s", sluice_manifest_at(manifest, 0).path);
     sluice_manifest_destroy(manifest);
     struct sluice_roots roots;
-    CU_ASSERT_EQUAL_FATAL(sluice_roots_parse((const char *const[]){right, left}, 2, &roots, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_roots_parse((const char *const[]){right, left}, 2, &roots, NULL));
     struct sluice_sample_list_source source = {.roots = &roots, .jpeg_index = "auto"};
     struct sluice_sample_list *list = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_sample_list_read(&source, &list, NULL));
     CU_ASSERT_EQUAL_FATAL(list->manifest->num_entries, 2);
     CU_ASSERT_STRING_EQUAL(sluice_manifest_at(list->manifest, 0).path, "l/cat/a.jpg");
     CU_ASSERT_STRING_EQUAL(sluice_manifest_at(list->manifest, 1).path, second);
@@ -215,10 +210,8 @@ TEST(remote_roots_are_read_through_their_stores)
     CU_ASSERT_PTR_NULL(source.stores[0]);
     roots = (struct sluice_roots){.num = 1, .at = {{"a", "s3://bucket"}}};
     struct sluice_store *store = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_store_roots_create((const char *const[]){"a"},
-                                                    (struct sluice_store *const[]){&one}, 1, &store,
-                                                    NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_store_roots_create((const char *const[]){"a"},
+                                         (struct sluice_store *const[]){&one}, 1, &store, NULL));
     is_remote = true;
     sluice_sample_list_source_find(&source, store);
     CU_ASSERT_PTR_EQUAL(source.stores[0], &one); /* not that over all roots */

@@ -73,9 +73,9 @@ TEST(without_a_file_all_may_call)
 {
     struct sluice_security *security = (struct sluice_security *)&options;
     options = sluice_server_options_init();
-    CU_ASSERT_EQUAL(sluice_security_open(&options, &security, NULL), SLUICE_OK);
+    CHECK_OK(sluice_security_open(&options, &security, NULL));
     CU_ASSERT_PTR_NULL(security);
-    CU_ASSERT_EQUAL(sluice_security_reload(NULL, NULL), SLUICE_OK);
+    CHECK_OK(sluice_security_reload(NULL, NULL));
     CU_ASSERT_EQUAL(num_refused(NULL), 0);
     sluice_security_close(NULL);
 }
@@ -188,7 +188,7 @@ TEST(a_reload_revokes_keeps_and_changes)
 
     LINES(text, "kept", "token-of-kept-000", ", \"cores\": 3, \"subsets\": [\"train\"]");
     sluice_test_put_text(sluice_test_dir(), "tokens", text);
-    CU_ASSERT_EQUAL(sluice_security_reload(security, NULL), SLUICE_OK);
+    CHECK_OK(sluice_security_reload(security, NULL));
     CU_ASSERT(sluice_grant_is_revoked(gone));
     CU_ASSERT_FALSE(sluice_grant_is_revoked(kept));
     CU_ASSERT_EQUAL(sluice_grant_cores(kept), 3);
@@ -204,7 +204,7 @@ TEST(a_reload_revokes_keeps_and_changes)
     /* The name of before with another token is another one. */
     LINES(text, "kept", "token-of-others-0", "");
     sluice_test_put_text(sluice_test_dir(), "tokens", text);
-    CU_ASSERT_EQUAL(sluice_security_reload(security, NULL), SLUICE_OK);
+    CHECK_OK(sluice_security_reload(security, NULL));
     CU_ASSERT_EQUAL(ask(security, "token-of-kept-000", "p:2", &again, NULL),
                     SLUICE_RPC_UNAUTHENTICATED);
     sluice_security_close(security);
@@ -222,11 +222,11 @@ TEST(a_token_whose_root_comes_back_is_let_in_again)
     struct sluice_grant *before, *after;
     CU_ASSERT_EQUAL(ask(security, "token-of-a-000000", "p:1", &before, NULL), SLUICE_RPC_OK);
     CU_ASSERT_EQUAL(unlink(place), 0);
-    CU_ASSERT_EQUAL(sluice_security_reload(security, NULL), SLUICE_OK);
+    CHECK_OK(sluice_security_reload(security, NULL));
     CU_ASSERT(sluice_grant_is_revoked(before));
     CU_ASSERT_NOT_EQUAL(ask(security, "token-of-a-000000", "p:1", &after, NULL), SLUICE_RPC_OK);
     CU_ASSERT_EQUAL(symlink(sluice_test_dir(), place), 0);
-    CU_ASSERT_EQUAL(sluice_security_reload(security, NULL), SLUICE_OK);
+    CHECK_OK(sluice_security_reload(security, NULL));
     CU_ASSERT_EQUAL_FATAL(ask(security, "token-of-a-000000", "p:2", &after, NULL), SLUICE_RPC_OK);
     CU_ASSERT_FALSE(sluice_grant_is_revoked(after));
     CU_ASSERT(sluice_grant_is_revoked(before)); /* its calls have ended */
@@ -357,7 +357,7 @@ TEST(a_reload_goes_beside_calls)
     }
     for (int i = 0; i < 50; i++) {
         sluice_test_put_text(sluice_test_dir(), "tokens", i % 2 ? with : without);
-        CU_ASSERT_EQUAL(sluice_security_reload(security, NULL), SLUICE_OK);
+        CHECK_OK(sluice_security_reload(security, NULL));
     }
     for (int i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);

@@ -41,7 +41,7 @@ static struct script run(const char *results, unsigned checks)
     const struct sluice_self_watch_options options = {
         .check = check, .on_deaf = on_deaf, .ctx = &script, .interval_ms = 1};
     struct sluice_self_watch *watch = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_self_watch_open(&options, &watch, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_self_watch_open(&options, &watch, NULL));
     pthread_mutex_lock(&script.lock);
     while (!script.deaf && script.checks < checks)
         pthread_cond_wait(&script.changed, &script.lock);

@@ -37,7 +37,7 @@ TEST(the_link_limit_holds_back_what_is_sent)
     f.options.link_bytes_per_s = 1e6;
     fixture_start(&f);
     struct sluice_message request = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_probe_request(200000, 10000, &request, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_probe_request(200000, 10000, &request, NULL));
     struct client *client = client_open(&f, SLUICE_METHOD_PROBE);
     const uint64_t start_ns = sluice_clock_ns();
     client_send(client, &request);
@@ -57,7 +57,7 @@ TEST(a_stop_may_come_twice)
     sluice_storage_server_stop(f.server);
     sluice_storage_server_stop(f.server);
     char *json = NULL;
-    CU_ASSERT_EQUAL(sluice_storage_server_stats_json(f.server, &json, NULL), SLUICE_OK);
+    CHECK_OK(sluice_storage_server_stats_json(f.server, &json, NULL));
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"streams\":0"));
     free(json);
     fixture_end(&f);

@@ -11,10 +11,10 @@ static enum sluice_rpc_code say_hello(struct fixture *f, const struct sluice_wir
                                       struct sluice_wire_hello *answer, struct sluice_err *err)
 {
     struct sluice_message request = {0}, reply = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_hello_request(hello, &request, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_hello_request(hello, &request, NULL));
     const enum sluice_rpc_code code = call(f, SLUICE_METHOD_HELLO, &request, &reply, err);
     if (code == SLUICE_RPC_OK)
-        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_hello_reply(&reply, answer, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_wire_get_hello_reply(&reply, answer, NULL));
     sluice_message_clear(&reply);
     return code;
 }
@@ -27,7 +27,7 @@ TEST(hello_tells_limits_and_compares_pipeline_and_data)
     f.options.max_image_pixels = 123456;
     fixture_start(&f);
     struct sluice_pipeline *pipeline = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(PIPELINE, &pipeline, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(PIPELINE, &pipeline, NULL));
     const uint64_t fingerprint = sluice_pipeline_fingerprint(pipeline);
     sluice_pipeline_destroy(pipeline);
 
@@ -86,8 +86,7 @@ static enum sluice_rpc_code list_rows(struct fixture *f, const char *subset, uin
                                       bool is_packed, struct client **client)
 {
     struct sluice_message request = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_list_request(subset, first_row, is_packed, &request, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_wire_put_list_request(subset, first_row, is_packed, &request, NULL));
     *client = client_open(f, SLUICE_METHOD_LIST_SAMPLES);
     client_send(*client, &request);
     client_half_close(*client);
@@ -129,13 +128,12 @@ TEST(lists_rows_packed_from_any_row_on)
         struct sluice_wire_list got = {0};
         unsigned id = first;
         CU_ASSERT_EQUAL(list_rows(&f, "", first, true, &client), SLUICE_RPC_OK);
-        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL));
         CU_ASSERT_EQUAL(got.num_samples, NUM_IMAGES);
         CU_ASSERT_EQUAL(got.num_classes, 2);
         CU_ASSERT_EQUAL(got.first_row, first);
         CU_ASSERT_EQUAL(got.num_samples_here, 0);
-        CU_ASSERT_EQUAL(sluice_list_block_unpack(&got.packed, take_packed, &id, NULL), SLUICE_OK);
+        CHECK_OK(sluice_list_block_unpack(&got.packed, take_packed, &id, NULL));
         CU_ASSERT_EQUAL(id, NUM_IMAGES);
         sluice_wire_list_clear(&got);
         client_close(client);
@@ -166,8 +164,7 @@ TEST(packed_rows_have_targets_and_plain_ones_have_none)
     char id_without[33];
     fixture_start(&f);
     CU_ASSERT_EQUAL(list(&f, "", &client), SLUICE_RPC_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL));
     memcpy(id_without, got.dataset_id, sizeof(id_without));
     sluice_wire_list_clear(&got);
     client_close(client);
@@ -177,18 +174,16 @@ TEST(packed_rows_have_targets_and_plain_ones_have_none)
     f = fixture_init();
     fixture_start(&f);
     CU_ASSERT_EQUAL(list_rows(&f, "", 0, true, &client), SLUICE_RPC_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL));
     CU_ASSERT(got.target_kind == SLUICE_TARGETS_BYTES && got.target_dim == 0);
     CU_ASSERT_EQUAL(got.target_bytes, NUM_IMAGES * (NUM_IMAGES - 1) / 2);
     CU_ASSERT_STRING_EQUAL(got.dataset_id, id_without);
-    CU_ASSERT_EQUAL(sluice_list_block_unpack(&got.packed, take_target, &id, NULL), SLUICE_OK);
+    CHECK_OK(sluice_list_block_unpack(&got.packed, take_target, &id, NULL));
     CU_ASSERT_EQUAL(id, NUM_IMAGES);
     sluice_wire_list_clear(&got);
     client_close(client);
     CU_ASSERT_EQUAL(list(&f, "", &client), SLUICE_RPC_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL));
     CU_ASSERT(got.target_kind == SLUICE_TARGETS_NONE && got.target_bytes == 0);
     CU_ASSERT_EQUAL(got.num_samples_here, NUM_IMAGES);
     sluice_wire_list_clear(&got);
@@ -205,8 +200,7 @@ TEST(lists_every_sample_once_in_order)
     CU_ASSERT_EQUAL(list(&f, "", &client), SLUICE_RPC_OK);
     CU_ASSERT_EQUAL(client_num_messages(client), 1);
     struct sluice_wire_list got = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL));
     CU_ASSERT_EQUAL(got.num_classes, 2);
     CU_ASSERT_STRING_EQUAL(got.classes[0], "ant");
     CU_ASSERT_STRING_EQUAL(got.classes[1], "bee");
@@ -228,8 +222,7 @@ TEST(lists_every_sample_once_in_order)
 
     /* Without a val folder there is nothing in it, and the classes are still told. */
     CU_ASSERT_EQUAL(list(&f, "val", &client), SLUICE_RPC_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL));
     CU_ASSERT_EQUAL(got.num_samples, 0);
     CU_ASSERT_EQUAL(got.num_samples_here, 0);
     CU_ASSERT_EQUAL(got.num_classes, 2);
@@ -249,8 +242,7 @@ TEST(lists_from_any_row)
     for (unsigned row = 0; row <= NUM_IMAGES; row++) {
         CU_ASSERT_EQUAL(list_from(&f, "", row, &client), SLUICE_RPC_OK);
         struct sluice_wire_list got = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL));
         CU_ASSERT_TRUE(got.has_hash);
         CU_ASSERT_EQUAL(got.first_row, row);
         CU_ASSERT_EQUAL(got.num_samples, NUM_IMAGES); /* of all, wherever it begins */
@@ -271,7 +263,7 @@ static enum sluice_rpc_code probe(struct fixture *f, uint64_t bytes, uint32_t me
                                   struct client **client)
 {
     struct sluice_message request = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_probe_request(bytes, message_bytes, &request, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_probe_request(bytes, message_bytes, &request, NULL));
     *client = client_open(f, SLUICE_METHOD_PROBE);
     client_send(*client, &request);
     client_half_close(*client);
@@ -328,7 +320,7 @@ TEST(a_request_that_is_none_is_refused)
     fixture_start(&f);
     for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
         struct sluice_message junk = {0};
-        CU_ASSERT_EQUAL(sluice_message_append_copy(&junk, "\xff\xff\xff", 3, NULL), SLUICE_OK);
+        CHECK_OK(sluice_message_append_copy(&junk, "\xff\xff\xff", 3, NULL));
         struct client *client = client_open(&f, methods[i]);
         client_send(client, &junk);
         client_half_close(client);

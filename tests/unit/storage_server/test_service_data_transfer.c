@@ -25,7 +25,7 @@ static void put_request(struct sluice_message *message, const char *fname, int p
     len += put_varint(bytes + len, (uint64_t)(int64_t)pproc);
     bytes[len++] = 3 << 3;
     len += put_varint(bytes + len, (uint64_t)(int64_t)size);
-    CU_ASSERT_EQUAL_FATAL(sluice_message_append_copy(message, bytes, len, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_message_append_copy(message, bytes, len, NULL));
 }
 
 struct response {
@@ -259,7 +259,7 @@ TEST(errors_are_a_status_with_a_text)
     }
 
     char *json = NULL;
-    CU_ASSERT_EQUAL(sluice_storage_server_stats_json(f.server, &json, NULL), SLUICE_OK);
+    CHECK_OK(sluice_storage_server_stats_json(f.server, &json, NULL));
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"refused_paths\":3"));
     free(json);
     fixture_end(&f);

@@ -57,25 +57,23 @@ static struct sluice_sample run_locally(uint64_t sample_id, unsigned split)
     size_t len;
     uint8_t *bytes = sluice_test_read_file(image_path((unsigned)sample_id), &len);
     struct sluice_sample sample = {.key = {.seed = 5, .epoch = 1, .sample_id = sample_id}};
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, len, &sample.data, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, len, &sample.data, NULL));
     memcpy(sample.data->data, bytes, len);
     sample.data->len = len;
     free(bytes);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &sample, split, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_run(pipeline, scratch, &sample, split, NULL));
     return sample;
 }
 
 static void expect_local_bytes(const struct sluice_wire_sample_reply *reply, uint64_t sample_id)
 {
-    CU_ASSERT_EQUAL_FATAL(reply->status, SLUICE_OK);
+    REQUIRE_OK(reply->status);
     const bool is_packed = reply->form == SLUICE_FORM_U8_PACKED;
     struct sluice_sample sample = run_locally(sample_id, is_packed ? 0 : reply->ops_done);
     if (is_packed)
-        CU_ASSERT_EQUAL(sluice_pipeline_pack(pipeline, scratch, &sample, reply->ops_done, NULL),
-                        SLUICE_OK);
+        CHECK_OK(sluice_pipeline_pack(pipeline, scratch, &sample, reply->ops_done, NULL));
     if (reply->form == SLUICE_FORM_JPEG_CROP)
-        CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(pipeline, scratch, &sample, false, 0, NULL),
-                        SLUICE_OK);
+        CHECK_OK(sluice_pipeline_crop_jpeg(pipeline, scratch, &sample, false, 0, NULL));
     CU_ASSERT_EQUAL_FATAL(reply->payload->len, sample.data->len);
     CU_ASSERT(memcmp(reply->payload->data, sample.data->data, sample.data->len) == 0);
     CU_ASSERT_EQUAL(reply->width, sample.width);
@@ -253,9 +251,8 @@ TEST(a_listed_id_names_the_file_and_the_key_the_draws)
         const struct sluice_wire_sample_reply *reply = fetch_reply_to(client, id);
         struct sluice_sample sample = run_locally(id, 0);
         sample.key.sample_id = 1000 + id;
-        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &sample, split, NULL),
-                              SLUICE_OK);
-        CU_ASSERT_EQUAL_FATAL(reply->status, SLUICE_OK);
+        REQUIRE_OK(sluice_pipeline_run(pipeline, scratch, &sample, split, NULL));
+        REQUIRE_OK(reply->status);
         CU_ASSERT_EQUAL_FATAL(reply->payload->len, sample.data->len);
         CU_ASSERT(memcmp(reply->payload->data, sample.data->data, sample.data->len) == 0);
         sluice_sample_clear(&sample);
@@ -271,7 +268,7 @@ TEST(a_trace_names_the_file_that_is_listed)
     snprintf(path, sizeof(path), "%s/trace.jsonl", sluice_test_dir());
     const struct sluice_tracer_options options = {.path = path, .service = "test", .sample = 1};
     struct fixture f = fixture_init();
-    CU_ASSERT_EQUAL_FATAL(sluice_tracer_open(&options, &f.parts.tracer, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_tracer_open(&options, &f.parts.tracer, NULL));
     struct client *client = start(&f);
     const struct sluice_wire_sample_request request = {
         .request_id = 1,
@@ -281,7 +278,7 @@ TEST(a_trace_names_the_file_that_is_listed)
     };
     fetch_send(client, &request, 1, 0);
     fetch_await(client, 1);
-    CU_ASSERT_EQUAL(fetch_reply_to(client, 1)->status, SLUICE_OK);
+    CHECK_OK(fetch_reply_to(client, 1)->status);
     struct sluice_tracer *tracer = f.parts.tracer;
     end(&f, client);
     sluice_tracer_close(tracer);
@@ -356,7 +353,7 @@ TEST(a_stream_without_a_pipeline_gets_files)
         .num_samples = 1,
     };
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_fetch_request(&request, &message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_fetch_request(&request, &message, NULL));
     client_send(client, &message);
     client_await_messages(client, 1);
     size_t len;
@@ -391,10 +388,10 @@ TEST_OF("local", a_full_prep_queue_costs_ops_and_two_full_queues_cost_time)
     CU_ASSERT(reduced >= 1);
 
     struct sluice_message request = {0}, message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_stats_request(&request, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_stats_request(&request, NULL));
     CU_ASSERT_EQUAL(call(&f, SLUICE_METHOD_STATS, &request, &message, NULL), SLUICE_RPC_OK);
     struct sluice_wire_stats stats;
-    CU_ASSERT_EQUAL(sluice_wire_get_stats_reply(&message, &stats, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_get_stats_reply(&message, &stats, NULL));
     sluice_message_clear(&message);
     CU_ASSERT_EQUAL(stats.samples, 30);
     CU_ASSERT_EQUAL(stats.reduced, reduced);
@@ -626,22 +623,17 @@ static size_t write_indexed(unsigned id, const char *index_path)
     struct sluice_jpeg_index index;
     struct sluice_jpeg_index_writer *writer;
     uint64_t bytes;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(rgb, WIDTH, HEIGHT,
-                                             &(struct sluice_jpeg_encode_options){.quality = 95},
-                                             &file, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_encode(
+        rgb, WIDTH, HEIGHT, &(struct sluice_jpeg_encode_options){.quality = 95}, &file, NULL));
     sluice_test_write_file(image_path(id), file->data, file->len);
     struct stat st;
     CU_ASSERT_EQUAL_FATAL(stat(image_path(id), &st), 0);
     const int64_t mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_jpeg_index_build(file->data, file->len, mtime_ns, STEP, &index, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_write(&index, &entry, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_create(index_path, STEP, 1, &writer, NULL),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_add(writer, image_name(id), entry, NULL),
-                          SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_commit(writer, &bytes, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_jpeg_index_build(file->data, file->len, mtime_ns, STEP, &index, NULL));
+    REQUIRE_OK(sluice_jpeg_index_write(&index, &entry, NULL));
+    REQUIRE_OK(sluice_jpeg_index_writer_create(index_path, STEP, 1, &writer, NULL));
+    REQUIRE_OK(sluice_jpeg_index_writer_add(writer, image_name(id), entry, NULL));
+    REQUIRE_OK(sluice_jpeg_index_writer_commit(writer, &bytes, NULL));
     sluice_jpeg_index_writer_destroy(writer);
     sluice_jpeg_index_clear(&index);
     const size_t len = file->len;
@@ -691,7 +683,7 @@ TEST(a_reply_says_how_much_of_the_file_was_read)
         for (unsigned k = 1; k < 3; k++) {
             const struct sluice_wire_sample_reply *reply =
                 fetch_reply_to(client, ID + k * NUM_IMAGES);
-            CU_ASSERT_EQUAL(reply->status, SLUICE_OK);
+            CHECK_OK(reply->status);
             const size_t part = is_changed ? reply->read_bytes - len : reply->read_bytes;
             CU_ASSERT(part > 0 && part < len * 85 / 100);
         }
@@ -733,7 +725,7 @@ TEST(rows_are_sent_of_files_with_an_index_and_other_files_whole)
         fetch_ask(client, ID, 2, 0, SLUICE_FORM_JPEG_ROWS);
         fetch_await(client, 2);
         const struct sluice_wire_sample_reply *rows = fetch_reply_to(client, ID);
-        CU_ASSERT_EQUAL_FATAL(rows->status, SLUICE_OK);
+        REQUIRE_OK(rows->status);
         CU_ASSERT_EQUAL(rows->ops_done, 0);
         CU_ASSERT_EQUAL(rows->width + rows->height + rows->channels, 0);
         if (is_changed) { /* what is not as it was indexed goes whole */
@@ -807,7 +799,7 @@ TEST(a_bad_file_is_an_error_of_its_own)
     }
 
     char *json = NULL;
-    CU_ASSERT_EQUAL(sluice_storage_server_stats_json(f.server, &json, NULL), SLUICE_OK);
+    CHECK_OK(sluice_storage_server_stats_json(f.server, &json, NULL));
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"errors\":{\"invalid\":1,\"corrupt\":2,\"unsupported\":4,"
                                         "\"not found\":1}"));
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"refused_paths\":1"));
@@ -837,7 +829,7 @@ end_of(struct fixture *f, const struct sluice_wire_fetch_request *request, struc
 {
     struct client *client = client_open(f, SLUICE_METHOD_FETCH);
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_fetch_request(request, &message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_fetch_request(request, &message, NULL));
     client_send(client, &message);
     const enum sluice_rpc_code code = client_await_done(client, err);
     client_close(client);
@@ -886,14 +878,14 @@ TEST(refuses_streams_that_do_not_agree)
     struct client *client = fetch_open(&f, 0);
     request.open.pipeline = (char[]){PIPELINE};
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_fetch_request(&request, &message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_fetch_request(&request, &message, NULL));
     client_send(client, &message);
     CU_ASSERT_EQUAL(client_await_done(client, &err), SLUICE_RPC_INVALID_ARGUMENT);
     client_close(client);
 
     client = client_open(&f, SLUICE_METHOD_FETCH);
     struct sluice_message junk = {0};
-    CU_ASSERT_EQUAL(sluice_message_append_copy(&junk, "\xff\xff\xff", 3, NULL), SLUICE_OK);
+    CHECK_OK(sluice_message_append_copy(&junk, "\xff\xff\xff", 3, NULL));
     client_send(client, &junk);
     CU_ASSERT_EQUAL(client_await_done(client, &err), SLUICE_RPC_INVALID_ARGUMENT);
     end(&f, client);
@@ -929,7 +921,7 @@ static void await_refusal(struct fixture *f)
     enum sluice_rpc_code code = SLUICE_RPC_OK;
     while (code == SLUICE_RPC_OK) {
         struct sluice_message request = {0};
-        CU_ASSERT_EQUAL(sluice_wire_put_stats_request(&request, NULL), SLUICE_OK);
+        CHECK_OK(sluice_wire_put_stats_request(&request, NULL));
         code = call(f, SLUICE_METHOD_STATS, &request, NULL, NULL);
     }
     /* The second where it was late (rpc/rpc_server.h). */

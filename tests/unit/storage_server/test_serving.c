@@ -21,8 +21,8 @@ TEST(opens_what_the_options_ask_for)
         options.metrics = asked ? metrics : NULL;
         options.self_check_s = asked ? 10 : 0;
         struct sluice_serving serving = {.options = &options};
-        CU_ASSERT_EQUAL_FATAL(sluice_serving_limit(&serving, NULL), SLUICE_OK);
-        CU_ASSERT_EQUAL_FATAL(sluice_serving_open(&serving, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_serving_limit(&serving, NULL));
+        REQUIRE_OK(sluice_serving_open(&serving, NULL));
         CU_ASSERT_EQUAL(serving.metrics != NULL, asked);
         CU_ASSERT_EQUAL(serving.watch != NULL, asked);
         char address[SLUICE_HOST_PORT_BYTES];
@@ -38,8 +38,8 @@ TEST(serves_the_files_beneath_the_root)
 {
     const struct sluice_server_options options = options_here();
     struct sluice_serving serving = {.options = &options};
-    CU_ASSERT_EQUAL_FATAL(sluice_serving_limit(&serving, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_serving_open(&serving, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_serving_limit(&serving, NULL));
+    REQUIRE_OK(sluice_serving_open(&serving, NULL));
     struct fixture f = {.options = options, .server = serving.server};
     f.channel = fixture_connect(&f);
     struct client *client = fetch_open(&f, 0);
@@ -49,7 +49,7 @@ TEST(serves_the_files_beneath_the_root)
         size_t len;
         uint8_t *bytes = sluice_test_read_file(image_path(id), &len);
         const struct sluice_wire_sample_reply *reply = fetch_reply_to(client, id);
-        CU_ASSERT_EQUAL_FATAL(reply->status, SLUICE_OK);
+        REQUIRE_OK(reply->status);
         CU_ASSERT(reply->payload->len == len && memcmp(reply->payload->data, bytes, len) == 0);
         free(bytes);
     }
@@ -72,7 +72,7 @@ TEST(what_cannot_be_opened_is_named_and_freed)
     options = options_here();
     options.metrics = "127.0.0.1:99999";
     serving = (struct sluice_serving){.options = &options};
-    CU_ASSERT_EQUAL_FATAL(sluice_serving_limit(&serving, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_serving_limit(&serving, NULL));
     CU_ASSERT_NOT_EQUAL(sluice_serving_open(&serving, &err), SLUICE_OK);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "99999"));
     sluice_serving_close(&serving);
@@ -81,7 +81,7 @@ TEST(what_cannot_be_opened_is_named_and_freed)
     options = options_here();
     options.roots = sluice_roots_one("/no/such/folder");
     serving = (struct sluice_serving){.options = &options};
-    CU_ASSERT_EQUAL_FATAL(sluice_serving_limit(&serving, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_serving_limit(&serving, NULL));
     CU_ASSERT_EQUAL(sluice_serving_open(&serving, &err), SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/no/such/folder"));
     sluice_serving_close(&serving);

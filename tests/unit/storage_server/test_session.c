@@ -7,7 +7,7 @@
 static struct sluice_sessions *create(void)
 {
     struct sluice_sessions *sessions;
-    CU_ASSERT_EQUAL_FATAL(sluice_sessions_create(&sessions, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_sessions_create(&sessions, NULL));
     return sessions;
 }
 

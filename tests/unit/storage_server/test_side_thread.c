@@ -49,9 +49,8 @@ static void begin(struct counter *counter, uint64_t pause_ns)
     *counter = (struct counter){.pause_ns = pause_ns};
     pthread_mutex_init(&counter->lock, NULL);
     sluice_cond_init(&counter->counted);
-    CU_ASSERT_EQUAL_FATAL(sluice_side_thread_open(&counter->thread, &counter->lock, count_main,
-                                                  counter, "the counter", NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_side_thread_open(&counter->thread, &counter->lock, count_main, counter,
+                                       "the counter", NULL));
 }
 
 static void await_count(struct counter *counter, unsigned count)

@@ -10,7 +10,7 @@ static void count(struct sluice_stats *stats, sluice_status status, unsigned spl
 {
     struct sluice_wire_sample_reply reply = {.status = status, .ops_done = split, .form = form};
     if (status == SLUICE_OK) {
-        CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, len, &reply.payload, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_buf_create(NULL, len, &reply.payload, NULL));
         reply.payload->len = len;
     }
     sluice_stats_count(stats, &reply, is_reduced, 1000);
@@ -129,7 +129,7 @@ TEST(json_is_one_line_with_what_occurred)
     stats.errors[SLUICE_E_CORRUPT] = 9;
 
     char *text = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_stats_json(&stats, NULL, &text, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_stats_json(&stats, NULL, &text, NULL));
     CU_ASSERT_PTR_NULL(strchr(text, '\n'));
     json_t *root = json_loads(text, 0, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(root);
@@ -190,7 +190,7 @@ TEST(json_tells_of_a_cache_where_there_is_one)
                                                     .errors = 6,
                                                     .bytes = 7};
     char *text = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_stats_json(&stats, &cache, &text, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_stats_json(&stats, &cache, &text, NULL));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "\"cache\":{\"hits\":1,\"misses\":2,\"hit_bytes\":3,"
                                         "\"miss_bytes\":4,\"evictions\":5,\"errors\":6,"
                                         "\"bytes\":7}"));

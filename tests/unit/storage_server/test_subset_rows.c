@@ -12,7 +12,7 @@ static void check_rows(const struct sluice_manifest *manifest, enum sluice_rows_
 {
     struct sluice_subset_rows *rows = NULL;
     size_t *expected = calloc(manifest->num_entries + 1, sizeof(*expected));
-    CU_ASSERT_EQUAL_FATAL(sluice_subset_rows_create(manifest, &rows, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_subset_rows_create(manifest, &rows, NULL));
     size_t count = 0;
     for (size_t i = 0; i < manifest->num_entries; i++) {
         const bool is_val = sluice_manifest_at(manifest, i).subset == SLUICE_SUBSET_VAL;
@@ -62,7 +62,7 @@ TEST(an_empty_subset_has_no_rows)
     const struct sluice_manifest manifest = {.rows = &entry, .num_entries = 1};
     struct sluice_subset_rows *rows = NULL;
     size_t got;
-    CU_ASSERT_EQUAL_FATAL(sluice_subset_rows_create(&manifest, &rows, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_subset_rows_create(&manifest, &rows, NULL));
     CU_ASSERT_EQUAL(sluice_subset_rows_count(rows, SLUICE_ROWS_VAL), 0);
     CU_ASSERT_EQUAL(sluice_subset_rows_get(rows, SLUICE_ROWS_VAL, 0, 1, &got, NULL), 0);
     CU_ASSERT_EQUAL(sluice_subset_rows_count(rows, SLUICE_ROWS_TRAIN), 1);

@@ -18,12 +18,11 @@ static sluice_status parse(const char *text, struct sluice_token_list *list, str
 TEST(reads_a_token_a_line)
 {
     struct sluice_token_list list;
-    CU_ASSERT_EQUAL_FATAL(
-        parse("# who may read\n\n" A_LINE "  {\"name\": \"b.2_x-y\", \"sha256\": \"" B_HASH "\", "
-              "\"roots\": [\"/data\", \"/more\"], \"subsets\": [\"val\"], \"cores\": 1.5, "
-              "\"mbit_s\": 80, \"connections\": 3}",
-              &list, NULL),
-        SLUICE_OK);
+    REQUIRE_OK(parse("# who may read\n\n" A_LINE "  {\"name\": \"b.2_x-y\", \"sha256\": \"" B_HASH
+                     "\", "
+                     "\"roots\": [\"/data\", \"/more\"], \"subsets\": [\"val\"], \"cores\": 1.5, "
+                     "\"mbit_s\": 80, \"connections\": 3}",
+                     &list, NULL));
     CU_ASSERT_EQUAL_FATAL(list.num_entries, 2);
     const struct sluice_token_entry *a = &list.entries[0], *b = &list.entries[1];
     CU_ASSERT_STRING_EQUAL(a->name, "a");
@@ -43,7 +42,7 @@ TEST(reads_a_token_a_line)
 TEST(an_empty_file_has_no_token)
 {
     struct sluice_token_list list;
-    CU_ASSERT_EQUAL(parse("", &list, NULL), SLUICE_OK);
+    CHECK_OK(parse("", &list, NULL));
     CU_ASSERT_EQUAL(list.num_entries, 0);
     sluice_token_list_clear(&list);
 }

@@ -85,8 +85,7 @@ static struct hanging make(const char *path, bool hangs)
 
 static void submit(struct hanging *job)
 {
-    CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, client, SLUICE_GROUP_IO, &job->job),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_workers_try(workers, client, SLUICE_GROUP_IO, &job->job));
 }
 
 static void await(const bool *flag)
@@ -117,15 +116,15 @@ static void let_go(struct hanging *job)
 static void start(void)
 {
     const struct sluice_workers_options options = {.prep_workers = 1, .io_workers = 1, .queue = 64};
-    CU_ASSERT_EQUAL_FATAL(sluice_workers_create(&options, &workers, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_sessions_create(&sessions, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_workers_create(&options, &workers, NULL));
+    REQUIRE_OK(sluice_sessions_create(&sessions, NULL));
     struct sluice_session *session = sluice_session_open(sessions, "a client");
     client = sluice_workers_join(workers, session, "a client");
     sluice_session_unref(session);
-    CU_ASSERT_EQUAL_FATAL(sluice_health_create(false, &health, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_health_create(false, &health, NULL));
     const struct sluice_watchdog_options watch = {
         .timeout_ns = TIMEOUT_NS, .workers = workers, .health = health};
-    CU_ASSERT_EQUAL_FATAL(sluice_watchdog_create(&watch, &dog, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_watchdog_create(&watch, &dog, NULL));
 }
 
 static void end(void)

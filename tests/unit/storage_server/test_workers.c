@@ -65,7 +65,7 @@ static void create(unsigned prep_workers, size_t queue)
         .queue = queue,
         .limits = limits,
     };
-    CU_ASSERT_EQUAL_FATAL(sluice_workers_create(&options, &workers, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_workers_create(&options, &workers, NULL));
     client = join("a client");
 }
 
@@ -103,7 +103,7 @@ static void hold(struct held_job *held, enum sluice_worker_group group)
     held->job.fn = run_held;
     sem_init(&held->has_started, 0, 0);
     sem_init(&held->may_end, 0, 0);
-    CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, client, group, &held->job), SLUICE_OK);
+    REQUIRE_OK(sluice_workers_try(workers, client, group, &held->job));
 }
 
 struct quick_job {
@@ -162,13 +162,11 @@ TEST(a_client_with_little_does_not_wait_for_one_with_much)
     struct noting_job much[20], little[2];
     for (int i = 0; i < 20; i++) {
         much[i] = (struct noting_job){.job.fn = run_noting, .turns = &turns};
-        CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, client, SLUICE_GROUP_PREP, &much[i].job),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_workers_try(workers, client, SLUICE_GROUP_PREP, &much[i].job));
     }
     for (int i = 0; i < 2; i++) {
         little[i] = (struct noting_job){.job.fn = run_noting, .turns = &turns};
-        CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, other, SLUICE_GROUP_PREP, &little[i].job),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_workers_try(workers, other, SLUICE_GROUP_PREP, &little[i].job));
     }
     sem_post(&running.may_end);
     sluice_workers_leave(workers, other); /* twice, while it has jobs */
@@ -199,8 +197,7 @@ TEST(a_client_cannot_take_all_places)
     }
     CU_ASSERT_EQUAL(taken, 12);
     jobs[16] = (struct quick_job){.job.fn = run_quick, .done = &done};
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, other, SLUICE_GROUP_PREP, &jobs[16].job),
-                    SLUICE_OK);
+    CHECK_OK(sluice_workers_try(workers, other, SLUICE_GROUP_PREP, &jobs[16].job));
     sem_post(&running.may_end);
     sluice_workers_leave(workers, other);
     destroy();
@@ -238,7 +235,7 @@ TEST(a_wait_after_a_start_is_refused)
     sem_t done;
     sem_init(&done, 0, 0);
     struct quick_job queued = {.job = {.fn = run_quick}, .done = &done}, full = queued;
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, client, SLUICE_GROUP_IO, &queued.job), SLUICE_OK);
+    CHECK_OK(sluice_workers_try(workers, client, SLUICE_GROUP_IO, &queued.job));
     CU_ASSERT_EQUAL(sluice_workers_try(workers, client, SLUICE_GROUP_IO, &full.job),
                     SLUICE_E_AGAIN);
     sem_post(&running.may_end);
@@ -394,8 +391,7 @@ TEST(a_job_is_charged_what_its_thread_spent_since_the_last_one)
     for (int i = 0; i < 2; i++) {
         jobs[i] = (struct costly_job){
             .job.fn = run_costly, .spend_ns = i ? 1000000 : 4000000, .done = &done};
-        CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, client, SLUICE_GROUP_IO, &jobs[i].job),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_workers_try(workers, client, SLUICE_GROUP_IO, &jobs[i].job));
         await(&done);
         CU_ASSERT(jobs[i].first_ns >= jobs[i].spend_ns);
     }
@@ -428,7 +424,7 @@ static int nice_of(enum sluice_worker_group group)
 {
     struct nice_job nice = {.job = {.fn = run_nice}};
     sem_init(&nice.is_done, 0, 0);
-    CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, client, group, &nice.job), SLUICE_OK);
+    REQUIRE_OK(sluice_workers_try(workers, client, group, &nice.job));
     await(&nice.is_done);
     sem_destroy(&nice.is_done);
     return nice.nice;
@@ -438,7 +434,7 @@ TEST(limits_hold_for_both_groups)
 {
     const int ours = getpriority(PRIO_PROCESS, 0);
     const struct sluice_prep_limits_options options = {.has_nice = true, .nice = 19};
-    CU_ASSERT_EQUAL_FATAL(sluice_prep_limits_open(&options, &limits, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_prep_limits_open(&options, &limits, NULL));
     create(1, 1);
     CU_ASSERT_EQUAL(nice_of(SLUICE_GROUP_PREP), 19);
     CU_ASSERT_EQUAL(nice_of(SLUICE_GROUP_IO), 19);
@@ -496,15 +492,14 @@ TEST(the_offer_is_the_markets_price)
     sluice_workers_follow(workers, other);
     sluice_workers_hear_worth(workers, client, 2);
     sluice_workers_hear_worth(workers, other, 8);
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, client, SLUICE_GROUP_IO, &quick[0].job), SLUICE_OK);
+    CHECK_OK(sluice_workers_try(workers, client, SLUICE_GROUP_IO, &quick[0].job));
     await(&done);
     CU_ASSERT_EQUAL(offer_after(60), 0); /* the other asks for nothing */
     /* Now it does, and its job waits for PREP's only worker. */
     struct held_job running;
     hold(&running, SLUICE_GROUP_PREP);
     await(&running.has_started);
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, other, SLUICE_GROUP_PREP, &quick[1].job),
-                    SLUICE_OK);
+    CHECK_OK(sluice_workers_try(workers, other, SLUICE_GROUP_PREP, &quick[1].job));
     const double price = offer_after(60);
     CU_ASSERT(price > 2 * 0.49 && price < 8 * 2.1);
     CU_ASSERT_EQUAL(sluice_workers_offer(workers).cpu_price, price); /* the interval is not over */
@@ -553,8 +548,7 @@ TEST(cancelled_jobs_leave_the_queue_at_once)
     for (int round = 0; round < 5; round++) { /* their places are free again */
         for (int i = 0; i < 20; i++) {
             jobs[i].job.fn = run_fated;
-            CU_ASSERT_EQUAL_FATAL(
-                sluice_workers_try(workers, client, SLUICE_GROUP_PREP, &jobs[i].job), SLUICE_OK);
+            REQUIRE_OK(sluice_workers_try(workers, client, SLUICE_GROUP_PREP, &jobs[i].job));
         }
         CU_ASSERT_EQUAL(sluice_workers_stats(workers, SLUICE_GROUP_PREP).queue_depth, 20);
         CU_ASSERT_EQUAL(sluice_workers_cancel(workers, client, SLUICE_GROUP_PREP, is_fated, NULL),
@@ -566,7 +560,7 @@ TEST(cancelled_jobs_leave_the_queue_at_once)
         }
     }
     /* One that was not meant is still run. */
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, client, SLUICE_GROUP_PREP, &other.job), SLUICE_OK);
+    CHECK_OK(sluice_workers_try(workers, client, SLUICE_GROUP_PREP, &other.job));
     CU_ASSERT_EQUAL(sluice_workers_cancel(workers, client, SLUICE_GROUP_PREP, is_fated, NULL), 0);
     sem_post(&running.may_end);
     await(&done);
@@ -581,7 +575,7 @@ TEST(a_cancelled_job_makes_room_for_one_that_waits)
     hold(&running, SLUICE_GROUP_PREP);
     await(&running.has_started);
     struct fated_job first = {.job.fn = run_fated};
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, client, SLUICE_GROUP_PREP, &first.job), SLUICE_OK);
+    CHECK_OK(sluice_workers_try(workers, client, SLUICE_GROUP_PREP, &first.job));
     struct counting_waiter waiter;
     init_waiter(&waiter, true);
     const uint64_t moment = sluice_workers_moment(workers);

@@ -22,7 +22,7 @@ TEST(what_is_known_is_a_number_and_what_is_not_is_null)
         {.target = "b:2", .state = TOP_AWAY, .why = "gone", .age_s = -1},
     };
     char *text = NULL;
-    CU_ASSERT_EQUAL_FATAL(top_json_make(servers, 2, &text, NULL), SLUICE_OK);
+    REQUIRE_OK(top_json_make(servers, 2, &text, NULL));
     CU_ASSERT_PTR_NULL(strstr(text, "\xc2\x9b")); /* a terminal would obey it */
     json_t *root = json_loads(text, 0, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(root);

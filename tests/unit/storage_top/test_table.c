@@ -45,7 +45,7 @@ TEST(a_line_for_each_server_and_client_and_reason)
 {
     init();
     struct top_lines lines;
-    CU_ASSERT_EQUAL_FATAL(top_table_make(servers, 2, &lines, NULL), SLUICE_OK);
+    REQUIRE_OK(top_table_make(servers, 2, &lines, NULL));
     CU_ASSERT_EQUAL_FATAL(lines.num_lines, 8);
     char words[16][32] = {{0}};
     CU_ASSERT_EQUAL(sscanf(lines.lines[1], "%31s %31s %31s %31s %31s %31s %31s %31s %31s", words[0],
@@ -76,7 +76,7 @@ TEST(a_terminal_obeys_no_name)
     init();
     snprintf(client.counts.name, sizeof(client.counts.name), "a\x1b[2Jb\xff");
     struct top_lines lines;
-    CU_ASSERT_EQUAL_FATAL(top_table_make(servers, 1, &lines, NULL), SLUICE_OK);
+    REQUIRE_OK(top_table_make(servers, 1, &lines, NULL));
     for (size_t i = 0; i < lines.num_lines; i++)
         CU_ASSERT_PTR_NULL(strpbrk(lines.lines[i], "\x1b\xff"));
     CU_ASSERT_PTR_NOT_NULL(strstr(lines.lines[4], "a\\x1b[2Jb\\xff"));
@@ -88,14 +88,14 @@ TEST(long_texts_are_cut_and_wide_ones_align)
     init();
     memset(client.counts.name, 1, sizeof(client.counts.name) - 1); /* 4 characters for each byte */
     struct top_lines lines;
-    CU_ASSERT_EQUAL_FATAL(top_table_make(servers, 1, &lines, NULL), SLUICE_OK);
+    REQUIRE_OK(top_table_make(servers, 1, &lines, NULL));
     top_lines_clear(&lines);
     struct top_client two[] = {client, client};
     snprintf(two[0].counts.name, sizeof(two[0].counts.name), "\xc3\xa4\xc3\xb6\xc3\xbc");
     snprintf(two[1].counts.name, sizeof(two[1].counts.name), "aou");
     servers[0].clients = two;
     servers[0].num_clients = 2;
-    CU_ASSERT_EQUAL_FATAL(top_table_make(servers, 1, &lines, NULL), SLUICE_OK);
+    REQUIRE_OK(top_table_make(servers, 1, &lines, NULL));
     CU_ASSERT_EQUAL(strlen(lines.lines[4]), strlen(lines.lines[5]) + 3);
     top_lines_clear(&lines);
 }
@@ -106,7 +106,7 @@ TEST(a_client_of_before_is_not_shown)
     client.counts.streams = 0;
     client.rates.samples_per_s = 0;
     struct top_lines lines;
-    CU_ASSERT_EQUAL_FATAL(top_table_make(servers, 1, &lines, NULL), SLUICE_OK);
+    REQUIRE_OK(top_table_make(servers, 1, &lines, NULL));
     CU_ASSERT_EQUAL(lines.num_lines, 2);
     top_lines_clear(&lines);
 }
@@ -116,11 +116,11 @@ TEST(what_hangs_and_what_does_not_serve_is_said)
     init();
     servers[0].stats.hanging_workers = 2;
     struct top_lines lines;
-    CU_ASSERT_EQUAL_FATAL(top_table_make(servers, 1, &lines, NULL), SLUICE_OK);
+    REQUIRE_OK(top_table_make(servers, 1, &lines, NULL));
     CU_ASSERT_PTR_NOT_NULL(strstr(lines.lines[1], "2 hang"));
     top_lines_clear(&lines);
     servers[0].state = TOP_NOT_SERVING;
-    CU_ASSERT_EQUAL_FATAL(top_table_make(servers, 1, &lines, NULL), SLUICE_OK);
+    REQUIRE_OK(top_table_make(servers, 1, &lines, NULL));
     CU_ASSERT_PTR_NOT_NULL(strstr(lines.lines[1], "not serving"));
     top_lines_clear(&lines);
 }

@@ -55,7 +55,7 @@ static struct seen list(struct sluice_store *store, const char *prefix)
     const sluice_status status = store->list(store, prefix, see, &seen, &err);
     if (status != SLUICE_OK)
         printf("list %s: %s\n", prefix, err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
     return seen;
 }
 
@@ -79,7 +79,7 @@ TEST(conformance_lists_keys_in_order_with_lengths_and_versions)
         struct sluice_object object;
         CU_ASSERT_STRING_EQUAL(seen.keys[i], keys[i]);
         CU_ASSERT_EQUAL(seen.objects[i].bytes, 100 + i);
-        CU_ASSERT_EQUAL_FATAL(store->describe(store, keys[i], &object, NULL), SLUICE_OK);
+        REQUIRE_OK(store->describe(store, keys[i], &object, NULL));
         CU_ASSERT_EQUAL(object.version, seen.objects[i].version);
         CU_ASSERT_NOT_EQUAL(object.version, 0);
     }
@@ -112,7 +112,7 @@ TEST(conformance_describes_an_object)
     struct sluice_object object = {.bytes = 7};
     struct sluice_store_limits limits;
     put("a/b.jpg", 1234, 1);
-    CU_ASSERT_EQUAL_FATAL(store->describe(store, "a/b.jpg", &object, NULL), SLUICE_OK);
+    REQUIRE_OK(store->describe(store, "a/b.jpg", &object, NULL));
     CU_ASSERT_STRING_EQUAL(object.key, "a/b.jpg");
     CU_ASSERT_EQUAL(object.bytes, 1234);
     store->limits(store, &limits);
@@ -127,11 +127,11 @@ TEST(conformance_versions_change_with_the_content)
     struct sluice_store *store = world->open();
     struct sluice_object first, second;
     put("a.jpg", 100, 1);
-    CU_ASSERT_EQUAL_FATAL(store->describe(store, "a.jpg", &first, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(store->describe(store, "a.jpg", &second, NULL), SLUICE_OK);
+    REQUIRE_OK(store->describe(store, "a.jpg", &first, NULL));
+    REQUIRE_OK(store->describe(store, "a.jpg", &second, NULL));
     CU_ASSERT_EQUAL(first.version, second.version);
     put("a.jpg", 100, 2);
-    CU_ASSERT_EQUAL_FATAL(store->describe(store, "a.jpg", &second, NULL), SLUICE_OK);
+    REQUIRE_OK(store->describe(store, "a.jpg", &second, NULL));
     CU_ASSERT_NOT_EQUAL(first.version, second.version);
     store->destroy(store);
 }
@@ -176,7 +176,7 @@ static void expect_whole(struct sluice_store *store, const struct sluice_store_r
     const sluice_status status = read_object(store, read, &buf, &err);
     if (status != SLUICE_OK)
         printf("%s: %s\n", read->key, err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
     CU_ASSERT_EQUAL_FATAL(buf->len, len);
     check_bytes(buf, (size_t)read->offset, 0, len, seed);
     sluice_buf_unref(buf);
@@ -186,7 +186,7 @@ static void expect_whole(struct sluice_store *store, const struct sluice_store_r
 static struct sluice_store_read listed(struct sluice_store *store, const char *key)
 {
     struct sluice_object object;
-    CU_ASSERT_EQUAL_FATAL(store->describe(store, key, &object, NULL), SLUICE_OK);
+    REQUIRE_OK(store->describe(store, key, &object, NULL));
     return (struct sluice_store_read){.key = key, .bytes = object.bytes, .version = object.version};
 }
 
@@ -246,7 +246,7 @@ TEST(conformance_reads_the_parts_that_are_chosen)
         const int64_t version = read.version;
         read.version = is_listed ? version : 0;
         choice.num_calls = 0;
-        CU_ASSERT_EQUAL_FATAL(read_object(store, &read, &buf, &err), SLUICE_OK);
+        REQUIRE_OK(read_object(store, &read, &buf, &err));
         read.version = version;
         CU_ASSERT_EQUAL(choice.num_calls, 1);
         CU_ASSERT_EQUAL(choice.len, 5000);
@@ -282,7 +282,7 @@ TEST(conformance_reads_ranges_and_parts_of_them)
                                       .version = read.version,
                                       .choose = choose,
                                       .ctx = &choice};
-    CU_ASSERT_EQUAL_FATAL(read_object(store, &read, &buf, &err), SLUICE_OK);
+    REQUIRE_OK(read_object(store, &read, &buf, &err));
     CU_ASSERT_EQUAL(choice.len, 1000);
     CU_ASSERT_EQUAL(buf->len, 1000);
     check_bytes(buf, 70000, 0, 3, 4);

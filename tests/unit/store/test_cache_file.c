@@ -54,7 +54,7 @@ TEST(headers_show_damage_and_other_objects)
     uint8_t header[SLUICE_CACHE_HEADER_BYTES];
     uint64_t hash = 0;
     sluice_cache_header_put(identity, &piece, data, header);
-    CU_ASSERT_EQUAL(sluice_cache_header_check(header, identity, &piece, &hash, NULL), SLUICE_OK);
+    CHECK_OK(sluice_cache_header_check(header, identity, &piece, &hash, NULL));
     CU_ASSERT_EQUAL(hash, sluice_hash64(data, 10));
     for (size_t bit = 0; bit < 8 * sizeof(header); bit++) {
         header[bit / 8] ^= (uint8_t)(1u << bit % 8);

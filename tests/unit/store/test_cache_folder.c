@@ -21,15 +21,15 @@ static struct sluice_cache_folder *make(char path[SLUICE_MAX_PATH_BYTES])
     char name[32], of_piece[SLUICE_CACHE_NAME_BYTES];
     struct sluice_cache_folder *folder = NULL;
     snprintf(name, sizeof(name), "a/cache-%u", count++);
-    CU_ASSERT_EQUAL_FATAL(sluice_path_in(sluice_test_dir(), name, path, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_cache_folder_prepare(path, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_cache_folder_open(path, &folder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_path_in(sluice_test_dir(), name, path, NULL));
+    REQUIRE_OK(sluice_cache_folder_prepare(path, NULL));
+    REQUIRE_OK(sluice_cache_folder_open(path, &folder, NULL));
     identity = sluice_cache_identify("a/b.jpg", -1, 0, 100);
     piece = (struct sluice_cache_piece){identity.high, 3, LEN};
-    CU_ASSERT_EQUAL(sluice_cache_folder_write(folder, identity, &piece, data, 1, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_cache_folder_commit(folder, &piece, 1, NULL), SLUICE_OK);
+    CHECK_OK(sluice_cache_folder_write(folder, identity, &piece, data, 1, NULL));
+    CHECK_OK(sluice_cache_folder_commit(folder, &piece, 1, NULL));
     sluice_cache_name(&piece, of_piece);
-    CU_ASSERT_EQUAL_FATAL(sluice_path_in(path, of_piece, file, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_path_in(path, of_piece, file, NULL));
     return folder;
 }
 
@@ -47,7 +47,7 @@ TEST(reads_what_was_written_until_it_is_removed)
     char path[SLUICE_MAX_PATH_BYTES];
     struct sluice_cache_folder *folder = make(path);
     struct stat st;
-    CU_ASSERT_EQUAL(read_piece(folder, NULL), SLUICE_OK);
+    CHECK_OK(read_piece(folder, NULL));
     CU_ASSERT_EQUAL_FATAL(stat(file, &st), 0);
     CU_ASSERT_EQUAL(st.st_size, SLUICE_CACHE_HEADER_BYTES + LEN);
     CU_ASSERT_EQUAL(st.st_mode & 0777, 0600);
@@ -66,7 +66,7 @@ TEST(damage_of_any_byte_is_seen)
     char path[SLUICE_MAX_PATH_BYTES];
     struct sluice_cache_folder *folder = make(path);
     struct sluice_buf *whole = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_file_read(file, 4096, NULL, &whole, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_file_read(file, 4096, NULL, &whole, NULL));
     for (size_t i = 0; i < whole->len; i++) {
         struct sluice_err err = {0};
         whole->data[i] ^= 0x20;
@@ -78,7 +78,7 @@ TEST(damage_of_any_byte_is_seen)
         CU_ASSERT_EQUAL(read_piece(folder, NULL), SLUICE_E_CORRUPT);
     }
     sluice_test_write_file(file, whole->data, whole->len);
-    CU_ASSERT_EQUAL(read_piece(folder, NULL), SLUICE_OK);
+    CHECK_OK(read_piece(folder, NULL));
     sluice_buf_unref(whole);
     sluice_cache_folder_close(folder);
 }
@@ -92,7 +92,7 @@ TEST(one_at_a_time_has_a_folder)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "another server uses this cache"));
     CU_ASSERT_PTR_NULL(second);
     sluice_cache_folder_close(folder);
-    CU_ASSERT_EQUAL_FATAL(sluice_cache_folder_open(path, &second, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cache_folder_open(path, &second, NULL));
     sluice_cache_folder_close(second);
 }
 
@@ -100,16 +100,16 @@ TEST(folders_of_other_things_are_refused)
 {
     char path[SLUICE_MAX_PATH_BYTES], other[SLUICE_MAX_PATH_BYTES];
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_path_in(sluice_test_dir(), "b", path, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_mkdirs(path, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_path_in(path, "letter.txt", other, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_path_in(sluice_test_dir(), "b", path, NULL));
+    REQUIRE_OK(sluice_mkdirs(path, NULL));
+    REQUIRE_OK(sluice_path_in(path, "letter.txt", other, NULL));
     sluice_test_write_file(other, "dear", 4);
     CU_ASSERT_EQUAL(sluice_cache_folder_prepare(path, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "is no cache"));
     CU_ASSERT_EQUAL(access(other, F_OK), 0);
     unlink(other);
-    CU_ASSERT_EQUAL(sluice_cache_folder_prepare(path, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_cache_folder_prepare(path, NULL), SLUICE_OK);
+    CHECK_OK(sluice_cache_folder_prepare(path, NULL));
+    CHECK_OK(sluice_cache_folder_prepare(path, NULL));
 }
 
 static unsigned num_kept;
@@ -125,19 +125,19 @@ TEST(a_scan_removes_what_is_torn_foreign_or_not_kept)
     char path[SLUICE_MAX_PATH_BYTES], torn[SLUICE_MAX_PATH_BYTES], new[SLUICE_MAX_PATH_BYTES],
         foreign[SLUICE_MAX_PATH_BYTES];
     struct sluice_cache_folder *folder = make(path);
-    CU_ASSERT_EQUAL_FATAL(sluice_path_in(path, "00/0000000000000001-0-10", torn, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_path_in(path, "ff/new-7", new, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_path_in(path, "80/letter.txt", foreign, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_path_in(path, "00/0000000000000001-0-10", torn, NULL));
+    REQUIRE_OK(sluice_path_in(path, "ff/new-7", new, NULL));
+    REQUIRE_OK(sluice_path_in(path, "80/letter.txt", foreign, NULL));
     const char *const bad[] = {torn, new, foreign};
     for (size_t i = 0; i < 3; i++)
         sluice_test_write_file(bad[i], data, LEN);
     num_kept = 0;
-    CU_ASSERT_EQUAL(sluice_cache_folder_scan(folder, keep_first, &piece, NULL), SLUICE_OK);
+    CHECK_OK(sluice_cache_folder_scan(folder, keep_first, &piece, NULL));
     CU_ASSERT_EQUAL(num_kept, 1);
     for (size_t i = 0; i < 3; i++)
         CU_ASSERT_NOT_EQUAL(access(bad[i], F_OK), 0);
-    CU_ASSERT_EQUAL(read_piece(folder, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_cache_folder_scan(folder, keep_first, &piece, NULL), SLUICE_OK);
+    CHECK_OK(read_piece(folder, NULL));
+    CHECK_OK(sluice_cache_folder_scan(folder, keep_first, &piece, NULL));
     CU_ASSERT_EQUAL(read_piece(folder, NULL), SLUICE_E_NOT_FOUND);
     sluice_cache_folder_close(folder);
 }
@@ -160,9 +160,9 @@ TEST(a_folder_that_others_may_write_is_refused)
         CU_ASSERT(strstr(opened.text, path) && strstr(opened.text, "chmod go-w"));
     }
     CU_ASSERT_EQUAL_FATAL(chmod(path, 0755), 0);
-    CU_ASSERT_EQUAL(sluice_cache_folder_prepare(path, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_cache_folder_open(path, &folder, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_path_in(path, "80", sub, NULL), SLUICE_OK);
+    CHECK_OK(sluice_cache_folder_prepare(path, NULL));
+    REQUIRE_OK(sluice_cache_folder_open(path, &folder, NULL));
+    REQUIRE_OK(sluice_path_in(path, "80", sub, NULL));
     CU_ASSERT_EQUAL_FATAL(chmod(sub, 0777), 0);
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(sluice_cache_folder_scan(folder, keep_first, &piece, &err), SLUICE_E_INVALID);
@@ -187,13 +187,13 @@ TEST(what_is_abandoned_is_gone)
 {
     char path[SLUICE_MAX_PATH_BYTES], new[SLUICE_MAX_PATH_BYTES];
     struct sluice_cache_folder *folder = make(path);
-    CU_ASSERT_EQUAL(sluice_cache_folder_write(folder, identity, &piece, data, 26, NULL), SLUICE_OK);
+    CHECK_OK(sluice_cache_folder_write(folder, identity, &piece, data, 26, NULL));
     CU_ASSERT(sluice_print(new, sizeof(new), "%s/%02x/new-1a", path, (unsigned)(piece.id >> 56)));
     CU_ASSERT_EQUAL(access(new, F_OK), 0);
     CU_ASSERT_EQUAL(sluice_cache_folder_write(folder, identity, &piece, data, 26, NULL),
                     SLUICE_E_IO);
     sluice_cache_folder_abandon(folder, &piece, 26);
     CU_ASSERT_NOT_EQUAL(access(new, F_OK), 0);
-    CU_ASSERT_EQUAL(read_piece(folder, NULL), SLUICE_OK);
+    CHECK_OK(read_piece(folder, NULL));
     sluice_cache_folder_close(folder);
 }

@@ -40,7 +40,7 @@ TEST(finds_what_was_added_and_not_removed)
 {
     struct sluice_cache_index *index = NULL;
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
-    CU_ASSERT_EQUAL_FATAL(sluice_cache_index_create(&index, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cache_index_create(&index, NULL));
     size_t total = 0;
     bool is_good = true;
     for (unsigned i = 0; i < 60000; i++) {
@@ -73,7 +73,7 @@ TEST(pieces_of_an_object_do_not_overlap)
     static const struct sluice_cache_piece over[] = {
         {7, 100, 50}, {7, 90, 11}, {7, 149, 1}, {7, 0, 1000}, {7, 120, 5}};
     static const struct sluice_cache_piece beside[] = {{7, 90, 10}, {7, 150, 1}, {8, 100, 50}};
-    CU_ASSERT_EQUAL_FATAL(sluice_cache_index_create(&index, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cache_index_create(&index, NULL));
     CU_ASSERT(sluice_cache_index_add(index, &first));
     for (size_t i = 0; i < sizeof(over) / sizeof(over[0]); i++)
         CU_ASSERT(!sluice_cache_index_add(index, &over[i]));
@@ -87,7 +87,7 @@ TEST(what_was_looked_for_stays_the_longest)
     struct sluice_cache_index *index = NULL;
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     struct sluice_cache_piece piece, found[SLUICE_CACHE_MAX_PIECES];
-    CU_ASSERT_EQUAL_FATAL(sluice_cache_index_create(&index, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cache_index_create(&index, NULL));
     CU_ASSERT(!sluice_cache_index_victim(index, &rng, &piece));
     for (uint64_t id = 0; id < 1000; id++)
         CU_ASSERT(sluice_cache_index_add(index, &(struct sluice_cache_piece){id, 0, 1}));

@@ -180,7 +180,7 @@ TEST(connections_are_kept)
     for (int i = 0; i < 20; i++) {
         struct sluice_http_transfer t = get("a");
         run(&t);
-        CU_ASSERT_EQUAL(t.status, SLUICE_OK);
+        CHECK_OK(t.status);
     }
     CU_ASSERT_EQUAL(web_count().requests, 20);
     CU_ASSERT(web_count().connections <= 1);
@@ -215,11 +215,11 @@ static struct sluice_http *begin_history(unsigned num)
 {
     struct sluice_http *kept = http;
     const struct sluice_http_options options = {.num_parallel = 64};
-    CU_ASSERT_EQUAL_FATAL(sluice_http_open(&options, &http, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_http_open(&options, &http, NULL));
     for (unsigned i = 0; i < num; i++) {
         struct sluice_http_transfer t = get("a");
         run(&t);
-        CU_ASSERT_EQUAL(t.status, SLUICE_OK);
+        CHECK_OK(t.status);
     }
     return kept;
 }
@@ -239,7 +239,7 @@ TEST(what_takes_long_is_asked_for_again)
         t.from = 2;
         t.to = 9;
         run(&t);
-        CU_ASSERT_EQUAL(t.status, SLUICE_OK);
+        CHECK_OK(t.status);
         CU_ASSERT(t.len == (is_range ? 7 : 10) && t.total == 10);
         CU_ASSERT_EQUAL(memcmp(data, is_range ? "2345678" : "0123456789", t.len), 0);
         CU_ASSERT_EQUAL(web_count().requests, before + 2);
@@ -292,7 +292,7 @@ TEST(closing_ends_what_runs)
     web_clear();
     put_digits("a");
     web_hang("a");
-    CU_ASSERT_EQUAL_FATAL(sluice_http_open(&options, &http, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_http_open(&options, &http, NULL));
     struct sluice_http_transfer t = get("a");
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, run_hanging, &t), 0);
     web_wait_for_hang();

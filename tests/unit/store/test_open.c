@@ -17,7 +17,7 @@ TEST(opens_a_folder)
     struct sluice_store *store = NULL;
     struct sluice_store_limits limits;
     const struct sluice_store_options options = {.root = sluice_test_dir(), .max_object_bytes = 7};
-    CU_ASSERT_EQUAL_FATAL(sluice_store_open(&options, &store, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_store_open(&options, &store, NULL));
     store->limits(store, &limits);
     CU_ASSERT(!limits.is_remote && limits.max_object_bytes == 7);
     CU_ASSERT_PTR_NOT_NULL(store->look);
@@ -33,8 +33,8 @@ TEST(remote_roots_are_opened_without_a_question)
         struct sluice_store *store = NULL;
         struct sluice_store_limits limits;
         const struct sluice_store_options options = {.root = roots[i], .max_object_bytes = 7};
-        CU_ASSERT_EQUAL(sluice_store_check(&options, NULL), SLUICE_OK);
-        CU_ASSERT_EQUAL_FATAL(sluice_store_open(&options, &store, NULL), SLUICE_OK);
+        CHECK_OK(sluice_store_check(&options, NULL));
+        REQUIRE_OK(sluice_store_open(&options, &store, NULL));
         store->limits(store, &limits);
         CU_ASSERT(limits.is_remote && limits.merge_gap_bytes > 0);
         CU_ASSERT_EQUAL(limits.parallel_reads, sluice_store_parallel_reads(roots[i]));
@@ -47,7 +47,7 @@ TEST(relative_takes_the_root_off)
 {
     struct sluice_store *store = NULL;
     const struct sluice_store_options options = {.root = "s3://bucket/a/", .max_object_bytes = 7};
-    CU_ASSERT_EQUAL_FATAL(sluice_store_open(&options, &store, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_store_open(&options, &store, NULL));
     CU_ASSERT_STRING_EQUAL(store->relative(store, "s3://bucket/a/b/c.jpg"), "b/c.jpg");
     CU_ASSERT_STRING_EQUAL(store->relative(store, "b/c.jpg"), "b/c.jpg");
     CU_ASSERT_PTR_NULL(store->relative(store, "s3://bucket/ab/c.jpg"));
@@ -85,21 +85,21 @@ TEST(says_what_a_sandbox_has_to_leave)
 {
     struct sluice_store_needs needs = {.num_ports = 9};
     struct sluice_store_options options = {.root = "/a/folder"};
-    CU_ASSERT_EQUAL(sluice_store_needs_of(&options, &needs, NULL), SLUICE_OK);
+    CHECK_OK(sluice_store_needs_of(&options, &needs, NULL));
     CU_ASSERT(needs.num_ports == 0 && !needs.has_names && needs.num_files == 0);
     options =
         (struct sluice_store_options){.root = "s3://bucket", .s3_endpoint = "http://10.0.0.1:7480"};
-    CU_ASSERT_EQUAL(sluice_store_needs_of(&options, &needs, NULL), SLUICE_OK);
+    CHECK_OK(sluice_store_needs_of(&options, &needs, NULL));
     CU_ASSERT(needs.num_ports == 1 && needs.ports[0] == 7480 && !needs.has_names);
     CU_ASSERT(needs_file(&needs, "/home/x/.aws/credentials"));
     CU_ASSERT(needs_file(&needs, "/etc/ssl/certs"));
     setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/run/token", 1);
-    CU_ASSERT_EQUAL(sluice_store_needs_of(&options, &needs, NULL), SLUICE_OK);
+    CHECK_OK(sluice_store_needs_of(&options, &needs, NULL));
     CU_ASSERT(needs.num_ports == 2 && needs.ports[1] == 443 && needs.has_names);
     CU_ASSERT(needs_file(&needs, "/run/token"));
     unsetenv("AWS_WEB_IDENTITY_TOKEN_FILE");
     options = (struct sluice_store_options){.root = "https://host/list"};
-    CU_ASSERT_EQUAL(sluice_store_needs_of(&options, &needs, NULL), SLUICE_OK);
+    CHECK_OK(sluice_store_needs_of(&options, &needs, NULL));
     CU_ASSERT(needs.num_ports == 1 && needs.ports[0] == 443 && needs.has_names);
     CU_ASSERT(!needs_file(&needs, "/home/x/.aws/credentials"));
 }

@@ -24,7 +24,7 @@ static struct sluice_store *open_world(void)
         .patience_ms = 20000,
         .s3_endpoint = endpoint,
     };
-    CU_ASSERT_EQUAL_FATAL(sluice_store_open(&options, &store, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_store_open(&options, &store, NULL));
     return store;
 }
 
@@ -54,7 +54,7 @@ TEST(requests_are_signed_and_in_order)
     struct sluice_store *store = open_world();
     struct sluice_object object;
     web_put("a b.jpg", "x", 1);
-    CU_ASSERT_EQUAL(store->describe(store, "a b.jpg", &object, NULL), SLUICE_OK);
+    CHECK_OK(store->describe(store, "a b.jpg", &object, NULL));
     const struct web_counts counts = web_count();
     CU_ASSERT_PTR_NOT_NULL(strstr(counts.authorization, "AWS4-HMAC-SHA256 Credential=AKFIRST/"));
     CU_ASSERT_PTR_NOT_NULL(strstr(counts.authorization, "/eu-test-1/s3/aws4_request"));
@@ -79,7 +79,7 @@ TEST(long_lists_come_in_pages)
         snprintf(key, sizeof(key), "c/%02u.jpg", i);
         web_put(key, "x", 1);
     }
-    CU_ASSERT_EQUAL(store->list(store, "c/", count, &num, NULL), SLUICE_OK);
+    CHECK_OK(store->list(store, "c/", count, &num, NULL));
     CU_ASSERT_EQUAL(num, 11);
     const struct web_counts counts = web_count();
     CU_ASSERT_EQUAL(counts.requests, 3);
@@ -99,9 +99,9 @@ TEST(keys_that_are_no_paths_are_passed_over)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(keys); i++)
         web_put(keys[i], "x", 1);
     sluice_test_capture_begin();
-    CU_ASSERT_EQUAL(store->list(store, "c/", count, &num, NULL), SLUICE_OK);
+    CHECK_OK(store->list(store, "c/", count, &num, NULL));
     struct sluice_object object;
-    CU_ASSERT_EQUAL(store->describe(store, keys[0], &object, NULL), SLUICE_OK);
+    CHECK_OK(store->describe(store, keys[0], &object, NULL));
     store->destroy(store); /* ends the web server's thread, whose input capturing would wait for */
     sluice_test_capture_end(&output);
     CU_ASSERT_EQUAL(num, 2);
@@ -117,7 +117,7 @@ TEST(an_object_of_an_absurd_size_is_passed_over)
     web_put("d/b.jpg", "x", 1);
     web_list_as_absurd("d/b.jpg");
     sluice_test_capture_begin();
-    CU_ASSERT_EQUAL(store->list(store, "d/", count, &num, NULL), SLUICE_OK);
+    CHECK_OK(store->list(store, "d/", count, &num, NULL));
     web_list_as_absurd(NULL);
     store->destroy(store);
     sluice_test_capture_end(&output);
@@ -184,8 +184,8 @@ TEST(the_region_of_a_bucket_is_followed)
         const sluice_status other = store->list(store, "c/", count, &num, &err);
         store->destroy(store);
         sluice_test_capture_end(&output);
-        CU_ASSERT_EQUAL(listed, SLUICE_OK);
-        CU_ASSERT_EQUAL(described, SLUICE_OK);
+        CHECK_OK(listed);
+        CHECK_OK(described);
         CU_ASSERT_EQUAL(num, 1);
         CU_ASSERT_EQUAL(num_asked, 2);
         CU_ASSERT_EQUAL(counts.requests, 3);
@@ -211,7 +211,7 @@ TEST(only_a_region_is_followed)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "a.example/b"));
     CU_ASSERT_EQUAL(web_count().requests, 1);
     web_fail(301, "", 1);
-    CU_ASSERT_EQUAL(store->describe(store, "c/1.jpg", &object, NULL), SLUICE_OK);
+    CHECK_OK(store->describe(store, "c/1.jpg", &object, NULL));
     CU_ASSERT_EQUAL(web_count().requests, 3);
     CU_ASSERT_PTR_NOT_NULL(strstr(web_count().authorization, "/eu-test-9/s3/aws4_request"));
     store->destroy(store);
@@ -246,7 +246,7 @@ TEST(another_region_is_of_the_same_service)
         char url[SLUICE_STORE_URL_BYTES] = "";
         const struct sluice_store_options options = {.root = "s3://photos/a",
                                                      .s3_endpoint = cases[i].endpoint};
-        CU_ASSERT_EQUAL(sluice_s3_endpoint(&options, &aws, "eu-west-3", url, NULL), SLUICE_OK);
+        CHECK_OK(sluice_s3_endpoint(&options, &aws, "eu-west-3", url, NULL));
         CU_ASSERT_STRING_EQUAL(url, cases[i].url);
     }
 }
@@ -260,7 +260,7 @@ TEST(credentials_that_are_refused_are_looked_for_again)
     struct sluice_object object;
     struct sluice_err err = {0};
     web_put("a.jpg", "x", 1);
-    CU_ASSERT_EQUAL(store->describe(store, "a.jpg", &object, NULL), SLUICE_OK);
+    CHECK_OK(store->describe(store, "a.jpg", &object, NULL));
     /* The same as before: refused, and not asked with again. */
     web_fail(403, expired, 1);
     struct sluice_store_read read = {.key = "a.jpg", .bytes = 1, .version = object.version};
@@ -273,7 +273,7 @@ TEST(credentials_that_are_refused_are_looked_for_again)
     /* Others. */
     write_profile("AKNEW");
     web_fail(403, expired, 1);
-    CU_ASSERT_EQUAL(store->read(store, &read, &buf, NULL), SLUICE_OK);
+    CHECK_OK(store->read(store, &read, &buf, NULL));
     sluice_buf_unref(buf);
     CU_ASSERT_PTR_NOT_NULL(strstr(web_count().authorization, "Credential=AKNEW/"));
     store->destroy(store);

@@ -46,7 +46,7 @@ static sluice_status find(struct sluice_err *err)
 TEST(without_any_nobody_asks)
 {
     forget_environment();
-    CU_ASSERT_EQUAL_FATAL(find(NULL), SLUICE_OK);
+    REQUIRE_OK(find(NULL));
     CU_ASSERT(credentials.is_anonymous);
     CU_ASSERT_STRING_EQUAL(places.region, "us-east-1");
     CU_ASSERT_STRING_EQUAL(places.endpoint, "");
@@ -60,7 +60,7 @@ TEST(the_home_folder_has_profiles)
                          "[default]\naws_access_key_id=AKHOME\naws_secret_access_key=sesame\n");
     sluice_test_put_text(sluice_test_dir(), ".aws/config",
                          "[default]\nregion=eu-home-1\n[profile work]\nsso_session = x\n");
-    CU_ASSERT_EQUAL_FATAL(find(NULL), SLUICE_OK);
+    REQUIRE_OK(find(NULL));
     CU_ASSERT(!credentials.is_anonymous && credentials.expires_s == 0);
     CU_ASSERT_STRING_EQUAL(credentials.key_id, "AKHOME");
     CU_ASSERT_STRING_EQUAL(credentials.secret, "sesame");
@@ -84,7 +84,7 @@ TEST(the_environment_comes_first)
     setenv("AWS_SESSION_TOKEN", "tok", 1);
     setenv("AWS_DEFAULT_REGION", "eu-env-2", 1);
     setenv("AWS_ENDPOINT_URL", "http://all", 1);
-    CU_ASSERT_EQUAL_FATAL(find(NULL), SLUICE_OK);
+    REQUIRE_OK(find(NULL));
     CU_ASSERT_STRING_EQUAL(credentials.key_id, "AKENV");
     CU_ASSERT_STRING_EQUAL(credentials.secret, "sesame2");
     CU_ASSERT_STRING_EQUAL(credentials.token, "tok");
@@ -92,7 +92,7 @@ TEST(the_environment_comes_first)
     CU_ASSERT_STRING_EQUAL(places.endpoint, "http://all");
     setenv("AWS_REGION", "eu-env-1", 1);
     setenv("AWS_ENDPOINT_URL_S3", "http://s3", 1);
-    CU_ASSERT_EQUAL_FATAL(find(NULL), SLUICE_OK);
+    REQUIRE_OK(find(NULL));
     CU_ASSERT_STRING_EQUAL(places.region, "eu-env-1");
     CU_ASSERT_STRING_EQUAL(places.endpoint, "http://s3");
 }
@@ -114,7 +114,7 @@ TEST(a_web_identity_asks_sts)
     setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/r", 1);
     web_clear();
     web_put("sts", answer, sizeof(answer) - 1);
-    CU_ASSERT_EQUAL_FATAL(find(NULL), SLUICE_OK);
+    REQUIRE_OK(find(NULL));
     CU_ASSERT_STRING_EQUAL(credentials.key_id, "ASIA1");
     CU_ASSERT_STRING_EQUAL(credentials.secret, "sesame3");
     CU_ASSERT_STRING_EQUAL(credentials.token, "tok/en==");

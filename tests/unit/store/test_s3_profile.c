@@ -21,16 +21,16 @@ TEST(reads_the_profile_of_a_name)
                                       "aws_secret_access_key = a/b+c= \r\n\n"
                                       "[ work ]\naws_access_key_id = AK2\n";
     clear();
-    CU_ASSERT_EQUAL(parse(credentials, "default", false, NULL), SLUICE_OK);
+    CHECK_OK(parse(credentials, "default", false, NULL));
     CU_ASSERT(profile.is_found);
     CU_ASSERT_STRING_EQUAL(profile.key_id, "AK1");
     CU_ASSERT_STRING_EQUAL(profile.secret, "a/b+c=");
     clear();
-    CU_ASSERT_EQUAL(parse(credentials, "work", false, NULL), SLUICE_OK);
+    CHECK_OK(parse(credentials, "work", false, NULL));
     CU_ASSERT_STRING_EQUAL(profile.key_id, "AK2");
     CU_ASSERT_STRING_EQUAL(profile.secret, "");
     clear();
-    CU_ASSERT_EQUAL(parse(credentials, "other", false, NULL), SLUICE_OK);
+    CHECK_OK(parse(credentials, "other", false, NULL));
     CU_ASSERT(!profile.is_found);
 }
 
@@ -41,13 +41,13 @@ TEST(sections_of_config_say_profile_and_what_is_there_stays)
                                  "[profile work]\nregion = eu-west-3\nsource_profile = default\n"
                                  "[profilework]\nregion = wrong\n";
     clear();
-    CU_ASSERT_EQUAL(parse(config, "work", true, NULL), SLUICE_OK);
+    CHECK_OK(parse(config, "work", true, NULL));
     CU_ASSERT_STRING_EQUAL(profile.region, "eu-west-3");
     CU_ASSERT_STRING_EQUAL(profile.other, "source_profile");
-    CU_ASSERT_EQUAL(parse(config, "default", true, NULL), SLUICE_OK);
+    CHECK_OK(parse(config, "default", true, NULL));
     CU_ASSERT_STRING_EQUAL(profile.region, "eu-west-3");
     clear();
-    CU_ASSERT_EQUAL(parse(config, "default", true, NULL), SLUICE_OK);
+    CHECK_OK(parse(config, "default", true, NULL));
     CU_ASSERT_STRING_EQUAL(profile.region, "eu-west-1");
     CU_ASSERT_STRING_EQUAL(profile.other, "");
 }

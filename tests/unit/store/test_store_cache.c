@@ -144,8 +144,8 @@ static void empty_cache(void)
 /* One for all tests, as its 256 folders take a disk a while. */
 static void name_folder(void)
 {
-    CU_ASSERT_EQUAL_FATAL(sluice_path_in(sluice_test_dir(), "cache", folder, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_store_cache_prepare(folder, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_path_in(sluice_test_dir(), "cache", folder, NULL));
+    REQUIRE_OK(sluice_store_cache_prepare(folder, NULL));
     empty_cache();
 }
 
@@ -157,7 +157,7 @@ static struct sluice_store *open_over(struct sluice_store *under, uint64_t max_b
     const sluice_status status = sluice_store_cache_open(&options, under, &store, &err);
     if (status != SLUICE_OK)
         printf("%s\n", err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
     return store;
 }
 
@@ -224,7 +224,7 @@ static sluice_status read_as(struct sluice_store *store, unsigned object, struct
 static void expect_read(struct sluice_store *store, unsigned object, struct choice *choice)
 {
     bool is_right = false;
-    CU_ASSERT_EQUAL(read_as(store, object, choice, NULL, &is_right), SLUICE_OK);
+    CHECK_OK(read_as(store, object, choice, NULL, &is_right));
     CU_ASSERT(is_right);
 }
 
@@ -552,7 +552,7 @@ TEST(who_waits_is_cancelled_or_reads_itself_when_the_fetch_fails)
     CU_ASSERT_EQUAL(patient.status, SLUICE_E_IO); /* by its own read */
     CU_ASSERT_EQUAL(fake.reads, 2);
     fake.fails = false;
-    CU_ASSERT_EQUAL(read_as(store, 7, NULL, NULL, &is_right), SLUICE_OK);
+    CHECK_OK(read_as(store, 7, NULL, NULL, &is_right));
     store->destroy(store);
 }
 
@@ -574,7 +574,7 @@ static struct sluice_store *open_world(void)
         .patience_ms = 20000,
         .s3_endpoint = is_s3 ? endpoint : NULL,
     };
-    CU_ASSERT_EQUAL_FATAL(sluice_store_open(&options, &under, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_store_open(&options, &under, NULL));
     name_folder();
     return open_over(under, 10u << 20);
 }

@@ -10,7 +10,7 @@ static struct sluice_store *open_store(uint64_t max_bytes)
     struct sluice_store *store = NULL;
     const struct sluice_store_file_options options = {.root = sluice_test_dir(),
                                                       .max_file_bytes = max_bytes};
-    CU_ASSERT_EQUAL_FATAL(sluice_store_file_open(&options, &store, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_store_file_open(&options, &store, NULL));
     return store;
 }
 
@@ -26,7 +26,7 @@ TEST(copies_objects_longer_than_a_read)
     snprintf(path, sizeof(path), "%s/copy", sluice_test_dir());
     const int fd = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
     uint64_t len = 0;
-    CU_ASSERT_EQUAL_FATAL(sluice_store_copy(store, "a.bin", fd, &len, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_store_copy(store, "a.bin", fd, &len, NULL));
     CU_ASSERT_EQUAL(len, sizeof(bytes));
     close(fd);
     size_t copied;

@@ -90,7 +90,7 @@ static struct sluice_store *open_store(void)
         .avoid_openat2 = avoid_openat2,
     };
     struct sluice_store *store = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_store_file_open(&options, &store, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_store_file_open(&options, &store, NULL));
     return store;
 }
 
@@ -107,7 +107,7 @@ static void expect_bytes(struct sluice_store *store, const char *path, const cha
     const sluice_status status = read_key(store, path, &file, &err);
     if (status != SLUICE_OK)
         printf("%s: %s\n", path, err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
     CU_ASSERT_EQUAL(file->len, strlen(bytes));
     CU_ASSERT(memcmp(file->data, bytes, file->len) == 0);
     sluice_buf_unref(file);
@@ -262,7 +262,7 @@ TEST(reads_the_parts_that_are_chosen_by_length_and_time)
     struct choice choice = {.num_parts = 2, .parts = {{0, 1}, {2, 4}}};
     struct sluice_buf *file = NULL;
     struct stat st;
-    CU_ASSERT_EQUAL_FATAL(read_chosen(store, "a/b/two.jpg", &choice, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(read_chosen(store, "a/b/two.jpg", &choice, &file, NULL));
     CU_ASSERT_EQUAL_FATAL(stat(outer("root/a/b/two.jpg"), &st), 0);
     CU_ASSERT_EQUAL(choice.num_calls, 1);
     CU_ASSERT_EQUAL(choice.len, 4);
@@ -293,12 +293,12 @@ TEST(reads_a_range_as_if_it_were_the_file)
     struct sluice_store_read read = {.key = "shard.tar", .offset = 20, .bytes = 10};
     struct sluice_buf *file = NULL;
     /* The limit of 16 bytes is the range's, not the shard's. */
-    CU_ASSERT_EQUAL_FATAL(store->read(store, &read, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(store->read(store, &read, &file, NULL));
     CU_ASSERT(file->len == 10 && memcmp(file->data, "klmnopqrst", 10) == 0);
     sluice_buf_unref(file);
     read.choose = choose;
     read.ctx = &choice;
-    CU_ASSERT_EQUAL_FATAL(store->read(store, &read, &file, NULL), SLUICE_OK);
+    REQUIRE_OK(store->read(store, &read, &file, NULL));
     CU_ASSERT_EQUAL(choice.len, 10);
     CU_ASSERT(file->len == 10 && file->data[0] == 'k' && file->data[9] == 't');
     sluice_buf_unref(file);
@@ -335,10 +335,10 @@ TEST(files_that_are_not_cached_are_read_in_turns)
         .avoid_openat2 = avoid_openat2,
     };
     struct sluice_store *store = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_store_file_open(&options, &store, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_store_file_open(&options, &store, NULL));
     num_takes = num_gives = 0;
     struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(read_key(store, "hole.jpg", &file, NULL), SLUICE_OK);
+    REQUIRE_OK(read_key(store, "hole.jpg", &file, NULL));
     CU_ASSERT_EQUAL(file->len, 13);
     CU_ASSERT_EQUAL(memcmp(file->data, (const char[13]){0}, 13), 0);
     sluice_buf_unref(file);
@@ -389,7 +389,7 @@ static void copy_root(const char *name, const char *content)
 TEST(a_root_that_was_moved_is_read_and_looked_for)
 {
     struct sluice_store *store = open_store();
-    CU_ASSERT_EQUAL(look(store), SLUICE_OK);
+    CHECK_OK(look(store));
     CU_ASSERT_EQUAL_FATAL(rename(outer("root"), outer("moved")), 0);
     CU_ASSERT_EQUAL(look(store), SLUICE_E_IO);
     expect_bytes(store, "a/one.jpg", "one");
@@ -401,7 +401,7 @@ TEST(a_root_that_was_moved_is_read_and_looked_for)
     expect_bytes(store, "a/one.jpg", "one");
     CU_ASSERT_EQUAL_FATAL(rename(outer("root"), outer("copy")), 0);
     CU_ASSERT_EQUAL_FATAL(rename(outer("moved"), outer("root")), 0);
-    CU_ASSERT_EQUAL(look(store), SLUICE_OK);
+    CHECK_OK(look(store));
     expect_failure(store, "a/none.jpg", SLUICE_E_NOT_FOUND);
     store->destroy(store);
 }
@@ -414,7 +414,7 @@ TEST(a_folder_with_the_known_sample_takes_the_place_of_one_that_is_gone)
     const struct sluice_store_file_options options = {
         .root = outer("first"), .max_file_bytes = 16, .avoid_openat2 = avoid_openat2};
     struct sluice_store *store = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_store_file_open(&options, &store, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_store_file_open(&options, &store, NULL));
     unlink(outer("first/a/one.jpg"));
     rmdir(outer("first/a"));
     CU_ASSERT_EQUAL_FATAL(rmdir(outer("first")), 0);
@@ -425,7 +425,7 @@ TEST(a_folder_with_the_known_sample_takes_the_place_of_one_that_is_gone)
     expect_failure(store, "a/one.jpg", SLUICE_E_IO);
     CU_ASSERT_EQUAL_FATAL(rename(outer("first"), outer("second")), 0);
     CU_ASSERT_EQUAL_FATAL(rename(outer("third"), outer("first")), 0);
-    CU_ASSERT_EQUAL(look(store), SLUICE_OK);
+    CHECK_OK(look(store));
     expect_bytes(store, "a/one.jpg", "new");
     store->destroy(store);
 }
@@ -443,7 +443,7 @@ TEST(a_known_member_of_a_shard_must_fit_in_it)
     CU_ASSERT_EQUAL(store->look(store, &fits, NULL), SLUICE_E_IO);
     CU_ASSERT_EQUAL_FATAL(unlink(outer("held/known.tar")), 0);
     CU_ASSERT_EQUAL(store->look(store, &sticks_out, NULL), SLUICE_E_IO);
-    CU_ASSERT_EQUAL(store->look(store, &fits, NULL), SLUICE_OK);
+    CHECK_OK(store->look(store, &fits, NULL));
     expect_bytes(store, "known.tar", "0123456789");
     store->destroy(store);
     CU_ASSERT_EQUAL_FATAL(unlink(outer("root/known.tar")), 0);
@@ -487,7 +487,7 @@ static struct sluice_store *open_world(void)
         .avoid_openat2 = avoid_openat2,
     };
     struct sluice_store *store = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_store_file_open(&options, &store, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_store_file_open(&options, &store, NULL));
     return store;
 }
 

@@ -69,7 +69,7 @@ static struct sluice_store *open_roots(const char *const *names, size_t num)
     struct sluice_store *store = NULL;
     const struct sluice_store_options options = {.max_object_bytes = CONFORMANCE_MAX_BYTES};
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_roots_parse(given, num, &roots, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_roots_parse(given, num, &roots, &err));
     if (sluice_store_open_roots(&options, &roots, turns, &store, &err) != SLUICE_OK)
         CU_FAIL_FATAL(err.text);
     return store;
@@ -223,7 +223,7 @@ static sluice_status note(void *ctx, const struct sluice_object *object, struct 
 static const char *list(struct sluice_store *store, const char *prefix)
 {
     listed[0] = '\0';
-    CU_ASSERT_EQUAL(store->list(store, prefix, note, NULL, NULL), SLUICE_OK);
+    CHECK_OK(store->list(store, prefix, note, NULL, NULL));
     return listed;
 }
 
@@ -243,7 +243,7 @@ TEST(the_first_part_of_a_path_names_the_store)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(files); i++) {
         struct sluice_buf *buf = NULL;
         const struct sluice_store_read read = {.key = files[i].key};
-        CU_ASSERT_EQUAL_FATAL(store->read(store, &read, &buf, NULL), SLUICE_OK);
+        REQUIRE_OK(store->read(store, &read, &buf, NULL));
         CU_ASSERT(buf->len == strlen(files[i].bytes) &&
                   memcmp(buf->data, files[i].bytes, buf->len) == 0);
         sluice_buf_unref(buf);
@@ -294,17 +294,16 @@ TEST(a_root_that_is_gone_takes_no_other_with_it)
     const struct sluice_store_known of_a = {.path = "a/1.jpg", .bytes = 3},
                                     of_b = {.path = "b/1.jpg", .bytes = 3};
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(store->look(store, &of_a, NULL), SLUICE_OK);
+    CHECK_OK(store->look(store, &of_a, NULL));
     CU_ASSERT_EQUAL(unlink(in_world("b", "1.jpg")), 0);
     CU_ASSERT_EQUAL(rmdir(in_world("b", "")), 0);
-    CU_ASSERT_EQUAL(store->look(store, &of_a, NULL), SLUICE_OK);
+    CHECK_OK(store->look(store, &of_a, NULL));
     CU_ASSERT_EQUAL(store->look(store, &of_b, &err), SLUICE_E_IO);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/b"));
     struct sluice_buf *buf = NULL;
     CU_ASSERT_EQUAL(store->read(store, &(struct sluice_store_read){.key = "b/1.jpg"}, &buf, NULL),
                     SLUICE_E_IO);
-    CU_ASSERT_EQUAL_FATAL(
-        store->read(store, &(struct sluice_store_read){.key = "a/1.jpg"}, &buf, NULL), SLUICE_OK);
+    REQUIRE_OK(store->read(store, &(struct sluice_store_read){.key = "a/1.jpg"}, &buf, NULL));
     sluice_buf_unref(buf);
     CU_ASSERT_EQUAL(store->look(store, &(struct sluice_store_known){.path = "c/."}, NULL),
                     SLUICE_E_NOT_FOUND);
@@ -340,11 +339,9 @@ TEST(limits_hold_for_each_and_cancel_reaches_all)
     for (int i = 0; i < 2; i++)
         fakes[i] = (struct sluice_store){
             .cancel = fake_cancel, .limits = fake_limits, .destroy = fake_destroy};
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_store_roots_create((const char *const[]){"a", "b"},
-                                  (struct sluice_store *const[]){&fakes[0], &fakes[1]}, 2, &store,
-                                  NULL),
-        SLUICE_OK);
+    REQUIRE_OK(sluice_store_roots_create((const char *const[]){"a", "b"},
+                                         (struct sluice_store *const[]){&fakes[0], &fakes[1]}, 2,
+                                         &store, NULL));
     struct sluice_store_limits limits;
     store->limits(store, &limits);
     CU_ASSERT(limits.max_object_bytes == 50 && limits.merge_gap_bytes == 7 &&
@@ -365,8 +362,7 @@ TEST(a_root_that_is_not_there_is_named)
     char there[1100], missing[1100];
     snprintf(there, sizeof(there), "a=%s", sluice_test_dir());
     snprintf(missing, sizeof(missing), "b=%s/nowhere", sluice_test_dir());
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_roots_parse((const char *const[]){there, missing}, 2, &roots, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_roots_parse((const char *const[]){there, missing}, 2, &roots, NULL));
     struct sluice_store *store = NULL;
     struct sluice_err err = {0};
     const struct sluice_store_options options = {.max_object_bytes = 10};

@@ -21,11 +21,10 @@ static sluice_status parse(const char *text, void *ctx, struct sluice_err *err)
 
 TEST(reads_paths_lengths_and_etags)
 {
-    CU_ASSERT_EQUAL(
-        parse("# a list\n\n  a/b c.jpg  12 \"ab-1\"\r\n\tx\t0\t-\nlast 7 W/\"e\"", NULL, NULL),
-        SLUICE_OK);
+    CHECK_OK(
+        parse("# a list\n\n  a/b c.jpg  12 \"ab-1\"\r\n\tx\t0\t-\nlast 7 W/\"e\"", NULL, NULL));
     CU_ASSERT_STRING_EQUAL(told, "a/b c.jpg|12|\"ab-1\";x|0|;last|7|W/\"e\";");
-    CU_ASSERT_EQUAL(parse("", NULL, NULL), SLUICE_OK);
+    CHECK_OK(parse("", NULL, NULL));
     CU_ASSERT_EQUAL(parse("a 1 -\n", told, NULL), SLUICE_E_UNSUPPORTED);
 }
 

@@ -20,7 +20,7 @@ static struct sluice_tracer *open_tracer(double sample, const char *parent, unsi
                                                   .sample = sample,
                                                   .parent = parent,
                                                   .max_lines_per_s = max_lines};
-    CU_ASSERT_EQUAL_FATAL(sluice_tracer_open(&options, &tracer, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_tracer_open(&options, &tracer, NULL));
     return tracer;
 }
 

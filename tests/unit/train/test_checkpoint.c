@@ -17,7 +17,7 @@ static void require(sluice_status status)
 {
     if (status)
         printf("%s: %s\n", sluice_status_name(status), err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
 }
 
 static const char *path_of(const char *name)
@@ -141,7 +141,7 @@ TEST(lengths_are_checked_without_the_checksums_help)
     size_t len;
     uint8_t *bytes = sluice_test_read_file(path_of("tiny.ckpt"), &len);
     const size_t body = len - 16;
-    CU_ASSERT_EQUAL(parse_sealed(bytes, body), SLUICE_OK);
+    CHECK_OK(parse_sealed(bytes, body));
     for (size_t cut = 12; cut < body; cut++) /* magic and version stay */
         CU_ASSERT_EQUAL(parse_sealed(bytes, cut), SLUICE_E_CORRUPT);
     CU_ASSERT_EQUAL(parse_sealed(bytes, len), SLUICE_E_CORRUPT); /* bytes after the end */

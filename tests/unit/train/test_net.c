@@ -10,8 +10,7 @@ static struct sluice_net net; /* large for a stack frame */
 static void build(const char *model, uint32_t image_size, uint32_t num_classes)
 {
     struct sluice_err err = {{0}};
-    CU_ASSERT_EQUAL_FATAL(sluice_net_build(model, image_size, num_classes, -1, &net, &err),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_net_build(model, image_size, num_classes, -1, &net, &err));
 }
 
 static size_t count_trained(void)
@@ -147,7 +146,7 @@ TEST(a_model_deeper_than_a_net_holds_is_refused)
     static const struct sluice_net_model linears = {"linears", build_linears, 0};
     struct sluice_err err = {{0}};
     depth = SLUICE_NET_MAX_LAYERS;
-    CU_ASSERT_EQUAL(sluice_net_build_model(&relus, 8, 10, -1, &net, &err), SLUICE_OK);
+    CHECK_OK(sluice_net_build_model(&relus, 8, 10, -1, &net, &err));
     CU_ASSERT_EQUAL(net.num_layers, SLUICE_NET_MAX_LAYERS);
     depth = 2 * SLUICE_NET_MAX_LAYERS;
     net.num_layers = 77;
@@ -158,7 +157,7 @@ TEST(a_model_deeper_than_a_net_holds_is_refused)
 
     memset(&err, 0, sizeof(err));
     depth = SLUICE_NET_MAX_PARAMS / 2;
-    CU_ASSERT_EQUAL(sluice_net_build_model(&linears, 8, 10, -1, &net, &err), SLUICE_OK);
+    CHECK_OK(sluice_net_build_model(&linears, 8, 10, -1, &net, &err));
     CU_ASSERT_EQUAL(net.num_params, SLUICE_NET_MAX_PARAMS);
     depth++;
     CU_ASSERT_EQUAL(sluice_net_build_model(&linears, 8, 10, -1, &net, &err), SLUICE_E_INVALID);
@@ -176,7 +175,7 @@ TEST(dropout_is_the_models_unless_given)
         }
     }
     CU_ASSERT_EQUAL(num_dropouts, 2);
-    CU_ASSERT_EQUAL(sluice_net_build("alexnet", 64, 10, 0.25, &net, NULL), SLUICE_OK);
+    CHECK_OK(sluice_net_build("alexnet", 64, 10, 0.25, &net, NULL));
     for (unsigned i = 0; i < net.num_layers; i++) {
         if (net.layers[i].kind == SLUICE_LAYER_DROPOUT)
             CU_ASSERT_EQUAL(net.layers[i].p, 0.25);

@@ -16,7 +16,7 @@ static void require(sluice_status status)
 {
     if (status)
         printf("%s: %s\n", sluice_status_name(status), err.text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
 }
 
 static float *random_array(size_t count)

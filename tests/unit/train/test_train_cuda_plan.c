@@ -60,7 +60,7 @@ TEST(float32_takes_no_tensor_cores)
     CU_ASSERT_EQUAL(picked(candidates, 2, true, &is_deterministic), 2);
     CU_ASSERT_EQUAL(picked(candidates, 2, false, &is_deterministic), 1);
     struct conv_pass pass;
-    CU_ASSERT_EQUAL(cuda_pick(candidates, 2, false, &pass, NULL), SLUICE_OK);
+    CHECK_OK(cuda_pick(candidates, 2, false, &pass, NULL));
     CU_ASSERT(pass.workspace == 7 && pass.math == FMA);
 }
 

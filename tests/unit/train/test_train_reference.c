@@ -144,7 +144,7 @@ static void check_totals(struct sluice_trainer *trainer, double loss, double lim
                          unsigned top5)
 {
     struct sluice_train_totals totals;
-    CU_ASSERT_EQUAL_FATAL(sluice_trainer_collect(trainer, &totals, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_trainer_collect(trainer, &totals, NULL));
     note(fabs(totals.loss_sum / (double)totals.samples - loss), limit, &worst_loss, "loss");
     CU_ASSERT(apart(totals.top1, top1) <= tolerance.hits);
     CU_ASSERT(apart(totals.top5, top5) <= tolerance.hits);

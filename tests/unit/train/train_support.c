@@ -44,7 +44,7 @@ void train_test_require(sluice_status status, const struct sluice_err *err)
 {
     if (status)
         printf("%s: %s\n", sluice_status_name(status), err->text);
-    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    REQUIRE_OK(status);
 }
 
 int train_test_same_bits(const void *a, const void *b, size_t len)

@@ -46,13 +46,12 @@ TEST(rows_come_back_block_by_block)
     size_t done = 0;
     while (done < MANY) {
         struct sluice_list_block block = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(&rows[done], MANY - done, &block, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_list_block_pack(&rows[done], MANY - done, &block, NULL));
         CU_ASSERT(block.num_rows > 0 && block.num_rows <= SLUICE_LIST_BLOCK_ROWS);
         CU_ASSERT(block.raw_bytes <=
                   SLUICE_LIST_BLOCK_BYTES + SLUICE_LIST_ROW_BYTES + SLUICE_LIST_PATH_BYTES);
         struct taken taken = {.from = done};
-        CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, take, &taken, NULL), SLUICE_OK);
+        CHECK_OK(sluice_list_block_unpack(&block, take, &taken, NULL));
         CU_ASSERT_EQUAL(taken.count, block.num_rows);
         done += block.num_rows;
         sluice_list_block_clear(&block);
@@ -72,7 +71,7 @@ TEST(long_paths_make_short_blocks)
         longs[i].path = texts[i];
     }
     struct sluice_list_block block = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(longs, 3000, &block, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_list_block_pack(longs, 3000, &block, NULL));
     CU_ASSERT(block.num_rows < 300 && block.num_rows > 200);
     sluice_list_block_clear(&block);
     memset(path, 'x', SLUICE_LIST_PATH_BYTES);
@@ -85,7 +84,7 @@ TEST(what_take_returns_ends_it)
     struct sluice_list_block block = {0};
     struct sluice_err err = {0};
     struct taken taken = {.fail_at = 7};
-    CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(rows, 100, &block, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_list_block_pack(rows, 100, &block, NULL));
     CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, take, &taken, &err), SLUICE_E_AGAIN);
     CU_ASSERT_EQUAL(taken.count, 7);
     CU_ASSERT_STRING_EQUAL(err.text, "enough");
@@ -132,14 +131,14 @@ TEST(targets_come_back)
     struct sluice_list_block block = {0};
     give_targets(with, 500);
     const struct sluice_list_row *want = with;
-    CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(with, 500, &block, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_list_block_pack(with, 500, &block, NULL));
     CU_ASSERT(block.has_targets && block.num_rows == 500);
-    CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, take_target, &want, NULL), SLUICE_OK);
+    CHECK_OK(sluice_list_block_unpack(&block, take_target, &want, NULL));
     CU_ASSERT_EQUAL(want - with, 500);
     block.has_targets = false;
     CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, ignore, NULL, NULL), SLUICE_E_CORRUPT);
     sluice_list_block_clear(&block);
-    CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(rows, 500, &block, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_list_block_pack(rows, 500, &block, NULL));
     CU_ASSERT(!block.has_targets);
     block.has_targets = true;
     CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, ignore, NULL, NULL), SLUICE_E_CORRUPT);
@@ -157,9 +156,9 @@ TEST(large_targets_make_short_blocks)
     with[3].target = most;
     with[3].target_bytes = sizeof(most);
     const struct sluice_list_row *want = with;
-    CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(with, 100, &block, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_list_block_pack(with, 100, &block, NULL));
     CU_ASSERT_EQUAL(block.num_rows, 4);
-    CU_ASSERT_EQUAL(sluice_list_block_unpack(&block, take_target, &want, NULL), SLUICE_OK);
+    CHECK_OK(sluice_list_block_unpack(&block, take_target, &want, NULL));
     sluice_list_block_clear(&block);
     with[3].target_bytes++;
     CU_ASSERT_EQUAL(sluice_list_block_pack(with, 100, &block, NULL), SLUICE_E_INVALID);
@@ -168,7 +167,7 @@ TEST(large_targets_make_short_blocks)
 TEST(counts_beyond_the_bounds_are_corrupt)
 {
     struct sluice_list_block block = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(rows, 100, &block, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_list_block_pack(rows, 100, &block, NULL));
     const struct sluice_list_block good = block;
     const uint32_t counts[] = {0, 99, 101, SLUICE_LIST_BLOCK_ROWS + 1, UINT32_MAX};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(counts); i++) {

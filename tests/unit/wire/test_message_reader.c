@@ -60,8 +60,7 @@ TEST(scalars_repeated_and_packed_are_read_either_way)
         {{0x42, 3, 1, 2, 3}, 5}, {{0x40, 1, 0x40, 2, 0x40, 3}, 6}, {{0x40, 1, 0x42, 2, 2, 3}, 6}};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         ProtobufCMessage *found;
-        CU_ASSERT_EQUAL_FATAL(
-            unpack(&data_response__descriptor, cases[i].data, cases[i].len, &found), SLUICE_OK);
+        REQUIRE_OK(unpack(&data_response__descriptor, cases[i].data, cases[i].len, &found));
         const DataResponse *response = (const DataResponse *)found;
         CU_ASSERT_EQUAL_FATAL(response->n_shape, 3);
         for (int32_t k = 0; k < 3; k++)
@@ -115,8 +114,7 @@ TEST(negative_numbers_are_fine_where_the_type_has_them)
     static const uint8_t minus_one[] = {0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
                                         0xFF, 0xFF, 0xFF, 0xFF, 0x01};
     ProtobufCMessage *found;
-    CU_ASSERT_EQUAL_FATAL(unpack(&data_response__descriptor, minus_one, sizeof(minus_one), &found),
-                          SLUICE_OK);
+    REQUIRE_OK(unpack(&data_response__descriptor, minus_one, sizeof(minus_one), &found));
     CU_ASSERT_EQUAL(((const DataResponse *)found)->pproc, -1);
     protobuf_c_message_free_unpacked(found, NULL);
 }
@@ -131,7 +129,7 @@ TEST(rejects_more_bytes_than_the_limit)
         bytes[i] = (uint8_t)((left & 0x7F) | (i < 4 ? 0x80 : 0));
     CU_ASSERT_EQUAL(unpack(&data_response__descriptor, bytes, len, NULL), SLUICE_E_CORRUPT);
     bytes[1]--; /* and one less is taken */
-    CU_ASSERT_EQUAL(unpack(&data_response__descriptor, bytes, len - 1, NULL), SLUICE_OK);
+    CHECK_OK(unpack(&data_response__descriptor, bytes, len - 1, NULL));
     free(bytes);
 }
 
@@ -144,8 +142,7 @@ TEST(rejects_more_elements_than_the_limit)
         uint8_t *bytes = calloc(2, most + 1);
         for (size_t k = 0; k <= most; k++)
             bytes[2 * k] = tags[i];
-        CU_ASSERT_EQUAL(unpack(&sluice__v1__fetch_request__descriptor, bytes, 2 * most, NULL),
-                        SLUICE_OK);
+        CHECK_OK(unpack(&sluice__v1__fetch_request__descriptor, bytes, 2 * most, NULL));
         CU_ASSERT_EQUAL(unpack(&sluice__v1__fetch_request__descriptor, bytes, 2 * most + 2, NULL),
                         SLUICE_E_CORRUPT);
         free(bytes);

@@ -17,7 +17,7 @@ TEST(short_payloads_are_copied_and_long_ones_referred_to)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(lens); i++) {
         struct sluice_buf *payload = random_buf(lens[i]);
         struct sluice_message message = {0};
-        CU_ASSERT_EQUAL(put(payload, &message), SLUICE_OK);
+        CHECK_OK(put(payload, &message));
         const bool is_referred = lens[i] >= SLUICE_WIRE_MIN_REF_BYTES;
         CU_ASSERT_EQUAL(payload->refs, is_referred ? 2 : 1);
         sluice_message_clear(&message);
@@ -31,7 +31,7 @@ TEST(the_message_outlives_the_callers_reference)
     struct sluice_buf *payload = random_buf(5000);
     uint8_t first = payload->data[0];
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(put(payload, &message), SLUICE_OK);
+    CHECK_OK(put(payload, &message));
     sluice_buf_unref(payload);
     uint8_t *flat = message_flatten(&message);
     CU_ASSERT_EQUAL(flat[message.len - 5000], first);
@@ -49,7 +49,7 @@ TEST(appends_behind_what_is_there)
         Sluice__V1__ProbeReply wire = SLUICE__V1__PROBE_REPLY__INIT;
         wire.payload = (ProtobufCBinaryData){.len = payload->len, .data = payload->data};
         len += sluice__v1__probe_reply__pack(&wire, expected + len);
-        CU_ASSERT_EQUAL(put(payload, &message), SLUICE_OK);
+        CHECK_OK(put(payload, &message));
         sluice_buf_unref(payload);
     }
     CU_ASSERT_EQUAL_FATAL(message.len, len);
@@ -63,8 +63,8 @@ TEST(packing_nothing_leaves_the_message_as_it_was)
 {
     const Sluice__V1__StatsRequest wire = SLUICE__V1__STATS_REQUEST__INIT;
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_message_append_copy(&message, "abc", 3, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_wire_pack(&wire.base, NULL, &message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_message_append_copy(&message, "abc", 3, NULL));
+    CHECK_OK(sluice_wire_pack(&wire.base, NULL, &message, NULL));
     CU_ASSERT_EQUAL(message.len, 3);
     sluice_message_clear(&message);
 }

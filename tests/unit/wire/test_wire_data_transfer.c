@@ -14,7 +14,7 @@ TEST(reads_requests_of_protobuf_c)
         uint8_t packed[256];
         struct sluice_message message = message_cut(packed, data_request__pack(&request, packed));
         struct sluice_wire_data_request got;
-        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_data_request(&message, &got, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_wire_get_data_request(&message, &got, NULL));
         CU_ASSERT_STRING_EQUAL(got.fname, request.fname);
         CU_ASSERT_EQUAL(got.pproc, request.pproc);
         CU_ASSERT_EQUAL(got.size, request.size);
@@ -49,7 +49,7 @@ TEST(protobuf_c_reads_responses)
         .num_shape = 3,
     };
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_data_response(&response, &message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_data_response(&response, &message, NULL));
     bool is_by_reference = false;
     for (size_t i = 0; i < message.num_segments; i++)
         is_by_reference |= message.segments[i].data == response.image->data;
@@ -81,7 +81,7 @@ TEST(nulls_are_empty)
 {
     const struct sluice_wire_data_response response = {0};
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_data_response(&response, &message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_data_response(&response, &message, NULL));
     CU_ASSERT_EQUAL(message.len, 0);
     sluice_message_clear(&message);
 }

@@ -50,9 +50,9 @@ TEST(requests_come_back_as_they_were_put)
     for (int i = 0; i < 300; i++) {
         struct sluice_wire_fetch_request request = random_request(), got;
         struct sluice_message message = {0};
-        CU_ASSERT_EQUAL(sluice_wire_put_fetch_request(&request, &message, NULL), SLUICE_OK);
+        CHECK_OK(sluice_wire_put_fetch_request(&request, &message, NULL));
         message_recut(&message);
-        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_fetch_request(&message, &got, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_wire_get_fetch_request(&message, &got, NULL));
         CU_ASSERT_EQUAL(got.grant_bytes, request.grant_bytes);
         CU_ASSERT_EQUAL(got.cpu_worth, request.cpu_worth);
         CU_ASSERT_EQUAL(got.open.is_present, request.open.is_present);
@@ -105,7 +105,7 @@ TEST(a_request_without_restart_interval_stays_the_same)
         const uint8_t *want = asks ? asking : before;
         const size_t len = asks ? sizeof(asking) : sizeof(before);
         struct sluice_message message = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_wire_put_fetch_request(&request, &message, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_wire_put_fetch_request(&request, &message, NULL));
         CU_ASSERT_EQUAL_FATAL(message.len, len + 9); /* and the hash */
         uint8_t *flat = message_flatten(&message);
         CU_ASSERT_EQUAL(memcmp(flat, want, len), 0);
@@ -130,7 +130,7 @@ TEST(fields_of_a_sample_request_that_are_not_known_are_passed_over)
     static const uint8_t bytes[] = {0x12, 10, 0x08, 9, 0x28, 3, 0x78, 8, 0x30, 1, 0x10, 5};
     struct sluice_message message = message_cut(bytes, sizeof(bytes));
     struct sluice_wire_fetch_request got;
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_fetch_request(&message, &got, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_fetch_request(&message, &got, NULL));
     CU_ASSERT_EQUAL_FATAL(got.num_samples, 1);
     CU_ASSERT(got.samples[0].request_id == 9 && got.samples[0].key.sample_id == 5 &&
               got.samples[0].split == 3 && got.samples[0].form == SLUICE_FORM_JPEG_CROP &&
@@ -144,7 +144,7 @@ TEST(a_form_of_a_later_version_asks_for_the_file)
     static const uint8_t bytes[] = {0x12, 8, 0x08, 9, 0x28, 3, 0x30, 77, 0x10, 5};
     struct sluice_message message = message_cut(bytes, sizeof(bytes));
     struct sluice_wire_fetch_request got;
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_fetch_request(&message, &got, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_fetch_request(&message, &got, NULL));
     CU_ASSERT_EQUAL_FATAL(got.num_samples, 1);
     CU_ASSERT_EQUAL(got.samples[0].request_id, 9);
     CU_ASSERT_EQUAL(got.samples[0].key.sample_id, 5);
@@ -197,8 +197,7 @@ static void collect(void *ctx, const struct sluice_wire_sample_reply *reply)
     *kept = *reply;
     const size_t len = sluice_cursor_left(&kept->arrived);
     if (reply->status == SLUICE_OK)
-        CU_ASSERT_EQUAL_FATAL(sluice_cursor_gather(&kept->arrived, len, NULL, &kept->payload, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_cursor_gather(&kept->arrived, len, NULL, &kept->payload, NULL));
     CU_ASSERT(reply->status == SLUICE_OK || len == 0);
 }
 
@@ -244,15 +243,13 @@ TEST(replies_come_back_as_they_were_put)
         struct sluice_wire_load got_load = {99, 99, 99};
         for (uint32_t k = 0; k < num_replies; k++) {
             put.replies[put.num_replies++] = random_reply();
-            CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&put.replies[k], &message, NULL),
-                            SLUICE_OK);
+            CHECK_OK(sluice_wire_put_sample_reply(&put.replies[k], &message, NULL));
         }
-        CU_ASSERT_EQUAL(sluice_wire_put_load(&load, &message, NULL), SLUICE_OK);
+        CHECK_OK(sluice_wire_put_load(&load, &message, NULL));
         if (random_bool())
             message_recut(&message);
-        CU_ASSERT_EQUAL(
-            sluice_wire_get_fetch_reply(&message, MAX_PAYLOAD, collect, &got, &got_load, NULL),
-            SLUICE_OK);
+        CHECK_OK(
+            sluice_wire_get_fetch_reply(&message, MAX_PAYLOAD, collect, &got, &got_load, NULL));
         CU_ASSERT_EQUAL(got_load.queue_depth, load.queue_depth);
         CU_ASSERT_EQUAL(got_load.cpu_price, load.cpu_price);
         CU_ASSERT_EQUAL(got_load.prep_cores, load.prep_cores);
@@ -275,10 +272,8 @@ TEST(every_status_and_form_survives)
                 reply.payload = random_buf(3);
             struct sluice_message message = {0};
             struct collected got = {0};
-            CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&reply, &message, NULL), SLUICE_OK);
-            CU_ASSERT_EQUAL(
-                sluice_wire_get_fetch_reply(&message, MAX_PAYLOAD, collect, &got, NULL, NULL),
-                SLUICE_OK);
+            CHECK_OK(sluice_wire_put_sample_reply(&reply, &message, NULL));
+            CHECK_OK(sluice_wire_get_fetch_reply(&message, MAX_PAYLOAD, collect, &got, NULL, NULL));
             CU_ASSERT_EQUAL_FATAL(got.num_replies, 1);
             assert_replies_equal(&got.replies[0], &reply);
             clear_collected(&got);
@@ -295,7 +290,7 @@ TEST(payloads_travel_by_reference)
     for (int i = 0; i < 3; i++) {
         struct sluice_wire_sample_reply reply = {.request_id = 7, .form = SLUICE_FORM_U8};
         bufs[i] = reply.payload = random_buf(150528);
-        CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&reply, &message, NULL), SLUICE_OK);
+        CHECK_OK(sluice_wire_put_sample_reply(&reply, &message, NULL));
     }
     unsigned found = 0;
     size_t other_bytes = 0;
@@ -323,9 +318,7 @@ TEST(payloads_travel_by_reference)
 TEST(a_payload_too_large_for_any_message_leaves_it_as_it_was)
 {
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(
-        sluice_wire_put_load(&(struct sluice_wire_load){.queue_depth = 5}, &message, NULL),
-        SLUICE_OK);
+    CHECK_OK(sluice_wire_put_load(&(struct sluice_wire_load){.queue_depth = 5}, &message, NULL));
     const size_t len = message.len;
     struct sluice_wire_sample_reply reply = {.payload = random_buf(16)};
     reply.payload->len = (size_t)1 << 31; /* nothing reads that far: it is refused first */
@@ -342,7 +335,7 @@ TEST(error_texts_are_made_utf8)
     struct sluice_wire_sample_reply reply = {.status = SLUICE_E_NOT_FOUND,
                                              .error = "no file a\xFF.\xC3-\xC3\xA4.jpg"};
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&reply, &message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_sample_reply(&reply, &message, NULL));
     uint8_t *flat = message_flatten(&message);
     Sluice__V1__FetchReply *wire = sluice__v1__fetch_reply__unpack(NULL, message.len, flat);
     CU_ASSERT_PTR_NOT_NULL_FATAL(wire);
@@ -373,11 +366,9 @@ TEST(protobuf_c_reads_what_is_put)
     struct sluice_message message = {0};
     for (int i = 0; i < 20; i++) {
         put.replies[put.num_replies++] = random_reply();
-        CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&put.replies[i], &message, NULL), SLUICE_OK);
+        CHECK_OK(sluice_wire_put_sample_reply(&put.replies[i], &message, NULL));
     }
-    CU_ASSERT_EQUAL(
-        sluice_wire_put_load(&(struct sluice_wire_load){123456, 1e-3, 2.5}, &message, NULL),
-        SLUICE_OK);
+    CHECK_OK(sluice_wire_put_load(&(struct sluice_wire_load){123456, 1e-3, 2.5}, &message, NULL));
     uint8_t *flat = message_flatten(&message);
     Sluice__V1__FetchReply *wire = sluice__v1__fetch_reply__unpack(NULL, message.len, flat);
     CU_ASSERT_PTR_NOT_NULL_FATAL(wire);
@@ -436,15 +427,13 @@ TEST(what_protobuf_c_packs_is_read)
         struct sluice_message message = message_cut(packed, len);
         struct collected got = {0};
         struct sluice_wire_load load = {0};
-        CU_ASSERT_EQUAL(
-            sluice_wire_get_fetch_reply(&message, MAX_PAYLOAD, collect, &got, &load, NULL),
-            SLUICE_OK);
+        CHECK_OK(sluice_wire_get_fetch_reply(&message, MAX_PAYLOAD, collect, &got, &load, NULL));
         CU_ASSERT_EQUAL(load.queue_depth, 17);
         CU_ASSERT_EQUAL(load.cpu_price, 2.5);
         CU_ASSERT_EQUAL(load.prep_cores, 0.75);
         CU_ASSERT_EQUAL_FATAL(got.num_replies, 2);
         CU_ASSERT_EQUAL(got.replies[0].request_id, UINT64_MAX);
-        CU_ASSERT_EQUAL(got.replies[0].status, SLUICE_OK);
+        CHECK_OK(got.replies[0].status);
         CU_ASSERT_EQUAL(got.replies[0].ops_done, 3);
         CU_ASSERT_EQUAL(got.replies[0].form, SLUICE_FORM_U8);
         CU_ASSERT_EQUAL(got.replies[0].width, 224);
@@ -554,10 +543,9 @@ TEST(the_last_of_a_repeated_scalar_counts_and_order_does_not)
 {
     struct collected got = {0};
     /* payload first, twice; unknown fields between; request id thrice */
-    CU_ASSERT_EQUAL(get(BYTES(0x10, 1, 0x0A, 21, 0x7A, 2, 'a', 'b', 0x08, 1, 0xA0, 0x06, 5, 0x08, 2,
-                              0x7A, 3, 'x', 'y', 'z', 0x08, 3, 0x9A, 0x06, 0, 0x10, 2),
-                        &got),
-                    SLUICE_OK);
+    CHECK_OK(get(BYTES(0x10, 1, 0x0A, 21, 0x7A, 2, 'a', 'b', 0x08, 1, 0xA0, 0x06, 5, 0x08, 2, 0x7A,
+                       3, 'x', 'y', 'z', 0x08, 3, 0x9A, 0x06, 0, 0x10, 2),
+                 &got));
     CU_ASSERT_EQUAL_FATAL(got.num_replies, 1);
     CU_ASSERT_EQUAL(got.replies[0].request_id, 3);
     CU_ASSERT_EQUAL_FATAL(got.replies[0].payload->len, 3);
@@ -568,9 +556,9 @@ TEST(the_last_of_a_repeated_scalar_counts_and_order_does_not)
 TEST(an_absent_payload_is_an_empty_one)
 {
     struct collected got = {0};
-    CU_ASSERT_EQUAL(get(BYTES(0x0A, 0), &got), SLUICE_OK);
+    CHECK_OK(get(BYTES(0x0A, 0), &got));
     CU_ASSERT_EQUAL_FATAL(got.num_replies, 1);
-    CU_ASSERT_EQUAL(got.replies[0].status, SLUICE_OK);
+    CHECK_OK(got.replies[0].status);
     CU_ASSERT_PTR_NOT_NULL_FATAL(got.replies[0].payload);
     CU_ASSERT_EQUAL(got.replies[0].payload->len, 0);
     clear_collected(&got);
@@ -579,9 +567,7 @@ TEST(an_absent_payload_is_an_empty_one)
 TEST(a_payload_beside_an_error_is_dropped)
 {
     struct collected got = {0};
-    CU_ASSERT_EQUAL(
-        get(BYTES(0x0A, 15, 0x10, 2, 0x7A, 11, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11), &got),
-        SLUICE_OK);
+    CHECK_OK(get(BYTES(0x0A, 15, 0x10, 2, 0x7A, 11, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11), &got));
     CU_ASSERT_EQUAL_FATAL(got.num_replies, 1);
     CU_ASSERT_EQUAL(got.replies[0].status, SLUICE_E_CORRUPT);
     CU_ASSERT_PTR_NULL(got.replies[0].payload);
@@ -591,12 +577,10 @@ TEST(a_payload_beside_an_error_is_dropped)
 TEST(an_unknown_status_is_an_internal_error_with_its_number)
 {
     struct collected got = {0};
-    CU_ASSERT_EQUAL(get(BYTES(0x0A, 6, 0x10, 77, 0x7A, 2, 1, 2), &got), SLUICE_OK);
+    CHECK_OK(get(BYTES(0x0A, 6, 0x10, 77, 0x7A, 2, 1, 2), &got));
     /* -1, as enums are sign-extended to 64 bits */
-    CU_ASSERT_EQUAL(
-        get(BYTES(0x0A, 11, 0x10, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01),
-            &got),
-        SLUICE_OK);
+    CHECK_OK(get(BYTES(0x0A, 11, 0x10, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01),
+                 &got));
     CU_ASSERT_EQUAL_FATAL(got.num_replies, 2);
     for (int i = 0; i < 2; i++) {
         CU_ASSERT_EQUAL(got.replies[i].status, SLUICE_E_INTERNAL);
@@ -609,7 +593,7 @@ TEST(an_unknown_status_is_an_internal_error_with_its_number)
 TEST(an_unknown_form_is_an_unsupported_sample)
 {
     struct collected got = {0};
-    CU_ASSERT_EQUAL(get(BYTES(0x0A, 6, 0x28, 5, 0x7A, 2, 1, 2), &got), SLUICE_OK);
+    CHECK_OK(get(BYTES(0x0A, 6, 0x28, 5, 0x7A, 2, 1, 2), &got));
     CU_ASSERT_EQUAL_FATAL(got.num_replies, 1);
     CU_ASSERT_EQUAL(got.replies[0].status, SLUICE_E_UNSUPPORTED);
     CU_ASSERT(strstr(got.replies[0].error, "(5)") != NULL);
@@ -624,7 +608,7 @@ TEST(a_long_error_is_cut)
     const uint8_t head[] = {0x0A, 0xA2, 0x02, 0x1A, 0x9F, 0x02}; /* 290 = 3 + 287 */
     memcpy(bytes, head, sizeof(head));
     struct collected got = {0};
-    CU_ASSERT_EQUAL(get(bytes, sizeof(head) + 287, &got), SLUICE_OK);
+    CHECK_OK(get(bytes, sizeof(head) + 287, &got));
     CU_ASSERT_EQUAL_FATAL(got.num_replies, 1);
     CU_ASSERT_EQUAL(strlen(got.replies[0].error), sizeof(got.replies[0].error) - 1);
     clear_collected(&got);
@@ -642,10 +626,9 @@ TEST(got_payloads_stay_in_the_message)
 {
     const struct sluice_wire_sample_reply reply = {.payload = random_buf(5000)};
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&reply, &message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_sample_reply(&reply, &message, NULL));
     struct sluice_cursor arrived = {0};
-    CU_ASSERT_EQUAL(sluice_wire_get_fetch_reply(&message, MAX_PAYLOAD, stay, &arrived, NULL, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_wire_get_fetch_reply(&message, MAX_PAYLOAD, stay, &arrived, NULL, NULL));
     CU_ASSERT_PTR_EQUAL_FATAL(arrived.message, &message);
     CU_ASSERT_EQUAL(sluice_cursor_left(&arrived), 5000);
     uint8_t bytes[5000];

@@ -19,7 +19,7 @@ static const uint64_t listed[NUM_SAMPLES] = {5, 0, 77};
 static struct sluice_message whole(const uint8_t *data, size_t len)
 {
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_message_append_copy(&message, data, len, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_message_append_copy(&message, data, len, NULL));
     return message;
 }
 
@@ -64,10 +64,10 @@ static struct sluice_message make_message(struct sluice_wire_sample_reply replie
     for (unsigned i = 0; i < NUM_SAMPLES; i++) {
         replies[i] = make_reply(i);
         sluice_wire_seal_sample_reply(&replies[i], &asked[i], listed[i]);
-        CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&replies[i], &message, NULL), SLUICE_OK);
+        CHECK_OK(sluice_wire_put_sample_reply(&replies[i], &message, NULL));
     }
     const struct sluice_wire_load load = {.queue_depth = 3, .cpu_price = 2.5, .prep_cores = 4};
-    CU_ASSERT_EQUAL(sluice_wire_put_load(&load, &message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_load(&load, &message, NULL));
     return message;
 }
 
@@ -113,8 +113,7 @@ static void take(const struct sluice_message *message, void *ctx)
         arrival->refused = NUM_SAMPLES;
         return;
     }
-    CU_ASSERT_EQUAL(sluice_wire_get_fetch_reply(message, MAX_PAYLOAD, arrive, arrival, &load, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_wire_get_fetch_reply(message, MAX_PAYLOAD, arrive, arrival, &load, NULL));
     CU_ASSERT_EQUAL(load.queue_depth, 3);
     CU_ASSERT_EQUAL(load.cpu_price, 2.5);
     CU_ASSERT_EQUAL(load.prep_cores, 4);
@@ -189,13 +188,9 @@ TEST(hashes_are_what_the_protocol_says)
 
     /* One sample: SampleReply up to its payload's content, what is behind it, the load. */
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&reply, &message, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(
-        sluice_wire_put_load(&(struct sluice_wire_load){.queue_depth = 1}, &message, NULL),
-        SLUICE_OK);
-    CU_ASSERT_EQUAL(
-        sluice_wire_get_fetch_reply(&message, MAX_PAYLOAD, keep_reply, &got, NULL, NULL),
-        SLUICE_OK);
+    CHECK_OK(sluice_wire_put_sample_reply(&reply, &message, NULL));
+    CHECK_OK(sluice_wire_put_load(&(struct sluice_wire_load){.queue_depth = 1}, &message, NULL));
+    CHECK_OK(sluice_wire_get_fetch_reply(&message, MAX_PAYLOAD, keep_reply, &got, NULL, NULL));
     uint8_t *flat = message_flatten(&message);
     const size_t at = got.arrived.pos;
     CU_ASSERT_EQUAL_FATAL(memcmp(flat + at, payload, 7), 0);
@@ -234,7 +229,7 @@ static struct sluice_message make_request(bool has_hash)
         .cpu_worth = 1.5,
     };
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_fetch_request(&request, &message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_fetch_request(&request, &message, NULL));
     if (!has_hash) {
         uint8_t *flat = message_flatten(&message);
         const size_t len = message.len - 9;
@@ -294,10 +289,9 @@ static void answer_flipped_request(const struct sluice_message *message, void *c
         sluice_wire_seal_sample_reply(&reply, &got.samples[i].key, got.samples[i].listed_id);
         struct sluice_message answer = {0};
         struct sluice_wire_sample_reply arrived = {0};
-        CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&reply, &answer, NULL), SLUICE_OK);
-        CU_ASSERT_EQUAL(
-            sluice_wire_get_fetch_reply(&answer, MAX_PAYLOAD, keep_reply, &arrived, NULL, NULL),
-            SLUICE_OK);
+        CHECK_OK(sluice_wire_put_sample_reply(&reply, &answer, NULL));
+        CHECK_OK(
+            sluice_wire_get_fetch_reply(&answer, MAX_PAYLOAD, keep_reply, &arrived, NULL, NULL));
         const uint64_t index = arrived.request_id - 100;
         if (index < NUM_SAMPLES) {
             const struct sluice_draw_key *a = &asked[index], *b = &got.samples[i].key;
@@ -342,9 +336,9 @@ TEST(no_flipped_bit_of_a_hello_turns_the_check_off)
                                       .has_hashes = true},
                              got;
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_hello_reply(&hello, &message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_hello_reply(&hello, &message, NULL));
     message_recut(&message);
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_hello_reply(&message, &got, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_hello_reply(&message, &got, NULL));
     CU_ASSERT_TRUE(got.has_hashes);
     sluice_wire_hello_clear(&got);
     flip_every_bit(&message, read_flipped_hello, NULL);
@@ -352,8 +346,8 @@ TEST(no_flipped_bit_of_a_hello_turns_the_check_off)
 
     /* An older server's. */
     hello.has_hashes = false;
-    CU_ASSERT_EQUAL(sluice_wire_put_hello_reply(&hello, &message, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_hello_reply(&message, &got, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_hello_reply(&hello, &message, NULL));
+    REQUIRE_OK(sluice_wire_get_hello_reply(&message, &got, NULL));
     CU_ASSERT_FALSE(got.has_hashes);
     sluice_wire_hello_clear(&got);
     sluice_message_clear(&message);
@@ -384,7 +378,7 @@ TEST(no_flipped_bit_of_a_list_is_taken)
                                           .samples = rows,
                                           .num_samples_here = 2};
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_list_reply(&list, &message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_list_reply(&list, &message, NULL));
     unsigned unhashed = 0;
     flip_every_bit(&message, read_flipped_list, &unhashed);
     CU_ASSERT(unhashed <= 8);

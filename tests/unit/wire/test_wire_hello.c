@@ -75,13 +75,11 @@ TEST(what_is_put_is_what_is_got)
         const bool is_request = random_bool();
         struct sluice_wire_hello hello = random_hello(is_request), got = {0};
         struct sluice_message message = {0};
-        CU_ASSERT_EQUAL(is_request ? sluice_wire_put_hello_request(&hello, &message, NULL)
-                                   : sluice_wire_put_hello_reply(&hello, &message, NULL),
-                        SLUICE_OK);
+        CHECK_OK(is_request ? sluice_wire_put_hello_request(&hello, &message, NULL)
+                            : sluice_wire_put_hello_reply(&hello, &message, NULL));
         message_recut(&message);
-        CU_ASSERT_EQUAL_FATAL(is_request ? sluice_wire_get_hello_request(&message, &got, NULL)
-                                         : sluice_wire_get_hello_reply(&message, &got, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(is_request ? sluice_wire_get_hello_request(&message, &got, NULL)
+                              : sluice_wire_get_hello_reply(&message, &got, NULL));
         assert_equal(&hello, &got);
         sluice_wire_hello_clear(&hello);
         sluice_wire_hello_clear(&got);
@@ -98,7 +96,7 @@ TEST(abilities_are_more_forms)
     hello.forms = 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_JPEG_CROP;
     hello.has_jpeg_crop_restart = hello.has_listed_id = true;
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_put_hello_reply(&hello, &message, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_put_hello_reply(&hello, &message, NULL));
     uint8_t *flat = message_flatten(&message);
     Sluice__V1__HelloReply *wire = sluice__v1__hello_reply__unpack(NULL, message.len, flat);
     CU_ASSERT_PTR_NOT_NULL_FATAL(wire);
@@ -107,7 +105,7 @@ TEST(abilities_are_more_forms)
     CU_ASSERT_EQUAL((int)wire->forms[3], SLUICE__V1__FORM__FORM_LISTED_ID);
     CU_ASSERT(message.len > 9 && flat[message.len - 9] == (14 << 3 | 1)); /* the hash is last */
     struct sluice_wire_hello got = {0};
-    CU_ASSERT_EQUAL(sluice_wire_get_hello_reply(&message, &got, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_get_hello_reply(&message, &got, NULL));
     CU_ASSERT_EQUAL(got.forms, hello.forms);
     CU_ASSERT(got.has_jpeg_crop_restart && got.has_listed_id);
     sluice__v1__hello_reply__free_unpacked(wire, NULL);
@@ -123,7 +121,7 @@ TEST(protobuf_c_reads_what_is_put)
     hello.forms = 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_U8;
     hello.has_jpeg_crop_restart = hello.has_listed_id = false;
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_put_hello_reply(&hello, &message, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_put_hello_reply(&hello, &message, NULL));
     uint8_t *flat = message_flatten(&message);
     Sluice__V1__HelloReply *wire = sluice__v1__hello_reply__unpack(NULL, message.len, flat);
     CU_ASSERT_PTR_NOT_NULL_FATAL(wire);
@@ -153,7 +151,7 @@ TEST(a_machine_that_cannot_be_told_is_not_told)
         struct sluice_message message =
             message_cut(flat, sluice__v1__hello_reply__pack(&wire, flat));
         struct sluice_wire_hello got = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_hello_reply(&message, &got, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_wire_get_hello_reply(&message, &got, NULL));
         CU_ASSERT_EQUAL(got.machine.boot, k == 0 ? 7 : 0);
         CU_ASSERT_EQUAL(got.machine.num_cpu_bytes, k == 0);
         sluice_wire_hello_clear(&got);
@@ -178,7 +176,7 @@ TEST(an_empty_message_is_all_defaults)
 {
     struct sluice_message message = {0};
     struct sluice_wire_hello got;
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_hello_request(&message, &got, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_hello_request(&message, &got, NULL));
     CU_ASSERT_EQUAL(got.protocol_version, 0);
     CU_ASSERT_STRING_EQUAL(got.peer, "");
     CU_ASSERT_STRING_EQUAL(got.pipeline, "");
@@ -189,19 +187,17 @@ TEST(an_empty_message_is_all_defaults)
 TEST(fields_of_later_versions_are_passed_over)
 {
     /* field 100: a varint, field 101: bytes, field 102: 64 bits, field 103: 32 bits */
-    CU_ASSERT_EQUAL(get_request_of("\xA0\x06\x05\xAA\x06\x02xy\xB1\x06"
-                                   "12345678\xBD\x06"
-                                   "1234\x08\x01",
-                                   26),
-                    SLUICE_OK);
+    CHECK_OK(get_request_of("\xA0\x06\x05\xAA\x06\x02xy\xB1\x06"
+                            "12345678\xBD\x06"
+                            "1234\x08\x01",
+                            26));
 }
 
 TEST(rejects_a_dataset_id_that_is_none)
 {
-    CU_ASSERT_EQUAL(get_request_of("\x2A\x20"
-                                   "0123456789abcdef0123456789abcdef",
-                                   34),
-                    SLUICE_OK);
+    CHECK_OK(get_request_of("\x2A\x20"
+                            "0123456789abcdef0123456789abcdef",
+                            34));
     CU_ASSERT_EQUAL(get_request_of("\x2A\x20"
                                    "0123456789abcdef0123456789abcdeg",
                                    34),
@@ -225,7 +221,7 @@ TEST(forms_of_a_later_version_are_left_out)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_message message = message_cut((const uint8_t *)cases[i].data, cases[i].len);
         struct sluice_wire_hello got;
-        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_hello_reply(&message, &got, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_wire_get_hello_reply(&message, &got, NULL));
         CU_ASSERT_EQUAL(got.forms, cases[i].forms);
         sluice_wire_hello_clear(&got);
         sluice_message_clear(&message);

@@ -44,9 +44,9 @@ TEST(what_is_put_is_what_is_got)
     for (int i = 0; i < 200; i++) {
         struct sluice_wire_list list = random_list(), got;
         struct sluice_message message = {0};
-        CU_ASSERT_EQUAL(sluice_wire_put_list_reply(&list, &message, NULL), SLUICE_OK);
+        CHECK_OK(sluice_wire_put_list_reply(&list, &message, NULL));
         message_recut(&message);
-        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(&message, &got, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_wire_get_list_reply(&message, &got, NULL));
         CU_ASSERT_STRING_EQUAL(got.dataset_id, list.dataset_id);
         CU_ASSERT_EQUAL(got.num_samples, list.num_samples);
         CU_ASSERT_EQUAL(got.first_row, list.first_row);
@@ -80,9 +80,9 @@ TEST(a_coding_of_no_byte_is_not_known)
     /* One sample: path "a", coding 256. */
     static const uint8_t bytes[] = {0x22, 6, 0x12, 1, 'a', 0x48, 0x80, 0x02};
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_message_append_copy(&message, bytes, sizeof(bytes), NULL), SLUICE_OK);
+    CHECK_OK(sluice_message_append_copy(&message, bytes, sizeof(bytes), NULL));
     struct sluice_wire_list got;
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(&message, &got, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_list_reply(&message, &got, NULL));
     CU_ASSERT_EQUAL_FATAL(got.num_samples_here, 1);
     CU_ASSERT_EQUAL(got.samples[0].coding, 0);
     sluice_wire_list_clear(&got);
@@ -97,11 +97,9 @@ TEST(subsets_come_back_as_they_were_put)
         char *got = NULL;
         uint64_t first_row = 0, wanted = random_u64();
         bool is_packed = false;
-        CU_ASSERT_EQUAL(sluice_wire_put_list_request(subsets[i], wanted, i == 1, &message, NULL),
-                        SLUICE_OK);
+        CHECK_OK(sluice_wire_put_list_request(subsets[i], wanted, i == 1, &message, NULL));
         message_recut(&message);
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_wire_get_list_request(&message, &got, &first_row, &is_packed, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_wire_get_list_request(&message, &got, &first_row, &is_packed, NULL));
         CU_ASSERT_EQUAL(is_packed, i == 1);
         CU_ASSERT_EQUAL(first_row, wanted);
         CU_ASSERT_STRING_EQUAL(got, subsets[i]);
@@ -115,10 +113,10 @@ TEST(packed_rows_come_in_place_of_samples)
     const struct sluice_list_row row = {.path = "a/1.png", .bytes = 5};
     struct sluice_wire_list list = {.first_row = 9, .has_hash = true}, got;
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_list_block_pack(&row, 1, &list.packed, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_wire_put_list_reply(&list, &message, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_list_block_pack(&row, 1, &list.packed, NULL));
+    CHECK_OK(sluice_wire_put_list_reply(&list, &message, NULL));
     message_recut(&message);
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(&message, &got, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_list_reply(&message, &got, NULL));
     CU_ASSERT_EQUAL(got.num_samples_here, 0);
     CU_ASSERT_EQUAL(got.packed.num_rows, 1);
     CU_ASSERT_EQUAL(got.packed.raw_bytes, list.packed.raw_bytes);
@@ -131,7 +129,7 @@ TEST(packed_rows_come_in_place_of_samples)
     struct sluice_wire_sample_info sample = {.path = strdup("a/1.png")};
     list.samples = &sample;
     list.num_samples_here = 1;
-    CU_ASSERT_EQUAL(sluice_wire_put_list_reply(&list, &message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_list_reply(&list, &message, NULL));
     CU_ASSERT_EQUAL(sluice_wire_get_list_reply(&message, &got, NULL), SLUICE_E_CORRUPT);
     sluice_message_clear(&message);
     sluice_list_block_clear(&list.packed);
@@ -142,7 +140,7 @@ TEST(protobuf_c_reads_what_is_put)
 {
     struct sluice_wire_list list = random_list();
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_list_reply(&list, &message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_list_reply(&list, &message, NULL));
     uint8_t *flat = message_flatten(&message);
     Sluice__V1__ListSamplesReply *wire =
         sluice__v1__list_samples_reply__unpack(NULL, message.len, flat);
@@ -170,8 +168,8 @@ TEST(names_that_are_no_utf8_are_made_so)
         .classes = classes, .num_classes = 1, .samples = samples, .num_samples_here = 2};
     struct sluice_wire_list got;
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_list_reply(&list, &message, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(&message, &got, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_list_reply(&list, &message, NULL));
+    REQUIRE_OK(sluice_wire_get_list_reply(&message, &got, NULL));
     CU_ASSERT_STRING_EQUAL(got.classes[0], "caf?");
     CU_ASSERT_STRING_EQUAL(got.samples[0].path, "caf?/1.jpg");
     CU_ASSERT_STRING_EQUAL(got.samples[1].path, "caf\xC3\xA9/2.jpg");

@@ -15,12 +15,9 @@ TEST(probe_requests_come_back_as_they_were_put)
         uint64_t got_bytes = 1;
         uint32_t got_message_bytes = 1;
         struct sluice_message message = {0};
-        CU_ASSERT_EQUAL(sluice_wire_put_probe_request(bytes, message_bytes, &message, NULL),
-                        SLUICE_OK);
+        CHECK_OK(sluice_wire_put_probe_request(bytes, message_bytes, &message, NULL));
         message_recut(&message);
-        CU_ASSERT_EQUAL(
-            sluice_wire_get_probe_request(&message, &got_bytes, &got_message_bytes, NULL),
-            SLUICE_OK);
+        CHECK_OK(sluice_wire_get_probe_request(&message, &got_bytes, &got_message_bytes, NULL));
         CU_ASSERT_EQUAL(got_bytes, bytes);
         CU_ASSERT_EQUAL(got_message_bytes, message_bytes);
         sluice_message_clear(&message);
@@ -31,7 +28,7 @@ TEST(probe_payloads_travel_by_reference)
 {
     struct sluice_buf *payload = random_buf(256 << 10);
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_probe_reply(payload, &message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_probe_reply(payload, &message, NULL));
     CU_ASSERT_EQUAL_FATAL(message.num_segments, 2);
     CU_ASSERT_PTR_EQUAL(message.segments[1].data, payload->data);
     uint8_t *flat = message_flatten(&message);
@@ -102,9 +99,9 @@ TEST(stats_come_back_as_they_were_put)
         stats.memory_limit = random_u64();
         stats.memory_used = random_u64();
         struct sluice_message message = {0};
-        CU_ASSERT_EQUAL(sluice_wire_put_stats_reply(&stats, &message, NULL), SLUICE_OK);
+        CHECK_OK(sluice_wire_put_stats_reply(&stats, &message, NULL));
         message_recut(&message);
-        CU_ASSERT_EQUAL(sluice_wire_get_stats_reply(&message, &got, NULL), SLUICE_OK);
+        CHECK_OK(sluice_wire_get_stats_reply(&message, &got, NULL));
         CU_ASSERT(memcmp(got.choices, stats.choices, sizeof(got.choices)) == 0);
         CU_ASSERT(memcmp(got.errors, stats.errors, sizeof(got.errors)) == 0);
         CU_ASSERT_EQUAL(got.cpu_s, stats.cpu_s);
@@ -168,7 +165,7 @@ TEST(stats_of_a_later_version_lose_only_what_is_unknown)
 
     struct sluice_message message = message_cut(packed, len);
     struct sluice_wire_stats got;
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_stats_reply(&message, &got, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_stats_reply(&message, &got, NULL));
     CU_ASSERT_EQUAL(got.choices[5][SLUICE_FORM_F32].samples, 7);
     CU_ASSERT_EQUAL(got.choices[0][SLUICE_FORM_RAW].samples, 0);
     CU_ASSERT_EQUAL(got.errors[SLUICE_E_IO], 9);
@@ -199,7 +196,7 @@ TEST(a_list_of_clients_has_a_bound)
     struct sluice_message message =
         message_cut(packed, sluice__v1__stats_reply__pack(&wire, packed));
     struct sluice_wire_stats got;
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_stats_reply(&message, &got, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_stats_reply(&message, &got, NULL));
     CU_ASSERT_EQUAL(got.num_clients, SLUICE_WIRE_MAX_CLIENTS);
     CU_ASSERT_EQUAL(strlen(got.clients[0].name), SLUICE_WIRE_CLIENT_NAME - 1);
     sluice_wire_stats_clear(&got);
@@ -228,7 +225,7 @@ TEST(rejects_stats_that_are_no_numbers)
 TEST(a_stats_request_is_empty)
 {
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_stats_request(&message, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_put_stats_request(&message, NULL));
     CU_ASSERT_EQUAL(message.len, 0);
     sluice_message_clear(&message);
 }
@@ -241,13 +238,13 @@ TEST(health_speaks_with_protobuf_c)
     struct sluice_message message =
         message_cut(packed, grpc__health__v1__health_check_request__pack(&request, packed));
     char *service = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_health_request(&message, &service, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_wire_get_health_request(&message, &service, NULL));
     CU_ASSERT_STRING_EQUAL(service, "sluice.v1.Offload");
     free(service);
     sluice_message_clear(&message);
 
     for (int serving = 0; serving < 4; serving++) {
-        CU_ASSERT_EQUAL(sluice_wire_put_health_reply(serving, &message, NULL), SLUICE_OK);
+        CHECK_OK(sluice_wire_put_health_reply(serving, &message, NULL));
         uint8_t *flat = message_flatten(&message);
         Grpc__Health__V1__HealthCheckResponse *reply =
             grpc__health__v1__health_check_response__unpack(NULL, message.len, flat);

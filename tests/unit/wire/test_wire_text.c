@@ -58,7 +58,7 @@ TEST(null_is_empty)
     CU_ASSERT_STRING_EQUAL(out, "");
     CU_ASSERT_STRING_EQUAL(sluice_wire_clean_utf8(NULL, &owned), "");
     CU_ASSERT_PTR_NULL(owned);
-    CU_ASSERT_EQUAL(sluice_wire_copy_string(NULL, &copy, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_copy_string(NULL, &copy, NULL));
     CU_ASSERT_STRING_EQUAL(copy, "");
     free(copy);
 }
@@ -73,9 +73,8 @@ TEST(dataset_ids_are_32_hex_digits_or_nothing)
         CU_ASSERT_EQUAL(sluice_wire_copy_dataset_id(wrong[i], out, NULL), SLUICE_E_CORRUPT);
         CU_ASSERT_STRING_EQUAL(out, "before");
     }
-    CU_ASSERT_EQUAL(sluice_wire_copy_dataset_id("0123456789abcdef0123456789abcdef", out, NULL),
-                    SLUICE_OK);
+    CHECK_OK(sluice_wire_copy_dataset_id("0123456789abcdef0123456789abcdef", out, NULL));
     CU_ASSERT_STRING_EQUAL(out, "0123456789abcdef0123456789abcdef");
-    CU_ASSERT_EQUAL(sluice_wire_copy_dataset_id("", out, NULL), SLUICE_OK);
+    CHECK_OK(sluice_wire_copy_dataset_id("", out, NULL));
     CU_ASSERT_STRING_EQUAL(out, "");
 }

@@ -18,14 +18,14 @@ static struct sluice_client *connect_to(const char *target, double retry_for_s)
 {
     const struct sluice_client_options options = {.target = target, .retry_for_s = retry_for_s};
     struct sluice_client *client = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_client_create(&options, &client, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_client_create(&options, &client, NULL));
     return client;
 }
 
 static struct sluice_server_info greet(struct sluice_client *client)
 {
     struct sluice_server_info info = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_client_hello(client, pipeline, "", &info, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_client_hello(client, pipeline, "", &info, NULL));
     return info;
 }
 
@@ -35,7 +35,7 @@ TEST(hello_tells_what_the_server_has)
         fake_server_start(&(struct fake_server_options){.dataset = &dataset, .max_in_flight = 9});
     struct sluice_client *client = connect_to(fake_server_target(server), 0);
     struct sluice_server_info info = {.num_samples = 0};
-    CU_ASSERT_EQUAL(sluice_client_hello(client, pipeline, "", &info, NULL), SLUICE_OK);
+    CHECK_OK(sluice_client_hello(client, pipeline, "", &info, NULL));
     char id[33];
     sluice_hash128_hex(sluice_manifest_id(dataset.manifest), id);
     CU_ASSERT_STRING_EQUAL(info.dataset_id, id);
@@ -54,7 +54,7 @@ TEST(hello_may_tell_of_parts_of_a_core)
         &(struct fake_server_options){.dataset = &dataset, .max_in_flight = 9, .prep_cores = 1.5});
     struct sluice_client *client = connect_to(fake_server_target(server), 0);
     struct sluice_server_info info = {.num_samples = 0};
-    CU_ASSERT_EQUAL(sluice_client_hello(client, pipeline, "", &info, NULL), SLUICE_OK);
+    CHECK_OK(sluice_client_hello(client, pipeline, "", &info, NULL));
     CU_ASSERT_EQUAL(info.prep_cores, 1.5);
     sluice_client_destroy(client);
     fake_server_stop(server);
@@ -101,7 +101,7 @@ TEST(the_list_is_the_servers_manifest)
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {0};
     const struct sluice_server_info info = greet(client);
-    CU_ASSERT_EQUAL_FATAL(sluice_client_list(client, &info, &manifest, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_client_list(client, &info, &manifest, &err));
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, dataset.num_samples);
     CU_ASSERT_EQUAL(manifest->num_classes, 2);
     for (size_t i = 0; i < manifest->num_entries; i++) {
@@ -170,7 +170,7 @@ TEST(a_list_goes_on_from_the_row_that_it_has_reached)
         &(struct fake_server_options){
             .dataset = &dataset, .has_hashes = true, .list_lose_after = 1, .list_lose_times = 3},
         NULL);
-    CU_ASSERT_EQUAL(listed.status, SLUICE_OK);
+    CHECK_OK(listed.status);
     CU_ASSERT_EQUAL(listed.stats.lists, 4);
     CU_ASSERT_EQUAL(listed.stats.list_rows, dataset.num_samples); /* each row once */
 }
@@ -181,7 +181,7 @@ TEST(a_list_without_hashes_starts_over)
                                                                          .list_lose_after = 2,
                                                                          .list_lose_times = 3},
                                            NULL);
-    CU_ASSERT_EQUAL(listed.status, SLUICE_OK);
+    CHECK_OK(listed.status);
     CU_ASSERT_EQUAL(listed.stats.lists, 4);
     CU_ASSERT_EQUAL(listed.stats.list_rows, dataset.num_samples + 3 * 6);
 }
@@ -192,7 +192,7 @@ TEST(a_damaged_page_of_a_list_is_asked_for_again)
                                                                          .has_hashes = true,
                                                                          .list_damage_times = 2},
                                            NULL);
-    CU_ASSERT_EQUAL(listed.status, SLUICE_OK);
+    CHECK_OK(listed.status);
     CU_ASSERT_EQUAL(listed.stats.lists, 3);
 }
 
@@ -252,7 +252,7 @@ TEST(the_probe_measures_the_link)
     for (uint64_t most = 60000; most <= 1 << 20; most *= 17) {
         memset(&probed, 0, sizeof(probed));
         const uint64_t start_ns = sluice_clock_ns();
-        CU_ASSERT_EQUAL(sluice_client_probe(client, most, &probed, NULL), SLUICE_OK);
+        CHECK_OK(sluice_client_probe(client, most, &probed, NULL));
         const double elapsed_s = (double)(sluice_clock_ns() - start_ns) * 1e-9;
         /* Half of the bytes at least came within the time that is counted, and this within the
          * call; of one that is received the CPU had no more. */
@@ -270,7 +270,7 @@ TEST(the_server_says_its_cpu_time)
         fake_server_start(&(struct fake_server_options){.dataset = &dataset});
     struct sluice_client *client = connect_to(fake_server_target(server), 0);
     double cpu_s = -1;
-    CU_ASSERT_EQUAL(sluice_client_server_cpu(client, &cpu_s, NULL), SLUICE_OK);
+    CHECK_OK(sluice_client_server_cpu(client, &cpu_s, NULL));
     CU_ASSERT_EQUAL(cpu_s, FAKE_SERVER_CPU_S);
     fake_server_stop(server);
     struct sluice_err err = {0};
@@ -293,7 +293,7 @@ TEST(waits_for_a_server_that_is_not_there_yet)
     CU_ASSERT_TRUE(is_passing);
     struct fake_server *server =
         fake_server_start(&(struct fake_server_options){.dataset = &dataset, .port = port});
-    CU_ASSERT_EQUAL(sluice_client_hello(client, pipeline, "", &info, NULL), SLUICE_OK);
+    CHECK_OK(sluice_client_hello(client, pipeline, "", &info, NULL));
     sluice_client_destroy(client);
     fake_server_stop(server);
 }
@@ -323,7 +323,7 @@ TEST(says_at_once_why_it_waits)
     struct sluice_client *client = NULL;
     struct sluice_server_info info;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_client_create(&options, &client, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_client_create(&options, &client, NULL));
     sluice_log_set_level(SLUICE_LOG_INFO);
     sluice_test_capture_begin();
     CU_ASSERT_EQUAL(sluice_client_hello(client, pipeline, "", &info, &err), SLUICE_E_IO);

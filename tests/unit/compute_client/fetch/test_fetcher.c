@@ -40,10 +40,9 @@ static void bench_open_at(struct bench *b, const char *target, double retry_for_
     b->live = (struct sluice_live){0};
     const struct sluice_client_options client = {
         .target = target, .retry_for_s = retry_for_s, .live = &b->live};
-    CU_ASSERT_EQUAL_FATAL(sluice_client_create(&client, &b->client, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_client_create(&client, &b->client, NULL));
     if (max_message_bytes)
-        CU_ASSERT_EQUAL_FATAL(sluice_client_bound_messages(b->client, max_message_bytes, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_client_bound_messages(b->client, max_message_bytes, NULL));
     max_message_bytes = 0;
     record_init(&b->record);
     char id[33];
@@ -59,7 +58,7 @@ static void bench_open_at(struct bench *b, const char *target, double retry_for_
         .events = record_events(&b->record),
         .replica = replica,
     };
-    CU_ASSERT_EQUAL_FATAL(sluice_fetcher_create(&options, &b->source, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_fetcher_create(&options, &b->source, NULL));
     b->record.source = b->source;
 }
 
@@ -106,9 +105,9 @@ TEST(everything_is_answered_once_in_any_order)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.repeat_every = 3, .stray_every = 5}, 5, 1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 50, 0), SLUICE_OK);
-    CU_ASSERT_EQUAL(ask(&b, 50, 50, 3), SLUICE_OK);
-    CU_ASSERT_EQUAL(ask(&b, 100, 20, 5), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 50, 0));
+    CHECK_OK(ask(&b, 50, 50, 3));
+    CHECK_OK(ask(&b, 100, 20, 5));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 120));
     b.source->close(b.source);
     check_each_once(&b, 120);
@@ -126,7 +125,7 @@ TEST(late_and_repeated_replies_are_dropped)
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.repeat_every = 1, .stray_every = 1}, 5, 1 << 20);
     for (unsigned round = 0; round < 4; round++) {
-        CU_ASSERT_EQUAL(ask(&b, round * 30, 30, 3), SLUICE_OK);
+        CHECK_OK(ask(&b, round * 30, 30, 3));
         CU_ASSERT_TRUE(record_wait_answers(&b.record, (round + 1) * 30));
     }
     check_each_once(&b, 120);
@@ -139,7 +138,7 @@ TEST(a_lost_stream_is_opened_again_and_the_unanswered_asked_again)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.lose_after = 7, .lose_times = 5}, 20, 1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 120, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 120, 3));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 120));
     b.source->close(b.source);
     check_each_once(&b, 120);
@@ -155,7 +154,7 @@ TEST(a_message_that_cannot_be_read_costs_the_stream_alone)
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.garble_after = 11, .garble_times = 3}, 20,
                1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 100, 0), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 100, 0));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 100));
     b.source->close(b.source);
     check_each_once(&b, 100);
@@ -172,7 +171,7 @@ TEST(a_damaged_reply_is_asked_again_and_counted)
                                                  .flip_payload_every = is_request ? 0 : 10,
                                                  .flip_request_every = is_request ? 10 : 0},
                    20, 1 << 20);
-        CU_ASSERT_EQUAL(ask(&b, 0, 100, 0), SLUICE_OK);
+        CHECK_OK(ask(&b, 0, 100, 0));
         CU_ASSERT_TRUE(record_wait_answers(&b.record, 100));
         b.source->close(b.source);
         check_each_once(&b, 100);
@@ -189,7 +188,7 @@ TEST(a_damaged_message_costs_the_stream_alone)
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.has_hashes = true, .flip_message_every = 40}, 20,
                1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 100, 0), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 100, 0));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 100));
     b.source->close(b.source);
     check_each_once(&b, 100);
@@ -204,7 +203,7 @@ TEST(a_reply_that_is_always_damaged_is_that_samples_error)
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.has_hashes = true, .flip_payload_every = 1}, 0.15,
                1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 2, 0), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 2, 0));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 2));
     CU_ASSERT_EQUAL(b.record.num_good, 0);
     CU_ASSERT_EQUAL(b.record.status[0], SLUICE_E_IO);
@@ -245,7 +244,7 @@ TEST(failures_that_may_pass_are_asked_again)
         struct failing failing = {.status = passing[i], .times = 2, .only = -1};
         bench_open(&b, &(struct fake_server_options){.meddle = fail_some, .meddle_ctx = &failing},
                    20, 1 << 20);
-        CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+        CHECK_OK(ask(&b, 0, NUM_SAMPLES, 3));
         CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
         check_each_once(&b, NUM_SAMPLES);
         CU_ASSERT_EQUAL(sluice_fetcher_stats(b.source).repeated, 2 * NUM_SAMPLES);
@@ -260,7 +259,7 @@ TEST(one_that_lasts_is_that_samples_error_after_the_deadline)
         struct failing failing = {.status = passing[i], .times = UINT_MAX, .only = 7};
         bench_open(&b, &(struct fake_server_options){.meddle = fail_some, .meddle_ctx = &failing},
                    0.15, 1 << 20);
-        CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+        CHECK_OK(ask(&b, 0, NUM_SAMPLES, 3));
         CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
         CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
         CU_ASSERT_EQUAL(b.record.order[NUM_SAMPLES - 1], 7);
@@ -281,7 +280,7 @@ TEST(what_the_data_is_stays_so_and_is_not_asked_again)
         struct failing failing = {.status = lasting[i], .times = UINT_MAX, .only = 7};
         bench_open(&b, &(struct fake_server_options){.meddle = fail_some, .meddle_ctx = &failing},
                    20, 1 << 20);
-        CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+        CHECK_OK(ask(&b, 0, NUM_SAMPLES, 3));
         CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
         CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
         CU_ASSERT_EQUAL(b.record.status[7], lasting[i]);
@@ -295,7 +294,7 @@ TEST(fewer_ops_than_asked_for_are_an_answer)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.reduce_every = 2}, 5, 1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 60, 5), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 60, 5));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 60));
     check_each_once(&b, 60);
     size_t reduced = 0;
@@ -309,7 +308,7 @@ TEST(a_reply_that_contradicts_itself_is_asked_again)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.wrong_kind_every = 10}, 20, 1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 60, 0), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 60, 0));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 60));
     check_each_once(&b, 60);
     CU_ASSERT(sluice_fetcher_stats(b.source).repeated >= 6);
@@ -320,7 +319,7 @@ TEST(and_after_the_deadline_it_is_that_samples_error)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.wrong_kind_every = 10}, 0, 1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 60, 0), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 60, 0));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 60));
     CU_ASSERT_EQUAL(b.record.num_good, 54);
     for (size_t i = 0; i < 60; i++) {
@@ -346,7 +345,7 @@ TEST(rows_that_were_not_asked_for_are_refused)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.meddle = say_rows}, 0, 1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 60, 0), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 60, 0));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 60));
     CU_ASSERT_EQUAL(b.record.num_good, 54);
     for (size_t i = 0; i < 60; i++)
@@ -359,7 +358,7 @@ TEST(a_cut_file_is_told_from_a_whole_one)
     for (unsigned split = 0; split <= 2; split += 2) {
         struct bench b;
         bench_open(&b, &(struct fake_server_options){.cut_every = 10}, 0, 1 << 20);
-        CU_ASSERT_EQUAL(ask(&b, 0, 60, split), SLUICE_OK);
+        CHECK_OK(ask(&b, 0, 60, split));
         CU_ASSERT_TRUE(record_wait_answers(&b.record, 60));
         size_t num_cut = 0, num_bad = 0;
         for (size_t i = 0; i < 60; i++) {
@@ -377,7 +376,7 @@ TEST(keeps_to_what_the_server_queues)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.max_in_flight = 5}, 5, 1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 120, 0), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 120, 0));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 120));
     check_each_once(&b, 120);
     CU_ASSERT(fake_server_stats(b.server).most_in_flight <= 5);
@@ -390,7 +389,7 @@ TEST(grants_only_what_was_consumed)
     const uint64_t window = 10 * FAKE_ROW_BYTES;
     bench_open(&b, &(struct fake_server_options){0}, 5, window);
     b.record.keeps_payload = true;
-    CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 60, 3));
     /* Nothing is consumed, so the window is all there is. */
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 10));
     CU_ASSERT_EQUAL(fake_server_stats(b.server).replies, 10);
@@ -413,7 +412,7 @@ TEST(a_new_streams_window_leaves_out_what_is_still_held)
     const uint64_t window = 20 * FAKE_ROW_BYTES;
     bench_open(&b, &(struct fake_server_options){.lose_after = 5, .lose_times = 2}, 20, window);
     b.record.keeps_payload = true;
-    CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 60, 3));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 20));
     CU_ASSERT_EQUAL(fake_server_stats(b.server).replies, 20);
     pthread_mutex_lock(&b.record.lock);
@@ -429,7 +428,7 @@ TEST(counts_the_messages_bytes)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){0}, 5, 1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 100, 5), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 100, 5));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 100));
     CU_ASSERT_EQUAL(b.source->wire_bytes(b.source), fake_server_stats(b.server).message_bytes);
     CU_ASSERT(b.source->wire_bytes(b.source) >= 100 * 4 * FAKE_ROW_BYTES);
@@ -441,10 +440,10 @@ TEST(a_restarted_server_costs_time_only)
     struct bench b;
     const int port = sluice_test_port();
     bench_open(&b, &(struct fake_server_options){.max_in_flight = 3, .port = port}, 30, 1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 60, 3));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 5));
     fake_server_stop(b.server);
-    CU_ASSERT_EQUAL(ask(&b, 60, 60, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 60, 60, 3));
     b.server = fake_server_start(&(struct fake_server_options){.dataset = &dataset, .port = port});
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 120));
     b.source->close(b.source);
@@ -468,7 +467,7 @@ TEST(a_server_that_nobody_waits_for_is_said_to_be_lost_and_back)
     sluice_log_set_level(SLUICE_LOG_INFO);
     sluice_test_capture_begin();
     bench_open(&b, &(struct fake_server_options){.port = port}, 30, 1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 10, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 10, 3));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 10));
     fake_server_stop(b.server); /* nothing is asked for meanwhile */
     while (sluice_live_get(&b.live.lost_since_ns) == 0)
@@ -476,7 +475,7 @@ TEST(a_server_that_nobody_waits_for_is_said_to_be_lost_and_back)
     b.server = fake_server_start(&(struct fake_server_options){.dataset = &dataset, .port = port});
     while (sluice_live_get(&b.live.lost_since_ns) != 0)
         sched_yield();
-    CU_ASSERT_EQUAL(ask(&b, 10, 10, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 10, 10, 3));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 20));
     b.source->close(b.source);
     sluice_test_capture_end(&output);
@@ -497,7 +496,7 @@ TEST(another_dataset_after_a_restart_is_refused)
     struct bench b;
     const int port = sluice_test_port();
     bench_open(&b, &(struct fake_server_options){.port = port}, 30, 1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 10, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 10, 3));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 10));
     fake_server_stop(b.server);
     b.server = fake_server_start(&(struct fake_server_options){
@@ -518,7 +517,7 @@ TEST(a_server_that_keeps_refusing_the_stream_is_believed)
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.refuse_fetch = SLUICE_RPC_FAILED_PRECONDITION},
                30, 1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 10, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 10, 3));
     record_wait_failed(&b.record);
     CU_ASSERT_EQUAL(b.record.failure, SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(b.record.failure_text, "refused on purpose"));
@@ -530,7 +529,7 @@ TEST(gives_up_when_nothing_was_answered_for_so_long)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){0}, 0.2, 1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 10, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 10, 3));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 10));
     fake_server_stop(b.server);
     b.server = NULL;
@@ -548,7 +547,7 @@ TEST(close_ends_the_waiting_and_refuses_requests)
     bench_open(&b, &(struct fake_server_options){0}, 1000, 1 << 20);
     fake_server_stop(b.server);
     b.server = NULL;
-    CU_ASSERT_EQUAL(ask(&b, 0, 10, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 10, 3));
     b.source->close(b.source);
     b.source->close(b.source);
     CU_ASSERT_EQUAL(ask(&b, 10, 1, 3), SLUICE_E_CLOSED);
@@ -587,7 +586,7 @@ TEST(a_sample_that_later_ones_have_passed_is_asked_for_as_a_file)
     sample_timeout_s = 0.5;
     bench_open(&b, &(struct fake_server_options){.meddle = hang_some, .meddle_ctx = &hanging}, 20,
                1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, NUM_SAMPLES, 3));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
     check_each_once(&b, NUM_SAMPLES);
     CU_ASSERT_EQUAL(b.record.order[NUM_SAMPLES - 1], 20);
@@ -604,7 +603,7 @@ TEST(a_stream_that_is_silent_is_opened_again)
     sample_timeout_s = 0.2;
     bench_open(&b, &(struct fake_server_options){.meddle = hang_some, .meddle_ctx = &hanging}, 20,
                1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 1, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 1, 3));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 1));
     check_each_once(&b, 1);
     CU_ASSERT(sluice_fetcher_stats(b.source).lost_streams >= 1);
@@ -618,13 +617,13 @@ TEST(a_sample_that_never_comes_is_named_and_the_others_go_on)
     sample_timeout_s = 0.5;
     bench_open(&b, &(struct fake_server_options){.meddle = hang_some, .meddle_ctx = &hanging}, 0.6,
                1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, NUM_SAMPLES, 3));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
     CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
     CU_ASSERT_EQUAL(b.record.status[5], SLUICE_E_IO);
     CU_ASSERT_STRING_EQUAL(b.record.error[5], "no answer within 0.5 s");
     CU_ASSERT(hanging.seen >= 2);
-    CU_ASSERT_EQUAL(ask(&b, 40, 10, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 40, 10, 3));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES + 10));
     CU_ASSERT_FALSE(b.record.has_failed);
     bench_close(&b);
@@ -695,7 +694,7 @@ static struct loss lose_replica(enum fake_action action)
     while (!loss.is_there)
         pthread_cond_wait(&loss.changed, &loss.lock);
     pthread_mutex_unlock(&loss.lock);
-    CU_ASSERT_EQUAL(ask(&b, 0, 1, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 1, 3));
     pthread_mutex_lock(&loss.lock);
     while (!loss.is_lost)
         pthread_cond_wait(&loss.changed, &loss.lock);
@@ -727,7 +726,7 @@ TEST(no_time_counts_while_the_server_has_no_credit)
     sample_timeout_s = 0.3;
     bench_open(&b, &(struct fake_server_options){0}, 20, 10 * FAKE_ROW_BYTES);
     b.record.keeps_payload = true;
-    CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, 60, 3));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, 10));
     /* The receiver takes several times the timeout. */
     const struct sluice_fetcher_stats before = sluice_fetcher_stats(b.source);
@@ -772,7 +771,7 @@ TEST(a_sample_that_ends_the_stream_comes_as_a_file)
     struct poison poison = {.sample = 17, .min_split = 1};
     bench_open(&b, &(struct fake_server_options){.meddle = poison_some, .meddle_ctx = &poison}, 20,
                1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, NUM_SAMPLES, 3));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
     check_each_once(&b, NUM_SAMPLES);
     for (size_t i = 0; i < NUM_SAMPLES; i++)
@@ -788,7 +787,7 @@ TEST(and_one_that_ends_it_as_a_file_is_named)
     struct poison poison = {.sample = 17};
     bench_open(&b, &(struct fake_server_options){.meddle = poison_some, .meddle_ctx = &poison}, 60,
                1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, NUM_SAMPLES, 3));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
     CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
     CU_ASSERT_EQUAL(b.record.status[17], SLUICE_E_INTERNAL);
@@ -862,7 +861,7 @@ TEST(a_payload_that_cannot_be_the_samples_is_asked_again)
         listed_bytes = 2000; /* no file of the dataset has more */
         bench_open(&b, &(struct fake_server_options){.meddle = trick, .meddle_ctx = &hostile}, 20,
                    1 << 20);
-        CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, cases[i].split), SLUICE_OK);
+        CHECK_OK(ask(&b, 0, NUM_SAMPLES, cases[i].split));
         CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES));
         check_each_once(&b, NUM_SAMPLES);
         CU_ASSERT(sluice_fetcher_stats(b.source).repeated >= NUM_SAMPLES / 5);
@@ -877,7 +876,7 @@ TEST(payload_above_its_credit_ends_the_stream_and_is_not_kept)
     const uint64_t window = 4 * FAKE_ROW_BYTES;
     bench_open(&b, &(struct fake_server_options){.ignores_credit = true}, 20, window);
     b.record.keeps_payload = true;
-    CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, NUM_SAMPLES, 3));
     while (sluice_fetcher_stats(b.source).lost_streams < 3)
         sched_yield();
     pthread_mutex_lock(&b.record.lock);
@@ -908,7 +907,7 @@ TEST(a_message_above_the_bound_is_not_taken)
         fake_server_start(&(struct fake_server_options){.dataset = &dataset, .meddle = send_much});
     max_message_bytes = 100000;
     bench_open_at(&b, fake_server_target(b.server), 60, 1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 0), SLUICE_OK);
+    CHECK_OK(ask(&b, 0, NUM_SAMPLES, 0));
     CU_ASSERT_TRUE(record_wait_answers(&b.record, NUM_SAMPLES - 1));
     while (sluice_fetcher_stats(b.source).lost_streams < 3)
         sched_yield();
@@ -923,7 +922,7 @@ TEST(replies_that_nobody_asked_for_do_not_use_up_the_credit)
     bench_open(&b, &(struct fake_server_options){.stray_every = 1, .repeat_every = 1}, 20,
                8 * FAKE_ROW_BYTES);
     for (unsigned round = 0; round < 4; round++) {
-        CU_ASSERT_EQUAL(ask(&b, round * 30, 30, 3), SLUICE_OK);
+        CHECK_OK(ask(&b, round * 30, 30, 3));
         CU_ASSERT_TRUE(record_wait_answers(&b.record, (round + 1) * 30));
     }
     check_each_once(&b, 120);

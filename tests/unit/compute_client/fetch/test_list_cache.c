@@ -25,17 +25,17 @@ static void put(size_t num, uint64_t list_hash, char id[33])
             CU_ASSERT_FATAL(sluice_list_cache_path(id, path));
             with_path.path = path;
         }
-        CU_ASSERT_EQUAL_FATAL(sluice_manifest_writer_create(&with_path, &writer, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_manifest_writer_create(&with_path, &writer, NULL));
         for (size_t i = 0; i < num; i++) {
             snprintf(name, sizeof(name), "a/%05zu.png", i);
             const struct sluice_manifest_entry row = {.path = name, .bytes = i};
-            CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &row, NULL), SLUICE_OK);
+            CHECK_OK(sluice_manifest_writer_add(writer, &row, NULL));
         }
         hash = sluice_manifest_writer_id(writer);
         sluice_hash128_hex(hash, id);
         const struct sluice_hash128 source = sluice_list_cache_source(list_hash);
         const struct sluice_manifest_ending ending = {.classes = classes, .source_hash = &source};
-        CU_ASSERT_EQUAL(sluice_manifest_writer_commit(writer, &ending, NULL, NULL), SLUICE_OK);
+        CHECK_OK(sluice_manifest_writer_commit(writer, &ending, NULL, NULL));
         sluice_manifest_writer_destroy(writer);
     }
 }

@@ -8,7 +8,7 @@ static struct sluice_pending_table table;
 
 static void fill(size_t count)
 {
-    CU_ASSERT_EQUAL_FATAL(sluice_pending_init(&table, NUM_ITEMS, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pending_init(&table, NUM_ITEMS, NULL));
     for (size_t i = 0; i < count; i++) {
         const struct sluice_source_item item = {.ticket = i};
         sluice_pending_accept(&table, &item, 100 + i, 10, 1);

@@ -130,7 +130,7 @@ static void bench_open(struct bench *b, size_t num_servers)
         char target[32];
         snprintf(target, sizeof(target), "127.0.0.1:%d", b->options[i].port);
         const struct sluice_client_options client = {.target = target, .retry_for_s = retry_for_s};
-        CU_ASSERT_EQUAL_FATAL(sluice_client_create(&client, &b->clients[i], NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_client_create(&client, &b->clients[i], NULL));
         replicas[i] = replica_of(b, i);
     }
     for (uint32_t i = 0; i < NUM_SAMPLES && set.num_shards; i++)
@@ -154,7 +154,7 @@ static void bench_open(struct bench *b, size_t num_servers)
     };
     /* The first answer may come before create() returns. */
     pthread_mutex_lock(&b->record.lock);
-    CU_ASSERT_EQUAL_FATAL(sluice_replicas_create(&options, &b->source, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_replicas_create(&options, &b->source, NULL));
     b->record.source = b->source;
     pthread_mutex_unlock(&b->record.lock);
 }
@@ -183,7 +183,7 @@ static void bench_close(struct bench *b)
 
 static void ask(struct bench *b, uint64_t first, size_t count, unsigned split)
 {
-    CU_ASSERT_EQUAL(record_ask(&b->record, first, count, split, 0), SLUICE_OK);
+    CHECK_OK(record_ask(&b->record, first, count, split, 0));
 }
 
 static void check_each_once(const struct bench *b, size_t count)
@@ -335,14 +335,14 @@ TEST(servers_are_added_and_removed_while_it_runs)
     bench_open(&b, 3);
     fetch(&b, 0, 40);
     struct sluice_replica more = replica_of(&b, 1);
-    CU_ASSERT_EQUAL(sluice_replicas_add(b.source, &more, NULL), SLUICE_OK);
+    CHECK_OK(sluice_replicas_add(b.source, &more, NULL));
     size_t done = fetch_until_it_answers(&b, 40, 1);
     b.conduct[0].is_silent = true;
     done = ask_until_it_owes(&b, done, 0);
     sluice_replicas_remove(b.source, b.clients[0]);
     CU_ASSERT_TRUE(record_wait_answers(&b.record, done));
     more = replica_of(&b, 2);
-    CU_ASSERT_EQUAL(sluice_replicas_add(b.source, &more, NULL), SLUICE_OK);
+    CHECK_OK(sluice_replicas_add(b.source, &more, NULL));
     sluice_replicas_remove(b.source, b.clients[1]);
     done = fetch_until_it_answers(&b, done, 2);
     check_each_once(&b, done);
@@ -610,7 +610,7 @@ TEST(rejects_a_shard_without_a_server)
 {
     struct sluice_client *client = NULL;
     const struct sluice_client_options of_client = {.target = "127.0.0.1:1"};
-    CU_ASSERT_EQUAL_FATAL(sluice_client_create(&of_client, &client, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_client_create(&of_client, &client, NULL));
     const struct sluice_replica replica = {.client = client, .shard = 1, .dataset_id = ""};
     struct sluice_replicas_options options = {
         .replicas = &replica,
@@ -698,7 +698,7 @@ static void disturb(struct bench *b, uint64_t *state, bool *is_used)
             sluice_replicas_remove(b->source, b->clients[i]);
         } else {
             const struct sluice_replica more = replica_of(b, i);
-            CU_ASSERT_EQUAL(sluice_replicas_add(b->source, &more, NULL), SLUICE_OK);
+            CHECK_OK(sluice_replicas_add(b->source, &more, NULL));
         }
         is_used[i] = !is_used[i];
         break;

@@ -22,10 +22,8 @@ static struct fake_dataset part_of(size_t part, size_t num_parts)
         made.files[made.num_samples] = sluice_buf_ref(dataset.files[i]);
         entries[made.num_samples++] = sluice_manifest_at(dataset.manifest, i);
     }
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, made.num_samples,
-                                                 dataset.manifest->classes, 2, &made.manifest,
-                                                 NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_create(entries, made.num_samples, dataset.manifest->classes, 2,
+                                      &made.manifest, NULL));
     return made;
 }
 
@@ -95,7 +93,7 @@ static void ask(struct record *r, uint64_t first_ticket, size_t count)
             .form = SLUICE_FORM_U8,
         };
     }
-    CU_ASSERT_EQUAL(r->source->request(r->source, items, count), SLUICE_OK);
+    CHECK_OK(r->source->request(r->source, items, count));
 }
 
 static void await(struct record *r, size_t count)
@@ -121,7 +119,7 @@ struct opened {
 static struct opened open_with(const struct sluice_servers_options *options)
 {
     struct opened o = {.servers = NULL};
-    CU_ASSERT_EQUAL_FATAL(sluice_servers_create(options, &o.servers, &o.err), SLUICE_OK);
+    REQUIRE_OK(sluice_servers_create(options, &o.servers, &o.err));
     o.status = sluice_servers_open(o.servers, pipeline, &o.info, &o.manifest, &o.err);
     return o;
 }
@@ -210,14 +208,14 @@ TEST(shards_and_replicas_give_what_one_server_would)
             struct opened o = open_them(shards, num_shards, 20);
             expect_whole(&o);
             CU_ASSERT_EQUAL(o.info.prep_cores, 3.0 * (double)(num_shards * num_replicas));
-            CU_ASSERT_EQUAL(sluice_servers_bound_messages(o.servers, 4 << 20, NULL), SLUICE_OK);
+            CHECK_OK(sluice_servers_bound_messages(o.servers, 4 << 20, NULL));
             struct record r = {.num_answers = 0};
             struct sluice_source *source = source_of(&o, &r);
             ask(&r, 0, NUM_SAMPLES);
             await(&r, NUM_SAMPLES);
             CU_ASSERT_EQUAL(r.num_wrong, 0);
             double cpu_s = 0;
-            CU_ASSERT_EQUAL(sluice_servers_cpu(o.servers, &cpu_s, NULL), SLUICE_OK);
+            CHECK_OK(sluice_servers_cpu(o.servers, &cpu_s, NULL));
             CU_ASSERT_EQUAL(cpu_s, FAKE_SERVER_CPU_S * (double)(num_shards * num_replicas));
             opened_close(&o, source);
             for (size_t i = 0; i < num_shards * num_replicas; i++)
@@ -235,13 +233,13 @@ TEST(links_add_up)
     char both[80];
     snprintf(both, sizeof(both), "%s,%s", fake_server_target(a), fake_server_target(b));
     struct opened o = open_them((const char *const[]){both}, 1, 0.1);
-    CU_ASSERT_EQUAL_FATAL(o.status, SLUICE_OK);
+    REQUIRE_OK(o.status);
     struct sluice_client_probed probed = {0};
-    CU_ASSERT_EQUAL(sluice_servers_probe(o.servers, 1 << 20, &probed, NULL), SLUICE_OK);
+    CHECK_OK(sluice_servers_probe(o.servers, 1 << 20, &probed, NULL));
     CU_ASSERT(probed.link_bytes_per_s > 0);
     /* One that is gone is left out. */
     fake_server_stop(a);
-    CU_ASSERT_EQUAL(sluice_servers_probe(o.servers, 1 << 20, &probed, NULL), SLUICE_OK);
+    CHECK_OK(sluice_servers_probe(o.servers, 1 << 20, &probed, NULL));
     fake_server_stop(b);
     struct sluice_err err = {0};
     CU_ASSERT_NOT_EQUAL(sluice_servers_probe(o.servers, 1 << 20, &probed, &err), SLUICE_OK);
@@ -340,7 +338,7 @@ TEST(a_server_that_knows_no_parts_is_refused_as_a_shard_alone)
     expect_failure(&o, SLUICE_E_INVALID,
                    (const char *const[]){fake_server_target(b), "whole datasets alone", NULL});
     o = open_them((const char *const[]){fake_server_target(b)}, 1, 20);
-    CU_ASSERT_EQUAL(o.status, SLUICE_OK);
+    CHECK_OK(o.status);
     opened_close(&o, NULL);
     fake_server_stop(a);
     fake_server_stop(b);
@@ -391,7 +389,7 @@ TEST(stop_ends_the_wait_for_servers)
     struct opened o = {.servers = NULL};
     const struct sluice_servers_options options = {
         .shards = (const char *const[]){dead}, .num_shards = 1, .client.retry_for_s = 1000};
-    CU_ASSERT_EQUAL_FATAL(sluice_servers_create(&options, &o.servers, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_servers_create(&options, &o.servers, NULL));
     pthread_t thread;
     pthread_create(&thread, NULL, stop_main, o.servers);
     o.status = sluice_servers_open(o.servers, pipeline, &o.info, &o.manifest, &o.err);

@@ -9,7 +9,7 @@
 static void make(struct sluice_rows *batch, uint8_t *memory, const char *rows)
 {
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_rows_init(batch, 8, ROW, memory, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_rows_init(batch, 8, ROW, memory, &err));
     batch->n = (unsigned)strlen(rows);
     for (unsigned i = 0; i < batch->n; i++) {
         memset(memory + i * ROW, rows[i], ROW);
@@ -35,7 +35,7 @@ static void check(enum sluice_on_error on_error, const char *rows, const char *w
         CU_ASSERT_EQUAL(batch.ids[i], 1000 + (uint32_t)want[i]);
         CU_ASSERT_EQUAL(batch.draw_epochs[i], 2000 + (uint32_t)want[i]);
         CU_ASSERT_EQUAL(batch.hashes[i].low, (uint64_t)want[i]);
-        CU_ASSERT_EQUAL(batch.status[i], SLUICE_OK);
+        CHECK_OK(batch.status[i]);
     }
     sluice_rows_clear(&batch);
     sluice_rows_clear(&batch);

@@ -47,7 +47,7 @@ TEST(what_was_given_back_last_is_taken_first)
 {
     struct made made = {0};
     struct sluice_batch_memory memory;
-    CU_ASSERT_EQUAL_FATAL(open_memory(&made, &memory, NULL), SLUICE_OK);
+    REQUIRE_OK(open_memory(&made, &memory, NULL));
     CU_ASSERT_EQUAL(made.num_made, 3);
     void *a = sluice_batch_memory_take(&memory);
     void *b = sluice_batch_memory_take(&memory);
@@ -72,14 +72,14 @@ TEST(a_lent_block_is_replaced_and_few_stay_when_it_returns)
 {
     struct made made = {0};
     struct sluice_batch_memory memory;
-    CU_ASSERT_EQUAL_FATAL(open_memory(&made, &memory, NULL), SLUICE_OK);
+    REQUIRE_OK(open_memory(&made, &memory, NULL));
     void *lent[4];
     for (int i = 0; i < 4; i++) {
         lent[i] = sluice_batch_memory_take(&memory);
         CU_ASSERT_FALSE(sluice_batch_memory_lend(&memory)); /* three must be left */
         void *more = NULL;
-        CU_ASSERT_EQUAL_FATAL(make(&made, BYTES, &more, NULL), SLUICE_OK);
-        CU_ASSERT_EQUAL_FATAL(sluice_batch_memory_add(&memory, more, NULL), SLUICE_OK);
+        REQUIRE_OK(make(&made, BYTES, &more, NULL));
+        REQUIRE_OK(sluice_batch_memory_add(&memory, more, NULL));
         CU_ASSERT_TRUE(sluice_batch_memory_lend(&memory));
     }
     CU_ASSERT_EQUAL(memory.num_blocks, 7);

@@ -9,7 +9,7 @@
 static struct sluice_pipeline *parse(const char *text)
 {
     struct sluice_pipeline *pipeline = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(text, &pipeline, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_pipeline_parse(text, &pipeline, NULL));
     return pipeline;
 }
 
@@ -113,7 +113,7 @@ static const char *write_profile(size_t num_rows)
     }
     snprintf(folder, sizeof(folder), "%s/profile-%zu", sluice_test_dir(), num_rows);
     struct sluice_pipeline *pipeline = parse(PIPELINE);
-    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_write(folder, pipeline, &table, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_cost_table_write(folder, pipeline, &table, NULL));
     sluice_pipeline_destroy(pipeline);
     free(table.rows);
     return folder;
@@ -142,7 +142,7 @@ TEST(the_plan_is_the_planners_in_the_plain_forms)
                                  .gpu_samples_per_s = INFINITY};
     struct sluice_choice choices[10];
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(plan(folder, pipeline, &rates, 10, 10, choices, &err), SLUICE_OK);
+    CHECK_OK(plan(folder, pipeline, &rates, 10, 10, choices, &err));
     CU_ASSERT_EQUAL(choices[0].split, 0);
     CU_ASSERT_EQUAL(choices[0].form, SLUICE_FORM_RAW);
     for (int i = 1; i < 10; i++) {
@@ -151,11 +151,11 @@ TEST(the_plan_is_the_planners_in_the_plain_forms)
     }
     /* So fast a link that nothing is worth a core. */
     rates.link_bytes_per_s = 1e15;
-    CU_ASSERT_EQUAL(plan(folder, pipeline, &rates, 10, 10, choices, &err), SLUICE_OK);
+    CHECK_OK(plan(folder, pipeline, &rates, 10, 10, choices, &err));
     for (int i = 0; i < 10; i++)
         CU_ASSERT_EQUAL(choices[i].split, 0);
     /* The first samples of a larger profile. */
-    CU_ASSERT_EQUAL(plan(folder, pipeline, &rates, 4, 10, choices, &err), SLUICE_OK);
+    CHECK_OK(plan(folder, pipeline, &rates, 4, 10, choices, &err));
     sluice_pipeline_destroy(pipeline);
 }
 

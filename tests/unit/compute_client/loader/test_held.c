@@ -37,14 +37,14 @@ static struct sluice_held_home *make_home(struct owner *owner)
         .memory_ctx = owner,
     };
     struct sluice_held_home *home = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_held_home_create(&options, &home, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_held_home_create(&options, &home, NULL));
     return home;
 }
 
 static struct sluice_held *make_held(struct sluice_held_home *home)
 {
     struct sluice_held *held = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_held_create(home, &held, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_held_create(home, &held, NULL));
     CU_ASSERT_PTR_NULL(held->pixels);
     CU_ASSERT_EQUAL(held->num_rows, 0);
     for (int i = 0; i < BATCH; i++) {

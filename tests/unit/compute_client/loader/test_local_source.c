@@ -87,8 +87,8 @@ TEST(every_file_is_read_once_and_a_bad_one_is_its_own_error)
         .events = {.on_result = on_result, .on_failed = on_failed, .ctx = &r},
     };
     struct sluice_source *source = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_local_source_create(&options, &source, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(source->request(source, items, NUM_FILES), SLUICE_OK);
+    REQUIRE_OK(sluice_local_source_create(&options, &source, NULL));
+    CHECK_OK(source->request(source, items, NUM_FILES));
     pthread_mutex_lock(&r.lock);
     while (r.num_answers < NUM_FILES)
         pthread_cond_wait(&r.changed, &r.lock);
@@ -117,7 +117,7 @@ static void ask(struct record *r, struct sluice_source *source, struct sluice_so
     pthread_mutex_lock(&r->lock);
     const size_t before = r->num_answers;
     pthread_mutex_unlock(&r->lock);
-    CU_ASSERT_EQUAL_FATAL(source->request(source, item, 1), SLUICE_OK);
+    REQUIRE_OK(source->request(source, item, 1));
     pthread_mutex_lock(&r->lock);
     while (r->num_answers == before)
         pthread_cond_wait(&r->changed, &r->lock);
@@ -144,8 +144,7 @@ TEST(a_replaced_file_is_stale_and_a_lost_root_is_no_missing_file)
         {.path = "1.jpg", .bytes = 12},
     };
     struct sluice_manifest *manifest = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, 2, classes, 1, &manifest, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_create(entries, 2, classes, 1, &manifest, NULL));
     const struct sluice_roots roots = sluice_roots_one(root);
     const struct sluice_local_source_options options = {
         .roots = &roots,
@@ -155,13 +154,13 @@ TEST(a_replaced_file_is_stale_and_a_lost_root_is_no_missing_file)
         .events = {.on_result = on_result, .on_failed = on_failed, .ctx = &r},
     };
     struct sluice_source *source = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_local_source_create(&options, &source, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_local_source_create(&options, &source, NULL));
     struct sluice_source_item items[] = {
         {.ticket = 0, .key = {.sample_id = 0}, .path = "0.jpg"},
         {.ticket = 1, .key = {.sample_id = 1}, .path = "1.jpg"},
     };
     ask(&r, source, &items[0]);
-    CU_ASSERT_EQUAL(r.status[0], SLUICE_OK);
+    CHECK_OK(r.status[0]);
     CU_ASSERT_EQUAL(r.num_wrong, 0);
     ask(&r, source, &items[1]);
     CU_ASSERT_EQUAL(r.status[1], SLUICE_E_NOT_FOUND);
@@ -198,8 +197,7 @@ TEST(a_member_of_a_shard_is_read_where_its_row_says)
         {.path = "x.tar/2.jpg", .offset = 16, .bytes = 12}, /* behind the end */
     };
     struct sluice_manifest *manifest = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, 3, classes, 1, &manifest, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_create(entries, 3, classes, 1, &manifest, NULL));
     const struct sluice_roots roots = sluice_roots_one(root);
     const struct sluice_local_source_options options = {
         .roots = &roots,
@@ -210,7 +208,7 @@ TEST(a_member_of_a_shard_is_read_where_its_row_says)
         .events = {.on_result = on_result, .on_failed = on_failed, .ctx = &r},
     };
     struct sluice_source *source = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_local_source_create(&options, &source, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_local_source_create(&options, &source, NULL));
     for (uint64_t i = 0; i < 3; i++) {
         struct sluice_source_item item = {
             .ticket = i, .key = {.sample_id = i}, .path = entries[i].path};
@@ -246,7 +244,7 @@ TEST(files_of_several_folders_are_read_by_their_names)
         .events = {.on_result = on_result, .on_failed = on_failed, .ctx = &r},
     };
     struct sluice_source *source = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_local_source_create(&options, &source, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_local_source_create(&options, &source, NULL));
     struct sluice_source_item items[] = {
         {.ticket = 0, .path = "l/x.jpg"},
         {.ticket = 1, .key = {.sample_id = 1}, .path = "r/x.jpg"},
@@ -262,6 +260,6 @@ TEST(files_of_several_folders_are_read_by_their_names)
     ask(&r, source, &items[1]);
     CU_ASSERT_EQUAL(r.status[1], SLUICE_E_IO);
     ask(&r, source, &items[0]);
-    CU_ASSERT_EQUAL(r.status[0], SLUICE_OK);
+    CHECK_OK(r.status[0]);
     source->destroy(source);
 }

@@ -9,7 +9,7 @@ static struct sluice_mix parse(const char *text)
     struct sluice_err err = {0};
     if (sluice_mix_parse(text, &mix, &err) != SLUICE_OK)
         CU_FAIL_FATAL(err.text);
-    CU_ASSERT_EQUAL(sluice_mix_check(text, NULL), SLUICE_OK);
+    CHECK_OK(sluice_mix_check(text, NULL));
     return mix;
 }
 
@@ -77,9 +77,8 @@ static struct sluice_manifest *make_manifest(void)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(paths); i++)
         entries[i] = (struct sluice_manifest_entry){.path = paths[i], .bytes = 1};
     struct sluice_manifest *manifest = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, SLUICE_ARRAY_LEN(paths),
-                                                 (const char *const[]){""}, 1, &manifest, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_create(entries, SLUICE_ARRAY_LEN(paths), (const char *const[]){""},
+                                      1, &manifest, NULL));
     return manifest;
 }
 
@@ -107,9 +106,8 @@ TEST(a_range_is_what_lies_under_a_name)
         const struct sluice_mix mix = parse(cases[i].mix);
         struct sluice_sampler_range ranges[SLUICE_MAX_MIX_RANGES];
         size_t num = 77;
-        CU_ASSERT_EQUAL_FATAL(sluice_mix_ranges(&mix, manifest, cases[i].is_some ? some : all,
-                                                cases[i].is_some ? 4 : 8, ranges, &num, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_mix_ranges(&mix, manifest, cases[i].is_some ? some : all,
+                                     cases[i].is_some ? 4 : 8, ranges, &num, NULL));
         CU_ASSERT_EQUAL_FATAL(num, cases[i].num);
         for (size_t k = 0; k < num; k++) {
             CU_ASSERT_EQUAL(ranges[k].num_samples, cases[i].of[k].num_samples);

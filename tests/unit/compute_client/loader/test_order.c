@@ -27,21 +27,21 @@ static void fill_global(uint32_t total)
     const struct sluice_sampler sampler = {
         .seed = sluice_test_seed(), .num_samples = total, .repeat = 1, .is_shuffled = true};
     if (total)
-        CU_ASSERT_EQUAL_FATAL(sluice_sampler_fill(&sampler, 3, global, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_sampler_fill(&sampler, 3, global, NULL));
 }
 
 static struct sluice_order_options options_of(uint32_t batch_size, uint32_t rank,
                                               uint32_t world_size, enum sluice_tail tail)
 {
     const struct sluice_order_options options = {batch_size, rank, world_size, tail};
-    CU_ASSERT_EQUAL_FATAL(sluice_order_check(&options, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_order_check(&options, NULL));
     return options;
 }
 
 static void take(const struct sluice_order_options *options, uint32_t total, uint64_t cursor,
                  struct share *share)
 {
-    CU_ASSERT_EQUAL_FATAL(sluice_order_check_cursor(options, total, cursor, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_order_check_cursor(options, total, cursor, NULL));
     memset(share, 0xee, sizeof(*share));
     share->num_items = sluice_order_num_items(options, total, cursor);
     share->num_batches = sluice_order_num_batches(options, total, cursor);
@@ -284,8 +284,8 @@ TEST(refuses_a_cursor_within_a_global_batch_or_beyond_the_end)
     err = (struct sluice_err){0};
     CU_ASSERT_EQUAL(sluice_order_check_cursor(&options, 20, 24, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "it has 20"));
-    CU_ASSERT_EQUAL(sluice_order_check_cursor(&options, 20, 18, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_order_check_cursor(&options, 20, 20, NULL), SLUICE_OK);
+    CHECK_OK(sluice_order_check_cursor(&options, 20, 18, NULL));
+    CHECK_OK(sluice_order_check_cursor(&options, 20, 20, NULL));
 }
 
 /* An environment of names and values in turn. */
@@ -319,7 +319,7 @@ TEST(a_launcher_tells_rank_and_world_size)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_rank rank = {77, 77};
         environment = cases[i].environment;
-        CU_ASSERT_EQUAL(sluice_rank_from_env(get, &rank, NULL), SLUICE_OK);
+        CHECK_OK(sluice_rank_from_env(get, &rank, NULL));
         CU_ASSERT_EQUAL(rank.rank, cases[i].expected.rank);
         CU_ASSERT_EQUAL(rank.world_size, cases[i].expected.world_size);
     }

@@ -39,9 +39,9 @@ static void make_reference(const struct fake_dataset *dataset,
 {
     struct sluice_scratch *scratch = NULL;
     struct sluice_hasher *hasher = NULL, *chain = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(NULL, &scratch, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_hasher_create(&hasher, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_hasher_create(&chain, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_scratch_create(NULL, &scratch, NULL));
+    REQUIRE_OK(sluice_hasher_create(&hasher, NULL));
+    REQUIRE_OK(sluice_hasher_create(&chain, NULL));
     for (size_t i = 0; i < num_items; i++) {
         const uint32_t id = ids[items[i].position];
         struct sluice_sample sample = {
@@ -49,9 +49,8 @@ static void make_reference(const struct fake_dataset *dataset,
             .kind = SLUICE_KIND_FILE,
             .data = sluice_buf_ref(dataset->files[id]),
         };
-        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_finish_u8(pipeline, scratch, &sample,
-                                                        reference->pixels[i], FAKE_ROW_BYTES, NULL),
-                              SLUICE_OK);
+        REQUIRE_OK(sluice_pipeline_finish_u8(pipeline, scratch, &sample, reference->pixels[i],
+                                             FAKE_ROW_BYTES, NULL));
         reference->labels[i] = sluice_manifest_at(dataset->manifest, id).label;
         sluice_digest_chain(chain, sluice_digest_sample(hasher, reference->pixels[i],
                                                         FAKE_ROW_BYTES, reference->labels[i]));
@@ -106,7 +105,7 @@ static struct sluice_prefetcher *make_loader(struct sluice_prefetcher_options op
     options.free = free_memory;
     struct sluice_prefetcher *prefetcher = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_create(&options, &prefetcher, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_prefetcher_create(&options, &prefetcher, &err));
     return prefetcher;
 }
 
@@ -121,7 +120,7 @@ static struct drawn draw_by_turns(uint32_t epoch, const unsigned *splits, size_t
     const struct sluice_sampler sampler = {
         .seed = SEED, .num_samples = NUM_SAMPLES, .repeat = 1, .is_shuffled = true};
     struct drawn drawn;
-    CU_ASSERT_EQUAL_FATAL(sluice_sampler_fill(&sampler, epoch, drawn.items, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_sampler_fill(&sampler, epoch, drawn.items, NULL));
     for (size_t i = 0; i < NUM_SAMPLES; i++)
         drawn.choices[i] = sluice_choice_at(pipeline, splits[i % num_splits]);
     return drawn;
@@ -151,7 +150,7 @@ static void net_open_source(struct net *net)
         .window_bytes = 1 << 20,
         .events = sluice_prefetcher_events(net->prefetcher),
     };
-    CU_ASSERT_EQUAL_FATAL(sluice_fetcher_create(&fetcher, &net->source, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_fetcher_create(&fetcher, &net->source, NULL));
 }
 
 static void net_open(struct net *net, struct fake_server_options server,
@@ -164,7 +163,7 @@ static void net_open(struct net *net, struct fake_server_options server,
         .target = fake_server_target(net->server),
         .retry_for_s = 20,
     };
-    CU_ASSERT_EQUAL_FATAL(sluice_client_create(&client, &net->client, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_client_create(&client, &net->client, NULL));
     net->live = options.live;
     net->prefetcher = make_loader(options);
     net_open_source(net);
@@ -195,7 +194,7 @@ static void start_epoch(struct sluice_prefetcher *prefetcher, struct sluice_sour
         .first_item = first,
         .profile = profile,
     };
-    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_start(prefetcher, &epoch, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_prefetcher_start(prefetcher, &epoch, NULL));
 }
 
 /* Takes every batch and compares it with the reference, row by row. */
@@ -206,7 +205,7 @@ static void check_batches(struct sluice_prefetcher *prefetcher, const struct ref
     for (;;) {
         struct sluice_held *batch = NULL;
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, -1, &batch, &err), SLUICE_OK);
+        REQUIRE_OK(sluice_prefetcher_next(prefetcher, -1, &batch, &err));
         if (!batch)
             break;
         CU_ASSERT_EQUAL(batch->index, row / BATCH);
@@ -270,7 +269,7 @@ TEST(whoever_looks_on_sees_the_same_sums_as_the_epoch)
     start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
     struct sluice_held *batch = NULL;
     do {
-        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(net.prefetcher, -1, &batch, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_prefetcher_next(net.prefetcher, -1, &batch, NULL));
         CU_ASSERT_EQUAL(sluice_live_get(&live.waits_since_ns), 0);
         if (batch)
             sluice_held_release(batch);
@@ -311,7 +310,7 @@ TEST(a_sample_that_is_traced_has_a_line_once_it_is_delivered)
     const struct sluice_tracer_options tracer_options = {
         .path = path, .service = "test", .sample = 1};
     struct sluice_tracer *tracer = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_tracer_open(&tracer_options, &tracer, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_tracer_open(&tracer_options, &tracer, NULL));
     struct reference reference;
     const struct drawn drawn = draw(1, 3);
     make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
@@ -328,7 +327,7 @@ TEST(a_sample_that_is_traced_has_a_line_once_it_is_delivered)
     /* Of an epoch that is broken off, those of the batches that came. */
     start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
     struct sluice_held *batch = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(net.prefetcher, -1, &batch, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_prefetcher_next(net.prefetcher, -1, &batch, NULL));
     sluice_held_release(batch);
     (void)sluice_prefetcher_finish(net.prefetcher);
     net_close(&net);
@@ -389,7 +388,7 @@ static struct sluice_epoch_stats run_bad(enum sluice_on_error on_error, unsigned
     start_epoch(net.prefetcher, net.source, &bad, &drawn, 0, NULL);
     for (;;) {
         struct sluice_held *batch = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(net.prefetcher, -1, &batch, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_prefetcher_next(net.prefetcher, -1, &batch, NULL));
         if (!batch)
             break;
         sluice_held_release(batch);
@@ -531,7 +530,7 @@ static void pass_batch_after(struct sluice_prefetcher *prefetcher, size_t i)
     if (i % BATCH != BATCH - 1 && i != NUM_SAMPLES - 1)
         return;
     struct sluice_held *batch = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, -1, &batch, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_prefetcher_next(prefetcher, -1, &batch, NULL));
     CU_ASSERT_PTR_NOT_NULL(batch);
     sluice_held_release(batch);
 }
@@ -606,7 +605,7 @@ TEST(reads_ahead_as_far_as_the_slots_and_no_further)
             answer(&held, prefetcher, i - 1);
         answered = ahead;
         struct sluice_held *batch = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, -1, &batch, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_prefetcher_next(prefetcher, -1, &batch, NULL));
         CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
         CU_ASSERT_EQUAL(num_asked(&held), ahead); /* the slot is not free before it is released */
         for (unsigned i = 0; i < batch->num_rows; i++)
@@ -639,7 +638,7 @@ TEST(reads_ahead_as_far_as_usual_until_batches_are_taken)
                 answer(&held, prefetcher, answered);
             }
             struct sluice_held *batch = NULL;
-            CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, -1, &batch, NULL), SLUICE_OK);
+            REQUIRE_OK(sluice_prefetcher_next(prefetcher, -1, &batch, NULL));
             CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
             sluice_held_release(batch);
         }
@@ -765,7 +764,7 @@ static void start_watched(struct sluice_prefetcher *prefetcher, struct sluice_so
         .items = items,
         .num_items = NUM_SAMPLES,
     };
-    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_start(prefetcher, &epoch, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_prefetcher_start(prefetcher, &epoch, NULL));
 }
 
 TEST(the_chooser_is_asked_once_per_item_and_sees_every_row)
@@ -881,7 +880,7 @@ static sluice_status first_batch_of(const sluice_status refused[BATCH], uint64_t
         .max_errors = max_errors,
     };
     epoch.errors_before[SLUICE_E_NOT_FOUND] = missing_before;
-    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_start(prefetcher, &epoch, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_prefetcher_start(prefetcher, &epoch, NULL));
     wait_asked(&held, BATCH);
     for (size_t i = 0; i < BATCH; i++) {
         if (refused[i] == SLUICE_OK)
@@ -904,7 +903,7 @@ TEST(more_errors_of_a_kind_than_allowed_end_the_epoch_at_once)
     refused[0] = refused[1] = SLUICE_E_NOT_FOUND;
     refused[2] = SLUICE_E_CORRUPT;
     bool has_lost_source = true;
-    CU_ASSERT_EQUAL(first_batch_of(refused, 2, 0, &has_lost_source, NULL), SLUICE_OK);
+    CHECK_OK(first_batch_of(refused, 2, 0, &has_lost_source, NULL));
     CU_ASSERT_FALSE(has_lost_source);
 
     struct sluice_err err = {0};
@@ -917,11 +916,11 @@ TEST(more_errors_of_a_kind_than_allowed_end_the_epoch_at_once)
 
     /* Those of the epoch's part before a resume count, too. */
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(first_batch_of(refused, 3, 1, &has_lost_source, &err), SLUICE_OK);
+    CHECK_OK(first_batch_of(refused, 3, 1, &has_lost_source, &err));
     CU_ASSERT_EQUAL(first_batch_of(refused, 3, 2, &has_lost_source, &err), SLUICE_E_INVALID);
 
     memset(refused, 0, sizeof(refused));
-    CU_ASSERT_EQUAL(first_batch_of(refused, 0, 0, &has_lost_source, NULL), SLUICE_OK);
+    CHECK_OK(first_batch_of(refused, 0, 0, &has_lost_source, NULL));
     refused[3] = SLUICE_E_UNSUPPORTED;
     CU_ASSERT_EQUAL(first_batch_of(refused, 0, 0, &has_lost_source, NULL), SLUICE_E_INVALID);
 }
@@ -934,7 +933,7 @@ TEST(too_many_errors_that_pass_leave_the_epoch_to_go_on)
         sluice_status refused[BATCH] = {0};
         refused[1] = refused[3] = (sluice_status)status;
         bool has_lost_source = true;
-        CU_ASSERT_EQUAL(first_batch_of(refused, 2, 0, &has_lost_source, NULL), SLUICE_OK);
+        CHECK_OK(first_batch_of(refused, 2, 0, &has_lost_source, NULL));
         CU_ASSERT_FALSE(has_lost_source);
         CU_ASSERT_EQUAL(first_batch_of(refused, 1, 0, &has_lost_source, NULL), SLUICE_E_INVALID);
         CU_ASSERT_EQUAL(has_lost_source, !is_of_the_data);
@@ -986,7 +985,7 @@ static enum sluice_resource largest_stall(uint64_t disk_ns, uint64_t storage_ns)
     pthread_t thread;
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, slow_main, &slow), 0);
     struct sluice_held *batch = NULL;
-    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, -1, &batch, NULL), SLUICE_OK);
+    CHECK_OK(sluice_prefetcher_next(prefetcher, -1, &batch, NULL));
     CU_ASSERT_PTR_NULL(batch); /* no row was good */
     const uint64_t elapsed = sluice_clock_ns() - start;
     pthread_join(thread, NULL);
@@ -1037,7 +1036,7 @@ static struct sluice_held *take(struct sluice_prefetcher *prefetcher)
 {
     struct sluice_held *batch = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, -1, &batch, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_prefetcher_next(prefetcher, -1, &batch, &err));
     return batch;
 }
 
@@ -1253,7 +1252,7 @@ TEST(next_waits_no_longer_than_it_is_told)
     wait_asked(&held, BATCH);
     for (size_t i = 0; i < BATCH; i++)
         answer(&held, prefetcher, i);
-    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, 60000, &batch, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_prefetcher_next(prefetcher, 60000, &batch, &err));
     CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
     /* The waits that were in vain are the batch's, too. */
     uint64_t stall_ns = 0;
@@ -1497,7 +1496,7 @@ TEST(an_epoch_is_broken_off_while_files_are_asked_for)
     make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
     start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
     struct sluice_held *batch = NULL;
-    CU_ASSERT_EQUAL(sluice_prefetcher_next(net.prefetcher, -1, &batch, NULL), SLUICE_OK);
+    CHECK_OK(sluice_prefetcher_next(net.prefetcher, -1, &batch, NULL));
     sluice_held_release(batch);
     (void)sluice_prefetcher_finish(net.prefetcher);
     net_close(&net);

@@ -95,7 +95,7 @@ static void take_rows(struct sluice_source_result *result)
     struct sluice_buf *copy;
     if (sluice_sample_form(sample) == SLUICE_FORM_JPEG_CROP)
         return;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, sample->data->len, &copy, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_buf_create(NULL, sample->data->len, &copy, NULL));
     memcpy(copy->data, sample->data->data, sample->data->len);
     copy->len = sample->data->len;
     sluice_buf_unref(sample->data);
@@ -195,7 +195,7 @@ static struct sluice_gpu_place *make_place(uint32_t side)
     };
     struct sluice_gpu_place *place = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_gpu_place_create(&options, &place, &err), SLUICE_OK);
+    REQUIRE_OK(sluice_gpu_place_create(&options, &place, &err));
     return place;
 }
 
@@ -229,8 +229,8 @@ static void rig_open_with(struct rig *rig, struct sluice_gpu_place *place,
         .free = place ? free_locked : free_memory,
         .memory_ctx = place,
     };
-    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_create(&options, &rig->prefetcher, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(NULL, &rig->source.scratch, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_prefetcher_create(&options, &rig->prefetcher, NULL));
+    REQUIRE_OK(sluice_scratch_create(NULL, &rig->source.scratch, NULL));
     rig->source.events = sluice_prefetcher_events(rig->prefetcher);
 }
 
@@ -280,7 +280,7 @@ static void start(struct rig *rig, size_t first)
         .num_items = NUM,
         .first_item = first,
     };
-    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_start(rig->prefetcher, &epoch, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_prefetcher_start(rig->prefetcher, &epoch, NULL));
 }
 
 /* What an epoch came to. */
@@ -411,7 +411,7 @@ TEST(damage_is_told_skipped_and_replaced_as_on_the_host)
             CU_ASSERT_NOT_EQUAL(host.status, SLUICE_OK);
             continue;
         }
-        CU_ASSERT_EQUAL(host.status, SLUICE_OK);
+        CHECK_OK(host.status);
         CU_ASSERT(host.stats.errors >= NUM / 16);
         CU_ASSERT(gpu.stats.on_gpu[SLUICE_FORM_RAW] > 0);
         /* The CPU makes some that the device declines, and others fail there, too. */
@@ -607,7 +607,7 @@ TEST(a_left_epoch_and_held_batches_leave_the_next_one_right)
         start(&rig, 0);
         for (unsigned i = 0; i < taken; i++) {
             sluice_held_release(held);
-            CU_ASSERT_EQUAL(sluice_prefetcher_next(rig.prefetcher, -1, &held, NULL), SLUICE_OK);
+            CHECK_OK(sluice_prefetcher_next(rig.prefetcher, -1, &held, NULL));
         }
         (void)sluice_prefetcher_finish(rig.prefetcher);
         sluice_prefetcher_abandon(rig.prefetcher);
@@ -692,8 +692,7 @@ TEST(batches_outlive_the_prefetcher_with_their_place)
         struct sluice_held *held[BLOCKS - 1];
         uint64_t hashes[BLOCKS - 1];
         for (int i = 0; i < BLOCKS - 1; i++) {
-            CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(rig.prefetcher, -1, &held[i], NULL),
-                                  SLUICE_OK);
+            REQUIRE_OK(sluice_prefetcher_next(rig.prefetcher, -1, &held[i], NULL));
             hashes[i] = hash_batch(held[i], 0);
         }
         (void)sluice_prefetcher_finish(rig.prefetcher);

@@ -7,11 +7,10 @@ static void check(const struct sluice_manifest_entry *rows, size_t num_rows, con
 {
     static const char *const classes[] = {""};
     struct sluice_manifest *manifest = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(rows, num_rows, classes, 1, &manifest, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_manifest_create(rows, num_rows, classes, 1, &manifest, NULL));
     uint32_t *ends = NULL;
     size_t num = 0;
-    CU_ASSERT_EQUAL_FATAL(sluice_shard_ends(manifest, ids, num_ids, &ends, &num, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_shard_ends(manifest, ids, num_ids, &ends, &num, NULL));
     CU_ASSERT_EQUAL_FATAL(num, num_wanted);
     for (size_t i = 0; i < num; i++)
         CU_ASSERT_EQUAL(ends[i], wanted[i]);

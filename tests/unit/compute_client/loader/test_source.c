@@ -12,12 +12,11 @@ static void count_release(void *owner)
 static struct sluice_source_result make_result(int *released)
 {
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_message_append_copy(&message, "abcd", 4, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_message_append_ref(&message, (const uint8_t *)"efgh", 4,
-                                                    count_release, released, NULL),
-                          SLUICE_OK);
+    REQUIRE_OK(sluice_message_append_copy(&message, "abcd", 4, NULL));
+    REQUIRE_OK(sluice_message_append_ref(&message, (const uint8_t *)"efgh", 4, count_release,
+                                         released, NULL));
     struct sluice_source_result result = {.sample.width = 7};
-    CU_ASSERT_EQUAL_FATAL(sluice_message_share(&message, &result.message, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_message_share(&message, &result.message, NULL));
     struct sluice_cursor all = sluice_cursor_init(sluice_shared_message_get(result.message));
     CU_ASSERT_TRUE(sluice_cursor_skip(&all, 2));
     CU_ASSERT_TRUE(sluice_cursor_sub(&all, 5, &result.arrived));
@@ -28,14 +27,14 @@ TEST(gather_brings_the_bytes_together_and_lets_the_message_go)
 {
     int released = 0;
     struct sluice_source_result result = make_result(&released);
-    CU_ASSERT_EQUAL(sluice_source_gather(&result, NULL, NULL), SLUICE_OK);
+    CHECK_OK(sluice_source_gather(&result, NULL, NULL));
     CU_ASSERT_PTR_NOT_NULL_FATAL(result.sample.data);
     CU_ASSERT_EQUAL(result.sample.data->len, 5);
     CU_ASSERT_EQUAL(memcmp(result.sample.data->data, "cdefg", 5), 0);
     CU_ASSERT_EQUAL(result.sample.width, 7);
     CU_ASSERT_EQUAL(released, 1);
     struct sluice_buf *data = result.sample.data;
-    CU_ASSERT_EQUAL(sluice_source_gather(&result, NULL, NULL), SLUICE_OK);
+    CHECK_OK(sluice_source_gather(&result, NULL, NULL));
     CU_ASSERT_PTR_EQUAL(result.sample.data, data);
     sluice_source_result_clear(&result);
 }
@@ -46,9 +45,9 @@ TEST(a_message_stays_for_its_other_samples)
     struct sluice_source_result result = make_result(&released);
     struct sluice_source_result other = result;
     sluice_shared_message_ref(other.message);
-    CU_ASSERT_EQUAL(sluice_source_gather(&result, NULL, NULL), SLUICE_OK);
+    CHECK_OK(sluice_source_gather(&result, NULL, NULL));
     CU_ASSERT_EQUAL(released, 0);
-    CU_ASSERT_EQUAL(sluice_source_gather(&other, NULL, NULL), SLUICE_OK);
+    CHECK_OK(sluice_source_gather(&other, NULL, NULL));
     CU_ASSERT_EQUAL(released, 1);
     CU_ASSERT_EQUAL(memcmp(other.sample.data->data, "cdefg", 5), 0);
     sluice_source_result_clear(&result);
@@ -65,6 +64,6 @@ TEST(clear_lets_go_of_either_and_is_idempotent)
     CU_ASSERT_EQUAL(released, 1);
     struct sluice_source_result none = {0};
     sluice_source_result_clear(&none);
-    CU_ASSERT_EQUAL(sluice_source_gather(&none, NULL, NULL), SLUICE_OK);
+    CHECK_OK(sluice_source_gather(&none, NULL, NULL));
     CU_ASSERT_PTR_NULL(none.sample.data);
 }

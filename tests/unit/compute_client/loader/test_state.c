@@ -113,7 +113,7 @@ TEST(reads_what_it_wrote)
         struct sluice_state again;
         memset(&again, 0xee, sizeof(again));
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(sluice_state_read(text, &again, &err), SLUICE_OK);
+        CHECK_OK(sluice_state_read(text, &again, &err));
         CU_ASSERT_STRING_EQUAL(err.text, "");
         check_same(&state, &again);
     }
@@ -165,7 +165,7 @@ TEST(a_mix_is_version_2)
     CU_ASSERT_EQUAL(strncmp(text, "{\"sluice\":2,", 12), 0);
     CU_ASSERT_PTR_NOT_NULL(strstr(text, ",\"mix\":\"a=0.5,b=2\",\"items\":40000,"));
     struct sluice_state again;
-    CU_ASSERT_EQUAL(sluice_state_read(text, &again, NULL), SLUICE_OK);
+    CHECK_OK(sluice_state_read(text, &again, NULL));
     check_same(&state, &again);
     static const char *const no_mixes[] = {"b=2,a=0.5", "a=0.50,b=2", "a=1,b=2",
                                            "aaaaaaaaa", ",,,,,,,,,",  "a=0.5,b=-"};
@@ -195,7 +195,7 @@ TEST(reads_a_checkpoint_of_offload_train_without_sluice)
         .errors[SLUICE_E_CORRUPT] = 3,
         .errors[SLUICE_E_IO] = 1,
     };
-    CU_ASSERT_EQUAL(sluice_state_read(OLD_TEXT, &state, NULL), SLUICE_OK);
+    CHECK_OK(sluice_state_read(OLD_TEXT, &state, NULL));
     check_same(&state, &expected);
 }
 
@@ -214,7 +214,7 @@ TEST(a_short_last_batch_of_a_checkpoint_is_the_end)
     struct sluice_state state = {0};
     /* 2000 = 31 x 64 + 16 */
     const char *text = with(OLD_TEXT, "\"batch\":15", "\"batch\":32");
-    CU_ASSERT_EQUAL(sluice_state_read(text, &state, NULL), SLUICE_OK);
+    CHECK_OK(sluice_state_read(text, &state, NULL));
     CU_ASSERT_EQUAL(state.cursor, 2000);
     text = with(OLD_TEXT, "\"batch\":15", "\"batch\":33");
     CU_ASSERT_EQUAL(sluice_state_read(text, &state, NULL), SLUICE_E_CORRUPT);
@@ -225,7 +225,7 @@ TEST(ignores_members_that_are_unknown)
     struct sluice_state state = {0};
     const char *text = with(EXAMPLE_TEXT, "\"not found\":1",
                             "\"not found\":1,\"sunk\":-1},\"batch\":-7,\"x\":{\"y\":[null]");
-    CU_ASSERT_EQUAL(sluice_state_read(text, &state, NULL), SLUICE_OK);
+    CHECK_OK(sluice_state_read(text, &state, NULL));
     check_same(&state, &example);
 }
 
@@ -233,10 +233,10 @@ TEST(errors_and_the_order_may_be_missing)
 {
     struct sluice_state state = {0};
     const char *text = with(EXAMPLE_TEXT, ",\"errors\":{\"not found\":1}", "");
-    CU_ASSERT_EQUAL(sluice_state_read(text, &state, NULL), SLUICE_OK);
+    CHECK_OK(sluice_state_read(text, &state, NULL));
     CU_ASSERT_EQUAL(state.errors[SLUICE_E_NOT_FOUND], 0);
     text = with(EXAMPLE_TEXT, ",\"order\":\"0011223344556677\"", "");
-    CU_ASSERT_EQUAL(sluice_state_read(text, &state, NULL), SLUICE_OK);
+    CHECK_OK(sluice_state_read(text, &state, NULL));
     CU_ASSERT_FALSE(state.has_order);
 }
 
@@ -245,7 +245,7 @@ TEST(the_cursor_of_an_external_order_is_bounded_by_32_bits_alone)
 {
     struct sluice_state state = {0};
     const char *text = with(EXAMPLE_TEXT, "\"cursor\":1024", "\"cursor\":4294967295");
-    CU_ASSERT_EQUAL(sluice_state_read(text, &state, NULL), SLUICE_OK);
+    CHECK_OK(sluice_state_read(text, &state, NULL));
     CU_ASSERT_EQUAL(state.cursor, UINT32_MAX);
 }
 
@@ -341,7 +341,7 @@ TEST(refuses_a_cursor_within_a_global_batch_or_beyond_the_epoch)
                   "\"cursor\" is 1000, no multiple of its \"global_batch\", 512");
     check_refused(with(text, "1024", "50001"), SLUICE_E_CORRUPT, "\"cursor\" is 50001");
     struct sluice_state state;
-    CU_ASSERT_EQUAL(sluice_state_read(with(text, "1024", "50000"), &state, NULL), SLUICE_OK);
+    CHECK_OK(sluice_state_read(with(text, "1024", "50000"), &state, NULL));
 }
 
 TEST(refuses_another_version)
@@ -379,7 +379,7 @@ TEST(refuses_a_text_of_more_than_64_kib)
     check_refused(text, SLUICE_E_UNSUPPORTED, "longer than 65536 bytes");
     text[MOST] = '\0';
     struct sluice_state state = {0};
-    CU_ASSERT_EQUAL(sluice_state_read(text, &state, NULL), SLUICE_OK);
+    CHECK_OK(sluice_state_read(text, &state, NULL));
     check_same(&state, &example);
     free(text);
 }
@@ -397,7 +397,7 @@ TEST(says_when_memory_was_short)
         const bool has_failed = fails_after < 0;
         fails_after = -1;
         if (!has_failed) {
-            CU_ASSERT_EQUAL(status, SLUICE_OK);
+            CHECK_OK(status);
             break;
         }
         num_failures++;
@@ -421,11 +421,11 @@ static void check_differs(const struct sluice_state *saved, const struct sluice_
 TEST(the_same_loader_goes_on)
 {
     struct sluice_state now = example;
-    CU_ASSERT_EQUAL(sluice_state_check(&example, &now, 2, NULL), SLUICE_OK);
+    CHECK_OK(sluice_state_check(&example, &now, 2, NULL));
     now.epoch = 0;
     now.cursor = 0;
     memset(now.errors, 0, sizeof(now.errors));
-    CU_ASSERT_EQUAL(sluice_state_check(&example, &now, 4, NULL), SLUICE_OK);
+    CHECK_OK(sluice_state_check(&example, &now, 4, NULL));
 }
 
 #define ANEW ", or start anew without the state"
@@ -539,9 +539,9 @@ TEST(another_global_batch_is_fine_between_epochs)
     saved.has_order = now.has_order = false;
     now.global_batch = 510;
     saved.cursor = 0;
-    CU_ASSERT_EQUAL(sluice_state_check(&saved, &now, 3, NULL), SLUICE_OK);
+    CHECK_OK(sluice_state_check(&saved, &now, 3, NULL));
     saved.cursor = saved.num_samples;
-    CU_ASSERT_EQUAL(sluice_state_check(&saved, &now, 3, NULL), SLUICE_OK);
+    CHECK_OK(sluice_state_check(&saved, &now, 3, NULL));
     /* Where an external order ends is not known. */
     saved.has_order = now.has_order = true;
     CU_ASSERT_EQUAL(sluice_state_check(&saved, &now, 1, NULL), SLUICE_E_INVALID);

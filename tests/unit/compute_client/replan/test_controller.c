@@ -80,8 +80,8 @@ static struct sluice_controller *make_plan_of(const struct sluice_choices *choic
                  .gpu_samples_per_s = INFINITY},
     };
     struct sluice_controller *plan = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_controller_create(&options, &plan, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_controller_begin(plan, epoch, 0, forecast, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_controller_create(&options, &plan, NULL));
+    REQUIRE_OK(sluice_controller_begin(plan, epoch, 0, forecast, NULL));
     return plan;
 }
 
@@ -110,21 +110,20 @@ TEST(the_first_plan_says_what_it_takes_and_a_right_one_stays)
 TEST(an_epoch_is_planned_with_its_own_ops)
 {
     struct sluice_pipeline *pipeline = NULL;
-    CU_ASSERT_EQUAL_FATAL(
+    REQUIRE_OK(
         sluice_pipeline_parse("decode,random_resized_crop=224,when(epoch>=71,tv_blur=2:kernel=23),"
                               "hflip,to_tensor,normalize=imagenet",
-                              &pipeline, NULL),
-        SLUICE_OK);
+                              &pipeline, NULL));
     const struct sluice_rates rates = RATES(2000, 2);
     struct sluice_plan_epoch epoch = sim_epoch(100);
     epoch.pipeline = pipeline;
     struct sluice_plan_forecast without, with, again;
     struct sluice_controller *plan = make_plan(&rates, FORMS, &epoch, &without);
     epoch.schedule = 71;
-    CU_ASSERT_EQUAL(sluice_controller_begin(plan, &epoch, 0, &with, NULL), SLUICE_OK);
+    CHECK_OK(sluice_controller_begin(plan, &epoch, 0, &with, NULL));
     CU_ASSERT(with.rest_s > 1.02 * without.rest_s);
     epoch.schedule = 70;
-    CU_ASSERT_EQUAL(sluice_controller_begin(plan, &epoch, 0, &again, NULL), SLUICE_OK);
+    CHECK_OK(sluice_controller_begin(plan, &epoch, 0, &again, NULL));
     CU_ASSERT_DOUBLE_EQUAL(again.rest_s, without.rest_s, 1e-9 * without.rest_s);
     sluice_controller_destroy(plan);
     sluice_pipeline_destroy(pipeline);
@@ -413,9 +412,8 @@ TEST(the_end_of_a_price_is_told)
 TEST(only_forms_that_are_offered_and_fit_the_pipeline_are_chosen)
 {
     struct sluice_pipeline *other = NULL;
-    CU_ASSERT_EQUAL_FATAL(
-        sluice_pipeline_parse("decode,hflip,random_resized_crop=224,to_tensor", &other, NULL),
-        SLUICE_OK);
+    REQUIRE_OK(
+        sluice_pipeline_parse("decode,hflip,random_resized_crop=224,to_tensor", &other, NULL));
     for (int k = 0; k < 3; k++) {
         const struct sluice_rates rates = RATES(50, 4);
         struct sluice_plan_epoch epoch = sim_epoch(1000);
@@ -587,8 +585,8 @@ TEST(a_folder_has_files_alone_and_is_planned_anew)
     for (int k = 0; k < 2; k++) {
         struct sluice_plan_forecast first, last = {0};
         struct sluice_controller *plan = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_controller_create(&options, &plan, NULL), SLUICE_OK);
-        CU_ASSERT_EQUAL_FATAL(sluice_controller_begin(plan, &epoch, 0, &first, NULL), SLUICE_OK);
+        REQUIRE_OK(sluice_controller_create(&options, &plan, NULL));
+        REQUIRE_OK(sluice_controller_begin(plan, &epoch, 0, &first, NULL));
         CU_ASSERT(first.on_gpu > 0.5 * (double)epoch.num_items);
         (void)choose_all(plan, &epoch, choice);
         for (size_t i = 0; i < epoch.num_items; i++) {

@@ -7,7 +7,7 @@ TEST(a_line_for_each_batch)
     char path[300];
     snprintf(path, sizeof(path), "%s/log.csv", sluice_test_dir());
     struct sluice_batch_log *log = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_batch_log_open(path, &log, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_batch_log_open(path, &log, NULL));
     struct sluice_batch_entry entry = {.epoch = 2, .batch = 7, .samples = 32};
     entry.stall_ns[SLUICE_NETWORK] = 1500000000;
     entry.stall_ns[SLUICE_STALL_GPU] = 250000;
@@ -16,7 +16,7 @@ TEST(a_line_for_each_batch)
     entry = (struct sluice_batch_entry){.is_evaluation = true, .samples = 5};
     entry.stall_ns[SLUICE_GPU] = 1000000;
     sluice_batch_log_add(log, &entry);
-    CU_ASSERT_EQUAL(sluice_batch_log_close(log, NULL), SLUICE_OK);
+    CHECK_OK(sluice_batch_log_close(log, NULL));
 
     size_t len;
     char *text = (char *)sluice_test_read_file(path, &len);
@@ -34,7 +34,7 @@ TEST(no_log_is_no_error)
 {
     const struct sluice_batch_entry entry = {.samples = 1};
     sluice_batch_log_add(NULL, &entry);
-    CU_ASSERT_EQUAL(sluice_batch_log_close(NULL, NULL), SLUICE_OK);
+    CHECK_OK(sluice_batch_log_close(NULL, NULL));
 }
 
 TEST(a_file_that_cannot_be_written_is_named)
@@ -47,7 +47,7 @@ TEST(a_file_that_cannot_be_written_is_named)
 
     /* A full disk ends nothing before the file is closed. */
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL_FATAL(sluice_batch_log_open("/dev/full", &log, NULL), SLUICE_OK);
+    REQUIRE_OK(sluice_batch_log_open("/dev/full", &log, NULL));
     const struct sluice_batch_entry entry = {.samples = 1};
     for (int i = 0; i < 100000; i++)
         sluice_batch_log_add(log, &entry);
