@@ -113,6 +113,23 @@ const char *sluice_test_dir(void)
     return test_dir;
 }
 
+const char *sluice_test_path(const char *name)
+{
+    static struct path {
+        struct path *before;
+        char text[1024];
+    } * paths;
+    struct path *path = malloc(sizeof(*path));
+    if (!path || snprintf(path->text, sizeof(path->text), "%s/%s", sluice_test_dir(), name) >=
+                     (int)sizeof(path->text)) {
+        fprintf(stderr, "%s: no memory, or too long\n", name);
+        exit(1);
+    }
+    path->before = paths;
+    paths = path;
+    return path->text;
+}
+
 void sluice_test_comma_locale(void)
 {
     static const char name[] = "xx_XX.ISO-8859-1";

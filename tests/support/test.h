@@ -85,6 +85,9 @@ bool sluice_test_is_long(void);
 /* A new empty folder under TMPDIR, removed with all it holds when the program ends. */
 const char *sluice_test_dir(void);
 
+/* A path in that folder; its memory is kept until the program ends. */
+const char *sluice_test_path(const char *name);
+
 /* The process has the locale of comma_locale.src from now on: a decimal comma, an I whose lower
  * case is the letter 0xE4, and a space 0xA0.  Without localedef, and charmaps as Debian's package
  * locales has, the test is skipped. */

@@ -81,13 +81,6 @@ int __wrap_fsync(int fd)
     return __real_fsync(fd);
 }
 
-static const char *path_of(const char *name)
-{
-    static char path[1024];
-    snprintf(path, sizeof(path), "%s/%s", sluice_test_dir(), name);
-    return path;
-}
-
 static int count_entries(const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -120,7 +113,7 @@ TEST(reads_a_whole_file_of_any_size_up_to_the_limit)
     for (size_t i = 0; i <= MAX; i++)
         data[i] = (uint8_t)(i * 31);
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(sizes); i++) {
-        const char *path = path_of("sized");
+        const char *path = sluice_test_path("sized");
         sluice_test_write_file(path, data, sizes[i]);
         for (int pieces = 0; pieces < 2; pieces++) {
             struct sluice_buf *buf = NULL;
@@ -137,19 +130,19 @@ TEST(reads_a_whole_file_of_any_size_up_to_the_limit)
     }
     struct sluice_buf *none = NULL;
     struct sluice_err err = {0};
-    sluice_test_write_file(path_of("sized"), data, MAX + 1);
-    CU_ASSERT_EQUAL(sluice_file_read(path_of("sized"), MAX, NULL, &none, &err),
+    sluice_test_write_file(sluice_test_path("sized"), data, MAX + 1);
+    CU_ASSERT_EQUAL(sluice_file_read(sluice_test_path("sized"), MAX, NULL, &none, &err),
                     SLUICE_E_UNSUPPORTED);
     CU_ASSERT_PTR_NULL(none);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, path_of("sized")));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, sluice_test_path("sized")));
     sluice_buf_pool_destroy(pool);
     free(data);
 }
 
 TEST(pread_goes_on_until_all_is_read_or_the_file_ends)
 {
-    sluice_test_write_file(path_of("pieces"), "0123456789", 10);
-    const int fd = open(path_of("pieces"), O_RDONLY | O_CLOEXEC);
+    sluice_test_write_file(sluice_test_path("pieces"), "0123456789", 10);
+    const int fd = open(sluice_test_path("pieces"), O_RDONLY | O_CLOEXEC);
     char text[16] = "";
     max_read = 3;
     num_interrupts = 1;
@@ -165,9 +158,9 @@ TEST(pread_goes_on_until_all_is_read_or_the_file_ends)
 
 TEST(read_names_what_is_absent_or_no_file)
 {
-    CU_ASSERT_EQUAL_FATAL(mkfifo(path_of("fifo"), 0600), 0);
-    CU_ASSERT_EQUAL_FATAL(mkdir(path_of("folder"), 0700), 0);
-    sluice_test_write_file(path_of("plain"), "x", 1);
+    CU_ASSERT_EQUAL_FATAL(mkfifo(sluice_test_path("fifo"), 0600), 0);
+    CU_ASSERT_EQUAL_FATAL(mkdir(sluice_test_path("folder"), 0700), 0);
+    sluice_test_write_file(sluice_test_path("plain"), "x", 1);
     static const struct {
         const char *name;
         sluice_status status;
@@ -180,12 +173,12 @@ TEST(read_names_what_is_absent_or_no_file)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_buf *buf = NULL;
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(sluice_file_read(path_of(cases[i].name), 100, NULL, &buf, &err),
+        CU_ASSERT_EQUAL(sluice_file_read(sluice_test_path(cases[i].name), 100, NULL, &buf, &err),
                         cases[i].status);
         CU_ASSERT_PTR_NULL(buf);
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, path_of(cases[i].name)));
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, sluice_test_path(cases[i].name)));
     }
-    unlink(path_of("fifo"));
+    unlink(sluice_test_path("fifo"));
 }
 
 TEST(read_refuses_a_file_that_is_not_as_long_as_it_says)
@@ -201,7 +194,7 @@ TEST(read_refuses_a_file_that_is_not_as_long_as_it_says)
 TEST(write_creates_and_replaces_and_leaves_nothing_beside)
 {
     char folder[1024], path[1100];
-    snprintf(folder, sizeof(folder), "%s", path_of("replace"));
+    snprintf(folder, sizeof(folder), "%s", sluice_test_path("replace"));
     snprintf(path, sizeof(path), "%s/file", folder);
     CU_ASSERT_EQUAL_FATAL(mkdir(folder, 0700), 0);
     const mode_t mask = umask(0027);
@@ -234,7 +227,7 @@ TEST(write_works_without_a_folder_in_the_path)
 TEST(a_failed_write_leaves_the_old_file_and_nothing_beside)
 {
     char folder[1024], path[1100];
-    snprintf(folder, sizeof(folder), "%s", path_of("full"));
+    snprintf(folder, sizeof(folder), "%s", sluice_test_path("full"));
     snprintf(path, sizeof(path), "%s/file", folder);
     CU_ASSERT_EQUAL_FATAL(mkdir(folder, 0700), 0);
     CHECK_OK(sluice_file_write_atomic(path, "old", 3, NULL));
@@ -256,7 +249,7 @@ TEST(a_failed_write_leaves_the_old_file_and_nothing_beside)
     CU_ASSERT_EQUAL(sluice_file_write_atomic(sub, "x", 1, NULL), SLUICE_E_IO);
     CU_ASSERT_EQUAL(count_entries(folder), 2);
 
-    CU_ASSERT_EQUAL(sluice_file_write_atomic(path_of("none/file"), "x", 1, NULL),
+    CU_ASSERT_EQUAL(sluice_file_write_atomic(sluice_test_path("none/file"), "x", 1, NULL),
                     SLUICE_E_NOT_FOUND);
     char *long_path = malloc(10000);
     if (!long_path)
@@ -270,12 +263,12 @@ TEST(a_failed_write_leaves_the_old_file_and_nothing_beside)
 TEST(write_replaces_a_link_and_not_what_it_points_to)
 {
     char link_path[1024];
-    snprintf(link_path, sizeof(link_path), "%s", path_of("link"));
-    sluice_test_write_file(path_of("target"), "target", 6);
+    snprintf(link_path, sizeof(link_path), "%s", sluice_test_path("link"));
+    sluice_test_write_file(sluice_test_path("target"), "target", 6);
     CU_ASSERT_EQUAL_FATAL(symlink("target", link_path), 0);
     CHECK_OK(sluice_file_write_atomic(link_path, "new", 3, NULL));
     expect_content(link_path, "new");
-    expect_content(path_of("target"), "target");
+    expect_content(sluice_test_path("target"), "target");
 }
 
 enum { NUM_WRITES = 30, BLOCK = 20000 };
@@ -301,7 +294,7 @@ TEST(a_reader_sees_one_whole_version_or_another)
 {
     static const char letters[2] = {'a', 'b'};
     pthread_t threads[2];
-    snprintf(race_path, sizeof(race_path), "%s", path_of("raced"));
+    snprintf(race_path, sizeof(race_path), "%s", sluice_test_path("raced"));
     uint8_t first[BLOCK];
     memset(first, 'a', BLOCK);
     REQUIRE_OK(sluice_file_write_atomic(race_path, first, BLOCK, NULL));
@@ -326,8 +319,8 @@ TEST(mkdirs_makes_what_is_missing)
     static const char *const names[] = {"m/a/b/c", "m/a/b/c", "m/d/", "m//e//f", "m"};
     struct stat st;
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(names); i++) {
-        CHECK_OK(sluice_mkdirs(path_of(names[i]), NULL));
-        CU_ASSERT(stat(path_of(names[i]), &st) == 0 && S_ISDIR(st.st_mode));
+        CHECK_OK(sluice_mkdirs(sluice_test_path(names[i]), NULL));
+        CU_ASSERT(stat(sluice_test_path(names[i]), &st) == 0 && S_ISDIR(st.st_mode));
     }
     CHECK_OK(sluice_mkdirs("/", NULL));
     CHECK_OK(sluice_mkdirs(".", NULL));
@@ -336,10 +329,10 @@ TEST(mkdirs_makes_what_is_missing)
 TEST(mkdirs_names_what_is_in_the_way)
 {
     struct sluice_err err = {0};
-    sluice_test_write_file(path_of("in-the-way"), "x", 1);
-    CU_ASSERT_EQUAL(sluice_mkdirs(path_of("in-the-way"), &err), SLUICE_E_IO);
+    sluice_test_write_file(sluice_test_path("in-the-way"), "x", 1);
+    CU_ASSERT_EQUAL(sluice_mkdirs(sluice_test_path("in-the-way"), &err), SLUICE_E_IO);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "in-the-way"));
-    CU_ASSERT_EQUAL(sluice_mkdirs(path_of("in-the-way/below"), NULL), SLUICE_E_IO);
+    CU_ASSERT_EQUAL(sluice_mkdirs(sluice_test_path("in-the-way/below"), NULL), SLUICE_E_IO);
     CU_ASSERT_EQUAL(sluice_mkdirs("", NULL), SLUICE_E_INVALID);
 }
 
@@ -350,8 +343,7 @@ static void print_number(FILE *out, const void *ctx)
 
 TEST(print_atomic_writes_what_was_printed)
 {
-    char path[1024];
-    snprintf(path, sizeof(path), "%s/printed.txt", sluice_test_dir());
+    const char *path = sluice_test_path("printed.txt");
     const int number = 42;
     struct sluice_err err = {0};
     REQUIRE_OK(sluice_file_print_atomic(path, print_number, &number, &err));
@@ -366,8 +358,7 @@ TEST(print_atomic_writes_what_was_printed)
 
 TEST(reads_parts_to_their_places)
 {
-    char path[1024];
-    snprintf(path, sizeof(path), "%s/parts.bin", sluice_test_dir());
+    const char *path = sluice_test_path("parts.bin");
     sluice_test_write_file(path, "0123456789", 10);
     const int fd = open(path, O_RDONLY);
     CU_ASSERT_FATAL(fd >= 0);
@@ -396,8 +387,7 @@ TEST(reads_parts_to_their_places)
 
 TEST(read_range_reads_its_bytes_alone)
 {
-    char path[1024];
-    snprintf(path, sizeof(path), "%s/range.bin", sluice_test_dir());
+    const char *path = sluice_test_path("range.bin");
     sluice_test_write_file(path, "0123456789", 10);
     struct sluice_buf *buf = NULL;
     struct stat st = {0};
@@ -448,8 +438,7 @@ static void give(void *ctx)
 
 TEST(every_read_of_a_part_is_a_turn)
 {
-    char path[1024];
-    snprintf(path, sizeof(path), "%s/turns.bin", sluice_test_dir());
+    const char *path = sluice_test_path("turns.bin");
     sluice_test_write_file(path, "0123456789", 10);
     const int fd = open(path, O_RDONLY);
     CU_ASSERT_FATAL(fd >= 0);
@@ -485,8 +474,8 @@ TEST(path_in_joins_and_refuses_what_is_too_long)
 
 TEST(try_tells_what_a_write_would_meet)
 {
-    char path[300], beside[320];
-    snprintf(path, sizeof(path), "%s/tried", sluice_test_dir());
+    char beside[320];
+    const char *path = sluice_test_path("tried");
     CHECK_OK(sluice_file_try_atomic(path, NULL));
     CU_ASSERT_EQUAL(access(path, F_OK), -1); /* it is a trial alone */
 
@@ -531,8 +520,8 @@ TEST(what_is_no_file_stays_and_is_written_to)
 
 TEST(a_folder_has_files_unless_all_are_hidden)
 {
-    char folder[900], path[1000];
-    snprintf(folder, sizeof(folder), "%s/new", sluice_test_dir());
+    char path[1000];
+    const char *folder = sluice_test_path("new");
     CU_ASSERT_FALSE(sluice_folder_has_files(folder));
     REQUIRE_OK(sluice_mkdirs(folder, NULL));
     CU_ASSERT_FALSE(sluice_folder_has_files(folder));

@@ -662,8 +662,7 @@ static char config_flag[4200];
 /* A file of this text; returns "--config=PATH", which the next call writes again. */
 static const char *config_of(const char *text)
 {
-    char path[4100];
-    snprintf(path, sizeof(path), "%s/prog.conf", sluice_test_dir());
+    const char *path = sluice_test_path("prog.conf");
     sluice_test_write_file(path, text, strlen(text));
     snprintf(config_flag, sizeof(config_flag), "--config=%s", path);
     return config_flag;

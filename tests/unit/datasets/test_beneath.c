@@ -45,10 +45,9 @@ TEST(opens_with_the_flags)
 
 int main(void)
 {
-    char path[1024];
     sluice_test_put_text(sluice_test_dir(), "in/a/file", "file\n");
     sluice_test_put_text(sluice_test_dir(), "out", "out\n");
-    snprintf(path, sizeof(path), "%s/in", sluice_test_dir());
+    const char *path = sluice_test_path("in");
     folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct stat st;
     if (!sluice_stat_beneath(folder, "a/file", &st) && errno == ENOSYS)

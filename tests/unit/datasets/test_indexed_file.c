@@ -24,8 +24,7 @@ TEST(make)
     const struct sluice_jpeg_encode_options options = {.quality = 95};
     REQUIRE_OK(sluice_jpeg_encode(pixels, width, height, &options, &file, NULL));
     free(pixels);
-    char path[1024];
-    snprintf(path, sizeof(path), "%s/index.bin", sluice_test_dir());
+    const char *path = sluice_test_path("index.bin");
     struct sluice_jpeg_index index;
     struct sluice_buf *entry;
     struct sluice_jpeg_index_writer *writer;
@@ -234,9 +233,9 @@ TEST(a_file_that_is_turned_is_made_from_what_was_read_or_fails)
     struct sluice_pipeline *upright;
     struct sluice_scratch *scratch = NULL;
     struct sluice_buf *turned[9] = {NULL};
-    char path[1024], name[16];
+    char name[16];
     uint64_t bytes;
-    snprintf(path, sizeof(path), "%s/turned.bin", sluice_test_dir());
+    const char *path = sluice_test_path("turned.bin");
     REQUIRE_OK(sluice_pipeline_parse(UPRIGHT, &upright, NULL));
     REQUIRE_OK(sluice_scratch_create(NULL, &scratch, NULL));
     REQUIRE_OK(sluice_jpeg_index_writer_create(path, 8, 8, &writer, NULL));

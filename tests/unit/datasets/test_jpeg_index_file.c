@@ -11,13 +11,6 @@
 
 #define NUM_PATHS 200
 
-static const char *in_dir(const char *name)
-{
-    static char path[1024];
-    snprintf(path, sizeof(path), "%s/%s", sluice_test_dir(), name);
-    return path;
-}
-
 static void name_of(unsigned i, char name[32])
 {
     snprintf(name, 32, "class/%u.jpg", i);
@@ -74,7 +67,7 @@ static void make_file(const char *path)
 
 TEST(what_was_added_by_many_is_found_by_path)
 {
-    const char *path = in_dir("index.bin");
+    const char *path = sluice_test_path("index.bin");
     make_file(path);
     struct sluice_jpeg_index_file *file = NULL;
     REQUIRE_OK(sluice_jpeg_index_file_open(path, &file, NULL));
@@ -98,7 +91,7 @@ TEST(what_was_added_by_many_is_found_by_path)
 
 TEST(indexes_of_several_roots_are_found_by_their_names)
 {
-    const char *path = in_dir("joined.bin");
+    const char *path = sluice_test_path("joined.bin");
     make_file(path);
     struct sluice_jpeg_index_file *files[3] = {NULL}, *joined = NULL;
     static const char *const names[] = {"a", "a-b", "c"};
@@ -127,9 +120,9 @@ TEST(indexes_of_several_roots_are_found_by_their_names)
     }
     sluice_jpeg_index_file_close(joined);
     /* The same of folders: one has an index. */
-    char left[600], right[600], index[700];
-    snprintf(left, sizeof(left), "%s/left", sluice_test_dir());
-    snprintf(right, sizeof(right), "%s/right", sluice_test_dir());
+    char index[700];
+    const char *left = sluice_test_path("left");
+    const char *right = sluice_test_path("right");
     CU_ASSERT_FATAL(mkdir(left, 0700) == 0 && mkdir(right, 0700) == 0);
     snprintf(index, sizeof(index), "%s/" SLUICE_JPEG_INDEX_FILE, right);
     make_file(index);
@@ -158,7 +151,7 @@ TEST(indexes_of_several_roots_are_found_by_their_names)
 
 TEST(a_file_without_entries_is_one)
 {
-    const char *path = in_dir("empty.bin");
+    const char *path = sluice_test_path("empty.bin");
     struct sluice_jpeg_index_writer *writer = NULL;
     struct sluice_jpeg_index_file *file = NULL;
     struct sluice_buf *none = NULL;
@@ -187,7 +180,7 @@ static unsigned count_files(void)
 
 TEST(what_is_not_committed_leaves_the_old_file_and_nothing_beside)
 {
-    const char *path = in_dir("kept.bin");
+    const char *path = sluice_test_path("kept.bin");
     make_file(path);
     size_t len, len_after;
     uint8_t *before = sluice_test_read_file(path, &len);
@@ -215,7 +208,7 @@ TEST(what_is_not_committed_leaves_the_old_file_and_nothing_beside)
 TEST(cut_and_damaged_files_are_refused_by_name)
 {
     char path[1024];
-    snprintf(path, sizeof(path), "%s", in_dir("damaged.bin"));
+    snprintf(path, sizeof(path), "%s", sluice_test_path("damaged.bin"));
     make_file(path);
     size_t len;
     uint8_t *bytes = sluice_test_read_file(path, &len);
@@ -254,7 +247,7 @@ TEST(a_program_takes_what_it_can_use_and_warns_of_the_rest)
     struct sluice_jpeg_index_file *file = NULL;
     struct sluice_err err = {0};
     char path[1024];
-    snprintf(path, sizeof(path), "%s", in_dir(SLUICE_JPEG_INDEX_FILE));
+    snprintf(path, sizeof(path), "%s", sluice_test_path(SLUICE_JPEG_INDEX_FILE));
     const char *root = sluice_test_dir();
     CHECK_OK(sluice_jpeg_index_file_choose("auto", root, &file, NULL));
     CU_ASSERT_PTR_NULL(file);

@@ -9,31 +9,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *in_dir(const char *name)
-{
-    static char paths[4][1024];
-    static unsigned turn;
-    char *path = paths[turn++ % 4];
-    snprintf(path, sizeof(paths[0]), "%s/%s", sluice_test_dir(), name);
-    return path;
-}
-
 static void make_folder(const char *name)
 {
-    CU_ASSERT_EQUAL(mkdir(in_dir(name), 0755), 0);
+    CU_ASSERT_EQUAL(mkdir(sluice_test_path(name), 0755), 0);
 }
 
 static void make_file(const char *name, size_t len)
 {
     uint8_t bytes[64] = {1, 2, 3};
-    sluice_test_write_file(in_dir(name), bytes, len);
+    sluice_test_write_file(sluice_test_path(name), bytes, len);
 }
 
 static struct sluice_manifest *scan(const char *name)
 {
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {0};
-    const sluice_status status = sluice_manifest_scan(in_dir(name), NULL, &manifest, &err);
+    const sluice_status status =
+        sluice_manifest_scan(sluice_test_path(name), NULL, &manifest, &err);
     REQUIRE_OK(status);
     return manifest;
 }
@@ -63,7 +55,7 @@ TEST(orders_samples_and_classes_bytewise)
     CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 3).path, "zebra/1.JPEG");
     CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 1).bytes, 7);
     struct stat st;
-    CU_ASSERT_EQUAL_FATAL(stat(in_dir("plain/cat/deep/0.jpg"), &st), 0);
+    CU_ASSERT_EQUAL_FATAL(stat(sluice_test_path("plain/cat/deep/0.jpg"), &st), 0);
     CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 1).mtime_ns, sluice_file_mtime_ns(&st));
     CU_ASSERT_EQUAL(sluice_manifest_at(manifest, 0).coding, SLUICE_CODING_PNG);
     for (size_t i = 1; i < 4; i++)
@@ -105,11 +97,11 @@ TEST(passes_over_what_is_no_sample)
     make_file("odd/good.jpg", 4);
     make_file("odd/zero.jpg", 0);
     make_file("odd/bad\xff.jpg", 4);
-    CU_ASSERT_EQUAL(symlink("/etc/passwd", in_dir("odd/out.jpg")), 0);
-    CU_ASSERT_EQUAL(symlink("nowhere", in_dir("odd/dangling.jpg")), 0);
-    CU_ASSERT_EQUAL(symlink("good.jpg", in_dir("odd/link.jpg")), 0);
-    CU_ASSERT_EQUAL(symlink(".", in_dir("odd/loop")), 0);
-    CU_ASSERT_EQUAL(mkfifo(in_dir("odd/pipe.jpg"), 0600), 0);
+    CU_ASSERT_EQUAL(symlink("/etc/passwd", sluice_test_path("odd/out.jpg")), 0);
+    CU_ASSERT_EQUAL(symlink("nowhere", sluice_test_path("odd/dangling.jpg")), 0);
+    CU_ASSERT_EQUAL(symlink("good.jpg", sluice_test_path("odd/link.jpg")), 0);
+    CU_ASSERT_EQUAL(symlink(".", sluice_test_path("odd/loop")), 0);
+    CU_ASSERT_EQUAL(mkfifo(sluice_test_path("odd/pipe.jpg"), 0600), 0);
     struct sluice_manifest *manifest = scan("odd");
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 3);
     CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 0).path, "good.jpg");
@@ -126,9 +118,9 @@ TEST(follows_links_to_folders_within_the_root_and_no_circles)
     make_folder("links");
     make_folder("links/b");
     make_file("links/b/1.jpg", 4);
-    CU_ASSERT_EQUAL(symlink("b", in_dir("links/a")), 0);
-    CU_ASSERT_EQUAL(symlink("..", in_dir("links/b/up")), 0);
-    CU_ASSERT_EQUAL(symlink("/", in_dir("links/c")), 0);
+    CU_ASSERT_EQUAL(symlink("b", sluice_test_path("links/a")), 0);
+    CU_ASSERT_EQUAL(symlink("..", sluice_test_path("links/b/up")), 0);
+    CU_ASSERT_EQUAL(symlink("/", sluice_test_path("links/c")), 0);
     struct sluice_manifest *manifest = scan("links");
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 2);
     CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 0).path, "a/1.jpg");
@@ -155,7 +147,8 @@ TEST(counts_what_it_passes_over_and_strict_refuses_images)
     struct sluice_err err = {0};
     sluice_passed_over_text(manifest->passed_over, text, sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "1 .txt");
-    CHECK_OK(sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, NULL, &err));
+    CHECK_OK(
+        sluice_manifest_check_passed_over(manifest, sluice_test_path("formats"), true, NULL, &err));
     sluice_manifest_destroy(manifest);
 
     make_file("formats/cat/3.jxl", 4);
@@ -164,24 +157,26 @@ TEST(counts_what_it_passes_over_and_strict_refuses_images)
     sluice_passed_over_text(manifest->passed_over, text, sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "1 .jxl, 1 .txt");
     CU_ASSERT_EQUAL(manifest->passed_over->num_images, 2);
-    CHECK_OK(sluice_manifest_check_passed_over(manifest, in_dir("formats"), false, NULL, &err));
+    CHECK_OK(sluice_manifest_check_passed_over(manifest, sluice_test_path("formats"), false, NULL,
+                                               &err));
     CU_ASSERT_EQUAL(
-        sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, NULL, &err),
+        sluice_manifest_check_passed_over(manifest, sluice_test_path("formats"), true, NULL, &err),
         SLUICE_E_UNSUPPORTED);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cat/3.jxl, stray.jpg"));
-    REQUIRE_OK(sluice_manifest_write(manifest, in_dir("formats.tsv"), NULL));
+    REQUIRE_OK(sluice_manifest_write(manifest, sluice_test_path("formats.tsv"), NULL));
     sluice_manifest_destroy(manifest);
 
     /* A file knows what it was then: strict has the folder walked. */
     memset(&err, 0, sizeof(err));
-    REQUIRE_OK(sluice_manifest_read(in_dir("formats.tsv"), &manifest, &err));
+    REQUIRE_OK(sluice_manifest_read(sluice_test_path("formats.tsv"), &manifest, &err));
     CU_ASSERT_PTR_NULL(manifest->passed_over);
     CU_ASSERT_PTR_NOT_NULL_FATAL(manifest->passed_text);
     CU_ASSERT_STRING_EQUAL(manifest->passed_text, "1 .jxl, 1 .txt");
     CU_ASSERT_EQUAL(manifest->passed_unread, 1);
-    CHECK_OK(sluice_manifest_check_passed_over(manifest, in_dir("formats"), false, NULL, &err));
+    CHECK_OK(sluice_manifest_check_passed_over(manifest, sluice_test_path("formats"), false, NULL,
+                                               &err));
     CU_ASSERT_EQUAL(
-        sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, NULL, &err),
+        sluice_manifest_check_passed_over(manifest, sluice_test_path("formats"), true, NULL, &err),
         SLUICE_E_UNSUPPORTED);
     sluice_manifest_destroy(manifest);
 }
@@ -197,7 +192,7 @@ TEST(a_folder_nested_too_deep_is_an_error)
     }
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("deep"), NULL, &manifest, &err),
+    CU_ASSERT_EQUAL(sluice_manifest_scan(sluice_test_path("deep"), NULL, &manifest, &err),
                     SLUICE_E_UNSUPPORTED);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/x/x: nested"));
     CU_ASSERT_PTR_NULL(manifest);
@@ -224,15 +219,17 @@ TEST(a_walk_that_is_cancelled_is_closed)
     atomic_bool is_cancelled = false;
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {0};
-    REQUIRE_OK(sluice_manifest_open(in_dir("stopped"), &is_cancelled, &manifest, NULL));
+    REQUIRE_OK(sluice_manifest_open(sluice_test_path("stopped"), &is_cancelled, &manifest, NULL));
     sluice_manifest_destroy(manifest);
     manifest = NULL;
     is_cancelled = true;
-    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("stopped"), &is_cancelled, &manifest, &err),
-                    SLUICE_E_CLOSED);
+    CU_ASSERT_EQUAL(
+        sluice_manifest_scan(sluice_test_path("stopped"), &is_cancelled, &manifest, &err),
+        SLUICE_E_CLOSED);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "stopped was listed"));
-    CU_ASSERT_EQUAL(sluice_manifest_open(in_dir("stopped"), &is_cancelled, &manifest, NULL),
-                    SLUICE_E_CLOSED);
+    CU_ASSERT_EQUAL(
+        sluice_manifest_open(sluice_test_path("stopped"), &is_cancelled, &manifest, NULL),
+        SLUICE_E_CLOSED);
     CU_ASSERT_PTR_NULL(manifest);
 }
 
@@ -241,11 +238,11 @@ TEST(refuses_an_empty_or_missing_root)
     make_folder("empty");
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("empty"), NULL, &manifest, &err),
+    CU_ASSERT_EQUAL(sluice_manifest_scan(sluice_test_path("empty"), NULL, &manifest, &err),
                     SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "empty"));
     err.text[0] = '\0';
-    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("none"), NULL, &manifest, &err),
+    CU_ASSERT_EQUAL(sluice_manifest_scan(sluice_test_path("none"), NULL, &manifest, &err),
                     SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NULL(manifest);
 }
@@ -278,8 +275,8 @@ TEST(write_and_read_give_the_same_manifest)
     struct sluice_manifest *manifest = NULL, *read = NULL;
     struct sluice_err err = {0};
     REQUIRE_OK(sluice_manifest_create(entries, 2, classes, 3, &manifest, &err));
-    REQUIRE_OK(sluice_manifest_write(manifest, in_dir("m.tsv"), &err));
-    REQUIRE_OK(sluice_manifest_read(in_dir("m.tsv"), &read, &err));
+    REQUIRE_OK(sluice_manifest_write(manifest, sluice_test_path("m.tsv"), &err));
+    REQUIRE_OK(sluice_manifest_read(sluice_test_path("m.tsv"), &read, &err));
     CU_ASSERT_EQUAL_FATAL(read->num_entries, 2);
     CU_ASSERT_EQUAL_FATAL(read->num_classes, 3);
     for (size_t i = 0; i < 3; i++)
@@ -311,8 +308,8 @@ TEST(offsets_of_members_are_kept_in_version_4_and_leave_the_id)
     };
     struct sluice_manifest *manifest = NULL, *read = NULL;
     REQUIRE_OK(sluice_manifest_create(entries, 3, classes, 1, &manifest, NULL));
-    REQUIRE_OK(sluice_manifest_write(manifest, in_dir("o.tsv"), NULL));
-    REQUIRE_OK(sluice_manifest_read(in_dir("o.tsv"), &read, NULL));
+    REQUIRE_OK(sluice_manifest_write(manifest, sluice_test_path("o.tsv"), NULL));
+    REQUIRE_OK(sluice_manifest_read(sluice_test_path("o.tsv"), &read, NULL));
     for (size_t i = 0; i < 3; i++) {
         CU_ASSERT_EQUAL(sluice_manifest_at(read, i).offset, entries[i].offset);
         CU_ASSERT_EQUAL(sluice_manifest_at(read, i).bytes, entries[i].bytes);
@@ -322,28 +319,28 @@ TEST(offsets_of_members_are_kept_in_version_4_and_leave_the_id)
     CU_ASSERT(ids_are_equal(manifest, read));
     sluice_manifest_destroy(read);
     size_t len;
-    char *text = (char *)sluice_test_read_file(in_dir("o.tsv"), &len);
+    char *text = (char *)sluice_test_read_file(sluice_test_path("o.tsv"), &len);
     CU_ASSERT_EQUAL(strncmp(text, "# sluice manifest 4\n", 20), 0);
     /* Another offset is another file, and one without a shard in the path is none. */
     char *number = strstr(text, "\t1536\n");
     CU_ASSERT_PTR_NOT_NULL_FATAL(number);
     number[4] = '7';
     struct sluice_err err = {0};
-    sluice_test_write_file(in_dir("o.tsv"), text, len);
-    CU_ASSERT_EQUAL(sluice_manifest_read(in_dir("o.tsv"), &read, &err), SLUICE_E_CORRUPT);
+    sluice_test_write_file(sluice_test_path("o.tsv"), text, len);
+    CU_ASSERT_EQUAL(sluice_manifest_read(sluice_test_path("o.tsv"), &read, &err), SLUICE_E_CORRUPT);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "its hash is wrong"));
     char *none = strstr(text, "\t5\t0\n");
     CU_ASSERT_PTR_NOT_NULL_FATAL(none);
     none[3] = '9';
     err = (struct sluice_err){0};
-    sluice_test_write_file(in_dir("o.tsv"), text, len);
-    CU_ASSERT_EQUAL(sluice_manifest_read(in_dir("o.tsv"), &read, &err), SLUICE_E_CORRUPT);
+    sluice_test_write_file(sluice_test_path("o.tsv"), text, len);
+    CU_ASSERT_EQUAL(sluice_manifest_read(sluice_test_path("o.tsv"), &read, &err), SLUICE_E_CORRUPT);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no shard in the path"));
     free(text);
 
     /* Without members it is a file of version 3. */
-    REQUIRE_OK(sluice_manifest_write(manifest, in_dir("o.tsv"), NULL));
-    text = (char *)sluice_test_read_file(in_dir("o.tsv"), &len);
+    REQUIRE_OK(sluice_manifest_write(manifest, sluice_test_path("o.tsv"), NULL));
+    text = (char *)sluice_test_read_file(sluice_test_path("o.tsv"), &len);
     CU_ASSERT_EQUAL(strncmp(text, "# sluice manifest 3\n", 20), 0);
     free(text);
     sluice_manifest_destroy(manifest);
@@ -353,16 +350,17 @@ TEST(a_damaged_file_is_refused_by_line)
 {
     struct sluice_manifest *manifest = scan("split");
     struct sluice_err err = {0};
-    REQUIRE_OK(sluice_manifest_write(manifest, in_dir("whole.tsv"), &err));
+    REQUIRE_OK(sluice_manifest_write(manifest, sluice_test_path("whole.tsv"), &err));
     sluice_manifest_destroy(manifest);
     size_t len;
-    uint8_t *bytes = sluice_test_read_file(in_dir("whole.tsv"), &len);
+    uint8_t *bytes = sluice_test_read_file(sluice_test_path("whole.tsv"), &len);
     /* Every prefix is refused, and so is every changed byte that changes the meaning. */
     for (size_t cut = 0; cut < len; cut++) {
         struct sluice_manifest *read = NULL;
         memset(&err, 0, sizeof(err));
-        sluice_test_write_file(in_dir("cut.tsv"), bytes, cut);
-        CU_ASSERT_EQUAL(sluice_manifest_read(in_dir("cut.tsv"), &read, &err), SLUICE_E_CORRUPT);
+        sluice_test_write_file(sluice_test_path("cut.tsv"), bytes, cut);
+        CU_ASSERT_EQUAL(sluice_manifest_read(sluice_test_path("cut.tsv"), &read, &err),
+                        SLUICE_E_CORRUPT);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cut.tsv:"));
     }
     char *size = strstr((char *)bytes, "1.jpg\t1\t");
@@ -370,8 +368,9 @@ TEST(a_damaged_file_is_refused_by_line)
     size[6] = '2';
     struct sluice_manifest *read = NULL;
     memset(&err, 0, sizeof(err));
-    sluice_test_write_file(in_dir("cut.tsv"), bytes, len);
-    CU_ASSERT_EQUAL(sluice_manifest_read(in_dir("cut.tsv"), &read, &err), SLUICE_E_CORRUPT);
+    sluice_test_write_file(sluice_test_path("cut.tsv"), bytes, len);
+    CU_ASSERT_EQUAL(sluice_manifest_read(sluice_test_path("cut.tsv"), &read, &err),
+                    SLUICE_E_CORRUPT);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "id"));
     free(bytes);
 }
@@ -395,9 +394,9 @@ TEST(reads_files_of_versions_1_and_2_that_know_less)
                         entry.subset == SLUICE_SUBSET_VAL ? "val" : "train");
     }
     CU_ASSERT_FATAL(len > 0 && (size_t)len < sizeof(text));
-    sluice_test_write_file(in_dir("old.tsv"), text, (size_t)len);
+    sluice_test_write_file(sluice_test_path("old.tsv"), text, (size_t)len);
     struct sluice_err err = {0};
-    REQUIRE_OK(sluice_manifest_read(in_dir("old.tsv"), &read, &err));
+    REQUIRE_OK(sluice_manifest_read(sluice_test_path("old.tsv"), &read, &err));
     CU_ASSERT(ids_are_equal(manifest, read));
     CU_ASSERT_EQUAL(sluice_manifest_at(read, 0).width, 5);
     CU_ASSERT_EQUAL(sluice_manifest_at(read, 0).coding, SLUICE_CODING_UNKNOWN);
@@ -412,8 +411,8 @@ TEST(reads_files_of_versions_1_and_2_that_know_less)
                    "val/a/2.jpg\t2\t0\tval\t5\t7\t-\tpng\n"
                    "val/b/3.jpg\t3\t1\tval\t5\t7\t-\tpng\n",
                    id);
-    sluice_test_write_file(in_dir("old.tsv"), text, (size_t)len);
-    REQUIRE_OK(sluice_manifest_read(in_dir("old.tsv"), &read, &err));
+    sluice_test_write_file(sluice_test_path("old.tsv"), text, (size_t)len);
+    REQUIRE_OK(sluice_manifest_read(sluice_test_path("old.tsv"), &read, &err));
     CU_ASSERT(ids_are_equal(manifest, read));
     CU_ASSERT_EQUAL(sluice_manifest_at(read, 0).coding, SLUICE_CODING_PNG);
     CU_ASSERT_EQUAL(sluice_manifest_at(read, 0).mtime_ns, 0);
@@ -429,14 +428,14 @@ TEST(no_flipped_bit_of_the_file_is_taken)
     manifest->rows[0].has_hash = true;
     manifest->rows[0].hash.low = 77;
     manifest->rows[1].mtime_ns = 1234567890123;
-    REQUIRE_OK(sluice_manifest_write(manifest, in_dir("flip.tsv"), NULL));
+    REQUIRE_OK(sluice_manifest_write(manifest, sluice_test_path("flip.tsv"), NULL));
     size_t len, same = 0;
-    uint8_t *bytes = sluice_test_read_file(in_dir("flip.tsv"), &len);
+    uint8_t *bytes = sluice_test_read_file(sluice_test_path("flip.tsv"), &len);
     for (size_t bit = 0; bit < 8 * len; bit++) {
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        sluice_test_write_file(in_dir("flip.tsv"), bytes, len);
+        sluice_test_write_file(sluice_test_path("flip.tsv"), bytes, len);
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        if (sluice_manifest_read(in_dir("flip.tsv"), &read, NULL) != SLUICE_OK)
+        if (sluice_manifest_read(sluice_test_path("flip.tsv"), &read, NULL) != SLUICE_OK)
             continue;
         same++; /* the names of the columns are for people */
         CU_ASSERT(ids_are_equal(manifest, read));
@@ -462,18 +461,19 @@ TEST(open_prefers_the_file_and_falls_back_to_walking)
 {
     struct sluice_manifest *walked = scan("split"), *opened = NULL;
     struct sluice_err err = {0};
-    REQUIRE_OK(sluice_manifest_open(in_dir("split"), NULL, &opened, &err));
+    REQUIRE_OK(sluice_manifest_open(sluice_test_path("split"), NULL, &opened, &err));
     CU_ASSERT(ids_are_equal(walked, opened));
     sluice_manifest_destroy(opened);
 
     walked->rows[0].bytes = 99; /* so that we can tell which one was opened */
-    REQUIRE_OK(sluice_manifest_write(walked, in_dir("split/" SLUICE_MANIFEST_FILE), &err));
-    REQUIRE_OK(sluice_manifest_open(in_dir("split"), NULL, &opened, &err));
+    REQUIRE_OK(
+        sluice_manifest_write(walked, sluice_test_path("split/" SLUICE_MANIFEST_FILE), &err));
+    REQUIRE_OK(sluice_manifest_open(sluice_test_path("split"), NULL, &opened, &err));
     CU_ASSERT_EQUAL(sluice_manifest_at(opened, 0).bytes, 99);
     sluice_manifest_destroy(opened);
 
-    sluice_test_write_file(in_dir("split/" SLUICE_MANIFEST_FILE), "junk\n", 5);
-    REQUIRE_OK(sluice_manifest_open(in_dir("split"), NULL, &opened, &err));
+    sluice_test_write_file(sluice_test_path("split/" SLUICE_MANIFEST_FILE), "junk\n", 5);
+    REQUIRE_OK(sluice_manifest_open(sluice_test_path("split"), NULL, &opened, &err));
     CU_ASSERT_EQUAL(sluice_manifest_at(opened, 0).bytes, 1);
     sluice_manifest_destroy(opened);
     sluice_manifest_destroy(walked);
@@ -490,9 +490,9 @@ TEST(a_list_with_a_nameless_class_among_others_is_warned_of)
         const struct sluice_manifest_entry entry = {.path = "cat/1.jpg", .label = 0};
         REQUIRE_OK(sluice_manifest_create(first ? &entry : entries, 1, classes + first, 2 - first,
                                           &manifest, NULL));
-        REQUIRE_OK(sluice_manifest_write(manifest, in_dir("old.tsv"), NULL));
+        REQUIRE_OK(sluice_manifest_write(manifest, sluice_test_path("old.tsv"), NULL));
         sluice_test_capture_begin();
-        const sluice_status status = sluice_manifest_read(in_dir("old.tsv"), &read, NULL);
+        const sluice_status status = sluice_manifest_read(sluice_test_path("old.tsv"), &read, NULL);
         sluice_test_capture_end(&output);
         REQUIRE_OK(status);
         CU_ASSERT_EQUAL(strstr(output.err, "make it anew") != NULL, first == 0);
@@ -522,7 +522,7 @@ TEST(create_refuses_bad_rows)
 
 static void put_text(const char *name, const char *text)
 {
-    sluice_test_write_file(in_dir(name), text, strlen(text));
+    sluice_test_write_file(sluice_test_path(name), text, strlen(text));
 }
 
 /* A tar of files of one byte, or with content, "NAME" or "NAME=CONTENT". */
@@ -540,7 +540,7 @@ static void put_tar(const char *path, const char *const *members, size_t num)
         memcpy(bytes + len, content, strlen(content));
         len += strlen(content) + sluice_tar_padding(strlen(content));
     }
-    sluice_test_write_file(in_dir(path), bytes, len + 1024);
+    sluice_test_write_file(sluice_test_path(path), bytes, len + 1024);
 }
 
 static struct sluice_manifest *list_with(const char *name, struct sluice_manifest_options options,
@@ -548,7 +548,7 @@ static struct sluice_manifest *list_with(const char *name, struct sluice_manifes
 {
     struct sluice_manifest *manifest = NULL;
     options.with_shards = true;
-    (void)!sluice_manifest_list(in_dir(name), &options, &manifest, NULL, err);
+    (void)!sluice_manifest_list(sluice_test_path(name), &options, &manifest, NULL, err);
     return manifest;
 }
 
@@ -570,9 +570,9 @@ TEST(members_of_tars_have_the_classes_that_they_would_have_unpacked)
     static const char *const train[] = {"dog/1.jpg", "cat/2.jpg"};
     static const char *const val[] = {"val/cat/3.jpg"};
     static const char *const cat[] = {"4.jpg"};
-    mkdir(in_dir("tars"), 0700);
-    mkdir(in_dir("tars/train"), 0700);
-    mkdir(in_dir("tars/train/cat"), 0700);
+    mkdir(sluice_test_path("tars"), 0700);
+    mkdir(sluice_test_path("tars/train"), 0700);
+    mkdir(sluice_test_path("tars/train/cat"), 0700);
     put_tar("tars/train/a.tar", train, 2);
     put_tar("tars/b.tar", val, 1);
     put_tar("tars/train/cat/c.tar", cat, 1);
@@ -601,11 +601,12 @@ TEST(members_of_tars_have_the_classes_that_they_would_have_unpacked)
 
     /* Where nothing else is found it lists their members, whole or not at all where that is asked.
      */
-    unlink(in_dir("tars/train/cat/5.jpg"));
+    unlink(sluice_test_path("tars/train/cat/5.jpg"));
     manifest = scan("tars");
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 4);
     CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 3).path, "train/cat/c.tar/4.jpg");
-    CHECK_OK(sluice_manifest_check_passed_over(manifest, in_dir("tars"), true, NULL, &err));
+    CHECK_OK(
+        sluice_manifest_check_passed_over(manifest, sluice_test_path("tars"), true, NULL, &err));
     sluice_manifest_destroy(manifest);
     put_text("tars/d.tar", "no tar at all");
     manifest = scan("tars");
@@ -616,7 +617,7 @@ TEST(members_of_tars_have_the_classes_that_they_would_have_unpacked)
     CU_ASSERT_STRING_EQUAL(err.text, "--strict: tars: 1 damaged shard");
     sluice_manifest_destroy(manifest);
     const atomic_bool is_cancelled = true;
-    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("tars"), &is_cancelled, &manifest, NULL),
+    CU_ASSERT_EQUAL(sluice_manifest_scan(sluice_test_path("tars"), &is_cancelled, &manifest, NULL),
                     SLUICE_E_CLOSED);
 }
 
@@ -624,7 +625,7 @@ TEST(the_cls_of_members_are_the_labels_if_all_have_one)
 {
     static const char *const a[] = {"cat/1.jpg", "cat/1.cls=2", "2.jpg", "2.cls=0"};
     static const char *const b[] = {"3.jpg"};
-    mkdir(in_dir("cls"), 0700);
+    mkdir(sluice_test_path("cls"), 0700);
     put_tar("cls/a.tar", a, 4);
     struct sluice_err err = {0};
     struct sluice_manifest *manifest = list_with("cls", (struct sluice_manifest_options){0}, &err);
@@ -649,8 +650,8 @@ TEST(the_cls_of_members_are_the_labels_if_all_have_one)
 TEST(a_table_gives_labels_also_beside_class_folders_and_in_tars)
 {
     static const char *const a[] = {"1.jpg", "1.cls=5"};
-    mkdir(in_dir("table"), 0700);
-    mkdir(in_dir("table/cat"), 0700);
+    mkdir(sluice_test_path("table"), 0700);
+    mkdir(sluice_test_path("table/cat"), 0700);
     put_tar("table/a.tar", a, 2);
     put_text("table/cat/1.jpg", "x");
     put_text("table/2.jpg", "x");
@@ -668,7 +669,7 @@ TEST(a_table_gives_labels_also_beside_class_folders_and_in_tars)
     /* The list fixes the numbers, and with them the id. */
     put_text("classes.txt", "c\nb\na\n");
     char classes[1024];
-    snprintf(classes, sizeof(classes), "%s", in_dir("classes.txt"));
+    snprintf(classes, sizeof(classes), "%s", sluice_test_path("classes.txt"));
     const struct sluice_manifest_options options = {.classes = classes};
     manifest = list_with("table", options, &err);
     expect_rows(manifest, rows, 3);
@@ -682,7 +683,7 @@ TEST(a_table_gives_labels_also_beside_class_folders_and_in_tars)
     /* And so it does for folders. */
     put_text("classes.txt", "dog\ncat\n");
     put_text("table/labels.csv", "nothing of that kind\n");
-    unlink(in_dir("table/a.tar"));
+    unlink(sluice_test_path("table/a.tar"));
     manifest = list_with("table", options, &err);
     static const char *const folders[] = {"cat/1.jpg cat train"};
     expect_rows(manifest, folders, 1);

@@ -79,9 +79,8 @@ TEST(lists_come_before_folders_and_shards)
     static const struct image images[] = {{"train/a/1.jpg", 0, SLUICE_NO_LABEL},
                                           {"val/a/2.jpg", 0, SLUICE_NO_LABEL},
                                           {"val/a/3.jpg", 0, 0}};
-    char path[1024];
     sluice_test_put_text(sluice_test_dir(), "list.txt", "val/a/2.jpg 5\ntrain/a/1.jpg 4\n");
-    snprintf(path, sizeof(path), "%s/list.txt", sluice_test_dir());
+    const char *path = sluice_test_path("list.txt");
     options = (struct sluice_manifest_options){.train_list = path};
     REQUIRE_OK(assign(images, 3, 1, NULL));
     CU_ASSERT_EQUAL(builder.manifest->num_entries, 2);
@@ -94,9 +93,8 @@ TEST(lists_come_before_folders_and_shards)
 TEST(a_list_of_classes_is_one_that_is_named_where_there_is_no_folder)
 {
     static const struct image images[] = {{"x.tar/1.jpg", 512, 1}};
-    char path[1024];
     sluice_test_put_text(sluice_test_dir(), "classes.txt", "ape\nbee\ncat\n");
-    snprintf(path, sizeof(path), "%s/classes.txt", sluice_test_dir());
+    const char *path = sluice_test_path("classes.txt");
     options = (struct sluice_manifest_options){.classes = path};
     REQUIRE_OK(assign(images, 1, 1, NULL));
     CU_ASSERT_EQUAL(builder.manifest->num_classes, 3);

@@ -51,9 +51,8 @@ TEST(is_the_manifest_of_a_folder_with_these_files)
         "train/b/1.JPEG",      "train/empty/x.txt",     "train/c/half.jpg.part",
         "test/d/5.jpg",        "val/a/3.png",           "valid/.hid/6.jpg",
         "valid/b/4.webp",      "train/a/2.jpg"};
-    char root[1024];
     struct sluice_manifest *scanned = NULL;
-    snprintf(root, sizeof(root), "%s/root", sluice_test_dir());
+    const char *root = sluice_test_path("root");
     for (size_t i = 0; i < sizeof(listed) / sizeof(listed[0]); i++) {
         if (strncmp(listed[i], "sluice-", 7) != 0)
             sluice_test_put_text(root, listed[i], listed[i]); /* as long as its path */
@@ -141,7 +140,7 @@ static void put_tar(const char *path, const char *name, const char *label)
 TEST(shards_are_those_of_a_folder_with_these_files)
 {
     static struct sluice_test_shard shard;
-    char root[1024], path[1100];
+    char path[1100];
     put_tar("shards/train/a.tar", "1.jpg", "3");
     put_tar("shards/val/b.tar", "x/2.png", "1");
     sluice_test_shard_begin(&shard, 1,
@@ -153,7 +152,7 @@ TEST(shards_are_those_of_a_folder_with_these_files)
     sluice_test_put_text(sluice_test_dir(), "shards/train/index.json",
                          "{\"shards\": [{\"format\": \"mds\", \"raw_data\": {\"basename\": "
                          "\"c.mds\"}}]}");
-    snprintf(root, sizeof(root), "%s/shards", sluice_test_dir());
+    const char *root = sluice_test_path("shards");
     snprintf(path, sizeof(path), "%s/train/c.mds", root);
     sluice_test_write_file(path, shard.bytes, shard.len);
     snprintf(path, sizeof(path), "%s/train/unnamed.mds", root);

@@ -5,8 +5,7 @@
 static uint8_t *write_and_read(const char *type, const size_t *shape, size_t num_dims,
                                const void *data, size_t len, size_t *file_len)
 {
-    char path[1024];
-    snprintf(path, sizeof(path), "%s/array.npy", sluice_test_dir());
+    const char *path = sluice_test_path("array.npy");
     REQUIRE_OK(sluice_npy_write(path, type, shape, num_dims, data, len, NULL));
     return sluice_test_read_file(path, file_len);
 }
@@ -43,8 +42,7 @@ TEST(writes_numpys_format_1_0)
 
 TEST(a_folder_that_is_not_there_is_an_error)
 {
-    char path[1024];
-    snprintf(path, sizeof(path), "%s/none/array.npy", sluice_test_dir());
+    const char *path = sluice_test_path("none/array.npy");
     struct sluice_err err = {{0}};
     CU_ASSERT_NOT_EQUAL(sluice_npy_write(path, "|u1", (const size_t[]){1}, 1, "x", 1, &err),
                         SLUICE_OK);

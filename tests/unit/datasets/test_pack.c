@@ -8,22 +8,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *in_dir(const char *name)
-{
-    static char paths[4][1024];
-    static unsigned turn;
-    char *path = paths[turn++ % 4];
-    snprintf(path, sizeof(paths[0]), "%s/%s", sluice_test_dir(), name);
-    return path;
-}
-
 static void put(const char *name, const char *content)
 {
     char folder[1024];
-    snprintf(folder, sizeof(folder), "%s", in_dir(name));
+    snprintf(folder, sizeof(folder), "%s", sluice_test_path(name));
     *strrchr(folder, '/') = '\0';
     REQUIRE_OK(sluice_mkdirs(folder, NULL));
-    sluice_test_write_file(in_dir(name), content, strlen(content));
+    sluice_test_write_file(sluice_test_path(name), content, strlen(content));
 }
 
 static struct sluice_manifest *list(const char *name)
@@ -32,7 +23,7 @@ static struct sluice_manifest *list(const char *name)
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {0};
     const sluice_status status =
-        sluice_manifest_list(in_dir(name), &options, &manifest, NULL, &err);
+        sluice_manifest_list(sluice_test_path(name), &options, &manifest, NULL, &err);
     if (status != SLUICE_OK)
         printf("%s\n", err.text);
     REQUIRE_OK(status);
@@ -53,10 +44,10 @@ static void expect_same(const char *a_root, const char *b_root)
         struct sluice_buf *x_file, *y_file;
         CU_ASSERT_EQUAL(x.label, y.label);
         CU_ASSERT_EQUAL(x.subset, y.subset);
-        REQUIRE_OK(sluice_shard_read(in_dir(a_root), x.path, x.offset, x.bytes, 1000, NULL, &x_file,
-                                     NULL, NULL));
-        REQUIRE_OK(sluice_shard_read(in_dir(b_root), y.path, y.offset, y.bytes, 1000, NULL, &y_file,
-                                     NULL, NULL));
+        REQUIRE_OK(sluice_shard_read(sluice_test_path(a_root), x.path, x.offset, x.bytes, 1000,
+                                     NULL, &x_file, NULL, NULL));
+        REQUIRE_OK(sluice_shard_read(sluice_test_path(b_root), y.path, y.offset, y.bytes, 1000,
+                                     NULL, &y_file, NULL, NULL));
         CU_ASSERT(x_file->len == y_file->len &&
                   memcmp(x_file->data, y_file->data, x_file->len) == 0);
         sluice_buf_unref(x_file);
@@ -70,8 +61,8 @@ static sluice_status pack(const char *from, const char *to, uint64_t shard_bytes
                           struct sluice_pack_summary *summary, struct sluice_err *err)
 {
     struct sluice_manifest *manifest = list(from);
-    const sluice_status status =
-        sluice_pack(in_dir(from), manifest, in_dir(to), shard_bytes, summary, err);
+    const sluice_status status = sluice_pack(sluice_test_path(from), manifest, sluice_test_path(to),
+                                             shard_bytes, summary, err);
     sluice_manifest_destroy(manifest);
     return status;
 }
@@ -80,7 +71,8 @@ static sluice_status unpack(const char *from, const char *to, struct sluice_err 
 {
     struct sluice_manifest *manifest = list(from);
     struct sluice_pack_summary summary;
-    const sluice_status status = sluice_unpack(in_dir(from), manifest, in_dir(to), &summary, err);
+    const sluice_status status =
+        sluice_unpack(sluice_test_path(from), manifest, sluice_test_path(to), &summary, err);
     if (status == SLUICE_OK)
         CU_ASSERT_EQUAL(summary.num_samples, manifest->num_entries);
     sluice_manifest_destroy(manifest);
@@ -89,7 +81,7 @@ static sluice_status unpack(const char *from, const char *to, struct sluice_err 
 
 static bool has_file(const char *name)
 {
-    return access(in_dir(name), F_OK) == 0;
+    return access(sluice_test_path(name), F_OK) == 0;
 }
 
 /* Two subsets, a key of two images, names that only extended headers hold, a class without images.
@@ -134,7 +126,8 @@ TEST(a_packed_folder_has_the_same_samples_in_the_same_order)
         /* The same bytes, whenever it is packed. */
         REQUIRE_OK(pack("set", again, cases[i].shard_bytes, &summary, NULL));
         char command[3000];
-        snprintf(command, sizeof(command), "diff -r '%s' '%s'", in_dir(out), in_dir(again));
+        snprintf(command, sizeof(command), "diff -r '%s' '%s'", sluice_test_path(out),
+                 sluice_test_path(again));
         CU_ASSERT_EQUAL(system(command), 0);
 
         /* And back. */
@@ -142,8 +135,8 @@ TEST(a_packed_folder_has_the_same_samples_in_the_same_order)
         REQUIRE_OK(unpack(out, again, NULL));
         expect_same("set", again);
         snprintf(command, sizeof(command),
-                 "diff -r -x labels.csv -x sluice-classes.txt -x empty '%s' '%s'", in_dir("set"),
-                 in_dir(again));
+                 "diff -r -x labels.csv -x sluice-classes.txt -x empty '%s' '%s'",
+                 sluice_test_path("set"), sluice_test_path(again));
         CU_ASSERT_EQUAL(system(command), 0);
     }
     CU_ASSERT(has_file("tars0/train/shard-000007.tar") && has_file("tars0/valid/shard-000006.tar"));
@@ -170,7 +163,7 @@ static struct sluice_manifest *list_with(const char *name, const char *target,
 {
     const struct sluice_manifest_options options = {.with_shards = true, .target = {target, kind}};
     struct sluice_manifest *manifest = NULL;
-    REQUIRE_OK(sluice_manifest_list(in_dir(name), &options, &manifest, NULL, NULL));
+    REQUIRE_OK(sluice_manifest_list(sluice_test_path(name), &options, &manifest, NULL, NULL));
     return manifest;
 }
 
@@ -183,9 +176,11 @@ static void expect_same_targets(const char *name, enum sluice_target_kind kind)
     snprintf(tars, sizeof(tars), "%s-tars", name);
     snprintf(back, sizeof(back), "%s-back", name);
     all[0] = list_with(name, "y", kind);
-    REQUIRE_OK(sluice_pack(in_dir(name), all[0], in_dir(tars), 1, &summary, NULL));
+    REQUIRE_OK(
+        sluice_pack(sluice_test_path(name), all[0], sluice_test_path(tars), 1, &summary, NULL));
     all[1] = list_with(tars, ".txt", kind);
-    REQUIRE_OK(sluice_unpack(in_dir(tars), all[1], in_dir(back), &summary, NULL));
+    REQUIRE_OK(
+        sluice_unpack(sluice_test_path(tars), all[1], sluice_test_path(back), &summary, NULL));
     all[2] = list_with(back, "target", kind);
     for (int k = 1; k < 3; k++) {
         CU_ASSERT_EQUAL(all[k]->target_type.kind, kind);
@@ -218,12 +213,14 @@ TEST(targets_are_kept)
     put("one-key/1.b.jpg", "two");
     put("one-key/labels.csv", "path,y\n1.a.jpg,0\n1.b.jpg,1\n");
     struct sluice_manifest *manifest = list_with("one-key", "y", SLUICE_TARGETS_BYTES);
-    CU_ASSERT_EQUAL(sluice_pack(in_dir("one-key"), manifest, in_dir("one-tars"), 1, &summary, &err),
+    CU_ASSERT_EQUAL(sluice_pack(sluice_test_path("one-key"), manifest, sluice_test_path("one-tars"),
+                                1, &summary, &err),
                     SLUICE_E_INVALID);
     CU_ASSERT_STRING_EQUAL(err.text, "1.a.jpg and 1.b.jpg: one key, and two targets");
     ((char *)(uintptr_t)manifest->rows[0].target)[0] = '\0';
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_unpack(in_dir("one-key"), manifest, in_dir("one-back"), &summary, &err),
+    CU_ASSERT_EQUAL(sluice_unpack(sluice_test_path("one-key"), manifest,
+                                  sluice_test_path("one-back"), &summary, &err),
                     SLUICE_E_UNSUPPORTED);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "NUL byte"));
     sluice_manifest_destroy(manifest);
@@ -264,9 +261,9 @@ TEST(a_file_that_is_not_as_listed_ends_it_and_leaves_no_half_tar)
     put("changed/2.jpg", "two");
     struct sluice_manifest *manifest = list("changed");
     put("changed/2.jpg", "three");
-    CU_ASSERT_EQUAL(
-        sluice_pack(in_dir("changed"), manifest, in_dir("changed-tars"), 1 << 20, &summary, &err),
-        SLUICE_E_STALE);
+    CU_ASSERT_EQUAL(sluice_pack(sluice_test_path("changed"), manifest,
+                                sluice_test_path("changed-tars"), 1 << 20, &summary, &err),
+                    SLUICE_E_STALE);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "changed/2.jpg: not what the manifest says"));
     CU_ASSERT_FALSE(has_file("changed-tars/shard-000000.tar"));
     CU_ASSERT_FALSE(has_file("changed-tars/shard-000000.tar.part"));
@@ -279,8 +276,10 @@ TEST(samples_that_would_be_one_file_are_named_before_anything_is_written)
     struct sluice_err err = {0};
     put("one/a/1.jpg", "one");
     REQUIRE_OK(pack("one", "both", 1 << 20, &summary, NULL));
-    CU_ASSERT_EQUAL_FATAL(rename(in_dir("both/shard-000000.tar"), in_dir("both/other.tar")), 0);
-    CU_ASSERT_EQUAL_FATAL(link(in_dir("both/other.tar"), in_dir("both/same.tar")), 0);
+    CU_ASSERT_EQUAL_FATAL(
+        rename(sluice_test_path("both/shard-000000.tar"), sluice_test_path("both/other.tar")), 0);
+    CU_ASSERT_EQUAL_FATAL(
+        link(sluice_test_path("both/other.tar"), sluice_test_path("both/same.tar")), 0);
     CU_ASSERT_EQUAL(unpack("both", "both-back", &err), SLUICE_E_INVALID);
     CU_ASSERT_STRING_EQUAL(err.text, "other.tar/a/1.jpg and same.tar/a/1.jpg would be one file");
     CU_ASSERT_FALSE(has_file("both-back"));

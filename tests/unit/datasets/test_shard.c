@@ -50,8 +50,7 @@ TEST(the_unpacked_path_lacks_the_shard_alone)
 
 TEST(reads_members_and_plain_files)
 {
-    char path[700];
-    snprintf(path, sizeof(path), "%s/x.tar", sluice_test_dir());
+    const char *path = sluice_test_path("x.tar");
     sluice_test_write_file(path, "0123456789", 10);
     struct sluice_buf *file = NULL;
     struct stat st;

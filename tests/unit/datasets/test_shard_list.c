@@ -7,13 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *in_dir(const char *name)
-{
-    static char path[1024];
-    snprintf(path, sizeof(path), "%s/%s", sluice_test_dir(), name);
-    return path;
-}
-
 /* A tar that grows. */
 static uint8_t bytes[1 << 16];
 static size_t len;
@@ -37,7 +30,7 @@ static size_t add(const char *name, const char *content)
 
 static struct sluice_shard_file end(char *name, size_t len_on_disk)
 {
-    sluice_test_write_file(in_dir(name), bytes, len_on_disk);
+    sluice_test_write_file(sluice_test_path(name), bytes, len_on_disk);
     return (struct sluice_shard_file){.path = name, .bytes = len_on_disk, .mtime_ns = 77};
 }
 
@@ -181,7 +174,7 @@ TEST(a_damaged_or_missing_tar_leaves_the_rest)
     /* One that is shorter than the walk saw it. */
     shards[0] = end_whole("shrunk.tar");
     shards[0].bytes += 4 << 20;
-    CU_ASSERT_EQUAL_FATAL(truncate(in_dir("shrunk.tar"), 1024), 0);
+    CU_ASSERT_EQUAL_FATAL(truncate(sluice_test_path("shrunk.tar"), 1024), 0);
     REQUIRE_OK(list(shards, 1, NULL));
     CU_ASSERT_EQUAL(summary.num_damaged, 1);
 }
@@ -221,22 +214,22 @@ TEST(large_members_are_passed_without_reading_them)
     /* 1 GiB of hole between two members; the content would take long to read. */
     begin();
     const size_t header = sluice_tar_header("hole.jpg", 1u << 30, bytes);
-    sluice_test_write_file(in_dir("large.tar"), bytes, header);
-    CU_ASSERT_EQUAL_FATAL(truncate(in_dir("large.tar"), (off_t)header + (1 << 30)), 0);
+    sluice_test_write_file(sluice_test_path("large.tar"), bytes, header);
+    CU_ASSERT_EQUAL_FATAL(truncate(sluice_test_path("large.tar"), (off_t)header + (1 << 30)), 0);
     begin();
     add("last.jpg", "last");
-    FILE *file = fopen(in_dir("large.tar"), "ab");
+    FILE *file = fopen(sluice_test_path("large.tar"), "ab");
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
     CU_ASSERT_EQUAL(fwrite(bytes, 1, len + 1024, file), len + 1024);
     fclose(file);
     struct stat st;
-    CU_ASSERT_EQUAL_FATAL(stat(in_dir("large.tar"), &st), 0);
+    CU_ASSERT_EQUAL_FATAL(stat(sluice_test_path("large.tar"), &st), 0);
     struct sluice_shard_file shard = {"large.tar", (uint64_t)st.st_size, 77, NULL};
     REQUIRE_OK(list(&shard, 1, NULL));
     CU_ASSERT_EQUAL_FATAL(builder.manifest->num_entries, 2);
     expect(0, "large.tar/hole.jpg", header, 1u << 30, SLUICE_NO_LABEL);
     expect(1, "large.tar/last.jpg", header + (1u << 30) + 512, 4, SLUICE_NO_LABEL);
-    unlink(in_dir("large.tar"));
+    unlink(sluice_test_path("large.tar"));
 }
 
 int main(void)

@@ -10,17 +10,10 @@ static const uint8_t jpeg[16] = {0xFF, 0xD8, 0xFF, 0xE0}, png[16] = "\x89PNG\r\n
 static struct sluice_manifest_builder builder;
 static struct sluice_shard_summary summary;
 
-static const char *in_dir(const char *name)
-{
-    static char path[1024];
-    snprintf(path, sizeof(path), "%s/%s", sluice_test_dir(), name);
-    return path;
-}
-
 static sluice_status list(const struct sluice_test_shard *shard, const char *label_key,
                           const struct sluice_columns *columns, struct sluice_err *err)
 {
-    sluice_test_write_file(in_dir("x.mds"), shard->bytes, shard->len);
+    sluice_test_write_file(sluice_test_path("x.mds"), shard->bytes, shard->len);
     struct sluice_shard_file file = {
         .path = "x.mds", .bytes = shard->len, .mtime_ns = 77, .columns = columns};
     const struct sluice_shard_options options = {

@@ -20,9 +20,8 @@ static void add(const char *name, const char *content)
 
 static sluice_status list(const char *label_key, struct sluice_err *err)
 {
-    char path[1024];
     struct sluice_shard_summary summary;
-    snprintf(path, sizeof(path), "%s/x.tar", sluice_test_dir());
+    const char *path = sluice_test_path("x.tar");
     sluice_test_write_file(path, bytes, len + 1024);
     const struct sluice_shard_file file = {.path = (char[]){"x.tar"}, .bytes = len + 1024};
     const struct sluice_shard_options options = {

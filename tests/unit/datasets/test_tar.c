@@ -26,15 +26,6 @@ static struct sluice_tar reader_of(struct bytes *bytes)
     return (struct sluice_tar){.read_at = read_at, .ctx = bytes, .size = bytes->len};
 }
 
-static const char *in_dir(const char *name)
-{
-    static char paths[2][1024];
-    static unsigned turn;
-    char *path = paths[turn++ % 2];
-    snprintf(path, sizeof(paths[0]), "%s/%s", sluice_test_dir(), name);
-    return path;
-}
-
 /* --- what tar(1) writes --- */
 
 /* 90 characters each: together too long for a v7 name, and for ustar's 100 of a name. */
@@ -48,17 +39,17 @@ static const char *in_dir(const char *name)
 static void make_tree(void)
 {
     char content[700];
-    mkdir(in_dir("tree"), 0700);
-    mkdir(in_dir("tree/cat"), 0700);
-    mkdir(in_dir("tree/" LONG_FOLDER), 0700);
+    mkdir(sluice_test_path("tree"), 0700);
+    mkdir(sluice_test_path("tree/cat"), 0700);
+    mkdir(sluice_test_path("tree/" LONG_FOLDER), 0700);
     memset(content, 'c', sizeof(content));
-    sluice_test_write_file(in_dir("tree/cat/1.jpg"), content, 700);
-    sluice_test_write_file(in_dir("tree/cat/2.cls"), "17\n", 3);
-    sluice_test_write_file(in_dir("tree/empty.jpg"), "", 0);
-    sluice_test_write_file(in_dir("tree/" LONG_FOLDER "/b.jpg"), content, 512);
-    (void)!symlink("cat/1.jpg", in_dir("tree/link.jpg"));
-    (void)!link(in_dir("tree/cat/1.jpg"), in_dir("tree/same.jpg"));
-    mkfifo(in_dir("tree/fifo.jpg"), 0600);
+    sluice_test_write_file(sluice_test_path("tree/cat/1.jpg"), content, 700);
+    sluice_test_write_file(sluice_test_path("tree/cat/2.cls"), "17\n", 3);
+    sluice_test_write_file(sluice_test_path("tree/empty.jpg"), "", 0);
+    sluice_test_write_file(sluice_test_path("tree/" LONG_FOLDER "/b.jpg"), content, 512);
+    (void)!symlink("cat/1.jpg", sluice_test_path("tree/link.jpg"));
+    (void)!link(sluice_test_path("tree/cat/1.jpg"), sluice_test_path("tree/same.jpg"));
+    mkfifo(sluice_test_path("tree/fifo.jpg"), 0600);
 }
 
 /* Runs a command in this test's folder; false: it failed. */
@@ -78,7 +69,7 @@ struct expected {
 static void expect_members(const char *name, const struct expected *expected, size_t num)
 {
     size_t len;
-    uint8_t *data = sluice_test_read_file(in_dir(name), &len);
+    uint8_t *data = sluice_test_read_file(sluice_test_path(name), &len);
     struct bytes bytes = {.data = data, .len = len};
     struct sluice_tar tar = reader_of(&bytes);
     struct sluice_tar_member member;
@@ -132,7 +123,7 @@ TEST(reads_long_names_of_gnu_and_pax)
 {
     char content[600];
     memset(content, 'l', sizeof(content));
-    sluice_test_write_file(in_dir("tree/cat/" LONG_NAME), content, 600);
+    sluice_test_write_file(sluice_test_path("tree/cat/" LONG_NAME), content, 600);
     static const struct expected members[] = {
         {"cat/" LONG_NAME, NULL, 600, 'l'},
         {"cat/2.cls", NULL, 3, '1'}, /* a long name is of one member alone */
@@ -162,7 +153,7 @@ TEST(sparse_members_are_told_and_passed)
                  "tar --format=%s -Scf sparse.tar -C tree hole.jpg cat/2.cls", formats[i]);
         CU_ASSERT_FATAL(run(command));
         size_t len;
-        uint8_t *data = sluice_test_read_file(in_dir("sparse.tar"), &len);
+        uint8_t *data = sluice_test_read_file(sluice_test_path("sparse.tar"), &len);
         struct bytes bytes = {.data = data, .len = len};
         struct sluice_tar tar = reader_of(&bytes);
         struct sluice_tar_member member;
@@ -214,8 +205,8 @@ TEST(tar_and_this_read_what_is_written)
         REQUIRE_OK(sluice_tar_next(&tar, &member, &is_end, NULL));
         CU_ASSERT(is_end);
 
-        sluice_test_write_file(in_dir("written.tar"), bytes, len);
-        sluice_test_write_file(in_dir("names.txt"), names[i], strlen(names[i]));
+        sluice_test_write_file(sluice_test_path("written.tar"), bytes, len);
+        sluice_test_write_file(sluice_test_path("names.txt"), names[i], strlen(names[i]));
         CU_ASSERT(run("printf '\\nsecond.jpg\\n' >> names.txt && tar -tf written.tar > listed.txt "
                       "2> said.txt && cmp listed.txt names.txt && test ! -s said.txt"));
     }

@@ -251,10 +251,9 @@ static void index_part(struct sluice_jpeg_indexer *indexer, const char *part)
 
 TEST(an_index_changes_no_row_and_no_count)
 {
-    char path[700];
     struct outcome plain[2];
     uint64_t num_plain = 0;
-    snprintf(path, sizeof(path), "%s/index.bin", sluice_test_dir());
+    const char *path = sluice_test_path("index.bin");
     for (uint32_t step = 0; step < 4; step++) {
         struct sluice_jpeg_indexer *indexer = NULL;
         struct sluice_jpeg_indexer_summary summary;
@@ -287,8 +286,7 @@ TEST(an_index_changes_no_row_and_no_count)
 TEST(rows_go_to_the_gpu_as_they_come)
 {
     static const char *const modes[] = {"nooff", "auto"};
-    char path[700];
-    snprintf(path, sizeof(path), "%s/rows.bin", sluice_test_dir());
+    const char *path = sluice_test_path("rows.bin");
     struct sluice_jpeg_indexer *indexer = NULL;
     struct sluice_jpeg_indexer_summary summary;
     REQUIRE_OK(sluice_jpeg_indexer_create(path, 2, 1000, &indexer, NULL));

@@ -16,18 +16,11 @@ static struct sluice_pipeline *parse(const char *spec)
     return pipeline;
 }
 
-static const char *folder_of(const char *name)
-{
-    static char folder[1024];
-    snprintf(folder, sizeof(folder), "%s/%s", sluice_test_dir(), name);
-    return folder;
-}
-
 /* Tables of two samples, of which the first was not decoded. */
 static const char *write_tables(const char *name, const struct sluice_pipeline *pipeline,
                                 uint64_t pixel_bytes)
 {
-    const char *folder = folder_of(name);
+    const char *folder = sluice_test_path(name);
     struct sluice_sample_cost rows[2] = {{.width = 0}, {.width = 100, .height = 100}};
     const struct sluice_cost_table table = {rows, 2, sluice_pipeline_num_ops(pipeline) + 1};
     for (unsigned k = 0; k < table.num_stages; k++) {
@@ -120,7 +113,7 @@ TEST(a_folder_that_does_not_say_is_an_error)
 {
     struct sluice_pipeline *other = parse(OTHER), *found = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_cost_folder_pipeline(folder_of("absent"), &found, &err),
+    CU_ASSERT_EQUAL(sluice_cost_folder_pipeline(sluice_test_path("absent"), &found, &err),
                     SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "absent"));
     err = (struct sluice_err){0};

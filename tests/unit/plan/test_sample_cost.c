@@ -11,15 +11,6 @@
 #define TIMES_HEADER                                                                               \
     "index,loader,decoding,RandomResizedCrop,RandomHorizontalFlip,ToTensor,Normalize\n"
 
-static const char *in_dir(const char *name)
-{
-    static char paths[4][1024];
-    static unsigned turn;
-    char *path = paths[turn++ % 4];
-    snprintf(path, sizeof(paths[0]), "%s/%s", sluice_test_dir(), name);
-    return path;
-}
-
 TEST(write_and_read_give_the_same_table)
 {
     struct sluice_sample_cost rows[] = {
@@ -35,7 +26,7 @@ TEST(write_and_read_give_the_same_table)
     const struct sluice_cost_table table = {rows, 2, SLUICE_TEST_SPLITS};
     struct sluice_cost_table read = {0};
     struct sluice_err err = {0};
-    const char *folder = in_dir("a/b/c");
+    const char *folder = sluice_test_path("a/b/c");
     REQUIRE_OK(sluice_cost_table_write(folder, sluice_test_pipeline(), &table, &err));
     REQUIRE_OK(sluice_cost_table_read(folder, sluice_test_pipeline(), &read, &err));
     CU_ASSERT_EQUAL_FATAL(read.num_rows, 2);
@@ -63,10 +54,10 @@ TEST(columns_are_named_after_the_ops)
         .bytes = {9, 600, 300, 48, 192}, .op_s = {0.5, 1, 2, 3, 4}, .width = 20, .height = 10};
     const struct sluice_cost_table table = {&row, 1, 5};
     struct sluice_cost_table read = {0};
-    const char *folder = in_dir("other");
+    const char *folder = sluice_test_path("other");
     REQUIRE_OK(sluice_cost_table_write(folder, pipeline, &table, &err));
     char text[256] = {0};
-    FILE *file = fopen(in_dir("other/prep_sizes.csv"), "re");
+    FILE *file = fopen(sluice_test_path("other/prep_sizes.csv"), "re");
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
     CU_ASSERT(fread(text, 1, sizeof(text) - 1, file) > 0);
     fclose(file);
@@ -89,9 +80,9 @@ TEST(reads_the_original_layout)
                      "1;395615;2359329;(1024, 768);150561;150561;602145;602145;";
     struct sluice_cost_table read = {0};
     struct sluice_err err = {0};
-    sluice_test_write_file(in_dir("sizes.csv"), sizes, strlen(sizes));
-    REQUIRE_OK(
-        sluice_cost_table_read_sizes(in_dir("sizes.csv"), sluice_test_pipeline(), &read, &err));
+    sluice_test_write_file(sluice_test_path("sizes.csv"), sizes, strlen(sizes));
+    REQUIRE_OK(sluice_cost_table_read_sizes(sluice_test_path("sizes.csv"), sluice_test_pipeline(),
+                                            &read, &err));
     CU_ASSERT_EQUAL_FATAL(read.num_rows, 2);
     CU_ASSERT_EQUAL(read.rows[1].bytes[0], 395615);
     CU_ASSERT_EQUAL(read.rows[1].bytes[5], 602145);
@@ -129,8 +120,10 @@ TEST(bad_files_are_named_by_line_and_column)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct sluice_cost_table read = {0};
         struct sluice_err err = {0};
-        sluice_test_write_file(in_dir("prep_sizes.csv"), cases[i].sizes, strlen(cases[i].sizes));
-        sluice_test_write_file(in_dir("prep_times.csv"), cases[i].times, strlen(cases[i].times));
+        sluice_test_write_file(sluice_test_path("prep_sizes.csv"), cases[i].sizes,
+                               strlen(cases[i].sizes));
+        sluice_test_write_file(sluice_test_path("prep_times.csv"), cases[i].times,
+                               strlen(cases[i].times));
         CU_ASSERT_EQUAL(
             sluice_cost_table_read(sluice_test_dir(), sluice_test_pipeline(), &read, &err),
             SLUICE_E_CORRUPT);
@@ -145,8 +138,8 @@ TEST(a_missing_times_file_says_what_to_do)
     static const char sizes[] = SIZES_HEADER "0;1;2;(3, 4);5;6;7;8;\n";
     struct sluice_cost_table read = {0};
     struct sluice_err err = {0};
-    sluice_test_write_file(in_dir("prep_sizes.csv"), sizes, strlen(sizes));
-    unlink(in_dir("prep_times.csv"));
+    sluice_test_write_file(sluice_test_path("prep_sizes.csv"), sizes, strlen(sizes));
+    unlink(sluice_test_path("prep_times.csv"));
     CU_ASSERT_EQUAL(sluice_cost_table_read(sluice_test_dir(), sluice_test_pipeline(), &read, &err),
                     SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "prep_times.csv is missing"));

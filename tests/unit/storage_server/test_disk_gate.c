@@ -263,9 +263,8 @@ TEST(moments_of_quiet_are_rare_where_they_cost_much)
 
 TEST(no_disk_is_an_error)
 {
-    char nowhere[700];
     struct sluice_disk_gate *none = NULL;
-    snprintf(nowhere, sizeof(nowhere), "%s/nowhere", sluice_test_dir());
+    const char *nowhere = sluice_test_path("nowhere");
     CU_ASSERT_EQUAL(sluice_disk_gate_open(nowhere, sluice_test_dir(), &none, NULL),
                     SLUICE_E_UNSUPPORTED);
     CU_ASSERT_PTR_NULL(none);

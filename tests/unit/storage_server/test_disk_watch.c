@@ -143,9 +143,8 @@ TEST(a_disk_without_counters_is_refused)
 
 TEST(the_kernel_says_what_is_cached)
 {
-    char path[1024];
     static char bytes[10000];
-    snprintf(path, sizeof(path), "%s/file", sluice_test_dir());
+    const char *path = sluice_test_path("file");
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     CU_ASSERT_FATAL(fd >= 0);
     CU_ASSERT_EQUAL_FATAL(ftruncate(fd, 65536), 0);

@@ -72,15 +72,6 @@ TEST(the_newest_list_is_one_of_the_same_dataset)
     CU_ASSERT_EQUAL(num_gone, 2); /* the one of now was replaced by none */
 }
 
-static const char *path_in(const char *name)
-{
-    static char paths[4][512];
-    static unsigned next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof(paths[0]), "%s/%s", sluice_test_dir(), name);
-    return path;
-}
-
 static void write_text(const char *path, const char *text)
 {
     REQUIRE_OK(sluice_file_write_atomic(path, text, strlen(text), NULL));
@@ -88,9 +79,9 @@ static void write_text(const char *path, const char *text)
 
 TEST(a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file)
 {
-    const char *root = path_in("root"), *folder = path_in("root/cat");
+    const char *root = sluice_test_path("root"), *folder = sluice_test_path("root/cat");
     CU_ASSERT_FATAL(mkdir(root, 0700) == 0 && mkdir(folder, 0700) == 0);
-    write_text(path_in("root/cat/a.jpg"), "some bytes");
+    write_text(sluice_test_path("root/cat/a.jpg"), "some bytes");
     const struct sluice_roots roots = sluice_roots_one(root);
     struct sluice_sample_list_source source = {.roots = &roots, .jpeg_index = "auto"};
     struct sluice_sample_list *list = NULL;
@@ -110,7 +101,7 @@ TEST(a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file)
     sluice_sample_list_unref(list);
 
     manifest = make_manifest(12, 1);
-    source.manifest = path_in("elsewhere.tsv");
+    source.manifest = sluice_test_path("elsewhere.tsv");
     REQUIRE_OK(sluice_manifest_write(manifest, source.manifest, NULL));
     sluice_manifest_destroy(manifest);
     REQUIRE_OK(sluice_sample_list_read(&source, &list, NULL));
@@ -120,9 +111,9 @@ TEST(a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file)
 
 TEST(a_named_file_must_be_there_and_whole)
 {
-    const struct sluice_roots roots = sluice_roots_one(path_in("root"));
+    const struct sluice_roots roots = sluice_roots_one(sluice_test_path("root"));
     struct sluice_sample_list_source source = {
-        .roots = &roots, .manifest = path_in("none.tsv"), .jpeg_index = "off"};
+        .roots = &roots, .manifest = sluice_test_path("none.tsv"), .jpeg_index = "off"};
     struct sluice_sample_list *list = NULL;
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(sluice_sample_list_read(&source, &list, &err), SLUICE_E_NOT_FOUND);
@@ -134,8 +125,8 @@ TEST(a_named_file_must_be_there_and_whole)
 
 TEST(a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_whole)
 {
-    write_text(path_in("root/" SLUICE_MANIFEST_FILE), "no manifest\n");
-    const struct sluice_roots roots = sluice_roots_one(path_in("root"));
+    write_text(sluice_test_path("root/" SLUICE_MANIFEST_FILE), "no manifest\n");
+    const struct sluice_roots roots = sluice_roots_one(sluice_test_path("root"));
     struct sluice_sample_list_source source = {.roots = &roots, .jpeg_index = "off"};
     struct sluice_sample_list *list = NULL;
     REQUIRE_OK(sluice_sample_list_read(&source, &list, NULL)); /* scanned */
@@ -145,7 +136,7 @@ TEST(a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_whole)
     source.needs_whole = true;
     CU_ASSERT_EQUAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_E_CORRUPT);
     CU_ASSERT_PTR_NULL(list);
-    CU_ASSERT_EQUAL(remove(path_in("root/" SLUICE_MANIFEST_FILE)), 0);
+    CU_ASSERT_EQUAL(remove(sluice_test_path("root/" SLUICE_MANIFEST_FILE)), 0);
     REQUIRE_OK(sluice_sample_list_read(&source, &list, NULL));
     sluice_sample_list_unref(list);
 }
@@ -153,14 +144,16 @@ TEST(a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_whole)
 /* Each has its own list: one is walked over, the other has a manifest. */
 TEST(roots_with_names_are_one_list)
 {
-    CU_ASSERT_FATAL(mkdir(path_in("left"), 0700) == 0 && mkdir(path_in("left/cat"), 0700) == 0);
-    CU_ASSERT_FATAL(mkdir(path_in("right"), 0700) == 0);
-    write_text(path_in("left/cat/a.jpg"), "some bytes");
+    CU_ASSERT_FATAL(mkdir(sluice_test_path("left"), 0700) == 0 &&
+                    mkdir(sluice_test_path("left/cat"), 0700) == 0);
+    CU_ASSERT_FATAL(mkdir(sluice_test_path("right"), 0700) == 0);
+    write_text(sluice_test_path("left/cat/a.jpg"), "some bytes");
     struct sluice_manifest *manifest = make_manifest(11, 1);
-    REQUIRE_OK(sluice_manifest_write(manifest, path_in("right/" SLUICE_MANIFEST_FILE), NULL));
+    REQUIRE_OK(
+        sluice_manifest_write(manifest, sluice_test_path("right/" SLUICE_MANIFEST_FILE), NULL));
     char left[512], right[512], second[512];
-    snprintf(left, sizeof(left), "l=%s", path_in("left"));
-    snprintf(right, sizeof(right), "r=%s", path_in("right"));
+    snprintf(left, sizeof(left), "l=%s", sluice_test_path("left"));
+    snprintf(right, sizeof(right), "r=%s", sluice_test_path("right"));
     snprintf(second, sizeof(second), "r/%s", sluice_manifest_at(manifest, 0).path);
     sluice_manifest_destroy(manifest);
     struct sluice_roots roots;
@@ -178,7 +171,7 @@ TEST(roots_with_names_are_one_list)
     /* One that cannot be read is an error that names it. */
     struct sluice_err err = {0};
     list = NULL;
-    write_text(path_in("right/" SLUICE_MANIFEST_FILE), "no manifest\n");
+    write_text(sluice_test_path("right/" SLUICE_MANIFEST_FILE), "no manifest\n");
     source.needs_whole = true;
     CU_ASSERT_EQUAL(sluice_sample_list_read(&source, &list, &err), SLUICE_E_CORRUPT);
     CU_ASSERT(!list && strstr(err.text, "/right/"));

@@ -24,16 +24,6 @@
 #define HAS_SANITIZER 0
 #endif
 
-/* Everything lies in one folder: data/root/image, data/secret, lists/list, elsewhere/file. */
-static const char *at(const char *path)
-{
-    static char texts[4][600];
-    static unsigned next;
-    char *text = texts[next++ % 4];
-    snprintf(text, sizeof(texts[0]), "%s/%s", sluice_test_dir(), path);
-    return text;
-}
-
 static void make_files(void)
 {
     static const char *const files[] = {"data/root/image", "data/secret", "lists/list",
@@ -46,8 +36,8 @@ static struct sluice_server_options options_of(const char *mode)
 {
     static char root[600], list[600], listen[64];
     struct sluice_server_options options = sluice_server_options_init();
-    snprintf(root, sizeof(root), "%s", at("data/root"));
-    snprintf(list, sizeof(list), "%s", at("lists/list"));
+    snprintf(root, sizeof(root), "%s", sluice_test_path("data/root"));
+    snprintf(list, sizeof(list), "%s", sluice_test_path("lists/list"));
     snprintf(listen, sizeof(listen), "127.0.0.1:%d", sluice_test_port());
     options.roots = sluice_roots_one(root);
     options.manifest = list;
@@ -60,7 +50,7 @@ static struct sluice_server_options options_of(const char *mode)
 
 static int try_open(const char *path, int flags)
 {
-    const int fd = open(at(path), flags | O_CLOEXEC, 0600);
+    const int fd = open(sluice_test_path(path), flags | O_CLOEXEC, 0600);
     if (fd < 0)
         return errno;
     close(fd);
@@ -113,7 +103,7 @@ static int try_create(void)
 
 static int try_remove(void)
 {
-    return unlink(at("data/root/image")) == 0 ? 0 : errno;
+    return unlink(sluice_test_path("data/root/image")) == 0 ? 0 : errno;
 }
 
 static int try_own_memory(void)
@@ -386,8 +376,8 @@ static void check(const struct attempt *attempts, size_t count,
 static int use_folder(const char *folder)
 {
     char from[512], to[512];
-    snprintf(from, sizeof(from), "%s/new", at(folder));
-    snprintf(to, sizeof(to), "%s/kept", at(folder));
+    snprintf(from, sizeof(from), "%s/new", sluice_test_path(folder));
+    snprintf(to, sizeof(to), "%s/kept", sluice_test_path(folder));
     const int fd = open(from, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return errno;
@@ -407,7 +397,9 @@ static int try_root_as_cache(void)
 
 static int try_rename(void)
 {
-    return rename(at("data/root/image"), at("data/root/kept")) == 0 ? 0 : errno;
+    return rename(sluice_test_path("data/root/image"), sluice_test_path("data/root/kept")) == 0
+               ? 0
+               : errno;
 }
 
 static const struct attempt needed[] = {
@@ -472,7 +464,7 @@ TEST(a_cache_can_be_written_and_nothing_else)
     static const struct attempt renames[] = {{"rename", try_rename, EPERM}};
     if (sluice_syscall_filter_is_possible())
         check(renames, SLUICE_ARRAY_LEN(renames), &options);
-    options.cache = at("elsewhere");
+    options.cache = sluice_test_path("elsewhere");
     if (has_landlock())
         check(cached, SLUICE_ARRAY_LEN(cached), &options);
 }
@@ -557,8 +549,8 @@ static int after_replacing(const struct sluice_server_options *options, const ch
     char byte;
     close(entered[1]);
     CU_ASSERT_EQUAL_FATAL(read(entered[0], &byte, 1), 1);
-    CU_ASSERT_EQUAL_FATAL(rename(at(path), at("elsewhere/old")), 0);
-    CU_ASSERT_EQUAL_FATAL(rename(at(with), at(path)), 0);
+    CU_ASSERT_EQUAL_FATAL(rename(sluice_test_path(path), sluice_test_path("elsewhere/old")), 0);
+    CU_ASSERT_EQUAL_FATAL(rename(sluice_test_path(with), sluice_test_path(path)), 0);
     CU_ASSERT_EQUAL_FATAL(write(go_pipe[1], "x", 1), 1);
     int status = 0;
     CU_ASSERT_EQUAL_FATAL(waitpid(pid, &status, 0), pid);
@@ -581,7 +573,7 @@ TEST(a_file_that_is_replaced_is_read)
         make_files();
         CU_ASSERT_EQUAL(
             after_replacing(&options, "lists/list", "elsewhere/file", try_list_when_told), 0);
-        CU_ASSERT_EQUAL(unlink(at("elsewhere/old")), 0);
+        CU_ASSERT_EQUAL(unlink(sluice_test_path("elsewhere/old")), 0);
     }
     struct sluice_server_options options = none;
     options.manifest = NULL;
@@ -603,7 +595,8 @@ TEST(a_root_that_is_replaced_is_read_unless_it_is_on)
         return;
     options.sandbox = "on";
     CU_ASSERT_EQUAL(within(&options, try_sibling), EACCES);
-    CU_ASSERT_EQUAL(rename(at("elsewhere/old"), at("elsewhere/root")), 0);
+    CU_ASSERT_EQUAL(rename(sluice_test_path("elsewhere/old"), sluice_test_path("elsewhere/root")),
+                    0);
     CU_ASSERT_EQUAL(after_replacing(&options, "data/root", "elsewhere/root", try_root_when_told),
                     EACCES);
 }
@@ -645,7 +638,7 @@ TEST(ways_around_the_ports_and_other_processes_are_closed)
 static int try_unix_listener(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof(address.sun_path), "%s", at("lists/socket"));
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", sluice_test_path("lists/socket"));
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return errno;
@@ -664,7 +657,7 @@ TEST(a_unix_socket_can_be_made_where_it_is_asked_for)
     } else if (has_landlock()) {
         CU_ASSERT_EQUAL(within(&options, try_unix_listener), EACCES);
     }
-    snprintf(listen, sizeof(listen), "unix:%s", at("lists/socket"));
+    snprintf(listen, sizeof(listen), "unix:%s", sluice_test_path("lists/socket"));
     options.listen = listen;
     CU_ASSERT_EQUAL(within(&options, try_unix_listener), 0);
 }
@@ -673,7 +666,7 @@ TEST(a_unix_socket_can_be_made_where_it_is_asked_for)
 TEST(every_version_of_landlock_will_do)
 {
     make_files();
-    const struct sluice_landlock_path root = {at("data"), SLUICE_LANDLOCK_READ};
+    const struct sluice_landlock_path root = {sluice_test_path("data"), SLUICE_LANDLOCK_READ};
     const uint16_t port = 1;
     const struct sluice_landlock_rules rules = {
         .paths = &root, .num_paths = 1, .bind = &port, .num_bind = 1};

@@ -213,8 +213,8 @@ TEST(a_reload_revokes_keeps_and_changes)
 /* As when the folder is a mount that is away for a while. */
 TEST(a_token_whose_root_comes_back_is_let_in_again)
 {
-    char text[8192], limits[4200], place[4200];
-    snprintf(place, sizeof(place), "%s/mount", sluice_test_dir());
+    char text[8192], limits[4200];
+    const char *place = sluice_test_path("mount");
     snprintf(limits, sizeof(limits), ", \"roots\": [\"%s\"]", place);
     CU_ASSERT_EQUAL(symlink(sluice_test_dir(), place), 0);
     LINES(text, "a", "token-of-a-000000", limits);

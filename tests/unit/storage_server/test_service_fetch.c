@@ -263,9 +263,9 @@ TEST(a_listed_id_names_the_file_and_the_key_the_draws)
 
 TEST(a_trace_names_the_file_that_is_listed)
 {
-    char path[600], name[64];
+    char name[64];
     size_t len;
-    snprintf(path, sizeof(path), "%s/trace.jsonl", sluice_test_dir());
+    const char *path = sluice_test_path("trace.jsonl");
     const struct sluice_tracer_options options = {.path = path, .service = "test", .sample = 1};
     struct fixture f = fixture_init();
     REQUIRE_OK(sluice_tracer_open(&options, &f.parts.tracer, NULL));
@@ -662,10 +662,10 @@ static void change_hidden(const char *path)
 TEST(a_reply_says_how_much_of_the_file_was_read)
 {
     enum { ID = 3 };
-    char kept[700], index_path[700];
+    char kept[700];
     snprintf(kept, sizeof(kept), "%s.kept", image_path(ID));
     rename(image_path(ID), kept);
-    snprintf(index_path, sizeof(index_path), "%s/of_one.bin", sluice_test_dir());
+    const char *index_path = sluice_test_path("of_one.bin");
     const size_t len = write_indexed(ID, index_path);
     for (int is_changed = 0; is_changed < 2; is_changed++) {
         if (is_changed)
@@ -710,10 +710,10 @@ static bool rows_are_the_files_pixels(const struct sluice_wire_sample_reply *rep
 TEST(rows_are_sent_of_files_with_an_index_and_other_files_whole)
 {
     enum { ID = 3 };
-    char kept[700], index_path[700];
+    char kept[700];
     snprintf(kept, sizeof(kept), "%s.kept", image_path(ID));
     rename(image_path(ID), kept);
-    snprintf(index_path, sizeof(index_path), "%s/of_one_more.bin", sluice_test_dir());
+    const char *index_path = sluice_test_path("of_one_more.bin");
     const size_t len = write_indexed(ID, index_path);
     for (int is_changed = 0; is_changed < 2; is_changed++) {
         if (is_changed)

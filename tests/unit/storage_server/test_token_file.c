@@ -92,8 +92,7 @@ TEST(names_the_file)
 {
     struct sluice_token_list list;
     struct sluice_err missing = {0}, bad = {0};
-    char path[4096];
-    snprintf(path, sizeof(path), "%s/tokens", sluice_test_dir());
+    const char *path = sluice_test_path("tokens");
     CU_ASSERT_EQUAL(sluice_token_list_read(path, &list, &missing), SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(missing.text, path));
     sluice_test_put_text(sluice_test_dir(), "tokens", "{}");

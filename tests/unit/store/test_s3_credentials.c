@@ -104,10 +104,10 @@ TEST(a_web_identity_asks_sts)
         "<AccessKeyId>ASIA1</AccessKeyId><SecretAccessKey>sesame3</SecretAccessKey>"
         "<SessionToken>tok/en==</SessionToken><Expiration>2030-01-02T03:04:05Z</Expiration>"
         "</Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>";
-    char url[64], token[1024];
+    char url[64];
     forget_environment();
     snprintf(url, sizeof(url), "http://127.0.0.1:%d/folder/sts", port);
-    snprintf(token, sizeof(token), "%s/token", sluice_test_dir());
+    const char *token = sluice_test_path("token");
     sluice_test_write_file(token, "ey.J+w/t\n", 9);
     setenv("AWS_ENDPOINT_URL_STS", url, 1);
     setenv("AWS_WEB_IDENTITY_TOKEN_FILE", token, 1);

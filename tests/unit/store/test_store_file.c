@@ -35,30 +35,21 @@ static bool is_never_cached(int fd, uint64_t from, uint64_t to)
 /* Every test runs twice: with openat2, and with the walk of systems that lack it. */
 static bool avoid_openat2;
 
-static const char *outer(const char *name)
-{
-    static char path[4][1024];
-    static int turn;
-    turn = (turn + 1) % 4;
-    snprintf(path[turn], sizeof(path[turn]), "%s/%s", sluice_test_dir(), name);
-    return path[turn];
-}
-
 static void make_tree(void)
 {
-    sluice_test_write_file(outer("secret.jpg"), "secret", 6);
-    mkdir(outer("outside"), 0700);
-    sluice_test_write_file(outer("outside/secret.jpg"), "secret", 6);
-    mkdir(outer("root"), 0700);
-    mkdir(outer("root/a"), 0700);
-    mkdir(outer("root/a/b"), 0700);
-    mkdir(outer("root/a/folder.jpg"), 0700);
-    sluice_test_write_file(outer("root/top.jpg"), "top", 3);
-    sluice_test_write_file(outer("root/a/one.jpg"), "one", 3);
-    sluice_test_write_file(outer("root/a/b/two.jpg"), "two!", 4);
-    sluice_test_write_file(outer("root/empty.jpg"), "", 0);
-    sluice_test_write_file(outer("root/big.jpg"), "0123456789ABCDEFG", 17);
-    mkfifo(outer("root/fifo.jpg"), 0600);
+    sluice_test_write_file(sluice_test_path("secret.jpg"), "secret", 6);
+    mkdir(sluice_test_path("outside"), 0700);
+    sluice_test_write_file(sluice_test_path("outside/secret.jpg"), "secret", 6);
+    mkdir(sluice_test_path("root"), 0700);
+    mkdir(sluice_test_path("root/a"), 0700);
+    mkdir(sluice_test_path("root/a/b"), 0700);
+    mkdir(sluice_test_path("root/a/folder.jpg"), 0700);
+    sluice_test_write_file(sluice_test_path("root/top.jpg"), "top", 3);
+    sluice_test_write_file(sluice_test_path("root/a/one.jpg"), "one", 3);
+    sluice_test_write_file(sluice_test_path("root/a/b/two.jpg"), "two!", 4);
+    sluice_test_write_file(sluice_test_path("root/empty.jpg"), "", 0);
+    sluice_test_write_file(sluice_test_path("root/big.jpg"), "0123456789ABCDEFG", 17);
+    mkfifo(sluice_test_path("root/fifo.jpg"), 0600);
 
     static const char *const links[][2] = {
         {"a/one.jpg", "root/link.jpg"},
@@ -75,7 +66,7 @@ static void make_tree(void)
         {"/proc/self/root/etc/passwd", "root/magic.jpg"},
     };
     for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
-        if (symlink(links[i][0], outer(links[i][1])) != 0) {
+        if (symlink(links[i][0], sluice_test_path(links[i][1])) != 0) {
             perror(links[i][1]);
             exit(1);
         }
@@ -85,7 +76,7 @@ static void make_tree(void)
 static struct sluice_store *open_store(void)
 {
     const struct sluice_store_file_options options = {
-        .root = outer("root/"),
+        .root = sluice_test_path("root/"),
         .max_file_bytes = 16,
         .avoid_openat2 = avoid_openat2,
     };
@@ -169,7 +160,7 @@ TEST(refuses_and_counts_what_leads_out_of_the_root)
 TEST(reads_regular_files_only)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof(address.sun_path), "%s", outer("root/socket.jpg"));
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", sluice_test_path("root/socket.jpg"));
     unlink(address.sun_path);
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     CU_ASSERT_EQUAL(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
@@ -209,14 +200,14 @@ TEST(relative_strips_the_root_and_refuses_other_absolute_paths)
     struct sluice_store *store = open_store();
     CU_ASSERT_STRING_EQUAL(store->relative(store, "a/one.jpg"), "a/one.jpg");
     CU_ASSERT_STRING_EQUAL(store->relative(store, ".//./a/one.jpg"), "a/one.jpg");
-    CU_ASSERT_STRING_EQUAL(store->relative(store, outer("root/a/one.jpg")), "a/one.jpg");
-    CU_ASSERT_STRING_EQUAL(store->relative(store, outer("root//top.jpg")), "top.jpg");
+    CU_ASSERT_STRING_EQUAL(store->relative(store, sluice_test_path("root/a/one.jpg")), "a/one.jpg");
+    CU_ASSERT_STRING_EQUAL(store->relative(store, sluice_test_path("root//top.jpg")), "top.jpg");
     CU_ASSERT_EQUAL(store->refused(store), 0);
     CU_ASSERT_PTR_NULL(store->relative(store, "/etc/passwd"));
-    CU_ASSERT_PTR_NULL(store->relative(store, outer("secret.jpg")));
-    CU_ASSERT_PTR_NULL(store->relative(store, outer("root_of_others/top.jpg")));
+    CU_ASSERT_PTR_NULL(store->relative(store, sluice_test_path("secret.jpg")));
+    CU_ASSERT_PTR_NULL(store->relative(store, sluice_test_path("root_of_others/top.jpg")));
     CU_ASSERT_EQUAL(store->refused(store), 3);
-    CU_ASSERT_PTR_NULL(store->relative(store, outer("root/../secret.jpg")));
+    CU_ASSERT_PTR_NULL(store->relative(store, sluice_test_path("root/../secret.jpg")));
     CU_ASSERT_PTR_NULL(store->relative(store, "../secret.jpg"));
     CU_ASSERT_PTR_NULL(store->relative(store, "a/.."));
     CU_ASSERT_EQUAL(store->refused(store), 6);
@@ -263,7 +254,7 @@ TEST(reads_the_parts_that_are_chosen_by_length_and_time)
     struct sluice_buf *file = NULL;
     struct stat st;
     REQUIRE_OK(read_chosen(store, "a/b/two.jpg", &choice, &file, NULL));
-    CU_ASSERT_EQUAL_FATAL(stat(outer("root/a/b/two.jpg"), &st), 0);
+    CU_ASSERT_EQUAL_FATAL(stat(sluice_test_path("root/a/b/two.jpg"), &st), 0);
     CU_ASSERT_EQUAL(choice.num_calls, 1);
     CU_ASSERT_EQUAL(choice.len, 4);
     CU_ASSERT_EQUAL(choice.mtime_ns, (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec);
@@ -288,7 +279,8 @@ TEST(reads_the_parts_that_are_chosen_by_length_and_time)
 TEST(reads_a_range_as_if_it_were_the_file)
 {
     struct sluice_store *store = open_store();
-    sluice_test_write_file(outer("root/shard.tar"), "0123456789abcdefghijklmnopqrst", 30);
+    sluice_test_write_file(sluice_test_path("root/shard.tar"), "0123456789abcdefghijklmnopqrst",
+                           30);
     struct choice choice = {.num_parts = 2, .parts = {{0, 1}, {9, 10}}};
     struct sluice_store_read read = {.key = "shard.tar", .offset = 20, .bytes = 10};
     struct sluice_buf *file = NULL;
@@ -325,10 +317,10 @@ TEST(reads_a_range_as_if_it_were_the_file)
 
 TEST(files_that_are_not_cached_are_read_in_turns)
 {
-    sluice_test_write_file(outer("root/hole.jpg"), "", 0);
-    CU_ASSERT_EQUAL_FATAL(truncate(outer("root/hole.jpg"), 13), 0); /* never read */
+    sluice_test_write_file(sluice_test_path("root/hole.jpg"), "", 0);
+    CU_ASSERT_EQUAL_FATAL(truncate(sluice_test_path("root/hole.jpg"), 13), 0); /* never read */
     const struct sluice_store_file_options options = {
-        .root = outer("root"),
+        .root = sluice_test_path("root"),
         .max_file_bytes = 16,
         .turns = {take_turn, give_turn, NULL},
         .is_cached = is_never_cached,
@@ -379,18 +371,18 @@ static sluice_status look(struct sluice_store *store)
 static void copy_root(const char *name, const char *content)
 {
     char path[600];
-    mkdir(outer(name), 0700);
+    mkdir(sluice_test_path(name), 0700);
     snprintf(path, sizeof(path), "%s/a", name);
-    mkdir(outer(path), 0700);
+    mkdir(sluice_test_path(path), 0700);
     snprintf(path, sizeof(path), "%s/a/one.jpg", name);
-    sluice_test_write_file(outer(path), content, strlen(content));
+    sluice_test_write_file(sluice_test_path(path), content, strlen(content));
 }
 
 TEST(a_root_that_was_moved_is_read_and_looked_for)
 {
     struct sluice_store *store = open_store();
     CHECK_OK(look(store));
-    CU_ASSERT_EQUAL_FATAL(rename(outer("root"), outer("moved")), 0);
+    CU_ASSERT_EQUAL_FATAL(rename(sluice_test_path("root"), sluice_test_path("moved")), 0);
     CU_ASSERT_EQUAL(look(store), SLUICE_E_IO);
     expect_bytes(store, "a/one.jpg", "one");
     /* What is missing there says nothing about the data. */
@@ -399,8 +391,8 @@ TEST(a_root_that_was_moved_is_read_and_looked_for)
     copy_root("root", "two");
     CU_ASSERT_EQUAL(look(store), SLUICE_E_IO);
     expect_bytes(store, "a/one.jpg", "one");
-    CU_ASSERT_EQUAL_FATAL(rename(outer("root"), outer("copy")), 0);
-    CU_ASSERT_EQUAL_FATAL(rename(outer("moved"), outer("root")), 0);
+    CU_ASSERT_EQUAL_FATAL(rename(sluice_test_path("root"), sluice_test_path("copy")), 0);
+    CU_ASSERT_EQUAL_FATAL(rename(sluice_test_path("moved"), sluice_test_path("root")), 0);
     CHECK_OK(look(store));
     expect_failure(store, "a/none.jpg", SLUICE_E_NOT_FOUND);
     store->destroy(store);
@@ -412,19 +404,19 @@ TEST(a_folder_with_the_known_sample_takes_the_place_of_one_that_is_gone)
     copy_root("second", "short"); /* of another length */
     copy_root("third", "new");
     const struct sluice_store_file_options options = {
-        .root = outer("first"), .max_file_bytes = 16, .avoid_openat2 = avoid_openat2};
+        .root = sluice_test_path("first"), .max_file_bytes = 16, .avoid_openat2 = avoid_openat2};
     struct sluice_store *store = NULL;
     REQUIRE_OK(sluice_store_file_open(&options, &store, NULL));
-    unlink(outer("first/a/one.jpg"));
-    rmdir(outer("first/a"));
-    CU_ASSERT_EQUAL_FATAL(rmdir(outer("first")), 0);
+    unlink(sluice_test_path("first/a/one.jpg"));
+    rmdir(sluice_test_path("first/a"));
+    CU_ASSERT_EQUAL_FATAL(rmdir(sluice_test_path("first")), 0);
     CU_ASSERT_EQUAL(look(store), SLUICE_E_IO);
     expect_failure(store, "a/one.jpg", SLUICE_E_IO);
-    CU_ASSERT_EQUAL_FATAL(rename(outer("second"), outer("first")), 0);
+    CU_ASSERT_EQUAL_FATAL(rename(sluice_test_path("second"), sluice_test_path("first")), 0);
     CU_ASSERT_EQUAL(look(store), SLUICE_E_IO);
     expect_failure(store, "a/one.jpg", SLUICE_E_IO);
-    CU_ASSERT_EQUAL_FATAL(rename(outer("first"), outer("second")), 0);
-    CU_ASSERT_EQUAL_FATAL(rename(outer("third"), outer("first")), 0);
+    CU_ASSERT_EQUAL_FATAL(rename(sluice_test_path("first"), sluice_test_path("second")), 0);
+    CU_ASSERT_EQUAL_FATAL(rename(sluice_test_path("third"), sluice_test_path("first")), 0);
     CHECK_OK(look(store));
     expect_bytes(store, "a/one.jpg", "new");
     store->destroy(store);
@@ -433,22 +425,22 @@ TEST(a_folder_with_the_known_sample_takes_the_place_of_one_that_is_gone)
 TEST(a_known_member_of_a_shard_must_fit_in_it)
 {
     struct sluice_store *store = open_store();
-    sluice_test_write_file(outer("root/known.tar"), "0123456789", 10);
-    CU_ASSERT_EQUAL_FATAL(rename(outer("root"), outer("held")), 0);
-    mkdir(outer("root"), 0700);
-    sluice_test_write_file(outer("root/known.tar"), "0123456789", 10);
+    sluice_test_write_file(sluice_test_path("root/known.tar"), "0123456789", 10);
+    CU_ASSERT_EQUAL_FATAL(rename(sluice_test_path("root"), sluice_test_path("held")), 0);
+    mkdir(sluice_test_path("root"), 0700);
+    sluice_test_write_file(sluice_test_path("root/known.tar"), "0123456789", 10);
     const struct sluice_store_known fits = {.path = "known.tar", .offset = 4, .bytes = 6};
     const struct sluice_store_known sticks_out = {.path = "known.tar", .offset = 5, .bytes = 6};
     /* The held folder has it: the other one is another dataset.  Once it has not, the other is. */
     CU_ASSERT_EQUAL(store->look(store, &fits, NULL), SLUICE_E_IO);
-    CU_ASSERT_EQUAL_FATAL(unlink(outer("held/known.tar")), 0);
+    CU_ASSERT_EQUAL_FATAL(unlink(sluice_test_path("held/known.tar")), 0);
     CU_ASSERT_EQUAL(store->look(store, &sticks_out, NULL), SLUICE_E_IO);
     CHECK_OK(store->look(store, &fits, NULL));
     expect_bytes(store, "known.tar", "0123456789");
     store->destroy(store);
-    CU_ASSERT_EQUAL_FATAL(unlink(outer("root/known.tar")), 0);
-    CU_ASSERT_EQUAL_FATAL(rmdir(outer("root")), 0);
-    CU_ASSERT_EQUAL_FATAL(rename(outer("held"), outer("root")), 0);
+    CU_ASSERT_EQUAL_FATAL(unlink(sluice_test_path("root/known.tar")), 0);
+    CU_ASSERT_EQUAL_FATAL(rmdir(sluice_test_path("root")), 0);
+    CU_ASSERT_EQUAL_FATAL(rename(sluice_test_path("held"), sluice_test_path("root")), 0);
 }
 
 /* --- what every store promises --- */

@@ -20,13 +20,6 @@ static void require(sluice_status status)
     REQUIRE_OK(status);
 }
 
-static const char *path_of(const char *name)
-{
-    static char path[600];
-    snprintf(path, sizeof(path), "%s/%s", sluice_test_dir(), name);
-    return path;
-}
-
 static struct sluice_checkpoint_writer *open_writer(const char *name, const char *extra)
 {
     const struct sluice_checkpoint_head head = {.model = "tiny",
@@ -38,7 +31,7 @@ static struct sluice_checkpoint_writer *open_writer(const char *name, const char
                                                 .num_tensors = 3};
     struct sluice_checkpoint_writer *writer = NULL;
     memset(&err, 0, sizeof(err));
-    require(sluice_checkpoint_writer_open(path_of(name), &head, &writer, &err));
+    require(sluice_checkpoint_writer_open(sluice_test_path(name), &head, &writer, &err));
     return writer;
 }
 
@@ -77,7 +70,7 @@ TEST(what_is_written_is_read)
 {
     write_tiny("tiny.ckpt");
     struct sluice_checkpoint checkpoint;
-    require(sluice_checkpoint_read(path_of("tiny.ckpt"), &checkpoint, &err));
+    require(sluice_checkpoint_read(sluice_test_path("tiny.ckpt"), &checkpoint, &err));
     CU_ASSERT_STRING_EQUAL(checkpoint.model, "tiny");
     CU_ASSERT_EQUAL(checkpoint.image_size, 32);
     CU_ASSERT_EQUAL(checkpoint.num_classes, 2);
@@ -102,7 +95,7 @@ TEST(every_cut_and_every_flipped_bit_is_refused)
 {
     write_tiny("tiny.ckpt");
     size_t len;
-    uint8_t *bytes = sluice_test_read_file(path_of("tiny.ckpt"), &len);
+    uint8_t *bytes = sluice_test_read_file(sluice_test_path("tiny.ckpt"), &len);
     struct sluice_checkpoint checkpoint = {.num_tensors = 77};
     for (size_t cut = 0; cut < len; cut++) {
         uint8_t *part = malloc(cut ? cut : 1); /* its own block, so that asan sees its end */
@@ -139,7 +132,7 @@ TEST(lengths_are_checked_without_the_checksums_help)
 {
     write_tiny("tiny.ckpt");
     size_t len;
-    uint8_t *bytes = sluice_test_read_file(path_of("tiny.ckpt"), &len);
+    uint8_t *bytes = sluice_test_read_file(sluice_test_path("tiny.ckpt"), &len);
     const size_t body = len - 16;
     CHECK_OK(parse_sealed(bytes, body));
     for (size_t cut = 12; cut < body; cut++) /* magic and version stay */
@@ -171,7 +164,7 @@ TEST(another_version_is_unsupported)
 {
     write_tiny("tiny.ckpt");
     size_t len;
-    uint8_t *bytes = sluice_test_read_file(path_of("tiny.ckpt"), &len);
+    uint8_t *bytes = sluice_test_read_file(sluice_test_path("tiny.ckpt"), &len);
     bytes[8] = 2;
     struct sluice_checkpoint checkpoint;
     memset(&err, 0, sizeof(err));
@@ -184,12 +177,12 @@ TEST(an_error_names_the_file)
 {
     struct sluice_checkpoint checkpoint;
     memset(&err, 0, sizeof(err));
-    sluice_test_write_file(path_of("text.ckpt"), "hello", 5);
-    CU_ASSERT_EQUAL(sluice_checkpoint_read(path_of("text.ckpt"), &checkpoint, &err),
+    sluice_test_write_file(sluice_test_path("text.ckpt"), "hello", 5);
+    CU_ASSERT_EQUAL(sluice_checkpoint_read(sluice_test_path("text.ckpt"), &checkpoint, &err),
                     SLUICE_E_CORRUPT);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "text.ckpt: not a checkpoint"));
     memset(&err, 0, sizeof(err));
-    CU_ASSERT_EQUAL(sluice_checkpoint_read(path_of("none.ckpt"), &checkpoint, &err),
+    CU_ASSERT_EQUAL(sluice_checkpoint_read(sluice_test_path("none.ckpt"), &checkpoint, &err),
                     SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "none.ckpt"));
     CU_ASSERT_EQUAL(sluice_checkpoint_read(sluice_test_dir(), &checkpoint, NULL), SLUICE_E_INVALID);
@@ -198,12 +191,12 @@ TEST(an_error_names_the_file)
 /* Until the commit, the path has what it had; given up, nothing is left beside it. */
 TEST(a_checkpoint_replaces_the_old_one_whole_or_not_at_all)
 {
-    sluice_test_write_file(path_of("old.ckpt"), "old", 3);
+    sluice_test_write_file(sluice_test_path("old.ckpt"), "old", 3);
     const unsigned files = count_files();
     struct sluice_checkpoint_writer *writer = open_writer("old.ckpt", "");
     put_tensors(writer);
     size_t len;
-    uint8_t *bytes = sluice_test_read_file(path_of("old.ckpt"), &len);
+    uint8_t *bytes = sluice_test_read_file(sluice_test_path("old.ckpt"), &len);
     CU_ASSERT(len == 3 && memcmp(bytes, "old", 3) == 0);
     free(bytes);
     sluice_checkpoint_writer_close(writer);
@@ -212,7 +205,7 @@ TEST(a_checkpoint_replaces_the_old_one_whole_or_not_at_all)
     write_tiny("old.ckpt");
     CU_ASSERT_EQUAL(count_files(), files);
     struct sluice_checkpoint checkpoint;
-    require(sluice_checkpoint_read(path_of("old.ckpt"), &checkpoint, &err));
+    require(sluice_checkpoint_read(sluice_test_path("old.ckpt"), &checkpoint, &err));
     sluice_checkpoint_clear(&checkpoint);
     sluice_checkpoint_writer_close(NULL);
 }
@@ -222,7 +215,8 @@ TEST(a_folder_that_is_not_there_is_named)
     const struct sluice_checkpoint_head head = {.model = "tiny", .extra = ""};
     struct sluice_checkpoint_writer *writer = NULL;
     memset(&err, 0, sizeof(err));
-    require(sluice_checkpoint_writer_open(path_of("no/such/x.ckpt"), &head, &writer, &err));
+    require(
+        sluice_checkpoint_writer_open(sluice_test_path("no/such/x.ckpt"), &head, &writer, &err));
     CU_ASSERT_EQUAL(sluice_checkpoint_writer_commit(writer, &err), SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no/such/x.ckpt"));
     sluice_checkpoint_writer_close(writer);
@@ -235,7 +229,8 @@ TEST(an_extra_text_that_is_too_long_is_refused)
     extra[SLUICE_CHECKPOINT_MAX_EXTRA + 1] = '\0';
     const struct sluice_checkpoint_head head = {.model = "tiny", .extra = extra};
     struct sluice_checkpoint_writer *writer = NULL;
-    CU_ASSERT_EQUAL(sluice_checkpoint_writer_open(path_of("long.ckpt"), &head, &writer, NULL),
-                    SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(
+        sluice_checkpoint_writer_open(sluice_test_path("long.ckpt"), &head, &writer, NULL),
+        SLUICE_E_INVALID);
     free(extra);
 }

@@ -219,8 +219,7 @@ TEST(the_upload_is_measured_and_leaves_training_as_it_was)
 TEST(a_run_from_a_checkpoint_goes_on_as_if_never_stopped)
 {
     static const char *const models[] = {"alexnet", "resnet18"};
-    char path[600];
-    snprintf(path, sizeof(path), "%s/checkpoint", sluice_test_dir());
+    const char *path = sluice_test_path("checkpoint");
     for (int k = 0; k < 2; k++) {
         const struct sluice_train_options options = options_of(models[k]);
         struct sluice_trainer *first = train_test_create(&options);

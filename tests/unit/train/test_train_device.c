@@ -391,13 +391,6 @@ TEST(parameters_come_back_as_they_were_set)
     sluice_trainer_destroy(trainer);
 }
 
-static const char *path_of(const char *name)
-{
-    static char path[600];
-    snprintf(path, sizeof(path), "%s/%s", sluice_test_dir(), name);
-    return path;
-}
-
 /* Parameters, momentum, statistics, step count (dropout) and seed all come back: the run that
  * goes on from the file is the run that was not interrupted, bit for bit on the CPU. */
 TEST(a_resumed_run_is_the_uninterrupted_one)
@@ -408,13 +401,14 @@ TEST(a_resumed_run_is_the_uninterrupted_one)
     struct sluice_trainer *whole = create(&options);
     for (int i = 0; i < 3; i++)
         step(whole);
-    train_test_require(sluice_trainer_save(whole, path_of("half.ckpt"), "{\"epoch\":3}", &err),
-                       &err);
+    train_test_require(
+        sluice_trainer_save(whole, sluice_test_path("half.ckpt"), "{\"epoch\":3}", &err), &err);
 
     options.seed = 99; /* the file's counts */
     struct sluice_trainer *resumed = create(&options);
     char *extra = NULL;
-    train_test_require(sluice_trainer_load(resumed, path_of("half.ckpt"), &extra, &err), &err);
+    train_test_require(sluice_trainer_load(resumed, sluice_test_path("half.ckpt"), &extra, &err),
+                       &err);
     CU_ASSERT_STRING_EQUAL(extra, "{\"epoch\":3}");
     free(extra);
     params_equal(whole, resumed, 1);
@@ -426,10 +420,12 @@ TEST(a_resumed_run_is_the_uninterrupted_one)
     if (strcmp(device, "cpu") == 0) {
         CU_ASSERT_EQUAL(collect(whole).loss_sum, collect(resumed).loss_sum);
         size_t whole_len, resumed_len;
-        train_test_require(sluice_trainer_save(whole, path_of("a.ckpt"), NULL, &err), &err);
-        train_test_require(sluice_trainer_save(resumed, path_of("b.ckpt"), NULL, &err), &err);
-        uint8_t *a = sluice_test_read_file(path_of("a.ckpt"), &whole_len);
-        uint8_t *b = sluice_test_read_file(path_of("b.ckpt"), &resumed_len);
+        train_test_require(sluice_trainer_save(whole, sluice_test_path("a.ckpt"), NULL, &err),
+                           &err);
+        train_test_require(sluice_trainer_save(resumed, sluice_test_path("b.ckpt"), NULL, &err),
+                           &err);
+        uint8_t *a = sluice_test_read_file(sluice_test_path("a.ckpt"), &whole_len);
+        uint8_t *b = sluice_test_read_file(sluice_test_path("b.ckpt"), &resumed_len);
         CU_ASSERT_EQUAL_FATAL(whole_len, resumed_len);
         CU_ASSERT_EQUAL(memcmp(a, b, whole_len), 0);
         free(a);
@@ -446,12 +442,12 @@ TEST(a_checkpoint_of_another_model_is_refused_and_changes_nothing)
     struct sluice_train_options options = small_options();
     struct sluice_trainer *saved = create(&options);
     step(saved);
-    train_test_require(sluice_trainer_save(saved, path_of("small.ckpt"), "", &err), &err);
+    train_test_require(sluice_trainer_save(saved, sluice_test_path("small.ckpt"), "", &err), &err);
     sluice_trainer_destroy(saved);
 
     options.num_classes = CLASSES + 1;
     struct sluice_trainer *loaded = create(&options), *fresh = create(&options);
-    CU_ASSERT_EQUAL(sluice_trainer_load(loaded, path_of("small.ckpt"), NULL, &err),
+    CU_ASSERT_EQUAL(sluice_trainer_load(loaded, sluice_test_path("small.ckpt"), NULL, &err),
                     SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "small.ckpt"));
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "5 classes"));
@@ -460,20 +456,21 @@ TEST(a_checkpoint_of_another_model_is_refused_and_changes_nothing)
 
     /* The right head over damaged parameters. */
     size_t len;
-    uint8_t *bytes = sluice_test_read_file(path_of("small.ckpt"), &len);
+    uint8_t *bytes = sluice_test_read_file(sluice_test_path("small.ckpt"), &len);
     bytes[len / 2] ^= 1;
-    sluice_test_write_file(path_of("flipped.ckpt"), bytes, len);
-    sluice_test_write_file(path_of("cut.ckpt"), bytes, len / 3);
+    sluice_test_write_file(sluice_test_path("flipped.ckpt"), bytes, len);
+    sluice_test_write_file(sluice_test_path("cut.ckpt"), bytes, len / 3);
     free(bytes);
     options.num_classes = CLASSES;
     loaded = create(&options);
     sluice_trainer_destroy(fresh);
     fresh = create(&options);
-    CU_ASSERT_EQUAL(sluice_trainer_load(loaded, path_of("flipped.ckpt"), NULL, &err),
+    CU_ASSERT_EQUAL(sluice_trainer_load(loaded, sluice_test_path("flipped.ckpt"), NULL, &err),
                     SLUICE_E_CORRUPT);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "flipped.ckpt"));
-    CU_ASSERT_EQUAL(sluice_trainer_load(loaded, path_of("cut.ckpt"), NULL, NULL), SLUICE_E_CORRUPT);
-    CU_ASSERT_EQUAL(sluice_trainer_load(loaded, path_of("missing.ckpt"), NULL, NULL),
+    CU_ASSERT_EQUAL(sluice_trainer_load(loaded, sluice_test_path("cut.ckpt"), NULL, NULL),
+                    SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(sluice_trainer_load(loaded, sluice_test_path("missing.ckpt"), NULL, NULL),
                     SLUICE_E_NOT_FOUND);
     params_equal(loaded, fresh, 1);
     sluice_trainer_destroy(loaded);

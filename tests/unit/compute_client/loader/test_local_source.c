@@ -128,9 +128,9 @@ TEST(a_replaced_file_is_stale_and_a_lost_root_is_no_missing_file)
 {
     static struct record r = {.lock = PTHREAD_MUTEX_INITIALIZER,
                               .changed = PTHREAD_COND_INITIALIZER};
-    char root[600], away[700], path[700];
-    snprintf(root, sizeof(root), "%s/listed", sluice_test_dir());
-    snprintf(away, sizeof(away), "%s/away", sluice_test_dir());
+    char path[700];
+    const char *root = sluice_test_path("listed");
+    const char *away = sluice_test_path("away");
     snprintf(path, sizeof(path), "%s/0.jpg", root);
     mkdir(root, 0700);
     sluice_test_write_file(path, "content of 0", 12);
@@ -185,8 +185,8 @@ TEST(a_member_of_a_shard_is_read_where_its_row_says)
 {
     static struct record r = {.lock = PTHREAD_MUTEX_INITIALIZER,
                               .changed = PTHREAD_COND_INITIALIZER};
-    char root[600], path[700];
-    snprintf(root, sizeof(root), "%s/sharded", sluice_test_dir());
+    char path[700];
+    const char *root = sluice_test_path("sharded");
     snprintf(path, sizeof(path), "%s/x.tar", root);
     mkdir(root, 0700);
     sluice_test_write_file(path, "...content of 0content of 1", 27);
@@ -226,10 +226,10 @@ TEST(files_of_several_folders_are_read_by_their_names)
 {
     static struct record r = {.lock = PTHREAD_MUTEX_INITIALIZER,
                               .changed = PTHREAD_COND_INITIALIZER};
-    char left[600], right[600], away[700], path[700];
-    snprintf(left, sizeof(left), "%s/left", sluice_test_dir());
-    snprintf(right, sizeof(right), "%s/right", sluice_test_dir());
-    snprintf(away, sizeof(away), "%s/right-away", sluice_test_dir());
+    char path[700];
+    const char *left = sluice_test_path("left");
+    const char *right = sluice_test_path("right");
+    const char *away = sluice_test_path("right-away");
     mkdir(left, 0700);
     mkdir(right, 0700);
     snprintf(path, sizeof(path), "%s/x.jpg", left);

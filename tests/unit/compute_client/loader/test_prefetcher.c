@@ -305,8 +305,7 @@ static unsigned count_lines(const char *path, const char *word)
 
 TEST(a_sample_that_is_traced_has_a_line_once_it_is_delivered)
 {
-    char path[4096];
-    snprintf(path, sizeof(path), "%s/trace", sluice_test_dir());
+    const char *path = sluice_test_path("trace");
     const struct sluice_tracer_options tracer_options = {
         .path = path, .service = "test", .sample = 1};
     struct sluice_tracer *tracer = NULL;

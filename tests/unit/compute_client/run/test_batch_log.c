@@ -4,8 +4,7 @@
 
 TEST(a_line_for_each_batch)
 {
-    char path[300];
-    snprintf(path, sizeof(path), "%s/log.csv", sluice_test_dir());
+    const char *path = sluice_test_path("log.csv");
     struct sluice_batch_log *log = NULL;
     REQUIRE_OK(sluice_batch_log_open(path, &log, NULL));
     struct sluice_batch_entry entry = {.epoch = 2, .batch = 7, .samples = 32};
