@@ -63,6 +63,30 @@ void sluice_test_check_ok(sluice_status status, const char *call, const char *fi
     CU_assertImplementation(status == SLUICE_OK, line, text, file, "", is_fatal);
 }
 
+static struct sluice_err last_err;
+
+struct sluice_err *sluice_test_err(void)
+{
+    last_err = (struct sluice_err){0};
+    return &last_err;
+}
+
+void sluice_test_check_fails(sluice_status status, sluice_status want, const char *words,
+                             const char *call, const char *file, unsigned line)
+{
+    char said[1000];
+    snprintf(said, sizeof(said), "status %d, not %d, of %s", (int)status, (int)want, call);
+    CU_assertImplementation(status == want, line, said, file, "", CU_FALSE);
+    sluice_test_check_says(words, file, line);
+}
+
+void sluice_test_check_says(const char *words, const char *file, unsigned line)
+{
+    char said[1000];
+    snprintf(said, sizeof(said), "\"%s\" is not in \"%s\"", words, last_err.text);
+    CU_assertImplementation(strstr(last_err.text, words) != NULL, line, said, file, "", CU_FALSE);
+}
+
 void sluice_test_skip(const char *reason)
 {
     printf("SKIPPED: %s\n", reason);

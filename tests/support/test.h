@@ -69,8 +69,19 @@ void sluice_test_register(struct sluice_test *test);
 int sluice_test_main(void);
 int sluice_test_main_with(const char *group);
 
+/* A call that was given sluice_test_err() fails with this status and these words in its text. */
+#define CHECK_FAILS(status, words, ...)                                                            \
+    sluice_test_check_fails((__VA_ARGS__), status, words, #__VA_ARGS__, __FILE__, __LINE__)
+/* So has the last one these words. */
+#define CHECK_SAYS(words) sluice_test_check_says(words, __FILE__, __LINE__)
+
 void sluice_test_check_ok(sluice_status status, const char *call, const char *file, unsigned line,
                           bool is_fatal);
+/* Empty: for the next call. */
+struct sluice_err *sluice_test_err(void);
+void sluice_test_check_fails(sluice_status status, sluice_status want, const char *words,
+                             const char *call, const char *file, unsigned line);
+void sluice_test_check_says(const char *words, const char *file, unsigned line);
 
 /* Ends the program as skipped, saying why. */
 void sluice_test_skip(const char *reason) __attribute__((noreturn));

@@ -268,12 +268,10 @@ TEST(hands_out_no_more_than_its_limit)
     struct sluice_buf_pool *pool = new_pool(1 << 20);
     sluice_buf_pool_limit(pool, 100000);
     struct sluice_buf *first = new_buf(pool, 60000), *none = NULL;
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_buf_create(pool, 60000, &none, &err), SLUICE_E_NO_MEMORY);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "now"));
-    err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_buf_create(pool, 200000, &none, &err), SLUICE_E_UNSUPPORTED);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "memory limit"));
+    CHECK_FAILS(SLUICE_E_NO_MEMORY, "now",
+                sluice_buf_create(pool, 60000, &none, sluice_test_err()));
+    CHECK_FAILS(SLUICE_E_UNSUPPORTED, "memory limit",
+                sluice_buf_create(pool, 200000, &none, sluice_test_err()));
     CU_ASSERT_PTR_NULL(none);
     CU_ASSERT(sluice_buf_pool_live_bytes(pool) >= 60000);
     sluice_buf_unref(first);

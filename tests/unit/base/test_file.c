@@ -328,10 +328,9 @@ TEST(mkdirs_makes_what_is_missing)
 
 TEST(mkdirs_names_what_is_in_the_way)
 {
-    struct sluice_err err = {0};
     sluice_test_write_file(sluice_test_path("in-the-way"), "x", 1);
-    CU_ASSERT_EQUAL(sluice_mkdirs(sluice_test_path("in-the-way"), &err), SLUICE_E_IO);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "in-the-way"));
+    CHECK_FAILS(SLUICE_E_IO, "in-the-way",
+                sluice_mkdirs(sluice_test_path("in-the-way"), sluice_test_err()));
     CU_ASSERT_EQUAL(sluice_mkdirs(sluice_test_path("in-the-way/below"), NULL), SLUICE_E_IO);
     CU_ASSERT_EQUAL(sluice_mkdirs("", NULL), SLUICE_E_INVALID);
 }
@@ -467,9 +466,7 @@ TEST(path_in_joins_and_refuses_what_is_too_long)
     name[SLUICE_MAX_PATH_BYTES - 3] = '\0';
     CHECK_OK(sluice_path_in("f", name, path, NULL));
     CU_ASSERT_EQUAL(strlen(path), SLUICE_MAX_PATH_BYTES - 1);
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_path_in("ff", name, path, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "ff/nnn"));
+    CHECK_FAILS(SLUICE_E_INVALID, "ff/nnn", sluice_path_in("ff", name, path, sluice_test_err()));
 }
 
 TEST(try_tells_what_a_write_would_meet)
@@ -495,12 +492,10 @@ TEST(try_tells_what_a_write_would_meet)
         CU_ASSERT_EQUAL(access(beside, F_OK), i == 0 ? -1 : 0);
     }
 
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_file_try_atomic("/dev/null", &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/dev/null: not a regular file"));
-    err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_file_try_atomic("/nonexist/x", &err), SLUICE_E_NOT_FOUND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/nonexist/x"));
+    CHECK_FAILS(SLUICE_E_INVALID, "/dev/null: not a regular file",
+                sluice_file_try_atomic("/dev/null", sluice_test_err()));
+    CHECK_FAILS(SLUICE_E_NOT_FOUND, "/nonexist/x",
+                sluice_file_try_atomic("/nonexist/x", sluice_test_err()));
 }
 
 TEST(what_is_no_file_stays_and_is_written_to)

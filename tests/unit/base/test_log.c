@@ -163,9 +163,8 @@ TEST(json_is_one_object_a_line_whatever_is_in_it)
     CU_ASSERT_STRING_EQUAL(rest, "\"level\":\"error\",\"program\":\"prog\",\"message\":"
                                  "\"say \\\"a\\\\b\\\"\\\\n\\\\x01\\\\xff \xc3\xa9\"}\n");
     enum sluice_log_format format = SLUICE_LOG_JSON;
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_log_format_parse("xml", &format, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "'xml'"));
+    CHECK_FAILS(SLUICE_E_INVALID, "'xml'",
+                sluice_log_format_parse("xml", &format, sluice_test_err()));
     CU_ASSERT_EQUAL(format, SLUICE_LOG_JSON);
     reset();
 }

@@ -51,9 +51,8 @@ TEST(a_wrong_line_is_named)
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
         struct sluice_class_list list = {0};
-        struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(read_text(wrong[i].text, wrong[i].len, &list, &err), SLUICE_E_INVALID);
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, wrong[i].says));
+        CHECK_FAILS(SLUICE_E_INVALID, wrong[i].says,
+                    read_text(wrong[i].text, wrong[i].len, &list, sluice_test_err()));
         CU_ASSERT_PTR_NULL(list.names);
     }
     struct sluice_class_list list = {0};

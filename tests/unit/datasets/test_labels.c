@@ -106,11 +106,10 @@ TEST(each_subset_may_have_its_own_table)
     sluice_manifest_destroy(builder.manifest);
     sluice_labels_destroy(labels);
 
-    struct sluice_err err = {0};
     put("val/metadata.csv", "file_name,label\n1.jpg,cat\n");
     labels = NULL;
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, NULL, column, &labels, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "one has names of classes, the other integers"));
+    CHECK_FAILS(SLUICE_E_INVALID, "one has names of classes, the other integers",
+                sluice_labels_read(root, NULL, NULL, column, &labels, sluice_test_err()));
     CU_ASSERT_PTR_NULL(labels);
 }
 
@@ -211,10 +210,9 @@ TEST(targets_stay_with_the_images_that_split_test_leaves)
     sluice_manifest_destroy(builder.manifest);
 
     static const char *const others[] = {"1.jpg", "5.jpg"};
-    struct sluice_err err = {0};
     builder = images(others, 2);
-    CU_ASSERT_EQUAL(sluice_labels_assign_targets(labels, &builder, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "1 of 2 images have no row in it (5.jpg)"));
+    CHECK_FAILS(SLUICE_E_INVALID, "1 of 2 images have no row in it (5.jpg)",
+                sluice_labels_assign_targets(labels, &builder, sluice_test_err()));
     sluice_manifest_destroy(builder.manifest);
     sluice_labels_destroy(labels);
     column = (struct sluice_target_column){0};
@@ -279,7 +277,6 @@ TEST(targets_go_to_their_images_with_labels_or_without)
 {
     static const char *const paths[] = {"train/a.jpg", "val/b.jpg"};
     static const float numbers[] = {1, 2, 3, 4};
-    struct sluice_err err = {0};
     make_root();
     column = (struct sluice_target_column){"y", SLUICE_TARGETS_NONE};
     put("train/metadata.csv", "path,y\na.jpg,1 2\n");
@@ -301,12 +298,11 @@ TEST(targets_go_to_their_images_with_labels_or_without)
     sluice_labels_destroy(labels);
     labels = NULL;
     put("val/metadata.csv", "path,y\nb.jpg,3\n");
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, NULL, column, &labels, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "has vectors of 2 float32, and "));
+    CHECK_FAILS(SLUICE_E_INVALID, "has vectors of 2 float32, and ",
+                sluice_labels_read(root, NULL, NULL, column, &labels, sluice_test_err()));
     put("val/metadata.csv", "path,y,label\nb.jpg,3 4,1\n");
-    err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_labels_read(root, NULL, NULL, column, &labels, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "one has labels, the other has none"));
+    CHECK_FAILS(SLUICE_E_INVALID, "one has labels, the other has none",
+                sluice_labels_read(root, NULL, NULL, column, &labels, sluice_test_err()));
     CU_ASSERT_PTR_NULL(labels);
     column = (struct sluice_target_column){0};
 }

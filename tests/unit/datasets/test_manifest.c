@@ -144,11 +144,10 @@ TEST(counts_what_it_passes_over_and_strict_refuses_images)
     make_file("formats/sluice-jpeg-index.bin", 4);
     struct sluice_manifest *manifest = scan("formats");
     char text[100];
-    struct sluice_err err = {0};
     sluice_passed_over_text(manifest->passed_over, text, sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "1 .txt");
-    CHECK_OK(
-        sluice_manifest_check_passed_over(manifest, sluice_test_path("formats"), true, NULL, &err));
+    CHECK_OK(sluice_manifest_check_passed_over(manifest, sluice_test_path("formats"), true, NULL,
+                                               sluice_test_err()));
     sluice_manifest_destroy(manifest);
 
     make_file("formats/cat/3.jxl", 4);
@@ -158,26 +157,24 @@ TEST(counts_what_it_passes_over_and_strict_refuses_images)
     CU_ASSERT_STRING_EQUAL(text, "1 .jxl, 1 .txt");
     CU_ASSERT_EQUAL(manifest->passed_over->num_images, 2);
     CHECK_OK(sluice_manifest_check_passed_over(manifest, sluice_test_path("formats"), false, NULL,
-                                               &err));
-    CU_ASSERT_EQUAL(
-        sluice_manifest_check_passed_over(manifest, sluice_test_path("formats"), true, NULL, &err),
-        SLUICE_E_UNSUPPORTED);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cat/3.jxl, stray.jpg"));
+                                               sluice_test_err()));
+    CHECK_FAILS(SLUICE_E_UNSUPPORTED, "cat/3.jxl, stray.jpg",
+                sluice_manifest_check_passed_over(manifest, sluice_test_path("formats"), true, NULL,
+                                                  sluice_test_err()));
     REQUIRE_OK(sluice_manifest_write(manifest, sluice_test_path("formats.tsv"), NULL));
     sluice_manifest_destroy(manifest);
 
     /* A file knows what it was then: strict has the folder walked. */
-    memset(&err, 0, sizeof(err));
-    REQUIRE_OK(sluice_manifest_read(sluice_test_path("formats.tsv"), &manifest, &err));
+    REQUIRE_OK(sluice_manifest_read(sluice_test_path("formats.tsv"), &manifest, sluice_test_err()));
     CU_ASSERT_PTR_NULL(manifest->passed_over);
     CU_ASSERT_PTR_NOT_NULL_FATAL(manifest->passed_text);
     CU_ASSERT_STRING_EQUAL(manifest->passed_text, "1 .jxl, 1 .txt");
     CU_ASSERT_EQUAL(manifest->passed_unread, 1);
     CHECK_OK(sluice_manifest_check_passed_over(manifest, sluice_test_path("formats"), false, NULL,
-                                               &err));
-    CU_ASSERT_EQUAL(
-        sluice_manifest_check_passed_over(manifest, sluice_test_path("formats"), true, NULL, &err),
-        SLUICE_E_UNSUPPORTED);
+                                               sluice_test_err()));
+    CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, sluice_test_path("formats"), true,
+                                                      NULL, sluice_test_err()),
+                    SLUICE_E_UNSUPPORTED);
     sluice_manifest_destroy(manifest);
 }
 
@@ -191,10 +188,8 @@ TEST(a_folder_nested_too_deep_is_an_error)
         make_folder(name);
     }
     struct sluice_manifest *manifest = NULL;
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_manifest_scan(sluice_test_path("deep"), NULL, &manifest, &err),
-                    SLUICE_E_UNSUPPORTED);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/x/x: nested"));
+    CHECK_FAILS(SLUICE_E_UNSUPPORTED, "/x/x: nested",
+                sluice_manifest_scan(sluice_test_path("deep"), NULL, &manifest, sluice_test_err()));
     CU_ASSERT_PTR_NULL(manifest);
 }
 
@@ -218,15 +213,13 @@ TEST(a_walk_that_is_cancelled_is_closed)
     make_file("stopped/1.jpg", 1);
     atomic_bool is_cancelled = false;
     struct sluice_manifest *manifest = NULL;
-    struct sluice_err err = {0};
     REQUIRE_OK(sluice_manifest_open(sluice_test_path("stopped"), &is_cancelled, &manifest, NULL));
     sluice_manifest_destroy(manifest);
     manifest = NULL;
     is_cancelled = true;
-    CU_ASSERT_EQUAL(
-        sluice_manifest_scan(sluice_test_path("stopped"), &is_cancelled, &manifest, &err),
-        SLUICE_E_CLOSED);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "stopped was listed"));
+    CHECK_FAILS(SLUICE_E_CLOSED, "stopped was listed",
+                sluice_manifest_scan(sluice_test_path("stopped"), &is_cancelled, &manifest,
+                                     sluice_test_err()));
     CU_ASSERT_EQUAL(
         sluice_manifest_open(sluice_test_path("stopped"), &is_cancelled, &manifest, NULL),
         SLUICE_E_CLOSED);
@@ -237,13 +230,12 @@ TEST(refuses_an_empty_or_missing_root)
 {
     make_folder("empty");
     struct sluice_manifest *manifest = NULL;
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_manifest_scan(sluice_test_path("empty"), NULL, &manifest, &err),
-                    SLUICE_E_NOT_FOUND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "empty"));
-    err.text[0] = '\0';
-    CU_ASSERT_EQUAL(sluice_manifest_scan(sluice_test_path("none"), NULL, &manifest, &err),
-                    SLUICE_E_NOT_FOUND);
+    CHECK_FAILS(
+        SLUICE_E_NOT_FOUND, "empty",
+        sluice_manifest_scan(sluice_test_path("empty"), NULL, &manifest, sluice_test_err()));
+    CU_ASSERT_EQUAL(
+        sluice_manifest_scan(sluice_test_path("none"), NULL, &manifest, sluice_test_err()),
+        SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NULL(manifest);
 }
 
@@ -325,17 +317,15 @@ TEST(offsets_of_members_are_kept_in_version_4_and_leave_the_id)
     char *number = strstr(text, "\t1536\n");
     CU_ASSERT_PTR_NOT_NULL_FATAL(number);
     number[4] = '7';
-    struct sluice_err err = {0};
     sluice_test_write_file(sluice_test_path("o.tsv"), text, len);
-    CU_ASSERT_EQUAL(sluice_manifest_read(sluice_test_path("o.tsv"), &read, &err), SLUICE_E_CORRUPT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "its hash is wrong"));
+    CHECK_FAILS(SLUICE_E_CORRUPT, "its hash is wrong",
+                sluice_manifest_read(sluice_test_path("o.tsv"), &read, sluice_test_err()));
     char *none = strstr(text, "\t5\t0\n");
     CU_ASSERT_PTR_NOT_NULL_FATAL(none);
     none[3] = '9';
-    err = (struct sluice_err){0};
     sluice_test_write_file(sluice_test_path("o.tsv"), text, len);
-    CU_ASSERT_EQUAL(sluice_manifest_read(sluice_test_path("o.tsv"), &read, &err), SLUICE_E_CORRUPT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no shard in the path"));
+    CHECK_FAILS(SLUICE_E_CORRUPT, "no shard in the path",
+                sluice_manifest_read(sluice_test_path("o.tsv"), &read, sluice_test_err()));
     free(text);
 
     /* Without members it is a file of version 3. */
@@ -349,29 +339,24 @@ TEST(offsets_of_members_are_kept_in_version_4_and_leave_the_id)
 TEST(a_damaged_file_is_refused_by_line)
 {
     struct sluice_manifest *manifest = scan("split");
-    struct sluice_err err = {0};
-    REQUIRE_OK(sluice_manifest_write(manifest, sluice_test_path("whole.tsv"), &err));
+    REQUIRE_OK(sluice_manifest_write(manifest, sluice_test_path("whole.tsv"), sluice_test_err()));
     sluice_manifest_destroy(manifest);
     size_t len;
     uint8_t *bytes = sluice_test_read_file(sluice_test_path("whole.tsv"), &len);
     /* Every prefix is refused, and so is every changed byte that changes the meaning. */
     for (size_t cut = 0; cut < len; cut++) {
         struct sluice_manifest *read = NULL;
-        memset(&err, 0, sizeof(err));
         sluice_test_write_file(sluice_test_path("cut.tsv"), bytes, cut);
-        CU_ASSERT_EQUAL(sluice_manifest_read(sluice_test_path("cut.tsv"), &read, &err),
-                        SLUICE_E_CORRUPT);
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cut.tsv:"));
+        CHECK_FAILS(SLUICE_E_CORRUPT, "cut.tsv:",
+                    sluice_manifest_read(sluice_test_path("cut.tsv"), &read, sluice_test_err()));
     }
     char *size = strstr((char *)bytes, "1.jpg\t1\t");
     CU_ASSERT_PTR_NOT_NULL_FATAL(size);
     size[6] = '2';
     struct sluice_manifest *read = NULL;
-    memset(&err, 0, sizeof(err));
     sluice_test_write_file(sluice_test_path("cut.tsv"), bytes, len);
-    CU_ASSERT_EQUAL(sluice_manifest_read(sluice_test_path("cut.tsv"), &read, &err),
-                    SLUICE_E_CORRUPT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "id"));
+    CHECK_FAILS(SLUICE_E_CORRUPT, "id",
+                sluice_manifest_read(sluice_test_path("cut.tsv"), &read, sluice_test_err()));
     free(bytes);
 }
 
@@ -506,15 +491,11 @@ TEST(create_refuses_bad_rows)
     const char *classes[] = {"a"};
     struct sluice_manifest_entry entries[] = {{.path = "b"}, {.path = "a"}};
     struct sluice_manifest *manifest = NULL;
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_manifest_create(entries, 2, classes, 1, &manifest, &err),
-                    SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "order"));
-    memset(&err, 0, sizeof(err));
+    CHECK_FAILS(SLUICE_E_INVALID, "order",
+                sluice_manifest_create(entries, 2, classes, 1, &manifest, sluice_test_err()));
     entries[0].label = 1;
-    CU_ASSERT_EQUAL(sluice_manifest_create(entries, 1, classes, 1, &manifest, &err),
-                    SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "label"));
+    CHECK_FAILS(SLUICE_E_INVALID, "label",
+                sluice_manifest_create(entries, 1, classes, 1, &manifest, sluice_test_err()));
     CU_ASSERT_PTR_NULL(manifest);
 }
 

@@ -236,11 +236,9 @@ TEST(an_empty_root_has_lost_everything_and_one_that_is_gone_is_an_error)
     struct sluice_manifest *manifest = index_root();
     CU_ASSERT_EQUAL(rename(in_root("val"), in_root(".val")), 0);
     expect(manifest, 0, NUM_CLASSES * PER_CLASS + 1, 0);
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_manifest_find_drift(manifest, "/no/such/root",
-                                               in_root(SLUICE_MANIFEST_FILE), NULL, &drift, &err),
-                    SLUICE_E_IO);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/no/such/root"));
+    CHECK_FAILS(SLUICE_E_IO, "/no/such/root",
+                sluice_manifest_find_drift(manifest, "/no/such/root", in_root(SLUICE_MANIFEST_FILE),
+                                           NULL, &drift, sluice_test_err()));
     sluice_manifest_destroy(manifest);
 }
 

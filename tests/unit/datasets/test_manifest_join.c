@@ -338,7 +338,6 @@ TEST(targets_stay_and_are_of_one_kind)
                                     vector = {SLUICE_TARGETS_VECTOR, 1};
     struct sluice_manifest *merged = NULL;
     struct sluice_manifest_place *places = NULL;
-    struct sluice_err err = {0};
     struct sluice_manifest_part lists[2] = {{one_with_target("2.png", bytes, "two", 3), "", "two"},
                                             {one_with_target("1.png", bytes, "", 0), "", "one"}};
     REQUIRE_OK(sluice_manifest_join(lists, 2, &merged, &places, NULL));
@@ -351,8 +350,8 @@ TEST(targets_stay_and_are_of_one_kind)
     free(places);
     sluice_manifest_destroy((struct sluice_manifest *)(uintptr_t)lists[1].manifest);
     lists[1].manifest = one_with_target("1.png", vector, &(float){1}, sizeof(float));
-    CU_ASSERT_EQUAL(sluice_manifest_join(lists, 2, &merged, &places, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "two has bytes, and one has vectors of 1 float32"));
+    CHECK_FAILS(SLUICE_E_INVALID, "two has bytes, and one has vectors of 1 float32",
+                sluice_manifest_join(lists, 2, &merged, &places, sluice_test_err()));
     for (size_t i = 0; i < 2; i++)
         sluice_manifest_destroy((struct sluice_manifest *)(uintptr_t)lists[i].manifest);
 }

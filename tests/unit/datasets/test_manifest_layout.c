@@ -103,16 +103,15 @@ TEST(folders_called_as_splits_are_splits_with_the_classes_of_train_and_val)
     expect(manifest, 3, SLUICE_SUBSET_TRAIN, "b");
     expect(manifest, 4, SLUICE_SUBSET_VAL, "a");
     expect(manifest, 5, SLUICE_SUBSET_VAL, "b");
-    struct sluice_err err = {0};
-    CHECK_OK(sluice_layout_leave_out_test(manifest, "root", &err));
+    CHECK_OK(sluice_layout_leave_out_test(manifest, "root", sluice_test_err()));
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 4);
     CU_ASSERT_STRING_EQUAL(sluice_manifest_at(manifest, 0).path, "dev/b/1.jpg");
     CU_ASSERT(sluice_layout_is_of_splits(manifest));
     sluice_manifest_destroy(manifest);
 
     manifest = assign(paths, 1, folders, 2);
-    CU_ASSERT_EQUAL(sluice_layout_leave_out_test(manifest, "root", &err), SLUICE_E_NOT_FOUND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "root: all 1 images are of split test"));
+    CHECK_FAILS(SLUICE_E_NOT_FOUND, "root: all 1 images are of split test",
+                sluice_layout_leave_out_test(manifest, "root", sluice_test_err()));
     sluice_manifest_destroy(manifest);
 }
 
@@ -124,13 +123,13 @@ TEST(a_folder_of_images_beside_splits_of_class_folders_is_refused)
     struct sluice_layout_source source = {.root = "root", .folders = folders, .num_folders = 3};
     for (int has_labels = 0; has_labels < 2; has_labels++) {
         struct sluice_manifest_builder builder = entries(paths, 2);
-        struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(has_labels ? sluice_layout_assign_subsets(&builder, &source, &err)
-                                   : sluice_layout_assign(&builder, &source, passed, &err),
-                        SLUICE_E_INVALID);
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "root: train/ is a split (train, val, test), and "
-                                                "notes/ beside it"));
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "--classes-are-folders"));
+        CHECK_FAILS(SLUICE_E_INVALID,
+                    "root: train/ is a split (train, val, test), and "
+                    "notes/ beside it",
+                    has_labels
+                        ? sluice_layout_assign_subsets(&builder, &source, sluice_test_err())
+                        : sluice_layout_assign(&builder, &source, passed, sluice_test_err()));
+        CHECK_SAYS("--classes-are-folders");
         sluice_manifest_destroy(builder.manifest);
     }
     source.classes_are_folders = true;

@@ -100,18 +100,15 @@ TEST(a_list_is_whole_or_there_is_none)
 {
     static const char *const none[] = {"a.txt"}, *const twice[] = {"a.jpg", "b.jpg", "a.jpg"};
     struct sluice_manifest *manifest = NULL;
-    struct sluice_err err = {0};
     keys = none;
     num_keys = 1;
-    CU_ASSERT_EQUAL(sluice_manifest_of_store(&store, "s3://b", &manifest, &err),
-                    SLUICE_E_NOT_FOUND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "s3://b: no image"));
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "1 .txt"));
+    CHECK_FAILS(SLUICE_E_NOT_FOUND, "s3://b: no image",
+                sluice_manifest_of_store(&store, "s3://b", &manifest, sluice_test_err()));
+    CHECK_SAYS("1 .txt");
     keys = twice;
     num_keys = 3;
-    err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_manifest_of_store(&store, "s3://b", &manifest, &err), SLUICE_E_CORRUPT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "a.jpg is listed twice"));
+    CHECK_FAILS(SLUICE_E_CORRUPT, "a.jpg is listed twice",
+                sluice_manifest_of_store(&store, "s3://b", &manifest, sluice_test_err()));
     num_keys = 2;
     list_status = SLUICE_E_IO;
     CU_ASSERT_EQUAL(sluice_manifest_of_store(&store, "s3://b", &manifest, NULL), SLUICE_E_IO);
@@ -187,9 +184,8 @@ TEST(shards_are_those_of_a_folder_with_these_files)
     }
     const struct sluice_manifest_options missing = {.with_shards = true, .shards = "train/d.tar"};
     struct sluice_manifest *none = NULL;
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_manifest_list_store(files, "s3://b", &missing, &none, NULL, &err),
-                    SLUICE_E_NOT_FOUND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "s3://b/train/d.tar, which the list names"));
+    CHECK_FAILS(
+        SLUICE_E_NOT_FOUND, "s3://b/train/d.tar, which the list names",
+        sluice_manifest_list_store(files, "s3://b", &missing, &none, NULL, sluice_test_err()));
     files->destroy(files);
 }

@@ -83,10 +83,9 @@ TEST(the_list_hash_covers_what_the_id_does_not)
 static void expect_refused(struct sluice_manifest_entry row, const char *text)
 {
     struct sluice_manifest_writer *writer = begin(NULL, 2);
-    struct sluice_err err = {0};
     CHECK_OK(sluice_manifest_writer_add(writer, &test_rows[0], NULL));
-    CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &row, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, text));
+    CHECK_FAILS(SLUICE_E_INVALID, text,
+                sluice_manifest_writer_add(writer, &row, sluice_test_err()));
     sluice_manifest_writer_destroy(writer);
 }
 
@@ -117,7 +116,6 @@ TEST(targets_must_be_as_was_said)
     };
     struct sluice_manifest_writer *writer = NULL;
     struct sluice_manifest_entry row = test_rows[0];
-    struct sluice_err err = {0};
     REQUIRE_OK(sluice_manifest_writer_create(&options, &writer, NULL));
     CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &row, NULL), SLUICE_E_INVALID);
     row.target = numbers;
@@ -126,8 +124,8 @@ TEST(targets_must_be_as_was_said)
     row.target_bytes = 8;
     CHECK_OK(sluice_manifest_writer_add(writer, &row, NULL));
     row.path = test_rows[1].path;
-    CU_ASSERT_EQUAL(sluice_manifest_writer_add(writer, &row, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "more bytes of targets"));
+    CHECK_FAILS(SLUICE_E_INVALID, "more bytes of targets",
+                sluice_manifest_writer_add(writer, &row, sluice_test_err()));
     sluice_manifest_writer_destroy(writer);
 }
 

@@ -153,14 +153,13 @@ TEST(a_name_of_a_class_that_is_none_is_named)
     static struct sluice_test_shard shard;
     static const char *const wrong[] = {"\xff....", "z\0bra"};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
-        struct sluice_err err = {0};
         make_named(&shard, "label", "id");
         for (size_t at = 0; at + 5 <= shard.len; at++) {
             if (memcmp(shard.bytes + at, "zebra", 5) == 0)
                 memcpy(shard.bytes + at, wrong[i], 5);
         }
-        CU_ASSERT_EQUAL(list(&shard, NULL, NULL, &err), SLUICE_E_INVALID);
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "label: a text that is no UTF-8, or has a NUL"));
+        CHECK_FAILS(SLUICE_E_INVALID, "label: a text that is no UTF-8, or has a NUL",
+                    list(&shard, NULL, NULL, sluice_test_err()));
     }
 }
 
@@ -169,21 +168,19 @@ TEST(a_shard_without_a_column_of_images_is_named)
     static struct sluice_test_shard shard;
     static const char *const encodings[] = {"jpegarray", "pil", "str", "jpeg_array:int"};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(encodings); i++) {
-        struct sluice_err err = {0};
         make(&shard, 2, encodings[i]);
-        CU_ASSERT_EQUAL(list(&shard, "n", NULL, &err), SLUICE_E_UNSUPPORTED);
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "x.mds: no column is an image"));
+        CHECK_FAILS(SLUICE_E_UNSUPPORTED, "x.mds: no column is an image",
+                    list(&shard, "n", NULL, sluice_test_err()));
     }
 }
 
 TEST(a_label_that_is_none_is_named)
 {
     static struct sluice_test_shard shard;
-    struct sluice_err err = {0};
     make(&shard, 2, "jpeg");
     memset(shard.bytes + shard.len - 4, 0xFF, 4);
-    CU_ASSERT_EQUAL(list(&shard, "n", NULL, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, ": n: -1 is not a label from 0 to"));
+    CHECK_FAILS(SLUICE_E_INVALID, ": n: -1 is not a label from 0 to",
+                list(&shard, "n", NULL, sluice_test_err()));
 }
 
 TEST(a_damaged_shard_is_listed_as_far_as_it_is_sound)

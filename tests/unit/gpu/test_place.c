@@ -126,19 +126,18 @@ TEST(a_file_of_one_long_segment_is_the_cpus)
     struct sluice_gpu_block *block = sluice_gpu_place_take(place);
     sluice_gpu_lane_begin(lane, block, NULL);
     const struct sluice_gpu_request request = place_test_whole(&options, 500, 400, 0);
-    struct sluice_err err = {{0}};
     struct sluice_buf *file = plain_file(500, 400, 0);
     struct sluice_jpeg_stretch stretch = {0};
     struct sluice_gpu_prepared sample = {NULL, 0, 0};
     struct sluice_gpu_file given = {file->data, file->len, NULL};
-    CU_ASSERT_EQUAL(
-        sluice_gpu_prepare(place, NULL, &given, &request, &stretch, NULL, &sample, &err),
-        SLUICE_E_UNSUPPORTED);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "restart segment"));
+    CHECK_FAILS(SLUICE_E_UNSUPPORTED, "restart segment",
+                sluice_gpu_prepare(place, NULL, &given, &request, &stretch, NULL, &sample,
+                                   sluice_test_err()));
     sluice_buf_unref(file);
     file = plain_file(500, 400, 32);
     given = (struct sluice_gpu_file){file->data, file->len, NULL};
-    CHECK_OK(sluice_gpu_prepare(place, NULL, &given, &request, &stretch, NULL, &sample, &err));
+    CHECK_OK(sluice_gpu_prepare(place, NULL, &given, &request, &stretch, NULL, &sample,
+                                sluice_test_err()));
     CHECK_OK(sluice_gpu_lane_decode(lane, &sample, 0, NULL));
     sluice_buf_unref(file);
     sluice_gpu_prepared_clear(&sample);

@@ -154,11 +154,9 @@ TEST(finds_the_hierarchy_of_a_path)
 
     const char *const nowhere[] = {"/sys/fs/cgroup/cpusets/x", "/sys/fs/cgroup", "/tmp/x", "/", ""};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(nowhere); i++) {
-        struct sluice_err err = {0};
         group.version = 77;
-        CU_ASSERT_EQUAL(sluice_cgroup_find_at(root, nowhere[i], 0, &group, &err),
-                        SLUICE_E_NOT_FOUND);
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, nowhere[i]));
+        CHECK_FAILS(SLUICE_E_NOT_FOUND, nowhere[i],
+                    sluice_cgroup_find_at(root, nowhere[i], 0, &group, sluice_test_err()));
         CU_ASSERT_EQUAL(group.version, 77);
     }
 }
@@ -166,17 +164,15 @@ TEST(finds_the_hierarchy_of_a_path)
 TEST(says_what_is_missing)
 {
     struct sluice_cgroup group = {.version = 77};
-    struct sluice_err err = {0};
     new_machine();
-    CU_ASSERT_EQUAL(sluice_cgroup_find(root, "cpu", 0, &group, &err), SLUICE_E_IO);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/proc/self/mountinfo: No such file"));
+    CHECK_FAILS(SLUICE_E_IO, "/proc/self/mountinfo: No such file",
+                sluice_cgroup_find(root, "cpu", 0, &group, sluice_test_err()));
     CU_ASSERT_EQUAL(sluice_cgroup_quota(root, 0), INFINITY);
 
     put("/proc/self/mountinfo", TMPFS V1_SET V2_HYBRID);
     put("/proc/thread-self/cgroup", "5:cpuset:/\n0::/\n");
-    err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_cgroup_find(root, "cpu", 0, &group, &err), SLUICE_E_NOT_FOUND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cpu controller"));
+    CHECK_FAILS(SLUICE_E_NOT_FOUND, "cpu controller",
+                sluice_cgroup_find(root, "cpu", 0, &group, sluice_test_err()));
     CU_ASSERT_EQUAL(group.version, 77);
     CU_ASSERT_EQUAL(sluice_cgroup_quota(root, 0), INFINITY);
 }

@@ -43,9 +43,8 @@ TEST(what_is_not_read_is_named)
 {
     size_t len;
     uint8_t *bytes = test_read_format("unread_group4.tif", &len);
-    struct sluice_err err;
-    CU_ASSERT_EQUAL(test_decode_format(bytes, len, &err), SLUICE_E_UNSUPPORTED);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "compression 4"));
+    CHECK_FAILS(SLUICE_E_UNSUPPORTED, "compression 4",
+                test_decode_format(bytes, len, sluice_test_err()));
     free(bytes);
 }
 

@@ -301,10 +301,9 @@ TEST(takes_an_order_of_the_callers)
     struct rows rest = {.num = 0};
     drain(loader, &rest);
     check_same(&rest, &rows, 8);
-    struct sluice_err err = {0};
     start = (struct sluice_epoch_start){.order = (const uint64_t[]){12}, .num_order = 1};
-    CU_ASSERT_EQUAL(sluice_loader_start(loader, &start, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "samples 0 to 11"));
+    CHECK_FAILS(SLUICE_E_INVALID, "samples 0 to 11",
+                sluice_loader_start(loader, &start, sluice_test_err()));
     sluice_loader_close(loader);
 }
 
@@ -468,9 +467,8 @@ TEST(writes_a_profile)
         "dir", image_root(),           "repeat", "1", "profiling", "true", "batch-size",
         "4",   "write-profile-folder", folder,   NULL};
     struct sluice_loader *loader = opened(settings);
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_loader_write_profile(loader, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "profiling"));
+    CHECK_FAILS(SLUICE_E_INVALID, "profiling",
+                sluice_loader_write_profile(loader, sluice_test_err()));
     struct rows rows = {.num = 0};
     begin(loader, 0, NULL);
     drain(loader, &rows);
@@ -514,9 +512,8 @@ TEST(refuses_in_words)
         {{"dataset-mode", "local", NULL}, "DIR"},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(all); i++) {
-        struct sluice_err err = {0};
-        CU_ASSERT_PTR_NULL(make(all[i].settings, &err));
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, all[i].words));
+        CU_ASSERT_PTR_NULL(make(all[i].settings, sluice_test_err()));
+        CHECK_SAYS(all[i].words);
     }
     /* A state of another seed. */
     struct sluice_loader *loader = opened(local());
@@ -528,10 +525,8 @@ TEST(refuses_in_words)
     sluice_loader_close(loader);
     const char *const other[] = {"dir", image_root(), "batch-size", "8", "seed", "4", NULL};
     loader = opened(other);
-    struct sluice_err err = {0};
     const struct sluice_epoch_start start = {.state = state};
-    CU_ASSERT_EQUAL(sluice_loader_start(loader, &start, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "seed"));
+    CHECK_FAILS(SLUICE_E_INVALID, "seed", sluice_loader_start(loader, &start, sluice_test_err()));
     sluice_loader_close(loader);
 }
 

@@ -248,9 +248,8 @@ TEST(an_address_that_is_taken_is_named)
     struct sluice_metrics_server *server = serve("127.0.0.1:0", &program), *second = NULL;
     char taken[32];
     snprintf(taken, sizeof(taken), "127.0.0.1:%d", sluice_metrics_server_port(server));
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_metrics_server_create(taken, &pages, &second, &err), SLUICE_E_IO);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, taken));
+    CHECK_FAILS(SLUICE_E_IO, taken,
+                sluice_metrics_server_create(taken, &pages, &second, sluice_test_err()));
     CU_ASSERT_PTR_NULL(second);
     sluice_metrics_server_destroy(server);
 }
@@ -276,10 +275,8 @@ TEST(refuses_what_is_no_address)
     const struct sluice_metrics_pages pages = pages_of(&program);
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(bad); i++) {
         struct sluice_metrics_server *server = NULL;
-        struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(sluice_metrics_server_create(bad[i], &pages, &server, &err),
-                        SLUICE_E_INVALID);
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "--metrics"));
+        CHECK_FAILS(SLUICE_E_INVALID, "--metrics",
+                    sluice_metrics_server_create(bad[i], &pages, &server, sluice_test_err()));
         CU_ASSERT_PTR_NULL(server);
     }
 }

@@ -133,9 +133,8 @@ TEST(wrong_batch_ops_are_named)
 TEST(a_file_must_be_there)
 {
     struct sluice_pipeline *pipeline = NULL;
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_recipe_parse("@/no/such.json", false, &pipeline, &err), SLUICE_E_IO);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/no/such.json: No such file"));
+    CHECK_FAILS(SLUICE_E_IO, "/no/such.json: No such file",
+                sluice_recipe_parse("@/no/such.json", false, &pipeline, sluice_test_err()));
     CHECK_OK(sluice_recipe_check("decode,invert", NULL));
     CU_ASSERT_EQUAL(sluice_recipe_check_val("@/no/such.json", NULL), SLUICE_E_IO);
     CU_ASSERT_EQUAL(sluice_pipeline_parse("@/no/such.json", &pipeline, NULL), SLUICE_E_INVALID);

@@ -97,18 +97,16 @@ TEST(refuses_what_it_would_not_write)
             snprintf(text, sizeof(text), "%s\n%s%s", cases[i].first, head, cases[i].row);
         sluice_test_write_file(path, text, (size_t)len);
         struct sluice_form_table read = {.num_rows = 77};
-        struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(
-            sluice_form_table_read(sluice_test_dir(), sluice_test_choices(), &read, &err),
-            SLUICE_E_CORRUPT);
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].column));
+        CHECK_FAILS(SLUICE_E_CORRUPT, cases[i].column,
+                    sluice_form_table_read(sluice_test_dir(), sluice_test_choices(), &read,
+                                           sluice_test_err()));
         CU_ASSERT_EQUAL(read.num_rows, 77);
     }
     sluice_test_write_file(path, "", 0);
     struct sluice_form_table read;
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_form_table_read(sluice_test_dir(), sluice_test_choices(), &read, &err),
-                    SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(
+        sluice_form_table_read(sluice_test_dir(), sluice_test_choices(), &read, sluice_test_err()),
+        SLUICE_E_CORRUPT);
 }
 
 TEST(a_folder_without_the_file_is_told_apart)

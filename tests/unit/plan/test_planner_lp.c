@@ -78,10 +78,9 @@ TEST(both_sides_share_the_cores_of_one_machine)
             CU_ASSERT_EQUAL(result.slowest, cases[k].slowest);
     }
     capacities.shared_cores = -1;
-    struct sluice_err err = {0};
     struct sluice_lp_result result;
-    CU_ASSERT_EQUAL(sluice_plan_lp(&source, &capacities, NULL, &result, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "shared cores"));
+    CHECK_FAILS(SLUICE_E_INVALID, "shared cores",
+                sluice_plan_lp(&source, &capacities, NULL, &result, sluice_test_err()));
 }
 
 TEST(a_load_that_no_choice_avoids_counts)

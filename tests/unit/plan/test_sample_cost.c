@@ -48,28 +48,27 @@ TEST(columns_are_named_after_the_ops)
     static const char expected[] = "index;raw;decoding;original_shape;Resize;CenterCrop;ToTensor;\n"
                                    "0;9;600;(20, 10);300;48;192;\n";
     struct sluice_pipeline *pipeline = NULL;
-    struct sluice_err err = {0};
-    REQUIRE_OK(sluice_pipeline_parse("decode,resize=10,center_crop=4,to_tensor", &pipeline, &err));
+    REQUIRE_OK(sluice_pipeline_parse("decode,resize=10,center_crop=4,to_tensor", &pipeline,
+                                     sluice_test_err()));
     struct sluice_sample_cost row = {
         .bytes = {9, 600, 300, 48, 192}, .op_s = {0.5, 1, 2, 3, 4}, .width = 20, .height = 10};
     const struct sluice_cost_table table = {&row, 1, 5};
     struct sluice_cost_table read = {0};
     const char *folder = sluice_test_path("other");
-    REQUIRE_OK(sluice_cost_table_write(folder, pipeline, &table, &err));
+    REQUIRE_OK(sluice_cost_table_write(folder, pipeline, &table, sluice_test_err()));
     char text[256] = {0};
     FILE *file = fopen(sluice_test_path("other/prep_sizes.csv"), "re");
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
     CU_ASSERT(fread(text, 1, sizeof(text) - 1, file) > 0);
     fclose(file);
     CU_ASSERT_STRING_EQUAL(text, expected);
-    REQUIRE_OK(sluice_cost_table_read(folder, pipeline, &read, &err));
+    REQUIRE_OK(sluice_cost_table_read(folder, pipeline, &read, sluice_test_err()));
     CU_ASSERT_EQUAL(read.num_stages, 5);
     for (int k = 0; k < 5; k++)
         CU_ASSERT(read.rows[0].bytes[k] == row.bytes[k] && read.rows[0].op_s[k] == row.op_s[k]);
     sluice_cost_table_clear(&read);
-    CU_ASSERT_EQUAL(sluice_cost_table_read(folder, sluice_test_pipeline(), &read, &err),
-                    SLUICE_E_CORRUPT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "prep_sizes.csv:1"));
+    CHECK_FAILS(SLUICE_E_CORRUPT, "prep_sizes.csv:1",
+                sluice_cost_table_read(folder, sluice_test_pipeline(), &read, sluice_test_err()));
     sluice_pipeline_destroy(pipeline);
 }
 
@@ -119,16 +118,14 @@ TEST(bad_files_are_named_by_line_and_column)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct sluice_cost_table read = {0};
-        struct sluice_err err = {0};
         sluice_test_write_file(sluice_test_path("prep_sizes.csv"), cases[i].sizes,
                                strlen(cases[i].sizes));
         sluice_test_write_file(sluice_test_path("prep_times.csv"), cases[i].times,
                                strlen(cases[i].times));
-        CU_ASSERT_EQUAL(
-            sluice_cost_table_read(sluice_test_dir(), sluice_test_pipeline(), &read, &err),
-            SLUICE_E_CORRUPT);
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].where));
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].what));
+        CHECK_FAILS(SLUICE_E_CORRUPT, cases[i].where,
+                    sluice_cost_table_read(sluice_test_dir(), sluice_test_pipeline(), &read,
+                                           sluice_test_err()));
+        CHECK_SAYS(cases[i].what);
         CU_ASSERT_PTR_NULL(read.rows);
     }
 }
@@ -137,13 +134,12 @@ TEST(a_missing_times_file_says_what_to_do)
 {
     static const char sizes[] = SIZES_HEADER "0;1;2;(3, 4);5;6;7;8;\n";
     struct sluice_cost_table read = {0};
-    struct sluice_err err = {0};
     sluice_test_write_file(sluice_test_path("prep_sizes.csv"), sizes, strlen(sizes));
     unlink(sluice_test_path("prep_times.csv"));
-    CU_ASSERT_EQUAL(sluice_cost_table_read(sluice_test_dir(), sluice_test_pipeline(), &read, &err),
-                    SLUICE_E_NOT_FOUND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "prep_times.csv is missing"));
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "--profiling"));
+    CHECK_FAILS(SLUICE_E_NOT_FOUND, "prep_times.csv is missing",
+                sluice_cost_table_read(sluice_test_dir(), sluice_test_pipeline(), &read,
+                                       sluice_test_err()));
+    CHECK_SAYS("--profiling");
     CU_ASSERT_PTR_NULL(read.rows);
 }
 
@@ -188,10 +184,9 @@ TEST(a_pipeline_of_more_than_8_ops_is_refused)
                                      "hflip",
                                      &pipeline, NULL));
     struct sluice_cost_table table = {0};
-    struct sluice_err err = {{0}};
-    CU_ASSERT_EQUAL(sluice_cost_table_init(&table, pipeline, 1, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "room for pipelines of 8 ops, and this one has 9"));
-    CU_ASSERT_EQUAL(sluice_cost_table_read_sizes("/nowhere", pipeline, &table, &err),
+    CHECK_FAILS(SLUICE_E_INVALID, "room for pipelines of 8 ops, and this one has 9",
+                sluice_cost_table_init(&table, pipeline, 1, sluice_test_err()));
+    CU_ASSERT_EQUAL(sluice_cost_table_read_sizes("/nowhere", pipeline, &table, sluice_test_err()),
                     SLUICE_E_INVALID);
     CU_ASSERT_PTR_NULL(table.rows);
     sluice_pipeline_destroy(pipeline);

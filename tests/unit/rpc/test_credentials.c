@@ -133,9 +133,8 @@ TEST(files_are_read_again_and_bad_ones_change_nothing)
     CU_ASSERT_EQUAL(ping(old), SLUICE_RPC_OK);
     /* The certificate of the other CA: its key is missing still. */
     CU_ASSERT_FATAL(shell("cp other/server.pem turn/server.pem"));
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_rpc_server_reload(server.rpc, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "turn/server-key.pem: the key does not fit"));
+    CHECK_FAILS(SLUICE_E_INVALID, "turn/server-key.pem: the key does not fit",
+                sluice_rpc_server_reload(server.rpc, sluice_test_err()));
     channel = connect_with(&server, &first, NULL);
     CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_OK);
     sluice_rpc_channel_destroy(channel);

@@ -45,9 +45,8 @@ TEST(what_was_given_stays_or_is_refused)
     CU_ASSERT_EQUAL(options.max_connections, 60);
     CU_ASSERT_EQUAL(options.max_connections_per_host, 50);
     options.max_connections = 61;
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_descriptors_share(100, &options, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "61 connections need 101 descriptors"));
+    CHECK_FAILS(SLUICE_E_INVALID, "61 connections need 101 descriptors",
+                sluice_descriptors_share(100, &options, sluice_test_err()));
 
     static const uint64_t too_low[] = {0, 20, 40, 47};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(too_low); i++) {

@@ -37,10 +37,9 @@ TEST(is_half_of_the_machine_or_of_its_group)
 TEST(too_little_is_refused_by_words)
 {
     new_machine("MemTotal:        40000 kB\n");
-    struct sluice_err err = {0};
     uint64_t bytes = 7;
-    CU_ASSERT_EQUAL(sluice_memory_limit_default(root, 4, &bytes, &err), SLUICE_E_NO_MEMORY);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "19 MB"));
+    CHECK_FAILS(SLUICE_E_NO_MEMORY, "19 MB",
+                sluice_memory_limit_default(root, 4, &bytes, sluice_test_err()));
     CU_ASSERT_EQUAL(bytes, 7);
 }
 

@@ -115,9 +115,8 @@ TEST(a_named_file_must_be_there_and_whole)
     struct sluice_sample_list_source source = {
         .roots = &roots, .manifest = sluice_test_path("none.tsv"), .jpeg_index = "off"};
     struct sluice_sample_list *list = NULL;
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_sample_list_read(&source, &list, &err), SLUICE_E_NOT_FOUND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "none.tsv"));
+    CHECK_FAILS(SLUICE_E_NOT_FOUND, "none.tsv",
+                sluice_sample_list_read(&source, &list, sluice_test_err()));
     write_text(source.manifest, "no manifest\n");
     CU_ASSERT_EQUAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_E_CORRUPT);
     CU_ASSERT_PTR_NULL(list);

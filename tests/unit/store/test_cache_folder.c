@@ -68,12 +68,10 @@ TEST(damage_of_any_byte_is_seen)
     struct sluice_buf *whole = NULL;
     REQUIRE_OK(sluice_file_read(file, 4096, NULL, &whole, NULL));
     for (size_t i = 0; i < whole->len; i++) {
-        struct sluice_err err = {0};
         whole->data[i] ^= 0x20;
         sluice_test_write_file(file, whole->data, whole->len);
         whole->data[i] ^= 0x20;
-        CU_ASSERT_EQUAL(read_piece(folder, &err), SLUICE_E_CORRUPT);
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, file));
+        CHECK_FAILS(SLUICE_E_CORRUPT, file, read_piece(folder, sluice_test_err()));
         sluice_test_write_file(file, whole->data, i);
         CU_ASSERT_EQUAL(read_piece(folder, NULL), SLUICE_E_CORRUPT);
     }
@@ -87,9 +85,8 @@ TEST(one_at_a_time_has_a_folder)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     struct sluice_cache_folder *folder = make(path), *second = NULL;
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_cache_folder_open(path, &second, &err), SLUICE_E_IO);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "another server uses this cache"));
+    CHECK_FAILS(SLUICE_E_IO, "another server uses this cache",
+                sluice_cache_folder_open(path, &second, sluice_test_err()));
     CU_ASSERT_PTR_NULL(second);
     sluice_cache_folder_close(folder);
     REQUIRE_OK(sluice_cache_folder_open(path, &second, NULL));
@@ -99,13 +96,12 @@ TEST(one_at_a_time_has_a_folder)
 TEST(folders_of_other_things_are_refused)
 {
     char path[SLUICE_MAX_PATH_BYTES], other[SLUICE_MAX_PATH_BYTES];
-    struct sluice_err err = {0};
     REQUIRE_OK(sluice_path_in(sluice_test_dir(), "b", path, NULL));
     REQUIRE_OK(sluice_mkdirs(path, NULL));
     REQUIRE_OK(sluice_path_in(path, "letter.txt", other, NULL));
     sluice_test_write_file(other, "dear", 4);
-    CU_ASSERT_EQUAL(sluice_cache_folder_prepare(path, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "is no cache"));
+    CHECK_FAILS(SLUICE_E_INVALID, "is no cache",
+                sluice_cache_folder_prepare(path, sluice_test_err()));
     CU_ASSERT_EQUAL(access(other, F_OK), 0);
     unlink(other);
     CHECK_OK(sluice_cache_folder_prepare(path, NULL));
@@ -164,9 +160,8 @@ TEST(a_folder_that_others_may_write_is_refused)
     REQUIRE_OK(sluice_cache_folder_open(path, &folder, NULL));
     REQUIRE_OK(sluice_path_in(path, "80", sub, NULL));
     CU_ASSERT_EQUAL_FATAL(chmod(sub, 0777), 0);
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_cache_folder_scan(folder, keep_first, &piece, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, sub));
+    CHECK_FAILS(SLUICE_E_INVALID, sub,
+                sluice_cache_folder_scan(folder, keep_first, &piece, sluice_test_err()));
     sluice_cache_folder_close(folder);
 }
 
@@ -175,11 +170,9 @@ TEST(what_is_no_file_is_no_piece)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     struct sluice_cache_folder *folder = make(path);
-    struct sluice_err err = {0};
     CU_ASSERT_EQUAL_FATAL(unlink(file), 0);
     CU_ASSERT_EQUAL_FATAL(mkfifo(file, 0600), 0);
-    CU_ASSERT_EQUAL(read_piece(folder, &err), SLUICE_E_CORRUPT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "not a regular file"));
+    CHECK_FAILS(SLUICE_E_CORRUPT, "not a regular file", read_piece(folder, sluice_test_err()));
     sluice_cache_folder_close(folder);
 }
 

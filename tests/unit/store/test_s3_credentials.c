@@ -66,14 +66,10 @@ TEST(the_home_folder_has_profiles)
     CU_ASSERT_STRING_EQUAL(credentials.secret, "sesame");
     CU_ASSERT_STRING_EQUAL(credentials.token, "");
     CU_ASSERT_STRING_EQUAL(places.region, "eu-home-1");
-    struct sluice_err err = {0};
     setenv("AWS_PROFILE", "work", 1);
-    CU_ASSERT_EQUAL(find(&err), SLUICE_E_UNSUPPORTED);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "sso_session"));
-    err = (struct sluice_err){0};
+    CHECK_FAILS(SLUICE_E_UNSUPPORTED, "sso_session", find(sluice_test_err()));
     setenv("AWS_PROFILE", "none", 1);
-    CU_ASSERT_EQUAL(find(&err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no profile none"));
+    CHECK_FAILS(SLUICE_E_INVALID, "no profile none", find(sluice_test_err()));
 }
 
 TEST(the_environment_comes_first)

@@ -71,9 +71,8 @@ TEST(no_usable_algorithm_is_an_error)
         {1, CUDNN_STATUS_ALLOC_FAILED, 0, SAME, FMA},
     };
     struct conv_pass pass;
-    struct sluice_err err = {{0}};
-    CU_ASSERT_EQUAL(cuda_pick(candidates, 2, true, &pass, &err), SLUICE_E_UNSUPPORTED);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no algorithm"));
+    CHECK_FAILS(SLUICE_E_UNSUPPORTED, "no algorithm",
+                cuda_pick(candidates, 2, true, &pass, sluice_test_err()));
     bool is_deterministic;
     CU_ASSERT_EQUAL(picked(candidates, 0, true, &is_deterministic), -1);
 }

@@ -34,10 +34,9 @@ TEST(names_the_option_it_refuses)
          {.device = "none", .num_classes = 10, .batch_size = 1, .consume_rate = NAN}},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
-        struct sluice_err err = {{0}};
         struct sluice_trainer *trainer = NULL;
-        CU_ASSERT_EQUAL(sluice_trainer_create(&cases[i].options, &trainer, &err), SLUICE_E_INVALID);
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].word));
+        CHECK_FAILS(SLUICE_E_INVALID, cases[i].word,
+                    sluice_trainer_create(&cases[i].options, &trainer, sluice_test_err()));
         CU_ASSERT_PTR_NULL(trainer);
     }
 }
@@ -89,13 +88,13 @@ TEST(refuses_a_label_out_of_range_and_names_the_sample)
     struct sluice_trainer *trainer = train_test_create(&options);
     const uint32_t bad[3] = {0, 9, 10};
     const struct sluice_train_batch batch = {.pixels = pixels, .labels = bad, .n = 3};
-    struct sluice_err err = {{0}};
-    CU_ASSERT_EQUAL(sluice_trainer_step(trainer, &batch, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "sample 2"));
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "label 10"));
+    CHECK_FAILS(SLUICE_E_INVALID, "sample 2",
+                sluice_trainer_step(trainer, &batch, sluice_test_err()));
+    CHECK_SAYS("label 10");
     CU_ASSERT_EQUAL(sluice_trainer_evaluate(trainer, &batch, NULL), SLUICE_E_INVALID);
     struct sluice_train_totals totals;
-    train_test_require(sluice_trainer_collect(trainer, &totals, &err), &err);
+    train_test_require(sluice_trainer_collect(trainer, &totals, sluice_test_err()),
+                       sluice_test_err());
     CU_ASSERT_EQUAL(totals.samples, 0);
     sluice_trainer_destroy(trainer);
 }

@@ -91,9 +91,8 @@ TEST(there_is_an_end_to_servers)
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "%sh%d", i ? "," : "", i);
     const char *texts[] = {text};
     struct sluice_host_items items = {0};
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_host_items_parse(texts, 1, &items, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "more than 256 servers"));
+    CHECK_FAILS(SLUICE_E_INVALID, "more than 256 servers",
+                sluice_host_items_parse(texts, 1, &items, sluice_test_err()));
     *strrchr(text, ',') = '\0';
     CHECK_OK(sluice_host_items_parse(texts, 1, &items, NULL));
     CU_ASSERT_EQUAL(items.num, SLUICE_MAX_SERVERS);

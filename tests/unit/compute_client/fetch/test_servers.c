@@ -366,9 +366,8 @@ TEST(texts_that_cannot_be_read_make_none)
     const struct sluice_servers_options options = {.shards = (const char *const[]){"a", "b,,c"},
                                                    .num_shards = 2};
     struct sluice_servers *servers = NULL;
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_servers_create(&options, &servers, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "'b,,c'"));
+    CHECK_FAILS(SLUICE_E_INVALID, "'b,,c'",
+                sluice_servers_create(&options, &servers, sluice_test_err()));
     CU_ASSERT_PTR_NULL(servers);
     sluice_servers_destroy(NULL);
 }

@@ -170,19 +170,15 @@ TEST(a_profile_of_other_data_or_ops_is_refused)
                                        .compute_cores = 4,
                                        .gpu_samples_per_s = INFINITY};
     struct sluice_choice choices[8];
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(plan(folder, pipeline, &rates, 8, 8, choices, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "7"));
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "8"));
-    err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(plan(folder, other, &rates, 7, 7, choices, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, folder));
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, sluice_pipeline_spec(pipeline)));
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, sluice_pipeline_spec(other)));
-    err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(plan("/nonexistent", pipeline, &rates, 7, 7, choices, &err),
-                    SLUICE_E_NOT_FOUND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/nonexistent"));
+    CHECK_FAILS(SLUICE_E_INVALID, "7",
+                plan(folder, pipeline, &rates, 8, 8, choices, sluice_test_err()));
+    CHECK_SAYS("8");
+    CHECK_FAILS(SLUICE_E_INVALID, folder,
+                plan(folder, other, &rates, 7, 7, choices, sluice_test_err()));
+    CHECK_SAYS(sluice_pipeline_spec(pipeline));
+    CHECK_SAYS(sluice_pipeline_spec(other));
+    CHECK_FAILS(SLUICE_E_NOT_FOUND, "/nonexistent",
+                plan("/nonexistent", pipeline, &rates, 7, 7, choices, sluice_test_err()));
     sluice_pipeline_destroy(pipeline);
     sluice_pipeline_destroy(other);
 }

@@ -118,11 +118,9 @@ TEST(a_range_is_what_lies_under_a_name)
     }
     const struct sluice_mix mix = parse("c=2");
     struct sluice_sampler_range ranges[SLUICE_MAX_MIX_RANGES];
-    struct sluice_err err = {0};
     size_t num = 77;
-    CU_ASSERT_EQUAL(sluice_mix_ranges(&mix, manifest, all, 8, ranges, &num, &err),
-                    SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no path of the dataset begins with c/"));
+    CHECK_FAILS(SLUICE_E_INVALID, "no path of the dataset begins with c/",
+                sluice_mix_ranges(&mix, manifest, all, 8, ranges, &num, sluice_test_err()));
     CU_ASSERT_EQUAL(num, 77);
     sluice_manifest_destroy(manifest);
 }

@@ -269,21 +269,18 @@ TEST(refuses_options_and_names_the_flag)
         {{65536, 0, 65536, SLUICE_TAIL_PAD}, "--world-size 65536 x --batch-size 65536"},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
-        struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(sluice_order_check(&cases[i].options, &err), SLUICE_E_INVALID);
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].words));
+        CHECK_FAILS(SLUICE_E_INVALID, cases[i].words,
+                    sluice_order_check(&cases[i].options, sluice_test_err()));
     }
 }
 
 TEST(refuses_a_cursor_within_a_global_batch_or_beyond_the_end)
 {
     const struct sluice_order_options options = options_of(2, 0, 3, SLUICE_TAIL_PAD);
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_order_check_cursor(&options, 20, 7, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no multiple of 6, the global batch of 3 x 2"));
-    err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_order_check_cursor(&options, 20, 24, &err), SLUICE_E_INVALID);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "it has 20"));
+    CHECK_FAILS(SLUICE_E_INVALID, "no multiple of 6, the global batch of 3 x 2",
+                sluice_order_check_cursor(&options, 20, 7, sluice_test_err()));
+    CHECK_FAILS(SLUICE_E_INVALID, "it has 20",
+                sluice_order_check_cursor(&options, 20, 24, sluice_test_err()));
     CHECK_OK(sluice_order_check_cursor(&options, 20, 18, NULL));
     CHECK_OK(sluice_order_check_cursor(&options, 20, 20, NULL));
 }
@@ -343,10 +340,9 @@ TEST(half_a_pair_or_no_number_is_refused_with_its_variables)
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_rank rank = {77, 77};
-        struct sluice_err err = {0};
         environment = cases[i].environment;
-        CU_ASSERT_EQUAL(sluice_rank_from_env(get, &rank, &err), SLUICE_E_INVALID);
-        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].words));
+        CHECK_FAILS(SLUICE_E_INVALID, cases[i].words,
+                    sluice_rank_from_env(get, &rank, sluice_test_err()));
         CU_ASSERT_EQUAL(rank.rank, 77);
     }
 }
