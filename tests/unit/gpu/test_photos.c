@@ -7,6 +7,7 @@
  * all with SLUICE_TORTURE=long. */
 
 #include "base/buf.h"
+#include "either_place.h"
 #include "gpu/place.h"
 #include "image/jpeg/index.h"
 #include "image/resize.h"
@@ -29,8 +30,6 @@
 
 /* What a server cuts for a GPU, unless it is told otherwise. */
 #define USUAL_RESTART 8
-
-static bool is_host;
 
 struct paths {
     char **names;
@@ -314,36 +313,9 @@ TEST(centres_of_photographs_are_the_cpus)
     check_all("decode,resize=256,center_crop=224,to_tensor,normalize=imagenet");
 }
 
-/* Why there is no such device, or NULL. */
-static const char *why_not(void)
-{
-    static struct sluice_err err;
-    const struct sluice_gpu_place_options options = {
-        .is_host = is_host,
-        .max_rows = 1,
-        .height = 16,
-        .width = 16,
-        .num_blocks = 1,
-        .num_lanes = 1,
-    };
-    struct sluice_gpu_place *place = NULL;
-    if (sluice_gpu_place_create(&options, &place, &err) == SLUICE_E_UNSUPPORTED)
-        return err.text;
-    sluice_gpu_place_destroy(place);
-    return NULL;
-}
-
 int main(int argc, char **argv)
 {
-    if (argc != 2 || (strcmp(argv[1], "host") != 0 && strcmp(argv[1], "cuda") != 0)) {
-        fprintf(stderr, "usage: %s host | cuda\n", argv[0]);
-        return 2;
-    }
-    is_host = strcmp(argv[1], "host") == 0;
     if (!sluice_test_data("imagenet-200") && !sluice_test_data("photos-1024"))
         sluice_test_skip("no photographs: neither imagenet-200 nor photos-1024 is in SLUICE_DATA");
-    const char *reason = why_not();
-    if (reason)
-        sluice_test_skip(reason);
-    return sluice_test_main();
+    return either_place_main(argc, argv);
 }

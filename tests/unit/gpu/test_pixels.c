@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/rng.h"
+#include "either_place.h"
 #include "gpu/place.h"
 #include "jpeg_support.h"
 #include "op/form.h"
@@ -12,8 +13,6 @@
 #include "support/test.h"
 
 #define ROWS 16
-
-static bool is_host;
 
 /* What comes after a crop; those in brackets of CHOICES draw their ops. */
 static const char *const ops[] = {
@@ -228,34 +227,7 @@ TEST(too_many_calls_are_the_cpus)
     run_close(&run);
 }
 
-/* Why there is no such device, or NULL. */
-static const char *why_not(void)
-{
-    static struct sluice_err err;
-    const struct sluice_gpu_place_options options = {
-        .is_host = is_host,
-        .max_rows = 1,
-        .height = 16,
-        .width = 16,
-        .num_blocks = 1,
-        .num_lanes = 1,
-    };
-    struct sluice_gpu_place *place = NULL;
-    if (sluice_gpu_place_create(&options, &place, &err) == SLUICE_E_UNSUPPORTED)
-        return err.text;
-    sluice_gpu_place_destroy(place);
-    return NULL;
-}
-
 int main(int argc, char **argv)
 {
-    if (argc != 2 || (strcmp(argv[1], "host") != 0 && strcmp(argv[1], "cuda") != 0)) {
-        fprintf(stderr, "usage: %s host | cuda\n", argv[0]);
-        return 2;
-    }
-    is_host = strcmp(argv[1], "host") == 0;
-    const char *reason = why_not();
-    if (reason)
-        sluice_test_skip(reason);
-    return sluice_test_main();
+    return either_place_main(argc, argv);
 }
