@@ -1,57 +1,30 @@
 #!/usr/bin/env python3
 """bench/peers on a handful of images, with the loaders that this Python has: rows, not times."""
 import collections
-import importlib.util
 import itertools
-import json
 import os
 import pathlib
 import random
-import subprocess
-import sys
 import tarfile
-import tempfile
 import types
 import unittest
 
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-BIN = pathlib.Path(os.environ["SLUICE_BIN"])
+from benches import BenchTest, load_one
+from programs import BIN
+
 LOADERS = ("sluice.torch", "torchvision", "webdataset", "dali", "tf.data", "spdl")
-
-
-def load_one():
-    spec = importlib.util.spec_from_file_location("one", BENCH / "peers/one.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 one = load_one()
 
 
-def run(*arguments):
-    return subprocess.run([sys.executable, BENCH / "peers/peers", *map(str, arguments)],
-                          capture_output=True, text=True, check=False)
-
-
-class PeersTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.path = pathlib.Path(cls.folder.name)
-        cls.images = cls.path / "images"
-        subprocess.run([BIN / "offload_dataset", "synth", cls.images, "-n", "12", "--num-val", "2",
-                        "--classes", "2", "-j", "1", "--log-level", "warn"], check=True)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
+class PeersTest(BenchTest):
+    SYNTH = ("-n", 12, "--num-val", 2, "--classes", 2, "-j", 1, "--log-level", "warn")
+    PROGRAM = "peers/peers"
 
     def rows(self, *arguments):
-        done = run(self.images, "--bin", BIN, "--rounds", 1, "--seconds", 0.05, "--warm-up", 0,
-                   "--batch", 4, "--json", *arguments)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        return super().rows(self.root, "--bin", BIN, "--rounds", 1, "--seconds", 0.05, "--warm-up", 0, "--batch",
+                            4, *arguments)
 
     def test_every_loader_is_measured_or_skipped_with_a_reason(self):
         cpu = min(os.sched_getaffinity(0))
@@ -83,16 +56,13 @@ class PeersTest(unittest.TestCase):
             self.assertIn("none", row["skipped"])
 
     def test_a_trainer_that_fails_is_exit_code_1(self):
-        done = run(self.path / "images/val", "--bin", self.path, "--loaders", "dali")
-        self.assertEqual(done.returncode, 1, done.stderr)
+        self.bench(self.root / "val", "--bin", self.path, "--loaders", "dali", code=1)
 
     def test_help(self):
-        done = run("--help")
-        self.assertEqual(done.returncode, 0)
-        self.assertIn("--rounds", done.stdout)
+        self.assertIn("--rounds", self.bench("--help").stdout)
 
     def test_samples_are_those_of_the_training_subset(self):
-        paths, labels = one.samples_of(types.SimpleNamespace(images=self.images))
+        paths, labels = one.samples_of(types.SimpleNamespace(images=self.root))
         self.assertEqual(len(paths), 12)
         self.assertEqual(sorted(set(labels)), [0, 1])
         for path, label in zip(paths, labels):
@@ -101,7 +71,7 @@ class PeersTest(unittest.TestCase):
             self.assertEqual(set(same), {label})
 
     def test_shards_hold_every_image_with_its_label(self):
-        paths, labels = one.samples_of(types.SimpleNamespace(images=self.images))
+        paths, labels = one.samples_of(types.SimpleNamespace(images=self.root))
         expected = collections.Counter((pathlib.Path(path).read_bytes(), label)
                                        for path, label in zip(paths, labels))
         found = collections.Counter()

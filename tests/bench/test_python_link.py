@@ -2,52 +2,33 @@
 """bench/python/link from one end to the other on a handful of images: fields, not times."""
 import http.server
 import importlib.util
-import json
 import os
-import pathlib
 import shutil
-import subprocess
 import sys
-import tempfile
 import threading
 import unittest
 
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-BIN = pathlib.Path(os.environ["SLUICE_BIN"])
-SKIPPED = 77
+from benches import SKIPPED, BenchTest, load_one
+from programs import BIN, reports
+
 NUM_IMAGES = 12
 SMALL = ("--rounds", 1, "--seconds", 0.05, "--batch", 4, "--repeat", 1, "--link", 1000,
          "--storage-cores", 1, "--compute-cores", 1)
 
 
-def link(*arguments):
-    return subprocess.run([sys.executable, BENCH / "python/link", "--bin", BIN,
-                           *map(str, arguments)], capture_output=True, text=True, check=False)
+class LinkTest(BenchTest):
+    SYNTH = ("-n", NUM_IMAGES, "--num-val", 0, "--classes", 2, "-j", 1, "--log-level", "warn")
+    PROGRAM, FLAGS = "python/link", ("--bin", BIN)
 
-
-def load_one():
-    spec = importlib.util.spec_from_file_location("one", BENCH / "peers/one.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-class LinkTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        os.chmod(folder.name, 0o755)  # nginx's workers are another user
-        cls.images = pathlib.Path(folder.name, "images")
-        subprocess.run([BIN / "offload_dataset", "synth", cls.images, "-n", str(NUM_IMAGES),
-                        "--num-val", "0", "--classes", "2", "-j", "1", "--log-level", "warn"],
-                       check=True)
+        super().setUpClass()
+        os.chmod(cls.path, 0o755)  # nginx's workers are another user
 
     def rows(self, *arguments):
-        done = link(self.images, *SMALL, "--json", *arguments)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.bench(self.root, *SMALL, "--json", *arguments)
         self.assertIn("one digest of epoch 0", done.stderr)
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        return reports(done.stdout)
 
     def check(self, rows, names):
         self.assertEqual([(row["name"], row["output"].split()[0]) for row in rows], names)
@@ -75,22 +56,15 @@ class LinkTest(unittest.TestCase):
                    [("sluice.torch, remote_auto", "u8"), ("torchvision, HTTP, 1 workers", "u8")])
 
     def test_what_fails_is_exit_code_1_in_words(self):
-        done = link(self.images.parent / "none", *SMALL, "--no-root", "--web", "python")
-        self.assertEqual(done.returncode, 1, done.stderr)
+        done = self.bench(self.path / "none", *SMALL, "--no-root", "--web", "python", code=1)
         self.assertIn("offload_server: ", done.stderr)
         self.assertNotIn("Traceback", done.stderr)
 
     def test_what_cannot_be_imported_is_skipped_with_its_reason(self):
-        with tempfile.TemporaryDirectory() as empty:
-            broken = pathlib.Path(empty, "sluice")
-            broken.mkdir()
-            (broken / "__init__.py").write_text("raise ImportError('not this one')\n")
-            done = link(self.images, "--package", empty)
-        self.assertEqual(done.returncode, SKIPPED, done.stderr)
-        self.assertIn("not this one", done.stderr)
+        self.check_a_broken_package_skips()
 
     def test_a_site_gives_files_over_one_connection_and_says_what_it_lacks(self):
-        one, root, clients = load_one(), self.images, set()
+        one, root, clients = load_one(), self.root, set()
 
         class Handler(http.server.SimpleHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -107,10 +81,10 @@ class LinkTest(unittest.TestCase):
         with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             site = one.Site(f"127.0.0.1:{server.server_port}")
-            paths = list(self.images.rglob("*.jp*g"))
+            paths = list(self.root.rglob("*.jp*g"))
             self.assertEqual(len(paths), NUM_IMAGES)
             for path in paths:
-                self.assertEqual(site.get(str(path.relative_to(self.images))), path.read_bytes())
+                self.assertEqual(site.get(str(path.relative_to(self.root))), path.read_bytes())
             self.assertEqual(len(clients), 1)
             with self.assertRaisesRegex(RuntimeError, "none such.jpg: 404"):
                 site.get("none such.jpg")

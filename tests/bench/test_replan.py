@@ -3,43 +3,27 @@
 import csv
 import json
 import os
-import pathlib
 import socket
 import subprocess
-import sys
-import tempfile
 import threading
 import unittest
 
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-BIN = pathlib.Path(os.environ["SLUICE_BIN"])
+from benches import BenchTest
+from programs import BIN
+
 LINK = BIN.parent / "bench/bench_link"
 
 
-def run(program, *arguments):
-    done = subprocess.run([sys.executable, BENCH / program, *map(str, arguments)],
-                          capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise AssertionError(f"exit code {done.returncode}:\n{done.stdout}\n{done.stderr}")
-    return done.stdout
+class ReplanTest(BenchTest):
+    SYNTH = ("-n", 16, "--num-val", 0, "--classes", 2, "-j", 1, "--log-level", "warn")
 
-
-class ReplanTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.path = pathlib.Path(cls.folder.name)
-        cls.images = cls.path / "images"
-        subprocess.run([BIN / "offload_dataset", "synth", cls.images, "-n", "16", "--num-val", "0",
-                        "--classes", "2", "-j", "1", "--log-level", "warn"], check=True)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
+    def run_bench(self, program, *flags):
+        type(self).PROGRAM = program
+        return self.bench(self.root, "--bin", BIN, *flags).stdout
 
     def replan(self, scenario, *flags):
         out = self.path / scenario
-        text = run("replan", self.images, "--bin", BIN, "--out", out, "--scenarios",
+        text = self.run_bench("replan", "--out", out, "--scenarios",
                    scenario, "--batch", 8, "--steady-repeats", 1, "--repeats", 1,
                    "--prep-workers", 1, "--workers", 1, *flags)
         self.assertIn("every epoch's digest is that of the local files", text)
@@ -71,7 +55,7 @@ class ReplanTest(unittest.TestCase):
 
     def test_a_first_epoch(self):
         out = self.path / "cold.csv"
-        text = run("cold_start", self.images, "--bin", BIN, "--out", out, "--links", "400,0",
+        text = self.run_bench("cold_start", "--out", out, "--links", "400,0",
                    "--repeats", 1, "--samples-repeat", 2, "--workers", 1)
         self.assertIn("400 Mbit/s: cold", text)
         with open(out, encoding="utf-8", newline="") as file:

@@ -10,27 +10,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from benches import BENCH, BenchTest
+from programs import BIN
 
 # A profile of so few is as much of a file.
 QUICK = ["--profile-samples", "2", "--attempts", "1"]
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-sys.path.insert(0, str(BENCH))
-BIN = os.environ["SLUICE_BIN"]
 SIZES = """\
 index;raw;decoding;original_shape;RandomResizedCrop;RandomHorizontalFlip;ToTensor;Normalize;
 0;200000;900000;(750, 400);150561;150561;602145;602145;
 1;100000;900000;(750, 400);150561;150561;602145;602145;
 """
-
-
-def reproduce(*arguments, code=0):
-    done = subprocess.run([sys.executable, BENCH / "reproduce", "--bin", BIN,
-                           *map(str, arguments)], capture_output=True, text=True, check=False)
-    if done.returncode != code:
-        raise AssertionError(f"exit code {done.returncode}:\n{done.stdout}\n{done.stderr}")
-    return done.stdout, done.stderr
 
 
 def rows_of(path):
@@ -54,31 +45,26 @@ class Page(html.parser.HTMLParser):
         self.figures += tag == "figure"
 
 
-class ReproduceTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.images = pathlib.Path(cls.folder.name, "images")
-        subprocess.run([os.path.join(BIN, "offload_dataset"), "synth", cls.images, "-n", "8",
-                        "--num-val", "0", "--classes", "2", "-j", "1", "--log-level", "warn"],
-                       check=True)
+class ReproduceTest(BenchTest):
+    SYNTH = ("-n", 8, "--num-val", 0, "--classes", 2, "-j", 1, "--log-level", "warn")
+    PROGRAM, FLAGS = "reproduce", ("--bin", BIN)
 
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
+    def reproduce(self, *arguments, code=0):
+        done = self.bench(*arguments, code=code)
+        return done.stdout, done.stderr
 
     def test_a_sweep_is_broken_off_and_goes_on(self):
         out = pathlib.Path(self.folder.name, "sweep")
-        call = [self.images, "--out", out, "--no-root", "--modes", "no-off,auto", "--bandwidths",
+        call = [self.root, "--out", out, "--no-root", "--modes", "no-off,auto", "--bandwidths",
                 "1gbit", "--storage-cores", 1, "--compute-cores", 1, "--epochs", 1, "--repeat", 2,
                 "--jpeg-index", *QUICK]
-        text, _ = reproduce(*call, "--max-seconds", 0, code=75)
+        text, _ = self.reproduce(*call, "--max-seconds", 0, code=75)
         self.assertIn("1 epochs are left", text)
         self.assertEqual(len(rows_of(out / "rows.csv")), 1)
         # What a kill left of a line is no row.
         with open(out / "rows.csv", "a", encoding="utf-8") as file:
             file.write("link-limit,1000.0,1,1,au")
-        reproduce(*call)
+        self.reproduce(*call)
         rows = rows_of(out / "rows.csv")
         self.assertEqual([row["mode"] for row in rows], ["no-off", "auto"])
         self.assertEqual(len({row["digest"] for row in rows}), 1)
@@ -113,23 +99,23 @@ class ReproduceTest(unittest.TestCase):
         self.assertEqual(page.figures, 4 if shutil.which("gnuplot") else 0)
         shutil.rmtree(out / "figures")
         (out / "cells.csv").unlink()
-        reproduce("--draw", out)
+        self.reproduce("--draw", out)
         self.assertEqual(len(list((out / "figures").glob("*.png"))), page.figures)
         self.assertEqual(rows_of(out / "cells.csv")[1], cell)
 
         # Nothing is measured twice.
-        text, _ = reproduce(*call)
+        text, _ = self.reproduce(*call)
         self.assertIn("2 of 2 epochs are measured", text)
         self.assertEqual(rows_of(out / "rows.csv"), rows)
 
-        _, error = reproduce(*call, "--seed", 1, code=1)
+        _, error = self.reproduce(*call, "--seed", 1, code=1)
         self.assertIn("seed", error)
 
         text = (out / "rows.csv").read_text().replace(rows[1]["digest"], "0" * 32)
         one = text.splitlines()
         (out / "rows.csv").write_text("\n".join(
             [one[0], one[1].replace(rows[0]["digest"], "0" * 32, 1)]) + "\n")
-        _, error = reproduce(*call, code=1)
+        _, error = self.reproduce(*call, code=1)
         self.assertIn("DIGESTS DIFFER", error)
 
     def test_a_kill_leaves_no_process_and_no_namespace(self):
@@ -138,7 +124,7 @@ class ReproduceTest(unittest.TestCase):
         self.assertEqual(ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0), 0)
         out = pathlib.Path(self.folder.name, "killed")
         process = subprocess.Popen(
-            [sys.executable, BENCH / "reproduce", "--bin", BIN, self.images, "--out", out,
+            [sys.executable, BENCH / "reproduce", "--bin", BIN, self.root, "--out", out,
              "--modes", "no-off", "--bandwidths", "1gbit", "--epochs", "1000", "--repeat", "1",
              *QUICK], stdout=subprocess.PIPE, text=True)
         for line in process.stdout:
@@ -158,7 +144,7 @@ class ReproduceTest(unittest.TestCase):
 
     def test_a_trainer_of_a_given_pace_is_a_setup_of_its_own(self):
         out = pathlib.Path(self.folder.name, "paced")
-        text, _ = reproduce(self.images, "--out", out, "--no-root", "--modes", "no-off",
+        text, _ = self.reproduce(self.root, "--out", out, "--no-root", "--modes", "no-off",
                             "--bandwidths", "1gbit", "--consume-rates", "0,5", "--epochs", 2,
                             "--repeat", 1, "--no-clocks", *QUICK)
         self.assertIn("trainer 5/s", text)
@@ -188,14 +174,14 @@ class ReproduceTest(unittest.TestCase):
 
     def test_images_are_read_unless_they_are_too_many(self):
         from sluice_bench import image_files
-        total = sum(os.path.getsize(path) for path in image_files.find(self.images))
+        total = sum(os.path.getsize(path) for path in image_files.find(self.root))
 
         def read_bytes():
             fields = pathlib.Path("/proc/self/io").read_text(encoding="ascii").split()
             return int(fields[fields.index("rchar:") + 1])
         for most, is_read in ((total - 1, False), (total, True), (None, True)):
             before = read_bytes()
-            self.assertEqual(image_files.warm(self.images, most), is_read)
+            self.assertEqual(image_files.warm(self.root, most), is_read)
             self.assertEqual(read_bytes() - before >= total, is_read)
 
     def test_a_plan_that_was_made_before_keeps_its_choices_at_other_speeds(self):
@@ -209,10 +195,10 @@ class ReproduceTest(unittest.TestCase):
     def test_clocks_tell_how_fast_the_cpus_are(self):
         from sluice_bench import hosts, speed
         folder = pathlib.Path(self.folder.name, "clocks")
-        speed.copy_images(self.images, folder / "images")
+        speed.copy_images(self.root, folder / "images")
         self.assertEqual(len(list((folder / "images").iterdir())), 8)
         cores = hosts.Cores(1, 1)
-        clocks = speed.Clocks(os.path.join(BIN, "../bench/bench_speed"), folder / "images", cores,
+        clocks = speed.Clocks(BIN.parent / "bench/bench_speed", folder / "images", cores,
                               folder / "log")
         try:
             before, found = clocks.look(), None
@@ -239,7 +225,7 @@ class ReproduceTest(unittest.TestCase):
     def test_whatif_varies_one_thing_at_a_time(self):
         out = pathlib.Path(self.folder.name, "whatif")
         done = subprocess.run(
-            [sys.executable, BENCH / "whatif", "--bin", BIN, self.images, "--out", out, "--no-root",
+            [sys.executable, BENCH / "whatif", "--bin", BIN, self.root, "--out", out, "--no-root",
              "--modes", "no-off,auto", "--bandwidths", "500mbit,2gbit", "--storage-cores", "1,2",
              "--compute-cores", "1", "--consume-rates", "0,1000", "--epochs", "1", "--repeat", "1",
              "--no-clocks", *QUICK], capture_output=True, text=True, check=False)
@@ -272,7 +258,7 @@ class ReproduceTest(unittest.TestCase):
         except quota.QuotaError as error:
             self.skipTest(str(error))
         out = pathlib.Path(self.folder.name, "parts")
-        reproduce(self.images, "--out", out, "--no-root", "--modes", "no-off,auto", "--bandwidths",
+        self.reproduce(self.root, "--out", out, "--no-root", "--modes", "no-off,auto", "--bandwidths",
                   "1gbit", "--storage-cores", "0.5", "--compute-cores", "1.5", "--epochs", 1,
                   "--repeat", 1, "--no-clocks", *QUICK)
         for plan in rows_of(out / "forecast.csv"):
@@ -291,7 +277,7 @@ class ReproduceTest(unittest.TestCase):
         out = pathlib.Path(self.folder.name, "published")
         sizes = pathlib.Path(self.folder.name, "sizes.csv")
         sizes.write_text(SIZES)
-        reproduce("--openimages", sizes, "--out", out)
+        self.reproduce("--openimages", sizes, "--out", out)
         rows = {row["mode"]: row for row in rows_of(out / "openimages.csv")}
         self.assertEqual(rows["remote_nooff"]["wire_bytes"], "300000")
         self.assertEqual(rows["remote_alloff"]["wire_bytes"], "1204290")
@@ -299,11 +285,11 @@ class ReproduceTest(unittest.TestCase):
         self.assertEqual(rows["remote_sophon"]["wire_bytes"], "250561")
 
     def test_clear_ends(self):
-        _, error = reproduce("--out", self.folder.name, code=2)
+        _, error = self.reproduce("--out", self.folder.name, code=2)
         self.assertIn("DIR", error)
-        _, error = reproduce(self.images, "--out", self.folder.name, "--modes", "x", code=2)
+        _, error = self.reproduce(self.root, "--out", self.folder.name, "--modes", "x", code=2)
         self.assertIn("no mode is called 'x'", error)
-        _, error = reproduce(self.images, "--out", self.folder.name, "--bandwidths", "fast", code=2)
+        _, error = self.reproduce(self.root, "--out", self.folder.name, "--bandwidths", "fast", code=2)
         self.assertIn("'fast' is no bandwidth", error)
 
 

@@ -2,36 +2,22 @@
 """bench/several_clients from one end to the other on a handful of images: fields, not times."""
 import json
 import os
-import pathlib
-import subprocess
-import sys
 import unittest
 
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-sys.path.insert(0, str(BENCH))
-
-from programs import BIN, SynthTest  # noqa: E402
-from sluice_bench import parts  # noqa: E402
+from benches import BenchTest
+from programs import BIN, reports
+from sluice_bench import parts
 
 
-
-def several_clients(*arguments, code=0):
-    done = subprocess.run([sys.executable, BENCH / "several_clients", "--bin", BIN,
-                           *map(str, arguments)], capture_output=True, text=True, check=False)
-    if done.returncode != code:
-        raise AssertionError(f"exit code {done.returncode}:\n{done.stdout}\n{done.stderr}")
-    return done
-
-
-class SeveralClientsTest(SynthTest):
-    SYNTH = ("-n", 12, "--num-val", 0, "--classes", 2, "-j", 1, "--log-level", "warn")
+class SeveralClientsTest(BenchTest):
+    PROGRAM, FLAGS = "several_clients", ("--bin", BIN)
 
     def test_each_client_is_told_of_and_all_digests_are_equal(self):
         cpus = sorted(os.sched_getaffinity(0))
-        done = several_clients(self.root, "--cases", "1000/100/500!,1000", "--passes", 2,
+        done = self.bench(self.root, "--cases", "1000/100/500!,1000", "--passes", 2,
                                "--verify", "--json", "--alone", "none", "--storage-cpus", cpus[0],
                                "--client-cpus", cpus[-1])
-        cases = [json.loads(line) for line in done.stdout.splitlines()]
+        cases = reports(done.stdout)
         self.assertEqual([case["case"] for case in cases], ["1000/100/500!", "1000"])
         turns = [turn for case in cases for turn in case["turns"]]
         self.assertEqual(len(turns), 2)
@@ -49,12 +35,12 @@ class SeveralClientsTest(SynthTest):
                          [False, False, True])
         self.assertEqual(turns[0]["digests"], turns[1]["digests"])
 
-        text = several_clients(self.root, "--cases", "1000", "--passes", 1, "--alone", 1,
+        text = self.bench(self.root, "--cases", "1000", "--passes", 1, "--alone", 1,
                                "--alone-settle", 0.2, "--alone-seconds", 0.5).stdout
         self.assertIn("least ", text)
 
     def test_whole_cores_are_parted_without_a_quota(self):
-        done = several_clients(self.root, "--cases", "1000/500", "--parted", "--alone", "none",
+        done = self.bench(self.root, "--cases", "1000/500", "--parted", "--alone", "none",
                                "--prep-workers", 2, "--repeats", 2, "--settle", 0.1,
                                "--seconds", 0.3, "--json")
         case = json.loads(done.stdout)
@@ -79,7 +65,7 @@ class SeveralClientsTest(SynthTest):
         self.assertEqual(parts.ways(0.2, ["a", "b"], [0.52, 0.48], 3, True), [[0.1, 0.1]])
 
     def test_what_is_no_client_is_refused(self):
-        done = several_clients(self.root, "--cases", "1000/fast", "--passes", 1, code=1)
+        done = self.bench(self.root, "--cases", "1000/fast", "--passes", 1, code=1)
         self.assertIn("'fast' is no client", done.stderr)
 
 

@@ -1,34 +1,20 @@
 #!/usr/bin/env python3
 """bench/several_servers from one end to the other on a handful of images: fields, not times."""
-import json
-import os
-import pathlib
-import subprocess
-import sys
-import tempfile
 import unittest
 
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-sys.path.insert(0, str(BENCH))
-
-from sluice_bench import quota  # noqa: E402
-
-BIN = pathlib.Path(os.environ["SLUICE_BIN"])
+from benches import BenchTest
+from programs import BIN
+from sluice_bench import quota
 
 
-class SeveralServersTest(unittest.TestCase):
+class SeveralServersTest(BenchTest):
+    SYNTH = ("-n", 64, "--num-val", 0, "--classes", 2, "-j", 1, "--log-level", "warn")
+    PROGRAM, FLAGS = "several_servers", ("--bin", BIN)
+
     def test_each_case_is_told_of(self):
         cases = ["links", "kill", "rolling"] + ["cpu"] * quota.is_possible()
-        with tempfile.TemporaryDirectory() as folder:
-            images = pathlib.Path(folder, "images")
-            subprocess.run([BIN / "offload_dataset", "synth", images, "-n", "64", "--num-val", "0",
-                            "--classes", "2", "-j", "1", "--log-level", "warn"], check=True)
-            done = subprocess.run(
-                [sys.executable, BENCH / "several_servers", images, "--bin", BIN, "--json",
-                 "--cases", ",".join(cases), "--repeats", "1", "--kills", "2", "--cores", "0.5", "--rate", "100"],
-                capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        found = [json.loads(line) for line in done.stdout.splitlines()]
+        found = self.rows(self.root, "--cases", ",".join(cases), "--repeats", 1, "--kills", 2, "--cores", 0.5,
+                          "--rate", 100)
         self.assertEqual([one["case"] for one in found], cases)
         for one in found:
             self.assertTrue(one["is_exact"])

@@ -1,33 +1,18 @@
 #!/usr/bin/env python3
 """bench/shared_machine on a handful of images: fields, not rates."""
-import json
-import os
-import pathlib
-import subprocess
-import sys
-import tempfile
 import unittest
 
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-BIN = pathlib.Path(os.environ["SLUICE_BIN"])
+from benches import BenchTest
+from programs import BIN, reports
 
 
-class SharedMachineTest(unittest.TestCase):
-    def run_bench(self, *flags):
-        return subprocess.run([sys.executable, BENCH / "shared_machine", self.images, "--bin", BIN, "--json", "--repeats",
-                               "1", "--repeat", "1", "--epochs", "2", *flags], capture_output=True, text=True, check=False)
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.images = pathlib.Path(folder.name, "images")
-        subprocess.run([BIN / "offload_dataset", "synth", self.images, "-n", "24", "--num-val", "0", "--classes", "2",
-                        "-j", "1", "--log-level", "warn"], check=True)
+class SharedMachineTest(BenchTest):
+    SYNTH = ("-n", 24, "--num-val", 0, "--classes", 2, "-j", 1, "--log-level", "warn")
+    PROGRAM, FLAGS = "shared_machine", ("--bin", BIN, "--repeats", 1, "--repeat", 1, "--epochs", 2)
 
     def test_each_choice_is_compared_with_the_best_fixed_one(self):
-        done = self.run_bench("--choices", "files,pixels,remote_auto", "--", "-b", "8")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        found = {one["choice"]: one for one in map(json.loads, done.stdout.splitlines())}
+        rows = reports(self.bench(self.root, "--json", "--choices", "files,pixels,remote_auto", "--", "-b", 8).stdout)
+        found = {one["choice"]: one for one in rows}
         self.assertEqual(list(found), ["files", "pixels", "remote_auto"])
         best = max(found[name]["samples_per_s"] for name in ("files", "pixels"))
         for one in found.values():
@@ -36,8 +21,7 @@ class SharedMachineTest(unittest.TestCase):
 
     def test_refuses_choices_that_compare_nothing(self):
         for choices in ("remote_auto", "files", "files,remote_auto,nothing"):
-            done = self.run_bench("--choices", choices)
-            self.assertEqual(done.returncode, 1)
+            done = self.bench(self.root, "--json", "--choices", choices, code=1)
             self.assertIn("--choices", done.stderr)
 
 

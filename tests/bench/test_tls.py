@@ -1,16 +1,12 @@
 #!/usr/bin/env python3
 """bench/tls from one end to the other on a handful of images: fields, not times."""
-import json
-import os
-import pathlib
 import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-BIN = pathlib.Path(os.environ["SLUICE_BIN"])
+from benches import BenchTest
+from programs import BIN
+
 MODES = ["remote_nooff", "remote_alloff", "remote_piloff", "remote_sophon", "remote_auto"]
 
 if not shutil.which("openssl"):
@@ -18,17 +14,12 @@ if not shutil.which("openssl"):
     sys.exit(77)
 
 
-class TlsTest(unittest.TestCase):
+class TlsTest(BenchTest):
+    SYNTH = ("-n", 48, "--num-val", 0, "--classes", 2, "-j", 1, "--log-level", "warn")
+    PROGRAM, FLAGS = "tls", ("--bin", BIN)
+
     def test_each_mode_is_told_of(self):
-        with tempfile.TemporaryDirectory() as folder:
-            images = pathlib.Path(folder, "images")
-            subprocess.run([BIN / "offload_dataset", "synth", images, "-n", "48", "--num-val", "0", "--classes", "2",
-                            "-j", "1", "--log-level", "warn"], check=True)
-            done = subprocess.run(
-                [sys.executable, BENCH / "tls", images, "--bin", BIN, "--json", "--repeats", "1", "--repeat", "1"],
-                capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        found = [json.loads(line) for line in done.stdout.splitlines()]
+        found = self.rows(self.root, "--repeats", 1, "--repeat", 1)
         self.assertEqual([one["mode"] for one in found], MODES)
         for one in found:
             self.assertTrue(one["is_exact"])

@@ -23,21 +23,7 @@ import numpy as np
 import PIL
 from PIL import Image, ImageOps
 
-WIDTH, HEIGHT = 33, 17
-
-
-def picture(width, height, seed):
-    """Smooth colours with edges and a little noise, so that every decoder step shows."""
-    rng = np.random.RandomState(seed)
-    y, x = np.mgrid[0:height, 0:width]
-    planes = [
-        128 + 100 * np.sin(x / 5.0 + seed) * np.cos(y / 4.0),
-        255.0 * x / max(1, width - 1),
-        255.0 * ((x // 4 + y // 3) % 2),
-    ]
-    noise = rng.randint(-12, 13, (height, width, 3))
-    return np.clip(np.stack(planes, -1) + noise, 0, 255).astype(np.uint8)
-
+from make_image_goldens import HEIGHT, WIDTH, picture
 
 def saved(image, **options):
     out = io.BytesIO()

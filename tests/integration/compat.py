@@ -8,66 +8,40 @@ is restarted as the other version; and what is kept over an upgrade: a list, an 
 profile and a checkpoint of the old version, used by the new one.  Prints a row for each; exit code 1 if a digest or
 a count differs.
 """
-import json
 import pathlib
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import programs  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from programs import Port, Server, Train, progress  # noqa: E402
 
 SAMPLES = 150
 VAL = 20
 BATCH = 4
-TIMEOUT_S = 120
 FORMS = [("remote_nooff", "raw"), ("remote_nooff", "jpeg_crop"), ("remote_nooff", "u8_packed"),
          ("remote_piloff", "raw"), ("remote_piloff", "u8_packed"), ("remote_alloff", "raw"),
          ("remote_sophon", "raw"), ("remote_auto", None)]
 
 
-class Server:
-    def __init__(self, folder, root, port=0):
-        self.process = subprocess.Popen(
-            [folder / "offload_server", "--root", root, "--listen", f"127.0.0.1:{port}",
-             "--prep-workers", "2"],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on "):
-            self.process.kill()
-            raise SystemExit(f"{folder}/offload_server said {line!r}")
-        self.address = line.split()[-1]
-
-    def stop(self):
-        """As a rolling restart does: what was accepted is answered."""
-        self.process.terminate()
-        self.process.communicate(timeout=TIMEOUT_S)
-        return self.process.returncode
+def serve(folder, root, port=0):
+    return Server(root, folder=folder, listen=f"127.0.0.1:{port}")
 
 
 def train(folder, flags, on_line=None, code=0, device="none"):
     """The epochs' objects of an offload_train."""
-    command = [folder / "offload_train", "--device", device, "--json", "-b", BATCH, "-j", "2",
-               "--retry-for", "60", *flags]
-    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
-    log = []
-    for line in process.stderr:
-        log.append(line)
+    run = Train("--device", device, "-b", BATCH, "-j", 2, "--retry-for", 60, *flags, folder=folder)
+    for line in run.lines():
         if on_line:
-            on_line(line, process)
-    out = process.stdout.read()
-    if process.wait() != code:
-        raise SystemExit(f"{command} ended with {process.returncode}:\n{''.join(log)[-3000:]}")
-    return [json.loads(line) for line in out.splitlines()]
+            on_line(line, run.process)
+    return run.end(code)[0]
 
 
 def at_share(line):
     """How far an epoch is by a line of its progress, or None."""
-    match = re.search(r"\[(\d+)/(\d+)\]", line)
-    return int(match.group(1)) / int(match.group(2)) if match else None
+    done = progress(line)
+    return done and done[0] / done[1]
 
 
 class Table:
@@ -116,8 +90,7 @@ def main():
         print(f"{'mode':26} {'server':9} {'loader':6} {'samples':>7} {'retries':>7}  digest    "
               "choices")
         for version in ("old", "new"):
-            server = Server(bins[version], root)
-            try:
+            with serve(bins[version], root) as server:
                 loader = other[version]
                 rows = [("remote_nooff", "jpeg_rows")] if loader == "new" else []  # a file of the old
                 for mode, form in FORMS + rows:
@@ -133,21 +106,18 @@ def main():
                                                     "remote_auto", "--profile-folder",
                                                     profiles["old"]])
                     table.row("profile of the old", version, loader, is_first(report), report)
-            finally:
-                if server.stop() != 0:
-                    table.bad += 1
-                    print(f"the {version} server ended with {server.process.returncode}")
+                server.stop()
 
         for loader in ("old", "new"):
             for before in ("old", "new"):
-                with programs.Port() as port:
-                    servers = [Server(bins[before], root, port)]
+                with Port() as port:
+                    servers = [serve(bins[before], root, port)]
 
                     def restart(line, _process, servers=servers, before=before, port=port):
                         share = at_share(line)
                         if share is not None and len(servers) == 1 and share >= 1 / 3:
                             servers[0].stop()
-                            servers.append(Server(bins[other[before]], root, port))
+                            servers.append(serve(bins[other[before]], root, port))
 
                     # Little read-ahead and a slow consumer: else it were over before the restart.
                     (report,) = train(bins[loader], [
@@ -160,7 +130,7 @@ def main():
                               report)
 
         checkpoint = folder / "run.ckpt"
-        server = Server(bins["new"], root)
+        server = serve(bins["new"], root)
 
         told = []
 

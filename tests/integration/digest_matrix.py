@@ -9,55 +9,37 @@ started again on the same port.  Exits 1 if a digest or a sample count differs.
 
 BIN: build/release/bin.
 """
-import json
 import pathlib
-import re
-import subprocess
 import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import programs  # noqa: E402
-import test_modes  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from programs import Node, Train, progress  # noqa: E402
 
-MODES = test_modes.MODES
+MODES = ("local", "remote_nooff", "remote_alloff", "remote_piloff", "remote_sophon", "remote_auto")
 BATCH = 4
 
 
-def run(mode, where, workers, profile, on_line=None):
-    command = [test_modes.BIN / "offload_train", "--dataset-mode", mode, "--device", "none",
-               "--json", "-b", BATCH, "-p", "1", "-j", workers, "--retry-for", "60", *where]
+def run(mode, where, workers, profile, folder, on_line=None):
     if mode in ("remote_sophon", "remote_auto"):
-        command += ["--profile-folder", profile, "--net-bw", "500", "--remote-cpus", "2"]
-    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
-    log = []
-    for line in process.stderr:
-        log.append(line)
+        where += ["--profile-folder", profile, "--net-bw", "500", "--remote-cpus", "2"]
+    train = Train("--dataset-mode", mode, "-b", BATCH, "-p", 1, "-j", workers, "--retry-for", 60, *where,
+                  folder=folder)
+    for line in train.lines():
         if on_line:
             on_line(line)
-    out = process.stdout.read()
-    if process.wait() != 0:
-        raise SystemExit(f"{mode} ended with {process.returncode}:\n{''.join(log)[-2000:]}")
-    return json.loads(out)
+    return train.end()[0][0]
 
 
-class Killer:
-    """Kills the server when the progress line passes each share of the epoch."""
-
-    def __init__(self, root, prep_workers):
-        self.port = programs.Port()
-        self.start = lambda: test_modes.Server(root, self.port, prep_workers)
-        self.server = self.start()
-        self.kills = 0
+class Killer(Node):
+    """Dies when the progress line passes each share of the epoch, and comes back."""
+    kills = 0
 
     def on_line(self, line):
-        match = re.search(r"\[(\d+)/(\d+)\]", line)
-        if match and self.kills < 2 and \
-                int(match.group(1)) >= int(match.group(2)) * (self.kills + 1) / 3:
-            self.server.kill()
-            self.server = self.start()
+        done = progress(line)
+        if done and self.kills < 2 and done[0] >= done[1] * (self.kills + 1) / 3:
+            self.replace()
             self.kills += 1
 
 
@@ -65,12 +47,12 @@ def main():
     if len(sys.argv) not in (2, 3):
         raise SystemExit(__doc__)
     root = sys.argv[1]
-    programs = sys.argv[2] if len(sys.argv) > 2 else "build/release/bin"
-    test_modes.BIN = pathlib.Path(programs).resolve()
+    programs = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else "build/release/bin").resolve()
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
         profile = pathlib.Path(folder, "profile")
-        first = run("local", [root, "--profiling", "--write-profile-folder", profile], 2, profile)
+        first = run("local", [root, "--profiling", "--write-profile-folder", profile], 2, profile,
+                    programs)
         print(f"{'mode':14} {'-j':>2} {'prep':>4} {'kills':>5} {'samples':>7} {'retries':>7} "
               f"{'seconds':>7}  digest", flush=True)
         for mode in MODES:
@@ -79,15 +61,15 @@ def main():
                     begin = time.monotonic()
                     kills = 0
                     if mode == "local":
-                        report = run(mode, [root], workers, profile)
+                        report = run(mode, [root], workers, profile, programs)
                     else:
-                        killer = Killer(root, prep_workers)
+                        killer = Killer(root, "--prep-workers", prep_workers, folder=programs)
                         # Little read-ahead and a slow consumer: else the epoch were over before
                         # the first kill.
-                        report = run(mode, ["--host", f"127.0.0.1:{killer.port}",
+                        report = run(mode, ["--host", killer.address,
                                             "--prefetch-bytes", "2M", "--consume-rate", "150"],
-                                     workers, profile, killer.on_line)
-                        killer.server.kill()
+                                     workers, profile, programs, killer.on_line)
+                        killer.close()
                         kills = killer.kills
                     is_good = (report["digest"] == first["digest"] and report["errors"] == 0 and
                                report["samples"] == first["samples"] and

@@ -4,19 +4,18 @@ A test program here is a unittest module whose main() is harness.main(): exit 77
 skipped, with the reason on standard output.
 """
 import importlib
-import json
 import os
 import pathlib
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 
+from programs import BIN, Server  # noqa: F401
+
 SOURCE = pathlib.Path(os.environ.get("SLUICE_SOURCE", pathlib.Path(__file__).parents[2]))
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", SOURCE / "build/dev/bin"))
 SEED = int(os.environ.get("SLUICE_TEST_SEED", "20240708"))
 TIMEOUT_S = 120  # of every call: a hang is a failure with a name
 
@@ -106,52 +105,6 @@ def pixels(path):
     with Image.open(path) as image:
         rgb = image.convert("RGB")
         return rgb.tobytes(), rgb.width, rgb.height
-
-
-class Server:
-    """offload_server on a free port, stopped by SIGTERM."""
-
-    def __init__(self, root, *flags):
-        self.log = open(os.path.join(_scratch, "server.log"), "a+")
-        self.process = subprocess.Popen(
-            [str(BIN / "offload_server"), "--root", str(root), "--listen", "127.0.0.1:0",
-             "--prep-workers", "2", "--grpc-workers", "2", *flags],
-            stdout=subprocess.PIPE, stderr=self.log, text=True)
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on "):
-            self.process.kill()
-            raise RuntimeError(f"offload_server said {line!r}; {self.tail()}")
-        self.address = line.split()[-1]
-        self.is_told = False
-
-    def tail(self):
-        self.log.flush()
-        self.log.seek(0)
-        return self.log.read()[-4000:]
-
-    def channel(self):
-        import grpc
-        return grpc.insecure_channel(self.address)
-
-    def terminate(self):
-        """Once: a second SIGTERM would end it without answering what it took."""
-        if not self.is_told and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        self.is_told = True
-
-    def stop(self):
-        """The counters of its last line."""
-        self.terminate()
-        try:
-            out, _ = self.process.communicate(timeout=TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise
-        if self.process.returncode != 0:
-            raise RuntimeError(
-                f"offload_server ended with {self.process.returncode}; {self.tail()}")
-        self.log.close()
-        return json.loads(out.strip().splitlines()[-1])
 
 
 def main():

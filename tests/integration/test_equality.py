@@ -9,7 +9,6 @@ that is installed.  Between a server and a client the digests of each epoch are 
 of remote_nooff where the client has scalar code alone and nobody has an index.  SLUICE_BIN names
 the programs' folder (build/release/bin).
 """
-import json
 import os
 import pathlib
 import re
@@ -17,6 +16,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+import programs  # noqa: E402
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", SOURCE / "build/release/bin")).resolve()
@@ -37,26 +39,9 @@ def must(*command, **environment):
     return done
 
 
-class Server:
-    def __init__(self, root, level, *flags):
-        self.process = subprocess.Popen(
-            [str(part) for part in (BIN / "offload_server", "--root", root, "--listen",
-                                    "127.0.0.1:0", "--grpc-workers", 1, "--prep-workers", 2,
-                                    "--log-level", "warn", *flags)],
-            stdout=subprocess.PIPE, text=True, env={**os.environ, "SLUICE_CPU": level})
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on "):
-            self.process.kill()
-            raise SystemExit(f"offload_server said {line!r}")
-        self.address = line.split()[-1]
-
-    def stop(self):
-        """Its last counters."""
-        self.process.terminate()
-        out, _ = self.process.communicate(timeout=TIMEOUT_S)
-        if self.process.returncode != 0:
-            raise SystemExit(f"offload_server ended with {self.process.returncode}")
-        return json.loads(out.splitlines()[-1])
+def serve(root, level, *flags):
+    return programs.Server(root, "--grpc-workers", 1, "--log-level", "warn", *flags, folder=BIN,
+                           env={"SLUICE_CPU": level})
 
 
 class Set:
@@ -68,7 +53,7 @@ class Set:
         must(BIN / "offload_dataset", "index", "--jpeg-index", root)
         must(BIN / "offload_train", root, "--dataset-mode", "local", *self.flags, "--epochs", 1,
              "--profiling", "--write-profile-folder", self.profile)
-        server = Server(root, "c", "--jpeg-index", "off")
+        server = serve(root, "c", "--jpeg-index", "off")
         self.want = self.train(server, "remote_nooff", "raw", "auto", "c", JSIMD_FORCENONE="1")
         server.stop()
         self.num_runs = self.num_wrong = 0
@@ -79,7 +64,7 @@ class Set:
         done = must(BIN / "offload_train", "--dataset-mode", mode, *where, "--profile-folder",
                     self.profile, "--net-bw", 500, "--remote-cpus", 2, *self.flags,
                     SLUICE_CPU=level, **environment)
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        return programs.reports(done.stdout)
 
     def compare(self, server_levels, client_levels):
         print(f"{'mode':14} {'form':10} {'server':7} {'client':7} {'index':5} {'tables':8} "
@@ -87,7 +72,7 @@ class Set:
         for i, server_level in enumerate(server_levels):
             for k, index in enumerate(("auto", "off")):
                 huffman = ("fast", "optimal")[(i + k) % 2]
-                server = Server(self.root, server_level, "--jpeg-index", index,
+                server = serve(self.root, server_level, "--jpeg-index", index,
                                 "--jpeg-crop-huffman", huffman)
                 for r, (mode, form) in enumerate(RUNS):
                     level = client_levels[(i + k + r) % len(client_levels)]

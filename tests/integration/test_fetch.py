@@ -3,7 +3,6 @@
 import collections
 import http.server
 import json
-import os
 import pathlib
 import socket
 import subprocess
@@ -12,9 +11,8 @@ import threading
 import time
 import unittest
 
-from programs import Port
+from programs import BIN, Port, run
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin"))
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -107,8 +105,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def make_images(num):
     """Real images of the project's own making."""
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([BIN / "offload_dataset", "synth", f"{folder}/set", "-n", str(num),
-                        "--num-val", "0"], check=True, capture_output=True)
+        run("offload_dataset", "synth", f"{folder}/set", "-n", num, "--num-val", 0)
         return [path.read_bytes() for path in sorted(pathlib.Path(folder).rglob("*.*g"))]
 
 
@@ -138,9 +135,8 @@ class FetchTest(unittest.TestCase):
     def fetch(self, lines, *options, base=True):
         path = pathlib.Path(self.folder.name, "list.txt")
         path.write_text("".join(line + "\n" for line in lines))
-        command = [BIN / "offload_dataset", "fetch", path, self.root, "--json", "--retry-ms", "5",
-                   *(["--base-url", self.base + "/"] if base else []), *options]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = run("offload_dataset", "fetch", path, self.root, "--json", "--retry-ms", 5,
+                   *(["--base-url", self.base + "/"] if base else []), *options, code=None)
         self.assertIn(done.returncode, (0, 1), done.stderr)
         return done.returncode, json.loads(done.stdout), done.stderr
 

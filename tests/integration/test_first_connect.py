@@ -2,14 +2,10 @@
 """Where a run reads its samples, and what it says if it reaches no server: one line in words of ours
 with the host, at once while it is tried again and as the error at the end."""
 import socket
-import subprocess
 import threading
 import unittest
 
-from programs import BIN, Port, SynthTest
-from test_modes import Server
-
-TIMEOUT_S = 120
+from programs import Port, SynthTest, Train, run
 
 
 class Listener:
@@ -50,15 +46,10 @@ class Listener:
 class FirstConnectTest(SynthTest):
     SYNTH = ("-n", "8", "--num-val", "0", "--classes", "2")
 
-
     def train(self, *flags, code=0):
         """The lines on standard error, without their times, and what is on standard output."""
-        command = [BIN / "offload_train", "--device", "none", "-b", "4", "-p", "0", "--image-size",
-                   "32", *flags]
-        done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
-                              timeout=TIMEOUT_S, check=False)
-        self.assertEqual(done.returncode, code, done.stderr[-3000:])
-        self.assertNotIn("Sanitizer", done.stderr)
+        done = run("offload_train", "--device", "none", "-b", 4, "-p", 0, "--image-size", 32, *flags,
+                   code=code)
         lines = [line.split(" ", 1)[1] if line[:2] == "20" else line
                  for line in done.stderr.splitlines()]
         return lines, done.stdout
@@ -70,18 +61,15 @@ class FirstConnectTest(SynthTest):
         self.assertIn("8 samples", out)
 
     def test_a_server_and_a_dir_say_which_is_read(self):
-        server = Server(self.root)
-        try:
-            for flags in (("--host", server.address),
-                          ("--host", server.address, "--dataset-mode", "remote_nooff")):
-                lines, _ = self.train(self.root, *flags)
-                self.assertIn(f"{self.root} is not read: the server at {server.address}", lines[0])
-            lines, _ = self.train("--host", server.address)
-            self.assertNotIn("is not read", "\n".join(lines))
-            lines, _ = self.train(self.root, "--host", server.address, "--dataset-mode", "local")
-            self.assertIn("whatever --host says", lines[0])
-        finally:
-            server.kill()
+        server = self.serve()
+        for flags in (("--host", server.address),
+                      ("--host", server.address, "--dataset-mode", "remote_nooff")):
+            lines, _ = self.train(self.root, *flags)
+            self.assertIn(f"{self.root} is not read: the server at {server.address}", lines[0])
+        lines, _ = self.train("--host", server.address)
+        self.assertNotIn("is not read", "\n".join(lines))
+        lines, _ = self.train(self.root, "--host", server.address, "--dataset-mode", "local")
+        self.assertIn("whatever --host says", lines[0])
 
     def test_a_dir_that_is_none_is_one_line(self):
         for place, why in ((self.root / "nowhere", "No such file"), (__file__, "no folder")):
@@ -137,17 +125,11 @@ class FirstConnectTest(SynthTest):
 
     def test_it_says_that_the_server_came(self):
         with Port() as port:
-            process = subprocess.Popen(
-                [str(BIN / "offload_train"), "--device", "none", "-b", "4", "-p", "0", "--host",
-                 f"127.0.0.1:{port}", "--dataset-mode", "remote_nooff"],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            self.assertIn("connection refused", process.stderr.readline())
-            server = Server(self.root, port)
-            try:
-                _, err = process.communicate(timeout=TIMEOUT_S)
-            finally:
-                server.kill()
-        self.assertEqual(process.returncode, 0, err)
+            run = Train("-b", 4, "-p", 0, "--host", f"127.0.0.1:{port}", "--dataset-mode",
+                        "remote_nooff")
+            self.assertIn("connection refused", next(run.lines()))
+            self.serve(listen=f"127.0.0.1:{port}")
+            _, err = run.end()
         self.assertRegex(err, rf"127.0.0.1:{port} is there after [0-9.]+ s")
 
     def test_a_port_that_there_is_not(self):

@@ -6,18 +6,17 @@ import os
 import pathlib
 import shutil
 import struct
-import subprocess
 import tempfile
 import unittest
 
-from test_modes import MODES, Server
+import programs
+from programs import Server, run
+from test_modes import MODES
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 GOLDENS = SOURCE / "tests/golden/formats"
 OTHERS = ("lossy.webp", "lossless_alpha.webp", "rgb_tiff_lzw.tif", "turned_6.tif", "palette8_made.bmp",
           "interlaced.gif", "rgb_jpeg.tif", "exif_6.webp", "exif_8.png")
-TIMEOUT_S = 120
 FORMS = (("remote_nooff", "raw"), ("remote_nooff", "jpeg_crop"), ("remote_nooff", "u8_packed"),
          ("remote_nooff", "jpeg_rows"))
 UPRIGHT = "decode,exif_transpose,random_resized_crop=64,hflip,to_tensor,normalize=imagenet"
@@ -30,18 +29,9 @@ def with_orientation(jpeg, orientation):
     return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif + jpeg[2:]
 
 
-def run(name, *flags, **environment):
-    done = subprocess.run([str(part) for part in (BIN / name, *flags)], capture_output=True, text=True,
-                          timeout=TIMEOUT_S, env={**os.environ, **environment}, check=False)
-    if done.returncode != 0 or "Sanitizer" in done.stderr:
-        raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
 def is_read(name):
     """Whether this build has the library for it."""
-    done = subprocess.run([BIN / "offload_dataset", "tensor", GOLDENS / name, "--out", os.devnull],
-                          capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    done = run("offload_dataset", "tensor", GOLDENS / name, "--out", os.devnull, code=None)
     return "this build is without" not in done.stderr
 
 
@@ -63,15 +53,14 @@ class FormatsTest(unittest.TestCase):
         for name in cls.others:
             shutil.copy(GOLDENS / name, cls.root / "cat" / name.replace(".tif", ".TIFF"))
         cls.num_jpegs, cls.num = 16, 16 + len(cls.others)
-        (summary,) = run("offload_dataset", "index", "--jpeg-index", "--json", cls.root)
+        summary = json.loads(run("offload_dataset", "index", "--jpeg-index", "--json", cls.root).stdout)
         assert (summary["samples"], summary["bad"]) == (cls.num, 0), summary
-        cls.server = Server(cls.root)
-        cls.addClassCleanup(cls.server.kill)
+        cls.server = cls.enterClassContext(Server(cls.root, "--prep-workers", 1))
 
     def train(self, mode, spec, *flags, **environment):
         where = [self.root] if mode == "local" else ["--host", self.server.address]
-        return run("offload_train", *where, "--dataset-mode", mode, "--device", "none", "--json", "-b",
-                   "8", "-j", "2", "-p", "0", "--no-val", "--pipeline", spec, *flags, **environment)
+        return programs.train(*where, "--dataset-mode", mode, "-b", 8, "-j", 2, "-p", 0, "--no-val",
+                              "--pipeline", spec, *flags, env=environment)[0]
 
     def test_the_list_has_their_sizes_and_formats(self):
         rows = {}

@@ -2,37 +2,27 @@
 """With JPEGs decoded on the GPU (here its kernels run on the CPU: SLUICE_GPU=host), half of an epoch
 so, and without: one digest, whatever happens to the files and to the server."""
 import json
-import os
 import pathlib
 import random
-import re
 import shutil
-import subprocess
 import unittest
 
-from programs import BIN, Port, SynthTest
-from test_modes import MODES, Server
+from programs import Node, SynthTest, Train
+from test_modes import MODES
 
 NUM_TRAIN = 40
-TIMEOUT_S = 120
-HOST = {**os.environ, "SLUICE_GPU": "host"}
 # Files that cross the wire as they are, or as a JPEG of the crop; the planners may choose neither.
 FILES = ("local", "remote_nooff")
 
 
-def command(mode, where, *flags):
-    return [str(part) for part in (
-        BIN / "offload_train", "--dataset-mode", mode, "--device", "none", "--json", "-b", 8,
-        "-p", 0, "--no-val", "--image-size", 64, *where, *flags)]
+def start(mode, where, *flags, env=None):
+    return Train("--dataset-mode", mode, "-b", 8, "-p", 0, "--no-val", "--image-size", 64, *where,
+                 *flags, env=env or {"SLUICE_GPU": "host"})
 
 
-def train(mode, where, *flags, code=0):
+def train(mode, where, *flags, code=0, env=None):
     """The reports of its epochs, and its log."""
-    done = subprocess.run(command(mode, where, *flags), capture_output=True, text=True, env=HOST,
-                          timeout=TIMEOUT_S, check=False)
-    if done.returncode != code or "Sanitizer" in done.stderr:
-        raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+    return start(mode, where, *flags, env=env).end(code)
 
 
 def on_gpu(report):
@@ -48,16 +38,11 @@ class GpuDecodeTest(SynthTest):
         cls.profile = pathlib.Path(cls.folder.name, "profile")
         train("local", [cls.root], "--profiling", "--write-profile-folder", cls.profile)
 
-    def serve(self, *arguments):
-        server = Server(*arguments)
-        self.addCleanup(server.kill)
-        return server
-
     def test_one_digest(self):
         (wanted,), _ = train("local", [self.root], "--gpu-decode", "off")
         self.assertEqual(on_gpu(wanted), 0)
         self.assertEqual(wanted["stalls"]["gpu"], 0)
-        server = self.serve(self.root, 0, 2)
+        server = self.serve()
         for mode in MODES:
             where = [self.root] if mode == "local" else ["--host", server.address]
             if mode == "remote_sophon":
@@ -80,7 +65,7 @@ class GpuDecodeTest(SynthTest):
 
     def test_recipes(self):
         """Colours, blurs and warps on the GPU, where every op has a kernel; else on the CPU."""
-        server = self.serve(self.root, 0, 2)
+        server = self.serve()
         for ops, is_for_gpu in (
                 ("random_resized_crop=64:filter=random,hflip,"
                  "rand_augment_timm=9:mstd=0.5:increasing=1:filter=random", True),
@@ -126,7 +111,7 @@ class GpuDecodeTest(SynthTest):
             else:
                 data[rng.randrange(700, len(data))] ^= 0x55
             path.write_bytes(bytes(data))
-        server = self.serve(root, 0, 2)
+        server = self.serve(root=root)
         for policy in ("skip", "substitute"):
             seen = set()
             for mode in (*FILES, "remote_auto"):
@@ -147,26 +132,17 @@ class GpuDecodeTest(SynthTest):
 
     def test_a_server_killed_twice_costs_time_only(self):
         (wanted,), _ = train("local", [self.root], "-b", 4, "--repeat", 3, "--gpu-decode", "off")
-        with Port() as port:
-            server = Server(self.root, port)
+        with Node(self.root) as server:
             # Little read-ahead, so that each kill falls in mid-epoch.
-            process = subprocess.Popen(
-                command("remote_nooff", ["--host", f"127.0.0.1:{port}"], "-b", 4, "-p", 1,
+            run = start("remote_nooff", ["--host", server.address], "-b", 4, "-p", 1,
                         "--consume-rate", 60, "--prefetch-bytes", "256k", "--retry-for", 60,
-                        "--repeat", 3, "--gpu-decode", "on"),
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=HOST)
-            log, kills = [], 0
-            for line in process.stderr:
-                log.append(line)
+                        "--repeat", 3, "--gpu-decode", "on")
+            kills = 0
+            for line in run.lines():
                 if kills < 2 and f"[{4 + 12 * kills}/" in line:
-                    server.kill()
-                    server = Server(self.root, port)
+                    server.replace()
                     kills += 1
-            report = json.loads(process.stdout.read())
-            process.stdout.close()
-            process.stderr.close()
-            self.assertEqual(process.wait(), 0, "".join(log)[-3000:])
-            server.kill()
+            (report,), _ = run.end()
         self.assertEqual((kills, report["retries"]), (2, 2))
         self.assertEqual(report["digest"], wanted["digest"])
         self.assertGreater(on_gpu(report), NUM_TRAIN)
@@ -179,12 +155,9 @@ class GpuDecodeTest(SynthTest):
         self.assertRegex(log, r"(?s)--gpu-decode.*--device")
 
     def test_without_a_gpu_on_is_an_error_that_says_so(self):
-        done = subprocess.run(
-            command("local", [self.root], "--gpu-decode", "on"), capture_output=True, text=True,
-            env={**os.environ, "SLUICE_GPU": "", "CUDA_VISIBLE_DEVICES": ""}, timeout=TIMEOUT_S,
-            check=False)
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertTrue(re.search(r"gpu-decode|CUDA", done.stderr), done.stderr)
+        _, log = train("local", [self.root], "--gpu-decode", "on", code=1,
+                       env={"SLUICE_GPU": "", "CUDA_VISIBLE_DEVICES": ""})
+        self.assertRegex(log, "gpu-decode|CUDA")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ import subprocess
 import tempfile
 import unittest
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+from programs import BIN, run
+
 SEED = int(os.environ.get("SLUICE_TEST_SEED", "20240708"))
 NUM_TREES = int(os.environ.get("SLUICE_NUM_TREES", "40"))
 READ = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".ppm", ".pgm")
@@ -285,10 +286,7 @@ class Labels(unittest.TestCase):
         # With class folders in it, it is a split, and nobody guesses what the others are.
         put(self.root, "train", "steam", "5.jpg")
         out = self.root + ".tsv"
-        flags = ["offload_dataset", "index", self.root, "-o", out]
-        done = subprocess.run([BIN / flags[0], *flags[1:]], capture_output=True, text=True,
-                              timeout=120)
-        self.assertEqual(done.returncode, 1)
+        done = run("offload_dataset", "index", self.root, "-o", out, code=1)
         self.assertIn(f"{self.root}: train/ is a split (train, val, test), and plane/ beside it, "
                       "which holds images too, is none: move plane/ away, or list all folders as "
                       "classes: offload_dataset index --classes-are-folders\n", done.stderr)

@@ -16,7 +16,6 @@ import unittest
 import programs
 import record_sets
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 NUM = 2000
 
 
@@ -31,11 +30,10 @@ class IndexAgain(unittest.TestCase):
             path.write_bytes(b"P6\n1 1\n255\n" + i.to_bytes(3, "little"))
 
     def command(self, *options):
-        return [BIN / "offload_dataset", "index", self.root, "--json", *options]
+        return [programs.BIN / "offload_dataset", "index", self.root, "--json", *options]
 
     def index(self, *options):
-        done = subprocess.run(self.command(*options), capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = programs.run("offload_dataset", "index", self.root, "--json", *options)
         return json.loads(done.stdout), done.stderr
 
     def rows(self):
@@ -90,8 +88,8 @@ class IndexAgain(unittest.TestCase):
         seconds = []
         for threads in "1", "16":
             begin = time.monotonic()
-            done = subprocess.run(self.command("--no-hash", "-j", threads), capture_output=True,
-                                  text=True, env=slow, check=True)
+            done = programs.run("offload_dataset", "index", self.root, "--json", "--no-hash", "-j", threads,
+                                env=slow)
             seconds.append(time.monotonic() - begin)
             self.assertEqual(json.loads(done.stdout)["samples"], NUM)
         self.assertGreater(seconds[0], NUM * 1e-3)
@@ -125,10 +123,7 @@ class IndexAgainWithLabels(unittest.TestCase):
         self.root.mkdir()
 
     def index(self, *options):
-        done = subprocess.run([BIN / "offload_dataset", "index", self.root, "--json", *options],
-                              capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return json.loads(programs.run("offload_dataset", "index", self.root, "--json", *options).stdout)
 
     def rows(self):
         """{path: (label, subset)}, and the lines of the list."""

@@ -7,13 +7,11 @@ import pathlib
 import re
 import shutil
 import signal
-import subprocess
-import tempfile
 import unittest
 import urllib.request
 
 import programs
-from programs import BIN, TIMEOUT_S
+from programs import TIMEOUT_S, SynthTest, Train, run
 
 BAD_DECODER = os.environ.get("SLUICE_BAD_DECODER")  # tests/preload/bad_decoder.c, built
 SANITIZE = os.environ.get("SLUICE_SANITIZE", "")
@@ -67,14 +65,8 @@ class Server(programs.Server):
         return self.children(forks[0], "decoder")
 
 
-class IsolatedDecoders(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory(prefix="sluice-isolated-")
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.root = pathlib.Path(cls.folder.name, "set")
-        subprocess.run([BIN / "offload_dataset", "synth", cls.root, "-n", str(NUM_TRAIN),
-                        "--num-val", "0", "--classes", "2"], check=True, capture_output=True)
+class IsolatedDecoders(SynthTest):
+    SYNTH = ("-n", NUM_TRAIN, "--num-val", 0, "--classes", 2)
 
     def marked(self, deed):
         """A copy of the set in which one file asks for a deed, and that file."""
@@ -85,22 +77,17 @@ class IsolatedDecoders(unittest.TestCase):
         return root, str(image.relative_to(root))
 
     def train(self, address, mode, *options):
-        done = self.start(address, mode, *options)
-        out, err = done.communicate(timeout=TIMEOUT_S)
-        self.assertEqual(done.returncode, 0, err)
-        return json.loads(out.splitlines()[0]), err
+        (epoch,), log = self.start(address, mode, *options).end()
+        return epoch, log
 
     def start(self, address, mode, *options):
-        return subprocess.Popen(
-            [BIN / "offload_train", "--host", address, "--dataset-mode", mode, "--device", "none",
-             "--epochs", "1", "-b", "8", "-j", "1", "--image-size", "64", "--json", "--retry-for",
-             "60", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return Train("--host", address, "--dataset-mode", mode, "--epochs", 1, "-b", 8, "-j", 1,
+                     "--image-size", 64, "--retry-for", 60, *options)
 
     def test_every_mode_delivers_the_same(self):
         indexed = pathlib.Path(self.folder.name, "indexed")
         shutil.copytree(self.root, indexed)
-        subprocess.run([BIN / "offload_dataset", "index", "--jpeg-index", indexed], check=True,
-                       capture_output=True)
+        run("offload_dataset", "index", "--jpeg-index", indexed)
         digests = set()
         for root, flags in ((self.root, ()), (self.root, ("--isolate-decoders",)),
                             (indexed, ("--isolate-decoders",))):
@@ -113,8 +100,8 @@ class IsolatedDecoders(unittest.TestCase):
                     self.assertEqual(sum(series.values()), 0)
                 else:
                     self.assertEqual(server.series(), {})
-                code, counters = server.stop()
-                self.assertEqual((code, counters["errors"]), (0, {}), server.log())
+                counters, log = server.finish()
+                self.assertEqual(counters["errors"], {}, log)
                 self.assertEqual(counters["jpeg_index"]["hits"] > 0, root == indexed)
         self.assertEqual(len(digests), 1)
 
@@ -136,8 +123,7 @@ class IsolatedDecoders(unittest.TestCase):
                     # Once it is known it costs no more of them.
                     self.assertEqual(server.ends(cause), 3, server.log())
                 self.assertRegex(server.log(), f"a decoder .* at {re.escape(path)}: .*{words}")
-                code, counters = server.stop()
-                self.assertEqual((code, counters["errors"]["corrupt"]), (0, 2))
+                self.assertEqual(server.stop()["errors"]["corrupt"], 2)
 
     @unittest.skipIf(SANITIZE, "a sanitizer's shadow is memory, so there is no limit")
     def test_memory_costs_a_detour(self):
@@ -149,26 +135,23 @@ class IsolatedDecoders(unittest.TestCase):
             epoch, err = self.train(server.address, "remote_piloff")
             self.assertEqual((epoch["digest"], epoch["errors"]), (expected, 0), err + server.log())
             self.assertEqual(epoch["choices"], {"raw@0": 1, "u8@3": NUM_TRAIN - 1})
-            self.assertEqual(server.stop()[0], 0)
+            server.stop()
 
     def check_mid_run(self, number, cause, *options):
         """Decoders get a signal while a trainer is at work: not a sample is lost."""
         with Server(self.root, "--isolate-decoders", *options) as server:
             expected = self.train(server.address, "remote_piloff")[0]["digest"]
             run = self.start(server.address, "remote_piloff", "--epochs", "12")
-            first = json.loads(run.stdout.readline())
-            self.assertEqual(first["digest"], expected)
+            self.assertEqual(json.loads(run.process.stdout.readline())["digest"], expected)
             # No sample can be at three deaths, at which it would be to blame.
             for pid in server.decoders():
                 os.kill(pid, number)
-            out, err = run.communicate(timeout=TIMEOUT_S)
-            self.assertEqual(run.returncode, 0, err)
-            epochs = [json.loads(line) for line in out.splitlines()]
+            epochs, _ = run.end()
             self.assertEqual([epoch["errors"] for epoch in epochs if "epoch" in epoch], [0] * 11)
             again = self.train(server.address, "remote_piloff")[0]
             self.assertEqual((again["digest"], again["errors"]), (expected, 0))
             self.assertGreaterEqual(server.ends(cause), 1, server.log())
-            self.assertEqual(server.stop()[0], 0)
+            server.stop()
 
     def test_killed(self):
         self.check_mid_run(signal.SIGKILL, "killed")
@@ -182,16 +165,14 @@ class IsolatedDecoders(unittest.TestCase):
         with programs.Server(self.root, "--isolate-decoders", **flags) as server:
             expected = self.train(server.address, "remote_piloff")[0]["digest"]
             run = self.start(server.address, "remote_piloff", "--epochs", "12", "--retry-for", "60")
-            self.assertEqual(json.loads(run.stdout.readline())["digest"], expected)
+            self.assertEqual(json.loads(run.process.stdout.readline())["digest"], expected)
             os.kill(Server.children(None, server.process.pid, "decoder-forks")[0], signal.SIGKILL)
             self.assertEqual(server.process.wait(TIMEOUT_S), 1, server.log())
             self.assertIn("no decoder can be started any more: the server ends", server.log())
         with programs.Server(self.root, "--isolate-decoders", **flags) as server:
-            out, err = run.communicate(timeout=TIMEOUT_S)
-            self.assertEqual(run.returncode, 0, err)
-            epochs = [json.loads(line) for line in out.splitlines()]
+            epochs, _ = run.end()
             self.assertEqual([epoch["errors"] for epoch in epochs if "epoch" in epoch], [0] * 11)
-            self.assertEqual(server.stop()[0], 0)
+            server.stop()
 
     def test_it_ends_as_without(self):
         with Server(self.root, "--isolate-decoders") as server:
@@ -200,7 +181,7 @@ class IsolatedDecoders(unittest.TestCase):
                 os.kill(pid, signal.SIGTERM)
                 os.kill(pid, signal.SIGINT)
             self.assertEqual(self.train(server.address, "remote_piloff")[0]["errors"], 0)
-            self.assertEqual(server.stop()[0], 0)
+            server.stop()
             for pid in processes:
                 try:
                     state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(") ")[1][0]

@@ -4,12 +4,10 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
-import tempfile
 import unittest
 
 import programs
-from programs import BIN, TIMEOUT_S
+from programs import SynthTest, run
 
 NUM_TRAIN = 24
 INDEX = "sluice-jpeg-index.bin"
@@ -20,37 +18,24 @@ WAYS = (("remote_nooff", "jpeg_crop"), ("remote_piloff", "raw"), ("remote_nooff"
 
 
 def dataset(*arguments, code=0):
-    done = subprocess.run([BIN / "offload_dataset", *map(str, arguments)], capture_output=True,
-                          text=True, timeout=TIMEOUT_S)
-    if done.returncode != code:
-        raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return done
+    return run("offload_dataset", *arguments, code=code)
 
 
 def train(*flags):
-    done = subprocess.run(
-        [BIN / "offload_train", "--device", "none", "--json", "-b", "8", "-p", "0",
-         "--image-size", "64", "--no-val", "--epochs", "2", *map(str, flags)],
-        capture_output=True, text=True, timeout=TIMEOUT_S)
-    if done.returncode != 0 or "Sanitizer" in done.stderr:
-        raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return [json.loads(line)["digest"] for line in done.stdout.splitlines()], done.stderr
+    reports, log = programs.train("-b", 8, "-p", 0, "--image-size", 64, "--no-val", "--epochs", 2, *flags)
+    return [report["digest"] for report in reports], log
 
 
-class JpegIndexTest(unittest.TestCase):
+class JpegIndexTest(SynthTest):
+    SYNTH = ("-n", NUM_TRAIN, "--num-val", 0, "--classes", 3)
+
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.root = pathlib.Path(cls.folder.name, "set")
-        dataset("synth", cls.root, "-n", NUM_TRAIN, "--num-val", 0, "--classes", 3)
+        super().setUpClass()
         cls.digest, _ = train(cls.root, "--dataset-mode", "local", "--jpeg-index", "off")
         summary = json.loads(dataset("index", "--jpeg-index", "--json", cls.root).stdout)
         cls.num_indexed = summary["jpeg_index"]["made"]
         cls.num_without = summary["jpeg_index"]["without"]  # PNG and progressive
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
 
     def serve(self, root, *flags):
         """The sums over all ways."""
@@ -108,10 +93,8 @@ class JpegIndexTest(unittest.TestCase):
             (folder / "cost_model.json").write_text(json.dumps(model))
 
             def read_s(name):
-                done = subprocess.run(
-                    [BIN / "offload_profile", "plan", "--profile-folder", folder, "--json",
-                     "--planner", "piloff", "--jpeg-index", name],
-                    capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+                done = run("offload_profile", "plan", "--profile-folder", folder, "--json", "--planner",
+                           "piloff", "--jpeg-index", name)
                 return json.loads(done.stdout)["busy_s"]["disk"]
 
             self.assertLess(read_s("yes"), 0.95 * read_s("no"))

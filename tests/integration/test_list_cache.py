@@ -2,16 +2,14 @@
 """A long list of samples is fetched once: the client keeps it, finds damage, and does without a
 place to keep it."""
 import io
-import json
 import os
 import pathlib
-import re
-import subprocess
 import tarfile
 import tempfile
 import unittest
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+from programs import Server, run, train
+
 NUM = 70000  # shorter lists are not kept
 
 
@@ -32,16 +30,8 @@ class ListCache(unittest.TestCase):
         cls.root = pathlib.Path(cls.folder.name, "set")
         cls.root.mkdir()
         write_tar(cls.root / "all.tar")
-        subprocess.run([BIN / "offload_dataset", "index", cls.root], check=True, capture_output=True)
-        cls.server = subprocess.Popen([BIN / "offload_server", "--root", cls.root, "--listen",
-                                       "127.0.0.1:0"], stdout=subprocess.PIPE,
-                                      stderr=subprocess.DEVNULL, text=True)
-        cls.address = re.search(r"127\.0\.0\.1:\d+", cls.server.stdout.readline()).group()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.terminate()
-        cls.server.communicate(timeout=60)
+        run("offload_dataset", "index", cls.root)
+        cls.server = cls.enterClassContext(Server(cls.root))
 
     def setUp(self):
         self.cache = tempfile.TemporaryDirectory(prefix="sluice-list-cache-")
@@ -49,14 +39,11 @@ class ListCache(unittest.TestCase):
 
     def train(self, cache=None):
         """One epoch of a few samples: (its digest, its log)."""
-        done = subprocess.run(
-            [BIN / "offload_train", "--host", self.address, "--dataset-mode", "remote_nooff",
-             "--device", "none", "--epochs", "1", "-b", "8", "--image-size", "8",
-             "--limit-samples", "16", "-j", "1", "--json"],
-            env={**os.environ, "XDG_CACHE_HOME": str(cache or self.cache.name)},
-            capture_output=True, text=True, timeout=120, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout.splitlines()[0])["digest"], done.stderr
+        (epoch,), log = train(
+            "--host", self.server.address, "--dataset-mode", "remote_nooff", "--epochs", 1, "-b", 8,
+            "--image-size", 8, "--limit-samples", 16, "-j", 1,
+            env={"XDG_CACHE_HOME": str(cache or self.cache.name)})
+        return epoch["digest"], log
 
     def kept(self):
         files = list(pathlib.Path(self.cache.name, "sluice").iterdir())

@@ -1,18 +1,15 @@
 #!/usr/bin/env python3
 """200 malformed files among good ones: each a named error, none fatal, memory bounded."""
-import json
 import os
 import pathlib
 import random
 import re
-import signal
 import struct
-import subprocess
-import tempfile
 import unittest
 import zlib
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+from programs import Server, SynthTest, run, train
+
 SANITIZE = os.environ.get("SLUICE_SANITIZE", "")
 NUM_GOOD = 30
 # Two decoders with their scratch, the read-ahead and the programs themselves; an image of 60,000 x
@@ -78,19 +75,17 @@ def make_malformed(rng, jpegs, pngs):
     return files
 
 
-class MalformedTest(unittest.TestCase):
+class MalformedTest(SynthTest):
+    SYNTH = ("-n", NUM_GOOD, "--num-val", 0, "--classes", 3)
+
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.root = pathlib.Path(cls.folder.name, "set")
+        super().setUpClass()
         cls.rng = random.Random(7)
-        subprocess.run([BIN / "offload_dataset", "synth", cls.root, "-n", str(NUM_GOOD),
-                        "--num-val", "0", "--classes", "3"], check=True, capture_output=True)
         good = sorted(cls.root.rglob("*.jpg"))
         jpegs = [path.read_bytes() for path in good[:8]]
-        subprocess.run([BIN / "offload_dataset", "synth", cls.root.with_name("more"), "-n", "150",
-                        "--num-val", "0"], check=True, capture_output=True)
-        pngs = [path.read_bytes() for path in sorted(cls.root.with_name("more").rglob("*.png"))][:3]
+        run("offload_dataset", "synth", cls.path / "more", "-n", 150, "--num-val", 0)
+        pngs = [path.read_bytes() for path in sorted((cls.path / "more").rglob("*.png"))][:3]
         assert pngs, "the synthetic set has no PNG"
 
         cls.bad = make_malformed(cls.rng, jpegs, pngs)
@@ -105,8 +100,7 @@ class MalformedTest(unittest.TestCase):
                 data[cls.rng.randrange(len(data))] ^= 1 << cls.rng.randrange(8)
             (cls.root / f"train/bad/random{i:02}.jpg").write_bytes(data)
         # The manifest is taken while all are regular files; then links and folders slip in.
-        subprocess.run([BIN / "offload_dataset", "index", cls.root], check=True,
-                       capture_output=True)
+        run("offload_dataset", "index", cls.root)
         for name, content in cls.bad.items():
             path = cls.root / name
             if content is None:
@@ -116,31 +110,14 @@ class MalformedTest(unittest.TestCase):
                 path.unlink()
                 path.mkdir()
 
-        cls.server = subprocess.Popen(
-            [BIN / "offload_server", "--root", cls.root, "--listen", "127.0.0.1:0",
-             "--prep-workers", "2"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        first = cls.server.stdout.readline()
-        cls.address = first.removeprefix("listening on ").strip()
-
-    @classmethod
-    def tearDownClass(cls):
-        if cls.server.poll() is None:
-            cls.server.kill()
-        cls.server.communicate()
-        cls.folder.cleanup()
+        cls.server = cls.enterClassContext(Server(cls.root))
 
     def train(self, mode, *options):
-        command = [BIN / "offload_train", "--dataset-mode", mode, "--device", "none", "-b", "16",
-                   "-j", "2", "--json", "--on-error", "skip", "--max-errors", "100%",
-                   "--retry-for", "2", *options]
-        if mode != "local":
-            command += ["--host", self.address]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120,
-                              env={**os.environ, "SLUICE_GPU": "host"})
-        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-        self.assertNotIn("Sanitizer", done.stderr)
-        return json.loads(done.stdout), done.stderr
+        where = [] if mode == "local" else ["--host", self.server.address]
+        (report,), log = train("--dataset-mode", mode, "-b", 16, "-j", 2, "--on-error", "skip",
+                               "--max-errors", "100%", "--retry-for", 2, *options, *where,
+                               env={"SLUICE_GPU": "host"})
+        return report, log
 
     def test_every_file_is_a_named_error_in_every_mode(self):
         digests = set()
@@ -163,16 +140,12 @@ class MalformedTest(unittest.TestCase):
         self.assertEqual(len(errors), 1)
 
         # The server lives, and says what it refused.
-        self.assertIsNone(self.server.poll())
-        status = pathlib.Path(f"/proc/{self.server.pid}/status").read_text()
+        self.assertIsNone(self.server.process.poll())
+        status = pathlib.Path(f"/proc/{self.server.process.pid}/status").read_text()
         peak_kb = int(re.search(r"VmHWM:\s+(\d+)", status).group(1))
         print(f"server peak RSS {peak_kb / 1024:.0f} MiB", flush=True)
         self.assertLess(peak_kb, MAX_RSS_KB)
-        self.server.send_signal(signal.SIGTERM)
-        out, log = self.server.communicate(timeout=120)
-        self.assertEqual(self.server.returncode, 0, log[-2000:])
-        self.assertNotIn("Sanitizer", log)
-        stats = json.loads(out.splitlines()[-1])
+        stats = self.server.stop()
         self.assertGreaterEqual(sum(stats["errors"].values()), 4 * 20)
         self.assertEqual(stats["refused_paths"], 4 * 10)
 

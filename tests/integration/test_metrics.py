@@ -14,7 +14,7 @@ import urllib.error
 
 import exposition
 import harness
-from programs import Port
+from programs import Port, train
 
 modules = harness.stubs()
 offload = modules["offload_pb2"]
@@ -68,9 +68,7 @@ class Pages(unittest.TestCase):
     def end_server(server):
         if server.process.poll() is None:
             server.stop()
-        else:
-            server.process.stdout.close()
-            server.log.close()
+        server.close()
 
     @staticmethod
     def fetch(server, name, count):
@@ -318,11 +316,8 @@ class TrainerPages(Pages):
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             address = f"127.0.0.1:{taken.getsockname()[1]}"
-            run = subprocess.run([str(harness.BIN / "offload_train"), str(self.root),
-                                  "--dataset-mode", "local", "--device", "none", "--metrics",
-                                  address], capture_output=True, text=True, timeout=T)
-        self.assertEqual(run.returncode, 1)
-        self.assertIn(f"--metrics {address}: cannot listen", run.stderr)
+            _, log = train(self.root, "--dataset-mode", "local", "--metrics", address, code=1)
+        self.assertIn(f"--metrics {address}: cannot listen", log)
 
     @unittest.skipUnless(exposition.promtool(), "promtool is missing (Debian: prometheus)")
     def test_prometheus_own_checker_finds_nothing_in_the_trainers(self):

@@ -3,32 +3,13 @@
 import json
 import pathlib
 import signal
-import subprocess
 import unittest
 
-from programs import BAD_DISK, BIN, Port, SynthTest, slow_disk
+from programs import BAD_DISK, Node, Port, SynthTest, Train, run, slow_disk
 
 NUM_TRAIN = 60
 NUM_VAL = 12
 MODES = ("local", "remote_nooff", "remote_alloff", "remote_piloff", "remote_sophon", "remote_auto")
-TIMEOUT_S = 120
-
-
-class Server:
-    def __init__(self, root, port=0, prep_workers=1, *flags):
-        self.process = subprocess.Popen(
-            [BIN / "offload_server", "--root", root, "--listen", f"127.0.0.1:{port}",
-             "--prep-workers", str(prep_workers), "--grpc-workers", "1", *flags],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on "):
-            self.kill()
-            raise RuntimeError(f"offload_server said {line!r}")
-        self.address = line.split()[-1]
-
-    def kill(self):
-        self.process.kill()
-        self.process.communicate()
 
 
 class ModesTest(SynthTest):
@@ -44,45 +25,34 @@ class ModesTest(SynthTest):
 
     @classmethod
     def start(cls, mode, flags, **options):
-        command = [BIN / "offload_train", "--dataset-mode", mode, "--device", "none", "--json",
-                   "-b", "16", "-p", "0", "--image-size", "64", *flags]
         if mode in ("remote_sophon", "remote_auto"):
-            command += ["--profile-folder", cls.profile, "--net-bw", "100", "--remote-cpus", "2"]
-        process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, **options)
-        process.is_told = False
-        return process
-
-    @classmethod
-    def end(cls, process, code=0):
-        out, err = process.communicate(timeout=TIMEOUT_S)
-        if process.returncode != code or "Sanitizer" in err:
-            raise AssertionError(f"{process.args} ended with {process.returncode}:\n{err[-3000:]}")
-        return [json.loads(line) for line in out.splitlines()], err
+            flags = [*flags, "--profile-folder", cls.profile, "--net-bw", 100, "--remote-cpus", 2]
+        return Train("--dataset-mode", mode, "-b", 16, "-p", 0, "--image-size", 64, *flags,
+                     **options)
 
     @classmethod
     def train(cls, mode, flags, code=0):
-        return cls.end(cls.start(mode, flags), code)
+        return cls.start(mode, flags).end(code)
+
+    def serve(self, *flags, **named):
+        return super().serve("--prep-workers", 1, "--grpc-workers", 1, *flags, **named)
 
     def test_one_digest(self):
         for prep_workers in (1, 4):
-            server = Server(self.root, 0, prep_workers)
-            try:
-                for mode in MODES:
-                    for workers in ("1", "4"):
-                        where = [self.root] if mode == "local" else ["--host", server.address]
-                        (report,), _ = self.train(mode, [*where, "-j", workers])
-                        with self.subTest(mode=mode, workers=workers, prep_workers=prep_workers):
-                            self.assertEqual(report["digest"], self.digest)
-                            self.assertEqual(report["samples"], NUM_TRAIN)
-                            self.assertEqual(report["errors"], 0)
-                            self.assertEqual(sum(report["choices"].values()), NUM_TRAIN)
-                            self.assertLessEqual(sum(report["stalls"].values()), 1)
-                            if mode == "local":  # no network, and no storage node
-                                self.assertEqual(report["stalls"]["network"], 0)
-                                self.assertEqual(report["stalls"]["storage_cpu"], 0)
-            finally:
-                server.kill()
+            server = self.serve("--prep-workers", prep_workers)
+            for mode in MODES:
+                for workers in ("1", "4"):
+                    where = [self.root] if mode == "local" else ["--host", server.address]
+                    (report,), _ = self.train(mode, [*where, "-j", workers])
+                    with self.subTest(mode=mode, workers=workers, prep_workers=prep_workers):
+                        self.assertEqual(report["digest"], self.digest)
+                        self.assertEqual(report["samples"], NUM_TRAIN)
+                        self.assertEqual(report["errors"], 0)
+                        self.assertEqual(sum(report["choices"].values()), NUM_TRAIN)
+                        self.assertLessEqual(sum(report["stalls"].values()), 1)
+                        if mode == "local":  # no network, and no storage node
+                            self.assertEqual(report["stalls"]["network"], 0)
+                            self.assertEqual(report["stalls"]["storage_cpu"], 0)
 
     def test_schedule(self):
         """Ops of some epochs alone: one digest in all modes, and that of a run with these ops, or
@@ -100,8 +70,7 @@ class ModesTest(SynthTest):
         self.assertEqual(late, [plain[0], *gray[1:]])
         self.assertEqual(run("local", here, "when(1<=epoch<2,grayscale),"),
                          [plain[0], gray[1], plain[2]])
-        server = Server(self.root)
-        self.addCleanup(server.kill)
+        server = self.serve()
         profile = pathlib.Path(self.folder.name, "schedule")  # a plan is of a profile of the same pipeline
         run("local", [self.root, "--profiling", "--write-profile-folder", profile],
             "when(epoch>=1,grayscale),", repeat=1)
@@ -121,8 +90,7 @@ class ModesTest(SynthTest):
         self.assertEqual([report["samples"] for report in whole], [NUM_TRAIN] * 6)
         self.assertEqual(len({report["digest"] for report in whole}), 6)
         self.assertNotEqual(whole[0]["digest"], self.digest)
-        server = Server(self.root)
-        self.addCleanup(server.kill)
+        server = self.serve()
         reports, _ = self.train("remote_piloff", ["--host", server.address, "--epochs", "6",
                                                   "--repeat-within-batch", "3"])
         self.assertEqual([report["digest"] for report in reports],
@@ -131,21 +99,18 @@ class ModesTest(SynthTest):
     def test_profile_of_both_machines(self):
         folder = pathlib.Path(self.folder.name, "both")
         num_samples = 10
-        server = Server(self.root)
+        server = self.serve()
+        (report,), _ = self.train("remote_nooff", [
+            "--host", server.address, "--profiling", "--write-profile-folder", folder,
+            "--profile-samples", str(num_samples)])
+        self.assertEqual(report["samples"], num_samples)
+        profile, type(self).profile = self.profile, folder
         try:
-            (report,), _ = self.train("remote_nooff", [
-                "--host", server.address, "--profiling", "--write-profile-folder", folder,
-                "--profile-samples", str(num_samples)])
-            self.assertEqual(report["samples"], num_samples)
-            profile, type(self).profile = self.profile, folder
-            try:
-                for mode in ("remote_auto", "remote_sophon"):
-                    (report,), _ = self.train(mode, ["--host", server.address])
-                    self.assertEqual(report["digest"], self.digest)
-            finally:
-                type(self).profile = profile
+            for mode in ("remote_auto", "remote_sophon"):
+                (report,), _ = self.train(mode, ["--host", server.address])
+                self.assertEqual(report["digest"], self.digest)
         finally:
-            server.kill()
+            type(self).profile = profile
         # The original's tables have every sample, measured or told from the others.
         for name in ("prep_sizes.csv", "prep_times.csv"):
             self.assertEqual(len((folder / name).read_text().splitlines()), 1 + NUM_TRAIN)
@@ -173,85 +138,62 @@ class ModesTest(SynthTest):
         self.assertEqual((model["sluice_cost_model"], model["samples"]), (1, num_samples))
         self.assertGreater(model["link_bytes_per_s"], 0)
         self.assertEqual(model["storage_cores"], 1)
-        forecast = subprocess.run(
-            [BIN / "offload_profile", "plan", "--profile-folder", folder, "--json", "--pipeline",
-             "decode,random_resized_crop=64,hflip=0.5,to_tensor,normalize=imagenet"],
-            check=True, capture_output=True, text=True)
+        forecast = run("offload_profile", "plan", "--profile-folder", folder, "--json", "--pipeline",
+                       "decode,random_resized_crop=64,hflip=0.5,to_tensor,normalize=imagenet")
         self.assertEqual(json.loads(forecast.stdout)["costs"], "model")
 
     def test_a_log_that_cannot_be_written(self):
-        server = Server(self.root)
-        try:
-            self.train("remote_nooff", ["--host", server.address, "--batch-log", "/nowhere/b.csv",
-                                        "--retry-for", "0"], code=1)
-        finally:
-            server.kill()
+        server = self.serve()
+        self.train("remote_nooff", ["--host", server.address, "--batch-log", "/nowhere/b.csv",
+                                    "--retry-for", "0"], code=1)
 
     def test_cut_files(self):
-        server = Server(self.root, 0, 2)
-        try:
-            (whole,), _ = self.train("remote_nooff", ["--host", server.address])
-            for flags in (["--remote-form", "jpeg_crop"],
-                          ["--remote-form", "jpeg_crop", "-j", "4"]):
-                (report,), _ = self.train("remote_nooff", ["--host", server.address, *flags])
-                self.assertEqual(report["digest"], self.digest)
-                self.assertGreater(report["choices"]["jpeg_crop@0"], NUM_TRAIN / 3)
-                self.assertLess(report["wire_bytes"], 0.9 * whole["wire_bytes"])
-            (report,), _ = self.train("remote_auto", ["--host", server.address,
-                                                      "--remote-form", "raw"])
-            self.assertNotIn("jpeg_crop@0", report["choices"])
-        finally:
-            server.kill()
-        server = Server(self.root, 0, 1, "--jpeg-crop-huffman", "optimal")
-        try:
-            (report,), _ = self.train("remote_nooff", ["--host", server.address,
-                                                       "--remote-form", "jpeg_crop"])
+        server = self.serve("--prep-workers", 2)
+        (whole,), _ = self.train("remote_nooff", ["--host", server.address])
+        for flags in (["--remote-form", "jpeg_crop"],
+                      ["--remote-form", "jpeg_crop", "-j", "4"]):
+            (report,), _ = self.train("remote_nooff", ["--host", server.address, *flags])
             self.assertEqual(report["digest"], self.digest)
             self.assertGreater(report["choices"]["jpeg_crop@0"], NUM_TRAIN / 3)
-        finally:
-            server.kill()
+            self.assertLess(report["wire_bytes"], 0.9 * whole["wire_bytes"])
+        (report,), _ = self.train("remote_auto", ["--host", server.address,
+                                                  "--remote-form", "raw"])
+        self.assertNotIn("jpeg_crop@0", report["choices"])
+        server = self.serve("--jpeg-crop-huffman", "optimal")
+        (report,), _ = self.train("remote_nooff", ["--host", server.address,
+                                                   "--remote-form", "jpeg_crop"])
+        self.assertEqual(report["digest"], self.digest)
+        self.assertGreater(report["choices"]["jpeg_crop@0"], NUM_TRAIN / 3)
 
     def test_packed_pixels(self):
-        server = Server(self.root, 0, 2)
-        try:
-            for mode, choice in (("remote_piloff", "u8_packed@3"), ("remote_nooff", "u8_packed@1")):
-                (plain,), _ = self.train(mode, ["--host", server.address])
-                for workers in ("1", "4"):
-                    (report,), _ = self.train(mode, ["--host", server.address, "-j", workers,
-                                                     "--remote-form", "u8_packed"])
-                    with self.subTest(mode=mode, workers=workers):
-                        self.assertEqual(report["digest"], self.digest)
-                        self.assertGreater(report["choices"][choice], NUM_TRAIN / 3)
-                        self.assertEqual(sum(report["choices"].values()), NUM_TRAIN)
-                        self.assertEqual(report["errors"], 0)
-                        self.assertLess(report["wire_bytes"], plain["wire_bytes"])
-        finally:
-            server.kill()
+        server = self.serve("--prep-workers", 2)
+        for mode, choice in (("remote_piloff", "u8_packed@3"), ("remote_nooff", "u8_packed@1")):
+            (plain,), _ = self.train(mode, ["--host", server.address])
+            for workers in ("1", "4"):
+                (report,), _ = self.train(mode, ["--host", server.address, "-j", workers,
+                                                 "--remote-form", "u8_packed"])
+                with self.subTest(mode=mode, workers=workers):
+                    self.assertEqual(report["digest"], self.digest)
+                    self.assertGreater(report["choices"][choice], NUM_TRAIN / 3)
+                    self.assertEqual(sum(report["choices"].values()), NUM_TRAIN)
+                    self.assertEqual(report["errors"], 0)
+                    self.assertLess(report["wire_bytes"], plain["wire_bytes"])
 
     def test_a_server_killed_twice_costs_time_only(self):
         """The trainer takes its time, so that each kill falls in mid-epoch."""
-        port = Port()
-        self.addCleanup(port.close)
         for mode in ("remote_nooff", "remote_piloff"):
             # A read-ahead of little, else the epoch would be over before the kill, or the second
             # one come before there was a stream to the server that the first one led to.
-            server = Server(self.root, port)
-            process = self.start(mode, ["--host", f"127.0.0.1:{port}", "--consume-rate", "60",
+            with Node(self.root) as server:
+                run = self.start(mode, ["--host", server.address, "--consume-rate", "60",
                                         "--prefetch-bytes", "256k", "--retry-for", "60",
                                         "--repeat", "3", "-b", "4", "-p", "1"])
-            err = []
-            kills = 0
-            for line in process.stderr:
-                err.append(line)
-                if kills < 2 and f"[{4 + 12 * kills}/" in line:
-                    server.kill()
-                    server = Server(self.root, port)
-                    kills += 1
-            (report,) = [json.loads(line) for line in process.stdout]
-            process.stdout.close()
-            process.stderr.close()
-            self.assertEqual(process.wait(), 0, "".join(err)[-3000:])
-            server.kill()
+                kills = 0
+                for line in run.lines():
+                    if kills < 2 and f"[{4 + 12 * kills}/" in line:
+                        server.replace()
+                        kills += 1
+                (report,), _ = run.end()
             self.assertEqual(kills, 2)
             self.assertEqual(report["samples"], 3 * NUM_TRAIN)
             self.assertEqual(report["retries"], 2)
@@ -259,19 +201,16 @@ class ModesTest(SynthTest):
             self.assertEqual(report["digest"], calm["digest"])
 
     def test_the_bytes_of_the_fixed_modes(self):
-        server = Server(self.root)
-        try:
-            files = sum(path.stat().st_size for path in (self.root / "train").rglob("*.*"))
-            (report,), _ = self.train("remote_nooff", ["--host", server.address])
-            self.assertGreater(report["wire_bytes"], files)
-            self.assertLess(report["wire_bytes"], 1.002 * files)
-            (report,), _ = self.train("remote_piloff", ["--host", server.address,
-                                                        "--image-size", "224"])
-            self.assertGreater(report["bytes_per_sample"], 150528)
-            self.assertLess(report["bytes_per_sample"], 1.002 * 150528)
-            self.assertEqual(report["choices"], {"u8@3": NUM_TRAIN})
-        finally:
-            server.kill()
+        server = self.serve()
+        files = sum(path.stat().st_size for path in (self.root / "train").rglob("*.*"))
+        (report,), _ = self.train("remote_nooff", ["--host", server.address])
+        self.assertGreater(report["wire_bytes"], files)
+        self.assertLess(report["wire_bytes"], 1.002 * files)
+        (report,), _ = self.train("remote_piloff", ["--host", server.address,
+                                                    "--image-size", "224"])
+        self.assertGreater(report["bytes_per_sample"], 150528)
+        self.assertLess(report["bytes_per_sample"], 1.002 * 150528)
+        self.assertEqual(report["choices"], {"u8@3": NUM_TRAIN})
 
     def test_repeated_samples_draw_afresh_and_epochs_differ(self):
         (twice,), _ = self.train("local", [self.root, "--repeat", "2"])
@@ -286,18 +225,15 @@ class ModesTest(SynthTest):
         self.assertNotEqual(seeded["digest"], self.digest)
 
     def test_val_is_sequential_and_the_same_everywhere(self):
-        server = Server(self.root)
-        try:
-            digests = set()
-            for mode in MODES:
-                where = [self.root] if mode == "local" else ["--host", server.address]
-                (report,), _ = self.train(mode, [*where, "--evaluate"])
-                self.assertTrue(report["evaluate"])
-                self.assertEqual(report["samples"], NUM_VAL)
-                digests.add(report["digest"])
-            self.assertEqual(len(digests), 1)
-        finally:
-            server.kill()
+        server = self.serve()
+        digests = set()
+        for mode in MODES:
+            where = [self.root] if mode == "local" else ["--host", server.address]
+            (report,), _ = self.train(mode, [*where, "--evaluate"])
+            self.assertTrue(report["evaluate"])
+            self.assertEqual(report["samples"], NUM_VAL)
+            digests.add(report["digest"])
+        self.assertEqual(len(digests), 1)
 
     def test_a_signal_stops_with_a_checkpoint_that_goes_on(self):
         """Bit for bit: the file after the last epoch is that of a run that was not stopped."""
@@ -305,32 +241,28 @@ class ModesTest(SynthTest):
                  "--train-threads", "1", "--epochs", "2", "--lr", "0.01", "--repeat", "3"]
         whole = pathlib.Path(self.folder.name, "whole.ckpt")
         stopped = pathlib.Path(self.folder.name, "stopped.ckpt")
-        process = self.start("local", flags + ["--checkpoint", whole])
-        reports, err = process.communicate(timeout=TIMEOUT_S)
-        if process.returncode == 1 and "SLUICE_ONEDNN" in err:
+        try:
+            reports, _ = self.train("local", flags + ["--checkpoint", whole])
+        except AssertionError as error:
+            if "SLUICE_ONEDNN" not in str(error):
+                raise
             self.skipTest("this build has no CPU trainer")
-        self.assertEqual(process.returncode, 0, err[-3000:])
-        reports = [json.loads(line) for line in reports.splitlines()]
         self.assertEqual([report["val_samples"] for report in reports], [NUM_VAL] * 2)
 
         # Reads so slowly that it is not over before the signal.
-        process = self.start("local", flags + ["--checkpoint", stopped, "-p", "1"],
-                             **({"env": slow_disk(20000)} if BAD_DISK else {}))
-        err = []
-        for line in process.stderr:
-            err.append(line)
+        run = self.start("local", flags + ["--checkpoint", stopped, "-p", "1"],
+                         env=slow_disk(20000) if BAD_DISK else None)
+        is_told = False
+        for line in run.lines():
             # A report first; its line says when to stop.
             if "[3/" in line:
-                process.send_signal(signal.SIGUSR1)
-            if "samples so far" in line and not process.is_told:
-                process.terminate()
-                process.is_told = True
-        before = process.stdout.read().splitlines()
-        process.stdout.close()
-        process.stderr.close()
-        self.assertEqual(process.wait(), 128 + signal.SIGTERM, "".join(err)[-3000:])
+                run.process.send_signal(signal.SIGUSR1)
+            if "samples so far" in line and not is_told:
+                run.process.terminate()
+                is_told = True
+        before, err = run.end(128 + signal.SIGTERM)
         self.assertLess(len(before), 2, "it was over before the signal")
-        self.assertIn(f": --resume {stopped} goes on there", "".join(err))
+        self.assertIn(f": --resume {stopped} goes on there", err)
         rest, _ = self.train("local", flags + ["--resume", stopped, "--checkpoint", stopped])
         self.assertEqual(len(before) + len(rest), 2)
         self.assertEqual(rest[0]["first_sample"] + rest[0]["samples"], 3 * NUM_TRAIN)
@@ -344,14 +276,11 @@ class ModesTest(SynthTest):
         self.assertIn("repeat", err)
 
     def test_workers_without_cores_are_told(self):
-        server = Server(self.root)
-        try:
-            _, err = self.train("remote_auto", ["--host", server.address, "-j", "200"])
-            self.assertRegex(err, r"-j 200: the workers share [0-9.]+ cores, because .* CPU")
-            _, err = self.train("remote_auto", ["--host", server.address])
-            self.assertNotIn("-j", err)
-        finally:
-            server.kill()
+        server = self.serve()
+        _, err = self.train("remote_auto", ["--host", server.address, "-j", "200"])
+        self.assertRegex(err, r"-j 200: the workers share [0-9.]+ cores, because .* CPU")
+        _, err = self.train("remote_auto", ["--host", server.address])
+        self.assertNotIn("-j", err)
 
     def test_clear_ends(self):
         with Port() as port:
@@ -361,21 +290,18 @@ class ModesTest(SynthTest):
         _, err = self.train("local", [self.root / "nowhere"], code=1)
         self.assertIn("nowhere", err)
         # A profile of other data.
-        server = Server(self.root / "train")
+        server = self.serve(root=self.root / "train")
+        other = pathlib.Path(self.folder.name, "other")
+        other.mkdir()
+        for name in ("prep_sizes.csv", "prep_times.csv"):
+            lines = (self.profile / name).read_text().splitlines()
+            (other / name).write_text("\n".join(lines[:-5]) + "\n")
+        profile, type(self).profile = self.profile, other
         try:
-            other = pathlib.Path(self.folder.name, "other")
-            other.mkdir()
-            for name in ("prep_sizes.csv", "prep_times.csv"):
-                lines = (self.profile / name).read_text().splitlines()
-                (other / name).write_text("\n".join(lines[:-5]) + "\n")
-            profile, type(self).profile = self.profile, other
-            try:
-                _, err = self.train("remote_sophon", ["--host", server.address], code=1)
-            finally:
-                type(self).profile = profile
-            self.assertIn("made for other data", err)
+            _, err = self.train("remote_sophon", ["--host", server.address], code=1)
         finally:
-            server.kill()
+            type(self).profile = profile
+        self.assertIn("made for other data", err)
 
 
 if __name__ == "__main__":

@@ -4,15 +4,12 @@ every mode with one digest; a profile of another pipeline or size is refused by 
 import json
 import os
 import pathlib
-import subprocess
-import tempfile
 import unittest
 
-from test_modes import MODES, Server
+from programs import Server, SynthTest, reports, run
+from test_modes import MODES
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 NUM_TRAIN = 24
-TIMEOUT_S = 120
 
 # The ops, the size that both subsets end at, the columns of the tables, and the names of choices
 # that an epoch of all samples in every form must show.
@@ -39,27 +36,17 @@ PIPELINES = {
 }
 
 
-class PipelinesTest(unittest.TestCase):
+class PipelinesTest(SynthTest):
+    SYNTH = ("-n", NUM_TRAIN, "--num-val", 2, "--classes", 2)
+
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.root = pathlib.Path(cls.folder.name, "set")
-        subprocess.run([BIN / "offload_dataset", "synth", cls.root, "-n", str(NUM_TRAIN),
-                        "--num-val", "2", "--classes", "2"], check=True, capture_output=True)
-        cls.server = Server(cls.root)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.kill()
-        cls.folder.cleanup()
+        super().setUpClass()
+        cls.server = cls.enterClassContext(Server(cls.root, "--prep-workers", 1))
 
     def run_program(self, name, *flags, code=0):
-        done = subprocess.run([str(part) for part in (BIN / name, *flags)], capture_output=True,
-                              text=True, timeout=TIMEOUT_S, check=False)
-        self.assertEqual(done.returncode, code, f"{done.args}:\n{done.stderr[-3000:]}")
-        self.assertNotIn("Sanitizer", done.stderr)
-        return [json.loads(line) for line in done.stdout.splitlines() if code == 0 and
-                line.startswith("{")], done.stderr
+        done = run(name, *flags, code=code)
+        return reports(done.stdout) if code == 0 else [], done.stderr
 
     def train(self, mode, name, *flags, code=0):
         spec, size = PIPELINES[name][:2]

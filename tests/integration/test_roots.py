@@ -3,59 +3,25 @@
 server in each mode, as from their folders here, and so do mixes of them; the list is read again;
 and a root that is gone takes no other with it."""
 import http.server
-import json
 import pathlib
 import shutil
 import signal
-import subprocess
 import threading
 import unittest
 
 import programs
+from programs import HeardServer, run
 
 MODES = ("remote_nooff", "remote_alloff", "remote_piloff", "remote_sophon", "remote_auto")
 MIXES = ("a=0.7,b=1.5", "b=2,c=0.25", "a=0,c=3")
 NUM = {"a": 30, "b": 21, "c": 16}  # of train
 
 
-def run(program, *arguments, code=0):
-    done = subprocess.run([programs.BIN / program, *map(str, arguments)], capture_output=True,
-                          text=True, timeout=programs.TIMEOUT_S)
-    if done.returncode != code or "Sanitizer" in done.stderr:
-        raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return done
-
-
 def train(*flags, epochs=1):
     """Digest, samples and errors of each epoch."""
-    done = run("offload_train", "--device", "none", "--json", "-b", 8, "-p", 0, "--image-size", 48,
-               "--seed", 3, "--epochs", epochs, *flags)
-    reports = map(json.loads, done.stdout.splitlines())
+    reports, _ = programs.train("-b", 8, "-p", 0, "--image-size", 48, "--seed", 3, "--epochs", epochs,
+                                *flags)
     return [(r["digest"], r["samples"], r["errors"]) for r in reports]
-
-
-class Server(programs.Server):
-    """Its log is read line by line."""
-
-    def __init__(self, *roots):
-        super().__init__(roots, stderr=subprocess.PIPE)
-        self.said = ""
-
-    def wait_for(self, words):
-        while words not in self.said:
-            line = self.process.stderr.readline()
-            if not line:
-                raise AssertionError(f"{words!r} is not in:\n{self.said}")
-            self.said += line
-
-    def __exit__(self, *error):
-        if error == (None, None, None):
-            self.process.terminate()
-            out, err = self.process.communicate(timeout=programs.TIMEOUT_S)
-            if self.process.returncode or "Sanitizer" in err:
-                raise AssertionError(f"offload_server: {self.process.returncode}:\n{err}")
-            self.stats = json.loads(out.splitlines()[-1])
-        super().__exit__(*error)
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -104,19 +70,20 @@ class RootsTest(programs.SynthTest):
         self.assertEqual(train(*self.local, "--profiling", "--write-profile-folder", profile),
                          expected)
         planned = ["--profile-folder", profile, "--net-bw", "100", "--remote-cpus", "2"]
-        with Server(*self.served) as server:
+        with HeardServer(self.served) as server:
             for mode in MODES:
                 more = planned if mode in ("remote_sophon", "remote_auto") else []
                 with self.subTest(mode=mode):
                     self.assertEqual(
                         train("--dataset-mode", mode, "--host", server.address, *more), expected)
-        self.assertEqual(server.stats["errors"], {})
-        self.assertGreater(server.stats["jpeg_index"]["hits"], 0)  # of the tars
-        self.assertEqual(server.stats["jpeg_index"]["stale"], 0)
+            stats = server.stop()
+        self.assertEqual(stats["errors"], {})
+        self.assertGreater(stats["jpeg_index"]["hits"], 0)  # of the tars
+        self.assertEqual(stats["jpeg_index"]["stale"], 0)
 
     def test_mixes_are_the_same_everywhere(self):
         digests = set()
-        with Server(*self.served) as server:
+        with HeardServer(self.served) as server:
             for mix in MIXES:
                 weights = {name: float(text) for name, text in
                            (item.split("=") for item in mix.split(","))}
@@ -134,10 +101,10 @@ class RootsTest(programs.SynthTest):
     def test_all_lists_are_read_again(self):
         copy = self.path / "copy"
         shutil.copytree(self.root, copy)
-        with Server(f"x={copy}", *self.served) as server:
+        with HeardServer([f"x={copy}", *self.served]) as server:
             shutil.copy(copy / "train/class000/00000000.jpg", copy / "train/class000/new.jpg")
             server.process.send_signal(signal.SIGHUP)
-            server.wait_for(f"read again: {sum(NUM.values()) + 11 + 37} samples")
+            server.await_line(f"read again: {sum(NUM.values()) + 11 + 37} samples")
             self.assertEqual(
                 train("--dataset-mode", "remote_nooff", "--host", server.address),
                 train(f"x={copy}", *self.local))
@@ -147,13 +114,12 @@ class RootsTest(programs.SynthTest):
         shutil.copytree(self.root, copy)
         expected = train(f"x={copy}", *self.local, "--mix", "x=0")
         flags = ("--dataset-mode", "remote_nooff", "--mix", "x=0")
-        with Server(f"x={copy}", *self.served) as server:
+        with HeardServer([f"x={copy}", *self.served]) as server:
             copy.rename(away)
-            server.wait_for(f"root {copy}: ")
-            server.wait_for("health is NOT_SERVING")
+            server.await_line(f"root {copy}: ", "health is NOT_SERVING")
             self.assertEqual(train("--host", server.address, *flags), expected)
             away.rename(copy)
-            server.wait_for("the root x is there again")
+            server.await_line("the root x is there again")
             self.assertEqual(train("--host", server.address, *flags), expected)
 
     def test_what_is_wrong_is_said(self):

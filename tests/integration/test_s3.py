@@ -21,7 +21,9 @@ import unittest
 import urllib.parse
 import urllib.request
 
+import programs
 import record_sets
+from programs import free_port, run
 
 try:
     import boto3
@@ -32,70 +34,30 @@ except ImportError as error:
     print(f"SKIPPED: moto[server] of PyPI is missing for {sys.executable} ({error})")
     sys.exit(77)
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 TIMEOUT_S = 120
 KEY, SECRET = "AKIDEXAMPLE", "wJalr/XUtnFEMI+K7MDENG"
 MODES = ("remote_nooff", "remote_alloff", "remote_piloff", "remote_auto")
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+for name in [name for name in os.environ if name.startswith("AWS_")]:
+    del os.environ[name]
 
 
 def environment(**more):
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    return {**clean, "HOME": "/nonexistent", "AWS_ACCESS_KEY_ID": KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET, **more}
+    return {"HOME": "/nonexistent", "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, **more}
 
 
-class Server:
-    """offload_server over a remote root."""
+class Server(programs.Server):
+    """Over a remote root."""
 
     def __init__(self, root, *options, env=None):
-        self.log_file = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(
-            [BIN / "offload_server", "--root", root, "--listen", f"127.0.0.1:{free_port()}",
-             "--prep-workers", "2", *map(str, options)],
-            stdout=subprocess.PIPE, stderr=self.log_file, text=True, env=env or environment())
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on "):
-            self.process.wait(TIMEOUT_S)
-            text = self.log()
-            self.__exit__()
-            raise RuntimeError(text)
-        self.address = line.split()[-1]
-
-    def log(self):
-        self.log_file.seek(0)
-        return self.log_file.read()
-
-    def stop(self):
-        self.process.terminate()
-        out, _ = self.process.communicate(timeout=TIMEOUT_S)
-        assert self.process.returncode == 0, self.log()
-        return json.loads(out.splitlines()[-1])
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *unused):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
-        self.log_file.close()
+        super().__init__(root, *options, listen=f"127.0.0.1:{free_port()}", env=env or environment())
 
 
 def train(*where, options=()):
-    """The epoch as JSON, and the log."""
-    done = subprocess.run(
-        [BIN / "offload_train", *map(str, where), "--device", "none", "--epochs", "1", "-b", "8",
-         "-j", "1", "--json", "--retry-for", "10", *options],
-        capture_output=True, text=True, timeout=TIMEOUT_S)
-    if done.returncode != 0:
-        raise AssertionError(done.stderr)
-    return json.loads(done.stdout.splitlines()[0]), done.stderr
+    """The epoch, and the log."""
+    (epoch,), log = programs.train(*where, "--epochs", 1, "-b", 8, "-j", 1, "--retry-for", 10, *options)
+    return epoch, log
 
 
 class WithImages(unittest.TestCase):
@@ -105,8 +67,7 @@ class WithImages(unittest.TestCase):
         cls.addClassCleanup(cls.folder.cleanup)
         cls.path = pathlib.Path(cls.folder.name)
         cls.images = cls.path / "set"
-        subprocess.run([BIN / "offload_dataset", "synth", cls.images, "-n", "48", "--num-val", "8",
-                        "--classes", "3"], check=True, capture_output=True)
+        run("offload_dataset", "synth", cls.images, "-n", 48, "--num-val", 8, "--classes", 3)
         cls.digest = train("--dataset-mode", "local", cls.images)[0]["digest"]
 
     def make_certificate(self):
@@ -201,8 +162,7 @@ class Buckets(WithBucket):
     def test_a_bucket_with_manifest_and_index_reads_less(self):
         indexed = self.path / "indexed"
         shutil.copytree(self.images, indexed)
-        subprocess.run([BIN / "offload_dataset", "index", indexed, "--jpeg-index"], check=True,
-                       capture_output=True)
+        run("offload_dataset", "index", indexed, "--jpeg-index")
         self.upload(indexed, "indexed")
         with self.gateway() as gateway, \
                 Server("s3://photos/indexed", "--s3-endpoint", gateway.url, "--verify") as server:
@@ -224,8 +184,7 @@ class Buckets(WithBucket):
 
     def test_a_manifest_may_be_a_file_here(self):
         manifest = self.path / "manifest.tsv"
-        subprocess.run([BIN / "offload_dataset", "index", self.images, "--out", manifest],
-                       check=True, capture_output=True)
+        run("offload_dataset", "index", self.images, "--out", manifest)
         with self.gateway() as gateway, \
                 Server("s3://photos/listed/a b+c", "--s3-endpoint", gateway.url, "--manifest",
                        manifest) as server:
@@ -234,16 +193,11 @@ class Buckets(WithBucket):
 
     def index(self, root, *flags):
         """The summary of an index over a store."""
-        env = {**environment(), "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
-        done = subprocess.run([BIN / "offload_dataset", "index", "--json", root, *map(str, flags)],
-                              env=env, capture_output=True, text=True, timeout=TIMEOUT_S)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return json.loads(run("offload_dataset", "index", "--json", root, *flags, env=environment()).stdout)
 
     def test_shards_are_listed_by_ranges_and_read_where_they_lie(self):
         tars, records = self.path / "tars", self.path / "records"
-        subprocess.run([BIN / "offload_dataset", "pack", "--shard-bytes", "700kB", self.images, tars],
-                       check=True, capture_output=True)
+        run("offload_dataset", "pack", "--shard-bytes", "700kB", self.images, tars)
         for subset, rows in record_sets.samples_of(self.images).items():
             record_sets.write_mds(records / subset, [(data, struct.pack("<q", label))
                                                      for data, label in rows],
@@ -251,9 +205,8 @@ class Buckets(WithBucket):
         for folder in (tars, records):
             self.upload(folder, f"shards/{folder.name}")
             manifest = self.path / f"{folder.name}.tsv"
-            local = json.loads(subprocess.run(
-                [BIN / "offload_dataset", "index", "--json", folder, "--out", self.path / "x.tsv"],
-                check=True, capture_output=True).stdout)
+            local = json.loads(run("offload_dataset", "index", "--json", folder, "--out",
+                                   self.path / "x.tsv").stdout)
             root = f"s3://photos/shards/{folder.name}"
             with self.gateway() as gateway:
                 made = self.index(root, "--s3-endpoint", gateway.url, "--out", manifest)
@@ -282,9 +235,7 @@ class Buckets(WithBucket):
             self.assertEqual(epoch["errors"], 20)
 
     def test_an_index_of_a_bucket_needs_a_file_for_it(self):
-        done = subprocess.run([BIN / "offload_dataset", "index", "s3://photos/listed"], text=True,
-                              env=environment(), capture_output=True, timeout=TIMEOUT_S)
-        self.assertEqual(done.returncode, 1)
+        done = run("offload_dataset", "index", "s3://photos/listed", env=environment(), code=1)
         self.assertIn("the list needs a file: give --out FILE", done.stderr)
 
     def test_one_digest_under_faults(self):
@@ -367,8 +318,7 @@ class Buckets(WithBucket):
     def test_a_cache_with_an_index_fetches_no_more_and_other_crops_hit(self):
         indexed = self.path / "indexed-cached"
         shutil.copytree(self.images, indexed)
-        subprocess.run([BIN / "offload_dataset", "index", indexed, "--jpeg-index"], check=True,
-                       capture_output=True)
+        run("offload_dataset", "index", indexed, "--jpeg-index")
         self.upload(indexed, "indexed-cached")
 
         def epochs(*options):

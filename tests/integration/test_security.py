@@ -24,7 +24,6 @@ transfer, transfer_grpc = pb["data_transfer_pb2"], pb["data_transfer_pb2_grpc"]
 T = harness.TIMEOUT_S
 NUM = 24  # training samples
 SECRET = b"nobody-may-read-this"
-LOG = None  # of the servers
 
 if not shutil.which("openssl"):
     harness.skip("openssl is missing")
@@ -67,8 +66,6 @@ class Base(unittest.TestCase):
         cls.client_cert = ("--cert", cls.certs / "client.pem", "--key",
                            cls.certs / "client-key.pem")
         plain = harness.Server(cls.root)
-        global LOG
-        LOG = plain.log.name
         cls.want = cls.expect_digests(plain.address)
         plain.stop()
 
@@ -79,10 +76,7 @@ class Base(unittest.TestCase):
         return digests(done.stdout)
 
     def serve(self, *flags):
-        """Its tail() is what the log got since then: the tests' servers share one."""
-        start = len(pathlib.Path(LOG).read_text())
-        server = harness.Server(self.root, *map(str, flags))
-        server.tail = lambda: pathlib.Path(LOG).read_text()[start:]
+        server = harness.Server(self.root, *flags)
         self.addCleanup(lambda: server.process.poll() is None and server.stop())
         return server
 
@@ -111,8 +105,8 @@ class Base(unittest.TestCase):
 
     def wait_for_log(self, server, words):
         deadline = time.monotonic() + T
-        while words not in server.tail():
-            self.assertLess(time.monotonic(), deadline, f"{words!r} not in {server.tail()}")
+        while words not in server.log():
+            self.assertLess(time.monotonic(), deadline, f"{words!r} not in {server.log()}")
             time.sleep(0.02)
 
     def channel(self, address, credentials=True):
@@ -130,7 +124,7 @@ class Tls(Base):
         for _ in range(3):
             time.sleep(0.2)  # the server connects to itself meanwhile, over TLS
         self.assertIsNone(server.process.poll())
-        self.assertNotIn("nobody can connect", server.tail())
+        self.assertNotIn("nobody can connect", server.log())
 
     def test_what_does_not_fit_is_refused_in_words(self):
         server = self.serve(*self.tls)
@@ -318,7 +312,7 @@ class Tls(Base):
         self.assertEqual(len(set(seen)), 3, seen)
         self.assertEqual(seen[1], seen[2])
         stats = server.stop()
-        self.assertNotIn("lost", server.tail())
+        self.assertNotIn("lost", server.log())
         self.assertEqual(stats["samples"], 2 * NUM)
 
 
@@ -354,7 +348,7 @@ class Tokens(Base):
         self.fails(server.address, "the token is none that this server knows", *self.client_tls,
                    "--token-file", other, "--retry-for", 60)
         self.assertLess(time.monotonic() - started, 30)  # no retries: it will not get better
-        log = server.tail()
+        log = server.log()
         self.assertIn("token team-a: offload_train", log)
         self.assertIn("refused 127.0.0.1:", log)
         self.assertNotIn(self.token, log)
@@ -537,7 +531,7 @@ class Tokens(Base):
                      env={**os.environ, "SLUICE_TOKEN": self.token})
         self.assertEqual(config.returncode, 0)
         key = (self.certs / "server-key.pem").read_text().splitlines()[1]
-        for text in (out, err, config.stdout, config.stderr, server.tail()):
+        for text in (out, err, config.stdout, config.stderr, server.log()):
             self.assertNotIn(self.token, text)
             self.assertNotIn(key, text)
 
@@ -691,7 +685,7 @@ class Closed(Base):
         self.assertEqual(done.returncode, 2)
         self.assertIn("may read every sample beneath", done.stderr)
         server = harness.Server(self.root, "--listen", ":0", "--insecure")
-        self.assertIn("warning: --insecure: anyone who reaches", server.tail())
+        self.assertIn("warning: --insecure: anyone who reaches", server.log())
         server.stop()
 
     def test_data_transfer_serves_samples_alone_and_only_if_asked(self):

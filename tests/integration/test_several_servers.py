@@ -2,16 +2,13 @@
 """Several servers for one loader: replicas and shards give the batches of one server, whatever
 becomes of some of them meanwhile, and a shard that is gone ends a run where it can go on."""
 import contextlib
-import json
-import pathlib
-import subprocess
 import unittest
 
 import programs
 
 EPOCHS = 2
 BATCHES = 12  # of an epoch
-FLAGS = ["--device", "none", "--json", "-b", 8, "-j", 1, "--image-size", 48, "--seed", 3, "-p", 1]
+FLAGS = ["-b", 8, "-j", 1, "--image-size", 48, "--seed", 3, "-p", 1]
 
 
 def hosts(*shards):
@@ -26,42 +23,22 @@ class SeveralServers(programs.SynthTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.folder_path = pathlib.Path(cls.folder.name)
         cls.digests = [epoch["digest"] for epoch in cls.train(cls.root, "--dataset-mode", "local")]
-        cls.halves = programs.split(cls.root, cls.folder_path / "halves", 2)
-
-    @classmethod
-    def start(cls, *flags):
-        return subprocess.Popen(
-            [str(programs.BIN / "offload_train"), *map(str, FLAGS), "--epochs", str(EPOCHS),
-             *map(str, flags)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        cls.halves = programs.split(cls.root, cls.path / "halves", 2)
 
     @classmethod
     def train(cls, *flags, code=0, events=None):
         """The epochs of a run; events: {batches since the start: what happens then}."""
-        process = cls.start(*flags)
+        run = programs.Train(*FLAGS, "--epochs", EPOCHS, *flags)
         events = dict(events or {})
-        log = []
-        for line in process.stderr:
-            log.append(line)
-            done = cls.batch_of(line)
+        for line in run.lines():
+            done = programs.batches_done(line, BATCHES)
             for batch in [batch for batch in events if done is not None and done >= batch]:
                 events.pop(batch)()
-        out, _ = process.communicate(timeout=100)
-        cls.log = "".join(log)
-        if process.returncode != code or events:
-            raise AssertionError(f"{flags}: exit {process.returncode}, left {list(events)}\n"
-                                 f"{cls.log[-3000:]}")
-        return [json.loads(line) for line in out.splitlines()]
-
-    @staticmethod
-    def batch_of(line):
-        """"train epoch E [N/12] ...": batches done since the run's start, or None."""
-        words = line.split()
-        if "[" not in line or "epoch" not in words:
-            return None
-        return int(words[words.index("epoch") + 1]) * BATCHES + int(
-            line.split("[")[1].split("/")[0])
+        epochs, cls.log = run.end(code)
+        if events:
+            raise AssertionError(f"{flags}: left {list(events)}\n{cls.log[-3000:]}")
+        return epochs
 
     def check(self, epochs):
         self.assertEqual([epoch["digest"] for epoch in epochs], self.digests, self.log[-3000:])
@@ -77,7 +54,7 @@ class SeveralServers(programs.SynthTest):
                                [*hosts(second, first), "--hedge"]):
                     with self.subTest(mode=mode, spread=spread):
                         self.check(self.train("--dataset-mode", mode, *spread))
-            config = self.folder_path / "shards.conf"
+            config = self.path / "shards.conf"
             config.write_text(f"host = {first[0].address}\nhost = {second[0].address}\n"
                               "dataset-mode = remote_piloff\n")
             self.check(self.train("--config", config))
@@ -96,7 +73,7 @@ class SeveralServers(programs.SynthTest):
                         18: nodes[2].restart}))
 
     def test_a_shard_that_is_gone_ends_the_run_where_it_can_go_on(self):
-        path = self.folder_path / "lost.ckpt"
+        path = self.path / "lost.ckpt"
         with programs.Node(self.halves[0]) as first, programs.Node(self.halves[1]) as second, \
                 programs.Node(self.halves[1]) as third, programs.Node(self.root) as whole:
             cpu = ["--device", "cpu", "-a", "small_cnn", "--train-threads", 1, "--no-val",

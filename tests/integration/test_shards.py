@@ -7,23 +7,14 @@ import pathlib
 import shutil
 import subprocess
 import tarfile
-import tempfile
 import unittest
 
 import programs
-from programs import BIN, TIMEOUT_S
+from programs import SynthTest, run
 
 NUM_TRAIN = 30
 NUM_VAL = 6
 MODES = ("local", "remote_nooff", "remote_alloff", "remote_piloff", "remote_sophon", "remote_auto")
-
-
-def run(program, *arguments, code=0):
-    done = subprocess.run([BIN / program, *map(str, arguments)], capture_output=True, text=True,
-                          timeout=TIMEOUT_S)
-    if done.returncode != code or "Sanitizer" in done.stderr:
-        raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return done
 
 
 def dataset(*arguments, code=0):
@@ -34,22 +25,20 @@ def index(root, *flags):
     return json.loads(dataset("index", "--json", *flags, root).stdout)
 
 
-class SetCase(unittest.TestCase):
+class SetCase(SynthTest):
     """A folder of images, its digest, and what has to be equal to it."""
+    SYNTH = ("-n", NUM_TRAIN, "--num-val", NUM_VAL, "--classes", 3)
 
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory(prefix="sluice-shards-")
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.root = pathlib.Path(cls.folder.name, "set")
-        dataset("synth", cls.root, "-n", NUM_TRAIN, "--num-val", NUM_VAL, "--classes", 3)
+        super().setUpClass()
         cls.digest = cls.train("local", cls.root)["digest"]
 
     @staticmethod
     def train(mode, *flags):
-        done = run("offload_train", "--dataset-mode", mode, "--device", "none", "--json", "-b", "8",
-                   "-p", "0", "--image-size", "64", *flags)
-        return json.loads(done.stdout)
+        (report,), _ = programs.train("--dataset-mode", mode, "-b", 8, "-p", 0, "--image-size", 64,
+                                      *flags)
+        return report
 
     def empty(self, name):
         path = pathlib.Path(self.folder.name, name)

@@ -4,7 +4,6 @@ and a server that is lost and comes back."""
 import codecs
 import fcntl
 import os
-import pathlib
 import pty
 import re
 import select
@@ -16,7 +15,7 @@ import termios
 import time
 import unittest
 
-from programs import BIN, Port, SynthTest
+from programs import BIN, Node, SynthTest, run as run_program
 
 TIMEOUT_S = 120
 UTF8 = {"LC_ALL": "C.UTF-8", "TERM": "xterm"}
@@ -55,25 +54,6 @@ class Screen:
                 self.line = self.line[:self.column] + char + self.line[self.column + 1:]
                 self.column += 1
                 self.widest = max(self.widest, self.column)
-
-
-class Server:
-    def __init__(self, root, port, *flags):
-        self.root, self.port, self.flags = root, port, flags
-        self.start()
-
-    def start(self):
-        self.process = subprocess.Popen(
-            [BIN / "offload_server", "--root", self.root, "--listen", f"127.0.0.1:{self.port}",
-             *self.flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on "):
-            self.kill()
-            raise RuntimeError(f"offload_server said {line!r}")
-
-    def kill(self):
-        self.process.kill()
-        self.process.communicate()
 
 
 class OnTerminal:
@@ -127,7 +107,6 @@ class OnTerminal:
 
 class TerminalTest(SynthTest):
     SYNTH = ("-n", "60", "--num-val", "12", "--classes", "3")
-
 
     def local(self, *flags):
         return (self.root, "--dataset-mode", "local", "--image-size", 32, "-b", 4, *flags)
@@ -186,11 +165,7 @@ class TerminalTest(SynthTest):
 
     def test_elsewhere_a_plain_line_every_few_seconds(self):
         begin = time.monotonic()
-        done = subprocess.run(
-            [str(part) for part in (BIN / "offload_train", "--device", "none",
-                                    *self.local("--consume-rate", 10))],
-            capture_output=True, text=True, timeout=TIMEOUT_S)  # 6 s
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = run_program("offload_train", "--device", "none", *self.local("--consume-rate", 10))  # 6 s
         self.assertNotIn("\x1b", done.stdout + done.stderr)
         lines = [line for line in done.stderr.splitlines() if "samples/s" in line]
         self.assertGreaterEqual(len(lines), 1, done.stderr)
@@ -203,10 +178,9 @@ class TerminalTest(SynthTest):
         self.assertRegex(summary[0], "^epoch 0 local: 60 samples in .*, limited by trainer$")
 
     def test_a_server_lost_and_back_is_told_of_once_though_nobody_waits(self):
-        with Port() as port:
-            server = Server(self.root, port)
+        with Node(self.root) as server:
             # Everything of an epoch is read ahead, so the trainer is the limit, and nobody waits.
-            run = OnTerminal(100, "--host", f"127.0.0.1:{port}", "--dataset-mode", "remote_nooff",
+            run = OnTerminal(100, "--host", server.address, "--dataset-mode", "remote_nooff",
                              "--image-size", 32, "-b", 4, "--no-val", "--repeat", 50,
                              "--consume-rate", 20)
             try:
@@ -222,27 +196,24 @@ class TerminalTest(SynthTest):
                 self.assertEqual(run.stop(), 128 + signal.SIGTERM, run.raw)
             finally:
                 run.process.kill()
-                server.kill()
             log = [line for line in run.screen.lines if re.match(r"\d\d:\d\d:\d\d ", line)]
-            lost = [line for line in log if f"lost 127.0.0.1:{port}: " in line]
-            back = [line for line in log if f"127.0.0.1:{port} is back after " in line]
+            lost = [line for line in log if f"lost {server.address}: " in line]
+            back = [line for line in log if f"{server.address} is back after " in line]
             self.assertEqual((len(lost), len(back)), (1, 1), log)
             self.assertIn("warning: ", lost[0])
             self.assertIn("trying for up to 60 s", lost[0])
             self.assertRegex(back[0], r"is back after [\d.]+ s$")
 
     def test_a_profile_says_which_part_it_is_in(self):
-        with Port() as port:
-            # So that each part takes longer than it takes to draw it.
-            server = Server(self.root, port, "--link-limit", "40mbit")
-            try:
-                run = OnTerminal(100, "--host", f"127.0.0.1:{port}", "--image-size", 128, "-b", 16,
-                                 "--no-val", "--profiling", "--profile-samples", 5,
-                                 "--write-profile-folder", pathlib.Path(self.folder.name, "profile"))
-                self.assertEqual(run.end(), 0, run.raw)
-            finally:
-                run.process.kill()
-                server.kill()
+        # So that each part takes longer than it takes to draw it.
+        server = self.serve("--link-limit", "40mbit")
+        run = OnTerminal(100, "--host", server.address, "--image-size", 128, "-b", 16, "--no-val",
+                         "--profiling", "--profile-samples", 5, "--write-profile-folder",
+                         self.path / "profile")
+        try:
+            self.assertEqual(run.end(), 0, run.raw)
+        finally:
+            run.process.kill()
         parts = [re.search(r"part (\d+) of (\d+) \((.*?)\).* \d+:\d\d left", line)
                  for line in run.screen.statuses]
         parts = [part.groups() for part in parts if part]

@@ -16,29 +16,13 @@ import sys
 import termios
 import unittest
 
-from programs import BIN, Port, SynthTest
+from programs import BIN, Port, SynthTest, run
 
 T = 120
 
 
-class Server:
-    def __init__(self, root, port, *flags):
-        self.process = subprocess.Popen(
-            [BIN / "offload_server", "--root", root, "--listen", f"127.0.0.1:{port}", "--prep-workers", "2", *flags],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        line = self.process.stdout.readline()
-        assert line.startswith("listening on "), line
-        self.address = line.split()[-1]
-
-    def end(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
-
-
-def top(*flags, **kwargs):
-    return subprocess.run([BIN / "offload_top", *map(str, flags)], capture_output=True, text=True, timeout=T,
-                          check=False, **kwargs)
+def top(*flags, **named):
+    return run("offload_top", *flags, code=None, **named)
 
 
 class Live:
@@ -79,11 +63,6 @@ class Live:
 
 class Top(SynthTest):
     SYNTH = ("-n", 24)
-
-    def serve(self, *flags, port=0):
-        server = Server(self.root, port, *flags)
-        self.addCleanup(server.end)
-        return server
 
     def train(self, server, *flags):
         """Epochs without an end; returns once the server has sent something."""
@@ -168,7 +147,7 @@ class Top(SynthTest):
 
     def test_the_live_view_follows_servers_and_the_terminals_size(self):
         with Port() as port:
-            server = self.serve(port=port)
+            server = self.serve(listen=f"127.0.0.1:{port}")
             view = self.live(12, 140, server.address)
             view.until(r"SERVER.*AGE(?s:.)*ok")
             view.resize(12, 40)
@@ -178,9 +157,9 @@ class Top(SynthTest):
             view.resize(12, 150)
             view.process.send_signal(signal.SIGWINCH)
             view.until(r"AGE")
-            server.end()
+            server.kill()
             view.until(r"away")
-            self.serve(port=port)
+            self.serve(listen=f"127.0.0.1:{port}")
             view.until(r"ok")
             os.write(view.master, b"\x1b[B\x1b[A")  # arrows
             os.write(view.master, b"q")

@@ -1,17 +1,14 @@
 #!/usr/bin/env python3
 """--trace: each sample's route in both programs' files, with one trace id, in the order of time."""
 import json
-import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import unittest
 
-from programs import BIN, SynthTest
+from programs import SynthTest, run
 
-T = 120
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SLACK_NS = 2_000_000  # two programs' clocks, read a moment apart, and microseconds that were rounded
 
@@ -48,35 +45,18 @@ class Trace(SynthTest):
         self.out = pathlib.Path(self.folder.name, self.id().split(".")[-1])
         self.out.mkdir()
 
-    def serve(self, *flags):
-        server = subprocess.Popen([BIN / "offload_server", "--root", self.root, "--listen", "127.0.0.1:0",
-                                   "--prep-workers", "2", *flags], stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL, text=True)
-        line = server.stdout.readline()
-        self.assertTrue(line.startswith("listening on "), line)
-
-        def end():
-            server.terminate()
-            server.wait(T)
-            server.stdout.close()
-        self.addCleanup(end)
-        return line.split()[-1], end
-
     def train(self, *flags, env=None):
-        done = subprocess.run([BIN / "offload_train", "-b", "5", "--device", "none", "--seed", "3", "-p", "0",
-                               *map(str, flags)], capture_output=True, text=True, timeout=T, check=False,
-                              env={**os.environ, **(env or {})})
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done
+        return run("offload_train", "-b", 5, "--device", "none", "--seed", 3, "-p", 0, *flags, env=env)
 
     def test_each_sample_has_a_line_of_both_and_its_times_are_ordered(self):
-        address, end = self.serve("--trace", self.out / "server")
+        server = self.serve("--trace", self.out / "server")
+        address = server.address
         plain = self.train("--host", address)
         self.assertEqual((self.out / "server").read_text(), "")  # nobody asked for traces
         traced = self.train("--host", address, "--trace", self.out / "client", "--trace-sample", 1)
-        digests = [re.search(r"digest (\w+)", run.stdout).group(1) for run in (plain, traced)]
+        digests = [re.search(r"digest (\w+)", done.stdout).group(1) for done in (plain, traced)]
         self.assertEqual(*digests)
-        end()
+        server.stop()
         clients, servers = lines_of(self.out / "client"), lines_of(self.out / "server")
         self.assertEqual(len(clients), 24)
         self.assertEqual(len({line[0].attributes["sluice.sample"] for line in clients}), 24)
@@ -127,7 +107,7 @@ class Trace(SynthTest):
             self.assertEqual(before.end, after.start, after.name)
 
     def test_a_share_of_the_samples_is_the_same_in_each_run(self):
-        address, _ = self.serve()  # a server that traces nothing
+        address = self.serve().address  # a server that traces nothing
         seen = []
         for name in ("a", "b"):
             self.train("--host", address, "--epochs", 8, "--trace", self.out / name, "--trace-sample", 0.25)
@@ -143,13 +123,11 @@ class Trace(SynthTest):
         self.assertEqual(len(lines), 24)
         for line in lines:
             self.assertEqual((line[0].trace, line[0].parent, line[0].kind), (TRACE, PARENT, 1))
-        done = subprocess.run([BIN / "offload_train", self.root, "--device", "none", "--trace", self.out / "t"],
-                              capture_output=True, text=True, check=False, env={**os.environ, "TRACEPARENT": "nonsense"})
-        self.assertEqual(done.returncode, 1)
+        done = run("offload_train", self.root, "--device", "none", "--trace", self.out / "t", code=1,
+                   env={"TRACEPARENT": "nonsense"})
         self.assertIn('TRACEPARENT: "nonsense" is no traceparent', done.stderr)
 
     def test_a_sample_that_fails_is_traced_with_its_error(self):
-
         root = self.out / "set"
         shutil.copytree(self.root, root)
         bad = sorted(root.rglob("*.jpg"))[0]
@@ -166,13 +144,10 @@ class Trace(SynthTest):
     def test_files_that_cannot_be_written_are_errors(self):
         for command in (["offload_train", self.root, "--device", "none"],
                         ["offload_server", "--root", self.root, "--listen", "127.0.0.1:0"]):
-            done = subprocess.run([BIN / command[0], *command[1:], "--trace", "/nowhere/t"], capture_output=True,
-                                  text=True, timeout=T, check=False)
+            done = run(*command, "--trace", "/nowhere/t", code=None)
             self.assertIn(done.returncode, (1, 2))
             self.assertIn("/nowhere/t: No such file or directory", done.stderr)
-        done = subprocess.run([BIN / "offload_train", self.root, "--trace-sample", "1"], capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, 2)
+        done = run("offload_train", self.root, "--trace-sample", 1, code=2)
         self.assertIn("--trace-sample is for --trace", done.stderr)
 
 

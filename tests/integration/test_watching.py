@@ -10,7 +10,7 @@ import urllib.error
 
 import exposition
 import harness
-from programs import Port
+from programs import Port, run
 
 PACKAGING = harness.SOURCE / "packaging"
 OPERATIONS = harness.SOURCE / "docs/OPERATIONS.md"
@@ -32,27 +32,24 @@ class Pages(unittest.TestCase):
         need("openssl")
         folder = harness.temporary_folder("watching")
         root = folder / "set"
-        subprocess.run([harness.BIN / "offload_dataset", "synth", root, "-n", "24", "--num-val", "8"], check=True,
-                       capture_output=True)
+        run("offload_dataset", "synth", root, "-n", "24", "--num-val", "8")
         certs = folder / "certs"
         subprocess.run([harness.SOURCE / "scripts/dev-certs", certs], check=True, capture_output=True)
         with Port() as server_port, Port() as trainer_port:
             server = harness.Server(root, "--isolate-decoders", "--metrics", f"127.0.0.1:{server_port}",
                                     "--tls-cert", certs / "server.pem", "--tls-key", certs / "server-key.pem")
-            run = subprocess.Popen(
+            trainer = subprocess.Popen(
                 [harness.BIN / "offload_train", "--host", server.address, "--tls", "--ca", certs / "ca.pem",
                  "--dataset-mode", "piloff", "-a", "small_cnn", "--image-size", "32", "-b", "8", "-p", "0",
                  "--epochs", "1000000", "--metrics", f"127.0.0.1:{trainer_port}"],
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             try:
-                cls.trainer = cls.wait_for(run, trainer_port.number)
+                cls.trainer = cls.wait_for(trainer, trainer_port.number)
                 cls.server = exposition.scrape(server_port.number)
             finally:
-                run.kill()
-                run.communicate()
-                server.process.kill()
-                server.process.communicate()
-                server.log.close()
+                trainer.kill()
+                trainer.communicate()
+                server.close()
         cls.families = {**cls.server, **cls.trainer}
 
     @staticmethod

@@ -6,12 +6,10 @@ the reason on standard output.
 import contextlib
 import dataclasses
 import importlib
-import json
 import os
 import pathlib
 import runpy
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,7 +17,10 @@ import time
 import unittest
 import unittest.mock
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+sys.path.append(os.path.join(os.path.dirname(__file__), "../support"))
+import programs  # noqa: E402
+from programs import BIN, Server, run  # noqa: E402, F401
+
 PIPELINE = "decode,random_resized_crop=64,hflip,to_tensor,normalize=imagenet"
 NUM_TRAIN, NUM_VAL = 50, 9
 
@@ -55,10 +56,7 @@ def digest_of(hashes):
 
 def train(root, *flags):
     """The lines of JSON of an offload_train from a folder."""
-    done = subprocess.run(
-        [BIN / "offload_train", root, "--dataset-mode", "local", "--device", "none", "--no-val",
-         "--log-level", "warn", "--json", *flags], stdout=subprocess.PIPE, check=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return programs.train(root, "--dataset-mode", "local", "--no-val", "--log-level", "warn", *flags)[0]
 
 
 def sophon(root, profile, *flags):
@@ -93,10 +91,7 @@ def run_mended():
 def run_ranks(command, num_ranks, timeout, **env):
     """[(standard output, standard error)] of processes with torchrun's environment, which all end
     well.  The torchrun of Debian 12 does not start with its Python."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+    env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(programs.free_port()),
            "WORLD_SIZE": str(num_ranks), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **env}
     processes = [subprocess.Popen(command, env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)},
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -110,22 +105,6 @@ def run_ranks(command, num_ranks, timeout, **env):
     codes = [process.returncode for process in processes]
     assert codes == [0] * num_ranks, f"{codes}: " + "".join(errors for _, errors in printed)
     return printed
-
-
-@contextlib.contextmanager
-def offload_server(root, *flags):
-    """The process of an offload_server, with its address."""
-    with subprocess.Popen([BIN / "offload_server", "--root", root, "--listen", "127.0.0.1:0",
-                           *flags],
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            line = process.stdout.readline()
-            assert line.startswith("listening on "), line
-            process.address = line.split()[-1]
-            yield process
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.communicate()
 
 
 @contextlib.contextmanager
@@ -162,14 +141,10 @@ class SetTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.root = os.path.join(folder.name, "set")
-        subprocess.run([BIN / "offload_dataset", "synth", cls.root,
-                        "--num", str(NUM_TRAIN), "--num-val", str(NUM_VAL), "--classes", "3"],
-                       check=True, capture_output=True)
+        run("offload_dataset", "synth", cls.root, "--num", NUM_TRAIN, "--num-val", NUM_VAL,
+            "--classes", "3")
         cls.change_set()
-        server = contextlib.ExitStack()
-        cls.addClassCleanup(server.close)
-        cls.address = server.enter_context(offload_server(cls.root)).address
-
+        cls.address = cls.enterClassContext(Server(cls.root)).address
 
     @classmethod
     def change_set(cls):

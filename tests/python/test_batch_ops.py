@@ -411,7 +411,7 @@ class Loaders(support.SetTest):
                     os.path.join(folder, "train", "a", f"{orientation}.png"), exif=exif)
             for is_indexed in (False, True):
                 if is_indexed:
-                    subprocess.run([support.BIN / "offload_dataset", "index", folder], check=True, capture_output=True)
+                    support.run("offload_dataset", "index", folder)
                 with sluice.numpy.Loader(folder, 8, seed=5, pipeline=pipeline, sample_ids=True) as loader:
                     (pixels, _, ids), = loader
                     paths = [os.path.join(folder, loader.path(of)) for of in ids]
@@ -419,7 +419,7 @@ class Loaders(support.SetTest):
                         with self.subTest(is_indexed=is_indexed, path=path):
                             image = ImageOps.exif_transpose(Image.open(path))
                             self.assertTrue((row == self.made(image, ops)).all(), ops)
-            with support.offload_server(folder) as server, \
+            with support.Server(folder) as server, \
                     sluice.numpy.Loader(server.address, 8, pipeline=pipeline) as loader:
                 iter(loader)
                 with self.assertRaisesRegex(_sluice.InvalidError, "exif_transpose"):

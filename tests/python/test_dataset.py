@@ -9,9 +9,8 @@ import tempfile
 import unittest
 
 import support
+from support import programs
 
-sys.path.append(os.path.join(os.path.dirname(__file__), "../support"))
-import programs
 
 support.require("numpy", "torch")
 
@@ -66,9 +65,9 @@ class DatasetTest(SampleTest):
 
     def test_samples_are_those_of_replicas_and_shards(self):
         with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-            shards = [stack.enter_context(support.offload_server(half)).address
+            shards = [stack.enter_context(support.Server(half)).address
                       for half in programs.split(self.root, folder, 2)]
-            other = stack.enter_context(support.offload_server(self.root)).address
+            other = stack.enter_context(support.Server(self.root)).address
             wanted = expected(self.root, 0)
             for source in (f"{self.address},{other}", shards, tuple(shards)):
                 with self.subTest(source):

@@ -322,8 +322,7 @@ class ForecastTest(support.SetTest):
             return loader.stats()
 
     def test_is_near_what_epochs_then_give(self):
-        with support.offload_server(self.root, "--link-limit", "100mbit",
-                                    "--prep-workers", "1") as server:
+        with support.Server(self.root, "--link-limit", "100mbit", "--prep-workers", 1) as server:
             done = run(server.address, "--batch-size", BATCH, "--seconds", 4, "--step-ms", 10,
                        "--json")
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -365,7 +364,7 @@ class ForecastTest(support.SetTest):
         self.assertGreaterEqual(found["twice"]["net_bw"], 0.99 * best)
 
     def test_a_loader_of_sluice_says_itself_what_limits_it(self):
-        with support.offload_server(self.root, "--link-limit", "50mbit") as server, \
+        with support.Server(self.root, "--link-limit", "50mbit") as server, \
                 sluice.numpy.Loader(server.address, BATCH, mode="remote_nooff") as loader:
             watched = doctor.watch(loader, quiet=True)
             for _ in watched:

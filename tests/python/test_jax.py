@@ -62,16 +62,13 @@ class JaxTest(support.SetTest):
     def test_targets_go_with_their_rows(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder, "set")
-            subprocess.run([support.BIN / "offload_dataset", "synth", root, "-n", "10",
-                            "--num-val", "0", "--classes", "1"], check=True,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            support.run("offload_dataset", "synth", root, "-n", "10", "--num-val", "0", "--classes", "1")
             paths = sorted(path.relative_to(root) for path in root.rglob("*.*"))
 
             def index(value):
                 (root / "labels.csv").write_text("file_name,y\n" + "".join(
                     f"{path},{value(i)}\n" for i, path in enumerate(paths)))
-                subprocess.run([support.BIN / "offload_dataset", "index", root, "--target", "y"],
-                               check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                support.run("offload_dataset", "index", root, "--target", "y")
 
             def batches(**options):
                 with sluice.jax.Loader(root, 4, targets=True, **OPTIONS, **options) as loader:

@@ -20,9 +20,7 @@ import unittest
 import unittest.mock
 
 import support
-
-sys.path.append(os.path.join(os.path.dirname(__file__), "../support"))
-import programs
+from support import programs
 
 support.require("numpy")
 
@@ -503,16 +501,16 @@ class ErrorTest(support.SetTest):
         self.assertTrue((pixels == before).all())
 
     def test_a_wait_ends_after_its_time(self):
-        with support.offload_server(self.root) as server:
+        with support.Server(self.root) as server:
             loader = load(server.address, repeat=100, prefetch_bytes="1MiB", sample_timeout=60)
             loader._loader.start()
-            server.send_signal(signal.SIGSTOP)
+            server.process.send_signal(signal.SIGSTOP)
             try:
                 with self.assertRaises(TimeoutError) as caught:
                     while loader._loader.next(timeout=0.1):
                         pass
             finally:
-                server.send_signal(signal.SIGCONT)
+                server.process.send_signal(signal.SIGCONT)
             self.assertIsInstance(caught.exception, sluice.AgainError)
             self.assertTrue(loader._loader.next())  # nothing was wrong
             loader.close()
@@ -632,11 +630,11 @@ class SignalTest(support.SetTest):
             self.assertLess(num_walked(), support.NUM_TRAIN / 2)
 
     def test_ctrl_c_leaves_next(self):
-        with support.offload_server(self.root) as server:
+        with support.Server(self.root) as server:
             loader = load(server.address, repeat=100, prefetch_bytes="1MiB", sample_timeout=60)
             batches = iter(loader)
             next(batches)
-            server.send_signal(signal.SIGSTOP)
+            server.process.send_signal(signal.SIGSTOP)
             try:
                 with support.signal_after(0.3) as since:
                     with self.assertRaises(KeyboardInterrupt):
@@ -644,7 +642,7 @@ class SignalTest(support.SetTest):
                             pass
                     self.assertLess(since(), 30)  # of the sample's minute
             finally:
-                server.send_signal(signal.SIGCONT)
+                server.process.send_signal(signal.SIGCONT)
             loader.close()
 
     def test_stop_leaves_next(self):
@@ -683,9 +681,8 @@ class RootsTest(support.SetTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.other = cls.root + "-other"
-        subprocess.run([support.BIN / "offload_dataset", "synth", cls.other, "--num", "20",
-                        "--num-val", "4", "--classes", "2", "--seed", "9"], check=True,
-                       capture_output=True)
+        support.run("offload_dataset", "synth", cls.other, "--num", 20, "--num-val", 4, "--classes", 2,
+                    "--seed", 9)
         cls.roots = {"b": pathlib.Path(cls.other), "a": cls.root}
         cls.mix = {"a": 0.75, "b": 1.5}
         cls.num_mixed = round(support.NUM_TRAIN * 0.75) + 30
@@ -791,7 +788,7 @@ class TlsTest(support.SetTest):
                    "token_file": file("token")}
             with load(self.root) as loader:
                 expected = digest(loader)
-            with support.offload_server(
+            with support.Server(
                     self.root, "--tls-cert", file("server.pem"), "--tls-key", file("server-key.pem"),
                     "--tls-client-ca", file("ca.pem"), "--tokens", file("tokens")) as server:
                 with load(server.address, **tls) as loader:

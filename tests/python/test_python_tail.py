@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import pathlib
 import signal
-import subprocess
 import threading
 import time
 import unittest
@@ -279,8 +278,7 @@ class TargetsTest(support.SetTest):
         pathlib.Path(cls.root, "metadata.csv").write_text("file_name,y,t\n" + cls.rows, encoding="utf-8")
 
     def index(self, column):
-        subprocess.run([support.BIN / "offload_dataset", "index", self.root, "--target", column], check=True,
-                       capture_output=True)
+        support.run("offload_dataset", "index", self.root, "--target", column)
 
     def test_targets_go_through_the_function(self):
         for column, tail, changed in (("y", with_target, lambda target: target * 2),

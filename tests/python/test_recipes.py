@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """sluice.recipes: pipelines from torchvision's transforms, which give the same tensors where nothing is drawn."""
 import pathlib
-import subprocess
 import tempfile
 import unittest
 from unittest import mock
@@ -198,9 +197,9 @@ class Blur(unittest.TestCase):
                 pixels = torch.randint(256, (80, 64 + kernel, 3), generator=generator, dtype=torch.uint8)
                 image = Image.fromarray(pixels.numpy())
                 image.save(folder / "image.png")
-                subprocess.run([support.BIN / "offload_dataset", "tensor", "--pipeline",
-                                f"decode,tv_blur={sigma}:kernel={kernel}", "-o", folder / "out.npy", folder / "image.png"],
-                               check=True, capture_output=True)
+                support.run("offload_dataset", "tensor", "--pipeline",
+                            f"decode,tv_blur={sigma}:kernel={kernel}", "-o", folder / "out.npy",
+                            folder / "image.png")
                 got = numpy.load(folder / "out.npy").astype(int)
                 want = numpy.asarray(T.functional.gaussian_blur(image, kernel, sigma)).astype(int)
                 off = abs(got - want)
@@ -216,8 +215,7 @@ class Batches(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         cls.root = pathlib.Path(cls.folder.name, "set")
-        subprocess.run([support.BIN / "offload_dataset", "synth", cls.root, "-n", "6", "--num-val", "6", "--classes",
-                        "2"], check=True, capture_output=True)
+        support.run("offload_dataset", "synth", cls.root, "-n", "6", "--num-val", "6", "--classes", "2")
 
     def same(self, *parts):
         transform = T.Compose([*parts, *TAIL])

@@ -2,7 +2,6 @@
 from a table or from tars, from a folder or over the wire."""
 import json
 import pathlib
-import subprocess
 import tempfile
 import unittest
 
@@ -22,10 +21,7 @@ MODES = ("remote_nooff", "remote_alloff", "remote_piloff", "remote_auto")
 
 
 def dataset(*arguments, code=0):
-    done = subprocess.run([support.BIN / "offload_dataset", *map(str, arguments)],
-                          capture_output=True, text=True)
-    assert done.returncode == code, done.stderr
-    return done
+    return support.run("offload_dataset", *arguments, code=code)
 
 
 class TargetsTest(unittest.TestCase):
@@ -85,7 +81,7 @@ class TargetsTest(unittest.TestCase):
 
         for module in (sluice.numpy, sluice.torch):
             self.check(at(root, module), want)
-        with support.offload_server(root) as server:
+        with support.Server(root) as server:
             for mode in MODES:
                 self.check(at(server.address, sluice.numpy, mode=mode), want)
             self.check(at(server.address, sluice.torch), want)

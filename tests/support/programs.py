@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -33,12 +34,17 @@ def free_port():
 
 
 def run(program, *arguments, code=0, env=None):
-    """One of our programs, run to its end; it must end with this code. `env` is added to ours."""
+    """One of our programs, run to its end; it must end with this code, or any if that is None.
+    `env` is added to ours."""
     done = subprocess.run([BIN / program, *map(str, arguments)], capture_output=True, text=True,
                           timeout=TIMEOUT_S, env={**os.environ, **(env or {})})
-    if done.returncode != code or "Sanitizer" in done.stderr:
-        raise AssertionError(f"{done.args} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    check(done.args, done.returncode, code, done.stderr)
     return done
+
+
+def check(what, returned, code, log):
+    if code not in (None, returned) or "Sanitizer" in log:
+        raise AssertionError(f"{what} ended with {returned}:\n{log[-3000:]}")
 
 
 def reports(text):
@@ -46,25 +52,63 @@ def reports(text):
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
-def train(*flags, code=0, env=None):
-    """offload_train --json without a device: the reports of its epochs, and its log."""
-    done = run("offload_train", "--device", "none", "--json", *flags, code=code, env=env)
-    return reports(done.stdout), done.stderr
+class Train:
+    """offload_train --json, without a device unless the flags name one, while the test goes on.
+    `folder` has another version's programs; `env` is added to ours."""
+
+    def __init__(self, *flags, folder=BIN, env=None, **options):
+        self.process = subprocess.Popen(
+            [folder / "offload_train", "--device", "none", "--json", *map(str, flags)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **(env or {})}, **options)
+        self.log = ""
+
+    def lines(self):
+        """Those of its log, as they come."""
+        for line in self.process.stderr:
+            self.log += line
+            yield line
+
+    def end(self, code=0):
+        """The reports of its epochs, and its log; it must end with this code."""
+        out, rest = self.process.communicate(timeout=TIMEOUT_S)
+        self.log += rest
+        check(self.process.args, self.process.returncode, code, self.log)
+        return reports(out), self.log
+
+
+def train(*flags, code=0, **options):
+    """A Train that is run to its end: the reports of its epochs, and its log."""
+    return Train(*flags, **options).end(code)
+
+
+def progress(line):
+    """(batches done, batches of the epoch) by a line of a Train with -p 1, or None."""
+    match = re.search(r"\[(\d+)/(\d+)\]", line)
+    return match and (int(match[1]), int(match[2]))
+
+
+def batches_done(line, batches):
+    """"train epoch E [N/BATCHES] ...": batches since the run's start, or None."""
+    match = re.search(r"epoch (\d+).*?\[(\d+)/", line)
+    return match and int(match[1]) * batches + int(match[2])
 
 
 class Server:
     """offload_server over a root, or a list of them, with its log in a file unless `stderr` says
-    otherwise; killed where a test leaves it running."""
+    otherwise; killed where a test leaves it running.  `folder` has another version's programs."""
 
-    def __init__(self, root, *flags, listen="127.0.0.1:0", env=None, stderr=None):
+    def __init__(self, root, *flags, listen="127.0.0.1:0", folder=BIN, env=None, stderr=None,
+                 **options):
         roots = root if isinstance(root, (list, tuple)) else [root]
         self.listen = listen
         self.log_file = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            [BIN / "offload_server", *(word for one in roots for word in ("--root", str(one))),
+            [folder / "offload_server", *(word for one in roots for word in ("--root", str(one))),
              "--listen", listen, "--prep-workers", "2", *map(str, flags)],
             stdout=subprocess.PIPE, stderr=stderr or self.log_file, text=True,
-            env={**os.environ, **(env or {})})
+            env={**os.environ, **(env or {})}, **options)
+        self.is_told = False
         line = self.process.stdout.readline()
         if not line.startswith("listening on "):
             _, err = self.process.communicate(timeout=TIMEOUT_S)
@@ -75,31 +119,69 @@ class Server:
         self.log_file.seek(0)
         return self.log_file.read()
 
-    def stop(self):
-        """Its exit code and its last counters."""
-        self.process.terminate()
+    def channel(self):
+        """To a stock client."""
+        import grpc
+        return grpc.insecure_channel(self.address)
+
+    def terminate(self):
+        """Once: a second SIGTERM would end it without answering what it took."""
+        if not self.is_told:
+            self.process.terminate()
+        self.is_told = True
+
+    def stop(self, code=0):
+        """Its last counters; it must end with this code."""
+        self.terminate()
         out, _ = self.process.communicate(timeout=TIMEOUT_S)
-        return self.process.returncode, json.loads(out.splitlines()[-1])
+        check("offload_server", self.process.returncode, code, self.log())
+        return json.loads(out.splitlines()[-1])
+
+    def finish(self):
+        """Its last counters and its log."""
+        return self.stop(), self.log()
 
     def kill(self):
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
 
-    def finish(self):
-        """Its last counters and its log; it must end well."""
-        code, counters = self.stop()
-        log = self.log()
-        if code != 0 or "Sanitizer" in log:
-            raise AssertionError(f"offload_server ended with {code}:\n{log}")
-        return counters, log
+    def close(self):
+        self.kill()
+        for pipe in (self.process.stdout, self.process.stderr, self.log_file):
+            if pipe:
+                pipe.close()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *error):
-        if self.process.returncode is None:
-            self.kill()
-        self.log_file.close()
+        self.close()
+
+
+class HeardServer(Server):
+    """Whose log is read line by line."""
+
+    def __init__(self, root, *flags, **named):
+        super().__init__(root, *flags, stderr=subprocess.PIPE, **named)
+        self.said = ""
+
+    def await_line(self, *words):
+        """The first line from here on that has all the words."""
+        for line in self.process.stderr:
+            self.said += line
+            if all(word in line for word in words):
+                return line
+        raise AssertionError(f"no line has {words}:\n{self.said}")
+
+    def log(self):
+        return self.said
+
+    def stop(self, code=0):
+        self.terminate()
+        out, rest = self.process.communicate(timeout=TIMEOUT_S)
+        self.said += rest
+        check("offload_server", self.process.returncode, code, self.said)
+        return json.loads(out.splitlines()[-1])
 
 
 class Port:
@@ -128,29 +210,16 @@ class Port:
         self.socket.close()
 
 
-class Node:
-    """offload_server on a port of its own, which dies, stops and comes back as it is told to."""
+class Node(Server):
+    """On a port of its own, where it dies, stops and comes back as it is told to."""
 
-    def __init__(self, root, *flags):
-        self.port = Port()
-        self.address = f"127.0.0.1:{self.port}"
-        self.argv = [str(BIN / "offload_server"), "--root", str(root), "--listen", self.address,
-                     "--prep-workers", "1", "--grpc-workers", "1", "--grace", "1",
-                     *map(str, flags)]
-        self.process = None
+    def __init__(self, root, *flags, **named):
+        self.port, self.arguments, self.named = Port(), (root, "--prep-workers", 1, "--grpc-workers",
+                                                         1, "--grace", 1, *flags), named
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen(self.argv, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL, text=True)
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on "):
-            raise AssertionError(f"offload_server at {self.address} says {line!r}")
-
-    def kill(self):
-        """As by a crash, also where it is stopped."""
-        self.process.kill()
-        self.process.communicate()
+        super().__init__(*self.arguments, listen=f"127.0.0.1:{self.port}", **self.named)
 
     def pause(self):
         """It keeps its connections and answers nothing."""
@@ -161,7 +230,7 @@ class Node:
 
     def restart(self):
         """In order: what it has taken is answered."""
-        self.process.terminate()
+        self.terminate()
         self.process.communicate()
         self.start()
 
@@ -171,15 +240,8 @@ class Node:
         self.start()
 
     def close(self):
-        if self.process.poll() is None:
-            self.kill()
+        super().close()
         self.port.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.close()
 
 
 def split(root, into, num_parts):
@@ -194,14 +256,16 @@ def split(root, into, num_parts):
 
 
 class SynthTest(unittest.TestCase):
-    """Tests that share a set of images, made with these flags: cls.root, in the folder cls.folder."""
+    """Tests that share a set of images, made with these flags: cls.root, in the folder
+    cls.path."""
     SYNTH = ()
 
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
-        cls.root = pathlib.Path(cls.folder.name, "set")
+        cls.path = pathlib.Path(cls.folder.name)
+        cls.root = cls.path / "set"
         run("offload_dataset", "synth", cls.root, *cls.SYNTH)
 
     def serve(self, *flags, root=None, **named):

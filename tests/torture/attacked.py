@@ -3,13 +3,10 @@ import os
 import pathlib
 import re
 import resource
-import signal
-import subprocess
-import tempfile
 import time
 
 import http2
-from torture import BIN, TIMEOUT_S
+from torture import TIMEOUT_S, Server
 
 
 def rss_bytes(pid, key="VmRSS"):
@@ -18,41 +15,19 @@ def rss_bytes(pid, key="VmRSS"):
     return int(re.search(key + r":\s+(\d+) kB", status).group(1)) * 1024
 
 
-class Attacked:
-    """offload_server on a free port of every address; `nofile` is its (soft, hard) RLIMIT_NOFILE,
-    `access` what guards the port."""
+class Attacked(Server):
+    """At a free port of every address; `nofile` is its (soft, hard) RLIMIT_NOFILE, `access` what
+    guards the port."""
 
     def __init__(self, root, *flags, nofile=None, env=None, access=("--insecure",)):
-        self.log_file = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(
-            [str(BIN / "offload_server"), "--root", str(root), "--listen", "0.0.0.0:0", *map(str, access),
-             "--prep-workers", "2", "--grpc-workers", "2", *map(str, flags)],
-            stdout=subprocess.PIPE, stderr=self.log_file, text=True, env=env,
-            preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, nofile)) if nofile
-            else None)
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on "):
-            self.process.kill()
-            self.process.wait()
-            self.process.stdout.close()
-            log = self.log()
-            self.log_file.close()
-            raise AssertionError(f"offload_server said {line!r}; {log}")
-        self.address = "127.0.0.1:" + line.split(":")[-1].strip()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.close()
+        super().__init__(root, *access, "--grpc-workers", 2, *flags, listen="0.0.0.0:0", env=env,
+                         preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, nofile))
+                         if nofile else None)
+        self.address = "127.0.0.1:" + self.address.split(":")[-1]
 
     def close(self):
         self.stop()
-        self.log_file.close()
-
-    def log(self):
-        self.log_file.seek(0)
-        return self.log_file.read()
+        super().close()
 
     def rss_bytes(self, key="VmRSS"):
         return rss_bytes(self.process.pid, key)
@@ -80,12 +55,6 @@ class Attacked:
     def stop(self):
         """Stops it if it runs; its exit code."""
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.communicate(timeout=TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-                raise
-        self.process.stdout.close()
+            self.terminate()
+            self.process.communicate(timeout=TIMEOUT_S)
         return self.process.returncode

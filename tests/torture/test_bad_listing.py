@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A disk that fails while the folder is listed: an error that names it, never a smaller dataset."""
-import subprocess
 import unittest
 
 import torture
+from programs import run
 
 # What fails, by the rule of tests/preload/bad_disk.c, and what the error must name.
 RULES = {
@@ -21,9 +21,7 @@ class BadListing(unittest.TestCase):
         cls.root = torture.make_dataset("bad-listing", count=20, size=48)
 
     def run_program(self, program, *args, rule):
-        return subprocess.run([str(torture.BIN / program), *map(str, args)], text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              env=torture.bad_disk(rule), timeout=torture.TIMEOUT_S)
+        return run(program, *args, env=torture.bad_disk(rule), code=None)
 
     def check(self, done, place):
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -49,8 +47,7 @@ class BadListing(unittest.TestCase):
         self.check(self.run_program("offload_dataset", "index", self.root, "-o", index, rule=rule),
                    place)
         self.assertFalse(index.exists())
-        subprocess.run([str(torture.BIN / "offload_dataset"), "index", str(self.root), "-o",
-                        str(index)], check=True, stdout=subprocess.PIPE, timeout=torture.TIMEOUT_S)
+        run("offload_dataset", "index", self.root, "-o", index)
         self.check(self.run_program("offload_dataset", "verify", self.root, "--manifest", index,
                                     rule=rule), place)
 

@@ -26,7 +26,7 @@ class CancelledCalls(unittest.TestCase):
         # wait when they are cancelled.
         self.gate = root / "gate"
         self.gate.touch()
-        self.server = torture.BadServer(root, f"call=read,path=a.jpg,if={self.gate},do=wait",
+        self.server = torture.bad_server(root, f"call=read,path=a.jpg,if={self.gate},do=wait",
                                         flags=("--data-transfer", "--prep-workers", "1"))
         self.channel = self.server.channel()
         self.stub = offload_grpc.OffloadStub(self.channel)

@@ -8,13 +8,12 @@ import concurrent.futures
 import os
 import random
 import shutil
-import signal
 import subprocess
 import unittest
 
 import torture
 from chaos_proxy import ChaosProxy
-from torture import BAD_DISK, BIN
+from programs import BAD_DISK, Node, Train, run
 
 EPOCHS = 2
 IMAGES = 60
@@ -79,44 +78,6 @@ class Draw:
                 f"{' '.join(extras)}")
 
 
-class Node:
-    """A storage server that can be killed and started again on its port."""
-
-    def __init__(self, root, port, disk):
-        self.argv = [str(BIN / "offload_server"), "--root", str(root), "--listen",
-                     f"127.0.0.1:{port}", "--prep-workers", "2", "--grpc-workers", "2",
-                     "--sample-timeout", "4", "--grace", "1"]
-        self.env = torture.bad_disk(*disk) if disk else None
-        self.log = open(f"{root}.log", "w+")
-        self.start()
-
-    def start(self):
-        self.process = subprocess.Popen(self.argv, stdout=subprocess.PIPE, stderr=self.log,
-                                        text=True, env=self.env)
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on"):
-            raise AssertionError(f"the server says {line!r}: {self.tail()}")
-
-    def tail(self):
-        self.log.seek(0)
-        return self.log.read()[-3000:]
-
-    def kill(self):
-        self.process.kill()
-        self.process.communicate()
-
-    def stop(self):
-        """A stuck read may cost it its exit code, not its end."""
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.communicate(timeout=torture.TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise AssertionError(f"the server hangs: {self.tail()}") from None
-        self.log.close()
-        return self.process.returncode
-
-
 @unittest.skipUnless(BAD_DISK, "no bad_disk was built")
 class Chaos(unittest.TestCase):
     @classmethod
@@ -140,21 +101,18 @@ class Chaos(unittest.TestCase):
         root = self.folder / str(draw.seed)
         shutil.copytree(self.images, root)
         if draw.is_indexed:
-            subprocess.run([str(BIN / "offload_dataset"), "index", "--jpeg-index", str(root)],
-                           check=True, stderr=subprocess.DEVNULL)
-        try:
-            with torture.Port() as port:
-                node = Node(root, port, draw.disk)
-                try:
-                    with ChaosProxy(f"127.0.0.1:{port}", *draw.link, seed=draw.seed) as proxy:
-                        self.epochs(draw, root, node, proxy)
-                finally:
-                    code = node.stop()
-            if not draw.hangs:
-                self.assertEqual(code, 0, "the server's exit")
-        except Exception as error:
-            raise AssertionError(f"{draw}\n{error}\n{node.tail() if not node.log.closed else ''}") \
-                from error
+            run("offload_dataset", "index", "--jpeg-index", root)
+        with Node(root, "--prep-workers", 2, "--grpc-workers", 2, "--sample-timeout", 4,
+                  env=torture.bad_disk(*draw.disk) if draw.disk else None) as node:
+            try:
+                with ChaosProxy(node.address, *draw.link, seed=draw.seed) as proxy:
+                    self.epochs(draw, root, node, proxy)
+                node.terminate()
+                node.process.communicate(timeout=torture.TIMEOUT_S)
+                if not draw.hangs:  # a stuck read may cost it its exit code, not its end
+                    self.assertEqual(node.process.returncode, 0, "the server's exit")
+            except Exception as error:
+                raise AssertionError(f"{draw}\n{error}\n{node.log()[-3000:]}") from error
         shutil.rmtree(root)
 
     def epochs(self, draw, root, node, proxy):
@@ -164,25 +122,18 @@ class Chaos(unittest.TestCase):
             other = other.read_bytes()
             stale.unlink()
             stale.write_bytes(other + b"\0")
-        client = subprocess.Popen(
-            [str(BIN / "offload_train"), "--json", "--device", "none", *map(str, FLAGS), "--host",
-             proxy.address, "--dataset-mode", draw.mode, "--remote-form", draw.form,
-             "--sample-timeout", "6", "--max-errors", "50%",
-             "--retry-for", str(draw.retry_for_s)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        client = Train(*FLAGS, "--host", proxy.address, "--dataset-mode", draw.mode, "--remote-form",
+                       draw.form, "--sample-timeout", 6, "--max-errors", "50%", "--retry-for",
+                       draw.retry_for_s)
         try:
             if draw.kills_server:
                 # Of the 80 kB and more that an epoch has.
                 proxy.wait_for("down", draw.rng.randint(1000, 60000), torture.TIMEOUT_S)
-                node.kill()
-                node.start()
-            out, err = client.communicate(timeout=torture.TIMEOUT_S)
+                node.replace()
+            reports, err = client.end()
         except (subprocess.TimeoutExpired, TimeoutError):
-            client.kill()
-            _, err = client.communicate()
-            raise AssertionError(f"the client hangs: {err[-3000:]}") from None
-        self.assertEqual(client.returncode, 0, f"the client's exit: {err[-3000:]}")
-        reports = torture.reports(out)
+            client.process.kill()
+            raise AssertionError(f"the client hangs: {client.process.communicate()[1][-3000:]}") from None
         self.assertEqual(len(reports), EPOCHS)
         for report, digest in zip(reports, self.digests):
             self.one_epoch(draw, report, digest, stale, err)

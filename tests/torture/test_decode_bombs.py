@@ -130,8 +130,7 @@ class DecodeBombs(unittest.TestCase):
             if server.process.poll() is None:
                 server.process.kill()
                 server.process.wait()
-            server.process.stdout.close()
-            server.log.close()
+            server.close()
         # Two decodes, and no more were begun.
         self.assertLess(spent_s() - before, 2 * CPU_S)
 

@@ -34,7 +34,7 @@ class HangingRead(unittest.TestCase):
         self.assertIn("cat/0003.jpg", done.stderr)
 
     def remote(self, rule, *flags):
-        server = torture.BadServer(self.root, rule)
+        server = torture.bad_server(self.root, rule)
         try:
             return torture.train("--host", server.address, "--dataset-mode", "remote_piloff", "-b", 8,
                                  "--sample-timeout", 1, "--retry-for", 2, *flags, check=False)

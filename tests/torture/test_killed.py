@@ -9,6 +9,7 @@ import subprocess
 import unittest
 
 import torture
+from programs import batches_done
 
 SEED = int(os.environ.get("SLUICE_TEST_SEED", random.randrange(1 << 30)))
 EPOCHS = torture.rounds(2, 16)
@@ -45,15 +46,6 @@ class Killed(unittest.TestCase):
         self.assertEqual(process.returncode, 0, err[-2000:])
         self.assertEqual(path.read_bytes(), self.whole.read_bytes())
 
-    @staticmethod
-    def batch_of(line):
-        """"train epoch E [N/40] ...": batches done since the run's start, or None."""
-        words = line.split()
-        if "[" not in line or "epoch" not in words:
-            return None
-        epoch = int(words[words.index("epoch") + 1])
-        return epoch * BATCHES + int(line.split("[")[1].split("/")[0])
-
     def test_kills_at_random_moments(self):
         rng = random.Random(SEED)
         path = self.folder / "killed.ckpt"
@@ -71,7 +63,7 @@ class Killed(unittest.TestCase):
                 if ": going on at epoch" in line:
                     words = line.replace(",", "").split()
                     first = int(words[words.index("epoch") + 1]) * BATCHES + int(words[-1])
-                batch = self.batch_of(line)
+                batch = batches_done(line, BATCHES)
                 if batch is not None:
                     last = batch
                     count += 1
@@ -104,7 +96,7 @@ class Killed(unittest.TestCase):
         process = start(*flags, logs[0], "-j", 1, env=torture.bad_disk(
             f"call=open,path=.jpg,after={BATCHES * 6},if={gate},do=wait"))
         for line in process.stderr:
-            if self.batch_of(line) == BATCHES + 7:
+            if batches_done(line, BATCHES) == BATCHES + 7:
                 process.terminate()
                 gate.unlink()
                 break
@@ -122,20 +114,19 @@ class Killed(unittest.TestCase):
     def test_a_lost_server_leaves_a_checkpoint_of_the_last_whole_batch(self):
         path = self.folder / "lost.ckpt"
         # It never reads the second half of the first epoch: the run cannot end before the kill.
-        server = torture.BadServer(self.root, f"call=read,path=.jpg,after={BATCHES * 2},do=hang")
+        server = torture.bad_server(self.root, f"call=read,path=.jpg,after={BATCHES * 2},do=hang")
         flags = ["--dataset-mode", "remote_nooff", "--host", server.address, "--retry-for", 1,
                  "--prefetch-bytes", "64k", "--checkpoint-every", "1h"]
         process = start(*flags, "--checkpoint", path)
         err, last = [], 0
         for line in process.stderr:
             err.append(line)
-            last = self.batch_of(line) or last
+            last = batches_done(line, BATCHES) or last
             if last == 5:
                 server.process.kill()
         process.stderr.close()
         self.assertEqual(process.wait(), 1, "".join(err)[-2000:])
-        server.process.communicate()
-        server.log.close()
+        server.close()
         self.assertGreaterEqual(last, 5)
         self.assertLess(last, EPOCHS * BATCHES)
         self.assertIn("tried for 1 s", err[-1])

@@ -2,7 +2,6 @@
 """The dataset's folder is renamed, deleted or replaced in mid-run: health says so, no sample is
 taken for one that never was, and all is well when the folder is back."""
 import shutil
-import subprocess
 import unittest
 
 import torture
@@ -70,17 +69,12 @@ class LostRoot(unittest.TestCase):
 
     def test_a_local_run_whose_folder_goes_names_it(self):
         root = torture.make_dataset("local", count=16, size=48)
-        run = subprocess.Popen(
-            [str(torture.BIN / "offload_train"), str(root), "--json", "--device", "none",
-             "--dataset-mode", "local", "-b", "8", "--epochs", "1000000", "--retry-for", "0.2",
-             "--on-error", "fail"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.addCleanup(run.kill)
-        run.stdout.readline()
+        run = torture.Train(root, "--dataset-mode", "local", "-b", 8, "--epochs", 1000000, "--retry-for",
+                            0.2, "--on-error", "fail")
+        self.addCleanup(run.process.kill)
+        run.process.stdout.readline()
         root.rename(root.with_name("local.away"))
-        _, said = run.communicate(timeout=torture.TIMEOUT_S)
-        self.assertEqual(run.returncode, 1, said[-2000:])
-        self.assertIn("the folder is gone", said)
+        self.assertIn("the folder is gone", run.end(1)[1])
 
 
 if __name__ == "__main__":

@@ -32,12 +32,7 @@ class Server(harness.Server):
         def restrict():
             for which, most in limits:
                 resource.setrlimit(which, (most, most))
-        popen = subprocess.Popen
-        subprocess.Popen = lambda *args, **kwargs: popen(*args, preexec_fn=restrict, **kwargs)
-        try:
-            super().__init__(root, *flags)
-        finally:
-            subprocess.Popen = popen
+        super().__init__(root, *flags, preexec_fn=restrict)
 
     def resident(self):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
@@ -160,9 +155,9 @@ class MemoryLimit(unittest.TestCase):
             with self.subTest(ulimit_mb=most):
                 server = self.start(limits=[(resource.RLIMIT_AS, most * MB)])
                 self.attack(server)
-                self.assertIsNone(server.process.poll(), server.tail())
+                self.assertIsNone(server.process.poll(), server.log())
                 self.check_good_client(server)
-                self.assertIsNone(server.process.poll(), server.tail())
+                self.assertIsNone(server.process.poll(), server.log())
 
     def test_no_room_at_all_is_said_at_the_start(self):
         with self.assertRaisesRegex(RuntimeError, "MB of memory are left"):

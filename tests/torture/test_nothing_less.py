@@ -15,10 +15,7 @@ class NothingLess(unittest.TestCase):
         if mode == "local":
             return [root, "--dataset-mode", mode]
         server = torture.Server(root)
-        self.addCleanup(server.log.close)
-        self.addCleanup(server.process.stdout.close)
-        self.addCleanup(server.process.wait)
-        self.addCleanup(server.process.kill)
+        self.addCleanup(server.close)
         return ["--dataset-mode", mode, "--host", server.address, "--net-bw", "1gbit"]
 
     def start(self, *flags):

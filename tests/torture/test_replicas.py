@@ -8,7 +8,6 @@ SLUICE_REPLICAS_ROUND=N runs round N alone, and says what it drew.
 import contextlib
 import os
 import random
-import subprocess
 import threading
 import time
 import unittest
@@ -112,19 +111,15 @@ class Replicas(unittest.TestCase):
             return self.epochs(draw, nodes, hosts)
 
     def epochs(self, draw, nodes, hosts):
-        client = subprocess.Popen(
-            [str(torture.BIN / "offload_train"), "--json", "--device", "none", *map(str, FLAGS),
-             *hosts, "--dataset-mode", draw.mode, "--consume-rate", str(draw.rate),
-             "--retry-for", "60", *["--hedge"] * draw.hedges],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        hang = threading.Timer(torture.TIMEOUT_S, client.kill)
+        client = programs.Train(*FLAGS, *hosts, "--dataset-mode", draw.mode, "--consume-rate", draw.rate,
+                                "--retry-for", 60, *["--hedge"] * draw.hedges)
+        hang = threading.Timer(torture.TIMEOUT_S, client.process.kill)
         hang.start()
-        log, left = [], list(draw.events)
+        left = list(draw.events)
         worst, last = 0.0, None
         try:
-            for line in client.stderr:
-                log.append(line)
-                batch = self.batch_of(line)
+            for line in client.lines():
+                batch = programs.batches_done(line, BATCHES)
                 if batch is None:
                     continue
                 now = time.monotonic()
@@ -133,29 +128,16 @@ class Replicas(unittest.TestCase):
                     _, at, what = left.pop(0)
                     getattr(nodes[at], what)()
                 last = time.monotonic()
-            out = client.stdout.read()
-            client.wait()
+            reports, log = client.end()
         finally:
             hang.cancel()
-            client.kill()
-            client.stdout.close()
-            client.stderr.close()
-        said = f"{draw}\n{''.join(log)[-3000:]}"
-        self.assertEqual(client.returncode, 0, said)
-        reports = torture.reports(out)
+            client.process.kill()
+        said = f"{draw}\n{log[-3000:]}"
         self.assertEqual([report["digest"] for report in reports], self.digests, said)
         self.assertEqual([(report["samples"], report["errors"]) for report in reports],
                          [(IMAGES, 0)] * EPOCHS, said)
         return worst
 
-    @staticmethod
-    def batch_of(line):
-        """"train epoch E [N/9] ...": batches done since the run's start, or None."""
-        words = line.split()
-        if "[" not in line or "epoch" not in words:
-            return None
-        return int(words[words.index("epoch") + 1]) * BATCHES + int(
-            line.split("[")[1].split("/")[0])
 
 
 if __name__ == "__main__":

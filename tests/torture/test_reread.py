@@ -8,39 +8,18 @@ import subprocess
 import unittest
 
 import torture
-from torture import BIN
+from programs import HeardServer, Train, run
 
 
 def index(root, *flags):
-    subprocess.run([str(BIN / "offload_dataset"), "index", str(root), *map(str, flags)], check=True,
-                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=torture.TIMEOUT_S)
+    run("offload_dataset", "index", root, *flags)
 
 
-class Server:
-    """With its log to read line by line."""
-
-    def __init__(self, root, *flags, **named):
-        self.process = subprocess.Popen(
-            [str(BIN / "offload_server"), "--root", str(root), "--listen", "127.0.0.1:0",
-             *map(str, flags)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **named)
-        self.address = self.process.stdout.readline().split()[-1]
-
+class Server(HeardServer):
     def hang_up(self, *words):
         """SIGHUP; returns the first line of the log that has all the words."""
         self.process.send_signal(signal.SIGHUP)
         return self.await_line(*words)
-
-    def await_line(self, *words):
-        for line in self.process.stderr:
-            if all(word in line for word in words):
-                return line
-        raise AssertionError(f"it ended with {self.process.wait()} and never said {words}")
-
-    def close(self):
-        self.process.terminate()
-        _, err = self.process.communicate(timeout=torture.TIMEOUT_S)
-        assert self.process.returncode == 0, err
-        return err
 
 
 class Reread(unittest.TestCase):
@@ -48,11 +27,7 @@ class Reread(unittest.TestCase):
         return torture.make_dataset(name, count=16, size=64)
 
     def serve(self, root, *flags, **named):
-        server = Server(root, *flags, **named)
-        self.addCleanup(server.process.kill)
-        self.addCleanup(server.process.stderr.close)
-        self.addCleanup(server.process.stdout.close)
-        return server
+        return self.enterContext(Server(root, *flags, **named))
 
     def fetch(self, server, *flags, check=True):
         """The epochs of a run, and the run."""
@@ -61,11 +36,8 @@ class Reread(unittest.TestCase):
 
     def run_for_ever(self, server, *flags):
         """Says little, because nobody reads its log."""
-        run = subprocess.Popen(
-            [str(BIN / "offload_train"), "--host", server.address, "--dataset-mode",
-             "remote_nooff", "--device", "none", "-b", "4", "-p", "0", "--json", "--log-level",
-             "warn", "--epochs", "1000000", *flags],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        run = Train("--host", server.address, "--dataset-mode", "remote_nooff", "-b", 4, "-p", 0,
+                    "--log-level", "warn", "--epochs", 1000000, *flags).process
         self.addCleanup(run.communicate)
         self.addCleanup(run.kill)
         return run
@@ -88,7 +60,7 @@ class Reread(unittest.TestCase):
             self.assertEqual(torture.reports(run.stdout.readline())[0]["samples"], 16)
         after, _ = self.fetch(server)
         self.assertEqual(after[0]["samples"], 17)
-        server.close()
+        server.stop()
 
     def test_a_client_of_the_old_list_that_connects_again_is_refused(self):
         root = self.make("refused")
@@ -97,12 +69,12 @@ class Reread(unittest.TestCase):
         self.assertTrue(run.stdout.readline())
         self.add(root, "train/dog/9999.jpg")
         server.hang_up("read again: 17 samples")
-        server.close()
-        again = self.serve(root, "--listen", server.address)
+        server.stop()
+        again = self.serve(root, listen=server.address)
         _, err = run.communicate(timeout=torture.TIMEOUT_S)
         self.assertEqual(run.returncode, 1, err[-2000:])
         self.assertRegex(err, r"dataset [0-9a-f]{32}.* [0-9a-f]{32}")
-        again.close()
+        again.stop()
 
     def test_the_same_dataset_is_taken_by_streams_that_are_open(self):
         """Other content of the same length is stale until it is in the list."""
@@ -128,7 +100,7 @@ class Reread(unittest.TestCase):
             report = torture.reports(run.stdout.readline())[0]
             self.assertEqual((report["samples"], report["errors"]), (16, 0))
         run.kill()
-        server.close()
+        server.stop()
 
     def test_a_manifest_that_is_not_up_to_date_is_told_until_it_is(self):
         root = self.make("old-manifest")
@@ -140,7 +112,7 @@ class Reread(unittest.TestCase):
         os.unlink(root / "train/cat/0003.jpg")
         (root / "train/cat/0004.jpg").write_bytes(b"no picture any more")
         line = server.hang_up("not up to date")
-        server.close()
+        server.stop()
         server = self.serve(root)
         self.assertEqual(server.await_line("not up to date").split("warning: ")[1].split("HUP")[0],
                          line.split("warning: ")[1].split("HUP")[0])
@@ -157,7 +129,9 @@ class Reread(unittest.TestCase):
 
         index(root)
         server.hang_up("read again: 17 samples")
-        self.assertNotIn("not up to date", server.close())
+        said = len(server.said)
+        server.stop()
+        self.assertNotIn("not up to date", server.said[said:])
         _, done = torture.train(root, "--dataset-mode", "local", "-b", 4)
         self.assertNotIn("up to date", done.stderr)
 
@@ -190,7 +164,7 @@ class Reread(unittest.TestCase):
         self.assertEqual(after[0]["digest"], before[0]["digest"])
         manifest.write_bytes(text)
         server.hang_up("as before")
-        server.close()
+        server.stop()
 
     def test_hangups_in_a_row_do_not_end_it(self):
         server = self.serve(self.make("storm"))
@@ -198,7 +172,7 @@ class Reread(unittest.TestCase):
             server.process.send_signal(signal.SIGHUP)
         server.hang_up("as before")
         self.assertEqual(self.fetch(server)[0][0]["samples"], 16)
-        server.close()
+        server.stop()
 
     def test_a_manifest_elsewhere_serves_a_root_that_is_only_read(self):
         root = self.make("read-only")
@@ -215,11 +189,9 @@ class Reread(unittest.TestCase):
         pathlib.Path(place, "list.tsv").unlink()
         self.assertIn("list.tsv", server.hang_up("stays as it was"))
         self.assertEqual(self.fetch(server)[0][0]["samples"], 17)
-        server.close()
-        done = subprocess.run([str(BIN / "offload_server"), "--root", str(root), "--listen",
-                               "127.0.0.1:0", "--manifest", str(place / "list.tsv")],
-                              capture_output=True, text=True, timeout=torture.TIMEOUT_S)
-        self.assertEqual(done.returncode, 1)
+        server.stop()
+        done = run("offload_server", "--root", root, "--listen", "127.0.0.1:0", "--manifest",
+                   place / "list.tsv", code=1)
         self.assertEqual(done.stderr.count("\n"), 1)
         self.assertIn("list.tsv: No such file", done.stderr)
 

@@ -8,13 +8,13 @@ SLUICE_CHAOS_ROUND=N runs round N alone, and says what it drew.
 import os
 import random
 import shutil
-import subprocess
 import sys
 import time
 import unittest
 
 import test_s3
-from test_s3 import BIN, MODES
+from programs import run
+from test_s3 import MODES
 
 ROUNDS = 200 if os.environ.get("SLUICE_TORTURE") == "long" else 6
 ONLY = os.environ.get("SLUICE_CHAOS_ROUND")
@@ -43,8 +43,7 @@ class S3Chaos(test_s3.WithBucket):
         super().setUpClass()
         indexed = cls.path / "indexed"
         shutil.copytree(cls.images, indexed)
-        subprocess.run([BIN / "offload_dataset", "index", indexed, "--jpeg-index"], check=True,
-                       capture_output=True)
+        run("offload_dataset", "index", indexed, "--jpeg-index")
         cls.upload(indexed, "indexed")
 
     def test_rounds(self):

@@ -4,16 +4,15 @@ another time is no other file."""
 import os
 import re
 import shutil
-import subprocess
 import unittest
 
 import torture
-from torture import BIN, Server
+from programs import run
+from torture import Server
 
 
 def index(root, *flags):
-    subprocess.run([str(BIN / "offload_dataset"), "index", str(root), *flags], check=True,
-                   stdout=subprocess.PIPE, timeout=torture.TIMEOUT_S)
+    run("offload_dataset", "index", root, *flags)
 
 
 def touch(path, seconds):
@@ -116,7 +115,7 @@ class StaleFiles(unittest.TestCase):
         epochs, done = self.remote(server, "--dataset-mode", "remote_nooff",
                                    check=False)
         self.check_named(epochs, done, r"\d+ bytes, but \d+ in the list of samples")
-        self.assertEqual(len(re.findall("was changed after the list", server.tail())), 1)
+        self.assertEqual(len(re.findall("was changed after the list", server.log())), 1)
 
 
 if __name__ == "__main__":

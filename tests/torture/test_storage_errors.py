@@ -15,7 +15,7 @@ class StorageErrors(unittest.TestCase):
         cls.digest = good["digest"]
 
     def remote(self, rule, *flags, mode="remote_nooff"):
-        server = torture.BadServer(self.root, rule)
+        server = torture.bad_server(self.root, rule)
         try:
             return torture.train("--host", server.address, "--dataset-mode", mode, "-b", 16, *flags)
         finally:

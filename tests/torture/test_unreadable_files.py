@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Single files that cannot be read: listed, named and counted, and no end of the index."""
 import json
-import subprocess
 import unittest
 
 import torture
+from programs import run
 
 RULES = {
     "a bad block": "call=read,path=dog/0003.jpg,do=eio",
@@ -26,12 +26,7 @@ class UnreadableFiles(unittest.TestCase):
             path.unlink()
 
     def dataset(self, *args, rule=None, code=0):
-        done = subprocess.run([str(torture.BIN / "offload_dataset"), *map(str, args)], text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              env=torture.bad_disk(rule) if rule else None,
-                              timeout=torture.TIMEOUT_S)
-        self.assertEqual(done.returncode, code, done.stderr)
-        return done
+        return run("offload_dataset", *args, env=torture.bad_disk(rule) if rule else None, code=code)
 
     def rows(self):
         """{path: hash} of the manifest."""

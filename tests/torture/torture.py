@@ -3,15 +3,14 @@
 A test here is a unittest program: `if __name__ == "__main__": torture.main()`.  Its short form takes
 seconds; the environment's SLUICE_TORTURE=long asks for the long form (scripts/torture).
 """
-import json
 import os
 import subprocess
 import sys
 import unittest
 
 import harness  # noqa: F401
-from harness import BIN, SEED, Server, make_images, photo, skip, temporary_folder  # noqa: F401
-from programs import BAD_DISK, Port, bad_disk  # noqa: F401
+from harness import SEED, make_images, photo, skip, temporary_folder  # noqa: F401
+from programs import BAD_DISK, BIN, Port, Server, Train, bad_disk, reports  # noqa: F401
 
 IS_LONG = os.environ.get("SLUICE_TORTURE") == "long"
 TIMEOUT_S = 120  # of every program: a hang is a failure with a name
@@ -38,38 +37,16 @@ def make_dataset(name, count=40, size=96):
     return root
 
 
-def reports(text):
-    """The epochs that a program's --json wrote."""
-    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-
-
-class BadServer(Server):
+def bad_server(root, *rules, flags=()):
     """offload_server on a disk that keeps these rules (tests/preload/bad_disk.c)."""
-
-    def __init__(self, root, *rules, flags=()):
-        saved = dict(os.environ)
-        os.environ.update(bad_disk(*rules))
-        try:
-            super().__init__(root, *flags)
-        finally:
-            os.environ.clear()
-            os.environ.update(saved)
-
-    def kill(self):
-        """For one that may hang."""
-        self.process.kill()
-        self.process.communicate()
-        self.log.close()
+    return Server(root, *flags, env=bad_disk(*rules))
 
 
-def train(*flags, env=None, timeout=TIMEOUT_S, check=True):
-    """Runs offload_train --json without a device; its epochs as dicts, and the finished process."""
-    done = subprocess.run(
-        [str(BIN / "offload_train"), "--json", "--device", "none", *map(str, flags)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, timeout=timeout)
-    if check and done.returncode != 0:
-        raise AssertionError(f"offload_train ended with {done.returncode}: {done.stderr[-3000:]}")
-    return reports(done.stdout), done
+def train(*flags, env=None, check=True):
+    """Runs offload_train without a device: the reports of its epochs, and the finished process."""
+    run = Train(*flags, env=env)
+    epochs, log = run.end(0 if check else None)
+    return epochs, subprocess.CompletedProcess(run.process.args, run.process.returncode, stderr=log)
 
 
 def main():
