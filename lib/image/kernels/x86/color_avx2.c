@@ -34,8 +34,6 @@ static void map_bytes(const uint8_t *in, size_t n, const uint8_t table[256], uin
 #define SLUICE_MAP_BYTES
 #define SLUICE_MAP_LINES sluice_map_lines_avx2
 #define SLUICE_HAS_PIXELS
-#define SLUICE_SPLIT sluice_split_avx2
-#define SLUICE_JOIN sluice_join_avx2
 #define SLUICE_LUMA_SUM sluice_luma_sum_avx2
 #define SLUICE_GRAY sluice_gray_avx2
 #define SLUICE_SATURATE sluice_saturate_avx2
