@@ -3,7 +3,6 @@
 
 #include "image/codecs/codec.h"
 #include "image/image_internal.h"
-#include "image/jpeg/crop.h"
 
 /* The functions of codec_*.c that codec.c calls, one file for each format; some are doors to
  * foreign libraries.
@@ -32,14 +31,6 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_decode(struct sluice_codec *codec, con
 bool sluice_jpeg_decode_region(const struct sluice_image_info *info, const uint8_t *bytes,
                                size_t len, const struct sluice_box *box,
                                struct sluice_buf_pool *pool, struct sluice_rgb *rgb);
-
-/* Crops through libjpeg-turbo's coefficients, for sluice_jpeg_crop(), with the tables and restart
- * interval of `options`.  max_pixels is not 0.  The crop may be larger than the file. */
-SLUICE_MUST_USE sluice_status
-sluice_jpeg_crop_libjpeg(const uint8_t *bytes, size_t len, const struct sluice_box *box,
-                         const struct sluice_jpeg_crop_options *options, uint64_t max_pixels,
-                         struct sluice_buf_pool *pool, struct sluice_buf **crop,
-                         struct sluice_jpeg_crop_box *window, struct sluice_err *err);
 
 /* The rest decodes the image of the header, whose sizes have been checked. */
 SLUICE_MUST_USE sluice_status sluice_bmp_decode(const struct sluice_image_info *info,

@@ -1,14 +1,15 @@
 #include "image/jpeg/crop.h"
 
 #include "base/buf.h"
-#include "image/codecs/internal.h"
+#include "image/image_internal.h"
 #include "image/jpeg/crop_cut.h"
+#include "image/jpeg/crop_libjpeg.h"
 #include "image/jpeg/crop_write.h"
 #include "image/jpeg/index.h"
 #include "image/jpeg/recode.h"
 
 /* Chooses the route to a crop.  The work is done in jpeg/crop_plan.c, jpeg/crop_cut.c and
- * jpeg/crop_write.c, or through libjpeg-turbo's coefficients in codecs/jpeg.c. */
+ * jpeg/crop_write.c, or through libjpeg-turbo's coefficients in jpeg/crop_libjpeg.c. */
 
 sluice_status sluice_jpeg_crop_window(const uint8_t *bytes, size_t len,
                                       struct sluice_jpeg_crop_box *out, struct sluice_err *err)
@@ -179,7 +180,8 @@ sluice_status sluice_jpeg_crop(const uint8_t *bytes, size_t len, const struct sl
     if (options->route != SLUICE_JPEG_CROP_BY_OURS && !is_partial(options) &&
         (status == SLUICE_E_UNSUPPORTED || status == SLUICE_E_CORRUPT)) {
         why.text[0] = 0;
-        status = sluice_jpeg_crop_libjpeg(bytes, len, box, options, max_pixels, pool, &job.crop,
+        status = sluice_jpeg_crop_libjpeg(bytes, len, box, options->optimal_huffman,
+                                          options->restart_interval, max_pixels, pool, &job.crop,
                                           &job.window, &why);
         if (status == SLUICE_OK && job.crop->len >= len && !options->allow_larger)
             status = sluice_fail(&why, SLUICE_E_AGAIN, "a crop would not be smaller");
