@@ -7,6 +7,7 @@
 #include "bench/bench.h"
 #include "cli/cli.h"
 #include "image/kernels/kernels.h"
+#include "image/lookup.h"
 #include "image/resize.h"
 
 #include <stdio.h>

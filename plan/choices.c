@@ -2,6 +2,7 @@
 
 #include "image/image.h"
 #include "op/form.h"
+#include "op/form_words.h"
 
 #include <assert.h>
 #include <pthread.h>

@@ -3,11 +3,11 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "cli/cli.h"
 #include "datasets/manifest/drift.h"
 #include "datasets/manifest/manifest.h"
 #include "datasets/shards/shard.h"
 #include "host/disk_clock.h"
+#include "op/op.h"
 #include "op/recipe.h"
 #include "plan/choice_fit.h"
 #include "plan/cost_folder.h"
@@ -178,7 +178,7 @@ static const struct sluice_option options[] = {
      .value = &given.pipeline,
      .arg = "SPEC",
      .check = sluice_recipe_check,
-     .list = sluice_pipeline_list_ops,
+     .list = sluice_op_list,
      .help = "Preprocessing steps to measure: ops from the list below, with commas between."},
     {.name = "seed",
      .group = DATA,

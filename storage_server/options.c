@@ -6,7 +6,6 @@
 #include "datasets/manifest/manifest.h"
 #include "image/jpeg/crop.h"
 #include "metrics/metrics_server.h"
-#include "storage_server/session/security.h"
 
 #include <string.h>
 
@@ -496,6 +495,35 @@ static sluice_status take_roots(struct sluice_server_options *options, const cha
     return SLUICE_OK;
 }
 
+/* Is a server with these options closed to whom it should be? */
+static sluice_status check_access(const struct sluice_server_options *options, const char *dashes,
+                                  struct sluice_err *err)
+{
+    const bool has_tls = options->tls_cert != NULL;
+    const bool is_open = !sluice_is_loopback(options->listen);
+    char roots[SLUICE_ROOTS_TEXT];
+    sluice_roots_format(&options->roots, roots);
+    if (has_tls != (options->tls_key != NULL))
+        return sluice_fail(err, SLUICE_E_INVALID, "%stls-cert and %stls-key go together", dashes,
+                           dashes);
+    if (options->tls_client_ca && !has_tls)
+        return sluice_fail(err, SLUICE_E_INVALID, "%stls-client-ca needs %stls-cert and %stls-key",
+                           dashes, dashes, dashes);
+    if (options->tokens && is_open && !has_tls)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%stokens at %s needs %stls-cert and %stls-key: anybody on the way "
+                           "could read the tokens, and no client sends one in the clear",
+                           dashes, options->listen, dashes, dashes);
+    if (is_open && !has_tls && !options->is_insecure)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%slisten %s: without TLS anyone who reaches this address may read "
+                           "every sample beneath %s, and anyone on the way sees them pass; give "
+                           "%stls-cert and %stls-key, or %sinsecure if that network is trusted",
+                           dashes, options->listen, options->roots.num ? roots : "the root", dashes,
+                           dashes, dashes);
+    return SLUICE_OK;
+}
+
 /* Checks of several options together.  `dashes` precede a name. */
 static sluice_status check(struct sluice_server_options *options, const char *dashes,
                            struct sluice_err *err)
@@ -521,7 +549,7 @@ static sluice_status check(struct sluice_server_options *options, const char *da
         return sluice_fail(err, SLUICE_E_INVALID, "%slisten: %s", dashes, why.text);
     if (check_metrics(options->metrics, &why) != SLUICE_OK)
         return sluice_fail(err, SLUICE_E_INVALID, "%smetrics: %s", dashes, why.text);
-    return sluice_security_check(options, dashes, err);
+    return check_access(options, dashes, err);
 }
 
 static sluice_status check_given(const struct sluice_cli_result *parsed, struct sluice_err *err)

@@ -5,9 +5,9 @@
 #include "compute_client/fetch/host_text.h"
 #include "compute_client/options/connection.h"
 #include "compute_client/options/loader_options.h"
-#include "compute_client/options/options_table.h"
 #include "metrics/metrics_server.h"
 #include "op/form.h"
+#include "op/form_words.h"
 #include "op/recipe.h"
 
 #include <math.h>
@@ -378,35 +378,4 @@ sluice_status sluice_options_check_run(struct sluice_given_options *given, struc
     if (status == SLUICE_OK)
         status = find_batch_ops(given, err);
     return status == SLUICE_OK ? check_place(&given->options, err) : status;
-}
-
-/* The value of --gpu-decode that the loader gets. */
-static void place_rows(const struct sluice_options *o, struct sluice_loader_settings *settings)
-{
-    const char *when = o->gpu_decode;
-    if (strcmp(when, "auto") == 0 &&
-        (strcmp(o->device, "none") == 0 || strcmp(o->device, "cpu") == 0))
-        when = "off";
-    struct sluice_setting *item = settings->items;
-    const struct sluice_setting *end = item + settings->num_items;
-    while (item < end && strcmp(item->key, "gpu-decode") != 0)
-        item++;
-    if (item == end)
-        settings->num_items++;
-    *item = (struct sluice_setting){"gpu-decode", when};
-}
-
-bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
-                          struct sluice_loader_settings *settings, int *exit_code)
-{
-    struct sluice_given_options given;
-    const struct sluice_cli_result parsed = sluice_options_read(argc, argv, &given);
-    if (parsed.should_exit) {
-        *exit_code = parsed.exit_code;
-        return false;
-    }
-    sluice_options_for_loader(&parsed, &given, settings);
-    place_rows(&given.options, settings);
-    *options = given.options;
-    return true;
 }

@@ -14,6 +14,9 @@
  *
  * Threads: at start, on the main thread. */
 
+/* The server of a run without --host. */
+#define SLUICE_DEFAULT_HOST "127.0.0.1:50051"
+
 #define SLUICE_TARGET_BYTES 308
 
 struct sluice_options {
@@ -78,15 +81,21 @@ struct sluice_options {
 /* --max-errors of an epoch of num_samples; a share is rounded up. */
 uint64_t sluice_options_max_errors(const struct sluice_options *options, uint64_t num_samples);
 
-/* The options that a loader takes from a command line, as given there, and gpu-decode as it is with
- * the trainer's device. */
-struct sluice_loader_settings {
-    struct sluice_setting items[SLUICE_CLI_MAX_OPTIONS + SLUICE_MAX_STRINGS + SLUICE_MAX_ROOTS + 1];
-    size_t num_items;
+/* The same before the words among them are read. */
+struct sluice_given_options {
+    struct sluice_options options; /* without the fields that the words below decide */
+    const char *mode, *remote_form, *on_error, *planner, *max_errors, *checkpoint_every, *tail;
+    double mixup, cutmix, label_smoothing, erasing;
+    bool has_mixup, has_cutmix, has_label_smoothing, has_erasing;
+    bool has_start_epoch, has_mode, has_image_size, has_rank, has_world_size, has_trace_sample,
+        has_lr;
 };
 
-/* False: the program ends with *exit_code, and everything is printed already.  Borrows argv. */
-bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
-                          struct sluice_loader_settings *settings, int *exit_code);
+/* Parses the words, and checks options that exclude or need each other. */
+SLUICE_MUST_USE sluice_status sluice_options_check(struct sluice_given_options *given,
+                                                   struct sluice_err *err);
+/* The same, and what offload_train needs before it begins. */
+SLUICE_MUST_USE sluice_status sluice_options_check_run(struct sluice_given_options *given,
+                                                       struct sluice_err *err);
 
 #endif

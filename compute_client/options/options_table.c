@@ -4,6 +4,7 @@
 #include "compute_client/options/connection.h"
 #include "datasets/jpeg_index/jpeg_index_file.h"
 #include "host/cgroup.h"
+#include "op/op.h"
 #include "op/recipe.h"
 
 #include <assert.h>
@@ -32,7 +33,8 @@ static const char *const groups[] = {
     NULL,
 };
 
-/* The table stores its values here.  Only sluice_options_read() uses it. */
+/* The table stores its values here.  Only sluice_options_parse() and sluice_options_set() use it.
+ */
 static struct sluice_given_options given;
 
 /* On a command line these are the positional arguments. */
@@ -542,7 +544,7 @@ static const struct sluice_option table[] = {
      .value = &given.options.pipeline,
      .arg = "TEXT",
      .check = sluice_recipe_check,
-     .list = sluice_pipeline_list_ops,
+     .list = sluice_op_list,
      .help =
          "Preprocessing steps of the training subset: ops from the list below, with commas "
          "between, such as decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet; or "
@@ -736,11 +738,11 @@ static void add_setting(struct sluice_loader_settings *settings, const char *key
     settings->items[settings->num_items++] = (struct sluice_setting){key, value};
 }
 
-void sluice_options_for_loader(const struct sluice_cli_result *parsed,
-                               const struct sluice_given_options *options,
-                               struct sluice_loader_settings *settings)
+/* The given options that a loader takes. */
+static void copy_given(const struct sluice_cli_result *parsed,
+                       struct sluice_loader_settings *settings)
 {
-    const struct sluice_option_strings *hosts = &options->options.hosts;
+    const struct sluice_option_strings *hosts = &given.options.hosts;
     settings->num_items = 0;
     for (size_t i = 0; i < parsed->num_positional; i++)
         add_setting(settings, dir.name, parsed->positional[i]);
@@ -782,12 +784,33 @@ sluice_status sluice_options_set(const struct sluice_setting *settings, size_t n
     return status;
 }
 
-struct sluice_cli_result sluice_options_read(int argc, char **argv,
-                                             struct sluice_given_options *out)
+/* The value of --gpu-decode that the loader gets. */
+static void place_rows(const struct sluice_options *o, struct sluice_loader_settings *settings)
+{
+    const char *when = o->gpu_decode;
+    if (strcmp(when, "auto") == 0 &&
+        (strcmp(o->device, "none") == 0 || strcmp(o->device, "cpu") == 0))
+        when = "off";
+    struct sluice_setting *item = settings->items;
+    const struct sluice_setting *end = item + settings->num_items;
+    while (item < end && strcmp(item->key, "gpu-decode") != 0)
+        item++;
+    if (item == end)
+        settings->num_items++;
+    *item = (struct sluice_setting){"gpu-decode", when};
+}
+
+bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
+                          struct sluice_loader_settings *settings, int *exit_code)
 {
     given = defaults();
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
-    if (!parsed.should_exit)
-        *out = given;
-    return parsed;
+    if (parsed.should_exit) {
+        *exit_code = parsed.exit_code;
+        return false;
+    }
+    copy_given(&parsed, settings);
+    place_rows(&given.options, settings);
+    *options = given.options;
+    return true;
 }

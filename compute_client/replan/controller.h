@@ -5,6 +5,7 @@
 #include "compute_client/replan/capacity_estimator.h"
 #include "datasets/manifest/manifest.h"
 #include "host/machine.h"
+#include "op/form_words.h"
 #include "op/pipeline.h"
 #include "plan/choice_cost.h"
 #include "plan/resource.h"

@@ -3,7 +3,7 @@
 #include "base/noted_alloc.h"
 #include "base/quit.h"
 #include "cli/cli.h"
-#include "compute_client/options/options.h"
+#include "compute_client/options/options_table.h"
 #include "compute_client/run/run.h"
 #include "crypto/secret.h"
 #include "rpc/rpc.h"

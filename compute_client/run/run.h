@@ -1,7 +1,7 @@
 #ifndef SLUICE_COMPUTE_CLIENT_RUN_RUN_H
 #define SLUICE_COMPUTE_CLIENT_RUN_RUN_H
 
-#include "compute_client/options/options.h"
+#include "compute_client/options/options_table.h"
 
 /* The program behind the command line: connect, plan, train, evaluate, report.
  *

@@ -9,6 +9,7 @@
 #include "datasets/tools/npy.h"
 #include "image/image.h"
 #include "image/orientation.h"
+#include "op/op.h"
 #include "op/recipe.h"
 
 #include <jansson.h>
@@ -267,7 +268,7 @@ static const struct sluice_option options[] = {
      .value = &given.spec,
      .arg = "TEXT",
      .check = sluice_recipe_check,
-     .list = sluice_pipeline_list_ops,
+     .list = sluice_op_list,
      .help =
          "Preprocessing steps: ops from the list below, with commas between, or @FILE, a recipe "
          "in JSON.",

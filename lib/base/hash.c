@@ -39,14 +39,12 @@ static XXH3_state_t *state_of(struct sluice_hasher *hasher)
     return (XXH3_state_t *)(void *)hasher;
 }
 
-sluice_status sluice_hasher_create(struct sluice_hasher **hasher, struct sluice_err *err)
+struct sluice_hasher *sluice_hasher_create(void)
 {
     XXH3_state_t *state = XXH3_createState();
-    if (!state)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a hash state");
-    XXH3_128bits_reset(state);
-    *hasher = (struct sluice_hasher *)(void *)state;
-    return SLUICE_OK;
+    if (state)
+        XXH3_128bits_reset(state);
+    return (struct sluice_hasher *)(void *)state;
 }
 
 void sluice_hasher_destroy(struct sluice_hasher *hasher)

@@ -1,8 +1,6 @@
 #ifndef SLUICE_BASE_HASH_H
 #define SLUICE_BASE_HASH_H
 
-#include "base/error.h"
-
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,8 +24,7 @@ void sluice_hash128_bytes(struct sluice_hash128 hash, uint8_t out[16]);
 
 /* A running XXH3-128. */
 struct sluice_hasher;
-SLUICE_MUST_USE sluice_status sluice_hasher_create(struct sluice_hasher **hasher,
-                                                   struct sluice_err *err);
+struct sluice_hasher *sluice_hasher_create(void);         /* NULL: no memory */
 void sluice_hasher_destroy(struct sluice_hasher *hasher); /* NULL is allowed */
 void sluice_hasher_reset(struct sluice_hasher *hasher);
 void sluice_hasher_update(struct sluice_hasher *hasher, const void *data, size_t len);

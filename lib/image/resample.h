@@ -2,7 +2,7 @@
 #define SLUICE_IMAGE_RESAMPLE_H
 
 #include "image/kernels/kernels.h"
-#include "image/resize.h"
+#include "image/resize_part.h"
 
 /* Image.resize() of Pillow with the filters other than bilinear, bit for bit: two passes of weights
  * in fixed point, as for bilinear (image/resize.h), which has kernels of its own; nearest copies.

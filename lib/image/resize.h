@@ -3,7 +3,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "image/image.h"
+#include "image/resize_part.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,22 +28,6 @@ SLUICE_MUST_USE sluice_status sluice_resizer_create_at(enum sluice_cpu_level lev
 
 void sluice_resizer_destroy(struct sluice_resizer *resizer); /* NULL is allowed */
 
-/* Pillow's filters; resample.h has those that are not bilinear. */
-enum sluice_resize_filter {
-    SLUICE_RESIZE_BILINEAR,
-    SLUICE_RESIZE_BICUBIC,
-    SLUICE_RESIZE_LANCZOS,
-    SLUICE_RESIZE_BOX,
-    SLUICE_RESIZE_HAMMING,
-    SLUICE_RESIZE_NEAREST,
-};
-
-struct sluice_image_view {
-    const uint8_t *pixels; /* the first pixel of the region; RGB, 3 bytes a pixel */
-    size_t stride;         /* bytes from row to row */
-    uint32_t width, height;
-};
-
 /* Resizes the view (already a crop: taps never reach outside it) to
  * out_width x out_height x 3 at `out`, rows packed; mirrored left to right if
  * `flip`.  All sizes 1 .. 65,535.  SLUICE_E_NO_MEMORY for the tables. */
@@ -51,15 +35,6 @@ SLUICE_MUST_USE sluice_status sluice_resize_rgb(struct sluice_resizer *resizer,
                                                 const struct sluice_image_view *view,
                                                 uint32_t out_width, uint32_t out_height, bool flip,
                                                 uint8_t *out, struct sluice_err *err);
-
-/* A part of a resized image: the pixels of box `out` in the result of resizing in_width x in_height
- * to out_width x out_height.  Sizes as above; the box is within the result. */
-struct sluice_resize_part {
-    uint32_t in_width, in_height, out_width, out_height;
-    struct sluice_box out;
-    enum sluice_resize_filter filter;
-    bool is_pillow13; /* the passes are in the order of Pillow 13 (docs/NUMERICS.md) */
-};
 
 /* The box of the input that the part depends on. */
 struct sluice_box sluice_resize_part_input(const struct sluice_resize_part *part);

@@ -1,9 +1,13 @@
 #ifndef SLUICE_OP_FORM_H
 #define SLUICE_OP_FORM_H
 
-#include "image/jpeg/crop.h"
+#include "base/error.h"
 #include "op/features.h"
-#include "op/pipeline.h"
+#include "op/sample.h"
+#include "sluice/sluice.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 /* The interface of a form: how a sample crosses the wire at a split.  A form is one file,
  * form_<name>.c, that ends in one struct sluice_form_type, and one row in the table (form.c).
@@ -12,7 +16,8 @@
  *
  * Threads: pure functions and constants. */
 
-struct sluice_rgb; /* image/image.h */
+struct sluice_box; /* image/image.h */
+struct sluice_rgb;
 
 struct sluice_form_options {
     bool has_optimal_huffman;  /* smaller crops for more CPU */

@@ -2,6 +2,8 @@
 
 #include "base/buf.h"
 #include "image/codecs/codec.h"
+#include "image/jpeg/crop.h"
+#include "op/form.h"
 #include "op/run_region.h"
 
 extern const struct sluice_form_type sluice_form_jpeg_crop;

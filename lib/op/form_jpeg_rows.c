@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "image/jpeg/rows.h"
+#include "op/form.h"
 #include "op/run_region.h"
 
 #include <math.h>

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "image/codecs/codec.h"
 #include "image/pack/pack.h"
+#include "op/form.h"
 #include "op/run_region.h"
 
 extern const struct sluice_form_type sluice_form_u8_packed;

@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Forms in words: the shares of many samples in each, the most frequent first.
+/* Forms in words, for programs that see no more of them (op/form.c): the shares of many samples in
+ * each, the most frequent first.
  *
  * Threads: pure functions. */
 

@@ -108,7 +108,7 @@ void sluice_op_type_suggest(const char *name, size_t len, char *out, size_t room
                                types[i]->name);
 }
 
-void sluice_pipeline_list_ops(char *out, size_t room)
+void sluice_op_list(char *out, size_t room)
 {
     size_t at = 0;
     out[0] = '\0';

@@ -4,7 +4,7 @@
 #include "base/rng.h"
 #include "image/kernel_call.h"
 #include "image/resize.h"
-#include "op/pipeline.h"
+#include "op/sample.h"
 
 /* The interface of an op.  An op is one file, op_<name>.c, that ends in one struct sluice_op_type,
  * and one row in the registry (op.c).  Everybody else asks for its kind and its properties:
@@ -304,6 +304,9 @@ SLUICE_MUST_USE sluice_status sluice_op_register(const struct sluice_op_type *ty
 const struct sluice_op_type *sluice_op_type_find(const char *name, size_t len);
 /* "; did you mean ...? The ops are ...", for a name that is not an op's. */
 void sluice_op_type_suggest(const char *name, size_t len, char *out, size_t room);
+/* For the options of a command line (cli/cli.h): a line for each op, "name=example: what it does".
+ */
+void sluice_op_list(char *out, size_t room);
 
 /* --- what the pipeline asks of an op --- */
 

@@ -4,7 +4,8 @@
 #include "base/error.h"
 #include "image/kernel_call.h"
 #include "image/resize.h"
-#include "op/form_words.h"
+#include "op/sample.h"
+#include "sluice/sluice.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,65 +30,12 @@
  * Threads: a pipeline is immutable once made and may be shared.  A scratch and
  * a sample belong to one thread at a time. */
 
-struct sluice_buf; /* base/buf.h: a pooled, reference-counted byte buffer */
 struct sluice_buf_pool;
 struct sluice_box;
 struct sluice_resize_part; /* image/resize.h */
-struct sluice_jpeg_index;  /* image/jpeg/index.h */
-struct sluice_scratch;     /* decompressor state and row memory for one thread */
-struct sluice_pipeline;
-struct sluice_form_type; /* op/form.h */
-
-enum sluice_kind {
-    SLUICE_KIND_FILE, /* bytes as stored (image/image.h has the formats) */
-    SLUICE_KIND_U8,   /* height x width x channels */
-    SLUICE_KIND_F32,  /* channels x height x width, little endian on the wire */
-};
-
-/* The kind of change that an op makes to a sample.  Callers ask for its kind, never for its name.
- */
-enum sluice_op_kind {
-    SLUICE_OP_DECODE,   /* a file to pixels */
-    SLUICE_OP_UPRIGHT,  /* takes effect within decode */
-    SLUICE_OP_RESAMPLE, /* a box of the image, resized or as it is */
-    SLUICE_OP_MIRROR,   /* mirrors left to right, or does nothing */
-    SLUICE_OP_TABLE,    /* each u8 value to another one, by channel */
-    SLUICE_OP_PIXELS,   /* pixels to others of an image of the same size */
-    SLUICE_OP_CHOICE,   /* runs some of the ops in its parentheses, which it draws */
-    SLUICE_OP_TENSOR,   /* u8 pixels to float32 */
-    SLUICE_OP_SCALE,    /* subtracts a mean and divides by a deviation, by channel */
-};
 
 /* How a sample crosses the wire at one split: enum sluice_form of sluice.h.  The same kind of data
  * can travel in several forms; the names are part of the reports ("jpeg_crop@0"). */
-
-/* Names the random draws of one sample in one epoch.  Both nodes derive the
- * same crop and flip from it, so no draw is ever sent. */
-struct sluice_draw_key {
-    uint64_t seed;
-    uint32_t epoch; /* of the draws: of the training, or where samples repeat, one for each time */
-    uint64_t sample_id;
-    /* The epoch of the training, for pipelines that have a schedule; it is not part of what names
-     * the draws. */
-    uint32_t schedule;
-};
-
-/* Ops of a pipeline.  (SLUICE_MAX_OPS of sluice.h is the room in what callers allocate.) */
-#define SLUICE_PIPELINE_MAX_OPS 32
-
-/* One sample on its way.  Owns one reference to `data`. */
-struct sluice_sample {
-    struct sluice_draw_key key;
-    unsigned ops_done; /* the split it stands at */
-    enum sluice_kind kind;
-    uint32_t width, height, channels; /* 0 while kind is SLUICE_KIND_FILE */
-    struct sluice_buf *data;
-    const struct sluice_form_type *coding; /* the form of `data`; NULL: the plain one of its kind */
-    /* The file's index, or NULL; owned (sluice_jpeg_index_destroy()).  It makes decoding and
-     * cutting faster and changes no result; the index of another file has no effect.  If it says
-     * is_partial, only sluice_pipeline_file_box() was read, and an op that needs more fails. */
-    struct sluice_jpeg_index *jpeg_index;
-};
 
 void sluice_sample_clear(struct sluice_sample *sample); /* idempotent; fine on {0} */
 
@@ -108,10 +56,8 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_parse(const char *spec,
                                                     struct sluice_err *err);
 void sluice_pipeline_destroy(struct sluice_pipeline *pipeline); /* NULL is allowed */
 
-/* For the options of a command line (cli/cli.h): whether `spec` is a pipeline, and a line for each
- * op, "name=example: what it does". */
+/* For the options of a command line (cli/cli.h): whether `spec` is a pipeline. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_check(const char *spec, struct sluice_err *err);
-void sluice_pipeline_list_ops(char *out, size_t room);
 
 unsigned sluice_pipeline_num_ops(const struct sluice_pipeline *pipeline);
 const char *sluice_pipeline_op_name(const struct sluice_pipeline *pipeline, unsigned op);
@@ -158,17 +104,7 @@ size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline);
  */
 bool sluice_pipeline_is_upright(const struct sluice_pipeline *pipeline);
 
-/* The size of an image at a split, as far as it is known without the image: both sides; or else how
- * it follows from the decoded image's. */
-struct sluice_known_size {
-    uint32_t width, height; /* or 0 */
-    /* Resized to this shorter or longer side, or with both to the shorter one unless the longer
-     * one would be above `longer`; 0 and 0: it is the image's own size. */
-    uint32_t shorter, longer;
-    struct {
-        uint32_t width, height;
-    } padding; /* what is added to that */
-};
+/* The size of an image at a split, as far as it is known without the image. */
 struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline *pipeline,
                                                     unsigned split);
 /* Pixels of that image; width and height are the decoded image's, at least 1. */
@@ -180,7 +116,6 @@ bool sluice_known_size_allows(struct sluice_known_size known, uint32_t width, ui
  * tail of the pipeline makes of it, in torch's float32 arithmetic:
  * ((float)v / 255 - mean) / std.  CPU and GPU share it.  All zero if the
  * pipeline ends in u8. */
-typedef float sluice_pipeline_table[3][256];
 const sluice_pipeline_table *sluice_pipeline_tail_table(const struct sluice_pipeline *pipeline);
 
 /* The draws of the random ops of the pipeline for one sample of width x height

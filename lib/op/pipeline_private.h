@@ -4,7 +4,7 @@
 #include "image/codecs/codec.h"
 #include "image/lookup.h"
 #include "image/pack/pack.h"
-#include "op/form.h"
+#include "op/pipeline.h"
 #include "op/tensor.h"
 
 /* Shared by pipeline.c (making and asking), run.c and run_region.c (running). */

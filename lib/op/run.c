@@ -4,6 +4,7 @@
 #include "image/codecs/codec.h"
 #include "image/jpeg/crop.h"
 #include "image/pack/pack.h"
+#include "op/form.h"
 #include "op/pixels.h"
 #include "op/run_region.h"
 

@@ -1,6 +1,7 @@
 /* Decode, and stages that resample a box of their input, with decode before them or not. */
 
 #include "op/run_region.h"
+#include "op/form.h"
 #include "op/pixels.h"
 
 #include "base/buf.h"

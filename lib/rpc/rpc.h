@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 
+#include <stdint.h>
+
 /* The parts of the gRPC C core that client and server share, without its headers: the
  * library's start and stop, status codes, and how they map to ours.
  *
@@ -57,6 +59,20 @@ struct sluice_rpc_client_tls {
     const char *ca;          /* NULL: those of the system */
     const char *cert, *key;  /* for a server that wants one; NULL: none */
     const char *server_name; /* of the server's certificate; NULL: the host of the target */
+};
+
+/* Why a connection was closed as it came. */
+enum sluice_rpc_refusal {
+    SLUICE_RPC_REFUSED_FULL,      /* max_connections */
+    SLUICE_RPC_REFUSED_HOST_FULL, /* max_connections_per_host */
+    SLUICE_RPC_REFUSED_PAUSED,    /* one of this host was cut just before */
+    SLUICE_RPC_REFUSED_NO_DESCRIPTOR,
+    SLUICE_RPC_NUM_REFUSALS,
+};
+struct sluice_rpc_connections {
+    unsigned open; /* now */
+    /* Since the start: closed as they came; cut because they flooded, or for memory. */
+    uint64_t refused[SLUICE_RPC_NUM_REFUSALS], cut;
 };
 
 /* For a program's main, before threads start: tunes malloc for megabyte messages that come and go

@@ -117,19 +117,6 @@ uint64_t sluice_rpc_server_bytes_sent(const struct sluice_rpc_server *server);
  * not in a shared library that has gRPC from another one. */
 bool sluice_rpc_server_can_limit(void);
 
-/* Why a connection was closed as it came. */
-enum sluice_rpc_refusal {
-    SLUICE_RPC_REFUSED_FULL,      /* max_connections */
-    SLUICE_RPC_REFUSED_HOST_FULL, /* max_connections_per_host */
-    SLUICE_RPC_REFUSED_PAUSED,    /* one of this host was cut just before */
-    SLUICE_RPC_REFUSED_NO_DESCRIPTOR,
-    SLUICE_RPC_NUM_REFUSALS,
-};
-struct sluice_rpc_connections {
-    unsigned open; /* now */
-    /* Since the start: closed as they came; cut because they flooded, or for memory. */
-    uint64_t refused[SLUICE_RPC_NUM_REFUSALS], cut;
-};
 /* Looks at each connection: for the operator, and not for whoever asks. */
 struct sluice_rpc_connections sluice_rpc_server_connections(struct sluice_rpc_server *server);
 /* The sum of `refused` alone, at no cost. */

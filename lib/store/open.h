@@ -2,7 +2,7 @@
 #define SLUICE_STORE_OPEN_H
 
 #include "base/roots.h"
-#include "store/store.h"
+#include "store/root.h"
 
 /* The store that a root names:
  *
@@ -12,19 +12,6 @@
  *     https://HOST/a/LIST           (web_list.h)
  *
  * Threads: one. */
-
-#define SLUICE_STORE_URL_BYTES 1024
-
-struct sluice_store_options {
-    const char *root;
-    uint64_t max_object_bytes;
-    unsigned patience_ms;    /* for a remote read with all its tries; 0: 30 s */
-    const char *s3_endpoint; /* "https://HOST[:PORT]"; NULL: the environment's, or AWS's */
-    const char *s3_style;    /* "path": HOST/BUCKET; "virtual": BUCKET.HOST; NULL: path with an
-                                endpoint, virtual at AWS */
-    struct sluice_file_turns turns; /* of a folder, as in sluice_store_file_options */
-    bool (*is_cached)(int fd, uint64_t from, uint64_t to);
-};
 
 /* Whether the root is reached over a network. */
 bool sluice_store_is_remote(const char *root);

@@ -2,7 +2,7 @@
 #define SLUICE_STORE_S3_H
 
 #include "store/http.h"
-#include "store/open.h"
+#include "store/root.h"
 #include "store/s3_credentials.h"
 
 /* Private to lib/store: buckets of S3 and of what speaks as it does (Ceph, MinIO).  The object KEY

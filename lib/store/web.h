@@ -2,7 +2,7 @@
 #define SLUICE_STORE_WEB_H
 
 #include "store/http.h"
-#include "store/open.h"
+#include "store/root.h"
 
 /* Private to lib/store: objects of a web server, by a list file (web_list.h) that lies above them.
  *

@@ -6,6 +6,7 @@
 #include "base/message.h"
 #include "base/trace_context.h"
 #include "host/machine.h"
+#include "op/form_words.h"
 #include "op/pipeline.h"
 #include "wire/list_block.h"
 

@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "op/pipeline.h"
 #include "rpc/peer.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/data/sample_list.h"
@@ -12,6 +11,7 @@
 #include "storage_server/session/caller.h"
 #include "storage_server/session/client_table.h"
 #include "storage_server/session/grant.h"
+#include "storage_server/session/memory_budget.h"
 #include "storage_server/session/security.h"
 #include "storage_server/session/session.h"
 

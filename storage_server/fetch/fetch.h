@@ -2,9 +2,8 @@
 #define SLUICE_STORAGE_SERVER_FETCH_FETCH_H
 
 #include "base/error.h"
+#include "storage_server/fetch/options.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* The Fetch service, which moves the samples.  A stream, its requests and its replies:
@@ -25,38 +24,10 @@
  *
  * Threads: any, except where noted. */
 
-struct sluice_buf_pool;
-struct sluice_client_table;
-struct sluice_disk_clock;
 struct sluice_fetch;
-struct sluice_memory_budget;
 struct sluice_rpc_method;
-struct sluice_sample_lists;
-struct sluice_stats;
-struct sluice_store;
-struct sluice_tracer;
-struct sluice_watchdog;
-struct sluice_workers;
 
-/* Borrows all of it. */
-struct sluice_fetch_options {
-    struct sluice_sample_lists *lists;
-    struct sluice_store *store;
-    struct sluice_disk_clock *disk;
-    struct sluice_buf_pool *buffers;
-    struct sluice_workers *workers;
-    struct sluice_watchdog *watchdog; /* of the workers */
-    struct sluice_memory_budget *memory;
-    struct sluice_client_table *clients;
-    struct sluice_stats *stats;
-    struct sluice_tracer *tracer; /* NULL: nothing is traced */
-    size_t max_in_flight;         /* samples of one stream between request and reply */
-    uint64_t hold_ns;             /* how long a reply waits for others at most, see above */
-    bool reads_first;             /* IO reads, then PREP works: the store is remote */
-    bool has_optimal_crops;       /* Huffman tables made for each JPEG crop */
-    uint32_t min_crop_restart;    /* MCUs; 0: no restart markers but one for each row of a crop */
-};
-
+/* Borrows what the options point to. */
 SLUICE_MUST_USE sluice_status sluice_fetch_create(const struct sluice_fetch_options *options,
                                                   struct sluice_fetch **fetch,
                                                   struct sluice_err *err);

@@ -3,7 +3,7 @@
 
 #include "op/pipeline.h"
 #include "rpc/rpc.h"
-#include "storage_server/fetch/fetch.h"
+#include "storage_server/fetch/options.h"
 #include "storage_server/observe/watchdog.h"
 #include "storage_server/side_thread.h"
 #include "storage_server/work/workers.h"

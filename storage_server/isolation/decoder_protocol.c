@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/checked.h"
+#include "op/pipeline.h"
 
 #include <string.h>
 

@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/session/caller.h"
+#include "storage_server/session/memory_budget.h"
 #include "storage_server/session/session.h"
 #include "wire/wire.h"
 

@@ -52,7 +52,7 @@ static bool fits(const struct sluice_memory_budget *budget,
     const uint64_t free_bytes = used < all ? all - used : 0;
     if (bytes > free_bytes || (budget->is_over && used))
         return false;
-    const uint64_t of_client = holder->session->memory.used;
+    const uint64_t of_client = holder->session->memory_used;
     if (!of_client)
         return true;
     const bool is_request = use == SLUICE_MEMORY_REQUEST;
@@ -260,7 +260,7 @@ bool sluice_memory_take(struct sluice_memory_holder *holder, size_t bytes,
     const bool is_taken = fits(budget, holder, bytes, use);
     if (is_taken) {
         budget->used += bytes;
-        holder->session->memory.used += bytes;
+        holder->session->memory_used += bytes;
         holder->used += bytes;
         if (budget->used > budget->peak)
             budget->peak = budget->used;
@@ -281,7 +281,7 @@ void sluice_memory_give(struct sluice_memory_holder *holder, size_t bytes)
     pthread_mutex_lock(&budget->lock);
     assert(holder->used >= bytes);
     budget->used -= bytes;
-    holder->session->memory.used -= bytes;
+    holder->session->memory_used -= bytes;
     holder->used -= bytes;
     if (budget->num_waiting)
         wake(budget);

@@ -34,11 +34,6 @@ struct sluice_memory_budget;
 struct sluice_memory_holder;
 struct sluice_session;
 
-/* A client's share, within its session; {0} at first. */
-struct sluice_memory_share {
-    uint64_t used; /* by all of its holders */
-};
-
 struct sluice_memory_options {
     uint64_t bytes; /* to share out */
     /* Resident bytes above which nothing is taken, and what reads them; NULL: not measured. */

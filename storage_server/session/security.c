@@ -42,36 +42,6 @@ struct sluice_security {
     struct audited audited[AUDIT_HOSTS];
 };
 
-/* --- options --- */
-
-sluice_status sluice_security_check(const struct sluice_server_options *options, const char *dashes,
-                                    struct sluice_err *err)
-{
-    const bool has_tls = options->tls_cert != NULL;
-    const bool is_open = !sluice_is_loopback(options->listen);
-    char roots[SLUICE_ROOTS_TEXT];
-    sluice_roots_format(&options->roots, roots);
-    if (has_tls != (options->tls_key != NULL))
-        return sluice_fail(err, SLUICE_E_INVALID, "%stls-cert and %stls-key go together", dashes,
-                           dashes);
-    if (options->tls_client_ca && !has_tls)
-        return sluice_fail(err, SLUICE_E_INVALID, "%stls-client-ca needs %stls-cert and %stls-key",
-                           dashes, dashes, dashes);
-    if (options->tokens && is_open && !has_tls)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "%stokens at %s needs %stls-cert and %stls-key: anybody on the way "
-                           "could read the tokens, and no client sends one in the clear",
-                           dashes, options->listen, dashes, dashes);
-    if (is_open && !has_tls && !options->is_insecure)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "%slisten %s: without TLS anyone who reaches this address may read "
-                           "every sample beneath %s, and anyone on the way sees them pass; give "
-                           "%stls-cert and %stls-key, or %sinsecure if that network is trusted",
-                           dashes, options->listen, options->roots.num ? roots : "the root", dashes,
-                           dashes, dashes);
-    return SLUICE_OK;
-}
-
 /* --- the file --- */
 
 static void free_tokens(struct token *tokens, size_t num_tokens)

@@ -20,12 +20,6 @@
 
 struct sluice_security;
 
-/* Is a server with these options closed to whom it should be?  SLUICE_E_INVALID says who could do
- * what, and which option is missing; `dashes` stand before the names of options.  No file is
- * read. */
-SLUICE_MUST_USE sluice_status sluice_security_check(const struct sluice_server_options *options,
-                                                    const char *dashes, struct sluice_err *err);
-
 /* Reads options->tokens; *security is NULL without one: all may call.  SLUICE_E_INVALID: also for a
  * limit that this server cannot keep. */
 SLUICE_MUST_USE sluice_status sluice_security_open(const struct sluice_server_options *options,

@@ -2,12 +2,12 @@
 #define SLUICE_STORAGE_SERVER_SESSION_SESSION_H
 
 #include "rpc/peer.h"
-#include "storage_server/session/memory_budget.h"
 #include "storage_server/session/rate_limit.h"
 #include "storage_server/work/fair_queue.h"
 
 #include <pthread.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* A client of the server: an address (rpc/peer.h) with calls or connections, and its shares of
  * whatever is shared out by client.  The session is registered here, once; each mechanism keeps its
@@ -32,7 +32,7 @@ struct sluice_probe_line {
 
 struct sluice_session {
     struct sluice_flow_host cpu[2]; /* by enum sluice_worker_group */
-    struct sluice_memory_share memory;
+    uint64_t memory_used;           /* by all of its holders */
     struct sluice_rate_share link;
     struct sluice_probe_line probes;
 

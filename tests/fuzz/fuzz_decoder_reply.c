@@ -3,6 +3,7 @@
 
 #include "fuzz_wire.h"
 
+#include "op/pipeline.h"
 #include "storage_server/isolation/decoder_protocol.h"
 
 static const struct sluice_decoder_limits limits = {

@@ -2,6 +2,7 @@
  * other file names them.  Linked into a program it registers both before main(). */
 
 #include "base/buf.h"
+#include "op/form.h"
 #include "op/op.h"
 #include "op/run_region.h"
 #include "wire/wire.h"

@@ -396,14 +396,14 @@ static void check_sample_at_all_splits(const struct sluice_pipeline *pipeline, s
 static struct sluice_hash128 run_everything(void)
 {
     struct nodes nodes = nodes_create();
-    struct sluice_hasher *hasher = NULL;
-    struct sluice_err err = {{0}};
-    if (sluice_hasher_create(&hasher, &err))
-        die("hasher", &err);
+    struct sluice_hasher *hasher = sluice_hasher_create();
+    if (!hasher)
+        abort();
     for (size_t i = 0; i < NUM_IMAGES; i++) {
         struct sluice_buf *file = make_image(i);
         for (size_t s = 0; s < SLUICE_ARRAY_LEN(specs); s++) {
             struct sluice_pipeline *pipeline = NULL;
+            struct sluice_err err = {{0}};
             if (sluice_pipeline_parse(specs[s], &pipeline, &err))
                 die(specs[s], &err);
             check_sample_at_all_splits(pipeline, &nodes, file, i * 100 + s, hasher);

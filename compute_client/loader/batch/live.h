@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMPUTE_CLIENT_LOADER_BATCH_LIVE_H
 #define SLUICE_COMPUTE_CLIENT_LOADER_BATCH_LIVE_H
 
+#include "op/form_words.h"
 #include "op/pipeline.h"
 #include "plan/resource.h"
 

@@ -489,9 +489,10 @@ sluice_status sluice_prefetcher_create(const struct sluice_prefetcher_options *o
     const size_t usual_items = usual_slots * options->batch_size;
     prefetcher->depth.least = usual_items;
     prefetcher->depth.most = sluice_prefetcher_max_items(prefetcher);
-    sluice_status status = sluice_hasher_create(&prefetcher->chain, err);
+    sluice_status status = SLUICE_OK;
+    prefetcher->chain = sluice_hasher_create();
     prefetcher->slots = calloc(options->num_slots, sizeof(*prefetcher->slots));
-    if (status == SLUICE_OK && !prefetcher->slots)
+    if (!prefetcher->chain || !prefetcher->slots)
         status =
             sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %u batches", options->num_slots);
     const struct sluice_batch_memory_options memory = {

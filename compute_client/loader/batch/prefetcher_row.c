@@ -161,8 +161,9 @@ sluice_status prefetcher_worker_start(void *ctx, unsigned index, void **state)
     if (!maker)
         return SLUICE_E_NO_MEMORY;
     sluice_status status = sluice_scratch_create(&options, &maker->scratch, NULL);
-    if (status == SLUICE_OK)
-        status = sluice_hasher_create(&maker->hasher, NULL);
+    maker->hasher = sluice_hasher_create();
+    if (!maker->hasher)
+        status = SLUICE_E_NO_MEMORY;
     if (status == SLUICE_OK && prefetcher->options.measures_ops)
         status = sluice_op_meter_init(&maker->meter, prefetcher->options.pool,
                                       prefetcher->options.max_image_pixels, NULL);

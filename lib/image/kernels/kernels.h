@@ -2,7 +2,6 @@
 #define SLUICE_IMAGE_KERNELS_KERNELS_H
 
 #include "base/cpu.h"
-#include "image/lookup.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,6 +13,8 @@
  * The level is chosen once, by base/cpu.h.
  *
  * Threads: pure functions over the caller's memory. */
+
+struct sluice_lookup; /* image/lookup.h */
 
 /* Coefficients are fixed point with this many bits after the point. */
 #define SLUICE_RESIZE_BITS 22

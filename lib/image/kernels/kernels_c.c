@@ -1,6 +1,7 @@
 /* The definition of the kernels: plain C, one sum after the other. */
 
 #include "image/kernels/kernels.h"
+#include "image/lookup.h"
 
 #include <assert.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 #define SLUICE_RPC_GRPC151_DOOR_H
 
 #include "base/error.h"
-#include "rpc/rpc_server.h"
+#include "rpc/rpc.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -146,8 +146,8 @@ static struct sluice_hash128 hash_of(const uint8_t *row, size_t row_bytes, uint3
 {
     const uint8_t tail[8] = {(uint8_t)label, (uint8_t)(label >> 8), (uint8_t)(label >> 16),
                              (uint8_t)(label >> 24)};
-    struct sluice_hasher *hasher;
-    if (sluice_hasher_create(&hasher, NULL) != SLUICE_OK)
+    struct sluice_hasher *hasher = sluice_hasher_create();
+    if (!hasher)
         abort();
     sluice_hasher_update(hasher, row, row_bytes);
     sluice_hasher_update(hasher, tail, sizeof(tail));

@@ -2,6 +2,7 @@
 
 #include "base/rng.h"
 
+#include "image/lookup.h"
 #include "support/test.h"
 
 #define GUARD 64

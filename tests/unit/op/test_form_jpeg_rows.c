@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 #include "image/codecs/codec.h"
 #include "image/jpeg/index.h"
+#include "op/form.h"
 #include "op/pipeline.h"
 #include "run_support.h"
 #include "support/test.h"

@@ -1,5 +1,6 @@
 #include "op/op.h"
 
+#include "op/pipeline.h"
 #include "support/test.h"
 
 /* Each kind of parameter, and what is left out of the canonical text. */

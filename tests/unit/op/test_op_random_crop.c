@@ -1,5 +1,6 @@
 #include "op/op.h"
 
+#include "op/pipeline.h"
 #include "support/test.h"
 
 #define NUM_DRAWS 6000

@@ -65,7 +65,7 @@ TEST(the_text_and_the_help_come_from_its_parameters)
     struct sluice_pipeline *pipeline = run_test_parse("decode,sunlit=1-2");
     CU_ASSERT_STRING_EQUAL(sluice_pipeline_spec(pipeline), "decode,sunlit=1-2");
     sluice_pipeline_destroy(pipeline);
-    sluice_pipeline_list_ops(list, sizeof(list));
+    sluice_op_list(list, sizeof(list));
     CU_ASSERT_PTR_NOT_NULL(strstr(list, "\nsunlit=0-255: inverts values from a threshold on"));
 }
 

@@ -1,3 +1,4 @@
+#include "op/op.h"
 #include "op/pipeline.h"
 
 #include "base/buf.h"
@@ -242,7 +243,7 @@ TEST(an_unknown_word_comes_with_what_is_near_and_all_ops)
 TEST(the_list_has_every_op_with_an_example_that_parses)
 {
     char list[8192];
-    sluice_pipeline_list_ops(list, sizeof(list));
+    sluice_op_list(list, sizeof(list));
     CU_ASSERT(strlen(list) < sizeof(list) - 1);
     unsigned num_ops = 0;
     for (char *save, *line = strtok_r(list, "\n", &save); line;

@@ -1,3 +1,4 @@
+#include "op/form.h"
 #include "op/pipeline.h"
 
 #include "base/buf.h"

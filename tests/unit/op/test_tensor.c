@@ -1,3 +1,4 @@
+#include "op/pipeline.h"
 #include "op/tensor.h"
 
 #include "base/rng.h"

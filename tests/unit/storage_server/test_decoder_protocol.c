@@ -1,3 +1,4 @@
+#include "op/pipeline.h"
 #include "storage_server/isolation/decoder_protocol.h"
 
 #include "base/buf.h"

@@ -29,11 +29,11 @@ TEST(it_is_new_once_nobody_holds_it)
 {
     struct sluice_sessions *sessions = create();
     struct sluice_session *session = sluice_session_open(sessions, "a");
-    session->memory.used = 5;
+    session->memory_used = 5;
     sluice_session_unref(sluice_session_ref(session));
     sluice_session_unref(session);
     session = sluice_session_open(sessions, "a");
-    CU_ASSERT_EQUAL(session->memory.used, 0);
+    CU_ASSERT_EQUAL(session->memory_used, 0);
     sluice_session_unref(session);
     sluice_session_unref(NULL);
     sluice_sessions_destroy(sessions);

@@ -1,3 +1,4 @@
+#include "store/open.h"
 #include "store/s3.h"
 
 #include "base/buf.h"

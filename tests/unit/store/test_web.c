@@ -1,3 +1,4 @@
+#include "store/open.h"
 #include "store/web.h"
 
 #include "base/buf.h"

@@ -4,6 +4,7 @@
  * Its rounding shift adds the half, its narrowing clips: together the rounding of kernels_c.c. */
 
 #include "image/kernels/kernels.h"
+#include "image/lookup.h"
 
 #include <arm_neon.h>
 #include <stdbool.h>

@@ -3,6 +3,7 @@
  * time. */
 
 #include "image/kernels/kernels.h"
+#include "image/lookup.h"
 
 #include <immintrin.h>
 #include <stdbool.h>

@@ -4,6 +4,7 @@
 #include "image/kernels/x86/kernels_avx512.h"
 
 #include "image/kernels/kernels.h"
+#include "image/lookup.h"
 
 #include <immintrin.h>
 #include <stdbool.h>

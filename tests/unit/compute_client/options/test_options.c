@@ -1,5 +1,6 @@
 #include "compute_client/options/loader_options.h"
 
+#include "compute_client/options/options_table.h"
 #include "support/test.h"
 
 #include <unistd.h>

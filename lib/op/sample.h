@@ -1,0 +1,80 @@
+#ifndef SLUICE_OP_SAMPLE_H
+#define SLUICE_OP_SAMPLE_H
+
+#include <stdint.h>
+
+/* Samples, and the kinds of their data and of the ops that change it.  op/pipeline.h explains
+ * splits and draws.
+ *
+ * Threads: a sample belongs to one thread at a time. */
+
+struct sluice_buf;        /* base/buf.h: a pooled, reference-counted byte buffer */
+struct sluice_form_type;  /* op/form.h */
+struct sluice_jpeg_index; /* image/jpeg/index.h */
+struct sluice_pipeline;
+struct sluice_scratch; /* decompressor state and row memory for one thread */
+
+enum sluice_kind {
+    SLUICE_KIND_FILE, /* bytes as stored (image/image.h has the formats) */
+    SLUICE_KIND_U8,   /* height x width x channels */
+    SLUICE_KIND_F32,  /* channels x height x width, little endian on the wire */
+};
+
+/* The kind of change that an op makes to a sample.  Callers ask for its kind, never for its name.
+ */
+enum sluice_op_kind {
+    SLUICE_OP_DECODE,   /* a file to pixels */
+    SLUICE_OP_UPRIGHT,  /* takes effect within decode */
+    SLUICE_OP_RESAMPLE, /* a box of the image, resized or as it is */
+    SLUICE_OP_MIRROR,   /* mirrors left to right, or does nothing */
+    SLUICE_OP_TABLE,    /* each u8 value to another one, by channel */
+    SLUICE_OP_PIXELS,   /* pixels to others of an image of the same size */
+    SLUICE_OP_CHOICE,   /* runs some of the ops in its parentheses, which it draws */
+    SLUICE_OP_TENSOR,   /* u8 pixels to float32 */
+    SLUICE_OP_SCALE,    /* subtracts a mean and divides by a deviation, by channel */
+};
+
+/* Names the random draws of one sample in one epoch.  Both nodes derive the
+ * same crop and flip from it, so no draw is ever sent. */
+struct sluice_draw_key {
+    uint64_t seed;
+    uint32_t epoch; /* of the draws: of the training, or where samples repeat, one for each time */
+    uint64_t sample_id;
+    /* The epoch of the training, for pipelines that have a schedule; it is not part of what names
+     * the draws. */
+    uint32_t schedule;
+};
+
+/* Ops of a pipeline.  (SLUICE_MAX_OPS of sluice.h is the room in what callers allocate.) */
+#define SLUICE_PIPELINE_MAX_OPS 32
+
+/* One sample on its way.  Owns one reference to `data`. */
+struct sluice_sample {
+    struct sluice_draw_key key;
+    unsigned ops_done; /* the split it stands at */
+    enum sluice_kind kind;
+    uint32_t width, height, channels; /* 0 while kind is SLUICE_KIND_FILE */
+    struct sluice_buf *data;
+    const struct sluice_form_type *coding; /* the form of `data`; NULL: the plain one of its kind */
+    /* The file's index, or NULL; owned (sluice_jpeg_index_destroy()).  It makes decoding and
+     * cutting faster and changes no result; the index of another file has no effect.  If it says
+     * is_partial, only sluice_pipeline_file_box() was read, and an op that needs more fails. */
+    struct sluice_jpeg_index *jpeg_index;
+};
+
+/* The result of a pipeline's tail for each u8 value, by channel. */
+typedef float sluice_pipeline_table[3][256];
+
+/* The size of an image, as far as it is known without the image: both sides; or else how
+ * it follows from the decoded image's. */
+struct sluice_known_size {
+    uint32_t width, height; /* or 0 */
+    /* Resized to this shorter or longer side, or with both to the shorter one unless the longer
+     * one would be above `longer`; 0 and 0: it is the image's own size. */
+    uint32_t shorter, longer;
+    struct {
+        uint32_t width, height;
+    } padding; /* what is added to that */
+};
+
+#endif
