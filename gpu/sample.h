@@ -5,7 +5,7 @@
 #include "gpu/layout.h"
 #include "image/image.h"
 #include "image/jpeg/entropy.h"
-#include "image/jpeg/index.h"
+#include "image/jpeg/stretch.h"
 #include "image/kernel_call.h"
 #include "image/resize.h"
 

@@ -87,6 +87,11 @@ size_t sluice_jpeg_index_tail_end(const struct sluice_jpeg_index *index);
 bool sluice_jpeg_index_has_row(const struct sluice_jpeg_index *index, const uint8_t *bytes,
                                uint32_t row);
 
+/* The end of the bytes of the file that hold bits before a row's point, which may be in the middle
+ * of a byte; points_across: before the next row. */
+uint32_t sluice_jpeg_index_end_before(const struct sluice_jpeg_index *index, const uint8_t *bytes,
+                                      uint32_t row, uint32_t point);
+
 /* The rows of MCUs that decoding or cutting this box needs.  The box is within the image. */
 void sluice_jpeg_index_rows(const struct sluice_jpeg_index *index, const struct sluice_box *box,
                             uint32_t *first_row, uint32_t *end_row);
@@ -103,43 +108,5 @@ void sluice_jpeg_index_range(const struct sluice_jpeg_index *index, uint32_t fir
 unsigned sluice_jpeg_index_parts(const struct sluice_jpeg_index *index,
                                  const struct sluice_box *box,
                                  struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS]);
-
-/* A point within a stretch, or at its end. */
-struct sluice_jpeg_mark {
-    uint32_t column;
-    size_t bit; /* from the start of the stretch's data */
-    int32_t dc[SLUICE_JPEG_MAX_COMPONENTS];
-};
-
-/* A part of an MCU row, unstuffed. */
-struct sluice_jpeg_stretch {
-    /* The bits of this part alone; they begin in the middle of a segment.  Bytes of an earlier
-     * part, not zeroes, may follow the data: a reader of sound data does not get there. */
-    struct sluice_jpeg_scan scan;
-    uint8_t *into; /* a wish of the caller's: to go there, where there is room for as many bytes as
-                    * the file has of the part; scan has no data then.  Borrowed */
-    uint8_t *data; /* where it is: `into`, or scan's */
-    size_t len;
-    size_t segment_capacity;
-    uint32_t column;    /* the MCU that it begins with */
-    uint32_t mcus_left; /* in its first segment; UINT32_MAX: no restart interval */
-    unsigned bit;       /* of the first byte */
-    int32_t dc[SLUICE_JPEG_MAX_COMPONENTS];
-    /* By column: the last point within the part, and the first after it; with has_all_marks every
-     * point within it.  Only without restart intervals.  A wrong index may put a mark before or
-     * after its column's first bit. */
-    struct sluice_jpeg_mark *marks; /* owned */
-    unsigned num_marks, mark_capacity;
-    bool has_all_marks; /* a wish of the caller's, before it reads */
-};
-
-/* Unstuffs MCUs [first_column, end_column) of a row, beginning at the last point up to
- * first_column. The index must fit the file.  False: the row's bytes are not those indexed, or
- * memory is short. `stretch` is {0} at first and may be used again. */
-bool sluice_jpeg_stretch_read(struct sluice_jpeg_stretch *stretch,
-                              const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
-                              const uint8_t *bytes, uint32_t row, uint32_t first_column,
-                              uint32_t end_column, struct sluice_buf_pool *pool);
-void sluice_jpeg_stretch_clear(struct sluice_jpeg_stretch *stretch); /* idempotent; fine on {0} */
 
 #endif

@@ -2,7 +2,7 @@
 #define SLUICE_IMAGE_JPEG_LANES_H
 
 #include "image/jpeg/entropy.h"
-#include "image/jpeg/index.h"
+#include "image/jpeg/stretch.h"
 
 #include <stdalign.h>
 

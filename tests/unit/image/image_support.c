@@ -71,3 +71,10 @@ struct sluice_buf *image_test_file(enum image_test_kind kind, uint32_t width, ui
     free(pixels);
     return file;
 }
+
+struct sluice_jpeg_index image_test_index(const struct sluice_buf *file, uint32_t step)
+{
+    struct sluice_jpeg_index index = {0};
+    REQUIRE_OK(sluice_jpeg_index_build(file->data, file->len, 12345, step, &index, NULL));
+    return index;
+}

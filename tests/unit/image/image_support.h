@@ -2,6 +2,7 @@
 #define SLUICE_TESTS_IMAGE_SUPPORT_H
 
 #include "image/codecs/codec.h"
+#include "image/jpeg/index.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +35,8 @@ struct sluice_buf *image_test_file(enum image_test_kind kind, uint32_t width, ui
 /* The same as a JPEG of these options. */
 struct sluice_buf *image_test_jpeg(uint32_t width, uint32_t height,
                                    const struct sluice_jpeg_encode_options *options);
+
+/* Its index, with a time of change of 12345. */
+struct sluice_jpeg_index image_test_index(const struct sluice_buf *file, uint32_t step);
 
 #endif

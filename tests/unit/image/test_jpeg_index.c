@@ -20,18 +20,11 @@ static struct sluice_buf *encode(const struct sluice_jpeg_encode_options *option
     return image_test_jpeg(150, 100, options);
 }
 
-static struct sluice_jpeg_index build(const struct sluice_buf *file, uint32_t step)
-{
-    struct sluice_jpeg_index index = {0};
-    REQUIRE_OK(sluice_jpeg_index_build(file->data, file->len, 12345, step, &index, NULL));
-    return index;
-}
-
 TEST(an_index_is_written_and_read_back)
 {
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
     for (uint32_t step = 0; step < 12; step++) {
-        struct sluice_jpeg_index index = build(file, step), again = {0};
+        struct sluice_jpeg_index index = image_test_index(file, step), again = {0};
         struct sluice_buf *entry;
         CU_ASSERT_EQUAL(index.points_across, step ? (10 + step - 1) / step : 1);
         REQUIRE_OK(sluice_jpeg_index_write(&index, &entry, NULL));
@@ -62,7 +55,7 @@ TEST(an_index_is_written_and_read_back)
 TEST(damaged_entries_are_refused)
 {
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.restart_rows = 2});
-    struct sluice_jpeg_index index = build(file, 4), untouched = {.mcus_down = 77};
+    struct sluice_jpeg_index index = image_test_index(file, 4), untouched = {.mcus_down = 77};
     struct sluice_buf *entry;
     REQUIRE_OK(sluice_jpeg_index_write(&index, &entry, NULL));
     for (size_t i = 0; i < entry->len; i++) {
@@ -75,80 +68,6 @@ TEST(damaged_entries_are_refused)
     }
     CU_ASSERT_EQUAL(untouched.mcus_down, 77);
     sluice_buf_unref(entry);
-    sluice_jpeg_index_clear(&index);
-    sluice_buf_unref(file);
-}
-
-/* Reads the first row's part of the file, or not. */
-static bool reads(const struct sluice_jpeg_index *index, const struct sluice_buf *file,
-                  uint32_t row)
-{
-    struct sluice_jpeg jpeg;
-    struct sluice_jpeg_stretch stretch = {0};
-    REQUIRE_OK(sluice_jpeg_parse(file->data, file->len, &jpeg, NULL));
-    const bool is_read =
-        sluice_jpeg_index_fits(index, &jpeg, file->data, file->len) &&
-        sluice_jpeg_stretch_read(&stretch, index, &jpeg, file->data, row, 0, 10, NULL);
-    sluice_jpeg_stretch_clear(&stretch);
-    return is_read;
-}
-
-TEST(what_was_not_indexed_is_not_read)
-{
-    struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
-    struct sluice_jpeg_index index = build(file, 0);
-    CU_ASSERT_TRUE(reads(&index, file, 2));
-    /* Another byte in the row, in another row, in the headers. */
-    const uint32_t in_row = index.points[2].offset + 5;
-    file->data[in_row] ^= 2;
-    CU_ASSERT_FALSE(reads(&index, file, 2));
-    CU_ASSERT_TRUE(reads(&index, file, 4));
-    file->data[in_row] ^= 2;
-    file->data[30] ^= 1; /* in a quantisation table */
-    CU_ASSERT_FALSE(reads(&index, file, 2));
-    file->data[30] ^= 1;
-    /* The end cut off, or EOI lost. */
-    file->len--;
-    CU_ASSERT_FALSE(reads(&index, file, 2));
-    file->len++;
-    CU_ASSERT_TRUE(reads(&index, file, 2));
-    file->data[file->len - 1] = 0xD0;
-    CU_ASSERT_FALSE(reads(&index, file, 2));
-    sluice_jpeg_index_clear(&index);
-    sluice_buf_unref(file);
-}
-
-/* No byte behind what the file has of the part is touched. */
-TEST(a_part_goes_where_the_caller_wants_it)
-{
-    struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
-    struct sluice_jpeg_index index = build(file, 2);
-    struct sluice_jpeg jpeg;
-    REQUIRE_OK(sluice_jpeg_parse(file->data, file->len, &jpeg, NULL));
-    for (uint32_t row = 0; row + 1 < index.mcus_down; row++) {
-        struct sluice_jpeg_stretch own = {0}, other = {0};
-        const size_t i = (size_t)row * index.points_across;
-        const size_t room =
-            index.points[i + index.points_across].offset + 2 - index.points[i].offset;
-        uint8_t *memory = malloc(room + 64);
-        CU_ASSERT_PTR_NOT_NULL_FATAL(memory);
-        memset(memory, 0xA5, room + 64);
-        other.into = memory;
-        CU_ASSERT(sluice_jpeg_stretch_read(&own, &index, &jpeg, file->data, row, 0,
-                                           index.mcus_across, NULL));
-        CU_ASSERT(sluice_jpeg_stretch_read(&other, &index, &jpeg, file->data, row, 0,
-                                           index.mcus_across, NULL));
-        CU_ASSERT(own.data == own.scan.data->data && own.len == own.scan.data->len);
-        CU_ASSERT(other.data == memory && other.scan.data == NULL);
-        CU_ASSERT(other.len == own.len && other.len <= room);
-        CU_ASSERT_EQUAL(memcmp(memory, own.data, own.len), 0);
-        CU_ASSERT_EQUAL(other.num_marks, own.num_marks);
-        for (size_t k = room; k < room + 64; k++)
-            CU_ASSERT_EQUAL_FATAL(memory[k], 0xA5);
-        sluice_jpeg_stretch_clear(&own);
-        sluice_jpeg_stretch_clear(&other);
-        free(memory);
-    }
     sluice_jpeg_index_clear(&index);
     sluice_buf_unref(file);
 }
@@ -171,7 +90,7 @@ TEST(an_index_spares_the_rows_above)
 {
     const struct sluice_box box = {.left = 40, .top = 60, .width = 60, .height = 30};
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
-    struct sluice_jpeg_index index = build(file, 0);
+    struct sluice_jpeg_index index = image_test_index(file, 0);
     struct sluice_rgb want = {0};
     REQUIRE_OK(sluice_jpeg_window_decode(window, &sluice_jpeg_window_kernels_c, file->data,
                                          file->len, &box, NULL, NULL, &want, NULL));
@@ -226,7 +145,7 @@ TEST(parts_of_a_file_decode_and_cut_as_the_whole_does)
     for (size_t k = 0; k < SLUICE_ARRAY_LEN(kinds); k++) {
         struct sluice_buf *file = NULL;
         REQUIRE_OK(sluice_jpeg_encode(pixels, width, height, &kinds[k], &file, NULL));
-        struct sluice_jpeg_index index = build(file, (uint32_t)k);
+        struct sluice_jpeg_index index = image_test_index(file, (uint32_t)k);
         index.is_partial = true;
         for (int i = 0; i < 40; i++) {
             struct sluice_box box = {sluice_rng_below(&rng, width), sluice_rng_below(&rng, height),
@@ -264,7 +183,7 @@ TEST(a_part_that_does_not_do_fails)
 {
     const struct sluice_box box = {.left = 4, .top = 20, .width = 60, .height = 30};
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
-    struct sluice_jpeg_index index = build(file, 0);
+    struct sluice_jpeg_index index = image_test_index(file, 0);
     struct sluice_codec *codec = NULL;
     REQUIRE_OK(sluice_codec_create(&codec, NULL));
     index.row_hashes[2] ^= 1;
@@ -302,7 +221,7 @@ TEST(the_chosen_step_keeps_rows_short)
         struct sluice_buf *file = NULL;
         REQUIRE_OK(sluice_jpeg_encode(pixels, cases[i].width, 16,
                                       &(struct sluice_jpeg_encode_options){0}, &file, NULL));
-        struct sluice_jpeg_index index = build(file, SLUICE_JPEG_INDEX_AUTO_STEP);
+        struct sluice_jpeg_index index = image_test_index(file, SLUICE_JPEG_INDEX_AUTO_STEP);
         CU_ASSERT_EQUAL(index.step, cases[i].step);
         CU_ASSERT_EQUAL(index.points_across, cases[i].points);
         sluice_jpeg_index_clear(&index);
@@ -318,13 +237,13 @@ TEST(an_index_that_is_not_the_files_is_of_no_effect)
     struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
     struct sluice_buf *other =
         encode(&(struct sluice_jpeg_encode_options){.quality = 30, .restart_rows = 1});
-    struct sluice_jpeg_index index = build(other, 3);
+    struct sluice_jpeg_index index = image_test_index(other, 3);
     struct sluice_rgb want = {0};
     REQUIRE_OK(sluice_jpeg_window_decode(window, &sluice_jpeg_window_kernels_c, file->data,
                                          file->len, &box, NULL, NULL, &want, NULL));
     CU_ASSERT_TRUE(decodes_like(file, &index, &want, &box));
     sluice_jpeg_index_clear(&index);
-    index = build(file, 3);
+    index = image_test_index(file, 3);
     index.row_hashes[5] ^= 1;
     CU_ASSERT_TRUE(decodes_like(file, &index, &want, &box));
     sluice_jpeg_index_clear(&index);
