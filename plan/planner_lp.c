@@ -1,6 +1,7 @@
 #include "plan/planner_lp.h"
 
-#include "base/compiler.h"
+#include "plan/cheapest.h"
+#include "plan/mixture.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -8,7 +9,6 @@
 #include <string.h>
 
 #define NUM_LOADS SLUICE_NUM_LOADS
-#define MAX_CUTS 96
 #define MAX_PASSES 400
 
 /* Duals are first found on a part of the samples: this many, then 16 times as many, and so on. */
@@ -19,13 +19,6 @@
 #define PART_TOLERANCE 1e-4
 #define WHOLE_TOLERANCE 3e-5
 #define ROUNDED_TOLERANCE 1e-4 /* nothing to repair */
-
-/* A sum of eight products in float is off by at most 12 half-units of 2^-24, and the last four
- * bits are not compared (six where there are more than 16 choices), so the choice that looks
- * cheapest costs at most 56 of them (152: 9.1e-6) more than the cheapest. */
-#define FEW_CHOICES 16
-#define SLACK_OF_FEW 4e-6
-#define SLACK_OF_MANY 1e-5
 
 struct sluice_capacities sluice_capacities_of(const struct sluice_rates *rates)
 {
@@ -91,15 +84,6 @@ static bool is_given(const struct given *given, int load)
     return memchr(given->load, load, given->num_loads) != NULL;
 }
 
-/* A plan of least cost at some duals: what it loads (seconds) and at which duals.  Since the plan
- * is cheapest there, loads . p is D(p), and above D at all other duals.  What the plan costs at the
- * external costs is in every load: the duals p sum to 1, so it is in loads . p once. */
-struct cut {
-    double load_s[NUM_LOADS];
-    double dual[NUM_LOADS];
-    bool is_estimate; /* made from a part of the samples */
-};
-
 static void weights_at(const struct problem *problem, const double dual[NUM_LOADS],
                        float weight[NUM_LOADS])
 {
@@ -113,80 +97,6 @@ static void weights_at(const struct problem *problem, const double dual[NUM_LOAD
         weight[r] = most > 0 ? (float)(w[r] / most) : 0;
 }
 
-/* Four lanes, in whatever registers the machine has; the same operations on all. */
-typedef uint16_t shares_x4 __attribute__((vector_size(8)));
-typedef int32_t ints_x4 __attribute__((vector_size(16)));
-typedef float floats_x4 __attribute__((vector_size(16)));
-
-_Static_assert(SLUICE_MENU_GROUP == 4 && SLUICE_MENU_CHOICES <= 64, "four lanes, six bits");
-
-static inline floats_x4 four_shares(const uint16_t *share)
-{
-    shares_x4 shares;
-    memcpy(&shares, share, sizeof(shares));
-    return __builtin_convertvector(__builtin_convertvector(shares, ints_x4), floats_x4);
-}
-
-static inline ints_x4 less_of(ints_x4 a, ints_x4 b)
-{
-    const ints_x4 is_less = a < b;
-    return (a & is_less) | (b & ~is_less);
-}
-
-/* Floats that are not negative order like their bits.  The last bits of each sum give way to the
- * choice, so one minimum finds both; of sums that are equal in the others, the first wins. */
-static inline unsigned cheapest(const struct sluice_menu *menu, const float weight[NUM_LOADS],
-                                const unsigned char *active, unsigned num_active)
-{
-    const int32_t choice_bits = menu->num_choices <= FEW_CHOICES ? FEW_CHOICES - 1 : 63;
-    const unsigned num_groups = sluice_menu_num_groups(menu->num_choices);
-    float per_share[NUM_LOADS];
-    for (unsigned a = 0; a < num_active; a++)
-        per_share[a] = weight[active[a]] * menu->unit[active[a]];
-    ints_x4 choices = {0, 1, 2, 3}, least = {INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX};
-    for (unsigned g = 0; g < num_groups; g++) {
-        floats_x4 sum = {0};
-        for (unsigned a = 0; a < num_active; a++)
-            sum += per_share[a] * four_shares(menu->share[g][active[a]]);
-        least = less_of(least, ((ints_x4)sum & ~choice_bits) | choices);
-        choices += SLUICE_MENU_GROUP;
-    }
-    const int32_t even = least[0] < least[2] ? least[0] : least[2];
-    const int32_t odd = least[1] < least[3] ? least[1] : least[3];
-    const unsigned found = (unsigned)((even < odd ? even : odd) & choice_bits);
-    return found < menu->num_choices ? found : 0; /* what fills the last group is the first */
-}
-
-static unsigned find_active(const float weight[NUM_LOADS], unsigned char active[NUM_LOADS])
-{
-    unsigned num_active = 0;
-    for (int r = 0; r < NUM_LOADS; r++) {
-        if (weight[r] > 0)
-            active[num_active++] = (unsigned char)r;
-    }
-    return num_active;
-}
-
-/* choice[0 .. num_menus) at the duals in weight.
- *
- * Apart from its callers because of gcc 12.2, which made wrong code of this file once: with this
- * merged into add_loads() callers went on with the sums from before the call, unless -fivopts or
- * -fipa-modref was off.  No report of it in gcc's bugzilla is known to us.  With keep_given() in
- * add_loads() it no longer shows (-O1 to -O3, -Os, ASan, TSan; clang 14 never had it), nor do the
- * dumps of modref and pure-const call add_loads() pure.  The attribute guards against its return.
- */
-static SLUICE_NO_IPA void choose_cheapest(const struct sluice_menu *menus, size_t stride,
-                                          size_t num_menus, const float weight[NUM_LOADS],
-                                          uint8_t *choice)
-{
-    unsigned char active[NUM_LOADS];
-    const unsigned num_active = find_active(weight, active);
-    const char *at = (const char *)menus;
-    for (size_t i = 0; i < num_menus; i++, at += stride)
-        choice[i] = (uint8_t)cheapest((const struct sluice_menu *)(const void *)at, weight, active,
-                                      num_active);
-}
-
 static void add_loads(const struct problem *problem, uint64_t first, size_t num_menus,
                       const float weight[NUM_LOADS], double units[NUM_LOADS], struct given *given)
 {
@@ -195,7 +105,7 @@ static void add_loads(const struct problem *problem, uint64_t first, size_t num_
     if (given)
         keep_given(given, source, menus, num_menus);
     uint8_t choice[SLUICE_MENU_BLOCK];
-    choose_cheapest(menus, source->stride, num_menus, weight, choice);
+    sluice_choose_cheapest(menus, source->stride, num_menus, weight, choice);
     for (size_t i = 0; i < num_menus; i++) {
         const struct sluice_menu *menu = sluice_menu_at(source, menus, i);
         for (int r = 0; r < NUM_LOADS; r++)
@@ -213,7 +123,7 @@ static double external_of(const struct problem *problem, const double units[NUM_
 
 /* Fills cut->load_s for cut->dual, from one sample in `stride`, scaled up.  *given, unless it is
  * NULL, keeps what these samples agree with. */
-static void evaluate(const struct problem *problem, uint64_t stride, struct cut *cut,
+static void evaluate(const struct problem *problem, uint64_t stride, struct sluice_cut *cut,
                      struct given *given)
 {
     const uint64_t n = problem->source->num_samples;
@@ -242,7 +152,7 @@ static void evaluate(const struct problem *problem, uint64_t stride, struct cut 
     cut->is_estimate = stride != 1;
 }
 
-static double value_at(const struct cut *cut, const double dual[NUM_LOADS])
+static double value_at(const struct sluice_cut *cut, const double dual[NUM_LOADS])
 {
     double value = 0;
     for (int r = 0; r < NUM_LOADS; r++)
@@ -250,174 +160,21 @@ static double value_at(const struct cut *cut, const double dual[NUM_LOADS])
     return value;
 }
 
-/* --- the best mixture of plans --- */
-
-static double slowest_of(const double busy_s[NUM_LOADS])
-{
-    double slowest = 0;
-    for (int r = 0; r < NUM_LOADS; r++)
-        slowest = busy_s[r] > slowest ? busy_s[r] : slowest;
-    return slowest;
-}
-
-struct mixture {
-    double part[MAX_CUTS];  /* of each cut; sum to 1 */
-    double dual[NUM_LOADS]; /* where the lowest of the planes is highest */
-    double worst_s;         /* the slowest resource under the mixture */
-};
-
-/* min over mixtures of the slowest resource: a matrix game.  With v its value and y = part / v,
- *
- *     maximise  sum y   so that   sum_k load[k][r] y[k] <= 1  for every r,   y >= 0
- *
- * and the multipliers are dual / v.  Eight rows, so a dense tableau; y = 0 is where it starts.
- * Dantzig's rule, Bland's after a while so that it must end. */
-#define MAX_PIVOTS 2000
-#define PIVOTS_BEFORE_BLAND 500
-
-struct tableau {
-    double row[NUM_LOADS + 1][MAX_CUTS + NUM_LOADS + 1]; /* the last: reduced costs */
-    unsigned basis[NUM_LOADS];
-    unsigned num_cuts, num_columns; /* cuts, then slacks; after the last column the right side */
-    bool is_out[MAX_CUTS];          /* a cut that may not be in the mixture */
-};
-
-static void tableau_init(struct tableau *t, const struct cut *cuts, unsigned num_cuts,
-                         bool has_estimates, double scale)
-{
-    memset(t, 0, sizeof(*t));
-    t->num_cuts = num_cuts;
-    t->num_columns = num_cuts + NUM_LOADS;
-    for (int r = 0; r < NUM_LOADS; r++) {
-        for (unsigned k = 0; k < num_cuts; k++)
-            t->row[r][k] = cuts[k].load_s[r] / scale;
-        t->row[r][num_cuts + r] = 1;
-        t->row[r][t->num_columns] = 1;
-        t->basis[r] = num_cuts + r;
-    }
-    for (unsigned k = 0; k < num_cuts; k++) {
-        t->is_out[k] = !has_estimates && cuts[k].is_estimate;
-        t->row[NUM_LOADS][k] = t->is_out[k] ? -1 : 1;
-    }
-}
-
-/* The column that enters; num_columns: this is the optimum. */
-static unsigned entering(const struct tableau *t, bool is_bland)
-{
-    unsigned in = t->num_columns;
-    double steepest = 1e-11;
-    for (unsigned k = 0; k < t->num_columns; k++) {
-        if (t->row[NUM_LOADS][k] > steepest && !(k < t->num_cuts && t->is_out[k])) {
-            in = k;
-            if (is_bland)
-                break;
-            steepest = t->row[NUM_LOADS][k];
-        }
-    }
-    return in;
-}
-
-/* The row that leaves; < 0: none bounds the column. */
-static int leaving(const struct tableau *t, unsigned in)
-{
-    int out = -1;
-    double least = 0;
-    for (int r = 0; r < NUM_LOADS; r++) {
-        if (t->row[r][in] <= 1e-12)
-            continue;
-        const double ratio = t->row[r][t->num_columns] / t->row[r][in];
-        if (out < 0 || ratio < least || (ratio == least && t->basis[r] < t->basis[out])) {
-            least = ratio;
-            out = r;
-        }
-    }
-    return out;
-}
-
-static void pivot(struct tableau *t, unsigned in, int out)
-{
-    const double divisor = t->row[out][in];
-    for (unsigned k = 0; k <= t->num_columns; k++)
-        t->row[out][k] /= divisor;
-    for (int r = 0; r <= NUM_LOADS; r++) {
-        const double factor = t->row[r][in];
-        if (r == out || factor == 0)
-            continue;
-        for (unsigned k = 0; k <= t->num_columns; k++)
-            t->row[r][k] -= factor * t->row[out][k];
-    }
-    t->basis[out] = in;
-}
-
-/* The solution, scaled so that parts and duals sum to 1 each. */
-static void read_mixture(const struct tableau *t, const struct cut *cuts, struct mixture *mixture)
-{
-    double sum_part = 0, sum_dual = 0;
-    for (int r = 0; r < NUM_LOADS; r++) {
-        const double value = t->row[r][t->num_columns];
-        if (t->basis[r] < t->num_cuts && value > 0) {
-            mixture->part[t->basis[r]] = value;
-            sum_part += value;
-        }
-        const double multiplier = -t->row[NUM_LOADS][t->num_cuts + r];
-        mixture->dual[r] = multiplier > 0 ? multiplier : 0;
-        sum_dual += mixture->dual[r];
-    }
-    double mixed_s[NUM_LOADS] = {0};
-    for (unsigned k = 0; k < t->num_cuts; k++) {
-        mixture->part[k] /= sum_part;
-        for (int r = 0; r < NUM_LOADS; r++)
-            mixed_s[r] += mixture->part[k] * cuts[k].load_s[r];
-    }
-    for (int r = 0; r < NUM_LOADS; r++) {
-        mixture->dual[r] /= sum_dual;
-        mixture->worst_s = mixed_s[r] > mixture->worst_s ? mixed_s[r] : mixture->worst_s;
-    }
-}
-
-static void solve_mixture(const struct cut *cuts, unsigned num_cuts, bool has_estimates,
-                          struct mixture *mixture)
-{
-    memset(mixture, 0, sizeof(*mixture));
-    double scale = INFINITY; /* the best single plan, so that what matters is near 1 */
-    for (unsigned k = 0; k < num_cuts; k++) {
-        if (!has_estimates && cuts[k].is_estimate)
-            continue;
-        const double slowest_s = slowest_of(cuts[k].load_s);
-        if (slowest_s == 0) { /* nothing is better than a plan that costs nothing */
-            mixture->part[k] = 1;
-            memcpy(mixture->dual, cuts[k].dual, sizeof(mixture->dual));
-            return;
-        }
-        scale = slowest_s < scale ? slowest_s : scale;
-    }
-    struct tableau tableau;
-    tableau_init(&tableau, cuts, num_cuts, has_estimates, scale);
-    for (int pivots = 0; pivots < MAX_PIVOTS; pivots++) {
-        const unsigned in = entering(&tableau, pivots > PIVOTS_BEFORE_BLAND);
-        const int out = in < tableau.num_columns ? leaving(&tableau, in) : -1;
-        if (out < 0) /* the optimum; or rounding, as every plan loads something */
-            break;
-        pivot(&tableau, in, out);
-    }
-    read_mixture(&tableau, cuts, mixture);
-}
-
 /* --- the search for the duals --- */
 
 struct search {
-    struct cut cuts[MAX_CUTS];
+    struct sluice_cut cuts[SLUICE_MAX_CUTS];
     unsigned num_cuts;
     double best_s; /* highest D so far, of this stride */
     double best_dual[NUM_LOADS];
     unsigned num_passes;
-    struct mixture mixture; /* of the last step */
+    struct sluice_mixture mixture; /* of the last step */
 };
 
 /* Makes room by dropping the plane that is highest above the best duals and not in use. */
-static struct cut *add_cut(struct search *search)
+static struct sluice_cut *add_cut(struct search *search)
 {
-    if (search->num_cuts < MAX_CUTS)
+    if (search->num_cuts < SLUICE_MAX_CUTS)
         return &search->cuts[search->num_cuts++];
     unsigned drop = 0;
     double highest = -1;
@@ -433,7 +190,7 @@ static struct cut *add_cut(struct search *search)
 
 /* Evaluates `cut` at its duals; true if the bound rose. */
 static bool probe(const struct problem *problem, uint64_t stride, struct search *search,
-                  struct cut *cut, struct given *given)
+                  struct sluice_cut *cut, struct given *given)
 {
     evaluate(problem, stride, cut, given);
     if (stride == 1)
@@ -457,7 +214,7 @@ static bool search_duals(const struct problem *problem, uint64_t stride, double 
     search->best_s = -1;
     for (unsigned k = 0; k < search->num_cuts; k++)
         search->cuts[k].is_estimate = true;
-    struct cut *cut = add_cut(search);
+    struct sluice_cut *cut = add_cut(search);
     memcpy(cut->dual, search->best_dual, sizeof(cut->dual));
     probe(problem, stride, search, cut, given);
     if (given->num_loads < num_given)
@@ -466,9 +223,9 @@ static bool search_duals(const struct problem *problem, uint64_t stride, double 
 
     double inward = 0.5; /* how far to stay on the side of the best duals */
     for (int pass = 0; pass < MAX_PASSES; pass++) {
-        struct mixture *mixture = &search->mixture;
-        solve_mixture(search->cuts, search->num_cuts, true, mixture);
-        struct cut *heaviest = NULL;
+        struct sluice_mixture *mixture = &search->mixture;
+        sluice_mixture_solve(search->cuts, search->num_cuts, true, mixture);
+        struct sluice_cut *heaviest = NULL;
         double most = 1e-9;
         for (unsigned k = 0; k < search->num_cuts; k++) {
             if (search->cuts[k].is_estimate && mixture->part[k] > most) {
@@ -500,7 +257,7 @@ static bool search_duals(const struct problem *problem, uint64_t stride, double 
         }
     }
     /* Estimates left at the end of the passes are not part of a plan. */
-    solve_mixture(search->cuts, search->num_cuts, false, &search->mixture);
+    sluice_mixture_solve(search->cuts, search->num_cuts, false, &search->mixture);
     return true;
 }
 
@@ -582,7 +339,7 @@ unsigned sluice_dual_plan_choose(const struct sluice_dual_plan *plan,
     uint8_t wanted[NUM_LOADS + 1] = {0};
     bool is_agreed = true;
     for (unsigned k = 0; k < plan->num_duals; k++) {
-        choose_cheapest(menu, 0, 1, plan->weight[k], &wanted[k]);
+        sluice_choose_cheapest(menu, 0, 1, plan->weight[k], &wanted[k]);
         is_agreed = is_agreed && wanted[k] == wanted[0];
     }
     if (is_agreed)
@@ -657,7 +414,7 @@ static void repair(const struct problem *problem, double bound_s, uint8_t *choic
     const uint64_t n = problem->source->num_samples;
     uint64_t samples_left = 1u << 22; /* about a tenth of a second */
     for (int change = 0; change < MAX_CHANGES; change++) {
-        if (slowest_of(busy_s) + *external_s <= good_enough_s || samples_left < n)
+        if (sluice_slowest_of(busy_s) + *external_s <= good_enough_s || samples_left < n)
             return;
         samples_left -= n;
         double least = excess_of(busy_s, bound_s - *external_s) * (1 - 1e-9);
@@ -749,7 +506,8 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
     }
     search_all(&problem, capacity, search, &given);
 
-    const double slack = source->num_choices <= FEW_CHOICES ? SLACK_OF_FEW : SLACK_OF_MANY;
+    const double slack =
+        source->num_choices <= SLUICE_FEW_CHOICES ? SLUICE_SLACK_OF_FEW : SLUICE_SLACK_OF_MANY;
     struct sluice_lp_result made = {0};
     double units[NUM_LOADS];
     make_dual_plan(&problem, search, &made.plan);
