@@ -53,9 +53,10 @@ static double op_seconds(const struct sluice_cost_table *table, size_t i, unsign
     return sum;
 }
 
+/* A prediction of the held-out samples: relative errors, and means in seconds. */
 struct quality {
     size_t num_held_out;
-    double median, p90, sum, mean;
+    double median, p90, sum, predicted, mean;
 };
 
 static int compare(const void *a, const void *b)
@@ -64,18 +65,26 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static sluice_status try_op(const struct sluice_cost_table *table,
-                            const struct sluice_sample_facts *facts, const struct halves *halves,
-                            unsigned target, struct quality *quality, struct sluice_err *err)
+static struct sluice_choice_weights fit_op(const struct sluice_cost_table *table,
+                                           const struct sluice_sample_facts *facts,
+                                           const struct halves *halves, unsigned target)
 {
-    struct sluice_weights_fit fit = {0};
+    struct sluice_weights_fit sums = {0};
     double feature[SLUICE_NUM_CHOICE_FEATURES];
     for (size_t i = 0; i < table->num_rows; i++) {
         sluice_choice_features(&facts[i], feature);
         if (is_known(halves, i))
-            sluice_weights_fit_add(&fit, feature, op_seconds(table, i, target));
+            sluice_weights_fit_add(&sums, feature, op_seconds(table, i, target));
     }
-    const struct sluice_choice_weights weights = sluice_weights_fit_solve(&fit, NULL);
+    return sluice_weights_fit_solve(&sums, NULL);
+}
+
+static sluice_status try_op(const struct sluice_cost_table *table,
+                            const struct sluice_sample_facts *facts, const struct halves *halves,
+                            unsigned target, const struct sluice_choice_weights *weights,
+                            struct quality *quality, struct sluice_err *err)
+{
+    double feature[SLUICE_NUM_CHOICE_FEATURES];
     double *errors = calloc(table->num_rows + 1, sizeof(*errors));
     if (!errors)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to try %zu samples",
@@ -87,7 +96,7 @@ static sluice_status try_op(const struct sluice_cost_table *table,
         if (is_known(halves, i) || !(measured > 0))
             continue;
         sluice_choice_features(&facts[i], feature);
-        const double predicted = sluice_choice_predict(&weights, feature);
+        const double predicted = sluice_choice_predict(weights, feature);
         errors[quality->num_held_out++] = fabs(predicted / measured - 1);
         predicted_sum += predicted;
         measured_sum += measured;
@@ -97,6 +106,7 @@ static sluice_status try_op(const struct sluice_cost_table *table,
         quality->median = errors[(quality->num_held_out - 1) / 2];
         quality->p90 = errors[(quality->num_held_out - 1) * 9 / 10];
         quality->sum = predicted_sum / measured_sum - 1;
+        quality->predicted = predicted_sum / (double)quality->num_held_out;
         quality->mean = measured_sum / (double)quality->num_held_out;
     }
     free(errors);
@@ -127,24 +137,53 @@ static const char *show_difference(double difference, char out[16])
     return out;
 }
 
-static void print_op(const char *name, bool is_json, const struct halves *halves,
-                     const struct quality *quality)
+/* The end of a row: the errors of what a plan goes by without a profile. */
+static void print_default(bool is_known, double median, double p90, double sum)
 {
+    char text[3][16];
+    printf(" %10s %7s %7s\n", show_error(is_known ? median : NAN, text[0]),
+           show_error(is_known ? p90 : NAN, text[1]),
+           show_difference(is_known ? sum : NAN, text[2]));
+}
+
+/* preset: by the price of the op in op.h; NULL: it has none. */
+static void print_op(const char *name, bool is_json, const struct halves *halves,
+                     const struct quality *fitted, const struct quality *preset)
+{
+    static const struct quality none = {0};
     if (!is_json) {
-        char mean[SLUICE_SHOW_BYTES], median[16], p90[16], sum[16];
-        printf("%-12s %-12s %8zu %9s %7s %7s %7s\n", name, "", quality->num_held_out,
-               sluice_show_seconds(quality->mean, mean), show_error(quality->median, median),
-               show_error(quality->p90, p90), show_difference(quality->sum, sum));
+        char predicted[SLUICE_SHOW_BYTES], mean[SLUICE_SHOW_BYTES], median[16], p90[16], sum[16];
+        printf("%-12s %12s %8zu %9s %7s %7s %7s", name,
+               sluice_show_seconds(fitted->predicted, predicted), fitted->num_held_out,
+               sluice_show_seconds(fitted->mean, mean), show_error(fitted->median, median),
+               show_error(fitted->p90, p90), show_difference(fitted->sum, sum));
+        print_default(preset, (preset ? preset : &none)->median, (preset ? preset : &none)->p90,
+                      (preset ? preset : &none)->sum);
         return;
     }
     json_t *json =
-        json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:f}", "op", name, "fitted_to",
-                  (json_int_t)halves->num_known, "held_out", (json_int_t)quality->num_held_out,
-                  "mean", quality->mean, "median_error", quality->median, "p90_error", quality->p90,
-                  "sum_error", quality->sum);
+        json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "op", name, "fitted_to",
+                  (json_int_t)halves->num_known, "held_out", (json_int_t)fitted->num_held_out,
+                  "mean", fitted->mean, "predicted", fitted->predicted, "median_error",
+                  fitted->median, "p90_error", fitted->p90, "sum_error", fitted->sum);
+    if (preset)
+        json_object_set_new(json, "default",
+                            json_pack("{s:f, s:f, s:f, s:f}", "predicted", preset->predicted,
+                                      "median_error", preset->median, "p90_error", preset->p90,
+                                      "sum_error", preset->sum));
     json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(8));
     printf("\n");
     json_decref(json);
+}
+
+/* The weights that a plan has for an op without a profile; false: no price is of this op alone. */
+static bool default_weights(const struct sluice_pipeline *pipeline, unsigned target,
+                            struct sluice_choice_weights *weights)
+{
+    const bool is_op = target > 0 && target <= sluice_pipeline_num_ops(pipeline);
+    const double ns = is_op ? sluice_pipeline_mean_ns(pipeline, target - 1, target, 0) : 0;
+    *weights = (struct sluice_choice_weights){{SLUICE_PER(OUTPUT_PIXEL, 1e-9 * ns)}};
+    return ns > 0;
 }
 
 static sluice_status fit_ops(const struct sluice_profile_source *source,
@@ -157,10 +196,15 @@ static sluice_status fit_ops(const struct sluice_profile_source *source,
     struct sluice_sample_facts *facts = NULL;
     sluice_status status = sluice_profile_find_facts(source, profile, forms, &facts, err);
     for (unsigned target = 0; status == SLUICE_OK && target <= table->num_stages; target++) {
-        struct quality quality = {0};
-        status = try_op(table, facts, &halves, target, &quality, err);
-        if (status == SLUICE_OK && quality.num_held_out > 0) /* else it counts under another op */
-            print_op(name_target(profile->pipeline, target), is_json, &halves, &quality);
+        struct quality fitted = {0}, preset = {0};
+        struct sluice_choice_weights weights = fit_op(table, facts, &halves, target);
+        status = try_op(table, facts, &halves, target, &weights, &fitted, err);
+        const bool has_default = default_weights(profile->pipeline, target, &weights);
+        if (status == SLUICE_OK && has_default)
+            status = try_op(table, facts, &halves, target, &weights, &preset, err);
+        if (status == SLUICE_OK && fitted.num_held_out > 0) /* else it counts under another op */
+            print_op(name_target(profile->pipeline, target), is_json, &halves, &fitted,
+                     has_default ? &preset : NULL);
     }
     free(facts);
     return status;
@@ -174,13 +218,13 @@ static void print_form(const char *choice, enum sluice_resource side, bool is_js
 {
     const char *name = sluice_modelled_name(side);
     if (!is_json) {
-        char mean[SLUICE_SHOW_BYTES], text[6][16];
-        printf("%-12s %-12s %8zu %9s %7s %7s %7s %10s %7s %7s\n", choice, name, fitted->num_rows,
+        char mean[SLUICE_SHOW_BYTES], text[3][16];
+        printf("%-12s %-12s %8zu %9s %7s %7s %7s", choice, name, fitted->num_rows,
                side == SLUICE_NETWORK ? sluice_show_bytes(fitted->mean, mean)
                                       : sluice_show_seconds(fitted->mean, mean),
                show_error(fitted->median, text[0]), show_error(fitted->p90, text[1]),
-               show_difference(fitted->sum, text[2]), show_error(preset->median, text[3]),
-               show_error(preset->p90, text[4]), show_difference(preset->sum, text[5]));
+               show_difference(fitted->sum, text[2]));
+        print_default(true, preset->median, preset->p90, preset->sum);
         return;
     }
     json_t *json = json_pack(
@@ -304,8 +348,8 @@ int sluice_profile_cmd_fit(int argc, char **argv)
     if (status == SLUICE_OK)
         status = sluice_profile_load_forms(&fit.source, &profile, &forms, &err);
     if (status == SLUICE_OK && !parsed.is_json)
-        printf("%-12s %-12s %8s %9s %7s %7s %7s\n", "op", "", "held out", "mean", "median", "p90",
-               "sum");
+        printf("%-12s %12s %8s %9s %7s %7s %7s %10s %7s %7s\n", "op", "predicted", "held out",
+               "mean", "median", "p90", "sum", "by default", "p90", "sum");
     if (status == SLUICE_OK)
         status = fit_ops(&fit.source, &profile, &forms, fit.num_known, parsed.is_json, &err);
     if (status == SLUICE_OK && forms.num_rows > 0)
