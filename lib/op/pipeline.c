@@ -154,9 +154,10 @@ static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_sp
         return status;
     }
     pipeline->ops[pipeline->num_ops++] = op;
-    if (op.type->kind == SLUICE_OP_DECODE)
-        pipeline->numerics =
-            (enum sluice_numerics)((const struct sluice_decode_params *)op.params)->numerics;
+    const struct sluice_decode_params *decode =
+        op.type->kind == SLUICE_OP_DECODE ? op.params : NULL;
+    if (decode)
+        pipeline->numerics = (enum sluice_numerics)decode->numerics;
     if (op.type->kind == SLUICE_OP_SCALE)
         pipeline->scale = op.params;
     else if (op.type->kind != SLUICE_OP_TENSOR)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """An op and a form that stand in one file of their own (outside.c) run wherever others do: in six
-modes, in the GPU's host place, in the plan and from Python; programs that lack them say so."""
+modes, in the GPU's host place, in the plan and from Python; programs that lack them say so. So does an older server
+(older.c) of what it lacks."""
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import unittest
 import programs
 
 OUTSIDE = pathlib.Path(os.environ["SLUICE_OUTSIDE"])
+OLDER = pathlib.Path(os.environ["SLUICE_OLDER"])
 MODULE = os.environ["SLUICE_OUTSIDE_PYTHON"]
 NUM = 48
 PLAIN = "decode,random_resized_crop=48,hflip,to_tensor,normalize=imagenet"
@@ -118,17 +120,35 @@ class Outside(programs.SynthTest):
                               env={**os.environ, "PYTHONPATH": str(package.parent)})
         self.assertEqual((done.returncode, done.stdout), (0, f"{NUM} rows\n"), done.stderr)
 
+    def serve(self, folder):
+        programs.BIN = folder
+        try:
+            return programs.Server(self.root)
+        finally:
+            programs.BIN = OUTSIDE
+
+    def test_an_older_server_names_what_it_lacks(self):
+        crop = "random_resized_crop=48"
+        with self.serve(OLDER) as server:
+            for spec, words in (
+                    (f"decode,{crop},hflip,to_tensor", None),
+                    (f"decode,{crop},when(epoch>=1,invert),to_tensor", "op 3 (when)"),
+                    (f"decode,{crop},one_of(invert,when(epoch<9,color=2))", "op 5 (when)"),
+                    (f"decode=pillow13,{crop},to_tensor", "op 1 (decode) at character 8: decode takes no value")):
+                for mode in ("remote_nooff", "remote_alloff"):
+                    with self.subTest(spec, mode=mode):
+                        done = self.run_program("offload_train", "--host", server.address, "--device", "none", "--json", "-b",
+                                                "8", "-p", "0", "--no-val", "--dataset-mode", mode, "--pipeline", spec,
+                                                code=1 if words else 0)
+                        self.assertIn(words or "", done.stderr)
+                        self.assertEqual(bool(done.stdout), not words)
+
     def test_programs_without_them_say_so(self):
         stock = pathlib.Path(os.environ["SLUICE_BIN"])
         done = self.run_program("offload_train", self.root, "--dataset-mode", "local", "--device",
                                 "none", "--pipeline", SPEC, folder=stock, code=2)
         self.assertIn("op 2 (negate)", done.stderr)
-        programs.BIN = stock
-        try:
-            server = programs.Server(self.root)
-        finally:
-            programs.BIN = OUTSIDE
-        with server:
+        with self.serve(stock) as server:
             # It does not know the form, which it is not asked for.
             flags = ("--host", server.address, "--device", "none", "--json", "-b", "8", "-p", "0",
                      "--no-val")
