@@ -90,6 +90,13 @@ struct sluice_tap_span sluice_resample_span(enum sluice_resize_filter filter, ui
     return (struct sluice_tap_span){(uint32_t)first, (uint32_t)(end - first)};
 }
 
+uint32_t sluice_resample_max_taps(enum sluice_resize_filter filter, uint32_t num_in,
+                                  uint32_t num_out)
+{
+    const double scale = (double)num_in / num_out;
+    return (uint32_t)ceil(filters[filter].support * (scale < 1.0 ? 1.0 : scale)) * 2 + 1;
+}
+
 /* The weights of a range of outputs. */
 struct weights {
     struct sluice_tap_span *spans;
@@ -116,6 +123,23 @@ static void weigh_one(enum sluice_resize_filter filter, uint32_t num_in, uint32_
     }
 }
 
+uint32_t sluice_resample_weigh(enum sluice_resize_filter filter, const struct sluice_taps *taps,
+                               bool is_mirrored)
+{
+    double *row = malloc(taps->stride * sizeof(*row));
+    uint32_t max_count = 0;
+    for (uint32_t i = 0; row && i < taps->num_out; i++) {
+        const uint32_t o = is_mirrored ? taps->num_out - 1 - i : i;
+        struct sluice_tap_span *span = &taps->spans[o];
+        int32_t *coeffs = taps->coeffs + (size_t)o * taps->stride;
+        memset(coeffs, 0, taps->stride * sizeof(*coeffs));
+        weigh_one(filter, taps->num_in, taps->num_out, i, row, span, coeffs);
+        max_count = span->count > max_count ? span->count : max_count;
+    }
+    free(row);
+    return max_count;
+}
+
 static void weights_clear(struct weights *weights)
 {
     free(weights->spans);
@@ -126,8 +150,7 @@ static void weights_clear(struct weights *weights)
 static bool weights_make(struct weights *weights, enum sluice_resize_filter filter, uint32_t num_in,
                          uint32_t num_out, uint32_t in_from, uint32_t from, uint32_t count)
 {
-    const double scale = (double)num_in / num_out;
-    weights->stride = (size_t)ceil(filters[filter].support * (scale < 1.0 ? 1.0 : scale)) * 2 + 1;
+    weights->stride = sluice_resample_max_taps(filter, num_in, num_out);
     size_t num;
     double *row = malloc(weights->stride * sizeof(*row));
     weights->spans = malloc(count * sizeof(*weights->spans));

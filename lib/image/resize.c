@@ -42,7 +42,7 @@ struct pass {
 };
 
 struct sluice_resizer {
-    const struct sluice_kernels *kernels;
+    const struct sluice_kernels *kernels, *signed_kernels; /* of bilinear, of other filters */
     struct pass across, down;
     struct growing ring;    /* rows after the first pass that the second still needs */
     struct growing rows;    /* pointers to the rows that one output row weighs */
@@ -61,6 +61,11 @@ sluice_status sluice_resizer_create_at(enum sluice_cpu_level level, struct sluic
     if (!resizer)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a resizer");
     resizer->kernels = sluice_kernels_for(level);
+#ifdef SLUICE_HAVE_X86_KERNELS
+    /* Those of AVX-512 are for weights that are not negative. */
+    if (level == SLUICE_CPU_AVX2 || level == SLUICE_CPU_AVX512)
+        resizer->signed_kernels = &sluice_kernels_avx2;
+#endif
     *out = resizer;
     return SLUICE_OK;
 }
@@ -102,6 +107,12 @@ static bool is_identity(const struct axis *axis)
     return axis->in == axis->out;
 }
 
+static const struct sluice_kernels *kernels_of(const struct sluice_resizer *resizer,
+                                               enum sluice_resize_filter filter)
+{
+    return filter == SLUICE_RESIZE_BILINEAR ? resizer->kernels : resizer->signed_kernels;
+}
+
 static struct sluice_tap_span span_of(enum sluice_resize_filter filter, uint32_t in, uint32_t out,
                                       uint32_t o)
 {
@@ -126,16 +137,21 @@ static struct axis find_axis(enum sluice_resize_filter filter, uint32_t in, uint
 }
 
 /* Weights of one pass.  `is_mirrored` stores the outputs from the last to the first. */
-static bool pass_prepare(struct sluice_resizer *resizer, enum sluice_pass direction,
-                         const struct axis *axis, bool is_mirrored)
+static bool pass_prepare(struct sluice_resizer *resizer, enum sluice_resize_filter filter,
+                         enum sluice_pass direction, const struct axis *axis, bool is_mirrored)
 {
     struct pass *pass = direction == SLUICE_PASS_ACROSS ? &resizer->across : &resizer->down;
-    const size_t stride = taps_in_fours(sluice_max_taps(axis->in, axis->out));
+    const struct sluice_kernels *kernels = kernels_of(resizer, filter);
+    /* Where the size does not change, each filter takes the pixel, and the triangle no more. */
+    const bool is_triangle = filter == SLUICE_RESIZE_BILINEAR || is_identity(axis);
+    const size_t stride =
+        taps_in_fours(is_triangle ? sluice_max_taps(axis->in, axis->out)
+                                  : sluice_resample_max_taps(filter, axis->in, axis->out));
     size_t num_coeffs;
     if (!sluice_mul_size(stride, axis->out, &num_coeffs) || num_coeffs > SIZE_MAX / 8 ||
         !grow(&pass->spans, axis->out * sizeof(struct sluice_tap_span)) ||
         !grow(&pass->coeffs, num_coeffs * sizeof(int32_t)) ||
-        !grow(&pass->plan, resizer->kernels->plan_len(direction, axis->count, (uint32_t)stride)))
+        !grow(&pass->plan, kernels->plan_len(direction, axis->count, (uint32_t)stride)))
         return false;
     pass->taps = (struct sluice_taps){
         .num_in = axis->in,
@@ -145,7 +161,10 @@ static bool pass_prepare(struct sluice_resizer *resizer, enum sluice_pass direct
         .coeffs = pass->coeffs.data,
         .plan = pass->plan.data,
     };
-    pass->max_count = resizer->kernels->weigh(&pass->taps, is_mirrored);
+    pass->max_count = is_triangle ? kernels->weigh(&pass->taps, is_mirrored)
+                                  : sluice_resample_weigh(filter, &pass->taps, is_mirrored);
+    if (pass->max_count == 0)
+        return false;
     /* Narrow the taps from the whole axis to the part. */
     const uint32_t first = is_mirrored ? axis->out - axis->from - axis->count : axis->from;
     pass->taps.num_in = axis->in_count;
@@ -159,7 +178,7 @@ static bool pass_prepare(struct sluice_resizer *resizer, enum sluice_pass direct
         if (span->first + span->count > axis->in_count)
             span->count = axis->in_count - span->first;
     }
-    resizer->kernels->make_plan(direction, &pass->taps);
+    kernels->make_plan(direction, &pass->taps);
     return true;
 }
 
@@ -177,8 +196,9 @@ static size_t ring_slot_bytes(uint32_t out_width)
 /* Both passes, a few rows at a time.  An input row goes through the horizontal pass when the first
  * output row needs it.  The result stays in a ring until no output row needs it; the ring has room
  * for the rows of one output row and for those made ahead. */
-static void run_both(struct sluice_resizer *resizer, const struct sluice_image_view *view,
-                     uint32_t out_width, bool is_across_identity, uint8_t *out)
+static void run_both(struct sluice_resizer *resizer, const struct sluice_kernels *kernels,
+                     const struct sluice_image_view *view, uint32_t out_width,
+                     bool is_across_identity, uint8_t *out)
 {
     const struct sluice_taps *down = &resizer->down.taps;
     const size_t row_bytes = (size_t)out_width * 3;
@@ -197,8 +217,8 @@ static void run_both(struct sluice_resizer *resizer, const struct sluice_image_v
             uint32_t num = ROWS_AT_ONCE;
             num = to_wrap < num ? to_wrap : num;
             num = left < num ? left : num;
-            resizer->kernels->resize_rows(&resizer->across.taps, view->pixels + next * view->stride,
-                                          view->stride, num, ring + slot * slot_bytes, slot_bytes);
+            kernels->resize_rows(&resizer->across.taps, view->pixels + next * view->stride,
+                                 view->stride, num, ring + slot * slot_bytes, slot_bytes);
             next += num;
         }
         for (uint32_t k = 0; k < taps_in_fours(span.count); k++) {
@@ -206,7 +226,7 @@ static void run_both(struct sluice_resizer *resizer, const struct sluice_image_v
             rows[k] = is_across_identity ? view->pixels + y * view->stride
                                          : ring + y % num_slots * slot_bytes;
         }
-        resizer->kernels->blend_rows(down, o, rows, out + o * row_bytes, row_bytes);
+        kernels->blend_rows(down, o, rows, out + o * row_bytes, row_bytes);
     }
 }
 
@@ -215,19 +235,21 @@ static bool is_size(uint32_t width, uint32_t height)
     return width >= 1 && height >= 1 && width <= MAX_SIDE && height <= MAX_SIDE;
 }
 
-static sluice_status resize(struct sluice_resizer *resizer, const struct axis *across,
-                            const struct axis *down, const struct sluice_image_view *view,
-                            bool flip, uint8_t *out, struct sluice_err *err)
+static sluice_status resize(struct sluice_resizer *resizer, enum sluice_resize_filter filter,
+                            const struct axis *across, const struct axis *down,
+                            const struct sluice_image_view *view, bool flip, uint8_t *out,
+                            struct sluice_err *err)
 {
+    const struct sluice_kernels *kernels = kernels_of(resizer, filter);
     /* A pass that does not change the size is left out. */
     const bool is_across_identity = is_identity(across) && !flip;
     const bool is_down_identity = is_identity(down);
     const size_t row_bytes = (size_t)across->count * 3;
     bool has_memory = true;
     if (!is_across_identity)
-        has_memory = pass_prepare(resizer, SLUICE_PASS_ACROSS, across, flip);
+        has_memory = pass_prepare(resizer, filter, SLUICE_PASS_ACROSS, across, flip);
     if (has_memory && !is_down_identity) {
-        has_memory = pass_prepare(resizer, SLUICE_PASS_DOWN, down, false);
+        has_memory = pass_prepare(resizer, filter, SLUICE_PASS_DOWN, down, false);
         has_memory =
             has_memory &&
             grow(&resizer->rows,
@@ -240,12 +262,12 @@ static sluice_status resize(struct sluice_resizer *resizer, const struct axis *a
                            across->in, down->in, across->out, down->out);
 
     if (!is_down_identity) {
-        run_both(resizer, view, across->count, is_across_identity, out);
+        run_both(resizer, kernels, view, across->count, is_across_identity, out);
         return SLUICE_OK;
     }
     if (!is_across_identity) {
-        resizer->kernels->resize_rows(&resizer->across.taps, view->pixels, view->stride,
-                                      down->count, out, row_bytes);
+        kernels->resize_rows(&resizer->across.taps, view->pixels, view->stride, down->count, out,
+                             row_bytes);
         return SLUICE_OK;
     }
     for (uint32_t y = 0; y < down->count; y++)
@@ -267,7 +289,7 @@ sluice_status sluice_resize_rgb(struct sluice_resizer *resizer,
     const struct axis down = {
         view->height, 0, view->height, out_height, 0, out_height,
     };
-    return resize(resizer, &across, &down, view, flip, out, err);
+    return resize(resizer, SLUICE_RESIZE_BILINEAR, &across, &down, view, flip, out, err);
 }
 
 struct sluice_box sluice_resize_part_input(const struct sluice_resize_part *part)
@@ -291,11 +313,12 @@ static sluice_status resize_part(struct sluice_resizer *resizer,
     if (view->width != across.in_count || view->height != down.in_count)
         return sluice_fail(err, SLUICE_E_INVALID, "%u x %u pixels for a part of %u x %u",
                            view->width, view->height, across.in_count, down.in_count);
-    if (part->filter != SLUICE_RESIZE_BILINEAR) {
+    const bool is_copied = part->filter == SLUICE_RESIZE_NEAREST;
+    if (is_copied || !kernels_of(resizer, part->filter)) {
         const struct sluice_box in = {across.in_from, down.in_from, across.in_count, down.in_count};
         return sluice_resample_rgb_part(part, &in, view, flip, out, err);
     }
-    return resize(resizer, &across, &down, view, flip, out, err);
+    return resize(resizer, part->filter, &across, &down, view, flip, out, err);
 }
 
 /* ImagingResampleInner() of Pillow 13.0: where the down pass takes off more than twice as many

@@ -35,7 +35,8 @@ enum sluice_pass {
  * coeffs[o * stride + k] weighs input spans[o].first + k; zero from count on.
  * first + count <= num_in.
  * Weights are 0 .. 1 << SLUICE_RESIZE_BITS and the weights of one output sum to
- * 1 << SLUICE_RESIZE_BITS but for rounding, at most one half a tap. */
+ * 1 << SLUICE_RESIZE_BITS but for rounding, at most one half a tap.  The kernels of AVX2 and C
+ * take negative weights, too, whose sums fit 32 bits. */
 struct sluice_taps {
     uint32_t num_in;
     uint32_t num_out;

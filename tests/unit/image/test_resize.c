@@ -251,6 +251,55 @@ static uint8_t *resize_part(struct sluice_resizer *at_level, const struct sluice
     return out;
 }
 
+/* The kernels of x86 with weights that can be negative against the loops of other levels, of the
+ * lightest and darkest pixels too, whose sums are clipped; from nothing but the box of the part. */
+TEST(filters_are_the_same_at_every_level)
+{
+    struct sluice_resizer *of_c, *of_avx2, *best;
+    CU_ASSERT_EQUAL_FATAL(sluice_resizer_create_at(SLUICE_CPU_C, &of_c, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_resizer_create_at(sluice_cpu_detected(), &best, NULL), SLUICE_OK);
+    const bool has_avx2 = sluice_cpu_detected() == SLUICE_CPU_AVX512;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_resizer_create_at(has_avx2 ? SLUICE_CPU_AVX2 : SLUICE_CPU_C, &of_avx2, NULL),
+        SLUICE_OK);
+    for (size_t i = 0; i < 600; i++) {
+        const enum sluice_resize_filter filter = (enum sluice_resize_filter)(i % 6);
+        uint32_t s[4];
+        for (int k = 0; k < 4; k++)
+            s[k] = 1 + sluice_rng_below(&rng, i % 4 ? 50 : 300);
+        s[2] = i % 7 == 0 ? s[0] : s[2];
+        s[3] = i % 5 == 0 ? s[1] : s[3];
+        struct sluice_resize_part part = whole_of(s[0], s[1], s[2], s[3], filter);
+        if (i % 3) {
+            part.out.width = 1 + sluice_rng_below(&rng, s[2]);
+            part.out.height = 1 + sluice_rng_below(&rng, s[3]);
+            part.out.left = sluice_rng_below(&rng, s[2] - part.out.width + 1);
+            part.out.top = sluice_rng_below(&rng, s[3] - part.out.height + 1);
+        }
+        const struct sluice_box in = sluice_resize_part_input(&part);
+        uint8_t *pixels = random_pixels(in.width, in.height);
+        for (size_t k = 0; i % 2 && k < (size_t)in.width * in.height * 3; k++)
+            pixels[k] = pixels[k] < 128 ? 0 : 255;
+        const struct sluice_image_view view = {pixels, (size_t)in.width * 3, in.width, in.height};
+        struct sluice_resizer *const resizers[] = {of_c, of_avx2, best};
+        const size_t bytes = (size_t)part.out.width * part.out.height * 3;
+        uint8_t *out[3];
+        for (int r = 0; r < 3; r++) {
+            out[r] = malloc(bytes);
+            CU_ASSERT_EQUAL(
+                sluice_resize_rgb_part(resizers[r], &part, &view, i % 4 > 1, out[r], NULL),
+                SLUICE_OK);
+            CU_ASSERT_EQUAL(memcmp(out[r], out[0], bytes), 0);
+        }
+        for (int r = 0; r < 3; r++)
+            free(out[r]);
+        free(pixels);
+    }
+    sluice_resizer_destroy(best);
+    sluice_resizer_destroy(of_avx2);
+    sluice_resizer_destroy(of_c);
+}
+
 /* Against two resizes of one pass each, for every filter and level, whole and in part. */
 TEST(pillow_13_begins_with_the_rows_where_that_saves_more)
 {

@@ -1,7 +1,6 @@
 #include "image/kernels/x86/blur_avx2.h"
 #include "image/kernels/x86/lines_avx2.h"
 #include "image/kernels/x86/pixels_avx2.h"
-#include "image/kernels/x86/resample_avx2.h"
 #include "image/kernels/x86/warp_avx2.h"
 
 #include <immintrin.h>
@@ -41,7 +40,6 @@ static void map_bytes(const uint8_t *in, size_t n, const uint8_t table[256], uin
 #define SLUICE_SHARPEN_ROW sluice_sharpen_row_avx2
 #define SLUICE_BLUR_DOWN sluice_blur_down_avx2
 #define SLUICE_TRANSPOSE sluice_transpose_avx2
-#define SLUICE_WEIGH_PIXELS sluice_weigh_pixels_avx2
 #define SLUICE_WALK sluice_walk_avx2
 #define SLUICE_WARP sluice_warp_avx2
 #define SLUICE_COLOR_KERNELS sluice_color_kernels_avx2
