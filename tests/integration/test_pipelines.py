@@ -6,7 +6,7 @@ import os
 import pathlib
 import unittest
 
-from programs import Server, SynthTest, reports, run
+from programs import Server, SynthTest, Train, reports, run
 from test_modes import MODES
 
 NUM_TRAIN = 24
@@ -63,15 +63,12 @@ class PipelinesTest(SynthTest):
     def learn(self, name, *flags):
         """Reports of a small model's training from the folder; its checkpoint is `name`."""
         checkpoint = pathlib.Path(self.folder.name, name)
-        done = subprocess.run(
-            [str(part) for part in (BIN / "offload_train", self.root, "--device", "cpu", "-a", "small_cnn", "-b", "7",
-                                    "--train-threads", "1", "--lr", "0.01", "--json", "-p", "0", "--checkpoint",
-                                    checkpoint, *flags)],
-            capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        done = run("offload_train", self.root, "--device", "cpu", "-a", "small_cnn", "-b", 7, "--train-threads", 1,
+                   "--lr", 0.01, "--json", "-p", 0, "--checkpoint", checkpoint, *flags, code=None)
         if done.returncode == 1 and "SLUICE_ONEDNN" in done.stderr:
             self.skipTest("this build has no CPU trainer")
         self.assertEqual(done.returncode, 0, done.stderr[-3000:])
-        return [json.loads(line) for line in done.stdout.splitlines()], checkpoint
+        return reports(done.stdout), checkpoint
 
     def recipe(self, **batch_ops):
         path = pathlib.Path(self.folder.name, "recipe.json")
@@ -104,16 +101,12 @@ class PipelinesTest(SynthTest):
                  "--repeat", "20"]
         reports, whole = self.learn("whole.ckpt", *flags)
         killed = pathlib.Path(self.folder.name, "killed.ckpt")
-        process = subprocess.Popen(
-            [str(part) for part in (BIN / "offload_train", self.root, "--device", "cpu", "-a", "small_cnn", "-b", "7",
-                                    "--train-threads", "1", "--lr", "0.01", "--checkpoint", killed,
-                                    "--checkpoint-every", "1", "-p", "1", *flags)],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        for line in process.stderr:
+        train = Train(self.root, "--device", "cpu", "-a", "small_cnn", "-b", 7, "--train-threads", 1, "--lr", 0.01,
+                      "--checkpoint", killed, "--checkpoint-every", 1, "-p", 1, *flags)
+        for line in train.lines():
             if "[3/" in line:
-                process.kill()
-        process.stderr.close()
-        process.wait()
+                train.process.kill()
+        train.end(code=None)
         rest, _ = self.learn("killed.ckpt", *flags, "--resume", killed)
         if rest:
             self.assertEqual(rest[-1]["loss"], reports[-1]["loss"])
