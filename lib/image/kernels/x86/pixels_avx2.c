@@ -143,21 +143,54 @@ static inline __m128i luma_of(const struct planes *p)
     return _mm256_castsi256_si128(_mm256_permute4x64_epi64(bytes, 0x08));
 }
 
+/* The lumas of the eight pixels in two times 12 bytes that `spread` finds in each half: r g b g. */
+static inline __m256i luma_of_eight(const uint8_t *low, const uint8_t *high, __m256i spread)
+{
+    const __m256i bytes =
+        _mm256_shuffle_epi8(_mm256_loadu2_m128i((const __m128i *)(const void *)high,
+                                                (const __m128i *)(const void *)low),
+                            spread);
+    const __m256i weights =
+        _mm256_set1_epi64x((int64_t)19235 << 48 | (int64_t)7471 << 32 | 19235 << 16 | 19595);
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i sums =
+        _mm256_hadd_epi32(_mm256_madd_epi16(_mm256_unpacklo_epi8(bytes, zero), weights),
+                          _mm256_madd_epi16(_mm256_unpackhi_epi8(bytes, zero), weights));
+    return _mm256_srli_epi32(_mm256_add_epi32(sums, _mm256_set1_epi32(0x8000)), 16);
+}
+
+/* Those of 16 pixels, without a byte behind them. */
+static inline void luma_of_block(const uint8_t *in, __m256i luma[2])
+{
+    const __m256i first = _mm256_setr_epi8(0, 1, 2, 1, 3, 4, 5, 4, 6, 7, 8, 7, 9, 10, 11, 10, 0, 1,
+                                           2, 1, 3, 4, 5, 4, 6, 7, 8, 7, 9, 10, 11, 10);
+    const __m256i last = _mm256_setr_epi8(0, 1, 2, 1, 3, 4, 5, 4, 6, 7, 8, 7, 9, 10, 11, 10, 4, 5,
+                                          6, 5, 7, 8, 9, 8, 10, 11, 12, 11, 13, 14, 15, 14);
+    luma[0] = luma_of_eight(in, in + 12, first);
+    luma[1] = luma_of_eight(in + 24, in + 32, last);
+}
+
+static inline __m256i sum_block(const uint8_t *in)
+{
+    __m256i luma[2];
+    luma_of_block(in, luma);
+    return _mm256_sad_epu8(_mm256_packus_epi32(luma[0], luma[1]), _mm256_setzero_si256());
+}
+
 uint64_t sluice_luma_sum_avx2(const uint8_t *pixels, size_t num_pixels)
 {
-    __m128i sums = _mm_setzero_si128();
+    __m256i sums = _mm256_setzero_si256();
     size_t i = 0;
-    for (; i + AT_ONCE <= num_pixels; i += AT_ONCE) {
-        const struct planes p = load(pixels + 3 * i);
-        sums = _mm_add_epi64(sums, _mm_sad_epu8(luma_of(&p), _mm_setzero_si128()));
-    }
+    for (; i + AT_ONCE <= num_pixels; i += AT_ONCE)
+        sums = _mm256_add_epi64(sums, sum_block(pixels + 3 * i));
     if (i < num_pixels) { /* black, which the rest is, has luma 0 */
         uint8_t block[3 * AT_ONCE] = {0};
         memcpy(block, pixels + 3 * i, 3 * (num_pixels - i));
-        const struct planes p = load(block);
-        sums = _mm_add_epi64(sums, _mm_sad_epu8(luma_of(&p), _mm_setzero_si128()));
+        sums = _mm256_add_epi64(sums, sum_block(block));
     }
-    return (uint64_t)_mm_extract_epi64(sums, 0) + (uint64_t)_mm_extract_epi64(sums, 1);
+    uint64_t parts_of[4];
+    _mm256_storeu_si256((__m256i *)(void *)parts_of, sums);
+    return parts_of[0] + parts_of[1] + parts_of[2] + parts_of[3];
 }
 
 static inline struct planes to_gray(struct planes in, float factor, int shift)
@@ -185,23 +218,6 @@ static inline __m256i blend(__m256 from, __m256 value, __m256 factor)
         _mm256_add_ps(from, _mm256_mul_ps(factor, _mm256_sub_ps(value, from))));
 }
 
-/* luma_of() of the eight pixels in two times 12 bytes that `spread` finds in each half: r g b g. */
-static inline __m256 luma_of_eight(const uint8_t *low, const uint8_t *high, __m256i spread)
-{
-    const __m256i bytes =
-        _mm256_shuffle_epi8(_mm256_loadu2_m128i((const __m128i *)(const void *)high,
-                                                (const __m128i *)(const void *)low),
-                            spread);
-    const __m256i weights =
-        _mm256_set1_epi64x((int64_t)19235 << 48 | (int64_t)7471 << 32 | 19235 << 16 | 19595);
-    const __m256i zero = _mm256_setzero_si256();
-    const __m256i sums =
-        _mm256_hadd_epi32(_mm256_madd_epi16(_mm256_unpacklo_epi8(bytes, zero), weights),
-                          _mm256_madd_epi16(_mm256_unpackhi_epi8(bytes, zero), weights));
-    return _mm256_cvtepi32_ps(
-        _mm256_srli_epi32(_mm256_add_epi32(sums, _mm256_set1_epi32(0x8000)), 16));
-}
-
 /* The 24 values of eight pixels, by their lumas. */
 static inline void saturate_eight(const uint8_t *in, __m256 luma, __m256 factor, __m256i made[3])
 {
@@ -216,14 +232,11 @@ static inline void saturate_eight(const uint8_t *in, __m256 luma, __m256 factor,
 
 static inline void saturate(const uint8_t *in, __m256 factor, uint8_t *out)
 {
-    const __m256i first = _mm256_setr_epi8(0, 1, 2, 1, 3, 4, 5, 4, 6, 7, 8, 7, 9, 10, 11, 10, 0, 1,
-                                           2, 1, 3, 4, 5, 4, 6, 7, 8, 7, 9, 10, 11, 10);
-    const __m256i last = _mm256_setr_epi8(0, 1, 2, 1, 3, 4, 5, 4, 6, 7, 8, 7, 9, 10, 11, 10, 4, 5,
-                                          6, 5, 7, 8, 9, 8, 10, 11, 12, 11, 13, 14, 15, 14);
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); /* that the packs have left */
-    __m256i made[6];
-    saturate_eight(in, luma_of_eight(in, in + 12, first), factor, made);
-    saturate_eight(in + 24, luma_of_eight(in + 24, in + 32, last), factor, made + 3);
+    __m256i luma[2], made[6];
+    luma_of_block(in, luma);
+    saturate_eight(in, _mm256_cvtepi32_ps(luma[0]), factor, made);
+    saturate_eight(in + 24, _mm256_cvtepi32_ps(luma[1]), factor, made + 3);
     const __m256i words[3] = {_mm256_packs_epi32(made[0], made[1]),
                               _mm256_packs_epi32(made[2], made[3]),
                               _mm256_packs_epi32(made[4], made[5])};
