@@ -59,4 +59,11 @@ struct sluice_box {
     uint32_t left, top, width, height;
 };
 
+static inline bool sluice_box_is_within(const struct sluice_box *box, uint32_t width,
+                                        uint32_t height)
+{
+    return box->width >= 1 && box->width <= width && box->left <= width - box->width &&
+           box->height >= 1 && box->height <= height && box->top <= height - box->height;
+}
+
 #endif

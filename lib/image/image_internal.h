@@ -1,13 +1,19 @@
 #ifndef SLUICE_IMAGE_IMAGE_INTERNAL_H
 #define SLUICE_IMAGE_IMAGE_INTERNAL_H
 
-#include "image/image.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* Limits and memory of images, and numbers in their files.
  *
  * Threads: pure functions, and a writer belongs to one. */
 
+struct sluice_buf;
 struct sluice_buf_pool;
+struct sluice_image_info; /* image/image.h */
 
 #define SLUICE_IMAGE_MAX_SIDE 65535u
 
@@ -40,13 +46,6 @@ struct sluice_jpeg_segment {
  * Pillow and libjpeg do.  False: there is none. */
 bool sluice_jpeg_next_segment(const uint8_t *bytes, size_t len, size_t *pos,
                               struct sluice_jpeg_segment *segment);
-
-static inline bool sluice_box_is_within(const struct sluice_box *box, uint32_t width,
-                                        uint32_t height)
-{
-    return box->width >= 1 && box->width <= width && box->left <= width - box->width &&
-           box->height >= 1 && box->height <= height && box->top <= height - box->height;
-}
 
 /* Bytes that an encoder writes, in a buffer that doubles.  Zero-initialise. */
 struct sluice_image_writer {

@@ -90,17 +90,6 @@ enum sluice_form sluice_sample_form(const struct sluice_sample *sample)
     return sample->coding ? sample->coding->form : sluice_form_plain(sample->kind);
 }
 
-sluice_status sluice_sample_encode(const struct sluice_pipeline *pipeline,
-                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
-                                   unsigned split, enum sluice_form form,
-                                   const struct sluice_form_options *options,
-                                   struct sluice_err *err)
-{
-    const struct sluice_form_type *type = sluice_form_type(form);
-    return type->is_plain ? sluice_pipeline_run(pipeline, scratch, sample, split, err)
-                          : type->encode(pipeline, scratch, sample, split, options, err);
-}
-
 sluice_status sluice_sample_open(const struct sluice_pipeline *pipeline,
                                  struct sluice_scratch *scratch, struct sluice_sample *sample,
                                  struct sluice_err *err)

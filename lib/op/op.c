@@ -108,16 +108,9 @@ void sluice_op_type_suggest(const char *name, size_t len, char *out, size_t room
                                types[i]->name);
 }
 
-void sluice_op_list(char *out, size_t room)
+const struct sluice_op_type *sluice_op_type_at(size_t i)
 {
-    size_t at = 0;
-    out[0] = '\0';
-    for (size_t i = 0; i < num_types && at < room; i++) {
-        char example[80];
-        sluice_op_print_example(types[i], example, sizeof(example));
-        at += (size_t)snprintf(out + at, room - at, "%s%s%s: %s", i > 0 ? "\n" : "", types[i]->name,
-                               example, types[i]->help);
-    }
+    return i < num_types ? types[i] : NULL;
 }
 
 static double draw_about(struct sluice_rng *rng, const struct sluice_number *number, double drawn)

@@ -304,9 +304,7 @@ SLUICE_MUST_USE sluice_status sluice_op_register(const struct sluice_op_type *ty
 const struct sluice_op_type *sluice_op_type_find(const char *name, size_t len);
 /* "; did you mean ...? The ops are ...", for a name that is not an op's. */
 void sluice_op_type_suggest(const char *name, size_t len, char *out, size_t room);
-/* For the options of a command line (cli/cli.h): a line for each op, "name=example: what it does".
- */
-void sluice_op_list(char *out, size_t room);
+const struct sluice_op_type *sluice_op_type_at(size_t i); /* NULL: there are no more */
 
 /* --- what the pipeline asks of an op --- */
 
@@ -371,6 +369,9 @@ SLUICE_MUST_USE sluice_status sluice_op_parse_modifiers(struct sluice_op *op,
 void sluice_op_print(const struct sluice_op *op, char *text, size_t room);
 /* ":p=0.5", or "" where it always runs; and the weight. */
 void sluice_op_print_modifiers(const struct sluice_op *op, char *text, size_t room);
+/* For the options of a command line (cli/cli.h): a line for each op, "name=example: what it does".
+ */
+void sluice_op_list(char *out, size_t room);
 /* "=224:scale=0.08-1": the examples of its parameters. */
 void sluice_op_print_example(const struct sluice_op_type *type, char *text, size_t room);
 void sluice_op_clear(struct sluice_op *op); /* idempotent; fine on {0} */

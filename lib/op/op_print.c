@@ -164,3 +164,16 @@ void sluice_op_print_example(const struct sluice_op_type *type, char *text, size
         assert(len < room);
     }
 }
+
+void sluice_op_list(char *out, size_t room)
+{
+    size_t at = 0;
+    const struct sluice_op_type *type;
+    out[0] = '\0';
+    for (size_t i = 0; (type = sluice_op_type_at(i)) && at < room; i++) {
+        char example[80];
+        sluice_op_print_example(type, example, sizeof(example));
+        at += (size_t)snprintf(out + at, room - at, "%s%s%s: %s", i > 0 ? "\n" : "", type->name,
+                               example, type->help);
+    }
+}

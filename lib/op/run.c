@@ -468,3 +468,14 @@ bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
         return false;
     return sluice_file_crop_box(pipeline, key, (struct sluice_size){width, height}, box);
 }
+
+sluice_status sluice_sample_encode(const struct sluice_pipeline *pipeline,
+                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                   unsigned split, enum sluice_form form,
+                                   const struct sluice_form_options *options,
+                                   struct sluice_err *err)
+{
+    const struct sluice_form_type *type = sluice_form_type(form);
+    return type->is_plain ? sluice_pipeline_run(pipeline, scratch, sample, split, err)
+                          : type->encode(pipeline, scratch, sample, split, options, err);
+}
