@@ -102,6 +102,7 @@ int main(int argc, char **argv)
         "photometric_distort",
         "randaugment=2",
         "auto_augment=imagenet",
+        "augmix=3:filter=bilinear",
         "trivial_augment_wide",
         "rand_augment_timm=9:mstd=0.5:increasing=1:filter=random",
     };

@@ -246,6 +246,7 @@ static double model_op_s(const struct sluice_pipeline *pipeline, unsigned op,
     case SLUICE_OP_TABLE:
     case SLUICE_OP_PIXELS:
     case SLUICE_OP_CHOICE:
+    case SLUICE_OP_BLEND:
         break;
     }
     return FLIP_S_PER_BYTE * bytes; /* copies */

@@ -1,5 +1,6 @@
 #include "image/color.h"
 
+#include "base/compiler.h"
 #include "image/kernels/color_kernels.h"
 
 #include <math.h>
@@ -55,6 +56,24 @@ uint64_t sluice_luma_sum(const uint8_t *pixels, size_t num_pixels, const uint8_t
         sum += sluice_luma(rgb);
     }
     return sum;
+}
+
+void sluice_mix_rgb(const uint8_t *const *images, const float *weights, unsigned num,
+                    size_t num_values, uint8_t *out)
+{
+    float sums[512]; /* stay in L1 */
+    for (size_t at = 0; at < num_values; at += SLUICE_ARRAY_LEN(sums)) {
+        const size_t left = num_values - at;
+        const size_t count = left < SLUICE_ARRAY_LEN(sums) ? left : SLUICE_ARRAY_LEN(sums);
+        for (size_t i = 0; i < count; i++)
+            sums[i] = weights[0] * images[0][at + i];
+        for (unsigned k = 1; k < num; k++) {
+            for (size_t i = 0; i < count; i++)
+                sums[i] += weights[k] * images[k][at + i];
+        }
+        for (size_t i = 0; i < count; i++)
+            out[at + i] = (uint8_t)sums[i];
+    }
 }
 
 void sluice_gray_rgb(const uint8_t *in, size_t num_pixels, uint8_t *out)

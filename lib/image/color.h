@@ -30,6 +30,12 @@ void sluice_range_rgb(const uint8_t *pixels, size_t num_pixels, uint8_t low[3], 
 /* The sum of the lumas of the pixels as `before` makes them; NULL: as they are. */
 uint64_t sluice_luma_sum(const uint8_t *pixels, size_t num_pixels, const uint8_t before[3][256]);
 
+/* The sum of the values at the same place in `num` images times their weights, which are not below
+ * 0 and have a sum of 1 but for rounding: products and sums are float32 in the images' order, and
+ * the result is truncated. */
+void sluice_mix_rgb(const uint8_t *const *images, const float *weights, unsigned num,
+                    size_t num_values, uint8_t *out);
+
 /* Every channel becomes the luma. */
 void sluice_gray_rgb(const uint8_t *in, size_t num_pixels, uint8_t *out);
 /* ImageEnhance.Color: from the luma (factor 0) to the pixel (1) and beyond. */

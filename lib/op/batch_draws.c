@@ -39,6 +39,22 @@ double sluice_draw_beta(struct sluice_rng *rng, double alpha)
     return more < -700 ? 1 : 1 / (1 + sluice_exact_exp(more));
 }
 
+void sluice_draw_dirichlet(struct sluice_rng *rng, double alpha, unsigned num, double *weights)
+{
+    double most = -HUGE_VAL, sum = 0;
+    for (unsigned i = 0; i < num; i++) {
+        weights[i] = draw_log_gamma(rng, alpha);
+        most = weights[i] > most ? weights[i] : most;
+    }
+    for (unsigned i = 0; i < num; i++) {
+        const double below = weights[i] - most;
+        weights[i] = below < -700 ? 0 : sluice_exact_exp(below);
+        sum += weights[i];
+    }
+    for (unsigned i = 0; i < num; i++)
+        weights[i] /= sum;
+}
+
 /* A part of the other row whose share of the area is 1 - lambda, but for what lies outside. */
 static struct sluice_box draw_cut(struct sluice_rng *rng, double lambda, struct sluice_size size)
 {

@@ -4,14 +4,17 @@
 #include "op/batch_ops.h"
 #include "op/op.h"
 
-/* Draws of what is done to whole batches after normalize: mixup, CutMix and random erasing.  The
- * arithmetic on the batch is the caller's.
+/* Draws of weights, and of what is done to whole batches after normalize: mixup, CutMix and random
+ * erasing.  The arithmetic on the batch is the caller's.
  *
  * Threads: pure functions. */
 
 /* A draw of Beta(alpha, alpha), alpha > 0: G / (G + H) of two draws of Gamma(alpha) (Marsaglia and
  * Tsang, "A Simple Method for Generating Gamma Variables", 2000), the same on every machine. */
 double sluice_draw_beta(struct sluice_rng *rng, double alpha);
+
+/* A draw of Dirichlet(alpha, ..., alpha), alpha > 0: `num` weights, at least 1, whose sum is 1. */
+void sluice_draw_dirichlet(struct sluice_rng *rng, double alpha, unsigned num, double *weights);
 
 struct sluice_mix {
     bool is_mixed, is_cutmix;

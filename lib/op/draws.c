@@ -78,6 +78,28 @@ static void write_values(FILE *out, const struct sluice_op_type *type, const dou
     }
 }
 
+static void write_list(FILE *out, const struct sluice_drawn_op *list, unsigned num);
+
+/* The ops of the branches follow the blend. */
+static void write_blend(FILE *out, const struct sluice_drawn_op *drawn)
+{
+    const struct sluice_blend *blend = &drawn->drawn.blend;
+    fputs(",\"weights\":[", out);
+    for (unsigned i = 0; i <= blend->num; i++) {
+        fputs(i ? "," : "", out);
+        write_number(out, blend->weights[i]);
+    }
+    fputs("],\"branches\":[", out);
+    const struct sluice_drawn_op *next = drawn + 1;
+    for (unsigned b = 0; b < blend->num; b++) {
+        fputs(b ? ",[" : "[", out);
+        write_list(out, next, blend->num_ops[b]);
+        fputs("]", out);
+        next += blend->num_ops[b];
+    }
+    fputs("]", out);
+}
+
 static void write_op(FILE *out, const struct sluice_drawn_op *drawn)
 {
     const struct sluice_op_type *type = drawn->op->type;
@@ -86,11 +108,23 @@ static void write_op(FILE *out, const struct sluice_drawn_op *drawn)
         write_resample(out, &drawn->drawn.resample, type->is_copy);
     else if (type->kind == SLUICE_OP_MIRROR)
         fprintf(out, ",\"mirrored\":%s", drawn->drawn.is_mirrored ? "true" : "false");
+    else if (type->kind == SLUICE_OP_BLEND)
+        write_blend(out, drawn);
     else if (type->apply == sluice_warp_apply || type->apply == sluice_perspective_apply)
         write_warp(out, drawn->drawn.values, type->apply == sluice_perspective_apply);
     else
         write_values(out, type, drawn->drawn.values);
     fputs("}", out);
+}
+
+static void write_list(FILE *out, const struct sluice_drawn_op *list, unsigned num)
+{
+    for (unsigned i = 0; i < num; i++) {
+        fputs(i ? "," : "", out);
+        write_op(out, &list[i]);
+        if (list[i].op->type->kind == SLUICE_OP_BLEND)
+            i += sluice_pixels_in_branches(&list[i].drawn.blend);
+    }
 }
 
 sluice_status sluice_pipeline_write_draws(const struct sluice_pipeline *pipeline,
@@ -111,11 +145,9 @@ sluice_status sluice_pipeline_write_draws(const struct sluice_pipeline *pipeline
         const unsigned num = kind == SLUICE_OP_UPRIGHT
                                  ? 0
                                  : sluice_pixels_resolve(&pipeline->ops[op], 1, key, size, list);
-        for (unsigned i = 0; i < num; i++) {
-            fputs(is_first ? "" : ",", out);
-            write_op(out, &list[i]);
-            is_first = false;
-        }
+        fputs(is_first || num == 0 ? "" : ",", out);
+        write_list(out, list, num);
+        is_first = is_first && num == 0;
         if (kind == SLUICE_OP_RESAMPLE)
             size = list[0].drawn.resample.out;
     }

@@ -18,10 +18,10 @@ extern const struct sluice_op_type sluice_op_decode, sluice_op_exif_transpose,
     sluice_op_invert, sluice_op_solarize, sluice_op_solarize_add, sluice_op_posterize,
     sluice_op_equalize, sluice_op_autocontrast, sluice_op_pil_blur, sluice_op_tv_blur,
     sluice_op_channel_permute, sluice_op_random_crop, sluice_op_pad, sluice_op_photometric_distort,
-    sluice_op_identity, sluice_op_auto_augment, sluice_op_color_jitter, sluice_op_randaugment,
-    sluice_op_trivial_augment_wide, sluice_op_rand_augment_timm, sluice_op_one_of, sluice_op_k_of,
-    sluice_op_shuffled, sluice_op_when, sluice_op_sequence, sluice_op_to_tensor,
-    sluice_op_normalize;
+    sluice_op_identity, sluice_op_augmix, sluice_op_auto_augment, sluice_op_color_jitter,
+    sluice_op_randaugment, sluice_op_trivial_augment_wide, sluice_op_rand_augment_timm,
+    sluice_op_one_of, sluice_op_k_of, sluice_op_shuffled, sluice_op_when, sluice_op_sequence,
+    sluice_op_to_tensor, sluice_op_normalize;
 
 #define MAX_TYPES 64
 
@@ -64,6 +64,7 @@ static const struct sluice_op_type *types[MAX_TYPES] = {
     &sluice_op_trivial_augment_wide,
     &sluice_op_rand_augment_timm,
     &sluice_op_auto_augment,
+    &sluice_op_augmix,
     &sluice_op_one_of,
     &sluice_op_k_of,
     &sluice_op_when,
@@ -72,7 +73,7 @@ static const struct sluice_op_type *types[MAX_TYPES] = {
     &sluice_op_to_tensor,
     &sluice_op_normalize,
 };
-static size_t num_types = 45;
+static size_t num_types = 46;
 
 sluice_status sluice_op_register(const struct sluice_op_type *type, struct sluice_err *err)
 {

@@ -137,8 +137,17 @@ struct sluice_resample {
     enum sluice_resize_filter filter;
 };
 
+/* The mean of an image and of what branches make of it, by weights whose sum is 1. */
+#define SLUICE_MAX_BRANCHES 8u
+struct sluice_blend {
+    unsigned num;                           /* of branches */
+    uint8_t num_ops[SLUICE_MAX_BRANCHES];   /* of each; in a list of drawn ops they follow */
+    float weights[SLUICE_MAX_BRANCHES + 1]; /* of the image, then of the branches */
+};
+
 /* The record that an op drew for one sample: its kind says which member. */
 union sluice_drawn {
+    struct sluice_blend blend;       /* SLUICE_OP_BLEND */
     struct sluice_resample resample; /* SLUICE_OP_RESAMPLE */
     bool is_mirrored;                /* SLUICE_OP_MIRROR */
     double values[10];               /* SLUICE_OP_TABLE, SLUICE_OP_PIXELS: the op's own */
@@ -266,11 +275,17 @@ struct sluice_op_type {
      * most SLUICE_MAX_CHOSEN. */
     unsigned (*choose)(const void *params, const struct sluice_op *children, unsigned num_children,
                        struct sluice_rng *rng, uint8_t chosen[SLUICE_MAX_CHOSEN]);
+    /* SLUICE_OP_BLEND: the branches, and their ops one after the other in chosen[]. */
+    void (*blend)(const void *params, const struct sluice_op *children, unsigned num_children,
+                  struct sluice_rng *rng, struct sluice_blend *blend,
+                  uint8_t chosen[SLUICE_MAX_DRAWN_OPS]);
+    double (*mean_chosen)(const void *params); /* of SLUICE_OP_BLEND: ops in all branches */
     /* Whether it runs in this epoch of the training (sluice_draw_key.schedule).  NULL: in all. */
     bool (*runs_in)(const void *params, uint32_t epoch);
-    /* A choice without parentheses: writes the text of its ops. */
+    /* A choice without parentheses, or a blend: writes the text of its ops. */
     void (*expand)(const void *params, char *text, size_t room);
-    /* How many of them run; and NULL, or what is wrong with this number of them.  May be NULL. */
+    /* How many of them run, at most; and NULL, or what is wrong with this number of them.  May be
+     * NULL. */
     unsigned (*num_chosen)(const void *params, unsigned num_children);
     const char *(*check_children)(const void *params, unsigned num_children);
     /* The known size of the result, from the known size of the input; NULL: the same. */
@@ -284,14 +299,15 @@ struct sluice_op {
     unsigned index; /* of the op in its pipeline's text, in preorder: part of the draws' key */
     double p;       /* the probability that it runs, if sluice_op_kind_has_p() */
     double weight;  /* within one_of and k_of; 1 if the text says nothing */
-    struct sluice_op *children; /* of SLUICE_OP_CHOICE; owned */
+    struct sluice_op *children; /* of SLUICE_OP_CHOICE and SLUICE_OP_BLEND; owned */
     unsigned num_children;
 };
 
 /* Ops that may stand in parentheses, keep the image's size, and take ":p=P". */
 static inline bool sluice_op_kind_has_p(enum sluice_op_kind kind)
 {
-    return kind == SLUICE_OP_TABLE || kind == SLUICE_OP_PIXELS || kind == SLUICE_OP_CHOICE;
+    return kind == SLUICE_OP_TABLE || kind == SLUICE_OP_PIXELS || kind == SLUICE_OP_CHOICE ||
+           kind == SLUICE_OP_BLEND;
 }
 
 /* --- the registry --- */
@@ -308,7 +324,7 @@ const struct sluice_op_type *sluice_op_type_at(size_t i); /* NULL: there are no 
 
 /* --- what the pipeline asks of an op --- */
 
-/* Draws for the sample of `key`; not of SLUICE_OP_CHOICE. */
+/* Draws for the sample of `key`; not of SLUICE_OP_CHOICE or SLUICE_OP_BLEND. */
 void sluice_op_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
                     struct sluice_size in, union sluice_drawn *drawn);
 

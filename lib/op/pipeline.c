@@ -119,13 +119,16 @@ static sluice_status parse_node(struct sluice_op *op, struct sluice_spec_text *t
 /* The most ops that may run on a sample. */
 static unsigned most_drawn(const struct sluice_op *op)
 {
-    unsigned most = op->type->kind == SLUICE_OP_CHOICE ? 0 : 1;
+    const enum sluice_op_kind kind = op->type->kind;
+    const bool has_children = kind == SLUICE_OP_CHOICE || kind == SLUICE_OP_BLEND;
+    unsigned most = has_children ? 0 : 1;
     for (unsigned i = 0; i < op->num_children; i++) {
         const unsigned of_child = most_drawn(&op->children[i]);
         most = of_child > most ? of_child : most;
     }
-    if (op->type->kind == SLUICE_OP_CHOICE)
+    if (has_children)
         most *= op->type->num_chosen(op->params, op->num_children);
+    most += kind == SLUICE_OP_BLEND;
     return most < SLUICE_MAX_DRAWN_OPS + 1 ? most : SLUICE_MAX_DRAWN_OPS + 1;
 }
 

@@ -134,7 +134,8 @@ struct sluice_draws sluice_pipeline_draws(const struct sluice_pipeline *pipeline
  * library can be given the same:
  *     [{"op":"random_resized_crop","from":{"left":..},"to":[224,224],"filter":"bilinear","keep":{..}},
  *      {"op":"hflip","mirrored":true},{"op":"brightness","factor":1.2},
- *      {"op":"rotate","matrix":[..6..],"filter":"nearest","fill":[0,0,0]}]
+ *      {"op":"rotate","matrix":[..6..],"filter":"nearest","fill":[0,0,0]},
+ *      {"op":"augmix","weights":[0.5,0.2,0.3],"branches":[[{"op":"equalize"}],[..]]}]
  * width and height are the decoded image's, both at least 1; free() the text. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_write_draws(const struct sluice_pipeline *pipeline,
                                                           const struct sluice_draw_key *key,

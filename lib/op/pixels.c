@@ -21,6 +21,29 @@ static bool runs_in(const struct sluice_op *op, uint32_t schedule)
     return !op->type->runs_in || op->type->runs_in(op->params, schedule);
 }
 
+static void resolve(struct resolved *r, const struct sluice_op *op);
+
+static struct sluice_drawn_op *push(struct resolved *r, const struct sluice_op *op)
+{
+    assert(r->num < SLUICE_MAX_DRAWN_OPS); /* the parser has counted */
+    r->list[r->num].op = op;
+    return &r->list[r->num++];
+}
+
+static void resolve_blend(struct resolved *r, const struct sluice_op *op, struct sluice_rng *rng)
+{
+    struct sluice_blend *blend = &push(r, op)->drawn.blend;
+    uint8_t chosen[SLUICE_MAX_DRAWN_OPS];
+    op->type->blend(op->params, op->children, op->num_children, rng, blend, chosen);
+    const uint8_t *next = chosen;
+    for (unsigned b = 0; b < blend->num; b++) {
+        const unsigned before = r->num;
+        for (unsigned i = 0; i < blend->num_ops[b]; i++)
+            resolve(r, &op->children[*next++]);
+        blend->num_ops[b] = (uint8_t)(r->num - before); /* some may not run */
+    }
+}
+
 /* An op that choices take again has draws of its own each time. */
 static void resolve(struct resolved *r, const struct sluice_op *op)
 {
@@ -31,10 +54,12 @@ static void resolve(struct resolved *r, const struct sluice_op *op)
         return;
     if (op->type->is_identity || !runs_in(op, r->key->schedule))
         return;
+    if (op->type->kind == SLUICE_OP_BLEND) {
+        resolve_blend(r, op, &rng);
+        return;
+    }
     if (op->type->kind != SLUICE_OP_CHOICE) {
-        assert(r->num < SLUICE_MAX_DRAWN_OPS); /* the parser has counted */
-        struct sluice_drawn_op *drawn = &r->list[r->num++];
-        drawn->op = op;
+        struct sluice_drawn_op *drawn = push(r, op);
         if (op->type->draw)
             op->type->draw(op->params, r->size, &rng, &drawn->drawn);
         return;
@@ -191,9 +216,10 @@ static void run_passes(const struct sluice_drawn_op *list, unsigned num, struct 
     }
 }
 
-sluice_status sluice_pixels_run(const struct sluice_drawn_op *list, unsigned num,
-                                struct sluice_scratch *scratch, struct sluice_size size,
-                                const uint8_t *in, uint8_t *out, struct sluice_err *err)
+/* Runs a list without blends. */
+static sluice_status run_chain(const struct sluice_drawn_op *list, unsigned num,
+                               struct sluice_scratch *scratch, struct sluice_size size,
+                               const uint8_t *in, uint8_t *out, struct sluice_err *err)
 {
     struct passes passes = {.in = in, .out = out, .num = count_passes(list, num), .size = size};
     struct sluice_buf *buffers[3] = {NULL, NULL, NULL};
@@ -217,6 +243,85 @@ sluice_status sluice_pixels_run(const struct sluice_drawn_op *list, unsigned num
     return status;
 }
 
+static bool is_blend(const struct sluice_drawn_op *op)
+{
+    return op->op->type->kind == SLUICE_OP_BLEND;
+}
+
+unsigned sluice_pixels_in_branches(const struct sluice_blend *blend)
+{
+    unsigned num = 0;
+    for (unsigned b = 0; b < blend->num; b++)
+        num += blend->num_ops[b];
+    return num;
+}
+
+/* Runs a blend, list[0], and its branches, which follow it. */
+static sluice_status run_blend(const struct sluice_drawn_op *list, struct sluice_scratch *scratch,
+                               struct sluice_size size, const uint8_t *in, uint8_t *out,
+                               struct sluice_err *err)
+{
+    const struct sluice_blend *blend = &list->drawn.blend;
+    const size_t bytes = (size_t)size.width * size.height * 3;
+    const uint8_t *images[SLUICE_MAX_BRANCHES + 1] = {in};
+    struct sluice_buf *made[SLUICE_MAX_BRANCHES] = {NULL};
+    sluice_status status = SLUICE_OK;
+    const struct sluice_drawn_op *next = list + 1;
+    for (unsigned b = 0; status == SLUICE_OK && b < blend->num; b++) {
+        const unsigned num = blend->num_ops[b];
+        images[b + 1] = in;
+        if (num == 0)
+            continue;
+        status = sluice_buf_create(scratch->pool, bytes, &made[b], err);
+        if (status == SLUICE_OK)
+            status = run_chain(next, num, scratch, size, in, made[b]->data, err);
+        images[b + 1] = status == SLUICE_OK ? made[b]->data : NULL;
+        next += num;
+    }
+    if (status == SLUICE_OK)
+        sluice_mix_rgb(images, blend->weights, blend->num + 1, bytes, out);
+    for (unsigned b = 0; b < blend->num; b++)
+        sluice_buf_unref(made[b]);
+    return status;
+}
+
+/* The end of the list's part from `first` on that runs as one: a blend, or ops up to the next. */
+static unsigned part_end(const struct sluice_drawn_op *list, unsigned num, unsigned first)
+{
+    if (is_blend(&list[first]))
+        return first + 1 + sluice_pixels_in_branches(&list[first].drawn.blend);
+    unsigned end = first + 1;
+    while (end < num && !is_blend(&list[end]))
+        end++;
+    return end;
+}
+
+sluice_status sluice_pixels_run(const struct sluice_drawn_op *list, unsigned num,
+                                struct sluice_scratch *scratch, struct sluice_size size,
+                                const uint8_t *in, uint8_t *out, struct sluice_err *err)
+{
+    struct sluice_buf *from = NULL; /* the last part's result; NULL: `in` */
+    sluice_status status = SLUICE_OK;
+    for (unsigned first = 0, end; status == SLUICE_OK && first < num; first = end) {
+        end = part_end(list, num, first);
+        struct sluice_buf *to = NULL; /* NULL: `out` */
+        if (end < num)
+            status =
+                sluice_buf_create(scratch->pool, (size_t)size.width * size.height * 3, &to, err);
+        const uint8_t *in_pixels = from ? from->data : in;
+        uint8_t *out_pixels = to ? to->data : out;
+        if (status == SLUICE_OK && is_blend(&list[first]))
+            status = run_blend(&list[first], scratch, size, in_pixels, out_pixels, err);
+        else if (status == SLUICE_OK)
+            status =
+                run_chain(&list[first], end - first, scratch, size, in_pixels, out_pixels, err);
+        sluice_buf_unref(from);
+        from = to;
+    }
+    sluice_buf_unref(from);
+    return status;
+}
+
 /* --- from a list to calls of kernels --- */
 
 static bool is_plain_table(const struct sluice_op_type *type)
@@ -226,6 +331,8 @@ static bool is_plain_table(const struct sluice_op_type *type)
 
 bool sluice_pixels_have_kernel(const struct sluice_op *op)
 {
+    if (op->type->kind == SLUICE_OP_BLEND)
+        return false;
     if (op->type->kind != SLUICE_OP_CHOICE)
         return op->type->is_identity || op->type->call || is_plain_table(op->type);
     for (unsigned i = 0; i < op->num_children; i++) {
@@ -265,13 +372,16 @@ double sluice_pixels_mean_ns(const struct sluice_op *op, uint32_t schedule)
     const struct sluice_op_type *type = op->type;
     if (!runs_in(op, schedule))
         return 0;
-    if (type->kind != SLUICE_OP_CHOICE)
-        return op->p * (type->ns_of ? type->ns_of(op->params) : type->ns_per_pixel);
+    const double own = type->ns_of ? type->ns_of(op->params) : type->ns_per_pixel;
+    if (type->kind != SLUICE_OP_CHOICE && type->kind != SLUICE_OP_BLEND)
+        return op->p * own;
     double sum = 0, weights = 0;
     for (unsigned i = 0; i < op->num_children; i++) {
         sum += op->children[i].weight * sluice_pixels_mean_ns(&op->children[i], schedule);
         weights += op->children[i].weight;
     }
-    const unsigned num = type->num_chosen ? type->num_chosen(op->params, op->num_children) : 1;
-    return weights > 0 ? op->p * num * sum / weights : 0;
+    double num = type->num_chosen ? type->num_chosen(op->params, op->num_children) : 1;
+    if (type->mean_chosen)
+        num = type->mean_chosen(op->params);
+    return weights > 0 ? op->p * (own + num * sum / weights) : 0;
 }

@@ -12,10 +12,14 @@
  *
  * Threads: as a scratch's. */
 
+/* The ops of a blend's branches follow it in a list; those that follow these take its result. */
 struct sluice_drawn_op {
     const struct sluice_op *op;
     union sluice_drawn drawn;
 };
+
+/* How many ops of a list belong to the branches of its first, a blend. */
+unsigned sluice_pixels_in_branches(const struct sluice_blend *blend);
 
 /* Draws the ops that run on this sample, in order; returns the length of list[]. */
 unsigned sluice_pixels_resolve(const struct sluice_op *ops, unsigned num_ops,

@@ -165,6 +165,7 @@ static struct sluice_stage next_stage(const struct sluice_pipeline *pipeline,
     case SLUICE_OP_TABLE:
     case SLUICE_OP_PIXELS:
     case SLUICE_OP_CHOICE:
+    case SLUICE_OP_BLEND:
         while (!scratch->measure_ops && stage.next < end &&
                sluice_op_kind_has_p(ops[stage.next].type->kind))
             stage.next++;
@@ -317,6 +318,7 @@ static sluice_status run_stage(const struct sluice_pipeline *pipeline,
         case SLUICE_OP_TABLE:
         case SLUICE_OP_PIXELS:
         case SLUICE_OP_CHOICE:
+        case SLUICE_OP_BLEND:
             status = run_pixels(pipeline, scratch, sample, stage, out, err);
             break;
         case SLUICE_OP_TENSOR:

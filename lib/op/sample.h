@@ -30,6 +30,7 @@ enum sluice_op_kind {
     SLUICE_OP_TABLE,    /* each u8 value to another one, by channel */
     SLUICE_OP_PIXELS,   /* pixels to others of an image of the same size */
     SLUICE_OP_CHOICE,   /* runs some of the ops in its parentheses, which it draws */
+    SLUICE_OP_BLEND,    /* mixes the results of several chains of ops, all of the same image */
     SLUICE_OP_TENSOR,   /* u8 pixels to float32 */
     SLUICE_OP_SCALE,    /* subtracts a mean and divides by a deviation, by channel */
 };

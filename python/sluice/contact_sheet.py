@@ -69,6 +69,8 @@ def _words(op):
             value = f"{value['width']} x {value['height']} at {value['left']}, {value['top']}"
         elif isinstance(value, float):
             value = f"{value:.4g}"
+        elif name == "branches":
+            value = " | ".join(", ".join(_words(op) for op in branch) for branch in value)
         elif isinstance(value, list):
             value = ", ".join(f"{number:.4g}" for number in value)
         values.append(f"{name} {value}")

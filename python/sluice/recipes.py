@@ -281,6 +281,12 @@ def _auto_augment(part):
     return [f"one_of({','.join(f'sequence({pair})' for pair in pairs)})"]
 
 
+def _augmix(part):
+    depth = f":depth={part.chain_depth}" if part.chain_depth > 0 else ""
+    return [f"augmix={part.severity}:width={part.mixture_width}{depth}:alpha={_number(part.alpha)}"
+            f":all_ops={int(part.all_ops)}{_warp(part)}"]
+
+
 def _trivial(part):
     if part.num_magnitude_bins != 31:
         _refuse(part, f"num_magnitude_bins {part.num_magnitude_bins}: there are 31")
@@ -339,6 +345,7 @@ _PARTS = {
     "RandAugment": _randaugment,
     "AutoAugment": _auto_augment,
     "TrivialAugmentWide": _trivial,
+    "AugMix": _augmix,
     "RandomResizedCropAndInterpolation": _resized_crop,
     "MaybeToTensor": lambda part: ["to_tensor"],
     "ToTensor": lambda part: ["to_tensor"],

@@ -209,6 +209,8 @@ PADDED = [f"random_crop={side}:padding={around}:mode={mode},hflip" for side, aro
                                                            "random_resized_crop=20x33:filter=bicubic,center_crop=31x17,random_crop=9x40:padding=2",
                                                            "resize=40x70:filter=random,center_crop=30x60"]
 CROPS = [f"random_resized_crop={side}:scale=0.01-1:ratio=1/4-4:filter={name},hflip" for side in (9, 31, 70) for name in FILTERS]
+MIXED = [f"augmix={severity}:filter={name}:fill=9/99/200,hflip" for severity in (1, 3, 10) for name in ("nearest", "bilinear")]
+MIXED += ["random_resized_crop=40,invert:p=0.5,augmix=10:width=8:depth=5:filter=random,augmix=5:all_ops=0:alpha=0.1:p=0.5"] * 3
 BY_VALUE = {name: OPS[name][0] for name in ("solarize", "solarize_add", "posterize", "brightness", "contrast", "color",
                                             "sharpness", "hue", "pil_blur")}
 
@@ -245,6 +247,11 @@ def replay(image, ops, is_pillow13):
             method = Image.PERSPECTIVE if name == "perspective" else Image.AFFINE
             image = image.transform(image.size, method, op["matrix"], FILTERS[op["filter"]],
                                     fillcolor=tuple(op["fill"]))
+        elif name == "augmix":
+            mixed = np.float32(op["weights"][0]) * np.asarray(image).astype(np.float32)
+            for weight, branch in zip(op["weights"][1:], op["branches"], strict=True):
+                mixed += np.float32(weight) * np.asarray(replay(image, branch, is_pillow13)).astype(np.float32)
+            image = Image.fromarray(mixed.astype(np.uint8))
         elif name == "channel_permute":
             image = Image.merge("RGB", [image.getchannel(c) for c in op["order"]])
         elif name in BY_VALUE:
@@ -258,7 +265,7 @@ def replay(image, ops, is_pillow13):
 def compare_drawn(program, images, files, folder):
     """(compared, wrong): samples of a whole policy, replayed."""
     compared = wrong = 0
-    policies = [f"decode,{policy}" for policy in [POLICY] * 12 + PADDED + WARPED + CROPS]
+    policies = [f"decode,{policy}" for policy in [POLICY] * 12 + PADDED + WARPED + MIXED + CROPS]
     policies += [f"decode=pillow13,{policy}" for policy in CROPS + ["resize=24,center_crop=21"]]
     for epoch, policy in enumerate(policies):
         done = subprocess.run([program, "tensor", "--draws", "--epoch", str(epoch), "--pipeline", policy, "-o",

@@ -76,6 +76,8 @@ static const char *const specs[] = {
     "decode,random_resized_crop=22,rand_augment_timm=9:mstd=0.5:increasing=1:filter=random",
     "decode,random_resized_crop=23,auto_augment=cifar10:filter=bilinear,auto_augment=v0:mstd=1,"
     "hflip",
+    "decode,random_resized_crop=21,invert:p=0.5,augmix=10:filter=bilinear,hflip,to_tensor",
+    "decode,center_crop=20,one_of(augmix=3:width=2:depth=2,augmix=5:p=0.5),augmix=1,hflip=1",
     "decode,center_crop=25,affine=-20-20:scale=0.8-1.2:filter=bicubic,rotate=0-360,hflip=1",
     "decode",
     longest,

@@ -118,6 +118,11 @@ class Text(unittest.TestCase):
         self.check(T.Pad((1, 2), fill=7), "decode,pad=1/2:fill=7")
         self.check(T.Pad([1, 2, 3, 4], padding_mode="symmetric"), "decode,pad=1/2/3/4:mode=symmetric")
 
+    def test_augmix(self):
+        self.check(T.AugMix(), "decode,augmix=3:width=3:alpha=1:all_ops=1:filter=bilinear:fill=0")
+        self.check(T.AugMix(5, 4, 2, 0.5, all_ops=False, interpolation=Mode.NEAREST, fill=[1, 2, 3]),
+                   "decode,augmix=5:width=4:depth=2:alpha=0.5:all_ops=0:filter=nearest:fill=1/2/3")
+
     def test_perspective(self):
         self.check(T.RandomPerspective(0.4, 0.3, fill=7), "decode,perspective=0.4:filter=bilinear:fill=7:p=0.3")
 

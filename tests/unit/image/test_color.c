@@ -450,3 +450,29 @@ TEST(a_walk_takes_the_pixels_of_its_line)
     }
     free(in);
 }
+
+/* By float32, image after image; the last value comes of weights that round above 1. */
+TEST(a_mix_is_truncated)
+{
+    enum { NUM = 1500 };
+    static uint8_t pixels[3][NUM], out[NUM];
+    static const float weights[3] = {0.3f, 0.6f, 0.1f};
+    const uint8_t *images[3] = {pixels[0], pixels[1], pixels[2]};
+    for (int k = 0; k < 3; k++) {
+        for (int i = 0; i < NUM; i++)
+            pixels[k][i] = (uint8_t)(i == NUM - 1 ? 255 : i * (7 + 30 * k) / 5);
+    }
+    for (unsigned num = 1; num <= 3; num++) {
+        sluice_mix_rgb(images, weights, num, NUM, out);
+        bool is_equal = true;
+        for (int i = 0; i < NUM; i++) {
+            float sum = weights[0] * pixels[0][i];
+            for (unsigned k = 1; k < num; k++) {
+                const float product = weights[k] * pixels[k][i];
+                sum += product;
+            }
+            is_equal = is_equal && out[i] == (int)sum;
+        }
+        CU_ASSERT(is_equal);
+    }
+}

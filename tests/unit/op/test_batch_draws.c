@@ -149,3 +149,26 @@ TEST(an_image_of_one_pixel_is_not_erased)
     struct sluice_box box;
     CU_ASSERT(!sluice_draw_erasing(&params, &key, (struct sluice_size){1, 1}, &box));
 }
+
+/* Each weight of Dirichlet(alpha, ...) has mean 1/n and variance (n - 1) / (n^2 (n alpha + 1)). */
+TEST(dirichlet_has_its_mean_and_variance)
+{
+    static const double alphas[] = {0.01, 0.5, 1, 20};
+    for (size_t a = 0; a < SLUICE_ARRAY_LEN(alphas); a++) {
+        struct sluice_rng rng = sluice_rng_init(1, 2, 3, 4);
+        double sum = 0, squares = 0;
+        enum { NUM = 20000, N = 4 };
+        for (int i = 0; i < NUM; i++) {
+            double weights[N], all = 0;
+            sluice_draw_dirichlet(&rng, alphas[a], N, weights);
+            for (int k = 0; k < N; k++)
+                all += weights[k];
+            CU_ASSERT(fabs(all - 1) < 1e-12);
+            sum += weights[2];
+            squares += (weights[2] - 1.0 / N) * (weights[2] - 1.0 / N);
+        }
+        const double variance = (N - 1.0) / (N * N * (N * alphas[a] + 1));
+        CU_ASSERT(fabs(sum / NUM - 1.0 / N) < 5 * sqrt(variance / NUM));
+        CU_ASSERT(fabs(squares / NUM / variance - 1) < 0.08);
+    }
+}
