@@ -4,6 +4,7 @@ every mode with one digest; a profile of another pipeline or size is refused by 
 import json
 import os
 import pathlib
+import random
 import unittest
 
 from programs import Server, SynthTest, Train, reports, run
@@ -221,6 +222,28 @@ class PipelinesTest(SynthTest):
                                     ("--pipeline", spec, "--val-pipeline", val))]
         self.assertEqual({report["samples"] for report in evaluations}, {2})
         self.assertEqual(len({report["digest"] for report in evaluations}), 1)
+
+    def test_val_resizes_as_training_says(self):
+        """An image on which Pillow 12 and 13 differ, as it is made much lower."""
+        width, height = 300, 900
+        root = os.path.join(self.folder.name, "tall")
+        for subset in ("train", "val"):
+            os.makedirs(os.path.join(root, subset, "a"))
+            with open(os.path.join(root, subset, "a", "0.ppm"), "wb") as out:
+                out.write(b"P6 %d %d 255\n" % (width, height) + random.Random(1).randbytes(3 * width * height))
+
+        def evaluate(decode, *more):
+            (report,), _ = self.run_program("offload_train", "--device", "none", "--json", "-p", "0", "-b", "8", root, "--evaluate",
+                                            "--pipeline", f"{decode},random_resized_crop=96,to_tensor", *more)
+            self.assertEqual((report["samples"], report["errors"]), (1, 0))
+            return report["digest"]
+
+        val = "resize=110,center_crop=96,to_tensor"
+        digests = {decode: evaluate("decode", "--val-pipeline", f"{decode},{val}")
+                   for decode in ("decode", "decode=pillow13")}
+        self.assertEqual(len(set(digests.values())), 2)
+        for decode, digest in digests.items():
+            self.assertEqual(evaluate(decode), digest)
 
     def test_a_recipe_file_has_both_pipelines(self):
         train = ["decode", "random_resized_crop=96", "one_of(invert,equalize)", "to_tensor"]
