@@ -327,7 +327,7 @@ sluice_status loader_make_source(struct sluice_loader *loader, struct part *part
         .follows_price = o->mode == SLUICE_MODE_AUTO && o->has_replan && !o->is_greedy,
         .max_image_pixels = loader->info.max_image_pixels,
         .live = &loader->live,
-        .events = sluice_prefetcher_events(loader->prefetcher),
     };
-    return sluice_servers_source(loader->servers, &options, &part->source, err);
+    const struct sluice_source_events events = sluice_prefetcher_events(loader->prefetcher);
+    return sluice_servers_source(loader->servers, &options, &events, &part->source, err);
 }

@@ -184,7 +184,7 @@ static bool has_new_cause(const struct sluice_client *client, const char *cause,
 }
 
 void sluice_client_tell_lost(struct sluice_client *client, uint64_t at_ns, const char *cause,
-                             bool is_replica)
+                             bool has_others)
 {
     uint64_t untold = 0;
     const uint64_t now = sluice_clock_ns();
@@ -202,7 +202,7 @@ void sluice_client_tell_lost(struct sluice_client *client, uint64_t at_ns, const
     if (!must_tell)
         return;
     char retries[300] = "", before[64] = "";
-    if (is_first && is_replica)
+    if (is_first && has_others)
         snprintf(retries, sizeof(retries), " (it is used again once it is back)");
     else if (is_first && client->retry_for_s > 0)
         sluice_snprintf(retries, sizeof(retries), " (trying for up to %.7g s%s%s)",

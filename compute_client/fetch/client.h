@@ -83,9 +83,9 @@ double sluice_client_retry_for_s(const struct sluice_client *client);
 
 /* The server is away since at_ns, by `cause`, which names it; or it is back.  What is worth a line
  * is said in the log (outage.h), and sluice_live shows it.  A stopped client says nothing.
- * is_replica: it is tried for ever. */
+ * has_others: other replicas may serve, and it is tried for ever. */
 void sluice_client_tell_lost(struct sluice_client *client, uint64_t at_ns, const char *cause,
-                             bool is_replica);
+                             bool has_others);
 void sluice_client_tell_back(struct sluice_client *client);
 
 /* Whether the failure is transient: the same call may succeed later. */

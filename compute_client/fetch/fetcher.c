@@ -8,7 +8,6 @@
 #include "compute_client/fetch/tuning.h"
 #include "compute_client/loader/choose/choice.h"
 #include "compute_client/loader/tuning.h"
-#include "op/form.h"
 #include "rpc/rpc_client.h"
 
 #include <limits.h>
@@ -20,26 +19,13 @@
 /* A message of ours holds at most this much, or one reply that is larger (docs/PROTOCOL.md). */
 #define SHARED_MESSAGE_BYTES (1u << 20)
 
-/* A replica's patience: 30 years. */
+/* A fetcher's patience: 30 years. */
 #define FOR_EVER_S 1e9
-
-static struct fetcher *fetcher_of(struct sluice_source *source)
-{
-    return SLUICE_CONTAINER_OF(source, struct fetcher, source);
-}
 
 /* --- the owner of the stream --- */
 
-static void give_up(struct fetcher *f, sluice_status status, const char *text)
-{
-    pthread_mutex_lock(&f->lock);
-    f->has_failed = true;
-    pthread_mutex_unlock(&f->lock);
-    f->events.on_failed(f->events.ctx, status, text);
-}
-
-/* Waits until the source is closed, at most until until_ns. */
-static void wait_closed(struct fetcher *f, uint64_t until_ns)
+/* Waits until the fetcher is closed, at most until until_ns. */
+static void wait_closed(struct sluice_fetcher *f, uint64_t until_ns)
 {
     bool has_time = true;
     pthread_mutex_lock(&f->lock);
@@ -48,7 +34,7 @@ static void wait_closed(struct fetcher *f, uint64_t until_ns)
     pthread_mutex_unlock(&f->lock);
 }
 
-static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct sluice_err *err)
+static sluice_status open_stream(struct sluice_fetcher *f, bool *is_passing, struct sluice_err *err)
 {
     sluice_status status =
         sluice_client_hello_once(f->client, f->pipeline, f->dataset_id, &f->info, is_passing, err);
@@ -106,38 +92,28 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
         return status;
     }
     f->stream = stream;
-    f->should_reopen = false;
     sluice_client_tell_back(f->client);
     return SLUICE_OK;
 }
 
 /* Counts a failure.  True: a refusal that is believed.  A flipped bit of the request may be what
  * was refused, so it takes several in a row. */
-static bool is_refused(struct fetcher *f, bool is_passing)
+static bool is_refused(struct sluice_fetcher *f, bool is_passing)
 {
     f->refusals = is_passing ? 0 : f->refusals + 1;
     return f->refusals >= SLUICE_CLIENT_REFUSALS ||
            (!is_passing && sluice_client_retry_for_s(f->client) <= 0);
 }
 
-/* Tells the replica set that the stream is open. */
-static void tell_there(struct fetcher *f)
+/* Tells of a loss, which is a refusal if that is believed, and waits before the next attempt.
+ * Meanwhile no request is taken. */
+static void tell_lost_and_wait(struct sluice_fetcher *f, struct sluice_fetcher_loss *loss,
+                               bool is_passing)
 {
-    pthread_mutex_lock(&f->lock);
-    f->is_there = true;
-    pthread_mutex_unlock(&f->lock);
-    f->replica.on_there(f->replica.ctx, &f->info);
-}
-
-/* Tells the replica set which requests were lost with the stream, or that it could not be opened,
- * and waits before the next attempt.  Meanwhile the replica takes no requests. */
-static void tell_lost_and_wait(struct fetcher *f, const struct sluice_fetcher_loss *loss)
-{
-    f->replica.on_lost(f->replica.ctx, loss);
-    if (loss->is_refusal && strcmp(f->told.text, loss->text) != 0) {
-        snprintf(f->told.text, sizeof(f->told.text), "%s", loss->text);
-        sluice_log(SLUICE_LOG_WARN, "%s; it is not used until it fits", loss->text);
-    }
+    loss->is_refusal = is_refused(f, is_passing);
+    if (loss->is_refusal)
+        loss->away_ns = 0;
+    f->events.on_lost(f->events.ctx, loss);
     uint64_t wait = 0;
     const uint64_t now = sluice_clock_ns();
     (void)sluice_retry_failed(&f->retry, now, &wait); /* its patience does not end */
@@ -148,77 +124,41 @@ static void tell_lost_and_wait(struct fetcher *f, const struct sluice_fetcher_lo
     wait_closed(f, now + wait);
 }
 
-/* Opens a stream, or waits before the next attempt.  False: the source has failed for good. */
-static bool connect_or_wait(struct fetcher *f)
+/* Opens a stream, or waits before the next attempt. */
+static void connect_or_wait(struct sluice_fetcher *f)
 {
     struct sluice_err err = {0};
     bool is_passing = false;
     const sluice_status status = open_stream(f, &is_passing, &err);
     if (status == SLUICE_OK) {
-        if (f->is_replica)
-            tell_there(f);
-        return true;
+        pthread_mutex_lock(&f->lock);
+        f->is_there = true;
+        pthread_mutex_unlock(&f->lock);
+        f->events.on_there(f->events.ctx, &f->info);
+        return;
     }
     sluice_rpc_channel_renew(sluice_client_channel(f->client));
-    if (f->is_replica) {
-        if (is_passing) {
-            char cause[sizeof(err.text) + 8];
-            snprintf(cause, sizeof(cause), "lost %s", err.text);
-            sluice_client_tell_lost(f->client, sluice_clock_ns(), cause, f->is_replica);
-        }
-        const struct sluice_fetcher_loss loss = {
-            .status = status,
-            .is_refusal = is_refused(f, is_passing),
-            .text = err.text,
-        };
-        tell_lost_and_wait(f, &loss);
-        return true;
-    }
-    pthread_mutex_lock(&f->lock);
-    const bool is_needed = !sluice_pending_is_empty(&f->pending);
-    pthread_mutex_unlock(&f->lock);
-    if (is_refused(f, is_passing)) {
-        if (!is_needed) { /* whoever needs it will see */
-            f->should_reopen = false;
-            f->refusals = 0;
-            return true;
-        }
-        give_up(f, status, err.text);
-        return false;
-    }
-    uint64_t wait = 0;
-    const uint64_t now = sluice_clock_ns();
-    if (is_passing) {
-        char cause[sizeof(err.text) + 8];
-        snprintf(cause, sizeof(cause), "lost %s", err.text);
-        sluice_client_tell_lost(f->client, now, cause, false);
-    }
-    if (!is_needed)
-        f->retry.since_ns = 0; /* time counts from when somebody waits */
-    if (!sluice_retry_failed(&f->retry, now, &wait)) {
-        char text[sizeof(err.text) + 64];
-        sluice_snprintf(text, sizeof(text), "%s (tried for %.0f s)", err.text,
-                        sluice_client_retry_for_s(f->client));
-        give_up(f, status, text);
-        return false;
-    }
-    wait_closed(f, now + wait);
-    return true;
+    struct sluice_fetcher_loss loss = {
+        .status = status,
+        .away_ns = is_passing ? sluice_clock_ns() : 0,
+        .text = err.text,
+    };
+    tell_lost_and_wait(f, &loss, is_passing);
 }
 
-/* Answers a request that gets no sample.  Called and left under the lock. */
-static void answer_failed(struct fetcher *f, struct sluice_pending *pending, sluice_status status,
-                          const char *text, bool is_overdue)
+/* Called and left under the lock: a sent request has waited for too long. */
+static void give_up_on(struct sluice_fetcher *f, struct sluice_pending *pending)
 {
     struct sluice_source_result result = {
         .ticket = pending->item.ticket,
-        .status = status,
-        .is_overdue = is_overdue,
+        .status = SLUICE_E_IO,
+        .is_overdue = true,
         .backlog_ns = pending->sent_ns - pending->accepted_ns,
         .storage_price = f->heard.cpu_price,
         .storage_cores = f->heard.prep_cores,
     };
-    snprintf(result.error, sizeof(result.error), "%s", text);
+    sluice_snprintf(result.error, sizeof(result.error), "no answer within %.3g s",
+                    (double)f->timeout_ns * 1e-9);
     sluice_pending_finish(&f->pending, pending);
     f->has_progress = true;
     pthread_mutex_unlock(&f->lock);
@@ -226,34 +166,8 @@ static void answer_failed(struct fetcher *f, struct sluice_pending *pending, slu
     pthread_mutex_lock(&f->lock);
 }
 
-/* Called and left under the lock: a sent request has waited for too long. */
-static void give_up_on(struct fetcher *f, struct sluice_pending *pending)
-{
-    char text[64];
-    sluice_snprintf(text, sizeof(text), "no answer within %.3g s", (double)f->timeout_ns * 1e-9);
-    pending->asks_raw = true;
-    if (!fetcher_ask_again(f, pending, SLUICE_E_IO, text))
-        answer_failed(f, pending, SLUICE_E_IO, text, true);
-}
-
-/* Called and left under the lock, after the stream has ended: blames the request that was alone. */
-static void blame(struct fetcher *f)
-{
-    struct sluice_pending *pending = sluice_pending_oldest(&f->pending);
-    if (f->pending.num_sent != 1)
-        return;
-    pending->num_blamed++;
-    if (pending->num_blamed >= TUNING_BLAMES_BEFORE_RAW)
-        pending->asks_raw = true;
-    if (pending->num_blamed < TUNING_BLAMES_BEFORE_END)
-        return;
-    char text[64];
-    snprintf(text, sizeof(text), "its answer ended the connection %u times", pending->num_blamed);
-    answer_failed(f, pending, SLUICE_E_INTERNAL, text, false);
-}
-
 /* Under the lock: forgets all requests, and notes them as owed.  Returns how many had been sent. */
-static uint64_t take_owed(struct fetcher *f, size_t *num_owed)
+static uint64_t take_owed(struct sluice_fetcher *f, size_t *num_owed)
 {
     uint64_t num_sent = 0;
     struct sluice_fetcher_owed *owed = f->owed;
@@ -263,8 +177,8 @@ static uint64_t take_owed(struct fetcher *f, size_t *num_owed)
     return num_sent;
 }
 
-/* The stream has ended: prepares for a new one.  False: the source has failed for good. */
-static bool after_loss(struct fetcher *f)
+/* The stream has ended: tells of it, and waits before the next attempt. */
+static void after_loss(struct sluice_fetcher *f)
 {
     sluice_rpc_stream_destroy(f->stream);
     f->stream = NULL;
@@ -272,94 +186,52 @@ static bool after_loss(struct fetcher *f)
 
     pthread_mutex_lock(&f->lock);
     f->is_there = false;
-    const bool is_silent = f->is_silent;
-    const enum sluice_rpc_code code = f->lost_code;
-    char text[320], cause[sizeof(text) + 8];
+    char text[320];
     snprintf(text, sizeof(text), "%s: %s", sluice_client_target(f->client), f->lost_text);
-    snprintf(cause, sizeof(cause), "lost %s", text);
-    if (is_silent) {
-        struct sluice_pending *pending;
-        while ((pending = sluice_pending_oldest(&f->pending)))
-            give_up_on(f, pending);
-    } else if (!f->is_replica) {
-        blame(f);
-    }
+    struct sluice_pending *pending;
+    while (f->is_silent && (pending = sluice_pending_oldest(&f->pending)))
+        give_up_on(f, pending);
     if (f->has_progress) {
         sluice_retry_succeeded(&f->retry);
         f->refusals = 0;
     }
     f->has_progress = false;
-    const bool is_needed = !sluice_pending_is_empty(&f->pending);
-    size_t num_owed = 0;
-    const uint64_t repeated =
-        f->is_replica ? take_owed(f, &num_owed) : sluice_pending_lose(&f->pending);
+    struct sluice_fetcher_loss loss = {
+        .status = sluice_rpc_code_to_status(f->lost_code),
+        .is_silent = f->is_silent,
+        .away_ns = f->is_silent ? 0 : f->lost_ns,
+        .text = text,
+        .owed = f->owed,
+    };
+    const bool is_passing = sluice_client_is_passing(f->lost_code);
+    const uint64_t repeated = take_owed(f, &loss.num_owed);
     f->stats.repeated += repeated;
     f->stats.lost_streams++;
+    pthread_mutex_unlock(&f->lock);
     if (f->live) {
         sluice_live_add(&f->live->repeated, repeated);
         sluice_live_add(&f->live->lost_streams, 1);
     }
-    f->may_send = f->is_replica ? f->pending.max_items : 1;
-    const uint64_t lost_ns = f->lost_ns;
-    pthread_mutex_unlock(&f->lock);
-
-    if (f->is_replica) {
-        const struct sluice_fetcher_loss loss = {
-            .status = sluice_rpc_code_to_status(code),
-            .is_refusal = is_refused(f, sluice_client_is_passing(code)),
-            .text = text,
-            .owed = f->owed,
-            .num_owed = num_owed,
-        };
-        if (!loss.is_refusal)
-            sluice_client_tell_lost(f->client, lost_ns, cause, f->is_replica);
-        tell_lost_and_wait(f, &loss);
-        return true;
-    }
-    if (is_silent) {
-        /* The requests have their own deadlines; the server answers Hello, or it does not. */
-        sluice_log(SLUICE_LOG_WARN, "%s; another stream is opened", text);
-        return true;
-    }
-    if (is_refused(f, sluice_client_is_passing(code))) {
-        give_up(f, sluice_rpc_code_to_status(code), text);
-        return false;
-    }
-    sluice_client_tell_lost(f->client, lost_ns, cause, f->is_replica);
-    f->should_reopen = sluice_client_retry_for_s(f->client) > 0;
-    if (!is_needed)
-        return true;
-    uint64_t wait = 0;
-    const uint64_t now = sluice_clock_ns();
-    if (!sluice_retry_failed(&f->retry, now, &wait)) {
-        if (sluice_client_retry_for_s(f->client) > 0)
-            sluice_snprintf(text + strlen(text), sizeof(text) - strlen(text), " (tried for %.0f s)",
-                            sluice_client_retry_for_s(f->client));
-        give_up(f, SLUICE_E_IO, text);
-        return false;
-    }
-    wait_closed(f, now + wait);
-    return true;
+    tell_lost_and_wait(f, &loss, is_passing);
 }
 
 /* Under the lock: fills f->batch with the requests that may be sent now; returns their number. */
-static size_t gather_requests(struct fetcher *f)
+static size_t gather_requests(struct sluice_fetcher *f)
 {
     size_t count = 0;
     const uint64_t now = sluice_clock_ns();
     if (f->pending.num_sent == 0)
         f->quiet_since_ns = now;
-    while (count < FETCHER_MAX_PER_MESSAGE && f->pending.num_sent < f->max_in_flight &&
-           f->pending.num_sent < f->may_send) {
+    while (count < FETCHER_MAX_PER_MESSAGE && f->pending.num_sent < f->max_in_flight) {
         const struct sluice_pending *pending = sluice_pending_send(&f->pending, now);
         if (!pending)
             break;
         f->batch[count++] = (struct sluice_wire_sample_request){
             .request_id = pending->request_id,
             .key = pending->item.key,
-            .split = pending->asks_raw ? 0 : pending->item.split,
-            .form = pending->asks_raw ? sluice_form_plain(SLUICE_KIND_FILE) : pending->item.form,
-            .jpeg_crop_restart = pending->asks_raw ? 0 : pending->item.jpeg_crop_restart,
+            .split = pending->item.split,
+            .form = pending->item.form,
+            .jpeg_crop_restart = pending->item.jpeg_crop_restart,
             .listed_id = fetcher_listed_id(&pending->item),
             .trace = pending->item.trace,
         };
@@ -367,7 +239,8 @@ static size_t gather_requests(struct fetcher *f)
     return count;
 }
 
-static void send_requests(struct fetcher *f, size_t count, uint64_t grant, double storage_worth)
+static void send_requests(struct sluice_fetcher *f, size_t count, uint64_t grant,
+                          double storage_worth)
 {
     const struct sluice_wire_fetch_request request = {
         .samples = f->batch,
@@ -380,32 +253,20 @@ static void send_requests(struct fetcher *f, size_t count, uint64_t grant, doubl
     if (sluice_wire_put_fetch_request(&request, &message, &err) == SLUICE_OK) {
         (void)sluice_rpc_stream_send(f->stream, &message); /* a lost stream says so in on_done */
     } else {
-        /* Out of memory: treats the stream as lost, so that the requests are sent again. */
+        /* Out of memory: treats the stream as lost, so that the requests are owed. */
         fetcher_on_done(f, SLUICE_RPC_RESOURCE_EXHAUSTED, err.text);
     }
     sluice_message_clear(&message);
 }
 
-/* Under the lock, which it gives up for a moment. */
-static void tell_again(struct fetcher *f)
-{
-    struct sluice_again_log line;
-    if (!sluice_again_take(&f->again, f->pending.num_failing, sluice_clock_ns(), &line))
-        return;
-    const size_t count = f->pending.num_failing;
-    pthread_mutex_unlock(&f->lock);
-    sluice_again_tell(&line, sluice_client_target(f->client), count);
-    pthread_mutex_lock(&f->lock);
-}
-
 /* Under the lock. */
-static bool has_grant(const struct fetcher *f)
+static bool has_grant(const struct sluice_fetcher *f)
 {
     return f->grant_bytes > 0 && (uint64_t)f->grant_bytes >= (f->window_bytes + 3) / 4;
 }
 
 /* Under the lock: takes what was consumed as a grant, if it is a quarter of the window. */
-static uint64_t take_grant(struct fetcher *f)
+static uint64_t take_grant(struct sluice_fetcher *f)
 {
     if (!has_grant(f))
         return 0;
@@ -423,7 +284,7 @@ static uint64_t later(uint64_t a, uint64_t b)
 }
 
 /* Under the lock: when the silence of the stream has lasted for too long. */
-static uint64_t silence_end_ns(const struct fetcher *f)
+static uint64_t silence_end_ns(const struct sluice_fetcher *f)
 {
     uint64_t bytes = later(SHARED_MESSAGE_BYTES, f->pending.most_bytes);
     if (bytes > f->pending.sent_bytes)
@@ -434,7 +295,7 @@ static uint64_t silence_end_ns(const struct fetcher *f)
 
 /* Called and left under the lock: acts if the server owes an answer for too long (fetcher.h), and
  * returns true then.  If not, *until_ns is when to look again, if that was later. */
-static bool watch_stream(struct fetcher *f, uint64_t *until_ns)
+static bool watch_stream(struct sluice_fetcher *f, uint64_t *until_ns)
 {
     struct sluice_pending *oldest = sluice_pending_oldest(&f->pending);
     if (!oldest || f->credit_bytes <= 0)
@@ -476,58 +337,39 @@ static bool watch_stream(struct fetcher *f, uint64_t *until_ns)
 
 static void *owner_main(void *ctx)
 {
-    struct fetcher *f = ctx;
+    struct sluice_fetcher *f = ctx;
     pthread_mutex_lock(&f->lock);
     while (!f->is_closed) {
-        if (f->stream && f->is_stream_lost) {
+        if (!f->stream || f->is_stream_lost) {
             pthread_mutex_unlock(&f->lock);
-            if (!after_loss(f))
-                return NULL;
+            if (f->stream)
+                after_loss(f);
+            else
+                connect_or_wait(f);
             pthread_mutex_lock(&f->lock);
             continue;
         }
-        if (f->has_progress) {
-            f->has_progress = false;
-            f->refusals = 0;
-            sluice_retry_succeeded(&f->retry);
-        }
-        tell_again(f);
-        const uint64_t next_due = sluice_pending_wake(&f->pending, sluice_clock_ns());
-        if (!f->stream &&
-            (f->is_replica || f->should_reopen || sluice_pending_has_unsent(&f->pending))) {
+        const size_t count = gather_requests(f);
+        const uint64_t grant = take_grant(f);
+        if (count > 0 || grant > 0) {
+            const double storage_worth = f->storage_worth;
             pthread_mutex_unlock(&f->lock);
-            if (!connect_or_wait(f))
-                return NULL;
+            send_requests(f, count, grant, storage_worth);
             pthread_mutex_lock(&f->lock);
             continue;
         }
-        uint64_t until_ns = next_due ? next_due : UINT64_MAX;
-        const uint64_t tell_ns = sluice_again_due_ns(&f->again);
-        if (tell_ns && tell_ns < until_ns)
-            until_ns = tell_ns;
-        if (f->stream) {
-            const size_t count = gather_requests(f);
-            const uint64_t grant = take_grant(f);
-            if (count > 0 || grant > 0) {
-                const double storage_worth = f->storage_worth;
-                pthread_mutex_unlock(&f->lock);
-                send_requests(f, count, grant, storage_worth);
-                pthread_mutex_lock(&f->lock);
-                continue;
-            }
-            if (watch_stream(f, &until_ns))
-                continue;
-        }
-        (void)sluice_cond_wait_until(&f->changed, &f->lock, until_ns);
+        uint64_t until_ns = UINT64_MAX;
+        if (!watch_stream(f, &until_ns))
+            (void)sluice_cond_wait_until(&f->changed, &f->lock, until_ns);
     }
     pthread_mutex_unlock(&f->lock);
     return NULL;
 }
 
-/* --- struct sluice_source --- */
+/* --- from any thread --- */
 
 /* About how much the item's payload has: what was asked for, or the file. */
-static uint64_t payload_bytes(const struct fetcher *f, const struct sluice_source_item *item)
+static uint64_t payload_bytes(const struct sluice_fetcher *f, const struct sluice_source_item *item)
 {
     const struct sluice_choice choice = {.split = (uint8_t)item->split,
                                          .form = (uint8_t)item->form};
@@ -535,34 +377,26 @@ static uint64_t payload_bytes(const struct fetcher *f, const struct sluice_sourc
                  sluice_choice_bytes(f->pipeline, choice, (size_t)item->file_bytes));
 }
 
-static sluice_status fetcher_request(struct sluice_source *source,
+sluice_status sluice_fetcher_request(struct sluice_fetcher *f,
                                      const struct sluice_source_item *items, size_t num_items)
 {
-    struct fetcher *f = fetcher_of(source);
     pthread_mutex_lock(&f->lock);
-    if (f->is_closed || f->has_failed) {
-        pthread_mutex_unlock(&f->lock);
-        return SLUICE_E_CLOSED;
-    }
-    if (f->is_replica && !f->is_there) {
+    if (f->is_closed || !f->is_there) {
         pthread_mutex_unlock(&f->lock);
         return SLUICE_E_AGAIN;
     }
     const uint64_t now = sluice_clock_ns();
     for (size_t i = 0; i < num_items; i++) {
         f->storage_worth = items[i].storage_worth;
-        sluice_pending_accept(&f->pending, &items[i], payload_bytes(f, &items[i]),
-                              sluice_client_retry_for_s(f->client), now);
+        sluice_pending_accept(&f->pending, &items[i], payload_bytes(f, &items[i]), now);
     }
     pthread_cond_signal(&f->changed);
     pthread_mutex_unlock(&f->lock);
     return SLUICE_OK;
 }
 
-static void fetcher_consumed(struct sluice_source *source, uint32_t origin, size_t payload_bytes)
+void sluice_fetcher_consumed(struct sluice_fetcher *f, size_t payload_bytes)
 {
-    (void)origin;
-    struct fetcher *f = fetcher_of(source);
     pthread_mutex_lock(&f->lock);
     f->held_bytes -= payload_bytes;
     f->grant_bytes += (int64_t)payload_bytes;
@@ -571,24 +405,17 @@ static void fetcher_consumed(struct sluice_source *source, uint32_t origin, size
     pthread_mutex_unlock(&f->lock);
 }
 
-static uint64_t fetcher_wire_bytes(struct sluice_source *source)
+void sluice_fetcher_begin_close(struct sluice_fetcher *f)
 {
-    return sluice_fetcher_stats(source).wire_bytes;
-}
-
-void sluice_fetcher_begin_close(struct sluice_source *source)
-{
-    struct fetcher *f = fetcher_of(source);
     pthread_mutex_lock(&f->lock);
     f->is_closed = true;
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
 }
 
-static void fetcher_close(struct sluice_source *source)
+void sluice_fetcher_close(struct sluice_fetcher *f)
 {
-    struct fetcher *f = fetcher_of(source);
-    sluice_fetcher_begin_close(source);
+    sluice_fetcher_begin_close(f);
     if (f->is_owner_started && !f->is_joined) {
         pthread_join(f->owner, NULL);
         f->is_joined = true;
@@ -597,10 +424,9 @@ static void fetcher_close(struct sluice_source *source)
     f->stream = NULL;
 }
 
-static void fetcher_destroy(struct sluice_source *source)
+void sluice_fetcher_destroy(struct sluice_fetcher *f)
 {
-    struct fetcher *f = fetcher_of(source);
-    fetcher_close(source);
+    sluice_fetcher_close(f);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->lock);
     sluice_pending_clear(&f->pending);
@@ -609,74 +435,60 @@ static void fetcher_destroy(struct sluice_source *source)
 }
 
 sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options,
-                                    struct sluice_source **source, struct sluice_err *err)
+                                    struct sluice_fetcher **fetcher, struct sluice_err *err)
 {
     if (options->max_items == 0 || options->max_items >= (1u << SLUICE_PENDING_INDEX_BITS) ||
         options->window_bytes == 0)
         return sluice_fail(err, SLUICE_E_INVALID, "a fetcher of %zu items and a window of %llu",
                            options->max_items, (unsigned long long)options->window_bytes);
-    struct fetcher *f = calloc(1, sizeof(*f));
+    struct sluice_fetcher *f = calloc(1, sizeof(*f));
     if (!f)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a fetcher");
     sluice_status status = sluice_pending_init(&f->pending, options->max_items, err);
-    if (status == SLUICE_OK && options->replica) {
-        f->is_replica = true;
-        f->replica = *options->replica;
-        /* One more, which is read when all are taken. */
-        f->owed = calloc(options->max_items + 1, sizeof(*f->owed));
-        if (!f->owed)
-            status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a fetcher");
-    }
+    /* One more, which is read when all are taken. */
+    f->owed = calloc(options->max_items + 1, sizeof(*f->owed));
+    if (status == SLUICE_OK && !f->owed)
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a fetcher");
     if (status != SLUICE_OK) {
         sluice_pending_clear(&f->pending);
+        free(f->owed);
         free(f);
         return status;
     }
-    f->source = (struct sluice_source){
-        .request = fetcher_request,
-        .consumed = fetcher_consumed,
-        .wire_bytes = fetcher_wire_bytes,
-        .close = fetcher_close,
-        .destroy = fetcher_destroy,
-    };
     f->client = options->client;
     f->pipeline = options->pipeline;
     snprintf(f->dataset_id, sizeof(f->dataset_id), "%s", options->dataset_id);
     f->window_bytes = options->window_bytes;
     f->timeout_ns = (uint64_t)(options->sample_timeout_s * 1e9);
-    f->may_send = options->max_items;
     f->follows_price = options->follows_price;
     f->needs_listed_id = options->needs_listed_id;
     f->max_image_pixels = options->max_image_pixels ? options->max_image_pixels : UINT64_MAX;
     f->events = options->events;
     f->live = options->live;
-    f->retry = sluice_retry_init(f->is_replica ? FOR_EVER_S : sluice_client_retry_for_s(f->client),
-                                 sluice_clock_ns() ^ (uint64_t)getpid());
+    f->retry = sluice_retry_init(FOR_EVER_S, sluice_clock_ns() ^ (uint64_t)getpid());
     pthread_mutex_init(&f->lock, NULL);
     sluice_cond_init(&f->changed);
     const int failed = pthread_create(&f->owner, NULL, owner_main, f);
     if (failed) {
-        fetcher_destroy(&f->source);
+        sluice_fetcher_destroy(f);
         return sluice_fail(err, SLUICE_E_IO, "cannot start the fetcher's thread: %s",
                            strerror(failed));
     }
     f->is_owner_started = true;
-    *source = &f->source;
+    *fetcher = f;
     return SLUICE_OK;
 }
 
-struct sluice_fetcher_stats sluice_fetcher_stats(struct sluice_source *source)
+struct sluice_fetcher_stats sluice_fetcher_stats(struct sluice_fetcher *f)
 {
-    struct fetcher *f = fetcher_of(source);
     pthread_mutex_lock(&f->lock);
     const struct sluice_fetcher_stats stats = f->stats;
     pthread_mutex_unlock(&f->lock);
     return stats;
 }
 
-bool sluice_fetcher_cancel(struct sluice_source *source, uint64_t ticket)
+bool sluice_fetcher_cancel(struct sluice_fetcher *f, uint64_t ticket)
 {
-    struct fetcher *f = fetcher_of(source);
     pthread_mutex_lock(&f->lock);
     const bool is_cancelled = sluice_pending_cancel(&f->pending, ticket);
     if (is_cancelled && sluice_pending_has_unsent(&f->pending))
@@ -685,9 +497,8 @@ bool sluice_fetcher_cancel(struct sluice_source *source, uint64_t ticket)
     return is_cancelled;
 }
 
-struct sluice_fetcher_pulse sluice_fetcher_pulse(struct sluice_source *source)
+struct sluice_fetcher_pulse sluice_fetcher_pulse(struct sluice_fetcher *f)
 {
-    struct fetcher *f = fetcher_of(source);
     pthread_mutex_lock(&f->lock);
     const bool is_owing = f->is_there && f->pending.num_sent > 0 && f->credit_bytes > 0;
     const struct sluice_fetcher_pulse pulse = {
@@ -699,15 +510,13 @@ struct sluice_fetcher_pulse sluice_fetcher_pulse(struct sluice_source *source)
     return pulse;
 }
 
-void sluice_fetcher_cut(struct sluice_source *source, const char *reason)
+void sluice_fetcher_cut(struct sluice_fetcher *f, const char *reason)
 {
-    struct fetcher *f = fetcher_of(source);
     fetcher_on_done(f, SLUICE_RPC_UNAVAILABLE, reason);
 }
 
-void sluice_fetcher_set_window(struct sluice_source *source, uint64_t window_bytes)
+void sluice_fetcher_set_window(struct sluice_fetcher *f, uint64_t window_bytes)
 {
-    struct fetcher *f = fetcher_of(source);
     pthread_mutex_lock(&f->lock);
     f->grant_bytes += (int64_t)window_bytes - (int64_t)f->window_bytes;
     f->window_bytes = window_bytes;

@@ -14,7 +14,8 @@
 /* A cut JPEG is smaller than its file, but for the segment that says where it was cut. */
 #define CUT_MARGIN_BYTES 4096
 
-static sluice_status make_sample(const struct fetcher *f, const struct sluice_source_item *item,
+static sluice_status make_sample(const struct sluice_fetcher *f,
+                                 const struct sluice_source_item *item,
                                  const struct sluice_wire_sample_reply *reply,
                                  struct sluice_sample *sample, struct sluice_err *err)
 {
@@ -58,25 +59,8 @@ static sluice_status make_sample(const struct fetcher *f, const struct sluice_so
     return SLUICE_OK;
 }
 
-bool fetcher_ask_again(struct fetcher *f, struct sluice_pending *pending, sluice_status status,
-                       const char *text)
-{
-    const uint64_t now = sluice_clock_ns();
-    uint64_t wait = 0;
-    if (f->is_replica || !sluice_retry_is_worth(status) ||
-        !sluice_retry_failed(&pending->retry, now, &wait))
-        return false;
-    sluice_pending_delay(&f->pending, pending, now + wait);
-    f->stats.repeated++;
-    if (f->live)
-        sluice_live_add(&f->live->repeated, 1);
-    sluice_again_note(&f->again, status, text);
-    pthread_cond_signal(&f->changed);
-    return true;
-}
-
 /* Makes the result of a reply, with a sample if it has one that fits its request. */
-static void make_result(const struct fetcher *f, const struct sluice_source_item *item,
+static void make_result(const struct sluice_fetcher *f, const struct sluice_source_item *item,
                         const struct sluice_wire_sample_reply *reply, bool is_damaged,
                         struct sluice_source_result *result)
 {
@@ -123,7 +107,7 @@ static void make_result(const struct fetcher *f, const struct sluice_source_item
 
 static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
 {
-    struct fetcher *f = ctx;
+    struct sluice_fetcher *f = ctx;
     const uint64_t payload_bytes = sluice_cursor_left(&reply->arrived);
     if (f->broken.text[0])
         return;
@@ -164,11 +148,7 @@ static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
         sluice_pending_pass(&f->pending, pending, now);
         f->quiet_since_ns = now;
         f->heard = f->load;
-        if (f->may_send < f->pending.max_items)
-            f->may_send++;
-    }
-    if (!pending || (result.status != SLUICE_OK &&
-                     fetcher_ask_again(f, pending, result.status, result.error))) {
+    } else {
         f->grant_bytes += (int64_t)payload_bytes;
         pthread_mutex_unlock(&f->lock);
         return;
@@ -188,7 +168,7 @@ static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
 
 void fetcher_on_message(void *ctx, struct sluice_message *message)
 {
-    struct fetcher *f = ctx;
+    struct sluice_fetcher *f = ctx;
     pthread_mutex_lock(&f->lock);
     f->stats.wire_bytes += message->len;
     pthread_mutex_unlock(&f->lock);
@@ -224,7 +204,7 @@ void fetcher_on_message(void *ctx, struct sluice_message *message)
     }
 }
 
-void fetcher_lose(struct fetcher *f, enum sluice_rpc_code code, const char *text)
+void fetcher_lose(struct sluice_fetcher *f, enum sluice_rpc_code code, const char *text)
 {
     if (!f->is_stream_lost) {
         f->is_stream_lost = true;
@@ -237,7 +217,7 @@ void fetcher_lose(struct fetcher *f, enum sluice_rpc_code code, const char *text
 
 void fetcher_on_done(void *ctx, enum sluice_rpc_code code, const char *text)
 {
-    struct fetcher *f = ctx;
+    struct sluice_fetcher *f = ctx;
     if (!text || !text[0])
         text = code == SLUICE_RPC_OK ? "it ended the stream" : sluice_rpc_code_name(code);
     pthread_mutex_lock(&f->lock);

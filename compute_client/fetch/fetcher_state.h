@@ -4,7 +4,6 @@
 #include "compute_client/fetch/fetcher.h"
 
 #include "compute_client/fetch/pending_table.h"
-#include "compute_client/loader/source/again_log.h"
 #include "compute_client/loader/source/retry.h"
 #include "wire/wire.h"
 
@@ -16,9 +15,7 @@
  * that one message is sent while the next is filled. */
 #define FETCHER_MAX_PER_MESSAGE 64
 
-struct fetcher {
-    struct sluice_source source;
-
+struct sluice_fetcher {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct sluice_pending_table pending;
@@ -30,18 +27,16 @@ struct fetcher {
     uint64_t credit_since_ns; /* when it rose above 0 */
     /* The last answer; or when the server began to owe one, if that is later. */
     uint64_t quiet_since_ns;
-    size_t may_send; /* requests that may be under way; grows as they are answered */
-    bool is_closed, has_failed;
+    bool is_closed;
     bool is_stream_lost; /* the owner has not seen it yet */
     bool is_silent;      /* it was ended here, for its silence */
     enum sluice_rpc_code lost_code;
     char lost_text[200];
     uint64_t lost_ns;
-    bool has_progress; /* a sample was answered since the owner last checked */
+    bool has_progress; /* a request was answered since the last loss */
     uint64_t window_bytes;
-    bool is_there;     /* of a replica: it takes requests */
-    uint64_t heard_ns; /* the last reply, also if it was dropped */
-    struct sluice_again_log again;
+    bool is_there;                 /* it takes requests */
+    uint64_t heard_ns;             /* the last reply, also if it was dropped */
     struct sluice_wire_load heard; /* load, as of the last answer */
     struct sluice_fetcher_stats stats;
 
@@ -50,12 +45,10 @@ struct fetcher {
     struct sluice_rpc_stream *stream;
     struct sluice_retry retry;
     uint32_t max_in_flight;
-    unsigned refusals;  /* in a row */
-    bool should_reopen; /* the stream was lost: another is opened, even if nobody waits for it */
+    unsigned refusals;                /* in a row */
     uint64_t quiet_told_ns;           /* when it last told of the silence */
     struct sluice_server_info info;   /* as of the last Hello */
-    struct sluice_fetcher_owed *owed; /* of a replica: room for max_items */
-    struct sluice_err told;           /* of a replica: the refusal that was told last */
+    struct sluice_fetcher_owed *owed; /* room for max_items */
     struct sluice_wire_sample_request batch[FETCHER_MAX_PER_MESSAGE];
 
     bool has_hashes; /* of the server of this stream; constant while it is open */
@@ -76,9 +69,7 @@ struct fetcher {
     uint64_t timeout_ns; /* sample_timeout_s; 0: none */
     bool follows_price, needs_listed_id;
     double storage_worth; /* as the last item said */
-    struct sluice_source_events events;
-    bool is_replica;
-    struct sluice_fetcher_replica_events replica;
+    struct sluice_fetcher_events events;
     struct sluice_live *live; /* or NULL */
     bool is_owner_started;
     bool is_joined;
@@ -98,11 +89,6 @@ void fetcher_on_done(void *ctx, enum sluice_rpc_code code, const char *text);
 
 /* Under the lock: the stream is lost, as this says; the first word wins.  An end without a failure
  * (SLUICE_RPC_OK) is one, as more was waited for. */
-void fetcher_lose(struct fetcher *f, enum sluice_rpc_code code, const char *text);
-
-/* Under the lock, of a sent request that has failed: it is asked for again after a wait, if that
- * may help and there is time left.  False: the failure is the request's answer. */
-bool fetcher_ask_again(struct fetcher *f, struct sluice_pending *pending, sluice_status status,
-                       const char *text);
+void fetcher_lose(struct sluice_fetcher *f, enum sluice_rpc_code code, const char *text);
 
 #endif

@@ -37,19 +37,6 @@ static void unlink_from(struct sluice_pending_table *table, struct sluice_pendin
         table->rows[pending->next].prev = pending->prev;
 }
 
-static void append_unsent(struct sluice_pending_table *table, uint32_t index)
-{
-    table->rows[index].state = SLUICE_PENDING_UNSENT;
-    append(table, &table->unsent, index);
-}
-
-static void take_from_sent(struct sluice_pending_table *table, const struct sluice_pending *pending)
-{
-    unlink_from(table, &table->sent, pending);
-    table->num_sent--;
-    table->sent_bytes -= pending->bytes;
-}
-
 static void make_free(struct sluice_pending_table *table, uint32_t index)
 {
     table->rows[index].state = SLUICE_PENDING_FREE;
@@ -84,21 +71,20 @@ void sluice_pending_clear(struct sluice_pending_table *table)
 }
 
 void sluice_pending_accept(struct sluice_pending_table *table,
-                           const struct sluice_source_item *item, uint64_t bytes, double patience_s,
-                           uint64_t now_ns)
+                           const struct sluice_source_item *item, uint64_t bytes, uint64_t now_ns)
 {
     const uint32_t index = table->free_head;
     assert(index != NONE);
     table->free_head = table->rows[index].next;
     table->rows[index] = (struct sluice_pending){
+        .state = SLUICE_PENDING_UNSENT,
         .item = *item,
         .bytes = bytes,
         .accepted_ns = now_ns,
-        .retry = sluice_retry_init(patience_s, table->attempts + index),
     };
     if (bytes > table->most_bytes)
         table->most_bytes = bytes;
-    append_unsent(table, index);
+    append(table, &table->unsent, index);
 }
 
 struct sluice_pending *sluice_pending_send(struct sluice_pending_table *table, uint64_t now_ns)
@@ -110,11 +96,8 @@ struct sluice_pending *sluice_pending_send(struct sluice_pending_table *table, u
     unlink_from(table, &table->unsent, pending);
     append(table, &table->sent, index);
     pending->state = SLUICE_PENDING_SENT;
-    pending->is_passed = false;
-    pending->late_ns = 0;
-    if (!pending->sent_ns)
-        pending->sent_ns = now_ns;
-    pending->request_id = ++table->attempts << SLUICE_PENDING_INDEX_BITS | index;
+    pending->sent_ns = now_ns;
+    pending->request_id = ++table->sends << SLUICE_PENDING_INDEX_BITS | index;
     table->num_sent++;
     table->sent_bytes += pending->bytes;
     return pending;
@@ -157,42 +140,15 @@ void sluice_pending_pass(struct sluice_pending_table *table, const struct sluice
 
 void sluice_pending_finish(struct sluice_pending_table *table, struct sluice_pending *pending)
 {
-    take_from_sent(table, pending);
-    table->num_failing -= pending->has_failed;
+    unlink_from(table, &table->sent, pending);
+    table->num_sent--;
+    table->sent_bytes -= pending->bytes;
     make_free(table, index_of(table, pending));
-}
-
-void sluice_pending_delay(struct sluice_pending_table *table, struct sluice_pending *pending,
-                          uint64_t due_ns)
-{
-    take_from_sent(table, pending);
-    table->num_delayed++;
-    table->num_failing += !pending->has_failed;
-    pending->has_failed = true;
-    pending->state = SLUICE_PENDING_DELAYED;
-    pending->due_ns = due_ns;
-}
-
-uint64_t sluice_pending_wake(struct sluice_pending_table *table, uint64_t now_ns)
-{
-    uint64_t next_ns = 0;
-    for (uint32_t i = 0; table->num_delayed > 0 && i < table->max_items; i++) {
-        if (table->rows[i].state != SLUICE_PENDING_DELAYED)
-            continue;
-        if (table->rows[i].due_ns <= now_ns) {
-            table->num_delayed--;
-            append_unsent(table, i);
-        } else if (next_ns == 0 || table->rows[i].due_ns < next_ns) {
-            next_ns = table->rows[i].due_ns;
-        }
-    }
-    return next_ns;
 }
 
 static void take_unsent(struct sluice_pending_table *table, struct sluice_pending *pending)
 {
     unlink_from(table, &table->unsent, pending);
-    table->num_failing -= pending->has_failed;
     make_free(table, index_of(table, pending));
 }
 
@@ -234,46 +190,7 @@ bool sluice_pending_cancel(struct sluice_pending_table *table, uint64_t ticket)
     return pending != NULL;
 }
 
-static int by_ticket(const void *a, const void *b, void *ctx)
-{
-    const struct sluice_pending *rows = ctx;
-    const uint64_t x = rows[*(const uint32_t *)a].item.ticket;
-    const uint64_t y = rows[*(const uint32_t *)b].item.ticket;
-    return x < y ? -1 : x > y;
-}
-
-size_t sluice_pending_lose(struct sluice_pending_table *table)
-{
-    const size_t num_sent = table->num_sent;
-    uint32_t *order = malloc(table->max_items * sizeof(*order));
-    size_t count = 0;
-    table->unsent = table->sent = (struct sluice_pending_list){NONE, NONE};
-    for (uint32_t i = 0; i < table->max_items; i++) {
-        if (table->rows[i].state != SLUICE_PENDING_SENT &&
-            table->rows[i].state != SLUICE_PENDING_UNSENT)
-            continue;
-        if (order)
-            order[count++] = i;
-        else
-            append_unsent(table, i); /* without memory to sort, only the order suffers */
-    }
-    table->num_sent = 0;
-    table->sent_bytes = 0;
-    if (!order)
-        return num_sent;
-    qsort_r(order, count, sizeof(*order), by_ticket, table->rows);
-    for (size_t i = 0; i < count; i++)
-        append_unsent(table, order[i]);
-    free(order);
-    return num_sent;
-}
-
 bool sluice_pending_has_unsent(const struct sluice_pending_table *table)
 {
     return table->unsent.head != NONE;
-}
-
-bool sluice_pending_is_empty(const struct sluice_pending_table *table)
-{
-    return table->num_sent == 0 && table->num_delayed == 0 && table->unsent.head == NONE;
 }

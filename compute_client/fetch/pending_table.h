@@ -2,7 +2,6 @@
 #define SLUICE_COMPUTE_CLIENT_FETCH_PENDING_TABLE_H
 
 #include "base/error.h"
-#include "compute_client/loader/source/retry.h"
 #include "compute_client/loader/source/source.h"
 
 #include <stddef.h>
@@ -11,11 +10,8 @@
 /* The requests of a fetcher that have no answer yet.
  *
  *     accept --> UNSENT --send--> SENT --finish--> FREE
- *                  ^                |
- *                  +-- wake -- DELAYED    after a failure that is worth another try
- *                  +-------- lose --+     after a lost stream
  *
- * Each attempt has its own request id, so a late or repeated reply matches no request.
+ * Each request has its own id, so a late or repeated reply matches none.
  *
  * The sent requests are in the order of sending.  A request is passed when one that was sent later
  * is answered first.  If its reply was ready by then, it stands behind those of requests that were
@@ -24,31 +20,21 @@
  *
  * Threads: the fetcher's lock guards all of it. */
 
-/* request_id = attempt number << INDEX_BITS | index in the table. */
+/* request_id = number of the request << INDEX_BITS | index in the table. */
 #define SLUICE_PENDING_INDEX_BITS 20
 
-enum sluice_pending_state {
-    SLUICE_PENDING_FREE,
-    SLUICE_PENDING_UNSENT,
-    SLUICE_PENDING_SENT,
-    SLUICE_PENDING_DELAYED
-};
+enum sluice_pending_state { SLUICE_PENDING_FREE, SLUICE_PENDING_UNSENT, SLUICE_PENDING_SENT };
 
 struct sluice_pending {
     enum sluice_pending_state state;
-    uint64_t request_id; /* of the attempt under way; SENT only */
+    uint64_t request_id; /* SENT only */
     struct sluice_source_item item;
     uint64_t bytes;                /* that its payload may have */
     uint32_t prev, next;           /* in the free (next only), the unsent or the sent list */
-    uint64_t due_ns;               /* DELAYED */
-    uint64_t accepted_ns, sent_ns; /* sent_ns: of the first attempt; 0 before it */
+    uint64_t accepted_ns, sent_ns; /* sent_ns: SENT */
     bool is_passed;                /* SENT */
     uint64_t late_at;              /* passed: late once the table has had this number of replies */
     uint64_t late_ns;              /* SENT: since when it is late; 0: it is not */
-    unsigned num_blamed;           /* streams that ended while it alone was under way */
-    bool asks_raw;                 /* the file is asked for, whatever the item says */
-    bool has_failed;               /* at least once */
-    struct sluice_retry retry;
 };
 
 struct sluice_pending_list {
@@ -60,10 +46,9 @@ struct sluice_pending_table {
     size_t max_items;
     uint32_t free_head;
     struct sluice_pending_list unsent, sent;
-    size_t num_sent, num_delayed;
-    size_t num_failing;              /* that have failed and are not answered */
+    size_t num_sent;
     uint64_t sent_bytes, most_bytes; /* of those sent; of the largest ever */
-    uint64_t attempts;
+    uint64_t sends;
     uint64_t num_replies; /* to sent requests */
 };
 
@@ -74,8 +59,7 @@ void sluice_pending_clear(struct sluice_pending_table *table);
 
 /* Takes a request, as the last of the unsent.  The caller keeps to max_items. */
 void sluice_pending_accept(struct sluice_pending_table *table,
-                           const struct sluice_source_item *item, uint64_t bytes, double patience_s,
-                           uint64_t now_ns);
+                           const struct sluice_source_item *item, uint64_t bytes, uint64_t now_ns);
 
 /* The first of the unsent becomes sent, under a new request id; NULL: none is unsent. */
 struct sluice_pending *sluice_pending_send(struct sluice_pending_table *table, uint64_t now_ns);
@@ -94,13 +78,6 @@ void sluice_pending_pass(struct sluice_pending_table *table, const struct sluice
 /* A sent request is answered. */
 void sluice_pending_finish(struct sluice_pending_table *table, struct sluice_pending *pending);
 
-/* A sent request is to be sent again, not before due_ns. */
-void sluice_pending_delay(struct sluice_pending_table *table, struct sluice_pending *pending,
-                          uint64_t due_ns);
-
-/* The delayed requests that are due become unsent.  Returns when the next one is due, or 0. */
-uint64_t sluice_pending_wake(struct sluice_pending_table *table, uint64_t now_ns);
-
 /* Takes one out that is sent, the first first, or else one that is unsent.  False: the table is
  * empty.
  */
@@ -109,11 +86,6 @@ bool sluice_pending_take(struct sluice_pending_table *table, uint64_t *ticket, b
 /* Takes out the one of this ticket that is sent or unsent.  False: not found. */
 bool sluice_pending_cancel(struct sluice_pending_table *table, uint64_t ticket);
 
-/* After a lost stream: every sent request is unsent again, ordered by ticket, since the trainer
- * waits for the lowest ticket.  Returns how many had been sent. */
-size_t sluice_pending_lose(struct sluice_pending_table *table);
-
 bool sluice_pending_has_unsent(const struct sluice_pending_table *table);
-bool sluice_pending_is_empty(const struct sluice_pending_table *table);
 
 #endif

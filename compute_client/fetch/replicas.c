@@ -3,6 +3,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/log.h"
 #include "compute_client/fetch/replicas_state.h"
 #include "compute_client/fetch/tuning.h"
 #include "compute_client/loader/tuning.h"
@@ -64,6 +65,7 @@ static bool asks_again(struct replicas *s, struct replicas_item *item,
     item->asks_raw = item->asks_raw || result->is_overdue;
     if (item->num_at > 0)
         return true; /* another one may do better */
+    replicas_acquit(s, item);
     uint64_t wait = 0;
     if (!sluice_retry_failed(&item->retry, now, &wait))
         return false;
@@ -90,29 +92,29 @@ static void on_result(void *ctx, struct sluice_source_result *result)
     struct shard *shard = &s->shards[replica->shard];
     if (result->storage_cores > 0)
         replica->cores = result->storage_cores;
-    if (result->storage_price > 0)
-        replica->price = result->storage_price;
+    replica->price = result->storage_price;
     replicas_trust(replica, now);
     const bool may_pass = result->status != SLUICE_OK && sluice_retry_is_worth(result->status);
     replica->failures = may_pass ? replica->failures + 1 : 0;
     replica->failed_ns = may_pass ? now : 0;
     struct replicas_item *item = replicas_find(s, result->ticket, replica);
     const bool is_second = item && item->num_at == 2 && item->at[1] == replica->index;
-    if (item)
+    if (item) {
         replicas_leave(s, item, replica, true, now);
+        shard->may_go_alone += item->is_suspect;
+    }
     if (!item || (may_pass && asks_again(s, item, replica, result, now))) {
         pthread_mutex_unlock(&s->lock);
         const size_t payload_bytes = result->payload_bytes;
         sluice_source_result_clear(result);
         if (payload_bytes)
-            replica->fetcher->consumed(replica->fetcher, 0, payload_bytes);
+            sluice_fetcher_consumed(replica->fetcher, payload_bytes);
         return;
     }
     while (item->num_at > 0)
         replicas_cancel(s, item, s->replicas[item->at[0]], now);
     s->stats.hedges_won += is_second && item->is_hedged;
     shard->failing_since_ns = 0;
-    shard->may_go_alone += item->is_suspect;
     result->ticket = item->ask.ticket;
     result->origin = replica->index;
     result->backlog_ns += item->first_asked_ns - item->accepted_ns;
@@ -122,32 +124,6 @@ static void on_result(void *ctx, struct sluice_source_result *result)
         (void)replicas_ask(s, shard, now);
     deliver(s, result);
     pthread_mutex_unlock(&s->lock);
-}
-
-/* Under the lock: whether the shard is away, for those who look on. */
-static void see_away(struct replicas *s, struct shard *shard, uint64_t now)
-{
-    size_t count = 0, num_failed = 0;
-    for (size_t i = 0; shard->num_there == 0 && i < s->num_replicas; i++) {
-        const struct replica *replica = s->replicas[i];
-        if (replica && &s->shards[replica->shard] == shard && !replica->is_removed) {
-            count++;
-            num_failed += replica->has_failed;
-        }
-    }
-    const bool is_away = shard->num_there == 0 && count > 0 && num_failed == count;
-    if (is_away == shard->is_away)
-        return;
-    shard->is_away = is_away;
-    s->num_shards_away += is_away ? 1 : (size_t)-1;
-    if (!s->live)
-        return;
-    if (is_away && s->num_shards_away == 1) {
-        sluice_live_add(&s->live->outages, 1);
-        sluice_live_set(&s->live->lost_since_ns, now);
-    } else if (s->num_shards_away == 0) {
-        sluice_live_set(&s->live->lost_since_ns, 0);
-    }
 }
 
 static void on_there(void *ctx, const struct sluice_server_info *info)
@@ -168,7 +144,7 @@ static void on_there(void *ctx, const struct sluice_server_info *info)
     }
     replica->cores = info->prep_cores;
     replicas_set_there(s, replica, true);
-    see_away(s, shard, now);
+    replicas_see_away(s, shard, now);
     (void)replicas_ask(s, shard, now);
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
@@ -184,6 +160,7 @@ static void answer_blamed(struct replicas *s, struct replicas_item *item)
     };
     snprintf(result.error, sizeof(result.error), "its answer ended the connection %u times",
              item->num_blamed);
+    s->shards[item->shard].failing_since_ns = 0;
     replicas_free(s, item);
     deliver(s, &result);
 }
@@ -206,10 +183,30 @@ static void take_back(struct replicas *s, struct replica *replica,
         answer_blamed(s, item);
         return;
     }
-    s->stats.failed_over++;
+    const bool has_another = s->shards[item->shard].num_replicas > 1;
+    s->stats.failed_over += has_another;
     if (s->live)
-        sluice_live_add(&s->live->failed_over, 1);
+        sluice_live_add(&s->live->failed_over, has_another);
     replicas_wait(s, item, 0);
+}
+
+/* Says in the log how the replica was lost. */
+static void tell_lost(struct replica *replica, const struct sluice_fetcher_loss *loss)
+{
+    struct replicas *s = replica->all;
+    pthread_mutex_lock(&s->lock);
+    const bool has_another = s->shards[replica->shard].num_replicas > 1;
+    pthread_mutex_unlock(&s->lock);
+    if (loss->is_silent) {
+        sluice_log(SLUICE_LOG_WARN, "%s; another stream is opened", loss->text);
+    } else if (loss->away_ns) {
+        char cause[sizeof(struct sluice_err) + 8];
+        snprintf(cause, sizeof(cause), "lost %s", loss->text);
+        sluice_client_tell_lost(replica->client, loss->away_ns, cause, has_another);
+    } else if (loss->is_refusal && has_another && strcmp(replica->refusal.text, loss->text) != 0) {
+        snprintf(replica->refusal.text, sizeof(replica->refusal.text), "%s", loss->text);
+        sluice_log(SLUICE_LOG_WARN, "%s; it is not used until it fits", loss->text);
+    }
 }
 
 static void on_lost(void *ctx, const struct sluice_fetcher_loss *loss)
@@ -217,24 +214,25 @@ static void on_lost(void *ctx, const struct sluice_fetcher_loss *loss)
     struct replica *replica = ctx;
     struct replicas *s = replica->all;
     const uint64_t now = sluice_clock_ns();
+    tell_lost(replica, loss); /* before the source fails for it */
     pthread_mutex_lock(&s->lock);
     struct shard *shard = &s->shards[replica->shard];
     replicas_set_there(s, replica, false);
-    replica->has_failed = true;
+    replica->has_failed = replica->has_failed || !loss->is_silent;
     replica->is_refusing = loss->is_refusal;
     shard->status = loss->status;
-    snprintf(shard->text, sizeof(shard->text), "%s", loss->text);
+    snprintf(shard->cause.text, sizeof(shard->cause.text), "%s", loss->text);
     size_t num_sent = 0;
     for (size_t i = 0; i < loss->num_owed; i++)
         num_sent += loss->owed[i].was_sent;
     for (size_t i = 0; i < loss->num_owed; i++)
         take_back(s, replica, &loss->owed[i], num_sent == 1, now);
-    see_away(s, shard, now);
+    replicas_see_away(s, shard, now);
     (void)replicas_ask(s, shard, now);
     /* Time counts from when somebody waits. */
     if (shard->num_waiting == 0)
         shard->failing_since_ns = 0;
-    else if (shard->num_there == 0 && shard->failing_since_ns == 0)
+    else if (shard->num_there == 0 && shard->failing_since_ns == 0 && !loss->is_silent)
         shard->failing_since_ns = now;
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
@@ -252,12 +250,14 @@ static sluice_status replicas_request(struct sluice_source *source,
         pthread_mutex_unlock(&s->lock);
         return SLUICE_E_CLOSED;
     }
-    const bool was_idle = s->num_asked == 0;
+    bool must_watch = s->num_asked == 0 && replicas_has_choice(s);
     for (size_t i = 0; i < num_items; i++)
         replicas_accept(s, &items[i], now);
-    for (uint32_t i = 0; i < s->num_shards; i++)
+    for (uint32_t i = 0; i < s->num_shards; i++) {
         (void)replicas_ask(s, &s->shards[i], now);
-    if (was_idle)
+        must_watch = must_watch || (s->shards[i].num_there == 0 && s->shards[i].num_waiting > 0);
+    }
+    if (must_watch)
         pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
     return SLUICE_OK;
@@ -278,7 +278,7 @@ static void drop_replica(struct replicas *s, struct replica *replica)
     if (!replica->is_closed || replica->held_bytes > 0)
         return;
     s->replicas[replica->index] = NULL;
-    replica->fetcher->destroy(replica->fetcher);
+    sluice_fetcher_destroy(replica->fetcher);
     free(replica);
 }
 
@@ -290,7 +290,7 @@ static void replicas_consumed(struct sluice_source *source, uint32_t origin, siz
     struct replica *replica = s->replicas[origin];
     assert(replica && replica->held_bytes >= payload_bytes);
     replica->held_bytes -= payload_bytes;
-    replica->fetcher->consumed(replica->fetcher, 0, payload_bytes);
+    sluice_fetcher_consumed(replica->fetcher, payload_bytes);
     drop_replica(s, replica);
     pthread_mutex_unlock(&s->lock);
 }
@@ -306,17 +306,14 @@ static void replicas_close(struct sluice_source *source)
     pthread_mutex_lock(&s->lock);
     s->is_closed = true;
     pthread_cond_broadcast(&s->changed);
-    for (size_t i = 0; i < s->num_replicas; i++) {
-        if (s->replicas[i])
-            sluice_fetcher_begin_close(s->replicas[i]->fetcher);
-    }
+    replicas_begin_close(s);
     pthread_mutex_unlock(&s->lock);
     if (s->is_watch_started)
         pthread_join(s->watch, NULL);
     s->is_watch_started = false;
     for (size_t i = 0; i < s->num_replicas; i++) {
         if (s->replicas[i])
-            s->replicas[i]->fetcher->close(s->replicas[i]->fetcher);
+            sluice_fetcher_close(s->replicas[i]->fetcher);
     }
 }
 
@@ -326,10 +323,10 @@ static void replicas_destroy(struct sluice_source *source)
     replicas_close(source);
     for (size_t i = 0; i < s->num_replicas; i++) {
         if (s->replicas[i])
-            s->replicas[i]->fetcher->destroy(s->replicas[i]->fetcher);
+            sluice_fetcher_destroy(s->replicas[i]->fetcher);
         free(s->replicas[i]);
     }
-    if (s->live && s->num_shards_away > 0)
+    if (s->shows_outages && s->num_shards_away > 0)
         sluice_live_set(&s->live->lost_since_ns, 0);
     pthread_cond_destroy(&s->quiet);
     pthread_cond_destroy(&s->changed);
@@ -353,8 +350,8 @@ static uint64_t window_of(const struct replicas *s, size_t count)
 static size_t count_used(const struct replicas *s)
 {
     size_t count = 0;
-    for (size_t i = 0; i < s->num_replicas; i++)
-        count += s->replicas[i] && !s->replicas[i]->is_removed;
+    for (uint32_t i = 0; i < s->num_shards; i++)
+        count += s->shards[i].num_replicas;
     return count;
 }
 
@@ -401,16 +398,11 @@ static sluice_status add_replica(struct replicas *s, const struct sluice_replica
     replica->index = index;
     replica->shard = given->shard;
     replica->client = given->client;
-    const struct sluice_fetcher_replica_events events = {
-        .on_there = on_there,
-        .on_lost = on_lost,
-        .ctx = replica,
-    };
     struct sluice_fetcher_options options = s->options;
     options.client = given->client;
     options.dataset_id = given->dataset_id;
-    options.events = (struct sluice_source_events){.on_result = on_result, .ctx = replica};
-    options.replica = &events;
+    options.events = (struct sluice_fetcher_events){
+        .on_there = on_there, .on_lost = on_lost, .on_result = on_result, .ctx = replica};
     options.window_bytes = window_of(s, count);
     const sluice_status status = sluice_fetcher_create(&options, &replica->fetcher, err);
     if (status != SLUICE_OK) {
@@ -418,6 +410,7 @@ static sluice_status add_replica(struct replicas *s, const struct sluice_replica
         return status;
     }
     s->replicas[index] = replica;
+    s->shards[replica->shard].num_replicas++;
     return SLUICE_OK;
 }
 
@@ -455,9 +448,10 @@ void sluice_replicas_remove(struct sluice_source *source, const struct sluice_cl
     }
     struct shard *shard = &s->shards[replica->shard];
     replica->is_removed = true;
+    shard->num_replicas--;
     replicas_set_there(s, replica, false);
     pthread_mutex_unlock(&s->lock);
-    replica->fetcher->close(replica->fetcher);
+    sluice_fetcher_close(replica->fetcher);
 
     const uint64_t now = sluice_clock_ns();
     pthread_mutex_lock(&s->lock);
@@ -473,7 +467,7 @@ void sluice_replicas_remove(struct sluice_source *source, const struct sluice_cl
     add_stats(&s->stats.fetchers, &stats);
     replica->is_closed = true;
     share_window(s);
-    see_away(s, shard, now);
+    replicas_see_away(s, shard, now);
     (void)replicas_ask(s, shard, now);
     drop_replica(s, replica);
     pthread_cond_signal(&s->changed);
@@ -544,6 +538,7 @@ sluice_status sluice_replicas_create(const struct sluice_replicas_options *optio
     s->hedges = options->hedges;
     s->events = options->events;
     s->live = options->fetcher.live;
+    s->shows_outages = s->live && options->shows_outages;
     status = make_tables(s, err);
     pthread_mutex_lock(&s->lock);
     for (size_t i = 0; status == SLUICE_OK && i < options->num_replicas; i++)

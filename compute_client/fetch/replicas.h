@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The source over several servers: a fetcher for each, one answer for each item.
+/* The source over the servers of a dataset, one or several: a fetcher for each, one answer for each
+ * item.  Retries, blame, failover and the failure of the source are decided here alone.
  *
  * The servers of one shard have the same list of samples (replicas); an item may go to any of them.
  * Shards have different samples; an item goes to the shard that has it.
@@ -20,8 +21,8 @@
  *   (replica_load.h).  So the queue of a slow one stays as short as its rate.
  * - Late binding.  Where a shard has several replicas, each is asked for what it answers in
  *   TUNING_REPLICA_AHEAD_S or so; what is left waits for whichever is free first.
- * - Failover.  What a lost replica owes goes to others of its shard.  It is tried again for ever,
- *   and used again once it answers Hello.
+ * - Failover.  What a lost replica owes goes to others of its shard, or waits for it.  It is tried
+ *   again for ever, and used again once it answers Hello.
  * - Doubt.  A replica that owes answers and is silent for TUNING_FAILOVER_NS longer than is usual
  *   for it is asked nothing more, and others are asked for what it owes as well.  The first answer
  *   counts.  After TUNING_CUT_NS more it counts as lost.  So a false suspicion costs work, but
@@ -29,24 +30,33 @@
  *   silence is sample_timeout's (fetcher.h).
  * - Refusal.  A replica that refuses us (another dataset, another pipeline, no token) is left out,
  *   and asked again now and then, while another one of its shard serves.
- * - A failure that may pass is asked of another replica, with backoff, until retry_for_s after its
- *   first failure.  A replica that fails again and again is asked for one item at a time.
- * - A shard of which no replica is there waits for one for retry_for_s, as for a single server;
- *   then, or as soon as all refuse, on_failed comes, in the words of a single server's failure.
+ * - Retry.  An item that fails in a way that may pass (sluice_retry_is_worth()) is asked of another
+ *   replica if there is one, with backoff (retry.h), until retry_for_s after its first failure;
+ *   then the failure is its answer.  One without an answer in time is asked for as a file: reading
+ *   may be all right where decoding hangs.  A replica that fails again and again is asked for one
+ *   item at a time while another one serves.
+ * - A shard of which no replica is there waits for one until no item of it was answered for
+ *   retry_for_s; then, or as soon as all refuse, on_failed comes.  Time counts from when somebody
+ *   waits.
  * - Hedging, by option: an item that takes longer than nearly all of late (TUNING_HEDGE_QUANTILE)
  *   is asked of a second replica as well, if that is expected to answer sooner; at most
  *   TUNING_HEDGE_SHARE of all items.  The first answer counts, the other one is dropped.
- * - An item that was under way when servers were lost, twice, is a suspect.  Suspects go to one
- *   replica of the shard, which is asked for nothing else meanwhile: one at a time, then 2, 4 and
- *   so on as they are answered (slow start).  So one that ends servers is soon alone, blamed, asked
- *   for as a file, and named, as in fetcher.h.
+ * - Blame.  An item that was under way when the only server of its shard was lost, or one of
+ *   several, twice, is a suspect until it is answered.  Suspects go to one replica of the shard,
+ *   which is asked for nothing else meanwhile: one at a time, then 2, 4 and so on as they are
+ *   answered (slow start), lowest ticket first.  So one that ends connections is soon alone when
+ *   that happens, and only then it is blamed.  A restarted server costs some round trips.  An item
+ *   that is blamed twice is asked for as a file; after three times more it is named and answered
+ *   with SLUICE_E_INTERNAL.  Why so often: a link or a server that breaks at random may hit a lone
+ *   item as well, but hardly five times the same.
  *
  * Which replica answers never shows in what is delivered: a sample depends on its draw key alone.
  *
  * Rows say storage_cores and storage_price of the whole: the sum of the cores of the servers that
  * are there, and the mean price, weighted with their cores.
  *
- * Its clients are made without `live`: here an outage is that no replica of some shard is there.
+ * An outage in `live` is that no replica of some shard is there: several clients are made without
+ * it.  That of a single server its client shows, before there is a source, too.
  *
  *     request() --> items that wait, by shard --ask--> fetcher of a replica ==> server
  *                        ^                                |          |
@@ -68,10 +78,11 @@ struct sluice_replicas_options {
     /* By sample id of the whole list, borrowed, outlives the source; NULL: one shard, whose list it
      * is. */
     const struct sluice_manifest_place *places;
-    /* Options of each fetcher; client, dataset_id, events and replica are not used.
+    /* Options of each fetcher; client, dataset_id and events are not used.
      * window_bytes is the whole source's: its fetchers share it evenly.  max_items is of all. */
     struct sluice_fetcher_options fetcher;
     bool hedges;
+    bool shows_outages; /* in live; false: the only client does */
     struct sluice_source_events events;
 };
 
@@ -93,7 +104,7 @@ SLUICE_MUST_USE sluice_status sluice_replicas_add(struct sluice_source *source,
 void sluice_replicas_remove(struct sluice_source *source, const struct sluice_client *client);
 
 struct sluice_replicas_stats {
-    /* Sums, of those that are gone, too; `repeated` also has what was asked of another after a
+    /* Sums, of those that are gone, too; `repeated` also has what was asked for again after a
      * failure. */
     struct sluice_fetcher_stats fetchers;
     uint64_t failed_over;        /* items asked of another replica after a loss or on suspicion */

@@ -84,13 +84,9 @@ void replicas_accept(struct replicas *s, const struct sluice_source_item *ask, u
 void replicas_free(struct replicas *s, struct replicas_item *item)
 {
     assert(item->state != ITEM_WAITING && item->num_at == 0);
-    struct shard *shard = &s->shards[item->shard];
     s->num_asked -= item->state == ITEM_ASKED;
     s->num_failing -= item->has_failed;
-    if (item->is_suspect && --shard->num_suspects == 0) {
-        shard->suspects_at = REPLICAS_NOBODY;
-        shard->may_go_alone = 1;
-    }
+    replicas_acquit(s, item);
     item->state = ITEM_FREE;
     item->next = s->free_head;
     s->free_head = index_of(s, item);
@@ -149,11 +145,22 @@ void replicas_suspect(struct replicas *s, struct replicas_item *item)
 {
     struct shard *shard = &s->shards[item->shard];
     item->num_lost++;
-    if (item->num_lost < TUNING_LOSSES_BEFORE_SUSPECT)
+    if (shard->num_replicas > 1 && item->num_lost < TUNING_LOSSES_BEFORE_SUSPECT)
         return;
     shard->num_suspects += !item->is_suspect;
     item->is_suspect = true;
     shard->may_go_alone = 1;
+}
+
+void replicas_acquit(struct replicas *s, struct replicas_item *item)
+{
+    struct shard *shard = &s->shards[item->shard];
+    if (item->is_suspect && --shard->num_suspects == 0) {
+        shard->suspects_at = REPLICAS_NOBODY;
+        shard->may_go_alone = 1;
+    }
+    item->is_suspect = false;
+    item->num_lost = 0;
 }
 
 /* --- the choice --- */
@@ -269,7 +276,7 @@ static bool flush(struct replicas *s, struct replica *replica, uint64_t now)
         return true;
     const size_t count = replica->num_batch;
     replica->num_batch = 0;
-    if (replica->fetcher->request(replica->fetcher, replica->batch, count) == SLUICE_OK)
+    if (sluice_fetcher_request(replica->fetcher, replica->batch, count) == SLUICE_OK)
         return true;
     replicas_set_there(s, replica, false);
     for (size_t i = 0; i < count; i++) {
@@ -290,21 +297,11 @@ static bool flush_all(struct replicas *s, uint64_t now)
     return is_good;
 }
 
-/* Whether the shard has, or will have, more than one replica. */
-static bool has_several(const struct replicas *s, const struct shard *shard)
-{
-    unsigned count = 0;
-    for (size_t i = 0; i < s->num_replicas; i++)
-        count += s->replicas[i] && !s->replicas[i]->is_removed &&
-                 &s->shards[s->replicas[i]->shard] == shard;
-    return count > 1;
-}
-
 /* One pass over what waits, which may find on its way that a replica takes nothing. */
 static uint64_t ask_once(struct replicas *s, struct shard *shard, uint64_t now, bool *is_good)
 {
     uint64_t next_ns = UINT64_MAX;
-    const bool is_late = has_several(s, shard);
+    const bool is_late = shard->num_replicas > 1;
     *is_good = true;
     for (uint32_t i = shard->head; i != REPLICAS_NOBODY && *is_good;) {
         struct replicas_item *item = &s->items[i];
@@ -320,10 +317,13 @@ static uint64_t ask_once(struct replicas *s, struct shard *shard, uint64_t now, 
             replica = choose(s, shard, item, is_late, now, &wait_s);
         else if (shard->num_alone < shard->may_go_alone)
             replica = place_of_suspects(s, shard);
-        if (!replica && is_late && !item->is_suspect && item->avoid == REPLICAS_NOBODY) {
+        const bool are_busy =
+            !replica && is_late && !item->is_suspect && item->avoid == REPLICAS_NOBODY;
+        const bool is_slow_start = !replica && item->is_suspect && shard->num_there == 1;
+        if (are_busy || is_slow_start) {
             /* All have enough to do, so an answer is the next event, or the end of a wait. */
             next_ns = next_ns < now + TUNING_BUSY_LOOK_NS ? next_ns : now + TUNING_BUSY_LOOK_NS;
-            if (shard->num_suspects == 0)
+            if (is_slow_start || shard->num_suspects == 0)
                 break;
         }
         if (!replica)
@@ -369,6 +369,14 @@ void replicas_trust(struct replica *replica, uint64_t now)
     replica->alarm_ns = now;
 }
 
+bool replicas_has_choice(const struct replicas *s)
+{
+    uint32_t i = 0;
+    while (i < s->num_shards && s->shards[i].num_replicas <= 1)
+        i++;
+    return i < s->num_shards;
+}
+
 void replicas_set_there(struct replicas *s, struct replica *replica, bool is_there)
 {
     struct shard *shard = &s->shards[replica->shard];
@@ -376,4 +384,12 @@ void replicas_set_there(struct replicas *s, struct replica *replica, bool is_the
         return;
     replica->is_there = is_there;
     shard->num_there += is_there ? 1 : (size_t)-1;
+}
+
+void replicas_begin_close(struct replicas *s)
+{
+    for (size_t i = 0; i < s->num_replicas; i++) {
+        if (s->replicas[i])
+            sluice_fetcher_begin_close(s->replicas[i]->fetcher);
+    }
 }

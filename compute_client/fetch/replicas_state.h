@@ -48,18 +48,19 @@ struct replica {
     uint32_t index;
     uint32_t shard;
     struct sluice_client *client;
-    struct sluice_source *fetcher;
+    struct sluice_fetcher *fetcher;
     bool is_removed;
     bool is_closed;  /* removed, and its fetcher is closed: goes when nothing of it is held */
     bool is_there;   /* takes requests */
     bool has_failed; /* it was lost, or could not be reached, since it was there last */
     bool is_refusing;
-    uint64_t doubted_ns; /* since when it is doubted, for its silence; 0: it is not */
-    unsigned alarms;     /* recent false suspicions: each doubles its time */
-    uint64_t alarm_ns;   /* the last one */
-    unsigned failures;   /* answers in a row that were failures which may pass */
-    uint64_t failed_ns;  /* the last one */
-    uint64_t held_bytes; /* handed on and not yet consumed */
+    struct sluice_err refusal; /* that was told last */
+    uint64_t doubted_ns;       /* since when it is doubted, for its silence; 0: it is not */
+    unsigned alarms;           /* recent false suspicions: each doubles its time */
+    uint64_t alarm_ns;         /* the last one */
+    unsigned failures;         /* answers in a row that were failures which may pass */
+    uint64_t failed_ns;        /* the last one */
+    uint64_t held_bytes;       /* handed on and not yet consumed */
     struct sluice_replica_load load;
     double cores, price;                                   /* as last heard; 0: never */
     struct sluice_source_item batch[REPLICAS_MAX_AT_ONCE]; /* to be handed to the fetcher */
@@ -69,12 +70,12 @@ struct replica {
 struct shard {
     uint32_t head, tail; /* items that wait, by ticket */
     size_t num_waiting;
-    size_t num_there; /* replicas */
-    bool is_away;     /* no replica is there, and all were tried */
+    size_t num_replicas, num_there; /* that are used; that are there */
+    bool is_away;                   /* no replica is there, and all were tried */
     /* The first failure since an item was answered, while somebody waits; 0: none. */
     uint64_t failing_since_ns;
-    sluice_status status; /* of the last failure; and its text */
-    char text[320];
+    sluice_status status;    /* of the last failure */
+    struct sluice_err cause; /* and its text */
     /* Slow start of the suspects. */
     size_t num_suspects, num_alone; /* not answered; asked as such */
     size_t may_go_alone;
@@ -104,7 +105,7 @@ struct replicas {
     bool is_closed;
     bool is_failing; /* the watch is to say so */
     sluice_status failure;
-    char failure_text[400];
+    char failure_text[sizeof(struct sluice_err) + 64];
     struct sluice_again_log again;
     char again_place[128];
     struct sluice_replicas_stats stats; /* of fetchers: of those that are gone, and `repeated` */
@@ -115,7 +116,7 @@ struct replicas {
     const struct sluice_manifest_place *places;
     struct sluice_fetcher_options options; /* of a fetcher */
     double retry_for_s;
-    bool hedges;
+    bool hedges, shows_outages;
     struct sluice_source_events events;
     struct sluice_live *live;
     pthread_t watch;
@@ -145,7 +146,10 @@ void replicas_wait(struct replicas *s, struct replicas_item *item, uint64_t due_
 /* An item that is asked of nobody and does not wait is over. */
 void replicas_free(struct replicas *s, struct replicas_item *item);
 
+/* A stream was lost with the item. */
 void replicas_suspect(struct replicas *s, struct replicas_item *item);
+/* It was answered. */
+void replicas_acquit(struct replicas *s, struct replicas_item *item);
 
 /* Asks for all that waits and can be asked for.  Returns when the next item is due; UINT64_MAX: at
  * no known time. */
@@ -162,7 +166,16 @@ void replicas_trust(struct replica *replica, uint64_t now);
 /* The replica is there, or it is not. */
 void replicas_set_there(struct replicas *s, struct replica *replica, bool is_there);
 
+/* Whether an item may go to one replica or another: some are compared, doubted and hedged. */
+bool replicas_has_choice(const struct replicas *s);
+
+/* The fetchers end, and are not waited for. */
+void replicas_begin_close(struct replicas *s);
+
 /* --- replicas_watch.c --- */
+
+/* Under the lock: notes whether the shard is away, for those who look on. */
+void replicas_see_away(struct replicas *s, struct shard *shard, uint64_t now);
 
 void *replicas_watch_main(void *ctx);
 

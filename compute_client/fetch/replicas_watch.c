@@ -16,7 +16,7 @@
 /* Timed work: items that are due, silent servers, hedges, the end of patience. */
 
 struct outlook {
-    size_t num_replicas, num_refusing, num_untried;
+    size_t num_refusing, num_untried;
 };
 
 static struct outlook look_at(const struct replicas *s, const struct shard *shard)
@@ -26,11 +26,28 @@ static struct outlook look_at(const struct replicas *s, const struct shard *shar
         const struct replica *replica = s->replicas[i];
         if (!replica || replica->is_removed || &s->shards[replica->shard] != shard)
             continue;
-        seen.num_replicas++;
         seen.num_refusing += replica->is_refusing;
         seen.num_untried += !replica->has_failed;
     }
     return seen;
+}
+
+void replicas_see_away(struct replicas *s, struct shard *shard, uint64_t now)
+{
+    const bool is_away =
+        shard->num_there == 0 && shard->num_replicas > 0 && look_at(s, shard).num_untried == 0;
+    if (is_away == shard->is_away)
+        return;
+    shard->is_away = is_away;
+    s->num_shards_away += is_away ? 1 : (size_t)-1;
+    if (!s->shows_outages)
+        return;
+    if (is_away && s->num_shards_away == 1) {
+        sluice_live_add(&s->live->outages, 1);
+        sluice_live_set(&s->live->lost_since_ns, now);
+    } else if (s->num_shards_away == 0) {
+        sluice_live_set(&s->live->lost_since_ns, 0);
+    }
 }
 
 /* Under the lock: fails if nobody serves the shard and nobody will.  Returns when that would be. */
@@ -39,20 +56,20 @@ static uint64_t check_patience(struct replicas *s, struct shard *shard, uint64_t
     if (shard->num_there > 0 || shard->num_waiting == 0)
         return UINT64_MAX;
     const struct outlook seen = look_at(s, shard);
-    if (seen.num_replicas == 0 && shard->failing_since_ns == 0) {
+    if (shard->num_replicas == 0 && shard->failing_since_ns == 0) {
         shard->failing_since_ns = now;
         shard->status = SLUICE_E_IO;
-        snprintf(shard->text, sizeof(shard->text), "no server is left");
+        snprintf(shard->cause.text, sizeof(shard->cause.text), "no server is left");
     }
     if (shard->failing_since_ns == 0 || (s->retry_for_s <= 0 && seen.num_untried > 0))
         return UINT64_MAX; /* an event will tell more */
     const uint64_t end_ns = shard->failing_since_ns + (uint64_t)(s->retry_for_s * 1e9);
-    const bool is_refused = seen.num_replicas > 0 && seen.num_refusing == seen.num_replicas;
+    const bool is_refused = shard->num_replicas > 0 && seen.num_refusing == shard->num_replicas;
     if (!is_refused && now < end_ns)
         return end_ns;
     s->is_failing = true;
     s->failure = shard->status;
-    snprintf(s->failure_text, sizeof(s->failure_text), "%s", shard->text);
+    snprintf(s->failure_text, sizeof(s->failure_text), "%s", shard->cause.text);
     const size_t len = strlen(s->failure_text);
     if (!is_refused && s->retry_for_s > 0)
         sluice_snprintf(s->failure_text + len, sizeof(s->failure_text) - len, " (tried for %.0f s)",
@@ -219,6 +236,7 @@ static void say_failed(struct replicas *s)
 {
     while (s->num_events > 0)
         pthread_cond_wait(&s->quiet, &s->lock);
+    replicas_begin_close(s);
     pthread_mutex_unlock(&s->lock);
     s->events.on_failed(s->events.ctx, s->failure, s->failure_text);
     pthread_mutex_lock(&s->lock);
@@ -235,7 +253,7 @@ void *replicas_watch_main(void *ctx)
             until_ns = earlier(until_ns, replicas_ask(s, &s->shards[i], now));
             until_ns = earlier(until_ns, check_patience(s, &s->shards[i], now));
         }
-        if (s->num_asked > 0)
+        if (s->num_asked > 0 && replicas_has_choice(s))
             until_ns = earlier(until_ns, look(s, now));
         if (!s->is_closed && !s->is_failing)
             (void)sluice_cond_wait_until(&s->changed, &s->lock, until_ns);

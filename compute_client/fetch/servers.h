@@ -25,8 +25,6 @@
  * (datasets/manifest/join.h).  So its dataset id, labels, sample ids, draws and digests do not
  * depend on how it is spread.
  *
- * With one server the source is a fetcher, else replicas.h's.
- *
  * Addresses of a name are its IPv4 ones, or the IPv6 ones if there are no others.  With TLS their
  * certificates have the name.  An address that is gone is given up, and its items go to others; a
  * look-up that fails changes nothing.
@@ -100,11 +98,12 @@ SLUICE_MUST_USE sluice_status sluice_servers_probe(struct sluice_servers *server
 SLUICE_MUST_USE sluice_status sluice_servers_cpu(struct sluice_servers *servers, double *cpu_s,
                                                  struct sluice_err *err);
 
-/* A source over them, of which there may be SLUICE_SERVERS_MAX_SOURCES; client and dataset_id of
- * `options` are not used. */
+/* A source over them (replicas.h), of which there may be SLUICE_SERVERS_MAX_SOURCES; client,
+ * dataset_id and events of `options` are not used. */
 #define SLUICE_SERVERS_MAX_SOURCES 4
 SLUICE_MUST_USE sluice_status sluice_servers_source(struct sluice_servers *servers,
                                                     const struct sluice_fetcher_options *options,
+                                                    const struct sluice_source_events *events,
                                                     struct sluice_source **source,
                                                     struct sluice_err *err);
 

@@ -115,30 +115,26 @@ void sluice_servers_end_lookups(struct sluice_servers *servers)
 /* Under `changing`. */
 static sluice_status make_source(struct sluice_servers *s,
                                  const struct sluice_fetcher_options *options,
+                                 const struct sluice_source_events *events,
                                  struct sluice_source **source, struct sluice_err *err)
 {
-    struct sluice_fetcher_options of_one = *options;
-    of_one.needs_listed_id = s->num_shards > 1;
-    if (s->is_single) {
-        of_one.client = s->at[0]->client;
-        of_one.dataset_id = s->shards[0].dataset_id;
-        return sluice_fetcher_create(&of_one, source, err);
-    }
     if (s->num_sources == SLUICE_SERVERS_MAX_SOURCES)
         return sluice_fail(err, SLUICE_E_INTERNAL, "more than %d sources",
                            SLUICE_SERVERS_MAX_SOURCES);
     struct sluice_replica replicas[SLUICE_MAX_SERVERS];
     for (size_t i = 0; i < s->num; i++)
         replicas[i] = replica_of(s, s->at[i]);
-    const struct sluice_replicas_options of_all = {
+    struct sluice_replicas_options of_all = {
         .replicas = replicas,
         .num_replicas = s->num,
         .num_shards = (uint32_t)s->num_shards,
         .places = s->places,
-        .fetcher = of_one,
+        .fetcher = *options,
         .hedges = s->hedges,
-        .events = options->events,
+        .shows_outages = !s->is_single,
+        .events = *events,
     };
+    of_all.fetcher.needs_listed_id = s->num_shards > 1;
     const sluice_status status = sluice_replicas_create(&of_all, source, err);
     if (status == SLUICE_OK)
         s->sources[s->num_sources++] = *source;
@@ -147,6 +143,7 @@ static sluice_status make_source(struct sluice_servers *s,
 
 sluice_status sluice_servers_source(struct sluice_servers *servers,
                                     const struct sluice_fetcher_options *options,
+                                    const struct sluice_source_events *events,
                                     struct sluice_source **source, struct sluice_err *err)
 {
     if (servers->has_dns && !servers->has_lookup) {
@@ -157,7 +154,7 @@ sluice_status sluice_servers_source(struct sluice_servers *servers,
         servers->has_lookup = true;
     }
     pthread_mutex_lock(&servers->changing);
-    const sluice_status status = make_source(servers, options, source, err);
+    const sluice_status status = make_source(servers, options, events, source, err);
     pthread_mutex_unlock(&servers->changing);
     return status;
 }

@@ -1,7 +1,7 @@
 #ifndef SLUICE_COMPUTE_CLIENT_FETCH_TUNING_H
 #define SLUICE_COMPUTE_CLIENT_FETCH_TUNING_H
 
-/* The tuned constants of fetching, from one server (fetcher.h) and from several (replicas.h,
+/* The tuned constants of fetching, from one server (fetcher.h) or from several (replicas.h,
  * servers.h); those of all loaders are in load/tuning.h.  Chosen by reasoning, but for what
  * docs/results says. */
 
@@ -37,9 +37,9 @@
  * up for up to 25 s. */
 #define TUNING_MOST_ALARMS 3
 
-/* An item that was lost with this number of streams is a suspect (replicas.h).  Half: each lost
- * stream makes suspects of all that was asked, which go one by one; twice: an item that ends
- * servers ends twice as many before it is found. */
+/* An item of several replicas that was lost with this number of streams is a suspect (replicas.h).
+ * Half: each lost stream makes suspects of all that was asked, which go one by one; twice: an item
+ * that ends servers ends twice as many before it is found. */
 #define TUNING_LOSSES_BEFORE_SUSPECT 2
 
 /* A replica with this number of failures in a row fails: as errors are made fast, it would soon get
@@ -79,7 +79,7 @@
 #define TUNING_REPLICA_AHEAD_TRIPS 2
 #define TUNING_REPLICA_LEAST_AHEAD 8
 
-/* ns: a replica that cannot be reached is tried again after so long at the latest, one that refused
+/* ns: a server that cannot be reached is tried again after so long at the latest, one that refused
  * us after so long.  A server that is back is used within 5 s.  Half: twice as many connections of
  * every client while a server is away; twice: a server that is back stands idle for longer. */
 #define TUNING_REPLICA_WAIT_NS 1000000000ull

@@ -105,7 +105,7 @@ const struct sluice_tuning *sluice_tuning_default(void);
 const char *sluice_tuning_name(size_t index);
 double *sluice_tuning_field(struct sluice_tuning *tuning, size_t index);
 
-/* --- patience: of the fetcher, the local source and the client's calls ---
+/* --- patience: of the sources over servers, the local source and the client's calls ---
  *
  * Chosen by reasoning, not swept: the simulator has no failures.  "Half" and "twice" say what half
  * and twice the value do. */

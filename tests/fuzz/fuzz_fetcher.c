@@ -10,8 +10,7 @@
  *
  * The input is a sequence of messages, each after its length in two bytes, the low one first.
  * Requests 0 to NUM_ITEMS - 1 are under way, of sample i under the id (i + 1) << 20 | i, with a
- * split and a form each.  Every second has time for another attempt, which is sent after each
- * message under the next id.  tests/fuzz/make_fetcher_corpus.py makes the corpus, with a real
+ * split and a form each.  tests/fuzz/make_fetcher_corpus.py makes the corpus, with a real
  * server's replies.
  *
  * Holds: each request is answered at most once, the server stays within its credit and one reply,
@@ -33,7 +32,7 @@ static const struct {
 };
 
 struct bench {
-    struct fetcher fetcher;
+    struct sluice_fetcher fetcher;
     struct sluice_scratch *scratch;
     unsigned answers[NUM_ITEMS];
 };
@@ -56,9 +55,8 @@ static void on_result(void *ctx, struct sluice_source_result *result)
 }
 
 /* Sends what is to be sent, and grants half of what was taken. */
-static void advance(struct fetcher *f)
+static void advance(struct sluice_fetcher *f)
 {
-    (void)sluice_pending_wake(&f->pending, UINT64_MAX);
     while (sluice_pending_send(&f->pending, 1))
         ;
     const uint64_t consumed = f->held_bytes / 2;
@@ -71,13 +69,13 @@ static void start(struct bench *b, const struct sluice_pipeline *pipeline,
                   struct sluice_scratch *scratch)
 {
     *b = (struct bench){.scratch = scratch};
-    struct fetcher *f = &b->fetcher;
+    struct sluice_fetcher *f = &b->fetcher;
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
     f->pipeline = pipeline;
     f->max_image_pixels = 1u << 16;
     f->credit_bytes = WINDOW_BYTES;
-    f->events = (struct sluice_source_events){.on_result = on_result, .ctx = b};
+    f->events = (struct sluice_fetcher_events){.on_result = on_result, .ctx = b};
     FUZZ_CHECK(sluice_pending_init(&f->pending, NUM_ITEMS, NULL) == SLUICE_OK);
     for (unsigned i = 0; i < NUM_ITEMS; i++) {
         const struct sluice_source_item item = {
@@ -88,7 +86,7 @@ static void start(struct bench *b, const struct sluice_pipeline *pipeline,
             .split = asked[i].split,
             .form = asked[i].form,
         };
-        sluice_pending_accept(&f->pending, &item, FILE_BYTES, i % 2 ? 10 : 0, 1);
+        sluice_pending_accept(&f->pending, &item, FILE_BYTES, 1);
     }
     advance(f);
 }
@@ -101,7 +99,7 @@ static void stop(struct bench *b)
 }
 
 /* In two segments, so that fields go over a seam. */
-static void deliver(struct fetcher *f, const uint8_t *data, size_t len)
+static void deliver(struct sluice_fetcher *f, const uint8_t *data, size_t len)
 {
     const size_t cut = len ? data[len / 2] % len : 0;
     struct sluice_message message = {0};

@@ -85,9 +85,9 @@ def spoilt(samples, pb2, rng):
     yield "repeated", [sample for sample in samples for _ in range(2)]
     yield "strays", [changed(sample, request_id=sample.request_id + (9 << 20))
                      for sample in samples]
-    yield "second_attempt", ([changed(sample, status=5) for sample in samples] +
-                             [changed(sample, request_id=sample.request_id + (8 << 20))
-                              for sample in samples])
+    yield "failed_then_stray", ([changed(sample, status=5) for sample in samples] +
+                                [changed(sample, request_id=sample.request_id + (8 << 20))
+                                 for sample in samples])
     yield "long_file", [changed(samples[0], payload=samples[0].payload * 8)]
     yield "above_credit", [changed(sample, payload=sample.payload + bytes(5000))
                            for sample in samples * 3]

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where a prefetcher's samples come from: a storage server (fetcher.h) or files of this machine
+/* Where a prefetcher's samples come from: storage servers (replicas.h) or files of this machine
  * (local_source.h).
  *
  * The promise: every item of an accepted request is answered by exactly one on_result, in any

@@ -150,6 +150,7 @@ static void bench_open(struct bench *b, size_t num_servers)
                 .live = &b->live,
             },
         .hedges = set.hedges,
+        .shows_outages = true,
         .events = record_events(&b->record),
     };
     /* The first answer may come before create() returns. */

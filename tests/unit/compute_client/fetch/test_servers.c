@@ -146,12 +146,13 @@ static struct sluice_source *source_of(struct opened *o, struct record *r)
         .pipeline = pipeline,
         .max_items = 4 * NUM_SAMPLES,
         .window_bytes = 1 << 20,
-        .events = {.on_result = on_result, .on_failed = on_failed, .ctx = r},
     };
+    const struct sluice_source_events events = {
+        .on_result = on_result, .on_failed = on_failed, .ctx = r};
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
     struct sluice_err err = {0};
-    if (sluice_servers_source(o->servers, &options, &r->source, &err) != SLUICE_OK)
+    if (sluice_servers_source(o->servers, &options, &events, &r->source, &err) != SLUICE_OK)
         CU_FAIL_FATAL(err.text);
     return r->source;
 }

@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "compute_client/fetch/fetcher.h"
+#include "compute_client/fetch/replicas.h"
 #include "compute_client/loader/order/digest.h"
 #include "compute_client/loader/source/local_source.h"
 #include "compute_client/loader/tuning.h"
@@ -141,16 +141,18 @@ struct net {
 
 static void net_open_source(struct net *net)
 {
-    const struct sluice_fetcher_options fetcher = {
-        .client = net->client,
-        .pipeline = pipeline,
-        .dataset_id = "",
-        .max_items = sluice_prefetcher_max_items(net->prefetcher),
-        .live = net->live,
-        .window_bytes = 1 << 20,
+    const struct sluice_replica server = {.client = net->client, .dataset_id = ""};
+    const struct sluice_replicas_options options = {
+        .replicas = &server,
+        .num_replicas = 1,
+        .num_shards = 1,
+        .fetcher = {.pipeline = pipeline,
+                    .max_items = sluice_prefetcher_max_items(net->prefetcher),
+                    .live = net->live,
+                    .window_bytes = 1 << 20},
         .events = sluice_prefetcher_events(net->prefetcher),
     };
-    REQUIRE_OK(sluice_fetcher_create(&fetcher, &net->source, NULL));
+    REQUIRE_OK(sluice_replicas_create(&options, &net->source, NULL));
 }
 
 static void net_open(struct net *net, struct fake_server_options server,
@@ -354,7 +356,7 @@ TEST(lost_streams_and_reversed_repeated_answers_change_nothing)
     check_batches(net.prefetcher, &reference, 0);
     const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
     CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
-    CU_ASSERT_EQUAL(sluice_fetcher_stats(net.source).lost_streams, 4);
+    CU_ASSERT_EQUAL(sluice_replicas_stats(net.source).fetchers.lost_streams, 4);
     net_close(&net);
 }
 
