@@ -551,7 +551,7 @@ __global__ void mix_loss_kernel(struct sluice_mix_batch batch, const float *__re
     __shared__ double doubles[BLOCK];
     __shared__ uint32_t counts[BLOCK];
     const size_t start = (size_t)blockIdx.x * num_classes;
-    const uint32_t own = labels[blockIdx.x], other = labels[sluice_mix_met(&batch, blockIdx.x)];
+    const uint32_t own = labels[blockIdx.x], other = labels[sluice_mix_partner(&batch, blockIdx.x)];
     const uint32_t hit = batch.own >= batch.other ? own : other;
     const float hit_logit = logits[start + hit];
     double max = hit_logit;

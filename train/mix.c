@@ -89,7 +89,7 @@ void sluice_mix_loss(const struct sluice_mix_batch *drawn, uint32_t n, const uin
                      const float *logits, uint32_t num_classes, double weight, float *diff,
                      struct sluice_train_totals *totals)
 {
-    const uint32_t own = labels[n], other = labels[sluice_mix_met(drawn, n)];
+    const uint32_t own = labels[n], other = labels[sluice_mix_partner(drawn, n)];
     const uint32_t hit = drawn->own >= drawn->other ? own : other;
     double max = logits[0];
     unsigned rank = 0;

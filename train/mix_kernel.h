@@ -24,7 +24,7 @@ enum { SLUICE_MIX_NONE, SLUICE_MIX_MIXUP, SLUICE_MIX_CUTMIX };
 struct sluice_mix_batch {
     uint32_t n, size; /* rows, and a row's side in pixels */
     uint32_t kind;
-    uint32_t is_rolled;                /* row i meets i - 1; else the i-th from the end */
+    uint32_t is_rolled;                /* row i pairs with i - 1; else with the i-th from the end */
     float own, other;                  /* the parts of both rows; 1 and 0 without a mix */
     uint32_t top, left, height, width; /* CUTMIX: the box of the other row */
     uint32_t fill;                     /* enum sluice_fill */
@@ -77,8 +77,8 @@ SLUICE_KERNEL_INLINE float sluice_mix_normal(const struct sluice_mix_batch *batc
     return quantiles[i & 1 ? word >> 16 : word & 0xFFFF];
 }
 
-/* The row that a row meets. */
-SLUICE_KERNEL_INLINE uint32_t sluice_mix_met(const struct sluice_mix_batch *batch, uint32_t row)
+/* The row that a row is mixed with. */
+SLUICE_KERNEL_INLINE uint32_t sluice_mix_partner(const struct sluice_mix_batch *batch, uint32_t row)
 {
     if (batch->is_rolled)
         return row > 0 ? row - 1 : batch->n - 1;
@@ -113,19 +113,19 @@ SLUICE_KERNEL_INLINE float sluice_mix_value(const struct sluice_mix_batch *batch
                                             const float *quantiles, uint32_t n, uint32_t y,
                                             uint32_t x, uint32_t c)
 {
-    const uint32_t met = sluice_mix_met(batch, n);
+    const uint32_t partner = sluice_mix_partner(batch, n);
     if (batch->kind == SLUICE_MIX_CUTMIX && y - batch->top < batch->height &&
         x - batch->left < batch->width)
-        return sluice_mix_erased(batch, rows, pixels, table, quantiles, met, y, x, c);
+        return sluice_mix_erased(batch, rows, pixels, table, quantiles, partner, y, x, c);
     const float own = sluice_mix_erased(batch, rows, pixels, table, quantiles, n, y, x, c);
     if (batch->kind != SLUICE_MIX_MIXUP)
         return own;
-    const float other = sluice_mix_erased(batch, rows, pixels, table, quantiles, met, y, x, c);
+    const float other = sluice_mix_erased(batch, rows, pixels, table, quantiles, partner, y, x, c);
     return sluice_mix_sum(sluice_mix_product(own, batch->own),
                           sluice_mix_product(other, batch->other));
 }
 
-/* The probability that a row's target gives class c; its own and the met row's labels. */
+/* The probability that a row's target gives class c; labels of the row and of its partner. */
 SLUICE_KERNEL_INLINE float sluice_mix_target(const struct sluice_mix_batch *batch, uint32_t own,
                                              uint32_t other, uint32_t c)
 {

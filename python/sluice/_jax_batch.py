@@ -29,13 +29,13 @@ class Mix(_batch_ops.Mix):
 
     def apply(self, images, labels, draws, num_classes, num_added=0):
         """The images, and labels as float32 [rows, classes].  num_added: the number of rows at the end
-        that repeat the first ones, and meet none."""
+        that repeat the first ones, and are mixed with none."""
         self._check(jnp.issubdtype(images.dtype, jnp.floating))
         num_rows = images.shape[0] - num_added
 
         def other(rows):
-            met = rows[:num_rows][::-1] if self._pairing == "timm" else jnp.roll(rows[:num_rows], 1, 0)
-            return jnp.concatenate([met] * (1 + -(-num_added // num_rows)))[:len(rows)] if num_added else met
+            partner = rows[:num_rows][::-1] if self._pairing == "timm" else jnp.roll(rows[:num_rows], 1, 0)
+            return jnp.concatenate([partner] * (1 + -(-num_added // num_rows)))[:len(rows)] if num_added else partner
 
         def part(rows, i):
             """Rounded: with the sum that follows XLA would make one FMA of it, if it knew that zero is 0."""

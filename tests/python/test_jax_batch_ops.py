@@ -67,17 +67,17 @@ def mixed(images, labels, of, settings, smoothing=0.0, pairing="timm", num_class
     """(kind, images, labels) by the formula, in NumPy."""
     kind, own, (top, left, height, width) = _sluice.draw_mix(*of[:4], *settings, *images.shape[1:3])
     own, other = numpy.float32(own), numpy.float32(1 - own)
-    met = numpy.arange(len(images))[::-1] if pairing == "timm" else numpy.arange(len(images)) - 1
+    partner = numpy.arange(len(images))[::-1] if pairing == "timm" else numpy.arange(len(images)) - 1
     off = smoothing / num_classes
     soft = numpy.full((len(labels), num_classes), off, numpy.float32)
     soft[numpy.arange(len(labels)), labels] = 1 - smoothing + off
     if kind == 1:
-        images = images * own + images[met] * other
+        images = images * own + images[partner] * other
     elif kind == 2:
         box = numpy.s_[:, top:top + height, left:left + width]
-        images, from_images = images.copy(), images[met]
+        images, from_images = images.copy(), images[partner]
         images[box] = from_images[box]
-    return kind, images, soft * own + soft[met] * other
+    return kind, images, soft * own + soft[partner] * other
 
 
 def erased(images, of, settings, fill):
@@ -212,7 +212,7 @@ class Loaders(support.SetTest):
                 self.assert_same(loader, self.expected())
 
     def test_devices_share_the_rows(self):
-        """Of 50 rows, 8 at a time, the last batch has two, which are repeated after they met each other."""
+        """Of 50 rows, 8 at a time, the last batch has two, which are repeated after they are mixed with each other."""
         with sluice.jax.Loader(self.root, 8, batch_ops=ops(), devices=jax.local_devices(), **OPTIONS) as loader:
             batches, wanted = list(loader), list(self.expected())
         self.assertEqual(len(wanted[-1][2]), 2)

@@ -92,10 +92,11 @@ static struct sluice_mix formula(const struct sluice_batch_ops *ops,
         sluice_draw_mix(&ops->mix, seed, key->epoch, key->index, key->rank, size);
     const float own = (float)mix.lambda, other = (float)(1 - mix.lambda);
     for (unsigned n = 0; n < batch->n; n++) {
-        const unsigned met = ops->is_rolled ? (n + batch->n - 1) % batch->n : batch->n - 1 - n;
+        const unsigned partner = ops->is_rolled ? (n + batch->n - 1) % batch->n : batch->n - 1 - n;
         for (size_t i = 0; i < ROW; i++) {
             const size_t y = i / 3 / SIZE, x = i / 3 % SIZE;
-            const float a = normalised[(size_t)n * ROW + i], b = normalised[(size_t)met * ROW + i];
+            const float a = normalised[(size_t)n * ROW + i],
+                        b = normalised[(size_t)partner * ROW + i];
             const bool is_cut = mix.is_cutmix && y >= mix.box.top && x >= mix.box.left &&
                                 y < mix.box.top + mix.box.height &&
                                 x < mix.box.left + mix.box.width;
@@ -154,7 +155,7 @@ TEST(batches_are_those_of_sluice_torch)
         for (uint32_t n = 0; n < batch.n; n++) {
             for (uint32_t c = 0; c < CLASSES; c++)
                 targets[n][c] =
-                    sluice_mix_target(&drawn, labels[n], labels[sluice_mix_met(&drawn, n)], c);
+                    sluice_mix_target(&drawn, labels[n], labels[sluice_mix_partner(&drawn, n)], c);
         }
         char hex[33];
         const size_t row_bytes = batch.n * ROW * sizeof(float);
@@ -191,16 +192,16 @@ TEST(the_loss_is_against_both_smoothed_labels)
             sluice_draw_mix(&ops.mix, seed, 2, index, 1, (struct sluice_size){SIZE, SIZE}).lambda;
         num_of_kind[drawn.kind]++;
         for (uint32_t n = 0; n < batch.n; n++) {
-            const uint32_t met = labels[ops.is_rolled ? (n + 6) % 7 : 6 - n];
+            const uint32_t partner = labels[ops.is_rolled ? (n + 6) % 7 : 6 - n];
             double target[CLASSES];
             for (uint32_t c = 0; c < CLASSES; c++)
-                target[c] =
-                    0.1 / CLASSES + 0.9 * (lambda * (c == labels[n]) + (1 - lambda) * (c == met));
+                target[c] = 0.1 / CLASSES +
+                            0.9 * (lambda * (c == labels[n]) + (1 - lambda) * (c == partner));
             float diff[CLASSES];
             struct sluice_train_totals totals = {0};
             sluice_mix_loss(&drawn, n, labels, logits, CLASSES, 2, diff, &totals);
             CU_ASSERT_DOUBLE_EQUAL(totals.loss_sum, cross_entropy(logits, target), 1e-6);
-            CU_ASSERT_EQUAL(totals.top1, (lambda >= 0.5 ? labels[n] : met) == 2);
+            CU_ASSERT_EQUAL(totals.top1, (lambda >= 0.5 ? labels[n] : partner) == 2);
             CU_ASSERT_EQUAL(totals.top5, 1);
             for (int c = 0; c < CLASSES; c++) {
                 float more[CLASSES], less[CLASSES];

@@ -546,7 +546,7 @@ TEST(a_step_with_batch_ops_learns_what_is_made_by_hand)
     double loss = 0;
     size_t count = 0;
     double *wanted = NULL;
-    for (uint32_t label = 0; label < CLASSES + 2; label++) { /* then its own, and the met row's */
+    for (uint32_t label = 0; label < CLASSES + 2; label++) { /* then its own, and its partner's */
         uint32_t all[BATCH];
         for (uint32_t n = 0; n < BATCH; n++)
             all[n] = label < CLASSES ? label : labels[label == CLASSES ? n : BATCH - 1 - n];
