@@ -74,16 +74,16 @@ static void expand(const void *params, char *text, size_t room)
         sluice_snprintf(each, sizeof(each), ":p=%s", prob);
     }
     const char *about = is_increasing ? "1~" : "";
-    sluice_snprintf(
-        text, room,
-        "autocontrast%s,equalize%s,invert%s,rotate=~%s%s%s,posterize=%s:rounding=%s%s,solarize=%s%"
-        "s,"
-        "solarize_add=%s%s,color=%s%s%s,contrast=%s%s%s,brightness=%s%s%s,sharpness=%s%s%s,"
-        "shear_x=~%s%s%s,shear_y=~%s%s%s,translate_x=~%s%s%s,translate_y=~%s%s%s)",
-        each, each, each, rotate, warp, each, bits, is_increasing ? "up" : "down", each, solarize,
-        each, add, each, about, enhance, each, about, enhance, each, about, enhance, each, about,
-        enhance, each, shear, warp, each, shear, warp, each, translate, warp, each, translate, warp,
-        each);
+    sluice_snprintf(text, room,
+                    "autocontrast%s,equalize%s,invert%s,rotate=~%s%s%s,posterize=%s:rounding=%s%s,"
+                    "solarize=%s%s%s,solarize_add=%s%s,color=%s%s%s,contrast=%s%s%s,brightness=%s%"
+                    "s%s,sharpness=%s%s%s,"
+                    "shear_x=~%s%s%s,shear_y=~%s%s%s,translate_x=~%s%s%s,translate_y=~%s%s%s)",
+                    each, each, each, rotate, warp, each, bits, is_increasing ? "up" : "down", each,
+                    solarize, is_increasing ? "" : ":rounding=down", each, add, each, about,
+                    enhance, each, about, enhance, each, about, enhance, each, about, enhance, each,
+                    shear, warp, each, shear, warp, each, translate, warp, each, translate, warp,
+                    each);
 }
 
 static unsigned choose(const void *params, const struct sluice_op *children, unsigned num_children,

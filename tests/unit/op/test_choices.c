@@ -391,6 +391,23 @@ TEST(rand_augment_timm_is_timms)
     sluice_pipeline_destroy(pipeline);
 }
 
+TEST(rand_augment_timm_truncates_the_threshold_of_solarize)
+{
+    struct sluice_pipeline *pipeline =
+        run_test_parse("decode,rand_augment_timm=9:mstd=0:num_ops=1:prob=1");
+    bool is_seen = false;
+    for (uint64_t id = 0; id < NUM_SAMPLES; id++) {
+        struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS];
+        CU_ASSERT_EQUAL_FATAL(resolve(pipeline, id, list), 1);
+        if (strcmp(list[0].op->type->name, "solarize") != 0)
+            continue;
+        is_seen = true;
+        CU_ASSERT_EQUAL(list[0].drawn.values[0], 230); /* int(9 / 10 * 256) */
+    }
+    CU_ASSERT(is_seen);
+    sluice_pipeline_destroy(pipeline);
+}
+
 /* --- pixels --- */
 
 /* Tables that are composed give what they give one by one. */
