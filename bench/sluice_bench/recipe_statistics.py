@@ -142,7 +142,7 @@ def used(ops):
     """Names of the ops that ran, of branches too."""
     for op in ops:
         for branch in op.get("branches", []):
-            yield from used(branch["ops"])
+            yield from used(branch)
         if op.get("mirrored", True):
             yield op["op"]
 
@@ -190,7 +190,7 @@ def main():
                 continue
             b, their_uses = theirs(pool, index, files, draws)
             a, our_uses = ours(args.folder, recipe.train.split(",to_tensor")[0], files, draws, args.processes)
-            names = sorted((our_uses.keys() | their_uses.keys()) - {"identity", "random_resized_crop"})
+            names = sorted((our_uses.keys() | their_uses.keys()) - {"identity", "random_resized_crop", "augmix"})
             z = [z_of(a[..., i], b[..., i]) for i in range(2)]
             z_uses = z_of_uses(our_uses, their_uses, names)
             is_far |= max(*map(abs, z), z_uses) > LIMIT
