@@ -26,20 +26,21 @@
  * OWNERSHIP  Settings and texts that are passed in are copied.  A batch is the caller's until it
  *            releases it: its memory is not written to meanwhile.  What sluice_..._text() and the
  *            like return is freed with sluice_free().
- * THREADS    What takes a loader: one thread at a time for each, and no two calls at once.  stop,
- *            counters, pass, stats and summary: any thread, at any time before close.  Release of
- *            a batch: any thread, also after.  Different loaders are independent.  No thread of
- *            the library calls back, but for the log.
+ * THREADS    Functions that take a loader: one call at a time for each loader, from any thread.
+ *            Exceptions: stop, counters, choices, pass, stats and summary may be called from any
+ *            thread at any time before close, and a batch may be released from any thread, also
+ *            after close.  Different loaders are independent.  The library's own threads call
+ *            back into the program for log lines only.
  * FORK       A loader or server does not survive fork(): in the child every call but close fails
  *            with SLUICE_E_INVALID, and says so.
- * PROCESS    The process is its host's.  No signal handler is installed, no limit, locale or
- *            working directory changed, no setting of malloc or of jansson's allocator, nothing
- *            written to stdout; to stderr, log lines only.  Threads have the signal mask of the
- *            thread that made the call, and end with their object; those of gRPC, which starts with
- *            the first server or connection, stay.  gRPC's log lines come with ours, unless
- *            GRPC_VERBOSITY or GRPC_TRACE is set.  While gRPC 1.51 starts, GRPC_EXPERIMENTS is in
- *            the environment, unless it is set already; and absl's search for deadlocks is turned
- *            off where Debian 12's is loaded.
+ * PROCESS    The library leaves the process as it is.  It installs no signal handler, changes no
+ *            limit, locale or working directory, no setting of malloc or of jansson's allocator,
+ *            and writes nothing to stdout and only log lines to stderr.  Its threads have the
+ *            signal mask of the thread that made the call, and end with their object.  gRPC starts
+ *            with the first server or connection, and its threads stay.  gRPC's log lines come
+ *            with ours, unless GRPC_VERBOSITY or GRPC_TRACE is set.  While gRPC 1.51 starts,
+ *            GRPC_EXPERIMENTS is in the environment, unless it is set already; and absl's deadlock
+ *            detection is turned off where Debian 12's absl is loaded.
  *
  * C11 and C++. */
 
@@ -62,13 +63,13 @@ typedef enum sluice_status {
     SLUICE_OK = 0,
     SLUICE_E_INVALID,     /* the caller's argument, option or request is wrong */
     SLUICE_E_CORRUPT,     /* bytes from outside are not what they claim to be */
-    SLUICE_E_UNSUPPORTED, /* a feature we do not have, or data above a limit on what comes in */
+    SLUICE_E_UNSUPPORTED, /* a feature that the library lacks, or data above an input limit */
     SLUICE_E_NOT_FOUND,
-    SLUICE_E_IO,        /* the operating system or the network said no */
-    SLUICE_E_NO_MEMORY, /* memory is short now: the same may succeed later */
-    SLUICE_E_AGAIN,     /* nothing is wrong; there is no room or nothing ready */
+    SLUICE_E_IO,        /* the operating system or the network reported an error */
+    SLUICE_E_NO_MEMORY, /* memory is short; the same call may succeed later */
+    SLUICE_E_AGAIN,     /* not an error: a queue is full or nothing is ready yet */
     SLUICE_E_CLOSED,    /* the object is shutting down */
-    SLUICE_E_INTERNAL,  /* an invariant broke: a bug of ours */
+    SLUICE_E_INTERNAL,  /* an invariant is broken: a bug in the library */
     SLUICE_E_STALE,     /* the data changed since it was listed, indexed or hashed */
 #define SLUICE_NUM_STATUS (SLUICE_E_STALE + 1)
 } sluice_status;
@@ -90,17 +91,17 @@ enum sluice_log_level {
     SLUICE_LOG_DEBUG,
 };
 
-/* Where the library's lines go: one call a line, without a newline, from any thread, several at
- * once; it must not call the library.  NULL: to stderr, as before the first call. */
+/* Receives the library's log lines: one call for each line, without a newline, from any thread and
+ * from several at once.  It must not call the library.  NULL: lines go to stderr, the default. */
 typedef void sluice_log_fn(void *ctx, enum sluice_log_level level, const char *text);
 SLUICE_API void sluice_set_log(sluice_log_fn *log, void *ctx, enum sluice_log_level least);
 
 /* --- settings --- */
 
-/* An option by its name: that of a flag of offload_train or offload_server, without dashes.  Units
- * are the flag's ("1GiB", "500mbit", "2m"); of a switch the value is "true" or "false".  A setting
- * twice has the last value, but "host" adds a shard each time, and "dir" and "root" add a root.
- * `offload_train --help` lists them. */
+/* An option.  The key is the name of a flag of offload_train or offload_server, without its leading
+ * dashes.  Values have the units of the flag ("1GiB", "500mbit", "2m"); a switch is "true" or
+ * "false".  If a key comes twice, the last value counts, except that each "host" adds a shard, and
+ * each "dir" or "root" adds a root.  `offload_train --help` lists the options. */
 struct sluice_setting {
     const char *key, *value;
 };
@@ -115,21 +116,21 @@ enum sluice_resource {
     SLUICE_NETWORK,
     SLUICE_RECEIVE, /* the thread that receives on the compute node */
     SLUICE_COMPUTE_CPU,
-    SLUICE_PCIE, /* of waits: the GPU as a maker of batches: copies to it, and its decoding */
-    SLUICE_GPU,  /* of waits: the caller's own time, on any device */
+    SLUICE_PCIE, /* as the cause of a wait: making batches on the GPU (copies and decoding) */
+    SLUICE_GPU,  /* as the cause of a wait: the caller's own time, on any device */
     SLUICE_NUM_RESOURCES,
 };
 SLUICE_API const char *sluice_resource_name(enum sluice_resource resource); /* "storage_cpu" */
 
-/* How a sample crosses the wire; its split says how many ops of the pipeline were done before. */
+/* How a sample crosses the network.  Its split is the number of ops of the pipeline that the
+ * storage node has run before. */
 enum sluice_form {
     SLUICE_FORM_RAW,       /* split 0: the file's bytes */
-    SLUICE_FORM_JPEG_CROP, /* split 0: a JPEG of the MCUs that the coming crop needs */
+    SLUICE_FORM_JPEG_CROP, /* split 0: a JPEG cut to the MCUs that the sample's crop needs */
     SLUICE_FORM_U8,        /* u8 splits: height x width x channels */
-    SLUICE_FORM_U8_PACKED, /* u8 splits: the same pixels, losslessly coded */
+    SLUICE_FORM_U8_PACKED, /* u8 splits: the same pixels, losslessly compressed */
     SLUICE_FORM_F32,       /* f32 splits: channels x height x width, little endian */
-    SLUICE_FORM_JPEG_ROWS, /* split 0: of an indexed JPEG's bytes those that the coming crop needs
-                            */
+    SLUICE_FORM_JPEG_ROWS, /* split 0: the bytes of an indexed JPEG that the crop needs */
     SLUICE_NUM_FORMS,
 };
 SLUICE_API const char *sluice_form_name(enum sluice_form form); /* "jpeg_crop" */
@@ -147,29 +148,32 @@ enum sluice_target_kind {
 
 struct sluice_loader;
 
-/* Takes the flags of offload_train about data, place, planning and profiling, batch-size, seed and
- * digest; "dir" is the folder for mode local, "NAME=DIR" each of several.  Others are refused.
- * SLUICE_E_INVALID names the setting, and what is near to a name that is unknown. */
+/* Takes offload_train's flags for data, place, planning and profiling, and batch-size, seed and
+ * digest.  In addition, "dir" is the folder for mode local; of several folders, each is "NAME=DIR".
+ * SLUICE_E_INVALID: a setting is unknown or has a bad value; the error names it, and for an unknown
+ * name the nearest known one. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_create(const struct sluice_setting *settings,
                                                               size_t num_settings,
                                                               struct sluice_loader **loader,
                                                               struct sluice_err *err);
 
-/* Memory for batches, for example page-locked.  Called by open, start, next and release, on their
- * threads.  Before the first start. */
+/* An allocator for batches, for example of page-locked memory.  Open, start, next and release call
+ * it on the thread that called them. */
 struct sluice_host_memory {
-    /* 64-byte aligned; at least `bytes`. */
+    /* Returns at least `bytes` of memory, 64-byte aligned. */
     sluice_status (*alloc)(void *ctx, size_t bytes, void **memory, struct sluice_err *err);
     void (*free)(void *ctx, void *memory, size_t bytes);
     void *ctx; /* borrowed until the last batch is released and the loader is closed */
-    /* Rate of uploads from it to the device, for the plan; 0: not known. */
+    /* Rate of uploads from this memory to the device, for the plan; 0: unknown. */
     double upload_bytes_per_s;
 };
+/* Call it before the first start. */
 SLUICE_API void sluice_loader_set_memory(struct sluice_loader *loader,
                                          const struct sluice_host_memory *memory);
 
-/* Connects and lists the samples, for --retry-for at most, or walks over the folder.  Blocks;
- * SLUICE_E_CLOSED after stop, which ends either.  Once. */
+/* Connects to the server and lists the samples, or walks over the folder.  Blocks; connecting is
+ * tried for the time of the setting retry-for at most.  SLUICE_E_CLOSED: stop() interrupted it.
+ * Call it once. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_open(struct sluice_loader *loader,
                                                             struct sluice_err *err);
 
@@ -177,128 +181,135 @@ enum sluice_part { SLUICE_TRAIN, SLUICE_VAL };
 
 /* Facts of an open loader; constant. */
 struct sluice_dataset_info {
-    char id[33];             /* of the dataset, by its paths, sizes and labels */
-    uint64_t num_samples[2]; /* by enum sluice_part, after --limit-samples */
+    char id[33];             /* dataset id: a hash over paths, sizes and labels */
+    uint64_t num_samples[2]; /* by enum sluice_part, after limit-samples */
     uint64_t num_classes;
-    /* The training part's rows; sluice_loader_row_format() has either part's. */
-    uint32_t height, width;           /* of a row: height x width x 3 bytes, RGB */
-    bool has_normalization;           /* the pipeline goes on after u8 */
-    float table[3][256];              /* its value for each u8 of a channel: exact float32 */
-    uint64_t pipeline_fingerprint[2]; /* by part */
-    const char *mode;                 /* "remote_auto" */
+    /* Rows of the training part; sluice_loader_row_format() returns those of either part. */
+    uint32_t height, width;           /* a row is height x width x 3 bytes, RGB */
+    bool has_normalization;           /* the pipeline has to_tensor and normalize after u8 */
+    float table[3][256];              /* the float32 that they give for each u8 of a channel */
+    uint64_t pipeline_fingerprint[2]; /* by enum sluice_part */
+    const char *mode;                 /* for example "remote_auto" */
     enum sluice_target_kind target_kind;
-    uint32_t target_dim; /* of vectors */
+    uint32_t target_dim; /* length of target vectors */
     uint32_t rank, world_size;
 };
 SLUICE_API const struct sluice_dataset_info *sluice_loader_info(const struct sluice_loader *loader);
 
-/* The rows of a part. */
+/* The format of a part's rows; the fields are as in sluice_dataset_info. */
 struct sluice_row_format {
-    uint32_t height, width; /* of a row: height x width x 3 bytes, RGB */
-    bool has_normalization; /* the pipeline goes on after u8 */
-    float table[3][256];    /* its value for each u8 of a channel: exact float32 */
+    uint32_t height, width;
+    bool has_normalization;
+    float table[3][256];
 };
 /* The loader must be open; the result is constant. */
 SLUICE_API const struct sluice_row_format *
 sluice_loader_row_format(const struct sluice_loader *loader, enum sluice_part part);
 
-/* The path of a sample within its dataset, or of a class; NULL: unknown id. */
+/* The path of a sample within its dataset; NULL: unknown id. */
 SLUICE_API const char *sluice_loader_path(const struct sluice_loader *loader, uint64_t sample_id);
 
-/* A sample of a part as it comes in an epoch. */
+/* A sample as it comes in an epoch. */
 struct sluice_drawn_sample {
     enum sluice_part part;
     uint64_t sample_id;
-    uint32_t epoch, draw_epoch; /* as of its batch, and of its row */
-    /* The size of the image, turned upright if the pipeline turns it.  0: as the dataset's list
-     * says, or else the file, which is read if it is of this machine. */
+    uint32_t epoch, draw_epoch; /* sluice_batch.epoch, and its row's sluice_batch.draw_epochs */
+    /* The size of the image, after it is turned upright if the pipeline does so.  0: take it from
+     * the dataset's list, or else from the file, if the file is on this machine. */
     uint32_t width, height;
 };
-/* The parameters that every op draws for it, in order, as a JSON array, so that another library can
- * be given the same (docs/RECIPES.md); free it with sluice_free().  The loader must be open.
- * SLUICE_E_NOT_FOUND: unknown id.  SLUICE_E_INVALID: the size is not known, because the server's
- * dataset is not indexed, or because the pipeline turns images upright by files that only the
- * server has. */
+/* The parameters that each op draws for the sample, in the order of the ops, as a JSON array.
+ * Another library can apply the same ones (docs/RECIPES.md).  Free it with sluice_free().  The
+ * loader must be open.  SLUICE_E_NOT_FOUND: unknown id.  SLUICE_E_INVALID: the size is unknown,
+ * because the server's dataset is not indexed, or because the pipeline turns images upright and
+ * only the server has the files. */
 SLUICE_API SLUICE_MUST_USE sluice_status
 sluice_loader_draws(const struct sluice_loader *loader, const struct sluice_drawn_sample *sample,
                     char **json, struct sluice_err *err);
 
-/* The target of a sample of an open loader's dataset: target_dim float32s, at an
- * address that is a multiple of 4, or bytes that may be anywhere; *bytes says how many.  They stay
- * until the loader is closed.  NULL: unknown id, or a dataset without targets. */
+/* The target of a sample: target_dim float32s, aligned to 4 bytes, or bytes without alignment;
+ * *bytes is its size.  The loader must be open; the memory is valid until it is closed.  NULL:
+ * unknown id, or a dataset without targets. */
 SLUICE_API const void *sluice_loader_target(const struct sluice_loader *loader, uint64_t sample_id,
                                             size_t *bytes);
 
-/* Where the batches of an open loader are: a CUDA device, by its number in this process, or -1: in
- * the host's memory.  They are on a device with the setting gpu-decode "on", and with "auto" where
- * there is one that can be used; "off" is the default here.  The device's memory that the loader
- * takes is bounded by gpu-memory.  Of the host's memory it page-locks half of prefetch-bytes, but
- * room for three batches, for rows that the CPU makes, and for five batches 0.14 MB a row, less
- * where gpu-memory is short, from which files are uploaded; all before the first batch.  Where that
- * cannot be had, open or the first start says how much was asked for; with "auto" open lets the CPU
- * decode.  next() fails with SLUICE_E_NO_MEMORY if the caller holds every batch that there is
- * memory for, and goes on when one is released. */
+/* The CUDA device that holds the batches of an open loader, by its number in this process; -1: they
+ * are in the host's memory.
+ *
+ * The setting gpu-decode decides: "on" needs a device, "auto" takes one that can be used, "off" is
+ * the default here.  gpu-memory bounds the device memory that the loader takes.  Before the first
+ * batch it page-locks memory of the host:
+ * - for rows that the CPU makes: half of prefetch-bytes, at least room for three batches;
+ * - for files to upload: 0.14 MB for each row of five batches, less where gpu-memory is short.
+ * If an allocation fails, open or the first start fails and says how much was asked for; with
+ * "auto", open lets the CPU decode instead.
+ *
+ * next() fails with SLUICE_E_NO_MEMORY while the caller holds every batch that the device has
+ * memory for; it succeeds again once one is released. */
 SLUICE_API int sluice_loader_device(const struct sluice_loader *loader);
 
 /* The samples that an epoch delivers. */
 struct sluice_epoch_start {
     enum sluice_part part;
     uint64_t epoch;
-    /* If not NULL: this rank's positions (0 .. num_samples) in the part, in the order of delivery,
-     * in place of the loader's own shuffle; rank and world size then do nothing.  Copied. */
+    /* If not NULL: this rank's positions in the part (each less than num_samples), in the order of
+     * delivery.  They replace the loader's shuffle; rank and world size then have no effect.
+     * Copied. */
     const uint64_t *order;
     size_t num_order;
-    /* If not NULL: what sluice_batch_state() or sluice_loader_state() gave; part and epoch are
-     * those that it says.  SLUICE_E_INVALID: it is of another dataset, pipeline, seed or global
-     * batch, with both sides' values and what to do. */
+    /* If not NULL: a result of sluice_batch_state() or sluice_loader_state().  The epoch continues
+     * there; part and epoch are taken from it.  SLUICE_E_INVALID: it belongs to another dataset,
+     * pipeline, seed or global batch size; the error has both values and says what to do. */
     const char *state;
 };
 
-/* Prefetching begins.  Ends the epoch before, if finish did not.  Plans on the first call. */
+/* Starts an epoch: prefetching begins.  Ends the previous epoch if finish() did not.  The first
+ * call makes the plan. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_start(struct sluice_loader *loader,
                                                              const struct sluice_epoch_start *start,
                                                              struct sluice_err *err);
 
-/* Rows [0, num_rows) of the epoch's next batch for this rank.
+/* This rank's rows of one global batch.
  *
  * Global batch g of an epoch is items [g * G, (g + 1) * G) of the global order, G = world size *
  * batch size; rank r has rows [r * batch size, (r + 1) * batch size) of it. */
 struct sluice_batch {
-    /* num_rows x height x width x 3; the caller may write to it.  Of the memory that
-     * sluice_loader_device() says: the host, or a CUDA device, where all of it is there for work on
-     * any stream. */
+    /* num_rows x height x width x 3; the caller may write to it.  It is in the host's memory or on
+     * a CUDA device (sluice_loader_device()); there it is complete, for work on any stream. */
     uint8_t *pixels;
-    int64_t *labels;       /* num_rows, and so on */
+    int64_t *labels;       /* num_rows, as are the next two */
     uint64_t *ids;         /* sample ids: places in the dataset's list */
-    uint32_t *draw_epochs; /* of the random crops and flips: differs with --repeat */
+    uint32_t *draw_epochs; /* epochs of the draw keys; differ from `epoch` with --repeat */
     uint32_t num_rows, height, width;
-    uint32_t num_padded;   /* of these, the last so many repeat others, so that ranks have as many;
-                            * one that failed and was left out does not count */
+    uint32_t num_padded;   /* the last num_padded rows repeat others, so that all ranks have the
+                            * same number; a row that failed and was left out does not count */
     uint64_t epoch, index; /* index: of the global batch in its epoch */
-    /* ns that next() waited for this batch, by what its slowest sample waited for; [SLUICE_GPU]: 0.
-     */
+    /* Time in ns that next() waited for this batch, by the resource that the batch's slowest sample
+     * waited for; [SLUICE_GPU]: 0. */
     uint64_t wait_ns[SLUICE_NUM_RESOURCES];
 };
 
-/* Waits for timeout_ms at most; < 0: for ever.  *batch is NULL at the epoch's end.
- * SLUICE_E_AGAIN: none is ready yet.  SLUICE_E_CLOSED: stopped.  Other failures end the epoch, but
- * for that of sluice_loader_device(); SLUICE_E_NOT_FOUND: not one of its samples came. */
+/* The next batch; *batch is NULL at the epoch's end.  Waits for timeout_ms at most; < 0: without
+ * limit.  SLUICE_E_AGAIN: no batch is ready yet.  SLUICE_E_CLOSED: stopped.  SLUICE_E_NOT_FOUND:
+ * every sample of the epoch failed.  All failures end the epoch, except SLUICE_E_AGAIN and the
+ * SLUICE_E_NO_MEMORY that sluice_loader_device() describes. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_next(struct sluice_loader *loader,
                                                             int timeout_ms,
                                                             const struct sluice_batch **batch,
                                                             struct sluice_err *err);
 
 /* Whether next() failed because the server or the folder was out of reach for longer than
- * retry-for: the batches before are good, and sluice_loader_state() goes on after them. */
+ * retry-for.  Earlier batches are good, and sluice_loader_state() is the place after them. */
 SLUICE_API bool sluice_loader_has_lost_source(const struct sluice_loader *loader);
 
-/* Any number of batches may be held, in any order; more than the loader's own memory has room for
- * takes more, of the host's.  Any thread, also after close.  NULL is allowed. */
+/* Gives a batch back; on a device, no work may use its rows any more.  Batches may be held in any
+ * number and released in any order; in the host's memory, batches beyond those that the loader has
+ * room for are allocated.  Any thread, also after close.  NULL is allowed. */
 SLUICE_API void sluice_batch_release(const struct sluice_batch *batch);
 
-/* As release, of a batch on a device: work that was put on `stream` (a cudaStream_t; NULL: the
- * legacy default stream) until now may still use the rows, and their next use waits for it on the
- * device. sluice_batch_release() says that nothing uses them any more. */
+/* Gives a batch on a device back while work on `stream` (a cudaStream_t; NULL: the legacy default
+ * stream) that was enqueued before this call may still use its rows.  The next batch in this memory
+ * waits for that work, on the device. */
 SLUICE_API void sluice_batch_release_after(const struct sluice_batch *batch, void *stream);
 
 /* The place after this batch, for sluice_epoch_start.state: JSON, at most SLUICE_MAX_STATE bytes
@@ -306,46 +317,44 @@ SLUICE_API void sluice_batch_release_after(const struct sluice_batch *batch, voi
 #define SLUICE_MAX_STATE 1024
 SLUICE_API void sluice_batch_state(const struct sluice_batch *batch, char state[SLUICE_MAX_STATE]);
 
-/* The same after the batch that next() gave last; before the first, the place where the epoch was
- * started; after its end, the beginning of the next one.  Of an open loader. */
+/* The same after the last batch that next() returned; before the first, where the epoch was
+ * started; after the epoch's end, the beginning of the next one.  The loader must be open. */
 SLUICE_API void sluice_loader_state(const struct sluice_loader *loader,
                                     char state[SLUICE_MAX_STATE]);
 
-/* Whether start() takes a state that the library gave; of an open loader. */
+/* Checks whether start() would accept a state.  The loader must be open. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_check_state(
     const struct sluice_loader *loader, const char *state, struct sluice_err *err);
 
-/* The place that a state names.  SLUICE_E_CORRUPT: not a state; SLUICE_E_UNSUPPORTED: of a later
- * version.
- */
+/* The place that a state names.  SLUICE_E_CORRUPT: it is not a state.  SLUICE_E_UNSUPPORTED: a
+ * later version wrote it. */
 struct sluice_place {
     enum sluice_part part;
     uint64_t epoch;
-    uint64_t batch; /* the next global batch of the epoch; its end is after the last, partial one */
+    uint64_t batch; /* the epoch's next global batch; at its end, the number of batches, the last,
+                     * partial one included */
 };
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_state_place(const char *state,
                                                             struct sluice_place *place,
                                                             struct sluice_err *err);
 
-/* Batches that this rank gets in an epoch of the part, from its start. */
+/* The number of batches that this rank gets in a whole epoch of the part. */
 SLUICE_API uint64_t sluice_loader_num_batches(const struct sluice_loader *loader,
                                               enum sluice_part part);
 
-/* Ends the epoch; after its last batch this does not wait.  Before it, what is under way is thrown
- * away.  Batches that are held stay. */
+/* Ends the epoch.  After the last batch this does not wait; earlier, samples under way are thrown
+ * away.  Held batches stay valid. */
 SLUICE_API void sluice_loader_finish(struct sluice_loader *loader);
 
-/* Any thread: open, start and next return SLUICE_E_CLOSED, now and later. */
+/* Makes open, start and next return SLUICE_E_CLOSED, also calls under way.  Any thread. */
 SLUICE_API void sluice_loader_stop(struct sluice_loader *loader);
 
-/* Frees the loader.  NULL is allowed. */
+/* Frees the loader.  Held batches stay valid.  NULL is allowed. */
 SLUICE_API void sluice_loader_close(struct sluice_loader *loader);
 
-/* --- what an epoch came to --- */
+/* --- results of an epoch --- */
 
-/* The result of a model's training in the epoch of the part that ended last, so that its statistics
- * have a loss.  Called when the device is done with the last batch: the epoch's time ends there. Of
- * val after train, it goes into the statistics of that training epoch, too. */
+/* What the model's training reached in an epoch. */
 struct sluice_learned {
     uint64_t samples;
     double loss_sum; /* cross-entropy, natural log, summed over samples */
@@ -353,18 +362,21 @@ struct sluice_learned {
     double lr;
     bool is_deterministic; /* the same seed gives the same weights */
 };
+/* Adds the result to the statistics of the part's last epoch, which ended.  Call it when the device
+ * is done with the last batch: the epoch's measured time ends there.  A result of the val part goes
+ * into the statistics of the training epoch before it, too. */
 SLUICE_API void sluice_loader_learned(struct sluice_loader *loader, enum sluice_part part,
                                       const struct sluice_learned *learned);
 
-/* The epoch of the part that ended last, by its last batch, a failure or finish, as offload_train
- * --json prints it: one JSON object; loss and top1 are null if nothing was learned.  sluice_free()
- * it.  SLUICE_E_INVALID: none has ended. */
+/* Statistics of the part's last epoch that ended (by its last batch, a failure or finish), as
+ * offload_train --json prints them: one JSON object.  loss and top1 are null without
+ * sluice_loader_learned().  Free it with sluice_free().  SLUICE_E_INVALID: no epoch has ended. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_stats(struct sluice_loader *loader,
                                                              enum sluice_part part, char **json,
                                                              struct sluice_err *err);
 
-/* The same for a person: two lines of at most 80 columns, each with a newline, or all there is to
- * say in one long line without. */
+/* The same for a person: two lines of at most 80 columns, each with a newline; with is_long,
+ * everything in one line without a newline. */
 #define SLUICE_MAX_SUMMARY 1024
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_summary(struct sluice_loader *loader,
                                                                enum sluice_part part, bool is_long,
@@ -373,58 +385,61 @@ SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_summary(struct sluice_loa
 
 /* --- while it runs --- */
 
-/* From the loader's creation on, over all epochs and both parts.  Each value stands by itself. */
+/* Totals since the loader's creation, over all epochs and both parts.  Values are read one by one,
+ * so they may differ by a few samples from each other. */
 struct sluice_counters {
-    uint64_t samples;                   /* that next() gave */
-    uint64_t batches;                   /* that the caller has asked for the next one since */
-    uint64_t failed[SLUICE_NUM_STATUS]; /* samples, by status, in the batches given */
+    uint64_t samples;                   /* returned by next() */
+    uint64_t batches;                   /* finished: the caller asked for the one after */
+    uint64_t failed[SLUICE_NUM_STATUS]; /* failed samples in returned batches, by status */
     uint64_t prefetched;                /* samples that are ready now */
-    uint64_t wire_bytes;                /* of messages received, payload and fields */
-    /* What arrived, by split and form.  The last split counts for those after it, too:
-     * sluice_loader_choices() tells them apart. */
+    uint64_t wire_bytes;                /* size of the messages received */
+    /* Samples that arrived, by split and form.  The last split includes all higher ones;
+     * sluice_loader_choices() counts each. */
     uint64_t choices[SLUICE_MAX_OPS + 1][SLUICE_NUM_FORMS];
-    uint64_t on_gpu[SLUICE_NUM_FORMS]; /* of those with split 0, what was decoded on the device */
-    /* next()'s waits by what they were for; [SLUICE_GPU]: the caller's time between its calls. */
+    uint64_t on_gpu[SLUICE_NUM_FORMS]; /* samples of split 0 that the device decoded */
+    /* Time that next() waited, by cause; [SLUICE_GPU]: the caller's time between its calls. */
     uint64_t wait_ns[SLUICE_NUM_RESOURCES];
     uint64_t outages; /* times that the server was lost */
     uint64_t lost_streams, repeated_requests, hash_errors;
-    /* Samples that another replica was asked for: after a loss or a silence, and to be sure. */
+    /* Samples requested from a second replica: after the first was lost or silent, and to hedge
+     * against a slow one. */
     uint64_t failed_over, hedged;
-    /* Seconds since it began, of what lasts now; 0: it does not. */
-    double waits_s, lost_s; /* next() waits for a batch; the server is lost */
+    /* How long next() has been waiting for a batch, and the server has been lost; 0: it is not. */
+    double waits_s, lost_s;
 };
-/* Any thread; waits for nobody. */
+/* Any thread; does not block. */
 SLUICE_API void sluice_loader_counters(const struct sluice_loader *loader,
                                        struct sluice_counters *counters);
 
 /* Samples that arrived at one split in one form. */
 struct sluice_choice_count {
     uint32_t split;
-    const char *form; /* "jpeg_crop"; lives for ever */
+    const char *form; /* for example "jpeg_crop"; static */
     uint64_t samples, on_gpu;
 };
-/* Fills in the first `room` of those that are not 0, by split, and returns how many there are.  Any
- * thread; waits for nobody. */
+/* Fills in at most `room` counts that are not 0, in the order of splits, and returns the number of
+ * all that are not 0.  Any thread; does not block. */
 SLUICE_API size_t sluice_loader_choices(const struct sluice_loader *loader,
                                         struct sluice_choice_count *counts, size_t room);
 
-/* The pass that the counters count now: an epoch, or a part of a profile. */
+/* The pass under way, for a progress display: an epoch, or a part of a profile. */
 struct sluice_loader_pass {
-    uint64_t number; /* of passes so far; 0: none has begun */
+    uint64_t number; /* passes begun so far; 0: none */
     enum sluice_part part;
     uint64_t epoch;
-    uint64_t first, total;     /* this rank's samples: before the first that comes, and all */
-    uint64_t more;             /* samples of passes that follow, as far as that is known */
-    bool continues;            /* the pass before: rates that were measured still hold */
+    uint64_t first, total;     /* this rank's samples: those skipped by a resume, and all */
+    uint64_t more;             /* samples of the passes that follow, if known */
+    bool continues;            /* it continues the previous pass, whose measured rates still hold */
     char name[32], detail[48]; /* of a profile: "part 2 of 9", "(JPEG crops)"; else "" */
 };
-/* Any thread; waits for nobody. */
+/* Any thread; does not block. */
 SLUICE_API void sluice_loader_pass(struct sluice_loader *loader, struct sluice_loader_pass *pass);
 
-/* With the settings profiling and write-profile-folder: the epoch of the train part is measured op
- * by op; after its end this measures its samples in every form that can be asked for, and writes
- * the profile that the setting profile-folder reads.  Takes several times as long as the epoch.
- * SLUICE_E_INVALID: no such epoch has ended.  SLUICE_E_CLOSED: stopped. */
+/* Writes a profile, for the setting profile-folder of later runs.  Needs the settings profiling and
+ * write-profile-folder, with which a training epoch is measured op by op.  Call it after such an
+ * epoch: it measures the epoch's samples in every form that the server can send.  Takes several
+ * times as long as the epoch.  SLUICE_E_INVALID: no such epoch has ended.  SLUICE_E_CLOSED:
+ * stopped. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_write_profile(struct sluice_loader *loader,
                                                                      struct sluice_err *err);
 
@@ -436,9 +451,9 @@ enum sluice_layout { SLUICE_NCHW, SLUICE_NHWC };
 /* out[n][c][y][x] (or [n][y][x][c]) = table[c][pixels[n][y][x][c]], rounded to nearest even for F16
  * and BF16: with sluice_dataset_info.table bit for bit torchvision's ToTensor + Normalize.  `out`
  * has num_rows * 3 * height * width elements, aligned to their size, and does not overlap `pixels`.
- * Infinities and NaNs of the table stay so; what is too large for F16 becomes infinite.  Pure; any
- * thread.  SLUICE_E_INVALID: a size of 0 or one that overflows, no such dtype or layout, or `out`
- * is not aligned. */
+ * Infinities and NaNs of the table stay so; values too large for F16 become infinite.  Pure; any
+ * thread.  SLUICE_E_INVALID: a size is 0 or overflows, dtype or layout is unknown, or `out` is not
+ * aligned. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_finish(
     const uint8_t *pixels, size_t num_rows, size_t height, size_t width, const float table[3][256],
     enum sluice_dtype dtype, enum sluice_layout layout, void *out, struct sluice_err *err);
@@ -447,25 +462,27 @@ SLUICE_API SLUICE_MUST_USE sluice_status sluice_finish(
 
 struct sluice_server;
 
-/* Serves the images beneath `root` from this process, as offload_server does; NULL: those of the
- * settings "root", of which each adds one, "NAME=DIR" or "NAME=URL".  Settings are its flags
- * ("listen": "127.0.0.1:0" by default here).  Blocks until it listens, and so for a walk over the
- * folder, which nothing interrupts.  Limits on connections (max-connections) hold where gRPC is
- * linked into this library, else they are refused. */
+/* Serves the images in the folder `root` from this process, as offload_server does.  NULL: the
+ * roots of the settings "root", each "NAME=DIR" or "NAME=URL".  Settings are offload_server's flags
+ * ("listen" is "127.0.0.1:0" by default here).  Blocks until it listens; first it walks over the
+ * folder, which cannot be interrupted.  max-connections works only where gRPC is linked into this
+ * library; elsewhere SLUICE_E_UNSUPPORTED. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_server_start(const char *root,
                                                              const struct sluice_setting *settings,
                                                              size_t num_settings,
                                                              struct sluice_server **server,
                                                              struct sluice_err *err);
-/* "HOST:PORT" that it listens on; borrowed until stop. */
+/* The "HOST:PORT" that the server listens on; borrowed until stop. */
 SLUICE_API const char *sluice_server_address(const struct sluice_server *server);
-/* The counters, as offload_server prints them at its end; sluice_free() it.  Any thread. */
+/* The server's counters, as offload_server prints them at its end.  Free them with sluice_free().
+ * Any thread. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_server_stats(struct sluice_server *server,
                                                              char **json, struct sluice_err *err);
-/* Reads the list of samples again, in the background, and certificates and tokens at once.  Any
+/* Reloads certificates and tokens at once, and the list of samples in the background.  Any
  * thread. */
 SLUICE_API void sluice_server_reread(struct sluice_server *server);
-/* Answers what was accepted, within --grace, and frees the server.  NULL is allowed. */
+/* Answers accepted requests, for the time of the setting grace at most, and frees the server.  NULL
+ * is allowed. */
 SLUICE_API void sluice_server_stop(struct sluice_server *server);
 
 #ifdef __cplusplus

@@ -24,19 +24,19 @@ enum sluice_on_error {
 };
 
 struct sluice_rows {
-    uint8_t *pixels; /* borrowed memory: capacity x row_bytes; or NULL: not here */
+    uint8_t *pixels; /* borrowed memory: capacity x row_bytes; NULL: pixels are on a device */
     size_t row_bytes;
     unsigned capacity, n;
-    unsigned num_padded; /* of n, the number of last rows that repeat others, so that ranks have
-                            equal numbers */
+    unsigned num_padded; /* the last num_padded of the n rows repeat others, so that all ranks have
+                          * the same number */
 
     /* Per row; owned. */
     uint32_t *labels;
     uint32_t *ids;         /* sample ids */
     uint32_t *draw_epochs; /* of the random crops and flips */
     sluice_status *status;
-    struct sluice_hash128 *hashes; /* by digest.h */
-    uint32_t *from;                /* settle's own */
+    struct sluice_hash128 *hashes; /* digest.h */
+    uint32_t *from;                /* scratch of settle */
 };
 
 SLUICE_MUST_USE sluice_status sluice_rows_init(struct sluice_rows *batch, unsigned capacity,
@@ -49,9 +49,8 @@ unsigned sluice_rows_plan(const struct sluice_rows *batch, enum sluice_on_error 
                           uint32_t *from);
 
 /* Applies `on_error` (not FAIL) to the rows whose status is not SLUICE_OK.  Afterwards rows
- * [0, n) are good; n is 0 if no row was good.  num_padded is of these: a row that is left out does
- * not count, and one that is replaced does.  The result depends on the statuses alone, so it is the
- * same in every mode. */
+ * [0, n) are good; n is 0 if no row was good.  num_padded counts replaced rows, and not rows that
+ * are left out.  The result depends on the statuses alone, so it is the same in every mode. */
 void sluice_rows_settle(struct sluice_rows *batch, enum sluice_on_error on_error);
 
 #endif

@@ -7,17 +7,16 @@
 #include <stddef.h>
 
 /* A stack (LIFO) of blocks of memory for batches.  The block that was given back last is taken
- * first, because it is the likeliest to be in a cache and in the TLB.  So only as many blocks are
- * ever written to as batches are filled at once, however many may be ahead.
+ * first, because it is the likeliest to be in a cache and in the TLB.  So the number of blocks that
+ * are ever written to is the number of batches that are filled at once, not `count`.
  *
- * A taken block can be lent: then another one takes its place, and `count` blocks can be taken
- * again.  Of blocks that came in addition, TUNING_SPARE_BATCHES (tuning.h) stay when they are
- * returned.
+ * A taken block can be lent: then another block replaces it, and `count` blocks can be taken again.
+ * When lent blocks are returned, TUNING_SPARE_BATCHES (tuning.h) of the additional blocks are kept.
  *
  * Threads: one at a time. */
 
 struct sluice_batch_memory_options {
-    unsigned count; /* of blocks that can be taken, lent ones not counted */
+    unsigned count; /* blocks that can be taken, without lent ones */
     size_t bytes;   /* of each block */
     /* Bytes of all blocks together whose pages are touched by init, in the order of use. */
     size_t bytes_ahead;
@@ -37,19 +36,19 @@ struct sluice_batch_memory {
 SLUICE_MUST_USE sluice_status
 sluice_batch_memory_init(struct sluice_batch_memory *memory,
                          const struct sluice_batch_memory_options *options, struct sluice_err *err);
-/* Frees the free blocks; whoever has another frees it.  Idempotent; fine on {0}. */
+/* Frees the free blocks; the holder of another block frees it.  Idempotent; fine on {0}. */
 void sluice_batch_memory_clear(struct sluice_batch_memory *memory);
 
-/* A block must be left. */
+/* A free block must be left. */
 void *sluice_batch_memory_take(struct sluice_batch_memory *memory);
 void sluice_batch_memory_give(struct sluice_batch_memory *memory, void *taken);
 
 /* Lends a block that was taken.  False: another block has to be added first. */
 bool sluice_batch_memory_lend(struct sluice_batch_memory *memory);
-/* Takes over a block that options.alloc made; not on failure. */
+/* Takes ownership of a block from options.alloc, unless it fails. */
 SLUICE_MUST_USE sluice_status sluice_batch_memory_add(struct sluice_batch_memory *memory,
                                                       void *made, struct sluice_err *err);
-/* Gives a lent block back.  False: it is not needed any more, and is the caller's to free. */
+/* Gives a lent block back.  False: the block is not needed; the caller frees it. */
 bool sluice_batch_memory_return(struct sluice_batch_memory *memory, void *lent);
 
 #endif

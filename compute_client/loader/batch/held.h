@@ -7,13 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Batches that a prefetcher has handed out: each stays as it is until it is released, any number of
- * them, in any order, also when the prefetcher is gone.
+/* Batches that a prefetcher has handed out.  Any number may be held, and released in any order;
+ * each stays unchanged until then, also after the prefetcher is destroyed.
  *
  * A held batch is a header from its prefetcher's home and a block of the prefetcher's memory for
- * pixels.  The home keeps the headers, so that a batch needs no allocation of its own, and lives
- * until the prefetcher is destroyed and the last batch is released.  A batch on a device has a
- * block of the device's place (gpu/place.h) instead, and the home keeps the place as long.
+ * pixels.  The home reuses the headers, so that a batch needs no allocation, and lives until the
+ * prefetcher is destroyed and the last batch is released.  A batch on a device has a block of the
+ * device's place (gpu/place.h) instead, and the home keeps that place alive.
  *
  * Threads: a held batch belongs to one thread at a time; release may be called from any thread,
  * several at once. */
@@ -30,18 +30,17 @@ struct sluice_held {
     uint64_t *ids;         /* sample ids */
     uint32_t *draw_epochs; /* of the random crops and flips */
     unsigned num_rows;
-    unsigned num_padded; /* the number of last ones that repeat others */
-    /* In the epoch, from its very first item: what came before first_item counts, and so do batches
-     * that were skipped. */
+    unsigned num_padded; /* the last num_padded rows repeat others */
+    /* Place in the whole epoch: batches before first_item and skipped ones count. */
     uint64_t index;
     /* How long the trainer waited for the batch, by the resource that its slowest sample waited for
      * (stall.h).  SLUICE_GPU is 0. */
     uint64_t stall_ns[SLUICE_NUM_RESOURCES];
-    /* How many samples of the epoch failed so far, by status: those of this batch, and of the part
-     * before first_item, included. */
+    /* The number of failed samples of the epoch so far, by status, including this batch and the
+     * part before first_item. */
     uint64_t errors[SLUICE_NUM_STATUS];
 
-    /* The home's. */
+    /* Private to the home. */
     struct sluice_held_home *home;
     struct sluice_held *next;
 };
@@ -57,8 +56,9 @@ void sluice_held_release_after(struct sluice_held *held, void *stream);
 struct sluice_held_home_options {
     unsigned batch_size;
     size_t bytes; /* of a block */
-    /* Takes the batch's block back; returns it if it is to be freed, or else NULL.  A block of a
-     * device is with its place already.  Called with the home's lock held, never after close. */
+    /* Takes the batch's block back; returns it if it must be freed, or else NULL.  A block of a
+     * device was given back to its place before.  Called with the home's lock held, never after
+     * close. */
     void *(*take_back)(void *ctx, const struct sluice_held *held);
     void *ctx; /* borrowed until close */
     /* Called without a lock, until the last batch is released. */

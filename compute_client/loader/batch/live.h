@@ -8,30 +8,30 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Live counters of a run for its observers: the line on a terminal, the page of metrics.
+/* Live counters of a run for its observers: the line on a terminal and the metrics page.
  * Counters only grow, from the program's start, over all epochs and both subsets.
  *
- * Prefetcher, fetcher, client and the loop over batches write; a pointer to it may be NULL in their
- * options.  Relaxed atomics: each value stands by itself, and nothing is published through it.
+ * Prefetcher, fetcher, client and the loop over batches write them, unless their options have NULL.
+ * Relaxed atomics: each value is independent of the others and publishes no other data.
  *
  * Threads: any; reading takes no lock and waits for nobody. */
 
 struct sluice_live {
     /* Counters. */
-    _Atomic uint64_t samples;                   /* that the trainer got */
-    _Atomic uint64_t batches;                   /* that the trainer is done with */
+    _Atomic uint64_t samples;                   /* handed to the trainer */
+    _Atomic uint64_t batches;                   /* that the trainer has finished */
     _Atomic uint64_t errors;                    /* samples that failed, in delivered batches */
     _Atomic uint64_t failed[SLUICE_NUM_STATUS]; /* the same by status */
     _Atomic uint64_t rows; /* samples that are ready, or failed: ahead of `samples` */
     _Atomic uint64_t
-        taken; /* of these, in batches that the trainer got, or that were skipped or thrown away */
+        taken; /* those of `rows` in batches that were handed out, skipped or thrown away */
     _Atomic uint64_t wire_bytes; /* of the messages received */
     _Atomic uint64_t choices[SLUICE_PIPELINE_MAX_OPS + 1][SLUICE_MAX_FORMS]; /* what arrived */
-    _Atomic uint64_t on_gpu[SLUICE_MAX_FORMS]; /* of those, what was decoded on the device */
+    _Atomic uint64_t on_gpu[SLUICE_MAX_FORMS]; /* samples of split 0 that the device decoded */
     /* The trainer's waits for batches, by the resource that they waited for; [SLUICE_GPU]: the
      * time that it did not wait. */
     _Atomic uint64_t stall_ns[SLUICE_NUM_RESOURCES];
-    /* Times that the server was lost; of several: that no replica of some shard was there. */
+    /* Times that the server was lost; with replicas: that a shard had no reachable replica. */
     _Atomic uint64_t outages;
     /* As in fetcher.h's stats, of all fetchers. */
     _Atomic uint64_t lost_streams, repeated, hash_errors;
@@ -40,7 +40,7 @@ struct sluice_live {
 
     /* States. */
     _Atomic uint64_t waits_since_ns; /* the trainer waits for a batch; 0: it does not */
-    _Atomic uint64_t lost_since_ns;  /* the same: it is lost; 0: it is not */
+    _Atomic uint64_t lost_since_ns;  /* the server is lost; 0: it is not */
 };
 
 static inline void sluice_live_add(_Atomic uint64_t *counter, uint64_t amount)

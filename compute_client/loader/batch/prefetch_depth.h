@@ -26,7 +26,7 @@ struct sluice_prefetch_depth {
 void sluice_prefetch_depth_see(struct sluice_prefetch_depth *depth, size_t num_items,
                                uint64_t now_ns);
 
-/* How many items may be prefetched. */
+/* The number of items that may be prefetched. */
 size_t sluice_prefetch_depth_items(const struct sluice_prefetch_depth *depth);
 
 #endif

@@ -28,30 +28,31 @@ struct row {
     uint64_t cpu_ns;                    /* of the worker; only if the chooser has on_row */
     struct sluice_source_result result; /* its sample is taken by the job */
     unsigned ops_done;                  /* of the reply */
-    size_t charged;                     /* its part of charged_bytes */
+    size_t charged;                     /* the item's part of charged_bytes */
     struct sluice_expected expected;
     struct row_trace *trace; /* owned; NULL: the item is not traced */
     char error[200];
-    /* The device is to decode the result's sample, a file, which stays until the batch is made.
-     * What the device needs of it, in the slot's staging buffer or apart. */
+    /* The device decodes the result's sample, a file, which stays until the batch is made. */
     bool is_for_gpu;
+    /* The parts of the file that the device needs, in the staging buffer or in memory of their
+     * own. */
     struct sluice_gpu_prepared prepared;
     struct sluice_gpu_staging *staging; /* the slot's when the sample arrived; NULL: it had none */
-    /* Rows of its file came and did not do: the file is asked for. */
+    /* JPEG rows came that could not be decoded: the whole file is requested. */
     bool asks_file;
     struct row *next_again;
 };
 
 struct slot {
-    struct sluice_rows batch; /* has its pixels from the first row's job to next() */
+    struct sluice_rows batch; /* has pixels from the job of its first row until next() */
     struct row *rows;
     unsigned num_missing;   /* under the lock */
     const struct row *last; /* the row that made it ready */
-    /* With a device, under the lock: the batch is made, in this block. */
+    /* With a device, under the lock: the batch is made, in `block`. */
     bool is_made;
     uint64_t made_ns;
-    uint64_t lane_ns, gpu_ns; /* how long a lane had it, and waited for the device of that */
-    size_t kept_bytes;        /* of its files, and what is prepared apart; also before it is made */
+    uint64_t lane_ns, gpu_ns; /* how long a lane had it, and the part that it waited for the GPU */
+    size_t kept_bytes;        /* of its files, and of parts prepared outside the staging buffer */
     struct sluice_gpu_block *block;
     struct sluice_gpu_staging
         *staging; /* until a lane takes the slot; NULL: none was free so far */
@@ -70,7 +71,7 @@ struct lane {
     struct sluice_prefetcher *prefetcher;
     struct sluice_gpu_lane *gpu;
     struct maker *maker;
-    uint64_t gpu_ns; /* waited for the device, since the batch was begun */
+    uint64_t gpu_ns; /* time that it waited for the device since it began the batch */
     pthread_t thread;
     bool is_started;
 };
@@ -81,7 +82,7 @@ struct sluice_prefetcher {
     pthread_cond_t room;               /* for `thread`: it may request another item */
     size_t next_item;                  /* to request; written by `thread` alone */
     struct row *again;                 /* to request once more, before that */
-    size_t num_away, num_unfinished;   /* requested and not arrived; and not in their batch */
+    size_t num_away, num_unfinished;   /* items requested and not arrived; not in their batch */
     struct sluice_expected under_way;  /* chooser.h */
     size_t num_taken;                  /* batches that next() has returned or skipped */
     size_t num_released;               /* batches whose slot is free again */
@@ -89,18 +90,18 @@ struct sluice_prefetcher {
     size_t charged_bytes;              /* payload of unfinished items; payload_bytes bounds it */
     struct sluice_prefetch_depth depth;
     bool is_running;                   /* an epoch is under way */
-    struct sluice_batch_memory memory; /* as many as slots; lent: batches other than `current` */
+    struct sluice_batch_memory memory; /* a block for each slot; lent: batches before `current` */
     size_t num_rows_ready;             /* completed, in batches that next() has not taken */
     size_t num_rows_working;           /* rows that arrived and are not completed */
-    pthread_cond_t idle;               /* for abandon(): none of them is left */
+    pthread_cond_t idle;               /* for abandon(): num_rows_working is 0 */
     bool is_stopped, has_failed, has_failed_source;
     sluice_status failure;
     char failure_text[256];
     /* With a device. */
-    pthread_cond_t makeable; /* for the lanes: a batch is complete, a block is free, or the end */
+    pthread_cond_t makeable; /* for lanes: a batch is complete, a block is free, or they must end */
     bool is_ending;
     size_t num_begun;    /* batches that a lane has taken */
-    unsigned num_making; /* of these, those that are not made */
+    unsigned num_making; /* batches begun and not made */
     unsigned num_lent;   /* blocks that the trainer has */
     size_t kept_bytes;   /* of slots whose batch is not made */
     bool lacks_block;    /* a lane waits for one */
@@ -121,7 +122,7 @@ struct sluice_prefetcher {
     size_t row_bytes;          /* of the epoch's pipeline */
     struct sluice_held *spare; /* the header for the next batch; NULL: none yet */
     uint64_t waited_ns;        /* for the next batch, in calls that returned SLUICE_E_AGAIN */
-    uint64_t outside_since_ns; /* the caller has a batch, or nothing yet; 0: neither */
+    uint64_t outside_since_ns; /* when next() returned; 0: it has not, or its end was counted */
 
     /* `thread`'s alone. */
     struct sluice_ask ask; /* for the next item */
@@ -185,7 +186,8 @@ static inline struct slot *prefetcher_slot_of(struct sluice_prefetcher *prefetch
     return &prefetcher->slots[batch % prefetcher->options.num_slots];
 }
 
-/* The pixels of a batch that was not handed out.  Under the lock, or when nobody else is left. */
+/* Gives back the pixels of a batch that was not handed out.  Under the lock, or when no other
+ * thread is left. */
 void prefetcher_give_memory_back(struct sluice_prefetcher *prefetcher, struct slot *slot);
 /* The release of a batch: sluice_held_home_options; ctx is the prefetcher. */
 void *prefetcher_take_back(void *ctx, const struct sluice_held *held);
@@ -193,9 +195,9 @@ void *prefetcher_take_back(void *ctx, const struct sluice_held *held);
  * another one takes the block's place. */
 SLUICE_MUST_USE sluice_status prefetcher_lend_current(struct sluice_prefetcher *prefetcher,
                                                       struct sluice_err *err);
-/* So many rows are ready no longer. */
+/* The trainer took num_rows of the rows that were ready. */
 void prefetcher_see_taken(struct sluice_prefetcher *prefetcher, size_t num_rows);
-/* The caller's own time, since next() returned, ends. */
+/* Ends the caller's own time, which began when next() returned, and counts it. */
 void prefetcher_end_outside(struct sluice_prefetcher *prefetcher);
 
 #endif

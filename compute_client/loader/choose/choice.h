@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Which split and form each sample is asked for, by mode.
+/* The split and form in which each sample is requested, by mode.
  *
  * Threads: pure functions. */
 
@@ -20,8 +20,8 @@ struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,
 
 /* Replaces a plain form by `form` where the pipeline can carry it: a whole file by a JPEG crop or
  * by the rows that its crop needs, pixels by packed ones, and a whole file by the packed pixels of
- * the box that its crop needs (split 1).  Where that would not be smaller the server sends whatever
- * is.  A plain `form` replaces nothing. */
+ * the box that its crop needs (split 1).  Where that would not be smaller, the server sends the
+ * smaller form.  A plain `form` replaces nothing. */
 struct sluice_choice sluice_choice_coded(const struct sluice_pipeline *pipeline,
                                          struct sluice_choice choice, enum sluice_form form);
 
@@ -30,7 +30,7 @@ size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice
                            size_t file_bytes);
 
 /* SOPHON's plan (plan/sophon.h) for choices[0 .. use.num_used), from the profile in `folder`.
- * SLUICE_E_INVALID if that is of another pipeline or of other data (plan/cost_folder.h). */
+ * SLUICE_E_INVALID if the profile is of another pipeline or dataset (plan/cost_folder.h). */
 struct sluice_choice_request {
     const char *folder;
     struct sluice_rates rates;

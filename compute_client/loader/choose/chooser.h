@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A chooser decides the choice (split and form) of each sample at the moment the prefetcher
- * requests it, and is told how the request went.  A prefetcher has one chooser for each epoch.
+/* A chooser decides the choice (split and form) of each sample at the moment when the prefetcher
+ * requests it, and receives the outcome.  A prefetcher has one chooser for each epoch.
  *
  * Threads: see each function.  None is called with a lock held. */
 
@@ -27,8 +27,8 @@ struct sluice_ask {
     uint32_t max_away, max_unfinished;
     double storage_worth; /* source.h */
     struct sluice_expected expected;
-    /* The prices that the choice was made by (plan/planner_lp.h), by resource; borrowed until the
-     * next choice; NULL: it was not made by prices. */
+    /* The prices of resources that decided the choice (plan/planner_lp.h); borrowed until the next
+     * choice; NULL: prices did not decide it. */
     const double *prices;
 };
 
@@ -53,9 +53,9 @@ struct sluice_row_seen {
 };
 
 struct sluice_chooser {
-    /* Called once per item, in the order of the items, on the prefetcher's thread.  *under_way sums
-     * what items are expected to use: storage CPU and bytes of the items that have not arrived,
-     * compute CPU of the items that are not in their batch. */
+    /* Called once per item, in the order of the items, on the prefetcher's thread.  *under_way is
+     * the expected use by items under way: storage CPU and bytes of items that have not arrived,
+     * compute CPU of items that are not in their batch. */
     struct sluice_ask (*choose)(void *ctx, size_t index, const struct sluice_sampler_item *item,
                                 const struct sluice_expected *under_way);
     /* Called when an item is done, on any thread.  NULL is allowed. */

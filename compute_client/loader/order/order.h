@@ -16,8 +16,8 @@
  *     rank             0 0 1 1 2 2   0 0 1 1  2  2   0  1  2
  *                                                          `---- pad: item 0 again
  *
- * So global batches do not depend on how many ranks share them, as long as G is the same.  Every
- * rank has as many batches, and as many rows in each, as every other.
+ * So global batches do not depend on the number of ranks, as long as G is the same.  All ranks have
+ * the same number of batches, and of rows in each.
  *
  * The last global batch is partial if G does not divide the epoch.  With SLUICE_TAIL_PAD it is
  * padded to a multiple of the world size with items from the beginning of the global order, again
@@ -25,10 +25,10 @@
  * contiguous part of it.  For one rank that is a short batch without repeats.  With
  * SLUICE_TAIL_DROP it is left out.
  *
- * A cursor counts the items of the global order that the ranks have had together: a multiple of G,
- * or `total`, the end.  `total` is the items of the epoch, at most UINT32_MAX.
+ * A cursor counts the items of the global order that all ranks together have received: a multiple
+ * of G, or `total`, the end.  `total` is the number of items of the epoch, at most UINT32_MAX.
  *
- * Threads: pure functions, but that sluice_rank_from_env() reads the environment. */
+ * Threads: pure functions, except that sluice_rank_from_env() reads the environment. */
 
 enum sluice_tail { SLUICE_TAIL_PAD, SLUICE_TAIL_DROP };
 
@@ -42,27 +42,28 @@ struct sluice_order_options {
     enum sluice_tail tail;
 };
 
-/* SLUICE_E_INVALID, with the flag named, if a number is not in its range or a global batch does not
- * fit 32 bits.  The other functions take options that have passed. */
+/* SLUICE_E_INVALID, which names the flag, if a number is out of range or a global batch does not
+ * fit 32 bits.  The other functions need options that passed this check. */
 SLUICE_MUST_USE sluice_status sluice_order_check(const struct sluice_order_options *options,
                                                  struct sluice_err *err);
 
-/* SLUICE_E_INVALID if an epoch of num_items has no such cursor.  The other functions take a
- * cursor that has passed. */
+/* SLUICE_E_INVALID if an epoch of `total` items does not have this cursor.  The other functions
+ * need a cursor that passed this check. */
 SLUICE_MUST_USE sluice_status sluice_order_check_cursor(const struct sluice_order_options *options,
                                                         uint64_t total, uint64_t cursor,
                                                         struct sluice_err *err);
 
-/* Batches from the cursor on: the same for every rank. */
+/* The number of batches after the cursor; the same for every rank. */
 uint64_t sluice_order_num_batches(const struct sluice_order_options *options, uint64_t total,
                                   uint64_t cursor);
 
-/* Rows of all these batches: the same for every rank.  Each batch but the last has batch_size. */
+/* The number of rows of these batches; the same for every rank.  Each batch except the last has
+ * batch_size rows. */
 uint64_t sluice_order_num_items(const struct sluice_order_options *options, uint64_t total,
                                 uint64_t cursor);
 
-/* The number of last rows of this rank's last batch that repeat items of the epoch's beginning; 0
- * if no batch is left. */
+/* The number of rows at the end of this rank's last batch that repeat items from the epoch's
+ * beginning; 0 if no batch is left. */
 uint32_t sluice_order_num_padded(const struct sluice_order_options *options, uint64_t total,
                                  uint64_t cursor);
 
@@ -73,21 +74,20 @@ void sluice_order_fill(const struct sluice_order_options *options,
                        struct sluice_sampler_item *out);
 
 /* The cursor after a number of batches of this rank, at most sluice_order_num_batches().  With
- * SLUICE_TAIL_DROP it never reaches the partial batch: no batch is left at the last multiple of G.
- */
+ * SLUICE_TAIL_DROP it stops at the last multiple of G. */
 uint64_t sluice_order_cursor(const struct sluice_order_options *options, uint64_t total,
                              uint64_t cursor, uint64_t batches_taken);
 
 /* As getenv(). */
 typedef char *sluice_getenv_fn(const char *name);
 
-/* This process's rank as its launcher tells, by the first pair of variables that is there: RANK and
+/* This process's rank, from the first pair of variables that its launcher has set: RANK and
  * WORLD_SIZE (torchrun), SLURM_PROCID and SLURM_NTASKS (Slurm's srun), OMPI_COMM_WORLD_RANK and
- * OMPI_COMM_WORLD_SIZE (Open MPI's mpirun).  Without any: rank 0 of 1.  An empty variable is as if
- * it were not there.
+ * OMPI_COMM_WORLD_SIZE (Open MPI's mpirun).  Without any: rank 0 of 1.  An empty variable counts as
+ * unset.
  *
- * SLUICE_E_INVALID, with the variables named, if one of a pair is there alone, is not a number, or
- * the rank is not less than the world size. */
+ * SLUICE_E_INVALID, which names the variables, if only one of a pair is set, a value is not a
+ * number, or the rank is not less than the world size. */
 SLUICE_MUST_USE sluice_status sluice_rank_from_env(sluice_getenv_fn *get, struct sluice_rank *rank,
                                                    struct sluice_err *err);
 

@@ -24,30 +24,28 @@
  *     n = 4, weight 0.75, k = 3      | a b c d | a b c d | a b c d |
  *                                     epoch 0 `  1 `   2 `   3 `
  *
- * So for k <= n nothing comes twice in an epoch, all of the range comes before any of it comes
- * again, and every sample comes once in a pass.  A step of pass p draws as epoch p: what a sample
- * draws differs each time.  Of weight 1 that is the order and the draws without ranges.
+ * So every sample comes once in a pass, and for k <= n no sample comes twice in an epoch.  A step
+ * of pass p draws as epoch p, so that a sample draws differently each time.  With weight 1 order
+ * and draws are those without ranges.
  *
- * With shards the order keeps what lies together together: the items of a shard that follow each
- * other are a run; the runs come in an order of the epoch's, and are shuffled within windows of
- * num_mixed of them.  So no more than num_mixed shards are read at a time, from one end of the
- * window to the other.
+ * With shards the order keeps samples of one shard together: consecutive items of a shard are a
+ * run; each epoch shuffles the runs, and then the items within windows of num_mixed runs.  So at
+ * most num_mixed shards are read at a time.
  *
  *     runs       a a a | b b b | c c c | d d d
  *     in order   c c c   a a a | d d d   b b b        num_mixed = 2
  *     shuffled   c a a c a c   | b d d b b d
  *
  * With K copies (repeated augmentation) a sample comes K times in a row, each time with other
- * draws, and every K-th epoch has it: K epochs share one order, that of epoch e / K without copies,
- * of which each item becomes K that follow each other, and these K times as many items are dealt
- * out in K equal parts:
+ * draws, in one of every K epochs.  K epochs share one order, that of epoch e / K without copies.
+ * Each of its items becomes K consecutive ones, and the epochs take K equal parts of the result:
  *
  *     order of 0   c a d b               K = 2
  *     with copies  c c a a | d d b b
  *                  epoch 0 ` 1
  *
- * So an epoch has as many items as without, and K epochs have the same items with the same draws:
- * copy k of an item of draw epoch d draws as d * K + k.
+ * So an epoch has the same number of items as without copies.  Copy k of an item of draw epoch d
+ * draws as d * K + k.
  *
  * Threads: pure functions. */
 
@@ -74,16 +72,16 @@ struct sluice_sampler {
     /* Where the shards end, in positions, rising: the last is num_samples. */
     const uint32_t *shard_ends;
     size_t num_shards;
-    uint32_t num_mixed; /* shards of a window; 0: the order knows no shards */
+    uint32_t num_mixed; /* runs in a window; 0: the order ignores shards */
 };
 
-/* The number of items of an epoch, the same for each.  SLUICE_E_INVALID if it is 0, or if it or a
- * draw epoch up to last_epoch does not fit 32 bits. */
+/* The number of items, the same for every epoch.  SLUICE_E_INVALID if it is 0, or if it or a draw
+ * epoch up to last_epoch does not fit 32 bits. */
 SLUICE_MUST_USE sluice_status sluice_sampler_count(const struct sluice_sampler *sampler,
                                                    uint64_t last_epoch, size_t *count,
                                                    struct sluice_err *err);
 
-/* Fills items[0 .. count).  SLUICE_E_NO_MEMORY, with ranges, shards or copies alone. */
+/* Fills items[0 .. count).  SLUICE_E_NO_MEMORY, only with ranges, shards or copies. */
 SLUICE_MUST_USE sluice_status sluice_sampler_fill(const struct sluice_sampler *sampler,
                                                   uint32_t epoch, struct sluice_sampler_item *items,
                                                   struct sluice_err *err);

@@ -7,12 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where the shards of a subset end, for an order that keeps them together (sampler.h): samples that
- * follow each other in one shard (datasets/shards/shard.h), or as files in one folder.  Paths alone
- * say it, as a list from a server has no offsets: so a folder called x.tar is one shard, too.
+/* Finds where the shards of a subset end, for an order that keeps them together (sampler.h).  A
+ * shard is a series of consecutive samples in one tar (datasets/shards/shard.h) or in one folder.
+ * Only paths are compared, because a list from a server has no offsets; so a folder called x.tar is
+ * a shard, too.
  *
- * ids[position] is a row of the manifest, and rises.  ends[0 .. *num) is the caller's to free; the
- * last is num_ids, which is at least 1.  SLUICE_E_NO_MEMORY.
+ * ids[position] is a row of the manifest, in rising order.  The caller frees ends[0 .. *num); the
+ * last end is num_ids, which is at least 1.  SLUICE_E_NO_MEMORY.
  *
  * Threads: a pure function. */
 SLUICE_MUST_USE sluice_status sluice_shard_ends(const struct sluice_manifest *manifest,

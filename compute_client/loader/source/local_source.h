@@ -15,25 +15,25 @@
  *
  * A read that fails in a way that may pass (sluice_retry_is_worth()) is done again after a wait,
  * for up to retry_for_s; meanwhile its thread reads other files.  A read that has not returned
- * after sample_timeout_s is that sample's error, at once: another read of that disk would cost
- * another thread.  The thread is given up, and a new one takes its place; if the read returns after
- * all, the thread ends.  Once MAX_STUCK reads are stuck at a time the source has failed.  close()
- * waits for no read that hangs.
+ * after sample_timeout_s fails its sample, without a retry: another read of that disk could block
+ * another thread.  The thread is abandoned and a new one replaces it; if the read returns after
+ * all, the thread ends.  Once MAX_STUCK reads are stuck at the same time, the source has failed.
+ * close() does not wait for reads that hang.
  *
- * A file that is missing is SLUICE_E_NOT_FOUND only while its root is the folder that it was; else
- * it is SLUICE_E_IO, as the data has nothing to do with it.  One that is not the listed one is
+ * A missing file is SLUICE_E_NOT_FOUND only while its root is still the same folder; else it is
+ * SLUICE_E_IO, because the data is not the cause.  A file that differs from the list is
  * SLUICE_E_STALE. */
 
 struct sluice_manifest;
 
 struct sluice_local_source_options {
-    /* Folders that the items' paths are relative to; those with names are their first part. */
+    /* Folders that the items' paths are relative to; a root's name is the first part of a path. */
     const struct sluice_roots *roots;
-    struct sluice_buf_pool *pool; /* borrowed; where the bytes live */
+    struct sluice_buf_pool *pool; /* borrowed; holds the bytes of files */
     unsigned num_threads;         /* >= 1 */
     size_t max_items;             /* unanswered at once */
     double retry_for_s;           /* 0: never read again */
-    double sample_timeout_s;      /* 0: a read may take for ever */
+    double sample_timeout_s;      /* 0: no limit on the time of a read */
     const char *jpeg_index;       /* "auto", "off" (also NULL) or a file: jpeg_index_file.h */
     size_t max_file_bytes;        /* 0: 512 MiB; a larger file is that sample's error */
     /* The list that the files are compared with (freshness.h); an item's sample id is an index into

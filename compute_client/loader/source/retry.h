@@ -31,9 +31,9 @@ bool sluice_retry_failed(struct sluice_retry *retry, uint64_t now_ns, uint64_t *
 
 void sluice_retry_succeeded(struct sluice_retry *retry);
 
-/* Whether a sample that failed so is worth another try.  What the data itself is (corrupt,
- * unsupported, not found, invalid) stays so; all other failures may pass, and no sample is left out
- * for one of them before the deadline. */
+/* Whether a sample that failed with this status is worth a retry.  Failures of the data itself
+ * (corrupt, unsupported, not found, invalid) are permanent.  All others may pass, and a sample is
+ * retried until the deadline. */
 bool sluice_retry_is_worth(sluice_status status);
 
 #endif

@@ -23,17 +23,18 @@
 struct sluice_source_item {
     uint64_t ticket; /* chosen by the caller, unique among the unanswered; the result has it */
     struct sluice_draw_key key;
-    /* The server's list has it under another number than the key, which is of the whole. */
+    /* The server's list has the sample under listed_id; the key's id is that of the whole dataset,
+     * of which the server has a shard. */
     bool has_listed_id;
     uint32_t listed_id;
     const char *path;    /* borrowed until the answer */
-    uint64_t file_bytes; /* its length by the list of samples; 0: not known */
-    unsigned split;      /* a wish: the source may do fewer ops */
+    uint64_t file_bytes; /* length in the list of samples; 0: unknown */
+    unsigned split;      /* requested; the source may do fewer ops */
     enum sluice_form form;
-    /* A wish, too: a JPEG crop with a restart marker after each such number of MCUs; 0: one for
-     * each row. */
+    /* Requested MCUs between restart markers of a JPEG crop, which the source may ignore; 0: one
+     * marker for each row. */
     uint32_t jpeg_crop_restart;
-    /* The value of one more storage core to this client (replan/cpu_share.h); 0: not said. */
+    /* The value of one more storage core to this client (replan/cpu_share.h); 0: unknown. */
     double storage_worth;
     struct sluice_trace_context trace; /* for the server */
 };
@@ -42,7 +43,7 @@ struct sluice_source_result {
     uint64_t ticket;
     uint32_t origin;      /* which of the source's servers it came from, for consumed() */
     sluice_status status; /* SLUICE_OK: there is a sample */
-    bool is_overdue;      /* it failed as no answer came in time */
+    bool is_overdue;      /* it failed because no answer came in time */
     char error[200];
     struct sluice_sample sample; /* checked against the pipeline; the receiver takes it */
     /* If the sample came in a message: its bytes there, and a reference to the message, until
@@ -58,11 +59,11 @@ struct sluice_source_result {
     uint64_t storage_ns;
     uint64_t storage_queue_ns; /* of storage_ns, the wait for a worker */
     uint64_t storage_cpu_ns;   /* CPU time of the work */
-    double storage_price;      /* the server's CPU price, as last heard; 0 if never */
-    double storage_cores;      /* cores that the server may use, as last heard; 0 if never */
+    double storage_price;      /* the last CPU price received from the server; 0: none */
+    double storage_cores;      /* the last number of cores of the server received; 0: none */
     uint64_t disk_ns;          /* waiting for the disk; 0 if the file was in memory */
     uint64_t disk_busy_ns;     /* its part of the disk's busy time (host/disk_clock.h) */
-    uint64_t read_bytes;       /* of the file; 0: as many as the manifest says */
+    uint64_t read_bytes;       /* of the file; 0: its length in the manifest */
 };
 
 /* Copies the sample's bytes from the message into one buffer, sample.data, if they are still in a
@@ -83,14 +84,14 @@ struct sluice_source_events {
 };
 
 struct sluice_source {
-    bool is_local; /* nothing crosses a network: what is not the disk is this machine's CPU */
+    bool is_local; /* samples cross no network: time not spent on the disk is this machine's CPU */
     /* SLUICE_E_CLOSED after close or on_failed. */
     sluice_status (*request)(struct sluice_source *source, const struct sluice_source_item *items,
                              size_t num_items);
     void (*consumed)(struct sluice_source *source, uint32_t origin, size_t payload_bytes);
     /* Bytes of all messages received so far. */
     uint64_t (*wire_bytes)(struct sluice_source *source);
-    /* When it returns, no event runs or will run; the other functions stay harmless.  Idempotent.
+    /* After it returns, no event runs or will run; the other functions stay safe.  Idempotent.
      * Not at the same time as request. */
     void (*close)(struct sluice_source *source);
     void (*destroy)(struct sluice_source *source); /* closes first */
