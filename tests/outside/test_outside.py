@@ -46,11 +46,10 @@ class Outside(programs.SynthTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        programs.BIN = OUTSIDE
         cls.profile = pathlib.Path(cls.folder.name, "profile")
         cls.run_program("offload_profile", "run", cls.root, "--out", cls.profile, "--pipeline",
                         SPEC)
-        cls.server = programs.Server(cls.root)
+        cls.server = programs.Server(cls.root, folder=OUTSIDE)
         cls.addClassCleanup(cls.server.__exit__)
         cls.local = cls.train("local")
 
@@ -120,16 +119,9 @@ class Outside(programs.SynthTest):
                               env={**os.environ, "PYTHONPATH": str(package.parent)})
         self.assertEqual((done.returncode, done.stdout), (0, f"{NUM} rows\n"), done.stderr)
 
-    def serve(self, folder):
-        programs.BIN = folder
-        try:
-            return programs.Server(self.root)
-        finally:
-            programs.BIN = OUTSIDE
-
     def test_an_older_server_names_what_it_lacks(self):
         crop = "random_resized_crop=48"
-        with self.serve(OLDER) as server:
+        with programs.Server(self.root, folder=OLDER) as server:
             for spec, words in (
                     (f"decode,{crop},hflip,to_tensor", None),
                     (f"decode,{crop},when(epoch>=1,invert),to_tensor", "op 3 (when)"),
@@ -148,7 +140,7 @@ class Outside(programs.SynthTest):
         done = self.run_program("offload_train", self.root, "--dataset-mode", "local", "--device",
                                 "none", "--pipeline", SPEC, folder=stock, code=2)
         self.assertIn("op 2 (negate)", done.stderr)
-        with self.serve(stock) as server:
+        with programs.Server(self.root, folder=stock) as server:
             # It does not know the form, which it is not asked for.
             flags = ("--host", server.address, "--device", "none", "--json", "-b", "8", "-p", "0",
                      "--no-val")

@@ -232,7 +232,7 @@ class StandingTest(FolderTest):
         self.assertEqual(members[:2], [("00000000.jpg", rows[0]["image"]["bytes"]),
                                        ("00000000.cls", b"11")])
         self.assertEqual([data for _, data in members[::2]], [row["image"]["bytes"] for row in rows])
-        run("offload_dataset", "index", self.folder)
+        support.run("offload_dataset", "index", self.folder)
         self.assertEqual(self.labels_served(), [row["label"] for row in rows])
         self.assertEqual(self.labels_served("val"), [row["label"] for row in rows[:2]])
         listed = pathlib.Path(self.folder, "sluice-manifest.tsv").read_bytes().decode().split("\n")

@@ -7,7 +7,6 @@ import pathlib
 import signal
 import threading
 import time
-import unittest
 
 import support
 

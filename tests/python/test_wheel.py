@@ -151,7 +151,7 @@ class WheelTest(support.SetTest):
         cls.install_s = spent_s() - before
         print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, "
               f"installed in {cls.install_s:.1f} s of CPU time")
-        support.BIN = cls.venv / "bin"
+        support.programs.BIN = cls.venv / "bin"  # from here on the wheel's programs
         super().setUpClass()
 
     def run_python(self, code, *args):
@@ -223,8 +223,8 @@ class WheelTest(support.SetTest):
             self.skipTest("this wheel was packed without the libraries")
         mapped = self.run_python(MAPPED).split()
         self.assertTrue(any(path.startswith(str(self.venv)) for path in mapped), mapped)
-        with support.offload_server(self.root) as server:
-            mapped += libraries(pathlib.Path(f"/proc/{server.pid}/maps").read_text())
+        with support.Server(self.root) as server:
+            mapped += libraries(pathlib.Path(f"/proc/{server.process.pid}/maps").read_text())
         self.assertEqual([path for path in mapped if not path.startswith(str(self.venv))
                           and not OF_THE_MACHINE.fullmatch(os.path.basename(path))], [])
 

@@ -56,9 +56,9 @@ class Train:
     """offload_train --json, without a device unless the flags name one, while the test goes on.
     `folder` has another version's programs; `env` is added to ours."""
 
-    def __init__(self, *flags, folder=BIN, env=None, **options):
+    def __init__(self, *flags, folder=None, env=None, **options):
         self.process = subprocess.Popen(
-            [folder / "offload_train", "--device", "none", "--json", *map(str, flags)],
+            [(folder or BIN) / "offload_train", "--device", "none", "--json", *map(str, flags)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, **(env or {})}, **options)
         self.log = ""
@@ -98,13 +98,13 @@ class Server:
     """offload_server over a root, or a list of them, with its log in a file unless `stderr` says
     otherwise; killed where a test leaves it running.  `folder` has another version's programs."""
 
-    def __init__(self, root, *flags, listen="127.0.0.1:0", folder=BIN, env=None, stderr=None,
+    def __init__(self, root, *flags, listen="127.0.0.1:0", folder=None, env=None, stderr=None,
                  **options):
         roots = root if isinstance(root, (list, tuple)) else [root]
         self.listen = listen
         self.log_file = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            [folder / "offload_server", *(word for one in roots for word in ("--root", str(one))),
+            [(folder or BIN) / "offload_server", *(word for one in roots for word in ("--root", str(one))),
              "--listen", listen, "--prep-workers", "2", *map(str, flags)],
             stdout=subprocess.PIPE, stderr=stderr or self.log_file, text=True,
             env={**os.environ, **(env or {})}, **options)
