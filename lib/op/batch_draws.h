@@ -4,8 +4,8 @@
 #include "op/batch_ops.h"
 #include "op/op.h"
 
-/* Draws of weights, and of what is done to whole batches after normalize: mixup, CutMix and random
- * erasing.  The arithmetic on the batch is the caller's.
+/* Draws for batch ops (mixup, CutMix and random erasing), and draws of weights.  The caller does
+ * the arithmetic on the batch.
  *
  * Threads: pure functions. */
 
@@ -18,7 +18,7 @@ void sluice_draw_dirichlet(struct sluice_rng *rng, double alpha, unsigned num, d
 
 struct sluice_mix {
     bool is_mixed, is_cutmix;
-    double lambda;         /* the part of a row's own label; of its pixels, in mixup */
+    double lambda;         /* the weight of a row's own label; in mixup also of its pixels */
     struct sluice_box box; /* of the other row in CutMix; may be empty */
 };
 
@@ -27,15 +27,15 @@ struct sluice_mix sluice_draw_mix(const struct sluice_mix_params *params, uint64
                                   uint32_t epoch, uint64_t batch, uint32_t rank,
                                   struct sluice_size size);
 
-/* The box of one sample; false: none.  Of ten draws the first that is smaller than the image on
- * both sides counts, and without one nothing is erased. */
+/* Draws the box to erase in one sample: the first of ten draws that is smaller than the image on
+ * both sides.  False: nothing is erased. */
 bool sluice_draw_erasing(const struct sluice_erasing_params *params,
                          const struct sluice_draw_key *key, struct sluice_size size,
                          struct sluice_box *box);
 
 /* The fill of an erased box: `count` (at most SLUICE_MAX_FILL) entries of a table of
- * SLUICE_NUM_QUANTILES float32, drawn from the sample's own stream.  Neither memory need be
- * aligned. */
+ * SLUICE_NUM_QUANTILES float32, drawn from the sample's own stream.  `table` and `out` may be
+ * unaligned. */
 #define SLUICE_MAX_FILL (65536u * 8)
 void sluice_fill_drawn(const struct sluice_draw_key *key, const void *table, void *out,
                        size_t count);

@@ -5,16 +5,16 @@
 
 #include <stdbool.h>
 
-/* Batch ops: random erasing, then mixup or CutMix, and label smoothing, which the batches of
- * training get after normalize.  sluice.torch.RandomErasing and Mix define it
- * (docs/PYTHON.md); op/batch_draws.h draws.
+/* Batch ops: random erasing, then mixup or CutMix, and label smoothing.  They apply to training
+ * batches after normalize.  sluice.torch.RandomErasing and Mix define them (docs/PYTHON.md);
+ * op/batch_draws.h draws their numbers.
  *
  * Threads: pure functions. */
 
 /* Mixup (Zhang et al., 2018) and CutMix (Yun et al., 2019), as timm's Mixup and torchvision's MixUp
  * and CutMix draw them. */
 struct sluice_mix_params {
-    double mixup_alpha, cutmix_alpha; /* 0 to 1000; 0: never that one */
+    double mixup_alpha, cutmix_alpha; /* 0 to 1000; 0: off */
     double p;                         /* that a batch is mixed at all */
     double cutmix_p;                  /* with both: that it is CutMix */
 };
@@ -41,10 +41,10 @@ struct sluice_batch_ops {
     float fill_values[3];
 };
 
-/* Does nothing; the other numbers are the defaults of sluice.torch. */
+/* Batch ops that do nothing; the other numbers have the defaults of sluice.torch. */
 struct sluice_batch_ops sluice_batch_ops_none(void);
 
-/* Whether anything is done; false for zeros, too. */
+/* Whether any batch op is on; false for {0}, too. */
 bool sluice_has_batch_ops(const struct sluice_batch_ops *ops);
 
 /* SLUICE_E_INVALID says what is out of range. */
@@ -56,7 +56,7 @@ SLUICE_MUST_USE sluice_status sluice_batch_ops_check(const struct sluice_batch_o
                                                      struct sluice_err *err);
 
 /* The normal distribution's quantiles at the middles of 65,536 equal parts, in steps of 2^-20
- * (Wichura, AS241, 1988): what erased boxes are filled with. */
+ * (Wichura, AS241, 1988).  Erased boxes are filled with them. */
 #define SLUICE_NUM_QUANTILES 65536
 void sluice_normal_quantiles(float table[SLUICE_NUM_QUANTILES]);
 

@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Facts known of a sample in one epoch before it is fetched, and the features that costs are
- * weighted sums of.  A form says by such weights what it costs before anything was measured
- * (op/form.h); the plan adds them up and fits them to measurements (plan/choice_cost.h).
+/* Facts about a sample in one epoch that are known before it is fetched, and the features derived
+ * from them.  A cost is a weighted sum of features.  Each form has default weights (op/form.h); the
+ * plan fits weights to measurements (plan/choice_cost.h).
  *
  * Threads: pure functions. */
 
@@ -16,7 +16,7 @@ struct sluice_sample_facts {
     uint8_t coding;         /* image/codecs/coding.h */
     bool is_size_guessed;
     uint32_t output_size; /* side of the square that it ends as; 0: the image's own size */
-    /* All that the ops read of the image: the whole of it if they do not begin with a crop. */
+    /* The part of the image that the ops read: all of it unless they begin with a crop. */
     struct {
         uint32_t top, left, height, width;
     } crop;
@@ -32,14 +32,14 @@ enum sluice_choice_feature {
     SLUICE_CHOICE_PER_CHROMA_SAMPLE, /* of the crop, without luma */
     SLUICE_CHOICE_PER_CROP_ROW,      /* pixels of the resized width */
     SLUICE_CHOICE_PER_OUTPUT_PIXEL,
-    /* Output pixels by the cube root of bytes per pixel of the file times how much the crop is
-     * scaled down: what is left of a picture's detail. */
+    /* Detail left in the output: its pixels times the cube root of (the file's bytes per pixel
+     * times the factor by which the crop is scaled down). */
     SLUICE_CHOICE_PER_DETAIL,
     SLUICE_NUM_CHOICE_FEATURES,
 };
 
 enum sluice_file_class {
-    SLUICE_CLASS_WINDOW, /* JPEGs that image/jpeg/window.h covers, and what is not known */
+    SLUICE_CLASS_WINDOW, /* JPEGs that image/jpeg/window.h covers, and unknown files */
     SLUICE_CLASS_JPEG,   /* other JPEGs: progressive, four components, unusual sampling */
     SLUICE_CLASS_PNG,    /* PNGs, and other formats: all pixels, whatever the crop */
     SLUICE_NUM_FILE_CLASSES,
@@ -52,7 +52,7 @@ enum sluice_file_class sluice_file_class_of(const struct sluice_sample_facts *fa
 void sluice_choice_features(const struct sluice_sample_facts *facts,
                             double feature[SLUICE_NUM_CHOICE_FEATURES]);
 
-/* Seconds of one core, or bytes, for one of each feature. */
+/* Seconds of one core, or bytes, per unit of each feature. */
 struct sluice_choice_weights {
     double per[SLUICE_NUM_CHOICE_FEATURES];
 };
@@ -64,7 +64,7 @@ struct sluice_choice_weights {
 double sluice_choice_predict(const struct sluice_choice_weights *weights,
                              const double feature[SLUICE_NUM_CHOICE_FEATURES]);
 
-/* Decodes and resizes a window of a JPEG's MCUs, by class of file. */
+/* The cost of decoding and resizing a window of a JPEG's MCUs, by file class. */
 extern const struct sluice_choice_weights sluice_decode_window_cost[SLUICE_NUM_FILE_CLASSES];
 
 /* MCU rows under the crop of a JPEG that the window decoder covers, its columns of MCUs, and the

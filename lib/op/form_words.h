@@ -6,13 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Forms in words, for programs that see no more of them (op/form.c): the shares of many samples in
- * each, the most frequent first.
+/* Names of forms for people, and the share of samples in each form, the most frequent first.  For
+ * programs that need nothing else of forms (op/form.c implements it).
  *
  * Threads: pure functions. */
 
-/* Forms that a process can know: those of enum sluice_form, and those that it registers
- * (op/form.h). */
+/* The most forms of a process: those of enum sluice_form and those that it registers (op/form.h).
+ */
 #define SLUICE_MAX_FORMS 8
 
 enum sluice_form_style {
@@ -20,16 +20,16 @@ enum sluice_form_style {
     SLUICE_FORMS_LONG,  /* "93% JPEG crops, 7% files" */
 };
 
-/* "JPEG crops", "files", ...: of a form, for a person. */
+/* A form's name for a person: "JPEG crops", "files", ... */
 const char *sluice_form_words(enum sluice_form form);
 
-/* Shares of count[] samples by form.  Leaves out shares below half a percent, and those that do not
- * fit.  "" without samples. */
+/* Writes the shares of count[] samples by form.  Omits shares below half a percent, and those that
+ * do not fit.  Writes "" if there are no samples. */
 void sluice_form_shares(const uint64_t count[SLUICE_MAX_FORMS], enum sluice_form_style style,
                         char *out, size_t size);
 
-/* Adds to the short style what share of them a GPU decoded, "crop 93% raw 7% +gpu 98%", by the same
- * rule. */
+/* Appends the share of samples that a GPU decoded to the short style, "crop 93% raw 7% +gpu 98%",
+ * by the same rule. */
 void sluice_form_add_gpu(uint64_t on_gpu, uint64_t total, char *out, size_t size);
 
 #endif

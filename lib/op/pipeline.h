@@ -16,19 +16,19 @@
  *     file --decode--> u8 --crop--> u8 --flip--> u8 --to_tensor--> f32 --normalize--> f32
  *       0            1           2           3                4                   5
  *
- * The numbers are splits: split k means that ops [0, k) ran on the storage
- * node and ops [k, n) run on the compute node.
+ * The numbers are splits: split k means that ops [0, k) ran on the storage node and ops [k, n) run
+ * on the compute node.
  *
- * The contract that everything above relies on, and that tests/property/
- * test_split.c checks for every op list, split and CPU level:
+ * The split contract, which tests/property/test_split.c checks for every op list, split and CPU
+ * level:
  *
  *     running [0, k) here and [k, n) there gives the same bytes as [0, n).
  *
- * It holds because an op may depend on its input, its own constants and
- * sluice_draw_key() only: never on a thread, a clock or a shared generator.
+ * It holds because an op may depend on its input, its own constants and sluice_draw_key() only:
+ * never on a thread, a clock or a shared generator.
  *
- * Threads: a pipeline is immutable once made and may be shared.  A scratch and
- * a sample belong to one thread at a time. */
+ * Threads: a pipeline is immutable once made and may be shared.  A scratch and a sample belong to
+ * one thread at a time. */
 
 struct sluice_buf_pool;
 struct sluice_box;
@@ -43,14 +43,13 @@ void sluice_sample_clear(struct sluice_sample *sample); /* idempotent; fine on {
  *     "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"
  *     "decode,resize=256,center_crop=224,to_tensor,normalize=imagenet"
  * exif_transpose, random_resized_crop=SIZE[:scale=MIN-MAX][:ratio=MIN-MAX] (0.08-1, 3/4-4/3),
- * resize=SHORTER_SIDE, center_crop=SIZE, hflip[=P] (0.5),
- * normalize=imagenet or normalize=R:G:B/R:G:B (means / standard deviations).
- * decode stands first (decode=pillow13: with resizes as of Pillow 13), and right after it
- * exif_transpose if images are to be turned upright (what decode gives is upright then, and
- * exif_transpose does no more); to_tensor comes after every u8 op, normalize after it.  A bound of
- * a ratio may be a fraction.  docs/RECIPES.md has the other ops and the grammar of groups,
- * one_of(...), k_of(N,...) and shuffled(...). An op may stand as often as wanted.  SLUICE_E_INVALID
- * names the op and the position in err, and what may have been meant.  Destroy the result. */
+ * resize=SHORTER_SIDE, center_crop=SIZE, hflip[=P] (0.5), normalize=imagenet or
+ * normalize=R:G:B/R:G:B (means / standard deviations). decode stands first (decode=pillow13: with
+ * resizes as of Pillow 13).  exif_transpose, which turns images upright, stands right after it and
+ * takes effect within decode.  to_tensor comes after every u8 op, normalize after to_tensor.  A
+ * bound of a ratio may be a fraction.  docs/RECIPES.md has the other ops and the grammar of groups,
+ * one_of(...), k_of(N,...) and shuffled(...). An op may occur more than once.  SLUICE_E_INVALID
+ * names the op and the position and suggests a name.  Destroy the result. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_parse(const char *spec,
                                                     struct sluice_pipeline **pipeline,
                                                     struct sluice_err *err);
@@ -62,20 +61,20 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_check(const char *spec, struct slu
 unsigned sluice_pipeline_num_ops(const struct sluice_pipeline *pipeline);
 const char *sluice_pipeline_op_name(const struct sluice_pipeline *pipeline, unsigned op);
 enum sluice_op_kind sluice_pipeline_op_kind(const struct sluice_pipeline *pipeline, unsigned op);
-/* Whether it filters pixels to another size, other than copying a box of them. */
+/* Whether the op filters pixels to another size, rather than copying a box of them. */
 bool sluice_pipeline_op_resizes(const struct sluice_pipeline *pipeline, unsigned op);
-/* The op in a cost table: the original's name of its stage, or torchvision's of the op; and in
+/* The op's name in cost tables (the original's name of the stage, or torchvision's), and in
  * reports. */
 const char *sluice_pipeline_op_column(const struct sluice_pipeline *pipeline, unsigned op);
 const char *sluice_pipeline_op_label(const struct sluice_pipeline *pipeline, unsigned op);
 
-/* Nanoseconds of one core for each pixel of an image that ops [from, to) change without changing
- * its size, in the mean over the draws of this epoch of the training; other ops count as 0 (op.h
- * has the machine). */
+/* The mean cost of those ops of [from, to) that keep the image's size: nanoseconds of one core per
+ * pixel, over the draws of this epoch of the training.  Other ops count as 0.  op.h names the
+ * machine. */
 double sluice_pipeline_mean_ns(const struct sluice_pipeline *pipeline, unsigned from, unsigned to,
                                uint32_t schedule);
 
-/* Whether an op runs in some epochs alone.  Then draw keys have the epoch of the training. */
+/* Whether some op runs only in some epochs.  If so, draw keys contain the epoch of the training. */
 bool sluice_pipeline_has_schedule(const struct sluice_pipeline *pipeline);
 
 /* The canonical text: every constant spelled out; parses to an equal pipeline. */
@@ -88,20 +87,19 @@ uint64_t sluice_pipeline_fingerprint(const struct sluice_pipeline *pipeline);
 /* The kind of data of a sample at a split: FILE at 0, then U8, then F32. */
 enum sluice_kind sluice_pipeline_kind(const struct sluice_pipeline *pipeline, unsigned split);
 
-/* The last split whose data is u8: where every batch meets, and what is hashed. */
+/* The last split whose data is u8.  Batches are assembled and hashed at this split. */
 unsigned sluice_pipeline_u8_split(const struct sluice_pipeline *pipeline);
 
 /* Side length of the square that every sample ends as; 0 if it depends on the
  * image (no crop op). */
 uint32_t sluice_pipeline_output_size(const struct sluice_pipeline *pipeline);
 
-/* Bytes of one finished sample (f32) and of its u8 image; 0 as above. */
+/* Bytes of one finished sample (f32) and of its u8 image; 0 if they depend on the image. */
 size_t sluice_pipeline_output_bytes(const struct sluice_pipeline *pipeline);
 size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline);
 
-/* Whether images are turned upright by their EXIF.  Then only a look at the file tells which of its
- * pixels a crop needs, and sizes in a dataset's list may be those of the image before it is turned.
- */
+/* Whether images are turned upright by their EXIF orientation.  If so, only the file shows which
+ * pixels a crop needs, and a dataset's list may have the sizes before the turn. */
 bool sluice_pipeline_is_upright(const struct sluice_pipeline *pipeline);
 
 /* The size of an image at a split, as far as it is known without the image. */
@@ -112,16 +110,14 @@ uint64_t sluice_known_size_pixels(struct sluice_known_size known, uint32_t width
 /* Whether some decoded image becomes one of this size, at least 1. */
 bool sluice_known_size_allows(struct sluice_known_size known, uint32_t width, uint32_t height);
 
-/* to_tensor and normalize as one lookup: table[channel][u8 value] is what the
- * tail of the pipeline makes of it, in torch's float32 arithmetic:
- * ((float)v / 255 - mean) / std.  CPU and GPU share it.  All zero if the
- * pipeline ends in u8. */
+/* to_tensor and normalize as one lookup: table[channel][u8 value] is the result of the pipeline's
+ * tail, in torch's float32 arithmetic: ((float)v / 255 - mean) / std.  CPU and GPU share it.  All
+ * zero if the pipeline ends in u8. */
 const sluice_pipeline_table *sluice_pipeline_tail_table(const struct sluice_pipeline *pipeline);
 
-/* The draws of the random ops of the pipeline for one sample of width x height
- * decoded pixels (both at least 1): the box of random_resized_crop in the
- * coordinates of the image that this op sees (the whole decoded image if there
- * lacks this op), and the flip. */
+/* The pipeline's draws for one sample of width x height decoded pixels (both at least 1): the box
+ * of random_resized_crop, in coordinates of that op's input, and the flip.  Without
+ * random_resized_crop the box is the whole decoded image. */
 struct sluice_draws {
     uint32_t top, left, height, width;
     bool flip;
@@ -142,30 +138,29 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_write_draws(const struct sluice_pi
                                                           uint32_t width, uint32_t height,
                                                           char **json, struct sluice_err *err);
 
-/* Runs ops [sample->ops_done, end) in place; end <= num_ops.  Each op swaps
- * sample->data for its result, so at most two buffers live at once.
+/* Runs ops [sample->ops_done, end) in place; end <= num_ops.  Each op swaps sample->data for its
+ * result, so at most two buffers live at once.
  *
- * On failure the sample is left as the last whole op made it and may be sent
- * on or cleared.  SLUICE_E_CORRUPT is about this one sample and not a reason to
- * stop; sizes from a header are checked before anything is allocated. */
+ * On failure the sample stands after the last op that succeeded and may be sent or cleared.
+ * SLUICE_E_CORRUPT concerns this sample only; the caller goes on with others.  Sizes from a header
+ * are checked before they are used to allocate. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
                                                   struct sluice_scratch *scratch,
                                                   struct sluice_sample *sample, unsigned end,
                                                   struct sluice_err *err);
 
-/* Runs all remaining ops and writes the final tensor straight to `out` (aligned
- * for floats), which is how a sample lands in batch memory without one more
- * copy.  `out_len` must equal sluice_pipeline_output_bytes(); a pipeline where
- * that is 0 is SLUICE_E_INVALID.  On success the sample is cleared; on failure it
- * stands at a whole op, as after run(), and `out` holds nothing of use. */
+/* Runs all remaining ops and writes the final tensor to `out` (aligned for floats), which saves a
+ * copy into batch memory.  `out_len` must equal sluice_pipeline_output_bytes(); a pipeline where
+ * that is 0 is SLUICE_E_INVALID.  On success the sample is cleared; on failure it stands after a
+ * whole op, as with run(), and the contents of `out` are undefined. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
                                                      struct sluice_scratch *scratch,
                                                      struct sluice_sample *sample, void *out,
                                                      size_t out_len, struct sluice_err *err);
 
-/* The same, but stops at the u8 split: `out_len` must equal
- * sluice_pipeline_u8_bytes().  A sample that is already f32 is taken back
- * through the table; a value that the table does not hold is SLUICE_E_CORRUPT. */
+/* As sluice_pipeline_finish(), but stops at the u8 split: `out_len` must equal
+ * sluice_pipeline_u8_bytes().  A sample that is already f32 is converted back through the tail
+ * table; a value that the table does not contain is SLUICE_E_CORRUPT. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_finish_u8(const struct sluice_pipeline *pipeline,
                                                         struct sluice_scratch *scratch,
                                                         struct sluice_sample *sample, uint8_t *out,
@@ -176,31 +171,30 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_finish_u8(const struct sluice_pipe
  * resize with a center_crop that lies within its result. */
 bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline);
 
-/* Whether of an indexed JPEG the rows can be sent alone that the crop needs: it can be cut, and no
- * image is turned upright, of which only the file tells. */
+/* Whether an indexed JPEG can be sent as only the rows that the crop needs: the JPEG can be cut,
+ * and the pipeline turns no image upright, for which the orientation in the file is needed. */
 bool sluice_pipeline_can_take_rows(const struct sluice_pipeline *pipeline);
 
-/* Whether packed pixels of split 1 are only the box that the next op draws: it is
+/* Whether packed pixels at split 1 are only the box that the next op draws: that op is
  * random_resized_crop. */
 bool sluice_pipeline_packs_box(const struct sluice_pipeline *pipeline);
 
-/* Whether ops up to `end`, for a sample that then leaves in `form`, look at no more than a box of
- * its image (a file of width x height pixels, at least 1), and where that lies: the crop of
- * random_resized_crop or of center_crop, or what the taps of a resize read for the rows and columns
- * that the center_crop after it keeps.  *box is untouched
- * otherwise. */
+/* Whether ops up to `end` read only a box of the image, for a sample that then leaves in `form`.
+ * width and height are the file's, at least 1.  *box is the crop of random_resized_crop or
+ * center_crop, or the pixels that a resize reads for the center_crop after it.  *box is untouched
+ * if the result is false. */
 bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
                               const struct sluice_draw_key *key, uint32_t width, uint32_t height,
                               unsigned end, enum sluice_form form, struct sluice_box *box);
 
 /* Cuts the file of a sample at split 0 down to the MCUs that its coming crop needs, without
- * decoding it.  With a restart_interval it has a restart marker after that number of MCUs, at most
- * SLUICE_JPEG_MAX_RESTART_INTERVAL; 0: one for each row of them (image/jpeg/crop.h).  What run()
- * and finish() make of the result is what they make of the file, except that it cannot be decoded
- * alone: run() to a split before the crop's is SLUICE_E_INVALID. SLUICE_E_INVALID: the pipeline has
- * no such crop, or the sample is not a whole file; SLUICE_E_AGAIN: it would not be smaller;
- * SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT: not a file that can be cut with certainty.  The sample
- * is as it was then, and may be sent as it is. */
+ * decoding it.  With a restart_interval the crop has a restart marker after that number of MCUs, at
+ * most SLUICE_JPEG_MAX_RESTART_INTERVAL; 0: one for each MCU row (image/jpeg/crop.h).  run() and
+ * finish() give the same result for the crop as for the file, except that the crop cannot be
+ * decoded alone: run() to a split before the crop op's is SLUICE_E_INVALID.  SLUICE_E_INVALID: the
+ * pipeline has no such crop, or the sample is not a whole file; SLUICE_E_AGAIN: the crop would not
+ * be smaller; SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT: the file cannot be cut with certainty.  On
+ * failure the sample is unchanged and may be sent as it is. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
                                                         struct sluice_scratch *scratch,
                                                         struct sluice_sample *sample,
@@ -208,27 +202,29 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipe
                                                         uint32_t restart_interval,
                                                         struct sluice_err *err);
 
-/* The same for a decoder on a GPU: also where the result is not smaller, and only files that
- * our own entropy layer covers, as libjpeg-turbo's takes as long to cut as to decode. */
+/* As sluice_pipeline_crop_jpeg(), for a decoder on a GPU.  Also cuts where the result is not
+ * smaller.  Only cuts files that our own entropy layer covers, because cutting with libjpeg-turbo
+ * takes as long as decoding. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_cut_for_gpu(const struct sluice_pipeline *pipeline,
                                                           struct sluice_scratch *scratch,
                                                           struct sluice_sample *sample,
                                                           uint32_t restart_interval,
                                                           struct sluice_err *err);
 
-/* Takes from the file of a sample at split 0, which has its index and may have been read in part,
- * what its coming crop needs, and lets go of the index (image/jpeg/rows.h).  What run() and
- * finish() make of the result is what they make of the file, if the crop's op is among those they
- * run.  SLUICE_E_AGAIN: it would be larger than it may be; SLUICE_E_INVALID: the pipeline has no
- * such crop, or no index; SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT: not a file that goes so.  The
- * sample is as it was then.  Its data has no other reference. */
+/* Replaces the file of a sample at split 0 with the JPEG rows that its crop needs, and drops the
+ * sample's index (image/jpeg/rows.h).  The file may have been read in part.  run() and finish()
+ * give the same result for the rows as for the file, if they run the crop op.  The sample must hold
+ * the only reference to its data.  SLUICE_E_AGAIN: the result would exceed its limit;
+ * SLUICE_E_INVALID: the pipeline has no such crop, or the sample has no index; SLUICE_E_UNSUPPORTED
+ * or SLUICE_E_CORRUPT: the file cannot be sent as rows.  On failure the sample is unchanged. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_take_rows(const struct sluice_pipeline *pipeline,
                                                         struct sluice_buf_pool *pool,
                                                         struct sluice_sample *sample,
                                                         struct sluice_err *err);
 
-/* The way of a sample from its file to its u8 image, for a decoder that knows no op: decode the
- * box, resize it to the part, mirror it, and call the kernels one after the other. */
+/* The work from a sample's file to its u8 image, as plain data for a decoder that does not
+ * implement ops: decode the box, resize it to the part, mirror it, run the kernel calls in order.
+ */
 struct sluice_kernel_work {
     struct sluice_box box; /* in the pixels of the file */
     struct sluice_resize_part part;
@@ -236,42 +232,41 @@ struct sluice_kernel_work {
     struct sluice_kernel_calls calls;
 };
 
-/* Whether the ops up to the u8 split are such work: a box of the file's image, a resize of it, and
- * ops that keep the size and have kernels, which a GPU has, too. */
+/* Whether the ops up to the u8 split can be such work: a box of the file's image, a resize of it,
+ * and ops that keep the size and have kernels. */
 bool sluice_pipeline_has_kernels(const struct sluice_pipeline *pipeline);
 
-/* That work, for a sample at split 0.  False: the pipeline does more; run() must say what is wrong
- * with the file, pad what is smaller than a center_crop, or make more calls than there is room for.
- */
+/* Fills in *work for a sample at split 0.  False: run() has to process the sample, because the
+ * pipeline does more, the file is bad, the image is smaller than a center_crop and needs padding,
+ * or the calls do not fit. */
 bool sluice_pipeline_kernel_work(const struct sluice_pipeline *pipeline,
                                  const struct sluice_scratch *scratch,
                                  const struct sluice_sample *sample,
                                  struct sluice_kernel_work *work);
 
-/* Runs ops up to `end`, a u8 split, and packs the pixels losslessly (image/pack/pack.h).  What
- * run() and finish() make of the result is what they make of the plain sample.
+/* Runs ops up to `end`, a u8 split, and packs the pixels losslessly (image/pack/pack.h).  run() and
+ * finish() give the same result for the packed sample as for the plain one.
  *
- * Where random_resized_crop comes right after decode, what is packed at split 1 is only the
- * box that it draws, and only the box is decoded; width and height stay the whole
- * image's.  Such a sample must start as a whole file (else SLUICE_E_INVALID).
+ * If random_resized_crop comes right after decode, packing at split 1 decodes and packs only the
+ * box that it draws; width and height stay those of the whole image.  Such a sample must start as a
+ * whole file (else SLUICE_E_INVALID).
  *
- * SLUICE_E_AGAIN: packing saves nothing.  Then the sample is as run() would leave it; where
- * only a box would have been packed, it is the file that it was. */
+ * SLUICE_E_AGAIN: packing saves nothing.  The sample is then as run() would leave it, or unchanged
+ * where only a box would have been packed. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_pack(const struct sluice_pipeline *pipeline,
                                                    struct sluice_scratch *scratch,
                                                    struct sluice_sample *sample, unsigned end,
                                                    struct sluice_err *err);
 
-/* Checks that a sample which came from outside is what split `sample->ops_done`
- * of this pipeline can be: kind, sizes, and data->len against them, within
- * max_pixels.  SLUICE_E_CORRUPT says what is wrong. */
+/* Checks a sample from outside against split `sample->ops_done` of this pipeline: kind, sizes
+ * within max_pixels, and data->len.  SLUICE_E_CORRUPT names the fault. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipeline,
                                                            const struct sluice_sample *sample,
                                                            uint64_t max_pixels,
                                                            struct sluice_err *err);
 
 struct sluice_scratch_options {
-    struct sluice_buf_pool *pool; /* borrowed; where op results come from; NULL: plain memory */
+    struct sluice_buf_pool *pool; /* borrowed; for op results; NULL: plain memory */
     uint64_t max_image_pixels;    /* 0: the codec's default */
     bool measure_ops;             /* keep the time of each op: one clock read per op */
 };
@@ -282,7 +277,7 @@ SLUICE_MUST_USE sluice_status sluice_scratch_create(const struct sluice_scratch_
                                                     struct sluice_err *err);
 void sluice_scratch_destroy(struct sluice_scratch *scratch); /* NULL is allowed */
 
-/* An index for samples that have none of their own, borrowed; NULL: none. */
+/* Sets the index for samples without one of their own.  Borrows it; NULL: none. */
 void sluice_scratch_set_jpeg_index(struct sluice_scratch *scratch,
                                    const struct sluice_jpeg_index *index);
 

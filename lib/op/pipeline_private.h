@@ -16,8 +16,8 @@ struct sluice_pipeline {
     unsigned num_ops, u8_split;
     unsigned num_nodes;  /* ops, with those in parentheses */
     unsigned most_drawn; /* ops that may run on a sample */
-    /* Where the fused stage ends that begins at an op: stage_end[0] is the split after the ops that
-     * need no more than a box of the file's image, or 0. */
+    /* The end of the fused stage that begins at an op.  stage_end[0] is the split after the ops
+     * that need only a box of the file's image, or 0. */
     unsigned stage_end[SLUICE_PIPELINE_MAX_OPS];
     bool has_kernels; /* a GPU can run all u8 ops after stage_end[0] */
     enum sluice_numerics numerics;
@@ -45,13 +45,13 @@ struct sluice_scratch {
 /* Sets stage_end and has_kernels (run_region.c). */
 void sluice_find_stages(struct sluice_pipeline *pipeline);
 
-/* The op after decode, and exif_transpose where it stands. */
+/* The index of the first op after decode and exif_transpose. */
 static inline unsigned sluice_first_op(const struct sluice_pipeline *pipeline)
 {
     return sluice_pipeline_is_upright(pipeline) ? 2 : 1;
 }
 
-/* The sample's own, or the scratch's. */
+/* The sample's index, or else the scratch's. */
 static inline const struct sluice_jpeg_index *
 sluice_scratch_index(const struct sluice_scratch *scratch, const struct sluice_sample *sample)
 {

@@ -7,18 +7,19 @@
  *
  *     ops of a stage --resolve--> a flat list of drawn ops --passes--> pixels
  *
- * A choice is resolved before a sample's pixels are touched, so nobody else sees one.  Tables that
- * follow each other are composed and run as one pass.
+ * Choices are resolved before the pixels are touched, so no other code handles them.  Adjacent
+ * tables are composed into one pass.
  *
- * Threads: as a scratch's. */
+ * Threads: one at a time for each scratch. */
 
-/* The ops of a blend's branches follow it in a list; those that follow these take its result. */
+/* A drawn op.  In a list the ops of a blend's branches follow the blend; the ops after them take
+ * its result. */
 struct sluice_drawn_op {
     const struct sluice_op *op;
     union sluice_drawn drawn;
 };
 
-/* How many ops of a list belong to the branches of its first, a blend. */
+/* The number of ops in the branches of a blend. */
 unsigned sluice_pixels_in_branches(const struct sluice_blend *blend);
 
 /* Draws the ops that run on this sample, in order; returns the length of list[]. */
@@ -26,19 +27,18 @@ unsigned sluice_pixels_resolve(const struct sluice_op *ops, unsigned num_ops,
                                const struct sluice_draw_key *key, struct sluice_size size,
                                struct sluice_drawn_op list[SLUICE_MAX_DRAWN_OPS]);
 
-/* Whether the op, or one in its parentheses, runs in some epochs alone. */
+/* Whether the op, or one in its parentheses, runs only in some epochs. */
 bool sluice_pixels_have_schedule(const struct sluice_op *op);
 
-/* Whether a kernel does what the op does, and each op in its parentheses. */
+/* Whether the op and each op in its parentheses have a kernel. */
 bool sluice_pixels_have_kernel(const struct sluice_op *op);
-/* Appends the calls that do what the list does; the op of each has a kernel.  Tables that follow
- * each other are one.  False: the calls are full. */
+/* Appends the kernel calls of a list whose ops all have kernels.  Adjacent tables become one call.
+ * False: the calls are full. */
 SLUICE_MUST_USE bool sluice_pixels_add_calls(const struct sluice_drawn_op *list, unsigned num,
                                              struct sluice_kernel_calls *calls);
 
-/* Nanoseconds for each pixel of what the op runs in this epoch of the training, in the mean over
- * its draws, but for ops that choices take without replacement: these are taken to be as likely as
- * the others. */
+/* The op's mean cost over its draws in this epoch of the training, in nanoseconds per pixel.
+ * Children that a choice draws without replacement count as equally likely. */
 double sluice_pixels_mean_ns(const struct sluice_op *op, uint32_t schedule);
 
 /* Runs the list, of at least one op, from `in` to `out`, both width x height x 3 without gaps. */

@@ -7,14 +7,14 @@
 
 /* Ops that run as one, from where the sample stands to `next`. */
 struct sluice_stage {
-    enum sluice_op_kind kind; /* of what it does; SLUICE_OP_RESAMPLE with decode before it, too */
+    enum sluice_op_kind kind; /* SLUICE_OP_RESAMPLE also where decode comes first */
     unsigned next;
     unsigned first, resample_end; /* of a resample: its ops, without decode and mirror */
     bool is_mirrored;             /* its result is mirrored */
     bool is_nothing;              /* its result is its input */
 };
 
-/* The sample's new state; drops the buffer it replaces. */
+/* Sets the sample's state and data, and drops the old buffer. */
 void sluice_sample_advance(struct sluice_sample *sample, unsigned ops_done, enum sluice_kind kind,
                            struct sluice_size size, struct sluice_buf *data);
 
@@ -24,8 +24,7 @@ SLUICE_MUST_USE sluice_status sluice_make_result(const struct sluice_op *op,
                                                  struct sluice_size size, uint8_t **out,
                                                  struct sluice_buf **data, struct sluice_err *err);
 
-/* How a file has to be turned (image/orientation.h) if the pipeline makes images upright; else 1.
- */
+/* The file's orientation (image/orientation.h) if the pipeline turns images upright; else 1. */
 uint32_t sluice_file_orientation(const struct sluice_pipeline *pipeline, const uint8_t *bytes,
                                  size_t len);
 
@@ -34,12 +33,12 @@ SLUICE_MUST_USE sluice_status sluice_run_decode(const struct sluice_pipeline *pi
                                                 struct sluice_sample *sample,
                                                 struct sluice_err *err);
 
-/* The box that the resample right after decode needs of an image of this size; stage_end[0] is not
- * 0. False: its result would be over the limits of an image's size. */
+/* The box that the resample right after decode needs of an image of this size; stage_end[0] must
+ * not be 0.  False: the result would exceed the limits of an image's size. */
 bool sluice_file_crop_box(const struct sluice_pipeline *pipeline, const struct sluice_draw_key *key,
                           struct sluice_size size, struct sluice_box *box);
 
-/* That box's pixels from a sample's file. */
+/* Reads that box's pixels from a sample's file. */
 SLUICE_MUST_USE sluice_status sluice_read_file_box(const struct sluice_pipeline *pipeline,
                                                    struct sluice_scratch *scratch,
                                                    const struct sluice_sample *sample,

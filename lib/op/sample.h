@@ -20,16 +20,15 @@ enum sluice_kind {
     SLUICE_KIND_F32,  /* channels x height x width, little endian on the wire */
 };
 
-/* The kind of change that an op makes to a sample.  Callers ask for its kind, never for its name.
- */
+/* The kind of change that an op makes to a sample.  Callers use the kind, never the name. */
 enum sluice_op_kind {
     SLUICE_OP_DECODE,   /* a file to pixels */
-    SLUICE_OP_UPRIGHT,  /* takes effect within decode */
+    SLUICE_OP_UPRIGHT,  /* turns the image upright; takes effect within decode */
     SLUICE_OP_RESAMPLE, /* a box of the image, resized or as it is */
-    SLUICE_OP_MIRROR,   /* mirrors left to right, or does nothing */
-    SLUICE_OP_TABLE,    /* each u8 value to another one, by channel */
-    SLUICE_OP_PIXELS,   /* pixels to others of an image of the same size */
-    SLUICE_OP_CHOICE,   /* runs some of the ops in its parentheses, which it draws */
+    SLUICE_OP_MIRROR,   /* mirrors left to right in some samples */
+    SLUICE_OP_TABLE,    /* maps each u8 value, by channel */
+    SLUICE_OP_PIXELS,   /* changes pixels and keeps the image's size */
+    SLUICE_OP_CHOICE,   /* draws which of the ops in its parentheses run */
     SLUICE_OP_BLEND,    /* mixes the results of several chains of ops, all of the same image */
     SLUICE_OP_TENSOR,   /* u8 pixels to float32 */
     SLUICE_OP_SCALE,    /* subtracts a mean and divides by a deviation, by channel */
@@ -39,17 +38,19 @@ enum sluice_op_kind {
  * same crop and flip from it, so no draw is ever sent. */
 struct sluice_draw_key {
     uint64_t seed;
-    uint32_t epoch; /* of the draws: of the training, or where samples repeat, one for each time */
+    uint32_t
+        epoch; /* the training's epoch; where samples repeat, a new number for each repetition */
     uint64_t sample_id;
-    /* The epoch of the training, for pipelines that have a schedule; it is not part of what names
-     * the draws. */
+    /* The epoch of the training, for pipelines that have a schedule; it does not select the draws.
+     */
     uint32_t schedule;
 };
 
-/* Ops of a pipeline.  (SLUICE_MAX_OPS of sluice.h is the room in what callers allocate.) */
+/* The most ops of a pipeline.  (SLUICE_MAX_OPS in sluice.h is the size of arrays in structs that
+ * callers allocate.) */
 #define SLUICE_PIPELINE_MAX_OPS 32
 
-/* One sample on its way.  Owns one reference to `data`. */
+/* A sample between two splits.  Owns one reference to `data`. */
 struct sluice_sample {
     struct sluice_draw_key key;
     unsigned ops_done; /* the split it stands at */
@@ -66,16 +67,16 @@ struct sluice_sample {
 /* The result of a pipeline's tail for each u8 value, by channel. */
 typedef float sluice_pipeline_table[3][256];
 
-/* The size of an image, as far as it is known without the image: both sides; or else how
- * it follows from the decoded image's. */
+/* The size of an image as far as it is known without the image: either both sides, or how it
+ * follows from the decoded image's size. */
 struct sluice_known_size {
     uint32_t width, height; /* or 0 */
-    /* Resized to this shorter or longer side, or with both to the shorter one unless the longer
-     * one would be above `longer`; 0 and 0: it is the image's own size. */
+    /* Resized to this shorter or longer side.  With both: to the shorter side, unless the longer
+     * side would exceed `longer`.  0 and 0: the image keeps its size. */
     uint32_t shorter, longer;
     struct {
         uint32_t width, height;
-    } padding; /* what is added to that */
+    } padding; /* added to that size */
 };
 
 #endif

@@ -4,7 +4,7 @@
 #include "image/warp.h"
 #include "op/op.h"
 
-/* Ops that move pixels by a matrix share their last two parameters, and how they run.
+/* Shared by ops that move pixels by a matrix: their last two parameters, draw, apply and call.
  *
  * Threads: pure functions. */
 
@@ -31,15 +31,15 @@ extern const char *const sluice_warp_filters[];
 /* Fills in the record: the matrix of image/warp.h, the filter and the fill. */
 void sluice_warp_draw(const struct sluice_warp_params *warp, struct sluice_rng *rng,
                       const double matrix[6], union sluice_drawn *drawn);
-/* ":filter=bilinear:fill=128", for ops that write others' texts. */
+/* Writes ":filter=bilinear:fill=128", for ops that write the text of their children. */
 void sluice_warp_print(const struct sluice_warp_params *warp, char *text, size_t room);
-/* The apply() of an op whose record has two coefficients more, values[8] and [9]: those of
- * image/warp.h's perspective are values[0 .. 6) and these. */
+/* apply() of a perspective op.  The coefficients of image/warp.h are values[0 .. 6), [8] and [9].
+ */
 void sluice_perspective_apply(const union sluice_drawn *drawn, struct sluice_size size,
                               const uint8_t *in, uint8_t *out, void *memory);
-/* The ns_of() of such an op. */
+/* ns_of() of an op that moves pixels. */
 double sluice_warp_ns(const struct sluice_warp_params *warp);
-/* The call() and the apply() of such an op. */
+/* call() and apply() of an op that moves pixels by an affine matrix. */
 void sluice_warp_call(const union sluice_drawn *drawn, struct sluice_kernel_call *call);
 void sluice_warp_apply(const union sluice_drawn *drawn, struct sluice_size size, const uint8_t *in,
                        uint8_t *out, void *memory);
