@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Pixel arithmetic of Pillow, bit for bit, on RGB pixels without gaps: what colour ops are made of.
+/* Pillow's pixel arithmetic for colour ops, bit for bit, on RGB pixels without gaps.
  *
  * Threads: pure functions. */
 
@@ -14,25 +14,24 @@ static inline uint8_t sluice_luma(const uint8_t rgb[3])
     return (uint8_t)((19595u * rgb[0] + 38470u * rgb[1] + 7471u * rgb[2] + 0x8000u) >> 16);
 }
 
-/* Image.blend(d, v, factor): the factor goes away from d where it is above 1. */
+/* Image.blend(d, v, factor).  Interpolates from d (factor 0) to v (1); extrapolates above 1. */
 static inline uint8_t sluice_blend(float d, float v, float factor)
 {
     const float sum = d + factor * (v - d);
     return (uint8_t)(sum <= 0 ? 0 : sum >= 255 ? 255 : sum);
 }
 
-/* Each value to table[channel][value]. */
+/* Replaces each value by table[channel][value]. */
 void sluice_map_rgb(const uint8_t *in, size_t num_pixels, const uint8_t table[3][256],
                     uint8_t *out);
 void sluice_histogram_rgb(const uint8_t *pixels, size_t num_pixels, uint32_t histogram[3][256]);
 /* The least and the greatest value of each channel, of at least one pixel. */
 void sluice_range_rgb(const uint8_t *pixels, size_t num_pixels, uint8_t low[3], uint8_t high[3]);
-/* The sum of the lumas of the pixels as `before` makes them; NULL: as they are. */
+/* The sum of the pixels' lumas, after the table `before` unless it is NULL. */
 uint64_t sluice_luma_sum(const uint8_t *pixels, size_t num_pixels, const uint8_t before[3][256]);
 
-/* The sum of the values at the same place in `num` images times their weights, which are not below
- * 0 and have a sum of 1 but for rounding: products and sums are float32 in the images' order, and
- * the result is truncated. */
+/* The weighted sum of `num` images, value by value.  Weights are at least 0 and sum to 1 but for
+ * rounding.  Products and sums are float32 in the images' order; the result is truncated. */
 void sluice_mix_rgb(const uint8_t *const *images, const float *weights, unsigned num,
                     size_t num_values, uint8_t *out);
 
@@ -48,15 +47,14 @@ void sluice_shift_hue_rgb(const uint8_t *in, size_t num_pixels, uint8_t shift, u
 void sluice_sharpen_rgb(const uint8_t *in, uint32_t width, uint32_t height, float factor,
                         uint8_t *out);
 
-/* ImageFilter.GaussianBlur(sigma): three box blurs in each direction, of a width with a fraction
- * (Gwosdek et al., "Theoretical Foundations of Gaussian Convolution by Extended Box Filtering",
- * SSVM 2011); pixels at the border repeat.  `memory` has sluice_blur_memory(width, height) bytes.
- */
+/* ImageFilter.GaussianBlur(sigma): three box blurs of fractional width in each direction (Gwosdek
+ * et al., "Theoretical Foundations of Gaussian Convolution by Extended Box Filtering", SSVM 2011);
+ * pixels at the border repeat.  `memory` has sluice_blur_memory(width, height) bytes. */
 void sluice_blur_rgb(const uint8_t *in, uint32_t width, uint32_t height, float sigma, uint8_t *out,
                      uint8_t *memory);
 size_t sluice_blur_memory(uint32_t width, uint32_t height);
 
-/* Its box (image/kernels/color_kernels.h). */
+/* The box blur for a sigma (image/kernels/color_kernels.h). */
 struct sluice_blur_box sluice_blur_box(float sigma);
 
 #endif

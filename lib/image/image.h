@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Images: what a header says, decoded pixels, and boxes of them.
+/* Images: facts from a file's header, decoded pixels, and boxes of pixels.
  *
  * The format is determined by the content, never by the file's name.
  *
@@ -37,16 +37,17 @@ struct sluice_image_info {
     bool is_progressive;    /* JPEG: SOF2; PNG: interlaced */
 };
 
-/* SLUICE_E_UNSUPPORTED: none of the formats (says what it looks like where that is known), or a
- * kind of one that is not decoded; SLUICE_E_CORRUPT: the header is cut or contradicts itself. */
+/* Reads the header.  SLUICE_E_UNSUPPORTED: another format (the message names it if it is known), or
+ * a variant of a format that is not decoded; SLUICE_E_CORRUPT: the header is truncated or
+ * contradicts itself. */
 SLUICE_MUST_USE sluice_status sluice_image_probe(const uint8_t *bytes, size_t len,
                                                  struct sluice_image_info *info,
                                                  struct sluice_err *err);
 
-/* The suffix of a file that begins with these bytes (16 are enough): ".jpg", ".png", ...; NULL:
- * sluice_image_probe() would not take it for one of the formats. */
+/* The suffix for a file that begins with these bytes (16 are enough): ".jpg", ".png", ...; NULL:
+ * not one of the formats. */
 const char *sluice_image_suffix(const uint8_t *bytes, size_t len);
-/* All that it gives, from 0; NULL: no more. */
+/* Lists all suffixes, from index 0; NULL: past the last. */
 const char *sluice_image_suffix_at(unsigned i);
 
 struct sluice_rgb {

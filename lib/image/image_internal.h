@@ -7,9 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Limits and memory of images, and numbers in their files.
+/* Size limits, buffers and segments of images, and reading of little- and big-endian numbers.
  *
- * Threads: pure functions, and a writer belongs to one. */
+ * Threads: pure functions; a writer belongs to one thread at a time. */
 
 struct sluice_buf;
 struct sluice_buf_pool;
@@ -42,12 +42,12 @@ struct sluice_jpeg_segment {
     bool is_whole;       /* the file has all of it */
 };
 
-/* The next segment from *pos on, 2 at first, which goes behind it.  Skips junk between segments, as
- * Pillow and libjpeg do.  False: there is none. */
+/* Finds the next segment from *pos on (initially 2) and moves *pos behind it.  Skips junk between
+ * segments, as Pillow and libjpeg do.  False: the end. */
 bool sluice_jpeg_next_segment(const uint8_t *bytes, size_t len, size_t *pos,
                               struct sluice_jpeg_segment *segment);
 
-/* Bytes that an encoder writes, in a buffer that doubles.  Zero-initialise. */
+/* An encoder's output in a buffer that grows by doubling.  Zero-initialise. */
 struct sluice_image_writer {
     struct sluice_buf *file;
 };
@@ -60,7 +60,7 @@ void sluice_image_widen_indices(uint8_t *rgb, size_t num_pixels, const uint8_t (
 /* Turns rows upside down, in place. */
 void sluice_image_flip_rows(uint8_t *rows, size_t row_bytes, uint32_t height);
 
-/* The headers of formats, for sluice_image_probe(), which has seen their first bytes. */
+/* Parse the header of one format, for sluice_image_probe(), which has checked the first bytes. */
 SLUICE_MUST_USE sluice_status sluice_bmp_probe(const uint8_t *bytes, size_t len,
                                                struct sluice_image_info *info,
                                                struct sluice_err *err);

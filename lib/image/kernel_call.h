@@ -6,13 +6,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Calls of kernels as plain data: how an op tells a GPU what it does with a sample's pixels.  The
+/* Kernel calls as plain data: an op describes to a GPU what to do with a sample's pixels.  The
  * results are those of image/color.h, warp.h and gaussian.h, bit for bit.
  *
  * C11 and CUDA.  Threads: plain data. */
 
 enum sluice_kernel {
-    SLUICE_KERNEL_TABLE,        /* each value to table[channel][value] */
+    SLUICE_KERNEL_TABLE,        /* replaces each value by table[channel][value] */
     SLUICE_KERNEL_CONTRAST,     /* factor: ImageEnhance.Contrast */
     SLUICE_KERNEL_AUTOCONTRAST, /* ImageOps.autocontrast */
     SLUICE_KERNEL_EQUALIZE,     /* ImageOps.equalize */
@@ -52,7 +52,7 @@ struct sluice_kernel_call {
     } with;
 };
 
-/* The calls of one sample, one after the other without their unused bytes. */
+/* The calls of one sample, packed one after the other without their unused bytes. */
 struct sluice_kernel_calls {
     uint32_t num_bytes;
     double bytes[1024]; /* aligned for any call */

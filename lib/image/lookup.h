@@ -26,18 +26,18 @@ enum sluice_lookup_layout {
 struct sluice_lookup {
     enum sluice_lookup_type type;
     enum sluice_lookup_layout layout;
-    /* Outputs are read much later or on another CPU (a batch's rows): kernels may use non-temporal
-     * stores.  False after init. */
+    /* The output is read much later or by another CPU, such as a batch's rows: kernels may use
+     * non-temporal stores.  False after init. */
     bool is_far;
     bool is_computed; /* kernels may use sluice_lookup_formula(); false after init */
     float mean[3], scale[3], scale_rest[3];
     uint32_t words[3][256];   /* the bits of each value; 16-bit types in the lower half */
-    uint8_t bytes[3][4][256]; /* the same, byte by byte, lowest first: for byte permutes */
+    uint8_t bytes[3][4][256]; /* the bytes of each word, lowest first: for byte permutes */
 };
 
 /* Makes a lookup from float32 values table[channel][u8 value].  16-bit types are rounded to
- * nearest, ties to even, and overflow to infinity, as torch's to(float16) does.  Infinities stay,
- * and so do NaNs: to 16 bits with their sign, quiet. */
+ * nearest, ties to even, and overflow to infinity, as torch's to(float16) does.  Infinities stay
+ * infinities.  NaNs stay NaNs; in 16 bits they keep their sign and become quiet. */
 void sluice_lookup_init(struct sluice_lookup *lookup, const float table[3][256],
                         enum sluice_lookup_type type, enum sluice_lookup_layout layout);
 

@@ -20,7 +20,7 @@ struct sluice_resizer; /* coefficient tables and the rows between the two passes
 SLUICE_MUST_USE sluice_status sluice_resizer_create(struct sluice_resizer **resizer,
                                                     struct sluice_err *err);
 
-/* The same with the kernels of a given level, which this machine must be able to run; for tests
+/* Creates a resizer with the kernels of one CPU level, which this machine must support.  For tests
  * that compare levels. */
 SLUICE_MUST_USE sluice_status sluice_resizer_create_at(enum sluice_cpu_level level,
                                                        struct sluice_resizer **resizer,
@@ -36,7 +36,7 @@ SLUICE_MUST_USE sluice_status sluice_resize_rgb(struct sluice_resizer *resizer,
                                                 uint32_t out_width, uint32_t out_height, bool flip,
                                                 uint8_t *out, struct sluice_err *err);
 
-/* The box of the input that the part depends on. */
+/* The box of the input that determines the part. */
 struct sluice_box sluice_resize_part_input(const struct sluice_resize_part *part);
 
 /* Resizes to the part: out.width x out.height x 3, the same pixels as in the whole result, then

@@ -1,37 +1,39 @@
 #ifndef SLUICE_IMAGE_TUNING_H
 #define SLUICE_IMAGE_TUNING_H
 
-/* The most that a decode may cost.  Measured on one Zen 5 core of a shared machine with
- * libjpeg-turbo 2.1.5 and libpng 1.6.39; docs/operations/server-limits.md says what that comes to.
+/* Limits on the cost of a decode.  Measured on one Zen 5 core of a shared machine with
+ * libjpeg-turbo 2.1.5 and libpng 1.6.39; docs/operations/server-limits.md explains the effect of
+ * the limits.
  *
- * Nearly all real progressive JPEGs have 10 scans or so: jpegtran and Pillow write 10, mozjpeg up
- * to 13 or so. */
+ * Nearly all real progressive JPEGs have about 10 scans: jpegtran and Pillow write 10, mozjpeg up
+ * to about 13. */
 
-/* Scans of a JPEG.  libjpeg-turbo's own fuzzers stop at as many.  Half: still ten times what
+/* Scans of a JPEG.  libjpeg-turbo's own fuzzers have the same limit.  Half: still ten times what
  * encoders write; twice: a small file costs twice the time. */
 #define SLUICE_DECODE_MAX_SCANS 500
 
-/* Pixels times scans.  A scan that changes nothing costs up to 1 ns for each pixel, so this is a
- * second.  Half: 20 scans from 25 megapixels on; twice: bombs of 2 s. */
+/* Pixels times scans.  A scan that changes nothing costs up to 1 ns per pixel, so the limit is 1 s.
+ * Half: 20 scans from 25 megapixels on; twice: bombs of 2 s. */
 #define SLUICE_DECODE_MAX_PIXEL_SCANS 1000000000u
 
-/* As many scans are allowed whatever the size: twice what encoders write. */
+/* This many scans are always allowed, whatever the image's size: twice what encoders write. */
 #define SLUICE_DECODE_MIN_SCANS 20
 
 /* Nanoseconds of CPU time that any decode may take. */
 #define SLUICE_DECODE_CPU_NS 2000000000u
 
-/* Nanoseconds for each pixel, if that is more: from 20 megapixels on.  A progressive photo takes
- * 22, a PNG of 16 bits with alpha 30, noise at quality 100 with four components 87.  Half: a slow
- * machine refuses large photos; twice: a file as large as the limit on pixels may take 36 s. */
+/* Nanoseconds of CPU time per pixel, if that allows more: from 20 megapixels on.  A progressive
+ * photo takes 22, a PNG of 16 bits with alpha 30, noise at quality 100 with four components 87.
+ * Half: a slow machine refuses large photos; twice: a file as large as the limit on pixels may take
+ * 36 s. */
 #define SLUICE_DECODE_CPU_NS_PER_PIXEL 100
 
-/* Pixels handled between two looks at the clock, which take 0.3 us each: some ms.  Most images
- * are decoded without one. */
+/* Pixels decoded between two reads of the clock, which take 0.3 us each: a few ms.  Most images are
+ * decoded without a read. */
 #define SLUICE_DECODE_PIXELS_PER_LOOK 262144u
 
 /* Bytes of working memory that a thread keeps for the next image: the planes of a picture of 10
- * megapixels.  Half: larger photos allocate anew; twice: every thread may keep 64 MiB for good. */
+ * megapixels.  Half: larger photos allocate anew; twice: every thread may keep 64 MiB. */
 #define SLUICE_IMAGE_KEPT_BYTES ((size_t)32 << 20)
 
 /* Bytes of a strip or tile of a TIFF for each pixel of the picture: four samples of 16 bits, the
@@ -39,9 +41,9 @@
  * their picture are read. */
 #define SLUICE_TIFF_BYTES_PER_PIXEL 8u
 
-/* And besides: the rest of a tile that lies beyond a small picture (256 x 256 pixels of 8 bytes are
- * 512 KiB), and what one allocation of libtiff's own may take: lists of strips.  Half: tiles of 512
- * x 256 are the limit; twice: a file of some bytes takes 2 MiB. */
+/* Bytes allowed in addition, for the part of a tile outside a small picture (256 x 256 pixels of 8
+ * bytes are 512 KiB).  Also the limit of a single allocation of libtiff, such as its lists of
+ * strips.  Half: tiles of 512 x 256 are the limit; twice: a tiny file takes 2 MiB. */
 #define SLUICE_TIFF_OTHER_BYTES ((size_t)1 << 20)
 
 #endif

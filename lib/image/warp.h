@@ -8,7 +8,7 @@
  *
  *     (m[0] (x + 0.5) + m[1] (y + 0.5) + m[2],  m[3] (x + 0.5) + m[4] (y + 0.5) + m[5])
  *
- * of the input; where that lies outside, it is `fill`.  Pixels of `in` and `out` have no gaps.
+ * of the input, or is `fill` if that lies outside.  Pixels of `in` and `out` have no gaps.
  *
  * Threads: pure functions. */
 

@@ -355,7 +355,7 @@ struct sluice_spec_text {
 sluice_status sluice_spec_fail(const struct sluice_spec_text *text, struct sluice_err *err,
                                const char *fmt, ...) SLUICE_PRINTF(3, 4);
 bool sluice_spec_accept(struct sluice_spec_text *text, const char *token);
-/* Writes "; did you mean ...?" for the word at the position, which ends before '=', ':' or ','.
+/* Writes "; did you mean ...?" for the word at the position, which ends at a '=', ':' or ','.
  * `known` is NULL-terminated. */
 void sluice_spec_suggest(const struct sluice_spec_text *text, const char *const *known, char *out,
                          size_t room);

@@ -10,11 +10,11 @@
 /* Image files to RGB pixels and back, as Pillow's convert("RGB") gives them.
  *
  * EXIF orientation is ignored, as torchvision does (image/orientation.h reads it); TIFFs come
- * upright, as Pillow has them.  Every size is checked before it is used to allocate; bytes from
- * outside can make a call fail, never more.  A decode takes at most 11 bytes of memory for each
- * pixel that the file declares (3 as RGB, 2 for each coefficient of up to 4 components; of TIFFs 2
- * for each sample), and 32 MB for the padding of images that are thin.  Not counted are the tables
- * of libwebp for lossless files (docs/OPERATIONS.md).
+ * upright, as Pillow has them.  Every size is checked before it is used to allocate; any input
+ * makes a call fail at worst.  A decode takes at most 11 bytes of memory for each pixel that the
+ * file declares (3 as RGB, 2 for each coefficient of up to 4 components; of TIFFs 2 for each
+ * sample), and 32 MB for the padding of images that are thin.  Not counted are the tables of
+ * libwebp for lossless files (docs/OPERATIONS.md).
  *
  * Threads: a codec belongs to one thread at a time; the rest is pure. */
 
@@ -46,8 +46,8 @@ SLUICE_MUST_USE sluice_status sluice_codec_decode_region(
     struct sluice_err *err);
 
 /* Sets the index to use from now on (NULL: none), borrowed.  It changes no pixels and has no effect
- * on any file but its own.  If it says that the file was read in parts (is_partial), whatever the
- * index cannot serve is SLUICE_E_CORRUPT. */
+ * on any file but its own.  If the file was read in parts (is_partial), a decode that the index
+ * does not cover is SLUICE_E_CORRUPT. */
 struct sluice_jpeg_index;
 void sluice_codec_set_index(struct sluice_codec *codec, const struct sluice_jpeg_index *index);
 
@@ -62,7 +62,7 @@ struct sluice_jpeg_encode_options {
     bool is_gray;          /* encode luma only */
     bool is_cmyk;          /* an Adobe CMYK file (inverted, no subsampling), for tests */
     bool is_ycck;          /* an Adobe YCCK file (inverted), for tests */
-    unsigned restart_rows; /* a restart marker every so many MCU rows; 0: none */
+    unsigned restart_rows; /* MCU rows from one restart marker to the next; 0: none */
     bool optimize;         /* optimised Huffman tables */
 };
 

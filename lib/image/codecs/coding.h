@@ -33,8 +33,7 @@ enum sluice_coding {
 
 uint8_t sluice_coding_of(const struct sluice_image_info *info);
 
-/* The coding without the flag; SLUICE_CODING_UNKNOWN for a value that this version does not know.
- */
+/* The coding without the flag; SLUICE_CODING_UNKNOWN for an unknown value. */
 enum sluice_coding sluice_coding_kind(uint8_t coding);
 bool sluice_coding_is_progressive(uint8_t coding);
 

@@ -18,7 +18,7 @@ struct sluice_codec {
     const struct sluice_jpeg_index *index; /* borrowed, or NULL */
 };
 
-/* Decode a whole image for sluice_codec_decode(), which has checked format, header and max_pixels.
+/* Decodes a whole image for sluice_codec_decode(), which has checked format, header and max_pixels.
  */
 SLUICE_MUST_USE sluice_status sluice_jpeg_decode(struct sluice_codec *codec, const uint8_t *bytes,
                                                  size_t len, uint64_t max_pixels,
@@ -32,7 +32,7 @@ bool sluice_jpeg_decode_region(const struct sluice_image_info *info, const uint8
                                size_t len, const struct sluice_box *box,
                                struct sluice_buf_pool *pool, struct sluice_rgb *rgb);
 
-/* The rest decodes the image of the header, whose sizes have been checked. */
+/* The functions below decode the image that the header describes; its sizes are checked. */
 SLUICE_MUST_USE sluice_status sluice_bmp_decode(const struct sluice_image_info *info,
                                                 const uint8_t *bytes, size_t len,
                                                 struct sluice_buf_pool *pool,

@@ -11,8 +11,8 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
-/* The one door to libjpeg(-turbo): errors, input, output and CPU time of its jobs, for what decodes
- * (jpeg.c), encodes (jpeg_encode.c) and crops (image/jpeg/crop_libjpeg.c) with it.
+/* The one door to libjpeg(-turbo): errors, input, output and CPU time of its jobs.  Used by the
+ * decoder (jpeg.c), the encoder (jpeg_encode.c) and the cropper (image/jpeg/crop_libjpeg.c).
  *
  * Threads: one at a time for each job. */
 
@@ -36,16 +36,16 @@ struct libjpeg_watch {
     struct sluice_decode_budget budget;
 };
 
-/* Once the header has been read. */
+/* Call it once the header has been read. */
 void libjpeg_watch_start(struct libjpeg_watch *watch, struct jpeg_decompress_struct *cinfo);
 
-/* The input is one piece of memory.  Unlike jpeg_mem_src, which makes up an EOI
- * at the end, running out of bytes is an error.  The last MCU cannot be decoded
- * without the marker that stops it, so this finds a file that lacks its EOI alone. */
+/* The input is one piece of memory.  Running out of bytes is an error, whereas jpeg_mem_src inserts
+ * an EOI.  The last MCU cannot be decoded without the marker behind it, so a file that lacks only
+ * its EOI fails, too. */
 void libjpeg_source_init(struct jpeg_source_mgr *source, const uint8_t *bytes, size_t len);
 
-/* Each scan of a file with several of them goes over the whole image.  Once the header has been
- * read. */
+/* Checks the number of scans, because each one goes over the whole image.  Call it once the header
+ * has been read. */
 SLUICE_MUST_USE sluice_status libjpeg_check_scans(struct jpeg_decompress_struct *cinfo,
                                                   struct sluice_err *err);
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The first directory of a TIFF, which EXIF is one of too: numbered tags with values.
+/* The first directory of a TIFF or of EXIF, which has the same format: numbered tags with values.
  *
  * Threads: pure functions. */
 
@@ -21,11 +21,11 @@ struct sluice_tiff_directory {
     bool is_big_endian;
 };
 
-/* False: not the header of a TIFF, or there is no directory where it says. */
+/* Finds the first directory.  False: not the header of a TIFF, or its offset is invalid. */
 bool sluice_tiff_directory_find(const uint8_t *bytes, size_t len,
                                 struct sluice_tiff_directory *directory);
 
-/* A tag with a whole number of 16 or 32 bits; `otherwise` where it is not there. */
+/* The value of a tag with a whole number of 16 or 32 bits; `otherwise` if it is missing. */
 uint32_t sluice_tiff_directory_get(const struct sluice_tiff_directory *directory, unsigned tag,
                                    uint32_t otherwise);
 

@@ -18,12 +18,12 @@ struct sluice_jpeg_cut {
     const struct sluice_jpeg_crop_box *window;
     const struct sluice_box *box;
     uint32_t restart_interval;             /* of the crop, in MCUs; at least 1 */
-    const struct sluice_jpeg_index *index; /* it fits the file; NULL: the whole scan is read */
+    const struct sluice_jpeg_index *index; /* must fit the file; NULL: reads the whole scan */
 };
 
 /* Makes the bits of the window's MCUs: a segment for every restart_interval of them, whatever their
  * row, and one for the rest.  A segment's last byte is filled up with ones.  SLUICE_JPEG_SCAN_SLACK
- * undefined bytes follow.  After a failure *jpeg is of no use; if there was an index, try again
+ * undefined bytes follow.  After a failure do not use *jpeg; if there was an index, try again
  * without it. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_cut_mcus(const struct sluice_jpeg_cut *cut,
                                                    struct sluice_buf_pool *pool,

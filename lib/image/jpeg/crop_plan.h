@@ -3,7 +3,7 @@
 
 #include "image/image.h"
 
-/* Chooses the window of a crop: which part of a JPEG it holds.
+/* Chooses the window of a crop: the part of a JPEG that the crop holds.
  *
  * Threads: pure functions. */
 

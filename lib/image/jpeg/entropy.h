@@ -11,12 +11,10 @@
 
 /* The entropy-coded layer of a JPEG, down to Huffman symbols.
  *
- * Covers what nearly every file is: sequential, 8 bits, Huffman-coded, all
- * components in one scan, any sampling, restart intervals, nothing unexpected
- * between the markers, and EOI right after the scan.  Everything else is refused
- * with SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT: a refusal does not mean that the
- * file is bad, only that libjpeg-turbo must say what it is.  What is accepted
- * means here what it means to libjpeg-turbo.
+ * Covers nearly all files: sequential, 8 bits, Huffman-coded, all components in one scan, any
+ * sampling, restart intervals, nothing unexpected between the markers, and EOI right after the
+ * scan.  Other files get SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT; such a file need not be bad, and
+ * libjpeg-turbo must decide.  Accepted files mean the same here as to libjpeg-turbo.
  *
  *     sluice_jpeg_parse()      markers -> struct sluice_jpeg
  *     sluice_jpeg_scan_read()  the scan without stuffing, cut at its restart markers
@@ -85,9 +83,9 @@ struct sluice_jpeg_scan {
     size_t one_segment_end;  /* where segment_ends points if there is one segment */
 };
 
-/* Refuses a scan that another marker than EOI ends or that has none, restart
- * markers out of order, and any in a file without a restart interval.
- * *scan must not be copied once made; it is untouched on failure. */
+/* Rejects a scan that does not end in EOI, restart markers out of order, and restart markers in a
+ * file without a restart interval. *scan must not be copied once made; it is untouched on failure.
+ */
 SLUICE_MUST_USE sluice_status sluice_jpeg_scan_read(const struct sluice_jpeg *jpeg,
                                                     struct sluice_buf_pool *pool,
                                                     struct sluice_jpeg_scan *scan,
@@ -133,8 +131,8 @@ struct sluice_jpeg_lookup {
 void sluice_jpeg_lookup_init(struct sluice_jpeg_lookup *lookup,
                              const struct sluice_jpeg_huffman *huffman);
 
-/* Bits from the front of unstuffed bytes.  Reads up to 8 bytes ahead of the last
- * bit taken, and takes no notice of the end: compare sluice_jpeg_bits_position(). */
+/* Bits from the front of unstuffed bytes.  Reads up to 8 bytes ahead of the last bit taken, and
+ * does not check for the end: compare sluice_jpeg_bits_position(). */
 struct sluice_jpeg_bits {
     uint64_t bits;       /* the next bit is the top one; true ones below `count` as well */
     unsigned count;      /* that may be taken before the next refill */
@@ -151,7 +149,7 @@ static inline uint64_t sluice_jpeg_load64(const uint8_t *bytes)
     return word;
 }
 
-/* Where among 8 bytes the first 0xFF is; 8: nowhere. */
+/* The position of the first 0xFF among 8 bytes; 8: not found. */
 static inline unsigned sluice_jpeg_bytes_before_ff(const uint8_t *bytes)
 {
     const uint64_t inverse = ~sluice_jpeg_load64(bytes);
@@ -161,9 +159,9 @@ static inline unsigned sluice_jpeg_bytes_before_ff(const uint8_t *bytes)
     return zeros ? (unsigned)__builtin_clzll(zeros) >> 3 : 8;
 }
 
-/* Copies what comes before the next 0xFF among `len` bytes, and perhaps up to
- * SLUICE_JPEG_COPY_SLACK bytes behind it, but no more than len in all.  Returns how many come
- * before it; len: there is none. */
+/* Copies the bytes before the next 0xFF among `len` bytes, and possibly up to
+ * SLUICE_JPEG_COPY_SLACK bytes behind it, but at most len in all.  Returns the number of bytes
+ * before the 0xFF; len: not found. */
 #define SLUICE_JPEG_COPY_SLACK 16
 size_t sluice_jpeg_copy_before_ff(uint8_t *out, const uint8_t *in, size_t len);
 
@@ -208,7 +206,7 @@ static inline unsigned sluice_jpeg_ranks_find(const struct sluice_jpeg_ranks *ra
     return length << 8 | ranks->symbols[number & 255];
 }
 
-/* The same by a lookup; the code is not taken. */
+/* Finds length << 8 | symbol by a lookup.  Does not take the code. */
 static inline unsigned sluice_jpeg_bits_peek_symbol(const struct sluice_jpeg_bits *in,
                                                     const struct sluice_jpeg_lookup *lookup)
 {

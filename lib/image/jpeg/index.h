@@ -16,11 +16,11 @@
  * A point is an MCU's first bit and the DC predictors there.  Each row of MCUs has a point at its
  * first MCU and, on demand, one every `step` MCUs.  An index is made from the whole file.  It holds
  * the file's length and time, a hash of its headers and a hash of each row's bytes, which is
- * compared when the row is read.  So what is read is what was indexed, and a reader touches only
- * the headers, the rows it needs and the end of the scan.
+ * compared when the row is read.  So a reader detects a changed file, and reads only the headers,
+ * the rows it needs and the end of the scan.
  *
  * Neither a malicious file nor a malicious index can break memory safety.  But a forged index can
- * give wrong pixels unnoticed: indexes must come from the same source as the files.
+ * give wrong pixels without an error: take indexes from the same source as the files.
  *
  * Threads: pure functions; an index may be shared. */
 
@@ -41,7 +41,7 @@ struct sluice_jpeg_index {
     uint64_t head_hash;            /* of the bytes before scan_start */
     uint32_t scan_start, scan_end; /* scan_end: the marker EOI */
     uint32_t width, height, mcu_width, mcu_height;
-    uint32_t mcus_across, mcus_down; /* which follow from these */
+    uint32_t mcus_across, mcus_down; /* they follow from the sizes above */
     uint32_t step;                   /* MCUs from a point to the next in its row */
     uint32_t points_across;
     unsigned num_components;
@@ -64,8 +64,8 @@ void sluice_jpeg_index_clear(struct sluice_jpeg_index *index); /* idempotent; fi
 /* Clears and frees; NULL is fine. */
 void sluice_jpeg_index_destroy(struct sluice_jpeg_index *index);
 
-/* An index as bytes (docs/DECODING.md has the format), and back.  SLUICE_E_CORRUPT: not such
- * bytes, or they contradict themselves. */
+/* Writes an index as bytes (docs/DECODING.md has the format), and parses it.  SLUICE_E_CORRUPT: the
+ * bytes are invalid or contradict themselves. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_index_write(const struct sluice_jpeg_index *index,
                                                       struct sluice_buf **entry,
                                                       struct sluice_err *err);
@@ -73,17 +73,16 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_index_parse(const uint8_t *entry, size
                                                       struct sluice_jpeg_index *index,
                                                       struct sluice_err *err);
 
-/* Whether headers and length are those of the indexed file.  The rows are compared when they are
- * read. */
+/* Whether headers and length match the indexed file.  Rows are compared when they are read. */
 bool sluice_jpeg_index_fits(const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
                             const uint8_t *bytes, size_t len);
 
-/* The same of the end alone: EOI is where the index has it, maybe after fill bytes; and where these
- * end at the latest.  `bytes` are the file, or its parts. */
+/* Whether EOI is where the index says, possibly after fill bytes; and the last possible end of the
+ * fill bytes.  `bytes` are the file or its parts. */
 bool sluice_jpeg_index_has_end(const struct sluice_jpeg_index *index, const uint8_t *bytes);
 size_t sluice_jpeg_index_tail_end(const struct sluice_jpeg_index *index);
 
-/* Whether a row's bytes are those that were indexed. */
+/* Whether a row's bytes match the index. */
 bool sluice_jpeg_index_has_row(const struct sluice_jpeg_index *index, const uint8_t *bytes,
                                uint32_t row);
 

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How points and numbers of an index are written, for what is beside a file (jpeg/index.c) and for
- * what travels with rows of it (jpeg/rows.c).  docs/DECODING.md has both formats.
+/* Coding of the points and numbers of an index, for index files (jpeg/index.c) and for the points
+ * sent with JPEG rows (jpeg/rows.c).  docs/DECODING.md has both formats.
  *
  * Threads: pure functions. */
 
@@ -62,7 +62,7 @@ static inline uint64_t sluice_index_get_varint(struct sluice_index_reader *in, u
     return 0;
 }
 
-/* A point as what it differs by from the one before it, *last, which it becomes. */
+/* Writes a point as its difference from the one before, *last, and sets *last to it. */
 static inline uint8_t *sluice_index_put_point(uint8_t *out,
                                               const struct sluice_jpeg_index_point *point,
                                               unsigned num_components,
@@ -79,8 +79,8 @@ static inline uint8_t *sluice_index_put_point(uint8_t *out,
     return out;
 }
 
-/* The next point, which lies before `end`, and behind the last one unless it is the first.  False:
- * it does not, or there is none. */
+/* Reads the next point into *last.  It must lie before `end` and, unless it is the first, behind
+ * the last one.  False: it does not, or the bytes end. */
 static inline bool sluice_index_get_point(struct sluice_index_reader *in, unsigned num_components,
                                           bool is_first, uint32_t end,
                                           struct sluice_jpeg_index_point *last)

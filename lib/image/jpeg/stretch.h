@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The bits of a part of an MCU row, found by the file's index, without reading what is before it.
+/* The bits of a part of an MCU row, found by the file's index without reading the bits before it.
  *
  * Threads: a stretch belongs to one thread at a time. */
 
@@ -23,9 +23,10 @@ struct sluice_jpeg_stretch {
     /* The bits of this part alone; they begin in the middle of a segment.  Bytes of an earlier
      * part, not zeroes, may follow the data: a reader of sound data does not get there. */
     struct sluice_jpeg_scan scan;
-    uint8_t *into; /* a wish of the caller's: to go there, where there is room for as many bytes as
-                    * the file has of the part; scan has no data then.  Borrowed */
-    uint8_t *data; /* where it is: `into`, or scan's */
+    /* Set by the caller, or NULL: memory for the data, with room for as many bytes as the file has
+     * of the part.  `scan` has no data then.  Borrowed. */
+    uint8_t *into;
+    uint8_t *data; /* the bits: `into`, or scan's data */
     size_t len;
     size_t segment_capacity;
     uint32_t column;    /* the MCU that it begins with */
@@ -38,11 +39,11 @@ struct sluice_jpeg_stretch {
     struct sluice_jpeg_mark *marks; /* owned */
     unsigned num_marks;
     size_t mark_capacity;
-    bool has_all_marks; /* a wish of the caller's, before it reads */
+    bool has_all_marks; /* set by the caller before it reads */
 };
 
 /* Unstuffs MCUs [first_column, end_column) of a row, beginning at the last point up to
- * first_column. The index must fit the file.  False: the row's bytes are not those indexed, or
+ * first_column. The index must fit the file.  False: the row's bytes do not match the index, or
  * memory is short. `stretch` is {0} at first and may be used again. */
 bool sluice_jpeg_stretch_read(struct sluice_jpeg_stretch *stretch,
                               const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,

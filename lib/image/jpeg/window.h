@@ -4,15 +4,15 @@
 #include "image/image.h"
 #include "image/jpeg/window_kernels.h"
 
-/* A JPEG decoder of our own, for the kinds that nearly all JPEGs are.  It reconstructs only a box.
+/* A JPEG decoder of our own for the most common kinds of JPEG.  It reconstructs only a box.
  *
  * Without an index or restart markers, a sync scan (jpeg/sync_scan.h) passes over all MCUs up to
  * the last row needed, to find where the box's rows begin.  Then these rows are decoded; only the
  * box's blocks are transformed, and only its pixels are upsampled and converted.  docs/DECODING.md
  *
- * Covers gray and YCbCr files with chroma sampled 1x1 and luma 1x1, 2x1, 1x2 or 2x2, and of
- * those what jpeg/entropy.h covers, without damage in the part that is read.  What it
- * accepts, libjpeg-turbo accepts, and decodes to the same pixels.
+ * Covers gray and YCbCr files with chroma sampled 1x1 and luma 1x1, 2x1, 1x2 or 2x2 that
+ * jpeg/entropy.h covers, if the part that is read is not damaged.  libjpeg-turbo accepts every file
+ * that this decoder accepts, and decodes it to the same pixels.
  *
  * Threads: one at a time for each window. */
 
@@ -38,7 +38,7 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_window_decode(
 
 /* Whether the inverse DCT and the conversion of colours here give libjpeg's results, whatever the
  * sampling of luma: sizes, sums of DC and quantisers are in the range for that, and the file is
- * gray or YCbCr with chroma sampled 1x1.  For other decoders to the same pixels. */
+ * gray or YCbCr with chroma sampled 1x1.  For other decoders that must give the same pixels. */
 bool sluice_jpeg_window_can_transform(const struct sluice_jpeg *jpeg);
 
 #endif
