@@ -8,21 +8,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A batch for the decoder on the device, in memory that is uploaded as it is (layout.h): samples
- * (sample.h), each with its place in the device's memory.
+/* A batch for the decoder on the device, laid out as it is uploaded (layout.h): samples (sample.h),
+ * each with its position in the device's memory.
  *
- * Samples may be written into the batch's memory before there is a batch, by any number of threads
- * side by side; the batch then only gives them their places.
+ * Any number of threads may write samples to the memory in parallel before the batch begins; the
+ * batch then only assigns their positions.
  *
  * Threads: one at a time for each batch. */
 
-/* SLUICE_E_INVALID: a limit is 0, or so large that the device could not count it. */
+/* SLUICE_E_INVALID: a limit is 0 or exceeds the device's counters. */
 SLUICE_MUST_USE sluice_status sluice_gpu_limits_check(const struct sluice_gpu_limits *limits,
                                                       struct sluice_gpu_sizes *capacity,
                                                       struct sluice_err *err);
 
-/* Where each array of the device (struct sluice_gpu_memory) is in one piece of its memory, in bytes
- * and at multiples of 256. */
+/* The offset in bytes, a multiple of 256, of each array (struct sluice_gpu_memory) in the device's
+ * memory. */
 struct sluice_gpu_parts {
     uint64_t upload, coefficients, samples, weights, pixels, faults, end;
 };
@@ -35,13 +35,13 @@ uint64_t sluice_gpu_index_bytes(const struct sluice_gpu_limits *limits);
 struct sluice_gpu_batch {
     struct sluice_gpu_limits limits;
     struct sluice_gpu_sizes capacity;
-    struct sluice_gpu_sizes used; /* upload_bytes: behind that, nothing is written */
+    struct sluice_gpu_sizes used; /* upload_bytes: the end of the written bytes */
     uint8_t *upload;              /* borrowed; see layout.h */
-    uint64_t written;             /* bytes of it that are the index and samples written before */
-    uint64_t from, end;           /* in `upload`, the batch's samples and what lies between them */
+    uint64_t written;             /* bytes of the index and of samples written before the batch */
+    uint64_t from, end;           /* the range in `upload` that contains the batch's samples */
     uint32_t num_samples;
-    uint32_t max_huffman;               /* tables of a sample, at most */
-    bool has_calls;                     /* of kernels, for one of its samples at least */
+    uint32_t max_huffman;               /* the most tables of a sample */
+    bool has_calls;                     /* a sample has kernel calls */
     struct sluice_jpeg_stretch stretch; /* memory that add() uses again */
 };
 
@@ -50,35 +50,34 @@ struct sluice_gpu_batch {
 void sluice_gpu_batch_init(struct sluice_gpu_batch *batch, const struct sluice_gpu_limits *limits,
                            const struct sluice_gpu_sizes *capacity, void *upload);
 
-/* Begins an empty batch in other memory of that size, of which `written` bytes are taken: samples
- * from sluice_gpu_index_bytes() on. */
+/* Begins an empty batch in other memory of that size.  Its first `written` bytes are in use: the
+ * index, then samples from sluice_gpu_index_bytes() on. */
 void sluice_gpu_batch_use(struct sluice_gpu_batch *batch, void *upload, uint64_t written);
 
-/* Empties it; what was written before stays written. */
+/* Empties the batch; samples written before it stay. */
 void sluice_gpu_batch_clear(struct sluice_gpu_batch *batch);
 
 /* Frees what it owns; idempotent. */
 void sluice_gpu_batch_destroy(struct sluice_gpu_batch *batch);
 
-/* The request for all of a box resized to the batch's size. */
+/* The request to resize a whole box to the batch's size. */
 struct sluice_gpu_request sluice_gpu_request_whole(const struct sluice_gpu_batch *batch,
                                                    const struct sluice_box *box, bool is_flipped,
                                                    uint32_t row);
 
-/* Adds a sample that is written at `at`, and takes `bytes` there, or once it is in the batch a copy
- * of it.  SLUICE_E_AGAIN: no room in this
- * batch; SLUICE_E_UNSUPPORTED: no batch has room for it; SLUICE_E_INVALID: there is no such row.
- * On failure the batch is as it was. */
+/* Adds the sample of `bytes` bytes that is written at `at`; if it is in the batch already, adds a
+ * copy.  SLUICE_E_AGAIN: this batch is full; SLUICE_E_UNSUPPORTED: the sample does not fit any
+ * batch; SLUICE_E_INVALID: the row is out of range.  On failure the batch is unchanged. */
 SLUICE_MUST_USE sluice_status sluice_gpu_batch_place(struct sluice_gpu_batch *batch, uint64_t at,
                                                      uint64_t bytes, uint32_t row,
                                                      struct sluice_err *err);
 
-/* Adds a copy of a sample that is written elsewhere.  Fails as the above. */
+/* Adds a copy of a sample that is written elsewhere.  Fails as sluice_gpu_batch_place(). */
 SLUICE_MUST_USE sluice_status sluice_gpu_batch_append(struct sluice_gpu_batch *batch,
                                                       const void *sample, uint64_t bytes,
                                                       uint32_t row, struct sluice_err *err);
 
-/* Plans, writes and places a sample.  Fails as these do. */
+/* Plans, writes and places a sample.  Fails as those three do. */
 SLUICE_MUST_USE sluice_status sluice_gpu_batch_add(struct sluice_gpu_batch *batch,
                                                    const uint8_t *bytes, size_t len,
                                                    const struct sluice_jpeg_index *index,

@@ -3,17 +3,17 @@
 
 #include "base/error.h"
 
-/* A device made current in the calling thread for a while.
+/* Makes a device current in the calling thread for a time.
  *
- * By the driver's functions: to set the runtime's device back would make a context on device 0 in
- * a thread that has used none, and that takes hundreds of megabytes there.  Until leave, calls of
- * the thread do not end a capture of a CUDA graph that another thread has under way.
+ * Uses the driver's functions, because restoring the runtime's device would create a context on
+ * device 0, hundreds of megabytes, in a thread that has none.  Until leave, calls of the thread do
+ * not invalidate the capture of a CUDA graph in another thread.
  *
  * Threads: any, after open. */
 
 struct sluice_cuda_context;
 
-/* SLUICE_E_UNSUPPORTED: there is no such device, or none that can be used. */
+/* SLUICE_E_UNSUPPORTED: the device does not exist or cannot be used. */
 SLUICE_MUST_USE sluice_status sluice_cuda_context_open(int device,
                                                        struct sluice_cuda_context **context,
                                                        struct sluice_err *err);

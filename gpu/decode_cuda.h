@@ -7,7 +7,7 @@
 
 /* The kernels of decode.cu, pixels.cu and hash.cu, in the order in which a batch needs them.
  *
- * Each function puts one kernel on `stream` and returns what the launch returned.  `memory` is of
+ * Each function queues one kernel on `stream` and returns the result of the launch.  `memory` is of
  * the device; num_tasks comes from the batch's index, and num_tables is its max_huffman.
  *
  * Threads: any, one per stream. */
@@ -18,7 +18,7 @@ extern "C" {
 
 struct sluice_gpu_memory;
 
-/* Loads the kernels of each file, which their first launch does otherwise. */
+/* Load the kernels of each file; otherwise their first launch does. */
 cudaError_t sluice_gpu_load_decode(void);
 cudaError_t sluice_gpu_load_pixels(void);
 cudaError_t sluice_gpu_load_hash(void);
@@ -33,8 +33,8 @@ cudaError_t sluice_gpu_launch_across(cudaStream_t stream, const struct sluice_gp
 cudaError_t sluice_gpu_launch_down(cudaStream_t stream, const struct sluice_gpu_memory *memory);
 cudaError_t sluice_gpu_launch_pixels(cudaStream_t stream, const struct sluice_gpu_memory *memory);
 
-/* hashes[i] is of items[i]; both are in memory that the device reaches, and so is `rows`, which is
- * 8-byte aligned and may be read up to a multiple of 8 bytes. */
+/* hashes[i] is the hash of items[i].  All three arrays are in memory that the device can access.
+ * `rows` is 8-byte aligned and readable up to a multiple of 8 bytes. */
 cudaError_t sluice_gpu_launch_hash(cudaStream_t stream, const uint8_t *rows, uint64_t row_bytes,
                                    const struct sluice_gpu_hash_item *items, uint32_t num_items,
                                    struct sluice_gpu_hash *hashes);

@@ -3,8 +3,8 @@
 
 #include "gpu/batch.h"
 
-/* Does on the CPU what decoder.h does on the device, with the same source: for tests.  It is
- * slower than the CPU's own decoder.
+/* Runs the device's decoder (decoder.h) on the CPU, from the same source, for tests.  It is slower
+ * than the CPU's own decoder.
  *
  * Threads: pure functions. */
 
@@ -14,8 +14,8 @@ SLUICE_MUST_USE sluice_status sluice_gpu_decode_host(const struct sluice_gpu_bat
                                                      uint8_t *rows, sluice_status *statuses,
                                                      struct sluice_err *err);
 
-/* XXH3-128 of rows and their labels, as hash_kernels.h says.  `rows` is 8-byte aligned, and may be
- * read up to a multiple of 8 bytes; a row has more than 232. */
+/* XXH3-128 of rows and their labels, as hash_kernels.h says.  `rows` is 8-byte aligned and readable
+ * up to a multiple of 8 bytes; a row has more than 232 bytes. */
 void sluice_gpu_hash_host(const uint8_t *rows, size_t row_bytes,
                           const struct sluice_gpu_hash_item *items, uint32_t num_items,
                           struct sluice_gpu_hash *hashes);

@@ -3,7 +3,7 @@
 
 #include "gpu/batch.h"
 
-/* Decodes batches of JPEG files on a CUDA device, to the very pixels of the CPU's decoder.
+/* Decodes batches of JPEG files on a CUDA device, to the same pixels as the CPU's decoder.
  *
  *     sluice_gpu_decoder_create(&limits, NULL, &decoder, &err);
  *     struct sluice_gpu_batch *batch = sluice_gpu_decoder_batch(decoder);
@@ -11,18 +11,17 @@
  *     sluice_gpu_decoder_start(decoder, rows, stream, &err);       returns at once
  *     sluice_gpu_decoder_wait(decoder, statuses, &err);            empties the batch
  *
- * All memory is allocated by create.  To make one batch ready while another is decoded, use two
- * decoders.
+ * create allocates all memory.  To prepare one batch while another is decoded, use two decoders.
  *
  * Threads: one at a time for each decoder; the device that is current at create must be current in
  * all calls. */
 
 struct sluice_gpu_decoder;
 
-/* `upload`: page-locked memory for the batch to begin with, borrowed; it may be given other memory
- * between wait and start (sluice_gpu_batch_use()).  NULL: the decoder's own.
- * SLUICE_E_INVALID: as sluice_gpu_limits_check(); SLUICE_E_NO_MEMORY, on either side;
- * SLUICE_E_UNSUPPORTED: no device that can be used. */
+/* `upload`: the batch's initial page-locked memory, borrowed; sluice_gpu_batch_use() may change it
+ * between wait and start.  NULL: the decoder's own.  SLUICE_E_INVALID: as
+ * sluice_gpu_limits_check(); SLUICE_E_NO_MEMORY: of the host or the device; SLUICE_E_UNSUPPORTED:
+ * no usable device. */
 SLUICE_MUST_USE sluice_status sluice_gpu_decoder_create(const struct sluice_gpu_limits *limits,
                                                         void *upload,
                                                         struct sluice_gpu_decoder **decoder,
@@ -35,21 +34,21 @@ uint64_t sluice_gpu_decoder_bytes(const struct sluice_gpu_decoder *decoder);
 /* The batch to add to; not between start and wait. */
 struct sluice_gpu_batch *sluice_gpu_decoder_batch(struct sluice_gpu_decoder *decoder);
 
-/* Puts the decoding on `stream` (a cudaStream_t).  `rows` is the device's memory, 16-byte aligned,
- * max_samples x out_height x out_width x 3; rows that no sample of the batch is for stay as they
- * are.  Work that follows on the stream finds the rows made. */
+/* Queues the decoding on `stream` (a cudaStream_t).  `rows` is the device's memory, 16-byte
+ * aligned, max_samples x out_height x out_width x 3; rows without a sample in the batch stay
+ * unchanged.  Later work on the stream sees the finished rows. */
 SLUICE_MUST_USE sluice_status sluice_gpu_decoder_start(struct sluice_gpu_decoder *decoder,
                                                        uint8_t *rows, void *stream,
                                                        struct sluice_err *err);
 
-/* Waits for the decoding, and not for what follows it.  statuses[i] is of the i-th sample added:
- * SLUICE_OK, or SLUICE_E_CORRUPT: its bits have a fault, and the CPU's decoder must say what it is;
- * its row is then of no use.  Then the batch is empty. */
+/* Waits for the decoding, but not for later work, and empties the batch.  statuses[i] is the status
+ * of the i-th sample added: SLUICE_OK, or SLUICE_E_CORRUPT if its bits have a fault.  Then the row
+ * is undefined, and the CPU's decoder must decide. */
 SLUICE_MUST_USE sluice_status sluice_gpu_decoder_wait(struct sluice_gpu_decoder *decoder,
                                                       sluice_status *statuses,
                                                       struct sluice_err *err);
 
-/* Waits for the decoding if it is started, whatever comes of it, and empties the batch. */
+/* Waits for the decoding if it is started, ignores its result, and empties the batch. */
 void sluice_gpu_decoder_drop(struct sluice_gpu_decoder *decoder);
 
 /* Times of the last batch, valid after wait. */
@@ -66,7 +65,7 @@ enum sluice_gpu_stage {
 };
 extern const char *const sluice_gpu_stage_names[SLUICE_GPU_NUM_STAGES];
 
-/* Milliseconds by the device's events. */
+/* Milliseconds, measured by events of the device. */
 SLUICE_MUST_USE sluice_status sluice_gpu_decoder_times(const struct sluice_gpu_decoder *decoder,
                                                        float times_ms[SLUICE_GPU_NUM_STAGES],
                                                        struct sluice_err *err);

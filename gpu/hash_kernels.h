@@ -5,13 +5,13 @@
 #include "gpu/layout.h"
 #include "gpu/tuning.h"
 
-/* XXH3-128 of rows, each followed by its label as 8 bytes, little endian: what base/hash.h makes of
- * these bytes, which are more than 240.  By the specification of XXH3, seed 0:
+/* XXH3-128 of rows, each followed by its label as 8 bytes, little endian; more than 240 bytes in
+ * all.  Equals base/hash.h.  By the specification of XXH3, seed 0:
  * https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md
  *
  * The input is blocks of 16 stripes of 8 words; a block adds to each of 8 accumulators, which then
- * are scrambled.  What a block adds does not depend on the accumulators, so threads find it for
- * many blocks at once, and 8 threads go from block to block.
+ * are scrambled.  A block's addends do not depend on the accumulators, so threads compute them for
+ * many blocks at once, and 8 threads add them block by block.
  *
  * SLUICE_GPU_SHARED, `thread` and "then" are as in decode_kernels.h.  C11 and CUDA, little endian.
  */
@@ -47,7 +47,7 @@ SLUICE_KERNEL_CONST uint64_t sluice_gpu_hash_start[8] = {
 
 /* A row and its label. */
 struct sluice_gpu_hash_input {
-    const uint64_t *words; /* of all rows; up to a multiple of 8 bytes they may be read */
+    const uint64_t *words; /* of all rows; readable up to a multiple of 8 bytes */
     uint64_t at, row_bytes;
     uint64_t label;
 };
@@ -78,7 +78,7 @@ SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_load(const uint64_t *words, uint64
     return shift == 0 ? words[0] : words[0] >> shift | words[1] << (64 - shift);
 }
 
-/* The same of the row and its label. */
+/* The 8 bytes from byte `at` on of the row followed by its label. */
 SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_word(const struct sluice_gpu_hash_input *input,
                                                    uint64_t at)
 {
@@ -104,7 +104,7 @@ SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_stripe(const struct sluice_gpu_has
     return other + (key & UINT32_MAX) * (key >> 32);
 }
 
-/* The same of a block's first stripes. */
+/* The sum of the terms of a block's first stripes. */
 SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_block(const struct sluice_gpu_hash_input *input,
                                                     uint64_t block, uint32_t num_stripes,
                                                     uint32_t accumulator)
@@ -122,14 +122,14 @@ SLUICE_KERNEL_INLINE uint64_t sluice_gpu_hash_num_blocks(const struct sluice_gpu
     return (input->row_bytes + 8 - 1) / SLUICE_GPU_HASH_BLOCK;
 }
 
-/* How many of them, from `first` on, fit into shared memory. */
+/* The number of blocks from `first` on that fit into shared memory. */
 SLUICE_KERNEL_INLINE uint32_t sluice_gpu_hash_num_at_once(uint64_t num_blocks, uint64_t first)
 {
     const uint64_t left = num_blocks - first;
     return left < SLUICE_GPU_HASH_BLOCKS_AT_ONCE ? (uint32_t)left : SLUICE_GPU_HASH_BLOCKS_AT_ONCE;
 }
 
-/* First, and then again until it has been so for all blocks: sums of blocks from `first` on. */
+/* Phase 1, repeated with phase 2 for all blocks: computes the sums of blocks from `first` on. */
 SLUICE_KERNEL_INLINE void sluice_gpu_hash_sum(const struct sluice_gpu_hash_input *input,
                                               struct sluice_gpu_hash_shared *shared, uint64_t first,
                                               uint32_t num_blocks, uint32_t thread,
@@ -140,7 +140,7 @@ SLUICE_KERNEL_INLINE void sluice_gpu_hash_sum(const struct sluice_gpu_hash_input
             sluice_gpu_hash_block(input, first + i / 8, SLUICE_GPU_HASH_STRIPES, i % 8);
 }
 
-/* Then, in threads 0 to 7, before the next sums. */
+/* Phase 2, in threads 0 to 7: adds the sums and scrambles, before the next phase 1. */
 SLUICE_KERNEL_INLINE void sluice_gpu_hash_scramble(struct sluice_gpu_hash_shared *shared,
                                                    uint64_t first, uint32_t num_blocks,
                                                    uint32_t accumulator)
@@ -155,7 +155,7 @@ SLUICE_KERNEL_INLINE void sluice_gpu_hash_scramble(struct sluice_gpu_hash_shared
     shared->accumulators[accumulator] = value;
 }
 
-/* Then what comes after the last whole block, in threads 0 to 7. */
+/* Phase 3, in threads 0 to 7: adds the stripes after the last whole block. */
 SLUICE_KERNEL_INLINE void sluice_gpu_hash_rest(const struct sluice_gpu_hash_input *input,
                                                struct sluice_gpu_hash_shared *shared,
                                                uint32_t accumulator)

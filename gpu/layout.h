@@ -21,10 +21,10 @@
 #define SLUICE_GPU_MAX_HUFFMAN (2 * SLUICE_GPU_MAX_PLANES)
 #define SLUICE_GPU_MAX_BLOCKS_IN_MCU 6
 
-/* Tasks are what one block of threads does: tuning.h says how much of each kind. */
+/* A task is the work of one block of threads.  tuning.h has its size for each kind. */
 
-/* Where a sample is, and how many tasks there are before its own.  The entry after the last sample
- * has the sums. */
+/* The position of a sample, and the number of tasks before its own.  The entry after the last
+ * sample has the totals. */
 struct sluice_gpu_index {
     uint32_t at; /* bytes from the start of the batch */
     uint32_t decode_tasks, transform_tasks, across_tasks;
@@ -39,14 +39,14 @@ struct sluice_gpu_huffman {
 /* MCUs whose bits begin `skip` bits after a word's first, with the DC predictors there: all 0 after
  * a restart marker.  Segments of an MCU row between points of an index share their words. */
 struct sluice_gpu_segment {
-    uint32_t first_mcu, num_mcus; /* those to decode; there may be more */
+    uint32_t first_mcu, num_mcus; /* to decode; the segment may have more */
     uint32_t first_word;          /* from the sample's words on */
     uint32_t num_bits;            /* from that word's first bit on */
     int16_t dc[SLUICE_GPU_MAX_PLANES];
     uint16_t skip; /* 0 .. 31 */
 };
 
-/* How chroma becomes as wide and as high as luma. */
+/* How chroma is upsampled to the size of luma. */
 enum {
     SLUICE_GPU_REPEAT, /* each sample `wide` x `high` times */
     SLUICE_GPU_SMOOTH, /* libjpeg's triangle filter; `wide` and `high` are 1 or 2 */
@@ -86,7 +86,7 @@ struct sluice_gpu_sample {
     uint8_t block_plane[SLUICE_GPU_MAX_BLOCKS_IN_MCU]; /* in the order of the scan */
     uint8_t block_x[SLUICE_GPU_MAX_BLOCKS_IN_MCU], block_y[SLUICE_GPU_MAX_BLOCKS_IN_MCU];
     uint8_t is_flipped;
-    uint8_t is_placed;    /* batch.c's: it is in the batch that its memory is of */
+    uint8_t is_placed;    /* set by batch.c: it is in the batch that its memory belongs to */
     uint32_t left, top;   /* of the box */
     uint32_t first_pixel; /* of the batch's, after the pass across */
     uint32_t row;         /* of the batch that is made */
@@ -97,7 +97,7 @@ struct sluice_gpu_sample {
     struct sluice_gpu_plane planes[SLUICE_GPU_MAX_PLANES];
 };
 
-/* A row whose hash is asked for, and what it is: struct sluice_hash128. */
+/* A row to hash, and the hash, as struct sluice_hash128. */
 struct sluice_gpu_hash_item {
     uint32_t row, label;
 };
@@ -105,11 +105,11 @@ struct sluice_gpu_hash {
     uint64_t high, low;
 };
 
-/* Words that the weights of an axis take: the first input and the number of inputs of each output,
- * then the weights, tap after tap. */
+/* Words for the weights of an axis: the first input and the number of inputs of each output, then
+ * the weights, tap after tap. */
 #define SLUICE_GPU_WEIGHTS_LEN(axis) ((uint64_t)(axis)->count * (2 + (uint64_t)(axis)->max_taps))
 
-/* Those that a task of so many outputs looks at. */
+/* The words that a task of num_outputs outputs reads. */
 #define SLUICE_GPU_TASK_WEIGHTS(axis, num_outputs)                                                 \
     ((uint64_t)(num_outputs) *                                                                     \
      (2 + (uint64_t)((axis)->max_taps < (axis)->in_count ? (axis)->max_taps : (axis)->in_count)))

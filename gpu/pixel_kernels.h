@@ -9,8 +9,8 @@
  * writes goes through the sample's scratch memory.
  *
  * A kernel is one or more phases.  Every thread of the block calls a phase; all have returned from
- * it before any calls the next.  The one source of pixels.cu and, as loops, of decode_host.c.
- * Both are compiled without contraction of floating point.
+ * it before any calls the next.  pixels.cu and, as loops, decode_host.c share this source.  Both
+ * are compiled without floating-point contraction.
  *
  * C11 and CUDA.  No function reads or writes outside the row and its scratch memory. */
 

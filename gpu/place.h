@@ -13,8 +13,8 @@
  * decoded there from JPEG files or uploaded from rows that the CPU made.
  *
  *     a place   one device and its memory: a fixed number of blocks, each for the rows of a batch
- *     a staging buffer: page-locked memory of the host in which the files of a batch gather, as
- *               workers write side by side what the device needs of each
+ *     a staging buffer: page-locked memory of the host, to which workers write in parallel what the
+ *               device needs of a batch's files
  *     a lane    makes one batch at a time, with a stream and a decoder of its own; several lanes
  *               work side by side, so that one uploads while another decodes
  *
@@ -25,14 +25,14 @@
  *     for each row: sluice_gpu_lane_decode(lane, &sample, row, &err)
  *                or sluice_gpu_lane_upload(lane, row, pixels, &err);
  *     sluice_gpu_lane_finish(lane, labels, statuses, hashes, &times, &err);    waits for the rows
- *     what has a fault: sluice_gpu_lane_upload() of the CPU's row, and finish again
+ *     for each row with a fault: sluice_gpu_lane_upload() of the CPU's row, then finish again
  *
- * All of the device's memory is allocated by create, and so is the host's, but for
+ * create allocates all memory of the device, and of the host all but that of
  * sluice_gpu_host_alloc(): for each lane and staging buffer 1.375 times the bytes of files that a
  * lane has room for (0.14 MB for each row, tuning.h), and a kilobyte for each row.
  *
- * Threads: a lane belongs to one thread at a time; all else may be called from any thread.  The
- * device that is current in the calling thread stays so. */
+ * Threads: a lane belongs to one thread at a time; all else may be called from any thread.  No call
+ * changes the calling thread's current device. */
 
 struct sluice_buf;
 struct sluice_buf_pool;
@@ -49,24 +49,24 @@ struct sluice_gpu_place_options {
     uint32_t height, width;         /* of what lanes decode */
     size_t most_row_bytes;          /* of rows that are uploaded; 0: height * width * 3 */
     unsigned num_blocks, num_lanes; /* >= 1 */
-    /* Beside those that lanes have; may be 0.  Where there is no memory for all there are fewer. */
+    /* In addition to one for each lane; may be 0.  Fewer are created if memory is short. */
     unsigned num_stagings;
-    /* That all of it may take of the device's memory; 0: as much as serves `max_rows` usual files,
-     * and at most a quarter of what is free. */
+    /* Limit of the device's memory for the place; 0: enough for `max_rows` usual files, at most a
+     * quarter of the free memory. */
     uint64_t memory_bytes;
 };
 
-/* SLUICE_E_UNSUPPORTED: this build has no CUDA, or there is no such device; SLUICE_E_NO_MEMORY,
- * with what is needed and what there is; SLUICE_E_INVALID: sizes that are 0 or too large, or rows
- * of at most 232 bytes, which XXH3 hashes in another way. */
+/* SLUICE_E_UNSUPPORTED: this build lacks CUDA, or the device does not exist; SLUICE_E_NO_MEMORY:
+ * the message has the needed and the free bytes; SLUICE_E_INVALID: sizes that are 0 or too large,
+ * or rows of at most 232 bytes, for which XXH3 has another algorithm. */
 SLUICE_MUST_USE sluice_status
 sluice_gpu_place_create(const struct sluice_gpu_place_options *options,
                         struct sluice_gpu_place **place, struct sluice_err *err);
-/* Once its lanes are idle and its blocks are given back.  NULL is allowed. */
+/* Call it once all lanes are idle and all blocks are given back.  NULL is allowed. */
 void sluice_gpu_place_destroy(struct sluice_gpu_place *place);
 
-/* The size of a row in the batches to come: at most most_row_bytes; only rows of height * width * 3
- * can be decoded.  While lanes are idle.  At first height * width * 3. */
+/* Sets the size of a row for later batches: at most most_row_bytes, initially height * width * 3,
+ * the only size that can be decoded.  Call it while all lanes are idle. */
 void sluice_gpu_place_set_row_bytes(struct sluice_gpu_place *place, size_t row_bytes);
 
 int sluice_gpu_place_device(const struct sluice_gpu_place *place);     /* -1: is_host */
@@ -76,15 +76,15 @@ uint64_t sluice_gpu_place_locked_bytes(struct sluice_gpu_place *place);
 unsigned sluice_gpu_place_num_lanes(const struct sluice_gpu_place *place);
 struct sluice_gpu_lane *sluice_gpu_place_lane(struct sluice_gpu_place *place, unsigned lane);
 
-/* The rate of uploads from memory of sluice_gpu_host_alloc(), for a plan: a few of 16 MB at most,
- * which take some 10 ms.  Once all blocks are free and all lanes are idle; what the blocks hold is
- * lost.  INFINITY where the CPU stands in for the device (is_host), which uploads nothing. */
+/* Measures the rate of uploads from memory of sluice_gpu_host_alloc(), for a plan, by a few uploads
+ * of at most 16 MB, about 10 ms in all.  Call it while all blocks are free and all lanes are idle;
+ * overwrites the blocks.  INFINITY with is_host, where nothing is uploaded. */
 SLUICE_MUST_USE sluice_status sluice_gpu_place_measure_upload(struct sluice_gpu_place *place,
                                                               double *bytes_per_s,
                                                               struct sluice_err *err);
 
-/* Memory of the host from which uploads are fastest (page-locked); 64-byte aligned.  A failure says
- * how much was asked for, and how much there was before. */
+/* Memory of the host from which uploads are fastest (page-locked); 64-byte aligned.  On failure the
+ * message has the bytes requested and those allocated before. */
 SLUICE_MUST_USE sluice_status sluice_gpu_host_alloc(struct sluice_gpu_place *place, size_t bytes,
                                                     void **memory, struct sluice_err *err);
 void sluice_gpu_host_free(struct sluice_gpu_place *place, void *memory, size_t bytes);
@@ -95,11 +95,11 @@ void sluice_gpu_host_free(struct sluice_gpu_place *place, void *memory, size_t b
 struct sluice_gpu_block *sluice_gpu_place_take(struct sluice_gpu_place *place);
 /* max_rows x height x width x 3 bytes of the device, u8, 256-byte aligned. */
 uint8_t *sluice_gpu_block_rows(const struct sluice_gpu_block *block);
-/* Nobody reads or writes it any more. */
+/* Gives a block back.  Nothing reads or writes it any more. */
 void sluice_gpu_block_give(struct sluice_gpu_block *block);
-/* Work that was put on `stream` (a cudaStream_t; NULL: the legacy default stream) until now may
- * still read or write it: the next batch in it waits for that, on the device.  The stream is
- * one of the device, and not being captured. */
+/* Gives a block back that work queued on `stream` (a cudaStream_t; NULL: the legacy default stream)
+ * may still read or write.  The next batch in the block waits for that work on the device.  The
+ * stream must belong to the device and must not be captured. */
 void sluice_gpu_block_give_after(struct sluice_gpu_block *block, void *stream);
 
 /* --- staging buffers: any threads, several at once for one buffer --- */
@@ -117,15 +117,15 @@ struct sluice_gpu_file {
 
 /* The part of a file that the device needs. */
 struct sluice_gpu_prepared {
-    struct sluice_buf *data; /* owned; NULL: it is in the staging buffer, */
-    uint32_t at, bytes;      /* there */
+    struct sluice_buf *data; /* owned; NULL: it is in the staging buffer */
+    uint32_t at, bytes;      /* in the staging buffer */
 };
 
-/* Writes what the device needs of the file to the staging buffer, or where that is NULL or full to
- * a buffer of the pool, which the lane copies; nothing of the file is borrowed.  The stretch, {0}
- * at first, is memory that is used again.  SLUICE_E_UNSUPPORTED, SLUICE_E_CORRUPT: the CPU's
- * decoder must take the file (sample.h), as no batch has room for it, for example;
- * SLUICE_E_NO_MEMORY: of the pool; SLUICE_E_INVALID: the request is wrong (sample.h). */
+/* Writes the part of the file that the device needs to the staging buffer or, if that is NULL or
+ * full, to a buffer from the pool, which the lane copies.  Borrows nothing.  The stretch is
+ * reusable memory, {0} at first.  SLUICE_E_UNSUPPORTED, SLUICE_E_CORRUPT: the CPU must decode the
+ * file (sample.h), for example because it does not fit any batch; SLUICE_E_NO_MEMORY: of the pool;
+ * SLUICE_E_INVALID: the request is wrong (sample.h). */
 SLUICE_MUST_USE sluice_status
 sluice_gpu_prepare(struct sluice_gpu_place *place, struct sluice_gpu_staging *staging,
                    const struct sluice_gpu_file *file, const struct sluice_gpu_request *request,
@@ -135,23 +135,23 @@ void sluice_gpu_prepared_clear(struct sluice_gpu_prepared *prepared); /* idempot
 
 /* --- lanes --- */
 
-/* Begins a batch in the block, which is the caller's.  Takes the staging buffer, in which samples
- * of the batch may be, and gives the lane's own for it; NULL: no sample is in one.  What was added
- * to the lane's last batch and not finished is dropped. */
+/* Begins a batch in the block, which stays the caller's.  Takes the staging buffer with samples of
+ * the batch and returns the lane's own to the place instead; NULL: no sample is in a staging
+ * buffer.  Drops unfinished samples and rows of the lane's last batch. */
 void sluice_gpu_lane_begin(struct sluice_gpu_lane *lane, struct sluice_gpu_block *block,
                            struct sluice_gpu_staging *staging);
-/* Begins the same batch once more. */
+/* Begins the same batch again. */
 void sluice_gpu_lane_begin_again(struct sluice_gpu_lane *lane);
 
-/* Adds a sample that was prepared, in the batch's staging buffer or apart.  May start what was
- * added before it.  SLUICE_E_INVALID: there is no such row, or there are more files than rows; the
- * lane goes on. Other failures are the device's: the batch is lost. */
+/* Adds a prepared sample, from the batch's staging buffer or its own buffer.  May start decoding
+ * the samples added before.  SLUICE_E_INVALID: the row is out of range, or there are more files
+ * than rows; the batch can go on.  Other failures are the device's: the batch is lost. */
 SLUICE_MUST_USE sluice_status sluice_gpu_lane_decode(struct sluice_gpu_lane *lane,
                                                      const struct sluice_gpu_prepared *sample,
                                                      uint32_t row, struct sluice_err *err);
 
-/* Adds a row that is made; `pixels` (height x width x 3) is borrowed until finish, also a
- * failing one, or drop.  Rows that follow each other, from pixels that do, are copied at once. */
+/* Adds a finished row.  Borrows `pixels` (height x width x 3) until finish, even if that fails, or
+ * drop.  Adjacent rows from adjacent pixels are copied at once. */
 SLUICE_MUST_USE sluice_status sluice_gpu_lane_upload(struct sluice_gpu_lane *lane, uint32_t row,
                                                      const uint8_t *pixels, struct sluice_err *err);
 
@@ -161,16 +161,16 @@ struct sluice_gpu_work {
     double device_s;       /* of the kernels, by the device's clock; is_host: of the thread's CPU */
 };
 
-/* Waits until all rows that were added since begin, or since the last finish, are in the block.
- * For each row that was decoded: statuses[row] is SLUICE_OK or SLUICE_E_CORRUPT (the CPU's decoder
- * must say what it is); hashes[row], unless `hashes` is NULL, is XXH3-128 of its pixels followed by
- * labels[row] as 8 bytes, little endian (load/digest.h).  Other rows' entries stay as they are.
- * After a failure, which is the device's, the batch is lost. */
+/* Waits until all rows added since begin or the last finish are in the block.  For each decoded
+ * row: statuses[row] is SLUICE_OK or SLUICE_E_CORRUPT (the CPU's decoder must decide); hashes[row],
+ * unless `hashes` is NULL, is XXH3-128 of its pixels followed by labels[row] as 8 bytes, little
+ * endian (load/digest.h).  Entries of other rows are untouched.  A failure is the device's: the
+ * batch is lost. */
 SLUICE_MUST_USE sluice_status sluice_gpu_lane_finish(
     struct sluice_gpu_lane *lane, const uint32_t *labels, sluice_status *statuses,
     struct sluice_hash128 *hashes, struct sluice_gpu_work *work, struct sluice_err *err);
 
-/* Gives the batch up: waits for what was started, which may have written to the block. */
+/* Abandons the batch.  Waits for work in progress, which may have written to the block. */
 void sluice_gpu_lane_drop(struct sluice_gpu_lane *lane);
 
 #endif

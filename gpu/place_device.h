@@ -7,8 +7,8 @@
 
 /* The operations of a device that place.c needs: CUDA's (place_cuda.c), or the host (place_host.c).
  *
- * An engine is a lane's part of the device: a stream, a decoder and what they need.  What is put on
- * an engine is done in order, behind the caller's back, until wait or sync.
+ * An engine is a lane's part of the device: a stream, a decoder and their memory.  Work queued on
+ * an engine runs in order and asynchronously; wait and sync wait for it.
  *
  * Threads: as place.h says.  All functions but close are called between enter and leave. */
 
@@ -18,21 +18,21 @@ struct sluice_gpu_scope {
     int capture_mode;
 };
 
-/* Each implementation begins its own with this. */
+/* The first member of each implementation's device. */
 struct sluice_gpu_device {
     const struct sluice_gpu_device_ops *ops;
     int number;          /* -1: the host */
-    uint64_t free_bytes; /* of its memory, when it was opened */
+    uint64_t free_bytes; /* of its memory, at open */
 };
 struct sluice_gpu_engine {
     struct sluice_gpu_device *device;
-    struct sluice_gpu_batch *batch; /* to add to, but between start and wait */
+    struct sluice_gpu_batch *batch; /* add samples to it except between start and wait */
 };
 
 struct sluice_gpu_block {
     struct sluice_gpu_place *place;
     uint8_t *rows;
-    void *mark; /* the device's: when the block is free of work that was put on a stream */
+    void *mark; /* the device's event: work queued on a stream is done with the block */
     struct sluice_gpu_block *next; /* of the free ones */
 };
 
@@ -40,17 +40,18 @@ struct sluice_gpu_block {
 struct sluice_gpu_staging {
     struct sluice_gpu_place *place;
     uint8_t *memory;
-    _Atomic uint64_t used; /* bytes, the index among them; adding reserves its part of the rest */
+    _Atomic uint64_t used;           /* bytes, including the index; adding to it reserves memory */
     struct sluice_gpu_staging *next; /* of the free ones */
 };
 
 struct sluice_gpu_device_ops {
-    /* The device is the calling thread's until leave. */
+    /* Makes the device current in the calling thread until leave. */
     struct sluice_gpu_scope (*enter)(const struct sluice_gpu_device *device);
     void (*leave)(const struct sluice_gpu_device *device, struct sluice_gpu_scope scope);
     void (*close)(struct sluice_gpu_device *device);
 
-    /* Of the device, 256-byte aligned, or of the host, page-locked and 64-byte aligned. */
+    /* Allocates memory of the device (256-byte aligned) or of the host (page-locked, 64-byte
+     * aligned). */
     sluice_status (*alloc)(struct sluice_gpu_device *device, bool is_host, size_t bytes,
                            void **memory, struct sluice_err *err);
     void (*free)(struct sluice_gpu_device *device, bool is_host, void *memory);
@@ -58,10 +59,10 @@ struct sluice_gpu_device_ops {
     sluice_status (*mark_open)(struct sluice_gpu_device *device, void **mark,
                                struct sluice_err *err);
     void (*mark_close)(struct sluice_gpu_device *device, void *mark); /* NULL is allowed */
-    /* To be free of what is on the stream now. */
+    /* Sets the mark after the work that is on the stream now. */
     void (*mark_set)(struct sluice_gpu_device *device, void *mark, void *stream);
 
-    /* `upload`: the batch's memory to begin with, page-locked, borrowed. */
+    /* `upload`: the batch's initial memory, page-locked, borrowed. */
     sluice_status (*engine_open)(struct sluice_gpu_device *device,
                                  const struct sluice_gpu_limits *limits,
                                  const struct sluice_gpu_sizes *capacity, void *upload,
@@ -75,22 +76,23 @@ struct sluice_gpu_device_ops {
                             size_t bytes, struct sluice_err *err);
     /* Decodes the batch, which is not empty, into the rows of a block. */
     sluice_status (*start)(struct sluice_gpu_engine *engine, uint8_t *rows, struct sluice_err *err);
-    /* Waits for that; as sluice_gpu_decoder_wait(). */
+    /* Waits for the decoding, as sluice_gpu_decoder_wait(). */
     sluice_status (*wait)(struct sluice_gpu_engine *engine, sluice_status *statuses,
                           struct sluice_err *err);
-    /* Hashes num_items rows, at most max_samples; once between two calls of sync. */
+    /* Hashes num_items rows, at most max_samples.  Call it at most once between two syncs. */
     sluice_status (*hash)(struct sluice_gpu_engine *engine, const uint8_t *rows,
                           const struct sluice_gpu_hash_item *items, uint32_t num_items,
                           struct sluice_err *err);
-    /* Waits for all.  Hash i is of item i; *device_s: of the kernels since the last sync. */
+    /* Waits for all work.  hashes[i] belongs to item i; *device_s is the kernels' time since the
+     * last sync. */
     sluice_status (*sync)(struct sluice_gpu_engine *engine, struct sluice_gpu_hash *hashes,
                           double *device_s, struct sluice_err *err);
-    /* Empties the batch, and waits for what was put on the engine, whatever became of it. */
+    /* Empties the batch and waits for the engine's work, even if it failed. */
     void (*drop)(struct sluice_gpu_engine *engine);
 };
 
 sluice_status sluice_gpu_device_host(struct sluice_gpu_device **device, struct sluice_err *err);
-/* With SLUICE_CUDA only. */
+/* Only with SLUICE_CUDA. */
 sluice_status sluice_gpu_device_cuda(int number, struct sluice_gpu_device **device,
                                      struct sluice_err *err);
 

@@ -5,10 +5,10 @@
 
 #include <pthread.h>
 
-/* Private to place.c (the place, its blocks and lanes) and place_memory.c (the host's memory, and
- * what workers write into it). */
+/* Private to place.c (the place, its blocks and lanes) and place_memory.c (the host's memory, to
+ * which workers write samples). */
 
-/* Rows one after the other, which follow each other in the host's memory, too. */
+/* A run of rows that are adjacent in the block and in the host's memory. */
 struct sluice_gpu_run {
     const uint8_t *pixels; /* NULL: none */
     uint32_t row, num_rows;
@@ -19,10 +19,10 @@ struct sluice_gpu_lane {
     struct sluice_gpu_engine *engine;
     struct sluice_gpu_block *block;
     struct sluice_gpu_staging *staging; /* the memory of the engine's batch */
-    bool is_behind;                /* what is put on the engine comes after the block's last use */
-    bool is_begun;                 /* something was added that is not finished */
-    struct sluice_gpu_work work;   /* since begin, or the last finish; so are the samples */
-    struct sluice_gpu_run uploads; /* that are not yet put on the engine */
+    bool is_behind;                     /* the engine's work waits for the block's last use */
+    bool is_begun;                      /* a sample or row was added and is not finished */
+    struct sluice_gpu_work work;        /* since begin or the last finish, as are the samples */
+    struct sluice_gpu_run uploads;      /* not yet queued on the engine */
     uint32_t num_samples, first_of_round;
     uint32_t *rows;          /* of each sample */
     sluice_status *statuses; /* of each sample before first_of_round */
@@ -32,8 +32,8 @@ struct sluice_gpu_lane {
 
 struct sluice_gpu_place {
     pthread_mutex_t lock;
-    struct sluice_gpu_block *first_free, *last_free; /* the one that was given first is first */
-    struct sluice_gpu_staging *free_stagings;        /* the one that was given last is first */
+    struct sluice_gpu_block *first_free, *last_free; /* a queue: first given, first taken */
+    struct sluice_gpu_staging *free_stagings;        /* a stack: last given, first taken */
     uint64_t locked_bytes;                           /* of the host's memory, page-locked */
 
     struct sluice_gpu_device *device;
@@ -46,7 +46,7 @@ struct sluice_gpu_place {
     uint8_t *memory; /* of all blocks */
     struct sluice_gpu_block *blocks;
     struct sluice_gpu_lane *lanes;
-    struct sluice_gpu_staging *stagings; /* one for each lane, and those that gather batches */
+    struct sluice_gpu_staging *stagings; /* one for each lane, and those for workers to write to */
 };
 
 static inline struct sluice_gpu_scope place_enter(const struct sluice_gpu_place *place)
@@ -59,12 +59,12 @@ static inline void place_leave(const struct sluice_gpu_place *place, struct slui
     place->device->ops->leave(place->device, scope);
 }
 
-/* Between enter and leave: page-locked memory, which is counted. */
+/* Allocates page-locked memory and counts it.  Call it between enter and leave. */
 SLUICE_MUST_USE sluice_status place_alloc_locked(struct sluice_gpu_place *place, size_t bytes,
                                                  void **memory, struct sluice_err *err);
 void place_free_locked(struct sluice_gpu_place *place, void *memory, size_t bytes);
 
-/* Between enter and leave.  close after an open that failed, too. */
+/* Call both between enter and leave.  Call close even if open failed. */
 SLUICE_MUST_USE sluice_status place_open_stagings(struct sluice_gpu_place *place,
                                                   struct sluice_err *err);
 void place_close_stagings(struct sluice_gpu_place *place);

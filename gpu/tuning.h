@@ -1,31 +1,31 @@
 #ifndef SLUICE_GPU_TUNING_H
 #define SLUICE_GPU_TUNING_H
 
-/* Constants of the decoder on the device, that time and memory decide.  Times: one H200, batches of
+/* Constants of the decoder on the device, chosen by time and memory.  Times: one H200, batches of
  * 256 crops of ImageNet photographs of 50 kB and 212,000 coefficients each, with a restart marker
- * each 8 MCUs (docs/BENCHMARKING.md, bench_gpu_decode).  What names no time was chosen by what
- * fits, and has not been measured. */
+ * each 8 MCUs (docs/BENCHMARKING.md, bench_gpu_decode).  Constants without a time were chosen to
+ * fit and were not measured. */
 
-/* Restart segments of a task, a thread each.  The tables in shared memory are 18 KiB for a task of
- * four tables, and a photograph's crop has 30 to 250 segments.  Half: entropy decoding takes 1.22
- * times as long, as it fills twice the tables; twice: 1.01 to 1.09, and photographs of few segments
- * leave threads idle. */
+/* Restart segments of a task, one thread for each.  The tables in shared memory are 18 KiB for a
+ * task of four tables, and a photograph's crop has 30 to 250 segments.  Half: entropy decoding
+ * takes 1.22 times as long, as it fills twice the tables; twice: 1.01 to 1.09, and photographs of
+ * few segments leave threads idle. */
 #define SLUICE_GPU_SEGMENTS_IN_TASK 16
 
-/* Threads of a warp to one that decodes a segment; the others help with the tables alone.  All
- * threads of a warp wait where one refills, ends a block or has a long code; there are few segments
- * for the many warps of a device.  Half: entropy decoding takes 0.98 to 1.02 times as long;
- * twice: 1.33, as warps then wait for the multiprocessor. */
+/* Threads of a warp for each thread that decodes a segment; the others only help to fill the
+ * tables.  All threads of a warp wait where one refills, ends a block or has a long code; there are
+ * few segments for the many warps of a device.  Half: entropy decoding takes 0.98 to 1.02 times as
+ * long; twice: 1.33, as warps then wait for the multiprocessor. */
 #define SLUICE_GPU_THREADS_OF_SEGMENT 4
 
-/* Chunks of 16 bytes that are asked for ahead of a segment's reader, a power of 2: 144 bytes of
- * shared memory for each segment.  Half: entropy decoding takes 1.00 times as long; twice: 0.94
- * to 1.01. */
+/* Chunks of 16 bytes that are prefetched for a segment's reader, a power of 2: 144 bytes of shared
+ * memory for each segment.  Half: entropy decoding takes 1.00 times as long; twice: 0.94 to 1.01.
+ */
 #define SLUICE_GPU_RING_CHUNKS 8
 
-/* Bits of a code that a table in shared memory is looked up by, 2 bytes for each value; a longer
- * code takes several reads one after another, and its warp waits.  One less: entropy decoding
- * takes 1.04 to 1.09 times as long; one more: six tables do not fit the 48 KiB of any device. */
+/* Bits of a code that index a table in shared memory, 2 bytes for each value.  A longer code takes
+ * several dependent reads, and its warp waits.  One less: entropy decoding takes 1.04 to 1.09 times
+ * as long; one more: six tables do not fit the 48 KiB of any device. */
 #define SLUICE_GPU_LOOKUP_BITS 11
 
 /* Blocks of coefficients of a task, eight threads and 300 bytes of shared memory each.  Half,
@@ -50,31 +50,30 @@
 #define SLUICE_GPU_WEIGH_THREADS 128
 #define SLUICE_GPU_DOWN_THREADS 256
 
-/* Room for the weights of the resize: words for each column and row of a result, as a scale of 6
- * takes, and for larger ones a word for so many pixels.  Half the room: batches of large crops take
- * two rounds; twice: 0.1 MB more for a row of 224 x 224. */
+/* Memory for the weights of the resize: words for each column and row of a result, enough for a
+ * scale of 6; for larger scales one word for each group of pixels.  Half the room: batches of large
+ * crops take two rounds; twice: 0.1 MB more for a row of 224 x 224. */
 #define SLUICE_GPU_WEIGHTS_PER_OUTPUT 16
 #define SLUICE_GPU_PIXELS_PER_WEIGHT 16
 
-/* Bytes and pixels (of its box, in whole MCUs) of a file that a lane counts with.  Twice what such
- * a crop has; larger ones take the room of several.  Half: a batch of large crops takes two rounds,
+/* Bytes and pixels (of the box, in whole MCUs) that a lane reserves for a file: twice those of such
+ * a crop.  Larger files take the memory of several.  Half: a batch of large crops takes two rounds,
  * which wait for each other; twice: 5 MB more of the device's memory for each row of each lane. */
 #define SLUICE_GPU_USUAL_FILE_BYTES 98304u
 #define SLUICE_GPU_USUAL_PIXELS 360000u
 
-/* Such files that any lane has room for.  Of its pixels one file may take all, and of its bytes a
- * quarter (place_memory.c), or the CPU decodes it.
- * Half: crops above 1.4 megapixels go to the CPU where memory is short; twice: a lane takes at
- * least 80 MB. */
+/* The fewest such files for which a lane has memory.  One file may take all of the lane's pixels
+ * and a quarter of its bytes (place_memory.c); the CPU decodes larger ones. Half: crops above 1.4
+ * megapixels go to the CPU where memory is short; twice: a lane takes at least 80 MB. */
 #define SLUICE_GPU_MIN_USUAL_FILES 8u
 
-/* Bytes of the calls of kernels on a row that a lane counts with: one table and some others. Larger
- * ones take the room of several rows.  Half: batches of longer recipes take two rounds; twice: 1
- * KiB more of page-locked memory for each row of each lane. */
+/* Bytes of kernel calls that a lane reserves for a row: one table and some others.  Longer calls
+ * take the memory of several rows.  Half: batches of longer recipes take two rounds; twice: 1 KiB
+ * more of page-locked memory for each row of each lane. */
 #define SLUICE_GPU_USUAL_CALL_BYTES 1024u
 
-/* Threads that run the calls on one row, at most what a block may have: a batch has few rows for a
- * device of 132 multiprocessors, and a row's calls follow each other. */
+/* Threads that run the calls on one row: the most that a block may have, because a batch has few
+ * rows for 132 multiprocessors, and a row's calls run one after the other. */
 #define SLUICE_GPU_PIXELS_THREADS 1024
 
 /* Bytes of a segment.  One thread decodes it, at about 3 bytes in 1 us, and the batch waits
@@ -82,19 +81,19 @@
  * file may hold a batch up for 10 ms. */
 #define SLUICE_GPU_MAX_SEGMENT_BYTES 16384u
 
-/* Bytes between points of an index, in the mean of the file: with more, a worker cuts the file with
- * restart markers instead.  Half: photographs of 10 megapixels are cut; twice: a thread decodes for
- * twice the time. */
+/* Mean bytes between points of a file's index.  Above that, a worker instead cuts the file with
+ * restart markers.  Half: photographs of 10 megapixels are cut; twice: a thread decodes for twice
+ * the time. */
 #define SLUICE_GPU_MAX_POINT_BYTES 4096u
 
-/* The part of the device's free memory that a place takes at most, unless it is told: the trainer
- * needs most of it.  Half: batches in several rounds, next to a large model; twice: a trainer that
- * allocates later may find too little. */
+/* The default limit of a place, as a part of the device's free memory: the trainer needs most of
+ * it.  Half: batches in several rounds, next to a large model; twice: a trainer that allocates
+ * later may find too little. */
 #define SLUICE_GPU_FREE_MEMORY_SHARE 4u
 
 /* Blocks of 1,024 bytes whose sums are in a thread block's shared memory at a time, 64 bytes each.
- * A row of 224 x 224 has 147.  Half: twice as many times most threads wait for eight; twice: 16 KiB
- * of shared memory. */
+ * A row of 224 x 224 has 147.  Half: most threads wait for eight threads twice as often; twice: 16
+ * KiB of shared memory. */
 #define SLUICE_GPU_HASH_BLOCKS_AT_ONCE 128
 
 /* Threads that hash a row: eight find the sum of a block of 1,024 bytes.  Half: twice as many loads
@@ -102,8 +101,8 @@
 #define SLUICE_GPU_HASH_THREADS 256
 
 /* Priority of the lanes' streams, in steps above the device's lowest: batches are made ahead, and
- * the trainer's kernels are waited for.  1: the lanes' kernels go before those of a trainer whose
- * streams have the usual priority, which is the lowest; 2: the same. */
+ * the trainer's kernels are waited for.  1: the lanes' kernels run before those of a trainer whose
+ * streams have the default priority, which is the lowest; 2: the same. */
 #define SLUICE_GPU_PRIORITY 0
 
 #endif
