@@ -25,20 +25,20 @@ struct sluice_cache_piece {
     uint32_t from, bytes;
 };
 
-/* Which object, of which version, and which range of it: the bytes [offset, offset + bytes). */
+/* The identity of bytes [offset, offset + bytes) of one version of an object. */
 struct sluice_hash128 sluice_cache_identify(const char *key, int64_t version, uint64_t offset,
                                             uint64_t bytes);
 
 void sluice_cache_name(const struct sluice_cache_piece *piece, char out[SLUICE_CACHE_NAME_BYTES]);
-/* False: no name that sluice_cache_name() makes.  `name` is without the folder, whose two digits it
- * begins with. */
+/* False: not a name of sluice_cache_name().  `name` excludes the folder, but begins with the
+ * folder's two digits. */
 bool sluice_cache_name_parse(const char *folder, const char *name,
                              struct sluice_cache_piece *piece);
 
 void sluice_cache_header_put(struct sluice_hash128 identity, const struct sluice_cache_piece *piece,
                              const void *data, uint8_t out[SLUICE_CACHE_HEADER_BYTES]);
-/* Whether the header is this piece's.  SLUICE_E_CORRUPT: it is damaged, or another's.  *data_hash:
- * what sluice_hash64() of the bytes has to be. */
+/* Checks that the header is this piece's.  SLUICE_E_CORRUPT: it is damaged, or another piece's.
+ * *data_hash is the expected sluice_hash64() of the bytes. */
 SLUICE_MUST_USE sluice_status sluice_cache_header_check(const uint8_t in[SLUICE_CACHE_HEADER_BYTES],
                                                         struct sluice_hash128 identity,
                                                         const struct sluice_cache_piece *piece,

@@ -7,10 +7,10 @@
 
 /* Private to lib/store: the folder of a cache, and the files in it.
  *
- * A file is written to another name and renamed: what has its name is whole, or was torn by a
- * machine that lost its power, which the length or the hash shows.
+ * A file is written under a temporary name and renamed.  A file with its final name is complete,
+ * unless the machine lost power, which its length or hash shows.
  *
- * Threads: prepare, open, scan and close on one; all else from any. */
+ * Threads: prepare, open, scan and close on one thread; all else from any. */
 
 struct sluice_cache_folder;
 
@@ -28,23 +28,23 @@ SLUICE_MUST_USE sluice_status sluice_cache_folder_scan(
     struct sluice_cache_folder *folder, bool (*keep)(void *ctx, const struct sluice_cache_piece *),
     void *ctx, struct sluice_err *err);
 
-/* Bytes of the disk that a piece takes. */
+/* The disk space of a piece, in bytes. */
 uint64_t sluice_cache_folder_footprint(const struct sluice_cache_piece *piece);
 
-/* SLUICE_E_NOT_FOUND; SLUICE_E_CORRUPT: damaged, or another object's; SLUICE_E_IO.  After a failure
- * `data` is undefined. */
+/* Reads a piece.  SLUICE_E_NOT_FOUND; SLUICE_E_CORRUPT: damaged, or another object's; SLUICE_E_IO.
+ * After a failure `data` is undefined. */
 SLUICE_MUST_USE sluice_status sluice_cache_folder_read(struct sluice_cache_folder *folder,
                                                        struct sluice_hash128 identity,
                                                        const struct sluice_cache_piece *piece,
                                                        void *data, struct sluice_err *err);
 
-/* A piece is written under another name, of `number`, which nobody else uses, */
+/* Writes a piece under a temporary name with `number`, which must be unique. */
 SLUICE_MUST_USE sluice_status sluice_cache_folder_write(struct sluice_cache_folder *folder,
                                                         struct sluice_hash128 identity,
                                                         const struct sluice_cache_piece *piece,
                                                         const void *data, uint64_t number,
                                                         struct sluice_err *err);
-/* and then gets its own, or goes. */
+/* Renames a written piece to its final name, or removes it. */
 SLUICE_MUST_USE sluice_status sluice_cache_folder_commit(struct sluice_cache_folder *folder,
                                                          const struct sluice_cache_piece *piece,
                                                          uint64_t number, struct sluice_err *err);

@@ -6,12 +6,11 @@
 
 #include <stddef.h>
 
-/* Private to lib/store: which pieces the cache has.  A hash table with chaining, of 24 bytes a
+/* Private to lib/store: the set of pieces in the cache.  A hash table with chaining, of 24 bytes a
  * piece and 4 a bucket.  Pieces of one object never overlap.
  *
- * What has to go is, of 8 pieces that are drawn at random, the one that was not looked for the
- * longest: an approximation of LRU without its lists, as Redis has it
- * (https://redis.io/docs/latest/develop/reference/eviction/).
+ * Eviction: of 8 random pieces, the least recently found one.  This approximates LRU without its
+ * lists, as in Redis (https://redis.io/docs/latest/develop/reference/eviction/).
  *
  * Threads: one at a time. */
 
@@ -23,14 +22,14 @@ SLUICE_MUST_USE sluice_status sluice_cache_index_create(struct sluice_cache_inde
                                                         struct sluice_err *err);
 void sluice_cache_index_destroy(struct sluice_cache_index *index); /* NULL is allowed */
 
-/* False: no memory, it overlaps another one, or the object has as many as it may have. */
+/* False: no memory, the piece overlaps another one, or the object has SLUICE_CACHE_MAX_PIECES. */
 bool sluice_cache_index_add(struct sluice_cache_index *index,
                             const struct sluice_cache_piece *piece);
-/* False: it is not there. */
+/* False: not found. */
 bool sluice_cache_index_remove(struct sluice_cache_index *index,
                                const struct sluice_cache_piece *piece);
 
-/* The object's pieces, by rising `from`; returns how many. */
+/* Finds the object's pieces, by rising `from`; returns their number. */
 size_t sluice_cache_index_find(struct sluice_cache_index *index, uint64_t id,
                                struct sluice_cache_piece pieces[SLUICE_CACHE_MAX_PIECES]);
 

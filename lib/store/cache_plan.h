@@ -4,20 +4,20 @@
 #include "store/cache_index.h"
 #include "store/store.h"
 
-/* Private to lib/store: what of a read is taken from the cache, and what is fetched.
+/* Private to lib/store: decides which bytes of a read come from the cache and which are fetched.
  *
- * Fetched is what is missing; but also what is cached between two missing stretches, where that is
- * no longer than merge_gap_bytes, or where there would be more than SLUICE_STORE_MAX_PARTS ranges.
- * Never more than the part that is wanted.
+ * Missing bytes are fetched.  Cached bytes between two missing stretches are fetched, too, if they
+ * are at most merge_gap_bytes, or if there would be more than SLUICE_STORE_MAX_PARTS ranges
+ * otherwise.  Nothing outside the requested parts is fetched.
  *
  * Threads: a pure function. */
 
-/* Bytes [from, to) that are wanted, all in one piece of the cache, or all missing. */
+/* Requested bytes [from, to), all in one piece of the cache or all missing. */
 struct sluice_cache_stretch {
     size_t from, to;
-    unsigned part; /* of the parts that are wanted */
+    unsigned part; /* index of the requested part */
     bool is_cached;
-    bool is_fetched;                 /* all that is missing, and some of what is cached */
+    bool is_fetched;                 /* all missing stretches, and some cached ones */
     struct sluice_cache_piece piece; /* if it is cached */
 };
 
@@ -30,7 +30,7 @@ struct sluice_cache_plan {
     unsigned num_fetched;
 };
 
-/* Pieces of one object, by rising `from`, that do not overlap. */
+/* The pieces are of one object, by rising `from`, and do not overlap. */
 void sluice_cache_plan_make(struct sluice_cache_plan *plan, const struct sluice_file_part *parts,
                             unsigned num_parts, const struct sluice_cache_piece *pieces,
                             size_t num_pieces, uint64_t merge_gap_bytes);

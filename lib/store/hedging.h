@@ -3,13 +3,13 @@
 
 #include <stdint.h>
 
-/* Private to lib/store: when a request that takes long is worth a second one (hedged requests: Dean
- * and Barroso, "The Tail at Scale", CACM 2013).
+/* Private to lib/store: hedged requests (Dean and Barroso, "The Tail at Scale", CACM 2013). Decides
+ * when a slow request is sent a second time.
  *
- * After the 99th percentile of the last requests; where more than one in a hundred is slow that is
- * a slow one, and so after three times the 90th at most.  But not before twice the median, nor a
- * floor; and out of a budget (tuning.h), so that a store that is slow as a whole is not asked
- * twice.
+ * The threshold is the 99th percentile of the last requests, at most three times the 90th (if more
+ * than 1 % are slow, the 99th percentile is a slow request itself), and at least twice the median
+ * and a floor.  A budget (tuning.h) limits hedges, so that a store that is slow as a whole does not
+ * get every request twice.
  *
  * Threads: one at a time. */
 
@@ -17,19 +17,19 @@
 
 struct sluice_hedging {
     uint32_t took_us[SLUICE_HEDGING_WINDOW]; /* a ring */
-    uint32_t num_noted, num_new;             /* in all; since `after_ns` was found */
-    uint64_t after_ns;                       /* UINT64_MAX: too few are known */
-    double saved;                            /* requests that may be sent twice */
+    uint32_t num_noted, num_new;             /* in all; since `after_ns` was computed */
+    uint64_t after_ns; /* the threshold; UINT64_MAX: too few requests so far */
+    double saved;      /* the budget: requests that may be sent twice */
 };
 
 struct sluice_hedging sluice_hedging_init(void);
-/* One more request; it adds its share to the budget. */
+/* Counts a request and adds its share to the budget. */
 void sluice_hedging_count(struct sluice_hedging *hedging);
-/* A request took so long from being sent to its end, or to its second's. */
+/* Notes a request's time from sending it to its end, or to its hedge's end. */
 void sluice_hedging_note(struct sluice_hedging *hedging, uint64_t took_ns);
-/* How long a request runs before it is sent again; UINT64_MAX: none is now. */
+/* The time after which a request is sent again; UINT64_MAX: do not hedge now. */
 uint64_t sluice_hedging_after_ns(const struct sluice_hedging *hedging);
-/* One was sent again. */
+/* Takes a hedge that was sent out of the budget. */
 void sluice_hedging_spend(struct sluice_hedging *hedging);
 
 #endif

@@ -9,12 +9,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Private to http.c, which says which transfers run, and http_try.c, where one try of a transfer is
- * set up, and what comes for it put where it belongs.
+/* Private to http.c, which schedules transfers, and http_try.c, which sets up a try of a transfer
+ * and stores its answer.
  *
- * Threads: the owner thread, but for what is said to be others'. */
+ * Threads: the owner thread, except where noted. */
 
-/* Whoever waits for some transfers. */
+/* A caller that waits for transfers. */
 struct sluice_http_waiting {
     pthread_cond_t done;
     size_t num_left; /* under the lock */
@@ -22,8 +22,8 @@ struct sluice_http_waiting {
 
 enum sluice_http_state { SLUICE_HTTP_NEW, SLUICE_HTTP_RUNNING, SLUICE_HTTP_WAITING };
 
-/* A transfer on its way.  In a list that the lock guards, and only the owner thread takes out of;
- * all else is the owner thread's. */
+/* A transfer in progress.  The lock guards the list links; only the owner thread removes flights
+ * and uses the other fields. */
 struct sluice_http_flight {
     struct sluice_http_flight *next;
     struct sluice_http_transfer *transfer;
@@ -38,11 +38,11 @@ struct sluice_http_flight {
     uint64_t not_before_ns;
     unsigned tries;
     uint64_t sent_ns; /* of this try; 0: not connected yet */
-    /* The same request once more; or, of that one, the flight that it was sent for. */
+    /* The flight's hedge; or, in a hedge, the flight that it was sent for. */
     struct sluice_http_flight *hedge, *hedged;
     bool has_hedged;  /* in this try */
     uint64_t skip;    /* bytes of a body that come before the range, from a server without ranges */
-    bool is_complete; /* all that was asked for is there; the rest is not read */
+    bool is_complete; /* all requested bytes arrived; the rest is not read */
     /* The range of a 206 by its Content-Range, [body_from, body_to); body_to 0: no such header. */
     uint64_t body_from, body_to;
     bool is_other_range; /* Content-Range differs from the request; the body was not used */
@@ -60,17 +60,17 @@ struct sluice_http {
     bool has_thread;
     char *ca_bundle;
 
-    CURL **idle; /* the owner thread's from here: handles to be used again */
+    CURL **idle; /* the owner thread's from here: handles for reuse */
     size_t num_idle, max_idle;
     double retries_saved;
     struct sluice_hedging hedging;
     struct sluice_rng rng;
 };
 
-/* Begins a try.  False: no memory; then it is to be ended as well. */
+/* Begins a try.  False: no memory; end the try even so. */
 bool sluice_http_start_try(struct sluice_http *http, struct sluice_http_flight *flight,
                            uint64_t now_ns);
-/* The handle is free for others.  Twice is fine. */
+/* Ends a try and frees its handle for others.  Idempotent. */
 void sluice_http_end_try(struct sluice_http *http, struct sluice_http_flight *flight);
 
 /* Whether the transfer has a tag that If-Match can name. */

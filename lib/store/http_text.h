@@ -3,12 +3,12 @@
 
 #include "store/http.h"
 
-/* Private to lib/store: text of HTTP.  http_text.c has the URLs of http.h, too.
+/* Private to lib/store: text of HTTP.  http_text.c implements the URL functions of http.h, too.
  *
  * Threads: pure functions. */
 
-/* The value of the header `name` in a line of `len` bytes, into `out`; false: another header, or no
- * room. */
+/* Copies the value of the header `name` from a line of `len` bytes to `out`.  False: another
+ * header, or no room. */
 bool sluice_http_header_value(const char *line, size_t len, const char *name, char *out,
                               size_t room);
 

@@ -3,7 +3,7 @@
 
 #include "store/store.h"
 
-/* Objects that are gathered before they are told, in order.
+/* Collects objects, then reports them in order.
  *
  * Threads: one at a time. */
 
@@ -12,11 +12,11 @@ struct sluice_object_list {
     size_t num_objects, capacity;
 };
 
-/* Copies it.  SLUICE_E_NO_MEMORY. */
+/* Copies the object.  SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_object_list_add(struct sluice_object_list *list,
                                                      const struct sluice_object *object,
                                                      struct sluice_err *err);
-/* Calls `fn` with those whose key begins with `prefix`, by the order of their bytes. */
+/* Calls `fn` for each object whose key begins with `prefix`, in bytewise order. */
 SLUICE_MUST_USE sluice_status sluice_object_list_tell(struct sluice_object_list *list,
                                                       const char *prefix, sluice_object_fn *fn,
                                                       void *ctx, struct sluice_err *err);

@@ -8,29 +8,29 @@
  *
  *     /a/folder                     files
  *     s3://BUCKET[/PREFIX]          objects of a bucket
- *     http://HOST/a/LIST            objects in a/ of a web server, as its file LIST lists them
+ *     http://HOST/a/LIST            objects in a/ of a web server, from the list file LIST
  *     https://HOST/a/LIST           (web_list.h)
  *
  * Threads: one. */
 
-/* Whether the root is reached over a network. */
+/* Whether the root is accessed over a network. */
 bool sluice_store_is_remote(const char *root);
 
-/* How many reads at once such a root serves well (limits). */
+/* The number of concurrent reads that such a root serves well (limits). */
 unsigned sluice_store_parallel_reads(const char *root);
 
-/* Checks the options by themselves: SLUICE_E_INVALID.  Reads nothing. */
+/* Checks the options: SLUICE_E_INVALID.  Accesses neither disk nor network. */
 SLUICE_MUST_USE sluice_status sluice_store_check(const struct sluice_store_options *options,
                                                  struct sluice_err *err);
 
-/* A folder is there; a remote root is not asked for anything. */
+/* Opens a store.  A folder must exist; a remote root gets no request. */
 SLUICE_MUST_USE sluice_status sluice_store_open(const struct sluice_store_options *options,
                                                 struct sluice_store **store,
                                                 struct sluice_err *err);
 
-/* The store over all roots, each opened with `options` but for its root and, of folders, its
- * `turns` (by index in `roots`; NULL: none takes turns).  Of one root without a name its own, else
- * store_roots.h's. */
+/* Opens a store over all roots, each with `options` except for its root and, for folders, its
+ * `turns` (by index in `roots`; NULL: no turns).  A single root without a name gives its own store,
+ * several give that of store_roots.h. */
 SLUICE_MUST_USE sluice_status sluice_store_open_roots(const struct sluice_store_options *options,
                                                       const struct sluice_roots *roots,
                                                       const struct sluice_file_turns *turns,
@@ -42,7 +42,7 @@ SLUICE_MUST_USE sluice_status sluice_store_open_roots(const struct sluice_store_
 struct sluice_store_needs {
     uint16_t ports[2]; /* to connect to */
     size_t num_ports;
-    bool has_names;                           /* to be looked up */
+    bool has_names;                           /* needs DNS lookups */
     char files[SLUICE_STORE_MAX_NEEDS][1024]; /* and folders, to read */
     size_t num_files;
 };

@@ -10,7 +10,7 @@
 struct sluice_store_options {
     const char *root;
     uint64_t max_object_bytes;
-    unsigned patience_ms;    /* for a remote read with all its tries; 0: 30 s */
+    unsigned patience_ms;    /* for a remote read, including retries; 0: 30 s */
     const char *s3_endpoint; /* "https://HOST[:PORT]"; NULL: the environment's, or AWS's */
     const char *s3_style;    /* "path": HOST/BUCKET; "virtual": BUCKET.HOST; NULL: path with an
                                 endpoint, virtual at AWS */

@@ -7,13 +7,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Who asks a bucket, as the tools of AWS find it, the first that there is:
+/* Credentials for a bucket.  As in AWS's tools, the first source that exists counts:
  *
- *     the environment           AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN
- *     a web identity            AWS_WEB_IDENTITY_TOKEN_FILE, AWS_ROLE_ARN, or a profile's; STS
- * gives credentials for an hour a profile                 AWS_PROFILE or "default", of
- * ~/.aws/credentials and ~/.aws/config (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE) nobody
- * requests are not signed
+ *     the environment   AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN
+ *     a web identity    AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN, or a profile's; STS gives
+ *                       credentials for an hour
+ *     a profile         AWS_PROFILE or "default", of ~/.aws/credentials and ~/.aws/config
+ *                       (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE)
+ *     none              requests are not signed
  *
  * The promise: no credential is ever in a log or an error's text.
  *
@@ -23,14 +24,14 @@ struct sluice_http;
 
 struct sluice_s3_credentials {
     bool is_anonymous;
-    char key_id[256], secret[256], token[SLUICE_S3_TOKEN_BYTES]; /* the last: "" without one */
+    char key_id[256], secret[256], token[SLUICE_S3_TOKEN_BYTES]; /* token: "" without one */
     int64_t expires_s;                                           /* since 1970; 0: never */
     char from[128];                                              /* in words, for people */
 };
 
-/* Where things are looked for. */
+/* The places where credentials and settings are found. */
 struct sluice_s3_places {
-    char credentials_file[1024], config_file[1024]; /* "": none, as there is no HOME */
+    char credentials_file[1024], config_file[1024]; /* "": none, because HOME is not set */
     char token_file[1024], role_arn[512], session_name[128];
     char sts_url[512];    /* of the region, or AWS_ENDPOINT_URL_STS */
     char region[64];      /* AWS_REGION, AWS_DEFAULT_REGION, the profile's, or us-east-1 */
@@ -44,8 +45,8 @@ struct sluice_s3_places {
 SLUICE_MUST_USE sluice_status sluice_s3_places_find(struct sluice_s3_places *places,
                                                     struct sluice_err *err);
 
-/* By `places`, but a web identity's by the token file of now, with a request to STS that takes no
- * longer than until_ns. */
+/* Finds credentials by `places`.  For a web identity, reads the token file again and sends a
+ * request to STS with the deadline until_ns. */
 SLUICE_MUST_USE sluice_status sluice_s3_credentials_find(const struct sluice_s3_places *places,
                                                          struct sluice_http *http,
                                                          uint64_t until_ns,

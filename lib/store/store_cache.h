@@ -3,25 +3,25 @@
 
 #include "store/store.h"
 
-/* A cache on a local disk before a store that is reached over a network.
+/* A cache on a local disk in front of a remote store.
  *
- * It keeps what reads asked for, no less and no more, in pieces of objects of one version
- * (cache_file.h): so nothing is fetched that would not be fetched without it, and a read of other
- * parts of an object takes from the cache what overlaps.  Objects without a version are not kept.
+ * It stores exactly the bytes that reads requested, as pieces of one version of an object
+ * (cache_file.h).  So it fetches nothing that would not be fetched without it, and a read of other
+ * parts of an object uses the cached bytes that overlap.  Objects without a version are not cached.
  *
- * The promises: an object of another version is never taken from the cache, nor is a damaged file,
- * which its hash shows.  The files take no more than the limit, in blocks of 4 KiB.  A cache that
- * cannot be read or written costs a warning, the first time, and no sample.
+ * The promises: a read never gets another version or a damaged file, which its hash shows.  The
+ * files take at most the limit, in blocks of 4 KiB.  If the cache cannot be read or written, it
+ * warns once, and no sample is lost.
  *
- * When it is full one miss in 16 replaces something (cache_index.h says what): epochs over a
- * dataset larger than the cache read each object once, in another order each time, and so a cache
- * that took every miss would have thrown out what is read next.
+ * When the cache is full, one miss in 16 replaces a piece (chosen by cache_index.h).  Epochs over a
+ * dataset larger than the cache read each object once, in a new order each time, so a cache that
+ * admitted every miss would evict the objects that are read next.
  *
- * Several that read the same object at once are one fetch (single flight).
+ * Concurrent reads of the same object share one fetch (single flight).
  *
  * Threads: as store.h says. */
 
-/* Makes the folder, and the folders in it.  SLUICE_E_INVALID: it has other files, and is no
+/* Creates the folder and its subfolders.  SLUICE_E_INVALID: it contains other files, so it is not a
  * cache.  SLUICE_E_IO. */
 SLUICE_MUST_USE sluice_status sluice_store_cache_prepare(const char *folder,
                                                          struct sluice_err *err);
@@ -31,24 +31,24 @@ struct sluice_store_cache_options {
     uint64_t max_bytes;
 };
 
-/* A new store over `under`, which it takes, whatever it returns.  Reads the names and lengths of
- * the files of a cache that was there before, removes what is none of them or too much, and starts
- * with the rest.  SLUICE_E_IO, also if another process has this folder; err names the folder. */
+/* Creates a store over `under`, which it takes, also on failure.  Reads names and lengths of the
+ * existing cache files, removes other files and pieces beyond the limit, and starts with the rest.
+ * SLUICE_E_IO: also if another process uses the folder; err names it. */
 SLUICE_MUST_USE sluice_status sluice_store_cache_open(
     const struct sluice_store_cache_options *options, struct sluice_store *under,
     struct sluice_store **store, struct sluice_err *err);
 
 struct sluice_store_cache_counts {
-    uint64_t hits, misses;  /* reads that took all from the cache; that did not */
-    uint64_t hit_bytes;     /* that came from the cache */
-    uint64_t miss_bytes;    /* that the store was asked for */
-    uint64_t evictions;     /* pieces that made room */
+    uint64_t hits, misses;  /* reads served from the cache alone; other reads */
+    uint64_t hit_bytes;     /* read from the cache */
+    uint64_t miss_bytes;    /* requested from the store */
+    uint64_t evictions;     /* pieces evicted */
     uint64_t errors;        /* pieces that could not be read or written, or were damaged */
-    uint64_t bytes, pieces; /* that the files take now; how many there are */
+    uint64_t bytes, pieces; /* of the files now; their number */
     uint64_t max_bytes;
 };
 
-/* `store` is one of sluice_store_cache_open(). */
+/* `store` comes from sluice_store_cache_open(). */
 struct sluice_store_cache_counts sluice_store_cache_count(struct sluice_store *store);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "store/store.h"
 
-/* Copies an object of any length to a file that is open at its begin, by ranges within the store's
+/* Copies an object of any length to a file open at its beginning, by ranges within the store's
  * limit, all of one version.  Statuses of store->read; SLUICE_E_IO also if the file cannot be
  * written.  *bytes: the object's length.
  *

@@ -4,17 +4,17 @@
 #include "store/http.h"
 #include "store/store.h"
 
-/* Private to lib/store: a store over HTTP.  A kind (s3.c, web.c) says how objects are asked for and
- * listed; the rest is here: ranges, versions, statuses.
+/* Private to lib/store: a store over HTTP.  A kind (s3.c, web.c) requests and lists objects;
+ * ranges, versions and statuses are handled here.
  *
- * A version is a hash of the ETag, or where a server has none of Last-Modified.  Every answer of a
- * read has to have the version that is listed, or that a request for the headers found before, so
- * parts of a read never mix two. */
+ * A version is a hash of the ETag or, if the server sends none, of Last-Modified.  Every answer of
+ * a read must have the version listed, or found by an earlier request for the headers, so parts of
+ * a read never mix versions. */
 
 #define SLUICE_REMOTE_URL_BYTES 16384
 #define SLUICE_REMOTE_TOKEN_BYTES 8192
 
-/* How to ask for an object. */
+/* A request for an object. */
 struct sluice_remote_request {
     char url[SLUICE_REMOTE_URL_BYTES];
     bool is_signed;
@@ -24,14 +24,14 @@ struct sluice_remote_request {
 };
 
 struct sluice_remote_kind {
-    /* SLUICE_E_INVALID: no key of this store. */
+    /* Makes the request for a key.  SLUICE_E_INVALID: not a valid key. */
     sluice_status (*ask)(void *ctx, const char *key, struct sluice_remote_request *request,
                          struct sluice_err *err);
-    /* The request was refused by this answer: whether another one is to be asked for, by other
-     * credentials or of another region.  May be NULL. */
+    /* Whether a request rejected with this answer is worth repeating with other credentials or
+     * another region.  May be NULL. */
     bool (*renew)(void *ctx, const struct sluice_remote_request *request,
                   const struct sluice_http_transfer *transfer);
-    /* Puts the error's body into words, and says what status it is.  May be NULL. */
+    /* Converts an error's body to a message and a status.  May be NULL. */
     sluice_status (*explain)(void *ctx, const struct sluice_http_transfer *transfer,
                              struct sluice_err *err);
     /* As the store's. */
@@ -49,18 +49,18 @@ struct sluice_remote_options {
     void *ctx;
 };
 
-/* Takes what it says, whatever it returns. */
+/* Takes the options marked as taken, also on failure. */
 SLUICE_MUST_USE sluice_status sluice_remote_open(const struct sluice_remote_options *options,
                                                  struct sluice_store **store,
                                                  struct sluice_err *err);
 
-/* 0: no tag.  Quotes and the mark of a weak ETag do not count. */
+/* The version of a tag; 0: no tag.  Ignores quotes and the mark of a weak ETag. */
 int64_t sluice_remote_version(const char *tag);
 
 /* Whether other credentials (400, 401, 403) or another region (301, 307, 400) may help. */
 bool sluice_remote_is_refusal(const struct sluice_http_transfer *transfer);
 
-/* Makes the transfer one of this request; borrows both. */
+/* Fills in the transfer for this request; borrows request and signature. */
 void sluice_remote_fill(const struct sluice_remote_request *request,
                         struct sluice_http_transfer *transfer,
                         struct sluice_http_signature *signature);

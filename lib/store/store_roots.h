@@ -4,25 +4,25 @@
 #include "base/roots.h"
 #include "store/store.h"
 
-/* Several stores as one: the first part of a path names the store that the rest lies in.
+/* Several stores as one: the first part of a path names the store.
  *
  *     a/cat/1.jpg   cat/1.jpg of the store called a
  *
- * Each store is as by itself: one that fails does so for its own paths alone.  Paths are relative;
- * a first part that names no store is SLUICE_E_NOT_FOUND.  look() goes to the store that
- * `known->path` names: "a/." is a's root.  The limits are such that they hold for each store; one
- * that is remote makes all of it so.
+ * Stores are independent: a failing store affects only its own paths.  Paths are relative; an
+ * unknown first part is SLUICE_E_NOT_FOUND.  look() goes to the store that `known->path` names:
+ * "a/." is a's root.  The limits hold for every store; one remote store makes all of it remote.
  *
  * Threads: as store.h says. */
 
-/* Takes stores[i] of names[i], the names by sluice_root_compare(), whatever it returns. */
+/* Takes the stores, also on failure.  stores[i] has names[i]; names are sorted by
+ * sluice_root_compare(). */
 SLUICE_MUST_USE sluice_status sluice_store_roots_create(const char *const *names,
                                                         struct sluice_store *const *stores,
                                                         size_t num_stores,
                                                         struct sluice_store **store,
                                                         struct sluice_err *err);
 
-/* The store of that name; borrowed.  NULL: `store` is not of this kind, or has no such store. */
+/* The store of that name; borrowed.  NULL: `store` is not of this kind, or the name is unknown. */
 struct sluice_store *sluice_store_roots_member(struct sluice_store *store, const char *name);
 
 #endif

@@ -11,8 +11,8 @@
  *     train/cat/a photo.jpg 48123 "5d41402abc4b2a76b9719d911017c592"
  *     PATH BYTES ETAG
  *
- * with blanks or tabs between them.  A path may have blanks within.  "-" for an ETag that is not
- * known; quotes around it do not count.  Empty lines and those that begin with '#' are passed over.
+ * with blanks or tabs between them.  A path may have blanks within.  "-" stands for an unknown
+ * ETag; quotes around an ETag are ignored.  Empty lines and lines that begin with '#' are skipped.
  *
  * Threads: pure functions. */
 
