@@ -6,14 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The cheapest choice of each menu, where a unit of each load has a weight: the inner loop of the
+/* Finds the cheapest choice of each menu for given weights of the loads: the inner loop of the
  * linear program (plan/planner_lp.c).
  *
  * Threads: pure functions. */
 
 /* A sum of eight products in float is off by at most 12 half-units of 2^-24, and the last four
- * bits are not compared (six where there are more than 16 choices), so the choice that looks
- * cheapest costs at most 56 of them (152: 9.1e-6) more than the cheapest. */
+ * bits are not compared (six if there are more than 16 choices), so the choice that is taken costs
+ * at most 56 of these half-units (152: 9.1e-6) more than the cheapest. */
 #define SLUICE_FEW_CHOICES 16
 #define SLUICE_SLACK_OF_FEW 4e-6
 #define SLUICE_SLACK_OF_MANY 1e-5

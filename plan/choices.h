@@ -7,18 +7,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A choice of how to ask for a sample: a split, the form in which it crosses the wire, and whether
- * the compute node's GPU decodes it.  Its name in files, reports and logs is "form@split", with
- * "+gpu" of the GPU.
+/* A choice of how to request a sample: a split, the form in which it crosses the network, and
+ * whether the compute node's GPU decodes it.  Its name in files, reports and logs is "form@split",
+ * with "+gpu" if the GPU decodes it.
  *
  * The choices of a pipeline are, in this order: the plain form of every split (the file, then
- * pixels, then floats); jpeg_crop@0 where files can be cut; u8_packed at the u8 split; jpeg_rows@0
- * where files can be cut and stay as they are turned.  For the default pipeline:
+ * pixels, then floats); jpeg_crop@0 if files can be cropped undecoded; u8_packed at the u8 split;
+ * jpeg_rows@0 if they can and the pipeline does not turn images upright.  For the default pipeline:
  *
  *     raw@0 u8@1 u8@2 u8@3 f32@4 f32@5 jpeg_crop@0 u8_packed@3 jpeg_rows@0
  *
- * Where the compute node has a GPU that decodes, and files can be cut, jpeg_crop@0+gpu, raw@0+gpu
- * and jpeg_rows@0+gpu come after these.
+ * If the compute node has a GPU that decodes, and files can be cropped undecoded, jpeg_crop@0+gpu,
+ * raw@0+gpu and jpeg_rows@0+gpu follow.
  *
  * Threads: pure functions; values. */
 
@@ -27,8 +27,8 @@
 struct sluice_choice {
     uint8_t split;
     uint8_t form; /* enum sluice_form */
-    /* Decoded by the GPU, which takes JPEG crops and rows with their index: whole files are cut on
-     * the compute node for it. */
+    /* Decoded by the GPU, which takes JPEG crops, and rows with their index; the compute node crops
+     * whole files for it. */
     bool on_gpu;
 };
 
@@ -37,8 +37,8 @@ struct sluice_choice_traits {
     struct sluice_known_size image;
     bool needs_box_alone; /* of the file's image: sluice_pipeline_file_box() says which */
     bool leaves_flip;     /* to the compute node */
-    /* Seconds an output pixel of the ops that keep the image's size, before the split and after it:
-     * sluice_pipeline_mean_ns(). */
+    /* Seconds for each output pixel of the ops that keep the image's size, before and after the
+     * split: sluice_pipeline_mean_ns(). */
     double op_s_before, op_s_after;
 };
 
@@ -46,35 +46,34 @@ struct sluice_choices {
     unsigned num;
     struct sluice_choice at[SLUICE_MAX_CHOICES];
     struct sluice_choice_traits traits[SLUICE_MAX_CHOICES];
-    /* The pipeline's. */
+    /* Facts of the pipeline. */
     unsigned num_ops, u8_split;
     uint32_t output_size;
 };
 
-/* Every choice that makes sense for this pipeline where CPUs decode, with the traits of epoch 0. */
+/* The choices of this pipeline without +gpu, with the traits of epoch 0. */
 struct sluice_choices sluice_choices_of(const struct sluice_pipeline *pipeline);
 
 /* Sets op_s_before and op_s_after to those of this epoch of the training (op `when`). */
 void sluice_choices_set_schedule(struct sluice_choices *choices,
                                  const struct sluice_pipeline *pipeline, uint32_t schedule);
 
-/* Adds those of a GPU that decodes to the pipeline's choices, which have none of them; nothing
- * where its files cannot be cut.  has_cut: files arrive cut as the GPU needs them, if asked for. */
+/* Adds the choices with +gpu to choices without them; does nothing if the pipeline's files cannot
+ * be cropped undecoded.  has_cut: the server can send JPEG crops as the GPU needs them. */
 void sluice_choices_add_gpu(struct sluice_choices *choices, const struct sluice_pipeline *pipeline,
                             bool has_cut);
 
-/* "u8@3", "raw@0+gpu"; a string that lives for ever. */
+/* "u8@3", "raw@0+gpu"; a static string. */
 const char *sluice_choice_name(struct sluice_choice choice);
 
 /* The plain form of what a sample is at a split: raw, u8 or f32. */
 struct sluice_choice sluice_choice_at(const struct sluice_pipeline *pipeline, unsigned split);
 /* Whether it is the plain form of its split, and CPUs decode. */
 bool sluice_choice_is_plain(struct sluice_choice choice);
-/* Whether a server has it that offers these forms in addition to the plain ones: bits 1 << enum
- * sluice_form.
- */
+/* Whether a server offers the choice that has `forms` (bits 1 << enum sluice_form) in addition to
+ * the plain ones. */
 bool sluice_choice_is_offered(struct sluice_choice choice, uint32_t forms);
-/* Whether the storage node preprocesses it, rather than read what is sent. */
+/* Whether the storage node preprocesses the sample; else it sends bytes as it reads them. */
 bool sluice_choice_is_preprocessed(struct sluice_choice choice);
 /* The same split and form where CPUs decode. */
 struct sluice_choice sluice_choice_cpu_twin(struct sluice_choice choice);

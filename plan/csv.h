@@ -26,8 +26,9 @@ struct sluice_csv {
     char *fields[SLUICE_CSV_MAX_COLUMNS]; /* of that line */
 };
 
-/* Opens the file; `first_line`, if not NULL, must be its first one, and the next must name the
- * columns.  SLUICE_E_NOT_FOUND, SLUICE_E_IO, SLUICE_E_CORRUPT.  Close it in any case. */
+/* Opens the file.  Its first line must be `first_line`, unless that is NULL; the next line must
+ * name the columns.  SLUICE_E_NOT_FOUND, SLUICE_E_IO, SLUICE_E_CORRUPT.  Close it also after a
+ * failure. */
 SLUICE_MUST_USE sluice_status sluice_csv_open(struct sluice_csv *csv, const char *path,
                                               const char *first_line, char separator,
                                               const char *const *columns, size_t num_columns,
@@ -35,7 +36,7 @@ SLUICE_MUST_USE sluice_status sluice_csv_open(struct sluice_csv *csv, const char
 void sluice_csv_close(struct sluice_csv *csv);
 
 /* Splits the next line into csv->fields; *is_end at the end of the file.  One separator at the end
- * of a line, as the original writes it, is no field. */
+ * of a line, which the original implementation writes, does not begin another field. */
 SLUICE_MUST_USE sluice_status sluice_csv_next(struct sluice_csv *csv, bool *is_end,
                                               struct sluice_err *err);
 

@@ -8,15 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Measurements of samples in the forms that they can be asked for, and their file,
- * prep_forms.csv, next to the original's two: a line that names the version, one that names the
- * columns, and a line for each sample and choice, ';' between fields:
+/* Measurements of samples in the forms in which they can be requested, and their file,
+ * prep_forms.csv, next to prep_sizes.csv and prep_times.csv: a line that names the version, one
+ * that names the columns, and a line for each sample and choice, with ';' between fields:
  *
  *   index;epoch;file_bytes;width;height;coding;top;left;crop_height;crop_width;output_size;
  *   choice;bytes;storage_s;compute_s
  *
  * index is the sample's place in the training subset; coding and choice are names
- * (image/codecs/coding.h, choices.h); what was not measured is "-".
+ * (image/codecs/coding.h, choices.h); "-" stands for values that were not measured.
  *
  * Threads: a table belongs to one thread at a time. */
 
@@ -42,13 +42,13 @@ SLUICE_MUST_USE sluice_status sluice_form_table_add(struct sluice_form_table *ta
                                                     const struct sluice_form_row *row,
                                                     struct sluice_err *err);
 
-/* FOLDER/prep_forms.csv, whole or not at all; the folder must exist. */
+/* Writes FOLDER/prep_forms.csv atomically; the folder must exist. */
 SLUICE_MUST_USE sluice_status sluice_form_table_write(const char *folder,
                                                       const struct sluice_choices *choices,
                                                       const struct sluice_form_table *table,
                                                       struct sluice_err *err);
 
-/* SLUICE_E_NOT_FOUND: there is no such file; SLUICE_E_CORRUPT names line and column.  *table is
+/* SLUICE_E_NOT_FOUND: the file is missing; SLUICE_E_CORRUPT names line and column.  *table is
  * untouched on failure. */
 SLUICE_MUST_USE sluice_status sluice_form_table_read(const char *folder,
                                                      const struct sluice_choices *choices,

@@ -8,12 +8,11 @@
 
 /* The choices of one sample, and the cost of each.
  *
- * A menu is a number of choices (a split, a form and a place each; which is which is the caller's
- * business), each with a cost on every resource.  A cost is kept as a 16-bit share of the sample's
- * highest cost on that resource: it is off by at most 1/131,070 of that highest cost, and by
- * nothing to speak of if all are equal.  Choices stand in groups of four, a group's shares of all
- * loads side by side, so that a menu of few choices is short: twelve take 228 bytes, and a million
- * such menus fit in memory.
+ * A menu has a number of choices, each with a cost on every resource; the caller knows the split,
+ * form and place of each.  A cost is stored as a 16-bit share of the sample's highest cost on that
+ * resource, so it is off by at most 1/131,070 of that highest cost.  Choices stand in groups of
+ * four, with the shares of all loads of a group side by side, so that a menu of few choices is
+ * short: twelve take 228 bytes, and a million such menus fit in memory.
  *
  * Threads: values; pure functions. */
 
@@ -24,7 +23,7 @@
 struct sluice_menu {
     float unit[SLUICE_NUM_LOADS]; /* 1/65535 of the highest cost */
     uint32_t num_choices;
-    /* A last group that is not full is filled up with the first choice; what is behind it is not
+    /* A last group that is not full is filled up with the first choice; later groups are not
      * set. */
     uint16_t share[SLUICE_MENU_GROUPS][SLUICE_NUM_LOADS][SLUICE_MENU_GROUP];
 };
@@ -46,15 +45,15 @@ static inline size_t sluice_menu_size(unsigned num_choices)
 void sluice_menu_set(struct sluice_menu *menu, unsigned num_choices,
                      const double cost[][SLUICE_NUM_RESOURCES]);
 
-/* The cost as it is kept; load: an enum sluice_resource or SLUICE_SHARED_CPU. */
+/* The cost as it is stored; load: an enum sluice_resource or SLUICE_SHARED_CPU. */
 static inline double sluice_menu_cost(const struct sluice_menu *menu, int load, unsigned choice)
 {
     const unsigned group = choice / SLUICE_MENU_GROUP;
     return (double)menu->unit[load] * menu->share[group][load][choice % SLUICE_MENU_GROUP];
 }
 
-/* Where the menus of all samples come from: an array, or made when asked for.  All have
- * num_choices, and each is `stride` bytes after the one before it. */
+/* A source of the menus of all samples: an array, or a function that makes them on request.  All
+ * menus have num_choices choices, and each is `stride` bytes after the one before it. */
 #define SLUICE_MENU_BLOCK 256
 
 struct sluice_menu_source {
@@ -63,7 +62,7 @@ struct sluice_menu_source {
     size_t stride;     /* at least sluice_menu_size(num_choices); a multiple of 4 */
     const void *array; /* borrowed; NULL: get() makes them */
     /* Writes menus [first, first + count), count <= SLUICE_MENU_BLOCK, to `scratch`; the same ones
-     * every time it is asked. */
+     * every time. */
     void (*get)(void *context, uint64_t first, size_t count, struct sluice_menu *scratch);
     void *context;
 };
@@ -86,7 +85,7 @@ static inline const struct sluice_menu *sluice_menu_at(const struct sluice_menu_
     return (const struct sluice_menu *)(const void *)((const char *)menus + i * source->stride);
 }
 
-/* A source over menus[0 .. num_samples), borrowed; all have as many choices. */
+/* A source over menus[0 .. num_samples), borrowed; all have the same number of choices. */
 struct sluice_menu_source sluice_menu_array(const struct sluice_menu *menus, size_t num_samples);
 
 #endif

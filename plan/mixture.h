@@ -12,9 +12,9 @@
 
 #define SLUICE_MAX_CUTS 96
 
-/* A plan of least cost at some duals: what it loads (seconds) and at which duals.  Since the plan
- * is cheapest there, loads . p is D(p), and above D at all other duals.  What the plan costs at the
- * external costs is in every load: the duals p sum to 1, so it is in loads . p once. */
+/* A plan of least cost at some duals p: its loads (seconds), and these duals.  Because the plan is
+ * cheapest there, loads . p is D(p), and it is at least D at all other duals.  The plan's external
+ * cost is added to every load: the duals sum to 1, so loads . p has it once. */
 struct sluice_cut {
     double load_s[SLUICE_NUM_LOADS];
     double dual[SLUICE_NUM_LOADS];
@@ -23,12 +23,12 @@ struct sluice_cut {
 
 struct sluice_mixture {
     double part[SLUICE_MAX_CUTS];  /* of each cut; sum to 1 */
-    double dual[SLUICE_NUM_LOADS]; /* where the lowest of the planes is highest */
+    double dual[SLUICE_NUM_LOADS]; /* where the minimum over the planes is highest */
     double worst_s;                /* the slowest resource under the mixture */
 };
 
-/* Mixes num_cuts plans, at least one, so that the slowest resource is as fast as can be.  Without
- * has_estimates only exact cuts count; there is at least one. */
+/* Mixes num_cuts plans, at least one, so that the slowest resource takes the least time.  Without
+ * has_estimates only exact cuts count, of which there is at least one. */
 void sluice_mixture_solve(const struct sluice_cut *cuts, unsigned num_cuts, bool has_estimates,
                           struct sluice_mixture *mixture);
 

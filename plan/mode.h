@@ -5,8 +5,8 @@
 
 /* The modes, and the one name that each has in options, tables, figures and texts.
  *
- * A mode says which ops run on the storage node.  A planner is called as the mode that goes by its
- * plan.  Older and shorter names are read, too; what was typed is reported.
+ * A mode says which ops run on the storage node.  A planner has the name of the mode that uses its
+ * plan.  Older and shorter names are accepted, too.
  *
  * Threads: pure functions. */
 
@@ -26,17 +26,17 @@ const char *sluice_mode_name(enum sluice_mode mode);
 /* A few words on what runs where, for a legend or a table. */
 const char *sluice_mode_words(enum sluice_mode mode);
 
-/* Takes the name, what stands in it after "remote_", and the older names: "no-off", "all-off",
- * "resize-off", "smartoff", "remote_smartoff", "greedy", "lp".  False: no mode is called that. */
+/* Accepts the name, the name without "remote_", and the older names "no-off", "all-off",
+ * "resize-off", "smartoff", "remote_smartoff", "greedy" and "lp".  False: unknown name. */
 bool sluice_mode_parse(const char *text, enum sluice_mode *mode);
 
 /* Whether a plan decides the choices: true for remote_sophon and remote_auto. */
 bool sluice_mode_is_planned(enum sluice_mode mode);
 
-/* The name of the mode that is called `text`; `text` itself if none is. */
+/* The name of the mode that sluice_mode_parse() finds; `text` itself if it is unknown. */
 const char *sluice_mode_canonical(const char *text);
 
-/* All names, in the order above, then those that are read, too; each list ends with NULL. */
+/* The names, in the order above, and the other accepted names; each list ends with NULL. */
 extern const char *const sluice_mode_names[];
 extern const char *const sluice_mode_aliases[];
 

@@ -5,8 +5,8 @@
 #include "plan/choice_cost.h"
 #include "plan/transport_cost.h"
 
-/* cost_model.json of a profile's folder: the model that was fitted, and what the machines looked
- * like when it was.
+/* cost_model.json of a profile's folder: the fitted model, and the machines at the time of the
+ * fit.
  *
  *     {"sluice_cost_model": 1, "samples": 200, "link_bytes_per_s": 1.2e9, "storage_cores": 4,
  *      "compute_cores": 8, "pipeline": "decode,..", "fingerprint": "0123456789abcdef",
@@ -16,42 +16,41 @@
  *                    "receive_sample": .., "receive_byte": .., "batch_sample": .., "batch_byte":
  * ..}, "weights": {"window": {"raw@0": {"storage_cpu": {"sample": ..}, "compute_cpu": {..}}, ..}}}
  *
- * A weight that is not there is 0; those of a choice with +gpu, which have "gpu" as well, are the
- * usual ones where the file has none of it (sluice_choice_model_set_gpu()).  Without "transport" it
- * is the usual one, without "jpeg_index" there is none.  "pipeline" is the canonical text of the
- * ops that were profiled; files of before lack it (cost_folder.h).  "dataset" is the id of the
- * dataset (datasets/manifest/manifest.h); files of before lack that, too.
+ * A missing weight is 0.  A choice with +gpu has weights for "gpu" as well; if it has no weights in
+ * the file, they are the defaults (sluice_choice_model_set_gpu()).  A missing "transport" means the
+ * default one, a missing "jpeg_index" false.  "pipeline" is the canonical text of the ops that were
+ * profiled, and "dataset" the id of the dataset (datasets/manifest/manifest.h); files of older
+ * versions lack both (cost_folder.h).
  *
- * Threads: pure but for the file. */
+ * Threads: pure, except for the file. */
 
 #define SLUICE_MODEL_FILE "cost_model.json"
 
 struct sluice_model_file {
     struct sluice_choice_model model;
     struct sluice_transport_cost transport;
-    uint64_t num_samples;    /* that it was fitted to */
+    uint64_t num_samples;    /* that the model was fitted to */
     double link_bytes_per_s; /* 0: not measured, like the next two */
     double storage_cores, compute_cores;
-    char dataset_id[33]; /* of what was profiled; "": not known.  Only written, see the origin */
+    char dataset_id[33]; /* of the profiled dataset; "": unknown.  Only written; read the origin */
 };
 
-/* Whole or not at all; the folder must exist. */
+/* Writes the file atomically; the folder must exist. */
 SLUICE_MUST_USE sluice_status sluice_model_file_write(const char *folder,
                                                       const struct sluice_pipeline *pipeline,
                                                       const struct sluice_model_file *file,
                                                       struct sluice_err *err);
 
-/* For these choices; those of another pipeline are left out.  SLUICE_E_NOT_FOUND: the folder has
- * none; SLUICE_E_UNSUPPORTED: of another version;
- * SLUICE_E_CORRUPT: not such a file, or a number in it is negative or not finite.  *file is
- * untouched on failure. */
+/* Reads the weights of these choices, and ignores those of others.  SLUICE_E_NOT_FOUND: the folder
+ * has no such file.  SLUICE_E_UNSUPPORTED: another version.  SLUICE_E_CORRUPT: not such a file, or
+ * a number in it is negative or not finite.  *file is untouched on failure. */
 SLUICE_MUST_USE sluice_status sluice_model_file_read(const char *folder,
                                                      const struct sluice_choices *choices,
                                                      struct sluice_model_file *file,
                                                      struct sluice_err *err);
 
-/* Of which pipeline and dataset a file says it is.  An empty text: it does not say; without a
- * pipeline the next two are 0. */
+/* The pipeline and dataset that a file names.  An empty text: it names none; without a pipeline
+ * the next two fields are 0. */
 struct sluice_model_origin {
     char pipeline[1024];
     uint64_t fingerprint;

@@ -4,9 +4,9 @@
 #include <stddef.h>
 
 /* Non-negative least squares (Lawson & Hanson's problem), solved by projected coordinate descent:
- * each weight in turn goes to where the sum of squares is least, or to its lower bound, until a
- * sweep moves nothing.  With a ridge that pulls to a prior the minimum is one, and a coordinate has
- * a curvature above 0.
+ * each weight in turn moves to where the sum of squares is least, or to its lower bound, until a
+ * sweep moves nothing.  A ridge term that pulls to a prior makes the minimum unique, and the
+ * curvature of each coordinate positive.
  *
  * Threads: pure functions. */
 
@@ -17,13 +17,13 @@ struct sluice_nnls {
     const double *a; /* num x num: the sum of x x' over the measurements */
     const double *b; /* the sum of x y */
     const double *prior;
-    double pull;       /* > 0, or every a[f][f] is: the prior's weight */
+    double pull;       /* the prior's weight; > 0, unless every a[f][f] is > 0 */
     const double *low; /* bounds from below; NULL: 0 */
     unsigned max_sweeps;
-    double tolerance; /* ends once a sweep moves the weights by less in all */
+    double tolerance; /* stops once a sweep moves all weights together by less */
 };
 
-/* The w >= low that minimises w'aw - 2 w'b + pull |w - prior|^2, from w on. */
+/* Finds the w >= low that minimises w'aw - 2 w'b + pull |w - prior|^2, starting from w. */
 void sluice_nnls_solve(const struct sluice_nnls *problem, double *w);
 
 #endif

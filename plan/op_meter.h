@@ -8,13 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Measures what each op of a pipeline makes of a sample and what it takes, as a row of the
- * tables of sample_cost.h.
+/* Measures the bytes and the time of each op of a pipeline for a sample, as a row of the tables of
+ * sample_cost.h.
  *
- * Every op runs by itself once, for its bytes and its time; then all run as they do when nobody
- * measures, where a decoder that knows the crop does less, and to_tensor and normalize are one. The
- * first op of each group is charged with what the others, as they were by themselves, leave of
- * that.
+ * Every op runs by itself once, for its bytes and its time.  Then all run as in production, where
+ * ops are fused into groups: a decoder that knows the crop does less, and to_tensor and normalize
+ * are one.  The first op of each group is charged with the group's time less the separate times of
+ * the group's other ops.
  *
  * Threads: a meter belongs to one thread at a time. */
 
@@ -28,10 +28,10 @@ SLUICE_MUST_USE sluice_status sluice_op_meter_init(struct sluice_op_meter *meter
                                                    struct sluice_err *err);
 void sluice_op_meter_clear(struct sluice_op_meter *meter); /* idempotent; fine on {0} */
 
-/* Fills all of *row but op_s[0] from a file, a sample at split 0, which stays as it is, and writes
- * its u8 pixels to pixels[0 .. pixels_len) (NULL: does not).  On failure the row is one that never
- * pays: the file's bytes at every stage, and no time.  SLUICE_E_INVALID: its pixels have
- * another size. */
+/* Fills all of *row except op_s[0] from `file`, a sample at split 0, which stays unchanged, and
+ * writes its u8 pixels to pixels[0 .. pixels_len), unless that is NULL.  On failure the row is one
+ * that never saves bytes: the file's bytes at every stage, and no time.  SLUICE_E_INVALID: the
+ * pixels have another size. */
 SLUICE_MUST_USE sluice_status sluice_op_meter_measure(struct sluice_op_meter *meter,
                                                       const struct sluice_pipeline *pipeline,
                                                       const struct sluice_sample *file,

@@ -6,34 +6,36 @@
 
 #include <stdint.h>
 
-/* The plan that makes the slowest resource as fast as can be, and the proof.
+/* The plan that minimises the time of the slowest resource, with a lower bound for every plan: a
+ * linear program, solved by cutting planes on its Lagrangian dual.
  *
  * For capacities b (units per second) and menus a, choose c(i) for every sample:
  *
  *     minimise  T   so that   sum_i a[i][c(i)][r] <= T b[r]   for every resource r
  *
- * Give every resource a dual, p >= 0 and sum p = 1, the share that a second of
- * it has in a second of T.  Then
+ * Give every resource a dual, p >= 0 and sum p = 1: the weight of a second of
+ * this resource in T.  Then
  *
  *     D(p) = sum_i  min_c  sum_r  p[r] a[i][c][r] / b[r]   <=   T of any plan,
  *
- * and the highest D is what T would be if samples could be divided.  It is found
- * by cutting planes: each pass over the samples at some duals gives a plan, its
- * loads, and a plane above D.  The best mixture of those plans is rounded sample
- * by sample, so that the error stays at the size of a few samples.
+ * and the maximum of D is the T that could be reached if samples could be
+ * divided.  Cutting planes find it: each pass over the samples at some duals
+ * gives a plan, its loads, and a plane above D.  The best mixture of those plans
+ * is rounded sample by sample, so that the error stays at the size of a few
+ * samples.
  *
  * A resource shared with others may have an external cost q, in seconds of T for
  * each unit of a load.  Then T + sum_r q[r] load[r] is minimised, and
  *
  *     D(p) = sum_i  min_c  sum_r  (p[r] / b[r] + q[r]) a[i][c][r].
  *
- * A resource that every choice of each sample loads the same (PCIe and the GPU, where CPUs decode;
- * the disk, where all of them read the whole file) has a part in T that no plan changes.  Without
- * external costs, T is minimised over the others by themselves: where such a resource is the limit,
- * and all plans below it as fast, the one is taken whose slowest other resource is the fastest.
+ * A resource that all choices of each sample load equally (PCIe and the GPU, where CPUs decode; the
+ * disk, where all choices read the whole file) has a time that no plan changes.  Without external
+ * costs, T is minimised over the other resources alone: if such a resource is the bottleneck, many
+ * plans are equally fast, and this takes the one whose slowest other resource is fastest.
  *
- * Where both nodes are one machine, what they do together is one load more, against the cores that
- * they share; the two CPUs stay loads of their own, as each side has its workers.
+ * If both nodes are one machine, the sum of both CPU loads is one more load, against the cores that
+ * they share; the two CPUs stay separate loads, too, because each side has its own workers.
  *
  * Pure: no I/O, clock, randomness or threads, and only IEEE operations: equal
  * input gives the equal plan on every machine. */
@@ -42,46 +44,46 @@ struct sluice_capacities {
     /* Units of the load; > 0; INFINITY: never the limit. */
     double per_s[SLUICE_NUM_RESOURCES];
     double shared_cores; /* of SLUICE_SHARED_CPU; 0: never the limit */
-    /* q: of a unit of the load, from outside; >= 0, finite. */
+    /* q: the external cost of a unit of the load; >= 0, finite. */
     double external_cost_s[SLUICE_NUM_RESOURCES];
 };
 
-/* Where costs are in seconds of the disk, or, if disk_bytes_per_s is above 0, bytes of files;
- * nothing has an external cost.  The GPU's seconds are one a second: what it takes to train is in
- * the costs (sluice_rates_step_s()), and a rate that is not above 0 stands here as it is, to be
- * refused. */
+/* Capacities for costs in seconds of the disk, or, if disk_bytes_per_s is above 0, in bytes of
+ * files; without external costs.  The GPU's capacity is 1 s each second: the training step is in
+ * the costs (sluice_rates_step_s()).  A rate that is not above 0 is copied, so that the planner
+ * refuses it. */
 struct sluice_capacities sluice_capacities_of(const struct sluice_rates *rates);
 
-/* A plan in a few hundred bytes: duals, each with its share of the samples on
- * which they disagree.  Everything else follows from a sample's menu. */
+/* A compact plan: several duals, each with its share of the samples on which
+ * they disagree.  A sample's menu then gives its choice. */
 struct sluice_dual_plan {
     unsigned num_duals;
     float weight[SLUICE_NUM_LOADS + 1][SLUICE_NUM_LOADS]; /* of a unit of each load */
     double part[SLUICE_NUM_LOADS + 1];                    /* sum to 1 */
-    double scale[SLUICE_NUM_LOADS]; /* what an error on each load counts for in rounding */
+    double scale[SLUICE_NUM_LOADS]; /* weight of an error on each load in rounding */
 };
 
 struct sluice_lp_result {
     double primal_s;   /* the slowest resource under this plan, plus external_s */
-    double dual_s;     /* no plan has less */
+    double dual_s;     /* lower bound of primal_s for every plan */
     double external_s; /* the external cost of its loads; 0 without any */
     double gap;        /* primal_s / dual_s - 1; 0 if both are 0 */
     double busy_s[SLUICE_NUM_LOADS];
-    double dual[SLUICE_NUM_LOADS]; /* at dual_s; sum to 1: all of it where no choice counts */
+    double dual[SLUICE_NUM_LOADS]; /* at dual_s; sum to 1 */
     enum sluice_resource slowest;  /* or SLUICE_SHARED_CPU */
     unsigned num_passes;           /* over all the samples */
     struct sluice_dual_plan plan;
 };
 
-/* choice[0 .. num_samples) gets the plan; if it is NULL, memory stays constant
- * whatever the number of samples, and sluice_dual_plan_choose() gives the
- * choices later.  With `choice`, the last few samples are exchanged one by one
- * while that helps, so primal_s may be lower then.
+/* Writes the plan to choice[0 .. num_samples).  With NULL, memory does not grow
+ * with the number of samples, and sluice_dual_plan_choose() gives the choices
+ * later.  With `choice`, a local search exchanges the last few samples, so
+ * primal_s may be lower.
  *
- * The time is some 10 to 40 passes.  The gap is under 0.001 at 10,000 samples of
- * like size and more (with few samples the plan cannot be as good as one that
- * divides them).  dual_s is lowered by 4e-6 of itself (1e-5 with more than 16
- * choices), more than the rounding of the sums can be.
+ * It takes some 10 to 40 passes over the samples.  The gap is under 0.001 with
+ * 10,000 samples of similar size or more (with few samples the plan is worse
+ * than one that divides them).  dual_s is lowered by 4e-6 of itself (1e-5 with
+ * more than 16 choices), more than the rounding errors of the sums.
  *
  * SLUICE_E_INVALID, with the reason in err, if a capacity is not positive or an
  * external cost negative or not finite;
@@ -91,8 +93,8 @@ SLUICE_MUST_USE sluice_status sluice_plan_lp(const struct sluice_menu_source *so
                                              uint8_t *choice, struct sluice_lp_result *result,
                                              struct sluice_err *err);
 
-/* Chooses for samples one after the other: carries the rounding error along, {0} at
- * the start.  In the order 0, 1, ... this is exactly the plan that was forecast. */
+/* Chooses for one sample after the other, and carries the rounding error along; {0}
+ * at the start.  In the order 0, 1, ... this is exactly the plan of the result. */
 struct sluice_dual_balance {
     double error[SLUICE_NUM_LOADS];
 };

@@ -11,16 +11,16 @@
  * mask of 1 << resource says which.
  *
  * Costs are seconds (disk, CPUs of one core, receive, GPU) or bytes (network: storage to compute;
- * PCIe: host to device; disk: of files, where it is said so).
+ * PCIe: host to device; disk: bytes of files, where a comment says so).
  *
  * Threads: pure functions. */
 
-/* The loads of a plan: its cost on every resource, and then the seconds that it takes of cores
- * which both nodes share, where they are one machine: storage CPU, receiving and compute CPU. */
+/* The loads of a plan: its cost on every resource, and then the seconds of storage CPU, receiving
+ * and compute CPU together, for the cores that both nodes share if they are one machine. */
 #define SLUICE_SHARED_CPU SLUICE_NUM_RESOURCES
 #define SLUICE_NUM_LOADS (SLUICE_NUM_RESOURCES + 1)
 
-/* "disk", "storage CPU", ...; of SLUICE_SHARED_CPU: "the CPU of both sides". */
+/* "disk", "storage CPU", ...; for SLUICE_SHARED_CPU "the CPU of both sides". */
 const char *sluice_resource_words(enum sluice_resource resource);
 
 static inline bool sluice_resource_is_in(unsigned mask, int resource)
@@ -33,7 +33,7 @@ static inline bool sluice_resource_is_in(unsigned mask, int resource)
     for (int resource = 0; resource < SLUICE_NUM_RESOURCES; resource++)                            \
         if (sluice_resource_is_in(mask, resource))
 
-/* Of waits: the GPU where it makes batches, with the copies to it; 0 where it does not. */
+/* As the cause of a wait: the GPU that makes batches, with the copies to it; 0 without one. */
 #define SLUICE_STALL_GPU SLUICE_PCIE
 
 /* The resources that a wait is attributed to.  SLUICE_GPU is the trainer itself, on any device. */
@@ -57,14 +57,14 @@ struct sluice_rates {
     double gpu_samples_per_s; /* trained on */
     /* 0: never the limit. */
     double pcie_bytes_per_s;
-    /* Of files; 0: never the limit.  Cost tables have the disk's seconds instead, which only
-     * INFINITY keeps from being the limit. */
+    /* Bytes of files; 0: never the limit.  Cost tables have seconds of the disk instead; then only
+     * INFINITY means never the limit. */
     double disk_bytes_per_s;
-    /* Where both nodes are one machine: the cores that they have together; 0: they share none. */
+    /* The cores that both nodes share if they are one machine; 0: two machines. */
     double shared_cores;
 };
 
-/* A training step's part for one sample, in seconds of the GPU, which it shares with decoding. */
+/* A sample's part of a training step, in seconds of the GPU, which also decodes. */
 static inline double sluice_rates_step_s(const struct sluice_rates *rates)
 {
     return rates->gpu_samples_per_s > 1e-9 ? 1 / rates->gpu_samples_per_s : 1e9;

@@ -18,8 +18,8 @@
  *                   RandomHorizontalFlip, ToTensor, Normalize (seconds; `loader` is reading the
  *                   file)
  *
- * These are the columns of the default pipeline.  Another one has a column for each of its ops, in
- * their order, named after torchvision's class (Resize, CenterCrop).
+ * These are the columns of the default pipeline.  Other pipelines have a column for each of their
+ * ops, in their order, named after torchvision's class (Resize, CenterCrop).
  *
  * Row i is sample i of the training subset.
  *
@@ -31,7 +31,7 @@
 struct sluice_sample_cost {
     uint64_t bytes[SLUICE_MAX_STAGES]; /* of payload; [0] is the file */
     double op_s[SLUICE_MAX_STAGES];    /* [0]: reading the file; [k]: the op that makes stage k */
-    uint32_t width, height;            /* of the decoded image; 0: not known */
+    uint32_t width, height;            /* of the decoded image; 0: unknown */
     uint8_t coding;                    /* image/codecs/coding.h; not in the files */
 };
 
@@ -43,24 +43,25 @@ struct sluice_cost_table {
 
 void sluice_cost_table_clear(struct sluice_cost_table *table);
 
-/* Room for num_rows of this pipeline, all {0}; num_rows stays 0.  SLUICE_E_INVALID: the pipeline
- * has more ops than a table has room for. */
+/* Allocates room for num_rows rows of this pipeline, all {0}; table->num_rows stays 0.
+ * SLUICE_E_INVALID: the pipeline has more ops than a table has room for. */
 SLUICE_MUST_USE sluice_status sluice_cost_table_init(struct sluice_cost_table *table,
                                                      const struct sluice_pipeline *pipeline,
                                                      size_t num_rows, struct sluice_err *err);
 
-/* Whether row i is one of num_samples of num_rows that are spread evenly; 0: all are. */
+/* Whether row i is in an evenly spread subset of num_samples of num_rows; num_samples 0: all
+ * are. */
 bool sluice_cost_table_is_sampled(uint64_t i, uint64_t num_rows, uint64_t num_samples);
 
 /* Reads FOLDER/prep_sizes.csv and FOLDER/prep_times.csv of this pipeline.  An error names file,
- * line and column.  A missing prep_times.csv is SLUICE_E_NOT_FOUND and says what can be done
- * (profile, or model the times).  cost_folder.h tells whether they are of this pipeline. */
+ * line and column.  A missing prep_times.csv is SLUICE_E_NOT_FOUND, with a remedy (profile, or
+ * model the times).  cost_folder.h checks whether the files are of this pipeline. */
 SLUICE_MUST_USE sluice_status sluice_cost_table_read(const char *folder,
                                                      const struct sluice_pipeline *pipeline,
                                                      struct sluice_cost_table *table,
                                                      struct sluice_err *err);
 
-/* The two halves by themselves; times needs the rows that sizes made. */
+/* Read one of the two files; read_times needs the rows of read_sizes. */
 SLUICE_MUST_USE sluice_status sluice_cost_table_read_sizes(const char *path,
                                                            const struct sluice_pipeline *pipeline,
                                                            struct sluice_cost_table *table,
@@ -75,8 +76,8 @@ SLUICE_MUST_USE sluice_status sluice_cost_table_read_times(const char *path,
 void sluice_cost_table_model_times(struct sluice_cost_table *table,
                                    const struct sluice_pipeline *pipeline);
 
-/* Writes both files into `folder`, which is made if it is missing; each appears
- * whole or not at all (written to a temporary file, then renamed). */
+/* Writes both files into `folder`, which is created if it is missing; each is written atomically
+ * (to a temporary file, then renamed). */
 SLUICE_MUST_USE sluice_status sluice_cost_table_write(const char *folder,
                                                       const struct sluice_pipeline *pipeline,
                                                       const struct sluice_cost_table *table,

@@ -7,8 +7,8 @@
 
 #include <stdint.h>
 
-/* Facts known of a sample before it is fetched: from its file's entry in the dataset's list, and
- * the crop, which the draw key gives.
+/* The facts of a sample that are known before it is fetched: its file's entry in the dataset's
+ * list, and the crop, which the draw key gives.
  *
  * Threads: pure functions. */
 
@@ -17,7 +17,7 @@ struct sluice_sample_facts sluice_sample_facts_of(const struct sluice_pipeline *
                                                   const struct sluice_manifest_entry *entry,
                                                   const struct sluice_draw_key *key);
 
-/* The same without a manifest; width and height 0: not known. */
+/* The same without a manifest; width and height 0: unknown. */
 struct sluice_sample_facts sluice_sample_facts_make(const struct sluice_pipeline *pipeline,
                                                     uint64_t file_bytes, uint32_t width,
                                                     uint32_t height, uint8_t coding,

@@ -9,9 +9,9 @@
 /* The machines needed for a rate: the planner's inverse.
  *
  * Loaders are alike: each has an equal part of the samples, the link and the cores of both nodes,
- * and a receiving thread of its own.  Disk and GPU are never the limit here, whatever the menu says
- * of them: the rate that is asked for is the GPUs', and how fast files come depends on how many of
- * them the page cache holds.
+ * and its own receiving thread.  Disk and GPU are never the limit here, whatever their costs in the
+ * menu: the requested rate is that of the GPUs, and the disk's depends on the number of files in
+ * the page cache.
  *
  * Threads: pure functions. */
 
@@ -24,35 +24,35 @@ struct sluice_sizing_ask {
 
 struct sluice_sizing {
     bool is_met;
-    /* By the forecast: with storage_cores or, where the rate is not met, with any number of them.
-     * INFINITY: nothing limits it. */
+    /* The forecast, with storage_cores or, if the rate is not met, with any number of them.
+     * INFINITY: nothing limits the rate. */
     double samples_per_s;
-    double storage_cores; /* 0 where the rate is not met */
-    /* What the plan takes of both at the rate that was asked for or, where another is the answer,
-     * at samples_per_s. */
+    double storage_cores; /* 0 if the rate is not met */
+    /* The plan's use of both at the requested rate, or, where another rate is the answer, at
+     * samples_per_s. */
     double compute_cores, link_bytes_per_s;
-    /* What the plan has none left of then, of the link, the compute cores and the receiving
-     * threads: why fewer storage cores do not do or, where the rate is not met, why it is not. */
+    /* Mask of the resources that the plan uses fully at that rate, among link, compute cores and
+     * receiving threads: why fewer storage cores do not suffice, or why the rate is not met. */
     unsigned binds;
 };
 
-/* The least storage cores at which the plan over all resources meets the rate.  Its forecast with
- * storage_cores meets it; with 1 % fewer the bound of the planner says that no plan does, if its
- * gap (planner_lp.h) is below 0.4 %.  SLUICE_E_INVALID, with the reason in err, if a number is out
- * of range, or the table has no row; SLUICE_E_NO_MEMORY. */
+/* The least number of storage cores with which the plan over all resources meets the rate.  The
+ * forecast with storage_cores meets it; with 1 % fewer cores the planner's bound proves that no
+ * plan does, if its gap (planner_lp.h) is below 0.4 %.  SLUICE_E_INVALID, with the reason in err,
+ * if a number is out of range or the table is empty; SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_size_storage(const struct sluice_form_menu *menu,
                                                   const struct sluice_sizing_ask *ask,
                                                   struct sluice_sizing *sizing,
                                                   struct sluice_err *err);
 
-/* The rate that the plan reaches with so many storage cores, which limits it, too, where `binds`
- * says so; is_met: it is no less than was asked for.  The same errors. */
+/* The rate that the plan reaches with this number of storage cores.  `binds` may have storage CPU,
+ * too.  is_met: the rate is at least the requested one.  The same errors. */
 SLUICE_MUST_USE sluice_status sluice_size_rate(const struct sluice_form_menu *menu,
                                                const struct sluice_sizing_ask *ask,
                                                double storage_cores, struct sluice_sizing *sizing,
                                                struct sluice_err *err);
 
-/* What every sample takes where all are asked for by one choice; as sluice_size_storage(). */
+/* As sluice_size_storage(), if all samples are requested in one choice. */
 SLUICE_MUST_USE sluice_status sluice_size_choice(const struct sluice_form_menu *menu,
                                                  const struct sluice_sizing_ask *ask,
                                                  unsigned choice, struct sluice_sizing *sizing,

@@ -8,17 +8,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Decides, for each sample, how many ops the storage node runs.
+/* Decides the split of each sample: the number of ops that the storage node runs.
  *
  * sluice_plan_sophon is the rule of SOPHON (HotStorage'24), exactly:
  *
- *   - a sample's best stage is the one of least bytes; of equals, the earliest;
+ *   - a sample's best stage is the one with the fewest bytes; of equal ones, the earliest;
  *   - its efficiency is bytes saved (file - best stage) over the summed op time
  *     up to that stage, 0 where nothing is saved;
- *   - in falling efficiency (of equals, the lower index) samples are taken while
- *     total_net / net_bw >= storage_time / remote_cpus still holds with that
- *     sample taken, where total_net is what all samples then send and
- *     storage_time the summed op time of those taken; the first that breaks it,
+ *   - in falling efficiency (of equal ones, the lower index first) samples are
+ *     taken while total_net / net_bw >= storage_time / remote_cpus still holds
+ *     with that sample taken, where total_net is the bytes of all samples then and
+ *     storage_time the summed op time of those taken; the first that breaks this,
  *     or saves nothing, ends it and is not taken.
  *
  * Op time up to stage k is op_s[1] + ... + op_s[k]: reading the file is spent

@@ -7,9 +7,9 @@
 
 #include <stdbool.h>
 
-/* Fills the rows of a table that were not measured by what those that were say: bytes follow from
- * the facts, op times from a fit (choice_fit.h) of each op to the measured rows, and a sample that
- * could not be decoded says nothing.  facts and is_measured have a value for each row.
+/* Fills the rows of a table that were not measured.  Bytes follow from the facts; op times from a
+ * fit (choice_fit.h) of each op to the measured rows, without samples that could not be decoded.
+ * facts and is_measured have a value for each row.
  *
  * Threads: pure. */
 void sluice_cost_table_fill(struct sluice_cost_table *table, const struct sluice_pipeline *pipeline,
