@@ -24,10 +24,10 @@
  *     loader_gpu.c      a GPU as the place of its batches
  *     loader_choose.c   the plan: each sample's choice
  *     loader_epoch.c    an epoch, batch by batch, and the place in it
- *     loader_stats.c    what an epoch came to, and counters
- *     loader_profile.c  what the setting profiling writes
- *     profile_forms.c   what it measures after its epoch
- *     profile_phase.c   one run over samples for that
+ *     loader_stats.c    statistics of an epoch, and counters
+ *     loader_profile.c  the files of the setting profiling
+ *     profile_forms.c   its measurements after the epoch
+ *     profile_phase.c   one run over samples for these
  *
  * Threads: as sluice.h says. */
 
@@ -55,16 +55,16 @@ struct sluice_loader {
     pthread_mutex_t lock;           /* what follows, for other threads */
     struct sluice_servers *servers; /* NULL: mode local */
     struct sluice_prefetcher *prefetcher;
-    atomic_bool is_stopped; /* set under it; a walk over the folder looks without */
+    atomic_bool is_stopped; /* set under the lock; a walk over the folder reads it without */
     struct sluice_loader_pass shown;
     struct ended ended[2]; /* by part */
 
     pid_t owner;
     struct sluice_options options;
-    struct sluice_cli_texts texts; /* that the options point to */
+    struct sluice_cli_texts texts; /* the options point to them */
     struct sluice_order_options order;
     struct sluice_host_memory memory;
-    bool has_memory;                 /* of the caller's */
+    bool has_memory;                 /* the caller has set `memory` */
     struct sluice_gpu_place *place;  /* until the prefetcher takes it; NULL: none */
     double place_upload_bytes_per_s; /* to it; INFINITY: never the limit */
     bool has_place;
@@ -93,30 +93,30 @@ struct sluice_loader {
     bool has_lost_source;
     struct part *part;
     struct sluice_state start;         /* where it began */
-    struct sluice_state now;           /* after the batch that was given last */
+    struct sluice_state now;           /* after the last batch that next() returned */
     struct sluice_sampler_item *items; /* this rank's, from the start on */
     size_t num_items;
-    uint64_t num_batches; /* of them */
-    uint64_t total;       /* of the whole epoch, of all ranks; of an external order: its own */
-    uint32_t num_padded;  /* of num_items, the number of last ones that repeat others */
+    uint64_t num_batches; /* of `items` */
+    uint64_t total;       /* items of the whole epoch for all ranks; or of the external order */
+    uint32_t num_padded;  /* the last num_padded of the items repeat others */
     uint64_t started_ns, started_cpu_ns;
     uint64_t lost_streams, hash_errors; /* before it */
-    uint64_t given_ns;                  /* when a batch was given; 0: the next one is asked for */
+    uint64_t given_ns;                  /* when next() returned a batch; 0: next() runs */
 };
 
 struct part *loader_part(struct sluice_loader *loader, enum sluice_part part);
 
-/* Register the servers and the prefetcher, so that a stop finds them. */
+/* Register the servers and the prefetcher, so that a stop reaches them. */
 void loader_set_servers(struct sluice_loader *loader, struct sluice_servers *servers);
 void loader_set_prefetcher(struct sluice_loader *loader, struct sluice_prefetcher *prefetcher);
 bool loader_is_stopped(struct sluice_loader *loader);
 
-/* A GPU, if the settings ask for one and there is one.  After the pipelines are made. */
+/* Opens the GPU if the settings ask for one and one can be used.  After the pipelines are made. */
 SLUICE_MUST_USE sluice_status loader_open_gpu(struct sluice_loader *loader, struct sluice_err *err);
-/* Whether the GPU can do what the part's pipeline does up to u8. */
+/* Whether the GPU can run the ops of the part's pipeline up to u8. */
 bool loader_decodes_on_gpu(const struct sluice_loader *loader, const struct part *part);
-/* The choices of the part's samples: with a GPU that decodes also those of the GPU; cut files only
- * if the server puts restart markers where the GPU needs them. */
+/* The choices of the part's samples; with a GPU that decodes also those with +gpu, of which JPEG
+ * crops only if the server puts restart markers where the GPU needs them. */
 struct sluice_choices loader_choices_of(const struct sluice_loader *loader,
                                         const struct part *part);
 
@@ -128,7 +128,7 @@ SLUICE_MUST_USE sluice_status loader_open_data(struct sluice_loader *loader,
 /* For val alone, or for both parts. */
 SLUICE_MUST_USE sluice_status loader_choose(struct sluice_loader *loader, bool for_training,
                                             struct sluice_err *err);
-/* With the memory that loader->memory says. */
+/* Uses loader->memory for batches. */
 SLUICE_MUST_USE sluice_status loader_make_prefetcher(struct sluice_loader *loader,
                                                      struct sluice_err *err);
 
@@ -143,7 +143,7 @@ uint64_t loader_total(const struct sluice_loader *loader, enum sluice_part part)
 struct sluice_state loader_state_at(const struct sluice_loader *loader, enum sluice_part part,
                                     uint64_t epoch);
 
-/* Counts from here; fills loader->ended[] from what was counted. */
+/* Begin and end the statistics of an epoch; end fills loader->ended[]. */
 void loader_stats_begin(struct sluice_loader *loader);
 void loader_stats_end(struct sluice_loader *loader, const struct sluice_epoch_stats *stats,
                       bool is_whole);
@@ -151,12 +151,12 @@ void loader_stats_end(struct sluice_loader *loader, const struct sluice_epoch_st
 /* The pass that sluice_loader_pass() returns from now on, without its number. */
 void loader_show(struct sluice_loader *loader, const struct sluice_loader_pass *pass);
 
-/* Keeps those of the epoch's items that are to be profiled. */
+/* Reduces the epoch's items to those that will be profiled. */
 void loader_profile_pick(struct sluice_loader *loader);
 /* Before the epoch that fills loader->profile. */
 SLUICE_MUST_USE sluice_status loader_profile_begin(struct sluice_loader *loader,
                                                    struct sluice_err *err);
-/* That epoch, as the first part of the profile. */
+/* Shows that epoch as the first part of the profile. */
 void loader_profile_show(struct sluice_loader *loader, uint64_t num_samples);
 
 #endif

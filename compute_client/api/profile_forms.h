@@ -14,13 +14,13 @@ struct profile_forms {
     struct sluice_transport_seen *seen; /* one for each phase: one choice, or two by turns */
     size_t num_seen;
     double read_s; /* CPU time of reading a file on the storage node */
-    /* The GPU's, for all samples that it decoded. */
+    /* The GPU's time for all num_decoded samples. */
     double decode_s;
     size_t num_decoded;
 };
 
-/* After the epoch that filled loader->profile.  *forms is {0} before, and the caller's to clear,
- * whatever this returns. */
+/* Call it after the epoch that filled loader->profile.  *forms is {0} before; the caller clears it,
+ * also after a failure. */
 SLUICE_MUST_USE sluice_status loader_profile_forms(struct sluice_loader *loader,
                                                    struct profile_forms *forms, bool *is_stopped,
                                                    struct sluice_err *err);

@@ -11,9 +11,9 @@
  *
  * Threads: the loader's. */
 
-/* Most items in a phase.  It has as many as the loader has rows, since memory that is in no cache
- * costs more, as in an epoch; but no more than this, so that all choices are measured under the
- * same conditions.  If there are few samples, each is requested at most MAX_REPEAT times. */
+/* Most items in a phase.  A phase has an item for each row of the loader, because then memory is
+ * not in a cache, as in an epoch; but at most this number, so that all choices are measured under
+ * the same conditions.  If there are few samples, each is requested at most MAX_REPEAT times. */
 #define MAX_PHASE_ITEMS 1024
 #define MAX_REPEAT 4
 
@@ -21,7 +21,7 @@
 struct mix {
     uint8_t choices[2];
     uint8_t num_choices;
-    bool is_rare; /* slow and hardly ever in a plan: each sample is measured once */
+    bool is_rare; /* slow, and rarely in a plan: each sample is measured once */
 };
 
 struct mixes {
@@ -47,15 +47,15 @@ struct measuring {
     struct cell (*cells)[SLUICE_MAX_CHOICES]; /* by index in positions */
     struct sluice_sampler_item *items;        /* of a phase */
 
-    /* The phase that runs: over positions[first .. first + count), as often as it takes. */
+    /* The phase under way: over positions[first .. first + count), repeated as needed. */
     const struct mix *mix;
     size_t first, count;
     struct sluice_transport_seen *seen;
-    double decode_s;      /* the GPU's, of all phases */
-    pthread_mutex_t lock; /* for the two, and cells */
+    double decode_s;      /* GPU time of all phases */
+    pthread_mutex_t lock; /* for seen, decode_s and cells */
 
-    /* For what is shown. */
-    unsigned round, num_rounds; /* the one that runs, from 0; as many as are expected by now */
+    /* For the progress display. */
+    unsigned round, num_rounds; /* the current one, from 0; the expected number */
     uint64_t items_shown;       /* of the phases that have begun */
 };
 
@@ -66,7 +66,7 @@ void profile_find_mixes(struct measuring *measuring);
 size_t profile_phase_items(const struct sluice_loader *loader, const struct mix *mix, size_t count);
 
 /* Runs a phase over measuring->count samples.  *seen gets the CPU time of both processes less that
- * of the work on its samples. */
+ * of the ops on its samples. */
 SLUICE_MUST_USE sluice_status profile_run_phase(struct measuring *measuring, const struct mix *mix,
                                                 size_t num_items,
                                                 struct sluice_transport_seen *seen,

@@ -30,7 +30,7 @@ struct sluice_epoch_report {
     struct sluice_learned totals;
     /* Streams that were lost and opened again. */
     uint64_t retries;
-    /* Replies that were damaged on their way and asked for again. */
+    /* Replies that were damaged on the network and requested again. */
     uint64_t hash_errors;
     /* NULL: no running plan. */
     const struct sluice_plan_stats *plan;
@@ -47,15 +47,15 @@ struct sluice_epoch_report {
 SLUICE_MUST_USE sluice_status sluice_report_json(const struct sluice_epoch_report *report,
                                                  char **json, struct sluice_err *err);
 
-/* For a person: two lines, without newlines, of at most SLUICE_REPORT_COLUMNS.  What matters less
- * gives way. */
+/* For a person: two lines, without newlines, of at most SLUICE_REPORT_COLUMNS.  Less important
+ * facts are left out to fit. */
 #define SLUICE_REPORT_COLUMNS 80
 struct sluice_report_summary {
     char line[2][SLUICE_REPORT_COLUMNS + 1];
 };
 struct sluice_report_summary sluice_report_summary(const struct sluice_epoch_report *report);
 
-/* All there is to say, in one line without a newline, for the debug log. */
+/* All facts in one line without a newline, for the debug log. */
 void sluice_report_text(const struct sluice_epoch_report *report, char *text, size_t capacity);
 
 #endif

@@ -12,20 +12,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The connection to one storage server, and all calls to it but Fetch: Hello, ListSamples, Stats
+/* The connection to one storage server, and all calls to it except Fetch: Hello, ListSamples, Stats
  * and Probe.
  *
  * If the server cannot be reached, a call is retried with exponential backoff (retry.h) for
- * `retry_for_s` seconds.  The first failure is a warning at once, another reason for it another
- * one, and a line says if it answers after all.  What keeps Hello from it is said in words of
- * ours (sluice_rpc_why_unreachable()), the library's are debug lines.  If the server answers but
- * does not fit (another protocol, pipeline or dataset), the call is made SLUICE_CLIENT_REFUSALS
- * times in all, as a flipped bit of the request has the same answer; then it fails, and the error
- * gives both sides' values.
+ * `retry_for_s` seconds.  The first failure, and each new cause, is logged as a warning at once,
+ * and the recovery as a line.  For Hello the warning has our words for the cause
+ * (sluice_rpc_why_unreachable()); gRPC's are debug lines.  If the server refuses the call (another
+ * protocol, pipeline or dataset), the call is made SLUICE_CLIENT_REFUSALS times in all, because a
+ * flipped bit in the request has the same answer; then it fails, and the error gives both sides'
+ * values.
  *
  * Threads: all functions from any thread. */
 
-/* So many refusals in a row are believed. */
+/* The number of refusals in a row after which a call fails. */
 #define SLUICE_CLIENT_REFUSALS 3
 
 struct sluice_client;
@@ -36,8 +36,8 @@ struct sluice_client_options {
     double retry_for_s;                      /* 0: never try again */
     const struct sluice_rpc_client_tls *tls; /* files and names; NULL: not encrypted; copied */
     const char *token_file;                  /* NULL: the variable SLUICE_TOKEN, or none */
-    const char *advice; /* what to do if it cannot be reached, for the first warning; NULL: none */
-    struct sluice_live *live; /* borrowed; or NULL: nobody looks on */
+    const char *advice; /* remedy if it cannot be reached, for the first warning; NULL: none */
+    struct sluice_live *live; /* borrowed; NULL: no live counters */
 };
 
 /* The server's description of itself. */
@@ -52,11 +52,11 @@ struct sluice_server_info {
     /* The server has an index of its JPEGs, and decodes no more of an indexed JPEG than the ops
      * need. */
     bool has_jpeg_index;
-    bool has_hashes;            /* of lists, replies and samples: they are checked */
-    bool has_jpeg_crop_restart; /* JPEG crops have restart markers where they are asked for */
-    uint64_t list_hash;         /* of its list, sluice_manifest_list_hash(); 0: not said */
-    bool has_listed_id;         /* a sample may be asked for by its number in the server's list */
-    struct sluice_machine machine; /* boot is 0: not said */
+    bool has_hashes;            /* it sends hashes of lists, replies and samples, to be checked */
+    bool has_jpeg_crop_restart; /* it can put restart markers into JPEG crops */
+    uint64_t list_hash;         /* of its list, sluice_manifest_list_hash(); 0: unknown */
+    bool has_listed_id;         /* samples can be requested by their number in the server's list */
+    struct sluice_machine machine; /* boot 0: unknown */
 };
 
 SLUICE_MUST_USE sluice_status sluice_client_create(const struct sluice_client_options *options,
@@ -65,14 +65,14 @@ SLUICE_MUST_USE sluice_status sluice_client_create(const struct sluice_client_op
 /* Destroy every stream on its channel first.  NULL is allowed. */
 void sluice_client_destroy(struct sluice_client *client);
 
-/* Ends every wait and every call with SLUICE_E_CLOSED, now and later.  A stream on its channel
- * ends, too. */
+/* Ends every current and later wait and call with SLUICE_E_CLOSED, and the streams on its
+ * channel. */
 void sluice_client_stop(struct sluice_client *client);
 bool sluice_client_is_stopped(struct sluice_client *client);
 
-/* From here on messages of at most max_bytes are taken; a larger one ends its call before its bytes
- * are read.  Until then they are at most 8 MiB: enough for every call but Fetch.  It connects anew,
- * as gRPC fixes the bound with the channel, so no call may be under way. */
+/* Sets the largest message that is accepted; a larger one ends its call before its bytes are read.
+ * The default is 8 MiB: enough for every call except Fetch.  This connects again, because gRPC
+ * fixes the bound with the channel, so no call may be under way. */
 SLUICE_MUST_USE sluice_status sluice_client_bound_messages(struct sluice_client *client,
                                                            size_t max_bytes,
                                                            struct sluice_err *err);
@@ -81,9 +81,9 @@ struct sluice_rpc_channel *sluice_client_channel(struct sluice_client *client); 
 const char *sluice_client_target(const struct sluice_client *client);
 double sluice_client_retry_for_s(const struct sluice_client *client);
 
-/* The server is away since at_ns, by `cause`, which names it; or it is back.  What is worth a line
- * is said in the log (outage.h), and sluice_live shows it.  A stopped client says nothing.
- * has_others: other replicas may serve, and it is tried for ever. */
+/* Report that the server is away since at_ns, for `cause`, which names it; or that it is back.
+ * They log it (outage.h), and set the state in sluice_live.  A stopped client logs nothing.
+ * has_others: other replicas may serve, and this one is retried without end. */
 void sluice_client_tell_lost(struct sluice_client *client, uint64_t at_ns, const char *cause,
                              bool has_others);
 void sluice_client_tell_back(struct sluice_client *client);
@@ -99,8 +99,8 @@ SLUICE_MUST_USE sluice_status sluice_client_hello_once(struct sluice_client *cli
                                                        struct sluice_server_info *info,
                                                        bool *is_passing, struct sluice_err *err);
 
-/* SLUICE_E_INVALID if the server does not know a sample's number in its own list, and so cannot
- * have a part of a dataset. */
+/* SLUICE_E_INVALID if the server does not accept a sample's number in its own list, and so cannot
+ * serve a shard of a dataset. */
 SLUICE_MUST_USE sluice_status sluice_client_check_listed_id(struct sluice_client *client,
                                                             const struct sluice_server_info *info,
                                                             struct sluice_err *err);
@@ -112,11 +112,10 @@ SLUICE_MUST_USE sluice_status sluice_client_hello(struct sluice_client *client,
                                                   struct sluice_server_info *info,
                                                   struct sluice_err *err);
 
-/* Lists the dataset of the server that Hello told of, with retries.  A list that breaks off goes on
- * from the row that it has reached, and each row renews retry_for_s.  The rows must be numbered
- * without a gap, as many as Hello said, and make the dataset id that it said: another id, or more
- * rows, end the list at once, with both sides' values.  SLUICE_E_STALE: the server has another list
- * since Hello. */
+/* Lists the dataset of a server, with retries; `server` is the result of Hello.  A list that breaks
+ * off continues at the next row, and each row renews retry_for_s.  Rows must be numbered without a
+ * gap, and their number and dataset id must be those of Hello; else the list fails at once, with
+ * both sides' values.  SLUICE_E_STALE: the server's list has changed since Hello. */
 SLUICE_MUST_USE sluice_status sluice_client_list(struct sluice_client *client,
                                                  const struct sluice_server_info *server,
                                                  struct sluice_manifest **manifest,
@@ -127,14 +126,14 @@ struct sluice_client_probed {
     double receive_s_per_byte; /* CPU time of the thread that received them */
 };
 
-/* Measures the link: the server sends more and more bytes, up to max_bytes at a time, until they
- * take 60 ms.  On a link that breaks off again and again the rate is of what came; it fails if that
- * was too little, after two seconds at most. */
+/* Measures the link: the server sends growing numbers of bytes, up to max_bytes at a time, until
+ * they take 60 ms.  On a link that breaks off repeatedly the rate is that of the bytes that
+ * arrived; if these are too few, the probe fails after two seconds at most. */
 SLUICE_MUST_USE sluice_status sluice_client_probe(struct sluice_client *client, uint64_t max_bytes,
                                                   struct sluice_client_probed *probed,
                                                   struct sluice_err *err);
 
-/* The server's counters, once, whatever retry_for_s says; *stats is the caller's to clear. */
+/* The server's counters, in one attempt without retries; the caller clears *stats. */
 SLUICE_MUST_USE sluice_status sluice_client_stats(struct sluice_client *client, unsigned timeout_ms,
                                                   struct sluice_wire_stats *stats,
                                                   struct sluice_err *err);

@@ -5,16 +5,16 @@
 
 /* Private to client.c and client_streams.c: retries of a call. */
 
-/* One attempt.  Sets *is_passing, which is false before, if the failure is transient. */
+/* One attempt.  Sets *is_passing, which is initially false, if the failure is transient. */
 typedef sluice_status sluice_client_attempt_fn(struct sluice_client *client, void *ctx,
                                                bool *is_passing, struct sluice_err *err);
 
-/* Repeats the attempt, with exponential backoff, until it succeeds, fails for good, retry_for_s is
- * over, or the client is stopped. */
+/* Repeats the attempt, with exponential backoff, until it succeeds, fails permanently, retry_for_s
+ * is over, or the client is stopped. */
 SLUICE_MUST_USE sluice_status sluice_client_call(struct sluice_client *client,
                                                  sluice_client_attempt_fn *attempt, void *ctx,
                                                  struct sluice_err *err);
-/* The same for patience_s seconds, if retry_for_s is more. */
+/* The same, for at most patience_s seconds. */
 SLUICE_MUST_USE sluice_status sluice_client_call_for(struct sluice_client *client,
                                                      double patience_s,
                                                      sluice_client_attempt_fn *attempt, void *ctx,

@@ -15,30 +15,31 @@
  * late or repeated reply matches no pending request and is dropped.
  *
  * The stream is opened at once: Hello (which fails if the server has another pipeline or dataset),
- * then Fetch.  A lost one is opened again, for ever and at least every TUNING_REPLICA_WAIT_NS.
- * on_there and on_lost say which it is; without a stream a request fails with SLUICE_E_AGAIN.
+ * then Fetch.  A lost stream is opened again, without end, at least every TUNING_REPLICA_WAIT_NS.
+ * on_there and on_lost report it; without a stream a request fails with SLUICE_E_AGAIN.
  *
  * Each request is answered once, by on_result or, if the stream is lost before, by on_lost.  A
- * failure is an answer: nothing is asked for again here.
+ * failure is an answer: the fetcher does not retry requests.
  *
  * Silence.  A request fails ("no answer within ...", is_overdue) in two cases:
- * - It is late for sample_timeout_s.  It is late once the server has answered a request that was
- *   sent later, and then as many more as could stand before it on the wire (pending_table.h).  So
- *   the time in the server's backlog or behind others on a slow link does not count.
- * - The server answered nothing for sample_timeout_s and the time that the largest message under
- * way takes at 1 Mbit/s.  Then all requests under way fail, and the stream is lost.  No time
- * counts while the server has no credit: then it is the receiver who holds it up.
+ * - It was late for sample_timeout_s.  It is late once the server has answered a request that was
+ *   sent later, and then the largest number of replies that could stand before it on the network
+ *   (pending_table.h).  So the time in the server's backlog or behind others on a slow link does
+ *   not count.
+ * - The server answered nothing for sample_timeout_s plus the time of the largest message under way
+ *   at 1 Mbit/s.  Then all requests under way fail, and the stream is lost.  Time without credit
+ *   does not count, because then the server waits for the receiver.
  *
- * Hashes of a server that sends them are checked before anything of a reply is used: a damaged
- * sample fails with SLUICE_E_IO, a damaged message ends the stream.
+ * If the server sends hashes, they are checked before a reply is used: a damaged sample fails with
+ * SLUICE_E_IO, a damaged message ends the stream.
  *
  * Credit-based flow control: the server may have sent at most window_bytes of payload that the
  * receiver has not consumed.  Consumed bytes are granted again in quarters of window_bytes.
  *
- * The server is not trusted.  A payload that begins above its credit ends the stream.  A file that
- * is longer than the list says (or, if that says nothing, than the server's limit), pixels that do
- * not fit the pipeline, and more ops than were asked for are failures of that request.  Replies
- * that nobody asked for count as no answer.
+ * The server is not trusted.  A payload that begins above its credit ends the stream.  A request
+ * fails if its file is longer than in the list (or, if the list has no length, than the server's
+ * limit), if pixels do not fit the pipeline, or if more ops were run than requested.  Replies that
+ * match no request do not count as an answer.
  *
  * One thread, the owner, opens the stream, sends, grants and opens it again.  All other threads
  * only change the fields under the lock, and signal the owner.
@@ -60,16 +61,16 @@ struct sluice_fetcher_owed {
 
 struct sluice_fetcher_loss {
     sluice_status status;
-    bool is_refusal;  /* the server was there, and refused us for good; believed (client.h) */
+    bool is_refusal;  /* the server refused the client SLUICE_CLIENT_REFUSALS times (client.h) */
     bool is_silent;   /* it did not answer in time, and may answer Hello */
-    uint64_t away_ns; /* the server is away, since then; 0: it refuses us, or is silent */
+    uint64_t away_ns; /* since when the server is away; 0: it refuses, or is silent */
     const char *text; /* names the server */
-    const struct sluice_fetcher_owed *owed; /* not answered; the fetcher has forgotten them */
+    const struct sluice_fetcher_owed *owed; /* unanswered requests, dropped by the fetcher */
     size_t num_owed;
 };
 
-/* on_there and on_lost come from the owner's thread: on_lost also after each attempt to connect
- * that failed.  on_result as in source.h. */
+/* on_there and on_lost are called on the owner's thread; on_lost also after each failed attempt to
+ * connect.  on_result as in source.h. */
 struct sluice_fetcher_events {
     void (*on_there)(void *ctx, const struct sluice_server_info *info);
     void (*on_lost)(void *ctx, const struct sluice_fetcher_loss *loss);
@@ -83,11 +84,11 @@ struct sluice_fetcher_options {
     const char *dataset_id;                 /* 32 hex digits, or "": any; copied */
     size_t max_items;                       /* unanswered at once, < 2^20 */
     uint64_t window_bytes;                  /* > 0 */
-    double sample_timeout_s;                /* 0: wait for ever */
+    double sample_timeout_s;                /* 0: no limit */
     bool follows_price;                     /* the chooser plans by the server's CPU price */
-    bool needs_listed_id;      /* items have one: a server that knows none is refused */
-    uint64_t max_image_pixels; /* for checking what arrives; 0: no limit */
-    struct sluice_live *live;  /* borrowed; or NULL: nobody looks on */
+    bool needs_listed_id;      /* items have one: a server that does not accept it is refused */
+    uint64_t max_image_pixels; /* for checks of samples that arrive; 0: no limit */
+    struct sluice_live *live;  /* borrowed; NULL: no live counters */
     struct sluice_fetcher_events events;
 };
 
@@ -96,7 +97,7 @@ struct sluice_fetcher_stats {
     uint64_t lost_streams;
     uint64_t repeated;    /* requests that were lost with a stream */
     uint64_t dropped;     /* replies that matched no pending request */
-    uint64_t hash_errors; /* replies and messages of them that were damaged on their way */
+    uint64_t hash_errors; /* replies, and messages of replies, that were damaged on the network */
 };
 
 SLUICE_MUST_USE sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options,
@@ -105,7 +106,7 @@ SLUICE_MUST_USE sluice_status sluice_fetcher_create(const struct sluice_fetcher_
 /* Closes first. */
 void sluice_fetcher_destroy(struct sluice_fetcher *fetcher);
 
-/* When it returns, no event runs or will run; the other functions stay harmless.  Twice is fine. */
+/* After it returns, no event runs or will run; the other functions stay safe.  Twice is fine. */
 void sluice_fetcher_close(struct sluice_fetcher *fetcher);
 /* The first half of close(), which does not wait: several can be closed at the same time. */
 void sluice_fetcher_begin_close(struct sluice_fetcher *fetcher);
@@ -116,15 +117,15 @@ SLUICE_MUST_USE sluice_status sluice_fetcher_request(struct sluice_fetcher *fetc
                                                      size_t num_items);
 void sluice_fetcher_consumed(struct sluice_fetcher *fetcher, size_t payload_bytes);
 
-/* Forgets a request, whose answer is dropped if it comes.  False: its answer is on the way to
- * on_result, or was there. */
+/* Drops a request, and its answer if it comes.  False: on_result was called with the answer, or
+ * will be. */
 bool sluice_fetcher_cancel(struct sluice_fetcher *fetcher, uint64_t ticket);
 
 struct sluice_fetcher_pulse {
-    /* Since when it owes answers, has credit, and has answered nothing; 0: it owes none. */
+    /* Since when the server owes answers, has credit, and has not answered; 0: it owes none. */
     uint64_t quiet_since_ns;
     uint64_t heard_ns;      /* the last reply, also if it was dropped; 0: none yet */
-    uint64_t largest_bytes; /* of all that it was asked for */
+    uint64_t largest_bytes; /* of all requested samples */
 };
 
 struct sluice_fetcher_pulse sluice_fetcher_pulse(struct sluice_fetcher *fetcher);
@@ -132,7 +133,7 @@ struct sluice_fetcher_pulse sluice_fetcher_pulse(struct sluice_fetcher *fetcher)
 /* Ends the stream as if it were lost, for this reason. */
 void sluice_fetcher_cut(struct sluice_fetcher *fetcher, const char *reason);
 
-/* Sets the size of the window in bytes, > 0.  A smaller one comes about as what is held is
+/* Sets the size of the window in bytes, > 0.  A smaller window takes effect as held payload is
  * consumed. */
 void sluice_fetcher_set_window(struct sluice_fetcher *fetcher, uint64_t window_bytes);
 

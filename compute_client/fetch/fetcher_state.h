@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-/* Private to fetcher.c (the owner of the stream) and fetcher_arrive.c (what arrives on it). */
+/* Private to fetcher.c (the owner of the stream) and fetcher_arrive.c (messages that arrive). */
 
 /* Most requests in one message: enough that the overhead of a message hardly counts, few enough
  * that one message is sent while the next is filled. */
@@ -25,11 +25,11 @@ struct sluice_fetcher {
      * 0, so one reply may overdraw it. */
     int64_t credit_bytes;
     uint64_t credit_since_ns; /* when it rose above 0 */
-    /* The last answer; or when the server began to owe one, if that is later. */
+    /* Time of the last answer, or when the server began to owe one, if that is later. */
     uint64_t quiet_since_ns;
     bool is_closed;
     bool is_stream_lost; /* the owner has not seen it yet */
-    bool is_silent;      /* it was ended here, for its silence */
+    bool is_silent;      /* the stream was ended here, because of silence */
     enum sluice_rpc_code lost_code;
     char lost_text[200];
     uint64_t lost_ns;
@@ -87,8 +87,8 @@ static inline uint64_t fetcher_listed_id(const struct sluice_source_item *item)
 void fetcher_on_message(void *ctx, struct sluice_message *message);
 void fetcher_on_done(void *ctx, enum sluice_rpc_code code, const char *text);
 
-/* Under the lock: the stream is lost, as this says; the first word wins.  An end without a failure
- * (SLUICE_RPC_OK) is one, as more was waited for. */
+/* Under the lock: records that the stream is lost; the first cause wins.  An end without a failure
+ * (SLUICE_RPC_OK) counts as a loss, because answers are missing. */
 void fetcher_lose(struct sluice_fetcher *f, enum sluice_rpc_code code, const char *text);
 
 #endif

@@ -15,7 +15,7 @@
 
 #define SLUICE_DEFAULT_PORT 50051
 
-/* More are hardly meant. */
+/* A sanity limit. */
 #define SLUICE_MAX_SERVERS 256
 
 struct sluice_host_item {
@@ -34,8 +34,8 @@ struct sluice_host_items {
 };
 void sluice_host_items_clear(struct sluice_host_items *items); /* twice is fine */
 
-/* num_texts >= 1.  *items is {0} before.  SLUICE_E_INVALID names the part that cannot be read, or
- * that is there twice. */
+/* num_texts >= 1.  *items is {0} before.  SLUICE_E_INVALID names the part that is malformed or
+ * repeated. */
 SLUICE_MUST_USE sluice_status sluice_host_items_parse(const char *const *texts, size_t num_texts,
                                                       struct sluice_host_items *items,
                                                       struct sluice_err *err);

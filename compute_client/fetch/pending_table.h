@@ -13,10 +13,10 @@
  *
  * Each request has its own id, so a late or repeated reply matches none.
  *
- * The sent requests are in the order of sending.  A request is passed when one that was sent later
- * is answered first.  If its reply was ready by then, it stands behind those of requests that were
- * under way as well; once as many replies have come, it is late: it was not ready.  What is passed
- * stands before all that is not, and what is late before the rest of it.
+ * The list of sent requests is in the order of sending.  A request is passed when one that was sent
+ * later is answered first.  If its reply was ready by then, at most the replies of the other
+ * requests under way are before it; once that number of replies has come, it was not ready, and is
+ * late.  In the list, late requests come first, then other passed ones, then the rest.
  *
  * Threads: the fetcher's lock guards all of it. */
 
@@ -57,20 +57,20 @@ SLUICE_MUST_USE sluice_status sluice_pending_init(struct sluice_pending_table *t
                                                   size_t max_items, struct sluice_err *err);
 void sluice_pending_clear(struct sluice_pending_table *table);
 
-/* Takes a request, as the last of the unsent.  The caller keeps to max_items. */
+/* Appends a request to the unsent ones.  The caller respects max_items. */
 void sluice_pending_accept(struct sluice_pending_table *table,
                            const struct sluice_source_item *item, uint64_t bytes, uint64_t now_ns);
 
-/* The first of the unsent becomes sent, under a new request id; NULL: none is unsent. */
+/* Moves the first unsent request to the sent ones, under a new request id; NULL: there is none. */
 struct sluice_pending *sluice_pending_send(struct sluice_pending_table *table, uint64_t now_ns);
 
-/* The request that was sent under this id and has no answer, or NULL. */
+/* The sent request with this id, or NULL. */
 struct sluice_pending *sluice_pending_find(struct sluice_pending_table *table, uint64_t request_id);
 
 /* The request that was sent first, or NULL. */
 struct sluice_pending *sluice_pending_oldest(struct sluice_pending_table *table);
 
-/* A sent request, which is still among the sent, has a reply: those that were sent before it are
+/* Records a reply to a request that is still in the sent list: those that were sent before it are
  * passed. */
 void sluice_pending_pass(struct sluice_pending_table *table, const struct sluice_pending *pending,
                          uint64_t now_ns);
@@ -78,12 +78,10 @@ void sluice_pending_pass(struct sluice_pending_table *table, const struct sluice
 /* A sent request is answered. */
 void sluice_pending_finish(struct sluice_pending_table *table, struct sluice_pending *pending);
 
-/* Takes one out that is sent, the first first, or else one that is unsent.  False: the table is
- * empty.
- */
+/* Removes the first sent request, or else the first unsent one.  False: the table is empty. */
 bool sluice_pending_take(struct sluice_pending_table *table, uint64_t *ticket, bool *was_sent);
 
-/* Takes out the one of this ticket that is sent or unsent.  False: not found. */
+/* Removes the request with this ticket.  False: not found. */
 bool sluice_pending_cancel(struct sluice_pending_table *table, uint64_t ticket);
 
 bool sluice_pending_has_unsent(const struct sluice_pending_table *table);

@@ -8,20 +8,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Backpressure: a resource with a longer queue than the others is dearer at once (L. Tassiulas and
- * A. Ephremides, Stability properties of constrained queueing systems, IEEE Trans. Automatic
- * Control 37(12), 1992).  A queue is the integral of what was asked of a resource beyond what it
- * could do, so this is dual ascent on the plan's LP, begun at its duals:
+/* Backpressure: the price of a resource rises at once while its queue is longer than the others'
+ * (L. Tassiulas and A. Ephremides, Stability properties of constrained queueing systems, IEEE
+ * Trans. Automatic Control 37(12), 1992).  A queue is the integral of demand above capacity, so
+ * this is dual ascent on the plan's LP, started at the LP's duals:
  *
- *     price[r] * exp(gain * (queue_s[r] - mean of the queues of all that are a limit))
+ *     price[r] * exp(gain * (queue_s[r] - mean of the queues of all bottlenecks))
  *
- * The LP keeps every limit at work on average.  Between two solutions costs and capacities change,
- * and only so many items may be under way: without this all of them soon stand before what has
- * become slower, and the others have nothing to do.
+ * The LP keeps every bottleneck busy on average.  Between two solutions costs and capacities
+ * change, and the number of items under way is bounded: without backpressure all of them would soon
+ * wait for the resource that has become slower, and the others would be idle.
  *
- * Nobody tells where an item under way is until it arrives.  What has not arrived counts before the
- * storage node and before the link by the shares of the time away that items spent there of late;
- * before this node counts what is not in its batch, less what it does until work for it arrives.
+ * The place of an item under way is unknown until it arrives.  Items that have not arrived are
+ * divided between the queues of storage node and link in the proportion of the time that recent
+ * items spent there.  The queue of this node is the items that are not in their batch, less its
+ * work until new items arrive.
  *
  * Threads: one at a time; a plain value. */
 
@@ -34,13 +35,13 @@ struct sluice_backpressure {
     bool has_seen;
 };
 
-/* Learns from rows that came in. */
+/* Updates the shares from rows that arrived. */
 void sluice_backpressure_see(struct sluice_backpressure *backpressure,
                              const struct sluice_row_seen *rows, size_t num_rows);
 
-/* factor[r] gets what the price of a resource is to be multiplied with, for duals (with sum 1) and
- * what each resource does by the second: 1 for all that are no limit, before anything was seen, and
- * where fewer than two of storage CPU, network and compute CPU are a limit. */
+/* Sets factor[r], by which the price of resource r is multiplied, for given duals (with sum 1) and
+ * rates per_s.  It is 1 for resources that are not a bottleneck, before the first row, and if fewer
+ * than two of storage CPU, network and compute CPU are a bottleneck. */
 void sluice_backpressure_factors(const struct sluice_backpressure *backpressure,
                                  const struct sluice_expected *under_way,
                                  const double dual[SLUICE_NUM_RESOURCES],

@@ -5,26 +5,26 @@
 #include "plan/choice_cost.h"
 #include "plan/transport_cost.h"
 
-/* The cost of a sample in each choice, by the model and by the rows that came in:
+/* The cost of a sample in each choice, from the model, corrected by the rows that arrived:
  *
  *     cost of the ops by the model  x  factor of the choice and resource  +  transport
  *
- * A factor is a ratio estimator: the sum of what rows of the choice cost over the sum of what the
- * model said, over the last correction_rows or so.  A choice with few rows or none shrinks towards
- * the factor of all choices on its resource, as one machine runs them all (but bytes of one form
- * say nothing of another's).
+ * A factor is a ratio estimator with shrinkage: the sum of the measured costs of the choice's rows
+ * over the sum of the model's, over about the last correction_rows rows.  With few rows it shrinks
+ * towards the factor of all choices on its resource, because one machine runs them all (but not for
+ * bytes, where forms are unrelated).
  *
- * Where only a part of a file is expected to be read (sluice_choice_read_bytes()), a factor of its
- * own says how far that is right, as an index may be missing or of other files.
+ * If only a part of a file is expected to be read (sluice_choice_read_bytes()), a separate factor
+ * corrects the bytes read, because an index may be missing or of other files.
  *
- * The GPU's time is told for many samples at once (chooser.h), so its factor is one for all
- * choices: what was seen for each sample that it decoded over what the model said of those that
- * were asked for so.
+ * The GPU's time is measured for many samples at once (chooser.h), so all choices share one factor:
+ * the measured time of a decoded sample over the model's for the samples that were requested for
+ * the GPU.
  *
- * - Work that the model takes for less than least_work_s (handing out a file, copying pixels) is
- *   all transport and teaches nothing.
- * - No row counts for more than max_factor times what its resource's factor lets expect, nor for
- *   more than max_row_factor times the model, so that outliers do not carry a factor away.
+ * - Work below least_work_s by the model (handing out a file, copying pixels) is all transport, and
+ *   is not used.
+ * - A row counts at most max_factor times its expected cost with the resource's factor, and at most
+ *   max_row_factor times the model's, so that outliers have little effect.
  *
  * Threads: one at a time; a plain value. */
 
@@ -39,8 +39,8 @@ struct sluice_cost_correction {
     struct sluice_cost_ratio ratios[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     struct sluice_cost_ratio read;      /* bytes of files of which a part is expected to be read */
     struct sluice_cost_ratio decoded;   /* on the GPU */
-    struct sluice_cost_ratio to_decode; /* what rows let expect of it; nothing is seen */
-    /* As of the last settle; those of resources that are not modelled mean nothing. */
+    struct sluice_cost_ratio to_decode; /* expected from the rows; `seen` is not used */
+    /* As of the last settle; undefined for resources that are not modelled. */
     double read_factor;
     double resource_factor[SLUICE_NUM_RESOURCES];
     double factor[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
@@ -62,7 +62,7 @@ void sluice_cost_correction_costs(const struct sluice_cost_correction *costs,
 void sluice_cost_correction_learn(struct sluice_cost_correction *costs, unsigned choice,
                                   const struct sluice_sample_facts *facts,
                                   const double seen[SLUICE_NUM_RESOURCES], double read_bytes);
-/* Adds samples that the GPU decoded, and its time for them.  Counts as the rows do. */
+/* Adds samples that the GPU decoded, and its time for them.  Counts from the next settle on. */
 void sluice_cost_correction_learn_decoded(struct sluice_cost_correction *costs,
                                           uint64_t num_samples, double device_s);
 void sluice_cost_correction_settle(struct sluice_cost_correction *costs);
