@@ -64,9 +64,9 @@ static void print_stats(struct sluice_storage_server *server)
 /* The progress of the shutdown, shown to whoever ends the process. */
 struct ending {
     pthread_mutex_t lock;
-    struct sluice_storage_server *server; /* NULL once it may go, or before it is there */
+    struct sluice_storage_server *server; /* NULL before it exists and once it may be destroyed */
     bool has_stats;                       /* they are printed, or about to be */
-    uint64_t num_unanswered;              /* once there is no server */
+    uint64_t num_unanswered;              /* valid once server is NULL */
 };
 
 static int exit_code(uint64_t num_unanswered)

@@ -26,8 +26,8 @@ static const char *const groups[] = {
     NULL,
 };
 
-/* What the table writes to; of use only within sluice_server_options_parse(), and as
- * the place that offsets count from. */
+/* The table's values point here.  sluice_server_options_parse() uses it while it runs; others use
+ * only the offsets from it. */
 static struct sluice_server_options given;
 
 static const struct sluice_option table[] = {

@@ -9,12 +9,13 @@
 
 #include <stdbool.h>
 
-/* The server as a whole.  It serves from its creation until it is stopped, and then has answered
- * all requests that it accepted.
+/* The server as a whole.  It serves from its creation until it is stopped.  A stop answers all
+ * accepted requests.
  *
  * Threads: create, stop and destroy on one thread; the rest from any.
  *
- * Lock order of the whole server.  Who holds a lock takes only locks further to the right:
+ * Lock order of the whole server.  A thread that holds a lock takes only locks further to the
+ * right:
  *
  *     sluice_fetch.lock  ->  sluice_fetch_stream.lock          (fetch/stream.h)
  *     sluice_fetch_stream.lock  ->  sluice_memory_budget.lock  (memory_budget.h)
@@ -22,12 +23,12 @@
  *     sluice_workers.lock  ->  sluice_sessions.lock            (session.c)
  *     sluice_security.lock  ->  sluice_grant.lock              (security.c)
  *
- * Each of these is a leaf and taken alone: sluice_watchdog.lock, sluice_root_watch.lock,
+ * Each of these locks is a leaf and taken alone: sluice_watchdog.lock, sluice_root_watch.lock,
  * sluice_core_watch.lock, sluice_sample_lists.lock, sluice_relist.lock, sluice_stats.lock,
  * sluice_client_table.lock, sluice_health.lock, sluice_rate_limit.lock, sluice_probe_line.lock,
  * sluice_disk_gate.lock, sluice_decoders.fork_lock, sluice_decoders.lock, sluice_tracer.lock, and
- * those of host/disk_clock and the pool of base/buf.  lib/rpc has locks of its own, of which it
- * holds none during a callback, and none of ours is held while it is called. */
+ * those of host/disk_clock and the pool of base/buf.  lib/rpc has its own locks.  It holds none of
+ * them during a callback, and the server holds none of its locks while it calls lib/rpc. */
 
 struct sluice_decoders;
 struct sluice_prep_limits;
@@ -35,17 +36,17 @@ struct sluice_storage_server;
 struct sluice_store;
 struct sluice_tracer;
 
-/* What is opened for a server before it is created. */
+/* The parts that are opened before the server is created. */
 struct sluice_server_parts {
     struct sluice_store *store; /* the samples' files; taken, whatever create returns */
-    struct sluice_store *cache; /* the same, if it is a store_cache.h; NULL: it is none */
+    struct sluice_store *cache; /* the same pointer if it is a store_cache.h; otherwise NULL */
 
-    /* Borrowed as long as the server lives; NULL: none. */
+    /* Borrowed as long as the server lives; NULL: not used. */
     struct sluice_prep_limits *limits;
     struct sluice_tracer *tracer;
     struct sluice_decoders *decoders; /* NULL: images are decoded in this process */
 
-    bool owns_process; /* malloc may be tuned for it (memory_limit.h) */
+    bool owns_process; /* the server may tune malloc (memory_limit.h) */
 };
 
 /* Reads the manifest or scans the files, starts all threads, listens.  Errors name the root or the
@@ -59,8 +60,7 @@ int sluice_storage_server_port(const struct sluice_storage_server *server);
 void sluice_storage_server_address(const struct sluice_storage_server *server, const char *listen,
                                    char out[SLUICE_HOST_PORT_BYTES]);
 
-/* Says in the log what it serves, and to whom (introduction.h).  The options are those that it was
- * created with. */
+/* Logs what the server serves, and to whom (introduction.h).  `options` are those of create. */
 void sluice_storage_server_introduce(struct sluice_storage_server *server,
                                      const struct sluice_server_options *options);
 
@@ -69,8 +69,8 @@ SLUICE_MUST_USE sluice_status sluice_storage_server_check(struct sluice_storage_
                                                           unsigned timeout_ms,
                                                           struct sluice_err *err);
 
-/* The list of samples is read again, on another thread (relist.h); certificates and tokens are read
- * again before it returns. */
+/* Reads certificates and tokens again before it returns, and the list of samples on another thread
+ * (relist.h). */
 void sluice_storage_server_reread(struct sluice_storage_server *server);
 
 struct sluice_wire_stats sluice_storage_server_stats(struct sluice_storage_server *server);
@@ -84,17 +84,17 @@ sluice_storage_server_serve_metrics(struct sluice_storage_server *server, const 
 SLUICE_MUST_USE sluice_status sluice_storage_server_stats_json(struct sluice_storage_server *server,
                                                                char **json, struct sluice_err *err);
 
-/* Health becomes NOT_SERVING, new calls and requests are refused, accepted requests are answered
- * within the grace period, and the rest is cancelled.  Returns when no call is left.  Once. */
+/* Sets health to NOT_SERVING, refuses new calls and requests, answers accepted requests within the
+ * grace period, and cancels the rest.  Returns when no call is left.  Call it at most once. */
 void sluice_storage_server_stop(struct sluice_storage_server *server);
 
-/* Requests that were accepted and are not answered; after a stop those that were cut off. */
+/* Accepted requests without an answer; after a stop, the requests that were cut off. */
 uint64_t sluice_storage_server_num_unanswered(struct sluice_storage_server *server);
 
-/* Workers that hang (watchdog.h): destroy would wait for them. */
+/* Workers that hang (watchdog.h), for which destroy would wait. */
 unsigned sluice_storage_server_num_hanging(struct sluice_storage_server *server);
 
-/* Stops it unless that was done.  NULL is allowed. */
+/* Stops the server first unless it was stopped.  NULL is allowed. */
 void sluice_storage_server_destroy(struct sluice_storage_server *server);
 
 #endif

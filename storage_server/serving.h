@@ -8,8 +8,8 @@
 
 #include <stdint.h>
 
-/* A server with all that its options ask for around it: the limits of its threads, its metrics, and
- * its watch on itself.  offload_server is one; so is each server within another program.
+/* A server together with the parts that its options ask for: limits of its threads, metrics, and
+ * the self-check.  offload_server runs one; a program that embeds a server runs one for each.
  *
  * Threads: one. */
 
@@ -17,10 +17,10 @@ struct sluice_disk_gate;
 struct sluice_metrics_server;
 struct sluice_self_watch;
 
-/* The caller fills in the first part; it stays where it is until close. */
+/* The caller fills in the first four fields; the struct must not move until close. */
 struct sluice_serving {
     const struct sluice_server_options *options; /* borrowed until close */
-    struct sluice_server_parts parts;            /* decoders and owns_process alone */
+    struct sluice_server_parts parts;            /* the caller sets decoders and owns_process */
     void (*on_deaf)(void *ctx);                  /* self_watch.h */
     void *ctx;
 
@@ -28,23 +28,24 @@ struct sluice_serving {
     struct sluice_storage_server *server;
     struct sluice_metrics_server *metrics; /* NULL: not asked for */
     struct sluice_self_watch *watch;       /* NULL: not asked for */
-    char address[SLUICE_HOST_PORT_BYTES];  /* that it listens on */
+    char address[SLUICE_HOST_PORT_BYTES];  /* the address that it listens on */
 };
 
-/* First: the tracer, the cache's folder, the disk gates and the limits on workers. */
+/* Call it first.  Opens the tracer and the cache's folder, and sets the disk gates and the limits
+ * on workers. */
 SLUICE_MUST_USE sluice_status sluice_serving_limit(struct sluice_serving *serving,
                                                    struct sluice_err *err);
 
-/* Serves, and says so in the log. */
+/* Starts the server, and logs what it serves. */
 SLUICE_MUST_USE sluice_status sluice_serving_open(struct sluice_serving *serving,
                                                   struct sluice_err *err);
 
-/* Answers what was accepted, within the grace period.  Returns how many requests were not answered.
- * At most once, between open and close. */
+/* Answers accepted requests within the grace period.  Returns the number of requests that were not
+ * answered.  Call it at most once, between open and close. */
 uint64_t sluice_serving_stop(struct sluice_serving *serving);
 
-/* Frees all that is there, also after a failure.  Waits for workers that hang, which
- * sluice_storage_server_num_hanging() counts after stop. */
+/* Frees everything, also after a failure.  Waits for workers that hang; after stop
+ * sluice_storage_server_num_hanging() counts them. */
 void sluice_serving_close(struct sluice_serving *serving);
 
 #endif

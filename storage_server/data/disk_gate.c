@@ -12,10 +12,10 @@
 
 #define MS 1000000ull
 
-/* Bytes of one piece, which a read of others waits for if it comes during one of ours. */
+/* Bytes of one piece.  A read of others that comes during one of ours waits for it. */
 #define PIECE (32u << 10)
-/* Others are expected to read again for so long after they were seen: a program that reads twice a
- * second waits for each of its reads. */
+/* The time after a read of others in which they are expected to read again: a program that reads
+ * twice a second has priority for each of its reads. */
 #define HOLD_NS (1000 * MS)
 /* The longest that a piece waits for others: PIECE / PATIENCE_NS is the least rate of ours. */
 #define PATIENCE_NS (20 * MS)

@@ -118,8 +118,8 @@ sluice_status sluice_relist_open(const struct sluice_relist_options *options,
     if (!relist)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to read lists of samples again");
     *relist = (struct sluice_relist){.options = *options};
-    /* What was taken at the start where the manifest is damaged, a scan, is no reason to give up a
-     * list that is whole. */
+    /* At the start a scan replaces a damaged manifest.  Here the server has a good list, and keeps
+     * it. */
     relist->options.source.needs_whole = true;
     pthread_mutex_init(&relist->lock, NULL);
     const sluice_status status =

@@ -4,12 +4,12 @@
 #include "base/error.h"
 #include "storage_server/data/sample_list.h"
 
-/* Reads the list of samples again while the server serves, and tells whether a manifest is still
- * up to date (datasets/manifest/drift.h), at the start and after each reading.  On a thread of its
- * own: a large list takes seconds, and a disk may hang.
+/* Reads the list of samples again while the server serves.  At the start and after each reading it
+ * checks whether the manifest is up to date (datasets/manifest/drift.h).  It has its own thread,
+ * because a large list takes seconds and a disk may hang.
  *
- * The promise: the server has a whole list at any time.  If the new one cannot be read, or its
- * manifest is damaged, the old one stays, with an error in the log.
+ * The promise: the server has a complete list at any time.  If the new list cannot be read, or its
+ * manifest is damaged, the server keeps the old one and logs an error.
  *
  * Threads: open and close on one, request from any. */
 
@@ -20,7 +20,7 @@ struct sluice_relist;
 struct sluice_relist_options {
     struct sluice_sample_list_source source;
     struct sluice_sample_lists *lists;
-    struct sluice_memory_budget *memory; /* its limit moves with what lists take; NULL: none */
+    struct sluice_memory_budget *memory; /* its limit moves with the size of lists; may be NULL */
 };
 
 SLUICE_MUST_USE sluice_status sluice_relist_open(const struct sluice_relist_options *options,
@@ -29,7 +29,7 @@ SLUICE_MUST_USE sluice_status sluice_relist_open(const struct sluice_relist_opti
 /* Waits for the reading under way.  NULL is allowed. */
 void sluice_relist_close(struct sluice_relist *relist);
 
-/* Returns at once.  What is asked for while a list is read is read after that, once. */
+/* Returns at once.  Requests during a reading cause one more reading after it. */
 void sluice_relist_request(struct sluice_relist *relist);
 
 #endif

@@ -11,7 +11,7 @@
 
 struct reading {
     uint64_t merge_gap_bytes;           /* the store's */
-    struct sluice_freshness *freshness; /* NULL: the file is no sample */
+    struct sluice_freshness *freshness; /* NULL: the file is not a sample */
     size_t sample;
     int64_t mtime_ns;
     bool needs_content;                     /* to tell whether it is the sample's file */

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads a sample's file as far as its ops need it: with a current index of a JPEG only the headers
- * and the rows under its crop, else all of it.
+/* Reads the part of a sample's file that its ops need: only the headers and the rows under the crop
+ * if a JPEG has a current index, otherwise the whole file.
  *
  * Threads: any; may block on the disk. */
 
@@ -29,19 +29,20 @@ struct sluice_sample_want {
     struct sluice_draw_key key;
     const struct sluice_pipeline *pipeline; /* NULL if no ops are to run */
     unsigned split;                         /* ops to run */
-    enum sluice_form form;                  /* to leave in */
-    const void *owner; /* whose cancelling ends a read over a network (store->cancel); or NULL */
+    enum sluice_form form;                  /* of the reply */
+    const void *owner; /* may be NULL; cancelling it ends a read over a network (store->cancel) */
 };
 
-/* *sample is a file at split 0, to be cleared; *seen gets what was read.  `is_again`: reads it in
- * full, because the parts that were read before were not enough (sluice_indexed_file_has_holes()
- * after the ops had run).  Statuses of the store and of freshness.h. */
+/* *sample is a file at split 0, which the caller clears; *seen gets the counts of the reading.
+ * `is_again`: reads the whole file, because the parts read before were not enough
+ * (sluice_indexed_file_has_holes() after the ops had run).  Statuses of the store and of
+ * freshness.h. */
 SLUICE_MUST_USE sluice_status sluice_sample_file_read(const struct sluice_sample_want *want,
                                                       bool is_again, struct sluice_sample *sample,
                                                       struct sluice_file_reading *seen,
                                                       struct sluice_err *err);
 
-/* Reads a file whole, whatever the want's ops and form. */
+/* Reads the whole file, whatever the want's ops and form. */
 SLUICE_MUST_USE sluice_status sluice_sample_file_read_whole(const struct sluice_sample_want *want,
                                                             struct sluice_buf **file,
                                                             struct sluice_err *err);

@@ -21,8 +21,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Of a sample beside its manifest entry and path: its state in freshness.c, and its row of the
- * index of JPEGs. */
+/* Bytes of a sample in addition to its manifest entry and path: its state in freshness.c, and its
+ * row of the JPEG index. */
 #define OTHER_BYTES (8 + 16)
 
 struct sluice_sample_lists {

@@ -8,14 +8,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The list of samples that the server has, as an immutable snapshot with a reference count: it may
- * be read again while streams run.
+/* The server's list of samples, as an immutable snapshot with a reference count, so that the list
+ * can be read again while streams run.
  *
- *     a stream or call     opens by the list of that moment, and keeps its dataset until it ends
- *     the list of another  old streams keep the old list; whoever says the old dataset id in a new
- *     dataset              Hello or FetchOpen is refused, as for any other data
- *     the list of the      old streams read by the new one: its ids mean the same samples, and its
- *     same dataset         times, hashes and JPEG indexes are those of now
+ *     a stream or call     opens with the current list, and keeps its dataset until it ends
+ *     a new list of        old streams keep the old list; a new Hello or FetchOpen with the old
+ *     another dataset      dataset id is refused, as for any other data
+ *     a new list of the    old streams read by the new list: its ids mean the same samples, and its
+ *     same dataset         times, hashes and JPEG indexes are current
  *
  * Threads: any.  A list does not change; sluice_sample_lists has a lock, which is a leaf. */
 
@@ -33,8 +33,8 @@ struct sluice_sample_list {
     char dataset_id[33];
     uint64_t list_hash;     /* sluice_manifest_list_hash() */
     uint64_t dataset_bytes; /* of all files */
-    uint64_t bytes;         /* of memory, about */
-    /* By root, of roots with names: a walk made its list. */
+    uint64_t bytes;         /* of memory, approximately */
+    /* By root, for roots with names: its list was made by walking its folders. */
     bool is_walked[SLUICE_MAX_ROOTS];
 
     /* Private. */
@@ -43,25 +43,24 @@ struct sluice_sample_list {
     void *ctx;
 };
 
-/* Where it comes from.  Borrows the texts. */
+/* The source of a list.  Borrows the texts. */
 struct sluice_sample_list_source {
     const struct sluice_roots *roots;
-    /* By root: the store of one that is remote; NULL: a folder. */
+    /* By root: the store of a remote root; NULL: a folder. */
     struct sluice_store *stores[SLUICE_MAX_ROOTS];
     /* The list of one root without a name; other roots have theirs next to their files. */
     const char *manifest;   /* a file that must be there; NULL: the root's, or else a scan */
     const char *jpeg_index; /* sluice_jpeg_index_file_choose() */
     bool should_verify;     /* sluice_freshness_create() */
     bool is_strict;         /* sluice_manifest_check_passed_over() */
-    bool
-        needs_whole; /* a manifest of the root that is damaged is an error, and no reason to scan */
+    bool needs_whole; /* a damaged manifest of the root is an error; it is not replaced by a scan */
 };
 
 /* Fills in source->stores from the server's store over source->roots. */
 void sluice_sample_list_source_find(struct sluice_sample_list_source *source,
                                     struct sluice_store *store);
 
-/* Reads or scans each root, and joins what they have (manifest/join.h).  A new one, with one
+/* Reads or scans each root, and joins their lists (manifest/join.h).  *list is new, with one
  * reference. */
 SLUICE_MUST_USE sluice_status
 sluice_sample_list_read(const struct sluice_sample_list_source *source,
@@ -76,7 +75,7 @@ SLUICE_MUST_USE sluice_status sluice_sample_list_create(struct sluice_manifest *
 struct sluice_sample_list *sluice_sample_list_ref(struct sluice_sample_list *list);
 void sluice_sample_list_unref(struct sluice_sample_list *list); /* NULL is allowed */
 
-/* The list that the server has now. */
+/* The holder of the server's current list. */
 struct sluice_sample_lists;
 
 /* Takes the list, whatever it returns. */
@@ -85,12 +84,12 @@ SLUICE_MUST_USE sluice_status sluice_sample_lists_create(struct sluice_sample_li
                                                          struct sluice_err *err);
 void sluice_sample_lists_destroy(struct sluice_sample_lists *lists); /* NULL is allowed */
 
-/* A reference. */
+/* A reference to the current list. */
 struct sluice_sample_list *sluice_sample_lists_now(struct sluice_sample_lists *lists);
-/* A reference to the list of now if it has the same dataset as `held`, else to `held`. */
+/* A reference to the current list if it has the same dataset as `held`, otherwise to `held`. */
 struct sluice_sample_list *sluice_sample_lists_newest(struct sluice_sample_lists *lists,
                                                       struct sluice_sample_list *held);
-/* Takes the new list.  on_gone(ctx, bytes) once nobody holds the old one any more. */
+/* Takes the new list.  Calls on_gone(ctx, bytes) once nobody holds the old list. */
 void sluice_sample_lists_replace(struct sluice_sample_lists *lists, struct sluice_sample_list *list,
                                  void (*on_gone)(void *ctx, uint64_t bytes), void *ctx);
 

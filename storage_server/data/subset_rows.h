@@ -6,10 +6,10 @@
 
 #include <stddef.h>
 
-/* Which entries of a manifest a subset has, without a walk over those of the other.
+/* The entries of a manifest that belong to a subset, without a walk over the other subset's.
  *
- * Entries are ordered by path, so those of a subset lie in runs, two or so in all.  The runs are
- * found once; finding a row is a binary search among them.
+ * Entries are ordered by path, so the entries of a subset form runs, usually about two in all.  The
+ * runs are found once; a row is found by binary search among them.
  *
  * Threads: immutable once made. */
 
@@ -25,9 +25,9 @@ void sluice_subset_rows_destroy(struct sluice_subset_rows *rows); /* NULL is all
 
 size_t sluice_subset_rows_count(const struct sluice_subset_rows *rows, enum sluice_rows_of subset);
 
-/* Writes the numbers of the entries that are the subset's rows from `first` on, at most `max`, and
- * returns how many there were.  *num_visited (NULL: not wanted): entries and runs that it looked
- * at, at most 2 * max + 64. */
+/* Writes the entry numbers of the subset's rows from `first` on, at most `max`, and returns their
+ * number.  *num_visited (may be NULL): the entries and runs that it visited, at most 2 * max + 64.
+ */
 size_t sluice_subset_rows_get(const struct sluice_subset_rows *rows, enum sluice_rows_of subset,
                               size_t first, size_t max, size_t *entries, size_t *num_visited);
 

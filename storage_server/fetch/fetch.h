@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* The Fetch service, which moves the samples.  A stream, its requests and its replies:
+/* The Fetch service, which sends the samples.  The way of a stream's requests and replies:
  *
  *     message -> backlog -> queue of PREP or IO -> ready -> one message of replies
  *                   |           (workers.h)          |
@@ -15,12 +15,12 @@
  *             queue has room                    for hold_ns at most, while others are worked
  *                                               on (so that replies share a message)
  *
- * Reading goes on while replies wait, since the grant that they wait for may stand behind requests
- * that wait in the backlog.  It pauses only at a backlog that no client of ours comes near.
+ * Reading goes on while replies wait, since the grant of credit that they wait for may be behind
+ * requests in the backlog.  It pauses only at a backlog that none of our clients comes near.
  *
- * Promises: every request of a stream that lives is answered exactly once; a completion thread
- * never waits; a full queue of PREP costs ops, a full server costs time, and neither costs a
- * request.
+ * Promises: every request of a live stream is answered exactly once; a completion thread never
+ * waits.  If PREP's queue is full, fewer ops are run; if the server is full, answers take longer;
+ * neither loses a request.
  *
  * Threads: any, except where noted. */
 
@@ -41,12 +41,11 @@ struct sluice_rpc_method *sluice_fetch_methods(struct sluice_fetch *fetch,
  * it has answered what it took before.  Streams that end after cut_ns were cut off by us.  Once. */
 void sluice_fetch_stop(struct sluice_fetch *fetch, uint64_t cut_ns);
 
-/* Requests of streams that live which are not answered yet, and those of streams that were cut
- * off. */
+/* Unanswered requests of live streams, plus those of streams that were cut off. */
 uint64_t sluice_fetch_num_unanswered(struct sluice_fetch *fetch);
 
-/* Ends the service's own thread, which may hold streams.  Once no call is left, and before the
- * workers go.  NULL is allowed. */
+/* Ends the service's own thread, which may hold streams.  Call it once no call is left, and before
+ * the workers are destroyed.  NULL is allowed. */
 void sluice_fetch_close(struct sluice_fetch *fetch);
 
 #endif

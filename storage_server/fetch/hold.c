@@ -4,8 +4,8 @@
 
 #define NEVER UINT64_MAX
 
-/* Under the fetch's lock: a chain of the streams whose replies have been held back for hold_ns.
- * *next_ns: when the next of the others has held its replies so long; NEVER: none holds any. */
+/* Returns a chain of the streams whose replies have been held back for hold_ns.  *next_ns: the time
+ * at which the next other stream is due; NEVER: no other holds replies.  Under the fetch's lock. */
 static struct sluice_fetch_stream *find_due(struct sluice_fetch *fetch, uint64_t *next_ns)
 {
     struct sluice_fetch_stream *due = NULL;

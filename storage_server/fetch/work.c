@@ -42,8 +42,8 @@ size_t sluice_fetch_charge_for(const struct sluice_fetch_job *job, size_t payloa
     return sizeof(*job) + sluice_buf_footprint(payload_bytes);
 }
 
-/* Charges the stream what the reply takes rather than what was expected.  False: so much more that
- * there is no room for it. */
+/* Corrects the stream's memory charge from the estimate to the size of the reply.  False: the reply
+ * is so much larger that it does not fit. */
 static bool settle(struct sluice_fetch_job *job)
 {
     struct sluice_fetch_stream *s = job->stream;

@@ -264,7 +264,7 @@ static void warm_up(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-/* `fd` becomes descriptor 0, and there is no other. */
+/* Makes `fd` descriptor 0, and closes all others. */
 static void keep_only(int fd)
 {
     if (fd != 0)

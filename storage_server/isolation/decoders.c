@@ -38,7 +38,7 @@ struct sluice_decoders {
 struct sluice_decoder {
     struct sluice_decoder_options options;
     size_t region_bytes;
-    pid_t pid; /* 0: there is none, and nothing below but the last two */
+    pid_t pid; /* 0: no process; then only the last two fields below are valid */
     int socket;
     uint8_t *region;
     clockid_t clock;   /* its CPU time */

@@ -118,8 +118,8 @@ static void add_above(struct paths *paths, const char *path, unsigned may)
         add(paths, above, may);
 }
 
-/* What the option names may be replaced by a rename, or be a link: so its folder, and the folder of
- * what it leads to. */
+/* Adds the folder of a file that an option names, and the folder of the file that it links to: the
+ * file may be a link, or be replaced by a rename. */
 static void add_replaceable(struct paths *paths, const char *path)
 {
     char real[PATH_MAX];

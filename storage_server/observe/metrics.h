@@ -29,7 +29,7 @@ struct sluice_server_counts {
     size_t num_clients;
     struct sluice_rpc_connections connections;
     struct sluice_memory_stats memory;
-    uint64_t resident_bytes; /* 0: not known */
+    uint64_t resident_bytes; /* 0: unknown */
     struct {
         const char *id; /* borrowed */
         uint64_t samples, classes, bytes;
@@ -40,11 +40,11 @@ struct sluice_server_counts {
     struct sluice_refusals refused_calls;
     int64_t certificate_end; /* seconds of Unix time; 0: no TLS */
     unsigned hanging;        /* workers */
-    bool has_decoders;       /* --isolate-decoders, and these are theirs: */
+    bool has_decoders;       /* --isolate-decoders; if set, their counts: */
     struct sluice_decoder_counts decoders;
-    bool has_cache; /* --cache, and these are its: */
+    bool has_cache; /* --cache; if set, its counts: */
     struct sluice_store_cache_counts cache;
-    bool is_serving, has_root; /* has_root: the data is where it was */
+    bool is_serving, has_root; /* has_root: the roots are in their places */
 };
 
 void sluice_metrics_write(const struct sluice_server_counts *counts,

@@ -36,7 +36,7 @@ static int connect_to(const char *name)
     return fd;
 }
 
-/* Twice as often as the manager wants to hear of us; -1: it does not. */
+/* Half of the manager's watchdog timeout; -1: it has none. */
 static int watchdog_interval_ms(void)
 {
     const char *usec = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");

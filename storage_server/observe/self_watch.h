@@ -3,7 +3,8 @@
 
 #include "base/error.h"
 
-/* Does the server still answer?  A thread connects to it through its own address at intervals.
+/* The self-check: a thread connects to the server's own address at intervals, to see that it still
+ * answers.
  *
  * Threads: open and close on one. */
 
@@ -12,17 +13,17 @@ struct sluice_self_watch;
 struct sluice_self_watch_options {
     /* One check, which may take timeout_ms. */
     sluice_status (*check)(void *ctx, unsigned timeout_ms, struct sluice_err *err);
-    /* Called once, on the thread: six checks in a row have failed, a minute if it is 10 s to each.
-     */
+    /* Called once, on the thread, when six checks in a row have failed: after a minute with an
+     * interval of 10 s. */
     void (*on_deaf)(void *ctx);
     void *ctx;
-    unsigned interval_ms; /* from one check to the next, and the time that each has */
+    unsigned interval_ms; /* from one check to the next; also the timeout of each */
 };
 
 SLUICE_MUST_USE sluice_status
 sluice_self_watch_open(const struct sluice_self_watch_options *options,
                        struct sluice_self_watch **watch, struct sluice_err *err);
-/* Waits for the check under way.  NULL is allowed. */
+/* Waits for a check in progress.  NULL is allowed. */
 void sluice_self_watch_close(struct sluice_self_watch *watch);
 
 #endif

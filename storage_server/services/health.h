@@ -38,8 +38,8 @@ enum sluice_health_cause {
     SLUICE_HEALTH_WORKERS, /* a worker hangs */
 };
 
-/* Watchers are told when the first cause comes and when the last one goes.  One thread at a time,
- * so that the last word is the last state. */
+/* Watchers get a message when the first cause comes and when the last one goes.  One thread at a
+ * time, so that the last message is the last state. */
 void sluice_health_set(struct sluice_health *health, enum sluice_health_cause cause, bool is_well);
 
 bool sluice_health_has(struct sluice_health *health, enum sluice_health_cause cause);
@@ -47,7 +47,7 @@ bool sluice_health_has(struct sluice_health *health, enum sluice_health_cause ca
 /* False: NOT_SERVING, and reason[room] says why. */
 bool sluice_health_read(struct sluice_health *health, char *reason, size_t room);
 
-/* From here on NOT_SERVING: watchers are told so and their calls end. */
+/* Sets NOT_SERVING for good: watchers get it, and their calls end. */
 void sluice_health_stop(struct sluice_health *health);
 
 #endif

@@ -17,7 +17,7 @@ struct sluice_introduction {
     const struct sluice_roots *roots;
     const char *listen;
     const char *manifest; /* --manifest; NULL: the root's own, or a scan */
-    const char *cache;    /* --cache; NULL: none; else its counts: */
+    const char *cache;    /* --cache; NULL: no cache, and its counts are not used: */
     struct sluice_store_cache_counts cache_counts;
     const struct sluice_sample_list *list;
     double prep_cores; /* that preprocessing may use */
@@ -29,7 +29,7 @@ struct sluice_introduction {
     } access;
 };
 
-/* Three lines of the log, and one of the cache. */
+/* Logs three lines, and one more if there is a cache. */
 void sluice_introduce(const struct sluice_introduction *facts);
 
 #endif

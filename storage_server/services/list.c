@@ -18,11 +18,11 @@
 /* Bytes of a row without its path: numbers, hash and tags. */
 #define ROW_BYTES 56
 
-/* Most of the classes of one message (SLUICE_WIRE_MAX_ELEMENTS and SLUICE_WIRE_MAX_BYTES), beside
- * its rows. */
+/* The most classes of one message (SLUICE_WIRE_MAX_ELEMENTS and SLUICE_WIRE_MAX_BYTES), in addition
+ * to its rows. */
 #define LIST_CLASSES (((size_t)1 << 17) - LIST_ROWS)
 #define LIST_CLASS_BYTES ((size_t)3 << 20)
-#define CLASS_BYTES 4 /* beside the name: its tag and length */
+#define CLASS_BYTES 4 /* in addition to the name: its tag and length */
 
 struct listing {
     struct sluice_sample_list *list; /* a reference: all messages of a call are of one list */

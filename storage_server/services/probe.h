@@ -1,7 +1,7 @@
 #ifndef SLUICE_STORAGE_SERVER_SERVICES_PROBE_H
 #define SLUICE_STORAGE_SERVER_SERVICES_PROBE_H
 
-/* Probe: bytes that do not compress, so that a client learns how fast the link is.
+/* Probe: sends incompressible bytes, from which a client measures the speed of the link.
  *
  * Threads: any. */
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Hello and Stats of sluice.v1.Offload, which are about the server itself.  Its other methods are
+/* Hello and Stats of sluice.v1.Offload, the methods about the server itself.  The other methods are
  * in list.h, probe.h and fetch/fetch.h.
  *
  * Threads: any. */
@@ -30,7 +30,7 @@ struct sluice_store;
 struct sluice_watchdog;
 struct sluice_workers;
 
-/* Borrows all of it.  Constant while serving, but for rpc. */
+/* Borrows all of it.  Constant while serving, except rpc. */
 struct sluice_offload {
     struct sluice_sample_lists *lists;
     struct sluice_store *store;
@@ -41,27 +41,27 @@ struct sluice_offload {
     struct sluice_stats *stats;
     struct sluice_health *health;
     struct sluice_security *security; /* NULL: whoever connects may call */
-    /* NULL until it is known, when calls may come already. */
+    /* NULL until the RPC server exists; calls may come before that. */
     struct sluice_rpc_server *_Atomic rpc;
     uint32_t max_in_flight; /* samples of one stream */
     uint64_t max_image_pixels, max_file_bytes;
     bool has_crop_restart;         /* restart markers at the interval that a client asks for */
-    struct sluice_machine machine; /* that the server runs on, for clients that may be there, too */
+    struct sluice_machine machine; /* where the server runs; a client may be on the same one */
 };
 
 /* Adds the methods to the server's table, and returns the table's end. */
 struct sluice_rpc_method *sluice_offload_methods(struct sluice_offload *offload,
                                                  struct sluice_rpc_method *end);
 
-/* Every counter there is, for the Stats call and for the JSON line. */
+/* All counters, for the Stats call and for the JSON line. */
 struct sluice_wire_stats sluice_offload_stats(struct sluice_offload *offload);
 
 /* The forms that a sample can be sent in, as in Hello: a bit for each enum sluice_form. */
 uint32_t sluice_offload_forms(bool has_jpeg_index);
 
-/* Compares what Hello and FetchOpen name, the dataset id with that of `list`.  An empty text, a
- * fingerprint of 0 and an empty dataset id are not compared; *pipeline (owned by the caller) is
- * NULL without a text. */
+/* Checks what Hello and FetchOpen name: protocol version, pipeline and dataset id, the last against
+ * `list`.  An empty text, a fingerprint of 0 and an empty dataset id are not checked.  *pipeline,
+ * which the caller owns, is NULL without a text. */
 enum sluice_rpc_code sluice_service_agree(const struct sluice_sample_list *list,
                                           uint32_t protocol_version, const char *text,
                                           uint64_t fingerprint, const char *dataset_id,

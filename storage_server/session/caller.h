@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whose call it is: the client at its address, and the holder of its token.  Each call has one from
- * its admission on (sluice_rpc_call_client()) until it has ended.
+/* The caller of an RPC: the client at its address, and the holder of its token.  Each call has one
+ * from its admission (sluice_rpc_call_client()) to its end.
  *
  * Threads: any. */
 
@@ -33,8 +33,8 @@ struct sluice_admission {
     struct sluice_memory_budget *memory;
 };
 
-/* For the hooks of struct sluice_rpc_server_options, which get the admission as their ctx.  What
- * may be sent is limited by the client's share of the link and by the token's own rate. */
+/* Hooks of struct sluice_rpc_server_options; their ctx is the admission.  The client's share of the
+ * link and the token's rate limit the bytes that may be sent. */
 enum sluice_rpc_code sluice_caller_admit(void *ctx, const struct sluice_rpc_caller *who,
                                          void **caller, struct sluice_err *why);
 void sluice_caller_release(void *ctx, void *caller, const char *peer);

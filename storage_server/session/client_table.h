@@ -10,17 +10,17 @@
 
 /* Counts of replies to each client, for the metrics.
  *
- * A client is a name, which it chooses itself, at an address.  It gives its own name, so nothing
- * but the metrics depends on it.  There are CLIENT_TABLE_ROWS rows: who comes when all are taken
- * gets the row of the client that was served least recently of those without a stream, whose counts
- * go to the row of the others; where all have streams the newcomer counts as one of the others.  So
- * the sum over all rows never falls, and the number of series has a bound.
+ * A client is a name at an address.  The client chooses the name, so nothing but the metrics
+ * depends on it.  There are CLIENT_TABLE_ROWS rows.  When all are taken, a new client replaces the
+ * least recently served client without a stream, whose counts move to the row of the others; if all
+ * clients have streams, the new one counts as one of the others.  So the sum over all rows never
+ * falls, and the number of series has a bound.
  *
  * Threads: any. */
 
 #define CLIENT_TABLE_ROWS 64
 
-/* Bytes of a name, its 0 included; the rest is cut. */
+/* Bytes of a name with its terminating 0; longer names are truncated. */
 #define CLIENT_TABLE_NAME 64
 
 /* The name of the row of the others; its address is "". */
@@ -32,7 +32,7 @@ struct sluice_client_row {
     bool has_token; /* the name is its token's */
     uint64_t samples, payload_bytes, errors;
     unsigned streams;
-    uint64_t used; /* private: when it was served last, by a count of such events; 0: free */
+    uint64_t used; /* private: the value of `uses` when it was last served; 0: the row is free */
 };
 
 struct sluice_client_table {
@@ -44,9 +44,9 @@ struct sluice_client_table {
 void sluice_client_table_init(struct sluice_client_table *table);
 void sluice_client_table_clear(struct sluice_client_table *table);
 
-/* A stream of the client of this name at this address (peer.h) begins; "" or NULL: the address is
- * its name.  has_token: the name is its token's.  Returns its row, which is its own until as many
- * streams have ended. */
+/* A stream of the client `name` at `address` (peer.h) begins; "" or NULL: the address is the name.
+ * has_token: the name is its token's.  Returns the client's row, which it keeps until as many
+ * streams have left. */
 size_t sluice_client_table_join(struct sluice_client_table *table, const char *name, bool has_token,
                                 const char *address);
 void sluice_client_table_leave(struct sluice_client_table *table, size_t row);
@@ -55,7 +55,8 @@ void sluice_client_table_leave(struct sluice_client_table *table, size_t row);
 void sluice_client_table_count(struct sluice_client_table *table, size_t row, uint64_t samples,
                                uint64_t payload_bytes, uint64_t errors);
 
-/* Copies the rows that are in use; returns how many.  The others are there once there are any. */
+/* Copies the rows in use and returns their number.  The row of the others is included once it has
+ * counts. */
 size_t sluice_client_table_read(struct sluice_client_table *table,
                                 struct sluice_client_row rows[CLIENT_TABLE_ROWS + 1]);
 

@@ -9,34 +9,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The limits of a token's holder: which subsets, and how much of the cores, of the link and of
- * the connections.  The limits are over all that the token's clients do.
+/* The limits of a token: its subsets, and its shares of cores, link and connections.  All clients
+ * of the token share the limits.
  *
- * Cores and link are token buckets (https://en.wikipedia.org/wiki/Token_bucket), of seconds of CPU
- * time and of bytes, that may go into debt: the rate over any span is exact to one burst and what
- * is under way.
+ * Cores and link are token buckets (https://en.wikipedia.org/wiki/Token_bucket), in CPU seconds and
+ * in bytes, that may go into debt: the rate over any span is exact to one burst plus the work in
+ * progress.
  *
- * NULL is the grant of a server without tokens, which everything may be asked of: nothing is
- * limited.
+ * A server without tokens has the grant NULL, which limits nothing.
  *
  * Threads: any. */
 
 struct sluice_grant;
 
-/* A new one, with one reference; `entry` is copied but for its roots. */
+/* A new one, with one reference.  Copies `entry` except its roots. */
 SLUICE_MUST_USE sluice_status sluice_grant_create(const struct sluice_token_entry *entry,
                                                   uint64_t now_ns, struct sluice_grant **grant,
                                                   struct sluice_err *err);
 struct sluice_grant *sluice_grant_ref(struct sluice_grant *grant);
 void sluice_grant_unref(struct sluice_grant *grant);
 
-/* Other limits, at once. */
+/* Sets other limits, which hold at once. */
 void sluice_grant_update(struct sluice_grant *grant, const struct sluice_token_entry *entry);
 /* The token is no longer in the file. */
 void sluice_grant_revoke(struct sluice_grant *grant);
 bool sluice_grant_is_revoked(const struct sluice_grant *grant);
 
-const char *sluice_grant_name(const struct sluice_grant *grant); /* "" of NULL */
+const char *sluice_grant_name(const struct sluice_grant *grant); /* NULL: "" */
 bool sluice_grant_may_read(struct sluice_grant *grant, enum sluice_subset subset);
 double sluice_grant_cores(struct sluice_grant *grant); /* 0: no limit */
 
@@ -44,13 +43,13 @@ double sluice_grant_cores(struct sluice_grant *grant); /* 0: no limit */
 bool sluice_grant_enter(struct sluice_grant *grant, const char *peer);
 void sluice_grant_leave(struct sluice_grant *grant, const char *peer);
 
-/* Work is to begin: reserves what a piece of it took on average; *reserved_ns is for settle.
- * False: the cores are used up for now. */
+/* Call it before a piece of work.  Reserves the average CPU time of one; *reserved_ns is for
+ * settle.  False: the cores are used up for the moment. */
 bool sluice_grant_take_cpu(struct sluice_grant *grant, uint64_t now_ns, uint64_t *reserved_ns);
-/* The CPU time that it took; 0: it did not run. */
+/* Settles the reservation; used_ns is the CPU time of the work, 0 if it did not run. */
 void sluice_grant_settle_cpu(struct sluice_grant *grant, uint64_t reserved_ns, uint64_t used_ns);
 
-/* 0: a message may go; else ns after which to ask again. */
+/* 0: a message may be sent.  Otherwise the time in ns after which to ask again. */
 uint64_t sluice_grant_wait_ns(struct sluice_grant *grant, uint64_t now_ns);
 void sluice_grant_spend(struct sluice_grant *grant, size_t bytes);
 

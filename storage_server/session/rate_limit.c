@@ -7,14 +7,14 @@
 #define BURST_SECONDS 0.020
 #define MIN_BURST_BYTES 16384.0
 
-/* What a client that asked for little may be sent ahead of its turn later: so many bursts. */
+/* Bursts that a client which asked for little may later be sent ahead of its turn. */
 #define SAVED_BURSTS 4
 
 /* ns.  A client whose turn it is not asks again after this. */
 #define TURN_NS 1000000u
 
-/* ns.  A client that does not come back is waited for so long after it was told to: within the
- * burst, so that nothing of the rate is lost. */
+/* ns.  The longest time for which others wait for a client that is late.  Within the burst, so that
+ * the rate loses nothing. */
 #define LATE_NS 20000000u
 
 void sluice_rate_limit_init(struct sluice_rate_limit *limit, double bytes_per_s, uint64_t now_ns)

@@ -8,20 +8,20 @@
 /* A token bucket on bytes (https://en.wikipedia.org/wiki/Token_bucket), for --link-limit, which
  * clients share equally.
  *
- * A message of any size may go while the bucket is not in debt, and may put it into debt.  So
+ * While the bucket is not in debt, a message of any size may go, and may put it into debt.  So
  * messages larger than the burst pass, and the rate over any span is exact to one message and one
  * burst.  A timer that slept too long loses nothing, up to the burst.
  *
- * Among clients that wait, start-time fair queueing (fair_queue.h) in bytes: the one that was sent
- * least goes first.  So a client's streams and connections share one part, and a client that asks
- * for little has all it asks for at once.  What one does not use, others have.
+ * Waiting clients are served by start-time fair queueing (fair_queue.h) in bytes: the client that
+ * received least goes first.  So a client's streams and connections share one part, a client that
+ * asks for little gets it at once, and a part that one client does not use goes to the others.
  *
  * Threads: any. */
 
 /* A client's share, within its session; {0} at first. */
 struct sluice_rate_share {
-    double served_bytes;                    /* the start tag: what it was sent */
-    uint64_t until_ns;                      /* it waits, and asks again then; 0: it does not wait */
+    double served_bytes;                    /* the start tag: bytes sent to it */
+    uint64_t until_ns;                      /* when it asks again; 0: it does not wait */
     size_t num_joined;                      /* connections */
     struct sluice_rate_share *next, **link; /* of those that have joined */
 };
@@ -45,9 +45,10 @@ void sluice_rate_limit_clear(struct sluice_rate_limit *limit); /* nobody is join
 void sluice_rate_limit_join(struct sluice_rate_limit *limit, struct sluice_rate_share *share);
 void sluice_rate_limit_leave(struct sluice_rate_limit *limit, struct sluice_rate_share *share);
 
-/* 0: `bytes` may go now and are taken from the bucket.  Otherwise nothing is taken; ask again after
- * so many ns: who does not is waited for no more than 20 ms longer.  `share` NULL: one that waits
- * for nobody.  `now_ns` is sluice_clock_ns(), or a test's own clock. */
+/* Returns 0 if `bytes` may go now; they are taken from the bucket.  Otherwise takes nothing and
+ * returns the time in ns after which to ask again; if the client is late, others wait for it no
+ * more than 20 ms.  `share` NULL: waits for nobody.  `now_ns` is sluice_clock_ns(), or a test's
+ * clock. */
 uint64_t sluice_rate_limit_take(struct sluice_rate_limit *limit, struct sluice_rate_share *share,
                                 size_t bytes, uint64_t now_ns);
 

@@ -207,7 +207,7 @@ void sluice_security_close(struct sluice_security *security)
 
 /* --- calls --- */
 
-/* Under the lock: whether the log hears of this client now. */
+/* Whether this refusal is logged.  Under the lock. */
 static bool must_tell(struct sluice_security *security, const char *peer, uint64_t now_ns)
 {
     char host[SLUICE_PEER_HOST];

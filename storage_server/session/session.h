@@ -9,9 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A client of the server: an address (rpc/peer.h) with calls or connections, and its shares of
- * whatever is shared out by client.  The session is registered here, once; each mechanism keeps its
- * share in the session, under its own lock.
+/* A client of the server: an address (rpc/peer.h) with calls or connections, and its shares of the
+ * resources that are divided among clients.  The session is registered here, once.  Each mechanism
+ * keeps its share in the session, under its own lock.
  *
  *     cpu        work/workers.h           two queues of jobs
  *     memory     session/memory_budget.h  bytes held
@@ -25,8 +25,8 @@ struct sluice_sessions;
 
 struct sluice_probe_line {
     pthread_mutex_t lock;              /* a leaf */
-    struct sluice_probe *turn;         /* the one that sends; NULL: none waits either */
-    struct sluice_probe *first, **end; /* those that wait, the oldest first */
+    struct sluice_probe *turn;         /* the probe that sends; NULL: none sends or waits */
+    struct sluice_probe *first, **end; /* waiting probes, the oldest first */
     size_t num_waiting;
 };
 
@@ -47,7 +47,7 @@ SLUICE_MUST_USE sluice_status sluice_sessions_create(struct sluice_sessions **se
 /* Sessions may still be open: the last one frees the table.  NULL is allowed. */
 void sluice_sessions_destroy(struct sluice_sessions *sessions);
 
-/* The session of a peer as rpc_server.h has it, with a reference; NULL: no memory. */
+/* Returns a reference to the session of a peer (as in rpc_server.h); NULL: no memory. */
 struct sluice_session *sluice_session_open(struct sluice_sessions *sessions, const char *peer);
 struct sluice_session *sluice_session_ref(struct sluice_session *session);
 void sluice_session_unref(struct sluice_session *session); /* NULL is allowed */

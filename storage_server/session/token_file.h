@@ -8,14 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The file of --tokens: who may call, and what each may take.  One JSON object a line; empty lines
- * and those that begin with '#' are skipped.
+/* The file of --tokens: the callers, and the limits of each.  One JSON object in each line; empty
+ * lines and lines that begin with '#' are skipped.
  *
  *     {"name": "team-a", "sha256": "64 hex digits", "roots": ["/data/imagenet"],
  *      "subsets": ["train"], "cores": 2, "mbit_s": 500, "connections": 4}
  *
- * `name` and `sha256`, the hash of the token, are needed.  Whatever else is missing is not limited;
- * what is not known here is refused, since a limit that nobody keeps is none.
+ * `name` and `sha256`, the hash of the token, are required.  A limit that is missing does not
+ * apply.  An unknown key is an error, since nobody would enforce that limit.
  *
  * Threads: any. */
 
@@ -24,7 +24,7 @@
 struct sluice_token_entry {
     char name[SLUICE_TOKEN_NAME_BYTES]; /* letters, digits, '.', '_', '-' */
     uint8_t hash[SLUICE_SHA256_BYTES];
-    char **roots; /* absolute; none: any */
+    char **roots; /* absolute; with num_roots 0 any root is allowed */
     size_t num_roots;
     bool may_train, may_val;
     double cores, bytes_per_s; /* 0: no limit */
@@ -36,19 +36,19 @@ struct sluice_token_list {
     size_t num_entries;
 };
 
-/* SLUICE_E_INVALID names the line and what is wrong there: two tokens of one name or hash, too.
- * *list is the caller's to clear. */
+/* SLUICE_E_INVALID names the line and its mistake, such as a second token of the same name or hash.
+ * The caller clears *list. */
 SLUICE_MUST_USE sluice_status sluice_token_list_parse(const char *text, size_t len,
                                                       struct sluice_token_list *list,
                                                       struct sluice_err *err);
-/* The same of a file, which the errors name. */
+/* The same for a file, which the errors name. */
 SLUICE_MUST_USE sluice_status sluice_token_list_read(const char *path,
                                                      struct sluice_token_list *list,
                                                      struct sluice_err *err);
 void sluice_token_list_clear(struct sluice_token_list *list); /* twice is fine */
 
-/* The line for a token that standard input holds, to standard output: the token itself is shown
- * nowhere. */
+/* Reads a token from standard input and prints its line to standard output.  The token itself is
+ * never printed. */
 SLUICE_MUST_USE sluice_status sluice_token_print_line(const char *name, struct sluice_err *err);
 
 #endif

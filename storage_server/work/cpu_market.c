@@ -138,7 +138,7 @@ static double weight_of(const struct sluice_cpu_market_client *client)
     return client->used_s + CPU_MARKET_LEAST_USED_S;
 }
 
-/* What clients say and use, to tell what is credible. */
+/* The usual reports and use of the clients, with which a client's reports are compared. */
 struct usual {
     double worth;  /* the lower median; 0: too few say anything */
     double used_s; /* the mean */

@@ -33,7 +33,7 @@ static uint64_t read_kb(const char *root, const char *path, const char *name)
     return (uint64_t)kb * 1024;
 }
 
-/* What a limit leaves when `used` and the threads are there; UINT64_MAX: it is not set. */
+/* The bytes that a limit leaves after `used` and the threads; UINT64_MAX: the limit is not set. */
 static uint64_t left_of(rlim_t limit, uint64_t used, uint64_t threads)
 {
     if (limit == RLIM_INFINITY)

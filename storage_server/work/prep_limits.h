@@ -9,23 +9,23 @@
 /* Limits of the worker threads, so that other programs of the storage node come first: nice value,
  * scheduling policy, I/O priority class, a control group (cgroup), and a quota of CPU time.
  *
- *     open              finds or makes the group, sets its quota, tries whether threads may join
- *     enter, leave      called by each worker, first and last
- *     close             takes back what open did
+ *     open              finds or makes the group, sets its quota, tests that threads may join it
+ *     enter, leave      the first and the last call of each worker
+ *     close             undoes what open did
  *
- * Nice value, policy and I/O class hold for all workers, as all of them read the disk.  The group
- * is for workers that preprocess only: an overloaded server sends files as they are, and these must
- * not wait for a quota.  A group of the blkio controller (cgroup version 1) is for all workers.
- * The group gets the weight of the nice value or policy, too, since the kernel compares groups by
- * their own weights.
+ * Nice value, policy and I/O class hold for all workers, because all of them read the disk.  Only
+ * workers that preprocess join the group: an overloaded server sends files as they are, and these
+ * must not wait for a quota.  All workers join a group of the blkio controller (cgroup version 1).
+ * The group also gets the weight of the nice value or policy, because the kernel compares groups by
+ * their weights.
  *
- * A nice value, policy or class that the system refuses is a warning.  A group or quota that cannot
- * be had is an error that names flag and file, and nothing is left behind.
+ * If the system refuses a nice value, policy or class, a warning is logged.  If it refuses a group
+ * or quota, open fails with an error that names flag and file, and leaves nothing behind.
  *
  * Threads: open and close on one thread, before the first worker and after the last; the rest from
  * any. */
 
-/* Changes the files of groups; each returns 0 or an errno.  Tests have their own. */
+/* Functions that change the files of groups; each returns 0 or an errno.  Tests replace them. */
 struct sluice_cgroup_files {
     const char *root; /* in front of every path, as in host/cgroup.h */
     int (*make)(const char *folder);
@@ -58,11 +58,12 @@ SLUICE_MUST_USE sluice_status
 sluice_prep_limits_open(const struct sluice_prep_limits_options *options,
                         struct sluice_prep_limits **limits, struct sluice_err *err);
 
-/* Removes the group that open made, or restores the quota and the weight that it found.  A group
- * with threads in it stays, which is a warning.  NULL is allowed. */
+/* Removes the group that open made, or restores the quota and the weight that it found.  Leaves a
+ * group that has threads, with a warning.  NULL is allowed. */
 void sluice_prep_limits_close(struct sluice_prep_limits *limits);
 
-/* Called by the worker itself.  SLUICE_E_IO: it could join no group.  NULL limits: does nothing. */
+/* The worker itself calls it.  SLUICE_E_IO: it could not join a group.  NULL limits: does nothing.
+ */
 SLUICE_MUST_USE sluice_status sluice_prep_limits_enter(struct sluice_prep_limits *limits,
                                                        bool is_preprocessing,
                                                        struct sluice_err *err);
@@ -74,19 +75,20 @@ SLUICE_MUST_USE sluice_status sluice_prep_limits_enter_decoder(struct sluice_pre
  * may stay in it for a moment after it was joined.  Nice value, policy and class stay. */
 void sluice_prep_limits_leave(struct sluice_prep_limits *limits, bool is_preprocessing);
 
-/* Calls `visit` with each folder of which enter, leave and close write files: the groups, those
- * that threads come from, and (is_above) those from which groups are removed.  NULL limits: none.
- */
+/* Calls `visit` for each folder in which enter, leave and close write files: the groups, the groups
+ * that threads come from, and (is_above) the folders from which groups are removed.  NULL limits:
+ * does nothing. */
 void sluice_prep_limits_folders(const struct sluice_prep_limits *limits,
                                 void (*visit)(void *ctx, const char *folder, bool is_above),
                                 void *ctx);
 
-/* The cores that threads like `tid` may use together, now: the least of the CPUs it may run on, the
- * quotas of its group and of those above, and cpu_max.  Above 0; may be a fraction.  tid 0: the
- * calling thread.  NULL limits: as without any.  Reads files of /proc and of groups. */
+/* The number of cores that threads like `tid` may use together at the moment: the minimum of the
+ * CPUs that it may run on, the quotas of its group and of the groups above, and cpu_max.  Above 0;
+ * may be a fraction.  tid 0: the calling thread.  NULL limits: no cpu_max and no group.  Reads
+ * files of /proc and of groups. */
 double sluice_prep_limits_cores(const struct sluice_prep_limits *limits, pid_t tid);
 
-/* Why these are no more, in words for a message (host/cgroup.h); of cpu_max by its flag. */
+/* Writes which limit sets that number, for a message (host/cgroup.h); cpu_max by its flag. */
 void sluice_prep_limits_why_cores(const struct sluice_prep_limits *limits, pid_t tid, char *text,
                                   size_t room);
 

@@ -7,9 +7,9 @@
 
 #include <stdint.h>
 
-/* What a worker of PREP runs ops with: a scratch of its own thread, or (--isolate-decoders) a
- * decoder process, so that the server itself parses no picture; then the scratch only turns
- * finished pixels into floats.
+/* Runs ops for one worker of PREP: with scratch memory of its thread, or (--isolate-decoders) in a
+ * decoder process, so that the server itself never parses an image.  The scratch memory is then
+ * used only to turn finished pixels into floats.
  *
  * Threads: a preparer belongs to one thread. */
 
@@ -18,7 +18,7 @@ struct sluice_preparer;
 struct sluice_preparer_options {
     uint64_t max_image_pixels;
     struct sluice_buf_pool *buffers;  /* borrowed */
-    struct sluice_decoders *decoders; /* borrowed; NULL: none, and the rest is of no matter */
+    struct sluice_decoders *decoders; /* borrowed; NULL: decodes here, and the rest is not used */
     struct sluice_decoder_limits limits;
     uint64_t timeout_ns;
     struct sluice_prep_limits *worker; /* borrowed; the worker's */
@@ -29,8 +29,8 @@ SLUICE_MUST_USE sluice_status sluice_preparer_create(const struct sluice_prepare
                                                      struct sluice_err *err);
 void sluice_preparer_destroy(struct sluice_preparer *preparer); /* NULL is allowed */
 
-/* Does the work on a sample that is a file at split 0, with the statuses of pipeline.h and, from a
- * decoder, those of decoders.h. */
+/* Does the work on a sample, which is a file at split 0.  Returns the statuses of pipeline.h and,
+ * with a decoder, those of decoders.h. */
 SLUICE_MUST_USE sluice_status sluice_preparer_run(struct sluice_preparer *preparer,
                                                   const struct sluice_pipeline *pipeline,
                                                   struct sluice_decoder_work *work,

@@ -3,13 +3,14 @@
 
 #include <stdint.h>
 
-/* Samples at which decoders ended (decoders.h), by a hash of their path.  One death may be chance,
- * as when the system is short of memory; a sample that does it again and again is to blame.
+/* Samples at which decoders died (decoders.h), by a hash of their path.  One death may be chance,
+ * for example when the system is short of memory; a sample at which several decoders die is to
+ * blame.
  *
- * The table is small: the oldest entry makes room.  An entry is forgotten after a while, so that a
- * file that was replaced has another chance.
+ * The table is small: a new entry replaces the oldest.  Entries expire, so that a replaced file has
+ * another chance.
  *
- * Threads: the caller's lock.  Times are of one clock that does not go back. */
+ * Threads: the caller's lock.  Times are of one monotonic clock. */
 
 #define SLUICE_SUSPECTS 64
 
@@ -20,10 +21,10 @@ struct sluice_suspects {
     } rows[SLUICE_SUSPECTS];
 };
 
-/* A decoder ended at the sample.  Returns how many did. */
+/* A decoder died at the sample.  Returns the number of deaths at it. */
 unsigned sluice_suspects_add(struct sluice_suspects *suspects, const char *path, uint64_t now_ns);
 
-/* How many did of late.  From SUSPECTS_DEATHS on no other should try. */
+/* The number of recent deaths at the sample.  From SUSPECTS_DEATHS on do not try it again. */
 unsigned sluice_suspects_deaths(const struct sluice_suspects *suspects, const char *path,
                                 uint64_t now_ns);
 

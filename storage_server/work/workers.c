@@ -20,8 +20,8 @@
 /* Between two lines of the debug log about the price. */
 #define PRICE_LOG_NS 250000000u
 
-/* What the worker pool queues: a right to run one job.  A worker that gets one takes the job from
- * the fair queue, so that the order is decided as late as possible. */
+/* An entry of the worker pool's queue: the right to run one job.  A worker that gets a ticket takes
+ * the job from the fair queue, so that the order is decided as late as possible. */
 struct ticket {
     struct sluice_job job;
     struct group *group;
@@ -140,7 +140,7 @@ static sluice_status create_group(struct sluice_workers *w, enum sluice_worker_g
     return sluice_worker_pool_create(&options, &group->pool, err);
 }
 
-/* What clients plan with is the cores, however many threads were asked for. */
+/* Warns that there are fewer cores than threads: clients plan with the cores. */
 static void tell_few_cores(const struct sluice_workers *w, unsigned num_wanted)
 {
     const double cores = sluice_workers_prep_cores(w);

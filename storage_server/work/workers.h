@@ -13,14 +13,14 @@
  *     PREP   reads a file and preprocesses it; as many threads as cores may be used
  *     IO     reads a file; sends files as they are, also when PREP is full
  *
- * A queue is fair by the CPU time of jobs (fair_queue.h): first among sessions, which are the
- * addresses that clients come from (session/session.h), then among the connections of a session. So
- * a client that asks for much waits for its own jobs, and one that opens many connections takes
- * from itself.  Clients behind one address (NAT) share one part.  PREP's time has a price
- * (cpu_market.h), which every client follows for itself.
+ * A queue is fair by the CPU time of jobs (fair_queue.h): first among sessions, the addresses of
+ * clients (session/session.h), then among the connections of a session.  So a client with many
+ * requests waits for its own jobs, and a client with many connections divides its own part.
+ * Clients behind one address (NAT) share one part.  PREP's time has a price (cpu_market.h), which
+ * each client follows by itself.
  *
- * Nothing here blocks the submitter.  Whoever finds no room leaves a waiter, which is called when
- * there may be room; sluice_workers_moment() sees to it that no room is missed in between.
+ * Nothing here blocks the submitter.  A client that finds no room leaves a waiter, which is called
+ * when there may be room; sluice_workers_moment() makes sure that no room is missed in between.
  *
  * Threads: any. */
 
@@ -39,18 +39,18 @@ struct sluice_workers_options {
     const struct sluice_preparer_options *preparer; /* of each of PREP's; copied; NULL: {0} */
 };
 
-/* If prep_workers is above the cores that there are, a warning says so, and why.  PREP's jobs get
- * their thread's struct sluice_preparer as `worker`, IO's get NULL. */
+/* Warns if prep_workers is above the number of usable cores, and says what limits them.  PREP's
+ * jobs get their thread's struct sluice_preparer as `worker`, IO's jobs get NULL. */
 SLUICE_MUST_USE sluice_status sluice_workers_create(const struct sluice_workers_options *options,
                                                     struct sluice_workers **workers,
                                                     struct sluice_err *err);
 
-/* Runs what is queued, then joins the threads.  Waiters that are left are called once more and find
+/* Runs the queued jobs, then joins the threads.  Remaining waiters are called once more and find
  * the queues closed.  NULL is allowed. */
 void sluice_workers_destroy(struct sluice_workers *workers);
 
-/* A connection of a session, by its name: the same client for the same name as long as somebody
- * holds it.  NULL: no memory.  Give it back with sluice_workers_leave(). */
+/* Joins a connection of a session by its name; calls with the same name return the same client
+ * while somebody holds it.  NULL: no memory.  Give it back with sluice_workers_leave(). */
 struct sluice_work_client;
 SLUICE_MUST_USE struct sluice_work_client *sluice_workers_join(struct sluice_workers *workers,
                                                                struct sluice_session *session,
@@ -61,27 +61,27 @@ void sluice_workers_leave(struct sluice_workers *workers, struct sluice_work_cli
 /* From now on the client follows the price (cpu_price.h). */
 void sluice_workers_follow(struct sluice_workers *workers, struct sluice_work_client *client);
 
-/* What one more core is worth to the client (cpu_price.h); 0: nothing. */
+/* The client reports the worth of one more core (cpu_price.h); 0: nothing. */
 void sluice_workers_hear_worth(struct sluice_workers *workers, struct sluice_work_client *client,
                                double worth);
 
-/* As sluice_worker_pool_try_submit(); SLUICE_E_AGAIN also where this client has its part of the
+/* As sluice_worker_pool_try_submit(); SLUICE_E_AGAIN also if the client holds its full part of the
  * places.  The job holds a reference to the client. */
 SLUICE_MUST_USE sluice_status sluice_workers_try(struct sluice_workers *workers,
                                                  struct sluice_work_client *client,
                                                  enum sluice_worker_group group,
                                                  struct sluice_job *job);
 
-/* Takes the client's jobs for which is_meant() says so out of the group's queue and calls them with
- * SLUICE_JOB_CANCEL, on this thread and without a lock; returns their number.  Jobs that have
- * started are not found.  is_meant() is called under the lock. */
+/* Removes the client's jobs for which is_meant() returns true from the group's queue and calls them
+ * with SLUICE_JOB_CANCEL, on this thread and without a lock; returns their number.  Does not find
+ * jobs that have started.  is_meant() is called under the lock. */
 size_t sluice_workers_cancel(struct sluice_workers *workers, struct sluice_work_client *client,
                              enum sluice_worker_group which,
                              bool (*is_meant)(const struct sluice_job *job, const void *ctx),
                              const void *ctx);
 
-/* So many workers of the group hang: threads stand in for them (worker_pool.h), at most
- * WATCHDOG_MAX_STAND_INS. */
+/* num_stuck workers of the group hang: starts threads that stand in for them (worker_pool.h), at
+ * most WATCHDOG_MAX_STAND_INS. */
 SLUICE_MUST_USE sluice_status sluice_workers_stand_in(struct sluice_workers *workers,
                                                       enum sluice_worker_group group,
                                                       unsigned num_stuck, struct sluice_err *err);
@@ -89,7 +89,7 @@ SLUICE_MUST_USE sluice_status sluice_workers_stand_in(struct sluice_workers *wor
 /* Cancels every job that waits for the group, of all clients.  Returns their number. */
 size_t sluice_workers_expire(struct sluice_workers *workers, enum sluice_worker_group which);
 
-/* Every job that runs calls this first: there is room in the queue. */
+/* Every job calls this first when it runs, because the queue has room then. */
 void sluice_workers_started(struct sluice_workers *workers);
 
 /* Every job that did work calls this when it is done.  Returns the CPU ns that this worker's thread
@@ -107,23 +107,23 @@ struct sluice_waiter {
     struct sluice_waiter *next; /* private */
 };
 
-/* Take the moment before a try, and wait with it after SLUICE_E_AGAIN.  False: a job has started
- * since, so there may be room: try again at once. */
+/* Take the moment before a try, and pass it to wait after SLUICE_E_AGAIN.  False: a job has started
+ * since that moment, so there may be room: try again at once. */
 uint64_t sluice_workers_moment(struct sluice_workers *workers);
 SLUICE_MUST_USE bool sluice_workers_wait(struct sluice_workers *workers,
                                          struct sluice_work_client *client,
                                          struct sluice_waiter *waiter, uint64_t moment);
 
-/* The cores that PREP may use: what its threads may run on and what limits and control groups leave
- * them, and no more than there are threads.  Read by a thread of the workers' own, at most a second
- * ago: who asks opens no files (core_watch.h). */
+/* The number of cores that PREP may use: the CPUs of its threads within limits and control groups,
+ * and no more than its threads.  A thread of the workers reads it at least once a second, so the
+ * caller opens no files (core_watch.h). */
 double sluice_workers_prep_cores(const struct sluice_workers *workers);
 unsigned sluice_workers_num_prep(const struct sluice_workers *workers); /* threads */
 struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *workers,
                                                      enum sluice_worker_group group);
 
-/* What every message tells of PREP's cores.  Cheap: the price is updated every 50 ms at most, by
- * whoever asks for it. */
+/* The price and number of PREP's cores, which every message reports.  Cheap: a call updates the
+ * price at most every 50 ms. */
 struct sluice_workers_offer {
     double cpu_price; /* cpu_price.h */
     double prep_cores;
