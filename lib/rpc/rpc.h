@@ -38,40 +38,40 @@ const char *sluice_rpc_code_name(enum sluice_rpc_code code); /* "UNAVAILABLE" */
  * SLUICE_E_INTERNAL.
  */
 sluice_status sluice_rpc_code_to_status(enum sluice_rpc_code code);
-/* The other way: a status and the code made from it mean the same again, but SLUICE_E_AGAIN
- * and SLUICE_E_CLOSED travel as UNAVAILABLE, which is SLUICE_E_IO at the other end. */
+/* The inverse: a status survives the way to a code and back, except that SLUICE_E_AGAIN and
+ * SLUICE_E_CLOSED travel as UNAVAILABLE, which is SLUICE_E_IO at the other end. */
 enum sluice_rpc_code sluice_rpc_code_from_status(sluice_status status);
-/* The code for a request that could not be read: malformed, damaged on its way, or out of memory.
+/* The code for a request that could not be read: malformed, damaged in transit, or out of memory.
  */
 enum sluice_rpc_code sluice_rpc_code_of_request(sluice_status status);
 
-/* Why a first call of a client reached no server of ours, in words for people ("connection refused:
- * is offload_server running there?"); NULL: none that is known, so `text`, the library's, is all
- * that can be said.  Lives for ever. */
+/* Why a client's first call did not reach an offload_server, for people ("connection refused: is
+ * offload_server running there?"); NULL: unknown, so show `text`, the library's.  Static. */
 const char *sluice_rpc_why_unreachable(enum sluice_rpc_code code, const char *text);
 
-/* Files in PEM; borrowed as long as what they were given to. */
+/* Names of PEM files; borrowed until the server or channel that gets them is destroyed. */
 struct sluice_rpc_server_tls {
     const char *cert, *key;
-    const char *client_ca; /* clients must show a certificate of it; NULL: they need none */
+    const char
+        *client_ca; /* clients must present a certificate signed by it; NULL: they need none */
 };
 struct sluice_rpc_client_tls {
     const char *ca;          /* NULL: those of the system */
     const char *cert, *key;  /* for a server that wants one; NULL: none */
-    const char *server_name; /* of the server's certificate; NULL: the host of the target */
+    const char *server_name; /* in the server's certificate; NULL: the host of the target */
 };
 
-/* Why a connection was closed as it came. */
+/* Why a connection was closed on arrival. */
 enum sluice_rpc_refusal {
     SLUICE_RPC_REFUSED_FULL,      /* max_connections */
     SLUICE_RPC_REFUSED_HOST_FULL, /* max_connections_per_host */
-    SLUICE_RPC_REFUSED_PAUSED,    /* one of this host was cut just before */
+    SLUICE_RPC_REFUSED_PAUSED,    /* a connection of this host was cut just before */
     SLUICE_RPC_REFUSED_NO_DESCRIPTOR,
     SLUICE_RPC_NUM_REFUSALS,
 };
 struct sluice_rpc_connections {
     unsigned open; /* now */
-    /* Since the start: closed as they came; cut because they flooded, or for memory. */
+    /* Since the start: closed on arrival; cut for flooding or for memory. */
     uint64_t refused[SLUICE_RPC_NUM_REFUSALS], cut;
 };
 

@@ -10,15 +10,15 @@
 /* The client of rpc_server: a channel to one address, unary calls that block, streams with
  * callbacks.
  *
- * A channel reconnects by itself; a stream does not: when it is lost, on_done says so and the
- * caller opens another.
+ * A channel reconnects by itself; a stream does not: on_done reports its loss and the caller opens
+ * another.
  *
  * Each channel has a completion thread.  gRPC lets one completion thread poll for all, so with two
  * channels one thread may read the bytes and then wake the other.  Use one channel in a process
  * where CPU time matters.
  *
- * Threads: all functions from any thread, except from a callback where noted.
- * Callbacks of one stream run on the channel's completion thread, one at a time. */
+ * Threads: all functions from any thread, except from a callback where noted. Callbacks of one
+ * stream run on the channel's completion thread, one at a time. */
 
 struct sluice_rpc_channel;
 struct sluice_rpc_stream;
@@ -28,28 +28,26 @@ struct sluice_rpc_channel_options {
     size_t max_receive_bytes; /* 0: 64 MiB */
     unsigned keepalive_ms;    /* ping when idle this long; 0: 20,000; at least 1,000 */
     const struct sluice_rpc_client_tls *tls; /* NULL: not encrypted; copied, with its texts */
-    /* Every call carries the token that is in this file; NULL: that of the variable SLUICE_TOKEN,
-     * or none.  Copied. */
+    /* The file with the token that every call carries; NULL: the token in the variable
+     * SLUICE_TOKEN, or none.  Copied. */
     const char *token_file;
 };
 
-/* The certificates and the token are read here and at each renewal.  SLUICE_E_INVALID: among
- * others, for a token that would go to another machine in the clear: it goes over TLS, or to this
- * machine's own addresses. */
+/* Certificates and token are read here and at each renewal.  SLUICE_E_INVALID: among others, for a
+ * token without TLS to another machine. */
 
 SLUICE_MUST_USE sluice_status
 sluice_rpc_channel_create(const struct sluice_rpc_channel_options *options,
                           struct sluice_rpc_channel **channel, struct sluice_err *err);
-/* Every stream must be destroyed before.  NULL is allowed. */
+/* Destroy every stream first.  NULL is allowed. */
 void sluice_rpc_channel_destroy(struct sluice_rpc_channel *channel);
 
-/* Calls from now on get a new connection; those under way go on with theirs.  For a client whose
- * call failed: a bit that flips in the headers of a call stays in the connection's table of headers
- * (HPACK, RFC 7541) and spoils each later call in the same way.  Certificates and the token are
- * read again; if they do not do any more, a line in the log says so, and those of before stay. */
+/* Later calls get a new connection; calls in flight keep theirs.  For a client whose call failed: a
+ * bit flip in a call's headers stays in the connection's header table (HPACK, RFC 7541) and damages
+ * every later call in the same way.  Reloads certificates and token; if they are invalid, logs it
+ * and keeps the old ones. */
 void sluice_rpc_channel_renew(struct sluice_rpc_channel *channel);
-/* Ends every call on the channel with CANCELLED, those under way and all later ones.  Waits for
- * nothing. */
+/* Ends every call on the channel with CANCELLED, calls in flight and later ones.  Does not wait. */
 void sluice_rpc_channel_stop(struct sluice_rpc_channel *channel);
 
 /* Sends one message and waits for one.  Takes *request's content whatever it
@@ -62,8 +60,8 @@ SLUICE_MUST_USE sluice_status sluice_rpc_unary(struct sluice_rpc_channel *channe
                                                enum sluice_rpc_code *code, struct sluice_err *err);
 
 struct sluice_rpc_stream_events {
-    /* Borrowed for the time of the callback, as in rpc_server.h.  The next message is
-     * read when it returns. */
+    /* Borrowed during the callback, as in rpc_server.h.  The next message is read when it returns.
+     */
     void (*on_message)(void *ctx, struct sluice_message *message);
     /* The last callback. */
     void (*on_done)(void *ctx, enum sluice_rpc_code code, const char *text);

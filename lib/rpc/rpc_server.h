@@ -11,16 +11,14 @@
 
 /* A gRPC server of byte messages: methods in, messages in, messages out.
  *
- * Every kind of method is the same shape: a call is opened, messages arrive, the
- * peer half-closes, the handler finishes.  A unary method is one that gets one
- * message, sends one and finishes.
+ * All methods have the same shape: a call is opened, messages arrive, the peer half-closes, the
+ * handler finishes.  A unary method receives one message, sends one and finishes.
  *
- * Threads: the callbacks of one call run on completion threads, one at a time
- * and in order.  They must not block: work goes to a worker pool.  The
- * functions on a call may be called from any thread while the call is live or a
- * reference is held; workers send, completion threads write.
+ * Threads: the callbacks of one call run on completion threads, one at a time and in order.  They
+ * must not block: work goes to a worker pool.  The functions on a call may be called from any
+ * thread while the call is live or a reference is held; workers send, completion threads write.
  *
- * Once a handler has called finish, on_done is the only callback still to come. */
+ * After a handler has called finish, only on_done follows. */
 
 struct sluice_rpc_server;
 struct sluice_rpc_call;
@@ -28,8 +26,8 @@ struct sluice_rpc_call;
 struct sluice_rpc_method {
     const char *path; /* "/sluice.v1.Offload/Fetch" */
 
-    /* The peer sends exactly one message: it is read together with the call, which saves a
-     * round through the queue, and on_half_close follows it at once.  A call without it is
+    /* The peer sends exactly one message: it is read together with the call, which saves a pass
+     * through the queue, and on_half_close follows at once.  A call without a message is
      * INVALID_ARGUMENT. */
     bool is_unary;
 
@@ -48,11 +46,11 @@ struct sluice_rpc_method {
     void (*on_done)(void *ctx, struct sluice_rpc_call *call);
 };
 
-/* Who calls, before the call's handler sees it; borrowed for the time of the callback. */
+/* The caller of a call, for admit(); borrowed during the callback. */
 struct sluice_rpc_caller {
     const char *path;        /* the method */
     const char *peer;        /* as sluice_rpc_call_peer() */
-    const char *certificate; /* common name in the client's certificate; "": it has shown none */
+    const char *certificate; /* common name in the client's certificate; "": no certificate */
     /* The token after "Bearer " in the call's only `authorization` field; NULL: no such field. */
     const void *token;
     size_t token_len;
@@ -72,32 +70,32 @@ struct sluice_rpc_server_options {
     /* NULL: connections are not encrypted.  The files are read again when they have changed. */
     const struct sluice_rpc_server_tls *tls;
 
-    /* Who may call: asked on the completion thread as a call begins.  Anything but OK ends the call
-     * with that code and the text, and no handler sees it.  Otherwise *client is the call's
-     * (sluice_rpc_call_client()) until release() gets it, with the call's peer.  NULL: everybody.
-     */
+    /* Decides whether a call is admitted; called on the completion thread when it begins.  Any code
+     * but OK ends the call with that code and the text, before any handler.  Otherwise *client
+     * belongs to the call (sluice_rpc_call_client()) until release() gets it, with the call's peer.
+     * NULL: all calls are admitted. */
     enum sluice_rpc_code (*admit)(void *ctx, const struct sluice_rpc_caller *caller, void **client,
                                   struct sluice_err *why);
     void (*release)(void *ctx, void *client, const char *peer);
 
-    /* Connections beyond these are closed as they come, with a line in the log; 0: as many as there
-     * are descriptors.  A host is an IPv4 address or an IPv6 /64. */
+    /* Limits of connections; more are closed on arrival and logged.  0: limited by descriptors
+     * only.  A host is an IPv4 address or an IPv6 /64. */
     unsigned max_connections, max_connections_per_host;
-    /* Bytes that the library may allocate for connections and calls before it refuses and closes
-     * some (its resource quota); messages that are sent are not counted.  0: no limit. */
+    /* The library's resource quota: bytes that it may allocate for connections and calls before it
+     * refuses and closes some.  Sent messages are not counted.  0: no limit. */
     uint64_t memory_bytes;
-    /* Does the process hold too much memory?  As long as it does, connections of which no call was
-     * admitted are cut, the newest first, and then one that sends more than requests need.  Asked
-     * some 20 times a second while clients send, with a lock of all servers held: it may call
-     * nothing of this module.  NULL: never. */
+    /* Whether the process uses too much memory.  While it does, connections without an admitted
+     * call are cut, the newest first, and then one that sends more than requests need.  Called
+     * about 20 times a second while clients send, under a lock of all servers: it must not call
+     * this module.  NULL: never. */
     bool (*is_over)(void *ctx);
 
-    /* Rate limiter of what is sent.  Called on a completion thread just before a message of
-     * `bytes` (its frame header included) is written.  0: write now, the bytes are spent; else ask
-     * again in so many ns.  Each thread queues the messages of its calls, oldest first, and asks
-     * for all of them when the shortest wait is over.  Waits are rounded up to the timer's next
-     * millisecond, so a limiter should allow a burst of a few milliseconds.  `client` is that of
-     * admit().  NULL: no limit. */
+    /* Rate limiter of what is sent.  Called on a completion thread just before a message of `bytes`
+     * (its frame header included) is written.  Returns 0: write now, the bytes are spent; else the
+     * ns after which to call again.  Each thread queues the messages of its calls, oldest first,
+     * and calls it for all of them when the shortest wait is over.  Waits are rounded up to the
+     * timer's next millisecond, so a limiter should allow a burst of a few milliseconds.  `client`
+     * is that of admit().  NULL: no limit. */
     uint64_t (*pace)(void *ctx, void *client, size_t bytes);
 };
 
@@ -113,25 +111,25 @@ int sluice_rpc_server_port(const struct sluice_rpc_server *server); /* the bound
  * 5-byte frame headers, HTTP/2 framing not counted. */
 uint64_t sluice_rpc_server_bytes_sent(const struct sluice_rpc_server *server);
 
-/* Whether limits on connections hold in this process, and floods are cut: in our programs they do;
- * not in a shared library that has gRPC from another one. */
+/* Whether this process can limit connections and cut floods: our programs can; a shared library
+ * that gets gRPC from another shared library cannot. */
 bool sluice_rpc_server_can_limit(void);
 
-/* Looks at each connection: for the operator, and not for whoever asks. */
+/* Inspects every connection: for the operator only, because of its cost. */
 struct sluice_rpc_connections sluice_rpc_server_connections(struct sluice_rpc_server *server);
-/* The sum of `refused` alone, at no cost. */
+/* Only the sum of `refused`, at no cost. */
 uint64_t sluice_rpc_server_num_refused(struct sluice_rpc_server *server);
 
-/* Connects to the server through the address that it listens on, beyond the limits above, and waits
- * for the answer to an HTTP/2 PING; with TLS for its part of the handshake.  SLUICE_E_IO with what
- * went wrong if there was none within timeout_ms.  One thread at a time. */
+/* Checks that the server answers: connects to its listening address, exempt from the limits above,
+ * and waits for the answer to an HTTP/2 PING, or with TLS for the server's part of the handshake.
+ * SLUICE_E_IO: no answer within timeout_ms; the text has the reason.  One thread at a time. */
 SLUICE_MUST_USE sluice_status sluice_rpc_server_check(struct sluice_rpc_server *server,
                                                       unsigned timeout_ms, struct sluice_err *err);
 
-/* When the first certificate of the server's chain ends, in seconds of Unix time; 0: no TLS. */
+/* The expiry of the first certificate of the server's chain, in seconds of Unix time; 0: no TLS. */
 int64_t sluice_rpc_server_certificate_end(struct sluice_rpc_server *server);
 
-/* Reads the certificates again.  Errors name the file; those of before stay then.  Nothing to do
+/* Reloads the certificates.  Errors name the file, and the old certificates stay in use.  No effect
  * without TLS. */
 SLUICE_MUST_USE sluice_status sluice_rpc_server_reload(struct sluice_rpc_server *server,
                                                        struct sluice_err *err);
@@ -148,7 +146,7 @@ void sluice_rpc_server_destroy(struct sluice_rpc_server *server);
 void sluice_rpc_call_set_state(struct sluice_rpc_call *call, void *state);
 void *sluice_rpc_call_state(struct sluice_rpc_call *call);
 const char *sluice_rpc_call_peer(struct sluice_rpc_call *call); /* "ipv4:10.0.0.1:4242" */
-/* The result of admit(); valid until on_done has returned.  NULL: everybody may call. */
+/* The client that admit() set; valid until on_done has returned.  NULL: there is no admit(). */
 void *sluice_rpc_call_client(struct sluice_rpc_call *call);
 
 /* Keeps the struct valid (not the connection) beyond on_done, for workers. */
@@ -167,8 +165,8 @@ void sluice_rpc_call_finish(struct sluice_rpc_call *call, enum sluice_rpc_code c
 /* Bytes queued and not yet handed to the transport. */
 size_t sluice_rpc_call_queued_bytes(struct sluice_rpc_call *call);
 
-/* No further on_message until resumed (HTTP/2 flow control then holds the peer).
- * One that was already on its way may still come. */
+/* Stops on_message until the call is resumed (HTTP/2 flow control then stops the peer).  One
+ * message in progress may still arrive. */
 void sluice_rpc_call_pause(struct sluice_rpc_call *call);
 void sluice_rpc_call_resume(struct sluice_rpc_call *call);
 

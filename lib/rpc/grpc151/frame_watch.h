@@ -5,15 +5,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Private to lib/rpc: what a client sends, seen as HTTP/2 frames (RFC 9113, section 4.1).  Only
- * the frames' headers are read.  It tells the floods that gRPC 1.51 takes without a limit:
- * CONTINUATION frames without an end, resets in rapid sequence (CVE-2023-44487), other frames that
- * cost work and carry nothing, and streams beyond the limit that a client never acknowledges.
+/* Private to lib/rpc: watches a client's HTTP/2 frames (RFC 9113, section 4.1); reads only their
+ * headers.  Detects floods that gRPC 1.51 does not limit: CONTINUATION frames without an end,
+ * resets in rapid sequence (CVE-2023-44487), other frames that cost work and carry nothing, and
+ * streams beyond the limit that a client never acknowledges.
  *
  * Threads: one at a time. */
 
-/* Bytes of one block of header fields, its frames included.  gRPC itself refuses more than 16 kB of
- * fields, but takes in the rest of the block before it does. */
+/* Bytes of one block of header fields, its frames included.  gRPC itself rejects more than 16 kB of
+ * fields, but only after it has received the whole block. */
 #define FRAME_WATCH_HEADER_BYTES (64u << 10)
 
 /* RST_STREAM, SETTINGS, PING, PRIORITY and unknown frames: a token bucket of this size, refilled at
@@ -21,7 +21,7 @@
 #define FRAME_WATCH_BURST 1000
 #define FRAME_WATCH_PER_S 100
 
-/* Streams that a client opens before it acknowledges our settings, which are what limits them. */
+/* Streams that a client may open before it acknowledges our settings, which limit streams. */
 #define FRAME_WATCH_EARLY_STREAMS 1000
 
 enum frame_verdict {
@@ -33,7 +33,7 @@ enum frame_verdict {
 };
 
 struct frame_watch {
-    uint8_t header[9]; /* of the frame that comes next, as far as it came */
+    uint8_t header[9]; /* of the next frame, as far as received */
     uint8_t num_header;
     bool has_acknowledged;
     uint32_t skip; /* bytes until the next frame's header */
@@ -41,13 +41,13 @@ struct frame_watch {
     uint32_t early_streams;
     uint32_t resets, controls; /* since the bucket was full */
     double tokens;
-    uint64_t filled_ns; /* when `tokens` was right */
+    uint64_t filled_ns; /* the time of `tokens` */
 };
 
-/* A connection begins: the client's preface comes first. */
+/* Starts with a new connection, which begins with the client's preface. */
 void frame_watch_init(struct frame_watch *watch, uint64_t now_ns);
 
-/* The next bytes that came.  Once it was not FRAMES_FINE the connection is to be cut. */
+/* Checks the next bytes received.  Cut the connection once the verdict is not FRAMES_FINE. */
 enum frame_verdict frame_watch_feed(struct frame_watch *watch, const void *data, size_t len,
                                     uint64_t now_ns);
 

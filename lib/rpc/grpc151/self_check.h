@@ -6,21 +6,20 @@
 
 #include <stdbool.h>
 
-/* Private to lib/rpc: a server connects to itself, to learn whether others can.  It speaks HTTP/2
- * by hand, because a channel of gRPC in the same process costs all others CPU time.
+/* Private to lib/rpc: a server connects to itself to check that others can.  It speaks HTTP/2 by
+ * hand, because a gRPC channel in the same process costs all others CPU time.
  *
  * Threads: one at a time for each door. */
 
 struct self_check_target {
     const char *listen; /* as in rpc_server.h */
-    int port;           /* that was bound */
+    int port;           /* the bound one */
     bool has_tls;
     struct door *door;
 };
 
-/* Connects to what listens there, and waits for the answer to a PING; with TLS, whose certificate
- * it need not know, for the server's first part of the handshake.  SLUICE_E_IO says what went
- * wrong. */
+/* Connects to the target and waits for the answer to a PING; with TLS, for the server's first part
+ * of the handshake, without checking its certificate.  SLUICE_E_IO has the reason. */
 SLUICE_MUST_USE sluice_status self_check(const struct self_check_target *target,
                                          unsigned timeout_ms, struct sluice_err *err);
 
