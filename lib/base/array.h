@@ -9,10 +9,10 @@
  * Threads: pure functions. */
 
 /* Makes room for `wanted` items of item_bytes each; `array` points to the pointer to the first item
- * (NULL: none yet), which moves.  False, and nothing changes: no memory. */
+ * (NULL: empty), which may move.  False: no memory, and nothing changes. */
 bool sluice_array_reserve(void *array, size_t *capacity, size_t wanted, size_t item_bytes);
 
-/* Binary search, for any order that an expression can tell; bsearch() finds equal items alone.
+/* Binary search by any condition; bsearch() only finds equal items.
  *
  * Moves `first`, a variable of type size_t, up to the lowest index of [first, end) for which
  * `is_before`, an expression in `i`, is false, or to `end`.  From that index on it must be false

@@ -6,20 +6,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A reference-counted byte buffer, drawn from a pool.
+/* A reference-counted byte buffer from a pool.
  *
- * A sample's bytes live in one of these from the file to the wire, and from the
- * wire to the batch: whoever holds a reference may read, and whoever holds the
- * only one may write.  The last unref gives the memory back to the pool, from
- * whichever thread it comes (gRPC's release callbacks among them).
+ * A sample's bytes live in one buffer from the file to the wire, and in one from the wire to the
+ * batch.  A holder of a reference may read; the holder of the only reference may write.  The last
+ * unref returns the memory to the pool, on any thread (including gRPC's release callbacks).
  *
- * Threads: all functions may be called from any thread; one buffer's bytes are
- * not locked. */
+ * Threads: all functions may be called from any thread; one buffer's bytes are not locked. */
 
 struct sluice_buf_pool;
 
 struct sluice_buf {
-    /* 64-byte aligned; SLUICE_BUF_SLACK bytes after the capacity may be read, too. */
+    /* 64-byte aligned; SLUICE_BUF_SLACK bytes after the capacity are readable. */
     uint8_t *data;
     size_t len; /* bytes in use, set by the writer */
     size_t capacity;
@@ -42,9 +40,8 @@ SLUICE_MUST_USE sluice_status sluice_buf_pool_create(size_t max_cached_bytes,
                                                      struct sluice_err *err);
 void sluice_buf_pool_destroy(struct sluice_buf_pool *pool); /* NULL is allowed */
 
-/* From now on no more than this is handed out at a time: a buffer that could never be had is
- * SLUICE_E_UNSUPPORTED, one that cannot be had now SLUICE_E_NO_MEMORY.  0: no limit, as at first.
- */
+/* Limits the bytes of live buffers: a buffer larger than the limit is SLUICE_E_UNSUPPORTED, one
+ * that does not fit now is SLUICE_E_NO_MEMORY.  0: no limit, the default. */
 void sluice_buf_pool_limit(struct sluice_buf_pool *pool, size_t max_live_bytes);
 /* Frees the unused buffers. */
 void sluice_buf_pool_trim(struct sluice_buf_pool *pool);
@@ -56,17 +53,16 @@ size_t sluice_buf_pool_live_bytes(struct sluice_buf_pool *pool);
 SLUICE_MUST_USE sluice_status sluice_buf_create(struct sluice_buf_pool *pool, size_t capacity,
                                                 struct sluice_buf **buf, struct sluice_err *err);
 
-/* Makes *buf, in the caller's memory, a buffer of `len` bytes that are the caller's, too:
- * references to it come and go, and none is the last.  `data` is aligned and has its slack, as
- * above. */
+/* Makes *buf a buffer over `len` bytes; both stay the caller's.  References may be added and
+ * dropped, but nothing is ever freed.  `data` must be aligned and have slack, as above. */
 void sluice_buf_lend(struct sluice_buf *buf, uint8_t *data, size_t len);
 
-/* on_last(owner, bytes) is called once, with the last unref; by whom holds the only reference.  It
- * may be called from any thread. */
+/* Sets on_last(owner, bytes), which the last unref calls once, on any thread.  The caller must hold
+ * the only reference. */
 void sluice_buf_on_last(struct sluice_buf *buf, void (*on_last)(void *owner, size_t bytes),
                         void *owner, size_t bytes);
 
-/* Upper bound of the memory of a buffer for `capacity` bytes. */
+/* An upper bound of a buffer's memory for `capacity` bytes. */
 size_t sluice_buf_footprint(size_t capacity);
 
 struct sluice_buf *sluice_buf_ref(struct sluice_buf *buf); /* returns buf */

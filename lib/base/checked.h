@@ -4,8 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Arithmetic on sizes that come from outside: false, and *out untouched, if the
- * result does not fit. */
+/* Checked arithmetic on sizes from outside.  False: overflow; *out is untouched. */
 
 static inline bool sluice_mul_size(size_t a, size_t b, size_t *out)
 {

@@ -4,13 +4,13 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Time for measuring and for deadlines.  Threads: any.  Cannot fail. */
+/* Clocks for measurements and deadlines.  Threads: any.  Cannot fail. */
 
 uint64_t sluice_clock_ns(void);       /* monotonic, from an arbitrary start */
 uint64_t sluice_thread_cpu_ns(void);  /* CPU time of the calling thread */
 uint64_t sluice_process_cpu_ns(void); /* of all threads of this process */
 
-/* Adds CPU time that another process spent for the calling thread to both clocks above. */
+/* Adds CPU time of another process, spent for the calling thread, to both CPU clocks above. */
 void sluice_clock_add_cpu_ns(uint64_t ns);
 
 struct timespec sluice_clock_timespec(uint64_t ns); /* a moment or a length */

@@ -1,7 +1,7 @@
 #ifndef SLUICE_BASE_COMPILER_H
 #define SLUICE_BASE_COMPILER_H
 
-/* The compiler attributes we use, under one name each. */
+/* Our names for compiler attributes. */
 
 #ifndef SLUICE_MUST_USE /* sluice.h has it, too */
 #define SLUICE_MUST_USE __attribute__((warn_unused_result))
@@ -26,13 +26,13 @@
 #define SLUICE_CONTAINER_OF(ptr, type, member)                                                     \
     ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
-/* ThreadSanitizer does not look at what the function itself reads and writes. */
+/* ThreadSanitizer ignores the function's own reads and writes. */
 #define SLUICE_NO_TSAN __attribute__((no_sanitize("thread")))
 
-/* Seen by shared libraries, too: a program's function in the place of theirs. */
+/* Exported, so that a program's function overrides one in shared libraries. */
 #define SLUICE_EXPORTED __attribute__((visibility("default")))
 
-/* A function and a table of a header that is C11 and CUDA. */
+/* For a function and a table in a header shared by C11 and CUDA. */
 #ifdef __CUDACC__
 #define SLUICE_KERNEL_INLINE static __device__ __forceinline__
 #define SLUICE_KERNEL_CONST static __device__ const

@@ -5,11 +5,11 @@
 
 #include <sys/types.h>
 
-/* Which instruction set the kernels may use, decided once at start.
+/* The instruction set for kernels, chosen once at start.
  *
- * The environment variable SLUICE_CPU=c|avx2|avx512|neon lowers the level (for
- * tests, and to reproduce another machine); a name this machine cannot run, or
- * no name at all, is logged once as a warning and the best level is taken.
+ * The environment variable SLUICE_CPU=c|avx2|avx512|neon lowers the level (for tests, and to
+ * reproduce another machine); an unsupported or invalid name is logged once as a warning, and the
+ * best level is used.
  *
  * Threads: any. */
 
@@ -20,11 +20,11 @@ enum sluice_cpu_level {
     SLUICE_CPU_NEON,
 };
 
-enum sluice_cpu_level sluice_cpu_level(void);    /* after SLUICE_CPU; the same at every call */
-enum sluice_cpu_level sluice_cpu_detected(void); /* what the machine has */
+enum sluice_cpu_level sluice_cpu_level(void);    /* with SLUICE_CPU applied; constant */
+enum sluice_cpu_level sluice_cpu_detected(void); /* the machine's best */
 const char *sluice_cpu_level_name(enum sluice_cpu_level level);
 
 unsigned sluice_cpu_count(void);         /* CPUs this process may run on (affinity), at least 1 */
-unsigned sluice_cpu_count_of(pid_t tid); /* the same of another thread; 0: the calling one */
+unsigned sluice_cpu_count_of(pid_t tid); /* for another thread; 0: the calling one */
 
 #endif

@@ -30,7 +30,7 @@ SLUICE_MUST_USE sluice_status sluice_file_read(const char *path, size_t max_byte
                                                struct sluice_buf_pool *pool,
                                                struct sluice_buf **buf, struct sluice_err *err);
 
-/* The same; *st (may be NULL) gets what the file was like when it was opened. */
+/* As sluice_file_read(); *st (may be NULL) gets the file's state when it was opened. */
 SLUICE_MUST_USE sluice_status sluice_file_read_stat(const char *path, size_t max_bytes,
                                                     struct sluice_buf_pool *pool,
                                                     struct sluice_buf **buf, struct stat *st,
@@ -44,13 +44,14 @@ SLUICE_MUST_USE sluice_status sluice_file_read_range(const char *path, uint64_t 
                                                      struct sluice_buf **buf, struct stat *st,
                                                      struct sluice_err *err);
 
-/* pread() until `len` bytes are read or the file ends: how many were read; -1: errno says why. */
+/* Calls pread() until `len` bytes are read or the file ends.  Returns the bytes read; -1: errno is
+ * set. */
 ssize_t sluice_pread_fully(int fd, void *to, size_t len, uint64_t offset);
 
-/* write() until all is written.  False: errno says why. */
+/* Calls write() until all is written.  False: errno is set. */
 bool sluice_write_fully(int fd, const void *data, size_t len);
 
-/* When the content was last changed: ns since 1970. */
+/* The time of the last change of the content, in ns since 1970. */
 int64_t sluice_file_mtime_ns(const struct stat *st);
 
 /* The bytes [from, to) of a file. */
@@ -58,8 +59,8 @@ struct sluice_file_part {
     size_t from, to;
 };
 
-/* Readers take turns.  take() blocks until it is the caller's turn and returns how many bytes it
- * may read at most; give() ends the turn. */
+/* Turns of readers.  take() blocks until it is the caller's turn and returns the most bytes that it
+ * may read; give() ends the turn. */
 struct sluice_file_turns {
     size_t (*take)(void *ctx);
     void (*give)(void *ctx);
@@ -77,25 +78,24 @@ SLUICE_MUST_USE sluice_status sluice_file_read_parts(
 
 /* Replaces the file `path` atomically and durably: writes a temporary file next to it, syncs it and
  * renames it to `path`.  A reader sees the old file or the new one.  After a failure the old file
- * is there and no temporary file is left; but if only the sync of the folder failed, the new file
- * is there.  A symbolic link is replaced, not followed.  The mode is 0666 less the umask.  What is
- * no file but a device or a pipe (/dev/null, /dev/stdout) stays, and is written to. */
+ * is in place and no temporary file is left; but if only the sync of the folder failed, the new
+ * file is in place.  A symbolic link is replaced, not followed.  The mode is 0666 less the umask.
+ * A device or pipe (/dev/null, /dev/stdout) is written to, not replaced. */
 SLUICE_MUST_USE sluice_status sluice_file_write_atomic(const char *path, const void *data,
                                                        size_t len, struct sluice_err *err);
 
-/* Whether sluice_file_write_atomic can write there: the folder takes a new file, and `path` is a
- * regular file or absent (SLUICE_E_INVALID).  Removes the temporary files of this path that killed
- * processes of this machine left behind. */
+/* Checks that sluice_file_write_atomic() can write `path`: a new file can be created in the folder,
+ * and `path` is a regular file or absent (else SLUICE_E_INVALID).  Removes this path's temporary
+ * files of killed processes of this machine. */
 SLUICE_MUST_USE sluice_status sluice_file_try_atomic(const char *path, struct sluice_err *err);
 
-/* The same for text of any length: `print` writes it to the stream. */
+/* As sluice_file_write_atomic(), for text of any length that `print` writes to the stream. */
 SLUICE_MUST_USE sluice_status sluice_file_print_atomic(const char *path,
                                                        void (*print)(FILE *out, const void *ctx),
                                                        const void *ctx, struct sluice_err *err);
 
-/* Whether a folder is there with anything in it whose name does not begin with a dot.  One that
- * cannot be opened has nothing: the error shows when it is written to.  One that cannot be read to
- * its end may have. */
+/* Whether the folder contains an entry whose name does not begin with a dot.  False if it cannot be
+ * opened: the error shows when it is written to.  True if it cannot be read to its end. */
 bool sluice_folder_has_files(const char *path);
 
 /* Opens /dev/null as each of the descriptors 0, 1 and 2 that is closed.  Call it first in main():
@@ -103,7 +103,7 @@ bool sluice_folder_has_files(const char *path);
  * Not for a library: the descriptors belong to its host. */
 void sluice_open_standard_descriptors(void);
 
-/* Makes the folder and all missing folders above it. */
+/* Creates the folder and all missing folders above it. */
 SLUICE_MUST_USE sluice_status sluice_mkdirs(const char *path, struct sluice_err *err);
 
 #endif

@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* XXH3 (libxxhash) behind one door: content hashes, fingerprints, digests.
- * Not against an adversary: it finds accidents, not forgeries.
+/* XXH3 (libxxhash) for content hashes, fingerprints and digests.  Not cryptographic: it detects
+ * accidents, not forgeries.
  *
  * Threads: a state belongs to one thread at a time; the rest is pure. */
 

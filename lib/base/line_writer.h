@@ -5,14 +5,14 @@
 
 #include <stdint.h>
 
-/* Lines of output that outlive a full disk.
+/* Writes lines of output and retries after a full disk.
  *
- * Lines that cannot be written are kept, up to 1 MiB, and tried again with the next lines and at
- * the end; a file is opened again for that.  Each line is written once and whole, or counted as
- * lost.  While writing fails, a warning says so every 30 s.
+ * Lines that cannot be written are kept, up to 1 MiB, and retried with the next lines and at the
+ * end; for that, the file is reopened.  Each line is written once and whole, or counted as lost.
+ * While writing fails, a warning says so every 30 s.
  *
- * A reader that does not read is waited for, unless a stop was requested (base/quit.h); then its
- * lines count as not written.
+ * Waits for a slow reader, unless a stop was requested (base/quit.h); then its lines count as not
+ * written.
  *
  * Threads: one at a time. */
 
@@ -32,11 +32,11 @@ void sluice_line_writer_add(struct sluice_line_writer *writer, const char *lines
 /* Writes what was added. */
 void sluice_line_writer_flush(struct sluice_line_writer *writer);
 
-/* Bytes that were added and are not written. */
+/* Bytes added and not yet written. */
 uint64_t sluice_line_writer_waiting(const struct sluice_line_writer *writer);
 
-/* Writes what is left, and frees the writer.  Fails if lines are missing; the text says how many
- * and why.  NULL is allowed. */
+/* Writes the rest and frees the writer.  Fails if lines were lost; the text has their number and
+ * the reason.  NULL is allowed. */
 SLUICE_MUST_USE sluice_status sluice_line_writer_close(struct sluice_line_writer *writer,
                                                        struct sluice_err *err);
 

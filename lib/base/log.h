@@ -7,15 +7,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Lines for the person who runs a program, on stderr.
+/* The log: lines on stderr for the person who runs a program.
  *
  *     2026-11-22T23:51:08.123Z offload_train warning: no checkpoint ...
  *     23:51:08 warning: no checkpoint ...                  (on a terminal, local time)
  *     {"time":"2026-11-22T23:51:08.123Z","level":"warning","program":"offload_train","message":...}
  *
- * One line is one write, so lines of different threads never mix.  Whatever is in a text, such as
- * the name that a client gave itself, it stays one line (sluice_escape_line), and shows no secret
- * (sluice_redact).  Results go to stdout and never through here.
+ * One line is one write, so lines of different threads never mix.  Any text, such as a client's
+ * name, stays one line (sluice_escape_line) and shows no secret (sluice_redact).  Results go to
+ * stdout, not to the log.
  *
  * Threads: any. */
 
@@ -24,7 +24,7 @@ SLUICE_MUST_USE sluice_status sluice_log_level_parse(const char *text, enum slui
                                                      struct sluice_err *err);
 
 void sluice_log_set_level(enum sluice_log_level level);
-bool sluice_log_is_enabled(enum sluice_log_level level); /* would a line of this level show? */
+bool sluice_log_is_enabled(enum sluice_log_level level); /* whether lines of this level are shown */
 
 enum sluice_log_format { SLUICE_LOG_TEXT, SLUICE_LOG_JSON };
 
@@ -34,19 +34,19 @@ SLUICE_MUST_USE sluice_status sluice_log_format_parse(const char *text,
                                                       struct sluice_err *err);
 void sluice_log_set_format(enum sluice_log_format format);
 
-/* Lines name the program once this is set.  Borrows `name` for good. */
+/* Sets the program's name, which lines then contain.  Borrows `name` until the process ends. */
 void sluice_log_set_program(const char *name);
 
-/* One line that stays at the bottom of the terminal, below what is logged, until the next call;
- * NULL or "": none.  Does nothing where stderr is not such a terminal or the level hides info. Keep
- * it shorter than the terminal is wide.  Take it away before writing to stdout. */
+/* Shows a status line at the bottom of the terminal, below the log, until the next call; NULL or
+ * "": removes it.  No effect if stderr is not a terminal that can erase a line, or if the level
+ * hides info.  Keep it shorter than the terminal's width.  Remove it before writing to stdout. */
 void sluice_log_set_status(const char *text);
 
-/* Whether somebody looks on who likes a status line: stderr is a terminal that can erase a line
- * (base/terminal.h), and takes text. */
+/* Whether a status line can be shown: stderr is a terminal that can erase a line (base/terminal.h),
+ * and the format is text. */
 bool sluice_log_has_terminal(void);
 
-/* Lines go there instead of to stderr (sluice.h says how); NULL: to stderr again. */
+/* Sends lines to `sink` instead of stderr (see sluice.h); NULL: to stderr again. */
 void sluice_log_set_sink(sluice_log_fn *sink, void *ctx);
 
 /* Formats the line of sluice_log(), with its newline, for other writers; returns the length. */

@@ -7,16 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One message on its way between wire (which knows what it says) and rpc (which
- * knows how it travels): a list of byte segments, each with its owner.
+/* A message between wire, which handles its content, and rpc, which sends it: a list of byte
+ * segments, each with its owner.
  *
- * Sending: wire appends small header bytes by copy and payloads by reference;
- * rpc hands the segments to gRPC, which lets go of them on a thread of its own.
- * Receiving: rpc appends gRPC's slices by reference; wire reads through a
- * cursor; whoever needs a payload copies it once, straight to its place.
+ * Sending: wire appends small header bytes by copy and payloads by reference; rpc passes the
+ * segments to gRPC, which releases them on its own thread. Receiving: rpc appends gRPC's slices by
+ * reference; wire reads through a cursor; the user of a payload copies it once, to its destination.
  *
- * Threads: a message belongs to one thread at a time, unless it is shared; a
- * segment's release may be called from any thread. */
+ * Threads: a message belongs to one thread at a time, unless it is shared; a segment's release may
+ * be called from any thread. */
 
 struct sluice_buf;
 struct sluice_buf_pool;
@@ -24,7 +23,7 @@ struct sluice_buf_pool;
 struct sluice_segment {
     const uint8_t *data;
     size_t len;
-    void (*release)(void *owner); /* NULL: nothing to let go of */
+    void (*release)(void *owner); /* NULL: nothing to release */
     void *owner;
 };
 
@@ -43,9 +42,9 @@ SLUICE_MUST_USE sluice_status sluice_message_append_copy(struct sluice_message *
                                                          const void *data, size_t len,
                                                          struct sluice_err *err);
 
-/* Appends the bytes by reference; `release(owner)` is called exactly once, when
- * the message is cleared or its taker is done.  On failure it is NOT called and
- * the owner stays the caller's. */
+/* Appends the bytes by reference; `release(owner)` is called exactly once, when the message is
+ * cleared or its last user is done.  On failure it is NOT called and the owner stays the caller's.
+ */
 SLUICE_MUST_USE sluice_status sluice_message_append_ref(struct sluice_message *message,
                                                         const uint8_t *data, size_t len,
                                                         void (*release)(void *owner), void *owner,
@@ -69,15 +68,15 @@ size_t sluice_cursor_left(const struct sluice_cursor *cursor);
 /* All return false, with the cursor where it was, if fewer bytes are left. */
 bool sluice_cursor_read(struct sluice_cursor *cursor, void *out, size_t len);
 bool sluice_cursor_skip(struct sluice_cursor *cursor, size_t len);
-/* A cursor over the next len bytes alone; `cursor` moves past them. */
+/* Sets *sub to a cursor over the next len bytes only; `cursor` moves past them. */
 bool sluice_cursor_sub(struct sluice_cursor *cursor, size_t len, struct sluice_cursor *sub);
 /* Copies the next len bytes to a new buffer from `pool` (NULL: plain memory).  SLUICE_E_INVALID if
  * fewer are left; on failure the cursor stays where it was. */
 SLUICE_MUST_USE sluice_status sluice_cursor_gather(struct sluice_cursor *cursor, size_t len,
                                                    struct sluice_buf_pool *pool,
                                                    struct sluice_buf **buf, struct sluice_err *err);
-/* The next bytes as they lie in memory, as many as do in one piece: their number, and the cursor
- * moves past them.  0 at the end. */
+/* Returns the number of next bytes that are contiguous in memory, and moves the cursor past them.
+ * 0 at the end. */
 size_t sluice_cursor_next(struct sluice_cursor *cursor, const uint8_t **data);
 /* A protobuf varint (at most 10 bytes, and 64 bits). */
 bool sluice_cursor_varint(struct sluice_cursor *cursor, uint64_t *value);

@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-/* Numbers as people write them, in options (cli/cli.h), files and the environment.
+/* Parses numbers with units, from options (cli/cli.h), files and the environment.
  *
- * The parsers take the whole text or none of it: SLUICE_E_INVALID, with the text named, and the
- * value untouched.
+ * A parser accepts the whole text or fails: SLUICE_E_INVALID names the text and leaves the value
+ * untouched.
  *
  * Threads: pure functions. */
 
@@ -23,7 +23,7 @@ SLUICE_MUST_USE sluice_status sluice_parse_double(const char *text, double *valu
  *   "64k", "16M", "1.5G", "2T"           a letter alone: powers of 1024, small or capital
  *   "64KiB", "16MiB", "1.5GiB", "2TiB"   powers of 1024 (a capital or small first letter)
  *   "64kB", "16MB", "1.5GB", "2TB"       powers of 1000 (likewise)
- * "16mb" is refused: a small b means bits. */
+ * "16mb" is rejected, because a small b means bits. */
 SLUICE_MUST_USE sluice_status sluice_parse_bytes(const char *text, uint64_t *bytes,
                                                  struct sluice_err *err);
 
@@ -32,8 +32,8 @@ SLUICE_MUST_USE sluice_status sluice_parse_bytes(const char *text, uint64_t *byt
  *   "500mbit", "500Mbit/s", "0.5Gbit", "8bit"  bits, in any case
  *   "500Mbps", "1gbps", "500Mb/s", "1Gb"       bits
  *   "62.5MB", "62.5MB/s", "62.5MBps", "60MiB"  bytes
- * A small b means bits, a capital B bytes.  What is often meant otherwise is refused: "60mb" (all
- * small, unless "bps" follows), "60MBPS" (all capital). */
+ * A small b means bits, a capital B bytes.  Ambiguous texts are rejected: "60mb" (all small, unless
+ * "bps" follows), "60MBPS" (all capital). */
 SLUICE_MUST_USE sluice_status sluice_parse_rate(const char *text, double *bytes_per_s,
                                                 struct sluice_err *err);
 
@@ -42,9 +42,9 @@ SLUICE_MUST_USE sluice_status sluice_parse_rate(const char *text, double *bytes_
 SLUICE_MUST_USE sluice_status sluice_parse_time(const char *text, double unit_s, double *value,
                                                 struct sluice_err *err);
 
-/* The shortest text that the parser above reads back as exactly this value ("64KiB", "500Mbit/s",
- * "90s"); 400 characters hold the longest double without an exponent.  show.h has figures for
- * people. */
+/* Writes the shortest text that the parser above reads back as exactly this value ("64KiB",
+ * "500Mbit/s", "90s"); 400 characters hold the longest double without an exponent.  show.h formats
+ * for people. */
 void sluice_format_bytes(uint64_t bytes, char out[32]);
 void sluice_format_double(double value, char out[32]);
 void sluice_format_rate(double bytes_per_s, char out[400]);

@@ -5,16 +5,16 @@
 
 #include <sys/types.h>
 
-/* State that the objects of the library share with their process.
+/* Detects use of the library's objects after a fork.
  *
  * Threads: any. */
 
-/* Before an object is made.  SLUICE_E_INVALID in a process that was forked from one which had
- * objects: gRPC's threads are not there. */
+/* Call it before creating an object.  SLUICE_E_INVALID: the process was forked from one that had
+ * objects, so gRPC's threads are missing. */
 SLUICE_MUST_USE sluice_status sluice_process_begin(struct sluice_err *err);
 
-/* SLUICE_E_INVALID if `owner`, the process that made an object, is not this one.  `what`: "server".
- */
+/* SLUICE_E_INVALID if `owner`, the process that created an object, is not this one.  `what`:
+ * "server". */
 SLUICE_MUST_USE sluice_status sluice_process_check(pid_t owner, const char *what,
                                                    struct sluice_err *err);
 

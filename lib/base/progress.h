@@ -17,7 +17,7 @@ struct sluice_progress {
 void sluice_progress_start(struct sluice_progress *progress, const char *what, uint64_t total);
 /* Cheap enough to call for every item; `extra` (may be NULL) ends the line. */
 void sluice_progress_update(struct sluice_progress *progress, uint64_t done, const char *extra);
-/* Always says, as a line of its own, how much was done in what time. */
+/* Always logs a final line with the amount done and the time. */
 void sluice_progress_end(struct sluice_progress *progress, uint64_t done);
 
 #endif

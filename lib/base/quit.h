@@ -5,20 +5,19 @@
 
 #include <stdbool.h>
 
-/* Signals as plain events: a handler writes one byte to a pipe, and one thread
- * of the program waits on it where it is safe to act.
+/* Signals as plain events: a handler writes one byte to a pipe, and one thread of the program waits
+ * on it where it is safe to act.
  *
- * SIGTERM and SIGINT ask for a clean stop; a second one ends the process at
- * once.  SIGHUP asks for the same stop, or for what sluice_quit_on_hangup() said; it is never the
- * second one, because a terminal that goes away sends several, and so may its session's end.
- * SIGUSR1 asks for a report.  SIGPIPE and SIGXFSZ are ignored: a write says EPIPE or EFBIG.
- */
+ * SIGTERM and SIGINT ask for a clean stop; a second one ends the process at once.  SIGHUP asks for
+ * the same stop, or for the action of sluice_quit_on_hangup().  It never counts as the second
+ * signal, because a closing terminal or session may send several. SIGUSR1 asks for a report.
+ * SIGPIPE and SIGXFSZ are ignored: a write says EPIPE or EFBIG. */
 
 enum sluice_quit_event {
     SLUICE_QUIT_NONE, /* the timeout passed */
     SLUICE_QUIT_STOP,
     SLUICE_QUIT_REPORT,
-    SLUICE_QUIT_REREAD, /* read again what may have changed */
+    SLUICE_QUIT_REREAD, /* reload files that may have changed */
 };
 
 /* The action on SIGHUP: SLUICE_QUIT_STOP (the default; a process that was started with SIGHUP
@@ -29,8 +28,8 @@ void sluice_quit_on_hangup(enum sluice_quit_event event);
  * changes nothing and is SLUICE_E_INVALID. */
 SLUICE_MUST_USE sluice_status sluice_quit_init(struct sluice_err *err);
 
-/* While `ends` the first SIGTERM or SIGINT ends the process at once, by the signal: for a start
- * that has nothing to clean up, and may wait for others.  Any thread. */
+/* While `ends` is true, the first SIGTERM or SIGINT ends the process at once, by the signal.  For a
+ * start that has nothing to clean up and may wait for other processes.  Any thread. */
 void sluice_quit_at_once(bool ends);
 
 /* Waits for the next event; timeout_ms < 0 waits for ever.  A stop is returned
@@ -43,8 +42,8 @@ bool sluice_quit_requested(void);
 /* The signal that asked for the stop first; 0: none did.  Any thread. */
 int sluice_quit_signal(void);
 
-/* Asks for a stop from inside.  Any thread.  Does not count as the first signal:
- * a SIGTERM that follows does not end the process at once. */
+/* Asks for a stop from inside.  Any thread.  Does not count as the first signal: a later SIGTERM
+ * does not end the process at once. */
 void sluice_quit_request(void);
 
 #endif

@@ -3,12 +3,11 @@
 
 #include <stdint.h>
 
-/* Random numbers that are a pure function of what they are for.
+/* Random numbers that are a pure function of their purpose.
  *
- * Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy
- * as 1, 2, 3", SC'11): a block cipher over a counter.  The key is the seed; the
- * counter names the sample, the epoch, the op and the block within the op.  So
- * any node that knows the names knows the draws, and no draw is ever sent.
+ * Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11):
+ * a block cipher over a counter.  The key is the seed; the counter names the sample, the epoch, the
+ * op and the block within the op.  So every node computes the same draws, and none is sent.
  *
  * Threads: pure functions and a value of the caller's. */
 

@@ -5,9 +5,9 @@
 
 #include <stddef.h>
 
-/* The places that a dataset's files lie in: one root, or several with a name each.
+/* The roots of a dataset's files: one root, or several, each with a name.
  *
- *     /data/cats                        one root; a sample's path is what it is in it
+ *     /data/cats                        one root; a sample's path is relative to it
  *     a=/data/cats  b=s3://bucket/dogs  two; the paths in them are a/... and b/...
  *
  * A name is of letters, digits, - and _.  A folder called "a=b" is written ./a=b.
@@ -22,7 +22,7 @@ struct sluice_root {
     const char *place;                 /* a folder or a URL; borrows the text */
 };
 
-/* By the order of the paths in them: by NAME/. */
+/* Sorted like the paths in them: by NAME/. */
 struct sluice_roots {
     struct sluice_root at[SLUICE_MAX_ROOTS];
     size_t num; /* >= 1 */
@@ -37,18 +37,19 @@ SLUICE_MUST_USE sluice_status sluice_roots_parse(const char *const *texts, size_
 /* The one root, without a name. */
 struct sluice_roots sluice_roots_one(const char *place);
 
-/* The root that a sample's path lies in; *rest is its path there.  NULL: in none. */
+/* Finds the root of a sample's path; *rest is the path within the root.  NULL: no root matches. */
 const struct sluice_root *sluice_roots_find(const struct sluice_roots *roots, const char *path,
                                             const char **rest);
 
-/* The rest of `path` after NAME/, all of it where `name` is ""; NULL: it does not begin so. */
+/* The rest of `path` after NAME/, or all of it if `name` is ""; NULL: it does not begin with NAME/.
+ */
 const char *sluice_root_rest(const char *name, const char *path);
 
-/* How the paths in two roots are ordered: by NAME/, bytewise. */
+/* Compares the order of paths in two roots: by NAME/, bytewise. */
 int sluice_root_compare(const char *name_a, const char *name_b);
 
-/* "NAME=PLACE NAME=PLACE", cut with "..." where that is too long; a root without a name is its
- * place. */
+/* Writes "NAME=PLACE NAME=PLACE", truncated with "..." if it is too long; for a root without a
+ * name, its place. */
 #define SLUICE_ROOTS_TEXT 320
 void sluice_roots_format(const struct sluice_roots *roots, char text[SLUICE_ROOTS_TEXT]);
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Text that ends in a 0, such as paths.
+/* NUL-terminated text, such as paths.
  *
  * Threads: pure functions. */
 
@@ -20,16 +20,15 @@ bool sluice_starts_with(const char *text, const char *prefix);
 size_t sluice_utf8_len(const char *text);
 bool sluice_is_utf8(const char *text);
 
-/* Whether a control character of ASCII is among text[0 .. len). */
+/* Whether text[0 .. len) contains an ASCII control character. */
 bool sluice_has_control(const char *text, size_t len);
 
-/* 3 if the text begins with the byte order mark that some programs write before UTF-8, else 0. */
+/* The length of the byte order mark at the beginning of UTF-8 text: 3, or 0 without one. */
 size_t sluice_byte_order_mark(const char *text, size_t len);
 
-/* Writes `text` to out[room] (room > 0) as one line that a terminal shows and does not obey:
- * control characters (also U+0080 to U+009F) and bytes that are not UTF-8 become \n, \r, \t or \x1b
- * for each byte, all else stays.  What has no room is cut, never within a character.  Returns the
- * length. */
+/* Writes `text` to out[room] (room > 0) as one line without control sequences: control characters
+ * (also U+0080 to U+009F) and bytes that are not UTF-8 become \n, \r, \t or \x1b for each byte.
+ * Cuts text that does not fit at a character's end.  Returns the length. */
 size_t sluice_escape_line(char *out, size_t room, const char *text);
 
 #endif

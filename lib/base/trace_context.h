@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Which trace something belongs to, and which span of it is its parent: W3C's Trace Context
+/* A trace's id and the id of a parent span in it: W3C's Trace Context
  * (https://www.w3.org/TR/trace-context/).  Big-endian numbers, as the text has them.
  *
  * Threads: pure functions. */
@@ -19,10 +19,10 @@ struct sluice_trace_context {
 #define SLUICE_TRACE_CONTEXT_BYTES 24
 void sluice_trace_context_put(const struct sluice_trace_context *context,
                               uint8_t bytes[SLUICE_TRACE_CONTEXT_BYTES]);
-/* Not traced unless it has this length and ids that are not 0. */
+/* Reads a context.  Not traced if the length is wrong or an id is 0. */
 struct sluice_trace_context sluice_trace_context_get(const uint8_t *bytes, size_t len);
 
-/* "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", also of later versions; false: no such
+/* "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", also of later versions; false: invalid
  * text. */
 bool sluice_traceparent_parse(const char *text, struct sluice_trace_context *context);
 

@@ -8,16 +8,15 @@
 
 /* A fixed number of threads behind a bounded queue.
  *
- * The storage server runs offloaded ops on one, the compute client runs the
- * remaining ops on another.  The queue is bounded so that overload shows up as
- * SLUICE_E_AGAIN at the door, where it can be answered, and not as memory.
+ * The storage server runs offloaded ops on one, the compute client runs the remaining ops on
+ * another.  The queue is bounded so that overload becomes SLUICE_E_AGAIN at submission, not growing
+ * memory.
  *
- * The promise: a job that was accepted is called exactly once, either with
- * SLUICE_JOB_RUN or with SLUICE_JOB_CANCEL.  A job may therefore own things and
- * release them in its function; nothing else ever has to.
+ * The promise: an accepted job is called exactly once, either with SLUICE_JOB_RUN or with
+ * SLUICE_JOB_CANCEL.  So a job may own resources and release them in its function.
  *
- * Workers are there for throughput: in a process of normal priority they run as SCHED_BATCH, so
- * that waking one does not interrupt whoever submits.
+ * In a process of normal priority, workers run as SCHED_BATCH, so that waking one does not preempt
+ * the submitting thread.
  *
  * Threads: every function may be called from any thread, except where noted. */
 
@@ -73,13 +72,13 @@ sluice_worker_pool_create(const struct sluice_worker_pool_options *options,
 SLUICE_MUST_USE sluice_status sluice_worker_pool_try_submit(struct sluice_worker_pool *pool,
                                                             struct sluice_job *job);
 
-/* The same, but waits for room.  Not from a job: it could wait for itself. */
+/* As try_submit, but waits for room.  Not from a job, which could wait for itself. */
 SLUICE_MUST_USE sluice_status sluice_worker_pool_submit(struct sluice_worker_pool *pool,
                                                         struct sluice_job *job);
 
-/* So many workers hang in their jobs: as many stand-ins (at most max_stand_ins) work in their place
- * from now on, and the others end once they are idle.  SLUICE_E_IO: not all could be started; ask
- * again.  One thread at a time. */
+/* Replaces num_stuck workers that hang in their jobs by the same number of stand-ins, at most
+ * max_stand_ins.  Surplus stand-ins end once they are idle.  SLUICE_E_IO: not all could be started;
+ * call it again.  One thread at a time. */
 SLUICE_MUST_USE sluice_status sluice_worker_pool_stand_in(struct sluice_worker_pool *pool,
                                                           unsigned num_stuck,
                                                           struct sluice_err *err);
@@ -97,7 +96,8 @@ enum sluice_pool_end {
  * pool.  NULL is allowed.  Not from a job, and not concurrently with any other call. */
 void sluice_worker_pool_destroy(struct sluice_worker_pool *pool, enum sluice_pool_end end);
 
-/* Makes the calling thread what a worker is: SCHED_BATCH, in a process of normal priority. */
+/* Sets the calling thread to a worker's scheduling: SCHED_BATCH, in a process of normal priority.
+ */
 void sluice_worker_stand_back(void);
 
 struct sluice_worker_pool_stats sluice_worker_pool_stats(struct sluice_worker_pool *pool);
