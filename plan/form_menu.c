@@ -93,7 +93,7 @@ static void adapt(const double model[SLUICE_NUM_RESOURCES],
 /* Inputs of the costs in addition to the menu, made once for a pass over it. */
 struct cost_maker {
     const struct sluice_form_menu *menu;
-    struct sluice_choice_model model; /* the menu's, or the usual one beside the rows */
+    struct sluice_choice_model model; /* the menu's; with costs of rows, the default */
     double step_s;
     /* The choices that the server has, in order. */
     uint8_t offered[SLUICE_MAX_CHOICES];

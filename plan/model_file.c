@@ -103,7 +103,7 @@ struct reader {
     struct sluice_err *err;
 };
 
-/* The number of that name, 0 if there is none; the first that is none of ours is the error. */
+/* The number of that name; 0 if it is missing.  The first invalid number becomes the error. */
 static double number_of(struct reader *reader, const json_t *json, const char *name)
 {
     const json_t *found = json_object_get(json, name);
@@ -117,7 +117,7 @@ static double number_of(struct reader *reader, const json_t *json, const char *n
     return 0;
 }
 
-/* False if there is none of that name. */
+/* The flag of that name; false if it is missing. */
 static bool flag_of(struct reader *reader, const json_t *json, const char *name)
 {
     const json_t *found = json_object_get(json, name);

@@ -84,7 +84,7 @@ struct inputs {
     char out[SLUICE_MAX_PATH_BYTES];
 };
 
-/* Where the page goes: as told, else into the profile's folder, else beside the first run. */
+/* Sets the path of the page: the option, else the profile's folder, else that of the first run. */
 static bool choose_out(struct inputs *inputs)
 {
     if (given.out_folder)

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The commands of offload_profile, and what they share.  Each returns the exit code. */
+/* The commands of offload_profile, and their common parts.  Each command returns the exit code. */
 
 int sluice_profile_cmd_run(int argc, char **argv);
 int sluice_profile_cmd_plan(int argc, char **argv);
@@ -21,7 +21,7 @@ int sluice_profile_cmd_size(int argc, char **argv);
 int sluice_profile_cmd_fit(int argc, char **argv);
 int sluice_profile_cmd_report(int argc, char **argv);
 
-/* Where costs come from, as the options name it. */
+/* The source of costs, as the options name it. */
 struct sluice_profile_source {
     const char *folder;      /* with prep_sizes.csv and prep_times.csv; NULL: not given */
     const char *sizes_path;  /* instead of the folder's; NULL: not given */
@@ -30,8 +30,9 @@ struct sluice_profile_source {
     const char *costs;       /* of sluice_profile_costs_names */
     const char *jpeg_index;  /* of sluice_profile_index_names */
     const char *gpu_decode;  /* of sluice_profile_gpu_names: whether the compute node's decodes */
-    double gpu_decode_rate;  /* samples a second; 0: as the costs say */
-    /* With seed and epoch: whose crops the rows have.  NULL: the folder's, else the default. */
+    double gpu_decode_rate;  /* samples/s; 0: from the costs */
+    /* Pipeline, seed and epoch that drew the crops of the rows.  NULL: the folder's pipeline, else
+     * the default. */
     const char *pipeline;
     uint64_t seed, epoch;
 };
@@ -98,32 +99,33 @@ extern const char *const sluice_profile_gpu_names[]; /* "off", "on" */
         .help = "Predict the times of the steps from the sizes instead of reading them."           \
     }
 
-/* A pipeline and what was measured of it. */
+/* A pipeline and its measurements. */
 struct sluice_profile {
     struct sluice_pipeline *pipeline;
     struct sluice_choices choices; /* a GPU's among them */
     struct sluice_cost_table table;
 };
-/* Clear it, whatever this returns. */
+/* Clear the profile also after a failure. */
 SLUICE_MUST_USE sluice_status sluice_profile_load(const struct sluice_profile_source *source,
                                                   struct sluice_profile *profile,
                                                   struct sluice_err *err);
 void sluice_profile_clear(struct sluice_profile *profile); /* idempotent; fine on {0} */
 
-/* prep_forms.csv; no rows without that file. */
+/* Reads prep_forms.csv; without that file the table is empty. */
 SLUICE_MUST_USE sluice_status sluice_profile_load_forms(const struct sluice_profile_source *source,
                                                         const struct sluice_profile *profile,
                                                         struct sluice_form_table *forms,
                                                         struct sluice_err *err);
 
-/* Facts of every row, malloc'ed; how a file is coded is known where its forms were measured. */
+/* The facts of every row, malloc'ed.  The coding of a file is known only if its forms were
+ * measured. */
 SLUICE_MUST_USE sluice_status sluice_profile_find_facts(const struct sluice_profile_source *source,
                                                         const struct sluice_profile *profile,
                                                         const struct sluice_form_table *forms,
                                                         struct sluice_sample_facts **facts,
                                                         struct sluice_err *err);
 
-/* The costs that plans go by. */
+/* The costs that plans use. */
 struct sluice_profile_costs {
     const char *name; /* "model", "rows", "default" */
     bool has_model;
@@ -140,16 +142,16 @@ SLUICE_MUST_USE sluice_status sluice_profile_load_costs(const struct sluice_prof
                                                         struct sluice_err *err);
 void sluice_profile_costs_clear(struct sluice_profile_costs *costs);
 
-/* The plain forms of a profile at these costs, the transport's among them, and with a GPU that
- * decodes whole files for it; borrows both. */
+/* The menu of a profile's plain forms at these costs, transport included; with a GPU that decodes
+ * also whole files for the GPU.  Borrows both. */
 struct sluice_form_menu sluice_profile_menu(const struct sluice_profile *profile,
                                             const struct sluice_profile_costs *costs);
 
-/* Offers the choice as well, unless it is of a GPU that does not decode. */
+/* Adds the choice to the menu, unless it needs a GPU and the GPU does not decode. */
 void sluice_profile_offer(struct sluice_form_menu *menu, const struct sluice_profile_costs *costs,
                           unsigned choice);
 
-/* The plans that can be asked for, by the names of their modes; NULL ends the list. */
+/* The available plans, by the names of their modes; NULL ends the list. */
 extern const char *const sluice_profile_planners[];
 
 /* Makes the plan of the mode of that name, or of an older name of it (plan/mode.h): remote_auto is

@@ -8,9 +8,8 @@
 
 #include <stdint.h>
 
-/* Takes a sample's file through every choice of its pipeline as two machines would, both sides on
- * this thread: the storage side from the file to the payload, the compute side from there to u8
- * pixels.
+/* Measures a sample in every choice of its pipeline, with both nodes' work on this thread: the
+ * storage side from the file to the payload, the compute side from there to u8 pixels.
  *
  * Threads: a meter belongs to one thread at a time. */
 
@@ -29,8 +28,8 @@ SLUICE_MUST_USE sluice_status sluice_form_meter_init(struct sluice_form_meter *m
                                                      struct sluice_err *err);
 void sluice_form_meter_clear(struct sluice_form_meter *meter); /* idempotent; fine on {0} */
 
-/* Adds a row for every choice that the sample could be sent as (a form that is refused has none).
- * A sample that cannot be decoded is the pipeline's failure, and adds nothing. */
+/* Adds a row for every choice in which the sample can be sent.  A sample that cannot be decoded
+ * fails with the pipeline's status, and adds no row. */
 SLUICE_MUST_USE sluice_status sluice_form_meter_add(struct sluice_form_meter *meter,
                                                     struct sluice_buf *file, uint64_t index,
                                                     const struct sluice_draw_key *key,

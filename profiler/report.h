@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* What `offload_profile report` shows of a profile, computed here and drawn by
+/* The data of the page of `offload_profile report`, computed here and drawn by
  * python/sluice/report.py:
  *
  *     num_samples, storage_cores, compute_cores
@@ -14,10 +14,10 @@
  *     over    bandwidth (Mbit/s) and storage_cores: low, high, here (null: no limit), and points of
  *             a value and every mode's plan there
  *     map     plans of remote_auto, map_columns of bandwidths for each number of storage cores
- *     sizes   of each stage kB of a sample, from the least to the most
+ *     sizes   for each stage the kB of samples, sorted
  *
- * It is written to `out` as one JSON object.  All rates but those of the link and the cores are
- * beyond any need.
+ * It is written to `out` as one JSON object.  All rates except those of the link and the cores are
+ * too large to be a bottleneck.
  *
  * Threads: one. */
 SLUICE_MUST_USE sluice_status sluice_report_plans(const struct sluice_profile *profile,

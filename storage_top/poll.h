@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Asks servers for their counters, each on a thread of its own, so that one that does not answer
- * holds up nobody.
+/* Polls the counters of servers, with one thread for each, so that a server that does not answer
+ * delays no other.
  *
  * Threads: create and destroy on one; the rest from any. */
 
@@ -21,12 +21,12 @@ enum top_state {
 };
 const char *top_state_name(enum top_state state); /* "ok", "not serving" */
 
-/* Over the time between two answers; NAN: there are not two of the same run of the server. */
+/* Rates between two answers; NAN: fewer than two answers of the server's current run. */
 struct top_rates {
     double cores, bytes_per_s, samples_per_s;
 };
 
-/* One client; its rates. */
+/* A client of a server. */
 struct top_client {
     struct sluice_wire_client counts;
     struct top_rates rates; /* cores: NAN */
@@ -35,9 +35,9 @@ struct top_client {
 struct top_server {
     const char *target; /* borrowed of the options */
     enum top_state state;
-    char why[300];                  /* of a server that is away */
-    double age_s;                   /* since the last answer; below 0: there was none */
-    struct sluice_wire_stats stats; /* of it, without its list of clients */
+    char why[300];                  /* why the server is away */
+    double age_s;                   /* time since the last answer; below 0: no answer yet */
+    struct sluice_wire_stats stats; /* the last answer, without its list of clients */
     struct top_rates rates;
     struct top_client *clients; /* owned */
     size_t num_clients;
@@ -45,23 +45,23 @@ struct top_server {
 };
 void top_servers_clear(struct top_server *servers, size_t num_servers);
 
-/* Rates between two answers.  A server that was started anew in between has no rates. */
+/* Rates between two answers.  NAN if the server was restarted in between. */
 struct top_rates top_rates_between(const struct sluice_wire_stats *before,
                                    const struct sluice_wire_stats *now);
 
 struct top_poll;
 
-/* Starts to ask.  Borrows the options.  SLUICE_E_INVALID, _IO: an invalid certificate or token. */
+/* Starts polling.  Borrows the options.  SLUICE_E_INVALID, _IO: an invalid certificate or token. */
 SLUICE_MUST_USE sluice_status top_poll_create(const struct top_options *options,
                                               struct top_poll **poll, struct sluice_err *err);
-/* Calls under way are ended.  NULL is allowed. */
+/* Ends calls under way.  NULL is allowed. */
 void top_poll_destroy(struct top_poll *poll);
 
 /* The current state: servers[num_targets], for top_servers_clear(). */
 SLUICE_MUST_USE sluice_status top_poll_read(struct top_poll *poll, struct top_server *servers,
                                             struct sluice_err *err);
-/* Returns once every server was asked `attempts` times, and either answered or failed, or at
- * until_ns of the clock. */
+/* Returns once `attempts` calls to every server have succeeded or failed, or at until_ns of the
+ * clock. */
 void top_poll_wait(struct top_poll *poll, unsigned attempts, uint64_t until_ns);
 
 #endif

@@ -16,12 +16,12 @@ struct top_lines {
     size_t num_lines;
 };
 
-/* Texts of others (names of clients) have no control characters. */
+/* Control characters in texts of others (names of clients) are removed. */
 SLUICE_MUST_USE sluice_status top_table_make(const struct top_server *servers, size_t num_servers,
                                              struct top_lines *lines, struct sluice_err *err);
 void top_lines_clear(struct top_lines *lines); /* twice is fine */
 
-/* The same as one JSON object, with all of the numbers; free() it.  What is not known is null. */
+/* The same as one JSON object, with all numbers; free() it.  Unknown values are null. */
 SLUICE_MUST_USE sluice_status top_json_make(const struct top_server *servers, size_t num_servers,
                                             char **json, struct sluice_err *err);
 

@@ -5,14 +5,14 @@
  *
  * Threads: constants. */
 
-/* ms that a server has to answer before it is shown as away.  On two cores that a server and a
- * trainer kept busy, connecting, two answers and the start of the program took 0.18 s at most of 30
- * times.  Half: a server behind a slow link is away more often; twice: a line is frozen for longer.
- */
+/* ms: a server that does not answer within this time is shown as away.  On two cores that a server
+ * and a trainer kept busy, the start of the program, connecting and two answers took at most 0.18 s
+ * in 30 runs.  Half: a server behind a slow link is shown as away more often; twice: a line is
+ * frozen for longer. */
 #define TUNING_ANSWER_MS 3000u
 
-/* ms between two looks at the keyboard and the answers: 0.1% of a core with one server.  Half:
- * twice that; twice: keys feel slow. */
+/* ms between two checks of the keyboard and the answers: 0.1% of a core with one server.  Half:
+ * 0.2%; twice: keys feel slow. */
 #define TUNING_LOOK_MS 100
 
 #endif

@@ -8,7 +8,7 @@
 
 struct sluice_buf;
 
-/* The file that a trainer is saved to: named float arrays, the same from every device.
+/* The checkpoint file of a trainer: named float arrays, in the same format from every device.
  *
  *     magic      8 bytes "SLUICKPT"
  *     version    u32, 1
@@ -23,8 +23,8 @@ struct sluice_buf;
  *                u16 length and bytes of the name, dims as u32, float32 data
  *     checksum   16 bytes, XXH3-128 of all before it (canonical order)
  *
- * Numbers are little-endian; nothing is padded.  A reader takes nothing on trust: every length is
- * checked against what is left, the checksum is checked first, and nothing may follow.
+ * Numbers are little-endian, without padding.  A reader checks the checksum first, and every length
+ * against the bytes that are left; no bytes may follow the checksum.
  *
  * Threads: a writer or reader belongs to one thread at a time. */
 
@@ -54,7 +54,7 @@ SLUICE_MUST_USE sluice_status sluice_checkpoint_writer_put(struct sluice_checkpo
                                                            const char *name, unsigned num_dims,
                                                            const uint32_t *dims, const float *data,
                                                            struct sluice_err *err);
-/* Puts the file in its place, durably.  head->num_tensors must have been put. */
+/* Renames the file to its path, durably.  head->num_tensors tensors must have been put. */
 SLUICE_MUST_USE sluice_status
 sluice_checkpoint_writer_commit(struct sluice_checkpoint_writer *writer, struct sluice_err *err);
 /* Without a commit nothing is written.  NULL is allowed. */

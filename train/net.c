@@ -18,7 +18,7 @@ struct sluice_net_builder {
     struct sluice_net *net;
     struct sluice_shape shapes[SLUICE_NET_MAX_LAYERS + 1];
     bool is_too_small;
-    /* What the model asked for, also beyond the limits; `spare` takes what does not fit. */
+    /* Counts of the model, also beyond the limits; `spare` takes entries that do not fit. */
     unsigned num_layers, num_params;
     struct sluice_layer spare;
 };

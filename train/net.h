@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* Models as data: a list of layers in execution order, each reading one or two earlier tensors
- * and writing one.  The devices walk it forwards and backwards; none of them knows a model.
+ * and writing one.  Devices walk the list forwards and backwards, and have no code for any model.
  *
  * Tensor 0 is the input (N x 3 x size x size); layer i writes tensor i + 1.  Definitions follow
  * torchvision's, and parameters carry torchvision's state_dict names.

@@ -8,21 +8,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A model that learns from batches, on one of three devices.
+/* A trainer: a model that learns from batches, on one of three devices.
  *
  *   none   consumes batches, at `consume_rate` samples a second if that is > 0
  *   cpu    oneDNN
- *   cuda   cuDNN, cuBLAS and kernels of our own
+ *   cuda   cuDNN, cuBLAS and the kernels of kernels.cu
  *
- * All take u8 NHWC batches and turn them into the model's input by the
- * pipeline's 3 x 256 table on their own side of the bus.
+ * All take u8 NHWC batches, and convert them on the device to the model's input,
+ * with the pipeline's 3 x 256 table.
  *
  * Threads: a trainer belongs to one thread at a time. */
 
 struct sluice_trainer;
 
-/* The names of a batch and of its n rows, on which the draws of its batch ops depend: those of
- * struct sluice_batch, and this process's rank. */
+/* The keys of the draws of batch ops: fields of struct sluice_batch, and this process's rank. */
 struct sluice_train_key {
     uint32_t epoch, rank;
     uint64_t index;
@@ -77,14 +76,14 @@ void sluice_trainer_destroy(struct sluice_trainer *trainer); /* NULL is allowed 
 struct sluice_train_totals {
     uint64_t samples, steps;
     double loss_sum; /* cross-entropy, natural log, summed over samples */
-    /* Where batch ops mix labels, a hit is the one that has the larger part. */
+    /* If batch ops mix labels, the label with the larger part counts. */
     uint64_t top1, top5;
 };
 
-/* The CUDA device whose rows it takes too, by its number in this process; -1: only the host's.
- * Device none takes any: it does not look at them. */
+/* The CUDA device whose memory the trainer accepts rows in, by its number in this process; -1: only
+ * the host's memory.  Device none accepts any memory, because it does not read the rows. */
 int sluice_trainer_device(const struct sluice_trainer *trainer);
-/* The stream (a cudaStream_t) on which rows on a device are read; NULL: they are not. */
+/* The stream (a cudaStream_t) that reads rows on a device; NULL: rows are not read there. */
 void *sluice_trainer_stream(const struct sluice_trainer *trainer);
 
 /* One SGD step.  Returns when the caller may reuse the batch's memory of the host; a GPU may still

@@ -343,8 +343,8 @@ static sluice_status make_chooser(struct sluice_loader *loader, bool for_trainin
         return status;
     options.model.has_jpeg_index = loader->info.has_jpeg_index;
     /* Upper bounds of the estimates: values that the user gave are bounds, measured ones are not.
-     * Compute CPU may exceed the number of workers, since receiving and uploading samples runs on
-     * other cores beside them. */
+     * Compute CPU may exceed the number of workers, because receiving and uploading samples runs on
+     * other cores. */
     options.most = options.rates;
     sluice_machine_here("", &options.here);
     options.servers = loader->info.machine;

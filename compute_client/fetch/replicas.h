@@ -108,9 +108,8 @@ void sluice_replicas_remove(struct sluice_source *source, const struct sluice_cl
 struct sluice_replicas_stats {
     /* Sums over all fetchers, removed ones included; `repeated` includes retries of failed items. */
     struct sluice_fetcher_stats fetchers;
-    uint64_t failed_over; /* items requested from another replica after a loss or on suspicion */
-    uint64_t hedged,
-        hedges_won; /* items requested twice; of these, second answers that were first */
+    uint64_t failed_over;        /* items sent to another replica after a loss or on suspicion */
+    uint64_t hedged, hedges_won; /* items requested twice; second answers that were first */
 };
 
 struct sluice_replicas_stats sluice_replicas_stats(struct sluice_source *source);

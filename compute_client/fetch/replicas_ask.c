@@ -195,9 +195,9 @@ static bool is_in_trouble(const struct replica *replica, uint64_t now)
             (replica->load.num_owed > 0 || now - replica->failed_ns < TUNING_REPLICA_WAIT_NS));
 }
 
-/* The replica of the shard with the least expected wait, other than those that are asked for the
- * item already; one that is in trouble, or where the item failed, only if there is no other.  With
- * is_late (late binding) none that has enough to do.  NULL: none. */
+/* The replica of the shard with the least expected wait, except those that have the item already.
+ * A replica in trouble, or where the item failed, is taken only as a last resort.  is_late (late
+ * binding) excludes replicas with enough items.  NULL: not found. */
 static struct replica *choose(struct replicas *s, const struct shard *shard,
                               const struct replicas_item *item, bool is_late, uint64_t now,
                               double *least_s)

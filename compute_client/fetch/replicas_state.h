@@ -10,8 +10,8 @@
 
 #include <pthread.h>
 
-/* Private to replicas.c (the source), replicas_ask.c (which server is asked for what) and
- * replicas_watch.c (what time brings about). */
+/* Private to replicas.c (the source), replicas_ask.c (which item goes to which server) and
+ * replicas_watch.c (suspicion, hedging and deadlines). */
 
 #define REPLICAS_NOBODY UINT32_MAX
 
@@ -30,15 +30,15 @@ struct replicas_item {
     uint64_t accepted_ns, first_asked_ns; /* 0: not yet asked for */
     uint64_t due_ns;                      /* WAITING: not to be asked before */
     unsigned num_at;                      /* ASKED: 1 or 2 servers */
-    uint32_t at[2];                       /* they: indices of replicas; the first was asked first */
+    uint32_t at[2];                       /* indices of these, in the order of the requests */
     uint64_t asked_ns[2];
     uint32_t avoid;      /* the replica at which it failed last */
     unsigned num_lost;   /* streams that ended with it */
     unsigned num_blamed; /* streams that ended while it alone was under way there */
-    bool is_suspect;     /* num_lost says so */
+    bool is_suspect;     /* because of num_lost */
     bool is_hedged;
     bool goes_alone; /* ASKED: as a suspect */
-    bool asks_raw;   /* the file is asked for, whatever the caller says */
+    bool asks_raw;   /* the file is requested, not the caller's choice */
     bool has_failed; /* at least once */
     struct sluice_retry retry;
 };
@@ -50,19 +50,19 @@ struct replica {
     struct sluice_client *client;
     struct sluice_fetcher *fetcher;
     bool is_removed;
-    bool is_closed;  /* removed, and its fetcher is closed: goes when nothing of it is held */
+    bool is_closed;  /* removed, and its fetcher is closed: freed when none of its bytes is held */
     bool is_there;   /* takes requests */
     bool has_failed; /* it was lost, or could not be reached, since it was there last */
     bool is_refusing;
-    struct sluice_err refusal; /* that was told last */
-    uint64_t doubted_ns;       /* since when it is doubted, for its silence; 0: it is not */
+    struct sluice_err refusal; /* the last one logged */
+    uint64_t doubted_ns;       /* since when it is suspected, because of silence; 0: it is not */
     unsigned alarms;           /* recent false suspicions: each doubles its time */
     uint64_t alarm_ns;         /* the last one */
-    unsigned failures;         /* answers in a row that were failures which may pass */
+    unsigned failures;         /* transient failures in a row */
     uint64_t failed_ns;        /* the last one */
     uint64_t held_bytes;       /* handed on and not yet consumed */
     struct sluice_replica_load load;
-    double cores, price;                                   /* as last heard; 0: never */
+    double cores, price;                                   /* last received; 0: none yet */
     struct sluice_source_item batch[REPLICAS_MAX_AT_ONCE]; /* to be handed to the fetcher */
     size_t num_batch;
 };
@@ -72,14 +72,14 @@ struct shard {
     size_t num_waiting;
     size_t num_replicas, num_there; /* that are used; that are there */
     bool is_away;                   /* no replica is there, and all were tried */
-    /* The first failure since an item was answered, while somebody waits; 0: none. */
+    /* Time of the first failure since an item was answered, while an item waits; 0: none. */
     uint64_t failing_since_ns;
     sluice_status status;    /* of the last failure */
     struct sluice_err cause; /* and its text */
     /* Slow start of the suspects. */
     size_t num_suspects, num_alone; /* not answered; asked as such */
     size_t may_go_alone;
-    uint32_t suspects_at; /* the replica that they are asked of, and nobody else */
+    uint32_t suspects_at; /* the one replica that they are requested from */
 };
 
 struct replicas {
@@ -98,12 +98,12 @@ struct replicas {
     struct shard *shards;
     size_t num_shards_away;
     uint64_t num_accepted;
-    float trips_s[TUNING_TRIPS]; /* from asking to the answer, of late: a ring */
+    float trips_s[TUNING_TRIPS]; /* recent times from request to answer: a ring */
     size_t num_trips;
-    size_t next_first;   /* where the next look for a replica begins */
+    size_t next_first;   /* where the next search for a replica begins */
     unsigned num_events; /* being delivered */
     bool is_closed;
-    bool is_failing; /* the watch is to say so */
+    bool is_failing; /* the watch must call on_failed */
     sluice_status failure;
     char failure_text[sizeof(struct sluice_err) + 64];
     struct sluice_again_log again;
@@ -125,7 +125,7 @@ struct replicas {
 
 /* --- replicas_ask.c; all under the lock --- */
 
-/* Takes a request.  The caller keeps to max_items. */
+/* Accepts a request.  The caller respects max_items. */
 void replicas_accept(struct replicas *s, const struct sluice_source_item *ask, uint64_t now);
 
 /* The item of a fetcher's ticket, if it still waits for this replica's answer; else NULL. */
@@ -134,47 +134,47 @@ struct replicas_item *replicas_find(struct replicas *s, uint64_t ticket,
 
 bool replicas_is_asked_of(const struct replicas_item *item, const struct replica *replica);
 
-/* The item does not wait for this replica any more, as it has answered or not. */
+/* The item stops waiting for this replica; has_answered: because of its answer. */
 void replicas_leave(struct replicas *s, struct replicas_item *item, struct replica *replica,
                     bool has_answered, uint64_t now);
-/* The same, and the fetcher forgets it. */
+/* The same without an answer; the fetcher drops the request. */
 void replicas_cancel(struct replicas *s, struct replicas_item *item, struct replica *replica,
                      uint64_t now);
 
-/* An item that is asked of nobody waits again. */
+/* Puts an item that is requested from no replica into the waiting list, until due_ns. */
 void replicas_wait(struct replicas *s, struct replicas_item *item, uint64_t due_ns);
-/* An item that is asked of nobody and does not wait is over. */
+/* Frees an item that neither waits nor is requested. */
 void replicas_free(struct replicas *s, struct replicas_item *item);
 
-/* A stream was lost with the item. */
+/* Records that a stream was lost with the item under way. */
 void replicas_suspect(struct replicas *s, struct replicas_item *item);
-/* It was answered. */
+/* Clears the suspicion of an item, because it was answered. */
 void replicas_acquit(struct replicas *s, struct replicas_item *item);
 
-/* Asks for all that waits and can be asked for.  Returns when the next item is due; UINT64_MAX: at
- * no known time. */
+/* Requests all waiting items that can be requested.  Returns the time when the next item is due;
+ * UINT64_MAX: unknown. */
 uint64_t replicas_ask(struct replicas *s, struct shard *shard, uint64_t now);
 
-/* Asks a second server for an item that is asked of one, if another one of its shard is there, not
- * doubted, and expected to answer within max_wait_s.  False: there is none. */
+/* Requests an item from a second server, if another one of its shard is there, not suspected, and
+ * expected to answer within max_wait_s.  False: no such server. */
 bool replicas_ask_another(struct replicas *s, struct replicas_item *item, double max_wait_s,
                           uint64_t now);
 
-/* It answered after all. */
+/* Clears the suspicion of a replica, because it has answered. */
 void replicas_trust(struct replica *replica, uint64_t now);
 
-/* The replica is there, or it is not. */
+/* Sets whether the replica is there. */
 void replicas_set_there(struct replicas *s, struct replica *replica, bool is_there);
 
-/* Whether an item may go to one replica or another: some are compared, doubted and hedged. */
+/* Whether a shard has several replicas, so that they are compared, suspected and hedged. */
 bool replicas_has_choice(const struct replicas *s);
 
-/* The fetchers end, and are not waited for. */
+/* Begins to close the fetchers, without waiting. */
 void replicas_begin_close(struct replicas *s);
 
 /* --- replicas_watch.c --- */
 
-/* Under the lock: notes whether the shard is away, for those who look on. */
+/* Under the lock: updates whether the shard is away, and the live counters. */
 void replicas_see_away(struct replicas *s, struct shard *shard, uint64_t now);
 
 void *replicas_watch_main(void *ctx);

@@ -20,21 +20,23 @@
  *                                           TUNING_LOOKUP_S while there is a source
  *     the dataset:   one such text for each shard
  *
- * Replicas of a shard must have the same dataset id; shards must not share a path.  The whole is
- * what one server over all the files would list: the rows of all shards by path, classes by name
- * (datasets/manifest/join.h).  So its dataset id, labels, sample ids, draws and digests do not
- * depend on how it is spread.
+ * Replicas of a shard must have the same dataset id; shards must not share a path.  The whole
+ * dataset is the list of one server over all the files: the rows of all shards by path, classes by
+ * name (datasets/manifest/join.h).  So its dataset id, labels, sample ids, draws and digests do not
+ * depend on the number of shards.
  *
- * Addresses of a name are its IPv4 ones, or the IPv6 ones if there are no others.  With TLS their
- * certificates have the name.  An address that is gone is given up, and its items go to others; a
- * look-up that fails changes nothing.
+ * A name stands for its IPv4 addresses, or for its IPv6 addresses if it has only those.  With TLS
+ * the certificates of all have the name.  A server whose address is gone is removed, and its items
+ * go to others; a failed look-up changes nothing.
  *
- * Threads: stop, target and the sources' own functions from any; all else from one thread.  One
- * thread of this looks names up.
+ * Threads: stop, target and the sources' functions from any thread; all other functions from one
+ * thread.  An internal thread looks names up.
  *
- * changing: which servers and sources there are.  Held while servers are asked, and while one comes
- *     or goes; nested in it are the locks of the sources, and:
- * lock: the same for stop(), and the states of calls.  Nested in it: sluice_client.lock. */
+ * Lock order:
+ * changing: guards the set of servers and sources.  Held during calls to servers, and while a
+ *     server is added or removed; nested in it are the locks of the sources, and `lock`.
+ * lock: guards the same set for stop(), and the states of calls.  Nested in it: sluice_client.lock.
+ */
 
 struct sluice_servers;
 
@@ -47,32 +49,32 @@ struct sluice_servers_options {
     const char *const *shards; /* texts as above; copied */
     size_t num_shards;         /* >= 1 */
     bool hedges;
-    struct sluice_client_options client; /* what each client is made with, but for target */
+    struct sluice_client_options client; /* options of each client, except target */
     sluice_resolve_fn *resolve;          /* NULL: getaddrinfo() */
     void *resolve_ctx;
     double lookup_s; /* between look-ups; 0: TUNING_LOOKUP_S */
 };
 
-/* Reads the texts, and makes a client for each server; connects to none.  SLUICE_E_INVALID names
- * what cannot be read. */
+/* Parses the texts and creates a client for each server, without connecting.  SLUICE_E_INVALID
+ * names the malformed part. */
 SLUICE_MUST_USE sluice_status sluice_servers_create(const struct sluice_servers_options *options,
                                                     struct sluice_servers **servers,
                                                     struct sluice_err *err);
 /* Destroy its sources first, after sluice_servers_end_lookups().  NULL is allowed. */
 void sluice_servers_destroy(struct sluice_servers *servers);
 
-/* sluice_client_stop() of all clients, those to come included. */
+/* Calls sluice_client_stop() on all current and later clients. */
 void sluice_servers_stop(struct sluice_servers *servers);
 
-/* After stop(): when it returns no source is changed any more.  A look-up under way is waited for.
- * Twice is fine. */
+/* Call it after stop().  After it returns, look-ups change no source.  Waits for a look-up under
+ * way.  Twice is fine. */
 void sluice_servers_end_lookups(struct sluice_servers *servers);
 
-/* Says hello to all of them at once and takes the list of each shard.  A replica that does not
- * answer is not an error if another one of its shard does: a warning, and it is used once it
- * answers. *info is of the whole: cores are sums, sizes the largest that any of them sends,
- * abilities what all have.  SLUICE_E_INVALID, with both sides' values, if they do not fit one
- * another. */
+/* Calls Hello of all servers at the same time, and fetches the list of each shard.  If a replica
+ * does not answer but another one of its shard does, that is a warning, and the replica is used
+ * once it answers.  *info describes the whole: the sum of cores, the largest of the size limits,
+ * and the abilities that all servers have.  SLUICE_E_INVALID, with both sides' values, if servers
+ * do not fit one another. */
 SLUICE_MUST_USE sluice_status sluice_servers_open(struct sluice_servers *servers,
                                                   const struct sluice_pipeline *pipeline,
                                                   struct sluice_server_info *info,
@@ -81,14 +83,15 @@ SLUICE_MUST_USE sluice_status sluice_servers_open(struct sluice_servers *servers
 
 /* The functions below are for servers that are open. */
 
-/* sluice_client_bound_messages() of all, and of those to come.  Before the first source. */
+/* Calls sluice_client_bound_messages() on all current and later clients.  Before the first
+ * source. */
 SLUICE_MUST_USE sluice_status sluice_servers_bound_messages(struct sluice_servers *servers,
                                                             size_t max_bytes,
                                                             struct sluice_err *err);
 
-/* sluice_client_probe() of all that answered, at the same time: what the link of this node or
- * theirs moves together; the CPU time per byte is a mean.  One that fails is left out, with a
- * warning; it fails if all do. */
+/* Probes all servers that answered at the same time, with sluice_client_probe(): the rate is the
+ * sum, limited by this node's link or theirs; the CPU time per byte is a mean.  A server that fails
+ * is left out, with a warning; it is an error if all fail. */
 SLUICE_MUST_USE sluice_status sluice_servers_probe(struct sluice_servers *servers,
                                                    uint64_t max_bytes,
                                                    struct sluice_client_probed *probed,

@@ -2,86 +2,86 @@
 #define SLUICE_COMPUTE_CLIENT_FETCH_TUNING_H
 
 /* The tuned constants of fetching, from one server (fetcher.h) or from several (replicas.h,
- * servers.h); those of all loaders are in load/tuning.h.  Chosen by reasoning, but for what
- * docs/results says. */
+ * servers.h); those of all loaders are in compute_client/loader/tuning.h.  Chosen by reasoning,
+ * except those in docs/results. */
 
-/* How often a sample is blamed for the end of a stream until it is asked for as a file, and until
- * it is given up.  With a link that is cut within one in seven of its replies, as where it is cut
- * every 4 MB and a sample has 600 kB, five times in a row hit one lone sample in 17,000; where the
- * last three are files of 100 kB, one in 3,000,000.  Half: such a link costs samples that are good;
- * twice: a sample that ends servers ends twice as many streams. */
+/* The number of times that a sample is blamed for the end of a stream until it is requested as a
+ * file, and until it is given up.  If a link is cut within one in seven replies (every 4 MB, with
+ * samples of 600 kB), five cuts in a row hit one lone sample in 17,000; if the last three are files
+ * of 100 kB, one in 3,000,000.  Half: such a link costs good samples; twice: a sample that ends
+ * servers ends twice as many streams. */
 #define TUNING_BLAMES_BEFORE_RAW 2
 #define TUNING_BLAMES_BEFORE_END 5
 
-/* ns over which the rate of a server's answers is a mean, and in which what is known of a server
- * that is asked nothing counts half as much.  MEMORY: longer than a burst of replies.  Half: the
- * rate is noisier; twice: one that becomes slow gets too many requests for longer.  FORGET, half: a
- * slow server gets twice as many single requests to show that it still is; twice: one that is fast
- * again stands idle for longer. */
+/* ns.  MEMORY: time constant of the EWMA of a server's rate, longer than a burst of replies.  Half:
+ * the rate is noisier; twice: a server that becomes slow gets too many requests for longer.
+ * FORGET: half-life of the expected wait of a server without requests.  Half: a slow server gets
+ * twice as many single requests that test it; twice: a server that is fast again is idle for
+ * longer. */
 #define TUNING_REPLICA_MEMORY_NS 500000000.0
 #define TUNING_REPLICA_FORGET_NS 500000000.0
 
-/* ns: a replica that owes answers is suspected after this silence, in addition to its usual one:
- * others are asked for the same; looked at so often in that time.  After CUT more its connection is
- * ended.  Long enough that a busy server's scheduling or a lost packet (200 ms) does not count;
- * short against what a trainer has ready.  Half: more is asked for twice; twice: a server that
- * hangs holds an epoch up for longer.  A false suspicion doubles both; that is forgotten after
- * ALARM_FORGET. */
+/* ns: a replica that owes answers is suspected after a silence of FAILOVER beyond its usual one,
+ * which is checked LOOKS times in that time; then others are asked for the same items.  After CUT
+ * more its connection is ended.  Long enough that a busy server's scheduling or a lost packet (200
+ * ms) does not count; short compared with the trainer's prefetched batches.  Half: more items are
+ * requested twice; twice: a server that hangs delays an epoch for longer.  A false suspicion
+ * doubles both, for ALARM_FORGET. */
 #define TUNING_FAILOVER_NS 400000000ull
 #define TUNING_LOOKS_IN_FAILOVER 8
 #define TUNING_CUT_NS 2000000000ull
 #define TUNING_ALARM_FORGET_NS 60000000000ull
 
 /* A false suspicion doubles the two times above, at most this many times: to 3.2 s and 16 s.  Half:
- * a server that is slow for long is doubted again and again; twice: one that hangs holds an epoch
- * up for up to 25 s. */
+ * a server that is slow for long is suspected again and again; twice: one that hangs delays an
+ * epoch by up to 25 s. */
 #define TUNING_MOST_ALARMS 3
 
-/* An item of several replicas that was lost with this number of streams is a suspect (replicas.h).
- * Half: each lost stream makes suspects of all that was asked, which go one by one; twice: an item
- * that ends servers ends twice as many before it is found. */
+/* If a shard has several replicas, an item that was under way when this number of streams was lost
+ * is a suspect (replicas.h).  Half: each lost stream makes all of its items suspects, which go one
+ * by one; twice: an item that ends servers ends twice as many before it is found. */
 #define TUNING_LOSSES_BEFORE_SUSPECT 2
 
-/* A replica with this number of failures in a row fails: as errors are made fast, it would soon get
- * all items.  Half: one bad sample sends the others elsewhere; twice: more items are asked for
- * twice.
- */
+/* A replica with this number of failures in a row counts as failing: errors come fast, so it would
+ * soon get all items.  Half: one bad sample sends the others elsewhere; twice: more items are
+ * requested twice. */
 #define TUNING_FAILURES_IN_A_ROW 2
 
-/* Round trips that are remembered, and fewer of which say nothing of what is usual.  Half: the
- * quantile of hedging is that of a moment; twice: it follows a change after more than 500 items. */
+/* Round trips that are stored for the quantile of hedging, and the least number that it needs.
+ * Half: the quantile is noisy; twice: it follows a change after more than 500 items. */
 #define TUNING_TRIPS 256
 #define TUNING_LEAST_TRIPS 32
 
-/* s: replies that come closer together are of one burst: of one message, as a rule.  Half: a
+/* s: replies that come closer together than this are one burst, usually one message.  Half: a
  * message whose replies are handed on slowly counts as two; twice: small replies of a fast server
- * run together. */
+ * are merged. */
 #define TUNING_REPLY_BURST_S 0.001
 
-/* ns until items are looked at that wait behind one for which all replicas have enough to do.
+/* ns until items are checked again that wait behind one for which all replicas are busy.
  * Half: the table is walked twice as often; twice: a free replica may wait 40 ms. */
 #define TUNING_BUSY_LOOK_NS 20000000ull
 
-/* Hedging (Dean and Barroso, The Tail at Scale, 2013): an item is asked for twice if it takes
- * longer than QUANTILE of the round trips of late, and FACTOR times their median, so that nothing
- * is where all take about as long; at most SHARE of all items: the slowest in a hundred.  Half the
- * share: half of what is slow waits; twice: up to a fiftieth more work for the servers. */
+/* Hedging (Dean and Barroso, The Tail at Scale, 2013): an item is requested twice if it takes
+ * longer than QUANTILE of the recent round trips, and than FACTOR times their median, so that none
+ * is hedged if all take about the same time; at most SHARE of all items: the slowest in a hundred.
+ * Half the share: half of the slow items wait; twice: up to a fiftieth more work for the servers.
+ */
 #define TUNING_HEDGE_QUANTILE 0.99
 #define TUNING_HEDGE_FACTOR 2
 #define TUNING_HEDGE_SHARE 0.01
 
-/* Late binding: a replica is asked for what it answers in AHEAD seconds, or in AHEAD_TRIPS round
- * trips if that is longer, and for LEAST items at least; what is left waits for whoever is free
- * first.  Without a bound all of a burst is bound to the replicas that are there when it begins, by
- * their rates of that moment.  Half: a replica on a long way, or one that sends few large messages,
- * may have nothing to do for a moment; twice: a burst ends later where rates change. */
+/* Late binding: a replica gets the items that it answers in AHEAD seconds, or in AHEAD_TRIPS round
+ * trips if that is longer, and at least LEAST items; the rest waits for the replica that is free
+ * first.  Without this bound a whole burst is assigned when it begins, by the rates of that moment.
+ * Half: a distant replica, or one that sends few large messages, may be idle for a moment; twice: a
+ * burst ends later if rates change. */
 #define TUNING_REPLICA_AHEAD_S 0.25
 #define TUNING_REPLICA_AHEAD_TRIPS 2
 #define TUNING_REPLICA_LEAST_AHEAD 8
 
-/* ns: a server that cannot be reached is tried again after so long at the latest, one that refused
- * us after so long.  A server that is back is used within 5 s.  Half: twice as many connections of
- * every client while a server is away; twice: a server that is back stands idle for longer. */
+/* ns: longest wait before a server that cannot be reached is tried again, and wait after a refusal.
+ * A server that is back is used within 5 s.  Half: twice as many connections of every client while
+ * a server is away; twice: a server that is back is idle for longer. */
 #define TUNING_REPLICA_WAIT_NS 1000000000ull
 #define TUNING_REPLICA_REFUSED_NS 2000000000ull
 
@@ -91,23 +91,22 @@
 #define TUNING_LOOKUP_S 2
 
 /* s for which the start of a run waits for further replicas once each shard has one.  A connection
- * to a server that is there takes some ms, one to a machine that is not takes for ever.  Half: a
- * replica that is busy is left out at first; twice: one that is dead delays each start by so long.
- */
+ * to a running server takes some ms; one to a missing machine may never be answered.  Half: a busy
+ * replica is left out at first; twice: a dead one delays each start by 2 s. */
 #define TUNING_REPLICA_GRACE_S 1
 
-/* Samples of the shortest list that is kept on the client's disk (list_cache.h).  By ten million of
- * them, which take 1.8 s more without, so that these take some 12 ms.  Not swept; half, twice: 6
+/* Samples of the shortest list that is cached on the client's disk (list_cache.h).  Ten million
+ * samples take 1.8 s more without the cache, so 65536 take some 12 ms.  Not swept; half, twice: 6
  * and 24 ms of a start are not saved. */
 #define TUNING_LIST_CACHE_LEAST 65536
 
-/* Lists that are kept, of 60 MB for each million samples.  By reasoning, not swept.  Half: who goes
- * from one dataset to another soon fetches lists anew; twice: as much more of the disk. */
+/* Lists in the cache, of 60 MB for each million samples.  By reasoning, not swept.  Half: users of
+ * many datasets fetch lists again; twice: twice the disk space. */
 #define TUNING_LIST_CACHE_FILES 8
 
-/* Seconds after which a list that is not whole was left by a process that was killed: no list takes
- * so long to be written.  By reasoning, not swept.  Half: a very slow link may lose its list while
- * it comes; twice: it takes disk for longer. */
+/* Age in seconds from which a partial list is removed, because a killed process must have left it:
+ * no list takes an hour to write.  By reasoning, not swept.  Half: on a very slow link a list may
+ * be removed while it arrives; twice: partial lists take disk space for longer. */
 #define TUNING_LIST_ABANDONED_S 3600
 
 #endif

@@ -495,10 +495,10 @@ struct sluice_plan_bounds sluice_controller_bounds(const struct sluice_controlle
     const struct sluice_tuning *tuning = c->tuning;
     const double latency_s =
         c->capacity.latency_ns == UINT64_MAX ? 0 : (double)c->capacity.latency_ns * 1e-9;
-    /* Of what was seen done, or twice that while more is expected, so that a wrong forecast fills
-     * no queue. */
+    /* The measured rate, or up to twice that while the forecast is higher, so that a wrong forecast
+     * fills no queue. */
     const double per_s = fmax(c->seen_per_s, fmin(c->forecast_per_s, 2 * c->seen_per_s));
-    /* Little stands before a link that is not the limit, and what is asked for can be changed. */
+    /* The queue of a link that is not the bottleneck is kept short, so that choices can change. */
     const double link_part = c->link_waited * c->dual[SLUICE_NETWORK];
     const double ahead_s =
         tuning->free_link_ahead_s + link_part * (tuning->ahead_s - tuning->free_link_ahead_s);

@@ -59,7 +59,7 @@ static sluice_status train(struct run *run, struct place *place, bool *is_stoppe
     return status;
 }
 
-/* Where samples come from, if the command line leaves that in doubt. */
+/* Logs where samples come from, if the command line does not say so. */
 static void tell_where_from(const struct sluice_options *o)
 {
     char dirs[SLUICE_ROOTS_TEXT];

@@ -354,7 +354,7 @@ SLUICE_API void sluice_loader_close(struct sluice_loader *loader);
 
 /* --- results of an epoch --- */
 
-/* What the model's training reached in an epoch. */
+/* The result of the model's training in an epoch. */
 struct sluice_learned {
     uint64_t samples;
     double loss_sum; /* cross-entropy, natural log, summed over samples */

@@ -189,7 +189,7 @@ static sluice_status profile_row(struct row *row, struct maker *maker, uint8_t *
 /* Whether the file goes to the device as it is: the source has cut it, or has an index of it. */
 static bool is_ready_for_gpu(const struct sluice_sample *sample)
 {
-    return sample->coding != NULL || /* a cut file: rows have been opened */
+    return sample->coding != NULL || /* a JPEG crop: rows have been opened */
            sluice_gpu_index_serves(sample->jpeg_index, sample->data->data, sample->data->len);
 }
 
