@@ -4,29 +4,29 @@
 #include "datasets/list/labels.h"
 #include "datasets/manifest/layout.h"
 
-/* The samples of a manifest by what was found: order, splits, classes, labels and targets;
- * manifest.h has the rules.
+/* Completes a manifest from the found files: order, splits, classes, labels and targets of its
+ * samples; manifest.h has the rules.
  *
  * Threads: called from one. */
 
 struct sluice_manifest_parts {
     struct sluice_manifest_builder
         *builder;       /* has the entries, in no order, and no class but those of are_names */
-    const char *root;   /* in words */
+    const char *root;   /* for messages */
     const char *folder; /* may hold sluice-classes.txt; NULL: no folder */
     const struct sluice_manifest_options *options;
-    struct sluice_layout_folders *folders; /* those in shards are added here */
+    struct sluice_layout_folders *folders; /* folders within shards are added here */
     struct sluice_passed_over *passed;
-    size_t num_labelled; /* entries with a label of their shard */
-    bool are_names;      /* these are names, and the builder has the classes */
+    size_t num_labelled; /* entries with a label from their shard */
+    bool are_names;      /* these labels are names, and the builder has the classes */
 };
 
-/* The targets that tables are read for: none if they are members of tars. */
+/* The column of targets to read from tables; {0} if targets are members of tars. */
 struct sluice_target_column
 sluice_manifest_column_of_tables(const struct sluice_manifest_options *options);
 
-/* `labels`: the table, or NULL.  No entry may be left afterwards.  Statuses as of
- * sluice_manifest_list(). */
+/* `labels`: the table, or NULL.  It may remove all entries.  Statuses as of sluice_manifest_list().
+ */
 SLUICE_MUST_USE sluice_status sluice_manifest_assign(const struct sluice_manifest_parts *parts,
                                                      struct sluice_labels *labels,
                                                      struct sluice_err *err);

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A manifest as a file that is mapped: opening ten million samples reads the file once and takes
- * next to no memory of the process's own, since its pages are the kernel's cache of the file.
+/* A manifest as a mapped file: opening ten million samples reads the file once and takes almost no
+ * memory of the process, since its pages are in the kernel's page cache.
  *
  * All numbers are little endian, all sections begin at multiples of 8:
  *
@@ -26,9 +26,9 @@
  *     targets   one after the other
  *     strings   paths, classes, and what was passed over, each with its NUL
  *
- * Opening checks the whole file, hashes and what they say, by read(): a disk that fails is an
- * error, and no page of it is the process's then.  What goes wrong with a mapped page later ends
- * the process (SIGBUS), so a file is only ever replaced by renaming, never cut or written to.
+ * Opening checks the whole file, hashes and values, by read(), so a failing disk is an error and not
+ * a signal.  A later failure of a mapped page ends the process (SIGBUS), so a file is only ever
+ * replaced by renaming, never truncated or overwritten.
  *
  * Threads: a writer belongs to one thread at a time; the rest from any. */
 
@@ -37,9 +37,9 @@ SLUICE_MUST_USE sluice_status sluice_manifest_binary_path(const char *text_path,
                                                           char path[SLUICE_MAX_PATH_BYTES],
                                                           struct sluice_err *err);
 
-/* SLUICE_E_NOT_FOUND; SLUICE_E_CORRUPT: no such file, cut or damaged; SLUICE_E_UNSUPPORTED: of
- * another version; SLUICE_E_STALE: made of something else than *source_hash says (NULL: anything
- * will do), or of another dataset than *id (NULL: the same); SLUICE_E_IO.
+/* SLUICE_E_NOT_FOUND; SLUICE_E_CORRUPT: not such a file, truncated or damaged; SLUICE_E_UNSUPPORTED:
+ * another version; SLUICE_E_STALE: made from another source than *source_hash (NULL: not checked),
+ * or of another dataset than *id (NULL: not checked); SLUICE_E_IO.
  * Error texts name the path. */
 struct sluice_manifest_expected {
     const struct sluice_hash128 *source_hash, *id;
@@ -49,8 +49,8 @@ SLUICE_MUST_USE sluice_status sluice_manifest_map(const char *path,
                                                   struct sluice_manifest **manifest,
                                                   struct sluice_err *err);
 
-/* Writes the binary manifest that belongs to the text manifest `text_path`, which was written of
- * `manifest` before, beside it. */
+/* Writes the binary manifest next to its text manifest `text_path`, which must have been written
+ * from `manifest`. */
 SLUICE_MUST_USE sluice_status sluice_manifest_write_binary(const struct sluice_manifest *manifest,
                                                            const char *text_path,
                                                            struct sluice_err *err);
@@ -73,40 +73,39 @@ struct sluice_manifest_writer_options {
     bool has_offsets, has_mtimes, has_hashes;
 };
 
-/* Adds the columns that the manifest has, and as many bytes of targets; all have targets of one
- * type.
- */
+/* Adds the columns of the manifest and the bytes of its targets to the options.  All manifests must
+ * have one type of targets. */
 void sluice_manifest_writer_want(struct sluice_manifest_writer_options *options,
                                  const struct sluice_manifest *manifest);
 
-/* Memory: some 200 kB, whatever the number of samples. */
+/* Takes about 200 kB of memory, whatever the number of samples. */
 SLUICE_MUST_USE sluice_status
 sluice_manifest_writer_create(const struct sluice_manifest_writer_options *options,
                               struct sluice_manifest_writer **writer, struct sluice_err *err);
 
-/* The next row.  SLUICE_E_INVALID: no label of a class, a target that is not as was said, or its
- * path is empty, too long, no UTF-8 or not after the one before; more rows or bytes of targets than
- * were said.  SLUICE_E_IO. */
+/* Adds the next row.  SLUICE_E_INVALID: its label has no class, its target is not of the type in the
+ * options, its path is empty, too long, not UTF-8 or not after the one before, or there are more
+ * rows or bytes of targets than in the options.  SLUICE_E_IO. */
 SLUICE_MUST_USE sluice_status sluice_manifest_writer_add(struct sluice_manifest_writer *writer,
                                                          const struct sluice_manifest_entry *entry,
                                                          struct sluice_err *err);
 
 /* The dataset id of the rows so far. */
 struct sluice_hash128 sluice_manifest_writer_id(const struct sluice_manifest_writer *writer);
-/* As sluice_manifest_list_hash(); `classes` are as many as were said. */
+/* As sluice_manifest_list_hash(); `classes` has num_classes names. */
 uint64_t sluice_manifest_writer_list_hash(const struct sluice_manifest_writer *writer,
                                           const char *const *classes);
 size_t sluice_manifest_writer_count(const struct sluice_manifest_writer *writer);
 
 struct sluice_manifest_ending {
-    const char *const *classes;               /* as many as were said */
+    const char *const *classes;               /* num_classes of them */
     const struct sluice_hash128 *source_hash; /* NULL: 0 */
     const char *passed_text;                  /* as in struct sluice_manifest; may be NULL */
     uint64_t passed_unread;
 };
 
-/* Once all rows are there.  *manifest (may be NULL): the file, mapped.  It is not synced to the
- * disk: what a crash leaves of it is found to be damaged. */
+/* Call it once all rows are added.  *manifest (may be NULL): the mapped file.  The file is not synced
+ * to the disk: after a crash, opening it finds the damage. */
 SLUICE_MUST_USE sluice_status sluice_manifest_writer_commit(
     struct sluice_manifest_writer *writer, const struct sluice_manifest_ending *ending,
     struct sluice_manifest **manifest, struct sluice_err *err);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Private to those who read and write the file; manifest/binary.h describes it. */
+/* Private to the reader and the writer of the file; manifest/binary.h describes it. */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the columns are used as they lie there");
 
@@ -53,11 +53,10 @@ _Static_assert(sizeof(struct sluice_binary_header) == 80 + SLUICE_BINARY_SECTION
 struct sluice_binary_copy {
     void *map; /* mmap()'s */
     size_t bytes;
-    bool is_file; /* its pages are those of a file that nobody else writes; else they are memory */
+    bool is_file; /* pages of a file that nobody else writes; otherwise anonymous memory */
 };
 
-/* Maps a file that the caller has written, whose header it is, and which is as the header says.
- * Borrows fd. */
+/* Maps a file that the caller has written, so its header is trusted.  Borrows fd. */
 SLUICE_MUST_USE sluice_status sluice_binary_map(int fd, const struct sluice_binary_header *header,
                                                 uint64_t file_bytes, const char *path,
                                                 struct sluice_manifest **manifest,

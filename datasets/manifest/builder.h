@@ -29,17 +29,17 @@ SLUICE_MUST_USE sluice_status sluice_manifest_set_target(struct sluice_manifest_
                                                          size_t i, const void *target, size_t bytes,
                                                          struct sluice_err *err);
 
-/* Whether entry i has a class, comes after entry i - 1, and has a target as the manifest's
- * target_type says: SLUICE_E_INVALID. */
+/* Checks that entry i has a class, comes after entry i - 1, and has a target of the manifest's
+ * target_type.  If not, SLUICE_E_INVALID. */
 SLUICE_MUST_USE sluice_status sluice_manifest_check_entry(const struct sluice_manifest *manifest,
                                                           size_t i, struct sluice_err *err);
 
-/* The id of the rows before, from {0, 0} on, and one more. */
+/* Adds a row to `id`, the id of the rows before it; begin with {0, 0}. */
 struct sluice_hash128 sluice_manifest_id_add(struct sluice_hash128 id,
                                              const struct sluice_manifest_entry *entry,
                                              size_t path_len);
 
-/* sluice_manifest_list_hash(), row by row; `hasher` may go on after the end. */
+/* sluice_manifest_list_hash(), row by row.  end() does not change `hasher`, which may go on. */
 void sluice_manifest_list_hash_begin(struct sluice_hasher64 *hasher,
                                      struct sluice_target_type type);
 void sluice_manifest_list_hash_add(struct sluice_hasher64 *hasher,
@@ -49,8 +49,8 @@ uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,
 
 #define SLUICE_PASSED_TEXT_BYTES 400
 
-/* What a file says of what was passed over, maybe in `room`, and how many may be images; NULL: it
- * says nothing. */
+/* The text for a manifest file about files that were passed over, perhaps in `room`, and how many of
+ * them may be images.  NULL: there is nothing to write. */
 const char *sluice_manifest_passed_over(const struct sluice_manifest *manifest,
                                         char room[SLUICE_PASSED_TEXT_BYTES], uint64_t *num_unread);
 

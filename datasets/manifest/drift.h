@@ -8,32 +8,31 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Whether a manifest file still describes its folder, at a bounded cost: a manifest that was made
- * before files were added, removed or replaced is used without them.
+/* Checks at a bounded cost whether a manifest file still describes its folder, since changes after
+ * the manifest was made are not in it.
  *
  *     every folder of the manifest      one stat
- *     those changed since the manifest  listed; their names are compared with the rows, exactly
- *     DRIFT_FOLDERS of the others       the same, as a copy of the manifest hides when it was made
+ *     folders newer than the manifest   listed; all names are compared with the rows
+ *     DRIFT_FOLDERS of the others       the same, because a copied manifest looks newer than it is
  *     DRIFT_FILES files, evenly spread  one stat: length and time of change
- *     up to DRIFT_HASHES of these       where the time alone differs: the content is hashed
+ *     up to DRIFT_HASHES of these       if only the time differs, the content is hashed
  *
- * So there is no false alarm where all was copied, with or without its times, or touched.  What
- * may be missed: replaced files that are not among those looked at (freshness.h finds them when
- * they are read), and links and folders of links that are new.
+ * So a copied or touched dataset gives no false alarm.  The check may miss replaced files that are
+ * not sampled (freshness.h finds them when they are read), and new links and folders of links.
  *
  * Threads: any. */
 
-/* Lists some 80,000 names of ImageNet, which takes a tenth of a second. */
+/* On ImageNet this lists about 80,000 names, in a tenth of a second. */
 #define DRIFT_FOLDERS 64
 #define DRIFT_FILES 256
 #define DRIFT_HASHES 16
 
 struct sluice_manifest_drift {
     uint64_t num_added, num_gone; /* files */
-    uint64_t num_changed;         /* of the files looked at */
+    uint64_t num_changed;         /* of the checked files */
     /* The first of each, relative to the root. */
     char added[SLUICE_MAX_PATH_BYTES], gone[SLUICE_MAX_PATH_BYTES], changed[SLUICE_MAX_PATH_BYTES];
-    uint64_t num_folders, num_listed, num_files; /* looked at */
+    uint64_t num_folders, num_listed, num_files; /* checked */
 };
 
 /* Compares the manifest, which was read from `path`, with the folder.  `is_cancelled` (may be NULL)
@@ -45,9 +44,9 @@ SLUICE_MUST_USE sluice_status sluice_manifest_find_drift(const struct sluice_man
                                                          struct sluice_manifest_drift *drift,
                                                          struct sluice_err *err);
 
-/* The same, in one line of the log: a warning that says what differs, which command mends it and
- * what to do `then` ("start again"); nothing but a debug line where all agrees.  `path` NULL: the
- * root's own manifest.  A manifest that was scanned is not looked at. */
+/* Logs the same in one line: a warning that says what differs, which command mends it and what to do
+ * `then` ("start again"), or a debug line if nothing differs.  `path` NULL: the root's own manifest.
+ * A scanned manifest is not checked. */
 void sluice_manifest_tell_drift(const struct sluice_manifest *manifest, const char *root,
                                 const char *path, const char *then,
                                 const atomic_bool *is_cancelled);

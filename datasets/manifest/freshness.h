@@ -8,17 +8,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether a sample's file is still the one that the manifest describes: a file that was replaced
- * would be served under the label of another one.
+/* Checks that a sample's file is still the one that the manifest describes; otherwise a replaced
+ * file would be served under the label of another one.
  *
  *     its length     its time of change    its content
  *     differs                                                  stale
  *     as listed      as listed             with `verify`: the hash decides
  *     as listed      differs, not listed   with a hash: it decides; without one: fresh
  *
- * The time alone proves nothing: a copy or touch(1) changes it, and the content stays.  So the
- * content is hashed once for each time that a file turns up with; the verdict is kept.  Without a
- * hash the manifest promises nothing of the content: a warning names the first such file.
+ * The time alone proves nothing, because a copy or touch(1) changes it and not the content.  So the
+ * content is hashed once for each new time of a file, and the verdict is kept.  Without a hash the
+ * manifest cannot vouch for the content: a warning names the first such file.
  *
  * Threads: look and read from any thread. */
 
@@ -32,14 +32,15 @@ SLUICE_MUST_USE sluice_status sluice_freshness_create(const struct sluice_manife
                                                       struct sluice_err *err);
 void sluice_freshness_destroy(struct sluice_freshness *freshness); /* NULL is allowed */
 
-/* Before the file of a sample (an index into the manifest's entries) is read: its length and time
- * as it was opened.  *needs_content: read all of it, and ask sluice_freshness_read().
- * SLUICE_E_STALE: err says what differs and what to do, without the path. */
+/* Call it before reading the file of a sample (an index into the manifest's entries), with the
+ * length and time of the opened file.  *needs_content: read all of it and call
+ * sluice_freshness_read().  SLUICE_E_STALE: err says what differs and what to do, without the path.
+ */
 SLUICE_MUST_USE sluice_status sluice_freshness_look(struct sluice_freshness *freshness,
                                                     size_t sample, uint64_t len, int64_t mtime_ns,
                                                     bool *needs_content, struct sluice_err *err);
 
-/* The content of that file.  SLUICE_E_STALE as above. */
+/* Checks the content of that file.  SLUICE_E_STALE as above. */
 SLUICE_MUST_USE sluice_status sluice_freshness_read(struct sluice_freshness *freshness,
                                                     size_t sample, int64_t mtime_ns,
                                                     const void *data, size_t len,

@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The list of a dataset whose files lie in several places: rows are ordered by path, classes by
- * name, each name once; subsets, sizes and hashes stay.
+/* Joins the lists of a dataset whose files are in several places: rows are ordered by path, classes
+ * by name, each name once; subsets, sizes and hashes stay.
  *
- *     servers with a part of the files each   what one server over all of them would list; so its
- *                                             id is that of the undivided dataset
+ *     servers that each have a part of the    the list of one server with all files, so its id is
+ *     files                                   that of the undivided dataset
  *     roots with names (base/roots.h)         paths get NAME/; each root has its own layout
  *
  * Threads: a function of its arguments. */
@@ -27,9 +27,9 @@ struct sluice_manifest_place {
     uint32_t part, row;
 };
 
-/* *places (NULL: they are not wanted) is the caller's to free.  Roots with names are ordered by
- * sluice_root_compare(), and all have one or none.  SLUICE_E_INVALID: of parts without roots a path
- * is in two, or the folders of one are classes and those of another subsets; the error names both.
+/* The caller frees *places (may be NULL: not wanted).  Either all parts have root names, ordered by
+ * sluice_root_compare(), or none has.  SLUICE_E_INVALID: two parts without root names have the same
+ * path, or the folders of one are classes and those of the other subsets; the error names both.
  * SLUICE_E_UNSUPPORTED: a path becomes too long, or there are too many.  num_parts >= 1. */
 SLUICE_MUST_USE sluice_status sluice_manifest_join(const struct sluice_manifest_part *parts,
                                                    size_t num_parts,
@@ -37,8 +37,8 @@ SLUICE_MUST_USE sluice_status sluice_manifest_join(const struct sluice_manifest_
                                                    struct sluice_manifest_place **places,
                                                    struct sluice_err *err);
 
-/* The way back: a new manifest of the rows that came from this root, without its name in their
- * paths, and with all classes.  SLUICE_E_NO_MEMORY. */
+/* The reverse: a new manifest of the rows from this root, without its name in their paths, and with
+ * all classes.  SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_manifest_of_root(const struct sluice_manifest *whole,
                                                       const char *root,
                                                       struct sluice_manifest **manifest,

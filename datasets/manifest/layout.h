@@ -6,17 +6,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Which folders of a dataset are its classes; manifest.h has the rule.
+/* Finds the folders of a dataset that are its classes; manifest.h has the rules.
  *
  * Threads: pure functions. */
 
-/* Folders in folders beneath the root; deeper ones are refused. */
+/* The most levels of folders beneath the root; deeper ones are refused. */
 #define SLUICE_LAYOUT_MAX_DEPTH 32
 
-/* A folder in the root, or in a folder of the root that is called as a split is (split_name.h). */
+/* A folder in the root, or in a folder of the root with the name of a split (split_name.h). */
 struct sluice_layout_folder {
     char *path;       /* relative to the root: "cat", "train/cat" */
-    bool holds_image; /* it, or a folder in it, has a file that ImageFolder would take */
+    bool holds_image; /* it, or a folder in it, has a file that ImageFolder takes as an image */
 };
 
 /* A list of them. */
@@ -30,43 +30,41 @@ SLUICE_MUST_USE sluice_status sluice_layout_folders_add(struct sluice_layout_fol
                                                         struct sluice_err *err);
 void sluice_layout_folders_clear(struct sluice_layout_folders *folders);
 
-/* Whether a file of this name makes its folder a class: what is read, and what torchvision's
- * ImageFolder takes for an image (its IMG_EXTENSIONS). */
+/* Whether a file of this name makes its folder a class: a file that we read, or that torchvision's
+ * ImageFolder takes as an image (its IMG_EXTENSIONS). */
 bool sluice_layout_is_image(const char *name);
 
-/* Whether a file of this name is read, by its suffix, in any case of its letters. */
+/* Whether a file of this name is read, by its suffix in upper or lower case. */
 bool sluice_layout_is_read(const char *name);
 #define SLUICE_LAYOUT_READ ".jpg, .jpeg, .png, .webp, .tif, .tiff, .bmp, .gif, .ppm and .pgm"
 
 /* The coding that the suffix implies (image/codecs/coding.h): the format, except for JPEGs. */
 uint8_t sluice_layout_coding(const char *name);
 
-/* Whether a name at the place of a class is one that is passed over unless it holds an image. */
+/* Whether a folder of this name in the place of a class is passed over unless it holds an image. */
 bool sluice_layout_is_hidden(const char *name);
 
-/* How classes and subsets of samples are found. */
+/* The source of the classes and subsets of samples. */
 struct sluice_layout_source {
-    const char *root; /* in words */
+    const char *root; /* for messages */
     const struct sluice_layout_folder *folders;
     size_t num_folders;
     bool classes_are_folders; /* no folder is a split */
-    bool has_lists;           /* which samples are of which split is said elsewhere */
+    bool has_lists;           /* split lists, not folders, say the split of each sample */
 };
 
-/* Sets the classes, and subset and label of every entry; the entries are in the order of their
- * paths.  A member of a shard lies where it would if the shard were unpacked in its folder. Entries
- * that lie beside the class folders are taken out and go to `passed`; those in a folder of split
- * test get SLUICE_SPLIT_TEST for a subset.  What may surprise is said in the log.
- * SLUICE_E_NO_MEMORY; SLUICE_E_INVALID: a folder of images stands beside splits with class folders
- * in them. */
+/* Sets the classes, and the subset and label of every entry.  Entries must be ordered by path.  A
+ * member of a shard counts as if the shard were unpacked in its folder.  Entries next to class
+ * folders are removed and go to `passed`; entries in a folder of split test get the subset
+ * SLUICE_SPLIT_TEST.  Logs results that may surprise.  SLUICE_E_NO_MEMORY; SLUICE_E_INVALID: a
+ * folder of images is next to splits with class folders. */
 SLUICE_MUST_USE sluice_status sluice_layout_assign(struct sluice_manifest_builder *builder,
                                                    const struct sluice_layout_source *source,
                                                    struct sluice_passed_over *passed,
                                                    struct sluice_err *err);
 
-/* The same without classes, for samples whose labels come from elsewhere: none is taken out, and
- * subset alone is set.  SLUICE_E_INVALID: as above, or a folder of images stands beside two splits.
- */
+/* The same without classes, for samples whose labels come from another source: removes no entry and
+ * sets only subsets.  SLUICE_E_INVALID: as above, or a folder of images is next to two splits. */
 SLUICE_MUST_USE sluice_status
 sluice_layout_assign_subsets(struct sluice_manifest_builder *builder,
                              const struct sluice_layout_source *source, struct sluice_err *err);
@@ -77,10 +75,10 @@ SLUICE_MUST_USE sluice_status sluice_layout_leave_out_test(struct sluice_manifes
                                                            const char *name,
                                                            struct sluice_err *err);
 
-/* Whether every sample lies in a folder that is called as train or val is. */
+/* Whether every sample is in a folder with the name of train or val. */
 bool sluice_layout_is_of_splits(const struct sluice_manifest *manifest);
 
-/* As Python sorts the names of classes: by code point. */
+/* Compares names of classes as Python does, by code points. */
 int sluice_layout_compare_names(const char *a, const char *b);
 
 #endif

@@ -5,19 +5,19 @@
 
 struct sluice_store;
 
-/* The manifest of what a store lists, by the rules of manifest.h; sluice_manifest_scan() is the
- * same for a folder.  Objects are files, and the parts of their keys are folders: so a folder
- * without files is not there, and neither are links.  An entry's mtime_ns is its object's version.
+/* Makes the manifest of a store's objects, by the rules of manifest.h; sluice_manifest_scan() does
+ * the same for a folder.  Objects are files, and the parts of their keys are folders.  So there are
+ * no empty folders and no links.  An entry's mtime_ns is its object's version.
  *
- * SLUICE_E_NOT_FOUND: nothing is listed that is read; SLUICE_E_CORRUPT: a key is listed twice; and
- * what store->list says.  `root` is for words. */
+ * SLUICE_E_NOT_FOUND: the store lists no image that is read; SLUICE_E_CORRUPT: it lists a key twice;
+ * and the statuses of store->list.  `root` is for messages. */
 SLUICE_MUST_USE sluice_status sluice_manifest_of_store(struct sluice_store *store, const char *root,
                                                        struct sluice_manifest **manifest,
                                                        struct sluice_err *err);
 
-/* The same, with what the options ask for: shards are read by ranges, of the version that is
- * listed. Tables and lists of classes and of splits are files of this machine, and none lies in the
- * store. Further statuses as of sluice_manifest_list(); `summary` may be NULL. */
+/* The same, with options.  Shards are read by ranges, in the listed version.  Tables, class lists
+ * and split lists are files of this machine, never of the store.  Further statuses as of
+ * sluice_manifest_list(); `summary` may be NULL. */
 SLUICE_MUST_USE sluice_status sluice_manifest_list_store(
     struct sluice_store *store, const char *root, const struct sluice_manifest_options *options,
     struct sluice_manifest **manifest, struct sluice_manifest_summary *summary,

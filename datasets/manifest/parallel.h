@@ -10,8 +10,8 @@
  *
  * Threads: called from one; `fn` runs on several at a time. */
 
-/* Calls fn(ctx, i) once for every item.  After the first call that fails no new item is begun, and
- * its status and text are returned.  num_threads 0: one for each CPU.  Shows progress as `what`. */
+/* Calls fn(ctx, i) once for every item.  After the first call that fails, starts no new item, and
+ * returns its status and text.  num_threads 0: one for each CPU.  Shows progress as `what`. */
 SLUICE_MUST_USE sluice_status sluice_parallel_for(size_t n, unsigned num_threads, const char *what,
                                                   sluice_status (*fn)(void *ctx, size_t i,
                                                                       struct sluice_err *err),

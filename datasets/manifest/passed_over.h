@@ -7,20 +7,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The files that a walk over a dataset's folder met and did not list, counted by suffix, so that
- * nothing is left out without a word.
+/* Counts, by suffix, the files that a walk over a dataset's folder found and did not list, so that
+ * none is left out silently.
  *
- * A file may be an image if it has the suffix of an image format, or none and lies in a folder
- * (a README or LICENSE at the top has none either).  Everything else (.txt, .csv, ...) is a side
- * file.
+ * A file may be an image if it has the suffix of an image format, or if it has no suffix and is in a
+ * subfolder (a README or LICENSE at the top has none either).  All other files (.txt, .csv, ...) are
+ * side files.
  *
  * Threads: one at a time. */
 
-#define SLUICE_PASSED_SUFFIXES 32 /* that are told apart */
-#define SLUICE_PASSED_NAMES 3     /* of images, to name in a message */
+#define SLUICE_PASSED_SUFFIXES 32 /* counted separately */
+#define SLUICE_PASSED_NAMES 3     /* of images, for messages */
 
 struct sluice_passed_suffix {
-    char text[16]; /* ".avif", in lower case; "": none */
+    char text[16]; /* ".avif", in lower case; "": no suffix */
     bool is_image; /* or may be one */
     uint64_t num_files;
 };
@@ -45,21 +45,20 @@ void sluice_passed_over_add(struct sluice_passed_over *passed, const char *path)
 /* Whether the suffix is that of an image format that is not read. */
 bool sluice_passed_over_is_image(const char *path);
 
-/* Takes back one that turned out to be read after all, and that is no image by its suffix. */
+/* Takes back a file that is read after all, and whose suffix is not an image's. */
 void sluice_passed_over_take_back(struct sluice_passed_over *passed, const char *path);
 
-/* An image that is not read for another reason than its suffix, such as where it lies. */
+/* Adds an image that is not read for another reason than its suffix, such as its folder. */
 void sluice_passed_over_add_image(struct sluice_passed_over *passed, const char *path);
 
 /* Whether `name` ends with this suffix (".jpg"), in upper or lower case. */
 bool sluice_has_suffix(const char *name, const char *suffix);
 
-/* How many files have the suffix of an image, or may be one without any. */
+/* The number of files with the suffix of an image, or without a suffix that may be images. */
 uint64_t sluice_passed_over_num_unread(const struct sluice_passed_over *passed);
 
 /* "12 .heic, 3 .avif, 1 without suffix, 2 .txt": images first, of each kind the most frequent
- * first.  "" if the suffix of no file is one that is not read.  Returns the length; what has no
- * room is cut. */
+ * first.  "" without such files.  Returns the length; text that does not fit is truncated. */
 size_t sluice_passed_over_text(const struct sluice_passed_over *passed, char *out, size_t room);
 
 #endif

@@ -8,16 +8,16 @@
 #include <stdint.h>
 
 /* Shards of records: MosaicML's MDS (mosaicml/streaming, base/format/mds/writer.py) and LitData's
- * chunks (Lightning-AI/litdata, streaming/writer.py), uncompressed.  Where the values of each
- * record lie, without reading them.
+ * chunks (Lightning-AI/litdata, streaming/writer.py), uncompressed.  Finds the places of the values
+ * of each record, without reading them.
  *
  *     uint32 num
  *     uint32 offsets[num + 1]    of the records, from the begin of the shard
  *     MDS: its columns, in JSON
  *     records: uint32 for each column that has no fixed size, then the values, column by column
  *
- * All numbers are little-endian.  Nothing that a shard holds makes this read elsewhere than in the
- * shard, or allocate more than SLUICE_RECORDS_MAX_CONFIG bytes and what Jansson makes of them.
+ * All numbers are little-endian.  Whatever a shard holds, the reader stays within it and allocates
+ * at most SLUICE_RECORDS_MAX_CONFIG bytes plus Jansson's objects of them.
  *
  * Threads: one at a time for each reader. */
 
@@ -26,7 +26,7 @@
 #define SLUICE_RECORDS_MAX_CONFIG ((size_t)1 << 20)
 
 enum sluice_column_kind {
-    SLUICE_COLUMN_OTHER, /* not for us, or not as it lies: pixels, texts, lists of JPEGs */
+    SLUICE_COLUMN_OTHER, /* not usable, or not in place: pixels, texts, lists of JPEGs */
     SLUICE_COLUMN_IMAGE, /* a whole file of an image: MDS's jpeg and png, LitData's jpeg and image
                           */
     SLUICE_COLUMN_BYTES, /* whatever it is */
@@ -73,7 +73,7 @@ struct sluice_value {
 SLUICE_MUST_USE sluice_status sluice_records_open(struct sluice_records *records,
                                                   struct sluice_err *err);
 
-/* Where the values of record i lie, by column.  SLUICE_E_CORRUPT, as above. */
+/* Finds the values of record i, by column.  SLUICE_E_CORRUPT as above. */
 SLUICE_MUST_USE sluice_status sluice_records_find(struct sluice_records *records, uint32_t i,
                                                   struct sluice_value values[],
                                                   struct sluice_err *err);
@@ -88,7 +88,7 @@ SLUICE_MUST_USE sluice_status sluice_records_integer(struct sluice_records *reco
 /* The longest value of a column of texts that is read. */
 #define SLUICE_RECORDS_MAX_TEXT 4096
 
-/* A value of a column of texts, terminated.  SLUICE_E_INVALID: it is empty or too long, no UTF-8,
+/* A value of a column of texts, terminated.  SLUICE_E_INVALID: it is empty, too long or not UTF-8,
  * or has a NUL. */
 SLUICE_MUST_USE sluice_status sluice_records_text(struct sluice_records *records,
                                                   const struct sluice_value *value,

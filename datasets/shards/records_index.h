@@ -3,7 +3,7 @@
 
 #include "datasets/shards/records.h"
 
-/* The index.json beside shards of records: their names, and of LitData's chunks the columns.
+/* The index.json next to shards of records: their names, and the columns of LitData's chunks.
  *
  * Threads: none of its own. */
 
@@ -12,13 +12,13 @@
 struct sluice_records_index {
     char **names; /* of the shards, relative to the index's folder */
     size_t num;
-    struct sluice_columns columns; /* LitData; of MDS each shard says, and there are none here */
-    /* The compression of the first compressed shard: "zstd", ...; NULL: none is compressed. */
+    struct sluice_columns columns; /* LitData's; empty for MDS, whose shards have their own */
+    /* The compression of the first compressed shard ("zstd", ...); NULL: no shard is compressed. */
     char *compression, *compressed;
 };
 
-/* *is_index: it is one of MDS or LitData; else nothing is filled, and that is no failure.  Clear it
- * in any case.  SLUICE_E_INVALID: it is one, and wrong; err says what without the file's name. */
+/* *is_index: it is an index of MDS or LitData.  If not, nothing is filled, and it is not an error.
+ * Clear it in any case.  SLUICE_E_INVALID: the index is wrong; err has no file name. */
 SLUICE_MUST_USE sluice_status sluice_records_index_parse(const char *text, size_t len,
                                                          struct sluice_records_index *index,
                                                          bool *is_index, struct sluice_err *err);

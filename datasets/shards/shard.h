@@ -10,13 +10,13 @@
 #include <sys/stat.h>
 
 /* Samples that are members of shards: "a/x-000.tar/KEY.jpg" is KEY.jpg in the tar a/x-000.tar, and
- * "a/x.mds/17.jpg" is record 17 of a/x.mds (shard_list.h).  A sample is one only if its row has an
- * offset (manifest.h): a folder may be called x.tar, too.
+ * "a/x.mds/17.jpg" is record 17 of a/x.mds (shard_list.h).  A sample is a member only if its row has
+ * an offset (manifest.h), because a folder may also be called x.tar.
  *
  * Threads: any. */
 
 /* The shard's own path: up to and including the first ".tar", ".mds" or ".bin" before a '/'. False,
- * with `object` untouched, if there is none or it does not fit. */
+ * with `object` untouched: the path has no shard, or it does not fit. */
 bool sluice_shard_split(const char *path, char object[SLUICE_MAX_PATH_BYTES]);
 
 /* Whether a file of this name is a shard: a .tar or .mds.  LitData's chunks are known by their

@@ -10,22 +10,23 @@
 
 /* The samples in shards, as rows of a manifest.
  *
- * Tars, by WebDataset's rule (https://github.com/webdataset/webdataset): members whose names are
- * alike up to the first dot of the last part are one sample, of which KEY.cls holds the label, an
- * integer; a .cls of a key without an image is an error.  Members with the suffix of an image are
- * samples here; two of one key are two, with one label.  Other members are counted, and those whose
- * names begin with a dot passed over.  Of two of the same name the later one counts, as for tar(1).
+ * Tars follow WebDataset's rule (https://github.com/webdataset/webdataset): the key of a member is
+ * its name up to the first dot of the last part, and members with one key are one sample.  KEY.cls
+ * holds its label, an integer; a .cls without an image is an error.  Here each member with the
+ * suffix of an image is a sample, so two images with one key are two samples with one label.  Other
+ * members are counted; members whose names begin with a dot are passed over.  Of two members with
+ * the same name the later one counts, as in tar(1).
  *
- * Shards of records (records.h), MDS and LitData's: record 17 of 1000 is the sample "0017.jpg" of
- * its shard, by the suffix of what its bytes begin as.  Its image is the column of whole files of
- * images, or, where there is none, the one of bytes; of several each is a sample,
- * "0017.COLUMN.jpg". Its label is the first of the columns `label`, `class`, `cls` and `target`
- * that is there, of integers or of texts, which are names of classes; a shard with other columns of
- * these kinds alone is an error.
+ * Shards of records (records.h) are MDS and LitData's: record 17 of 1000 is the sample "0017.jpg"
+ * of its shard; the suffix follows from the first bytes of the image.  The image is the column of
+ * whole image files, or without such a column the one of bytes.  With several such columns each is
+ * a sample, "0017.COLUMN.jpg".  The label is the first column of `label`, `class`, `cls` and
+ * `target` that exists, with integers or with names of classes; a shard that has only other columns
+ * of these kinds is an error.
  *
  * Threads: called from one; reads several shards at a time. */
 
-/* The label of a row that has none yet. */
+/* The label of a row without a label. */
 #define SLUICE_NO_LABEL UINT32_MAX
 
 struct sluice_columns;
@@ -35,7 +36,7 @@ struct sluice_shard_file {
     char *path; /* relative to the root; .tar is a tar, anything else has records */
     uint64_t bytes;
     int64_t mtime_ns;                     /* or the version that a store lists */
-    const struct sluice_columns *columns; /* of its records; NULL: the shard says */
+    const struct sluice_columns *columns; /* of its records; NULL: read them from the shard */
 };
 
 struct sluice_shard_options {
@@ -51,15 +52,15 @@ struct sluice_shard_options {
 
 struct sluice_shard_summary {
     size_t num_shards;
-    size_t num_damaged;  /* of which only members before the damage are listed */
+    size_t num_damaged;  /* shards of which only members before the damage are listed */
     size_t num_labelled; /* samples that have a label */
     bool are_names;      /* labels are names of classes, which the builder's manifest has */
 };
 
-/* Adds the samples in these shards, in no order.  A damaged or cut shard is an error in the
- * log, with the byte where it is, and so is one that cannot be read; the rest goes on.
- * SLUICE_E_INVALID: a label is no integer; SLUICE_E_UNSUPPORTED: records without a column of
- * images; err names it.  SLUICE_E_CLOSED: it was cancelled.  SLUICE_E_NO_MEMORY. */
+/* Adds the samples of these shards, in no order.  Logs an error, with its byte, for each shard that
+ * is damaged, truncated or unreadable, and continues with the others.  SLUICE_E_INVALID: a label is
+ * not an integer; SLUICE_E_UNSUPPORTED: records without a column of images; err names it.
+ * SLUICE_E_CLOSED: it was cancelled.  SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_shards_list(const struct sluice_shard_options *options,
                                                  const struct sluice_shard_file *shards,
                                                  size_t num_shards,

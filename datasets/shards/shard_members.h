@@ -16,8 +16,7 @@ void sluice_label_texts_clear(struct sluice_label_texts *texts);
 
 #define SLUICE_LABEL_SOURCE 96 /* "the column 'label'" */
 
-/* One shard on its way into the list: what shard_list.c, which opens it, hands to who knows its
- * kind.
+/* A shard while it is being listed.  shard_list.c opens it and passes it to the file for its kind.
  *
  * Threads: a shard belongs to one; the lock guards what all of them share. */
 struct sluice_shard {
@@ -48,7 +47,7 @@ struct sluice_shard {
 sluice_status sluice_shard_read_at(void *ctx, uint64_t at, void *to, size_t len,
                                    struct sluice_err *err);
 
-/* Says that a member that might be an image is none of the list. */
+/* Logs that a member that may be an image is not in the list. */
 void sluice_shard_pass_over(struct sluice_shard *shard, const char *name, const char *why);
 
 /* Notes that labels of this kind come from `source`.  SLUICE_E_INVALID: others of the shard do
@@ -61,7 +60,7 @@ SLUICE_MUST_USE sluice_status sluice_shard_note_labels(struct sluice_shard *shar
 SLUICE_MUST_USE sluice_status sluice_shard_add_text(struct sluice_shard *shard, const char *text,
                                                     uint32_t *label, struct sluice_err *err);
 
-/* Counts a member that is no image by its suffix. */
+/* Counts a member whose suffix is not an image's. */
 void sluice_shard_count_passed(const struct sluice_shard *shard, const char *name);
 
 /* Whether one of the rows, sorted by path, has this key (sluice_shard_key_len()). */
@@ -74,13 +73,14 @@ SLUICE_MUST_USE sluice_status sluice_shard_add_row(struct sluice_manifest_builde
                                                    const struct sluice_manifest_entry *row,
                                                    struct sluice_err *err);
 
-/* After the rows of images and labels are sorted.  SLUICE_E_INVALID: a label belongs to no image;
+/* Call it after the rows of images and labels are sorted.  SLUICE_E_INVALID: a label has no image;
  * err names it. */
 SLUICE_MUST_USE sluice_status sluice_shard_check_labels(struct sluice_shard *shard,
                                                         struct sluice_err *err);
 
-/* Add all members, as far as the shard is sound.  SLUICE_E_CORRUPT, SLUICE_E_IO: it is not, at the
- * byte that err says; what was added before stays.  Any other status ends the list. */
+/* Add all members, up to any damage.  SLUICE_E_CORRUPT, SLUICE_E_IO: the shard is damaged or
+ * unreadable at the byte in err; members before it stay in the list.  Any other status ends the
+ * list. */
 SLUICE_MUST_USE sluice_status sluice_shard_list_tar(struct sluice_shard *shard,
                                                     struct sluice_err *err);
 SLUICE_MUST_USE sluice_status sluice_shard_list_records(struct sluice_shard *shard,

@@ -6,9 +6,9 @@
 
 struct sluice_buf;
 
-/* Which shards a folder, or a bucket, has, for sluice_shards_list().
+/* The set of shards in a folder or bucket, for sluice_shards_list().
  *
- * Tars are known by their names, MDS shards and LitData's chunks by the index.json beside them.
+ * Tars are found by their names, MDS shards and LitData's chunks by the index.json next to them.
  *
  * Threads: one at a time. */
 struct sluice_shard_set {
@@ -17,9 +17,9 @@ struct sluice_shard_set {
     struct sluice_shard_columns *columns; /* of chunks, one for each index.json; private */
 };
 
-/* Where shards are looked for. */
+/* The place in which shards are found. */
 struct sluice_shard_place {
-    const char *root; /* in words */
+    const char *root; /* for messages */
     void *ctx;
     /* Length and time (or version) of a regular file.  SLUICE_E_NOT_FOUND; SLUICE_E_INVALID: it is
      * none; SLUICE_E_IO; err does not name it. */
@@ -41,7 +41,7 @@ SLUICE_MUST_USE sluice_status sluice_shard_set_add(struct sluice_shard_set *set,
                                                    const struct sluice_shard_file *file,
                                                    struct sluice_err *err); /* copies the path */
 
-/* Adds the shards that the index.json at `path` names.  *is_index: it is one of shards; if not,
+/* Adds the shards that the index.json at `path` names.  *is_index: it is an index of shards; if not,
  * nothing is added.  SLUICE_E_UNSUPPORTED: a shard is compressed, or of a kind that is not read;
  * SLUICE_E_NOT_FOUND: a shard is not there; SLUICE_E_INVALID, SLUICE_E_IO; err names the file. */
 SLUICE_MUST_USE sluice_status sluice_shard_set_add_index(struct sluice_shard_set *set,
@@ -50,20 +50,20 @@ SLUICE_MUST_USE sluice_status sluice_shard_set_add_index(struct sluice_shard_set
                                                          struct sluice_err *err);
 
 /* Adds the shards that these patterns name, "a-{000..127}.tar::b.tar", and no others: tars and MDS
- * shards beneath the root (brace.h).  SLUICE_E_NOT_FOUND: one is not there; SLUICE_E_INVALID: a
- * pattern is wrong, or a name is no shard's, or comes twice; err names it. */
+ * shards beneath the root (brace.h).  SLUICE_E_NOT_FOUND: a shard does not exist; SLUICE_E_INVALID:
+ * a pattern is wrong, or a name is not a shard's or comes twice; err names it. */
 SLUICE_MUST_USE sluice_status sluice_shard_set_add_patterns(struct sluice_shard_set *set,
                                                             const struct sluice_shard_place *place,
                                                             const char *patterns,
                                                             struct sluice_err *err);
 
-/* Sorts by path, and keeps one of each: two index.json may name one shard.  Returns how many it
- * left out. */
+/* Sorts by path and removes duplicates, since two index.json may name one shard.  Returns the number
+ * of duplicates. */
 size_t sluice_shard_set_sort(struct sluice_shard_set *set);
 
-/* Sorts, and adds the samples as sluice_shards_list() does; summary untouched if there are none.
- * `num_mds`: MDS shards that were met, of which a line in the log says those that the set does not
- * have. */
+/* Sorts, and adds the samples as sluice_shards_list() does; leaves summary untouched if the set is
+ * empty.  `num_mds`: the number of MDS shards that a walk found; a line in the log counts those that
+ * are not in the set. */
 SLUICE_MUST_USE sluice_status sluice_shard_set_list(struct sluice_shard_set *set,
                                                     const struct sluice_shard_options *how,
                                                     size_t num_mds,

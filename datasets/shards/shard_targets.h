@@ -5,15 +5,15 @@
 #include "datasets/list/target_values.h"
 #include "datasets/manifest/builder.h"
 
-/* Targets that are members of tars: of "x.tar/a/1.jpg" what "a/1.txt" in x.tar holds, by the key
- * that both have (shard_list.h).  Of two of the same name the later one counts.
+/* Targets from members of tars: the target of "x.tar/a/1.jpg" is the content of "a/1.txt" in x.tar,
+ * which has the same key (shard_list.h).  Of two members with the same name the later one counts.
  *
  * Threads: none of its own. */
 
-/* Gives all rows their targets; the rows are in the order of their paths.  column.name is the
- * suffix, in any case of its letters; the targets are bytes unless column.kind says vectors.
- * SLUICE_E_INVALID: an image without one, or one that is no target; err names it.  SLUICE_E_IO,
- * SLUICE_E_NO_MEMORY.  Behind the damage of a tar nothing is found. */
+/* Sets the targets of all rows, which must be ordered by path.  column.name is the suffix, in upper
+ * or lower case; the targets are bytes unless column.kind says vectors.  SLUICE_E_INVALID: an image
+ * has no target, or an invalid one; err names it.  SLUICE_E_IO, SLUICE_E_NO_MEMORY.  Members after
+ * damage in a tar are not found. */
 SLUICE_MUST_USE sluice_status sluice_shard_targets_read(const char *root,
                                                         struct sluice_target_column column,
                                                         struct sluice_manifest_builder *builder,

@@ -8,12 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The members of a tar: where their content lies, without reading it.
+/* Lists the members of a tar and the places of their content, without reading it.
  *
- * Read are v7, ustar (POSIX.1-1988), GNU's long names and sizes, and pax (POSIX.1-2001) with `path`
- * and `size`.  Members other than regular files are told by what they are.  Nothing that a tar
- * holds makes this read elsewhere than in the tar, or allocate more than SLUICE_TAR_MAX_EXTENDED
- * bytes.
+ * Supports v7, ustar (POSIX.1-1988), GNU's long names and sizes, and pax (POSIX.1-2001) with `path`
+ * and `size`.  Members other than regular files are reported with their kind.  Whatever a tar
+ * holds, the reader stays within it and allocates at most SLUICE_TAR_MAX_EXTENDED bytes.
  *
  * Threads: one at a time for each reader. */
 
@@ -35,16 +34,16 @@ struct sluice_tar {
 struct sluice_tar_member {
     char name[SLUICE_MAX_PATH_BYTES];
     uint64_t offset, bytes; /* of the content, within the tar */
-    /* What it is if it is no file that can be read as it lies: "a folder", "a link", "sparse", ...;
-     * NULL: a regular file. */
+    /* The kind of a member that cannot be read in place: "a folder", "a link", "sparse", ...; NULL:
+     * a regular file. */
     const char *kind;
 };
 
-/* The next member.  *is_end: there is none, and *member is untouched.
+/* Reads the next member.  *is_end: the tar has ended, and *member is untouched.
  *
- * SLUICE_E_CORRUPT: damaged or cut; err begins with "byte N: ", where the header is that is not
- * one.  A tar that ends without a block of zeros is cut.  There is no way to go on behind it.  Else
- * what read_at says, or SLUICE_E_NO_MEMORY. */
+ * SLUICE_E_CORRUPT: damaged or truncated; err begins with "byte N: ", the place of the bad header.
+ * A tar that ends without a block of zeros is truncated.  Reading cannot continue after damage.
+ * Other statuses: those of read_at, and SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_tar_next(struct sluice_tar *tar,
                                               struct sluice_tar_member *member, bool *is_end,
                                               struct sluice_err *err);
