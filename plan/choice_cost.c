@@ -329,7 +329,7 @@ static bool is_gpus(const struct sluice_sample_facts *facts, const struct sluice
            !(type->is_plain && sluice_coding_is_progressive(facts->coding));
 }
 
-/* Whether a form that needs the file's index comes where it was asked for. */
+/* Whether a form that needs the file's index can be sent for this sample. */
 static bool is_made(const struct sluice_choice_model *model,
                     const struct sluice_sample_facts *facts, const struct sluice_form_type *type)
 {

@@ -46,7 +46,7 @@ void sluice_weights_fit_add(struct sluice_weights_fit *fit, const double feature
     fit->num_rows++;
 }
 
-/* So that its predictions of all that was added sum up to the measurements. */
+/* Scales the weights so that the predictions sum up to the measurements. */
 static void bring_to_sum(const struct sluice_weights_fit *fit,
                          struct sluice_choice_weights *weights)
 {

@@ -29,7 +29,7 @@ static uint32_t size_of_rows(const struct sluice_cost_table *table, unsigned u8_
     return 0;
 }
 
-/* By the columns of prep_sizes.csv, where nothing else says it. */
+/* The pipeline from the columns of prep_sizes.csv, if no other file names it. */
 static sluice_status find_by_columns(const char *folder, struct sluice_pipeline **pipeline,
                                      struct sluice_err *err)
 {

@@ -50,7 +50,7 @@ static struct sluice_sample_facts typical_facts(const struct sluice_choices *cho
     return facts;
 }
 
-/* By the row itself, which knows the plain forms. */
+/* From the row itself, which has the costs of plain forms. */
 static void cost_by_row(const struct sluice_choices *choices, const struct sluice_sample_cost *row,
                         unsigned split, double cost[SLUICE_NUM_RESOURCES])
 {
@@ -62,7 +62,7 @@ static void cost_by_row(const struct sluice_choices *choices, const struct sluic
     cost[SLUICE_PCIE] = (double)row->bytes[choices->u8_split];
 }
 
-/* The time that a row's pixels took says how fast the machine is. */
+/* The machine's speed, from the time of a row's pixels. */
 static double speed_of(const struct sluice_choices *choices, const struct sluice_sample_cost *row,
                        double model[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
 {
@@ -73,8 +73,7 @@ static double speed_of(const struct sluice_choices *choices, const struct sluice
     return model_s > 0 ? to_pixels_s / model_s : 0;
 }
 
-/* Turns the cost of a row's plain form into that of another form, by what the default model says of
- * either. */
+/* Scales the cost of a row's plain form to that of another form, by the default model's ratio. */
 static void adapt(const double model[SLUICE_NUM_RESOURCES],
                   const double plain_model[SLUICE_NUM_RESOURCES], double speed,
                   double cost[SLUICE_NUM_RESOURCES])
@@ -197,7 +196,7 @@ double sluice_form_menu_decode_s(const struct sluice_form_menu *menu)
     return num_decoded > 0 ? sum_s / (double)num_decoded : 0;
 }
 
-/* A table has the disk's seconds, whatever is known of its rate. */
+/* A table has seconds of the disk, so its rate is not used. */
 static struct sluice_capacities capacities_of(const struct sluice_rates *rates)
 {
     struct sluice_rates of_table = *rates;

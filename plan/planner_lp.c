@@ -65,7 +65,7 @@ static bool is_alike(const struct sluice_menu *menu, unsigned load)
     return is_alike;
 }
 
-/* Keeps those of which all choices of each menu load the same. */
+/* Keeps the loads that all choices of each menu load equally. */
 static void keep_given(struct given *given, const struct sluice_menu_source *source,
                        const struct sluice_menu *menus, size_t num_menus)
 {
@@ -203,8 +203,8 @@ static bool probe(const struct problem *problem, uint64_t stride, struct search 
     return true;
 }
 
-/* False: some load that was left out is not given, and *given says what is; the search is to begin
- * anew. */
+/* False: a load that was left out does depend on choices; *given has those that do not, and the
+ * search must start again. */
 static bool search_duals(const struct problem *problem, uint64_t stride, double tolerance,
                          struct search *search, struct given *given)
 {
@@ -261,7 +261,7 @@ static bool search_duals(const struct problem *problem, uint64_t stride, double 
     return true;
 }
 
-/* Leaves the given loads out and begins where the others have equal duals. */
+/* Leaves the given loads out, and starts with equal duals of the others. */
 static void begin_search(struct problem *problem, const double capacity[NUM_LOADS],
                          const struct given *given, struct search *search)
 {
@@ -371,7 +371,7 @@ unsigned sluice_dual_plan_choose(const struct sluice_dual_plan *plan,
     return best;
 }
 
-/* *choice gets the plan, unless it is NULL; units[] what it loads. */
+/* *choice gets the plan, unless it is NULL; units[] its loads. */
 static void round_plan(const struct problem *problem, const struct sluice_dual_plan *plan,
                        uint8_t *choice, double units[NUM_LOADS])
 {
@@ -405,7 +405,7 @@ static double excess_of(const double busy_s[NUM_LOADS], double bound_s)
     return excess;
 }
 
-/* Again and again the one change of one sample that helps most. */
+/* Local search: repeats the change of one sample that helps most. */
 static void repair(const struct problem *problem, double bound_s, uint8_t *choice,
                    double busy_s[NUM_LOADS], double *external_s)
 {

@@ -69,7 +69,7 @@ static bool is_met(const struct sizer *sizer)
     return sizer->forecast.primal_s <= sizer->limit_s * (1 + ROUNDING);
 }
 
-/* The load of the last plan, with one of each resource; no capacity divides it. */
+/* The load of the last plan, not divided by capacities. */
 static struct sluice_choice_forecast loads_of(const struct sizer *sizer)
 {
     const struct sluice_rates units = {.link_bytes_per_s = 1,
@@ -85,7 +85,7 @@ static double storage_cores_of(const struct sizer *sizer)
     return loads_of(sizer).busy_s[SLUICE_STORAGE_CPU] * sizer->ask->num_loaders / sizer->limit_s;
 }
 
-/* The resources that the last plan takes in an epoch of epoch_s, and which of them are busy. */
+/* The last plan's use of resources in an epoch of epoch_s, and the mask of those that are full. */
 static struct sluice_sizing sizing_of(const struct sizer *sizer, double storage_cores,
                                       double epoch_s, unsigned sized)
 {
@@ -105,7 +105,8 @@ static struct sluice_sizing sizing_of(const struct sizer *sizer, double storage_
     return sizing;
 }
 
-/* The least that any plan needs: next to no cores leave the planner nothing else to save. */
+/* The least number of storage cores that any plan needs: with next to no cores available, the
+ * planner minimises their use above all. */
 static sluice_status find_least(struct sizer *sizer, double enough, double *least,
                                 struct sluice_err *err)
 {
@@ -115,8 +116,8 @@ static sluice_status find_least(struct sizer *sizer, double enough, double *leas
     return status;
 }
 
-/* Bisection over the logarithm, as more cores are never slower.  What the plan for any number of
- * cores loads is enough, but for what the planner's gap takes. */
+/* Bisection over the logarithm, because more cores are never slower.  The load of the plan for any
+ * number of cores is an upper bound of the answer, apart from the planner's gap. */
 static sluice_status find_storage(struct sizer *sizer, struct sluice_sizing *sizing,
                                   struct sluice_err *err)
 {

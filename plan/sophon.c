@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One sample's best stage and what taking it is worth. */
+/* One sample's best stage and its efficiency. */
 struct candidate {
     size_t index;
     double efficiency; /* bytes saved per second of storage CPU */

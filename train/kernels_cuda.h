@@ -11,8 +11,8 @@
 
 /* Kernels of the CUDA trainer that cuDNN and cuBLAS lack.
  *
- * Every function puts one to three kernels on `stream` and returns what the launches returned; all
- * pointers are device memory.  Results are pure functions of the arguments: no atomics, sums in
+ * Every function launches one to three kernels on `stream` and returns the status of the launches;
+ * all pointers are device memory.  Results are pure functions of the arguments: no atomics, sums in
  * a fixed order.
  *
  * Threads: any, one per stream. */
@@ -95,8 +95,8 @@ cudaError_t sluice_cuda_fill(cudaStream_t stream, float *out, float value, size_
 cudaError_t sluice_cuda_dropout(cudaStream_t stream, float *values, size_t count, uint64_t seed,
                                 uint64_t step, uint32_t layer, double p);
 
-/* The first of equal maxima counts, a NaN above all, as in torch.  which: for each output the
- * place of its maximum in the window, row by row. */
+/* The first of equal maxima counts, and a NaN is larger than any number, as in torch.  which: for
+ * each output the place of its maximum in the window, row by row. */
 cudaError_t sluice_cuda_maxpool(cudaStream_t stream, const struct sluice_cuda_window *window,
                                 size_t num_samples, const float *in, float *out, uint8_t *which);
 cudaError_t sluice_cuda_maxpool_backward(cudaStream_t stream,
@@ -113,10 +113,10 @@ cudaError_t sluice_cuda_avgpool_backward(cudaStream_t stream,
                                          const struct sluice_cuda_window *window,
                                          size_t num_samples, const float *diff_out, float *diff_in);
 
-/* Sums in double.  The running variance takes the unbiased one, of a single row 0. */
+/* Sums in double.  The running variance uses the unbiased variance; for a single row 0. */
 cudaError_t sluice_cuda_batchnorm_train(cudaStream_t stream, const struct sluice_cuda_batchnorm *bn,
                                         size_t rows, const float *in, float *out);
-/* With the running statistics; leaves them in mean and inverse_deviation. */
+/* With the running statistics, which it writes to mean and inverse_deviation. */
 cudaError_t sluice_cuda_batchnorm_evaluate(cudaStream_t stream,
                                            const struct sluice_cuda_batchnorm *bn, size_t rows,
                                            const float *in, float *out);

@@ -5,7 +5,7 @@
 #include "train/mix_kernel.h"
 #include "train/train.h"
 
-/* Draws of a batch's random erasing, mixup and CutMix, and what they make of it on the host.
+/* Random erasing, mixup and CutMix of a batch on the host: the draws, the input and the loss.
  *
  * Threads: pure functions. */
 
@@ -21,9 +21,9 @@ void sluice_mix_input(const struct sluice_mix_batch *drawn, const struct sluice_
                       const uint8_t *pixels, const float (*table)[256], const float *quantiles,
                       float *out);
 
-/* Softmax and cross-entropy of row n against its target, in double; labels are all rows'.  diff:
- * its gradient times `weight`.  Hits are of the label that has the larger part, of equal ones the
- * row's own; ties in rank go to the lower class. */
+/* Softmax and cross-entropy of row n against its target, in double; `labels` has those of all rows.
+ * diff: the gradient times `weight`.  A hit counts for the label with the larger part, or, if both
+ * are equal, the row's own; ties in rank go to the lower class. */
 void sluice_mix_loss(const struct sluice_mix_batch *drawn, uint32_t n, const uint32_t *labels,
                      const float *logits, uint32_t num_classes, double weight, float *diff,
                      struct sluice_train_totals *totals);

@@ -7,12 +7,12 @@
 #include <stdint.h>
 
 /* The model's input and targets of a batch with random erasing, mixup, CutMix and label smoothing,
- * value by value: what sluice.torch.RandomErasing and Mix make of it, bit for bit.  The one source
- * of kernels.cu and, as loops, of mix.c.
+ * value by value; equal bit for bit to sluice.torch.RandomErasing and Mix.  kernels.cu and, in
+ * loops, mix.c share this source.
  *
  * C11 and CUDA. */
 
-/* A row's erased box (height 0: none), and its draw key but for the seed. */
+/* A row's erased box (height 0: none), and its draw key without the seed. */
 struct sluice_mix_row {
     uint32_t top, left, height, width;
     uint32_t sample_low, sample_high, epoch;

@@ -3,8 +3,8 @@
 
 #include "train/net.h"
 
-/* How a model is written down: a function that appends layers, one call each, to the end of the
- * net.  net.c has the models; tests bring models of their own.
+/* The builder of models: a model is a function that appends layers to the end of the net, one call
+ * each.  net.c has the models; tests define others.
  *
  * Threads: as net.h. */
 
@@ -21,8 +21,8 @@ struct sluice_net_model {
 void sluice_net_relu(struct sluice_net_builder *b);
 void sluice_net_linear(struct sluice_net_builder *b, const char *name, uint32_t out_c);
 
-/* sluice_net_build() for a model that need not be in its table.  SLUICE_E_INVALID also where the
- * model has more layers or parameters than a net holds (says how many). */
+/* sluice_net_build() for a model that need not be in its table.  SLUICE_E_INVALID also if the model
+ * has more layers or parameters than a net can hold; the error has the numbers. */
 SLUICE_MUST_USE sluice_status sluice_net_build_model(const struct sluice_net_model *model,
                                                      uint32_t image_size, uint32_t num_classes,
                                                      double dropout, struct sluice_net *net,

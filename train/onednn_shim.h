@@ -15,14 +15,14 @@
 
 struct sluice_onednn; /* engine, stream, scratch memory */
 
-/* num_threads: how many threads of the library's own pool compute; results depend on it in the
- * last bits.  A oneDNN that was not built on OpenMP takes its own number, and a warning says so. */
+/* num_threads: the number of threads of oneDNN's pool; results depend on it in the last bits.  A
+ * oneDNN that was not built with OpenMP uses its default number, and a warning says so. */
 SLUICE_MUST_USE sluice_status sluice_onednn_create(unsigned num_threads,
                                                    struct sluice_onednn **onednn,
                                                    struct sluice_err *err);
 void sluice_onednn_destroy(struct sluice_onednn *onednn); /* after its operations; NULL is fine */
 
-/* Before any of the calls below, whenever the calling thread may be another than the last. */
+/* Call it before any of the calls below if the calling thread may have changed. */
 void sluice_onednn_enter(struct sluice_onednn *onednn);
 
 enum sluice_onednn_kind {

@@ -99,9 +99,9 @@ SLUICE_MUST_USE sluice_status sluice_trainer_evaluate(struct sluice_trainer *tra
                                                       const struct sluice_train_batch *batch,
                                                       struct sluice_err *err);
 
-/* The same sums without waiting for the device, for a line of progress: on a GPU they lack the last
- * steps, as many as are not computed yet.  They do not start again, and what collect returns later
- * does not depend on how far the device was.  A loss that is not finite is SLUICE_E_INTERNAL. */
+/* The same sums without waiting for the device, for a line of progress: on a GPU they lack the
+ * steps that are not computed yet.  The sums are not reset, and a later collect does not depend on
+ * the device's progress at this call.  A loss that is not finite is SLUICE_E_INTERNAL. */
 SLUICE_MUST_USE sluice_status sluice_trainer_progress(struct sluice_trainer *trainer,
                                                       struct sluice_train_totals *totals,
                                                       struct sluice_err *err);
@@ -113,16 +113,15 @@ SLUICE_MUST_USE sluice_status sluice_trainer_collect(struct sluice_trainer *trai
                                                      struct sluice_err *err);
 
 /* Whether the same run on the same machine gives the same weights again.  False from the first
- * batch on for which cuDNN offers no deterministic algorithm (a line in the log names the layer).
- */
+ * batch for which cuDNN has no deterministic algorithm (a line in the log names the layer). */
 bool sluice_trainer_is_deterministic(const struct sluice_trainer *trainer);
 
 void sluice_trainer_set_lr(struct sluice_trainer *trainer, double lr);
 
 /* Checkpoints: the model's name and shapes, parameters, momentum, running statistics, step
- * count; written to a temporary file and renamed.  `extra` is a line of text of the caller's (JSON)
- * that load gives back as a new string.  Continuing from a load is bit-for-bit the run that was not
- * interrupted (cpu).  SLUICE_E_CORRUPT and SLUICE_E_INVALID (another model) name the file. */
+ * count; written to a temporary file and renamed.  `extra` is a line of text of the caller (JSON)
+ * that load returns as a new string.  A run that continues from a load equals the uninterrupted run
+ * bit for bit (cpu).  SLUICE_E_CORRUPT and SLUICE_E_INVALID (another model) name the file. */
 SLUICE_MUST_USE sluice_status sluice_trainer_save(struct sluice_trainer *trainer, const char *path,
                                                   const char *extra, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status sluice_trainer_load(struct sluice_trainer *trainer, const char *path,

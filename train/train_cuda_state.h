@@ -18,8 +18,8 @@
  *
  * All of it runs on the thread that drives the trainer. */
 
-/* Batch sizes that stay ready.  The last batch of an epoch is short, and batches with skipped
- * samples have other sizes. */
+/* The number of batch sizes whose plans are kept.  The last batch of an epoch is short, and batches
+ * with skipped samples have other sizes. */
 #define MAX_PLANS 4
 
 #define NUM_SLOTS 2
@@ -63,10 +63,10 @@ struct plan {
     struct conv_plan layers[SLUICE_NET_MAX_LAYERS];
 };
 
-/* Device memory of a batch.  Pixels go up from the caller's memory, which is pinned, unless they
- * are on the device: then they are read where they are.  Labels are
- * few and the caller's may be pageable, from where a copy would stop the host: they go by
- * `pinned_labels`, which is free again at `uploaded`, that is before the step returns. */
+/* Device memory of a batch.  Pixels are uploaded from the caller's memory, which is pinned, unless
+ * they are on the device: then they are read in place.  Labels are few, and may be in pageable
+ * memory, from which a copy would block the host: they are copied to `pinned_labels` first, which
+ * is free again at `uploaded`, that is before the step returns. */
 struct slot {
     uint8_t *pixels;
     uint32_t *labels;
@@ -108,8 +108,8 @@ struct cuda_trainer {
     void *workspace;
     size_t workspace_bytes;
 
-    /* By tensor index, for batch_size samples; several may be one array.  Tensor 0 has no gradient.
-     */
+    /* By tensor index, for batch_size samples; several may share one array.  Tensor 0 has no
+     * gradient. */
     float *tensors[SLUICE_NET_MAX_LAYERS + 1];
     float *diffs[SLUICE_NET_MAX_LAYERS + 1];
     unsigned num_readers[SLUICE_NET_MAX_LAYERS + 1];
@@ -122,7 +122,7 @@ struct cuda_trainer {
     /* On the device: by sample of the batch; of the open portion. */
     struct sluice_cuda_sums *sample_sums, *sums;
 
-    /* A ring of what is on its way, and where it goes. */
+    /* A ring of snapshots on their way to the host. */
     struct snapshot snapshots[NUM_SNAPSHOTS];
     struct sluice_cuda_sums *pinned;
     unsigned first_snapshot, num_snapshots;
@@ -134,7 +134,7 @@ struct cuda_trainer {
     size_t num_owned;
 };
 
-/* The library's error as ours; `what` names the call, or what was being done. */
+/* Convert an error of CUDA or cuDNN to a status; `what` names the call or the operation. */
 SLUICE_MUST_USE sluice_status cuda_check(cudaError_t error, const char *what,
                                          struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_check_cudnn(cudnnStatus_t error, const char *what,
@@ -178,9 +178,9 @@ SLUICE_MUST_USE sluice_status cuda_get_plan(struct cuda_trainer *cuda, unsigned 
                                             struct plan **out, struct sluice_err *err);
 void cuda_plan_destroy(struct plan *plan); /* NULL is fine */
 
-/* The first usable one of the candidates, which cuDNN orders by expected time.  A deterministic one
- * comes before all others: the same run gives the same weights again.  SLUICE_E_UNSUPPORTED: none
- * is usable.  Pure. */
+/* The first usable candidate, in cuDNN's order of expected time.  Deterministic candidates come
+ * before all others, so that the same run gives the same weights again.  SLUICE_E_UNSUPPORTED: no
+ * candidate is usable.  Pure. */
 SLUICE_MUST_USE sluice_status cuda_pick(const struct cuda_candidate *candidates, int count,
                                         bool allow_tf32, struct conv_pass *out,
                                         struct sluice_err *err);
@@ -190,7 +190,7 @@ SLUICE_MUST_USE sluice_status cuda_forward_layer(struct cuda_trainer *cuda, stru
                                                  unsigned i, bool is_training,
                                                  struct sluice_err *err);
 /* The gradients of its inputs and parameters from diffs[i + 1].
- * has_diff[t]: tensor t's gradient holds what a later reader of t gave; others add to it. */
+ * has_diff[t]: a later reader of tensor t has written its gradient; other readers add to it. */
 SLUICE_MUST_USE sluice_status cuda_backward_layer(struct cuda_trainer *cuda, struct plan *plan,
                                                   unsigned i, bool *has_diff,
                                                   struct sluice_err *err);

@@ -5,11 +5,11 @@
 #include "train/net.h"
 #include "train/train.h"
 
-/* Shared by trainer.c and the devices.  trainer.c checks every argument, counts, and does
- * checkpoints; a device computes.  A device is one file with one table of functions, whose struct
+/* Shared by trainer.c and the devices.  trainer.c checks every argument, counts, and reads and
+ * writes checkpoints; a device computes.  A device has one table of functions, and a struct that
  * begins with `struct sluice_trainer`.
  *
- * Threads: as the trainer's. */
+ * Threads: see train.h. */
 
 /* The arrays that a device keeps for each parameter. */
 enum sluice_array {
@@ -21,7 +21,7 @@ enum sluice_array {
 struct sluice_trainer_ops {
     size_t size; /* of the device's struct, which trainer.c allocates zeroed */
 
-    /* The base is filled in already; parameters get their initial values here, momentum zeros. */
+    /* Sets the initial values of parameters, and zeros for momentum.  The base is filled in. */
     sluice_status (*init)(struct sluice_trainer *trainer, struct sluice_err *err);
     void (*clear)(struct sluice_trainer *trainer); /* also after a failed init */
 

@@ -81,7 +81,7 @@ static bool is_preprocessed(const struct sluice_row_seen *row)
     return sluice_choice_is_preprocessed(row->asked);
 }
 
-/* When the row waited for the resource; false: never to speak of. */
+/* When the row waited for the resource; false: it did not, or hardly. */
 static bool span_of(const struct sluice_capacity_estimator *estimator,
                     enum sluice_resource resource, const struct sluice_row_seen *row,
                     struct sluice_wait_span *span)
@@ -111,7 +111,7 @@ static bool span_of(const struct sluice_capacity_estimator *estimator,
     return span->from_ns < span->to_ns;
 }
 
-/* When the resource was done with the row, and what it did for it; false: nothing. */
+/* When the resource was done with the row, and its work for the row; false: none. */
 static bool work_of(const struct sluice_capacity_estimator *estimator,
                     enum sluice_resource resource, const struct sluice_row_seen *row,
                     uint64_t *done_ns, double *units)
@@ -167,8 +167,8 @@ static void see_rows(struct sluice_capacity_estimator *estimator,
     }
 }
 
-/* A worker that reads does not work: where the disk is the limit and jobs read longer than they
- * work, the queue before the workers says nothing of the cores. */
+/* A worker that reads does not use a core: if the disk is the bottleneck and jobs read longer than
+ * they work, the queue of the workers is no evidence about the cores. */
 static void see_reads(const struct sluice_capacity_estimator *estimator,
                       const struct sluice_row_seen *rows, size_t num_rows,
                       struct sluice_interval *interval)
@@ -202,7 +202,7 @@ static void see_shared(const struct sluice_capacity_estimator *estimator,
         transport->receive_s_per_byte * interval->used_per_s[SLUICE_NETWORK];
 }
 
-/* Samples per second of the trainer's own time; 0: not known. */
+/* Samples per second of the trainer's own time; 0: unknown. */
 static double trained_per_s(const struct sluice_trainer_seen *trainer)
 {
     if (trainer->busy_ns == 0)
@@ -255,7 +255,7 @@ struct sluice_interval sluice_capacity_estimator_see(struct sluice_capacity_esti
 
 /* --- learning --- */
 
-/* The EWMA of logarithms, so that up and down weigh the same. */
+/* EWMA of logarithms, so that a rise and a fall by the same factor weigh the same. */
 static double blend(const struct sluice_capacity_estimator *estimator, double believed, double seen)
 {
     const struct sluice_tuning *tuning = estimator->tuning;
@@ -284,8 +284,8 @@ static void learn(struct sluice_capacity_estimator *estimator, int r,
         set(estimator, r, per_s * (1 + tuning->growth));
 }
 
-/* False: the interval says nothing of what the cores can do, as their number has changed or a price
- * divides them. */
+/* False: the interval does not show the capacity of the cores, because their number has changed or
+ * a price divides them. */
 static bool learn_cores(struct sluice_capacity_estimator *estimator,
                         const struct sluice_interval *interval)
 {
@@ -303,7 +303,8 @@ static bool learn_cores(struct sluice_capacity_estimator *estimator,
     return false;
 }
 
-/* True: the cores that both nodes share were the limit, so nothing else shows what it can do. */
+/* True: the cores that both nodes share were the bottleneck, so no other resource showed its
+ * capacity. */
 static bool learn_shared(struct sluice_capacity_estimator *estimator,
                          const struct sluice_interval *interval)
 {

@@ -70,7 +70,8 @@ static struct sluice_sample_facts facts_of(const struct sluice_controller *c, si
     return sluice_sample_facts_of(epoch->pipeline, &entry, &key);
 }
 
-/* Costs are learnt under what was asked for: that is what is chosen, whatever comes of it. */
+/* Costs are learnt for the requested choice, not for the form that arrived: the plan decides on
+ * requests. */
 static void learn_costs(struct sluice_controller *c, const struct sluice_row_seen *row)
 {
     const int choice = sluice_choices_find(&c->options.model.choices, row->asked);
@@ -86,7 +87,7 @@ static void learn_costs(struct sluice_controller *c, const struct sluice_row_see
                                  (double)row->read_bytes);
 }
 
-/* A training step's part for one sample, by the estimate of now. */
+/* A sample's part of a training step, by the current estimate. */
 static double step_s(const struct sluice_controller *c)
 {
     const struct sluice_rates rates = {.gpu_samples_per_s = c->capacity.per_s[SLUICE_GPU]};
@@ -106,7 +107,7 @@ static void fill_menu(const struct sluice_controller *c, size_t index, struct sl
     sluice_menu_set(menu, c->num_offered, (const double(*)[SLUICE_NUM_RESOURCES])offered);
 }
 
-/* Menus of `count` items from `next` on, spread evenly, each at random in its part. */
+/* Menus of a stratified sample of `count` items from `next` on: one random item of each part. */
 static void fill_menus(struct sluice_controller *c, size_t next, size_t count)
 {
     const size_t left = c->epoch.num_items - next;
@@ -150,7 +151,7 @@ static bool is_offered(const struct sluice_controller *c, struct sluice_choice c
     return sluice_choice_is_offered(choice, c->options.forms);
 }
 
-/* The plain forms, and of the others those that may be asked for. */
+/* The plain forms, and the other forms that the server offers. */
 static void offer(struct sluice_controller *c, bool with_gpu)
 {
     const struct sluice_choices *choices = &c->options.model.choices;
@@ -177,9 +178,9 @@ static sluice_status solve_offered(struct sluice_controller *c, size_t next, siz
     return sluice_plan_lp(&source, capacities, NULL, result, err);
 }
 
-/* Solves the LP over at most max_menus of the items from `next` on, *count of them, and puts its
- * prices in force.  Where storage CPU has a price the plan is for the share of the cores that it
- * leaves.  Where the training step is the limit, decoding on the GPU wins nothing. */
+/* Solves the LP over *count of the items from `next` on, at most max_menus, and adopts its prices.
+ * If storage CPU has a price, the plan is for this client's share of the cores.  If the training
+ * step is the bottleneck, decoding on the GPU gains nothing. */
 static sluice_status solve(struct sluice_controller *c, size_t next, size_t max_menus,
                            uint64_t now_ns, size_t *num_looked_at, struct sluice_lp_result *result,
                            struct sluice_err *err)
@@ -257,7 +258,7 @@ sluice_status sluice_controller_begin(struct sluice_controller *c,
     return SLUICE_OK;
 }
 
-/* The prices in force, as the queues make them for one item. */
+/* The current prices for one item: the duals with backpressure. */
 static struct sluice_dual_plan prices_now(const struct sluice_controller *c,
                                           const struct sluice_expected *under_way)
 {
@@ -305,7 +306,7 @@ static bool reserve_spans(struct sluice_controller *c, size_t num_rows)
     return true;
 }
 
-/* The time that an item is read and worked on, without its queues. */
+/* The time of reading and of work on an item, without its queues. */
 static void learn_in_hand(struct sluice_controller *c, const struct sluice_row_seen *rows,
                           size_t num_rows)
 {
@@ -426,7 +427,7 @@ static double find_change(const struct sluice_controller *c, char *reason, size_
     return most;
 }
 
-/* Whether a plan that follows a price tells nothing new. */
+/* Whether a plan that follows a price is too similar to the last one to be reported. */
 static bool is_told(const struct sluice_controller *c)
 {
     return c->share.cores > 0 && c->told_cores > 0 &&

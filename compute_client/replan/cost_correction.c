@@ -71,7 +71,7 @@ void sluice_cost_correction_learn_decoded(struct sluice_cost_correction *costs,
     costs->decoded.rows += rows;
 }
 
-/* As if prior_rows more of what was expected had come out at `factor`. */
+/* Shrinkage: adds prior_rows rows whose ratio is `factor`. */
 static double with_prior(const struct sluice_cost_ratio *sum, double factor, double prior_rows)
 {
     if (!(sum->rows > 0))

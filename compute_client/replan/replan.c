@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More rows in an interval than that are thrown away: memory is bounded. */
+/* Most rows of an interval; further ones are dropped, so that memory is bounded. */
 #define MAX_ROWS 32768
 
 /* Choices per one that is timed. */
@@ -150,8 +150,8 @@ static struct text time_text(double seconds)
     return text;
 }
 
-/* " raw@0 x0.00 x1.02 x1.00" for what was asked for since the last look: by what the model's
- * storage CPU, compute CPU and bytes, and the GPU's decoding, are multiplied. */
+/* " raw@0 x0.00 x1.02 x1.00" for each choice that was requested since the last look: the factors of
+ * the model's storage CPU, compute CPU, bytes and GPU decoding. */
 static struct text corrections_text(const struct sluice_replan *replan)
 {
     struct text text = {0};
@@ -263,7 +263,7 @@ static void look(struct sluice_replan *replan, size_t index, uint64_t now)
     memset(replan->asked, 0, sizeof(replan->asked));
 }
 
-/* Until the first look, after which nobody asks. */
+/* Until the first look, after which it is not needed. */
 static size_t rows_in(struct sluice_replan *replan)
 {
     if (replan->stats.looks > 0)

@@ -280,8 +280,8 @@ static bool has_more(const struct sluice_prefetcher *prefetcher)
            prefetcher->next_item < items_left(prefetcher);
 }
 
-/* Under the lock: whether there may yet be something to request: more items, or a file for rows
- * that do not do. */
+/* Under the lock: whether there may be more to request: further items, or files for JPEG rows that
+ * could not be decoded. */
 static bool may_ask(const struct sluice_prefetcher *prefetcher)
 {
     return has_more(prefetcher) || (prefetcher->is_running && !prefetcher->is_stopped &&
@@ -409,7 +409,7 @@ struct sluice_epoch_stats sluice_prefetcher_finish(struct sluice_prefetcher *pre
     return stats;
 }
 
-/* Clears what is left of an epoch that did not reach its end.  Under the lock, or when nobody else
+/* Clears the rest of an epoch that did not reach its end.  Under the lock, or when no other thread
  * is left. */
 static void clear_slots(struct sluice_prefetcher *prefetcher)
 {

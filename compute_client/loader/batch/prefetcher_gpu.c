@@ -74,7 +74,7 @@ static sluice_status finish(struct lane *lane, const struct slot *slot, sluice_s
     return status == SLUICE_OK ? status : gpu_failed(&cause, status, err);
 }
 
-/* Makes on the CPU what the device did not, and says so in the slot. */
+/* Makes on the CPU the rows that the device did not, and marks them in the slot. */
 static sluice_status make_rest(struct lane *lane, struct slot *slot, struct sluice_gpu_work *sum,
                                struct sluice_err *err)
 {
@@ -98,7 +98,7 @@ static sluice_status make_rest(struct lane *lane, struct slot *slot, struct slui
     return has_more ? finish(lane, slot, slot->batch.status, NULL, sum, err) : SLUICE_OK;
 }
 
-/* Makes the batch with each sample in its row; what fails has a status afterwards. */
+/* Makes the batch with each sample in its row; failed samples get a status. */
 static sluice_status make_rows(struct lane *lane, struct slot *slot, struct sluice_gpu_work *sum,
                                struct sluice_err *err)
 {

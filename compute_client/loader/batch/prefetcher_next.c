@@ -12,7 +12,7 @@
 
 /* The trainer's side: the next batch, in order, settled, accounted for and handed out. */
 
-/* Samples that are named when too many failed: as many as fit a line. */
+/* Samples that are named when too many failed: they fit a line. */
 #define MAX_NAMES 4
 
 /* Attributes the wait [from, to) for the batch to what its last row waited for, and then to the
@@ -191,7 +191,7 @@ static bool is_ready(const struct sluice_prefetcher *prefetcher, const struct sl
     return prefetcher->num_lanes > 0 ? slot->is_made : slot->num_missing == 0;
 }
 
-/* Under the lock: the next batch is complete and has no block, as the trainer holds all of them. */
+/* Under the lock: the next batch is complete and has no block, because the trainer holds all. */
 static bool lacks_release(const struct sluice_prefetcher *prefetcher)
 {
     return prefetcher->lacks_block && prefetcher->num_begun == prefetcher->num_taken;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Where memory is short a worker looks so often whether the run is stopped. */
+/* While memory is short, a worker checks for a stop at this interval. */
 #define LOOK_NS 100000000u
 
 /* One row of a batch: a worker's job runs the remaining ops on its sample, and the row is reported
@@ -186,14 +186,14 @@ static sluice_status profile_row(struct row *row, struct maker *maker, uint8_t *
                                    out, prefetcher->row_bytes, cost, err);
 }
 
-/* Whether the file goes to the device as it is: the source has cut it, or has an index of it. */
+/* Whether the file goes to the device as it is: the source has cropped it, or has an index. */
 static bool is_ready_for_gpu(const struct sluice_sample *sample)
 {
     return sample->coding != NULL || /* a JPEG crop: rows have been opened */
            sluice_gpu_index_serves(sample->jpeg_index, sample->data->data, sample->data->len);
 }
 
-/* Writes what the device needs of the row's file.  False: the CPU must take it. */
+/* Writes the parts of the row's file that the device needs.  False: the CPU must decode it. */
 static bool prepare(struct row *row, struct maker *maker, const struct sluice_gpu_request *request)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
@@ -215,8 +215,9 @@ static bool prepare(struct row *row, struct maker *maker, const struct sluice_gp
     return status == SLUICE_OK;
 }
 
-/* Prepares the row's sample for the device, if it is meant for that; without an index, as a cut
- * file, which the source or this thread cuts.  What cannot be cut or prepared is the CPU's. */
+/* Prepares the row's sample for the device, if the choice says so.  Without an index the sample is
+ * a JPEG crop, made by the source or by this thread.  The CPU decodes files that cannot be cropped
+ * or prepared. */
 static bool keep_for_gpu(struct row *row, struct maker *maker)
 {
     const struct sluice_prefetcher *prefetcher = row->prefetcher;
