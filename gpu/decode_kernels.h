@@ -362,7 +362,8 @@ SLUICE_KERNEL_INLINE int sluice_gpu_decode_segment(const struct sluice_gpu_memor
     sluice_gpu_cursor_set(&at, memory, shared);
     const uint32_t blocks_in_mcu = sample->blocks_in_mcu, mcus_across = sample->mcus_across;
     uint32_t mcus_left = segment.num_mcus;
-    /* Of the planes; in registers, which have no index.  The first block is of the first plane. */
+    /* The planes' DC predictors, as separate variables to stay in registers.  The first block
+     * belongs to the first plane. */
     int32_t dc0 = segment.dc[0], dc1 = segment.dc[1], dc2 = segment.dc[2];
     int32_t dc = dc0;
     uint32_t k = 0, place = 0;

@@ -21,7 +21,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* The limits of a lane with room for so many usual files, and what it takes then. */
+/* The limits of a lane for num_files usual files, and its memory in bytes. */
 static sluice_status size_lane(const struct sluice_gpu_place_options *options, uint32_t num_files,
                                struct sluice_gpu_limits *limits, uint64_t *bytes,
                                struct sluice_err *err)

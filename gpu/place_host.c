@@ -53,7 +53,7 @@ static void host_free(struct sluice_gpu_device *device, bool is_host, void *memo
     free(memory);
 }
 
-/* There is no stream: a block that is given is free. */
+/* The host has no streams, so a block is free as soon as it is given back. */
 
 static sluice_status host_mark_open(struct sluice_gpu_device *device, void **mark,
                                     struct sluice_err *err)

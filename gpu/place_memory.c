@@ -14,8 +14,8 @@
 #define NUM_UPLOADS 16
 #define MAX_UPLOAD_BYTES ((uint64_t)16 << 20)
 
-/* Samples may be written to three of so many parts of a staging buffer.  The last one is for those
- * that were written elsewhere and are copied by the lane: none takes more. */
+/* The parts of a staging buffer.  Workers write samples to all but the last part, which is for
+ * samples that were written elsewhere and are copied by the lane; no sample is larger. */
 #define STAGING_PARTS 4
 
 /* --- page-locked memory --- */
@@ -183,9 +183,9 @@ static uint64_t part_bytes(const struct sluice_gpu_place *place)
     return bytes / SLUICE_GPU_SAMPLE_ALIGNMENT * SLUICE_GPU_SAMPLE_ALIGNMENT;
 }
 
-/* Takes so many bytes of the staging buffer; false: they are not there.  Acquire: they may be what
- * another thread has written to and given back.  Who has got a part of the memory is alone there,
- * and hands it on with what says where it is. */
+/* Reserves bytes of the staging buffer; false: full.  Acquire: another thread may have written them
+ * and given the buffer back.  A reserved part belongs to one thread, which passes it on with its
+ * position. */
 static bool reserve(struct sluice_gpu_staging *staging, uint64_t bytes, uint64_t *at)
 {
     const uint64_t end = sluice_gpu_index_bytes(&staging->place->limits) +

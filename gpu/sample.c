@@ -122,7 +122,7 @@ static struct sluice_gpu_axis make_axis(enum sluice_resize_filter filter, uint32
     return axis;
 }
 
-/* At least the inputs that so many neighbouring outputs depend on, with what makes them fours. */
+/* An upper bound of the inputs of num_outputs neighbouring outputs, rounded up to fours. */
 static uint64_t inputs_of(const struct sluice_gpu_axis *axis, uint32_t num_outputs)
 {
     const double scale = (double)axis->in / axis->out;
@@ -131,7 +131,7 @@ static uint64_t inputs_of(const struct sluice_gpu_axis *axis, uint32_t num_outpu
     return (inputs < axis->in_count ? inputs : axis->in_count) + 6;
 }
 
-/* Whether a task of the pass across has room for what so many columns take. */
+/* Whether num_columns columns fit a task of the pass across. */
 static bool fit_across(const struct sluice_gpu_axis *axis, uint32_t num_columns)
 {
     return inputs_of(axis, num_columns) <= SLUICE_GPU_ACROSS_PIXELS &&
@@ -218,7 +218,7 @@ static bool find_mcus(const struct sluice_gpu_plan *plan, uint64_t segment, uint
     end = end < plan->num_mcus ? end : plan->num_mcus;
     if (end <= begin)
         return false;
-    /* From the last row on upwards: at most two rows lie beside the window. */
+    /* Upwards from the last row: at most two rows lie outside the window. */
     uint64_t row = (end - 1) / across;
     row = row < plan->end_row ? row : plan->end_row - 1;
     for (; row >= plan->first_row && row * across + plan->end_column > begin; row--) {

@@ -8,21 +8,20 @@
 
 /* Command lines from one table, which also makes --help (in 80 columns) and --print-config.
  *
- * Every program has --help (-h, unless the table uses it), --version,
- * --print-config, --check-config, --config, --json, --log-level and --log-format in addition to its
- * own options.  "--name value",
- * "--name=value", "-x value" and "-xvalue" are the same; "--" ends the options;
- * a value that itself begins with "--" must be given as "--name=value".  Of an
- * option given twice the last counts, and a log line says so if they differ.  A usage error is one
- * line on stderr and exit 2; it names the flag, what was wrong with its value and, of a word that
- * is not known, those that are near it.
+ * Every program has --help (-h, unless the table uses it), --version, --print-config,
+ * --check-config, --config, --json, --log-level and --log-format in addition to its own options.
+ * "--name value", "--name=value", "-x value" and "-xvalue" are the same; "--" ends the options; a
+ * value that itself begins with "--" must be given as "--name=value".  If an option is given twice,
+ * the last value counts; a log line reports it if they differ.  A usage error is one line on stderr
+ * and exit 2.  It names the flag and the fault of its value and, for an unknown word, similar
+ * words.
  *
- * --help-man, --completion=bash and --completion=zsh alone print a man page and what shells
- * complete, for the build, and no help speaks of them.
+ * --help-man, --completion=bash and --completion=zsh, if they are the only argument, print a man
+ * page and shell completions for the build.  --help does not show them.
  *
- * --config FILE reads more options from a file (config_lines.h), a name without its dashes as the
- * key; of a flag the value is true or false.  What the command line has counts, not the file's.  An
- * error names file, line and key.  --check-config ends after all checks.
+ * --config FILE reads more options from a file (config_lines.h), with option names without dashes
+ * as keys and true or false as a flag's value.  The command line overrides the file.  An error
+ * names file, line and key.  --check-config ends after all checks.
  *
  * Threads: at start, on the main thread. */
 
@@ -33,7 +32,8 @@ enum sluice_option_type {
     SLUICE_OPTION_DOUBLE, /* double *; finite */
     SLUICE_OPTION_BYTES,  /* uint64_t *; base/parse.h says which units it takes */
     SLUICE_OPTION_RATE,   /* double *, bytes per second; 0 or "none": no limit */
-    /* double *, in the table's unit of time, which a bare number has, too: "3", "500ms", "2m" */
+    /* double *, in the table's unit of time, which is also the unit of a bare number: "3", "500ms",
+     * "2m" */
     SLUICE_OPTION_SECONDS, /* seconds */
     SLUICE_OPTION_MS,      /* milliseconds */
     SLUICE_OPTION_CHOICE,  /* const char **; one of `choices` or `aliases`, as typed */
@@ -56,13 +56,13 @@ struct sluice_option {
     void *value;
     /* Placeholder in --help, e.g. "DIR". */
     const char *arg;
-    /* Its effect and unit.  --help appends the choices and the default.  A flag that is on
-     * by default is shown as --no-NAME: say what that does. */
+    /* Its effect and unit.  --help appends the choices and the default.  A flag that is on by
+     * default is shown as --no-NAME: describe the effect of that. */
     const char *help;
     /* Shown in --help as the default instead of the value; NULL: the value. */
     const char *default_text;
     const char *const *choices; /* NULL-terminated */
-    /* Taken, too, but neither shown nor named in errors; NULL-terminated or NULL. */
+    /* Accepted, too, but neither shown nor named in errors; NULL-terminated or NULL. */
     const char *const *aliases;
     /* Checks a string; fails with the reason if it is not a valid value.  NULL: every text is
      * valid. */
@@ -94,8 +94,8 @@ struct sluice_cli {
     /* The headings of --help in their order, NULL-terminated; the options of every program come
      * last.  NULL: one heading for all. */
     const char *const *groups;
-    /* Checks values against each other; called once all are set and required ones are there, so for
-     * --check-config, too.  SLUICE_E_INVALID is a usage error.  May be NULL. */
+    /* Checks values against each other; called once all are set and required ones are present, also
+     * for --check-config.  SLUICE_E_INVALID is a usage error.  May be NULL. */
     sluice_status (*check)(const struct sluice_cli_result *parsed, struct sluice_err *err);
     const char *epilog; /* printed under the options in --help; may be NULL */
 };
@@ -106,7 +106,7 @@ struct sluice_cli_result {
     bool is_json; /* --json */
     const char *positional[16];
     size_t num_positional;
-    /* By index in the table: the value as it was given last; NULL: it was not given. */
+    /* By index in the table: the text of the last value given; NULL: not given. */
     const char *given[SLUICE_CLI_MAX_OPTIONS];
     /* After --help, --version, --print-config, --check-config or a usage error: everything is
      * printed already, and the program ends with exit_code. */
@@ -115,8 +115,8 @@ struct sluice_cli_result {
 };
 
 /* Parses argv[1..argc).  --print-config prints "name = value" lines, with every option's final
- * value as --name=value and --config take it, and asks for exit 0.  No value: it was not given, and
- * what happens then has no value of its own. */
+ * value as --name=value and --config take it, and requests exit 0.  A line without a value is an
+ * option that was not given and has no default value. */
 struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc, char **argv);
 
 /* A usage error found after parsing (two options that exclude each other, say):

@@ -41,17 +41,16 @@ bool cli_is_request(const struct cli_table *table, const struct sluice_option *o
 bool cli_is_in_range(const struct sluice_option *option, double value);
 /* The option's choice of this name; NULL: unknown. */
 const char *cli_find_choice(const struct sluice_option *option, const char *text);
-/* Takes `text` as the value of any option but a flag.  SLUICE_E_INVALID says what is wrong with it.
- */
+/* Sets the value of any option but a flag from `text`.  SLUICE_E_INVALID names the fault. */
 SLUICE_MUST_USE sluice_status cli_set_value(const struct sluice_option *option, const char *text,
                                             struct sluice_err *err);
 /* The value as cli_set_value() takes it; "" for text, which the callers have as it is. */
 void cli_format_value(const struct sluice_option *option, char out[400]);
 
-/* Sets what the file at `path` has (config_lines.h) and given[] has not, which holds the options of
- * the command line by index in the table; adds to given[].  Values are borrowed from memory that is
- * never freed.  Errors name file, line and key.  A line without a value means nothing; a key twice
- * is an error but for options that may be given many times. */
+/* Sets the options of the file at `path` (config_lines.h) that are not in given[], which has the
+ * options of the command line by index in the table, and adds them to it.  Values are in memory
+ * that is never freed.  Errors name file, line and key.  Lines without a value are ignored.  A
+ * repeated key is an error, except for options that may be given many times. */
 SLUICE_MUST_USE sluice_status cli_read_config(const struct cli_table *table, const char *path,
                                               const char **given, struct sluice_err *err);
 
@@ -60,8 +59,9 @@ void cli_option_text(const struct sluice_option *option, char text[1024]);
 
 enum cli_shell { CLI_BASH, CLI_ZSH };
 
-/* Texts that the build installs, of which no help speaks.  Of a command they are the part within
- * its program's, which cli_print_program_*() print around what print_commands(ctx) prints. */
+/* Print texts that the build installs; --help does not mention them.  For a command they print its
+ * part; cli_print_program_*() print the program's text around the parts that print_commands(ctx)
+ * prints. */
 void cli_print_man(const struct cli_table *table);
 void cli_print_completion(const struct cli_table *table, enum cli_shell shell);
 struct sluice_program;

@@ -23,9 +23,9 @@ struct sluice_program {
     size_t num_commands;
 };
 
-/* Runs the command that argv[1] names and returns its exit code.  --help (or
- * help) and --version are answered here; no command, or an unknown one, is a usage error:
- * one line with all commands, and those that are near it; 2. */
+/* Runs the command that argv[1] names and returns its exit code.  Handles --help (or help) and
+ * --version.  A missing or unknown command is a usage error: prints one line with all commands and
+ * similar ones, and returns 2. */
 int sluice_program_run(const struct sluice_program *program, int argc, char **argv);
 
 #endif

@@ -5,19 +5,19 @@
 
 #include <stddef.h>
 
-/* Lines "key = value" of a text, the part of INI that a table of options needs.
+/* Parses lines "key = value", the subset of INI for a table of options.
  *
- * An empty line, one that begins with # or ;, and a heading ("[server]") mean nothing.  Blanks
- * around key and value go; all else of a value stays, also # and ;, but for one pair of double
- * quotes around it, which a value with blanks at its ends needs.  A value goes on to the end of its
- * line.  Escapes are not known.
+ * Empty lines, lines that begin with # or ;, and headings ("[server]") are ignored.  Blanks around
+ * key and value are removed.  A value extends to the end of its line and may contain # and ;.  One
+ * pair of double quotes around a value is removed; it protects blanks at the ends.  There are no
+ * escapes.
  *
  * Threads: an object belongs to one thread. */
 
 struct sluice_config_lines {
     char *next;
     const char *end;
-    unsigned number; /* of the line read last, from 1 */
+    unsigned number; /* of the last line read, from 1 */
 };
 
 struct sluice_config_line {
@@ -27,8 +27,8 @@ struct sluice_config_line {
 /* Borrows text[0..len], which is written to and has a 0 at text[len]. */
 struct sluice_config_lines sluice_config_lines_begin(char *text, size_t len);
 
-/* The next line that says something; it points into the text.  SLUICE_E_INVALID says what is wrong
- * with line `number`: no "=", no key, control characters, or no UTF-8.  Reading may go on then. */
+/* The next line with a key; it points into the text.  SLUICE_E_INVALID names the fault of line
+ * `number`: no "=", no key, control characters, or invalid UTF-8.  Reading may continue. */
 SLUICE_MUST_USE sluice_status sluice_config_lines_next(struct sluice_config_lines *lines,
                                                        struct sluice_config_line *line,
                                                        struct sluice_err *err);

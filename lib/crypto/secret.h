@@ -7,16 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Secrets: pages that no core dump shows and that are wiped before they are given back, hashes, and
- * a comparison whose time does not depend on the bytes.
+/* Secrets: memory that is excluded from core dumps and wiped before it is freed, hashes, and a
+ * constant-time comparison.
  *
- * Threads: any; a secret is one thread's at a time. */
+ * Threads: any; a secret belongs to one thread at a time. */
 
 #define SLUICE_SHA256_BYTES 32
 
 void sluice_sha256(const void *data, size_t len, uint8_t hash[SLUICE_SHA256_BYTES]);
 
-/* The time depends on `len` alone. */
+/* Compares in a time that depends only on `len`. */
 bool sluice_secret_equal(const void *a, const void *b, size_t len);
 
 /* Not optimised away.  NULL with 0 bytes is fine. */
@@ -28,29 +28,28 @@ struct sluice_secret {
     char text[];       /* `len` bytes and a 0 */
 };
 
-/* Room for `len` bytes, all 0, on pages of its own. */
+/* Creates a secret of `len` zero bytes on its own pages. */
 SLUICE_MUST_USE sluice_status sluice_secret_create(size_t len, struct sluice_secret **secret,
                                                    struct sluice_err *err);
 void sluice_secret_destroy(struct sluice_secret *secret); /* wipes; NULL is allowed */
 
-/* The same from a regular file or a pipe of at most max_bytes; no buffer of the C library sees it.
- * Errors name the file. */
+/* Reads a secret from a regular file or a pipe of at most max_bytes, without buffers of the C
+ * library.  Errors name the file. */
 SLUICE_MUST_USE sluice_status sluice_secret_read(const char *path, size_t max_bytes,
                                                  struct sluice_secret **secret,
                                                  struct sluice_err *err);
 
-/* A token as HTTP has it (RFC 6750, "b64token"): 16 to 1024 letters, digits and "-._~+/=". */
+/* The syntax of a token (RFC 6750, "b64token"): 16 to 1024 letters, digits and "-._~+/=". */
 #define SLUICE_TOKEN_MIN 16
 #define SLUICE_TOKEN_MAX 1024
 
-/* Cuts blanks and newlines off the end.  SLUICE_E_INVALID says what is wrong with the rest, and
- * shows nothing of it. */
+/* Removes blanks and newlines at the end and checks the token.  SLUICE_E_INVALID names the fault
+ * without showing the token. */
 SLUICE_MUST_USE sluice_status sluice_secret_trim_token(struct sluice_secret *secret,
                                                        struct sluice_err *err);
 
-/* For a program, not a library: from here on the process leaves nothing of its memory but what
- * files hold in core dumps, as libraries copy keys and tokens to where nobody wipes them.
- * (core(5), coredump_filter.) */
+/* Restricts core dumps of the process to file-backed memory (core(5), coredump_filter), because
+ * libraries copy keys and tokens to memory that is not wiped.  For a program, not a library. */
 void sluice_secret_keep_from_core_dumps(void);
 
 #endif

@@ -240,7 +240,7 @@ static double quota_of(int version, const char *folder)
     return is_read && us[0] > 0 && us[1] > 0 ? (double)us[0] / (double)us[1] : INFINITY;
 }
 
-/* Goes to the parent group; false: there is no visible parent. */
+/* Goes to the parent group; false: the parent is not visible. */
 static bool go_up(struct sluice_cgroup *group)
 {
     if (strlen(group->folder) <= strlen(group->mount))

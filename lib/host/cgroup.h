@@ -48,12 +48,12 @@ double sluice_cgroup_quota(const char *root, pid_t tid);
  * bytes; UINT64_MAX: no limit known. */
 uint64_t sluice_cgroup_memory(const char *root, pid_t tid);
 
-/* How many cores the calling thread may use: the number of CPUs in its affinity mask, or its quota
+/* The number of cores that the calling thread may use: the CPUs in its affinity mask, or its quota
  * if that is less.  Above 0; may be a fraction. */
 double sluice_cgroup_cores(void);
 
-/* Why the thread has so few cores, in words for a message: "the machine has 2 CPUs", "the process
- * may run on 2 of 64 CPUs", "a control group's quota is 1.5 CPUs". */
+/* Writes the reason for the thread's number of cores, for a message: "the machine has 2 CPUs", "the
+ * process may run on 2 of 64 CPUs", "a control group's quota is 1.5 CPUs". */
 void sluice_cgroup_why_cores(const char *root, pid_t tid, char *text, size_t room);
 
 #endif

@@ -4,22 +4,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Which machine a process runs on and which of its CPUs it may use, so that two processes can tell
- * whether they share cores.
+/* The machine of a process and the CPUs that it may use there, to find out whether two processes
+ * share cores.
  *
  * Threads: any. */
 
 #define SLUICE_MACHINE_CPU_BYTES 128 /* CPUs 0 to 1,023 */
 
 struct sluice_machine {
-    uint64_t boot;  /* hash of the kernel's boot id; 0: not known, so shared with nobody */
+    uint64_t boot;  /* hash of the kernel's boot id; 0: unknown, and equal to no other */
     uint64_t group; /* hash of the boot id and the control group; 0: it has no CPU quota */
     double quota;   /* of the group, in CPUs; INFINITY: none */
     size_t num_cpu_bytes;
     uint8_t cpus[SLUICE_MACHINE_CPU_BYTES]; /* CPU c is bit c % 8 of byte c / 8 */
 };
 
-/* That of the calling thread.  root: as in host/cgroup.h. */
+/* Describes the calling thread.  root: as in host/cgroup.h. */
 void sluice_machine_here(const char *root, struct sluice_machine *machine);
 
 /* The cores that two processes have together if they share any: the union of their CPUs, or the
@@ -27,13 +27,13 @@ void sluice_machine_here(const char *root, struct sluice_machine *machine);
  * quota. */
 double sluice_machine_shared_cores(const struct sluice_machine *a, const struct sluice_machine *b);
 
-/* Makes *sum what *sum and *other are together: the union of their CPUs on one machine.  Of two
- * machines it is none (boot is 0). */
+/* Merges *other into *sum: the union of their CPUs on one machine.  For two machines, *sum becomes
+ * unknown (boot is 0). */
 void sluice_machine_merge(struct sluice_machine *sum, const struct sluice_machine *other);
 
-/* The CPU time, in seconds since the machine or the group began, that all processes took of the
- * cores of sluice_machine_shared_cores().  < 0: neither /proc/stat nor the group's cpu.stat says.
- */
+/* The CPU time, in seconds since the machine or the group began, that all processes used on the
+ * cores of sluice_machine_shared_cores().  < 0: unknown, because neither /proc/stat nor the group's
+ * cpu.stat can be read. */
 double sluice_machine_busy_s(const char *root, const struct sluice_machine *a,
                              const struct sluice_machine *b);
 

@@ -9,8 +9,8 @@
 
 /* A program's state over HTTP, for monitoring systems:
  *
- *     /metrics   what the program writes, after sluice_build_info (exposition.h)
- *     /healthz   200 "ok", or 503 and why not
+ *     /metrics   sluice_build_info, then the program's metrics (exposition.h)
+ *     /healthz   200 "ok", or 503 and the reason
  *     /          a page that links both
  *
  * GET and HEAD; another method is 405, another path 404.
@@ -19,9 +19,9 @@
 
 struct sluice_metrics_server;
 
-/* The most connections to it at once; there may be 4 from one host (base/host_port.h).  One more
- * ends the oldest of its host, or of all, so that nobody who sends slowly, or reads so, keeps the
- * pages from others.  An idle one is closed after 3 s. */
+/* The most concurrent connections; 4 from one host (base/host_port.h).  One more closes the oldest
+ * of its host, or of all, so that slow clients do not block others.  Idle connections are closed
+ * after 3 s. */
 #define SLUICE_METRICS_CONNECTIONS 64
 
 #define SLUICE_HEALTH_REASON 256
@@ -29,7 +29,7 @@ struct sluice_metrics_server;
 struct sluice_metrics_pages {
     const char *program; /* "offload_server"; as long as the server lives */
     void (*write)(void *ctx, struct sluice_exposition *page);
-    /* False: not well, and reason[SLUICE_HEALTH_REASON] says why, in one line. */
+    /* Whether the program is healthy.  False: reason[SLUICE_HEALTH_REASON] has one line. */
     bool (*is_well)(void *ctx, char *reason);
     void *ctx;
 };
@@ -40,7 +40,7 @@ SLUICE_MUST_USE sluice_status sluice_metrics_listen_parse(const char *listen,
                                                           struct sluice_host_port *address,
                                                           struct sluice_err *err);
 
-/* Listens there.  SLUICE_E_IO names the address and says what is in the way. */
+/* Listens at the address.  SLUICE_E_IO has the address and the reason. */
 SLUICE_MUST_USE sluice_status sluice_metrics_server_create(const char *listen,
                                                            const struct sluice_metrics_pages *pages,
                                                            struct sluice_metrics_server **server,

@@ -24,7 +24,7 @@ enum sluice_form_style {
 const char *sluice_form_words(enum sluice_form form);
 
 /* Writes the shares of count[] samples by form.  Omits shares below half a percent, and those that
- * do not fit.  Writes "" if there are no samples. */
+ * do not fit.  Writes "" for 0 samples. */
 void sluice_form_shares(const uint64_t count[SLUICE_MAX_FORMS], enum sluice_form_style style,
                         char *out, size_t size);
 

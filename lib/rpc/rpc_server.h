@@ -146,7 +146,7 @@ void sluice_rpc_server_destroy(struct sluice_rpc_server *server);
 void sluice_rpc_call_set_state(struct sluice_rpc_call *call, void *state);
 void *sluice_rpc_call_state(struct sluice_rpc_call *call);
 const char *sluice_rpc_call_peer(struct sluice_rpc_call *call); /* "ipv4:10.0.0.1:4242" */
-/* The client that admit() set; valid until on_done has returned.  NULL: there is no admit(). */
+/* The client that admit() set; valid until on_done has returned.  NULL: admit is NULL. */
 void *sluice_rpc_call_client(struct sluice_rpc_call *call);
 
 /* Keeps the struct valid (not the connection) beyond on_done, for workers. */

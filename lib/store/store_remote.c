@@ -82,7 +82,7 @@ void sluice_remote_fill(const struct sluice_remote_request *request,
         return;
     *signature = (struct sluice_http_signature){request->scope, request->key_id, request->secret};
     transfer->signature = signature;
-    /* What libcurl does not add by itself; the payload, of which there is none, is not hashed. */
+    /* A header that libcurl does not add.  The payload is empty and not hashed. */
     transfer->headers[num++] = "x-amz-content-sha256: UNSIGNED-PAYLOAD";
     if (request->token_header[0])
         transfer->headers[num++] = request->token_header;

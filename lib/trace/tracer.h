@@ -8,14 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where the time of single samples went, as spans in a file.  Each line is one ExportTraceService-
+/* Writes the times of single samples to a file, as spans.  Each line is one ExportTraceService-
  * Request of OpenTelemetry's JSON
  * (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding), as its collector's
  * otlpjsonfile receiver reads it, with all spans of one sample of this program.
  *
- * A line of five spans costs 50 us with its write(2), and has 2 kB; whether a sample is picked
- * costs 30 ns (a shared core of an Intel Xeon).  Without a tracer there is the caller's own branch
- * alone.
+ * A line of five spans has 2 kB and costs 50 us with its write(2); the choice whether to trace a
+ * sample costs 30 ns (a shared core of an Intel Xeon).  Without a tracer, the cost is one branch in
+ * the caller.
  *
  * Threads: any. */
 
@@ -28,18 +28,19 @@ struct sluice_tracer_options {
     /* A traceparent (trace_context.h) whose children all spans are; NULL, "": each sample is a
      * trace of its own. */
     const char *parent;
-    unsigned max_lines_per_s; /* what is above is dropped, and counted; 0: no limit */
+    unsigned max_lines_per_s; /* more lines are dropped and counted; 0: no limit */
 };
 
 /* SLUICE_E_IO names the file, SLUICE_E_INVALID an invalid parent. */
 SLUICE_MUST_USE sluice_status sluice_tracer_open(const struct sluice_tracer_options *options,
                                                  struct sluice_tracer **tracer,
                                                  struct sluice_err *err);
-/* Says in the log how many lines were not written, if any.  NULL is allowed. */
+/* Logs the number of lines not written, if any.  NULL is allowed. */
 void sluice_tracer_close(struct sluice_tracer *tracer);
 
-/* The context of a sample's own span, if it is one of those that are picked: by a hash of its draw
- * key, so that every run picks the same ones.  The ids differ from run to run.  NULL: none is. */
+/* The context of a sample's span if the sample is picked, else not traced.  A hash of the draw key
+ * picks samples, so every run picks the same ones; ids differ from run to run.  `tracer` NULL:
+ * picks no sample. */
 struct sluice_trace_context sluice_tracer_pick(const struct sluice_tracer *tracer, uint64_t seed,
                                                uint32_t epoch, uint64_t sample_id);
 /* The id of the parent of a sample's span; 0: none. */
@@ -51,7 +52,7 @@ struct sluice_attribute {
     enum sluice_attribute_type type;
     const char *text; /* any bytes */
     uint64_t count;
-    double real; /* no number: the attribute is left out */
+    double real; /* NAN or infinite: the attribute is left out */
 };
 
 enum sluice_span_kind { SLUICE_SPAN_INTERNAL = 1, SLUICE_SPAN_SERVER = 2, SLUICE_SPAN_CLIENT = 3 };
@@ -62,10 +63,10 @@ struct sluice_span {
     uint64_t start_ns, end_ns; /* of sluice_clock_ns() */
     const struct sluice_attribute *attributes;
     size_t num_attributes;
-    const char *error; /* NULL: it went well */
+    const char *error; /* NULL: no error */
 };
 
-/* Spans of one trace, in one line. */
+/* Writes spans of one trace as one line. */
 void sluice_tracer_write(struct sluice_tracer *tracer, const struct sluice_trace_context *context,
                          const struct sluice_span *spans, size_t num_spans);
 

@@ -7,12 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Rows of a list of samples as one compressed block, some 8 bytes a row.
+/* Rows of a list of samples as one compressed block, about 8 bytes a row.
  *
- * A zstd frame of columns, all numbers little endian: bytes (8), label, width, height (4 each), how
- * many bytes the path shares with the one before and how many follow (2 each; the first row shares
- * none), coding, whether it is of val (1 each), with targets the bytes of each (4), and then what
- * follows of all paths, and all targets.
+ * A zstd frame of columns, all numbers little endian: bytes (8); label, width, height (4 each); the
+ * length of the path's prefix shared with the row before and of the rest (2 each; 0 shared in the
+ * first row); coding and is_val (1 each); with targets, the bytes of each (4); then the rests of
+ * all paths, and all targets.
  *
  * Threads: pure functions. */
 
@@ -28,7 +28,7 @@ struct sluice_list_row {
     uint32_t label, width, height;
     uint8_t coding;
     bool is_val;
-    const void *target; /* NULL: none; alike in all rows */
+    const void *target; /* NULL: none; all rows have one, or none has */
     uint32_t target_bytes;
 };
 
@@ -40,15 +40,15 @@ struct sluice_list_block {
 };
 void sluice_list_block_clear(struct sluice_list_block *block);
 
-/* Packs the first of the rows, as many as fit (at least one of at least one); block->num_rows says
- * how many.  SLUICE_E_INVALID: a path or target is too long. */
+/* Packs the first rows, as many as fit (at least one of at least one); block->num_rows is their
+ * number.  SLUICE_E_INVALID: a path or target is too long. */
 SLUICE_MUST_USE sluice_status sluice_list_block_pack(const struct sluice_list_row *rows,
                                                      size_t num_rows,
                                                      struct sluice_list_block *block,
                                                      struct sluice_err *err);
 
-/* Calls take(ctx, row) for each row, in order, until it fails.  Path and target are valid in the
- * call. SLUICE_E_CORRUPT: no such block; nothing is allocated beyond the bounds above. */
+/* Calls take(ctx, row) for each row, in order, until it fails.  Path and target are valid during
+ * the call.  SLUICE_E_CORRUPT: an invalid block; memory stays within the bounds above. */
 SLUICE_MUST_USE sluice_status sluice_list_block_unpack(
     const struct sluice_list_block *block,
     sluice_status (*take)(void *ctx, const struct sluice_list_row *row, struct sluice_err *err),

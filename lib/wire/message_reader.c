@@ -129,7 +129,7 @@ static bool check(const ProtobufCMessageDescriptor *descriptor, const uint8_t *f
     return true;
 }
 
-/* protobuf-c says the same of a message that is none and of memory that is short; this tells. */
+/* Records a failed allocation, because protobuf-c reports it like an invalid message. */
 static void *alloc_noted(void *is_short, size_t size)
 {
     void *memory = malloc(size);

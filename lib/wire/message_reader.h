@@ -25,7 +25,7 @@ enum sluice_wire_type {
     SLUICE_WIRE_32BIT = 5,
 };
 
-/* One field: its number, its wire type and, by that, its value. */
+/* A field: its number, its wire type and the value for that type. */
 struct sluice_wire_field {
     uint32_t number;
     enum sluice_wire_type type;
@@ -33,16 +33,16 @@ struct sluice_wire_field {
     struct sluice_cursor data; /* BYTES: a cursor over the content */
 };
 
-/* Reads the next field; the cursor moves past it.  false: not well formed. */
+/* Reads the next field; the cursor moves past it.  False: malformed. */
 bool sluice_wire_next_field(struct sluice_cursor *cursor, struct sluice_wire_field *field);
 
-/* Small messages (everything but payloads): at most this many bytes, and this many
- * repeated or unknown fields in all, as each of them costs an allocation. */
+/* Limits of small messages (all but payloads): bytes, and repeated or unknown fields in all,
+ * because each costs an allocation. */
 #define SLUICE_WIRE_MAX_BYTES ((size_t)4 << 20)
 #define SLUICE_WIRE_MAX_ELEMENTS ((size_t)1 << 17)
 
-/* Checks the message against its descriptor, then lets protobuf-c unpack it; to
- * be freed with protobuf_c_message_free_unpacked(*out, NULL). */
+/* Checks the message against its descriptor, then lets protobuf-c unpack it.  Free it with
+ * protobuf_c_message_free_unpacked(*out, NULL). */
 SLUICE_MUST_USE sluice_status sluice_wire_unpack(const ProtobufCMessageDescriptor *descriptor,
                                                  const struct sluice_message *message,
                                                  ProtobufCMessage **out, struct sluice_err *err);

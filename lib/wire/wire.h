@@ -16,23 +16,21 @@
 
 /* The messages of protos/offload.proto as plain structs.
  *
- * The only module that knows protobuf: `put` turns a struct into a message ready
- * to send (payloads by reference), `get` checks a received message and turns it
- * into a struct (strings copied; payloads left in the message).
- * A `get` of bytes that are not such a message is SLUICE_E_CORRUPT; nothing that it
- * returns needs to be checked for consistency with itself again.  Messages other
- * than FetchReply are at most 4 MiB and hold at most 131,072 samples, classes or
- * unknown fields; more is SLUICE_E_CORRUPT too.  docs/PROTOCOL.md says what else
- * is refused, and what later versions may send.
+ * The only module that knows protobuf: `put` turns a struct into a message ready to send (payloads
+ * by reference), `get` checks a received message and turns it into a struct (strings copied;
+ * payloads left in the message). A `get` of invalid bytes is SLUICE_E_CORRUPT; its result is
+ * consistent and needs no further check.  Messages other than FetchReply are at most 4 MiB and hold
+ * at most 131,072 samples, classes or unknown fields; more is SLUICE_E_CORRUPT too.
+ * docs/PROTOCOL.md lists what else is rejected, and what later versions may send.
  *
- * A message that does not fit its hash was damaged on its way: SLUICE_E_IO, worth asking again.
- * HelloReply, ListSamplesReply and FetchRequest have theirs checked here; a FetchReply and its
- * samples are checked by two functions below.
+ * A message whose hash does not match was damaged in transit: SLUICE_E_IO, worth a retry.  `get`
+ * checks the hashes of HelloReply, ListSamplesReply and FetchRequest; two functions below check a
+ * FetchReply and its samples.
  *
- * `put` appends to *message (start from {0}); if it fails (SLUICE_E_NO_MEMORY)
- * *message is as it was.  Strings to put may be NULL for "", those got never
- * are.  What is not UTF-8 in a path, a class name or an error text is put as '?',
- * since a protobuf string must be UTF-8.
+ * `put` appends to *message (start from {0}); if it fails (SLUICE_E_NO_MEMORY), *message is
+ * untouched.  NULL strings are put as ""; `get` never returns NULL strings.  Bytes that are not
+ * UTF-8 in a path, a class name or an error text are put as '?', because a protobuf string must be
+ * UTF-8.
  *
  * Threads: pure functions. */
 
@@ -53,7 +51,7 @@
 
 /* --- Hello --- */
 
-/* Forms of a reply that this version does not know are left out. */
+/* Unknown forms of a reply are left out. */
 struct sluice_wire_hello {
     uint32_t protocol_version;
     char *peer;     /* the sender's program and version; owned */
@@ -62,17 +60,17 @@ struct sluice_wire_hello {
     char dataset_id[33]; /* empty: not compared */
     /* reply only: */
     uint64_t num_samples;
-    double prep_cores;     /* 0: the server does not say; use prep_workers */
+    double prep_cores;     /* 0: not given; use prep_workers */
     uint32_t prep_workers; /* the same in whole cores */
     uint32_t max_in_flight;
     uint64_t max_image_pixels, max_file_bytes;
     uint32_t forms; /* bit (1 << enum sluice_form) */
     bool has_jpeg_index;
-    bool has_hashes;               /* this reply too, and what else the server sends */
-    bool has_jpeg_crop_restart;    /* it goes by jpeg_crop_restart of a request */
-    bool has_listed_id;            /* and by listed_id */
-    uint64_t list_hash;            /* 0: not said */
-    struct sluice_machine machine; /* boot is 0: not said */
+    bool has_hashes;               /* the server's messages have hashes, including this reply */
+    bool has_jpeg_crop_restart;    /* the server uses a request's jpeg_crop_restart */
+    bool has_listed_id;            /* the server uses a request's listed_id */
+    uint64_t list_hash;            /* 0: not given */
+    struct sluice_machine machine; /* boot is 0: not given */
 };
 void sluice_wire_hello_clear(struct sluice_wire_hello *hello);
 
@@ -110,8 +108,8 @@ struct sluice_wire_list {
     uint64_t num_samples; /* of the whole subset; first message only */
     uint64_t first_row;   /* samples[0]; 0 from a server without hashes */
     bool has_hash;
-    uint32_t target_kind, target_dim; /* of the samples' targets, which packed rows have alone */
-    uint64_t target_bytes;            /* of all of them; these three in the first message only */
+    uint32_t target_kind, target_dim; /* of the samples' targets, which only packed rows have */
+    uint64_t target_bytes;            /* of all targets; these three in the first message only */
     struct sluice_wire_sample_info *samples; /* owned */
     size_t num_samples_here;
     struct sluice_list_block packed; /* in place of samples; owned; .num_rows 0: none */
@@ -143,20 +141,21 @@ struct sluice_wire_fetch_open {
     char dataset_id[33];
     uint64_t window_bytes;
     bool follows_price;
-    char *client; /* owned; any bytes; NULL: not said */
+    char *client; /* owned; any bytes; NULL: not given */
 };
 
 struct sluice_wire_sample_request {
     uint64_t request_id;
     struct sluice_draw_key key; /* sample id, seed, epoch */
-    uint32_t split;             /* a form that this version does not know is got as split 0, raw */
+    uint32_t split;             /* an unknown form becomes split 0, raw */
     enum sluice_form form;
-    uint32_t jpeg_crop_restart; /* MCUs, any number; 0: a row of them */
-    /* Its number in the server's list and 1 more; 0: key.sample_id.  Draws go by the key. */
+    uint32_t jpeg_crop_restart; /* MCUs, any number; 0: an MCU row */
+    /* The sample's number in the server's list plus 1; 0: use key.sample_id.  Draws always use the
+     * key. */
     uint64_t listed_id;
     struct sluice_trace_context trace;
 };
-/* Its number in the server's list. */
+/* The sample's number in the server's list. */
 static inline uint64_t sluice_wire_listed_id(const struct sluice_wire_sample_request *request)
 {
     return request->listed_id ? request->listed_id - 1 : request->key.sample_id;
@@ -167,7 +166,7 @@ struct sluice_wire_fetch_request {
     struct sluice_wire_sample_request *samples; /* owned */
     size_t num_samples;
     uint64_t grant_bytes;
-    double cpu_worth; /* of a storage core more to the client, as cpu_price; finite, >= 0 */
+    double cpu_worth; /* of another storage core to the client, as cpu_price; finite, >= 0 */
 };
 void sluice_wire_fetch_request_clear(struct sluice_wire_fetch_request *request);
 
@@ -185,7 +184,7 @@ struct sluice_wire_sample_reply {
     uint32_t ops_done;
     enum sluice_form form;
     uint32_t width, height, channels;
-    /* offload.proto says of what */
+    /* offload.proto explains them */
     uint32_t queue_us, cpu_us, disk_us, backlog_us, work_us, disk_busy_us, read_bytes;
     struct sluice_buf *payload;   /* to put: one reference; NULL unless status is OK */
     struct sluice_cursor arrived; /* got: the payload's bytes in the message; none unless OK */
@@ -194,12 +193,12 @@ struct sluice_wire_sample_reply {
 };
 void sluice_wire_sample_reply_clear(struct sluice_wire_sample_reply *reply);
 
-/* Sets the hash of a reply that is complete, by reading its payload: best while a cache holds it.
- * `key` and `listed_id` are the request's, as it was understood. */
+/* Sets the hash of a complete reply.  Reads the payload: call it while a cache holds it.  `key` and
+ * `listed_id` are those of the request as parsed. */
 void sluice_wire_seal_sample_reply(struct sluice_wire_sample_reply *reply,
                                    const struct sluice_draw_key *key, uint64_t listed_id);
-/* Of a reply that was got, while its message lives: whether it has the payload with which it was
- * sealed, and that for `key` and `listed_id`.  Its other fields are the FetchReply's to check. */
+/* Whether a received reply has the payload with which it was sealed, for `key` and `listed_id`.
+ * Its message must still exist.  The FetchReply's hash covers the other fields. */
 bool sluice_wire_sample_reply_is_whole(const struct sluice_wire_sample_reply *reply,
                                        const struct sluice_draw_key *key, uint64_t listed_id);
 
@@ -210,26 +209,26 @@ sluice_wire_put_sample_reply(const struct sluice_wire_sample_reply *reply,
                              struct sluice_message *message, struct sluice_err *err);
 /* How busy the server was when it sent a message. */
 struct sluice_wire_load {
-    uint32_t queue_depth; /* jobs that waited for a prep worker */
+    uint32_t queue_depth; /* jobs waiting for a PREP worker */
     double cpu_price;     /* of a storage core: seconds of a million samples; finite, >= 0 */
-    double prep_cores;    /* that preprocessing may use; finite, >= 0; 0: not said */
+    double prep_cores;    /* cores that preprocessing may use; finite, >= 0; 0: not given */
 };
-/* Appends it and the message's hash, behind the samples; once per message. */
+/* Appends the load and the message's hash after the samples.  Call it once per message. */
 SLUICE_MUST_USE sluice_status sluice_wire_put_load(const struct sluice_wire_load *load,
                                                    struct sluice_message *message,
                                                    struct sluice_err *err);
 
-/* Whether all of a FetchReply but its samples' payloads is as put_load() ended it.  One from a
- * server without hashes is not. */
+/* Whether a FetchReply, without its samples' payloads, matches the hash of put_load().  False for a
+ * server without hashes. */
 bool sluice_wire_fetch_reply_is_whole(const struct sluice_message *message);
 
 /* Walks a FetchReply and calls on_sample for each sample, in order.  A payload stays in the message
- * (reply->arrived) and lives as long as it.  A payload above max_payload_bytes and a truncated
- * message are SLUICE_E_CORRUPT; samples before that were delivered.  SLUICE_OK without a payload on
- * the wire is an empty payload; a payload of an error is dropped.  A status that this version
- * does not know becomes SLUICE_E_INTERNAL of that sample, an unknown form SLUICE_E_UNSUPPORTED,
- * with a text.  `load` may be NULL; its fields that the message lacks are 0.  A price that is not
- * finite or below 0 is SLUICE_E_CORRUPT. */
+ * (reply->arrived) and lives as long as the message.  A payload above max_payload_bytes and a
+ * truncated message are SLUICE_E_CORRUPT; samples before that were delivered.  SLUICE_OK without a
+ * payload on the wire is an empty payload; a payload of an error is dropped.  For its sample, an
+ * unknown status becomes SLUICE_E_INTERNAL, an unknown form SLUICE_E_UNSUPPORTED, with a text.
+ * `load` may be NULL; its fields that the message lacks are 0. A price that is not finite or below
+ * 0 is SLUICE_E_CORRUPT. */
 SLUICE_MUST_USE sluice_status sluice_wire_get_fetch_reply(
     const struct sluice_message *message, size_t max_payload_bytes,
     void (*on_sample)(void *ctx, const struct sluice_wire_sample_reply *reply), void *ctx,
@@ -248,8 +247,8 @@ SLUICE_MUST_USE sluice_status sluice_wire_put_probe_reply(struct sluice_buf *pay
                                                           struct sluice_message *message,
                                                           struct sluice_err *err);
 
-/* Lets messages name the forms that this process registered (op/form.h): sluice_num_forms().
- * Before other threads run. */
+/* Allows the forms that this process registered (op/form.h) in messages; num_forms is
+ * sluice_num_forms().  Call it before other threads run. */
 void sluice_wire_know_forms(unsigned num_forms);
 
 #define SLUICE_WIRE_MAX_SPLITS (SLUICE_PIPELINE_MAX_OPS + 1)
@@ -258,14 +257,14 @@ void sluice_wire_know_forms(unsigned num_forms);
 /* Counters of one client. */
 #define SLUICE_WIRE_CLIENT_NAME 64
 struct sluice_wire_client {
-    /* Cut to the room; what is got is UTF-8, and may hold control characters. */
+    /* Cut to the room; received text is UTF-8 and may contain control characters. */
     char name[SLUICE_WIRE_CLIENT_NAME], address[SLUICE_WIRE_CLIENT_NAME];
     char token[SLUICE_WIRE_CLIENT_NAME]; /* its name; "": none */
     uint64_t samples, payload_bytes, errors;
     uint32_t streams;
 };
 
-/* The most that are read of a message. */
+/* The most clients that are read from a message. */
 #define SLUICE_WIRE_MAX_CLIENTS 256
 
 struct sluice_wire_stats {
@@ -283,14 +282,14 @@ struct sluice_wire_stats {
     struct {
         uint64_t hits, stale, missing, again;
     } jpeg_index;
-    char server[64]; /* program and version; "": not said, and nothing below is */
+    char server[64]; /* program and version; "": not given, as all fields below */
     bool is_not_serving;
     uint32_t hanging_workers;
     uint64_t refused_connections, refused_calls, memory_limit, memory_used;
-    struct sluice_wire_client *clients; /* owned where it was got, borrowed where it is put */
+    struct sluice_wire_client *clients; /* owned after get, borrowed for put */
     size_t num_clients;
 };
-void sluice_wire_stats_clear(struct sluice_wire_stats *stats); /* of what was got; twice is fine */
+void sluice_wire_stats_clear(struct sluice_wire_stats *stats); /* after get; idempotent */
 
 SLUICE_MUST_USE sluice_status sluice_wire_put_stats_request(struct sluice_message *message,
                                                             struct sluice_err *err);

@@ -18,7 +18,7 @@
 /* --- wire_status.c: sluice_status and SampleStatus, one table --- */
 
 Sluice__V1__SampleStatus sluice_wire_status_to_wire(sluice_status status);
-/* false: a number that this version does not know. */
+/* False: an unknown number. */
 bool sluice_wire_status_from_wire(int64_t number, sluice_status *status);
 
 /* --- wire_form.c: enum sluice_form and Form, one table --- */
@@ -51,13 +51,13 @@ SLUICE_MUST_USE sluice_status sluice_wire_copy_dataset_id(const char *text, char
 
 #define SLUICE_WIRE_HASH_BYTES 9 /* tag and value */
 
-/* Appends it as field `number`. */
+/* Appends the hash as field `number`. */
 SLUICE_MUST_USE sluice_status sluice_wire_put_hash(uint32_t number, struct sluice_message *message,
                                                    struct sluice_err *err);
 
 enum sluice_wire_hash {
-    SLUICE_WIRE_HASH_NONE,  /* no such field in what could be read */
-    SLUICE_WIRE_HASH_RIGHT, /* it is the last one, and what the bytes before it give */
+    SLUICE_WIRE_HASH_NONE,  /* no hash field in the readable part */
+    SLUICE_WIRE_HASH_RIGHT, /* the last field, and equal to the hash of the bytes before it */
     SLUICE_WIRE_HASH_WRONG,
 };
 enum sluice_wire_hash sluice_wire_check_hash(uint32_t number, const struct sluice_message *message);
@@ -65,7 +65,8 @@ enum sluice_wire_hash sluice_wire_check_hash(uint32_t number, const struct sluic
 /* The error of a `get` for a message with a wrong hash: SLUICE_E_IO. */
 SLUICE_MUST_USE sluice_status sluice_wire_damaged(const char *name, struct sluice_err *err);
 
-/* The field for a FetchReply, whose hash leaves payloads out: the message, and behind it `tail`. */
+/* Writes the hash field of a FetchReply, which excludes payloads, for the message followed by
+ * `tail`. */
 void sluice_wire_put_fetch_reply_hash(const struct sluice_message *message, const uint8_t *tail,
                                       size_t len, uint8_t field[SLUICE_WIRE_HASH_BYTES]);
 

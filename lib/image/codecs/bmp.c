@@ -240,9 +240,9 @@ static void put_zeros(struct run_writer *out, size_t count)
     out->at += count;
 }
 
-/* Fills the plane of indices, or less if the data ends before.  What is beside the format follows
- * Pillow: an odd run of literal RLE4 pixels loses its last one, a run ends with its row, and the
- * place of a skip's distances. */
+/* Fills the plane of indices, or less if the data ends before.  Follows Pillow where that differs
+ * from the format: an odd run of literal RLE4 pixels loses its last one, a run ends with its row,
+ * and the position of a skip's distances. */
 static size_t unpack_runs(const struct bmp *bmp, const uint8_t *bytes, size_t len, uint8_t *indices)
 {
     const bool is_rle4 = bmp->compression == RLE4;
@@ -264,7 +264,8 @@ static size_t unpack_runs(const struct bmp *bmp, const uint8_t *bytes, size_t le
         } else if (value == 1) {
             break;
         } else if (value == 2) {
-            /* A skip by so many columns and rows, which Pillow takes from the two bytes after. */
+            /* A skip.  Pillow reads its columns and rows from the two bytes after the usual ones.
+             */
             if (len - pos < 4)
                 break;
             put_zeros(&out, bytes[pos + 2] + bytes[pos + 3] * width);

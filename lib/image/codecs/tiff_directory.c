@@ -36,8 +36,8 @@ bool sluice_tiff_directory_find(const uint8_t *bytes, size_t len,
     return true;
 }
 
-/* As Pillow reads them: of a tag that stands there twice the last counts, of two values the first,
- * and bytes are no number. */
+/* As in Pillow: the last of repeated tags counts, the first of several values, and bytes are not a
+ * number. */
 uint32_t sluice_tiff_directory_get(const struct sluice_tiff_directory *directory, unsigned tag,
                                    uint32_t otherwise)
 {

@@ -156,7 +156,7 @@ static sluice_status walker_init(struct walker *walker, struct sluice_jpeg *jpeg
     return SLUICE_OK;
 }
 
-/* Reads the DC difference of a block; false if there is no such code. */
+/* Reads the DC difference of a block; false: an invalid code. */
 static bool read_dc(struct sluice_jpeg_reader *in, const struct block *block, uint32_t *dc)
 {
     in->pos = 0;
@@ -229,7 +229,7 @@ static bool put_dc(struct sluice_jpeg_bit_writer *out, const struct sluice_jpeg_
 }
 
 /* Whether the crop needs this block of the MCU at these pixels.  Only a block of a component at
- * full size may be unneeded, if the box does not touch it: the others serve pixels beside the
+ * full size may be unneeded, if the box does not touch it: the others affect pixels next to the
  * block. */
 static bool is_needed(const struct walker *walker, const struct block *block, uint32_t mcu_left,
                       uint32_t mcu_top)

@@ -125,7 +125,7 @@ static sluice_status check_huffman(const struct sluice_jpeg_huffman *huffman, bo
     uint32_t code = 0;
     for (unsigned length = 1; length <= 16; length++) {
         code = (code << 1) + huffman->counts[length];
-        /* The code of all ones is no code, and libjpeg insists on that. */
+        /* The code of all ones is reserved; libjpeg rejects it. */
         if (code >= 1u << length)
             return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG Huffman table has too many codes");
     }

@@ -74,8 +74,7 @@ void sluice_jpeg_optimal_huffman(const uint32_t occurrences[256],
     measure_lengths(leaves, num_leaves, num_of_length);
 
     /* Limit the lengths to 16 bits (T.81, K.2): of two longest codes, which share a prefix, one
-     * takes the prefix; a shorter code gets one bit more, which makes room for the other beside it.
-     */
+     * takes the prefix; a shorter code gets one bit more, and the other becomes its sibling. */
     unsigned longest = NUM_LEAVES;
     for (; longest > 16; longest--) {
         while (num_of_length[longest] > 0) {

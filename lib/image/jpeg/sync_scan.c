@@ -346,8 +346,8 @@ static bool follow(struct tracker *at, const struct scanner *scanner, size_t fir
     return true;
 }
 
-/* Reads on until the tracker stands on one of the scanner's marks, whose index becomes *mark.  If
- * there is none, or no point is left to be found, *mark becomes num_marks. */
+/* Reads on until the tracker stands on one of the scanner's marks, whose index becomes *mark.
+ * *mark becomes num_marks if it meets no mark, or if all points are found. */
 static bool meet(struct tracker *at, const struct scanner *scanner, size_t *mark)
 {
     size_t m = 0;

@@ -515,10 +515,9 @@ static struct report watch_frames(struct connection *connection, const struct ms
     return cut(connection, frame_verdict_text(verdict), now_ns);
 }
 
-/* Cuts the newer half of the strangers, and where there are none the connection that sent the most
- * since the last question, if that is a flood.  Half of them: what they held is free a moment
- * later, so that one at a time would be too slow against many, and all would take those who just
- * came. */
+/* Cuts the newer half of the strangers or, without strangers, the connection that sent the most
+ * since the last check, if that is a flood.  Half, because their memory is freed with a delay: one
+ * at a time would be too slow against many, and all would include those who just came. */
 static struct report cut_for_memory(struct door *door, uint64_t now_ns)
 {
     uint64_t oldest = UINT64_MAX, newest = 0, most = 0;

@@ -1,7 +1,7 @@
 /* The kernels with NEON, which every AArch64 machine has.
  *
- * NEON multiplies 32 bits by 32 bits, so the weights are used as they are and there is no plan.
- * Its rounding shift adds the half, its narrowing clips: together the rounding of kernels_c.c. */
+ * NEON multiplies 32 bits by 32 bits, so the weights are used directly, without a plan.  Its
+ * rounding shift adds the half, its narrowing clips: together the rounding of kernels_c.c. */
 
 #include "image/kernels/kernels.h"
 #include "image/lookup.h"
@@ -164,8 +164,8 @@ static void flip_row(const uint8_t *in, size_t width, uint8_t *out)
 
 /* --- lookup ---
  *
- * There is no gather, and a permute reaches 64 bytes: four for each byte of a value, which is more
- * work than its one load.  But values of float32 that are computed are computed four at a time. */
+ * NEON lacks a gather, and a permute reaches 64 bytes: four permutes for each byte of a value cost
+ * more than its one load.  But computed float32 values are computed four at a time. */
 
 static inline float32x4_t compute(const struct sluice_lookup *lookup, unsigned c, uint16x4_t values)
 {

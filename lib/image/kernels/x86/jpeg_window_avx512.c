@@ -15,7 +15,7 @@
 #define ADD_DOT _mm512_dpwssd_epi32
 #include "image/jpeg/window_transform.inc"
 
-/* What of the zigzag order is where in pairs: rows 0 and 4, 2 and 6, 7 and 1, 5 and 3. */
+/* The zigzag index of each coefficient in pair order: rows 0 and 4, 2 and 6, 7 and 1, 5 and 3. */
 static const alignas(64) uint16_t from_zigzag[64] = {
     0,  10, 14, 39, 5,  23, 27, 52, 28, 54, 1,  19, 15, 45, 6,  32, /* */
     3,  21, 25, 50, 12, 37, 41, 59, 43, 61, 8,  34, 30, 56, 17, 47, /* */

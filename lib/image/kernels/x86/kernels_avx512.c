@@ -12,8 +12,8 @@
 
 /* --- lookup ---
  *
- * A table of 256 bytes is four registers, and two permutes of 128 bytes each with a blend look
- * 64 values up in it.  A word is so many bytes, looked up one by one and put together by unpacking.
+ * A table of 256 bytes is four registers, and two permutes of 128 bytes each with a blend look 64
+ * values up in it.  The bytes of a word are looked up one by one and combined by unpacking.
  * Unpacking works in quarters of a register, so the pixels are first taken in the order that comes
  * out right. */
 
