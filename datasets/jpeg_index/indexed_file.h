@@ -12,22 +12,23 @@
 /* Partial reads: finds the index of a sample's file, and which parts of the file an op list needs.
  *
  * The promise: whatever the index holds, ops give the same result as without it, or they fail on a
- * file that was read in part.  The caller then reads the whole file and runs them again.  So it is
- * with a file that exif_transpose turns: what is read is for one that stands upright, as most do.
+ * file that was read in part.  The caller then reads the whole file and runs them again.  That is
+ * also the case for a file that exif_transpose turns: the parts are chosen for an upright image, as
+ * most are.
  *
  * Threads: an index file may be used by any number of threads; the rest is the caller's. */
 
 struct sluice_jpeg_index_file;
 
 enum sluice_index_use {
-    SLUICE_INDEX_NONE,    /* there is no index file, or none was wanted */
+    SLUICE_INDEX_NONE,    /* no index file, or it is not used */
     SLUICE_INDEX_HIT,     /* length and time are the file's; hashes are compared when used */
     SLUICE_INDEX_STALE,   /* made for another length or time, or damaged */
     SLUICE_INDEX_MISSING, /* the file is not indexed, or cannot be */
 };
 
 /* Finds the index of a file of this length and time.  A time below 0 is the version of a remote
- * object (store/store.h), of which no index knows: the hashes within decide when it is used.  On
+ * object (store/store.h), which no index contains: the hashes decide when it is used.  On
  * SLUICE_INDEX_HIT *out is a new index, to be destroyed; else it is untouched.  `pool` (may be
  * NULL) gives temporary memory. */
 enum sluice_index_use sluice_indexed_file_find(const struct sluice_jpeg_index_file *indexes,

@@ -27,12 +27,12 @@
 struct sluice_buf;
 struct sluice_buf_pool;
 
-/* Beside SLUICE_MANIFEST_FILE. */
+/* Next to SLUICE_MANIFEST_FILE. */
 #define SLUICE_JPEG_INDEX_FILE "sluice-jpeg-index.bin"
 
 struct sluice_jpeg_index_file;
 
-/* SLUICE_E_NOT_FOUND: there is no such file.  SLUICE_E_CORRUPT: not an index file, truncated or
+/* SLUICE_E_NOT_FOUND: the file does not exist.  SLUICE_E_CORRUPT: not an index file, truncated or
  * damaged.  Error texts name the path. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_index_file_open(const char *path,
                                                           struct sluice_jpeg_index_file **file,
@@ -69,7 +69,7 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_index_file_find(const struct sluice_jp
                                                           struct sluice_buf **entry,
                                                           struct sluice_err *err);
 
-/* An index file being written, beside `path` until commit renames it. */
+/* An index file that is being written, under a temporary name until commit renames it to `path`. */
 struct sluice_jpeg_index_writer;
 SLUICE_MUST_USE sluice_status
 sluice_jpeg_index_writer_create(const char *path, uint32_t step, size_t max_entries,

@@ -32,7 +32,7 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_indexer_add(struct sluice_jpeg_indexer
                                                       struct sluice_err *err);
 
 /* The same without the file, which is known not to have changed: true if an older entry was copied,
- * or there is none to be had of a file that is `coded` so (image/codecs/coding.h). */
+ * or a file with this `coding` (image/codecs/coding.h) cannot have an entry. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_indexer_keep(struct sluice_jpeg_indexer *indexer,
                                                        const char *path, const struct stat *st,
                                                        uint8_t coding, bool *is_kept,

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/* Files of a folder by their paths, and none outside it: links are followed as long as they stay
+/* Opens files beneath a folder by their paths, and no others: links are followed if they stay
  * beneath it.
  *
  * Threads: any. */

@@ -14,8 +14,8 @@
  *     {a..e}     letters
  *     ::         between lists
  *
- * A brace with neither comma nor range stays as it stands, as in bash.  There is no escape: names
- * with braces of their own cannot be given.
+ * A brace without comma or range is literal, as in bash.  Braces cannot be escaped, so names that
+ * contain such braces cannot be given.
  *
  * Threads: pure functions. */
 

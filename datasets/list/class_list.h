@@ -33,18 +33,18 @@ void sluice_class_list_clear(struct sluice_class_list *list);
 SLUICE_MUST_USE sluice_status sluice_class_list_write(const struct sluice_manifest *manifest,
                                                       const char *path, struct sluice_err *err);
 
-/* Gives the entries the labels that the list has for the names of their classes; the list's classes
- * become the manifest's.  SLUICE_E_INVALID: a class with a sample is not in the list. */
+/* Sets the labels of the entries from the names of their classes; the list's classes become the
+ * manifest's.  SLUICE_E_INVALID: a class with a sample is not in the list. */
 SLUICE_MUST_USE sluice_status sluice_class_list_apply(const struct sluice_class_list *list,
                                                       struct sluice_manifest_builder *builder,
                                                       struct sluice_err *err);
 
-/* Names of classes, one for each sample and in any order: sorts them as Python sorts text, keeps
- * one of each (*num), and adds these to the manifest's classes, of which there are none. */
+/* Takes the name of each sample's class, in any order.  Sorts them as Python sorts text, removes
+ * duplicates (*num), and adds the rest to the manifest, which must not have classes yet. */
 SLUICE_MUST_USE sluice_status sluice_class_names_add(const char **names, size_t *num,
                                                      struct sluice_manifest_builder *builder,
                                                      struct sluice_err *err);
-/* The label of one of them. */
+/* The label of a name in that sorted list. */
 uint32_t sluice_class_names_find(const char *const *names, size_t num, const char *name);
 
 /* For entries whose labels are numbers, without classes yet: the list's classes become the

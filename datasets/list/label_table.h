@@ -29,17 +29,17 @@ struct sluice_label_table {
     bool has_labels;
     const char *label_name;              /* of their column; borrowed, or a constant; NULL: none */
     const char *target_name;             /* of the column that was asked for; borrowed */
-    struct sluice_target_values targets; /* none: it has no such column */
+    struct sluice_target_values targets; /* empty without such a column */
 };
 
-/* The names that a column of labels may have, by rank from 0: of several the first is taken.  NULL:
- * no more. */
+/* The names that a column of labels may have, by rank from 0; the first that exists is used.  NULL:
+ * no more names. */
 const char *sluice_label_name(unsigned rank);
 
 /* Takes text[0 .. len) with a column of labels (label_key, borrowed, or NULL: one of the names
  * above), the column of targets that is asked for, or both. It has room for one byte more and was
  * allocated by malloc().  A name that ends in .jsonl is a table of JSON lines, any other one is
- * CSV.  *is_table: it has the columns; if not, there are no rows, and that is no failure.  Clear it
+ * CSV.  *is_table: it has the columns; if not, it has no rows, and that is not an error.  Clear it
  * in any case. SLUICE_E_INVALID: err names table, line and field. */
 SLUICE_MUST_USE sluice_status sluice_label_table_parse(struct sluice_label_table *table,
                                                        const char *name, char *text, size_t len,

@@ -8,24 +8,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Labels from a table beside the images, in place of the names of their folders: metadata.jsonl,
+/* Labels from a table next to the images, in place of the names of their folders: metadata.jsonl,
  * metadata.csv (as Hugging Face's imagefolder has them) or labels.csv.
  *
  *     file_name,label,split          {"file_name": "a/1.jpg", "label": 3}
  *     "a/1.jpg",3,train              {"file_name": "a/2.jpg", "label": "cat"}
  *
- * `file_name` (or `path`) is relative to the table's folder, `label` an integer or the name of a
- * class, alike in all rows: the column that is asked for (label_key), or the first of `label`,
- * `class`, `cls` and `target` that is there; `split`, a word of split_name.h, may be missing, as
- * may rows of other columns.  Names get numbers in the order in which Python sorts them.  CSV is
+ * `file_name` (or `path`) is relative to the table's folder.  `label` is an integer or the name of a
+ * class, of the same kind in all rows: the column label_key, or the first of `label`, `class`, `cls`
+ * and `target` that exists.  `split`, a word of split_name.h, may be missing, as may values of other
+ * columns.  Names get numbers in the order in which Python sorts them.  CSV is
  * RFC 4180's: quoted fields, quotes doubled, newlines in quotes; with one line of names.
  *
- * A column that is asked for by name has targets (target_values.h): in CSV numbers between blanks
- * or commas, or text; in JSON a number, an array of numbers, text, or anything else as compact
- * JSON. Such a table may have no `label`: labels then come from elsewhere.
+ * A column that is requested by name has targets (target_values.h): in CSV numbers separated by
+ * blanks or commas, or text; in JSON a number, an array of numbers, text, or anything else as
+ * compact JSON.  Such a table may lack `label`; labels then come from another source.
  *
- * The table lies in the root, or one in each folder of the root that is called as train or val is.
- * One that has not both columns is no table of labels, and is left alone.
+ * There is one table in the root, or one in each folder of the root with the name of train or val.
+ * A file without both columns is not a table of labels, and is ignored.
  *
  * Threads: a table may be used by one at a time. */
 
@@ -35,7 +35,7 @@ struct sluice_labels;
  * (python_json.h).  A damaged line is an error in every row.
  *
  * Reads the tables of a root, or `file` (NULL: those of the root; file names in it are relative to
- * the root), which must be one.  *labels stays NULL if there is none.  SLUICE_E_NOT_FOUND,
+ * the root), which must be a table.  *labels stays NULL without a table.  SLUICE_E_NOT_FOUND,
  * SLUICE_E_IO: the root; SLUICE_E_INVALID: err names file, line and field. */
 SLUICE_MUST_USE sluice_status sluice_labels_read(const char *root, const char *file,
                                                  const char *label_key,
@@ -44,7 +44,7 @@ SLUICE_MUST_USE sluice_status sluice_labels_read(const char *root, const char *f
                                                  struct sluice_err *err);
 void sluice_labels_destroy(struct sluice_labels *labels); /* NULL is allowed */
 
-/* Whether they have labels, or targets alone. */
+/* Whether the tables have labels; false: only targets. */
 bool sluice_labels_have_labels(const struct sluice_labels *labels);
 
 /* Whether every row says its split. */
@@ -62,7 +62,7 @@ bool sluice_labels_has_file(const struct sluice_labels *labels, const char *path
 SLUICE_MUST_USE sluice_status sluice_labels_assign(struct sluice_labels *labels,
                                                    struct sluice_manifest_builder *builder,
                                                    bool *are_names, struct sluice_err *err);
-/* The same, but targets alone. */
+/* The same for targets only. */
 SLUICE_MUST_USE sluice_status sluice_labels_assign_targets(struct sluice_labels *labels,
                                                            struct sluice_manifest_builder *builder,
                                                            struct sluice_err *err);

@@ -7,14 +7,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Which samples are train and which are val, from files with a line for each: the path of an image,
- * relative to the root, and maybe its label behind a blank or a tab.
+/* Split lists: files that say which samples are train and which are val.  Each line has the path of
+ * an image, relative to the root, and optionally a blank or tab and its label.
  *
  *     cat/1.jpg            cat/a 1.jpg 17
  *     ./cat/2.jpg          dog/2.jpg 3
  *
- * A last word of digits is a label where what stands before it ends as an image's name does.  All
- * lines have labels, or none has.  Empty lines are passed over.
+ * A last word of digits is a label if the text before it ends like the name of an image.  Either all
+ * lines have labels or none has.  Empty lines are skipped.
  *
  * Threads: a list may be used by one at a time. */
 
@@ -34,9 +34,9 @@ SLUICE_MUST_USE sluice_status sluice_split_lists_read(struct sluice_split_lists 
                                                       const char *path, enum sluice_subset subset,
                                                       struct sluice_err *err);
 
-/* Takes every entry out of the manifest that no line names, with a line in the log that counts
- * them, and sets the labels of the others if the lines have some.  SLUICE_E_INVALID: a path comes
- * twice, or is no entry; err names file and line. */
+/* Removes every entry that no line names, logs their number, and sets the labels of the others if
+ * the lines have labels.  SLUICE_E_INVALID: a path comes twice, or is not an entry; err names file
+ * and line. */
 SLUICE_MUST_USE sluice_status sluice_split_lists_select(struct sluice_split_lists *lists,
                                                         struct sluice_manifest *manifest,
                                                         const char *root, struct sluice_err *err);

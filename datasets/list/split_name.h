@@ -8,7 +8,7 @@
  *
  * Threads: pure functions. */
 
-/* Beside the values of enum sluice_subset (manifest.h): samples of split test are left out. */
+/* In addition to enum sluice_subset (manifest.h).  Samples of split test are left out. */
 #define SLUICE_SPLIT_TEST 2
 #define SLUICE_NUM_SPLITS 3
 

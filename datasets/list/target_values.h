@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Targets as they are read, one after the other, all of one type: the one that was asked for, or
- * that of the first one, which is a vector if it is nothing but numbers.
+/* Collects targets as they are read, all of one type: the requested type, or that of the first
+ * target, which is a vector if it has only numbers.
  *
  * Threads: none of its own. */
 
@@ -19,7 +19,7 @@ struct sluice_target_column {
 
 struct sluice_target_values {
     enum sluice_target_kind wanted;
-    struct sluice_target_type type; /* NONE: there is none yet */
+    struct sluice_target_type type; /* NONE: no target yet */
     char *bytes;                    /* of all */
     size_t len, capacity;
 };

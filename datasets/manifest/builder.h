@@ -54,10 +54,10 @@ uint64_t sluice_manifest_list_hash_end(const struct sluice_hasher64 *hasher,
 const char *sluice_manifest_passed_over(const struct sluice_manifest *manifest,
                                         char room[SLUICE_PASSED_TEXT_BYTES], uint64_t *num_unread);
 
-/* Text in a field of a line: tab, newline and backslash are written \t, \n and \\. */
+/* Writes text as a field of a line: tab, newline and backslash become \t, \n and \\. */
 void sluice_manifest_write_escaped(FILE *file, const char *text);
 
-/* The way back, in place; false if a backslash is followed by anything else. */
+/* The reverse, in place; false if another character follows a backslash. */
 bool sluice_manifest_unescape(char *text);
 
 #endif

@@ -28,18 +28,18 @@ struct sluice_passed_suffix {
 struct sluice_passed_over {
     struct sluice_passed_suffix suffixes[SLUICE_PASSED_SUFFIXES];
     size_t num_suffixes;
-    uint64_t num_rest; /* files of yet other suffixes */
+    uint64_t num_rest; /* files with further suffixes */
 
-    uint64_t num_shards;  /* tars and MDS shards that nobody looked into */
+    uint64_t num_shards;  /* tars and MDS shards that were not read */
     uint64_t num_damaged; /* shards of which a part is listed (shard_list.h) */
 
-    /* Counts of files that may be images and are not read, for any reason, and the first by path.
-     */
+    /* The number of files that may be images and are not read, for any reason, and the first of
+     * them by path. */
     uint64_t num_images;
-    char images[SLUICE_PASSED_NAMES][SLUICE_MAX_PATH_BYTES]; /* "": there are not as many */
+    char images[SLUICE_PASSED_NAMES][SLUICE_MAX_PATH_BYTES]; /* "": fewer files */
 };
 
-/* A file whose suffix is not read; `path` is relative to the root. */
+/* Adds a file whose suffix is not read; `path` is relative to the root. */
 void sluice_passed_over_add(struct sluice_passed_over *passed, const char *path);
 
 /* Whether the suffix is that of an image format that is not read. */
