@@ -15,7 +15,7 @@
 /* Most bytes of one probe of the link; a slow link is measured with fewer. */
 #define MAX_PROBE_BYTES (32u << 20)
 
-/* The link that a plan begins with if it cannot be measured: the samples will show its rate. */
+/* The link's rate that a plan starts with if it cannot be measured: samples will show the rate. */
 #define USUAL_LINK_BYTES_PER_S 125e6
 
 /* The link's rate in the profile; 0: not measured. */
@@ -29,7 +29,7 @@ static double profiled_link(const struct sluice_loader *loader)
                : 0;
 }
 
-/* How fast the trainer is, as far as the settings say it. */
+/* The trainer's rate, if the settings have one. */
 static double trainer_rate(const struct sluice_options *options)
 {
     if (options->gpu_rate > 0)
@@ -231,8 +231,8 @@ static sluice_status read_model(const struct sluice_loader *loader,
     return status;
 }
 
-/* PCIe, unless it was given: as it was measured when the GPU was opened that makes the batches,
- * else by whoever allocates their memory. */
+/* The rate of PCIe, unless it was given: as measured when the GPU that makes the batches was
+ * opened, else by the allocator of batch memory. */
 static void take_upload(const struct sluice_loader *loader, struct sluice_rates *rates)
 {
     if (rates->pcie_bytes_per_s > 0)
@@ -253,8 +253,8 @@ struct sluice_choices loader_choices_of(const struct sluice_loader *loader, cons
     return choices;
 }
 
-/* The plan of the val subset, made once, at the rates that training begins with.  It has no
- * profile: its ops are others. */
+/* The plan of the val subset, made once, at the rates that training starts with.  It has no
+ * profile, because its ops differ. */
 static sluice_status plan_val(struct sluice_loader *loader,
                               const struct sluice_controller_options *of_train,
                               struct sluice_err *err)
@@ -304,7 +304,7 @@ static struct sluice_transport_cost local_transport(void)
     };
 }
 
-/* Mode local has a choice only where a GPU decodes what is better decoded there. */
+/* Mode local has several choices only with a GPU that decodes. */
 static bool is_planned_locally(const struct sluice_loader *loader)
 {
     return loader->options.mode == SLUICE_MODE_LOCAL && !loader->options.is_profiling &&
@@ -362,8 +362,8 @@ static sluice_status make_chooser(struct sluice_loader *loader, bool for_trainin
     return status;
 }
 
-/* SOPHON's rule needs a profile, which the val subset has not: each sample takes the choice with
- * fewer bytes on the wire, the file or the pixels. */
+/* SOPHON's rule needs a profile, which the val subset lacks, so each sample takes the choice with
+ * fewer bytes on the network: the file or the pixels. */
 static struct sluice_choice least_bytes(const struct sluice_pipeline *pipeline, uint64_t file_bytes)
 {
     const bool is_file_less = file_bytes <= sluice_pipeline_u8_bytes(pipeline);
@@ -372,8 +372,7 @@ static struct sluice_choice least_bytes(const struct sluice_pipeline *pipeline, 
 
 /* Replaces a plain form by --remote-form.  A JPEG crop replaces a file even if a plan chose the
  * file: it costs the server less than a third of a decode and halves the bytes.  So do rows, which
- * cost it next to nothing.  Packed pixels
- * replace a file only if no plan chose it. */
+ * cost it next to nothing.  Packed pixels replace a file only if no plan chose it. */
 static void choose_form(const struct sluice_loader *loader, const struct part *part)
 {
     const enum sluice_form form = loader->options.remote_form;
@@ -389,8 +388,8 @@ static void choose_form(const struct sluice_loader *loader, const struct part *p
     }
 }
 
-/* Files, whole, cut or in rows, go to the GPU; cut ones only if the server puts restart markers
- * where the GPU needs them.  A profile measures op by op what the CPU does with them. */
+/* Whole files, JPEG crops and rows go to the GPU; crops only if the server puts restart markers
+ * where the GPU needs them.  While a profile is measured op by op, the CPU decodes them. */
 static void choose_gpu(const struct sluice_loader *loader, struct part *part)
 {
     if (!loader_decodes_on_gpu(loader, part) || loader->options.is_profiling)

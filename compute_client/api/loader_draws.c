@@ -38,7 +38,7 @@ static sluice_status read_size(const struct sluice_loader *loader,
     return status;
 }
 
-/* A list has the sizes that files say, which are not those of images that are turned upright. */
+/* A list has the sizes in the files' headers, which differ for images that are turned upright. */
 static sluice_status size_of(const struct sluice_loader *loader,
                              const struct sluice_pipeline *pipeline,
                              const struct sluice_drawn_sample *sample, uint32_t *width,

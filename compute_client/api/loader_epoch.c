@@ -83,7 +83,7 @@ static sluice_status draw(struct sluice_loader *loader, struct sluice_err *err)
     return loader->items ? SLUICE_OK : SLUICE_E_NO_MEMORY;
 }
 
-/* The caller's own order: the rest of it is this rank's. */
+/* The caller's order, from the cursor on; all of it is this rank's. */
 static sluice_status take_order(struct sluice_loader *loader,
                                 const struct sluice_epoch_start *start, struct sluice_err *err)
 {
@@ -138,7 +138,7 @@ struct sluice_state loader_state_at(const struct sluice_loader *loader, enum slu
     return state;
 }
 
-/* From the caller's words, or the state that it gave. */
+/* The start of the epoch, from the caller's fields or its state. */
 static sluice_status find_start(const struct sluice_loader *loader,
                                 const struct sluice_epoch_start *start, struct sluice_state *found,
                                 struct sluice_err *err)
@@ -333,7 +333,7 @@ static void note_done(struct sluice_loader *loader)
     loader->given_ns = 0;
 }
 
-/* Ends the prefetcher's epoch, and keeps what it came to. */
+/* Ends the prefetcher's epoch, and stores its statistics. */
 static void end_epoch(struct sluice_loader *loader, bool is_whole)
 {
     note_done(loader);

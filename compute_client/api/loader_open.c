@@ -29,9 +29,9 @@
 
 /* A server sends the file in place of pixels or tensors above this (docs/PROTOCOL.md). */
 #define MAX_PIXEL_BYTES ((uint64_t)63 << 20)
-/* Beside the largest payload: the fields of replies, and small ones that share its message. */
+/* Bytes of a message in addition to the largest payload: fields of replies, and small replies. */
 #define MESSAGE_MARGIN_BYTES ((size_t)2 << 20)
-/* Whatever the server says of itself and its files. */
+/* An upper bound, whatever limits the server reports. */
 #define MAX_MESSAGE_BYTES ((uint64_t)512 << 20)
 
 /* --- pipelines and data --- */
@@ -98,8 +98,7 @@ sluice_status loader_make_pipelines(struct sluice_loader *loader, struct sluice_
     return check_size(loader->val.pipeline, "val-pipeline", err);
 }
 
-/* The largest message that may come: a sample in any form that it may be asked for, or as the file.
- */
+/* The largest message that may arrive: a sample in any form that can be requested, or as a file. */
 static size_t largest_message(const struct sluice_loader *loader)
 {
     const uint64_t pixels = loader->info.max_image_pixels; /* 0: not said */

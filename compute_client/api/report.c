@@ -98,7 +98,7 @@ static json_t *rates_json(const struct sluice_rates *rates)
     return o;
 }
 
-/* In memory of malloc(), whatever jansson's own is. */
+/* The text in memory of malloc(), even if jansson has another allocator. */
 static char *dump(const json_t *o)
 {
     const size_t flags = JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12);
@@ -208,7 +208,7 @@ static void SLUICE_PRINTF(3, 4) append(char *text, size_t capacity, const char *
 
 /* --- the two lines of a summary --- */
 
-/* "3 errors"; nothing of none. */
+/* "3 errors"; "" without errors. */
 static void put_count(struct sluice_fit_part *part, uint64_t count, const char *one,
                       const char *many)
 {

@@ -175,8 +175,8 @@ static void show_outage(const struct sluice_client *client)
     sluice_live_set(&client->live->outages, client->outage.num);
 }
 
-/* Under the lock, in an outage that was told: whether it has another cause now, and the last line
- * is not of just now. */
+/* Under the lock, in an outage that was logged: whether it has another cause, and the last line is
+ * old enough for another one. */
 static bool has_new_cause(const struct sluice_client *client, const char *cause, uint64_t now_ns)
 {
     return client->outage.is_told && strcmp(client->told.text, cause) != 0 &&
@@ -289,7 +289,7 @@ static void tell_without_hashes(struct sluice_client *client)
                    client->target);
 }
 
-/* In words of ours where they are known; `text` is the library's or the server's. */
+/* The cause in our words, where we have some; `text` is gRPC's or the server's. */
 static sluice_status fail_call(const struct sluice_client *client, sluice_status status,
                                enum sluice_rpc_code code, const char *text, struct sluice_err *err)
 {

@@ -155,7 +155,7 @@ static void classes_clear(struct listing *listing)
     listing->num_classes = 0;
 }
 
-/* Forgets the rows. */
+/* Drops the rows. */
 static void listing_clear(struct listing *listing)
 {
     classes_clear(listing);
@@ -267,7 +267,7 @@ static sluice_status take_packed(void *ctx, const struct sluice_list_row *row,
     return add_row(ctx, &entry, err);
 }
 
-/* Room grows with the rows, and never beyond what Hello said. */
+/* Room grows with the rows, up to the number of samples from Hello. */
 static sluice_status take_rows(struct listing *listing, const struct sluice_wire_list *part,
                                struct sluice_err *err)
 {
@@ -440,8 +440,8 @@ sluice_status sluice_client_list(struct sluice_client *client,
 #define PROBE_GROWTH 4
 #define PROBE_LONG_NS 60000000u
 
-/* A link with a token bucket sends at full speed what it saved up while it was idle.  What arrives
- * within this time counts as that burst. */
+/* A link with a token bucket sends a burst at full speed after it was idle.  Bytes that arrive
+ * within this time count as that burst. */
 #define PROBE_BURST_NS 10000000u
 
 /* Seconds in which a link that breaks off is tried again.  A connection takes a tenth of a second,

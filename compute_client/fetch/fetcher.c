@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A message of ours holds at most this much, or one reply that is larger (docs/PROTOCOL.md). */
+/* Most bytes of a message, unless it has one reply that is larger (docs/PROTOCOL.md). */
 #define SHARED_MESSAGE_BYTES (1u << 20)
 
 /* A fetcher's patience: 30 years. */
@@ -96,8 +96,8 @@ static sluice_status open_stream(struct sluice_fetcher *f, bool *is_passing, str
     return SLUICE_OK;
 }
 
-/* Counts a failure.  True: a refusal that is believed.  A flipped bit of the request may be what
- * was refused, so it takes several in a row. */
+/* Counts a failure.  True: a refusal, after SLUICE_CLIENT_REFUSALS in a row: one alone may be due
+ * to a flipped bit in the request. */
 static bool is_refused(struct sluice_fetcher *f, bool is_passing)
 {
     f->refusals = is_passing ? 0 : f->refusals + 1;
@@ -105,8 +105,8 @@ static bool is_refused(struct sluice_fetcher *f, bool is_passing)
            (!is_passing && sluice_client_retry_for_s(f->client) <= 0);
 }
 
-/* Tells of a loss, which is a refusal if that is believed, and waits before the next attempt.
- * Meanwhile no request is taken. */
+/* Reports a loss, or a refusal that counts, and waits before the next attempt.  Meanwhile no
+ * request is accepted. */
 static void tell_lost_and_wait(struct sluice_fetcher *f, struct sluice_fetcher_loss *loss,
                                bool is_passing)
 {
@@ -166,7 +166,7 @@ static void give_up_on(struct sluice_fetcher *f, struct sluice_pending *pending)
     pthread_mutex_lock(&f->lock);
 }
 
-/* Under the lock: forgets all requests, and notes them as owed.  Returns how many had been sent. */
+/* Under the lock: moves all requests to `owed`.  Returns the number that had been sent. */
 static uint64_t take_owed(struct sluice_fetcher *f, size_t *num_owed)
 {
     uint64_t num_sent = 0;
@@ -177,7 +177,7 @@ static uint64_t take_owed(struct sluice_fetcher *f, size_t *num_owed)
     return num_sent;
 }
 
-/* The stream has ended: tells of it, and waits before the next attempt. */
+/* The stream has ended: reports the loss, and waits before the next attempt. */
 static void after_loss(struct sluice_fetcher *f)
 {
     sluice_rpc_stream_destroy(f->stream);
@@ -265,7 +265,7 @@ static bool has_grant(const struct sluice_fetcher *f)
     return f->grant_bytes > 0 && (uint64_t)f->grant_bytes >= (f->window_bytes + 3) / 4;
 }
 
-/* Under the lock: takes what was consumed as a grant, if it is a quarter of the window. */
+/* Under the lock: takes the consumed bytes as a grant, if they are a quarter of the window. */
 static uint64_t take_grant(struct sluice_fetcher *f)
 {
     if (!has_grant(f))
@@ -368,7 +368,7 @@ static void *owner_main(void *ctx)
 
 /* --- from any thread --- */
 
-/* About how much the item's payload has: what was asked for, or the file. */
+/* The approximate size of the item's payload: of the requested form, or of the file. */
 static uint64_t payload_bytes(const struct sluice_fetcher *f, const struct sluice_source_item *item)
 {
     const struct sluice_choice choice = {.split = (uint8_t)item->split,

@@ -11,7 +11,7 @@
 /* The limit for a file of unknown length. */
 #define DEFAULT_MAX_FILE_BYTES ((uint64_t)512 << 20)
 
-/* A cut JPEG is smaller than its file, but for the segment that says where it was cut. */
+/* A JPEG crop is smaller than its file, apart from the segment that has the place of the crop. */
 #define CUT_MARGIN_BYTES 4096
 
 static sluice_status make_sample(const struct sluice_fetcher *f,

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* As the XDG Base Directory Specification has it: a relative path does not count. */
+/* XDG Base Directory Specification: a relative path is ignored. */
 static bool find_folder(char folder[SLUICE_MAX_PATH_BYTES])
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");

@@ -55,7 +55,7 @@ static void deliver(struct replicas *s, struct sluice_source_result *result)
         pthread_cond_broadcast(&s->quiet);
 }
 
-/* Under the lock, of an item that has failed at a replica: whether it is asked for again, or is
+/* Under the lock, for an item that has failed at a replica: whether it is requested again, or is
  * under way at another one.  False: the failure is the item's answer. */
 static bool asks_again(struct replicas *s, struct replicas_item *item,
                        const struct replica *replica, const struct sluice_source_result *result,
@@ -190,7 +190,7 @@ static void take_back(struct replicas *s, struct replica *replica,
     replicas_wait(s, item, 0);
 }
 
-/* Says in the log how the replica was lost. */
+/* Logs how the replica was lost. */
 static void tell_lost(struct replica *replica, const struct sluice_fetcher_loss *loss)
 {
     struct replicas *s = replica->all;
@@ -272,7 +272,7 @@ static void add_stats(struct sluice_fetcher_stats *sum, const struct sluice_fetc
     sum->hash_errors += more->hash_errors;
 }
 
-/* Under the lock: what is left of a replica that was removed goes, if nothing of it is held. */
+/* Under the lock: frees a replica that was removed, if none of its bytes is held. */
 static void drop_replica(struct replicas *s, struct replica *replica)
 {
     if (!replica->is_closed || replica->held_bytes > 0)
@@ -355,7 +355,7 @@ static size_t count_used(const struct replicas *s)
     return count;
 }
 
-/* Under the lock: all that are used share the window evenly. */
+/* Under the lock: divides the window evenly among the replicas in use. */
 static void share_window(struct replicas *s)
 {
     const uint64_t share = window_of(s, count_used(s));
@@ -381,7 +381,7 @@ static bool find_index(struct replicas *s, uint32_t *index)
     return true;
 }
 
-/* Under the lock: one more, which will be one of `count`. */
+/* Under the lock: adds a replica, which makes them `count`. */
 static sluice_status add_replica(struct replicas *s, const struct sluice_replica *given,
                                  size_t count, struct sluice_err *err)
 {

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <limits.h>
 
-/* Which server is asked for what. */
+/* Chooses the server of each item. */
 
 /* --- the table of items --- */
 
@@ -15,7 +15,7 @@ static uint32_t index_of(const struct replicas *s, const struct replicas_item *i
     return (uint32_t)(item - s->items);
 }
 
-/* The fetcher's ticket: the row, and which of the items that it has had. */
+/* The fetcher's ticket: the row, and its generation. */
 static uint64_t ticket_of(const struct replicas *s, const struct replicas_item *item)
 {
     return (uint64_t)item->generation << 32 | index_of(s, item);
@@ -186,8 +186,8 @@ static double usual_gap_s(const struct replicas *s, const struct shard *shard)
     return count && sum > 0 ? sum / count : 1;
 }
 
-/* Whether others are to be asked if there are some.  One that fails gets a single item at a time to
- * show whether it still does. */
+/* Whether the replica is in trouble, so that others are preferred.  A failing one gets a single
+ * item at a time, to test it. */
 static bool is_in_trouble(const struct replica *replica, uint64_t now)
 {
     return replica->doubted_ns ||
@@ -226,7 +226,7 @@ static struct replica *choose(struct replicas *s, const struct shard *shard,
     return best;
 }
 
-/* The replica that the suspects are asked of, once it is asked for nothing else; NULL: not now. */
+/* The replica for suspects, once it has no other requests; NULL: not yet. */
 static struct replica *place_of_suspects(struct replicas *s, struct shard *shard)
 {
     struct replica *place =
@@ -246,7 +246,7 @@ static struct replica *place_of_suspects(struct replicas *s, struct shard *shard
 
 /* --- asking --- */
 
-/* Notes that the item is asked of the replica, whose fetcher gets it with the next flush(). */
+/* Assigns the item to the replica, whose fetcher gets it with the next flush(). */
 static void put(struct replicas *s, struct replicas_item *item, struct replica *replica,
                 uint64_t now)
 {
@@ -268,8 +268,7 @@ static void put(struct replicas *s, struct replicas_item *item, struct replica *
     sluice_replica_load_asked(&replica->load, now);
 }
 
-/* False: the replica takes nothing now, which its events say, too.  What it was to be asked for
- * waits again. */
+/* False: the replica accepts no requests, as its events report, too.  Its items wait again. */
 static bool flush(struct replicas *s, struct replica *replica, uint64_t now)
 {
     if (replica->num_batch == 0)
@@ -297,7 +296,7 @@ static bool flush_all(struct replicas *s, uint64_t now)
     return is_good;
 }
 
-/* One pass over what waits, which may find on its way that a replica takes nothing. */
+/* One pass over the waiting items, which may find that a replica accepts no requests. */
 static uint64_t ask_once(struct replicas *s, struct shard *shard, uint64_t now, bool *is_good)
 {
     uint64_t next_ns = UINT64_MAX;

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Between two looks at what takes long. */
+/* Time between two checks of slow items. */
 #define LEAST_LOOK_NS 2000000ull
 
-/* Timed work: items that are due, silent servers, hedges, the end of patience. */
+/* Timed work: items that are due, silent servers, hedging, and deadlines. */
 
 struct outlook {
     size_t num_refusing, num_untried;
@@ -50,7 +50,8 @@ void replicas_see_away(struct replicas *s, struct shard *shard, uint64_t now)
     }
 }
 
-/* Under the lock: fails if nobody serves the shard and nobody will.  Returns when that would be. */
+/* Under the lock: fails the source if no replica serves the shard and none will.  Returns the time
+ * of that failure. */
 static uint64_t check_patience(struct replicas *s, struct shard *shard, uint64_t now)
 {
     if (shard->num_there > 0 || shard->num_waiting == 0)
@@ -95,7 +96,7 @@ static uint64_t tell_again(struct replicas *s, uint64_t now)
 
 /* --- silence --- */
 
-/* Under the lock: whether another replica of the shard is there and not doubted. */
+/* Under the lock: whether another replica of the shard is there and not suspected. */
 static bool has_another(const struct replicas *s, const struct replica *than)
 {
     for (size_t i = 0; i < s->num_replicas; i++) {
@@ -107,7 +108,7 @@ static bool has_another(const struct replicas *s, const struct replica *than)
     return false;
 }
 
-/* How long it may be silent. */
+/* The longest silence of the replica without suspicion. */
 static uint64_t silence_ns(const struct replica *replica, const struct sluice_fetcher_pulse *pulse)
 {
     double usual_s = sluice_replica_load_usual_silence_s(&replica->load);
@@ -116,7 +117,7 @@ static uint64_t silence_ns(const struct replica *replica, const struct sluice_fe
     return (TUNING_FAILOVER_NS + (uint64_t)(usual_s * 1e9)) << replica->alarms;
 }
 
-/* Under the lock: all that it alone owes is asked of others as well. */
+/* Under the lock: requests from other replicas all items that this one alone owes. */
 static void ask_others(struct replicas *s, const struct replica *replica, uint64_t now)
 {
     uint64_t count = 0;
@@ -165,8 +166,8 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Under the lock: from which round trip on an item is hedged: nearly all of late were shorter, and
- * most by far.  0: not known. */
+/* Under the lock: the round trip from which an item is hedged (TUNING_HEDGE_QUANTILE, _FACTOR).  0:
+ * unknown. */
 static double long_trip_s(const struct replicas *s)
 {
     float sorted[TUNING_TRIPS];
@@ -216,7 +217,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Under the lock, while something is asked for.  Returns when to look again. */
+/* Under the lock, while items are under way.  Returns the time of the next check. */
 static uint64_t look(struct replicas *s, uint64_t now)
 {
     uint64_t look_ns = TUNING_FAILOVER_NS / TUNING_LOOKS_IN_FAILOVER;

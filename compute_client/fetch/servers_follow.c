@@ -67,7 +67,7 @@ static void follow(struct sluice_servers *s, const struct sluice_host_item *item
     }
 }
 
-/* Says once that a name cannot be looked up, and once that it can again. */
+/* Logs once that a name cannot be looked up, and once that it can again. */
 static void tell_lookup(struct sluice_servers *s, size_t item, sluice_status status,
                         const char *text)
 {

@@ -172,8 +172,8 @@ static void tell_absent(const struct sluice_servers *s)
     }
 }
 
-/* A server that does not fit names itself; of one that is away the shard is said, if it is one of
- * several or has several servers. */
+/* The error of a server that does not fit names the server.  That of one that is away names its
+ * shard, if there are several shards or the shard has several servers. */
 static sluice_status fail_shard(const struct sluice_servers *s, const struct call *call,
                                 struct sluice_err *err)
 {
@@ -257,7 +257,7 @@ static sluice_status check_abilities(struct sluice_servers *s, struct sluice_err
     return status;
 }
 
-/* 0: not said, so there may be none. */
+/* 0: unknown, so there may be none. */
 static uint64_t larger_limit(uint64_t a, uint64_t b)
 {
     return a == 0 || b == 0 ? 0 : a > b ? a : b;
