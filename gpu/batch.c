@@ -152,7 +152,7 @@ static sluice_status check_row(const struct sluice_gpu_batch *batch, uint32_t ro
                              batch->limits.max_samples);
 }
 
-/* Gives the sample its places in the device's memory. */
+/* Assigns the sample's positions in the device's memory. */
 static void set_places(struct sluice_gpu_sample *sample, const struct sluice_gpu_sizes *used)
 {
     uint64_t block = used->blocks;
@@ -166,7 +166,7 @@ static void set_places(struct sluice_gpu_sample *sample, const struct sluice_gpu
     sample->down.first_weight = (uint32_t)(used->weights + SLUICE_GPU_WEIGHTS_LEN(&sample->across));
 }
 
-/* Adds a sample that is written and for which there is room. */
+/* Adds a written sample that fits. */
 static void place(struct sluice_gpu_batch *batch, uint64_t at, uint64_t bytes, uint32_t row)
 {
     struct sluice_gpu_sample *sample = sample_at(batch, at);

@@ -95,7 +95,7 @@ static void down(const struct sluice_gpu_memory *memory)
     }
 }
 
-/* Threads of a block, as the loop stands for them. */
+/* The threads of a block, which run as a loop. */
 #define NUM_THREADS 32
 
 static void run_call(struct sluice_gpu_pixels *pixels, const struct sluice_kernel_call *call)

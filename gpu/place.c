@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Multiples of this are what the device gives: CUDA's unit is 2 MiB. */
+/* The device's allocation unit: 2 MiB with CUDA. */
 #define ALLOCATION ((uint64_t)2 << 20)
 #define ROWS_ALIGNMENT 256
 
-/* With the label, more than 240 bytes: XXH3 hashes fewer in another way. */
+/* With the label, more than 240 bytes; XXH3 has another algorithm for fewer. */
 #define MIN_ROW_BYTES 233
 
 /* --- memory --- */
@@ -41,7 +41,8 @@ static sluice_status size_lane(const struct sluice_gpu_place_options *options, u
     return status;
 }
 
-/* Room for the files of a batch, as far as there is memory: batches may take several rounds. */
+/* Sizes the lanes for the files of a batch, or fewer if memory is short: then batches take several
+ * rounds. */
 static sluice_status size_lanes(struct sluice_gpu_place *place,
                                 const struct sluice_gpu_place_options *options,
                                 struct sluice_err *err)
@@ -356,7 +357,7 @@ void sluice_gpu_lane_begin_again(struct sluice_gpu_lane *lane)
     begin(lane);
 }
 
-/* Before anything is put on the engine. */
+/* Call it before queueing work on the engine. */
 static sluice_status follow(struct sluice_gpu_lane *lane, struct sluice_err *err)
 {
     if (lane->is_behind)

@@ -266,7 +266,7 @@ static void cuda_drop(struct sluice_gpu_engine *base)
     engine->decode_s = 0;
 }
 
-/* All kernels, before anybody waits for one, and what is free then. */
+/* Loads all kernels before the first is needed, then reads the free memory. */
 static sluice_status prepare(struct cuda_device *device, struct sluice_err *err)
 {
     size_t free_bytes = 0, all_bytes = 0;

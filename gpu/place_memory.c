@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The host's memory of a place: what is page-locked, the staging buffers that workers write samples
- * into, and the rate of uploads. */
+/* A place's memory on the host: page-locked memory, the staging buffers to which workers write
+ * samples, and the rate of uploads. */
 
 /* The memory whose upload is timed. */
 #define NUM_UPLOADS 16
@@ -68,7 +68,7 @@ void sluice_gpu_host_free(struct sluice_gpu_place *place, void *memory, size_t b
     place_leave(place, scope);
 }
 
-/* So many uploads of the same bytes, and the wait for them. */
+/* Times `num` uploads of the same bytes. */
 static sluice_status upload_times(struct sluice_gpu_place *place, const void *from, size_t bytes,
                                   unsigned num, double *seconds, struct sluice_err *err)
 {
@@ -199,7 +199,7 @@ static bool reserve(struct sluice_gpu_staging *staging, uint64_t bytes, uint64_t
     return true;
 }
 
-/* Gives back what was reserved from `kept` to `end`, if nobody has reserved more. */
+/* Gives back the bytes reserved from `kept` to `end`, unless more have been reserved since. */
 static void unreserve(struct sluice_gpu_staging *staging, uint64_t kept, uint64_t end)
 {
     (void)atomic_compare_exchange_strong_explicit(&staging->used, &end, kept, memory_order_release,

@@ -93,7 +93,7 @@ static void plan_plane(struct sluice_gpu_plan *plan, unsigned c, const struct sl
     }
 }
 
-/* Inputs to each side that a filter reads, where the size stays. */
+/* Inputs that a filter reads to each side at scale 1. */
 static double support_of(uint32_t filter)
 {
     return filter == SLUICE_RESIZE_BICUBIC ? 2.0 : 1.0;
@@ -208,7 +208,7 @@ static sluice_status plan_calls(struct sluice_gpu_plan *plan,
     return SLUICE_OK;
 }
 
-/* The MCUs of a segment up to the last that is needed; false: none is. */
+/* The MCUs of a segment up to the last needed one; false: no MCU is needed. */
 static bool find_mcus(const struct sluice_gpu_plan *plan, uint64_t segment, uint32_t *first,
                       uint32_t *num)
 {
@@ -393,8 +393,8 @@ static sluice_status copy_segments(const struct sluice_gpu_plan *plan,
     return SLUICE_OK;
 }
 
-/* Makes a row's segments of what the stretch has, which will be at `words_bit`; false: they are not
- * what they should be. */
+/* Makes a row's segments from the stretch, whose bits will be at `words_bit`; false: the segments
+ * are invalid. */
 static bool write_row(const struct sluice_gpu_plan *plan, const struct sluice_jpeg_stretch *stretch,
                       uint32_t row, uint64_t words_bit, struct sluice_gpu_segment *segments,
                       uint32_t num_segments)
@@ -529,7 +529,7 @@ sluice_status sluice_gpu_plan_make(struct sluice_gpu_plan *plan,
     return status == SLUICE_OK ? make_plan(plan, request, err) : status;
 }
 
-/* The next multiple of the alignment from `start`, after zeros. */
+/* Pads with zeros to the next multiple of the alignment from `start`. */
 static uint8_t *pad(const uint8_t *start, uint8_t *end)
 {
     while ((end - start) % SLUICE_GPU_SAMPLE_ALIGNMENT != 0)

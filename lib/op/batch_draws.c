@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* These streams are apart from those of the ops, which are below 16,384, and of the order. */
+/* Numbers of the draw streams.  They differ from those of ops, which are below 16,384, and of the
+ * order. */
 #define MIX_OP 0xFF00u
 #define ERASING_OP 0xFF01u
 #define FILL_OP 0xFF02u /* _batch_ops.py has it, too */
@@ -55,7 +56,7 @@ void sluice_draw_dirichlet(struct sluice_rng *rng, double alpha, unsigned num, d
         weights[i] /= sum;
 }
 
-/* A part of the other row whose share of the area is 1 - lambda, but for what lies outside. */
+/* The box of the other row: 1 - lambda of the area, less the part outside the image. */
 static struct sluice_box draw_cut(struct sluice_rng *rng, double lambda, struct sluice_size size)
 {
     const double side = sqrt(1 - lambda);

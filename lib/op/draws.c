@@ -57,7 +57,7 @@ static void write_warp(FILE *out, const double values[10], bool is_perspective)
             fill & 255, fill >> 8 & 255, fill >> 16);
 }
 
-/* The numbers that were drawn, by the names of their parameters. */
+/* Writes the drawn numbers, with the names of their parameters. */
 static void write_values(FILE *out, const struct sluice_op_type *type, const double values[10])
 {
     unsigned num = 0;

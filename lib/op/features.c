@@ -112,7 +112,7 @@ double sluice_choice_predict(const struct sluice_choice_weights *weights,
     return sum;
 }
 
-/* Before the rows and behind them: the mean over 200 photographs of ImageNet. */
+/* Bytes outside the rows: the mean over 200 photographs of ImageNet. */
 #define HEAD_BYTES 1800.0
 
 struct sluice_mcu_rows sluice_mcu_rows_of(const struct sluice_sample_facts *facts)
@@ -128,7 +128,7 @@ struct sluice_mcu_rows sluice_mcu_rows_of(const struct sluice_sample_facts *fact
     };
 }
 
-/* How it was measured: plan/choice_cost.c. */
+/* Measured as plan/choice_cost.c describes. */
 #define DECODE_WINDOW                                                                              \
     {                                                                                              \
         {                                                                                          \

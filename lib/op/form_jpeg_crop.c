@@ -1,4 +1,4 @@
-/* jpeg_crop: a JPEG cut down, without decoding it, to the MCUs that its coming crop needs. */
+/* jpeg_crop: a JPEG cut, without decoding, to the MCUs that the crop op needs. */
 
 #include "base/buf.h"
 #include "image/codecs/codec.h"
@@ -13,7 +13,7 @@ bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline)
     return pipeline->stage_end[0] > 0;
 }
 
-/* Cuts the sample's file; the options without what the sample and the scratch say. */
+/* Cuts the sample's file; adds the options that depend on the sample and the scratch. */
 static sluice_status cut_jpeg(const struct sluice_pipeline *pipeline,
                               struct sluice_scratch *scratch, struct sluice_sample *sample,
                               struct sluice_jpeg_crop_options options, struct sluice_err *err)
@@ -94,7 +94,7 @@ static bool takes_box(const struct sluice_pipeline *pipeline, unsigned split)
     return split == 0;
 }
 
-/* How it was measured: plan/choice_cost.c. */
+/* Measured as plan/choice_cost.c describes. */
 static const struct sluice_choice_weights cut_cost[SLUICE_NUM_FILE_CLASSES] = {
     [SLUICE_CLASS_WINDOW] = {{SLUICE_PER(SAMPLE, 39e-6), SLUICE_PER(BYTE_TO_CROP, 2.17e-9),
                               SLUICE_PER(PIXEL, 0.1e-9), SLUICE_PER(CROP_PIXEL, 0.19e-9)}},

@@ -1,4 +1,4 @@
-/* jpeg_rows: the parts of an indexed JPEG that its coming crop needs, as they lie in the file. */
+/* jpeg_rows: the parts of an indexed JPEG that the crop op needs, unchanged. */
 
 #include "base/buf.h"
 #include "image/jpeg/rows.h"
@@ -39,7 +39,7 @@ sluice_status sluice_pipeline_take_rows(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* Makes a file that was read in part, with its index. */
+/* Decodes to a file that was read in part, with its index. */
 static sluice_status open_rows(const struct sluice_pipeline *pipeline,
                                struct sluice_scratch *scratch, struct sluice_sample *sample,
                                struct sluice_err *err)
@@ -74,7 +74,7 @@ static bool takes_box(const struct sluice_pipeline *pipeline, unsigned split)
     return split == 0;
 }
 
-/* Estimates, not measured: a look-up and some kB of points, two hashes and a move of the rows; and
+/* Estimates, not measured: a look-up and a few kB of points, two hashes and a move of the rows; and
  * on the other side these points. */
 #define TAKE_ROWS                                                                                  \
     {                                                                                              \

@@ -1,5 +1,5 @@
-/* u8_packed: pixels, packed losslessly (image/pack/pack.h).  Where a random resample comes right
- * after decode, what is packed at split 1 is only the box that it draws. */
+/* u8_packed: pixels, packed losslessly (image/pack/pack.h).  If a random resample comes right after
+ * decode, only the box that it draws is packed at split 1. */
 
 #include "base/buf.h"
 #include "image/codecs/codec.h"
@@ -98,7 +98,7 @@ static sluice_status open_packed(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* The pixels of a packed box. */
+/* Reads the pixels of a packed box. */
 static sluice_status read_box(struct sluice_scratch *scratch, const struct sluice_sample *sample,
                               const struct sluice_box *box, struct sluice_rgb *rgb,
                               struct sluice_err *err)
@@ -140,7 +140,7 @@ static sluice_status check(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* How it was measured: plan/choice_cost.c. */
+/* Measured as plan/choice_cost.c describes. */
 #define PACK                                                                                       \
     {                                                                                              \
         {                                                                                          \

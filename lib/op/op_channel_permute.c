@@ -1,7 +1,7 @@
 #include "op/op.h"
 
-/* channel_permute: the channels in an order that is drawn, as torchvision's
- * RandomChannelPermutation and RandomPhotometricDistort. */
+/* channel_permute: permutes the channels at random, as torchvision's RandomChannelPermutation and
+ * RandomPhotometricDistort. */
 
 static const uint8_t orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                      {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};

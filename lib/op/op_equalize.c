@@ -1,6 +1,6 @@
 #include "op/op.h"
 
-/* equalize: Pillow's ImageOps.equalize: about as many pixels of each value, by channel. */
+/* equalize: Pillow's ImageOps.equalize: equalises the histogram of each channel. */
 
 static void equalize(const uint32_t histogram[256], uint64_t num_pixels, uint8_t out[256])
 {

@@ -1,7 +1,7 @@
 #include "op/op.h"
 
-/* exif_transpose takes effect within decode: the orientation stands in the file, which the pixels
- * after decode no longer have with them.  What stands between the two is upright already. */
+/* exif_transpose: turns images upright.  It takes effect within decode, because only the file has
+ * the orientation: decoded pixels are upright already. */
 
 const struct sluice_op_type sluice_op_exif_transpose = {
     .name = "exif_transpose",

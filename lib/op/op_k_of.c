@@ -1,7 +1,7 @@
 #include "op/op.h"
 
-/* k_of: some of its ops, one after the other by their weights, each at most once or as often as
- * drawn; they run in the order in which they were drawn. */
+/* k_of: draws some of its ops by weight, with or without replacement, and runs them in the order
+ * drawn. */
 
 struct params {
     uint32_t count;

@@ -1,6 +1,6 @@
 #include "op/op.h"
 
-/* one_of: one of its ops, by their weights, as torchvision's RandomChoice. */
+/* one_of: runs one of its ops, drawn by weight, as torchvision's RandomChoice. */
 
 static unsigned choose(const void *params, const struct sluice_op *children, unsigned num_children,
                        struct sluice_rng *rng, uint8_t chosen[SLUICE_MAX_CHOSEN])

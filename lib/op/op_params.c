@@ -1,4 +1,4 @@
-/* Parameters of ops from text; op_print.c writes them. */
+/* Parses parameters of ops; op_print.c prints them. */
 
 #include "op/op.h"
 
@@ -183,7 +183,7 @@ static sluice_status parse_word(struct sluice_spec_text *text, const struct slui
     return sluice_spec_fail(text, err, "%s is wanted here%s", param->form, near);
 }
 
-/* Whole numbers with '/' between; at most `most` of them, of which none is above `max`. */
+/* At most `most` whole numbers separated by '/', each at most `max`. */
 static sluice_status parse_wholes(struct sluice_spec_text *text,
                                   const struct sluice_op_param *param, uint32_t max, unsigned most,
                                   uint32_t *wholes, unsigned *num, struct sluice_err *err)
@@ -357,13 +357,13 @@ static sluice_status fail_name(const struct sluice_op_type *type,
     return sluice_spec_fail(text, err, "%s, each once, is wanted here%s", list, near);
 }
 
-/* Any op that may stand in parentheses takes these. */
+/* Modifiers of every op that may stand in parentheses. */
 static const struct sluice_op_param modifiers[] = {
     {.name = "p", .kind = SLUICE_PARAM_NUMBER, .form = "P", .max = 1},
     {.name = "weight", .kind = SLUICE_PARAM_NUMBER, .form = "W", .min = 0.0001, .max = 1e6},
 };
 
-/* True: it was one, with this status. */
+/* True: a modifier was parsed, with this status. */
 static bool parse_modifier(struct sluice_op *op, struct sluice_spec_text *text,
                            sluice_status *status, struct sluice_err *err)
 {

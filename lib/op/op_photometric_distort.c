@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-/* photometric_distort: torchvision's RandomPhotometricDistort, which SSD trains with: each part by
- * its own coin, the contrast before or after saturation and hue, the channels permuted at last. */
+/* photometric_distort: torchvision's RandomPhotometricDistort, used to train SSD: each part by its
+ * own coin, the contrast before or after saturation and hue, the channels permuted at last. */
 
 struct params {
     double p;
@@ -20,7 +20,7 @@ struct params {
         }                                                                                          \
     }
 
-/* `p` is every op's own; `part_p` is that of each part. */
+/* `p` is the modifier of every op; `part_p` is the probability of each part. */
 static const struct sluice_op_param param_list[] = {
     {.name = "part_p",
      .kind = SLUICE_PARAM_NUMBER,
@@ -37,7 +37,7 @@ static const struct sluice_op_param param_list[] = {
     {0},
 };
 
-/* "NAME=MIN-MAX:p=P", as the grammar wants it. */
+/* Writes "NAME=MIN-MAX:p=P". */
 static void print_part(char *text, size_t room, const char *name, const struct sluice_range *range,
                        const char *p)
 {

@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/* posterize: keeps the upper bits of every value, as Pillow's ImageOps.posterize; 0 bits are black.
- */
+/* posterize: keeps the upper bits of every value, as Pillow's ImageOps.posterize; 0 bits make
+ * black. */
 
 struct params {
     struct sluice_number bits;

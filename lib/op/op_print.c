@@ -1,4 +1,4 @@
-/* Parameters of ops as text, which op_params.c reads. */
+/* Prints parameters of ops; op_params.c parses them. */
 
 #include "op/op.h"
 

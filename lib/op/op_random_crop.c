@@ -57,8 +57,8 @@ struct span {
     uint32_t from, count, at;
 };
 
-/* A window somewhere within the image and its padding; an image that is too small even so is padded
- * on both sides by what it lacks. */
+/* A random window within the padded image; an image that is still too small is padded on both sides
+ * by the missing pixels. */
 static struct span draw_span(uint32_t padding, uint32_t size, uint32_t in, struct sluice_rng *rng)
 {
     const uint32_t padded = in + 2 * padding;

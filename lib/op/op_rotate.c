@@ -33,7 +33,7 @@ static double round_15(double x)
     return sluice_strtod(text, NULL);
 }
 
-/* Image.rotate(): some angles move pixels alone, whatever the filter. */
+/* As in Image.rotate(), some angles only move pixels, whatever the filter. */
 static bool is_quarter(double degrees, struct sluice_size in, double matrix[6])
 {
     const double w = in.width, h = in.height;

@@ -1,6 +1,6 @@
 #include "op/op.h"
 
-/* sequence: all of its ops in order, so that a choice may take them as one. */
+/* sequence: runs all of its ops in order, so that a choice can treat them as one. */
 
 static const char *check_children(const void *params, unsigned num_children)
 {

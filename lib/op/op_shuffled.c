@@ -1,7 +1,6 @@
 #include "op/op.h"
 
-/* shuffled: all of its ops, in an order that is drawn (Fisher-Yates), as torchvision's RandomOrder.
- */
+/* shuffled: runs all of its ops in a random order (Fisher-Yates), as torchvision's RandomOrder. */
 
 static unsigned choose(const void *params, const struct sluice_op *children, unsigned num_children,
                        struct sluice_rng *rng, uint8_t chosen[SLUICE_MAX_CHOSEN])

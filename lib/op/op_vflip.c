@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* vflip: top and bottom change places, as torchvision's vflip. */
+/* vflip: mirrors top to bottom, as torchvision's vflip. */
 
 static void apply(const union sluice_drawn *drawn, struct sluice_size size, const uint8_t *in,
                   uint8_t *out, void *memory)

@@ -1,6 +1,6 @@
 #include "op/op.h"
 
-/* when: all of its ops in order, in some epochs of the training alone. */
+/* when: runs all of its ops in order, only in some epochs of the training. */
 
 struct params {
     struct sluice_epochs epochs;

@@ -18,7 +18,7 @@ void sluice_sample_clear(struct sluice_sample *sample)
     memset(sample, 0, sizeof(*sample));
 }
 
-/* Which op may stand after which: decode, then image ops, then to_tensor, then normalize. */
+/* Checks the order of ops: decode, then image ops, then to_tensor, then normalize. */
 static sluice_status check_order(const struct sluice_pipeline *pipeline, enum sluice_op_kind kind,
                                  const struct sluice_spec_text *text, struct sluice_err *err)
 {
@@ -40,7 +40,7 @@ static sluice_status check_order(const struct sluice_pipeline *pipeline, enum sl
     return SLUICE_OK;
 }
 
-/* Reads an op, and of a choice the ops in its parentheses.  *num_nodes counts them all. */
+/* Parses an op and, for a choice, the ops in its parentheses.  *num_nodes counts all of them. */
 static sluice_status parse_node(struct sluice_op *op, struct sluice_spec_text *text,
                                 unsigned *num_nodes, unsigned depth, struct sluice_err *err);
 
@@ -218,8 +218,8 @@ static sluice_status write_spec(struct sluice_pipeline *pipeline, struct sluice_
     return SLUICE_OK;
 }
 
-/* Part of every fingerprint: the rules that all ops share (draws, order, rounding).  An op's own
- * results have the op's numerics. */
+/* Part of every fingerprint: the rules that all ops share (draws, order, rounding).  Each op's
+ * numerics versions its own results. */
 #define NUMERICS_VERSION 1
 
 static void append_numerics(struct spec *spec, const struct sluice_op *op)

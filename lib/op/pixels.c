@@ -44,7 +44,7 @@ static void resolve_blend(struct resolved *r, const struct sluice_op *op, struct
     }
 }
 
-/* An op that choices take again has draws of its own each time. */
+/* An op that is drawn again has new draws each time. */
 static void resolve(struct resolved *r, const struct sluice_op *op)
 {
     const unsigned turn = r->turns[op->index]++;
@@ -123,7 +123,7 @@ static void find_range(struct sluice_pixel_statistics *statistics)
     }
 }
 
-/* Measures the pixels as the table `before` makes them, which changes nothing if is_first. */
+/* Measures the pixels after the table `before`, which is the identity if is_first. */
 static void measure(enum sluice_statistics kind, const uint8_t *pixels, size_t num_pixels,
                     const table before, bool is_first, struct sluice_pixel_statistics *statistics)
 {
@@ -145,8 +145,7 @@ static void measure(enum sluice_statistics kind, const uint8_t *pixels, size_t n
     }
 }
 
-/* The images that the passes write to: the last goes to `out`, the others in turns to two buffers.
- */
+/* The output images of the passes: the last is `out`, the others alternate between two buffers. */
 struct passes {
     const uint8_t *in; /* of the next pass */
     uint8_t *out, *between[2];
@@ -322,7 +321,7 @@ sluice_status sluice_pixels_run(const struct sluice_drawn_op *list, unsigned num
     return status;
 }
 
-/* --- from a list to calls of kernels --- */
+/* --- from a list to kernel calls --- */
 
 static bool is_plain_table(const struct sluice_op_type *type)
 {

@@ -127,7 +127,7 @@ static bool read_pairing(const json_t *json, bool *is_rolled)
     return word && (*is_rolled || strcmp(word, "timm") == 0);
 }
 
-/* Whether the value is of the key's type; *is_known: there is such a key. */
+/* Whether the value has the key's type; *is_known: the key is known. */
 static bool read_mix(const char *key, const json_t *json, struct sluice_batch_ops *ops,
                      bool *is_known)
 {

@@ -16,11 +16,10 @@
  * are touched once where the result allows it: decode makes only the box that the resample after it
  * needs, a crop is joined to the resize before it, a mirror rides on the resample before it, and
  * the tensor ops (and a mirror that is left alone before them) are one table.  Stages decide where
- * bytes are written, never which: the ops' results are the same however they are fused.
+ * bytes are written, not their values: fusion never changes the ops' results.
  *
  *     decode random_resized_crop hflip | to_tensor normalize
- *     decode resize center_crop hflip | to_tensor normalize
- */
+ *     decode resize center_crop hflip | to_tensor normalize */
 
 #define DEFAULT_MAX_PIXELS 178956970u /* the codec's, which is Pillow's */
 
@@ -139,7 +138,7 @@ static bool is_mirrored(const struct sluice_op *op, const struct sluice_draw_key
     return drawn.is_mirrored;
 }
 
-/* The stage that begins where the sample stands. */
+/* The next stage of the sample. */
 static struct sluice_stage next_stage(const struct sluice_pipeline *pipeline,
                                       const struct sluice_scratch *scratch,
                                       const struct sluice_sample *sample, unsigned end)

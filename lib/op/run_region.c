@@ -318,7 +318,7 @@ void sluice_copy_rgb(const struct sluice_image_view *in, bool flip, uint8_t *out
     }
 }
 
-/* The pixel of [0, count) that stands for one outside. */
+/* The pixel of [0, count) that pads a position outside. */
 static int64_t fold(enum sluice_padding_mode mode, int64_t at, int64_t count)
 {
     if (mode == SLUICE_PADDING_EDGE || count == 1)
@@ -330,8 +330,8 @@ static int64_t fold(enum sluice_padding_mode mode, int64_t at, int64_t count)
     return at < count ? at : period - 1 + edge - at;
 }
 
-/* Pixels [at, at + count) of a line are the image's from `from` on; the place in the line of what
- * stands for its pixel number i. */
+/* Pixels [at, at + count) of a line are the image's from `from` on.  Returns the position in the
+ * line of the pixel that stands for pixel i. */
 struct line {
     uint32_t at, from, in;
 };
@@ -344,8 +344,7 @@ static uint32_t source_of(const struct sluice_padding *padding, const struct lin
     return (uint32_t)(pixel - line->from + line->at);
 }
 
-/* Fills what is around the part of the result that has its pixels: rows to both sides, then whole
- * rows. */
+/* Pads the result around its copied pixels: first the rows at both sides, then whole rows. */
 static void pad(const struct sluice_resample *resample, bool flip, uint8_t *out)
 {
     const struct sluice_padding *padding = &resample->padding;

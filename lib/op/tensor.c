@@ -36,7 +36,7 @@ static uint32_t bits_of(float value)
     return bits;
 }
 
-/* Inverts a channel's table.  The table is linear but for rounding, so the line through its ends
+/* Inverts a channel's table.  The table is linear except for rounding, so the line through its ends
  * gives the index of the right entry, or a neighbour's. */
 struct inverse {
     const float *row;
