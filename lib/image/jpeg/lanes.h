@@ -6,9 +6,9 @@
 
 #include <stdalign.h>
 
-/* A parallel Huffman reader: several lanes read different places of a JPEG scan by turns, in one
- * thread.  Here are its tables and its state.  The window decoder (jpeg/window.h) and the cropper
- * (jpeg/crop_cut.h) read with it.
+/* A parallel Huffman reader: several lanes in one thread take turns to read different places of a
+ * JPEG scan.  This file has its tables and its state.  The window decoder (jpeg/window.h) and the
+ * cropper (jpeg/crop_cut.h) read with it.
  *
  *     jpeg/lane_tables.c  makes tables of steps and of skips from Huffman codes
  *     jpeg/lane_reader.h  reads one step, one skip
@@ -34,10 +34,10 @@
  *       2, 3: the number to add to the bits taken
  *
  * A skip passes over all symbols whose codes the index holds; the last one's value may go on behind
- * the index, up to MAX_SKIP_BITS.  If a skip leads past the 64th coefficient, it is not to be
- * taken: its last symbols belong to the next block.  An entry has the first two bytes alone, so
- * that the tables of two codings fit the first-level cache.  The only value needed is the DC
- * difference; `dc` has it by the index of the block's first skip.
+ * the index, up to MAX_SKIP_BITS.  If a skip leads past the 64th coefficient, do not take it: its
+ * last symbols belong to the next block.  An entry has only the first two bytes, so that the tables
+ * of two codings fit the first-level cache.  The only value needed is the DC difference; `dc` has
+ * it by the index of the block's first skip.
  *
  * SLOW in byte 1: the index holds no whole symbol, or none at all. */
 #define IS_END 64u
@@ -93,7 +93,7 @@ struct sluice_jpeg_reader {
     const void *table; /* of steps or skips */
 };
 
-/* The start of an MCU in the scan, and all that a reader needs to begin there. */
+/* The start of an MCU in the scan, with the state that a reader needs to begin there. */
 struct sluice_jpeg_point {
     const struct sluice_jpeg_scan *scan;
     size_t segment; /* of the scan */
@@ -122,7 +122,8 @@ struct sluice_jpeg_lanes {
     /* By component; several with the same coding share that of the first of them. */
     struct sluice_jpeg_coding codings[SLUICE_JPEG_MAX_COMPONENTS];
     const struct sluice_jpeg_coding *coding[SLUICE_JPEG_MAX_COMPONENTS];
-    /* For steps: the number of coefficients read, with this one, to its place in the block. */
+    /* For steps: maps the number of coefficients read, including this one, to its position in the
+     * block. */
     uint8_t place[64 + 32];
     bool has_bmi2;
     /* To read steps, their coefficients must be zero. */

@@ -22,7 +22,7 @@
 extern const uint8_t sluice_jpeg_place_in_pairs[64];
 extern const uint8_t sluice_jpeg_place_in_zigzag[64];
 
-/* A file with larger quantisers is declined. */
+/* Files with larger quantisers are rejected. */
 #define SLUICE_JPEG_MAX_QUANTISER 32767
 
 struct sluice_jpeg_block {
@@ -36,10 +36,10 @@ struct sluice_jpeg_window_kernels {
     const uint8_t *place; /* one of the above */
 
     /* Dequantises, transforms to samples, and sets the coefficients to zero.  Quantisers are 1 ..
-     * SLUICE_JPEG_MAX_QUANTISER.  False, and the samples are of no use: a value left the range in
-     * which all builds of libjpeg-turbo, with 16-bit SIMD arithmetic or without, give the same.
-     * The range is -16,384 .. 16,383 for products and between the two passes, and -512 .. 511 for
-     * samples around 128. */
+     * SLUICE_JPEG_MAX_QUANTISER.  False, with undefined samples: a value left the range in which
+     * all builds of libjpeg-turbo, with or without 16-bit SIMD arithmetic, agree. The range is
+     * -16,384 .. 16,383 for products and between the two passes, and -512 .. 511 for samples around
+     * 128. */
     bool (*inverse_dct)(const struct sluice_jpeg_block *blocks, size_t num_blocks);
 
     /* sums[i] = 3 * near[i] + far[i] */

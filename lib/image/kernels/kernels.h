@@ -19,7 +19,7 @@ struct sluice_lookup; /* image/lookup.h */
 /* Coefficients are fixed point with this many bits after the point. */
 #define SLUICE_RESIZE_BITS 22
 
-/* Which inputs make one output, and with what weights. */
+/* The inputs of one output. */
 struct sluice_tap_span {
     uint32_t first, count; /* inputs first .. first + count - 1; count >= 1 */
 };
@@ -65,10 +65,10 @@ struct sluice_kernels {
      * blend_rows (down). */
     void (*make_plan)(enum sluice_pass pass, const struct sluice_taps *taps);
 
-    /* num_rows RGB rows of taps->num_in pixels to as many of taps->num_out pixels: each
-     * channel is the weighted sum, plus one half, shifted and clipped to 0 .. 255.
-     * Rows start in_stride and out_stride bytes apart.  Reads nothing outside the num_in * 3
-     * bytes of each, writes num_out * 3.  Fastest with eight rows or more at a time. */
+    /* Resizes num_rows RGB rows of taps->num_in pixels to rows of taps->num_out pixels: each
+     * channel is the weighted sum, plus one half, shifted and clipped to 0 .. 255. Rows start
+     * in_stride and out_stride bytes apart.  Reads nothing outside the num_in * 3 bytes of each,
+     * writes num_out * 3.  Fastest with eight rows or more at a time. */
     void (*resize_rows)(const struct sluice_taps *taps, const uint8_t *in, size_t in_stride,
                         uint32_t num_rows, uint8_t *out, size_t out_stride);
 

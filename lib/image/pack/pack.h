@@ -9,22 +9,22 @@
 
 /* Lossless predictive coding of RGB pixels: each pixel is predicted from its neighbours (the median
  * predictor of LOCO-I), and zstd codes the residuals (docs/NUMERICS.md has the format).  Unpacking
- * gives the same bytes again.  A photograph takes about half the bytes.
+ * restores the same bytes.  A photograph takes about half the bytes.
  *
- * Bytes from outside can make unpacking fail, never more.
+ * Unpacking is safe with any bytes.
  *
  * Threads: a packer belongs to one thread at a time. */
 
 /* Memory that one thread keeps from image to image; no result depends on it.  The first call of
- * packing, and of unpacking, makes what that needs. */
+ * packing and of unpacking allocates its memory. */
 struct sluice_packer;
 SLUICE_MUST_USE sluice_status sluice_packer_create(struct sluice_packer **packer,
                                                    struct sluice_err *err);
 void sluice_packer_destroy(struct sluice_packer *packer); /* NULL is allowed */
 
-/* Packs width x height pixels (each 1 .. 65,535), rows packed, into a new buffer from
- * `pool` (NULL: plain memory).  `level`: 0 is the fastest, 1 .. 19 are zstd's and rarely pay
- * for photographs.  SLUICE_E_AGAIN: it would not be smaller than the pixels, so send those;
+/* Packs width x height pixels (each 1 .. 65,535), rows packed, into a new buffer from `pool` (NULL:
+ * plain memory).  `level`: 0 is the fastest, 1 .. 19 are zstd's and rarely pay for photographs.
+ * SLUICE_E_AGAIN: the result would not be smaller than the pixels, so send the pixels;
  * SLUICE_E_INVALID: a size of 0 or above the limit. */
 SLUICE_MUST_USE sluice_status sluice_pack_rgb(struct sluice_packer *packer, const uint8_t *pixels,
                                               uint32_t width, uint32_t height, int level,

@@ -14,9 +14,9 @@
 
 #define SLUICE_PACK_BLOCK 16
 #define SLUICE_PACK_SPREADS 6
-#define SLUICE_PACK_MIDDLE 128 /* what a difference of 0 is coded as */
+#define SLUICE_PACK_MIDDLE 128 /* the code of a difference of 0 */
 
-/* The first sums of absolute residuals that belong to spread 1 and up. */
+/* The lowest sums of absolute residuals for spreads 1, 2, ... */
 #define SLUICE_PACK_BOUNDS                                                                         \
     {                                                                                              \
         12, 24, 44, 80, 144                                                                        \
@@ -33,9 +33,9 @@ struct sluice_pack_kernels {
     void (*find_spreads)(const uint8_t *residuals, size_t num_blocks, uint8_t *spreads);
 
     /* A row of RGB pixels from its residuals.  `above` holds four bytes a pixel, the planes' values
-     * and one without meaning, of the row above, and of this row afterwards.  Residuals and
-     * `above` have room for whole blocks, of which any byte may be read and those of `above`
-     * written; width >= 1. */
+     * and an unused one, of the row above and afterwards of this row.  Residuals and `above` have
+     * room for whole blocks; any byte of them may be read, and any of `above` written; width >= 1.
+     */
     void (*restore_row)(const uint8_t *const residuals[3], size_t width, uint8_t *above,
                         uint8_t *pixels);
 };
