@@ -51,8 +51,8 @@ static int field_of(const struct sluice_label_table *table, const char *name)
     return strcmp(name, "split") == 0 ? SPLIT : -1;
 }
 
-/* Sets the name of the column of labels, unless it was asked for: the first of the usual ones that
- * `has` finds.  The column of targets is none. */
+/* Sets the name of the column of labels, unless it was given: the first of the usual names that
+ * `has` finds, except the column of targets. */
 static void choose_label(struct sluice_label_table *table,
                          bool (*has)(const void *columns, const char *name), const void *columns)
 {

@@ -21,8 +21,8 @@
 /* Larger files are not hashed. */
 #define MAX_HASHED_BYTES (32u << 20)
 
-/* What file systems round times to: FAT to 2 s, tar's plain format to 1 s.  Also the clock's steps
- * between a manifest and a folder that is changed right after it. */
+/* The precision of times in file systems: FAT rounds to 2 s, tar's plain format to 1 s.  Also covers
+ * steps of the clock between writing a manifest and a change of the folder right after it. */
 #define TIME_SLACK_NS INT64_C(2000000000)
 
 /* path[0 .. len) of a manifest's entry; the root has length 0. */
@@ -264,7 +264,7 @@ static int split_of_folder(const struct search *search, const char *path)
     return search->has_splits ? sluice_split_of_name(path, strlen(path)) : -1;
 }
 
-/* Whether images of this folder itself are samples: beside class folders they are none. */
+/* Whether images directly in this folder are samples, which they are not next to class folders. */
 static bool takes_images(const struct search *search, const char *path, size_t num_direct)
 {
     const bool is_beside = path[0] == '\0' || split_of_folder(search, path) >= 0;

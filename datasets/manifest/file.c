@@ -471,7 +471,7 @@ sluice_status sluice_manifest_text_hash(const char *text_path, struct sluice_has
     return SLUICE_OK;
 }
 
-/* The binary manifest beside it, if it belongs to it. */
+/* Reads the binary manifest next to the text, if it belongs to it. */
 static bool read_binary(const char *text_path, struct sluice_manifest **manifest)
 {
     char path[SLUICE_MAX_PATH_BYTES];

@@ -95,7 +95,7 @@ static size_t walk_records(const struct sluice_buf *file, const uint8_t **at, si
     return done;
 }
 
-/* Of a run before; *whole: bytes that count. */
+/* Reads the progress file of an interrupted run; *whole: its bytes without damage. */
 static sluice_status read_progress(struct sluice_index_known *known, size_t *whole,
                                    struct sluice_err *err)
 {
@@ -121,7 +121,7 @@ static sluice_status read_progress(struct sluice_index_known *known, size_t *who
     return SLUICE_OK;
 }
 
-/* "X.tsv": "X.progress"; "": the manifest is no file. */
+/* "X.progress" for "X.tsv"; "" if the manifest is not a file. */
 static void name_progress(const char *text_path, char path[SLUICE_MAX_PATH_BYTES])
 {
     struct stat st;
@@ -210,7 +210,7 @@ void sluice_index_known_close(struct sluice_index_known *known)
     if (known->len > MAGIC_BYTES)
         flush(known);
     if (known->fd >= 0) {
-        struct stat st; /* one that holds nothing is no use to anybody */
+        struct stat st; /* an empty file is useless */
         if (fstat(known->fd, &st) == 0 && st.st_size <= MAGIC_BYTES)
             (void)unlink(known->path);
         close(known->fd);

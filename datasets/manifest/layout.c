@@ -92,7 +92,7 @@ bool sluice_layout_is_hidden(const char *name)
     return name[0] == '.';
 }
 
-/* The next character of a name as Python has it, which makes a byte that is no UTF-8 the code point
+/* The next character of a name as Python reads it: an invalid byte of UTF-8 becomes the code point
  * U+DC00 plus that byte (PEP 383, "surrogateescape"). */
 static uint32_t next_code_point(const char **at)
 {
@@ -131,9 +131,9 @@ static int compare_classes(const void *a, const void *b)
 
 /* --- which folders are classes --- */
 
-/* Folders called as splits are splits where no other folder beside them holds an image.  Otherwise
- * a class may be called so: unless one has class folders in it, or, where folders are no classes,
- * there are two splits. */
+/* Folders with names of splits are splits if no other folder next to them holds an image.  Otherwise
+ * they are classes with such names.  That is an error if one of them has class folders in it, or, if
+ * labels do not come from folders, if there are two of them. */
 static sluice_status find_splits(struct layout *layout, bool are_labels_of_folders,
                                  struct sluice_err *err)
 {

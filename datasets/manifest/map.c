@@ -310,7 +310,7 @@ static sluice_status check_file(struct checking *c, const struct sluice_manifest
 
 /* --- the map --- */
 
-/* A file without a name, that nobody else can open; -1: there is none. */
+/* Opens a file without a name, which nobody else can open; -1: not possible. */
 static int open_nameless(void)
 {
     const char *folder = getenv("TMPDIR");

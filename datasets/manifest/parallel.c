@@ -56,7 +56,7 @@ sluice_status sluice_parallel_for(size_t n, unsigned num_threads, const char *wh
     pthread_mutex_init(&shared.lock, NULL);
     sluice_progress_start(&shared.progress, what, n);
 
-    /* This thread works too; with no thread beside it the work is only slower. */
+    /* This thread works too; if it is the only one, the work is only slower. */
     pthread_t *threads = calloc(num_threads, sizeof(*threads));
     unsigned num_started = 0;
     while (threads && num_started + 1 < num_threads &&

@@ -26,7 +26,7 @@ static bool is_image_suffix(const char *suffix)
     return false;
 }
 
-/* False: what stands behind the last dot is no word (too long, a space, a byte beyond ASCII). */
+/* False: the text after the last dot is not a word (too long, a space, a byte beyond ASCII). */
 static bool suffix_of(const char *name,
                       char suffix[sizeof(((struct sluice_passed_suffix *)0)->text)])
 {

@@ -31,7 +31,7 @@
 #define NONE SIZE_MAX
 #define MAX_TOLD 10 /* lines of the log about single names */
 
-/* Files that our own programs write beside the images. */
+/* Files that our own programs write next to the images. */
 static bool is_our_own(const char *path)
 {
     return sluice_starts_with(path, "sluice-manifest.") ||
@@ -55,7 +55,7 @@ struct walk {
     struct sluice_layout_folders folders;
     size_t at_hand[CLASS_DEPTHS]; /* of these the one that it lies in, by depth; -1: none */
 
-    const struct sluice_labels *labels; /* borrowed; NULL: there are none */
+    const struct sluice_labels *labels; /* borrowed; may be NULL */
     struct sluice_stat_pool *stats;     /* NULL: files are looked at one after the other */
     bool with_shards;
     struct sluice_shard_set shards;

@@ -219,7 +219,7 @@ static sluice_status check_row(const struct sluice_manifest_writer *writer,
     return SLUICE_OK;
 }
 
-/* Of any length. */
+/* Adds bytes of any length. */
 static sluice_status put_long(struct sluice_manifest_writer *writer,
                               enum sluice_binary_section which, const char *from, size_t len,
                               struct sluice_err *err)

@@ -65,7 +65,7 @@ bool sluice_columns_add(struct sluice_columns *columns, const char *name, const 
     return true;
 }
 
-/* The columns of an MDS shard's JSON; false: it is none, or they are too many. */
+/* Reads the columns of an MDS shard's JSON; false: it is not one, or has too many columns. */
 static bool take_columns(struct sluice_columns *columns, const json_t *config)
 {
     const json_t *names = json_object_get(config, "column_names");

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* The length of the shard's own path; 0: there is none, or it is too long. */
+/* The length of the shard's own path; 0: no shard, or the path is too long. */
 static size_t shard_len(const char *path)
 {
     for (const char *slash = path; (slash = strchr(slash, '/')); slash++) {

@@ -44,7 +44,7 @@ static bool has_hidden_part(const char *name)
     return false;
 }
 
-/* Notes the key of an image that is not listed: its .cls is no mistake. */
+/* Keeps the key of an image that is not listed, so that its .cls is not an error. */
 static sluice_status note_unread(struct sluice_shard *shard, const char *name,
                                  struct sluice_err *err)
 {

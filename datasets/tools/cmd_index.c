@@ -126,7 +126,7 @@ static sluice_status check_unreadable(const struct index *index, bool is_strict,
     return SLUICE_OK;
 }
 
-/* The text, and beside a file of it the same in binary. */
+/* Writes the text manifest, and if it is a file the binary manifest next to it. */
 static sluice_status write_manifest(const struct index *index, const char *path,
                                     struct sluice_err *err)
 {

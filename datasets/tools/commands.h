@@ -15,7 +15,7 @@ int sluice_dataset_cmd_fetch(int argc, char **argv);
 int sluice_dataset_cmd_pack(int argc, char **argv);
 int sluice_dataset_cmd_unpack(int argc, char **argv);
 
-/* The option of those that work with several threads. */
+/* The option of commands that use several threads. */
 #define SLUICE_DATASET_WORKERS_OPTION(heading, num_threads)                                        \
     {                                                                                              \
         .name = "workers", .short_name = 'j', .group = (heading), .type = SLUICE_OPTION_UINT,      \
@@ -23,7 +23,7 @@ int sluice_dataset_cmd_unpack(int argc, char **argv);
         .help = "Threads; 0: one for each CPU."                                                    \
     }
 
-/* How folders of those that list a root are taken. */
+/* The option of commands that list a root: how its folders are used. */
 #define SLUICE_DATASET_FOLDERS_OPTION(group_of, target)                                            \
     {                                                                                              \
         .name = "classes-are-folders", .group = (group_of), .type = SLUICE_OPTION_FLAG,            \

@@ -31,9 +31,9 @@ enum sluice_download_total {
     SLUICE_DOWNLOAD_NUM_TOTALS,
 };
 
-/* Brings what `list` names into the folder `root`, which is made; sluice_quit_init() was called.
- * The same call again continues where the last one stopped.  Files that cannot be had are logged
- * and counted.  SLUICE_E_CLOSED: a signal has ended it. */
+/* Downloads the images of `list` to the folder `root`, which it makes.  Call sluice_quit_init()
+ * before.  A repeated call continues where the last one stopped.  Logs and counts files that cannot
+ * be downloaded.  SLUICE_E_CLOSED: a signal has ended it. */
 SLUICE_MUST_USE sluice_status sluice_download(const struct sluice_download_options *options,
                                               const char *list, const char *root,
                                               uint64_t totals[SLUICE_DOWNLOAD_NUM_TOTALS],

@@ -55,7 +55,7 @@ SLUICE_MUST_USE sluice_status sluice_listing_read_sample(const struct sluice_lis
 SLUICE_MUST_USE sluice_status sluice_listing_manifest_path(const char **chosen, const char *root,
                                                            char room[SLUICE_MAX_PATH_BYTES],
                                                            struct sluice_err *err);
-/* The index of JPEGs stands beside the manifest. */
+/* The JPEG index is next to the manifest. */
 SLUICE_MUST_USE sluice_status sluice_listing_jpegs_path(const char *manifest_path,
                                                         char path[SLUICE_MAX_PATH_BYTES],
                                                         struct sluice_err *err);
@@ -63,9 +63,9 @@ SLUICE_MUST_USE sluice_status sluice_listing_jpegs_path(const char *manifest_pat
 /* The findings of a command. */
 struct sluice_listing_counts {
     uint64_t bad;
-    bool is_index;                                   /* has the next: to `verify` all is bad */
+    bool is_index;                                   /* `index`; the fields below are valid */
     uint64_t unreadable, kept;                       /* kept: rows that were known */
-    const struct sluice_jpeg_indexer_summary *jpegs; /* NULL: none was made */
+    const struct sluice_jpeg_indexer_summary *jpegs; /* NULL: no JPEG index was made */
 };
 
 void sluice_listing_print(const struct sluice_listing *listing,

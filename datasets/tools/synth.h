@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* A labelled set of photo-like pictures, made and not downloaded.
+/* Makes a labelled set of synthetic, photo-like pictures.
  *
  * Each class has colours, a texture direction and a texture scale of its own, which survive
  * cropping and flipping, so a small network learns it in a few epochs.  File sizes follow

@@ -13,7 +13,7 @@ from sluice._batches import Batches, servers
 
 MODES = ("remote_auto", "remote_nooff")
 RESOURCES = {"net_bw": "network", "storage_cpus": "storage CPU", "compute_cpus": "compute CPU"}
-USUAL = {"net_bw": 1000.0, "storage_cpus": 4.0}  # of a storage node, where there is none yet
+USUAL = {"net_bw": 1000.0, "storage_cpus": 4.0}  # assumed for a storage node that does not exist yet
 FEWEST, MOST = 16, 256  # samples of a profile
 
 

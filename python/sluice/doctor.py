@@ -47,7 +47,7 @@ def _is_first_rank():
 
 
 def _rows(batch):
-    """Of a batch: those of its first array; None if there is none to be found."""
+    """The rows of a batch: those of its first array; None without an array."""
     while isinstance(batch, (tuple, list, dict)):
         if not batch:
             return None
@@ -112,7 +112,7 @@ class _Clock:
             self._ended = ended
 
     def leave(self):
-        """What comes next is no wait between two steps."""
+        """Ends a sequence of steps: the time until the next one is not a wait."""
         self.read()
         self._ended = None
 

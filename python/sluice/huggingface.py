@@ -127,7 +127,7 @@ class _Parquet:
             self.features[label] = _ClassNames(names)
 
     def _names_by_hub(self, schema):
-        """What Hugging Face writes beside the columns."""
+        """The names of classes in Hugging Face's metadata of the schema."""
         try:
             hub = json.loads((schema.metadata or {})[b"huggingface"])
             return hub["info"]["features"][self.label]["names"]

@@ -80,8 +80,8 @@ class Loader(Batches):
         self._num_added = 0  # rows of the batch made last that repeat others, to share them evenly
         self._num_shares = 1
         if sharding is not None:
-            # Of the rows [0, number of devices), each share has some; of several processes, this
-            # one's shares count.
+            # Each share has some of the rows [0, number of devices).  With several processes only
+            # the shares of this one count.
             shares = sharding.addressable_devices_indices_map((len(sharding.device_set),))
             self._num_shares = len({share[0].start or 0 for share in shares.values()})
             if batch_size % self._num_shares:
@@ -108,7 +108,7 @@ class Loader(Batches):
                                        self._local())
 
     def _gpu(self):
-        """The one that decodes; None: there is none."""
+        """The device that decodes; None: the CPU does."""
         devices = [jax.numpy.zeros(()).devices().pop()]  # JAX's default
         if self._sharding is not None:
             devices = list(self._sharding.device_set)

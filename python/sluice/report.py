@@ -111,7 +111,7 @@ HEAD = (f"set encoding utf8\nset border 3 linecolor rgb '{FAINT_INK}'\n"
         f"set tics nomirror noenhanced scale 0.5 textcolor rgb '{FAINT_INK}'\n"
         f"set xlabel textcolor rgb '{INK}'\nset ylabel textcolor rgb '{INK}'\n")
 WIDE_KEY = "set key outside right top vertical Left reverse samplen 3 spacing 1.2"
-# Beside the plot there is no room on a phone.
+# A phone has room for the key only below the plot.
 NARROW_KEY = "set key outside bottom center horizontal maxcols 2 Left reverse samplen 2 height 0.5"
 
 

@@ -1,13 +1,13 @@
 #ifndef SLUICE_PYTHON_CUDA_MEMORY_H
 #define SLUICE_PYTHON_CUDA_MEMORY_H
 
-/* Page-locked memory for batches, so that uploads run beside everything else.  Of the CUDA driver,
- * which is looked for when it is first asked for: the package needs no CUDA to be built. */
+/* Page-locked memory for batches, so that uploads run in parallel with all other work.  It comes
+ * from the CUDA driver, which is loaded at the first call: building the package needs no CUDA. */
 
 #include <sluice/sluice.h>
 
-/* Of a device's primary context, which PyTorch uses, too; for every device's uploads.  *memory
- * stays until the process ends.  SLUICE_E_NOT_FOUND: there is no driver or no such device.  Any
+/* Memory of a device's primary context, which PyTorch also uses; uploads to every device can use it.
+ * *memory stays until the process ends.  SLUICE_E_NOT_FOUND: no driver, or no such device.  Any
  * thread. */
 SLUICE_MUST_USE sluice_status sluice_cuda_memory(int device,
                                                  const struct sluice_host_memory **memory,

@@ -14,7 +14,7 @@ enum {
     MAX_THREADS = 16, /* memory is the bottleneck long before */
 };
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
-/* Of output for each thread: 0.3 ms, ten times what it takes to start one. */
+/* The least bytes of output for each thread: 0.3 ms, ten times the time to start a thread. */
 #define LEAST_THREAD_BYTES ((size_t)4 << 20)
 
 struct outputs {
@@ -155,7 +155,7 @@ sluice_status finish_rows(const struct sluice_batch *batch, const float table[3]
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     for (size_t i = 0; i < num_parts; i++)
         if (!is_started[i])
-            finish_some(&parts[i]); /* the first, and where there is no thread */
+            finish_some(&parts[i]); /* the first part, and parts whose thread did not start */
 
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; i < num_parts; i++) {
