@@ -9,8 +9,8 @@
  *
  * Empty lines, lines that begin with # or ;, and headings ("[server]") are ignored.  Blanks around
  * key and value are removed.  A value extends to the end of its line and may contain # and ;.  One
- * pair of double quotes around a value is removed; it protects blanks at the ends.  There are no
- * escapes.
+ * pair of double quotes around a value is removed; it protects blanks at the ends.  Escapes are not
+ * supported.
  *
  * Threads: an object belongs to one thread. */
 
