@@ -190,11 +190,19 @@ grpc_byte_buffer *rpc_bytes_from_message(struct sluice_message *message)
     return bytes;
 }
 
+void rpc_received_slice_unref(grpc_slice slice)
+{
+    grpc_call_details holder;
+    grpc_call_details_init(&holder);
+    holder.method = slice;
+    grpc_call_details_destroy(&holder);
+}
+
 /* `owner` is the slice's reference count, by which the slice is found. */
 static void release_slice(void *owner)
 {
     before_unref(owner);
-    grpc_slice_unref((grpc_slice){.refcount = owner});
+    rpc_received_slice_unref((grpc_slice){.refcount = owner});
 }
 
 bool rpc_message_from_bytes(grpc_byte_buffer *bytes, struct sluice_message *out)

@@ -45,4 +45,10 @@ grpc_byte_buffer *rpc_bytes_from_message(struct sluice_message *message);
  * reference to one slice.  False: no memory; `bytes` is released and *message untouched. */
 bool rpc_message_from_bytes(grpc_byte_buffer *bytes, struct sluice_message *message);
 
+/* Drops a reference to a slice that gRPC received.  The last reference returns memory to the
+ * connection's quota, which may start gRPC's reclaimer.  The reclaimer needs an ExecCtx, and
+ * grpc_slice_unref() of gRPC 1.51 makes none: outside of gRPC's calls it ends the process.
+ * grpc_call_details_destroy() makes one. */
+void rpc_received_slice_unref(grpc_slice slice);
+
 #endif

@@ -400,7 +400,7 @@ sluice_status sluice_rpc_unary(struct sluice_rpc_channel *channel, const char *p
     remove_live(channel, &live);
     grpc_call_unref(call);
     caller_clear(&caller);
-    grpc_slice_unref(details);
+    rpc_received_slice_unref(details);
     grpc_metadata_array_destroy(&initial);
     grpc_metadata_array_destroy(&trailing);
     grpc_byte_buffer_destroy(out);
@@ -443,7 +443,7 @@ static void unref_stream(struct sluice_rpc_stream *stream)
     exchange_release(&stream->exchange);
     exchange_clear(&stream->exchange);
     caller_clear(&stream->caller);
-    grpc_slice_unref(stream->details);
+    rpc_received_slice_unref(stream->details);
     grpc_metadata_array_destroy(&stream->initial);
     grpc_metadata_array_destroy(&stream->trailing);
     pthread_cond_destroy(&stream->done);

@@ -66,7 +66,7 @@ class MemoryLimit(unittest.TestCase):
         self.addCleanup(channel.close)
         return channel
 
-    def fetch(self, channel, count, split=5, form=wire.FORM_F32):
+    def fetch(self, channel, count, split=5, form=wire.FORM_F32, timeout=None):
         """A stream that asks for `count` samples and reads what its caller reads."""
         ended = threading.Event()
         self.addCleanup(ended.set)
@@ -77,7 +77,7 @@ class MemoryLimit(unittest.TestCase):
                 samples=[wire.SampleRequest(request_id=i, sample_id=i % 40, split=split, form=form)
                          for i in range(count)])
             ended.wait()
-        return wire_grpc.OffloadStub(channel).Fetch(requests())
+        return wire_grpc.OffloadStub(channel).Fetch(requests(), timeout=timeout)
 
     def attack(self, server, count=500):
         """Many streams that ask for much and never read; returns them when it has settled."""
@@ -101,13 +101,14 @@ class MemoryLimit(unittest.TestCase):
         for _ in range(100):
             got = 0
             try:
-                for message in self.fetch(channel, 100):
+                for message in self.fetch(channel, 100, timeout=harness.TIMEOUT_S):
                     for sample in message.samples:
                         self.assertEqual(sample.status, wire.SAMPLE_OK, sample.error)
                         got += 1
                     if got == 100:
                         return
             except grpc.RpcError as refused:
+                self.assertIsNone(server.process.poll(), server.log())
                 # While gRPC's part is short it refuses new streams, or sends GOAWAY to connections
                 # that did nothing yet; a client asks again.
                 self.assertIn(refused.code(), (grpc.StatusCode.RESOURCE_EXHAUSTED,
