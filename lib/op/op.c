@@ -4,6 +4,7 @@
 #include "base/suggest.h"
 #include "image/exact_math.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -134,6 +135,21 @@ unsigned sluice_num_children(const void *params, unsigned num_children)
 {
     (void)params;
     return num_children;
+}
+
+unsigned sluice_choose_one(const void *params, const struct sluice_op *children,
+                           unsigned num_children, struct sluice_rng *rng,
+                           uint8_t chosen[SLUICE_MAX_CHOSEN])
+{
+    (void)params;
+    chosen[0] = sluice_draw_child(children, num_children, NULL, rng);
+    return 1;
+}
+
+unsigned sluice_num_one(const void *params, unsigned num_children)
+{
+    (void)params, (void)num_children;
+    return 1;
 }
 
 double sluice_draw_normal(struct sluice_rng *rng)
@@ -355,6 +371,14 @@ sluice_status sluice_spec_number(struct sluice_spec_text *text, double *number,
     text->at = p;
     *number = value;
     return SLUICE_OK;
+}
+
+void sluice_append_text(struct sluice_growing_text *to, const char *text)
+{
+    const size_t len = strlen(text);
+    assert(to->len + len < to->room);
+    memcpy(to->text + to->len, text, len + 1);
+    to->len += len;
 }
 
 void sluice_print_number(double number, char *text, size_t room)

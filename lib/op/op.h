@@ -125,6 +125,20 @@ struct sluice_padding {
 /* The names of the modes, by enum sluice_padding_mode. */
 extern const char *const sluice_padding_modes[];
 
+/* The entries of an op's parameters `mode` and `fill`, which are members of its params. */
+#define SLUICE_PADDING_PARAMS(params)                                                              \
+    {.name = "mode",                                                                               \
+     .kind = SLUICE_PARAM_WORD,                                                                    \
+     .offset = offsetof(params, mode),                                                             \
+     .form = "constant, edge, reflect or symmetric",                                               \
+     .has_preset = true,                                                                           \
+     .words = sluice_padding_modes,                                                                \
+     .is_quiet = true},                                                                            \
+    {                                                                                              \
+        .name = "fill", .kind = SLUICE_PARAM_COLOR, .offset = offsetof(params, fill),              \
+        .form = "V or R/G/B", .has_preset = true, .is_quiet = true                                 \
+    }
+
 /* The part of an image that an op of kind SLUICE_OP_RESAMPLE keeps, and where it goes:
  *
  *     input --from--> box --to--> resized --keep--> part --at left, top--> out, padded elsewhere
@@ -174,6 +188,12 @@ unsigned sluice_choose_all(const void *params, const struct sluice_op *children,
                            unsigned num_children, struct sluice_rng *rng,
                            uint8_t chosen[SLUICE_MAX_CHOSEN]);
 unsigned sluice_num_children(const void *params, unsigned num_children);
+
+/* choose() and num_chosen() for a choice that runs one op, drawn by weight. */
+unsigned sluice_choose_one(const void *params, const struct sluice_op *children,
+                           unsigned num_children, struct sluice_rng *rng,
+                           uint8_t chosen[SLUICE_MAX_CHOSEN]);
+unsigned sluice_num_one(const void *params, unsigned num_children);
 
 /* Draws from N(0, 1) by the Box-Muller transform.  The result is the same on every machine. */
 double sluice_draw_normal(struct sluice_rng *rng);
@@ -370,6 +390,13 @@ SLUICE_MUST_USE sluice_status sluice_spec_number(struct sluice_spec_text *text, 
 
 /* The shortest plain decimal that reads back as `number`; room >= 32. */
 void sluice_print_number(double number, char *text, size_t room);
+
+/* A text that expand() writes piece by piece: `room` is expand()'s. */
+struct sluice_growing_text {
+    char *text;
+    size_t len, room;
+};
+void sluice_append_text(struct sluice_growing_text *to, const char *text);
 
 /* Writes the value that timm derives from an op's magnitude m (0 to 10): from + by * m / 10.  If
  * mstd is not 0, m is normal with the mean `magnitude` and the deviation `mstd`. */

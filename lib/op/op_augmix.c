@@ -3,9 +3,7 @@
 
 #include "base/c_locale.h"
 
-#include <assert.h>
 #include <math.h>
-#include <string.h>
 
 /* augmix: torchvision's AugMix(severity, width, depth, alpha, all_ops) (Hendrycks et al., 2020):
  * the image, and chains of ops on it that are drawn uniformly, mixed by weights from Dirichlet and
@@ -69,40 +67,26 @@ static const char *prepare(void *params)
     return p->all_ops == 0 || p->all_ops == 1 ? NULL : "all_ops is 0 or 1";
 }
 
-/* The ops' texts, as they grow. */
-struct ops {
-    char *text;
-    size_t len, room;
-};
-
-static void append(struct ops *ops, const char *text)
-{
-    const size_t len = strlen(text);
-    assert(ops->len + len < ops->room);
-    memcpy(ops->text + ops->len, text, len + 1);
-    ops->len += len;
-}
-
 /* One of the first `severity` of ten numbers from 0 to `most` at equal distances. */
-static void append_scaled(struct ops *ops, const struct params *p, const char *name, double most,
-                          const char *rest)
+static void append_scaled(struct sluice_growing_text *ops, const struct params *p, const char *name,
+                          double most, const char *rest)
 {
     char number[64] = "0";
     /* Rounded up, as what is to be whole pixels would be truncated to one less. */
     const double last = ceil(most * (p->severity - 1) / 9 * 1e9) / 1e9;
     if (p->severity > 1)
         sluice_snprintf(number, sizeof(number), "0-%.9f/%u", last, p->severity);
-    append(ops, name);
-    append(ops, number);
-    append(ops, rest);
-    append(ops, ",");
+    sluice_append_text(ops, name);
+    sluice_append_text(ops, number);
+    sluice_append_text(ops, rest);
+    sluice_append_text(ops, ",");
 }
 
 /* torchvision's _augmentation_space(10, ...), of which the first `severity` magnitudes count. */
 static void expand(const void *params, char *text, size_t room)
 {
     const struct params *p = params;
-    struct ops ops = {.text = text, .room = room};
+    struct sluice_growing_text ops = {.text = text, .room = room};
     char warp[80], moved[120], one[48];
     sluice_warp_print(&p->warp, warp, sizeof(warp));
     sluice_snprintf(moved, sizeof(moved), ":unit=whole_part%s", warp);
@@ -118,7 +102,7 @@ static void expand(const void *params, char *text, size_t room)
         append_scaled(&ops, p, "sharpness=1~", 0.9, "");
     }
     for (int is_solarize = 0; is_solarize < 2; is_solarize++) {
-        append(&ops, "one_of(");
+        sluice_append_text(&ops, "one_of(");
         for (unsigned i = 0; i < p->severity; i++) {
             if (is_solarize)
                 sluice_snprintf(one, sizeof(one), "%ssolarize=%.9f", i ? "," : "",
@@ -126,11 +110,11 @@ static void expand(const void *params, char *text, size_t room)
             else
                 sluice_snprintf(one, sizeof(one), "%sposterize=%d", i ? "," : "",
                                 4 - (int)round(4 * i / 9.0)); /* never a half */
-            append(&ops, one);
+            sluice_append_text(&ops, one);
         }
-        append(&ops, "),");
+        sluice_append_text(&ops, "),");
     }
-    append(&ops, "autocontrast,equalize)");
+    sluice_append_text(&ops, "autocontrast,equalize)");
 }
 
 static void blend(const void *params, const struct sluice_op *children, unsigned num_children,

@@ -2,9 +2,7 @@
 
 #include "base/c_locale.h"
 
-#include <assert.h>
 #include <math.h>
-#include <string.h>
 
 /* auto_augment: one of 25 pairs of ops, each op with a probability and a magnitude of its own
  * (AutoAugment, Cubuk et al., 2019): torchvision's AutoAugment of a policy, or timm's
@@ -202,20 +200,6 @@ static const uint8_t table_of[] = {
     [V0R] = TABLE_V0,
 };
 
-/* The ops' texts, as they grow. */
-struct ops {
-    char *text;
-    size_t len, room;
-};
-
-static void append(struct ops *ops, const char *text)
-{
-    const size_t len = strlen(text);
-    assert(ops->len + len < ops->room);
-    memcpy(ops->text + ops->len, text, len + 1);
-    ops->len += len;
-}
-
 /* torchvision's _augmentation_space(10), but for posterize and solarize: the number at the highest
  * magnitude; and timm's _level_to_arg functions: from + by * level / 10. */
 static const struct {
@@ -242,7 +226,7 @@ static const struct {
         {.name = "translate_y=", .sign = "~", .most = 150.0 / 331, .by = 0.45, .is_warp = true},
 };
 
-static void append_torchvisions(struct ops *ops, const struct entry *entry)
+static void append_torchvisions(struct sluice_growing_text *ops, const struct entry *entry)
 {
     const double part = entry->level / 9.0;
     char value[32];
@@ -252,13 +236,14 @@ static void append_torchvisions(struct ops *ops, const struct entry *entry)
     else if (entry->kind == POSTERIZE)
         number = 8 - round(4 * part); /* never a half */
     sluice_snprintf(value, sizeof(value), "%.9f", number);
-    append(ops, forms[entry->kind].sign);
-    append(ops, value);
+    sluice_append_text(ops, forms[entry->kind].sign);
+    sluice_append_text(ops, value);
     if (entry->kind == TRANSLATE_X || entry->kind == TRANSLATE_Y)
-        append(ops, ":unit=whole_part");
+        sluice_append_text(ops, ":unit=whole_part");
 }
 
-static void append_timms(struct ops *ops, const struct params *p, const struct entry *entry)
+static void append_timms(struct sluice_growing_text *ops, const struct params *p,
+                         const struct entry *entry)
 {
     char value[SLUICE_LEVEL_ROOM];
     const bool is_increasing = p->policy == ORIGINALR || p->policy == V0R;
@@ -268,60 +253,46 @@ static void append_timms(struct ops *ops, const struct params *p, const struct e
         by = is_increasing ? -4 : 4;
     }
     sluice_print_level(entry->level, p->mstd, from, by, value);
-    append(ops, forms[entry->kind].is_warp ? "~" : "");
-    append(ops, value);
+    sluice_append_text(ops, forms[entry->kind].is_warp ? "~" : "");
+    sluice_append_text(ops, value);
     if (entry->kind == SOLARIZE)
-        append(ops, ":rounding=down");
+        sluice_append_text(ops, ":rounding=down");
     if (entry->kind == POSTERIZE && is_increasing)
-        append(ops, ":rounding=up");
+        sluice_append_text(ops, ":rounding=up");
 }
 
-static void append_entry(struct ops *ops, const struct params *p, const struct entry *entry,
-                         const char *warp)
+static void append_entry(struct sluice_growing_text *ops, const struct params *p,
+                         const struct entry *entry, const char *warp)
 {
-    append(ops, forms[entry->kind].name);
+    sluice_append_text(ops, forms[entry->kind].name);
     if (forms[entry->kind].sign && is_timms(p))
         append_timms(ops, p, entry);
     else if (forms[entry->kind].sign)
         append_torchvisions(ops, entry);
     if (forms[entry->kind].is_warp)
-        append(ops, warp);
+        sluice_append_text(ops, warp);
     if (entry->tenths < 10) {
         char probability[16];
         sluice_snprintf(probability, sizeof(probability), ":p=0.%u", entry->tenths);
-        append(ops, probability);
+        sluice_append_text(ops, probability);
     }
 }
 
 static void expand(const void *params, char *text, size_t room)
 {
     const struct params *p = params;
-    struct ops ops = {.text = text, .room = room};
+    struct sluice_growing_text ops = {.text = text, .room = room};
     char warp[80];
     sluice_warp_print(&p->warp, warp, sizeof(warp));
     for (int i = 0; i < NUM_PAIRS; i++) {
         const struct entry *pair = tables[table_of[p->policy]][i];
-        append(&ops, i > 0 ? ",sequence(" : "sequence(");
+        sluice_append_text(&ops, i > 0 ? ",sequence(" : "sequence(");
         append_entry(&ops, p, &pair[0], warp);
-        append(&ops, ",");
+        sluice_append_text(&ops, ",");
         append_entry(&ops, p, &pair[1], warp);
-        append(&ops, ")");
+        sluice_append_text(&ops, ")");
     }
-    append(&ops, ")");
-}
-
-static unsigned choose(const void *params, const struct sluice_op *children, unsigned num_children,
-                       struct sluice_rng *rng, uint8_t chosen[SLUICE_MAX_CHOSEN])
-{
-    (void)params;
-    chosen[0] = sluice_draw_child(children, num_children, NULL, rng);
-    return 1;
-}
-
-static unsigned num_chosen(const void *params, unsigned num_children)
-{
-    (void)params, (void)num_children;
-    return 1;
+    sluice_append_text(&ops, ")");
 }
 
 const struct sluice_op_type sluice_op_auto_augment = {
@@ -336,6 +307,6 @@ const struct sluice_op_type sluice_op_auto_augment = {
     .params_size = sizeof(struct params),
     .prepare = prepare,
     .expand = expand,
-    .choose = choose,
-    .num_chosen = num_chosen,
+    .choose = sluice_choose_one,
+    .num_chosen = sluice_num_one,
 };

@@ -31,20 +31,6 @@ static void expand(const void *params, char *text, size_t room)
                     warp, warp, warp, warp, warp);
 }
 
-static unsigned choose(const void *params, const struct sluice_op *children, unsigned num_children,
-                       struct sluice_rng *rng, uint8_t chosen[SLUICE_MAX_CHOSEN])
-{
-    (void)params;
-    chosen[0] = sluice_draw_child(children, num_children, NULL, rng);
-    return 1;
-}
-
-static unsigned num_chosen(const void *params, unsigned num_children)
-{
-    (void)params, (void)num_children;
-    return 1;
-}
-
 const struct sluice_op_type sluice_op_trivial_augment_wide = {
     .name = "trivial_augment_wide",
     .help = "torchvision's TrivialAugmentWide: one op of 14, at one of 31 magnitudes; "
@@ -55,6 +41,6 @@ const struct sluice_op_type sluice_op_trivial_augment_wide = {
     .params = param_list,
     .params_size = sizeof(struct params),
     .expand = expand,
-    .choose = choose,
-    .num_chosen = num_chosen,
+    .choose = sluice_choose_one,
+    .num_chosen = sluice_num_one,
 };
