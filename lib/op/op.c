@@ -115,6 +115,19 @@ const struct sluice_op_type *sluice_op_type_at(size_t i)
     return i < num_types ? types[i] : NULL;
 }
 
+bool sluice_op_has_kernel(const struct sluice_op *op)
+{
+    if (op->type->kind == SLUICE_OP_BLEND)
+        return false;
+    if (op->type->kind != SLUICE_OP_CHOICE)
+        return op->type->is_identity || op->type->call || sluice_op_is_plain_table(op->type);
+    for (unsigned i = 0; i < op->num_children; i++) {
+        if (!sluice_op_has_kernel(&op->children[i]))
+            return false;
+    }
+    return true;
+}
+
 static double draw_about(struct sluice_rng *rng, const struct sluice_number *number, double drawn)
 {
     const bool is_minus = number->has_sign && sluice_rng_below(rng, 2) == 1;

@@ -333,6 +333,15 @@ static inline bool sluice_op_kind_has_p(enum sluice_op_kind kind)
            kind == SLUICE_OP_BLEND;
 }
 
+/* Whether the op's kernel is its table, which is the same for every image. */
+static inline bool sluice_op_is_plain_table(const struct sluice_op_type *type)
+{
+    return type->kind == SLUICE_OP_TABLE && type->statistics == SLUICE_STATISTICS_NONE;
+}
+
+/* Whether the op and each op in its parentheses have a GPU kernel. */
+bool sluice_op_has_kernel(const struct sluice_op *op);
+
 /* --- the registry --- */
 
 /* Adds an op to the registry.  Borrows `type` until the process ends.  Call it before other threads

@@ -261,6 +261,52 @@ static void init_lookup(struct sluice_lookup *lookup, const sluice_pipeline_tabl
     (void)sluice_lookup_set_formula(lookup, mean, std);
 }
 
+/* Whether the crop at `op` + 1 keeps a part of what the resize at `op` makes, whatever the image.
+ */
+static bool can_join(const struct sluice_pipeline *pipeline, unsigned op)
+{
+    const struct sluice_op_type *type = pipeline->ops[op].type;
+    if (op + 1 >= pipeline->u8_split || !type->takes_whole || type->is_copy ||
+        !pipeline->ops[op + 1].type->is_copy)
+        return false;
+    const struct sluice_op *crop = &pipeline->ops[op + 1];
+    if (crop->type->has_padding && crop->type->has_padding(crop->params))
+        return false;
+    const struct sluice_known_size from = sluice_pipeline_known_size(pipeline, op + 1),
+                                   to = sluice_pipeline_known_size(pipeline, op + 2);
+    return from.width ? from.width >= to.width && from.height >= to.height
+                      : !from.longer && from.shorter >= to.width && from.shorter >= to.height;
+}
+
+/* Whether a GPU can run all u8 ops that follow stage 0. */
+static bool has_kernels(const struct sluice_pipeline *pipeline)
+{
+    const unsigned end = pipeline->stage_end[0];
+    if (pipeline->numerics != SLUICE_NUMERICS_PILLOW12) /* a GPU resizes across first */
+        return false;
+    for (unsigned op = end; op < pipeline->u8_split; op++) {
+        const enum sluice_op_kind kind = pipeline->ops[op].type->kind;
+        const bool has_size = kind == SLUICE_OP_MIRROR || sluice_op_kind_has_p(kind);
+        if (!has_size || (kind != SLUICE_OP_MIRROR && !sluice_op_has_kernel(&pipeline->ops[op])))
+            return false;
+    }
+    return end > 0;
+}
+
+static void find_stages(struct sluice_pipeline *pipeline)
+{
+    for (unsigned op = 1; op < pipeline->u8_split; op++) {
+        if (pipeline->ops[op].type->kind == SLUICE_OP_RESAMPLE)
+            pipeline->stage_end[op] = op + (can_join(pipeline, op) ? 2 : 1);
+    }
+    const unsigned first = sluice_first_op(pipeline);
+    const unsigned end = first < pipeline->u8_split ? pipeline->stage_end[first] : 0;
+    /* A resize alone needs all of the image. */
+    const bool is_box = end > 0 && (end == first + 2 || !pipeline->ops[first].type->takes_whole);
+    pipeline->stage_end[0] = is_box ? end : 0;
+    pipeline->has_kernels = has_kernels(pipeline);
+}
+
 sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **out,
                                     struct sluice_err *err)
 {
@@ -281,7 +327,7 @@ sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **o
     }
 
     pipeline->fingerprint = fingerprint_of(pipeline);
-    sluice_find_stages(pipeline);
+    find_stages(pipeline);
     const struct sluice_known_size end = sluice_pipeline_known_size(pipeline, pipeline->u8_split);
     pipeline->output_size = end.width == end.height ? end.width : 0;
     if (pipeline->u8_split < pipeline->num_ops) {
@@ -474,4 +520,9 @@ struct sluice_draws sluice_pipeline_draws(const struct sluice_pipeline *pipeline
         }
     }
     return draws;
+}
+
+bool sluice_pipeline_has_kernels(const struct sluice_pipeline *pipeline)
+{
+    return pipeline->has_kernels;
 }

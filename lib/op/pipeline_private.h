@@ -42,9 +42,6 @@ struct sluice_scratch {
     const struct sluice_jpeg_index *jpeg_index; /* borrowed, or NULL */
 };
 
-/* Sets stage_end and has_kernels (run_region.c). */
-void sluice_find_stages(struct sluice_pipeline *pipeline);
-
 /* The index of the first op after decode and exif_transpose. */
 static inline unsigned sluice_first_op(const struct sluice_pipeline *pipeline)
 {

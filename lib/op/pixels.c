@@ -323,38 +323,20 @@ sluice_status sluice_pixels_run(const struct sluice_drawn_op *list, unsigned num
 
 /* --- from a list to kernel calls --- */
 
-static bool is_plain_table(const struct sluice_op_type *type)
-{
-    return type->kind == SLUICE_OP_TABLE && type->statistics == SLUICE_STATISTICS_NONE;
-}
-
-bool sluice_pixels_have_kernel(const struct sluice_op *op)
-{
-    if (op->type->kind == SLUICE_OP_BLEND)
-        return false;
-    if (op->type->kind != SLUICE_OP_CHOICE)
-        return op->type->is_identity || op->type->call || is_plain_table(op->type);
-    for (unsigned i = 0; i < op->num_children; i++) {
-        if (!sluice_pixels_have_kernel(&op->children[i]))
-            return false;
-    }
-    return true;
-}
-
 bool sluice_pixels_add_calls(const struct sluice_drawn_op *list, unsigned num,
                              struct sluice_kernel_calls *calls)
 {
     bool is_added = true;
     for (unsigned i = 0; is_added && i < num; i++) {
         struct sluice_kernel_call call;
-        if (!is_plain_table(list[i].op->type)) {
+        if (!sluice_op_is_plain_table(list[i].op->type)) {
             list[i].op->type->call(&list[i].drawn, &call);
             is_added = sluice_kernel_calls_add(calls, &call);
             continue;
         }
         call.kernel = SLUICE_KERNEL_TABLE;
         list[i].op->type->table(&list[i].drawn, NULL, call.with.table);
-        for (; i + 1 < num && is_plain_table(list[i + 1].op->type); i++) {
+        for (; i + 1 < num && sluice_op_is_plain_table(list[i + 1].op->type); i++) {
             table then;
             list[i + 1].op->type->table(&list[i + 1].drawn, NULL, then);
             compose(call.with.table, then);

@@ -29,9 +29,6 @@ unsigned sluice_pixels_resolve(const struct sluice_op *ops, unsigned num_ops,
 
 /* Whether the op, or one in its parentheses, runs only in some epochs. */
 bool sluice_pixels_have_schedule(const struct sluice_op *op);
-
-/* Whether the op and each op in its parentheses have a kernel. */
-bool sluice_pixels_have_kernel(const struct sluice_op *op);
 /* Appends the kernel calls of a list whose ops all have kernels.  Adjacent tables become one call.
  * False: the calls are full. */
 SLUICE_MUST_USE bool sluice_pixels_add_calls(const struct sluice_drawn_op *list, unsigned num,

@@ -86,53 +86,6 @@ sluice_status sluice_run_decode(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* Whether the crop at `op` + 1 keeps a part of what the resize at `op` makes, whatever the image.
- */
-static bool can_join(const struct sluice_pipeline *pipeline, unsigned op)
-{
-    const struct sluice_op_type *type = pipeline->ops[op].type;
-    if (op + 1 >= pipeline->u8_split || !type->takes_whole || type->is_copy ||
-        !pipeline->ops[op + 1].type->is_copy)
-        return false;
-    const struct sluice_op *crop = &pipeline->ops[op + 1];
-    if (crop->type->has_padding && crop->type->has_padding(crop->params))
-        return false;
-    const struct sluice_known_size from = sluice_pipeline_known_size(pipeline, op + 1),
-                                   to = sluice_pipeline_known_size(pipeline, op + 2);
-    return from.width ? from.width >= to.width && from.height >= to.height
-                      : !from.longer && from.shorter >= to.width && from.shorter >= to.height;
-}
-
-/* Whether a GPU can run all u8 ops that follow stage 0. */
-static bool has_kernels(const struct sluice_pipeline *pipeline)
-{
-    const unsigned end = pipeline->stage_end[0];
-    if (pipeline->numerics != SLUICE_NUMERICS_PILLOW12) /* a GPU resizes across first */
-        return false;
-    for (unsigned op = end; op < pipeline->u8_split; op++) {
-        const enum sluice_op_kind kind = pipeline->ops[op].type->kind;
-        const bool has_size = kind == SLUICE_OP_MIRROR || sluice_op_kind_has_p(kind);
-        if (!has_size ||
-            (kind != SLUICE_OP_MIRROR && !sluice_pixels_have_kernel(&pipeline->ops[op])))
-            return false;
-    }
-    return end > 0;
-}
-
-void sluice_find_stages(struct sluice_pipeline *pipeline)
-{
-    for (unsigned op = 1; op < pipeline->u8_split; op++) {
-        if (pipeline->ops[op].type->kind == SLUICE_OP_RESAMPLE)
-            pipeline->stage_end[op] = op + (can_join(pipeline, op) ? 2 : 1);
-    }
-    const unsigned first = sluice_first_op(pipeline);
-    const unsigned end = first < pipeline->u8_split ? pipeline->stage_end[first] : 0;
-    /* A resize alone needs all of the image. */
-    const bool is_box = end > 0 && (end == first + 2 || !pipeline->ops[first].type->takes_whole);
-    pipeline->stage_end[0] = is_box ? end : 0;
-    pipeline->has_kernels = has_kernels(pipeline);
-}
-
 /* A stage's resamples, drawn for one sample. */
 struct drawn_stage {
     struct sluice_resample joined; /* all of them as one */
@@ -152,7 +105,7 @@ static struct drawn_stage draw_stage(const struct sluice_pipeline *pipeline, uns
     sluice_op_draw(&pipeline->ops[op + 1], key, first.resample.out, &second);
     drawn.made[1] = second.resample.out;
     const bool is_joined = sluice_resample_join(&first.resample, &second.resample, &drawn.joined);
-    assert(is_joined); /* can_join() */
+    assert(is_joined); /* can_join() of pipeline.c */
     (void)is_joined;
     return drawn;
 }
@@ -489,11 +442,6 @@ double sluice_pipeline_mean_ns(const struct sluice_pipeline *pipeline, unsigned 
             ns += sluice_pixels_mean_ns(&pipeline->ops[op], schedule);
     }
     return ns;
-}
-
-bool sluice_pipeline_has_kernels(const struct sluice_pipeline *pipeline)
-{
-    return pipeline->has_kernels;
 }
 
 /* The ops after the crop and the resize.  A mirror with no call before it is part of the resize. */
