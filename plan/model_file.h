@@ -11,10 +11,12 @@
  *     {"sluice_cost_model": 1, "samples": 200, "link_bytes_per_s": 1.2e9, "storage_cores": 4,
  *      "compute_cores": 8, "pipeline": "decode,..", "fingerprint": "0123456789abcdef",
  *      "output_size": 224, "dataset": "00112233445566778899aabbccddeeff", "jpeg_index": false,
- * "disk": {"sample": .., "file_byte": ..}, "transport": {"storage_sample": .., "storage_job": ..,
- * "storage_byte": .., "compute_sample": .., "compute_job": .., "compute_byte": ..,
- *                    "receive_sample": .., "receive_byte": .., "batch_sample": .., "batch_byte":
- * ..}, "weights": {"window": {"raw@0": {"storage_cpu": {"sample": ..}, "compute_cpu": {..}}, ..}}}
+ *      "disk": {"sample": .., "file_byte": ..},
+ *      "transport": {"storage_sample": .., "storage_job": .., "storage_byte": ..,
+ *                    "compute_sample": .., "compute_job": .., "compute_byte": ..,
+ *                    "receive_sample": .., "receive_byte": ..,
+ *                    "batch_sample": .., "batch_byte": ..},
+ *      "weights": {"window": {"raw@0": {"storage_cpu": {"sample": ..}, "compute_cpu": {..}}, ..}}}
  *
  * A missing weight is 0.  A choice with +gpu has weights for "gpu" as well; if it has no weights in
  * the file, they are the defaults (sluice_choice_model_set_gpu()).  A missing "transport" means the

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What recipes make of images, beside the originals: the mean and the deviation of pixels, and how often each op runs.
+"""Compares the output of recipes with that of torchvision and timm: mean and deviation of pixels, and how often each op runs.
 
 usage: recipe_statistics.py FOLDER [--images N] [--processes N]     PYTHONPATH: build/release/python; FOLDER: JPEGs in class folders
 

@@ -226,7 +226,7 @@ static struct replica *choose(struct replicas *s, const struct shard *shard,
     return best;
 }
 
-/* The replica for suspects, once it has no other requests; NULL: not yet. */
+/* Returns the replica that suspects are sent to.  NULL: it still has other requests. */
 static struct replica *place_of_suspects(struct replicas *s, struct shard *shard)
 {
     struct replica *place =

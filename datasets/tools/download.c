@@ -11,6 +11,7 @@
 #include "base/show.h"
 #include "base/text.h"
 #include "datasets/manifest/layout.h"
+#include "datasets/tools/tuning.h"
 #include "image/codecs/codec.h"
 
 #include <curl/curl.h>
@@ -28,9 +29,7 @@
  * exponential backoff, no sooner than Retry-After says; the others are final for that file. */
 
 #define MAX_URL_BYTES 4096
-#define MAX_NAME_BYTES 200     /* of the 255 that Linux takes: ".part" and a hash follow */
-#define MAX_PAUSE_MS 60000     /* the backoff doubles up to here */
-#define MAX_RETRY_AFTER_S 3600 /* the most that a server's Retry-After counts */
+#define MAX_NAME_BYTES 200 /* of the 255 that Linux takes: ".part" and a hash follow */
 
 /* A line of the list: hashes of the name that it asks for, and of its URL. */
 struct row {
@@ -381,8 +380,8 @@ static void end_try(struct fetch *fetch, struct transfer *transfer, CURLcode cod
         return;
     }
     double pause_ms = fetch->options->retry_ms * pow(2, transfer->num_tries - 1.0);
-    pause_ms = fmin(pause_ms, fmax(fetch->options->retry_ms, MAX_PAUSE_MS));
-    pause_ms = fmax(pause_ms, 1e3 * fmin((double)after_s, MAX_RETRY_AFTER_S));
+    pause_ms = fmin(pause_ms, fmax(fetch->options->retry_ms, TUNING_MAX_BACKOFF_MS));
+    pause_ms = fmax(pause_ms, 1e3 * fmin((double)after_s, TUNING_MAX_RETRY_AFTER_S));
     sluice_log(SLUICE_LOG_DEBUG, "%s: %s; again in %.0f ms", transfer->url, why, pause_ms);
     transfer->due_ns = sluice_clock_ns() + (uint64_t)(pause_ms * 1e6);
     fetch->totals[SLUICE_DOWNLOAD_RETRIES]++;

@@ -46,4 +46,14 @@
  * strips.  Half: tiles of 512 x 256 are the limit; twice: a tiny file takes 2 MiB. */
 #define SLUICE_TIFF_OTHER_BYTES ((size_t)1 << 20)
 
+/* Pixels from which a table is searched for a line (kernels/x86/lines_avx2.c).  Lookups take 0.9 ns
+ * a pixel on a Xeon with AVX2, those of fewer pixels less time than the search.  Half: the search
+ * costs more than it saves for small images; twice: images of 64 x 64 pixels use lookups. */
+#define SLUICE_LINE_MIN_PIXELS 4096
+
+/* Halvings of the range of slopes in that search.  The range is up to 2 / 255 wide and
+ * slopes have to be told apart to 1 / 255^2, which takes 9; the others are a margin.  Half: lines are
+ * missed, and their tables looked up; twice: the search takes twice as long. */
+#define SLUICE_LINE_STEPS 12
+
 #endif

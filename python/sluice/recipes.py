@@ -236,7 +236,7 @@ def _auto_augment_timm(part):
         if table == [[(op.name, op.prob, op.magnitude) for op in pair] for pair in policy_of(name)]:
             mstd, warp = _timms(part, [op for pair in part.policy for op in pair])
             return [f"auto_augment={name}" + ("" if mstd == "0" else f":mstd={mstd}") + warp]
-    _refuse(part, "its policy is none of original, originalr, v0 and v0r")
+    _refuse(part, "unknown policy: the known ones are original, originalr, v0 and v0r")
 
 
 def _rand_augment_timm(part):

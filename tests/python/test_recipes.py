@@ -105,7 +105,7 @@ class Text(unittest.TestCase):
             self.check(auto, f"decode,auto_augment={name}{mstd}:filter=bicubic:fill=124/116/104")
         self.check(create_transform(224, is_training=False, crop_pct=0.875),
                    "decode,resize=256,center_crop=224" + TAIL_TEXT)
-        with self.assertRaisesRegex(ValueError, "AutoAugment: its policy is none of"):
+        with self.assertRaisesRegex(ValueError, "AutoAugment: unknown policy: the known ones are original"):
             recipes.text(create_transform(224, is_training=True, auto_augment="3a"))
         with self.assertRaises(ValueError) as caught:
             recipes.text(create_transform(224, is_training=True, re_prob=0.25))

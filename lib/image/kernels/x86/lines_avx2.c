@@ -1,5 +1,7 @@
 #include "image/kernels/x86/lines_avx2.h"
 
+#include "image/tuning.h"
+
 #include <immintrin.h>
 #include <string.h>
 
@@ -10,8 +12,6 @@ struct line {
 
 /* --- which line a table is --- */
 
-#define MIN_PIXELS 4096 /* whose lookups take longer than the search */
-#define STEPS 12        /* halvings of the range of slopes, 2 / 255 wide; decisive is 1 / 255^2 */
 #define NO_BOUND 1e9F
 
 /* The line lies between `least` and `end` at each byte, and is below `end`. */
@@ -66,7 +66,7 @@ static bool find_line(const struct bounds *bounds, struct line *line)
 {
     float low = bounds->guess - 1 / bounds->width, high = bounds->guess + 1 / bounds->width;
     float widest = -NO_BOUND;
-    for (int i = 0; i < STEPS; i++) {
+    for (int i = 0; i < SLUICE_LINE_STEPS; i++) {
         const float slope = (low + high) / 2;
         const __m256 slopes = _mm256_set1_ps(slope);
         __m256 least = _mm256_set1_ps(-NO_BOUND), end = _mm256_set1_ps(NO_BOUND);
@@ -154,7 +154,7 @@ static bool makes(const struct pattern *pattern, const uint8_t table[3][256])
 bool sluice_map_lines_avx2(const uint8_t *in, size_t num_pixels, const uint8_t table[3][256],
                            uint8_t *out)
 {
-    if (num_pixels < MIN_PIXELS)
+    if (num_pixels < SLUICE_LINE_MIN_PIXELS)
         return false;
     struct line lines[3];
     for (int c = 0; c < 3; c++) {

@@ -286,7 +286,8 @@ static inline __m256 saturation_of(const struct hsv8 *p)
                          _mm256_set1_ps(255));
 }
 
-/* Below 0 a turn is added; as bits, what is below 0 is above what is not. */
+/* The hue, plus one turn if it is negative.  The unsigned minimum of the bits selects: a negative
+ * float has its sign bit set, so its bits are greater than those of any positive float. */
 static inline __m256 hue_of(const struct hsv8 *p)
 {
     const __m256 one = _mm256_set1_ps(1);
