@@ -24,10 +24,6 @@
 #define SLUICE_MAX_DEPTH 8u      /* of parentheses */
 #define SLUICE_MAX_DRAWN_OPS 64u /* that run on one sample */
 
-struct sluice_size {
-    uint32_t width, height;
-};
-
 /* --- parameters --- */
 
 enum sluice_param_kind {

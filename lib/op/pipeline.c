@@ -329,7 +329,8 @@ sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **o
     pipeline->fingerprint = fingerprint_of(pipeline);
     find_stages(pipeline);
     const struct sluice_known_size end = sluice_pipeline_known_size(pipeline, pipeline->u8_split);
-    pipeline->output_size = end.width == end.height ? end.width : 0;
+    pipeline->view_sizes[0] = (struct sluice_size){end.width, end.height};
+    pipeline->num_views = 1;
     if (pipeline->u8_split < pipeline->num_ops) {
         sluice_tensor_table(NULL, pipeline->tensor_table);
         sluice_tensor_table(pipeline->scale, pipeline->tail_table);
@@ -470,15 +471,29 @@ bool sluice_known_size_allows(struct sluice_known_size known, uint32_t width, ui
                : known.shorter && longer < known.longer && shorter == known.shorter;
 }
 
+unsigned sluice_pipeline_num_views(const struct sluice_pipeline *pipeline)
+{
+    return pipeline->num_views;
+}
+
+struct sluice_size sluice_pipeline_view_size(const struct sluice_pipeline *pipeline, unsigned view)
+{
+    assert(view < pipeline->num_views);
+    return pipeline->view_sizes[view];
+}
+
 uint32_t sluice_pipeline_output_size(const struct sluice_pipeline *pipeline)
 {
-    return pipeline->output_size;
+    const struct sluice_size size = pipeline->view_sizes[0];
+    return pipeline->num_views == 1 && size.width == size.height ? size.width : 0;
 }
 
 size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline)
 {
-    /* At most 3 x 8192^2, and four times that for floats. */
-    return (size_t)pipeline->output_size * pipeline->output_size * 3;
+    size_t bytes = 0;
+    for (unsigned i = 0; i < pipeline->num_views; i++)
+        bytes += (size_t)pipeline->view_sizes[i].width * pipeline->view_sizes[i].height * 3;
+    return bytes;
 }
 
 size_t sluice_pipeline_output_bytes(const struct sluice_pipeline *pipeline)

@@ -90,11 +90,18 @@ enum sluice_kind sluice_pipeline_kind(const struct sluice_pipeline *pipeline, un
 /* The last split whose data is u8.  Batches are assembled and hashed at this split. */
 unsigned sluice_pipeline_u8_split(const struct sluice_pipeline *pipeline);
 
-/* Side length of the square that every sample ends as; 0 if it depends on the
- * image (no crop op). */
+/* The images that a sample ends as, and their sizes; 0 x 0 if it depends on the image (no crop op).
+ * view < num_views(). */
+#define SLUICE_MAX_VIEWS 32
+unsigned sluice_pipeline_num_views(const struct sluice_pipeline *pipeline);
+struct sluice_size sluice_pipeline_view_size(const struct sluice_pipeline *pipeline, unsigned view);
+
+/* Side length of the square that every sample ends as; 0 if the result is not a square, or depends on the
+ * image. */
 uint32_t sluice_pipeline_output_size(const struct sluice_pipeline *pipeline);
 
-/* Bytes of one finished sample (f32) and of its u8 image; 0 if they depend on the image. */
+/* Bytes of one finished sample (f32) and of its u8 pixels: the views one after the other, each
+ * without gaps.  0 if they depend on the image. */
 size_t sluice_pipeline_output_bytes(const struct sluice_pipeline *pipeline);
 size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline);
 

@@ -21,7 +21,8 @@ struct sluice_pipeline {
     unsigned stage_end[SLUICE_PIPELINE_MAX_OPS];
     bool has_kernels; /* a GPU can run all u8 ops after stage_end[0] */
     enum sluice_numerics numerics;
-    uint32_t output_size;
+    unsigned num_views;
+    struct sluice_size view_sizes[SLUICE_MAX_VIEWS];
     uint64_t fingerprint;
     const struct sluice_scale *scale;   /* of the op of kind SLUICE_OP_SCALE; NULL: none */
     sluice_pipeline_table tensor_table; /* to_tensor alone */

@@ -64,6 +64,10 @@ struct sluice_sample {
     struct sluice_jpeg_index *jpeg_index;
 };
 
+struct sluice_size {
+    uint32_t width, height;
+};
+
 /* The result of a pipeline's tail for each u8 value, by channel. */
 typedef float sluice_pipeline_table[3][256];
 

@@ -93,6 +93,7 @@ static bool run_into_region(struct decoder *d, const struct sluice_pipeline *pip
     const size_t len = sluice_pipeline_u8_bytes(pipeline);
     if (request->end != sluice_pipeline_u8_split(pipeline) || len == 0 || len > d->limits->out_room)
         return false;
+    const struct sluice_size size = sluice_pipeline_view_size(pipeline, 0);
     const sluice_status status = sluice_pipeline_finish_u8(
         pipeline, d->scratch, sample, d->region + d->limits->in_room, len, err);
     reply->status = status;
@@ -101,7 +102,8 @@ static bool run_into_region(struct decoder *d, const struct sluice_pipeline *pip
     reply->is_changed = 1;
     reply->ops_done = request->end;
     reply->kind = SLUICE_KIND_U8;
-    reply->width = reply->height = sluice_pipeline_output_size(pipeline);
+    reply->width = size.width;
+    reply->height = size.height;
     reply->len = len;
     return true;
 }

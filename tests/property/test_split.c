@@ -346,7 +346,7 @@ static void check_packed(const struct sluice_pipeline *pipeline, struct nodes *n
 
             /* From here, or from packed pixels. */
             const size_t out_len = steps[num_ops].data->len;
-            if (sluice_pipeline_output_size(pipeline) > 0) {
+            if (sluice_pipeline_u8_bytes(pipeline) > 0) {
                 uint8_t *out = malloc(out_len);
                 CHECK_OK(sluice_pipeline_finish(pipeline, scratch, &sample, out, out_len, NULL));
                 CU_ASSERT(memcmp(out, steps[num_ops].data->data, out_len) == 0);
@@ -382,7 +382,7 @@ static void check_sample_at_all_splits(const struct sluice_pipeline *pipeline, s
         run(pipeline, nodes->compute, &sample, num_ops);
         CU_ASSERT(is_equal(&sample, &steps[num_ops]));
         sluice_sample_clear(&sample);
-        if (sluice_pipeline_output_size(pipeline) > 0) {
+        if (sluice_pipeline_u8_bytes(pipeline) > 0) {
             check_finish(pipeline, nodes->compute, &sent, &steps[u8_split], &steps[num_ops]);
             check_finish(pipeline, nodes->measured, &sent, &steps[u8_split], &steps[num_ops]);
         }

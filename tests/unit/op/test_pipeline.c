@@ -53,6 +53,7 @@ TEST(output_size_follows_the_ops)
         {"decode,resize=8", 0, 0, 0, 2},
         {"decode,center_crop=8,hflip", 8, 192, 192, 3},
         {"decode,center_crop=8,resize=4,to_tensor", 4, 48, 192, 3},
+        {"decode,center_crop=8x6,to_tensor", 0, 144, 576, 2},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
         struct sluice_pipeline *p = parse(cases[i].spec);
@@ -62,6 +63,20 @@ TEST(output_size_follows_the_ops)
         CU_ASSERT_EQUAL(sluice_pipeline_u8_split(p), cases[i].u8_split);
         sluice_pipeline_destroy(p);
     }
+}
+
+TEST(a_view_has_height_and_width)
+{
+    struct sluice_pipeline *p = parse("decode,random_resized_crop=192x256,hflip,to_tensor");
+    CU_ASSERT_EQUAL(sluice_pipeline_num_views(p), 1);
+    const struct sluice_size size = sluice_pipeline_view_size(p, 0);
+    CU_ASSERT(size.width == 256 && size.height == 192);
+    sluice_pipeline_destroy(p);
+    p = parse("decode,resize=8");
+    CU_ASSERT_EQUAL(sluice_pipeline_num_views(p), 1);
+    CU_ASSERT_EQUAL(sluice_pipeline_view_size(p, 0).width, 0);
+    CU_ASSERT_EQUAL(sluice_pipeline_view_size(p, 0).height, 0);
+    sluice_pipeline_destroy(p);
 }
 
 TEST(canonical_text_spells_out_every_constant)
